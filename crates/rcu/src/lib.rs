@@ -1,0 +1,145 @@
+//! Publication of immutable state to packet threads.
+//!
+//! One writer publishes a new `Arc<T>` now and then; many packet threads look at the newest
+//! one on every batch. A [`Reader`] keeps the last `Arc` it saw and compares one version
+//! number (a single acquire load, no shared write) to learn whether there is a newer one;
+//! only then does it take the lock and clone. A reader that never comes back merely keeps
+//! its old snapshot alive: nothing waits for it, so a stalled packet thread cannot block
+//! the control plane, and no grace period has to be reasoned about.
+//!
+//! What errs on which side: a reader may act on a snapshot that was replaced a moment ago
+//! (the revalidator repairs what that installs), never on a half-made one.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+#[derive(Debug)]
+struct Shared<T> {
+    version: AtomicU64,
+    newest: Mutex<Arc<T>>,
+}
+
+/// The writing end. Clones publish to the same readers; the last publication wins.
+#[derive(Debug)]
+pub struct Publisher<T>(Arc<Shared<T>>);
+
+impl<T> Clone for Publisher<T> {
+    fn clone(&self) -> Self {
+        Publisher(Arc::clone(&self.0))
+    }
+}
+
+impl<T> Publisher<T> {
+    /// Starts with `first` as version 1.
+    pub fn new(first: Arc<T>) -> Self {
+        Publisher(Arc::new(Shared { version: AtomicU64::new(1), newest: Mutex::new(first) }))
+    }
+
+    /// Replaces what readers see. Returns the version that `next` got.
+    pub fn publish(&self, next: Arc<T>) -> u64 {
+        let mut newest = self.0.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        let old = std::mem::replace(&mut *newest, next);
+        let version = self.0.version.fetch_add(1, Ordering::Release) + 1;
+        drop(newest);
+        drop(old); // may be the last reference to a large snapshot: not under the lock
+        version
+    }
+
+    /// The newest snapshot.
+    pub fn newest(&self) -> Arc<T> {
+        Arc::clone(&self.0.newest.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The number of the newest snapshot; grows by one with each publication.
+    pub fn version(&self) -> u64 {
+        self.0.version.load(Ordering::Acquire)
+    }
+
+    /// A new reading end, for one thread.
+    pub fn reader(&self) -> Reader<T> {
+        let newest = self.0.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        let version = self.0.version.load(Ordering::Acquire);
+        Reader { shared: Arc::clone(&self.0), seen: Arc::clone(&newest), version }
+    }
+}
+
+/// The reading end of one thread; see the module's text for its cost.
+#[derive(Debug)]
+pub struct Reader<T> {
+    shared: Arc<Shared<T>>,
+    seen: Arc<T>,
+    version: u64,
+}
+
+impl<T> Clone for Reader<T> {
+    fn clone(&self) -> Self {
+        Reader { shared: Arc::clone(&self.shared), seen: Arc::clone(&self.seen), version: self.version }
+    }
+}
+
+impl<T> Reader<T> {
+    /// The newest snapshot, at the cost of one load when nothing was published.
+    pub fn read(&mut self) -> &Arc<T> {
+        if self.shared.version.load(Ordering::Acquire) != self.version {
+            let newest = self.shared.newest.lock().unwrap_or_else(PoisonError::into_inner);
+            self.version = self.shared.version.load(Ordering::Acquire);
+            let old = std::mem::replace(&mut self.seen, Arc::clone(&newest));
+            drop(newest);
+            drop(old);
+        }
+        &self.seen
+    }
+
+    /// The version that the last [`Reader::read`] gave.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reader_sees_the_newest_publication() {
+        let p = Publisher::new(Arc::new(1));
+        let mut r = p.reader();
+        assert_eq!(**r.read(), 1);
+        assert_eq!(p.publish(Arc::new(2)), 2);
+        assert_eq!(**r.read(), 2);
+        assert_eq!(r.version(), 2);
+    }
+
+    #[test]
+    fn version_and_value_never_disagree() {
+        // The value is its own version: a torn pair would show as a difference.
+        let p = Publisher::new(Arc::new(1u64));
+        let writer = p.clone();
+        let t = std::thread::spawn(move || {
+            for v in 2..=20_000u64 {
+                assert_eq!(writer.publish(Arc::new(v)), v);
+            }
+        });
+        let mut r = p.reader();
+        let mut last = 0;
+        while last < 20_000 {
+            let v = **r.read();
+            assert_eq!(v, r.version());
+            assert!(v >= last);
+            last = v;
+        }
+        t.join().unwrap();
+    }
+
+    #[test]
+    fn an_old_snapshot_lives_only_as_long_as_its_readers() {
+        let first = Arc::new(());
+        let weak = Arc::downgrade(&first);
+        let p = Publisher::new(first);
+        let mut r = p.reader();
+        p.publish(Arc::new(()));
+        assert!(weak.upgrade().is_some());
+        r.read();
+        assert!(weak.upgrade().is_none());
+    }
+}
