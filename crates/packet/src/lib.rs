@@ -1,0 +1,29 @@
+//! Packets: owned buffers with headroom and offload state, checked header views, checksums,
+//! builders.
+//!
+//! The header types are zerocopy views: `Ipv4Header::ref_from_prefix(bytes)` and
+//! `mut_from_prefix` answer an error when the bytes are too few and never panic; once they
+//! answered a view, every access is in bounds. A view checks length only; what its fields
+//! claim (IHL, total length, data offset) is checked by the methods named so.
+//!
+//! No I/O. Nothing here panics on any bytes.
+#![forbid(unsafe_code)]
+
+mod arp;
+mod buffer;
+pub mod build;
+pub mod checksum;
+mod ethernet;
+mod icmp;
+mod ipv4;
+mod ipv6;
+mod transport;
+
+pub use arp::ArpHeader;
+pub use buffer::{Gso, Offload, Packet};
+pub use ethernet::{EthernetHeader, LlcSnapHeader, MplsEntry, VlanHeader, ethertype};
+pub use icmp::{IcmpHeader, IgmpHeader, NdHeader, NdOption, NdOptions};
+pub use ipv4::{Ipv4Header, ip_proto};
+pub use ipv6::{Ipv6Extensions, Ipv6FragmentHeader, Ipv6Header};
+pub use transport::{SctpHeader, TcpHeader, UdpHeader, tcp_flags};
+pub use zerocopy::{FromBytes, IntoBytes};
