@@ -1,0 +1,488 @@
+//! Devices without a kernel behind them, for tests of the whole switch without privileges.
+//!
+//! A dummy takes packets by [`Dummy::receive`] and logs what it sends to capture files. With a
+//! receiver registered ([`Dummy::on_receive`]) packets are processed inline on the thread that
+//! called `receive`, in order: when the call returns, everything that the packets cause has
+//! happened. Without one they wait in the receive queues for [`Queue::recv`].
+//!
+//! A dummy that is administratively down passes packets all the same, as in Open vSwitch: only
+//! its state changes, which is what bonds and the like look at.
+//!
+//! Devices are found by name ([`lookup`], [`all`]) while they are open, for the
+//! `netdev-dummy/*` commands.
+//!
+//! `options:pstream=punix:PATH` or `ptcp:PORT[:HOST]` listens for and `options:stream=unix:PATH`
+//! or `tcp:HOST:PORT` connects to another dummy; frames then travel in both directions, each
+//! preceded by its length in 2 bytes, most significant first ([`conn`]). Such frames arrive on
+//! a thread of the connection.
+
+pub mod conn;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::net::Ipv4Addr;
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use packet::Packet;
+
+use crate::device::{Device, Opened, Queue, SendReport, Sender};
+use crate::finish;
+use crate::headers;
+use crate::open::{Kind, OpenError, OpenSpec};
+use crate::pcap::PcapWriter;
+use crate::pool::PacketPool;
+use crate::status::{DeviceStats, DriverInfo, Features, Status};
+use conn::Connection;
+
+/// Packets that wait in a queue at most; more are dropped, as with a real device.
+const QUEUE_LIMIT: usize = 100;
+
+/// Lowest 32 bits of the next device's Ethernet address aa:55:...
+static NEXT_MAC: AtomicU32 = AtomicU32::new(0xaa55_0000);
+
+/// Open dummies by name.
+static REGISTRY: Mutex<BTreeMap<String, Weak<Dummy>>> = Mutex::new(BTreeMap::new());
+
+/// Takes packets that arrived on a receive queue: queue number and packets.
+pub type Receiver = Arc<dyn Fn(usize, Vec<Packet>) + Send + Sync>;
+
+/// A dummy device.
+pub struct Dummy {
+    name: String,
+    ifindex: Option<u32>,
+    state: Mutex<State>,
+}
+
+struct State {
+    admin_up: bool,
+    mac: [u8; 6],
+    mtu: u32,
+    ip4: Option<Ipv4Addr>,
+    stats: Counters,
+    receiver: Option<Receiver>,
+    waiting: Vec<VecDeque<Packet>>,
+    rx_pcap: Option<Arc<Mutex<PcapWriter>>>,
+    tx_pcap: Option<Arc<Mutex<PcapWriter>>>,
+    connection: Option<Connection>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Counters {
+    rx_packets: u64,
+    rx_bytes: u64,
+    rx_dropped: u64,
+    rx_errors: u64,
+    tx_packets: u64,
+    tx_bytes: u64,
+    tx_dropped: u64,
+}
+
+/// A lock whose holder panicked is still good: every change below leaves whole values.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The open dummy of that name.
+pub fn lookup(name: &str) -> Option<Arc<Dummy>> {
+    lock(&REGISTRY).get(name).and_then(Weak::upgrade)
+}
+
+/// All open dummies, by name.
+pub fn all() -> Vec<Arc<Dummy>> {
+    lock(&REGISTRY).values().filter_map(Weak::upgrade).collect()
+}
+
+impl Dummy {
+    /// Registers who takes packets that arrive from now on, and first hands it what waits; or,
+    /// with `None`, lets packets wait in the queues again. The receiver is called on the thread
+    /// that called [`Dummy::receive`], with no lock held: it may send on this device.
+    pub fn on_receive(&self, receiver: Option<Receiver>) {
+        let waiting: Vec<(usize, Vec<Packet>)> = {
+            let mut s = lock(&self.state);
+            s.receiver = receiver.clone();
+            match &receiver {
+                Some(_) => s.take_waiting(),
+                None => Vec::new(),
+            }
+        };
+        if let Some(receiver) = receiver {
+            for (queue, packets) in waiting {
+                receiver(queue, packets);
+            }
+        }
+    }
+
+    /// Lets `packets` arrive on receive queue `queue` (one that does not exist counts as 0).
+    /// Returns how many were taken. As in Open vSwitch, a dummy that is down takes packets all
+    /// the same. Frames shorter than an Ethernet header are dropped and counted.
+    pub fn receive(&self, queue: usize, packets: Vec<Packet>) -> usize {
+        let (receiver, queue, taken) = {
+            let mut s = lock(&self.state);
+            let queue = if queue < s.waiting.len() { queue } else { 0 };
+            let mut taken = Vec::with_capacity(packets.len());
+            for p in packets {
+                if p.len() < headers::ETH_HEADER {
+                    s.stats.rx_errors += 1;
+                    continue;
+                }
+                if let Some(pcap) = &s.rx_pcap {
+                    log_frame(pcap, &self.name, p.data());
+                }
+                taken.push(p);
+            }
+            if s.receiver.is_some() {
+                for p in &taken {
+                    s.stats.rx_packets += 1;
+                    s.stats.rx_bytes += p.len() as u64;
+                }
+            }
+            (s.receiver.clone(), queue, taken)
+        };
+        let n = taken.len();
+        if let Some(receiver) = receiver {
+            if n > 0 {
+                receiver(queue, taken);
+            }
+            return n;
+        }
+        let mut s = lock(&self.state);
+        let State { waiting, stats, .. } = &mut *s;
+        let Some(list) = waiting.get_mut(queue) else { return 0 };
+        let room = QUEUE_LIMIT.saturating_sub(list.len());
+        stats.rx_dropped += n.saturating_sub(room) as u64;
+        list.extend(taken.into_iter().take(room));
+        n.min(room)
+    }
+
+    /// Number of receive queues.
+    pub fn n_queues(&self) -> usize {
+        lock(&self.state).waiting.len()
+    }
+
+    /// State of the connection to another dummy: "connected", "disconnected" or "unknown" (no
+    /// `stream` or `pstream` option), as `netdev-dummy/conn-state` prints it.
+    pub fn connection_state(&self) -> &'static str {
+        match &lock(&self.state).connection {
+            None => "unknown",
+            Some(c) if c.is_connected() => "connected",
+            Some(_) => "disconnected",
+        }
+    }
+
+    /// Gives the device an IPv4 address (`netdev-dummy/ip4addr`): it then answers ARP requests
+    /// that are sent to it for that address. `None` takes it away.
+    pub fn set_ip4(&self, address: Option<Ipv4Addr>) {
+        lock(&self.state).ip4 = address;
+    }
+
+    /// The address that [`Dummy::set_ip4`] gave.
+    pub fn ip4(&self) -> Option<Ipv4Addr> {
+        lock(&self.state).ip4
+    }
+
+    /// Applies `pcap`, `rxq_pcap`, `tx_pcap`, `stream` and `pstream` of `options`, also to an
+    /// open device; keys that are absent are switched off. Capture files are begun anew only
+    /// when this call is made, so make it only when options changed.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError::BadOption`]; what could be applied is applied.
+    pub fn configure(
+        self: &Arc<Self>,
+        options: &BTreeMap<String, String>,
+    ) -> Result<(), OpenError> {
+        let mut result = Ok(());
+        let mut create = |key: &str| {
+            let path = options.get(key)?;
+            match PcapWriter::create(Path::new(path)) {
+                Ok(w) => Some(Arc::new(Mutex::new(w))),
+                Err(e) => {
+                    result = Err(OpenError::BadOption {
+                        name: self.name.clone(),
+                        option: key.to_owned(),
+                        reason: format!("could not create \"{path}\": {e}"),
+                    });
+                    None
+                }
+            }
+        };
+        let both = create("pcap");
+        let (rx, tx) = match both {
+            Some(both) => (Some(both.clone()), Some(both)),
+            None => (create("rxq_pcap"), create("tx_pcap")),
+        };
+        // The old connection must give its address up first.
+        lock(&self.state).connection = None;
+        let connection = Connection::from_options(self, options);
+        let mut s = lock(&self.state);
+        s.rx_pcap = rx;
+        s.tx_pcap = tx;
+        match connection {
+            Ok(c) => s.connection = c,
+            Err((option, reason)) => {
+                s.connection = None;
+                result = Err(OpenError::BadOption { name: self.name.clone(), option, reason });
+            }
+        }
+        result
+    }
+
+    /// Sends one frame after its offload work is finished.
+    fn transmit(&self, s: &mut State, frame: &[u8], report: &mut SendReport) -> bool {
+        let Some(kind) = headers::ethertype(frame) else {
+            report.dropped_malformed += 1;
+            s.stats.tx_dropped += 1;
+            return false;
+        };
+        let tag = if headers::is_vlan(kind) { headers::VLAN_TAG } else { 0 };
+        if frame.len() > s.mtu as usize + headers::ETH_HEADER + tag {
+            report.dropped_too_long += 1;
+            s.stats.tx_dropped += 1;
+            return false;
+        }
+        s.stats.tx_packets += 1;
+        s.stats.tx_bytes += frame.len() as u64;
+        if let Some(pcap) = &s.tx_pcap {
+            log_frame(pcap, &self.name, frame);
+        }
+        if let Some(connection) = &s.connection {
+            connection.send(frame);
+        }
+        true
+    }
+}
+
+impl State {
+    fn take_waiting(&mut self) -> Vec<(usize, Vec<Packet>)> {
+        let mut all = Vec::new();
+        for (i, list) in self.waiting.iter_mut().enumerate() {
+            let packets: Vec<Packet> = list.drain(..).collect();
+            for p in &packets {
+                self.stats.rx_packets += 1;
+                self.stats.rx_bytes += p.len() as u64;
+            }
+            if !packets.is_empty() {
+                all.push((i, packets));
+            }
+        }
+        all
+    }
+
+    /// Answers an ARP request (RFC 826) that the switch *sends* to this device's address.
+    fn arp_reply(&self, frame: &[u8]) -> Option<Packet> {
+        let ip = self.ip4?;
+        headers::arp_reply(frame, ip, self.mac).map(|f| Packet::from_slice(&f))
+    }
+}
+
+fn log_frame(pcap: &Mutex<PcapWriter>, name: &str, frame: &[u8]) {
+    if let Err(e) = lock(pcap).write(frame) {
+        tracing::warn!(target: "netdev_dummy", "{name}: could not write to the capture file: {e}");
+    }
+}
+
+struct DummyQueue {
+    device: Arc<Dummy>,
+    number: usize,
+}
+
+impl Queue for DummyQueue {
+    fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn recv(
+        &mut self,
+        out: &mut Vec<Packet>,
+        _pool: &mut PacketPool,
+        max: usize,
+    ) -> io::Result<usize> {
+        let mut s = lock(&self.device.state);
+        let State { waiting, stats, .. } = &mut *s;
+        let Some(list) = waiting.get_mut(self.number) else { return Ok(0) };
+        let n = list.len().min(max);
+        for p in list.drain(..n) {
+            stats.rx_packets += 1;
+            stats.rx_bytes += p.len() as u64;
+            out.push(p);
+        }
+        Ok(n)
+    }
+}
+
+impl Sender for Dummy {
+    fn send(&self, packets: &[Packet]) -> SendReport {
+        let mut report = SendReport::default();
+        let mut replies = Vec::new();
+        {
+            let mut guard = lock(&self.state);
+            let s = &mut *guard;
+            for p in packets {
+                if let Some(reply) = s.arp_reply(p.data()) {
+                    replies.push(reply);
+                }
+                let mut one = SendReport::default();
+                if finish::is_finished(p) {
+                    if self.transmit(s, p.data(), &mut one) {
+                        one.sent = 1;
+                    }
+                } else {
+                    // A packet counts as sent when all its segments were.
+                    match finish::finish(p) {
+                        Ok(frames) => {
+                            let all = frames.iter().all(|f| self.transmit(s, f.data(), &mut one));
+                            one = if all {
+                                SendReport { sent: 1, ..SendReport::default() }
+                            } else {
+                                SendReport { dropped_too_long: 1, ..SendReport::default() }
+                            };
+                        }
+                        Err(_) => one.dropped_malformed = 1,
+                    }
+                }
+                report += one;
+            }
+        }
+        if !replies.is_empty() {
+            self.receive(0, replies);
+        }
+        report
+    }
+}
+
+impl Device for Dummy {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Dummy
+    }
+
+    fn ifindex(&self) -> Option<u32> {
+        self.ifindex
+    }
+
+    fn status(&self) -> io::Result<Status> {
+        let s = lock(&self.state);
+        Ok(Status {
+            admin_up: s.admin_up,
+            link_up: s.admin_up,
+            mac: s.mac,
+            mtu: s.mtu,
+            mtu_range: None,
+            ifindex: self.ifindex,
+            current_name: self.name.clone(),
+            speed_bps: None,
+            duplex: None,
+            features: Features::default(),
+            driver: DriverInfo::default(),
+            link_resets: 0,
+            promiscuous: true,
+            link_kind: Some("dummy".to_owned()),
+            extra: Vec::new(),
+        })
+    }
+
+    fn stats(&self) -> io::Result<DeviceStats> {
+        let c = lock(&self.state).stats;
+        // Open vSwitch's dummies have packets and bytes only; the others show up when they count.
+        let counted = |n: u64| (n > 0).then_some(n);
+        Ok(DeviceStats {
+            rx_packets: Some(c.rx_packets),
+            tx_packets: Some(c.tx_packets),
+            rx_bytes: Some(c.rx_bytes),
+            tx_bytes: Some(c.tx_bytes),
+            rx_errors: counted(c.rx_errors),
+            rx_dropped: counted(c.rx_dropped),
+            tx_dropped: counted(c.tx_dropped),
+            ..DeviceStats::default()
+        })
+    }
+
+    fn set_mtu(&self, mtu: u32) -> io::Result<()> {
+        if !(68..=65_521).contains(&mtu) {
+            return Err(io::Error::from_raw_os_error(libc::EINVAL));
+        }
+        lock(&self.state).mtu = mtu;
+        Ok(())
+    }
+
+    fn set_mac(&self, mac: [u8; 6]) -> io::Result<()> {
+        lock(&self.state).mac = mac;
+        Ok(())
+    }
+
+    fn set_admin_up(&self, up: bool) -> io::Result<()> {
+        lock(&self.state).admin_up = up;
+        Ok(())
+    }
+
+    fn set_policing(&self, rate_kbps: u64, _burst_kb: u64) -> io::Result<()> {
+        if rate_kbps == 0 {
+            return Ok(());
+        }
+        Err(io::Error::from(io::ErrorKind::Unsupported))
+    }
+}
+
+impl Drop for Dummy {
+    fn drop(&mut self) {
+        let mut registry = lock(&REGISTRY);
+        // A new device of the same name may have taken the place already.
+        if registry.get(&self.name).is_some_and(|w| w.strong_count() == 0) {
+            registry.remove(&self.name);
+        }
+    }
+}
+
+/// Opens a dummy; down, MTU 1500, with the next address of aa:55:aa:55:00:00 and up.
+pub(crate) fn open(spec: &OpenSpec) -> Result<Opened, OpenError> {
+    let ifindex = match spec.options.get("ifindex") {
+        None => None,
+        Some(text) => match text.parse::<u32>() {
+            Ok(n) if n > 0 && i32::try_from(n).is_ok() => Some(n),
+            _ => {
+                return Err(OpenError::BadOption {
+                    name: spec.name.clone(),
+                    option: "ifindex".to_owned(),
+                    reason: format!("\"{text}\" is not a number from 1 to 2147483647"),
+                });
+            }
+        },
+    };
+    let n_rxq = spec.n_rxq.clamp(1, 1024);
+    let device = {
+        let mut registry = lock(&REGISTRY);
+        if registry.get(&spec.name).is_some_and(|w| w.strong_count() > 0) {
+            return Err(OpenError::Busy { name: spec.name.clone() });
+        }
+        let [a, b, c, d] = NEXT_MAC.fetch_add(1, Ordering::Relaxed).to_be_bytes();
+        let device = Arc::new(Dummy {
+            name: spec.name.clone(),
+            ifindex,
+            state: Mutex::new(State {
+                admin_up: false,
+                mac: [0xaa, 0x55, a, b, c, d],
+                mtu: 1500,
+                ip4: None,
+                stats: Counters::default(),
+                receiver: None,
+                waiting: (0..n_rxq).map(|_| VecDeque::new()).collect(),
+                rx_pcap: None,
+                tx_pcap: None,
+                connection: None,
+            }),
+        });
+        registry.insert(spec.name.clone(), Arc::downgrade(&device));
+        device
+    };
+    device.configure(&spec.options)?;
+    let queues = (0..n_rxq)
+        .map(|number| Box::new(DummyQueue { device: device.clone(), number }) as Box<dyn Queue>)
+        .collect();
+    Ok(Opened { queues, sender: device.clone(), device })
+}

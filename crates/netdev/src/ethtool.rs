@@ -1,0 +1,254 @@
+//! What drivers say about themselves and their links, by the `SIOCETHTOOL` ioctl
+//! (include/uapi/linux/ethtool.h).
+//!
+//! The functions work in the network namespace of the socket that they are given, or of the
+//! calling thread.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use crate::netlink::text_of;
+use crate::status::{DriverInfo, Duplex, Features};
+use crate::sys::{self, IfRequest};
+
+const ETHTOOL_GDRVINFO: u32 = 0x03;
+const ETHTOOL_GLINKSETTINGS: u32 = 0x4c;
+/// Words of a link mode bitmap that we have room for; the kernel has 4 or 5.
+const MAX_MODE_WORDS: i8 = 16;
+
+const PORT_TP: u8 = 0;
+const PORT_FIBRE: u8 = 3;
+
+// enum ofp_port_features, OpenFlow 1.1 and later.
+const OTHER: u32 = 1 << 10;
+const COPPER: u32 = 1 << 11;
+const FIBER: u32 = 1 << 12;
+const AUTONEG: u32 = 1 << 13;
+const PAUSE: u32 = 1 << 14;
+const PAUSE_ASYM: u32 = 1 << 15;
+
+/// How a link runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkMode {
+    /// Bits per second.
+    pub speed_bps: Option<u64>,
+    /// Half or full.
+    pub duplex: Option<Duplex>,
+    /// As OpenFlow shows them.
+    pub features: Features,
+}
+
+/// `struct ethtool_drvinfo`.
+#[repr(C)]
+struct RawDriverInfo {
+    command: u32,
+    driver: [u8; 32],
+    version: [u8; 32],
+    firmware: [u8; 32],
+    rest: [u8; 96],
+}
+
+/// `struct ethtool_link_settings` with room for its bitmaps.
+#[repr(C)]
+struct RawLinkSettings {
+    command: u32,
+    speed: u32,
+    duplex: u8,
+    port: u8,
+    phy: u8,
+    autonegotiation: u8,
+    bytes: [u8; 3],
+    mode_words: i8,
+    rest: [u8; 32],
+    modes: [u32; 3 * MAX_MODE_WORDS as usize],
+}
+
+/// An endpoint for ethtool requests.
+pub struct Ethtool {
+    socket: OwnedFd,
+}
+
+impl Ethtool {
+    /// An endpoint in the calling thread's network namespace.
+    ///
+    /// # Errors
+    ///
+    /// When no socket can be made.
+    pub fn new() -> io::Result<Ethtool> {
+        Ok(Ethtool { socket: sys::socket(libc::AF_UNIX, libc::SOCK_DGRAM, 0)? })
+    }
+
+    /// Asks the driver of interface `name` about itself.
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV`, or `EOPNOTSUPP` when the driver has no answer.
+    pub fn driver(&self, name: &str) -> io::Result<DriverInfo> {
+        let mut info = RawDriverInfo {
+            command: ETHTOOL_GDRVINFO,
+            driver: [0; 32],
+            version: [0; 32],
+            firmware: [0; 32],
+            rest: [0; 96],
+        };
+        // SAFETY: `info` has the layout and size that this command writes (196 bytes).
+        unsafe { ethtool(self.socket.as_fd(), name, &mut info)? };
+        Ok(DriverInfo {
+            name: text_of(&info.driver),
+            version: text_of(&info.version),
+            firmware: text_of(&info.firmware),
+        })
+    }
+
+    /// Speed, duplex and features of interface `name`, where known.
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV`, or `EOPNOTSUPP` when the driver has no answer.
+    pub fn link_mode(&self, name: &str) -> io::Result<LinkMode> {
+        let mut settings = RawLinkSettings {
+            command: ETHTOOL_GLINKSETTINGS,
+            speed: 0,
+            duplex: 0,
+            port: 0,
+            phy: 0,
+            autonegotiation: 0,
+            bytes: [0; 3],
+            mode_words: 0,
+            rest: [0; 32],
+            modes: [0; 3 * MAX_MODE_WORDS as usize],
+        };
+        // The first call tells, as a negative number, how long the kernel's bitmaps are.
+        // SAFETY: with `mode_words` 0 the kernel writes the fixed 48 bytes only.
+        unsafe { ethtool(self.socket.as_fd(), name, &mut settings)? };
+        let words = settings.mode_words.checked_neg().unwrap_or(0);
+        if !(1..=MAX_MODE_WORDS).contains(&words) {
+            return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP));
+        }
+        settings.command = ETHTOOL_GLINKSETTINGS;
+        settings.mode_words = words;
+        // SAFETY: the kernel writes three bitmaps of `words` words behind the fixed part, and
+        // `modes` has room for three of MAX_MODE_WORDS.
+        unsafe { ethtool(self.socket.as_fd(), name, &mut settings)? };
+        Ok(link_mode(&settings, usize::from(words.unsigned_abs())))
+    }
+}
+
+fn link_mode(settings: &RawLinkSettings, words: usize) -> LinkMode {
+    let speed_bps = match settings.speed {
+        0 | u32::MAX => None,
+        mbps => Some(u64::from(mbps) * 1_000_000),
+    };
+    let duplex = match settings.duplex {
+        0 => Some(Duplex::Half),
+        1 => Some(Duplex::Full),
+        _ => None,
+    };
+    let port = match settings.port {
+        PORT_TP => COPPER,
+        PORT_FIBRE => FIBER,
+        _ => 0,
+    };
+    let autonegotiation = if settings.autonegotiation == 1 { AUTONEG } else { 0 };
+    let mut maps = settings.modes.chunks(words);
+    let mut map = || maps.next().map_or(0, features);
+    let (supported, advertised, peer) = (map(), map(), map());
+    LinkMode {
+        speed_bps,
+        duplex,
+        features: Features {
+            current: speed_feature(settings.speed, duplex) | port | autonegotiation,
+            advertised,
+            supported,
+            peer,
+        },
+    }
+}
+
+/// The feature bit of a speed in Mbit/s.
+fn speed_feature(mbps: u32, duplex: Option<Duplex>) -> u32 {
+    let full = duplex != Some(Duplex::Half);
+    match (mbps, full) {
+        (0 | u32::MAX, _) => 0,
+        (10, false) => 1 << 0,
+        (10, true) => 1 << 1,
+        (100, false) => 1 << 2,
+        (100, true) => 1 << 3,
+        (1_000, false) => 1 << 4,
+        (1_000, true) => 1 << 5,
+        (10_000, true) => 1 << 6,
+        (40_000, true) => 1 << 7,
+        (100_000, true) => 1 << 8,
+        (1_000_000, true) => 1 << 9,
+        _ => OTHER,
+    }
+}
+
+/// The feature bits of a bitmap of `ETHTOOL_LINK_MODE_..._BIT`.
+fn features(map: &[u32]) -> u32 {
+    let mut bits = 0;
+    for (word, value) in map.iter().enumerate() {
+        for bit in (0..32).filter(|bit| value >> bit & 1 != 0) {
+            bits |= match word * 32 + bit {
+                mode @ 0..=5 => 1 << mode,
+                6 => AUTONEG,
+                7 => COPPER,
+                10 => FIBER,
+                12 | 18..=20 | 42..=46 => 1 << 6,
+                13 => PAUSE,
+                14 => PAUSE_ASYM,
+                17 | 41 => 1 << 5,
+                23..=26 => 1 << 7,
+                36..=39 => 1 << 8,
+                // Kinds of connector and error correction, no speed.
+                8 | 9 | 11 | 16 | 49..=51 => 0,
+                _ => OTHER,
+            };
+        }
+    }
+    bits
+}
+
+/// # Safety
+///
+/// `data` must start with an ethtool command and be at least as long as what the kernel writes
+/// for it.
+unsafe fn ethtool<T>(socket: BorrowedFd<'_>, name: &str, data: &mut T) -> io::Result<()> {
+    let mut request = IfRequest::new(name)?;
+    request.value[0] = (&raw mut *data).expose_provenance() as u64;
+    // SAFETY: the kernel reads and writes `request`, which has struct ifreq's size, and the
+    // structure behind its pointer, which the caller vouches for.
+    sys::check(unsafe {
+        libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request)
+    })?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layouts_are_the_kernels() {
+        assert_eq!(size_of::<RawDriverInfo>(), 196);
+        assert_eq!(size_of::<RawLinkSettings>(), 48 + 3 * 16 * 4);
+        assert_eq!(std::mem::offset_of!(RawLinkSettings, mode_words), 15);
+        assert_eq!(std::mem::offset_of!(RawLinkSettings, modes), 48);
+        assert_eq!(size_of::<IfRequest>(), 40);
+    }
+
+    #[test]
+    fn modes_become_openflow_features() {
+        // 10 and 100 full, autonegotiation, twisted pair; 40000baseCR4; 100000baseSR4.
+        assert_eq!(features(&[0b1100_1010 | 1 << 24, 1 << 5]), 0b10_1001_1000_1010);
+        assert_eq!(speed_feature(10_000, Some(Duplex::Full)), 1 << 6);
+        assert_eq!(speed_feature(25_000, Some(Duplex::Full)), OTHER);
+        assert_eq!(speed_feature(u32::MAX, None), 0);
+    }
+
+    #[test]
+    fn a_missing_device_is_an_error() {
+        let e = Ethtool::new().and_then(|t| t.driver("no-such-dev")).err();
+        assert_eq!(e.and_then(|e| e.raw_os_error()), Some(libc::ENODEV));
+    }
+}

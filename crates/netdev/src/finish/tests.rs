@@ -1,0 +1,230 @@
+use packet::{Gso, Offload, Packet};
+use proptest::prelude::*;
+
+use super::*;
+
+const ETH: [u8; 12] = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
+
+/// A frame with IP and TCP or UDP header and offload metadata as a host's stack leaves them.
+fn unfinished(v6: bool, proto: u8, tags: usize, payload: &[u8], gso: Option<(Gso, u16)>) -> Packet {
+    let mut f = ETH.to_vec();
+    for i in 0..tags {
+        f.extend([0x81, 0, 0, i as u8 + 1]);
+    }
+    let l4_header = if proto == PROTO_TCP { 32 } else { 8 };
+    let l4_length = l4_header + payload.len();
+    if v6 {
+        f.extend([0x86, 0xdd, 0x60, 0, 0, 0]);
+        f.extend((l4_length as u16).to_be_bytes());
+        f.extend([proto, 64]);
+        f.extend([0x20; 16]);
+        f.extend([0x21; 16]);
+    } else {
+        f.extend([8, 0, 0x45, 0]);
+        f.extend((20 + l4_length as u16).to_be_bytes());
+        f.extend([0x12, 0xff, 0x40, 0, 64, proto, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+    }
+    let l4 = f.len();
+    if proto == PROTO_TCP {
+        f.extend([
+            0x30, 0x39, 0, 80, 0xff, 0xff, 0xff, 0, 0, 0, 0, 1, 0x80, 0x99, 1, 0, 0, 0, 0, 0,
+        ]);
+        f.extend([1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2]);
+    } else {
+        f.extend([0x30, 0x39, 0, 53]);
+        f.extend((l4_length as u16).to_be_bytes());
+        f.extend([0, 0]);
+    }
+    let header = f.len();
+    f.extend(payload);
+    let offset = if proto == PROTO_TCP { 16 } else { 6 };
+    let layers = headers::layers(&f).expect("built above");
+    assert_eq!(layers.l4, l4);
+    if !v6 {
+        ipv4_checksum(&mut f, &layers).expect("built above");
+    }
+    let pseudo = fold(headers::pseudo_sum(&f, &layers, l4_length).expect("built above"));
+    put(&mut f, l4 + offset, &pseudo.to_be_bytes()).expect("built above");
+    let mut p = Packet::from_slice(&f);
+    p.offload = Offload {
+        csum: Some((l4 as u16, offset as u16)),
+        gso: gso.map(|(kind, size)| (kind, size, header as u16)),
+        ..Offload::default()
+    };
+    p
+}
+
+/// True when IP and transport checksums and lengths of a whole frame are right.
+fn is_valid(frame: &[u8]) -> bool {
+    let Some(l) = headers::layers(frame) else { return false };
+    let ip_ok = match l.ip {
+        Ip::V4 => {
+            fold(headers::add_sum(0, &frame[l.l3..l.l4])) == 0xffff
+                && usize::from(be16(frame, l.l3 + 2).unwrap()) == frame.len() - l.l3
+        }
+        Ip::V6 => usize::from(be16(frame, l.l3 + 4).unwrap()) == frame.len() - l.l3 - 40,
+    };
+    let part = &frame[l.l4..];
+    let sum = headers::add_sum(headers::pseudo_sum(frame, &l, part.len()).unwrap(), part);
+    ip_ok && fold(sum) == 0xffff
+}
+
+proptest! {
+    #[test]
+    fn checksums_are_finished(
+        v6: bool,
+        tcp: bool,
+        tags in 0..3usize,
+        payload in proptest::collection::vec(any::<u8>(), 0..300),
+    ) {
+        let proto = if tcp { PROTO_TCP } else { PROTO_UDP };
+        let p = unfinished(v6, proto, tags, &payload, None);
+        let frames = finish(&p).unwrap();
+        prop_assert_eq!(frames.len(), 1);
+        prop_assert!(is_finished(&frames[0]));
+        prop_assert!(is_valid(frames[0].data()));
+        // What lost its metadata is recognised again, and finishing twice changes nothing.
+        let mut bare = Packet::from_slice(p.data());
+        prop_assert!(recognise_unfinished(&mut bare));
+        prop_assert_eq!(bare.offload.csum, p.offload.csum);
+        let mut done = frames[0].clone();
+        if recognise_unfinished(&mut done) {
+            finish_checksum(&mut done).unwrap();
+            prop_assert_eq!(done.data(), frames[0].data());
+        }
+    }
+
+    #[test]
+    fn segments_are_whole_and_valid(
+        v6: bool,
+        tcp: bool,
+        tags in 0..2usize,
+        payload in proptest::collection::vec(any::<u8>(), 1..5000),
+        size in 1..2000u16,
+    ) {
+        let (proto, kind) = match (tcp, v6) {
+            (true, false) => (PROTO_TCP, Gso::TcpV4),
+            (true, true) => (PROTO_TCP, Gso::TcpV6),
+            _ => (PROTO_UDP, Gso::UdpL4),
+        };
+        let p = unfinished(v6, proto, tags, &payload, Some((kind, size)));
+        let header = usize::from(p.offload.gso.unwrap().2);
+        let frames = finish(&p).unwrap();
+        prop_assert_eq!(frames.len(), payload.len().div_ceil(size.into()));
+        let mut joined = Vec::new();
+        for (i, f) in frames.iter().enumerate() {
+            prop_assert!(is_finished(f));
+            prop_assert!(is_valid(f.data()), "segment {} of {}", i, frames.len());
+            let l = headers::layers(f.data()).unwrap();
+            if tcp {
+                let sequence = be32(f.data(), l.l4 + 4).unwrap();
+                prop_assert_eq!(sequence, 0xffff_ff00u32.wrapping_add(joined.len() as u32));
+                let flags = f.data()[l.l4 + 13];
+                prop_assert_eq!(flags & 0x09 != 0, i + 1 == frames.len(), "FIN, PSH");
+                prop_assert_eq!(flags & 0x80 != 0, i == 0, "CWR");
+            }
+            joined.extend_from_slice(&f.data()[header..]);
+        }
+        prop_assert_eq!(joined, payload);
+    }
+
+    #[test]
+    fn fragments_are_whole(
+        v6: bool,
+        payload in proptest::collection::vec(any::<u8>(), 1..5000),
+        size in 8..2000u16,
+    ) {
+        let p = unfinished(v6, PROTO_UDP, 0, &payload, Some((Gso::UdpFragment, size)));
+        let expected = finish_whole(&p);
+        let frames = finish(&p).unwrap();
+        let mut joined = Vec::new();
+        for (i, f) in frames.iter().enumerate() {
+            let l = headers::layers(f.data()).unwrap();
+            let (field, more) = if v6 {
+                let field = be16(f.data(), l.l3 + 42).unwrap();
+                (usize::from(field & 0xfff8), field & 1 != 0)
+            } else {
+                let field = be16(f.data(), l.l3 + 6).unwrap();
+                (usize::from(field & 0x1fff) * 8, field & 0x2000 != 0)
+            };
+            prop_assert_eq!(field, joined.len());
+            prop_assert_eq!(more, i + 1 < frames.len());
+            joined.extend_from_slice(&f.data()[l.l4..l.end]);
+        }
+        let l = headers::layers(expected.data()).unwrap();
+        prop_assert_eq!(&joined[..], &expected.data()[l.l4..]);
+    }
+
+    #[test]
+    fn any_bytes_with_any_metadata_are_finished_or_refused(
+        bytes in proptest::collection::vec(any::<u8>(), 0..200),
+        csum in proptest::option::of((0..300u16, 0..300u16)),
+        gso in proptest::option::of((0..4usize, any::<u16>(), any::<u16>())),
+    ) {
+        let kinds = [Gso::TcpV4, Gso::TcpV6, Gso::UdpL4, Gso::UdpFragment];
+        let mut p = Packet::from_slice(&bytes);
+        recognise_unfinished(&mut p);
+        p.offload.csum = csum;
+        p.offload.gso = gso.map(|(k, size, header)| (kinds[k], size, header));
+        if let Ok(frames) = finish(&p) {
+            prop_assert!(frames.iter().all(is_finished));
+        }
+    }
+
+    #[test]
+    fn mutated_frames_never_panic(
+        v6: bool,
+        cut in 0..120usize,
+        at in 0..120usize,
+        value: u8,
+        kind in 0..4usize,
+    ) {
+        let kind = [Gso::TcpV4, Gso::TcpV6, Gso::UdpL4, Gso::UdpFragment][kind];
+        let proto = if matches!(kind, Gso::TcpV4 | Gso::TcpV6) { PROTO_TCP } else { PROTO_UDP };
+        let p = unfinished(v6, proto, 1, &[7; 40], Some((kind, 16)));
+        let mut bytes = p.data().to_vec();
+        bytes.truncate(cut);
+        if let Some(b) = bytes.get_mut(at) {
+            *b = value;
+        }
+        let mut q = Packet::from_slice(&bytes);
+        q.offload = p.offload;
+        let _ = finish(&q);
+    }
+}
+
+fn finish_whole(p: &Packet) -> Packet {
+    let mut whole = p.clone();
+    whole.offload.gso = None;
+    finish_checksum(&mut whole).unwrap();
+    whole
+}
+
+#[test]
+fn contradictions_are_named() {
+    let p = unfinished(false, PROTO_TCP, 0, &[1; 100], Some((Gso::TcpV4, 40)));
+    let with = |change: &dyn Fn(&mut Packet)| {
+        let mut q = p.clone();
+        change(&mut q);
+        finish(&q).err()
+    };
+    assert_eq!(with(&|_| {}), None);
+    assert_eq!(
+        with(&|q| q.offload.gso = Some((Gso::TcpV6, 40, 66))),
+        Some(FinishError::WrongHeaders)
+    );
+    assert_eq!(
+        with(&|q| q.offload.gso = Some((Gso::UdpL4, 40, 66))),
+        Some(FinishError::WrongHeaders)
+    );
+    assert_eq!(
+        with(&|q| q.offload.gso = Some((Gso::TcpV4, 0, 66))),
+        Some(FinishError::SegmentSize)
+    );
+    assert_eq!(with(&|q| q.offload.csum = Some((84, 16))), Some(FinishError::Encapsulated));
+    let csum_only = |q: &mut Packet| {
+        q.offload.gso = None;
+        q.offload.csum = Some((160, 16));
+    };
+    assert_eq!(with(&csum_only), Some(FinishError::ChecksumOutside));
+}

@@ -1,0 +1,209 @@
+//! The few header facts that devices need: where the layers of a frame start, and the Internet
+//! checksum. Total over any bytes.
+
+use std::net::Ipv4Addr;
+
+/// Bytes of an Ethernet header without tags.
+pub(crate) const ETH_HEADER: usize = 14;
+/// Bytes of one VLAN tag.
+pub(crate) const VLAN_TAG: usize = 4;
+
+const TYPE_IPV4: u16 = 0x0800;
+const TYPE_ARP: u16 = 0x0806;
+const TYPE_IPV6: u16 = 0x86dd;
+
+pub(crate) const PROTO_TCP: u8 = 6;
+pub(crate) const PROTO_UDP: u8 = 17;
+
+/// Reads 16 bits, most significant byte first.
+pub(crate) fn be16(data: &[u8], at: usize) -> Option<u16> {
+    let b = data.get(at..)?.first_chunk::<2>()?;
+    Some(u16::from_be_bytes(*b))
+}
+
+/// Reads 32 bits, most significant byte first.
+pub(crate) fn be32(data: &[u8], at: usize) -> Option<u32> {
+    let b = data.get(at..)?.first_chunk::<4>()?;
+    Some(u32::from_be_bytes(*b))
+}
+
+/// Writes `bytes` at `at`; `None` when they do not fit.
+pub(crate) fn put(data: &mut [u8], at: usize, bytes: &[u8]) -> Option<()> {
+    data.get_mut(at..at.checked_add(bytes.len())?)?.copy_from_slice(bytes);
+    Some(())
+}
+
+/// The outermost EtherType or length field; `None` for less than an Ethernet header.
+pub(crate) fn ethertype(frame: &[u8]) -> Option<u16> {
+    be16(frame, 12)
+}
+
+/// True for the EtherTypes of VLAN tags.
+pub(crate) fn is_vlan(kind: u16) -> bool {
+    matches!(kind, 0x8100 | 0x88a8)
+}
+
+/// IP version and header place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ip {
+    V4,
+    V6,
+}
+
+/// Where the layers of a frame start, in bytes from its start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Layers {
+    pub ip: Ip,
+    /// Start of the IP header.
+    pub l3: usize,
+    /// Start of the transport header; at most the frame's length.
+    pub l4: usize,
+    /// IPv6: start of the byte that names the transport protocol. IPv4: likewise.
+    pub proto_at: usize,
+    pub proto: u8,
+    /// The packet is a fragment (also the first one).
+    pub fragment: bool,
+    /// End of the IP packet (bytes behind are padding).
+    pub end: usize,
+}
+
+/// Finds the layers of the outermost IP packet behind VLAN tags and MPLS labels; `None` when the
+/// frame holds no complete IP header.
+pub(crate) fn layers(frame: &[u8]) -> Option<Layers> {
+    let mut at = 12;
+    let mut kind = be16(frame, at)?;
+    at += 2;
+    while is_vlan(kind) {
+        kind = be16(frame, at + 2)?;
+        at += VLAN_TAG;
+    }
+    if matches!(kind, 0x8847 | 0x8848) {
+        loop {
+            let label = be32(frame, at)?;
+            at += 4;
+            if label & 0x100 != 0 {
+                break; // bottom of stack
+            }
+        }
+        kind = match frame.get(at)? >> 4 {
+            4 => TYPE_IPV4,
+            6 => TYPE_IPV6,
+            _ => return None,
+        };
+    }
+    match kind {
+        TYPE_IPV4 => ipv4(frame, at),
+        TYPE_IPV6 => ipv6(frame, at),
+        _ => None,
+    }
+}
+
+fn ipv4(frame: &[u8], l3: usize) -> Option<Layers> {
+    let first = *frame.get(l3)?;
+    let length = usize::from(first & 15) * 4;
+    let l4 = l3 + length;
+    if first >> 4 != 4 || length < 20 || l4 > frame.len() {
+        return None;
+    }
+    let end = (l3 + usize::from(be16(frame, l3 + 2)?)).clamp(l4, frame.len());
+    Some(Layers {
+        ip: Ip::V4,
+        l3,
+        l4,
+        proto_at: l3 + 9,
+        proto: *frame.get(l3 + 9)?,
+        fragment: be16(frame, l3 + 6)? & 0x3fff != 0,
+        end,
+    })
+}
+
+fn ipv6(frame: &[u8], l3: usize) -> Option<Layers> {
+    if *frame.get(l3)? >> 4 != 6 {
+        return None;
+    }
+    let end = l3 + 40 + usize::from(be16(frame, l3 + 4)?);
+    let mut proto_at = l3 + 6;
+    let mut l4 = l3 + 40;
+    let mut fragment = false;
+    if l4 > frame.len() {
+        return None;
+    }
+    loop {
+        let proto = *frame.get(proto_at)?;
+        // Hop-by-hop, routing, destination options; fragment; authentication (RFC 8200).
+        let length = match proto {
+            0 | 43 | 60 => (usize::from(*frame.get(l4 + 1)?) + 1) * 8,
+            44 => {
+                fragment = true;
+                8
+            }
+            51 => (usize::from(*frame.get(l4 + 1)?) + 2) * 4,
+            _ => {
+                let end = end.clamp(l4, frame.len());
+                return Some(Layers { ip: Ip::V6, l3, l4, proto_at, proto, fragment, end });
+            }
+        };
+        proto_at = l4;
+        l4 += length;
+        if l4 > frame.len() {
+            return None;
+        }
+        if fragment && be16(frame, proto_at + 2)? & 0xfff8 != 0 {
+            // Not the first fragment: no transport header follows.
+            let proto = *frame.get(proto_at)?;
+            let end = end.clamp(l4, frame.len());
+            return Some(Layers { ip: Ip::V6, l3, l4, proto_at, proto, fragment, end });
+        }
+    }
+}
+
+/// One's complement sum of `data` (RFC 1071), added to `sum`; an odd last byte is padded.
+pub(crate) fn add_sum(sum: u64, data: &[u8]) -> u64 {
+    let (words, rest) = data.as_chunks::<4>();
+    let mut sum = sum;
+    for w in words {
+        sum += u64::from(u32::from_be_bytes(*w));
+    }
+    let mut last = [0; 4];
+    for (l, r) in last.iter_mut().zip(rest) {
+        *l = *r;
+    }
+    sum + u64::from(u32::from_be_bytes(last))
+}
+
+/// Folds a sum to 16 bits.
+pub(crate) fn fold(mut sum: u64) -> u16 {
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum as u16 // at most 0xffff
+}
+
+/// Sum of the pseudo header (RFC 9293 3.1, RFC 8200 8.1) for a transport part of `length` bytes.
+pub(crate) fn pseudo_sum(frame: &[u8], layers: &Layers, length: usize) -> Option<u64> {
+    let addresses = match layers.ip {
+        Ip::V4 => frame.get(layers.l3 + 12..layers.l3 + 20)?,
+        Ip::V6 => frame.get(layers.l3 + 8..layers.l3 + 40)?,
+    };
+    Some(add_sum(u64::from(layers.proto) + length as u64, addresses))
+}
+
+/// The ARP reply (RFC 826) with `mac` to `frame`, when that is a request for `ip`.
+pub(crate) fn arp_reply(frame: &[u8], ip: Ipv4Addr, mac: [u8; 6]) -> Option<Vec<u8>> {
+    // Ethernet, IPv4, 6- and 4-byte addresses, request.
+    let request = [0, 1, 8, 0, 6, 4, 0, 1];
+    let is_request = ethertype(frame)? == TYPE_ARP && *frame.get(14..22)? == request;
+    if !is_request || *frame.get(38..42)? != ip.octets() {
+        return None;
+    }
+    let asker = frame.get(22..32)?;
+    let mut reply = Vec::with_capacity(42);
+    reply.extend_from_slice(asker.get(..6)?);
+    reply.extend_from_slice(&mac);
+    reply.extend_from_slice(&TYPE_ARP.to_be_bytes());
+    reply.extend_from_slice(&[0, 1, 8, 0, 6, 4, 0, 2]);
+    reply.extend_from_slice(&mac);
+    reply.extend_from_slice(&ip.octets());
+    reply.extend_from_slice(asker);
+    Some(reply)
+}

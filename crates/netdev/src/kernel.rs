@@ -1,0 +1,226 @@
+//! The control side of every device that is a Linux interface.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::device::Device;
+use crate::ethtool::Ethtool;
+use crate::link::{By, Change, Link, LinkClient};
+use crate::netlink::Socket;
+use crate::open::Kind;
+use crate::policer::Policer;
+use crate::status::{DeviceStats, Status};
+use crate::{sys, tun};
+
+/// Reads the frames that our own socket lost, in all.
+pub(crate) type Overrun = Box<dyn Fn() -> u64 + Send + Sync>;
+
+/// An interface, found again when it moves to another network namespace (tap and internal
+/// ports: their descriptor goes on working there, as when a container takes one).
+pub(crate) struct KernelDevice {
+    name: String,
+    kind: Kind,
+    place: Mutex<Arc<Place>>,
+    /// The descriptor of a tap or internal port.
+    tun: Option<Arc<OwnedFd>>,
+    overrun: Option<Overrun>,
+    extra: Vec<(String, String)>,
+    pub(crate) policer: Policer,
+    /// Frames received that could not be passed on.
+    pub(crate) malformed: AtomicU64,
+}
+
+/// Where the interface is.
+struct Place {
+    client: LinkClient,
+    ethtool: Option<Ethtool>,
+    index: u32,
+}
+
+impl KernelDevice {
+    /// A device for interface `index` of the calling thread's network namespace, which `client`
+    /// belongs to.
+    pub(crate) fn new(name: &str, kind: Kind, client: LinkClient, index: u32) -> KernelDevice {
+        // Without it, status lacks driver and speed; nothing else.
+        let ethtool = Ethtool::new().ok();
+        KernelDevice {
+            name: name.to_owned(),
+            kind,
+            place: Mutex::new(Arc::new(Place { client, ethtool, index })),
+            tun: None,
+            overrun: None,
+            extra: Vec::new(),
+            policer: Policer::new(),
+            malformed: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn with_tun(mut self, fd: Arc<OwnedFd>) -> KernelDevice {
+        self.tun = Some(fd);
+        self
+    }
+
+    pub(crate) fn with_overrun(mut self, overrun: Overrun) -> KernelDevice {
+        self.overrun = Some(overrun);
+        self
+    }
+
+    pub(crate) fn with_extra(mut self, extra: Vec<(String, String)>) -> KernelDevice {
+        self.extra = extra;
+        self
+    }
+
+    fn place(&self) -> Arc<Place> {
+        self.place.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Runs `act` on the interface; when it is not where it was, looks where it went.
+    fn act<T>(&self, act: impl Fn(&Place) -> io::Result<T>) -> io::Result<T> {
+        match act(&self.place()) {
+            Err(e) if e.raw_os_error() == Some(libc::ENODEV) => {
+                let Some(place) = self.tun.as_ref().and_then(|fd| find_moved(fd).ok()) else {
+                    return Err(e);
+                };
+                let place = Arc::new(place);
+                *self.place.lock().unwrap_or_else(PoisonError::into_inner) = place.clone();
+                act(&place)
+            }
+            other => other,
+        }
+    }
+
+    fn link(&self) -> io::Result<(Arc<Place>, Link)> {
+        let link = self.act(|p| p.client.link(By::Index(p.index)))?;
+        Ok((self.place(), link))
+    }
+
+    fn change(&self, change: Change) -> io::Result<()> {
+        self.act(|p| p.client.change(By::Index(p.index), change))
+    }
+
+    /// Whether the interface is still there.
+    pub(crate) fn is_present(&self) -> bool {
+        match self.link() {
+            Ok(_) => true,
+            Err(e) => e.raw_os_error() != Some(libc::ENODEV),
+        }
+    }
+
+    pub(crate) fn count_malformed(&self) {
+        self.malformed.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Finds the interface behind a tun descriptor in whatever namespace it is now.
+fn find_moved(fd: &OwnedFd) -> io::Result<Place> {
+    let name = tun::current_name(fd)?;
+    // SAFETY: no memory is passed; a non-negative result is a descriptor that is ours.
+    let namespace = unsafe {
+        let n = sys::check(libc::ioctl(fd.as_raw_fd(), tun::TUNGETDEVNETNS as _, 0))?;
+        OwnedFd::from_raw_fd(n)
+    };
+    // The namespace is a property of the thread: enter it on one that ends with this.
+    let thread = std::thread::Builder::new().name("netns".to_owned()).spawn(move || {
+        // SAFETY: no memory is passed.
+        sys::check(unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) })?;
+        let client = LinkClient::from_socket(Socket::new(0)?);
+        let index = client.link(By::Name(&name))?.index;
+        Ok(Place { client, ethtool: Ethtool::new().ok(), index })
+    })?;
+    thread.join().unwrap_or_else(|_| Err(io::Error::other("the namespace thread panicked")))
+}
+
+impl Device for KernelDevice {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    fn ifindex(&self) -> Option<u32> {
+        self.link().ok().map(|(_, l)| l.index)
+    }
+
+    fn status(&self) -> io::Result<Status> {
+        let (place, link) = self.link()?;
+        let ethtool = place.ethtool.as_ref();
+        let driver = ethtool.and_then(|t| t.driver(&link.name).ok()).unwrap_or_default();
+        let mode = ethtool.and_then(|t| t.link_mode(&link.name).ok()).unwrap_or_default();
+        Ok(Status {
+            admin_up: link.admin_up,
+            link_up: link.link_up,
+            mac: link.mac,
+            mtu: link.mtu,
+            mtu_range: link.mtu_range,
+            ifindex: Some(link.index),
+            current_name: link.name,
+            speed_bps: mode.speed_bps,
+            duplex: mode.duplex,
+            features: mode.features,
+            driver,
+            link_resets: link.carrier_changes,
+            promiscuous: link.promiscuous,
+            link_kind: link.kind,
+            extra: self.extra.clone(),
+        })
+    }
+
+    fn stats(&self) -> io::Result<DeviceStats> {
+        let (_, link) = self.link()?;
+        let k = link.stats;
+        let mut stats = match self.tun {
+            None => k,
+            // What the host sends through a tap, the switch receives from it.
+            Some(_) => DeviceStats {
+                rx_packets: k.tx_packets,
+                tx_packets: k.rx_packets,
+                rx_bytes: k.tx_bytes,
+                tx_bytes: k.rx_bytes,
+                rx_errors: k.tx_errors,
+                tx_errors: k.rx_errors,
+                rx_dropped: k.tx_dropped,
+                tx_dropped: k.rx_dropped,
+                // The kernel counts what it received, which is what we sent.
+                multicast: Some(0),
+                collisions: Some(0),
+                rx_length_errors: Some(0),
+                rx_over_errors: Some(0),
+                rx_crc_errors: Some(0),
+                rx_frame_errors: Some(0),
+                rx_fifo_errors: Some(0),
+                rx_missed_errors: Some(0),
+                tx_aborted_errors: Some(0),
+                tx_carrier_errors: Some(0),
+                tx_fifo_errors: Some(0),
+                tx_heartbeat_errors: Some(0),
+                tx_window_errors: Some(0),
+                ..DeviceStats::default()
+            },
+        };
+        stats.rx_policed = Some(self.policer.dropped());
+        stats.rx_malformed = Some(self.malformed.load(Ordering::Relaxed));
+        stats.rx_overrun = self.overrun.as_ref().map(|f| f());
+        Ok(stats)
+    }
+
+    fn set_mtu(&self, mtu: u32) -> io::Result<()> {
+        self.change(Change::Mtu(mtu))
+    }
+
+    fn set_mac(&self, mac: [u8; 6]) -> io::Result<()> {
+        self.change(Change::Mac(mac))
+    }
+
+    fn set_admin_up(&self, up: bool) -> io::Result<()> {
+        self.change(Change::AdminUp(up))
+    }
+
+    fn set_policing(&self, rate_kbps: u64, burst_kb: u64) -> io::Result<()> {
+        self.policer.set(rate_kbps, burst_kb);
+        Ok(())
+    }
+}

@@ -1,0 +1,306 @@
+//! Linux interfaces as rtnetlink shows them: list, find, read, change.
+//!
+//! The functions work in the network namespace of the calling thread; a [`LinkClient`] in that
+//! of the thread that made it.
+
+use std::io;
+use std::sync::{Mutex, PoisonError};
+
+use crate::netlink::{NLM_F_ACK, NLM_F_DUMP, Request, Socket, attributes, text_of, u32_of};
+use crate::status::DeviceStats;
+
+pub(crate) const RTM_NEWLINK: u16 = 16;
+pub(crate) const RTM_DELLINK: u16 = 17;
+const RTM_GETLINK: u16 = 18;
+const RTM_SETLINK: u16 = 19;
+
+// include/uapi/linux/if_link.h
+const IFLA_ADDRESS: u16 = 1;
+const IFLA_IFNAME: u16 = 3;
+const IFLA_MTU: u16 = 4;
+const IFLA_LINKINFO: u16 = 18;
+const IFLA_STATS64: u16 = 23;
+const IFLA_PROMISCUITY: u16 = 30;
+const IFLA_NUM_RX_QUEUES: u16 = 32;
+const IFLA_CARRIER_CHANGES: u16 = 35;
+const IFLA_MIN_MTU: u16 = 50;
+const IFLA_MAX_MTU: u16 = 51;
+const IFLA_INFO_KIND: u16 = 1;
+
+// include/uapi/linux/if.h
+const IFF_UP: u32 = 1;
+const IFF_LOWER_UP: u32 = 1 << 16;
+
+/// `ARPHRD_ETHER` (include/uapi/linux/if_arp.h).
+pub const ARPHRD_ETHER: u16 = 1;
+/// `ARPHRD_LOOPBACK`: Ethernet headers too.
+pub const ARPHRD_LOOPBACK: u16 = 772;
+
+/// One interface.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Link {
+    /// The kernel's index.
+    pub index: u32,
+    /// Present name.
+    pub name: String,
+    /// Hardware type (`ARPHRD_...`).
+    pub hardware: u16,
+    /// Ethernet address; zeros for interfaces without one.
+    pub mac: [u8; 6],
+    /// Bytes of a frame without its Ethernet header.
+    pub mtu: u32,
+    /// Smallest and largest MTU that the driver takes.
+    pub mtu_range: Option<(u32, u32)>,
+    /// Administratively up.
+    pub admin_up: bool,
+    /// Carrier.
+    pub link_up: bool,
+    /// In promiscuous mode, for whatever reason.
+    pub promiscuous: bool,
+    /// How often the carrier changed.
+    pub carrier_changes: u64,
+    /// Receive queues that the driver allocated.
+    pub rx_queues: u32,
+    /// "veth", "tun", ...; `None` for hardware.
+    pub kind: Option<String>,
+    /// Counters as the kernel shows them.
+    pub stats: DeviceStats,
+}
+
+/// Reads an `RTM_NEWLINK` or `RTM_DELLINK` payload; `None` when it is cut short.
+pub(crate) fn parse(payload: &[u8]) -> Option<Link> {
+    // struct ifinfomsg: family, pad, type(2), index(4), flags(4), change(4)
+    let [_, _, t0, t1, i0, i1, i2, i3, f0, f1, f2, f3, ..] = *payload.first_chunk::<16>()?;
+    let flags = u32::from_ne_bytes([f0, f1, f2, f3]);
+    let mut link = Link {
+        index: u32::from_ne_bytes([i0, i1, i2, i3]),
+        hardware: u16::from_ne_bytes([t0, t1]),
+        admin_up: flags & IFF_UP != 0,
+        link_up: flags & IFF_LOWER_UP != 0,
+        ..Link::default()
+    };
+    let (mut least, mut most) = (None, None);
+    for (kind, value) in attributes(payload.get(16..)?) {
+        match kind {
+            IFLA_ADDRESS => {
+                if let Ok(mac) = <[u8; 6]>::try_from(value) {
+                    link.mac = mac;
+                }
+            }
+            IFLA_IFNAME => link.name = text_of(value),
+            IFLA_MTU => link.mtu = u32_of(value)?,
+            IFLA_MIN_MTU => least = u32_of(value),
+            IFLA_MAX_MTU => most = u32_of(value),
+            IFLA_PROMISCUITY => link.promiscuous = u32_of(value)? != 0,
+            IFLA_NUM_RX_QUEUES => link.rx_queues = u32_of(value)?,
+            IFLA_CARRIER_CHANGES => link.carrier_changes = u64::from(u32_of(value)?),
+            IFLA_LINKINFO => {
+                for (kind, value) in attributes(value) {
+                    if kind == IFLA_INFO_KIND {
+                        link.kind = Some(text_of(value));
+                    }
+                }
+            }
+            IFLA_STATS64 => link.stats = stats64(value),
+            _ => {}
+        }
+    }
+    link.mtu_range = least.zip(most);
+    Some(link)
+}
+
+/// Reads `struct rtnl_link_stats64`; counters that an older kernel lacks stay `None`.
+fn stats64(value: &[u8]) -> DeviceStats {
+    let (words, _) = value.as_chunks::<8>();
+    let at = |i: usize| words.get(i).map(|b| u64::from_ne_bytes(*b));
+    DeviceStats {
+        rx_packets: at(0),
+        tx_packets: at(1),
+        rx_bytes: at(2),
+        tx_bytes: at(3),
+        rx_errors: at(4),
+        tx_errors: at(5),
+        rx_dropped: at(6),
+        tx_dropped: at(7),
+        multicast: at(8),
+        collisions: at(9),
+        rx_length_errors: at(10),
+        rx_over_errors: at(11),
+        rx_crc_errors: at(12),
+        rx_frame_errors: at(13),
+        rx_fifo_errors: at(14),
+        rx_missed_errors: at(15),
+        tx_aborted_errors: at(16),
+        tx_carrier_errors: at(17),
+        tx_fifo_errors: at(18),
+        tx_heartbeat_errors: at(19),
+        tx_window_errors: at(20),
+        ..DeviceStats::default()
+    }
+}
+
+/// How to name an interface in a request.
+#[derive(Clone, Copy, Debug)]
+pub enum By<'a> {
+    /// By the kernel's index.
+    Index(u32),
+    /// By name.
+    Name(&'a str),
+}
+
+/// A change of an interface.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Change {
+    Mtu(u32),
+    Mac([u8; 6]),
+    AdminUp(bool),
+}
+
+/// Reads and changes interfaces of one network namespace. Shareable; calls take turns.
+pub struct LinkClient {
+    socket: Mutex<Socket>,
+}
+
+impl LinkClient {
+    /// A client in the calling thread's network namespace.
+    ///
+    /// # Errors
+    ///
+    /// When no netlink socket can be made.
+    pub fn new() -> io::Result<LinkClient> {
+        Ok(LinkClient::from_socket(Socket::new(0)?))
+    }
+
+    pub(crate) fn from_socket(socket: Socket) -> LinkClient {
+        LinkClient { socket: Mutex::new(socket) }
+    }
+
+    fn request(&self, request: Request, each: impl FnMut(u16, &[u8])) -> io::Result<()> {
+        // A panic inside leaves at worst an unread answer, which its sequence number marks.
+        let mut socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
+        socket.request(request, each)
+    }
+
+    /// Reads one interface.
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV` when there is none.
+    pub fn link(&self, by: By<'_>) -> io::Result<Link> {
+        let mut found = None;
+        self.request(targeted(RTM_GETLINK, by, 0, 0), |kind, payload| {
+            if kind == RTM_NEWLINK {
+                found = parse(payload);
+            }
+        })?;
+        found.ok_or_else(|| io::Error::from_raw_os_error(libc::ENODEV))
+    }
+
+    /// Reads all interfaces.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel said.
+    pub fn list(&self) -> io::Result<Vec<Link>> {
+        let mut all = Vec::new();
+        let request = Request::new(RTM_GETLINK, NLM_F_DUMP, &[0; 16]);
+        self.request(request, |kind, payload| {
+            if kind == RTM_NEWLINK {
+                all.extend(parse(payload));
+            }
+        })?;
+        Ok(all)
+    }
+
+    pub(crate) fn change(&self, by: By<'_>, change: Change) -> io::Result<()> {
+        let request = match change {
+            Change::Mtu(mtu) => {
+                targeted(RTM_SETLINK, by, 0, 0).attribute(IFLA_MTU, &mtu.to_ne_bytes())
+            }
+            Change::Mac(mac) => targeted(RTM_SETLINK, by, 0, 0).attribute(IFLA_ADDRESS, &mac),
+            Change::AdminUp(up) => targeted(RTM_SETLINK, by, u32::from(up) * IFF_UP, IFF_UP),
+        };
+        self.request(request, |_, _| {})
+    }
+
+    /// Deletes an interface.
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV`, `EPERM`, or `EOPNOTSUPP` for hardware.
+    pub fn delete(&self, by: By<'_>) -> io::Result<()> {
+        self.request(targeted(RTM_DELLINK, by, 0, 0), |_, _| {})
+    }
+}
+
+fn targeted(kind: u16, by: By<'_>, flags: u32, mask: u32) -> Request {
+    let mut fixed = [0; 16];
+    if let By::Index(index) = by {
+        fixed[4..8].copy_from_slice(&index.to_ne_bytes());
+    }
+    fixed[8..12].copy_from_slice(&flags.to_ne_bytes());
+    fixed[12..16].copy_from_slice(&mask.to_ne_bytes());
+    let request = Request::new(kind, NLM_F_ACK, &fixed);
+    match by {
+        By::Index(_) => request,
+        By::Name(name) => {
+            let mut text = name.as_bytes().to_vec();
+            text.push(0);
+            request.attribute(IFLA_IFNAME, &text)
+        }
+    }
+}
+
+/// All interfaces of the calling thread's network namespace.
+///
+/// # Errors
+///
+/// What the kernel said.
+pub fn list() -> io::Result<Vec<Link>> {
+    LinkClient::new()?.list()
+}
+
+/// The interface of that name in the calling thread's network namespace.
+///
+/// # Errors
+///
+/// `ENODEV` when there is none.
+pub fn find(name: &str) -> io::Result<Link> {
+    if name.is_empty() || name.len() >= libc::IFNAMSIZ {
+        return Err(io::Error::from_raw_os_error(libc::ENODEV));
+    }
+    LinkClient::new()?.link(By::Name(name))
+}
+
+/// Whether an interface of that name is in the calling thread's network namespace.
+pub fn exists(name: &str) -> bool {
+    find(name).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn loopback_is_listed_and_found() {
+        let all = list().expect("a link dump needs no privilege");
+        let lo = all.iter().find(|l| l.name == "lo").expect("every namespace has lo");
+        assert_eq!(lo.hardware, ARPHRD_LOOPBACK);
+        assert!(lo.stats.rx_packets.is_some());
+        assert_eq!(find("lo").expect("listed above").index, lo.index);
+        assert!(!exists("no-such-dev"));
+        assert!(!exists("a-name-longer-than-any"));
+        assert!(!exists(""));
+    }
+
+    proptest! {
+        #[test]
+        fn any_payload_is_read_or_refused(
+            bytes in proptest::collection::vec(any::<u8>(), 0..300),
+        ) {
+            let _ = parse(&bytes);
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! A small rtnetlink client: requests, dumps, attributes.
+//!
+//! Follows include/uapi/linux/netlink.h and rtnetlink.h. All integers are in host byte order.
+//! Every reader is total: a message that is cut short ends the iteration.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use crate::sys;
+
+/// Bytes of `struct nlmsghdr`.
+const HEADER: usize = 16;
+/// Bytes of `struct nlattr`.
+const ATTRIBUTE: usize = 4;
+/// The kernel fills dumps up to 32 KiB a message block.
+const RECEIVE_BUFFER: usize = 64 * 1024;
+
+pub(crate) const NLM_F_REQUEST: u16 = 1;
+pub(crate) const NLM_F_ACK: u16 = 4;
+pub(crate) const NLM_F_DUMP: u16 = 0x300;
+
+const NLMSG_ERROR: u16 = 2;
+const NLMSG_DONE: u16 = 3;
+
+fn align(n: usize) -> usize {
+    n.next_multiple_of(4)
+}
+
+/// A request under construction.
+pub(crate) struct Request {
+    bytes: Vec<u8>,
+}
+
+impl Request {
+    /// A request of `kind` (`RTM_...`) whose fixed part is `fixed`.
+    pub(crate) fn new(kind: u16, flags: u16, fixed: &[u8]) -> Request {
+        let mut bytes = vec![0; HEADER];
+        bytes[4..6].copy_from_slice(&kind.to_ne_bytes());
+        bytes[6..8].copy_from_slice(&(flags | NLM_F_REQUEST).to_ne_bytes());
+        bytes.extend_from_slice(fixed);
+        bytes.resize(align(bytes.len()), 0);
+        Request { bytes }
+    }
+
+    /// Adds an attribute of at most 65,531 bytes (longer ones are cut).
+    pub(crate) fn attribute(mut self, kind: u16, value: &[u8]) -> Request {
+        let value = value.get(..usize::from(u16::MAX) - ATTRIBUTE).unwrap_or(value);
+        let length = (ATTRIBUTE + value.len()) as u16; // cut to fit above
+        self.bytes.extend_from_slice(&length.to_ne_bytes());
+        self.bytes.extend_from_slice(&kind.to_ne_bytes());
+        self.bytes.extend_from_slice(value);
+        self.bytes.resize(align(self.bytes.len()), 0);
+        self
+    }
+
+    fn finish(mut self, sequence: u32) -> Vec<u8> {
+        let length = u32::try_from(self.bytes.len()).unwrap_or(u32::MAX);
+        self.bytes[..4].copy_from_slice(&length.to_ne_bytes());
+        self.bytes[8..12].copy_from_slice(&sequence.to_ne_bytes());
+        self.bytes
+    }
+}
+
+/// One message as received.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Message<'a> {
+    pub kind: u16,
+    pub sequence: u32,
+    pub payload: &'a [u8],
+}
+
+/// Walks the messages of one datagram.
+pub(crate) fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Message<'_>> {
+    std::iter::from_fn(move || {
+        let header = bytes.first_chunk::<HEADER>()?;
+        let [l0, l1, l2, l3, k0, k1, _, _, s0, s1, s2, s3, ..] = *header;
+        let length = u32::from_ne_bytes([l0, l1, l2, l3]) as usize;
+        let payload = bytes.get(HEADER..length)?;
+        bytes = bytes.get(align(length)..).unwrap_or_default();
+        Some(Message {
+            kind: u16::from_ne_bytes([k0, k1]),
+            sequence: u32::from_ne_bytes([s0, s1, s2, s3]),
+            payload,
+        })
+    })
+}
+
+/// Walks attributes: kind without its flag bits, and value.
+pub(crate) fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    std::iter::from_fn(move || {
+        let [l0, l1, k0, k1] = *bytes.first_chunk::<ATTRIBUTE>()?;
+        let length = usize::from(u16::from_ne_bytes([l0, l1]));
+        let value = bytes.get(ATTRIBUTE..length)?;
+        bytes = bytes.get(align(length)..).unwrap_or_default();
+        Some((u16::from_ne_bytes([k0, k1]) & 0x3fff, value))
+    })
+}
+
+/// Reads a 32-bit integer attribute.
+pub(crate) fn u32_of(value: &[u8]) -> Option<u32> {
+    value.first_chunk().map(|b| u32::from_ne_bytes(*b))
+}
+
+/// Reads a text attribute up to its NUL.
+pub(crate) fn text_of(value: &[u8]) -> String {
+    let end = value.iter().position(|b| *b == 0).unwrap_or(value.len());
+    String::from_utf8_lossy(value.get(..end).unwrap_or_default()).into_owned()
+}
+
+/// An rtnetlink socket. It stays in the network namespace where it was made.
+pub(crate) struct Socket {
+    fd: OwnedFd,
+    sequence: u32,
+}
+
+impl Socket {
+    /// A socket that hears the multicast `groups` (`RTMGRP_...` bits; 0 for requests only).
+    pub(crate) fn new(groups: u32) -> io::Result<Socket> {
+        let fd = sys::socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE)?;
+        Socket::from_fd(fd, groups)
+    }
+
+    /// Binds an unbound rtnetlink socket.
+    pub(crate) fn from_fd(fd: OwnedFd, groups: u32) -> io::Result<Socket> {
+        // SAFETY: integers only; zero is valid.
+        let mut address: libc::sockaddr_nl = unsafe { std::mem::zeroed() };
+        address.nl_family = libc::AF_NETLINK as libc::sa_family_t;
+        address.nl_groups = groups;
+        sys::bind(fd.as_fd(), &address)?;
+        Ok(Socket { fd, sequence: 0 })
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// Receives one datagram. With `wait` false, `WouldBlock` when there is none.
+    pub(crate) fn receive<'b>(&self, buffer: &'b mut [u8], wait: bool) -> io::Result<&'b [u8]> {
+        let flags = if wait { 0 } else { libc::MSG_DONTWAIT };
+        loop {
+            // SAFETY: the kernel writes at most buffer.len() bytes to the buffer.
+            let got = sys::check_len(unsafe {
+                libc::recv(self.fd.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), flags)
+            });
+            match got {
+                Ok(n) => return Ok(buffer.get(..n).unwrap_or_default()),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    /// Sends a request and calls `each` for every answer (its `RTM_` kind and payload).
+    /// `dump`: answers end with `NLMSG_DONE`; else the request must ask for `NLM_F_ACK` or the
+    /// answer be a single message, and the call ends with the first acknowledgement.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel answered, or a broken socket.
+    pub(crate) fn request(
+        &mut self,
+        request: Request,
+        mut each: impl FnMut(u16, &[u8]),
+    ) -> io::Result<()> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let sequence = self.sequence;
+        let bytes = request.finish(sequence);
+        // SAFETY: the kernel reads bytes.len() bytes.
+        sys::check_len(unsafe {
+            libc::send(self.fd.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), 0)
+        })?;
+        let mut buffer = vec![0; RECEIVE_BUFFER];
+        loop {
+            let datagram = self.receive(&mut buffer, true)?;
+            for m in messages(datagram).filter(|m| m.sequence == sequence) {
+                match m.kind {
+                    NLMSG_DONE => return Ok(()),
+                    NLMSG_ERROR => {
+                        let code = m
+                            .payload
+                            .first_chunk()
+                            .map_or(-libc::EPROTO, |b| i32::from_ne_bytes(*b));
+                        return match code {
+                            0 => Ok(()),
+                            n => Err(io::Error::from_raw_os_error(n.saturating_neg())),
+                        };
+                    }
+                    kind => each(kind, m.payload),
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn what_is_built_is_read_back() {
+        let bytes = Request::new(16, NLM_F_ACK, &[7; 16])
+            .attribute(3, b"abc\0")
+            .attribute(4, &5u32.to_ne_bytes())
+            .finish(9);
+        let all: Vec<Message<'_>> = messages(&bytes).collect();
+        let [m] = all.as_slice() else { panic!("{all:?}") };
+        assert_eq!((m.kind, m.sequence), (16, 9));
+        let found: Vec<_> = attributes(&m.payload[16..]).collect();
+        assert_eq!(found[0], (3, b"abc\0".as_slice()));
+        assert_eq!(text_of(found[0].1), "abc");
+        assert_eq!(u32_of(found[1].1), Some(5));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_end_the_walk(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            for m in messages(&bytes) {
+                prop_assert!(attributes(m.payload).count() <= bytes.len());
+            }
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Free packets, so that receiving needs no allocation.
+
+use packet::Packet;
+
+/// Bytes that a pooled packet can hold without a new allocation.
+const PACKET_CAPACITY: usize = 2048;
+
+/// A stack of free packets of one packet thread.
+///
+/// Of packets that carried more than a few kilobytes only few are kept, so that a burst of large
+/// packets does not pin memory.
+pub struct PacketPool {
+    free: Vec<Packet>,
+    large: Vec<Packet>,
+    capacity: usize,
+}
+
+impl Default for PacketPool {
+    fn default() -> Self {
+        PacketPool::new(512)
+    }
+}
+
+impl PacketPool {
+    /// Packets longer than this, in bytes, are large.
+    const LARGE: usize = 4096;
+    /// Large packets that are kept at most.
+    const LARGE_KEPT: usize = 32;
+
+    /// An empty pool that keeps at most `capacity` packets.
+    pub fn new(capacity: usize) -> PacketPool {
+        PacketPool { free: Vec::new(), large: Vec::new(), capacity }
+    }
+
+    /// An empty packet with full headroom, from the pool or newly allocated.
+    pub fn take(&mut self) -> Packet {
+        self.free.pop().unwrap_or_else(|| Packet::with_capacity(PACKET_CAPACITY))
+    }
+
+    /// An empty packet that can grow to `capacity` bytes; rather one that was large before.
+    pub(crate) fn take_large(&mut self, capacity: usize) -> Packet {
+        self.large.pop().unwrap_or_else(|| Packet::with_capacity(capacity))
+    }
+
+    /// Gives a packet back; its contents are discarded.
+    pub fn give(&mut self, mut packet: Packet) {
+        let (list, most) = if packet.len() > Self::LARGE {
+            (&mut self.large, Self::LARGE_KEPT)
+        } else {
+            (&mut self.free, self.capacity)
+        };
+        if list.len() < most {
+            packet.clear();
+            list.push(packet);
+        }
+    }
+
+    /// Gives all packets of `packets` back, leaving it empty.
+    pub fn give_all(&mut self, packets: &mut Vec<Packet>) {
+        for p in packets.drain(..) {
+            self.give(p);
+        }
+    }
+
+    /// Number of free packets of ordinary size.
+    pub fn len(&self) -> usize {
+        self.free.len()
+    }
+
+    /// True when a [`PacketPool::take`] would allocate.
+    pub fn is_empty(&self) -> bool {
+        self.free.is_empty()
+    }
+}

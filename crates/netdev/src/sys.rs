@@ -1,0 +1,147 @@
+//! Thin, checked wrappers of the system calls that this crate makes.
+
+use std::ffi::c_int;
+use std::io;
+use std::mem;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// The error of the last system call where `result` is negative.
+pub(crate) fn check(result: c_int) -> io::Result<c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// Like [`check`] for calls that return a length.
+pub(crate) fn check_len(result: isize) -> io::Result<usize> {
+    usize::try_from(result).map_err(|_| io::Error::last_os_error())
+}
+
+/// A new close-on-exec socket.
+pub(crate) fn socket(family: c_int, kind: c_int, protocol: c_int) -> io::Result<OwnedFd> {
+    // SAFETY: no memory is passed; a non-negative result is a descriptor that nobody else owns.
+    unsafe {
+        let fd = check(libc::socket(family, kind | libc::SOCK_CLOEXEC, protocol))?;
+        Ok(OwnedFd::from_raw_fd(fd))
+    }
+}
+
+/// Plain C structures and integers for which every byte pattern is valid and without padding
+/// that matters.
+///
+/// # Safety
+///
+/// The type must be `repr(C)` or an integer, hold no references or pointers that are followed,
+/// and be valid for every byte pattern.
+pub(crate) unsafe trait Plain: Copy {}
+
+// SAFETY: an integer.
+unsafe impl Plain for c_int {}
+// SAFETY: C structures of integers and arrays of integers.
+unsafe impl Plain for libc::packet_mreq {}
+// SAFETY: as above.
+unsafe impl Plain for libc::sockaddr_ll {}
+// SAFETY: as above.
+unsafe impl Plain for libc::sockaddr_nl {}
+// SAFETY: as above.
+unsafe impl Plain for libc::sockaddr_xdp {}
+// SAFETY: as above.
+unsafe impl Plain for libc::xdp_umem_reg {}
+// SAFETY: as above.
+unsafe impl Plain for libc::xdp_mmap_offsets {}
+// SAFETY: as above.
+unsafe impl Plain for libc::xdp_statistics {}
+// SAFETY: as above.
+unsafe impl Plain for libc::xdp_options {}
+// SAFETY: as above.
+unsafe impl Plain for libc::tpacket_stats {}
+
+/// `setsockopt`.
+pub(crate) fn set_option<T: Plain>(
+    fd: BorrowedFd<'_>,
+    level: c_int,
+    name: c_int,
+    value: &T,
+) -> io::Result<()> {
+    // SAFETY: the kernel reads size_of::<T>() bytes from `value`, which lives through the call.
+    check(unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            level,
+            name,
+            (&raw const *value).cast(),
+            mem::size_of::<T>() as libc::socklen_t,
+        )
+    })?;
+    Ok(())
+}
+
+/// `getsockopt` for an option of fixed size; a shorter answer (an older kernel's) leaves zeros.
+pub(crate) fn option<T: Plain>(fd: BorrowedFd<'_>, level: c_int, name: c_int) -> io::Result<T> {
+    // SAFETY: T is Plain, so zeros are a valid value.
+    let mut value: T = unsafe { mem::zeroed() };
+    let mut len = mem::size_of::<T>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes to `value`; any bytes are a valid T.
+    check(unsafe {
+        libc::getsockopt(fd.as_raw_fd(), level, name, (&raw mut value).cast(), &raw mut len)
+    })?;
+    Ok(value)
+}
+
+/// `bind` to a socket address structure of a family that T belongs to.
+pub(crate) fn bind<T: Plain>(fd: BorrowedFd<'_>, address: &T) -> io::Result<()> {
+    // SAFETY: the kernel reads size_of::<T>() bytes from `address`.
+    check(unsafe {
+        libc::bind(
+            fd.as_raw_fd(),
+            (&raw const *address).cast(),
+            mem::size_of::<T>() as libc::socklen_t,
+        )
+    })?;
+    Ok(())
+}
+
+/// Asks for `bytes` of socket buffer, above the system's limit if we may.
+pub(crate) fn grow_buffer(fd: BorrowedFd<'_>, forced: c_int, plain: c_int, bytes: c_int) {
+    // A smaller buffer only loses more packets under load, so failure is no error.
+    if set_option(fd, libc::SOL_SOCKET, forced, &bytes).is_err() {
+        let _ = set_option(fd, libc::SOL_SOCKET, plain, &bytes);
+    }
+}
+
+/// `struct ifreq` for requests that carry an interface name and either 16 bits of flags or a
+/// pointer behind it.
+#[repr(C)]
+pub(crate) struct IfRequest {
+    name: [u8; libc::IFNAMSIZ],
+    /// The union; 24 bytes on every Linux with 64-bit pointers, where it is largest.
+    pub value: [u64; 3],
+}
+
+impl IfRequest {
+    /// A request for `name`, with an all-zero value.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for a name that is too long.
+    pub(crate) fn new(name: &str) -> io::Result<IfRequest> {
+        let mut r = IfRequest { name: [0; libc::IFNAMSIZ], value: [0; 3] };
+        if name.len() >= r.name.len() {
+            return Err(io::Error::from_raw_os_error(libc::EINVAL));
+        }
+        for (to, from) in r.name.iter_mut().zip(name.bytes()) {
+            *to = from;
+        }
+        Ok(r)
+    }
+
+    /// The name, up to its NUL.
+    pub(crate) fn name(&self) -> String {
+        let end = self.name.iter().position(|b| *b == 0).unwrap_or(self.name.len());
+        String::from_utf8_lossy(self.name.get(..end).unwrap_or_default()).into_owned()
+    }
+
+    /// Sets the flags member (`ifr_flags`).
+    pub(crate) fn set_flags(&mut self, flags: u16) {
+        let [a, b] = flags.to_ne_bytes();
+        self.value[0] = u64::from_ne_bytes([a, b, 0, 0, 0, 0, 0, 0]);
+    }
+}

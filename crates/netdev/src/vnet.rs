@@ -1,0 +1,103 @@
+//! `struct virtio_net_hdr` (include/uapi/linux/virtio_net.h), as `AF_PACKET` sockets with
+//! `PACKET_VNET_HDR` and tap devices with `IFF_VNET_HDR` put it before each frame: 10 bytes in
+//! host byte order.
+
+use packet::{Gso, Offload};
+
+use crate::{finish, headers};
+
+/// Bytes of the header.
+pub(crate) const VNET_HEADER: usize = 10;
+
+const NEEDS_CSUM: u8 = 1;
+const DATA_VALID: u8 = 2;
+
+const GSO_NONE: u8 = 0;
+const GSO_TCPV4: u8 = 1;
+const GSO_UDP: u8 = 3;
+const GSO_TCPV6: u8 = 4;
+const GSO_UDP_L4: u8 = 5;
+const GSO_ECN: u8 = 0x80;
+
+/// The header for a frame with `offload`.
+pub(crate) fn encode(offload: &Offload) -> [u8; VNET_HEADER] {
+    let mut h = [0; VNET_HEADER];
+    if let Some((start, offset)) = offload.csum {
+        h[0] = NEEDS_CSUM;
+        h[6..8].copy_from_slice(&start.to_ne_bytes());
+        h[8..10].copy_from_slice(&offset.to_ne_bytes());
+    }
+    if let Some((kind, size, header)) = offload.gso {
+        h[1] = match kind {
+            Gso::TcpV4 => GSO_TCPV4,
+            Gso::TcpV6 => GSO_TCPV6,
+            Gso::UdpL4 => GSO_UDP_L4,
+            Gso::UdpFragment => GSO_UDP,
+        };
+        if offload.gso_ecn {
+            h[1] |= GSO_ECN;
+        }
+        h[2..4].copy_from_slice(&header.to_ne_bytes());
+        h[4..6].copy_from_slice(&size.to_ne_bytes());
+    }
+    h
+}
+
+/// Reads the header of `frame`; `None` when it contradicts the frame or names an unknown
+/// segmentation. The header length is computed anew, since the kernel's is only a hint.
+pub(crate) fn decode(h: &[u8; VNET_HEADER], frame: &[u8]) -> Option<Offload> {
+    let [flags, gso, _, _, size0, size1, start0, start1, offset0, offset1] = *h;
+    let mut offload = Offload::default();
+    if flags & NEEDS_CSUM != 0 {
+        let start = u16::from_ne_bytes([start0, start1]);
+        let offset = u16::from_ne_bytes([offset0, offset1]);
+        if usize::from(start) + usize::from(offset) + 2 > frame.len() {
+            return None;
+        }
+        offload.csum = Some((start, offset));
+    }
+    offload.csum_valid = flags & DATA_VALID != 0;
+    let kind = match gso & !GSO_ECN {
+        GSO_NONE => return Some(offload),
+        GSO_TCPV4 => Gso::TcpV4,
+        GSO_TCPV6 => Gso::TcpV6,
+        GSO_UDP_L4 => Gso::UdpL4,
+        GSO_UDP => Gso::UdpFragment,
+        _ => return None,
+    };
+    let transport = match offload.csum {
+        Some((start, _)) => usize::from(start),
+        None => headers::layers(frame)?.l4,
+    };
+    let header = finish::header_length(frame, kind, transport)?;
+    let size = u16::from_ne_bytes([size0, size1]);
+    if size == 0 {
+        return None;
+    }
+    offload.gso = Some((kind, size, u16::try_from(header).ok()?));
+    offload.gso_ecn = gso & GSO_ECN != 0;
+    Some(offload)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn any_header_over_any_frame_is_decoded_or_refused(
+            header: [u8; VNET_HEADER],
+            frame in proptest::collection::vec(any::<u8>(), 0..100),
+        ) {
+            if let Some(o) = decode(&header, &frame) {
+                if let Some((start, offset)) = o.csum {
+                    prop_assert!(usize::from(start + offset) + 2 <= frame.len());
+                }
+                let again = decode(&encode(&o), &frame);
+                prop_assert_eq!(again, Some(Offload { csum_valid: false, ..o }));
+            }
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! Linux interfaces by `AF_XDP` sockets (Documentation/networking/af_xdp.rst).
+//!
+//! # What it is
+//!
+//! An XDP program of five instructions (`program.rs`) redirects what arrives on receive queue *n*
+//! of the interface to our socket *n*; what arrives on queues without a socket goes on to the
+//! host's stack. Each socket has packet memory of its own, one part for receiving and one for
+//! sending, and rings in memory shared with the kernel (`ring.rs`), so that a batch costs at most
+//! one system call.
+//!
+//! `options:xdp-mode`:
+//!
+//! | value | program | packet memory |
+//! |---|---|---|
+//! | `native-with-zerocopy` | in the driver | the driver reads and writes it |
+//! | `native` | in the driver | the kernel copies |
+//! | `generic` | in the stack, any interface | the kernel copies |
+//! | `best-effort` (default) | the first of these that works | |
+//!
+//! The program is held by a BPF link: closing its descriptor detaches it, also after `kill -9`.
+//!
+//! # What we know it does not do
+//!
+//! * There is no offload metadata. On sending, checksums and segmentation are finished in
+//!   software. On receiving from *virtual* interfaces (veth) a checksum that the sending stack
+//!   left unfinished is recognised by its value ([`crate::finish::recognise_unfinished`]), so
+//!   that TCP between containers works with nothing switched off by hand.
+//! * A VLAN tag that the kernel carries beside the packet is not seen by XDP: on a veth's other
+//!   end switch `tx-vlan-offload` off, or use `system`.
+//! * Frames above 3,840 bytes are dropped by the kernel, counted in
+//!   [`crate::DeviceStats::rx_overrun`].
+//! * After the interface went down, frames already counted as sent or as dropped for that
+//!   reason may still leave when it comes up again.
+
+mod program;
+mod ring;
+mod socket;
+
+use std::io;
+use std::sync::Arc;
+
+use packet::Packet;
+
+use crate::device::{Device, Opened, Queue, SendReport, Sender};
+use crate::kernel::KernelDevice;
+use crate::link::{ARPHRD_ETHER, By, LinkClient};
+use crate::open::{OpenError, OpenSpec};
+use program::{Hook, Program};
+use socket::{Binding, Transmitter, XdpQueue, XdpSocket};
+
+/// How the program is attached and packet memory is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    NativeZeroCopy,
+    Native,
+    Generic,
+}
+
+impl Mode {
+    fn as_str(self) -> &'static str {
+        match self {
+            Mode::NativeZeroCopy => "native-with-zerocopy",
+            Mode::Native => "native",
+            Mode::Generic => "generic",
+        }
+    }
+
+    fn hook(self) -> Hook {
+        match self {
+            Mode::NativeZeroCopy | Mode::Native => Hook::Driver,
+            Mode::Generic => Hook::Generic,
+        }
+    }
+}
+
+/// Opens `spec.name` by `AF_XDP`.
+pub(crate) fn open(spec: &OpenSpec) -> Result<Opened, OpenError> {
+    let bad = |option: &str, reason: String| OpenError::BadOption {
+        name: spec.name.clone(),
+        option: option.to_owned(),
+        reason,
+    };
+    let modes: &[Mode] = match spec.options.get("xdp-mode").map_or("best-effort", String::as_str) {
+        "best-effort" => &[Mode::NativeZeroCopy, Mode::Native, Mode::Generic],
+        "native-with-zerocopy" => &[Mode::NativeZeroCopy],
+        "native" => &[Mode::Native],
+        "generic" => &[Mode::Generic],
+        other => {
+            return Err(bad(
+                "xdp-mode",
+                format!(
+                    "\"{other}\" is not one of best-effort, native-with-zerocopy, native, generic"
+                ),
+            ));
+        }
+    };
+    let need_wakeup = match spec.options.get("use-need-wakeup").map(String::as_str) {
+        None | Some("true") => true,
+        Some("false") => false,
+        Some(other) => {
+            return Err(bad("use-need-wakeup", format!("\"{other}\" is neither true nor false")));
+        }
+    };
+    let err = |step| OpenError::system(&spec.name, step);
+    let client = LinkClient::new().map_err(err("opening a netlink socket"))?;
+    let link = client.link(By::Name(&spec.name)).map_err(err("looking it up"))?;
+    if link.hardware != ARPHRD_ETHER {
+        return Err(OpenError::System {
+            name: spec.name.clone(),
+            step: "using an interface without Ethernet headers",
+            source: io::Error::from_raw_os_error(libc::EOPNOTSUPP),
+        });
+    }
+    let queues = spec.n_rxq.max(1);
+    let present = usize::try_from(link.rx_queues).unwrap_or(usize::MAX).max(1);
+    if queues > present {
+        return Err(bad(
+            "n_rxq",
+            format!("{queues} queues asked for, but the interface has {present}"),
+        ));
+    }
+    let mut last = None;
+    for mode in modes {
+        match open_mode(*mode, link.index, queues, need_wakeup) {
+            Ok((program, sockets)) => {
+                // Hardware finishes checksums before a frame arrives here.
+                let is_virtual = link.kind.is_some();
+                return Ok(assemble(spec, client, link.index, *mode, program, sockets, is_virtual));
+            }
+            Err(e) => {
+                tracing::debug!(
+                    target: "netdev_afxdp",
+                    "{}: xdp-mode {} does not work: {}", spec.name, mode.as_str(), e.1
+                );
+                last = Some(e);
+            }
+        }
+    }
+    let (step, source) = last.unwrap_or(("choosing a mode", io::Error::other("no mode to try")));
+    Err(OpenError::System { name: spec.name.clone(), step, source })
+}
+
+type StepError = (&'static str, io::Error);
+
+fn open_mode(
+    mode: Mode,
+    index: u32,
+    queues: usize,
+    need_wakeup: bool,
+) -> Result<(Program, Vec<XdpSocket>), StepError> {
+    let at = |step: &'static str| move |e: io::Error| (step, e);
+    let size = u32::try_from(queues)
+        .map_err(|_| ("counting queues", io::Error::from_raw_os_error(libc::EINVAL)))?;
+    let program = Program::load(size).map_err(at("loading the XDP program"))?;
+    let program = program.attach(index, mode.hook()).map_err(at("attaching the XDP program"))?;
+    let binding = Binding { zero_copy: mode == Mode::NativeZeroCopy, need_wakeup };
+    let mut sockets = Vec::with_capacity(queues);
+    for queue in 0..size {
+        let socket =
+            XdpSocket::open(index, queue, binding).map_err(at("opening an AF_XDP socket"))?;
+        program.set_socket(queue, socket.fd()).map_err(at("entering the socket in its map"))?;
+        sockets.push(socket);
+    }
+    Ok((program, sockets))
+}
+
+fn assemble(
+    spec: &OpenSpec,
+    client: LinkClient,
+    index: u32,
+    mode: Mode,
+    program: Program,
+    sockets: Vec<XdpSocket>,
+    is_virtual: bool,
+) -> Opened {
+    let program = Arc::new(program);
+    let shared: Vec<_> = sockets.iter().map(XdpSocket::shared).collect();
+    let held = program.clone();
+    let overrun = Box::new(move || {
+        // The device, too, keeps the program attached.
+        let _attached = &held;
+        shared.iter().map(|s| s.lost()).sum()
+    });
+    let extra = vec![
+        ("xdp-mode".to_owned(), mode.as_str().to_owned()),
+        ("xdp-zerocopy".to_owned(), (mode == Mode::NativeZeroCopy).to_string()),
+    ];
+    let device = Arc::new(
+        KernelDevice::new(&spec.name, spec.kind, client, index)
+            .with_overrun(overrun)
+            .with_extra(extra),
+    );
+    let mut queues: Vec<Box<dyn Queue>> = Vec::with_capacity(sockets.len());
+    let mut transmitters = Vec::with_capacity(sockets.len());
+    for socket in sockets {
+        let (receiver, transmitter) = socket.split();
+        queues.push(Box::new(XdpQueue::new(receiver, device.clone(), program.clone(), is_virtual)));
+        transmitters.push(transmitter);
+    }
+    let sender = XdpSender { transmitters, _program: program };
+    let device: Arc<dyn Device> = device;
+    Opened { queues, sender: Arc::new(sender), device }
+}
+
+struct XdpSender {
+    /// At least one.
+    transmitters: Vec<Transmitter>,
+    _program: Arc<Program>,
+}
+
+impl Sender for XdpSender {
+    fn send(&self, packets: &[Packet]) -> SendReport {
+        let mut report = SendReport::default();
+        if packets.is_empty() {
+            return report;
+        }
+        // A free one spares waiting; with all taken, the first one's turn comes soon.
+        let sent = self.transmitters.iter().any(|t| t.try_send(packets, &mut report));
+        if !sent && let Some(first) = self.transmitters.first() {
+            first.send(packets, &mut report);
+        }
+        report
+    }
+}

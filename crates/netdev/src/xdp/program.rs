@@ -1,0 +1,173 @@
+//! The XDP program that redirects to our sockets, and the few bpf(2) commands that it needs
+//! (include/uapi/linux/bpf.h).
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+const BPF_MAP_CREATE: libc::c_long = 0;
+const BPF_MAP_UPDATE_ELEM: libc::c_long = 2;
+const BPF_PROG_LOAD: libc::c_long = 5;
+const BPF_LINK_CREATE: libc::c_long = 28;
+const BPF_LINK_DETACH: libc::c_long = 34;
+
+const BPF_MAP_TYPE_XSKMAP: u32 = 17;
+const BPF_PROG_TYPE_XDP: u32 = 6;
+/// `enum bpf_attach_type`: XDP.
+const BPF_XDP: u32 = 37;
+
+const XDP_FLAGS_SKB_MODE: u32 = 1 << 1;
+const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
+const XDP_PASS: i32 = 2;
+/// Offset of `rx_queue_index` in `struct xdp_md`.
+const RX_QUEUE_INDEX: i16 = 16;
+/// Helper `bpf_redirect_map`.
+const REDIRECT_MAP: i32 = 51;
+
+/// Where a program runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hook {
+    /// In the driver, before the kernel makes a packet of the frame.
+    Driver,
+    /// In the stack.
+    Generic,
+}
+
+/// `union bpf_attr`: zeros, with members put at their offsets.
+struct Attributes([u8; 128]);
+
+impl Attributes {
+    fn new() -> Attributes {
+        Attributes([0; 128])
+    }
+
+    /// Puts a 32-bit member; `at` is a constant within the 128 bytes.
+    fn u32(mut self, at: usize, value: u32) -> Attributes {
+        self.0[at..at + 4].copy_from_slice(&value.to_ne_bytes());
+        self
+    }
+
+    fn fd(self, at: usize, fd: BorrowedFd<'_>) -> Attributes {
+        self.u32(at, fd.as_raw_fd() as u32) // descriptors are not negative
+    }
+
+    /// Puts the address of `value`, which must live through the call.
+    fn address<T: ?Sized>(mut self, at: usize, value: *const T) -> Attributes {
+        let address = value.cast::<u8>().expose_provenance() as u64;
+        self.0[at..at + 8].copy_from_slice(&address.to_ne_bytes());
+        self
+    }
+
+    /// # Safety
+    ///
+    /// Each address put in must point to memory that lives through the call and is as long as
+    /// the command reads or writes.
+    unsafe fn call(&self, command: libc::c_long) -> io::Result<libc::c_long> {
+        // SAFETY: the kernel reads the stated 128 bytes; the caller vouches for the addresses.
+        let r = unsafe {
+            libc::syscall(libc::SYS_bpf, command, self.0.as_ptr(), self.0.len() as libc::c_uint)
+        };
+        if r < 0 { Err(io::Error::last_os_error()) } else { Ok(r) }
+    }
+
+    /// # Safety
+    ///
+    /// As for [`Attributes::call`]; the command must return a new descriptor.
+    unsafe fn call_for_fd(&self, command: libc::c_long) -> io::Result<OwnedFd> {
+        // SAFETY: the caller's; a descriptor returned is new and ours, and fits an int.
+        unsafe { Ok(OwnedFd::from_raw_fd(self.call(command)? as i32)) }
+    }
+}
+
+/// One BPF instruction: code, registers, offset, immediate.
+fn instruction(code: u8, to: u8, from: u8, offset: i16, immediate: i32) -> u64 {
+    let [o0, o1] = offset.to_ne_bytes();
+    let [i0, i1, i2, i3] = immediate.to_ne_bytes();
+    // The register nibbles are swapped on big-endian machines.
+    let registers = if cfg!(target_endian = "big") { to << 4 | from } else { from << 4 | to };
+    u64::from_ne_bytes([code, registers, o0, o1, i0, i1, i2, i3])
+}
+
+/// The program with its map of sockets, one for each receive queue; attached until dropped.
+pub(super) struct Program {
+    sockets: OwnedFd,
+    program: OwnedFd,
+    /// Closing it detaches the program.
+    link: Option<OwnedFd>,
+}
+
+impl Program {
+    /// Loads the program with a map for `queues` sockets.
+    pub(super) fn load(queues: u32) -> io::Result<Program> {
+        let map = Attributes::new()
+            .u32(0, BPF_MAP_TYPE_XSKMAP)
+            .u32(4, 4) // key: queue number
+            .u32(8, 4) // value: descriptor
+            .u32(12, queues);
+        // SAFETY: no addresses inside; the command returns a descriptor.
+        let sockets = unsafe { map.call_for_fd(BPF_MAP_CREATE)? };
+        let code = [
+            // r2 = ctx->rx_queue_index
+            instruction(0x61, 2, 1, RX_QUEUE_INDEX, 0),
+            // r1 = the map (BPF_PSEUDO_MAP_FD), in two slots
+            instruction(0x18, 1, 1, 0, sockets.as_raw_fd()),
+            0,
+            // r3 = what to do when the map has no socket for the queue
+            instruction(0xb7, 3, 0, 0, XDP_PASS),
+            // return bpf_redirect_map(r1, r2, r3)
+            instruction(0x85, 0, 0, 0, REDIRECT_MAP),
+            instruction(0x95, 0, 0, 0, 0),
+        ];
+        let license = c"Dual BSD/GPL";
+        let load = Attributes::new()
+            .u32(0, BPF_PROG_TYPE_XDP)
+            .u32(4, code.len() as u32)
+            .address(8, code.as_ptr())
+            .address(16, license.as_ptr())
+            .u32(68, BPF_XDP);
+        // SAFETY: `code` and the NUL-terminated `license` live through the call; the command
+        // returns a descriptor.
+        let program = unsafe { load.call_for_fd(BPF_PROG_LOAD)? };
+        Ok(Program { sockets, program, link: None })
+    }
+
+    /// Attaches it to interface `index`.
+    pub(super) fn attach(mut self, index: u32, hook: Hook) -> io::Result<Program> {
+        let flags = match hook {
+            Hook::Driver => XDP_FLAGS_DRV_MODE,
+            Hook::Generic => XDP_FLAGS_SKB_MODE,
+        };
+        let create = Attributes::new()
+            .fd(0, self.program.as_fd())
+            .u32(4, index)
+            .u32(8, BPF_XDP)
+            .u32(12, flags);
+        // SAFETY: no addresses inside; the command returns a descriptor.
+        self.link = Some(unsafe { create.call_for_fd(BPF_LINK_CREATE)? });
+        Ok(self)
+    }
+
+    /// Lets frames of receive queue `queue` go to `socket`.
+    pub(super) fn set_socket(&self, queue: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
+        let value = socket.as_raw_fd() as u32;
+        let update = Attributes::new()
+            .fd(0, self.sockets.as_fd())
+            .address(8, &raw const queue)
+            .address(16, &raw const value);
+        // SAFETY: key and value are 4 bytes each, as the map was created, and live through the
+        // call.
+        unsafe { update.call(BPF_MAP_UPDATE_ELEM)? };
+        Ok(())
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // Closing the descriptor would do, but not at once while a child process that is just
+        // being started still has a copy. EINVAL: the interface is gone.
+        if let Some(link) = &self.link {
+            let detach = Attributes::new().fd(0, link.as_fd());
+            // SAFETY: no addresses inside.
+            let _ = unsafe { detach.call(BPF_LINK_DETACH) };
+        }
+    }
+}

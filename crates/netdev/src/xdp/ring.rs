@@ -1,0 +1,190 @@
+//! Rings shared with the kernel, and mapped memory.
+//!
+//! A ring has one producer and one consumer, one of them the kernel. Positions are 32-bit
+//! counters that wrap; the entry of a position is `position & (size - 1)`. The producer writes
+//! entries, then stores its position with release order; the consumer loads it with acquire
+//! order, reads entries, then stores its own position with release order.
+
+use std::io;
+use std::marker::PhantomData;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// `XDP_RING_NEED_WAKEUP` (include/uapi/linux/if_xdp.h).
+const NEED_WAKEUP: u32 = 1;
+
+/// Mapped memory, readable and writable; unmapped when dropped.
+pub(super) struct Mapping {
+    start: NonNull<u8>,
+    length: usize,
+}
+
+// SAFETY: plain memory that belongs to no thread; users take care of who touches what.
+unsafe impl Send for Mapping {}
+// SAFETY: as above; the type itself gives out only the address.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// `length` zero bytes of our own.
+    pub(super) fn anonymous(length: usize) -> io::Result<Mapping> {
+        Mapping::map(length, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)
+    }
+
+    /// A ring of an `AF_XDP` socket.
+    fn ring(fd: BorrowedFd<'_>, length: usize, offset: i64) -> io::Result<Mapping> {
+        Mapping::map(length, libc::MAP_SHARED | libc::MAP_POPULATE, fd.as_raw_fd(), offset)
+    }
+
+    fn map(length: usize, flags: i32, fd: i32, offset: i64) -> io::Result<Mapping> {
+        // SAFETY: a new mapping at an address of the kernel's choice touches no memory in use.
+        let start = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                length,
+                libc::PROT_READ | libc::PROT_WRITE,
+                flags,
+                fd,
+                offset,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let start = NonNull::new(start.cast())
+            .ok_or_else(|| io::Error::other("the kernel mapped memory at address 0"))?;
+        Ok(Mapping { start, length })
+    }
+
+    /// Its first byte.
+    pub(super) fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    /// Its length in bytes.
+    pub(super) fn len(&self) -> usize {
+        self.length
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: mapped by us with this length, and nothing refers to it any more: all users
+        // hold the Mapping.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.length) };
+    }
+}
+
+/// Our side of a ring with entries of type T, `u64` or `xdp_desc`; whether it is the producer
+/// or the consumer is up to the user, who must not mix them.
+pub(super) struct Ring<T> {
+    memory: Mapping,
+    producer: usize,
+    consumer: usize,
+    flags: usize,
+    entries: usize,
+    size: u32,
+    /// Our next position.
+    ours: u32,
+    /// The kernel's position, as last seen.
+    theirs: u32,
+    entry: PhantomData<T>,
+}
+
+impl<T: Copy> Ring<T> {
+    /// Maps a ring of `size` entries (a power of 2) at `page` of the socket.
+    pub(super) fn map(
+        fd: BorrowedFd<'_>,
+        place: &libc::xdp_ring_offset,
+        page: i64,
+        size: u32,
+    ) -> io::Result<Ring<T>> {
+        let at = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+        let entries = at(place.desc);
+        let length = (size as usize)
+            .checked_mul(size_of::<T>())
+            .and_then(|n| n.checked_add(entries))
+            .ok_or_else(|| io::Error::from_raw_os_error(libc::EOVERFLOW))?;
+        let (producer, consumer, flags) = (at(place.producer), at(place.consumer), at(place.flags));
+        let fits = |offset: usize| offset.is_multiple_of(4) && offset.saturating_add(4) <= length;
+        let aligned = entries.is_multiple_of(align_of::<T>());
+        if !(size.is_power_of_two() && aligned && [producer, consumer, flags].into_iter().all(fits))
+        {
+            return Err(io::Error::from_raw_os_error(libc::EPROTO));
+        }
+        let memory = Mapping::ring(fd, length, page)?;
+        Ok(Ring {
+            memory,
+            producer,
+            consumer,
+            flags,
+            entries,
+            size,
+            ours: 0,
+            theirs: 0,
+            entry: PhantomData,
+        })
+    }
+
+    fn word(&self, offset: usize) -> &AtomicU32 {
+        // SAFETY: `map` checked that the 4 bytes at `offset` lie inside of the mapping (which
+        // lives as long as self) and are aligned; both sides access them atomically only.
+        unsafe { AtomicU32::from_ptr(self.memory.start().as_ptr().add(offset).cast()) }
+    }
+
+    fn slot(&self, position: u32) -> *mut T {
+        let i = (position & (self.size - 1)) as usize;
+        // SAFETY: i < size, and `map` made the mapping long enough for `size` entries.
+        unsafe { self.memory.start().as_ptr().add(self.entries).cast::<T>().add(i) }
+    }
+
+    /// As producer: adds an entry, seen by the kernel after [`Ring::publish`]. False: full.
+    pub(super) fn push(&mut self, entry: T) -> bool {
+        if self.ours.wrapping_sub(self.theirs) >= self.size {
+            self.theirs = self.word(self.consumer).load(Ordering::Acquire);
+            if self.ours.wrapping_sub(self.theirs) >= self.size {
+                return false;
+            }
+        }
+        // SAFETY: `slot` is inside of the mapping, aligned; the kernel does not read this entry
+        // until its position is published.
+        unsafe { self.slot(self.ours).write(entry) };
+        self.ours = self.ours.wrapping_add(1);
+        true
+    }
+
+    /// As producer: shows the kernel what was pushed.
+    pub(super) fn publish(&self) {
+        self.word(self.producer).store(self.ours, Ordering::Release);
+    }
+
+    /// As producer: entries that the kernel did not take yet.
+    pub(super) fn pending(&self) -> u32 {
+        self.ours.wrapping_sub(self.word(self.consumer).load(Ordering::Acquire))
+    }
+
+    /// As consumer: takes the next entry; the kernel may reuse it after [`Ring::release`].
+    pub(super) fn pop(&mut self) -> Option<T> {
+        if self.ours == self.theirs {
+            self.theirs = self.word(self.producer).load(Ordering::Acquire);
+            if self.ours == self.theirs {
+                return None;
+            }
+        }
+        // SAFETY: `slot` is inside of the mapping, aligned; the kernel published this entry and
+        // does not write to it until it is released. Every bit pattern is a valid T.
+        let entry = unsafe { self.slot(self.ours).read() };
+        self.ours = self.ours.wrapping_add(1);
+        Some(entry)
+    }
+
+    /// As consumer: gives the entries taken so far back.
+    pub(super) fn release(&self) {
+        self.word(self.consumer).store(self.ours, Ordering::Release);
+    }
+
+    /// The kernel asks to be woken by a system call to go on with this ring.
+    pub(super) fn needs_wakeup(&self) -> bool {
+        self.word(self.flags).load(Ordering::Relaxed) & NEED_WAKEUP != 0
+    }
+}

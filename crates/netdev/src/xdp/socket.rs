@@ -1,0 +1,445 @@
+//! One `AF_XDP` socket with its packet memory: receiving and sending.
+//!
+//! The packet memory is an array of frames. Each frame belongs to exactly one of: the kernel
+//! (its address is in the fill or transmit ring, or the kernel took it from there), the receiver
+//! (taken from the receive ring, not yet put back into the fill ring) or the transmitter's list
+//! of free frames. The first RX_FRAMES frames only ever serve receiving, the others sending, so
+//! receiver and transmitter never touch the same memory.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::ptr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
+
+use libc::xdp_desc;
+use packet::Packet;
+
+use super::program::Program;
+use super::ring::{Mapping, Ring};
+use crate::device::{Queue, SendReport};
+use crate::kernel::KernelDevice;
+use crate::pool::PacketPool;
+use crate::{finish, headers, sys};
+
+/// Bytes of a frame.
+const FRAME: usize = 4096;
+const RX_FRAMES: u32 = 2048;
+const TX_FRAMES: u32 = 1024;
+/// System calls without progress after which the transmitter gives up for now.
+const IDLE_KICKS: u32 = 8;
+/// How long a queue that another socket uses is waited for.
+const BUSY_PATIENCE: Duration = Duration::from_millis(200);
+
+// include/uapi/linux/if_xdp.h: places of the rings.
+const RX_PAGE: i64 = 0;
+const TX_PAGE: i64 = 0x8000_0000;
+const FILL_PAGE: i64 = 0x1_0000_0000;
+const COMPLETION_PAGE: i64 = 0x1_8000_0000;
+
+/// How a socket is bound.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Binding {
+    pub zero_copy: bool,
+    pub need_wakeup: bool,
+}
+
+/// What both halves of a socket need.
+pub(super) struct Shared {
+    socket: OwnedFd,
+    memory: Mapping,
+    binding: Binding,
+    /// Descriptors from the kernel that were outside of the packet memory.
+    wrong: AtomicU64,
+}
+
+impl Shared {
+    /// Frames that the kernel dropped because they did not fit or no frame was free.
+    pub(super) fn lost(&self) -> u64 {
+        let s = sys::option::<libc::xdp_statistics>(
+            self.socket.as_fd(),
+            libc::SOL_XDP,
+            libc::XDP_STATISTICS,
+        );
+        s.map_or(0, |s| s.rx_dropped + s.rx_ring_full) + self.wrong.load(Ordering::Relaxed)
+    }
+
+    /// Where `length` bytes at `address` of the packet memory are; `None` when they are not all
+    /// inside of frames `from..to`.
+    fn place(&self, address: u64, length: usize, from: u32, to: u32) -> Option<ptr::NonNull<u8>> {
+        let start = usize::try_from(address).ok()?;
+        let end = start.checked_add(length)?;
+        let inside = start >= from as usize * FRAME
+            && end <= to as usize * FRAME
+            && end <= self.memory.len();
+        // SAFETY: start <= end <= the mapping's length.
+        inside.then(|| unsafe { self.memory.start().add(start) })
+    }
+}
+
+/// A bound socket, all receive frames in the fill ring.
+pub(super) struct XdpSocket {
+    shared: Arc<Shared>,
+    rx: Ring<xdp_desc>,
+    fill: Ring<u64>,
+    tx: Ring<xdp_desc>,
+    completion: Ring<u64>,
+}
+
+impl XdpSocket {
+    /// A socket for `queue` of interface `index`.
+    pub(super) fn open(index: u32, queue: u32, binding: Binding) -> io::Result<XdpSocket> {
+        let socket = sys::socket(libc::AF_XDP, libc::SOCK_RAW, 0)?;
+        let frames = (RX_FRAMES + TX_FRAMES) as usize;
+        let memory = Mapping::anonymous(frames * FRAME)?;
+        // SAFETY: integers only; zero is valid.
+        let mut area: libc::xdp_umem_reg = unsafe { std::mem::zeroed() };
+        area.addr = memory.start().as_ptr().expose_provenance() as u64;
+        area.len = memory.len() as u64;
+        area.chunk_size = FRAME as u32;
+        let fd = socket.as_fd();
+        // From here on the kernel writes to `memory`, which is unmapped only after the socket
+        // is closed, or before without harm: the kernel holds its pages by itself.
+        sys::set_option(fd, libc::SOL_XDP, libc::XDP_UMEM_REG, &area)?;
+        let size = |name, n: u32| sys::set_option(fd, libc::SOL_XDP, name, &(n as i32));
+        size(libc::XDP_UMEM_FILL_RING, RX_FRAMES)?;
+        size(libc::XDP_UMEM_COMPLETION_RING, TX_FRAMES)?;
+        size(libc::XDP_RX_RING, RX_FRAMES)?;
+        size(libc::XDP_TX_RING, TX_FRAMES)?;
+        let places: libc::xdp_mmap_offsets =
+            sys::option(fd, libc::SOL_XDP, libc::XDP_MMAP_OFFSETS)?;
+        let rx = Ring::map(fd, &places.rx, RX_PAGE, RX_FRAMES)?;
+        let tx = Ring::map(fd, &places.tx, TX_PAGE, TX_FRAMES)?;
+        let mut fill = Ring::map(fd, &places.fr, FILL_PAGE, RX_FRAMES)?;
+        let completion = Ring::map(fd, &places.cr, COMPLETION_PAGE, TX_FRAMES)?;
+        for i in 0..RX_FRAMES {
+            fill.push(u64::from(i) * FRAME as u64);
+        }
+        fill.publish();
+        // SAFETY: integers only; zero is valid.
+        let mut address: libc::sockaddr_xdp = unsafe { std::mem::zeroed() };
+        address.sxdp_family = libc::AF_XDP as u16;
+        address.sxdp_ifindex = index;
+        address.sxdp_queue_id = queue;
+        address.sxdp_flags = if binding.zero_copy { libc::XDP_ZEROCOPY } else { libc::XDP_COPY };
+        if binding.need_wakeup {
+            address.sxdp_flags |= libc::XDP_USE_NEED_WAKEUP;
+        }
+        bind(fd, &address)?;
+        let shared = Arc::new(Shared { socket, memory, binding, wrong: AtomicU64::new(0) });
+        Ok(XdpSocket { shared, rx, fill, tx, completion })
+    }
+
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.shared.socket.as_fd()
+    }
+
+    pub(super) fn shared(&self) -> Arc<Shared> {
+        self.shared.clone()
+    }
+
+    /// The receiving and the sending half.
+    pub(super) fn split(self) -> (Receiver, Transmitter) {
+        let free = (RX_FRAMES..RX_FRAMES + TX_FRAMES).map(|i| u64::from(i) * FRAME as u64);
+        let transmitter = Transmitter {
+            shared: self.shared.clone(),
+            side: Mutex::new(TxSide {
+                tx: self.tx,
+                completion: self.completion,
+                free: free.collect(),
+            }),
+        };
+        (Receiver { shared: self.shared, rx: self.rx, fill: self.fill }, transmitter)
+    }
+}
+
+/// Binds. The kernel lets go of a closed socket's queue a moment later, so a busy one is tried
+/// again for a while.
+fn bind(fd: BorrowedFd<'_>, address: &libc::sockaddr_xdp) -> io::Result<()> {
+    let end = Instant::now() + BUSY_PATIENCE;
+    loop {
+        match sys::bind(fd, address) {
+            Err(e) if e.raw_os_error() == Some(libc::EBUSY) && Instant::now() < end => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            other => return other,
+        }
+    }
+}
+
+/// The receiving half.
+pub(super) struct Receiver {
+    shared: Arc<Shared>,
+    rx: Ring<xdp_desc>,
+    fill: Ring<u64>,
+}
+
+/// A receive queue.
+pub(super) struct XdpQueue {
+    half: Receiver,
+    device: Arc<KernelDevice>,
+    /// Keeps the program attached.
+    _program: Arc<Program>,
+    recognise: bool,
+    gone: bool,
+}
+
+impl XdpQueue {
+    pub(super) fn new(
+        half: Receiver,
+        device: Arc<KernelDevice>,
+        program: Arc<Program>,
+        recognise: bool,
+    ) -> XdpQueue {
+        XdpQueue { half, device, _program: program, recognise, gone: false }
+    }
+
+    /// Copies the frame out of the packet memory and gives its place back to the kernel.
+    fn take(&mut self, desc: xdp_desc, pool: &mut PacketPool) -> Option<Packet> {
+        let Receiver { shared, fill, .. } = &mut self.half;
+        let length = desc.len as usize;
+        let Some(from) = shared.place(desc.addr, length, 0, RX_FRAMES) else {
+            shared.wrong.fetch_add(1, Ordering::Relaxed);
+            return None;
+        };
+        let mut p = pool.take();
+        // SAFETY: `place` checked that the bytes are inside of the mapping; the frame is ours
+        // between the receive ring and the fill ring, so the kernel does not write to it.
+        p.extend(unsafe { std::slice::from_raw_parts(from.as_ptr(), length) });
+        // There is a place for every receive frame in the fill ring.
+        fill.push(desc.addr & !(FRAME as u64 - 1));
+        if length < headers::ETH_HEADER {
+            self.device.count_malformed();
+            pool.give(p);
+            return None;
+        }
+        if self.recognise {
+            finish::recognise_unfinished(&mut p);
+        }
+        Some(p)
+    }
+
+    /// `ENODEV` when the kernel unbound the socket because the interface went away.
+    fn check_bound(&mut self) -> io::Result<()> {
+        let error: i32 =
+            sys::option(self.half.shared.socket.as_fd(), libc::SOL_SOCKET, libc::SO_ERROR)?;
+        if matches!(error, libc::ENETDOWN | libc::ENXIO | libc::ENODEV) && !self.device.is_present()
+        {
+            self.gone = true;
+            return Err(io::Error::from_raw_os_error(libc::ENODEV));
+        }
+        Ok(())
+    }
+}
+
+impl Queue for XdpQueue {
+    fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.half.shared.socket.as_fd())
+    }
+
+    fn recv(
+        &mut self,
+        out: &mut Vec<Packet>,
+        pool: &mut PacketPool,
+        max: usize,
+    ) -> io::Result<usize> {
+        if self.gone {
+            return Err(io::Error::from_raw_os_error(libc::ENODEV));
+        }
+        let before = out.len();
+        let mut taken = 0;
+        while taken < max {
+            let Some(desc) = self.half.rx.pop() else { break };
+            taken += 1;
+            if let Some(p) = self.take(desc, pool) {
+                out.push(p);
+            }
+        }
+        if taken == 0 {
+            self.check_bound()?;
+        } else {
+            self.half.rx.release();
+            self.half.fill.publish();
+        }
+        if self.half.fill.needs_wakeup() {
+            // SAFETY: no memory is passed. What it returns does not matter: it only wakes.
+            unsafe {
+                libc::recvfrom(
+                    self.half.shared.socket.as_raw_fd(),
+                    ptr::null_mut(),
+                    0,
+                    libc::MSG_DONTWAIT,
+                    ptr::null_mut(),
+                    ptr::null_mut(),
+                )
+            };
+        }
+        self.device.policer.apply(out, before, pool);
+        Ok(out.len() - before)
+    }
+}
+
+/// The sending half; threads take turns.
+pub(super) struct Transmitter {
+    shared: Arc<Shared>,
+    side: Mutex<TxSide>,
+}
+
+struct TxSide {
+    tx: Ring<xdp_desc>,
+    completion: Ring<u64>,
+    /// Addresses of frames that are ours.
+    free: Vec<u64>,
+}
+
+impl Transmitter {
+    /// Sends unless another thread is sending here; returns whether it did.
+    pub(super) fn try_send(&self, packets: &[Packet], report: &mut SendReport) -> bool {
+        match self.side.try_lock() {
+            Ok(mut side) => {
+                *report += self.send_locked(&mut side, packets);
+                true
+            }
+            Err(TryLockError::Poisoned(p)) => {
+                *report += self.send_locked(&mut p.into_inner(), packets);
+                true
+            }
+            Err(TryLockError::WouldBlock) => false,
+        }
+    }
+
+    /// Sends, after the other threads' turn.
+    pub(super) fn send(&self, packets: &[Packet], report: &mut SendReport) {
+        let mut side = self.side.lock().unwrap_or_else(PoisonError::into_inner);
+        *report += self.send_locked(&mut side, packets);
+    }
+
+    fn send_locked(&self, side: &mut TxSide, packets: &[Packet]) -> SendReport {
+        let mut report = SendReport::default();
+        for p in packets {
+            if p.len() < headers::ETH_HEADER {
+                report.dropped_malformed += 1;
+            } else if finish::is_finished(p) {
+                self.enqueue(side, p.data(), &mut report);
+            } else {
+                match finish::finish(p) {
+                    Err(_) => report.dropped_malformed += 1,
+                    Ok(frames) => {
+                        let mut one = SendReport::default();
+                        for f in &frames {
+                            self.enqueue(side, f.data(), &mut one);
+                        }
+                        // A packet counts once, as sent when all its segments were.
+                        if one.dropped_too_long > 0 {
+                            report.dropped_too_long += 1;
+                        } else if one.dropped() > 0 {
+                            report.dropped_full += 1;
+                        } else {
+                            report.sent += 1;
+                        }
+                    }
+                }
+            }
+        }
+        side.tx.publish();
+        if let Err(e) = self.drive(side)
+            && matches!(e.raw_os_error(), Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV))
+        {
+            report.dropped_down += report.sent;
+            report.sent = 0;
+        }
+        report
+    }
+
+    /// Copies `frame` into a free frame and puts it into the transmit ring, unpublished.
+    fn enqueue(&self, side: &mut TxSide, frame: &[u8], report: &mut SendReport) {
+        if frame.len() > FRAME {
+            report.dropped_too_long += 1;
+            return;
+        }
+        if side.free.is_empty() {
+            side.tx.publish();
+            // When it fails, nothing gets free, and that is counted below.
+            let _ = self.drive(side);
+        }
+        let Some(address) = side.free.pop() else {
+            report.dropped_full += 1;
+            return;
+        };
+        let last = RX_FRAMES + TX_FRAMES;
+        let Some(to) = self.shared.place(address, frame.len(), RX_FRAMES, last) else {
+            // Cannot happen: `free` holds addresses of whole transmit frames.
+            report.dropped_error += 1;
+            return;
+        };
+        // SAFETY: `place` checked that the bytes are inside of the mapping; the frame was in
+        // `free`, so nobody else, nor the kernel, touches it; `frame` lies elsewhere.
+        unsafe { ptr::copy_nonoverlapping(frame.as_ptr(), to.as_ptr(), frame.len()) };
+        let desc = xdp_desc { addr: address, len: frame.len() as u32, options: 0 };
+        if side.tx.push(desc) {
+            report.sent += 1;
+        } else {
+            side.free.push(address);
+            report.dropped_full += 1;
+        }
+    }
+
+    /// Lets the kernel take what is in the transmit ring, and takes finished frames back. In
+    /// copy mode one call sends a few frames only, so it is repeated while it gets on.
+    fn drive(&self, side: &mut TxSide) -> io::Result<()> {
+        let mut idle = 0;
+        let mut result = Ok(());
+        let mut pending = side.tx.pending();
+        while pending > 0 && (!self.shared.binding.zero_copy || side.tx.needs_wakeup()) {
+            result = self.kick();
+            if let Err(e) = &result
+                && !matches!(
+                    e.raw_os_error(),
+                    Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS | libc::EINTR)
+                )
+            {
+                break;
+            }
+            self.reclaim(side);
+            let now = side.tx.pending();
+            idle = if now < pending { 0 } else { idle + 1 };
+            pending = now;
+            if idle >= IDLE_KICKS || (self.shared.binding.zero_copy && result.is_ok()) {
+                break;
+            }
+        }
+        self.reclaim(side);
+        result
+    }
+
+    fn kick(&self) -> io::Result<()> {
+        // SAFETY: no memory is passed.
+        sys::check_len(unsafe {
+            libc::sendto(
+                self.shared.socket.as_raw_fd(),
+                ptr::null(),
+                0,
+                libc::MSG_DONTWAIT,
+                ptr::null(),
+                0,
+            )
+        })?;
+        Ok(())
+    }
+
+    fn reclaim(&self, side: &mut TxSide) {
+        let mut any = false;
+        while let Some(address) = side.completion.pop() {
+            any = true;
+            if self.shared.place(address, FRAME, RX_FRAMES, RX_FRAMES + TX_FRAMES).is_some() {
+                side.free.push(address);
+            } else {
+                self.shared.wrong.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        if any {
+            side.completion.release();
+        }
+    }
+}

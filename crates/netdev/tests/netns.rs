@@ -1,0 +1,633 @@
+//! Devices on real interfaces, each test in a network namespace of its own thread, which ends
+//! with it. Without root the tests say SKIPPED and pass.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use netdev::{Kind, LinkEvent, LinkMonitor, OpenSpec, Opened, PacketPool, Queue, open};
+use packet::{Offload, Packet};
+
+/// Runs `test` on a thread in a fresh network namespace with loopback up and IPv6 off.
+fn in_namespace(test: impl FnOnce() + Send + 'static) {
+    let done = thread::spawn(move || {
+        if !fresh_namespace() {
+            eprintln!("SKIPPED: no privilege to make a network namespace");
+            return;
+        }
+        test();
+    });
+    if let Err(panic) = done.join() {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+fn fresh_namespace() -> bool {
+    // SAFETY: no memory is passed.
+    if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
+        return false;
+    }
+    for which in ["default", "all"] {
+        // Where there is no IPv6 there is nothing to switch off.
+        let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6"), "1");
+    }
+    ip("link set lo up");
+    true
+}
+
+/// Runs iproute2 in the thread's namespace.
+fn ip(arguments: &str) {
+    let out =
+        Command::new("ip").args(arguments.split(' ')).output().expect("iproute2 is installed");
+    assert!(out.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&out.stderr));
+}
+
+fn spec(name: &str, kind: Kind) -> OpenSpec {
+    OpenSpec::new(name, kind)
+}
+
+fn opened(spec: &OpenSpec) -> Opened {
+    open(spec).unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn queue(o: &mut Opened) -> &mut dyn Queue {
+    o.queues.first_mut().expect("at least one").as_mut()
+}
+
+/// Calls `send` now and again until a packet arrives that has `text` in it; for 3 seconds.
+fn receive(o: &mut Opened, text: &[u8], send: impl Fn()) -> Packet {
+    let mut pool = PacketPool::default();
+    let end = Instant::now() + Duration::from_secs(3);
+    while Instant::now() < end {
+        let mut got = Vec::new();
+        send();
+        poll(&[queue(o).poll_fd().expect("a kernel device").as_raw_fd()], 100);
+        queue(o).recv(&mut got, &mut pool, 64).expect("the device is there");
+        if let Some(p) = got.into_iter().find(|p| contains(p, text)) {
+            return p;
+        }
+    }
+    panic!("the packet did not arrive");
+}
+
+fn poll(fds: &[i32], ms: i32) {
+    let mut list: Vec<_> =
+        fds.iter().map(|fd| libc::pollfd { fd: *fd, events: libc::POLLIN, revents: 0 }).collect();
+    // SAFETY: the list lives through the call and its length is given.
+    unsafe { libc::poll(list.as_mut_ptr(), list.len() as libc::nfds_t, ms) };
+}
+
+fn contains(p: &Packet, text: &[u8]) -> bool {
+    p.data().windows(text.len()).any(|w| w == text)
+}
+
+/// veth pair HOST-PORT; HOST has 10.0.0.1/24 and knows 10.0.0.2.
+fn veth(host: &str, port: &str) {
+    ip(&format!("link add {host} type veth peer name {port}"));
+    ip(&format!("link set {host} address 02:00:00:00:00:01"));
+    ip(&format!("addr add 10.0.0.1/24 dev {host}"));
+    ip(&format!("link set {host} up"));
+    ip(&format!("link set {port} up"));
+    ip(&format!("neigh add 10.0.0.2 lladdr 02:00:00:00:00:02 dev {host}"));
+    // The queue takes packets once the carrier is noticed.
+    let end = Instant::now() + Duration::from_secs(3);
+    loop {
+        let out = Command::new("ip").args(["link", "show", "dev", host]).output();
+        let text = String::from_utf8(out.expect("iproute2 is installed").stdout).expect("text");
+        if text.contains("state UP") {
+            return;
+        }
+        assert!(Instant::now() < end, "{text}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn udp_socket() -> UdpSocket {
+    let s = UdpSocket::bind("10.0.0.1:4000").expect("the address is set");
+    s.set_read_timeout(Some(Duration::from_secs(3))).expect("not zero");
+    s
+}
+
+/// Turns a UDP packet from 10.0.0.1 to 10.0.0.2 around; the checksum holds for both ways.
+fn turn_around(p: &mut Packet) {
+    let d = p.data_mut();
+    let at = if d[12..14] == [0x81, 0] { 4 } else { 0 };
+    for (a, b, n) in [(0, 6, 6), (at + 26, at + 30, 4), (at + 34, at + 36, 2)] {
+        for i in 0..n {
+            d.swap(a + i, b + i);
+        }
+    }
+}
+
+#[test]
+fn system_keeps_unfinished_checksums_both_ways() {
+    in_namespace(|| {
+        veth("v0", "p");
+        let mut port = opened(&spec("p", Kind::System));
+        let socket = udp_socket();
+        let send = || {
+            socket.send_to(b"through the port", "10.0.0.2:5000").expect("routed");
+        };
+        let mut p = receive(&mut port, b"through the port", send);
+        assert_eq!(p.offload.csum, Some((34, 6)), "left unfinished by the stack");
+        turn_around(&mut p);
+        assert_eq!(port.sender.send(std::slice::from_ref(&p)).sent, 1);
+        let mut buffer = [0; 100];
+        let (n, from) = socket.recv_from(&mut buffer).expect("the stack took the packet");
+        assert_eq!((&buffer[..n], from.port()), (b"through the port".as_slice(), 5000));
+        let status = port.device.status().expect("present");
+        assert!(status.admin_up && status.link_up && status.promiscuous);
+        assert_eq!(status.driver.name, "veth");
+        assert_eq!(status.speed_bps, Some(10_000_000_000));
+        assert_eq!(status.duplex, Some(netdev::Duplex::Full));
+        assert_eq!(status.features.current, 1 << 6 | 1 << 11, "10GB-FD COPPER");
+        assert_eq!(status.link_kind.as_deref(), Some("veth"));
+        let stats = port.device.stats().expect("present");
+        assert!(stats.rx_packets >= Some(1) && stats.tx_packets >= Some(1), "{stats:?}");
+    });
+}
+
+#[test]
+fn system_restores_vlan_tags_and_sends_them() {
+    in_namespace(|| {
+        veth("v0", "p");
+        // The kernel takes the tags off on the way in, whoever put them there.
+        let (mut a, mut b) = (opened(&spec("v0", Kind::System)), opened(&spec("p", Kind::System)));
+        let send = || {
+            udp_socket().send_to(b"to be tagged", "10.0.0.2:5000").expect("routed");
+        };
+        let plain = receive(&mut b, b"to be tagged", send);
+        assert_eq!(plain.offload.csum, Some((34, 6)));
+        for (tag, length) in [([0x81, 0, 0xa0, 7], 4), ([0x88, 0xa8, 0, 9], 4)] {
+            let mut p = plain.clone();
+            p.insert_at(12, length);
+            p.data_mut()[12..16].copy_from_slice(&tag);
+            p.data_mut()[..6].fill(0xff);
+            for turn in 0..2 {
+                let (from, to) = if turn == 0 { (&mut a, &mut b) } else { (&mut b, &mut a) };
+                let send = || assert_eq!(from.sender.send(std::slice::from_ref(&p)).sent, 1);
+                let got = receive(to, b"to be tagged", send);
+                assert_eq!(got.data(), p.data());
+                assert_eq!(got.offload.csum, Some((38, 6)), "moved behind the tag");
+            }
+        }
+        // Two tags.
+        let mut p = plain.clone();
+        p.insert_at(12, 8);
+        p.data_mut()[12..20].copy_from_slice(&[0x88, 0xa8, 0, 9, 0x81, 0, 0, 7]);
+        let send = || assert_eq!(a.sender.send(std::slice::from_ref(&p)).sent, 1);
+        assert_eq!(receive(&mut b, b"to be tagged", send), p);
+    });
+}
+
+#[test]
+fn tap_and_internal_ports_meet_the_hosts_stack() {
+    in_namespace(|| {
+        for kind in [Kind::Internal, Kind::Tap] {
+            let mut s = spec("t0", kind);
+            s.mac = Some([2, 0, 0, 0, 0, 1]);
+            s.mtu = Some(1400);
+            let mut port = opened(&s);
+            ip("addr add 10.0.0.1/24 dev t0");
+            port.device.set_admin_up(true).expect("allowed");
+            ip("neigh add 10.0.0.2 lladdr 02:00:00:00:00:02 dev t0");
+            let status = port.device.status().expect("present");
+            assert_eq!((status.mtu, status.mac), (1400, [2, 0, 0, 0, 0, 1]));
+            assert_eq!((status.driver.name.as_str(), status.admin_up), ("tun", true));
+            assert_eq!(port.device.kind(), kind);
+            let socket = udp_socket();
+            let send = || {
+                socket.send_to(b"hello switch", "10.0.0.2:5000").expect("routed");
+            };
+            let mut p = receive(&mut port, b"hello switch", send);
+            assert_eq!(p.offload.csum, Some((34, 6)));
+            turn_around(&mut p);
+            assert_eq!(port.sender.send(&[p]).sent, 1);
+            let mut buffer = [0; 100];
+            assert_eq!(socket.recv(&mut buffer).expect("delivered"), 12);
+            let stats = port.device.stats().expect("present");
+            assert_eq!(stats.tx_packets, Some(1), "what we sent, not what the host sent");
+            assert!(stats.rx_packets >= Some(1));
+            drop(socket);
+            drop(port);
+            // A child process that is just being started may hold a copy for a moment.
+            let end = Instant::now() + Duration::from_secs(2);
+            while netdev::link::exists("t0") {
+                assert!(Instant::now() < end, "it must vanish with us");
+                thread::sleep(Duration::from_millis(2));
+            }
+        }
+        // A persistent tap is attached, and stays.
+        ip("tuntap add name t1 mode tap");
+        drop(opened(&spec("t1", Kind::Tap)));
+        assert!(netdev::link::exists("t1"));
+        ip("link add d0 type bridge");
+        let e = open(&spec("d0", Kind::Internal)).err().expect("no tap");
+        assert_eq!(e.raw_os_error(), Some(libc::EINVAL), "{e}");
+    });
+}
+
+/// Forwards between two devices until told to stop. Returns how many packets had segmentation.
+fn forward(mut a: Opened, mut b: Opened, stop: &AtomicBool) -> u64 {
+    let mut pool = PacketPool::default();
+    let mut large = 0;
+    while !stop.load(Ordering::Relaxed) {
+        let fds = [&mut a, &mut b].map(|o| queue(o).poll_fd().expect("kernel device").as_raw_fd());
+        poll(&fds, 20);
+        let mut packets = Vec::new();
+        for _ in 0..2 {
+            queue(&mut a).recv(&mut packets, &mut pool, 64).expect("present");
+            large += packets.iter().filter(|p| p.offload.gso.is_some()).count() as u64;
+            let report = b.sender.send(&packets);
+            assert_eq!(report.dropped_malformed + report.dropped_too_long, 0, "{report:?}");
+            pool.give_all(&mut packets);
+            std::mem::swap(&mut a, &mut b);
+        }
+    }
+    large
+}
+
+/// TCP between two namespaces with ports of the two kinds between them; returns how many
+/// segmentation packets passed.
+fn tcp_between(kind_a: Kind, kind_b: Kind, bytes: usize) -> u64 {
+    let stop = Arc::new(AtomicBool::new(false));
+    let large = Arc::new(AtomicU64::new(0));
+    let (ready_tx, ready_rx) = mpsc::channel::<i32>();
+    let mut hosts = Vec::new();
+    for side in 0..2 {
+        let (ready_tx, (go_tx, go_rx)) = (ready_tx.clone(), mpsc::channel::<()>());
+        let (sum_tx, sum_rx) = mpsc::channel::<u64>();
+        thread::spawn(move || {
+            assert!(fresh_namespace());
+            // SAFETY: no memory is passed.
+            ready_tx.send(unsafe { libc::gettid() }).expect("main waits");
+            if go_rx.recv().is_err() {
+                return; // the main thread gave up
+            }
+            ip(&format!("addr add 10.0.0.{}/24 dev e{side}", side + 1));
+            ip(&format!("link set e{side} up"));
+            let sum = if side == 0 {
+                let listener = TcpListener::bind("10.0.0.1:7000").expect("address is set");
+                ready_tx.send(0).expect("main waits");
+                let (mut stream, _) = listener.accept().expect("connects");
+                stream.set_read_timeout(Some(Duration::from_secs(5))).expect("not 0");
+                let mut sum = 0u64;
+                let mut buffer = vec![0; 65536];
+                loop {
+                    let n = stream.read(&mut buffer).expect("data goes on");
+                    if n == 0 {
+                        break;
+                    }
+                    sum += buffer[..n].iter().map(|b| u64::from(*b)).sum::<u64>();
+                }
+                stream.write_all(&sum.to_be_bytes()).expect("connected");
+                sum
+            } else {
+                ready_tx.send(0).expect("main waits");
+                let address = "10.0.0.1:7000".parse().expect("an address");
+                let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(5))
+                    .expect("TCP connects through the ports");
+                stream.set_read_timeout(Some(Duration::from_secs(5))).expect("not 0");
+                stream.set_write_timeout(Some(Duration::from_secs(5))).expect("not 0");
+                let data: Vec<u8> = (0..bytes).map(|i| (i * 7 + i / 251) as u8).collect();
+                stream.write_all(&data).expect("sent");
+                stream.shutdown(std::net::Shutdown::Write).expect("connected");
+                let mut answer = [0; 8];
+                stream.read_exact(&mut answer).expect("answered");
+                let sum = data.iter().map(|b| u64::from(*b)).sum::<u64>();
+                assert_eq!(u64::from_be_bytes(answer), sum);
+                sum
+            };
+            sum_tx.send(sum).expect("main waits");
+            // The namespace, and with it an internal port, lives until main is done.
+            let _ = go_rx.recv();
+        });
+        let tid = ready_rx.recv().expect("the host thread runs");
+        hosts.push((sum_rx, go_tx, tid));
+    }
+    let mut ports = Vec::new();
+    for (side, kind) in [kind_a, kind_b].into_iter().enumerate() {
+        let tid = hosts[side].2;
+        match kind {
+            Kind::Internal => {
+                let port = opened(&spec(&format!("e{side}"), kind));
+                ip(&format!("link set e{side} netns {tid}"));
+                assert!(port.device.status().is_ok(), "found in its new namespace");
+                ports.push(port);
+            }
+            _ => {
+                ip(&format!("link add p{side} type veth peer name e{side}"));
+                ip(&format!("link set p{side} up"));
+                ip(&format!("link set e{side} netns {tid}"));
+                ports.push(opened(&spec(&format!("p{side}"), kind)));
+            }
+        }
+    }
+    let (b, a) = (ports.pop().expect("two"), ports.pop().expect("two"));
+    let forwarder = {
+        let (stop, large) = (stop.clone(), large.clone());
+        thread::spawn(move || large.store(forward(a, b, &stop), Ordering::Relaxed))
+    };
+    for (_, go, _) in &hosts {
+        go.send(()).expect("the host thread waits");
+        ready_rx.recv_timeout(Duration::from_secs(5)).expect("the host is ready");
+    }
+    let sums: Vec<_> =
+        hosts.iter().map(|(sum, ..)| sum.recv_timeout(Duration::from_secs(20))).collect();
+    stop.store(true, Ordering::Relaxed);
+    forwarder.join().expect("forwarding did not fail");
+    drop(hosts);
+    for side in 0..2 {
+        // Gone with its peer's namespace, or soon.
+        let _ = Command::new("ip").args(["link", "del", &format!("p{side}")]).output();
+    }
+    let sums: Vec<u64> = sums.into_iter().map(|s| s.expect("the host did its part")).collect();
+    assert_eq!(sums[0], sums[1]);
+    large.load(Ordering::Relaxed)
+}
+
+#[test]
+fn tcp_between_system_ports_stays_in_large_packets() {
+    in_namespace(|| {
+        let large = tcp_between(Kind::System, Kind::System, 8 << 20);
+        assert!(large > 20, "only {large} segmentation packets");
+    });
+}
+
+#[test]
+fn tcp_between_an_internal_port_in_a_container_and_a_system_port() {
+    in_namespace(|| {
+        let large = tcp_between(Kind::System, Kind::Internal, 4 << 20);
+        assert!(large > 10, "only {large} segmentation packets");
+        let large = tcp_between(Kind::Internal, Kind::System, 4 << 20);
+        assert!(large > 10, "only {large} segmentation packets");
+    });
+}
+
+/// Whether this kernel has AF_XDP.
+fn has_af_xdp() -> bool {
+    // SAFETY: no memory is passed; the descriptor is closed at once.
+    let has = unsafe {
+        let fd = libc::socket(libc::AF_XDP, libc::SOCK_RAW, 0);
+        fd >= 0 && libc::close(fd) == 0
+    };
+    if !has {
+        eprintln!("SKIPPED: no AF_XDP here");
+    }
+    has
+}
+
+#[test]
+fn tcp_between_afxdp_and_other_ports() {
+    in_namespace(|| {
+        if has_af_xdp() {
+            tcp_between(Kind::AfXdp, Kind::AfXdp, 1 << 20);
+            tcp_between(Kind::AfXdp, Kind::System, 1 << 20);
+            tcp_between(Kind::Internal, Kind::AfXdp, 1 << 20);
+        }
+    });
+}
+
+#[test]
+fn afxdp_modes() {
+    in_namespace(|| {
+        if !has_af_xdp() {
+            return;
+        }
+        veth("v0", "p");
+        let with = |mode: &str| {
+            let mut s = spec("p", Kind::AfXdp);
+            s.options = BTreeMap::from([("xdp-mode".to_owned(), mode.to_owned())]);
+            s
+        };
+        let e = open(&with("native-with-zerocopy")).err().expect("veth has no zero copy");
+        assert!(e.to_string().contains("AF_XDP"), "{e}");
+        let e = open(&with("fast")).err().expect("no such mode");
+        assert!(e.to_string().contains("xdp-mode"), "{e}");
+        let mut many = with("native");
+        many.n_rxq = 1000;
+        assert!(open(&many).is_err());
+        for mode in ["native", "generic", "best-effort"] {
+            let mut port = opened(&with(mode));
+            let e = open(&with(mode)).err().expect("attached already");
+            let busy = matches!(e.raw_os_error(), Some(libc::EBUSY | libc::EEXIST));
+            assert!(busy, "{e}");
+            let socket = udp_socket();
+            let send = || {
+                socket.send_to(b"through xdp", "10.0.0.2:5000").expect("routed");
+            };
+            let mut p = receive(&mut port, b"through xdp", send);
+            assert_eq!(p.offload.csum, Some((34, 6)), "recognised");
+            turn_around(&mut p);
+            // More than one system call sends, and more than the frames for sending.
+            let mut sent = 0;
+            for _ in 0..20 {
+                let report = port.sender.send(&vec![p.clone(); 100]);
+                assert_eq!(report.sent, 100, "{report:?}");
+                sent += report.sent;
+            }
+            let mut buffer = [0; 100];
+            assert_eq!(socket.recv(&mut buffer).expect("delivered"), 11);
+            let tx = port.device.stats().expect("present").tx_packets;
+            assert!(tx >= Some(sent), "{tx:?}");
+            let status = port.device.status().expect("present");
+            let shown = status.extra.iter().find(|(k, _)| k == "xdp-mode").map(|(_, v)| v.as_str());
+            assert_eq!(shown, Some(if mode == "best-effort" { "native" } else { mode }));
+            drop(port);
+        }
+        // Detached: a system port sees the packets again.
+        let mut port = opened(&spec("p", Kind::System));
+        let send = || {
+            udp_socket().send_to(b"without xdp", "10.0.0.2:5000").expect("routed");
+        };
+        receive(&mut port, b"without xdp", send);
+    });
+}
+
+#[test]
+fn a_device_that_goes_down_comes_back_and_one_that_vanishes_is_an_error() {
+    in_namespace(|| {
+        let kinds = [Kind::System, Kind::AfXdp, Kind::Internal];
+        for kind in kinds {
+            if kind == Kind::AfXdp && !has_af_xdp() {
+                continue;
+            }
+            let (mut port, doomed) = if kind == Kind::Internal {
+                let port = opened(&spec("t0", kind));
+                port.device.set_admin_up(true).expect("allowed");
+                ip("addr add 10.0.0.1/24 dev t0");
+                ip("neigh add 10.0.0.2 lladdr 02:00:00:00:00:02 dev t0");
+                (port, "t0")
+            } else {
+                veth("v0", "p");
+                (opened(&spec("p", kind)), "v0")
+            };
+            let mut pool = PacketPool::default();
+            let mut out = Vec::new();
+            let frame = Packet::from_slice(&[0xff; 60]);
+            assert_eq!(port.sender.send(std::slice::from_ref(&frame)).sent, 1, "{kind}");
+            port.device.set_admin_up(false).expect("allowed");
+            for _ in 0..3 {
+                queue(&mut port).recv(&mut out, &mut pool, 8).expect("down is no error");
+            }
+            let report = port.sender.send(&[frame.clone(), frame.clone()]);
+            assert_eq!((report.dropped_down, report.sent), (2, 0), "{kind}: {report:?}");
+            port.device.set_admin_up(true).expect("allowed");
+            if kind != Kind::Internal {
+                ip("neigh replace 10.0.0.2 lladdr 02:00:00:00:00:02 dev v0");
+            } else {
+                ip("neigh replace 10.0.0.2 lladdr 02:00:00:00:00:02 dev t0");
+            }
+            let end = Instant::now() + Duration::from_secs(2);
+            let socket = udp_socket();
+            loop {
+                // The carrier may need a moment.
+                let _ = socket.send_to(b"up again", "10.0.0.2:5000");
+                queue(&mut port).recv(&mut out, &mut pool, 8).expect("up");
+                if out.drain(..).any(|p| contains(&p, b"up again")) {
+                    break;
+                }
+                assert!(Instant::now() < end, "{kind}: nothing received after coming up");
+                thread::sleep(Duration::from_millis(5));
+            }
+            drop(socket);
+            ip(&format!("link del {doomed}"));
+            let error = (0..100).find_map(|_| queue(&mut port).recv(&mut out, &mut pool, 8).err());
+            assert_eq!(
+                error.and_then(|e| e.raw_os_error()),
+                Some(libc::ENODEV),
+                "{kind}: a vanished device must be an error"
+            );
+            let report = port.sender.send(&[frame]);
+            assert_eq!(report.dropped_down, 1, "{kind}: {report:?}");
+            let status = port.device.status().err().and_then(|e| e.raw_os_error());
+            assert_eq!(status, Some(libc::ENODEV), "{kind}");
+            assert!(port.device.stats().is_err());
+            assert_eq!(port.device.ifindex(), None);
+        }
+    });
+}
+
+#[test]
+fn drops_are_counted_by_reason() {
+    in_namespace(|| {
+        veth("v0", "p");
+        let port = opened(&spec("p", Kind::System));
+        let frame = |n: usize| Packet::from_slice(&vec![0xff; n]);
+        let mut broken = frame(100);
+        broken.offload = Offload { csum: Some((98, 16)), ..Offload::default() };
+        let batch = [frame(60), frame(13), frame(3000), broken, frame(0), frame(1514)];
+        let report = port.sender.send(&batch);
+        assert_eq!(report.sent, 2, "{report:?}");
+        assert_eq!(report.dropped_malformed, 3, "{report:?}");
+        assert_eq!(report.dropped_too_long, 1, "{report:?}");
+        assert_eq!(report.dropped() + report.sent, batch.len() as u64);
+    });
+}
+
+#[test]
+fn what_the_kernel_refuses_to_segment_is_segmented_here() {
+    in_namespace(|| {
+        veth("v0", "p");
+        let (from, mut to) = (opened(&spec("v0", Kind::System)), opened(&spec("p", Kind::System)));
+        let payload: Vec<u8> = (0..2500u32).map(|i| (i / 10) as u8).collect();
+        let mut bytes = vec![2; 12];
+        bytes.extend([8, 0, 0x45, 0]);
+        bytes.extend(2528u16.to_be_bytes());
+        bytes.extend([0, 1, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 0, 7, 0, 8]);
+        bytes.extend(2508u16.to_be_bytes());
+        bytes.extend([0, 0]);
+        bytes.extend(&payload);
+        let mut p = Packet::from_slice(&bytes);
+        // The kernel wants an unfinished checksum with UDP segmentation.
+        p.offload.gso = Some((packet::Gso::UdpL4, 1000, 42));
+        assert_eq!(from.sender.send(&[p]).sent, 1);
+        let (mut out, mut pool) = (Vec::new(), PacketPool::default());
+        let end = Instant::now() + Duration::from_secs(3);
+        while out.iter().filter(|p: &&Packet| p.data()[..12] == [2; 12]).count() < 3 {
+            assert!(Instant::now() < end, "{out:?}");
+            queue(&mut to).recv(&mut out, &mut pool, 8).expect("present");
+        }
+        out.retain(|p| p.data()[..12] == [2; 12]);
+        let joined: Vec<u8> = out.iter().flat_map(|p| p.data()[42..].to_vec()).collect();
+        assert_eq!(joined, payload);
+        assert!(out.iter().all(|p| p.offload.gso.is_none() && p.len() <= 1042));
+    });
+}
+
+#[test]
+fn policing_drops_what_exceeds_the_rate() {
+    in_namespace(|| {
+        veth("v0", "p");
+        let mut port = opened(&spec("p", Kind::System));
+        port.device.set_policing(1, 1).expect("system can");
+        let socket = udp_socket();
+        for _ in 0..200 {
+            socket.send_to(&[7; 1000], "10.0.0.2:5000").expect("routed");
+        }
+        let (mut out, mut pool) = (Vec::new(), PacketPool::default());
+        for _ in 0..10 {
+            queue(&mut port).recv(&mut out, &mut pool, 64).expect("present");
+        }
+        // The smallest bucket holds 66,000 bytes; ARP and the like may come between.
+        assert!((55..=65).contains(&out.len()), "{}", out.len());
+        assert!(port.device.stats().expect("present").rx_policed >= Some(135));
+    });
+}
+
+#[test]
+fn links_are_watched() {
+    in_namespace(|| {
+        let mut monitor = LinkMonitor::new().expect("netlink is there");
+        assert!(monitor.links().any(|l| l.name == "lo"));
+        ip("link add a0 type bridge");
+        ip("link set a0 mtu 1234");
+        ip("link set a0 name b0");
+        ip("link set b0 up");
+        ip("link del b0");
+        let events = monitor.events().expect("the socket is good");
+        let changed = |f: &dyn Fn(&netdev::link::Link, Option<&netdev::link::Link>) -> bool| {
+            events.iter().any(|e| match e {
+                LinkEvent::Changed { link, before } => f(link, before.as_deref()),
+                _ => false,
+            })
+        };
+        assert!(changed(&|l, b| l.name == "a0" && b.is_none()), "{events:?}");
+        assert!(changed(&|l, _| l.mtu == 1234));
+        assert!(changed(&|l, b| l.name == "b0" && b.is_some_and(|b| b.name == "a0")));
+        assert!(changed(&|l, b| l.admin_up && b.is_some_and(|b| !b.admin_up)));
+        assert!(
+            matches!(events.last(), Some(LinkEvent::Deleted { link }) if link.name == "b0"),
+            "{events:?}"
+        );
+        assert_eq!(monitor.events().expect("good").len(), 0);
+        // More than the socket holds; what is lost last must not stay unknown.
+        ip("link add a0 type bridge");
+        let lines: Vec<String> =
+            (0..6000).map(|i| format!("link set a0 mtu {}", 1000 + i % 2)).collect();
+        batch(&lines);
+        ip("link del a0");
+        ip("link add a1 type bridge");
+        let events = monitor.events().expect("overflow is no error");
+        assert!(events.contains(&LinkEvent::Resync), "{} events", events.len());
+        let names: Vec<_> = monitor.links().map(|l| l.name.as_str()).collect();
+        assert!(names.contains(&"a1") && !names.contains(&"a0"), "{names:?}");
+    });
+}
+
+fn batch(lines: &[String]) {
+    let mut child = Command::new("ip")
+        .args(["-batch", "-"])
+        .stdin(std::process::Stdio::piped())
+        .spawn()
+        .expect("iproute2 is installed");
+    let text = lines.join("\n") + "\n";
+    child.stdin.take().expect("piped").write_all(text.as_bytes()).expect("it reads");
+    assert!(child.wait().expect("ours").success());
+}
