@@ -1,0 +1,200 @@
+//! The file and the console: writing lines so that neither a full disk nor a reader that has
+//! stopped can hold the process up or bring it down.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+/// The log file.
+#[derive(Debug, Default)]
+pub(crate) struct FileSink {
+    path: Option<PathBuf>,
+    file: Option<File>,
+    /// The last write stopped in the middle of a line.
+    torn: bool,
+    /// Lines lost since the last one that was written, and why.
+    lost: u64,
+    why: Option<io::Error>,
+}
+
+/// What became of an attempt to open a log file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Opened {
+    /// The same file was open already.
+    Same,
+    /// A new file is there to be taken.
+    New,
+}
+
+impl FileSink {
+    /// The file's name, whether it is open or not.
+    pub(crate) fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// Opens `path` for appending, creating it with mode 0660 less the umask. A FIFO without a
+    /// reader is an error rather than a wait.
+    pub(crate) fn open(path: &Path) -> io::Result<File> {
+        let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
+        OpenOptions::new()
+            .append(true)
+            .create(true)
+            .mode(0o660)
+            .custom_flags(flags.bits().cast_signed())
+            .open(path)
+    }
+
+    /// Whether `new` is the file that is open now.
+    pub(crate) fn compare(&self, new: &File) -> io::Result<Opened> {
+        let Some(old) = &self.file else {
+            return Ok(Opened::New);
+        };
+        let (old, new) = (old.metadata()?, new.metadata()?);
+        let same = old.dev() == new.dev() && old.ino() == new.ino();
+        Ok(if same { Opened::Same } else { Opened::New })
+    }
+
+    /// Takes `file` in place of the present one.
+    pub(crate) fn replace(&mut self, path: &Path, file: File) {
+        *self = FileSink {
+            path: Some(path.to_owned()),
+            file: Some(file),
+            ..FileSink::default()
+        };
+    }
+
+    /// Closes the file; its name stays for a reopening.
+    pub(crate) fn close(&mut self) {
+        self.file = None;
+        self.torn = false;
+    }
+
+    /// Writes one line, which must end in a line end. On failure the line is lost and counted.
+    /// After a gap, returns how many lines were lost before this one and why.
+    pub(crate) fn write(&mut self, line: &str) -> Option<(u64, io::Error)> {
+        let file = self.file.as_mut()?;
+        if self.torn {
+            match file.write(b"\n") {
+                Ok(1) => self.torn = false,
+                Ok(_) => {
+                    self.lost = self.lost.saturating_add(1);
+                    return None;
+                }
+                Err(error) => {
+                    self.lost = self.lost.saturating_add(1);
+                    self.why = Some(error);
+                    return None;
+                }
+            }
+        }
+        let mut rest = line.as_bytes();
+        while !rest.is_empty() {
+            match file.write(rest) {
+                Ok(n) if n > 0 => rest = rest.get(n..).unwrap_or_default(),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                other => {
+                    self.torn = rest.len() < line.len();
+                    self.lost = self.lost.saturating_add(1);
+                    self.why = Some(
+                        other
+                            .err()
+                            .unwrap_or_else(|| io::ErrorKind::WriteZero.into()),
+                    );
+                    return None;
+                }
+            }
+        }
+        match (std::mem::take(&mut self.lost), self.why.take()) {
+            (0, _) | (_, None) => None,
+            (lost, Some(why)) => Some((lost, why)),
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn lost(&self) -> u64 {
+        self.lost
+    }
+}
+
+/// How long a line waits for a console that does not take it, in nanoseconds.
+const CONSOLE_PATIENCE_NS: i64 = 100_000_000;
+
+/// A pipe that reports room has at least this much.
+const PIPE_BUF: usize = 4096;
+
+/// Writes `line` to standard error. Waits at most 100 ms for a reader that is behind, then gives
+/// the rest up; returns whether all was written.
+pub(crate) fn write_console(line: &str) -> bool {
+    let console = rustix::stdio::stderr();
+    for chunk in line.as_bytes().chunks(PIPE_BUF) {
+        let mut rest = chunk;
+        while !rest.is_empty() {
+            let patience = Timespec {
+                tv_sec: 0,
+                tv_nsec: CONSOLE_PATIENCE_NS,
+            };
+            let mut fds = [PollFd::from_borrowed_fd(console.as_fd(), PollFlags::OUT)];
+            match poll(&mut fds, Some(&patience)) {
+                Ok(0) => return false,
+                Ok(_) => {}
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(_) => return false,
+            }
+            match rustix::io::write(console, rest) {
+                Ok(n) if n > 0 => rest = rest.get(n..).unwrap_or_default(),
+                Err(rustix::io::Errno::INTR) => {}
+                _ => return false,
+            }
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_counted() {
+        let mut sink = FileSink::default();
+        assert_eq!(sink.write("no file\n").map(|_| ()), None);
+        let full = FileSink::open(Path::new("/dev/full")).unwrap();
+        sink.replace(Path::new("/dev/full"), full);
+        for _ in 0..3 {
+            assert!(sink.write("line\n").is_none());
+        }
+        assert_eq!(sink.lost(), 3);
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        sink.file = Some(FileSink::open(&path).unwrap());
+        let (lost, why) = sink.write("line\n").unwrap();
+        assert_eq!((lost, why.kind()), (3, io::ErrorKind::StorageFull));
+        assert!(sink.write("line\n").is_none());
+        assert_eq!(std::fs::read_to_string(path).unwrap(), "line\nline\n");
+    }
+
+    #[test]
+    fn reopening_tells_a_new_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        let mut sink = FileSink::default();
+        sink.replace(&path, FileSink::open(&path).unwrap());
+        assert_eq!(
+            sink.compare(&FileSink::open(&path).unwrap()).unwrap(),
+            Opened::Same
+        );
+        std::fs::rename(&path, dir.path().join("old")).unwrap();
+        assert_eq!(
+            sink.compare(&FileSink::open(&path).unwrap()).unwrap(),
+            Opened::New
+        );
+    }
+}
