@@ -1,0 +1,50 @@
+//! The life of a daemon process: directories, detaching, the pidfile, the monitor, the user it
+//! runs as, and signals.
+//!
+//! The order of a daemon's `main`:
+//!
+//! 1. parse arguments, set up logging;
+//! 2. [`Daemon::start`] — forks (for `--detach` and `--monitor`), changes the user, writes the
+//!    pidfile. Everything before it runs with a single thread, because only the thread that forks
+//!    lives on in the child;
+//! 3. [`Signals::install`], threads, sockets, first configuration;
+//! 4. [`Daemon::complete`] — lets the parent exit with 0 and closes the standard streams;
+//! 5. run; drop the [`Daemon`] last: it removes the pidfile.
+//!
+//! What holds:
+//! - The parent of `--detach` exits with 0 only after [`Daemon::complete`]. If the child ends
+//!   before, the parent exits with the child's status, or 1.
+//! - The pidfile is written under another name, locked and renamed into place, so a reader sees
+//!   either a whole locked file or none; two daemons cannot hold the same one.
+//! - A pidfile is removed by the process that wrote it, and only while it is still that file.
+//! - Nothing here logs at WARN or above in a normal run.
+
+mod daemon;
+mod dirs;
+mod error;
+mod monitor;
+mod pidfile;
+mod signals;
+mod sys;
+mod user;
+
+pub use daemon::{Daemon, DaemonOptions};
+pub use dirs::Dirs;
+pub use error::ProcessError;
+pub use pidfile::{Pidfile, read_pidfile};
+pub use signals::{SignalSet, Signals};
+pub use user::User;
+
+/// Seconds that local time is east of UTC at `unix` seconds since 1970: for
+/// [`vlog::Logger::set_local_offset`].
+pub fn local_offset(unix: i64) -> i32 {
+    sys::local_offset(unix)
+}
+
+/// Locks all memory of the process, present and future, into RAM (`--mlockall`).
+///
+/// # Errors
+/// The kernel's: usually that the caller lacks `CAP_IPC_LOCK`.
+pub fn lock_memory() -> std::io::Result<()> {
+    sys::mlock_all()
+}
