@@ -1,0 +1,333 @@
+//! The table of fields, and what one field can do to a [`Key`].
+//!
+//! Everything that names a packet field comes from the one table in [`table`]: its texts, its
+//! NXM and OXM numbers, widths, mask rule, prerequisites, and its place in the key. The
+//! OpenFlow codec, the text parsers and printers, translation and the classifiers read it, so
+//! adding a field is one row there plus what is truly special about it here.
+//!
+//! Facts: ovs-fields(7); OpenFlow 1.5.1 section 7.2.3.
+//!
+//! # Values
+//!
+//! A [`FieldValue`] is the field's value as an integer, bit 0 the least significant, as the
+//! OXM payload would read as a big-endian number. Special are:
+//!
+//! - [`Field::VlanVid`] carries the "present" bit [`crate::VLAN_CFI`] above its 12 bits, as
+//!   OXM_OF_VLAN_VID does (`OFPVID_PRESENT`);
+//! - [`Field::DlVlan`], [`Field::DlVlanPcp`] and [`Field::VlanPcp`] have no such bit; storing
+//!   one of them makes the header present;
+//! - [`Field::InPort`] is the 16-bit port of OpenFlow 1.0; reserved ports 0xff00 to 0xffff
+//!   stand for 0xffffff00 to 0xffffffff in the key;
+//! - [`Field::IpDscp`] is the ToS byte with the two ECN bits clear (`nw_tos`),
+//!   [`Field::IpDscpShifted`] the six DSCP bits as a number (`ip_dscp`);
+//! - [`Field::ArpOp`] is 16 bits wide, but a key holds only opcodes up to 255.
+
+mod prerequisite;
+mod subfield;
+mod table;
+pub(crate) mod value;
+
+pub use prerequisite::Prerequisite;
+pub use subfield::{Subfield, SubfieldError};
+pub use table::{Definition, Format, OxmNumber, Place};
+pub use value::ValueError;
+
+use crate::{Key, VLAN_CFI};
+
+/// The value (or mask) of a field: right-aligned, host integer. All present fields fit 128 bits.
+pub type FieldValue = u128;
+
+/// A packet field, as named by ovs-fields(7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+#[rustfmt::skip]
+#[allow(missing_docs)] // the table documents each
+pub enum Field {
+    DpHash, RecircId, PacketType, InPort, InPortOxm, SkbPriority, PktMark, ActsetOutput, ConjId,
+    Metadata,
+    Reg0, Reg1, Reg2, Reg3, Reg4, Reg5, Reg6, Reg7, Reg8, Reg9, Reg10, Reg11, Reg12, Reg13, Reg14, Reg15,
+    Xreg0, Xreg1, Xreg2, Xreg3, Xreg4, Xreg5, Xreg6, Xreg7,
+    Xxreg0, Xxreg1, Xxreg2, Xxreg3,
+    EthSrc, EthDst, EthType, VlanTci, DlVlan, VlanVid, DlVlanPcp, VlanPcp,
+    MplsLabel, MplsTc, MplsBos, MplsTtl,
+    Ipv4Src, Ipv4Dst, Ipv6Src, Ipv6Dst, Ipv6Label,
+    IpProto, IpDscp, IpDscpShifted, IpEcn, IpTtl, IpFrag,
+    ArpOp, ArpSpa, ArpTpa, ArpSha, ArpTha,
+    TcpSrc, TcpDst, TcpFlags, UdpSrc, UdpDst, SctpSrc, SctpDst,
+    Icmpv4Type, Icmpv4Code, Icmpv6Type, Icmpv6Code,
+    NdTarget, NdSll, NdTll, NdReserved, NdOptionsType,
+}
+
+const VID_MASK: u16 = 0x0fff;
+const PCP_SHIFT: u32 = 13;
+const PCP_MASK: u16 = 0xe000;
+const DSCP_MASK: u128 = 0xfc;
+
+/// OpenFlow 1.0's `OFP_VLAN_NONE`: as a [`Field::DlVlan`], "no VLAN header".
+pub const DL_VLAN_NONE: u16 = 0xffff;
+
+/// The 32-bit port of OpenFlow 1.1+ that the 16-bit port of OpenFlow 1.0 stands for:
+/// 0xff00 and above are the reserved ports.
+pub const fn port_from_of10(port: u16) -> u32 {
+    if port >= 0xff00 {
+        0xffff_0000 | port as u32
+    } else {
+        port as u32
+    }
+}
+
+/// The 16-bit port of OpenFlow 1.0 for `port`, or `None` when it has none
+/// (0xff00 to 0xfffffeff).
+pub const fn port_to_of10(port: u32) -> Option<u16> {
+    if port < 0xff00 || port >= 0xffff_ff00 {
+        Some(port as u16)
+    } else {
+        None
+    }
+}
+
+/// The big-endian integer of `N` bytes (at most 8) at `at`; 0 when they are not all there.
+#[inline(always)]
+fn read<const N: usize>(bytes: &[u8], at: usize) -> u64 {
+    match bytes.get(at..).and_then(|b| b.first_chunk::<N>()) {
+        Some(chunk) => {
+            let mut all = [0; 8];
+            all[8 - N..].copy_from_slice(chunk); // N <= 8 where this is called
+            u64::from_be_bytes(all)
+        }
+        None => 0,
+    }
+}
+
+/// Replaces the bits of `mask` in the big-endian integer of `N` bytes (at most 8) at `at`.
+#[inline(always)]
+fn write<const N: usize>(bytes: &mut [u8], at: usize, value: u64, mask: u64) {
+    let old = read::<N>(bytes, at);
+    if let Some(place) = bytes.get_mut(at..).and_then(|b| b.first_chunk_mut::<N>()) {
+        let new = (old & !mask | value & mask).to_be_bytes();
+        place.copy_from_slice(&new[8 - N..]); // N <= 8 where this is called
+    }
+}
+
+impl Field {
+    /// Every field, in the order of the table (which is the order of the enumeration).
+    pub const ALL: [Field; table::COUNT] = table::all();
+
+    /// The field's row in the table.
+    #[inline(always)]
+    pub const fn def(self) -> &'static Definition {
+        &table::TABLE[self as usize] // the table has one row per variant, checked when built
+    }
+
+    /// The preferred text name, e.g. `eth_src`.
+    pub const fn name(self) -> &'static str {
+        self.def().name
+    }
+
+    /// The other text name, e.g. `dl_src`.
+    pub const fn alias(self) -> Option<&'static str> {
+        self.def().alias
+    }
+
+    /// Width in bits. Bits of the OXM payload above it must be zero (but for
+    /// [`Field::VlanVid`]'s present bit).
+    pub const fn bits(self) -> u16 {
+        self.def().bits
+    }
+
+    /// Width of the value in an OXM, in bytes.
+    pub const fn oxm_bytes(self) -> u8 {
+        self.def().oxm_bytes
+    }
+
+    /// True when a match may give an arbitrary mask; false when only the whole field may be
+    /// matched.
+    pub const fn maskable(self) -> bool {
+        self.def().maskable
+    }
+
+    /// True when actions may write the field.
+    pub const fn writable(self) -> bool {
+        self.def().writable
+    }
+
+    /// What must hold before the field means something.
+    pub const fn prerequisite(self) -> Prerequisite {
+        self.def().prerequisite
+    }
+
+    /// True for the registers of all widths.
+    pub const fn is_register(self) -> bool {
+        let n = self as u8;
+        n >= Field::Reg0 as u8 && n <= Field::Xxreg3 as u8
+    }
+
+    /// `reg0` to `reg15` by number.
+    pub fn register(n: usize) -> Option<Field> {
+        if n < 16 {
+            Field::ALL.get(Field::Reg0 as usize + n).copied()
+        } else {
+            None
+        }
+    }
+
+    /// The field called `name`: a text name or alias (`eth_src`, `dl_src`) or a name of an NXM
+    /// or OXM number (`NXM_OF_ETH_SRC`), as load, move and set_field take them. ASCII case
+    /// counts, as in OVS.
+    pub fn from_name(name: &str) -> Option<Field> {
+        table::TABLE
+            .iter()
+            .find(|d| {
+                d.name == name
+                    || d.alias == Some(name)
+                    || d.numbers.iter().flatten().any(|n| n.name == name)
+            })
+            .map(|d| d.field)
+    }
+
+    /// The field with an OXM or NXM header of this class and number; `experimenter` is the
+    /// 32-bit id that follows a header of class 0xffff, and `None` for other classes.
+    pub fn from_oxm(
+        class: u16,
+        number: u8,
+        experimenter: Option<u32>,
+    ) -> Option<(Field, &'static OxmNumber)> {
+        table::find(class, number, experimenter).map(|(d, n)| (d.field, n))
+    }
+
+    /// The number to send: `version` is the OpenFlow wire version (4 is 1.3) or 0 for NXM.
+    /// Takes the newest number that `version` knows, else the oldest there is (NXM too carries
+    /// fields that only OXM numbers). `None` for fields without any.
+    pub fn oxm(self, version: u8) -> Option<&'static OxmNumber> {
+        let numbers = || self.def().numbers.iter().flatten();
+        numbers()
+            .filter(|n| n.since <= version)
+            .max_by_key(|n| n.since)
+            .or_else(|| numbers().min_by_key(|n| n.since))
+    }
+
+    /// Reads the field out of `key`.
+    #[inline]
+    pub fn load(self, key: &Key) -> FieldValue {
+        let p = &self.def().place;
+        let at = usize::from(p.offset);
+        let raw = match p.bytes {
+            1 => read::<1>(key.bytes(), at),
+            2 => read::<2>(key.bytes(), at),
+            4 => read::<4>(key.bytes(), at),
+            6 => read::<6>(key.bytes(), at),
+            8 => read::<8>(key.bytes(), at),
+            // Fields of 16 bytes are whole containers: the table asserts it.
+            _ => {
+                let bytes = key.bytes().get(at..).and_then(|b| b.first_chunk::<16>());
+                return bytes.map_or(0, |b| u128::from_be_bytes(*b));
+            }
+        };
+        let value = if let Field::IpDscp = self {
+            raw & DSCP_MASK as u64
+        } else {
+            raw >> p.shift & ones(p.bits) as u64 // at most 64 bits here
+        };
+        value.into()
+    }
+
+    /// Writes the low bits of `value` to the field's place in `key`; see the module's text for
+    /// what the VLAN fields and [`Field::InPort`] do beyond that.
+    #[inline]
+    pub fn store(self, key: &mut Key, value: FieldValue) {
+        match self {
+            Field::InPort => key.in_port.set(port_from_of10(value as u16)),
+            Field::DlVlan => {
+                let tci = key.vlans[0].tci.get();
+                key.vlans[0].tci.set(if value == u128::from(DL_VLAN_NONE) {
+                    0
+                } else {
+                    tci & !VID_MASK | VLAN_CFI | (value as u16 & VID_MASK)
+                });
+            }
+            Field::IpDscp => {
+                key.nw_tos = key.nw_tos & !(DSCP_MASK as u8) | (value & DSCP_MASK) as u8
+            }
+            Field::DlVlanPcp | Field::VlanPcp => {
+                let tci = key.vlans[0].tci.get();
+                let pcp = (value as u16 & 7) << PCP_SHIFT;
+                key.vlans[0].tci.set(tci & !PCP_MASK | VLAN_CFI | pcp);
+            }
+            _ => self.store_raw(key, value),
+        }
+    }
+
+    #[inline(always)]
+    fn store_raw(self, key: &mut Key, value: FieldValue) {
+        let p = &self.def().place;
+        let (at, bytes) = (usize::from(p.offset), key.bytes_mut());
+        if p.bytes == 16 {
+            if let Some(place) = bytes.get_mut(at..).and_then(|b| b.first_chunk_mut::<16>()) {
+                *place = value.to_be_bytes();
+            }
+            return;
+        }
+        // At most 64 bits from here on.
+        let (value, mask) = ((value as u64) << p.shift, (ones(p.bits) as u64) << p.shift);
+        match p.bytes {
+            1 => write::<1>(bytes, at, value, mask),
+            2 => write::<2>(bytes, at, value, mask),
+            4 => write::<4>(bytes, at, value, mask),
+            6 => write::<6>(bytes, at, value, mask),
+            _ => write::<8>(bytes, at, value, mask),
+        }
+    }
+
+    /// Sets every bit of the field in `key` (used on masks). For the VLAN fields that is also
+    /// the "present" bit, as what such a field is depends on the header being there.
+    #[inline]
+    pub fn fill(self, key: &mut Key) {
+        match self {
+            Field::DlVlan => self.store(key, u128::from(VID_MASK)),
+            _ => self.store(key, self.all_ones()),
+        }
+    }
+
+    /// Clears every bit of the field in `key`. The VLAN "present" bit goes with the last of
+    /// the VLAN fields.
+    #[inline]
+    pub fn clear(self, key: &mut Key) {
+        match self {
+            Field::DlVlan | Field::VlanVid | Field::DlVlanPcp | Field::VlanPcp => {
+                let mine = match self {
+                    Field::DlVlan | Field::VlanVid => VID_MASK,
+                    _ => PCP_MASK,
+                };
+                let rest = key.vlans[0].tci.get() & !mine;
+                key.vlans[0]
+                    .tci
+                    .set(if rest == VLAN_CFI { 0 } else { rest });
+            }
+            Field::InPort | Field::IpDscp => self.store(key, 0),
+            _ => self.store_raw(key, 0),
+        }
+    }
+
+    /// The value with every bit of the field set: a mask that makes it exact.
+    #[inline]
+    pub fn all_ones(self) -> FieldValue {
+        if let Field::IpDscp = self {
+            DSCP_MASK
+        } else {
+            ones(self.def().place.bits)
+        }
+    }
+}
+
+/// `bits` one bits at the low end.
+#[inline(always)]
+const fn ones(bits: u8) -> u128 {
+    if bits >= 128 {
+        u128::MAX
+    } else {
+        (1u128 << bits) - 1
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,128 @@
+//! What must hold for a packet before a field of it means anything.
+
+use super::Field;
+use crate::{Key, Mask, Match, VLAN_CFI};
+
+/// Ethernet types used here.
+const IPV4: u16 = 0x0800;
+const ARP: u16 = 0x0806;
+const RARP: u16 = 0x8035;
+const IPV6: u16 = 0x86dd;
+const MPLS: u16 = 0x8847;
+const MPLS_MULTICAST: u16 = 0x8848;
+/// The later-fragment bit of [`Key::nw_frag`].
+const FRAG_LATER: u8 = 2;
+
+/// A field's prerequisite (ovs-fields(7), "Prerequisites"; OpenFlow 1.5.1 table 12).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Prerequisite {
+    /// Nothing.
+    None,
+    /// An Ethernet packet.
+    Ethernet,
+    /// ARP or RARP.
+    Arp,
+    /// A VLAN header.
+    Vlan,
+    /// IPv4.
+    Ipv4,
+    /// IPv6.
+    Ipv6,
+    /// IPv4 or IPv6.
+    IpAny,
+    /// An MPLS header.
+    Mpls,
+    /// TCP, no later fragment.
+    Tcp,
+    /// UDP, no later fragment.
+    Udp,
+    /// SCTP, no later fragment.
+    Sctp,
+    /// ICMP, no later fragment.
+    Icmpv4,
+    /// ICMPv6, no later fragment.
+    Icmpv6,
+    /// IPv6 neighbour solicitation or advertisement.
+    Nd,
+    /// IPv6 neighbour solicitation.
+    NdSolicit,
+    /// IPv6 neighbour advertisement.
+    NdAdvert,
+}
+
+impl Prerequisite {
+    /// True when it holds for the packet (or match, see [`Prerequisite::holds_for_match`])
+    /// with this key.
+    pub fn holds(self, key: &Key) -> bool {
+        use Prerequisite::*;
+        let dl_type = key.dl_type.get();
+        let ip = matches!(dl_type, IPV4 | IPV6);
+        let l4 = |ip: bool, proto: u8| ip && key.nw_proto == proto && key.nw_frag & FRAG_LATER == 0;
+        let nd = |types: &[u16]| {
+            l4(dl_type == IPV6, 58) && key.tp_dst.get() == 0 && types.contains(&key.tp_src.get())
+        };
+        match self {
+            None => true,
+            Ethernet => key.packet_type.get() == 0,
+            Arp => matches!(dl_type, ARP | RARP),
+            Vlan => key.vlans[0].tci.get() & VLAN_CFI != 0,
+            Ipv4 => dl_type == IPV4,
+            Ipv6 => dl_type == IPV6,
+            IpAny => ip,
+            Mpls => matches!(dl_type, MPLS | MPLS_MULTICAST),
+            Tcp => l4(ip, 6),
+            Udp => l4(ip, 17),
+            Sctp => l4(ip, 132),
+            Icmpv4 => l4(dl_type == IPV4, 1),
+            Icmpv6 => l4(dl_type == IPV6, 58),
+            Nd => nd(&[135, 136]),
+            NdSolicit => nd(&[135]),
+            NdAdvert => nd(&[136]),
+        }
+    }
+
+    /// True when every packet of `m` satisfies it (else OpenFlow's `OFPBMC_BAD_PREREQ`). As in
+    /// OVS, later fragments need not be excluded, only not be asked for.
+    pub fn holds_for_match(self, m: &Match) -> bool {
+        // Bits outside the mask are zero, and no prerequisite asks for a zero but
+        // `packet_type` (Ethernet unless something else is matched) and the ICMPv6 code.
+        self.holds(m.key())
+            && (!matches!(
+                self,
+                Prerequisite::Nd | Prerequisite::NdSolicit | Prerequisite::NdAdvert
+            ) || m.mask().0.tp_dst.get() & 0xff == 0xff)
+    }
+
+    /// Makes exact every field that [`Prerequisite::holds`] looks at.
+    pub fn unwildcard(self, mask: &mut Mask) {
+        use Prerequisite::*;
+        let m = &mut mask.0;
+        match self {
+            None => {}
+            Ethernet => m.packet_type.set(u32::MAX),
+            Vlan => {
+                let tci = m.vlans[0].tci.get();
+                m.vlans[0].tci.set(tci | VLAN_CFI);
+            }
+            Arp | Ipv4 | Ipv6 | IpAny | Mpls => m.dl_type.set(u16::MAX),
+            Tcp | Udp | Sctp | Icmpv4 | Icmpv6 | Nd | NdSolicit | NdAdvert => {
+                m.dl_type.set(u16::MAX);
+                m.nw_proto = u8::MAX;
+                m.nw_frag |= FRAG_LATER;
+                if matches!(self, Nd | NdSolicit | NdAdvert) {
+                    m.tp_src.set(u16::MAX);
+                    m.tp_dst.set(u16::MAX);
+                }
+            }
+        }
+    }
+}
+
+impl Field {
+    /// Makes the field and all its prerequisites exact in `mask`: what translation must record
+    /// before it looks at (or conditionally writes) the field.
+    pub fn unwildcard(self, mask: &mut Mask) {
+        self.fill(&mut mask.0);
+        self.prerequisite().unwildcard(mask);
+    }
+}

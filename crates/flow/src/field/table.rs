@@ -1,0 +1,501 @@
+//! The rows of the table of fields.
+
+use super::{Field, Prerequisite};
+use crate::Key;
+use std::mem::offset_of;
+
+/// How a field's value is written in text (ovs-fields(7), "Data Formats").
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Decimal number.
+    Decimal,
+    /// Hexadecimal number with 0x.
+    Hexadecimal,
+    /// `xx:xx:xx:xx:xx:xx`.
+    Ethernet,
+    /// Dotted quad.
+    Ipv4,
+    /// RFC 5952 text.
+    Ipv6,
+    /// 16-bit port number or name of OpenFlow 1.0.
+    Port10,
+    /// 32-bit port number or name of OpenFlow 1.1+.
+    Port11,
+    /// `no`, `yes`, `first`, `later`, `not_later`.
+    Frag,
+    /// `+syn-ack` and numbers.
+    TcpFlags,
+    /// `(namespace,type)`.
+    PacketType,
+}
+
+/// An NXM or OXM number of a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OxmNumber {
+    /// Name, e.g. `NXM_OF_ETH_SRC`.
+    pub name: &'static str,
+    /// Class: 0x0000 and 0x0001 NXM, 0x8000 OXM basic, 0x8001 packet registers, 0xffff
+    /// experimenter, 0x1000 ERICOXM.
+    pub class: u16,
+    /// Number in the class, 7 bits.
+    pub number: u8,
+    /// With class 0xffff, the experimenter id that follows the header.
+    pub experimenter: Option<u32>,
+    /// First OpenFlow wire version that has it (3 is OpenFlow 1.2), 0 for NXM.
+    pub since: u8,
+}
+
+impl OxmNumber {
+    /// The 32-bit header in host order: class, number, has-mask bit and the length of what
+    /// follows it in bytes (experimenter id, value, mask).
+    pub const fn header(&self, value_bytes: u8, has_mask: bool) -> u32 {
+        let experimenter = if self.experimenter.is_some() { 4 } else { 0 };
+        let length = experimenter
+            + if has_mask {
+                2 * value_bytes
+            } else {
+                value_bytes
+            };
+        (self.class as u32) << 16
+            | (self.number as u32) << 9
+            | (has_mask as u32) << 8
+            | length as u32
+    }
+}
+
+/// Where a field is in a [`Key`]: the big-endian integer of `bytes` bytes at `offset`,
+/// shifted right by `shift`, the low `bits` bits of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// First byte.
+    pub offset: u16,
+    /// Size of the container: 1, 2, 4, 6, 8 or 16.
+    pub bytes: u8,
+    /// Bits of the container below the field.
+    pub shift: u8,
+    /// Bits of the field there; differs from its width only as the parent module's text says.
+    pub bits: u8,
+}
+
+/// One row: all that is known about a field.
+#[derive(Clone, Copy, Debug)]
+pub struct Definition {
+    /// The field.
+    pub field: Field,
+    /// Preferred text name.
+    pub name: &'static str,
+    /// Second text name.
+    pub alias: Option<&'static str>,
+    /// Width in bits.
+    pub bits: u16,
+    /// Width of the OXM payload in bytes.
+    pub oxm_bytes: u8,
+    /// Arbitrary masks allowed; else only exact matches.
+    pub maskable: bool,
+    /// Actions may write it.
+    pub writable: bool,
+    /// Text form of a value.
+    pub format: Format,
+    /// What must hold for the field to mean something.
+    pub prerequisite: Prerequisite,
+    /// NXM and OXM numbers.
+    pub numbers: [Option<OxmNumber>; 3],
+    /// Place in the key.
+    pub place: Place,
+}
+
+/// Number of fields.
+pub(super) const COUNT: usize = Field::NdOptionsType as usize + 1;
+
+const NXM_OF: u16 = 0x0000;
+const NXM_NX: u16 = 0x0001;
+const ERICOXM: u16 = 0x1000;
+const OXM_OF: u16 = 0x8000;
+const OXM_PKT_REG: u16 = 0x8001;
+const EXPERIMENTER: u16 = 0xffff;
+const ONF: u32 = 0x4f4e_4600;
+
+impl Definition {
+    const fn alias(mut self, alias: &'static str) -> Self {
+        self.alias = Some(alias);
+        self
+    }
+    /// Only some bits, behind `shift` others, of the container.
+    const fn part(mut self, shift: u8, bits: u8) -> Self {
+        self.bits = bits as u16;
+        self.place.shift = shift;
+        self.place.bits = bits;
+        self
+    }
+    /// The OXM payload has another size than the place in the key.
+    const fn oxm_bytes(mut self, n: u8) -> Self {
+        self.oxm_bytes = n;
+        self
+    }
+    const fn masked(mut self) -> Self {
+        self.maskable = true;
+        self
+    }
+    const fn read_only(mut self) -> Self {
+        self.writable = false;
+        self
+    }
+    const fn needs(mut self, p: Prerequisite) -> Self {
+        self.prerequisite = p;
+        self
+    }
+    const fn number(mut self, n: OxmNumber) -> Self {
+        let mut i = 0;
+        while self.numbers[i].is_some() {
+            i += 1;
+        }
+        self.numbers[i] = Some(n);
+        self
+    }
+    const fn nxm(self, name: &'static str, number: u8) -> Self {
+        self.number(OxmNumber {
+            name,
+            class: NXM_OF,
+            number,
+            experimenter: None,
+            since: 0,
+        })
+    }
+    const fn nx(self, name: &'static str, number: u8) -> Self {
+        self.number(OxmNumber {
+            name,
+            class: NXM_NX,
+            number,
+            experimenter: None,
+            since: 0,
+        })
+    }
+    const fn oxm(self, name: &'static str, number: u8, since: u8) -> Self {
+        self.number(OxmNumber {
+            name,
+            class: OXM_OF,
+            number,
+            experimenter: None,
+            since,
+        })
+    }
+    const fn onf(self, name: &'static str, number: u8) -> Self {
+        self.number(OxmNumber {
+            name,
+            class: EXPERIMENTER,
+            number,
+            experimenter: Some(ONF),
+            since: 4,
+        })
+    }
+    const fn eric(self, name: &'static str, number: u8) -> Self {
+        self.number(OxmNumber {
+            name,
+            class: ERICOXM,
+            number,
+            experimenter: None,
+            since: 0,
+        })
+    }
+}
+
+/// A writable, unmasked field that is all of a container of `bytes` at `offset`.
+const fn row(
+    field: Field,
+    name: &'static str,
+    format: Format,
+    offset: usize,
+    bytes: u8,
+) -> Definition {
+    Definition {
+        field,
+        name,
+        alias: None,
+        bits: bytes as u16 * 8,
+        oxm_bytes: bytes,
+        maskable: false,
+        writable: true,
+        format,
+        prerequisite: Prerequisite::None,
+        numbers: [None; 3],
+        place: Place {
+            offset: offset as u16,
+            bytes,
+            shift: 0,
+            bits: bytes * 8,
+        },
+    }
+}
+
+const fn reg(field: Field, name: &'static str, nxm: &'static str) -> Definition {
+    let n = field as u8 - Field::Reg0 as u8;
+    row(
+        field,
+        name,
+        Format::Hexadecimal,
+        offset_of!(Key, regs) + 4 * n as usize,
+        4,
+    )
+    .masked()
+    .nx(nxm, n)
+}
+
+const fn xreg(field: Field, name: &'static str, oxm: &'static str) -> Definition {
+    let n = field as u8 - Field::Xreg0 as u8;
+    row(
+        field,
+        name,
+        Format::Hexadecimal,
+        offset_of!(Key, regs) + 8 * n as usize,
+        8,
+    )
+    .masked()
+    .number(OxmNumber {
+        name: oxm,
+        class: OXM_PKT_REG,
+        number: n,
+        experimenter: None,
+        since: 4,
+    })
+}
+
+const fn xxreg(field: Field, name: &'static str, nxm: &'static str) -> Definition {
+    let n = field as u8 - Field::Xxreg0 as u8;
+    row(
+        field,
+        name,
+        Format::Hexadecimal,
+        offset_of!(Key, regs) + 16 * n as usize,
+        16,
+    )
+    .masked()
+    .nx(nxm, 111 + n)
+}
+
+/// The table. One row per field, in the order of the enumeration.
+#[rustfmt::skip]
+pub(super) static TABLE: [Definition; COUNT] = {
+    use Format::*;
+    use Prerequisite as P;
+    const TCI: usize = offset_of!(Key, vlans) + 2;
+    const MPLS: usize = offset_of!(Key, mpls);
+    const TP_SRC: usize = offset_of!(Key, tp_src);
+    const TP_DST: usize = offset_of!(Key, tp_dst);
+    [
+        row(Field::DpHash, "dp_hash", Hexadecimal, offset_of!(Key, dp_hash), 4)
+            .masked().read_only().nx("NXM_NX_DP_HASH", 35),
+        row(Field::RecircId, "recirc_id", Decimal, offset_of!(Key, recirc_id), 4)
+            .read_only().nx("NXM_NX_RECIRC_ID", 36),
+        row(Field::PacketType, "packet_type", PacketType, offset_of!(Key, packet_type), 4)
+            .read_only().oxm("OXM_OF_PACKET_TYPE", 44, 6),
+        row(Field::InPort, "in_port", Port10, offset_of!(Key, in_port), 4)
+            .part(0, 16).oxm_bytes(2).nxm("NXM_OF_IN_PORT", 0),
+        row(Field::InPortOxm, "in_port_oxm", Port11, offset_of!(Key, in_port), 4)
+            .oxm("OXM_OF_IN_PORT", 0, 3),
+        row(Field::SkbPriority, "skb_priority", Hexadecimal, offset_of!(Key, skb_priority), 4).read_only(),
+        row(Field::PktMark, "pkt_mark", Hexadecimal, offset_of!(Key, pkt_mark), 4)
+            .masked().nx("NXM_NX_PKT_MARK", 33),
+        row(Field::ActsetOutput, "actset_output", Port11, offset_of!(Key, actset_output), 4)
+            .read_only().onf("ONFOXM_ET_ACTSET_OUTPUT", 43).oxm("OXM_OF_ACTSET_OUTPUT", 43, 6),
+        row(Field::ConjId, "conj_id", Decimal, offset_of!(Key, conj_id), 4)
+            .read_only().nx("NXM_NX_CONJ_ID", 37),
+        row(Field::Metadata, "metadata", Hexadecimal, offset_of!(Key, metadata), 8)
+            .masked().oxm("OXM_OF_METADATA", 2, 3),
+        reg(Field::Reg0, "reg0", "NXM_NX_REG0"), reg(Field::Reg1, "reg1", "NXM_NX_REG1"),
+        reg(Field::Reg2, "reg2", "NXM_NX_REG2"), reg(Field::Reg3, "reg3", "NXM_NX_REG3"),
+        reg(Field::Reg4, "reg4", "NXM_NX_REG4"), reg(Field::Reg5, "reg5", "NXM_NX_REG5"),
+        reg(Field::Reg6, "reg6", "NXM_NX_REG6"), reg(Field::Reg7, "reg7", "NXM_NX_REG7"),
+        reg(Field::Reg8, "reg8", "NXM_NX_REG8"), reg(Field::Reg9, "reg9", "NXM_NX_REG9"),
+        reg(Field::Reg10, "reg10", "NXM_NX_REG10"), reg(Field::Reg11, "reg11", "NXM_NX_REG11"),
+        reg(Field::Reg12, "reg12", "NXM_NX_REG12"), reg(Field::Reg13, "reg13", "NXM_NX_REG13"),
+        reg(Field::Reg14, "reg14", "NXM_NX_REG14"), reg(Field::Reg15, "reg15", "NXM_NX_REG15"),
+        xreg(Field::Xreg0, "xreg0", "OXM_OF_PKT_REG0"), xreg(Field::Xreg1, "xreg1", "OXM_OF_PKT_REG1"),
+        xreg(Field::Xreg2, "xreg2", "OXM_OF_PKT_REG2"), xreg(Field::Xreg3, "xreg3", "OXM_OF_PKT_REG3"),
+        xreg(Field::Xreg4, "xreg4", "OXM_OF_PKT_REG4"), xreg(Field::Xreg5, "xreg5", "OXM_OF_PKT_REG5"),
+        xreg(Field::Xreg6, "xreg6", "OXM_OF_PKT_REG6"), xreg(Field::Xreg7, "xreg7", "OXM_OF_PKT_REG7"),
+        xxreg(Field::Xxreg0, "xxreg0", "NXM_NX_XXREG0"), xxreg(Field::Xxreg1, "xxreg1", "NXM_NX_XXREG1"),
+        xxreg(Field::Xxreg2, "xxreg2", "NXM_NX_XXREG2"), xxreg(Field::Xxreg3, "xxreg3", "NXM_NX_XXREG3"),
+
+        row(Field::EthSrc, "eth_src", Ethernet, offset_of!(Key, dl_src), 6).alias("dl_src").masked()
+            .needs(P::Ethernet).nxm("NXM_OF_ETH_SRC", 2).oxm("OXM_OF_ETH_SRC", 4, 3),
+        row(Field::EthDst, "eth_dst", Ethernet, offset_of!(Key, dl_dst), 6).alias("dl_dst").masked()
+            .needs(P::Ethernet).nxm("NXM_OF_ETH_DST", 1).oxm("OXM_OF_ETH_DST", 3, 3),
+        row(Field::EthType, "eth_type", Hexadecimal, offset_of!(Key, dl_type), 2).alias("dl_type").read_only()
+            .needs(P::Ethernet).nxm("NXM_OF_ETH_TYPE", 3).oxm("OXM_OF_ETH_TYPE", 5, 3),
+        row(Field::VlanTci, "vlan_tci", Hexadecimal, TCI, 2).masked()
+            .needs(P::Ethernet).nxm("NXM_OF_VLAN_TCI", 4),
+        row(Field::DlVlan, "dl_vlan", Decimal, TCI, 2).part(0, 12).needs(P::Ethernet),
+        vlan_vid(row(Field::VlanVid, "vlan_vid", Decimal, TCI, 2).masked()
+            .needs(P::Ethernet).oxm("OXM_OF_VLAN_VID", 6, 3)),
+        row(Field::DlVlanPcp, "dl_vlan_pcp", Decimal, TCI, 2).part(13, 3).oxm_bytes(1).needs(P::Ethernet),
+        row(Field::VlanPcp, "vlan_pcp", Decimal, TCI, 2).part(13, 3).oxm_bytes(1)
+            .needs(P::Vlan).oxm("OXM_OF_VLAN_PCP", 7, 3),
+        row(Field::MplsLabel, "mpls_label", Decimal, MPLS, 4).part(12, 20)
+            .needs(P::Mpls).oxm("OXM_OF_MPLS_LABEL", 34, 3),
+        row(Field::MplsTc, "mpls_tc", Decimal, MPLS, 4).part(9, 3).oxm_bytes(1)
+            .needs(P::Mpls).oxm("OXM_OF_MPLS_TC", 35, 3),
+        row(Field::MplsBos, "mpls_bos", Decimal, MPLS, 4).part(8, 1).oxm_bytes(1).read_only()
+            .needs(P::Mpls).oxm("OXM_OF_MPLS_BOS", 36, 4),
+        row(Field::MplsTtl, "mpls_ttl", Decimal, MPLS, 4).part(0, 8).oxm_bytes(1)
+            .needs(P::Mpls).nx("NXM_NX_MPLS_TTL", 30),
+
+        row(Field::Ipv4Src, "ip_src", Ipv4, offset_of!(Key, nw_src), 4).alias("nw_src").masked()
+            .needs(P::Ipv4).nxm("NXM_OF_IP_SRC", 7).oxm("OXM_OF_IPV4_SRC", 11, 3),
+        row(Field::Ipv4Dst, "ip_dst", Ipv4, offset_of!(Key, nw_dst), 4).alias("nw_dst").masked()
+            .needs(P::Ipv4).nxm("NXM_OF_IP_DST", 8).oxm("OXM_OF_IPV4_DST", 12, 3),
+        row(Field::Ipv6Src, "ipv6_src", Ipv6, offset_of!(Key, ipv6_src), 16).masked()
+            .needs(P::Ipv6).nx("NXM_NX_IPV6_SRC", 19).oxm("OXM_OF_IPV6_SRC", 26, 3),
+        row(Field::Ipv6Dst, "ipv6_dst", Ipv6, offset_of!(Key, ipv6_dst), 16).masked()
+            .needs(P::Ipv6).nx("NXM_NX_IPV6_DST", 20).oxm("OXM_OF_IPV6_DST", 27, 3),
+        row(Field::Ipv6Label, "ipv6_label", Hexadecimal, offset_of!(Key, ipv6_label), 4).part(0, 20).masked()
+            .needs(P::Ipv6).nx("NXM_NX_IPV6_LABEL", 27).oxm("OXM_OF_IPV6_FLABEL", 28, 3),
+        row(Field::IpProto, "nw_proto", Decimal, offset_of!(Key, nw_proto), 1).alias("ip_proto").read_only()
+            .needs(P::IpAny).nxm("NXM_OF_IP_PROTO", 6).oxm("OXM_OF_IP_PROTO", 10, 3),
+        row(Field::IpDscp, "nw_tos", Decimal, offset_of!(Key, nw_tos), 1)
+            .needs(P::IpAny).nxm("NXM_OF_IP_TOS", 5),
+        row(Field::IpDscpShifted, "ip_dscp", Decimal, offset_of!(Key, nw_tos), 1).part(2, 6)
+            .needs(P::IpAny).oxm("OXM_OF_IP_DSCP", 8, 3),
+        row(Field::IpEcn, "nw_ecn", Decimal, offset_of!(Key, nw_tos), 1).part(0, 2).alias("ip_ecn")
+            .needs(P::IpAny).nx("NXM_NX_IP_ECN", 28).oxm("OXM_OF_IP_ECN", 9, 3),
+        row(Field::IpTtl, "nw_ttl", Decimal, offset_of!(Key, nw_ttl), 1)
+            .needs(P::IpAny).nx("NXM_NX_IP_TTL", 29),
+        row(Field::IpFrag, "ip_frag", Frag, offset_of!(Key, nw_frag), 1).part(0, 2).alias("nw_frag").masked().read_only()
+            .needs(P::IpAny).nx("NXM_NX_IP_FRAG", 26),
+
+        arp_op(row(Field::ArpOp, "arp_op", Decimal, offset_of!(Key, nw_proto), 1)
+            .needs(P::Arp).nxm("NXM_OF_ARP_OP", 15).oxm("OXM_OF_ARP_OP", 21, 3)),
+        row(Field::ArpSpa, "arp_spa", Ipv4, offset_of!(Key, nw_src), 4).masked()
+            .needs(P::Arp).nxm("NXM_OF_ARP_SPA", 16).oxm("OXM_OF_ARP_SPA", 22, 3),
+        row(Field::ArpTpa, "arp_tpa", Ipv4, offset_of!(Key, nw_dst), 4).masked()
+            .needs(P::Arp).nxm("NXM_OF_ARP_TPA", 17).oxm("OXM_OF_ARP_TPA", 23, 3),
+        row(Field::ArpSha, "arp_sha", Ethernet, offset_of!(Key, arp_sha), 6).masked()
+            .needs(P::Arp).nx("NXM_NX_ARP_SHA", 17).oxm("OXM_OF_ARP_SHA", 24, 3),
+        row(Field::ArpTha, "arp_tha", Ethernet, offset_of!(Key, arp_tha), 6).masked()
+            .needs(P::Arp).nx("NXM_NX_ARP_THA", 18).oxm("OXM_OF_ARP_THA", 25, 3),
+
+        row(Field::TcpSrc, "tcp_src", Decimal, TP_SRC, 2).alias("tp_src").masked()
+            .needs(P::Tcp).nxm("NXM_OF_TCP_SRC", 9).oxm("OXM_OF_TCP_SRC", 13, 3),
+        row(Field::TcpDst, "tcp_dst", Decimal, TP_DST, 2).alias("tp_dst").masked()
+            .needs(P::Tcp).nxm("NXM_OF_TCP_DST", 10).oxm("OXM_OF_TCP_DST", 14, 3),
+        row(Field::TcpFlags, "tcp_flags", TcpFlags, offset_of!(Key, tcp_flags), 2).part(0, 12).masked().read_only()
+            .needs(P::Tcp).nx("NXM_NX_TCP_FLAGS", 34).onf("ONFOXM_ET_TCP_FLAGS", 42).oxm("OXM_OF_TCP_FLAGS", 42, 6),
+        row(Field::UdpSrc, "udp_src", Decimal, TP_SRC, 2).masked()
+            .needs(P::Udp).nxm("NXM_OF_UDP_SRC", 11).oxm("OXM_OF_UDP_SRC", 15, 3),
+        row(Field::UdpDst, "udp_dst", Decimal, TP_DST, 2).masked()
+            .needs(P::Udp).nxm("NXM_OF_UDP_DST", 12).oxm("OXM_OF_UDP_DST", 16, 3),
+        row(Field::SctpSrc, "sctp_src", Decimal, TP_SRC, 2).masked().needs(P::Sctp).oxm("OXM_OF_SCTP_SRC", 17, 3),
+        row(Field::SctpDst, "sctp_dst", Decimal, TP_DST, 2).masked().needs(P::Sctp).oxm("OXM_OF_SCTP_DST", 18, 3),
+        row(Field::Icmpv4Type, "icmp_type", Decimal, TP_SRC, 2).part(0, 8).oxm_bytes(1)
+            .needs(P::Icmpv4).nxm("NXM_OF_ICMP_TYPE", 13).oxm("OXM_OF_ICMPV4_TYPE", 19, 3),
+        row(Field::Icmpv4Code, "icmp_code", Decimal, TP_DST, 2).part(0, 8).oxm_bytes(1)
+            .needs(P::Icmpv4).nxm("NXM_OF_ICMP_CODE", 14).oxm("OXM_OF_ICMPV4_CODE", 20, 3),
+        row(Field::Icmpv6Type, "icmpv6_type", Decimal, TP_SRC, 2).part(0, 8).oxm_bytes(1)
+            .needs(P::Icmpv6).nx("NXM_NX_ICMPV6_TYPE", 21).oxm("OXM_OF_ICMPV6_TYPE", 29, 3),
+        row(Field::Icmpv6Code, "icmpv6_code", Decimal, TP_DST, 2).part(0, 8).oxm_bytes(1)
+            .needs(P::Icmpv6).nx("NXM_NX_ICMPV6_CODE", 22).oxm("OXM_OF_ICMPV6_CODE", 30, 3),
+
+        row(Field::NdTarget, "nd_target", Ipv6, offset_of!(Key, nd_target), 16).masked()
+            .needs(P::Nd).nx("NXM_NX_ND_TARGET", 23).oxm("OXM_OF_IPV6_ND_TARGET", 31, 3),
+        row(Field::NdSll, "nd_sll", Ethernet, offset_of!(Key, arp_sha), 6).masked()
+            .needs(P::NdSolicit).nx("NXM_NX_ND_SLL", 24).oxm("OXM_OF_IPV6_ND_SLL", 32, 3),
+        row(Field::NdTll, "nd_tll", Ethernet, offset_of!(Key, arp_tha), 6).masked()
+            .needs(P::NdAdvert).nx("NXM_NX_ND_TLL", 25).oxm("OXM_OF_IPV6_ND_TLL", 33, 3),
+        row(Field::NdReserved, "nd_reserved", Decimal, offset_of!(Key, nd_reserved), 4)
+            .needs(P::Nd).eric("ERICOXM_OF_ICMPV6_ND_RESERVED", 1),
+        row(Field::NdOptionsType, "nd_options_type", Decimal, offset_of!(Key, nd_options_type), 1)
+            .needs(P::Nd).eric("ERICOXM_OF_ICMPV6_ND_OPTIONS_TYPE", 2),
+    ]
+};
+
+/// 12 bits wide, but with the present bit in value and place.
+const fn vlan_vid(mut d: Definition) -> Definition {
+    d.bits = 12;
+    d.place.bits = 13;
+    d
+}
+
+/// 16 bits in OXM, of which only the low eight may be nonzero.
+const fn arp_op(mut d: Definition) -> Definition {
+    d.bits = 16;
+    d.oxm_bytes = 2;
+    d
+}
+
+/// Row of [`INDEX`] for a class.
+const fn class_slot(class: u16, experimenter: Option<u32>) -> Option<usize> {
+    match (class, experimenter) {
+        (NXM_OF, None) => Some(0),
+        (NXM_NX, None) => Some(1),
+        (ERICOXM, None) => Some(2),
+        (OXM_OF, None) => Some(3),
+        (OXM_PKT_REG, None) => Some(4),
+        (EXPERIMENTER, Some(ONF)) => Some(5),
+        _ => None,
+    }
+}
+
+/// No field in [`INDEX`].
+const NO_FIELD: u8 = u8::MAX;
+
+/// Row of the table by class and number: decoders look here for every field of every rule.
+static INDEX: [[u8; 128]; 6] = {
+    let mut index = [[NO_FIELD; 128]; 6];
+    let mut i = 0;
+    while i < COUNT {
+        let mut n = 0;
+        while n < TABLE[i].numbers.len() {
+            if let Some(number) = &TABLE[i].numbers[n] {
+                match class_slot(number.class, number.experimenter) {
+                    Some(slot) => index[slot][number.number as usize] = i as u8,
+                    None => panic!("a class without a slot"), // when built
+                }
+            }
+            n += 1;
+        }
+        i += 1;
+    }
+    index
+};
+
+/// The row and the number for a header.
+pub(super) fn find(
+    class: u16,
+    number: u8,
+    experimenter: Option<u32>,
+) -> Option<(&'static Definition, &'static OxmNumber)> {
+    let row = INDEX
+        .get(class_slot(class, experimenter)?)?
+        .get(usize::from(number))?;
+    let definition = TABLE.get(usize::from(*row))?;
+    let found = definition
+        .numbers
+        .iter()
+        .flatten()
+        .find(|n| n.class == class)?;
+    Some((definition, found))
+}
+
+pub(super) const fn all() -> [Field; COUNT] {
+    let mut out = [Field::DpHash; COUNT];
+    let mut i = 0;
+    while i < COUNT {
+        out[i] = TABLE[i].field;
+        i += 1;
+    }
+    out
+}
+
+const _: () = {
+    let mut i = 0;
+    while i < COUNT {
+        let d = &TABLE[i];
+        assert!(
+            d.field as usize == i,
+            "rows are in the order of the enumeration"
+        );
+        assert!(d.place.offset as usize + d.place.bytes as usize <= size_of::<Key>());
+        assert!(d.place.shift as u16 + d.place.bits as u16 <= d.place.bytes as u16 * 8);
+        assert!(d.place.bytes <= 8 || d.place.bytes == 16 && d.place.bits == 128);
+        i += 1;
+    }
+};

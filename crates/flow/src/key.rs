@@ -1,0 +1,186 @@
+//! The key of a packet: all its fields in one flat structure.
+//!
+//! Everything is in network byte order, also what never was in a packet (registers, port
+//! numbers), so that one rule fits all: a field is a run of big-endian bits at a fixed place.
+//! The structure is a whole number of 64-bit words, has no padding, and a field that a packet
+//! does not have is zero. Words are ordered by stage: metadata, L2, L3, L4; a lookup that
+//! fails in an early stage need not look at (nor un-wildcard) the later ones.
+
+use zerocopy::network_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// VLAN headers that a key holds; further ones are payload.
+pub const VLANS: usize = 2;
+/// MPLS label stack entries that a key holds.
+pub const MPLS_LABELS: usize = 3;
+/// The bit of a [`Vlan::tci`] that says "this header is there" (the CFI/DEI bit's place, as
+/// in OXM's OFPVID_PRESENT).
+pub const VLAN_CFI: u16 = 0x1000;
+
+/// One VLAN header. All zero when absent.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct Vlan {
+    /// Tag protocol identifier: 0x8100 or 0x88a8.
+    pub tpid: U16,
+    /// Priority (3 bits), [`VLAN_CFI`], VLAN id (12 bits).
+    pub tci: U16,
+}
+
+/// All fields of one packet; see the module's text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C, align(8))]
+pub struct Key {
+    // Metadata.
+    /// Nicira registers reg0 to reg15.
+    pub regs: [U32; 16],
+    /// OpenFlow metadata.
+    pub metadata: U64,
+    /// Recirculation id; 0 for a packet that came from a port.
+    pub recirc_id: U32,
+    /// Hash computed by the datapath's `hash` action; 0 when none was.
+    pub dp_hash: U32,
+    /// Ingress port, in the number space of the holder: datapath port in a datapath,
+    /// OpenFlow port in a bridge.
+    pub in_port: U32,
+    /// Output port of the action set (OpenFlow 1.5 egress and `actset_output`).
+    pub actset_output: U32,
+    /// Packet priority for QoS.
+    pub skb_priority: U32,
+    /// Packet mark.
+    pub pkt_mark: U32,
+    /// Conjunction id: set by the classifier only.
+    pub conj_id: U32,
+    /// Packet type (OpenFlow 1.5): namespace and type; 0 for Ethernet.
+    pub packet_type: U32,
+
+    // L2.
+    /// Ethernet destination.
+    pub dl_dst: [u8; 6],
+    /// Ethernet source.
+    pub dl_src: [u8; 6],
+    /// Ethernet type behind all VLAN headers; 0x05ff for 802.2 frames without SNAP type.
+    pub dl_type: U16,
+    /// Zero.
+    pub pad_l2: [u8; 2],
+    /// VLAN headers, outermost first.
+    pub vlans: [Vlan; VLANS],
+    /// MPLS label stack entries, outermost first.
+    pub mpls: [U32; MPLS_LABELS],
+    /// Zero.
+    pub pad_mpls: [u8; 4],
+
+    // L3.
+    /// IPv4 source, or ARP sender address.
+    pub nw_src: U32,
+    /// IPv4 destination, or ARP target address.
+    pub nw_dst: U32,
+    /// IPv6 source.
+    pub ipv6_src: [u8; 16],
+    /// IPv6 destination.
+    pub ipv6_dst: [u8; 16],
+    /// IPv6 flow label, 20 bits.
+    pub ipv6_label: U32,
+    /// Fragment bits: 1 any fragment, 2 later fragment (see [`crate::extract::FRAG_ANY`]).
+    pub nw_frag: u8,
+    /// IPv4 ToS or IPv6 traffic class.
+    pub nw_tos: u8,
+    /// IPv4 TTL or IPv6 hop limit.
+    pub nw_ttl: u8,
+    /// IP protocol, or the low 8 bits of the ARP opcode.
+    pub nw_proto: u8,
+    /// Target of an IPv6 neighbour message.
+    pub nd_target: [u8; 16],
+    /// ARP sender or ND source hardware address.
+    pub arp_sha: [u8; 6],
+    /// ARP target or ND target hardware address.
+    pub arp_tha: [u8; 6],
+    /// TCP flags, 12 bits. With L3 as in OVS: it has no part in ECMP hashing of ports.
+    pub tcp_flags: U16,
+    /// Zero.
+    pub pad_l3: [u8; 2],
+
+    // L4.
+    /// TCP, UDP or SCTP source port, or ICMP type.
+    pub tp_src: U16,
+    /// TCP, UDP or SCTP destination port, or ICMP code.
+    pub tp_dst: U16,
+    /// IGMP group address.
+    pub igmp_group: U32,
+    /// Reserved word of an ND message (holds the NA flags).
+    pub nd_reserved: U32,
+    /// Type of the first ND option.
+    pub nd_options_type: u8,
+    /// Zero.
+    pub pad_l4: [u8; 3],
+}
+
+/// 64-bit words in a [`Key`].
+pub const WORDS: usize = size_of::<Key>() / 8;
+
+/// First word of each stage behind metadata, and the end: L2, L3, L4, end.
+pub const STAGE_STARTS: [usize; 4] = [
+    std::mem::offset_of!(Key, dl_dst) / 8,
+    std::mem::offset_of!(Key, nw_src) / 8,
+    std::mem::offset_of!(Key, tp_src) / 8,
+    WORDS,
+];
+
+const _: () = {
+    assert!(size_of::<Key>().is_multiple_of(8));
+    assert!(std::mem::offset_of!(Key, dl_dst).is_multiple_of(8));
+    assert!(std::mem::offset_of!(Key, nw_src).is_multiple_of(8));
+    assert!(std::mem::offset_of!(Key, tp_src).is_multiple_of(8));
+    assert!(WORDS <= 64); // a bitmap of words fits a u64
+};
+
+impl Default for Key {
+    fn default() -> Self {
+        Key::ZERO
+    }
+}
+
+impl Key {
+    /// The key with every field zero.
+    pub const ZERO: Key = zerocopy::transmute!([0u64; WORDS]);
+
+    /// The key as words; byte order within a word is that of memory.
+    pub fn words(&self) -> &[u64; WORDS] {
+        zerocopy::transmute_ref!(self)
+    }
+
+    /// The key as writable words.
+    pub fn words_mut(&mut self) -> &mut [u64; WORDS] {
+        zerocopy::transmute_mut!(self)
+    }
+
+    /// The key's bytes.
+    pub fn bytes(&self) -> &[u8] {
+        self.as_bytes()
+    }
+
+    /// The key's bytes, writable.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        self.as_mut_bytes()
+    }
+
+    /// This key with only the bits of `mask`.
+    pub fn masked(&self, mask: &crate::Mask) -> Key {
+        let mut out = *self;
+        for (w, m) in out.words_mut().iter_mut().zip(mask.words()) {
+            *w &= m;
+        }
+        out
+    }
+
+    /// True when `self` and `other` agree on every bit of `mask`.
+    pub fn equal_under(&self, other: &Key, mask: &crate::Mask) -> bool {
+        self.words()
+            .iter()
+            .zip(other.words())
+            .zip(mask.words())
+            .all(|((a, b), m)| (a ^ b) & m == 0)
+    }
+}

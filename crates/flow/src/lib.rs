@@ -1,0 +1,24 @@
+//! Packet fields: the one table that names them, and the values built from it.
+//!
+//! - [`Key`]: every field of one packet, a flat structure in network byte order;
+//! - [`Mask`]: which bits of a key count (a set bit is an exact bit);
+//! - [`Match`]: a key and a mask, with no key bit outside the mask;
+//! - [`field`]: the table of fields (OXM and NXM numbers, width, prerequisites, names, place
+//!   in the key). OpenFlow codec, texts, classifier and datapaths all read it.
+//!
+//! No I/O; nothing panics on any input.
+#![forbid(unsafe_code)]
+
+mod compose;
+pub mod extract;
+pub mod field;
+mod key;
+mod mask;
+mod matching;
+pub mod text;
+
+pub use compose::{PAYLOAD, compose};
+pub use field::{Field, FieldValue, Subfield};
+pub use key::{Key, MPLS_LABELS, STAGE_STARTS, VLAN_CFI, VLANS, Vlan, WORDS};
+pub use mask::Mask;
+pub use matching::Match;

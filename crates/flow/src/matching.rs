@@ -1,0 +1,156 @@
+//! A key with a mask: what a rule or a megaflow matches.
+
+use crate::{Field, FieldValue, Key, Mask};
+
+/// The packets that agree with `key` on every bit of `mask`.
+///
+/// Invariant: `key` has no bit outside `mask`, so that equal matches are equal values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub struct Match {
+    key: Key,
+    mask: Mask,
+}
+
+impl Match {
+    /// Matches every packet.
+    pub const ANY: Match = Match {
+        key: Key::ZERO,
+        mask: Mask::WILDCARD,
+    };
+
+    /// Matches what agrees with `key` on `mask`.
+    pub fn new(key: &Key, mask: &Mask) -> Match {
+        Match {
+            key: key.masked(mask),
+            mask: *mask,
+        }
+    }
+
+    /// The values, zero where wildcarded.
+    pub fn key(&self) -> &Key {
+        &self.key
+    }
+
+    /// The bits that count.
+    pub fn mask(&self) -> &Mask {
+        &self.mask
+    }
+
+    /// True when `key` is one of the packets.
+    pub fn matches(&self, key: &Key) -> bool {
+        self.key.equal_under(key, &self.mask)
+    }
+
+    /// Requires `field` to be `value`, every bit of it. Replaces what was required before.
+    pub fn set(&mut self, field: Field, value: FieldValue) {
+        self.set_masked(field, value, field.all_ones());
+    }
+
+    /// Requires the bits of `mask` (right-aligned like `value`) in `field` to be those of
+    /// `value`. Replaces what was required of the field before.
+    ///
+    /// A [`Field::DlVlan`] of 0xffff (OpenFlow 1.0's `OFP_VLAN_NONE`) requires that there is
+    /// no VLAN header; the other values of the VLAN fields require one.
+    pub fn set_masked(&mut self, field: Field, value: FieldValue, mask: FieldValue) {
+        if field == Field::DlVlan && value == u128::from(crate::field::DL_VLAN_NONE) && mask != 0 {
+            self.key.vlans[0].tci.set(0);
+            self.mask.0.vlans[0].tci.set(u16::MAX);
+            return;
+        }
+        if mask == 0 {
+            self.clear(field);
+            return;
+        }
+        field.store(&mut self.key, value & mask);
+        field.store(&mut self.mask.0, mask);
+    }
+
+    /// The value required of `field`, zero where wildcarded.
+    pub fn value(&self, field: Field) -> FieldValue {
+        field.load(&self.key)
+    }
+
+    /// The bits of `field` that are required; [`Field::all_ones`] when all are.
+    pub fn mask_of(&self, field: Field) -> FieldValue {
+        field.load(&self.mask.0)
+    }
+
+    /// True when every bit of `field` is required.
+    pub fn is_exact(&self, field: Field) -> bool {
+        self.mask_of(field) == field.all_ones()
+    }
+
+    /// True when nothing of `field` is required.
+    pub fn is_any(&self, field: Field) -> bool {
+        self.mask_of(field) == 0
+    }
+
+    /// True when `other` requires something of every bit that `self` does and more, or the
+    /// same: same as `other.is_within(self)`.
+    pub fn contains(&self, other: &Match) -> bool {
+        other.is_within(self)
+    }
+
+    /// Stops requiring anything of fields whose prerequisites are not required: what OpenFlow
+    /// 1.0 says a switch does with such matches (and ovs-ofctl before it sends them). Returns
+    /// true when that changed the match.
+    pub fn normalize(&mut self) -> bool {
+        let before = *self;
+        // Clearing one field can take another's prerequisite away.
+        loop {
+            let round = *self;
+            // Several fields share a place (TCP and UDP ports, ARP and IP addresses): a place
+            // stays when any field there has its prerequisites.
+            let mut keep = Mask::WILDCARD;
+            for field in Field::ALL {
+                if field.prerequisite().holds_for_match(self) {
+                    field.fill(&mut keep.0);
+                    // L4 fields share 16-bit places with 8-bit ICMP ones.
+                    if field.prerequisite() == crate::field::Prerequisite::Icmpv4
+                        || field.prerequisite() == crate::field::Prerequisite::Icmpv6
+                    {
+                        keep.0.tp_src.set(u16::MAX);
+                        keep.0.tp_dst.set(u16::MAX);
+                    }
+                }
+            }
+            // No field names these; they go with L4 of IGMP, inner VLANs and labels.
+            keep.0.vlans = Mask::EXACT.0.vlans;
+            if crate::field::Prerequisite::Mpls.holds_for_match(self) {
+                keep.0.mpls = Mask::EXACT.0.mpls;
+            }
+            let mask = self.mask;
+            for (m, k) in self.mask.words_mut().iter_mut().zip(keep.words()) {
+                *m &= k;
+            }
+            if self.mask != mask {
+                self.key = self.key.masked(&self.mask);
+            }
+            if *self == round {
+                return *self != before;
+            }
+        }
+    }
+
+    /// Stops requiring anything of `field`.
+    pub fn clear(&mut self, field: Field) {
+        field.clear(&mut self.key);
+        field.clear(&mut self.mask.0);
+    }
+
+    /// True when every packet of `self` is one of `other`.
+    pub fn is_within(&self, other: &Match) -> bool {
+        self.mask.covers(&other.mask) && self.key.equal_under(&other.key, &other.mask)
+    }
+
+    /// True when some packet matches both.
+    pub fn overlaps(&self, other: &Match) -> bool {
+        let both = self.mask.words().iter().zip(other.mask.words());
+        self.key
+            .words()
+            .iter()
+            .zip(other.key.words())
+            .zip(both)
+            .all(|((a, b), (m, n))| (a ^ b) & m & n == 0)
+    }
+}

@@ -1,0 +1,378 @@
+//! Datapath syntax, out.
+
+use crate::extract::{DL_TYPE_NONE, FRAG_LATER};
+use crate::field::value::{CHex, ethernet_text, frag_text, ipv6_address_text, tcp_flags_text};
+use crate::{Key, Mask, VLAN_CFI};
+use packet::{MplsEntry, ethertype, ip_proto};
+use std::fmt::{Display, Write};
+use std::net::Ipv4Addr;
+
+/// How much is shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Style {
+    /// Also fields that are wildcarded, with their values and zero masks (`-m`).
+    pub verbose: bool,
+}
+
+/// The fields inside the parentheses of one attribute, and whether any of them counts.
+struct Attribute {
+    text: String,
+    verbose: bool,
+    counts: bool,
+}
+
+impl Attribute {
+    fn new(verbose: bool) -> Attribute {
+        Attribute {
+            text: String::new(),
+            verbose,
+            counts: false,
+        }
+    }
+
+    fn put(&mut self, name: &str, value: impl Display, mask: Option<&dyn Display>) {
+        if !self.text.is_empty() {
+            self.text.push(',');
+        }
+        let _ = write!(self.text, "{name}={value}"); // a String takes all writes
+        if let Some(m) = mask {
+            let _ = write!(self.text, "/{m}");
+        }
+    }
+
+    /// One field: `value` as it is shown, the mask's bits and all bits, the mask as shown.
+    fn field(
+        &mut self,
+        name: &str,
+        value: impl Display,
+        mask: u128,
+        all: u128,
+        shown: &dyn Display,
+    ) {
+        let mask = mask & all;
+        self.counts |= mask != 0;
+        if mask == all {
+            self.put(name, value, None);
+        } else if mask != 0 || self.verbose {
+            self.put(name, value, Some(shown));
+        }
+    }
+
+    fn dec(&mut self, name: &str, value: u32, mask: u32, all: u32) {
+        self.field(name, value, mask.into(), all.into(), &CHex(mask & all));
+    }
+
+    fn hex(&mut self, name: &str, value: u32, mask: u32, all: u32) {
+        self.field(
+            name,
+            CHex(value),
+            mask.into(),
+            all.into(),
+            &CHex(mask & all),
+        );
+    }
+
+    fn ipv4(&mut self, name: &str, value: u32, mask: u32) {
+        let shown = Ipv4Addr::from_bits(mask);
+        self.field(
+            name,
+            Ipv4Addr::from_bits(value),
+            mask.into(),
+            u32::MAX.into(),
+            &shown,
+        );
+    }
+
+    fn ipv6(&mut self, name: &str, value: [u8; 16], mask: [u8; 16]) {
+        let bits = u128::from_be_bytes(mask);
+        let value = ipv6_address_text(u128::from_be_bytes(value));
+        self.field(name, value, bits, u128::MAX, &ipv6_address_text(bits));
+    }
+
+    fn ethernet(&mut self, name: &str, value: &[u8; 6], mask: &[u8; 6]) {
+        let bits = crate::field::value::ethernet_value(*mask);
+        self.field(
+            name,
+            ethernet_text(value),
+            bits,
+            (1 << 48) - 1,
+            &ethernet_text(mask),
+        );
+    }
+}
+
+/// Attributes joined by commas.
+struct List {
+    text: String,
+    verbose: bool,
+}
+
+impl List {
+    fn word(&mut self, word: &str) {
+        if !self.text.is_empty() && !self.text.ends_with('(') {
+            self.text.push(',');
+        }
+        self.text.push_str(word);
+    }
+
+    fn attribute(&mut self, name: &str, fill: impl FnOnce(&mut Attribute)) -> bool {
+        let mut a = Attribute::new(self.verbose);
+        fill(&mut a);
+        let shown = a.counts || self.verbose;
+        if shown {
+            self.word(&format!("{name}({})", a.text));
+        }
+        shown
+    }
+
+    /// An attribute of a single number.
+    fn number(&mut self, name: &str, value: u32, mask: u32) {
+        if mask == u32::MAX {
+            self.word(&format!("{name}({})", CHex(value)));
+        } else if mask != 0 || self.verbose {
+            self.word(&format!("{name}({}/{})", CHex(value), CHex(mask)));
+        }
+    }
+}
+
+/// The flow `key` under `mask`. `key` may have bits outside `mask`: with [`Style::verbose`]
+/// they are shown, as OVS shows the packet that made a megaflow. `ports` gives names to
+/// datapath ports; without names, numbers are shown.
+pub fn format(
+    key: &Key,
+    mask: &Mask,
+    style: Style,
+    ports: &dyn Fn(u32) -> Option<String>,
+) -> String {
+    let (k, m) = (key, &mask.0);
+    let mut out = List {
+        text: String::new(),
+        verbose: style.verbose,
+    };
+    out.number("skb_priority", k.skb_priority.get(), m.skb_priority.get());
+    out.number("skb_mark", k.pkt_mark.get(), m.pkt_mark.get());
+    if style.verbose {
+        out.word("ct_state(0/0),ct_zone(0/0),ct_mark(0/0),ct_label(0/0)");
+    }
+    out.number("recirc_id", k.recirc_id.get(), m.recirc_id.get());
+    out.number("dp_hash", k.dp_hash.get(), m.dp_hash.get());
+    let port = ports(k.in_port.get()).unwrap_or_else(|| k.in_port.to_string());
+    if m.in_port.get() == u32::MAX {
+        out.word(&format!("in_port({port})"));
+    } else if m.in_port.get() != 0 || style.verbose {
+        out.word(&format!("in_port({port}/{})", CHex(m.in_port.get())));
+    }
+    let typed = m.packet_type.get() != 0;
+    out.attribute("packet_type", |a| {
+        let (t, mask) = (k.packet_type.get(), m.packet_type.get());
+        a.dec("ns", t >> 16, mask >> 16, 0xffff);
+        a.hex("id", t & 0xffff, mask & 0xffff, 0xffff);
+    });
+    if k.packet_type.get() == 0 {
+        let shown = out.attribute("eth", |a| {
+            a.ethernet("src", &k.dl_src, &m.dl_src);
+            a.ethernet("dst", &k.dl_dst, &m.dl_dst);
+        });
+        if !shown && !typed {
+            out.word("eth()");
+        }
+    }
+    let mut depth = 0;
+    for (k, m) in k.vlans.iter().zip(&m.vlans) {
+        let (tci, mask) = (k.tci.get(), m.tci.get());
+        if tci == 0 {
+            break;
+        }
+        let tpid = match k.tpid.get() {
+            0 => ethertype::VLAN,
+            t => t,
+        };
+        out.word(&format!("eth_type({tpid:#06x})"));
+        vlan(&mut out, tci, mask);
+        out.word("encap(");
+        depth += 1;
+    }
+    let (dl_type, dl_type_mask) = (k.dl_type.get(), m.dl_type.get());
+    if dl_type == DL_TYPE_NONE {
+        if depth == 0 && (dl_type_mask != 0 || style.verbose) {
+            out.word("eth_type(0/0xffff)");
+        }
+    } else if dl_type_mask == u16::MAX {
+        out.word(&format!("eth_type({dl_type:#06x})"));
+    } else if dl_type_mask != 0 || style.verbose {
+        out.word(&format!("eth_type({dl_type:#06x}/{dl_type_mask:#06x})"));
+    }
+    payload(&mut out, k, m);
+    for _ in 0..depth {
+        out.text.push(')');
+    }
+    out.text
+}
+
+fn vlan(out: &mut List, tci: u16, mask: u16) {
+    if mask == 0 && !out.verbose {
+        return;
+    }
+    let verbose = out.verbose;
+    out.attribute("vlan", |a| {
+        a.counts = true;
+        for (name, shift, all) in [("vid", 0, 0x0fff), ("pcp", 13, 7)] {
+            let (value, mask) = (tci >> shift & all, mask >> shift & all);
+            if mask == all {
+                a.put(name, value, None);
+            } else if verbose || value != 0 || mask != 0 {
+                a.put(name, value, Some(&format_args!("{mask:#x}")));
+            }
+        }
+        if tci & VLAN_CFI == 0 {
+            a.put("cfi", 0, None);
+        }
+    });
+}
+
+/// What is behind the Ethernet type.
+fn payload(out: &mut List, k: &Key, m: &Key) {
+    match k.dl_type.get() {
+        ethertype::IPV4 => {
+            out.attribute("ipv4", |a| {
+                a.ipv4("src", k.nw_src.get(), m.nw_src.get());
+                a.ipv4("dst", k.nw_dst.get(), m.nw_dst.get());
+                a.dec("proto", k.nw_proto.into(), m.nw_proto.into(), 0xff);
+                a.hex("tos", k.nw_tos.into(), m.nw_tos.into(), 0xff);
+                a.dec("ttl", k.nw_ttl.into(), m.nw_ttl.into(), 0xff);
+                frag(a, k, m);
+            });
+            transport(out, k, m);
+        }
+        ethertype::IPV6 => {
+            out.attribute("ipv6", |a| {
+                a.ipv6("src", k.ipv6_src, m.ipv6_src);
+                a.ipv6("dst", k.ipv6_dst, m.ipv6_dst);
+                a.hex("label", k.ipv6_label.get(), m.ipv6_label.get(), 0xf_ffff);
+                a.dec("proto", k.nw_proto.into(), m.nw_proto.into(), 0xff);
+                a.hex("tclass", k.nw_tos.into(), m.nw_tos.into(), 0xff);
+                a.dec("hlimit", k.nw_ttl.into(), m.nw_ttl.into(), 0xff);
+                frag(a, k, m);
+            });
+            transport(out, k, m);
+        }
+        ethertype::ARP | ethertype::RARP => {
+            out.attribute("arp", |a| {
+                a.ipv4("sip", k.nw_src.get(), m.nw_src.get());
+                a.ipv4("tip", k.nw_dst.get(), m.nw_dst.get());
+                a.dec("op", k.nw_proto.into(), m.nw_proto.into(), 0xff);
+                a.ethernet("sha", &k.arp_sha, &m.arp_sha);
+                a.ethernet("tha", &k.arp_tha, &m.arp_tha);
+            });
+        }
+        t if ethertype::is_mpls(t) => mpls(out, k, m),
+        _ => {}
+    }
+}
+
+fn frag(a: &mut Attribute, k: &Key, m: &Key) {
+    if m.nw_frag & 3 != 0 {
+        a.counts = true;
+        a.put("frag", frag_text(k.nw_frag, 3), None);
+    }
+}
+
+fn mpls(out: &mut List, k: &Key, m: &Key) {
+    let mut n = k
+        .mpls
+        .iter()
+        .position(|e| MplsEntry(*e).is_bottom())
+        .map_or(k.mpls.len(), |bottom| bottom + 1);
+    // In a key without the bits outside its mask, the bottom may not show.
+    while n > 1
+        && k.mpls
+            .get(n - 1)
+            .zip(m.mpls.get(n - 1))
+            .is_some_and(|(k, m)| k.get() == 0 && m.get() == 0)
+    {
+        n -= 1;
+    }
+    out.attribute("mpls", |a| {
+        for (k, m) in k.mpls.iter().zip(&m.mpls).take(n) {
+            let (e, mask) = (MplsEntry(*k), MplsEntry(*m));
+            a.counts |= m.get() != 0;
+            if m.get() == u32::MAX {
+                a.put("label", e.label(), None);
+                a.put("tc", e.tc(), None);
+                a.put("ttl", e.ttl(), None);
+                a.put("bos", u8::from(e.is_bottom()), None);
+            } else {
+                a.put(
+                    "label",
+                    e.label(),
+                    Some(&format_args!("{:#x}", mask.label())),
+                );
+                a.put("tc", e.tc(), Some(&format_args!("{:x}", mask.tc())));
+                a.put("ttl", e.ttl(), Some(&format_args!("{:#x}", mask.ttl())));
+                a.put(
+                    "bos",
+                    u8::from(e.is_bottom()),
+                    Some(&u8::from(mask.is_bottom())),
+                );
+            }
+        }
+    });
+}
+
+fn transport(out: &mut List, k: &Key, m: &Key) {
+    if k.nw_frag & FRAG_LATER != 0 {
+        return;
+    }
+    let (src, dst) = (
+        (k.tp_src.get(), m.tp_src.get()),
+        (k.tp_dst.get(), m.tp_dst.get()),
+    );
+    let ports = |out: &mut List, name: &str| {
+        out.attribute(name, |a| {
+            a.dec("src", src.0.into(), src.1.into(), 0xffff);
+            a.dec("dst", dst.0.into(), dst.1.into(), 0xffff);
+        });
+    };
+    let icmp = |out: &mut List, name: &str| {
+        out.attribute(name, |a| {
+            a.dec("type", src.0.into(), src.1.into(), 0xff);
+            a.dec("code", dst.0.into(), dst.1.into(), 0xff);
+        });
+    };
+    match (k.nw_proto, k.dl_type.get()) {
+        (ip_proto::TCP, _) => {
+            ports(out, "tcp");
+            if m.tcp_flags.get() != 0 {
+                let flags = tcp_flags_text(k.tcp_flags.get(), m.tcp_flags.get());
+                out.word(&format!("tcp_flags({flags})"));
+            }
+        }
+        (ip_proto::UDP, _) => ports(out, "udp"),
+        (ip_proto::SCTP, _) => ports(out, "sctp"),
+        (ip_proto::ICMP, ethertype::IPV4) => icmp(out, "icmp"),
+        (ip_proto::ICMPV6, ethertype::IPV6) => {
+            icmp(out, "icmpv6");
+            let exact = src.1 & 0xff == 0xff && dst.1 & 0xff == 0xff;
+            if exact && matches!(src.0, 135 | 136) && dst.0 == 0 {
+                out.attribute("nd", |a| {
+                    a.ipv6("target", k.nd_target, m.nd_target);
+                    a.ethernet("sll", &k.arp_sha, &m.arp_sha);
+                    a.ethernet("tll", &k.arp_tha, &m.arp_tha);
+                });
+                if m.nd_reserved.get() != 0 || m.nd_options_type != 0 {
+                    out.attribute("nd_ext", |a| {
+                        a.hex(
+                            "nd_reserved",
+                            k.nd_reserved.get(),
+                            m.nd_reserved.get(),
+                            u32::MAX,
+                        );
+                        let kind = (k.nd_options_type.into(), m.nd_options_type.into());
+                        a.dec("nd_options_type", kind.0, kind.1, 0xff);
+                    });
+                }
+            }
+        }
+        _ => {}
+    }
+}

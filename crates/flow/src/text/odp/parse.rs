@@ -1,0 +1,374 @@
+//! Datapath syntax, in.
+
+use crate::extract::DL_TYPE_NONE;
+use crate::field::value::{ethernet, integer, tcp_flags_parse};
+use crate::{Field, Key, Mask, VLAN_CFI, VLANS};
+use packet::ethertype;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use zerocopy::network_endian::U16;
+
+/// Why a datapath flow text is none.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OdpError {
+    /// The text from the attribute that could not be read, as OVS names it.
+    #[error("syntax error at {0}")]
+    Syntax(String),
+    /// An attribute is given twice.
+    #[error("duplicate attribute {0}")]
+    Duplicate(String),
+    /// `in_port()` with a name that no port has.
+    #[error("no port with name {0}")]
+    UnknownPort(String),
+    /// More `encap()` than a key holds VLAN tags, or one without a tag, or `vlan()` without a
+    /// tag's `eth_type()`.
+    #[error("{0}")]
+    Vlan(&'static str),
+    /// A header without the one that announces it.
+    #[error("{attribute}() does not go with the eth_type() and protocol given")]
+    Inconsistent {
+        /// The attribute.
+        attribute: String,
+    },
+}
+
+/// Value and mask of a number: `5`, `0x5/0xff`.
+fn masked(text: &str, all: u128) -> Option<(u128, u128)> {
+    let (value, mask) = match text.split_once('/') {
+        Some((v, m)) => (integer(v)?, integer(m)?),
+        None => (integer(text)?, all),
+    };
+    (value & !all == 0 && mask & !all == 0).then_some((value, mask))
+}
+
+/// Value and mask of something else than a number.
+fn masked_with<T>(text: &str, read: impl Fn(&str) -> Option<T>, all: T) -> Option<(T, T)> {
+    match text.split_once('/') {
+        Some((v, m)) => Some((read(v)?, read(m)?)),
+        None => Some((read(text)?, all)),
+    }
+}
+
+struct Parser<'a> {
+    key: Key,
+    mask: Mask,
+    seen: Vec<&'a str>,
+    vlans: usize,
+    ports: &'a dyn Fn(&str) -> Option<u32>,
+}
+
+/// Reads a flow: the key, without bits outside the mask, and the mask. See the module's text
+/// for what is meant by what is not mentioned. `ports` finds datapath ports by name.
+pub fn parse(text: &str, ports: &dyn Fn(&str) -> Option<u32>) -> Result<(Key, Mask), OdpError> {
+    let mut p = Parser {
+        key: Key::ZERO,
+        mask: Mask::WILDCARD,
+        seen: Vec::new(),
+        vlans: 0,
+        ports,
+    };
+    p.mask.0.recirc_id.set(u32::MAX);
+    p.attributes(text.trim())?;
+    p.finish()?;
+    Ok((p.key.masked(&p.mask), p.mask))
+}
+
+/// Splits one attribute `NAME(BODY)` off `text`.
+fn split_attribute(text: &str) -> Option<(&str, &str, &str)> {
+    let open = text.find('(')?;
+    let name = text.get(..open)?;
+    if name.is_empty() || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
+        return None;
+    }
+    let mut depth = 0usize;
+    for (i, b) in text.bytes().enumerate().skip(open) {
+        match b {
+            b'(' => depth += 1,
+            b')' => depth -= 1, // the first byte here is a '('
+            _ => {}
+        }
+        if depth == 0 {
+            return Some((name, text.get(open + 1..i)?, text.get(i + 1..)?));
+        }
+    }
+    None
+}
+
+impl<'a> Parser<'a> {
+    fn attributes(&mut self, mut rest: &'a str) -> Result<(), OdpError> {
+        loop {
+            rest = rest.trim_start_matches([',', ' ', '\t', '\r', '\n']);
+            if rest.is_empty() {
+                return Ok(());
+            }
+            let syntax = || OdpError::Syntax(rest.to_string());
+            let (name, body, tail) = split_attribute(rest).ok_or_else(syntax)?;
+            match name {
+                "encap" => {
+                    if self.vlans == 0 || !self.seen.contains(&"vlan") {
+                        return Err(OdpError::Vlan(
+                            "encap() without eth_type() and vlan() before",
+                        ));
+                    }
+                    // Inside, types and tags are counted anew.
+                    self.seen.retain(|s| !matches!(*s, "eth_type" | "vlan"));
+                    self.key.dl_type.set(0);
+                    self.mask.0.dl_type.set(0);
+                    self.attributes(body)?;
+                }
+                _ => {
+                    if self.seen.contains(&name) {
+                        return Err(OdpError::Duplicate(name.to_string()));
+                    }
+                    self.seen.push(name);
+                    match self.attribute(name, body) {
+                        Ok(true) => {}
+                        Ok(false) => return Err(syntax()),
+                        Err(e) => return Err(e),
+                    }
+                }
+            }
+            rest = tail;
+        }
+    }
+
+    /// `Ok(false)` for what cannot be read.
+    fn attribute(&mut self, name: &str, body: &str) -> Result<bool, OdpError> {
+        let done = match name {
+            "skb_priority" => self.word(Field::SkbPriority, body),
+            "skb_mark" => self.word(Field::PktMark, body),
+            "recirc_id" => self.word(Field::RecircId, body),
+            "dp_hash" => self.word(Field::DpHash, body),
+            "in_port" => {
+                if body.starts_with(|c: char| c.is_ascii_digit()) {
+                    self.word(Field::InPortOxm, body)
+                } else {
+                    let port = (self.ports)(body)
+                        .ok_or_else(|| OdpError::UnknownPort(body.to_string()))?;
+                    self.set(Field::InPortOxm, port.into(), u32::MAX.into());
+                    Some(())
+                }
+            }
+            // Nothing of connections is in a key yet: only "any" can be asked for.
+            "ct_state" | "ct_zone" | "ct_mark" | "ct_label" => {
+                (body == "0" || body == "0/0").then_some(())
+            }
+            "eth_type" => self.eth_type(body),
+            "tcp_flags" => tcp_flags_parse(body).ok().map(|(value, mask)| {
+                self.set(Field::TcpFlags, value.into(), mask.into());
+            }),
+            "vlan" => return self.vlan(body),
+            _ => self.fields(name, body),
+        };
+        Ok(done.is_some())
+    }
+
+    fn set(&mut self, field: Field, value: u128, mask: u128) {
+        field.store(&mut self.key, value);
+        field.store(&mut self.mask.0, mask);
+    }
+
+    /// An attribute that is one 32-bit number.
+    fn word(&mut self, field: Field, body: &str) -> Option<()> {
+        let (v, m) = masked(body, u32::MAX.into())?;
+        self.set(field, v, m);
+        Some(())
+    }
+
+    fn eth_type(&mut self, body: &str) -> Option<()> {
+        let (v, m) = masked(body, 0xffff)?;
+        // `0/0xffff` is how a frame without Ethernet type is written.
+        let v = if v == 0 && m == 0xffff && body.contains('/') {
+            DL_TYPE_NONE.into()
+        } else {
+            v
+        };
+        self.set(Field::EthType, v, m);
+        Some(())
+    }
+
+    fn vlan(&mut self, body: &str) -> Result<bool, OdpError> {
+        let tpid = self.key.dl_type.get();
+        if !ethertype::is_vlan(tpid) {
+            return Err(OdpError::Vlan(
+                "vlan() needs eth_type(0x8100) or eth_type(0x88a8) before",
+            ));
+        }
+        let (mut tci, mut mask) = (VLAN_CFI, VLAN_CFI);
+        for item in body.split(',').filter(|i| !i.is_empty()) {
+            let Some((name, value)) = item.split_once('=') else {
+                return Ok(false);
+            };
+            let (shift, all) = match name {
+                "vid" => (0, 0x0fff),
+                "pcp" => (13, 7),
+                "cfi" => (12, 1),
+                _ => return Ok(false),
+            };
+            let Some((v, m)) = masked(value, all) else {
+                return Ok(false);
+            };
+            let all = (all as u16) << shift;
+            tci = tci & !all | (v as u16) << shift;
+            mask = mask & !all | (m as u16) << shift;
+        }
+        let Some((place, mask_place)) = self
+            .key
+            .vlans
+            .get_mut(self.vlans)
+            .zip(self.mask.0.vlans.get_mut(self.vlans))
+        else {
+            return Err(OdpError::Vlan("more VLAN headers than can be matched"));
+        };
+        place.tpid = U16::new(tpid);
+        place.tci = U16::new(tci);
+        mask_place.tpid = U16::new(0xffff);
+        mask_place.tci = U16::new(mask);
+        self.vlans += 1;
+        debug_assert!(self.vlans <= VLANS);
+        Ok(true)
+    }
+
+    /// Attributes with named fields.
+    fn fields(&mut self, attribute: &str, body: &str) -> Option<()> {
+        let mut label = 0; // of mpls()
+        for item in body.split(',').filter(|i| !i.is_empty()) {
+            let (name, value) = item.split_once('=')?;
+            let field = match (attribute, name) {
+                ("eth", "src") => Field::EthSrc,
+                ("eth", "dst") => Field::EthDst,
+                ("ipv4", "src") => Field::Ipv4Src,
+                ("ipv4", "dst") => Field::Ipv4Dst,
+                ("ipv4" | "ipv6", "proto") => Field::IpProto,
+                ("ipv4", "ttl") | ("ipv6", "hlimit") => Field::IpTtl,
+                ("ipv6", "src") => Field::Ipv6Src,
+                ("ipv6", "dst") => Field::Ipv6Dst,
+                ("ipv6", "label") => Field::Ipv6Label,
+                ("arp", "sip") => Field::ArpSpa,
+                ("arp", "tip") => Field::ArpTpa,
+                ("arp", "sha") => Field::ArpSha,
+                ("arp", "tha") => Field::ArpTha,
+                ("arp", "op") => Field::ArpOp,
+                ("tcp" | "udp" | "sctp", "src") => Field::TcpSrc,
+                ("tcp" | "udp" | "sctp", "dst") => Field::TcpDst,
+                ("icmp" | "icmpv6", "type") => Field::Icmpv4Type,
+                ("icmp" | "icmpv6", "code") => Field::Icmpv4Code,
+                ("nd", "target") => Field::NdTarget,
+                ("nd", "sll") => Field::NdSll,
+                ("nd", "tll") => Field::NdTll,
+                ("nd_ext", "nd_reserved") => Field::NdReserved,
+                ("nd_ext", "nd_options_type") => Field::NdOptionsType,
+                ("ipv4", "tos") | ("ipv6", "tclass") => {
+                    let (v, m) = masked(value, 0xff)?;
+                    // both values fit a byte
+                    (self.key.nw_tos, self.mask.0.nw_tos) = (v as u8, m as u8);
+                    continue;
+                }
+                ("ipv4" | "ipv6", "frag") => {
+                    let v = match value {
+                        "no" => 0,
+                        "first" => 1,
+                        "later" => 3,
+                        _ => return None,
+                    };
+                    self.set(Field::IpFrag, v, 3);
+                    continue;
+                }
+                ("packet_type", "ns" | "id") => {
+                    let (v, m) = masked(value, 0xffff)?;
+                    let shift = if name == "ns" { 16 } else { 0 };
+                    let (key, mask) = (&mut self.key.packet_type, &mut self.mask.0.packet_type);
+                    key.set(key.get() | (v as u32) << shift); // both fit 16 bits
+                    mask.set(mask.get() | (m as u32) << shift);
+                    continue;
+                }
+                ("mpls", _) => {
+                    let (shift, all) = match name {
+                        "label" => (12, 0xf_ffff),
+                        "tc" => (9, 7),
+                        "bos" => (8, 1),
+                        "ttl" => (0, 0xff),
+                        _ => return None,
+                    };
+                    let (v, m) = masked(value, all)?;
+                    let (key, mask) = self
+                        .key
+                        .mpls
+                        .get_mut(label)
+                        .zip(self.mask.0.mpls.get_mut(label))?;
+                    key.set(key.get() | (v as u32) << shift); // both fit `all`
+                    mask.set(mask.get() | (m as u32) << shift);
+                    if name == "bos" {
+                        label += 1; // the last of an entry's fields
+                    }
+                    continue;
+                }
+                _ => return None,
+            };
+            let (v, m) = match field.def().format {
+                crate::field::Format::Ethernet => {
+                    let read = |t: &str| ethernet(t).map(crate::field::value::ethernet_value);
+                    masked_with(value, read, field.all_ones())?
+                }
+                crate::field::Format::Ipv4 => masked_with(
+                    value,
+                    |t| t.parse::<Ipv4Addr>().ok().map(|a| a.to_bits().into()),
+                    field.all_ones(),
+                )?,
+                crate::field::Format::Ipv6 => masked_with(
+                    value,
+                    |t| t.parse::<Ipv6Addr>().ok().map(Ipv6Addr::to_bits),
+                    field.all_ones(),
+                )?,
+                _ => masked(value, field.all_ones())?,
+            };
+            self.set(field, v, m);
+        }
+        matches!(
+            attribute,
+            "eth"
+                | "ipv4"
+                | "ipv6"
+                | "arp"
+                | "tcp"
+                | "udp"
+                | "sctp"
+                | "icmp"
+                | "icmpv6"
+                | "nd"
+                | "nd_ext"
+                | "mpls"
+                | "packet_type"
+        )
+        .then_some(())
+    }
+
+    /// The type of frames without one, and whether the headers go together.
+    fn finish(&mut self) -> Result<(), OdpError> {
+        if !self.seen.contains(&"eth_type") {
+            self.set(Field::EthType, DL_TYPE_NONE.into(), 0xffff);
+        }
+        let dl_type = self.key.dl_type.get();
+        let (v4, v6) = (dl_type == ethertype::IPV4, dl_type == ethertype::IPV6);
+        let proto = self.key.nw_proto;
+        for name in &self.seen {
+            let fits = match *name {
+                "ipv4" => v4,
+                "ipv6" => v6,
+                "arp" => matches!(dl_type, ethertype::ARP | ethertype::RARP),
+                "mpls" => ethertype::is_mpls(dl_type),
+                "tcp" | "tcp_flags" => (v4 || v6) && proto == packet::ip_proto::TCP,
+                "udp" => (v4 || v6) && proto == packet::ip_proto::UDP,
+                "sctp" => (v4 || v6) && proto == packet::ip_proto::SCTP,
+                "icmp" => v4 && proto == packet::ip_proto::ICMP,
+                "icmpv6" | "nd" | "nd_ext" => v6 && proto == packet::ip_proto::ICMPV6,
+                _ => true,
+            };
+            if !fits {
+                return Err(OdpError::Inconsistent {
+                    attribute: (*name).to_string(),
+                });
+            }
+        }
+        Ok(())
+    }
+}
