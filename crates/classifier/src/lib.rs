@@ -1,0 +1,251 @@
+//! Tuple space search with priorities, and the un-wildcarding that makes megaflows.
+//!
+//! A [`Classifier`] holds rules that may overlap; [`Classifier::lookup`] gives the one of
+//! highest priority that matches a key, and sets in a mask every bit of the key that the
+//! answer depends on. That mask is what a megaflow matches, so: **a set bit too many costs
+//! speed, a set bit too few is a security hole.** Every shortcut below has its argument.
+//!
+//! # How it works
+//! Rules with equal masks share a *subtable*, a hash table keyed by the masked words of the
+//! key. Subtables are visited by falling highest priority, until none left can beat what was
+//! found. Two devices keep masks narrow:
+//!
+//! - *Stages.* A subtable's words are split into metadata, L2, L3 and L4. For each stage but
+//!   the last there is an index of the prefixes of masked words that some rule has. When a
+//!   packet's words are not in the index, no rule of the subtable can match, and only the
+//!   bits up to that stage were looked at.
+//! - *Prefix tries.* For each address and port field, one trie holds all CIDR prefixes that
+//!   any rule has. One walk tells which prefix lengths can match at all, and how many leading
+//!   bits of the field decide that. A subtable whose prefix length cannot match is skipped at
+//!   the price of those bits. Two packets with the same leading bits take the same walk,
+//!   hence the same answer.
+//!
+//! A trie is asked only once the stages before its field have matched: by then the rule's
+//! prerequisites (Ethernet type, IP protocol) are known to hold for the packet, so no bit of
+//! a header that the packet does not have is ever looked at. IP protocol lies in the L3
+//! stage, ports in L4.
+//!
+//! # Snapshots
+//! A clone is O(1) and shares everything: the tables are persistent structures. The control
+//! thread changes its copy while packet threads read theirs.
+//!
+//! # What we know we do not do well
+//! A packet that reaches the last stage of a subtable and fails there un-wildcards the whole
+//! mask of the subtable. Non-CIDR masks get no help from tries.
+#![forbid(unsafe_code)]
+
+mod conjunction;
+mod mini;
+mod subtable;
+mod trie;
+
+pub use conjunction::Conjunction;
+pub use mini::{MiniMask, MiniMatch};
+
+use flow::{Key, Mask, Match};
+use std::sync::Arc;
+use subtable::Subtable;
+use trie::{Tries, Walks};
+
+/// What a classifier holds.
+pub trait Entry {
+    /// What it matches.
+    fn matching(&self) -> &MiniMatch;
+    /// Higher wins. Equal match and priority is the same place in the classifier.
+    fn priority(&self) -> u32;
+    /// Its conjunctions; empty for an ordinary rule.
+    fn conjunctions(&self) -> &[Conjunction];
+}
+
+#[derive(Debug)]
+struct Inner<R> {
+    /// By falling [`Subtable::max_priority`].
+    subtables: Vec<Arc<Subtable<R>>>,
+    tries: Tries,
+    len: usize,
+}
+
+impl<R> Clone for Inner<R> {
+    fn clone(&self) -> Self {
+        Inner { subtables: self.subtables.clone(), tries: self.tries.clone(), len: self.len }
+    }
+}
+
+/// A set of rules, looked up by key. A clone is O(1) and shares all structure; a change to
+/// one clone is not seen by another. Reads from any number of threads.
+#[derive(Debug)]
+pub struct Classifier<R>(Arc<Inner<R>>);
+
+impl<R> Clone for Classifier<R> {
+    fn clone(&self) -> Self {
+        Classifier(Arc::clone(&self.0))
+    }
+}
+
+impl<R> Default for Classifier<R> {
+    fn default() -> Self {
+        Classifier(Arc::new(Inner { subtables: Vec::new(), tries: Tries::default(), len: 0 }))
+    }
+}
+
+impl<R: Entry> Classifier<R> {
+    /// An empty classifier.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The best match for `key`. Every bit that the answer depends on is set in `wc`; bits
+    /// that were set stay. When a conjunctive match wins, `key.conj_id` is left at its id.
+    pub fn lookup(&self, key: &mut Key, wc: &mut Mask) -> Option<&Arc<R>> {
+        let mut soft = Vec::new();
+        let hard = self.search(key, wc, Some(&mut soft));
+        let floor = hard.map(|r| r.priority());
+        soft.retain(|r| floor.is_none_or(|f| r.priority() > f));
+        if soft.is_empty() {
+            return hard;
+        }
+        let before = key.conj_id;
+        for id in conjunction::satisfied(&soft) {
+            key.conj_id = id.into();
+            if let Some(rule) = self.search(key, wc, None) {
+                return Some(rule);
+            }
+        }
+        key.conj_id = before;
+        hard
+    }
+
+    /// Best rule without conjunctions; rules with conjunctions that match and rank above all
+    /// ordinary rules seen so far are put into `soft`.
+    fn search<'a>(&'a self, key: &Key, wc: &mut Mask, mut soft: Option<&mut Vec<&'a Arc<R>>>) -> Option<&'a Arc<R>> {
+        let mut best: Option<&Arc<R>> = None;
+        let mut walks = Walks::default();
+        for subtable in &self.0.subtables {
+            let floor = best.map(|r| r.priority());
+            if floor.is_some_and(|f| subtable.max_priority() <= f) {
+                break;
+            }
+            for rule in subtable.lookup(key, wc, &self.0.tries, &mut walks) {
+                if floor.is_some_and(|f| rule.priority() <= f) {
+                    break; // chains fall in priority
+                }
+                if rule.conjunctions().is_empty() {
+                    best = Some(rule);
+                    break;
+                }
+                if let Some(soft) = soft.as_deref_mut() {
+                    soft.push(rule);
+                }
+            }
+        }
+        best
+    }
+
+    fn position(&self, mask: &MiniMask) -> Option<usize> {
+        self.0.subtables.iter().position(|s| s.mask() == mask)
+    }
+
+    /// Adds `rule`; returns what had the same match and priority before.
+    pub fn insert(&mut self, rule: Arc<R>) -> Option<Arc<R>>
+    {
+        let inner = Arc::make_mut(&mut self.0);
+        let at = inner.subtables.iter().position(|s| s.mask() == rule.matching().mini_mask());
+        let at = at.unwrap_or_else(|| {
+            inner.subtables.push(Arc::new(Subtable::new(rule.matching().mini_mask())));
+            inner.subtables.len() - 1
+        });
+        let matching = rule.matching().clone();
+        let subtable = inner.subtables.get_mut(at).map(Arc::make_mut)?; // `at` is in bounds
+        let replaced = subtable.insert(rule);
+        if replaced.is_none() {
+            inner.len += 1;
+            inner.tries.insert(&matching);
+        }
+        inner.restore_order(at);
+        replaced
+    }
+
+    /// Removes what has exactly this match and priority.
+    pub fn remove(&mut self, matching: &MiniMatch, priority: u32) -> Option<Arc<R>> {
+        let at = self.position(matching.mini_mask())?;
+        self.0.subtables.get(at)?.find(matching, priority)?;
+        let inner = Arc::make_mut(&mut self.0);
+        let subtable = inner.subtables.get_mut(at).map(Arc::make_mut)?;
+        let removed = subtable.remove(matching, priority)?;
+        let empty = subtable.is_empty();
+        inner.tries.remove(matching);
+        inner.len -= 1;
+        if empty {
+            inner.subtables.remove(at);
+        } else {
+            inner.restore_order(at);
+        }
+        Some(removed)
+    }
+
+    /// What has exactly this match and priority.
+    pub fn find(&self, matching: &MiniMatch, priority: u32) -> Option<&Arc<R>> {
+        self.0.subtables.get(self.position(matching.mini_mask())?)?.find(matching, priority)
+    }
+
+    /// All rules, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<R>> {
+        self.0.subtables.iter().flat_map(|s| s.iter())
+    }
+
+    /// All rules whose match lies within `matching` (OpenFlow's loose matching).
+    pub fn iter_within<'a>(&'a self, matching: &'a Match) -> impl Iterator<Item = &'a Arc<R>> {
+        let mask = MiniMask::new(matching.mask());
+        self.0
+            .subtables
+            .iter()
+            .filter(move |s| s.mask().covers(&mask))
+            .flat_map(move |s| s.iter().filter(move |r| r.matching().is_within(matching)))
+    }
+
+    /// True when a rule of the same priority, other than one with the same match, has packets
+    /// in common with `matching` (OFPFF_CHECK_OVERLAP).
+    pub fn overlaps(&self, matching: &Match, priority: u32) -> bool {
+        self.0.subtables.iter().any(|s| {
+            s.has_priority(priority)
+                && s.iter().any(|r| r.priority() == priority && {
+                    let other = r.matching().expand();
+                    other != *matching && other.overlaps(matching)
+                })
+        })
+    }
+
+    /// Number of rules.
+    pub fn len(&self) -> usize {
+        self.0.len
+    }
+
+    /// True when there is no rule.
+    pub fn is_empty(&self) -> bool {
+        self.0.len == 0
+    }
+
+    /// Number of subtables (distinct masks).
+    pub fn masks(&self) -> usize {
+        self.0.subtables.len()
+    }
+}
+
+impl<R: Entry> Inner<R> {
+    /// Moves the subtable at `at`, whose highest priority may have changed, to its place.
+    fn restore_order(&mut self, at: usize) {
+        let p = |s: &[Arc<Subtable<R>>], i: usize| s.get(i).map(|s| s.max_priority());
+        let mut at = at;
+        while at > 0 && p(&self.subtables, at - 1) < p(&self.subtables, at) {
+            self.subtables.swap(at - 1, at);
+            at -= 1;
+        }
+        while at + 1 < self.subtables.len() && p(&self.subtables, at + 1) > p(&self.subtables, at) {
+            self.subtables.swap(at, at + 1);
+            at += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

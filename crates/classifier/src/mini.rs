@@ -1,0 +1,116 @@
+//! Matches and masks without their zero words.
+
+use flow::{Key, Mask, Match, WORDS};
+
+fn indices(map: u64) -> impl Iterator<Item = usize> {
+    let mut left = map;
+    std::iter::from_fn(move || {
+        (left != 0).then(|| {
+            let i = left.trailing_zeros() as usize;
+            left &= left - 1;
+            i
+        })
+    })
+}
+
+/// A mask's words that are not zero.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct MiniMask {
+    /// Bit i: word i is there.
+    map: u64,
+    words: Box<[u64]>,
+}
+
+impl MiniMask {
+    /// Compresses `mask`.
+    pub fn new(mask: &Mask) -> MiniMask {
+        MiniMask { map: mask.word_map(), words: mask.words().iter().copied().filter(|w| *w != 0).collect() }
+    }
+
+    /// Expands to a full mask.
+    pub fn expand(&self) -> Mask {
+        let mut mask = Mask::WILDCARD;
+        for (i, w) in self.iter() {
+            if let Some(word) = mask.words_mut().get_mut(i) {
+                *word = w;
+            }
+        }
+        mask
+    }
+
+    /// Pairs of word index (below [`WORDS`]) and non-zero mask word, rising.
+    pub fn iter(&self) -> impl Iterator<Item = (usize, u64)> {
+        indices(self.map).zip(self.words.iter().copied())
+    }
+
+    /// True when every bit of `other` is in `self`.
+    pub fn covers(&self, other: &MiniMask) -> bool {
+        if other.map & !self.map != 0 {
+            return false;
+        }
+        let mut mine = self.iter();
+        other.iter().all(|(i, o)| mine.by_ref().find(|(j, _)| *j == i).is_some_and(|(_, w)| o & !w == 0))
+    }
+}
+
+/// A match's mask words that are not zero, with the values under them.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct MiniMatch {
+    mask: MiniMask,
+    values: Box<[u64]>,
+}
+
+impl MiniMatch {
+    /// Compresses `matching`.
+    pub fn new(matching: &Match) -> MiniMatch {
+        let mask = MiniMask::new(matching.mask());
+        let key = matching.key().words();
+        let values = mask.iter().map(|(i, _)| key.get(i).copied().unwrap_or(0)).collect();
+        MiniMatch { mask, values }
+    }
+
+    /// Expands to a full match.
+    pub fn expand(&self) -> Match {
+        let mut key = Key::ZERO;
+        for (i, value) in self.values() {
+            if let Some(word) = key.words_mut().get_mut(i) {
+                *word = value;
+            }
+        }
+        Match::new(&key, &self.mask.expand())
+    }
+
+    /// The mask.
+    pub fn mini_mask(&self) -> &MiniMask {
+        &self.mask
+    }
+
+    /// Pairs of word index and value.
+    pub fn values(&self) -> impl Iterator<Item = (usize, u64)> {
+        indices(self.mask.map).zip(self.values.iter().copied())
+    }
+
+    /// True when `key` matches.
+    pub fn matches(&self, key: &Key) -> bool {
+        self.agrees_with(key.words())
+    }
+
+    pub(crate) fn agrees_with(&self, words: &[u64; WORDS]) -> bool {
+        self.mask
+            .iter()
+            .zip(self.values.iter())
+            .all(|((i, m), v)| words.get(i).is_some_and(|w| w & m == *v))
+    }
+
+    /// True when every packet of `self` is one of `other`.
+    pub fn is_within(&self, other: &Match) -> bool {
+        let (mut mask, mut key) = ([0u64; WORDS], [0u64; WORDS]);
+        for ((i, m), v) in self.mask.iter().zip(self.values.iter()) {
+            if let (Some(mw), Some(kw)) = (mask.get_mut(i), key.get_mut(i)) {
+                (*mw, *kw) = (m, *v);
+            }
+        }
+        let wanted = other.mask().words().iter().zip(other.key().words());
+        mask.iter().zip(&key).zip(wanted).all(|((m, k), (om, ok))| om & !m == 0 && (k ^ ok) & om == 0)
+    }
+}

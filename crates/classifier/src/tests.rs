@@ -1,0 +1,298 @@
+//! The classifier against a list that is searched from end to end.
+
+use crate::{Classifier, Conjunction, Entry, MiniMatch};
+use flow::{Field, Key, Mask, Match, WORDS};
+use proptest::prelude::*;
+use std::sync::Arc;
+
+#[derive(Debug)]
+struct Rule {
+    matching: MiniMatch,
+    priority: u32,
+    conjunctions: Vec<Conjunction>,
+}
+
+impl Entry for Rule {
+    fn matching(&self) -> &MiniMatch {
+        &self.matching
+    }
+    fn priority(&self) -> u32 {
+        self.priority
+    }
+    fn conjunctions(&self) -> &[Conjunction] {
+        &self.conjunctions
+    }
+}
+
+fn rule(priority: u32, fields: &[(Field, u128, u128)]) -> Arc<Rule> {
+    let mut m = Match::ANY;
+    for (field, value, mask) in fields {
+        m.set_masked(*field, *value, *mask);
+    }
+    Arc::new(Rule { matching: MiniMatch::new(&m), priority, conjunctions: Vec::new() })
+}
+
+fn conjunctive(priority: u32, fields: &[(Field, u128, u128)], id: u32, clause: u8, clauses: u8) -> Arc<Rule> {
+    let plain = rule(priority, fields);
+    Arc::new(Rule {
+        matching: plain.matching.clone(),
+        priority,
+        conjunctions: vec![Conjunction { id, clause, clauses }],
+    })
+}
+
+fn key(fields: &[(Field, u128)]) -> Key {
+    let mut k = Key::ZERO;
+    for (field, value) in fields {
+        field.store(&mut k, *value);
+    }
+    k
+}
+
+const IP: (Field, u128) = (Field::EthType, 0x0800);
+const IP_M: (Field, u128, u128) = (Field::EthType, 0x0800, 0xffff);
+const TCP_M: (Field, u128, u128) = (Field::IpProto, 6, 0xff);
+
+#[test]
+fn the_highest_priority_wins_across_masks() {
+    let mut c = Classifier::new();
+    c.insert(rule(1, &[]));
+    c.insert(rule(10, &[IP_M]));
+    c.insert(rule(5, &[IP_M, (Field::Ipv4Dst, 0x0a000001, 0xffff_ffff)]));
+    let mut wc = Mask::WILDCARD;
+    let found = c.lookup(&mut key(&[IP, (Field::Ipv4Dst, 0x0a000001)]), &mut wc).unwrap();
+    assert_eq!(found.priority, 10);
+    assert_eq!(Field::Ipv4Dst.load(&wc.0), 0, "a rule that cannot win is not looked at");
+    let found = c.lookup(&mut key(&[(Field::EthType, 0x0806)]), &mut wc).unwrap();
+    assert_eq!(found.priority, 1);
+}
+
+#[test]
+fn a_packet_of_another_type_is_not_asked_for_its_addresses() {
+    let mut c = Classifier::new();
+    c.insert(rule(5, &[IP_M, (Field::Ipv4Dst, 0x0a000000, 0xff00_0000)]));
+    let mut wc = Mask::WILDCARD;
+    assert!(c.lookup(&mut key(&[(Field::EthType, 0x0806), (Field::Ipv4Dst, 0x0a000001)]), &mut wc).is_none());
+    let mut expected = Mask::WILDCARD;
+    expected.set_exact(Field::EthType);
+    assert_eq!(wc, expected);
+}
+
+#[test]
+fn a_thousand_hosts_cost_a_stranger_few_bits() {
+    let mut c = Classifier::new();
+    for i in 0..1000u128 {
+        c.insert(rule(5, &[IP_M, (Field::Ipv4Dst, 0x0a000000 + i, 0xffff_ffff)]));
+    }
+    let mut wc = Mask::WILDCARD;
+    assert!(c.lookup(&mut key(&[IP, (Field::Ipv4Dst, 0xc0a80001)]), &mut wc).is_none());
+    assert_eq!(Field::Ipv4Dst.load(&wc.0), 0x8000_0000, "one bit tells 192.* from 10.*");
+    let mut wc = Mask::WILDCARD;
+    assert!(c.lookup(&mut key(&[IP, (Field::Ipv4Dst, 0x0a000007)]), &mut wc).is_some());
+    assert_eq!(Field::Ipv4Dst.load(&wc.0), 0xffff_ffff);
+}
+
+#[test]
+fn port_prefixes_narrow_port_masks() {
+    let mut c = Classifier::new();
+    c.insert(rule(5, &[IP_M, TCP_M, (Field::TcpDst, 0x0400, 0xfc00)]));
+    let mut wc = Mask::WILDCARD;
+    let k = [IP, (Field::IpProto, 6), (Field::TcpDst, 0x8001)];
+    assert!(c.lookup(&mut key(&k), &mut wc).is_none());
+    assert_eq!(Field::TcpDst.load(&wc.0), 0x8000);
+}
+
+#[test]
+fn conjunctions_need_every_clause_at_one_priority() {
+    let mut c = Classifier::new();
+    c.insert(conjunctive(10, &[IP_M, (Field::Ipv4Src, 1, 0xffff_ffff)], 7, 0, 2));
+    c.insert(conjunctive(10, &[IP_M, (Field::Ipv4Dst, 2, 0xffff_ffff)], 7, 1, 2));
+    c.insert(conjunctive(9, &[IP_M, (Field::Ipv4Dst, 3, 0xffff_ffff)], 7, 1, 2));
+    c.insert(rule(10, &[(Field::ConjId, 7, 0xffff_ffff)]));
+    c.insert(rule(1, &[]));
+    let look = |src: u128, dst: u128| {
+        let mut k = key(&[IP, (Field::Ipv4Src, src), (Field::Ipv4Dst, dst)]);
+        let found = c.lookup(&mut k, &mut Mask::WILDCARD.clone()).unwrap().priority;
+        (found, k.conj_id.get())
+    };
+    assert_eq!(look(1, 2), (10, 7));
+    assert_eq!(look(1, 9), (1, 0));
+    assert_eq!(look(1, 3), (1, 0), "clauses of different priorities do not add up");
+}
+
+#[test]
+fn a_clone_is_a_snapshot() {
+    let mut c = Classifier::new();
+    c.insert(rule(5, &[IP_M]));
+    let snapshot = c.clone();
+    let m = rule(5, &[IP_M]);
+    assert!(c.remove(&m.matching, 5).is_some());
+    assert!(c.is_empty() && c.masks() == 0);
+    assert_eq!(snapshot.len(), 1);
+    assert!(snapshot.find(&m.matching, 5).is_some());
+}
+
+#[test]
+fn loose_matching_and_overlap() {
+    let mut c = Classifier::new();
+    c.insert(rule(5, &[IP_M, (Field::Ipv4Dst, 0x0a000001, 0xffff_ffff)]));
+    c.insert(rule(5, &[(Field::EthType, 0x0806, 0xffff)]));
+    let mut ip = Match::ANY;
+    ip.set(Field::EthType, 0x0800);
+    assert_eq!(c.iter_within(&ip).count(), 1);
+    assert_eq!(c.iter_within(&Match::ANY).count(), 2);
+    assert!(c.overlaps(&ip, 5));
+    assert!(!c.overlaps(&ip, 6));
+}
+
+/// Fields and values small enough that rules and packets meet often.
+fn field_match() -> impl Strategy<Value = Vec<(Field, u128, u128)>> {
+    let v4 = (0u128..4, 0u32..=32).prop_map(|(v, len)| {
+        let mask = if len == 0 { 0 } else { 0xffff_ffffu128 & (u128::from(u32::MAX) << (32 - len)) };
+        let value = (v << 30 | v << 14 | v) & mask;
+        (value, mask)
+    });
+    (
+        prop::option::of(0u128..3),
+        prop::option::of(prop::sample::select(vec![0x0800u128, 0x0806])),
+        prop::option::of(v4.clone()),
+        prop::option::of(v4),
+        prop::option::of((0u128..4, prop::sample::select(vec![0xffffu128, 0xfffe, 0x8001, 0xff00]))),
+    )
+        .prop_map(|(port, ty, src, dst, tp)| {
+            let mut out = Vec::new();
+            out.extend(port.map(|p| (Field::InPortOxm, p, 0xffff_ffff)));
+            out.extend(ty.map(|t| (Field::EthType, t, 0xffff)));
+            // Addresses and ports only with their prerequisites, as OpenFlow demands.
+            if ty == Some(0x0800) {
+                out.extend(src.map(|(v, m)| (Field::Ipv4Src, v, m)));
+                out.extend(dst.map(|(v, m)| (Field::Ipv4Dst, v, m)));
+                if let Some((v, m)) = tp {
+                    out.push((Field::IpProto, 6, 0xff));
+                    out.push((Field::TcpDst, v & m, m));
+                }
+            }
+            out
+        })
+}
+
+fn packet_key() -> impl Strategy<Value = Key> {
+    let v4 = (0u128..4, 0u128..4, 0u128..4).prop_map(|(a, b, c)| a << 30 | b << 14 | c);
+    (0u128..3, prop::sample::select(vec![0x0800u128, 0x0806]), v4.clone(), v4, 0u128..4, prop::bool::ANY).prop_map(
+        |(port, ty, src, dst, tp, tcp)| {
+            let mut f = vec![(Field::InPortOxm, port), (Field::EthType, ty)];
+            if ty == 0x0800 {
+                f.extend([(Field::Ipv4Src, src), (Field::Ipv4Dst, dst)]);
+                if tcp {
+                    f.extend([(Field::IpProto, 6), (Field::TcpDst, tp)]);
+                }
+            }
+            key(&f)
+        },
+    )
+}
+
+type RuleSpec = (u32, Vec<(Field, u128, u128)>, Option<(u32, u8)>);
+
+fn rules() -> impl Strategy<Value = Vec<RuleSpec>> {
+    prop::collection::vec((0u32..6, field_match(), prop::option::weighted(0.3, (1u32..3, 0u8..2))), 0..40)
+}
+
+fn build(specs: &[RuleSpec]) -> Vec<Arc<Rule>> {
+    let mut all: Vec<Arc<Rule>> = Vec::new();
+    for (priority, fields, conj) in specs {
+        let r = match conj {
+            Some((id, clause)) => conjunctive(*priority, fields, *id, *clause, 2),
+            None => rule(*priority, fields),
+        };
+        all.retain(|old| old.priority != r.priority || old.matching != r.matching);
+        all.push(r);
+    }
+    for id in 1..3u128 {
+        all.push(rule(100, &[(Field::ConjId, id, 0xffff_ffff)]));
+    }
+    all
+}
+
+/// The meaning of a lookup, written as plainly as can be.
+fn slow_lookup(all: &[Arc<Rule>], key: &Key) -> Option<u32> {
+    let matching = |conj_id: u128, soft: bool| {
+        let mut k = *key;
+        Field::ConjId.store(&mut k, conj_id);
+        all.iter().filter(move |r| r.conjunctions.is_empty() != soft && r.matching.matches(&k))
+    };
+    let hard = matching(0, false).map(|r| r.priority).max();
+    let mut found: Vec<(u32, u32)> = Vec::new();
+    for a in matching(0, true) {
+        for b in matching(0, true) {
+            let (ca, cb) = (a.conjunctions[0], b.conjunctions[0]);
+            if a.priority == b.priority && ca.id == cb.id && ca.clause == 0 && cb.clause == 1 {
+                found.push((a.priority, ca.id));
+            }
+        }
+    }
+    found.sort_by_key(|(p, id)| (std::cmp::Reverse(*p), *id));
+    for (priority, id) in found {
+        if hard.is_none_or(|h| priority > h) {
+            if let Some(p) = matching(u128::from(id), false).map(|r| r.priority).max() {
+                return Some(p);
+            }
+        }
+    }
+    hard
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn lookup_finds_what_a_search_of_the_whole_list_finds(
+        specs in rules(), keys in prop::collection::vec(packet_key(), 10), removed in prop::collection::vec(any::<prop::sample::Index>(), 0..20),
+    ) {
+        let mut all = build(&specs);
+        let mut c = Classifier::new();
+        for r in &all {
+            prop_assert!(c.insert(Arc::clone(r)).is_none());
+        }
+        for index in removed {
+            if all.is_empty() { break; }
+            let r = all.swap_remove(index.index(all.len()));
+            prop_assert!(c.remove(&r.matching, r.priority).is_some());
+            prop_assert!(c.find(&r.matching, r.priority).is_none());
+        }
+        prop_assert_eq!(c.len(), all.len());
+        for key in keys {
+            let found = c.lookup(&mut key.clone(), &mut Mask::WILDCARD.clone()).map(|r| r.priority);
+            prop_assert_eq!(found, slow_lookup(&all, &key));
+        }
+    }
+
+    /// Whatever differs only where the mask is clear finds the same rule.
+    #[test]
+    fn the_mask_holds_every_bit_the_answer_depends_on(
+        specs in rules(), keys in prop::collection::vec(packet_key(), 6), noise in prop::collection::vec(any::<u64>(), WORDS),
+        others in prop::collection::vec(packet_key(), 6),
+    ) {
+        let all = build(&specs);
+        let mut c = Classifier::new();
+        for r in &all {
+            c.insert(Arc::clone(r));
+        }
+        for key in keys {
+            let mut wc = Mask::WILDCARD;
+            let found = c.lookup(&mut key.clone(), &mut wc).map(|r| (r.priority, r.matching.clone()));
+            let mix = |source: &[u64]| {
+                let mut k = key;
+                for ((w, s), m) in k.words_mut().iter_mut().zip(source).zip(wc.words()) {
+                    *w = *w & m | s & !m;
+                }
+                Field::ConjId.store(&mut k, 0); // not a packet's
+                k
+            };
+            for other in others.iter().map(|o| mix(o.words())).chain([mix(&noise)]) {
+                let again = c.lookup(&mut other.clone(), &mut Mask::WILDCARD.clone()).map(|r| (r.priority, r.matching.clone()));
+                prop_assert_eq!(again.as_ref().map(|r| r.0), found.as_ref().map(|r| r.0));
+            }
+        }
+    }
+}
