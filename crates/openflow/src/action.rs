@@ -1,0 +1,454 @@
+//! Actions and instructions, free of their many wire forms.
+//!
+//! Instructions are kept in the same list, in the order in which OpenFlow 1.1+ runs them
+//! (meter, apply-actions inline, clear-actions, write-actions, write-metadata, goto-table),
+//! as ovs-actions(7) shows them.
+
+mod check;
+pub mod codec;
+mod decode;
+mod encode;
+mod instruction;
+mod learn;
+mod nicira;
+pub(crate) mod verify;
+
+pub use check::{CheckContext, check};
+pub use codec::Encoder;
+
+use crate::PortNo;
+use flow::{Field, FieldValue, Subfield};
+use std::sync::Arc;
+
+/// A list of actions as rules, buckets and packet-outs share it.
+pub type Actions = Arc<[Action]>;
+
+/// One action or instruction; ovs-actions(7) describes each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// `output:PORT`; `max_len` counts for CONTROLLER only (bytes).
+    Output {
+        /// Where to.
+        port: PortNo,
+        /// Bytes of the packet, at most.
+        max_len: u16,
+    },
+    /// `output:SRC[]`.
+    OutputReg {
+        /// Where from.
+        src: Subfield,
+        /// Bytes of the packet, at most.
+        max_len: u16,
+    },
+    /// `output(port=PORT,max_len=BYTES)`.
+    OutputTrunc {
+        /// Where to.
+        port: PortNo,
+        /// Bytes, at least 14.
+        max_len: u32,
+    },
+    /// `controller(...)`.
+    Controller(Box<Controller>),
+    /// `enqueue:PORT:QUEUE`.
+    Enqueue {
+        /// Where to.
+        port: PortNo,
+        /// Queue number.
+        queue: u32,
+    },
+    /// `bundle(...)` and `bundle_load(...)`.
+    Bundle(Box<Bundle>),
+    /// `group:ID`.
+    Group(u32),
+    /// `set_field:VALUE/MASK->FIELD` or `load:VALUE->FIELD[..]`: the bits of `mask` in the
+    /// field become those of `value` (both right-aligned in the field).
+    SetField {
+        /// The field.
+        field: Field,
+        /// The new bits.
+        value: FieldValue,
+        /// Which bits change.
+        mask: FieldValue,
+        /// How it was written.
+        spelled: SetSpelling,
+    },
+    /// `move:SRC->DST`.
+    Move {
+        /// Where from.
+        src: Subfield,
+        /// Where to.
+        dst: Subfield,
+    },
+    /// `push:SRC`.
+    StackPush(Subfield),
+    /// `pop:DST`.
+    StackPop(Subfield),
+    /// `mod_vlan_vid`/`set_vlan_vid`; `push_if_missing` is OpenFlow 1.0's meaning.
+    SetVlanVid {
+        /// VLAN id, 12 bits.
+        vid: u16,
+        /// Pushes a header when there is none.
+        push_if_missing: bool,
+    },
+    /// `mod_vlan_pcp`/`set_vlan_pcp`.
+    SetVlanPcp {
+        /// Priority, 3 bits.
+        pcp: u8,
+        /// Pushes a header when there is none.
+        push_if_missing: bool,
+    },
+    /// `strip_vlan`, `pop_vlan`.
+    PopVlan,
+    /// `push_vlan:TPID`.
+    PushVlan {
+        /// 0x8100 or 0x88a8.
+        tpid: u16,
+    },
+    /// `mod_dl_src`, `mod_dl_dst`.
+    SetEthSrc([u8; 6]),
+    /// See [`Action::SetEthSrc`].
+    SetEthDst([u8; 6]),
+    /// `mod_nw_src`, `mod_nw_dst` (IPv4, host integer).
+    SetIpv4Src(u32),
+    /// See [`Action::SetIpv4Src`].
+    SetIpv4Dst(u32),
+    /// `mod_nw_tos`: DSCP in the upper 6 bits.
+    SetIpDscp(u8),
+    /// `mod_nw_ecn`.
+    SetIpEcn(u8),
+    /// `mod_nw_ttl`.
+    SetIpTtl(u8),
+    /// `mod_tp_src`, `mod_tp_dst`.
+    SetL4Src(u16),
+    /// See [`Action::SetL4Src`].
+    SetL4Dst(u16),
+    /// `push_mpls:ETHERTYPE`.
+    PushMpls {
+        /// 0x8847 or 0x8848.
+        ethertype: u16,
+    },
+    /// `pop_mpls:ETHERTYPE`.
+    PopMpls {
+        /// What is behind the header.
+        ethertype: u16,
+    },
+    /// `set_mpls_label`.
+    SetMplsLabel(u32),
+    /// `set_mpls_tc`.
+    SetMplsTc(u8),
+    /// `set_mpls_ttl`.
+    SetMplsTtl(u8),
+    /// `dec_mpls_ttl`.
+    DecMplsTtl,
+    /// `dec_ttl` (with the controller ids told when the TTL runs out; plain `dec_ttl` tells
+    /// controller id 0).
+    DecTtl {
+        /// NXT_SET_CONTROLLER_ID ids.
+        controllers: Vec<u16>,
+    },
+    /// `set_queue:QUEUE`.
+    SetQueue(u32),
+    /// `pop_queue`.
+    PopQueue,
+    /// `fin_timeout(idle_timeout=,hard_timeout=)`, seconds.
+    FinTimeout {
+        /// Seconds; 0 leaves it.
+        idle: u16,
+        /// Seconds; 0 leaves it.
+        hard: u16,
+    },
+    /// `resubmit(PORT,TABLE)`; `None` means the same.
+    Resubmit {
+        /// The input port looked up; `None` leaves it.
+        port: Option<PortNo>,
+        /// `None` is the same table.
+        table: Option<u8>,
+    },
+    /// `learn(...)`.
+    Learn(Box<Learn>),
+    /// `conjunction(ID,K/N)`: `clause` counts from 0.
+    Conjunction {
+        /// Conjunction id.
+        id: u32,
+        /// Which clause, from 0.
+        clause: u8,
+        /// How many, 2 to 64.
+        clauses: u8,
+    },
+    /// `multipath(...)`.
+    Multipath(Box<Multipath>),
+    /// `note:BYTES`.
+    Note(Vec<u8>),
+    /// `exit`.
+    Exit,
+    /// `sample(...)`.
+    Sample {
+        /// Of 65536; 0 is none.
+        probability: u16,
+        /// Flow_Sample_Collector_Set id.
+        collector_set: u32,
+        /// IPFIX observation domain.
+        obs_domain: u32,
+        /// IPFIX observation point.
+        obs_point: u32,
+        /// Port counted at, or NONE.
+        sampling_port: PortNo,
+        /// Which way it is counted.
+        direction: SampleDirection,
+    },
+    /// `clone(...)`.
+    Clone(Vec<Action>),
+    /// `check_pkt_larger(LEN)->DST`.
+    CheckPktLarger {
+        /// Bytes, with the Ethernet header.
+        len: u16,
+        /// Where to.
+        dst: Subfield,
+    },
+    /// `meter:ID` (instruction, or OpenFlow 1.5 action).
+    Meter(u32),
+    /// Instruction `clear_actions`.
+    ClearActions,
+    /// Instruction `write_actions(...)`.
+    WriteActions(Vec<Action>),
+    /// Instruction `write_metadata:VALUE/MASK`.
+    WriteMetadata {
+        /// The new bits.
+        value: u64,
+        /// Which bits change.
+        mask: u64,
+    },
+    /// Instruction `goto_table:TABLE`.
+    GotoTable(u8),
+}
+
+impl Action {
+    /// The word that texts name the action by, such as `output` or `set_field`.
+    pub fn keyword(&self) -> &'static str {
+        match self {
+            Action::Output { .. } | Action::OutputReg { .. } | Action::OutputTrunc { .. } => "output",
+            Action::Controller(_) => "controller",
+            Action::Enqueue { .. } => "enqueue",
+            Action::Bundle(b) if b.dst.is_some() => "bundle_load",
+            Action::Bundle(_) => "bundle",
+            Action::Group(_) => "group",
+            Action::SetField { spelled: SetSpelling::SetField, .. } => "set_field",
+            Action::SetField { spelled: SetSpelling::Load, .. } => "load",
+            Action::Move { .. } => "move",
+            Action::StackPush(_) => "push",
+            Action::StackPop(_) => "pop",
+            Action::SetVlanVid { push_if_missing: true, .. } => "mod_vlan_vid",
+            Action::SetVlanVid { .. } => "set_vlan_vid",
+            Action::SetVlanPcp { push_if_missing: true, .. } => "mod_vlan_pcp",
+            Action::SetVlanPcp { .. } => "set_vlan_pcp",
+            Action::PopVlan => "pop_vlan",
+            Action::PushVlan { .. } => "push_vlan",
+            Action::SetEthSrc(_) => "mod_dl_src",
+            Action::SetEthDst(_) => "mod_dl_dst",
+            Action::SetIpv4Src(_) => "mod_nw_src",
+            Action::SetIpv4Dst(_) => "mod_nw_dst",
+            Action::SetIpDscp(_) => "mod_nw_tos",
+            Action::SetIpEcn(_) => "mod_nw_ecn",
+            Action::SetIpTtl(_) => "mod_nw_ttl",
+            Action::SetL4Src(_) => "mod_tp_src",
+            Action::SetL4Dst(_) => "mod_tp_dst",
+            Action::PushMpls { .. } => "push_mpls",
+            Action::PopMpls { .. } => "pop_mpls",
+            Action::SetMplsLabel(_) => "set_mpls_label",
+            Action::SetMplsTc(_) => "set_mpls_tc",
+            Action::SetMplsTtl(_) => "set_mpls_ttl",
+            Action::DecMplsTtl => "dec_mpls_ttl",
+            Action::DecTtl { .. } => "dec_ttl",
+            Action::SetQueue(_) => "set_queue",
+            Action::PopQueue => "pop_queue",
+            Action::FinTimeout { .. } => "fin_timeout",
+            Action::Resubmit { .. } => "resubmit",
+            Action::Learn(_) => "learn",
+            Action::Conjunction { .. } => "conjunction",
+            Action::Multipath(_) => "multipath",
+            Action::Note(_) => "note",
+            Action::Exit => "exit",
+            Action::Sample { .. } => "sample",
+            Action::Clone(_) => "clone",
+            Action::CheckPktLarger { .. } => "check_pkt_larger",
+            Action::Meter(_) => "meter",
+            Action::ClearActions => "clear_actions",
+            Action::WriteActions(_) => "write_actions",
+            Action::WriteMetadata { .. } => "write_metadata",
+            Action::GotoTable(_) => "goto_table",
+        }
+    }
+}
+
+/// Which spelling a set came in, so that dumps give it back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetSpelling {
+    /// `set_field:`.
+    SetField,
+    /// `load:` (NXAST_REG_LOAD).
+    Load,
+}
+
+/// `controller(...)`, NXAST_CONTROLLER and NXAST_CONTROLLER2.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Controller {
+    /// Bytes of the packet to send; 0xffff is all of it.
+    pub max_len: u16,
+    /// Which controllers (NXT_SET_CONTROLLER_ID).
+    pub controller_id: u16,
+    /// OFPR_* (1.0 numbering as in NXAST_CONTROLLER: 0 no match, 1 action, 2 invalid ttl).
+    pub reason: u8,
+    /// Data given back with NXT_PACKET_IN2.
+    pub userdata: Vec<u8>,
+    /// Freeze the pipeline for NXT_RESUME.
+    pub pause: bool,
+    /// Meter, 0xffffffff for none.
+    pub meter_id: u32,
+}
+
+/// `learn(...)`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Learn {
+    /// Seconds; 0 is never.
+    pub idle_timeout: u16,
+    /// Seconds; 0 is never.
+    pub hard_timeout: u16,
+    /// Priority of learned flows.
+    pub priority: u16,
+    /// Cookie of learned flows.
+    pub cookie: u64,
+    /// `send_flow_rem`.
+    pub send_flow_removed: bool,
+    /// `delete_learned`.
+    pub delete_learned: bool,
+    /// Table of learned flows.
+    pub table: u8,
+    /// Seconds.
+    pub fin_idle_timeout: u16,
+    /// Seconds.
+    pub fin_hard_timeout: u16,
+    /// At most so many learned flows; 0 is no limit.
+    pub limit: u32,
+    /// `result_dst=`: a bit set to 1 when a flow was learned or there.
+    pub result_dst: Option<Subfield>,
+    /// What the learned flow matches and does.
+    pub specs: Vec<LearnSpec>,
+}
+
+/// One item of `learn(...)`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LearnSpec {
+    /// Number of bits.
+    pub bits: u16,
+    /// Where they come from.
+    pub src: LearnSource,
+    /// Where they go.
+    pub dst: LearnTarget,
+}
+
+/// Source of a [`LearnSpec`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LearnSource {
+    /// A field of the packet.
+    Field(Subfield),
+    /// A constant, right-aligned.
+    Value(FieldValue),
+}
+
+/// Target of a [`LearnSpec`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LearnTarget {
+    /// The learned flow matches it.
+    Match(Subfield),
+    /// The learned flow loads it.
+    Load(Subfield),
+    /// The learned flow outputs to the port that the source names.
+    Output,
+}
+
+/// Hash fields of `multipath` and `bundle` (enum nx_hash_fields).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HashFields {
+    /// `eth_src`.
+    EthSrc,
+    /// `symmetric_l4`.
+    SymmetricL4,
+    /// `symmetric_l3l4`.
+    SymmetricL3L4,
+    /// `symmetric_l3l4+udp`.
+    SymmetricL3L4Udp,
+    /// `nw_src`.
+    NwSrc,
+    /// `nw_dst`.
+    NwDst,
+    /// `symmetric_l3`.
+    SymmetricL3,
+}
+
+/// Algorithm of `multipath` (enum nx_mp_algorithm).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MultipathAlgorithm {
+    /// `modulo_n`.
+    ModuloN,
+    /// `hash_threshold`.
+    HashThreshold,
+    /// `hrw`.
+    Hrw,
+    /// `iter_hash`.
+    IterHash,
+}
+
+/// `multipath(...)`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Multipath {
+    /// What is hashed.
+    pub fields: HashFields,
+    /// Mixed into the hash.
+    pub basis: u16,
+    /// How a link is chosen.
+    pub algorithm: MultipathAlgorithm,
+    /// Highest link number.
+    pub max_link: u16,
+    /// Argument of the algorithm.
+    pub arg: u32,
+    /// Where the link number goes.
+    pub dst: Subfield,
+}
+
+/// Algorithm of `bundle` (enum nx_bd_algorithm).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BundleAlgorithm {
+    /// `active_backup`.
+    ActiveBackup,
+    /// `hrw`.
+    Hrw,
+}
+
+/// `bundle(...)`, and `bundle_load(...)` when `dst` is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bundle {
+    /// What is hashed.
+    pub fields: HashFields,
+    /// Mixed into the hash.
+    pub basis: u16,
+    /// How a member is chosen.
+    pub algorithm: BundleAlgorithm,
+    /// The ports.
+    pub members: Vec<PortNo>,
+    /// Register for the chosen port instead of output.
+    pub dst: Option<Subfield>,
+}
+
+/// Direction of `sample(...)`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SampleDirection {
+    /// Unset.
+    Default,
+    /// `ingress`.
+    Ingress,
+    /// `egress`.
+    Egress,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,290 @@
+//! Whether actions make sense for the packets of a flow.
+//!
+//! A list is walked with what is known of the packet: the match, changed by each action as the
+//! packet is (a VLAN header pushed, an MPLS header in place of IP). An action that needs what
+//! the packet is not known to have is inconsistent.
+//!
+//! OpenFlow 1.0 has no such rule for its own set actions; there they do nothing to packets that
+//! they do not fit. Set-field, move, load and what else names fields is checked in every
+//! version.
+
+use super::decode::{mpls_ethertype, output_port};
+use super::verify;
+use super::{Action, Learn, LearnSource, LearnTarget};
+use crate::{OfError, PortNo, Version};
+use flow::field::Prerequisite;
+use flow::{Field, FieldValue, Match, Subfield, VLAN_CFI};
+
+/// Highest meter number (OFPM13_MAX).
+const METER_MAX: u32 = 0xffff_0000;
+/// VLAN headers that a packet can be known to have.
+const VLANS: usize = flow::VLANS;
+
+/// What actions are checked against besides the match.
+#[derive(Clone, Copy, Debug)]
+pub struct CheckContext {
+    /// Version that they came in.
+    pub version: Version,
+    /// First number above those that ports can have; [`PortNo::MAX`] when any may be.
+    pub max_ports: PortNo,
+    /// Table of the flow; `None` when not known (then goto_table goes anywhere).
+    pub table_id: Option<u8>,
+    /// Number of tables, at most 255; `None` when not known.
+    pub n_tables: Option<u8>,
+}
+
+/// Checks the actions of a flow with `matching`, or of a packet-out with what is known of its
+/// packet.
+///
+/// # Errors
+/// OFPBAC_BAD_OUT_PORT; OFPBAC_MATCH_INCONSISTENT for a field whose prerequisites the packet is
+/// not known to have; OFPBAC_BAD_SET_ARGUMENT for a read-only field; OFPBAC_BAD_SET_LEN for bits
+/// that a field has not; OFPBAC_BAD_TAG for too many VLAN headers; OFPBIC_BAD_TABLE_ID for
+/// goto_table backwards or beyond the tables; OFPMMFC_INVALID_METER; OFPBAC_UNSUPPORTED_ORDER
+/// and OFPBIC_UNSUP_INST for instructions out of place; NXBAC_BAD_CONJUNCTION.
+pub fn check(actions: &[Action], matching: &Match, context: &CheckContext) -> Result<(), OfError> {
+    verify::list(actions, context.version, true).map_err(|p| p.error())?;
+    Walk::new(matching, context).list(actions)
+}
+
+/// The packet as it is known to be.
+struct Walk<'a> {
+    context: &'a CheckContext,
+    packet: Match,
+    /// VLAN headers known to be there.
+    vlans: usize,
+    /// In an action set order does not count, so only what never fits is refused.
+    action_set: bool,
+}
+
+impl<'a> Walk<'a> {
+    fn new(matching: &Match, context: &'a CheckContext) -> Walk<'a> {
+        let vlans = matching
+            .key()
+            .vlans
+            .iter()
+            .take_while(|vlan| vlan.tci.get() & VLAN_CFI != 0)
+            .count();
+        Walk { context, packet: *matching, vlans, action_set: false }
+    }
+
+    fn list(&mut self, actions: &[Action]) -> Result<(), OfError> {
+        actions.iter().try_for_each(|action| self.one(action))
+    }
+
+    fn holds(&self, prerequisite: Prerequisite) -> bool {
+        match prerequisite {
+            Prerequisite::Vlan => self.vlans > 0,
+            _ => prerequisite.holds(self.packet.key()),
+        }
+    }
+
+    /// Wants `fits` for an action that OpenFlow 1.0 does not hold to it.
+    fn consistent(&self, fits: bool) -> Result<(), OfError> {
+        if fits || self.action_set || self.context.version == Version::V10 {
+            Ok(())
+        } else {
+            Err(OfError::OFPBAC_MATCH_INCONSISTENT)
+        }
+    }
+
+    fn needs(&self, prerequisite: Prerequisite) -> Result<(), OfError> {
+        self.consistent(self.holds(prerequisite))
+    }
+
+    fn readable(&self, part: Subfield) -> Result<(), OfError> {
+        readable(part, |p| self.holds(p))
+    }
+
+    fn writable(&self, part: Subfield) -> Result<(), OfError> {
+        writable(part, |p| self.holds(p))
+    }
+
+    fn port(&self, port: PortNo) -> Result<(), OfError> {
+        output_port(port)?;
+        if port.0 < PortNo::MAX.0 && port.0 >= self.context.max_ports.0 {
+            return Err(OfError::OFPBAC_BAD_OUT_PORT);
+        }
+        Ok(())
+    }
+
+    fn one(&mut self, action: &Action) -> Result<(), OfError> {
+        match action {
+            Action::Output { port, .. } | Action::OutputTrunc { port, .. } => self.port(*port),
+            Action::Enqueue { port, .. } => match *port {
+                PortNo::IN_PORT | PortNo::LOCAL => Ok(()),
+                port if port.0 < self.context.max_ports.0.min(PortNo::MAX.0) => Ok(()),
+                _ => Err(OfError::OFPBAC_BAD_OUT_PORT),
+            },
+            Action::OutputReg { src, .. } => self.readable(*src),
+            Action::Bundle(bundle) => {
+                if let Some(dst) = bundle.dst {
+                    self.writable(dst)?;
+                }
+                bundle.members.iter().try_for_each(|port| match *port {
+                    PortNo::NONE => Ok(()),
+                    PortNo::CONTROLLER => Err(OfError::OFPBAC_BAD_OUT_PORT),
+                    port => self.port(port),
+                })
+            }
+            Action::SetField { field, value, .. } => self.set_field(*field, *value),
+            Action::Move { src, dst } => {
+                self.readable(*src)?;
+                self.writable(*dst)
+            }
+            Action::StackPush(part) => self.readable(*part),
+            Action::StackPop(part) => self.writable(*part),
+            Action::Multipath(multipath) => self.writable(multipath.dst),
+            Action::CheckPktLarger { dst, .. } => writable(*dst, |_| true),
+            Action::SetVlanVid { push_if_missing, .. }
+            | Action::SetVlanPcp { push_if_missing, .. } => {
+                if !push_if_missing {
+                    self.needs(Prerequisite::Vlan)?;
+                }
+                self.vlans = self.vlans.max(1);
+                Ok(())
+            }
+            Action::PopVlan => {
+                self.needs(Prerequisite::Vlan)?;
+                self.vlans = self.vlans.saturating_sub(1);
+                Ok(())
+            }
+            Action::PushVlan { .. } => {
+                if self.vlans >= VLANS {
+                    return Err(OfError::OFPBAC_BAD_TAG);
+                }
+                self.vlans += 1;
+                Ok(())
+            }
+            Action::SetIpv4Src(_) | Action::SetIpv4Dst(_) => self.needs(Prerequisite::Ipv4),
+            Action::SetIpDscp(_)
+            | Action::SetIpEcn(_)
+            | Action::SetIpTtl(_)
+            | Action::DecTtl { .. } => self.needs(Prerequisite::IpAny),
+            Action::SetL4Src(_) | Action::SetL4Dst(_) => self.consistent(
+                [Prerequisite::Tcp, Prerequisite::Udp, Prerequisite::Sctp]
+                    .into_iter()
+                    .any(|p| self.holds(p)),
+            ),
+            Action::SetMplsLabel(_)
+            | Action::SetMplsTc(_)
+            | Action::SetMplsTtl(_)
+            | Action::DecMplsTtl => self.needs(Prerequisite::Mpls),
+            Action::PushMpls { ethertype } => {
+                mpls_ethertype(*ethertype)?;
+                // What is behind an MPLS header is not known any more.
+                self.packet.set(Field::EthType, u128::from(*ethertype));
+                self.packet.clear(Field::IpProto);
+                Ok(())
+            }
+            Action::PopMpls { ethertype } => {
+                self.needs(Prerequisite::Mpls)?;
+                self.packet.set(Field::EthType, u128::from(*ethertype));
+                Ok(())
+            }
+            Action::FinTimeout { .. } => self.needs(Prerequisite::Tcp),
+            Action::Learn(learn) => self.learn(learn),
+            Action::Clone(nested) => {
+                verify::apply_only(nested, self.context.version)?;
+                let (packet, vlans) = (self.packet, self.vlans);
+                let result = self.list(nested);
+                (self.packet, self.vlans) = (packet, vlans);
+                result
+            }
+            Action::WriteActions(set) => {
+                if !set.iter().all(verify::allowed_in_action_set) {
+                    return Err(OfError::OFPBAC_BAD_TYPE);
+                }
+                let mut walk = Walk { packet: self.packet, action_set: true, ..*self };
+                walk.list(set)
+            }
+            Action::Meter(id) => {
+                if *id == 0 || *id > METER_MAX {
+                    return Err(OfError::OFPMMFC_INVALID_METER);
+                }
+                Ok(())
+            }
+            Action::GotoTable(table) => {
+                let backwards = self.context.table_id.is_some_and(|own| *table <= own);
+                let beyond = self.context.n_tables.is_some_and(|n| n != u8::MAX && *table >= n);
+                if backwards || beyond || (*table == u8::MAX && self.context.n_tables.is_some()) {
+                    return Err(OfError::OFPBIC_BAD_TABLE_ID);
+                }
+                Ok(())
+            }
+            Action::Controller(_)
+            | Action::Group(_)
+            | Action::SetEthSrc(_)
+            | Action::SetEthDst(_)
+            | Action::SetQueue(_)
+            | Action::PopQueue
+            | Action::Resubmit { .. }
+            | Action::Conjunction { .. }
+            | Action::Note(_)
+            | Action::Exit
+            | Action::Sample { .. }
+            | Action::ClearActions
+            | Action::WriteMetadata { .. } => Ok(()),
+        }
+    }
+
+    fn set_field(&mut self, field: Field, value: FieldValue) -> Result<(), OfError> {
+        if !field.writable() {
+            return Err(OfError::OFPBAC_BAD_SET_ARGUMENT);
+        }
+        // The parts of a VLAN header can be set only where there is one; its TCI makes one.
+        let of_header =
+            matches!(field, Field::VlanVid | Field::VlanPcp | Field::DlVlan | Field::DlVlanPcp);
+        if !self.holds(field.prerequisite()) || (of_header && self.vlans == 0) {
+            return Err(OfError::OFPBAC_MATCH_INCONSISTENT);
+        }
+        if field == Field::VlanTci {
+            self.vlans = if value & u128::from(VLAN_CFI) != 0 { self.vlans.max(1) } else { 0 };
+        }
+        Ok(())
+    }
+
+    /// What is learned must be a match with its prerequisites, in the order given.
+    fn learn(&self, learn: &Learn) -> Result<(), OfError> {
+        let mut learned = Match::ANY;
+        for spec in &learn.specs {
+            if let LearnSource::Field(src) = spec.src {
+                self.readable(src)?;
+            }
+            match (&spec.dst, &spec.src) {
+                (LearnTarget::Match(dst), src) => {
+                    readable(*dst, |p| p.holds(learned.key()))?;
+                    if let LearnSource::Value(value) = src {
+                        let field = dst.field;
+                        let bits = crate::nxm::ones(dst.bits) << dst.start;
+                        let value = (value << dst.start) & bits;
+                        let old = field.load(learned.key());
+                        let mask = field.load(&learned.mask().0) | bits;
+                        learned.set_masked(field, old & !bits | value, mask);
+                    }
+                }
+                (LearnTarget::Load(dst), _) => writable(*dst, |p| p.holds(learned.key()))?,
+                (LearnTarget::Output, _) => {}
+            }
+        }
+        match learn.result_dst {
+            Some(dst) => writable(dst, |_| true),
+            None => Ok(()),
+        }
+    }
+}
+
+fn readable(part: Subfield, holds: impl Fn(Prerequisite) -> bool) -> Result<(), OfError> {
+    if Subfield::new(part.field, part.start, part.bits).is_none() {
+        Err(OfError::OFPBAC_BAD_SET_LEN)
+    } else if !holds(part.field.prerequisite()) {
+        Err(OfError::OFPBAC_MATCH_INCONSISTENT)
+    } else {
+        Ok(())
+    }
+}
+
+fn writable(part: Subfield, holds: impl Fn(Prerequisite) -> bool) -> Result<(), OfError> {
+    readable(part, holds)?;
+    if part.field.writable() { Ok(()) } else { Err(OfError::OFPBAC_BAD_SET_ARGUMENT) }
+}

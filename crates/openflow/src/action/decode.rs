@@ -1,0 +1,345 @@
+//! From bytes to actions.
+//!
+//! OpenFlow's own actions are here, Nicira's and the ONF's in `nicira`. Errors are those that
+//! Open vSwitch gives for the same bytes. Padding is ignored where OpenFlow says "pad" and must
+//! be zero where Nicira's extensions say "must be zero".
+
+use super::{Action, SetSpelling, nicira, verify};
+use crate::nxm::{ones, pull_entry, pull_header, value_is_valid};
+use crate::wire::Reader;
+use crate::{OfError, PortNo, Version};
+use flow::{Field, FieldValue, Subfield};
+
+/// How deep `clone(...)` may nest. Deeper ones are refused with OFPBAC_TOO_MANY: whoever walks
+/// actions may recurse.
+pub const MAX_CLONE_DEPTH: usize = 32;
+
+/// OFPAT_VENDOR, OFPAT_EXPERIMENTER.
+const VENDOR: u16 = 0xffff;
+
+const ETHERTYPE_VLANS: [u16; 2] = [0x8100, 0x88a8];
+const ETHERTYPE_MPLS: [u16; 2] = [0x8847, 0x8848];
+
+/// Reads a list of actions to its end, as packet-outs, group buckets and OpenFlow 1.0's flow
+/// mods (see [`super::decode_instructions`]) have it. What is instructions in OpenFlow 1.1+ is
+/// refused.
+///
+/// # Errors
+/// OFPBRC_BAD_LEN when the length is no multiple of 8; OFPBAC_* for a bad action;
+/// OFPBIC_UNSUP_INST for an instruction; NXBAC_BAD_CONJUNCTION for conjunction beside others.
+pub fn decode_actions(bytes: &[u8], version: Version) -> Result<Vec<Action>, OfError> {
+    let actions = decode_list(version, bytes)?;
+    verify::apply_only(&actions, version)?;
+    Ok(actions)
+}
+
+/// Reads a list of actions without [`verify`]ing it.
+pub(super) fn decode_list(version: Version, bytes: &[u8]) -> Result<Vec<Action>, OfError> {
+    decode_nested(version, bytes, 0)
+}
+
+pub(super) fn decode_nested(
+    version: Version,
+    bytes: &[u8],
+    depth: usize,
+) -> Result<Vec<Action>, OfError> {
+    if !bytes.len().is_multiple_of(8) {
+        return Err(OfError::OFPBRC_BAD_LEN);
+    }
+    let mut out = Vec::new();
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let mut head = Reader::new(rest, OfError::OFPBAC_BAD_LEN);
+        let (ty, len) = (head.u16()?, usize::from(head.u16()?));
+        let codec = Codec { version };
+        // The type is looked up before the length is, as in Open vSwitch.
+        let kind = codec.kind(ty, head)?;
+        let body = rest.get(4..len).ok_or(OfError::OFPBAC_BAD_LEN)?;
+        if !len.is_multiple_of(8) {
+            return Err(OfError::OFPBAC_BAD_LEN);
+        }
+        let mut r = Reader::new(body, OfError::OFPBAC_BAD_LEN);
+        let action = match kind {
+            Kind::Standard(ty) => codec.standard(ty, &mut r)?,
+            Kind::Nicira(subtype) => {
+                r.skip(6)?;
+                nicira::decode(version, subtype, r, depth)?
+            }
+            Kind::CopyField => {
+                r.skip(6 + 2)?;
+                let action = copy_field(&mut r)?;
+                r.zero_rest(OfError::NXBRC_MUST_BE_ZERO)?;
+                action
+            }
+        };
+        out.push(action);
+        rest = rest.get(len..).unwrap_or_default();
+    }
+    Ok(out)
+}
+
+/// What an action is, by its header.
+enum Kind {
+    Standard(u16),
+    Nicira(u16),
+    /// ONF extension 320, before OpenFlow 1.5.
+    CopyField,
+}
+
+/// Reads single actions of one version.
+#[derive(Clone, Copy)]
+struct Codec {
+    version: Version,
+}
+
+impl Codec {
+    fn kind(&self, ty: u16, mut head: Reader) -> Result<Kind, OfError> {
+        if ty != VENDOR {
+            let known = match self.version {
+                Version::V10 => ty <= 11,
+                Version::V11 => matches!(ty, 0..=10 | 13..=24),
+                Version::V12 | Version::V13 | Version::V14 => matches!(ty, 0..=10 | 13..=25),
+                Version::V15 => matches!(ty, 0..=10 | 13..=25 | 28 | 29),
+            };
+            return if known { Ok(Kind::Standard(ty)) } else { Err(OfError::OFPBAC_BAD_TYPE) };
+        }
+        match (head.u32()?, head.u16()?) {
+            (crate::error::NX_VENDOR, subtype) => {
+                if nicira::is_known(self.version, subtype) {
+                    Ok(Kind::Nicira(subtype))
+                } else {
+                    Err(OfError::OFPBAC_BAD_VENDOR_TYPE)
+                }
+            }
+            (crate::error::ONF_VENDOR, COPY_FIELD_EXT)
+                if matches!(self.version, Version::V13 | Version::V14) =>
+            {
+                Ok(Kind::CopyField)
+            }
+            (crate::error::ONF_VENDOR, _) => Err(OfError::OFPBAC_BAD_VENDOR_TYPE),
+            _ => Err(OfError::OFPBAC_BAD_VENDOR),
+        }
+    }
+
+    /// One of OpenFlow's own actions; `r` is at what follows type and length.
+    fn standard(&self, ty: u16, r: &mut Reader) -> Result<Action, OfError> {
+        let v10 = self.version == Version::V10;
+        let exact = |r: &Reader, n: usize| {
+            if r.len() == n { Ok(()) } else { Err(OfError::OFPBAC_BAD_LEN) }
+        };
+        match ty {
+            0 if v10 => {
+                exact(r, 4)?;
+                let port = PortNo::from_u16(r.u16()?);
+                Ok(Action::Output { port: output_port(port)?, max_len: r.u16()? })
+            }
+            0 => {
+                exact(r, 12)?;
+                let port = port_from_u32(r.u32()?)?;
+                Ok(Action::Output { port: output_port(port)?, max_len: r.u16()? })
+            }
+            11 if v10 => {
+                exact(r, 12)?;
+                let port = PortNo::from_u16(r.u16()?);
+                if !(port.0 < PortNo::MAX.0 || port == PortNo::IN_PORT || port == PortNo::LOCAL) {
+                    return Err(OfError::OFPBAC_BAD_OUT_PORT);
+                }
+                r.skip(6)?;
+                Ok(Action::Enqueue { port, queue: r.u32()? })
+            }
+            // OpenFlow 1.0 has strip_vlan before the addresses, and no ECN behind the ToS.
+            3 if v10 => exact(r, 4).map(|()| Action::PopVlan),
+            4..=10 if v10 => self.legacy_set(ty - 1, r),
+            1..=10 => self.legacy_set(ty, r),
+            25 => self.set_field(r),
+            28 => {
+                let action = copy_field(r)?;
+                r.zero_rest(OfError::NXBRC_MUST_BE_ZERO)?;
+                Ok(action)
+            }
+            _ => {
+                exact(r, 4)?;
+                self.short(ty, r)
+            }
+        }
+    }
+
+    /// The set actions of OpenFlow 1.1, 1 to 10.
+    fn legacy_set(&self, ty: u16, r: &mut Reader) -> Result<Action, OfError> {
+        let want = if matches!(ty, 3 | 4) { 12 } else { 4 };
+        if r.len() != want {
+            return Err(OfError::OFPBAC_BAD_LEN);
+        }
+        let v10 = self.version == Version::V10;
+        let bad = OfError::OFPBAC_BAD_ARGUMENT;
+        let low = |v: u8, max: u8| if v <= max { Ok(v) } else { Err(bad) };
+        let ty = if v10 && ty >= 8 { ty + 1 } else { ty };
+        Ok(match ty {
+            1 => {
+                let vid = r.u16()?;
+                if vid > 0xfff {
+                    return Err(bad);
+                }
+                Action::SetVlanVid { vid, push_if_missing: v10 }
+            }
+            2 => Action::SetVlanPcp { pcp: low(r.u8()?, 7)?, push_if_missing: v10 },
+            3 => Action::SetEthSrc(r.mac()?),
+            4 => Action::SetEthDst(r.mac()?),
+            5 => Action::SetIpv4Src(r.u32()?),
+            6 => Action::SetIpv4Dst(r.u32()?),
+            7 => match r.u8()? {
+                tos if tos & 3 == 0 => Action::SetIpDscp(tos),
+                _ => return Err(bad),
+            },
+            8 => Action::SetIpEcn(low(r.u8()?, 3)?),
+            9 => Action::SetL4Src(r.u16()?),
+            10 => Action::SetL4Dst(r.u16()?),
+            _ => return Err(OfError::OFPBAC_BAD_TYPE),
+        })
+    }
+
+    /// The 8-byte actions of OpenFlow 1.1+ from 13 on.
+    fn short(&self, ty: u16, r: &mut Reader) -> Result<Action, OfError> {
+        Ok(match ty {
+            13 => Action::SetMplsLabel(r.u32()? & 0xf_ffff),
+            14 => Action::SetMplsTc(r.u8()? & 7),
+            15 => Action::SetMplsTtl(r.u8()?),
+            16 => Action::DecMplsTtl,
+            17 => Action::PushVlan { tpid: one_of(r.u16()?, &ETHERTYPE_VLANS)? },
+            18 => Action::PopVlan,
+            19 => Action::PushMpls { ethertype: one_of(r.u16()?, &ETHERTYPE_MPLS)? },
+            20 => Action::PopMpls { ethertype: r.u16()? },
+            21 => Action::SetQueue(r.u32()?),
+            22 => Action::Group(r.u32()?),
+            23 => Action::SetIpTtl(r.u8()?),
+            24 => Action::DecTtl { controllers: vec![0] },
+            29 => Action::Meter(r.u32()?),
+            _ => return Err(OfError::OFPBAC_BAD_TYPE),
+        })
+    }
+
+    fn set_field(&self, r: &mut Reader) -> Result<Action, OfError> {
+        let (field, value, mask) = set_entry(r)?;
+        if mask.is_some() && self.version < Version::V15 {
+            return Err(OfError::OFPBAC_BAD_SET_MASK);
+        }
+        // OpenFlow 1.3.5, 7.2.5: OXM_OF_IN_PORT must not be set.
+        if field == Field::InPortOxm {
+            return Err(OfError::OFPBAC_BAD_SET_ARGUMENT);
+        }
+        let present = u128::from(flow::VLAN_CFI);
+        if field == Field::VlanVid && (value & present == 0 || mask.is_some_and(|m| m & present == 0))
+        {
+            return Err(OfError::OFPBAC_BAD_SET_ARGUMENT);
+        }
+        Ok(set_action(field, value, mask))
+    }
+}
+
+/// ONFACT_COPY_FIELD (ONF extension 320).
+const COPY_FIELD_EXT: u16 = 3200;
+
+/// OFPAT_COPY_FIELD from its n_bits on.
+fn copy_field(r: &mut Reader) -> Result<Action, OfError> {
+    let (bits, src, dst) = (r.u16()?, r.u16()?, r.u16()?);
+    r.skip(2)?;
+    let src = (pull_header(r)?, src);
+    let dst = (pull_header(r)?, dst);
+    move_action(bits, src, dst)
+}
+
+/// `move` of `bits` bits from one (field, offset) to another.
+pub(super) fn move_action(
+    bits: u16,
+    src: (Field, u16),
+    dst: (Field, u16),
+) -> Result<Action, OfError> {
+    Ok(Action::Move {
+        src: subfield(src.0, src.1, bits)?,
+        dst: writable(subfield(dst.0, dst.1, bits)?)?,
+    })
+}
+
+/// Reads the TLV of a set-field up to the end of the action; what follows must be zero.
+/// The mask is `None` when the TLV has none.
+pub(super) fn set_entry(
+    r: &mut Reader,
+) -> Result<(Field, FieldValue, Option<FieldValue>), OfError> {
+    let empty = r.rest().get(..4).is_some_and(|h| matches!(h, [_, _, bits, len] if len >> (bits & 1) == 0));
+    // A field or length that is not known has names of its own in actions: Open vSwitch blames
+    // the length, but for values of no bytes.
+    let entry = pull_entry(r).map_err(|e| match e {
+        OfError::OFPBMC_BAD_FIELD | OfError::OFPBMC_BAD_LEN if empty => {
+            OfError::OFPBAC_BAD_SET_TYPE
+        }
+        OfError::OFPBMC_BAD_FIELD | OfError::OFPBMC_BAD_LEN => OfError::OFPBAC_BAD_SET_LEN,
+        e => e,
+    })?;
+    r.zero_rest(OfError::OFPBAC_BAD_SET_ARGUMENT)?;
+    if !entry.field.writable() || !value_is_valid(entry.field, entry.value) {
+        return Err(OfError::OFPBAC_BAD_SET_ARGUMENT);
+    }
+    Ok((entry.field, entry.value, entry.mask))
+}
+
+/// `set_field` of an entry.
+pub(super) fn set_action(field: Field, value: FieldValue, mask: Option<FieldValue>) -> Action {
+    let mask = mask.unwrap_or(FieldValue::MAX) & field.all_ones();
+    Action::SetField { field, value: value & mask, mask, spelled: SetSpelling::SetField }
+}
+
+fn one_of(v: u16, allowed: &[u16]) -> Result<u16, OfError> {
+    if allowed.contains(&v) { Ok(v) } else { Err(OfError::OFPBAC_BAD_ARGUMENT) }
+}
+
+/// Checks the ethertype of `push_mpls`.
+pub(super) fn mpls_ethertype(v: u16) -> Result<u16, OfError> {
+    one_of(v, &ETHERTYPE_MPLS)
+}
+
+/// A port number of OpenFlow 1.1+: those that OpenFlow 1.0 has not are refused.
+pub(super) fn port_from_u32(port: u32) -> Result<PortNo, OfError> {
+    if !(PortNo::MAX.0..0xffff_ff00).contains(&port) {
+        Ok(PortNo(port))
+    } else {
+        Err(OfError::OFPBAC_BAD_OUT_PORT)
+    }
+}
+
+/// Checks that one can output to `port`.
+pub(super) fn output_port(port: PortNo) -> Result<PortNo, OfError> {
+    match port {
+        PortNo::IN_PORT | PortNo::TABLE | PortNo::NORMAL | PortNo::FLOOD | PortNo::ALL
+        | PortNo::CONTROLLER | PortNo::LOCAL => Ok(port),
+        _ if port.0 < PortNo::MAX.0 => Ok(port),
+        _ => Err(OfError::OFPBAC_BAD_OUT_PORT),
+    }
+}
+
+/// Part of a field.
+pub(super) fn subfield(field: Field, start: u16, bits: u16) -> Result<Subfield, OfError> {
+    Subfield::new(field, start, bits).ok_or(OfError::OFPBAC_BAD_SET_LEN)
+}
+
+/// A subfield that may be written.
+pub(super) fn writable(s: Subfield) -> Result<Subfield, OfError> {
+    if s.field.writable() { Ok(s) } else { Err(OfError::OFPBAC_BAD_SET_ARGUMENT) }
+}
+
+/// A subfield from Nicira's 16-bit "offset and number of bits".
+pub(super) fn ofs_nbits(field: Field, word: u16) -> Result<Subfield, OfError> {
+    subfield(field, word >> 6, (word & 0x3f) + 1)
+}
+
+/// A field header as the older Nicira actions have it: always 32 bits, and a field that is not
+/// known is a bad type to set.
+pub(super) fn old_header(r: &mut Reader) -> Result<Field, OfError> {
+    let word = r.bytes(4)?;
+    let mut header = Reader::new(word, OfError::OFPBMC_BAD_FIELD);
+    pull_header(&mut header).map_err(|_| OfError::OFPBAC_BAD_SET_TYPE)
+}
+
+/// The low `bits` bits.
+pub(super) fn low_bits(value: FieldValue, bits: u16) -> FieldValue {
+    value & ones(bits)
+}

@@ -1,0 +1,627 @@
+//! From actions to bytes.
+//!
+//! Every action has a form in every version: OpenFlow's own where the version has one, else
+//! Nicira's, else a set-field or register load of the same effect. What a version cannot say in
+//! any way (clear_actions and write_actions in OpenFlow 1.0, meters before 1.3) is left out.
+//!
+//! Lengths of single actions are 16 bits. A list that outgrows them outgrows an OpenFlow message
+//! too, which is whose encoder refuses it.
+
+use super::nicira as nx;
+use super::{Action, Controller, SetSpelling, learn};
+use crate::nxm::{encode_header, ones, put_entry};
+use crate::wire::Put;
+use crate::{PortNo, Version};
+use flow::{Field, FieldValue, Match, Subfield, VLAN_CFI};
+
+/// OFPAT_VENDOR, OFPAT_EXPERIMENTER.
+const VENDOR: u16 = 0xffff;
+const TPID_8021Q: u16 = 0x8100;
+const VID_MASK: u128 = 0xfff;
+
+/// Writes actions for one version. It follows what the packet is known to be along a list, as
+/// some actions of OpenFlow 1.0 become different ones by that: `mod_vlan_vid` pushes a header
+/// when there is none, `mod_tp_src` is TCP's or UDP's field.
+#[derive(Clone, Copy, Debug)]
+pub struct Encoder {
+    version: Version,
+    /// VLAN headers known to be there.
+    vlans: usize,
+    ip_proto: u8,
+}
+
+impl Encoder {
+    /// For actions on packets of which nothing is known.
+    pub fn new(version: Version) -> Encoder {
+        Encoder { version, vlans: 0, ip_proto: 0 }
+    }
+
+    /// For the actions of a flow.
+    pub fn for_match(version: Version, matching: &Match) -> Encoder {
+        Encoder {
+            version,
+            vlans: matching
+                .key()
+                .vlans
+                .iter()
+                .take_while(|vlan| vlan.tci.get() & VLAN_CFI != 0)
+                .count(),
+            ip_proto: matching.key().nw_proto,
+        }
+    }
+
+    /// The version it writes.
+    pub fn version(&self) -> Version {
+        self.version
+    }
+}
+
+impl From<Version> for Encoder {
+    fn from(version: Version) -> Encoder {
+        Encoder::new(version)
+    }
+}
+
+/// Appends `actions` as `encoder` (an [`Encoder`], or a [`Version`] when nothing is known of the
+/// packet) writes them. The result's length is a multiple of 8.
+pub fn encode_actions(actions: &[Action], encoder: impl Into<Encoder>, out: &mut Vec<u8>) {
+    encode_list(actions, &mut encoder.into(), out);
+}
+
+pub(super) fn encode_list(actions: &[Action], encoder: &mut Encoder, out: &mut Vec<u8>) {
+    for action in actions {
+        let start = out.len();
+        encoder.put(action, out);
+        debug_assert!((out.len() - start).is_multiple_of(8));
+    }
+}
+
+/// Opens an action with its type; [`close`] pads it and fills in the length.
+fn open(ty: u16, out: &mut Vec<u8>) -> usize {
+    let start = out.len();
+    out.put_u16(ty);
+    out.put_u16(0);
+    start
+}
+
+fn open_nx(subtype: u16, out: &mut Vec<u8>) -> usize {
+    let start = open(VENDOR, out);
+    out.put_u32(crate::error::NX_VENDOR);
+    out.put_u16(subtype);
+    start
+}
+
+fn close(start: usize, out: &mut Vec<u8>) {
+    out.pad8(start);
+    let len = out.len() - start;
+    out.set_u16(start + 2, u16::try_from(len).unwrap_or(u16::MAX));
+}
+
+/// The 16-bit form of a port; ports that have none cannot be in an action.
+fn port16(port: PortNo) -> u16 {
+    port.to_u16().unwrap_or(u16::MAX)
+}
+
+fn ofs_nbits(s: Subfield) -> u16 {
+    s.start << 6 | s.bits.wrapping_sub(1) & 0x3f
+}
+
+impl Encoder {
+    fn v10(&self) -> bool {
+        self.version == Version::V10
+    }
+
+    /// An action of 8 bytes or more with a body written by `body`.
+    fn plain(ty: u16, out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
+        let start = open(ty, out);
+        body(out);
+        close(start, out);
+    }
+
+    fn nicira(subtype: u16, out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
+        let start = open_nx(subtype, out);
+        body(out);
+        close(start, out);
+    }
+
+    /// `nx` with its argument behind two bytes of padding in OpenFlow 1.0, else `ty`.
+    fn word(&self, subtype: u16, ty: u16, arg: u32, out: &mut Vec<u8>) {
+        if self.v10() {
+            Self::nicira(subtype, out, |out| {
+                out.put_u16(0);
+                out.put_u32(arg);
+            });
+        } else {
+            Self::plain(ty, out, |out| out.put_u32(arg));
+        }
+    }
+
+    /// Nicira's `subtype` in OpenFlow 1.0, else `ty`, with the same body.
+    fn either(&self, subtype: u16, ty: u16, body: &[u8], out: &mut Vec<u8>) {
+        if self.v10() {
+            Self::nicira(subtype, out, |out| out.extend_from_slice(body));
+        } else {
+            Self::plain(ty, out, |out| {
+                out.extend_from_slice(body);
+                out.put_zeros(4usize.saturating_sub(body.len()));
+            });
+        }
+    }
+
+    fn put(&mut self, action: &Action, out: &mut Vec<u8>) {
+        match action {
+            Action::Output { port, max_len } => self.output(*port, *max_len, out),
+            Action::Enqueue { port, queue } => {
+                if self.v10() {
+                    Self::plain(11, out, |out| {
+                        out.put_u16(port16(*port));
+                        out.put_zeros(6);
+                        out.put_u32(*queue);
+                    });
+                } else {
+                    self.put(&Action::SetQueue(*queue), out);
+                    self.output(*port, u16::MAX, out);
+                    self.put(&Action::PopQueue, out);
+                }
+            }
+            Action::Group(id) => self.word(nx::GROUP, 22, *id, out),
+            Action::SetQueue(id) => self.word(nx::SET_QUEUE, 21, *id, out),
+            Action::Meter(id) => {
+                if self.version >= Version::V15 {
+                    Self::plain(29, out, |out| out.put_u32(*id));
+                }
+            }
+            Action::SetField { field, value, mask, spelled } => {
+                self.set(*field, *value, *mask, *spelled, out);
+            }
+            Action::Move { src, dst } => self.copy(*src, *dst, out),
+            Action::SetVlanVid { .. }
+            | Action::SetVlanPcp { .. }
+            | Action::PopVlan
+            | Action::PushVlan { .. } => self.vlan(action, out),
+            Action::SetEthSrc(mac) => self.legacy(4, 3, Field::EthSrc, mac, out),
+            Action::SetEthDst(mac) => self.legacy(5, 4, Field::EthDst, mac, out),
+            Action::SetIpv4Src(ip) => {
+                self.legacy(6, 5, Field::Ipv4Src, &ip.to_be_bytes(), out);
+            }
+            Action::SetIpv4Dst(ip) => {
+                self.legacy(7, 6, Field::Ipv4Dst, &ip.to_be_bytes(), out);
+            }
+            Action::SetIpDscp(tos) => {
+                if self.version >= Version::V12 {
+                    self.put_set(Field::IpDscpShifted, u128::from(tos >> 2), out);
+                } else {
+                    self.legacy(8, 7, Field::IpDscp, &[*tos], out);
+                }
+            }
+            Action::SetIpEcn(ecn) => match self.version {
+                Version::V11 => Self::plain(8, out, |out| out.put_u8(*ecn)),
+                _ => self.put_set(Field::IpEcn, u128::from(*ecn), out),
+            },
+            Action::SetIpTtl(ttl) => match self.version {
+                Version::V10 => self.put_set(Field::IpTtl, u128::from(*ttl), out),
+                _ => Self::plain(23, out, |out| out.put_u8(*ttl)),
+            },
+            Action::SetL4Src(port) => {
+                let field = self.l4_field(Field::TcpSrc, Field::UdpSrc, Field::SctpSrc);
+                self.legacy(9, 9, field, &port.to_be_bytes(), out);
+            }
+            Action::SetL4Dst(port) => {
+                let field = self.l4_field(Field::TcpDst, Field::UdpDst, Field::SctpDst);
+                self.legacy(10, 10, field, &port.to_be_bytes(), out);
+            }
+            Action::PushMpls { ethertype } => {
+                self.either(nx::PUSH_MPLS, 19, &ethertype.to_be_bytes(), out);
+            }
+            Action::PopMpls { ethertype } => {
+                self.either(nx::POP_MPLS, 20, &ethertype.to_be_bytes(), out);
+            }
+            Action::SetMplsLabel(label) if self.version >= Version::V12 => {
+                self.put_set(Field::MplsLabel, u128::from(*label), out);
+            }
+            Action::SetMplsLabel(label) => self.word(nx::SET_MPLS_LABEL, 13, *label, out),
+            Action::SetMplsTc(tc) if self.version >= Version::V12 => {
+                self.put_set(Field::MplsTc, u128::from(*tc), out);
+            }
+            Action::SetMplsTc(tc) => self.either(nx::SET_MPLS_TC, 14, &[*tc], out),
+            Action::SetMplsTtl(ttl) => self.either(nx::SET_MPLS_TTL, 15, &[*ttl], out),
+            Action::DecMplsTtl => self.either(nx::DEC_MPLS_TTL, 16, &[], out),
+            Action::DecTtl { controllers } if controllers[..] == [0] => {
+                self.either(nx::DEC_TTL, 24, &[], out);
+            }
+            Action::WriteMetadata { value, mask } => {
+                Self::nicira(nx::WRITE_METADATA, out, |out| {
+                    out.put_zeros(6);
+                    out.put_u64(*value);
+                    out.put_u64(*mask);
+                });
+            }
+            Action::GotoTable(table) => {
+                // Only OpenFlow 1.0 has it among the actions.
+                if self.v10() {
+                    put_resubmit(None, Some(*table), out);
+                }
+            }
+            Action::ClearActions | Action::WriteActions(_) => {}
+            Action::Clone(nested) => {
+                let start = open_nx(nx::CLONE, out);
+                out.put_zeros(6);
+                // What the clone does to its copy is not known outside.
+                let mut inner = *self;
+                encode_list(nested, &mut inner, out);
+                close(start, out);
+            }
+            Action::OutputReg { .. }
+            | Action::OutputTrunc { .. }
+            | Action::Controller(_)
+            | Action::Bundle(_)
+            | Action::StackPush(_)
+            | Action::StackPop(_)
+            | Action::DecTtl { .. }
+            | Action::PopQueue
+            | Action::FinTimeout { .. }
+            | Action::Resubmit { .. }
+            | Action::Learn(_)
+            | Action::Conjunction { .. }
+            | Action::Multipath(_)
+            | Action::Note(_)
+            | Action::Exit
+            | Action::Sample { .. }
+            | Action::CheckPktLarger { .. } => extension(action, out),
+        }
+    }
+
+    fn output(&self, port: PortNo, max_len: u16, out: &mut Vec<u8>) {
+        Self::plain(0, out, |out| {
+            if self.v10() {
+                out.put_u16(port16(port));
+                out.put_u16(max_len);
+            } else {
+                out.put_u32(port.0);
+                out.put_u16(max_len);
+            }
+        });
+    }
+
+    fn l4_field(&self, tcp: Field, udp: Field, sctp: Field) -> Field {
+        match self.ip_proto {
+            17 => udp,
+            132 => sctp,
+            _ => tcp,
+        }
+    }
+
+    /// A set action of OpenFlow 1.0 (`ty10`) and 1.1 (`ty11`) whose argument is `value`; in
+    /// later versions a set-field.
+    fn legacy(&self, ty10: u16, ty11: u16, field: Field, value: &[u8], out: &mut Vec<u8>) {
+        let ty = match self.version {
+            Version::V10 => ty10,
+            Version::V11 => ty11,
+            _ => {
+                let value = value.iter().fold(0u128, |v, b| v << 8 | u128::from(*b));
+                return self.put_set(field, value, out);
+            }
+        };
+        Self::plain(ty, out, |out| {
+            out.extend_from_slice(value);
+            out.put_zeros(4usize.saturating_sub(value.len()));
+        });
+    }
+
+    fn vlan(&mut self, action: &Action, out: &mut Vec<u8>) {
+        let push = |out: &mut Vec<u8>, tpid: u16| {
+            Self::plain(17, out, |out| {
+                out.put_u16(tpid);
+                out.put_u16(0);
+            });
+        };
+        match action {
+            Action::SetVlanVid { push_if_missing, .. }
+            | Action::SetVlanPcp { push_if_missing, .. }
+                if *push_if_missing && !self.v10() && self.vlans == 0 =>
+            {
+                push(out, TPID_8021Q);
+            }
+            _ => {}
+        }
+        match action {
+            Action::SetVlanVid { vid, push_if_missing } => {
+                self.vlans = self.vlans.max(usize::from(*push_if_missing));
+                if self.version >= Version::V12 {
+                    self.put_set(Field::VlanVid, u128::from(vid | VLAN_CFI), out);
+                } else {
+                    Self::plain(1, out, |out| {
+                        out.put_u16(*vid);
+                        out.put_u16(0);
+                    });
+                }
+            }
+            Action::SetVlanPcp { pcp, push_if_missing } => {
+                self.vlans = self.vlans.max(usize::from(*push_if_missing));
+                if self.version >= Version::V12 {
+                    self.put_set(Field::VlanPcp, u128::from(*pcp), out);
+                } else {
+                    Self::plain(2, out, |out| {
+                        out.put_u8(*pcp);
+                        out.put_zeros(3);
+                    });
+                }
+            }
+            Action::PopVlan => {
+                self.vlans = self.vlans.saturating_sub(1);
+                Self::plain(if self.v10() { 3 } else { 18 }, out, |out| out.put_u32(0));
+            }
+            // In OpenFlow 1.0 the push is what the set of id or priority does that follows.
+            Action::PushVlan { tpid } if !self.v10() => {
+                self.vlans += 1;
+                push(out, *tpid);
+            }
+            _ => {}
+        }
+    }
+
+    /// `move`: OpenFlow 1.5's copy-field, else Nicira's.
+    fn copy(&self, src: Subfield, dst: Subfield, out: &mut Vec<u8>) {
+        let v15 = self.version >= Version::V15;
+        let start = if v15 { open(28, out) } else { open_nx(nx::REG_MOVE, out) };
+        out.put_u16(dst.bits);
+        out.put_u16(src.start);
+        out.put_u16(dst.start);
+        if v15 {
+            out.put_u16(0);
+        }
+        let version = if v15 { self.version.wire() } else { 0 };
+        encode_header(src.field, false, version, out);
+        encode_header(dst.field, false, version, out);
+        close(start, out);
+    }
+
+    /// Sets all of `field`.
+    fn put_set(&self, field: Field, value: FieldValue, out: &mut Vec<u8>) {
+        if self.version >= Version::V12 {
+            self.native_set(field, value, None, out);
+        } else {
+            put_loads(field, value, FieldValue::MAX, out);
+        }
+    }
+
+    fn native_set(&self, field: Field, value: u128, mask: Option<u128>, out: &mut Vec<u8>) {
+        Self::plain(25, out, |out| put_entry(field, value, mask, self.version.wire(), out));
+    }
+
+    fn set(
+        &mut self,
+        field: Field,
+        value: FieldValue,
+        mask: FieldValue,
+        spelled: SetSpelling,
+        out: &mut Vec<u8>,
+    ) {
+        let all = field.all_ones();
+        let whole = mask & all == all;
+        // Set-field may not write these (see the decoder); a load may.
+        let no_native = field == Field::InPortOxm
+            || (field == Field::VlanVid && (mask & value) & u128::from(VLAN_CFI) == 0);
+        let mask = if whole { ones(field.bits()) } else { mask };
+        if self.version >= Version::V15 && !no_native {
+            self.native_set(field, value, (!whole).then_some(mask), out);
+        } else if spelled == SetSpelling::Load || !whole || no_native {
+            put_loads(field, value, mask, out);
+        } else if self.version >= Version::V12 {
+            self.native_set(field, value, None, out);
+        } else if !self.legacy_set(field, value, out) {
+            put_loads(field, value, mask, out);
+        }
+    }
+
+    /// A set-field of a whole field as one of OpenFlow 1.0's or 1.1's set actions. False when
+    /// there is none for it.
+    fn legacy_set(&mut self, field: Field, value: FieldValue, out: &mut Vec<u8>) -> bool {
+        let push_if_missing = false;
+        let low16 = value as u16; // values are no wider than their fields
+        let action = match field {
+            Field::VlanTci => {
+                if low16 & VLAN_CFI == 0 {
+                    self.put(&Action::PopVlan, out);
+                } else {
+                    let vid = low16 & VID_MASK as u16;
+                    let pcp = (low16 >> 13) as u8;
+                    self.put(&Action::SetVlanVid { vid, push_if_missing: true }, out);
+                    self.put(&Action::SetVlanPcp { pcp, push_if_missing: true }, out);
+                }
+                return true;
+            }
+            Field::VlanVid => {
+                Action::SetVlanVid { vid: low16 & VID_MASK as u16, push_if_missing }
+            }
+            Field::VlanPcp => Action::SetVlanPcp { pcp: value as u8, push_if_missing },
+            Field::EthSrc | Field::EthDst => {
+                let mut mac = [0; 6];
+                mac.copy_from_slice(&value.to_be_bytes()[10..]);
+                if field == Field::EthSrc { Action::SetEthSrc(mac) } else { Action::SetEthDst(mac) }
+            }
+            Field::Ipv4Src => Action::SetIpv4Src(value as u32),
+            Field::Ipv4Dst => Action::SetIpv4Dst(value as u32),
+            Field::IpDscp => Action::SetIpDscp(value as u8),
+            Field::IpDscpShifted => Action::SetIpDscp((value as u8) << 2),
+            Field::IpEcn => Action::SetIpEcn(value as u8),
+            Field::TcpSrc | Field::UdpSrc => Action::SetL4Src(low16),
+            Field::TcpDst | Field::UdpDst => Action::SetL4Dst(low16),
+            _ => return false,
+        };
+        self.put(&action, out);
+        true
+    }
+}
+
+/// Register loads for each run of one bits in `mask`, of at most 64 bits, lowest first.
+fn put_loads(field: Field, value: FieldValue, mask: FieldValue, out: &mut Vec<u8>) {
+    let mut mask = mask & ones(field.bits());
+    while mask != 0 {
+        let start = mask.trailing_zeros();
+        let bits = (mask >> start).trailing_ones().min(64);
+        let run = ones(bits as u16);
+        Encoder::nicira(nx::REG_LOAD, out, |out| {
+            out.put_u16(ofs_nbits(Subfield { field, start: start as u16, bits: bits as u16 }));
+            encode_header(field, false, 0, out);
+            out.put_u64((value >> start & run) as u64); // run is at most 64 bits
+        });
+        mask &= !(run << start);
+    }
+}
+
+fn put_resubmit(port: Option<PortNo>, table: Option<u8>, out: &mut Vec<u8>) {
+    Encoder::nicira(nx::RESUBMIT_TABLE, out, |out| {
+        out.put_u16(port16(port.unwrap_or(PortNo::IN_PORT)));
+        out.put_u8(table.unwrap_or(u8::MAX));
+    });
+}
+
+/// The actions that are Nicira's in every version.
+fn extension(action: &Action, out: &mut Vec<u8>) {
+    use Encoder as E;
+    match action {
+        Action::OutputReg { src, max_len } => {
+            E::nicira(nx::OUTPUT_REG, out, |out| {
+                out.put_u16(ofs_nbits(*src));
+                encode_header(src.field, false, 0, out);
+                out.put_u16(*max_len);
+            });
+        }
+        Action::OutputTrunc { port, max_len } => E::nicira(nx::OUTPUT_TRUNC, out, |out| {
+            out.put_u16(port16(*port));
+            out.put_u32(*max_len);
+        }),
+        Action::Controller(c) => put_controller(c, out),
+        Action::Bundle(b) => {
+            let load = b.dst.is_some();
+            E::nicira(if load { nx::BUNDLE_LOAD } else { nx::BUNDLE }, out, |out| {
+                out.put_u16(nx::bundle_number(b.algorithm));
+                out.put_u16(nx::hash_fields_number(b.fields));
+                out.put_u16(b.basis);
+                encode_header(Field::InPort, false, 0, out);
+                out.put_u16(b.members.len() as u16); // at most BUNDLE_MAX_MEMBERS
+                match b.dst {
+                    Some(dst) => {
+                        out.put_u16(ofs_nbits(dst));
+                        encode_header(dst.field, false, 0, out);
+                    }
+                    None => out.put_zeros(6),
+                }
+                out.put_zeros(4);
+                for port in &b.members {
+                    out.put_u16(port16(*port));
+                }
+            });
+        }
+        Action::StackPush(part) | Action::StackPop(part) => {
+            let push = matches!(action, Action::StackPush(_));
+            E::nicira(if push { nx::STACK_PUSH } else { nx::STACK_POP }, out, |out| {
+                out.put_u16(part.start);
+                encode_header(part.field, false, 0, out);
+                out.put_u16(part.bits);
+            });
+        }
+        Action::DecTtl { controllers } => E::nicira(nx::DEC_TTL_CNT_IDS, out, |out| {
+            out.put_u16(controllers.len() as u16);
+            out.put_zeros(4);
+            for id in controllers {
+                out.put_u16(*id);
+            }
+        }),
+        Action::PopQueue => E::nicira(nx::POP_QUEUE, out, |_| {}),
+        Action::Exit => E::nicira(nx::EXIT, out, |_| {}),
+        Action::FinTimeout { idle, hard } => E::nicira(nx::FIN_TIMEOUT, out, |out| {
+            out.put_u16(*idle);
+            out.put_u16(*hard);
+        }),
+        Action::Resubmit { port, table } => put_resubmit(*port, *table, out),
+        Action::Learn(l) => {
+            let subtype = if learn::needs_learn2(l) { nx::LEARN2 } else { nx::LEARN };
+            E::nicira(subtype, out, |out| learn::encode(l, out));
+        }
+        Action::Conjunction { id, clause, clauses } => E::nicira(nx::CONJUNCTION, out, |out| {
+            out.put_u8(*clause);
+            out.put_u8(*clauses);
+            out.put_u32(*id);
+        }),
+        Action::Multipath(m) => E::nicira(nx::MULTIPATH, out, |out| {
+            out.put_u16(nx::hash_fields_number(m.fields));
+            out.put_u16(m.basis);
+            out.put_u16(0);
+            out.put_u16(nx::multipath_number(m.algorithm));
+            out.put_u16(m.max_link);
+            out.put_u32(m.arg);
+            out.put_u16(0);
+            out.put_u16(ofs_nbits(m.dst));
+            encode_header(m.dst.field, false, 0, out);
+        }),
+        Action::Note(data) => E::nicira(nx::NOTE, out, |out| out.extend_from_slice(data)),
+        Action::Sample { probability, collector_set, obs_domain, obs_point, sampling_port, direction } => {
+            let direction = *direction as u8;
+            let subtype = match (direction, *sampling_port) {
+                (0, PortNo::NONE) => nx::SAMPLE,
+                (0, _) => nx::SAMPLE2,
+                _ => nx::SAMPLE3,
+            };
+            E::nicira(subtype, out, |out| {
+                out.put_u16(*probability);
+                out.put_u32(*collector_set);
+                out.put_u32(*obs_domain);
+                out.put_u32(*obs_point);
+                if subtype != nx::SAMPLE {
+                    out.put_u16(port16(*sampling_port));
+                }
+                if subtype == nx::SAMPLE3 {
+                    out.put_u8(direction);
+                }
+            });
+        }
+        Action::CheckPktLarger { len, dst } => E::nicira(nx::CHECK_PKT_LARGER, out, |out| {
+            out.put_u16(*len);
+            out.put_u16(dst.start);
+            encode_header(dst.field, false, 0, out);
+        }),
+        _ => {} // Encoder::put() has the others
+    }
+}
+
+fn put_controller(c: &Controller, out: &mut Vec<u8>) {
+    if c.userdata.is_empty() && !c.pause && c.meter_id == nx::NO_METER {
+        return Encoder::nicira(nx::CONTROLLER, out, |out| {
+            out.put_u16(c.max_len);
+            out.put_u16(c.controller_id);
+            out.put_u8(c.reason);
+        });
+    }
+    Encoder::nicira(nx::CONTROLLER2, out, |out| {
+        out.put_zeros(6);
+        let mut property = |ty: u16, value: &[u8]| {
+            let start = out.len();
+            out.put_u16(ty);
+            out.put_u16(u16::try_from(value.len() + 4).unwrap_or(u16::MAX));
+            out.extend_from_slice(value);
+            out.pad8(start);
+        };
+        if c.max_len != u16::MAX {
+            let [a, b] = c.max_len.to_be_bytes();
+            property(0, &[a, b, 0, 0]);
+        }
+        if c.controller_id != 0 {
+            let [a, b] = c.controller_id.to_be_bytes();
+            property(1, &[a, b, 0, 0]);
+        }
+        if c.reason != 1 {
+            property(2, &[c.reason, 0, 0, 0]);
+        }
+        if !c.userdata.is_empty() {
+            property(3, &c.userdata);
+        }
+        if c.pause {
+            property(4, &[]);
+        }
+        if c.meter_id != nx::NO_METER {
+            property(5, &c.meter_id.to_be_bytes());
+        }
+    });
+}

@@ -1,0 +1,177 @@
+//! Which actions and instructions may stand beside each other, and in which order.
+
+use super::Action;
+use crate::{OfError, Version};
+
+/// OpenFlow 1.1+'s instructions, in the order in which they run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Instruction {
+    Meter,
+    ApplyActions,
+    ClearActions,
+    WriteActions,
+    WriteMetadata,
+    GotoTable,
+}
+
+impl Instruction {
+    /// The instruction that `action` is (part of).
+    pub(crate) fn of(action: &Action, version: Version) -> Instruction {
+        match action {
+            Action::Meter(_) if version < Version::V15 => Instruction::Meter,
+            Action::ClearActions => Instruction::ClearActions,
+            Action::WriteActions(_) => Instruction::WriteActions,
+            Action::WriteMetadata { .. } => Instruction::WriteMetadata,
+            Action::GotoTable(_) => Instruction::GotoTable,
+            _ => Instruction::ApplyActions,
+        }
+    }
+
+    /// The name in texts.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Instruction::Meter => "meter",
+            Instruction::ApplyActions => "apply_actions",
+            Instruction::ClearActions => "clear_actions",
+            Instruction::WriteActions => "write_actions",
+            Instruction::WriteMetadata => "write_metadata",
+            Instruction::GotoTable => "goto_table",
+        }
+    }
+}
+
+/// What is wrong with a list, for texts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Problem {
+    NotAllowed(Instruction),
+    Duplicate(Instruction),
+    Order { first: Instruction, second: Instruction },
+    Conjunction { other: &'static str },
+}
+
+impl Problem {
+    /// The OpenFlow error.
+    pub(crate) fn error(&self) -> OfError {
+        match self {
+            Problem::NotAllowed(_) => OfError::OFPBIC_UNSUP_INST,
+            Problem::Duplicate(_) | Problem::Order { .. } => OfError::OFPBAC_UNSUPPORTED_ORDER,
+            Problem::Conjunction { .. } => OfError::NXBAC_BAD_CONJUNCTION,
+        }
+    }
+}
+
+impl std::fmt::Display for Problem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Problem::NotAllowed(i) => write!(f, "{} instruction not allowed here", i.name()),
+            Problem::Duplicate(i) => write!(
+                f,
+                "duplicate {} instruction not allowed, for OpenFlow 1.1+ compatibility",
+                i.name()
+            ),
+            Problem::Order { first, second } => write!(
+                f,
+                "invalid instruction ordering: {} must appear before {}, for OpenFlow 1.1+ compatibility",
+                first.name(),
+                second.name()
+            ),
+            Problem::Conjunction { other } => write!(
+                f,
+                "\"conjunction\" actions may be used along with \"note\" but not any other kind \
+                 of action (such as the \"{other}\" action used here)"
+            ),
+        }
+    }
+}
+
+/// Checks a list in which every instruction may be, when `instructions`, or none.
+pub(crate) fn list(
+    actions: &[Action],
+    version: Version,
+    instructions: bool,
+) -> Result<(), Problem> {
+    if actions.iter().any(|a| matches!(a, Action::Conjunction { .. })) {
+        let other =
+            actions.iter().find(|a| !matches!(a, Action::Conjunction { .. } | Action::Note(_)));
+        return match other {
+            Some(other) => Err(Problem::Conjunction { other: other.keyword() }),
+            None => Ok(()),
+        };
+    }
+    let mut last: Option<Instruction> = None;
+    for action in actions {
+        let this = Instruction::of(action, version);
+        if this != Instruction::ApplyActions && !instructions {
+            return Err(Problem::NotAllowed(this));
+        }
+        match last {
+            Some(last) if this == last && this != Instruction::ApplyActions => {
+                return Err(Problem::Duplicate(this));
+            }
+            Some(last) if this < last => {
+                return Err(Problem::Order { first: this, second: last });
+            }
+            _ => last = Some(this),
+        }
+    }
+    Ok(())
+}
+
+/// [`list`] where no instruction may be.
+pub(super) fn apply_only(actions: &[Action], version: Version) -> Result<(), OfError> {
+    list(actions, version, false).map_err(|p| p.error())
+}
+
+/// True for actions that an action set can hold (OpenFlow 1.5.1 section 5.6).
+pub(crate) fn allowed_in_action_set(action: &Action) -> bool {
+    match action {
+        Action::Output { .. }
+        | Action::Group(_)
+        | Action::Resubmit { .. }
+        | Action::SetField { .. }
+        | Action::Move { .. }
+        | Action::SetVlanVid { .. }
+        | Action::SetVlanPcp { .. }
+        | Action::PopVlan
+        | Action::PushVlan { .. }
+        | Action::SetEthSrc(_)
+        | Action::SetEthDst(_)
+        | Action::SetIpv4Src(_)
+        | Action::SetIpv4Dst(_)
+        | Action::SetIpDscp(_)
+        | Action::SetIpEcn(_)
+        | Action::SetIpTtl(_)
+        | Action::SetL4Src(_)
+        | Action::SetL4Dst(_)
+        | Action::PushMpls { .. }
+        | Action::PopMpls { .. }
+        | Action::SetMplsLabel(_)
+        | Action::SetMplsTc(_)
+        | Action::SetMplsTtl(_)
+        | Action::DecMplsTtl
+        | Action::DecTtl { .. }
+        | Action::SetQueue(_) => true,
+        Action::OutputReg { .. }
+        | Action::OutputTrunc { .. }
+        | Action::Controller(_)
+        | Action::Enqueue { .. }
+        | Action::Bundle(_)
+        | Action::StackPush(_)
+        | Action::StackPop(_)
+        | Action::PopQueue
+        | Action::FinTimeout { .. }
+        | Action::Learn(_)
+        | Action::Conjunction { .. }
+        | Action::Multipath(_)
+        | Action::Note(_)
+        | Action::Exit
+        | Action::Sample { .. }
+        | Action::Clone(_)
+        | Action::CheckPktLarger { .. }
+        | Action::Meter(_)
+        | Action::ClearActions
+        | Action::WriteActions(_)
+        | Action::WriteMetadata { .. }
+        | Action::GotoTable(_) => false,
+    }
+}

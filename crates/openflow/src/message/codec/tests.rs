@@ -1,0 +1,8 @@
+//! Tests against what Open vSwitch 3.1 sent, and of totality.
+
+use super::*;
+
+mod printed;
+mod robust;
+mod round_trip;
+mod vectors;

@@ -1,0 +1,117 @@
+//! Meters (1.3+).
+
+use std::time::Duration;
+
+/// Meter numbers with a meaning.
+pub mod meter_id {
+    /// Highest number of a meter.
+    pub const MAX: u32 = 0xffff_0000;
+    /// For the slow path.
+    pub const SLOWPATH: u32 = 0xffff_fffd;
+    /// For packets to controllers.
+    pub const CONTROLLER: u32 = 0xffff_fffe;
+    /// All meters.
+    pub const ALL: u32 = 0xffff_ffff;
+}
+
+bitflags::bitflags! {
+    /// Flags of a meter (OFPMF_*).
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub struct MeterFlags: u16 {
+        /// Rates in kbit/s.
+        const KBPS = 1 << 0;
+        /// Rates in packets/s.
+        const PKTPS = 1 << 1;
+        /// Burst sizes are given.
+        const BURST = 1 << 2;
+        /// Collect statistics.
+        const STATS = 1 << 3;
+    }
+}
+
+/// Commands of OFPT_METER_MOD (OFPMC_*).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u16)]
+pub enum MeterCommand {
+    /// New meter.
+    Add = 0,
+    /// Other contents.
+    Modify = 1,
+    /// Remove one or all.
+    Delete = 2,
+}
+
+/// What a band does (OFPMBT_*).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MeterBandKind {
+    /// Drop.
+    Drop,
+    /// Raise the drop precedence in DSCP by so many levels.
+    DscpRemark {
+        /// Levels.
+        prec_level: u8,
+    },
+}
+
+/// A band of a meter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MeterBand {
+    /// What it does.
+    pub kind: MeterBandKind,
+    /// Above this rate (unit by the meter's flags).
+    pub rate: u32,
+    /// Burst size (kbit or packets).
+    pub burst_size: u32,
+}
+
+/// Configuration of a meter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MeterConfig {
+    /// The meter.
+    pub meter_id: u32,
+    /// Flags.
+    pub flags: MeterFlags,
+    /// Bands.
+    pub bands: Vec<MeterBand>,
+}
+
+/// OFPT_METER_MOD.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MeterMod {
+    /// What to do.
+    pub command: MeterCommand,
+    /// The meter.
+    pub meter: MeterConfig,
+}
+
+/// Statistics of a meter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MeterStats {
+    /// The meter.
+    pub meter_id: u32,
+    /// Flows that use it.
+    pub flow_count: u32,
+    /// Packets, `u64::MAX` when unknown.
+    pub packet_in_count: u64,
+    /// Bytes, `u64::MAX` when unknown.
+    pub byte_in_count: u64,
+    /// How long it has been there.
+    pub duration: Duration,
+    /// Packets and bytes of each band.
+    pub bands: Vec<(u64, u64)>,
+}
+
+/// What meters can do (OFPMP_METER_FEATURES).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MeterFeatures {
+    /// Most meters.
+    pub max_meters: u32,
+    /// Bit N: band type N (1 drop, 2 DSCP remark).
+    pub band_types: u32,
+    /// [`MeterFlags`] bits.
+    pub capabilities: u32,
+    /// Most bands in a meter.
+    pub max_bands: u8,
+    /// Highest colour value.
+    pub max_color: u8,
+}

@@ -1,0 +1,109 @@
+//! Flow monitors (NXST_FLOW_MONITOR; 1.4+ OFPMP_FLOW_MONITOR).
+
+use crate::PortNo;
+use crate::action::Actions;
+use flow::Match;
+
+bitflags::bitflags! {
+    /// What a flow monitor tells, numbered as in Nicira's NXFMF_* and OpenFlow 1.4's OFPFMF_*.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub struct MonitorFlags: u16 {
+        /// The flows that are there at the start.
+        const INITIAL = 1 << 0;
+        /// New flows.
+        const ADD = 1 << 1;
+        /// Flows that go.
+        const DELETE = 1 << 2;
+        /// Flows that change.
+        const MODIFY = 1 << 3;
+        /// Include actions (1.4: instructions).
+        const ACTIONS = 1 << 4;
+        /// Tell in full also what this controller did itself, rather than by its transaction
+        /// id only.
+        const OWN = 1 << 5;
+        /// 1.4+: tell only what this controller did itself.
+        const ONLY_OWN = 1 << 6;
+    }
+}
+
+/// Commands of OFPMP_FLOW_MONITOR (OFPFMC_*).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum MonitorCommand {
+    /// New monitor.
+    #[default]
+    Add = 0,
+    /// Other contents for a monitor.
+    Modify = 1,
+    /// End a monitor.
+    Delete = 2,
+}
+
+/// One monitor of a request.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FlowMonitorRequest {
+    /// The controller's number for it.
+    pub id: u32,
+    /// What to do (always Add in Nicira's form).
+    pub command: MonitorCommand,
+    /// What to tell.
+    pub flags: MonitorFlags,
+    /// Flows that output there; [`PortNo::NONE`] restricts nothing.
+    pub out_port: PortNo,
+    /// Flows that use this group; [`super::GROUP_ANY`] restricts nothing.
+    pub out_group: u32,
+    /// The table; 0xff for all.
+    pub table_id: u8,
+    /// Flows within this match.
+    pub matching: Match,
+}
+
+/// What happened to a flow (NXFME_*, OFPFME_*).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlowUpdateEvent {
+    /// It was there when the monitor started.
+    Initial,
+    /// It is new.
+    Added,
+    /// It went.
+    Deleted(super::FlowRemovedReason),
+    /// It changed.
+    Modified,
+}
+
+/// One event of a flow monitor.
+#[derive(Clone, Debug, PartialEq)]
+pub enum FlowUpdate {
+    /// What happened to a flow.
+    Full(Box<FlowUpdateFull>),
+    /// This controller's own change, by transaction id.
+    Abbrev {
+        /// Of the flow mod.
+        xid: u32,
+    },
+    /// The switch stopped telling, because the controller does not keep up (1.4+).
+    Paused,
+    /// The switch tells again, and has told what was missed (1.4+).
+    Resumed,
+}
+
+/// See [`FlowUpdate::Full`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct FlowUpdateFull {
+    /// What happened.
+    pub event: FlowUpdateEvent,
+    /// Its table.
+    pub table_id: u8,
+    /// Its priority.
+    pub priority: u16,
+    /// Its cookie.
+    pub cookie: u64,
+    /// Seconds.
+    pub idle_timeout: u16,
+    /// Seconds.
+    pub hard_timeout: u16,
+    /// Its match.
+    pub matching: Match,
+    /// Its actions; empty when the monitor did not ask.
+    pub actions: Actions,
+}

@@ -1,0 +1,90 @@
+//! Matches on the wire: NXM and OXM lists, and the fixed structures of OpenFlow 1.0 and 1.1.
+//!
+//! | form | who uses it | here |
+//! |---|---|---|
+//! | `ofp10_match`, 40 bytes | OpenFlow 1.0 | [`decode_of10`], [`encode_of10`] |
+//! | nx_match: list of NXM/OXM TLVs, length told elsewhere, padded to 8 | Nicira messages of OpenFlow 1.0 | [`decode_nx_match`], [`encode_nx_match`] |
+//! | `ofp11_match`, type 0, 88 bytes | OpenFlow 1.1 | [`decode_match`], [`encode_match`] |
+//! | `ofp_match`, type 1, OXM TLVs, padded to 8 | OpenFlow 1.2 and later | [`decode_match`], [`encode_match`] |
+//!
+//! A TLV has a 32-bit header (class, field, has-mask, length; OpenFlow 1.5.1 section 7.2.3.2),
+//! a 32-bit experimenter id when the class is 0xffff, a value, and a mask when has-mask is set.
+//!
+//! What is checked, in this order, and its error: the TLV is all there (OFPBMC_BAD_LEN), no value
+//! bit is outside the mask (OFPBMC_BAD_WILDCARDS), a field with this number and length is known
+//! (OFPBMC_BAD_FIELD), the field may have that mask
+//! (OFPBMC_BAD_MASK), the value is one of the field's (OFPBMC_BAD_VALUE), the prerequisites
+//! came before it (OFPBMC_BAD_PREREQ) and the field did not (OFPBMC_DUP_FIELD).
+//!
+//! Fields that [`flow::Field`] does not have (tunnels, conntrack) are unknown here.
+
+mod fixed;
+mod header;
+mod list;
+
+pub use fixed::{OF10_MATCH_LEN, OF11_MATCH_LEN, decode_of10, encode_of10, fits_of10, normalize};
+pub use header::{FieldHeader, decode_header, decode_header_list, encode_header};
+pub use list::{NxMatch, Strictness, decode_nx_match, encode_nx_match, encode_oxm_list};
+
+pub(crate) use header::{ones, pull_entry, pull_header, put_entry, value_is_valid};
+
+use crate::wire::{Put, Reader};
+use crate::{OfError, Version};
+use flow::Match;
+
+/// OFPMT_STANDARD.
+const MT_STANDARD: u16 = 0;
+/// OFPMT_OXM.
+const MT_OXM: u16 = 1;
+
+/// Reads the `ofp_match` of OpenFlow 1.1 and later at the start of `bytes`: the match, and how
+/// many bytes it takes with its padding. For [`Version::V10`] reads the 40-byte structure.
+pub fn decode_match(
+    version: Version,
+    bytes: &[u8],
+    strictness: Strictness,
+) -> Result<(Match, usize), OfError> {
+    if version == Version::V10 {
+        return Ok((decode_of10(bytes)?, OF10_MATCH_LEN));
+    }
+    let mut r = Reader::new(bytes, OfError::OFPBMC_BAD_LEN);
+    let (ty, len) = (r.u16()?, usize::from(r.u16()?));
+    match ty {
+        MT_STANDARD => {
+            if len != OF11_MATCH_LEN {
+                return Err(OfError::OFPBMC_BAD_LEN);
+            }
+            Ok((fixed::decode_of11(bytes)?, OF11_MATCH_LEN))
+        }
+        MT_OXM => {
+            let list_len = len.checked_sub(4).ok_or(OfError::OFPBMC_BAD_LEN)?;
+            let padded = len.next_multiple_of(8);
+            let list = r.bytes(list_len)?;
+            r.skip(padded - len)?;
+            let out = list::decode(list, strictness, false)?;
+            Ok((out.matching, padded))
+        }
+        _ => Err(OfError::OFPBMC_BAD_TYPE),
+    }
+}
+
+/// Appends the `ofp_match` of `version` with its padding. What the fixed structures of OpenFlow
+/// 1.0 and 1.1 cannot say is left out (see [`fits_of10`]); OXM says everything.
+pub fn encode_match(version: Version, matching: &Match, out: &mut Vec<u8>) {
+    match version {
+        Version::V10 => out.extend_from_slice(&encode_of10(matching)),
+        Version::V11 => fixed::encode_of11(matching, out),
+        _ => {
+            let start = out.len();
+            out.put_u16(MT_OXM);
+            out.put_u16(0);
+            encode_oxm_list(version, matching, out);
+            let len = out.len() - start;
+            out.set_u16(start + 2, u16::try_from(len).unwrap_or(u16::MAX));
+            out.pad8(start);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,194 @@
+//! Lists of TLVs.
+
+use super::header::{Pulled, ones, pull, put_cookie, put_entry, value_is_valid};
+use crate::wire::{Put, Reader};
+use crate::{OfError, Version};
+use flow::field::Prerequisite;
+use flow::{Field, FieldValue, Match, VLAN_CFI};
+
+/// What to do about fields that are not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Strictness {
+    /// OFPBMC_BAD_FIELD: the sender relies on them.
+    Strict,
+    /// Skip them: the sender only tells what it knows.
+    Loose,
+}
+
+/// An nx_match: the match, and the NXM_NX_COOKIE pseudo-field.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NxMatch {
+    /// The fields.
+    pub matching: Match,
+    /// Cookie to match; 0 outside the mask.
+    pub cookie: u64,
+    /// Bits of the cookie that count; 0 when none is matched.
+    pub cookie_mask: u64,
+}
+
+/// Reads the nx_match of `match_len` bytes at the start of `bytes`, and skips its padding: the
+/// match, and how many bytes it took. NXM_NX_COOKIE is refused unless `with_cookie`.
+///
+/// # Errors
+/// See the parent module; OFPBRC_BAD_LEN-like trouble with `match_len` is OFPBMC_BAD_LEN.
+pub fn decode_nx_match(
+    bytes: &[u8],
+    match_len: usize,
+    strictness: Strictness,
+    with_cookie: bool,
+) -> Result<(NxMatch, usize), OfError> {
+    let padded = match_len.next_multiple_of(8);
+    let list = bytes.get(..match_len).ok_or(OfError::OFPBMC_BAD_LEN)?;
+    if bytes.len() < padded {
+        return Err(OfError::OFPBMC_BAD_LEN);
+    }
+    Ok((decode(list, strictness, with_cookie)?, padded))
+}
+
+/// Reads a list of TLVs to its end.
+pub(super) fn decode(
+    bytes: &[u8],
+    strictness: Strictness,
+    with_cookie: bool,
+) -> Result<NxMatch, OfError> {
+    let mut r = Reader::new(bytes, OfError::OFPBMC_BAD_LEN);
+    let mut out = NxMatch::default();
+    let mut ethernet = false;
+    while !r.is_empty() {
+        let entry = match pull(&mut r, with_cookie)? {
+            Pulled::Entry(entry) => entry,
+            Pulled::Unknown if strictness == Strictness::Loose => continue,
+            Pulled::Unknown => return Err(OfError::OFPBMC_BAD_FIELD),
+            Pulled::Cookie(cookie, mask) => {
+                if out.cookie_mask != 0 {
+                    return Err(OfError::OFPBMC_DUP_FIELD);
+                }
+                (out.cookie, out.cookie_mask) = (cookie, mask);
+                continue;
+            }
+        };
+        let field = entry.field;
+        let all = payload_ones(field);
+        let mask = entry.mask.unwrap_or(all);
+        if !field.maskable() && mask != 0 && mask != all {
+            return Err(OfError::OFPBMC_BAD_MASK);
+        }
+        if !value_is_valid(field, entry.value) {
+            return Err(OfError::OFPBMC_BAD_VALUE);
+        }
+        if !field.prerequisite().holds(out.matching.key()) {
+            return Err(OfError::OFPBMC_BAD_PREREQ);
+        }
+        // A field of Ethernet packets says that the packet type is Ethernet.
+        let said = field == Field::PacketType && ethernet;
+        if said || field.load(&out.matching.mask().0) != 0 {
+            return Err(OfError::OFPBMC_DUP_FIELD);
+        }
+        ethernet |= field.prerequisite() != Prerequisite::None;
+        require(&mut out.matching, field, entry.value, mask);
+    }
+    Ok(out)
+}
+
+/// Every bit of the TLV's value.
+fn payload_ones(field: Field) -> FieldValue {
+    ones(u16::from(field.oxm_bytes()) * 8)
+}
+
+/// Sets `field` in `m`; with a zero mask nothing.
+fn require(m: &mut Match, field: Field, value: FieldValue, mask: FieldValue) {
+    let all = field.all_ones();
+    match field {
+        _ if mask & all == 0 => {}
+        Field::InPort => m.set(field, value),
+        _ if mask & all == all => m.set(field, value),
+        _ => m.set_masked(field, value, mask & all),
+    }
+}
+
+/// Appends `matching` and the cookie (when its mask is not 0) as an nx_match with padding.
+/// Returns the length without padding, as `match_len` fields have it.
+pub fn encode_nx_match(matching: &Match, cookie: u64, cookie_mask: u64, out: &mut Vec<u8>) -> usize {
+    let start = out.len();
+    put_match(matching, 0, out);
+    if cookie_mask != 0 {
+        put_cookie(cookie & cookie_mask, cookie_mask, out);
+    }
+    let len = out.len() - start;
+    out.pad8(start);
+    len
+}
+
+/// Appends the TLVs of `matching` as OXM of `version`, without padding.
+pub fn encode_oxm_list(version: Version, matching: &Match, out: &mut Vec<u8>) {
+    put_match(matching, version.wire(), out);
+}
+
+/// Writes a match; `version` 0 is NXM. Fields come after their prerequisites.
+fn put_match(m: &Match, version: u8, out: &mut Vec<u8>) {
+    let oxm = version != 0;
+    let mut put = |field: Field| put_field(m, field, version, out);
+    for field in [Field::DpHash, Field::RecircId, Field::ConjId, Field::ActsetOutput, Field::PacketType] {
+        put(field);
+    }
+    put(if oxm { Field::InPortOxm } else { Field::InPort });
+    for field in [Field::EthSrc, Field::EthDst, Field::EthType] {
+        put(field);
+    }
+    if !oxm {
+        put(Field::VlanTci);
+    } else {
+        put_vlan(m, version, out);
+    }
+    let mut put = |field: Field| {
+        if field.prerequisite().holds(m.key()) {
+            put_field(m, field, version, out);
+        }
+    };
+    let dscp = if oxm { Field::IpDscpShifted } else { Field::IpDscp };
+    use Field::*;
+    for field in [
+        MplsTc, MplsBos, MplsTtl, MplsLabel, Ipv4Src, Ipv4Dst, Ipv6Src, Ipv6Dst, IpFrag, dscp,
+        IpEcn, IpTtl, IpProto, TcpSrc, TcpDst, TcpFlags, UdpSrc, UdpDst, SctpSrc, SctpDst,
+        Icmpv4Type, Icmpv4Code, Icmpv6Type, Icmpv6Code, Ipv6Label, NdTarget, NdReserved,
+        NdOptionsType, NdSll, NdTll, ArpOp, ArpSpa, ArpTpa, ArpSha, ArpTha,
+    ] {
+        put(field);
+    }
+    // OpenFlow 1.5 has registers only in pairs.
+    for n in 0..16 {
+        match Field::register(n) {
+            Some(field) if version < Version::V15.wire() => put(field),
+            _ => {}
+        }
+    }
+    if version >= Version::V15.wire() {
+        for field in [Xreg0, Xreg1, Xreg2, Xreg3, Xreg4, Xreg5, Xreg6, Xreg7] {
+            put(field);
+        }
+    }
+    put(PktMark);
+    put(Metadata);
+}
+
+/// Writes one field unless it is a wildcard.
+fn put_field(m: &Match, field: Field, version: u8, out: &mut Vec<u8>) {
+    let mask = field.load(&m.mask().0);
+    if mask == 0 {
+        return;
+    }
+    let value = field.load(m.key());
+    // A field that cannot be masked is exact as soon as some bit is.
+    let exact = mask == field.all_ones() || !field.maskable();
+    put_entry(field, value, (!exact).then_some(mask), version, out);
+}
+
+/// OXM has VLAN id (with the "present" bit) and priority apart; the priority needs a header
+/// that is known to be present.
+fn put_vlan(m: &Match, version: u8, out: &mut Vec<u8>) {
+    put_field(m, Field::VlanVid, version, out);
+    let cfi = u128::from(VLAN_CFI);
+    if Field::VlanVid.load(m.key()) & cfi != 0 && Field::VlanPcp.load(&m.mask().0) != 0 {
+        put_field(m, Field::VlanPcp, version, out);
+    }
+}

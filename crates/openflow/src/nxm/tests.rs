@@ -1,0 +1,180 @@
+//! Matches back and forth, and bytes that are none. What Open vSwitch says of the same bytes is
+//! in `tests/vectors.rs`.
+
+use super::*;
+use flow::Field;
+use proptest::prelude::*;
+
+/// A match of some fields with their prerequisites.
+fn some_match() -> impl Strategy<Value = Match> {
+    let types = prop_oneof![
+        Just((0x0800u16, None::<u8>)),
+        Just((0x0800, Some(6))),
+        Just((0x0800, Some(17))),
+        Just((0x0800, Some(1))),
+        Just((0x86dd, Some(132))),
+        Just((0x86dd, Some(58))),
+        Just((0x0806, None)),
+        Just((0x8847, None)),
+        Just((0x88cc, None)),
+    ];
+    let field = (0..Field::ALL.len(), any::<u128>(), any::<u128>(), 0u8..4);
+    (types, proptest::collection::vec(field, 0..12)).prop_map(|((dl_type, proto), fields)| {
+        let mut m = Match::ANY;
+        m.set(Field::EthType, dl_type.into());
+        if let Some(proto) = proto {
+            m.set(Field::IpProto, proto.into());
+        }
+        for (i, value, mask, how) in fields {
+            let field = Field::ALL[i];
+            let skip = matches!(
+                field,
+                Field::EthType | Field::IpProto | Field::PacketType | Field::SkbPriority
+                    | Field::VlanTci | Field::DlVlan | Field::DlVlanPcp | Field::InPort
+                    | Field::IpFrag
+            );
+            let value = match field {
+                Field::InPortOxm | Field::ActsetOutput => value % 0xff00,
+                Field::VlanVid => value & 0xfff | 0x1000,
+                Field::IpDscp => value & 0xfc,
+                _ => value,
+            } & field.all_ones();
+            if skip
+                || !field.prerequisite().holds(m.key())
+                || field.load(&m.mask().0) != 0
+            {
+                continue;
+            }
+            let mask = mask & field.all_ones();
+            if how > 0 && field.maskable() && field != Field::VlanVid {
+                m.set_masked(field, value, mask);
+            } else if field == Field::IpDscp {
+                m.set_masked(field, value, 0xfc);
+            } else {
+                m.set(field, value);
+            }
+        }
+        m
+    })
+}
+
+proptest! {
+    #[test]
+    fn nxm_gives_the_match_back(m in some_match(), cookie: u64, cookie_mask: u64) {
+        let mut out = vec![1, 2, 3];
+        let len = encode_nx_match(&m, cookie, cookie_mask, &mut out);
+        prop_assert!((out.len() - 3).is_multiple_of(8));
+        let (back, used) = decode_nx_match(&out[3..], len, Strictness::Strict, true).unwrap();
+        prop_assert_eq!(used, out.len() - 3);
+        prop_assert_eq!(back.matching, m);
+        prop_assert_eq!(back.cookie_mask, cookie_mask);
+        prop_assert_eq!(back.cookie, cookie & cookie_mask);
+    }
+
+    #[test]
+    fn oxm_gives_the_match_back(m in some_match(), v in 2usize..6) {
+        let version = Version::ALL[v];
+        let mut out = Vec::new();
+        encode_match(version, &m, &mut out);
+        let (back, used) = decode_match(version, &out, Strictness::Strict).unwrap();
+        prop_assert_eq!(used, out.len());
+        prop_assert_eq!(back, m);
+        // Truncated anywhere it is an error.
+        for cut in 0..out.len() {
+            prop_assert!(decode_match(version, &out[..cut], Strictness::Strict).is_err());
+        }
+    }
+
+    #[test]
+    fn fixed_forms_match_no_less(m in some_match()) {
+        for version in [Version::V10, Version::V11] {
+            let mut out = Vec::new();
+            encode_match(version, &m, &mut out);
+            let (back, used) = decode_match(version, &out, Strictness::Strict).unwrap();
+            prop_assert_eq!(used, out.len());
+            prop_assert!(m.is_within(&back), "{:?}", version);
+            let mut again = Vec::new();
+            encode_match(version, &back, &mut again);
+            let (same, _) = decode_match(version, &again, Strictness::Strict).unwrap();
+            prop_assert_eq!(same, back, "{:?}", version);
+            for cut in 0..out.len() {
+                prop_assert!(decode_match(version, &out[..cut], Strictness::Strict).is_err());
+            }
+        }
+        prop_assert_eq!(fits_of10(&m), decode_of10(&encode_of10(&m)).unwrap() == m);
+    }
+}
+
+#[test]
+fn unknown_fields_are_skipped_when_loose() {
+    // tun_id, reg0
+    let bytes = [0, 1, 0x20, 8, 0, 0, 0, 0, 0, 0, 0, 5, 0, 1, 0, 4, 0, 0, 0, 7];
+    let mut padded = bytes.to_vec();
+    padded.resize(24, 0);
+    let strict = decode_nx_match(&padded, 20, Strictness::Strict, false);
+    assert_eq!(strict.unwrap_err(), OfError::OFPBMC_BAD_FIELD);
+    let (loose, _) = decode_nx_match(&padded, 20, Strictness::Loose, false).unwrap();
+    let mut want = Match::ANY;
+    want.set(Field::Reg0, 7);
+    assert_eq!(loose.matching, want);
+}
+
+#[test]
+fn cookie_only_where_it_may_be() {
+    let mut out = Vec::new();
+    let len = encode_nx_match(&Match::ANY, 0x1234, 0xffff, &mut out);
+    assert_eq!(len, 20);
+    let refused = decode_nx_match(&out, len, Strictness::Strict, false);
+    assert_eq!(refused.unwrap_err(), OfError::OFPBMC_BAD_FIELD);
+    let twice = [&out[..20], &out[..20]].concat();
+    let refused = decode_nx_match(&twice, 40, Strictness::Strict, true);
+    assert_eq!(refused.unwrap_err(), OfError::OFPBMC_DUP_FIELD);
+}
+
+#[test]
+fn wrong_types_and_lengths() {
+    let strict = Strictness::Strict;
+    let error = |version, bytes: &[u8]| decode_match(version, bytes, strict).unwrap_err();
+    assert_eq!(error(Version::V13, &[0, 2, 0, 4, 0, 0, 0, 0]), OfError::OFPBMC_BAD_TYPE);
+    assert_eq!(error(Version::V13, &[0, 1, 0, 3, 0, 0, 0, 0]), OfError::OFPBMC_BAD_LEN);
+    assert_eq!(error(Version::V13, &[0, 1, 0, 9, 0, 0, 0, 0]), OfError::OFPBMC_BAD_LEN);
+    assert_eq!(error(Version::V11, &[0, 0, 0, 80]), OfError::OFPBMC_BAD_LEN);
+    assert_eq!(error(Version::V10, &[0; 39]), OfError::OFPBRC_BAD_LEN);
+    let nothing = decode_match(Version::V13, &[0, 1, 0, 4, 0, 0, 0, 0], strict);
+    assert_eq!(nothing, Ok((Match::ANY, 8)));
+}
+
+#[test]
+fn normalize_drops_what_means_nothing() {
+    let mut m = Match::ANY;
+    m.set(Field::TcpSrc, 80);
+    m.set(Field::Ipv4Src, 0x0a00_0001);
+    assert_eq!(normalize(&m), Match::ANY);
+    m.set(Field::EthType, 0x0806);
+    let mut want = Match::ANY;
+    want.set(Field::EthType, 0x0806);
+    want.set(Field::ArpSpa, 0x0a00_0001);
+    assert_eq!(normalize(&m), want);
+    let mut vlan = Match::ANY;
+    vlan.set(Field::VlanTci, 0);
+    assert_eq!(normalize(&vlan), vlan);
+}
+
+#[test]
+fn header_lists() {
+    let fields = [Field::EthDst, Field::TcpFlags, Field::Reg3, Field::Ipv6Src];
+    for version in [Version::V13, Version::V15] {
+        let mut out = Vec::new();
+        for field in fields {
+            assert!(encode_header(field, field.maskable(), version.wire(), &mut out));
+        }
+        let back = decode_header_list(&out, false).unwrap();
+        assert_eq!(back.iter().map(|h| h.field).collect::<Vec<_>>(), fields);
+        assert!(back.iter().all(|h| h.has_mask == h.field.maskable()));
+        out.extend_from_slice(&[0x80, 0, 0x7e, 4]);
+        assert_eq!(decode_header_list(&out, false).unwrap_err(), OfError::OFPBMC_BAD_FIELD);
+        assert_eq!(decode_header_list(&out, true).unwrap().len(), fields.len());
+        out.push(0);
+        assert_eq!(decode_header_list(&out, true).unwrap_err(), OfError::OFPBMC_BAD_LEN);
+    }
+}
