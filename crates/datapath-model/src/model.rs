@@ -1,0 +1,551 @@
+//! The model datapath.
+
+use crate::edit::{self, Malformed};
+use crate::tokens::ModelMeter;
+use clock::Clock;
+use datapath::{
+    ACTION_DEPTH_LIMIT, Action, Actions, Counters, Datapath, DropReason, FlowDump, FlowStats,
+    Flows, LookupStats, Megaflow, MeterConfig, MeterStats, Meters, Packets, PortError, PortInfo,
+    PortNo, PortSpec, Ports, RECIRCULATION_LIMIT, Refusal, Set, Tier, Ufid, Upcall, UpcallFactory,
+    UpcallKind, Upcaller, hash,
+};
+use flow::Key;
+use flow::extract::key_of;
+use netdev::Device;
+use packet::Packet;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A datapath that is slow, plain and obviously right. Any type of port can be added; none has a
+/// device.
+pub struct Model {
+    name: String,
+    clock: Clock,
+    state: Mutex<State>,
+    factory: Mutex<Option<Arc<dyn UpcallFactory>>>,
+    /// Upcallers that are not in an upcall.
+    upcallers: Mutex<Vec<Box<dyn Upcaller>>>,
+}
+
+struct State {
+    ports: BTreeMap<PortNo, ModelPort>,
+    flows: Vec<(Megaflow, FlowStats)>,
+    limit: usize,
+    meters: BTreeMap<u32, ModelMeter>,
+    lookups: LookupStats,
+    drops: BTreeMap<DropReason, u64>,
+    rng: fastrand::Rng,
+}
+
+struct ModelPort {
+    info: PortInfo,
+    /// Bytes of a frame without Ethernet header and one VLAN tag.
+    mtu: usize,
+    sent: Vec<Packet>,
+}
+
+/// A packet with what belongs to it.
+#[derive(Clone)]
+struct InFlight {
+    packet: Packet,
+    /// Metadata counts; the rest is read from the packet where it is needed.
+    key: Key,
+    cut: Option<u32>,
+    passes: u32,
+}
+
+impl InFlight {
+    /// The key as the packet is now.
+    fn fresh_key(&self) -> Key {
+        let old = &self.key;
+        let mut key = key_of(self.packet.data(), old.in_port.get());
+        key.regs = old.regs;
+        key.metadata = old.metadata;
+        key.recirc_id = old.recirc_id;
+        key.dp_hash = old.dp_hash;
+        key.actset_output = old.actset_output;
+        key.skb_priority = old.skb_priority;
+        key.pkt_mark = old.pkt_mark;
+        key.conj_id = old.conj_id;
+        key.packet_type = old.packet_type;
+        key
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Model {
+    /// A model without ports that holds at most `limit` megaflows; `seed` is for `sample`.
+    pub fn new(name: impl Into<String>, clock: Clock, limit: usize, seed: u64) -> Arc<Model> {
+        Arc::new(Model {
+            name: name.into(),
+            clock,
+            state: Mutex::new(State {
+                ports: BTreeMap::new(),
+                flows: Vec::new(),
+                limit,
+                meters: BTreeMap::new(),
+                lookups: LookupStats::default(),
+                drops: BTreeMap::new(),
+                rng: fastrand::Rng::with_seed(seed),
+            }),
+            factory: Mutex::new(None),
+            upcallers: Mutex::new(Vec::new()),
+        })
+    }
+
+    /// Takes the frames that were sent to `port` since it was last asked, in order, offload work
+    /// finished. Empty when there is no such port.
+    pub fn take_sent(&self, port: PortNo) -> Vec<Packet> {
+        lock(&self.state)
+            .ports
+            .get_mut(&port)
+            .map(|p| std::mem::take(&mut p.sent))
+            .unwrap_or_default()
+    }
+
+    fn drop_packet(&self, reason: DropReason) {
+        *lock(&self.state).drops.entry(reason).or_default() += 1;
+    }
+
+    /// `None` when nobody answers.
+    fn upcall(&self, kind: UpcallKind<'_>, packet: &Packet, key: &Key) -> Option<Actions> {
+        let idle = lock(&self.upcallers).pop();
+        let mut upcaller = match idle {
+            Some(upcaller) => upcaller,
+            None => {
+                let factory = lock(&self.factory).clone()?;
+                factory.upcaller()
+            }
+        };
+        let actions = upcaller.upcall(&Upcall {
+            kind,
+            packet,
+            key,
+            in_port: PortNo(key.in_port.get()),
+        });
+        lock(&self.upcallers).push(upcaller);
+        Some(actions)
+    }
+
+    /// Lookup, statistics, actions.
+    fn forward(&self, mut p: InFlight) {
+        p.key = p.fresh_key();
+        let found = {
+            let mut state = lock(&self.state);
+            let now = self.clock.now();
+            let found = state
+                .flows
+                .iter_mut()
+                .find(|(flow, _)| flow.matching.matches(&p.key));
+            let actions = found.map(|(flow, stats)| {
+                stats.packets += 1;
+                stats.bytes += p.packet.len() as u64;
+                stats.used = now;
+                stats.tcp_flags |= p.key.tcp_flags.get();
+                flow.actions.clone()
+            });
+            if actions.is_some() {
+                state.lookups.hits += 1;
+            }
+            actions
+        };
+        let actions = match found {
+            Some(actions) => actions,
+            None => match self.upcall(UpcallKind::Miss, &p.packet, &p.key) {
+                Some(actions) => {
+                    lock(&self.state).lookups.misses += 1;
+                    actions
+                }
+                None => {
+                    lock(&self.state).lookups.lost += 1;
+                    return self.drop_packet(DropReason::UpcallLimit);
+                }
+            },
+        };
+        self.run_all(p, &actions);
+    }
+
+    fn run_all(&self, p: InFlight, actions: &[Action]) {
+        if actions.is_empty() {
+            self.drop_packet(DropReason::Flow);
+        }
+        self.run(p, actions);
+    }
+
+    fn run(&self, mut p: InFlight, actions: &[Action]) {
+        for action in actions {
+            if let Err(reason) = self.one(&mut p, action) {
+                return self.drop_packet(reason);
+            }
+        }
+    }
+
+    /// One action; `Err` ends the packet.
+    fn one(&self, p: &mut InFlight, action: &Action) -> Result<(), DropReason> {
+        let malformed = |_: Malformed| DropReason::Malformed;
+        match action {
+            Action::Output(port) => {
+                let mut copy = p.packet.clone();
+                if let Some(len) = p.cut.take() {
+                    edit::truncate(&mut copy, len);
+                }
+                self.send(*port, copy);
+            }
+            Action::Drop(reason) => return Err(*reason),
+            Action::Userspace(data) => {
+                let mut copy = p.clone();
+                p.cut = None;
+                if let Some(len) = copy.cut.take() {
+                    edit::truncate(&mut copy.packet, len);
+                }
+                copy.key = copy.fresh_key();
+                match self.upcall(UpcallKind::Action(data), &copy.packet, &copy.key) {
+                    Some(actions) if actions.is_empty() => {}
+                    Some(_) if copy.passes >= RECIRCULATION_LIMIT => {
+                        self.drop_packet(DropReason::RecirculationLimit);
+                    }
+                    Some(actions) => {
+                        copy.passes += 1;
+                        self.run(copy, &actions);
+                    }
+                    None => {
+                        lock(&self.state).lookups.lost += 1;
+                        self.drop_packet(DropReason::UpcallLimit);
+                    }
+                }
+            }
+            Action::Recirc(id) => {
+                if p.passes >= RECIRCULATION_LIMIT {
+                    self.drop_packet(DropReason::RecirculationLimit);
+                    return Ok(());
+                }
+                let mut copy = p.clone();
+                copy.key.recirc_id.set(*id);
+                copy.cut = None;
+                copy.passes += 1;
+                self.forward(copy);
+            }
+            Action::Hash { symmetric, basis } => {
+                p.key
+                    .dp_hash
+                    .set(hash::five_tuple(&p.fresh_key(), *symmetric, *basis));
+            }
+            Action::Trunc(len) => p.cut = Some(*len),
+            Action::PushVlan { tpid, tci } => {
+                edit::push_vlan(&mut p.packet, *tpid, *tci).map_err(malformed)?
+            }
+            Action::PopVlan => edit::pop_vlan(&mut p.packet).map_err(malformed)?,
+            Action::PushMpls { lse, ethertype } => {
+                edit::push_mpls(&mut p.packet, *lse, *ethertype).map_err(malformed)?;
+            }
+            Action::PopMpls { ethertype } => {
+                edit::pop_mpls(&mut p.packet, *ethertype).map_err(malformed)?
+            }
+            Action::Set(Set::Priority(value)) => p.key.skb_priority.set(*value),
+            Action::Set(Set::Mark(m)) => {
+                let old = p.key.pkt_mark.get();
+                p.key.pkt_mark.set(old & !m.mask | m.value & m.mask);
+            }
+            Action::Set(set) => edit::set(&mut p.packet, set).map_err(malformed)?,
+            Action::Sample {
+                probability,
+                actions,
+            } => {
+                if *probability == u32::MAX || lock(&self.state).rng.u32(..) < *probability {
+                    self.run(p.clone(), actions);
+                }
+            }
+            Action::Clone(actions) => self.run(p.clone(), actions),
+            Action::Meter(id) => {
+                let now = self.clock.now();
+                let bytes = p.packet.len();
+                let pass = lock(&self.state)
+                    .meters
+                    .get_mut(id)
+                    .is_none_or(|m| m.pass(bytes, now));
+                if !pass {
+                    return Err(DropReason::Meter);
+                }
+            }
+            Action::CheckPktLen {
+                len,
+                greater,
+                not_greater,
+            } => {
+                let is_longer = edit::checked_len(&p.packet) > usize::from(*len);
+                self.run(p.clone(), if is_longer { greater } else { not_greater });
+            }
+        }
+        Ok(())
+    }
+
+    /// Finishes what is left to a device and puts the frames on the port's list: all of them, or
+    /// none and the reason.
+    fn send(&self, port: PortNo, packet: Packet) {
+        let mut state = lock(&self.state);
+        let reason = match (state.ports.get_mut(&port), netdev::finish::finish(&packet)) {
+            (None, _) => Some(DropReason::OutputPortGone),
+            (Some(_), Err(_)) => Some(DropReason::Malformed),
+            (Some(_), Ok(frames)) if frames.iter().any(|f| f.len() < 14) => {
+                Some(DropReason::Malformed)
+            }
+            (Some(port), Ok(frames)) if frames.iter().any(|f| f.len() > port.longest(f)) => {
+                Some(DropReason::OutputTooLong)
+            }
+            (Some(port), Ok(frames)) => {
+                port.sent.extend(frames);
+                None
+            }
+        };
+        drop(state);
+        if let Some(reason) = reason {
+            self.drop_packet(reason);
+        }
+    }
+}
+
+impl ModelPort {
+    /// The most bytes that a frame like `frame` may have here.
+    fn longest(&self, frame: &Packet) -> usize {
+        let tagged = matches!(frame.data().get(12..14), Some([0x81, 0x00] | [0x88, 0xa8]));
+        self.mtu + 14 + if tagged { 4 } else { 0 }
+    }
+}
+
+fn nesting(actions: &[Action]) -> usize {
+    let of = |action: &Action| match action {
+        Action::Sample { actions, .. } | Action::Clone(actions) => 1 + nesting(actions),
+        Action::CheckPktLen {
+            greater,
+            not_greater,
+            ..
+        } => 1 + nesting(greater).max(nesting(not_greater)),
+        _ => 0,
+    };
+    actions.iter().map(of).max().unwrap_or(0)
+}
+
+impl Ports for Model {
+    fn add_port(&self, spec: &PortSpec) -> Result<PortNo, PortError> {
+        let mut state = lock(&self.state);
+        if state.ports.values().any(|p| p.info.name == spec.name) {
+            return Err(PortError::Exists(spec.name.clone()));
+        }
+        let wanted = spec
+            .wanted
+            .filter(|n| *n != PortNo::NONE && !state.ports.contains_key(n));
+        let number = wanted
+            .or_else(|| {
+                (1..u32::MAX)
+                    .map(PortNo)
+                    .find(|n| !state.ports.contains_key(n))
+            })
+            .ok_or_else(|| PortError::Full(spec.name.clone()))?;
+        let info = PortInfo {
+            number,
+            name: spec.name.clone(),
+            kind: spec.kind.clone(),
+        };
+        let mtu = spec.mtu.unwrap_or(1500) as usize;
+        state.ports.insert(
+            number,
+            ModelPort {
+                info,
+                mtu,
+                sent: Vec::new(),
+            },
+        );
+        Ok(number)
+    }
+
+    fn remove_port(&self, port: PortNo) -> Result<(), PortError> {
+        let removed = lock(&self.state).ports.remove(&port);
+        removed
+            .map(|_| ())
+            .ok_or_else(|| PortError::NotFound(port.to_string()))
+    }
+
+    fn ports(&self) -> Vec<PortInfo> {
+        lock(&self.state)
+            .ports
+            .values()
+            .map(|p| p.info.clone())
+            .collect()
+    }
+
+    fn device(&self, _port: PortNo) -> Option<Arc<dyn Device>> {
+        None
+    }
+
+    fn set_policing(&self, port: PortNo, rate_kbps: u32, _burst_kb: u32) -> Result<(), PortError> {
+        match lock(&self.state).ports.get(&port) {
+            None => Err(PortError::NotFound(port.to_string())),
+            Some(_) if rate_kbps == 0 => Ok(()),
+            Some(p) => Err(PortError::Option {
+                name: p.info.name.clone(),
+                problem: "the model has no ingress policing".to_owned(),
+            }),
+        }
+    }
+}
+
+impl Flows for Model {
+    fn install(&self, flow: &Megaflow) -> Result<(), Refusal> {
+        let mut state = lock(&self.state);
+        if nesting(&flow.actions) > ACTION_DEPTH_LIMIT {
+            return Err(Refusal::UnsupportedAction);
+        }
+        if state.flows.iter().any(|(f, _)| f.ufid == flow.ufid) {
+            return Err(Refusal::Exists);
+        }
+        if state.flows.len() >= state.limit {
+            return Err(Refusal::TableFull);
+        }
+        state.flows.push((flow.clone(), FlowStats::default()));
+        Ok(())
+    }
+
+    fn modify(&self, ufid: Ufid, actions: &Actions) -> bool {
+        let mut state = lock(&self.state);
+        let found = state
+            .flows
+            .iter_mut()
+            .find(|(f, _)| f.ufid == ufid && nesting(actions) <= ACTION_DEPTH_LIMIT);
+        found.map(|(f, _)| f.actions = actions.clone()).is_some()
+    }
+
+    fn remove(&self, ufid: Ufid) -> Option<FlowStats> {
+        let mut state = lock(&self.state);
+        let at = state.flows.iter().position(|(f, _)| f.ufid == ufid)?;
+        Some(state.flows.remove(at).1)
+    }
+
+    fn flow(&self, ufid: Ufid) -> Option<FlowDump> {
+        self.dump().into_iter().find(|d| d.flow.ufid == ufid)
+    }
+
+    fn sweep(&self, each: &mut dyn FnMut(Ufid, FlowStats)) {
+        for dump in self.dump() {
+            each(dump.flow.ufid, dump.stats);
+        }
+    }
+
+    fn dump(&self) -> Vec<FlowDump> {
+        let state = lock(&self.state);
+        let dump = |(flow, stats): &(Megaflow, FlowStats)| FlowDump {
+            flow: flow.clone(),
+            stats: *stats,
+            tier: Tier::Userspace,
+            refusal: None,
+        };
+        state.flows.iter().map(dump).collect()
+    }
+
+    fn flush(&self) {
+        lock(&self.state).flows.clear();
+    }
+}
+
+impl Packets for Model {
+    fn set_upcall_factory(&self, factory: Arc<dyn UpcallFactory>) {
+        *lock(&self.factory) = Some(factory);
+    }
+
+    fn execute(&self, packet: Packet, key: &Key, actions: &[Action]) {
+        if nesting(actions) > ACTION_DEPTH_LIMIT {
+            return self.drop_packet(DropReason::UnsupportedAction);
+        }
+        self.run_all(
+            InFlight {
+                packet,
+                key: *key,
+                cut: None,
+                passes: 0,
+            },
+            actions,
+        );
+    }
+
+    fn inject(&self, packet: Packet, port: PortNo) {
+        let mut key = Key::ZERO;
+        key.in_port.set(port.0);
+        self.forward(InFlight {
+            packet,
+            key,
+            cut: None,
+            passes: 0,
+        });
+    }
+}
+
+impl Meters for Model {
+    fn limits(&self) -> (u32, u8) {
+        (1 << 18, 8)
+    }
+
+    fn set(&self, id: u32, config: &MeterConfig) -> Result<(), Refusal> {
+        if id >= 1 << 18 || config.bands.len() > 8 {
+            return Err(Refusal::TableFull);
+        }
+        let meter = ModelMeter::new(config, self.clock.now());
+        lock(&self.state).meters.insert(id, meter);
+        Ok(())
+    }
+
+    fn remove(&self, id: u32) -> Option<MeterStats> {
+        lock(&self.state).meters.remove(&id).map(|m| m.stats)
+    }
+
+    fn stats(&self, id: u32) -> Option<MeterStats> {
+        lock(&self.state).meters.get(&id).map(|m| m.stats.clone())
+    }
+}
+
+impl Counters for Model {
+    fn lookups(&self) -> LookupStats {
+        let state = lock(&self.state);
+        let mut masks: Vec<_> = state
+            .flows
+            .iter()
+            .map(|(f, _)| *f.matching.mask())
+            .collect();
+        masks.sort_by_key(|m| *m.words());
+        masks.dedup();
+        LookupStats {
+            masks: masks.len(),
+            flows: state.flows.len(),
+            ..state.lookups
+        }
+    }
+
+    fn drops(&self, reason: DropReason) -> u64 {
+        lock(&self.state).drops.get(&reason).copied().unwrap_or(0)
+    }
+}
+
+impl Datapath for Model {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn meters(&self) -> Option<&dyn Meters> {
+        Some(self)
+    }
+
+    fn supports(&self, action: &Action) -> bool {
+        nesting(std::slice::from_ref(action)) <= ACTION_DEPTH_LIMIT
+    }
+
+    fn shutdown(&self) {
+        let mut state = lock(&self.state);
+        state.ports.clear();
+        state.flows.clear();
+        drop(state);
+        *lock(&self.factory) = None;
+        let upcallers = std::mem::take(&mut *lock(&self.upcallers));
+        drop(upcallers);
+    }
+}

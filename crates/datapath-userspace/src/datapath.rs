@@ -1,0 +1,446 @@
+//! [`UserspaceDatapath`]: the contract, on what the other modules do.
+
+use crate::assign::{self, Assignment, ThreadInfo};
+use crate::config::Config;
+use crate::megaflow::Flow;
+use crate::meter::Meter;
+use crate::ports::{self, Port};
+use crate::shared::Shared;
+use crate::stats::PmdStats;
+use clock::Clock;
+use datapath::{
+    ACTION_DEPTH_LIMIT, Action, Actions, Counters, Datapath, DropReason, FlowDump, FlowStats,
+    Flows, LookupStats, Megaflow, MeterConfig, MeterStats, Meters, Packets, PortError, PortInfo,
+    PortNo, PortSpec, Ports, Refusal, Ufid, UpcallFactory,
+};
+use flow::Key;
+use netdev::{Device, Kind, dummy};
+use packet::Packet;
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Meters and bands of a meter, as OVS's userspace datapath has.
+const MAX_METERS: u32 = 1 << 18;
+const MAX_BANDS: u8 = 8;
+
+/// How long `remove_port` waits for batches in flight to let go of the device.
+const RELEASE_WAIT: Duration = Duration::from_millis(100);
+
+/// The userspace datapath; see the crate's text.
+pub struct UserspaceDatapath {
+    name: String,
+    shared: Arc<Shared>,
+    /// Changes of ports and threads happen one at a time, under this lock. Packets never take it.
+    control: Mutex<Control>,
+}
+
+struct Control {
+    config: Config,
+    assignment: Assignment,
+}
+
+impl UserspaceDatapath {
+    /// A datapath without ports, called `name` in texts ("netdev@ovs-netdev"). Packet threads
+    /// start with the first port that needs one, in the network namespace of the thread that
+    /// adds it.
+    pub fn new(name: impl Into<String>, clock: Clock, config: Config) -> Arc<UserspaceDatapath> {
+        Arc::new(UserspaceDatapath {
+            name: name.into(),
+            shared: Arc::new(Shared::new(clock, &config)),
+            control: Mutex::new(Control {
+                config,
+                assignment: Assignment::default(),
+            }),
+        })
+    }
+
+    fn control(&self) -> MutexGuard<'_, Control> {
+        self.control.lock().unwrap_or_else(PoisonError::into_inner) // ports and threads repair on the next change
+    }
+
+    /// Applies a new configuration to the running datapath. When `cores` changed, packet threads
+    /// are replaced (packets wait in their sockets meanwhile). `max_flows`, `cache_entries` and
+    /// `seed` stay what they were at the start; `n_rxq` counts for ports added later.
+    pub fn reconfigure(&self, config: Config) {
+        self.shared.set_upcalls_per_port(config.upcalls_per_port);
+        let threads = {
+            let mut control = self.control();
+            let moved = control.config.cores != config.cores;
+            control.config = config;
+            if moved {
+                control.assignment.take()
+            } else {
+                Vec::new()
+            }
+        };
+        let queues = assign::join(threads, &self.shared);
+        let mut control = self.control();
+        let Control { config, assignment } = &mut *control;
+        for queue in queues {
+            if let Err(e) = assignment.add(&self.shared, config, &queue) {
+                tracing::error!(
+                    target: "dpif_netdev",
+                    "{}: no packet thread can serve queue {} ({e})", queue.port_name, queue.number,
+                );
+            }
+        }
+    }
+
+    /// The packet threads, and at the end an entry without core and queues for what other
+    /// threads processed (dummy ports, packet-outs), when there was anything.
+    pub fn threads(&self) -> Vec<ThreadInfo> {
+        let control = self.control();
+        let mut infos: Vec<ThreadInfo> = control
+            .assignment
+            .threads()
+            .iter()
+            .map(|t| ThreadInfo {
+                core: t.core,
+                stats: t.stats.since_cleared(),
+                queues: t
+                    .queues()
+                    .iter()
+                    .map(|q| (q.port_name.clone(), q.number))
+                    .collect(),
+            })
+            .collect();
+        let inline = self.shared.inline_stats.since_cleared();
+        if infos.is_empty() || inline != PmdStats::default() {
+            infos.push(ThreadInfo {
+                core: None,
+                stats: inline,
+                queues: Vec::new(),
+            });
+        }
+        infos
+    }
+
+    /// `dpif-netdev/pmd-stats-clear`: [`UserspaceDatapath::threads`] counts from now on.
+    pub fn clear_thread_stats(&self) {
+        for thread in self.control().assignment.threads() {
+            thread.stats.clear();
+        }
+        self.shared.inline_stats.clear();
+    }
+
+    /// Upcalls that packets of `port` made.
+    pub fn upcalls_of(&self, port: PortNo) -> Option<u64> {
+        self.shared.ports().get(&port).map(|p| p.upcalls())
+    }
+
+    /// Takes a port that is no longer in the map out of service. Not under the control lock: a
+    /// batch in flight may be in an upcall that waits for it.
+    fn close_port(&self, port: Arc<Port>, is_packet_thread: bool) {
+        if port.device.kind() == Kind::Dummy
+            && let Some(device) = dummy::lookup(&port.info.name)
+        {
+            device.on_receive(None);
+        }
+        for queue in &port.queues {
+            queue.close();
+        }
+        // Batches in flight hold the old map for microseconds. Waiting for them means that the
+        // device is closed when this returns; an upcall on a packet thread must not wait for
+        // itself.
+        if !is_packet_thread {
+            let end = Instant::now() + RELEASE_WAIT;
+            while Arc::strong_count(&port) > 1 && Instant::now() < end {
+                std::thread::sleep(Duration::from_micros(100));
+            }
+        }
+    }
+}
+
+impl Drop for UserspaceDatapath {
+    fn drop(&mut self) {
+        self.shutdown();
+    }
+}
+
+impl Ports for UserspaceDatapath {
+    fn add_port(&self, spec: &PortSpec) -> Result<PortNo, PortError> {
+        let mut guard = self.control();
+        let control = &mut *guard;
+        let mut map = (*self.shared.ports()).clone();
+        if map.values().any(|p| p.info.name == spec.name) {
+            return Err(PortError::Exists(spec.name.clone()));
+        }
+        let number = match spec.wanted {
+            Some(wanted) if wanted != PortNo::NONE && !map.contains_key(&wanted) => wanted,
+            _ => (1..u32::MAX)
+                .map(PortNo)
+                .find(|n| !map.contains_key(n))
+                .ok_or_else(|| PortError::Full(spec.name.clone()))?,
+        };
+        let affinity = ports::affinity(spec)?;
+        let (opened, kind) = ports::open(spec, control.config.n_rxq)?;
+        let shown = if spec.kind.is_empty() {
+            kind.as_str().to_owned()
+        } else {
+            spec.kind.clone()
+        };
+        let info = PortInfo {
+            number,
+            name: spec.name.clone(),
+            kind: shown,
+        };
+        let port = Arc::new(Port::new(info, opened, &affinity, &self.shared.tokens));
+        map.insert(number, port.clone());
+        self.shared.publish_ports(map.clone());
+        for queue in &port.queues {
+            if let Err(e) = control.assignment.add(&self.shared, &control.config, queue) {
+                map.remove(&number);
+                self.shared.publish_ports(map);
+                for queue in &port.queues {
+                    control.assignment.remove(queue);
+                }
+                self.close_port(port, true); // nothing was in flight yet
+                return Err(PortError::Open {
+                    name: spec.name.clone(),
+                    cause: format!("no packet thread can serve it: {e}"),
+                });
+            }
+        }
+        drop(guard); // packets that wait in a dummy are processed here, upcalls and all
+        if kind == Kind::Dummy
+            && let Some(device) = dummy::lookup(&spec.name)
+        {
+            // A dummy has no one else to bring it up; OVS's are up from the start.
+            if let Err(e) = port.device.set_admin_up(true) {
+                tracing::warn!(target: "dpif_netdev", "{}: cannot be brought up: {e}", spec.name);
+            }
+            let shared = Arc::downgrade(&self.shared);
+            device.on_receive(Some(Arc::new(move |_queue, mut packets| {
+                if let Some(shared) = shared.upgrade() {
+                    // Each packet is a batch: what one causes has happened before the next.
+                    for packet in packets.drain(..) {
+                        shared.with_engine(|engine| {
+                            engine.receive(&shared, number, &mut vec![packet])
+                        });
+                    }
+                }
+            })));
+        }
+        Ok(number)
+    }
+
+    fn remove_port(&self, port: PortNo) -> Result<(), PortError> {
+        let control = self.control();
+        let mut map = (*self.shared.ports()).clone();
+        let removed = map
+            .remove(&port)
+            .ok_or_else(|| PortError::NotFound(port.to_string()))?;
+        self.shared.publish_ports(map);
+        for queue in &removed.queues {
+            control.assignment.remove(queue);
+        }
+        let is_packet_thread = control.assignment.is_caller_one();
+        drop(control);
+        self.close_port(removed, is_packet_thread);
+        Ok(())
+    }
+
+    fn ports(&self) -> Vec<PortInfo> {
+        self.shared
+            .ports()
+            .values()
+            .map(|p| p.info.clone())
+            .collect()
+    }
+
+    fn device(&self, port: PortNo) -> Option<Arc<dyn Device>> {
+        self.shared.ports().get(&port).map(|p| p.device.clone())
+    }
+
+    fn set_policing(&self, port: PortNo, rate_kbps: u32, burst_kb: u32) -> Result<(), PortError> {
+        let port = self
+            .shared
+            .ports()
+            .get(&port)
+            .cloned()
+            .ok_or_else(|| PortError::NotFound(port.to_string()))?;
+        port.device
+            .set_policing(u64::from(rate_kbps), u64::from(burst_kb))
+            .map_err(|e| PortError::Option {
+                name: port.info.name.clone(),
+                problem: format!(
+                    "ingress policing cannot be set on this {} device: {e}",
+                    port.info.kind
+                ),
+            })
+    }
+}
+
+/// Nested no deeper than the contract allows.
+fn is_shallow(actions: &[Action], left: usize) -> bool {
+    actions.iter().all(|action| match action {
+        Action::Sample { actions, .. } | Action::Clone(actions) => {
+            left > 0 && is_shallow(actions, left - 1)
+        }
+        Action::CheckPktLen {
+            greater,
+            not_greater,
+            ..
+        } => left > 0 && is_shallow(greater, left - 1) && is_shallow(not_greater, left - 1),
+        _ => true,
+    })
+}
+
+impl Flows for UserspaceDatapath {
+    fn install(&self, flow: &Megaflow) -> Result<(), Refusal> {
+        if !is_shallow(&flow.actions, ACTION_DEPTH_LIMIT) {
+            return Err(Refusal::UnsupportedAction);
+        }
+        let flow = Arc::new(Flow::new(flow));
+        self.shared.table_mut().insert(flow)
+    }
+
+    fn modify(&self, ufid: Ufid, actions: &Actions) -> bool {
+        if !is_shallow(actions, ACTION_DEPTH_LIMIT) {
+            return false;
+        }
+        let flow = self.shared.table().get(ufid).cloned();
+        flow.is_some_and(|f| f.modify(actions))
+    }
+
+    fn remove(&self, ufid: Ufid) -> Option<FlowStats> {
+        let removed = self.shared.table_mut().remove(ufid);
+        removed.map(|f| f.kill())
+    }
+
+    fn flow(&self, ufid: Ufid) -> Option<FlowDump> {
+        let flow = self.shared.table().get(ufid).cloned();
+        flow.and_then(|f| f.dump())
+    }
+
+    fn sweep(&self, each: &mut dyn FnMut(Ufid, FlowStats)) {
+        let flows = self.shared.table().flows();
+        for flow in flows {
+            if !flow.is_dead() {
+                each(flow.ufid, flow.stats());
+            }
+        }
+    }
+
+    fn dump(&self) -> Vec<FlowDump> {
+        let flows = self.shared.table().flows();
+        flows.iter().filter_map(|f| f.dump()).collect()
+    }
+
+    fn flush(&self) {
+        let flows = self.shared.table_mut().clear();
+        for flow in flows {
+            flow.kill();
+        }
+    }
+}
+
+impl Packets for UserspaceDatapath {
+    fn set_upcall_factory(&self, factory: Arc<dyn UpcallFactory>) {
+        self.shared.set_factory(Some(factory));
+    }
+
+    fn execute(&self, packet: Packet, key: &Key, actions: &[Action]) {
+        if !is_shallow(actions, ACTION_DEPTH_LIMIT) {
+            self.shared.drops.add(DropReason::UnsupportedAction, 1);
+            return;
+        }
+        self.shared
+            .with_engine(|engine| engine.execute(&self.shared, packet, key, actions));
+    }
+
+    fn inject(&self, packet: Packet, port: PortNo) {
+        self.shared
+            .with_engine(|engine| engine.receive(&self.shared, port, &mut vec![packet]));
+    }
+}
+
+impl Meters for UserspaceDatapath {
+    fn limits(&self) -> (u32, u8) {
+        (MAX_METERS, MAX_BANDS)
+    }
+
+    fn set(&self, id: u32, config: &MeterConfig) -> Result<(), Refusal> {
+        if id >= MAX_METERS || config.bands.len() > usize::from(MAX_BANDS) {
+            return Err(Refusal::TableFull);
+        }
+        let meter = Arc::new(Mutex::new(Meter::new(config, self.shared.clock.now())));
+        self.shared.with_meters(|meters| meters.insert(id, meter));
+        Ok(())
+    }
+
+    fn remove(&self, id: u32) -> Option<MeterStats> {
+        let meter = self.shared.with_meters(|meters| meters.remove(&id));
+        meter.map(|m| m.lock().unwrap_or_else(PoisonError::into_inner).stats())
+    }
+
+    fn stats(&self, id: u32) -> Option<MeterStats> {
+        self.shared
+            .meter(id)
+            .map(|m| m.lock().unwrap_or_else(PoisonError::into_inner).stats())
+    }
+}
+
+impl Counters for UserspaceDatapath {
+    fn lookups(&self) -> LookupStats {
+        let sum = self.shared.totals();
+        let table = self.shared.table();
+        LookupStats {
+            hits: sum.cache_hits + sum.megaflow_hits,
+            misses: sum.misses,
+            lost: sum.lost,
+            mask_hits: sum.masks_probed,
+            cache_hits: sum.cache_hits,
+            masks: table.subtables(),
+            flows: table.len(),
+        }
+    }
+
+    fn drops(&self, reason: DropReason) -> u64 {
+        let own = self.shared.drops.of(reason);
+        if reason != DropReason::Policing {
+            return own;
+        }
+        let ports = self.shared.ports();
+        let policed = ports
+            .values()
+            .filter_map(|p| p.device.stats().ok()?.rx_policed)
+            .sum::<u64>();
+        own + policed
+    }
+}
+
+impl Datapath for UserspaceDatapath {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn meters(&self) -> Option<&dyn Meters> {
+        Some(self)
+    }
+
+    fn supports(&self, action: &Action) -> bool {
+        is_shallow(std::slice::from_ref(action), ACTION_DEPTH_LIMIT)
+    }
+
+    fn shutdown(&self) {
+        self.shared.closed.store(true, Ordering::Relaxed);
+        let (threads, is_packet_thread, ports) = {
+            let mut control = self.control();
+            let is_packet_thread = control.assignment.is_caller_one();
+            let ports = self.shared.ports();
+            self.shared.publish_ports(BTreeMap::new());
+            (control.assignment.take(), is_packet_thread, ports)
+        };
+        drop(assign::join(threads, &self.shared));
+        let ports = Arc::try_unwrap(ports).unwrap_or_else(|shared| (*shared).clone());
+        for port in ports.into_values() {
+            self.close_port(port, is_packet_thread);
+        }
+        self.flush();
+        self.shared.set_factory(None);
+        self.shared.drop_engines();
+    }
+}

@@ -1,0 +1,355 @@
+//! What processes packets: one engine for each packet thread, and as many as are needed for
+//! packets that other threads bring (`execute`, `inject`, dummy ports).
+
+use crate::cache::Cache;
+use crate::edit::{self, Parsed};
+use crate::megaflow::Flow;
+use crate::shared::Shared;
+use crate::stats::{PmdStats, ThreadStats};
+use crate::table::Table;
+use clock::Millis;
+use datapath::{Actions, DropReason, PortNo, Upcall, UpcallKind, Upcaller};
+use flow::Key;
+use flow::extract::{Layers, extract};
+use netdev::PacketPool;
+use packet::Packet;
+use std::sync::Arc;
+
+/// Words of a key that are not read from the packet but kept with it.
+const METADATA_WORDS: usize = std::mem::offset_of!(Key, dl_dst) / 8;
+
+/// One packet in flight.
+pub(crate) struct Work {
+    pub(crate) packet: Packet,
+    pub(crate) key: Key,
+    pub(crate) layers: Layers,
+    /// A field was changed: `key` is behind the packet.
+    pub(crate) changed: bool,
+    /// Headers came or went: `layers`, and what of `key` says which headers there are, is too.
+    pub(crate) moved: bool,
+    /// Set by `trunc`.
+    pub(crate) cut: Option<u32>,
+}
+
+impl Work {
+    /// A packet as it came in on `port`.
+    pub(crate) fn received(packet: Packet, port: PortNo) -> Work {
+        let (key, layers) = extract(packet.data(), port.0);
+        Work {
+            packet,
+            key,
+            layers,
+            changed: false,
+            moved: false,
+            cut: None,
+        }
+    }
+
+    /// A packet with the metadata of `key`.
+    pub(crate) fn with_metadata(packet: Packet, key: &Key) -> Work {
+        let mut work = Work {
+            packet,
+            key: *key,
+            layers: Layers::default(),
+            changed: true,
+            moved: true,
+            cut: None,
+        };
+        work.refresh();
+        work
+    }
+
+    /// Brings key and layers up to date.
+    pub(crate) fn refresh(&mut self) {
+        if !self.changed && !self.moved {
+            return;
+        }
+        let (mut key, layers) = extract(self.packet.data(), self.key.in_port.get());
+        for (new, kept) in key
+            .words_mut()
+            .iter_mut()
+            .zip(self.key.words())
+            .take(METADATA_WORDS)
+        {
+            *new = *kept;
+        }
+        self.key = key;
+        self.layers = layers;
+        self.changed = false;
+        self.moved = false;
+    }
+
+    /// What edits need to know, up to date.
+    pub(crate) fn parsed(&mut self) -> (&mut Packet, Parsed<'_>) {
+        if self.moved {
+            self.refresh();
+        }
+        (
+            &mut self.packet,
+            Parsed {
+                key: &self.key,
+                layers: &self.layers,
+            },
+        )
+    }
+
+    pub(crate) fn in_port(&self) -> PortNo {
+        PortNo(self.key.in_port.get())
+    }
+}
+
+/// Packets by the megaflow they found, in the order of the first of each, and those that found
+/// none.
+type Groups = (Vec<(Arc<Flow>, Vec<Work>)>, Vec<Work>);
+
+fn group(batch: Vec<Work>, found: Vec<Option<Arc<Flow>>>) -> Groups {
+    // Mostly all packets of a batch are one megaflow's: then none of them moves.
+    if let Some(Some(first)) = found.first()
+        && found
+            .iter()
+            .all(|f| f.as_ref().is_some_and(|f| Arc::ptr_eq(f, first)))
+    {
+        return (vec![(first.clone(), batch)], Vec::new());
+    }
+    let mut groups: Vec<(Arc<Flow>, Vec<Work>)> = Vec::new();
+    let mut missed = Vec::new();
+    for (work, flow) in batch.into_iter().zip(found) {
+        let Some(flow) = flow else {
+            missed.push(work);
+            continue;
+        };
+        match groups.iter_mut().rev().find(|(f, _)| Arc::ptr_eq(f, &flow)) {
+            Some((_, works)) => works.push(work),
+            None => groups.push((flow, vec![work])),
+        }
+    }
+    (groups, missed)
+}
+
+/// What one thread needs to process packets.
+pub(crate) struct Engine {
+    cache: Cache,
+    pub(crate) rng: fastrand::Rng,
+    pub(crate) pool: PacketPool,
+    stats: Arc<ThreadStats>,
+    /// What the present batch counted.
+    pub(crate) counted: PmdStats,
+    upcaller: Option<Box<dyn Upcaller>>,
+    /// What is to be sent, by port, in the order of first use.
+    pub(crate) outputs: Vec<(PortNo, Vec<Packet>)>,
+    /// The time of the present batch.
+    pub(crate) now: Millis,
+}
+
+impl Engine {
+    pub(crate) fn new(stats: Arc<ThreadStats>, cache_entries: usize, seed: u64) -> Engine {
+        Engine {
+            cache: Cache::new(cache_entries),
+            rng: fastrand::Rng::with_seed(seed),
+            pool: PacketPool::default(),
+            stats,
+            counted: PmdStats::default(),
+            upcaller: None,
+            outputs: Vec::new(),
+            now: Millis(0),
+        }
+    }
+
+    /// Processes packets that came in on `port` to the end, and empties `packets`.
+    pub(crate) fn receive(&mut self, shared: &Shared, port: PortNo, packets: &mut Vec<Packet>) {
+        self.now = shared.clock.now();
+        let batch: Vec<Work> = packets.drain(..).map(|p| Work::received(p, port)).collect();
+        self.counted.received += batch.len() as u64;
+        self.process(shared, batch, 0);
+        self.finish(shared);
+    }
+
+    /// Runs `actions` on a packet to the end.
+    pub(crate) fn execute(
+        &mut self,
+        shared: &Shared,
+        packet: Packet,
+        key: &Key,
+        actions: &[datapath::Action],
+    ) {
+        self.now = shared.clock.now();
+        let batch = vec![Work::with_metadata(packet, key)];
+        self.run_all(shared, batch, actions, 0);
+        self.finish(shared);
+    }
+
+    /// Sends what was gathered and publishes what was counted.
+    fn finish(&mut self, shared: &Shared) {
+        let mut outputs = std::mem::take(&mut self.outputs);
+        if !outputs.is_empty() {
+            let ports = shared.ports();
+            for (number, packets) in &mut outputs {
+                if packets.is_empty() {
+                    continue;
+                }
+                match ports.get(number) {
+                    Some(port) => {
+                        self.counted.sent_packets += packets.len() as u64;
+                        self.counted.sent_batches += 1;
+                        shared.count_sent(port.sender.send(packets));
+                    }
+                    None => shared
+                        .drops
+                        .add(DropReason::OutputPortGone, packets.len() as u64),
+                }
+                self.pool.give_all(packets);
+            }
+            // Keeps the vectors of the ports used most; others are rare.
+            outputs.truncate(16);
+        }
+        self.outputs = outputs;
+        self.stats.add(&mut self.counted);
+        shared.sort_table_sometimes(self.now);
+    }
+
+    /// Looks packets up and runs what they find on them.
+    pub(crate) fn process(&mut self, shared: &Shared, batch: Vec<Work>, depth: u32) {
+        let mut found: Vec<Option<Arc<Flow>>> = Vec::with_capacity(batch.len());
+        {
+            let table = shared.table();
+            for work in &batch {
+                let flow = self.lookup(&table, &work.key);
+                found.push(flow);
+            }
+        }
+        let (groups, mut missed) = group(batch, found);
+        for (flow, works) in groups {
+            if let Err(works) = self.run_flow(shared, &flow, works, depth) {
+                missed.extend(works); // removed since it was found
+            }
+        }
+        for work in missed {
+            self.miss(shared, work, depth);
+        }
+    }
+
+    /// The megaflow of one packet, from the cache or the table.
+    fn lookup(&mut self, table: &Table, key: &Key) -> Option<Arc<Flow>> {
+        let signature = self.cache.signature(key);
+        if let Some(flow) = self.cache.lookup(signature, key) {
+            self.counted.cache_hits += 1;
+            return Some(flow);
+        }
+        let (found, probed) = table.lookup(key);
+        self.counted.masks_probed += probed;
+        let flow = found?;
+        self.counted.megaflow_hits += 1;
+        self.counted.subtable_lookups += probed;
+        self.cache.insert(signature, flow);
+        Some(flow.clone())
+    }
+
+    /// Counts `works` on `flow` and runs its actions; gives them back when it was removed.
+    fn run_flow(
+        &mut self,
+        shared: &Shared,
+        flow: &Flow,
+        works: Vec<Work>,
+        depth: u32,
+    ) -> Result<(), Vec<Work>> {
+        let bytes = works.iter().map(|w| w.packet.len() as u64).sum();
+        let flags = works.iter().fold(0, |f, w| f | w.key.tcp_flags.get());
+        match flow.count(works.len() as u64, bytes, flags, self.now) {
+            Some(actions) => {
+                self.run_all(shared, works, &actions, depth);
+                Ok(())
+            }
+            None => Err(works),
+        }
+    }
+
+    /// A packet that matched nothing: an earlier packet's upcall may have changed that; else
+    /// call up and do what the answer says.
+    fn miss(&mut self, shared: &Shared, work: Work, depth: u32) {
+        let (found, probed) = {
+            let table = shared.table();
+            let (found, probed) = table.lookup(&work.key);
+            (found.cloned(), probed)
+        };
+        let mut work = work;
+        if let Some(flow) = found {
+            match self.run_flow(shared, &flow, vec![work], depth) {
+                Ok(()) => {
+                    self.counted.masks_probed += probed;
+                    self.counted.megaflow_hits += 1;
+                    self.counted.subtable_lookups += probed;
+                    return;
+                }
+                Err(mut back) => match back.pop() {
+                    Some(w) => work = w,
+                    None => return,
+                },
+            }
+        }
+        match self.upcall(shared, UpcallKind::Miss, &work) {
+            Some(actions) => {
+                self.counted.misses += 1;
+                self.run_all(shared, vec![work], &actions, depth);
+            }
+            None => {
+                self.counted.lost += 1;
+                shared.drops.add(DropReason::UpcallLimit, 1);
+                self.pool.give(work.packet);
+            }
+        }
+    }
+
+    /// Calls up; `None` when nobody answers or the port has used up its share. The key of `work`
+    /// must be up to date.
+    pub(crate) fn upcall(
+        &mut self,
+        shared: &Shared,
+        kind: UpcallKind<'_>,
+        work: &Work,
+    ) -> Option<Actions> {
+        if self.upcaller.is_none() {
+            self.upcaller = shared.upcaller();
+        }
+        let upcaller = self.upcaller.as_mut()?;
+        let in_port = work.in_port();
+        if !shared.may_call_up(in_port, self.now) {
+            return None;
+        }
+        Some(upcaller.upcall(&Upcall {
+            kind,
+            packet: &work.packet,
+            key: &work.key,
+            in_port,
+        }))
+    }
+
+    /// A copy of a packet in flight.
+    pub(crate) fn copy(&mut self, work: &Work) -> Work {
+        Work {
+            packet: self.copy_packet(&work.packet),
+            key: work.key,
+            layers: work.layers,
+            changed: work.changed,
+            moved: work.moved,
+            cut: work.cut,
+        }
+    }
+
+    pub(crate) fn copy_packet(&mut self, packet: &Packet) -> Packet {
+        let mut copy = self.pool.take();
+        copy.assign(packet.data());
+        copy.offload = packet.offload;
+        copy
+    }
+
+    /// Gathers a packet for `port`.
+    pub(crate) fn output(&mut self, port: PortNo, mut packet: Packet, cut: Option<u32>) {
+        if let Some(len) = cut {
+            edit::truncate(&mut packet, len);
+        }
+        match self.outputs.iter_mut().find(|(p, _)| *p == port) {
+            Some((_, packets)) => packets.push(packet),
+            None => self.outputs.push((port, vec![packet])),
+        }
+    }
+}

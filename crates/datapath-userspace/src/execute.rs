@@ -1,0 +1,242 @@
+//! Running actions on a batch of packets.
+
+use crate::edit;
+use crate::engine::{Engine, Work};
+use crate::shared::Shared;
+use datapath::{Action, DropReason, PortNo, RECIRCULATION_LIMIT, Set, UpcallKind, Userdata};
+
+impl Engine {
+    /// Runs a whole list: an empty one is a drop.
+    pub(crate) fn run_all(
+        &mut self,
+        shared: &Shared,
+        batch: Vec<Work>,
+        actions: &[Action],
+        depth: u32,
+    ) {
+        if actions.is_empty() {
+            shared.drops.add(DropReason::Flow, batch.len() as u64);
+        }
+        self.run(shared, batch, actions, depth);
+    }
+
+    /// Runs `actions` on each packet of `batch`, in order. The last action may use the packets
+    /// up; before that, what needs packets of its own copies them.
+    fn run(&mut self, shared: &Shared, mut batch: Vec<Work>, actions: &[Action], depth: u32) {
+        let mut rest = actions;
+        while let Some((action, tail)) = rest.split_first() {
+            rest = tail;
+            if batch.is_empty() {
+                return;
+            }
+            let last = tail.is_empty();
+            match action {
+                Action::Output(port) => self.output_batch(&mut batch, *port, last),
+                Action::Drop(reason) => {
+                    shared.drops.add(*reason, batch.len() as u64);
+                    break;
+                }
+                Action::Userspace(data) => self.userspace(shared, &mut batch, data, last, depth),
+                Action::Recirc(id) => {
+                    if depth >= RECIRCULATION_LIMIT {
+                        shared
+                            .drops
+                            .add(DropReason::RecirculationLimit, batch.len() as u64);
+                        continue;
+                    }
+                    let mut again = self.own(&mut batch, last);
+                    for work in &mut again {
+                        work.refresh();
+                        work.key.recirc_id.set(*id);
+                        work.cut = None;
+                    }
+                    self.counted.recirculated += again.len() as u64;
+                    self.process(shared, again, depth + 1);
+                }
+                Action::Hash { symmetric, basis } => {
+                    for work in &mut batch {
+                        work.refresh();
+                        let hash = datapath::hash::five_tuple(&work.key, *symmetric, *basis);
+                        work.key.dp_hash.set(hash);
+                    }
+                }
+                Action::Trunc(len) => {
+                    for work in &mut batch {
+                        work.cut = Some(*len);
+                    }
+                }
+                Action::Set(Set::Priority(value)) => {
+                    for work in &mut batch {
+                        work.key.skb_priority.set(*value);
+                    }
+                }
+                Action::Set(Set::Mark(mark)) => {
+                    for work in &mut batch {
+                        let old = work.key.pkt_mark.get();
+                        work.key
+                            .pkt_mark
+                            .set(old & !mark.mask | mark.value & mark.mask);
+                    }
+                }
+                Action::Set(_)
+                | Action::PushVlan { .. }
+                | Action::PopVlan
+                | Action::PushMpls { .. }
+                | Action::PopMpls { .. } => self.edit(shared, &mut batch, action),
+                Action::Sample {
+                    probability,
+                    actions,
+                } => {
+                    if last && *probability == u32::MAX {
+                        let own = self.own(&mut batch, true);
+                        self.run(shared, own, actions, depth);
+                        continue;
+                    }
+                    let mut chosen = Vec::new();
+                    for work in &batch {
+                        if *probability == u32::MAX || self.rng.u32(..) < *probability {
+                            chosen.push(self.copy(work));
+                        }
+                    }
+                    self.run(shared, chosen, actions, depth);
+                }
+                Action::Clone(actions) => {
+                    let own = self.own(&mut batch, last);
+                    self.run(shared, own, actions, depth);
+                }
+                Action::Meter(id) => self.meter(shared, &mut batch, *id),
+                Action::CheckPktLen {
+                    len,
+                    greater,
+                    not_greater,
+                } => {
+                    let (mut long, mut short) = (Vec::new(), Vec::new());
+                    for work in self.own(&mut batch, last) {
+                        let is_long = edit::checked_len(&work.packet) > usize::from(*len);
+                        if is_long {
+                            long.push(work)
+                        } else {
+                            short.push(work)
+                        }
+                    }
+                    self.run(shared, long, greater, depth);
+                    self.run(shared, short, not_greater, depth);
+                }
+            }
+        }
+        for work in batch {
+            self.pool.give(work.packet);
+        }
+    }
+
+    /// The packets themselves when nothing follows, else copies.
+    fn own(&mut self, batch: &mut Vec<Work>, last: bool) -> Vec<Work> {
+        if last {
+            std::mem::take(batch)
+        } else {
+            batch.iter().map(|w| self.copy(w)).collect()
+        }
+    }
+
+    fn output_batch(&mut self, batch: &mut Vec<Work>, port: PortNo, last: bool) {
+        if last {
+            for work in batch.drain(..) {
+                self.output(port, work.packet, work.cut);
+            }
+            return;
+        }
+        for work in batch {
+            let copy = self.copy_packet(&work.packet);
+            self.output(port, copy, work.cut.take());
+        }
+    }
+
+    fn userspace(
+        &mut self,
+        shared: &Shared,
+        batch: &mut Vec<Work>,
+        data: &Userdata,
+        last: bool,
+        depth: u32,
+    ) {
+        let mut sent = self.own(batch, last);
+        for work in batch.iter_mut() {
+            work.cut = None; // the copy takes it along
+        }
+        for work in &mut sent {
+            if let Some(len) = work.cut.take() {
+                edit::truncate(&mut work.packet, len);
+                work.moved = true;
+            }
+            work.refresh();
+        }
+        for work in sent {
+            match self.upcall(shared, UpcallKind::Action(data), &work) {
+                Some(actions) if actions.is_empty() => self.pool.give(work.packet),
+                Some(_) if depth >= RECIRCULATION_LIMIT => {
+                    shared.drops.add(DropReason::RecirculationLimit, 1);
+                    self.pool.give(work.packet);
+                }
+                Some(actions) => self.run(shared, vec![work], &actions, depth + 1),
+                None => {
+                    self.counted.lost += 1;
+                    shared.drops.add(DropReason::UpcallLimit, 1);
+                    self.pool.give(work.packet);
+                }
+            }
+        }
+    }
+
+    /// Keeps the packets for which `keep` says so, and gives the others back.
+    fn retain(&mut self, batch: &mut Vec<Work>, mut keep: impl FnMut(&mut Work) -> bool) {
+        let dropped = batch.extract_if(.., |work| !keep(work));
+        for work in dropped {
+            self.pool.give(work.packet);
+        }
+    }
+
+    fn edit(&mut self, shared: &Shared, batch: &mut Vec<Work>, action: &Action) {
+        self.retain(batch, |work| {
+            let (packet, parsed) = work.parsed();
+            let edited = match action {
+                Action::Set(set) => edit::set(packet, &parsed, set),
+                Action::PushVlan { tpid, tci } => edit::push_vlan(packet, *tpid, *tci),
+                Action::PopVlan => edit::pop_vlan(packet, &parsed),
+                Action::PushMpls { lse, ethertype } => {
+                    edit::push_mpls(packet, &parsed, *lse, *ethertype)
+                }
+                Action::PopMpls { ethertype } => edit::pop_mpls(packet, &parsed, *ethertype),
+                _ => Err(DropReason::UnsupportedAction),
+            };
+            work.changed = true;
+            // An ICMP type decides what the message is, as pushed and popped headers do.
+            work.moved = !matches!(action, Action::Set(set) if !matches!(set, Set::Icmp { .. }));
+            match edited {
+                Ok(()) => true,
+                Err(reason) => {
+                    shared.drops.add(reason, 1);
+                    false
+                }
+            }
+        });
+    }
+
+    fn meter(&mut self, shared: &Shared, batch: &mut Vec<Work>, id: u32) {
+        let Some(meter) = shared.meter(id) else {
+            return;
+        };
+        let now = self.now;
+        let mut dropped = 0;
+        {
+            let mut meter = meter
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner);
+            self.retain(batch, |work| {
+                let pass = meter.pass(work.packet.len(), now);
+                dropped += u64::from(!pass);
+                pass
+            });
+        }
+        shared.drops.add(DropReason::Meter, dropped);
+    }
+}

@@ -1,0 +1,196 @@
+//! Ports: open devices, and the share of upcalls each may take.
+
+use clock::Millis;
+use datapath::{PortError, PortInfo, PortNo, PortSpec};
+use netdev::{Device, Kind, OpenError, OpenSpec, Opened, Queue, Sender};
+use std::collections::BTreeMap;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The ports by number; replaced as a whole when one comes or goes.
+pub(crate) type PortMap = BTreeMap<PortNo, Arc<Port>>;
+
+/// One port.
+pub(crate) struct Port {
+    pub(crate) info: PortInfo,
+    pub(crate) sender: Arc<dyn Sender>,
+    pub(crate) device: Arc<dyn Device>,
+    pub(crate) queues: Vec<Arc<RxQueue>>,
+    upcalls: AtomicU64,
+    window: Mutex<(Millis, u32)>,
+}
+
+impl Port {
+    /// Counts an upcall; false when the port made `limit` of them in the present second.
+    pub(crate) fn take_upcall(&self, now: Millis, limit: u32) -> bool {
+        if limit != 0 {
+            let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
+            if now.since(window.0) >= 1000 {
+                *window = (now, 0);
+            }
+            if window.1 >= limit {
+                return false;
+            }
+            window.1 += 1;
+        }
+        self.upcalls.fetch_add(1, Ordering::Relaxed);
+        true
+    }
+
+    /// Upcalls made for packets of this port.
+    pub(crate) fn upcalls(&self) -> u64 {
+        self.upcalls.load(Ordering::Relaxed)
+    }
+}
+
+/// A receive queue. The thread that serves it locks it for the time of one `recv`; whoever
+/// removes the port takes the queue out, which closes its descriptor.
+pub(crate) struct RxQueue {
+    /// Unique while the program runs.
+    pub(crate) token: u64,
+    pub(crate) port: PortNo,
+    pub(crate) port_name: String,
+    pub(crate) number: usize,
+    /// Core that `other_config:pmd-rxq-affinity` asks for.
+    pub(crate) wanted_core: Option<usize>,
+    queue: Mutex<Option<Box<dyn Queue>>>,
+    failed: AtomicBool,
+}
+
+impl RxQueue {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Option<Box<dyn Queue>>> {
+        // A queue whose user panicked is given to the next batch as it is; devices keep
+        // themselves whole.
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// True when there is a descriptor to wait for.
+    pub(crate) fn is_polled(&self) -> bool {
+        self.lock().as_ref().is_some_and(|q| q.poll_fd().is_some())
+    }
+
+    /// Calls `f` with the descriptor, when there is one.
+    pub(crate) fn with_fd<R>(&self, f: impl FnOnce(std::os::fd::BorrowedFd<'_>) -> R) -> Option<R> {
+        let guard = self.lock();
+        guard
+            .as_ref()
+            .and_then(|q| q.poll_fd())
+            .map(|fd| f(fd.as_fd()))
+    }
+
+    /// Closes the queue's side of the device.
+    pub(crate) fn close(&self) {
+        let queue = self.lock().take();
+        drop(queue); // not under the lock
+    }
+
+    /// Marks the queue broken; true the first time.
+    pub(crate) fn fail(&self) -> bool {
+        !self.failed.swap(true, Ordering::Relaxed)
+    }
+}
+
+/// Opens the device of `spec`.
+pub(crate) fn open(spec: &PortSpec, default_n_rxq: usize) -> Result<(Opened, Kind), PortError> {
+    let unknown = || PortError::UnknownKind {
+        name: spec.name.clone(),
+        kind: spec.kind.clone(),
+    };
+    let kind = Kind::from_type(&spec.kind).ok_or_else(unknown)?;
+    let n_rxq = match spec.options.get("n_rxq") {
+        None => default_n_rxq,
+        Some(text) => text
+            .parse::<usize>()
+            .ok()
+            .filter(|n| (1..=1024).contains(n))
+            .ok_or_else(|| PortError::Option {
+                name: spec.name.clone(),
+                problem: format!("options:n_rxq: \"{text}\" is not a number from 1 to 1024"),
+            })?,
+    };
+    let open = OpenSpec {
+        name: spec.name.clone(),
+        kind,
+        n_rxq,
+        options: spec.options.clone(),
+        mtu: spec.mtu,
+        mac: spec.mac,
+    };
+    let opened = netdev::open(&open).map_err(|e| port_error(&spec.name, e))?;
+    Ok((opened, kind))
+}
+
+fn port_error(name: &str, error: OpenError) -> PortError {
+    let open = |cause: String| PortError::Open {
+        name: name.to_owned(),
+        cause,
+    };
+    match error {
+        OpenError::NoDevice { .. } => open("No such device".to_owned()),
+        OpenError::Busy { .. } => open("the device is already open".to_owned()),
+        OpenError::BadName { reason, .. } => open(format!("not a valid interface name: {reason}")),
+        OpenError::BadOption { option, reason, .. } => PortError::Option {
+            name: name.to_owned(),
+            problem: format!("options:{option}: {reason}"),
+        },
+        OpenError::System { step, source, .. } => {
+            let text = source.to_string();
+            let text = text.split(" (os error").next().unwrap_or_default();
+            open(format!("{step}: {text}"))
+        }
+    }
+}
+
+/// `pmd-rxq-affinity`: "queue:core,queue:core".
+pub(crate) fn affinity(spec: &PortSpec) -> Result<BTreeMap<usize, usize>, PortError> {
+    let Some(text) = spec.other_config.get("pmd-rxq-affinity") else {
+        return Ok(BTreeMap::new());
+    };
+    text.split(',')
+        .map(str::trim)
+        .filter(|part| !part.is_empty())
+        .map(|part| {
+            let (queue, core) = part.split_once(':')?;
+            Some((queue.trim().parse().ok()?, core.trim().parse().ok()?))
+        })
+        .collect::<Option<_>>()
+        .ok_or_else(|| PortError::Option {
+            name: spec.name.clone(),
+            problem: format!("other_config:pmd-rxq-affinity: \"{text}\" is not QUEUE:CORE,..."),
+        })
+}
+
+impl Port {
+    /// Puts an opened device behind a number; `tokens` gives each queue a number of its own.
+    pub(crate) fn new(
+        info: PortInfo,
+        opened: Opened,
+        affinity: &BTreeMap<usize, usize>,
+        tokens: &AtomicU64,
+    ) -> Port {
+        let queues = opened
+            .queues
+            .into_iter()
+            .enumerate()
+            .map(|(number, queue)| {
+                Arc::new(RxQueue {
+                    token: tokens.fetch_add(1, Ordering::Relaxed),
+                    port: info.number,
+                    port_name: info.name.clone(),
+                    number,
+                    wanted_core: affinity.get(&number).copied(),
+                    queue: Mutex::new(Some(queue)),
+                    failed: AtomicBool::new(false),
+                })
+            });
+        Port {
+            queues: queues.collect(),
+            info,
+            sender: opened.sender,
+            device: opened.device,
+            upcalls: AtomicU64::new(0),
+            window: Mutex::new((Millis(0), 0)),
+        }
+    }
+}

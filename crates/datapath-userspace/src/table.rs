@@ -1,0 +1,298 @@
+//! The table of megaflows: tuple space search.
+//!
+//! Megaflows with equal masks share a *subtable*: a hash table over the words of the key that
+//! the mask has bits in (and only those: most masks touch a handful of the key's words). A lookup
+//! probes subtables, most used first, until one has the packet's masked key. Overlapping
+//! megaflows do the same to the packets they share (the contract says so), hence the first hit
+//! is as good as any.
+
+use crate::megaflow::Flow;
+use datapath::{Refusal, Ufid};
+use flow::{Key, Mask, Match};
+use foldhash::fast::RandomState;
+use hashbrown::{HashMap, HashTable};
+use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// One word of a mask: its index in the key, and its bits.
+type MaskWord = (u8, u64);
+
+struct Subtable {
+    mask: Mask,
+    words: Box<[MaskWord]>,
+    flows: HashTable<Arc<Flow>>,
+    /// Hits since the last sorting.
+    hits: AtomicU64,
+}
+
+/// The value of the `i`th word; indexes come from a mask's words, which are a key's.
+fn word(key: &Key, i: u8) -> u64 {
+    key.words().get(usize::from(i)).copied().unwrap_or(0)
+}
+
+impl Subtable {
+    fn new(mask: &Mask) -> Subtable {
+        let words = mask
+            .words()
+            .iter()
+            .zip(0u8..)
+            .filter(|(w, _)| **w != 0)
+            .map(|(w, i)| (i, *w))
+            .collect();
+        Subtable {
+            mask: *mask,
+            words,
+            flows: HashTable::new(),
+            hits: AtomicU64::new(0),
+        }
+    }
+
+    /// Hash of `key` under the mask.
+    fn hash(&self, state: &RandomState, key: &Key) -> u64 {
+        let mut hasher = state.build_hasher();
+        for (i, m) in &self.words {
+            hasher.write_u64(word(key, *i) & m);
+        }
+        hasher.finish()
+    }
+
+    /// Both agree under the mask.
+    fn equal(&self, flow: &Flow, key: &Key) -> bool {
+        let own = flow.matching.key();
+        self.words
+            .iter()
+            .all(|(i, m)| word(own, *i) == word(key, *i) & m)
+    }
+
+    fn find(&self, state: &RandomState, key: &Key) -> Option<&Arc<Flow>> {
+        self.flows
+            .find(self.hash(state, key), |flow| self.equal(flow, key))
+    }
+}
+
+/// The table; whoever shares it locks it.
+pub(crate) struct Table {
+    subtables: Vec<Subtable>,
+    ufids: HashMap<Ufid, Arc<Flow>, RandomState>,
+    state: RandomState,
+    limit: usize,
+}
+
+impl Table {
+    /// An empty table for at most `limit` megaflows.
+    pub(crate) fn new(limit: usize) -> Table {
+        let state = RandomState::default();
+        Table {
+            subtables: Vec::new(),
+            ufids: HashMap::with_hasher(state.clone()),
+            state,
+            limit,
+        }
+    }
+
+    /// The megaflow that `key` matches, and how many subtables were probed.
+    pub(crate) fn lookup(&self, key: &Key) -> (Option<&Arc<Flow>>, u64) {
+        let mut probed = 0;
+        for subtable in &self.subtables {
+            probed += 1;
+            if let Some(flow) = subtable.find(&self.state, key) {
+                subtable.hits.fetch_add(1, Ordering::Relaxed);
+                return (Some(flow), probed);
+            }
+        }
+        (None, probed)
+    }
+
+    pub(crate) fn insert(&mut self, flow: Arc<Flow>) -> Result<(), Refusal> {
+        if self.ufids.contains_key(&flow.ufid) {
+            return Err(Refusal::Exists);
+        }
+        if self.ufids.len() >= self.limit {
+            return Err(Refusal::TableFull);
+        }
+        let mask = flow.matching.mask();
+        let at = match self.subtables.iter().position(|s| s.mask == *mask) {
+            Some(at) => at,
+            None => {
+                self.subtables.push(Subtable::new(mask));
+                self.subtables.len() - 1
+            }
+        };
+        let Table {
+            subtables,
+            ufids,
+            state,
+            ..
+        } = self;
+        if let Some(subtable) = subtables.get_mut(at) {
+            let hash = subtable.hash(state, flow.matching.key());
+            let words = std::mem::take(&mut subtable.words);
+            let rehash = |f: &Arc<Flow>| hash_words(&words, state, &f.matching);
+            subtable.flows.insert_unique(hash, flow.clone(), rehash);
+            subtable.words = words;
+        }
+        ufids.insert(flow.ufid, flow);
+        Ok(())
+    }
+
+    pub(crate) fn get(&self, ufid: Ufid) -> Option<&Arc<Flow>> {
+        self.ufids.get(&ufid)
+    }
+
+    pub(crate) fn remove(&mut self, ufid: Ufid) -> Option<Arc<Flow>> {
+        let flow = self.ufids.remove(&ufid)?;
+        let mask = flow.matching.mask();
+        if let Some(at) = self.subtables.iter().position(|s| s.mask == *mask)
+            && let Some(subtable) = self.subtables.get_mut(at)
+        {
+            let hash = subtable.hash(&self.state, flow.matching.key());
+            if let Ok(entry) = subtable.flows.find_entry(hash, |f| Arc::ptr_eq(f, &flow)) {
+                entry.remove();
+            }
+            if subtable.flows.is_empty() {
+                self.subtables.remove(at);
+            } else if subtable.flows.capacity() > 64
+                && subtable.flows.len() < subtable.flows.capacity() / 8
+            {
+                let words = std::mem::take(&mut subtable.words);
+                subtable
+                    .flows
+                    .shrink_to_fit(|f| hash_words(&words, &self.state, &f.matching));
+                subtable.words = words;
+            }
+        }
+        Some(flow)
+    }
+
+    /// Takes all megaflows out.
+    pub(crate) fn clear(&mut self) -> Vec<Arc<Flow>> {
+        self.subtables.clear();
+        self.ufids.drain().map(|(_, flow)| flow).collect()
+    }
+
+    /// All megaflows, in no order.
+    pub(crate) fn flows(&self) -> Vec<Arc<Flow>> {
+        self.ufids.values().cloned().collect()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.ufids.len()
+    }
+
+    pub(crate) fn subtables(&self) -> usize {
+        self.subtables.len()
+    }
+
+    /// Puts the subtables that were hit most of late first, and lets old hits count half.
+    pub(crate) fn sort(&mut self) {
+        self.subtables
+            .sort_by_key(|s| std::cmp::Reverse(s.hits.load(Ordering::Relaxed)));
+        for s in &mut self.subtables {
+            *s.hits.get_mut() /= 2;
+        }
+    }
+
+    /// True when [`Table::sort`] would change the order.
+    pub(crate) fn is_unsorted(&self) -> bool {
+        !self
+            .subtables
+            .is_sorted_by_key(|s| std::cmp::Reverse(s.hits.load(Ordering::Relaxed)))
+    }
+}
+
+/// As [`Subtable::hash`], for a stored megaflow.
+fn hash_words(words: &[MaskWord], state: &RandomState, matching: &Match) -> u64 {
+    let mut hasher = state.build_hasher();
+    for (i, m) in words {
+        hasher.write_u64(word(matching.key(), *i) & m);
+    }
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use datapath::Megaflow;
+    use flow::Field;
+    use proptest::prelude::*;
+
+    fn megaflow(ufid: u128, fields: &[(Field, u128, u128)]) -> Arc<Flow> {
+        let mut matching = Match::ANY;
+        for (field, value, mask) in fields {
+            matching.set_masked(*field, *value, *mask);
+        }
+        Arc::new(Flow::new(&Megaflow {
+            ufid: Ufid(ufid),
+            matching,
+            actions: [].into(),
+        }))
+    }
+
+    #[test]
+    fn identity_and_room_are_checked() {
+        let mut t = Table::new(2);
+        assert_eq!(t.insert(megaflow(1, &[])), Ok(()));
+        assert_eq!(t.insert(megaflow(1, &[])), Err(Refusal::Exists));
+        assert_eq!(t.insert(megaflow(2, &[(Field::Ipv4Src, 1, 0xff)])), Ok(()));
+        assert_eq!(t.insert(megaflow(3, &[])), Err(Refusal::TableFull));
+        assert_eq!((t.len(), t.subtables()), (2, 2));
+        assert!(t.remove(Ufid(2)).is_some());
+        assert!(t.remove(Ufid(2)).is_none());
+        assert_eq!((t.len(), t.subtables()), (1, 1));
+    }
+
+    #[test]
+    fn sorting_moves_the_busy_subtable_first() {
+        let mut t = Table::new(10);
+        t.insert(megaflow(1, &[(Field::Ipv4Src, 1, 0xff)]))
+            .expect("room");
+        t.insert(megaflow(2, &[(Field::Ipv4Dst, 1, 0xff)]))
+            .expect("room");
+        let mut key = Key::ZERO;
+        key.nw_dst.set(1);
+        assert_eq!(t.lookup(&key).1, 2);
+        assert!(t.is_unsorted());
+        t.sort();
+        assert_eq!(t.lookup(&key).1, 1);
+    }
+
+    proptest! {
+        /// The table finds what a walk over all megaflows finds, whatever came and went.
+        #[test]
+        fn finds_what_a_list_finds(
+            steps in proptest::collection::vec((any::<bool>(), 0u128..40, 0u128..4, 0usize..4), 1..120),
+            probes in proptest::collection::vec((0u32..4, 0u32..4), 1..40),
+        ) {
+            let masks = [(0u128, 0u128), (3, 0), (0, 3), (3, 3)];
+            let mut t = Table::new(1000);
+            let mut list: Vec<Arc<Flow>> = Vec::new();
+            for (add, ufid, value, mask) in steps {
+                if add {
+                    let (a, b) = masks[mask];
+                    let f = megaflow(ufid, &[(Field::Ipv4Src, value & a, a), (Field::Ipv4Dst, value & b, b)]);
+                    let known = list.iter().any(|f| f.ufid == Ufid(ufid));
+                    prop_assert_eq!(t.insert(f.clone()).is_ok(), !known);
+                    if !known {
+                        list.push(f);
+                    }
+                } else {
+                    let at = list.iter().position(|f| f.ufid == Ufid(ufid));
+                    prop_assert_eq!(t.remove(Ufid(ufid)).is_some(), at.is_some());
+                    at.map(|at| list.remove(at));
+                }
+            }
+            prop_assert_eq!(t.len(), list.len());
+            for (src, dst) in probes {
+                let mut key = Key::ZERO;
+                key.nw_src.set(src);
+                key.nw_dst.set(dst);
+                let found = t.lookup(&key).0;
+                match found {
+                    Some(f) => prop_assert!(f.matching.matches(&key)),
+                    None => prop_assert!(!list.iter().any(|f| f.matching.matches(&key))),
+                }
+            }
+        }
+    }
+}

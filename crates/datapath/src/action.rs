@@ -1,0 +1,233 @@
+//! Actions of megaflows: what OVS calls ODP actions (include/uapi/linux/openvswitch.h,
+//! `enum ovs_action_attr`). Addresses and ports are network-order bytes or host integers as
+//! each field says.
+//!
+//! # What every datapath does alike
+//!
+//! - A packet on which an action cannot run, because the header is not there or its lengths are
+//!   impossible ([`flow::extract`] says when), is dropped there with [`DropReason::Malformed`];
+//!   outputs before that have happened.
+//! - Nested actions (`Sample`, `Clone`, both branches of `CheckPktLen`) run on a copy; what
+//!   follows in the list sees the packet unchanged.
+//! - Checksums are updated incrementally (RFC 1624): a wrong one stays wrong. A UDP checksum of
+//!   0 stays 0. In a packet with an unfinished checksum ([`packet::Offload::csum`]) only the
+//!   pseudo header's sum is updated.
+//! - An empty list drops the packet with [`DropReason::Flow`].
+
+use crate::{DropReason, PortNo};
+use std::sync::Arc;
+
+/// A list of actions, shared by flows and packets in flight. Empty is a drop.
+pub type Actions = Arc<[Action]>;
+
+/// One action. A datapath runs them in order on one packet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Send a copy of the packet as it is now.
+    Output(PortNo),
+    /// Drop what is left, and count why. Only as the whole list.
+    Drop(DropReason),
+    /// Call up with the packet as it is now.
+    Userspace(Userdata),
+    /// Run on from the tables: look the packet up again with this recirculation id.
+    Recirc(u32),
+    /// Set the packet's `dp_hash` from its 5-tuple (`symmetric`: equal for both directions)
+    /// and `basis`.
+    Hash {
+        /// Source and destination are interchangeable.
+        symmetric: bool,
+        /// Mixed in.
+        basis: u32,
+    },
+    /// The next output or upcall sends at most so many bytes. A packet that is cut has its
+    /// unfinished checksum finished first and loses its segmentation.
+    Trunc(u32),
+    /// Push an 802.1Q or 802.1ad header. `tci` has the CFI bit set, as in keys; on the wire it
+    /// is clear.
+    PushVlan {
+        /// Tag protocol.
+        tpid: u16,
+        /// Priority, presence bit, VLAN id.
+        tci: u16,
+    },
+    /// Pop the outermost VLAN header.
+    PopVlan,
+    /// Push an MPLS label stack entry behind the VLAN headers and set the Ethernet type.
+    PushMpls {
+        /// The whole entry, host integer.
+        lse: u32,
+        /// 0x8847 or 0x8848.
+        ethertype: u16,
+    },
+    /// Pop the outermost MPLS entry and set the Ethernet type.
+    PopMpls {
+        /// Type of what is below.
+        ethertype: u16,
+    },
+    /// Set header fields. Checksums follow, unfinished ones too.
+    Set(Set),
+    /// Run `actions` on a copy of the packet with this probability (of 2^32).
+    Sample {
+        /// `u32::MAX` is always.
+        probability: u32,
+        /// What to run.
+        actions: Vec<Action>,
+    },
+    /// Run the actions on a copy of the packet.
+    Clone(Vec<Action>),
+    /// Drop when the meter says so.
+    Meter(u32),
+    /// Branch on the packet's length in bytes, without its outermost VLAN header (ovs-actions(7),
+    /// `check_pkt_larger`). A packet that is still to be segmented counts as its longest segment.
+    CheckPktLen {
+        /// The limit.
+        len: u16,
+        /// Run when the packet is longer.
+        greater: Vec<Action>,
+        /// Run when it is not.
+        not_greater: Vec<Action>,
+    },
+}
+
+/// A value with the bits that count; the rest of the target stays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Masked<T> {
+    /// Zero outside the mask.
+    pub value: T,
+    /// Which bits are set.
+    pub mask: T,
+}
+
+/// Which header fields to set. All in network byte order; a field whose mask is zero stays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Set {
+    /// Ethernet addresses.
+    Ethernet {
+        /// Source.
+        src: Masked<[u8; 6]>,
+        /// Destination.
+        dst: Masked<[u8; 6]>,
+    },
+    /// IPv4 header.
+    Ipv4 {
+        /// Source.
+        src: Masked<[u8; 4]>,
+        /// Destination.
+        dst: Masked<[u8; 4]>,
+        /// Type of service (all 8 bits).
+        tos: Masked<u8>,
+        /// Time to live.
+        ttl: Masked<u8>,
+    },
+    /// IPv6 header.
+    Ipv6 {
+        /// Source.
+        src: Masked<[u8; 16]>,
+        /// Destination.
+        dst: Masked<[u8; 16]>,
+        /// Flow label, 20 bits, host integer.
+        label: Masked<u32>,
+        /// Traffic class.
+        tclass: Masked<u8>,
+        /// Hop limit.
+        hlimit: Masked<u8>,
+    },
+    /// TCP ports (host integers).
+    Tcp {
+        /// Source.
+        src: Masked<u16>,
+        /// Destination.
+        dst: Masked<u16>,
+    },
+    /// UDP ports (host integers).
+    Udp {
+        /// Source.
+        src: Masked<u16>,
+        /// Destination.
+        dst: Masked<u16>,
+    },
+    /// SCTP ports (host integers).
+    Sctp {
+        /// Source.
+        src: Masked<u16>,
+        /// Destination.
+        dst: Masked<u16>,
+    },
+    /// ICMP or ICMPv6 type and code.
+    Icmp {
+        /// Type.
+        kind: Masked<u8>,
+        /// Code.
+        code: Masked<u8>,
+        /// ICMPv6: its checksum covers a pseudo header.
+        v6: bool,
+    },
+    /// ARP.
+    Arp {
+        /// Opcode, host integer.
+        op: Masked<u16>,
+        /// Sender address.
+        spa: Masked<[u8; 4]>,
+        /// Target address.
+        tpa: Masked<[u8; 4]>,
+        /// Sender hardware address.
+        sha: Masked<[u8; 6]>,
+        /// Target hardware address.
+        tha: Masked<[u8; 6]>,
+    },
+    /// IPv6 neighbour solicitation or advertisement. A link-layer option that is not there is
+    /// not added.
+    Nd {
+        /// Target.
+        target: Masked<[u8; 16]>,
+        /// Source link-layer option.
+        sll: Masked<[u8; 6]>,
+        /// Target link-layer option.
+        tll: Masked<[u8; 6]>,
+    },
+    /// Outermost MPLS label stack entry, host integer.
+    Mpls(Masked<u32>),
+    /// Packet priority.
+    Priority(u32),
+    /// Packet mark.
+    Mark(Masked<u32>),
+}
+
+/// What an upcall made by [`Action::Userspace`] is about; the datapath gives it back
+/// unchanged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Userdata {
+    /// The flow must be translated again for each packet.
+    SlowPath {
+        /// Why, for texts ("cfm", "bfd", "lacp", "stp", "controller", "action", …).
+        reason: &'static str,
+    },
+    /// Send the packet to controllers.
+    Controller {
+        /// OFPR_* in OpenFlow 1.4's full enumeration.
+        reason: u8,
+        /// Bytes to send.
+        max_len: u16,
+        /// Which controllers.
+        controller_id: u16,
+        /// Frozen pipeline state, 0 for none: index of what the bridge keeps.
+        recirc_id: u32,
+        /// Cookie of the rule.
+        rule_cookie: u64,
+        /// Stop for NXT_RESUME.
+        continuation: bool,
+    },
+    /// A sample for a collector set.
+    FlowSample {
+        /// Probability as in the OpenFlow action.
+        probability: u16,
+        /// Collector set.
+        collector_set: u32,
+        /// Observation domain.
+        obs_domain: u32,
+        /// Observation point.
+        obs_point: u32,
+        /// Port the sample is of.
+        output_port: PortNo,
+    },
+}

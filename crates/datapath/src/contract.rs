@@ -1,0 +1,104 @@
+//! The traits; the crate's text says what they are for.
+
+use crate::{
+    Action, DropReason, FlowDump, FlowStats, LookupStats, Megaflow, MeterConfig, MeterStats,
+    PortError, PortInfo, PortNo, PortSpec, Refusal, Ufid, UpcallFactory,
+};
+use flow::Key;
+use netdev::Device;
+use packet::Packet;
+use std::sync::Arc;
+
+/// Devices of a datapath. Called by the control thread; may take milliseconds.
+pub trait Ports: Send + Sync {
+    /// Opens the device and starts to receive from it. The port gets `spec.wanted` when that
+    /// is free, else the lowest free number from 1. On an error nothing has changed.
+    fn add_port(&self, spec: &PortSpec) -> Result<PortNo, PortError>;
+
+    /// Closes the port. Megaflows that name it stay until they are removed; what they send to
+    /// it is dropped with [`DropReason::OutputPortGone`].
+    fn remove_port(&self, port: PortNo) -> Result<(), PortError>;
+
+    /// All ports, by number.
+    fn ports(&self) -> Vec<PortInfo>;
+
+    /// The control side of a port's device.
+    fn device(&self, port: PortNo) -> Option<Arc<dyn Device>>;
+
+    /// Ingress policing in kilobits a second and kilobits of burst; 0 turns it off. An `Err`
+    /// says why this port cannot.
+    fn set_policing(&self, port: PortNo, rate_kbps: u32, burst_kb: u32) -> Result<(), PortError>;
+}
+
+/// Megaflows. Called by packet threads in upcalls, by revalidators and by the control thread.
+pub trait Flows: Send + Sync {
+    /// Adds a megaflow with zero statistics. A refusal changes nothing.
+    fn install(&self, flow: &Megaflow) -> Result<(), Refusal>;
+
+    /// Replaces a megaflow's actions; its statistics go on. False when it is not there.
+    fn modify(&self, ufid: Ufid, actions: &crate::Actions) -> bool;
+
+    /// Removes a megaflow and returns its final statistics: no packet is counted after this
+    /// returns that is not in them. `None` when it is not there.
+    fn remove(&self, ufid: Ufid) -> Option<FlowStats>;
+
+    /// One megaflow.
+    fn flow(&self, ufid: Ufid) -> Option<FlowDump>;
+
+    /// Calls `each` for the statistics of every megaflow, in no order. Megaflows that come or
+    /// go meanwhile may be left out. `each` may call back into this trait.
+    fn sweep(&self, each: &mut dyn FnMut(Ufid, FlowStats));
+
+    /// All megaflows, for people.
+    fn dump(&self) -> Vec<FlowDump>;
+
+    /// Removes all megaflows.
+    fn flush(&self);
+}
+
+/// Packets that go through outside the fast path.
+pub trait Packets: Send + Sync {
+    /// Names who answers upcalls; before that, misses are dropped with
+    /// [`DropReason::UpcallLimit`]. Called once.
+    fn set_upcall_factory(&self, factory: Arc<dyn UpcallFactory>);
+
+    /// Runs `actions` on `packet` as if it had come in with `key`, on the caller's thread, to
+    /// the end (recirculations and upcalls included).
+    fn execute(&self, packet: Packet, key: &Key, actions: &[Action]);
+
+    /// Takes a packet as if it had been received on `port`, on the caller's thread: lookup,
+    /// upcall, actions. For dummy ports and tests.
+    fn inject(&self, packet: Packet, port: PortNo);
+}
+
+/// Meters that [`Action::Meter`] refers to.
+pub trait Meters: Send + Sync {
+    /// Highest number of meters, and of bands in each.
+    fn limits(&self) -> (u32, u8);
+    /// Sets or replaces meter `id`; statistics start at zero.
+    fn set(&self, id: u32, config: &MeterConfig) -> Result<(), Refusal>;
+    /// Removes meter `id`; packets that meet it then pass. Final statistics.
+    fn remove(&self, id: u32) -> Option<MeterStats>;
+    /// Statistics of meter `id`.
+    fn stats(&self, id: u32) -> Option<MeterStats>;
+}
+
+/// What a datapath counts.
+pub trait Counters: Send + Sync {
+    /// Lookups since start.
+    fn lookups(&self) -> LookupStats;
+    /// Packets dropped for `reason` since start.
+    fn drops(&self, reason: DropReason) -> u64;
+}
+
+/// A whole datapath.
+pub trait Datapath: Ports + Flows + Packets + Counters {
+    /// Name in texts, such as "netdev@ovs-netdev".
+    fn name(&self) -> &str;
+    /// Meters, when it has them.
+    fn meters(&self) -> Option<&dyn Meters>;
+    /// True when a megaflow may match or set what `action` and its nested actions need.
+    fn supports(&self, action: &Action) -> bool;
+    /// Stops packet threads and closes ports; megaflows are gone for a userspace datapath.
+    fn shutdown(&self);
+}

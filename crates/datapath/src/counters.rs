@@ -1,0 +1,90 @@
+//! What a datapath counts beside flows and ports.
+
+/// Why a packet was dropped. Each has a counter, shown by `coverage/show` and `dpctl/show`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum DropReason {
+    /// A flow's actions say drop (no rule matched, or the rule has no output).
+    Flow,
+    /// The translation failed (too deep resubmits, a loop, …).
+    TranslationError,
+    /// Too many resubmits or recirculations.
+    RecirculationLimit,
+    /// The ingress port is not (or no longer) a port of a bridge.
+    UnknownPort,
+    /// Egress port vanished.
+    OutputPortGone,
+    /// The egress device's queue was full.
+    OutputQueueFull,
+    /// Longer than the egress device's MTU.
+    OutputTooLong,
+    /// The egress device is down or failed.
+    OutputError,
+    /// The port's share of upcalls was used up.
+    UpcallLimit,
+    /// A meter's band.
+    Meter,
+    /// A header that an action needs is not there or is malformed.
+    Malformed,
+    /// An action that this datapath cannot run.
+    UnsupportedAction,
+    /// An ingress policer.
+    Policing,
+}
+
+impl DropReason {
+    /// All of them, in numeric order.
+    pub const ALL: [DropReason; 13] = [
+        DropReason::Flow,
+        DropReason::TranslationError,
+        DropReason::RecirculationLimit,
+        DropReason::UnknownPort,
+        DropReason::OutputPortGone,
+        DropReason::OutputQueueFull,
+        DropReason::OutputTooLong,
+        DropReason::OutputError,
+        DropReason::UpcallLimit,
+        DropReason::Meter,
+        DropReason::Malformed,
+        DropReason::UnsupportedAction,
+        DropReason::Policing,
+    ];
+
+    /// Name of its counter.
+    pub fn name(self) -> &'static str {
+        match self {
+            DropReason::Flow => "drop_action_of_pipeline",
+            DropReason::TranslationError => "drop_action_translation_error",
+            DropReason::RecirculationLimit => "drop_action_recursion_too_deep",
+            DropReason::UnknownPort => "datapath_drop_invalid_port",
+            DropReason::OutputPortGone => "datapath_drop_output_port_gone",
+            DropReason::OutputQueueFull => "datapath_drop_output_queue_full",
+            DropReason::OutputTooLong => "datapath_drop_output_too_long",
+            DropReason::OutputError => "datapath_drop_output_error",
+            DropReason::UpcallLimit => "datapath_drop_upcall_limit",
+            DropReason::Meter => "datapath_drop_meter",
+            DropReason::Malformed => "datapath_drop_malformed",
+            DropReason::UnsupportedAction => "datapath_drop_unsupported_action",
+            DropReason::Policing => "datapath_drop_policing",
+        }
+    }
+}
+
+/// Lookups of a datapath since it started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct LookupStats {
+    /// Packets that found a megaflow.
+    pub hits: u64,
+    /// Packets that called up.
+    pub misses: u64,
+    /// Packets dropped because an upcall could not be made.
+    pub lost: u64,
+    /// Masks (subtables) looked at, in all lookups that went past the exact-match cache.
+    pub mask_hits: u64,
+    /// Hits of the exact-match (microflow) cache.
+    pub cache_hits: u64,
+    /// Masks now.
+    pub masks: usize,
+    /// Megaflows now.
+    pub flows: usize,
+}

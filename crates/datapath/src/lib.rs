@@ -1,0 +1,54 @@
+//! The contract between the switch and the places that forward packets.
+//!
+//! A *datapath* has ports, holds megaflows, runs their actions on packets, and calls up when
+//! no megaflow matches. What OVS keeps in one structure of callbacks is split by noun here:
+//!
+//! | trait | noun |
+//! |---|---|
+//! | [`Ports`] | devices that packets come from and go to |
+//! | [`Flows`] | megaflows: install, modify, remove, statistics, dump |
+//! | [`Packets`] | run actions on a packet; register who answers upcalls |
+//! | [`Meters`] | optional: rate limits that actions refer to |
+//! | [`Counters`] | lookups and drops |
+//!
+//! [`Datapath`] joins them. One behaviour suite (`tests/behaviour`) runs over every datapath;
+//! a new one is right when it passes.
+//!
+//! # Threads
+//! Every method may be called from any thread, also from within an upcall (a datapath holds
+//! none of its locks while it calls up). Packet threads belong to the datapath.
+//!
+//! # Soundness
+//! A datapath matches a packet's key against a megaflow as [`flow::Match::matches`] does, no
+//! wider. Megaflows that a datapath holds at one time may overlap only when every packet of
+//! the overlap gets equal actions; the datapath may then use either.
+#![forbid(unsafe_code)]
+
+pub mod action;
+mod contract;
+mod counters;
+pub mod hash;
+mod megaflow;
+mod meter;
+mod port;
+mod refusal;
+pub mod text;
+mod upcall;
+
+/// How often one packet may be looked up again; a recirculation beyond that drops it with
+/// [`DropReason::RecirculationLimit`]. Actions that the upcall of an [`Action::Userspace`]
+/// answers count as one recirculation, so that upcalls cannot loop either.
+pub const RECIRCULATION_LIMIT: u32 = 6;
+
+/// How deep [`Action::Sample`], [`Action::Clone`] and [`Action::CheckPktLen`] may nest; a
+/// datapath refuses a megaflow that goes deeper with [`Refusal::UnsupportedAction`].
+pub const ACTION_DEPTH_LIMIT: usize = text::MAX_DEPTH;
+
+pub use action::{Action, Actions, Masked, Set, Userdata};
+pub use contract::{Counters, Datapath, Flows, Meters, Packets, Ports};
+pub use counters::{DropReason, LookupStats};
+pub use megaflow::{FlowDump, FlowStats, Megaflow, Tier, Ufid};
+pub use meter::{MeterBand, MeterConfig, MeterStats};
+pub use port::{PortError, PortInfo, PortNo, PortSpec};
+pub use refusal::Refusal;
+pub use upcall::{Upcall, UpcallFactory, UpcallKind, Upcaller};

@@ -1,0 +1,91 @@
+//! Megaflows: what a datapath holds.
+
+use crate::{Actions, Refusal};
+use clock::Millis;
+use flow::Match;
+use std::fmt;
+
+/// Identity of a megaflow: a 128-bit hash of its match, printed as a UUID.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Ufid(pub u128);
+
+impl fmt::Display for Ufid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let v = self.0;
+        write!(
+            f,
+            "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
+            v >> 96,
+            (v >> 80) & 0xffff,
+            (v >> 64) & 0xffff,
+            (v >> 48) & 0xffff,
+            v & 0xffff_ffff_ffff
+        )
+    }
+}
+
+/// A megaflow to install: the packets it matches (`in_port` is a datapath port; `in_port`,
+/// `recirc_id` and `packet_type` are always exact) and what happens to them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Megaflow {
+    /// Identity.
+    pub ufid: Ufid,
+    /// The packets.
+    pub matching: Match,
+    /// What to do; empty is a drop.
+    pub actions: Actions,
+}
+
+/// What went through a megaflow since it was installed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct FlowStats {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes of whole frames.
+    pub bytes: u64,
+    /// When the last packet came; `Millis(0)` is never.
+    pub used: Millis,
+    /// TCP flags seen, ORed (12 bits, host integer).
+    pub tcp_flags: u16,
+}
+
+/// Where a megaflow runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Tier {
+    /// TC flower.
+    Tc,
+    /// BPF at the driver.
+    Xdp,
+    /// BPF at the skb hook.
+    Tcx,
+    /// openvswitch.ko.
+    Kernel,
+    /// The userspace datapath.
+    Userspace,
+}
+
+impl Tier {
+    /// Name in texts (`dp:NAME`).
+    pub fn name(self) -> &'static str {
+        match self {
+            Tier::Tc => "tc",
+            Tier::Xdp => "xdp",
+            Tier::Tcx => "tcx",
+            Tier::Kernel => "ovs",
+            Tier::Userspace => "userspace",
+        }
+    }
+}
+
+/// One line of a dump.
+#[derive(Clone, Debug)]
+pub struct FlowDump {
+    /// The megaflow.
+    pub flow: Megaflow,
+    /// Its statistics.
+    pub stats: FlowStats,
+    /// Where it runs.
+    pub tier: Tier,
+    /// Why not in the fastest tier of its ports; `None` when it is there.
+    pub refusal: Option<Refusal>,
+}

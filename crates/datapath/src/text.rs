@@ -1,0 +1,397 @@
+//! Actions as text, in the words of `ovs-appctl dpctl/dump-flows` and `ofproto/trace`.
+//!
+//! [`format()`] writes what OVS writes for the same actions (order, separators and number bases
+//! were read off its output); [`parse`] reads the same language, as `dpctl/add-flow` does. It is
+//! total: any text gives actions or a [`ParseError`] with a place and a reason. What [`format()`]
+//! wrote parses back to equal actions, but for sampling probabilities (one decimal in the text),
+//! reasons of drops (the text is "drop") and masked MPLS entries whose mask is not a whole number
+//! of fields.
+
+mod parse;
+#[cfg(test)]
+mod tests;
+
+pub use parse::{MAX_DEPTH, ParseError, parse};
+
+use crate::{Action, Masked, PortNo, Set, Userdata};
+use std::fmt::{self, Write as _};
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+/// How actions are written.
+#[derive(Clone, Copy, Default)]
+pub struct Style<'a> {
+    /// The name of a port; `None` (or no closure) writes the number.
+    pub port_name: Option<&'a dyn Fn(PortNo) -> Option<String>>,
+    /// The actions come from a translation without side effects (`ofproto/trace`): OVS then
+    /// writes `dont_send=1` in `controller(...)`.
+    pub dry_run: bool,
+}
+
+impl fmt::Debug for Style<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Style")
+            .field("dry_run", &self.dry_run)
+            .finish_non_exhaustive()
+    }
+}
+
+/// `actions` as text; "drop" when there are none.
+pub fn format(actions: &[Action], style: Style<'_>) -> String {
+    let mut out = String::new();
+    list(&mut out, actions, style);
+    out
+}
+
+/// `actions` as text with port numbers.
+pub fn format_plain(actions: &[Action]) -> String {
+    format(actions, Style::default())
+}
+
+/// A port as [`format()`] writes it.
+pub fn format_port(port: PortNo, style: Style<'_>) -> String {
+    match style.port_name.and_then(|name| name(port)) {
+        Some(name) => name,
+        None => port.to_string(),
+    }
+}
+
+/// Appends formatted text to a `String`, which cannot fail.
+macro_rules! put {
+    ($out:expr, $($arg:tt)*) => {{
+        let _ = write!($out, $($arg)*);
+    }};
+}
+
+/// C's `%#x`: zero has no prefix.
+struct Hex(u64);
+
+impl fmt::Display for Hex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 == 0 {
+            f.write_str("0")
+        } else {
+            write!(f, "{:#x}", self.0)
+        }
+    }
+}
+
+struct Mac([u8; 6]);
+
+impl fmt::Display for Mac {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d, e, g] = self.0;
+        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
+    }
+}
+
+fn list(out: &mut String, actions: &[Action], style: Style<'_>) {
+    if actions.is_empty() {
+        out.push_str("drop");
+    }
+    for (i, action) in actions.iter().enumerate() {
+        if i > 0 {
+            out.push(',');
+        }
+        one(out, action, style);
+    }
+}
+
+fn one(out: &mut String, action: &Action, style: Style<'_>) {
+    match action {
+        Action::Output(port) => out.push_str(&format_port(*port, style)),
+        Action::Drop(_) => out.push_str("drop"),
+        Action::Userspace(data) => userspace(out, data, style),
+        Action::Recirc(id) => put!(out, "recirc({})", Hex(u64::from(*id))),
+        Action::Hash { symmetric, basis } => {
+            put!(
+                out,
+                "hash({}l4({basis}))",
+                if *symmetric { "sym_" } else { "" }
+            );
+        }
+        Action::Trunc(len) => put!(out, "trunc({len})"),
+        Action::PushVlan { tpid, tci } => {
+            out.push_str("push_vlan(");
+            if *tpid != 0x8100 {
+                put!(out, "tpid=0x{tpid:04x},");
+            }
+            put!(out, "vid={},pcp={}", tci & 0xfff, tci >> 13);
+            if tci & flow::VLAN_CFI == 0 {
+                out.push_str(",cfi=0");
+            }
+            out.push(')');
+        }
+        Action::PopVlan => out.push_str("pop_vlan"),
+        Action::PushMpls { lse, ethertype } => {
+            out.push_str("push_mpls(");
+            mpls(out, *lse);
+            put!(out, ",eth_type=0x{ethertype:x})");
+        }
+        Action::PopMpls { ethertype } => put!(out, "pop_mpls(eth_type=0x{ethertype:x})"),
+        Action::Set(set) => set_text(out, set),
+        Action::Sample {
+            probability,
+            actions,
+        } => {
+            let percent = 100.0 * f64::from(*probability) / f64::from(u32::MAX);
+            put!(out, "sample(sample={percent:.1}%,actions(");
+            list(out, actions, style);
+            out.push_str("))");
+        }
+        Action::Clone(actions) => {
+            out.push_str("clone(");
+            list(out, actions, style);
+            out.push(')');
+        }
+        Action::Meter(id) => put!(out, "meter({id})"),
+        Action::CheckPktLen {
+            len,
+            greater,
+            not_greater,
+        } => {
+            put!(out, "check_pkt_len(size={len},gt(");
+            list(out, greater, style);
+            out.push_str("),le(");
+            list(out, not_greater, style);
+            out.push_str("))");
+        }
+    }
+}
+
+fn userspace(out: &mut String, data: &Userdata, style: Style<'_>) {
+    out.push_str("userspace(pid=0,");
+    match data {
+        Userdata::SlowPath { reason } => put!(out, "slow_path({reason})"),
+        Userdata::Controller {
+            reason,
+            max_len,
+            controller_id,
+            recirc_id,
+            rule_cookie,
+            continuation,
+        } => {
+            put!(
+                out,
+                "controller(reason={reason},dont_send={},continuation={},recirc_id={recirc_id},rule_cookie={},\
+                 controller_id={controller_id},max_len={max_len})",
+                u8::from(style.dry_run),
+                u8::from(*continuation),
+                Hex(*rule_cookie),
+            );
+        }
+        Userdata::FlowSample {
+            probability,
+            collector_set,
+            obs_domain,
+            obs_point,
+            output_port,
+        } => {
+            put!(
+                out,
+                "flow_sample(probability={probability},collector_set_id={collector_set},\
+                 obs_domain_id={obs_domain},obs_point_id={obs_point},output_port={})",
+                format_port(*output_port, style),
+            );
+        }
+    }
+    out.push(')');
+}
+
+fn mpls(out: &mut String, lse: u32) {
+    put!(
+        out,
+        "label={},tc={},ttl={},bos={}",
+        lse >> 12,
+        (lse >> 9) & 7,
+        lse & 0xff,
+        (lse >> 8) & 1
+    );
+}
+
+/// Writes `name=value` and `name=value/mask` parts, with commas between.
+struct Parts<'a> {
+    out: &'a mut String,
+    first: bool,
+}
+
+impl Parts<'_> {
+    fn part(
+        &mut self,
+        name: &str,
+        exact: bool,
+        any: bool,
+        value: impl fmt::Display,
+        mask: impl fmt::Display,
+    ) {
+        if !any {
+            return;
+        }
+        if !std::mem::take(&mut self.first) {
+            self.out.push(',');
+        }
+        put!(self.out, "{name}={value}");
+        if !exact {
+            put!(self.out, "/{mask}");
+        }
+    }
+
+    fn mac(&mut self, name: &str, m: &Masked<[u8; 6]>) {
+        self.part(
+            name,
+            m.mask == [0xff; 6],
+            m.mask != [0; 6],
+            Mac(m.value),
+            Mac(m.mask),
+        );
+    }
+
+    fn ipv4(&mut self, name: &str, m: &Masked<[u8; 4]>) {
+        self.part(
+            name,
+            m.mask == [0xff; 4],
+            m.mask != [0; 4],
+            Ipv4Addr::from(m.value),
+            Ipv4Addr::from(m.mask),
+        );
+    }
+
+    fn ipv6(&mut self, name: &str, m: &Masked<[u8; 16]>) {
+        self.part(
+            name,
+            m.mask == [0xff; 16],
+            m.mask != [0; 16],
+            Ipv6Addr::from(m.value),
+            Ipv6Addr::from(m.mask),
+        );
+    }
+
+    fn decimal(&mut self, name: &str, value: u32, mask: u32, full: u32) {
+        self.part(name, mask == full, mask != 0, value, Hex(u64::from(mask)));
+    }
+
+    fn hex(&mut self, name: &str, value: u32, mask: u32, full: u32) {
+        self.part(
+            name,
+            mask == full,
+            mask != 0,
+            Hex(u64::from(value)),
+            Hex(u64::from(mask)),
+        );
+    }
+
+    fn byte(&mut self, name: &str, m: &Masked<u8>) {
+        self.decimal(name, u32::from(m.value), u32::from(m.mask), 0xff);
+    }
+
+    fn byte_hex(&mut self, name: &str, m: &Masked<u8>) {
+        self.hex(name, u32::from(m.value), u32::from(m.mask), 0xff);
+    }
+
+    fn short(&mut self, name: &str, m: &Masked<u16>) {
+        self.decimal(name, u32::from(m.value), u32::from(m.mask), 0xffff);
+    }
+}
+
+fn set_text(out: &mut String, set: &Set) {
+    out.push_str("set(");
+    match set {
+        Set::Mpls(m) if m.mask == u32::MAX => {
+            out.push_str("mpls(");
+            mpls(out, m.value);
+        }
+        Set::Mpls(m) => {
+            let (v, k) = (m.value, m.mask);
+            put!(
+                out,
+                "mpls(label={}/0x{:x},tc={}/{:x},ttl={}/0x{:x},bos={}/{:x}",
+                v >> 12,
+                k >> 12,
+                (v >> 9) & 7,
+                (k >> 9) & 7,
+                v & 0xff,
+                k & 0xff,
+                (v >> 8) & 1,
+                (k >> 8) & 1,
+            );
+        }
+        Set::Priority(v) => put!(out, "skb_priority({}", Hex(u64::from(*v))),
+        Set::Mark(m) if m.mask == u32::MAX => put!(out, "skb_mark({}", Hex(u64::from(m.value))),
+        Set::Mark(m) => put!(
+            out,
+            "skb_mark({}/{}",
+            Hex(u64::from(m.value)),
+            Hex(u64::from(m.mask))
+        ),
+        _ => fields(out, set),
+    }
+    out.push_str("))");
+}
+
+fn fields(out: &mut String, set: &Set) {
+    out.push_str(match set {
+        Set::Ethernet { .. } => "eth(",
+        Set::Ipv4 { .. } => "ipv4(",
+        Set::Ipv6 { .. } => "ipv6(",
+        Set::Tcp { .. } => "tcp(",
+        Set::Udp { .. } => "udp(",
+        Set::Sctp { .. } => "sctp(",
+        Set::Icmp { v6: false, .. } => "icmp(",
+        Set::Icmp { v6: true, .. } => "icmpv6(",
+        Set::Arp { .. } => "arp(",
+        Set::Nd { .. } => "nd(",
+        Set::Mpls(_) | Set::Priority(_) | Set::Mark(_) => "",
+    });
+    let mut p = Parts { out, first: true };
+    match set {
+        Set::Ethernet { src, dst } => {
+            p.mac("src", src);
+            p.mac("dst", dst);
+        }
+        Set::Ipv4 { src, dst, tos, ttl } => {
+            p.ipv4("src", src);
+            p.ipv4("dst", dst);
+            p.byte_hex("tos", tos);
+            p.byte("ttl", ttl);
+        }
+        Set::Ipv6 {
+            src,
+            dst,
+            label,
+            tclass,
+            hlimit,
+        } => {
+            p.ipv6("src", src);
+            p.ipv6("dst", dst);
+            p.hex("label", label.value, label.mask, 0xf_ffff);
+            p.byte_hex("tclass", tclass);
+            p.byte("hlimit", hlimit);
+        }
+        Set::Tcp { src, dst } | Set::Udp { src, dst } | Set::Sctp { src, dst } => {
+            p.short("src", src);
+            p.short("dst", dst);
+        }
+        Set::Icmp { kind, code, v6: _ } => {
+            p.byte("type", kind);
+            p.byte("code", code);
+        }
+        Set::Arp {
+            op,
+            spa,
+            tpa,
+            sha,
+            tha,
+        } => {
+            p.ipv4("sip", spa);
+            p.ipv4("tip", tpa);
+            p.short("op", op);
+            p.mac("sha", sha);
+            p.mac("tha", tha);
+        }
+        Set::Nd { target, sll, tll } => {
+            p.ipv6("target", target);
+            p.mac("sll", sll);
+            p.mac("tll", tll);
+        }
+        Set::Mpls(_) | Set::Priority(_) | Set::Mark(_) => {}
+    }
+}
