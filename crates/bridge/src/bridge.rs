@@ -1,0 +1,119 @@
+//! One bridge: the control thread's mutable state.
+
+use crate::mac_table::MacTable;
+use crate::meter::MeterTable;
+use crate::pipeline::Pipeline;
+use crate::port::{Bundle, Port};
+use crate::snapshot::{BridgeConfig, BridgeIndex, BridgeView, BundleView, PortView, TableArray};
+use hashbrown::HashMap;
+use openflow::PortNo;
+use openflow::message::{PortConfig, SwitchDesc};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Finds the patch port with a name in any bridge: its bridge, number, and its peer's name.
+pub(crate) type ResolvePatch<'a> = &'a dyn Fn(&str) -> Option<(BridgeIndex, PortNo, Option<String>)>;
+
+/// One bridge. Owned by [`crate::switch::Switch`]; all changes that translation must see go
+/// through `Switch::bridge_mut`, which marks the bridge for publication.
+#[derive(Debug)]
+pub struct Bridge {
+    /// Its place in the switch.
+    pub index: BridgeIndex,
+    /// Name.
+    pub name: String,
+    /// OpenFlow datapath id.
+    pub datapath_id: u64,
+    /// What OFPMP_DESC says.
+    pub description: SwitchDesc,
+    /// Tables and groups.
+    pub pipeline: Pipeline,
+    /// Meters.
+    pub meters: MeterTable,
+    /// Settings that translation looks at.
+    pub config: BridgeConfig,
+    /// Learned MAC addresses.
+    pub macs: Arc<MacTable>,
+    /// Ports by OpenFlow number.
+    pub ports: BTreeMap<PortNo, Port>,
+    /// Rows of the Port table.
+    pub bundles: Vec<Bundle>,
+    /// Where the search for a free port number goes on: numbers are reused late.
+    next_port: u32,
+}
+
+impl Bridge {
+    pub(crate) fn new(index: BridgeIndex, name: &str, datapath_id: u64) -> Bridge {
+        Bridge {
+            index,
+            name: name.to_owned(),
+            datapath_id,
+            description: SwitchDesc {
+                manufacturer: "Slipswitch".to_owned(),
+                hardware: "Open vSwitch".to_owned(),
+                software: env!("CARGO_PKG_VERSION").to_owned(),
+                serial_number: "None".to_owned(),
+                datapath: "None".to_owned(),
+            },
+            pipeline: Pipeline::default(),
+            meters: MeterTable::default(),
+            config: BridgeConfig::default(),
+            macs: Arc::new(MacTable::new(index)),
+            ports: BTreeMap::new(),
+            bundles: Vec::new(),
+            next_port: 1,
+        }
+    }
+
+    /// The port called `name`.
+    pub fn port_by_name(&self, name: &str) -> Option<&Port> {
+        self.ports.values().find(|p| p.name == name)
+    }
+
+    /// `wanted` when that is free and may be a port, else the next free number.
+    pub(crate) fn allocate_port(&mut self, wanted: Option<u32>) -> Option<PortNo> {
+        let free = |n: &u32| (1..PortNo::MAX.0).contains(n) && !self.ports.contains_key(&PortNo(*n));
+        if let Some(n) = wanted.filter(free) {
+            return Some(PortNo(n));
+        }
+        let n = (self.next_port..PortNo::MAX.0).chain(1..self.next_port).find(free)?;
+        self.next_port = n + 1;
+        Some(PortNo(n))
+    }
+
+    /// What translation sees, with `tables` as the pipeline's view.
+    pub(crate) fn view(&self, tables: TableArray, resolve: ResolvePatch<'_>) -> BridgeView {
+        let mut bundle_of: HashMap<&str, usize> = HashMap::new();
+        let mut bundles: Vec<BundleView> = Vec::with_capacity(self.bundles.len());
+        for bundle in &self.bundles {
+            let ports: Vec<&Port> =
+                bundle.interfaces.iter().filter_map(|name| self.port_by_name(name)).collect();
+            for port in &ports {
+                bundle_of.insert(&port.name, bundles.len());
+            }
+            bundles.push(BundleView {
+                members: ports.iter().map(|p| p.number).collect(),
+                floodable: ports.iter().all(|p| !p.config.contains(PortConfig::NO_FLOOD)),
+                ..bundle.settings.clone()
+            });
+        }
+        let view = |port: &Port| {
+            // A patch port leads somewhere only when its peer names it back.
+            let peer = port.peer.as_deref().and_then(resolve).and_then(|(bridge, number, back)| {
+                (back.as_deref() == Some(&port.name)).then_some((bridge, number))
+            });
+            port.view(peer, bundle_of.get(port.name.as_str()).copied())
+        };
+        let ports: HashMap<PortNo, PortView> = self.ports.values().map(|p| (p.number, view(p))).collect();
+        BridgeView {
+            name: self.name.clone(),
+            tables,
+            ports: Arc::new(ports),
+            bundles: Arc::new(bundles),
+            groups: Arc::clone(self.pipeline.groups()),
+            meters: self.meters.view(),
+            macs: Arc::clone(&self.macs),
+            config: self.config.clone(),
+        }
+    }
+}

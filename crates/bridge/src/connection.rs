@@ -1,0 +1,325 @@
+//! OpenFlow connections: what controllers, `ovs-ofctl` and snoopers say to the bridges of one
+//! switch and hear from them. (OVS: connmgr, and the message handling of ofproto.)
+//!
+//! # What it is
+//! No I/O. The daemon owns the sockets and moves bytes:
+//!
+//! ```text
+//! id = accept(bridge, options)             a transport was connected or accepted
+//! receive(id, bytes, switch, now)          bytes came; only while wants_input(id)
+//! take_output(id)                          bytes to write, all of them, before the next call
+//! closing(id)                              Some(reason): write what is left, then close
+//! closed(id)                               the transport is gone
+//! run(switch, now)                         after output was written, and when deadline() is due
+//! ```
+//!
+//! What the switch does by itself comes in by [`Connections::packet_in`],
+//! [`Connections::rules_changed`] and [`Connections::port_status`].
+//!
+//! # Invariants
+//! - Messages of one connection are carried out in the order in which they came, and replies
+//!   leave in that order. A long reply (a flow dump) is written bit by bit as the peer reads;
+//!   messages behind it wait.
+//! - Memory is bounded whatever a peer does: when it does not read, nothing more of it is
+//!   carried out ([`Connections::wants_input`] is false), its flow monitors pause, asynchronous
+//!   messages to it are dropped and counted. Bundles, monitors and buffered packets have
+//!   limits.
+//! - No message ends a connection, but a peer that shares no version of OpenFlow, or bytes in
+//!   which messages cannot be told apart.
+//! - A barrier, and the end of a bundle, are answered only after packets see the changes before
+//!   them ([`Switch::publish`]), and after the OFPT_FLOW_REMOVED messages that follow from
+//!   them. Other changes are seen once the caller publishes.
+//! - Counters in replies and in OFPT_FLOW_REMOVED are exact as of the message
+//!   ([`Switch::collect_statistics`]).
+//!
+//! # What errs on which side
+//! A slow peer loses asynchronous messages rather than slowing the switch; replies are never
+//! lost. A resumed flow monitor may tell a flow that was deleted and added again as modified.
+//!
+//! Single-threaded: the control thread owns it, next to [`Switch`].
+
+mod asynchronous;
+mod bundle;
+mod change;
+mod flow_text;
+mod handler;
+mod monitor;
+mod output;
+mod packet_queue;
+mod reply;
+mod role;
+mod session;
+mod statistics;
+mod table_features;
+
+pub use flow_text::{format_flow, format_flows};
+pub use packet_queue::{PacketQueueStats, RateLimit};
+pub use session::{ConnectionCounters, ConnectionStatus, Kind, Options};
+
+use crate::snapshot::BridgeIndex;
+use crate::switch::Switch;
+use clock::Millis;
+use hashbrown::HashMap;
+use openflow::Version;
+use openflow::message::{AsyncKind, PacketInReason, TableStatusReason};
+use session::Session;
+use std::collections::BTreeMap;
+
+/// Names one connection for as long as the program runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ConnectionId(pub u64);
+
+/// What the connections of one bridge have in common.
+#[derive(Debug, Default)]
+struct BridgeState {
+    /// Highest generation id of a role request.
+    generation_id: Option<u64>,
+    /// When a primary connection last became connected or was lost.
+    primary_seen: Option<Millis>,
+    /// Tables with vacancy events: which event comes next.
+    vacancy: HashMap<u8, TableStatusReason>,
+    /// Removed rules whose controllers are told once their counters are home.
+    removed: Vec<asynchronous::Removed>,
+}
+
+/// All OpenFlow connections of a switch.
+#[derive(Debug, Default)]
+pub struct Connections {
+    sessions: BTreeMap<ConnectionId, Session>,
+    bridges: HashMap<BridgeIndex, BridgeState>,
+    last_id: u64,
+    /// Milliseconds after which a bundle that nobody touches is discarded; `None` is 10,000.
+    bundle_idle_timeout: Option<u64>,
+}
+
+impl Connections {
+    /// No connections.
+    pub fn new() -> Connections {
+        Connections::default()
+    }
+
+    /// `other_config:bundle-idle-timeout`, in milliseconds.
+    pub fn set_bundle_idle_timeout(&mut self, ms: u64) {
+        self.bundle_idle_timeout = Some(ms);
+    }
+
+    /// Takes up a connection to `bridge` whose transport has just been made. Its hello is in
+    /// the output at once.
+    pub fn accept(&mut self, bridge: BridgeIndex, options: Options, now: Millis) -> ConnectionId {
+        self.last_id += 1;
+        let id = ConnectionId(self.last_id);
+        self.sessions.insert(id, Session::new(bridge, options, now));
+        self.bridges.entry(bridge).or_default();
+        id
+    }
+
+    /// Takes bytes from the peer and carries out what is complete in them, as far as the peer
+    /// reads the answers. Does nothing for a connection that is gone or closing.
+    pub fn receive(&mut self, id: ConnectionId, bytes: &[u8], switch: &mut Switch, now: Millis) {
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        session.push_input(bytes, now);
+        self.work(id, switch, now);
+        self.settle(switch);
+    }
+
+    /// True while bytes of the peer may be given to [`Connections::receive`]. While false the
+    /// daemon does not read from the transport, so that the peer is slowed down.
+    pub fn wants_input(&self, id: ConnectionId) -> bool {
+        self.sessions.get(&id).is_some_and(Session::wants_input)
+    }
+
+    /// True when [`Connections::take_output`] has something to give.
+    pub fn has_output(&self, id: ConnectionId) -> bool {
+        self.sessions.get(&id).is_some_and(|s| !s.output.is_empty())
+    }
+
+    /// Everything that is to be written to the peer by now. The caller writes all of it before
+    /// it asks again: what it holds is not counted against the peer's limits here.
+    pub fn take_output(&mut self, id: ConnectionId) -> Vec<u8> {
+        self.sessions.get_mut(&id).map(Session::take_output).unwrap_or_default()
+    }
+
+    /// Why the transport has to be closed once all output is written; `None` as long as it has
+    /// not to be. Also `Some` for a connection that is not there.
+    pub fn closing(&self, id: ConnectionId) -> Option<&str> {
+        match self.sessions.get(&id) {
+            Some(session) => session.closing.as_deref(),
+            None => Some("no such connection"),
+        }
+    }
+
+    /// Forgets a connection: its transport is gone.
+    pub fn closed(&mut self, id: ConnectionId, now: Millis) {
+        if let Some(session) = self.sessions.remove(&id)
+            && session.kind() == Kind::Primary
+            && session.is_connected()
+            && let Some(state) = self.bridges.get_mut(&session.bridge)
+        {
+            state.primary_seen = Some(now);
+        }
+    }
+
+    /// Forgets a bridge. Its connections are closing from now on.
+    pub fn bridge_removed(&mut self, bridge: BridgeIndex) {
+        self.bridges.remove(&bridge);
+        for session in self.sessions.values_mut().filter(|s| s.bridge == bridge) {
+            session.close("bridge removed".to_owned());
+        }
+    }
+
+    /// Has one connection closed.
+    pub fn close(&mut self, id: ConnectionId, reason: &str) {
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.close(reason.to_owned());
+        }
+    }
+
+    /// Has all connections to `bridge` closed (`bridge/reconnect`, or another set of protocols).
+    pub fn close_all(&mut self, bridge: BridgeIndex, reason: &str) {
+        for session in self.sessions.values_mut().filter(|s| s.bridge == bridge) {
+            session.close(reason.to_owned());
+        }
+    }
+
+    /// Goes on with what had to wait until peers read, and does what is due by the clock:
+    /// echo probes, bundles that time out, rate-limited packets. Cheap when nothing is due.
+    pub fn run(&mut self, switch: &mut Switch, now: Millis) {
+        let ids: Vec<ConnectionId> = self.sessions.keys().copied().collect();
+        for id in ids {
+            self.expire_bundles(id, now);
+            if let Some(session) = self.sessions.get_mut(&id) {
+                session.probe(now);
+                self.send_queued_packets(id, now);
+            }
+            self.work(id, switch, now);
+        }
+        self.settle(switch);
+    }
+
+    /// When [`Connections::run`] has something to do at the latest; `None` when only other
+    /// calls can give it work.
+    pub fn deadline(&self) -> Option<Millis> {
+        let timeout = self.bundle_timeout();
+        self.sessions.values().filter_map(|s| s.deadline(timeout)).min()
+    }
+
+    /// Changes the rate limit of packet-ins and the inactivity probe (milliseconds, 0 for none)
+    /// of a connection, as its row of the database says now.
+    pub fn reconfigure(
+        &mut self,
+        id: ConnectionId,
+        limit: Option<RateLimit>,
+        inactivity_probe: u64,
+    ) {
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.set_packet_in_limit(limit);
+            session.set_inactivity_probe(inactivity_probe);
+        }
+    }
+
+    /// How a connection is doing, for the database and for people.
+    pub fn status(&self, id: ConnectionId) -> Option<ConnectionStatus> {
+        self.sessions.get(&id).map(Session::status)
+    }
+
+    /// The connections of a bridge, oldest first.
+    pub fn of_bridge(&self, bridge: BridgeIndex) -> impl Iterator<Item = ConnectionId> {
+        self.sessions.iter().filter(move |(_, s)| s.bridge == bridge).map(|(id, _)| *id)
+    }
+
+    /// True when some controller of `bridge` has finished its handshake (for the fail mode).
+    pub fn is_any_primary_connected(&self, bridge: BridgeIndex) -> bool {
+        self.sessions
+            .values()
+            .any(|s| s.bridge == bridge && s.kind() == Kind::Primary && s.is_connected())
+    }
+
+    /// When a controller of `bridge` was last connected: now, when one is; `None` when none
+    /// ever was.
+    pub fn primary_last_connected(&self, bridge: BridgeIndex, now: Millis) -> Option<Millis> {
+        if self.is_any_primary_connected(bridge) {
+            return Some(now);
+        }
+        self.bridges.get(&bridge)?.primary_seen
+    }
+
+    /// True when packets that no rule matches are to be sent up: when some connection of
+    /// OpenFlow 1.0 to 1.2 would hear of them. (Written into the bridge's configuration by
+    /// [`Connections::receive`] and [`Connections::run`].)
+    pub fn wants_packet_in_on_miss(&self, bridge: BridgeIndex) -> bool {
+        self.sessions.values().any(|s| {
+            s.bridge == bridge
+                && s.controller_id == 0
+                && s.version().is_some_and(|v| v < Version::V13)
+                && s.wants(AsyncKind::PacketIn, PacketInReason::NoMatch as u8)
+        })
+    }
+
+    /// True when some connection hears of packets whose TTL ran out.
+    pub fn wants_invalid_ttl(&self, bridge: BridgeIndex) -> bool {
+        self.sessions.values().any(|s| {
+            s.bridge == bridge && s.wants(AsyncKind::PacketIn, PacketInReason::InvalidTtl as u8)
+        })
+    }
+
+    /// Tells controllers what is due and puts into the bridges what follows from the set of
+    /// connections.
+    fn settle(&mut self, switch: &mut Switch) {
+        self.flush_removed(switch);
+        self.apply_settings(switch);
+    }
+
+    fn apply_settings(&mut self, switch: &mut Switch) {
+        let bridges: Vec<BridgeIndex> = self.bridges.keys().copied().collect();
+        for index in bridges {
+            let miss_send_len = self
+                .sessions
+                .values()
+                .filter(|s| s.bridge == index && s.is_connected())
+                .map(|s| s.miss_send_len)
+                .max()
+                .unwrap_or(0);
+            let (miss, ttl) = (self.wants_packet_in_on_miss(index), self.wants_invalid_ttl(index));
+            let len = miss_send_len;
+            // A bridge that is taken to be changed is published: only when it is.
+            let differs = switch.bridge(index).is_some_and(|b| {
+                let c = &b.config;
+                (c.miss_to_controller, c.invalid_ttl_to_controller, c.miss_send_len)
+                    != (miss, ttl, len)
+            });
+            if differs && let Some(bridge) = switch.bridge_mut(index) {
+                bridge.config.miss_to_controller = miss;
+                bridge.config.invalid_ttl_to_controller = ttl;
+                bridge.config.miss_send_len = len;
+            }
+        }
+    }
+
+    fn bundle_timeout(&self) -> u64 {
+        self.bundle_idle_timeout.unwrap_or(bundle::IDLE_TIMEOUT)
+    }
+
+    /// Sends to one connection; see [`Session::send`]. Snoopers of its bridge get a copy.
+    fn send(&mut self, id: ConnectionId, message: &openflow::message::Message) {
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        let (bridge, at) = (session.bridge, session.output.len());
+        session.send(message);
+        if session.kind() != Kind::Primary {
+            return;
+        }
+        let copy = session.output.since(at).to_vec();
+        self.snoop(bridge, &copy);
+    }
+
+    /// Gives snoopers of `bridge` a copy of what a controller said or was told.
+    fn snoop(&mut self, bridge: BridgeIndex, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
+        for session in self.sessions.values_mut() {
+            if session.bridge == bridge && session.kind() == Kind::Snoop && session.is_connected() {
+                session.send_copy(bytes);
+            }
+        }
+    }
+}

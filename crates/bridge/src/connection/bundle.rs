@@ -1,0 +1,305 @@
+//! Bundles: changes that happen together or not at all (OpenFlow 1.5 section 6.3.9 and, for 1.3,
+//! ONF extension 230).
+//!
+//! A bundle keeps its messages as they came (a flow mod decoded is ten times as large), and
+//! decodes them again when it is committed. The commit works on the bridge's tables with a clone
+//! of them at hand, which shares what does not change; on an error the clone takes their place.
+//! Packets, monitors and other controllers learn of the changes only once all of them succeeded.
+
+use super::change::{
+    check_flow_mod, check_packet_out, check_port_mod, modify_port, send_packet_out,
+};
+use super::handler::Origin;
+use super::monitor::Cause;
+use super::reply::Reply;
+use super::{ConnectionId, Connections};
+use crate::switch::Switch;
+use clock::Millis;
+use openflow::OfError;
+use openflow::message::{
+    Body, BundleAdd, BundleControl, BundleControlKind, BundleFlags, ForwardedChange, GroupMod,
+    Message, PacketOut, PortMod, PortStatusReason, Protocol, RequestForwardReason,
+};
+
+/// Milliseconds after which a bundle that nobody touches is discarded, unless configured.
+pub(super) const IDLE_TIMEOUT: u64 = 10_000;
+/// Most open bundles of one connection.
+const MAX_BUNDLES: usize = 128;
+/// Most bytes in all bundles of one connection.
+const MAX_BYTES: usize = 512 << 20;
+
+/// A bundle that is not committed yet.
+#[derive(Debug)]
+pub(super) struct Bundle {
+    flags: BundleFlags,
+    closed: bool,
+    /// OFPT_BUNDLE_ADD_MESSAGE messages, one behind the other.
+    messages: Vec<u8>,
+    /// When it was opened or last added to.
+    pub(super) touched: Millis,
+    /// The message that opened it, 64 bytes at most, for errors.
+    opened_by: Vec<u8>,
+    opened_xid: u32,
+}
+
+impl Bundle {
+    fn new(flags: BundleFlags, origin: Origin<'_>) -> Bundle {
+        Bundle {
+            flags,
+            closed: false,
+            messages: Vec::new(),
+            touched: origin.now,
+            opened_by: origin.bytes.get(..64).unwrap_or(origin.bytes).to_vec(),
+            opened_xid: origin.xid,
+        }
+    }
+}
+
+/// What is left to do once every message of a bundle has succeeded.
+#[derive(Default)]
+struct Rest {
+    causes: Vec<Cause>,
+    groups: Vec<(u32, GroupMod)>,
+    ports: Vec<PortMod>,
+    packets: Vec<PacketOut>,
+}
+
+/// A message of a bundle that failed.
+struct Failed {
+    error: OfError,
+    xid: u32,
+    raw: Vec<u8>,
+}
+
+impl Connections {
+    pub(super) fn bundle_control(
+        &mut self,
+        origin: Origin<'_>,
+        control: &BundleControl,
+        switch: &mut Switch,
+    ) -> Result<Reply, OfError> {
+        let (id, flags) = (control.bundle_id, control.flags);
+        let bundles =
+            &mut self.sessions.get_mut(&origin.id).ok_or(OfError::OFPBFC_UNKNOWN)?.bundles;
+        let kind = match control.kind {
+            BundleControlKind::OpenRequest => {
+                if bundles.remove(&id).is_some() {
+                    return Err(OfError::OFPBFC_BAD_ID); // and the one that was open is gone
+                }
+                if bundles.len() >= MAX_BUNDLES {
+                    return Err(OfError::OFPBFC_OUT_OF_BUNDLES);
+                }
+                bundles.insert(id, Bundle::new(flags, origin));
+                BundleControlKind::OpenReply
+            }
+            BundleControlKind::CloseRequest => {
+                let bundle = bundles.get_mut(&id).ok_or(OfError::OFPBFC_BAD_ID)?;
+                let error = if bundle.closed {
+                    Some(OfError::OFPBFC_BUNDLE_CLOSED)
+                } else {
+                    (bundle.flags != flags).then_some(OfError::OFPBFC_BAD_FLAGS)
+                };
+                bundle.closed = true;
+                if let Some(error) = error {
+                    bundles.remove(&id);
+                    return Err(error);
+                }
+                BundleControlKind::CloseReply
+            }
+            BundleControlKind::CommitRequest => {
+                // Whatever comes of it, the bundle is gone.
+                let bundle = bundles.remove(&id).ok_or(OfError::OFPBFC_BAD_ID)?;
+                if bundle.flags != flags {
+                    return Err(OfError::OFPBFC_BAD_FLAGS);
+                }
+                self.commit(origin, &bundle, switch)?;
+                BundleControlKind::CommitReply
+            }
+            BundleControlKind::DiscardRequest => {
+                bundles.remove(&id).ok_or(OfError::OFPBFC_BAD_ID)?;
+                BundleControlKind::DiscardReply
+            }
+            BundleControlKind::OpenReply
+            | BundleControlKind::CloseReply
+            | BundleControlKind::CommitReply
+            | BundleControlKind::DiscardReply => return Err(OfError::OFPBFC_BAD_TYPE),
+        };
+        let reply = BundleControl { bundle_id: id, kind, flags: BundleFlags::empty() };
+        Ok(Reply::of(Body::BundleControl(reply)))
+    }
+
+    /// Takes a message into a bundle, which is opened when it is not there. A flow mod that can
+    /// never succeed is refused at once.
+    pub(super) fn bundle_add(
+        &mut self,
+        origin: Origin<'_>,
+        add: &BundleAdd,
+        switch: &Switch,
+    ) -> Result<Reply, OfError> {
+        match &add.message.body {
+            Body::FlowMod(fm) => check_flow_mod(fm, origin.version)?,
+            Body::GroupMod(_) => {}
+            Body::PortMod(pm) => {
+                let bridge = switch.bridge(origin.bridge).ok_or(OfError::OFPBRC_EPERM)?;
+                check_port_mod(pm, bridge)?;
+            }
+            Body::PacketOut(po) if po.buffer_id.is_some() => {
+                return Err(OfError::OFPBRC_BUFFER_UNKNOWN);
+            }
+            Body::PacketOut(_) => {}
+            _ => return Err(OfError::OFPBFC_MSG_UNSUP),
+        }
+        let bundles =
+            &mut self.sessions.get_mut(&origin.id).ok_or(OfError::OFPBFC_UNKNOWN)?.bundles;
+        let held: usize = bundles.values().map(|b| b.messages.len()).sum();
+        if !bundles.contains_key(&add.bundle_id) && bundles.len() >= MAX_BUNDLES {
+            return Err(OfError::OFPBFC_OUT_OF_BUNDLES);
+        }
+        let bundle = bundles.entry(add.bundle_id).or_insert_with(|| Bundle::new(add.flags, origin));
+        let error = if bundle.closed {
+            Some(OfError::OFPBFC_BUNDLE_CLOSED)
+        } else if bundle.flags != add.flags {
+            Some(OfError::OFPBFC_BAD_FLAGS)
+        } else if held + origin.bytes.len() > MAX_BYTES {
+            Some(OfError::OFPBFC_MSG_TOO_MANY)
+        } else {
+            None
+        };
+        if let Some(error) = error {
+            bundles.remove(&add.bundle_id);
+            return Err(error);
+        }
+        bundle.touched = origin.now;
+        bundle.messages.extend_from_slice(origin.bytes);
+        Ok(Reply::None)
+    }
+
+    /// Carries out a bundle: all of it or, on an error, nothing. The message that failed gets an
+    /// error of its own.
+    fn commit(
+        &mut self,
+        origin: Origin<'_>,
+        bundle: &Bundle,
+        switch: &mut Switch,
+    ) -> Result<(), OfError> {
+        let protocol = self
+            .sessions
+            .get(&origin.id)
+            .and_then(super::Session::protocol)
+            .ok_or(OfError::OFPBFC_UNKNOWN)?;
+        let saved = switch.bridge(origin.bridge).ok_or(OfError::OFPBRC_EPERM)?.pipeline.clone();
+        let rest = match apply(origin, bundle, &protocol, switch) {
+            Ok(rest) => rest,
+            Err(failed) => {
+                if let Some(bridge) = switch.bridge_rules_mut(origin.bridge) {
+                    bridge.pipeline = saved;
+                }
+                self.send_error(origin.id, failed.xid, failed.error, &failed.raw);
+                return Err(OfError::OFPBFC_MSG_FAILED);
+            }
+        };
+        self.changed(origin.bridge, &rest.causes, Some(origin.id), switch, origin.now);
+        for (xid, gm) in rest.groups {
+            self.forward(origin, RequestForwardReason::GroupMod, xid, || {
+                ForwardedChange::Group(gm)
+            });
+        }
+        for pm in &rest.ports {
+            if let Some(port) = modify_port(pm, origin, switch) {
+                self.tell_port_status(
+                    origin.bridge,
+                    PortStatusReason::Modify,
+                    &port,
+                    Some(origin.id),
+                );
+            }
+        }
+        switch.publish_and_wait();
+        for po in &rest.packets {
+            if let Err(error) = send_packet_out(po, origin, switch) {
+                // It was right when it was checked: its port went with a change of this bundle.
+                tracing::debug!(target: "ofproto", "packet-out of a bundle was not sent ({error})");
+            }
+        }
+        self.flush_removed(switch);
+        Ok(())
+    }
+
+    /// Discards bundles that nobody touches, and tells their owner.
+    pub(super) fn expire_bundles(&mut self, id: ConnectionId, now: Millis) {
+        let timeout = self.bundle_timeout();
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        let old: Vec<u32> = session
+            .bundles
+            .iter()
+            .filter(|(_, b)| now.since(b.touched) >= timeout)
+            .map(|(id, _)| *id)
+            .collect();
+        for bundle in old {
+            let Some(bundle) = self.sessions.get_mut(&id).and_then(|s| s.bundles.remove(&bundle))
+            else {
+                continue;
+            };
+            self.send_error(id, bundle.opened_xid, OfError::OFPBFC_TIMEOUT, &bundle.opened_by);
+        }
+    }
+}
+
+/// Changes tables and groups as the messages say, up to the first that fails.
+fn apply(
+    origin: Origin<'_>,
+    bundle: &Bundle,
+    protocol: &Protocol,
+    switch: &mut Switch,
+) -> Result<Rest, Failed> {
+    let mut rest = Rest::default();
+    for bytes in openflow::frame::split(&bundle.messages) {
+        // It decoded when it was added; with another flow format since, it may not.
+        let add = match Message::decode(bytes, protocol) {
+            Ok(Message { body: Body::BundleAdd(add), .. }) => add,
+            Ok(Message { xid, .. }) => {
+                return Err(Failed { error: OfError::OFPBFC_MSG_UNSUP, xid, raw: bytes.to_vec() });
+            }
+            Err(e) => return Err(Failed { error: e.error, xid: e.xid, raw: e.data }),
+        };
+        let xid = add.message.xid;
+        let raw = add.raw;
+        one(origin, add.message, &mut rest, switch).map_err(|error| Failed { error, xid, raw })?;
+    }
+    Ok(rest)
+}
+
+fn one(
+    origin: Origin<'_>,
+    message: Message,
+    rest: &mut Rest,
+    switch: &mut Switch,
+) -> Result<(), OfError> {
+    let xid = message.xid;
+    let changes = match message.body {
+        Body::FlowMod(fm) => switch.flow_mod(origin.bridge, &fm)?,
+        Body::GroupMod(gm) => {
+            let bridge = switch.bridge_rules_mut(origin.bridge).ok_or(OfError::OFPBRC_EPERM)?;
+            let changes = bridge.pipeline.group_mod(&gm, origin.now)?;
+            rest.groups.push((xid, gm));
+            changes
+        }
+        Body::PortMod(pm) => {
+            check_port_mod(&pm, switch.bridge(origin.bridge).ok_or(OfError::OFPBRC_EPERM)?)?;
+            rest.ports.push(pm);
+            Vec::new()
+        }
+        Body::PacketOut(po) => {
+            check_packet_out(
+                &po,
+                switch.bridge(origin.bridge).ok_or(OfError::OFPBRC_EPERM)?,
+                origin.version,
+            )?;
+            rest.packets.push(*po);
+            Vec::new()
+        }
+        _ => return Err(OfError::OFPBFC_MSG_UNSUP),
+    };
+    rest.causes.extend(changes.into_iter().map(|c| (c, xid)));
+    Ok(())
+}

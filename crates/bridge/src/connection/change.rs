@@ -1,0 +1,350 @@
+//! Messages that change the switch, and packet-outs.
+
+use super::Connections;
+use super::asynchronous::{bridge_tag, vacancy};
+use super::handler::Origin;
+use super::monitor::Cause;
+use super::reply::Reply;
+use crate::bridge::Bridge;
+use crate::effect;
+use crate::pipeline::Change;
+use crate::recirc::{FrozenState, FrozenStep, StackEntry};
+use crate::rule::any_action;
+use crate::snapshot::{TABLES, TableMiss};
+use crate::switch::Switch;
+use crate::translate::{self, Request};
+use flow::{Field, Key, Mask, Match};
+use openflow::action::{CheckContext, check};
+use openflow::message::{
+    self as of, AsyncKind, Body, EvictionFlags, FlowMod, FlowModCommand, ForwardedChange, GroupMod,
+    Message, MeterMod, PacketIn, PacketOut, PortConfig, PortDesc, PortMod, PortStatusReason,
+    RequestForward, RequestForwardReason, TABLE_ALL, TableMod, TableStatusReason,
+};
+use openflow::{Action, OfError, PortNo, Version};
+use packet::Packet;
+use std::sync::Arc;
+
+impl Connections {
+    pub(super) fn flow_mod(
+        &mut self,
+        origin: Origin<'_>,
+        fm: &FlowMod,
+        switch: &mut Switch,
+    ) -> Result<Reply, OfError> {
+        check_flow_mod(fm, origin.version)?;
+        let changes = switch.flow_mod(origin.bridge, fm)?;
+        self.made(origin, changes, switch);
+        Ok(Reply::None)
+    }
+
+    /// Tells others what the message of `origin` did to rules.
+    fn made(&mut self, origin: Origin<'_>, changes: Vec<Change>, switch: &mut Switch) {
+        let causes: Vec<Cause> = changes.into_iter().map(|c| (c, origin.xid)).collect();
+        self.changed(origin.bridge, &causes, Some(origin.id), switch, origin.now);
+    }
+
+    pub(super) fn group_mod(
+        &mut self,
+        origin: Origin<'_>,
+        gm: GroupMod,
+        switch: &mut Switch,
+    ) -> Result<Reply, OfError> {
+        let bridge = switch.bridge_rules_mut(origin.bridge).ok_or(OfError::OFPBRC_EPERM)?;
+        let changes = bridge.pipeline.group_mod(&gm, origin.now)?;
+        self.made(origin, changes, switch);
+        self.forward(origin, RequestForwardReason::GroupMod, origin.xid, || {
+            ForwardedChange::Group(gm)
+        });
+        Ok(Reply::None)
+    }
+
+    pub(super) fn meter_mod(
+        &mut self,
+        origin: Origin<'_>,
+        mm: MeterMod,
+        switch: &mut Switch,
+    ) -> Result<Reply, OfError> {
+        let changes = switch.meter_mod(origin.bridge, &mm)?;
+        self.made(origin, changes, switch);
+        self.forward(origin, RequestForwardReason::MeterMod, origin.xid, || {
+            ForwardedChange::Meter(mm)
+        });
+        Ok(Reply::None)
+    }
+
+    /// Tells the other controllers that asked for it of a group or meter mod.
+    pub(super) fn forward(
+        &mut self,
+        origin: Origin<'_>,
+        reason: RequestForwardReason,
+        xid: u32,
+        change: impl FnOnce() -> ForwardedChange,
+    ) {
+        let mut takers =
+            self.takers(origin.bridge, AsyncKind::RequestForward, reason as u8, Some(origin.id));
+        takers.retain(|id| {
+            self.sessions
+                .get(id)
+                .and_then(super::Session::version)
+                .is_some_and(|v| v >= Version::V14)
+        });
+        if takers.is_empty() {
+            return;
+        }
+        let forward = RequestForward { xid, change: change() };
+        self.tell(&takers, &Message::new(0, Body::RequestForward(Box::new(forward))));
+    }
+
+    pub(super) fn port_mod(
+        &mut self,
+        origin: Origin<'_>,
+        pm: &PortMod,
+        switch: &mut Switch,
+    ) -> Result<Reply, OfError> {
+        let bridge = switch.bridge(origin.bridge).ok_or(OfError::OFPBRC_EPERM)?;
+        check_port_mod(pm, bridge)?;
+        if let Some(port) = modify_port(pm, origin, switch) {
+            self.tell_port_status(origin.bridge, PortStatusReason::Modify, &port, Some(origin.id));
+        }
+        Ok(Reply::None)
+    }
+
+    pub(super) fn table_mod(
+        &mut self,
+        origin: Origin<'_>,
+        tm: &TableMod,
+        switch: &mut Switch,
+    ) -> Result<Reply, OfError> {
+        if tm.table_id != TABLE_ALL && usize::from(tm.table_id) >= TABLES {
+            return Err(OfError::OFPTMFC_BAD_TABLE);
+        }
+        if tm.eviction_flags.is_some_and(|f| f != EvictionFlags::all()) {
+            return Err(OfError::OFPTMFC_BAD_CONFIG);
+        }
+        if tm.vacancy.is_some_and(|v| v.down > v.up || v.up > 100) {
+            return Err(OfError::OFPTMFC_BAD_CONFIG);
+        }
+        let bridge = switch.bridge_rules_mut(origin.bridge).ok_or(OfError::OFPBRC_EPERM)?;
+        let ids = if tm.table_id == TABLE_ALL {
+            0..=super::handler::VISIBLE_TABLES - 1
+        } else {
+            tm.table_id..=tm.table_id
+        };
+        for id in ids {
+            let Some(table) = bridge.pipeline.table_mut(id) else { continue };
+            match tm.miss {
+                of::TableMiss::Default => {} // not said
+                of::TableMiss::Controller => table.miss = TableMiss::Controller,
+                of::TableMiss::Continue => table.miss = TableMiss::Continue,
+                of::TableMiss::Drop => table.miss = TableMiss::Drop,
+            }
+            if let Some(on) = tm.eviction {
+                table.eviction.evict_by_openflow = on;
+            }
+            match (tm.vacancy_events, tm.vacancy) {
+                (Some(true), thresholds) => {
+                    let new = thresholds.or(table.vacancy).unwrap_or_default();
+                    table.vacancy = Some(of::Vacancy { current: 0, ..new });
+                    let event = if vacancy(table) < new.up {
+                        TableStatusReason::VacancyUp
+                    } else {
+                        TableStatusReason::VacancyDown
+                    };
+                    self.watch_vacancy(origin.bridge, id, Some(event));
+                }
+                (Some(false), _) => {
+                    table.vacancy = None;
+                    self.watch_vacancy(origin.bridge, id, None);
+                }
+                (None, _) => {}
+            }
+        }
+        Ok(Reply::None)
+    }
+
+    pub(super) fn packet_out(
+        &mut self,
+        origin: Origin<'_>,
+        po: &PacketOut,
+        switch: &mut Switch,
+    ) -> Result<Reply, OfError> {
+        let bridge = switch.bridge(origin.bridge).ok_or(OfError::OFPBRC_EPERM)?;
+        check_packet_out(po, bridge, origin.version)?;
+        send_packet_out(po, origin, switch)?;
+        Ok(Reply::None)
+    }
+
+    /// NXT_RESUME: the pipeline of a paused packet goes on, with what the controller made of
+    /// packet and metadata.
+    pub(super) fn resume(
+        origin: Origin<'_>,
+        packet_in: &PacketIn,
+        switch: &mut Switch,
+    ) -> Result<Reply, OfError> {
+        let continuation = packet_in.continuation.as_deref().ok_or(OfError::OFPBRC_EPERM)?;
+        if continuation.bridge != bridge_tag(origin.bridge) {
+            return Err(OfError::OFPBRC_EPERM); // of another bridge, or of another run
+        }
+        let mut metadata = Key::ZERO;
+        let told = packet_in.metadata.key();
+        metadata.regs = told.regs;
+        metadata.metadata = told.metadata;
+        metadata.actset_output = told.actset_output;
+        metadata.in_port = told.in_port;
+        let state = FrozenState {
+            bridge: origin.bridge,
+            table: packet_in.table_id,
+            metadata,
+            stack: continuation.stack.iter().map(|bytes| stack_entry(bytes)).collect(),
+            action_set: continuation.action_set.clone(),
+            steps: continuation
+                .frames
+                .iter()
+                .map(|f| FrozenStep {
+                    table: f.table_id,
+                    cookie: f.cookie,
+                    actions: f.actions.clone(),
+                })
+                .collect(),
+            packet_in: None,
+        };
+        switch.publish();
+        let slow = Arc::clone(switch.slow_path());
+        let snapshot = slow.published.newest();
+        let bridge = snapshot.bridge(origin.bridge).ok_or(OfError::OFPBRC_EPERM)?;
+        let packet = Packet::from_slice(&packet_in.data);
+        let dp_in = bridge
+            .ports
+            .get(&packet_in.in_port())
+            .and_then(|p| p.dp_port)
+            .unwrap_or(datapath::PortNo::NONE);
+        let mut key = flow::extract::key_of(packet.data(), packet_in.in_port().0);
+        key.pkt_mark = told.pkt_mark;
+        let translation = translate::translate(Request {
+            packet: Some(&packet),
+            frozen: Some(Arc::new(state)),
+            ..Request::new(&snapshot, origin.bridge, key, &slow.recirc, origin.now)
+        });
+        let bytes = packet.len() as u64;
+        effect::apply(
+            &translation.effects,
+            1,
+            bytes,
+            key.tcp_flags.get(),
+            origin.now,
+            &slow.events,
+        );
+        let dp_key =
+            Key { pkt_mark: key.pkt_mark, ..flow::extract::key_of(packet.data(), dp_in.0) };
+        switch.datapath().execute(packet, &dp_key, &translation.actions);
+        Ok(Reply::None)
+    }
+}
+
+fn stack_entry(bytes: &[u8]) -> StackEntry {
+    let kept = bytes.get(bytes.len().saturating_sub(16)..).unwrap_or_default();
+    let value = kept.iter().fold(0, |v, b| v << 8 | u128::from(*b));
+    StackEntry { value, bits: (kept.len() * 8) as u16 } // at most 128
+}
+
+/// Checks what needs no tables.
+pub(super) fn check_flow_mod(fm: &FlowMod, version: Version) -> Result<(), OfError> {
+    if fm.buffer_id.is_some() {
+        return Err(OfError::OFPBRC_BUFFER_UNKNOWN); // packets are not buffered
+    }
+    if matches!(fm.command, FlowModCommand::Delete | FlowModCommand::DeleteStrict) {
+        return Ok(());
+    }
+    let table_id = match fm.table_id {
+        TABLE_ALL if fm.command == FlowModCommand::Add => Some(0),
+        TABLE_ALL => None,
+        id => Some(id),
+    };
+    check(&fm.actions, &fm.matching, &context(version, table_id))
+}
+
+fn context(version: Version, table_id: Option<u8>) -> CheckContext {
+    CheckContext { version, max_ports: PortNo::MAX, table_id, n_tables: Some(TABLES as u8) }
+}
+
+pub(super) fn check_packet_out(
+    po: &PacketOut,
+    bridge: &Bridge,
+    version: Version,
+) -> Result<(), OfError> {
+    if po.buffer_id.is_some() {
+        return Err(OfError::OFPBRC_BUFFER_UNKNOWN);
+    }
+    let in_port = po.in_port();
+    let special = matches!(in_port, PortNo::CONTROLLER | PortNo::NONE | PortNo::LOCAL);
+    if !special && !bridge.ports.contains_key(&in_port) {
+        return Err(OfError::OFPBRC_BAD_PORT);
+    }
+    let key = flow::extract::key_of(&po.data, in_port.0);
+    check(&po.actions, &Match::new(&key, &Mask::EXACT), &context(version, None))?;
+    let groups = bridge.pipeline.groups();
+    if any_action(&po.actions, &|a| matches!(a, Action::Group(id) if !groups.contains_key(id))) {
+        return Err(OfError::OFPBAC_BAD_OUT_GROUP);
+    }
+    if any_action(&po.actions, &|a| matches!(a, Action::Meter(id) if !bridge.meters.contains(*id)))
+    {
+        return Err(OfError::OFPMMFC_INVALID_METER);
+    }
+    Ok(())
+}
+
+pub(super) fn send_packet_out(
+    po: &PacketOut,
+    origin: Origin<'_>,
+    switch: &mut Switch,
+) -> Result<(), OfError> {
+    let in_port = po.in_port();
+    // In_port is an argument of its own.
+    let mut metadata = po.metadata;
+    metadata.clear(Field::InPortOxm);
+    switch.packet_out(origin.bridge, Packet::from_slice(&po.data), &metadata, in_port, &po.actions)
+}
+
+pub(super) fn check_port_mod(pm: &PortMod, bridge: &Bridge) -> Result<(), OfError> {
+    let port = bridge.ports.get(&pm.port_no).ok_or(OfError::OFPPMFC_BAD_PORT)?;
+    if port.status.mac != pm.hw_addr {
+        return Err(OfError::OFPPMFC_BAD_HW_ADDR);
+    }
+    Ok(())
+}
+
+/// Carries out a port mod that was checked; returns the port when it is another now.
+pub(super) fn modify_port(
+    pm: &PortMod,
+    origin: Origin<'_>,
+    switch: &mut Switch,
+) -> Option<PortDesc> {
+    let before = switch.bridge(origin.bridge)?.ports.get(&pm.port_no)?.desc();
+    let mut toggle = (before.config ^ pm.config) & pm.mask;
+    if toggle.is_empty() {
+        return None;
+    }
+    let port = switch.bridge_mut(origin.bridge)?.ports.get_mut(&pm.port_no)?;
+    if toggle.contains(PortConfig::PORT_DOWN) {
+        // The device knows whether it is up; it is not kept twice.
+        toggle.remove(PortConfig::PORT_DOWN);
+        port.config.remove(PortConfig::PORT_DOWN);
+        let up = !pm.config.contains(PortConfig::PORT_DOWN);
+        if let Some(device) = &port.device {
+            match device.set_admin_up(up) {
+                Ok(()) => {
+                    port.refresh();
+                }
+                Err(e) => tracing::warn!(
+                    target: "ofproto",
+                    "could not set {} {} ({e})",
+                    port.name,
+                    if up { "up" } else { "down" }
+                ),
+            }
+        }
+    }
+    port.config ^= toggle;
+    let after = port.desc();
+    (after != before).then_some(after)
+}

@@ -1,0 +1,52 @@
+//! Rules as `ovs-appctl bridge/dump-flows` prints them.
+
+use crate::bridge::Bridge;
+use crate::rule::Rule;
+use classifier::Entry;
+use clock::Millis;
+use flow::text::{format_match, no_names};
+use openflow::text::format_actions;
+use std::fmt::Write;
+use std::sync::Arc;
+
+/// Priority of flow mods that name none; texts leave it out.
+const DEFAULT_PRIORITY: u32 = 32_768;
+
+/// One rule in a line, without line feed. Ports go by number, as OVS prints them here.
+pub fn format_flow(rule: &Rule, now: Millis) -> String {
+    let (packets, bytes) = rule.stats.counts();
+    let mut out = String::new();
+    if rule.table != 0 {
+        let _ = write!(out, "table_id={}, ", rule.table); // a String takes everything
+    }
+    let _ = write!(
+        out,
+        "duration={}s, n_packets={packets}, n_bytes={bytes}, ",
+        now.since(rule.created) / 1000
+    );
+    let matching = format_match(&rule.matching.expand(), &no_names);
+    if rule.priority() != DEFAULT_PRIORITY {
+        let _ = write!(out, "priority={}", rule.priority());
+        if !matching.is_empty() {
+            out.push(',');
+        }
+    }
+    out.push_str(&matching);
+    let _ = write!(out, ",actions={}", format_actions(&rule.actions, &|_| None));
+    out
+}
+
+/// All rules of a bridge, hidden ones included, a line each: what `bridge/dump-flows` answers.
+/// The caller collects statistics before.
+pub fn format_flows(bridge: &Bridge, now: Millis) -> String {
+    let mut out = String::new();
+    for (_, table) in bridge.pipeline.tables() {
+        let mut rules: Vec<&Arc<Rule>> = table.rules().iter().collect();
+        rules.sort_unstable_by_key(|r| r.id);
+        for rule in rules {
+            out.push_str(&format_flow(rule, now));
+            out.push('\n');
+        }
+    }
+    out
+}

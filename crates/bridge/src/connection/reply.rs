@@ -1,0 +1,98 @@
+//! Replies, short and long.
+
+use super::{ConnectionId, Connections};
+use crate::rule::Rule;
+use clock::Millis;
+use openflow::Action;
+use openflow::message::{Body, FlowStats, Message, MultipartReply};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What one step of a dump may come to, by [`cost`]: some full messages.
+const STEP: usize = 256 * 1024;
+
+/// What a request is answered with.
+#[derive(Debug)]
+pub(super) enum Reply {
+    /// Nothing.
+    None,
+    /// One message, which may be encoded as several.
+    One(Box<Body>),
+    /// A reply that is written as the peer reads.
+    Long(Job),
+}
+
+impl Reply {
+    pub(super) fn of(body: Body) -> Reply {
+        Reply::One(Box::new(body))
+    }
+
+    pub(super) fn multipart(reply: MultipartReply) -> Reply {
+        Reply::of(Body::MultipartReply { more: false, reply })
+    }
+}
+
+/// A long reply: the flows of a dump that are not written yet.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) xid: u32,
+    pub(super) rules: std::vec::IntoIter<Arc<Rule>>,
+    pub(super) nicira: bool,
+}
+
+impl Connections {
+    /// Writes the next piece of `job`; the rest, if any, is the session's job again.
+    pub(super) fn step(&mut self, id: ConnectionId, mut job: Job, now: Millis) {
+        let mut flows: Vec<FlowStats> = Vec::new();
+        let mut bytes = 0;
+        while bytes < STEP
+            && let Some(rule) = job.rules.next()
+        {
+            bytes += cost(&rule);
+            flows.push(flow_stats(&rule, now));
+        }
+        let more = job.rules.len() > 0;
+        let reply = MultipartReply::Flow { flows, nicira: job.nicira };
+        let xid = job.xid;
+        if more && let Some(session) = self.sessions.get_mut(&id) {
+            session.job = Some(job);
+        }
+        self.send(id, &Message { xid, body: Body::MultipartReply { more, reply } });
+    }
+}
+
+/// About how many bytes a flow takes in a message.
+fn cost(rule: &Rule) -> usize {
+    let one = |action: &Action| match action {
+        Action::Note(bytes) => bytes.len() + 16,
+        Action::Learn(_) | Action::Bundle(_) => 512,
+        Action::Clone(_) | Action::WriteActions(_) => 4096,
+        _ => 24,
+    };
+    128 + rule.actions.iter().map(one).sum::<usize>()
+}
+
+/// A rule as flow statistics tell it.
+pub(super) fn flow_stats(rule: &Rule, now: Millis) -> FlowStats {
+    let (packet_count, byte_count) = rule.stats.counts();
+    FlowStats {
+        table_id: rule.table,
+        matching: rule.matching.expand(),
+        priority: rule.priority,
+        cookie: rule.cookie,
+        duration: Duration::from_millis(now.since(rule.created)),
+        idle_timeout: rule.timeouts.idle(),
+        hard_timeout: rule.timeouts.hard(),
+        idle_age: Some(seconds(now.since(rule.stats.used()))),
+        hard_age: Some(seconds(now.since(rule.modified))),
+        importance: rule.importance,
+        flags: rule.flags,
+        packet_count,
+        byte_count,
+        actions: Arc::clone(&rule.actions),
+    }
+}
+
+fn seconds(ms: u64) -> u16 {
+    u16::try_from(ms / 1000).unwrap_or(u16::MAX)
+}

@@ -1,0 +1,429 @@
+//! One connection: handshake, settings, input and output.
+
+use super::bundle::Bundle;
+use super::monitor::Monitors;
+use super::output::Output;
+use super::packet_queue::{PacketQueue, PacketQueueStats, RateLimit};
+use super::reply::Job;
+use crate::snapshot::BridgeIndex;
+use clock::Millis;
+use hashbrown::HashMap;
+use openflow::Version;
+use openflow::frame::{self, Frames, Negotiation};
+use openflow::message::{
+    AsyncConfig, AsyncKind, Body, Message, PacketInReason, Protocol, Role, Versions,
+};
+
+/// Bytes of each packet that a controller starts with (OFP_DEFAULT_MISS_SEND_LEN).
+const MISS_SEND_LEN: u16 = 128;
+
+/// What a connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `BRIDGE.mgmt` and passive controller connections. Gets no asynchronous messages until it
+    /// asks for them with a nonzero miss_send_len.
+    Service,
+    /// To a controller.
+    Primary,
+    /// `BRIDGE.snoop`: hears what controllers say and are told.
+    Snoop,
+}
+
+/// How to treat a connection.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What it is for.
+    pub kind: Kind,
+    /// For logs: the controller's target, or the peer.
+    pub name: String,
+    /// Versions that may be spoken (`Bridge:protocols`).
+    pub versions: Versions,
+    /// Milliseconds without input after which the peer is probed with an echo request, and
+    /// after as many more given up; 0 for never.
+    pub inactivity_probe: u64,
+    /// Limit on packet-ins.
+    pub packet_in_limit: Option<RateLimit>,
+    /// `Controller:enable_async_messages`.
+    pub async_messages: bool,
+}
+
+impl Options {
+    /// A connection that speaks `versions`, is not probed and not limited.
+    pub fn new(kind: Kind, name: &str, versions: Versions) -> Options {
+        Options {
+            kind,
+            name: name.to_owned(),
+            versions,
+            inactivity_probe: 0,
+            packet_in_limit: None,
+            async_messages: true,
+        }
+    }
+}
+
+/// What a connection counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ConnectionCounters {
+    /// Messages that came.
+    pub received: u64,
+    /// Messages that were sent (a multipart reply may be several).
+    pub sent: u64,
+    /// Error messages among them.
+    pub errors_sent: u64,
+    /// Asynchronous messages that were dropped because the peer does not read.
+    pub dropped: u64,
+    /// Messages that the version of the connection cannot express.
+    pub unsent: u64,
+}
+
+/// How a connection is doing.
+#[derive(Clone, Debug)]
+pub struct ConnectionStatus {
+    /// Its bridge.
+    pub bridge: BridgeIndex,
+    /// What it is for.
+    pub kind: Kind,
+    /// The controller's target, or the peer.
+    pub name: String,
+    /// Version agreed on; `None` before the handshake is done.
+    pub version: Option<Version>,
+    /// Role.
+    pub role: Role,
+    /// When the handshake was done.
+    pub connected_at: Option<Millis>,
+    /// An echo request is out, without answer yet (`state=IDLE`).
+    pub idle: bool,
+    /// Counters.
+    pub counters: ConnectionCounters,
+    /// Packet-ins that matched no rule, when there is a limit.
+    pub misses: PacketQueueStats,
+    /// Packet-ins by actions.
+    pub actions: PacketQueueStats,
+}
+
+impl ConnectionStatus {
+    /// The role as the database has it (`Controller:role`).
+    pub fn role_name(&self) -> &'static str {
+        match self.role {
+            Role::Primary => "master",
+            Role::Secondary => "slave",
+            Role::Equal | Role::NoChange => "other",
+        }
+    }
+}
+
+/// One connection.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) bridge: BridgeIndex,
+    options: Options,
+    pub(super) frames: Frames,
+    pub(super) output: Output,
+    /// Version and formats; `None` before the handshake is done.
+    protocol: Option<Protocol>,
+    pub(super) closing: Option<String>,
+    pub(super) role: Role,
+    pub(super) async_config: AsyncConfig,
+    pub(super) miss_send_len: u16,
+    pub(super) controller_id: u16,
+    pub(super) monitors: Monitors,
+    pub(super) bundles: HashMap<u32, Bundle>,
+    /// A reply that is not all written.
+    pub(super) job: Option<Job>,
+    /// By actions, then misses.
+    queues: [PacketQueue; 2],
+    pub(super) counters: ConnectionCounters,
+    connected_at: Option<Millis>,
+    heard: Millis,
+    /// When the echo request was sent that waits for its answer.
+    probed: Option<Millis>,
+    /// Output was taken since the last probe: all before it was written.
+    progressed: bool,
+}
+
+impl Session {
+    pub(super) fn new(bridge: BridgeIndex, options: Options, now: Millis) -> Session {
+        let mut output = Output::default();
+        output.buffer().extend_from_slice(&frame::hello(options.versions, 1));
+        let limit = options.packet_in_limit;
+        Session {
+            bridge,
+            frames: Frames::new(),
+            output,
+            protocol: None,
+            closing: None,
+            role: Role::Equal,
+            async_config: AsyncConfig::initial(Version::V10),
+            miss_send_len: if options.kind == Kind::Primary { MISS_SEND_LEN } else { 0 },
+            controller_id: 0,
+            monitors: Monitors::default(),
+            bundles: HashMap::new(),
+            job: None,
+            queues: [PacketQueue::new(limit, now), PacketQueue::new(limit, now)],
+            counters: ConnectionCounters::default(),
+            connected_at: None,
+            heard: now,
+            probed: None,
+            progressed: false,
+            options,
+        }
+    }
+
+    pub(super) fn kind(&self) -> Kind {
+        self.options.kind
+    }
+
+    pub(super) fn is_connected(&self) -> bool {
+        self.protocol.is_some() && self.closing.is_none()
+    }
+
+    pub(super) fn version(&self) -> Option<Version> {
+        self.protocol.map(|p| p.version)
+    }
+
+    pub(super) fn protocol(&self) -> Option<Protocol> {
+        self.protocol
+    }
+
+    /// Changes formats; does nothing before the handshake.
+    pub(super) fn set_protocol(&mut self, change: impl FnOnce(&mut Protocol)) {
+        if let Some(protocol) = &mut self.protocol {
+            change(protocol);
+        }
+    }
+
+    pub(super) fn close(&mut self, reason: String) {
+        self.closing.get_or_insert(reason);
+        self.job = None;
+    }
+
+    pub(super) fn push_input(&mut self, bytes: &[u8], now: Millis) {
+        if self.closing.is_some() || bytes.is_empty() {
+            return;
+        }
+        self.heard = now;
+        self.probed = None;
+        self.frames.push(bytes);
+    }
+
+    pub(super) fn take_output(&mut self) -> Vec<u8> {
+        let bytes = self.output.take();
+        self.progressed |= !bytes.is_empty();
+        bytes
+    }
+
+    pub(super) fn wants_input(&self) -> bool {
+        self.closing.is_none()
+            && self.job.is_none()
+            && !self.monitors.is_behind()
+            && !self.output.is_full_for_requests()
+    }
+
+    /// Takes the first message.
+    pub(super) fn negotiate(&mut self, first: &[u8], now: Millis) {
+        self.counters.received += 1;
+        match frame::negotiate(self.options.versions, first) {
+            Negotiation::Agreed(version) => {
+                self.protocol = Some(Protocol::new(version));
+                self.async_config = AsyncConfig::initial(version);
+                if !self.options.async_messages {
+                    self.async_config = AsyncConfig { primary: [0; 6], secondary: [0; 6] };
+                }
+                self.connected_at = Some(now);
+            }
+            Negotiation::Failed { reply, reason } => {
+                self.output.buffer().extend_from_slice(&reply);
+                tracing::warn!(target: "vconn", "{}: version negotiation failed ({reason})", self.options.name);
+                self.close(format!("version negotiation failed ({reason})"));
+            }
+            Negotiation::NoHello { reason } => {
+                tracing::warn!(target: "vconn", "{}: {reason}", self.options.name);
+                self.close(reason);
+            }
+        }
+    }
+
+    /// Writes a message behind what is there. What the version cannot say is counted and left
+    /// out.
+    pub(super) fn send(&mut self, message: &Message) -> bool {
+        let Some(protocol) = self.protocol.filter(|_| self.closing.is_none()) else { return false };
+        match message.encode_to(&protocol, self.output.buffer()) {
+            Ok(()) => {
+                self.counters.sent += 1;
+                self.counters.errors_sent += u64::from(matches!(message.body, Body::Error(_)));
+                true
+            }
+            Err(e) => {
+                self.counters.unsent += 1;
+                tracing::debug!(target: "connmgr", "{}: a message was not sent ({e})", self.options.name);
+                false
+            }
+        }
+    }
+
+    /// True when there is room for an asynchronous message; else it is counted as dropped.
+    pub(super) fn has_async_room(&mut self, packet: bool) -> bool {
+        let full = if packet {
+            self.output.is_full_for_packets()
+        } else {
+            self.output.is_full_for_async()
+        };
+        self.counters.dropped += u64::from(full);
+        !full
+    }
+
+    /// Writes bytes of another connection, for snoopers.
+    pub(super) fn send_copy(&mut self, bytes: &[u8]) {
+        if self.has_async_room(true) {
+            self.output.buffer().extend_from_slice(bytes);
+        }
+    }
+
+    /// Sends a packet-in when its turn has come. Returns the bytes that were written.
+    pub(super) fn offer_packet(
+        &mut self,
+        message: &Message,
+        port: openflow::PortNo,
+        miss: bool,
+        now: Millis,
+    ) -> Option<Vec<u8>> {
+        let protocol = self.protocol?;
+        let bytes = match message.encode(&protocol) {
+            Ok(bytes) => bytes,
+            Err(e) => {
+                self.counters.unsent += 1;
+                tracing::debug!(target: "connmgr", "{}: a packet-in was not sent ({e})", self.options.name);
+                return None;
+            }
+        };
+        let [actions, misses] = &mut self.queues;
+        let queue = if miss { misses } else { actions };
+        let bytes = queue.offer(port, bytes, now)?;
+        self.write_packet(&bytes).then_some(bytes)
+    }
+
+    fn write_packet(&mut self, bytes: &[u8]) -> bool {
+        let room = self.has_async_room(true);
+        if room {
+            self.output.buffer().extend_from_slice(bytes);
+            self.counters.sent += 1;
+        }
+        room
+    }
+
+    /// Sends the packet-ins whose turn has come; returns them.
+    pub(super) fn send_ready_packets(&mut self, now: Millis) -> Vec<u8> {
+        let mut sent = Vec::new();
+        let ready: Vec<Vec<u8>> = self.queues.iter_mut().flat_map(|q| q.ready(now)).collect();
+        for bytes in ready {
+            if self.write_packet(&bytes) {
+                sent.extend_from_slice(&bytes);
+            }
+        }
+        sent
+    }
+
+    /// `Controller:controller_rate_limit` and the like changed.
+    pub(super) fn set_packet_in_limit(&mut self, limit: Option<RateLimit>) {
+        self.options.packet_in_limit = limit;
+        for queue in &mut self.queues {
+            queue.set_limit(limit);
+        }
+    }
+
+    pub(super) fn set_inactivity_probe(&mut self, ms: u64) {
+        self.options.inactivity_probe = ms;
+    }
+
+    /// Listens to asynchronous messages at all.
+    fn listens(&self) -> bool {
+        self.is_connected()
+            && match self.kind() {
+                Kind::Primary => true,
+                Kind::Service => self.miss_send_len != 0,
+                Kind::Snoop => false,
+            }
+    }
+
+    /// Gets asynchronous messages of this kind and reason.
+    pub(super) fn wants(&self, kind: AsyncKind, reason: u8) -> bool {
+        self.listens() && self.async_config.wants(kind, self.role, reason)
+    }
+
+    /// Gets packet-ins for this reason.
+    pub(super) fn wants_packet_in(&self, reason: PacketInReason) -> bool {
+        self.version().is_some_and(|v| {
+            // Kinds of "no match" that OpenFlow does not tell apart are selected as what it calls
+            // them.
+            let told = PacketInReason::from_number(reason.wire(v)).unwrap_or(reason);
+            self.listens() && self.async_config.wants_packet_in(told, self.role, v)
+        })
+    }
+
+    /// Sends an echo request to a silent peer, and gives it up when it stays silent. A peer whose
+    /// messages we do not read ourselves is not silent.
+    pub(super) fn probe(&mut self, now: Millis) {
+        let interval = self.options.inactivity_probe;
+        if interval == 0 || self.closing.is_some() {
+            return;
+        }
+        if std::mem::take(&mut self.progressed) && !self.wants_input() {
+            // We do not listen, but it reads: it lives.
+            self.heard = now;
+            self.probed = None;
+        }
+        match self.probed {
+            Some(at) if now.since(at) >= interval => {
+                let seconds = interval as f64 / 1000.0;
+                tracing::error!(
+                    target: "rconn",
+                    "{}: no response to inactivity probe after {seconds} seconds, disconnecting",
+                    self.options.name
+                );
+                self.close("no response to inactivity probe".to_owned());
+            }
+            Some(_) => {}
+            None if now.since(self.heard) >= interval => {
+                if self.protocol.is_none() {
+                    tracing::error!(target: "rconn", "{}: no hello, disconnecting", self.options.name);
+                    self.close("no hello".to_owned());
+                } else if self.wants_input() {
+                    self.send(&Message::new(0, Body::EchoRequest(Vec::new())));
+                    self.probed = Some(now);
+                } else {
+                    // Its requests wait for it to read. Give it an interval for that, too.
+                    self.probed = Some(now);
+                }
+            }
+            None => {}
+        }
+    }
+
+    pub(super) fn deadline(&self, bundle_timeout: u64) -> Option<Millis> {
+        if self.closing.is_some() {
+            return None;
+        }
+        let ms = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+        let interval = self.options.inactivity_probe;
+        let probe = (interval != 0).then(|| self.probed.unwrap_or(self.heard) + ms(interval));
+        let bundles = self.bundles.values().map(|b| b.touched + ms(bundle_timeout)).min();
+        let packets = self.queues.iter().filter_map(PacketQueue::deadline).min();
+        [probe, bundles, packets].into_iter().flatten().min()
+    }
+
+    pub(super) fn status(&self) -> ConnectionStatus {
+        let [actions, misses] = &self.queues;
+        ConnectionStatus {
+            bridge: self.bridge,
+            kind: self.kind(),
+            name: self.options.name.clone(),
+            version: self.version(),
+            role: self.role,
+            connected_at: self.connected_at,
+            idle: self.probed.is_some(),
+            counters: self.counters,
+            misses: misses.stats(),
+            actions: actions.stats(),
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! Multipart (statistics) requests.
+
+use super::Connections;
+use super::asynchronous::table_desc;
+use super::handler::{Origin, VISIBLE_TABLES};
+use super::reply::{Job, Reply};
+use super::table_features::{group_features, table_features};
+use crate::bridge::Bridge;
+use crate::group::{Group, GroupKind};
+use crate::pipeline::{Filter, properties};
+use crate::rule::{Rule, any_action};
+use crate::switch::Switch;
+use hashbrown::HashMap;
+use openflow::message::{
+    AggregateStats, Body, Bucket, FlowStatsRequest, GROUP_ALL, GroupDesc, GroupKind as OfGroupKind,
+    GroupStats, MeterFeatures, MeterFlags, MultipartReply, MultipartRequest, QueueRequest,
+    TableStats,
+};
+use openflow::{Action, OfError, PortNo, Version};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+impl Connections {
+    pub(super) fn multipart(
+        &mut self,
+        origin: Origin<'_>,
+        request: MultipartRequest,
+        switch: &mut Switch,
+    ) -> Result<Reply, OfError> {
+        use MultipartRequest as Q;
+        if matches!(
+            request,
+            Q::Flow(_) | Q::Aggregate(_) | Q::Table | Q::Port(_) | Q::Group(_) | Q::Meter(_)
+        ) {
+            switch.collect_statistics();
+        }
+        let switch = &*switch;
+        let bridge = switch.bridge(origin.bridge).ok_or(OfError::OFPBRC_EPERM)?;
+        let reply = match request {
+            Q::Desc => MultipartReply::Desc(Box::new(bridge.description.clone())),
+            Q::Flow(q) => {
+                let job = Job {
+                    xid: origin.xid,
+                    rules: rules(bridge, &q)?.into_iter(),
+                    nicira: q.nicira,
+                };
+                return Ok(Reply::Long(job));
+            }
+            Q::Aggregate(q) => {
+                let mut stats = AggregateStats::default();
+                for rule in rules(bridge, &q)? {
+                    let (packets, bytes) = rule.stats.counts();
+                    stats.packet_count = stats.packet_count.saturating_add(packets);
+                    stats.byte_count = stats.byte_count.saturating_add(bytes);
+                    stats.flow_count = stats.flow_count.saturating_add(1);
+                }
+                MultipartReply::Aggregate { stats, nicira: q.nicira }
+            }
+            Q::Table => MultipartReply::Table(tables(bridge, origin.version)),
+            Q::TableFeatures => MultipartReply::TableFeatures(
+                (0..VISIBLE_TABLES).map(|id| table_features(id, bridge)).collect(),
+            ),
+            Q::TableDesc => MultipartReply::TableDesc(
+                bridge
+                    .pipeline
+                    .tables()
+                    .take(usize::from(VISIBLE_TABLES))
+                    .map(|(id, table)| table_desc(id, table))
+                    .collect(),
+            ),
+            Q::Port(port) => {
+                MultipartReply::Port(ports(bridge, port).map(|p| p.stats(origin.now)).collect())
+            }
+            Q::PortDesc(port) => {
+                MultipartReply::PortDesc(ports(bridge, port).map(|p| p.desc()).collect())
+            }
+            Q::Queue(q) => {
+                check_queue(bridge, q)?;
+                MultipartReply::Queue(Vec::new())
+            }
+            Q::QueueDesc(q) => {
+                check_queue(bridge, q)?;
+                MultipartReply::QueueDesc(Vec::new())
+            }
+            Q::Group(id) => {
+                let uses = group_uses(bridge);
+                let stats = |g: &Arc<Group>| GroupStats {
+                    ref_count: uses.get(&g.id).copied().unwrap_or(0),
+                    ..group_stats(g, origin)
+                };
+                MultipartReply::Group(groups(bridge, id).iter().map(stats).collect())
+            }
+            Q::GroupDesc(id) => MultipartReply::GroupDesc(
+                groups(bridge, id).iter().map(|g| group_desc(g)).collect(),
+            ),
+            Q::GroupFeatures => MultipartReply::GroupFeatures(group_features()),
+            Q::Meter(id) => {
+                let uses = meter_uses(bridge);
+                let count = |id| uses.get(&id).copied().unwrap_or(0);
+                let stats =
+                    bridge.meters.stats(id, switch.datapath().meters(), &count, origin.now)?;
+                MultipartReply::Meter(stats)
+            }
+            Q::MeterConfig(id) => MultipartReply::MeterConfig(bridge.meters.configs(id)?),
+            Q::MeterFeatures => MultipartReply::MeterFeatures(meter_features(switch)),
+            Q::FlowMonitor { monitors, nicira } => {
+                self.flow_monitor(origin.id, origin.xid, monitors, nicira, switch)?;
+                return Ok(Reply::None);
+            }
+            // Not configured; the only error of OpenFlow's own that fits.
+            Q::IpfixBridge | Q::IpfixFlow => return Err(OfError::OFPBRC_BAD_STAT),
+        };
+        Ok(Reply::multipart(reply))
+    }
+
+    /// OFPT_QUEUE_GET_CONFIG_REQUEST: ports have no queues.
+    pub(super) fn queue_configuration(
+        origin: Origin<'_>,
+        port: PortNo,
+        switch: &Switch,
+    ) -> Result<Reply, OfError> {
+        let bridge = switch.bridge(origin.bridge).ok_or(OfError::OFPBRC_EPERM)?;
+        check_queue(bridge, QueueRequest { port, queue: QueueRequest::ALL })?;
+        Ok(Reply::of(Body::QueueGetConfigReply { port, queues: Vec::new() }))
+    }
+}
+
+/// The rules asked for: by table, in the order in which they were added.
+fn rules(bridge: &Bridge, q: &FlowStatsRequest) -> Result<Vec<Arc<Rule>>, OfError> {
+    let mut rules = bridge.pipeline.select(&Filter {
+        matching: q.matching,
+        strict_priority: None,
+        table: q.table_id,
+        cookie: q.cookie,
+        cookie_mask: q.cookie_mask,
+        out_port: q.out_port,
+        out_group: q.out_group,
+    })?;
+    rules.sort_unstable_by_key(|r| (r.table, r.id));
+    Ok(rules)
+}
+
+fn tables(bridge: &Bridge, version: Version) -> Vec<TableStats> {
+    let tables = bridge.pipeline.tables().take(usize::from(VISIBLE_TABLES));
+    tables
+        .map(|(id, table)| {
+            let matched = table.stats().matched.load(Ordering::Relaxed);
+            TableStats {
+                table_id: id,
+                active_count: u32::try_from(table.rules().len()).unwrap_or(u32::MAX),
+                lookup_count: matched.saturating_add(table.stats().missed.load(Ordering::Relaxed)),
+                matched_count: matched,
+                features: (version < Version::V13).then(|| Arc::new(table_features(id, bridge))),
+            }
+        })
+        .collect()
+}
+
+/// The port with this number, if it is there; all for [`PortNo::NONE`].
+fn ports(bridge: &Bridge, number: PortNo) -> impl Iterator<Item = &crate::port::Port> {
+    bridge.ports.values().filter(move |p| number == PortNo::NONE || p.number == number)
+}
+
+/// Ports have no queues yet: asking for all is right and finds none.
+fn check_queue(bridge: &Bridge, q: QueueRequest) -> Result<(), OfError> {
+    if q.port != PortNo::NONE && !bridge.ports.contains_key(&q.port) {
+        return Err(OfError::OFPQOFC_BAD_PORT);
+    }
+    if q.queue != QueueRequest::ALL {
+        return Err(OfError::OFPQOFC_BAD_QUEUE);
+    }
+    Ok(())
+}
+
+fn groups(bridge: &Bridge, id: u32) -> Vec<Arc<Group>> {
+    let all = bridge.pipeline.groups();
+    if id != GROUP_ALL {
+        return all.get(&id).map(Arc::clone).into_iter().collect();
+    }
+    let mut groups: Vec<Arc<Group>> = all.values().map(Arc::clone).collect();
+    groups.sort_unstable_by_key(|g| g.id);
+    groups
+}
+
+/// How many rules use each group.
+fn group_uses(bridge: &Bridge) -> HashMap<u32, u32> {
+    uses(bridge, &|a| if let Action::Group(id) = a { Some(*id) } else { None })
+}
+
+/// How many rules use each meter.
+fn meter_uses(bridge: &Bridge) -> HashMap<u32, u32> {
+    uses(bridge, &|a| if let Action::Meter(id) = a { Some(*id) } else { None })
+}
+
+fn uses(bridge: &Bridge, used: &dyn Fn(&Action) -> Option<u32>) -> HashMap<u32, u32> {
+    let counts = std::cell::RefCell::new(HashMap::new());
+    let mut seen = Vec::new();
+    for rule in bridge.pipeline.tables().flat_map(|(_, t)| t.rules().iter()) {
+        let found = std::cell::RefCell::new(std::mem::take(&mut seen));
+        any_action(&rule.actions, &|a| {
+            found.borrow_mut().extend(used(a));
+            false // go on
+        });
+        seen = found.into_inner();
+        seen.sort_unstable();
+        seen.dedup();
+        for id in seen.drain(..) {
+            *counts.borrow_mut().entry(id).or_insert(0) += 1;
+        }
+    }
+    counts.into_inner()
+}
+
+fn group_stats(g: &Group, origin: Origin<'_>) -> GroupStats {
+    let (packet_count, byte_count) = g.stats.counts();
+    GroupStats {
+        group_id: g.id,
+        ref_count: 0,
+        packet_count,
+        byte_count,
+        duration: Duration::from_millis(origin.now.since(g.created)),
+        buckets: g.buckets.iter().map(|b| b.stats.counts()).collect(),
+    }
+}
+
+fn group_desc(g: &Group) -> GroupDesc {
+    GroupDesc {
+        group_id: g.id,
+        kind: match g.kind {
+            GroupKind::All => OfGroupKind::All,
+            GroupKind::Select => OfGroupKind::Select,
+            GroupKind::Indirect => OfGroupKind::Indirect,
+            GroupKind::FastFailover => OfGroupKind::FastFailover,
+        },
+        buckets: g
+            .buckets
+            .iter()
+            .map(|b| Bucket {
+                id: b.id,
+                weight: b.weight,
+                watch_port: b.watch_port,
+                watch_group: b.watch_group,
+                actions: Arc::clone(&b.actions),
+            })
+            .collect(),
+        properties: properties(&g.selection),
+    }
+}
+
+fn meter_features(switch: &Switch) -> MeterFeatures {
+    const DROP: u32 = 1 << 1; // OFPMBT_DROP
+    let Some(meters) = switch.datapath().meters() else { return MeterFeatures::default() };
+    let (max_meters, max_bands) = meters.limits();
+    MeterFeatures {
+        max_meters,
+        band_types: DROP,
+        capabilities: u32::from(MeterFlags::all().bits()),
+        max_bands,
+        max_color: 0,
+    }
+}

@@ -1,0 +1,216 @@
+//! What packets change beside leaving by a port.
+//!
+//! Translation gives, beside datapath actions, a list of [`Effect`]s: who is credited with
+//! the packets of the megaflow, which MAC addresses were learned, which flows. They are
+//! applied once in the upcall for its packet and again by the revalidator for the packets
+//! that the datapath has counted since (so that rules' counters, MAC ages and learned flows'
+//! idle times follow the traffic that the slow path never sees). Nothing here blocks: what
+//! the control thread must do goes through [`Sender`] as an [`Event`].
+
+use crate::group::{Count, Group};
+use crate::rule::Rule;
+use crate::snapshot::{BridgeIndex, TableStats};
+use clock::Millis;
+use openflow::PortNo;
+use packet::Packet;
+use std::sync::Arc;
+
+/// One consequence of a megaflow's packets.
+#[derive(Clone, Debug)]
+pub enum Effect {
+    /// A rule matched.
+    Rule(Arc<Rule>),
+    /// A table was looked up, with or without a match.
+    Table {
+        /// Whose counters.
+        stats: Arc<TableStats>,
+        /// A rule was found.
+        matched: bool,
+    },
+    /// A group and one of its buckets (place in [`Group::buckets`]) were used.
+    Bucket {
+        /// The group.
+        group: Arc<Group>,
+        /// The bucket; `None` when none was live.
+        bucket: Option<usize>,
+    },
+    /// A group of kind "all" was used: all its buckets got a copy.
+    AllBuckets(Arc<Group>),
+    /// Packets through one side of a patch port.
+    Patch(Arc<[Count; 2]>, Direction),
+    /// NORMAL learned where a MAC address is.
+    Learn {
+        /// Whose table.
+        macs: Arc<crate::mac_table::MacTable>,
+        /// VLAN.
+        vlan: u16,
+        /// Address.
+        mac: [u8; 6],
+        /// Where it was seen.
+        port: PortNo,
+        /// The packet was a gratuitous ARP (moves entries of locked bonds).
+        gratuitous_arp: bool,
+    },
+    /// `learn` action: the flow to add or refresh.
+    LearnFlow {
+        /// Which bridge.
+        bridge: BridgeIndex,
+        /// The flow.
+        flow: Arc<LearnedFlow>,
+    },
+    /// `fin_timeout`: lower the rule's timeouts when FIN or RST is seen.
+    FinTimeout {
+        /// The rule.
+        rule: Arc<Rule>,
+        /// Seconds.
+        idle: u16,
+        /// Seconds.
+        hard: u16,
+    },
+}
+
+/// Receive or send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// Into the bridge.
+    Rx,
+    /// Out of the bridge.
+    Tx,
+}
+
+/// A flow made by a `learn` action, ready to be added.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LearnedFlow {
+    /// Table.
+    pub table: u8,
+    /// Priority.
+    pub priority: u16,
+    /// What it matches.
+    pub matching: flow::Match,
+    /// What it does.
+    pub actions: openflow::action::Actions,
+    /// Cookie.
+    pub cookie: u64,
+    /// Seconds.
+    pub idle_timeout: u16,
+    /// Seconds.
+    pub hard_timeout: u16,
+    /// `send_flow_rem`.
+    pub send_flow_removed: bool,
+    /// Deleted together with the rule that learned it: that rule's cookie and table.
+    pub delete_with: Option<(u64, u8)>,
+    /// At most so many flows with this cookie in this table; 0 is no limit.
+    pub limit: u32,
+}
+
+/// A packet for controllers.
+#[derive(Clone, Debug)]
+pub struct PacketIn {
+    /// Which bridge.
+    pub bridge: BridgeIndex,
+    /// The packet as the action found it.
+    pub packet: Packet,
+    /// Its metadata: in_port (OpenFlow number), registers, metadata, ….
+    pub metadata: flow::Match,
+    /// OFPR_* in OpenFlow 1.4's full enumeration (NO_MATCH 0 is 1.0's; see the openflow crate).
+    pub reason: u8,
+    /// Table of the rule.
+    pub table: u8,
+    /// Cookie of the rule; all ones on a table miss.
+    pub cookie: u64,
+    /// Bytes to send.
+    pub max_len: u16,
+    /// Which controllers.
+    pub controller_id: u16,
+    /// Data of `controller(userdata=...)`.
+    pub userdata: Arc<[u8]>,
+    /// The rule is a table-miss rule (priority 0, match all).
+    pub table_miss: bool,
+    /// Frozen pipeline for NXT_RESUME.
+    pub continuation: Option<Arc<Vec<u8>>>,
+}
+
+/// Work for the control thread.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// Send to controllers.
+    PacketIn(Box<PacketIn>),
+    /// Add or refresh a learned flow (from packets seen at the time).
+    LearnFlow {
+        /// Which bridge.
+        bridge: BridgeIndex,
+        /// The flow.
+        flow: Arc<LearnedFlow>,
+        /// When its packets were seen.
+        used: Millis,
+    },
+    /// Something in a MAC table changed: megaflows must be translated again.
+    MacTableChanged(BridgeIndex),
+}
+
+/// Where events go. Bounded: what does not fit is dropped and counted, so that packets never
+/// wait and memory stays bounded. Clones send to the same control thread.
+#[derive(Clone)]
+pub struct Sender(Arc<dyn Fn(Event) -> bool + Send + Sync>);
+
+impl Sender {
+    /// `deliver` takes an event and says whether it had room; it must not block.
+    pub fn new(deliver: impl Fn(Event) -> bool + Send + Sync + 'static) -> Sender {
+        Sender(Arc::new(deliver))
+    }
+
+    /// Sends; false when there was no room.
+    pub fn send(&self, event: Event) -> bool {
+        (self.0)(event)
+    }
+}
+
+impl std::fmt::Debug for Sender {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Sender")
+    }
+}
+
+/// Applies `effects` for `packets` packets of `bytes` bytes in all, the last at `used`, with
+/// the TCP flags seen among them.
+pub fn apply(effects: &[Effect], packets: u64, bytes: u64, tcp_flags: u16, used: Millis, events: &Sender) {
+    const FIN_OR_RST: u16 = 0x05;
+    for effect in effects {
+        match effect {
+            Effect::Rule(rule) => rule.stats.credit(packets, bytes, used),
+            Effect::Table { stats, matched } => stats.credit(*matched, packets),
+            Effect::Bucket { group, bucket } => {
+                group.stats.credit(packets, bytes);
+                if let Some(bucket) = bucket.and_then(|i| group.buckets.get(i)) {
+                    bucket.stats.credit(packets, bytes);
+                }
+            }
+            Effect::AllBuckets(group) => {
+                group.stats.credit(packets, bytes);
+                for bucket in &group.buckets {
+                    bucket.stats.credit(packets, bytes);
+                }
+            }
+            Effect::Patch(counts, direction) => {
+                let [rx, tx] = &**counts;
+                let count = if *direction == Direction::Rx { rx } else { tx };
+                count.credit(packets, bytes);
+            }
+            Effect::Learn { macs, vlan, mac, port, gratuitous_arp } => {
+                if packets > 0 && macs.learn(*vlan, *mac, *port, *gratuitous_arp, used) {
+                    events.send(Event::MacTableChanged(macs.bridge()));
+                }
+            }
+            Effect::LearnFlow { bridge, flow } => {
+                if packets > 0 {
+                    events.send(Event::LearnFlow { bridge: *bridge, flow: Arc::clone(flow), used });
+                }
+            }
+            Effect::FinTimeout { rule, idle, hard } => {
+                if tcp_flags & FIN_OR_RST != 0 {
+                    rule.timeouts.reduce(*idle, *hard);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! Bridges: OpenFlow tables, groups, meters and learning; translation of packets into
+//! megaflows; upcalls and revalidation. (OVS: ofproto and ofproto-dpif.)
+//!
+//! # Who runs where
+//! One *control thread* owns all mutable state ([`Switch`]): tables, groups, ports,
+//! connections. After each change it publishes an immutable [`Snapshot`]. *Packet threads*
+//! translate on the newest snapshot in upcalls; one *revalidator thread* sweeps statistics
+//! and translates again when the snapshot changed. What packets change (rule statistics, MAC
+//! tables, learned flows, packet-ins) goes through atomics, short locks, or the channel of
+//! [`effect`]; packet threads never wait for the control thread.
+//!
+//! ```text
+//! control thread:  Switch ── publish ──▶ Snapshot
+//!                    ▲ events                │ read
+//!                    └──── packet threads: Upcaller ── translate ──▶ Megaflow + effects
+//!                          revalidator:    sweep ── effects, retranslate ──▶ keep/modify/remove
+//! ```
+#![forbid(unsafe_code)]
+
+pub mod bridge;
+pub mod connection;
+pub mod effect;
+pub mod group;
+pub mod mac_table;
+pub mod megaflows;
+pub mod meter;
+pub mod pipeline;
+pub mod port;
+pub mod recirc;
+pub mod revalidator;
+pub mod rule;
+pub mod snapshot;
+pub mod switch;
+pub mod trace;
+pub mod translate;
+pub mod upcall;
+#[cfg(test)]
+pub(crate) mod testing;

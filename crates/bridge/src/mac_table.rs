@@ -1,0 +1,448 @@
+//! Learned MAC addresses of one bridge.
+//!
+//! # What it is
+//! A map from (VLAN, MAC) to the OpenFlow port that the address was last seen on, bounded in
+//! size and age. NORMAL looks destinations up in it; [`crate::effect::apply`] teaches it
+//! sources, in the upcall and from the revalidator's statistics, so that an address stays as
+//! long as its traffic flows in the datapath.
+//!
+//! # Invariants
+//! - Never more than the capacity. When full, a new address takes the place of the least
+//!   recently used one *of the port that has most*, so one port with random sources cannot
+//!   push the others out.
+//! - Translation depends on nothing in here but (VLAN, MAC) → port; [`MacTable::learn`] and
+//!   the other writers say when that changed, and the caller then revalidates.
+//! - A lookup does not look at the clock. An entry that is past its age counts until
+//!   [`MacTable::expire`] takes it, as in OVS: errs on the side of forwarding to one port.
+//!
+//! Any thread; every call takes one short lock, `expire`, `flush` and `entries` a longer one.
+
+use crate::snapshot::BridgeIndex;
+use clock::Millis;
+use hashbrown::HashMap;
+use openflow::PortNo;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard};
+
+/// Default number of addresses (`other_config:mac-table-size`).
+pub const DEFAULT_CAPACITY: usize = 8192;
+/// Default age in seconds (`other_config:mac-aging-time`).
+pub const DEFAULT_AGEING: u32 = 300;
+/// How long a gratuitous ARP locks an entry against reflections over a bond, milliseconds.
+const GRATUITOUS_ARP_LOCK: i64 = 5_000;
+
+type Address = (u16, [u8; 6]);
+
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    port: PortNo,
+    /// Key in [`Inner::by_use`] of the port: unique and growing.
+    turn: u64,
+    /// When last seen; `None` is static.
+    seen: Option<Millis>,
+    locked_until: Millis,
+}
+
+#[derive(Debug)]
+struct Inner {
+    entries: HashMap<Address, Place>,
+    /// For each port, its learned addresses, least recently used first.
+    by_use: HashMap<PortNo, BTreeMap<u64, Address>>,
+    turn: u64,
+    capacity: usize,
+    ageing: u32,
+    flood_vlans: Vec<u16>,
+    stats: MacStats,
+}
+
+/// What happened to a MAC table since it was made or its counters were cleared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MacStats {
+    /// Addresses learned.
+    pub learned: u64,
+    /// Addresses that were not seen for too long.
+    pub expired: u64,
+    /// Addresses that made room for others.
+    pub evicted: u64,
+    /// Addresses that came from another port than before.
+    pub moved: u64,
+}
+
+/// How full a MAC table is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MacUsage {
+    /// Addresses in it.
+    pub entries: usize,
+    /// At most so many.
+    pub capacity: usize,
+    /// Static ones among `entries`.
+    pub static_entries: usize,
+}
+
+/// One line of `fdb/show`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MacEntry {
+    /// Where the address is.
+    pub port: PortNo,
+    /// VLAN, 0 for none.
+    pub vlan: u16,
+    /// Address.
+    pub mac: [u8; 6],
+    /// Seconds since it was last seen; `None` is static.
+    pub age: Option<u64>,
+}
+
+/// Learned MAC addresses of one bridge, by VLAN. Any thread; short locks only.
+#[derive(Debug)]
+pub struct MacTable {
+    bridge: BridgeIndex,
+    inner: Mutex<Inner>,
+}
+
+fn is_multicast(mac: &[u8; 6]) -> bool {
+    mac[0] & 1 != 0
+}
+
+impl Inner {
+    fn learns(&self, vlan: u16) -> bool {
+        self.flood_vlans.binary_search(&vlan).is_err()
+    }
+
+    fn unlink(&mut self, place: &Place) {
+        if place.seen.is_some()
+            && let Some(list) = self.by_use.get_mut(&place.port)
+        {
+            list.remove(&place.turn);
+            if list.is_empty() {
+                self.by_use.remove(&place.port);
+            }
+        }
+    }
+
+    fn remove(&mut self, address: &Address) -> Option<Place> {
+        let place = self.entries.remove(address)?;
+        self.unlink(&place);
+        Some(place)
+    }
+
+    fn put(&mut self, address: Address, port: PortNo, seen: Option<Millis>, locked_until: Millis) {
+        self.turn += 1;
+        let place = Place { port, turn: self.turn, seen, locked_until };
+        if seen.is_some() {
+            self.by_use.entry(port).or_default().insert(place.turn, address);
+        }
+        self.entries.insert(address, place);
+    }
+
+    /// Takes the oldest entry of the port with most entries (the lowest such port). False when
+    /// all are static.
+    fn evict(&mut self) -> bool {
+        let fullest =
+            self.by_use.iter().max_by_key(|(port, list)| (list.len(), std::cmp::Reverse(**port)));
+        let Some(victim) = fullest.and_then(|(_, list)| list.values().next().copied()) else {
+            return false;
+        };
+        self.remove(&victim);
+        self.stats.evicted += 1;
+        true
+    }
+}
+
+impl MacTable {
+    /// An empty table for the bridge at `bridge`, with OVS's default capacity and age.
+    pub fn new(bridge: BridgeIndex) -> MacTable {
+        MacTable {
+            bridge,
+            inner: Mutex::new(Inner {
+                entries: HashMap::new(),
+                by_use: HashMap::new(),
+                turn: 0,
+                capacity: DEFAULT_CAPACITY,
+                ageing: DEFAULT_AGEING,
+                flood_vlans: Vec::new(),
+                stats: MacStats::default(),
+            }),
+        }
+    }
+
+    /// Which bridge's.
+    pub fn bridge(&self) -> BridgeIndex {
+        self.bridge
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // A panic elsewhere leaves at worst a list entry without its place, which eviction skips.
+        self.inner.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Sets capacity (entries, at least 1), age (seconds, at least 1) and the VLANs in which
+    /// nothing is learned and all is flooded. True when something that translation may depend
+    /// on is gone.
+    pub fn configure(&self, capacity: usize, ageing: u32, mut flood_vlans: Vec<u16>) -> bool {
+        flood_vlans.sort_unstable();
+        flood_vlans.dedup();
+        let mut inner = self.lock();
+        inner.capacity = capacity.max(1);
+        inner.ageing = ageing.max(1);
+        let mut changed = inner.flood_vlans != flood_vlans;
+        inner.flood_vlans = flood_vlans;
+        let gone: Vec<Address> =
+            inner.entries.keys().filter(|(vlan, _)| !inner.learns(*vlan)).copied().collect();
+        for address in &gone {
+            inner.remove(address);
+        }
+        changed |= !gone.is_empty();
+        while inner.entries.len() > inner.capacity && inner.evict() {
+            changed = true;
+        }
+        changed
+    }
+
+    /// Learns or refreshes; true when where `mac` is has changed (megaflows must be
+    /// revalidated). Multicast sources, flood VLANs and static entries change nothing.
+    /// `gratuitous_arp` locks the entry for 5 s, see [`MacTable::is_locked`].
+    pub fn learn(
+        &self,
+        vlan: u16,
+        mac: [u8; 6],
+        port: PortNo,
+        gratuitous_arp: bool,
+        now: Millis,
+    ) -> bool {
+        let mut inner = self.lock();
+        if is_multicast(&mac) || !inner.learns(vlan) {
+            return false;
+        }
+        let address = (vlan, mac);
+        let lock = if gratuitous_arp { now + GRATUITOUS_ARP_LOCK } else { Millis(i64::MIN) };
+        match inner.entries.get(&address).copied() {
+            Some(Place { seen: None, .. }) => false,
+            Some(old @ Place { seen: Some(seen), .. }) => {
+                inner.unlink(&old);
+                inner.put(address, port, Some(seen.max(now)), old.locked_until.max(lock));
+                let moved = old.port != port;
+                inner.stats.moved += u64::from(moved);
+                moved
+            }
+            None => {
+                while inner.entries.len() >= inner.capacity {
+                    if !inner.evict() {
+                        return false; // full of static entries
+                    }
+                }
+                inner.put(address, port, Some(now), lock);
+                inner.stats.learned += 1;
+                true
+            }
+        }
+    }
+
+    /// True when [`MacTable::learn`] with these arguments would return true. Changes nothing.
+    pub fn would_change(&self, vlan: u16, mac: [u8; 6], port: PortNo) -> bool {
+        let inner = self.lock();
+        !is_multicast(&mac)
+            && inner.learns(vlan)
+            && inner.entries.get(&(vlan, mac)).is_none_or(|p| p.seen.is_some() && p.port != port)
+    }
+
+    /// A gratuitous ARP for `mac` came within the last 5 s by another port than a bond; a bond
+    /// then must not learn it from its reflection.
+    pub fn is_locked(&self, vlan: u16, mac: [u8; 6], now: Millis) -> bool {
+        self.lock().entries.get(&(vlan, mac)).is_some_and(|p| p.locked_until > now)
+    }
+
+    /// Where `mac` is, if known. Never for multicast or in a flood VLAN.
+    pub fn lookup(&self, vlan: u16, mac: [u8; 6]) -> Option<PortNo> {
+        if is_multicast(&mac) {
+            return None;
+        }
+        let inner = self.lock();
+        if !inner.learns(vlan) {
+            return None;
+        }
+        inner.entries.get(&(vlan, mac)).map(|p| p.port)
+    }
+
+    /// `fdb/add`: a static entry, never aged, moved or evicted. True when the table changed;
+    /// `None` when it is full of static entries.
+    pub fn add_static(&self, vlan: u16, mac: [u8; 6], port: PortNo) -> Option<bool> {
+        let mut inner = self.lock();
+        let old = inner.remove(&(vlan, mac));
+        while old.is_none() && inner.entries.len() >= inner.capacity {
+            if !inner.evict() {
+                return None;
+            }
+        }
+        inner.put((vlan, mac), port, None, Millis(i64::MIN));
+        Some(old.is_none_or(|p| p.port != port || p.seen.is_some()))
+    }
+
+    /// `fdb/del`: removes one entry, static or not. True when it was there.
+    pub fn remove(&self, vlan: u16, mac: [u8; 6]) -> bool {
+        self.lock().remove(&(vlan, mac)).is_some()
+    }
+
+    /// Removes all entries but static ones. True when there were any.
+    pub fn flush(&self) -> bool {
+        self.remove_if(|_, p| p.seen.is_some()) > 0
+    }
+
+    /// Removes the entries of a port that went away or changed, static ones too.
+    pub fn flush_port(&self, port: PortNo) -> bool {
+        self.remove_if(|_, p| p.port == port) > 0
+    }
+
+    /// Removes what was not seen for longer than the age; how many. Called about once a second.
+    pub fn expire(&self, now: Millis) -> usize {
+        let ageing = u64::from(self.lock().ageing) * 1_000;
+        let n = self.remove_if(|_, p| p.seen.is_some_and(|seen| now.since(seen) >= ageing));
+        self.lock().stats.expired += n as u64;
+        n
+    }
+
+    fn remove_if(&self, which: impl Fn(&Address, &Place) -> bool) -> usize {
+        let mut inner = self.lock();
+        let gone: Vec<Address> =
+            inner.entries.iter().filter(|(a, p)| which(a, p)).map(|(a, _)| *a).collect();
+        for address in &gone {
+            inner.remove(address);
+        }
+        gone.len()
+    }
+
+    /// All entries for `fdb/show`: static ones first, then the learned ones, least recently
+    /// used first.
+    pub fn entries(&self, now: Millis) -> Vec<MacEntry> {
+        let inner = self.lock();
+        let mut all: Vec<(&Address, &Place)> = inner.entries.iter().collect();
+        all.sort_by_key(|(_, p)| (p.seen.is_some(), p.turn));
+        all.into_iter()
+            .map(|((vlan, mac), p)| MacEntry {
+                port: p.port,
+                vlan: *vlan,
+                mac: *mac,
+                age: p.seen.map(|seen| now.since(seen) / 1_000),
+            })
+            .collect()
+    }
+
+    /// What happened, for `fdb/stats-show`.
+    pub fn stats(&self) -> MacStats {
+        self.lock().stats
+    }
+
+    /// `fdb/stats-clear`.
+    pub fn clear_stats(&self) {
+        self.lock().stats = MacStats::default();
+    }
+
+    /// How full it is, for `fdb/stats-show`.
+    pub fn usage(&self) -> MacUsage {
+        let inner = self.lock();
+        let static_entries = inner.entries.values().filter(|p| p.seen.is_none()).count();
+        MacUsage { entries: inner.entries.len(), capacity: inner.capacity, static_entries }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const P1: PortNo = PortNo(1);
+    const P2: PortNo = PortNo(2);
+
+    fn mac(n: u16) -> [u8; 6] {
+        let [a, b] = n.to_be_bytes();
+        [2, 0, 0, 0, a, b]
+    }
+
+    fn table() -> MacTable {
+        MacTable::new(BridgeIndex(3))
+    }
+
+    #[test]
+    fn learns_moves_and_ages_by_vlan() {
+        let t = table();
+        assert!(t.would_change(1, mac(1), P1));
+        assert!(t.learn(1, mac(1), P1, false, Millis(10)));
+        assert!(!t.would_change(1, mac(1), P1));
+        assert!(!t.learn(1, mac(1), P1, false, Millis(1_500)));
+        assert_eq!(t.lookup(1, mac(1)), Some(P1));
+        assert_eq!(t.lookup(2, mac(1)), None);
+        assert!(t.learn(1, mac(1), P2, false, Millis(2_500)));
+        assert_eq!(t.lookup(1, mac(1)), Some(P2));
+        assert_eq!(
+            t.entries(Millis(4_600)),
+            [MacEntry { port: P2, vlan: 1, mac: mac(1), age: Some(2) }]
+        );
+        assert_eq!(t.expire(Millis(302_499)), 0);
+        assert_eq!(t.expire(Millis(302_500)), 1);
+        assert_eq!(t.stats(), MacStats { learned: 1, expired: 1, evicted: 0, moved: 1 });
+        t.clear_stats();
+        assert_eq!(t.stats(), MacStats::default());
+        assert_eq!(t.bridge(), BridgeIndex(3));
+    }
+
+    #[test]
+    fn never_learns_multicast_or_in_flood_vlans() {
+        let t = table();
+        assert!(!t.learn(0, [1, 0, 0x5e, 0, 0, 1], P1, false, Millis(1)));
+        t.learn(7, mac(1), P1, false, Millis(1));
+        assert!(t.configure(10, 300, vec![9, 7]));
+        assert_eq!(t.lookup(7, mac(1)), None);
+        assert!(!t.learn(7, mac(1), P1, false, Millis(1)));
+        assert!(!t.would_change(7, mac(1), P1));
+        assert!(!t.configure(10, 300, vec![7, 9]));
+    }
+
+    #[test]
+    fn a_full_table_evicts_from_the_port_that_has_most() {
+        let t = table();
+        t.configure(5, 300, vec![]);
+        t.learn(0, mac(100), P2, false, Millis(1));
+        for i in 0..20 {
+            t.learn(0, mac(i), P1, false, Millis(2 + i64::from(i)));
+        }
+        assert_eq!(t.lookup(0, mac(100)), Some(P2));
+        assert_eq!(t.lookup(0, mac(15)), None);
+        assert_eq!(t.lookup(0, mac(16)), Some(P1));
+        assert_eq!(t.usage(), MacUsage { entries: 5, capacity: 5, static_entries: 0 });
+        assert_eq!(t.stats().evicted, 16);
+        assert!(t.configure(2, 300, vec![]));
+        assert_eq!(t.usage().entries, 2);
+        assert_eq!(t.lookup(0, mac(19)), Some(P1));
+    }
+
+    #[test]
+    fn static_entries_stay() {
+        let t = table();
+        t.configure(2, 300, vec![]);
+        assert_eq!(t.add_static(5, mac(1), P1), Some(true));
+        assert_eq!(t.add_static(5, mac(1), P1), Some(false));
+        assert!(!t.learn(5, mac(1), P2, false, Millis(1)));
+        assert!(!t.would_change(5, mac(1), P2));
+        t.learn(5, mac(2), P2, false, Millis(1));
+        assert!(t.flush());
+        assert!(!t.flush());
+        assert_eq!(t.expire(Millis(1_000_000)), 0);
+        assert_eq!(t.lookup(5, mac(1)), Some(P1));
+        assert_eq!(t.add_static(5, mac(2), P1), Some(true));
+        assert_eq!(t.add_static(5, mac(3), P1), None);
+        assert!(!t.learn(5, mac(3), P1, false, Millis(1)));
+        assert_eq!(t.entries(Millis(9)).first().and_then(|e| e.age), None);
+        assert!(t.remove(5, mac(2)));
+        assert!(!t.remove(5, mac(2)));
+        assert!(t.flush_port(P1));
+        assert_eq!(t.usage().entries, 0);
+    }
+
+    #[test]
+    fn a_gratuitous_arp_locks_for_five_seconds() {
+        let t = table();
+        t.learn(0, mac(1), P1, true, Millis(0));
+        assert!(t.is_locked(0, mac(1), Millis(4_999)));
+        t.learn(0, mac(1), P1, false, Millis(100));
+        assert!(t.is_locked(0, mac(1), Millis(4_999)));
+        assert!(!t.is_locked(0, mac(1), Millis(5_000)));
+    }
+}

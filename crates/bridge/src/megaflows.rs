@@ -1,0 +1,135 @@
+//! What the switch knows of each megaflow that it installed (OVS: udpif keys).
+//!
+//! A datapath knows a megaflow's match and actions; the switch also knows what the
+//! megaflow's packets mean ([`Effect`]s), on which snapshot it was translated, and how many of
+//! its packets were credited already. The store is sharded by identity: packet threads
+//! insert, the revalidator visits, and neither holds a lock for longer than one entry takes.
+
+use crate::effect::Effect;
+use crate::recirc::RecircRef;
+use clock::Millis;
+use datapath::{Actions, FlowStats, Ufid};
+use flow::{Key, Mask, Match};
+use hashbrown::HashMap;
+use std::hash::{BuildHasher, Hasher};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+const SHARDS: usize = 64;
+
+/// One megaflow, as the switch sees it.
+#[derive(Debug)]
+pub struct Entry {
+    /// The key that called up, with the datapath's `in_port` and `recirc_id`: translated
+    /// again when the snapshot changes. Zero where [`Entry::mask`] is clear, so that it stands
+    /// for every packet of the megaflow.
+    pub key: Key,
+    /// What the megaflow matches.
+    pub mask: Mask,
+    /// What the datapath does.
+    pub actions: Actions,
+    /// What its packets mean.
+    pub effects: Vec<Effect>,
+    /// Recirculation ids that the actions use.
+    pub recirc: Vec<RecircRef>,
+    /// Datapath statistics that were credited.
+    pub credited: FlowStats,
+    /// When it was installed.
+    pub created: Millis,
+    /// Version of the snapshot that it was translated on.
+    pub version: u64,
+    /// Number of the last sweep that saw it in the datapath.
+    pub seen: u64,
+    /// Translated in the slow path for each packet (a reason for texts).
+    pub slow_path: Option<&'static str>,
+}
+
+impl Entry {
+    /// When a packet last used it; when it was installed, if none has.
+    pub fn last_used(&self) -> Millis {
+        self.credited.used.max(self.created)
+    }
+}
+
+/// All megaflows of one datapath, by identity.
+#[derive(Debug)]
+pub struct Megaflows {
+    shards: Vec<Mutex<HashMap<Ufid, Entry>>>,
+    len: AtomicUsize,
+    seed: foldhash::quality::RandomState,
+}
+
+impl Default for Megaflows {
+    fn default() -> Self {
+        Megaflows {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            len: AtomicUsize::new(0),
+            seed: foldhash::quality::RandomState::default(),
+        }
+    }
+}
+
+impl Megaflows {
+    /// The identity of the megaflow that matches `matching`. The same for equal matches as
+    /// long as the store lives; seeded, so that packets cannot aim at collisions.
+    pub fn ufid(&self, matching: &Match) -> Ufid {
+        let half = |salt: u64| {
+            let mut h = self.seed.build_hasher();
+            h.write_u64(salt);
+            h.write(matching.key().bytes());
+            h.write(matching.mask().0.bytes());
+            h.finish()
+        };
+        Ufid(u128::from(half(1)) << 64 | u128::from(half(2)))
+    }
+
+    fn shard(&self, ufid: Ufid) -> MutexGuard<'_, HashMap<Ufid, Entry>> {
+        let at = (ufid.0 % SHARDS as u128) as usize; // below SHARDS
+        self.shards[at].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Number of megaflows.
+    pub fn len(&self) -> usize {
+        self.len.load(Ordering::Relaxed)
+    }
+
+    /// True when there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Adds; false (and `entry` is dropped) when the identity is there already.
+    pub fn insert(&self, ufid: Ufid, entry: Entry) -> bool {
+        let mut shard = self.shard(ufid);
+        if shard.contains_key(&ufid) {
+            return false;
+        }
+        shard.insert(ufid, entry);
+        self.len.fetch_add(1, Ordering::Relaxed);
+        true
+    }
+
+    /// Removes.
+    pub fn remove(&self, ufid: Ufid) -> Option<Entry> {
+        let removed = self.shard(ufid).remove(&ufid);
+        if removed.is_some() {
+            self.len.fetch_sub(1, Ordering::Relaxed);
+        }
+        removed
+    }
+
+    /// Runs `act` on one megaflow, under its shard's lock: `act` must not call back here.
+    pub fn with<T>(&self, ufid: Ufid, act: impl FnOnce(&mut Entry) -> T) -> Option<T> {
+        self.shard(ufid).get_mut(&ufid).map(act)
+    }
+
+    /// The identities of all megaflows for which `wanted` says so.
+    pub fn select(&self, mut wanted: impl FnMut(&Entry) -> bool) -> Vec<Ufid> {
+        let mut out = Vec::new();
+        for shard in &self.shards {
+            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            out.extend(shard.iter().filter(|(_, e)| wanted(e)).map(|(u, _)| *u));
+        }
+        out
+    }
+}

@@ -1,0 +1,153 @@
+//! OpenFlow meters of one bridge (OpenFlow 1.3 section 5.7), kept by the datapath.
+
+use clock::Millis;
+use datapath::{MeterBand as DpBand, MeterConfig as DpConfig, Meters};
+use hashbrown::HashMap;
+use openflow::OfError;
+use openflow::message::{MeterBandKind, MeterCommand, MeterConfig, MeterFlags, MeterMod, MeterStats, meter_id};
+use std::sync::Arc;
+use std::time::Duration;
+
+#[derive(Clone, Debug)]
+struct Meter {
+    dp_id: u32,
+    config: MeterConfig,
+    created: Millis,
+}
+
+/// The meters of one bridge. Datapath meter numbers are shared by all bridges of a datapath:
+/// each bridge takes the lowest one that is free ([`MeterIds`]).
+#[derive(Debug, Default)]
+pub struct MeterTable {
+    meters: HashMap<u32, Meter>,
+}
+
+/// Free datapath meter numbers.
+#[derive(Debug, Default)]
+pub struct MeterIds {
+    used: std::collections::BTreeSet<u32>,
+}
+
+impl MeterIds {
+    fn take(&mut self, max: u32) -> Option<u32> {
+        let id = (0..max).find(|id| !self.used.contains(id))?;
+        self.used.insert(id);
+        Some(id)
+    }
+
+    fn give_back(&mut self, id: u32) {
+        self.used.remove(&id);
+    }
+}
+
+impl MeterTable {
+    /// True when meter `id` is there.
+    pub fn contains(&self, id: u32) -> bool {
+        self.meters.contains_key(&id)
+    }
+
+    /// OpenFlow number to datapath number, for snapshots.
+    pub fn view(&self) -> Arc<HashMap<u32, u32>> {
+        Arc::new(self.meters.iter().map(|(id, m)| (*id, m.dp_id)).collect())
+    }
+
+    /// Carries out `mm` and returns the meters that were removed: their rules go too. On an
+    /// error nothing has changed.
+    pub fn modify(
+        &mut self,
+        mm: &MeterMod,
+        datapath: Option<&dyn Meters>,
+        ids: &mut MeterIds,
+        now: Millis,
+    ) -> Result<Vec<u32>, OfError> {
+        let id = mm.meter.meter_id;
+        let real = (1..=meter_id::MAX).contains(&id) || matches!(id, meter_id::SLOWPATH | meter_id::CONTROLLER);
+        let datapath = datapath.ok_or(OfError::OFPMMFC_OUT_OF_METERS)?;
+        match mm.command {
+            MeterCommand::Add if !real => Err(OfError::OFPMMFC_INVALID_METER),
+            MeterCommand::Add if self.contains(id) => Err(OfError::OFPMMFC_METER_EXISTS),
+            MeterCommand::Add => {
+                let config = to_datapath(&mm.meter, datapath)?;
+                let dp_id = ids.take(datapath.limits().0).ok_or(OfError::OFPMMFC_OUT_OF_METERS)?;
+                if datapath.set(dp_id, &config).is_err() {
+                    ids.give_back(dp_id);
+                    return Err(OfError::OFPMMFC_OUT_OF_METERS);
+                }
+                self.meters.insert(id, Meter { dp_id, config: mm.meter.clone(), created: now });
+                Ok(Vec::new())
+            }
+            MeterCommand::Modify => {
+                let meter = self.meters.get_mut(&id).ok_or(OfError::OFPMMFC_UNKNOWN_METER)?;
+                let config = to_datapath(&mm.meter, datapath)?;
+                datapath.set(meter.dp_id, &config).map_err(|_| OfError::OFPMMFC_OUT_OF_METERS)?;
+                meter.config = mm.meter.clone();
+                Ok(Vec::new())
+            }
+            MeterCommand::Delete => {
+                let ids_to_go: Vec<u32> = match id {
+                    meter_id::ALL => self.meters.keys().copied().collect(),
+                    _ => self.meters.contains_key(&id).then_some(id).into_iter().collect(),
+                };
+                for id in &ids_to_go {
+                    if let Some(meter) = self.meters.remove(id) {
+                        datapath.remove(meter.dp_id);
+                        ids.give_back(meter.dp_id);
+                    }
+                }
+                Ok(ids_to_go)
+            }
+        }
+    }
+
+    /// Configurations of meter `id`, or of all ([`meter_id::ALL`]), by number.
+    pub fn configs(&self, id: u32) -> Result<Vec<MeterConfig>, OfError> {
+        Ok(self.named(id)?.into_iter().map(|(_, m)| m.config.clone()).collect())
+    }
+
+    /// Statistics of meter `id`, or of all. `uses` counts the rules that use a meter.
+    pub fn stats(
+        &self,
+        id: u32,
+        datapath: Option<&dyn Meters>,
+        uses: &dyn Fn(u32) -> u32,
+        now: Millis,
+    ) -> Result<Vec<MeterStats>, OfError> {
+        let stats = |(id, meter): (u32, &Meter)| {
+            let counted = datapath.and_then(|d| d.stats(meter.dp_id)).unwrap_or_default();
+            MeterStats {
+                meter_id: id,
+                flow_count: uses(id),
+                packet_in_count: counted.packets,
+                byte_in_count: counted.bytes,
+                duration: Duration::from_millis(now.since(meter.created)),
+                bands: counted.bands,
+            }
+        };
+        Ok(self.named(id)?.into_iter().map(stats).collect())
+    }
+
+    fn named(&self, id: u32) -> Result<Vec<(u32, &Meter)>, OfError> {
+        if id == meter_id::ALL {
+            let mut all: Vec<_> = self.meters.iter().map(|(id, m)| (*id, m)).collect();
+            all.sort_by_key(|(id, _)| *id);
+            return Ok(all);
+        }
+        let meter = self.meters.get(&id).ok_or(OfError::OFPMMFC_UNKNOWN_METER)?;
+        Ok(vec![(id, meter)])
+    }
+}
+
+fn to_datapath(config: &MeterConfig, datapath: &dyn Meters) -> Result<DpConfig, OfError> {
+    if config.bands.len() > usize::from(datapath.limits().1) {
+        return Err(OfError::OFPMMFC_OUT_OF_BANDS);
+    }
+    let bands = config.bands.iter().map(|band| match band.kind {
+        MeterBandKind::Drop if band.rate == 0 => Err(OfError::OFPMMFC_BAD_RATE),
+        MeterBandKind::Drop => {
+            let burst = if config.flags.contains(MeterFlags::BURST) { band.burst_size } else { 0 };
+            Ok(DpBand { rate: band.rate, burst })
+        }
+        MeterBandKind::DscpRemark { .. } => Err(OfError::OFPMMFC_BAD_BAND),
+    });
+    Ok(DpConfig { packets: config.flags.contains(MeterFlags::PKTPS), bands: bands.collect::<Result<_, _>>()? })
+}

@@ -1,0 +1,325 @@
+//! The OpenFlow tables and groups of one bridge: the control thread's mutable copy.
+//!
+//! Tables are persistent structures, so a [`Pipeline`] clones cheaply. That is how bundles are
+//! atomic: keep a clone, apply, and put the clone back on an error. Every change returns
+//! [`Change`]s, from which the connections make flow-removed messages and monitor updates;
+//! nothing here talks to a controller.
+
+mod eviction;
+mod flow_mod;
+mod group_mod;
+mod table;
+#[cfg(test)]
+mod tests;
+
+pub use group_mod::{MAX_GROUPS, properties};
+pub use table::{EvictionConfig, Table};
+
+use crate::effect::LearnedFlow;
+use crate::group::Group;
+use crate::rule::{Rule, RuleStats, Timeouts};
+use crate::snapshot::{TABLES, TableArray};
+use clock::Millis;
+use flow::Match;
+use hashbrown::HashMap;
+use openflow::OfError;
+use openflow::PortNo;
+use openflow::action::Actions;
+use openflow::message::{FlowFlags, FlowRemovedReason, GROUP_ANY, TABLE_ALL};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// What happened to a rule.
+#[derive(Clone, Debug)]
+pub enum Change {
+    /// A rule was added.
+    Added(Arc<Rule>),
+    /// A rule was replaced by one with the same match and priority.
+    Modified {
+        /// Before.
+        old: Arc<Rule>,
+        /// After.
+        new: Arc<Rule>,
+    },
+    /// A rule was removed.
+    Removed {
+        /// The rule.
+        rule: Arc<Rule>,
+        /// Why.
+        reason: FlowRemovedReason,
+    },
+}
+
+/// Which rules a request is about.
+#[derive(Clone, Debug)]
+pub struct Filter {
+    /// Rules within this match.
+    pub matching: Match,
+    /// With a priority: only the rule with exactly this match and priority.
+    pub strict_priority: Option<u16>,
+    /// Table; [`TABLE_ALL`] for all.
+    pub table: u8,
+    /// Rules whose cookie agrees on `cookie_mask`.
+    pub cookie: u64,
+    /// See `cookie`.
+    pub cookie_mask: u64,
+    /// Rules that output there; `NONE` for no restriction.
+    pub out_port: PortNo,
+    /// Rules that use this group; [`GROUP_ANY`] for no restriction.
+    pub out_group: u32,
+}
+
+impl Default for Filter {
+    fn default() -> Self {
+        Filter {
+            matching: Match::ANY,
+            strict_priority: None,
+            table: TABLE_ALL,
+            cookie: 0,
+            cookie_mask: 0,
+            out_port: PortNo::NONE,
+            out_group: GROUP_ANY,
+        }
+    }
+}
+
+impl Filter {
+    fn admits(&self, rule: &Rule) -> bool {
+        (rule.cookie ^ self.cookie) & self.cookie_mask == 0
+            && (self.out_port == PortNo::NONE || rule.outputs_to(self.out_port))
+            && (self.out_group == GROUP_ANY || rule.uses_group(self.out_group))
+    }
+}
+
+/// What a new rule is made of.
+#[derive(Clone, Debug)]
+pub(crate) struct NewRule {
+    pub table: u8,
+    pub priority: u16,
+    pub matching: Match,
+    pub cookie: u64,
+    pub idle_timeout: u16,
+    pub hard_timeout: u16,
+    pub importance: u16,
+    pub flags: FlowFlags,
+    pub hidden: bool,
+    pub actions: Actions,
+}
+
+impl NewRule {
+    pub(crate) fn build(self, created: Millis, now: Millis, stats: Arc<RuleStats>) -> Arc<Rule> {
+        let conjunctions = self
+            .actions
+            .iter()
+            .filter_map(|a| match a {
+                openflow::Action::Conjunction { id, clause, clauses } => {
+                    Some(classifier::Conjunction { id: *id, clause: *clause, clauses: *clauses })
+                }
+                _ => None,
+            })
+            .collect();
+        Arc::new(Rule {
+            id: Rule::next_id(),
+            table: self.table,
+            priority: self.priority,
+            matching: classifier::MiniMatch::new(&self.matching),
+            cookie: self.cookie,
+            timeouts: Timeouts::new(self.idle_timeout, self.hard_timeout),
+            importance: self.importance,
+            flags: self.flags & FlowFlags::STATE,
+            hidden: self.hidden,
+            created,
+            modified: now,
+            actions: self.actions,
+            conjunctions,
+            stats,
+        })
+    }
+}
+
+/// Tables and groups of one bridge. A clone is cheap and independent (counters are shared).
+#[derive(Clone, Debug)]
+pub struct Pipeline {
+    tables: Vec<Table>,
+    /// The tables as translation sees them, but for those of `touched`.
+    view: TableArray,
+    /// Tables that may have changed since `view` was made.
+    touched: BTreeSet<u8>,
+    groups: Arc<HashMap<u32, Arc<Group>>>,
+}
+
+impl Default for Pipeline {
+    fn default() -> Self {
+        let tables: Vec<Table> = (0..TABLES).map(|_| Table::default()).collect();
+        let view = tables.iter().map(Table::view).collect();
+        Pipeline { tables, view, touched: BTreeSet::new(), groups: Arc::default() }
+    }
+}
+
+impl Pipeline {
+    /// Table `id`; `None` for 255, which is no table.
+    pub fn table(&self, id: u8) -> Option<&Table> {
+        self.tables.get(usize::from(id))
+    }
+
+    /// Table `id`, to configure it.
+    pub fn table_mut(&mut self, id: u8) -> Option<&mut Table> {
+        let table = self.tables.get_mut(usize::from(id))?;
+        self.touched.insert(id);
+        Some(table)
+    }
+
+    /// All tables with their numbers.
+    pub fn tables(&self) -> impl Iterator<Item = (u8, &Table)> {
+        (0u8..=254).zip(&self.tables)
+    }
+
+    /// All groups by number.
+    pub fn groups(&self) -> &Arc<HashMap<u32, Arc<Group>>> {
+        &self.groups
+    }
+
+    /// Number of rules, hidden ones included.
+    pub fn rule_count(&self) -> usize {
+        self.tables.iter().map(|t| t.rules().len()).sum()
+    }
+
+    /// What translation sees.
+    pub fn view(&mut self) -> TableArray {
+        for id in std::mem::take(&mut self.touched) {
+            let id = usize::from(id);
+            if let (Some(view), Some(table)) = (self.view.get_mut(id), self.tables.get(id)) {
+                *view = table.view();
+            }
+        }
+        self.view.clone()
+    }
+
+    /// Rules that `filter` admits, hidden ones left out, in table order.
+    pub fn select(&self, filter: &Filter) -> Result<Vec<Arc<Rule>>, OfError> {
+        let mut out = Vec::new();
+        for table in self.tables_named(filter.table)? {
+            let Some(table) = self.table(table) else { continue };
+            match filter.strict_priority {
+                Some(priority) => {
+                    let mini = classifier::MiniMatch::new(&filter.matching);
+                    out.extend(
+                        table.rules().find(&mini, u32::from(priority)).filter(|r| filter.admits(r)).map(Arc::clone),
+                    );
+                }
+                None => out.extend(
+                    table
+                        .rules()
+                        .iter_within(&filter.matching)
+                        .filter(|r| !r.hidden && filter.admits(r))
+                        .map(Arc::clone),
+                ),
+            }
+        }
+        Ok(out)
+    }
+
+    fn tables_named(&self, table: u8) -> Result<std::ops::RangeInclusive<u8>, OfError> {
+        match table {
+            TABLE_ALL => Ok(0..=254),
+            one => Ok(one..=one),
+        }
+    }
+
+    /// Adds or refreshes a flow that a `learn` action made. `used` is when its packet came.
+    pub fn learn(&mut self, flow: &LearnedFlow, used: Millis, now: Millis) -> Result<Vec<Change>, OfError> {
+        let Some(table) = self.table(flow.table) else { return Err(OfError::OFPFMFC_BAD_TABLE_ID) };
+        let mini = classifier::MiniMatch::new(&flow.matching);
+        if let Some(old) = table.rules().find(&mini, u32::from(flow.priority))
+            && old.actions == flow.actions
+            && old.cookie == flow.cookie
+        {
+            // The same flow: its hard timeout starts over, its counters go on.
+            let stats = Arc::clone(&old.stats);
+            stats.credit(0, 0, used);
+            let created = old.created;
+            let refreshed = NewRule::from(flow).build(created, used, stats);
+            self.replace(refreshed);
+            return Ok(Vec::new());
+        }
+        if flow.limit != 0 {
+            let cookie = flow.cookie;
+            let present = table.rules().iter().filter(|r| r.cookie == cookie).count();
+            if present >= flow.limit as usize {
+                return Ok(Vec::new());
+            }
+        }
+        self.add(NewRule::from(flow), false, false, now)
+    }
+
+    /// Removes rules whose timeouts have run out.
+    pub fn expire(&mut self, now: Millis) -> Vec<Change> {
+        let mut out = Vec::new();
+        for (id, table) in (0u8..=254).zip(&mut self.tables) {
+            for (rule, reason) in table.expired(now) {
+                if table.remove(&rule) {
+                    self.touched.insert(id);
+                    out.push(Change::Removed { rule, reason });
+                }
+            }
+        }
+        out
+    }
+
+    /// True when [`Pipeline::expire`] may have something to do at some time.
+    pub fn has_timeouts(&self) -> bool {
+        self.tables.iter().any(Table::has_timeouts)
+    }
+
+    /// Removes every rule, hidden ones too, and every group (the bridge goes).
+    pub fn clear(&mut self) -> Vec<Change> {
+        let out = self.clear_rules();
+        self.groups = Arc::default();
+        out
+    }
+
+    /// Removes every rule, hidden ones too (the fail mode changes, or controllers come or go).
+    pub fn clear_rules(&mut self) -> Vec<Change> {
+        self.remove_if(|_| true)
+    }
+
+    /// Removes the switch's own rules ([`Pipeline::add_hidden`]).
+    pub fn remove_hidden(&mut self) -> Vec<Change> {
+        self.remove_if(|rule| rule.hidden)
+    }
+
+    fn remove_if(&mut self, goes: impl Fn(&Rule) -> bool) -> Vec<Change> {
+        let mut out = Vec::new();
+        for (id, table) in (0u8..=254).zip(&mut self.tables) {
+            self.touched.insert(id);
+            let rules: Vec<_> = table.rules().iter().filter(|r| goes(r)).map(Arc::clone).collect();
+            for rule in rules {
+                if table.remove(&rule) {
+                    out.push(Change::Removed { rule, reason: FlowRemovedReason::Delete });
+                }
+            }
+        }
+        out
+    }
+
+    fn replace(&mut self, rule: Arc<Rule>) -> Option<Arc<Rule>> {
+        self.table_mut(rule.table)?.insert(rule)
+    }
+}
+
+impl From<&LearnedFlow> for NewRule {
+    fn from(flow: &LearnedFlow) -> NewRule {
+        NewRule {
+            table: flow.table,
+            priority: flow.priority,
+            matching: flow.matching,
+            cookie: flow.cookie,
+            idle_timeout: flow.idle_timeout,
+            hard_timeout: flow.hard_timeout,
+            importance: 0,
+            flags: if flow.send_flow_removed { FlowFlags::SEND_FLOW_REM } else { FlowFlags::empty() },
+            hidden: false,
+            actions: Arc::clone(&flow.actions),
+        }
+    }
+}

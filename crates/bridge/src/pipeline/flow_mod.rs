@@ -1,0 +1,247 @@
+//! Flow mods (OpenFlow 1.5 section 6.4; "Flow Table Modification Messages").
+
+use super::{Change, Filter, NewRule, Pipeline};
+use crate::rule::{Rule, RuleStats};
+use clock::Millis;
+use openflow::OfError;
+use openflow::message::{FlowFlags, FlowMod, FlowModCommand, FlowRemovedReason, TABLE_ALL};
+use std::sync::Arc;
+
+impl Pipeline {
+    /// Carries out `fm`. `meter_exists` tells which meters there are. On an error nothing has
+    /// changed. The caller has checked actions against the match (see
+    /// [`openflow::action`]'s consistency check).
+    pub fn flow_mod(
+        &mut self,
+        fm: &FlowMod,
+        meter_exists: &dyn Fn(u32) -> bool,
+        now: Millis,
+    ) -> Result<Vec<Change>, OfError> {
+        // No emergency flow cache; OpenFlow has no better word for it, and OVS says the same.
+        if fm.flags.contains(FlowFlags::EMERGENCY) {
+            return Err(OfError::OFPFMFC_TABLE_FULL);
+        }
+        if !matches!(fm.command, FlowModCommand::Delete | FlowModCommand::DeleteStrict) {
+            self.check_references(&fm.actions, meter_exists)?;
+        }
+        match fm.command {
+            FlowModCommand::Add => self.add_flow(fm, now),
+            FlowModCommand::Modify | FlowModCommand::ModifyStrict => self.modify_flows(fm, now),
+            FlowModCommand::Delete | FlowModCommand::DeleteStrict => self.delete_flows(fm),
+        }
+    }
+
+    fn check_references(
+        &self,
+        actions: &[openflow::Action],
+        meter_exists: &dyn Fn(u32) -> bool,
+    ) -> Result<(), OfError> {
+        use openflow::Action;
+        for action in actions {
+            match action {
+                Action::Group(id) if !self.groups.contains_key(id) => return Err(OfError::OFPBAC_BAD_OUT_GROUP),
+                Action::Meter(id) if !meter_exists(*id) => return Err(OfError::OFPMMFC_INVALID_METER),
+                Action::WriteActions(inner) | Action::Clone(inner) => self.check_references(inner, meter_exists)?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn add_flow(&mut self, fm: &FlowMod, now: Millis) -> Result<Vec<Change>, OfError> {
+        let new = NewRule {
+            table: if fm.table_id == TABLE_ALL { 0 } else { fm.table_id },
+            priority: fm.priority,
+            matching: fm.matching,
+            cookie: fm.new_cookie,
+            idle_timeout: fm.idle_timeout,
+            hard_timeout: fm.hard_timeout,
+            importance: fm.importance,
+            flags: fm.flags,
+            hidden: false,
+            actions: Arc::clone(&fm.actions),
+        };
+        let keep_counts = !fm.flags.contains(FlowFlags::RESET_COUNTS);
+        self.add(new, fm.flags.contains(FlowFlags::CHECK_OVERLAP), keep_counts, now)
+    }
+
+    /// Adds a rule of the switch itself, above every OpenFlow priority and not shown to
+    /// controllers.
+    pub fn add_hidden(&mut self, table: u8, priority: u16, matching: flow::Match, actions: openflow::action::Actions, now: Millis) -> Result<Vec<Change>, OfError> {
+        let new = NewRule {
+            table,
+            priority,
+            matching,
+            cookie: 0,
+            idle_timeout: 0,
+            hard_timeout: 0,
+            importance: 0,
+            flags: FlowFlags::empty(),
+            hidden: true,
+            actions,
+        };
+        self.add(new, false, false, now)
+    }
+
+    /// Adds the rule that a bridge without controllers starts with: every packet in table 0, of
+    /// the lowest priority. It is a rule like others: seen, and deletable.
+    pub fn add_default(&mut self, actions: openflow::action::Actions, now: Millis) -> Result<Vec<Change>, OfError> {
+        let new = NewRule {
+            table: 0,
+            priority: 0,
+            matching: flow::Match::ANY,
+            cookie: 0,
+            idle_timeout: 0,
+            hard_timeout: 0,
+            importance: 0,
+            flags: FlowFlags::empty(),
+            hidden: false,
+            actions,
+        };
+        self.add(new, false, false, now)
+    }
+
+    pub(super) fn add(
+        &mut self,
+        new: NewRule,
+        check_overlap: bool,
+        keep_counts: bool,
+        now: Millis,
+    ) -> Result<Vec<Change>, OfError> {
+        let table = self.table_mut(new.table).ok_or(OfError::OFPFMFC_BAD_TABLE_ID)?;
+        let priority = u32::from(new.priority) + if new.hidden { 0x1_0000 } else { 0 };
+        if check_overlap && table.rules().overlaps(&new.matching, priority) {
+            return Err(OfError::OFPFMFC_OVERLAP);
+        }
+        let mini = classifier::MiniMatch::new(&new.matching);
+        if let Some(old) = table.rules().find(&mini, priority) {
+            let old = Arc::clone(old);
+            let stats = if keep_counts { Arc::clone(&old.stats) } else { Arc::new(RuleStats::new(now)) };
+            stats.credit(0, 0, now); // its idle time starts over
+            let rule = new.build(now, now, stats);
+            table.insert(Arc::clone(&rule));
+            return Ok(vec![Change::Modified { old, new: rule }]);
+        }
+        let mut changes = Vec::new();
+        if let Some(victim) = table.make_room().map_err(|_| OfError::OFPFMFC_TABLE_FULL)? {
+            table.remove(&victim);
+            changes.push(Change::Removed { rule: victim, reason: FlowRemovedReason::Eviction });
+        }
+        let rule = new.build(now, now, Arc::new(RuleStats::new(now)));
+        table.insert(Arc::clone(&rule));
+        changes.push(Change::Added(rule));
+        Ok(changes)
+    }
+
+    fn modify_flows(&mut self, fm: &FlowMod, now: Millis) -> Result<Vec<Change>, OfError> {
+        // `out_port` and `out_group` restrict deletions only.
+        let filter = Filter { out_port: openflow::PortNo::NONE, out_group: openflow::message::GROUP_ANY, ..Filter::from(fm) };
+        let found = self.select(&filter)?;
+        // OpenFlow 1.0 and 1.1: a modification of nothing adds, unless a cookie restricted it.
+        if found.is_empty() && fm.cookie_mask == 0 && fm.new_cookie != u64::MAX {
+            return self.add_flow(fm, now);
+        }
+        let mut changes = Vec::with_capacity(found.len());
+        for old in found {
+            let reset = fm.flags.contains(FlowFlags::RESET_COUNTS);
+            if reset {
+                old.stats.reset();
+            }
+            let new = modified(&old, fm, now);
+            self.replace(Arc::clone(&new));
+            changes.push(Change::Modified { old, new });
+        }
+        Ok(changes)
+    }
+
+    fn delete_flows(&mut self, fm: &FlowMod) -> Result<Vec<Change>, OfError> {
+        let mut changes = Vec::new();
+        for rule in self.select(&Filter::from(fm))? {
+            self.remove_rule(rule, FlowRemovedReason::Delete, &mut changes);
+        }
+        Ok(changes)
+    }
+
+    /// Removes `rule` if it is there, and with it what it learned with `delete_learned`.
+    pub(super) fn remove_rule(&mut self, rule: Arc<Rule>, reason: FlowRemovedReason, changes: &mut Vec<Change>) {
+        let Some(table) = self.table_mut(rule.table) else { return };
+        if !table.remove(&rule) {
+            return;
+        }
+        let learned: Vec<(u8, u64)> = rule
+            .actions
+            .iter()
+            .filter_map(|a| match a {
+                openflow::Action::Learn(l) if l.delete_learned => Some((l.table, l.cookie)),
+                _ => None,
+            })
+            .collect();
+        changes.push(Change::Removed { rule, reason });
+        for (table, cookie) in learned {
+            if self.learns(table, cookie) {
+                continue; // another rule still learns such flows
+            }
+            let filter = Filter { table, cookie, cookie_mask: u64::MAX, ..Filter::default() };
+            for rule in self.select(&filter).unwrap_or_default() {
+                self.remove_rule(rule, reason, changes);
+            }
+        }
+    }
+
+    /// Removes the rules that use one of these meters (OpenFlow 1.3 section 6.5).
+    pub fn remove_users_of_meters(&mut self, meters: &[u32]) -> Vec<Change> {
+        let mut changes = Vec::new();
+        if meters.is_empty() {
+            return changes;
+        }
+        let uses = |a: &openflow::Action| matches!(a, openflow::Action::Meter(id) if meters.contains(id));
+        let users: Vec<Arc<Rule>> =
+            self.tables.iter().flat_map(|t| t.rules().iter()).filter(|r| r.any_action(&uses)).map(Arc::clone).collect();
+        for rule in users {
+            self.remove_rule(rule, FlowRemovedReason::MeterDelete, &mut changes);
+        }
+        changes
+    }
+
+    /// True when some rule has a `learn` action with `delete_learned` for this table and cookie.
+    fn learns(&self, table: u8, cookie: u64) -> bool {
+        self.tables.iter().any(|t| {
+            t.rules().iter().any(|r| {
+                r.actions.iter().any(|a| {
+                    matches!(a, openflow::Action::Learn(l) if l.delete_learned && l.table == table && l.cookie == cookie)
+                })
+            })
+        })
+    }
+}
+
+fn modified(old: &Rule, fm: &FlowMod, now: Millis) -> Arc<Rule> {
+    let new = NewRule {
+        table: old.table,
+        priority: old.priority,
+        matching: old.matching.expand(),
+        cookie: if fm.modify_cookie { fm.new_cookie } else { old.cookie },
+        idle_timeout: old.timeouts.idle(),
+        hard_timeout: old.timeouts.hard(),
+        importance: old.importance,
+        flags: old.flags,
+        hidden: old.hidden,
+        actions: Arc::clone(&fm.actions),
+    };
+    new.build(old.created, now, Arc::clone(&old.stats))
+}
+
+impl From<&FlowMod> for Filter {
+    fn from(fm: &FlowMod) -> Filter {
+        let strict = matches!(fm.command, FlowModCommand::ModifyStrict | FlowModCommand::DeleteStrict);
+        Filter {
+            matching: fm.matching,
+            strict_priority: strict.then_some(fm.priority),
+            table: fm.table_id,
+            cookie: fm.cookie,
+            cookie_mask: fm.cookie_mask,
+            out_port: fm.out_port,
+            out_group: fm.out_group,
+        }
+    }
+}

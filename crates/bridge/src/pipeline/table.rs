@@ -1,0 +1,109 @@
+//! One OpenFlow table.
+
+use crate::rule::Rule;
+use crate::snapshot::{TableMiss, TableStats, TableView};
+use classifier::{Classifier, Entry};
+use clock::Millis;
+use flow::Subfield;
+use openflow::message::{EvictionFlags, FlowRemovedReason, Vacancy};
+use std::sync::Arc;
+
+/// What a table does when it is full.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct EvictionConfig {
+    /// Most rules (`Flow_Table:flow_limit`); `None` for no limit.
+    pub limit: Option<u32>,
+    /// Evict instead of refusing, as the database says (`overflow_policy=evict`).
+    pub evict: bool,
+    /// Evict instead of refusing, as a controller says (OpenFlow 1.4 table mod).
+    pub evict_by_openflow: bool,
+    /// Rules are grouped by these fields, and the largest group loses one
+    /// (`Flow_Table:groups`).
+    pub groups: Vec<Subfield>,
+}
+
+/// One table: its rules and its settings.
+#[derive(Clone, Debug, Default)]
+pub struct Table {
+    rules: Classifier<Rule>,
+    /// Rules that may expire, by [`Rule::id`].
+    timed: imbl::HashMap<u64, Arc<Rule>>,
+    stats: Arc<TableStats>,
+    /// What a miss does.
+    pub miss: TableMiss,
+    /// Name (`Flow_Table:name`); empty for none.
+    pub name: String,
+    /// Limits.
+    pub eviction: EvictionConfig,
+    /// OpenFlow 1.4 eviction flags, as a controller set them.
+    pub eviction_flags: EvictionFlags,
+    /// OpenFlow 1.4 vacancy thresholds, when events are on.
+    pub vacancy: Option<Vacancy>,
+}
+
+impl Table {
+    /// Its rules.
+    pub fn rules(&self) -> &Classifier<Rule> {
+        &self.rules
+    }
+
+    /// Its counters.
+    pub fn stats(&self) -> &Arc<TableStats> {
+        &self.stats
+    }
+
+    pub(super) fn view(&self) -> TableView {
+        TableView { rules: self.rules.clone(), stats: Arc::clone(&self.stats), miss: self.miss }
+    }
+
+    pub(super) fn has_timeouts(&self) -> bool {
+        !self.timed.is_empty()
+    }
+
+    /// Rules that may expire; only they may be evicted.
+    pub(super) fn timed(&self) -> impl Iterator<Item = &Arc<Rule>> {
+        self.timed.values()
+    }
+
+    /// Adds `rule` in the place of one with the same match and priority, which is returned.
+    pub(super) fn insert(&mut self, rule: Arc<Rule>) -> Option<Arc<Rule>> {
+        if rule.may_expire() {
+            self.timed.insert(rule.id, Arc::clone(&rule));
+        }
+        let old = self.rules.insert(rule);
+        if let Some(old) = &old {
+            self.timed.remove(&old.id);
+        }
+        old
+    }
+
+    /// Removes exactly `rule`; false when it is not there (any more).
+    pub(super) fn remove(&mut self, rule: &Rule) -> bool {
+        match self.rules.find(&rule.matching, rule.priority()) {
+            Some(found) if found.id == rule.id => {}
+            _ => return false,
+        }
+        self.timed.remove(&rule.id);
+        self.rules.remove(&rule.matching, rule.priority()).is_some()
+    }
+
+    /// Rules whose time is up.
+    pub(super) fn expired(&self, now: Millis) -> Vec<(Arc<Rule>, FlowRemovedReason)> {
+        self.timed
+            .values()
+            .filter_map(|rule| {
+                let (idle, hard) = (rule.timeouts.idle(), rule.timeouts.hard());
+                let over = |since: Millis, seconds: u16| {
+                    seconds != 0 && now.since(since) >= u64::from(seconds) * 1000
+                };
+                if over(rule.modified, hard) {
+                    Some((Arc::clone(rule), FlowRemovedReason::HardTimeout))
+                } else if over(rule.stats.used(), idle) {
+                    Some((Arc::clone(rule), FlowRemovedReason::IdleTimeout))
+                } else {
+                    None
+                }
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,242 @@
+//! Flow and group mods, expiry and eviction.
+
+use super::{Change, Filter, Pipeline};
+use crate::effect::LearnedFlow;
+use clock::Millis;
+use flow::{Field, Match};
+use openflow::message::{
+    Bucket, FlowFlags, FlowMod, FlowModCommand, FlowRemovedReason, GROUP_ANY, GroupCommand, GroupKind, GroupMod,
+    GroupProperties, TABLE_ALL,
+};
+use openflow::{Action, OfError, PortNo};
+use std::sync::Arc;
+
+fn matching(fields: &[(Field, u128)]) -> Match {
+    let mut m = Match::ANY;
+    for (f, v) in fields {
+        m.set(*f, *v);
+    }
+    m
+}
+
+fn output(port: u32) -> Action {
+    Action::Output { port: PortNo(port), max_len: 0 }
+}
+
+fn add(priority: u16, m: Match, actions: &[Action]) -> FlowMod {
+    FlowMod {
+        command: FlowModCommand::Add,
+        matching: m,
+        priority,
+        cookie: 0,
+        cookie_mask: 0,
+        new_cookie: 0,
+        modify_cookie: false,
+        table_id: 0,
+        idle_timeout: 0,
+        hard_timeout: 0,
+        importance: 0,
+        buffer_id: None,
+        out_port: PortNo::NONE,
+        out_group: GROUP_ANY,
+        flags: FlowFlags::empty(),
+        actions: actions.into(),
+    }
+}
+
+fn with(command: FlowModCommand, fm: FlowMod) -> FlowMod {
+    FlowMod { command, ..fm }
+}
+
+struct Bench {
+    p: Pipeline,
+    now: Millis,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        Bench { p: Pipeline::default(), now: Millis(1000) }
+    }
+
+    fn run(&mut self, fm: &FlowMod) -> Result<Vec<Change>, OfError> {
+        self.p.flow_mod(fm, &|_| false, self.now)
+    }
+
+    fn count(&self) -> usize {
+        self.p.rule_count()
+    }
+}
+
+fn ip(dst: u128) -> Match {
+    matching(&[(Field::EthType, 0x800), (Field::Ipv4Dst, dst)])
+}
+
+#[test]
+fn adding_the_same_match_and_priority_replaces() {
+    let mut b = Bench::new();
+    b.run(&add(5, ip(1), &[output(1)])).unwrap();
+    let rule = b.p.select(&Filter::default()).unwrap().remove(0);
+    rule.stats.credit(3, 300, b.now);
+    let changes = b.run(&add(5, ip(1), &[output(2)])).unwrap();
+    assert!(matches!(&changes[..], [Change::Modified { new, .. }] if new.actions[..] == [output(2)]));
+    assert_eq!(b.count(), 1);
+    assert_eq!(b.p.select(&Filter::default()).unwrap()[0].stats.counts(), (3, 300));
+    b.run(&FlowMod { flags: FlowFlags::RESET_COUNTS, ..add(5, ip(1), &[output(2)]) }).unwrap();
+    assert_eq!(b.p.select(&Filter::default()).unwrap()[0].stats.counts(), (0, 0));
+}
+
+#[test]
+fn overlap_is_refused_when_asked() {
+    let mut b = Bench::new();
+    b.run(&add(5, ip(1), &[])).unwrap();
+    let wide = matching(&[(Field::EthType, 0x800)]);
+    let check = FlowMod { flags: FlowFlags::CHECK_OVERLAP, ..add(5, wide, &[]) };
+    assert_eq!(b.run(&check).unwrap_err(), OfError::OFPFMFC_OVERLAP);
+    assert!(b.run(&FlowMod { priority: 6, ..check }).is_ok());
+}
+
+#[test]
+fn modify_is_loose_or_strict_and_keeps_what_it_does_not_name() {
+    let mut b = Bench::new();
+    for dst in 1..4 {
+        b.run(&FlowMod { new_cookie: 7, idle_timeout: 9, ..add(5, ip(dst), &[output(1)]) }).unwrap();
+    }
+    let loose = FlowMod {
+        new_cookie: u64::MAX,
+        ..with(FlowModCommand::Modify, add(0, matching(&[(Field::EthType, 0x800)]), &[output(9)]))
+    };
+    assert_eq!(b.run(&loose).unwrap().len(), 3);
+    for r in b.p.select(&Filter::default()).unwrap() {
+        assert_eq!((r.cookie, r.timeouts.idle(), &r.actions[..]), (7, 9, &[output(9)][..]));
+    }
+    let strict = FlowMod { new_cookie: u64::MAX, ..with(FlowModCommand::ModifyStrict, add(5, ip(2), &[output(4)])) };
+    assert_eq!(b.run(&strict).unwrap().len(), 1);
+    let nothing = FlowMod { new_cookie: u64::MAX, ..with(FlowModCommand::ModifyStrict, add(6, ip(2), &[output(4)])) };
+    assert!(b.run(&nothing).unwrap().is_empty());
+    // OpenFlow 1.0: a modification of nothing adds.
+    let adds = with(FlowModCommand::Modify, add(6, ip(77), &[output(4)]));
+    assert!(matches!(&b.run(&adds).unwrap()[..], [Change::Added(_)]));
+}
+
+#[test]
+fn delete_obeys_table_cookie_and_out_port() {
+    let mut b = Bench::new();
+    for (dst, cookie, port, table) in [(1, 0x10, 1, 0), (2, 0x11, 2, 0), (3, 0x20, 2, 1)] {
+        b.run(&FlowMod { new_cookie: cookie, table_id: table, ..add(5, ip(dst), &[output(port)]) }).unwrap();
+    }
+    let any = with(FlowModCommand::Delete, add(0, Match::ANY, &[]));
+    let by_port = FlowMod { out_port: PortNo(2), table_id: 0, ..any.clone() };
+    assert_eq!(b.run(&by_port).unwrap().len(), 1);
+    let by_cookie = FlowMod { cookie: 0x10, cookie_mask: 0xf0, table_id: TABLE_ALL, ..any.clone() };
+    assert_eq!(b.run(&by_cookie).unwrap().len(), 1);
+    assert_eq!(b.count(), 1);
+    assert_eq!(b.run(&FlowMod { table_id: TABLE_ALL, ..any }).unwrap().len(), 1);
+    assert_eq!(b.count(), 0);
+}
+
+#[test]
+fn rules_expire_by_idle_and_by_hard_timeout() {
+    let mut b = Bench::new();
+    b.run(&FlowMod { idle_timeout: 2, ..add(5, ip(1), &[]) }).unwrap();
+    b.run(&FlowMod { hard_timeout: 3, ..add(5, ip(2), &[]) }).unwrap();
+    assert!(b.p.has_timeouts());
+    assert!(b.p.expire(b.now + 1999).is_empty());
+    let idle = b.p.select(&Filter { matching: ip(1), ..Filter::default() }).unwrap().remove(0);
+    idle.stats.credit(1, 60, b.now + 1999);
+    let gone = b.p.expire(b.now + 3000);
+    assert!(matches!(&gone[..], [Change::Removed { reason: FlowRemovedReason::HardTimeout, .. }]));
+    let gone = b.p.expire(b.now + 3999);
+    assert!(matches!(&gone[..], [Change::Removed { reason: FlowRemovedReason::IdleTimeout, .. }]));
+    assert!(!b.p.has_timeouts());
+}
+
+#[test]
+fn a_full_table_refuses_or_evicts_the_least_important() {
+    let mut b = Bench::new();
+    b.p.table_mut(0).unwrap().eviction.limit = Some(2);
+    b.run(&FlowMod { idle_timeout: 50, importance: 2, ..add(5, ip(1), &[]) }).unwrap();
+    b.run(&FlowMod { idle_timeout: 90, importance: 1, ..add(5, ip(2), &[]) }).unwrap();
+    assert_eq!(b.run(&add(5, ip(3), &[])).unwrap_err(), OfError::OFPFMFC_TABLE_FULL);
+    b.p.table_mut(0).unwrap().eviction.evict = true;
+    let changes = b.run(&add(5, ip(3), &[])).unwrap();
+    let [Change::Removed { rule, reason: FlowRemovedReason::Eviction }, Change::Added(_)] = &changes[..] else {
+        panic!("{changes:?}")
+    };
+    assert_eq!(rule.importance, 1);
+    b.run(&add(5, ip(4), &[])).unwrap();
+    assert_eq!(b.run(&add(5, ip(5), &[])).unwrap_err(), OfError::OFPFMFC_TABLE_FULL, "none left that expires");
+}
+
+#[test]
+fn a_clone_undoes_a_bundle() {
+    let mut b = Bench::new();
+    b.run(&add(5, ip(1), &[output(1)])).unwrap();
+    let before = b.p.clone();
+    b.run(&add(5, ip(2), &[output(1)])).unwrap();
+    b.run(&with(FlowModCommand::Delete, add(0, ip(1), &[]))).unwrap();
+    b.p = before;
+    let rules = b.p.select(&Filter::default()).unwrap();
+    assert_eq!(rules.len(), 1);
+    assert_eq!(rules[0].matching.expand(), ip(1));
+}
+
+fn group(command: GroupCommand, id: u32, kind: GroupKind, actions: &[Action]) -> GroupMod {
+    GroupMod {
+        command,
+        kind,
+        group_id: id,
+        command_bucket_id: openflow::message::group::bucket::ALL,
+        buckets: vec![Bucket {
+            id: 0,
+            weight: 1,
+            watch_port: PortNo::NONE,
+            watch_group: GROUP_ANY,
+            actions: actions.into(),
+        }],
+        properties: GroupProperties::default(),
+    }
+}
+
+#[test]
+fn groups_take_their_rules_with_them() {
+    let mut b = Bench::new();
+    assert_eq!(b.run(&add(5, ip(1), &[Action::Group(4)])).unwrap_err(), OfError::OFPBAC_BAD_OUT_GROUP);
+    b.p.group_mod(&group(GroupCommand::Add, 4, GroupKind::All, &[output(1)]), b.now).unwrap();
+    b.run(&add(5, ip(1), &[Action::Group(4)])).unwrap();
+    let again = b.p.group_mod(&group(GroupCommand::Add, 4, GroupKind::All, &[]), b.now);
+    assert_eq!(again.unwrap_err(), OfError::OFPGMFC_GROUP_EXISTS);
+    let changes = b.p.group_mod(&group(GroupCommand::Delete, 4, GroupKind::All, &[]), b.now).unwrap();
+    assert!(matches!(&changes[..], [Change::Removed { reason: FlowRemovedReason::GroupDelete, .. }]));
+    assert_eq!(b.count(), 0);
+}
+
+#[test]
+fn group_chains_must_not_loop() {
+    let mut b = Bench::new();
+    b.p.group_mod(&group(GroupCommand::Add, 1, GroupKind::All, &[output(1)]), b.now).unwrap();
+    b.p.group_mod(&group(GroupCommand::Add, 2, GroupKind::All, &[Action::Group(1)]), b.now).unwrap();
+    let looped = b.p.group_mod(&group(GroupCommand::Modify, 1, GroupKind::All, &[Action::Group(2)]), b.now);
+    assert_eq!(looped.unwrap_err(), OfError::OFPGMFC_LOOP);
+}
+
+#[test]
+fn a_learned_flow_is_refreshed_not_doubled() {
+    let mut b = Bench::new();
+    let flow = LearnedFlow {
+        table: 1,
+        priority: 9,
+        matching: ip(1),
+        actions: Arc::new([output(3)]),
+        cookie: 5,
+        idle_timeout: 0,
+        hard_timeout: 10,
+        send_flow_removed: false,
+        delete_with: None,
+        limit: 0,
+    };
+    assert_eq!(b.p.learn(&flow, b.now, b.now).unwrap().len(), 1);
+    assert!(b.p.learn(&flow, b.now + 5000, b.now + 5000).unwrap().is_empty());
+    assert_eq!(b.count(), 1);
+    assert!(b.p.expire(b.now + 14_000).is_empty(), "the hard timeout started over");
+    assert_eq!(b.p.expire(b.now + 15_000).len(), 1);
+}

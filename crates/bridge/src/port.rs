@@ -1,0 +1,170 @@
+//! Ports and bundles of one bridge: the control thread's copy.
+
+use crate::group::Count;
+use crate::snapshot::{BridgeIndex, BundleView, PortView};
+use clock::Millis;
+use datapath::PortNo as DpPort;
+use netdev::{Device, Duplex, Status};
+use openflow::PortNo;
+use openflow::message::{PortConfig, PortDesc, PortFeatures, PortState, PortStats};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// One OpenFlow port.
+pub struct Port {
+    /// OpenFlow number.
+    pub number: PortNo,
+    /// Interface name.
+    pub name: String,
+    /// Interface type ("system", "internal", "patch", …).
+    pub kind: String,
+    /// Datapath number; `None` for patch ports.
+    pub dp_port: Option<DpPort>,
+    /// For patch ports: name of the peer interface.
+    pub peer: Option<String>,
+    /// The device; `None` for patch ports.
+    pub device: Option<Arc<dyn Device>>,
+    /// OFPPC_* as controllers set it.
+    pub config: PortConfig,
+    /// What the device said last.
+    pub status: Status,
+    /// When it was added.
+    pub created: Millis,
+    /// Packets through a patch port: rx, tx.
+    pub patch_stats: Arc<[Count; 2]>,
+}
+
+impl std::fmt::Debug for Port {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Port({} {} {:?})", self.number, self.name, self.dp_port)
+    }
+}
+
+impl Port {
+    /// True for patch ports.
+    pub fn is_patch(&self) -> bool {
+        self.kind == "patch"
+    }
+
+    /// Asks the device for its status; true when something that others see has changed.
+    pub fn refresh(&mut self) -> bool {
+        let Some(device) = &self.device else { return false };
+        let status = device.status().unwrap_or_else(|_| Status {
+            // The device is gone: what it was, but down.
+            admin_up: false,
+            link_up: false,
+            ..self.status.clone()
+        });
+        let changed = status != self.status;
+        self.status = status;
+        changed
+    }
+
+    /// Carries traffic: not set down by a controller, nor by the device.
+    pub fn is_up(&self) -> bool {
+        !self.config.contains(PortConfig::PORT_DOWN)
+            && (self.device.is_none() || self.status.admin_up && self.status.link_up)
+    }
+
+    /// What OpenFlow calls the port's state.
+    pub fn state(&self) -> PortState {
+        let mut state = PortState::empty();
+        if self.is_patch() || self.status.link_up {
+            state |= PortState::LIVE;
+        } else {
+            state |= PortState::LINK_DOWN;
+        }
+        state
+    }
+
+    /// The port as OpenFlow describes it.
+    pub fn desc(&self) -> PortDesc {
+        let kbps = self.status.speed_bps.map_or(0, |bps| u32::try_from(bps / 1000).unwrap_or(u32::MAX));
+        let down = !self.is_patch() && !self.status.admin_up;
+        PortDesc {
+            port_no: self.number,
+            hw_addr: self.status.mac,
+            name: self.name.clone(),
+            config: if down { self.config | PortConfig::PORT_DOWN } else { self.config },
+            state: self.state(),
+            curr: current_features(&self.status),
+            advertised: PortFeatures::empty(),
+            supported: PortFeatures::empty(),
+            peer: PortFeatures::empty(),
+            curr_speed: kbps,
+            max_speed: 0,
+        }
+    }
+
+    /// The port's counters; unknown ones are all ones.
+    pub fn stats(&self, now: Millis) -> PortStats {
+        let mut out = PortStats::unknown(self.number);
+        out.duration = Some(Duration::from_millis(now.since(self.created)));
+        if self.is_patch() {
+            let [rx, tx] = &*self.patch_stats;
+            (out.rx_packets, out.rx_bytes) = rx.counts();
+            (out.tx_packets, out.tx_bytes) = tx.counts();
+            return out;
+        }
+        let Some(stats) = self.device.as_ref().and_then(|d| d.stats().ok()) else { return out };
+        let known = |v: Option<u64>| v.unwrap_or(u64::MAX);
+        out.rx_packets = known(stats.rx_packets);
+        out.tx_packets = known(stats.tx_packets);
+        out.rx_bytes = known(stats.rx_bytes);
+        out.tx_bytes = known(stats.tx_bytes);
+        out.rx_dropped = known(stats.rx_dropped);
+        out.tx_dropped = known(stats.tx_dropped);
+        out.rx_errors = known(stats.rx_errors);
+        out.tx_errors = known(stats.tx_errors);
+        out.rx_frame_err = known(stats.rx_frame_errors);
+        out.rx_over_err = known(stats.rx_over_errors);
+        out.rx_crc_err = known(stats.rx_crc_errors);
+        out.collisions = known(stats.collisions);
+        out
+    }
+
+    /// What translation sees. `peer` is where a patch port leads, `bundle` its place in the
+    /// bridge's bundles.
+    pub(crate) fn view(&self, peer: Option<(BridgeIndex, PortNo)>, bundle: Option<usize>) -> PortView {
+        PortView {
+            number: self.number,
+            name: self.name.clone(),
+            dp_port: self.dp_port,
+            peer,
+            is_patch: self.is_patch(),
+            bundle,
+            config: self.config.bits(),
+            up: self.is_up(),
+            live: self.is_up(),
+            mtu: self.status.mtu,
+            patch_stats: Arc::clone(&self.patch_stats),
+        }
+    }
+}
+
+fn current_features(status: &Status) -> PortFeatures {
+    let full = status.duplex != Some(Duplex::Half);
+    match (status.speed_bps.map(|bps| bps / 1_000_000), full) {
+        (Some(10), true) => PortFeatures::FD_10MB,
+        (Some(10), false) => PortFeatures::HD_10MB,
+        (Some(100), true) => PortFeatures::FD_100MB,
+        (Some(100), false) => PortFeatures::HD_100MB,
+        (Some(1_000), true) => PortFeatures::FD_1GB,
+        (Some(1_000), false) => PortFeatures::HD_1GB,
+        (Some(10_000), _) => PortFeatures::FD_10GB,
+        (Some(40_000), _) => PortFeatures::FD_40GB,
+        (Some(100_000), _) => PortFeatures::FD_100GB,
+        (Some(1_000_000), _) => PortFeatures::FD_1TB,
+        (Some(_), _) => PortFeatures::OTHER,
+        (None, _) => PortFeatures::empty(),
+    }
+}
+
+/// Settings of a bundle, by interface names; [`BundleView`] has numbers.
+#[derive(Clone, Debug, Default)]
+pub struct Bundle {
+    /// Settings; `members` and `floodable` are filled in when a snapshot is made.
+    pub settings: BundleView,
+    /// Interfaces, in the order of the database.
+    pub interfaces: Vec<String>,
+}

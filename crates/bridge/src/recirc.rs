@@ -1,0 +1,299 @@
+//! Frozen pipelines: where translation goes on when a packet comes back to the tables.
+//!
+//! Some actions cannot be translated to the end in one go: what is under a popped MPLS stack,
+//! or the hash that a datapath computes, is not known yet. Translation then *freezes*: it
+//! stores what is left to do as a [`FrozenState`], and emits [`datapath::Action::Recirc`] with
+//! the state's id. The datapath extracts the packet's key anew, sets `recirc_id` in it and looks
+//! it up; the miss is translated from the frozen state.
+//!
+//! # Invariants
+//! - Equal states have equal ids while one of them lives. Translating a megaflow again
+//!   therefore gives equal actions, and the revalidator sees that nothing changed.
+//! - An id lives as long as some [`RecircRef`] to it: megaflows own those of the
+//!   recirculations they contain. The last [`RETIRED`] states without a reference can still be
+//!   looked up, for packets that are between the two lookups while their megaflow goes.
+//! - Ids are not reused until the 32-bit counter has gone round.
+//!
+//! Any thread may call; each call takes one short lock.
+
+use crate::snapshot::BridgeIndex;
+use flow::Key;
+use openflow::action::Action;
+use std::collections::VecDeque;
+use std::hash::{Hash, Hasher};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+
+/// How many states without a reference can still be looked up.
+pub const RETIRED: usize = 1024;
+
+/// A run of actions left to do, with what they need to know of the rule they come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FrozenStep {
+    /// Table that the actions are in (`resubmit` without a table goes there).
+    pub table: u8,
+    /// Cookie of the rule, all ones when there is none.
+    pub cookie: u64,
+    /// The actions.
+    pub actions: Vec<Action>,
+}
+
+/// What a packet-in needs that is not in the packet's key.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct FrozenPacketIn {
+    /// Data of `controller(userdata=...)`.
+    pub userdata: Arc<[u8]>,
+    /// The rule is a table-miss rule, or there was none.
+    pub table_miss: bool,
+}
+
+/// A frozen pipeline.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FrozenState {
+    /// Bridge that translation goes on in.
+    pub bridge: BridgeIndex,
+    /// Table that froze.
+    pub table: u8,
+    /// Pipeline fields to restore: registers, metadata, OpenFlow in_port, actset_output. All
+    /// else in it is zero.
+    pub metadata: Key,
+    /// The stack of `push` and `pop`, bottom first.
+    pub stack: Vec<StackEntry>,
+    /// The action set.
+    pub action_set: Vec<Action>,
+    /// What is left to do, first to last.
+    pub steps: Vec<FrozenStep>,
+    /// For states that only carry a packet-in's metadata.
+    pub packet_in: Option<FrozenPacketIn>,
+}
+
+/// One entry of the stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct StackEntry {
+    /// Right-aligned.
+    pub value: u128,
+    /// How many bits were pushed.
+    pub bits: u16,
+}
+
+impl FrozenState {
+    fn digest(&self) -> u64 {
+        let mut h = std::hash::DefaultHasher::new();
+        self.bridge.hash(&mut h);
+        self.table.hash(&mut h);
+        self.metadata.hash(&mut h);
+        self.stack.hash(&mut h);
+        self.action_set.len().hash(&mut h);
+        for step in &self.steps {
+            (step.table, step.cookie, step.actions.len()).hash(&mut h);
+        }
+        self.packet_in.hash(&mut h);
+        h.finish()
+    }
+}
+
+#[derive(Debug)]
+struct Node {
+    id: u32,
+    digest: u64,
+    state: Arc<FrozenState>,
+    table: Weak<Mutex<Inner>>,
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let Some(table) = self.table.upgrade() else { return };
+        lock(&table).retire(self.id, self.digest, Arc::clone(&self.state));
+    }
+}
+
+/// Keeps a frozen state alive. Clones count as one more reference.
+#[derive(Clone, Debug)]
+pub struct RecircRef(Arc<Node>);
+
+impl RecircRef {
+    /// The id in [`datapath::Action::Recirc`] and in keys. Never 0.
+    pub fn id(&self) -> u32 {
+        self.0.id
+    }
+
+    /// The state.
+    pub fn state(&self) -> &Arc<FrozenState> {
+        &self.0.state
+    }
+}
+
+impl PartialEq for RecircRef {
+    fn eq(&self, other: &RecircRef) -> bool {
+        self.id() == other.id()
+    }
+}
+
+impl Eq for RecircRef {}
+
+#[derive(Debug, Default)]
+struct Inner {
+    last: u32,
+    live: hashbrown::HashMap<u32, Weak<Node>>,
+    by_digest: hashbrown::HashMap<u64, Vec<u32>>,
+    retired: VecDeque<(u32, u64, Arc<FrozenState>)>,
+}
+
+impl Inner {
+    fn retire(&mut self, id: u32, digest: u64, state: Arc<FrozenState>) {
+        // The id may be alive again already: another thread found the state between the last
+        // reference's end and this lock.
+        if self.live.get(&id).is_some_and(|n| n.strong_count() > 0) {
+            return;
+        }
+        self.live.remove(&id);
+        if let Some(ids) = self.by_digest.get_mut(&digest) {
+            ids.retain(|i| *i != id);
+            if ids.is_empty() {
+                self.by_digest.remove(&digest);
+            }
+        }
+        self.retired.push_back((id, digest, state));
+        while self.retired.len() > RETIRED {
+            self.retired.pop_front();
+        }
+    }
+
+    fn free_id(&mut self) -> u32 {
+        loop {
+            self.last = self.last.wrapping_add(1);
+            let id = self.last;
+            if id != 0
+                && !self.live.contains_key(&id)
+                && !self.retired.iter().any(|(i, ..)| *i == id)
+            {
+                return id;
+            }
+        }
+    }
+}
+
+/// All frozen pipelines of a datapath.
+#[derive(Clone, Debug, Default)]
+pub struct RecircTable(Arc<Mutex<Inner>>);
+
+fn lock(inner: &Mutex<Inner>) -> MutexGuard<'_, Inner> {
+    // A panic elsewhere leaves the maps whole: every change below is complete before it can fail.
+    inner.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+impl RecircTable {
+    /// Empty.
+    pub fn new() -> RecircTable {
+        RecircTable::default()
+    }
+
+    /// The id of `state`: that of an equal living or just retired state, else a new one.
+    pub fn intern(&self, state: FrozenState) -> RecircRef {
+        let digest = state.digest();
+        // References that die here must do so after the lock is released, as their end takes it.
+        let mut passing = Vec::new();
+        let mut inner = lock(&self.0);
+        for id in inner.by_digest.get(&digest).cloned().unwrap_or_default() {
+            if let Some(node) = inner.live.get(&id).and_then(Weak::upgrade) {
+                if *node.state == state {
+                    drop(inner);
+                    return RecircRef(node);
+                }
+                passing.push(node);
+            }
+        }
+        let back = inner.retired.iter().position(|(_, d, s)| *d == digest && **s == state);
+        let (id, state) = match back.and_then(|i| inner.retired.remove(i)) {
+            Some((id, _, state)) => (id, state),
+            None => (inner.free_id(), Arc::new(state)),
+        };
+        let node = Arc::new(Node { id, digest, state, table: Arc::downgrade(&self.0) });
+        inner.live.insert(id, Arc::downgrade(&node));
+        let ids = inner.by_digest.entry(digest).or_default();
+        if !ids.contains(&id) {
+            ids.push(id);
+        }
+        drop(inner);
+        drop(passing);
+        RecircRef(node)
+    }
+
+    /// The state with this id.
+    pub fn state(&self, id: u32) -> Option<Arc<FrozenState>> {
+        let inner = lock(&self.0);
+        let node = inner.live.get(&id).and_then(Weak::upgrade);
+        let found = match &node {
+            Some(node) => Some(Arc::clone(&node.state)),
+            None => inner.retired.iter().find(|(i, ..)| *i == id).map(|(.., s)| Arc::clone(s)),
+        };
+        drop(inner); // before `node`, whose end may take the lock
+        found
+    }
+
+    /// A reference to a living id, to keep it alive for longer (a paused pipeline).
+    pub fn hold(&self, id: u32) -> Option<RecircRef> {
+        lock(&self.0).live.get(&id).and_then(Weak::upgrade).map(RecircRef)
+    }
+
+    /// Number of ids with a reference.
+    pub fn len(&self) -> usize {
+        lock(&self.0).live.values().filter(|n| n.strong_count() > 0).count()
+    }
+
+    /// True when no id has a reference.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(table: u8) -> FrozenState {
+        FrozenState {
+            bridge: BridgeIndex(0),
+            table,
+            metadata: Key::ZERO,
+            stack: Vec::new(),
+            action_set: Vec::new(),
+            steps: vec![FrozenStep { table, cookie: 0, actions: vec![Action::Exit] }],
+            packet_in: None,
+        }
+    }
+
+    #[test]
+    fn equal_states_share_an_id_and_ids_end_with_their_last_reference() {
+        let t = RecircTable::new();
+        let a = t.intern(state(1));
+        let b = t.intern(state(1));
+        let c = t.intern(state(2));
+        assert_eq!(a.id(), b.id());
+        assert_ne!(a.id(), c.id());
+        assert_eq!(t.len(), 2);
+        let id = a.id();
+        drop(a);
+        assert_eq!(t.len(), 2);
+        drop(b);
+        assert_eq!(t.len(), 1);
+        // Packets on their way still find it, and it comes back under its id.
+        assert_eq!(t.state(id).map(|s| s.table), Some(1));
+        assert_eq!(t.intern(state(1)).id(), id);
+        assert_eq!(t.state(c.id() + 100), None);
+    }
+
+    #[test]
+    fn retired_states_are_bounded() {
+        let t = RecircTable::new();
+        let first = t.intern(state(0));
+        let id = first.id();
+        drop(first);
+        for i in 0..RETIRED as u64 {
+            let mut s = state(1);
+            s.metadata.metadata.set(i + 1);
+            drop(t.intern(s));
+        }
+        assert_eq!(t.state(id), None);
+        assert!(t.is_empty());
+    }
+}

@@ -1,0 +1,300 @@
+//! Revalidation: megaflows kept true to the tables, and their statistics brought home.
+//!
+//! One pass ([`SlowPath::pass`]) does, for every megaflow: credit what the datapath counted
+//! since the last pass to rules, tables, groups and MAC entries; when the snapshot has
+//! changed since it was translated, translate it again and keep it, change its actions, or
+//! remove it; remove it when it was idle too long. Passes run on one thread
+//! ([`Revalidator`]) every `max-revalidator` milliseconds and soon after each publication,
+//! and on the control thread when someone asks for exact statistics or the clock is warped.
+//!
+//! What errs on which side: a megaflow whose new mask has a bit that the old one lacks is
+//! removed, as other packets of it may now get other actions; one whose new mask is narrower
+//! is kept though it is too specific. A megaflow is stale for as long as it takes until the
+//! next pass comes to it (milliseconds).
+
+use crate::effect;
+use crate::snapshot::Snapshot;
+use crate::upcall::{SlowPath, translate_key};
+use clock::Millis;
+use datapath::{FlowStats, Ufid};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Settings (`Open_vSwitch:other_config`) and what passes measured.
+#[derive(Debug)]
+pub struct RevalidatorState {
+    /// `max-idle`, milliseconds.
+    pub max_idle: AtomicU64,
+    /// `max-revalidator`, milliseconds between passes.
+    pub interval: AtomicU64,
+    /// `flow-limit`.
+    pub configured_limit: AtomicU64,
+    /// Length of the last pass in milliseconds.
+    pub last_duration: AtomicU64,
+    /// Passes since start.
+    pub passes: AtomicU64,
+    /// Highest number of megaflows seen, and a running average.
+    pub max_flows: AtomicU64,
+    /// See `max_flows`.
+    pub average_flows: AtomicU64,
+    /// Version that every megaflow was checked against.
+    pub done_version: AtomicU64,
+    /// No passes (`revalidator/pause`).
+    pub paused: AtomicBool,
+}
+
+impl Default for RevalidatorState {
+    fn default() -> Self {
+        RevalidatorState {
+            max_idle: AtomicU64::new(10_000),
+            interval: AtomicU64::new(500),
+            configured_limit: AtomicU64::new(200_000),
+            last_duration: AtomicU64::new(0),
+            passes: AtomicU64::new(0),
+            max_flows: AtomicU64::new(0),
+            average_flows: AtomicU64::new(0),
+            done_version: AtomicU64::new(0),
+            paused: AtomicBool::new(false),
+        }
+    }
+}
+
+/// What to do with megaflows beyond crediting them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pass {
+    /// Credit only.
+    Statistics,
+    /// Credit, revalidate, expire.
+    Full,
+    /// Credit and remove all (`revalidator/purge`).
+    Purge,
+}
+
+enum Verdict {
+    Keep,
+    Modify(datapath::Actions),
+    Remove,
+}
+
+impl SlowPath {
+    /// One pass over all megaflows. Any thread; passes do not overlap.
+    pub fn pass(&self, what: Pass) {
+        let Some(datapath) = self.datapath() else { return };
+        let _one_at_a_time = self.passing.lock().unwrap_or_else(PoisonError::into_inner);
+        let start = Instant::now();
+        let state = &self.revalidator;
+        let now = self.clock.now();
+        let number = state.passes.fetch_add(1, Ordering::AcqRel) + 1;
+        // Version first: a publication between the two loads is caught by the next pass.
+        let version = self.published.version();
+        let snapshot = self.published.newest();
+        let count = self.megaflows.len() as u64;
+        let max_idle = self.idle_limit(count);
+
+        let mut doomed: Vec<Ufid> = Vec::new();
+        datapath.sweep(&mut |ufid, stats| {
+            let verdict = self.megaflows.with(ufid, |entry| {
+                entry.seen = number;
+                credit(self, entry, stats);
+                match what {
+                    Pass::Statistics => Verdict::Keep,
+                    Pass::Purge => Verdict::Remove,
+                    Pass::Full if now.since(entry.last_used()) > max_idle => Verdict::Remove,
+                    Pass::Full if entry.version == version => Verdict::Keep,
+                    Pass::Full => self.revalidate(&snapshot, version, entry, now),
+                }
+            });
+            match verdict {
+                // Not ours: left behind by something else, and no rule explains it.
+                None if what != Pass::Statistics => doomed.push(ufid),
+                None | Some(Verdict::Keep) => {}
+                Some(Verdict::Modify(actions)) => {
+                    datapath.modify(ufid, &actions);
+                }
+                Some(Verdict::Remove) => doomed.push(ufid),
+            }
+        });
+        for ufid in doomed {
+            self.remove(ufid);
+        }
+        if what != Pass::Statistics {
+            // In our store but not in the datapath for two passes: flushed there. (Missing in
+            // one it may be on its way there.)
+            for ufid in self.megaflows.select(|e| e.seen + 1 < number) {
+                self.megaflows.remove(ufid);
+            }
+            state.done_version.store(version, Ordering::Release);
+        }
+        let ms = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX);
+        if what == Pass::Full {
+            state.last_duration.store(ms.max(1), Ordering::Relaxed);
+            state.max_flows.fetch_max(count, Ordering::Relaxed);
+            let average = state.average_flows.load(Ordering::Relaxed);
+            state.average_flows.store((average + count) / 2, Ordering::Relaxed);
+            self.adapt_limit(ms, count);
+        }
+    }
+
+    /// Sets `flow-limit`: passes may lower it for a while, and never raise it above this.
+    pub fn set_flow_limit(&self, limit: usize) {
+        self.revalidator.configured_limit.store(limit as u64, Ordering::Relaxed);
+        self.flow_limit.store(limit, Ordering::Relaxed);
+    }
+
+    /// Removes a megaflow and credits what it still counted.
+    pub fn remove(&self, ufid: Ufid) {
+        let last = self.datapath().and_then(|d| d.remove(ufid));
+        if let Some(mut entry) = self.megaflows.remove(ufid)
+            && let Some(stats) = last
+        {
+            credit(self, &mut entry, stats);
+        }
+    }
+
+    /// How long a megaflow may be idle, in milliseconds: near the limit idle ones go sooner,
+    /// so that live ones keep their place.
+    fn idle_limit(&self, count: u64) -> u64 {
+        let max_idle = self.revalidator.max_idle.load(Ordering::Relaxed);
+        let limit = self.flow_limit.load(Ordering::Relaxed) as u64;
+        if count >= limit { max_idle.min(100) } else { max_idle }
+    }
+
+    /// Shrinks the flow limit when passes take too long, lets it grow back when they do not.
+    fn adapt_limit(&self, ms: u64, count: u64) {
+        let configured = self.revalidator.configured_limit.load(Ordering::Relaxed);
+        let limit = self.flow_limit.load(Ordering::Relaxed) as u64;
+        let next = match ms {
+            2001.. => limit * 1000 / ms,
+            1301..=2000 => limit * 3 / 4,
+            0..=999 if count > 2000 && limit < count.saturating_mul(1000) / ms.max(1) => limit + 1000,
+            _ => limit,
+        };
+        let next = next.max(1000).min(configured);
+        self.flow_limit.store(usize::try_from(next).unwrap_or(usize::MAX), Ordering::Relaxed);
+    }
+
+    fn revalidate(&self, snapshot: &Arc<Snapshot>, version: u64, entry: &mut crate::megaflows::Entry, now: Millis) -> Verdict {
+        let Some(translation) = translate_key(self, snapshot, &entry.key, None, now) else {
+            return Verdict::Remove;
+        };
+        let megaflow = self.megaflow(&entry.key, &translation);
+        if !entry.mask.covers(megaflow.matching.mask()) {
+            return Verdict::Remove;
+        }
+        entry.version = version;
+        entry.effects = translation.effects;
+        entry.recirc = translation.recirc_ids;
+        entry.slow_path = translation.slow_path;
+        if megaflow.actions == entry.actions {
+            Verdict::Keep
+        } else {
+            entry.actions = Arc::clone(&megaflow.actions);
+            Verdict::Modify(megaflow.actions)
+        }
+    }
+}
+
+/// Credits what `stats` has above what was credited.
+fn credit(slow: &SlowPath, entry: &mut crate::megaflows::Entry, stats: FlowStats) {
+    let packets = stats.packets.saturating_sub(entry.credited.packets);
+    let bytes = stats.bytes.saturating_sub(entry.credited.bytes);
+    let flags = stats.tcp_flags & !entry.credited.tcp_flags;
+    if packets > 0 || flags != 0 {
+        effect::apply(&entry.effects, packets, bytes, stats.tcp_flags, stats.used, &slow.events);
+    }
+    entry.credited = stats;
+}
+
+#[derive(Debug, Default)]
+struct Bell {
+    state: Mutex<BellState>,
+    /// Rung when a pass is wanted or the thread shall stop.
+    rung: Condvar,
+    /// Rung after each pass.
+    done: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct BellState {
+    wanted: bool,
+    stop: bool,
+}
+
+impl Bell {
+    fn lock(&self) -> MutexGuard<'_, BellState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The revalidator thread. Dropping it stops and joins the thread.
+#[derive(Debug)]
+pub struct Revalidator {
+    bell: Arc<Bell>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Revalidator {
+    /// Starts passes over `slow`'s megaflows.
+    pub fn start(slow: Arc<SlowPath>) -> std::io::Result<Revalidator> {
+        let bell = Arc::new(Bell::default());
+        let ring = Arc::clone(&bell);
+        let thread = std::thread::Builder::new().name("revalidator1".to_owned()).spawn(move || run(&slow, &ring))?;
+        Ok(Revalidator { bell, thread: Some(thread) })
+    }
+
+    /// Asks for a pass now: the tables have changed.
+    pub fn kick(&self) {
+        self.bell.lock().wanted = true;
+        self.bell.rung.notify_one();
+    }
+
+    /// Waits until every megaflow was checked against snapshot `version`, at most for
+    /// `patience`. False when that took longer.
+    pub fn wait(&self, slow: &SlowPath, version: u64, patience: Duration) -> bool {
+        let is_done = || slow.revalidator.done_version.load(Ordering::Acquire) >= version;
+        let paused = || slow.revalidator.paused.load(Ordering::Relaxed);
+        let guard = self.bell.lock();
+        let waiting = self.bell.done.wait_timeout_while(guard, patience, |_| !is_done() && !paused());
+        drop(waiting.unwrap_or_else(PoisonError::into_inner));
+        is_done()
+    }
+}
+
+impl Drop for Revalidator {
+    fn drop(&mut self) {
+        self.bell.lock().stop = true;
+        self.bell.rung.notify_one();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join(); // a panic there was reported on stderr
+        }
+    }
+}
+
+/// Longest sleep with no megaflow; the first one then waits so long for its first pass.
+const IDLE_SLEEP: Duration = Duration::from_secs(1);
+
+fn run(slow: &SlowPath, bell: &Bell) {
+    loop {
+        let interval = Duration::from_millis(slow.revalidator.interval.load(Ordering::Relaxed).max(100));
+        let sleep = if slow.megaflows.is_empty() { interval.max(IDLE_SLEEP) } else { interval };
+        let guard = bell.lock();
+        let waiting = bell.rung.wait_timeout_while(guard, sleep, |s| !s.wanted && !s.stop);
+        let (mut guard, _) = waiting.unwrap_or_else(PoisonError::into_inner);
+        if guard.stop {
+            return;
+        }
+        let wanted = std::mem::take(&mut guard.wanted);
+        drop(guard);
+        if slow.revalidator.paused.load(Ordering::Relaxed) || (slow.megaflows.is_empty() && !wanted) {
+            continue;
+        }
+        let start = Instant::now();
+        slow.pass(Pass::Full);
+        drop(bell.lock()); // who waits has either seen the pass or hears the bell
+        bell.done.notify_all();
+        // At most half of the time: a burst of flow mods then costs few passes.
+        std::thread::sleep(start.elapsed());
+    }
+}

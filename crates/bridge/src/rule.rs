@@ -1,0 +1,179 @@
+//! Rules: what OpenFlow calls flow entries.
+
+use classifier::MiniMatch;
+use clock::Millis;
+use openflow::action::Actions;
+use openflow::message::FlowFlags;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+/// Counters of a rule, written by any thread. They outlive a modification of the rule.
+#[derive(Debug, Default)]
+pub struct RuleStats {
+    packets: AtomicU64,
+    bytes: AtomicU64,
+    used: AtomicI64,
+}
+
+impl RuleStats {
+    /// Counters at zero, last used at `now` (a new rule's idle time starts then).
+    pub fn new(now: Millis) -> RuleStats {
+        RuleStats { used: AtomicI64::new(now.0), ..RuleStats::default() }
+    }
+
+    /// Adds packets that the rule matched. `used` is when the last came.
+    pub fn credit(&self, packets: u64, bytes: u64, used: Millis) {
+        self.packets.fetch_add(packets, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.used.fetch_max(used.0, Ordering::Relaxed);
+    }
+
+    /// Packets and bytes so far.
+    pub fn counts(&self) -> (u64, u64) {
+        (self.packets.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed))
+    }
+
+    /// When a packet last matched, or when the rule was added.
+    pub fn used(&self) -> Millis {
+        Millis(self.used.load(Ordering::Relaxed))
+    }
+
+    /// Sets the counters to zero (OFPFF_RESET_COUNTS).
+    pub fn reset(&self) {
+        self.packets.store(0, Ordering::Relaxed);
+        self.bytes.store(0, Ordering::Relaxed);
+    }
+}
+
+/// Timeouts in seconds, 0 for none. `fin_timeout` may shorten them from a packet thread.
+#[derive(Debug, Default)]
+pub struct Timeouts {
+    /// Low 16 bits idle, next 16 bits hard.
+    both: std::sync::atomic::AtomicU32,
+}
+
+impl Timeouts {
+    /// Timeouts in seconds.
+    pub fn new(idle: u16, hard: u16) -> Timeouts {
+        Timeouts { both: std::sync::atomic::AtomicU32::new(u32::from(hard) << 16 | u32::from(idle)) }
+    }
+
+    /// Idle timeout in seconds.
+    pub fn idle(&self) -> u16 {
+        (self.both.load(Ordering::Relaxed) & 0xffff) as u16
+    }
+
+    /// Hard timeout in seconds.
+    pub fn hard(&self) -> u16 {
+        (self.both.load(Ordering::Relaxed) >> 16) as u16
+    }
+
+    /// Lowers each timeout to the given one where that is non-zero and less (or there was
+    /// none). For `fin_timeout`.
+    pub fn reduce(&self, idle: u16, hard: u16) {
+        let less = |old: u16, new: u16| if new != 0 && (old == 0 || new < old) { new } else { old };
+        let _ = self.both.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |v| {
+            let (i, h) = ((v & 0xffff) as u16, (v >> 16) as u16);
+            Some(u32::from(less(h, hard)) << 16 | u32::from(less(i, idle)))
+        });
+    }
+}
+
+/// One rule. Immutable but for counters and timeouts: a modification makes a new `Rule` that
+/// shares [`Rule::stats`] with the old one.
+#[derive(Debug)]
+pub struct Rule {
+    /// Unique among all rules of the process.
+    pub id: u64,
+    /// Table that it is in.
+    pub table: u8,
+    /// Higher wins.
+    pub priority: u16,
+    /// What it matches (`in_port` is an OpenFlow port).
+    pub matching: MiniMatch,
+    /// OpenFlow cookie.
+    pub cookie: u64,
+    /// Timeouts.
+    pub timeouts: Timeouts,
+    /// For eviction; higher stays longer.
+    pub importance: u16,
+    /// Flags that stay with the flow ([`FlowFlags::STATE`]).
+    pub flags: FlowFlags,
+    /// Made by the switch itself; hidden from controllers (priority above 65535 in OVS).
+    pub hidden: bool,
+    /// When it was added.
+    pub created: Millis,
+    /// When its actions last changed (hard timeout counts from here, as in OVS).
+    pub modified: Millis,
+    /// What it does.
+    pub actions: Actions,
+    /// Conjunctive clauses that `actions` has; when not empty the rule matches only as part of
+    /// a conjunctive match.
+    pub conjunctions: Box<[classifier::Conjunction]>,
+    /// Its counters.
+    pub stats: Arc<RuleStats>,
+}
+
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+
+impl Rule {
+    /// A number for [`Rule::id`].
+    pub fn next_id() -> u64 {
+        NEXT_ID.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// True when the rule has a timeout or may get one (`fin_timeout`).
+    pub fn may_expire(&self) -> bool {
+        self.timeouts.idle() != 0
+            || self.timeouts.hard() != 0
+            || self.actions.iter().any(|a| matches!(a, openflow::Action::FinTimeout { .. }))
+    }
+
+    /// True when some action, nested ones included, satisfies `wanted`.
+    pub fn any_action(&self, wanted: &dyn Fn(&openflow::Action) -> bool) -> bool {
+        any_action(&self.actions, wanted)
+    }
+
+    /// True when the rule may output to `port` by name (`out_port` of OpenFlow requests).
+    pub fn outputs_to(&self, port: openflow::PortNo) -> bool {
+        use openflow::Action;
+        self.any_action(&|a| match a {
+            Action::Output { port: p, .. } | Action::OutputTrunc { port: p, .. } | Action::Enqueue { port: p, .. } => {
+                *p == port
+            }
+            Action::Controller(_) => port == openflow::PortNo::CONTROLLER,
+            _ => false,
+        })
+    }
+
+    /// True when the rule uses `group` (`out_group` of OpenFlow requests).
+    pub fn uses_group(&self, group: u32) -> bool {
+        self.any_action(&|a| matches!(a, openflow::Action::Group(g) if *g == group))
+    }
+}
+
+/// True when some action, nested ones included, satisfies `wanted`.
+pub fn any_action(actions: &[openflow::Action], wanted: &dyn Fn(&openflow::Action) -> bool) -> bool {
+    actions.iter().any(|a| {
+        wanted(a)
+            || match a {
+                openflow::Action::WriteActions(inner) | openflow::Action::Clone(inner) => any_action(inner, wanted),
+                _ => false,
+            }
+    })
+}
+
+impl classifier::Entry for Rule {
+    fn matching(&self) -> &MiniMatch {
+        &self.matching
+    }
+
+    fn priority(&self) -> u32 {
+        // Hidden rules rank above every OpenFlow priority.
+        u32::from(self.priority) + if self.hidden { 0x1_0000 } else { 0 }
+    }
+
+    fn conjunctions(&self) -> &[classifier::Conjunction] {
+        &self.conjunctions
+    }
+}

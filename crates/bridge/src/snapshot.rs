@@ -1,0 +1,260 @@
+//! The immutable state that translation reads.
+//!
+//! Published as one `Arc<Snapshot>` by the control thread after each change (or batch of
+//! changes). Everything large inside is shared with the snapshot before: tables are
+//! persistent structures, views of unchanged bridges are the same `Arc`.
+
+use crate::group::Group;
+use crate::mac_table::MacTable;
+use crate::rule::Rule;
+use classifier::Classifier;
+use datapath::PortNo as DpPort;
+use hashbrown::HashMap;
+use openflow::PortNo;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Number of tables: 0 to 254.
+pub const TABLES: usize = 255;
+
+/// All bridges of the switch that share one datapath.
+#[derive(Debug, Default)]
+pub struct Snapshot {
+    /// Bridges; [`BridgeIndex`] is the place here. A removed bridge leaves `None`.
+    pub bridges: Vec<Option<Arc<BridgeView>>>,
+    /// Which port of which bridge a datapath port is.
+    pub ports: Arc<HashMap<DpPort, (BridgeIndex, PortNo)>>,
+}
+
+/// Place of a bridge in [`Snapshot::bridges`]; stable while the bridge lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct BridgeIndex(pub usize);
+
+impl Snapshot {
+    /// The bridge at `index`.
+    pub fn bridge(&self, index: BridgeIndex) -> Option<&Arc<BridgeView>> {
+        self.bridges.get(index.0)?.as_ref()
+    }
+
+    /// The bridge called `name`.
+    pub fn bridge_by_name(&self, name: &str) -> Option<(BridgeIndex, &Arc<BridgeView>)> {
+        self.bridges
+            .iter()
+            .enumerate()
+            .find_map(|(i, b)| b.as_ref().filter(|b| b.name == name).map(|b| (BridgeIndex(i), b)))
+    }
+}
+
+/// One bridge.
+#[derive(Clone, Debug)]
+pub struct BridgeView {
+    /// Name.
+    pub name: String,
+    /// OpenFlow tables, [`TABLES`] of them.
+    pub tables: TableArray,
+    /// Ports by OpenFlow number.
+    pub ports: Arc<HashMap<PortNo, PortView>>,
+    /// Bundles (rows of the Port table), that NORMAL forwards between.
+    pub bundles: Arc<Vec<BundleView>>,
+    /// Groups.
+    pub groups: Arc<HashMap<u32, Arc<Group>>>,
+    /// OpenFlow meter id to datapath meter id.
+    pub meters: Arc<HashMap<u32, u32>>,
+    /// Learned MAC addresses, shared by all snapshots of the bridge.
+    pub macs: Arc<MacTable>,
+    /// Settings.
+    pub config: BridgeConfig,
+}
+
+/// All tables of a bridge. A clone shares them, and a change copies only the few tables next
+/// to the changed one: snapshots are made for each flow mod that a barrier follows.
+#[derive(Clone, Debug)]
+pub struct TableArray(Vec<Arc<Vec<TableView>>>);
+
+/// Tables that are copied together.
+const CHUNK: usize = 16;
+
+impl TableArray {
+    /// Table `id`.
+    pub fn get(&self, id: usize) -> Option<&TableView> {
+        self.0.get(id / CHUNK)?.get(id % CHUNK)
+    }
+
+    /// Table `id`, to change in this copy.
+    pub fn get_mut(&mut self, id: usize) -> Option<&mut TableView> {
+        Arc::make_mut(self.0.get_mut(id / CHUNK)?).get_mut(id % CHUNK)
+    }
+
+    /// Number of tables.
+    pub fn len(&self) -> usize {
+        self.0.iter().map(|c| c.len()).sum()
+    }
+
+    /// True when there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl FromIterator<TableView> for TableArray {
+    fn from_iter<I: IntoIterator<Item = TableView>>(tables: I) -> TableArray {
+        let mut chunks: Vec<Arc<Vec<TableView>>> = Vec::new();
+        let mut chunk = Vec::with_capacity(CHUNK);
+        for table in tables {
+            chunk.push(table);
+            if chunk.len() == CHUNK {
+                chunks.push(Arc::new(std::mem::replace(&mut chunk, Vec::with_capacity(CHUNK))));
+            }
+        }
+        if !chunk.is_empty() {
+            chunks.push(Arc::new(chunk));
+        }
+        TableArray(chunks)
+    }
+}
+
+/// One OpenFlow table.
+#[derive(Clone, Debug)]
+pub struct TableView {
+    /// Its rules.
+    pub rules: Classifier<Rule>,
+    /// Its counters.
+    pub stats: Arc<TableStats>,
+    /// What happens on a miss.
+    pub miss: TableMiss,
+}
+
+/// What a table does with a packet that no rule matches (OpenFlow 1.1 OFPTC_TABLE_MISS).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum TableMiss {
+    /// As the protocol version says: OpenFlow 1.0 sends to the controllers, 1.3 and later
+    /// drops. Which, depends on the controllers of the bridge ([`BridgeConfig::miss_to_controller`]).
+    #[default]
+    Default,
+    /// To the controllers.
+    Controller,
+    /// On to the next table.
+    Continue,
+    /// Drop.
+    Drop,
+}
+
+/// Counters of a table.
+#[derive(Debug, Default)]
+pub struct TableStats {
+    /// Packets that found a rule.
+    pub matched: AtomicU64,
+    /// Packets that did not.
+    pub missed: AtomicU64,
+}
+
+impl TableStats {
+    /// Adds lookups.
+    pub fn credit(&self, matched: bool, packets: u64) {
+        let counter = if matched { &self.matched } else { &self.missed };
+        counter.fetch_add(packets, Ordering::Relaxed);
+    }
+}
+
+/// Settings of a bridge that translation looks at.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct BridgeConfig {
+    /// 48 low bits of the datapath id are its MAC.
+    pub mac: [u8; 6],
+    /// `other_config:forward-bpdu`.
+    pub forward_bpdu: bool,
+    /// A table miss goes to controllers (some OpenFlow 1.0-1.2 controller is configured, or
+    /// none spoke yet), else it is dropped.
+    pub miss_to_controller: bool,
+    /// `OFPC_FRAG_*`: 0 normal, 1 drop, 2 reassemble (refused), 3 nx-match.
+    pub frag_handling: u16,
+    /// Bytes of a miss sent to controllers.
+    pub miss_send_len: u16,
+    /// Packets with invalid TTL go to controllers (OFPC_INVALID_TTL_TO_CONTROLLER).
+    pub invalid_ttl_to_controller: bool,
+    /// Some collector wants the packets of `sample` actions (Flow_Sample_Collector_Set).
+    pub flow_sampling: bool,
+    /// `other_config:mac-learning-fallback` and the like may come here.
+    pub flood_vlans: Vec<u16>,
+}
+
+/// One OpenFlow port.
+#[derive(Clone, Debug)]
+pub struct PortView {
+    /// OpenFlow number.
+    pub number: PortNo,
+    /// Interface name.
+    pub name: String,
+    /// Number in the datapath; `None` for patch ports.
+    pub dp_port: Option<DpPort>,
+    /// For a patch port: the bridge and port it leads to, when both are there.
+    pub peer: Option<(BridgeIndex, PortNo)>,
+    /// Is a patch port (also without a peer).
+    pub is_patch: bool,
+    /// Its bundle: place in [`BridgeView::bundles`].
+    pub bundle: Option<usize>,
+    /// OFPPC_* bits (OpenFlow 1.0 numbering: PORT_DOWN 1, NO_STP 2, NO_RECV 4, NO_RECV_STP 8,
+    /// NO_FLOOD 16, NO_FWD 32, NO_PACKET_IN 64).
+    pub config: u32,
+    /// May carry traffic (admin and link up).
+    pub up: bool,
+    /// Live, for fast failover groups.
+    pub live: bool,
+    /// MTU in bytes.
+    pub mtu: u32,
+    /// Packets through a patch port (others are counted by their device): rx then tx.
+    pub patch_stats: Arc<[crate::group::Count; 2]>,
+}
+
+/// VLAN mode of a bundle (`Port:vlan_mode`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum VlanMode {
+    /// `access`.
+    Access,
+    /// `trunk`.
+    #[default]
+    Trunk,
+    /// `native-tagged`.
+    NativeTagged,
+    /// `native-untagged`.
+    NativeUntagged,
+    /// `dot1q-tunnel`.
+    Dot1qTunnel,
+}
+
+/// When a bundle's packets in VLAN 0 carry a tag (`Port:other_config:priority-tags`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum PriorityTags {
+    /// `never`.
+    #[default]
+    Never,
+    /// `if-nonzero`.
+    IfNonzero,
+    /// `always`.
+    Always,
+}
+
+/// A row of the Port table: one interface, or several in a bond.
+#[derive(Clone, Debug, Default)]
+pub struct BundleView {
+    /// Name.
+    pub name: String,
+    /// Mode.
+    pub mode: VlanMode,
+    /// Access, native or tunnel VLAN; 0 for none.
+    pub tag: u16,
+    /// VLANs that are trunked; empty for all. Sorted.
+    pub trunks: Arc<[u16]>,
+    /// Customer VLANs of a dot1q-tunnel; empty for all. Sorted.
+    pub cvlans: Arc<[u16]>,
+    /// TPID that a dot1q-tunnel pushes: 0x88a8 or 0x8100.
+    pub qinq_tpid: u16,
+    /// Priority tags.
+    pub priority_tags: PriorityTags,
+    /// `Port:protected`: no traffic between protected ports.
+    pub protected: bool,
+    /// Its OpenFlow ports; the first that is up carries traffic when there are several.
+    pub members: Vec<PortNo>,
+    /// Floods to it are allowed (no member has NO_FLOOD).
+    pub floodable: bool,
+}

@@ -1,0 +1,415 @@
+//! The switch: all bridges over one datapath. Owned by the control thread.
+//!
+//! Changes are made through [`Switch::bridge_mut`] and the methods here, and seen by packets
+//! after [`Switch::publish`], which the control loop calls after each batch of work.
+
+use crate::bridge::Bridge;
+use crate::effect::{self, Sender};
+use crate::meter::MeterIds;
+use crate::pipeline::Change;
+use crate::port::Port;
+use crate::revalidator::{Pass, Revalidator};
+use crate::snapshot::{BridgeIndex, BridgeView, Snapshot};
+use crate::translate::{self, Request};
+use crate::upcall::SlowPath;
+use clock::{Clock, Millis};
+use datapath::{Datapath, PortError, PortSpec};
+use flow::Key;
+use hashbrown::HashMap;
+use netdev::Status;
+use openflow::message::PortConfig;
+use openflow::{Action, OfError, PortNo};
+use packet::Packet;
+use rcu::Publisher;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long [`Switch::publish_and_wait`] waits for megaflows to follow.
+const BARRIER_PATIENCE: Duration = Duration::from_millis(50);
+
+/// A port to add to a bridge.
+#[derive(Clone, Debug, Default)]
+pub struct PortRequest {
+    /// The device; its `wanted` number is the datapath's.
+    pub spec: PortSpec,
+    /// `ofport_request`; [`PortNo::LOCAL`] for the bridge's own port.
+    pub ofport: Option<PortNo>,
+    /// For patch ports: the peer.
+    pub peer: Option<String>,
+}
+
+/// How much of a bridge's view must be made anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Dirty {
+    /// Tables and groups.
+    Rules,
+    /// All of it.
+    All,
+}
+
+/// All bridges over one datapath.
+pub struct Switch {
+    slow: Arc<SlowPath>,
+    datapath: Arc<dyn Datapath>,
+    bridges: Vec<Option<Bridge>>,
+    /// Bridges whose view must be made anew.
+    dirty: HashMap<BridgeIndex, Dirty>,
+    meter_ids: MeterIds,
+    revalidator: Option<Revalidator>,
+    clock: Clock,
+}
+
+impl std::fmt::Debug for Switch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Switch").field("datapath", &self.datapath.name()).field("bridges", &self.bridges).finish()
+    }
+}
+
+impl Switch {
+    /// A switch without bridges over `datapath`, whose upcalls it answers from now on.
+    /// `threads` false leaves out the revalidator thread (dummy mode: the caller makes passes).
+    pub fn new(
+        datapath: Arc<dyn Datapath>,
+        clock: Clock,
+        events: Sender,
+        flow_limit: usize,
+        threads: bool,
+    ) -> std::io::Result<Switch> {
+        let slow = SlowPath::new(Publisher::new(Arc::default()), events, clock.clone(), flow_limit);
+        slow.attach(Arc::clone(&datapath));
+        let revalidator = if threads { Some(Revalidator::start(Arc::clone(&slow))?) } else { None };
+        Ok(Switch {
+            slow,
+            datapath,
+            bridges: Vec::new(),
+            dirty: HashMap::new(),
+            meter_ids: MeterIds::default(),
+            revalidator,
+            clock,
+        })
+    }
+
+    /// What upcalls share.
+    pub fn slow_path(&self) -> &Arc<SlowPath> {
+        &self.slow
+    }
+
+    /// The datapath.
+    pub fn datapath(&self) -> &Arc<dyn Datapath> {
+        &self.datapath
+    }
+
+    /// The clock.
+    pub fn now(&self) -> Millis {
+        self.clock.now()
+    }
+
+    /// Bridges by index.
+    pub fn bridges(&self) -> impl Iterator<Item = &Bridge> {
+        self.bridges.iter().flatten()
+    }
+
+    /// The bridge at `index`.
+    pub fn bridge(&self, index: BridgeIndex) -> Option<&Bridge> {
+        self.bridges.get(index.0)?.as_ref()
+    }
+
+    /// The bridge at `index`, to change: it will be published.
+    pub fn bridge_mut(&mut self, index: BridgeIndex) -> Option<&mut Bridge> {
+        self.touch(index, Dirty::All)
+    }
+
+    /// The bridge at `index`, to change tables and groups only: cheaper to publish.
+    pub fn bridge_rules_mut(&mut self, index: BridgeIndex) -> Option<&mut Bridge> {
+        self.touch(index, Dirty::Rules)
+    }
+
+    fn touch(&mut self, index: BridgeIndex, dirty: Dirty) -> Option<&mut Bridge> {
+        let bridge = self.bridges.get_mut(index.0)?.as_mut()?;
+        mark(&mut self.dirty, index, dirty);
+        Some(bridge)
+    }
+
+    /// The bridge called `name`.
+    pub fn bridge_by_name(&self, name: &str) -> Option<&Bridge> {
+        self.bridges().find(|b| b.name == name)
+    }
+
+    /// Adds a bridge without ports. The caller has checked that the name is free.
+    pub fn add_bridge(&mut self, name: &str, datapath_id: u64) -> BridgeIndex {
+        let at = self.bridges.iter().position(Option::is_none).unwrap_or_else(|| {
+            self.bridges.push(None);
+            self.bridges.len() - 1
+        });
+        let index = BridgeIndex(at);
+        if let Some(slot) = self.bridges.get_mut(at) {
+            *slot = Some(Bridge::new(index, name, datapath_id));
+        }
+        mark(&mut self.dirty, index, Dirty::All);
+        index
+    }
+
+    /// Removes a bridge with its ports. Its rules are returned as removed.
+    pub fn remove_bridge(&mut self, index: BridgeIndex) -> Vec<Change> {
+        let ports: Vec<PortNo> = self.bridge(index).map(|b| b.ports.keys().copied().collect()).unwrap_or_default();
+        for port in ports {
+            let _ = self.remove_port(index, port); // it was there a moment ago
+        }
+        let Some(mut bridge) = self.bridges.get_mut(index.0).and_then(Option::take) else { return Vec::new() };
+        mark(&mut self.dirty, index, Dirty::All);
+        let changes = bridge.pipeline.clear();
+        let all = openflow::message::MeterMod {
+            command: openflow::message::MeterCommand::Delete,
+            meter: openflow::message::MeterConfig {
+                meter_id: openflow::message::meter_id::ALL,
+                flags: openflow::message::MeterFlags::empty(),
+                bands: Vec::new(),
+            },
+        };
+        let _ = bridge.meters.modify(&all, self.datapath.meters(), &mut self.meter_ids, self.clock.now());
+        changes
+    }
+
+    /// Opens a port and adds it to a bridge. On an error nothing has changed.
+    pub fn add_port(&mut self, index: BridgeIndex, request: &PortRequest) -> Result<PortNo, PortError> {
+        let now = self.clock.now();
+        let spec = &request.spec;
+        let not_found = || PortError::NotFound(format!("{}: its bridge is gone", spec.name));
+        let bridge = self.bridges.get_mut(index.0).and_then(Option::as_mut).ok_or_else(not_found)?;
+        if bridge.port_by_name(&spec.name).is_some() {
+            return Err(PortError::Exists(spec.name.clone()));
+        }
+        // Opened first: a device that cannot be opened uses up no number.
+        let dp_port = if spec.kind == "patch" { None } else { Some(self.datapath.add_port(spec)?) };
+        let number = match request.ofport {
+            Some(PortNo::LOCAL) => Some(PortNo::LOCAL),
+            wanted => bridge.allocate_port(wanted.map(|p| p.0)),
+        };
+        let Some(number) = number else {
+            if let Some(dp_port) = dp_port {
+                let _ = self.datapath.remove_port(dp_port); // it was opened just now
+            }
+            return Err(PortError::Full(spec.name.clone()));
+        };
+        let device = dp_port.and_then(|p| self.datapath.device(p));
+        let mut port = Port {
+            number,
+            name: spec.name.clone(),
+            kind: spec.kind.clone(),
+            dp_port,
+            peer: request.peer.clone(),
+            device,
+            config: PortConfig::empty(),
+            status: Status::default(),
+            created: now,
+            patch_stats: Arc::default(),
+        };
+        port.refresh();
+        bridge.ports.insert(number, port);
+        self.mark_all_dirty(); // patch ports of other bridges may now have their peer
+        Ok(number)
+    }
+
+    /// Closes a port and takes it out of its bridge.
+    pub fn remove_port(&mut self, index: BridgeIndex, number: PortNo) -> Option<Port> {
+        let bridge = self.bridge_mut(index)?;
+        let port = bridge.ports.remove(&number)?;
+        bridge.macs.flush_port(number);
+        self.mark_all_dirty();
+        // Packet threads must not translate to a port that is closed: publish first.
+        self.publish();
+        if let Some(dp_port) = port.dp_port
+            && let Err(e) = self.datapath.remove_port(dp_port)
+        {
+            tracing::warn!(target: "bridge", "could not remove port {} from the datapath ({e})", port.name);
+        }
+        Some(port)
+    }
+
+    fn mark_all_dirty(&mut self) {
+        let all: Vec<BridgeIndex> = self.bridges().map(|b| b.index).collect();
+        self.dirty.extend(all.into_iter().map(|index| (index, Dirty::All)));
+    }
+
+    /// Asks every device for its status. Returns the ports whose status changed.
+    pub fn refresh_ports(&mut self) -> Vec<(BridgeIndex, PortNo)> {
+        let mut changed = Vec::new();
+        for bridge in self.bridges.iter_mut().flatten() {
+            for port in bridge.ports.values_mut() {
+                if port.refresh() {
+                    changed.push((bridge.index, port.number));
+                    mark(&mut self.dirty, bridge.index, Dirty::All);
+                }
+            }
+        }
+        changed
+    }
+
+    /// Carries out a flow mod; see [`crate::pipeline::Pipeline::flow_mod`].
+    pub fn flow_mod(
+        &mut self,
+        index: BridgeIndex,
+        fm: &openflow::message::FlowMod,
+    ) -> Result<Vec<Change>, OfError> {
+        let now = self.clock.now();
+        let bridge = self.bridge_rules_mut(index).ok_or(OfError::OFPBRC_EPERM)?;
+        let meters = &bridge.meters;
+        bridge.pipeline.flow_mod(fm, &|id| meters.contains(id), now)
+    }
+
+    /// Carries out a meter mod. Rules that use a removed meter go with it.
+    pub fn meter_mod(
+        &mut self,
+        index: BridgeIndex,
+        mm: &openflow::message::MeterMod,
+    ) -> Result<Vec<Change>, OfError> {
+        let now = self.clock.now();
+        mark(&mut self.dirty, index, Dirty::All);
+        let bridge = self.bridges.get_mut(index.0).and_then(Option::as_mut).ok_or(OfError::OFPBRC_EPERM)?;
+        // Rules first: a megaflow must not name a meter number that another bridge takes.
+        let removed = bridge.meters.modify(mm, self.datapath.meters(), &mut self.meter_ids, now)?;
+        Ok(bridge.pipeline.remove_users_of_meters(&removed))
+    }
+
+    /// Runs `actions` on a packet as if it had come in on `in_port` (OFPT_PACKET_OUT).
+    /// `metadata` holds what OpenFlow 1.5 lets the controller say beside `in_port`.
+    pub fn packet_out(&mut self, index: BridgeIndex, packet: Packet, metadata: &flow::Match, in_port: PortNo, actions: &[Action]) -> Result<(), OfError> {
+        self.publish();
+        let snapshot = self.slow.published.newest();
+        let bridge = snapshot.bridge(index).ok_or(OfError::OFPBRC_EPERM)?;
+        let known = in_port.is_physical() && bridge.ports.contains_key(&in_port);
+        if !known && !matches!(in_port, PortNo::CONTROLLER | PortNo::NONE | PortNo::LOCAL) {
+            return Err(OfError::OFPBRC_BAD_PORT);
+        }
+        let now = self.clock.now();
+        let mut key = flow::extract::key_of(packet.data(), in_port.0);
+        for ((k, m), v) in key.words_mut().iter_mut().zip(metadata.mask().words()).zip(metadata.key().words()) {
+            *k = *k & !m | v;
+        }
+        key.in_port = in_port.0.into();
+        let dp_in = bridge.ports.get(&in_port).and_then(|p| p.dp_port).unwrap_or(datapath::PortNo::NONE);
+        let translation = translate::translate(Request {
+            packet: Some(&packet),
+            actions: Some(actions),
+            ..Request::new(&snapshot, index, key, &self.slow.recirc, now)
+        });
+        effect::apply(&translation.effects, 1, packet.len() as u64, key.tcp_flags.get(), now, &self.slow.events);
+        let dp_key = Key { in_port: dp_in.0.into(), ..flow::extract::key_of(packet.data(), dp_in.0) };
+        self.datapath.execute(packet, &dp_key, &translation.actions);
+        Ok(())
+    }
+
+    /// Lets packets see what has changed. Does nothing when nothing has.
+    pub fn publish(&mut self) {
+        if self.dirty.is_empty() {
+            return;
+        }
+        let old = self.slow.published.newest();
+        let mut next = Snapshot { bridges: old.bridges.clone(), ports: Arc::clone(&old.ports) };
+        next.bridges.resize(self.bridges.len(), None);
+        let dirty = std::mem::take(&mut self.dirty);
+        for (index, dirty) in &dirty {
+            let tables = self.bridges.get_mut(index.0).and_then(Option::as_mut).map(|b| b.pipeline.view());
+            let before = old.bridge(*index).filter(|_| *dirty == Dirty::Rules);
+            let view = match (self.bridge(*index), tables, before) {
+                (Some(bridge), Some(tables), Some(before)) => {
+                    let groups = Arc::clone(bridge.pipeline.groups());
+                    Some(Arc::new(BridgeView { tables, groups, ..BridgeView::clone(before) }))
+                }
+                (Some(bridge), Some(tables), None) => {
+                    Some(Arc::new(bridge.view(tables, &|name| self.resolve_patch(name))))
+                }
+                _ => None,
+            };
+            if let Some(slot) = next.bridges.get_mut(index.0) {
+                *slot = view;
+            }
+        }
+        if dirty.values().any(|d| *d == Dirty::All) {
+            let ports = self.bridges().flat_map(|b| b.ports.values().map(move |p| (b.index, p)));
+            next.ports = Arc::new(
+                ports.filter_map(|(index, p)| p.dp_port.map(|dp_port| (dp_port, (index, p.number)))).collect(),
+            );
+        }
+        self.slow.published.publish(Arc::new(next));
+        self.revalidate_soon();
+    }
+
+    fn resolve_patch(&self, name: &str) -> Option<(BridgeIndex, PortNo, Option<String>)> {
+        self.bridges().find_map(|b| {
+            let port = b.port_by_name(name).filter(|p| p.is_patch())?;
+            Some((b.index, port.number, port.peer.clone()))
+        })
+    }
+
+    /// Publishes, and waits until the megaflows follow: packets that come after this returns
+    /// are handled by what was published. A large table may take longer than a control
+    /// connection should wait; then the rest follows within the next passes.
+    pub fn publish_and_wait(&mut self) {
+        self.publish();
+        if let Some(thread) = &self.revalidator {
+            thread.wait(&self.slow, self.slow.published.version(), BARRIER_PATIENCE);
+        }
+    }
+
+    /// Has the megaflows checked: something that translation reads outside the snapshot (a
+    /// MAC table) has changed.
+    pub fn need_revalidation(&mut self) {
+        let newest = self.slow.published.newest();
+        self.slow.published.publish(newest);
+        self.revalidate_soon();
+    }
+
+    fn revalidate_soon(&self) {
+        match &self.revalidator {
+            Some(thread) => thread.kick(),
+            None => self.slow.pass(Pass::Full),
+        }
+    }
+
+    /// Makes the pass that is due, when there is no thread for that.
+    pub fn revalidate_inline(&self) {
+        if self.revalidator.is_none() {
+            self.slow.pass(Pass::Full);
+        }
+    }
+
+    /// True when passes are made by a thread of their own.
+    pub fn has_revalidator_thread(&self) -> bool {
+        self.revalidator.is_some()
+    }
+
+    /// Brings statistics home, so that counters are exact as of now.
+    pub fn collect_statistics(&self) {
+        self.slow.pass(Pass::Statistics);
+    }
+
+    /// Periodic work: expires rules and MAC entries. Returns removed rules by bridge.
+    pub fn run(&mut self) -> Vec<(BridgeIndex, Change)> {
+        let now = self.clock.now();
+        let mut out = Vec::new();
+        let mut relearn = false;
+        let timed = self.bridges().any(|b| b.pipeline.has_timeouts());
+        if timed {
+            self.collect_statistics(); // idle times count from the last packet
+        }
+        for bridge in self.bridges.iter_mut().flatten() {
+            relearn |= bridge.macs.expire(now) > 0;
+            let gone = bridge.pipeline.expire(now);
+            if !gone.is_empty() {
+                mark(&mut self.dirty, bridge.index, Dirty::Rules);
+                out.extend(gone.into_iter().map(|c| (bridge.index, c)));
+            }
+        }
+        self.publish();
+        if relearn {
+            self.need_revalidation();
+        }
+        out
+    }
+}
+
+fn mark(all: &mut HashMap<BridgeIndex, Dirty>, index: BridgeIndex, dirty: Dirty) {
+    let entry = all.entry(index).or_insert(dirty);
+    *entry = dirty.max(*entry);
+}

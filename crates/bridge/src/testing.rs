@@ -1,0 +1,349 @@
+//! Snapshots for tests, built by hand.
+
+use crate::group::{Bucket, Group, GroupKind, Selection};
+use crate::mac_table::MacTable;
+use crate::recirc::RecircTable;
+use crate::rule::{Rule, RuleStats, Timeouts};
+use crate::snapshot::{
+    BridgeConfig, BridgeIndex, BridgeView, BundleView, PortView, Snapshot, TABLES, TableMiss,
+    TableStats, TableView,
+};
+use crate::trace::Tracer;
+use crate::translate::{EffectsMode, Request, Translation, locate, translate};
+use classifier::{Classifier, Conjunction, MiniMatch};
+use clock::Millis;
+use datapath::PortNo as DpPort;
+use flow::text::{no_numbers, parse_match};
+use flow::{Field, Key, Match, Subfield};
+use hashbrown::HashMap;
+use openflow::PortNo;
+use openflow::action::{Action, SetSpelling};
+use openflow::message::FlowFlags;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A switch under construction. Bridge N is called "brN"; its port P is "pP" (on bridge 0) and
+/// datapath port 100 * N + P, each in a bundle of its own, in the order of their addition.
+pub(crate) struct World {
+    pub snapshot: Snapshot,
+    pub recirc: RecircTable,
+}
+
+impl World {
+    /// One bridge with ports 1 to `ports`.
+    pub fn new(ports: u32) -> World {
+        let mut w = World { snapshot: Snapshot::default(), recirc: RecircTable::new() };
+        w.add_bridge(ports);
+        w
+    }
+
+    /// One more bridge.
+    pub fn add_bridge(&mut self, ports: u32) -> BridgeIndex {
+        let index = BridgeIndex(self.snapshot.bridges.len());
+        let table = || TableView {
+            rules: Classifier::new(),
+            stats: Arc::new(TableStats::default()),
+            miss: TableMiss::Default,
+        };
+        self.snapshot.bridges.push(Some(Arc::new(BridgeView {
+            name: format!("br{}", index.0),
+            tables: (0..TABLES).map(|_| table()).collect(),
+            ports: Arc::default(),
+            bundles: Arc::default(),
+            groups: Arc::default(),
+            meters: Arc::new(HashMap::from_iter([(1, 0)])),
+            macs: Arc::new(MacTable::new(index)),
+            config: BridgeConfig::default(),
+        })));
+        for p in 1..=ports {
+            self.add_port(index, p);
+        }
+        index
+    }
+
+    pub fn bridge(&mut self, index: BridgeIndex) -> &mut BridgeView {
+        let slot = self.snapshot.bridges[index.0].as_mut().unwrap(); // tests name bridges that are there
+        if Arc::get_mut(slot).is_none() {
+            *slot = Arc::new(copy(slot));
+        }
+        Arc::get_mut(slot).unwrap() // made unique above
+    }
+
+    pub fn br0(&mut self) -> &mut BridgeView {
+        self.bridge(BridgeIndex(0))
+    }
+
+    pub fn add_port(&mut self, bridge: BridgeIndex, number: u32) {
+        let dp = DpPort(100 * bridge.0 as u32 + number);
+        let port = PortNo(number);
+        let b = self.bridge(bridge);
+        let bundles = Arc::make_mut(&mut b.bundles);
+        let view = PortView {
+            number: port,
+            name: format!("p{number}"),
+            dp_port: Some(dp),
+            peer: None,
+            is_patch: false,
+            bundle: Some(bundles.len()),
+            config: 0,
+            up: true,
+            live: true,
+            mtu: 1500,
+            patch_stats: Arc::default(),
+        };
+        bundles.push(BundleView {
+            name: view.name.clone(),
+            members: vec![port],
+            floodable: true,
+            qinq_tpid: 0x88a8,
+            ..BundleView::default()
+        });
+        Arc::make_mut(&mut b.ports).insert(port, view);
+        Arc::make_mut(&mut self.snapshot.ports).insert(dp, (bridge, port));
+    }
+
+    pub fn port(&mut self, number: u32, change: impl FnOnce(&mut PortView)) {
+        change(Arc::make_mut(&mut self.br0().ports).get_mut(&PortNo(number)).unwrap()); // tests name ports that are there
+    }
+
+    /// The bundle of a port of bridge 0.
+    pub fn bundle(&mut self, number: u32, change: impl FnOnce(&mut BundleView)) {
+        let b = self.br0();
+        let i = b.ports[&PortNo(number)].bundle.unwrap(); // every port here has one
+        change(&mut Arc::make_mut(&mut b.bundles)[i]);
+    }
+
+    /// Joins two ports into a patch.
+    pub fn patch(&mut self, a: (BridgeIndex, u32), b: (BridgeIndex, u32)) {
+        for (me, peer) in [(a, b), (b, a)] {
+            let dp = DpPort(100 * me.0.0 as u32 + me.1);
+            Arc::make_mut(&mut self.snapshot.ports).remove(&dp);
+            let view = self.bridge(me.0);
+            let p = Arc::make_mut(&mut view.ports).get_mut(&PortNo(me.1)).unwrap(); // as above
+            p.dp_port = None;
+            p.is_patch = true;
+            p.peer = Some((peer.0, PortNo(peer.1)));
+        }
+    }
+
+    /// Adds a rule to bridge 0: `rule` is a match that may begin with `table=N,` and
+    /// `priority=N,`.
+    pub fn rule(&mut self, rule: &str, actions: impl Into<Vec<Action>>) -> Arc<Rule> {
+        self.rule_on(BridgeIndex(0), rule, actions)
+    }
+
+    pub fn rule_on(
+        &mut self,
+        bridge: BridgeIndex,
+        text: &str,
+        actions: impl Into<Vec<Action>>,
+    ) -> Arc<Rule> {
+        let (mut table, mut priority, mut cookie) = (0u8, 32768u16, 0u64);
+        let mut matching = Vec::new();
+        for item in text.split(',').filter(|i| !i.is_empty()) {
+            match item.split_once('=') {
+                Some(("table", n)) => table = n.parse().unwrap(), // texts in tests are right
+                Some(("priority", n)) => priority = n.parse().unwrap(),
+                Some(("cookie", n)) => cookie = n.parse().unwrap(),
+                _ => matching.push(item),
+            }
+        }
+        let matching = parse_match(&matching.join(","), &no_numbers).unwrap();
+        let rule = Arc::new(make_rule(table, priority, cookie, &matching, actions.into()));
+        self.bridge(bridge).tables[usize::from(table)].rules.insert(Arc::clone(&rule));
+        rule
+    }
+
+    pub fn clear_rules(&mut self) {
+        for id in 0..crate::snapshot::TABLES {
+            let t = &mut self.br0().tables[id];
+            t.rules = Classifier::new();
+        }
+    }
+
+    /// Adds a group to bridge 0; buckets are (weight, watch port, actions).
+    pub fn group(
+        &mut self,
+        id: u32,
+        kind: GroupKind,
+        selection: Selection,
+        buckets: Vec<(u16, PortNo, Vec<Action>)>,
+    ) {
+        let buckets =
+            buckets.into_iter().zip(0u32..).map(|((weight, watch_port, actions), id)| Bucket {
+                id,
+                weight,
+                watch_port,
+                watch_group: u32::MAX,
+                actions: Arc::from(actions),
+                stats: Arc::default(),
+            });
+        let group = Group {
+            id,
+            kind,
+            selection,
+            buckets: buckets.collect(),
+            created: Millis(1),
+            stats: Arc::default(),
+        };
+        Arc::make_mut(&mut self.br0().groups).insert(id, Arc::new(group));
+    }
+
+    /// Translates a key with an OpenFlow in_port of bridge 0.
+    pub fn translate(&self, key: &Key) -> Translation {
+        self.run(key, EffectsMode::Collect, None, None)
+    }
+
+    pub fn run(
+        &self,
+        key: &Key,
+        effects: EffectsMode,
+        tracer: Option<&mut Tracer>,
+        actions: Option<&[Action]>,
+    ) -> Translation {
+        let frozen = self.recirc.state(key.recirc_id.get());
+        translate(Request {
+            snapshot: &self.snapshot,
+            bridge: BridgeIndex(0),
+            key: *key,
+            packet: None,
+            now: Millis(1_000),
+            recirc: &self.recirc,
+            frozen,
+            effects,
+            tracer,
+            actions,
+        })
+    }
+
+    /// Translates a key with a datapath port.
+    pub fn translate_dp(&self, key: &Key) -> Option<Translation> {
+        let found = locate(&self.snapshot, key, &self.recirc).ok()?;
+        Some(translate(Request {
+            snapshot: &self.snapshot,
+            bridge: found.bridge,
+            key: found.key,
+            packet: None,
+            now: Millis(1_000),
+            recirc: &self.recirc,
+            frozen: found.frozen,
+            effects: EffectsMode::Collect,
+            tracer: None,
+            actions: None,
+        }))
+    }
+
+    /// Datapath actions of a flow, as text.
+    pub fn dp(&self, flow: &str) -> String {
+        datapath::text::format_plain(&self.translate(&key(flow)).actions)
+    }
+
+    /// Megaflow of a flow, as text.
+    pub fn mega(&self, flow: &str) -> String {
+        let k = key(flow);
+        let t = self.translate(&k);
+        flow::text::format_megaflow(&Match::new(&k, &t.mask), &flow::text::no_names)
+    }
+
+    /// All that `ofproto/trace` prints behind the `Flow:` line.
+    pub fn trace(&self, flow: &str) -> String {
+        self.trace_with(flow, EffectsMode::Suppress)
+    }
+
+    pub fn trace_with(&self, flow: &str, effects: EffectsMode) -> String {
+        let k = key(flow);
+        let mut tracer = Tracer::new();
+        let t = self.run(&k, effects, Some(&mut tracer), None);
+        tracer.render(&k, &t)
+    }
+}
+
+fn copy(b: &BridgeView) -> BridgeView {
+    BridgeView {
+        name: b.name.clone(),
+        tables: b.tables.clone(),
+        ports: Arc::clone(&b.ports),
+        bundles: Arc::clone(&b.bundles),
+        groups: Arc::clone(&b.groups),
+        meters: Arc::clone(&b.meters),
+        macs: Arc::clone(&b.macs),
+        config: b.config.clone(),
+    }
+}
+
+/// A rule without timeouts.
+pub(crate) fn make_rule(
+    table: u8,
+    priority: u16,
+    cookie: u64,
+    matching: &Match,
+    actions: Vec<Action>,
+) -> Rule {
+    let conjunctions = actions.iter().filter_map(|a| match a {
+        Action::Conjunction { id, clause, clauses } => {
+            Some(Conjunction { id: *id, clause: *clause, clauses: *clauses })
+        }
+        _ => None,
+    });
+    static ID: AtomicU64 = AtomicU64::new(1 << 32);
+    Rule {
+        id: ID.fetch_add(1, Ordering::Relaxed),
+        table,
+        priority,
+        matching: MiniMatch::new(matching),
+        cookie,
+        timeouts: Timeouts::new(0, 0),
+        importance: 0,
+        flags: FlowFlags::empty(),
+        hidden: false,
+        created: Millis(1),
+        modified: Millis(1),
+        conjunctions: conjunctions.collect(),
+        actions: Arc::from(actions),
+        stats: Arc::new(RuleStats::new(Millis(1))),
+    }
+}
+
+/// The key of a flow in OpenFlow syntax.
+pub(crate) fn key(flow: &str) -> Key {
+    flow::text::parse_exact_flow(flow, &no_numbers).unwrap() // texts in tests are right
+}
+
+/// `output:N`.
+pub(crate) fn out(port: u32) -> Action {
+    Action::Output { port: PortNo(port), max_len: 0 }
+}
+
+/// `output` to a reserved port.
+pub(crate) fn to(port: PortNo) -> Action {
+    Action::Output { port, max_len: u16::MAX }
+}
+
+/// `set_field:VALUE->FIELD`.
+pub(crate) fn set(field: Field, value: u128) -> Action {
+    Action::SetField { field, value, mask: field.all_ones(), spelled: SetSpelling::SetField }
+}
+
+/// `resubmit(,TABLE)`.
+pub(crate) fn resubmit(table: u8) -> Action {
+    Action::Resubmit { port: None, table: Some(table) }
+}
+
+/// A subfield by name.
+pub(crate) fn sub(text: &str) -> Subfield {
+    text.parse().unwrap() // texts in tests are right
+}
+
+impl std::ops::Index<usize> for crate::snapshot::TableArray {
+    type Output = TableView;
+
+    fn index(&self, id: usize) -> &TableView {
+        self.get(id).expect("tests name tables that are there")
+    }
+}
+
+impl std::ops::IndexMut<usize> for crate::snapshot::TableArray {
+    fn index_mut(&mut self, id: usize) -> &mut TableView {
+        self.get_mut(id).expect("tests name tables that are there")
+    }
+}

@@ -1,0 +1,226 @@
+//! What `ofproto/trace` prints of a translation.
+//!
+//! Translation reports what it does into a [`Tracer`] as a tree; [`Tracer::render`] prints it
+//! as OVS does, so that people and scripts read the same lines: bridges underlined, tables as
+//! ` 0. match, priority N`, actions indented below them, remarks as ` -> text`, warnings as
+//! ` >> text`, errors as ` >>>> text <<<<`.
+//!
+//! The last item of a list is not indented when it only leads further (a table, a bridge): a
+//! chain of resubmits at the end of rules stays at the left, as tail calls do.
+
+use crate::rule::Rule;
+use crate::translate::Translation;
+use flow::text::{format_key, format_match, format_megaflow, no_names};
+use flow::{Field, Key, Mask, Match, Subfield};
+use openflow::action::Action;
+use std::fmt::Write as _;
+
+/// What a line is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `bridge("NAME")`, underlined.
+    Bridge,
+    /// A table lookup, or the action set.
+    Table,
+    /// A thawed pipeline.
+    Thaw,
+    /// A bucket of a group.
+    Bucket,
+    /// An action.
+    Action,
+    /// ` -> text`.
+    Detail,
+    /// ` >> text`.
+    Warning,
+    /// ` >>>> text <<<<`.
+    Error,
+}
+
+impl Kind {
+    /// Lines that are never the continuation of the list they are in.
+    fn is_leaf(self) -> bool {
+        !matches!(self, Kind::Bridge | Kind::Table | Kind::Thaw)
+    }
+}
+
+#[derive(Debug)]
+struct Node {
+    kind: Kind,
+    text: String,
+    children: Vec<usize>,
+}
+
+/// Collects what one translation reports.
+#[derive(Debug, Default)]
+pub struct Tracer {
+    nodes: Vec<Node>,
+    roots: Vec<usize>,
+    /// From a root to the node whose children are added.
+    path: Vec<usize>,
+    final_key: Option<Key>,
+    dry_run: bool,
+}
+
+impl Tracer {
+    /// Nothing yet.
+    pub fn new() -> Tracer {
+        Tracer::default()
+    }
+
+    /// Adds a line at the present place and returns its number.
+    pub(crate) fn add(&mut self, kind: Kind, text: String) -> usize {
+        let id = self.nodes.len();
+        self.nodes.push(Node { kind, text, children: Vec::new() });
+        match self.path.last().and_then(|parent| self.nodes.get_mut(*parent)) {
+            Some(parent) => parent.children.push(id),
+            None => self.roots.push(id),
+        }
+        id
+    }
+
+    /// Adds a line and makes it the present place.
+    pub(crate) fn enter(&mut self, kind: Kind, text: String) {
+        let id = self.add(kind, text);
+        self.path.push(id);
+    }
+
+    /// Goes back to the place before the last [`Tracer::enter`].
+    pub(crate) fn leave(&mut self) {
+        self.path.pop();
+    }
+
+    /// How the translation ended; `dry_run`: without side effects.
+    pub(crate) fn finish(&mut self, key: &Key, dry_run: bool) {
+        self.final_key = Some(*key);
+        self.dry_run = dry_run;
+    }
+
+    /// The tree alone.
+    pub fn tree(&self) -> String {
+        let mut out = String::new();
+        self.print(&mut out, &self.roots, 0);
+        out
+    }
+
+    fn print(&self, out: &mut String, list: &[usize], level: usize) {
+        for (i, id) in list.iter().enumerate() {
+            let Some(node) = self.nodes.get(*id) else { continue };
+            let more = usize::from(i + 1 < list.len() || node.kind.is_leaf());
+            let indent = " ".repeat((level + more) * 4);
+            let text = &node.text;
+            let _ = match node.kind {
+                Kind::Detail => writeln!(out, "{indent} -> {text}"),
+                Kind::Warning => writeln!(out, "{indent} >> {text}"),
+                Kind::Error => writeln!(out, "{indent} >>>> {text} <<<<"),
+                Kind::Bridge => {
+                    let line = "-".repeat(text.chars().count());
+                    writeln!(out, "\n{indent}{text}\n{indent}{line}")
+                }
+                Kind::Table | Kind::Thaw | Kind::Bucket | Kind::Action => {
+                    writeln!(out, "{indent}{text}")
+                }
+            };
+            self.print(out, &node.children, level + 2 * more);
+        }
+    }
+
+    /// All that follows the `Flow:` line: the tree, the final flow, the megaflow, the datapath
+    /// actions, and why the packet is dropped or slow. `key` is what was translated, with
+    /// its OpenFlow in_port.
+    pub fn render(&self, key: &Key, translation: &Translation) -> String {
+        let mut out = self.tree();
+        out.push_str("\nFinal flow: ");
+        let mut last = self.final_key.unwrap_or(*key);
+        last.actset_output = key.actset_output;
+        if last == *key {
+            out.push_str("unchanged\n");
+        } else {
+            let _ = writeln!(out, "{}", format_key(&last, &no_names));
+        }
+        let _ = writeln!(out, "Megaflow: {}", megaflow_text(key, &translation.mask));
+        let style = datapath::text::Style { port_name: None, dry_run: self.dry_run };
+        let _ = writeln!(
+            out,
+            "Datapath actions: {}",
+            datapath::text::format(&translation.actions, style)
+        );
+        if let Some(error) = translation.error {
+            let _ = writeln!(out, "Translation failed ({error}), packet is dropped.");
+        } else if let Some(reason) = translation.slow_path {
+            let _ = writeln!(
+                out,
+                "This flow is handled by the userspace slow path because it:\n  - {reason}"
+            );
+        }
+        out
+    }
+}
+
+/// The megaflow, without what OVS does not say of it: that there is no VLAN header.
+fn megaflow_text(key: &Key, mask: &Mask) -> String {
+    let mut mask = *mask;
+    for (m, k) in mask.0.vlans.iter_mut().zip(&key.vlans) {
+        if k.tci.get() == 0 {
+            *m = flow::Vlan::default();
+        }
+    }
+    format_megaflow(&Match::new(key, &mask), &no_names)
+}
+
+/// ` 0. ip,in_port=1, priority 100, cookie 0x5`.
+pub(crate) fn rule_text(rule: &Rule) -> String {
+    let mut out = format!("{:2}. ", rule.table);
+    let matching = format_match(&rule.matching.expand(), &no_names);
+    if !matching.is_empty() {
+        let _ = write!(out, "{matching}, ");
+    }
+    let _ = write!(out, "priority {}", rule.priority);
+    if rule.cookie != 0 {
+        let _ = write!(out, ", cookie {:#x}", rule.cookie);
+    }
+    out
+}
+
+/// The present value of a subfield, as in `NXM_NX_REG0[0..1] is now 0x1`.
+pub(crate) fn subfield_text(subfield: &Subfield, key: &Key) -> String {
+    let value = subfield.load(key);
+    let whole = subfield.start == 0 && subfield.bits == subfield.field.bits();
+    format!(
+        "{subfield} is now {}",
+        if whole { value_text(subfield.field, value) } else { hexadecimal(value) }
+    )
+}
+
+fn hexadecimal(value: u128) -> String {
+    if value == 0 { "0".to_string() } else { format!("{value:#x}") }
+}
+
+fn value_text(field: Field, value: u128) -> String {
+    use flow::field::Format;
+    let bytes = value.to_be_bytes();
+    match field.def().format {
+        Format::Ethernet => {
+            let parts: Vec<String> = bytes.iter().skip(10).map(|b| format!("{b:02x}")).collect();
+            parts.join(":")
+        }
+        Format::Ipv4 => std::net::Ipv4Addr::from_bits(value as u32).to_string(),
+        Format::Ipv6 => std::net::Ipv6Addr::from_bits(value).to_string(),
+        Format::Decimal => value.to_string(),
+        Format::Port10 => openflow::PortNo::from_u16(value as u16).to_string(),
+        Format::Port11 => openflow::PortNo(value as u32).to_string(),
+        _ => hexadecimal(value),
+    }
+}
+
+/// An action as ovs-ofctl prints it.
+pub(crate) fn action_text(action: &Action) -> String {
+    openflow::text::format_action(action, &no_names)
+}
+
+/// Several actions, separated by commas.
+pub(crate) fn actions_text(actions: &[Action]) -> String {
+    openflow::text::format_actions(actions, &no_names)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,192 @@
+//! Translation: from a packet's key to the megaflow that it belongs to.
+//!
+//! # What it is
+//! [`translate`] runs the OpenFlow pipeline of a bridge (tables, groups, NORMAL, patch ports
+//! into other bridges) on a key, symbolically: instead of changing and sending a packet it
+//! writes down the datapath actions that will, which bits of the key it looked at (the
+//! [`Mask`]), and what else follows from such packets ([`Effect`]s). It reads one immutable
+//! [`Snapshot`] and the MAC tables, and changes nothing but the [`RecircTable`].
+//!
+//! # Soundness
+//! For every key that agrees with `Request::key` under the mask, a translation with the same
+//! snapshot and MAC tables gives equal actions. The rule by which the code keeps this: *a bit
+//! of the key is made exact before a decision or an emitted value depends on it.* A bit that
+//! is exact without need costs megaflows; one that is not exact though it was looked at is a
+//! security hole (CVE-2020-35498, CVE-2023-1668, CVE-2023-5366 were such in OVS). Hence:
+//!
+//! - a field that is read, or written under a condition, makes its prerequisites exact
+//!   (`Field::unwildcard`), whatever the packet's protocols are;
+//! - what an emitted set action changes is exact in the bits that it changes: whether it is
+//!   emitted depends on the packet's old value;
+//! - headers that move in the key (VLAN and MPLS push and pop) are exact before they move,
+//!   also those that are absent;
+//! - registers, metadata and the like never come from the packet; their mask bits are cleared
+//!   at the end (`finish`).
+//!
+//! What a datapath tells through a frozen pipeline (`dp_hash`) is a field like any other. The
+//! one assumption: a packet with the recirculation id of a hash has a `dp_hash` other than 0.
+//!
+//! # Parts
+//! | module | what |
+//! |---|---|
+//! | `context` | the state of one translation; reports; tables and recursion |
+//! | `actions` | the list of actions, the action set, clones, branches |
+//! | `fields` | set, move, push, pop, TTLs, MPLS and VLAN headers |
+//! | `commit` | datapath actions for what changed since the last output |
+//! | `output` | ports, flooding, patch ports, controllers |
+//! | `normal`, `vlan` | NORMAL |
+//! | `group` | groups |
+//! | `learn` | `learn` |
+//! | `hash` | hashes for groups, multipath, bundle |
+//! | `freeze` | freezing and thawing |
+//!
+//! # What errs where
+//! Translation never fails half-way: an error (a loop, too many resubmits) gives a megaflow
+//! that drops, with a mask as sound as any, so that an erring pipeline costs no CPU.
+
+mod actions;
+mod commit;
+mod context;
+mod fields;
+mod finish;
+mod freeze;
+mod group;
+mod hash;
+mod learn;
+mod normal;
+mod output;
+#[cfg(test)]
+mod tests;
+mod vlan;
+
+pub use freeze::{LocateError, Located, controller_packet_in, locate};
+
+use crate::effect::Effect;
+use crate::recirc::{FrozenState, RecircRef, RecircTable};
+use crate::snapshot::{BridgeIndex, Snapshot};
+use crate::trace::Tracer;
+use clock::Millis;
+use flow::{Key, Mask};
+use openflow::action::Action;
+use packet::Packet;
+use std::sync::Arc;
+
+/// How deep tables, groups, patch ports and clones may nest.
+pub const MAX_DEPTH: u32 = 64;
+/// How many table lookups by resubmit one translation may make.
+pub const MAX_RESUBMITS: u32 = MAX_DEPTH * MAX_DEPTH;
+/// How many datapath actions (nested ones included) one translation may give.
+pub const MAX_ACTIONS: usize = 4096;
+/// How many bytes the stack may hold.
+pub const MAX_STACK_BYTES: usize = 65_536;
+
+/// Whether [`Translation::effects`] is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum EffectsMode {
+    /// Yes: for an upcall's packet, and for revalidation.
+    #[default]
+    Collect,
+    /// No: for `ofproto/trace` of a flow. Nothing is learned; packets are not for controllers.
+    Suppress,
+}
+
+/// What to translate.
+pub struct Request<'a> {
+    /// The switch.
+    pub snapshot: &'a Snapshot,
+    /// Bridge that the packet is in.
+    pub bridge: BridgeIndex,
+    /// The packet's key, with an OpenFlow port number in `in_port`.
+    pub key: Key,
+    /// The packet, when there is one. Translation gives the same without.
+    pub packet: Option<&'a Packet>,
+    /// The time.
+    pub now: Millis,
+    /// Where pipelines are frozen.
+    pub recirc: &'a RecircTable,
+    /// The frozen pipeline to go on with: that of `key.recirc_id`.
+    pub frozen: Option<Arc<FrozenState>>,
+    /// Collect effects.
+    pub effects: EffectsMode,
+    /// Writes down what happens, for people.
+    pub tracer: Option<&'a mut Tracer>,
+    /// Run these actions (of a packet-out) instead of the tables.
+    pub actions: Option<&'a [Action]>,
+}
+
+impl<'a> Request<'a> {
+    /// A request for any packet with `key` that collects effects; the other parts are left
+    /// out.
+    pub fn new(
+        snapshot: &'a Snapshot,
+        bridge: BridgeIndex,
+        key: Key,
+        recirc: &'a RecircTable,
+        now: Millis,
+    ) -> Request<'a> {
+        Request {
+            snapshot,
+            bridge,
+            key,
+            packet: None,
+            now,
+            recirc,
+            frozen: None,
+            effects: EffectsMode::Collect,
+            tracer: None,
+            actions: None,
+        }
+    }
+}
+
+/// Why a translation gave a drop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum TranslationError {
+    /// No bridge with this index.
+    #[error("Bridge not found")]
+    BridgeNotFound,
+    /// More than [`MAX_DEPTH`] levels.
+    #[error("Recursion too deep")]
+    RecursionTooDeep,
+    /// More than [`MAX_RESUBMITS`] lookups.
+    #[error("Too many resubmits")]
+    TooManyResubmits,
+    /// More than [`MAX_STACK_BYTES`].
+    #[error("Stack too deep")]
+    StackTooDeep,
+    /// More than [`MAX_ACTIONS`] datapath actions.
+    #[error("Too many datapath actions")]
+    TooManyActions,
+    /// `recirc_id` of the key is of no frozen pipeline.
+    #[error("No recirculation context")]
+    NoRecirculationContext,
+    /// More MPLS labels than a key holds.
+    #[error("Too many MPLS labels")]
+    TooManyMplsLabels,
+}
+
+/// What a translation gives.
+#[derive(Clone, Debug, Default)]
+pub struct Translation {
+    /// Datapath actions; empty is a drop.
+    pub actions: Vec<datapath::Action>,
+    /// Which bits of the datapath's key the actions depend on. `in_port`, `recirc_id`,
+    /// `packet_type` and `dl_type` are always exact; no register or metadata bit is set.
+    pub mask: Mask,
+    /// What else follows from packets of this megaflow; empty with
+    /// [`EffectsMode::Suppress`].
+    pub effects: Vec<Effect>,
+    /// Why the packet is dropped, when the pipeline could not be followed to its end.
+    pub error: Option<TranslationError>,
+    /// The datapath cannot run the actions by itself: each packet must come up, for this
+    /// reason. `None` for all that is translated now.
+    pub slow_path: Option<&'static str>,
+    /// Pipelines that `actions` recirculate to or report from; the megaflow owns them.
+    pub recirc_ids: Vec<RecircRef>,
+}
+
+/// Translates; see the module's text. Takes some microseconds, more with long pipelines; never
+/// blocks but on short locks.
+pub fn translate(request: Request<'_>) -> Translation {
+    context::Context::run(request)
+}

@@ -1,0 +1,424 @@
+//! Lists of actions: one after the other, the action set, clones, branches on length.
+
+use super::context::{Context, Freeze};
+use super::hash::{choose_link, hash_fields, score};
+use crate::effect::Effect;
+use crate::trace::{Kind, action_text, actions_text};
+use datapath::{Action as DpAction, Userdata};
+use openflow::PortNo;
+use openflow::action::{Action, Bundle, BundleAlgorithm, Multipath};
+use packet::ip_proto;
+use std::sync::Arc;
+
+/// What an action says about the rest of its list.
+enum Next {
+    Continue,
+    /// The rest of this list is not run (an invalid TTL).
+    Stop,
+}
+
+impl Context<'_> {
+    /// Runs a list of actions. `last`: nothing follows it in the whole pipeline but the action
+    /// set.
+    pub(super) fn do_actions(&mut self, actions: &[Action], last: bool) {
+        if actions.is_empty() {
+            self.report(Kind::Action, || "drop".to_string());
+        }
+        for (i, action) in actions.iter().enumerate() {
+            if self.error.is_some() {
+                return;
+            }
+            let rest = actions.get(i + 1..).unwrap_or_default();
+            self.freeze_for_mpls(action);
+            if self.exit {
+                // `exit`, or frozen: then this and the rest are to be done later.
+                self.freeze_rest(actions.get(i..).unwrap_or_default());
+                return;
+            }
+            self.report(Kind::Action, || action_text(action));
+            // Actions that take the rest of the list with them.
+            if let Action::CheckPktLarger { len, dst } = action {
+                self.check_packet_length(*len, dst, rest);
+                return;
+            }
+            match self.do_action(action, last && rest.is_empty()) {
+                Next::Continue => {}
+                Next::Stop => return,
+            }
+            // The action froze the pipeline by itself (none that it led to did).
+            if let Some(freeze) = &self.freeze
+                && !freeze.stored
+            {
+                let from = if freeze.again { i } else { i + 1 };
+                self.freeze_rest(actions.get(from..).unwrap_or_default());
+                return;
+            }
+        }
+    }
+
+    fn do_action(&mut self, action: &Action, last: bool) -> Next {
+        match action {
+            Action::Output { port, max_len } => self.output(*port, *max_len, true, last),
+            Action::OutputReg { src, max_len } => {
+                let value = src.load(&self.key);
+                src.set_exact(&mut self.mask);
+                match u16::try_from(value) {
+                    Ok(port) => {
+                        self.report(Kind::Detail, || format!("output port is {port}"));
+                        self.output(PortNo::from_u16(port), *max_len, false, last);
+                    }
+                    Err(_) => self
+                        .report(Kind::Warning, || format!("output port {value} is out of range")),
+                }
+            }
+            Action::OutputTrunc { port, max_len } => self.output_truncated(*port, *max_len),
+            Action::Controller(c) if c.pause => {
+                self.start_freezing(Freeze { pause: Some(c.clone()), ..Freeze::default() });
+            }
+            Action::Controller(c) => self.controller(c),
+            Action::Enqueue { port, queue } => self.enqueue(*port, *queue),
+            Action::Bundle(b) => self.bundle_action(b, last),
+            Action::Group(id) => self.group(*id, last),
+            Action::Meter(id) => {
+                if let Some(meter) = self.bridge.meters.get(id).copied() {
+                    self.commit();
+                    self.emit(DpAction::Meter(meter));
+                }
+            }
+            Action::SetQueue(queue) => self.key.skb_priority.set(*queue),
+            Action::PopQueue => {
+                let priority = self.original_priority;
+                self.mask.0.skb_priority.set(u32::MAX);
+                self.key.skb_priority.set(priority);
+                self.report(Kind::Detail, || format!("queue = {priority:#x}").replace("0x0", "0"));
+            }
+            Action::FinTimeout { idle, hard } => {
+                self.mask.0.nw_proto = u8::MAX;
+                if self.key.nw_proto == ip_proto::TCP
+                    && let Some(rule) = self.rule.clone()
+                {
+                    self.effect(|| Effect::FinTimeout { rule, idle: *idle, hard: *hard });
+                }
+            }
+            Action::Resubmit { port, table } => {
+                let port = match port {
+                    Some(p) if *p != PortNo::IN_PORT => *p,
+                    _ => self.in_port(),
+                };
+                // 255 is "this table" on the wire.
+                let table = table.filter(|t| *t != 255).unwrap_or(self.table);
+                self.table_action(port, table, false, false, last);
+            }
+            Action::GotoTable(table) => {
+                let port = self.in_port();
+                self.table_action(port, *table, true, false, last);
+            }
+            Action::Learn(learn) => self.learn(learn),
+            Action::Multipath(m) => self.multipath(m),
+            Action::Conjunction { .. } | Action::Note(_) => {}
+            Action::Exit => self.exit = true,
+            Action::Sample {
+                probability,
+                collector_set,
+                obs_domain,
+                obs_point,
+                sampling_port,
+                ..
+            } => {
+                self.sample(*probability, *collector_set, *obs_domain, *obs_point, *sampling_port);
+            }
+            Action::Clone(actions) => self.clone_actions(actions, last),
+            Action::ClearActions => {
+                let old = std::mem::take(&mut self.action_set);
+                self.key.actset_output.set(PortNo::UNSET.0);
+                self.report(Kind::Detail, || match old.is_empty() {
+                    true => "action set was empty".to_string(),
+                    false => format!("action set was: {}", actions_text(&ordered_set(&old))),
+                });
+            }
+            Action::WriteActions(actions) => self.write_actions(actions),
+            Action::WriteMetadata { value, mask } => {
+                let old = self.key.metadata.get();
+                self.key.metadata.set(old & !mask | value & mask);
+            }
+            Action::DecTtl { controllers } => {
+                if self.dec_ttl(controllers) {
+                    return Next::Stop;
+                }
+            }
+            Action::DecMplsTtl => {
+                if self.dec_mpls_ttl() {
+                    return Next::Stop;
+                }
+            }
+            // Handled with its rest by the caller.
+            Action::CheckPktLarger { .. } => {}
+            _ => self.change_fields(action),
+        }
+        Next::Continue
+    }
+
+    /// `enqueue:PORT:QUEUE`.
+    fn enqueue(&mut self, port: PortNo, queue: u32) {
+        let in_port = self.in_port();
+        let target = match port {
+            PortNo::IN_PORT => in_port,
+            p if p == in_port => return,
+            p => p,
+        };
+        let old = self.key.skb_priority;
+        self.key.skb_priority.set(queue);
+        self.output_port(target, None);
+        self.key.skb_priority = old;
+    }
+
+    /// `write_actions(...)`.
+    fn write_actions(&mut self, actions: &[Action]) {
+        for a in actions {
+            match a {
+                Action::Group(_) => self.key.actset_output.set(PortNo::UNSET.0),
+                Action::Output { port, .. } => {
+                    let has_group = self.action_set.iter().any(|a| matches!(a, Action::Group(_)));
+                    if !has_group {
+                        self.key.actset_output.set(port.0);
+                    }
+                }
+                _ => {}
+            }
+            self.action_set.push(a.clone());
+        }
+        let set = &self.action_set;
+        if let Some(t) = self.tracer.as_deref_mut() {
+            let list = ordered_set(set);
+            t.add(
+                Kind::Detail,
+                match list.is_empty() {
+                    true => "action set is empty".to_string(),
+                    false => format!("action set is: {}", actions_text(&list)),
+                },
+            );
+        }
+    }
+
+    /// Runs the action set and empties it.
+    pub(super) fn run_action_set(&mut self) {
+        let set = std::mem::take(&mut self.action_set);
+        let list = ordered_set(&set);
+        if list.is_empty() {
+            return;
+        }
+        self.in_action_set = true;
+        self.exit = false;
+        self.enter(Kind::Table, || "--. Executing action set:".to_string());
+        self.do_actions(&list, true);
+        self.leave();
+        self.in_action_set = false;
+    }
+
+    /// `clone(...)`, and rules reached through patch ports: what the actions change is undone
+    /// afterwards. A datapath clone is emitted only when they contain what cannot be undone by
+    /// further actions.
+    pub(super) fn clone_actions(&mut self, actions: &[Action], last: bool) {
+        if !self.may_recurse() {
+            return;
+        }
+        let key = self.key;
+        let was_mpls = self.was_mpls;
+        let stack = self.stack.clone();
+        let action_set = self.action_set.clone();
+        self.depth += 1;
+        if actions.iter().all(is_reversible) || (last && self.action_set.is_empty()) {
+            self.isolated(|ctx| {
+                ctx.do_actions(actions, last);
+                ctx.finish_level();
+            });
+        } else {
+            self.commit();
+            let base = self.base;
+            let irreversible = self.irreversible;
+            let inner = self.nested(|ctx| {
+                ctx.do_actions(actions, true);
+                ctx.finish_level();
+            });
+            self.base = base;
+            self.irreversible = irreversible;
+            if !inner.is_empty() {
+                self.emit(DpAction::Clone(inner));
+            }
+        }
+        self.depth -= 1;
+        self.key = key;
+        self.was_mpls = was_mpls;
+        self.stack = stack;
+        self.action_set = action_set;
+        self.exit = false;
+    }
+
+    /// `check_pkt_larger(LEN)->DST`: the rest of the list runs in both branches.
+    fn check_packet_length(&mut self, len: u16, dst: &flow::Subfield, rest: &[Action]) {
+        if !self.may_recurse() {
+            return;
+        }
+        self.commit();
+        let there = self.has(dst.field);
+        dst.set_exact(&mut self.mask);
+        let key = self.key;
+        let base = self.base;
+        let was_mpls = self.was_mpls;
+        let stack = self.stack.clone();
+        let action_set = self.action_set.clone();
+        self.depth += 1;
+        let branch = |ctx: &mut Self, larger: u128| {
+            if there {
+                dst.store(&mut ctx.key, larger);
+                ctx.normalize_vlan();
+            }
+            let actions = ctx.nested(|ctx| {
+                if !rest.is_empty() {
+                    ctx.do_actions(rest, true);
+                }
+                ctx.finish_level();
+            });
+            ctx.key = key;
+            ctx.base = base;
+            ctx.was_mpls = was_mpls;
+            ctx.stack.clone_from(&stack);
+            ctx.action_set.clone_from(&action_set);
+            ctx.exit = false;
+            actions
+        };
+        let greater = branch(self, 1);
+        let not_greater = branch(self, 0);
+        self.depth -= 1;
+        // The action set ran in both branches.
+        self.action_set.clear();
+        self.emit(DpAction::CheckPktLen { len, greater, not_greater });
+    }
+
+    fn sample(
+        &mut self,
+        probability: u16,
+        collector_set: u32,
+        obs_domain: u32,
+        obs_point: u32,
+        port: PortNo,
+    ) {
+        if !self.bridge.config.flow_sampling || self.in_port() == PortNo::NONE {
+            return; // nobody collects
+        }
+        self.commit();
+        let output_port = self.port(port).and_then(|p| p.dp_port).unwrap_or(datapath::PortNo::NONE);
+        let send = DpAction::Userspace(Userdata::FlowSample {
+            probability,
+            collector_set,
+            obs_domain,
+            obs_point,
+            output_port,
+        });
+        // 16 bits of probability become 32; all ones stay all ones.
+        let probability = u32::from(probability) << 16 | u32::from(probability);
+        self.emit(DpAction::Sample { probability, actions: vec![send] });
+    }
+
+    fn multipath(&mut self, m: &Multipath) {
+        let hash = hash_fields(m.fields, m.basis.into(), &self.key, &mut self.mask);
+        let link = choose_link(m.algorithm, hash, m.max_link, m.arg);
+        self.write_subfield(&m.dst, link.into());
+    }
+
+    /// `bundle(...)` and `bundle_load(...)`.
+    fn bundle_action(&mut self, b: &Bundle, last: bool) {
+        let live = |ctx: &Self, p: PortNo| {
+            let real = match p {
+                PortNo::IN_PORT => ctx.in_port(),
+                p => p,
+            };
+            ctx.port(real).is_some_and(|p| p.live)
+        };
+        let chosen = match b.algorithm {
+            BundleAlgorithm::ActiveBackup => b.members.iter().copied().find(|p| live(self, *p)),
+            BundleAlgorithm::Hrw => {
+                let hash = hash_fields(b.fields, b.basis.into(), &self.key, &mut self.mask);
+                let members = b.members.iter().zip(0u32..).filter(|(p, _)| live(self, **p));
+                members.max_by_key(|(_, i)| score(hash, *i)).map(|(p, _)| *p)
+            }
+        };
+        let port = chosen.unwrap_or(PortNo::NONE);
+        match &b.dst {
+            // A register holds OpenFlow 1.0's 16 bits when it has no more.
+            Some(dst) => {
+                let value =
+                    if dst.bits < 32 { port.to_u16().map_or(0xffff, u32::from) } else { port.0 };
+                let value = if port == PortNo::NONE && dst.bits >= 32 { 0xffff } else { value };
+                self.write_subfield(dst, value.into());
+            }
+            None => self.output(port, 0, false, last),
+        }
+    }
+
+    pub(super) fn group(&mut self, id: u32, last: bool) {
+        let Some(group) = self.bridge.groups.get(&id).map(Arc::clone) else {
+            self.report(Kind::Error, || format!("output to nonexistent group {id}"));
+            return;
+        };
+        self.run_group(&group, last);
+    }
+}
+
+/// The actions of an action set in the order in which OpenFlow runs them (1.5.1 section 5.6;
+/// ovs-actions(7), "Action sets"): of each kind the last one written, of sets all in order. An
+/// action set that goes nowhere does nothing.
+pub(super) fn ordered_set(set: &[Action]) -> Vec<Action> {
+    let last = |which: &dyn Fn(&Action) -> bool| set.iter().rev().find(|a| which(a)).cloned();
+    let end = last(&|a| matches!(a, Action::Group(_)))
+        .or_else(|| last(&|a| matches!(a, Action::Output { .. })))
+        .or_else(|| last(&|a| matches!(a, Action::Resubmit { .. })));
+    let Some(end) = end else { return Vec::new() };
+    let mut out = Vec::new();
+    let once: [&dyn Fn(&Action) -> bool; 7] = [
+        &|a| matches!(a, Action::Meter(_)),
+        &|a| matches!(a, Action::PopVlan),
+        &|a| matches!(a, Action::PopMpls { .. }),
+        &|a| matches!(a, Action::PushMpls { .. }),
+        &|a| matches!(a, Action::PushVlan { .. }),
+        &|a| matches!(a, Action::DecTtl { .. }),
+        &|a| matches!(a, Action::DecMplsTtl),
+    ];
+    for which in once {
+        out.extend(last(which));
+    }
+    let is_set = |a: &&Action| {
+        matches!(
+            a,
+            Action::SetField { .. }
+                | Action::Move { .. }
+                | Action::SetVlanVid { .. }
+                | Action::SetVlanPcp { .. }
+                | Action::SetEthSrc(_)
+                | Action::SetEthDst(_)
+                | Action::SetIpv4Src(_)
+                | Action::SetIpv4Dst(_)
+                | Action::SetIpDscp(_)
+                | Action::SetIpEcn(_)
+                | Action::SetIpTtl(_)
+                | Action::SetL4Src(_)
+                | Action::SetL4Dst(_)
+                | Action::SetMplsLabel(_)
+                | Action::SetMplsTc(_)
+                | Action::SetMplsTtl(_)
+        )
+    };
+    out.extend(set.iter().filter(is_set).cloned());
+    out.extend(last(&|a| matches!(a, Action::SetQueue(_))));
+    out.push(end);
+    out
+}
+
+/// True when what an action does to the packet can be undone by further actions.
+fn is_reversible(action: &Action) -> bool {
+    match action {
+        Action::Meter(_) | Action::OutputTrunc { .. } => false,
+        Action::Clone(actions) | Action::WriteActions(actions) => actions.iter().all(is_reversible),
+        _ => true,
+    }
+}

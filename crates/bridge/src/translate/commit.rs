@@ -1,0 +1,329 @@
+//! Datapath actions for what the pipeline changed since the last output.
+//!
+//! Actions of OpenFlow change only `Context::key`. Before a packet leaves (or is copied, or
+//! recirculated), `Context::commit` compares it with `Context::base`, the packet as the
+//! datapath has it, and emits what makes one the other. Sets name only fields that differ, with
+//! the mask bits that are exact anyway: those are constant over the megaflow.
+//!
+//! Order: Ethernet addresses; MPLS when the stack goes away, so that L3 is there; L3; L4; MPLS;
+//! VLAN; metadata. Behind a stack that was popped, or below one that is there, L3 and L4 are
+//! unknown and not compared.
+
+use super::context::Context;
+use super::finish::is_mpls;
+use datapath::{Action as DpAction, Masked, Set};
+use flow::{Key, MPLS_LABELS, VLAN_CFI, Vlan};
+use packet::{ethertype, ip_proto};
+use zerocopy::network_endian::{U16, U32};
+
+/// Bottom-of-stack bit of a label stack entry.
+pub(super) const MPLS_BOS: u32 = 1 << 8;
+
+fn bytes<const N: usize>(key: &[u8; N], base: &[u8; N], mask: &mut [u8; N]) -> Masked<[u8; N]> {
+    let mut out = Masked { value: [0; N], mask: [0; N] };
+    if key != base {
+        for ((o, m), ((k, b), w)) in
+            out.value.iter_mut().zip(&mut out.mask).zip(key.iter().zip(base).zip(mask.iter_mut()))
+        {
+            *w |= k ^ b;
+            *m = *w;
+            *o = k & *w;
+        }
+    }
+    out
+}
+
+fn byte(key: u8, base: u8, mask: &mut u8) -> Masked<u8> {
+    let mut m = [*mask];
+    let out = bytes(&[key], &[base], &mut m);
+    [*mask] = m;
+    let ([value], [mask]) = (out.value, out.mask);
+    Masked { value, mask }
+}
+
+fn half(key: U16, base: U16, mask: &mut U16) -> Masked<u16> {
+    if key == base {
+        return Masked::default();
+    }
+    mask.set(mask.get() | key.get() ^ base.get());
+    Masked { value: key.get() & mask.get(), mask: mask.get() }
+}
+
+fn word(key: U32, base: U32, mask: &mut U32) -> Masked<u32> {
+    if key == base {
+        return Masked::default();
+    }
+    mask.set(mask.get() | key.get() ^ base.get());
+    Masked { value: key.get() & mask.get(), mask: mask.get() }
+}
+
+fn address(key: U32, base: U32, mask: &mut U32) -> Masked<[u8; 4]> {
+    let m = word(key, base, mask);
+    Masked { value: m.value.to_be_bytes(), mask: m.mask.to_be_bytes() }
+}
+
+/// Number of MPLS entries in the key: up to the bottom of the stack, or all it holds.
+pub(super) fn mpls_depth(key: &Key) -> usize {
+    if !is_mpls(key) {
+        return 0;
+    }
+    let bottom = key.mpls.iter().position(|lse| lse.get() & MPLS_BOS != 0);
+    bottom.map_or(MPLS_LABELS, |i| i + 1)
+}
+
+/// True when the key holds the whole stack.
+pub(super) fn mpls_complete(key: &Key) -> bool {
+    key.mpls.iter().any(|lse| lse.get() & MPLS_BOS != 0)
+}
+
+/// Takes the outermost entry off `key`; what is below has `ethertype`.
+pub(super) fn pop_mpls(key: &mut Key, ethertype: u16) {
+    let [_, a, b] = key.mpls;
+    key.mpls = [a, b, U32::ZERO];
+    key.dl_type.set(ethertype);
+}
+
+/// Puts an entry on `key`; what does not fit is forgotten.
+pub(super) fn push_mpls(key: &mut Key, lse: u32, ethertype: u16) {
+    let [a, b, _] = key.mpls;
+    key.mpls = [U32::new(lse), a, b];
+    key.dl_type.set(ethertype);
+}
+
+/// VLAN headers in the key.
+pub(super) fn vlan_count(key: &Key) -> usize {
+    key.vlans.iter().take_while(|v| v.tci.get() & VLAN_CFI != 0).count()
+}
+
+impl Context<'_> {
+    /// Makes the datapath's packet what the key says.
+    pub(super) fn commit(&mut self) {
+        if self.key == self.base {
+            return;
+        }
+        self.commit_ethernet();
+        let early = is_mpls(&self.base) && !is_mpls(&self.key);
+        if early {
+            self.commit_mpls();
+        }
+        if !is_mpls(&self.key) && !self.was_mpls && self.key.dl_type == self.base.dl_type {
+            self.commit_network();
+            self.commit_transport();
+        }
+        if !early {
+            self.commit_mpls();
+        }
+        self.commit_vlans();
+        self.commit_metadata();
+    }
+
+    fn commit_ethernet(&mut self) {
+        let (k, b, m) = (&self.key, &mut self.base, &mut self.mask.0);
+        if (k.dl_src, k.dl_dst) == (b.dl_src, b.dl_dst) {
+            return;
+        }
+        let set = Set::Ethernet {
+            src: bytes(&k.dl_src, &b.dl_src, &mut m.dl_src),
+            dst: bytes(&k.dl_dst, &b.dl_dst, &mut m.dl_dst),
+        };
+        (b.dl_src, b.dl_dst) = (k.dl_src, k.dl_dst);
+        self.emit(DpAction::Set(set));
+    }
+
+    fn commit_network(&mut self) {
+        let (k, b, m) = (&self.key, &mut self.base, &mut self.mask.0);
+        let set = match k.dl_type.get() {
+            ethertype::IPV4 => {
+                if (k.nw_src, k.nw_dst, k.nw_tos, k.nw_ttl)
+                    == (b.nw_src, b.nw_dst, b.nw_tos, b.nw_ttl)
+                {
+                    return;
+                }
+                Set::Ipv4 {
+                    src: address(k.nw_src, b.nw_src, &mut m.nw_src),
+                    dst: address(k.nw_dst, b.nw_dst, &mut m.nw_dst),
+                    tos: byte(k.nw_tos, b.nw_tos, &mut m.nw_tos),
+                    ttl: byte(k.nw_ttl, b.nw_ttl, &mut m.nw_ttl),
+                }
+            }
+            ethertype::IPV6 => {
+                if (k.ipv6_src, k.ipv6_dst, k.ipv6_label, k.nw_tos, k.nw_ttl)
+                    == (b.ipv6_src, b.ipv6_dst, b.ipv6_label, b.nw_tos, b.nw_ttl)
+                {
+                    return;
+                }
+                Set::Ipv6 {
+                    src: bytes(&k.ipv6_src, &b.ipv6_src, &mut m.ipv6_src),
+                    dst: bytes(&k.ipv6_dst, &b.ipv6_dst, &mut m.ipv6_dst),
+                    label: word(k.ipv6_label, b.ipv6_label, &mut m.ipv6_label),
+                    tclass: byte(k.nw_tos, b.nw_tos, &mut m.nw_tos),
+                    hlimit: byte(k.nw_ttl, b.nw_ttl, &mut m.nw_ttl),
+                }
+            }
+            ethertype::ARP | ethertype::RARP => {
+                if (k.nw_proto, k.nw_src, k.nw_dst, k.arp_sha, k.arp_tha)
+                    == (b.nw_proto, b.nw_src, b.nw_dst, b.arp_sha, b.arp_tha)
+                {
+                    return;
+                }
+                // The key has the low 8 bits of the opcode; the upper ones are zero.
+                let op = byte(k.nw_proto, b.nw_proto, &mut m.nw_proto);
+                let op = match op.mask {
+                    0 => Masked::default(),
+                    _ => {
+                        m.nw_proto = u8::MAX;
+                        Masked { value: u16::from(k.nw_proto), mask: u16::MAX }
+                    }
+                };
+                Set::Arp {
+                    op,
+                    spa: address(k.nw_src, b.nw_src, &mut m.nw_src),
+                    tpa: address(k.nw_dst, b.nw_dst, &mut m.nw_dst),
+                    sha: bytes(&k.arp_sha, &b.arp_sha, &mut m.arp_sha),
+                    tha: bytes(&k.arp_tha, &b.arp_tha, &mut m.arp_tha),
+                }
+            }
+            _ => return,
+        };
+        b.nw_src = k.nw_src;
+        b.nw_dst = k.nw_dst;
+        b.nw_tos = k.nw_tos;
+        b.nw_ttl = k.nw_ttl;
+        b.ipv6_src = k.ipv6_src;
+        b.ipv6_dst = k.ipv6_dst;
+        b.ipv6_label = k.ipv6_label;
+        if !matches!(k.dl_type.get(), ethertype::IPV4 | ethertype::IPV6) {
+            b.nw_proto = k.nw_proto;
+            b.arp_sha = k.arp_sha;
+            b.arp_tha = k.arp_tha;
+        }
+        self.emit(DpAction::Set(set));
+    }
+
+    fn commit_transport(&mut self) {
+        let (k, b, m) = (&self.key, &mut self.base, &mut self.mask.0);
+        let v6 = k.dl_type.get() == ethertype::IPV6;
+        if !v6 && k.dl_type.get() != ethertype::IPV4 {
+            return;
+        }
+        let ports = (k.tp_src, k.tp_dst) != (b.tp_src, b.tp_dst);
+        let neighbour = v6
+            && k.nw_proto == ip_proto::ICMPV6
+            && (k.nd_target, k.arp_sha, k.arp_tha) != (b.nd_target, b.arp_sha, b.arp_tha);
+        if ports {
+            let proto = k.nw_proto;
+            m.nw_proto = u8::MAX;
+            let src = half(k.tp_src, b.tp_src, &mut m.tp_src);
+            let dst = half(k.tp_dst, b.tp_dst, &mut m.tp_dst);
+            let low = |m: Masked<u16>| Masked { value: m.value as u8, mask: m.mask as u8 };
+            let set = match proto {
+                ip_proto::TCP => Set::Tcp { src, dst },
+                ip_proto::UDP => Set::Udp { src, dst },
+                ip_proto::SCTP => Set::Sctp { src, dst },
+                ip_proto::ICMP if !v6 => Set::Icmp { kind: low(src), code: low(dst), v6: false },
+                ip_proto::ICMPV6 if v6 => Set::Icmp { kind: low(src), code: low(dst), v6: true },
+                // No action writes ports of other protocols.
+                _ => return,
+            };
+            (b.tp_src, b.tp_dst) = (k.tp_src, k.tp_dst);
+            self.emit(DpAction::Set(set));
+        }
+        if neighbour {
+            let (k, b, m) = (&self.key, &mut self.base, &mut self.mask.0);
+            m.nw_proto = u8::MAX;
+            let set = Set::Nd {
+                target: bytes(&k.nd_target, &b.nd_target, &mut m.nd_target),
+                sll: bytes(&k.arp_sha, &b.arp_sha, &mut m.arp_sha),
+                tll: bytes(&k.arp_tha, &b.arp_tha, &mut m.arp_tha),
+            };
+            (b.nd_target, b.arp_sha, b.arp_tha) = (k.nd_target, k.arp_sha, k.arp_tha);
+            self.emit(DpAction::Set(set));
+        }
+    }
+
+    fn commit_mpls(&mut self) {
+        let wanted = mpls_depth(&self.key);
+        let mut have = mpls_depth(&self.base);
+        if wanted == 0 && have == 0 {
+            return;
+        }
+        let entry = |key: &Key, i: usize| key.mpls.get(i).map_or(0, |lse| lse.get());
+        // Equal entries at the bottom of both stacks stay.
+        let mut common = (0..wanted.min(have))
+            .take_while(|i| entry(&self.key, wanted - 1 - i) == entry(&self.base, have - 1 - i))
+            .count();
+        if have == common && wanted == common {
+            return;
+        }
+        // What was compared, or comes back, may be the packet's own.
+        if wanted > 0 {
+            for m in self.mask.0.mpls.iter_mut().take(self.original_mpls) {
+                m.set(u32::MAX);
+            }
+        }
+        while have > common {
+            if have - 1 == common && wanted > common {
+                let lse = entry(&self.key, wanted - have); // wanted > common == have - 1
+                if let Some(top) = self.base.mpls.first_mut() {
+                    top.set(lse);
+                }
+                self.emit(DpAction::Set(Set::Mpls(Masked { value: lse, mask: u32::MAX })));
+                common += 1;
+            } else {
+                // Below the last entry is what the key says, below the others is MPLS.
+                let inner = if is_mpls(&self.key) { &self.key } else { &self.base };
+                let below = if have > 1 { inner.dl_type.get() } else { self.key.dl_type.get() };
+                self.emit(DpAction::PopMpls { ethertype: below });
+                pop_mpls(&mut self.base, below);
+                have -= 1;
+            }
+        }
+        while have < wanted {
+            let lse = entry(&self.key, wanted - have - 1);
+            let ethertype = self.key.dl_type.get();
+            self.emit(DpAction::PushMpls { lse, ethertype });
+            push_mpls(&mut self.base, lse, ethertype);
+            have += 1;
+        }
+        self.base.dl_type = self.key.dl_type;
+        self.base.mpls = self.key.mpls;
+    }
+
+    fn commit_vlans(&mut self) {
+        if self.key.vlans == self.base.vlans {
+            return;
+        }
+        let wanted = vlan_count(&self.key);
+        let have = vlan_count(&self.base);
+        let header = |key: &Key, i: usize| key.vlans.get(i).copied().unwrap_or_default();
+        let common = (0..wanted.min(have))
+            .take_while(|i| header(&self.key, wanted - 1 - i) == header(&self.base, have - 1 - i))
+            .count();
+        // Headers that come back may be the packet's own, from any place.
+        let exact = if wanted > common { self.key.vlans.len() } else { have - common };
+        for m in self.mask.0.vlans.iter_mut().take(exact) {
+            *m = Vlan { tpid: U16::new(u16::MAX), tci: U16::new(u16::MAX) };
+        }
+        for _ in common..have {
+            self.emit(DpAction::PopVlan);
+        }
+        for i in (0..wanted - common).rev() {
+            let v = header(&self.key, i);
+            self.emit(DpAction::PushVlan { tpid: v.tpid.get(), tci: v.tci.get() });
+        }
+        self.base.vlans = self.key.vlans;
+    }
+
+    fn commit_metadata(&mut self) {
+        if self.key.skb_priority != self.base.skb_priority {
+            self.mask.0.skb_priority.set(u32::MAX);
+            self.base.skb_priority = self.key.skb_priority;
+            self.emit(DpAction::Set(Set::Priority(self.key.skb_priority.get())));
+        }
+        if self.key.pkt_mark != self.base.pkt_mark {
+            let mark = word(self.key.pkt_mark, self.base.pkt_mark, &mut self.mask.0.pkt_mark);
+            self.base.pkt_mark = self.key.pkt_mark;
+            self.emit(DpAction::Set(Set::Mark(mark)));
+        }
+    }
+}

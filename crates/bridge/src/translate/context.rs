@@ -1,0 +1,468 @@
+//! The state of one translation, tables, and recursion.
+
+use super::finish::{final_mask, initial_mask};
+use super::{EffectsMode, MAX_ACTIONS, MAX_DEPTH, MAX_RESUBMITS, MAX_STACK_BYTES};
+use super::{Request, Translation, TranslationError};
+use crate::effect::Effect;
+use crate::recirc::{FrozenPacketIn, FrozenStep, RecircRef, RecircTable, StackEntry};
+use crate::rule::Rule;
+use crate::snapshot::{BridgeIndex, BridgeView, PortView, Snapshot, TableMiss};
+use crate::trace::{Kind, Tracer};
+use clock::Millis;
+use datapath::Action as DpAction;
+use flow::extract::FRAG_ANY;
+use flow::{Key, Mask};
+use openflow::PortNo;
+use openflow::action::{Action, Actions, Controller};
+use std::sync::Arc;
+
+/// OFPC_FRAG_DROP.
+const FRAG_DROP: u16 = 1;
+/// OFPC_FRAG_NX_MATCH.
+const FRAG_NX_MATCH: u16 = 3;
+/// OFPPC_NO_RECV.
+const NO_RECV: u32 = 1 << 2;
+/// OFPPC_NO_RECV_STP.
+const NO_RECV_STP: u32 = 1 << 3;
+/// OFPPC_NO_PACKET_IN.
+const NO_PACKET_IN: u32 = 1 << 6;
+/// Destination of STP frames.
+const STP_MAC: [u8; 6] = [0x01, 0x80, 0xc2, 0, 0, 0];
+/// OFPR_NO_MATCH.
+pub(super) const REASON_NO_MATCH: u8 = 0;
+/// OFPR_ACTION.
+pub(super) const REASON_ACTION: u8 = 1;
+/// OFPR_INVALID_TTL.
+pub(super) const REASON_INVALID_TTL: u8 = 2;
+/// OFPR_ACTION_SET.
+pub(super) const REASON_ACTION_SET: u8 = 3;
+/// OFPR_GROUP.
+pub(super) const REASON_GROUP: u8 = 4;
+/// OFPR_PACKET_OUT.
+pub(super) const REASON_PACKET_OUT: u8 = 5;
+/// Cookie where there is no rule.
+pub(super) const NO_COOKIE: u64 = u64::MAX;
+
+/// What a freeze waits for.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Freeze {
+    /// Symmetric, basis: the datapath hashes the packet before it recirculates.
+    pub hash: Option<(bool, u32)>,
+    /// The packet goes to a controller, which resumes the pipeline.
+    pub pause: Option<Box<Controller>>,
+    /// The action that froze is to be run again.
+    pub again: bool,
+    /// The list of that action is in `steps` already.
+    pub stored: bool,
+    /// What is left to do.
+    pub steps: Vec<FrozenStep>,
+}
+
+/// What a table says about a packet.
+enum Found {
+    Rule(Arc<Rule>),
+    Miss { table: u8, to_controller: bool },
+    FragmentDropped { table: u8 },
+}
+
+/// One translation.
+pub(super) struct Context<'a> {
+    pub snapshot: &'a Snapshot,
+    pub recirc: &'a RecircTable,
+    pub now: Millis,
+    pub collect: bool,
+    pub tracer: Option<&'a mut Tracer>,
+
+    pub bridge_index: BridgeIndex,
+    pub bridge: &'a BridgeView,
+    /// The packet's key as OpenFlow sees it now.
+    pub key: Key,
+    /// The packet's key as the datapath has it after the actions emitted so far.
+    pub base: Key,
+    /// Which bits of the key were looked at.
+    pub mask: Mask,
+    /// Depth of the MPLS stack that the packet came with.
+    pub original_mpls: usize,
+    /// `skb_priority` of the packet as it came.
+    pub original_priority: u32,
+
+    /// Actions emitted so far (of the innermost nested list).
+    pub out: Vec<DpAction>,
+    emitted: usize,
+    pub effects: Vec<Effect>,
+    pub recirc_ids: Vec<RecircRef>,
+
+    /// Table that runs.
+    pub table: u8,
+    /// Rule whose actions run.
+    pub rule: Option<Arc<Rule>>,
+    /// Its cookie (a thawed pipeline has no rule).
+    pub cookie: u64,
+    pub depth: u32,
+    resubmits: u32,
+    pub stack: Vec<StackEntry>,
+    pub action_set: Vec<Action>,
+    pub in_group: bool,
+    pub in_action_set: bool,
+    pub in_packet_out: bool,
+    /// The MPLS stack was popped to something that the key does not have yet.
+    pub was_mpls: bool,
+    /// What was emitted cannot be undone by further actions.
+    pub irreversible: bool,
+    /// Stop: `exit`, or frozen.
+    pub exit: bool,
+    pub freeze: Option<Freeze>,
+    pub error: Option<TranslationError>,
+}
+
+impl<'a> Context<'a> {
+    pub(super) fn run(request: Request<'a>) -> Translation {
+        let original = request.key;
+        let bridge_index = request.frozen.as_ref().map_or(request.bridge, |f| f.bridge);
+        let Some(bridge) = request.snapshot.bridge(bridge_index) else {
+            return Translation {
+                mask: final_mask(initial_mask(&original), &original),
+                error: Some(TranslationError::BridgeNotFound),
+                ..Translation::default()
+            };
+        };
+        let mut ctx = Context {
+            snapshot: request.snapshot,
+            recirc: request.recirc,
+            now: request.now,
+            collect: request.effects == EffectsMode::Collect,
+            tracer: request.tracer,
+            bridge_index,
+            bridge,
+            key: original,
+            base: original,
+            mask: initial_mask(&original),
+            original_mpls: super::commit::mpls_depth(&original),
+            original_priority: original.skb_priority.get(),
+            out: Vec::new(),
+            emitted: 0,
+            effects: Vec::new(),
+            recirc_ids: Vec::new(),
+            table: 0,
+            rule: None,
+            cookie: NO_COOKIE,
+            depth: 0,
+            resubmits: 0,
+            stack: Vec::new(),
+            action_set: Vec::new(),
+            in_group: false,
+            in_action_set: false,
+            in_packet_out: request.actions.is_some(),
+            was_mpls: false,
+            irreversible: false,
+            exit: false,
+            freeze: None,
+            error: None,
+        };
+        ctx.key.actset_output.set(PortNo::UNSET.0);
+        ctx.enter(Kind::Bridge, || format!("bridge(\"{}\")", bridge.name));
+        match (&request.frozen, request.actions) {
+            (Some(frozen), _) => ctx.thaw(frozen),
+            (None, _) if original.recirc_id.get() != 0 => {
+                let id = original.recirc_id.get();
+                ctx.report(Kind::Error, || {
+                    format!("Recirculation context not found for ID {id:x}")
+                });
+                ctx.error = Some(TranslationError::NoRecirculationContext);
+            }
+            (None, Some(actions)) => {
+                ctx.do_actions(actions, true);
+                ctx.finish_level();
+            }
+            (None, None) => ctx.first_table(),
+        }
+        ctx.leave();
+        if ctx.error.is_some() {
+            ctx.out.clear();
+            ctx.recirc_ids.clear();
+        }
+        if let Some(t) = ctx.tracer.as_deref_mut() {
+            t.finish(&ctx.key, !ctx.collect);
+        }
+        Translation {
+            actions: ctx.out,
+            mask: final_mask(ctx.mask, &original),
+            effects: ctx.effects,
+            error: ctx.error,
+            slow_path: None,
+            recirc_ids: ctx.recirc_ids,
+        }
+    }
+
+    /// A packet from a port: table 0, unless the port's settings forbid.
+    fn first_table(&mut self) {
+        let in_port = PortNo(self.key.in_port.get());
+        let allowed = self.may_receive(in_port);
+        let found = self.lookup(in_port, 0, true, true);
+        self.enter(Kind::Table, || found.text());
+        self.run_found(&found, false, true, allowed);
+        if allowed {
+            self.finish_level();
+        }
+        self.leave();
+    }
+
+    /// Runs the action set, then freezes if that was asked for: the end of a pipeline.
+    pub(super) fn finish_level(&mut self) {
+        if self.freeze.is_none() {
+            self.run_action_set();
+        }
+        if self.freeze.is_some() {
+            self.finish_freezing();
+        }
+    }
+
+    /// OFPPC_NO_RECV and NO_RECV_STP.
+    pub(super) fn may_receive(&mut self, port: PortNo) -> bool {
+        let Some(config) = self.port(port).map(|p| p.config) else { return true };
+        if config & (NO_RECV | NO_RECV_STP) == 0 {
+            return true;
+        }
+        self.mask.set_exact(flow::Field::EthDst);
+        let bit = if self.key.dl_dst == STP_MAC { NO_RECV_STP } else { NO_RECV };
+        config & bit == 0
+    }
+
+    /// The port of the present bridge with this number.
+    pub(super) fn port(&self, number: PortNo) -> Option<&'a PortView> {
+        self.bridge.ports.get(&number)
+    }
+
+    /// The OpenFlow port that the packet came in by.
+    pub(super) fn in_port(&self) -> PortNo {
+        PortNo(self.key.in_port.get())
+    }
+
+    pub(super) fn effect(&mut self, effect: impl FnOnce() -> Effect) {
+        if self.collect {
+            self.effects.push(effect());
+        }
+    }
+
+    /// Adds a datapath action.
+    pub(super) fn emit(&mut self, action: DpAction) {
+        self.emitted += 1;
+        if self.emitted > MAX_ACTIONS {
+            if self.error.is_none() {
+                self.fail(TranslationError::TooManyActions, || {
+                    format!("over {MAX_ACTIONS} datapath actions")
+                });
+            }
+            return;
+        }
+        self.irreversible |= matches!(action, DpAction::Meter(_));
+        self.out.push(action);
+    }
+
+    /// Runs `inside`, whose changes to the packet are undone afterwards: by further actions, or
+    /// in a datapath clone when it did what cannot be undone.
+    pub(super) fn isolated(&mut self, inside: impl FnOnce(&mut Self)) {
+        let base = self.base;
+        let outer = std::mem::take(&mut self.irreversible);
+        let inner = self.nested(inside);
+        if std::mem::replace(&mut self.irreversible, outer) {
+            self.base = base;
+            self.emit(DpAction::Clone(inner));
+        } else {
+            self.out.extend(inner);
+        }
+    }
+
+    /// Runs `inside` with an empty list of datapath actions and returns what it emitted.
+    pub(super) fn nested(&mut self, inside: impl FnOnce(&mut Self)) -> Vec<DpAction> {
+        let outer = std::mem::take(&mut self.out);
+        inside(self);
+        std::mem::replace(&mut self.out, outer)
+    }
+
+    /// Gives up.
+    pub(super) fn fail(&mut self, error: TranslationError, text: impl FnOnce() -> String) {
+        self.report(Kind::Error, text);
+        self.error = Some(error);
+    }
+
+    pub(super) fn report(&mut self, kind: Kind, text: impl FnOnce() -> String) {
+        if let Some(t) = self.tracer.as_deref_mut() {
+            t.add(kind, text());
+        }
+    }
+
+    /// Reports, and puts the reports that follow below that one until [`Context::leave`].
+    pub(super) fn enter(&mut self, kind: Kind, text: impl FnOnce() -> String) {
+        if let Some(t) = self.tracer.as_deref_mut() {
+            t.enter(kind, text());
+        }
+    }
+
+    pub(super) fn leave(&mut self) {
+        if let Some(t) = self.tracer.as_deref_mut() {
+            t.leave();
+        }
+    }
+
+    /// True when one more level may be entered.
+    pub(super) fn may_recurse(&mut self) -> bool {
+        if self.error.is_some() {
+            return false;
+        }
+        let stack_bytes: usize = self.stack.iter().map(|e| usize::from(e.bits).div_ceil(8)).sum();
+        if self.depth >= MAX_DEPTH {
+            self.fail(TranslationError::RecursionTooDeep, || {
+                format!("over max translation depth {MAX_DEPTH}")
+            });
+        } else if self.resubmits >= MAX_RESUBMITS {
+            self.fail(TranslationError::TooManyResubmits, || {
+                format!("over {MAX_RESUBMITS} resubmit actions")
+            });
+        } else if stack_bytes >= MAX_STACK_BYTES {
+            self.fail(TranslationError::StackTooDeep, || {
+                "resubmits used over 64 kB of stack".to_string()
+            });
+        } else {
+            return true;
+        }
+        false
+    }
+
+    /// Looks the packet up in `table` as if it had come in by `in_port`, and runs what it
+    /// finds. `honor_miss`: a miss does what the table's configuration says, else nothing.
+    /// `cloned`: changes that the rule makes are undone afterwards.
+    pub(super) fn table_action(
+        &mut self,
+        in_port: PortNo,
+        table: u8,
+        honor_miss: bool,
+        cloned: bool,
+        last: bool,
+    ) {
+        if !self.may_recurse() {
+            return;
+        }
+        self.resubmits += 1;
+        let old_table = self.table;
+        let found = self.lookup(in_port, table, honor_miss, honor_miss);
+        self.depth += 1;
+        self.enter(Kind::Table, || found.text());
+        self.run_found(&found, cloned, last, true);
+        self.leave();
+        self.depth -= 1;
+        self.table = old_table;
+    }
+
+    fn lookup(
+        &mut self,
+        in_port: PortNo,
+        first: u8,
+        honor_miss: bool,
+        may_packet_in: bool,
+    ) -> Found {
+        let config = &self.bridge.config;
+        let mut key = self.key;
+        key.in_port.set(in_port.0);
+        if key.nw_frag & FRAG_ANY != 0 && config.frag_handling != FRAG_NX_MATCH {
+            if config.frag_handling == FRAG_DROP {
+                self.table = first;
+                return Found::FragmentDropped { table: first };
+            }
+            // OpenFlow 1.0: fragments have no transport ports.
+            key.tp_src.set(0);
+            key.tp_dst.set(0);
+        }
+        let mut table = first;
+        loop {
+            self.table = table;
+            let view = self.bridge.tables.get(usize::from(table));
+            let rule = view.and_then(|v| v.rules.lookup(&mut key, &mut self.mask));
+            key.conj_id.set(0);
+            if let Some(view) = view {
+                let stats = Arc::clone(&view.stats);
+                self.effect(|| Effect::Table { stats, matched: rule.is_some() });
+            }
+            if let Some(rule) = rule {
+                return Found::Rule(Arc::clone(rule));
+            }
+            let miss = view.map_or(TableMiss::Drop, |v| v.miss);
+            let to_controller = match miss {
+                _ if !honor_miss => false,
+                TableMiss::Continue if usize::from(table) + 1 < self.bridge.tables.len() => {
+                    table += 1; // at most 254
+                    continue;
+                }
+                TableMiss::Controller => true,
+                TableMiss::Default | TableMiss::Continue => config.miss_to_controller,
+                TableMiss::Drop => false,
+            };
+            let quiet = self.port(in_port).is_some_and(|p| p.config & NO_PACKET_IN != 0);
+            return Found::Miss { table, to_controller: to_controller && may_packet_in && !quiet };
+        }
+    }
+
+    fn run_found(&mut self, found: &Found, cloned: bool, last: bool, run: bool) {
+        let (rule, actions): (Option<Arc<Rule>>, Actions) = match found {
+            Found::Rule(rule) => (Some(Arc::clone(rule)), Arc::clone(&rule.actions)),
+            Found::Miss { to_controller: true, .. } => (None, Arc::from([miss_action()])),
+            Found::Miss { .. } | Found::FragmentDropped { .. } => (None, Arc::from([])),
+        };
+        if let Some(rule) = &rule {
+            self.effect(|| Effect::Rule(Arc::clone(rule)));
+        }
+        if run {
+            let cookie = rule.as_ref().map_or(NO_COOKIE, |r| r.cookie);
+            let old_cookie = std::mem::replace(&mut self.cookie, cookie);
+            let old_rule = std::mem::replace(&mut self.rule, rule);
+            if cloned {
+                self.clone_actions(&actions, last);
+            } else {
+                self.do_actions(&actions, last);
+            }
+            self.rule = old_rule;
+            self.cookie = old_cookie;
+        }
+    }
+
+    /// What a packet-in from here carries beside the packet.
+    pub(super) fn frozen_packet_in(&self, userdata: &[u8], reason: u8) -> FrozenPacketIn {
+        let miss_rule = |r: &Arc<Rule>| {
+            r.priority == 0 && !r.hidden && r.matching.expand().mask().is_wildcard()
+        };
+        FrozenPacketIn {
+            userdata: Arc::from(userdata),
+            table_miss: reason == REASON_NO_MATCH || self.rule.as_ref().is_some_and(miss_rule),
+        }
+    }
+}
+
+/// What a table miss runs when it goes to the controllers.
+fn miss_action() -> Action {
+    Action::Controller(Box::new(Controller {
+        max_len: u16::MAX,
+        controller_id: 0,
+        reason: REASON_NO_MATCH,
+        userdata: Vec::new(),
+        pause: false,
+        meter_id: u32::MAX,
+    }))
+}
+
+impl Found {
+    /// As `ofproto/trace` shows it.
+    fn text(&self) -> String {
+        match self {
+            Found::Rule(rule) => crate::trace::rule_text(rule),
+            Found::Miss { table, to_controller: true } => {
+                format!("{table:2}. No match, and a \"packet-in\" is called for.")
+            }
+            Found::Miss { table, .. } => format!("{table:2}. No match."),
+            Found::FragmentDropped { table } => {
+                format!(
+                    "{table:2}. Packets are IP fragments and the fragment handling mode is \"drop\"."
+                )
+            }
+        }
+    }
+}

@@ -1,0 +1,377 @@
+//! Actions that change the packet's fields and headers, and the stack.
+
+use super::commit::{MPLS_BOS, mpls_complete, mpls_depth, pop_mpls, push_mpls, vlan_count};
+use super::context::{Context, Freeze};
+use super::finish::{is_ip, is_mpls};
+use super::{MAX_STACK_BYTES, TranslationError};
+use crate::recirc::StackEntry;
+use crate::trace::{Kind, subfield_text};
+use datapath::Action as DpAction;
+use flow::{Field, FieldValue, Key, MPLS_LABELS, Subfield, VLAN_CFI, Vlan};
+use openflow::action::Action;
+use packet::ethertype;
+use zerocopy::network_endian::U16;
+
+/// TTL of a label stack entry.
+const MPLS_TTL: u32 = 0xff;
+/// "IPv4 explicit null" and "IPv6 explicit null" (RFC 3032 section 2.1).
+const MPLS_NULL_V4: u32 = 0;
+const MPLS_NULL_V6: u32 = 2;
+
+impl Context<'_> {
+    /// All actions that only change fields.
+    pub(super) fn change_fields(&mut self, action: &Action) {
+        match action {
+            Action::SetField { field, value, mask, .. } => self.set_field(*field, *value, *mask),
+            Action::Move { src, dst } => self.move_field(src, dst),
+            Action::StackPush(src) => self.push(src),
+            Action::StackPop(dst) => self.pop(dst),
+            Action::SetVlanVid { vid, push_if_missing } => {
+                self.set_vlan(0x0fff, *vid & 0x0fff, *push_if_missing)
+            }
+            Action::SetVlanPcp { pcp, push_if_missing } => {
+                self.set_vlan(0xe000, u16::from(*pcp & 7) << 13, *push_if_missing);
+            }
+            Action::PopVlan => self.pop_vlan(),
+            Action::PushVlan { tpid } => self.push_vlan(*tpid),
+            Action::SetEthSrc(mac) => self.set_whole(Field::EthSrc, mac_value(mac)),
+            Action::SetEthDst(mac) => self.set_whole(Field::EthDst, mac_value(mac)),
+            Action::SetIpv4Src(a) => self.set_whole(Field::Ipv4Src, (*a).into()),
+            Action::SetIpv4Dst(a) => self.set_whole(Field::Ipv4Dst, (*a).into()),
+            Action::SetIpDscp(v) => self.set_whole(Field::IpDscp, (*v & 0xfc).into()),
+            Action::SetIpEcn(v) => self.set_whole(Field::IpEcn, (*v & 3).into()),
+            Action::SetIpTtl(v) => self.set_whole(Field::IpTtl, (*v).into()),
+            Action::SetL4Src(v) => self.set_port(true, *v),
+            Action::SetL4Dst(v) => self.set_port(false, *v),
+            Action::PushMpls { ethertype } => self.push_mpls(*ethertype),
+            Action::PopMpls { ethertype } => self.pop_mpls(*ethertype),
+            Action::SetMplsLabel(v) => self.set_whole(Field::MplsLabel, (*v).into()),
+            Action::SetMplsTc(v) => self.set_whole(Field::MplsTc, (*v).into()),
+            Action::SetMplsTtl(v) => self.set_whole(Field::MplsTtl, (*v).into()),
+            // All others are handled where lists of actions are.
+            _ => {}
+        }
+    }
+
+    /// True when the packet has `field`; what was looked at to know is made exact.
+    pub(super) fn has(&mut self, field: Field) -> bool {
+        let need = field.prerequisite();
+        need.unwildcard(&mut self.mask);
+        if needs_ip(field) {
+            // As OVS does, so that a set of an IP field never spans protocols: packets whose
+            // IP header is cut off have protocol 0.
+            self.mask.0.nw_proto = u8::MAX;
+        }
+        need.holds(&self.key)
+    }
+
+    fn set_whole(&mut self, field: Field, value: FieldValue) {
+        if self.has(field) {
+            self.mask.set_exact(field);
+            field.store(&mut self.key, value);
+        }
+    }
+
+    fn set_field(&mut self, field: Field, value: FieldValue, mask: FieldValue) {
+        if !self.has(field) {
+            self.report(Kind::Warning, || {
+                format!("unmet prerequisites for {}, set_field ignored", field.name())
+            });
+            return;
+        }
+        self.expose_vlan(field);
+        let old = field.load(&self.key);
+        let mut bits = Key::ZERO;
+        field.store(&mut bits, mask);
+        for (m, b) in self.mask.words_mut().iter_mut().zip(bits.words()) {
+            *m |= b;
+        }
+        field.store(&mut self.key, old & !mask | value & mask);
+        self.normalize_vlan();
+    }
+
+    /// Makes "there is a VLAN header" exact before a VLAN field is read or written.
+    fn expose_vlan(&mut self, field: Field) {
+        if is_vlan_field(field)
+            && let Some(v) = self.mask.0.vlans.first_mut()
+        {
+            v.tci.set(v.tci.get() | VLAN_CFI);
+        }
+    }
+
+    /// A header that a set made present gets a TPID; one that it made absent goes.
+    pub(super) fn normalize_vlan(&mut self) {
+        let [first, second] = &mut self.key.vlans;
+        if first.tci.get() & VLAN_CFI == 0 {
+            if *first != Vlan::default() {
+                *first = std::mem::take(second);
+                // What is second now came from behind: exact in all.
+                for v in &mut self.mask.0.vlans {
+                    *v = Vlan { tpid: U16::new(u16::MAX), tci: U16::new(u16::MAX) };
+                }
+            }
+        } else if first.tpid.get() == 0 {
+            first.tpid.set(ethertype::VLAN);
+        }
+    }
+
+    /// Stores `value` in a subfield (a result of an action) and reports it.
+    pub(super) fn write_subfield(&mut self, dst: &Subfield, value: FieldValue) {
+        if !self.has(dst.field) {
+            return;
+        }
+        self.expose_vlan(dst.field);
+        dst.set_exact(&mut self.mask);
+        dst.store(&mut self.key, value);
+        self.normalize_vlan();
+        let key = &self.key;
+        if let Some(t) = self.tracer.as_deref_mut() {
+            t.add(Kind::Detail, subfield_text(dst, key));
+        }
+    }
+
+    /// The value of a subfield; it and its prerequisites become exact. Zero when the packet
+    /// does not have it.
+    pub(super) fn read_subfield(&mut self, src: &Subfield) -> FieldValue {
+        src.field.prerequisite().unwildcard(&mut self.mask);
+        self.expose_vlan(src.field);
+        src.set_exact(&mut self.mask);
+        src.load(&self.key)
+    }
+
+    fn move_field(&mut self, src: &Subfield, dst: &Subfield) {
+        src.field.prerequisite().unwildcard(&mut self.mask);
+        dst.field.prerequisite().unwildcard(&mut self.mask);
+        if src.field.prerequisite().holds(&self.key) && dst.field.prerequisite().holds(&self.key) {
+            let value = self.read_subfield(src);
+            self.expose_vlan(dst.field);
+            dst.set_exact(&mut self.mask);
+            dst.store(&mut self.key, value);
+            self.normalize_vlan();
+            let key = &self.key;
+            if let Some(t) = self.tracer.as_deref_mut() {
+                t.add(Kind::Detail, subfield_text(dst, key));
+            }
+        }
+    }
+
+    fn push(&mut self, src: &Subfield) {
+        if self.stack.len() >= MAX_STACK_BYTES {
+            self.fail(TranslationError::StackTooDeep, || {
+                "resubmits used over 64 kB of stack".to_string()
+            });
+            return;
+        }
+        let value = self.read_subfield(src);
+        self.stack.push(StackEntry { value, bits: src.bits });
+    }
+
+    fn pop(&mut self, dst: &Subfield) {
+        match self.stack.pop() {
+            Some(entry) => self.write_subfield(dst, entry.value),
+            None => self.report(Kind::Error, || "stack underflow".to_string()),
+        }
+    }
+
+    fn set_vlan(&mut self, mask: u16, value: u16, push_if_missing: bool) {
+        let (Some(m), Some(v)) = (self.mask.0.vlans.first_mut(), self.key.vlans.first_mut()) else {
+            return;
+        };
+        m.tci.set(m.tci.get() | mask | VLAN_CFI);
+        if v.tci.get() & VLAN_CFI != 0 || push_if_missing {
+            if v.tpid.get() == 0 {
+                v.tpid.set(ethertype::VLAN);
+            }
+            v.tci.set(v.tci.get() & !mask | value | VLAN_CFI);
+        }
+    }
+
+    /// Both headers are exact before they move, whether there or not.
+    fn expose_vlans(&mut self) {
+        let first = self.key.vlans.first().is_some_and(|v| v.tci.get() & VLAN_CFI != 0);
+        for m in &mut self.mask.0.vlans {
+            if first {
+                *m = Vlan { tpid: U16::new(u16::MAX), tci: U16::new(u16::MAX) };
+            } else {
+                m.tci.set(m.tci.get() | VLAN_CFI);
+            }
+        }
+    }
+
+    fn pop_vlan(&mut self) {
+        self.expose_vlans();
+        let [first, second] = self.key.vlans;
+        if first.tci.get() & VLAN_CFI != 0 {
+            self.key.vlans = [second, Vlan::default()];
+        }
+    }
+
+    fn push_vlan(&mut self, tpid: u16) {
+        self.expose_vlans();
+        let full = vlan_count(&self.key) == self.key.vlans.len();
+        let new = Vlan { tpid: U16::new(tpid), tci: U16::new(VLAN_CFI) };
+        if full {
+            // The innermost header becomes payload: the key cannot say what happens to it, so
+            // the push happens here and now.
+            self.commit();
+            self.emit(DpAction::PushVlan { tpid, tci: VLAN_CFI });
+        }
+        let [first, _] = self.key.vlans;
+        self.key.vlans = [new, first];
+        if full {
+            self.base.vlans = self.key.vlans;
+        }
+    }
+
+    fn set_port(&mut self, source: bool, port: u16) {
+        let field = match (self.key.nw_proto, source) {
+            (packet::ip_proto::UDP, true) => Field::UdpSrc,
+            (packet::ip_proto::UDP, false) => Field::UdpDst,
+            (packet::ip_proto::SCTP, true) => Field::SctpSrc,
+            (packet::ip_proto::SCTP, false) => Field::SctpDst,
+            (_, true) => Field::TcpSrc,
+            (_, false) => Field::TcpDst,
+        };
+        // The choice above looked at the protocol, which is a prerequisite of each choice.
+        self.set_whole(field, port.into());
+    }
+
+    /// True when the TTL ran out and the rest of the list must not run.
+    pub(super) fn dec_ttl(&mut self, controllers: &[u16]) -> bool {
+        if !is_ip(&self.key) {
+            return false;
+        }
+        Field::IpTtl.unwildcard(&mut self.mask);
+        self.mask.0.nw_proto = u8::MAX;
+        if self.key.nw_ttl > 1 {
+            self.key.nw_ttl -= 1;
+            return false;
+        }
+        let all = if controllers.is_empty() { &[0] } else { controllers };
+        for id in all {
+            self.invalid_ttl(*id);
+        }
+        let version = if self.key.dl_type.get() == ethertype::IPV4 { 4 } else { 6 };
+        self.report(Kind::Warning, || format!("IPv{version} decrement TTL exception"));
+        true
+    }
+
+    /// As [`Context::dec_ttl`], for the outermost label.
+    pub(super) fn dec_mpls_ttl(&mut self) -> bool {
+        if !is_mpls(&self.key) {
+            return false;
+        }
+        Field::MplsTtl.unwildcard(&mut self.mask);
+        let Some(top) = self.key.mpls.first_mut() else { return false };
+        if top.get() & MPLS_TTL > 1 {
+            top.set(top.get() - 1);
+            return false;
+        }
+        self.invalid_ttl(0);
+        self.report(Kind::Warning, || "MPLS decrement TTL exception".to_string());
+        true
+    }
+
+    /// How deep the stack is becomes exact: its bottom, and that no entry before is one.
+    fn expose_mpls_depth(&mut self) {
+        for m in self.mask.0.mpls.iter_mut().take(self.original_mpls) {
+            m.set(m.get() | MPLS_BOS);
+        }
+    }
+
+    /// All of the stack becomes exact, as it moves.
+    fn expose_mpls(&mut self) {
+        for m in self.mask.0.mpls.iter_mut().take(self.original_mpls) {
+            m.set(u32::MAX);
+        }
+    }
+
+    fn push_mpls(&mut self, ethertype: u16) {
+        if !is_mpls(&self.key) {
+            // What is above L2 as it is now goes below the label.
+            self.commit();
+            let mut lse = MPLS_NULL_V4 << 12 | MPLS_BOS | 64;
+            if is_ip(&self.key) {
+                Field::IpTtl.unwildcard(&mut self.mask);
+                Field::IpDscp.unwildcard(&mut self.mask);
+                let null = if self.key.dl_type.get() == ethertype::IPV6 {
+                    MPLS_NULL_V6
+                } else {
+                    MPLS_NULL_V4
+                };
+                let tc = u32::from(self.key.nw_tos >> 2) & 7;
+                let ttl = if self.key.nw_ttl == 0 { 64 } else { u32::from(self.key.nw_ttl) };
+                lse = null << 12 | tc << 9 | MPLS_BOS | ttl;
+            }
+            push_mpls(&mut self.key, lse, ethertype);
+            // L3 and L4 are payload now.
+            let first = std::mem::offset_of!(Key, nw_src) / 8;
+            for w in self.key.words_mut().iter_mut().skip(first) {
+                *w = 0;
+            }
+            return;
+        }
+        self.expose_mpls_depth();
+        if mpls_depth(&self.key) >= MPLS_LABELS {
+            self.fail(TranslationError::TooManyMplsLabels, || {
+                format!("cannot push MPLS label: the packet already has {MPLS_LABELS}")
+            });
+            return;
+        }
+        self.expose_mpls();
+        let top = self.key.mpls.first().map_or(0, |l| l.get()) & !MPLS_BOS;
+        push_mpls(&mut self.key, top, ethertype);
+    }
+
+    fn pop_mpls(&mut self, ethertype: u16) {
+        if !is_mpls(&self.key) {
+            return;
+        }
+        self.expose_mpls_depth();
+        if !mpls_complete(&self.key) {
+            // More labels than the key holds: what comes up from below is not known here.
+            self.commit();
+            self.emit(DpAction::PopMpls { ethertype });
+            self.irreversible = true;
+            pop_mpls(&mut self.base, ethertype);
+            self.key.dl_type = self.base.dl_type;
+            self.key.mpls = self.base.mpls;
+            self.was_mpls = !ethertype::is_mpls(ethertype);
+            self.start_freezing(Freeze::default());
+            return;
+        }
+        if mpls_depth(&self.key) > 1 {
+            self.expose_mpls();
+        }
+        pop_mpls(&mut self.key, ethertype);
+        if !ethertype::is_mpls(ethertype) {
+            self.was_mpls = true;
+        }
+    }
+}
+
+fn mac_value(mac: &[u8; 6]) -> FieldValue {
+    mac.iter().fold(0, |v, b| v << 8 | u128::from(*b))
+}
+
+fn is_vlan_field(field: Field) -> bool {
+    matches!(
+        field,
+        Field::VlanTci | Field::VlanVid | Field::VlanPcp | Field::DlVlan | Field::DlVlanPcp
+    )
+}
+
+fn needs_ip(field: Field) -> bool {
+    matches!(
+        field,
+        Field::Ipv4Src
+            | Field::Ipv4Dst
+            | Field::Ipv6Src
+            | Field::Ipv6Dst
+            | Field::Ipv6Label
+            | Field::IpDscp
+            | Field::IpDscpShifted
+            | Field::IpEcn
+            | Field::IpTtl
+    )
+}

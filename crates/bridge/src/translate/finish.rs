@@ -1,0 +1,94 @@
+//! The mask before and after the pipeline.
+
+use flow::extract::{FRAG_ANY, FRAG_LATER};
+use flow::{Key, Mask, VLAN_CFI};
+use packet::{ethertype, ip_proto};
+
+/// What every megaflow is exact in, for a packet with this key.
+pub(super) fn initial_mask(key: &Key) -> Mask {
+    let mut mask = Mask::WILDCARD;
+    let m = &mut mask.0;
+    m.in_port.set(u32::MAX);
+    m.recirc_id.set(u32::MAX);
+    m.packet_type.set(u32::MAX);
+    m.dl_type.set(u16::MAX);
+    if is_ip(key) {
+        m.nw_frag = FRAG_ANY | FRAG_LATER;
+    }
+    mask
+}
+
+/// Takes from the mask what cannot differ between packets, and completes partial fields.
+/// `key` is the datapath's, before any action.
+pub(super) fn final_mask(mut mask: Mask, key: &Key) -> Mask {
+    let m = &mut mask.0;
+    for r in &mut m.regs {
+        r.set(0);
+    }
+    m.metadata.set(0);
+    m.actset_output.set(0);
+    m.conj_id.set(0);
+    // A lookup in stages may have seen a field without what must hold for it. The key is sound
+    // so; a tier that writes matches protocol by protocol could not say it, and must not leave
+    // it out.
+    if is_ip(key) {
+        let neighbour = m.nd_target != [0; 16]
+            || m.arp_sha != [0; 6]
+            || m.arp_tha != [0; 6]
+            || m.nd_reserved.get() != 0
+            || m.nd_options_type != 0;
+        let transport = m.tp_src.get() != 0
+            || m.tp_dst.get() != 0
+            || m.tcp_flags.get() != 0
+            || m.igmp_group.get() != 0;
+        if neighbour || transport {
+            m.nw_proto = u8::MAX;
+        }
+        if neighbour && key.dl_type.get() == ethertype::IPV6 && key.nw_proto == ip_proto::ICMPV6 {
+            m.tp_src.set(u16::MAX);
+            m.tp_dst.set(u16::MAX);
+        }
+    }
+    // ICMP types and codes have 8 bits; the upper ones of the key are zero for every packet
+    // with this protocol, which is exact if these masks are set.
+    let is_icmp = |dl_type: u16, proto: u8| key.dl_type.get() == dl_type && key.nw_proto == proto;
+    if is_icmp(ethertype::IPV4, ip_proto::ICMP) || is_icmp(ethertype::IPV6, ip_proto::ICMPV6) {
+        m.tp_src.set(m.tp_src.get() & 0xff);
+        m.tp_dst.set(m.tp_dst.get() & 0xff);
+    }
+    // A later fragment has no ports: they are zero in every key with this nw_frag, which is
+    // exact for IP.
+    if is_ip(key) && key.nw_frag & FRAG_LATER != 0 {
+        m.tp_src.set(0);
+        m.tp_dst.set(0);
+    }
+    // Without a stack (the type is exact) there are no labels.
+    if !is_mpls(key) {
+        m.mpls = Default::default();
+    }
+    // Without a header all of its bits are zero: a part of a TCI means nothing without knowing
+    // that the header is there.
+    for v in &mut m.vlans {
+        if v.tci.get() != 0 || v.tpid.get() != 0 {
+            v.tci.set(v.tci.get() | VLAN_CFI);
+        }
+    }
+    // Where there is no first header there is no second.
+    if key.vlans[0].tci.get() & VLAN_CFI == 0 && m.vlans[0].tci.get() & VLAN_CFI != 0 {
+        m.vlans[1] = flow::Vlan::default();
+    }
+    m.in_port.set(u32::MAX);
+    m.recirc_id.set(u32::MAX);
+    m.packet_type.set(u32::MAX);
+    mask
+}
+
+/// IPv4 or IPv6.
+pub(super) fn is_ip(key: &Key) -> bool {
+    matches!(key.dl_type.get(), ethertype::IPV4 | ethertype::IPV6)
+}
+
+/// MPLS, unicast or multicast.
+pub(super) fn is_mpls(key: &Key) -> bool {
+    ethertype::is_mpls(key.dl_type.get())
+}

@@ -1,0 +1,344 @@
+//! Freezing a pipeline, thawing it when the packet comes back, and packet-ins.
+
+use super::commit::mpls_depth;
+use super::context::{Context, Freeze};
+use super::output::pipeline_fields;
+use crate::effect::PacketIn;
+use crate::recirc::{FrozenState, FrozenStep, RecircTable};
+use crate::snapshot::{BridgeIndex, Snapshot};
+use crate::trace::{Kind, actions_text};
+use datapath::{Action as DpAction, Userdata};
+use flow::{Field, Key, Match};
+use openflow::PortNo;
+use openflow::action::Action;
+use packet::Packet;
+use std::sync::Arc;
+
+impl Context<'_> {
+    /// Stops here; what is left goes on when the packet is back.
+    pub(super) fn start_freezing(&mut self, freeze: Freeze) {
+        self.exit = true;
+        self.freeze = Some(freeze);
+    }
+
+    /// Stores what is left of a list of actions, from the inside out.
+    pub(super) fn freeze_rest(&mut self, rest: &[Action]) {
+        let (table, cookie) = (self.table, self.cookie);
+        if let Some(freeze) = &mut self.freeze {
+            freeze.stored = true;
+            if !rest.is_empty() {
+                freeze.steps.push(FrozenStep { table, cookie, actions: rest.to_vec() });
+            }
+        }
+    }
+
+    /// Emits the recirculation (or the packet for the controller that resumes), and goes on
+    /// as if nothing was frozen.
+    pub(super) fn finish_freezing(&mut self) {
+        let Some(freeze) = self.freeze.take() else { return };
+        self.exit = false;
+        if self.error.is_some() {
+            return;
+        }
+        let packet_in = freeze.pause.as_ref().map(|c| self.frozen_packet_in(&c.userdata, c.reason));
+        let state = FrozenState {
+            bridge: self.bridge_index,
+            table: self.table,
+            metadata: pipeline_fields(&self.key),
+            stack: std::mem::take(&mut self.stack),
+            action_set: std::mem::take(&mut self.action_set),
+            steps: freeze.steps,
+            packet_in,
+        };
+        self.commit();
+        match freeze.pause {
+            Some(controller) => {
+                // A trace of a flow has no packet that could be resumed.
+                if !self.collect {
+                    return;
+                }
+                let recirc = self.recirc.intern(state);
+                self.emit(DpAction::Userspace(Userdata::Controller {
+                    reason: controller.reason,
+                    max_len: controller.max_len,
+                    controller_id: controller.controller_id,
+                    recirc_id: recirc.id(),
+                    rule_cookie: self.cookie,
+                    continuation: true,
+                }));
+                self.recirc_ids.push(recirc);
+            }
+            None => {
+                if let Some((symmetric, basis)) = freeze.hash {
+                    self.emit(DpAction::Hash { symmetric, basis });
+                }
+                let recirc = self.recirc.intern(state);
+                self.emit(DpAction::Recirc(recirc.id()));
+                self.recirc_ids.push(recirc);
+            }
+        }
+    }
+
+    /// Goes on where `state` stopped.
+    pub(super) fn thaw(&mut self, state: &FrozenState) {
+        let metadata = &state.metadata;
+        self.key.regs = metadata.regs;
+        self.key.metadata = metadata.metadata;
+        self.key.in_port = metadata.in_port;
+        self.key.actset_output = metadata.actset_output;
+        // The pipeline's port is not the packet's: the datapath does not set it.
+        self.base.in_port = metadata.in_port;
+        self.stack = state.stack.clone();
+        self.action_set = state.action_set.clone();
+        self.table = state.table;
+        let parts = segments(&state.steps);
+        self.enter(Kind::Thaw, || "thaw".to_string());
+        self.report(Kind::Thaw, || format!("Resuming from table {}", state.table));
+        if !parts.is_empty() {
+            self.report(Kind::Thaw, || {
+                let texts = parts.iter().map(|p| match p.restores {
+                    true => format!("{},{}", unroll_text(p.step), actions_text(p.actions)),
+                    false => actions_text(p.actions),
+                });
+                format!("Restoring actions: {}", texts.collect::<Vec<_>>().join(","))
+            });
+        }
+        self.leave();
+        for (i, part) in parts.iter().enumerate() {
+            if part.restores {
+                let (table, cookie) = (part.step.table, part.step.cookie);
+                self.report(Kind::Action, || unroll_text(part.step));
+                self.report(Kind::Action, || {
+                    format!("restored state: table={table}, cookie={cookie:#x}")
+                        .replace("=0x0", "=0")
+                });
+            }
+            self.table = part.step.table;
+            self.cookie = part.step.cookie;
+            self.do_actions(part.actions, i + 1 == parts.len());
+            if self.exit || self.error.is_some() {
+                // Frozen again: the parts behind are still to be done. `exit`: they are not.
+                if let Some(freeze) = &mut self.freeze {
+                    freeze.steps.extend(parts.iter().skip(i + 1).map(|p| FrozenStep {
+                        table: p.step.table,
+                        cookie: p.step.cookie,
+                        actions: p.actions.to_vec(),
+                    }));
+                }
+                break;
+            }
+        }
+        self.finish_level();
+    }
+
+    /// Freezes when `action` needs to see what was below a popped MPLS stack.
+    pub(super) fn freeze_for_mpls(&mut self, action: &Action) {
+        if self.was_mpls && !self.exit && needs_payload(action) {
+            self.start_freezing(Freeze::default());
+        }
+        debug_assert!(!self.was_mpls || mpls_depth(&self.key) == 0 || self.exit);
+    }
+}
+
+/// A part of a frozen step; only for texts are steps parted.
+struct Segment<'a> {
+    step: &'a FrozenStep,
+    actions: &'a [Action],
+    /// `ofproto/trace` says before it that table and cookie are another's now.
+    restores: bool,
+}
+
+/// Parts the steps where OVS restores table and cookie: before the first action of each that
+/// may tell them to a controller, or resubmits to its own table.
+fn segments(steps: &[FrozenStep]) -> Vec<Segment<'_>> {
+    let tells = |a: &Action| {
+        matches!(
+            a,
+            Action::Output { .. }
+                | Action::OutputReg { .. }
+                | Action::OutputTrunc { .. }
+                | Action::Group(_)
+                | Action::Controller(_)
+                | Action::DecTtl { .. }
+                | Action::DecMplsTtl
+                | Action::Resubmit { table: None | Some(255), .. }
+        )
+    };
+    let mut out = Vec::new();
+    let mut now = None;
+    for step in steps {
+        let state = Some((step.table, step.cookie));
+        let at = if now == state { None } else { step.actions.iter().position(tells) };
+        let (before, behind) = step.actions.split_at(at.unwrap_or(step.actions.len()));
+        if !before.is_empty() {
+            out.push(Segment { step, actions: before, restores: false });
+        }
+        if !behind.is_empty() {
+            now = state;
+            out.push(Segment { step, actions: behind, restores: true });
+        }
+    }
+    out
+}
+
+fn unroll_text(step: &FrozenStep) -> String {
+    format!("unroll_xlate(table={}, cookie={})", step.table, step.cookie)
+}
+
+/// True when an action looks at, or writes to, L3 or L4, or at tables that may.
+fn needs_payload(action: &Action) -> bool {
+    let field = |f: Field| Key::ZERO != filled_payload(f);
+    match action {
+        Action::Output { port, .. } => *port == PortNo::TABLE,
+        Action::OutputReg { .. }
+        | Action::OutputTrunc { .. }
+        | Action::Controller(_)
+        | Action::Enqueue { .. } => false,
+        Action::SetQueue(_)
+        | Action::PopQueue
+        | Action::Note(_)
+        | Action::Exit
+        | Action::Conjunction { .. } => false,
+        Action::SetVlanVid { .. }
+        | Action::SetVlanPcp { .. }
+        | Action::PopVlan
+        | Action::PushVlan { .. } => false,
+        Action::SetEthSrc(_)
+        | Action::SetEthDst(_)
+        | Action::Meter(_)
+        | Action::WriteMetadata { .. } => false,
+        Action::ClearActions
+        | Action::WriteActions(_)
+        | Action::Sample { .. }
+        | Action::CheckPktLarger { .. } => false,
+        // Each of its actions is asked by itself.
+        Action::Clone(_) => false,
+        Action::SetField { field: f, .. } => field(*f),
+        Action::Move { src, dst } => field(src.field) || field(dst.field),
+        Action::StackPush(s) | Action::StackPop(s) => field(s.field),
+        _ => true,
+    }
+}
+
+/// The bits of a field that lie behind L2, or in MPLS.
+fn filled_payload(f: Field) -> Key {
+    let mut key = Key::ZERO;
+    f.fill(&mut key);
+    let first = std::mem::offset_of!(Key, mpls) / 8;
+    for w in key.words_mut().iter_mut().take(first) {
+        *w = 0;
+    }
+    key
+}
+
+/// Why a datapath's key cannot be located.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LocateError {
+    /// The ingress port is of no bridge (it was just removed, or was never added).
+    #[error("datapath port {0} is not a port of any bridge")]
+    UnknownPort(u32),
+    /// The recirculation id is of no frozen pipeline.
+    #[error("no recirculation context for id {0:#x}")]
+    UnknownRecirculation(u32),
+}
+
+/// Where translation of a datapath's packet starts.
+#[derive(Clone, Debug)]
+pub struct Located {
+    /// Bridge.
+    pub bridge: BridgeIndex,
+    /// The key with the OpenFlow in_port.
+    pub key: Key,
+    /// The pipeline to go on with, for a recirculated packet.
+    pub frozen: Option<Arc<FrozenState>>,
+}
+
+/// Finds bridge, OpenFlow port and frozen pipeline for a key that a datapath extracted.
+pub fn locate(
+    snapshot: &Snapshot,
+    key: &Key,
+    recirc: &RecircTable,
+) -> Result<Located, LocateError> {
+    let mut key = *key;
+    let id = key.recirc_id.get();
+    if id != 0 {
+        let frozen = recirc.state(id).ok_or(LocateError::UnknownRecirculation(id))?;
+        key.in_port = frozen.metadata.in_port;
+        return Ok(Located { bridge: frozen.bridge, key, frozen: Some(frozen) });
+    }
+    let dp_port = key.in_port.get();
+    let (bridge, port) = snapshot
+        .ports
+        .get(&datapath::PortNo(dp_port))
+        .copied()
+        .ok_or(LocateError::UnknownPort(dp_port))?;
+    key.in_port.set(port.0);
+    Ok(Located { bridge, key, frozen: None })
+}
+
+/// The packet-in for an action upcall with [`Userdata::Controller`]: `key` is the upcall's.
+/// `None` when `userdata` is something else, or its frozen state is gone (the megaflow was
+/// removed long ago).
+///
+/// A paused pipeline's [`PacketIn::continuation`] is the recirculation id in 4 bytes,
+/// big-endian; who sends it must hold the id ([`RecircTable::hold`]) until the controller
+/// resumes. To resume, translate with the state of that id as [`super::Request::frozen`].
+pub fn controller_packet_in(
+    key: &Key,
+    userdata: &Userdata,
+    packet: &Packet,
+    recirc: &RecircTable,
+) -> Option<PacketIn> {
+    let Userdata::Controller {
+        reason,
+        max_len,
+        controller_id,
+        recirc_id,
+        rule_cookie,
+        continuation,
+    } = userdata
+    else {
+        return None;
+    };
+    let state = recirc.state(*recirc_id)?;
+    let info = state.packet_in.as_ref()?;
+    Some(PacketIn {
+        bridge: state.bridge,
+        packet: packet.clone(),
+        metadata: packet_in_metadata(key, &state.metadata),
+        reason: *reason,
+        table: state.table,
+        cookie: *rule_cookie,
+        max_len: *max_len,
+        controller_id: *controller_id,
+        userdata: Arc::clone(&info.userdata),
+        table_miss: info.table_miss,
+        continuation: continuation.then(|| Arc::new(recirc_id.to_be_bytes().to_vec())),
+    })
+}
+
+/// In_port, and the other metadata where it is not zero.
+fn packet_in_metadata(packet: &Key, pipeline: &Key) -> Match {
+    let mut m = Match::ANY;
+    m.set(Field::InPortOxm, pipeline.in_port.get().into());
+    for n in 0..16 {
+        if let Some(f) = Field::register(n) {
+            let value = f.load(pipeline);
+            if value != 0 {
+                m.set(f, value);
+            }
+        }
+    }
+    for (field, key) in [
+        (Field::Metadata, pipeline),
+        (Field::PktMark, packet),
+        (Field::DpHash, packet),
+        (Field::PacketType, packet),
+    ] {
+        let value = field.load(key);
+        if value != 0 {
+            m.set(field, value);
+        }
+    }
+    m
+}

@@ -1,0 +1,198 @@
+//! Groups.
+
+use super::actions::ordered_set;
+use super::context::{Context, Freeze};
+use super::hash::{Hasher, hash_fields, score, share};
+use crate::effect::Effect;
+use crate::group::{Bucket, Group, GroupKind, Selection};
+use crate::trace::Kind;
+use openflow::PortNo;
+use openflow::action::HashFields;
+use std::sync::Arc;
+
+/// How deep watch groups may refer to watch groups.
+const MAX_LIVENESS_DEPTH: u32 = 128;
+/// How many hash values a select group may share out among its buckets.
+const MAX_SHARES: usize = 256;
+/// No group.
+const NO_GROUP: u32 = u32::MAX;
+
+impl Context<'_> {
+    pub(super) fn run_group(&mut self, group: &Arc<Group>, last: bool) {
+        if !self.may_recurse() {
+            return;
+        }
+        let was_in_group = std::mem::replace(&mut self.in_group, true);
+        match group.kind {
+            GroupKind::All => {
+                self.effect(|| Effect::AllBuckets(Arc::clone(group)));
+                for bucket in &group.buckets {
+                    self.run_bucket(bucket, false);
+                }
+            }
+            GroupKind::Indirect => {
+                self.run_chosen(group, (!group.buckets.is_empty()).then_some(0), last)
+            }
+            GroupKind::FastFailover => {
+                let chosen = (0..group.buckets.len()).find(|i| self.bucket_is_live(group, *i));
+                if let Some(bucket) = chosen.and_then(|i| group.buckets.get(i)) {
+                    self.report(Kind::Detail, || format!("using bucket {}", bucket.id));
+                }
+                self.run_chosen(group, chosen, last);
+            }
+            GroupKind::Select => {
+                let chosen = self.select(group);
+                self.run_chosen(group, chosen, last);
+            }
+        }
+        self.in_group = was_in_group;
+    }
+
+    fn run_chosen(&mut self, group: &Arc<Group>, chosen: Option<usize>, last: bool) {
+        let bucket = chosen.and_then(|i| group.buckets.get(i));
+        if bucket.is_none() {
+            self.report(Kind::Detail, || "no live bucket".to_string());
+        }
+        if self.freeze.is_none() {
+            self.effect(|| Effect::Bucket { group: Arc::clone(group), bucket: chosen });
+        }
+        if let Some(bucket) = bucket {
+            self.run_bucket(bucket, last);
+        }
+    }
+
+    /// Runs a bucket's action set on a copy of the packet.
+    fn run_bucket(&mut self, bucket: &Bucket, last: bool) {
+        let key = self.key;
+        let was_mpls = self.was_mpls;
+        let list = ordered_set(&bucket.actions);
+        self.enter(Kind::Bucket, || format!("bucket {}", bucket.id));
+        self.depth += 1;
+        self.isolated(|ctx| {
+            ctx.do_actions(&list, last);
+            if ctx.freeze.is_some() {
+                // Only the bucket goes on later: the action set stays here.
+                let stack = ctx.stack.clone();
+                let action_set = std::mem::take(&mut ctx.action_set);
+                ctx.finish_freezing();
+                ctx.stack = stack;
+                ctx.action_set = action_set;
+            }
+        });
+        self.depth -= 1;
+        self.leave();
+        // What a bucket does to the packet is not seen behind the group, and `exit` in it
+        // does not end the list that the group is in.
+        self.key = key;
+        self.was_mpls = was_mpls;
+        self.exit = false;
+    }
+
+    fn bucket_is_live(&self, group: &Group, bucket: usize) -> bool {
+        group.buckets.get(bucket).is_some_and(|b| self.is_live(b, 0))
+    }
+
+    fn is_live(&self, bucket: &Bucket, depth: u32) -> bool {
+        let port = (bucket.watch_port != PortNo::NONE).then_some(bucket.watch_port);
+        let group = (bucket.watch_group != NO_GROUP).then_some(bucket.watch_group);
+        if port.is_none() && group.is_none() {
+            return true;
+        }
+        let port_live = |p: PortNo| self.port(p).is_some_and(|p| p.live);
+        let group_live = |g: u32| {
+            depth < MAX_LIVENESS_DEPTH
+                && self
+                    .bridge
+                    .groups
+                    .get(&g)
+                    .is_some_and(|g| g.buckets.iter().any(|b| self.is_live(b, depth + 1)))
+        };
+        port.is_some_and(port_live) || group.is_some_and(group_live)
+    }
+
+    /// The bucket of a select group for this packet. `None` also while the datapath must first
+    /// hash the packet (the pipeline is then frozen).
+    fn select(&mut self, group: &Arc<Group>) -> Option<usize> {
+        match &group.selection {
+            Selection::Default => self.select_by_datapath(group, true, 0),
+            Selection::DpHash { basis, algorithm } => {
+                self.select_by_datapath(group, *algorithm == 1, *basis)
+            }
+            Selection::Hash { basis, fields } => {
+                let mut h = Hasher::new((*basis).into());
+                for (field, field_mask) in fields {
+                    let need = field.prerequisite();
+                    need.unwildcard(&mut self.mask);
+                    if !need.holds(&self.key) {
+                        continue;
+                    }
+                    let mut bits = flow::Key::ZERO;
+                    field.store(&mut bits, *field_mask);
+                    for (m, b) in self.mask.words_mut().iter_mut().zip(bits.words()) {
+                        *m |= b;
+                    }
+                    h = h.word(*field as u64).wide(field.load(&self.key) & field_mask);
+                }
+                self.select_by_score(group, h.finish())
+            }
+        }
+    }
+
+    /// The live bucket with the highest score.
+    fn select_by_score(&mut self, group: &Arc<Group>, hash: u32) -> Option<usize> {
+        let mut best: Option<(u64, usize)> = None;
+        for (i, bucket) in group.buckets.iter().enumerate() {
+            if bucket.weight == 0 || !self.bucket_is_live(group, i) {
+                continue;
+            }
+            let value = u64::from(score(hash, bucket.id) & 0xffff) * u64::from(bucket.weight);
+            self.report(Kind::Detail, || format!("bucket {}: score {value}", bucket.id));
+            if best.is_none_or(|(s, _)| value > s) {
+                best = Some((value, i));
+            }
+        }
+        let chosen = best.map(|(_, i)| i);
+        if let Some(bucket) = chosen.and_then(|i| group.buckets.get(i)) {
+            self.report(Kind::Detail, || format!("using bucket {}", bucket.id));
+        }
+        chosen
+    }
+
+    /// By the datapath's hash of the packet: one megaflow for all that hash alike.
+    fn select_by_datapath(
+        &mut self,
+        group: &Arc<Group>,
+        symmetric: bool,
+        basis: u32,
+    ) -> Option<usize> {
+        let weights: Vec<u16> = group.buckets.iter().map(|b| b.weight).collect();
+        let Some(shares) = share(&weights, MAX_SHARES) else {
+            // Weights too far apart to share out few hash values.
+            let hash = hash_fields(HashFields::SymmetricL4, basis, &self.key, &mut self.mask);
+            return self.select_by_score(group, hash);
+        };
+        let hash = self.key.dp_hash.get();
+        if hash == 0 {
+            self.start_freezing(Freeze {
+                hash: Some((symmetric, basis)),
+                again: true,
+                ..Freeze::default()
+            });
+            if self.key.recirc_id.get() != 0 {
+                self.mask.0.dp_hash.set(u32::MAX);
+            }
+            return None;
+        }
+        // A power of two of shares; from the packet's on, the first that is live.
+        let low = shares.len() - 1;
+        self.mask.0.dp_hash.set(self.mask.0.dp_hash.get() | low as u32);
+        let start = hash as usize & low;
+        let chosen = (0..shares.len())
+            .filter_map(|i| shares.get((start + i) & low).copied())
+            .find(|b| self.bucket_is_live(group, *b));
+        if let Some(bucket) = chosen.and_then(|i| group.buckets.get(i)) {
+            self.report(Kind::Detail, || format!("using bucket {}", bucket.id));
+        }
+        chosen
+    }
+}

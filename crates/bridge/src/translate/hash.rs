@@ -1,0 +1,269 @@
+//! Hashes that choose buckets, links and ports.
+//!
+//! The values are ours (OVS promises none); what is hashed is as in OVS, and is made exact in
+//! the mask. Equal keys give equal hashes on every machine and in every run.
+
+use super::finish::is_ip;
+use flow::{Field, Key, Mask, VLAN_CFI};
+use openflow::action::{HashFields, MultipathAlgorithm};
+use packet::{ethertype, ip_proto};
+
+/// A running hash of 64-bit words (the finalizer of SplitMix64 over a chained state).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Hasher(u64);
+
+impl Hasher {
+    pub(super) fn new(basis: u64) -> Hasher {
+        Hasher(mix(basis.wrapping_add(0x9e37_79b9_7f4a_7c15)))
+    }
+
+    pub(super) fn word(mut self, word: u64) -> Hasher {
+        self.0 = mix(self.0.rotate_left(5) ^ word.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        self
+    }
+
+    pub(super) fn wide(self, value: u128) -> Hasher {
+        self.word((value >> 64) as u64).word(value as u64)
+    }
+
+    pub(super) fn finish(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+}
+
+fn mix(mut z: u64) -> u64 {
+    z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ z >> 31
+}
+
+fn mac(bytes: &[u8; 6]) -> u64 {
+    bytes.iter().fold(0, |v, b| v << 8 | u64::from(*b))
+}
+
+/// Source xor destination, of the network layer's addresses.
+fn symmetric_addresses(key: &Key) -> u128 {
+    match key.dl_type.get() {
+        ethertype::IPV4 => u128::from(key.nw_src.get() ^ key.nw_dst.get()),
+        ethertype::IPV6 => u128::from_be_bytes(key.ipv6_src) ^ u128::from_be_bytes(key.ipv6_dst),
+        _ => 0,
+    }
+}
+
+fn has_ports(key: &Key, udp: bool) -> bool {
+    is_ip(key)
+        && (matches!(key.nw_proto, ip_proto::TCP | ip_proto::SCTP)
+            || udp && key.nw_proto == ip_proto::UDP)
+}
+
+fn unwildcard_addresses(key: &Key, mask: &mut Mask) {
+    match key.dl_type.get() {
+        ethertype::IPV4 => [Field::Ipv4Src, Field::Ipv4Dst].iter().for_each(|f| f.unwildcard(mask)),
+        ethertype::IPV6 => [Field::Ipv6Src, Field::Ipv6Dst].iter().for_each(|f| f.unwildcard(mask)),
+        _ => mask.0.dl_type.set(u16::MAX),
+    }
+}
+
+fn unwildcard_ports(key: &Key, mask: &mut Mask, udp: bool) {
+    if is_ip(key) {
+        mask.0.nw_proto = u8::MAX;
+        if has_ports(key, udp) {
+            Field::TcpSrc.fill(&mut mask.0);
+            Field::TcpDst.fill(&mut mask.0);
+        }
+    }
+}
+
+/// Hash of `fields` of `key` and `basis`; makes exact what it looks at.
+pub(super) fn hash_fields(fields: HashFields, basis: u32, key: &Key, mask: &mut Mask) -> u32 {
+    let h = Hasher::new(basis.into());
+    match fields {
+        HashFields::EthSrc => {
+            mask.set_exact(Field::EthSrc);
+            h.word(mac(&key.dl_src)).finish()
+        }
+        HashFields::SymmetricL4 => {
+            mask.set_exact(Field::EthSrc);
+            mask.set_exact(Field::EthDst);
+            mask.0.dl_type.set(u16::MAX);
+            for v in &mut mask.0.vlans {
+                v.tci.set(v.tci.get() | VLAN_CFI | 0x0fff);
+            }
+            unwildcard_addresses(key, mask);
+            unwildcard_ports(key, mask, true);
+            let vlans = key.vlans.iter().fold(0, |v, t| v ^ u64::from(t.tci.get() & 0x0fff));
+            let mut h = h
+                .word(mac(&key.dl_src) ^ mac(&key.dl_dst))
+                .word(vlans)
+                .word(key.dl_type.get().into());
+            if is_ip(key) {
+                h = h.wide(symmetric_addresses(key)).word(key.nw_proto.into());
+                if has_ports(key, true) {
+                    h = h.word((key.tp_src.get() ^ key.tp_dst.get()).into());
+                }
+            }
+            h.finish()
+        }
+        HashFields::SymmetricL3L4 | HashFields::SymmetricL3L4Udp => {
+            let udp = fields == HashFields::SymmetricL3L4Udp;
+            unwildcard_addresses(key, mask);
+            unwildcard_ports(key, mask, udp);
+            let mut h = h.wide(symmetric_addresses(key));
+            if is_ip(key) {
+                h = h.word(key.nw_proto.into());
+                if has_ports(key, udp) {
+                    h = h.word((key.tp_src.get() ^ key.tp_dst.get()).into());
+                }
+            }
+            h.finish()
+        }
+        HashFields::NwSrc | HashFields::NwDst => {
+            let (v4, v6) = if fields == HashFields::NwSrc {
+                (Field::Ipv4Src, Field::Ipv6Src)
+            } else {
+                (Field::Ipv4Dst, Field::Ipv6Dst)
+            };
+            let field = match key.dl_type.get() {
+                ethertype::IPV4 => v4,
+                ethertype::IPV6 => v6,
+                _ => {
+                    mask.0.dl_type.set(u16::MAX);
+                    return h.finish();
+                }
+            };
+            field.unwildcard(mask);
+            h.wide(field.load(key)).finish()
+        }
+        HashFields::SymmetricL3 => {
+            unwildcard_addresses(key, mask);
+            h.wide(symmetric_addresses(key)).finish()
+        }
+    }
+}
+
+/// The link, 0 to `max_link`, for a hash (ovs-actions(7), `multipath`).
+pub(super) fn choose_link(
+    algorithm: MultipathAlgorithm,
+    hash: u32,
+    max_link: u16,
+    arg: u32,
+) -> u16 {
+    let n = u32::from(max_link) + 1;
+    let link = match algorithm {
+        MultipathAlgorithm::ModuloN => hash % n,
+        MultipathAlgorithm::HashThreshold => ((u64::from(hash) * u64::from(n)) >> 32) as u32,
+        MultipathAlgorithm::Hrw => (0..n).max_by_key(|link| score(hash, *link)).unwrap_or(0),
+        // Hash again until the link is one of those that exist, starting from a power of two
+        // that is at least `arg` and n.
+        MultipathAlgorithm::IterHash => {
+            let modulo = u64::from(arg.max(n)).next_power_of_two();
+            (0..64u64)
+                .map(|i| (Hasher::new(i).word(hash.into()).finish() as u64 % modulo) as u32)
+                .find(|link| *link < n)
+                .unwrap_or(hash % n)
+        }
+    };
+    // `link` is below n, which is at most 65536.
+    link as u16
+}
+
+/// Score of candidate `id` for a hash: the candidate with the highest wins (highest random
+/// weight), so that the loss of one moves only its own share.
+pub(super) fn score(hash: u32, id: u32) -> u32 {
+    Hasher::new(id.into()).word(hash.into()).finish()
+}
+
+/// Which bucket (place in `weights`) each of a power of two of hash values gets, in proportion
+/// to the weights (Webster's method). `None` when the weights need more than `max` values.
+pub(super) fn share(weights: &[u16], max: usize) -> Option<Vec<usize>> {
+    let total: u64 = weights.iter().map(|w| u64::from(*w)).sum();
+    let least = u64::from(weights.iter().copied().filter(|w| *w > 0).min()?);
+    let slots =
+        (total.div_ceil(least) as usize).max(4).checked_mul(4)?.checked_next_power_of_two()?;
+    if slots > max {
+        return None;
+    }
+    let mut taken = vec![0u64; weights.len()];
+    let mut out = Vec::with_capacity(slots);
+    for _ in 0..slots {
+        // Highest weight / (2 * taken + 1), compared without division; the first of equals.
+        let mut best = 0;
+        for i in 1..weights.len() {
+            let value = |i: usize| (u64::from(weights[i]), 2 * taken[i] + 1); // i < weights.len() == taken.len()
+            let ((wi, di), (wb, db)) = (value(i), value(best));
+            if wi * db > wb * di {
+                best = i;
+            }
+        }
+        taken[best] += 1; // best < weights.len(): there is a positive weight
+        out.push(best);
+    }
+    Some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_follow_weights() {
+        let count =
+            |w: &[u16], i| share(w, 256).map(|s| (s.iter().filter(|x| **x == i).count(), s.len()));
+        assert_eq!(count(&[1, 1], 0), Some((8, 16)));
+        assert_eq!(count(&[3, 1], 0), Some((12, 16)));
+        assert_eq!(count(&[0, 5], 0), Some((0, 16)));
+        assert_eq!(share(&[0, 0], 256), None);
+        assert_eq!(share(&[], 256), None);
+        assert_eq!(share(&[1, 1000], 256), None);
+    }
+
+    #[test]
+    fn links_are_in_range_and_all_are_used() {
+        use MultipathAlgorithm::*;
+        for algorithm in [ModuloN, HashThreshold, Hrw, IterHash] {
+            for max in [0u16, 1, 2, 6] {
+                let mut seen = std::collections::BTreeSet::new();
+                for i in 0..500u32 {
+                    let h = Hasher::new(1).word(i.into()).finish();
+                    let link = choose_link(algorithm, h, max, 0);
+                    assert!(link <= max, "{algorithm:?}");
+                    seen.insert(link);
+                }
+                assert_eq!(seen.len(), usize::from(max) + 1, "{algorithm:?} {max}");
+            }
+        }
+    }
+
+    #[test]
+    fn symmetric_hashes_are_equal_both_ways() {
+        let mut a = Key::ZERO;
+        a.dl_src = [2, 0, 0, 0, 0, 1];
+        a.dl_dst = [2, 0, 0, 0, 0, 2];
+        a.dl_type.set(0x800);
+        a.nw_src.set(1);
+        a.nw_dst.set(2);
+        a.nw_proto = 6;
+        a.tp_src.set(3);
+        a.tp_dst.set(4);
+        let mut b = a;
+        (b.dl_src, b.dl_dst) = (a.dl_dst, a.dl_src);
+        (b.nw_src, b.nw_dst, b.tp_src, b.tp_dst) = (a.nw_dst, a.nw_src, a.tp_dst, a.tp_src);
+        for f in [
+            HashFields::SymmetricL4,
+            HashFields::SymmetricL3L4,
+            HashFields::SymmetricL3L4Udp,
+            HashFields::SymmetricL3,
+        ] {
+            let mut m = Mask::WILDCARD;
+            assert_eq!(hash_fields(f, 7, &a, &mut m), hash_fields(f, 7, &b, &mut m));
+            assert_ne!(hash_fields(f, 7, &a, &mut m), hash_fields(f, 8, &a, &mut m));
+            assert_eq!(m.0.nw_src.get(), u32::MAX);
+        }
+        let mut m = Mask::WILDCARD;
+        assert_ne!(
+            hash_fields(HashFields::NwSrc, 0, &a, &mut m),
+            hash_fields(HashFields::NwSrc, 0, &b, &mut m)
+        );
+        assert_eq!(m.0.nw_dst.get(), 0);
+    }
+}

@@ -1,0 +1,189 @@
+//! NORMAL: what a VLAN-aware learning switch does.
+
+use super::context::Context;
+use super::vlan::Vlans;
+use crate::effect::Effect;
+use crate::snapshot::{BundleView, PortView, PriorityTags};
+use crate::trace::Kind;
+use flow::{VLAN_CFI, VLANS};
+use openflow::PortNo;
+use packet::ethertype;
+use std::sync::Arc;
+
+/// ARP opcodes (RFC 826).
+const ARP_REQUEST: u8 = 1;
+const ARP_REPLY: u8 = 2;
+
+/// True for destinations that switches must not forward (ovs-vswitchd.conf.db(5),
+/// `forward-bpdu`).
+pub(super) fn is_reserved(mac: &[u8; 6]) -> bool {
+    match *mac {
+        [0x01, 0x80, 0xc2, 0, 0, last] => last & 0xf0 == 0,
+        [0x00, 0xe0, 0x2b, 0, 0, last] => matches!(last, 0 | 4 | 6),
+        [0x01, 0x00, 0x0c, 0, 0, 0] => true,
+        [0x01, 0x00, 0x0c, 0xcc, 0xcc, last] => last & 0xf0 == 0xc0,
+        [0x01, 0x00, 0x0c, 0xcd, 0xcd, 0xcd] => true,
+        _ => false,
+    }
+}
+
+/// The bundle a packet came in by: one of the bridge, or the controller's.
+enum Input<'a> {
+    Bundle(usize, &'a BundleView),
+    /// Packets that controllers make come from no port; every VLAN is allowed, nothing learned.
+    None,
+}
+
+impl Context<'_> {
+    pub(super) fn normal(&mut self) {
+        let bridge = self.bridge;
+        let m = &mut self.mask.0;
+        m.dl_src = [0xff; 6];
+        m.dl_dst = [0xff; 6];
+        for v in m.vlans.iter_mut().take(VLANS) {
+            v.tci.set(v.tci.get() | VLAN_CFI | 0x0fff);
+        }
+
+        let in_port = self.in_port();
+        let port = bridge.ports.get(&in_port);
+        let bundle = |p: &PortView| p.bundle.and_then(|i| bridge.bundles.get(i).map(|b| (i, b)));
+        let input = match port.and_then(bundle) {
+            Some((i, b)) => Input::Bundle(i, b),
+            None if in_port == PortNo::NONE || in_port == PortNo::CONTROLLER => Input::None,
+            None => {
+                self.report(Kind::Warning, || "no input bundle, dropping".to_string());
+                return;
+            }
+        };
+        if self.key.dl_type.get() == ethertype::VLAN && self.key.vlans[0].tci.get() & VLAN_CFI == 0
+        {
+            self.report(Kind::Warning, || "partial VLAN tag, dropping".to_string());
+            return;
+        }
+
+        let wire = Vlans::of(&self.key);
+        let vlans = match &input {
+            Input::Bundle(_, b) => {
+                if let Some(reason) = wire.refuse_input(b) {
+                    self.report(Kind::Error, || reason);
+                    self.report(Kind::Warning, || {
+                        "disallowed VLAN VID for this input port, dropping".to_string()
+                    });
+                    return;
+                }
+                wire.input(b)
+            }
+            Input::None => wire,
+        };
+        let vid = vlans.vid();
+
+        if port.is_some() && !bridge.config.forward_bpdu && is_reserved(&self.key.dl_dst) {
+            self.report(Kind::Detail, || {
+                "packet has reserved destination MAC, dropping".to_string()
+            });
+            return;
+        }
+
+        let gratuitous = self.is_gratuitous_arp();
+        if let Input::Bundle(_, b) = &input {
+            self.learn_source(b, vid, in_port, gratuitous);
+        }
+
+        match bridge.macs.lookup(vid, self.key.dl_dst) {
+            Some(known) => match bridge.ports.get(&known).and_then(bundle) {
+                None => {
+                    self.report(Kind::Warning, || "learned port is unknown, dropping".to_string())
+                }
+                Some((i, _)) if matches!(input, Input::Bundle(own, _) if own == i) => {
+                    self.report(Kind::Warning, || {
+                        "learned port is input port, dropping".to_string()
+                    });
+                }
+                Some((_, b)) => {
+                    self.report(Kind::Detail, || "forwarding to learned port".to_string());
+                    self.output_bundle(b, &vlans);
+                }
+            },
+            None => {
+                self.report(Kind::Detail, || {
+                    "no learned MAC for destination, flooding".to_string()
+                });
+                let own = match input {
+                    Input::Bundle(i, _) => Some(i),
+                    Input::None => None,
+                };
+                for (i, b) in bridge.bundles.iter().enumerate() {
+                    if Some(i) != own && b.floodable && vlans.included_in(b) {
+                        self.output_bundle(b, &vlans);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Learns where the packet's source is.
+    fn learn_source(&mut self, bundle: &BundleView, vlan: u16, port: PortNo, gratuitous: bool) {
+        let bond = bundle.members.len() > 1;
+        let mac = self.key.dl_src;
+        let macs = &self.bridge.macs;
+        // A gratuitous ARP that came by a single port is reflected by the other end of a bond:
+        // the bond must not take the address over for a while.
+        if !self.collect || bond && gratuitous && macs.is_locked(vlan, mac, self.now) {
+            return;
+        }
+        // All members of a bond are one place.
+        let port = if bond { bundle.members.first().copied().unwrap_or(port) } else { port };
+        if self.tracer.is_some() && macs.would_change(vlan, mac, port) {
+            let [a, b, c, d, e, f] = mac;
+            let name = &bundle.name;
+            self.report(Kind::Detail, || {
+                format!(
+                    "learned that {a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x} is on port {name} in VLAN {vlan}"
+                )
+            });
+        }
+        let macs = Arc::clone(&self.bridge.macs);
+        self.effect(|| Effect::Learn {
+            macs,
+            vlan,
+            mac,
+            port,
+            gratuitous_arp: gratuitous && !bond,
+        });
+    }
+
+    /// An ARP reply or an ARP request for the sender's own address, sent to all.
+    fn is_gratuitous_arp(&mut self) -> bool {
+        if self.key.dl_type.get() != ethertype::ARP || self.key.dl_dst != [0xff; 6] {
+            return false;
+        }
+        let m = &mut self.mask.0;
+        m.nw_proto = u8::MAX;
+        match self.key.nw_proto {
+            ARP_REPLY => true,
+            ARP_REQUEST => {
+                m.nw_src.set(u32::MAX);
+                m.nw_dst.set(u32::MAX);
+                self.key.nw_src == self.key.nw_dst
+            }
+            _ => false,
+        }
+    }
+
+    /// To a bundle, with the VLAN headers that it wants.
+    fn output_bundle(&mut self, bundle: &BundleView, vlans: &Vlans) {
+        // The first member that is up; with none up, the first, whose device drops.
+        let up = bundle.members.iter().find(|p| self.port(**p).is_some_and(|p| p.up));
+        let Some(member) = up.or(bundle.members.first()).copied() else { return };
+        let old = self.key.vlans;
+        let pcp = old[0].tci.get();
+        if bundle.priority_tags != PriorityTags::Never {
+            let m = &mut self.mask.0.vlans[0];
+            m.tpid.set(u16::MAX);
+            m.tci.set(u16::MAX);
+        }
+        self.key.vlans = vlans.output(bundle, pcp);
+        self.output_port(member, None);
+        self.key.vlans = old;
+    }
+}

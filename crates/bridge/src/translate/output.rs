@@ -1,0 +1,237 @@
+//! Where packets leave: ports, flooding, patch ports, controllers.
+
+use super::context::{
+    Context, REASON_ACTION, REASON_ACTION_SET, REASON_GROUP, REASON_INVALID_TTL, REASON_PACKET_OUT,
+};
+use crate::effect::{Direction, Effect};
+use crate::recirc::FrozenState;
+use crate::snapshot::PortView;
+use crate::trace::Kind;
+use datapath::{Action as DpAction, Userdata};
+use flow::Key;
+use openflow::PortNo;
+use openflow::action::Controller;
+use std::sync::Arc;
+use zerocopy::network_endian::{U32, U64};
+
+/// OFPPC_NO_FLOOD.
+const NO_FLOOD: u32 = 1 << 4;
+/// OFPPC_NO_FWD.
+const NO_FWD: u32 = 1 << 5;
+
+impl Context<'_> {
+    /// `output` to any port, reserved ones too. `max_len` counts for CONTROLLER.
+    pub(super) fn output(&mut self, port: PortNo, max_len: u16, packet_in: bool, last: bool) {
+        let in_port = self.in_port();
+        match port {
+            PortNo::IN_PORT => self.output_port(in_port, None),
+            PortNo::TABLE => self.table_action(in_port, 0, packet_in, false, last),
+            PortNo::NORMAL => self.normal(),
+            PortNo::FLOOD => self.flood(false),
+            PortNo::ALL => self.flood(true),
+            PortNo::CONTROLLER => {
+                let reason = if self.in_packet_out {
+                    REASON_PACKET_OUT
+                } else if self.in_group {
+                    REASON_GROUP
+                } else if self.in_action_set {
+                    REASON_ACTION_SET
+                } else {
+                    REASON_ACTION
+                };
+                self.send_to_controller(max_len, reason, 0, &[], u32::MAX);
+            }
+            PortNo::NONE => {}
+            _ if port == in_port => {
+                self.report(Kind::Warning, || "skipping output to input port".to_string());
+            }
+            _ => self.output_port(port, None),
+        }
+    }
+
+    /// `output(port=PORT,max_len=BYTES)`.
+    pub(super) fn output_truncated(&mut self, port: PortNo, max_len: u32) {
+        let in_port = self.in_port();
+        let target = if port == PortNo::IN_PORT { in_port } else { port };
+        match port {
+            PortNo::TABLE
+            | PortNo::NORMAL
+            | PortNo::FLOOD
+            | PortNo::ALL
+            | PortNo::CONTROLLER
+            | PortNo::NONE => {
+                self.report(Kind::Warning, || {
+                    format!("output_trunc does not support port: {port}")
+                });
+            }
+            _ if port == in_port => {
+                self.report(Kind::Warning, || "skipping output to input port".to_string());
+            }
+            _ if self.port(target).is_none_or(|p| p.dp_port.is_none()) => {
+                self.report(Kind::Error, || {
+                    format!("output_trunc does not support patch port {port}")
+                });
+            }
+            _ => self.output_port(target, Some(max_len)),
+        }
+    }
+
+    /// To every port but the ingress port; without `all`, only those that flood.
+    fn flood(&mut self, all: bool) {
+        let in_port = self.in_port();
+        let bridge = self.bridge;
+        let mut ports: Vec<&PortView> = bridge.ports.values().collect();
+        ports.sort_unstable_by_key(|p| p.number);
+        for p in ports {
+            if p.number != in_port && (all || p.config & NO_FLOOD == 0) {
+                self.output_port(p.number, None);
+            }
+        }
+    }
+
+    /// To one port of the present bridge.
+    pub(super) fn output_port(&mut self, number: PortNo, truncate: Option<u32>) {
+        let bridge = self.bridge;
+        let Some(port) = bridge.ports.get(&number) else {
+            self.report(Kind::Warning, || "Nonexistent output port".to_string());
+            return;
+        };
+        if port.config & NO_FWD != 0 {
+            self.report(Kind::Detail, || "OFPPC_NO_FWD set, skipping output".to_string());
+            return;
+        }
+        if self.is_protected(self.port(self.in_port())) && self.is_protected(Some(port)) {
+            self.report(Kind::Detail, || {
+                "Flow is between protected ports, skipping output.".to_string()
+            });
+            return;
+        }
+        if port.is_patch {
+            if let Some((peer_bridge, peer_port)) = port.peer {
+                self.output_patch(port, peer_bridge, peer_port);
+            }
+            return;
+        }
+        let Some(dp_port) = port.dp_port else { return };
+        self.commit();
+        if let Some(max_len) = truncate {
+            self.emit(DpAction::Trunc(max_len));
+        }
+        self.emit(DpAction::Output(dp_port));
+    }
+
+    fn is_protected(&self, port: Option<&PortView>) -> bool {
+        let bundle = port.and_then(|p| p.bundle).and_then(|i| self.bridge.bundles.get(i));
+        bundle.is_some_and(|b| b.protected)
+    }
+
+    /// Through a patch port: the peer's bridge runs its pipeline on the packet, from fresh
+    /// metadata; nothing that it does to the packet is seen here afterwards.
+    fn output_patch(
+        &mut self,
+        port: &PortView,
+        peer_bridge: crate::snapshot::BridgeIndex,
+        peer_port: PortNo,
+    ) {
+        let Some(bridge) = self.snapshot.bridge(peer_bridge) else { return };
+        let Some(peer) = bridge.ports.get(&peer_port) else { return };
+        if !self.may_recurse() {
+            return;
+        }
+        self.effect(|| Effect::Patch(Arc::clone(&port.patch_stats), Direction::Tx));
+        self.effect(|| Effect::Patch(Arc::clone(&peer.patch_stats), Direction::Rx));
+
+        let key = self.key;
+        let was_mpls = self.was_mpls;
+        let stack = std::mem::take(&mut self.stack);
+        let action_set = std::mem::take(&mut self.action_set);
+        let rule = self.rule.take();
+        let flags =
+            (self.cookie, self.table, self.in_group, self.in_action_set, self.in_packet_out);
+        let place = (self.bridge_index, self.bridge);
+        let freeze = self.freeze.take();
+
+        self.enter(Kind::Bridge, || format!("bridge(\"{}\")", bridge.name));
+        (self.bridge_index, self.bridge) = (peer_bridge, bridge);
+        (self.in_group, self.in_action_set, self.in_packet_out) = (false, false, false);
+        self.key.regs = [U32::ZERO; 16];
+        self.key.metadata = U64::ZERO;
+        self.key.actset_output.set(PortNo::UNSET.0);
+        self.key.in_port.set(peer_port.0);
+        if self.may_receive(peer_port) {
+            self.isolated(|ctx| {
+                ctx.table_action(peer_port, 0, true, true, false);
+                if ctx.error.is_none() {
+                    ctx.finish_level();
+                }
+            });
+        }
+        self.leave();
+
+        self.key = key;
+        self.was_mpls = was_mpls;
+        self.stack = stack;
+        self.action_set = action_set;
+        self.rule = rule;
+        (self.cookie, self.table, self.in_group, self.in_action_set, self.in_packet_out) = flags;
+        (self.bridge_index, self.bridge) = place;
+        self.freeze = freeze;
+        // What stopped the other bridge does not stop this one. (Errors of recursion do: the
+        // limits are of the whole translation.)
+        self.exit = false;
+    }
+
+    /// `controller(...)` that does not pause.
+    pub(super) fn controller(&mut self, c: &Controller) {
+        self.send_to_controller(c.max_len, c.reason, c.controller_id, &c.userdata, c.meter_id);
+    }
+
+    /// A packet that dec_ttl found no more TTL in.
+    pub(super) fn invalid_ttl(&mut self, controller_id: u16) {
+        self.send_to_controller(u16::MAX, REASON_INVALID_TTL, controller_id, &[], u32::MAX);
+    }
+
+    fn send_to_controller(
+        &mut self,
+        max_len: u16,
+        reason: u8,
+        controller_id: u16,
+        userdata: &[u8],
+        meter: u32,
+    ) {
+        self.commit();
+        let state = FrozenState {
+            bridge: self.bridge_index,
+            table: self.table,
+            metadata: pipeline_fields(&self.key),
+            stack: Vec::new(),
+            action_set: Vec::new(),
+            steps: Vec::new(),
+            packet_in: Some(self.frozen_packet_in(userdata, reason)),
+        };
+        let recirc = self.recirc.intern(state);
+        let send = DpAction::Userspace(Userdata::Controller {
+            reason,
+            max_len,
+            controller_id,
+            recirc_id: recirc.id(),
+            rule_cookie: self.cookie,
+            continuation: false,
+        });
+        self.recirc_ids.push(recirc);
+        match self.bridge.meters.get(&meter) {
+            Some(meter) => self.emit(DpAction::Clone(vec![DpAction::Meter(*meter), send])),
+            None => self.emit(send),
+        }
+    }
+}
+
+/// The fields of `key` that are the pipeline's and not the packet's; all else zero.
+pub(super) fn pipeline_fields(key: &Key) -> Key {
+    let mut out = Key::ZERO;
+    out.regs = key.regs;
+    out.metadata = key.metadata;
+    out.in_port = key.in_port;
+    out.actset_output = key.actset_output;
+    out
+}

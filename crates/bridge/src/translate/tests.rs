@@ -1,0 +1,935 @@
+//! What pipelines translate to. The expected datapath actions and megaflows of the cases here
+//! were printed by the real program (`ofproto/trace`) for the same tables and packet.
+
+mod soundness;
+
+use super::*;
+use crate::effect::{Effect, apply};
+use crate::group::{GroupKind, Selection};
+use crate::snapshot::{BridgeIndex, PriorityTags, TableMiss, VlanMode};
+use crate::testing::{World, key, out, resubmit, set, sub, to};
+use datapath::Userdata;
+use flow::Field;
+use openflow::PortNo;
+use openflow::action::{
+    Bundle, BundleAlgorithm, Controller, HashFields, Learn, LearnSource, LearnSpec, LearnTarget,
+    Multipath, MultipathAlgorithm,
+};
+
+const TCP: &str = "in_port=1,tcp,dl_src=50:54:00:00:00:05,dl_dst=50:54:00:00:00:07,nw_src=10.0.0.1,nw_dst=10.0.0.2,nw_ttl=64,tp_src=1000,tp_dst=80";
+
+fn normal() -> Vec<Action> {
+    vec![to(PortNo::NORMAL)]
+}
+
+#[test]
+fn output_needs_nothing_but_the_port() {
+    let mut w = World::new(5);
+    w.rule("in_port=1,priority=100", [out(2)]);
+    assert_eq!(w.dp(TCP), "2");
+    assert_eq!(w.mega(TCP), "recirc_id=0,eth,ip,in_port=1,nw_frag=no");
+    assert_eq!(w.dp("in_port=2"), "drop");
+}
+
+#[test]
+fn sets_are_committed_before_outputs() {
+    let mut w = World::new(5);
+    w.rule(
+        "ip",
+        [
+            Action::SetEthSrc([0, 0x11, 0x22, 0x33, 0x44, 0x55]),
+            set(Field::Ipv4Dst, 0x0102_0304),
+            Action::DecTtl { controllers: vec![0] },
+            out(2),
+            resubmit(1),
+        ],
+    );
+    w.rule(
+        "table=1,priority=5,ip,nw_dst=1.2.3.4/24",
+        [set(Field::Reg0, 7), Action::PushVlan { tpid: 0x8100 }, set(Field::VlanVid, 4106), out(3)],
+    );
+    assert_eq!(
+        w.dp(TCP),
+        "set(eth(src=00:11:22:33:44:55)),set(ipv4(dst=1.2.3.4,ttl=63)),2,push_vlan(vid=10,pcp=0),3"
+    );
+    let k = key(TCP);
+    let m = w.translate(&k).mask;
+    assert_eq!(m.0.nw_ttl, 0xff);
+    assert_eq!(m.0.nw_tos, 0);
+    assert_eq!(m.0.dl_dst, [0; 6]);
+}
+
+#[test]
+fn masked_and_partial_sets() {
+    let mut w = World::new(5);
+    w.rule("tcp", [set(Field::TcpDst, 99), set(Field::IpDscpShifted, 8), out(2)]);
+    assert_eq!(w.dp(TCP), "set(ipv4(tos=0x20/0xfc)),set(tcp(dst=99)),2");
+    assert_eq!(w.mega(TCP), "recirc_id=0,eth,tcp,in_port=1,nw_tos=0,nw_frag=no,tp_dst=80");
+
+    w.clear_rules();
+    w.rule(
+        "tcp",
+        [set(Field::IpDscpShifted, 8), set(Field::IpEcn, 1), Action::SetIpTtl(5), out(2)],
+    );
+    assert_eq!(w.dp(TCP), "set(ipv4(tos=0x21,ttl=5)),2");
+
+    // A set to what is there is no action, but its bits count.
+    w.clear_rules();
+    w.rule("tcp", [set(Field::TcpDst, 80), set(Field::Ipv4Src, 0x0a00_0001), out(2)]);
+    assert_eq!(w.dp(TCP), "2");
+    assert_eq!(w.mega(TCP), "recirc_id=0,eth,tcp,in_port=1,nw_src=10.0.0.1,nw_frag=no,tp_dst=80");
+
+    w.clear_rules();
+    w.rule(
+        "ip",
+        [
+            Action::Move { src: sub("NXM_OF_IP_SRC[0..7]"), dst: sub("NXM_OF_IP_DST[8..15]") },
+            out(2),
+        ],
+    );
+    assert_eq!(w.dp(TCP), "set(ipv4(dst=0.0.1.0/0.0.255.0)),2");
+    assert_eq!(
+        w.mega(TCP),
+        "recirc_id=0,eth,ip,in_port=1,nw_src=0.0.0.1/0.0.0.255,nw_dst=0.0.0.0/0.0.255.0,nw_frag=no"
+    );
+}
+
+#[test]
+fn sets_without_prerequisites_do_nothing() {
+    let mut w = World::new(3);
+    w.rule("", [set(Field::TcpDst, 9), set(Field::ArpOp, 1), set(Field::MplsLabel, 4), out(2)]);
+    assert_eq!(w.dp("in_port=1,dl_type=0x1234"), "2");
+    assert_eq!(w.dp("in_port=1,udp"), "2");
+}
+
+#[test]
+fn arp_and_neighbour_fields() {
+    let mut w = World::new(3);
+    w.rule(
+        "arp",
+        [
+            set(Field::ArpOp, 2),
+            set(Field::ArpSpa, 0x0102_0304),
+            Action::Move { src: sub("NXM_NX_ARP_SHA[]"), dst: sub("NXM_NX_ARP_THA[]") },
+            to(PortNo::IN_PORT),
+        ],
+    );
+    assert_eq!(w.dp("in_port=1,arp,arp_op=1"), "set(arp(sip=1.2.3.4,op=2)),1");
+    assert_eq!(
+        w.mega("in_port=1,arp,arp_op=1"),
+        "recirc_id=0,eth,arp,in_port=1,arp_spa=0.0.0.0,arp_op=1,arp_sha=00:00:00:00:00:00,arp_tha=00:00:00:00:00:00"
+    );
+}
+
+#[test]
+fn input_port_is_skipped_but_by_name() {
+    let mut w = World::new(5);
+    w.rule("", [out(1), to(PortNo::IN_PORT), to(PortNo::FLOOD), to(PortNo::ALL), out(9)]);
+    assert_eq!(w.dp(TCP), "1,2,3,4,5,2,3,4,5");
+}
+
+#[test]
+fn port_settings() {
+    let mut w = World::new(5);
+    w.port(3, |p| p.config = 16);
+    w.port(4, |p| p.config = 32);
+    w.port(5, |p| p.config = 4);
+    w.rule("", [to(PortNo::FLOOD), out(3), out(4), out(5), to(PortNo::ALL)]);
+    assert_eq!(w.dp(TCP), "2,5,3,5,2,3,5");
+    assert_eq!(w.dp("in_port=5,dl_type=0x1234"), "drop");
+    // NO_RECV looks at the destination, as STP has a setting of its own.
+    assert_eq!(w.translate(&key("in_port=5,dl_type=0x1234")).mask.0.dl_dst, [0xff; 6]);
+    assert_ne!(w.dp("in_port=5,dl_dst=01:80:c2:00:00:00"), "drop");
+}
+
+#[test]
+fn table_miss() {
+    let mut w = World::new(2);
+    assert_eq!(w.dp(TCP), "drop");
+    w.br0().config.miss_to_controller = true;
+    let t = w.translate(&key(TCP));
+    let [datapath::Action::Userspace(userdata)] = t.actions.as_slice() else {
+        panic!("{:?}", t.actions)
+    };
+    let packet = Packet::from_slice(&[0; 60]);
+    let pin = controller_packet_in(&key(TCP), userdata, &packet, &w.recirc).unwrap();
+    assert_eq!((pin.reason, pin.table, pin.cookie, pin.table_miss), (0, 0, u64::MAX, true));
+    w.br0().tables[0].miss = TableMiss::Continue;
+    w.rule("table=1", [out(2)]);
+    assert_eq!(w.dp(TCP), "2");
+    w.br0().tables[0].miss = TableMiss::Drop;
+    assert_eq!(w.dp(TCP), "drop");
+    w.port(1, |p| p.config = 64);
+    w.br0().tables[0].miss = TableMiss::Controller;
+    assert_eq!(w.dp(TCP), "drop");
+    // A resubmit's miss does nothing.
+    w.port(1, |p| p.config = 0);
+    w.rule("", [resubmit(7), out(2)]);
+    assert_eq!(w.dp(TCP), "2");
+}
+
+#[test]
+fn fragments() {
+    let mut w = World::new(3);
+    w.rule("priority=2,tcp,tp_dst=80", [out(2)]);
+    w.rule("priority=1,ip", [out(3)]);
+    let later = format!("{TCP},ip_frag=later").replace(",tp_src=1000,tp_dst=80", "");
+    let first = format!("{TCP},ip_frag=first");
+    assert_eq!((w.dp(TCP), w.dp(&later), w.dp(&first)), ("2".into(), "3".into(), "3".into()));
+    w.br0().config.frag_handling = 3;
+    assert_eq!((w.dp(&later), w.dp(&first)), ("3".into(), "2".into()));
+    w.br0().config.frag_handling = 1;
+    assert_eq!((w.dp(TCP), w.dp(&later), w.dp(&first)), ("2".into(), "drop".into(), "drop".into()));
+}
+
+#[test]
+fn loops_end() {
+    let mut w = World::new(2);
+    w.rule("", [resubmit(0)]);
+    let t = w.translate(&key(TCP));
+    assert_eq!(t.error, Some(TranslationError::RecursionTooDeep));
+    assert!(t.actions.is_empty());
+    w.clear_rules();
+    // 2^n lookups.
+    for i in 0..30 {
+        w.rule(&format!("table={i}"), [resubmit(i + 1), resubmit(i + 1), out(2)]);
+    }
+    assert_eq!(w.translate(&key(TCP)).error, Some(TranslationError::TooManyResubmits));
+    w.clear_rules();
+    for i in 0..10 {
+        w.rule(
+            &format!("table={i}"),
+            (0..8).flat_map(|_| [resubmit(i + 1), out(2)]).collect::<Vec<_>>(),
+        );
+    }
+    let t = w.translate(&key(TCP));
+    assert!(matches!(
+        t.error,
+        Some(TranslationError::TooManyActions | TranslationError::TooManyResubmits)
+    ));
+}
+
+#[test]
+fn vlan_headers() {
+    let mut w = World::new(5);
+    let push = |v: u16| Action::SetVlanVid { vid: v, push_if_missing: true };
+    w.rule("", [push(7), out(2), Action::SetVlanPcp { pcp: 3, push_if_missing: true }, out(3)]);
+    assert_eq!(
+        w.dp("in_port=1,dl_type=0x1234"),
+        "push_vlan(vid=7,pcp=0),2,pop_vlan,push_vlan(vid=7,pcp=3),3"
+    );
+    assert_eq!(
+        w.dp("in_port=1,dl_vlan=5,dl_type=0x1234"),
+        "pop_vlan,push_vlan(vid=7,pcp=0),2,pop_vlan,push_vlan(vid=7,pcp=3),3"
+    );
+    w.clear_rules();
+    w.rule("", [Action::PopVlan, out(2), Action::PopVlan, out(3)]);
+    assert_eq!(w.dp("in_port=1,dl_type=0x1234"), "2,3");
+    assert_eq!(w.dp("in_port=1,dl_vlan=5,dl_type=0x1234"), "pop_vlan,2,3");
+    w.clear_rules();
+    w.rule(
+        "",
+        [
+            Action::PushVlan { tpid: 0x88a8 },
+            set(Field::VlanVid, 4103),
+            out(2),
+            Action::PopVlan,
+            Action::PopVlan,
+            out(3),
+        ],
+    );
+    assert_eq!(
+        w.dp("in_port=1,dl_vlan=5,dl_type=0x1234"),
+        "push_vlan(tpid=0x88a8,vid=7,pcp=0),2,pop_vlan,pop_vlan,3"
+    );
+    // A third header: the innermost of two is payload then.
+    let mut two = key("in_port=1,dl_vlan=5,dl_type=0x1234");
+    two.vlans[1] = flow::Vlan { tpid: 0x8100.into(), tci: 0x1006.into() };
+    let text = |k: &Key| datapath::text::format_plain(&w.translate(k).actions);
+    assert_eq!(
+        text(&two),
+        "push_vlan(tpid=0x88a8,vid=0,pcp=0),pop_vlan,push_vlan(tpid=0x88a8,vid=7,pcp=0),2,pop_vlan,pop_vlan,3"
+    );
+}
+
+#[test]
+fn mpls_labels() {
+    let mut w = World::new(5);
+    w.rule(
+        "",
+        [
+            Action::PushMpls { ethertype: 0x8847 },
+            Action::SetMplsLabel(10),
+            out(2),
+            Action::PopMpls { ethertype: 0x800 },
+            out(3),
+            Action::DecTtl { controllers: vec![0] },
+            out(4),
+        ],
+    );
+    assert_eq!(
+        w.dp(TCP),
+        "push_mpls(label=10,tc=0,ttl=64,bos=1,eth_type=0x8847),2,pop_mpls(eth_type=0x800),3,recirc(0x1)"
+    );
+    let t = w.translate(&key(TCP));
+    let mut back = key(TCP);
+    back.recirc_id.set(t.recirc_ids[0].id());
+    assert_eq!(datapath::text::format_plain(&w.translate(&back).actions), "set(ipv4(ttl=63)),4");
+
+    w.clear_rules();
+    let label = "in_port=1,mpls,mpls_label=5,mpls_ttl=3,mpls_bos=1";
+    w.rule(
+        "mpls",
+        [
+            set(Field::MplsLabel, 7),
+            out(2),
+            Action::DecMplsTtl,
+            out(3),
+            Action::PushMpls { ethertype: 0x8847 },
+            set(Field::MplsTc, 3),
+            out(4),
+        ],
+    );
+    assert_eq!(
+        w.dp(label),
+        "set(mpls(label=7,tc=0,ttl=3,bos=1)),2,set(mpls(label=7,tc=0,ttl=2,bos=1)),3,push_mpls(label=7,tc=3,ttl=2,bos=0,eth_type=0x8847),4"
+    );
+    w.clear_rules();
+    w.rule("mpls", [Action::DecMplsTtl, out(3)]);
+    let t = w.translate(&key("in_port=1,mpls,mpls_label=5,mpls_ttl=1,mpls_bos=1"));
+    assert!(matches!(
+        t.actions.as_slice(),
+        [datapath::Action::Userspace(Userdata::Controller { reason: 2, .. })]
+    ));
+}
+
+#[test]
+fn a_frozen_pipeline_keeps_all_levels() {
+    let mut w = World::new(5);
+    w.rule("mpls", [set(Field::Reg1, 5), resubmit(1), out(4)]);
+    w.rule(
+        "table=1,mpls",
+        [Action::StackPush(sub("reg1")), Action::PopMpls { ethertype: 0x800 }, resubmit(3), out(2)],
+    );
+    w.rule(
+        "table=3,ip,reg1=5",
+        [
+            set(Field::Reg1, 0),
+            Action::StackPop(sub("reg2")),
+            Action::OutputReg { src: sub("reg2"), max_len: 0 },
+        ],
+    );
+    let t = w.translate(&key("in_port=1,mpls,mpls_label=5,mpls_ttl=3,mpls_bos=1"));
+    assert_eq!(datapath::text::format_plain(&t.actions), "pop_mpls(eth_type=0x800),recirc(0x1)");
+    let mut back = key(TCP);
+    back.recirc_id.set(1);
+    let t = w.translate(&back);
+    assert_eq!(datapath::text::format_plain(&t.actions), "5,2,4");
+    // Without a state the packet is dropped, and the megaflow is its id's only.
+    back.recirc_id.set(77);
+    let t = w.translate(&back);
+    assert_eq!(t.error, Some(TranslationError::NoRecirculationContext));
+    assert_eq!(t.mask.0.recirc_id.get(), u32::MAX);
+    assert!(locate(&w.snapshot, &back, &w.recirc).is_err());
+}
+
+#[test]
+fn clones_action_sets_and_goto() {
+    let mut w = World::new(5);
+    w.rule(
+        "ip",
+        [
+            Action::WriteActions(vec![out(3), set(Field::Ipv4Dst, 0x0101_0101)]),
+            Action::GotoTable(1),
+        ],
+    );
+    w.rule("table=1,ip", [Action::Clone(vec![set(Field::Ipv4Src, 0x0202_0202), out(2)])]);
+    // The clone has a copy of the action set, and runs it.
+    assert_eq!(
+        w.dp(TCP),
+        "set(ipv4(src=2.2.2.2)),2,set(ipv4(dst=1.1.1.1)),3,set(ipv4(src=10.0.0.1)),3"
+    );
+    w.clear_rules();
+    w.rule(
+        "",
+        [Action::Clone(vec![Action::OutputTrunc { port: PortNo(2), max_len: 100 }]), out(3)],
+    );
+    assert_eq!(w.dp(TCP), "clone(trunc(100),2),3");
+    w.clear_rules();
+    w.rule("", [Action::Clone(vec![Action::Exit, out(2)]), out(3), Action::Exit, out(4)]);
+    assert_eq!(w.dp(TCP), "3");
+    // Order within the set is OpenFlow's, and a group wins over an output.
+    w.clear_rules();
+    w.group(1, GroupKind::Indirect, Selection::Default, vec![(0, PortNo::NONE, vec![out(4)])]);
+    w.rule(
+        "ip",
+        [Action::WriteActions(vec![
+            out(3),
+            Action::Group(1),
+            Action::DecTtl { controllers: vec![0] },
+            Action::PushVlan { tpid: 0x8100 },
+        ])],
+    );
+    assert_eq!(w.dp(TCP), "set(ipv4(ttl=63)),push_vlan(vid=0,pcp=0),4");
+    w.clear_rules();
+    w.rule(
+        "ip",
+        [
+            Action::WriteActions(vec![out(3)]),
+            Action::ClearActions,
+            Action::WriteActions(vec![set(Field::Ipv4Src, 1)]),
+        ],
+    );
+    assert_eq!(w.dp(TCP), "drop");
+}
+
+#[test]
+fn queues_meters_truncation_and_length() {
+    let mut w = World::new(5);
+    w.rule(
+        "",
+        [
+            Action::Enqueue { port: PortNo(2), queue: 1 },
+            Action::SetQueue(5),
+            out(3),
+            Action::PopQueue,
+            out(4),
+        ],
+    );
+    assert_eq!(
+        w.dp(TCP),
+        "set(skb_priority(0x1)),2,set(skb_priority(0x5)),3,set(skb_priority(0)),4"
+    );
+    w.clear_rules();
+    w.rule(
+        "",
+        [
+            Action::Meter(1),
+            Action::Meter(9),
+            Action::OutputTrunc { port: PortNo(2), max_len: 100 },
+            out(4),
+        ],
+    );
+    assert_eq!(w.dp(TCP), "meter(0),trunc(100),2,4");
+    w.clear_rules();
+    w.rule("", [Action::CheckPktLarger { len: 100, dst: sub("reg0[0]") }, resubmit(1)]);
+    w.rule("table=1,reg0=1", [out(2)]);
+    w.rule("table=1,priority=1", [out(3)]);
+    assert_eq!(w.dp(TCP), "check_pkt_len(size=100,gt(2),le(3))");
+    w.clear_rules();
+    w.rule(
+        "",
+        [
+            Action::Sample {
+                probability: 1000,
+                collector_set: 1,
+                obs_domain: 2,
+                obs_point: 3,
+                sampling_port: PortNo::NONE,
+                direction: openflow::action::SampleDirection::Default,
+            },
+            out(2),
+        ],
+    );
+    assert_eq!(w.dp(TCP), "2");
+    w.br0().config.flow_sampling = true;
+    assert!(matches!(
+        w.translate(&key(TCP)).actions.as_slice(),
+        [datapath::Action::Sample { .. }, _]
+    ));
+}
+
+#[test]
+fn groups() {
+    let mut w = World::new(5);
+    let any = PortNo::NONE;
+    w.group(
+        1,
+        GroupKind::Select,
+        Selection::Default,
+        vec![(100, any, vec![out(2)]), (100, any, vec![out(3)])],
+    );
+    w.group(
+        2,
+        GroupKind::All,
+        Selection::Default,
+        vec![(0, any, vec![set(Field::Ipv4Src, 0x0101_0101), out(2)]), (0, any, vec![out(3)])],
+    );
+    w.group(
+        3,
+        GroupKind::FastFailover,
+        Selection::Default,
+        vec![(0, PortNo(2), vec![out(2)]), (0, PortNo(3), vec![out(3)])],
+    );
+    let hash = Selection::Hash {
+        basis: 0,
+        fields: vec![(Field::Ipv4Src, u32::MAX.into()), (Field::Ipv4Dst, u32::MAX.into())],
+    };
+    w.group(5, GroupKind::Select, hash, vec![(100, any, vec![out(2)]), (100, any, vec![out(3)])]);
+    w.group(
+        6,
+        GroupKind::Select,
+        Selection::DpHash { basis: 7, algorithm: 0 },
+        vec![(1, any, vec![out(2)]), (1, any, vec![out(3)])],
+    );
+
+    w.rule("", [Action::Group(2)]);
+    assert_eq!(w.dp(TCP), "set(ipv4(src=1.1.1.1)),2,set(ipv4(src=10.0.0.1)),3");
+    assert_eq!(w.mega(TCP), "recirc_id=0,eth,tcp,in_port=1,nw_src=10.0.0.1,nw_frag=no");
+
+    w.rule("", [Action::Group(3)]);
+    assert_eq!(w.dp(TCP), "2");
+    w.port(2, |p| p.live = false);
+    assert_eq!(w.dp(TCP), "3");
+    w.port(3, |p| p.live = false);
+    assert_eq!(w.dp(TCP), "drop");
+
+    w.rule("", [Action::Group(5), out(4)]);
+    assert!(["2,4", "3,4"].contains(&w.dp(TCP).as_str()));
+    assert_eq!(
+        w.mega(TCP),
+        "recirc_id=0,eth,ip,in_port=1,nw_src=10.0.0.1,nw_dst=10.0.0.2,nw_frag=no"
+    );
+
+    // The datapath hashes; then 4 bits of the hash decide.
+    w.rule("", [Action::Group(1), out(4)]);
+    assert_eq!(w.dp(TCP), "hash(sym_l4(0)),recirc(0x1)");
+    let mut used = std::collections::BTreeMap::new();
+    let keep = w.translate(&key(TCP)).recirc_ids;
+    let id = keep[0].id();
+    for hash in 1..=64u32 {
+        let mut k = key(TCP);
+        k.recirc_id.set(id);
+        k.dp_hash.set(hash);
+        let t = w.translate(&k);
+        assert_eq!(t.mask.0.dp_hash.get(), 15);
+        *used.entry(datapath::text::format_plain(&t.actions)).or_insert(0) += 1;
+    }
+    assert_eq!(used, [("2,4".to_string(), 32), ("3,4".to_string(), 32)].into());
+    w.rule("", [Action::Group(6)]);
+    assert!(w.dp(TCP).starts_with("hash(l4(7)),recirc("));
+    w.rule("", [Action::Group(77), out(2)]);
+    assert_eq!(w.dp(TCP), "2");
+}
+
+#[test]
+fn groups_that_contain_themselves_end() {
+    let mut w = World::new(2);
+    w.group(
+        1,
+        GroupKind::Indirect,
+        Selection::Default,
+        vec![(0, PortNo::NONE, vec![Action::Group(1)])],
+    );
+    w.rule("", [Action::Group(1)]);
+    assert_eq!(w.translate(&key(TCP)).error, Some(TranslationError::RecursionTooDeep));
+}
+
+#[test]
+fn hashing_actions() {
+    let mut w = World::new(4);
+    let multipath = Multipath {
+        fields: HashFields::SymmetricL4,
+        basis: 50,
+        algorithm: MultipathAlgorithm::ModuloN,
+        max_link: 3,
+        arg: 0,
+        dst: sub("NXM_NX_REG0[0..1]"),
+    };
+    w.rule("", [Action::Multipath(Box::new(multipath)), out(2)]);
+    assert_eq!(
+        w.mega(TCP),
+        "recirc_id=0,eth,tcp,in_port=1,vlan_tci=0x0000/0x1fff,dl_src=50:54:00:00:00:05,dl_dst=50:54:00:00:00:07,nw_src=10.0.0.1,nw_dst=10.0.0.2,nw_frag=no,tp_src=1000,tp_dst=80"
+    );
+    let bundle = |algorithm, dst| {
+        Action::Bundle(Box::new(Bundle {
+            fields: HashFields::EthSrc,
+            basis: 0,
+            algorithm,
+            members: vec![PortNo(2), PortNo(3)],
+            dst,
+        }))
+    };
+    w.rule("", [bundle(BundleAlgorithm::ActiveBackup, None)]);
+    assert_eq!(w.dp(TCP), "2");
+    w.port(2, |p| p.live = false);
+    assert_eq!(w.dp(TCP), "3");
+    w.rule(
+        "",
+        [
+            bundle(BundleAlgorithm::Hrw, Some(sub("reg0[0..15]"))),
+            Action::OutputReg { src: sub("reg0[0..15]"), max_len: 0 },
+        ],
+    );
+    assert_eq!(w.dp(TCP), "3");
+    w.port(3, |p| p.live = false);
+    assert_eq!(w.dp(TCP), "drop");
+}
+
+#[test]
+fn conjunctions() {
+    let mut w = World::new(3);
+    w.rule("conj_id=1,ip", [out(2)]);
+    w.rule("ip,nw_src=10.0.0.1", [Action::Conjunction { id: 1, clause: 0, clauses: 2 }]);
+    w.rule("tcp,tp_dst=80", [Action::Conjunction { id: 1, clause: 1, clauses: 2 }]);
+    assert_eq!(w.dp(TCP), "2");
+    assert_eq!(w.dp(&TCP.replace("tp_dst=80", "tp_dst=81")), "drop");
+}
+
+#[test]
+fn learned_flows() {
+    let mut w = World::new(3);
+    let learn = Learn {
+        idle_timeout: 10,
+        hard_timeout: 0,
+        priority: 100,
+        cookie: 9,
+        send_flow_removed: false,
+        delete_learned: true,
+        table: 5,
+        fin_idle_timeout: 0,
+        fin_hard_timeout: 3,
+        limit: 1,
+        result_dst: Some(sub("reg3[0]")),
+        specs: vec![
+            LearnSpec {
+                bits: 48,
+                src: LearnSource::Field(sub("eth_src")),
+                dst: LearnTarget::Match(sub("eth_dst")),
+            },
+            LearnSpec {
+                bits: 16,
+                src: LearnSource::Value(0x800),
+                dst: LearnTarget::Match(sub("eth_type")),
+            },
+            LearnSpec {
+                bits: 16,
+                src: LearnSource::Field(sub("NXM_OF_IN_PORT[]")),
+                dst: LearnTarget::Load(sub("reg0[0..15]")),
+            },
+            LearnSpec {
+                bits: 16,
+                src: LearnSource::Field(sub("NXM_OF_IN_PORT[]")),
+                dst: LearnTarget::Output,
+            },
+        ],
+    };
+    w.rule(
+        "cookie=77",
+        [
+            Action::Learn(Box::new(learn)),
+            Action::OutputReg { src: sub("reg3"), max_len: 0 },
+            out(2),
+        ],
+    );
+    let k = key(&TCP.replace("in_port=1", "in_port=3"));
+    let t = w.translate(&k);
+    assert_eq!(datapath::text::format_plain(&t.actions), "1,2");
+    let flow = t.effects.iter().find_map(|e| match e {
+        Effect::LearnFlow { flow, .. } => Some(flow),
+        _ => None,
+    });
+    let flow = flow.unwrap();
+    assert_eq!(
+        flow::text::format_match(&flow.matching, &flow::text::no_names),
+        "ip,dl_dst=50:54:00:00:00:05"
+    );
+    assert!(matches!(
+        flow.actions.as_ref(),
+        [
+            Action::FinTimeout { idle: 0, hard: 3 },
+            Action::SetField { field: Field::Reg0, value: 3, mask: 0xffff, .. },
+            Action::Output { port: PortNo(3), .. }
+        ]
+    ));
+    assert_eq!((flow.delete_with, flow.limit, flow.cookie), (Some((77, 0)), 1, 9));
+    // At the limit: no flow, and the result says so. The flow itself may be refreshed.
+    w.rule("table=5,cookie=9,dl_dst=00:00:00:00:00:01", [out(2)]);
+    let t = w.translate(&k);
+    assert_eq!(datapath::text::format_plain(&t.actions), "2");
+    assert!(!t.effects.iter().any(|e| matches!(e, Effect::LearnFlow { .. })));
+    w.rule("table=5,cookie=9,priority=100,ip,dl_dst=50:54:00:00:00:05", [out(3)]);
+    assert_eq!(datapath::text::format_plain(&w.translate(&k).actions), "1,2");
+}
+
+#[test]
+fn normal_learns_and_forwards() {
+    let mut w = World::new(4);
+    w.rule("", normal());
+    assert_eq!(w.dp(TCP), "2,3,4");
+    let t = w.translate(&key(TCP));
+    let events = crate::effect::Sender::new(|_| true);
+    apply(&t.effects, 1, 60, 0, Millis(5), &events);
+    let back = "in_port=3,tcp,dl_src=50:54:00:00:00:07,dl_dst=50:54:00:00:00:05";
+    assert_eq!(w.dp(back), "1");
+    // From the port that it is behind: dropped.
+    assert_eq!(w.dp(&back.replace("in_port=3", "in_port=1")), "drop");
+    assert_eq!(w.dp("in_port=1,dl_dst=01:80:c2:00:00:0e"), "drop");
+    assert_eq!(w.dp("in_port=1,dl_dst=01:80:c2:00:00:10"), "2,3,4");
+    w.br0().config.forward_bpdu = true;
+    assert_eq!(w.dp("in_port=1,dl_dst=01:80:c2:00:00:0e"), "2,3,4");
+    w.bundle(2, |b| b.floodable = false);
+    w.bundle(1, |b| b.protected = true);
+    w.bundle(4, |b| b.protected = true);
+    assert_eq!(w.dp("in_port=1"), "3");
+    // Two members: the first that is up carries all, and none is sent back to the other.
+    w.bundle(3, |b| b.members = vec![PortNo(3), PortNo(2)]);
+    w.port(2, |p| p.bundle = Some(2));
+    w.port(3, |p| p.up = false);
+    assert_eq!(w.dp("in_port=1"), "2");
+    assert_eq!(w.dp("in_port=2"), "1,4");
+    assert_eq!(w.dp("in_port=controller"), "1,2,2,4".replace("2,2", "2"));
+}
+
+#[test]
+fn gratuitous_arp_is_seen() {
+    let mut w = World::new(2);
+    w.rule("", normal());
+    let arp = |op: u8| {
+        format!(
+            "in_port=1,arp,dl_src=00:00:00:00:00:01,dl_dst=ff:ff:ff:ff:ff:ff,arp_spa=1.1.1.1,arp_tpa=1.1.1.1,arp_op={op}"
+        )
+    };
+    let learned = |w: &World, f: &str| {
+        w.translate(&key(f))
+            .effects
+            .iter()
+            .any(|e| matches!(e, Effect::Learn { gratuitous_arp: true, .. }))
+    };
+    assert!(learned(&w, &arp(1)));
+    assert!(learned(&w, &arp(2)));
+    assert!(!learned(&w, &arp(1).replace("arp_tpa=1.1.1.1", "arp_tpa=1.1.1.2")));
+    assert_eq!(w.translate(&key(&arp(1))).mask.0.nw_src.get(), u32::MAX);
+}
+
+#[test]
+fn vlan_modes() {
+    let mut w = World::new(5);
+    w.rule("", normal());
+    w.bundle(1, |b| (b.mode, b.tag) = (VlanMode::Access, 10));
+    w.bundle(2, |b| (b.mode, b.tag) = (VlanMode::Access, 10));
+    w.bundle(3, |b| (b.mode, b.tag) = (VlanMode::Access, 20));
+    assert_eq!(w.dp(TCP), "2,push_vlan(vid=10,pcp=0),4,5");
+    let tagged = format!("{TCP},dl_vlan=10");
+    assert_eq!(w.dp(&tagged), "drop");
+    let from = |port: u32, f: &str| f.replace("in_port=1", &format!("in_port={port}"));
+    assert_eq!(w.dp(&from(4, &tagged)), "pop_vlan,1,2,push_vlan(vid=10,pcp=0),5");
+    w.bundle(4, |b| b.trunks = Arc::from([11, 12]));
+    assert_eq!(w.dp(&from(4, &tagged)), "drop");
+    assert_eq!(w.dp(&from(4, TCP)), "drop");
+    w.bundle(4, |b| (b.mode, b.tag) = (VlanMode::NativeUntagged, 10));
+    assert_eq!(w.dp(&from(4, TCP)), "1,2,push_vlan(vid=10,pcp=0),5");
+    assert_eq!(w.dp(&from(5, &tagged)), "pop_vlan,1,2,4");
+    w.bundle(4, |b| b.mode = VlanMode::NativeTagged);
+    assert_eq!(w.dp(&from(5, &tagged)), "pop_vlan,1,2,push_vlan(vid=10,pcp=0),4");
+    // QinQ: port 3 is a tunnel for customers' VLANs 10 and none.
+    w.bundle(3, |b| (b.mode, b.tag, b.cvlans) = (VlanMode::Dot1qTunnel, 100, Arc::from([0, 10])));
+    assert_eq!(w.dp(&from(3, &tagged)), "push_vlan(tpid=0x88a8,vid=100,pcp=0),5");
+    assert_eq!(w.dp(&from(3, &format!("{TCP},dl_vlan=11"))), "drop");
+    let mut qinq = key(&from(5, &tagged));
+    qinq.vlans = [
+        flow::Vlan { tpid: 0x88a8.into(), tci: 0x1064.into() },
+        flow::Vlan { tpid: 0x8100.into(), tci: 0x100a.into() },
+    ];
+    assert_eq!(datapath::text::format_plain(&w.translate(&qinq).actions), "pop_vlan,3");
+    // Priority tags.
+    let prio = "in_port=5,dl_vlan=0,dl_vlan_pcp=3,dl_type=0x1234";
+    w.bundle(3, |b| (b.mode, b.tag) = (VlanMode::Access, 0));
+    assert_eq!(w.dp(prio), "pop_vlan,3");
+    w.bundle(3, |b| b.priority_tags = PriorityTags::IfNonzero);
+    assert_eq!(w.dp(prio), "3");
+    assert_eq!(w.dp(&prio.replace("pcp=3", "pcp=0")), "pop_vlan,3");
+    w.bundle(3, |b| b.priority_tags = PriorityTags::Always);
+    assert_eq!(w.dp("in_port=5,dl_type=0x1234"), "push_vlan(vid=0,pcp=0),3");
+}
+
+#[test]
+fn patch_ports() {
+    let mut w = World::new(3);
+    let br1 = w.add_bridge(3);
+    let br0 = BridgeIndex(0);
+    w.patch((br0, 3), (br1, 3));
+    w.rule("", [set(Field::Reg0, 5), set(Field::EthSrc, 1), out(3), out(2)]);
+    w.rule_on(br1, "priority=2,reg0=5", [out(1)]);
+    w.rule_on(br1, "priority=1,in_port=3", [set(Field::EthDst, 2), out(2), Action::Exit]);
+    let f = "in_port=1,dl_type=0x1234";
+    assert_eq!(
+        w.dp(f),
+        "set(eth(src=00:00:00:00:00:01,dst=00:00:00:00:00:02)),102,set(eth(dst=00:00:00:00:00:00)),2"
+    );
+    let t = w.translate(&key(f));
+    let patches = t.effects.iter().filter(|e| matches!(e, Effect::Patch(..))).count();
+    assert_eq!(patches, 2);
+    // A loop of patches ends.
+    w.rule_on(br1, "priority=9", [to(PortNo::IN_PORT)]);
+    w.rule("priority=40000,in_port=3", [to(PortNo::IN_PORT)]);
+    assert_eq!(w.translate(&key(f)).error, Some(TranslationError::RecursionTooDeep));
+    // Located by the datapath port of the other bridge.
+    let mut k = key("dl_type=0x1234,in_port=101");
+    k.in_port.set(101);
+    let found = locate(&w.snapshot, &k, &w.recirc).unwrap();
+    assert_eq!((found.bridge, found.key.in_port.get()), (br1, 1));
+    k.in_port.set(999);
+    assert_eq!(locate(&w.snapshot, &k, &w.recirc).unwrap_err(), LocateError::UnknownPort(999));
+}
+
+#[test]
+fn controllers() {
+    let mut w = World::new(3);
+    let c = |pause| {
+        Action::Controller(Box::new(Controller {
+            max_len: 77,
+            controller_id: 5,
+            reason: 1,
+            userdata: vec![1, 2],
+            pause,
+            meter_id: u32::MAX,
+        }))
+    };
+    w.rule("cookie=9,table=0", [set(Field::Reg4, 44), set(Field::Metadata, 3), c(false), out(2)]);
+    let t = w.translate(&key(TCP));
+    let [datapath::Action::Userspace(userdata), _] = t.actions.as_slice() else {
+        panic!("{:?}", t.actions)
+    };
+    let packet = Packet::from_slice(&[7; 60]);
+    let mut dp_key = key(TCP);
+    dp_key.in_port.set(1);
+    let pin = controller_packet_in(&dp_key, userdata, &packet, &w.recirc).unwrap();
+    assert_eq!(
+        flow::text::format_match(&pin.metadata, &flow::text::no_names),
+        "reg4=0x2c,metadata=0x3,in_port=1"
+    );
+    assert_eq!(
+        (pin.reason, pin.table, pin.cookie, pin.max_len, pin.controller_id, pin.table_miss),
+        (1, 0, 9, 77, 5, false)
+    );
+    assert_eq!(&*pin.userdata, [1, 2]);
+    assert_eq!(pin.packet, packet);
+    assert!(pin.continuation.is_none());
+    let unknown = Userdata::SlowPath { reason: "x" };
+    assert!(controller_packet_in(&dp_key, &unknown, &packet, &w.recirc).is_none());
+
+    w.clear_rules();
+    w.rule("", [set(Field::Reg4, 2), c(true), Action::OutputReg { src: sub("reg4"), max_len: 0 }]);
+    let t = w.translate(&key(TCP));
+    let [datapath::Action::Userspace(userdata)] = t.actions.as_slice() else {
+        panic!("{:?}", t.actions)
+    };
+    let pin = controller_packet_in(&dp_key, userdata, &packet, &w.recirc).unwrap();
+    let id = u32::from_be_bytes(pin.continuation.unwrap().as_slice().try_into().unwrap());
+    let resumed = translate(Request {
+        snapshot: &w.snapshot,
+        bridge: BridgeIndex(0),
+        key: key(TCP),
+        packet: None,
+        now: Millis(1),
+        recirc: &w.recirc,
+        frozen: w.recirc.state(id),
+        effects: EffectsMode::Collect,
+        tracer: None,
+        actions: None,
+    });
+    assert_eq!(datapath::text::format_plain(&resumed.actions), "2");
+    // TTL that runs out ends the list, not the pipeline.
+    w.clear_rules();
+    w.rule("", [resubmit(1), out(3)]);
+    w.rule("table=1", [Action::DecTtl { controllers: vec![] }, out(2)]);
+    let t = w.translate(&key(&TCP.replace("nw_ttl=64", "nw_ttl=1")));
+    assert!(matches!(
+        t.actions.as_slice(),
+        [
+            datapath::Action::Userspace(Userdata::Controller { reason: 2, .. }),
+            datapath::Action::Output(datapath::PortNo(3))
+        ]
+    ));
+}
+
+#[test]
+fn packet_out() {
+    let mut w = World::new(3);
+    w.rule("in_port=1", [out(2)]);
+    let list = [resubmit(0), to(PortNo::TABLE), out(3), to(PortNo::CONTROLLER)];
+    let t = w.run(&key(TCP), EffectsMode::Collect, None, Some(&list));
+    assert!(matches!(
+        t.actions.as_slice(),
+        [
+            datapath::Action::Output(datapath::PortNo(2)),
+            datapath::Action::Output(datapath::PortNo(2)),
+            datapath::Action::Output(datapath::PortNo(3)),
+            datapath::Action::Userspace(Userdata::Controller { reason: 5, .. })
+        ]
+    ));
+}
+
+#[test]
+fn counters_follow_packets() {
+    let mut w = World::new(3);
+    let first = w.rule("", [resubmit(1)]);
+    let second = w.rule("table=1", [Action::FinTimeout { idle: 5, hard: 0 }, out(2)]);
+    let t = w.translate(&key(TCP));
+    let events = crate::effect::Sender::new(|_| true);
+    apply(&t.effects, 3, 180, 1, Millis(50), &events);
+    assert_eq!(first.stats.counts(), (3, 180));
+    assert_eq!(second.stats.counts(), (3, 180));
+    assert_eq!(second.stats.used(), Millis(50));
+    assert_eq!(second.timeouts.idle(), 5);
+    assert_eq!(w.br0().tables[1].stats.matched.load(std::sync::atomic::Ordering::Relaxed), 3);
+    let t = w.run(&key(TCP), EffectsMode::Suppress, None, None);
+    assert!(t.effects.is_empty());
+}
+
+/// Classes of holes that OVS had; see the text of [`super`].
+#[test]
+fn malformed_packets_have_megaflows_of_their_own() {
+    let mut w = World::new(3);
+    // CVE-2023-1668: a cut-off IP header (protocol 0) must not stand for all protocols.
+    w.rule("ip", [set(Field::Ipv4Dst, 1), Action::DecTtl { controllers: vec![] }, out(2)]);
+    let t = w.translate(&key("in_port=1,ip,nw_ttl=64"));
+    assert_eq!(t.mask.0.nw_proto, 0xff);
+    assert_eq!(datapath::text::format_plain(&t.actions), "set(ipv4(dst=0.0.0.1,ttl=63)),2");
+    // CVE-2023-5366: a neighbour message without the option must not stand for those with it.
+    w.clear_rules();
+    w.rule("priority=2,icmp6,icmp_type=136,icmp_code=0,nd_tll=00:00:00:00:00:01", [out(2)]);
+    w.rule("priority=1", [out(3)]);
+    let t = w.translate(&key("in_port=1,icmp6,icmpv6_type=136,icmpv6_code=0"));
+    let m = &t.mask.0;
+    assert_eq!(
+        (m.arp_tha, m.nw_proto, m.tp_src.get(), m.tp_dst.get()),
+        ([0xff; 6], 0xff, 0xff, 0xff)
+    );
+    // A field that is not there is looked at by name only: its prerequisites are exact.
+    w.clear_rules();
+    w.rule("", [set(Field::NdTll, 1), set(Field::TcpDst, 1), out(3)]);
+    let m = w.translate(&key("in_port=1,ip,nw_ttl=1")).mask.0;
+    assert_eq!((m.nw_proto, m.nw_frag & 2, m.dl_type.get()), (0xff, 2, 0xffff));
+    // Later fragments: no ports, also not as zeros of a first fragment.
+    w.clear_rules();
+    w.rule("priority=2,tcp,tp_dst=0", [out(2)]);
+    let t = w.translate(&key("in_port=1,tcp,ip_frag=later"));
+    assert_eq!((t.mask.0.nw_frag, t.mask.0.tp_dst.get()), (3, 0));
+}
+
+#[test]
+fn a_frozen_bucket_leaves_the_action_set_alone() {
+    let mut w = World::new(4);
+    let pop =
+        vec![Action::PopMpls { ethertype: 0x800 }, Action::DecTtl { controllers: vec![] }, out(2)];
+    w.group(1, GroupKind::All, Selection::Default, vec![(0, PortNo::NONE, pop)]);
+    w.rule("mpls", [Action::WriteActions(vec![out(3)]), Action::Group(1)]);
+    let labelled = key("in_port=1,mpls,mpls_label=5,mpls_ttl=3,mpls_bos=1");
+    let t = w.translate(&labelled);
+    // What was below the label is known to the datapath only; the label itself comes back.
+    assert_eq!(
+        datapath::text::format_plain(&t.actions),
+        "pop_mpls(eth_type=0x800),recirc(0x1),push_mpls(label=5,tc=0,ttl=3,bos=1,eth_type=0x8847),3"
+    );
+    let mut back = key(TCP);
+    back.recirc_id.set(t.recirc_ids[0].id());
+    assert_eq!(datapath::text::format_plain(&w.translate(&back).actions), "set(ipv4(ttl=63)),2");
+    // With more labels than a key holds it cannot come back: the bucket gets a copy.
+    let deep = key("in_port=1,mpls,mpls_label=5,mpls_ttl=3,mpls_bos=0");
+    assert_eq!(
+        datapath::text::format_plain(&w.translate(&deep).actions),
+        "clone(pop_mpls(eth_type=0x800),recirc(0x1)),3"
+    );
+}

@@ -1,0 +1,267 @@
+//! Upcalls: a packet without a megaflow is translated, forwarded, and its megaflow installed.
+//!
+//! Runs on packet threads. It reads the newest snapshot, never waits for the control thread,
+//! and installs through the datapath's [`Flows`]. When the table is at its limit, or the
+//! datapath refuses, packets are still forwarded, each by its own translation.
+
+use crate::effect::{self, Event, Sender};
+use crate::megaflows::{Entry, Megaflows};
+use crate::recirc::RecircTable;
+use crate::revalidator::RevalidatorState;
+use crate::snapshot::Snapshot;
+use crate::translate::{self, Request, Translation};
+use clock::{Clock, Millis};
+use datapath::{Action, Actions, Datapath, DropReason, FlowStats, Megaflow, Upcall, UpcallFactory, UpcallKind, Upcaller, Userdata};
+use flow::{Field, Key, Mask, Match};
+use packet::Packet;
+use rcu::{Publisher, Reader};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+
+/// What upcalls and the revalidator count (`upcall/show`, `coverage/show`).
+#[derive(Debug, Default)]
+pub struct UpcallCounters {
+    /// Misses translated.
+    pub misses: AtomicU64,
+    /// Megaflows installed.
+    pub installed: AtomicU64,
+    /// Megaflows that the datapath refused.
+    pub refused: AtomicU64,
+    /// Megaflows not installed because of the flow limit.
+    pub over_limit: AtomicU64,
+    /// Translations that failed.
+    pub errors: AtomicU64,
+    /// Events that the control thread had no room for.
+    pub events_lost: AtomicU64,
+}
+
+/// What upcalls, the revalidator and the control thread share about one datapath.
+#[derive(Debug)]
+pub struct SlowPath {
+    /// Newest state of all bridges.
+    pub published: Publisher<Snapshot>,
+    /// Megaflows that were installed.
+    pub megaflows: Megaflows,
+    /// Frozen pipelines.
+    pub recirc: RecircTable,
+    /// Way to the control thread.
+    pub events: Sender,
+    /// The switch's clock.
+    pub clock: Clock,
+    /// At most so many megaflows (the revalidator adapts it).
+    pub flow_limit: AtomicUsize,
+    /// `upcall/disable-megaflows` clears it: every megaflow then matches one microflow.
+    pub megaflows_enabled: AtomicBool,
+    /// Counters.
+    pub counters: UpcallCounters,
+    /// Settings and measurements of the revalidator.
+    pub revalidator: RevalidatorState,
+    /// Held during a pass.
+    pub(crate) passing: Mutex<()>,
+    datapath: Attached,
+}
+
+/// The datapath, once there is one.
+#[derive(Default)]
+struct Attached(OnceLock<Arc<dyn Datapath>>);
+
+impl std::fmt::Debug for Attached {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.0.get().map_or("no datapath", |d| d.name()))
+    }
+}
+
+impl SlowPath {
+    /// A slow path that publishes `published` and sends to `events`. No datapath yet.
+    pub fn new(published: Publisher<Snapshot>, events: Sender, clock: Clock, flow_limit: usize) -> Arc<SlowPath> {
+        let slow = SlowPath {
+            published,
+            megaflows: Megaflows::default(),
+            recirc: RecircTable::default(),
+            events,
+            clock,
+            flow_limit: AtomicUsize::new(flow_limit),
+            megaflows_enabled: AtomicBool::new(true),
+            counters: UpcallCounters::default(),
+            revalidator: RevalidatorState::default(),
+            passing: Mutex::new(()),
+            datapath: Attached::default(),
+        };
+        slow.set_flow_limit(flow_limit);
+        Arc::new(slow)
+    }
+
+    /// Joins the slow path with the datapath that it serves; upcalls start to be answered.
+    /// Called once.
+    pub fn attach(self: &Arc<Self>, datapath: Arc<dyn Datapath>) {
+        if self.datapath.0.set(Arc::clone(&datapath)).is_ok() {
+            datapath.set_upcall_factory(Arc::new(Factory(Arc::clone(self))));
+        }
+    }
+
+    /// The datapath; `None` before [`SlowPath::attach`].
+    pub fn datapath(&self) -> Option<&Arc<dyn Datapath>> {
+        self.datapath.0.get()
+    }
+
+    pub(crate) fn send(&self, event: Event) {
+        if !self.events.send(event) {
+            self.counters.events_lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// What the datapath must match and do so that packets like `key` (a datapath's key) get
+    /// what `translation` says.
+    pub(crate) fn megaflow(&self, key: &Key, translation: &Translation) -> Megaflow {
+        let mut mask = translation.mask;
+        if !self.megaflows_enabled.load(Ordering::Relaxed) {
+            mask = exact_mask(key);
+        }
+        for field in [Field::InPortOxm, Field::RecircId, Field::PacketType] {
+            mask.set_exact(field);
+        }
+        let matching = Match::new(key, &mask);
+        Megaflow { ufid: self.megaflows.ufid(&matching), matching, actions: datapath_actions(translation) }
+    }
+}
+
+/// The translation's actions in the form in which a datapath keeps them.
+fn datapath_actions(translation: &Translation) -> Actions {
+    if translation.actions.is_empty() {
+        let reason = if translation.error.is_some() { DropReason::TranslationError } else { DropReason::Flow };
+        return Arc::new([Action::Drop(reason)]);
+    }
+    translation.actions.as_slice().into()
+}
+
+/// Every field of a packet that a datapath parses.
+fn exact_mask(key: &Key) -> Mask {
+    let mut mask = Mask::WILDCARD;
+    for field in Field::ALL {
+        if !field.is_register() && !matches!(field, Field::Metadata | Field::ConjId | Field::ActsetOutput) && field.prerequisite().holds(key) {
+            mask.set_exact(field);
+        }
+    }
+    mask
+}
+
+struct Factory(Arc<SlowPath>);
+
+impl UpcallFactory for Factory {
+    fn upcaller(&self) -> Box<dyn Upcaller> {
+        Box::new(Handler { snapshot: self.0.published.reader(), slow: Arc::clone(&self.0) })
+    }
+}
+
+struct Handler {
+    slow: Arc<SlowPath>,
+    snapshot: Reader<Snapshot>,
+}
+
+impl Upcaller for Handler {
+    fn upcall(&mut self, upcall: &Upcall<'_>) -> Actions {
+        match upcall.kind {
+            UpcallKind::Miss => self.miss(upcall, true),
+            UpcallKind::Action(Userdata::SlowPath { .. }) => self.miss(upcall, false),
+            UpcallKind::Action(userdata @ Userdata::Controller { .. }) => {
+                self.controller(upcall, userdata);
+                Arc::new([])
+            }
+            // No collectors yet: the sample was counted by its flow and ends here.
+            UpcallKind::Action(Userdata::FlowSample { .. }) => Arc::new([]),
+        }
+    }
+}
+
+impl Handler {
+    fn miss(&mut self, upcall: &Upcall<'_>, install: bool) -> Actions {
+        let slow = &self.slow;
+        let snapshot = Arc::clone(self.snapshot.read());
+        let version = self.snapshot.version();
+        let now = slow.clock.now();
+        slow.counters.misses.fetch_add(1, Ordering::Relaxed);
+        let Some(translation) = translate_key(slow, &snapshot, upcall.key, Some(upcall.packet), now) else {
+            return Arc::new([Action::Drop(DropReason::UnknownPort)]);
+        };
+        if translation.error.is_some() {
+            slow.counters.errors.fetch_add(1, Ordering::Relaxed);
+        }
+        let bytes = upcall.packet.len() as u64;
+        effect::apply(&translation.effects, 1, bytes, upcall.key.tcp_flags.get(), now, &slow.events);
+        let megaflow = slow.megaflow(upcall.key, &translation);
+        let actions = Arc::clone(&megaflow.actions);
+        if install {
+            self.install(&megaflow, translation.effects, translation.recirc_ids, translation.slow_path, version, now);
+        }
+        actions
+    }
+
+    fn install(
+        &self,
+        megaflow: &Megaflow,
+        effects: Vec<effect::Effect>,
+        recirc: Vec<crate::recirc::RecircRef>,
+        slow_path: Option<&'static str>,
+        version: u64,
+        now: Millis,
+    ) {
+        let slow = &self.slow;
+        let Some(datapath) = slow.datapath() else { return };
+        if slow.megaflows.len() >= slow.flow_limit.load(Ordering::Relaxed) {
+            slow.counters.over_limit.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        let entry = Entry {
+            key: *megaflow.matching.key(),
+            mask: *megaflow.matching.mask(),
+            actions: Arc::clone(&megaflow.actions),
+            effects,
+            recirc,
+            credited: FlowStats::default(),
+            created: now,
+            version,
+            seen: slow.revalidator.passes.load(Ordering::Acquire),
+            slow_path,
+        };
+        if !slow.megaflows.insert(megaflow.ufid, entry) {
+            return; // another thread is installing it
+        }
+        match datapath.install(megaflow) {
+            Ok(()) => slow.counters.installed.fetch_add(1, Ordering::Relaxed),
+            Err(_) => {
+                slow.megaflows.remove(megaflow.ufid);
+                slow.counters.refused.fetch_add(1, Ordering::Relaxed)
+            }
+        };
+        // The pass that follows a publication may have gone by between our translation and
+        // our installation. A publication from here on has its pass after this.
+        if slow.published.version() != version {
+            slow.remove(megaflow.ufid);
+        }
+    }
+
+    fn controller(&self, upcall: &Upcall<'_>, userdata: &Userdata) {
+        if let Some(packet_in) =
+            translate::controller_packet_in(upcall.key, userdata, upcall.packet, &self.slow.recirc)
+        {
+            self.slow.send(Event::PacketIn(Box::new(packet_in)));
+        }
+    }
+}
+
+/// Translates a packet (or any packet, when `None`) with a datapath's key. `None` when its
+/// port or its recirculation id belongs to no bridge.
+pub(crate) fn translate_key(
+    slow: &SlowPath,
+    snapshot: &Snapshot,
+    key: &Key,
+    packet: Option<&Packet>,
+    now: Millis,
+) -> Option<Translation> {
+    let place = translate::locate(snapshot, key, &slow.recirc).ok()?;
+    Some(translate::translate(Request {
+        packet,
+        frozen: place.frozen,
+        ..Request::new(snapshot, place.bridge, place.key, &slow.recirc, now)
+    }))
+}

@@ -1,0 +1,163 @@
+//! Bundles.
+
+use super::*;
+use openflow::message::{
+    BundleAdd, BundleControl, BundleControlKind as Do, BundleFlags, PacketOut,
+};
+
+const ATOMIC: BundleFlags = BundleFlags::ATOMIC;
+
+fn control(bundle_id: u32, kind: Do) -> Body {
+    Body::BundleControl(BundleControl { bundle_id, kind, flags: ATOMIC })
+}
+
+fn add(bundle_id: u32, xid: u32, body: Body) -> Body {
+    let message = Message { xid, body };
+    Body::BundleAdd(Box::new(BundleAdd { bundle_id, flags: ATOMIC, message, raw: Vec::new() }))
+}
+
+impl Bench {
+    /// Adds messages to bundle 1; the transaction ids of both messages are from 100 on.
+    fn fill(&mut self, p: Peer, messages: Vec<Body>) {
+        for (xid, body) in (100..).zip(messages) {
+            let got = self.ask(p, xid, add(1, xid, body));
+            assert!(got.is_empty(), "{got:?}");
+        }
+    }
+
+    fn done(&mut self, p: Peer, kind: Do) -> Do {
+        match self.one(p, control(1, kind)) {
+            Body::BundleControl(c) => c.kind,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn fm(priority: u16, n: u32, actions: &[Action]) -> Body {
+    Body::FlowMod(Box::new(flow(priority, ip(n), actions)))
+}
+
+#[test]
+fn a_bundle_happens_at_its_commit() {
+    for version in [Version::V13, Version::V14, Version::V15] {
+        let mut b = Bench::new(2);
+        let p = b.connect(Kind::Service, version);
+        b.add(p, flow(1, ip(9), &[output(1)]));
+        assert_eq!(b.done(p, Do::OpenRequest), Do::OpenReply);
+        let delete = Body::FlowMod(Box::new(delete_all()));
+        let mut metadata = Match::ANY;
+        metadata.set(Field::InPortOxm, PortNo::CONTROLLER.0.into());
+        let packet = PacketOut {
+            buffer_id: None,
+            data: udp(1, 2).data().to_vec(),
+            metadata,
+            actions: [output(PortNo::TABLE.0)].into(),
+        };
+        let packet = Body::PacketOut(Box::new(packet));
+        b.fill(p, vec![delete, packet, fm(5, 0x0a00_0002, &[output(2)]), fm(5, 2, &[])]);
+        assert_eq!(b.rule_count(), 1, "nothing happened yet");
+        assert_eq!(b.done(p, Do::CloseRequest), Do::CloseReply);
+        assert_eq!(b.done(p, Do::CommitRequest), Do::CommitReply);
+        assert_eq!(b.rule_count(), 2);
+        assert_eq!(b.sent(2), 1, "the packet met the new tables");
+        assert_eq!(b.error(p, control(1, Do::CommitRequest)), OfError::OFPBFC_BAD_ID);
+    }
+}
+
+#[test]
+fn a_failing_message_undoes_the_bundle_and_is_named() {
+    let mut b = Bench::new(1);
+    let p = b.connect(Kind::Service, Version::V14);
+    b.add(p, flow(1, ip(9), &[output(1)]));
+    let before = b.flows(p);
+    b.done(p, Do::OpenRequest);
+    let delete = Body::FlowMod(Box::new(delete_all()));
+    // The group is not there; that is found out at the commit only.
+    b.fill(p, vec![delete, fm(5, 1, &[output(1)]), fm(5, 2, &[Action::Group(8)]), fm(5, 3, &[])]);
+    let got = b.ask(p, 7, control(1, Do::CommitRequest));
+    let [
+        Message { xid: 102, body: Body::Error(first) },
+        Message { xid: 7, body: Body::Error(second) },
+    ] = &got[..]
+    else {
+        panic!("{got:?}")
+    };
+    assert_eq!(known(&first.error), OfError::OFPBAC_BAD_OUT_GROUP);
+    assert_eq!(first.data[..2], [5, 14], "the flow mod, not its envelope");
+    assert_eq!(known(&second.error), OfError::OFPBFC_MSG_FAILED);
+    let after = b.flows(p);
+    assert_eq!(before, after);
+}
+
+#[test]
+fn packets_see_all_of_a_bundle_or_nothing() {
+    let mut b = Bench::new(3);
+    let p = b.connect(Kind::Service, Version::V14);
+    b.add(p, flow(1, ip(0x0a00_0002), &[output(2)]));
+    b.one(p, Body::BarrierRequest);
+    b.receive(1, &udp(1, 2));
+    b.done(p, Do::OpenRequest);
+    b.fill(p, vec![Body::FlowMod(Box::new(delete_all())), fm(5, 1, &[Action::Group(8)])]);
+    assert_eq!(b.ask(p, 7, control(1, Do::CommitRequest)).len(), 2);
+    b.receive(1, &udp(1, 2));
+    assert_eq!((b.sent(2), b.sent(3)), (2, 0));
+    b.fill(p, vec![Body::FlowMod(Box::new(delete_all())), fm(5, 0x0a00_0002, &[output(3)])]);
+    b.done(p, Do::CommitRequest);
+    b.receive(1, &udp(1, 2));
+    assert_eq!((b.sent(2), b.sent(3)), (0, 1));
+}
+
+#[test]
+fn bundles_out_of_turn_are_refused() {
+    let mut b = Bench::new(1);
+    let p = b.connect(Kind::Service, Version::V14);
+    for kind in [Do::CloseRequest, Do::CommitRequest, Do::DiscardRequest] {
+        assert_eq!(b.error(p, control(1, kind)), OfError::OFPBFC_BAD_ID);
+    }
+    assert_eq!(b.error(p, control(1, Do::OpenReply)), OfError::OFPBFC_BAD_TYPE);
+    b.done(p, Do::OpenRequest);
+    assert_eq!(b.error(p, control(1, Do::OpenRequest)), OfError::OFPBFC_BAD_ID);
+    b.done(p, Do::OpenRequest);
+    b.done(p, Do::CloseRequest);
+    assert_eq!(b.error(p, add(1, 77, fm(5, 1, &[]))), OfError::OFPBFC_BUNDLE_CLOSED);
+    b.done(p, Do::OpenRequest);
+    let other =
+        BundleControl { bundle_id: 1, kind: Do::CommitRequest, flags: BundleFlags::ORDERED };
+    assert_eq!(b.error(p, Body::BundleControl(other)), OfError::OFPBFC_BAD_FLAGS);
+    b.done(p, Do::OpenRequest);
+    assert_eq!(b.done(p, Do::DiscardRequest), Do::DiscardReply);
+    // An echo request in a bundle: the inner message's type is behind its version at 16.
+    let mut echo = Message::new(77, add(1, 77, fm(5, 1, &[]))).encode(&p.protocol).unwrap();
+    echo[17] = 2;
+    b.bytes(p, &echo);
+    let got = b.output(p);
+    let [Message { xid: 77, body: Body::Error(e) }] = &got[..] else { panic!("{got:?}") };
+    assert_eq!(known(&e.error), OfError::OFPBFC_MSG_UNSUP);
+    assert_eq!(b.error(p, add(1, 78, fm(5, 1, &[]))), OfError::OFPBFC_MSG_BAD_XID);
+    let bad = FlowMod { buffer_id: Some(1), ..flow(5, ip(1), &[]) };
+    assert_eq!(
+        b.error(p, add(1, 77, Body::FlowMod(Box::new(bad)))),
+        OfError::OFPBRC_BUFFER_UNKNOWN
+    );
+    for id in 10..138 {
+        b.one(p, control(id, Do::OpenRequest));
+    }
+    assert_eq!(b.error(p, control(500, Do::OpenRequest)), OfError::OFPBFC_OUT_OF_BUNDLES);
+}
+
+#[test]
+fn a_forgotten_bundle_times_out() {
+    let mut b = Bench::new(1);
+    let p = b.connect(Kind::Service, Version::V14);
+    b.done(p, Do::OpenRequest);
+    b.tick(6000);
+    b.fill(p, vec![fm(5, 1, &[])]);
+    b.tick(6000);
+    assert!(b.output(p).is_empty());
+    assert_eq!(b.connections.deadline(), Some(b.clock.now() + 4000));
+    b.tick(4000);
+    let got = b.output(p);
+    let [Message { xid: 77, body: Body::Error(e) }] = &got[..] else { panic!("{got:?}") };
+    assert_eq!(known(&e.error), OfError::OFPBFC_TIMEOUT);
+    assert_eq!(b.error(p, control(1, Do::CommitRequest)), OfError::OFPBFC_BAD_ID);
+}

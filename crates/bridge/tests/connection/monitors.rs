@@ -1,0 +1,229 @@
+//! Flow monitors.
+
+use super::*;
+use openflow::message::{
+    FlowMonitorRequest, FlowRemovedReason, FlowUpdate, FlowUpdateEvent as Event, MonitorCommand,
+    MonitorFlags,
+};
+use std::collections::BTreeMap;
+
+fn monitor(id: u32, flags: MonitorFlags) -> FlowMonitorRequest {
+    FlowMonitorRequest {
+        id,
+        command: MonitorCommand::Add,
+        flags,
+        out_port: PortNo::NONE,
+        out_group: GROUP_ANY,
+        table_id: TABLE_ALL,
+        matching: Match::ANY,
+    }
+}
+
+fn request(monitors: Vec<FlowMonitorRequest>, version: Version) -> Body {
+    Body::MultipartRequest(MultipartRequest::FlowMonitor {
+        monitors,
+        nicira: version < Version::V14,
+    })
+}
+
+fn updates(messages: Vec<Message>) -> Vec<FlowUpdate> {
+    messages
+        .into_iter()
+        .flat_map(|m| match m.body {
+            Body::MultipartReply { reply: MultipartReply::FlowMonitor { updates, .. }, .. } => {
+                updates
+            }
+            Body::FlowMonitorPaused => vec![FlowUpdate::Paused],
+            Body::FlowMonitorResumed => vec![FlowUpdate::Resumed],
+            other => panic!("{other:?}"),
+        })
+        .collect()
+}
+
+fn full(update: &FlowUpdate) -> (Event, u16, usize) {
+    match update {
+        FlowUpdate::Full(f) => (f.event, f.priority, f.actions.len()),
+        other => panic!("{other:?}"),
+    }
+}
+
+const EVENTS: MonitorFlags =
+    MonitorFlags::ADD.union(MonitorFlags::DELETE).union(MonitorFlags::MODIFY);
+
+#[test]
+fn a_monitor_tells_what_is_there_and_what_changes() {
+    for version in [Version::V10, Version::V14, Version::V15] {
+        let mut b = Bench::new(1);
+        let (p, q) = (b.connect(Kind::Service, version), b.connect(Kind::Service, Version::V13));
+        b.add(q, flow(1, ip(1), &[output(1)]));
+        let flags = EVENTS | MonitorFlags::INITIAL | MonitorFlags::ACTIONS;
+        let got = b.ask(p, 8, request(vec![monitor(1, flags)], version));
+        assert_eq!(got[0].xid, 8);
+        let initial = if version == Version::V10 { Event::Added } else { Event::Initial };
+        let got = updates(got);
+        assert_eq!(got.iter().map(full).collect::<Vec<_>>(), [(initial, 1, 1)]);
+        b.add(q, flow(2, ip(2), &[output(1)]));
+        b.add(q, flow(2, ip(2), &[output(1), output(1)]));
+        b.add(q, FlowMod { command: FlowModCommand::DeleteStrict, ..flow(2, ip(2), &[]) });
+        let got = updates(b.output(p));
+        let deleted = Event::Deleted(FlowRemovedReason::Delete);
+        assert_eq!(
+            got.iter().map(full).collect::<Vec<_>>(),
+            [(Event::Added, 2, 1), (Event::Modified, 2, 2), (deleted, 2, 2)]
+        );
+        // Its own changes are told by transaction id.
+        b.send(p, 55, Body::FlowMod(Box::new(flow(3, ip(3), &[]))));
+        assert_eq!(updates(b.output(p)), [FlowUpdate::Abbrev { xid: 55 }]);
+        if version == Version::V10 {
+            assert!(b.ask(p, 9, Body::FlowMonitorCancel(1)).is_empty());
+        } else {
+            let delete =
+                FlowMonitorRequest { command: MonitorCommand::Delete, ..monitor(1, flags) };
+            assert!(updates(b.ask(p, 9, request(vec![delete], version))).is_empty());
+        }
+        b.add(q, flow(4, ip(4), &[]));
+        assert!(b.output(p).is_empty());
+    }
+}
+
+#[test]
+fn monitors_have_filters_and_numbers() {
+    let mut b = Bench::new(3);
+    let (p, q) = (b.connect(Kind::Service, Version::V14), b.connect(Kind::Service, Version::V13));
+    let by_port = FlowMonitorRequest { out_port: PortNo(2), ..monitor(1, EVENTS) };
+    let by_match = FlowMonitorRequest { matching: ip(7), ..monitor(2, EVENTS | MonitorFlags::OWN) };
+    assert!(
+        updates(b.ask(p, 1, request(vec![by_port.clone(), by_match], Version::V14))).is_empty()
+    );
+    assert_eq!(b.error(p, request(vec![by_port], Version::V14)), OfError::OFPMOFC_MONITOR_EXISTS);
+    let unknown = FlowMonitorRequest { command: MonitorCommand::Delete, ..monitor(5, EVENTS) };
+    assert_eq!(
+        b.error(p, request(vec![monitor(6, EVENTS), unknown], Version::V14)),
+        OfError::OFPMOFC_UNKNOWN_MONITOR
+    );
+    b.add(q, flow(1, ip(1), &[output(1)]));
+    assert!(b.output(p).is_empty(), "monitor 6 was not made");
+    b.add(q, flow(1, ip(1), &[output(2)]));
+    b.add(q, flow(1, ip(1), &[output(3)]));
+    b.add(q, flow(1, ip(1), &[output(1)]));
+    b.send(p, 1, Body::FlowMod(Box::new(flow(2, ip(7), &[]))));
+    let events: Vec<_> = updates(b.output(p)).iter().map(full).map(|(e, p, _)| (e, p)).collect();
+    // To port 2 and away from it both concern it.
+    assert_eq!(events, [(Event::Modified, 1), (Event::Modified, 1), (Event::Added, 2)]);
+    // As OVS has it, ONLY_OWN tells in full what it did itself, and what others did.
+    let own = FlowMonitorRequest { matching: ip(8), ..monitor(9, EVENTS | MonitorFlags::ONLY_OWN) };
+    b.ask(p, 1, request(vec![own], Version::V14));
+    b.add(q, flow(2, ip(8), &[]));
+    b.send(p, 1, Body::FlowMod(Box::new(flow(3, ip(8), &[]))));
+    let events: Vec<_> = updates(b.output(p)).iter().map(full).map(|(e, p, _)| (e, p)).collect();
+    assert_eq!(events, [(Event::Added, 2), (Event::Added, 3)]);
+}
+
+/// What a peer believes, from what it is told.
+fn learn(known: &mut BTreeMap<(u16, u128), u64>, updates: Vec<FlowUpdate>) -> (u32, u32) {
+    let (mut paused, mut resumed) = (0, 0);
+    for update in updates {
+        match update {
+            FlowUpdate::Full(f) => {
+                let key = (f.priority, f.matching.value(Field::Ipv4Dst));
+                match f.event {
+                    Event::Deleted(_) => {
+                        assert!(known.remove(&key).is_some(), "{key:?} was not there")
+                    }
+                    Event::Modified => {
+                        assert!(known.insert(key, f.cookie).is_some(), "{key:?} was not there")
+                    }
+                    Event::Added | Event::Initial => {
+                        assert!(known.insert(key, f.cookie).is_none(), "{key:?} was there")
+                    }
+                }
+            }
+            FlowUpdate::Paused => paused += 1,
+            FlowUpdate::Resumed => resumed += 1,
+            FlowUpdate::Abbrev { .. } => panic!(),
+        }
+    }
+    (paused, resumed)
+}
+
+#[test]
+fn a_stalled_peer_pauses_costs_no_memory_and_catches_up() {
+    for version in [Version::V10, Version::V14] {
+        let mut b = Bench::new(1);
+        let p = b.connect(Kind::Service, version);
+        for n in 0..8000 {
+            b.switch.flow_mod(b.bridge, &flow(1, ip(n), &[])).unwrap();
+        }
+        // The peer reads nothing but half a megabyte of its first reply.
+        b.send(p, 8, request(vec![monitor(1, EVENTS | MonitorFlags::INITIAL)], version));
+        let mut known = BTreeMap::new();
+        let change = |b: &mut Bench, fm: FlowMod| {
+            let changes = b.switch.flow_mod(b.bridge, &fm).unwrap();
+            b.connections.rules_changed(b.bridge, changes, &mut b.switch, b.clock.now());
+        };
+        for n in 0..3000 {
+            change(
+                &mut b,
+                FlowMod { command: FlowModCommand::DeleteStrict, ..flow(1, ip(n), &[]) },
+            );
+            change(&mut b, flow(2, ip(n), &[]));
+        }
+        let told = updates(b.output(p));
+        assert_eq!(learn(&mut known, told), (0, 0), "the beginning is no pause");
+        // Now everything changes several times while it does not read.
+        for round in 1..4 {
+            for n in 0..8000 {
+                let priority = if n < 3000 { 2 } else { 1 };
+                change(&mut b, FlowMod { new_cookie: round, ..flow(priority, ip(n), &[]) });
+            }
+        }
+        for n in 7000..8000 {
+            change(
+                &mut b,
+                FlowMod { command: FlowModCommand::DeleteStrict, ..flow(1, ip(n), &[]) },
+            );
+        }
+        let first = b.connections.take_output(p.id);
+        assert!(first.len() < 700 << 10, "{} bytes", first.len());
+        let mut pauses = (0, 0);
+        let mut count = |(a, b): (u32, u32)| pauses = (pauses.0 + a, pauses.1 + b);
+        let decode = |bytes: &[u8]| {
+            frame::split(bytes).map(|m| Message::decode(m, &p.protocol).unwrap()).collect()
+        };
+        count(learn(&mut known, updates(decode(&first))));
+        b.tick(0);
+        let told = updates(b.output(p));
+        count(learn(&mut known, told));
+        assert_eq!(pauses, (1, 1));
+        let truth: BTreeMap<(u16, u128), u64> = b
+            .flows(p)
+            .into_iter()
+            .map(|f| ((f.priority, f.matching.value(Field::Ipv4Dst)), f.cookie))
+            .collect();
+        assert_eq!(truth.len(), 7000);
+        assert_eq!(known, truth);
+    }
+}
+
+#[test]
+fn the_beginning_of_a_monitor_comes_before_later_replies() {
+    let mut b = Bench::new(1);
+    let p = b.connect(Kind::Service, Version::V14);
+    for n in 0..20_000 {
+        b.switch.flow_mod(b.bridge, &flow(1, ip(n), &[])).unwrap();
+    }
+    let monitor =
+        Message::new(8, request(vec![monitor(1, EVENTS | MonitorFlags::INITIAL)], Version::V14));
+    let barrier = Message::new(9, Body::BarrierRequest);
+    let bytes = [monitor, barrier].map(|m| m.encode(&p.protocol).unwrap()).concat();
+    b.bytes(p, &bytes);
+    assert!(!b.connections.wants_input(p.id));
+    let mut got = b.output(p);
+    assert_eq!(got.pop(), Some(Message::new(9, Body::BarrierReply)));
+    let last = got.len() - 1;
+    for (n, m) in got.iter().enumerate() {
+        let Body::MultipartReply { more, .. } = m.body else { panic!("{m:?}") };
+        assert_eq!((m.xid, more), (8, n != last));
+    }
+    assert_eq!(updates(got).len(), 20_000);
+}

@@ -1,0 +1,220 @@
+//! A whole switch over the model datapath: rules in, packets through, counters out.
+
+use bridge::effect::{Event, Sender};
+use bridge::revalidator::Pass;
+use bridge::snapshot::BridgeIndex;
+use bridge::switch::{PortRequest, Switch};
+use clock::Clock;
+use datapath::{Datapath, Packets, PortSpec};
+use datapath_model::Model;
+use flow::{Field, Match};
+use openflow::message::{FlowFlags, FlowMod, FlowModCommand, GROUP_ANY};
+use openflow::{Action, PortNo};
+use packet::Packet;
+use packet::build::Frame;
+use std::sync::{Arc, Mutex};
+
+struct Bench {
+    switch: Switch,
+    model: Arc<Model>,
+    bridge: BridgeIndex,
+    clock: Clock,
+    events: Arc<Mutex<Vec<Event>>>,
+}
+
+impl Bench {
+    fn new(ports: u32) -> Bench {
+        let clock = Clock::new();
+        clock.stop();
+        let model = Model::new("dummy@ovs-dummy", clock.clone(), 1000, 1);
+        let events: Arc<Mutex<Vec<Event>>> = Arc::default();
+        let sink = Arc::clone(&events);
+        let sender = Sender::new(move |e| {
+            sink.lock().unwrap().push(e);
+            true
+        });
+        let datapath: Arc<dyn Datapath> = model.clone();
+        let mut switch = Switch::new(datapath, clock.clone(), sender, 1000, false).unwrap();
+        let bridge = switch.add_bridge("br0", 1);
+        for n in 1..=ports {
+            let spec = PortSpec { name: format!("p{n}"), kind: "dummy".into(), ..PortSpec::default() };
+            let port = switch.add_port(bridge, &PortRequest { spec, ofport: None, peer: None }).unwrap();
+            assert_eq!(port, PortNo(n));
+            let bundle = bridge::port::Bundle { interfaces: vec![format!("p{n}")], ..Default::default() };
+            switch.bridge_mut(bridge).unwrap().bundles.push(bundle);
+        }
+        let mut b = Bench { switch, model, bridge, clock, events };
+        b.switch.publish();
+        b
+    }
+
+    fn flow(&mut self, command: FlowModCommand, priority: u16, fields: &[(Field, u128)], actions: &[Action]) {
+        let mut matching = Match::ANY;
+        for (f, v) in fields {
+            matching.set(*f, *v);
+        }
+        let fm = FlowMod {
+            command,
+            matching,
+            priority,
+            cookie: 0,
+            cookie_mask: 0,
+            new_cookie: 0,
+            modify_cookie: false,
+            table_id: 0,
+            idle_timeout: 0,
+            hard_timeout: 0,
+            importance: 0,
+            buffer_id: None,
+            out_port: PortNo::NONE,
+            out_group: GROUP_ANY,
+            flags: FlowFlags::empty(),
+            actions: actions.into(),
+        };
+        self.switch.flow_mod(self.bridge, &fm).unwrap();
+        self.switch.publish();
+    }
+
+    fn add(&mut self, priority: u16, fields: &[(Field, u128)], actions: &[Action]) {
+        self.flow(FlowModCommand::Add, priority, fields, actions);
+    }
+
+    fn receive(&self, port: u32, packet: &Packet) {
+        let number = self.switch.bridge(self.bridge).unwrap().ports[&PortNo(port)].dp_port.unwrap();
+        self.model.inject(packet.clone(), number);
+    }
+
+    /// Which ports packets left by since the last call.
+    fn sent(&self) -> Vec<u32> {
+        let bridge = self.switch.bridge(self.bridge).unwrap();
+        bridge
+            .ports
+            .values()
+            .flat_map(|p| self.model.take_sent(p.dp_port.unwrap()).into_iter().map(|_| p.number.0))
+            .collect()
+    }
+
+    /// Packets that the rules have counted, by priority.
+    fn counts(&self) -> Vec<(u16, u64)> {
+        self.switch.collect_statistics();
+        let rules = self.switch.bridge(self.bridge).unwrap().pipeline.select(&Default::default()).unwrap();
+        let mut out: Vec<_> = rules.iter().map(|r| (r.priority, r.stats.counts().0)).collect();
+        out.sort_unstable();
+        out
+    }
+}
+
+fn output(port: u32) -> Action {
+    Action::Output { port: PortNo(port), max_len: 0 }
+}
+
+fn udp(src: u8, dst: u8) -> Packet {
+    Frame::ethernet([2, 0, 0, 0, 0, dst], [2, 0, 0, 0, 0, src])
+        .ipv4([10, 0, 0, src].into(), [10, 0, 0, dst].into(), 64)
+        .udp(1000, 2000)
+        .payload(&[0; 20])
+        .packet()
+}
+
+#[test]
+fn rules_forward_and_count_what_megaflows_carry() {
+    let mut b = Bench::new(3);
+    b.add(5, &[(Field::InPortOxm, 1)], &[output(2)]);
+    for _ in 0..4 {
+        b.receive(1, &udp(1, 2));
+    }
+    assert_eq!(b.sent(), [2, 2, 2, 2]);
+    assert_eq!(b.switch.slow_path().megaflows.len(), 1);
+    assert_eq!(b.counts(), [(5, 4)]);
+    b.receive(3, &udp(3, 2));
+    assert!(b.sent().is_empty(), "no rule, no packet");
+}
+
+#[test]
+fn a_changed_rule_changes_megaflows_at_once() {
+    let mut b = Bench::new(3);
+    b.add(5, &[(Field::InPortOxm, 1)], &[output(2)]);
+    b.receive(1, &udp(1, 2));
+    b.add(5, &[(Field::InPortOxm, 1)], &[output(3)]);
+    b.receive(1, &udp(1, 2));
+    assert_eq!(b.sent(), [2, 3]);
+    b.flow(FlowModCommand::Delete, 0, &[], &[]);
+    b.receive(1, &udp(1, 2));
+    assert!(b.sent().is_empty());
+}
+
+#[test]
+fn normal_floods_learns_and_forwards() {
+    let mut b = Bench::new(3);
+    b.add(0, &[], &[output(PortNo::NORMAL.0)]);
+    b.receive(1, &udp(1, 2));
+    assert_eq!(b.sent(), [2, 3], "unknown destination: flooded");
+    b.receive(2, &udp(2, 1));
+    assert_eq!(b.sent(), [1], "learned");
+    let relearn = b.events.lock().unwrap().drain(..).any(|e| matches!(e, Event::MacTableChanged(_)));
+    assert!(relearn);
+    b.switch.need_revalidation();
+    b.receive(1, &udp(1, 2));
+    assert_eq!(b.sent(), [2], "the flooding megaflow was revalidated");
+}
+
+#[test]
+fn few_megaflows_serve_strangers_to_a_thousand_host_rules() {
+    let mut b = Bench::new(2);
+    for i in 0..1000 {
+        b.add(5, &[(Field::EthType, 0x800), (Field::Ipv4Dst, 0x0a00_0000 + i)], &[output(2)]);
+    }
+    for i in 0..200u8 {
+        let packet = Frame::ethernet([2; 6], [4; 6])
+            .ipv4([172, 16, 0, i].into(), [192, 168, i, i].into(), 64)
+            .udp(u16::from(i), 53)
+            .payload(&[0; 20])
+            .packet();
+        b.receive(1, &packet);
+    }
+    assert!(b.switch.slow_path().megaflows.len() <= 2, "{}", b.switch.slow_path().megaflows.len());
+}
+
+#[test]
+fn idle_megaflows_go_and_their_counts_stay() {
+    let mut b = Bench::new(2);
+    b.add(5, &[], &[output(2)]);
+    b.receive(1, &udp(1, 2));
+    b.receive(1, &udp(1, 2));
+    b.clock.advance(9_000);
+    b.switch.slow_path().pass(Pass::Full);
+    assert_eq!(b.switch.slow_path().megaflows.len(), 1);
+    b.clock.advance(2_000);
+    b.switch.slow_path().pass(Pass::Full);
+    assert_eq!(b.switch.slow_path().megaflows.len(), 0);
+    assert_eq!(b.counts(), [(5, 2)]);
+}
+
+#[test]
+fn over_the_flow_limit_packets_still_go_through() {
+    let mut b = Bench::new(2);
+    b.switch.slow_path().set_flow_limit(3);
+    b.add(5, &[(Field::EthType, 0x800), (Field::Ipv4Src, 0x0a00_0001)], &[output(2)]);
+    for dst in 0..10u8 {
+        b.add(6, &[(Field::EthType, 0x800), (Field::Ipv4Dst, u128::from(0x0a00_0000u32 + u32::from(dst)))], &[output(2)]);
+    }
+    for dst in 0..10 {
+        b.receive(1, &udp(9, dst));
+    }
+    assert_eq!(b.sent().len(), 10);
+    assert_eq!(b.switch.slow_path().megaflows.len(), 3);
+    assert_eq!(b.counts().iter().map(|(_, n)| n).sum::<u64>(), 10);
+}
+
+#[test]
+fn packet_out_runs_actions_and_tables() {
+    let mut b = Bench::new(2);
+    b.add(5, &[(Field::InPortOxm, 1)], &[output(2)]);
+    let bridge = b.bridge;
+    b.switch.packet_out(bridge, udp(1, 2), &Match::ANY, PortNo::CONTROLLER, &[output(1)]).unwrap();
+    assert_eq!(b.sent(), [1]);
+    b.switch.packet_out(bridge, udp(1, 2), &Match::ANY, PortNo(1), &[output(PortNo::TABLE.0)]).unwrap();
+    assert_eq!(b.sent(), [2]);
+    let bad = b.switch.packet_out(bridge, udp(1, 2), &Match::ANY, PortNo(77), &[output(1)]);
+    assert_eq!(bad.unwrap_err(), openflow::OfError::OFPBRC_BAD_PORT);
+}
