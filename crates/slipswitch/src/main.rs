@@ -1,0 +1,56 @@
+//! `slipswitch`: the user's tool. Starts and stops a switch; what else one does with a switch
+//! is done with `ovs-vsctl`, `ovs-ofctl` and `ovs-appctl`.
+#![forbid(unsafe_code)]
+
+mod down;
+mod place;
+mod up;
+
+use clap::{Parser, Subcommand};
+use place::Place;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+#[derive(Parser)]
+#[command(name = "slipswitch", version, about = "Starts and stops a Slipswitch virtual switch", after_help = AFTER)]
+struct Cli {
+    /// Keep sockets, pidfiles, logs and the database in DIR, instead of where OVS_RUNDIR,
+    /// OVS_LOGDIR and OVS_DBDIR (or Debian's defaults) say
+    #[arg(long, value_name = "DIR", global = true)]
+    dir: Option<PathBuf>,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Start ovsdb-server, unless one answers, and then the switch daemon, unless it runs
+    Up(up::Options),
+    /// Stop the switch daemon, and the ovsdb-server if `up` started it
+    Down(down::Options),
+}
+
+const AFTER: &str = "\
+Examples:
+  slipswitch up                         the system's switch, in /var/run/openvswitch
+  slipswitch up --dir /tmp/sw           a switch of one's own; prints what to export
+  ovs-vsctl add-br br0                  the ordinary tools drive it
+  slipswitch down --dir /tmp/sw         stops it again
+
+The daemon itself is slipswitchd; it takes ovs-vswitchd's command line.";
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let place = Place::new(cli.dir.as_deref());
+    let result = match cli.command {
+        Command::Up(options) => up::run(&place, &options),
+        Command::Down(options) => down::run(&place, &options),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("slipswitch: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

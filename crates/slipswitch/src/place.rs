@@ -1,0 +1,98 @@
+//! Where a switch keeps its files, and the programs that are run there.
+
+use anyhow::{Context, Result, bail};
+use process::Dirs;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The directories of one switch.
+pub struct Place {
+    dirs: Dirs,
+    private: bool,
+}
+
+impl Place {
+    /// All in `dir`, or where the environment says.
+    pub fn new(dir: Option<&Path>) -> Place {
+        let mut dirs = Dirs::from_env();
+        if let Some(dir) = dir {
+            let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
+            dirs.run.clone_from(&dir);
+            dirs.log.clone_from(&dir);
+            dirs.db = dir;
+        }
+        Place { dirs, private: dir.is_some() }
+    }
+
+    /// Makes the directories that are missing.
+    pub fn create(&self) -> Result<()> {
+        for dir in [&self.dirs.run, &self.dirs.log, &self.dirs.db] {
+            std::fs::create_dir_all(dir).with_context(|| format!("cannot make the directory {}", dir.display()))?;
+        }
+        Ok(())
+    }
+
+    /// The database's socket.
+    pub fn db_socket(&self) -> PathBuf {
+        self.dirs.run.join("db.sock")
+    }
+
+    /// The database's file.
+    pub fn db_file(&self) -> PathBuf {
+        self.dirs.db.join("conf.db")
+    }
+
+    /// The database's schema, from Debian's openvswitch-switch.
+    pub fn schema(&self) -> PathBuf {
+        self.dirs.pkgdata.join("vswitch.ovsschema")
+    }
+
+    /// The pidfile of `program`.
+    pub fn pidfile(&self, program: &str) -> PathBuf {
+        self.dirs.run.join(format!("{program}.pid"))
+    }
+
+    /// The log file of `program`.
+    pub fn logfile(&self, program: &str) -> PathBuf {
+        self.dirs.log.join(format!("{program}.log"))
+    }
+
+    /// True when a database server answers.
+    pub fn db_answers(&self) -> bool {
+        UnixStream::connect(self.db_socket()).is_ok()
+    }
+
+    /// The process id of `program`, when it runs here.
+    pub fn running(&self, program: &str) -> Option<i32> {
+        process::read_pidfile(&self.pidfile(program)).ok()
+    }
+
+    /// What a shell must export for the tools to find this switch; `None` when they find it
+    /// anyway.
+    pub fn exports(&self) -> Option<String> {
+        self.private.then(|| format!("export OVS_RUNDIR={}", self.dirs.run.display()))
+    }
+
+    /// `program` with `args`, run in this place; its output is part of the error if it fails.
+    pub fn run(&self, program: &str, args: &[&str]) -> Result<String> {
+        let output = self
+            .command(program)
+            .args(args)
+            .stdin(Stdio::null())
+            .output()
+            .with_context(|| format!("cannot run {program}; it comes with Debian's openvswitch-switch"))?;
+        if !output.status.success() {
+            let words = String::from_utf8_lossy(&output.stderr);
+            bail!("{program} failed ({}): {}", output.status, words.trim());
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// `program`, with the environment that names this place.
+    pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = Command::new(program);
+        command.env("OVS_RUNDIR", &self.dirs.run).env("OVS_LOGDIR", &self.dirs.log).env("OVS_DBDIR", &self.dirs.db);
+        command
+    }
+}

@@ -1,0 +1,219 @@
+//! `ovs-appctl` commands: what people and scripts ask a running switch.
+//!
+//! Every command of `ovs-vswitchd` 3.1 is here. It answers in OVS's words, order and number
+//! formats (they were read off the real program and are compared with it by the tests), or it
+//! says that it cannot: `NAME: not supported by Slipswitch: REASON`. What Slipswitch adds comes
+//! as further lines or fields at the end.
+//!
+//! A command runs on the control thread, borrows the daemon for one synchronous step, and, when
+//! it changed something, ends the step with [`Daemon::settle`]. Only `revalidator/wait` answers
+//! later.
+//!
+//! | module | commands |
+//! |---|---|
+//! | [`absent`] | objects that cannot exist here yet: `bfd/`, `cfm/`, `lacp/`, `stp/`, … |
+//! | [`bond`] | `bond/` |
+//! | [`bridges`] | `bridge/`, `ofproto/list`, `dpif/` |
+//! | [`coverage`] | `coverage/`, `memory/` |
+//! | [`dpctl`] | `dpctl/` |
+//! | [`dummy`] | `netdev-dummy/`, `time/` (dummy mode only) |
+//! | [`fdb`] | `fdb/`, `mdb/` |
+//! | [`packet_threads`] | `dpif-netdev/` |
+//! | [`trace`] | `ofproto/trace`, `ofproto/trace-packet-out` |
+//! | [`tunnels`] | `ovs/route/`, `tnl/` |
+//! | [`upcalls`] | `upcall/`, `revalidator/` |
+
+mod absent;
+mod bond;
+mod bridges;
+mod coverage;
+mod dpctl;
+mod dummy;
+mod fdb;
+mod flow_line;
+mod packet_threads;
+mod ports;
+mod trace;
+mod tunnels;
+mod upcalls;
+
+use crate::args::DummyLevel;
+use crate::daemon::{Daemon, Exit, Shared};
+use std::rc::Rc;
+use unixctl::{Invocation, Registry};
+
+/// What a command answers: its text, or what went wrong.
+type Answer = Result<String, String>;
+
+/// Any number of words.
+const ANY: usize = usize::MAX;
+
+/// Adds every command to `registry`. Must be called within a `tokio` `LocalSet`, because the
+/// rates of `coverage/show` are sampled by a task.
+pub fn register(registry: &Registry, daemon: &Shared) {
+    let commands = Commands { registry, daemon };
+    unixctl::add_vlog_commands(registry, vlog::logger());
+    commands.change("exit", "[--cleanup]", 0, 1, |daemon, call| {
+        daemon.request_exit(Exit { cleanup: call.arg(0) == Some("--cleanup") });
+        Ok(String::new())
+    });
+    absent::register(&commands);
+    bond::register(&commands);
+    bridges::register(&commands);
+    coverage::register(&commands);
+    dpctl::register(&commands);
+    fdb::register(&commands);
+    packet_threads::register(&commands);
+    trace::register(&commands);
+    tunnels::register(&commands);
+    upcalls::register(&commands);
+    if daemon.borrow().dummy != DummyLevel::Off {
+        dummy::register(&commands);
+    }
+}
+
+/// Where commands are added, and what they work on.
+struct Commands<'a> {
+    registry: &'a Registry,
+    daemon: &'a Shared,
+}
+
+impl Commands<'_> {
+    /// A command that only looks.
+    fn show(
+        &self,
+        name: &str,
+        usage: &str,
+        min: usize,
+        max: usize,
+        answer: impl Fn(&Daemon, Invocation<'_>) -> Answer + 'static,
+    ) {
+        let daemon = Rc::clone(self.daemon);
+        self.registry.add(name, usage, min, max, move |call| answer(&daemon.borrow(), call));
+    }
+
+    /// A command that may change something.
+    fn change(
+        &self,
+        name: &str,
+        usage: &str,
+        min: usize,
+        max: usize,
+        answer: impl Fn(&mut Daemon, Invocation<'_>) -> Answer + 'static,
+    ) {
+        let daemon = Rc::clone(self.daemon);
+        self.registry.add(name, usage, min, max, move |call| {
+            let mut daemon = daemon.borrow_mut();
+            let answer = answer(&mut daemon, call);
+            daemon.settle();
+            answer
+        });
+    }
+
+    /// A command that always answers the same.
+    fn fixed(&self, name: &str, usage: &str, min: usize, max: usize, answer: Result<&str, &str>) {
+        let answer = answer.map(str::to_owned).map_err(str::to_owned);
+        self.registry.add(name, usage, min, max, move |_| answer.clone());
+    }
+
+    /// A command that is not there, and why.
+    fn unsupported(&self, name: &str, usage: &str, min: usize, max: usize, reason: &'static str) {
+        self.registry.add(name, usage, min, max, move |call| unsupported(call.command, reason));
+    }
+}
+
+/// The answer of a command that this switch does not have.
+fn unsupported(name: &str, reason: &str) -> Answer {
+    Err(format!("{name}: not supported by Slipswitch: {reason}"))
+}
+
+/// Reads an Ethernet address, `50:54:00:00:00:01`: one or two hexadecimal digits a byte.
+fn parse_mac(text: &str) -> Option<[u8; 6]> {
+    let mut mac = [0; 6];
+    let mut parts = text.split(':');
+    for byte in &mut mac {
+        let part = parts.next()?;
+        if !(1..=2).contains(&part.len()) || !part.bytes().all(|b| b.is_ascii_hexdigit()) {
+            return None;
+        }
+        *byte = u8::from_str_radix(part, 16).ok()?;
+    }
+    parts.next().is_none().then_some(mac)
+}
+
+/// An Ethernet address as texts have it.
+fn mac_text(mac: [u8; 6]) -> String {
+    let [a, b, c, d, e, f] = mac;
+    format!("{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}")
+}
+
+/// Why a packet in hexadecimal is none, in OVS's words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+enum HexError {
+    /// Something that is no pair of hexadecimal digits.
+    #[error("Trailing garbage in packet data")]
+    Garbage,
+    /// Fewer bytes than an Ethernet header has.
+    #[error("Packet data too short for Ethernet")]
+    Short,
+}
+
+/// Reads bytes in hexadecimal; white space may stand between them.
+fn parse_hex(text: &str) -> Result<Vec<u8>, HexError> {
+    let digits: Vec<char> = text.chars().filter(|c| !c.is_ascii_whitespace()).collect();
+    let mut bytes = Vec::with_capacity(digits.len() / 2);
+    for pair in digits.chunks(2) {
+        let [high, low] = pair else { return Err(HexError::Garbage) };
+        let value = high.to_digit(16).zip(low.to_digit(16)).map(|(h, l)| h * 16 + l);
+        bytes.push(value.and_then(|v| u8::try_from(v).ok()).ok_or(HexError::Garbage)?);
+    }
+    Ok(bytes)
+}
+
+/// Reads a frame in hexadecimal.
+fn parse_frame(text: &str) -> Result<packet::Packet, HexError> {
+    let bytes = parse_hex(text)?;
+    if bytes.len() < 14 {
+        return Err(HexError::Short);
+    }
+    Ok(packet::Packet::from_slice(&bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn ethernet_addresses() {
+        assert_eq!(parse_mac("50:54:0:0:00:0a"), Some([0x50, 0x54, 0, 0, 0, 10]));
+        for bad in ["", "xx", "1:2:3:4:5", "1:2:3:4:5:6:7", "1:2:3:4:5:678", "1:2:3:4:5:+6", "1:2:3:4:5:"] {
+            assert_eq!(parse_mac(bad), None, "{bad}");
+        }
+        assert_eq!(mac_text([0, 1, 2, 0xfa, 4, 5]), "00:01:02:fa:04:05");
+    }
+
+    #[test]
+    fn frames() {
+        let text = "505400000007 505400000005 0800 45";
+        assert_eq!(parse_frame(text).map(|p| p.len()), Ok(15));
+        let message = |text: &str| parse_frame(text).map(|_| ()).unwrap_err().to_string();
+        assert_eq!(message("50540000000750540000000508"), "Packet data too short for Ethernet");
+        assert_eq!(message("zz"), "Trailing garbage in packet data");
+        assert_eq!(message("aab"), "Trailing garbage in packet data");
+        assert_eq!(message("+1"), "Trailing garbage in packet data");
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_a_frame_or_not(text in "\\PC*") {
+            let _ = parse_frame(&text);
+            let _ = parse_mac(&text);
+        }
+
+        #[test]
+        fn addresses_come_back(mac: [u8; 6]) {
+            prop_assert_eq!(parse_mac(&mac_text(mac)), Some(mac));
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Commands about objects that this switch does not have: they answer as OVS does where none is
+//! configured, and refuse to change anything.
+
+use super::Commands;
+use crate::daemon::Daemon;
+use unixctl::Invocation;
+
+pub(super) fn register(commands: &Commands<'_>) {
+    for name in ["autoattach/show-isid", "autoattach/statistics", "autoattach/status"] {
+        commands.fixed(name, "[bridge]", 0, 1, Ok(""));
+    }
+    // Shows everything (nothing) without a name; no object has the name that is given.
+    for (name, usage, error) in [
+        ("bfd/show", "[interface]", "no such bfd object"),
+        ("cfm/show", "[interface]", "no such CFM object"),
+        ("lacp/show", "[port]", "no such lacp object"),
+        ("lacp/show-stats", "[port]", "no such lacp object"),
+        ("stp/show", "[bridge]", "no such stp object"),
+        ("rstp/show", "[bridge]", "No such RSTP object"),
+    ] {
+        commands.show(name, usage, 0, 1, move |_, call| match call.arg(0) {
+            None => Ok(String::new()),
+            Some(_) => Err(error.to_owned()),
+        });
+    }
+    for (name, error) in [("stp/tcn", "no such stp object"), ("rstp/tcn", "No such RSTP object")] {
+        commands.show(name, "[bridge]", 0, 1, move |_, call| match call.arg(0) {
+            None => Ok("OK".to_owned()),
+            Some(_) => Err(error.to_owned()),
+        });
+    }
+    for (name, error) in [("bfd/set-forwarding", "no such BFD object"), ("cfm/set-fault", "no such CFM object")] {
+        commands.show(name, "[interface] normal|false|true", 1, 2, move |_, call| {
+            match call.args.last().map(String::as_str) {
+                Some("normal" | "true" | "false") if call.args.len() == 1 => Ok("OK".to_owned()),
+                Some("normal" | "true" | "false") => Err(error.to_owned()),
+                _ => Err("unknown fault string".to_owned()),
+            }
+        });
+    }
+    commands.show("qos/show", "interface", 1, 1, |daemon, call| {
+        let name = interface(daemon, call)?;
+        Ok(format!("QoS not configured on {name}\n"))
+    });
+    commands.show("qos/show-types", "interface", 1, 1, |daemon, call| {
+        let name = interface(daemon, call)?;
+        Ok(format!("No QoS types supported for interface: {name}\n"))
+    });
+    for (name, usage, min, max) in [
+        ("odp-execute/action-impl-set", "name", 1, 1),
+        ("dpif-netdev/dpif-impl-set", "dpif_implementation_name", 1, 1),
+        ("dpif-netdev/miniflow-parser-set", "[-pmd core] miniflow_implementation_name [study_pkt_cnt]", 1, 5),
+    ] {
+        commands.unsupported(name, usage, min, max, "there is one implementation only, \"scalar\"");
+    }
+    commands.fixed(
+        "odp-execute/action-impl-show",
+        "",
+        0,
+        0,
+        Ok("Available Actions implementations:\n  scalar (available: Yes, active: Yes)\n"),
+    );
+    commands.fixed(
+        "dpif-netdev/dpif-impl-get",
+        "",
+        0,
+        0,
+        Ok("Available DPIF implementations:\n  dpif_scalar (pmds: none)\n"),
+    );
+    commands.fixed(
+        "dpif-netdev/miniflow-parser-get",
+        "",
+        0,
+        0,
+        Ok("Available MFEX implementations:\n  scalar (available: True pmds: none)\n"),
+    );
+}
+
+fn interface<'a>(daemon: &Daemon, call: Invocation<'a>) -> Result<&'a str, String> {
+    call.arg(0)
+        .filter(|name| daemon.switch.bridges().any(|b| b.port_by_name(name).is_some()))
+        .ok_or_else(|| "no such interface".to_owned())
+}

@@ -1,0 +1,181 @@
+//! Counters: `coverage/` and `memory/`.
+//!
+//! What is counted elsewhere (drops by reason, lookups, upcalls) is read here and sampled every
+//! five seconds, so that `coverage/show` can say how often things happened lately.
+
+use super::Commands;
+use crate::daemon::Daemon;
+use datapath::DropReason;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+use std::rc::{Rc, Weak};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::task::spawn_local;
+
+/// Between two samples.
+const PERIOD: Duration = Duration::from_secs(5);
+/// Samples of an hour, and the one before.
+const SAMPLES: usize = 721;
+
+/// A counter: its name, which stays, and what it has come to.
+type Counter = (&'static str, u64);
+
+pub(super) fn register(commands: &Commands<'_>) {
+    let history = Rc::new(RefCell::new(History::default()));
+    history.borrow_mut().push(&counters(&commands.daemon.borrow()));
+    let (daemon, sampled) = (Rc::downgrade(commands.daemon), Rc::downgrade(&history));
+    spawn_local(sample(daemon, sampled));
+    commands.show("coverage/show", "", 0, 0, move |daemon, _| {
+        Ok(show(&counters(daemon), &history.borrow()))
+    });
+    commands.show("coverage/read-counter", "COUNTER", 1, 1, |daemon, call| {
+        counters(daemon)
+            .into_iter()
+            .find(|(name, _)| Some(*name) == call.arg(0))
+            .map(|(_, total)| format!("{total}\n"))
+            .ok_or_else(|| "No such counter".to_owned())
+    });
+    commands.show("memory/show", "", 0, 0, |daemon, _| Ok(memory(daemon)));
+}
+
+async fn sample(daemon: Weak<RefCell<Daemon>>, history: Weak<RefCell<History>>) {
+    let mut period = tokio::time::interval(PERIOD);
+    period.tick().await; // the first is at once
+    loop {
+        period.tick().await;
+        let (Some(daemon), Some(history)) = (daemon.upgrade(), history.upgrade()) else { return };
+        let now = counters(&daemon.borrow());
+        history.borrow_mut().push(&now);
+    }
+}
+
+/// Everything that is counted, in a fixed order.
+fn counters(daemon: &Daemon) -> Vec<Counter> {
+    let datapath = daemon.switch.datapath();
+    let slow = daemon.switch.slow_path();
+    let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    let lookups = datapath.lookups();
+    let upcalls = &slow.counters;
+    let mut out = vec![
+        ("datapath_hit", lookups.hits),
+        ("datapath_cache_hit", lookups.cache_hits),
+        ("datapath_missed", lookups.misses),
+        ("datapath_lost", lookups.lost),
+        ("upcall_translated", load(&upcalls.misses)),
+        ("upcall_flow_limit_hit", load(&upcalls.over_limit)),
+        ("upcall_translation_error", load(&upcalls.errors)),
+        ("dpif_flow_put", load(&upcalls.installed)),
+        ("dpif_flow_put_refused", load(&upcalls.refused)),
+        ("control_event_lost", load(&upcalls.events_lost)),
+        ("revalidator_pass", load(&slow.revalidator.passes)),
+    ];
+    out.extend(DropReason::ALL.into_iter().map(|reason| (reason.name(), datapath.drops(reason))));
+    out
+}
+
+/// Past values of all counters, newest last.
+#[derive(Debug, Default)]
+struct History(VecDeque<Vec<u64>>);
+
+impl History {
+    fn push(&mut self, counters: &[Counter]) {
+        if self.0.len() == SAMPLES {
+            self.0.pop_front();
+        }
+        self.0.push_back(counters.iter().map(|(_, n)| *n).collect());
+    }
+
+    /// Events a second of counter `index` over the last `periods` whole periods; time before
+    /// the first sample counts as time in which nothing happened.
+    fn rate(&self, index: usize, periods: usize) -> f64 {
+        let at = |back: usize| {
+            let place = self.0.len().checked_sub(1 + back).unwrap_or_default();
+            self.0.get(place).and_then(|sample| sample.get(index)).copied().unwrap_or_default()
+        };
+        let seconds = periods as f64 * PERIOD.as_secs_f64();
+        at(0).saturating_sub(at(periods)) as f64 / seconds
+    }
+}
+
+fn show(counters: &[Counter], history: &History) -> String {
+    let hit = || counters.iter().enumerate().filter(|(_, (_, total))| *total > 0);
+    let mut out = format!(
+        "Event coverage, avg rate over last: 5 seconds, last minute, last hour,  hash={:08x}:\n",
+        fingerprint(hit().map(|(_, (name, _))| *name))
+    );
+    for (index, (name, total)) in hit() {
+        // A String takes all writes.
+        let _ = writeln!(
+            out,
+            "{name:<24} {:5.1}/sec {:9.3}/sec {:13.4}/sec   total: {total}",
+            history.rate(index, 1),
+            history.rate(index, 12),
+            history.rate(index, 720),
+        );
+    }
+    let _ = writeln!(out, "{} events never hit", counters.len() - hit().count());
+    out
+}
+
+/// FNV-1a of the names of the counters that were hit: tells at a glance whether two outputs
+/// speak of the same events.
+fn fingerprint<'a>(names: impl Iterator<Item = &'a str>) -> u32 {
+    names.flat_map(|name| name.bytes().chain([0])).fold(0x811c_9dc5, |hash, byte| {
+        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+    })
+}
+
+/// How many of each thing there are, in OVS's order; none is not mentioned.
+fn memory(daemon: &Daemon) -> String {
+    let switch = &daemon.switch;
+    let sum = |each: &dyn Fn(&bridge::bridge::Bridge) -> usize| switch.bridges().map(each).sum::<usize>();
+    let threads = daemon.userspace.threads();
+    let counts = [
+        ("handlers", threads.len().max(1)),
+        ("ofconns", sum(&|b| daemon.connections.of_bridge(b.index).count())),
+        ("ports", sum(&|b| b.ports.len())),
+        ("revalidators", 1),
+        ("rules", sum(&|b| b.pipeline.rule_count())),
+        ("udpif keys", switch.slow_path().megaflows.len()),
+    ];
+    let parts: Vec<String> =
+        counts.iter().filter(|(_, n)| *n > 0).map(|(name, n)| format!("{name}:{n}")).collect();
+    format!("{}\n", parts.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_and_totals() {
+        let mut history = History::default();
+        history.push(&[("a", 0), ("b", 0)]);
+        history.push(&[("a", 1672), ("b", 0)]);
+        history.push(&[("a", 1752), ("b", 0)]);
+        assert_eq!(
+            show(&[("hmap_expand", 1752), ("never", 0)], &history),
+            format!(
+                "Event coverage, avg rate over last: 5 seconds, last minute, last hour,  hash={:08x}:\n\
+                 hmap_expand               16.0/sec    29.200/sec        0.4867/sec   total: 1752\n\
+                 1 events never hit\n",
+                fingerprint(["hmap_expand"].into_iter())
+            )
+        );
+    }
+
+    #[test]
+    fn history_is_an_hour_long() {
+        let mut history = History::default();
+        for n in 0..2000 {
+            history.push(&[("a", n * 5)]);
+        }
+        assert_eq!(history.0.len(), SAMPLES);
+        for periods in [1, 12, 720] {
+            assert_eq!(history.rate(0, periods), 1.0);
+        }
+        assert_eq!(history.rate(7, 1), 0.0);
+    }
+}

@@ -1,0 +1,177 @@
+//! The datapath and its ports: `show`, `dump-dps`, `set-if`, sizes and offload statistics.
+
+use super::{Dpctl, NO_DEVICE, NOT_SUPPORTED, exists, failure, no_datapath, require};
+use crate::commands::ports::{kind_text, sorted};
+use crate::commands::{ANY, Answer};
+use crate::daemon::Daemon;
+use datapath::PortInfo;
+use netdev::DeviceStats;
+use std::fmt::Write as _;
+
+pub(super) fn register(dpctl: &Dpctl<'_>) {
+    dpctl.add("dump-dps", 0, 0, |daemon, _| {
+        Ok(if exists(daemon) { format!("{}\n", daemon.switch.datapath().name()) } else { String::new() })
+    });
+    dpctl.add("show", 0, ANY, |daemon, words| {
+        let name = daemon.switch.datapath().name().to_owned();
+        if let Some(other) = words.rest.iter().find(|n| **n != name || !exists(daemon)) {
+            return Err(failure(&format!("opening datapath {other} failed"), NO_DEVICE));
+        }
+        Ok(if exists(daemon) { show(daemon, words.statistics) } else { String::new() })
+    });
+    dpctl.add("set-if", 2, ANY, |daemon, words| set_interfaces(daemon, &words.rest));
+    dpctl.add("cache-get-size", 0, 1, |daemon, words| {
+        let ([], _) = words.exactly(daemon)?;
+        Ok(format!("{}:\n", daemon.switch.datapath().name()))
+    });
+    dpctl.add("cache-set-size", 3, 3, |daemon, _| {
+        require(daemon)?;
+        Err(failure("Setting caches not supported", NOT_SUPPORTED))
+    });
+    dpctl.add("offload-stats-show", 0, 1, |daemon, words| {
+        let ([], _) = words.exactly(daemon)?;
+        Err(failure("retrieving offload statistics", NOT_SUPPORTED))
+    });
+}
+
+fn show(daemon: &Daemon, statistics: bool) -> String {
+    let datapath = daemon.switch.datapath();
+    let lookups = datapath.lookups();
+    let mut out = format!(
+        "{}:\n  lookups: hit:{} missed:{} lost:{}\n  flows: {}\n",
+        datapath.name(),
+        lookups.hits,
+        lookups.misses,
+        lookups.lost,
+        lookups.flows,
+    );
+    for port in sorted(daemon) {
+        let _ = write!(out, "  port {}: {}", port.number, port.name); // a String takes all writes
+        match kind_text(daemon, &port.kind) {
+            "system" => {}
+            kind => {
+                let _ = write!(out, " ({kind})");
+            }
+        }
+        out.push('\n');
+        if statistics {
+            match datapath.device(port.number).map(|d| d.stats()) {
+                Some(Ok(stats)) => statistics_text(&mut out, &stats),
+                _ => out.push_str("    could not read its statistics: the device is gone\n"),
+            }
+        }
+    }
+    out
+}
+
+/// A counter, or "?" when the device has none.
+fn count(n: Option<u64>) -> String {
+    n.map_or_else(|| "?".to_owned(), |n| n.to_string())
+}
+
+/// Bytes, and again in larger units when there are many.
+fn bytes(n: Option<u64>) -> String {
+    const UNITS: [(u64, &str); 4] = [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    let mut out = count(n);
+    if let Some(n) = n
+        && let Some((size, unit)) = UNITS.iter().find(|(size, _)| n >= *size)
+    {
+        let _ = write!(out, " ({:.1} {unit})", n as f64 / *size as f64);
+    }
+    out
+}
+
+fn statistics_text(out: &mut String, stats: &DeviceStats) {
+    let _ = write!(
+        out,
+        "    RX packets:{} errors:{} dropped:{} overruns:{} frame:{}\n\
+         \x20   TX packets:{} errors:{} dropped:{} aborted:{} carrier:{}\n\
+         \x20   collisions:{}\n\
+         \x20   RX bytes:{}  TX bytes:{}\n",
+        count(stats.rx_packets),
+        count(stats.rx_errors),
+        count(stats.rx_dropped),
+        count(stats.rx_over_errors),
+        count(stats.rx_frame_errors),
+        count(stats.tx_packets),
+        count(stats.tx_errors),
+        count(stats.tx_dropped),
+        count(stats.tx_aborted_errors),
+        count(stats.tx_carrier_errors),
+        count(stats.collisions),
+        bytes(stats.rx_bytes),
+        bytes(stats.tx_bytes),
+    );
+}
+
+/// `dp name[,key=value]...`: type and number may be named as they are; options are the
+/// database's.
+fn set_interfaces(daemon: &Daemon, words: &[&str]) -> Answer {
+    let [name, interfaces @ ..] = words else { return Err(no_datapath()) };
+    if *name != daemon.switch.datapath().name() || !exists(daemon) {
+        return Err(failure("opening datapath", NO_DEVICE));
+    }
+    let ports = sorted(daemon);
+    let problems: String =
+        interfaces.iter().filter_map(|spec| set_interface(daemon, &ports, name, spec).err()).collect();
+    if problems.is_empty() { Ok(String::new()) } else { Err(problems) }
+}
+
+fn set_interface(daemon: &Daemon, ports: &[PortInfo], datapath: &str, spec: &str) -> Result<(), String> {
+    let mut parts = spec.split(',');
+    let name = parts.next().unwrap_or_default();
+    let port = ports
+        .iter()
+        .find(|p| p.name == name)
+        .ok_or_else(|| failure(&format!("{name}: failed to query port in {datapath}"), NO_DEVICE))?;
+    for part in parts {
+        match part.split_once('=').unwrap_or((part, "")) {
+            ("type", kind) if kind == kind_text(daemon, &port.kind) => {}
+            ("type", kind) => {
+                let now = kind_text(daemon, &port.kind);
+                return Err(format!("ovs-vswitchd: {name}: can't change type from {now} to {kind}\n"));
+            }
+            ("port_no", number) if number == port.number.to_string() => {}
+            ("port_no", number) => {
+                return Err(format!(
+                    "ovs-vswitchd: {name}: can't change port number from {} to {number}\n",
+                    port.number
+                ));
+            }
+            (key, _) => {
+                return Err(format!(
+                    "ovs-vswitchd: {name}: option \"{key}\" is the database's (ovs-vsctl set Interface {name} \
+                     options:{key}=VALUE)\n"
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statistics() {
+        let stats = DeviceStats {
+            rx_packets: Some(27),
+            rx_bytes: Some(3056),
+            tx_packets: Some(0),
+            tx_bytes: Some(0),
+            ..DeviceStats::default()
+        };
+        let mut out = String::new();
+        statistics_text(&mut out, &stats);
+        assert_eq!(
+            out,
+            "    RX packets:27 errors:? dropped:? overruns:? frame:?\n\
+             \x20   TX packets:0 errors:? dropped:? aborted:? carrier:?\n\
+             \x20   collisions:?\n\
+             \x20   RX bytes:3056 (3.0 KiB)  TX bytes:0\n"
+        );
+        assert_eq!(bytes(None), "?");
+        assert_eq!(bytes(Some(5 << 40)), "5497558138880 (5.0 TiB)");
+    }
+}

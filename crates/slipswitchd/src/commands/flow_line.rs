@@ -1,0 +1,154 @@
+//! One megaflow in a line, as `dpctl/dump-flows` and `dpif/dump-flows` have it.
+
+use super::ports::PortNames;
+use clock::Millis;
+use datapath::text::Style;
+use datapath::{FlowDump, FlowStats, Tier};
+use flow::text::odp;
+use std::fmt::Write as _;
+
+/// How much is said, and how.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct LineStyle<'a> {
+    /// Identity and wildcarded fields, too (`-m`).
+    pub verbose: bool,
+    /// Ports by name.
+    pub names: Option<&'a PortNames>,
+    /// As `dpctl/` prints it: a comma behind the identity, and (with `-m`) where the flow runs.
+    pub dpctl: bool,
+}
+
+/// `flow` in a line, without line feed. In datapaths' verbose lines a refusal by a faster tier
+/// comes last.
+pub(super) fn flow_line(flow: &FlowDump, now: Millis, style: LineStyle<'_>) -> String {
+    let mut out = String::with_capacity(160);
+    let matching = &flow.flow.matching;
+    if style.verbose {
+        let separator = if style.dpctl { ", " } else { " " };
+        let _ = write!(out, "ufid:{}{separator}", flow.flow.ufid); // a String takes all writes
+    }
+    let name = |number: u32| style.names.and_then(|names| names.name(number));
+    let key_style = odp::Style { verbose: style.verbose };
+    out.push_str(&odp::format(matching.key(), matching.mask(), key_style, &name));
+    out.push_str(", ");
+    out.push_str(&stats_text(flow.stats, now));
+    if style.verbose && style.dpctl {
+        let _ = write!(out, ", dp:{}", flow.tier.name());
+    }
+    let port_name = |port: datapath::PortNo| name(port.0);
+    let actions = datapath::text::format(
+        &flow.flow.actions,
+        Style { port_name: Some(&port_name), dry_run: false },
+    );
+    let _ = write!(out, ", actions:{actions}");
+    if style.verbose && style.dpctl
+        && let Some(refusal) = flow.refusal
+    {
+        let _ = write!(out, ", refused:{refusal}");
+    }
+    out
+}
+
+/// `packets:2, bytes:28, used:1.100s`, and TCP flags when there are any.
+pub(super) fn stats_text(stats: FlowStats, now: Millis) -> String {
+    let mut out = format!("packets:{}, bytes:{}, used:", stats.packets, stats.bytes);
+    if stats.used == Millis(0) {
+        out.push_str("never");
+    } else {
+        let ms = now.since(stats.used);
+        let _ = write!(out, "{}.{:03}s", ms / 1000, ms % 1000);
+    }
+    if stats.tcp_flags != 0 {
+        let _ = write!(out, ", flags:{}", tcp_flags_text(stats.tcp_flags));
+    }
+    out
+}
+
+/// TCP flags in letters; the three reserved bits as numbers.
+fn tcp_flags_text(flags: u16) -> String {
+    const LETTERS: [(u16, &str); 12] = [
+        (0x002, "S"),
+        (0x001, "F"),
+        (0x008, "P"),
+        (0x004, "R"),
+        (0x020, "U"),
+        (0x010, "."),
+        (0x040, "E"),
+        (0x080, "C"),
+        (0x100, "N"),
+        (0x200, "[200]"),
+        (0x400, "[400]"),
+        (0x800, "[800]"),
+    ];
+    LETTERS.iter().filter(|(bit, _)| flags & bit != 0).map(|(_, letter)| *letter).collect()
+}
+
+/// Where flows may run, for `type=` of `dpctl/dump-flows`: OVS's words and ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TypeFilter {
+    /// In one tier.
+    Tier(Tier),
+    /// In a datapath in software (OVS: "ovs").
+    Software,
+    /// In hardware, wholly.
+    Offloaded,
+    /// In hardware, in part: none ever is.
+    Partially,
+}
+
+impl TypeFilter {
+    /// The filter called `name`.
+    pub fn parse(name: &str) -> Option<TypeFilter> {
+        Some(match name {
+            "ovs" | "non-offloaded" => TypeFilter::Software,
+            "tc" => TypeFilter::Tier(Tier::Tc),
+            "xdp" => TypeFilter::Tier(Tier::Xdp),
+            "tcx" => TypeFilter::Tier(Tier::Tcx),
+            "kernel" => TypeFilter::Tier(Tier::Kernel),
+            "userspace" => TypeFilter::Tier(Tier::Userspace),
+            "offloaded" => TypeFilter::Offloaded,
+            "dpdk" | "partially-offloaded" => TypeFilter::Partially,
+            _ => return None,
+        })
+    }
+
+    /// Whether flows of `tier` pass.
+    pub fn admits(self, tier: Tier) -> bool {
+        match self {
+            TypeFilter::Tier(wanted) => wanted == tier,
+            TypeFilter::Software => tier != Tier::Tc,
+            TypeFilter::Offloaded => tier == Tier::Tc,
+            TypeFilter::Partially => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statistics() {
+        let now = Millis(6_000);
+        assert_eq!(stats_text(FlowStats::default(), now), "packets:0, bytes:0, used:never");
+        let stats = FlowStats { packets: 1, bytes: 54, used: Millis(4_900), tcp_flags: 0xfff };
+        assert_eq!(
+            stats_text(stats, now),
+            "packets:1, bytes:54, used:1.100s, flags:SFPRU.ECN[200][400][800]"
+        );
+    }
+
+    #[test]
+    fn types() {
+        assert_eq!(TypeFilter::parse("foo"), None);
+        for (name, tier, passes) in [
+            ("ovs", Tier::Userspace, true),
+            ("ovs", Tier::Tc, false),
+            ("offloaded", Tier::Tc, true),
+            ("tc", Tier::Userspace, false),
+            ("partially-offloaded", Tier::Tc, false),
+        ] {
+            assert_eq!(TypeFilter::parse(name).map(|f| f.admits(tier)), Some(passes), "{name}");
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! `ofproto/trace` and `ofproto/trace-packet-out`: what would happen to a packet, and why.
+//!
+//! Without a packet a trace has no side effects. With one (in hexadecimal, or `-generate`)
+//! addresses and flows are learned and rules are credited, as if it had come in; the datapath
+//! actions are not run.
+
+mod arguments;
+
+use super::ports::PortNames;
+use super::{ANY, Answer, Commands};
+use crate::daemon::Daemon;
+use arguments::{Arguments, Flow};
+use bridge::effect;
+use bridge::snapshot::BridgeIndex;
+use bridge::trace::Tracer;
+use bridge::translate::{self, EffectsMode, Request};
+use flow::Key;
+use flow::text::{format_key, no_names, odp, parse_exact_flow};
+use openflow::action::Action;
+use openflow::{PortNo, Version};
+use packet::Packet;
+use std::sync::Arc;
+
+pub(super) fn register(commands: &Commands<'_>) {
+    commands.change(
+        "ofproto/trace",
+        "{[dp_name] odp_flow | bridge br_flow} [OPTIONS...] [-generate|packet]",
+        1,
+        ANY,
+        |daemon, call| {
+            let words: Vec<&str> = call.args.iter().map(String::as_str).collect();
+            let arguments = Arguments::parse(&words)?;
+            trace(daemon, &arguments, None)
+        },
+    );
+    commands.change(
+        "ofproto/trace-packet-out",
+        "[-consistent] {[dp_name] odp_flow | bridge br_flow} [OPTIONS...] [-generate|packet] actions",
+        2,
+        ANY,
+        |daemon, call| {
+            let mut words: Vec<&str> = call.args.iter().map(String::as_str).collect();
+            let consistent = words.first() == Some(&"-consistent");
+            if consistent {
+                words.remove(0);
+            }
+            let text = words.pop().ok_or("actions are missing")?;
+            let actions = openflow::text::parse_actions(text, Version::V10, &|_| None).map_err(|e| e.to_string())?;
+            let arguments = Arguments::parse(&words)?;
+            trace(daemon, &arguments, Some((&actions, consistent)))
+        },
+    );
+}
+
+/// A packet in a bridge, to be traced.
+struct Place {
+    bridge: BridgeIndex,
+    key: Key,
+}
+
+fn trace(daemon: &mut Daemon, arguments: &Arguments<'_>, packet_out: Option<(&[Action], bool)>) -> Answer {
+    daemon.switch.publish(); // what was changed before must be seen
+    let mut place = locate(daemon, &arguments.flow)?;
+    let packet = match (&arguments.packet, arguments.generate) {
+        (Some(packet), _) => {
+            place.key = key_of(packet, &place.key);
+            Some(packet.clone())
+        }
+        (None, true) => Some(generate(&place.key, arguments)),
+        (None, false) => None,
+    };
+    if let Some((actions, true)) = packet_out {
+        check_consistency(&place, actions)?;
+    }
+    let slow = Arc::clone(daemon.switch.slow_path());
+    let snapshot = slow.published.newest();
+    let now = daemon.clock.now();
+    let mut tracer = Tracer::new();
+    let translation = translate::translate(Request {
+        packet: packet.as_ref(),
+        frozen: slow.recirc.state(place.key.recirc_id.get()),
+        effects: if packet.is_some() { EffectsMode::Collect } else { EffectsMode::Suppress },
+        tracer: Some(&mut tracer),
+        actions: packet_out.map(|(actions, _)| actions),
+        ..Request::new(&snapshot, place.bridge, place.key, &slow.recirc, now)
+    });
+    if let Some(packet) = &packet {
+        effect::apply(
+            &translation.effects,
+            1,
+            packet.len() as u64,
+            place.key.tcp_flags.get(),
+            now,
+            &slow.events,
+        );
+    }
+    Ok(format!("Flow: {}\n{}", format_key(&place.key, &no_names), tracer.render(&place.key, &translation)))
+}
+
+/// Finds the bridge and reads the flow: in datapath syntax when it is that, else in OpenFlow's.
+fn locate(daemon: &Daemon, flow: &Flow<'_>) -> Result<Place, String> {
+    let names = PortNames::of_datapath(daemon);
+    match odp::parse(flow.text, &|name| names.number(name)) {
+        Ok((key, _)) => {
+            let known = flow.place.is_none_or(|name| is_datapath(daemon, name));
+            if !known || daemon.switch.bridges().next().is_none() {
+                return Err("Cannot find the datapath".to_owned());
+            }
+            locate_in_datapath(daemon, key)
+        }
+        Err(error) => {
+            let Some(name) = flow.place else {
+                return Err(format!("{error} (or the bridge name was omitted)"));
+            };
+            let bridge = daemon
+                .switch
+                .bridge_by_name(name)
+                .ok_or_else(|| format!("{name}: unknown bridge"))?;
+            let names = PortNames::of_bridge(bridge);
+            let key = parse_exact_flow(flow.text, &|name| names.number(name))
+                .map_err(|e| format!("Bad openflow flow syntax: {}: {e}", flow.text))?;
+            Ok(Place { bridge: bridge.index, key })
+        }
+    }
+}
+
+/// The datapath's name, whole or behind the `@`; `ovs-` may be left out of the latter.
+fn is_datapath(daemon: &Daemon, name: &str) -> bool {
+    let whole = daemon.switch.datapath().name();
+    let short = whole.split_once('@').map_or(whole, |(_, short)| short);
+    name == whole || name == short || short.strip_prefix("ovs-") == Some(name)
+}
+
+fn locate_in_datapath(daemon: &Daemon, mut key: Key) -> Result<Place, String> {
+    let slow = daemon.switch.slow_path();
+    let recirculation = key.recirc_id.get();
+    if recirculation != 0 {
+        let state = slow
+            .recirc
+            .state(recirculation)
+            .ok_or_else(|| format!("no recirculation context for id {recirculation:#x}"))?;
+        key.in_port = state.metadata.in_port;
+        return Ok(Place { bridge: state.bridge, key });
+    }
+    let snapshot = slow.published.newest();
+    let number = key.in_port.get();
+    let (bridge, port) = snapshot
+        .ports
+        .get(&datapath::PortNo(number))
+        .copied()
+        .ok_or_else(|| format!("no OpenFlow port for datapath port {number}"))?;
+    key.in_port.set(port.0);
+    Ok(Place { bridge, key })
+}
+
+/// The packet's key, with the metadata of the flow that was given beside it.
+fn key_of(packet: &Packet, flow: &Key) -> Key {
+    Key {
+        recirc_id: flow.recirc_id,
+        dp_hash: flow.dp_hash,
+        skb_priority: flow.skb_priority,
+        pkt_mark: flow.pkt_mark,
+        ..flow::extract::key_of(packet.data(), flow.in_port.get())
+    }
+}
+
+/// A packet that looks like `key`.
+fn generate(key: &Key, arguments: &Arguments<'_>) -> Packet {
+    match (&arguments.payload, arguments.payload_len) {
+        (Some(payload), _) => flow::compose(key, payload),
+        (None, Some(len)) => flow::compose(key, &(0..=255u8).cycle().take(len).collect::<Vec<u8>>()),
+        (None, None) => flow::compose(key, &flow::PAYLOAD),
+    }
+}
+
+/// Refuses actions that do not fit the packet (`-consistent`).
+fn check_consistency(place: &Place, actions: &[Action]) -> Result<(), String> {
+    use openflow::action::{CheckContext, check};
+    let mut matching = flow::Match::new(&place.key, &flow::text::packet_mask(&place.key));
+    matching.set(flow::Field::InPortOxm, place.key.in_port.get().into());
+    let context =
+        CheckContext { version: Version::V11, max_ports: PortNo::MAX, table_id: None, n_tables: Some(255) };
+    check(actions, &matching, &context).map_err(|error| error.to_string())
+}

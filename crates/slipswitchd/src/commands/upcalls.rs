@@ -1,0 +1,96 @@
+//! The slow path: `upcall/` and `revalidator/`.
+
+use super::Commands;
+use bridge::revalidator::Pass;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use tokio::task::{spawn_blocking, spawn_local};
+
+pub(super) fn register(commands: &Commands<'_>) {
+    commands.show("upcall/show", "", 0, 0, |daemon, _| {
+        if daemon.switch.bridges().next().is_none() {
+            return Ok(String::new()); // OVS has no datapath then
+        }
+        let slow = daemon.switch.slow_path();
+        let state = &slow.revalidator;
+        let flows = slow.megaflows.len();
+        Ok(format!(
+            "{}:\n\
+             \x20 flows         : (current {flows}) (avg {}) (max {}) (limit {})\n\
+             \x20 dump duration : {}ms\n\
+             \x20 ufid enabled : true\n\
+             \n\
+             \x20 1: (keys {flows})\n",
+            daemon.switch.datapath().name(),
+            state.average_flows.load(Ordering::Relaxed),
+            state.max_flows.load(Ordering::Relaxed),
+            slow.flow_limit.load(Ordering::Relaxed),
+            state.last_duration.load(Ordering::Relaxed).max(1),
+        ))
+    });
+    for (name, on, text) in [
+        ("upcall/disable-megaflows", false, "megaflows disabled"),
+        ("upcall/enable-megaflows", true, "megaflows enabled"),
+    ] {
+        commands.change(name, "", 0, 0, move |daemon, _| {
+            let slow = daemon.switch.slow_path();
+            slow.megaflows_enabled.store(on, Ordering::Relaxed);
+            slow.pass(Pass::Purge);
+            Ok(text.to_owned())
+        });
+    }
+    commands.unsupported("upcall/disable-ufid", "", 0, 0, "megaflows are known by their UFIDs only");
+    commands.fixed(
+        "upcall/enable-ufid",
+        "",
+        0,
+        0,
+        Ok("Datapath dumping tersely using UFID enabled for supported datapaths"),
+    );
+    commands.show("upcall/set-flow-limit", "flow-limit-number", 1, 1, |daemon, call| {
+        let text = call.arg(0).unwrap_or_default();
+        let limit: usize = text
+            .parse()
+            .ok()
+            .filter(|limit| u32::try_from(*limit).is_ok())
+            .ok_or_else(|| format!("bad flow limit \"{text}\": a number below 4294967296 is expected"))?;
+        daemon.switch.slow_path().flow_limit.store(limit, Ordering::Relaxed);
+        Ok(format!("set flow_limit to {limit}\n"))
+    });
+
+    commands.change("revalidator/purge", "", 0, 0, |daemon, _| {
+        daemon.switch.slow_path().pass(Pass::Purge);
+        Ok(String::new())
+    });
+    for (name, paused) in [("revalidator/pause", true), ("revalidator/resume", false)] {
+        commands.show(name, "", 0, 0, move |daemon, _| {
+            daemon.switch.slow_path().revalidator.paused.store(paused, Ordering::Relaxed);
+            Ok(String::new())
+        });
+    }
+    let daemon = Rc::clone(commands.daemon);
+    commands.registry.add_deferred("revalidator/wait", "", 0, 0, move |_, reply| {
+        let daemon = Rc::clone(&daemon);
+        let (slow, threads) = {
+            let mut d = daemon.borrow_mut();
+            d.settle(); // the pass must see what was changed before
+            (Arc::clone(d.switch.slow_path()), d.switch.has_revalidator_thread())
+        };
+        if !threads {
+            slow.pass(Pass::Full);
+            daemon.borrow_mut().settle();
+            return reply.ok("");
+        }
+        // A whole pass, not on this thread: packets' events go on being handled meanwhile.
+        spawn_local(async move {
+            match spawn_blocking(move || slow.pass(Pass::Full)).await {
+                Ok(()) => {
+                    daemon.borrow_mut().settle();
+                    reply.ok("");
+                }
+                Err(error) => reply.error(format!("the pass over megaflows failed ({error})")),
+            }
+        });
+    });
+}

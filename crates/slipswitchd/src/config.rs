@@ -1,0 +1,356 @@
+//! The switch, made what the database says. (OVS: vswitchd/bridge.c.)
+//!
+//! # What it is
+//! [`reconfigure`] reads the replica of the database into plain structures ([`wanted`]), and
+//! compares them with what was made before ([`state`]); only differences are carried out:
+//! removing first, then adding, then settings. What was made is written back in the same step,
+//! `cur_cfg` with it, so that `ovs-vsctl` goes on at once. [`status_tick`] writes what changes
+//! by itself: link states, statistics, controllers.
+//!
+//! # Invariants
+//! - Nothing is changed while the database is not there, or while another daemon holds the lock
+//!   `ovs_vswitchd`: packets go on as configured last. After a reconnection the same comparison
+//!   reconciles.
+//! - A row that makes no sense never stops the others: an Interface gets its `error` column,
+//!   everything else a line in the log (once, until it changes), and a default.
+//! - A port that is wanted as it is, is not touched, whatever else changes.
+//! - No borrow of the daemon is held across an `await`.
+//!
+//! # Which side it errs on
+//! A port whose own device vanished is closed, and its number kept for its return.
+//!
+//! # What we know it does not do
+//! Mirrors, NetFlow, sFlow, IPFIX, STP, RSTP, multicast snooping, bonds other than
+//! active-backup, QoS, tunnels and in-band control are later work: their settings are said to be
+//! ignored.
+
+mod address;
+mod bridges;
+mod controllers;
+mod device;
+mod fail;
+mod host;
+mod interfaces;
+mod state;
+mod status;
+mod tls;
+mod tunables;
+mod vlan;
+mod wanted;
+#[cfg(test)]
+mod tests;
+
+use crate::args::{Args, CaCert, DummyLevel};
+use crate::daemon::{Daemon, Shared};
+use ovsdb::{
+    Client, ClientOptions, MonitorSpec, Outcome, Remote, RemoteError, SessionOptions, TlsOptions, Transaction,
+};
+use process::Dirs;
+use state::State;
+use std::future::Future;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+use wanted::{Tls, Wanted};
+
+/// The lock that the daemon holds while it serves a database, as OVS's does.
+const LOCK: &str = "ovs_vswitchd";
+/// How long the server may take to say whether the lock is ours, before a person is told.
+const LOCK_PATIENCE: Duration = Duration::from_secs(1);
+
+/// What the database said, and what was made of it.
+#[derive(Default)]
+pub struct Configuration {
+    client: Option<Rc<Client>>,
+    state: State,
+}
+
+impl Configuration {
+    /// Connects to the database of the command line. Call within a tokio `LocalSet`.
+    ///
+    /// # Errors
+    /// The database's address makes no sense.
+    pub fn start(args: &Args, dirs: &Dirs) -> Result<Configuration, RemoteError> {
+        let remotes = Remote::parse_list(&args.database(dirs), &dirs.run)?;
+        let tls_args = tls_of(args);
+        let options = ClientOptions {
+            session: SessionOptions { lock: Some(LOCK.to_owned()), ..SessionOptions::default() },
+            tls: tls_args.as_ref().map(database_tls),
+            ..ClientOptions::default()
+        };
+        let client = Client::start(remotes, Configuration::monitor_spec(), options);
+        let state = State { tls_args, ..State::default() };
+        Ok(Configuration { client: Some(Rc::new(client)), state })
+    }
+
+    /// Waits until there may be something for [`reconfigure`]; for ever without a database. The
+    /// future borrows nothing. One at a time.
+    pub fn changed(&self) -> impl Future<Output = ()> + use<> {
+        let client = self.client.clone();
+        async move {
+            match client {
+                Some(client) => client.changed().await,
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    /// The connection to the database.
+    pub fn client(&self) -> Option<&Rc<Client>> {
+        self.client.as_ref()
+    }
+
+    /// A configuration was made since the start.
+    pub fn is_configured(&self) -> bool {
+        self.state.configured
+    }
+
+    /// `other_config:flow-restore-wait`.
+    pub fn flow_restore_wait(&self) -> bool {
+        self.state.tunables.flow_restore_wait
+    }
+
+    /// `other_config:vlan-limit`; 0 is no limit.
+    pub fn vlan_limit(&self) -> u64 {
+        self.state.tunables.vlan_limit
+    }
+
+    /// True when the bridge was made.
+    pub fn has_bridge(&self, bridge: &str) -> bool {
+        self.state.bridges.contains_key(bridge)
+    }
+
+    /// Tables and columns that are read and written.
+    pub fn monitor_spec() -> MonitorSpec {
+        MonitorSpec::new("Open_vSwitch")
+            .table("Open_vSwitch", ["bridges", "ssl", "other_config", "next_cfg"])
+            .written(
+                "Open_vSwitch",
+                ["cur_cfg", "iface_types", "datapath_types", "dpdk_initialized", "dpdk_version", "statistics"],
+            )
+            .table("SSL", ["private_key", "certificate", "ca_cert", "bootstrap_ca_cert"])
+            .table(
+                "Bridge",
+                [
+                    "name", "datapath_type", "ports", "controller", "protocols", "fail_mode", "other_config",
+                    "flood_vlans", "flow_tables", "mirrors", "netflow", "sflow", "ipfix", "stp_enable",
+                    "rstp_enable", "mcast_snooping_enable", "auto_attach",
+                ],
+            )
+            .written("Bridge", ["datapath_id", "datapath_version"])
+            .table(
+                "Port",
+                [
+                    "name", "interfaces", "tag", "trunks", "cvlans", "vlan_mode", "protected", "other_config",
+                    "bond_mode", "lacp",
+                ],
+            )
+            .table(
+                "Interface",
+                [
+                    "name", "type", "options", "other_config", "ofport_request", "mac", "mtu_request",
+                    "ingress_policing_rate", "ingress_policing_burst",
+                ],
+            )
+            .written(
+                "Interface",
+                [
+                    "ofport", "error", "admin_state", "link_state", "link_speed", "link_resets", "duplex",
+                    "mac_in_use", "mtu", "ifindex", "status", "statistics",
+                ],
+            )
+            .table(
+                "Controller",
+                [
+                    "target", "type", "connection_mode", "max_backoff", "inactivity_probe",
+                    "enable_async_messages", "controller_queue_size", "controller_rate_limit",
+                    "controller_burst_limit",
+                ],
+            )
+            .written("Controller", ["is_connected", "role", "status"])
+            .table("Flow_Table", ["name", "flow_limit", "overflow_policy", "groups", "prefixes"])
+    }
+}
+
+/// The TLS options of the command line, when they are complete.
+fn tls_of(args: &Args) -> Option<Tls> {
+    let text = |path: &PathBuf| path.to_string_lossy().into_owned();
+    let (ca_cert, bootstrap) = match &args.ssl.ca_cert {
+        CaCert::File(path) => (text(path), false),
+        CaCert::Bootstrap(path) => (text(path), true),
+        CaCert::Unset | CaCert::None => (String::new(), false),
+    };
+    Some(Tls {
+        private_key: text(args.ssl.private_key.as_ref()?),
+        certificate: text(args.ssl.certificate.as_ref()?),
+        ca_cert,
+        bootstrap,
+    })
+}
+
+fn database_tls(files: &Tls) -> TlsOptions {
+    TlsOptions {
+        private_key: PathBuf::from(&files.private_key),
+        certificate: PathBuf::from(&files.certificate),
+        ca_certificate: PathBuf::from(&files.ca_cert),
+        bootstrap: files.bootstrap,
+    }
+}
+
+/// Makes the switch what the database says, and writes back what was made. True when the
+/// switch now is what the database says; false when that cannot be said (no database, not the
+/// lock), and nothing was done.
+pub fn reconfigure(shared: &Shared) -> bool {
+    let mut guard = shared.borrow_mut();
+    let d = &mut *guard;
+    let Some(client) = ready(d) else { return false };
+    let _ = client.take_changes(); // the comparison finds them itself
+    let replica = client.replica();
+    let Some(wanted) = wanted::read(&replica) else { return false };
+    let mut state = std::mem::take(&mut d.configuration.state);
+    for remark in &wanted.remarks {
+        state.remarks.warn(remark.as_str());
+    }
+    let tls = state.tls.clone();
+    tunables::sync(d, &mut state, &wanted);
+    if state.tls != tls {
+        client.set_tls(controllers::files(&state).as_ref().map(database_tls));
+    }
+    bridges::sync(shared, d, &mut state, &wanted);
+    state.remarks.end_round();
+    state.configured = true;
+    state.lock_told = false;
+    d.settle();
+    write(d, &client, &mut state, false, Some(&wanted));
+    d.configuration.state = state;
+    true
+}
+
+/// The client, when the database can be read and written.
+fn ready(d: &Daemon) -> Option<Rc<Client>> {
+    d.configuration.client.clone().filter(|c| c.is_synchronized() && c.has_lock())
+}
+
+/// Says once that another daemon serves the database.
+fn watch_lock(client: &Client, state: &mut State) {
+    if !client.is_synchronized() || client.has_lock() {
+        state.without_lock = None;
+        return;
+    }
+    let since = *state.without_lock.get_or_insert_with(Instant::now);
+    if since.elapsed() >= LOCK_PATIENCE && !state.lock_told {
+        state.lock_told = true;
+        tracing::error!(
+            target: "bridge",
+            "another ovs-vswitchd process is running, disabling this process (pid {}) until it goes away",
+            std::process::id(),
+        );
+    }
+}
+
+/// Interfaces of the host came, went or changed: closes ports whose device is gone, opens those
+/// whose device is there (again), and writes their state.
+pub fn links_changed(shared: &Shared) {
+    // All that a reconfiguration does; what did not change costs a look at each device.
+    if reconfigure(shared) {
+        return;
+    }
+    // The database is not there. Ports whose device is gone stay closed until it is back.
+    let mut guard = shared.borrow_mut();
+    let d = &mut *guard;
+    let mut state = std::mem::take(&mut d.configuration.state);
+    for bridge in state.bridges.values_mut() {
+        let gone: Vec<String> = bridge
+            .interfaces
+            .iter()
+            .filter(|(_, i)| i.number.is_some_and(|n| interfaces::is_gone(d, bridge.index, n)))
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in gone {
+            interfaces::close_port(d, bridge, &name);
+        }
+    }
+    d.configuration.state = state;
+    d.settle();
+}
+
+/// Periodic work: fail modes, and writing of states that changed and, each
+/// `stats-update-interval`, of statistics. Cheap when nothing changed; call it about twice a
+/// second.
+pub fn status_tick(shared: &Shared) {
+    let mut guard = shared.borrow_mut();
+    let d = &mut *guard;
+    if let Some(client) = d.configuration.client.clone() {
+        watch_lock(&client, &mut d.configuration.state);
+    }
+    if !d.configuration.state.configured {
+        return;
+    }
+    let now = d.clock.now();
+    let mut state = std::mem::take(&mut d.configuration.state);
+    let interval = state.tunables.stats_interval;
+    let statistics = state.stats_written.is_none_or(|at| now.since(at) >= interval);
+    if statistics {
+        state.stats_written = Some(now);
+    }
+    // Dummies change by command; others tell (`links_changed`), but for speed and the like.
+    if statistics || d.dummy != DummyLevel::Off {
+        d.refresh_ports();
+    }
+    for bridge in state.bridges.values_mut() {
+        fail::tick(d, bridge, state.tunables.flow_restore_wait);
+    }
+    d.settle();
+    if let Some(client) = ready(d) {
+        write(d, &client, &mut state, statistics, None);
+    }
+    d.configuration.state = state;
+}
+
+/// Writes what differs from the database, in one transaction. `wanted` is what was just made.
+fn write(d: &Daemon, client: &Client, state: &mut State, statistics: bool, wanted: Option<&Wanted>) {
+    let replica = client.replica();
+    let mut writer = status::Writer::new(client, &replica, statistics);
+    for bridge in state.bridges.values_mut() {
+        writer.bridge(d, bridge);
+    }
+    for (name, bridge) in wanted.iter().flat_map(|w| &w.bridges) {
+        if !state.bridges.contains_key(name) {
+            writer.unmade(bridge);
+        }
+    }
+    writer.root(d.dummy, state, wanted.is_some());
+    if let Some(transaction) = writer.finish() {
+        submit(client, transaction);
+    }
+}
+
+/// Sends a transaction. One that did not take effect is made anew by the next round, because
+/// the replica still differs.
+fn submit(client: &Client, transaction: Transaction) {
+    let outcome = client.submit(transaction);
+    tokio::task::spawn_local(async move {
+        match outcome.await {
+            Ok(Outcome::Failed(error)) => {
+                tracing::warn!(target: "bridge", "the database refused what was written into it ({error})");
+            }
+            Ok(Outcome::TryAgain(why)) => {
+                tracing::debug!(target: "bridge", "what was written into the database is to be written again ({why})");
+            }
+            Ok(Outcome::Committed(_) | Outcome::Unchanged | Outcome::NotLocked) | Err(_) => {}
+        }
+    });
+}
+
+/// Removes all bridges with their ports, and so the interfaces that were made for them
+/// (`exit --cleanup`). The database is left as it is.
+pub fn cleanup(shared: &Shared) {
+    let mut guard = shared.borrow_mut();
+    let d = &mut *guard;
+    let mut state = std::mem::take(&mut d.configuration.state);
+    for (name, bridge) in std::mem::take(&mut state.bridges) {
+        bridges::remove(d, &name, bridge);
+    }
+    d.settle();
+    d.configuration.state = state;
+}

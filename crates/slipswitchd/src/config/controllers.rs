@@ -1,0 +1,170 @@
+//! OpenFlow sockets of one bridge, made equal to its Controller rows.
+
+use super::state::{BridgeState, ControllerState, Remarks, Service, State};
+use super::tls;
+use super::wanted::{Tls, WantedBridge, WantedController};
+use crate::daemon::{Daemon, Shared};
+use crate::openflow::{Connector, Endpoint, Listener, Target};
+use bridge::connection::{Kind, Options};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+/// True for targets that the switch connects to by itself.
+pub(super) fn is_active(target: &str) -> bool {
+    Target::parse(target, Path::new("/")).is_some()
+}
+
+/// Brings the sockets of a bridge to what is wanted. With `hold` (`flow-restore-wait`) there
+/// are no controllers yet, so that none comes between flows that are being restored.
+pub(super) fn sync(
+    shared: &Shared,
+    d: &mut Daemon,
+    bridge: &mut BridgeState,
+    wanted: &WantedBridge,
+    files: Option<&Tls>,
+    hold: bool,
+    remarks: &mut Remarks,
+) {
+    let rows = if hold { &BTreeMap::new() } else { &wanted.controllers };
+    if bridge.versions != wanted.versions {
+        // Peers must agree on a version anew.
+        close(d, bridge);
+        d.connections.close_all(bridge.index, "protocols changed");
+        bridge.versions = wanted.versions;
+    }
+    if bridge.services.is_empty() {
+        services(shared, d, bridge, wanted, remarks);
+    }
+    let stale: Vec<String> = bridge
+        .controllers
+        .iter()
+        .filter(|(target, state)| {
+            rows.get(*target).is_none_or(|w| !same(w, &state.wanted)) || state.tls.as_ref() != needed(target, files)
+        })
+        .map(|(target, _)| target.clone())
+        .collect();
+    for target in stale {
+        if let Some(state) = bridge.controllers.remove(&target) {
+            if !matches!(state.service, Service::Failed) {
+                let kind = kind_name(&state.service);
+                tracing::info!(target: "connmgr", "{}: removed {kind} controller \"{target}\"", wanted.name);
+            }
+            stop(d, state.service);
+        }
+    }
+    for (target, controller) in rows {
+        if let Some(state) = bridge.controllers.get_mut(target) {
+            state.wanted = controller.clone(); // the same target in another row
+            if !matches!(state.service, Service::Failed) {
+                continue;
+            }
+        }
+        let service = start(shared, d, bridge, wanted, controller, files).unwrap_or_else(|error| {
+            remarks.warn(format!("{}: {error}", wanted.name));
+            Service::Failed
+        });
+        if !matches!(service, Service::Failed) {
+            tracing::info!(target: "connmgr", "{}: added {} controller \"{target}\"", wanted.name, kind_name(&service));
+        }
+        let tls = needed(target, files).cloned();
+        let state =
+            ControllerState { wanted: controller.clone(), tls, service, written: None };
+        bridge.controllers.insert(target.clone(), state);
+    }
+}
+
+/// The TLS files, when this target needs them: others are not disturbed when files change.
+fn needed<'a>(target: &str, files: Option<&'a Tls>) -> Option<&'a Tls> {
+    files.filter(|_| target.starts_with("ssl:") || target.starts_with("pssl:"))
+}
+
+fn kind_name(service: &Service) -> &'static str {
+    match service {
+        Service::Active(_) => "primary",
+        Service::Passive(_) => "service",
+        Service::Failed => "failed",
+    }
+}
+
+/// Rows for which one connection does.
+fn same(a: &WantedController, b: &WantedController) -> bool {
+    WantedController { uuid: a.uuid, rows: a.rows.clone(), ..b.clone() } == *a
+}
+
+/// `BRIDGE.mgmt` and `BRIDGE.snoop`.
+fn services(shared: &Shared, d: &Daemon, bridge: &mut BridgeState, wanted: &WantedBridge, remarks: &mut Remarks) {
+    for (suffix, kind) in [("mgmt", Kind::Service), ("snoop", Kind::Snoop)] {
+        let path = d.directories.run.join(format!("{}.{suffix}", wanted.name));
+        let endpoint = Endpoint::Unix(path);
+        let name = format!("{}<->unix", wanted.name);
+        let options = Options::new(kind, &name, wanted.versions);
+        match Listener::start(shared, &endpoint, bridge.index, options, None) {
+            Ok(listener) => bridge.services.push(listener),
+            Err(error) => remarks.warn(format!("{}: {error}", wanted.name)),
+        }
+        if kind == Kind::Service {
+            tracing::info!(target: "connmgr", "{}: added service controller \"{endpoint}\"", wanted.name);
+        }
+    }
+}
+
+fn start(
+    shared: &Shared,
+    d: &Daemon,
+    bridge: &BridgeState,
+    wanted: &WantedBridge,
+    controller: &WantedController,
+    files: Option<&Tls>,
+) -> Result<Service, String> {
+    let text = &controller.target;
+    let bad_tls = |error: std::io::Error| format!("controller {text}: TLS is not set up: {error}");
+    let mut options = Options::new(Kind::Primary, text, wanted.versions);
+    options.inactivity_probe = controller.inactivity_probe;
+    options.packet_in_limit = controller.limit;
+    options.async_messages = controller.async_messages;
+    if let Some(target) = Target::parse(text, &d.directories.run) {
+        if controller.service {
+            options.kind = Kind::Service;
+        }
+        let tls = match (&target, files) {
+            (Target::Tls(..), Some(files)) => Some(tls::connector(files).map_err(bad_tls)?),
+            _ => None,
+        };
+        let backoff = Duration::from_millis(controller.max_backoff);
+        let connector = Connector::start(shared, target, bridge.index, options, backoff, tls);
+        return Ok(Service::Active(connector));
+    }
+    let endpoint = Endpoint::parse(text, &d.directories.run).map_err(|_| {
+        format!("controller target \"{text}\" is no connection method; use tcp:IP[:PORT], ssl:IP[:PORT], unix:FILE, ptcp:[PORT][:IP], pssl:[PORT][:IP] or punix:FILE")
+    })?;
+    options.kind = Kind::Service;
+    let tls = match (&endpoint, files) {
+        (Endpoint::Tls(_), Some(files)) => Some(tls::acceptor(files).map_err(bad_tls)?),
+        _ => None,
+    };
+    Listener::start(shared, &endpoint, bridge.index, options, tls).map(Service::Passive).map_err(|e| e.to_string())
+}
+
+fn stop(d: &mut Daemon, service: Service) {
+    match service {
+        Service::Active(connector) => connector.close(&mut d.connections, &d.services),
+        Service::Passive(listener) => listener.close(&mut d.connections, &d.services),
+        Service::Failed => {}
+    }
+}
+
+/// Closes all sockets of a bridge.
+pub(super) fn close(d: &mut Daemon, bridge: &mut BridgeState) {
+    for (_, state) in std::mem::take(&mut bridge.controllers) {
+        stop(d, state.service);
+    }
+    for listener in std::mem::take(&mut bridge.services) {
+        listener.close(&mut d.connections, &d.services);
+    }
+}
+
+/// The TLS files in force: the database's, else the command line's.
+pub(super) fn files(state: &State) -> Option<Tls> {
+    state.tls.clone().or_else(|| state.tls_args.clone())
+}

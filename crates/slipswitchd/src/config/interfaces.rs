@@ -1,0 +1,378 @@
+//! Ports of one bridge, made equal to its Interface rows.
+//!
+//! A port is touched only when its own row asks for something else, when its device is gone, or
+//! when its number must go to another. Removing comes before adding, over all bridges, so that
+//! an interface can move from one bridge to another in one step.
+
+use super::address::{Mac, from_row, of_name};
+use super::device::{self, Form};
+use super::state::{BridgeState, InterfaceState, Remarks};
+use super::vlan;
+use super::wanted::{WantedBridge, WantedInterface};
+use crate::daemon::Daemon;
+use bridge::port::{Bundle, Port};
+use bridge::snapshot::BridgeIndex;
+use bridge::switch::PortRequest;
+use datapath::PortSpec;
+use openflow::PortNo;
+use openflow::message::PortStatusReason;
+use std::collections::BTreeMap;
+
+/// Highest OpenFlow number of a port in OpenFlow 1.0, that every version can express.
+const MAX_OFPORT: u32 = 0xfeff;
+
+/// A port's number as the database and OpenFlow 1.0 have it: 16 bits, LOCAL is 65534.
+pub(super) fn short(number: PortNo) -> u32 {
+    if number.0 > 0xffff_0000 { number.0 & 0xffff } else { number.0 }
+}
+
+/// The number that a row asks for, when it may be a port's.
+fn requested(wanted: &WantedInterface) -> Option<u32> {
+    wanted.ofport_request.filter(|n| (1..=MAX_OFPORT).contains(n))
+}
+
+/// Closes ports that are not wanted any more, or not as they are, or whose device is gone.
+pub(super) fn remove_stale(d: &mut Daemon, bridge: &mut BridgeState, wanted: &WantedBridge) {
+    let rows: BTreeMap<&str, &WantedInterface> = wanted.interfaces().map(|i| (i.name.as_str(), i)).collect();
+    let mut close: Vec<String> = Vec::new();
+    for (name, state) in &bridge.interfaces {
+        let Some(number) = state.number else { continue };
+        let form = rows.get(name.as_str()).map(|row| device::form(row, &wanted.name, &wanted.datapath_type, d.dummy));
+        let as_wanted = matches!((&form, &state.form), (Some(Ok(new)), Some(old)) if new == old);
+        if !as_wanted || is_gone(d, bridge.index, number) {
+            close.push(name.clone());
+        }
+    }
+    for name in close {
+        close_port(d, bridge, &name);
+    }
+    bridge.interfaces.retain(|name, _| rows.contains_key(name.as_str()));
+    // Numbers: one that is asked for is given when it is free by now.
+    let mut moving = Vec::new();
+    for (name, state) in &bridge.interfaces {
+        let (Some(number), Some(row)) = (state.number, rows.get(name.as_str())) else { continue };
+        let Some(asked) = requested(row).map(PortNo) else { continue };
+        let is_free = d.switch.bridge(bridge.index).is_some_and(|b| !b.ports.contains_key(&asked));
+        if number != PortNo::LOCAL && number != asked && is_free {
+            moving.push(name.clone());
+        }
+    }
+    for name in moving {
+        close_port(d, bridge, &name);
+    }
+}
+
+/// The port's device does not answer any more: it was deleted, or moved to another namespace.
+pub(super) fn is_gone(d: &Daemon, index: BridgeIndex, number: PortNo) -> bool {
+    let port = d.switch.bridge(index).and_then(|b| b.ports.get(&number));
+    port.is_none_or(|p| p.device.as_ref().is_some_and(|device| device.status().is_err()))
+}
+
+/// Closes a port; its row stays known, with its last number.
+pub(super) fn close_port(d: &mut Daemon, bridge: &mut BridgeState, name: &str) {
+    let Some(state) = bridge.interfaces.get_mut(name) else { return };
+    let Some(number) = state.number.take() else { return };
+    state.last = Some(number.0);
+    if let Some(port) = d.switch.remove_port(bridge.index, number) {
+        tracing::info!(target: "bridge", "bridge {}: deleted interface {name} on port {}", bridge_name(d, bridge.index), short(number));
+        d.connections.port_status(bridge.index, PortStatusReason::Delete, &port.desc());
+    }
+}
+
+fn bridge_name(d: &Daemon, index: BridgeIndex) -> String {
+    d.switch.bridge(index).map_or_else(String::new, |b| b.name.clone())
+}
+
+/// Opens what is wanted and not open.
+pub(super) fn add_missing(d: &mut Daemon, bridge: &mut BridgeState, wanted: &WantedBridge, remarks: &mut Remarks) {
+    let mut rows: Vec<&WantedInterface> = wanted.interfaces().collect();
+    // The bridge's own port, then numbers that people ask for, then those of an earlier life,
+    // then the rest, p2 before p10.
+    rows.sort_by_cached_key(|row| {
+        let last = bridge.interfaces.get(&row.name).and_then(|s| s.last).or(row.ofport);
+        let rank = match () {
+            () if row.name == wanted.name => 0,
+            () if requested(row).is_some() => 1,
+            () if last.is_some() => 2,
+            () => 3,
+        };
+        let stem = row.name.trim_end_matches(|c: char| c.is_ascii_digit());
+        let digits = row.name.get(stem.len()..).unwrap_or_default();
+        (rank, stem.to_owned(), digits.parse::<u64>().unwrap_or(0), row.name.clone())
+    });
+    for row in rows {
+        let state = bridge.interfaces.entry(row.name.clone()).or_default();
+        state.uuid = row.uuid;
+        if state.number.is_some() {
+            continue;
+        }
+        let last = state.last.take().or(row.ofport);
+        *state = InterfaceState { uuid: row.uuid, last, ..InterfaceState::default() };
+        let form = match device::form(row, &wanted.name, &wanted.datapath_type, d.dummy) {
+            Ok(form) => form,
+            Err(error) => {
+                remarks.warn(format!("bridge {}: {error}", wanted.name));
+                state.error = Some(error);
+                continue;
+            }
+        };
+        let request = request(row, &form, wanted, last);
+        match d.switch.add_port(bridge.index, &request) {
+            Ok(number) => {
+                tracing::info!(target: "bridge", "bridge {}: added interface {} on port {}", wanted.name, row.name, short(number));
+                state.number = Some(number);
+                state.last = Some(number.0);
+                state.options = row.options.clone();
+                state.mac = request.spec.mac;
+                state.mtu = row.mtu;
+                added(d, bridge.index, number, &form);
+                state.form = Some(form);
+            }
+            Err(error) => {
+                let error = error.to_string();
+                remarks.warn(format!("bridge {}: {error}", wanted.name));
+                state.error = Some(error);
+            }
+        }
+    }
+}
+
+fn request(row: &WantedInterface, form: &Form, wanted: &WantedBridge, last: Option<u32>) -> PortRequest {
+    let is_local = row.name == wanted.name;
+    let (kind, peer) = match form {
+        Form::Device { kind, .. } => (*kind, None),
+        Form::Patch { peer } => ("patch", Some(peer.clone())),
+    };
+    // An internal port's address is the row's, else one that stays over restarts.
+    let mac = match kind {
+        "internal" | "dummy-internal" if is_local => None,
+        "internal" => row.mac.or(row.uuid.map(from_row)),
+        "dummy-internal" => row.mac,
+        _ => None,
+    };
+    let spec = PortSpec {
+        name: row.name.clone(),
+        kind: kind.to_owned(),
+        options: row.options.clone(),
+        other_config: row.other_config.clone(),
+        wanted: kind.starts_with("dummy").then(|| dummy_number(&row.name)).flatten(),
+        mac,
+        mtu: None, // set afterwards, so that a refused one does not keep the port closed
+    };
+    let ofport = if is_local {
+        Some(PortNo::LOCAL)
+    } else {
+        requested(row).or(last.filter(|n| (1..=MAX_OFPORT).contains(n))).map(PortNo)
+    };
+    PortRequest { spec, ofport, peer }
+}
+
+/// In dummy mode a datapath number follows from the name, as tests written for OVS expect: `p3`
+/// is 3, `br1` is 101.
+fn dummy_number(name: &str) -> Option<datapath::PortNo> {
+    let start = if name.starts_with("br") { 100 } else { 0 };
+    let digits = name.trim_start_matches(|c: char| !c.is_ascii_digit());
+    let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+    let number: u32 = digits.get(..end)?.parse().ok()?;
+    let number = number.checked_add(start)?;
+    (1..MAX_OFPORT).contains(&number).then_some(datapath::PortNo(number))
+}
+
+/// Finishes a port that was just added, and tells controllers.
+fn added(d: &mut Daemon, index: BridgeIndex, number: PortNo, form: &Form) {
+    let Some(bridge) = d.switch.bridge_mut(index) else { return };
+    let name = bridge.name.clone();
+    let Some(port) = bridge.ports.get_mut(&number) else { return };
+    match form {
+        Form::Device { shown, .. } => port.kind.clone_from(shown),
+        Form::Patch { .. } => port.status.mac = of_name(&name, &port.name),
+    }
+    let desc = port.desc();
+    d.connections.port_status(index, PortStatusReason::Add, &desc);
+}
+
+/// Settings of open ports: options of dummies, addresses, MTU, policing.
+pub(super) fn configure(d: &mut Daemon, bridge: &mut BridgeState, wanted: &WantedBridge, remarks: &mut Remarks) {
+    for row in wanted.interfaces() {
+        let Some(state) = bridge.interfaces.get_mut(&row.name) else { continue };
+        state.uuid = row.uuid;
+        let Some(number) = state.number else { continue };
+        state.error = None;
+        if let Some(Form::Patch { peer }) = &state.form {
+            if !is_connected(d, &row.name, peer) {
+                state.error = Some(format!("No usable peer '{peer}' exists in '{}' datapath.", shown_type(wanted)));
+            }
+            continue;
+        }
+        let Some(port) = port(d, bridge.index, number) else { continue };
+        let Some(device) = port.device.clone() else { continue };
+        let status = port.status.clone();
+        let dp_port = port.dp_port;
+        let mut touched = false;
+        if state.options != row.options {
+            state.options = row.options.clone();
+            if let Some(dummy) = netdev::dummy::lookup(&row.name)
+                && let Err(error) = dummy.configure(&row.options)
+            {
+                remarks.warn(error.to_string());
+            }
+        }
+        if row.name == wanted.name {
+            if row.mac.is_some() {
+                remarks.warn(format!(
+                    "interface {}: ignoring mac in Interface record (use Bridge record to set local port's mac)",
+                    row.name
+                ));
+            }
+        } else if state.is_internal() && row.mac.is_some() && row.mac != state.mac {
+            state.mac = row.mac;
+            if let Some(mac) = row.mac.filter(|mac| *mac != status.mac) {
+                touched = true;
+                if let Err(error) = device.set_mac(mac) {
+                    remarks.warn(format!("interface {}: setting MAC failed ({error})", row.name));
+                }
+            }
+        }
+        state.mtu = row.mtu;
+        if let Some(mtu) = row.mtu.filter(|mtu| *mtu != status.mtu) {
+            touched = true;
+            if let Err(error) = device.set_mtu(mtu) {
+                remarks.warn(format!("interface {}: setting MTU {mtu} failed ({error})", row.name));
+            }
+        }
+        if state.policing != row.policing
+            && let Some(dp_port) = dp_port
+        {
+            match d.switch.datapath().set_policing(dp_port, row.policing.0, row.policing.1) {
+                Ok(()) => state.policing = row.policing,
+                Err(error) => remarks.warn(error.to_string()),
+            }
+        }
+        if touched {
+            refresh(d, bridge.index, number);
+        }
+    }
+    internal_mtu(d, bridge, remarks);
+}
+
+/// Ports that the switch made have the lowest MTU of the others, unless their row says another.
+fn internal_mtu(d: &mut Daemon, bridge: &mut BridgeState, remarks: &mut Remarks) {
+    let Some(b) = d.switch.bridge(bridge.index) else { return };
+    let mtu_of = |s: &InterfaceState| {
+        let port = b.ports.get(&s.number?)?;
+        (!port.is_patch()).then_some(port.status.mtu).filter(|mtu| *mtu != 0)
+    };
+    let min = bridge.interfaces.values().filter(|s| !s.is_internal()).filter_map(mtu_of).min();
+    let Some(mtu) = min else { return };
+    let mut followers = Vec::new();
+    for (name, state) in &bridge.interfaces {
+        if !state.is_internal() || state.mtu.is_some() {
+            continue;
+        }
+        let Some(now) = mtu_of(state) else { continue };
+        if now > mtu || bridge.min_mtu.is_some_and(|old| old != mtu && now != mtu) {
+            followers.push((name.clone(), state.number));
+        }
+    }
+    bridge.min_mtu = Some(mtu);
+    for (name, number) in followers {
+        let Some(number) = number else { continue };
+        let Some(device) = port(d, bridge.index, number).and_then(|p| p.device.clone()) else { continue };
+        if let Err(error) = device.set_mtu(mtu) {
+            remarks.warn(format!("interface {name}: setting MTU {mtu} failed ({error})"));
+        }
+        refresh(d, bridge.index, number);
+    }
+}
+
+fn shown_type(wanted: &WantedBridge) -> &str {
+    if wanted.datapath_type.is_empty() { "system" } else { &wanted.datapath_type }
+}
+
+/// The patch port called `name` has a peer that names it back.
+fn is_connected(d: &Daemon, name: &str, peer: &str) -> bool {
+    d.switch
+        .bridges()
+        .filter_map(|b| b.port_by_name(peer))
+        .any(|p| p.is_patch() && p.peer.as_deref() == Some(name))
+}
+
+fn port(d: &Daemon, index: BridgeIndex, number: PortNo) -> Option<&Port> {
+    d.switch.bridge(index)?.ports.get(&number)
+}
+
+/// Reads a port's status anew after it was changed, and tells controllers.
+fn refresh(d: &mut Daemon, index: BridgeIndex, number: PortNo) {
+    let Some(port) = d.switch.bridge_mut(index).and_then(|b| b.ports.get_mut(&number)) else { return };
+    if port.refresh() {
+        let desc = port.desc();
+        d.connections.port_status(index, PortStatusReason::Modify, &desc);
+    }
+}
+
+/// Gives the bridge's own port its address.
+pub(super) fn set_local_mac(d: &mut Daemon, index: BridgeIndex, mac: Mac, remarks: &mut Remarks) {
+    let Some(port) = port(d, index, PortNo::LOCAL) else { return };
+    if port.status.mac == mac {
+        return;
+    }
+    let (name, device) = (port.name.clone(), port.device.clone());
+    if let Some(device) = device
+        && let Err(error) = device.set_mac(mac)
+    {
+        remarks.warn(format!("bridge {name}: setting the address of its port failed ({error})"));
+    }
+    refresh(d, index, PortNo::LOCAL);
+}
+
+/// The bridge's bundles, equal to its Port rows. What was learned on a port whose VLANs changed
+/// is forgotten.
+pub(super) fn bundles(d: &mut Daemon, index: BridgeIndex, wanted: &WantedBridge) {
+    let Some(bridge) = d.switch.bridge(index) else { return };
+    let bundles: Vec<Bundle> = wanted
+        .ports
+        .values()
+        .map(|port| Bundle {
+            settings: port.settings.clone(),
+            interfaces: port.interfaces.iter().map(|i| i.name.clone()).collect(),
+        })
+        .collect();
+    let same = |a: &Bundle, b: &Bundle| vlan::same(&a.settings, &b.settings) && a.interfaces == b.interfaces;
+    if bridge.bundles.len() == bundles.len() && bridge.bundles.iter().zip(&bundles).all(|(a, b)| same(a, b)) {
+        return;
+    }
+    let mut changed = Vec::new();
+    for bundle in &bundles {
+        let old = bridge.bundles.iter().find(|b| b.settings.name == bundle.settings.name);
+        if old.is_some_and(|old| !same(old, bundle)) {
+            changed.extend(bundle.interfaces.iter().filter_map(|i| bridge.port_by_name(i)).map(|p| p.number));
+        }
+    }
+    let Some(bridge) = d.switch.bridge_mut(index) else { return };
+    bridge.bundles = bundles;
+    for port in changed {
+        bridge.macs.flush_port(port);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_shown_in_16_bits() {
+        assert_eq!(short(PortNo::LOCAL), 65534);
+        assert_eq!(short(PortNo(7)), 7);
+    }
+
+    #[test]
+    fn dummy_numbers_follow_names() {
+        assert_eq!(dummy_number("p3"), Some(datapath::PortNo(3)));
+        assert_eq!(dummy_number("br1"), Some(datapath::PortNo(101)));
+        assert_eq!(dummy_number("br0"), Some(datapath::PortNo(100)));
+        assert_eq!(dummy_number("p1-p2"), Some(datapath::PortNo(1)));
+        assert_eq!(dummy_number("abc"), None);
+        assert_eq!(dummy_number("p0"), None);
+        assert_eq!(dummy_number("p99999999999"), None);
+    }
+}

@@ -1,0 +1,141 @@
+//! What was made of the database: bridges, ports, connections, by the names of their rows.
+
+use super::device::Form;
+use super::address::Mac;
+use super::wanted::{FailMode, Map, Tls, Tunables, WantedController, WantedTable};
+use crate::openflow::{Connector, Listener};
+use bridge::snapshot::BridgeIndex;
+use clock::Millis;
+use openflow::PortNo;
+use openflow::message::Versions;
+use ovsdb::Uuid;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
+
+/// Everything that was made.
+#[derive(Default)]
+pub(super) struct State {
+    /// Bridges by name.
+    pub bridges: BTreeMap<String, BridgeState>,
+    /// What the log was told.
+    pub remarks: Remarks,
+    /// Settings in force.
+    pub tunables: Tunables,
+    /// TLS files of the command line, then of the database.
+    pub tls_args: Option<Tls>,
+    /// See `tls_args`.
+    pub tls: Option<Tls>,
+    /// The first configuration was made.
+    pub configured: bool,
+    /// When statistics were last written.
+    pub stats_written: Option<Millis>,
+    /// Since when the database is there, but not its lock; and whether the log says so.
+    pub without_lock: Option<Instant>,
+    /// See `without_lock`.
+    pub lock_told: bool,
+}
+
+/// A bridge that is there.
+pub(super) struct BridgeState {
+    pub uuid: Uuid,
+    pub index: BridgeIndex,
+    pub datapath_type: String,
+    pub mac: Mac,
+    pub versions: Versions,
+    pub fail: Fail,
+    pub tables: BTreeMap<u8, WantedTable>,
+    pub mac_table: Option<(usize, u32, Vec<u16>)>,
+    /// `BRIDGE.mgmt` and `BRIDGE.snoop`.
+    pub services: Vec<Listener>,
+    /// Controllers by target.
+    pub controllers: BTreeMap<String, ControllerState>,
+    /// Interfaces by name, those that could not be opened too.
+    pub interfaces: BTreeMap<String, InterfaceState>,
+    /// Lowest MTU among ports that are not internal, as last given to those that are.
+    pub min_mtu: Option<u32>,
+}
+
+/// A bridge without its controllers.
+#[derive(Debug, Default)]
+pub(super) struct Fail {
+    pub mode: FailMode,
+    /// There are primary controllers.
+    pub has_controllers: bool,
+    /// Since when there are, while none was ever connected.
+    pub since: Millis,
+    /// The bridge forwards by itself until a controller is back.
+    pub open: bool,
+}
+
+/// A controller's connection.
+pub(super) struct ControllerState {
+    pub wanted: WantedController,
+    pub tls: Option<Tls>,
+    pub service: Service,
+    /// What was last written, seconds left out.
+    pub written: Option<(bool, Option<&'static str>, BTreeMap<&'static str, String>)>,
+}
+
+/// How a controller is reached.
+pub(super) enum Service {
+    Active(Connector),
+    Passive(Listener),
+    /// It could not be set up; why is in the log.
+    Failed,
+}
+
+/// An interface: open, or with an error.
+#[derive(Debug, Default)]
+pub(super) struct InterfaceState {
+    pub uuid: Option<Uuid>,
+    pub form: Option<Form>,
+    /// All options, for dummies.
+    pub options: Map,
+    /// OpenFlow number while it is open.
+    pub number: Option<PortNo>,
+    /// Number when it was last open.
+    pub last: Option<u32>,
+    pub error: Option<String>,
+    pub policing: (u32, u32),
+    pub mac: Option<Mac>,
+    pub mtu: Option<u32>,
+}
+
+impl InterfaceState {
+    /// True for ports that the switch made as interfaces of the host.
+    pub fn is_internal(&self) -> bool {
+        matches!(&self.form, Some(Form::Device { kind: "internal" | "dummy-internal", .. }))
+    }
+}
+
+/// Says each thing once, for as long as it holds.
+#[derive(Debug, Default)]
+pub(super) struct Remarks {
+    said: BTreeSet<String>,
+    now: BTreeSet<String>,
+}
+
+impl Remarks {
+    /// Something that needs a person.
+    pub fn warn(&mut self, text: impl Into<String>) {
+        let text = text.into();
+        if !self.said.contains(&text) && !self.now.contains(&text) {
+            tracing::warn!(target: "bridge", "{text}");
+        }
+        self.now.insert(text);
+    }
+
+    /// Something to know.
+    pub fn info(&mut self, text: impl Into<String>) {
+        let text = text.into();
+        if !self.said.contains(&text) && !self.now.contains(&text) {
+            tracing::info!(target: "bridge", "{text}");
+        }
+        self.now.insert(text);
+    }
+
+    /// Ends a round: what was not said in it may be said anew.
+    pub fn end_round(&mut self) {
+        self.said = std::mem::take(&mut self.now);
+    }
+}

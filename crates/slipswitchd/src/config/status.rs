@@ -1,0 +1,251 @@
+//! What the daemon writes into the database.
+//!
+//! A column is written only when its value differs from the replica's (or a write of it is
+//! under way), all of a round in one transaction, guarded by the lock. Statistics are written
+//! each `stats-update-interval`; states at once when they are noticed.
+
+use super::address::mac_text;
+use super::device;
+use super::host;
+use super::interfaces::short;
+use super::wanted::WantedBridge;
+use super::state::{BridgeState, ControllerState, InterfaceState, Service, State};
+use crate::args::DummyLevel;
+use crate::daemon::Daemon;
+use bridge::bridge::Bridge;
+use bridge::port::Port;
+use netdev::{DeviceStats, Duplex};
+use openflow::message::Role;
+use ovsdb::{Client, Datum, Replica, Transaction, Uuid};
+use std::collections::BTreeMap;
+
+/// One round of writing.
+pub(super) struct Writer<'a> {
+    client: &'a Client,
+    replica: &'a Replica,
+    transaction: Transaction,
+    /// Statistics too.
+    pub statistics: bool,
+}
+
+impl<'a> Writer<'a> {
+    /// A round without anything yet.
+    pub fn new(client: &'a Client, replica: &'a Replica, statistics: bool) -> Writer<'a> {
+        Writer { client, replica, transaction: Transaction::new().guarded(), statistics }
+    }
+
+    /// What is to be sent; `None` when nothing changed.
+    pub fn finish(self) -> Option<Transaction> {
+        (!self.transaction.is_empty()).then_some(self.transaction)
+    }
+
+    fn set(&mut self, table: &str, row: Uuid, column: &str, value: impl Into<Datum>) {
+        self.client.set_if_changed(&mut self.transaction, table, row, column, value);
+    }
+
+    /// The Open_vSwitch row. `configured` when the present `next_cfg` is in force.
+    pub fn root(&mut self, dummy: DummyLevel, state: &State, configured: bool) {
+        let Some((uuid, row)) = self.replica.first("Open_vSwitch") else { return };
+        let mut types = vec!["netdev", "system"];
+        if dummy != DummyLevel::Off {
+            types.push("dummy");
+        }
+        self.set("Open_vSwitch", uuid, "datapath_types", Datum::set(types));
+        self.set("Open_vSwitch", uuid, "iface_types", Datum::set(device::types(dummy)));
+        self.set("Open_vSwitch", uuid, "dpdk_initialized", false);
+        self.set("Open_vSwitch", uuid, "dpdk_version", "none");
+        if self.statistics {
+            let statistics = if state.tunables.host_statistics { host::statistics() } else { BTreeMap::new() };
+            self.set("Open_vSwitch", uuid, "statistics", Datum::map(statistics));
+        }
+        if configured {
+            self.set("Open_vSwitch", uuid, "cur_cfg", row.int("next_cfg"));
+        }
+    }
+
+    /// A bridge and all that is in it.
+    pub fn bridge(&mut self, d: &Daemon, state: &mut BridgeState) {
+        let Some(bridge) = d.switch.bridge(state.index) else { return };
+        self.set("Bridge", state.uuid, "datapath_id", format!("{:016x}", bridge.datapath_id).as_str());
+        self.set("Bridge", state.uuid, "datapath_version", "<built-in>");
+        for interface in state.interfaces.values() {
+            self.interface(bridge, interface);
+        }
+        for controller in state.controllers.values_mut() {
+            self.controller(d, controller);
+        }
+    }
+
+    /// A bridge that could not be made: nothing is known of it.
+    pub fn unmade(&mut self, wanted: &WantedBridge) {
+        self.set("Bridge", wanted.uuid, "datapath_id", Datum::empty());
+        for row in wanted.interfaces().filter_map(|i| i.uuid) {
+            self.set("Interface", row, "ofport", Datum::empty());
+            self.set("Interface", row, "error", Datum::empty());
+            self.clear_interface(row);
+        }
+    }
+
+    fn clear_interface(&mut self, row: Uuid) {
+        for column in
+            ["admin_state", "link_state", "link_speed", "link_resets", "duplex", "mac_in_use", "mtu", "ifindex"]
+        {
+            self.set("Interface", row, column, Datum::empty());
+        }
+        self.set("Interface", row, "status", no_pairs());
+        self.set("Interface", row, "statistics", no_pairs());
+    }
+
+    fn interface(&mut self, bridge: &Bridge, state: &InterfaceState) {
+        let Some(row) = state.uuid else { return };
+        let error = state.error.as_deref().map_or_else(Datum::empty, Datum::from);
+        self.set("Interface", row, "error", error);
+        let port = state.number.and_then(|n| bridge.ports.get(&n));
+        let Some(port) = port else {
+            self.set("Interface", row, "ofport", -1);
+            self.clear_interface(row);
+            return;
+        };
+        self.set("Interface", row, "ofport", i64::from(short(port.number)));
+        let s = &port.status;
+        let (admin, link) = if port.is_patch() { (true, true) } else { (s.admin_up, s.link_up) };
+        self.set("Interface", row, "admin_state", up(admin));
+        self.set("Interface", row, "link_state", up(link));
+        let speed = s.speed_bps.filter(|bps| *bps > 0).and_then(|bps| i64::try_from(bps).ok());
+        self.set("Interface", row, "link_speed", speed.map_or_else(Datum::empty, Datum::from));
+        let duplex = s.duplex.map_or_else(Datum::empty, |d| Datum::from(duplex_name(d)));
+        self.set("Interface", row, "duplex", duplex);
+        self.set("Interface", row, "link_resets", i64::try_from(s.link_resets).unwrap_or(i64::MAX));
+        self.set("Interface", row, "mac_in_use", mac_text(s.mac).as_str());
+        let mtu = if port.is_patch() { Datum::empty() } else { Datum::from(i64::from(s.mtu)) };
+        self.set("Interface", row, "mtu", mtu);
+        self.set("Interface", row, "ifindex", i64::from(s.ifindex.unwrap_or(0)));
+        self.set("Interface", row, "status", Datum::map(status(port)));
+        let unwritten = self.replica.row("Interface", row).is_none_or(|r| r.datum("statistics").is_none_or(Datum::is_empty));
+        if self.statistics || unwritten {
+            self.set("Interface", row, "statistics", Datum::map(statistics(port)));
+        }
+    }
+
+    fn controller(&mut self, d: &Daemon, state: &mut ControllerState) {
+        let Service::Active(connector) = &state.service else {
+            for row in &state.wanted.rows {
+                self.set("Controller", *row, "is_connected", false);
+                self.set("Controller", *row, "role", Datum::empty());
+                self.set("Controller", *row, "status", no_pairs());
+            }
+            return;
+        };
+        let now = connector.status();
+        let connection = now.id.and_then(|id| d.connections.status(id));
+        let is_connected = connection.as_ref().is_some_and(|c| c.version.is_some());
+        let role = connection.as_ref().filter(|_| is_connected).map(|c| match c.role {
+            Role::Primary => "master",
+            Role::Secondary => "slave",
+            _ => "other",
+        });
+        let idle = connection.is_some_and(|c| c.idle);
+        let mut facts = BTreeMap::new();
+        facts.insert("state", if idle { "IDLE" } else { now.state }.to_owned());
+        if let Some(error) = &now.last_error {
+            facts.insert("last_error", cause(error).to_owned());
+        }
+        let written = (is_connected, role, facts);
+        if !self.statistics && state.written.as_ref() == Some(&written) {
+            return; // only seconds have passed
+        }
+        let mut facts = written.2.clone();
+        state.written = Some(written);
+        if let Some(at) = now.connected {
+            facts.insert("sec_since_connect", at.elapsed().as_secs().to_string());
+        }
+        if let Some(at) = now.disconnected {
+            facts.insert("sec_since_disconnect", at.elapsed().as_secs().to_string());
+        }
+        for row in &state.wanted.rows {
+            self.set("Controller", *row, "is_connected", is_connected);
+            self.set("Controller", *row, "role", role.map_or_else(Datum::empty, Datum::from));
+            self.set("Controller", *row, "status", Datum::map(facts.iter().map(|(k, v)| (*k, v.as_str()))));
+        }
+    }
+}
+
+fn no_pairs() -> Datum {
+    Datum::map(std::iter::empty::<(&str, &str)>())
+}
+
+/// The operating system's words in "connection failed (Connection refused (os error 111))".
+fn cause(error: &str) -> &str {
+    let inner = error.split_once('(').map_or(error, |(_, rest)| rest.strip_suffix(')').unwrap_or(rest));
+    inner.split(" (os error").next().unwrap_or(inner)
+}
+
+fn up(up: bool) -> &'static str {
+    if up { "up" } else { "down" }
+}
+
+fn duplex_name(duplex: Duplex) -> &'static str {
+    match duplex {
+        Duplex::Half => "half",
+        Duplex::Full => "full",
+    }
+}
+
+/// `Interface:status`.
+fn status(port: &Port) -> BTreeMap<String, String> {
+    let mut out = BTreeMap::new();
+    let driver = &port.status.driver;
+    if !driver.name.is_empty() {
+        out.insert("driver_name".to_owned(), driver.name.clone());
+        out.insert("driver_version".to_owned(), driver.version.clone());
+        out.insert("firmware_version".to_owned(), driver.firmware.clone());
+    }
+    out.extend(port.status.extra.iter().cloned());
+    out
+}
+
+/// `Interface:statistics`, by OVS's names; counters that the device does not have are left out.
+fn statistics(port: &Port) -> BTreeMap<&'static str, i64> {
+    let stats = if port.is_patch() {
+        let [rx, tx] = &*port.patch_stats;
+        let ((rx_packets, rx_bytes), (tx_packets, tx_bytes)) = (rx.counts(), tx.counts());
+        DeviceStats {
+            rx_packets: Some(rx_packets),
+            rx_bytes: Some(rx_bytes),
+            tx_packets: Some(tx_packets),
+            tx_bytes: Some(tx_bytes),
+            ..DeviceStats::default()
+        }
+    } else {
+        port.device.as_ref().and_then(|d| d.stats().ok()).unwrap_or_default()
+    };
+    let named = [
+        ("collisions", stats.collisions),
+        ("rx_bytes", stats.rx_bytes),
+        ("rx_crc_err", stats.rx_crc_errors),
+        ("rx_dropped", stats.rx_dropped),
+        ("rx_errors", stats.rx_errors),
+        ("rx_frame_err", stats.rx_frame_errors),
+        ("rx_missed_errors", stats.rx_missed_errors),
+        ("rx_multicast_packets", stats.multicast),
+        ("rx_over_err", stats.rx_over_errors),
+        ("rx_packets", stats.rx_packets),
+        ("tx_bytes", stats.tx_bytes),
+        ("tx_dropped", stats.tx_dropped),
+        ("tx_errors", stats.tx_errors),
+        ("tx_packets", stats.tx_packets),
+    ];
+    named.into_iter().filter_map(|(name, value)| Some((name, i64::try_from(value?).unwrap_or(i64::MAX)))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn causes_are_short() {
+        assert_eq!(cause("connection failed (Connection refused (os error 111))"), "Connection refused");
+        assert_eq!(cause("connection timed out"), "connection timed out");
+        assert_eq!(cause("connection dropped (closed by this side)"), "closed by this side");
+    }
+}

@@ -1,0 +1,54 @@
+//! Settings of the whole switch (`Open_vSwitch:other_config`).
+
+use super::state::State;
+use super::wanted::{Tunables, Wanted};
+use crate::daemon::Daemon;
+use datapath_userspace::Config;
+use std::sync::atomic::Ordering;
+
+/// Puts into force what differs.
+pub(super) fn sync(d: &mut Daemon, state: &mut State, wanted: &Wanted) {
+    if let Some(files) = &wanted.tls
+        && state.tls.as_ref() != Some(files)
+    {
+        tracing::info!(target: "bridge", "TLS files are those of the database's SSL row");
+    }
+    state.tls.clone_from(&wanted.tls);
+    let new = &wanted.tunables;
+    if *new == state.tunables && state.configured {
+        return;
+    }
+    let revalidator = &d.switch.slow_path().revalidator;
+    revalidator.max_idle.store(new.max_idle, Ordering::Relaxed);
+    revalidator.interval.store(new.max_revalidator, Ordering::Relaxed);
+    if new.flow_limit != state.tunables.flow_limit || !state.configured {
+        revalidator.configured_limit.store(new.flow_limit, Ordering::Relaxed);
+        let limit = usize::try_from(new.flow_limit).unwrap_or(usize::MAX);
+        d.switch.slow_path().flow_limit.store(limit, Ordering::Relaxed);
+    }
+    if new.pmd_cpu_mask != state.tunables.pmd_cpu_mask {
+        cores(d, state, new);
+    }
+    if let Some(ms) = new.bundle_idle_timeout {
+        d.connections.set_bundle_idle_timeout(ms);
+    }
+    if new.offload && !state.tunables.offload {
+        tracing::info!(target: "bridge", "hw-offload is set; this version has no datapath but the userspace one");
+    }
+    state.tunables = new.clone();
+}
+
+fn cores(d: &Daemon, state: &mut State, new: &Tunables) {
+    let mask = new.pmd_cpu_mask.as_deref().unwrap_or_default();
+    let available = std::thread::available_parallelism().map_or(1, usize::from);
+    match Config::cores_of_mask(mask) {
+        Ok(cores) => {
+            let (cores, absent): (Vec<usize>, Vec<usize>) = cores.into_iter().partition(|c| *c < available);
+            if !absent.is_empty() {
+                state.remarks.warn(format!("other_config:pmd-cpu-mask {mask} names cores that are not there: {absent:?}"));
+            }
+            d.userspace.reconfigure(Config { cores, ..Config::default() });
+        }
+        Err(error) => state.remarks.warn(error),
+    }
+}

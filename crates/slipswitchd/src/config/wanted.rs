@@ -1,0 +1,458 @@
+//! What the database asks for, read from the replica into plain structures.
+//!
+//! Reading changes nothing and never fails: what makes no sense is left out or replaced by a
+//! default, with a remark for the log.
+
+use super::address::{Mac, parse_datapath_id, parse_mac};
+use super::vlan;
+use bridge::connection::RateLimit;
+use bridge::pipeline::EvictionConfig;
+use bridge::snapshot::BundleView;
+use flow::Subfield;
+use openflow::Version;
+use openflow::message::Versions;
+use ovsdb::{Replica, Row, StringMap, Uuid};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// OVS's defaults of MAC tables: entries, and seconds.
+const MAC_TABLE_SIZE: usize = 8192;
+const MAC_AGEING: u32 = 300;
+/// Milliseconds between probes of a controller, and the longest wait between attempts.
+const INACTIVITY_PROBE: u64 = 5000;
+const MAX_BACKOFF: u64 = 8000;
+/// Least of both rate-limit columns (the schema's own bounds) and the least backoff.
+const MIN_LIMIT: i64 = 25;
+const MIN_BACKOFF: i64 = 1000;
+/// Least `stats-update-interval`.
+const MIN_STATS_INTERVAL: u64 = 5000;
+
+/// String-to-string columns.
+pub(super) type Map = BTreeMap<String, String>;
+
+/// The whole configuration.
+#[derive(Debug, Default)]
+pub(super) struct Wanted {
+    /// Bridges by name.
+    pub bridges: BTreeMap<String, WantedBridge>,
+    /// Settings of the whole switch.
+    pub tunables: Tunables,
+    /// The SSL table's row.
+    pub tls: Option<Tls>,
+    /// Lines for the log.
+    pub remarks: Vec<String>,
+}
+
+/// `Open_vSwitch:other_config`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Tunables {
+    pub flow_limit: u64,
+    pub max_idle: u64,
+    pub max_revalidator: u64,
+    pub pmd_cpu_mask: Option<String>,
+    /// Milliseconds between writes of statistics.
+    pub stats_interval: u64,
+    pub flow_restore_wait: bool,
+    /// `vlan-limit`: tags that a match may go through; 0 is as many as there can be.
+    pub vlan_limit: u64,
+    /// `hw-offload` or `bpf-offload`.
+    pub offload: bool,
+    /// `enable-statistics`.
+    pub host_statistics: bool,
+    /// `bundle-idle-timeout`, milliseconds.
+    pub bundle_idle_timeout: Option<u64>,
+}
+
+impl Default for Tunables {
+    fn default() -> Tunables {
+        Tunables {
+            flow_limit: 200_000,
+            max_idle: 10_000,
+            max_revalidator: 500,
+            pmd_cpu_mask: None,
+            stats_interval: MIN_STATS_INTERVAL,
+            flow_restore_wait: false,
+            vlan_limit: 1,
+            offload: false,
+            host_statistics: false,
+            bundle_idle_timeout: None,
+        }
+    }
+}
+
+/// Files of the SSL table's row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Tls {
+    pub private_key: String,
+    pub certificate: String,
+    pub ca_cert: String,
+    pub bootstrap: bool,
+}
+
+/// What a bridge does without its controllers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(super) enum FailMode {
+    /// Forwards like an ordinary switch.
+    #[default]
+    Standalone,
+    /// Does what its tables say.
+    Secure,
+}
+
+/// A row of the Bridge table.
+#[derive(Clone, Debug)]
+pub(super) struct WantedBridge {
+    pub uuid: Uuid,
+    pub name: String,
+    pub datapath_type: String,
+    pub fail_mode: FailMode,
+    pub versions: Versions,
+    pub datapath_id: Option<u64>,
+    pub hwaddr: Option<Mac>,
+    pub description: Option<String>,
+    pub serial: Option<String>,
+    pub mac_ageing: u32,
+    pub mac_table_size: usize,
+    pub forward_bpdu: bool,
+    pub flood_vlans: Vec<u16>,
+    pub tables: BTreeMap<u8, WantedTable>,
+    pub controllers: BTreeMap<String, WantedController>,
+    /// Ports by name.
+    pub ports: BTreeMap<String, WantedPort>,
+}
+
+/// A row of the Flow_Table table.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub(super) struct WantedTable {
+    pub name: String,
+    pub eviction: EvictionConfig,
+}
+
+/// A row of the Controller table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct WantedController {
+    pub uuid: Uuid,
+    /// All rows with this target, which share one connection.
+    pub rows: Vec<Uuid>,
+    pub target: String,
+    /// Milliseconds.
+    pub max_backoff: u64,
+    /// Milliseconds; 0 for no probes.
+    pub inactivity_probe: u64,
+    pub limit: Option<RateLimit>,
+    pub async_messages: bool,
+    /// `type` is "service": no asynchronous messages, no say in the fail mode.
+    pub service: bool,
+}
+
+/// A row of the Port table.
+#[derive(Clone, Debug)]
+pub(super) struct WantedPort {
+    pub settings: BundleView,
+    pub interfaces: Vec<WantedInterface>,
+}
+
+/// A row of the Interface table.
+#[derive(Clone, Debug)]
+pub(super) struct WantedInterface {
+    /// `None` for the bridge's own port when the database does not name it.
+    pub uuid: Option<Uuid>,
+    pub name: String,
+    pub kind: String,
+    pub options: Map,
+    pub other_config: Map,
+    pub ofport_request: Option<u32>,
+    /// Number that the row shows, from an earlier life of the daemon.
+    pub ofport: Option<u32>,
+    pub mac: Option<Mac>,
+    pub mtu: Option<u32>,
+    /// Rate in kbit/s and burst in kbit.
+    pub policing: (u32, u32),
+}
+
+impl WantedBridge {
+    /// All interfaces, by port name, then as the Port row has them.
+    pub fn interfaces(&self) -> impl Iterator<Item = &WantedInterface> {
+        self.ports.values().flat_map(|p| &p.interfaces)
+    }
+}
+
+/// Reads the replica. `None` when there is no Open_vSwitch row (yet).
+pub(super) fn read(replica: &Replica) -> Option<Wanted> {
+    let (_, root) = replica.first("Open_vSwitch")?;
+    let mut wanted = Wanted { tunables: tunables(root), tls: tls(replica, root), ..Wanted::default() };
+    let mut taken = Taken::default();
+    let mut rows: Vec<(Uuid, &Row)> =
+        root.uuids("bridges").filter_map(|u| Some((u, replica.row("Bridge", u)?.as_ref()))).collect();
+    rows.sort_by(|a, b| a.1.str("name").cmp(b.1.str("name")));
+    for (uuid, row) in rows {
+        let name = row.str("name");
+        if name.is_empty() || name.contains(['/', '\0']) || name.starts_with('.') {
+            wanted.remarks.push(format!("ignoring bridge with invalid name '{name}'"));
+        } else if wanted.bridges.contains_key(name) {
+            wanted.remarks.push(format!("bridge {name} specified twice"));
+        } else {
+            let bridge = bridge(replica, uuid, row, &mut taken, &mut wanted.remarks);
+            wanted.bridges.insert(name.to_owned(), bridge);
+        }
+    }
+    Some(wanted)
+}
+
+/// Rows that a bridge has already.
+#[derive(Default)]
+struct Taken {
+    ports: BTreeSet<String>,
+    interfaces: BTreeSet<String>,
+}
+
+fn tunables(root: &Row) -> Tunables {
+    let other = root.map("other_config");
+    let defaults = Tunables::default();
+    Tunables {
+        flow_limit: other.uint("flow-limit").unwrap_or(defaults.flow_limit),
+        max_idle: other.uint("max-idle").filter(|ms| *ms >= 500).unwrap_or(defaults.max_idle),
+        max_revalidator: other.uint("max-revalidator").filter(|ms| *ms >= 100).unwrap_or(defaults.max_revalidator),
+        pmd_cpu_mask: other.get("pmd-cpu-mask").map(str::to_owned),
+        stats_interval: other.uint("stats-update-interval").map_or(MIN_STATS_INTERVAL, |ms| ms.max(MIN_STATS_INTERVAL)),
+        flow_restore_wait: other.bool("flow-restore-wait", false),
+        vlan_limit: other.uint("vlan-limit").unwrap_or(defaults.vlan_limit),
+        offload: other.bool("hw-offload", false) || other.bool("bpf-offload", false),
+        host_statistics: other.bool("enable-statistics", false) || other.bool("enable_statistics", false),
+        bundle_idle_timeout: other.uint("bundle-idle-timeout").filter(|s| *s > 0).map(|s| s.saturating_mul(1000).max(1000)),
+    }
+}
+
+fn tls(replica: &Replica, root: &Row) -> Option<Tls> {
+    let row = replica.row("SSL", root.opt_uuid("ssl")?)?;
+    Some(Tls {
+        private_key: row.str("private_key").to_owned(),
+        certificate: row.str("certificate").to_owned(),
+        ca_cert: row.str("ca_cert").to_owned(),
+        bootstrap: row.bool("bootstrap_ca_cert"),
+    })
+}
+
+fn bridge(replica: &Replica, uuid: Uuid, row: &Row, taken: &mut Taken, remarks: &mut Vec<String>) -> WantedBridge {
+    let name = row.str("name");
+    let other = row.map("other_config");
+    let mut bad = |key: &str, want: &str| {
+        if let Some(text) = other.get(key) {
+            remarks.push(format!("bridge {name}: other_config:{key} \"{text}\" is not {want}, ignored"));
+        }
+    };
+    let datapath_id = other.get("datapath-id").and_then(parse_datapath_id);
+    if datapath_id.is_none() {
+        bad("datapath-id", "16 hexadecimal digits that are not all zero");
+    }
+    let hwaddr = other.get("hwaddr").and_then(parse_mac).filter(|mac| mac[0] & 1 == 0 && *mac != [0; 6]);
+    if hwaddr.is_none() {
+        bad("hwaddr", "a unicast Ethernet address");
+    }
+    let mut versions = Versions::NONE;
+    for text in row.strs("protocols") {
+        match Version::from_name(text) {
+            Some(version) => versions = versions.with(version),
+            None => remarks.push(format!("bridge {name}: protocol {text} is not supported, ignored")),
+        }
+    }
+    if row.strs("protocols").next().is_none() {
+        versions = Versions::KNOWN;
+    } else if versions == Versions::NONE {
+        remarks.push(format!("bridge {name}: no protocol that is asked for is supported, all others are allowed"));
+        versions = Versions::KNOWN;
+    }
+    for (present, what) in [
+        (row.uuids("mirrors").next().is_some(), "port mirroring"),
+        (row.opt_uuid("netflow").is_some(), "NetFlow"),
+        (row.opt_uuid("sflow").is_some(), "sFlow"),
+        (row.opt_uuid("ipfix").is_some(), "IPFIX"),
+        (row.bool("stp_enable"), "STP"),
+        (row.bool("rstp_enable"), "RSTP"),
+        (row.bool("mcast_snooping_enable"), "multicast snooping"),
+        (row.opt_uuid("auto_attach").is_some(), "auto-attach"),
+    ] {
+        if present {
+            remarks.push(format!("bridge {name}: {what} is not supported by this version, its settings are ignored"));
+        }
+    }
+    WantedBridge {
+        uuid,
+        name: name.to_owned(),
+        datapath_type: row.str("datapath_type").to_owned(),
+        fail_mode: if row.str("fail_mode") == "secure" { FailMode::Secure } else { FailMode::Standalone },
+        versions,
+        datapath_id,
+        hwaddr,
+        description: other.get("dp-desc").map(str::to_owned),
+        serial: other.get("dp-sn").map(str::to_owned),
+        mac_ageing: bounded(other.int("mac-aging-time"), 15, 3600).unwrap_or(MAC_AGEING),
+        mac_table_size: bounded(other.int("mac-table-size"), 10, 1_000_000).map_or(MAC_TABLE_SIZE, |n| n as usize),
+        forward_bpdu: other.bool("forward-bpdu", false),
+        flood_vlans: row.ints("flood_vlans").filter_map(vlan::vlan).collect(),
+        tables: tables(replica, name, row, remarks),
+        controllers: controllers(replica, name, row, remarks),
+        ports: ports(replica, name, row, taken, remarks),
+    }
+}
+
+/// A value that is given, brought into its range.
+fn bounded(value: Option<i64>, min: i64, max: i64) -> Option<u32> {
+    value.map(|v| v.clamp(min, max) as u32)
+}
+
+fn tables(replica: &Replica, bridge: &str, row: &Row, remarks: &mut Vec<String>) -> BTreeMap<u8, WantedTable> {
+    let mut tables = BTreeMap::new();
+    for (id, uuid) in row.int_uuids("flow_tables") {
+        let (Ok(id @ 0..=253), Some(row)) = (u8::try_from(id), replica.row("Flow_Table", uuid)) else { continue };
+        let mut groups = Vec::new();
+        for text in row.strs("groups") {
+            match text.parse::<Subfield>() {
+                Ok(subfield) => groups.push(subfield),
+                Err(error) => remarks.push(format!(
+                    "bridge {bridge}: flow table {id}: error parsing 'groups' ({error}), \"{text}\" ignored"
+                )),
+            }
+        }
+        let eviction = EvictionConfig {
+            limit: row.opt_int("flow_limit").map(|n| u32::try_from(n).unwrap_or(u32::MAX)),
+            evict: row.str("overflow_policy") == "evict",
+            evict_by_openflow: false,
+            groups,
+        };
+        tables.insert(id, WantedTable { name: row.str("name").to_owned(), eviction });
+    }
+    tables
+}
+
+fn controllers(
+    replica: &Replica,
+    bridge: &str,
+    row: &Row,
+    remarks: &mut Vec<String>,
+) -> BTreeMap<String, WantedController> {
+    let mut controllers: BTreeMap<String, WantedController> = BTreeMap::new();
+    for uuid in row.uuids("controller") {
+        let Some(row) = replica.row("Controller", uuid) else { continue };
+        let target = row.str("target").to_owned();
+        if let Some(first) = controllers.get_mut(&target) {
+            first.rows.push(uuid);
+            continue;
+        }
+        if row.str("connection_mode") == "in-band" {
+            remarks.push(format!(
+                "bridge {bridge}: controller {target}: in-band control is not supported by this version, \
+                 the controller must be reachable without the bridge"
+            ));
+        }
+        let rate = row.opt_int("controller_rate_limit").filter(|n| *n > 0).map(|n| at_least(n, MIN_LIMIT));
+        let limit = rate.map(|rate| RateLimit {
+            rate,
+            burst: row.opt_int("controller_burst_limit").filter(|n| *n > 0).map_or(rate / 4, |n| at_least(n, MIN_LIMIT)),
+        });
+        let probe = row.opt_int("inactivity_probe").map_or(INACTIVITY_PROBE, |ms| match ms {
+            0 => 0,
+            ms => u64::try_from(ms).unwrap_or(0).max(1000),
+        });
+        let controller = WantedController {
+            uuid,
+            rows: vec![uuid],
+            max_backoff: row.opt_int("max_backoff").map_or(MAX_BACKOFF, |ms| ms.max(MIN_BACKOFF).unsigned_abs()),
+            inactivity_probe: probe,
+            limit,
+            async_messages: row.opt_bool("enable_async_messages").unwrap_or(true),
+            service: row.str("type") == "service",
+            target: target.clone(),
+        };
+        controllers.insert(target, controller);
+    }
+    controllers
+}
+
+fn at_least(n: i64, min: i64) -> u32 {
+    u32::try_from(n.max(min)).unwrap_or(u32::MAX)
+}
+
+fn ports(
+    replica: &Replica,
+    bridge: &str,
+    row: &Row,
+    taken: &mut Taken,
+    remarks: &mut Vec<String>,
+) -> BTreeMap<String, WantedPort> {
+    let mut ports = BTreeMap::new();
+    for uuid in row.uuids("ports") {
+        let Some(row) = replica.row("Port", uuid) else { continue };
+        let name = row.str("name");
+        if !taken.ports.insert(name.to_owned()) {
+            remarks.push(format!("bridge {bridge}: port {name} is already in use, ignored"));
+            continue;
+        }
+        let mut interfaces = Vec::new();
+        for uuid in row.uuids("interfaces") {
+            let Some(row) = replica.row("Interface", uuid) else { continue };
+            let wanted = interface(uuid, row);
+            if taken.interfaces.insert(wanted.name.clone()) {
+                interfaces.push(wanted);
+            } else {
+                remarks.push(format!("bridge {bridge}: interface {} is already in use, ignored", wanted.name));
+            }
+        }
+        if interfaces.is_empty() {
+            remarks.push(format!("bridge {bridge}: port {name} has no interfaces, dropping"));
+            continue;
+        }
+        interfaces.sort_by(|a: &WantedInterface, b| a.name.cmp(&b.name));
+        let (settings, more) = vlan::settings(name, row);
+        remarks.extend(more);
+        if interfaces.len() > 1 {
+            let mode = row.opt_str("bond_mode").unwrap_or("active-backup");
+            if mode != "active-backup" || row.opt_str("lacp").is_some_and(|l| l != "off") {
+                remarks.push(format!(
+                    "port {name}: bond_mode {mode} and LACP are not supported by this version, using active-backup"
+                ));
+            }
+        }
+        ports.insert(name.to_owned(), WantedPort { settings, interfaces });
+    }
+    if !ports.values().any(|p: &WantedPort| p.interfaces.iter().any(|i| i.name == bridge)) {
+        taken.interfaces.insert(bridge.to_owned());
+        let (settings, _) = vlan::settings(bridge, &Row::default());
+        let local = WantedInterface {
+            uuid: None,
+            name: bridge.to_owned(),
+            kind: "internal".to_owned(),
+            options: Map::new(),
+            other_config: Map::new(),
+            ofport_request: None,
+            ofport: None,
+            mac: None,
+            mtu: None,
+            policing: (0, 0),
+        };
+        ports.entry(bridge.to_owned()).or_insert(WantedPort { settings, interfaces: Vec::new() }).interfaces.push(local);
+    }
+    ports
+}
+
+fn interface(uuid: Uuid, row: &Row) -> WantedInterface {
+    let number = |n: i64| u32::try_from(n).ok().filter(|n| *n > 0);
+    WantedInterface {
+        uuid: Some(uuid),
+        name: row.str("name").to_owned(),
+        kind: row.str("type").to_owned(),
+        options: map(row.map("options")),
+        other_config: map(row.map("other_config")),
+        ofport_request: row.opt_int("ofport_request").and_then(number),
+        ofport: row.opt_int("ofport").and_then(number),
+        mac: row.opt_str("mac").and_then(parse_mac),
+        mtu: row.opt_int("mtu_request").and_then(number),
+        policing: (
+            u32::try_from(row.int("ingress_policing_rate")).unwrap_or(0),
+            u32::try_from(row.int("ingress_policing_burst")).unwrap_or(0),
+        ),
+    }
+}
+
+fn map(column: StringMap<'_>) -> Map {
+    column.iter().map(|(k, v)| (k.to_owned(), v.to_owned())).collect()
+}

@@ -1,0 +1,183 @@
+//! The daemon's state: one structure on one thread.
+//!
+//! Everything that asks for work (the database, OpenFlow peers, `ovs-appctl`, packets'
+//! events, the clock) borrows [`Daemon`] for one short, synchronous step and then calls
+//! [`Daemon::settle`], which lets packets see the changes and wakes whoever has something to
+//! send. No borrow is held across an `await`.
+
+use crate::args::DummyLevel;
+use crate::config::Configuration;
+use crate::openflow::Services;
+use bridge::connection::Connections;
+use bridge::effect::{Event, Sender};
+use bridge::pipeline::Change;
+use bridge::snapshot::BridgeIndex;
+use bridge::switch::Switch;
+use clock::Clock;
+use datapath_userspace::UserspaceDatapath;
+use openflow::message::PortStatusReason;
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use tokio::sync::{Notify, mpsc};
+
+/// Events from packets that wait for the control thread; more are dropped and counted.
+const EVENT_QUEUE: usize = 4096;
+
+/// How the daemon was asked to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exit {
+    /// Remove what outlives a plain exit (`exit --cleanup`).
+    pub cleanup: bool,
+}
+
+/// The daemon's state; see the module's text.
+pub struct Daemon {
+    /// Bridges.
+    pub switch: Switch,
+    /// The datapath, for what only it can tell (thread statistics, cores).
+    pub userspace: Arc<UserspaceDatapath>,
+    /// OpenFlow connections.
+    pub connections: Connections,
+    /// OpenFlow listeners and connectors.
+    pub services: Services,
+    /// What the database said, and what was made of it.
+    pub configuration: Configuration,
+    /// The switch's clock.
+    pub clock: Clock,
+    /// Dummy mode.
+    pub dummy: DummyLevel,
+    /// Directories and files.
+    pub directories: process::Dirs,
+    /// Set once the daemon shall stop.
+    pub exit: Option<Exit>,
+    /// Rung when `exit` was set.
+    pub stop: Rc<Notify>,
+    events: mpsc::Receiver<Event>,
+}
+
+/// A handle on the daemon's state, for tasks and commands of the control thread.
+pub type Shared = Rc<RefCell<Daemon>>;
+
+/// Makes the channel for packets' events: the sending end for [`Switch::new`], the receiving
+/// one for the daemon, and a bell that rings when something was sent.
+pub fn event_channel() -> (Sender, mpsc::Receiver<Event>, Arc<Notify>) {
+    let (tx, rx) = mpsc::channel(EVENT_QUEUE);
+    let bell = Arc::new(Notify::new());
+    let ring = Arc::clone(&bell);
+    let sender = Sender::new(move |event| {
+        let sent = tx.try_send(event).is_ok();
+        ring.notify_one();
+        sent
+    });
+    (sender, rx, bell)
+}
+
+impl Daemon {
+    /// A daemon without bridges.
+    #[expect(clippy::too_many_arguments, reason = "called once, by the wiring")]
+    pub fn new(
+        switch: Switch,
+        userspace: Arc<UserspaceDatapath>,
+        services: Services,
+        configuration: Configuration,
+        clock: Clock,
+        dummy: DummyLevel,
+        directories: process::Dirs,
+        events: mpsc::Receiver<Event>,
+    ) -> Daemon {
+        Daemon {
+            switch,
+            userspace,
+            connections: Connections::new(),
+            services,
+            configuration,
+            clock,
+            dummy,
+            directories,
+            exit: None,
+            stop: Rc::new(Notify::new()),
+            events,
+        }
+    }
+
+    /// Handles what packets have sent.
+    pub fn drain_events(&mut self) {
+        let mut relearned: Vec<BridgeIndex> = Vec::new();
+        while let Ok(event) = self.events.try_recv() {
+            match event {
+                Event::PacketIn(packet_in) => self.connections.packet_in(&packet_in, &self.switch, self.clock.now()),
+                Event::LearnFlow { bridge, flow, used } => {
+                    let now = self.clock.now();
+                    let Some(b) = self.switch.bridge_mut(bridge) else { continue };
+                    match b.pipeline.learn(&flow, used, now) {
+                        Ok(changes) => self.changed(bridge, changes),
+                        Err(error) => {
+                            tracing::debug!(target: "ofproto", "learned flow was not added ({error})");
+                        }
+                    }
+                }
+                Event::MacTableChanged(bridge) => relearned.push(bridge),
+            }
+        }
+        if !relearned.is_empty() {
+            self.switch.need_revalidation();
+        }
+    }
+
+    /// Tells OpenFlow peers what happened to rules.
+    pub fn changed(&mut self, bridge: BridgeIndex, changes: Vec<Change>) {
+        if !changes.is_empty() {
+            self.connections.rules_changed(bridge, changes, &mut self.switch, self.clock.now());
+        }
+    }
+
+    /// Ends a step: events are handled, changes published, peers with output woken.
+    pub fn settle(&mut self) {
+        self.drain_events();
+        self.switch.publish();
+        // Without a revalidator thread, publishing makes a pass, whose effects are events.
+        self.drain_events();
+        self.switch.publish();
+        self.services.wake(&self.connections);
+    }
+
+    /// Periodic work: timeouts, ages, probes.
+    pub fn tick(&mut self) {
+        let now = self.clock.now();
+        self.switch.revalidate_inline();
+        for (bridge, change) in self.switch.run() {
+            self.changed(bridge, vec![change]);
+        }
+        self.connections.run(&mut self.switch, now);
+        self.settle();
+    }
+
+    /// Moves the clock forward by `ms` in steps of at most `step` milliseconds, doing in
+    /// between what would have been done in that time (`ovs-appctl time/warp`).
+    pub fn warp(&mut self, ms: u64, step: u64) {
+        let mut left = ms;
+        while left > 0 {
+            let by = step.clamp(1, left);
+            self.clock.advance(by);
+            left -= by;
+            self.tick();
+        }
+    }
+
+    /// Asks ports for their status and tells peers what has changed.
+    pub fn refresh_ports(&mut self) {
+        for (bridge, port) in self.switch.refresh_ports() {
+            let desc = self.switch.bridge(bridge).and_then(|b| b.ports.get(&port)).map(bridge::port::Port::desc);
+            if let Some(desc) = desc {
+                self.connections.port_status(bridge, PortStatusReason::Modify, &desc);
+            }
+        }
+    }
+
+    /// Has the daemon stop after the present step.
+    pub fn request_exit(&mut self, exit: Exit) {
+        self.exit.get_or_insert(exit);
+        self.stop.notify_one();
+    }
+}

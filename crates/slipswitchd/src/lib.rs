@@ -1,0 +1,14 @@
+//! The switch daemon, in the place of `ovs-vswitchd`: arguments, threads and wiring.
+//!
+//! One control thread owns all state ([`daemon`]); packet threads belong to the datapath, and
+//! one revalidator thread to the switch. [`run`] puts them together; [`config`] makes the
+//! switch what the database says; [`openflow`] is where controllers and `ovs-ofctl` come in;
+//! [`commands`] answers `ovs-appctl`.
+#![forbid(unsafe_code)]
+
+pub mod args;
+pub mod commands;
+pub mod config;
+pub mod daemon;
+pub mod openflow;
+pub mod run;

@@ -1,0 +1,6 @@
+//! `slipswitchd`: see the library's text.
+#![forbid(unsafe_code)]
+
+fn main() -> std::process::ExitCode {
+    slipswitchd::run::main()
+}

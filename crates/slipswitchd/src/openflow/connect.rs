@@ -1,0 +1,248 @@
+//! Active connections to controllers, kept up with backoff (OVS: rconn).
+
+use super::stream::Stream;
+use super::listen::OPENFLOW_PORT;
+use super::{Services, peer};
+use crate::daemon::Shared;
+use bridge::connection::{ConnectionId, Connections, Options};
+use bridge::snapshot::BridgeIndex;
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::task::AbortHandle;
+
+/// A connection attempt that takes longer has failed.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Where a controller is: `tcp:IP[:PORT]`, `ssl:IP[:PORT]`, `unix:FILE`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// A Unix socket.
+    Unix(PathBuf),
+    /// TCP to a name or address, and a port.
+    Tcp(String, u16),
+    /// TLS over TCP.
+    Tls(String, u16),
+}
+
+impl Target {
+    /// Parses a target; relative files are in `rundir`. `None` when it is not an active target.
+    pub fn parse(target: &str, rundir: &Path) -> Option<Target> {
+        let (method, rest) = target.split_once(':')?;
+        match method {
+            "unix" if !rest.is_empty() => Some(Target::Unix(rundir.join(rest))),
+            "tcp" => host(rest).map(|(h, p)| Target::Tcp(h, p)),
+            "ssl" => host(rest).map(|(h, p)| Target::Tls(h, p)),
+            _ => None,
+        }
+    }
+}
+
+/// `HOST[:PORT]`; an IPv6 address is in brackets.
+fn host(text: &str) -> Option<(String, u16)> {
+    if let Some(rest) = text.strip_prefix('[') {
+        let (ip, port) = rest.split_once(']')?;
+        ip.parse::<IpAddr>().ok()?;
+        let port = match port.strip_prefix(':') {
+            Some(p) => p.parse().ok()?,
+            None if port.is_empty() => OPENFLOW_PORT,
+            None => return None,
+        };
+        return Some((ip.to_owned(), port));
+    }
+    let (host, port) = match text.split_once(':') {
+        Some((h, p)) => (h, p.parse().ok()?),
+        None => (text, OPENFLOW_PORT),
+    };
+    (!host.is_empty()).then(|| (host.to_owned(), port))
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bracketed = |h: &str| if h.contains(':') { format!("[{h}]") } else { h.to_owned() };
+        match self {
+            Target::Unix(path) => write!(f, "unix:{}", path.display()),
+            Target::Tcp(h, p) => write!(f, "tcp:{}:{p}", bracketed(h)),
+            Target::Tls(h, p) => write!(f, "ssl:{}:{p}", bracketed(h)),
+        }
+    }
+}
+
+/// What the Controller table shows of a connector.
+#[derive(Clone, Debug, Default)]
+pub struct ConnectorStatus {
+    /// The connection, while there is one.
+    pub id: Option<ConnectionId>,
+    /// OVS's word for what it does: "IDLE", "BACKOFF", "CONNECTING", "ACTIVE".
+    pub state: &'static str,
+    /// Why the last attempt or connection ended.
+    pub last_error: Option<String>,
+    /// When the last connection came up and went down.
+    pub connected: Option<Instant>,
+    /// See `connected`.
+    pub disconnected: Option<Instant>,
+}
+
+/// Keeps one controller connected until [`Connector::close`].
+pub struct Connector {
+    task: AbortHandle,
+    stopped: Rc<Cell<bool>>,
+    status: Rc<RefCell<ConnectorStatus>>,
+}
+
+impl Connector {
+    /// Starts to connect. `max_backoff` is the longest wait between two attempts. `tls` is for
+    /// [`Target::Tls`].
+    #[expect(clippy::too_many_arguments, reason = "one for each column of the Controller table")]
+    pub fn start(
+        daemon: &Shared,
+        target: Target,
+        bridge: BridgeIndex,
+        options: Options,
+        max_backoff: Duration,
+        tls: Option<tokio_rustls::TlsConnector>,
+    ) -> Connector {
+        let status = Rc::new(RefCell::new(ConnectorStatus { state: "BACKOFF", ..ConnectorStatus::default() }));
+        let stopped = Rc::new(Cell::new(false));
+        let attempt = Attempt {
+            daemon: Rc::clone(daemon),
+            target,
+            bridge,
+            options,
+            tls,
+            stopped: Rc::clone(&stopped),
+            status: Rc::clone(&status),
+        };
+        let task = tokio::task::spawn_local(attempt.keep_connected(max_backoff));
+        Connector { task: task.abort_handle(), stopped, status }
+    }
+
+    /// What it does now.
+    pub fn status(&self) -> ConnectorStatus {
+        self.status.borrow().clone()
+    }
+
+    /// Stops and ends the connection.
+    pub fn close(self, connections: &mut Connections, services: &Services) {
+        // A task with a connection must tidy up after it: it is asked to end, and ends. One
+        // without has nothing to tidy up.
+        self.stopped.set(true);
+        match self.status.borrow().id {
+            Some(id) => {
+                connections.close(id, "controller removed");
+                services.kick(id);
+            }
+            None => self.task.abort(),
+        }
+    }
+}
+
+struct Attempt {
+    daemon: Shared,
+    target: Target,
+    bridge: BridgeIndex,
+    options: Options,
+    tls: Option<tokio_rustls::TlsConnector>,
+    stopped: Rc<Cell<bool>>,
+    status: Rc<RefCell<ConnectorStatus>>,
+}
+
+impl Attempt {
+    async fn keep_connected(self, max_backoff: Duration) {
+        let mut backoff = Duration::from_secs(1);
+        let name = format!("{}<->{}", self.bridge_name(), self.target);
+        loop {
+            self.status.borrow_mut().state = "CONNECTING";
+            tracing::info!(target: "rconn", "{name}: connecting...");
+            let error = match tokio::time::timeout(CONNECT_TIMEOUT, self.connect()).await {
+                Ok(Ok(stream)) => {
+                    tracing::info!(target: "rconn", "{name}: connected");
+                    let up = Instant::now();
+                    let ended = self.serve(stream).await;
+                    if up.elapsed() >= backoff {
+                        backoff = Duration::from_secs(1);
+                    }
+                    match ended {
+                        Ok(()) => "connection closed by peer".to_owned(),
+                        Err(error) => format!("connection dropped ({error})"),
+                    }
+                }
+                Ok(Err(error)) => format!("connection failed ({error})"),
+                Err(_) => "connection timed out".to_owned(),
+            };
+            if self.stopped.get() {
+                return;
+            }
+            tracing::info!(target: "rconn", "{name}: {error}");
+            {
+                let mut status = self.status.borrow_mut();
+                status.state = "BACKOFF";
+                status.last_error = Some(error);
+            }
+            tracing::info!(target: "rconn", "{name}: waiting {} seconds before reconnect", backoff.as_secs());
+            tokio::time::sleep(backoff).await;
+            backoff = (backoff * 2).min(max_backoff.max(Duration::from_secs(1)));
+        }
+    }
+
+    fn bridge_name(&self) -> String {
+        self.daemon.borrow().switch.bridge(self.bridge).map_or_else(String::new, |b| b.name.clone())
+    }
+
+    async fn connect(&self) -> io::Result<Stream> {
+        match &self.target {
+            Target::Unix(path) => UnixStream::connect(path).await.map(Stream::Unix),
+            Target::Tcp(host, port) => {
+                let stream = TcpStream::connect((host.as_str(), *port)).await?;
+                stream.set_nodelay(true)?;
+                Ok(Stream::Tcp(stream))
+            }
+            Target::Tls(host, port) => {
+                let tls = self.tls.as_ref().ok_or_else(|| {
+                    io::Error::other("private key and certificate are not configured; use ovs-vsctl set-ssl")
+                })?;
+                let stream = TcpStream::connect((host.as_str(), *port)).await?;
+                let peer: SocketAddr = stream.peer_addr()?;
+                let name = rustls::pki_types::ServerName::IpAddress(peer.ip().into());
+                let stream = tls.connect(name, stream).await?;
+                Ok(Stream::Tls(Box::new(stream.into())))
+            }
+        }
+    }
+
+    async fn serve(&self, stream: Stream) -> io::Result<()> {
+        let started = |id| {
+            let mut status = self.status.borrow_mut();
+            status.id = Some(id);
+            status.state = "ACTIVE";
+            status.connected = Some(Instant::now());
+        };
+        let result = peer::serve(&self.daemon, stream, self.bridge, self.options.clone(), started).await;
+        let mut status = self.status.borrow_mut();
+        status.id = None;
+        status.disconnected = Some(Instant::now());
+        result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn active_targets() {
+        let run = Path::new("/run/ovs");
+        assert_eq!(Target::parse("unix:c.sock", run), Some(Target::Unix("/run/ovs/c.sock".into())));
+        assert_eq!(Target::parse("tcp:10.0.0.1", run), Some(Target::Tcp("10.0.0.1".into(), 6653)));
+        assert_eq!(Target::parse("ssl:[::1]:6633", run), Some(Target::Tls("::1".into(), 6633)));
+        assert_eq!(Target::parse("tcp:[::1]:6633", run).unwrap().to_string(), "tcp:[::1]:6633");
+        for bad in ["ptcp:1", "tcp:", "tcp:h:x", "unix:", "ssl:[::1", ""] {
+            assert_eq!(Target::parse(bad, run), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! The task of one OpenFlow connection.
+
+use super::stream::Stream;
+use crate::daemon::Shared;
+use bridge::connection::{ConnectionId, Options};
+use bridge::snapshot::BridgeIndex;
+use std::io;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+/// Bytes read at a time.
+const CHUNK: usize = 64 * 1024;
+
+/// Serves one connection until either side ends it. Returns why it ended, for the log and the
+/// Controller table: `Ok(())` when the peer closed it in good order.
+pub(crate) async fn serve(
+    daemon: &Shared,
+    mut stream: Stream,
+    bridge: BridgeIndex,
+    options: Options,
+    started: impl FnOnce(ConnectionId),
+) -> io::Result<()> {
+    let (id, waker) = {
+        let mut d = daemon.borrow_mut();
+        let now = d.clock.now();
+        let id = d.connections.accept(bridge, options, now);
+        let waker = d.services.register(id);
+        d.settle();
+        (id, waker)
+    };
+    started(id);
+    let result = run(daemon, &mut stream, id, &waker).await;
+    let mut d = daemon.borrow_mut();
+    d.services.forget(id);
+    let now = d.clock.now();
+    d.connections.closed(id, now);
+    d.settle();
+    result
+}
+
+async fn run(daemon: &Shared, stream: &mut Stream, id: ConnectionId, waker: &tokio::sync::Notify) -> io::Result<()> {
+    let mut buf = vec![0u8; CHUNK];
+    loop {
+        // Output first, and all of it: a long reply goes on only as the peer reads.
+        loop {
+            let output = daemon.borrow_mut().connections.take_output(id);
+            if output.is_empty() {
+                break;
+            }
+            stream.write_all(&output).await?;
+            let mut d = daemon.borrow_mut();
+            let d = &mut *d;
+            d.connections.run(&mut d.switch, d.clock.now());
+            d.settle();
+        }
+        stream.flush().await?;
+        let reads = {
+            let d = daemon.borrow();
+            if let Some(reason) = d.connections.closing(id) {
+                return Err(io::Error::other(reason.to_owned()));
+            }
+            d.connections.wants_input(id)
+        };
+        let n = tokio::select! {
+            read = stream.read(&mut buf), if reads => read?,
+            () = waker.notified() => continue,
+        };
+        if n == 0 {
+            return Ok(());
+        }
+        let mut d = daemon.borrow_mut();
+        let d = &mut *d;
+        let now = d.clock.now();
+        let chunk = buf.get(..n).unwrap_or_default();
+        d.connections.receive(id, chunk, &mut d.switch, now);
+        d.settle();
+    }
+}

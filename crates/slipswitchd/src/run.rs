@@ -1,0 +1,224 @@
+//! From a command line to a running daemon, and back.
+
+use crate::args::{Args, DummyLevel, Exit as ArgsExit, PROGRAM, VERSION_LINE};
+use crate::config::{self, Configuration};
+use crate::daemon::{Daemon, Exit, Shared, event_channel};
+use crate::openflow::Services;
+use crate::commands;
+use anyhow::{Context, Result};
+use bridge::switch::Switch;
+use clock::Clock;
+use datapath::Datapath;
+use datapath_userspace::UserspaceDatapath;
+use process::{Dirs, Signals};
+use std::cell::RefCell;
+use std::os::fd::{AsFd, AsRawFd};
+use std::process::ExitCode;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::Notify;
+use tokio::task::{LocalSet, spawn_local};
+
+/// Between two rounds of timeouts and status. Rules' timeouts count in seconds.
+const TICK: Duration = Duration::from_millis(500);
+/// How long a detaching parent waits for the first configuration; a database that does not
+/// answer by then is waited for in the background.
+const FIRST_CONFIGURATION: Duration = Duration::from_secs(3);
+/// How long replies to `ovs-appctl` may take on the way out.
+const LAST_REPLIES: Duration = Duration::from_secs(1);
+/// Megaflows until `other_config:flow-limit` says otherwise (OVS's default).
+const FLOW_LIMIT: usize = 200_000;
+
+/// Runs the daemon; returns when it has stopped.
+pub fn main() -> ExitCode {
+    let dirs = Dirs::from_env();
+    let args = match Args::parse(std::env::args_os().skip(1), &dirs) {
+        Ok(args) => args,
+        Err(exit) => return exit.emit(),
+    };
+    let logger = vlog::init(PROGRAM);
+    logger.register_modules(vlog::OVS_MODULES);
+    logger.set_local_offset(process::local_offset);
+    if let Err(exit) = args.apply_logging(logger, &dirs) {
+        return exit.emit();
+    }
+    let process = match args.daemon_options(&dirs).and_then(|o| process::Daemon::start(&o).map_err(ArgsExit::error)) {
+        Ok(process) => process,
+        Err(exit) => return exit.emit(),
+    };
+    match block(args, dirs, process) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            vlog::emer("ovs_vswitchd", &format!("{error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn block(args: Args, dirs: Dirs, process: process::Daemon) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start")?;
+    LocalSet::new().block_on(&runtime, run(args, dirs, process))
+}
+
+async fn run(args: Args, dirs: Dirs, mut process: process::Daemon) -> Result<()> {
+    let signals = Signals::install().context("cannot install signal handlers")?;
+    if args.mlockall
+        && let Err(error) = process::lock_memory()
+    {
+        tracing::error!(target: "ovs_vswitchd", "mlockall failed: {error}");
+    }
+    tracing::info!(target: "vlog", "{VERSION_LINE}, by Slipswitch {}", env!("CARGO_PKG_VERSION"));
+
+    let (daemon, bell) = assemble(&args, &dirs)?;
+    let registry = unixctl::Registry::new(VERSION_LINE);
+    commands::register(&registry, &daemon);
+    let mut replies = None;
+    if let Some(path) = args.unixctl_path(&dirs) {
+        let server = unixctl::Server::bind(&path, registry).context("cannot open the control socket")?;
+        replies = Some(server.replies());
+        spawn_local(server.run());
+    }
+
+    let configured = Rc::new(Notify::new());
+    spawn_local(watch_database(Rc::clone(&daemon), Rc::clone(&configured)));
+    spawn_local(watch_events(Rc::clone(&daemon), bell));
+    spawn_local(watch_clock(Rc::clone(&daemon)));
+    spawn_local(watch_links(Rc::clone(&daemon)));
+    spawn_local(watch_signals(Rc::clone(&daemon), signals));
+
+    // A timeout is fine: the configuration comes when the database does.
+    let _ = tokio::time::timeout(FIRST_CONFIGURATION, configured.notified()).await;
+    process.complete().context("cannot finish detaching")?;
+
+    let stop = Rc::clone(&daemon.borrow().stop);
+    let exit = loop {
+        let asked = daemon.borrow().exit;
+        match asked {
+            Some(exit) => break exit,
+            None => stop.notified().await,
+        }
+    };
+    if let Some(replies) = replies {
+        replies.written(LAST_REPLIES).await;
+    }
+    finish(&daemon, exit);
+    Ok(())
+}
+
+/// Builds the daemon from the command line.
+fn assemble(args: &Args, dirs: &Dirs) -> Result<(Shared, Arc<Notify>)> {
+    let clock = Clock::new();
+    let (sender, events, bell) = event_channel();
+    let name = match args.dummy {
+        DummyLevel::Off => "netdev@ovs-netdev",
+        DummyLevel::New => "dummy@ovs-dummy",
+        DummyLevel::System | DummyLevel::Override => "system@ovs-system",
+    };
+    let userspace = UserspaceDatapath::new(name, clock.clone(), datapath_userspace::Config::default());
+    // In dummy mode everything runs on this thread, in order, so that tests are exact.
+    let threads = args.dummy == DummyLevel::Off;
+    let switch = Switch::new(userspace.clone(), clock.clone(), sender, FLOW_LIMIT, threads)
+        .context("cannot start the revalidator thread")?;
+    let configuration = Configuration::start(args, dirs).context("cannot connect to the database")?;
+    let daemon = Daemon::new(
+        switch,
+        userspace,
+        Services::default(),
+        configuration,
+        clock,
+        args.dummy,
+        dirs.clone(),
+        events,
+    );
+    Ok((Rc::new(RefCell::new(daemon)), bell))
+}
+
+async fn watch_database(daemon: Shared, configured: Rc<Notify>) {
+    loop {
+        let changed = daemon.borrow().configuration.changed();
+        changed.await;
+        if config::reconfigure(&daemon) {
+            configured.notify_one();
+        }
+    }
+}
+
+async fn watch_events(daemon: Shared, bell: Arc<Notify>) {
+    loop {
+        bell.notified().await;
+        daemon.borrow_mut().settle();
+    }
+}
+
+async fn watch_clock(daemon: Shared) {
+    let mut tick = tokio::time::interval(TICK);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tick.tick().await;
+        // A stopped clock (dummy mode) moves only by `time/warp`, which does this work itself.
+        if !daemon.borrow().clock.is_stopped() {
+            daemon.borrow_mut().tick();
+        }
+        config::status_tick(&daemon);
+    }
+}
+
+async fn watch_links(daemon: Shared) {
+    if daemon.borrow().dummy != DummyLevel::Off {
+        return; // dummies say themselves when they change
+    }
+    if let Err(error) = follow_links(&daemon).await {
+        tracing::warn!(target: "netdev_linux", "link changes will be seen late, by polling: {error}");
+    }
+}
+
+async fn follow_links(daemon: &Shared) -> std::io::Result<()> {
+    let mut monitor = netdev::LinkMonitor::new()?;
+    let fd = AsyncFd::with_interest(monitor.poll_fd().as_raw_fd(), Interest::READABLE)?;
+    loop {
+        let mut ready = fd.readable().await?;
+        let events = monitor.events()?;
+        ready.clear_ready();
+        if !events.is_empty() {
+            let mut d = daemon.borrow_mut();
+            d.refresh_ports();
+            d.settle();
+            drop(d);
+            config::links_changed(daemon);
+        }
+    }
+}
+
+async fn watch_signals(daemon: Shared, signals: Signals) {
+    let fd = match AsyncFd::with_interest(signals.as_fd().as_raw_fd(), Interest::READABLE) {
+        Ok(fd) => fd,
+        Err(error) => {
+            tracing::error!(target: "fatal_signal", "cannot wait for signals ({error})");
+            return;
+        }
+    };
+    while let Ok(mut ready) = fd.readable().await {
+        let set = signals.take();
+        ready.clear_ready();
+        if set.hangup()
+            && let Err(error) = vlog::logger().reopen()
+        {
+            tracing::warn!(target: "vlog", "cannot reopen the log file ({error})");
+        }
+        if let Some(signal) = set.describe_termination() {
+            tracing::warn!(target: "fatal_signal", "terminating with {signal}");
+            daemon.borrow_mut().request_exit(Exit { cleanup: false });
+        }
+    }
+}
+
+fn finish(daemon: &Shared, exit: Exit) {
+    if exit.cleanup {
+        config::cleanup(daemon);
+    }
+    let userspace = Arc::clone(&daemon.borrow().userspace);
+    userspace.shutdown();
+}

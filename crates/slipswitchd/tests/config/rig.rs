@@ -1,0 +1,193 @@
+//! A database and a switch in a directory of their own.
+
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
+pub const OURS: &str = env!("CARGO_BIN_EXE_slipswitchd");
+pub const REAL: &str = "ovs-vswitchd";
+/// Long enough for a busy machine; waiting ends as soon as what is waited for is there.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A process that ends with the test.
+pub struct Process(Child);
+
+impl Process {
+    /// Ends it, by force if need be.
+    pub fn stop(&mut self) {
+        let pid = self.0.id().to_string();
+        let _ = Command::new("kill").arg(pid).status();
+        let end = Instant::now() + Duration::from_secs(5);
+        while Instant::now() < end {
+            if matches!(self.0.try_wait(), Ok(Some(_))) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// A database and a switch in a directory of their own.
+pub struct Rig {
+    pub daemon: Option<Process>,
+    pub server: Option<Process>,
+    program: &'static str,
+    /// A process in the network namespace where the daemon runs, when that is not ours.
+    namespace: Option<Process>,
+    dir: TempDir,
+}
+
+impl Rig {
+    pub fn new(program: &'static str) -> Rig {
+        Rig::within(program, None)
+    }
+
+    /// Our daemon with real devices, in a network namespace that ends with the rig. `None`, and
+    /// a word to the reader, without the privilege.
+    pub fn in_namespace() -> Option<Rig> {
+        let mut holder = Command::new("unshare");
+        holder.args(["--net", "sleep", "600"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut holder = Process(holder.spawn().expect("unshare (util-linux) runs"));
+        let namespace = format!("/proc/{}/ns/net", holder.0.id());
+        let ours = std::fs::read_link("/proc/self/ns/net").expect("our namespace");
+        let mut refused = false;
+        until("a namespace", || {
+            refused = matches!(holder.0.try_wait(), Ok(Some(_)));
+            refused || std::fs::read_link(&namespace).is_ok_and(|theirs| theirs != ours)
+        });
+        if refused {
+            eprintln!("SKIPPED: no privilege to make a network namespace");
+            return None;
+        }
+        Some(Rig::within(OURS, Some(holder)))
+    }
+
+    fn within(program: &'static str, namespace: Option<Process>) -> Rig {
+        let dir = tempfile::Builder::new().prefix("ovs").tempdir().expect("a temporary directory");
+        let mut rig = Rig { daemon: None, server: None, program, namespace, dir };
+        let made = rig.command("ovsdb-tool").arg("create").arg(rig.path("conf.db")).arg(SCHEMA).output();
+        assert!(made.is_ok_and(|o| o.status.success()), "ovsdb-tool (package openvswitch-switch) cannot make a database");
+        rig.start_server();
+        rig.vsctl_ok(&["--no-wait", "init"]);
+        rig.start_daemon();
+        rig
+    }
+
+    pub fn ours() -> Rig {
+        Rig::new(OURS)
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        for variable in ["OVS_RUNDIR", "OVS_LOGDIR", "OVS_DBDIR", "OVS_SYSCONFDIR"] {
+            command.env(variable, self.dir.path());
+        }
+        command.stdin(Stdio::null());
+        command
+    }
+
+    pub fn spawn(&self, program: &str, args: &[&str]) -> Process {
+        let mut command = self.command(program);
+        command.args(args).stdout(Stdio::null()).stderr(Stdio::null());
+        Process(command.spawn().unwrap_or_else(|e| panic!("{program}: {e}")))
+    }
+
+    pub fn start_server(&mut self) {
+        let socket = self.path("db.sock");
+        let remote = format!("--remote=punix:{}", socket.display());
+        let database = self.path("conf.db");
+        let database = database.to_str().expect("a path in UTF-8");
+        self.server = Some(self.spawn("ovsdb-server", &["--no-chdir", "--pidfile", "--log-file", &remote, database]));
+        until("ovsdb-server listens", || socket.exists());
+    }
+
+    pub fn start_daemon(&mut self) {
+        let args = ["--no-chdir", "--pidfile", "--log-file", "--disable-system"];
+        let inside = self.inside();
+        self.daemon = Some(match &inside {
+            Some(inside) => self.spawn("nsenter", &[&[inside.as_str(), self.program][..], &args].concat()),
+            None => self.spawn(self.program, &[&["--enable-dummy=override"][..], &args].concat()),
+        });
+        let pidfile = self.path("ovs-vswitchd.pid");
+        until("the daemon runs", || pidfile.exists());
+    }
+
+    /// nsenter's option for the rig's namespace.
+    fn inside(&self) -> Option<String> {
+        self.namespace.as_ref().map(|holder| format!("--net=/proc/{}/ns/net", holder.0.id()))
+    }
+
+    /// Runs iproute2 in the rig's namespace; what it printed.
+    pub fn ip(&self, args: &str) -> String {
+        let inside = self.inside().expect("a rig with a namespace");
+        let out = Command::new("nsenter").args([&inside, "ip"]).args(args.split(' ')).output();
+        text(out.expect("nsenter (util-linux) runs"), &[args])
+    }
+
+    pub fn vsctl(&self, args: &[&str]) -> Output {
+        self.command("ovs-vsctl").arg("--timeout=20").args(args).output().expect("ovs-vsctl runs")
+    }
+
+    /// Runs ovs-vsctl, which must not fail; its output, without the last newline.
+    pub fn vsctl_ok(&self, args: &[&str]) -> String {
+        text(self.vsctl(args), args)
+    }
+
+    pub fn interface(&self, name: &str, column: &str) -> String {
+        self.vsctl_ok(&["get", "interface", name, column])
+    }
+
+    pub fn ofctl(&self, args: &[&str]) -> Output {
+        self.command("ovs-ofctl").arg("--timeout=20").args(args).output().expect("ovs-ofctl runs")
+    }
+
+    /// The rules of a bridge, without what changes with time.
+    pub fn rules(&self, bridge: &str) -> Vec<String> {
+        let all = text(self.ofctl(&["--no-stats", "dump-flows", bridge]), &["dump-flows"]);
+        all.lines().map(str::trim).filter(|l| !l.contains("reply (xid")).map(str::to_owned).collect()
+    }
+
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.path("ovs-vswitchd.log")).unwrap_or_default()
+    }
+}
+
+/// What a tool printed, which must not have failed.
+pub fn text(output: Output, what: &[&str]) -> String {
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{what:?}: {err}");
+    String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
+}
+
+/// What a tool told of errors. (ovs-vsctl ends with 0 where an interface has an error.)
+pub fn told(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Waits.
+pub fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !done() {
+        assert!(Instant::now() < end, "{what}: not within {PATIENCE:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The words of a command line.
+pub fn words(text: &str) -> Vec<&str> {
+    text.split_whitespace().collect()
+}
