@@ -1,0 +1,27 @@
+# make demo    from a fresh Debian 12 with Rust to packets through the switch
+# make test    all tests
+# make build   target/release/slipswitchd and target/release/slipswitch
+
+PACKAGES := openvswitch-switch openvswitch-common openvswitch-pki iproute2 iputils-ping iperf3 tcpdump ethtool procps util-linux
+
+.PHONY: all build demo test deps lint clean
+
+all: build
+
+build:
+	cargo build --release -p slipswitchd -p slipswitch
+
+deps:
+	@./demo/install-packages $(PACKAGES)
+
+demo: deps build
+	@./demo/tutorial
+
+test: deps
+	./tests/run
+
+lint:
+	cargo clippy --workspace --all-targets -- -D warnings
+
+clean:
+	cargo clean
