@@ -147,6 +147,15 @@ fn mac_text(mac: [u8; 6]) -> String {
     format!("{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}")
 }
 
+/// A frame that looks like `key`, with `payload`. As in OVS, segments that open or end a TCP
+/// connection carry none.
+fn compose(key: &flow::Key, payload: &[u8]) -> packet::Packet {
+    const SYN_FIN_RST: u16 = 0x7;
+    const TCP: u8 = 6;
+    let bare = key.nw_proto == TCP && key.tcp_flags.get() & SYN_FIN_RST != 0;
+    flow::compose(key, if bare { &[] } else { payload })
+}
+
 /// Why a packet in hexadecimal is none, in OVS's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 enum HexError {

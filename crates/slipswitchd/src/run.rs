@@ -49,6 +49,7 @@ pub fn main() -> ExitCode {
         Ok(process) => process,
         Err(exit) => return exit.emit(),
     };
+    abort_on_panic();
     match block(args, dirs, process) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -56,6 +57,21 @@ pub fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Has a panic of the control thread end the process, so that it is seen, and `--monitor`
+/// starts a new one: a daemon that lost one of its tasks would linger half dead. Packet threads
+/// report a panic themselves and go on.
+fn abort_on_panic() {
+    let control = std::thread::current().id();
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        vlog::emer("ovs_vswitchd", &format!("{info}"));
+        report(info);
+        if std::thread::current().id() == control {
+            std::process::abort();
+        }
+    }));
 }
 
 fn block(args: Args, dirs: Dirs, process: process::Daemon) -> Result<()> {

@@ -377,7 +377,7 @@ pub(super) fn ordered_set(set: &[Action]) -> Vec<Action> {
     let mut out = Vec::new();
     let once: [&dyn Fn(&Action) -> bool; 7] = [
         &|a| matches!(a, Action::Meter(_)),
-        &|a| matches!(a, Action::PopVlan),
+        &|a| matches!(a, Action::PopVlan { .. }),
         &|a| matches!(a, Action::PopMpls { .. }),
         &|a| matches!(a, Action::PushMpls { .. }),
         &|a| matches!(a, Action::PushVlan { .. }),

@@ -32,7 +32,7 @@ impl Context<'_> {
             Action::SetVlanPcp { pcp, push_if_missing } => {
                 self.set_vlan(0xe000, u16::from(*pcp & 7) << 13, *push_if_missing);
             }
-            Action::PopVlan => self.pop_vlan(),
+            Action::PopVlan { .. } => self.pop_vlan(),
             Action::PushVlan { tpid } => self.push_vlan(*tpid),
             Action::SetEthSrc(mac) => self.set_whole(Field::EthSrc, mac_value(mac)),
             Action::SetEthDst(mac) => self.set_whole(Field::EthDst, mac_value(mac)),

@@ -201,7 +201,7 @@ fn needs_payload(action: &Action) -> bool {
         | Action::Conjunction { .. } => false,
         Action::SetVlanVid { .. }
         | Action::SetVlanPcp { .. }
-        | Action::PopVlan
+        | Action::PopVlan { .. }
         | Action::PushVlan { .. } => false,
         Action::SetEthSrc(_)
         | Action::SetEthDst(_)

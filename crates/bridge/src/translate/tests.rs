@@ -223,7 +223,7 @@ fn vlan_headers() {
         "pop_vlan,push_vlan(vid=7,pcp=0),2,pop_vlan,push_vlan(vid=7,pcp=3),3"
     );
     w.clear_rules();
-    w.rule("", [Action::PopVlan, out(2), Action::PopVlan, out(3)]);
+    w.rule("", [POP_VLAN, out(2), POP_VLAN, out(3)]);
     assert_eq!(w.dp("in_port=1,dl_type=0x1234"), "2,3");
     assert_eq!(w.dp("in_port=1,dl_vlan=5,dl_type=0x1234"), "pop_vlan,2,3");
     w.clear_rules();
@@ -233,8 +233,8 @@ fn vlan_headers() {
             Action::PushVlan { tpid: 0x88a8 },
             set(Field::VlanVid, 4103),
             out(2),
-            Action::PopVlan,
-            Action::PopVlan,
+            POP_VLAN,
+            POP_VLAN,
             out(3),
         ],
     );

@@ -91,7 +91,7 @@ impl History {
     /// the first sample counts as time in which nothing happened.
     fn rate(&self, index: usize, periods: usize) -> f64 {
         let at = |back: usize| {
-            let place = self.0.len().checked_sub(1 + back).unwrap_or_default();
+            let place = self.0.len().saturating_sub(1 + back);
             self.0.get(place).and_then(|sample| sample.get(index)).copied().unwrap_or_default()
         };
         let seconds = periods as f64 * PERIOD.as_secs_f64();
@@ -134,6 +134,7 @@ fn memory(daemon: &Daemon) -> String {
     let threads = daemon.userspace.threads();
     let counts = [
         ("handlers", threads.len().max(1)),
+        ("idl-cells-Open_vSwitch", database_cells(daemon)),
         ("ofconns", sum(&|b| daemon.connections.of_bridge(b.index).count())),
         ("ports", sum(&|b| b.ports.len())),
         ("revalidators", 1),
@@ -143,6 +144,14 @@ fn memory(daemon: &Daemon) -> String {
     let parts: Vec<String> =
         counts.iter().filter(|(_, n)| *n > 0).map(|(name, n)| format!("{name}:{n}")).collect();
     format!("{}\n", parts.join(" "))
+}
+
+/// Columns of all rows that are kept of the database.
+fn database_cells(daemon: &Daemon) -> usize {
+    let Some(client) = daemon.configuration.client() else { return 0 };
+    let replica = client.replica();
+    let tables = replica.schema().tables.keys();
+    tables.flat_map(|table| replica.rows(table)).map(|(_, row)| row.columns().count()).sum()
 }
 
 #[cfg(test)]

@@ -1,13 +1,14 @@
 //! The datapath by itself, beneath bridges: `dpctl/`.
 //!
 //! These commands take the datapath's name (`netdev@ovs-netdev`) as a first word, which may be
-//! left out: there is one. Errors are prefixed with the program's name, as in OVS.
+//! left out: there is one, whose other names are those of the types that bridges may have. Errors are prefixed with the program's name, as in OVS.
 
 mod conntrack;
 mod flows;
 mod show;
 
 use super::{ANY, Answer, Commands};
+use crate::args::DummyLevel;
 use crate::daemon::Daemon;
 use unixctl::Invocation;
 
@@ -56,7 +57,7 @@ impl<'a> Words<'a> {
 
     /// Takes the datapath's name off the front, if it is there.
     fn skip_datapath(&mut self, daemon: &Daemon) {
-        if exists(daemon) && self.rest.first() == Some(&daemon.switch.datapath().name()) {
+        if self.rest.first().is_some_and(|name| is_datapath(daemon, name)) {
             self.rest.remove(0);
         }
     }
@@ -77,6 +78,14 @@ impl<'a> Words<'a> {
 /// True when there is a datapath: OVS has none without bridges.
 fn exists(daemon: &Daemon) -> bool {
     daemon.switch.bridges().next().is_some()
+}
+
+/// True for a name of the datapath. Bridges of every `datapath_type` share it, so it goes by the
+/// names of all of them beside its own.
+fn is_datapath(daemon: &Daemon, name: &str) -> bool {
+    const ALIASES: [&str; 2] = ["netdev@ovs-netdev", "system@ovs-system"];
+    let dummy = daemon.dummy != DummyLevel::Off && name == "dummy@ovs-dummy";
+    exists(daemon) && (name == daemon.switch.datapath().name() || ALIASES.contains(&name) || dummy)
 }
 
 fn require(daemon: &Daemon) -> Result<(), String> {

@@ -1,6 +1,6 @@
 //! Dummy mode: `netdev-dummy/`, `time/` and `dpif-dummy/`.
 
-use super::{ANY, Commands, parse_frame};
+use super::{ANY, Commands, compose, parse_frame};
 use flow::text::{no_numbers, odp};
 use netdev::Device as _;
 use netdev::dummy::{self, Dummy};
@@ -132,7 +132,7 @@ fn parse_receive(words: &[&str], queues: usize) -> Result<(usize, Vec<Packet>), 
 /// headers, its payload fills the rest.
 fn frame_of_flow(flow: &str, len: Option<usize>) -> Result<Packet, String> {
     let (key, _) = odp::parse(flow, &no_numbers).map_err(|e| e.to_string())?;
-    let Some(len) = len else { return Ok(flow::compose(&key, &flow::PAYLOAD)) };
+    let Some(len) = len else { return Ok(compose(&key, &flow::PAYLOAD)) };
     let headers = flow::compose(&key, &[]).len();
     let payload = len.checked_sub(headers).ok_or(TOO_SMALL)?;
     let mut frame = flow::compose(&key, &vec![0; payload]);
@@ -158,6 +158,7 @@ mod tests {
         let hex = "505400000007505400000005080045000014000000004006f97ac0a80001c0a80002";
         assert_eq!(lens(&[hex]), Ok((0, vec![34])));
         assert_eq!(lens(&[TCP]), Ok((0, vec![118])));
+        assert_eq!(lens(&[&TCP.replace("0x10", "0x12")]), Ok((0, vec![54])));
         assert_eq!(lens(&["--qid", "1", TCP, "--len", "60", hex]), Ok((1, vec![60, 34])));
         for (words, error) in [
             (&["zz"][..], "syntax error at zz"),

@@ -7,7 +7,8 @@
 mod arguments;
 
 use super::ports::PortNames;
-use super::{ANY, Answer, Commands};
+use super::{ANY, Answer, Commands, compose};
+use crate::args::DummyLevel;
 use crate::daemon::Daemon;
 use arguments::{Arguments, Flow};
 use bridge::effect;
@@ -81,7 +82,8 @@ fn trace(daemon: &mut Daemon, arguments: &Arguments<'_>, packet_out: Option<(&[A
         frozen: slow.recirc.state(place.key.recirc_id.get()),
         effects: if packet.is_some() { EffectsMode::Collect } else { EffectsMode::Suppress },
         tracer: Some(&mut tracer),
-        actions: packet_out.map(|(actions, _)| actions),
+        // OVS, too, takes an empty list for "as the tables say".
+        actions: packet_out.map(|(actions, _)| actions).filter(|actions| !actions.is_empty()),
         ..Request::new(&snapshot, place.bridge, place.key, &slow.recirc, now)
     });
     if let Some(packet) = &packet {
@@ -124,11 +126,12 @@ fn locate(daemon: &Daemon, flow: &Flow<'_>) -> Result<Place, String> {
     }
 }
 
-/// The datapath's name, whole or behind the `@`; `ovs-` may be left out of the latter.
+/// The datapath's name, whole or behind the `@` (`ovs-` may be left out there), for any type
+/// that its bridges may have.
 fn is_datapath(daemon: &Daemon, name: &str) -> bool {
-    let whole = daemon.switch.datapath().name();
-    let short = whole.split_once('@').map_or(whole, |(_, short)| short);
-    name == whole || name == short || short.strip_prefix("ovs-") == Some(name)
+    let short = name.strip_prefix("ovs-").unwrap_or(name);
+    let dummy = daemon.dummy != DummyLevel::Off && short == "dummy";
+    name == daemon.switch.datapath().name() || matches!(short, "netdev" | "system") || dummy
 }
 
 fn locate_in_datapath(daemon: &Daemon, mut key: Key) -> Result<Place, String> {
@@ -167,9 +170,9 @@ fn key_of(packet: &Packet, flow: &Key) -> Key {
 /// A packet that looks like `key`.
 fn generate(key: &Key, arguments: &Arguments<'_>) -> Packet {
     match (&arguments.payload, arguments.payload_len) {
-        (Some(payload), _) => flow::compose(key, payload),
-        (None, Some(len)) => flow::compose(key, &(0..=255u8).cycle().take(len).collect::<Vec<u8>>()),
-        (None, None) => flow::compose(key, &flow::PAYLOAD),
+        (Some(payload), _) => compose(key, payload),
+        (None, Some(len)) => compose(key, &(0..=255u8).cycle().take(len).collect::<Vec<u8>>()),
+        (None, None) => compose(key, &flow::PAYLOAD),
     }
 }
 

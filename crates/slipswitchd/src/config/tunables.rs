@@ -3,6 +3,7 @@
 use super::state::State;
 use super::wanted::{Tunables, Wanted};
 use crate::daemon::Daemon;
+use bridge::revalidator::Pass;
 use datapath_userspace::Config;
 use std::sync::atomic::Ordering;
 
@@ -25,6 +26,11 @@ pub(super) fn sync(d: &mut Daemon, state: &mut State, wanted: &Wanted) {
         revalidator.configured_limit.store(new.flow_limit, Ordering::Relaxed);
         let limit = usize::try_from(new.flow_limit).unwrap_or(usize::MAX);
         d.switch.slow_path().flow_limit.store(limit, Ordering::Relaxed);
+    }
+    if new.vlan_limit != state.tunables.vlan_limit || !state.configured {
+        flow::extract::set_vlan_limit(usize::try_from(new.vlan_limit).unwrap_or(usize::MAX));
+        // Keys from before do not compare with those from now on.
+        d.switch.slow_path().pass(Pass::Purge);
     }
     if new.pmd_cpu_mask != state.tunables.pmd_cpu_mask {
         cores(d, state, new);

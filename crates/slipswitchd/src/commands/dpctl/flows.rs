@@ -79,7 +79,7 @@ impl DumpFilter {
         let mut filter = DumpFilter::default();
         for word in words {
             if let Some(text) = word.strip_prefix("filter=") {
-                let matching = flow::text::parse_match(text, &|name| names.number(name))
+                let matching = flow::text::parse_match(&with_equals(text), &|name| names.number(name))
                     .map_err(|e| format!("ovs-vswitchd: Failed to parse filter ({text}: {e})\n"))?;
                 filter.matching = Some(matching);
             } else if let Some(text) = word.strip_prefix("type=") {
@@ -107,6 +107,33 @@ impl DumpFilter {
         });
         agrees && self.types.as_ref().is_none_or(|types| types.iter().any(|t| t.admits(flow.tier)))
     }
+}
+
+/// `in_port(1),tcp` as `in_port=1,tcp`: OVS reads both as the same.
+fn with_equals(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut depth = 0usize;
+    let mut named = false; // an "=" was seen in this item
+    for c in text.chars() {
+        match c {
+            '(' if depth == 0 && !named => {
+                depth = 1;
+                out.push('=');
+                continue;
+            }
+            ')' if depth == 1 && !named => {
+                depth = 0;
+                continue;
+            }
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            '=' if depth == 0 => named = true,
+            ',' if depth == 0 => named = false,
+            _ => {}
+        }
+        out.push(c);
+    }
+    out
 }
 
 fn dump(daemon: &Daemon, mut words: Words<'_>) -> Answer {
@@ -335,6 +362,18 @@ mod tests {
     }
 
     #[test]
+    fn parentheses_are_equal_signs() {
+        for (given, read) in [
+            ("in_port(1),tcp", "in_port=1,tcp"),
+            ("tcp,in_port=1", "tcp,in_port=1"),
+            ("packet_type=(0,0),in_port(p1)", "packet_type=(0,0),in_port=p1"),
+            ("in_port((", "in_port=("),
+        ] {
+            assert_eq!(with_equals(given), read);
+        }
+    }
+
+    #[test]
     fn filters() {
         let names = PortNames::default();
         let error = |words: &[&str]| DumpFilter::parse(words, &names).map(|_| ()).unwrap_err();
@@ -350,6 +389,7 @@ mod tests {
         fn any_line_is_read_or_not(line in "\\PC*") {
             let _ = parse_line(&line, Change::Add);
             let _ = split_ufid(&line);
+            let _ = DumpFilter::parse(&[&format!("filter={line}")], &PortNames::default());
         }
     }
 }

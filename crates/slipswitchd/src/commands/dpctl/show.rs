@@ -1,6 +1,6 @@
 //! The datapath and its ports: `show`, `dump-dps`, `set-if`, sizes and offload statistics.
 
-use super::{Dpctl, NO_DEVICE, NOT_SUPPORTED, exists, failure, no_datapath, require};
+use super::{Dpctl, NO_DEVICE, NOT_SUPPORTED, exists, failure, is_datapath, no_datapath, require};
 use crate::commands::ports::{kind_text, sorted};
 use crate::commands::{ANY, Answer};
 use crate::daemon::Daemon;
@@ -13,8 +13,7 @@ pub(super) fn register(dpctl: &Dpctl<'_>) {
         Ok(if exists(daemon) { format!("{}\n", daemon.switch.datapath().name()) } else { String::new() })
     });
     dpctl.add("show", 0, ANY, |daemon, words| {
-        let name = daemon.switch.datapath().name().to_owned();
-        if let Some(other) = words.rest.iter().find(|n| **n != name || !exists(daemon)) {
+        if let Some(other) = words.rest.iter().find(|n| !is_datapath(daemon, n)) {
             return Err(failure(&format!("opening datapath {other} failed"), NO_DEVICE));
         }
         Ok(if exists(daemon) { show(daemon, words.statistics) } else { String::new() })
@@ -47,7 +46,7 @@ fn show(daemon: &Daemon, statistics: bool) -> String {
     );
     for port in sorted(daemon) {
         let _ = write!(out, "  port {}: {}", port.number, port.name); // a String takes all writes
-        match kind_text(daemon, &port.kind) {
+        match port_kind(daemon, &port) {
             "system" => {}
             kind => {
                 let _ = write!(out, " ({kind})");
@@ -62,6 +61,17 @@ fn show(daemon: &Daemon, statistics: bool) -> String {
         }
     }
     out
+}
+
+/// The type that the database gave a port, else that of its device.
+fn port_kind<'a>(daemon: &'a Daemon, port: &'a PortInfo) -> &'a str {
+    let configured = daemon
+        .switch
+        .bridges()
+        .flat_map(|b| b.ports.values())
+        .find(|p| p.dp_port == Some(port.number))
+        .map(|p| p.kind.as_str());
+    kind_text(daemon, configured.unwrap_or(&port.kind))
 }
 
 /// A counter, or "?" when the device has none.
@@ -108,7 +118,7 @@ fn statistics_text(out: &mut String, stats: &DeviceStats) {
 /// database's.
 fn set_interfaces(daemon: &Daemon, words: &[&str]) -> Answer {
     let [name, interfaces @ ..] = words else { return Err(no_datapath()) };
-    if *name != daemon.switch.datapath().name() || !exists(daemon) {
+    if !is_datapath(daemon, name) {
         return Err(failure("opening datapath", NO_DEVICE));
     }
     let ports = sorted(daemon);
@@ -128,7 +138,7 @@ fn set_interface(daemon: &Daemon, ports: &[PortInfo], datapath: &str, spec: &str
         match part.split_once('=').unwrap_or((part, "")) {
             ("type", kind) if kind == kind_text(daemon, &port.kind) => {}
             ("type", kind) => {
-                let now = kind_text(daemon, &port.kind);
+                let now = port_kind(daemon, port);
                 return Err(format!("ovs-vswitchd: {name}: can't change type from {now} to {kind}\n"));
             }
             ("port_no", number) if number == port.number.to_string() => {}

@@ -1,0 +1,204 @@
+//! What the built daemon answers to `ovs-appctl` in dummy mode. The texts were recorded from
+//! ovs-vswitchd 3.1 in the same state.
+
+mod text_support;
+
+use text_support::Rig;
+
+const UDP: &str = "recirc_id(0),in_port(1),eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:07),eth_type(0x0800),\
+    ipv4(src=192.168.0.1,dst=192.168.0.2,proto=17,tos=0,ttl=64,frag=no),udp(src=8,dst=9)";
+const PACKET: &str = "505400000007505400000005080045000014000000004006f97ac0a80001c0a80002";
+
+fn switch() -> Option<Rig> {
+    let rig = Rig::start(env!("CARGO_BIN_EXE_slipswitchd"))?;
+    rig.add_flow("priority=10,in_port=1,tcp,actions=2");
+    rig.add_flow("priority=5,in_port=1,udp,actions=NORMAL");
+    Some(rig)
+}
+
+#[test]
+fn packets_make_megaflows_that_are_dumped_traced_and_removed() {
+    let Some(rig) = switch() else { return };
+    assert_eq!(rig.appctl(&["dpctl/dump-flows"]), "");
+    for _ in 0..3 {
+        assert_eq!(rig.appctl(&["netdev-dummy/receive", "p1", PACKET]), "");
+    }
+    assert_eq!(rig.appctl(&["time/warp", "1100"]), "warped\n");
+    assert_eq!(rig.appctl(&["revalidator/wait"]), "");
+    let key = "packet_type(ns=0,id=0),eth_type(0x0800),ipv4(proto=6,frag=no)";
+    let stats = "packets:2, bytes:68, used:1.100s";
+    assert_eq!(
+        rig.appctl(&["dpctl/dump-flows"]),
+        format!("flow-dump from the main thread:\nrecirc_id(0),in_port(1),{key}, {stats}, actions:2\n")
+    );
+    assert_eq!(
+        rig.appctl(&["dpif/dump-flows", "--names", "br0"]),
+        format!("recirc_id(0),in_port(p1),{key}, {stats}, actions:p2\n")
+    );
+    let verbose = rig.appctl(&["dpctl/dump-flows", "-m", "filter=in_port(p1),tcp"]);
+    assert!(verbose.contains("dp:userspace, actions:p2\n"), "{verbose}");
+    assert_eq!(rig.appctl(&["dpctl/dump-flows", "filter=udp"]), "");
+    assert_eq!(
+        rig.appctl(&["bridge/dump-flows", "--offload-stats", "br0"]).lines().next(),
+        Some(
+            "duration=1s, n_packets=3, n_bytes=102, n_offload_packets=0, n_offload_bytes=0, \
+             priority=10,tcp,in_port=1,actions=output:2"
+        )
+    );
+    let ufid = verbose.split("ufid:").nth(1).and_then(|t| t.split(',').next()).unwrap();
+    assert!(rig.appctl(&["dpctl/get-flow", &format!("ufid:{ufid}")]).contains(stats));
+    assert_eq!(rig.appctl(&["dpctl/del-flows"]), "");
+    assert_eq!(rig.appctl(&["dpctl/dump-flows"]), "");
+    assert_eq!(
+        rig.appctl(&["dpctl/get-flow", &format!("ufid:{ufid}")]),
+        "error: ovs-vswitchd: getting flow (No such file or directory)\n"
+    );
+}
+
+#[test]
+fn flows_of_the_datapath_by_hand() {
+    let Some(rig) = switch() else { return };
+    let flow = "in_port(1),eth(),eth_type(0x1234)";
+    assert_eq!(rig.appctl(&["dpctl/add-flow", flow, "2"]), "");
+    assert_eq!(
+        rig.appctl(&["dpctl/add-flow", flow, "2"]),
+        "error: ovs-vswitchd: updating flow table (File exists)\n"
+    );
+    assert_eq!(rig.appctl(&["dpctl/mod-flow", "-s", flow, "p1"]), "packets:0, bytes:0, used:never\n");
+    assert!(rig.appctl(&["dpctl/dump-flows"]).ends_with("eth_type(0x1234), packets:0, bytes:0, used:never, actions:1\n"));
+    assert_eq!(
+        rig.appctl(&["dpctl/mod-flow", "in_port(1),eth(),eth_type(0x1235)", "1"]),
+        "error: ovs-vswitchd: updating flow table (No such file or directory)\n"
+    );
+    assert_eq!(rig.appctl(&["dpctl/del-flow", flow]), "");
+    assert_eq!(
+        rig.appctl(&["dpctl/del-flow", flow]),
+        "error: ovs-vswitchd: deleting flow (No such file or directory)\n\
+         error: Perhaps you need to specify a UFID?\n"
+    );
+    assert_eq!(
+        rig.appctl(&["dpctl/add-flow", "foo", "bar"]),
+        "error: ovs-vswitchd: parsing flow key (syntax error at foo) (Invalid argument)\n"
+    );
+}
+
+#[test]
+fn a_trace_with_a_packet_learns_and_one_without_does_not() {
+    let Some(rig) = switch() else { return };
+    let flow = "in_port=1,udp,dl_src=00:00:00:00:00:06,dl_dst=00:00:00:00:00:05";
+    let text = rig.appctl(&["ofproto/trace", "br0", flow]);
+    assert!(
+        text.starts_with(
+            "Flow: udp,in_port=1,vlan_tci=0x0000,dl_src=00:00:00:00:00:06,dl_dst=00:00:00:00:00:05,nw_src=0.0.0.0,\
+             nw_dst=0.0.0.0,nw_tos=0,nw_ecn=0,nw_ttl=0,nw_frag=no,tp_src=0,tp_dst=0\n\
+             \n\
+             bridge(\"br0\")\n\
+             -------------\n\
+             \x200. udp,in_port=1, priority 5\n\
+             \x20   NORMAL\n\
+             \x20    -> no learned MAC for destination, flooding\n\
+             \n\
+             Final flow: unchanged\n\
+             Megaflow: recirc_id=0,eth,udp,in_port=1,dl_src=00:00:00:00:00:06,dl_dst=00:00:00:00:00:05,nw_frag=no\n\
+             Datapath actions: "
+        ),
+        "{text}"
+    );
+    let header = " port  VLAN  MAC                Age\n";
+    assert_eq!(rig.appctl(&["fdb/show", "br0"]), header);
+    rig.appctl(&["ofproto/trace", "br0", flow, "-generate"]);
+    assert_eq!(rig.appctl(&["fdb/show", "br0"]), format!("{header}    1     0  00:00:00:00:00:06    0\n"));
+    assert_eq!(rig.appctl(&["ofproto/trace", "nope", "in_port=1"]), "error: nope: unknown bridge\n");
+    assert_eq!(
+        rig.appctl(&["ofproto/trace", "br0", "foo"]),
+        "error: Bad openflow flow syntax: foo: unknown field foo\n"
+    );
+}
+
+#[test]
+fn addresses_are_added_flushed_and_aged() {
+    let Some(rig) = switch() else { return };
+    assert_eq!(rig.appctl(&["fdb/add", "br0", "p2", "0", "00:00:00:00:00:01"]), "");
+    rig.appctl(&["netdev-dummy/receive", "p1", UDP]);
+    rig.appctl(&["time/warp", "2000"]);
+    let table = " port  VLAN  MAC                Age\n    2     0  00:00:00:00:00:01  static\n";
+    assert_eq!(rig.appctl(&["fdb/show", "br0"]), format!("{table}    1     0  50:54:00:00:00:05    2\n"));
+    assert_eq!(rig.appctl(&["fdb/flush", "br0"]), "table successfully flushed\n");
+    assert_eq!(rig.appctl(&["fdb/show", "br0"]), table);
+    assert_eq!(
+        rig.appctl(&["fdb/stats-show", "br0"]),
+        "Statistics for bridge \"br0\":\n\
+         \x20 Current/maximum MAC entries in the table: 1/8192\n\
+         \x20 Current static MAC entries in the table : 1\n\
+         \x20 Total number of learned MAC entries     : 1\n\
+         \x20 Total number of expired MAC entries     : 0\n\
+         \x20 Total number of evicted MAC entries     : 0\n\
+         \x20 Total number of port moved MAC entries  : 0\n"
+    );
+    assert_eq!(rig.appctl(&["fdb/del", "br0", "0", "00:00:00:00:00:01"]), "");
+    assert_eq!(
+        rig.appctl(&["fdb/del", "br0", "0", "00:00:00:00:00:01"]),
+        "error: could not find static mac entry\n"
+    );
+}
+
+/// What `list-commands` of ovs-vswitchd 3.1 (in dummy mode) has.
+const COMMANDS: &str = include_str!("text_support/commands.txt");
+
+#[test]
+fn every_command_of_ovs_is_there_with_its_usage() {
+    let Some(rig) = switch() else { return };
+    let listed = rig.appctl(&["list-commands"]);
+    for line in COMMANDS.lines() {
+        assert!(listed.lines().any(|l| l == line), "missing or with another usage: {line}");
+    }
+}
+
+#[test]
+fn with_threads_and_without_bridges() {
+    let Some(mut rig) = Rig::launch(env!("CARGO_BIN_EXE_slipswitchd"), &[]) else { return };
+    // The pass is made on another thread, and answered when it is over.
+    assert_eq!(rig.appctl(&["revalidator/wait"]), "");
+    for command in ["upcall/show", "dpif/show", "dpctl/show", "dpctl/dump-dps", "ofproto/list", "fdb/stats-clear"] {
+        let text = rig.appctl(&[command]);
+        assert!(text.is_empty() || command == "fdb/stats-clear", "{command}: {text}");
+    }
+    assert_eq!(rig.appctl(&["dpctl/dump-flows"]), "error: ovs-vswitchd: datapath not found (Invalid argument)\n");
+    assert!(rig.appctl(&["time/stop"]).contains("is not a valid command"), "dummy mode only");
+    assert_eq!(rig.appctl(&["exit"]), "");
+    assert!(rig.has_ended());
+}
+
+#[test]
+fn bonds_are_listed() {
+    let Some(rig) = switch() else { return };
+    rig.run("ovs-vsctl", &["--timeout=10", "add-bond", "br0", "bond0", "b1", "b2", "bond_mode=active-backup"]);
+    assert_eq!(
+        rig.appctl(&["bond/list"]),
+        "bond\ttype\trecircID\tmembers\nbond0\tactive-backup\t0\tb1, b2\n"
+    );
+    let text = rig.appctl(&["bond/show", "bond0"]);
+    assert!(text.starts_with("---- bond0 ----\nbond_mode: active-backup\n"), "{text}");
+    assert!(
+        text.ends_with(
+            "(b1)\n\nmember b1: enabled\n  active member\n  may_enable: true\n\n\
+             member b2: enabled\n  may_enable: true\n\n"
+        ),
+        "{text}"
+    );
+    assert_eq!(rig.appctl(&["bond/show", "p1"]), "error: no such bond\n");
+}
+
+#[test]
+fn counters_are_shown_and_read() {
+    let Some(rig) = switch() else { return };
+    rig.appctl(&["netdev-dummy/receive", "p1", UDP]);
+    let text = rig.appctl(&["coverage/show"]);
+    assert!(text.starts_with("Event coverage, avg rate over last: 5 seconds, last minute, last hour,  hash="));
+    assert!(text.trim_end().ends_with("events never hit"), "{text}");
+    assert_eq!(rig.appctl(&["coverage/read-counter", "upcall_translated"]), "1\n");
+    assert_eq!(rig.appctl(&["coverage/read-counter", "nope"]), "error: No such counter\n");
+    let memory = rig.appctl(&["memory/show"]);
+    assert!(memory.starts_with("handlers:1 idl-cells-Open_vSwitch:"), "{memory}");
+    assert!(memory.contains("ports:3") && memory.contains("udpif keys:1"), "{memory}");
+}
