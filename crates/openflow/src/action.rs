@@ -97,8 +97,11 @@ pub enum Action {
         /// Pushes a header when there is none.
         push_if_missing: bool,
     },
-    /// `strip_vlan`, `pop_vlan`.
-    PopVlan,
+    /// `strip_vlan`, `pop_vlan`: takes the outermost VLAN header off.
+    PopVlan {
+        /// Which of the two it is called.
+        spelled: PopSpelling,
+    },
     /// `push_vlan:TPID`.
     PushVlan {
         /// 0x8100 or 0x88a8.
@@ -241,7 +244,8 @@ impl Action {
             Action::SetVlanVid { .. } => "set_vlan_vid",
             Action::SetVlanPcp { push_if_missing: true, .. } => "mod_vlan_pcp",
             Action::SetVlanPcp { .. } => "set_vlan_pcp",
-            Action::PopVlan => "pop_vlan",
+            Action::PopVlan { spelled: PopSpelling::PopVlan } => "pop_vlan",
+            Action::PopVlan { spelled: PopSpelling::StripVlan } => "strip_vlan",
             Action::PushVlan { .. } => "push_vlan",
             Action::SetEthSrc(_) => "mod_dl_src",
             Action::SetEthDst(_) => "mod_dl_dst",
@@ -287,6 +291,16 @@ pub enum SetSpelling {
     SetField,
     /// `load:` (NXAST_REG_LOAD).
     Load,
+}
+
+/// Which name the removal of a VLAN header came by, so that the switch's own texts
+/// (`bridge/dump-flows`, `ofproto/trace`) give it back. On the wire the version decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PopSpelling {
+    /// `pop_vlan`: OpenFlow 1.1 and later.
+    PopVlan,
+    /// `strip_vlan`: OpenFlow 1.0.
+    StripVlan,
 }
 
 /// `controller(...)`, NXAST_CONTROLLER and NXAST_CONTROLLER2.

@@ -144,7 +144,7 @@ impl<'a> Walk<'a> {
                 self.vlans = self.vlans.max(1);
                 Ok(())
             }
-            Action::PopVlan => {
+            Action::PopVlan { .. } => {
                 self.needs(Prerequisite::Vlan)?;
                 self.vlans = self.vlans.saturating_sub(1);
                 Ok(())

@@ -4,7 +4,7 @@
 //! Open vSwitch gives for the same bytes. Padding is ignored where OpenFlow says "pad" and must
 //! be zero where Nicira's extensions say "must be zero".
 
-use super::{Action, SetSpelling, nicira, verify};
+use super::{Action, PopSpelling, SetSpelling, nicira, verify};
 use crate::nxm::{ones, pull_entry, pull_header, value_is_valid};
 use crate::wire::Reader;
 use crate::{OfError, PortNo, Version};
@@ -148,7 +148,7 @@ impl Codec {
                 Ok(Action::Enqueue { port, queue: r.u32()? })
             }
             // OpenFlow 1.0 has strip_vlan before the addresses, and no ECN behind the ToS.
-            3 if v10 => exact(r, 4).map(|()| Action::PopVlan),
+            3 if v10 => exact(r, 4).map(|()| Action::PopVlan { spelled: PopSpelling::StripVlan }),
             4..=10 if v10 => self.legacy_set(ty - 1, r),
             1..=10 => self.legacy_set(ty, r),
             25 => self.set_field(r),
@@ -206,7 +206,7 @@ impl Codec {
             15 => Action::SetMplsTtl(r.u8()?),
             16 => Action::DecMplsTtl,
             17 => Action::PushVlan { tpid: one_of(r.u16()?, &ETHERTYPE_VLANS)? },
-            18 => Action::PopVlan,
+            18 => Action::PopVlan { spelled: PopSpelling::PopVlan },
             19 => Action::PushMpls { ethertype: one_of(r.u16()?, &ETHERTYPE_MPLS)? },
             20 => Action::PopMpls { ethertype: r.u16()? },
             21 => Action::SetQueue(r.u32()?),

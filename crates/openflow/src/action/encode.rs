@@ -8,7 +8,7 @@
 //! too, which is whose encoder refuses it.
 
 use super::nicira as nx;
-use super::{Action, Controller, SetSpelling, learn};
+use super::{Action, Controller, PopSpelling, SetSpelling, learn};
 use crate::nxm::{encode_header, ones, put_entry};
 use crate::wire::Put;
 use crate::{PortNo, Version};
@@ -177,7 +177,7 @@ impl Encoder {
             Action::Move { src, dst } => self.copy(*src, *dst, out),
             Action::SetVlanVid { .. }
             | Action::SetVlanPcp { .. }
-            | Action::PopVlan
+            | Action::PopVlan { .. }
             | Action::PushVlan { .. } => self.vlan(action, out),
             Action::SetEthSrc(mac) => self.legacy(4, 3, Field::EthSrc, mac, out),
             Action::SetEthDst(mac) => self.legacy(5, 4, Field::EthDst, mac, out),
@@ -347,7 +347,7 @@ impl Encoder {
                     });
                 }
             }
-            Action::PopVlan => {
+            Action::PopVlan { .. } => {
                 self.vlans = self.vlans.saturating_sub(1);
                 Self::plain(if self.v10() { 3 } else { 18 }, out, |out| out.put_u32(0));
             }
@@ -422,7 +422,7 @@ impl Encoder {
         let action = match field {
             Field::VlanTci => {
                 if low16 & VLAN_CFI == 0 {
-                    self.put(&Action::PopVlan, out);
+                    self.put(&Action::PopVlan { spelled: PopSpelling::StripVlan }, out);
                 } else {
                     let vid = low16 & VID_MASK as u16;
                     let pcp = (low16 >> 13) as u8;

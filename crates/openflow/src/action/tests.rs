@@ -145,7 +145,7 @@ fn legacy() -> impl Strategy<Value = Action> {
             .prop_map(|(vid, push_if_missing)| Action::SetVlanVid { vid, push_if_missing }),
         (0u8..8, any::<bool>())
             .prop_map(|(pcp, push_if_missing)| Action::SetVlanPcp { pcp, push_if_missing }),
-        Just(Action::PopVlan),
+        Just(Action::PopVlan { spelled: PopSpelling::PopVlan }),
         Just(Action::PushVlan { tpid: 0x8100 }),
         any::<[u8; 6]>().prop_map(Action::SetEthSrc),
         any::<u32>().prop_map(Action::SetIpv4Dst),

@@ -132,7 +132,7 @@ pub(crate) fn allowed_in_action_set(action: &Action) -> bool {
         | Action::Move { .. }
         | Action::SetVlanVid { .. }
         | Action::SetVlanPcp { .. }
-        | Action::PopVlan
+        | Action::PopVlan { .. }
         | Action::PushVlan { .. }
         | Action::SetEthSrc(_)
         | Action::SetEthDst(_)

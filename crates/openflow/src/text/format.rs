@@ -185,7 +185,7 @@ fn put(action: &Action, ports: Ports<'_>, out: &mut String) {
             write!(out, "write_metadata:{value}/{mask}")
         }
         Action::GotoTable(table) => write!(out, "goto_table:{table}"),
-        Action::PopVlan
+        Action::PopVlan { .. }
         | Action::DecMplsTtl
         | Action::PopQueue
         | Action::Exit

@@ -2,7 +2,7 @@
 
 use super::token::{Token, Tokens};
 use super::{BUNDLE_ALGORITHMS, HASH_FIELDS, MULTIPATH_ALGORITHMS, REASONS, by_name, learn};
-use crate::action::{Action, Bundle, Controller, Multipath, SampleDirection, SetSpelling, verify};
+use crate::action::{Action, Bundle, Controller, Multipath, PopSpelling, SampleDirection, SetSpelling, verify};
 use crate::{PortNo, Version};
 use flow::field::{SubfieldError, ValueError};
 use flow::{Field, Subfield};
@@ -237,7 +237,8 @@ fn one(
             pcp: byte("VLAN PCP", 8)?,
             push_if_missing: key == "mod_vlan_pcp",
         },
-        "strip_vlan" | "pop_vlan" => Action::PopVlan,
+        "strip_vlan" => Action::PopVlan { spelled: PopSpelling::StripVlan },
+        "pop_vlan" => Action::PopVlan { spelled: PopSpelling::PopVlan },
         "push_vlan" => match ethertype(value)? {
             tpid @ (0x8100 | 0x88a8) => Action::PushVlan { tpid },
             _ => return err(format!("{value}: not a valid VLAN ethertype")),

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::PortNo;
-use crate::action::Action;
+use crate::action::{Action, PopSpelling};
 use ::flow::{Field, Match};
 use proptest::prelude::*;
 use std::time::Duration;
@@ -79,7 +79,7 @@ fn actions() -> impl Strategy<Value = Vec<Action>> {
                 port: PortNo::FLOOD,
                 max_len: 0
             }),
-            Just(Action::PopVlan),
+            Just(Action::Exit),
             any::<u32>().prop_map(Action::SetQueue),
         ],
         0..5,
@@ -367,7 +367,7 @@ proptest! {
                     cookie,
                     actions: vec![Action::Output { port: PortNo(2), max_len: 0 }],
                 }],
-                action_set: vec![Action::PopVlan],
+                action_set: vec![Action::PopVlan { spelled: PopSpelling::PopVlan }],
                 odp_port: Some(3),
             })),
         };
