@@ -174,7 +174,6 @@ impl std::fmt::Debug for Sender {
 /// Applies `effects` for `packets` packets of `bytes` bytes in all, the last at `used`, with
 /// the TCP flags seen among them.
 pub fn apply(effects: &[Effect], packets: u64, bytes: u64, tcp_flags: u16, used: Millis, events: &Sender) {
-    const FIN_OR_RST: u16 = 0x05;
     for effect in effects {
         match effect {
             Effect::Rule(rule) => rule.stats.credit(packets, bytes, used),
@@ -196,21 +195,40 @@ pub fn apply(effects: &[Effect], packets: u64, bytes: u64, tcp_flags: u16, used:
                 let count = if *direction == Direction::Rx { rx } else { tx };
                 count.credit(packets, bytes);
             }
-            Effect::Learn { macs, vlan, mac, port, gratuitous_arp } => {
-                if packets > 0 && macs.learn(*vlan, *mac, *port, *gratuitous_arp, used) {
-                    events.send(Event::MacTableChanged(macs.bridge()));
-                }
-            }
-            Effect::LearnFlow { bridge, flow } => {
-                if packets > 0 {
-                    events.send(Event::LearnFlow { bridge: *bridge, flow: Arc::clone(flow), used });
-                }
-            }
-            Effect::FinTimeout { rule, idle, hard } => {
-                if tcp_flags & FIN_OR_RST != 0 {
-                    rule.timeouts.reduce(*idle, *hard);
-                }
+            Effect::Learn { .. } | Effect::LearnFlow { .. } | Effect::FinTimeout { .. } => {
+                apply_one(effect, packets, tcp_flags, used, events);
             }
         }
+    }
+}
+
+/// Applies what `effects` say beside counters, for one packet that is only traced: addresses
+/// and flows are learned and timeouts lowered, but nothing counts a packet that never came.
+pub fn apply_uncounted(effects: &[Effect], tcp_flags: u16, used: Millis, events: &Sender) {
+    for effect in effects {
+        apply_one(effect, 1, tcp_flags, used, events);
+    }
+}
+
+/// The part of an effect that is no counter.
+fn apply_one(effect: &Effect, packets: u64, tcp_flags: u16, used: Millis, events: &Sender) {
+    const FIN_OR_RST: u16 = 0x05;
+    match effect {
+        Effect::Learn { macs, vlan, mac, port, gratuitous_arp } => {
+            if packets > 0 && macs.learn(*vlan, *mac, *port, *gratuitous_arp, used) {
+                events.send(Event::MacTableChanged(macs.bridge()));
+            }
+        }
+        Effect::LearnFlow { bridge, flow } => {
+            if packets > 0 {
+                events.send(Event::LearnFlow { bridge: *bridge, flow: Arc::clone(flow), used });
+            }
+        }
+        Effect::FinTimeout { rule, idle, hard } => {
+            if tcp_flags & FIN_OR_RST != 0 {
+                rule.timeouts.reduce(*idle, *hard);
+            }
+        }
+        _ => {}
     }
 }

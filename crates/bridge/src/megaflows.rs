@@ -7,9 +7,10 @@
 
 use crate::effect::Effect;
 use crate::recirc::RecircRef;
+use classifier::MiniMatch;
 use clock::Millis;
 use datapath::{Actions, FlowStats, Ufid};
-use flow::{Key, Mask, Match};
+use flow::Match;
 use hashbrown::HashMap;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,12 +21,11 @@ const SHARDS: usize = 64;
 /// One megaflow, as the switch sees it.
 #[derive(Debug)]
 pub struct Entry {
-    /// The key that called up, with the datapath's `in_port` and `recirc_id`: translated
-    /// again when the snapshot changes. Zero where [`Entry::mask`] is clear, so that it stands
-    /// for every packet of the megaflow.
-    pub key: Key,
-    /// What the megaflow matches.
-    pub mask: Mask,
+    /// What the megaflow matches, with the datapath's `in_port` and `recirc_id`. Its key,
+    /// zero where the mask is clear, stands for every packet of the megaflow: it is
+    /// translated again when the snapshot changes. Compressed, as a megaflow matches few of
+    /// the key's 30 words and there may be 200,000.
+    pub matching: MiniMatch,
     /// What the datapath does.
     pub actions: Actions,
     /// What its packets mean.

@@ -84,6 +84,15 @@ impl Default for Filter {
 }
 
 impl Filter {
+    /// True when the filter admits every rule of its tables but hidden ones.
+    pub fn is_unrestricted(&self) -> bool {
+        self.matching.mask().is_wildcard()
+            && self.strict_priority.is_none()
+            && self.cookie_mask == 0
+            && self.out_port == PortNo::NONE
+            && self.out_group == GROUP_ANY
+    }
+
     fn admits(&self, rule: &Rule) -> bool {
         (rule.cookie ^ self.cookie) & self.cookie_mask == 0
             && (self.out_port == PortNo::NONE || rule.outputs_to(self.out_port))
@@ -107,7 +116,14 @@ pub(crate) struct NewRule {
 }
 
 impl NewRule {
-    pub(crate) fn build(self, created: Millis, now: Millis, stats: Arc<RuleStats>) -> Arc<Rule> {
+    /// The rule; `matching` is the new rule's, compressed.
+    pub(crate) fn build(
+        self,
+        matching: classifier::MiniMatch,
+        created: Millis,
+        now: Millis,
+        stats: Arc<RuleStats>,
+    ) -> Arc<Rule> {
         let conjunctions = self
             .actions
             .iter()
@@ -122,7 +138,7 @@ impl NewRule {
             id: Rule::next_id(),
             table: self.table,
             priority: self.priority,
-            matching: classifier::MiniMatch::new(&self.matching),
+            matching,
             cookie: self.cookie,
             timeouts: Timeouts::new(self.idle_timeout, self.hard_timeout),
             importance: self.importance,
@@ -229,7 +245,7 @@ impl Pipeline {
     /// Adds or refreshes a flow that a `learn` action made. `used` is when its packet came.
     pub fn learn(&mut self, flow: &LearnedFlow, used: Millis, now: Millis) -> Result<Vec<Change>, OfError> {
         let Some(table) = self.table(flow.table) else { return Err(OfError::OFPFMFC_BAD_TABLE_ID) };
-        let mini = classifier::MiniMatch::new(&flow.matching);
+        let mini = table.rules().compress(&flow.matching);
         if let Some(old) = table.rules().find(&mini, u32::from(flow.priority))
             && old.actions == flow.actions
             && old.cookie == flow.cookie
@@ -238,7 +254,7 @@ impl Pipeline {
             let stats = Arc::clone(&old.stats);
             stats.credit(0, 0, used);
             let created = old.created;
-            let refreshed = NewRule::from(flow).build(created, used, stats);
+            let refreshed = NewRule::from(flow).build(mini, created, used, stats);
             self.replace(refreshed);
             return Ok(Vec::new());
         }
@@ -280,7 +296,15 @@ impl Pipeline {
 
     /// Removes every rule, hidden ones too (the fail mode changes, or controllers come or go).
     pub fn clear_rules(&mut self) -> Vec<Change> {
-        self.remove_if(|_| true)
+        let mut out = Vec::new();
+        for (id, table) in (0u8..=254).zip(&mut self.tables) {
+            if !table.rules().is_empty() {
+                self.touched.insert(id);
+                let gone = table.empty(true);
+                out.extend(gone.map(|rule| Change::Removed { rule, reason: FlowRemovedReason::Delete }));
+            }
+        }
+        out
     }
 
     /// Removes the switch's own rules ([`Pipeline::add_hidden`]).

@@ -119,12 +119,14 @@ impl SlowPath {
         for ufid in doomed {
             self.remove(ufid);
         }
-        if what != Pass::Statistics {
+        if what != Pass::Statistics && !self.megaflows.is_empty() {
             // In our store but not in the datapath for two passes: flushed there. (Missing in
             // one it may be on its way there.)
             for ufid in self.megaflows.select(|e| e.seen + 1 < number) {
                 self.megaflows.remove(ufid);
             }
+        }
+        if what != Pass::Statistics {
             state.done_version.store(version, Ordering::Release);
         }
         let ms = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -176,11 +178,13 @@ impl SlowPath {
     }
 
     fn revalidate(&self, snapshot: &Arc<Snapshot>, version: u64, entry: &mut crate::megaflows::Entry, now: Millis) -> Verdict {
-        let Some(translation) = translate_key(self, snapshot, &entry.key, None, now) else {
+        let matching = entry.matching.expand();
+        let key = matching.key();
+        let Some(translation) = translate_key(self, snapshot, key, None, now) else {
             return Verdict::Remove;
         };
-        let megaflow = self.megaflow(&entry.key, &translation);
-        if !entry.mask.covers(megaflow.matching.mask()) {
+        let megaflow = self.megaflow(key, &translation);
+        if !matching.mask().covers(megaflow.matching.mask()) {
             return Verdict::Remove;
         }
         entry.version = version;

@@ -146,6 +146,15 @@ impl Rule {
         })
     }
 
+    /// Tables and cookies of the flows that go when the last rule that learns them goes
+    /// (`learn` with `delete_learned`).
+    pub fn deletes_learned(&self) -> impl Iterator<Item = (u8, u64)> {
+        self.actions.iter().filter_map(|a| match a {
+            openflow::Action::Learn(l) if l.delete_learned => Some((l.table, l.cookie)),
+            _ => None,
+        })
+    }
+
     /// True when the rule uses `group` (`out_group` of OpenFlow requests).
     pub fn uses_group(&self, group: u32) -> bool {
         self.any_action(&|a| matches!(a, openflow::Action::Group(g) if *g == group))

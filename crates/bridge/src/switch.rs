@@ -22,6 +22,7 @@ use openflow::{Action, OfError, PortNo};
 use packet::Packet;
 use rcu::Publisher;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// How long [`Switch::publish_and_wait`] waits for megaflows to follow.
@@ -363,14 +364,23 @@ impl Switch {
     fn revalidate_soon(&self) {
         match &self.revalidator {
             Some(thread) => thread.kick(),
-            None => self.slow.pass(Pass::Full),
+            None => self.revalidate_inline(),
         }
     }
 
-    /// Makes the pass that is due, when there is no thread for that.
+    /// Makes the pass that is due, when there is no thread for that and passes are not paused.
     pub fn revalidate_inline(&self) {
-        if self.revalidator.is_none() {
+        if self.revalidator.is_none() && !self.slow.revalidator.paused.load(Ordering::Relaxed) {
             self.slow.pass(Pass::Full);
+        }
+    }
+
+    /// Stops passes over the megaflows (they then keep the actions that they have, and are not
+    /// expired), or lets them go on, beginning with one that catches up.
+    pub fn pause_revalidation(&self, paused: bool) {
+        self.slow.revalidator.paused.store(paused, Ordering::Relaxed);
+        if !paused {
+            self.revalidate_soon();
         }
     }
 

@@ -254,7 +254,7 @@ impl World {
         let k = key(flow);
         let mut tracer = Tracer::new();
         let t = self.run(&k, effects, Some(&mut tracer), None);
-        tracer.render(&k, &t)
+        tracer.render(&k, &t, &self.snapshot, BridgeIndex(0))
     }
 }
 

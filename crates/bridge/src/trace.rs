@@ -9,9 +9,11 @@
 //! chain of resubmits at the end of rules stays at the left, as tail calls do.
 
 use crate::rule::Rule;
+use crate::snapshot::{BridgeIndex, BridgeView, Snapshot};
 use crate::translate::Translation;
-use flow::text::{format_key, format_match, format_megaflow, no_names};
+use flow::text::{format_key, format_match, format_megaflow};
 use flow::{Field, Key, Mask, Match, Subfield};
+use openflow::PortNo;
 use openflow::action::Action;
 use std::fmt::Write as _;
 
@@ -59,12 +61,25 @@ pub struct Tracer {
     path: Vec<usize>,
     final_key: Option<Key>,
     dry_run: bool,
+    /// Ports are shown by name, not by number.
+    by_name: bool,
 }
 
 impl Tracer {
     /// Nothing yet.
     pub fn new() -> Tracer {
         Tracer::default()
+    }
+
+    /// Nothing yet; ports will be shown by name (`ofproto/trace --names`).
+    pub fn with_names() -> Tracer {
+        Tracer { by_name: true, ..Tracer::default() }
+    }
+
+    /// The names under which texts show the ports of `bridge`; none when they are shown by
+    /// number.
+    pub fn names<'b>(&self, bridge: Option<&'b BridgeView>) -> PortNames<'b> {
+        PortNames(bridge.filter(|_| self.by_name))
     }
 
     /// Adds a line at the present place and returns its number.
@@ -126,8 +141,10 @@ impl Tracer {
 
     /// All that follows the `Flow:` line: the tree, the final flow, the megaflow, the datapath
     /// actions, and why the packet is dropped or slow. `key` is what was translated, with
-    /// its OpenFlow in_port.
-    pub fn render(&self, key: &Key, translation: &Translation) -> String {
+    /// its OpenFlow in_port, in `bridge` of `snapshot`.
+    pub fn render(&self, key: &Key, translation: &Translation, snapshot: &Snapshot, bridge: BridgeIndex) -> String {
+        let names = self.names(snapshot.bridge(bridge).map(|b| &**b));
+        let names = |number| names.name(number);
         let mut out = self.tree();
         out.push_str("\nFinal flow: ");
         let mut last = self.final_key.unwrap_or(*key);
@@ -135,10 +152,14 @@ impl Tracer {
         if last == *key {
             out.push_str("unchanged\n");
         } else {
-            let _ = writeln!(out, "{}", format_key(&last, &no_names));
+            let _ = writeln!(out, "{}", format_key(&last, &names));
         }
-        let _ = writeln!(out, "Megaflow: {}", megaflow_text(key, &translation.mask));
-        let style = datapath::text::Style { port_name: None, dry_run: self.dry_run };
+        let _ = writeln!(out, "Megaflow: {}", megaflow_text(key, &translation.mask, &names));
+        let datapath_names = |port| datapath_name(snapshot, port);
+        let style = datapath::text::Style {
+            port_name: self.by_name.then_some(&datapath_names),
+            dry_run: self.dry_run,
+        };
         let _ = writeln!(
             out,
             "Datapath actions: {}",
@@ -157,20 +178,41 @@ impl Tracer {
 }
 
 /// The megaflow, without what OVS does not say of it: that there is no VLAN header.
-fn megaflow_text(key: &Key, mask: &Mask) -> String {
+fn megaflow_text(key: &Key, mask: &Mask, names: &dyn Fn(u32) -> Option<String>) -> String {
     let mut mask = *mask;
     for (m, k) in mask.0.vlans.iter_mut().zip(&key.vlans) {
         if k.tci.get() == 0 {
             *m = flow::Vlan::default();
         }
     }
-    format_megaflow(&Match::new(key, &mask), &no_names)
+    format_megaflow(&Match::new(key, &mask), names)
+}
+
+/// The names of a bridge's OpenFlow ports, for texts.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PortNames<'a>(Option<&'a BridgeView>);
+
+impl PortNames<'_> {
+    /// The name of port `number`, in double quotes unless it reads as one word; `None` when it
+    /// is to be shown by number.
+    pub fn name(self, number: u32) -> Option<String> {
+        let name = &self.0?.ports.get(&PortNo(number))?.name;
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+        let word = name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.chars().all(plain);
+        Some(if word { name.clone() } else { format!("{name:?}") })
+    }
+}
+
+/// The name of a port of the datapath.
+fn datapath_name(snapshot: &Snapshot, port: datapath::PortNo) -> Option<String> {
+    let (bridge, number) = snapshot.ports.get(&port)?;
+    Some(snapshot.bridge(*bridge)?.ports.get(number)?.name.clone())
 }
 
 /// ` 0. ip,in_port=1, priority 100, cookie 0x5`.
-pub(crate) fn rule_text(rule: &Rule) -> String {
+pub(crate) fn rule_text(rule: &Rule, names: PortNames<'_>) -> String {
     let mut out = format!("{:2}. ", rule.table);
-    let matching = format_match(&rule.matching.expand(), &no_names);
+    let matching = format_match(&rule.matching.expand(), &|number| names.name(number));
     if !matching.is_empty() {
         let _ = write!(out, "{matching}, ");
     }
@@ -206,20 +248,20 @@ fn value_text(field: Field, value: u128) -> String {
         Format::Ipv4 => std::net::Ipv4Addr::from_bits(value as u32).to_string(),
         Format::Ipv6 => std::net::Ipv6Addr::from_bits(value).to_string(),
         Format::Decimal => value.to_string(),
-        Format::Port10 => openflow::PortNo::from_u16(value as u16).to_string(),
-        Format::Port11 => openflow::PortNo(value as u32).to_string(),
+        Format::Port10 => PortNo::from_u16(value as u16).to_string(),
+        Format::Port11 => PortNo(value as u32).to_string(),
         _ => hexadecimal(value),
     }
 }
 
 /// An action as ovs-ofctl prints it.
-pub(crate) fn action_text(action: &Action) -> String {
-    openflow::text::format_action(action, &no_names)
+pub(crate) fn action_text(action: &Action, names: PortNames<'_>) -> String {
+    openflow::text::format_action(action, &|number| names.name(number))
 }
 
 /// Several actions, separated by commas.
-pub(crate) fn actions_text(actions: &[Action]) -> String {
-    openflow::text::format_actions(actions, &no_names)
+pub(crate) fn actions_text(actions: &[Action], names: PortNames<'_>) -> String {
+    openflow::text::format_actions(actions, &|number| names.name(number))
 }
 
 #[cfg(test)]

@@ -10,8 +10,9 @@ use crate::recirc::RecircTable;
 use crate::revalidator::RevalidatorState;
 use crate::snapshot::Snapshot;
 use crate::translate::{self, Request, Translation};
+use classifier::MiniMatch;
 use clock::{Clock, Millis};
-use datapath::{Action, Actions, Datapath, DropReason, FlowStats, Megaflow, Upcall, UpcallFactory, UpcallKind, Upcaller, Userdata};
+use datapath::{Action, Actions, Datapath, DropReason, FlowStats, Megaflow, Refusal, Upcall, UpcallFactory, UpcallKind, Upcaller, Userdata};
 use flow::{Field, Key, Mask, Match};
 use packet::Packet;
 use rcu::{Publisher, Reader};
@@ -25,14 +26,31 @@ pub struct UpcallCounters {
     pub misses: AtomicU64,
     /// Megaflows installed.
     pub installed: AtomicU64,
-    /// Megaflows that the datapath refused.
-    pub refused: AtomicU64,
+    /// Megaflows that the datapath refused, by reason, in the order of [`Refusal::ALL`].
+    pub refused: [AtomicU64; Refusal::ALL.len()],
     /// Megaflows not installed because of the flow limit.
     pub over_limit: AtomicU64,
     /// Translations that failed.
     pub errors: AtomicU64,
     /// Events that the control thread had no room for.
     pub events_lost: AtomicU64,
+}
+
+impl UpcallCounters {
+    /// Megaflows that the datapath refused for this reason.
+    pub fn refusals(&self, reason: Refusal) -> u64 {
+        self.refusal(reason).map_or(0, |n| n.load(Ordering::Relaxed))
+    }
+
+    fn count_refusal(&self, reason: Refusal) {
+        if let Some(n) = self.refusal(reason) {
+            n.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn refusal(&self, reason: Refusal) -> Option<&AtomicU64> {
+        Refusal::ALL.iter().position(|r| *r == reason).and_then(|at| self.refused.get(at))
+    }
 }
 
 /// What upcalls, the revalidator and the control thread share about one datapath.
@@ -212,8 +230,7 @@ impl Handler {
             return;
         }
         let entry = Entry {
-            key: *megaflow.matching.key(),
-            mask: *megaflow.matching.mask(),
+            matching: MiniMatch::new(&megaflow.matching),
             actions: Arc::clone(&megaflow.actions),
             effects,
             recirc,
@@ -227,12 +244,14 @@ impl Handler {
             return; // another thread is installing it
         }
         match datapath.install(megaflow) {
-            Ok(()) => slow.counters.installed.fetch_add(1, Ordering::Relaxed),
-            Err(_) => {
-                slow.megaflows.remove(megaflow.ufid);
-                slow.counters.refused.fetch_add(1, Ordering::Relaxed)
+            Ok(()) => {
+                slow.counters.installed.fetch_add(1, Ordering::Relaxed);
             }
-        };
+            Err(refusal) => {
+                slow.megaflows.remove(megaflow.ufid);
+                slow.counters.count_refusal(refusal);
+            }
+        }
         // The pass that follows a publication may have gone by between our translation and
         // our installation. A publication from here on has its pass after this.
         if slow.published.version() != version {

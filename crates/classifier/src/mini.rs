@@ -1,6 +1,7 @@
 //! Matches and masks without their zero words.
 
 use flow::{Key, Mask, Match, WORDS};
+use std::sync::Arc;
 
 fn indices(map: u64) -> impl Iterator<Item = usize> {
     let mut left = map;
@@ -56,7 +57,8 @@ impl MiniMask {
 /// A match's mask words that are not zero, with the values under them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct MiniMatch {
-    mask: MiniMask,
+    /// Rules of one subtable share theirs.
+    mask: Arc<MiniMask>,
     values: Box<[u64]>,
 }
 
@@ -66,7 +68,18 @@ impl MiniMatch {
         let mask = MiniMask::new(matching.mask());
         let key = matching.key().words();
         let values = mask.iter().map(|(i, _)| key.get(i).copied().unwrap_or(0)).collect();
-        MiniMatch { mask, values }
+        MiniMatch { mask: Arc::new(mask), values }
+    }
+
+    pub(crate) fn shared_mask(&self) -> &Arc<MiniMask> {
+        &self.mask
+    }
+
+    /// Takes `mask` in the place of its own, which must be equal.
+    pub(crate) fn share_mask(&mut self, mask: &Arc<MiniMask>) {
+        if self.mask == *mask {
+            self.mask = Arc::clone(mask);
+        }
     }
 
     /// Expands to a full match.

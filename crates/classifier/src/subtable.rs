@@ -1,9 +1,11 @@
 //! Rules that share a mask.
 
+use crate::chain::Chain;
 use crate::mini::{MiniMask, MiniMatch};
 use crate::trie::{self, Tries, Walks};
 use crate::Entry;
 use flow::{Key, Mask, WORDS};
+use imbl::hashmap::Entry as Slot;
 use imbl::{GenericHashMap, OrdMap};
 use smallvec::SmallVec;
 use std::hash::{BuildHasher, Hasher};
@@ -39,9 +41,6 @@ impl BuildHasher for Prehashed {
 
 type HashMap<V> = GenericHashMap<u64, V, Prehashed, imbl::shared_ptr::DefaultSharedPtr>;
 
-/// Rules with the same hash; those with the same match by falling priority.
-type Chain<R> = SmallVec<[Arc<R>; 1]>;
-
 /// One stage of the mask: the words up to its end, and what rules have there.
 #[derive(Clone, Debug)]
 struct Stage {
@@ -56,7 +55,7 @@ struct Stage {
 
 #[derive(Debug)]
 pub(crate) struct Subtable<R> {
-    mask: MiniMask,
+    mask: Arc<MiniMask>,
     stages: SmallVec<[Stage; 4]>,
     rules: HashMap<Chain<R>>,
     /// How many rules there are of each priority.
@@ -67,7 +66,7 @@ pub(crate) struct Subtable<R> {
 impl<R> Clone for Subtable<R> {
     fn clone(&self) -> Self {
         Subtable {
-            mask: self.mask.clone(),
+            mask: Arc::clone(&self.mask),
             stages: self.stages.clone(),
             rules: self.rules.clone(),
             priorities: self.priorities.clone(),
@@ -88,7 +87,7 @@ impl Stage {
 }
 
 impl<R: Entry> Subtable<R> {
-    pub fn new(mask: &MiniMask) -> Subtable<R> {
+    pub fn new(mask: &Arc<MiniMask>) -> Subtable<R> {
         let full = mask.expand();
         let mut stages: SmallVec<[Stage; 4]> = SmallVec::new();
         let mut start = 0;
@@ -108,10 +107,10 @@ impl<R: Entry> Subtable<R> {
         if let Some(last) = stages.last_mut() {
             last.index = None;
         }
-        Subtable { mask: mask.clone(), stages, rules: HashMap::default(), priorities: OrdMap::new() }
+        Subtable { mask: Arc::clone(mask), stages, rules: HashMap::default(), priorities: OrdMap::new() }
     }
 
-    pub fn mask(&self) -> &MiniMask {
+    pub fn mask(&self) -> &Arc<MiniMask> {
         &self.mask
     }
 
@@ -128,7 +127,7 @@ impl<R: Entry> Subtable<R> {
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &Arc<R>> {
-        self.rules.values().flatten()
+        self.rules.values().flat_map(Chain::as_slice)
     }
 
     /// The rules that match `key`, by falling priority (they all have one and the same
@@ -142,7 +141,7 @@ impl<R: Entry> Subtable<R> {
     ) -> impl Iterator<Item = &'a Arc<R>> {
         let chain = self.chain(key, wc, tries, walks);
         let key = *key;
-        chain.into_iter().flatten().filter(move |r| r.matching().matches(&key))
+        chain.into_iter().flat_map(Chain::as_slice).filter(move |r| r.matching().matches(&key))
     }
 
     fn chain<'a>(&'a self, key: &Key, wc: &mut Mask, tries: &Tries, walks: &mut Walks) -> Option<&'a Chain<R>> {
@@ -189,14 +188,23 @@ impl<R: Entry> Subtable<R> {
 
     pub fn insert(&mut self, rule: Arc<R>) -> Option<Arc<R>> {
         let hashes = self.hashes(rule.matching());
-        let chain = self.rules.entry(hashes.last().copied().unwrap_or(0)).or_default();
-        let same = |r: &Arc<R>| r.matching() == rule.matching();
-        if let Some(old) = chain.iter_mut().find(|r| r.priority() == rule.priority() && same(r)) {
-            return Some(std::mem::replace(old, rule));
+        let priority = rule.priority();
+        match self.rules.entry(hashes.last().copied().unwrap_or(0)) {
+            Slot::Vacant(slot) => {
+                slot.insert(Chain::One(rule));
+            }
+            Slot::Occupied(slot) => {
+                let chain = slot.into_mut();
+                let same = |r: &Arc<R>| r.matching() == rule.matching();
+                let old = chain.as_mut_slice().iter_mut().find(|r| r.priority() == priority && same(r));
+                if let Some(old) = old {
+                    return Some(std::mem::replace(old, rule));
+                }
+                let next = chain.as_slice().iter().position(|r| same(r) && r.priority() < priority);
+                chain.insert(next.unwrap_or(usize::MAX), rule);
+            }
         }
-        let at = chain.iter().position(|r| same(r) && r.priority() < rule.priority()).unwrap_or(chain.len());
-        *self.priorities.entry(rule.priority()).or_default() += 1;
-        chain.insert(at, rule);
+        *self.priorities.entry(priority).or_default() += 1;
         for (stage, hash) in self.stages.iter_mut().zip(hashes) {
             if let Some(index) = &mut stage.index {
                 *index.entry(hash).or_default() += 1;
@@ -207,18 +215,18 @@ impl<R: Entry> Subtable<R> {
 
     pub fn find(&self, matching: &MiniMatch, priority: u32) -> Option<&Arc<R>> {
         let hash = self.hashes(matching).last().copied().unwrap_or(0);
-        self.rules.get(&hash)?.iter().find(|r| r.priority() == priority && r.matching() == matching)
+        self.rules.get(&hash)?.as_slice().iter().find(|r| r.priority() == priority && r.matching() == matching)
     }
 
     pub fn remove(&mut self, matching: &MiniMatch, priority: u32) -> Option<Arc<R>> {
         let hashes = self.hashes(matching);
         let hash = hashes.last().copied().unwrap_or(0);
         let chain = self.rules.get_mut(&hash)?;
-        let at = chain.iter().position(|r| r.priority() == priority && r.matching() == matching)?;
-        let removed = chain.remove(at);
-        if chain.is_empty() {
-            self.rules.remove(&hash);
-        }
+        let at = chain.as_slice().iter().position(|r| r.priority() == priority && r.matching() == matching)?;
+        let removed = match chain.remove(at) {
+            Some(removed) => removed,
+            None => self.rules.remove(&hash)?.as_slice().first().map(Arc::clone)?, // the only one
+        };
         decrement(self.priorities.get_mut(&priority)).then(|| self.priorities.remove(&priority));
         for (stage, hash) in self.stages.iter_mut().zip(hashes) {
             if let Some(index) = &mut stage.index {

@@ -296,3 +296,24 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn compressed_matches_share_the_mask_of_their_subtable() {
+    let tcp_port = |port: u16| {
+        let mut m = Match::ANY;
+        m.set(Field::EthType, 0x800);
+        m.set(Field::IpProto, 6);
+        m.set(Field::TcpDst, port.into());
+        m
+    };
+    let mut c: Classifier<Rule> = Classifier::new();
+    assert_eq!(c.compress(&tcp_port(80)), MiniMatch::new(&tcp_port(80)), "nothing to share yet");
+    c.insert(Arc::new(Rule { matching: MiniMatch::new(&tcp_port(80)), priority: 1, conjunctions: Vec::new() }));
+    let held = c.iter().next().unwrap().matching.clone();
+    let shared = c.compress(&tcp_port(443));
+    assert!(std::ptr::eq(shared.mini_mask(), held.mini_mask()));
+    assert_eq!(shared.expand(), tcp_port(443));
+    let other = c.compress(&Match::ANY);
+    assert!(!std::ptr::eq(other.mini_mask(), held.mini_mask()));
+    assert_eq!(other.expand(), Match::ANY);
+}

@@ -356,13 +356,10 @@ pub(crate) fn set(packet: &mut Packet, set: &Set) -> Edited {
         }
         Set::Nd { target, sll, tll } => {
             let ip = ip(true)?;
-            let at = ip.transport(58, 24)?;
-            if !matches!(packet.data()[at], 135 | 136) || packet.data()[at + 1] != 0 {
-                return Err(Malformed);
-            }
+            let at = neighbour(packet.data(), ip)?;
             let options = [
-                option(packet.data(), at + 24, ip.end, 1),
-                option(packet.data(), at + 24, ip.end, 2),
+                option(packet.data(), at + 24, ip.end, &[1]),
+                option(packet.data(), at + 24, ip.end, &[2]),
             ];
             change(packet, &f, |d| {
                 put(d, at + 8, &target.value, &target.mask);
@@ -370,6 +367,17 @@ pub(crate) fn set(packet: &mut Packet, set: &Set) -> Edited {
                     if let Some(place) = place {
                         put(d, *place, &m.value, &m.mask);
                     }
+                }
+            });
+        }
+        Set::NdExtensions { reserved, options_type } => {
+            let ip = ip(true)?;
+            let at = neighbour(packet.data(), ip)?;
+            let address = option(packet.data(), at + 24, ip.end, &[1, 2]);
+            change(packet, &f, |d| {
+                put32(d, at + 4, reserved);
+                if let Some(address) = address {
+                    put8(d, address - 2, options_type);
                 }
             });
         }
@@ -382,15 +390,24 @@ pub(crate) fn set(packet: &mut Packet, set: &Set) -> Edited {
     Ok(())
 }
 
-/// Where the address of the first link-layer option of type `kind` is.
-fn option(data: &[u8], start: usize, end: usize, kind: u8) -> Option<usize> {
+/// Where the ICMPv6 header of a neighbour message is.
+fn neighbour(data: &[u8], ip: &Ip) -> Result<usize, Malformed> {
+    let at = ip.transport(58, 24)?;
+    match (data[at], data[at + 1]) {
+        (135 | 136, 0) => Ok(at),
+        _ => Err(Malformed),
+    }
+}
+
+/// Where the address of the first link-layer option of one of the types `kinds` is.
+fn option(data: &[u8], start: usize, end: usize, kinds: &[u8]) -> Option<usize> {
     let mut at = start;
     while at + 2 <= end {
         let len = usize::from(data[at + 1]) * 8;
         if len == 0 || at + len > end {
             return None;
         }
-        if data[at] == kind && len == 8 {
+        if kinds.contains(&data[at]) && len == 8 {
             return Some(at + 2);
         }
         at += len;

@@ -232,6 +232,9 @@ pub(crate) fn set(packet: &mut Packet, parsed: &Parsed<'_>, set: &Set) -> Edited
             Ok(())
         }
         Set::Nd { target, sll, tll } => set_nd(packet, parsed, target, sll, tll),
+        Set::NdExtensions { reserved, options_type } => {
+            set_nd_extensions(packet, parsed, reserved, options_type)
+        }
         Set::Mpls(lse) => {
             let at = has_label(packet, parsed)?;
             let bytes = packet.data_mut().get_mut(at..).ok_or(MALFORMED)?;
@@ -419,6 +422,59 @@ fn set_sctp(
     Ok(())
 }
 
+/// The neighbour solicitation or advertisement that the packet is, and its options.
+fn neighbour<'a>(
+    packet: &'a mut Packet,
+    parsed: &Parsed<'_>,
+) -> Result<(&'a mut NdHeader, &'a mut [u8]), DropReason> {
+    let key = parsed.key;
+    let is_nd = matches!(key.tp_src.get(), 135 | 136) && key.tp_dst.get() == 0;
+    if key.dl_type.get() != ethertype::IPV6 || !is_nd {
+        return Err(MALFORMED);
+    }
+    let bytes = l4(packet, parsed, ip_proto::ICMPV6)?;
+    let (nd, options) = NdHeader::mut_from_prefix(bytes).map_err(|_| MALFORMED)?;
+    let is_nd =
+        matches!(nd.icmp.kind, IcmpHeader::NEIGHBOUR_SOLICIT | IcmpHeader::NEIGHBOUR_ADVERT);
+    if is_nd && nd.icmp.code == 0 { Ok((nd, options)) } else { Err(MALFORMED) }
+}
+
+fn set_nd_extensions(
+    packet: &mut Packet,
+    parsed: &Parsed<'_>,
+    reserved: &Masked<u32>,
+    options_type: &Masked<u8>,
+) -> Edited {
+    let unfinished = is_unfinished(packet, parsed);
+    let (nd, options) = neighbour(packet, parsed)?;
+    let mut sum = nd.icmp.checksum.get();
+    let mut change = |old: &[u8], new: &[u8]| {
+        if !unfinished && old != new {
+            sum = checksum::update(sum, old, new);
+        }
+    };
+    let old = nd.icmp.rest.get();
+    let new = merge32(old, reserved);
+    change(&old.to_be_bytes(), &new.to_be_bytes());
+    nd.icmp.rest.set(new);
+    // The option that the key's nd_options_type is of.
+    let found = NdOptions::new(options)
+        .find(|o| {
+            matches!(o.kind, NdOption::SOURCE | NdOption::TARGET) && o.ethernet_address().is_some()
+        })
+        .map(|o| o.at);
+    if let Some([kind, length]) = found
+        .and_then(|at| options.get_mut(at..at + 2))
+        .and_then(|bytes| bytes.first_chunk_mut::<2>())
+    {
+        let new = merge8(*kind, options_type);
+        change(&[*kind, *length], &[new, *length]);
+        *kind = new;
+    }
+    nd.icmp.checksum.set(sum);
+    Ok(())
+}
+
 fn set_nd(
     packet: &mut Packet,
     parsed: &Parsed<'_>,
@@ -427,20 +483,7 @@ fn set_nd(
     tll: &Masked<[u8; 6]>,
 ) -> Edited {
     let unfinished = is_unfinished(packet, parsed);
-    let key = parsed.key;
-    let is_nd = matches!(key.tp_src.get(), 135 | 136) && key.tp_dst.get() == 0;
-    if key.dl_type.get() != ethertype::IPV6 || !is_nd {
-        return Err(MALFORMED);
-    }
-    let bytes = l4(packet, parsed, ip_proto::ICMPV6)?;
-    let (nd, options) = NdHeader::mut_from_prefix(bytes).map_err(|_| MALFORMED)?;
-    if !matches!(
-        nd.icmp.kind,
-        IcmpHeader::NEIGHBOUR_SOLICIT | IcmpHeader::NEIGHBOUR_ADVERT
-    ) || nd.icmp.code != 0
-    {
-        return Err(MALFORMED);
-    }
+    let (nd, options) = neighbour(packet, parsed)?;
     let mut sum = nd.icmp.checksum.get();
     let mut change = |old: &[u8], new: &[u8]| {
         if !unfinished && old != new {

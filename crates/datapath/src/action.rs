@@ -185,6 +185,14 @@ pub enum Set {
         /// Target link-layer option.
         tll: Masked<[u8; 6]>,
     },
+    /// What a neighbour solicitation or advertisement has besides addresses.
+    NdExtensions {
+        /// The word before the target (RFC 4861, 4.3 and 4.4: flags and reserved bits), host
+        /// integer.
+        reserved: Masked<u32>,
+        /// Type of the first link-layer address option; without one nothing is added.
+        options_type: Masked<u8>,
+    },
     /// Outermost MPLS label stack entry, host integer.
     Mpls(Masked<u32>),
     /// Packet priority.

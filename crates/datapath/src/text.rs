@@ -339,6 +339,7 @@ fn fields(out: &mut String, set: &Set) {
         Set::Icmp { v6: true, .. } => "icmpv6(",
         Set::Arp { .. } => "arp(",
         Set::Nd { .. } => "nd(",
+        Set::NdExtensions { .. } => "nd_ext(",
         Set::Mpls(_) | Set::Priority(_) | Set::Mark(_) => "",
     });
     let mut p = Parts { out, first: true };
@@ -391,6 +392,13 @@ fn fields(out: &mut String, set: &Set) {
             p.ipv6("target", target);
             p.mac("sll", sll);
             p.mac("tll", tll);
+        }
+        // OVS shows nd_reserved, as 0x0, also when it stays; that would not read back.
+        Set::NdExtensions { reserved, options_type } => {
+            let Masked { value, mask } = reserved;
+            let mask_text = format_args!("0x{mask:x}");
+            p.part("nd_reserved", *mask == u32::MAX, *mask != 0, format_args!("0x{value:x}"), mask_text);
+            p.byte("nd_options_type", options_type);
         }
         Set::Mpls(_) | Set::Priority(_) | Set::Mark(_) => {}
     }

@@ -105,13 +105,6 @@ impl Match {
             for field in Field::ALL {
                 if field.prerequisite().holds_for_match(self) {
                     field.fill(&mut keep.0);
-                    // L4 fields share 16-bit places with 8-bit ICMP ones.
-                    if field.prerequisite() == crate::field::Prerequisite::Icmpv4
-                        || field.prerequisite() == crate::field::Prerequisite::Icmpv6
-                    {
-                        keep.0.tp_src.set(u16::MAX);
-                        keep.0.tp_dst.set(u16::MAX);
-                    }
                 }
             }
             // No field names these; they go with L4 of IGMP, inner VLANs and labels.

@@ -32,16 +32,12 @@ impl PortNo {
 
     /// From OpenFlow 1.0's 16 bits.
     pub fn from_u16(n: u16) -> PortNo {
-        if n >= 0xff00 { PortNo(0xffff_0000 | u32::from(n)) } else { PortNo(u32::from(n)) }
+        PortNo(flow::field::port_from_of10(n))
     }
 
     /// To OpenFlow 1.0's 16 bits; `None` when the number has no such form.
     pub fn to_u16(self) -> Option<u16> {
-        if self.0 >= 0xffff_ff00 {
-            Some((self.0 & 0xffff) as u16)
-        } else {
-            u16::try_from(self.0).ok().filter(|n| *n < 0xff00)
-        }
+        flow::field::port_to_of10(self.0)
     }
 
     /// True for numbers that can belong to a port of a switch (LOCAL included).

@@ -106,20 +106,20 @@ impl Daemon {
     /// go to `/dev/null` and the current directory becomes the root. A second call does nothing.
     ///
     /// # Errors
-    /// The kernel's, for `/dev/null` or the root directory; the parent has been told by then.
+    /// The kernel's, for `/dev/null` or the root directory; the parent has not been told then.
     pub fn complete(&mut self) -> Result<(), ProcessError> {
-        if let Some(pipe) = self.notify.take() {
+        let Some(pipe) = self.notify.take() else { return Ok(()) };
+        if !self.detach {
             signal_ready(&pipe);
-            if self.detach {
-                if !self.no_chdir {
-                    std::env::set_current_dir("/")
-                        .map_err(ProcessError::system("change to the root directory"))?;
-                }
-                close_standard_streams()
-                    .map_err(ProcessError::system("close the standard streams"))?;
-            }
+            return Ok(());
         }
-        Ok(())
+        // What can fail comes before the parent is told.
+        let null = open_null().map_err(ProcessError::system("close the standard streams"))?;
+        if !self.no_chdir {
+            std::env::set_current_dir("/").map_err(ProcessError::system("change to the root directory"))?;
+        }
+        signal_ready(&pipe);
+        replace_standard_streams(&null).map_err(ProcessError::system("close the standard streams"))
     }
 
     /// The pidfile's path, if there is one.
@@ -179,13 +179,17 @@ pub(crate) fn signal_ready(pipe: &OwnedFd) {
 
 /// Points standard input, output and error at `/dev/null`.
 pub(crate) fn close_standard_streams() -> io::Result<()> {
-    let null = std::fs::OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open("/dev/null")?;
-    rustix::stdio::dup2_stdin(&null)?;
-    rustix::stdio::dup2_stdout(&null)?;
-    rustix::stdio::dup2_stderr(&null)?;
+    replace_standard_streams(&open_null()?)
+}
+
+fn open_null() -> io::Result<std::fs::File> {
+    std::fs::OpenOptions::new().read(true).write(true).open("/dev/null")
+}
+
+fn replace_standard_streams(null: &std::fs::File) -> io::Result<()> {
+    rustix::stdio::dup2_stdin(null)?;
+    rustix::stdio::dup2_stdout(null)?;
+    rustix::stdio::dup2_stderr(null)?;
     Ok(())
 }
 

@@ -24,6 +24,9 @@ use tokio::sync::{Notify, mpsc};
 /// Events from packets that wait for the control thread; more are dropped and counted.
 const EVENT_QUEUE: usize = 4096;
 
+/// Events handled in one step while packet threads send more: some milliseconds.
+const EVENT_TURN: usize = 128;
+
 /// How the daemon was asked to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exit {
@@ -101,10 +104,13 @@ impl Daemon {
         }
     }
 
-    /// Handles what packets have sent.
+    /// Handles what packets have sent; with packet threads, at most [`EVENT_TURN`] of it. They
+    /// may well send faster than this thread works, which must come to its other duties.
     pub fn drain_events(&mut self) {
         let mut relearned: Vec<BridgeIndex> = Vec::new();
-        while let Ok(event) = self.events.try_recv() {
+        let most = if self.switch.has_revalidator_thread() { EVENT_TURN } else { usize::MAX };
+        for _ in 0..most {
+            let Ok(event) = self.events.try_recv() else { break };
             match event {
                 Event::PacketIn(packet_in) => self.connections.packet_in(&packet_in, &self.switch, self.clock.now()),
                 Event::LearnFlow { bridge, flow, used } => {
@@ -123,6 +129,11 @@ impl Daemon {
         if !relearned.is_empty() {
             self.switch.need_revalidation();
         }
+    }
+
+    /// True when [`Daemon::drain_events`] has left something.
+    pub fn has_events(&self) -> bool {
+        !self.events.is_empty()
     }
 
     /// Tells OpenFlow peers what happened to rules.

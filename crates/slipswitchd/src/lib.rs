@@ -3,12 +3,14 @@
 //! One control thread owns all state ([`daemon`]); packet threads belong to the datapath, and
 //! one revalidator thread to the switch. [`run`] puts them together; [`config`] makes the
 //! switch what the database says; [`openflow`] is where controllers and `ovs-ofctl` come in;
-//! [`commands`] answers `ovs-appctl`.
+//! [`commands`] answers `ovs-appctl`; [`features`] says what the
+//! datapath can do.
 #![forbid(unsafe_code)]
 
 pub mod args;
 pub mod commands;
 pub mod config;
 pub mod daemon;
+pub mod features;
 pub mod openflow;
 pub mod run;

@@ -88,6 +88,9 @@ async fn run(args: Args, dirs: Dirs, mut process: process::Daemon) -> Result<()>
     }
     tracing::info!(target: "vlog", "{VERSION_LINE}, by Slipswitch {}", env!("CARGO_PKG_VERSION"));
 
+    // Scripts wait for this line of the real program.
+    tracing::info!(target: "bridge", "{VERSION_LINE}");
+
     let (daemon, bell) = assemble(&args, &dirs)?;
     let registry = unixctl::Registry::new(VERSION_LINE);
     commands::register(&registry, &daemon);
@@ -128,10 +131,12 @@ async fn run(args: Args, dirs: Dirs, mut process: process::Daemon) -> Result<()>
 fn assemble(args: &Args, dirs: &Dirs) -> Result<(Shared, Arc<Notify>)> {
     let clock = Clock::new();
     let (sender, events, bell) = event_channel();
+    // Where dummies take the place of all types OVS names the datapath after the type that
+    // dummy bridges have; =system leaves "netdev" alone.
     let name = match args.dummy {
         DummyLevel::Off => "netdev@ovs-netdev",
-        DummyLevel::New => "dummy@ovs-dummy",
-        DummyLevel::System | DummyLevel::Override => "system@ovs-system",
+        DummyLevel::New | DummyLevel::Override => "dummy@ovs-dummy",
+        DummyLevel::System => "system@ovs-system",
     };
     let userspace = UserspaceDatapath::new(name, clock.clone(), datapath_userspace::Config::default());
     // In dummy mode everything runs on this thread, in order, so that tests are exact.
@@ -165,7 +170,19 @@ async fn watch_database(daemon: Shared, configured: Rc<Notify>) {
 async fn watch_events(daemon: Shared, bell: Arc<Notify>) {
     loop {
         bell.notified().await;
-        daemon.borrow_mut().settle();
+        loop {
+            let more = {
+                let mut d = daemon.borrow_mut();
+                d.settle();
+                d.has_events()
+            };
+            // Also when the bell has rung again: waiting for a bell that has rung does not let
+            // other tasks run, and packets can ring it without end.
+            tokio::task::yield_now().await;
+            if !more {
+                break;
+            }
+        }
     }
 }
 

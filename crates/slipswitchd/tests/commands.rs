@@ -142,6 +142,85 @@ fn addresses_are_added_flushed_and_aged() {
     );
 }
 
+#[test]
+fn a_traced_packet_shows_its_own_address_and_is_not_counted() {
+    let Some(rig) = switch() else { return };
+    let flow = "in_port=p1,udp,dl_src=00:00:00:00:00:07,dl_dst=00:00:00:00:00:07";
+    let text = rig.appctl(&["ofproto/trace", "--names", "br0", flow, "-generate"]);
+    for line in [
+        "Flow: udp,in_port=p1,vlan_tci=0x0000,",
+        " 0. udp,in_port=p1, priority 5\n    NORMAL\n     -> learned that 00:00:00:00:00:07 is on port p1 in VLAN 0\n\
+         \x20    -> learned port is input port, dropping\n",
+        "Megaflow: recirc_id=0,eth,udp,in_port=p1,dl_src=",
+        "Datapath actions: drop\n",
+    ] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+    assert!(rig.appctl(&["fdb/show", "br0"]).contains("    1     0  00:00:00:00:00:07    0\n"));
+    assert!(!rig.appctl(&["bridge/dump-flows", "br0"]).contains("n_packets=1"));
+    let text = rig.appctl(&["ofproto/trace", "br0", "in_port=1,tcp", "--names"]);
+    assert!(text.contains(" 0. tcp,in_port=p1, priority 10\n    output:p2\n"), "{text}");
+    assert!(text.ends_with("Datapath actions: p2\n"), "{text}");
+}
+
+#[test]
+fn a_learn_action_of_a_traced_packet_adds_its_flow() {
+    let Some(rig) = switch() else { return };
+    rig.add_flow("in_port=1,icmp,actions=learn(table=5,NXM_OF_IN_PORT[],output:NXM_OF_IN_PORT[])");
+    let without = rig.appctl(&["ofproto/trace", "br0", "in_port=1,icmp"]);
+    assert!(without.contains(" >> suppressing side effects, so learn action ignored\n"), "{without}");
+    assert!(!rig.appctl(&["bridge/dump-flows", "br0"]).contains("table_id=5"));
+    rig.appctl(&["ofproto/trace", "br0", "in_port=1,icmp", "-generate"]);
+    let flows = rig.appctl(&["bridge/dump-flows", "br0"]);
+    assert!(flows.contains("table_id=5, ") && flows.contains("in_port=1,actions=output:1"), "{flows}");
+}
+
+#[test]
+fn a_paused_revalidator_leaves_megaflows_alone_and_catches_up() {
+    let Some(rig) = switch() else { return };
+    rig.appctl(&["netdev-dummy/receive", "p1", PACKET]);
+    assert_eq!(rig.appctl(&["revalidator/pause"]), "");
+    rig.add_flow("priority=20,in_port=1,tcp,actions=LOCAL");
+    rig.appctl(&["time/warp", "30000", "1000"]);
+    let flows = rig.appctl(&["dpctl/dump-flows"]);
+    assert!(flows.contains("actions:2\n") || flows.contains("actions:1\n"), "still as it was: {flows}");
+    assert_eq!(rig.appctl(&["revalidator/resume"]), "");
+    assert_eq!(rig.appctl(&["dpctl/dump-flows"]), "", "idle for 30 s");
+}
+
+#[test]
+fn features_are_listed_and_logged_from_one_table() {
+    let Some(rig) = switch() else { return };
+    let shown = rig.appctl(&["dpif/show-dp-features", "br0"]);
+    let value = |name: &str| {
+        let line = shown.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(": "));
+        line.unwrap_or_else(|| panic!("{name}: {shown}")).to_owned()
+    };
+    let log = rig.log();
+    let said = |line: &str| log.contains(&format!("|ofproto_dpif|INFO|dummy@ovs-dummy: {line}\n"));
+    assert!(said("Datapath supports recirculation"), "{log}");
+    assert!(said(&format!("VLAN header stack length probed as {}", value("Max VLAN headers"))), "{log}");
+    assert!(said(&format!("MPLS label stack length probed as {}", value("Max MPLS depth"))), "{log}");
+    assert!(said(&format!("Max sample nesting level probed as {}", value("Sample nesting"))), "{log}");
+    for (name, text) in [("Clone action", "clone action"), ("CT state", "ct_state"), ("Ufid", "unique flow ids")] {
+        let verb = if value(name) == "Yes" { "supports" } else { "does not support" };
+        assert!(said(&format!("Datapath {verb} {text}")), "{name}: {log}");
+    }
+    let start = log.find("|bridge|INFO|ovs-vswitchd (Open vSwitch) 3.1.0\n").expect("the start line");
+    assert!(start < log.find("|ofproto_dpif|").unwrap());
+    // Once for the datapath, not for each bridge.
+    rig.run("ovs-vsctl", &["--timeout=10", "add-br", "br1"]);
+    assert_eq!(rig.log().matches("Datapath supports recirculation").count(), 1);
+    assert_eq!(rig.appctl(&["dpctl/dump-dps"]), "dummy@ovs-dummy\n");
+}
+
+#[test]
+fn with_dummies_for_system_devices_the_datapath_is_the_system_one() {
+    let Some(rig) = Rig::launch(env!("CARGO_BIN_EXE_slipswitchd"), &["--enable-dummy=system"]) else { return };
+    rig.run("ovs-vsctl", &["--timeout=10", "add-br", "br0"]);
+    assert_eq!(rig.appctl(&["dpctl/dump-dps"]), "system@ovs-system\n");
+}
+
 /// What `list-commands` of ovs-vswitchd 3.1 (in dummy mode) has.
 const COMMANDS: &str = include_str!("text_support/commands.txt");
 
@@ -198,6 +277,9 @@ fn counters_are_shown_and_read() {
     assert!(text.trim_end().ends_with("events never hit"), "{text}");
     assert_eq!(rig.appctl(&["coverage/read-counter", "upcall_translated"]), "1\n");
     assert_eq!(rig.appctl(&["coverage/read-counter", "nope"]), "error: No such counter\n");
+    for counter in ["dpif_flow_put_refused", "dpif_flow_put_table_full", "dpif_flow_put_port_not_here"] {
+        assert_eq!(rig.appctl(&["coverage/read-counter", counter]), "0\n", "{counter}");
+    }
     let memory = rig.appctl(&["memory/show"]);
     assert!(memory.starts_with("handlers:1 idl-cells-Open_vSwitch:"), "{memory}");
     assert!(memory.contains("ports:3") && memory.contains("udpif keys:1"), "{memory}");

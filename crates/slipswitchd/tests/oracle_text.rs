@@ -69,6 +69,22 @@ const SCRIPT: &str = "
     upcall/set-flow-limit 5000
     dpctl/dump-flows
     ofproto/trace br0 in_port=1,tcp
+    ofproto/trace --names br0 in_port=1,tcp
+    ofproto/trace br0 in_port=p1,tcp --names
+    ofproto/trace br0 in_port=1,dl_type=0x1234 --names
+    ofproto/trace br0 in_port=1,dl_type=0x1236 --names
+    ofproto/trace br0 in_port=1,icmp6 --names -generate
+    ofproto/trace --names in_port(1),eth(),eth_type(0x0806)
+    ofproto/trace br0 in_port=1,dl_type=0x1234 --names -generate
+    bridge/dump-flows br0
+    ofproto/trace br0 in_port=1,udp,dl_src=00:00:00:00:00:09,dl_dst=00:00:00:00:00:09 -generate
+    ofproto/trace --names br0 in_port=1,udp,dl_src=00:00:00:00:00:0a,dl_dst=00:00:00:00:00:09 -generate
+    ofproto/trace-packet-out --names br0 in_port=p1 mod_tp_dst:5,2
+    ofproto/trace-packet-out br0 in_port=1 mod_tp_dst:5,2
+    ofproto/trace-packet-out br0 in_port=1,arp mod_tp_dst:5,mod_nw_dst:1.1.1.1,2
+    ofproto/trace-packet-out br0 in_port=1,tcp,nw_frag=later mod_tp_dst:5,2
+    ofproto/trace-packet-out br0 in_port=1,ipv6 mod_nw_src:1.1.1.1,2
+    ofproto/trace-packet-out br0 in_port=1,sctp mod_tp_dst:5,dec_ttl,2
     ofproto/trace br0 in_port=1,udp
     ofproto/trace br0 in_port=1,udp,dl_src=00:00:00:00:00:07 -generate
     ofproto/trace br0 in_port=p2,udp
@@ -147,6 +163,15 @@ const SCRIPT: &str = "
 fn answers(rig: &Rig) -> Vec<(String, String)> {
     rig.add_flow("priority=10,in_port=1,tcp,actions=2");
     rig.add_flow("priority=5,in_port=1,udp,actions=NORMAL");
+    rig.add_flow("in_port=1,dl_type=0x1234,actions=note:00.11,learn(table=5,NXM_OF_IN_PORT[],output:NXM_OF_IN_PORT[])");
+    rig.add_flow("in_port=1,icmp6,actions=output:99,dec_ttl");
+    rig.add_flow("in_port=1,dl_type=0x1236,actions=IN_PORT,resubmit(2,3),LOCAL");
+    rig.add_flow(
+        "table=3,in_port=2,actions=load:2->NXM_NX_REG1[],move:NXM_OF_IN_PORT[]->NXM_NX_REG2[0..15],\
+         output:NXM_NX_REG1[],output(port=2,max_len=100),bundle(eth_src,0,active_backup,ofport,slaves:1,2),\
+         learn(table=5,in_port=1,output:NXM_NX_REG1[]),enqueue:2:3,push:NXM_OF_IN_PORT[],pop:NXM_OF_IN_PORT[],\
+         resubmit(1,9)",
+    );
     let lines = SCRIPT.lines().map(str::trim).filter(|l| !l.is_empty());
     lines
         .map(|line| {

@@ -5,6 +5,7 @@ use crate::rule::{Rule, RuleStats};
 use clock::Millis;
 use openflow::OfError;
 use openflow::message::{FlowFlags, FlowMod, FlowModCommand, FlowRemovedReason, TABLE_ALL};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 impl Pipeline {
@@ -113,12 +114,12 @@ impl Pipeline {
         if check_overlap && table.rules().overlaps(&new.matching, priority) {
             return Err(OfError::OFPFMFC_OVERLAP);
         }
-        let mini = classifier::MiniMatch::new(&new.matching);
+        let mini = table.rules().compress(&new.matching);
         if let Some(old) = table.rules().find(&mini, priority) {
             let old = Arc::clone(old);
             let stats = if keep_counts { Arc::clone(&old.stats) } else { Arc::new(RuleStats::new(now)) };
             stats.credit(0, 0, now); // its idle time starts over
-            let rule = new.build(now, now, stats);
+            let rule = new.build(mini, now, now, stats);
             table.insert(Arc::clone(&rule));
             return Ok(vec![Change::Modified { old, new: rule }]);
         }
@@ -127,7 +128,7 @@ impl Pipeline {
             table.remove(&victim);
             changes.push(Change::Removed { rule: victim, reason: FlowRemovedReason::Eviction });
         }
-        let rule = new.build(now, now, Arc::new(RuleStats::new(now)));
+        let rule = new.build(mini, now, now, Arc::new(RuleStats::new(now)));
         table.insert(Arc::clone(&rule));
         changes.push(Change::Added(rule));
         Ok(changes)
@@ -155,11 +156,40 @@ impl Pipeline {
     }
 
     fn delete_flows(&mut self, fm: &FlowMod) -> Result<Vec<Change>, OfError> {
+        let filter = Filter::from(fm);
         let mut changes = Vec::new();
-        for rule in self.select(&Filter::from(fm))? {
-            self.remove_rule(rule, FlowRemovedReason::Delete, &mut changes);
+        if filter.is_unrestricted() {
+            self.empty_tables(filter.table, &mut changes);
+        } else {
+            for rule in self.select(&filter)? {
+                self.remove_rule(rule, FlowRemovedReason::Delete, &mut changes);
+            }
         }
         Ok(changes)
+    }
+
+    /// Removes all rules of `table` but hidden ones ([`TABLE_ALL`]: of all tables), and what
+    /// they learned with `delete_learned`. Far cheaper than one by one.
+    fn empty_tables(&mut self, table: u8, changes: &mut Vec<Change>) {
+        let start = changes.len();
+        for (id, t) in (0u8..=254).zip(&mut self.tables) {
+            if (table == TABLE_ALL || table == id) && !t.rules().is_empty() {
+                self.touched.insert(id);
+                let gone = t.empty(false);
+                changes.extend(gone.map(|rule| Change::Removed { rule, reason: FlowRemovedReason::Delete }));
+            }
+        }
+        let removed = changes.get(start..).unwrap_or_default();
+        let learned: BTreeSet<(u8, u64)> = removed
+            .iter()
+            .flat_map(|change| match change {
+                Change::Removed { rule, .. } => rule.deletes_learned().collect(),
+                _ => Vec::new(),
+            })
+            .collect();
+        for (table, cookie) in learned {
+            self.remove_learned(table, cookie, FlowRemovedReason::Delete, changes);
+        }
     }
 
     /// Removes `rule` if it is there, and with it what it learned with `delete_learned`.
@@ -168,23 +198,21 @@ impl Pipeline {
         if !table.remove(&rule) {
             return;
         }
-        let learned: Vec<(u8, u64)> = rule
-            .actions
-            .iter()
-            .filter_map(|a| match a {
-                openflow::Action::Learn(l) if l.delete_learned => Some((l.table, l.cookie)),
-                _ => None,
-            })
-            .collect();
+        let learned: Vec<(u8, u64)> = rule.deletes_learned().collect();
         changes.push(Change::Removed { rule, reason });
         for (table, cookie) in learned {
-            if self.learns(table, cookie) {
-                continue; // another rule still learns such flows
-            }
-            let filter = Filter { table, cookie, cookie_mask: u64::MAX, ..Filter::default() };
-            for rule in self.select(&filter).unwrap_or_default() {
-                self.remove_rule(rule, reason, changes);
-            }
+            self.remove_learned(table, cookie, reason, changes);
+        }
+    }
+
+    /// Removes the rules with this cookie of this table, unless a rule is left that learns such.
+    fn remove_learned(&mut self, table: u8, cookie: u64, reason: FlowRemovedReason, changes: &mut Vec<Change>) {
+        if self.learns(table, cookie) {
+            return;
+        }
+        let filter = Filter { table, cookie, cookie_mask: u64::MAX, ..Filter::default() };
+        for rule in self.select(&filter).unwrap_or_default() {
+            self.remove_rule(rule, reason, changes);
         }
     }
 
@@ -206,11 +234,7 @@ impl Pipeline {
     /// True when some rule has a `learn` action with `delete_learned` for this table and cookie.
     fn learns(&self, table: u8, cookie: u64) -> bool {
         self.tables.iter().any(|t| {
-            t.rules().iter().any(|r| {
-                r.actions.iter().any(|a| {
-                    matches!(a, openflow::Action::Learn(l) if l.delete_learned && l.table == table && l.cookie == cookie)
-                })
-            })
+            t.rules().iter().any(|r| r.deletes_learned().any(|l| l == (table, cookie)))
         })
     }
 }
@@ -228,7 +252,7 @@ fn modified(old: &Rule, fm: &FlowMod, now: Millis) -> Arc<Rule> {
         hidden: old.hidden,
         actions: Arc::clone(&fm.actions),
     };
-    new.build(old.created, now, Arc::clone(&old.stats))
+    new.build(old.matching.clone(), old.created, now, Arc::clone(&old.stats))
 }
 
 impl From<&FlowMod> for Filter {

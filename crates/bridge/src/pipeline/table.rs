@@ -79,12 +79,32 @@ impl Table {
 
     /// Removes exactly `rule`; false when it is not there (any more).
     pub(super) fn remove(&mut self, rule: &Rule) -> bool {
-        match self.rules.find(&rule.matching, rule.priority()) {
-            Some(found) if found.id == rule.id => {}
-            _ => return false,
+        match self.rules.remove(&rule.matching, rule.priority()) {
+            Some(found) if found.id == rule.id => {
+                if !self.timed.is_empty() {
+                    self.timed.remove(&rule.id);
+                }
+                true
+            }
+            Some(other) => {
+                self.rules.insert(other); // its successor: back again
+                false
+            }
+            None => false,
         }
-        self.timed.remove(&rule.id);
-        self.rules.remove(&rule.matching, rule.priority()).is_some()
+    }
+
+    /// Removes all rules, hidden ones only if `hidden_too`, and returns them. Costs no more
+    /// than to list them: an emptied table is a new one.
+    pub(super) fn empty(&mut self, hidden_too: bool) -> impl Iterator<Item = Arc<Rule>> + use<> {
+        let old = std::mem::take(&mut self.rules);
+        self.timed = imbl::HashMap::new();
+        let stays = |rule: &Arc<Rule>| rule.hidden && !hidden_too;
+        let (stay, gone): (Vec<_>, Vec<_>) = old.iter().map(Arc::clone).partition(stays);
+        for rule in stay {
+            self.insert(rule);
+        }
+        gone.into_iter()
     }
 
     /// Rules whose time is up.

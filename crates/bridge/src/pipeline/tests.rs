@@ -240,3 +240,59 @@ fn a_learned_flow_is_refreshed_not_doubled() {
     assert!(b.p.expire(b.now + 14_000).is_empty(), "the hard timeout started over");
     assert_eq!(b.p.expire(b.now + 15_000).len(), 1);
 }
+
+#[test]
+fn deleting_all_rules_keeps_hidden_ones_and_takes_learned_ones_along() {
+    use openflow::action::Learn;
+    let mut b = Bench::new();
+    let learn = Learn {
+        idle_timeout: 0,
+        hard_timeout: 0,
+        priority: 1,
+        cookie: 0x33,
+        send_flow_removed: false,
+        delete_learned: true,
+        table: 7,
+        fin_idle_timeout: 0,
+        fin_hard_timeout: 0,
+        limit: 0,
+        result_dst: None,
+        specs: Vec::new(),
+    };
+    b.p.add_hidden(0, 9, ip(1), [output(9)].as_slice().into(), b.now).unwrap();
+    for dst in 1..100 {
+        b.run(&FlowMod { idle_timeout: 9, ..add(5, ip(dst), &[output(1)]) }).unwrap();
+    }
+    b.run(&add(6, ip(1), &[Action::Learn(Box::new(learn))])).unwrap();
+    b.run(&FlowMod { table_id: 7, new_cookie: 0x33, ..add(5, ip(1), &[]) }).unwrap();
+    b.run(&FlowMod { table_id: 7, new_cookie: 0x34, ..add(5, ip(2), &[]) }).unwrap();
+    let before = b.p.clone();
+    // One table: its 100 rules, and the learned one of table 7.
+    let delete = FlowMod { table_id: 0, ..with(FlowModCommand::Delete, add(0, Match::ANY, &[])) };
+    let changes = b.run(&delete).unwrap();
+    let removed = |c: &Change| matches!(c, Change::Removed { reason: FlowRemovedReason::Delete, .. });
+    assert_eq!(changes.iter().filter(|c| removed(c)).count(), 101);
+    assert_eq!(b.count(), 2, "the hidden rule, and one of table 7");
+    assert!(!b.p.has_timeouts());
+    assert_eq!(b.p.table(0).unwrap().rules().iter().filter(|r| r.hidden).count(), 1);
+    // Packets see it, and a bundle can still undo it.
+    assert_eq!(b.p.view().get(0).unwrap().rules.len(), 1);
+    b.p = before;
+    assert_eq!(b.count(), 103);
+    let all = b.run(&FlowMod { table_id: TABLE_ALL, ..delete }).unwrap();
+    assert_eq!((all.len(), b.count()), (102, 1));
+    assert_eq!((b.p.clear_rules().len(), b.count()), (1, 0));
+}
+
+#[test]
+fn a_rule_that_was_replaced_is_not_removed_in_place_of_its_successor() {
+    let mut b = Bench::new();
+    b.run(&add(5, ip(1), &[output(1)])).unwrap();
+    let old = b.p.select(&Filter::default()).unwrap().remove(0);
+    b.run(&add(5, ip(1), &[output(2)])).unwrap();
+    assert!(!b.p.table_mut(0).unwrap().remove(&old));
+    assert_eq!(b.p.select(&Filter::default()).unwrap()[0].actions[..], [output(2)]);
+    let new = b.p.select(&Filter::default()).unwrap().remove(0);
+    assert!(b.p.table_mut(0).unwrap().remove(&new));
+    assert_eq!(b.count(), 0);
+}

@@ -361,7 +361,7 @@ fn recirculation() {
     let k = key("recirc_id=1,in_port=1,tcp,nw_src=1.2.3.4");
     let t = w.run(&k, EffectsMode::Suppress, Some(&mut tracer), None);
     assert_eq!(
-        tracer.render(&k, &t).replace("recirc_id=0x1,eth,tcp", "recirc_id=0x1,tcp"),
+        tracer.render(&k, &t, &w.snapshot, BridgeIndex(0)).replace("recirc_id=0x1,eth,tcp", "recirc_id=0x1,tcp"),
         r#"
 bridge("br0")
 -------------
@@ -397,4 +397,46 @@ Translation failed (No recirculation context), packet is dropped.
 "#,
     );
     assert!(w.translate_dp(&k).is_none());
+}
+
+#[test]
+fn ports_by_name() {
+    let w = world(&[
+        "in_port=1,tcp,actions=output:2,LOCAL,resubmit(3,1),learn(table=5,NXM_OF_IN_PORT[],output:NXM_OF_IN_PORT[])",
+        "table=1,in_port=3,actions=set_field:4->in_port,output:77",
+    ]);
+    let k = key(TCP);
+    let mut tracer = Tracer::with_names();
+    let t = w.run(&k, EffectsMode::Collect, Some(&mut tracer), None);
+    let text = tracer.render(&k, &t, &w.snapshot, BridgeIndex(0));
+    let name = |number| w.snapshot.bridge(BridgeIndex(0)).unwrap().ports[&PortNo(number)].name.clone();
+    for line in [
+        format!(" 0. tcp,in_port={}, priority 32768", name(1)),
+        format!("    output:{}", name(2)),
+        format!("    resubmit({},1)", name(3)),
+        format!("in_port={}, priority 32768", name(3)),
+        format!("set_field:{}->in_port", name(4)),
+        "output:77".to_owned(),
+        // By number, as in OVS.
+        " -> table=5 in_port=4 priority=32768 actions=output:4".to_owned(),
+        format!("Final flow: tcp,in_port={},", name(4)),
+        format!("Megaflow: recirc_id=0,eth,tcp,in_port={},nw_frag=no", name(1)),
+        format!("Datapath actions: {}", name(2)),
+    ] {
+        assert!(text.contains(&line), "{line}: {text}");
+    }
+}
+
+#[test]
+fn names_that_are_no_words_are_quoted() {
+    let mut w = world(&[]);
+    w.port(1, |p| p.name = "eth0.1-a_b".to_owned());
+    w.port(2, |p| p.name = "1st".to_owned());
+    w.port(3, |p| p.name = "a b".to_owned());
+    let tracer = Tracer::with_names();
+    let names = tracer.names(w.snapshot.bridge(BridgeIndex(0)).map(|b| &**b));
+    let shown: Vec<_> = (1..=3).map(|n| names.name(n).unwrap()).collect();
+    assert_eq!(shown, ["eth0.1-a_b", "\"1st\"", "\"a b\""]);
+    assert_eq!(names.name(99), None);
+    assert_eq!(Tracer::new().names(w.snapshot.bridge(BridgeIndex(0)).map(|b| &**b)).name(1), None);
 }

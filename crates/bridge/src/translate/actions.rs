@@ -35,7 +35,8 @@ impl Context<'_> {
                 self.freeze_rest(actions.get(i..).unwrap_or_default());
                 return;
             }
-            self.report(Kind::Action, || action_text(action));
+            let names = self.names();
+            self.report(Kind::Action, || action_text(action, names));
             // Actions that take the rest of the list with them.
             if let Action::CheckPktLarger { len, dst } = action {
                 self.check_packet_length(*len, dst, rest);
@@ -131,9 +132,10 @@ impl Context<'_> {
             Action::ClearActions => {
                 let old = std::mem::take(&mut self.action_set);
                 self.key.actset_output.set(PortNo::UNSET.0);
+                let names = self.names();
                 self.report(Kind::Detail, || match old.is_empty() {
                     true => "action set was empty".to_string(),
-                    false => format!("action set was: {}", actions_text(&ordered_set(&old))),
+                    false => format!("action set was: {}", actions_text(&ordered_set(&old), names)),
                 });
             }
             Action::WriteActions(actions) => self.write_actions(actions),
@@ -187,6 +189,7 @@ impl Context<'_> {
             }
             self.action_set.push(a.clone());
         }
+        let names = self.names();
         let set = &self.action_set;
         if let Some(t) = self.tracer.as_deref_mut() {
             let list = ordered_set(set);
@@ -194,7 +197,7 @@ impl Context<'_> {
                 Kind::Detail,
                 match list.is_empty() {
                     true => "action set is empty".to_string(),
-                    false => format!("action set is: {}", actions_text(&list)),
+                    false => format!("action set is: {}", actions_text(&list, names)),
                 },
             );
         }

@@ -12,6 +12,7 @@
 use super::context::Context;
 use super::finish::is_mpls;
 use datapath::{Action as DpAction, Masked, Set};
+use flow::field::Prerequisite;
 use flow::{Key, MPLS_LABELS, VLAN_CFI, Vlan};
 use packet::{ethertype, ip_proto};
 use zerocopy::network_endian::{U16, U32};
@@ -201,42 +202,77 @@ impl Context<'_> {
     }
 
     fn commit_transport(&mut self) {
-        let (k, b, m) = (&self.key, &mut self.base, &mut self.mask.0);
+        let (k, b) = (&self.key, &self.base);
         let v6 = k.dl_type.get() == ethertype::IPV6;
         if !v6 && k.dl_type.get() != ethertype::IPV4 {
             return;
         }
-        let ports = (k.tp_src, k.tp_dst) != (b.tp_src, b.tp_dst);
-        let neighbour = v6
-            && k.nw_proto == ip_proto::ICMPV6
-            && (k.nd_target, k.arp_sha, k.arp_tha) != (b.nd_target, b.arp_sha, b.arp_tha);
-        if ports {
+        // A message that is a neighbour's gets those fields while it still is one; another
+        // becomes one first.
+        let was_neighbour = v6 && Prerequisite::Nd.holds(b);
+        if was_neighbour {
+            self.commit_neighbour();
+        }
+        let (k, b, m) = (&self.key, &mut self.base, &mut self.mask.0);
+        if (k.tp_src, k.tp_dst) != (b.tp_src, b.tp_dst) {
             let proto = k.nw_proto;
             m.nw_proto = u8::MAX;
             let src = half(k.tp_src, b.tp_src, &mut m.tp_src);
             let dst = half(k.tp_dst, b.tp_dst, &mut m.tp_dst);
-            let low = |m: Masked<u16>| Masked { value: m.value as u8, mask: m.mask as u8 };
+            // Type and code are set together, as by OVS.
+            let whole = |k: U16, m: &mut U16| {
+                m.set(m.get() | 0xff);
+                let [_, value] = k.get().to_be_bytes();
+                Masked { value, mask: u8::MAX }
+            };
+            let mut icmp = |v6| Set::Icmp {
+                kind: whole(k.tp_src, &mut m.tp_src),
+                code: whole(k.tp_dst, &mut m.tp_dst),
+                v6,
+            };
             let set = match proto {
                 ip_proto::TCP => Set::Tcp { src, dst },
                 ip_proto::UDP => Set::Udp { src, dst },
                 ip_proto::SCTP => Set::Sctp { src, dst },
-                ip_proto::ICMP if !v6 => Set::Icmp { kind: low(src), code: low(dst), v6: false },
-                ip_proto::ICMPV6 if v6 => Set::Icmp { kind: low(src), code: low(dst), v6: true },
+                ip_proto::ICMP if !v6 => icmp(false),
+                ip_proto::ICMPV6 if v6 => icmp(true),
                 // No action writes ports of other protocols.
                 _ => return,
             };
             (b.tp_src, b.tp_dst) = (k.tp_src, k.tp_dst);
             self.emit(DpAction::Set(set));
         }
-        if neighbour {
-            let (k, b, m) = (&self.key, &mut self.base, &mut self.mask.0);
+        if v6 && !was_neighbour {
+            self.commit_neighbour();
+        }
+    }
+
+    /// The fields of neighbour messages; the type of an option before its address.
+    fn commit_neighbour(&mut self) {
+        let (k, b, m) = (&self.key, &mut self.base, &mut self.mask.0);
+        if k.nw_proto != ip_proto::ICMPV6 {
+            return;
+        }
+        let mut sets = [None, None];
+        let [extensions, addresses] = &mut sets;
+        if (k.nd_reserved, k.nd_options_type) != (b.nd_reserved, b.nd_options_type) {
             m.nw_proto = u8::MAX;
-            let set = Set::Nd {
+            *extensions = Some(Set::NdExtensions {
+                reserved: word(k.nd_reserved, b.nd_reserved, &mut m.nd_reserved),
+                options_type: byte(k.nd_options_type, b.nd_options_type, &mut m.nd_options_type),
+            });
+            (b.nd_reserved, b.nd_options_type) = (k.nd_reserved, k.nd_options_type);
+        }
+        if (k.nd_target, k.arp_sha, k.arp_tha) != (b.nd_target, b.arp_sha, b.arp_tha) {
+            m.nw_proto = u8::MAX;
+            *addresses = Some(Set::Nd {
                 target: bytes(&k.nd_target, &b.nd_target, &mut m.nd_target),
                 sll: bytes(&k.arp_sha, &b.arp_sha, &mut m.arp_sha),
                 tll: bytes(&k.arp_tha, &b.arp_tha, &mut m.arp_tha),
-            };
+            });
             (b.nd_target, b.arp_sha, b.arp_tha) = (k.nd_target, k.arp_sha, k.arp_tha);
+        }
+        for set in sets.into_iter().flatten() {
             self.emit(DpAction::Set(set));
         }
     }

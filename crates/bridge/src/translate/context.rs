@@ -7,7 +7,7 @@ use crate::effect::Effect;
 use crate::recirc::{FrozenPacketIn, FrozenStep, RecircRef, RecircTable, StackEntry};
 use crate::rule::Rule;
 use crate::snapshot::{BridgeIndex, BridgeView, PortView, Snapshot, TableMiss};
-use crate::trace::{Kind, Tracer};
+use crate::trace::{Kind, PortNames, Tracer};
 use clock::Millis;
 use datapath::Action as DpAction;
 use flow::extract::FRAG_ANY;
@@ -40,6 +40,11 @@ pub(super) const REASON_ACTION_SET: u8 = 3;
 pub(super) const REASON_GROUP: u8 = 4;
 /// OFPR_PACKET_OUT.
 pub(super) const REASON_PACKET_OUT: u8 = 5;
+/// The `controller` of a table-miss flow. OpenFlow has no number for this and the next, which
+/// OVS has in its datapath's actions; packet-ins say [`REASON_ACTION`] and [`REASON_NO_MATCH`].
+pub(super) const REASON_EXPLICIT_MISS: u8 = 6;
+/// No flow matched.
+pub(super) const REASON_IMPLICIT_MISS: u8 = 7;
 /// Cookie where there is no rule.
 pub(super) const NO_COOKIE: u64 = u64::MAX;
 
@@ -199,7 +204,8 @@ impl<'a> Context<'a> {
         let in_port = PortNo(self.key.in_port.get());
         let allowed = self.may_receive(in_port);
         let found = self.lookup(in_port, 0, true, true);
-        self.enter(Kind::Table, || found.text());
+        let names = self.names();
+        self.enter(Kind::Table, || found.text(names));
         self.run_found(&found, false, true, allowed);
         if allowed {
             self.finish_level();
@@ -286,6 +292,11 @@ impl<'a> Context<'a> {
         self.error = Some(error);
     }
 
+    /// Names of the present bridge's ports, if reports shall have them.
+    pub(super) fn names(&self) -> PortNames<'a> {
+        self.tracer.as_deref().map_or_else(PortNames::default, |t| t.names(Some(self.bridge)))
+    }
+
     pub(super) fn report(&mut self, kind: Kind, text: impl FnOnce() -> String) {
         if let Some(t) = self.tracer.as_deref_mut() {
             t.add(kind, text());
@@ -347,7 +358,8 @@ impl<'a> Context<'a> {
         let old_table = self.table;
         let found = self.lookup(in_port, table, honor_miss, honor_miss);
         self.depth += 1;
-        self.enter(Kind::Table, || found.text());
+        let names = self.names();
+        self.enter(Kind::Table, || found.text(names));
         self.run_found(&found, cloned, last, true);
         self.leave();
         self.depth -= 1;
@@ -427,13 +439,18 @@ impl<'a> Context<'a> {
 
     /// What a packet-in from here carries beside the packet.
     pub(super) fn frozen_packet_in(&self, userdata: &[u8], reason: u8) -> FrozenPacketIn {
-        let miss_rule = |r: &Arc<Rule>| {
-            r.priority == 0 && !r.hidden && r.matching.expand().mask().is_wildcard()
-        };
+        let missed = matches!(reason, REASON_NO_MATCH | REASON_IMPLICIT_MISS);
         FrozenPacketIn {
             userdata: Arc::from(userdata),
-            table_miss: reason == REASON_NO_MATCH || self.rule.as_ref().is_some_and(miss_rule),
+            table_miss: missed || self.in_miss_rule(),
         }
+    }
+
+    /// The present rule is its table's table-miss flow (OpenFlow 1.5.1, 5.4).
+    pub(super) fn in_miss_rule(&self) -> bool {
+        self.rule.as_ref().is_some_and(|r| {
+            r.priority == 0 && !r.hidden && r.matching.expand().mask().is_wildcard()
+        })
     }
 }
 
@@ -442,7 +459,7 @@ fn miss_action() -> Action {
     Action::Controller(Box::new(Controller {
         max_len: u16::MAX,
         controller_id: 0,
-        reason: REASON_NO_MATCH,
+        reason: REASON_IMPLICIT_MISS,
         userdata: Vec::new(),
         pause: false,
         meter_id: u32::MAX,
@@ -451,9 +468,9 @@ fn miss_action() -> Action {
 
 impl Found {
     /// As `ofproto/trace` shows it.
-    fn text(&self) -> String {
+    fn text(&self, names: PortNames<'_>) -> String {
         match self {
-            Found::Rule(rule) => crate::trace::rule_text(rule),
+            Found::Rule(rule) => crate::trace::rule_text(rule, names),
             Found::Miss { table, to_controller: true } => {
                 format!("{table:2}. No match, and a \"packet-in\" is called for.")
             }

@@ -7,6 +7,8 @@ use super::{MAX_STACK_BYTES, TranslationError};
 use crate::recirc::StackEntry;
 use crate::trace::{Kind, subfield_text};
 use datapath::Action as DpAction;
+use flow::extract::FRAG_LATER;
+use flow::field::Prerequisite;
 use flow::{Field, FieldValue, Key, MPLS_LABELS, Subfield, VLAN_CFI, Vlan};
 use openflow::action::Action;
 use packet::ethertype;
@@ -56,6 +58,12 @@ impl Context<'_> {
     /// True when the packet has `field`; what was looked at to know is made exact.
     pub(super) fn has(&mut self, field: Field) -> bool {
         let need = field.prerequisite();
+        // The Ethernet type, and whether an IP packet is a fragment, are exact in every
+        // megaflow, and what the actions did to them is the same for all packets of one. Where
+        // they rule the field out nothing else matters.
+        if ruled_out(need, &self.key) {
+            return false;
+        }
         need.unwildcard(&mut self.mask);
         if needs_ip(field) {
             // As OVS does, so that a set of an IP field never spans protocols: packets whose
@@ -359,6 +367,20 @@ fn is_vlan_field(field: Field) -> bool {
         field,
         Field::VlanTci | Field::VlanVid | Field::VlanPcp | Field::DlVlan | Field::DlVlanPcp
     )
+}
+
+/// True when Ethernet type and fragmentation alone say that a prerequisite does not hold.
+fn ruled_out(need: Prerequisite, key: &Key) -> bool {
+    use Prerequisite::*;
+    let dl_type = key.dl_type.get();
+    let later = is_ip(key) && key.nw_frag & FRAG_LATER != 0;
+    match need {
+        None | Ethernet | Vlan => false,
+        Arp | Mpls | Ipv4 | Ipv6 | IpAny => !need.holds(key),
+        Tcp | Udp | Sctp => !is_ip(key) || later,
+        Icmpv4 => dl_type != ethertype::IPV4 || later,
+        Icmpv6 | Nd | NdSolicit | NdAdvert => dl_type != ethertype::IPV6 || later,
+    }
 }
 
 fn needs_ip(field: Field) -> bool {

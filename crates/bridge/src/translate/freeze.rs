@@ -1,7 +1,9 @@
 //! Freezing a pipeline, thawing it when the packet comes back, and packet-ins.
 
 use super::commit::mpls_depth;
-use super::context::{Context, Freeze};
+use super::context::{
+    Context, Freeze, REASON_ACTION, REASON_EXPLICIT_MISS, REASON_IMPLICIT_MISS, REASON_NO_MATCH,
+};
 use super::output::pipeline_fields;
 use crate::effect::PacketIn;
 use crate::recirc::{FrozenState, FrozenStep, RecircTable};
@@ -95,10 +97,11 @@ impl Context<'_> {
         self.enter(Kind::Thaw, || "thaw".to_string());
         self.report(Kind::Thaw, || format!("Resuming from table {}", state.table));
         if !parts.is_empty() {
+            let names = self.names();
             self.report(Kind::Thaw, || {
                 let texts = parts.iter().map(|p| match p.restores {
-                    true => format!("{},{}", unroll_text(p.step), actions_text(p.actions)),
-                    false => actions_text(p.actions),
+                    true => format!("{},{}", unroll_text(p.step), actions_text(p.actions, names)),
+                    false => actions_text(p.actions, names),
                 });
                 format!("Restoring actions: {}", texts.collect::<Vec<_>>().join(","))
             });
@@ -306,7 +309,11 @@ pub fn controller_packet_in(
         bridge: state.bridge,
         packet: packet.clone(),
         metadata: packet_in_metadata(key, &state.metadata),
-        reason: *reason,
+        reason: match *reason {
+            REASON_EXPLICIT_MISS => REASON_ACTION,
+            REASON_IMPLICIT_MISS => REASON_NO_MATCH,
+            other => other,
+        },
         table: state.table,
         cookie: *rule_cookie,
         max_len: *max_len,

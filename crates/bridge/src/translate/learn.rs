@@ -2,7 +2,7 @@
 
 use super::context::Context;
 use crate::effect::{Effect, LearnedFlow};
-use crate::trace::{Kind, actions_text};
+use crate::trace::{Kind, PortNames, actions_text};
 use flow::text::{format_match, no_names};
 use flow::{FieldValue, Key, Mask, Match};
 use openflow::PortNo;
@@ -72,10 +72,11 @@ impl Context<'_> {
             });
             return;
         }
+        // By number even where ports have names elsewhere, as OVS does.
         self.report(Kind::Detail, || {
             let shown = format_match(&matching, &no_names);
             let space = if shown.is_empty() { "" } else { " " };
-            let list = if actions.is_empty() { "drop".to_string() } else { actions_text(&actions) };
+            let list = if actions.is_empty() { "drop".to_string() } else { actions_text(&actions, PortNames::default()) };
             format!(
                 "table={}{space}{shown} priority={} actions={list}",
                 learn.table, learn.priority

@@ -89,13 +89,13 @@ impl Context<'_> {
             self.learn_source(b, vid, in_port, gratuitous);
         }
 
-        match bridge.macs.lookup(vid, self.key.dl_dst) {
+        match self.place_of(vid, self.key.dl_dst) {
             Some(known) => match bridge.ports.get(&known).and_then(bundle) {
                 None => {
                     self.report(Kind::Warning, || "learned port is unknown, dropping".to_string())
                 }
                 Some((i, _)) if matches!(input, Input::Bundle(own, _) if own == i) => {
-                    self.report(Kind::Warning, || {
+                    self.report(Kind::Detail, || {
                         "learned port is input port, dropping".to_string()
                     });
                 }
@@ -119,6 +119,19 @@ impl Context<'_> {
                 }
             }
         }
+    }
+
+    /// Where `mac` is: as the packet itself has just shown, else as the MAC table has it. (What
+    /// is learned gets into the table only after translation.)
+    fn place_of(&self, vlan: u16, mac: [u8; 6]) -> Option<PortNo> {
+        let table = &self.bridge.macs;
+        let shown = self.effects.iter().rev().find_map(|effect| match effect {
+            Effect::Learn { macs, vlan: v, mac: m, port, .. } if (*v, *m) == (vlan, mac) && Arc::ptr_eq(macs, table) => {
+                table.would_change(vlan, mac, *port).then_some(*port)
+            }
+            _ => None,
+        });
+        shown.or_else(|| table.lookup(vlan, mac))
     }
 
     /// Learns where the packet's source is.

@@ -1,7 +1,8 @@
 //! Where packets leave: ports, flooding, patch ports, controllers.
 
 use super::context::{
-    Context, REASON_ACTION, REASON_ACTION_SET, REASON_GROUP, REASON_INVALID_TTL, REASON_PACKET_OUT,
+    Context, REASON_ACTION, REASON_ACTION_SET, REASON_EXPLICIT_MISS, REASON_GROUP,
+    REASON_INVALID_TTL, REASON_PACKET_OUT,
 };
 use crate::effect::{Direction, Effect};
 use crate::recirc::FrozenState;
@@ -210,6 +211,10 @@ impl Context<'_> {
             packet_in: Some(self.frozen_packet_in(userdata, reason)),
         };
         let recirc = self.recirc.intern(state);
+        let reason = match reason {
+            REASON_ACTION if self.in_miss_rule() => REASON_EXPLICIT_MISS,
+            other => other,
+        };
         let send = DpAction::Userspace(Userdata::Controller {
             reason,
             max_len,

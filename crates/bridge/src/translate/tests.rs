@@ -13,8 +13,10 @@ use flow::Field;
 use openflow::PortNo;
 use openflow::action::{
     Bundle, BundleAlgorithm, Controller, HashFields, Learn, LearnSource, LearnSpec, LearnTarget,
-    Multipath, MultipathAlgorithm,
+    Multipath, MultipathAlgorithm, PopSpelling,
 };
+
+const POP_VLAN: Action = Action::PopVlan { spelled: PopSpelling::PopVlan };
 
 const TCP: &str = "in_port=1,tcp,dl_src=50:54:00:00:00:05,dl_dst=50:54:00:00:00:07,nw_src=10.0.0.1,nw_dst=10.0.0.2,nw_ttl=64,tp_src=1000,tp_dst=80";
 
@@ -142,6 +144,39 @@ fn port_settings() {
     assert_ne!(w.dp("in_port=5,dl_dst=01:80:c2:00:00:00"), "drop");
 }
 
+/// Texts of the real `ofproto/trace` (3.1) for the same flows.
+#[test]
+fn icmp_and_neighbour_fields() {
+    let mut w = World::new(3);
+    let nd = "in_port=1,icmp6,icmpv6_type=136,icmpv6_code=0,nd_target=";
+    w.rule("icmp,icmp_type=8", [set(Field::Icmpv4Type, 0), out(2)]);
+    assert_eq!(w.dp("in_port=1,icmp,icmp_type=8"), "set(icmp(type=0,code=0)),2");
+    assert_eq!(
+        w.mega("in_port=1,icmp,icmp_type=8"),
+        "recirc_id=0,eth,icmp,in_port=1,nw_frag=no,icmp_type=0x8/0xff,icmp_code=0x0/0xff"
+    );
+    w.clear_rules();
+    let reserved = |v| set(Field::NdReserved, v);
+    let target = set(Field::NdTarget, 9);
+    w.rule("icmp6,icmp_type=136,icmp_code=0,nd_target=::5", [reserved(0x1234_5678), set(Field::NdOptionsType, 2), out(2)]);
+    w.rule("icmp6,icmp_type=136,nd_target=::7", [reserved(0x1234_5678), target.clone(), out(2)]);
+    w.rule("icmp6,icmp_type=136,nd_target=::8", [reserved(1), out(2), reserved(2), out(3), set(Field::Icmpv6Type, 1), out(1)]);
+    assert_eq!(w.dp(&format!("{nd}::5")), "set(nd_ext(nd_reserved=0x12345678,nd_options_type=2)),2");
+    assert_eq!(w.dp(&format!("{nd}::7")), "set(nd_ext(nd_reserved=0x12345678)),set(nd(target=::9)),2");
+    assert_eq!(w.dp(&format!("{nd}::7,nd_reserved=0x12345678")), "set(nd(target=::9)),2");
+    assert_eq!(
+        w.dp(&format!("{nd}::8").replace("in_port=1", "in_port=4")),
+        "set(nd_ext(nd_reserved=0x1)),2,set(nd_ext(nd_reserved=0x2)),3,set(icmpv6(type=1,code=0)),1"
+    );
+    // A neighbour message that becomes another gets its fields first; another becomes one first.
+    w.clear_rules();
+    w.rule("icmp6,icmp_type=136", [target, reserved(7), set(Field::Icmpv6Type, 1), out(2)]);
+    assert_eq!(
+        w.dp(&format!("{nd}::5")),
+        "set(nd_ext(nd_reserved=0x7)),set(nd(target=::9)),set(icmpv6(type=1,code=0)),2"
+    );
+}
+
 #[test]
 fn table_miss() {
     let mut w = World::new(2);
@@ -154,6 +189,7 @@ fn table_miss() {
     let packet = Packet::from_slice(&[0; 60]);
     let pin = controller_packet_in(&key(TCP), userdata, &packet, &w.recirc).unwrap();
     assert_eq!((pin.reason, pin.table, pin.cookie, pin.table_miss), (0, 0, u64::MAX, true));
+    assert!(matches!(userdata, Userdata::Controller { reason: 7, .. }), "{userdata:?}");
     w.br0().tables[0].miss = TableMiss::Continue;
     w.rule("table=1", [out(2)]);
     assert_eq!(w.dp(TCP), "2");
@@ -671,13 +707,15 @@ fn normal_learns_and_forwards() {
     w.bundle(2, |b| b.floodable = false);
     w.bundle(1, |b| b.protected = true);
     w.bundle(4, |b| b.protected = true);
-    assert_eq!(w.dp("in_port=1"), "3");
+    assert_eq!(w.dp("in_port=1,dl_src=00:00:00:00:00:01"), "3");
+    // An address that the packet itself shows to be behind its own port.
+    assert_eq!(w.dp("in_port=1"), "drop");
     // Two members: the first that is up carries all, and none is sent back to the other.
     w.bundle(3, |b| b.members = vec![PortNo(3), PortNo(2)]);
     w.port(2, |p| p.bundle = Some(2));
     w.port(3, |p| p.up = false);
-    assert_eq!(w.dp("in_port=1"), "2");
-    assert_eq!(w.dp("in_port=2"), "1,4");
+    assert_eq!(w.dp("in_port=1,dl_src=00:00:00:00:00:01"), "2");
+    assert_eq!(w.dp("in_port=2,dl_src=00:00:00:00:00:01"), "1,4");
     assert_eq!(w.dp("in_port=controller"), "1,2,2,4".replace("2,2", "2"));
 }
 
@@ -733,14 +771,14 @@ fn vlan_modes() {
     ];
     assert_eq!(datapath::text::format_plain(&w.translate(&qinq).actions), "pop_vlan,3");
     // Priority tags.
-    let prio = "in_port=5,dl_vlan=0,dl_vlan_pcp=3,dl_type=0x1234";
+    let prio = "in_port=5,dl_src=00:00:00:00:00:01,dl_vlan=0,dl_vlan_pcp=3,dl_type=0x1234";
     w.bundle(3, |b| (b.mode, b.tag) = (VlanMode::Access, 0));
     assert_eq!(w.dp(prio), "pop_vlan,3");
     w.bundle(3, |b| b.priority_tags = PriorityTags::IfNonzero);
     assert_eq!(w.dp(prio), "3");
     assert_eq!(w.dp(&prio.replace("pcp=3", "pcp=0")), "pop_vlan,3");
     w.bundle(3, |b| b.priority_tags = PriorityTags::Always);
-    assert_eq!(w.dp("in_port=5,dl_type=0x1234"), "push_vlan(vid=0,pcp=0),3");
+    assert_eq!(w.dp("in_port=5,dl_src=00:00:00:00:00:01,dl_type=0x1234"), "push_vlan(vid=0,pcp=0),3");
 }
 
 #[test]
@@ -932,4 +970,19 @@ fn a_frozen_bucket_leaves_the_action_set_alone() {
         datapath::text::format_plain(&w.translate(&deep).actions),
         "clone(pop_mpls(eth_type=0x800),recirc(0x1)),3"
     );
+}
+
+#[test]
+fn a_write_that_the_packet_cannot_have_looks_at_no_more_than_its_type() {
+    let mut w = World::new(2);
+    w.rule("", [Action::SetL4Dst(5), Action::SetIpv4Dst(0x0101_0101), out(2)]);
+    for (flow, mega) in [
+        ("in_port=1,dl_type=0x1234", "recirc_id=0,eth,in_port=1,dl_type=0x1234"),
+        ("in_port=1,arp", "recirc_id=0,eth,arp,in_port=1"),
+        ("in_port=1,ipv6,nw_proto=6,nw_frag=later", "recirc_id=0,eth,ipv6,in_port=1,nw_frag=later"),
+        ("in_port=1,tcp6", "recirc_id=0,eth,tcp6,in_port=1,nw_frag=no,tp_dst=0"),
+        ("in_port=1,tcp", "recirc_id=0,eth,tcp,in_port=1,nw_dst=0.0.0.0,nw_frag=no,tp_dst=0"),
+    ] {
+        assert_eq!(w.mega(flow), mega, "{flow}");
+    }
 }

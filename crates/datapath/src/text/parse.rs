@@ -507,7 +507,7 @@ impl<'a> Parser<'a> {
                 return Ok(Set::Mark(mark));
             }
             "eth" | "ipv4" | "ipv6" | "tcp" | "udp" | "sctp" | "icmp" | "icmpv6" | "arp" | "nd"
-            | "mpls" => {}
+            | "nd_ext" | "mpls" => {}
             _ => {
                 self.at = at;
                 return self.fail(format!("cannot set \"{name}\""));
@@ -521,6 +521,7 @@ impl<'a> Parser<'a> {
             "icmp" | "icmpv6" => self.set_icmp(&items, name == "icmpv6"),
             "arp" => self.set_arp(&items),
             "nd" => self.set_nd(&items),
+            "nd_ext" => self.set_nd_extensions(&items),
             "mpls" => {
                 let mut lse = Masked::default();
                 for item in &items {
@@ -646,6 +647,18 @@ impl<'a> Parser<'a> {
             }
         }
         Ok(Set::Nd { target, sll, tll })
+    }
+
+    fn set_nd_extensions(&self, items: &[Item<'_>]) -> Result<Set> {
+        let (mut reserved, mut options_type) = (Masked::default(), Masked::default());
+        for item in items {
+            match item.name {
+                "nd_reserved" => reserved = self.bits(item, u32::MAX)?,
+                "nd_options_type" => options_type = self.byte(item)?,
+                _ => return self.unknown(item, "nd_ext"),
+            }
+        }
+        Ok(Set::NdExtensions { reserved, options_type })
     }
 
     /// A number of which `full` are the bits, with its mask; no mask is `full`.

@@ -9,7 +9,7 @@ fn no_name(_: &str) -> Option<PortNo> {
 /// Texts in the shapes that the real `ovs-appctl dpctl/dump-flows` and `ofproto/trace` (3.1) wrote,
 /// some with other values. Not seen from it: `sym_l4`, a nonzero `rule_cookie`, `continuation=1`,
 /// a ToS set to 0. Values are zero outside their masks, as [`Masked`] has them.
-const SAME: [&str; 51] = [
+const SAME: [&str; 55] = [
     "drop",
     "2",
     "1,2",
@@ -37,6 +37,10 @@ const SAME: [&str; 51] = [
     "set(arp(op=2)),2",
     "set(nd(target=::1,sll=00:01:02:03:04:05,tll=00:01:02:03:04:06)),2",
     "set(nd(sll=00:01:02:03:04:05)),2",
+    "set(nd_ext(nd_reserved=0x12345678)),2",
+    "set(nd_ext(nd_reserved=0x0,nd_options_type=0)),2",
+    "set(nd_ext(nd_reserved=0x5/0xff,nd_options_type=2/0xf)),2",
+    "set(nd_ext(nd_options_type=1)),set(nd(target=fd00::9,tll=00:00:00:00:00:03)),2",
     "set(mpls(label=5,tc=1,ttl=64,bos=1)),2",
     "set(mpls(label=0/0x0,tc=0/0,ttl=63/0xff,bos=0/0)),2",
     "set(mpls(label=5/0xf,tc=0/0,ttl=0/0x0,bos=0/0)),2",

@@ -81,16 +81,13 @@ impl Prerequisite {
         }
     }
 
-    /// True when every packet of `m` satisfies it (else OpenFlow's `OFPBMC_BAD_PREREQ`). As in
-    /// OVS, later fragments need not be excluded, only not be asked for.
+    /// True when `m` asks for it (else OpenFlow's `OFPBMC_BAD_PREREQ`). As in OVS, what must be
+    /// zero need not be asked for, only nothing else may be: later fragments, the ICMPv6 code of
+    /// neighbour messages, the packet type. A packet that has something else there has zeros in
+    /// the fields.
     pub fn holds_for_match(self, m: &Match) -> bool {
-        // Bits outside the mask are zero, and no prerequisite asks for a zero but
-        // `packet_type` (Ethernet unless something else is matched) and the ICMPv6 code.
+        // Bits outside the mask are zero.
         self.holds(m.key())
-            && (!matches!(
-                self,
-                Prerequisite::Nd | Prerequisite::NdSolicit | Prerequisite::NdAdvert
-            ) || m.mask().0.tp_dst.get() & 0xff == 0xff)
     }
 
     /// Makes exact every field that [`Prerequisite::holds`] looks at.

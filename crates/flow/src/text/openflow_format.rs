@@ -33,8 +33,9 @@ impl List {
         }
     }
 
-    /// `name=VALUE` in decimal, or `name=0xVALUE/0xMASK`. A port that holds an ICMP type is exact when
-    /// its low byte is.
+    /// `name=VALUE` in decimal, or `name=0xVALUE/0xMASK`; exact when the bits of `all` are. OVS
+    /// keeps ICMP types and the like in 16 bits and calls them exact in rules, but not in a
+    /// megaflow, which has the 8 bits alone: `all` says which.
     fn port(&mut self, name: &str, value: u16, mask: u16, all: u16) {
         if mask & all == all {
             self.field(name, value);
@@ -96,6 +97,18 @@ fn protocol_word(key: &Key, mask: &Mask) -> Option<(&'static str, bool)> {
 }
 
 fn format(key: &Key, mask: &Mask, megaflow: bool, ports: &dyn Fn(u32) -> Option<String>) -> String {
+    format_as(key, mask, megaflow, megaflow, ports)
+}
+
+/// `eth`: say so of Ethernet packets whose type is in the mask; `megaflow`: masks of ICMP types and
+/// codes are those of a megaflow.
+fn format_as(
+    key: &Key,
+    mask: &Mask,
+    eth: bool,
+    megaflow: bool,
+    ports: &dyn Fn(u32) -> Option<String>,
+) -> String {
     let (k, m) = (key, &mask.0);
     let mut out = List(String::new());
     let hex32 = |out: &mut List, name: &str, k: u32, m: u32| {
@@ -124,7 +137,7 @@ fn format(key: &Key, mask: &Mask, megaflow: bool, ports: &dyn Fn(u32) -> Option<
                 "packet_type",
                 format_args!("({},{})", t >> 16, CHex(t & 0xffff)),
             );
-        } else if megaflow {
+        } else if eth {
             out.word("eth");
         }
     }
@@ -148,7 +161,7 @@ fn format(key: &Key, mask: &Mask, megaflow: bool, ports: &dyn Fn(u32) -> Option<
         out.field("dl_type", format_args!("{:#06x}", k.dl_type.get()));
     }
     l3(&mut out, k, m, protocol.is_some_and(|p| p.1));
-    l4(&mut out, k, m);
+    l4(&mut out, k, m, if megaflow { u16::MAX } else { 0xff });
     out.0
 }
 
@@ -238,7 +251,8 @@ fn l3(out: &mut List, k: &Key, m: &Key, proto_named: bool) {
     }
 }
 
-fn l4(out: &mut List, k: &Key, m: &Key) {
+/// `all`: the mask with which an 8-bit value in a place of 16 bits is exact.
+fn l4(out: &mut List, k: &Key, m: &Key, all: u16) {
     let dl_type = if m.dl_type.get() == 0 {
         0
     } else {
@@ -255,21 +269,19 @@ fn l4(out: &mut List, k: &Key, m: &Key) {
     );
     match (dl_type, proto) {
         (ethertype::IPV4, Some(ip_proto::ICMP)) => {
-            out.port("icmp_type", src.0, src.1, 0xff);
-            out.port("icmp_code", dst.0, dst.1, 0xff);
+            out.port("icmp_type", src.0, src.1, all);
+            out.port("icmp_code", dst.0, dst.1, all);
         }
         (ethertype::IPV6, Some(ip_proto::ICMPV6)) => {
-            out.port("icmp_type", src.0, src.1, 0xff);
-            out.port("icmp_code", dst.0, dst.1, 0xff);
+            out.port("icmp_type", src.0, src.1, all);
+            out.port("icmp_code", dst.0, dst.1, all);
             out.ipv6("nd_target", k.nd_target, m.nd_target);
             out.ethernet("nd_sll", &k.arp_sha, &m.arp_sha);
             out.ethernet("nd_tll", &k.arp_tha, &m.arp_tha);
             if m.nd_reserved.get() != 0 {
                 out.field("nd_reserved", k.nd_reserved);
             }
-            if m.nd_options_type != 0 {
-                out.field("nd_options_type", k.nd_options_type);
-            }
+            out.port("nd_options_type", k.nd_options_type.into(), m.nd_options_type.into(), all);
         }
         _ => {
             out.port("tp_src", src.0, src.1, u16::MAX);
@@ -313,11 +325,15 @@ pub fn format_key(key: &Key, ports: &dyn Fn(u32) -> Option<String>) -> String {
         (&mut m.skb_priority, key.skb_priority),
         (&mut m.pkt_mark, key.pkt_mark),
         (&mut m.conj_id, key.conj_id),
-        (&mut m.packet_type, key.packet_type),
     ] {
         if k.get() == 0 {
             m.set(0);
         }
+    }
+    // Of a recirculated packet, as of a megaflow, OVS says that it has an Ethernet header.
+    let recirculated = key.recirc_id.get() != 0;
+    if key.packet_type.get() == 0 && !recirculated {
+        m.packet_type.set(0);
     }
     if key.metadata.get() == 0 {
         m.metadata.set(0);
@@ -325,7 +341,7 @@ pub fn format_key(key: &Key, ports: &dyn Fn(u32) -> Option<String>) -> String {
     // OVS has these in the key, too, but does not show them.
     m.nd_reserved.set(0);
     m.nd_options_type = 0;
-    format(key, &mask, false, ports)
+    format_as(key, &mask, recirculated, false, ports)
 }
 
 /// Exact in every field that a packet with `key`'s types and protocols has, wildcarded in the

@@ -237,6 +237,10 @@ fn flows_of_packets() {
             "in_port=1 tcp,, tcp_flags=syn",
             format!("tcp,in_port=1,{zero},{v4},{ip},nw_frag=no,tp_src=0,tp_dst=0,tcp_flags=syn"),
         ),
+        (
+            "in_port=1,udp,recirc_id=1",
+            format!("recirc_id=0x1,eth,udp,in_port=1,{zero},{v4},{ip},nw_frag=no,tp_src=0,tp_dst=0"),
+        ),
         ("in_port=1,icmp", format!("icmp,in_port=1,{zero},{v4},{ip},nw_frag=no,icmp_type=0,icmp_code=0")),
         (
             "in_port=1,icmp6",
@@ -332,6 +336,14 @@ fn megaflows() {
         (
             "recirc_id=0,eth,tcp,in_port=1,nw_dst=10.0.0.0/8,nw_frag=no,tp_dst=80,tcp_flags=-syn-ack",
             "recirc_id=0,eth,tcp,in_port=1,nw_dst=10.0.0.0/8,nw_frag=no,tp_dst=80,tcp_flags=-syn-ack",
+        ),
+        (
+            "recirc_id=0,eth,icmp,in_port=1,icmp_type=8,icmp_code=0",
+            "recirc_id=0,eth,icmp,in_port=1,icmp_type=0x8/0xff,icmp_code=0x0/0xff",
+        ),
+        (
+            "recirc_id=0,eth,icmp6,in_port=1,icmp_type=136,icmp_code=0,nd_reserved=30464,nd_options_type=2",
+            "recirc_id=0,eth,icmp6,in_port=1,icmp_type=0x88/0xff,icmp_code=0x0/0xff,nd_reserved=30464,nd_options_type=0x2/0xff",
         ),
         (
             "recirc_id=0,eth,in_port=1,dl_type=0x1234",

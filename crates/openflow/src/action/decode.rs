@@ -265,7 +265,7 @@ pub(super) fn move_action(
 pub(super) fn set_entry(
     r: &mut Reader,
 ) -> Result<(Field, FieldValue, Option<FieldValue>), OfError> {
-    let empty = r.rest().get(..4).is_some_and(|h| matches!(h, [_, _, bits, len] if len >> (bits & 1) == 0));
+    let empty = r.peek().get(..4).is_some_and(|h| matches!(h, [_, _, bits, len] if len >> (bits & 1) == 0));
     // A field or length that is not known has names of its own in actions: Open vSwitch blames
     // the length, but for values of no bytes.
     let entry = pull_entry(r).map_err(|e| match e {

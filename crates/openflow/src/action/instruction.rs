@@ -75,14 +75,14 @@ pub fn decode_instructions(bytes: &[u8], version: Version) -> Result<Vec<Action>
     }
     if let Some(mut r) = body(APPLY_ACTIONS) {
         r.skip(4)?;
-        out.extend(decode_actions(r.rest(), version)?);
+        out.extend(decode_actions(r.peek(), version)?);
     }
     if body(CLEAR_ACTIONS).is_some() {
         out.push(Action::ClearActions);
     }
     if let Some(mut r) = body(WRITE_ACTIONS) {
         r.skip(4)?;
-        out.push(Action::WriteActions(decode_action_set(r.rest(), version)?));
+        out.push(Action::WriteActions(decode_action_set(r.peek(), version)?));
     }
     if let Some(mut r) = body(WRITE_METADATA) {
         r.skip(4)?;

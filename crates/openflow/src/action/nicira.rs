@@ -122,7 +122,7 @@ pub(super) fn decode(
         PUSH_MPLS => Action::PushMpls { ethertype: mpls_ethertype(r.u16()?)? },
         POP_MPLS => Action::PopMpls { ethertype: r.u16()? },
         FIN_TIMEOUT => Action::FinTimeout { idle: r.u16()?, hard: r.u16()? },
-        NOTE => Action::Note(r.rest().to_vec()),
+        NOTE => Action::Note(r.peek().to_vec()),
         WRITE_METADATA => {
             r.zeros(6, must_be_zero)?;
             Action::WriteMetadata { value: r.u64()?, mask: r.u64()? }
@@ -222,7 +222,7 @@ pub(super) fn decode(
                 return Err(OfError::OFPBAC_TOO_MANY);
             }
             r.skip(6)?;
-            let nested = decode_nested(version, r.rest(), depth + 1)?;
+            let nested = decode_nested(version, r.peek(), depth + 1)?;
             verify::apply_only(&nested, version)?;
             Action::Clone(nested)
         }
@@ -289,7 +289,7 @@ fn controller2(r: &mut Reader) -> Result<Action, OfError> {
         pause: false,
         meter_id: NO_METER,
     };
-    let mut props = Reader::new(r.rest(), bad_len);
+    let mut props = Reader::new(r.peek(), bad_len);
     while !props.is_empty() {
         let (ty, len) = (props.u16()?, usize::from(props.u16()?));
         let padded = len.next_multiple_of(8).checked_sub(4).ok_or(bad_len)?;

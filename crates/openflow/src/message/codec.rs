@@ -2,7 +2,7 @@
 //!
 //! A message is looked up by version, type and (multipart, experimenter) subtype; then its
 //! length is checked against that form, as OVS does, before anything else of it is read.
-//! Every decoder reads through [`wire::Reader`], which cannot read past its end.
+//! Every decoder reads through [`Reader`], which cannot read past its end.
 
 mod actions;
 mod async_config;
@@ -25,7 +25,6 @@ mod queue;
 mod session;
 mod table;
 mod table_features;
-mod wire;
 
 #[cfg(test)]
 mod tests;
@@ -33,8 +32,8 @@ mod tests;
 use super::*;
 use crate::OfError;
 use crate::error::{NX_VENDOR, ONF_VENDOR};
+use crate::wire::{Put, Reader, Result};
 use header::{Encoded, Later, begin, begin_later, finish, nxt, ofpt, onft};
-use wire::{Put, Reader, Result};
 
 /// What a connection has agreed on, as far as it changes how messages are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -176,7 +175,7 @@ fn checked<'a>(r: Reader<'a>, shape: Shape) -> Result<Reader<'a>> {
 }
 
 fn decode_body(bytes: &[u8], xid: u32, p: &Protocol, what: &mut String) -> Result<Body> {
-    let mut r = Reader::new(bytes);
+    let mut r = Reader::message(bytes);
     let wire_version = r.u8()?;
     let ty = r.u8()?;
     let length = r.u16()?;
@@ -489,7 +488,7 @@ fn put_empty(at: usize, out: &mut Vec<u8>) -> Encoded {
 /// A message whose body is opaque bytes.
 fn put_bytes(ty: u8, body: &[u8], version: Version, xid: u32, out: &mut Vec<u8>) -> Encoded {
     let at = begin(out, version, ty, xid);
-    out.raw(body);
+    out.put_bytes(body);
     finish(out, at, "echo")
 }
 

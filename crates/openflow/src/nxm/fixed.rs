@@ -10,6 +10,7 @@
 use crate::wire::{Put, Reader};
 use crate::{OfError, PortNo};
 use flow::{Field, Key, Mask, Match, VLAN_CFI};
+use packet::ip_proto;
 
 /// Bytes of OpenFlow 1.0's match.
 pub const OF10_MATCH_LEN: usize = 40;
@@ -59,27 +60,8 @@ const MPLS_MULTICAST: u16 = 0x8848;
 /// have, such as a TCP port without `nw_proto=6`. As Open vSwitch does for OpenFlow 1.0 and 1.1.
 pub fn normalize(m: &Match) -> Match {
     let mut m = *m;
-    loop {
-        // Fields share places (tcp_src, icmp_type): keep a bit when some field keeps it.
-        let (mut known, mut kept) = (Key::ZERO, Key::ZERO);
-        for field in Field::ALL {
-            field.fill(&mut known);
-            if field.prerequisite().holds(m.key()) {
-                field.fill(&mut kept);
-            }
-        }
-        let mut mask: Mask = *m.mask();
-        for ((word, known), kept) in
-            mask.words_mut().iter_mut().zip(known.words()).zip(kept.words())
-        {
-            *word &= !known | kept;
-        }
-        let next = Match::new(m.key(), &mask);
-        if next == m {
-            return m;
-        }
-        m = next;
-    }
+    m.normalize();
+    m
 }
 
 /// Prefix mask with `wild` low bits clear.
@@ -154,6 +136,14 @@ pub fn decode_of10(bytes: &[u8]) -> Result<Match, OfError> {
     Ok(normalize(&Match::new(&k, &Mask(m))))
 }
 
+/// The bits of a port's place that have a meaning: 8 for an ICMP type or code.
+fn port_bits(key: &Key) -> u16 {
+    match key.nw_proto {
+        ip_proto::ICMP | ip_proto::ICMPV6 => 0xff,
+        _ => u16::MAX,
+    }
+}
+
 /// The match as `ofp10_match`. What it cannot say is left out: the result matches no less.
 pub fn encode_of10(matching: &Match) -> [u8; OF10_MATCH_LEN] {
     let (k, m) = (matching.key(), &matching.mask().0);
@@ -170,9 +160,9 @@ pub fn encode_of10(matching: &Match) -> [u8; OF10_MATCH_LEN] {
     let dl_type = wildcard(m.dl_type.get() != u16::MAX, W10_DL_TYPE);
     let nw_tos = wildcard(m.nw_tos & DSCP_MASK != DSCP_MASK, W10_NW_TOS);
     let nw_proto = wildcard(m.nw_proto != u8::MAX, W10_NW_PROTO);
-    let low = |v: u16| v & 0xff == 0xff;
-    let tp_src = wildcard(!low(m.tp_src.get()), W10_TP_SRC);
-    let tp_dst = wildcard(!low(m.tp_dst.get()), W10_TP_DST);
+    let whole = port_bits(k);
+    let tp_src = wildcard(m.tp_src.get() & whole != whole, W10_TP_SRC);
+    let tp_dst = wildcard(m.tp_dst.get() & whole != whole, W10_TP_DST);
 
     let (tci, tci_mask) = (k.vlans[0].tci.get(), m.vlans[0].tci.get());
     let (mut vlan, mut pcp) = (0, 0);
@@ -350,9 +340,9 @@ pub(super) fn encode_of11(matching: &Match, out: &mut Vec<u8>) {
     let dl_type = exact(m.dl_type.get() == u16::MAX, W11_DL_TYPE);
     let nw_tos = exact(m.nw_tos & DSCP_MASK == DSCP_MASK, W11_NW_TOS);
     let nw_proto = exact(m.nw_proto == u8::MAX, W11_NW_PROTO);
-    let low = |v: u16| v & 0xff == 0xff;
-    let tp_src = exact(low(m.tp_src.get()), W11_TP_SRC);
-    let tp_dst = exact(low(m.tp_dst.get()), W11_TP_DST);
+    let whole = port_bits(k);
+    let tp_src = exact(m.tp_src.get() & whole == whole, W11_TP_SRC);
+    let tp_dst = exact(m.tp_dst.get() & whole == whole, W11_TP_DST);
     let full = |field: Field| field.load(&m.clone()) == field.all_ones();
     let mpls = matches!(k.dl_type.get(), MPLS | MPLS_MULTICAST);
     let label = exact(mpls && full(Field::MplsLabel), W11_MPLS_LABEL);

@@ -195,7 +195,7 @@ pub fn decode_header(bytes: &[u8]) -> Result<(FieldHeader, usize), OfError> {
 }
 
 pub(crate) fn pull_header(r: &mut Reader) -> Result<Field, OfError> {
-    let (header, len) = decode_header(r.rest())?;
+    let (header, len) = decode_header(r.peek())?;
     r.skip(len)?;
     if header.has_mask { Err(OfError::OFPBMC_BAD_MASK) } else { Ok(header.field) }
 }

@@ -203,6 +203,8 @@ fn put_controller(c: &Controller, out: &mut String) {
     if c.reason != 1 {
         parts.push(match REASONS.get(usize::from(c.reason)) {
             Some(name) => format!("reason={name}"),
+            // OVS has no word for its own two kinds of table miss.
+            None if c.reason <= 7 => "reason=".to_string(),
             None => format!("reason={}", c.reason),
         });
     }

@@ -4,6 +4,7 @@ use super::flow_line::{LineStyle, flow_line};
 use super::ports::{PortNames, datapath_type, kind_text};
 use super::{ANY, Commands};
 use crate::daemon::Daemon;
+use crate::features;
 use bridge::bridge::Bridge;
 use bridge::connection::format_flows;
 use datapath::PortNo as DpPort;
@@ -58,7 +59,8 @@ pub(super) fn register(commands: &Commands<'_>) {
     });
     commands.show("dpif/show-dp-features", "bridge", 1, 1, |daemon, call| {
         call.arg(0).and_then(|name| daemon.switch.bridge_by_name(name)).ok_or(NO_BRIDGE)?;
-        Ok(features(daemon).iter().map(|(name, value)| format!("{name}: {value}\n")).collect())
+        let features = features::of(&**daemon.switch.datapath());
+        Ok(features.iter().map(|f| format!("{}: {}\n", f.name, f.value)).collect())
     });
     commands.show("dpif/set-dp-features", "bridge", 1, 3, |daemon, call| {
         call.arg(0).and_then(|name| daemon.switch.bridge_by_name(name)).ok_or(NO_BRIDGE)?;
@@ -121,44 +123,6 @@ fn dump_flows(daemon: &Daemon, bridge: &Bridge, verbose: bool, by_name: bool) ->
         }
     }
     out
-}
-
-/// What the datapath can do, in OVS's words and order.
-fn features(daemon: &Daemon) -> Vec<(&'static str, String)> {
-    use datapath::{Action, Userdata};
-    let datapath = daemon.switch.datapath();
-    let can = |action: Action| if datapath.supports(&action) { "Yes" } else { "No" }.to_owned();
-    let none = || "No".to_owned();
-    let reason = Userdata::SlowPath { reason: "action" };
-    let check = Action::CheckPktLen { len: 1, greater: Vec::new(), not_greater: Vec::new() };
-    vec![
-        ("Masked set action", "Yes".to_owned()),
-        ("Tunnel push pop", none()),
-        ("Ufid", "Yes".to_owned()),
-        ("Truncate action", can(Action::Trunc(64))),
-        ("Clone action", can(Action::Clone(vec![Action::Userspace(reason)]))),
-        ("Sample nesting", datapath::ACTION_DEPTH_LIMIT.to_string()),
-        ("Conntrack eventmask", none()),
-        ("Conntrack clear", none()),
-        ("Max dp_hash algorithm", "1".to_owned()),
-        ("Check pkt length action", can(check)),
-        ("Conntrack timeout policy", none()),
-        ("Explicit Drop action", can(Action::Drop(datapath::DropReason::Flow))),
-        ("Optimized Balance TCP mode", none()),
-        ("Conntrack all-zero IP SNAT", none()),
-        ("MPLS Label add", none()),
-        ("Max VLAN headers", flow::extract::vlan_limit().to_string()),
-        ("Max MPLS depth", flow::MPLS_LABELS.to_string()),
-        ("Recirc", can(Action::Recirc(1))),
-        ("CT state", none()),
-        ("CT zone", none()),
-        ("CT mark", none()),
-        ("CT label", none()),
-        ("CT state NAT", none()),
-        ("CT orig tuple", none()),
-        ("CT orig tuple for IPv6", none()),
-        ("IPv6 ND Extension", none()),
-    ]
 }
 
 #[cfg(test)]

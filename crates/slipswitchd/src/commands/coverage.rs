@@ -5,7 +5,7 @@
 
 use super::Commands;
 use crate::daemon::Daemon;
-use datapath::DropReason;
+use datapath::{DropReason, Refusal};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -67,12 +67,25 @@ fn counters(daemon: &Daemon) -> Vec<Counter> {
         ("upcall_flow_limit_hit", load(&upcalls.over_limit)),
         ("upcall_translation_error", load(&upcalls.errors)),
         ("dpif_flow_put", load(&upcalls.installed)),
-        ("dpif_flow_put_refused", load(&upcalls.refused)),
+        ("dpif_flow_put_refused", Refusal::ALL.into_iter().map(|r| upcalls.refusals(r)).sum()),
         ("control_event_lost", load(&upcalls.events_lost)),
         ("revalidator_pass", load(&slow.revalidator.passes)),
     ];
+    out.extend(Refusal::ALL.into_iter().map(|reason| (refusal_counter(reason), upcalls.refusals(reason))));
     out.extend(DropReason::ALL.into_iter().map(|reason| (reason.name(), datapath.drops(reason))));
     out
+}
+
+/// The name of the counter of megaflows that the datapath refused for `reason`.
+fn refusal_counter(reason: Refusal) -> &'static str {
+    match reason {
+        Refusal::TableFull => "dpif_flow_put_table_full",
+        Refusal::Exists => "dpif_flow_put_exists",
+        Refusal::UnsupportedKey => "dpif_flow_put_unsupported_key",
+        Refusal::UnsupportedAction => "dpif_flow_put_unsupported_action",
+        Refusal::PortNotHere => "dpif_flow_put_port_not_here",
+        Refusal::Synthetic => "dpif_flow_put_synthetic",
+    }
 }
 
 /// Past values of all counters, newest last.

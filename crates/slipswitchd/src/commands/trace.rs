@@ -1,8 +1,8 @@
 //! `ofproto/trace` and `ofproto/trace-packet-out`: what would happen to a packet, and why.
 //!
 //! Without a packet a trace has no side effects. With one (in hexadecimal, or `-generate`)
-//! addresses and flows are learned and rules are credited, as if it had come in; the datapath
-//! actions are not run.
+//! addresses and flows are learned as if it had come in; no rule counts it, and the datapath
+//! actions are not run. `--names` shows ports by name.
 
 mod arguments;
 
@@ -16,7 +16,7 @@ use bridge::snapshot::BridgeIndex;
 use bridge::trace::Tracer;
 use bridge::translate::{self, EffectsMode, Request};
 use flow::Key;
-use flow::text::{format_key, no_names, odp, parse_exact_flow};
+use flow::text::{format_key, odp, parse_exact_flow};
 use openflow::action::Action;
 use openflow::{PortNo, Version};
 use packet::Packet;
@@ -76,7 +76,7 @@ fn trace(daemon: &mut Daemon, arguments: &Arguments<'_>, packet_out: Option<(&[A
     let slow = Arc::clone(daemon.switch.slow_path());
     let snapshot = slow.published.newest();
     let now = daemon.clock.now();
-    let mut tracer = Tracer::new();
+    let mut tracer = if arguments.names { Tracer::with_names() } else { Tracer::new() };
     let translation = translate::translate(Request {
         packet: packet.as_ref(),
         frozen: slow.recirc.state(place.key.recirc_id.get()),
@@ -86,17 +86,15 @@ fn trace(daemon: &mut Daemon, arguments: &Arguments<'_>, packet_out: Option<(&[A
         actions: packet_out.map(|(actions, _)| actions).filter(|actions| !actions.is_empty()),
         ..Request::new(&snapshot, place.bridge, place.key, &slow.recirc, now)
     });
-    if let Some(packet) = &packet {
-        effect::apply(
-            &translation.effects,
-            1,
-            packet.len() as u64,
-            place.key.tcp_flags.get(),
-            now,
-            &slow.events,
-        );
+    if packet.is_some() {
+        effect::apply_uncounted(&translation.effects, place.key.tcp_flags.get(), now, &slow.events);
     }
-    Ok(format!("Flow: {}\n{}", format_key(&place.key, &no_names), tracer.render(&place.key, &translation)))
+    let names = tracer.names(snapshot.bridge(place.bridge).map(Arc::as_ref));
+    Ok(format!(
+        "Flow: {}\n{}",
+        format_key(&place.key, &|number| names.name(number)),
+        tracer.render(&place.key, &translation, &snapshot, place.bridge)
+    ))
 }
 
 /// Finds the bridge and reads the flow: in datapath syntax when it is that, else in OpenFlow's.

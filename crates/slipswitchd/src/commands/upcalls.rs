@@ -64,8 +64,8 @@ pub(super) fn register(commands: &Commands<'_>) {
         Ok(String::new())
     });
     for (name, paused) in [("revalidator/pause", true), ("revalidator/resume", false)] {
-        commands.show(name, "", 0, 0, move |daemon, _| {
-            daemon.switch.slow_path().revalidator.paused.store(paused, Ordering::Relaxed);
+        commands.change(name, "", 0, 0, move |daemon, _| {
+            daemon.switch.pause_revalidation(paused);
             Ok(String::new())
         });
     }

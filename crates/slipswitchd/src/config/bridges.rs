@@ -83,6 +83,9 @@ fn create(d: &mut Daemon, row: &WantedBridge, remarks: &mut Remarks) -> BridgeSt
     }
     let mac = row.hwaddr.unwrap_or_else(|| address::from_row(row.uuid));
     let id = row.datapath_id.unwrap_or_else(|| address::datapath_id(mac));
+    if d.switch.bridges().next().is_none() {
+        crate::features::announce(&**d.switch.datapath());
+    }
     let index = d.switch.add_bridge(&row.name, id);
     BridgeState {
         uuid: row.uuid,

@@ -18,6 +18,8 @@ use tokio::task::AbortHandle;
 
 /// Port that the Internet Assigned Numbers Authority gave to OpenFlow.
 pub const OPENFLOW_PORT: u16 = 6653;
+/// How long a peer's TLS handshake may take: one that sends nothing holds a descriptor.
+const HANDSHAKE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// Where to listen: `punix:FILE`, `ptcp:[PORT][:IP]`, `pssl:[PORT][:IP]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -206,10 +208,13 @@ async fn accept_tcp(listener: TcpListener, context: Context, tls: Option<tokio_r
                 Some(tls) => {
                     let (tls, context) = (tls.clone(), context.clone());
                     tokio::task::spawn_local(async move {
-                        match tls.accept(stream).await {
-                            Ok(s) => context.serve(Stream::Tls(Box::new(s.into()))),
-                            Err(error) => {
+                        match tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await {
+                            Ok(Ok(s)) => context.serve(Stream::Tls(Box::new(s.into()))),
+                            Ok(Err(error)) => {
                                 tracing::warn!(target: "stream_ssl", "TLS handshake with a peer failed ({error})");
+                            }
+                            Err(_) => {
+                                tracing::warn!(target: "stream_ssl", "a peer did not finish its TLS handshake, disconnecting");
                             }
                         }
                     });

@@ -5,10 +5,13 @@ use crate::daemon::Shared;
 use bridge::connection::{ConnectionId, Options};
 use bridge::snapshot::BridgeIndex;
 use std::io;
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// Bytes read at a time.
 const CHUNK: usize = 64 * 1024;
+/// How long a peer may take to read what is left when its connection is closed.
+const LAST_OUTPUT: Duration = Duration::from_secs(1);
 
 /// Serves one connection until either side ends it. Returns why it ended, for the log and the
 /// Controller table: `Ok(())` when the peer closed it in good order.
@@ -46,7 +49,7 @@ async fn run(daemon: &Shared, stream: &mut Stream, id: ConnectionId, waker: &tok
             if output.is_empty() {
                 break;
             }
-            stream.write_all(&output).await?;
+            write(daemon, stream, id, waker, &output).await?;
             let mut d = daemon.borrow_mut();
             let d = &mut *d;
             d.connections.run(&mut d.switch, d.clock.now());
@@ -73,5 +76,35 @@ async fn run(daemon: &Shared, stream: &mut Stream, id: ConnectionId, waker: &tok
         let chunk = buf.get(..n).unwrap_or_default();
         d.connections.receive(id, chunk, &mut d.switch, now);
         d.settle();
+    }
+}
+
+/// Writes all of `output`. A peer that does not read makes this wait, until the connection is to
+/// be closed: it did not answer a probe, its bridge is gone, or its settings have changed.
+async fn write(
+    daemon: &Shared,
+    stream: &mut Stream,
+    id: ConnectionId,
+    waker: &tokio::sync::Notify,
+    output: &[u8],
+) -> io::Result<()> {
+    let whole = async {
+        stream.write_all(output).await?;
+        stream.flush().await
+    };
+    tokio::pin!(whole);
+    loop {
+        tokio::select! {
+            biased;
+            written = &mut whole => return written,
+            () = waker.notified() => {
+                let reason = daemon.borrow().connections.closing(id).map(str::to_owned);
+                if let Some(reason) = reason {
+                    let written = tokio::time::timeout(LAST_OUTPUT, &mut whole).await;
+                    return written.unwrap_or_else(|_| Err(io::Error::other(reason)));
+                }
+                // Else there is more output, which the caller looks for after this.
+            }
+        }
     }
 }

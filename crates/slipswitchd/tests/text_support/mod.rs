@@ -50,7 +50,8 @@ impl Rig {
         rig.run("ovs-vsctl", &["--no-wait", "init"]);
         let control = format!("--unixctl={}", rig.file("switch.ctl"));
         let database = format!("unix:{}", rig.file("db.sock"));
-        let mut args = vec!["--disable-system", &control, &database];
+        let log = format!("--log-file={}", rig.file("switch.log"));
+        let mut args = vec!["--disable-system", &control, &log, &database];
         args.extend(options);
         rig.spawn(daemon, &args);
         rig.wait_for("switch.ctl");
@@ -106,6 +107,11 @@ impl Rig {
             let _ = writeln!(out, "error: {line}");
             out
         })
+    }
+
+    /// What the daemon has logged.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.file("switch.log")).unwrap()
     }
 
     /// Waits for the daemon to end by itself; true when it did so with success.

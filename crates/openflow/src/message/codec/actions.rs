@@ -1,7 +1,7 @@
 //! Actions, instructions and matches, as the other modules of this crate write them.
 
 use super::Version;
-use super::wire::{Put, Reader, Result};
+use crate::wire::{Put, Reader, Result};
 use crate::Action;
 use crate::action::codec::{self, Encoder};
 use crate::nxm::{self, Strictness};
@@ -42,8 +42,8 @@ pub(super) fn decode_nx_match_cookie(r: &mut Reader<'_>, len: u16) -> Result<(Ma
 /// A match as a list of fields (type OFPMT_OXM), also where the version has a structure for it.
 pub(super) fn encode_match_list(version: Version, matching: &Match, out: &mut Vec<u8>) {
     let at = out.len();
-    out.u16(1);
-    out.u16(0);
+    out.put_u16(1);
+    out.put_u16(0);
     nxm::encode_oxm_list(version, matching, out);
     let len = out.len() - at;
     out.set_u16(at + 2, len as u16); // all fields together are some hundred bytes

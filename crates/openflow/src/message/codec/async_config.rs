@@ -2,7 +2,7 @@
 
 use super::header::{Encoded, Later, begin_later, begin_nicira, finish, nxt};
 use super::property::{self, Kind};
-use super::wire::{Put, Reader, Result};
+use crate::wire::{Put, Reader, Result};
 use super::*;
 
 /// The kinds that OpenFlow 1.3 and NXT_SET_ASYNC_CONFIG tell, in the order of the message.
@@ -122,7 +122,7 @@ pub(super) fn decode_properties(
 fn put_legacy(config: &AsyncConfig, version: Version, out: &mut Vec<u8>) {
     for kind in LEGACY {
         for role in [Role::Primary, Role::Secondary] {
-            out.u32(reasons_to_wire(config.reasons(kind, role), kind, version));
+            out.put_u32(reasons_to_wire(config.reasons(kind, role), kind, version));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Bundles, and other controllers' requests.
 
 use super::header::{Encoded, Later, begin_later, begin_onf, finish, onft};
-use super::wire::{Put, Reader, Result};
+use crate::wire::{Put, Reader, Result};
 use super::*;
 
 /// Flags that are not known are ignored, as OVS does.
@@ -41,16 +41,16 @@ pub(super) fn encode_control(
     } else {
         begin_later(out, version, Later::BundleControl, xid)?
     };
-    out.u32(c.bundle_id);
-    out.u16(c.kind as u16);
-    out.u16(c.flags.bits());
+    out.put_u32(c.bundle_id);
+    out.put_u16(c.kind as u16);
+    out.put_u16(c.flags.bits());
     finish(out, at, "OFPT_BUNDLE_CONTROL")
 }
 
 /// Takes the message inside a bundle or request forward: its bytes.
 fn inner<'a>(r: &mut Reader<'a>) -> Result<&'a [u8]> {
     let bytes = r.peek();
-    let mut head = Reader::new(bytes);
+    let mut head = Reader::message(bytes);
     let length = head
         .skip(2)
         .and_then(|()| head.u16())
@@ -81,7 +81,7 @@ pub(super) fn decode_add(mut r: Reader<'_>, xid: u32, p: &Protocol) -> Result<Bu
         return Err(OfError::OFPBFC_BAD_VERSION);
     }
     let bytes = inner(&mut r)?;
-    let mut head = Reader::new(bytes);
+    let mut head = Reader::message(bytes);
     head.skip(1)?;
     let ty = head.u8()?;
     head.skip(2)?;
@@ -109,7 +109,7 @@ pub(super) fn decode_add(mut r: Reader<'_>, xid: u32, p: &Protocol) -> Result<Bu
 fn may_be_bundled(bytes: &[u8], ty: u8, version: Version) -> bool {
     if ty == header::ofpt::VENDOR {
         // NXT_FLOW_MOD is the only one; unknown vendors and subtypes get their own error.
-        let mut r = Reader::new(bytes);
+        let mut r = Reader::message(bytes);
         let ids = r.skip(8).and_then(|()| Ok((r.u32()?, r.u32()?)));
         return match ids {
             Ok((vendor, subtype)) => {
@@ -134,16 +134,16 @@ pub(super) fn encode_add(b: &BundleAdd, p: &Protocol, xid: u32, out: &mut Vec<u8
     } else {
         begin_later(out, version, Later::BundleAdd, xid)?
     };
-    out.u32(b.bundle_id);
-    out.zeros(2);
-    out.u16(b.flags.bits());
+    out.put_u32(b.bundle_id);
+    out.put_zeros(2);
+    out.put_u16(b.flags.bits());
     if !is_bundlable(&b.message.body) {
         return Err(EncodeError::Unsupported {
             what: "a bundle with such a message",
             version,
         });
     }
-    out.raw(&b.message.encode(p)?);
+    out.put_bytes(&b.message.encode(p)?);
     finish(out, at, "OFPT_BUNDLE_ADD_MESSAGE")
 }
 

@@ -5,7 +5,7 @@
 
 use super::actions::{decode_actions, encode_actions};
 use super::property::{self, Kind};
-use super::wire::{Put, Reader, Result};
+use crate::wire::{Put, Reader, Result};
 use super::*;
 use crate::Action;
 
@@ -62,7 +62,7 @@ pub(super) fn decode(mut r: Reader<'_>, version: Version) -> Result<Continuation
 fn put_actions(out: &mut Vec<u8>, ty: u16, actions: &[Action], version: Version) {
     if !actions.is_empty() {
         let at = property::start(out, ty);
-        out.zeros(4);
+        out.put_zeros(4);
         encode_actions(actions, version, out);
         property::end(out, at);
     }

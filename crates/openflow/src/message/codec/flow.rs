@@ -6,7 +6,7 @@ use super::actions::{
 };
 use super::header::{Encoded, begin, begin_nicira, finish, nxt, ofpt};
 use super::oxs;
-use super::wire::{Put, Reader, Result};
+use crate::wire::{Put, Reader, Result};
 use super::*;
 use crate::nxm::{self, Strictness};
 use std::time::Duration;
@@ -194,7 +194,7 @@ pub(super) fn decode_flow_mod11(mut r: Reader<'_>, version: Version) -> Result<F
     if table_id == TABLE_ALL && !deletes {
         return Err(OfError::OFPFMFC_BAD_TABLE_ID);
     }
-    let out_port = Reader::new(&out_port.to_be_bytes()).port11()?;
+    let out_port = Reader::message(&out_port.to_be_bytes()).port11()?;
     // In OpenFlow 1.1 a modify that names no cookie adds the flow when there is none, so that
     // its cookie is the new one.
     let adds = match command {
@@ -245,23 +245,23 @@ pub(super) fn encode_flow_mod(m: &FlowMod, p: &Protocol, xid: u32, out: &mut Vec
             }
             _ => false,
         };
-        out.u64(if adds { m.new_cookie } else { m.cookie });
-        out.u64(if adds { 0 } else { m.cookie_mask });
+        out.put_u64(if adds { m.new_cookie } else { m.cookie });
+        out.put_u64(if adds { 0 } else { m.cookie_mask });
         // "Choose a table" has no number here; OVS chooses table 0.
-        out.u8(if m.table_id == TABLE_ALL && !deletes {
+        out.put_u8(if m.table_id == TABLE_ALL && !deletes {
             0
         } else {
             m.table_id
         });
-        out.u8(m.command as u8);
-        out.u16(m.idle_timeout);
-        out.u16(m.hard_timeout);
-        out.u16(m.priority);
-        out.u32(buffer_id);
-        out.u32(m.out_port.0);
-        out.u32(m.out_group);
-        out.u16(encode_flags(m.flags, version));
-        out.u16(if version >= Version::V14 {
+        out.put_u8(m.command as u8);
+        out.put_u16(m.idle_timeout);
+        out.put_u16(m.hard_timeout);
+        out.put_u16(m.priority);
+        out.put_u32(buffer_id);
+        out.put_u32(m.out_port.0);
+        out.put_u32(m.out_group);
+        out.put_u16(encode_flags(m.flags, version));
+        out.put_u16(if version >= Version::V14 {
             m.importance
         } else {
             0
@@ -271,16 +271,16 @@ pub(super) fn encode_flow_mod(m: &FlowMod, p: &Protocol, xid: u32, out: &mut Vec
         at
     } else if p.flow_format == FlowFormat::Nxm {
         let at = begin_nicira(out, version, nxt::FLOW_MOD, xid);
-        out.u64(m.new_cookie);
-        out.u16(encode_command10(m, p));
-        out.u16(m.idle_timeout);
-        out.u16(m.hard_timeout);
-        out.u16(m.priority);
-        out.u32(buffer_id);
-        out.port10(m.out_port);
-        out.u16(encode_flags(m.flags, version));
+        out.put_u64(m.new_cookie);
+        out.put_u16(encode_command10(m, p));
+        out.put_u16(m.idle_timeout);
+        out.put_u16(m.hard_timeout);
+        out.put_u16(m.priority);
+        out.put_u32(buffer_id);
+        out.put_port10(m.out_port);
+        out.put_u16(encode_flags(m.flags, version));
         let match_len = out.len();
-        out.zeros(8);
+        out.put_zeros(8);
         let len = nxm::encode_nx_match(&m.matching, m.cookie, m.cookie_mask, out);
         out.set_u16(match_len, len as u16); // all fields together are some hundred bytes
         encode_instructions(&m.actions, encoder(version, &m.matching), out);
@@ -288,14 +288,14 @@ pub(super) fn encode_flow_mod(m: &FlowMod, p: &Protocol, xid: u32, out: &mut Vec
     } else {
         let at = begin(out, version, ofpt::FLOW_MOD, xid);
         nxm::encode_match(version, &m.matching, out);
-        out.u64(m.new_cookie);
-        out.u16(encode_command10(m, p));
-        out.u16(m.idle_timeout);
-        out.u16(m.hard_timeout);
-        out.u16(m.priority);
-        out.u32(buffer_id);
-        out.port10(m.out_port);
-        out.u16(encode_flags(m.flags, version));
+        out.put_u64(m.new_cookie);
+        out.put_u16(encode_command10(m, p));
+        out.put_u16(m.idle_timeout);
+        out.put_u16(m.hard_timeout);
+        out.put_u16(m.priority);
+        out.put_u32(buffer_id);
+        out.put_port10(m.out_port);
+        out.put_u16(encode_flags(m.flags, version));
         encode_instructions(&m.actions, encoder(version, &m.matching), out);
         at
     };
@@ -432,12 +432,12 @@ pub(super) fn encode_flow_removed(
     let reason = reason_number(f.reason, version);
     let at = if version == Version::V15 {
         let at = begin(out, version, ofpt::FLOW_REMOVED, xid);
-        out.u8(f.table_id.unwrap_or(0));
-        out.u8(reason);
-        out.u16(f.priority);
-        out.u16(f.idle_timeout);
-        out.u16(f.hard_timeout);
-        out.u64(f.cookie);
+        out.put_u8(f.table_id.unwrap_or(0));
+        out.put_u8(reason);
+        out.put_u16(f.priority);
+        out.put_u16(f.idle_timeout);
+        out.put_u16(f.hard_timeout);
+        out.put_u64(f.cookie);
         nxm::encode_match(version, &f.matching, out);
         let stats = oxs::Stats {
             duration: Some(f.duration),
@@ -450,44 +450,44 @@ pub(super) fn encode_flow_removed(
         at
     } else if version >= Version::V11 {
         let at = begin(out, version, ofpt::FLOW_REMOVED, xid);
-        out.u64(f.cookie);
-        out.u16(f.priority);
-        out.u8(reason);
-        out.u8(f.table_id.unwrap_or(0));
-        out.duration(f.duration);
-        out.u16(f.idle_timeout);
-        out.u16(f.hard_timeout);
-        out.u64(f.packet_count);
-        out.u64(f.byte_count);
+        out.put_u64(f.cookie);
+        out.put_u16(f.priority);
+        out.put_u8(reason);
+        out.put_u8(f.table_id.unwrap_or(0));
+        out.put_duration(f.duration);
+        out.put_u16(f.idle_timeout);
+        out.put_u16(f.hard_timeout);
+        out.put_u64(f.packet_count);
+        out.put_u64(f.byte_count);
         nxm::encode_match(version, &f.matching, out);
         at
     } else if p.flow_format == FlowFormat::Nxm {
         let at = begin_nicira(out, version, nxt::FLOW_REMOVED, xid);
-        out.u64(f.cookie);
-        out.u16(f.priority);
-        out.u8(reason);
-        out.u8(f.table_id.map_or(0, |t| t.saturating_add(1)));
-        out.duration(f.duration);
-        out.u16(f.idle_timeout);
+        out.put_u64(f.cookie);
+        out.put_u16(f.priority);
+        out.put_u8(reason);
+        out.put_u8(f.table_id.map_or(0, |t| t.saturating_add(1)));
+        out.put_duration(f.duration);
+        out.put_u16(f.idle_timeout);
         let match_len = out.len();
-        out.u16(0);
-        out.u64(f.packet_count);
-        out.u64(f.byte_count);
+        out.put_u16(0);
+        out.put_u64(f.packet_count);
+        out.put_u64(f.byte_count);
         let len = nxm::encode_nx_match(&f.matching, 0, 0, out);
         out.set_u16(match_len, len as u16); // all fields together are some hundred bytes
         at
     } else {
         let at = begin(out, version, ofpt::FLOW_REMOVED, xid);
         nxm::encode_match(version, &f.matching, out);
-        out.u64(f.cookie);
-        out.u16(f.priority);
-        out.u8(reason);
-        out.zeros(1);
-        out.duration(f.duration);
-        out.u16(f.idle_timeout);
-        out.zeros(2);
-        out.u64(unknown_to_zero(f.packet_count));
-        out.u64(unknown_to_zero(f.byte_count));
+        out.put_u64(f.cookie);
+        out.put_u16(f.priority);
+        out.put_u8(reason);
+        out.put_zeros(1);
+        out.put_duration(f.duration);
+        out.put_u16(f.idle_timeout);
+        out.put_zeros(2);
+        out.put_u64(unknown_to_zero(f.packet_count));
+        out.put_u64(unknown_to_zero(f.byte_count));
         at
     };
     finish(out, at, "OFPT_FLOW_REMOVED")

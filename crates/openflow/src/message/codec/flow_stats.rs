@@ -6,7 +6,7 @@ use super::actions::{
 };
 use super::flow::{decode_flags, encode_flags, unknown_to_zero};
 use super::oxs;
-use super::wire::{Put, Reader, Result};
+use crate::wire::{Put, Reader, Result};
 use super::*;
 use crate::nxm::{self, Strictness};
 use ::flow::Match;
@@ -69,26 +69,26 @@ pub(super) fn decode_nx_request(r: &mut Reader<'_>) -> Result<FlowStatsRequest> 
 
 pub(super) fn encode_request(q: &FlowStatsRequest, version: Version, out: &mut Vec<u8>) {
     if q.nicira {
-        out.port10(q.out_port);
+        out.put_port10(q.out_port);
         let match_len = out.len();
-        out.u16(0);
-        out.u8(q.table_id);
-        out.zeros(3);
+        out.put_u16(0);
+        out.put_u8(q.table_id);
+        out.put_zeros(3);
         let len = nxm::encode_nx_match(&q.matching, q.cookie, q.cookie_mask, out);
         out.set_u16(match_len, len as u16); // all fields together are some hundred bytes
     } else if version == Version::V10 {
         nxm::encode_match(version, &q.matching, out);
-        out.u8(q.table_id);
-        out.zeros(1);
-        out.port10(q.out_port);
+        out.put_u8(q.table_id);
+        out.put_zeros(1);
+        out.put_port10(q.out_port);
     } else {
-        out.u8(q.table_id);
-        out.zeros(3);
-        out.u32(q.out_port.0);
-        out.u32(q.out_group);
-        out.zeros(4);
-        out.u64(q.cookie);
-        out.u64(q.cookie_mask);
+        out.put_u8(q.table_id);
+        out.put_zeros(3);
+        out.put_u32(q.out_port.0);
+        out.put_u32(q.out_group);
+        out.put_zeros(4);
+        out.put_u64(q.cookie);
+        out.put_u64(q.cookie_mask);
         nxm::encode_match(version, &q.matching, out);
     }
 }
@@ -161,42 +161,42 @@ pub(super) fn encode_flow(f: &FlowStats, version: Version, nicira: bool, out: &m
     }
     let at = out.len();
     let v10 = version == Version::V10 && !nicira;
-    out.u16(0);
-    out.u8(f.table_id);
-    out.zeros(1);
+    out.put_u16(0);
+    out.put_u8(f.table_id);
+    out.put_zeros(1);
     if v10 {
         nxm::encode_match(version, &f.matching, out);
     }
-    out.duration(f.duration);
-    out.u16(f.priority);
-    out.u16(f.idle_timeout);
-    out.u16(f.hard_timeout);
+    out.put_duration(f.duration);
+    out.put_u16(f.priority);
+    out.put_u16(f.idle_timeout);
+    out.put_u16(f.hard_timeout);
     let mut match_len = None;
     if nicira {
         match_len = Some(out.len());
-        out.u16(0);
-        out.u16(f.idle_age.map_or(0, |age| age.saturating_add(1)));
-        out.u16(f.hard_age.map_or(0, |age| age.saturating_add(1)));
+        out.put_u16(0);
+        out.put_u16(f.idle_age.map_or(0, |age| age.saturating_add(1)));
+        out.put_u16(f.hard_age.map_or(0, |age| age.saturating_add(1)));
     } else {
-        out.u16(if version >= Version::V13 {
+        out.put_u16(if version >= Version::V13 {
             encode_flags(f.flags, version)
         } else {
             0
         });
-        out.u16(if version >= Version::V14 {
+        out.put_u16(if version >= Version::V14 {
             f.importance
         } else {
             0
         });
-        out.zeros(2);
+        out.put_zeros(2);
     }
-    out.u64(f.cookie);
-    out.u64(if v10 {
+    out.put_u64(f.cookie);
+    out.put_u64(if v10 {
         unknown_to_zero(f.packet_count)
     } else {
         f.packet_count
     });
-    out.u64(if v10 {
+    out.put_u64(if v10 {
         unknown_to_zero(f.byte_count)
     } else {
         f.byte_count
@@ -254,15 +254,15 @@ fn decode_flow15(r: &mut Reader<'_>) -> Result<FlowStats> {
 
 fn encode_flow15(f: &FlowStats, out: &mut Vec<u8>) {
     let at = out.len();
-    out.zeros(4);
-    out.u8(f.table_id);
-    out.zeros(1);
-    out.u16(f.priority);
-    out.u16(f.idle_timeout);
-    out.u16(f.hard_timeout);
-    out.u16(encode_flags(f.flags, Version::V15));
-    out.u16(f.importance);
-    out.u64(f.cookie);
+    out.put_zeros(4);
+    out.put_u8(f.table_id);
+    out.put_zeros(1);
+    out.put_u16(f.priority);
+    out.put_u16(f.idle_timeout);
+    out.put_u16(f.hard_timeout);
+    out.put_u16(encode_flags(f.flags, Version::V15));
+    out.put_u16(f.importance);
+    out.put_u64(f.cookie);
     nxm::encode_match(Version::V15, &f.matching, out);
     let stats = oxs::Stats {
         duration: Some(f.duration),
@@ -320,8 +320,8 @@ pub(super) fn encode_aggregate(
             count
         }
     };
-    out.u64(known(s.packet_count));
-    out.u64(known(s.byte_count));
-    out.u32(s.flow_count);
-    out.zeros(4);
+    out.put_u64(known(s.packet_count));
+    out.put_u64(known(s.byte_count));
+    out.put_u32(s.flow_count);
+    out.put_zeros(4);
 }

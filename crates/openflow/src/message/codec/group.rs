@@ -3,7 +3,7 @@
 use super::actions::{decode_actions, encode_actions};
 use super::header::{Encoded, Later, begin_later, finish};
 use super::property::{self, Kind, NTR_VENDOR};
-use super::wire::{Put, Reader, Result};
+use crate::wire::{Put, Reader, Result};
 use super::*;
 use crate::{PortNo, nxm};
 use ::flow::{Field, FieldValue};
@@ -62,7 +62,7 @@ fn command_number(
 }
 
 fn watch_port(n: u32) -> Result<PortNo> {
-    Reader::new(&n.to_be_bytes())
+    Reader::message(&n.to_be_bytes())
         .port11()
         .map_err(|_| OfError::OFPGMFC_BAD_WATCH)
 }
@@ -128,16 +128,16 @@ fn decode_buckets15(mut r: Reader<'_>, version: Version, kind: GroupKind) -> Res
 
 fn encode_bucket(b: &Bucket, kind: GroupKind, version: Version, out: &mut Vec<u8>) {
     let at = out.len();
-    out.u16(0);
+    out.put_u16(0);
     if version < Version::V15 {
-        out.u16(b.weight);
-        out.u32(b.watch_port.0);
-        out.u32(b.watch_group);
-        out.zeros(4);
+        out.put_u16(b.weight);
+        out.put_u32(b.watch_port.0);
+        out.put_u32(b.watch_group);
+        out.put_zeros(4);
         encode_actions(&b.actions, version, out);
     } else {
-        out.u16(0);
-        out.u32(b.id);
+        out.put_u16(0);
+        out.put_u32(b.id);
         let start = out.len();
         encode_actions(&b.actions, version, out);
         let len = out.len() - start;
@@ -210,13 +210,13 @@ fn encode_properties(p: &GroupProperties, version: Version, out: &mut Vec<u8>) {
         return;
     }
     let at = property::start_experimenter(out, NTR_VENDOR, SELECTION_METHOD);
-    out.zeros(4);
-    out.text(&p.selection_method, METHOD_SPACE);
-    out.u64(p.selection_param);
+    out.put_zeros(4);
+    out.put_text(&p.selection_method, METHOD_SPACE);
+    out.put_u64(p.selection_param);
     for (field, mask) in &p.fields {
         if nxm::encode_header(*field, false, version.wire(), out) {
             let width = usize::from(field.oxm_bytes());
-            out.raw(
+            out.put_bytes(
                 mask.to_be_bytes()
                     .get(16usize.saturating_sub(width)..)
                     .unwrap_or_default(),
@@ -324,14 +324,14 @@ fn check(m: &GroupMod, version: Version) -> Result<()> {
 
 /// What follows the header of OFPT_GROUP_MOD.
 pub(super) fn encode_group_mod_body(m: &GroupMod, version: Version, out: &mut Vec<u8>) -> Encoded {
-    out.u16(command_number(m.command, version)?);
-    out.u8(m.kind as u8);
-    out.zeros(1);
-    out.u32(m.group_id);
+    out.put_u16(command_number(m.command, version)?);
+    out.put_u8(m.kind as u8);
+    out.put_zeros(1);
+    out.put_u32(m.group_id);
     let len_at = out.len();
     if version >= Version::V15 {
-        out.zeros(4);
-        out.u32(m.command_bucket_id);
+        out.put_zeros(4);
+        out.put_u32(m.command_bucket_id);
     }
     let start = out.len();
     m.buckets
@@ -387,12 +387,12 @@ pub(super) fn decode_desc(r: &mut Reader<'_>, version: Version) -> Result<GroupD
 
 pub(super) fn encode_desc(g: &GroupDesc, version: Version, out: &mut Vec<u8>) {
     let at = out.len();
-    out.u16(0);
-    out.u8(g.kind as u8);
-    out.zeros(1);
-    out.u32(g.group_id);
+    out.put_u16(0);
+    out.put_u8(g.kind as u8);
+    out.put_zeros(1);
+    out.put_u32(g.group_id);
     if version >= Version::V15 {
-        out.zeros(8);
+        out.put_zeros(8);
     }
     let start = out.len();
     g.buckets
@@ -438,18 +438,18 @@ pub(super) fn decode_stats(r: &mut Reader<'_>, version: Version) -> Result<Group
 
 pub(super) fn encode_stats(s: &GroupStats, version: Version, out: &mut Vec<u8>) {
     let at = out.len();
-    out.zeros(4);
-    out.u32(s.group_id);
-    out.u32(s.ref_count);
-    out.zeros(4);
-    out.u64(s.packet_count);
-    out.u64(s.byte_count);
+    out.put_zeros(4);
+    out.put_u32(s.group_id);
+    out.put_u32(s.ref_count);
+    out.put_zeros(4);
+    out.put_u64(s.packet_count);
+    out.put_u64(s.byte_count);
     if version >= Version::V13 {
-        out.duration(s.duration);
+        out.put_duration(s.duration);
     }
     for (packets, bytes) in &s.buckets {
-        out.u64(*packets);
-        out.u64(*bytes);
+        out.put_u64(*packets);
+        out.put_u64(*bytes);
     }
     // A group that is too long is found when its message is finished.
     let len = out.len() - at;
@@ -471,10 +471,10 @@ pub(super) fn decode_features(r: &mut Reader<'_>) -> Result<GroupFeatures> {
 }
 
 pub(super) fn encode_features(f: &GroupFeatures, out: &mut Vec<u8>) {
-    out.u32(f.kinds);
-    out.u32(f.capabilities);
+    out.put_u32(f.kinds);
+    out.put_u32(f.capabilities);
     f.max_groups
         .iter()
         .chain(&f.actions)
-        .for_each(|n| out.u32(*n));
+        .for_each(|n| out.put_u32(*n));
 }

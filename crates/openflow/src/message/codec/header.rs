@@ -1,6 +1,6 @@
 //! Message headers: numbers of messages in each version, vendor messages, lengths.
 
-use super::wire::Put;
+use crate::wire::Put;
 use super::{EncodeError, Version};
 use crate::error::{NX_VENDOR, ONF_VENDOR};
 
@@ -159,10 +159,10 @@ pub(super) mod onft {
 /// Starts a message; gives its place.
 pub(super) fn begin(out: &mut Vec<u8>, version: Version, ty: u8, xid: u32) -> usize {
     let at = out.len();
-    out.u8(version.wire());
-    out.u8(ty);
-    out.u16(0);
-    out.u32(xid);
+    out.put_u8(version.wire());
+    out.put_u8(ty);
+    out.put_u16(0);
+    out.put_u32(xid);
     at
 }
 
@@ -192,8 +192,8 @@ pub(super) fn begin_onf(out: &mut Vec<u8>, version: Version, subtype: u32, xid: 
 
 fn begin_vendor(out: &mut Vec<u8>, version: Version, vendor: u32, subtype: u32, xid: u32) -> usize {
     let at = begin(out, version, ofpt::VENDOR, xid);
-    out.u32(vendor);
-    out.u32(subtype);
+    out.put_u32(vendor);
+    out.put_u32(subtype);
     at
 }
 

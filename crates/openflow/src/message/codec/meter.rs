@@ -1,7 +1,7 @@
 //! Meters.
 
 use super::header::{Encoded, Later, begin_later, finish};
-use super::wire::{Put, Reader, Result};
+use crate::wire::{Put, Reader, Result};
 use super::*;
 
 /// Band types (OFPMBT13_*).
@@ -40,12 +40,12 @@ fn encode_bands(bands: &[MeterBand], out: &mut Vec<u8>) {
             MeterBandKind::Drop => (DROP, 0),
             MeterBandKind::DscpRemark { prec_level } => (DSCP_REMARK, prec_level),
         };
-        out.u16(ty);
-        out.u16(BAND_SIZE);
-        out.u32(band.rate);
-        out.u32(band.burst_size);
-        out.u8(prec_level);
-        out.zeros(3);
+        out.put_u16(ty);
+        out.put_u16(BAND_SIZE);
+        out.put_u32(band.rate);
+        out.put_u32(band.burst_size);
+        out.put_u8(prec_level);
+        out.put_zeros(3);
     }
 }
 
@@ -83,9 +83,9 @@ pub(super) fn decode_meter_mod(mut r: Reader<'_>) -> Result<MeterMod> {
 
 /// What follows the header of OFPT_METER_MOD.
 pub(super) fn encode_meter_mod_body(m: &MeterMod, out: &mut Vec<u8>) {
-    out.u16(m.command as u16);
-    out.u16(m.meter.flags.bits());
-    out.u32(m.meter.meter_id);
+    out.put_u16(m.command as u16);
+    out.put_u16(m.meter.flags.bits());
+    out.put_u32(m.meter.meter_id);
     encode_bands(&m.meter.bands, out);
 }
 
@@ -125,15 +125,15 @@ pub(super) fn decode_stats(r: &mut Reader<'_>) -> Result<MeterStats> {
 
 pub(super) fn encode_stats(s: &MeterStats, out: &mut Vec<u8>) {
     let at = out.len();
-    out.u32(s.meter_id);
-    out.zeros(8);
-    out.u32(s.flow_count);
-    out.u64(s.packet_in_count);
-    out.u64(s.byte_in_count);
-    out.duration(s.duration);
+    out.put_u32(s.meter_id);
+    out.put_zeros(8);
+    out.put_u32(s.flow_count);
+    out.put_u64(s.packet_in_count);
+    out.put_u64(s.byte_in_count);
+    out.put_duration(s.duration);
     for (packets, bytes) in &s.bands {
-        out.u64(*packets);
-        out.u64(*bytes);
+        out.put_u64(*packets);
+        out.put_u64(*bytes);
     }
     // A meter that is too long is found when its message is finished.
     let len = out.len() - at;
@@ -155,9 +155,9 @@ pub(super) fn decode_config(r: &mut Reader<'_>) -> Result<MeterConfig> {
 
 pub(super) fn encode_config(m: &MeterConfig, out: &mut Vec<u8>) {
     let at = out.len();
-    out.u16(0);
-    out.u16(m.flags.bits());
-    out.u32(m.meter_id);
+    out.put_u16(0);
+    out.put_u16(m.flags.bits());
+    out.put_u32(m.meter_id);
     encode_bands(&m.bands, out);
     // A meter that is too long is found when its message is finished.
     let len = out.len() - at;
@@ -177,10 +177,10 @@ pub(super) fn decode_features(r: &mut Reader<'_>) -> Result<MeterFeatures> {
 }
 
 pub(super) fn encode_features(f: &MeterFeatures, out: &mut Vec<u8>) {
-    out.u32(f.max_meters);
-    out.u32(f.band_types);
-    out.u32(f.capabilities);
-    out.u8(f.max_bands);
-    out.u8(f.max_color);
-    out.zeros(2);
+    out.put_u32(f.max_meters);
+    out.put_u32(f.band_types);
+    out.put_u32(f.capabilities);
+    out.put_u8(f.max_bands);
+    out.put_u8(f.max_color);
+    out.put_zeros(2);
 }

@@ -4,7 +4,7 @@ use super::actions::{
     decode_instructions, decode_match, decode_nx_match, encode_instructions, encoder,
 };
 use super::flow::{decode_reason, reason_number};
-use super::wire::{Put, Reader, Result};
+use crate::wire::{Put, Reader, Result};
 use super::*;
 use crate::nxm::{self, Strictness};
 
@@ -88,22 +88,22 @@ pub(super) fn encode_request(
     nicira: bool,
     out: &mut Vec<u8>,
 ) {
-    out.u32(q.id);
+    out.put_u32(q.id);
     if nicira {
-        out.u16((q.flags - MonitorFlags::ONLY_OWN).bits());
-        out.port10(q.out_port);
+        out.put_u16((q.flags - MonitorFlags::ONLY_OWN).bits());
+        out.put_port10(q.out_port);
         let match_len = out.len();
-        out.u16(0);
-        out.u8(q.table_id);
-        out.zeros(5);
+        out.put_u16(0);
+        out.put_u8(q.table_id);
+        out.put_zeros(5);
         let len = nxm::encode_nx_match(&q.matching, 0, 0, out);
         out.set_u16(match_len, len as u16); // all fields together are some hundred bytes
     } else {
-        out.u32(q.out_port.0);
-        out.u32(q.out_group);
-        out.u16(q.flags.bits());
-        out.u8(q.table_id);
-        out.u8(q.command as u8);
+        out.put_u32(q.out_port.0);
+        out.put_u32(q.out_group);
+        out.put_u16(q.flags.bits());
+        out.put_u8(q.table_id);
+        out.put_u8(q.command as u8);
         nxm::encode_match(version, &q.matching, out);
     }
 }
@@ -178,15 +178,15 @@ pub(super) fn decode_update(
 
 pub(super) fn encode_update(u: &FlowUpdate, version: Version, nicira: bool, out: &mut Vec<u8>) {
     let at = out.len();
-    out.u16(8);
+    out.put_u16(8);
     let full = match u {
         FlowUpdate::Abbrev { xid } => {
-            out.u16(if nicira {
+            out.put_u16(if nicira {
                 event::NX_ABBREV
             } else {
                 event::ABBREV
             });
-            out.u32(*xid);
+            out.put_u32(*xid);
             return;
         }
         // Nicira's form has messages of their own for these; they are no events there.
@@ -195,12 +195,12 @@ pub(super) fn encode_update(u: &FlowUpdate, version: Version, nicira: bool, out:
             return;
         }
         FlowUpdate::Paused | FlowUpdate::Resumed => {
-            out.u16(if *u == FlowUpdate::Paused {
+            out.put_u16(if *u == FlowUpdate::Paused {
                 event::PAUSED
             } else {
                 event::RESUMED
             });
-            out.zeros(4);
+            out.put_zeros(4);
             return;
         }
         FlowUpdate::Full(full) => full,
@@ -239,28 +239,28 @@ pub(super) fn encode_update(u: &FlowUpdate, version: Version, nicira: bool, out:
             reason_number(reason, version),
         ),
     };
-    out.u16(number);
+    out.put_u16(number);
     if nicira {
-        out.u16(u16::from(reason));
-        out.u16(full.priority);
-        out.u16(full.idle_timeout);
-        out.u16(full.hard_timeout);
+        out.put_u16(u16::from(reason));
+        out.put_u16(full.priority);
+        out.put_u16(full.idle_timeout);
+        out.put_u16(full.hard_timeout);
         let match_len = out.len();
-        out.u16(0);
-        out.u8(full.table_id);
-        out.zeros(1);
-        out.u64(full.cookie);
+        out.put_u16(0);
+        out.put_u8(full.table_id);
+        out.put_zeros(1);
+        out.put_u64(full.cookie);
         let len = nxm::encode_nx_match(&full.matching, 0, 0, out);
         out.set_u16(match_len, len as u16); // all fields together are some hundred bytes
         encode_instructions(&full.actions, encoder(version, &full.matching), out);
     } else {
-        out.u8(full.table_id);
-        out.u8(reason);
-        out.u16(full.idle_timeout);
-        out.u16(full.hard_timeout);
-        out.u16(full.priority);
-        out.zeros(4);
-        out.u64(full.cookie);
+        out.put_u8(full.table_id);
+        out.put_u8(reason);
+        out.put_u16(full.idle_timeout);
+        out.put_u16(full.hard_timeout);
+        out.put_u16(full.priority);
+        out.put_zeros(4);
+        out.put_u64(full.cookie);
         nxm::encode_match(version, &full.matching, out);
         encode_instructions(&full.actions, encoder(version, &full.matching), out);
     }

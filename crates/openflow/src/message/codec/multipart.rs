@@ -2,7 +2,7 @@
 
 use super::header::{Encoded, Later, begin_later, finish};
 use super::port_stats;
-use super::wire::{Put, Reader, Result};
+use crate::wire::{Put, Reader, Result};
 use super::*;
 use super::{flow_stats, group, meter, monitor, queue, table, table_features};
 use crate::PortNo;
@@ -117,16 +117,16 @@ fn header_bytes(kind: Kind, flags: u16, version: Version, out: &mut Vec<u8>) -> 
             version,
         });
     }
-    out.u16(number);
-    out.u16(flags);
+    out.put_u16(number);
+    out.put_u16(flags);
     if !old {
-        out.zeros(4);
+        out.put_zeros(4);
     }
     if let Kind::Nicira(subtype) = kind {
-        out.u32(NX_VENDOR);
-        out.u32(subtype);
+        out.put_u32(NX_VENDOR);
+        out.put_u32(subtype);
         if old {
-            out.zeros(4);
+            out.put_zeros(4);
         }
     }
     Ok(())
@@ -275,16 +275,16 @@ pub(super) fn encode_request(
     let at = begin_later(out, version, Later::MultipartRequest, xid)?;
     header_bytes(request_kind(q), 0, version, out)?;
     let id = |n: u32, out: &mut Vec<u8>| {
-        out.u32(n);
-        out.zeros(4);
+        out.put_u32(n);
+        out.put_zeros(4);
     };
     match q {
         MultipartRequest::Flow(f) | MultipartRequest::Aggregate(f) => {
             flow_stats::encode_request(f, version, out);
         }
         MultipartRequest::Port(port) if version == Version::V10 => {
-            out.port10(*port);
-            out.zeros(6);
+            out.put_port10(*port);
+            out.put_zeros(6);
         }
         MultipartRequest::Port(port) => id(port.0, out),
         MultipartRequest::Queue(q) | MultipartRequest::QueueDesc(q) => {
@@ -397,7 +397,7 @@ impl<'a> Parts<'a> {
         begin_later(&mut head, version, Later::MultipartReply, xid)?;
         header_bytes(kind, MORE, version, &mut head)?;
         let at = out.len();
-        out.raw(&head);
+        out.put_bytes(&head);
         Ok(Parts { out, at, head })
     }
 
@@ -478,11 +478,11 @@ pub(super) fn encode_reply(
     let mut parts = Parts::new(out, reply_kind(reply), version, xid)?;
     match reply {
         MultipartReply::Desc(d) => parts.put(|out| {
-            out.text(&d.manufacturer, 256);
-            out.text(&d.hardware, 256);
-            out.text(&d.software, 256);
-            out.text(&d.serial_number, 32);
-            out.text(&d.datapath, 256);
+            out.put_text(&d.manufacturer, 256);
+            out.put_text(&d.hardware, 256);
+            out.put_text(&d.software, 256);
+            out.put_text(&d.serial_number, 32);
+            out.put_text(&d.datapath, 256);
             Ok(())
         })?,
         MultipartReply::Flow { flows, nicira } => {

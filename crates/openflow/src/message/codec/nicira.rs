@@ -2,7 +2,7 @@
 
 use super::header::{Encoded, begin_nicira, finish, nxt};
 use super::property::{self, Kind};
-use super::wire::{Put, Reader, Result};
+use crate::wire::{Put, Reader, Result};
 use super::*;
 
 fn decode_tlv_maps(mut r: Reader<'_>) -> Result<Vec<TlvMap>> {
@@ -21,11 +21,11 @@ fn decode_tlv_maps(mut r: Reader<'_>) -> Result<Vec<TlvMap>> {
 
 fn encode_tlv_maps(maps: &[TlvMap], out: &mut Vec<u8>) {
     for m in maps {
-        out.u16(m.class);
-        out.u8(m.kind);
-        out.u8(m.len);
-        out.u16(m.index);
-        out.zeros(2);
+        out.put_u16(m.class);
+        out.put_u8(m.kind);
+        out.put_u8(m.len);
+        out.put_u16(m.index);
+        out.put_zeros(2);
     }
 }
 
@@ -56,8 +56,8 @@ pub(super) fn encode_tlv_table_mod(
     out: &mut Vec<u8>,
 ) -> Encoded {
     let at = begin_nicira(out, version, nxt::TLV_TABLE_MOD, xid);
-    out.u16(m.command as u16);
-    out.zeros(6);
+    out.put_u16(m.command as u16);
+    out.put_zeros(6);
     encode_tlv_maps(&m.mappings, out);
     finish(out, at, "NXT_TLV_TABLE_MOD")
 }
@@ -79,9 +79,9 @@ pub(super) fn encode_tlv_table_reply(
     out: &mut Vec<u8>,
 ) -> Encoded {
     let at = begin_nicira(out, version, nxt::TLV_TABLE_REPLY, xid);
-    out.u32(t.max_option_space);
-    out.u16(t.max_fields);
-    out.zeros(10);
+    out.put_u32(t.max_option_space);
+    out.put_u16(t.max_fields);
+    out.put_zeros(10);
     encode_tlv_maps(&t.mappings, out);
     finish(out, at, "NXT_TLV_TABLE_REPLY")
 }
@@ -162,7 +162,7 @@ fn put_tuple(t: &CtTuple, ty: u16, out: &mut Vec<u8>) {
         return;
     }
     let at = property::start(out, ty);
-    out.zeros(4);
+    out.put_zeros(4);
     for (ty, address) in [(SRC, t.src), (DST, t.dst)] {
         if let Some(address) = address {
             property::put(out, ty, &address);
@@ -192,8 +192,8 @@ pub(super) fn encode_ct_flush(
     out: &mut Vec<u8>,
 ) -> Encoded {
     let at = begin_nicira(out, version, nxt::CT_FLUSH, xid);
-    out.u8(f.ip_proto);
-    out.zeros(7);
+    out.put_u8(f.ip_proto);
+    out.put_zeros(7);
     put_tuple(&f.original, ORIGINAL, out);
     put_tuple(&f.reply, REPLY, out);
     if let Some(zone) = f.zone {
@@ -235,6 +235,6 @@ pub(super) fn encode_small(
     out: &mut Vec<u8>,
 ) -> Encoded {
     let at = begin_nicira(out, version, subtype, xid);
-    out.raw(body);
+    out.put_bytes(body);
     finish(out, at, "Nicira message")
 }

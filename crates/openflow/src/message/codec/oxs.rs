@@ -3,7 +3,7 @@
 //! A list has a header of its own (4 bytes: reserved, length) and is padded to 8 bytes; the
 //! length is without the padding. Each field is class, number, length, value.
 
-use super::wire::{Put, Reader, Result};
+use crate::wire::{Put, Reader, Result};
 use super::*;
 use std::time::Duration;
 
@@ -56,29 +56,29 @@ pub(super) fn decode(r: &mut Reader<'_>) -> Result<Stats> {
 }
 
 fn field(number: u8, size: u8, out: &mut Vec<u8>) {
-    out.u16(BASIC);
-    out.u8(number << 1);
-    out.u8(size);
+    out.put_u16(BASIC);
+    out.put_u8(number << 1);
+    out.put_u8(size);
 }
 
 pub(super) fn encode(s: &Stats, out: &mut Vec<u8>) {
     let at = out.len();
-    out.zeros(4);
+    out.put_zeros(4);
     for (number, time) in [(DURATION, s.duration), (IDLE_TIME, s.idle)] {
         if let Some(time) = time {
             field(number, 8, out);
-            out.duration(time);
+            out.put_duration(time);
         }
     }
     for (number, count) in [(PACKET_COUNT, s.packet_count), (BYTE_COUNT, s.byte_count)] {
         if let Some(count) = count {
             field(number, 8, out);
-            out.u64(count);
+            out.put_u64(count);
         }
     }
     if let Some(count) = s.flow_count {
         field(FLOW_COUNT, 4, out);
-        out.u32(count);
+        out.put_u32(count);
     }
     let len = out.len() - at;
     out.set_u16(at + 2, len as u16); // 60 bytes at most

@@ -4,7 +4,7 @@ use super::actions::{decode_actions, decode_match_loose, decode_nx_match, encode
 use super::continuation;
 use super::header::{Encoded, begin, begin_nicira, finish, nxt, ofpt};
 use super::property::{self, Kind};
-use super::wire::{Put, Reader, Result};
+use crate::wire::{Put, Reader, Result};
 use super::*;
 use crate::PortNo;
 use crate::nxm::{self, Strictness};
@@ -201,7 +201,7 @@ fn put_properties(p: &PacketIn, version: Version, out: &mut Vec<u8>) {
     property::end(out, at);
     if let Some(c) = &p.continuation {
         let at = property::start(out, nxpint::CONTINUATION);
-        out.zeros(4);
+        out.put_zeros(4);
         continuation::encode(c, version, out);
         if out.len() == at + 8 {
             out.truncate(at); // nothing in it
@@ -243,50 +243,50 @@ pub(super) fn encode_packet_in(
         }
         PacketInFormat::Nxt => {
             let at = begin_nicira(out, version, nxt::PACKET_IN, xid);
-            out.u32(NO_BUFFER);
-            out.u16(total_len);
-            out.u8(reason);
-            out.u8(p.table_id);
-            out.u64(p.cookie);
+            out.put_u32(NO_BUFFER);
+            out.put_u16(total_len);
+            out.put_u8(reason);
+            out.put_u8(p.table_id);
+            out.put_u64(p.cookie);
             let match_len = out.len();
-            out.zeros(8);
+            out.put_zeros(8);
             let len = nxm::encode_nx_match(&p.metadata, 0, 0, out);
             out.set_u16(match_len, len as u16); // all fields together are some hundred bytes
-            out.zeros(2);
+            out.put_zeros(2);
             at
         }
         PacketInFormat::Standard => {
             let at = begin(out, version, ofpt::PACKET_IN, xid);
-            out.u32(NO_BUFFER);
+            out.put_u32(NO_BUFFER);
             match version {
                 Version::V10 => {
-                    out.u16(total_len);
-                    out.port10(in_port);
-                    out.u8(reason);
-                    out.zeros(1);
+                    out.put_u16(total_len);
+                    out.put_port10(in_port);
+                    out.put_u8(reason);
+                    out.put_zeros(1);
                 }
                 Version::V11 => {
-                    out.u32(in_port.0);
-                    out.u32(in_port.0);
-                    out.u16(total_len);
-                    out.u8(reason);
-                    out.u8(p.table_id);
+                    out.put_u32(in_port.0);
+                    out.put_u32(in_port.0);
+                    out.put_u16(total_len);
+                    out.put_u8(reason);
+                    out.put_u8(p.table_id);
                 }
                 _ => {
-                    out.u16(total_len);
-                    out.u8(reason);
-                    out.u8(p.table_id);
+                    out.put_u16(total_len);
+                    out.put_u8(reason);
+                    out.put_u8(p.table_id);
                     if version >= Version::V13 {
-                        out.u64(p.cookie);
+                        out.put_u64(p.cookie);
                     }
                     nxm::encode_match(version, &p.metadata, out);
-                    out.zeros(2);
+                    out.put_zeros(2);
                 }
             }
             at
         }
     };
-    out.raw(&p.data);
+    out.put_bytes(&p.data);
     finish(out, at, "OFPT_PACKET_IN")
 }
 
@@ -342,23 +342,23 @@ pub(super) fn encode_packet_out(
     out: &mut Vec<u8>,
 ) -> Encoded {
     let at = begin(out, version, ofpt::PACKET_OUT, xid);
-    out.u32(p.buffer_id.unwrap_or(NO_BUFFER));
+    out.put_u32(p.buffer_id.unwrap_or(NO_BUFFER));
     let actions_len;
     match version {
         Version::V10 => {
-            out.port10(p.in_port());
+            out.put_port10(p.in_port());
             actions_len = out.len();
-            out.zeros(2);
+            out.put_zeros(2);
         }
         Version::V15 => {
             actions_len = out.len();
-            out.zeros(4);
+            out.put_zeros(4);
             nxm::encode_match(version, &p.metadata, out);
         }
         _ => {
-            out.u32(p.in_port().0);
+            out.put_u32(p.in_port().0);
             actions_len = out.len();
-            out.zeros(8);
+            out.put_zeros(8);
         }
     }
     let start = out.len();
@@ -370,7 +370,7 @@ pub(super) fn encode_packet_out(
     })?;
     out.set_u16(actions_len, len);
     if p.buffer_id.is_none() {
-        out.raw(&p.data);
+        out.put_bytes(&p.data);
     }
     finish(out, at, "OFPT_PACKET_OUT")
 }

@@ -2,7 +2,7 @@
 
 use super::header::{Encoded, Later, begin, begin_later, finish, ofpt};
 use super::property::{self, Kind};
-use super::wire::{Put, Reader, Result};
+use crate::wire::{Put, Reader, Result};
 use super::*;
 
 /// Property of port descriptions and port mods: Ethernet.
@@ -86,7 +86,7 @@ pub(super) fn decode_port(r: &mut Reader<'_>, version: Version) -> Result<PortDe
     let v10 = version == Version::V10;
     let v14 = version >= Version::V14;
     let port_no = if v10 { r.port10()? } else { r.port11()? };
-    let mut props = Reader::new(&[]);
+    let mut props = Reader::message(&[]);
     let mut body = *r;
     if v14 {
         let length = r.u16()?;
@@ -155,37 +155,37 @@ pub(super) fn encode_port(port: &PortDesc, version: Version, out: &mut Vec<u8>) 
     let v14 = version >= Version::V14;
     let at = out.len();
     if v10 {
-        out.port10(port.port_no);
+        out.put_port10(port.port_no);
     } else {
-        out.u32(port.port_no.0);
-        out.zeros(4);
+        out.put_u32(port.port_no.0);
+        out.put_zeros(4);
     }
-    out.raw(&port.hw_addr);
+    out.put_bytes(&port.hw_addr);
     if !v10 {
-        out.zeros(2);
+        out.put_zeros(2);
     }
-    out.text(&port.name, 16);
-    out.u32((port.config & known_config(version)).bits());
-    out.u32(state_to_wire(port.state, version));
+    out.put_text(&port.name, 16);
+    out.put_u32((port.config & known_config(version)).bits());
+    out.put_u32(state_to_wire(port.state, version));
     let features = [port.curr, port.advertised, port.supported, port.peer];
     if v14 {
         let prop = property::start(out, ETHERNET);
-        out.zeros(4);
+        out.put_zeros(4);
         features
             .iter()
-            .for_each(|f| out.u32(features_to_wire(*f, version)));
-        out.u32(port.curr_speed);
-        out.u32(port.max_speed);
+            .for_each(|f| out.put_u32(features_to_wire(*f, version)));
+        out.put_u32(port.curr_speed);
+        out.put_u32(port.max_speed);
         property::end(out, prop);
         let length = out.len() - at;
         out.set_u16(at + 4, length as u16); // 72 bytes
     } else {
         features
             .iter()
-            .for_each(|f| out.u32(features_to_wire(*f, version)));
+            .for_each(|f| out.put_u32(features_to_wire(*f, version)));
         if !v10 {
-            out.u32(port.curr_speed);
-            out.u32(port.max_speed);
+            out.put_u32(port.curr_speed);
+            out.put_u32(port.max_speed);
         }
     }
 }
@@ -211,8 +211,8 @@ pub(super) fn encode_port_status(
     out: &mut Vec<u8>,
 ) -> Encoded {
     let at = begin(out, version, ofpt::PORT_STATUS, xid);
-    out.u8(s.reason as u8);
-    out.zeros(7);
+    out.put_u8(s.reason as u8);
+    out.put_zeros(7);
     encode_port(&s.port, version, out);
     finish(out, at, "OFPT_PORT_STATUS")
 }
@@ -259,21 +259,21 @@ pub(super) fn encode_port_mod(
     let at = begin_later(out, version, Later::PortMod, xid)?;
     let v10 = version == Version::V10;
     if v10 {
-        out.port10(m.port_no);
+        out.put_port10(m.port_no);
     } else {
-        out.u32(m.port_no.0);
-        out.zeros(4);
+        out.put_u32(m.port_no.0);
+        out.put_zeros(4);
     }
-    out.raw(&m.hw_addr);
+    out.put_bytes(&m.hw_addr);
     if !v10 {
-        out.zeros(2);
+        out.put_zeros(2);
     }
-    out.u32((m.config & known_config(version)).bits());
-    out.u32((m.mask & known_config(version)).bits());
+    out.put_u32((m.config & known_config(version)).bits());
+    out.put_u32((m.mask & known_config(version)).bits());
     let advertise = features_to_wire(m.advertise, version);
     if version < Version::V14 {
-        out.u32(advertise);
-        out.zeros(4);
+        out.put_u32(advertise);
+        out.put_zeros(4);
     } else if advertise != 0 {
         property::put(out, ETHERNET, &advertise.to_be_bytes());
     }

@@ -1,7 +1,7 @@
 //! Port statistics.
 
 use super::property::{self, INTEL_VENDOR, Kind};
-use super::wire::{Put, Reader, Result};
+use crate::wire::{Put, Reader, Result};
 use super::*;
 
 /// OFPPSPT14_ETHERNET.
@@ -88,23 +88,23 @@ pub(super) fn encode(s: &PortStats, version: Version, out: &mut Vec<u8>) {
     let mut s = s.clone();
     if version >= Version::V14 {
         let at = out.len();
-        out.zeros(4);
-        out.u32(s.port_no.0);
-        out.maybe_duration(s.duration);
-        common(&mut s).into_iter().for_each(|n| out.u64(*n));
+        out.put_zeros(4);
+        out.put_u32(s.port_no.0);
+        out.put_maybe_duration(s.duration);
+        common(&mut s).into_iter().for_each(|n| out.put_u64(*n));
         let prop = property::start(out, ETHERNET);
-        out.zeros(4);
-        ethernet(&mut s).into_iter().for_each(|n| out.u64(*n));
+        out.put_zeros(4);
+        ethernet(&mut s).into_iter().for_each(|n| out.put_u64(*n));
         property::end(out, prop);
         // OVS always sends these, unknown or not.
         let mut more = s.rfc2819.as_deref().copied().unwrap_or_default();
         let prop = property::start_experimenter(out, INTEL_VENDOR, RFC2819);
-        out.zeros(4);
-        rfc2819(&mut more).into_iter().for_each(|n| out.u64(*n));
+        out.put_zeros(4);
+        rfc2819(&mut more).into_iter().for_each(|n| out.put_u64(*n));
         property::end(out, prop);
         if !s.custom.is_empty() {
             let prop = property::start_experimenter(out, INTEL_VENDOR, CUSTOM);
-            out.zeros(4);
+            out.put_zeros(4);
             let mut n = 0u16;
             for (name, value) in &s.custom {
                 // What does not fit the property is left out.
@@ -113,9 +113,9 @@ pub(super) fn encode(s: &PortStats, version: Version, out: &mut Vec<u8>) {
                 if out.len() - prop + 1 + name.len() + 8 > CUSTOM_SPACE {
                     break;
                 }
-                out.u8(name.len() as u8); // at most 255, see above
-                out.raw(name);
-                out.u64(*value);
+                out.put_u8(name.len() as u8); // at most 255, see above
+                out.put_bytes(name);
+                out.put_u64(*value);
                 n += 1;
             }
             out.set_u16(prop + 14, n);
@@ -126,16 +126,16 @@ pub(super) fn encode(s: &PortStats, version: Version, out: &mut Vec<u8>) {
         return;
     }
     if version == Version::V10 {
-        out.port10(s.port_no);
-        out.zeros(6);
+        out.put_port10(s.port_no);
+        out.put_zeros(6);
     } else {
-        out.u32(s.port_no.0);
-        out.zeros(4);
+        out.put_u32(s.port_no.0);
+        out.put_zeros(4);
     }
-    common(&mut s).into_iter().for_each(|n| out.u64(*n));
-    ethernet(&mut s).into_iter().for_each(|n| out.u64(*n));
+    common(&mut s).into_iter().for_each(|n| out.put_u64(*n));
+    ethernet(&mut s).into_iter().for_each(|n| out.put_u64(*n));
     if version == Version::V13 {
-        out.maybe_duration(s.duration);
+        out.put_maybe_duration(s.duration);
     }
 }
 

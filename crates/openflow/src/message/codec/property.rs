@@ -1,7 +1,7 @@
 //! Properties: type, length, value, padded to 8 bytes (OpenFlow 1.4 section 7.2.2
 //! and on; also used by Nicira's and NTR's extensions).
 
-use super::wire::{Put, Reader, Result};
+use crate::wire::{Put, Reader, Result};
 use crate::OfError;
 
 /// Type of experimenter properties.
@@ -30,7 +30,7 @@ pub(super) fn next<'a>(r: &mut Reader<'a>) -> Result<Property<'a>> {
     let whole = r.peek();
     let ty = r.u16().map_err(bad)?;
     let len = usize::from(r.u16().map_err(bad)?);
-    let mut value = Reader::new(whole.get(4..len).ok_or(OfError::OFPBPC_BAD_LEN)?);
+    let mut value = Reader::message(whole.get(4..len).ok_or(OfError::OFPBPC_BAD_LEN)?);
     r.skip(len.next_multiple_of(8) - 4).map_err(bad)?;
     let kind = if ty == EXPERIMENTER {
         Kind::Experimenter(value.u32().map_err(bad)?, value.u32().map_err(bad)?)
@@ -111,16 +111,16 @@ pub(super) const INTEL_VENDOR: u32 = 0x0000_aa01;
 /// Writes the header of a property whose length [`end`] fills in; gives its place.
 pub(super) fn start(out: &mut Vec<u8>, ty: u16) -> usize {
     let at = out.len();
-    out.u16(ty);
-    out.u16(0);
+    out.put_u16(ty);
+    out.put_u16(0);
     at
 }
 
 /// As [`start`], for an experimenter's property.
 pub(super) fn start_experimenter(out: &mut Vec<u8>, vendor: u32, ty: u32) -> usize {
     let at = start(out, EXPERIMENTER);
-    out.u32(vendor);
-    out.u32(ty);
+    out.put_u32(vendor);
+    out.put_u32(ty);
     at
 }
 
@@ -136,22 +136,22 @@ pub(super) fn end(out: &mut Vec<u8>, at: usize) {
 /// A property with bytes as value.
 pub(super) fn put(out: &mut Vec<u8>, ty: u16, value: &[u8]) {
     let at = start(out, ty);
-    out.raw(value);
+    out.put_bytes(value);
     end(out, at);
 }
 
 /// A property with a 64-bit number behind 4 bytes of padding.
 pub(super) fn put_u64(out: &mut Vec<u8>, ty: u16, value: u64) {
     let at = start(out, ty);
-    out.zeros(4);
-    out.u64(value);
+    out.put_zeros(4);
+    out.put_u64(value);
     end(out, at);
 }
 
 /// A property with a small number in 4 bytes: `width` bytes of it, then zeros, which count.
 pub(super) fn put_small(out: &mut Vec<u8>, ty: u16, value: &[u8]) {
     let at = start(out, ty);
-    out.raw(value);
-    out.zeros(4 - value.len().min(4));
+    out.put_bytes(value);
+    out.put_zeros(4 - value.len().min(4));
     end(out, at);
 }

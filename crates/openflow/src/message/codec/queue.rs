@@ -2,7 +2,7 @@
 
 use super::header::{Encoded, Later, begin_later, finish};
 use super::property::{self, Kind};
-use super::wire::{Put, Reader, Result, put_port};
+use crate::wire::{Put, Reader, Result};
 use super::*;
 use crate::PortNo;
 
@@ -27,8 +27,8 @@ pub(super) fn encode_config_request(
     out: &mut Vec<u8>,
 ) -> Encoded {
     let at = begin_later(out, version, Later::QueueGetConfigRequest, xid)?;
-    put_port(out, port, version);
-    out.zeros(if version == Version::V10 { 2 } else { 4 });
+    out.put_port(port, version);
+    out.put_zeros(if version == Version::V10 { 2 } else { 4 });
     finish(out, at, "OFPT_QUEUE_GET_CONFIG_REQUEST")
 }
 
@@ -88,23 +88,23 @@ pub(super) fn encode_config_reply(
     out: &mut Vec<u8>,
 ) -> Encoded {
     let at = begin_later(out, version, Later::QueueGetConfigReply, xid)?;
-    put_port(out, port, version);
-    out.zeros(if version == Version::V10 { 6 } else { 4 });
+    out.put_port(port, version);
+    out.put_zeros(if version == Version::V10 { 6 } else { 4 });
     for q in queues {
         let start = out.len();
-        out.u32(q.queue);
+        out.put_u32(q.queue);
         if version >= Version::V12 {
-            out.u32(q.port.0);
+            out.put_u32(q.port.0);
         }
         let len_at = out.len();
-        out.zeros(if version < Version::V12 { 4 } else { 8 });
+        out.put_zeros(if version < Version::V12 { 4 } else { 8 });
         for (ty, rate) in [(MIN_RATE, q.min_rate), (MAX_RATE, q.max_rate)] {
             if let Some(rate) = rate {
-                out.u16(ty);
-                out.u16(16);
-                out.zeros(4);
-                out.u16(if rate <= 1000 { rate } else { DISABLED });
-                out.zeros(6);
+                out.put_u16(ty);
+                out.put_u16(16);
+                out.put_zeros(4);
+                out.put_u16(if rate <= 1000 { rate } else { DISABLED });
+                out.put_zeros(6);
             }
         }
         let len = out.len() - start;
@@ -134,16 +134,16 @@ pub(super) fn decode_request(r: &mut Reader<'_>, version: Version) -> Result<Que
 
 pub(super) fn encode_request(q: &QueueRequest, version: Version, out: &mut Vec<u8>) {
     if version == Version::V10 {
-        out.port10(if q.port == PortNo::NONE {
+        out.put_port10(if q.port == PortNo::NONE {
             PortNo::ALL
         } else {
             q.port
         });
-        out.zeros(2);
+        out.put_zeros(2);
     } else {
-        out.u32(q.port.0);
+        out.put_u32(q.port.0);
     }
-    out.u32(q.queue);
+    out.put_u32(q.queue);
 }
 
 pub(super) fn decode_stats(r: &mut Reader<'_>, version: Version) -> Result<QueueStats> {
@@ -181,19 +181,19 @@ pub(super) fn decode_stats(r: &mut Reader<'_>, version: Version) -> Result<Queue
 
 pub(super) fn encode_stats(q: &QueueStats, version: Version, out: &mut Vec<u8>) {
     if version >= Version::V14 {
-        out.u16(48);
-        out.zeros(6);
+        out.put_u16(48);
+        out.put_zeros(6);
     }
-    put_port(out, q.port, version);
+    out.put_port(q.port, version);
     if version == Version::V10 {
-        out.zeros(2);
+        out.put_zeros(2);
     }
-    out.u32(q.queue);
-    out.u64(q.tx_bytes);
-    out.u64(q.tx_packets);
-    out.u64(q.tx_errors);
+    out.put_u32(q.queue);
+    out.put_u64(q.tx_bytes);
+    out.put_u64(q.tx_packets);
+    out.put_u64(q.tx_errors);
     if version >= Version::V13 {
-        out.maybe_duration(q.duration);
+        out.put_maybe_duration(q.duration);
     }
 }
 
@@ -225,9 +225,9 @@ pub(super) fn decode_desc(r: &mut Reader<'_>) -> Result<QueueConfig> {
 
 pub(super) fn encode_desc(q: &QueueConfig, out: &mut Vec<u8>) {
     let at = out.len();
-    out.u32(q.port.0);
-    out.u32(q.queue);
-    out.zeros(8);
+    out.put_u32(q.port.0);
+    out.put_u32(q.queue);
+    out.put_zeros(8);
     for (ty, rate) in [(MIN_RATE, q.min_rate), (MAX_RATE, q.max_rate)] {
         if let Some(rate) = rate {
             let rate = if rate <= 1000 { rate } else { DISABLED };

@@ -2,7 +2,7 @@
 
 use super::header::{Encoded, Later, begin, begin_later, begin_nicira, finish, nxt, ofpt};
 use super::port::{decode_port, encode_port};
-use super::wire::{Put, Reader, Result};
+use crate::wire::{Put, Reader, Result};
 use super::*;
 
 /// Element of a hello: version bitmap (OFPHET_VERSIONBITMAP).
@@ -17,7 +17,7 @@ pub(super) fn decode_hello(mut r: Reader<'_>, version: u8) -> Result<Hello> {
             break;
         };
         if ty == VERSION_BITMAP {
-            let bits = Reader::new(value).u32().unwrap_or(0);
+            let bits = Reader::message(value).u32().unwrap_or(0);
             if bits != 0 {
                 return Ok(Hello {
                     versions: Versions(bits & !1),
@@ -38,9 +38,9 @@ pub(super) fn encode_hello(hello: &Hello, xid: u32, out: &mut Vec<u8>) -> Encode
     let newest = hello.versions.newest().unwrap_or(Version::V10);
     let at = begin(out, newest, ofpt::HELLO, xid);
     if hello.versions != Versions::up_to(newest.wire()) {
-        out.u16(VERSION_BITMAP);
-        out.u16(8);
-        out.u32(hello.versions.0);
+        out.put_u16(VERSION_BITMAP);
+        out.put_u16(8);
+        out.put_u32(hello.versions.0);
     }
     finish(out, at, "OFPT_HELLO")
 }
@@ -75,29 +75,29 @@ pub(super) fn encode_error(
 ) -> Encoded {
     let at = begin(out, version, ofpt::ERROR, xid);
     match error.error {
-        ErrorCode::Known(error) => out.raw(&error.encode(version)),
+        ErrorCode::Known(error) => out.put_bytes(&error.encode(version)),
         ErrorCode::Unknown {
             vendor: 0,
             kind,
             code,
         } => {
-            out.u16(kind);
-            out.u16(code);
+            out.put_u16(kind);
+            out.put_u16(code);
         }
         ErrorCode::Unknown { vendor, kind, code } if version < Version::V12 => {
-            out.u16(0xb0c2);
-            out.u16(0);
-            out.u32(vendor);
-            out.u16(kind);
-            out.u16(code);
+            out.put_u16(0xb0c2);
+            out.put_u16(0);
+            out.put_u32(vendor);
+            out.put_u16(kind);
+            out.put_u16(code);
         }
         ErrorCode::Unknown { vendor, kind, .. } => {
-            out.u16(0xffff);
-            out.u16(kind);
-            out.u32(vendor);
+            out.put_u16(0xffff);
+            out.put_u16(kind);
+            out.put_u32(vendor);
         }
     }
-    out.raw(&error.data);
+    out.put_bytes(&error.data);
     finish(out, at, "OFPT_ERROR")
 }
 
@@ -189,22 +189,22 @@ pub(super) fn encode_features(
     out: &mut Vec<u8>,
 ) -> Encoded {
     let at = begin(out, version, ofpt::FEATURES_REPLY, xid);
-    out.u64(f.datapath_id);
-    out.u32(f.n_buffers);
-    out.u8(f.n_tables);
-    out.u8(if version >= Version::V13 {
+    out.put_u64(f.datapath_id);
+    out.put_u32(f.n_buffers);
+    out.put_u8(f.n_tables);
+    out.put_u8(if version >= Version::V13 {
         f.auxiliary_id
     } else {
         0
     });
-    out.zeros(2);
-    out.u32(
+    out.put_zeros(2);
+    out.put_u32(
         capability_bits(version)
             .iter()
             .filter(|(c, _)| f.capabilities.contains(*c))
             .fold(0, |all, (_, bit)| all | bit),
     );
-    out.u32(if version == Version::V10 {
+    out.put_u32(if version == Version::V10 {
         f.actions
     } else {
         0
@@ -269,8 +269,8 @@ pub(super) fn encode_config(
     if version < Version::V13 && c.invalid_ttl_to_controller == Some(true) {
         flags |= INVALID_TTL;
     }
-    out.u16(flags);
-    out.u16(c.miss_send_len);
+    out.put_u16(flags);
+    out.put_u16(c.miss_send_len);
     finish(out, at, "switch configuration")
 }
 
@@ -335,7 +335,7 @@ pub(super) fn encode_role(
             nxt::ROLE_REQUEST
         };
         let at = begin_nicira(out, version, subtype, xid);
-        out.u32(match role.role {
+        out.put_u32(match role.role {
             Role::Equal => 0,
             Role::Primary => 1,
             Role::Secondary => 2,
@@ -354,9 +354,9 @@ pub(super) fn encode_role(
             Later::RoleRequest
         };
         let at = begin_later(out, version, message, xid)?;
-        out.u32(role_number(role.role));
-        out.zeros(4);
-        out.u64(role.generation_id.unwrap_or(u64::MAX));
+        out.put_u32(role_number(role.role));
+        out.put_zeros(4);
+        out.put_u64(role.generation_id.unwrap_or(u64::MAX));
         at
     };
     finish(out, at, "role")
@@ -388,9 +388,9 @@ pub(super) fn encode_role_status(
     out: &mut Vec<u8>,
 ) -> Encoded {
     let at = begin_later(out, version, Later::RoleStatus, xid)?;
-    out.u32(role_number(s.role));
-    out.u8(s.reason as u8);
-    out.zeros(3);
-    out.u64(s.generation_id);
+    out.put_u32(role_number(s.role));
+    out.put_u8(s.reason as u8);
+    out.put_zeros(3);
+    out.put_u64(s.generation_id);
     finish(out, at, "OFPT_ROLE_STATUS")
 }

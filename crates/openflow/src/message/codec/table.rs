@@ -3,7 +3,7 @@
 use super::header::{Encoded, Later, begin_later, finish};
 use super::property::{self, Kind};
 use super::table_features;
-use super::wire::{Put, Reader, Result};
+use crate::wire::{Put, Reader, Result};
 use super::*;
 
 /// Table configuration bits: what happens on a miss (1.1, 1.2), eviction, vacancy events (1.4).
@@ -100,8 +100,8 @@ pub(super) fn encode_table_mod(
     out: &mut Vec<u8>,
 ) -> Encoded {
     let at = begin_later(out, version, Later::TableMod, xid)?;
-    out.u8(m.table_id);
-    out.zeros(3);
+    out.put_u8(m.table_id);
+    out.put_zeros(3);
     let mut config = encode_miss(m.miss, version);
     if version >= Version::V14 {
         config |= if m.eviction == Some(true) {
@@ -115,7 +115,7 @@ pub(super) fn encode_table_mod(
             0
         };
     }
-    out.u32(config);
+    out.put_u32(config);
     if version >= Version::V14 {
         if let Some(flags) = m.eviction_flags {
             put_eviction(flags, out);
@@ -153,11 +153,11 @@ pub(super) fn decode_desc(r: &mut Reader<'_>) -> Result<TableDesc> {
 
 pub(super) fn encode_desc(t: &TableDesc, out: &mut Vec<u8>) {
     let at = out.len();
-    out.u16(0);
-    out.u8(t.table_id);
-    out.zeros(1);
+    out.put_u16(0);
+    out.put_u8(t.table_id);
+    out.put_zeros(1);
     let eviction = if t.eviction { EVICTION } else { 0 };
-    out.u32(
+    out.put_u32(
         eviction
             | if t.vacancy.is_some() {
                 VACANCY_EVENTS
@@ -191,8 +191,8 @@ pub(super) fn encode_status(
     out: &mut Vec<u8>,
 ) -> Encoded {
     let at = begin_later(out, version, Later::TableStatus, xid)?;
-    out.u8(s.reason as u8);
-    out.zeros(7);
+    out.put_u8(s.reason as u8);
+    out.put_zeros(7);
     encode_desc(&s.table, out);
     finish(out, at, "OFPT_TABLE_STATUS")
 }
@@ -240,25 +240,25 @@ pub(super) fn encode_stats(s: &TableStats, version: Version, out: &mut Vec<u8>) 
             version,
         })
     };
-    out.u8(s.table_id);
+    out.put_u8(s.table_id);
     match version {
         Version::V10 => {
             let f = features()?;
-            out.zeros(3);
-            out.text(&f.name, 32);
-            out.u32(table_features::fields_to_of10(&f.wildcards));
-            out.u32(f.max_entries);
+            out.put_zeros(3);
+            out.put_text(&f.name, 32);
+            out.put_u32(table_features::fields_to_of10(&f.wildcards));
+            out.put_u32(f.max_entries);
         }
         Version::V11 | Version::V12 => {
             let f = features()?;
-            out.zeros(7);
-            out.text(&f.name, 32);
+            out.put_zeros(7);
+            out.put_text(&f.name, 32);
             table_features::encode_bitmaps(f, version, out);
         }
-        _ => out.zeros(3),
+        _ => out.put_zeros(3),
     }
-    out.u32(s.active_count);
-    out.u64(s.lookup_count);
-    out.u64(s.matched_count);
+    out.put_u32(s.active_count);
+    out.put_u64(s.lookup_count);
+    out.put_u64(s.matched_count);
     Ok(())
 }

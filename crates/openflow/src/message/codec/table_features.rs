@@ -2,7 +2,7 @@
 
 use super::property::{self, Kind};
 use super::table::{decode_miss, encode_miss};
-use super::wire::{Put, Reader, Result};
+use crate::wire::{Put, Reader, Result};
 use super::*;
 use crate::nxm;
 use ::flow::Field;
@@ -258,24 +258,24 @@ pub(super) fn encode_bitmaps(f: &TableFeatures, version: Version, out: &mut Vec<
     let actions = |a: &ActionFeatures| (a.actions & known_actions(version)).bits();
     let instructions = (f.nonmiss.instructions & known_instructions(version)).bits();
     if version == Version::V11 {
-        out.u32(fields_to_of11(&f.wildcards));
-        out.u32(fields_to_of11(&f.matches));
-        out.u32(instructions);
-        out.u32(actions(&f.nonmiss.write));
-        out.u32(actions(&f.nonmiss.apply));
+        out.put_u32(fields_to_of11(&f.wildcards));
+        out.put_u32(fields_to_of11(&f.matches));
+        out.put_u32(instructions);
+        out.put_u32(actions(&f.nonmiss.write));
+        out.put_u32(actions(&f.nonmiss.apply));
     } else {
-        out.u64(fields_to_of12(&f.matches));
-        out.u64(fields_to_of12(&f.wildcards));
-        out.u32(actions(&f.nonmiss.write));
-        out.u32(actions(&f.nonmiss.apply));
-        out.u64(fields_to_of12(&f.nonmiss.write.set_fields));
-        out.u64(fields_to_of12(&f.nonmiss.apply.set_fields));
-        out.u64(f.metadata_match);
-        out.u64(f.metadata_write);
-        out.u32(instructions);
+        out.put_u64(fields_to_of12(&f.matches));
+        out.put_u64(fields_to_of12(&f.wildcards));
+        out.put_u32(actions(&f.nonmiss.write));
+        out.put_u32(actions(&f.nonmiss.apply));
+        out.put_u64(fields_to_of12(&f.nonmiss.write.set_fields));
+        out.put_u64(fields_to_of12(&f.nonmiss.apply.set_fields));
+        out.put_u64(f.metadata_match);
+        out.put_u64(f.metadata_write);
+        out.put_u32(instructions);
     }
-    out.u32(encode_miss(f.miss_config, version));
-    out.u32(f.max_entries);
+    out.put_u32(encode_miss(f.miss_config, version));
+    out.put_u32(f.max_entries);
 }
 
 /// The number of each bit in a list of (type, length) headers.
@@ -294,8 +294,8 @@ fn decode_numbers(mut v: Reader<'_>) -> Result<u32> {
 fn put_numbers(ty: u16, bits: u32, out: &mut Vec<u8>) {
     let at = property::start(out, ty);
     for number in (0..32).filter(|n| bits & (1 << n) != 0) {
-        out.u16(number);
-        out.u16(4);
+        out.put_u16(number);
+        out.put_u16(4);
     }
     property::end(out, at);
 }
@@ -422,12 +422,12 @@ fn put_side(side: &InstructionFeatures, miss: u16, version: Version, out: &mut V
 /// One table of OFPMP_TABLE_FEATURES, properties in OVS's order.
 pub(super) fn encode(f: &TableFeatures, version: Version, out: &mut Vec<u8>) {
     let at = out.len();
-    out.u16(0);
-    out.u8(f.table_id);
-    out.zeros(5);
-    out.text(&f.name, 32);
-    out.u64(f.metadata_match);
-    out.u64(f.metadata_write);
+    out.put_u16(0);
+    out.put_u8(f.table_id);
+    out.put_zeros(5);
+    out.put_text(&f.name, 32);
+    out.put_u64(f.metadata_match);
+    out.put_u64(f.metadata_write);
     let mut capabilities = encode_miss(f.miss_config, version);
     if version >= Version::V14 {
         capabilities |= if f.supports_eviction { EVICTION } else { 0 };
@@ -437,8 +437,8 @@ pub(super) fn encode(f: &TableFeatures, version: Version, out: &mut Vec<u8>) {
             0
         };
     }
-    out.u32(capabilities);
-    out.u32(f.max_entries);
+    out.put_u32(capabilities);
+    out.put_u32(f.max_entries);
     put_side(&f.nonmiss, 0, version, out);
     put_side(&f.miss, 1, version, out);
     put_fields(prop::MATCH, &f.matches, Some(&f.masks), version, out);

@@ -30,6 +30,8 @@ pub(super) struct Arguments<'a> {
     pub payload: Option<Vec<u8>>,
     /// `--l7-len`: the length of its payload.
     pub payload_len: Option<usize>,
+    /// `--names`: show ports by name.
+    pub names: bool,
 }
 
 impl<'a> Arguments<'a> {
@@ -42,6 +44,7 @@ impl<'a> Arguments<'a> {
             generate: false,
             payload: None,
             payload_len: None,
+            names: false,
         };
         let mut rest: Vec<&'a str> = Vec::new();
         let mut words = words.iter().copied();
@@ -68,9 +71,7 @@ impl<'a> Arguments<'a> {
                 // Nothing is tracked yet, so no state is ever asked for; a wrong one is an error
                 // all the same.
                 "--ct-next" => check_state(value()?)?,
-                "--names" => {
-                    return Err("--names: not supported by Slipswitch: traces show ports by number".to_owned());
-                }
+                "--names" => out.names = true,
                 option if option.starts_with('-') => return Err(format!("{option}: unknown option")),
                 _ if rest.len() == 3 => return Err("too many arguments".to_owned()),
                 word => rest.push(word),

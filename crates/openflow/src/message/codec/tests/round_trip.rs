@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::PortNo;
-use crate::action::{Action, PopSpelling};
+use crate::action::Action;
 use ::flow::{Field, Match};
 use proptest::prelude::*;
 use std::time::Duration;
@@ -367,7 +367,7 @@ proptest! {
                     cookie,
                     actions: vec![Action::Output { port: PortNo(2), max_len: 0 }],
                 }],
-                action_set: vec![Action::PopVlan { spelled: PopSpelling::PopVlan }],
+                action_set: vec![Action::Output { port: PortNo(3), max_len: 0 }],
                 odp_port: Some(3),
             })),
         };

@@ -1,0 +1,331 @@
+//! Actions that do not change headers.
+#![expect(missing_docs, reason = "a case's name is the sentence it proves")]
+
+use crate::behaviour::frames::{ipv4, tcp, udp};
+use crate::behaviour::{World, on};
+use datapath::{Action, DropReason, MeterBand, MeterConfig, PortNo, RECIRCULATION_LIMIT, hash};
+use flow::extract::key_of;
+use flow::{Field, Key, Match};
+use packet::Packet;
+
+/// Packets of port `port` that come again with recirculation id `id`.
+fn again(port: u32, id: u32) -> Match {
+    let mut m = on(port);
+    m.set(Field::RecircId, id.into());
+    m
+}
+
+pub fn output_to_several_ports(w: &World) {
+    w.install(1, on(1), "2,3,set(ipv4(ttl=1)),4,2,1");
+    w.inject(1, &udp(9));
+    let changed = {
+        let out = w.out(4);
+        assert_eq!(out.len(), 1);
+        assert_eq!(key_of(&out[0], 0).nw_ttl, 1);
+        out[0].clone()
+    };
+    assert_eq!(w.out(2), [udp(9), changed.clone()]);
+    assert_eq!(w.out(3), [udp(9)]);
+    assert_eq!(
+        w.out(1),
+        [changed],
+        "back to the ingress port when the action says so"
+    );
+}
+
+pub fn trunc_cuts_the_next_output_only(w: &World) {
+    w.install(1, on(1), "trunc(60),2,3");
+    w.inject(1, &udp(200));
+    assert_eq!(w.out(2), [udp(200)[..60].to_vec()]);
+    assert_eq!(w.out(3), [udp(200)]);
+    w.dp().flush();
+    w.install(2, on(1), "trunc(60),clone(2),3,4");
+    w.inject(1, &udp(200));
+    assert_eq!(
+        (w.out(2)[0].len(), w.out(3)[0].len(), w.out(4)[0].len()),
+        (60, 60, udp(200).len())
+    );
+    w.dp().flush();
+    w.install(3, on(1), "trunc(1000),2");
+    w.inject(1, &udp(200));
+    assert_eq!(w.out(2), [udp(200)]);
+    w.dp().flush();
+    w.install(4, on(1), "trunc(40),userspace(pid=0,slow_path(action)),2");
+    w.inject(1, &udp(200));
+    assert_eq!(w.upcalls()[0].frame.len(), 40);
+    assert_eq!(w.out(2), [udp(200)]);
+}
+
+pub fn clone_is_isolated(w: &World) {
+    w.install(
+        1,
+        on(1),
+        "clone(set(ipv4(dst=9.9.9.9)),push_vlan(vid=3,pcp=0),2,pop_vlan,pop_vlan,4),3",
+    );
+    w.inject(1, &udp(9));
+    assert_eq!(w.out(2)[0].len(), udp(9).len() + 4);
+    assert!(
+        w.out(4).is_empty(),
+        "the copy ended where it became malformed"
+    );
+    assert_eq!(w.drops(DropReason::Malformed), 1);
+    assert_eq!(w.out(3), [udp(9)]);
+}
+
+pub fn sample_always_and_never(w: &World) {
+    w.install(
+        1,
+        on(1),
+        "sample(sample=100%,actions(set(ipv4(ttl=1)),2)),sample(sample=0%,actions(4)),3",
+    );
+    for _ in 0..20 {
+        w.inject(1, &udp(9));
+    }
+    assert_eq!((w.out(2).len(), w.out(4).len()), (20, 0));
+    assert_eq!(w.out(3), vec![udp(9); 20]);
+}
+
+pub fn sample_takes_its_share(w: &World) {
+    w.install(1, on(1), "sample(sample=25%,actions(2)),3");
+    let packets = (0..400).map(|_| Packet::from_slice(&udp(1))).collect();
+    w.fixture().inject_all(PortNo(1), packets);
+    let share = w.out(2).len();
+    assert!((50..160).contains(&share), "{share} of 400");
+    assert_eq!(w.out(3).len(), 400);
+}
+
+pub fn a_meter_drops_what_exceeds_it(w: &World) {
+    let clock = w.fixture().clock();
+    clock.stop();
+    let meters = w.dp().meters().expect("these datapaths have meters");
+    let config = MeterConfig {
+        packets: true,
+        bands: vec![MeterBand { rate: 2, burst: 3 }],
+    };
+    meters.set(0, &config).expect("room");
+    let set_at = clock.now();
+    w.install(1, on(1), "meter(0),3");
+    for _ in 0..5 {
+        w.inject(1, &udp(76));
+    }
+    assert_eq!(w.out(3).len(), 3);
+    clock.advance(600);
+    w.inject(1, &udp(76));
+    w.inject(1, &udp(76));
+    assert_eq!(w.out(3).len(), 1);
+    let stats = meters.stats(0).expect("it is there");
+    assert_eq!((stats.packets, stats.bytes), (7, 7 * 118));
+    assert_eq!(stats.bands, [(3, 3 * 118)]);
+    assert_eq!(stats.since, set_at);
+    assert_eq!(w.drops(DropReason::Meter), 3);
+    assert_eq!(
+        w.stats(1).packets,
+        7,
+        "the megaflow counts what its meter drops"
+    );
+
+    // Kilobits: 8 kbit are 1,000 bytes, of which one packet of 118 bytes takes 944 bits.
+    meters
+        .set(
+            1,
+            &MeterConfig {
+                packets: false,
+                bands: vec![MeterBand { rate: 1, burst: 2 }],
+            },
+        )
+        .expect("room");
+    w.install(2, on(2), "meter(1),3");
+    for _ in 0..5 {
+        w.inject(2, &udp(76));
+    }
+    assert_eq!(w.out(3).len(), 2);
+    clock.advance(1000);
+    w.inject(2, &udp(76));
+    w.inject(2, &udp(76));
+    assert_eq!(w.out(3).len(), 1);
+}
+
+pub fn a_removed_meter_passes(w: &World) {
+    let meters = w.dp().meters().expect("these datapaths have meters");
+    let config = MeterConfig {
+        packets: true,
+        bands: vec![MeterBand { rate: 1, burst: 1 }],
+    };
+    meters.set(5, &config).expect("room");
+    w.fixture().clock().stop();
+    w.install(1, on(1), "meter(5),3");
+    w.inject(1, &udp(1));
+    w.inject(1, &udp(1));
+    assert_eq!(w.out(3).len(), 1);
+    assert_eq!(meters.remove(5).expect("it is there").packets, 2);
+    assert_eq!((meters.remove(5), meters.stats(5)), (None, None));
+    w.inject(1, &udp(1));
+    assert_eq!(w.out(3).len(), 1);
+    let (count, bands) = meters.limits();
+    assert!(meters.set(count, &config).is_err());
+    let too_many = vec![MeterBand { rate: 1, burst: 1 }; usize::from(bands) + 1];
+    assert!(
+        meters
+            .set(
+                0,
+                &MeterConfig {
+                    packets: true,
+                    bands: too_many
+                }
+            )
+            .is_err()
+    );
+}
+
+pub fn recirculation_looks_up_again(w: &World) {
+    w.install(1, on(1), "pop_vlan,recirc(0x1),2");
+    let mut second = again(1, 1);
+    second.set(Field::EthType, 0x800);
+    second.set(
+        Field::Ipv4Dst,
+        crate::behaviour::frames::v4(2).to_bits().into(),
+    );
+    w.install(2, second, "set(ipv4(ttl=7)),3");
+    let mut tagged = udp(9);
+    tagged.splice(12..12, [0x81, 0, 0, 5]);
+    w.inject(1, &tagged);
+    assert_eq!(w.out(2), [udp(9)], "what follows recirc has its own packet");
+    assert_eq!(key_of(&w.out(3)[0], 0).nw_ttl, 7);
+    assert_eq!((w.stats(1).packets, w.stats(2).packets), (1, 1));
+    assert_eq!(w.stats(2).bytes, udp(9).len() as u64);
+    assert_eq!(w.dp().lookups().hits, 2);
+}
+
+pub fn hash_is_seen_after_recirculation(w: &World) {
+    w.install(1, on(1), "hash(l4(5)),recirc(0x9)");
+    w.install(
+        2,
+        on(2),
+        "set(ipv4(dst=10.0.0.77)),hash(sym_l4(0)),recirc(0x9)",
+    );
+    w.inject(1, &udp(9));
+    w.inject(2, &udp(9));
+    let upcalls = w.upcalls();
+    let key = key_of(&udp(9), 1);
+    assert_eq!(
+        upcalls[0].key.dp_hash.get(),
+        hash::five_tuple(&key, false, 5)
+    );
+    assert_eq!(upcalls[0].key.recirc_id.get(), 9);
+    assert_eq!(
+        upcalls[1].key.dp_hash.get(),
+        hash::five_tuple(&upcalls[1].key, true, 0)
+    );
+    assert_ne!(
+        upcalls[1].key.dp_hash.get(),
+        hash::five_tuple(&key, true, 0),
+        "the changed address counts"
+    );
+}
+
+pub fn metadata_survives_recirculation(w: &World) {
+    w.install(
+        1,
+        on(1),
+        "set(skb_priority(0x3)),set(skb_mark(0xab)),set(skb_mark(0x1/0xf)),recirc(0x2)",
+    );
+    w.inject(1, &tcp(2, 0));
+    let key = w.upcalls()[0].key;
+    assert_eq!((key.skb_priority.get(), key.pkt_mark.get()), (3, 0xa1));
+    assert_eq!(
+        (key.in_port.get(), key.recirc_id.get(), key.tp_src.get()),
+        (1, 2, 1000)
+    );
+    let mut marked = again(1, 2);
+    marked.set(Field::PktMark, 0xa1);
+    w.install(2, marked, "2");
+    w.inject(1, &tcp(2, 0));
+    assert_eq!(w.out(2).len(), 1);
+}
+
+pub fn recirculation_is_limited(w: &World) {
+    w.install(1, on(1), "recirc(0x1)");
+    w.install(2, again(1, 1), "2,recirc(0x1)");
+    w.inject(1, &udp(1));
+    assert_eq!(w.out(2).len() as u32, RECIRCULATION_LIMIT);
+    assert_eq!(w.drops(DropReason::RecirculationLimit), 1);
+    assert_eq!(w.stats(2).packets as u32, RECIRCULATION_LIMIT);
+}
+
+pub fn check_pkt_len_branches(w: &World) {
+    w.install(
+        1,
+        on(1),
+        "check_pkt_len(size=142,gt(set(ipv4(ttl=1)),2),le(3)),4",
+    );
+    for (len, port) in [(99, 3), (100, 3), (101, 2)] {
+        let frame = udp(len); // 42 bytes of headers
+        w.inject(1, &frame);
+        assert_eq!(
+            (w.out(2).len(), w.out(3).len()),
+            if port == 2 { (1, 0) } else { (0, 1) },
+            "{len}"
+        );
+        assert_eq!(w.out(4), std::slice::from_ref(&frame));
+        let mut tagged = frame;
+        tagged.splice(12..12, [0x81, 0, 0, 5]);
+        w.inject(1, &tagged);
+        assert_eq!(
+            (w.out(2).len(), w.out(3).len()),
+            if port == 2 { (1, 0) } else { (0, 1) },
+            "{len} tagged"
+        );
+        assert_eq!(w.out(4), [tagged]);
+    }
+}
+
+pub fn execute_runs_to_the_end(w: &World) {
+    w.answer(|_| World::actions("4"));
+    let mut key = Key::ZERO;
+    key.in_port.set(PortNo::NONE.0);
+    key.pkt_mark.set(6);
+    let actions = World::actions("2,set(ipv4(ttl=1)),3,recirc(0x4)");
+    w.dp().execute(Packet::from_slice(&udp(1)), &key, &actions);
+    assert_eq!(w.out(2), [udp(1)]);
+    assert_eq!(key_of(&w.out(3)[0], 0).nw_ttl, 1);
+    assert_eq!(w.out(4).len(), 1);
+    let seen = &w.upcalls()[0];
+    assert_eq!(
+        (
+            seen.in_port,
+            seen.key.recirc_id.get(),
+            seen.key.pkt_mark.get()
+        ),
+        (PortNo::NONE, 4, 6)
+    );
+    assert_eq!(seen.key.nw_ttl, 1);
+    w.dp().execute(Packet::from_slice(&udp(1)), &key, &[]);
+    assert_eq!(w.drops(DropReason::Flow), 1);
+    let deep = (0..100).fold(Action::PopVlan, |inner, _| Action::Clone(vec![inner]));
+    w.dp().execute(Packet::from_slice(&udp(1)), &key, &[deep]);
+    assert_eq!(w.drops(DropReason::UnsupportedAction), 1);
+}
+
+pub fn drops_have_reasons(w: &World) {
+    w.install(1, on(1), "drop");
+    w.inject(1, &udp(1));
+    assert_eq!(w.drops(DropReason::Flow), 1);
+    let actions = vec![Action::Drop(DropReason::TranslationError)].into();
+    assert!(w.dp().modify(datapath::Ufid(1), &actions));
+    w.inject(1, &udp(1));
+    w.inject(1, &ipv4().icmp(8, 0, 1).finish());
+    assert_eq!(w.drops(DropReason::TranslationError), 2);
+    assert_eq!(w.drops(DropReason::Flow), 1);
+    w.answer(|_| Vec::new());
+    w.inject(2, &udp(1));
+    assert_eq!(
+        w.drops(DropReason::Flow),
+        2,
+        "an answer without actions is a drop too"
+    );
+    for reason in DropReason::ALL {
+        if !matches!(reason, DropReason::Flow | DropReason::TranslationError) {
+            assert_eq!(w.drops(reason), 0, "{}", reason.name());
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! The cases, by subject. Each is a function of a [`super::World`]; [`behaviour_cases!`] lists
+//! them once.
+//!
+//! [`behaviour_cases!`]: crate::behaviour_cases
+
+pub mod actions;
+pub mod headers;
+pub mod lookup;
+pub mod ports;
+pub mod upcalls;
+
+/// Makes one test of each case; each calls `run` of the module that the macro is used in with
+/// the case.
+#[macro_export]
+macro_rules! behaviour_cases {
+    () => {
+        $crate::behaviour_tests! {
+            lookup:
+                a_hit_runs_the_actions_and_counts,
+                statistics_are_exact,
+                masks_of_many_shapes_find_their_packets,
+                overlapping_megaflows_agree,
+                modify_replaces_actions_and_keeps_statistics,
+                remove_returns_final_statistics,
+                an_identity_is_taken_once,
+                a_full_table_refuses,
+                deep_nesting_is_refused,
+                flush_and_dump,
+                sweep_may_call_back,
+                packets_stay_in_order;
+            upcalls:
+                a_miss_calls_up_and_runs_the_answer,
+                an_install_in_the_upcall_serves_the_next_packet,
+                a_refused_install_still_forwards,
+                an_action_upcall_gets_the_packet_as_it_is,
+                an_answer_to_an_action_upcall_runs_on_the_copy,
+                upcalls_that_answer_with_upcalls_end,
+                upcalls_may_call_everything;
+            headers:
+                vlan_push_pop_and_qinq,
+                pop_without_a_tag_is_malformed,
+                mpls_push_set_and_pop,
+                every_field_can_be_set_with_right_checksums,
+                partial_masks_keep_the_other_bits,
+                a_wrong_checksum_stays_wrong,
+                a_missing_udp_checksum_stays_missing,
+                a_udp_checksum_is_never_set_to_zero,
+                padding_is_left_alone,
+                fragments_keep_their_payload,
+                unfinished_checksums_are_finished_right,
+                segmented_packets_keep_their_offload,
+                headers_that_are_not_there_drop,
+                a_routing_header_keeps_the_final_destination_in_the_checksum,
+                frames_cut_anywhere_are_survived;
+            actions:
+                output_to_several_ports,
+                trunc_cuts_the_next_output_only,
+                clone_is_isolated,
+                sample_always_and_never,
+                sample_takes_its_share,
+                a_meter_drops_what_exceeds_it,
+                a_removed_meter_passes,
+                recirculation_looks_up_again,
+                hash_is_seen_after_recirculation,
+                metadata_survives_recirculation,
+                recirculation_is_limited,
+                check_pkt_len_branches,
+                execute_runs_to_the_end,
+                drops_have_reasons;
+            ports:
+                ports_are_listed_added_and_removed,
+                output_to_a_removed_port_is_counted,
+                too_long_frames_are_counted,
+                a_removed_port_can_come_back;
+        }
+    };
+}
+
+/// One test for each name.
+#[macro_export]
+macro_rules! behaviour_tests {
+    ($($module:ident: $($case:ident),* ;)*) => {
+        $(mod $module {
+            $(#[test]
+            fn $case() {
+                super::run($crate::behaviour::cases::$module::$case);
+            })*
+        })*
+    };
+}

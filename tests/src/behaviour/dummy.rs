@@ -1,0 +1,108 @@
+//! The userspace datapath over dummy ports: no privileges, no threads, no time.
+
+use super::{FLOW_LIMIT, Fixture, LARGE_MTU, MTU, PORTS};
+use clock::Clock;
+use datapath::{Datapath, PortNo, PortSpec};
+use datapath_userspace::{Config, UserspaceDatapath};
+use packet::Packet;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+use tempfile::TempDir;
+
+/// Dummies are found by name in the whole process: each fixture has names of its own.
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
+/// The userspace datapath with dummy ports that log what they send.
+pub struct UserspaceDummy {
+    clock: Clock,
+    datapath: Arc<dyn Datapath>,
+    names: Vec<String>,
+    directory: TempDir,
+    /// How much of each capture file was read.
+    read: Mutex<[usize; PORTS]>,
+}
+
+impl UserspaceDummy {
+    /// A new one.
+    pub fn new() -> UserspaceDummy {
+        let clock = Clock::new();
+        let config = Config {
+            max_flows: FLOW_LIMIT,
+            ..Config::default()
+        };
+        let datapath: Arc<dyn Datapath> =
+            UserspaceDatapath::new("netdev@test", clock.clone(), config);
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let fixture = NEXT.fetch_add(1, Ordering::Relaxed);
+        let names: Vec<String> = (1..=PORTS).map(|i| format!("f{fixture}p{i}")).collect();
+        for (i, name) in names.iter().enumerate() {
+            let file = directory.path().join(name).to_string_lossy().into_owned();
+            let spec = PortSpec {
+                name: name.clone(),
+                kind: "dummy".to_owned(),
+                mtu: Some(if i == 0 { LARGE_MTU } else { MTU }),
+                options: [("tx_pcap".to_owned(), file)].into(),
+                ..PortSpec::default()
+            };
+            datapath
+                .add_port(&spec)
+                .unwrap_or_else(|e| panic!("dummy {name}: {e}"));
+        }
+        // Behind the header of each capture file.
+        UserspaceDummy {
+            clock,
+            datapath,
+            names,
+            directory,
+            read: Mutex::new([24; PORTS]),
+        }
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+}
+
+impl Default for UserspaceDummy {
+    fn default() -> Self {
+        UserspaceDummy::new()
+    }
+}
+
+impl Drop for UserspaceDummy {
+    fn drop(&mut self) {
+        self.datapath.shutdown();
+    }
+}
+
+impl Fixture for UserspaceDummy {
+    fn datapath(&self) -> &Arc<dyn Datapath> {
+        &self.datapath
+    }
+
+    fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    fn inject(&self, port: PortNo, packet: Packet) {
+        let name = &self.names[port.0 as usize - 1];
+        let device = netdev::dummy::lookup(name).unwrap_or_else(|| panic!("{name} is gone"));
+        device.receive(0, vec![packet]);
+    }
+
+    fn collect(&self, port: PortNo) -> Vec<Vec<u8>> {
+        let index = port.0 as usize - 1;
+        let file = std::fs::read(self.file(&self.names[index])).expect("the capture file is there");
+        let mut read = self.read.lock().expect("no holder panics");
+        let mut frames = Vec::new();
+        while let Some(header) = file.get(read[index]..read[index] + 16) {
+            let len = u32::from_ne_bytes(header[8..12].try_into().expect("4 bytes")) as usize;
+            let start = read[index] + 16;
+            frames.push(file[start..start + len].to_vec());
+            read[index] = start + len;
+        }
+        frames
+    }
+}

@@ -1,0 +1,34 @@
+//! The end-to-end harness: a switch with Debian's own tools around it, in a place of its own.
+//!
+//! [`Switch`] starts a private `ovsdb-server` and a daemon, either Slipswitch or Debian's
+//! `ovs-vswitchd`, which serves as the oracle. [`Mode::Dummy`] needs no privilege and has a
+//! clock that tests move; [`Mode::Real`] runs the daemon in a network namespace of its own, to
+//! which [`Host`]s are tied by plain veth pairs.
+//!
+//! Nothing outlives a test: processes die with the test's thread, namespaces have no name and
+//! go with the last descriptor, and a guard process (see [`Place`]) removes the directory and
+//! whatever else was started in it, also when the test program itself is killed.
+
+mod host;
+mod netns;
+mod normalise;
+mod output;
+mod place;
+mod process;
+mod program;
+mod scenario;
+mod skip;
+mod switch;
+mod wait;
+
+pub use host::{Capture, Host};
+pub use netns::Netns;
+pub use normalise::normalise;
+pub use output::Output;
+pub use place::Place;
+pub use process::Process;
+pub use program::{daemon_program, tool_program};
+pub use scenario::{Scenario, compare};
+pub use skip::{skip, without_privilege, without_tool};
+pub use switch::{Kind, Mode, Options, Switch};
+pub use wait::{wait_for, wait_until};

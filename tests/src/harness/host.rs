@@ -1,0 +1,156 @@
+//! A host at the switch: a namespace at the other end of a plain veth pair.
+
+use super::{Netns, Output, Place, Process, wait_until};
+use std::time::Duration;
+
+/// A namespace with `eth0`, whose other end is a device in the switch's namespace.
+#[derive(Debug)]
+pub struct Host {
+    /// Its namespace.
+    pub netns: Netns,
+    name: String,
+    address: String,
+}
+
+impl Host {
+    /// Ties a new host to `switch` by a veth pair whose end there is called `name`. `address`
+    /// is given with its prefix length, IPv4 or IPv6. Nothing is switched on or off.
+    ///
+    /// # Panics
+    /// When that cannot be done.
+    pub fn new(switch: &Netns, name: &str, address: &str) -> Host {
+        let netns = Netns::new();
+        let host = Host { netns, name: name.to_owned(), address: address.to_owned() };
+        host.tie(switch);
+        host
+    }
+
+    /// Makes the veth pair (again, after the device at the switch was deleted).
+    ///
+    /// # Panics
+    /// When that cannot be done.
+    pub fn tie(&self, switch: &Netns) {
+        let name = &self.name;
+        // The pair is made in the host and one end moved, through the thread's own namespace.
+        let target = switch.enter();
+        let target =
+            target.get(1).and_then(|o| o.strip_prefix("--net=")).expect("nsenter takes its namespace first");
+        self.netns.sh(&format!("ip link add eth0 type veth peer name {name} netns {target}"));
+        switch.sh(&format!("ip link set {name} up"));
+        self.configure("eth0");
+        self.netns.carrier("eth0");
+    }
+
+    /// Gives a device the host's address and sets it up.
+    ///
+    /// # Panics
+    /// When that cannot be done.
+    pub fn configure(&self, device: &str) {
+        let address = &self.address;
+        if address.contains(':') {
+            self.netns.sh("echo 0 >/proc/sys/net/ipv6/conf/all/disable_ipv6");
+            self.netns.sh(&format!("ip link set {device} up; ip -6 addr add {address} dev {device} nodad"));
+        } else {
+            self.netns.sh(&format!("ip addr add {address} dev {device} && ip link set {device} up"));
+        }
+    }
+
+    /// The name of the device at the switch.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The address without the prefix length.
+    pub fn address(&self) -> &str {
+        self.address.split('/').next().unwrap_or_default()
+    }
+
+    /// Sends `count` echo requests, 20 ms apart; the number of answers.
+    pub fn ping(&self, to: &str, count: u32) -> u32 {
+        let output = self.netns.run(&format!("ping -n -c {count} -i 0.02 -W 1 {to}"));
+        received(&output)
+    }
+
+    /// Pings until there is an answer; false when there is none within `timeout`.
+    pub fn reaches(&self, to: &str, timeout: Duration) -> bool {
+        wait_until(timeout, || received(&self.netns.run(&format!("ping -n -c 1 -W 0.2 {to}"))) == 1)
+    }
+
+    /// Starts to record what arrives at and leaves a device of the host.
+    ///
+    /// # Panics
+    /// When `tcpdump` does not start.
+    pub fn capture(&self, place: &Place, device: &str, filter: &str) -> Capture {
+        Capture::start(&self.netns, place, &format!("{}-{device}", self.name), device, filter)
+    }
+}
+
+fn received(output: &Output) -> u32 {
+    let words: Vec<&str> = output.stdout.split_whitespace().collect();
+    words
+        .windows(2)
+        .find(|w| w.get(1) == Some(&"received,"))
+        .and_then(|w| w.first()?.parse().ok())
+        .unwrap_or(0)
+}
+
+/// A running `tcpdump`.
+#[derive(Debug)]
+pub struct Capture {
+    process: Process,
+    file: std::path::PathBuf,
+}
+
+impl Capture {
+    /// Starts one; returns when it listens.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn start(netns: &Netns, place: &Place, name: &str, device: &str, filter: &str) -> Capture {
+        let file = place.file(&format!("{name}.pcap"));
+        let path = file.to_str().expect("the directory's name is text").to_owned();
+        let arguments = ["-i", device, "-n", "-U", "-s", "0", "-Z", "root", "-w", &path, filter];
+        let name = format!("tcpdump-{name}");
+        let process = Process::start(place, Some(netns), &name, "tcpdump", &arguments);
+        let listens = wait_until(Duration::from_secs(5), || {
+            place.read(&format!("{name}.err")).contains("listening on")
+        });
+        assert!(listens, "tcpdump does not start: {}", place.read(&format!("{name}.err")));
+        Capture { process, file }
+    }
+
+    /// The frames so far, as they were on the wire.
+    pub fn frames(&self) -> Vec<Vec<u8>> {
+        pcap_frames(&std::fs::read(&self.file).unwrap_or_default())
+    }
+
+    /// What `tcpdump -vv -e` says of each packet so far; it checks checksums.
+    pub fn text(&self) -> String {
+        let mut command = std::process::Command::new("tcpdump");
+        command.args(["-n", "-e", "-vv", "-t", "-r"]).arg(&self.file);
+        command.output().map(|o| String::from_utf8_lossy(&o.stdout).into_owned()).unwrap_or_default()
+    }
+
+    /// Waits until `count` frames were recorded, then ends the capture.
+    pub fn finish(mut self, count: usize, timeout: Duration) -> Vec<Vec<u8>> {
+        wait_until(timeout, || self.frames().len() >= count);
+        self.process.signal("TERM");
+        self.process.wait(Duration::from_secs(2));
+        self.frames()
+    }
+}
+
+/// The packets of a pcap file in this machine's byte order.
+pub(super) fn pcap_frames(bytes: &[u8]) -> Vec<Vec<u8>> {
+    let mut frames = Vec::new();
+    let mut rest = bytes.get(24..).unwrap_or_default();
+    while let Some((header, after)) = rest.split_at_checked(16) {
+        let Some(length) = header.get(8..12).and_then(|l| l.try_into().ok()).map(u32::from_ne_bytes) else {
+            break;
+        };
+        let Some((frame, after)) = after.split_at_checked(length as usize) else { break };
+        frames.push(frame.to_vec());
+        rest = after;
+    }
+    frames
+}

@@ -1,0 +1,17 @@
+//! The daemon in dummy mode, driven by Debian's tools: no privilege, no clock, exact counts.
+//!
+//! With `SLIPSWITCH_TEST_ORACLE=1` the same tests run against Debian's `ovs-vswitchd`, which
+//! proves what they expect.
+
+mod actions;
+mod controller;
+mod fields;
+mod flows;
+mod groups;
+mod megaflows;
+mod normal;
+mod openflow;
+mod packets;
+mod ports;
+mod timeouts;
+mod vlan;

@@ -1,0 +1,143 @@
+//! Things that come and go under traffic.
+
+use crate::tools::{SOON, pair, switch, tcp};
+use slipswitch_tests::harness::wait_until;
+use std::time::Duration;
+
+#[test]
+fn a_port_is_removed_and_added_under_load() {
+    let Some((switch, a, _b)) = pair() else { return };
+    let c = switch.host_on("br0", "h3", "10.0.0.3/24");
+    assert!(a.reaches("10.0.0.2", SOON));
+    let netns = a.netns.clone();
+    let load = netns.spawn({
+        let netns = netns.clone();
+        move || netns.run("ping -n -q -c 150 -i 0.02 -W 1 10.0.0.2").stdout
+    });
+    for _ in 0..5 {
+        switch.vsctl("del-port br0 h3");
+        switch.vsctl("add-port br0 h3");
+    }
+    let text = load.join().expect("ping runs");
+    assert!(text.contains("150 received"), "{text}");
+    assert!(c.reaches("10.0.0.1", SOON));
+}
+
+#[test]
+fn a_killed_daemon_comes_back_with_its_ports() {
+    let Some((mut switch, a, b)) = pair() else { return };
+    assert!(a.reaches("10.0.0.2", SOON));
+    switch.kill_daemon();
+    switch.start_daemon();
+    assert!(a.reaches("10.0.0.2", SOON), "{}", switch.story());
+    tcp(&a, &b, 1_000_000);
+    assert_eq!(switch.vsctl("get interface h1 error"), "[]\n");
+}
+
+#[test]
+fn packets_flow_while_the_database_restarts() {
+    let Some((mut switch, a, _b)) = pair() else { return };
+    assert!(a.reaches("10.0.0.2", SOON));
+    let netns = a.netns.clone();
+    let load = netns.spawn({
+        let netns = netns.clone();
+        move || netns.run("ping -n -q -c 150 -i 0.02 -W 1 10.0.0.2").stdout
+    });
+    switch.kill_database();
+    std::thread::sleep(Duration::from_millis(500));
+    switch.start_database();
+    let text = load.join().expect("ping runs");
+    assert!(text.contains("150 received"), "{text}");
+    let back = wait_until(Duration::from_secs(20), || {
+        switch.sh("ovs-vsctl --timeout=2 set bridge br0 external_ids:a=b").ok()
+    });
+    assert!(back, "{}", switch.story());
+    let c = switch.host_on("br0", "h3", "10.0.0.3/24");
+    assert!(c.reaches("10.0.0.1", SOON));
+}
+
+#[test]
+fn a_device_that_is_deleted_and_made_again_works_again() {
+    let Some((switch, a, b)) = pair() else { return };
+    assert!(a.reaches("10.0.0.2", SOON));
+    b.netns.sh("ip link del eth0");
+    let seen = wait_until(SOON, || {
+        switch.vsctl("get interface h2 ofport") == "-1\n"
+            || switch.vsctl("get interface h2 link_state") != "up\n"
+    });
+    assert!(seen, "{}", switch.vsctl("list interface h2"));
+    b.tie(switch.netns());
+    // The new device has an address of its own.
+    a.netns.sh("ip neigh flush all");
+    assert!(a.reaches("10.0.0.2", SOON), "{}", switch.story());
+    assert_eq!(switch.vsctl("get interface h2 error"), "[]\n");
+}
+
+#[test]
+fn a_link_that_goes_down_is_seen() {
+    let Some((switch, _a, b)) = pair() else { return };
+    assert!(wait_until(SOON, || switch.vsctl("get interface h2 link_state") == "up\n"));
+    b.netns.sh("ip link set eth0 down");
+    assert!(
+        wait_until(SOON, || switch.vsctl("get interface h2 link_state") == "down\n"),
+        "{}",
+        switch.story()
+    );
+    assert!(switch.ofctl("show br0").contains("LINK_DOWN"));
+}
+
+#[test]
+fn the_mtu_of_an_internal_port_follows_its_request() {
+    let Some(switch) = switch() else { return };
+    switch.vsctl("add-port br0 int0 -- set interface int0 type=internal mtu_request=1400");
+    assert!(wait_until(SOON, || switch.netns().sh("ip link show int0").contains("mtu 1400")));
+    assert!(wait_until(SOON, || switch.vsctl("get interface int0 mtu") == "1400\n"));
+}
+
+#[test]
+fn exit_with_cleanup_leaves_no_device() {
+    let Some((mut switch, a, _b)) = pair() else { return };
+    assert!(a.reaches("10.0.0.2", SOON));
+    switch.vsctl("add-port br0 int0 -- set interface int0 type=internal");
+    switch.netns().sh("ip link show int0");
+    switch.appctl("exit --cleanup");
+    assert_eq!(switch.wait_for_end(), Some(0));
+    let links = switch.netns().sh("ip -o link");
+    assert!(!links.contains("br0") && !links.contains("int0"), "{links}");
+    assert!(links.contains("h1") && links.contains("h2"), "devices of others stay: {links}");
+}
+
+#[test]
+fn sigterm_under_traffic_ends_it_cleanly() {
+    let Some((mut switch, a, _b)) = pair() else { return };
+    let netns = a.netns.clone();
+    let load = netns.spawn({
+        let netns = netns.clone();
+        move || netns.run("ping -n -q -f -w 2 10.0.0.2").stdout
+    });
+    std::thread::sleep(Duration::from_millis(500));
+    switch.daemon().expect("it runs").signal("TERM");
+    let start = std::time::Instant::now();
+    switch.wait_for_end();
+    assert!(start.elapsed() < Duration::from_secs(5));
+    assert!(!switch.place().file("ovs-vswitchd.pid").exists());
+    let _ = load.join();
+}
+
+#[test]
+fn an_idle_switch_sleeps() {
+    let Some((switch, a, _b)) = pair() else { return };
+    assert!(a.reaches("10.0.0.2", SOON));
+    let pid = switch.daemon().expect("it runs").pid();
+    let ticks = || {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
+        let after = stat.rsplit_once(") ").expect("the name is in parentheses").1.to_owned();
+        let fields: Vec<u64> = after.split(' ').map(|f| f.parse().unwrap_or(0)).collect();
+        fields.get(11).copied().unwrap_or(0) + fields.get(12).copied().unwrap_or(0)
+    };
+    std::thread::sleep(Duration::from_secs(1));
+    let before = ticks();
+    std::thread::sleep(Duration::from_secs(2));
+    let used = ticks() - before;
+    assert!(used <= 10, "{used} hundredths of a second in two seconds");
+}

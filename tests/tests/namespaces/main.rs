@@ -1,0 +1,7 @@
+//! Real packets between network namespaces on plain veth pairs, nothing switched on or off by
+//! hand. Needs root; without it each test says SKIPPED.
+
+mod lifecycle;
+mod tools;
+mod traffic;
+mod tutorial;

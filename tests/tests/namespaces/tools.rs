@@ -1,0 +1,85 @@
+//! Switches, hosts and traffic for these tests.
+
+use slipswitch_tests::harness::{Host, Kind, Mode, Switch, without_privilege, without_tool};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::time::Duration;
+
+/// How long something may take that should be there at once.
+pub const SOON: Duration = Duration::from_secs(10);
+
+/// A switch with a NORMAL bridge `br0`; `None`, after saying so, where tests cannot make one.
+pub fn switch() -> Option<Switch> {
+    if without_privilege() || without_tool(&["ip", "ping", "tcpdump", "nsenter"]) {
+        return None;
+    }
+    let switch = Switch::start(Kind::under_test(), Mode::Real);
+    switch.vsctl("add-br br0 -- set bridge br0 datapath_type=netdev");
+    Some(switch)
+}
+
+/// The same with two hosts, 10.0.0.1 on port h1 and 10.0.0.2 on port h2.
+pub fn pair() -> Option<(Switch, Host, Host)> {
+    let switch = switch()?;
+    let a = switch.host_on("br0", "h1", "10.0.0.1/24");
+    let b = switch.host_on("br0", "h2", "10.0.0.2/24");
+    Some((switch, a, b))
+}
+
+/// Sends `length` bytes by TCP from one host to another, and compares what arrives.
+pub fn tcp(from: &Host, to: &Host, length: usize) {
+    let address = to.address().to_owned();
+    let target = address.clone();
+    let listener =
+        to.netns.with(move || TcpListener::bind((address.as_str(), 0)).expect("the address is the host's"));
+    let port = listener.local_addr().expect("it is bound").port();
+    let receiver = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("someone connects");
+        stream.set_read_timeout(Some(SOON)).expect("not zero");
+        let mut got = Vec::with_capacity(length);
+        let end = stream.read_to_end(&mut got);
+        (got, end.is_ok())
+    });
+    let sender = from.netns.spawn(move || {
+        let address = format!("{}:{port}", if target.contains(':') { format!("[{target}]") } else { target });
+        let address = address.parse().expect("an address");
+        let mut stream =
+            TcpStream::connect_timeout(&address, SOON).expect("the switch carries the connection");
+        stream.set_write_timeout(Some(SOON)).expect("not zero");
+        stream.write_all(&pattern(length)).expect("the switch carries data");
+    });
+    if let Err(panic) = sender.join() {
+        std::panic::resume_unwind(panic);
+    }
+    let (got, whole) = receiver.join().expect("the receiver does not fail");
+    assert!(whole, "the connection broke off");
+    assert_eq!(got.len(), length);
+    assert!(got == pattern(length), "the data arrived changed");
+}
+
+/// Data in which a lost, doubled or moved byte shows.
+fn pattern(length: usize) -> Vec<u8> {
+    let mut random = fastrand::Rng::with_seed(length as u64);
+    (0..length).map(|_| random.u8(..)).collect()
+}
+
+/// Sends UDP datagrams of the given lengths, one at a time; true for those that arrive whole.
+pub fn udp(from: &Host, to: &Host, lengths: &[usize]) -> Vec<bool> {
+    let address = to.address().to_owned();
+    let receiver =
+        to.netns.with(move || UdpSocket::bind((address.as_str(), 0)).expect("the address is the host's"));
+    receiver.set_read_timeout(Some(Duration::from_secs(1))).expect("not zero");
+    let target = receiver.local_addr().expect("it is bound");
+    let any = if target.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" };
+    let sender = from.netns.with(move || UdpSocket::bind(any).expect("a socket"));
+    let mut buffer = vec![0; 65_536];
+    let mut arrive = |length: usize| {
+        let data = pattern(length);
+        // The first datagram may meet a device that has just come up.
+        (0..3).any(|_| {
+            sender.send_to(&data, target).is_ok()
+                && matches!(receiver.recv(&mut buffer), Ok(n) if buffer.get(..n) == Some(data.as_slice()))
+        })
+    };
+    lengths.iter().map(|l| arrive(*l)).collect()
+}

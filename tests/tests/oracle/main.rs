@@ -1,0 +1,22 @@
+//! The same commands given to Slipswitch and to Debian's `ovs-vswitchd`; whatever they write
+//! must be the same. See `Scenario` in the harness for the language of the scripts.
+
+/// Makes a test of each script.
+macro_rules! scenarios {
+    ($($name:ident: $script:expr;)*) => {
+        $(
+            #[test]
+            fn $name() {
+                slipswitch_tests::harness::compare(slipswitch_tests::harness::Scenario { script: $script });
+            }
+        )*
+    };
+}
+
+mod actions;
+mod commands;
+mod database;
+mod flows;
+mod megaflows;
+mod normal;
+mod openflow;

@@ -1,0 +1,97 @@
+//! Megaflows in `dpctl/dump-flows`.
+
+scenarios! {
+    wide_megaflow: r#"
+        ofctl add-flow br0 in_port=1,actions=2
+        receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=6,tos=0,ttl=64,frag=no),tcp(src=5,dst=80),tcp_flags(ack)'
+        receive p1 'in_port(1),eth(src=50:54:00:00:00:03,dst=50:54:00:00:00:04),eth_type(0x0800),ipv4(src=10.0.0.3,dst=10.0.0.4,proto=17,tos=0,ttl=64,frag=no),udp(src=5,dst=80)'
+        receive p1 'in_port(1),eth(src=50:54:00:00:00:03,dst=50:54:00:00:00:04),eth_type(0x0806),arp(sip=10.0.0.1,tip=10.0.0.2,op=1,sha=50:54:00:00:00:07,tha=00:00:00:00:00:00)'
+        appctl revalidator/wait
+        appctl dpctl/dump-flows
+        appctl dpctl/dump-flows -m
+        appctl dpctl/dump-flows --names
+        appctl dpif/dump-flows br0
+        appctl dpif/dump-flows -m br0
+        appctl dpctl/dump-flows filter=udp
+        appctl dpctl/dump-flows filter=in_port=1
+        appctl dpctl/show
+        appctl dpctl/show -s
+        appctl dpif/show
+        appctl dpctl/dump-dps
+    "#;
+    narrow_megaflows: r#"
+        ofctl add-flow br0 priority=10,tcp,nw_dst=10.0.0.9,tp_dst=80,actions=2
+        ofctl add-flow br0 priority=5,ip,nw_src=10.0.0.0/8,actions=3
+        ofctl add-flow br0 priority=1,dl_dst=50:54:00:00:00:02,actions=4
+        receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.9,proto=6,tos=0,ttl=64,frag=no),tcp(src=5,dst=80),tcp_flags(ack)'
+        receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=11.0.0.9,proto=6,tos=0,ttl=64,frag=no),tcp(src=5,dst=80),tcp_flags(ack)'
+        receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0806),arp(sip=10.0.0.1,tip=10.0.0.2,op=1,sha=50:54:00:00:00:07,tha=00:00:00:00:00:00)'
+        appctl revalidator/wait
+        appctl dpctl/dump-flows
+    "#;
+    prefixes: r#"
+        for i in 1 2 3 4 5 6 7 8; do ofctl add-flow br0 ip,nw_dst=10.0.$i.0/24,actions=2; done
+        trace in_port=1,ip,nw_dst=192.168.1.1
+        trace in_port=1,ip,nw_dst=10.0.9.1
+        trace in_port=1,ip,nw_dst=10.0.3.1
+    "#;
+    normal_megaflows: r#"
+        ofctl add-flow br0 actions=NORMAL
+        receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=1,tos=0,ttl=64,frag=no),icmp(type=8,code=0)'
+        receive p2 'in_port(2),eth(src=50:54:00:00:00:02,dst=50:54:00:00:00:01),eth_type(0x0800),ipv4(src=10.0.0.2,dst=10.0.0.1,proto=1,tos=0,ttl=64,frag=no),icmp(type=0,code=0)'
+        receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=1,tos=0,ttl=64,frag=no),icmp(type=8,code=0)'
+        appctl revalidator/wait
+        appctl dpctl/dump-flows
+    "#;
+    changed_megaflows: r#"
+        ofctl add-flow br0 in_port=1,actions=2
+        receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=1,tos=0,ttl=64,frag=no),icmp(type=8,code=0)'
+        ofctl add-flow br0 in_port=1,actions=3
+        appctl revalidator/wait
+        appctl dpctl/dump-flows
+        ofctl del-flows br0
+        appctl revalidator/wait
+        appctl dpctl/dump-flows
+        appctl time/warp 12000 1000
+        appctl revalidator/wait
+        appctl dpctl/dump-flows
+    "#;
+    megaflows_of_sets: r#"
+        ofctl add-flow br0 'udp,actions=mod_nw_src:1.1.1.1,mod_tp_dst:9,dec_ttl,mod_vlan_vid:5,2'
+        receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=17,tos=0,ttl=64,frag=no),udp(src=5,dst=80)'
+        appctl revalidator/wait
+        appctl dpctl/dump-flows
+        od -An -v -tx1 -j40 p2-tx.pcap
+    "#;
+    datapath_flows_by_hand: r#"
+        appctl dpctl/add-flow dummy@ovs-dummy 'in_port(1),eth(),eth_type(0x1234)' 2
+        appctl dpctl/add-flow dummy@ovs-dummy 'in_port(1),eth(),eth_type(0x1234)' 2
+        appctl dpctl/add-flow dummy@ovs-dummy 'in_port(1),eth(),nonsense(1)' 2
+        appctl dpctl/add-flow dummy@ovs-dummy 'in_port(2),eth(),eth_type(0x1235)' nonsense
+        appctl dpctl/dump-flows dummy@ovs-dummy
+        appctl dpctl/mod-flow dummy@ovs-dummy 'in_port(1),eth(),eth_type(0x1234)' 3
+        appctl dpctl/dump-flows dummy@ovs-dummy
+        appctl dpctl/del-flow dummy@ovs-dummy 'in_port(1),eth(),eth_type(0x1234)'
+        appctl dpctl/del-flow dummy@ovs-dummy 'in_port(1),eth(),eth_type(0x1234)'
+        appctl dpctl/dump-flows dummy@ovs-dummy
+        appctl dpctl/dump-flows dummy@nowhere
+        appctl dpctl/show dummy@nowhere
+        appctl dpctl/del-flows
+    "#;
+    frozen_by_recirculation: r#"
+        ofctl -O OpenFlow13 add-flow br0 'table=0,mpls,actions=pop_mpls:0x0800,goto_table:1'
+        ofctl -O OpenFlow13 add-flow br0 'table=1,ip,nw_dst=10.0.0.2,actions=2'
+        receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x8847),mpls(label=100,tc=0,ttl=64,bos=1)'
+        appctl revalidator/wait
+        appctl dpctl/dump-flows
+    "#;
+    exact_flows: r#"
+        appctl upcall/disable-megaflows
+        ofctl add-flow br0 in_port=1,actions=2
+        receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=6,tos=0,ttl=64,frag=no),tcp(src=5,dst=80),tcp_flags(ack)'
+        appctl revalidator/wait
+        appctl dpctl/dump-flows
+        appctl upcall/enable-megaflows
+        appctl dpctl/dump-flows
+    "#;
+}

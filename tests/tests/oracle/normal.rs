@@ -1,0 +1,100 @@
+//! NORMAL, VLANs and what goes with them.
+
+scenarios! {
+    learning: r#"
+        ofctl add-flow br0 actions=NORMAL
+        trace in_port=1,dl_src=50:54:00:00:00:01,dl_dst=ff:ff:ff:ff:ff:ff
+        appctl fdb/show br0
+        receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=ff:ff:ff:ff:ff:ff),eth_type(0x0806),arp(sip=10.0.0.1,tip=10.0.0.2,op=1,sha=50:54:00:00:00:01,tha=00:00:00:00:00:00)'
+        appctl revalidator/wait
+        appctl fdb/show br0
+        trace in_port=2,dl_src=50:54:00:00:00:02,dl_dst=50:54:00:00:00:01
+        trace in_port=1,dl_src=50:54:00:00:00:02,dl_dst=50:54:00:00:00:01
+        appctl time/warp 5000
+        appctl fdb/show br0
+        appctl fdb/stats-show br0
+        appctl fdb/stats-clear br0
+        appctl fdb/stats-show br0
+        appctl fdb/flush br0
+        appctl fdb/show br0
+        appctl fdb/show br7
+        appctl fdb/flush br7
+    "#;
+    trace_that_learns: r#"
+        ofctl add-flow br0 actions=NORMAL
+        trace in_port=3,dl_src=50:54:00:00:00:03,dl_dst=ff:ff:ff:ff:ff:ff -generate
+        appctl fdb/show br0
+        trace in_port=1,dl_src=50:54:00:00:00:01,dl_dst=50:54:00:00:00:03
+    "#;
+    static_entries: r#"
+        ofctl add-flow br0 actions=NORMAL
+        appctl fdb/add br0 p2 0 50:54:00:00:00:02
+        appctl fdb/show br0
+        trace in_port=1,dl_src=50:54:00:00:00:01,dl_dst=50:54:00:00:00:02
+        appctl fdb/add br0 p9 0 50:54:00:00:00:02
+        appctl fdb/add br0 p2 0 nonsense
+        appctl fdb/stats-show br0
+        appctl fdb/del br0 0 50:54:00:00:00:02
+        appctl fdb/del br0 0 50:54:00:00:00:02
+        appctl fdb/show br0
+    "#;
+    vlan_modes: r#"
+        ofctl add-flow br0 actions=NORMAL
+        vsctl set port p1 tag=10 -- set port p2 tag=10 -- set port p3 trunks=10,20 -- set port br0 tag=99
+        trace in_port=1,dl_src=50:54:00:00:00:01,dl_dst=ff:ff:ff:ff:ff:ff
+        trace in_port=1,dl_vlan=10,dl_src=50:54:00:00:00:01,dl_dst=ff:ff:ff:ff:ff:ff
+        trace in_port=3,dl_vlan=10,dl_src=50:54:00:00:00:01,dl_dst=ff:ff:ff:ff:ff:ff
+        trace in_port=3,dl_vlan=30,dl_src=50:54:00:00:00:01,dl_dst=ff:ff:ff:ff:ff:ff
+        trace in_port=3,dl_src=50:54:00:00:00:01,dl_dst=ff:ff:ff:ff:ff:ff
+        trace in_port=4,dl_vlan=20,dl_vlan_pcp=5,dl_src=50:54:00:00:00:01,dl_dst=ff:ff:ff:ff:ff:ff
+        vsctl set port p4 vlan_mode=native-untagged tag=10 trunks=20
+        trace in_port=4,dl_src=50:54:00:00:00:01,dl_dst=ff:ff:ff:ff:ff:ff
+        trace in_port=1,dl_src=50:54:00:00:00:01,dl_dst=ff:ff:ff:ff:ff:ff
+        vsctl set port p4 vlan_mode=native-tagged
+        trace in_port=4,dl_src=50:54:00:00:00:01,dl_dst=ff:ff:ff:ff:ff:ff
+        trace in_port=1,dl_src=50:54:00:00:00:01,dl_dst=ff:ff:ff:ff:ff:ff
+        vsctl clear port p4 trunks -- set port p4 vlan_mode=dot1q-tunnel
+        trace in_port=4,dl_src=50:54:00:00:00:01,dl_dst=ff:ff:ff:ff:ff:ff
+        trace in_port=4,dl_vlan=7,dl_src=50:54:00:00:00:01,dl_dst=ff:ff:ff:ff:ff:ff
+    "#;
+    priority_tags: r#"
+        ofctl add-flow br0 actions=NORMAL
+        vsctl set port p1 tag=10 -- set port p2 tag=10 other_config:priority-tags=always -- set port p3 tag=10 other_config:priority-tags=if-nonzero
+        trace in_port=1,dl_src=50:54:00:00:00:01,dl_dst=ff:ff:ff:ff:ff:ff
+        trace in_port=1,dl_vlan=0,dl_vlan_pcp=3,dl_src=50:54:00:00:00:01,dl_dst=ff:ff:ff:ff:ff:ff
+    "#;
+    reserved_addresses: r#"
+        ofctl add-flow br0 actions=NORMAL
+        trace in_port=1,dl_src=50:54:00:00:00:01,dl_dst=01:80:c2:00:00:05
+        vsctl set bridge br0 other_config:forward-bpdu=true
+        trace in_port=1,dl_src=50:54:00:00:00:01,dl_dst=01:80:c2:00:00:05
+    "#;
+    mirrors: r#"
+        ofctl add-flow br0 actions=NORMAL
+        vsctl -- --id=@p get port p3 -- --id=@m create mirror name=m select_all=true output_port=@p -- set bridge br0 mirrors=@m | wc -l
+        trace in_port=1,dl_src=50:54:00:00:00:01,dl_dst=50:54:00:00:00:09
+        trace in_port=3,dl_src=50:54:00:00:00:01,dl_dst=50:54:00:00:00:09
+        ofctl add-flow br0 in_port=1,actions=2
+        trace in_port=1,dl_src=50:54:00:00:00:01,dl_dst=50:54:00:00:00:09
+    "#;
+    patch_ports: r#"
+        vsctl add-br br1 -- set bridge br1 datapath_type=dummy fail_mode=secure other_config:datapath-id=fedcba9876543211 other_config:hwaddr=aa:55:aa:55:00:00 -- add-port br0 pa -- set interface pa type=patch options:peer=pb ofport_request=10 -- add-port br1 pb -- set interface pb type=patch options:peer=pa ofport_request=11 -- add-port br1 q1 -- set interface q1 type=dummy ofport_request=1
+        ofctl add-flow br0 'udp,actions=mod_tp_dst:9,10,4'
+        ofctl add-flow br1 'in_port=11,actions=mod_dl_dst:02:00:00:00:00:01,1'
+        trace in_port=1,udp,nw_ttl=4,udp_dst=5
+        appctl dpif/show
+        ofctl show br0
+        ofctl show br1
+        ofctl dump-ports br0 10
+        ofctl del-flows br1
+        ofctl add-flow br0 actions=NORMAL
+        ofctl add-flow br1 actions=NORMAL
+        trace in_port=1,dl_src=50:54:00:00:00:01,dl_dst=50:54:00:00:00:09
+    "#;
+    protected_ports: r#"
+        ofctl add-flow br0 actions=NORMAL
+        vsctl set port p1 protected=true -- set port p2 protected=true
+        trace in_port=1,dl_src=50:54:00:00:00:01,dl_dst=50:54:00:00:00:09
+        trace in_port=3,dl_src=50:54:00:00:00:01,dl_dst=50:54:00:00:00:09
+    "#;
+}

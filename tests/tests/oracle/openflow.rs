@@ -1,0 +1,157 @@
+//! The switch and its ports as OpenFlow tells them.
+
+scenarios! {
+    show_in_each_version: r#"
+        ofctl show br0
+        ofctl -O OpenFlow11 show br0
+        ofctl -O OpenFlow12 show br0
+        ofctl -O OpenFlow13 show br0
+        ofctl -O OpenFlow14 show br0
+        ofctl -O OpenFlow15 show br0
+    "#;
+    dump_ports: r#"
+        ofctl dump-ports br0
+        ofctl -O OpenFlow13 dump-ports br0 p1
+        ofctl -O OpenFlow14 dump-ports br0 LOCAL
+        ofctl dump-ports br0 77
+        ofctl dump-ports-desc br0
+        ofctl -O OpenFlow14 dump-ports-desc br0
+        ofctl -O OpenFlow15 dump-ports-desc br0 p2
+    "#;
+    dump_tables: r#"
+        ofctl add-flow br0 table=1,ip,actions=drop
+        ofctl dump-tables br0 | head -12
+        ofctl -O OpenFlow11 dump-tables br0 | head -12
+        ofctl -O OpenFlow13 dump-tables br0 | head -12
+        ofctl -O OpenFlow15 dump-tables br0 | head -12
+    "#;
+    table_features: r#"
+        ofctl -O OpenFlow13 dump-table-features br0 | head -60
+        ofctl -O OpenFlow15 dump-table-features br0 | tail -30
+    "#;
+    table_desc: r#"
+        ofctl -O OpenFlow14 dump-table-desc br0 | head -12
+        ofctl -O OpenFlow14 mod-table br0 0 evict
+        ofctl -O OpenFlow14 mod-table br0 0 vacancy:20,80
+        ofctl -O OpenFlow14 dump-table-desc br0 | head -4
+        ofctl -O OpenFlow13 mod-table br0 1 continue
+        ofctl -O OpenFlow14 mod-table br0 300 evict
+    "#;
+    mod_port: r#"
+        ofctl mod-port br0 p2 down
+        ofctl mod-port br0 p3 no-flood
+        ofctl mod-port br0 p4 no-forward
+        ofctl show br0
+        ofctl add-flow br0 actions=FLOOD
+        trace in_port=1,ip
+        ofctl mod-port br0 p1 no-receive
+        trace in_port=1,ip
+        ofctl mod-port br0 p2 up
+        ofctl -O OpenFlow13 mod-port br0 p4 forward
+        ofctl mod-port br0 p9 up
+        ofctl show br0
+    "#;
+    fragments: r#"
+        ofctl get-frags br0
+        ofctl set-frags br0 drop
+        ofctl get-frags br0
+        ofctl add-flow br0 'tcp,actions=2'
+        trace in_port=1,tcp,nw_frag=later
+        trace in_port=1,tcp,nw_frag=first
+        ofctl set-frags br0 nx-match
+        ofctl get-frags br0
+        trace in_port=1,tcp,nw_frag=later
+        ofctl set-frags br0 nonsense
+    "#;
+    description: r#"
+        vsctl set bridge br0 other_config:dp-desc=here other_config:dp-sn=42
+        ofctl dump-desc br0 | grep -v 'Software:\|Hardware:\|Manufacturer:'
+        ofctl probe br0
+        ofctl ping br0 64 | grep -c 'bytes from'
+    "#;
+    queues: r#"
+        ofctl queue-stats br0
+        ofctl queue-stats br0 1
+        ofctl queue-stats br0 77
+        ofctl queue-get-config br0 1
+        ofctl -O OpenFlow14 queue-get-config br0
+    "#;
+    packet_outs: r#"
+        ofctl add-flow br0 in_port=1,actions=3
+        ofctl packet-out br0 in_port=controller,packet=505400000002505400000001080045000014000000004063669a0a0000010a000002,actions=output:2
+        ofctl packet-out br0 in_port=1,packet=505400000002505400000001080045000014000000004063669a0a0000010a000002,actions=TABLE
+        ofctl -O OpenFlow15 packet-out br0 in_port=2,packet=505400000002505400000001080045000014000000004063669a0a0000010a000002,actions=mod_nw_tos:4,4
+        ofctl packet-out br0 in_port=77,packet=505400000002505400000001080045000014000000004063669a0a0000010a000002,actions=2
+        appctl revalidator/wait
+        ofctl dump-ports br0
+        ofctl dump-flows br0
+        od -An -v -tx1 -j40 p4-tx.pcap
+    "#;
+    versions_that_do_not_meet: r#"
+        vsctl set bridge br0 protocols=OpenFlow13,OpenFlow15
+        # Who closes first is a race, and names the error in the last line.
+        ofctl -O OpenFlow10 show br0 2>&1 | grep -v 'failed to connect'
+        ofctl -O OpenFlow14 show br0 2>&1 | grep -v 'failed to connect'
+        ofctl -O OpenFlow13 probe br0
+    "#;
+    packet_in_monitor: r#"
+        ofctl add-flow br0 'table=0,actions=resubmit(,7)'
+        ofctl add-flow br0 'table=7,cookie=0x99,ip,actions=load:5->NXM_NX_REG3[],controller(reason=action)'
+        ofctl -vconsole:off monitor br0 65534 -P nxt_packet_in --detach --no-chdir --pidfile=m.pid --unixctl=m.ctl >m.txt 2>&1
+        receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=17,tos=0,ttl=64,frag=no),udp(src=1,dst=2)'
+        appctl revalidator/wait; sleep 0.3
+        cat m.txt
+        ovs-appctl -t $OVS_RUNDIR/m.ctl exit
+        ofctl -O OpenFlow13 -vconsole:off monitor br0 65534 --detach --no-chdir --pidfile=m.pid --unixctl=m.ctl >m2.txt 2>&1
+        receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=17,tos=0,ttl=64,frag=no),udp(src=1,dst=2)'
+        appctl revalidator/wait; sleep 0.3
+        cat m2.txt
+        ovs-appctl -t $OVS_RUNDIR/m.ctl exit
+        ofctl -O OpenFlow15 -vconsole:off monitor br0 65534 -P nxt_packet_in2 --detach --no-chdir --pidfile=m.pid --unixctl=m.ctl >m3.txt 2>&1
+        receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=17,tos=0,ttl=64,frag=no),udp(src=1,dst=2)'
+        appctl revalidator/wait; sleep 0.3
+        cat m3.txt
+    "#;
+    flow_monitor: r#"
+        ofctl add-flow br0 cookie=0x1,ip,actions=1
+        ofctl -vconsole:off monitor br0 watch: --detach --no-chdir --pidfile=m.pid --unixctl=m.ctl >m.txt 2>&1
+        ofctl add-flow br0 cookie=0x2,arp,actions=2
+        ofctl mod-flows br0 cookie=0x3,arp,actions=1
+        ofctl del-flows br0 arp
+        ofctl add-flow br0 hard_timeout=3,ipv6,actions=2
+        appctl time/warp 5000 1000
+        sleep 0.3
+        cat m.txt
+    "#;
+    flow_monitor_that_filters: r#"
+        ofctl add-flow br0 cookie=0x1,ip,actions=1
+        ofctl -vconsole:off monitor br0 'watch:!initial,!own,out_port=2' --detach --no-chdir --pidfile=m.pid --unixctl=m.ctl >m.txt 2>&1
+        ofctl add-flow br0 cookie=0x2,arp,actions=2
+        ofctl add-flow br0 cookie=0x2,ipv6,actions=1
+        ofctl del-flows br0
+        sleep 0.3
+        cat m.txt
+    "#;
+    flow_removed_and_port_status: r#"
+        ofctl -vconsole:off monitor br0 65534 --detach --no-chdir --pidfile=m.pid --unixctl=m.ctl >m.txt 2>&1
+        ofctl add-flow br0 send_flow_rem,idle_timeout=5,cookie=0x7,ip,actions=2
+        ofctl add-flow br0 send_flow_rem,cookie=0x8,arp,actions=2
+        appctl time/warp 8000 1000
+        ofctl del-flows br0 arp
+        vsctl add-port br0 p9 -- set interface p9 type=dummy ofport_request=9
+        vsctl del-port p9
+        ofctl mod-port br0 p2 no-flood
+        sleep 0.3
+        cat m.txt
+    "#;
+    // The eight bytes of the hello, with a transaction id of the switch's choice, are left out.
+    raw_messages: r#"
+        ofctl ofp-parse-flow 'ip,actions=drop'
+        printf '\001\000\000\010\000\000\000\001\001\143\000\010\000\000\000\002\001\002\000\014\000\000\000\003abcd' >hello
+        python3 -c 'import socket,time; s=socket.socket(socket.AF_UNIX); s.connect("br0.mgmt"); s.sendall(open("hello","rb").read()); time.sleep(0.3); print(s.recv(4096).hex()[16:])'
+        python3 -c 'import socket,time; s=socket.socket(socket.AF_UNIX); s.connect("br0.mgmt"); s.sendall(b"\x01\x00\x00\x08\0\0\0\1\x01\x0e\x00\x10\0\0\0\x09aaaabbbb"); time.sleep(0.3); print(s.recv(4096).hex()[16:])'
+        python3 -c 'import socket,time; s=socket.socket(socket.AF_UNIX); s.connect("br0.mgmt"); s.sendall(b"\x04\x00\x00\x08\0\0\0\1\x04\x12\x00\x10\0\0\0\x09\x00\x77\0\0\0\0\0\0"); time.sleep(0.3); print(s.recv(4096).hex()[16:])'
+        python3 -c 'import socket,time; s=socket.socket(socket.AF_UNIX); s.connect("br0.mgmt"); s.sendall(b"\x07\x00\x00\x08\0\0\0\1"); time.sleep(0.3); print(s.recv(4096).hex()[16:])'
+        ofctl show br0 | head -1
+    "#;
+}
