@@ -2,7 +2,8 @@
 # make test    all tests
 # make build   target/release/slipswitchd and target/release/slipswitch
 
-PACKAGES := openvswitch-switch openvswitch-common openvswitch-pki iproute2 iputils-ping iperf3 tcpdump ethtool procps util-linux
+PACKAGES := openvswitch-switch openvswitch-common openvswitch-pki openvswitch-testcontroller \
+	iproute2 iputils-ping iperf3 tcpdump ethtool procps util-linux openssl ca-certificates gcc libc6-dev make
 
 .PHONY: all build demo test deps lint clean
 

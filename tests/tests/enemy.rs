@@ -1,8 +1,8 @@
 //! An enemy of the switch: floods, peers that do not read, endings at the wrong moment. What
 //! must hold: nothing crashes, nothing hangs, other ports and other peers go on.
 
-use slipswitch_tests::harness::{Host, Kind, Mode, Netns, Options, Switch, wait_until, without_privilege};
-use std::io::{Read, Write};
+use slipswitch_tests::harness::{Host, Kind, Mode, Switch, daemon_program, wait_until, without_privilege};
+use std::io::Write;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -70,9 +70,9 @@ const QUESTIONS: &[&str] = &[
 fn three_hosts() -> (Switch, Host, Host, Host) {
     let switch = Switch::start(Kind::under_test(), Mode::Real);
     switch.vsctl("add-br br0");
-    let a = switch.host_on("br0", "a", "10.0.0.1/24");
-    let b = switch.host_on("br0", "b", "10.0.0.2/24");
-    let c = switch.host_on("br0", "c", "10.0.0.3/24");
+    let a = switch.host_on("br0", "p1", "10.0.0.1/24");
+    let b = switch.host_on("br0", "p2", "10.0.0.2/24");
+    let c = switch.host_on("br0", "p3", "10.0.0.3/24");
     assert!(a.reaches("10.0.0.2", Duration::from_secs(5)), "{}", switch.story());
     (switch, a, b, c)
 }
@@ -84,7 +84,7 @@ fn a_flood_of_misses_starves_nobody() {
     }
     let (switch, a, _b, c) = three_hosts();
     switch.vsctl("set open_vswitch . other_config:flow-limit=5000");
-    switch.ofctl("add-flow br0 priority=9,udp,in_port=c,actions=move:NXM_OF_IP_DST[]->NXM_NX_REG0[],multipath(symmetric_l4,1,hrw,16,0,NXM_NX_REG1[]),drop");
+    switch.ofctl("add-flow br0 'priority=9,udp,in_port=p3,actions=multipath(symmetric_l4,1,hrw,16,0,NXM_NX_REG1[])'");
     let flood = Flood::start(&c);
     std::thread::sleep(Duration::from_millis(500));
     let answers = a.ping("10.0.0.2", 50);
@@ -102,7 +102,7 @@ fn a_flood_of_learned_flows_leaves_the_control_plane_alive() {
         return;
     }
     let (switch, a, _b, c) = three_hosts();
-    switch.ofctl("add-flow br0 'priority=9,udp,in_port=c,actions=learn(table=1,idle_timeout=2,eth_type=0x800,NXM_OF_IP_DST[],output:NXM_OF_IN_PORT[])'");
+    switch.ofctl("add-flow br0 'priority=9,udp,in_port=p3,actions=learn(table=1,idle_timeout=2,eth_type=0x800,NXM_OF_IP_DST[],output:NXM_OF_IN_PORT[])'");
     let flood = Flood::start(&c);
     std::thread::sleep(Duration::from_millis(500));
     prompt(&switch, QUESTIONS);
@@ -161,20 +161,25 @@ fn a_peer_that_never_reads_ends_with_its_bridge() {
 #[test]
 fn a_daemon_that_cannot_start_says_so_to_the_parent() {
     let switch = Switch::start(Kind::under_test(), Mode::Dummy);
-    let program = slipswitch_tests::harness::daemon_program();
-    let mut started = Vec::new();
-    for files in 8..40 {
+    let program = daemon_program();
+    // Starts it with so few descriptors: whether the parent says that it runs, and whether it does.
+    let start = &|files: u32| {
         let dir = switch.place().file(&format!("few{files}"));
         std::fs::create_dir(&dir).expect("the place is ours");
-        let dir = dir.display();
-        let line = format!(
-            "ulimit -n {files}; OVS_RUNDIR={dir} {} unix:{dir}/none --pidfile --detach --enable-dummy --disable-system -vconsole:off -vsyslog:off",
-            program.display()
-        );
-        let output = switch.sh(&format!("{line}; code=$?; sleep 0.2; [ -e {dir}/ovs-vswitchd.pid ] && echo runs; for p in {dir}/*.pid; do [ -e $p ] && kill $(cat $p); done 2>/dev/null; exit $code"));
-        let runs = output.stdout.contains("runs");
-        assert_eq!(output.ok(), runs, "{files} files: {}", output.text());
-        started.push(runs);
+        let (dir, program) = (dir.display(), program.display());
+        let output = switch.sh(&format!(
+            "ulimit -n {files}; OVS_RUNDIR={dir} {program} unix:{dir}/none --pidfile --detach --enable-dummy --disable-system \
+             -vconsole:off -vsyslog:off; code=$?; sleep 0.5; kill -0 $(cat {dir}/ovs-vswitchd.pid) && echo runs; exit $code"
+        ));
+        (files, output.ok(), output.stdout.contains("runs"), output.text())
+    };
+    let results: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> =
+            [6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 28, 64].map(|files| scope.spawn(move || start(files))).into();
+        threads.into_iter().map(|t| t.join().expect("it does not panic")).collect()
+    });
+    for (files, said, runs, text) in &results {
+        assert_eq!(said, runs, "with {files} descriptors: {text}");
     }
-    assert!(started.first() == Some(&false) && started.last() == Some(&true), "{started:?}");
+    assert!(results.first().is_some_and(|r| !r.2) && results.last().is_some_and(|r| r.2));
 }

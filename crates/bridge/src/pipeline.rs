@@ -18,7 +18,7 @@ pub use table::{EvictionConfig, Table};
 use crate::effect::LearnedFlow;
 use crate::group::Group;
 use crate::rule::{Rule, RuleStats, Timeouts};
-use crate::snapshot::{TABLES, TableArray};
+use crate::snapshot::{INTERNAL_TABLE, TABLES, TableArray};
 use clock::Millis;
 use flow::Match;
 use hashbrown::HashMap;
@@ -211,23 +211,24 @@ impl Pipeline {
         self.view.clone()
     }
 
-    /// Rules that `filter` admits, hidden ones left out, in table order.
+    /// Rules that `filter` admits, in table order. Hidden ones are left out, but for those of
+    /// [`INTERNAL_TABLE`] where the filter names it.
     pub fn select(&self, filter: &Filter) -> Result<Vec<Arc<Rule>>, OfError> {
+        let shown = |rule: &Rule| !rule.hidden || filter.table == INTERNAL_TABLE;
         let mut out = Vec::new();
         for table in self.tables_named(filter.table)? {
             let Some(table) = self.table(table) else { continue };
             match filter.strict_priority {
                 Some(priority) => {
                     let mini = classifier::MiniMatch::new(&filter.matching);
-                    out.extend(
-                        table.rules().find(&mini, u32::from(priority)).filter(|r| filter.admits(r)).map(Arc::clone),
-                    );
+                    let found = table.rules().find(&mini, u32::from(priority));
+                    out.extend(found.filter(|r| shown(r) && filter.admits(r)).map(Arc::clone));
                 }
                 None => out.extend(
                     table
                         .rules()
                         .iter_within(&filter.matching)
-                        .filter(|r| !r.hidden && filter.admits(r))
+                        .filter(|r| shown(r) && filter.admits(r))
                         .map(Arc::clone),
                 ),
             }
@@ -245,6 +246,9 @@ impl Pipeline {
     /// Adds or refreshes a flow that a `learn` action made. `used` is when its packet came.
     pub fn learn(&mut self, flow: &LearnedFlow, used: Millis, now: Millis) -> Result<Vec<Change>, OfError> {
         let Some(table) = self.table(flow.table) else { return Err(OfError::OFPFMFC_BAD_TABLE_ID) };
+        if flow.table == INTERNAL_TABLE {
+            return Err(OfError::OFPBRC_EPERM);
+        }
         let mini = table.rules().compress(&flow.matching);
         if let Some(old) = table.rules().find(&mini, u32::from(flow.priority))
             && old.actions == flow.actions
@@ -268,11 +272,12 @@ impl Pipeline {
         self.add(NewRule::from(flow), false, false, now)
     }
 
-    /// Removes rules whose timeouts have run out.
-    pub fn expire(&mut self, now: Millis) -> Vec<Change> {
+    /// Removes rules whose timeouts have run out at `now`. Up to `credited` it is known which
+    /// packets used them.
+    pub fn expire(&mut self, now: Millis, credited: Millis) -> Vec<Change> {
         let mut out = Vec::new();
         for (id, table) in (0u8..=254).zip(&mut self.tables) {
-            for (rule, reason) in table.expired(now) {
+            for (rule, reason) in table.expired(now, credited) {
                 if table.remove(&rule) {
                     self.touched.insert(id);
                     out.push(Change::Removed { rule, reason });
@@ -294,11 +299,12 @@ impl Pipeline {
         out
     }
 
-    /// Removes every rule, hidden ones too (the fail mode changes, or controllers come or go).
+    /// Removes every rule, hidden ones too (the fail mode changes, or controllers come or go),
+    /// but for those of [`INTERNAL_TABLE`].
     pub fn clear_rules(&mut self) -> Vec<Change> {
         let mut out = Vec::new();
         for (id, table) in (0u8..=254).zip(&mut self.tables) {
-            if !table.rules().is_empty() {
+            if id != INTERNAL_TABLE && !table.rules().is_empty() {
                 self.touched.insert(id);
                 let gone = table.empty(true);
                 out.extend(gone.map(|rule| Change::Removed { rule, reason: FlowRemovedReason::Delete }));
@@ -307,9 +313,9 @@ impl Pipeline {
         out
     }
 
-    /// Removes the switch's own rules ([`Pipeline::add_hidden`]).
+    /// Removes the switch's own rules ([`Pipeline::add_hidden`]) but those of [`INTERNAL_TABLE`].
     pub fn remove_hidden(&mut self) -> Vec<Change> {
-        self.remove_if(|rule| rule.hidden)
+        self.remove_if(|rule| rule.hidden && rule.table != INTERNAL_TABLE)
     }
 
     fn remove_if(&mut self, goes: impl Fn(&Rule) -> bool) -> Vec<Change> {

@@ -17,7 +17,7 @@ use crate::snapshot::Snapshot;
 use crate::upcall::{SlowPath, translate_key};
 use clock::Millis;
 use datapath::{FlowStats, Ufid};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -43,6 +43,8 @@ pub struct RevalidatorState {
     pub done_version: AtomicU64,
     /// No passes (`revalidator/pause`).
     pub paused: AtomicBool,
+    /// Start of the last finished pass: what packets did before is credited.
+    credited: AtomicI64,
 }
 
 impl Default for RevalidatorState {
@@ -57,6 +59,7 @@ impl Default for RevalidatorState {
             average_flows: AtomicU64::new(0),
             done_version: AtomicU64::new(0),
             paused: AtomicBool::new(false),
+            credited: AtomicI64::new(0),
         }
     }
 }
@@ -72,6 +75,9 @@ pub enum Pass {
     Purge,
 }
 
+/// So many megaflows are visited in a few milliseconds.
+const FEW: usize = 2000;
+
 enum Verdict {
     Keep,
     Modify(datapath::Actions),
@@ -81,8 +87,23 @@ enum Verdict {
 impl SlowPath {
     /// One pass over all megaflows. Any thread; passes do not overlap.
     pub fn pass(&self, what: Pass) {
+        let one_at_a_time = self.passing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.pass_alone(what, &one_at_a_time);
+    }
+
+    /// Brings statistics home if that is a short matter: not when another pass runs, and not
+    /// when there are many megaflows. For a thread that must not wait. Tells the time up to
+    /// which everything that packets did is credited.
+    pub fn collect(&self) -> Millis {
+        let few = self.megaflows.len() <= FEW;
+        if let Some(alone) = self.passing.try_lock().ok().filter(|_| few) {
+            self.pass_alone(Pass::Statistics, &alone);
+        }
+        Millis(self.revalidator.credited.load(Ordering::Acquire))
+    }
+
+    fn pass_alone(&self, what: Pass, _alone: &MutexGuard<'_, ()>) {
         let Some(datapath) = self.datapath() else { return };
-        let _one_at_a_time = self.passing.lock().unwrap_or_else(PoisonError::into_inner);
         let start = Instant::now();
         let state = &self.revalidator;
         let now = self.clock.now();
@@ -129,6 +150,7 @@ impl SlowPath {
         if what != Pass::Statistics {
             state.done_version.store(version, Ordering::Release);
         }
+        state.credited.store(now.0, Ordering::Release);
         let ms = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX);
         if what == Pass::Full {
             state.last_duration.store(ms.max(1), Ordering::Relaxed);

@@ -1,5 +1,6 @@
 //! Rules: what OpenFlow calls flow entries.
 
+use crate::snapshot::INTERNAL_TABLE;
 use classifier::MiniMatch;
 use clock::Millis;
 use openflow::action::Actions;
@@ -172,14 +173,23 @@ pub fn any_action(actions: &[openflow::Action], wanted: &dyn Fn(&openflow::Actio
     })
 }
 
+/// What the rule that forwards for absent controllers ranks by ("fail open"), as in OVS.
+const FAIL_OPEN: u32 = 0xf0_f0f0;
+
+/// What a rule ranks by in its table: hidden rules above every OpenFlow priority, but for those
+/// of [`INTERNAL_TABLE`], which no other rules share.
+pub(crate) fn rank(table: u8, priority: u16, hidden: bool) -> u32 {
+    let above = if hidden && table != INTERNAL_TABLE { FAIL_OPEN - u32::from(u16::MAX) } else { 0 };
+    above + u32::from(priority)
+}
+
 impl classifier::Entry for Rule {
     fn matching(&self) -> &MiniMatch {
         &self.matching
     }
 
     fn priority(&self) -> u32 {
-        // Hidden rules rank above every OpenFlow priority.
-        u32::from(self.priority) + if self.hidden { 0x1_0000 } else { 0 }
+        rank(self.table, self.priority, self.hidden)
     }
 
     fn conjunctions(&self) -> &[classifier::Conjunction] {

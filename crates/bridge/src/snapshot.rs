@@ -17,6 +17,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Number of tables: 0 to 254.
 pub const TABLES: usize = 255;
 
+/// The table of the switch's own rules for packets that no rule matched. Controllers may look
+/// at it and resubmit to it, and may not change it.
+pub const INTERNAL_TABLE: u8 = 254;
+
 /// All bridges of the switch that share one datapath.
 #[derive(Debug, Default)]
 pub struct Snapshot {

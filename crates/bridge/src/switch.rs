@@ -144,7 +144,10 @@ impl Switch {
         });
         let index = BridgeIndex(at);
         if let Some(slot) = self.bridges.get_mut(at) {
-            *slot = Some(Bridge::new(index, name, datapath_id));
+            let mut bridge = Bridge::new(index, name, datapath_id);
+            let added = bridge.pipeline.add_internal(self.clock.now());
+            debug_assert!(added.is_ok(), "a new table has room");
+            *slot = Some(bridge);
         }
         mark(&mut self.dirty, index, Dirty::All);
         index
@@ -273,15 +276,12 @@ impl Switch {
     }
 
     /// Runs `actions` on a packet as if it had come in on `in_port` (OFPT_PACKET_OUT).
-    /// `metadata` holds what OpenFlow 1.5 lets the controller say beside `in_port`.
+    /// `metadata` holds what OpenFlow 1.5 lets the controller say beside `in_port`, which need not
+    /// be a port that is there.
     pub fn packet_out(&mut self, index: BridgeIndex, packet: Packet, metadata: &flow::Match, in_port: PortNo, actions: &[Action]) -> Result<(), OfError> {
         self.publish();
         let snapshot = self.slow.published.newest();
         let bridge = snapshot.bridge(index).ok_or(OfError::OFPBRC_EPERM)?;
-        let known = in_port.is_physical() && bridge.ports.contains_key(&in_port);
-        if !known && !matches!(in_port, PortNo::CONTROLLER | PortNo::NONE | PortNo::LOCAL) {
-            return Err(OfError::OFPBRC_BAD_PORT);
-        }
         let now = self.clock.now();
         let mut key = flow::extract::key_of(packet.data(), in_port.0);
         for ((k, m), v) in key.words_mut().iter_mut().zip(metadata.mask().words()).zip(metadata.key().words()) {
@@ -389,9 +389,20 @@ impl Switch {
         self.revalidator.is_some()
     }
 
-    /// Brings statistics home, so that counters are exact as of now.
+    /// Brings statistics home, so that counters are exact as of now. With a revalidator thread
+    /// and many megaflows they are as of its last pass instead: the control thread does not
+    /// wait for it.
     pub fn collect_statistics(&self) {
+        self.collect();
+    }
+
+    /// Likewise; tells the time as of which statistics are exact.
+    fn collect(&self) -> Millis {
+        if self.has_revalidator_thread() {
+            return self.slow.collect();
+        }
         self.slow.pass(Pass::Statistics);
+        self.now()
     }
 
     /// Periodic work: expires rules and MAC entries. Returns removed rules by bridge.
@@ -400,12 +411,11 @@ impl Switch {
         let mut out = Vec::new();
         let mut relearn = false;
         let timed = self.bridges().any(|b| b.pipeline.has_timeouts());
-        if timed {
-            self.collect_statistics(); // idle times count from the last packet
-        }
+        // Idle times count from the last packet, to the last time when all were seen.
+        let credited = if timed { self.collect().min(now) } else { now };
         for bridge in self.bridges.iter_mut().flatten() {
             relearn |= bridge.macs.expire(now) > 0;
-            let gone = bridge.pipeline.expire(now);
+            let gone = bridge.pipeline.expire(now, credited);
             if !gone.is_empty() {
                 mark(&mut self.dirty, bridge.index, Dirty::Rules);
                 out.extend(gone.into_iter().map(|c| (bridge.index, c)));

@@ -59,6 +59,7 @@ mod output;
 mod tests;
 mod vlan;
 
+pub(crate) use context::miss_action;
 pub use freeze::{LocateError, Located, controller_packet_in, locate};
 
 use crate::effect::Effect;

@@ -207,11 +207,12 @@ impl<R: Entry> Classifier<R> {
     /// All rules whose match lies within `matching` (OpenFlow's loose matching).
     pub fn iter_within<'a>(&'a self, matching: &'a Match) -> impl Iterator<Item = &'a Arc<R>> {
         let mask = MiniMask::new(matching.mask());
+        let any = matching.mask().is_wildcard();
         self.0
             .subtables
             .iter()
             .filter(move |s| s.mask().covers(&mask))
-            .flat_map(move |s| s.iter().filter(move |r| r.matching().is_within(matching)))
+            .flat_map(move |s| s.iter().filter(move |r| any || r.matching().is_within(matching)))
     }
 
     /// True when a rule of the same priority, other than one with the same match, has packets

@@ -170,4 +170,9 @@ pub trait Device: Send + Sync {
     ///
     /// `Unsupported` for devices that cannot (dummy).
     fn set_policing(&self, rate_kbps: u64, burst_kb: u64) -> io::Result<()>;
+
+    /// Numbers of the queues for what is sent, as OpenFlow tells them; none without QoS.
+    fn transmit_queues(&self) -> Vec<u32> {
+        Vec::new()
+    }
 }

@@ -297,13 +297,35 @@ pub fn status_tick(shared: &Shared) {
     if statistics || d.dummy != DummyLevel::Off {
         d.refresh_ports();
     }
-    for bridge in state.bridges.values_mut() {
-        fail::tick(d, bridge, state.tunables.flow_restore_wait);
-    }
-    d.settle();
+    d.configuration.state = state;
+    fail_modes(d);
+    let mut state = std::mem::take(&mut d.configuration.state);
     if let Some(client) = ready(d) {
         write(d, &client, &mut state, statistics, None);
     }
+    d.configuration.state = state;
+}
+
+/// Opens and closes bridges by how their controllers do; part of [`status_tick`], and of time
+/// that passes by command.
+pub fn fail_modes(d: &mut Daemon) {
+    if !d.configuration.state.configured {
+        return;
+    }
+    let mut state = std::mem::take(&mut d.configuration.state);
+    for bridge in state.bridges.values_mut() {
+        fail::tick(d, bridge, state.tunables.flow_restore_wait);
+    }
+    d.configuration.state = state;
+    d.settle();
+}
+
+/// Writes states that a command has just changed, without waiting for [`status_tick`]; nothing
+/// while the database is not there, for the next tick does it then.
+pub fn write_states(d: &mut Daemon) {
+    let Some(client) = ready(d).filter(|_| d.configuration.state.configured) else { return };
+    let mut state = std::mem::take(&mut d.configuration.state);
+    write(d, &client, &mut state, false, None);
     d.configuration.state = state;
 }
 
@@ -319,7 +341,7 @@ fn write(d: &Daemon, client: &Client, state: &mut State, statistics: bool, wante
             writer.unmade(bridge);
         }
     }
-    writer.root(d.dummy, state, wanted.is_some());
+    writer.root(d, state, wanted.is_some());
     if let Some(transaction) = writer.finish() {
         submit(client, transaction);
     }

@@ -50,6 +50,8 @@ pub struct Daemon {
     pub clock: Clock,
     /// Dummy mode.
     pub dummy: DummyLevel,
+    /// `--disable-system`: bridges of the type `system` are not on offer.
+    pub disable_system: bool,
     /// Directories and files.
     pub directories: process::Dirs,
     /// Set once the daemon shall stop.
@@ -86,6 +88,7 @@ impl Daemon {
         configuration: Configuration,
         clock: Clock,
         dummy: DummyLevel,
+        disable_system: bool,
         directories: process::Dirs,
         events: mpsc::Receiver<Event>,
     ) -> Daemon {
@@ -97,6 +100,7 @@ impl Daemon {
             configuration,
             clock,
             dummy,
+            disable_system,
             directories,
             exit: None,
             stop: Rc::new(Notify::new()),
@@ -173,6 +177,7 @@ impl Daemon {
             self.clock.advance(by);
             left -= by;
             self.tick();
+            crate::config::fail_modes(self);
         }
     }
 

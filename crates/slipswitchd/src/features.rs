@@ -4,7 +4,7 @@
 //! of a datapath's first bridge ([`announce`]), which scripts and test suites wait for and read.
 //! Names, order and wording are those of ovs-vswitchd 3.1.
 
-use datapath::{Action, Datapath, Userdata};
+use datapath::{Action, Datapath, Masked, Set, Userdata};
 
 /// One feature.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +22,10 @@ pub fn of(datapath: &dyn Datapath) -> Vec<Feature> {
     let can = |action: Action| datapath.supports(&action);
     let check = Action::CheckPktLen { len: 1, greater: Vec::new(), not_greater: Vec::new() };
     let clone = Action::Clone(vec![Action::Userspace(Userdata::SlowPath { reason: "action" })]);
+    let extensions = Action::Set(Set::NdExtensions {
+        reserved: Masked { value: 0, mask: u32::MAX },
+        options_type: Masked { value: 0, mask: u8::MAX },
+    });
     let nesting = datapath::ACTION_DEPTH_LIMIT.to_string();
     let vlans = flow::extract::vlan_limit().to_string();
     let labels = flow::MPLS_LABELS.to_string();
@@ -51,7 +55,7 @@ pub fn of(datapath: &dyn Datapath) -> Vec<Feature> {
         said("CT state NAT", false, "ct_state_nat"),
         said("CT orig tuple", false, "ct_orig_tuple"),
         said("CT orig tuple for IPv6", false, "ct_orig_tuple6"),
-        said("IPv6 ND Extension", false, "IPv6 ND Extensions"),
+        said("IPv6 ND Extension", can(extensions), "IPv6 ND Extensions"),
     ]
 }
 
@@ -130,7 +134,7 @@ mod tests {
                 "Datapath does not support ct_state_nat",
                 "Datapath does not support ct_orig_tuple",
                 "Datapath does not support ct_orig_tuple6",
-                "Datapath does not support IPv6 ND Extensions",
+                "Datapath supports IPv6 ND Extensions",
             ]
         );
         // Every line once.

@@ -12,7 +12,7 @@ use datapath::Datapath;
 use datapath_userspace::UserspaceDatapath;
 use process::{Dirs, Signals};
 use std::cell::RefCell;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -75,7 +75,7 @@ fn abort_on_panic() {
 }
 
 fn block(args: Args, dirs: Dirs, process: process::Daemon) -> Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start")?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build().context("cannot start")?;
     LocalSet::new().block_on(&runtime, run(args, dirs, process))
 }
 
@@ -151,6 +151,7 @@ fn assemble(args: &Args, dirs: &Dirs) -> Result<(Shared, Arc<Notify>)> {
         configuration,
         clock,
         args.dummy,
+        args.disable_system,
         dirs.clone(),
         events,
     );
@@ -210,7 +211,7 @@ async fn watch_links(daemon: Shared) {
 
 async fn follow_links(daemon: &Shared) -> std::io::Result<()> {
     let mut monitor = netdev::LinkMonitor::new()?;
-    let fd = AsyncFd::with_interest(monitor.poll_fd().as_raw_fd(), Interest::READABLE)?;
+    let fd = readable(monitor.poll_fd())?;
     loop {
         let mut ready = fd.readable().await?;
         let events = monitor.events()?;
@@ -225,8 +226,16 @@ async fn follow_links(daemon: &Shared) -> std::io::Result<()> {
     }
 }
 
+/// Waits for a descriptor to become readable. The caller keeps `fd` open for longer than what
+/// this returns.
+#[expect(deprecated, reason = "its successor is `unsafe`, for what the callers here do in order: \
+                               the descriptor's owner is declared before the registration")]
+fn readable(fd: BorrowedFd<'_>) -> std::io::Result<AsyncFd<RawFd>> {
+    AsyncFd::with_interest(fd.as_raw_fd(), Interest::READABLE)
+}
+
 async fn watch_signals(daemon: Shared, signals: Signals) {
-    let fd = match AsyncFd::with_interest(signals.as_fd().as_raw_fd(), Interest::READABLE) {
+    let fd = match readable(signals.as_fd()) {
         Ok(fd) => fd,
         Err(error) => {
             tracing::error!(target: "fatal_signal", "cannot wait for signals ({error})");

@@ -32,7 +32,243 @@ struct Allowed {
     reason: &'static str,
 }
 
-const ALLOWED: &[Allowed] = &[];
+const ALLOWED: &[Allowed] = &[
+    Allowed {
+        real: "loop\nexit 0\n",
+        ours: "loop\nOFPT_ERROR (OF1.3) (xid=0xXID): OFPGMFC_LOOP\nOFPT_GROUP_MOD (OF1.3) (xid=0xXID):\n ADD group_id=10,type=all,bucket=actions=group:10\nexit 1\n",
+        reason: "a group that leads back to itself would run until the depth limit stops it",
+    },
+    Allowed {
+        real: " group_id=10,type=all,bucket=bucket_id:0,actions=group:10\n",
+        ours: "",
+        reason: "so that group is not there",
+    },
+    Allowed {
+        real: "     >>>> dropping packet received on port p3, which is reserved exclusively for mirroring <<<<\n\nFinal flow: unchanged\nMegaflow: recirc_id=0,eth,in_port=3,dl_type=0x0000\nDatapath actions: drop\n",
+        ours: "    NORMAL\n     -> no learned MAC for destination, flooding\n\nFinal flow: unchanged\nMegaflow: recirc_id=0,eth,in_port=3,dl_src=50:54:00:00:00:01,dl_dst=50:54:00:00:00:09,dl_type=0x0000\nDatapath actions: 1,100,2,4\n",
+        reason: "there are no mirrors yet, so a port for their output is a port like others",
+    },
+    Allowed {
+        real: "Cannot find the datapath\novs-appctl: ovs-vswitchd: server returned an error\nexit 0\n",
+        ours: "Datapath actions: set(tcp(dst=81)),2\nexit 0\n",
+        reason: "ofproto/trace takes a datapath by the whole name that dpctl/dump-dps lists, too",
+    },
+    Allowed {
+        real: "rx_custom_packets_1=0, rx_custom_packets_2=0, rx_packets=0, rx_q0_bytes=0, rx_q0_packets=0, tx_bytes=0, tx_packets=0, tx_q0_bytes=0, tx_q0_packets=0}",
+        ours: "rx_packets=0, tx_bytes=0, tx_packets=0}",
+        reason: "only dummies have these counters, to try how custom ones are carried; ours have none",
+    },
+    Allowed {
+        real: "           CUSTOM Statistics\n                      rx_custom_packets_1=0, rx_custom_packets_2=0, rx_q0_bytes=0,\n                      rx_q0_packets=0, tx_q0_bytes=0, tx_q0_packets=0,\n",
+        ours: "",
+        reason: "the same over OpenFlow 1.4",
+    },
+    Allowed {
+        real: "Address family not supported by protocol).",
+        ours: "Address family not supported by protocol; unknown interface type \"nonsense\").",
+        reason: "says what is wrong",
+    },
+    Allowed {
+        real: "Address family not supported by protocol)\"",
+        ours: "Address family not supported by protocol; unknown interface type \\\"nonsense\\\")\"",
+        reason: "the same as ovs-vsctl quotes it",
+    },
+    Allowed {
+        real: "parsing flow ufid\nexit 0\n",
+        ours: "parsing flow ufid (Invalid argument)\novs-appctl: ovs-vswitchd: server returned an error\nexit 2\n",
+        reason: "an error fails the command, and says which",
+    },
+    Allowed {
+        real: "  port 0: ovs-dummy (dummy-internal)\n    RX packets:0 errors:? dropped:? overruns:? frame:?\n    TX packets:0 errors:? dropped:? aborted:? carrier:?\n    collisions:?\n    RX bytes:0  TX bytes:0\n",
+        ours: "",
+        reason: "there is no device of the datapath's own",
+    },
+    Allowed {
+        real: "  port 0: ovs-dummy (dummy-internal)\n",
+        ours: "",
+        reason: "likewise",
+    },
+    Allowed {
+        real: "ovs-vsctl: no key \"state\" in Controller record \"br0\" column status\nexit 1\n",
+        ours: "false\n[]\nBACKOFF\nexit 0\n",
+        reason: "a controller's state is written as soon as it has one",
+    },
+    Allowed {
+        real: "parsing actions (Invalid argument)",
+        ours: "parsing actions: at byte 0: \"nonsense\" is neither an action nor a port (Invalid argument)",
+        reason: "says what is wrong, and where",
+    },
+    Allowed {
+        real: "3000000\nexit 0\n",
+        ours: "ovs-vswitchd: maxconns could not be retrieved: there is no connection tracking yet (Operation not supported)\novs-appctl: ovs-vswitchd: server returned an error\nexit 2\n",
+        reason: "there is no connection tracking yet",
+    },
+    Allowed {
+        real: "Tunnel push pop: Yes",
+        ours: "Tunnel push pop: No",
+        reason: "there are no tunnels yet",
+    },
+    Allowed {
+        real: "Sample nesting: 10",
+        ours: "Sample nesting: 16",
+        reason: "actions nest deeper here",
+    },
+    Allowed {
+        real: "Conntrack eventmask: Yes",
+        ours: "Conntrack eventmask: No",
+        reason: "there is no connection tracking yet",
+    },
+    Allowed {
+        real: "Conntrack clear: Yes",
+        ours: "Conntrack clear: No",
+        reason: "there is no connection tracking yet",
+    },
+    Allowed {
+        real: "Conntrack timeout policy: Yes",
+        ours: "Conntrack timeout policy: No",
+        reason: "there is no connection tracking yet",
+    },
+    Allowed {
+        real: "Conntrack all-zero IP SNAT: Yes",
+        ours: "Conntrack all-zero IP SNAT: No",
+        reason: "there is no connection tracking yet",
+    },
+    Allowed {
+        real: "CT state: Yes",
+        ours: "CT state: No",
+        reason: "there is no connection tracking yet",
+    },
+    Allowed {
+        real: "CT zone: Yes",
+        ours: "CT zone: No",
+        reason: "there is no connection tracking yet",
+    },
+    Allowed {
+        real: "CT mark: Yes",
+        ours: "CT mark: No",
+        reason: "there is no connection tracking yet",
+    },
+    Allowed {
+        real: "CT label: Yes",
+        ours: "CT label: No",
+        reason: "there is no connection tracking yet",
+    },
+    Allowed {
+        real: "CT state NAT: Yes",
+        ours: "CT state NAT: No",
+        reason: "there is no connection tracking yet",
+    },
+    Allowed {
+        real: "CT orig tuple: Yes",
+        ours: "CT orig tuple: No",
+        reason: "there is no connection tracking yet",
+    },
+    Allowed {
+        real: "CT orig tuple for IPv6: Yes",
+        ours: "CT orig tuple for IPv6: No",
+        reason: "there is no connection tracking yet",
+    },
+    Allowed {
+        real: "Optimized Balance TCP mode: Yes",
+        ours: "Optimized Balance TCP mode: No",
+        reason: "there are no bonds yet",
+    },
+    Allowed {
+        real: "MPLS Label add: Yes",
+        ours: "MPLS Label add: No",
+        reason: "nothing needs add_mpls: there is no encap(mpls) yet",
+    },
+    Allowed {
+        real: "tun_{id,src,dst,ipv6_{src,dst},flags,gbp_{id,flags},erspan_{idx,ver,dir,hwid},metadata0...metadata63} ",
+        ours: "",
+        reason: "there are no tunnels yet",
+    },
+    Allowed {
+        real: "tun_{id,src,dst,ipv6_{src,dst},flags,gbp_{id,flags},erspan_{idx,ver,dir,hwid},gtpu_{flags,msgtype},metadata0...metadata63} ",
+        ours: "",
+        reason: "there are no tunnels yet",
+    },
+    Allowed {
+        real: " ct_{mark,label} reg0",
+        ours: " reg0",
+        reason: "there is no connection tracking yet",
+    },
+    Allowed {
+        real: " ct_{state,mark,label,nw_{src,dst},ipv6_{src,dst},tp_{src,dst}} reg0",
+        ours: " reg0",
+        reason: "there is no connection tracking yet",
+    },
+    Allowed {
+        real: " ct_{zone,nw_proto} eth_type",
+        ours: " eth_type",
+        reason: "there is no connection tracking yet",
+    },
+    Allowed {
+        real: " nsh_{flags,spi,si,c1...c4,ttl}",
+        ours: "",
+        reason: "there is no NSH yet",
+    },
+    Allowed {
+        real: " nsh_{flags,c1...c4}",
+        ours: "",
+        reason: "there is no NSH yet",
+    },
+    Allowed {
+        real: " nsh_{mdtype,np,spi,si,ttl}",
+        ours: "",
+        reason: "there is no NSH yet",
+    },
+    Allowed {
+        real: "Megaflow: recirc_id=0,eth,mpls,in_port=2,mpls_ttl=64",
+        ours: "Megaflow: recirc_id=0,eth,mpls,in_port=2,mpls_label=100,mpls_tc=0,mpls_ttl=64,mpls_bos=1",
+        reason: "the action sets the whole label stack entry, so that with a narrower mask packets of other labels would get this one",
+    },
+    Allowed {
+        real: " 0. priority 32768\n\nFinal flow: unchanged\nMegaflow: recirc_id=0,eth,ip,in_port=1,nw_frag=no\nDatapath actions: drop\n",
+        ours: " 0. priority 32768\n\nFinal flow: unchanged\nMegaflow: recirc_id=0,eth,ip,in_port=1,dl_dst=00:00:00:00:00:00,nw_frag=no\nDatapath actions: drop\n",
+        reason: "a port with no-receive alone still takes STP frames, so that the drop depends on the destination",
+    },
+    Allowed {
+        real: "This flow is handled by the userspace slow path because it:\n  - Uses action(s) not supported by datapath.\n",
+        ours: "",
+        reason: "the datapaths here set fields of ARP and ICMP themselves",
+    },
+    Allowed {
+        real: "ipv4(src=10.0.0.1/255.0.0.0,dst=11.0.0.9/255.0.0.0,frag=no)",
+        ours: "ipv4(src=10.0.0.0/255.0.0.0,dst=11.0.0.0/255.0.0.0,frag=no)",
+        reason: "a megaflow holds no values of bits that it does not match: two that mean the same are equal",
+    },
+    Allowed {
+        real: "mpls(label=100/0x0,tc=0/0,ttl=64/0x0,bos=1/1)",
+        ours: "mpls(label=0/0x0,tc=0/0,ttl=0/0x0,bos=1/1)",
+        reason: "a megaflow holds no values of bits that it does not match: two that mean the same are equal",
+    },
+    Allowed {
+        real: "eth(src=50:54:00:00:00:01/00:00:00:00:00:00,dst=50:54:00:00:00:02/00:00:00:00:00:00),eth_type(0x0800),ipv4(src=10.0.0.1/0.0.0.0,dst=10.0.0.2/0.0.0.0,proto=6/0,tos=0/0,ttl=64/0,frag=no),tcp(src=5/0,dst=80/0),tcp_flags(0/0)",
+        ours: "eth(src=00:00:00:00:00:00/00:00:00:00:00:00,dst=00:00:00:00:00:00/00:00:00:00:00:00),eth_type(0x0800),ipv4(src=0.0.0.0/0.0.0.0,dst=0.0.0.0/0.0.0.0,proto=0/0,tos=0/0,ttl=0/0,frag=no)",
+        reason: "a megaflow holds no values of bits that it does not match: two that mean the same are equal",
+    },
+    Allowed {
+        real: "eth(src=50:54:00:00:00:03/00:00:00:00:00:00,dst=50:54:00:00:00:04/00:00:00:00:00:00),eth_type(0x0806),arp(sip=10.0.0.1/0.0.0.0,tip=10.0.0.2/0.0.0.0,op=1/0,sha=50:54:00:00:00:07/00:00:00:00:00:00,tha=00:00:00:00:00:00/00:00:00:00:00:00)",
+        ours: "eth(src=00:00:00:00:00:00/00:00:00:00:00:00,dst=00:00:00:00:00:00/00:00:00:00:00:00),eth_type(0x0806),arp(sip=0.0.0.0/0.0.0.0,tip=0.0.0.0/0.0.0.0,op=0/0,sha=00:00:00:00:00:00/00:00:00:00:00:00,tha=00:00:00:00:00:00/00:00:00:00:00:00)",
+        reason: "a megaflow holds no values of bits that it does not match: two that mean the same are equal",
+    },
+    Allowed {
+        real: ", dp:ovs, ",
+        ours: ", dp:userspace, ",
+        reason: "the name of the tier that holds the flow",
+    },
+    Allowed {
+        real: "eth(),eth_type(0x1234), packets",
+        ours: "packet_type(ns=0,id=0),eth_type(0x1234), packets",
+        reason: "every megaflow is exact in the packet type, those made by hand, too",
+    },
+    Allowed {
+        real: "ct_state(-new-est-rel-rpl-inv-trk-snat-dnat),ct_zone(0),ct_mark(0),ct_label(0),",
+        ours: "",
+        reason: "there is no connection tracking yet",
+    },
+];
 
 const PRELUDE: &str = "
 vsctl() { ovs-vsctl \"$@\"; }

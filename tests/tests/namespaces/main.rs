@@ -1,7 +1,9 @@
 //! Real packets between network namespaces on plain veth pairs, nothing switched on or off by
 //! hand. Needs root; without it each test says SKIPPED.
 
+mod flood;
 mod lifecycle;
+mod taps;
 mod tools;
 mod traffic;
 mod tutorial;

@@ -1,6 +1,6 @@
 //! Switches, hosts and traffic for these tests.
 
-use slipswitch_tests::harness::{Host, Kind, Mode, Switch, without_privilege, without_tool};
+use slipswitch_tests::harness::{Host, Kind, Mode, Netns, Switch, without_privilege, without_tool};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
@@ -28,10 +28,15 @@ pub fn pair() -> Option<(Switch, Host, Host)> {
 
 /// Sends `length` bytes by TCP from one host to another, and compares what arrives.
 pub fn tcp(from: &Host, to: &Host, length: usize) {
-    let address = to.address().to_owned();
+    tcp_to(&from.netns, &to.netns, to.address(), length);
+}
+
+/// Likewise from one namespace to an address of another.
+pub fn tcp_to(from: &Netns, to: &Netns, address: &str, length: usize) {
+    let address = address.to_owned();
     let target = address.clone();
     let listener =
-        to.netns.with(move || TcpListener::bind((address.as_str(), 0)).expect("the address is the host's"));
+        to.with(move || TcpListener::bind((address.as_str(), 0)).expect("the address is the host's"));
     let port = listener.local_addr().expect("it is bound").port();
     let receiver = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().expect("someone connects");
@@ -40,7 +45,7 @@ pub fn tcp(from: &Host, to: &Host, length: usize) {
         let end = stream.read_to_end(&mut got);
         (got, end.is_ok())
     });
-    let sender = from.netns.spawn(move || {
+    let sender = from.spawn(move || {
         let address = format!("{}:{port}", if target.contains(':') { format!("[{target}]") } else { target });
         let address = address.parse().expect("an address");
         let mut stream =

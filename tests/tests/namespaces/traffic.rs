@@ -185,6 +185,47 @@ fn checksums_are_whole_where_afxdp_hands_packets_out() {
 }
 
 #[test]
+fn checksums_are_whole_at_the_receiver() {
+    let Some((switch, a, b)) = pair() else { return };
+    if slipswitch_tests::harness::without_tool(&["ethtool"]) {
+        return;
+    }
+    // The sender's stack leaves checksums and segments to the devices; the last one before the
+    // receiver does not take them, so that the kernel does that work by what the switch told it,
+    // and the capture has what is on a wire. Then the sender's does not either, and the switch
+    // itself has to correct finished checksums for the address that it rewrites.
+    switch.netns().sh("ethtool -K h2 tx off");
+    let text = a.netns.sh("ip -o link show eth0");
+    let address = text.split("link/ether ").nth(1).and_then(|t| t.split(' ').next()).expect("it has an address");
+    b.netns.sh(&format!("ip neigh replace 10.0.0.77 lladdr {address} dev eth0"));
+    let rewrite = "priority=10,ip,in_port=h1,nw_dst=10.0.0.2,actions=mod_nw_src:10.0.0.77,output:h2
+         priority=10,ip,in_port=h2,nw_dst=10.0.0.77,actions=mod_nw_dst:10.0.0.1,output:h1
+         priority=1,actions=NORMAL";
+    for (name, flows, unfinished) in [
+        ("plain", "actions=NORMAL", true),
+        ("rewritten", rewrite, true),
+        ("plain finished", "actions=NORMAL", false),
+        ("rewritten finished", rewrite, false),
+    ] {
+        switch.ofctl("del-flows br0");
+        switch.flows("br0", flows);
+        a.netns.sh(&format!("ethtool -K eth0 tx {}", if unfinished { "on" } else { "off" }));
+        assert!(a.reaches("10.0.0.2", SOON), "{name}: {}", switch.story());
+        let source = if name.starts_with("plain") { "10.0.0.1" } else { "10.0.0.77" };
+        let file = name.replace(' ', "-");
+        let capture = Capture::start(&b.netns, switch.place(), &file, "eth0", &format!("src host {source}"));
+        tcp(&a, &b, 300_000);
+        assert_eq!(udp(&a, &b, &[1, 100, 1471, 1472]), [true; 4], "{name}");
+        let of = |text: &str, part: &str| text.lines().filter(|l| l.contains(part)).count();
+        assert!(wait_until(SOON, || of(&capture.text(), "udp sum ok") >= 4), "{name}: {}", capture.text());
+        let text = capture.text();
+        let wrong: Vec<&str> = text.lines().filter(|l| l.contains("incorrect") || l.contains("bad ")).take(5).collect();
+        assert!(wrong.is_empty(), "{name}: {wrong:#?}");
+        assert!(of(&text, "(correct)") > 5, "{name}: TCP was captured: {text}");
+    }
+}
+
+#[test]
 fn rewritten_addresses_work_for_tcp() {
     let Some((switch, a, b)) = pair() else { return };
     // 10.0.0.1 sees 10.0.0.2 as 10.0.0.50.

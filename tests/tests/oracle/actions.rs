@@ -162,6 +162,13 @@ scenarios! {
         ofctl dump-groups br0
         ofctl -O OpenFlow13 dump-group-stats br0
         ofctl -O OpenFlow13 dump-group-features br0
+        ofctl dump-groups br0 4
+        ofctl dump-group-stats br0
+        ofctl dump-group-features br0
+        ofctl add-group br0 'group_id=20,type=select,bucket=bucket_id:3,weight:2,output:1,bucket=bucket_id:9,weight:3,output:2'
+        ofctl insert-buckets br0 group_id=20,command_bucket_id=last,bucket=bucket_id:7,output:4
+        ofctl -O OpenFlow15 dump-groups br0 20
+        ofctl del-groups br0 group_id=20
         ofctl -O OpenFlow13 add-flow br0 udp,in_port=1,actions=group:1
         ofctl -O OpenFlow13 add-flow br0 udp,in_port=2,actions=group:2
         ofctl -O OpenFlow13 add-flow br0 udp,in_port=3,actions=group:3
@@ -173,7 +180,7 @@ scenarios! {
         ofctl -O OpenFlow13 add-group br0 group_id=1,type=all,bucket=output:1
         ofctl -O OpenFlow13 mod-group br0 group_id=9,type=all,bucket=output:1
         ofctl -O OpenFlow13 --may-create mod-group br0 group_id=9,type=all,bucket=output:1
-        ofctl -O OpenFlow13 add-group br0 group_id=10,type=all,bucket=group:10
+        echo loop; ofctl -O OpenFlow13 add-group br0 group_id=10,type=all,bucket=group:10
         ofctl -O OpenFlow15 insert-buckets br0 group_id=9,command_bucket_id=first,bucket=bucket_id:7,output:2
         ofctl -O OpenFlow15 insert-buckets br0 group_id=9,command_bucket_id=99,bucket=bucket_id:8,output:2
         ofctl -O OpenFlow15 remove-buckets br0 group_id=9,command_bucket_id=all
@@ -225,7 +232,8 @@ scenarios! {
         appctl ofproto/trace br0 in_port=1 505400000002505400000001080045000028000000004006669e0a0000010a000002000500500000000000000000501000000000 0000
         appctl ofproto/trace br0 in_port=1 5054000000025054000000010800450000280000000040062cce0a0000010a00000200050050000000000000000050100000ffff0000
         appctl ofproto/trace 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=6,tos=0,ttl=64,frag=no),tcp(src=5,dst=80)'
-        appctl ofproto/trace dummy@ovs-dummy 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=6,tos=0,ttl=64,frag=no),tcp(src=5,dst=80)'
+        appctl ofproto/trace ovs-dummy 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=6,tos=0,ttl=64,frag=no),tcp(src=5,dst=80)'
+        appctl ofproto/trace dummy@ovs-dummy 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=6,tos=0,ttl=64,frag=no),tcp(src=5,dst=80)' | tail -n 1
         appctl ofproto/trace-packet-out br0 in_port=1,tcp,nw_ttl=4,tcp_dst=80 actions=3,TABLE
         appctl ofproto/trace br0 in_port=99,ip
         appctl ofproto/trace br9 in_port=1,ip

@@ -47,7 +47,8 @@ scenarios! {
     "#;
     controllers: r#"
         vsctl set-controller br0 unix:br0.nobody
-        vsctl get controller br0 is_connected role status:state
+        # Not status:state, which OVS writes some time after.
+        vsctl get controller br0 is_connected role
         vsctl set-controller br0 punix:/somewhere/else
         vsctl --columns=is_connected,target list controller
         vsctl set-controller br0 nonsense:1
@@ -63,6 +64,29 @@ scenarios! {
         appctl ofproto/list
         vsctl del-br br1
         appctl ofproto/list
+    "#;
+    fail_open: r#"
+        vsctl set bridge br0 fail_mode=standalone -- set-controller br0 unix:br0.nobody
+        appctl time/warp 14000 1000
+        appctl bridge/dump-flows br0
+        appctl time/warp 30000 1000
+        appctl bridge/dump-flows br0
+        ofctl dump-flows br0
+        ofctl dump-flows br0 table=254
+        vsctl set bridge br0 fail_mode=secure
+        appctl bridge/dump-flows br0
+    "#;
+    internal_table: r#"
+        ofctl add-flow br0 table=254,actions=drop
+        ofctl del-flows br0 table=254
+        ofctl --strict del-flows br0 priority=0,reg0=1
+        ofctl del-flows br0
+        ofctl dump-flows br0 table=254
+        ofctl --strict mod-flows br0 table=254,priority=0,reg0=1,actions=drop
+        ofctl add-flow br0 in_port=1,actions=resubmit(,254),2
+        ofctl dump-flows br0
+        trace in_port=1
+        appctl memory/show | tr ' ' '\n' | grep rules
     "#;
     what_there_is: r#"
         vsctl get open_vswitch . datapath_types

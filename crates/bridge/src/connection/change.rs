@@ -276,10 +276,6 @@ pub(super) fn check_packet_out(
         return Err(OfError::OFPBRC_BUFFER_UNKNOWN);
     }
     let in_port = po.in_port();
-    let special = matches!(in_port, PortNo::CONTROLLER | PortNo::NONE | PortNo::LOCAL);
-    if !special && !bridge.ports.contains_key(&in_port) {
-        return Err(OfError::OFPBRC_BAD_PORT);
-    }
     let key = flow::extract::key_of(&po.data, in_port.0);
     check(&po.actions, &Match::new(&key, &Mask::EXACT), &context(version, None))?;
     let groups = bridge.pipeline.groups();

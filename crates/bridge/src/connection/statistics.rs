@@ -13,7 +13,8 @@ use crate::switch::Switch;
 use hashbrown::HashMap;
 use openflow::message::{
     AggregateStats, Body, Bucket, FlowStatsRequest, GROUP_ALL, GroupDesc, GroupKind as OfGroupKind,
-    GroupStats, MeterFeatures, MeterFlags, MultipartReply, MultipartRequest, QueueRequest,
+    GroupStats, MeterFeatures, MeterFlags, MultipartReply, MultipartRequest, QueueConfig, QueueRequest,
+    QueueStats,
     TableStats,
 };
 use openflow::{Action, OfError, PortNo, Version};
@@ -76,12 +77,18 @@ impl Connections {
                 MultipartReply::PortDesc(ports(bridge, port).map(|p| p.desc()).collect())
             }
             Q::Queue(q) => {
-                check_queue(bridge, q)?;
-                MultipartReply::Queue(Vec::new())
+                let stats = |(port, queue)| QueueStats {
+                    port,
+                    queue,
+                    tx_bytes: u64::MAX,
+                    tx_packets: u64::MAX,
+                    tx_errors: u64::MAX,
+                    duration: None,
+                };
+                MultipartReply::Queue(queues(bridge, q)?.into_iter().map(stats).collect())
             }
             Q::QueueDesc(q) => {
-                check_queue(bridge, q)?;
-                MultipartReply::QueueDesc(Vec::new())
+                MultipartReply::QueueDesc(queues(bridge, q)?.into_iter().map(queue_config).collect())
             }
             Q::Group(id) => {
                 let uses = group_uses(bridge);
@@ -114,15 +121,16 @@ impl Connections {
         Ok(Reply::multipart(reply))
     }
 
-    /// OFPT_QUEUE_GET_CONFIG_REQUEST: ports have no queues.
+    /// OFPT_QUEUE_GET_CONFIG_REQUEST.
     pub(super) fn queue_configuration(
         origin: Origin<'_>,
         port: PortNo,
         switch: &Switch,
     ) -> Result<Reply, OfError> {
         let bridge = switch.bridge(origin.bridge).ok_or(OfError::OFPBRC_EPERM)?;
-        check_queue(bridge, QueueRequest { port, queue: QueueRequest::ALL })?;
-        Ok(Reply::of(Body::QueueGetConfigReply { port, queues: Vec::new() }))
+        let found = queues(bridge, QueueRequest { port, queue: QueueRequest::ALL })?;
+        let queues = found.into_iter().map(queue_config).collect();
+        Ok(Reply::of(Body::QueueGetConfigReply { port, queues }))
     }
 }
 
@@ -162,15 +170,30 @@ fn ports(bridge: &Bridge, number: PortNo) -> impl Iterator<Item = &crate::port::
     bridge.ports.values().filter(move |p| number == PortNo::NONE || p.number == number)
 }
 
-/// Ports have no queues yet: asking for all is right and finds none.
-fn check_queue(bridge: &Bridge, q: QueueRequest) -> Result<(), OfError> {
+/// The queues asked for. A port that is not there is an error, and so is a queue that is asked
+/// for by number and that no port has.
+fn queues(bridge: &Bridge, q: QueueRequest) -> Result<Vec<(PortNo, u32)>, OfError> {
     if q.port != PortNo::NONE && !bridge.ports.contains_key(&q.port) {
         return Err(OfError::OFPQOFC_BAD_PORT);
     }
-    if q.queue != QueueRequest::ALL {
+    let of_port = |p: &crate::port::Port| {
+        let queues = p.device.as_ref().map(|d| d.transmit_queues()).unwrap_or_default();
+        let number = p.number;
+        queues.into_iter().map(move |queue| (number, queue))
+    };
+    let found: Vec<(PortNo, u32)> = ports(bridge, q.port)
+        .flat_map(of_port)
+        .filter(|(_, queue)| q.queue == QueueRequest::ALL || q.queue == *queue)
+        .collect();
+    if found.is_empty() && q.queue != QueueRequest::ALL {
         return Err(OfError::OFPQOFC_BAD_QUEUE);
     }
-    Ok(())
+    Ok(found)
+}
+
+/// A queue without limits.
+fn queue_config((port, queue): (PortNo, u32)) -> QueueConfig {
+    QueueConfig { port, queue, min_rate: None, max_rate: None }
 }
 
 fn groups(bridge: &Bridge, id: u32) -> Vec<Arc<Group>> {

@@ -1,7 +1,8 @@
 //! Flow mods (OpenFlow 1.5 section 6.4; "Flow Table Modification Messages").
 
 use super::{Change, Filter, NewRule, Pipeline};
-use crate::rule::{Rule, RuleStats};
+use crate::rule::{Rule, RuleStats, rank};
+use crate::snapshot::INTERNAL_TABLE;
 use clock::Millis;
 use openflow::OfError;
 use openflow::message::{FlowFlags, FlowMod, FlowModCommand, FlowRemovedReason, TABLE_ALL};
@@ -21,6 +22,9 @@ impl Pipeline {
         // No emergency flow cache; OpenFlow has no better word for it, and OVS says the same.
         if fm.flags.contains(FlowFlags::EMERGENCY) {
             return Err(OfError::OFPFMFC_TABLE_FULL);
+        }
+        if fm.table_id == INTERNAL_TABLE {
+            return Err(OfError::OFPBRC_EPERM);
         }
         if !matches!(fm.command, FlowModCommand::Delete | FlowModCommand::DeleteStrict) {
             self.check_references(&fm.actions, meter_exists)?;
@@ -84,6 +88,29 @@ impl Pipeline {
         self.add(new, false, false, now)
     }
 
+    /// Adds the rules of [`INTERNAL_TABLE`], which show what becomes of packets that no rule
+    /// matched: by reg0, to the controllers, nowhere, or (a fragment) nowhere. What comes by a
+    /// resubmission and not so is dropped. Translation itself needs no rules for that, so that
+    /// they count no packets but those resubmitted to them.
+    pub fn add_internal(&mut self, now: Millis) -> Result<(), OfError> {
+        let of = |field: flow::Field, value: u128| {
+            let mut m = flow::Match::ANY;
+            m.set(field, value);
+            m
+        };
+        let to_controllers = [crate::translate::miss_action()];
+        let rules: [(u16, flow::Match, &[openflow::Action]); 4] = [
+            (2, of(flow::Field::RecircId, 0), &[]),
+            (0, of(flow::Field::Reg0, 1), &to_controllers),
+            (0, of(flow::Field::Reg0, 2), &[]),
+            (0, of(flow::Field::Reg0, 3), &[]),
+        ];
+        for (priority, matching, actions) in rules {
+            self.add_hidden(INTERNAL_TABLE, priority, matching, actions.into(), now)?;
+        }
+        Ok(())
+    }
+
     /// Adds the rule that a bridge without controllers starts with: every packet in table 0, of
     /// the lowest priority. It is a rule like others: seen, and deletable.
     pub fn add_default(&mut self, actions: openflow::action::Actions, now: Millis) -> Result<Vec<Change>, OfError> {
@@ -110,7 +137,7 @@ impl Pipeline {
         now: Millis,
     ) -> Result<Vec<Change>, OfError> {
         let table = self.table_mut(new.table).ok_or(OfError::OFPFMFC_BAD_TABLE_ID)?;
-        let priority = u32::from(new.priority) + if new.hidden { 0x1_0000 } else { 0 };
+        let priority = rank(new.table, new.priority, new.hidden);
         if check_overlap && table.rules().overlaps(&new.matching, priority) {
             return Err(OfError::OFPFMFC_OVERLAP);
         }

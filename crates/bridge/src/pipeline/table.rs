@@ -107,18 +107,18 @@ impl Table {
         gone.into_iter()
     }
 
-    /// Rules whose time is up.
-    pub(super) fn expired(&self, now: Millis) -> Vec<(Arc<Rule>, FlowRemovedReason)> {
+    /// Rules whose time is up at `now`; their use is known up to `credited`.
+    pub(super) fn expired(&self, now: Millis, credited: Millis) -> Vec<(Arc<Rule>, FlowRemovedReason)> {
         self.timed
             .values()
             .filter_map(|rule| {
                 let (idle, hard) = (rule.timeouts.idle(), rule.timeouts.hard());
-                let over = |since: Millis, seconds: u16| {
+                let over = |now: Millis, since: Millis, seconds: u16| {
                     seconds != 0 && now.since(since) >= u64::from(seconds) * 1000
                 };
-                if over(rule.modified, hard) {
+                if over(now, rule.modified, hard) {
                     Some((Arc::clone(rule), FlowRemovedReason::HardTimeout))
-                } else if over(rule.stats.used(), idle) {
+                } else if over(credited, rule.stats.used(), idle) {
                     Some((Arc::clone(rule), FlowRemovedReason::IdleTimeout))
                 } else {
                     None

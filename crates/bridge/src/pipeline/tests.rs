@@ -2,6 +2,7 @@
 
 use super::{Change, Filter, Pipeline};
 use crate::effect::LearnedFlow;
+use crate::snapshot::INTERNAL_TABLE;
 use clock::Millis;
 use flow::{Field, Match};
 use openflow::message::{
@@ -140,12 +141,12 @@ fn rules_expire_by_idle_and_by_hard_timeout() {
     b.run(&FlowMod { idle_timeout: 2, ..add(5, ip(1), &[]) }).unwrap();
     b.run(&FlowMod { hard_timeout: 3, ..add(5, ip(2), &[]) }).unwrap();
     assert!(b.p.has_timeouts());
-    assert!(b.p.expire(b.now + 1999).is_empty());
+    assert!(b.p.expire(b.now + 1999, b.now + 1999).is_empty());
     let idle = b.p.select(&Filter { matching: ip(1), ..Filter::default() }).unwrap().remove(0);
     idle.stats.credit(1, 60, b.now + 1999);
-    let gone = b.p.expire(b.now + 3000);
+    let gone = b.p.expire(b.now + 3000, b.now + 3000);
     assert!(matches!(&gone[..], [Change::Removed { reason: FlowRemovedReason::HardTimeout, .. }]));
-    let gone = b.p.expire(b.now + 3999);
+    let gone = b.p.expire(b.now + 3999, b.now + 3999);
     assert!(matches!(&gone[..], [Change::Removed { reason: FlowRemovedReason::IdleTimeout, .. }]));
     assert!(!b.p.has_timeouts());
 }
@@ -237,8 +238,8 @@ fn a_learned_flow_is_refreshed_not_doubled() {
     assert_eq!(b.p.learn(&flow, b.now, b.now).unwrap().len(), 1);
     assert!(b.p.learn(&flow, b.now + 5000, b.now + 5000).unwrap().is_empty());
     assert_eq!(b.count(), 1);
-    assert!(b.p.expire(b.now + 14_000).is_empty(), "the hard timeout started over");
-    assert_eq!(b.p.expire(b.now + 15_000).len(), 1);
+    assert!(b.p.expire(b.now + 14_000, b.now + 14_000).is_empty(), "the hard timeout started over");
+    assert_eq!(b.p.expire(b.now + 15_000, b.now + 15_000).len(), 1);
 }
 
 #[test]
@@ -295,4 +296,55 @@ fn a_rule_that_was_replaced_is_not_removed_in_place_of_its_successor() {
     let new = b.p.select(&Filter::default()).unwrap().remove(0);
     assert!(b.p.table_mut(0).unwrap().remove(&new));
     assert_eq!(b.count(), 0);
+}
+
+#[test]
+fn idle_time_counts_to_the_last_time_when_packets_were_counted() {
+    let mut b = Bench::new();
+    b.run(&FlowMod { idle_timeout: 2, ..add(5, ip(1), &[]) }).unwrap();
+    assert!(b.p.expire(b.now + 10_000, b.now + 1999).is_empty(), "a packet may wait to be counted");
+    assert_eq!(b.p.expire(b.now + 10_000, b.now + 2000).len(), 1);
+}
+
+#[test]
+fn the_internal_table_is_seen_by_name_and_never_changed() {
+    let mut b = Bench::new();
+    b.p.add_internal(b.now).unwrap();
+    b.p.add_hidden(0, u16::MAX, Match::ANY, [output(9)].as_slice().into(), b.now).unwrap();
+    let ranks = |b: &Bench, table: u8| -> Vec<u32> {
+        let mut ranks: Vec<u32> =
+            b.p.table(table).unwrap().rules().iter().map(|r| classifier::Entry::priority(&**r)).collect();
+        ranks.sort_unstable();
+        ranks
+    };
+    assert_eq!(ranks(&b, INTERNAL_TABLE), [0, 0, 0, 2]);
+    assert_eq!(ranks(&b, 0), [15_790_320], "OVS's number for failing open");
+
+    let of_table = |table| Filter { table, ..Filter::default() };
+    assert_eq!(b.p.select(&of_table(INTERNAL_TABLE)).unwrap().len(), 4);
+    assert!(b.p.select(&Filter::default()).unwrap().is_empty());
+    let strict = |table| Filter { matching: matching(&[(Field::Reg0, 1)]), strict_priority: Some(0), ..of_table(table) };
+    assert_eq!(b.p.select(&strict(INTERNAL_TABLE)).unwrap().len(), 1);
+    assert!(b.p.select(&strict(TABLE_ALL)).unwrap().is_empty());
+
+    for command in [
+        FlowModCommand::Add,
+        FlowModCommand::Modify,
+        FlowModCommand::ModifyStrict,
+        FlowModCommand::Delete,
+        FlowModCommand::DeleteStrict,
+    ] {
+        let fm = with(command, FlowMod { table_id: INTERNAL_TABLE, ..add(0, Match::ANY, &[]) });
+        assert_eq!(b.run(&fm).unwrap_err(), OfError::OFPBRC_EPERM, "{command:?}");
+    }
+    let delete = with(FlowModCommand::Delete, FlowMod { table_id: TABLE_ALL, ..add(0, Match::ANY, &[]) });
+    assert!(b.run(&delete).unwrap().is_empty());
+    let strict =
+        FlowMod { table_id: TABLE_ALL, ..add(0, matching(&[(Field::Reg0, 1)]), &[]) };
+    assert!(b.run(&with(FlowModCommand::DeleteStrict, strict)).unwrap().is_empty());
+    assert_eq!(b.count(), 5);
+    b.p.remove_hidden();
+    b.p.clear_rules();
+    assert_eq!(ranks(&b, INTERNAL_TABLE).len(), 4);
+    assert_eq!(b.count(), 4);
 }

@@ -86,7 +86,11 @@ impl Context<'_> {
                     self.emit(DpAction::Meter(meter));
                 }
             }
-            Action::SetQueue(queue) => self.key.skb_priority.set(*queue),
+            Action::SetQueue(queue) => {
+                // Whether the priority is to be set depends on the packet's own.
+                self.mask.0.skb_priority.set(u32::MAX);
+                self.key.skb_priority.set(*queue);
+            }
             Action::PopQueue => {
                 let priority = self.original_priority;
                 self.mask.0.skb_priority.set(u32::MAX);
@@ -169,6 +173,7 @@ impl Context<'_> {
             p => p,
         };
         let old = self.key.skb_priority;
+        self.mask.0.skb_priority.set(u32::MAX);
         self.key.skb_priority.set(queue);
         self.output_port(target, None);
         self.key.skb_priority = old;

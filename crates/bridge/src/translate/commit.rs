@@ -335,8 +335,14 @@ impl Context<'_> {
         let common = (0..wanted.min(have))
             .take_while(|i| header(&self.key, wanted - 1 - i) == header(&self.base, have - 1 - i))
             .count();
-        // Headers that come back may be the packet's own, from any place.
-        let exact = if wanted > common { self.key.vlans.len() } else { have - common };
+        // Headers that come back may be the packet's own, from any place; with all of its own
+        // still in place, those before them are not.
+        let untouched = self.base.vlans == self.original_vlans && have == common;
+        let exact = match wanted > common {
+            true if untouched => 0,
+            true => self.key.vlans.len(),
+            false => have - common,
+        };
         for m in self.mask.0.vlans.iter_mut().take(exact) {
             *m = Vlan { tpid: U16::new(u16::MAX), tci: U16::new(u16::MAX) };
         }

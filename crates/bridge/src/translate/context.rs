@@ -11,7 +11,7 @@ use crate::trace::{Kind, PortNames, Tracer};
 use clock::Millis;
 use datapath::Action as DpAction;
 use flow::extract::FRAG_ANY;
-use flow::{Key, Mask};
+use flow::{Key, Mask, VLANS, Vlan};
 use openflow::PortNo;
 use openflow::action::{Action, Actions, Controller};
 use std::sync::Arc;
@@ -86,6 +86,8 @@ pub(super) struct Context<'a> {
     pub base: Key,
     /// Which bits of the key were looked at.
     pub mask: Mask,
+    /// VLAN headers that the packet came with.
+    pub original_vlans: [Vlan; VLANS],
     /// Depth of the MPLS stack that the packet came with.
     pub original_mpls: usize,
     /// `skb_priority` of the packet as it came.
@@ -142,6 +144,7 @@ impl<'a> Context<'a> {
             key: original,
             base: original,
             mask: initial_mask(&original),
+            original_vlans: original.vlans,
             original_mpls: super::commit::mpls_depth(&original),
             original_priority: original.skb_priority.get(),
             out: Vec::new(),
@@ -228,6 +231,9 @@ impl<'a> Context<'a> {
         let Some(config) = self.port(port).map(|p| p.config) else { return true };
         if config & (NO_RECV | NO_RECV_STP) == 0 {
             return true;
+        }
+        if config & NO_RECV != 0 && config & NO_RECV_STP != 0 {
+            return false; // whatever the destination is
         }
         self.mask.set_exact(flow::Field::EthDst);
         let bit = if self.key.dl_dst == STP_MAC { NO_RECV_STP } else { NO_RECV };
@@ -455,7 +461,7 @@ impl<'a> Context<'a> {
 }
 
 /// What a table miss runs when it goes to the controllers.
-fn miss_action() -> Action {
+pub(crate) fn miss_action() -> Action {
     Action::Controller(Box::new(Controller {
         max_len: u16::MAX,
         controller_id: 0,

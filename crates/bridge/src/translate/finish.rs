@@ -45,8 +45,9 @@ pub(super) fn final_mask(mut mask: Mask, key: &Key) -> Mask {
             m.nw_proto = u8::MAX;
         }
         if neighbour && key.dl_type.get() == ethertype::IPV6 && key.nw_proto == ip_proto::ICMPV6 {
+            // The fields are zero unless type and code say that they are there; to name the
+            // type is enough for all writers.
             m.tp_src.set(u16::MAX);
-            m.tp_dst.set(u16::MAX);
         }
     }
     // ICMP types and codes have 8 bits; the upper ones of the key are zero for every packet

@@ -102,7 +102,7 @@ impl Context<'_> {
             return;
         }
         if self.is_protected(self.port(self.in_port())) && self.is_protected(Some(port)) {
-            self.report(Kind::Detail, || {
+            self.report(Kind::Warning, || {
                 "Flow is between protected ports, skipping output.".to_string()
             });
             return;

@@ -121,32 +121,36 @@ impl Vlans {
     /// now.
     pub(super) fn output(&self, port: &BundleView, pcp: u16) -> [Vlan; 2] {
         let drop_outer = |inner: &Vlan| match inner.tci.get() & VLAN_CFI {
-            0 => [self.priority_tag(port, pcp), Vlan::default()],
+            0 => [priority_tag(port, pcp, false), Vlan::default()],
             _ => [*inner, Vlan::default()],
         };
         match port.mode {
             VlanMode::Dot1qTunnel => drop_outer(&self.inner),
-            VlanMode::Access => [self.priority_tag(port, pcp), self.inner],
+            VlanMode::Access => [priority_tag(port, pcp, false), self.inner],
             VlanMode::NativeUntagged if self.vid() == port.tag => {
-                [self.priority_tag(port, pcp), self.inner]
+                [priority_tag(port, pcp, false), self.inner]
             }
-            _ if self.vid() == 0 => [self.priority_tag(port, pcp), self.inner],
+            _ if self.vid() == 0 => {
+                [priority_tag(port, pcp, self.outer.tpid != 0), self.inner]
+            }
             _ => [self.outer.header(), self.inner],
         }
         .map(|v| if v.tci.get() & VLAN_CFI == 0 { Vlan::default() } else { v })
         .compact()
     }
+}
 
-    /// A header for VLAN 0, where the port wants one.
-    fn priority_tag(&self, port: &BundleView, pcp: u16) -> Vlan {
-        let pcp = pcp & PCP;
-        let wanted = match port.priority_tags {
-            PriorityTags::Never => false,
-            PriorityTags::IfNonzero => pcp != 0,
-            PriorityTags::Always => true,
-        };
-        if wanted { Tag { tpid: 0, vid: 0, pcp }.header() } else { Vlan::default() }
-    }
+/// A header for VLAN 0, where the port wants one. `kept`: the packet came with one, and the port
+/// takes no VLAN off. `always` keeps such a header though its priority is 0; it puts none on
+/// packets that have lost theirs or never had one.
+fn priority_tag(port: &BundleView, pcp: u16, kept: bool) -> Vlan {
+    let pcp = pcp & PCP;
+    let wanted = match port.priority_tags {
+        PriorityTags::Never => false,
+        PriorityTags::IfNonzero => pcp != 0,
+        PriorityTags::Always => pcp != 0 || kept,
+    };
+    if wanted { Tag { tpid: 0, vid: 0, pcp }.header() } else { Vlan::default() }
 }
 
 trait Compact {

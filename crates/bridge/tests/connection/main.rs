@@ -8,6 +8,7 @@ mod handshake;
 mod monitors;
 mod roles;
 
+use bridge::snapshot::INTERNAL_TABLE;
 use bridge::connection::{ConnectionId, Connections, Kind, Options};
 use bridge::effect::{Event, Sender};
 use bridge::snapshot::BridgeIndex;
@@ -167,7 +168,8 @@ impl Bench {
     }
 
     fn rule_count(&self) -> usize {
-        self.switch.bridge(self.bridge).unwrap().pipeline.rule_count()
+        let pipeline = &self.switch.bridge(self.bridge).unwrap().pipeline;
+        pipeline.rule_count() - pipeline.table(INTERNAL_TABLE).unwrap().rules().len()
     }
 
     /// A packet comes in.

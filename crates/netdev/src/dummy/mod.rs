@@ -427,6 +427,11 @@ impl Device for Dummy {
         }
         Err(io::Error::from(io::ErrorKind::Unsupported))
     }
+
+    /// One, as OVS's dummies have.
+    fn transmit_queues(&self) -> Vec<u32> {
+        vec![0]
+    }
 }
 
 impl Drop for Dummy {

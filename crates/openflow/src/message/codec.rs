@@ -73,7 +73,7 @@ pub struct DecodeError {
     pub version: u8,
     /// Which kind of message it was, as far as that was found out: "OFPT_FLOW_MOD".
     pub what: String,
-    /// The beginning of the message, 64 bytes at most, to go back in the error message.
+    /// The message, or its beginning, to go back in the error message ([`ErrorMessage::kept`]).
     pub data: Vec<u8>,
 }
 
@@ -134,7 +134,7 @@ impl Message {
                 xid,
                 version: bytes.first().copied().unwrap_or_default(),
                 what,
-                data: bytes.get(..64).unwrap_or(bytes).to_vec(),
+                data: ErrorMessage::kept(bytes).to_vec(),
             }),
         }
     }
@@ -378,7 +378,7 @@ fn decode_later(r: Reader<'_>, message: Later, xid: u32, p: &Protocol) -> Result
 /// True for the messages of vendors that [`decode_vendor`] knows, in whatever version.
 fn is_known_vendor_message(vendor: u32, subtype: u32) -> bool {
     match vendor {
-        NX_VENDOR => matches!(subtype, nxt::ROLE_REQUEST..=nxt::PACKET_IN2 | nxt::CT_FLUSH),
+        NX_VENDOR => matches!(subtype, nxt::ROLE_REQUEST..=nxt::CT_FLUSH),
         ONF_VENDOR => matches!(subtype, onft::BUNDLE_CONTROL | onft::BUNDLE_ADD),
         _ => false,
     }
@@ -475,6 +475,9 @@ fn decode_vendor(mut r: Reader<'_>, xid: u32, p: &Protocol, what: &mut String) -
             version,
             true,
         )?)),
+        nxt::GROUP_MOD if version == Version::V10 => {
+            Body::GroupMod(group::decode_group_mod(checked(r, (16, 8))?, version)?)
+        }
         nxt::CT_FLUSH => Body::CtFlush(nicira::decode_ct_flush(checked(r, (8, 8))?)?),
         _ => return Err(OfError::OFPBRC_BAD_SUBTYPE),
     })

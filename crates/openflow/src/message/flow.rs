@@ -30,7 +30,8 @@ bitflags::bitflags! {
         /// Refuse to add a flow that overlaps another of the same priority. Of the message,
         /// not of the flow.
         const CHECK_OVERLAP = 1 << 1;
-        /// Reset counters (1.2+). Of the message, not of the flow.
+        /// Reset counters (1.2+). It asks something of the message, but stays with the flow too,
+        /// and is told in its description (1.3+).
         const RESET_COUNTS = 1 << 2;
         /// No packet counts needed (1.3+).
         const NO_PACKET_COUNTS = 1 << 3;
@@ -44,6 +45,7 @@ bitflags::bitflags! {
 impl FlowFlags {
     /// The flags that stay with a flow.
     pub const STATE: FlowFlags = FlowFlags::SEND_FLOW_REM
+        .union(FlowFlags::RESET_COUNTS)
         .union(FlowFlags::NO_PACKET_COUNTS)
         .union(FlowFlags::NO_BYTE_COUNTS);
 }

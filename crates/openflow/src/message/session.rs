@@ -110,19 +110,24 @@ pub enum ErrorCode {
 pub struct ErrorMessage {
     /// What is wrong.
     pub error: ErrorCode,
-    /// The beginning (64 bytes at most, from us) of the message that was wrong; for
-    /// OFPET_HELLO_FAILED a text.
+    /// The message that was wrong, or its beginning; for OFPET_HELLO_FAILED a text.
     pub data: Vec<u8>,
 }
 
 impl ErrorMessage {
-    /// The error about `request` (a whole message, of which at most 64 bytes are kept).
+    /// Most bytes of a message that an error message holds beside its own headers, the longer
+    /// one of Nicira's errors (OFPET_VENDOR) included.
+    pub const MAX_DATA: usize = u16::MAX as usize - 8 - 4 - 12;
+
+    /// The error about `request`, a whole message. It is told whole, so that whoever reads the
+    /// error sees what it is about, but for the end of a very long one.
     pub fn about(error: OfError, request: &[u8]) -> ErrorMessage {
-        let kept = request.get(..64).unwrap_or(request);
-        ErrorMessage {
-            error: ErrorCode::Known(error),
-            data: kept.to_vec(),
-        }
+        ErrorMessage { error: ErrorCode::Known(error), data: Self::kept(request).to_vec() }
+    }
+
+    /// The part of `request` that an error message about it holds.
+    pub fn kept(request: &[u8]) -> &[u8] {
+        request.get(..Self::MAX_DATA).unwrap_or(request)
     }
 }
 

@@ -44,14 +44,17 @@ impl<'a> Writer<'a> {
     }
 
     /// The Open_vSwitch row. `configured` when the present `next_cfg` is in force.
-    pub fn root(&mut self, dummy: DummyLevel, state: &State, configured: bool) {
+    pub fn root(&mut self, d: &Daemon, state: &State, configured: bool) {
         let Some((uuid, row)) = self.replica.first("Open_vSwitch") else { return };
-        let mut types = vec!["netdev", "system"];
-        if dummy != DummyLevel::Off {
+        let mut types = vec!["netdev"];
+        if !d.disable_system || device::is_dummy_datapath("system", d.dummy) {
+            types.push("system");
+        }
+        if d.dummy != DummyLevel::Off {
             types.push("dummy");
         }
         self.set("Open_vSwitch", uuid, "datapath_types", Datum::set(types));
-        self.set("Open_vSwitch", uuid, "iface_types", Datum::set(device::types(dummy)));
+        self.set("Open_vSwitch", uuid, "iface_types", Datum::set(device::types(d.dummy)));
         self.set("Open_vSwitch", uuid, "dpdk_initialized", false);
         self.set("Open_vSwitch", uuid, "dpdk_version", "none");
         if self.statistics {

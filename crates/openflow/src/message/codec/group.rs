@@ -1,7 +1,10 @@
 //! Groups.
+//!
+//! OpenFlow 1.0 has none; Nicira's messages for it (NXT_GROUP_MOD, NXST_GROUP*) have the form of
+//! OpenFlow 1.5, and actions as in OpenFlow 1.0.
 
 use super::actions::{decode_actions, encode_actions};
-use super::header::{Encoded, Later, begin_later, finish};
+use super::header::{Encoded, Later, begin_later, begin_nicira, finish, nxt};
 use super::property::{self, Kind, NTR_VENDOR};
 use crate::wire::{Put, Reader, Result};
 use super::*;
@@ -19,6 +22,11 @@ const SELECTION_METHOD: u32 = 1;
 /// Bytes of a selection method's name, with its zero byte.
 const METHOD_SPACE: usize = 16;
 
+/// True for versions whose groups have the form of OpenFlow 1.5.
+pub(super) fn has_form15(version: Version) -> bool {
+    version == Version::V10 || version >= Version::V15
+}
+
 fn decode_kind(n: u8) -> Result<GroupKind> {
     Ok(match n {
         0 => GroupKind::All,
@@ -34,8 +42,8 @@ fn decode_command(n: u16, version: Version) -> Result<GroupCommand> {
         0 => GroupCommand::Add,
         1 => GroupCommand::Modify,
         2 => GroupCommand::Delete,
-        3 if version >= Version::V15 => GroupCommand::InsertBucket,
-        5 if version >= Version::V15 => GroupCommand::RemoveBucket,
+        3 if has_form15(version) => GroupCommand::InsertBucket,
+        5 if has_form15(version) => GroupCommand::RemoveBucket,
         ADD_OR_MODIFY => GroupCommand::AddOrModify,
         _ => return Err(OfError::OFPGMFC_BAD_COMMAND),
     })
@@ -50,8 +58,8 @@ fn command_number(
         GroupCommand::Modify => 1,
         GroupCommand::Delete => 2,
         GroupCommand::AddOrModify => ADD_OR_MODIFY,
-        GroupCommand::InsertBucket if version >= Version::V15 => 3,
-        GroupCommand::RemoveBucket if version >= Version::V15 => 5,
+        GroupCommand::InsertBucket if has_form15(version) => 3,
+        GroupCommand::RemoveBucket if has_form15(version) => 5,
         _ => {
             return Err(EncodeError::Unsupported {
                 what: "group command on single buckets",
@@ -129,7 +137,7 @@ fn decode_buckets15(mut r: Reader<'_>, version: Version, kind: GroupKind) -> Res
 fn encode_bucket(b: &Bucket, kind: GroupKind, version: Version, out: &mut Vec<u8>) {
     let at = out.len();
     out.put_u16(0);
-    if version < Version::V15 {
+    if !has_form15(version) {
         out.put_u16(b.weight);
         out.put_u32(b.watch_port.0);
         out.put_u32(b.watch_group);
@@ -235,7 +243,7 @@ pub(super) fn decode_group_mod(mut r: Reader<'_>, version: Version) -> Result<Gr
     let mut command_bucket_id = bucket::ALL;
     let (buckets, properties);
     let command = decode_command(command, version)?;
-    if version < Version::V15 {
+    if !has_form15(version) {
         buckets = decode_buckets11(r, version)?;
         properties = GroupProperties::default();
     } else {
@@ -329,7 +337,7 @@ pub(super) fn encode_group_mod_body(m: &GroupMod, version: Version, out: &mut Ve
     out.put_zeros(1);
     out.put_u32(m.group_id);
     let len_at = out.len();
-    if version >= Version::V15 {
+    if has_form15(version) {
         out.put_zeros(4);
         out.put_u32(m.command_bucket_id);
     }
@@ -337,7 +345,7 @@ pub(super) fn encode_group_mod_body(m: &GroupMod, version: Version, out: &mut Ve
     m.buckets
         .iter()
         .for_each(|b| encode_bucket(b, m.kind, version, out));
-    if version >= Version::V15 {
+    if has_form15(version) {
         let size = out.len() - start;
         let len = u16::try_from(size).map_err(|_| EncodeError::TooLong {
             what: "buckets",
@@ -355,7 +363,11 @@ pub(super) fn encode_group_mod(
     xid: u32,
     out: &mut Vec<u8>,
 ) -> Encoded {
-    let at = begin_later(out, version, Later::GroupMod, xid)?;
+    let at = if version == Version::V10 {
+        begin_nicira(out, version, nxt::GROUP_MOD, xid)
+    } else {
+        begin_later(out, version, Later::GroupMod, xid)?
+    };
     encode_group_mod_body(m, version, out)?;
     finish(out, at, "OFPT_GROUP_MOD")
 }
@@ -363,12 +375,12 @@ pub(super) fn encode_group_mod(
 /// One group of OFPMP_GROUP_DESC.
 pub(super) fn decode_desc(r: &mut Reader<'_>, version: Version) -> Result<GroupDesc> {
     let length = r.u16()?;
-    let mut r = r.record(length, 2, if version < Version::V15 { 8 } else { 16 })?;
+    let mut r = r.record(length, 2, if has_form15(version) { 16 } else { 8 })?;
     let kind = decode_kind(r.u8()?)?;
     r.skip(1)?;
     let group_id = r.u32()?;
     let (buckets, properties);
-    if version < Version::V15 {
+    if !has_form15(version) {
         buckets = decode_buckets11(r, version)?;
         properties = GroupProperties::default();
     } else {
@@ -391,14 +403,14 @@ pub(super) fn encode_desc(g: &GroupDesc, version: Version, out: &mut Vec<u8>) {
     out.put_u8(g.kind as u8);
     out.put_zeros(1);
     out.put_u32(g.group_id);
-    if version >= Version::V15 {
+    if has_form15(version) {
         out.put_zeros(8);
     }
     let start = out.len();
     g.buckets
         .iter()
         .for_each(|b| encode_bucket(b, g.kind, version, out));
-    if version >= Version::V15 {
+    if has_form15(version) {
         let len = out.len() - start;
         out.set_u16(at + 8, u16::try_from(len).unwrap_or(u16::MAX));
         encode_properties(&g.properties, version, out);
@@ -410,14 +422,15 @@ pub(super) fn encode_desc(g: &GroupDesc, version: Version, out: &mut Vec<u8>) {
 
 /// One group of OFPMP_GROUP.
 pub(super) fn decode_stats(r: &mut Reader<'_>, version: Version) -> Result<GroupStats> {
-    let fixed = if version < Version::V13 { 32 } else { 40 };
+    let has_duration = version == Version::V10 || version >= Version::V13;
+    let fixed = if has_duration { 40 } else { 32 };
     let length = r.u16()?;
     let mut r = r.record(length, 2, fixed)?;
     r.skip(2)?;
     let (group_id, ref_count) = (r.u32()?, r.u32()?);
     r.skip(4)?;
     let (packet_count, byte_count) = (r.u64()?, r.u64()?);
-    let duration = if version >= Version::V13 {
+    let duration = if has_duration {
         r.duration()?
     } else {
         Default::default()
@@ -444,7 +457,7 @@ pub(super) fn encode_stats(s: &GroupStats, version: Version, out: &mut Vec<u8>) 
     out.put_zeros(4);
     out.put_u64(s.packet_count);
     out.put_u64(s.byte_count);
-    if version >= Version::V13 {
+    if version == Version::V10 || version >= Version::V13 {
         out.put_duration(s.duration);
     }
     for (packets, bytes) in &s.buckets {
@@ -454,6 +467,28 @@ pub(super) fn encode_stats(s: &GroupStats, version: Version, out: &mut Vec<u8>) 
     // A group that is too long is found when its message is finished.
     let len = out.len() - at;
     out.set_u16(at, u16::try_from(len).unwrap_or(u16::MAX));
+}
+
+/// Number of each action of OpenFlow 1.0 that is a bit of [`GroupFeatures::actions`], beside the
+/// bits of the later actions that do the same (SET_FIELD sets every field).
+const ACTIONS10: [(u32, u32); 12] = [
+    (0, 1 << 0),            // OUTPUT
+    (1, 1 << 1 | 1 << 25),  // SET_VLAN_VID
+    (2, 1 << 2 | 1 << 25),  // SET_VLAN_PCP
+    (3, 1 << 18),           // STRIP_VLAN: POP_VLAN
+    (4, 1 << 3 | 1 << 25),  // SET_DL_SRC
+    (5, 1 << 4 | 1 << 25),  // SET_DL_DST
+    (6, 1 << 5 | 1 << 25),  // SET_NW_SRC
+    (7, 1 << 6 | 1 << 25),  // SET_NW_DST
+    (8, 1 << 7 | 1 << 25),  // SET_NW_TOS
+    (9, 1 << 9 | 1 << 25),  // SET_TP_SRC
+    (10, 1 << 10 | 1 << 25), // SET_TP_DST
+    (11, 1 << 21),          // ENQUEUE: SET_QUEUE
+];
+
+/// The bits of `actions` (OpenFlow 1.1 and later) as OpenFlow 1.0 numbers them.
+fn actions10(actions: u32) -> u32 {
+    ACTIONS10.iter().filter(|(_, same)| actions & same != 0).fold(0, |bits, (n, _)| bits | 1 << n)
 }
 
 pub(super) fn decode_features(r: &mut Reader<'_>) -> Result<GroupFeatures> {
@@ -470,11 +505,10 @@ pub(super) fn decode_features(r: &mut Reader<'_>) -> Result<GroupFeatures> {
     Ok(f)
 }
 
-pub(super) fn encode_features(f: &GroupFeatures, out: &mut Vec<u8>) {
+pub(super) fn encode_features(f: &GroupFeatures, version: Version, out: &mut Vec<u8>) {
     out.put_u32(f.kinds);
     out.put_u32(f.capabilities);
-    f.max_groups
-        .iter()
-        .chain(&f.actions)
-        .for_each(|n| out.put_u32(*n));
+    f.max_groups.iter().for_each(|n| out.put_u32(*n));
+    let of_version = |bits: u32| if version == Version::V10 { actions10(bits) } else { bits };
+    f.actions.iter().for_each(|n| out.put_u32(of_version(*n)));
 }

@@ -147,6 +147,8 @@ pub(super) mod nxt {
     pub(in super::super) const RESUME: u32 = 28;
     pub(in super::super) const CT_FLUSH_ZONE: u32 = 29;
     pub(in super::super) const PACKET_IN2: u32 = 30;
+    /// OFPT_GROUP_MOD for OpenFlow 1.0, in the form of OpenFlow 1.5.
+    pub(in super::super) const GROUP_MOD: u32 = 31;
     pub(in super::super) const CT_FLUSH: u32 = 32;
 }
 

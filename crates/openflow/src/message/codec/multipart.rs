@@ -37,6 +37,9 @@ mod nxst {
     pub(super) const FLOW_MONITOR: u32 = 2;
     pub(super) const IPFIX_BRIDGE: u32 = 3;
     pub(super) const IPFIX_FLOW: u32 = 4;
+    pub(super) const GROUP: u32 = 7;
+    pub(super) const GROUP_DESC: u32 = 8;
+    pub(super) const GROUP_FEATURES: u32 = 9;
 }
 
 /// OFPMPF_REQ_MORE and OFPMPF_REPLY_MORE.
@@ -82,7 +85,12 @@ fn decode_header(r: &mut Reader<'_>, version: Version) -> Result<(Kind, u16)> {
                 r.skip(4)?;
             }
             let first = match subtype {
-                nxst::FLOW | nxst::AGGREGATE | nxst::FLOW_MONITOR => version == Version::V10,
+                nxst::FLOW
+                | nxst::AGGREGATE
+                | nxst::FLOW_MONITOR
+                | nxst::GROUP
+                | nxst::GROUP_DESC
+                | nxst::GROUP_FEATURES => version == Version::V10,
                 nxst::IPFIX_BRIDGE | nxst::IPFIX_FLOW => true,
                 _ => false,
             };
@@ -108,8 +116,8 @@ fn header_bytes(kind: Kind, flags: u16, version: Version, out: &mut Vec<u8>) -> 
     };
     let known = match kind {
         Kind::Standard(number) => since(number).is_some_and(|v| v <= version),
-        Kind::Nicira(nxst::FLOW | nxst::AGGREGATE | nxst::FLOW_MONITOR) => old,
-        Kind::Nicira(_) => true,
+        Kind::Nicira(nxst::IPFIX_BRIDGE | nxst::IPFIX_FLOW) => true,
+        Kind::Nicira(_) => old,
     };
     if !known {
         return Err(EncodeError::Unsupported {
@@ -154,6 +162,7 @@ pub(super) fn decode_request(mut r: Reader<'_>, version: Version) -> Result<Mult
             | ofpmp::QUEUE_DESC,
         ) => (8, 0),
         Kind::Standard(ofpmp::GROUP_DESC | ofpmp::PORT_DESC) if v15 => (8, 0),
+        Kind::Nicira(nxst::GROUP | nxst::GROUP_DESC) => (8, 0),
         Kind::Standard(ofpmp::FLOW_MONITOR) | Kind::Nicira(nxst::FLOW_MONITOR) => (0, 8),
         Kind::Nicira(nxst::FLOW | nxst::AGGREGATE) => (8, 8),
         Kind::Standard(ofpmp::TABLE_FEATURES) => (0, 1),
@@ -214,6 +223,9 @@ pub(super) fn decode_request(mut r: Reader<'_>, version: Version) -> Result<Mult
                 monitors: monitors(r, version, true)?,
                 nicira: true,
             },
+            nxst::GROUP => MultipartRequest::Group(r.u32()?),
+            nxst::GROUP_DESC => MultipartRequest::GroupDesc(r.u32()?),
+            nxst::GROUP_FEATURES => MultipartRequest::GroupFeatures,
             nxst::IPFIX_BRIDGE => MultipartRequest::IpfixBridge,
             nxst::IPFIX_FLOW => MultipartRequest::IpfixFlow,
             _ => return Err(OfError::OFPBRC_BAD_SUBTYPE),
@@ -237,8 +249,12 @@ fn all<'a, T>(
     Ok(out)
 }
 
-fn request_kind(q: &MultipartRequest) -> Kind {
+fn request_kind(q: &MultipartRequest, version: Version) -> Kind {
+    let v10 = version == Version::V10;
     Kind::Standard(match q {
+        MultipartRequest::Group(_) if v10 => return Kind::Nicira(nxst::GROUP),
+        MultipartRequest::GroupDesc(_) if v10 => return Kind::Nicira(nxst::GROUP_DESC),
+        MultipartRequest::GroupFeatures if v10 => return Kind::Nicira(nxst::GROUP_FEATURES),
         MultipartRequest::Desc => ofpmp::DESC,
         MultipartRequest::Flow(f) if f.nicira => return Kind::Nicira(nxst::FLOW),
         MultipartRequest::Flow(_) => ofpmp::FLOW,
@@ -273,7 +289,7 @@ pub(super) fn encode_request(
     out: &mut Vec<u8>,
 ) -> Encoded {
     let at = begin_later(out, version, Later::MultipartRequest, xid)?;
-    header_bytes(request_kind(q), 0, version, out)?;
+    header_bytes(request_kind(q, version), 0, version, out)?;
     let id = |n: u32, out: &mut Vec<u8>| {
         out.put_u32(n);
         out.put_zeros(4);
@@ -295,7 +311,7 @@ pub(super) fn encode_request(
         | MultipartRequest::MeterConfig(n) => {
             id(*n, out);
         }
-        MultipartRequest::GroupDesc(n) if version == Version::V15 => id(*n, out),
+        MultipartRequest::GroupDesc(n) if group::has_form15(version) => id(*n, out),
         MultipartRequest::PortDesc(port) if version == Version::V15 => id(port.0, out),
         MultipartRequest::FlowMonitor { monitors, nicira } => {
             monitors
@@ -362,6 +378,11 @@ pub(super) fn decode_reply(mut r: Reader<'_>, version: Version) -> Result<(bool,
                 stats: flow_stats::decode_aggregate(r, version)?,
                 nicira: true,
             },
+            nxst::GROUP => MultipartReply::Group(all(r, |r| group::decode_stats(r, version))?),
+            nxst::GROUP_DESC => {
+                MultipartReply::GroupDesc(all(r, |r| group::decode_desc(r, version))?)
+            }
+            nxst::GROUP_FEATURES => MultipartReply::GroupFeatures(group::decode_features(r)?),
             nxst::FLOW_MONITOR => MultipartReply::FlowMonitor {
                 updates: all(r, |r| monitor::decode_update(r, version, true))?,
                 nicira: true,
@@ -429,8 +450,12 @@ impl<'a> Parts<'a> {
     }
 }
 
-fn reply_kind(reply: &MultipartReply) -> Kind {
+fn reply_kind(reply: &MultipartReply, version: Version) -> Kind {
+    let v10 = version == Version::V10;
     Kind::Standard(match reply {
+        MultipartReply::Group(_) if v10 => return Kind::Nicira(nxst::GROUP),
+        MultipartReply::GroupDesc(_) if v10 => return Kind::Nicira(nxst::GROUP_DESC),
+        MultipartReply::GroupFeatures(_) if v10 => return Kind::Nicira(nxst::GROUP_FEATURES),
         MultipartReply::Desc(_) => ofpmp::DESC,
         MultipartReply::Flow { nicira: true, .. } => return Kind::Nicira(nxst::FLOW),
         MultipartReply::Flow { .. } => ofpmp::FLOW,
@@ -475,7 +500,7 @@ pub(super) fn encode_reply(
     xid: u32,
     out: &mut Vec<u8>,
 ) -> Encoded {
-    let mut parts = Parts::new(out, reply_kind(reply), version, xid)?;
+    let mut parts = Parts::new(out, reply_kind(reply, version), version, xid)?;
     match reply {
         MultipartReply::Desc(d) => parts.put(|out| {
             out.put_text(&d.manufacturer, 256);
@@ -512,7 +537,7 @@ pub(super) fn encode_reply(
             put_each!(parts, groups, |g, out| group::encode_desc(g, version, out));
         }
         MultipartReply::GroupFeatures(f) => parts.put(|out| {
-            group::encode_features(f, out);
+            group::encode_features(f, version, out);
             Ok(())
         })?,
         MultipartReply::Meter(meters) => {

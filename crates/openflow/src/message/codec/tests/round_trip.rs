@@ -308,10 +308,10 @@ proptest! {
     }
 
     #[test]
-    fn groups(version in version(Version::V11), buckets in buckets(true), id in 0u32..GROUP_MAX) {
+    fn groups(version in version(Version::V10), buckets in buckets(true), id in 0u32..GROUP_MAX) {
         let kind = GroupKind::Select;
         let mut properties = GroupProperties::default();
-        if version == Version::V15 {
+        if version == Version::V10 || version == Version::V15 {
             properties.selection_method = "hash".into();
             properties.selection_param = u64::from(id);
             properties.fields = vec![(Field::Ipv4Src, 0xffff_ff00), (Field::EthDst, 0xff)];
@@ -559,4 +559,38 @@ fn full_table_features_are_those_of_ovs() {
         };
         assert_eq!(ours, got, "{}", line.protocol.version);
     }
+}
+
+#[test]
+fn errors_hold_the_whole_request_and_fit_the_longest() {
+    for version in Version::ALL {
+        let protocol = Protocol::new(version);
+        for (len, kept) in [(200, 200), (usize::from(u16::MAX), ErrorMessage::MAX_DATA)] {
+            let request = vec![7; len];
+            // One of OpenFlow's own errors, and one that is Nicira's in some version.
+            for error in [OfError::OFPBRC_BAD_LEN, OfError::NXTTMFC_BAD_FIELD_IDX] {
+                let Body::Error(got) = back(Body::Error(ErrorMessage::about(error, &request)), &protocol)
+                else {
+                    panic!("not an error any more")
+                };
+                assert_eq!(got.data, request[..kept], "{version:?} {error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn group_features_of_openflow_10_name_its_actions() {
+    let features = |actions| GroupFeatures { kinds: 0xf, capabilities: 7, max_groups: [9; 4], actions: [actions; 4] };
+    let told = |actions| {
+        let reply = MultipartReply::GroupFeatures(features(actions));
+        match back(Body::MultipartReply { more: false, reply }, &Protocol::new(Version::V10)) {
+            Body::MultipartReply { reply: MultipartReply::GroupFeatures(f), .. } => f.actions[0],
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(told(0), 0);
+    assert_eq!(told(1 << 0 | 1 << 18 | 1 << 21), 1 << 0 | 1 << 3 | 1 << 11);
+    assert_eq!(told(1 << 25), 0b111_1111_0110); // all SET_* but not enqueue
+    assert_eq!(told(u32::MAX), 0xfff);
 }
