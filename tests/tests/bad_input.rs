@@ -16,7 +16,10 @@ fn switch() -> Switch {
 
 #[track_caller]
 fn unharmed(switch: &Switch) {
-    assert_eq!(switch.dump("--no-names br0 cookie=0x77/-1"), ["cookie=0x77, in_port=1 actions=output:2"]);
+    assert_eq!(
+        switch.dump("--no-names br0 cookie=0x77/-1"),
+        ["cookie=0x77, in_port=1 actions=output:2"]
+    );
     let before = switch.sent("p2").len();
     switch.receive("p1", "50540000000250540000000188cc0000");
     assert_eq!(switch.sent("p2").len(), before + 1);
@@ -93,7 +96,9 @@ fn malformed_flow_text_to_trace_says_what_is_wrong() {
 #[test]
 fn a_malformed_packet_is_refused_or_dropped() {
     let switch = switch();
-    for packet in ["zz", "5054", "'eth(src=1)'", "'in_port(1),eth()'", "505400000002505400000001080045"] {
+    for packet in
+        ["zz", "5054", "'eth(src=1)'", "'in_port(1),eth()'", "505400000002505400000001080045"]
+    {
         switch.sh(&format!("ovs-appctl netdev-dummy/receive p1 {packet}"));
     }
     unharmed(&switch);
@@ -101,7 +106,8 @@ fn a_malformed_packet_is_refused_or_dropped() {
 
 /// A connection to the bridge that has said hello in `version`.
 fn connect(switch: &Switch, version: u8) -> UnixStream {
-    let mut stream = UnixStream::connect(switch.place().file("br0.mgmt")).expect("the bridge listens");
+    let mut stream =
+        UnixStream::connect(switch.place().file("br0.mgmt")).expect("the bridge listens");
     stream.set_read_timeout(Some(SOON)).expect("not zero");
     stream.write_all(&[version, 0, 0, 8, 0, 0, 0, 1]).expect("the bridge reads");
     let hello = message(&mut stream).expect("the bridge says hello");
@@ -146,7 +152,9 @@ fn a_truncated_openflow_body_gets_bad_len() {
     let switch = switch();
     let mut stream = connect(&switch, 4);
     // A flow mod of 16 bytes.
-    stream.write_all(&[4, 14, 0, 16, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0]).expect("the bridge reads");
+    stream
+        .write_all(&[4, 14, 0, 16, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0])
+        .expect("the bridge reads");
     let answer = message(&mut stream).expect("an error");
     assert_eq!(error(&answer), Some((1, 6)), "OFPET_BAD_REQUEST, OFPBRC_BAD_LEN");
     unharmed(&switch);
@@ -233,7 +241,8 @@ fn a_database_of_another_schema_is_refused_in_words() {
     let mut switch = switch();
     switch.kill_database();
     switch.kill_daemon();
-    let text = r#"{"name":"Other","version":"1.0.0","tables":{"T":{"columns":{"c":{"type":"string"}}}}}"#;
+    let text =
+        r#"{"name":"Other","version":"1.0.0","tables":{"T":{"columns":{"c":{"type":"string"}}}}}"#;
     switch.place().write("other.schema", text);
     switch.run("rm -f conf.db .conf.db.~lock~ && ovsdb-tool create conf.db other.schema && ovsdb-server conf.db --remote=punix:db.sock --pidfile --no-chdir --detach -vconsole:off");
     switch.start_daemon();

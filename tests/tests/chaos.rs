@@ -29,11 +29,7 @@ fn drive(fixture: impl Fixture + 'static, rates: Rates, seed: u64) {
         let mut matching = on(1);
         matching.set(Field::Ipv4Dst, seen.key.nw_dst.get().into());
         let ufid = Ufid(seen.key.nw_dst.get().into());
-        let flow = Megaflow {
-            ufid,
-            matching,
-            actions: actions.clone().into(),
-        };
+        let flow = Megaflow { ufid, matching, actions: actions.clone().into() };
         let mut tally = counted.lock().expect("no holder panics");
         match driven.upgrade().expect("it is there").install(&flow) {
             Ok(()) => tally.installed += 1,
@@ -57,11 +53,7 @@ fn drive(fixture: impl Fixture + 'static, rates: Rates, seed: u64) {
         if i % 3 == 0 {
             let before = chaos.flow(ufid);
             let modified = chaos.modify(ufid, &World::actions("2").into());
-            assert_eq!(
-                modified,
-                chaos.flow(ufid).is_some(),
-                "false means that it is not there"
-            );
+            assert_eq!(modified, chaos.flow(ufid).is_some(), "false means that it is not there");
             if before.is_some() && !modified {
                 gone += before.map_or(0, |d| d.stats.packets);
             }
@@ -70,21 +62,14 @@ fn drive(fixture: impl Fixture + 'static, rates: Rates, seed: u64) {
         if i % 5 == 0 {
             let before = chaos.flow(ufid);
             let removed = chaos.remove(ufid);
-            assert!(
-                chaos.flow(ufid).is_none(),
-                "after a removal nothing is there"
-            );
+            assert!(chaos.flow(ufid).is_none(), "after a removal nothing is there");
             match removed {
                 Some(stats) => counted += stats.packets,
                 None => gone += before.map_or(0, |d| d.stats.packets),
             }
         }
     }
-    assert_eq!(
-        w.out(2).len(),
-        packets,
-        "a fault in the control path costs no packet"
-    );
+    assert_eq!(w.out(2).len(), packets, "a fault in the control path costs no packet");
     chaos.sweep(&mut |_, stats| counted += stats.packets);
     let upcalls = w.upcalls().len() as u64;
     assert_eq!(
@@ -101,10 +86,7 @@ fn drive(fixture: impl Fixture + 'static, rates: Rates, seed: u64) {
     let mut executed = 0;
     for _ in 0..200 {
         let faults = chaos.faults();
-        let frame = packet::build::Frame::ethernet(B, A)
-            .ipv4(v4(1), v4(2), 64)
-            .udp(1, 2)
-            .packet();
+        let frame = packet::build::Frame::ethernet(B, A).ipv4(v4(1), v4(2), 64).udp(1, 2).packet();
         chaos.execute(frame, &Key::ZERO, &World::actions("3"));
         executed += u64::from(chaos.faults() == faults);
     }
@@ -135,37 +117,13 @@ fn drive(fixture: impl Fixture + 'static, rates: Rates, seed: u64) {
 fn faults_cost_only_what_they_take() {
     let table = [
         Rates::default(),
-        Rates {
-            install: 300,
-            ..Rates::default()
-        },
-        Rates {
-            install: 1000,
-            ..Rates::default()
-        },
-        Rates {
-            modify: 300,
-            ..Rates::default()
-        },
-        Rates {
-            remove: 300,
-            ..Rates::default()
-        },
-        Rates {
-            execute: 300,
-            ..Rates::default()
-        },
-        Rates {
-            add_port: 300,
-            ..Rates::default()
-        },
-        Rates {
-            install: 200,
-            modify: 200,
-            remove: 200,
-            execute: 200,
-            add_port: 200,
-        },
+        Rates { install: 300, ..Rates::default() },
+        Rates { install: 1000, ..Rates::default() },
+        Rates { modify: 300, ..Rates::default() },
+        Rates { remove: 300, ..Rates::default() },
+        Rates { execute: 300, ..Rates::default() },
+        Rates { add_port: 300, ..Rates::default() },
+        Rates { install: 200, modify: 200, remove: 200, execute: 200, add_port: 200 },
     ];
     for (i, rates) in table.into_iter().enumerate() {
         drive(ModelFixture::new(), rates, i as u64);
@@ -179,23 +137,14 @@ fn one_seed_makes_the_same_faults_again() {
         let fixture = ModelFixture::new();
         let chaos = Chaos::new(
             fixture.datapath().clone(),
-            Rates {
-                install: 500,
-                ..Rates::default()
-            },
+            Rates { install: 500, ..Rates::default() },
             seed,
         );
         (0..64u128)
             .map(|i| {
                 let mut matching = on(1);
                 matching.set(Field::Ipv4Dst, i);
-                chaos
-                    .install(&Megaflow {
-                        ufid: Ufid(i),
-                        matching,
-                        actions: [].into(),
-                    })
-                    .is_err()
+                chaos.install(&Megaflow { ufid: Ufid(i), matching, actions: [].into() }).is_err()
             })
             .collect::<Vec<_>>()
     };

@@ -41,29 +41,104 @@ struct Decoder {
 const DECODERS: &[Decoder] = &[
     Decoder { name: "packet key", samples: frames, decode: packet_key, accepted: 100 },
     Decoder { name: "packet header views", samples: frames, decode: header_views, accepted: 100 },
-    Decoder { name: "IPv6 extension headers", samples: extensions, decode: extension_walk, accepted: 100 },
+    Decoder {
+        name: "IPv6 extension headers",
+        samples: extensions,
+        decode: extension_walk,
+        accepted: 100,
+    },
     Decoder { name: "ND options", samples: nd_options, decode: nd_option_list, accepted: 100 },
-    Decoder { name: "OpenFlow 1.0 message", samples: || messages(1), decode: |b| message(b, Version::V10), accepted: 75 },
-    Decoder { name: "OpenFlow 1.1 message", samples: || messages(2), decode: |b| message(b, Version::V11), accepted: 75 },
-    Decoder { name: "OpenFlow 1.2 message", samples: || messages(3), decode: |b| message(b, Version::V12), accepted: 75 },
-    Decoder { name: "OpenFlow 1.3 message", samples: || messages(4), decode: |b| message(b, Version::V13), accepted: 75 },
-    Decoder { name: "OpenFlow 1.4 message", samples: || messages(5), decode: |b| message(b, Version::V14), accepted: 75 },
-    Decoder { name: "OpenFlow 1.5 message", samples: || messages(6), decode: |b| message(b, Version::V15), accepted: 75 },
+    Decoder {
+        name: "OpenFlow 1.0 message",
+        samples: || messages(1),
+        decode: |b| message(b, Version::V10),
+        accepted: 75,
+    },
+    Decoder {
+        name: "OpenFlow 1.1 message",
+        samples: || messages(2),
+        decode: |b| message(b, Version::V11),
+        accepted: 75,
+    },
+    Decoder {
+        name: "OpenFlow 1.2 message",
+        samples: || messages(3),
+        decode: |b| message(b, Version::V12),
+        accepted: 75,
+    },
+    Decoder {
+        name: "OpenFlow 1.3 message",
+        samples: || messages(4),
+        decode: |b| message(b, Version::V13),
+        accepted: 75,
+    },
+    Decoder {
+        name: "OpenFlow 1.4 message",
+        samples: || messages(5),
+        decode: |b| message(b, Version::V14),
+        accepted: 75,
+    },
+    Decoder {
+        name: "OpenFlow 1.5 message",
+        samples: || messages(6),
+        decode: |b| message(b, Version::V15),
+        accepted: 75,
+    },
     Decoder { name: "OpenFlow stream", samples: streams, decode: stream, accepted: 100 },
-    Decoder { name: "OpenFlow actions", samples: || action_bytes("a", "1"), decode: action_list, accepted: 50 },
-    Decoder { name: "OpenFlow instructions", samples: || action_bytes("i", "23456"), decode: instruction_list, accepted: 75 },
+    Decoder {
+        name: "OpenFlow actions",
+        samples: || action_bytes("a", "1"),
+        decode: action_list,
+        accepted: 50,
+    },
+    Decoder {
+        name: "OpenFlow instructions",
+        samples: || action_bytes("i", "23456"),
+        decode: instruction_list,
+        accepted: 75,
+    },
     Decoder { name: "nx_match", samples: || match_bytes("nxm"), decode: nx_match, accepted: 95 },
-    Decoder { name: "ofp_match", samples: || match_bytes("of10 of11 oxm"), decode: ofp_match, accepted: 75 },
+    Decoder {
+        name: "ofp_match",
+        samples: || match_bytes("of10 of11 oxm"),
+        decode: ofp_match,
+        accepted: 75,
+    },
     Decoder { name: "OVSDB session", samples: conversations, decode: ovsdb_session, accepted: 100 },
     Decoder { name: "control socket", samples: requests, decode: control_socket, accepted: 100 },
     Decoder { name: "match text", samples: match_texts, decode: match_text, accepted: 95 },
-    Decoder { name: "datapath flow text", samples: || lines(ODP_FLOWS), decode: odp_flow, accepted: 100 },
+    Decoder {
+        name: "datapath flow text",
+        samples: || lines(ODP_FLOWS),
+        decode: odp_flow,
+        accepted: 100,
+    },
     Decoder { name: "flow text", samples: flow_texts, decode: flow_text, accepted: 90 },
     Decoder { name: "action text", samples: action_texts, decode: action_text, accepted: 90 },
-    Decoder { name: "datapath action text", samples: || lines(ODP_ACTIONS), decode: odp_actions, accepted: 100 },
-    Decoder { name: "subfield text", samples: || lines(SUBFIELDS), decode: subfield, accepted: 100 },
-    Decoder { name: "log specification", samples: || lines(LOG_SPECS), decode: log_spec, accepted: 100 },
-    Decoder { name: "connection target", samples: || lines(TARGETS), decode: target, accepted: 100 },
+    Decoder {
+        name: "datapath action text",
+        samples: || lines(ODP_ACTIONS),
+        decode: odp_actions,
+        accepted: 100,
+    },
+    Decoder {
+        name: "subfield text",
+        samples: || lines(SUBFIELDS),
+        decode: subfield,
+        accepted: 100,
+    },
+    Decoder {
+        name: "log specification",
+        samples: || lines(LOG_SPECS),
+        decode: log_spec,
+        accepted: 100,
+    },
+    Decoder {
+        name: "connection target",
+        samples: || lines(TARGETS),
+        decode: target,
+        accepted: 100,
+    },
 ];
 
 #[test]
@@ -118,9 +193,14 @@ fn exercise(decoder: &Decoder) -> Vec<String> {
     }
     // Else the mutations break everything at the first byte, or nothing.
     if !(MUTATIONS / 200..MUTATIONS).contains(&survivors) {
-        failures.push(format!("{}: {survivors} of {MUTATIONS} mutations are accepted", decoder.name));
+        failures
+            .push(format!("{}: {survivors} of {MUTATIONS} mutations are accepted", decoder.name));
     }
-    println!("{}: {} samples, {survivors} of {MUTATIONS} mutations accepted", decoder.name, samples.len());
+    println!(
+        "{}: {} samples, {survivors} of {MUTATIONS} mutations accepted",
+        decoder.name,
+        samples.len()
+    );
     failures
 }
 
@@ -134,7 +214,11 @@ fn mutated(samples: &[Vec<u8>], seed: u64) -> Vec<u8> {
             (0, Some(b)) => *b ^= 1 << rng.u8(0..8),
             (1, Some(b)) => *b = rng.u8(..),
             // The edges of numbers, and the characters that texts are built of.
-            (2, Some(b)) => *b = *rng.choice(b"\x00\x01\x7f\x80\xff,=/:()[]{}\"\\-+09afx. ").expect("there are some"),
+            (2, Some(b)) => {
+                *b = *rng
+                    .choice(b"\x00\x01\x7f\x80\xff,=/:()[]{}\"\\-+09afx. ")
+                    .expect("there are some")
+            }
             (3, _) => bytes.insert(at, rng.u8(..)),
             (4, Some(_)) => {
                 let end = (at + rng.usize(1..16)).min(bytes.len());
@@ -159,7 +243,8 @@ const B: [u8; 6] = [0x02, 0, 0, 0, 0, 0x0b];
 
 fn frames() -> Vec<Vec<u8>> {
     let (a, b) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2));
-    let (a6, b6) = (Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1), Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2));
+    let (a6, b6) =
+        (Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1), Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2));
     let ether = || Frame::ethernet(B, A);
     let (v4, v6) = (|| ether().ipv4(a, b, 64), || ether().ipv6(a6, b6, 64));
     let label = |bottom| packet::MplsEntry::new(1000, 3, bottom, 64);
@@ -175,7 +260,11 @@ fn frames() -> Vec<Vec<u8>> {
         ether().vlan(0x8100, 0x6005).ipv4(a, b, 1).udp(1, 2).finish(),
         ether().vlan(0x88a8, 7).vlan(0x8100, 8).ipv4(a, b, 1).tcp(1, 2, 2).finish(),
         ether().mpls(0x8847, label(true)).payload(&[0x45; 20]).finish(),
-        ether().mpls(0x8847, label(false)).mpls(0x8847, label(false)).mpls(0x8847, label(true)).finish(),
+        ether()
+            .mpls(0x8847, label(false))
+            .mpls(0x8847, label(false))
+            .mpls(0x8847, label(true))
+            .finish(),
         ether().arp(0x0806, 1, (A, a), ([0; 6], b)).finish(),
         v6().tcp(1, 2, 0x10).finish(),
         v6().udp(1, 2).payload(b"data").finish(),
@@ -252,7 +341,10 @@ fn extension_walk(bytes: &[u8]) -> bool {
     let Some((&next, payload)) = bytes.split_first() else { return false };
     let Some(e) = packet::Ipv6Extensions::walk(next, payload) else { return false };
     assert!(e.len <= payload.len(), "{e:?}");
-    assert!(e.fragment_at.is_none_or(|at| at + 8 <= e.len) && e.routing_at.is_none_or(|at| at < e.len), "{e:?}");
+    assert!(
+        e.fragment_at.is_none_or(|at| at + 8 <= e.len) && e.routing_at.is_none_or(|at| at < e.len),
+        "{e:?}"
+    );
     true
 }
 
@@ -319,7 +411,9 @@ fn message(bytes: &[u8], version: Version) -> bool {
 }
 
 fn streams() -> Vec<Vec<u8>> {
-    (1..=6).flat_map(|v| messages(v).chunks(8).take(4).map(|c| c.concat()).collect::<Vec<_>>()).collect()
+    (1..=6)
+        .flat_map(|v| messages(v).chunks(8).take(4).map(|c| c.concat()).collect::<Vec<_>>())
+        .collect()
 }
 
 fn stream(bytes: &[u8]) -> bool {
@@ -345,7 +439,10 @@ fn stream(bytes: &[u8]) -> bool {
 fn action_bytes(kind: &str, versions: &str) -> Vec<Vec<u8>> {
     let listed = rows(BYTES_OF_ACTIONS).filter(|r| r[0] == kind).map(|r| (r[1], r[2]));
     let printed = rows(PRINTED_ACTIONS).filter(|r| versions.contains(r[0])).map(|r| (r[0], r[3]));
-    listed.chain(printed).map(|(v, bytes)| [unhex(&format!("0{v}")), unhex(bytes)].concat()).collect()
+    listed
+        .chain(printed)
+        .map(|(v, bytes)| [unhex(&format!("0{v}")), unhex(bytes)].concat())
+        .collect()
 }
 
 /// The version that the first byte of a sample names, and the rest.
@@ -363,7 +460,12 @@ fn write_actions(list: &[openflow::Action], version: Version) {
 }
 
 fn actions_context(version: Version) -> openflow::action::CheckContext {
-    openflow::action::CheckContext { version, max_ports: PortNo::MAX, table_id: Some(0), n_tables: Some(255) }
+    openflow::action::CheckContext {
+        version,
+        max_ports: PortNo::MAX,
+        table_id: Some(0),
+        n_tables: Some(255),
+    }
 }
 
 fn action_list(bytes: &[u8]) -> bool {
@@ -446,12 +548,20 @@ fn conversations() -> Vec<Vec<u8>> {
         "config":{"type":{"key":"string","value":"string","min":0,"max":"unlimited"}},"stats":{"type":"real"}}}}}}"#;
     let row = r#""00000000-0000-0000-0000-00000000000a""#;
     let txn = r#""11111111-0000-0000-0000-000000000000""#;
-    let since = format!(r#"{{"id":2,"error":null,"result":[false,{txn},{{"T":{{{row}:{{"initial":{{"name":"a\u00e4","tags":["set",[1,2]]}}}}}}}}]}}"#);
-    let change = format!(r#"{{"id":null,"method":"update3","params":[["monid","D"],{txn},{{"T":{{{row}:{{"modify":{{"config":["map",[["k","v"]]]}}}}}}}}]}}"#);
-    let delete = format!(r#"{{"id":null,"method":"update3","params":[["monid","D"],{txn},{{"T":{{{row}:{{"delete":null}}}}}}]}}"#);
+    let since = format!(
+        r#"{{"id":2,"error":null,"result":[false,{txn},{{"T":{{{row}:{{"initial":{{"name":"a\u00e4","tags":["set",[1,2]]}}}}}}}}]}}"#
+    );
+    let change = format!(
+        r#"{{"id":null,"method":"update3","params":[["monid","D"],{txn},{{"T":{{{row}:{{"modify":{{"config":["map",[["k","v"]]]}}}}}}}}]}}"#
+    );
+    let delete = format!(
+        r#"{{"id":null,"method":"update3","params":[["monid","D"],{txn},{{"T":{{{row}:{{"delete":null}}}}}}]}}"#
+    );
     let echo = r#"{"id":"echo","method":"echo","params":[]}"#;
     let unknown = r#"{"id":2,"error":"unknown method","result":null}"#;
-    let cond = format!(r#"{{"id":3,"error":null,"result":{{"T":{{{row}:{{"initial":{{"name":"a"}}}}}}}}}}"#);
+    let cond = format!(
+        r#"{{"id":3,"error":null,"result":{{"T":{{{row}:{{"initial":{{"name":"a"}}}}}}}}}}"#
+    );
     [
         vec![schema, &since],
         vec![schema, echo, &since, &change, echo, &delete],
@@ -491,7 +601,8 @@ struct Control {
 
 impl Control {
     fn start() -> Control {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let directory = tempfile::tempdir().expect("a directory");
         let registry = unixctl::Registry::new("1.0");
         registry.add("echo", "WORD...", 0, usize::MAX, |call| Ok(call.args.join(" ")));
@@ -603,7 +714,9 @@ fn flow_texts() -> Vec<Vec<u8>> {
 }
 
 fn flow_text(bytes: &[u8]) -> bool {
-    let Ok(flow) = openflow::text::parse_flow(&text(bytes), Version::V14, &no_numbers) else { return false };
+    let Ok(flow) = openflow::text::parse_flow(&text(bytes), Version::V14, &no_numbers) else {
+        return false;
+    };
     write_match(&flow.matching);
     write_actions(&flow.actions.unwrap_or_default(), Version::V14);
     true
@@ -654,8 +767,15 @@ fn odp_actions(bytes: &[u8]) -> bool {
     true
 }
 
-const SUBFIELDS: &[&str] =
-    &["reg0[]", "NXM_NX_REG1[5]", "OXM_OF_ETH_SRC[0..47]", "eth_dst", "metadata[3..63]", "xxreg0[100..127]", "ip_dscp[0..1]"];
+const SUBFIELDS: &[&str] = &[
+    "reg0[]",
+    "NXM_NX_REG1[5]",
+    "OXM_OF_ETH_SRC[0..47]",
+    "eth_dst",
+    "metadata[3..63]",
+    "xxreg0[100..127]",
+    "ip_dscp[0..1]",
+];
 
 fn subfield(bytes: &[u8]) -> bool {
     let text = text(bytes);

@@ -1,7 +1,9 @@
 //! An enemy of the switch: floods, peers that do not read, endings at the wrong moment. What
 //! must hold: nothing crashes, nothing hangs, other ports and other peers go on.
 
-use slipswitch_tests::harness::{Host, Kind, Mode, Switch, daemon_program, wait_until, without_privilege};
+use slipswitch_tests::harness::{
+    Host, Kind, Mode, Switch, daemon_program, wait_until, without_privilege,
+};
 use std::io::Write;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::os::unix::net::UnixStream;
@@ -114,8 +116,9 @@ fn a_flood_of_learned_flows_leaves_the_control_plane_alive() {
 /// Sends OpenFlow 1.3 requests for all flows, and never reads, until the socket is full.
 fn deaf(path: &std::path::Path) -> UnixStream {
     const REQUEST: &[u8] = &[
-        4, 18, 0, 56, 0, 0, 0, 7, 0, 1, 0, 0, 0, 0, 0, 0, 0xff, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
-        0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 4, 0, 0, 0, 0,
+        4, 18, 0, 56, 0, 0, 0, 7, 0, 1, 0, 0, 0, 0, 0, 0, 0xff, 0, 0, 0, 0xff, 0xff, 0xff, 0xff,
+        0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1,
+        0, 4, 0, 0, 0, 0,
     ];
     let mut stream = UnixStream::connect(path).expect("the bridge listens");
     stream.write_all(&[4, 0, 0, 8, 0, 0, 0, 1]).expect("the bridge reads");
@@ -131,13 +134,18 @@ fn peers_that_never_read_cost_little_and_hold_nobody_up() {
     switch.flows("br0", &flows);
     let memory = || {
         let pid = switch.place().read("ovs-vswitchd.pid");
-        let status = std::fs::read_to_string(format!("/proc/{}/status", pid.trim())).expect("it runs");
-        let line = status.lines().find(|l| l.starts_with("VmRSS:")).expect("Linux has it").to_owned();
+        let status =
+            std::fs::read_to_string(format!("/proc/{}/status", pid.trim())).expect("it runs");
+        let line =
+            status.lines().find(|l| l.starts_with("VmRSS:")).expect("Linux has it").to_owned();
         line.split_whitespace().nth(1).and_then(|n| n.parse::<u64>().ok()).expect("kilobytes")
     };
     let before = memory();
     let peers: Vec<UnixStream> = (0..8).map(|_| deaf(&switch.place().file("br0.mgmt"))).collect();
-    prompt(&switch, &["ovs-ofctl show br0", "ovs-ofctl dump-aggregate br0", "ovs-appctl upcall/show"]);
+    prompt(
+        &switch,
+        &["ovs-ofctl show br0", "ovs-ofctl dump-aggregate br0", "ovs-appctl upcall/show"],
+    );
     let more = memory().saturating_sub(before);
     assert!(more < 32 * 1024, "8 deaf peers cost {more} kB");
     drop(peers);
@@ -174,8 +182,7 @@ fn a_daemon_that_cannot_start_says_so_to_the_parent() {
         (files, output.ok(), output.stdout.contains("runs"), output.text())
     };
     let results: Vec<_> = std::thread::scope(|scope| {
-        let threads: Vec<_> =
-            [6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 28, 64].map(|files| scope.spawn(move || start(files))).into();
+        let threads: Vec<_> = (6..28).map(|files| scope.spawn(move || start(files))).collect();
         threads.into_iter().map(|t| t.join().expect("it does not panic")).collect()
     });
     for (files, said, runs, text) in &results {

@@ -14,10 +14,7 @@ fn masked<T: Arbitrary + Copy + std::fmt::Debug>(
     and: impl Fn(T, T) -> T + 'static,
     masks: impl Strategy<Value = T>,
 ) -> impl Strategy<Value = Masked<T>> {
-    (any::<T>(), masks).prop_map(move |(value, mask)| Masked {
-        value: and(value, mask),
-        mask,
-    })
+    (any::<T>(), masks).prop_map(move |(value, mask)| Masked { value: and(value, mask), mask })
 }
 
 fn bytes<const N: usize>() -> impl Strategy<Value = Masked<[u8; N]>>
@@ -36,24 +33,15 @@ where
 }
 
 fn byte() -> impl Strategy<Value = Masked<u8>> {
-    masked(
-        |v, m| v & m,
-        prop_oneof![Just(0u8), Just(0xff), any::<u8>()],
-    )
+    masked(|v, m| v & m, prop_oneof![Just(0u8), Just(0xff), any::<u8>()])
 }
 
 fn short() -> impl Strategy<Value = Masked<u16>> {
-    masked(
-        |v, m| v & m,
-        prop_oneof![Just(0u16), Just(0xffff), any::<u16>()],
-    )
+    masked(|v, m| v & m, prop_oneof![Just(0u16), Just(0xffff), any::<u16>()])
 }
 
 fn word() -> impl Strategy<Value = Masked<u32>> {
-    masked(
-        |v, m| v & m,
-        prop_oneof![Just(0u32), Just(u32::MAX), any::<u32>()],
-    )
+    masked(|v, m| v & m, prop_oneof![Just(0u32), Just(u32::MAX), any::<u32>()])
 }
 
 fn set() -> impl Strategy<Value = Set> {
@@ -66,33 +54,18 @@ fn set() -> impl Strategy<Value = Set> {
             ttl
         }),
         (bytes(), bytes(), word(), byte(), byte()).prop_map(|(src, dst, label, tclass, hlimit)| {
-            let label = Masked {
-                value: label.value & 0xf_ffff,
-                mask: label.mask & 0xf_ffff,
-            };
-            Set::Ipv6 {
-                src,
-                dst,
-                label,
-                tclass,
-                hlimit,
-            }
+            let label = Masked { value: label.value & 0xf_ffff, mask: label.mask & 0xf_ffff };
+            Set::Ipv6 { src, dst, label, tclass, hlimit }
         }),
         (short(), short()).prop_map(|(src, dst)| Set::Tcp { src, dst }),
         (short(), short()).prop_map(|(src, dst)| Set::Udp { src, dst }),
         (short(), short()).prop_map(|(src, dst)| Set::Sctp { src, dst }),
         (byte(), byte(), any::<bool>()).prop_map(|(kind, code, v6)| Set::Icmp { kind, code, v6 }),
-        (short(), bytes(), bytes(), bytes(), bytes()).prop_map(|(op, spa, tpa, sha, tha)| {
-            Set::Arp {
-                op,
-                spa,
-                tpa,
-                sha,
-                tha,
-            }
-        }),
+        (short(), bytes(), bytes(), bytes(), bytes())
+            .prop_map(|(op, spa, tpa, sha, tha)| { Set::Arp { op, spa, tpa, sha, tha } }),
         (bytes(), bytes(), bytes()).prop_map(|(target, sll, tll)| Set::Nd { target, sll, tll }),
-        (word(), byte()).prop_map(|(reserved, options_type)| Set::NdExtensions { reserved, options_type }),
+        (word(), byte())
+            .prop_map(|(reserved, options_type)| Set::NdExtensions { reserved, options_type }),
         word().prop_map(Set::Mpls),
         any::<u32>().prop_map(Set::Priority),
         word().prop_map(Set::Mark),
@@ -128,11 +101,7 @@ fn actions() -> impl Strategy<Value = Vec<Action>> {
                 actions
             }),
             (0u16..300, list(), list()).prop_map(|(len, greater, not_greater)| {
-                Action::CheckPktLen {
-                    len,
-                    greater,
-                    not_greater,
-                }
+                Action::CheckPktLen { len, greater, not_greater }
             }),
         ]
     });
@@ -208,14 +177,7 @@ fn transport(f: Frame, kind: u8, ports: (u16, u16), payload: usize) -> Vec<u8> {
 fn packet() -> impl Strategy<Value = Packet> {
     let padding = prop_oneof![3 => Just(Vec::new()), 1 => vec(any::<u8>(), 0..9)];
     let fragment = prop_oneof![2 => Just(0x4000u16), 1 => any::<u16>()];
-    let sound = (
-        link(),
-        0u8..5,
-        0u8..10,
-        fragment,
-        any::<(u16, u16)>(),
-        (0usize..120, padding),
-    )
+    let sound = (link(), 0u8..5, 0u8..10, fragment, any::<(u16, u16)>(), (0usize..120, padding))
         .prop_map(|(f, l3, l4, fragment, ports, (payload, padding))| {
             let mut frame = match l3 {
                 4 => f.arp(0x806, fragment, (A, v4(1)), (B, v4(2))).finish(),
@@ -292,28 +254,10 @@ fn run(
     let answer = answer.to_vec();
     w.answer(move |_| answer.clone());
     let meters = w.dp().meters().expect("both have meters");
-    let bands = vec![
-        datapath::MeterBand { rate: 2, burst: 3 },
-        datapath::MeterBand { rate: 1, burst: 0 },
-    ];
-    meters
-        .set(
-            1,
-            &datapath::MeterConfig {
-                packets: true,
-                bands: bands.clone(),
-            },
-        )
-        .expect("room");
-    meters
-        .set(
-            2,
-            &datapath::MeterConfig {
-                packets: false,
-                bands,
-            },
-        )
-        .expect("room");
+    let bands =
+        vec![datapath::MeterBand { rate: 2, burst: 3 }, datapath::MeterBand { rate: 1, burst: 0 }];
+    meters.set(1, &datapath::MeterConfig { packets: true, bands: bands.clone() }).expect("room");
+    meters.set(2, &datapath::MeterConfig { packets: false, bands }).expect("room");
     for flow in flows {
         w.dp().install(flow).expect("identities differ");
     }
@@ -321,8 +265,7 @@ fn run(
         w.fixture().inject(PortNo(*port), packet.clone());
     }
     let mut stats = Vec::new();
-    w.dp()
-        .sweep(&mut |ufid, s| stats.push((ufid, s.packets, s.bytes, s.tcp_flags)));
+    w.dp().sweep(&mut |ufid, s| stats.push((ufid, s.packets, s.bytes, s.tcp_flags)));
     stats.sort();
     let l = w.dp().lookups();
     let since = datapath::MeterStats::default().since;
@@ -333,11 +276,7 @@ fn run(
         drops: DropReason::ALL.iter().map(|r| (*r, w.drops(*r))).collect(),
         lookups: (l.hits, l.misses, l.lost),
         meters: (0..3)
-            .map(|id| {
-                meters
-                    .stats(id)
-                    .map(|s| datapath::MeterStats { since, ..s })
-            })
+            .map(|id| meters.stats(id).map(|s| datapath::MeterStats { since, ..s }))
             .collect(),
     }
 }
@@ -348,11 +287,7 @@ fn disjoint(flows: Vec<(Match, Vec<Action>)>) -> Vec<Megaflow> {
     for (matching, actions) in flows {
         if kept.iter().all(|k| !k.matching.overlaps(&matching)) {
             let ufid = Ufid(kept.len() as u128);
-            kept.push(Megaflow {
-                ufid,
-                matching,
-                actions: actions.into(),
-            });
+            kept.push(Megaflow { ufid, matching, actions: actions.into() });
         }
     }
     kept

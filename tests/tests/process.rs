@@ -1,6 +1,8 @@
 //! The daemon as a process: its command line, its files, its end; and `slipswitch up`.
 
-use slipswitch_tests::harness::{Kind, Mode, Place, Switch, daemon_program, tool_program, wait_until};
+use slipswitch_tests::harness::{
+    Kind, Mode, Place, Switch, daemon_program, tool_program, wait_until,
+};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -85,7 +87,11 @@ fn a_second_instance_is_refused_and_the_first_goes_on() {
     let pid = place.read("ovs-vswitchd.pid");
     let second = place.sh(&line.replace("-vconsole:emer", "-vconsole:err"));
     assert!(!second.ok());
-    assert!(second.text().contains(&format!("already running as pid {}", pid.trim())), "{}", second.text());
+    assert!(
+        second.text().contains(&format!("already running as pid {}", pid.trim())),
+        "{}",
+        second.text()
+    );
     assert_eq!(place.read("ovs-vswitchd.pid"), pid);
     assert!(place.sh("ovs-appctl version").ok());
 }
@@ -117,7 +123,9 @@ fn log_lines_have_the_form_of_ovs() {
         let module = module.split('(').next().unwrap_or_default();
         assert!(
             !module.is_empty()
-                && module.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_'),
+                && module
+                    .bytes()
+                    .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_'),
             "{line}"
         );
         assert!(matches!(*level, "EMER" | "ERR" | "WARN" | "INFO" | "DBG"), "{line}");
@@ -171,9 +179,14 @@ fn version_and_help_go_to_standard_output() {
     );
     let help = place.sh(&format!("{daemon} --help"));
     assert!(help.ok() && help.stderr.is_empty(), "{}", help.text());
-    for option in
-        ["--detach", "--pidfile", "--unixctl", "--log-file", "--disable-system", "usage: ovs-vswitchd"]
-    {
+    for option in [
+        "--detach",
+        "--pidfile",
+        "--unixctl",
+        "--log-file",
+        "--disable-system",
+        "usage: ovs-vswitchd",
+    ] {
         assert!(help.stdout.contains(option), "{option}: {}", help.stdout);
     }
 }
@@ -187,7 +200,11 @@ fn an_unknown_option_is_an_error_that_names_it() {
     assert!(output.stderr.contains("unrecognized option '--nonsense'"), "{}", output.text());
     let output = place.sh(&format!("{daemon} a b"));
     assert_eq!(output.code, Some(1));
-    assert!(output.stderr.contains("at most one non-option argument accepted"), "{}", output.text());
+    assert!(
+        output.stderr.contains("at most one non-option argument accepted"),
+        "{}",
+        output.text()
+    );
 }
 
 #[test]
@@ -231,7 +248,10 @@ fn list_commands_names_what_people_use() {
         "netdev-dummy/receive",
         "time/warp",
     ] {
-        assert!(text.lines().any(|l| l.split_whitespace().next() == Some(command)), "{command}: {text}");
+        assert!(
+            text.lines().any(|l| l.split_whitespace().next() == Some(command)),
+            "{command}: {text}"
+        );
     }
 }
 
@@ -296,8 +316,10 @@ fn up_starts_both_servers_and_down_stops_them() {
     let dir = place.file("up");
     let (tool, dir) = (tool.display(), dir.display());
     let daemon = daemon_program();
-    let up =
-        format!("{tool} up --dir {dir} --daemon {} -- --enable-dummy --disable-system", daemon.display());
+    let up = format!(
+        "{tool} up --dir {dir} --daemon {} -- --enable-dummy --disable-system",
+        daemon.display()
+    );
     let output = place.sh(&up);
     assert!(output.ok(), "{}", output.text());
     let tools = format!("OVS_RUNDIR={dir}");
@@ -310,7 +332,9 @@ fn up_starts_both_servers_and_down_stops_them() {
     assert!(added.ok(), "{}", added.text());
     assert!(again.ok() && again.stdout.contains("runs already"), "{}", again.text());
     assert!(down.ok(), "{}", down.text());
-    assert!(!place.file("up/ovs-vswitchd.pid").exists() && !place.file("up/ovsdb-server.pid").exists());
+    assert!(
+        !place.file("up/ovs-vswitchd.pid").exists() && !place.file("up/ovsdb-server.pid").exists()
+    );
     assert!(place.file("up/conf.db").exists(), "the database stays");
 }
 

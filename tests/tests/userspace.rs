@@ -40,50 +40,31 @@ impl Upcaller for Counting {
 
 fn plain(config: Config) -> (Arc<UserspaceDatapath>, Clock) {
     let clock = Clock::new();
-    (
-        UserspaceDatapath::new("netdev@test", clock.clone(), config),
-        clock,
-    )
+    (UserspaceDatapath::new("netdev@test", clock.clone(), config), clock)
 }
 
 fn flow(id: u128, actions: &str) -> Megaflow {
-    Megaflow {
-        ufid: Ufid(id),
-        matching: on(1),
-        actions: World::actions(actions).into(),
-    }
+    Megaflow { ufid: Ufid(id), matching: on(1), actions: World::actions(actions).into() }
 }
 
 #[test]
 fn without_an_answerer_misses_are_lost() {
     let (dp, _) = plain(Config::default());
     dp.inject(Packet::from_slice(&udp(1)), PortNo(1));
-    let LookupStats {
-        hits, misses, lost, ..
-    } = dp.lookups();
+    let LookupStats { hits, misses, lost, .. } = dp.lookups();
     assert_eq!((hits, misses, lost), (0, 0, 1));
     assert_eq!(dp.drops(DropReason::UpcallLimit), 1);
 }
 
 #[test]
 fn upcalls_of_one_port_are_limited_and_others_go_on() {
-    let (dp, clock) = plain(Config {
-        upcalls_per_port: 10,
-        ..Config::default()
-    });
+    let (dp, clock) = plain(Config { upcalls_per_port: 10, ..Config::default() });
     clock.stop();
     let upcalls = Counting::default();
     dp.set_upcall_factory(Arc::new(upcalls.clone()));
     for (i, name) in ["limit-a", "limit-b"].into_iter().enumerate() {
-        let spec = PortSpec {
-            name: name.into(),
-            kind: "dummy".into(),
-            ..PortSpec::default()
-        };
-        assert_eq!(
-            dp.add_port(&spec).expect("a dummy opens"),
-            PortNo(1 + i as u32)
-        );
+        let spec = PortSpec { name: name.into(), kind: "dummy".into(), ..PortSpec::default() };
+        assert_eq!(dp.add_port(&spec).expect("a dummy opens"), PortNo(1 + i as u32));
     }
     for _ in 0..50 {
         dp.inject(Packet::from_slice(&udp(1)), PortNo(1));
@@ -94,10 +75,7 @@ fn upcalls_of_one_port_are_limited_and_others_go_on() {
     assert_eq!(upcalls.count(), 11);
     clock.advance(1000);
     dp.inject(Packet::from_slice(&udp(1)), PortNo(1));
-    assert_eq!(
-        (dp.upcalls_of(PortNo(1)), dp.upcalls_of(PortNo(2))),
-        (Some(11), Some(1))
-    );
+    assert_eq!((dp.upcalls_of(PortNo(1)), dp.upcalls_of(PortNo(2))), (Some(11), Some(1)));
     assert_eq!(dp.lookups().lost, 40);
 }
 
@@ -143,24 +121,13 @@ fn shutdown_lets_go_of_everything() {
     let (dp, _) = plain(Config::default());
     let upcalls = Counting::default();
     dp.set_upcall_factory(Arc::new(upcalls.clone()));
-    let spec = PortSpec {
-        name: "gone-after".into(),
-        kind: "dummy".into(),
-        ..PortSpec::default()
-    };
+    let spec = PortSpec { name: "gone-after".into(), kind: "dummy".into(), ..PortSpec::default() };
     dp.add_port(&spec).expect("a dummy opens");
     dp.inject(Packet::from_slice(&udp(1)), PortNo(1));
     dp.install(&flow(1, "drop")).expect("room");
     dp.shutdown();
-    assert_eq!(
-        Arc::strong_count(&upcalls.0),
-        1,
-        "nobody holds the upcall factory"
-    );
-    assert!(
-        netdev::dummy::lookup("gone-after").is_none(),
-        "the device is closed"
-    );
+    assert_eq!(Arc::strong_count(&upcalls.0), 1, "nobody holds the upcall factory");
+    assert!(netdev::dummy::lookup("gone-after").is_none(), "the device is closed");
     assert!(dp.dump().is_empty() && dp.ports().is_empty());
     dp.inject(Packet::from_slice(&udp(1)), PortNo(1));
     assert_eq!(upcalls.count(), 1);
@@ -172,10 +139,7 @@ fn ports_that_cannot_be_opened_say_why() {
     let (dp, _) = plain(Config::default());
     let open = |kind: &str, options: &[(&str, &str)], other: &[(&str, &str)]| {
         let map = |pairs: &[(&str, &str)]| {
-            pairs
-                .iter()
-                .map(|(k, v)| (k.to_string(), v.to_string()))
-                .collect()
+            pairs.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect()
         };
         let spec = PortSpec {
             name: "nothing-here".into(),
@@ -186,10 +150,7 @@ fn ports_that_cannot_be_opened_say_why() {
         };
         dp.add_port(&spec).expect_err("it cannot be opened")
     };
-    assert!(matches!(
-        open("vxlan-of-the-future", &[], &[]),
-        PortError::UnknownKind { .. }
-    ));
+    assert!(matches!(open("vxlan-of-the-future", &[], &[]), PortError::UnknownKind { .. }));
     assert_eq!(
         open("system", &[], &[]).to_string(),
         "could not open network device nothing-here (No such device)"
@@ -205,11 +166,7 @@ fn ports_that_cannot_be_opened_say_why() {
 fn dummy_mode_has_no_threads_and_counts_as_main() {
     let (dp, _) = plain(Config::default());
     dp.install(&flow(1, "2")).expect("room");
-    let spec = PortSpec {
-        name: "counted".into(),
-        kind: "dummy".into(),
-        ..PortSpec::default()
-    };
+    let spec = PortSpec { name: "counted".into(), kind: "dummy".into(), ..PortSpec::default() };
     dp.add_port(&spec).expect("a dummy opens");
     for _ in 0..3 {
         dp.inject(Packet::from_slice(&udp(1)), PortNo(1));
@@ -218,10 +175,7 @@ fn dummy_mode_has_no_threads_and_counts_as_main() {
     assert_eq!(threads.len(), 1);
     assert_eq!((threads[0].core, threads[0].queues.len()), (None, 0));
     let stats = threads[0].stats;
-    assert_eq!(
-        (stats.received, stats.megaflow_hits, stats.cache_hits),
-        (3, 1, 2)
-    );
+    assert_eq!((stats.received, stats.megaflow_hits, stats.cache_hits), (3, 1, 2));
     assert_eq!(stats.passes_per_packet(), 1.0);
     dp.clear_thread_stats();
     assert_eq!(dp.threads()[0].stats.received, 0);
@@ -236,27 +190,16 @@ fn threads_move_while_packets_flow() {
         w.install(1, on(1), "2");
         let mut sent = 0;
         for cores in [vec![], vec![0], vec![0, 1], vec![]] {
-            dp.reconfigure(Config {
-                cores: cores.clone(),
-                ..Config::default()
-            });
+            dp.reconfigure(Config { cores: cores.clone(), ..Config::default() });
             let threads = dp.threads();
             assert_eq!(threads.len(), cores.len().max(1));
             assert_eq!(threads.iter().map(|t| t.queues.len()).sum::<usize>(), PORTS);
-            assert_eq!(
-                threads.iter().filter_map(|t| t.core).collect::<Vec<_>>(),
-                cores
-            );
-            w.fixture()
-                .inject_all(PortNo(1), vec![Packet::from_slice(&udp(1)); 20]);
+            assert_eq!(threads.iter().filter_map(|t| t.core).collect::<Vec<_>>(), cores);
+            w.fixture().inject_all(PortNo(1), vec![Packet::from_slice(&udp(1)); 20]);
             sent += 20;
             assert_eq!(w.out(2).len(), 20, "{cores:?}");
             assert_eq!(w.stats(1).packets, sent);
-            assert_eq!(
-                dp.lookups().hits,
-                sent,
-                "what ended threads counted is kept"
-            );
+            assert_eq!(dp.lookups().hits, sent, "what ended threads counted is kept");
         }
     });
 }
@@ -265,12 +208,8 @@ fn threads_move_while_packets_flow() {
 fn ticks(tid: &str) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat"))
         .expect("the thread is there");
-    let fields: Vec<&str> = stat
-        .rsplit(") ")
-        .next()
-        .expect("a name in parentheses")
-        .split(' ')
-        .collect();
+    let fields: Vec<&str> =
+        stat.rsplit(") ").next().expect("a name in parentheses").split(' ').collect();
     fields[11].parse::<u64>().expect("utime") + fields[12].parse::<u64>().expect("stime")
 }
 
@@ -280,20 +219,12 @@ fn idle_threads_sleep() {
         let tasks = || -> Vec<String> {
             let entries = std::fs::read_dir("/proc/self/task").expect("procfs is there");
             entries
-                .map(|e| {
-                    e.expect("an entry")
-                        .file_name()
-                        .to_string_lossy()
-                        .into_owned()
-                })
+                .map(|e| e.expect("an entry").file_name().to_string_lossy().into_owned())
                 .collect()
         };
         // A core's thread has a name that no other test here gives a thread.
         let dp = fixture.userspace().clone();
-        dp.reconfigure(Config {
-            cores: vec![1],
-            ..Config::default()
-        });
+        dp.reconfigure(Config { cores: vec![1], ..Config::default() });
         let w = World::new(fixture);
         w.install(1, on(1), "2");
         w.inject(1, &udp(1));
@@ -321,29 +252,18 @@ fn a_device_that_vanishes_stops_only_itself() {
     UserspaceVeth::run(|fixture| {
         let w = World::new(fixture);
         w.install(1, on(1), "3,2");
-        let deleted = Command::new("ip")
-            .args(["link", "del", "p3"])
-            .status()
-            .expect("ip is installed");
+        let deleted =
+            Command::new("ip").args(["link", "del", "p3"]).status().expect("ip is installed");
         assert!(deleted.success());
         for _ in 0..5 {
             w.inject(1, &udp(1));
         }
         assert_eq!(w.out(2).len(), 5);
         assert_eq!(w.drops(DropReason::OutputError), 5);
-        w.dp()
-            .remove_port(PortNo(3))
-            .expect("the port is still there");
-        let again = PortSpec {
-            name: "p3".into(),
-            kind: "system".into(),
-            ..PortSpec::default()
-        };
+        w.dp().remove_port(PortNo(3)).expect("the port is still there");
+        let again = PortSpec { name: "p3".into(), kind: "system".into(), ..PortSpec::default() };
         assert_eq!(
-            w.dp()
-                .add_port(&again)
-                .expect_err("the device is gone")
-                .to_string(),
+            w.dp().add_port(&again).expect_err("the device is gone").to_string(),
             "could not open network device p3 (No such device)"
         );
     });
@@ -358,12 +278,8 @@ fn a_panic_in_an_upcall_costs_one_batch() {
         w.answer(|_| panic!("this panic is the test's"));
         let panicking =
             std::thread::spawn(move || dp.inject(Packet::from_slice(&udp(1)), PortNo(3)));
-        assert!(
-            panicking.join().is_err(),
-            "on the caller's thread it is the caller's"
-        );
-        w.fixture()
-            .send(PortNo(3), vec![Packet::from_slice(&udp(1))]);
+        assert!(panicking.join().is_err(), "on the caller's thread it is the caller's");
+        w.fixture().send(PortNo(3), vec![Packet::from_slice(&udp(1))]);
         for _ in 0..3 {
             w.inject(1, &udp(1));
         }

@@ -3,13 +3,16 @@
 use bridge::pipeline::Pipeline;
 use clock::Millis;
 use flow::{Field, Key, Mask, Match};
-use openflow::message::{FlowFlags, FlowMod, FlowModCommand, GROUP_ANY};
+use openflow::message::FlowMod;
 use openflow::{Action, PortNo};
 use std::time::Instant;
 
 fn resident_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    status.lines().find_map(|l| l.strip_prefix("VmRSS:")?.trim().split(' ').next()?.parse().ok()).unwrap_or(0)
+    status
+        .lines()
+        .find_map(|l| l.strip_prefix("VmRSS:")?.trim().split(' ').next()?.parse().ok())
+        .unwrap_or(0)
 }
 
 fn main() {
@@ -21,29 +24,17 @@ fn main() {
         let mut matching = Match::ANY;
         matching.set(Field::EthType, 0x800);
         matching.set(Field::Ipv4Dst, u128::from(0x0a00_0000 + i));
-        let fm = FlowMod {
-            command: FlowModCommand::Add,
-            matching,
-            priority: 100,
-            cookie: 0,
-            cookie_mask: 0,
-            new_cookie: 0,
-            modify_cookie: false,
-            table_id: 0,
-            idle_timeout: 0,
-            hard_timeout: 0,
-            importance: 0,
-            buffer_id: None,
-            out_port: PortNo::NONE,
-            out_group: GROUP_ANY,
-            flags: FlowFlags::empty(),
-            actions: [Action::Output { port: PortNo(1 + i % 100), max_len: 0 }].into(),
-        };
+        let output = Action::Output { port: PortNo(1 + i % 100), max_len: 0 };
+        let fm = FlowMod::add(100, matching, &[output]);
         pipeline.flow_mod(&fm, &|_| false, Millis(1)).expect("a plain rule is added");
     }
     let took = start.elapsed();
     let kib = resident_kib() - before;
-    println!("{count} rules: {took:.2?}, {} KiB, {} bytes a rule", kib, kib * 1024 / u64::from(count));
+    println!(
+        "{count} rules: {took:.2?}, {} KiB, {} bytes a rule",
+        kib,
+        kib * 1024 / u64::from(count)
+    );
     let view = pipeline.view();
     let table = view.get(0).expect("there are 255 tables");
     let mut key = Key::ZERO;
@@ -54,5 +45,8 @@ fn main() {
         Field::Ipv4Dst.store(&mut key, u128::from(0x0a00_0000 + i.wrapping_mul(7919) % count));
         found += u32::from(table.rules.lookup(&mut key, &mut Mask::WILDCARD.clone()).is_some());
     }
-    println!("{found} of 1000000 lookups found a rule, {:.0} ns each", start.elapsed().as_nanos() as f64 / 1e6);
+    println!(
+        "{found} of 1000000 lookups found a rule, {:.0} ns each",
+        start.elapsed().as_nanos() as f64 / 1e6
+    );
 }

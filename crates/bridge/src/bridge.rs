@@ -12,7 +12,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Finds the patch port with a name in any bridge: its bridge, number, and its peer's name.
-pub(crate) type ResolvePatch<'a> = &'a dyn Fn(&str) -> Option<(BridgeIndex, PortNo, Option<String>)>;
+pub(crate) type ResolvePatch<'a> =
+    &'a dyn Fn(&str) -> Option<(BridgeIndex, PortNo, Option<String>)>;
 
 /// One bridge. Owned by [`crate::switch::Switch`]; all changes that translation must see go
 /// through `Switch::bridge_mut`, which marks the bridge for publication.
@@ -72,7 +73,8 @@ impl Bridge {
 
     /// `wanted` when that is free and may be a port, else the next free number.
     pub(crate) fn allocate_port(&mut self, wanted: Option<u32>) -> Option<PortNo> {
-        let free = |n: &u32| (1..PortNo::MAX.0).contains(n) && !self.ports.contains_key(&PortNo(*n));
+        let free =
+            |n: &u32| (1..PortNo::MAX.0).contains(n) && !self.ports.contains_key(&PortNo(*n));
         if let Some(n) = wanted.filter(free) {
             return Some(PortNo(n));
         }
@@ -104,7 +106,8 @@ impl Bridge {
             });
             port.view(peer, bundle_of.get(port.name.as_str()).copied())
         };
-        let ports: HashMap<PortNo, PortView> = self.ports.values().map(|p| (p.number, view(p))).collect();
+        let ports: HashMap<PortNo, PortView> =
+            self.ports.values().map(|p| (p.number, view(p))).collect();
         BridgeView {
             name: self.name.clone(),
             tables,

@@ -173,7 +173,14 @@ impl std::fmt::Debug for Sender {
 
 /// Applies `effects` for `packets` packets of `bytes` bytes in all, the last at `used`, with
 /// the TCP flags seen among them.
-pub fn apply(effects: &[Effect], packets: u64, bytes: u64, tcp_flags: u16, used: Millis, events: &Sender) {
+pub fn apply(
+    effects: &[Effect],
+    packets: u64,
+    bytes: u64,
+    tcp_flags: u16,
+    used: Millis,
+    events: &Sender,
+) {
     for effect in effects {
         match effect {
             Effect::Rule(rule) => rule.stats.credit(packets, bytes, used),
@@ -215,19 +222,16 @@ fn apply_one(effect: &Effect, packets: u64, tcp_flags: u16, used: Millis, events
     const FIN_OR_RST: u16 = 0x05;
     match effect {
         Effect::Learn { macs, vlan, mac, port, gratuitous_arp } => {
-            if packets > 0 && macs.learn(*vlan, *mac, *port, *gratuitous_arp, used) {
+            let moved = packets > 0 && macs.learn(*vlan, *mac, *port, *gratuitous_arp, used);
+            if moved {
                 events.send(Event::MacTableChanged(macs.bridge()));
             }
         }
-        Effect::LearnFlow { bridge, flow } => {
-            if packets > 0 {
-                events.send(Event::LearnFlow { bridge: *bridge, flow: Arc::clone(flow), used });
-            }
+        Effect::LearnFlow { bridge, flow } if packets > 0 => {
+            events.send(Event::LearnFlow { bridge: *bridge, flow: Arc::clone(flow), used });
         }
-        Effect::FinTimeout { rule, idle, hard } => {
-            if tcp_flags & FIN_OR_RST != 0 {
-                rule.timeouts.reduce(*idle, *hard);
-            }
+        Effect::FinTimeout { rule, idle, hard } if tcp_flags & FIN_OR_RST != 0 => {
+            rule.timeouts.reduce(*idle, *hard);
         }
         _ => {}
     }

@@ -6,18 +6,7 @@ use openflow::action::Actions;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How a group picks buckets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GroupKind {
-    /// Every bucket gets a copy.
-    All,
-    /// One bucket by a hash.
-    Select,
-    /// The only bucket.
-    Indirect,
-    /// First live bucket.
-    FastFailover,
-}
+pub use openflow::message::GroupKind;
 
 /// Hash of a select group.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]

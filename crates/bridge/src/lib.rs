@@ -31,8 +31,8 @@ pub mod revalidator;
 pub mod rule;
 pub mod snapshot;
 pub mod switch;
+#[cfg(test)]
+pub(crate) mod testing;
 pub mod trace;
 pub mod translate;
 pub mod upcall;
-#[cfg(test)]
-pub(crate) mod testing;

@@ -4,7 +4,9 @@ use clock::Millis;
 use datapath::{MeterBand as DpBand, MeterConfig as DpConfig, Meters};
 use hashbrown::HashMap;
 use openflow::OfError;
-use openflow::message::{MeterBandKind, MeterCommand, MeterConfig, MeterFlags, MeterMod, MeterStats, meter_id};
+use openflow::message::{
+    MeterBandKind, MeterCommand, MeterConfig, MeterFlags, MeterMod, MeterStats, meter_id,
+};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -61,7 +63,8 @@ impl MeterTable {
         now: Millis,
     ) -> Result<Vec<u32>, OfError> {
         let id = mm.meter.meter_id;
-        let real = (1..=meter_id::MAX).contains(&id) || matches!(id, meter_id::SLOWPATH | meter_id::CONTROLLER);
+        let real = (1..=meter_id::MAX).contains(&id)
+            || matches!(id, meter_id::SLOWPATH | meter_id::CONTROLLER);
         let datapath = datapath.ok_or(OfError::OFPMMFC_OUT_OF_METERS)?;
         match mm.command {
             MeterCommand::Add if !real => Err(OfError::OFPMMFC_INVALID_METER),
@@ -149,5 +152,8 @@ fn to_datapath(config: &MeterConfig, datapath: &dyn Meters) -> Result<DpConfig, 
         }
         MeterBandKind::DscpRemark { .. } => Err(OfError::OFPMMFC_BAD_BAND),
     });
-    Ok(DpConfig { packets: config.flags.contains(MeterFlags::PKTPS), bands: bands.collect::<Result<_, _>>()? })
+    Ok(DpConfig {
+        packets: config.flags.contains(MeterFlags::PKTPS),
+        bands: bands.collect::<Result<_, _>>()?,
+    })
 }

@@ -244,7 +244,12 @@ impl Pipeline {
     }
 
     /// Adds or refreshes a flow that a `learn` action made. `used` is when its packet came.
-    pub fn learn(&mut self, flow: &LearnedFlow, used: Millis, now: Millis) -> Result<Vec<Change>, OfError> {
+    pub fn learn(
+        &mut self,
+        flow: &LearnedFlow,
+        used: Millis,
+        now: Millis,
+    ) -> Result<Vec<Change>, OfError> {
         let Some(table) = self.table(flow.table) else { return Err(OfError::OFPFMFC_BAD_TABLE_ID) };
         if flow.table == INTERNAL_TABLE {
             return Err(OfError::OFPBRC_EPERM);
@@ -307,7 +312,9 @@ impl Pipeline {
             if id != INTERNAL_TABLE && !table.rules().is_empty() {
                 self.touched.insert(id);
                 let gone = table.empty(true);
-                out.extend(gone.map(|rule| Change::Removed { rule, reason: FlowRemovedReason::Delete }));
+                out.extend(
+                    gone.map(|rule| Change::Removed { rule, reason: FlowRemovedReason::Delete }),
+                );
             }
         }
         out
@@ -347,7 +354,11 @@ impl From<&LearnedFlow> for NewRule {
             idle_timeout: flow.idle_timeout,
             hard_timeout: flow.hard_timeout,
             importance: 0,
-            flags: if flow.send_flow_removed { FlowFlags::SEND_FLOW_REM } else { FlowFlags::empty() },
+            flags: if flow.send_flow_removed {
+                FlowFlags::SEND_FLOW_REM
+            } else {
+                FlowFlags::empty()
+            },
             hidden: false,
             actions: Arc::clone(&flow.actions),
         }

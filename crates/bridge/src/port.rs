@@ -79,7 +79,8 @@ impl Port {
 
     /// The port as OpenFlow describes it.
     pub fn desc(&self) -> PortDesc {
-        let kbps = self.status.speed_bps.map_or(0, |bps| u32::try_from(bps / 1000).unwrap_or(u32::MAX));
+        let kbps =
+            self.status.speed_bps.map_or(0, |bps| u32::try_from(bps / 1000).unwrap_or(u32::MAX));
         let down = !self.is_patch() && !self.status.admin_up;
         PortDesc {
             port_no: self.number,
@@ -125,7 +126,11 @@ impl Port {
 
     /// What translation sees. `peer` is where a patch port leads, `bundle` its place in the
     /// bridge's bundles.
-    pub(crate) fn view(&self, peer: Option<(BridgeIndex, PortNo)>, bundle: Option<usize>) -> PortView {
+    pub(crate) fn view(
+        &self,
+        peer: Option<(BridgeIndex, PortNo)>,
+        bundle: Option<usize>,
+    ) -> PortView {
         PortView {
             number: self.number,
             name: self.name.clone(),

@@ -192,14 +192,22 @@ impl SlowPath {
         let next = match ms {
             2001.. => limit * 1000 / ms,
             1301..=2000 => limit * 3 / 4,
-            0..=999 if count > 2000 && limit < count.saturating_mul(1000) / ms.max(1) => limit + 1000,
+            0..=999 if count > 2000 && limit < count.saturating_mul(1000) / ms.max(1) => {
+                limit + 1000
+            }
             _ => limit,
         };
         let next = next.max(1000).min(configured);
         self.flow_limit.store(usize::try_from(next).unwrap_or(usize::MAX), Ordering::Relaxed);
     }
 
-    fn revalidate(&self, snapshot: &Arc<Snapshot>, version: u64, entry: &mut crate::megaflows::Entry, now: Millis) -> Verdict {
+    fn revalidate(
+        &self,
+        snapshot: &Arc<Snapshot>,
+        version: u64,
+        entry: &mut crate::megaflows::Entry,
+        now: Millis,
+    ) -> Verdict {
         let matching = entry.matching.expand();
         let key = matching.key();
         let Some(translation) = translate_key(self, snapshot, key, None, now) else {
@@ -266,7 +274,9 @@ impl Revalidator {
     pub fn start(slow: Arc<SlowPath>) -> std::io::Result<Revalidator> {
         let bell = Arc::new(Bell::default());
         let ring = Arc::clone(&bell);
-        let thread = std::thread::Builder::new().name("revalidator1".to_owned()).spawn(move || run(&slow, &ring))?;
+        let thread = std::thread::Builder::new()
+            .name("revalidator1".to_owned())
+            .spawn(move || run(&slow, &ring))?;
         Ok(Revalidator { bell, thread: Some(thread) })
     }
 
@@ -282,7 +292,8 @@ impl Revalidator {
         let is_done = || slow.revalidator.done_version.load(Ordering::Acquire) >= version;
         let paused = || slow.revalidator.paused.load(Ordering::Relaxed);
         let guard = self.bell.lock();
-        let waiting = self.bell.done.wait_timeout_while(guard, patience, |_| !is_done() && !paused());
+        let waiting =
+            self.bell.done.wait_timeout_while(guard, patience, |_| !is_done() && !paused());
         drop(waiting.unwrap_or_else(PoisonError::into_inner));
         is_done()
     }
@@ -303,7 +314,8 @@ const IDLE_SLEEP: Duration = Duration::from_secs(1);
 
 fn run(slow: &SlowPath, bell: &Bell) {
     loop {
-        let interval = Duration::from_millis(slow.revalidator.interval.load(Ordering::Relaxed).max(100));
+        let interval =
+            Duration::from_millis(slow.revalidator.interval.load(Ordering::Relaxed).max(100));
         let sleep = if slow.megaflows.is_empty() { interval.max(IDLE_SLEEP) } else { interval };
         let guard = bell.lock();
         let waiting = bell.rung.wait_timeout_while(guard, sleep, |s| !s.wanted && !s.stop);
@@ -313,7 +325,8 @@ fn run(slow: &SlowPath, bell: &Bell) {
         }
         let wanted = std::mem::take(&mut guard.wanted);
         drop(guard);
-        if slow.revalidator.paused.load(Ordering::Relaxed) || (slow.megaflows.is_empty() && !wanted) {
+        if slow.revalidator.paused.load(Ordering::Relaxed) || (slow.megaflows.is_empty() && !wanted)
+        {
             continue;
         }
         let start = Instant::now();

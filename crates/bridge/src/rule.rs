@@ -56,7 +56,9 @@ pub struct Timeouts {
 impl Timeouts {
     /// Timeouts in seconds.
     pub fn new(idle: u16, hard: u16) -> Timeouts {
-        Timeouts { both: std::sync::atomic::AtomicU32::new(u32::from(hard) << 16 | u32::from(idle)) }
+        Timeouts {
+            both: std::sync::atomic::AtomicU32::new(u32::from(hard) << 16 | u32::from(idle)),
+        }
     }
 
     /// Idle timeout in seconds.
@@ -139,9 +141,9 @@ impl Rule {
     pub fn outputs_to(&self, port: openflow::PortNo) -> bool {
         use openflow::Action;
         self.any_action(&|a| match a {
-            Action::Output { port: p, .. } | Action::OutputTrunc { port: p, .. } | Action::Enqueue { port: p, .. } => {
-                *p == port
-            }
+            Action::Output { port: p, .. }
+            | Action::OutputTrunc { port: p, .. }
+            | Action::Enqueue { port: p, .. } => *p == port,
             Action::Controller(_) => port == openflow::PortNo::CONTROLLER,
             _ => false,
         })
@@ -163,11 +165,16 @@ impl Rule {
 }
 
 /// True when some action, nested ones included, satisfies `wanted`.
-pub fn any_action(actions: &[openflow::Action], wanted: &dyn Fn(&openflow::Action) -> bool) -> bool {
+pub fn any_action(
+    actions: &[openflow::Action],
+    wanted: &dyn Fn(&openflow::Action) -> bool,
+) -> bool {
     actions.iter().any(|a| {
         wanted(a)
             || match a {
-                openflow::Action::WriteActions(inner) | openflow::Action::Clone(inner) => any_action(inner, wanted),
+                openflow::Action::WriteActions(inner) | openflow::Action::Clone(inner) => {
+                    any_action(inner, wanted)
+                }
                 _ => false,
             }
     })

@@ -128,20 +128,7 @@ pub struct TableView {
     pub miss: TableMiss,
 }
 
-/// What a table does with a packet that no rule matches (OpenFlow 1.1 OFPTC_TABLE_MISS).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum TableMiss {
-    /// As the protocol version says: OpenFlow 1.0 sends to the controllers, 1.3 and later
-    /// drops. Which, depends on the controllers of the bridge ([`BridgeConfig::miss_to_controller`]).
-    #[default]
-    Default,
-    /// To the controllers.
-    Controller,
-    /// On to the next table.
-    Continue,
-    /// Drop.
-    Drop,
-}
+pub use openflow::message::TableMiss;
 
 /// Counters of a table.
 #[derive(Debug, Default)]

@@ -62,7 +62,10 @@ pub struct Switch {
 
 impl std::fmt::Debug for Switch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Switch").field("datapath", &self.datapath.name()).field("bridges", &self.bridges).finish()
+        f.debug_struct("Switch")
+            .field("datapath", &self.datapath.name())
+            .field("bridges", &self.bridges)
+            .finish()
     }
 }
 
@@ -155,11 +158,14 @@ impl Switch {
 
     /// Removes a bridge with its ports. Its rules are returned as removed.
     pub fn remove_bridge(&mut self, index: BridgeIndex) -> Vec<Change> {
-        let ports: Vec<PortNo> = self.bridge(index).map(|b| b.ports.keys().copied().collect()).unwrap_or_default();
+        let ports: Vec<PortNo> =
+            self.bridge(index).map(|b| b.ports.keys().copied().collect()).unwrap_or_default();
         for port in ports {
             let _ = self.remove_port(index, port); // it was there a moment ago
         }
-        let Some(mut bridge) = self.bridges.get_mut(index.0).and_then(Option::take) else { return Vec::new() };
+        let Some(mut bridge) = self.bridges.get_mut(index.0).and_then(Option::take) else {
+            return Vec::new();
+        };
         mark(&mut self.dirty, index, Dirty::All);
         let changes = bridge.pipeline.clear();
         let all = openflow::message::MeterMod {
@@ -170,16 +176,26 @@ impl Switch {
                 bands: Vec::new(),
             },
         };
-        let _ = bridge.meters.modify(&all, self.datapath.meters(), &mut self.meter_ids, self.clock.now());
+        let _ = bridge.meters.modify(
+            &all,
+            self.datapath.meters(),
+            &mut self.meter_ids,
+            self.clock.now(),
+        );
         changes
     }
 
     /// Opens a port and adds it to a bridge. On an error nothing has changed.
-    pub fn add_port(&mut self, index: BridgeIndex, request: &PortRequest) -> Result<PortNo, PortError> {
+    pub fn add_port(
+        &mut self,
+        index: BridgeIndex,
+        request: &PortRequest,
+    ) -> Result<PortNo, PortError> {
         let now = self.clock.now();
         let spec = &request.spec;
         let not_found = || PortError::NotFound(format!("{}: its bridge is gone", spec.name));
-        let bridge = self.bridges.get_mut(index.0).and_then(Option::as_mut).ok_or_else(not_found)?;
+        let bridge =
+            self.bridges.get_mut(index.0).and_then(Option::as_mut).ok_or_else(not_found)?;
         if bridge.port_by_name(&spec.name).is_some() {
             return Err(PortError::Exists(spec.name.clone()));
         }
@@ -269,7 +285,8 @@ impl Switch {
     ) -> Result<Vec<Change>, OfError> {
         let now = self.clock.now();
         mark(&mut self.dirty, index, Dirty::All);
-        let bridge = self.bridges.get_mut(index.0).and_then(Option::as_mut).ok_or(OfError::OFPBRC_EPERM)?;
+        let bridge =
+            self.bridges.get_mut(index.0).and_then(Option::as_mut).ok_or(OfError::OFPBRC_EPERM)?;
         // Rules first: a megaflow must not name a meter number that another bridge takes.
         let removed = bridge.meters.modify(mm, self.datapath.meters(), &mut self.meter_ids, now)?;
         Ok(bridge.pipeline.remove_users_of_meters(&removed))
@@ -278,24 +295,42 @@ impl Switch {
     /// Runs `actions` on a packet as if it had come in on `in_port` (OFPT_PACKET_OUT).
     /// `metadata` holds what OpenFlow 1.5 lets the controller say beside `in_port`, which need not
     /// be a port that is there.
-    pub fn packet_out(&mut self, index: BridgeIndex, packet: Packet, metadata: &flow::Match, in_port: PortNo, actions: &[Action]) -> Result<(), OfError> {
+    pub fn packet_out(
+        &mut self,
+        index: BridgeIndex,
+        packet: Packet,
+        metadata: &flow::Match,
+        in_port: PortNo,
+        actions: &[Action],
+    ) -> Result<(), OfError> {
         self.publish();
         let snapshot = self.slow.published.newest();
         let bridge = snapshot.bridge(index).ok_or(OfError::OFPBRC_EPERM)?;
         let now = self.clock.now();
         let mut key = flow::extract::key_of(packet.data(), in_port.0);
-        for ((k, m), v) in key.words_mut().iter_mut().zip(metadata.mask().words()).zip(metadata.key().words()) {
+        for ((k, m), v) in
+            key.words_mut().iter_mut().zip(metadata.mask().words()).zip(metadata.key().words())
+        {
             *k = *k & !m | v;
         }
         key.in_port = in_port.0.into();
-        let dp_in = bridge.ports.get(&in_port).and_then(|p| p.dp_port).unwrap_or(datapath::PortNo::NONE);
+        let dp_in =
+            bridge.ports.get(&in_port).and_then(|p| p.dp_port).unwrap_or(datapath::PortNo::NONE);
         let translation = translate::translate(Request {
             packet: Some(&packet),
             actions: Some(actions),
             ..Request::new(&snapshot, index, key, &self.slow.recirc, now)
         });
-        effect::apply(&translation.effects, 1, packet.len() as u64, key.tcp_flags.get(), now, &self.slow.events);
-        let dp_key = Key { in_port: dp_in.0.into(), ..flow::extract::key_of(packet.data(), dp_in.0) };
+        effect::apply(
+            &translation.effects,
+            1,
+            packet.len() as u64,
+            key.tcp_flags.get(),
+            now,
+            &self.slow.events,
+        );
+        let dp_key =
+            Key { in_port: dp_in.0.into(), ..flow::extract::key_of(packet.data(), dp_in.0) };
         self.datapath.execute(packet, &dp_key, &translation.actions);
         Ok(())
     }
@@ -310,7 +345,8 @@ impl Switch {
         next.bridges.resize(self.bridges.len(), None);
         let dirty = std::mem::take(&mut self.dirty);
         for (index, dirty) in &dirty {
-            let tables = self.bridges.get_mut(index.0).and_then(Option::as_mut).map(|b| b.pipeline.view());
+            let tables =
+                self.bridges.get_mut(index.0).and_then(Option::as_mut).map(|b| b.pipeline.view());
             let before = old.bridge(*index).filter(|_| *dirty == Dirty::Rules);
             let view = match (self.bridge(*index), tables, before) {
                 (Some(bridge), Some(tables), Some(before)) => {
@@ -329,7 +365,9 @@ impl Switch {
         if dirty.values().any(|d| *d == Dirty::All) {
             let ports = self.bridges().flat_map(|b| b.ports.values().map(move |p| (b.index, p)));
             next.ports = Arc::new(
-                ports.filter_map(|(index, p)| p.dp_port.map(|dp_port| (dp_port, (index, p.number)))).collect(),
+                ports
+                    .filter_map(|(index, p)| p.dp_port.map(|dp_port| (dp_port, (index, p.number))))
+                    .collect(),
             );
         }
         self.slow.published.publish(Arc::new(next));

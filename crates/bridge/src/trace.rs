@@ -142,7 +142,13 @@ impl Tracer {
     /// All that follows the `Flow:` line: the tree, the final flow, the megaflow, the datapath
     /// actions, and why the packet is dropped or slow. `key` is what was translated, with
     /// its OpenFlow in_port, in `bridge` of `snapshot`.
-    pub fn render(&self, key: &Key, translation: &Translation, snapshot: &Snapshot, bridge: BridgeIndex) -> String {
+    pub fn render(
+        &self,
+        key: &Key,
+        translation: &Translation,
+        snapshot: &Snapshot,
+        bridge: BridgeIndex,
+    ) -> String {
         let names = self.names(snapshot.bridge(bridge).map(|b| &**b));
         let names = |number| names.name(number);
         let mut out = self.tree();

@@ -12,7 +12,10 @@ use crate::snapshot::Snapshot;
 use crate::translate::{self, Request, Translation};
 use classifier::MiniMatch;
 use clock::{Clock, Millis};
-use datapath::{Action, Actions, Datapath, DropReason, FlowStats, Megaflow, Refusal, Upcall, UpcallFactory, UpcallKind, Upcaller, Userdata};
+use datapath::{
+    Action, Actions, Datapath, DropReason, FlowStats, Megaflow, Refusal, Upcall, UpcallFactory,
+    UpcallKind, Upcaller, Userdata,
+};
 use flow::{Field, Key, Mask, Match};
 use packet::Packet;
 use rcu::{Publisher, Reader};
@@ -91,7 +94,12 @@ impl std::fmt::Debug for Attached {
 
 impl SlowPath {
     /// A slow path that publishes `published` and sends to `events`. No datapath yet.
-    pub fn new(published: Publisher<Snapshot>, events: Sender, clock: Clock, flow_limit: usize) -> Arc<SlowPath> {
+    pub fn new(
+        published: Publisher<Snapshot>,
+        events: Sender,
+        clock: Clock,
+        flow_limit: usize,
+    ) -> Arc<SlowPath> {
         let slow = SlowPath {
             published,
             megaflows: Megaflows::default(),
@@ -139,14 +147,22 @@ impl SlowPath {
             mask.set_exact(field);
         }
         let matching = Match::new(key, &mask);
-        Megaflow { ufid: self.megaflows.ufid(&matching), matching, actions: datapath_actions(translation) }
+        Megaflow {
+            ufid: self.megaflows.ufid(&matching),
+            matching,
+            actions: datapath_actions(translation),
+        }
     }
 }
 
 /// The translation's actions in the form in which a datapath keeps them.
 fn datapath_actions(translation: &Translation) -> Actions {
     if translation.actions.is_empty() {
-        let reason = if translation.error.is_some() { DropReason::TranslationError } else { DropReason::Flow };
+        let reason = if translation.error.is_some() {
+            DropReason::TranslationError
+        } else {
+            DropReason::Flow
+        };
         return Arc::new([Action::Drop(reason)]);
     }
     translation.actions.as_slice().into()
@@ -156,7 +172,10 @@ fn datapath_actions(translation: &Translation) -> Actions {
 fn exact_mask(key: &Key) -> Mask {
     let mut mask = Mask::WILDCARD;
     for field in Field::ALL {
-        if !field.is_register() && !matches!(field, Field::Metadata | Field::ConjId | Field::ActsetOutput) && field.prerequisite().holds(key) {
+        if !field.is_register()
+            && !matches!(field, Field::Metadata | Field::ConjId | Field::ActsetOutput)
+            && field.prerequisite().holds(key)
+        {
             mask.set_exact(field);
         }
     }
@@ -198,18 +217,34 @@ impl Handler {
         let version = self.snapshot.version();
         let now = slow.clock.now();
         slow.counters.misses.fetch_add(1, Ordering::Relaxed);
-        let Some(translation) = translate_key(slow, &snapshot, upcall.key, Some(upcall.packet), now) else {
+        let Some(translation) =
+            translate_key(slow, &snapshot, upcall.key, Some(upcall.packet), now)
+        else {
             return Arc::new([Action::Drop(DropReason::UnknownPort)]);
         };
         if translation.error.is_some() {
             slow.counters.errors.fetch_add(1, Ordering::Relaxed);
         }
         let bytes = upcall.packet.len() as u64;
-        effect::apply(&translation.effects, 1, bytes, upcall.key.tcp_flags.get(), now, &slow.events);
+        effect::apply(
+            &translation.effects,
+            1,
+            bytes,
+            upcall.key.tcp_flags.get(),
+            now,
+            &slow.events,
+        );
         let megaflow = slow.megaflow(upcall.key, &translation);
         let actions = Arc::clone(&megaflow.actions);
         if install {
-            self.install(&megaflow, translation.effects, translation.recirc_ids, translation.slow_path, version, now);
+            self.install(
+                &megaflow,
+                translation.effects,
+                translation.recirc_ids,
+                translation.slow_path,
+                version,
+                now,
+            );
         }
         actions
     }

@@ -8,7 +8,7 @@ use clock::Clock;
 use datapath::{Datapath, Packets, PortSpec};
 use datapath_model::Model;
 use flow::{Field, Match};
-use openflow::message::{FlowFlags, FlowMod, FlowModCommand, GROUP_ANY};
+use openflow::message::{FlowMod, FlowModCommand};
 use openflow::{Action, PortNo};
 use packet::Packet;
 use packet::build::Frame;
@@ -37,10 +37,13 @@ impl Bench {
         let mut switch = Switch::new(datapath, clock.clone(), sender, 1000, false).unwrap();
         let bridge = switch.add_bridge("br0", 1);
         for n in 1..=ports {
-            let spec = PortSpec { name: format!("p{n}"), kind: "dummy".into(), ..PortSpec::default() };
-            let port = switch.add_port(bridge, &PortRequest { spec, ofport: None, peer: None }).unwrap();
+            let spec =
+                PortSpec { name: format!("p{n}"), kind: "dummy".into(), ..PortSpec::default() };
+            let port =
+                switch.add_port(bridge, &PortRequest { spec, ofport: None, peer: None }).unwrap();
             assert_eq!(port, PortNo(n));
-            let bundle = bridge::port::Bundle { interfaces: vec![format!("p{n}")], ..Default::default() };
+            let bundle =
+                bridge::port::Bundle { interfaces: vec![format!("p{n}")], ..Default::default() };
             switch.bridge_mut(bridge).unwrap().bundles.push(bundle);
         }
         let mut b = Bench { switch, model, bridge, clock, events };
@@ -48,29 +51,18 @@ impl Bench {
         b
     }
 
-    fn flow(&mut self, command: FlowModCommand, priority: u16, fields: &[(Field, u128)], actions: &[Action]) {
+    fn flow(
+        &mut self,
+        command: FlowModCommand,
+        priority: u16,
+        fields: &[(Field, u128)],
+        actions: &[Action],
+    ) {
         let mut matching = Match::ANY;
         for (f, v) in fields {
             matching.set(*f, *v);
         }
-        let fm = FlowMod {
-            command,
-            matching,
-            priority,
-            cookie: 0,
-            cookie_mask: 0,
-            new_cookie: 0,
-            modify_cookie: false,
-            table_id: 0,
-            idle_timeout: 0,
-            hard_timeout: 0,
-            importance: 0,
-            buffer_id: None,
-            out_port: PortNo::NONE,
-            out_group: GROUP_ANY,
-            flags: FlowFlags::empty(),
-            actions: actions.into(),
-        };
+        let fm = FlowMod { command, ..FlowMod::add(priority, matching, actions) };
         self.switch.flow_mod(self.bridge, &fm).unwrap();
         self.switch.publish();
     }
@@ -97,7 +89,8 @@ impl Bench {
     /// Packets that the rules have counted, by priority.
     fn counts(&self) -> Vec<(u16, u64)> {
         self.switch.collect_statistics();
-        let rules = self.switch.bridge(self.bridge).unwrap().pipeline.select(&Default::default()).unwrap();
+        let rules =
+            self.switch.bridge(self.bridge).unwrap().pipeline.select(&Default::default()).unwrap();
         let mut out: Vec<_> = rules.iter().map(|r| (r.priority, r.stats.counts().0)).collect();
         out.sort_unstable();
         out
@@ -151,7 +144,8 @@ fn normal_floods_learns_and_forwards() {
     assert_eq!(b.sent(), [2, 3], "unknown destination: flooded");
     b.receive(2, &udp(2, 1));
     assert_eq!(b.sent(), [1], "learned");
-    let relearn = b.events.lock().unwrap().drain(..).any(|e| matches!(e, Event::MacTableChanged(_)));
+    let relearn =
+        b.events.lock().unwrap().drain(..).any(|e| matches!(e, Event::MacTableChanged(_)));
     assert!(relearn);
     b.switch.need_revalidation();
     b.receive(1, &udp(1, 2));
@@ -196,7 +190,14 @@ fn over_the_flow_limit_packets_still_go_through() {
     b.switch.slow_path().set_flow_limit(3);
     b.add(5, &[(Field::EthType, 0x800), (Field::Ipv4Src, 0x0a00_0001)], &[output(2)]);
     for dst in 0..10u8 {
-        b.add(6, &[(Field::EthType, 0x800), (Field::Ipv4Dst, u128::from(0x0a00_0000u32 + u32::from(dst)))], &[output(2)]);
+        b.add(
+            6,
+            &[
+                (Field::EthType, 0x800),
+                (Field::Ipv4Dst, u128::from(0x0a00_0000u32 + u32::from(dst))),
+            ],
+            &[output(2)],
+        );
     }
     for dst in 0..10 {
         b.receive(1, &udp(9, dst));
@@ -213,7 +214,9 @@ fn packet_out_runs_actions_and_tables() {
     let bridge = b.bridge;
     b.switch.packet_out(bridge, udp(1, 2), &Match::ANY, PortNo::CONTROLLER, &[output(1)]).unwrap();
     assert_eq!(b.sent(), [1]);
-    b.switch.packet_out(bridge, udp(1, 2), &Match::ANY, PortNo(1), &[output(PortNo::TABLE.0)]).unwrap();
+    b.switch
+        .packet_out(bridge, udp(1, 2), &Match::ANY, PortNo(1), &[output(PortNo::TABLE.0)])
+        .unwrap();
     assert_eq!(b.sent(), [2]);
     // From a port that is not there, as OVS has it.
     b.switch.packet_out(bridge, udp(1, 2), &Match::ANY, PortNo(77), &[output(1)]).unwrap();

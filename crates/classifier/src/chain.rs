@@ -10,6 +10,10 @@ pub(crate) enum Chain<R> {
     /// One rule.
     One(Arc<R>),
     /// Two or more.
+    #[expect(
+        clippy::box_collection,
+        reason = "a vector in place would double the size of every chain"
+    )]
     Many(Box<Vec<Arc<R>>>),
 }
 

@@ -26,5 +26,8 @@ pub(crate) fn satisfied<R: Entry>(rules: &[&Arc<R>]) -> Vec<u32> {
         }
     }
     let all = |n: u8| u64::MAX.checked_shr(64 - u32::from(n.clamp(1, 64))).unwrap_or(0);
-    seen.into_iter().filter(|((_, _, n), clauses)| *clauses == all(*n)).map(|((_, id, _), _)| id).collect()
+    seen.into_iter()
+        .filter(|((_, _, n), clauses)| *clauses == all(*n))
+        .map(|((_, id, _), _)| id)
+        .collect()
 }

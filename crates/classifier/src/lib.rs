@@ -118,7 +118,12 @@ impl<R: Entry> Classifier<R> {
 
     /// Best rule without conjunctions; rules with conjunctions that match and rank above all
     /// ordinary rules seen so far are put into `soft`.
-    fn search<'a>(&'a self, key: &Key, wc: &mut Mask, mut soft: Option<&mut Vec<&'a Arc<R>>>) -> Option<&'a Arc<R>> {
+    fn search<'a>(
+        &'a self,
+        key: &Key,
+        wc: &mut Mask,
+        mut soft: Option<&mut Vec<&'a Arc<R>>>,
+    ) -> Option<&'a Arc<R>> {
         let mut best: Option<&Arc<R>> = None;
         let mut walks = Walks::default();
         for subtable in &self.0.subtables {
@@ -147,8 +152,7 @@ impl<R: Entry> Classifier<R> {
     }
 
     /// Adds `rule`; returns what had the same match and priority before.
-    pub fn insert(&mut self, rule: Arc<R>) -> Option<Arc<R>>
-    {
+    pub fn insert(&mut self, rule: Arc<R>) -> Option<Arc<R>> {
         let inner = Arc::make_mut(&mut self.0);
         let at = inner.subtables.iter().position(|s| s.mask() == rule.matching().shared_mask());
         let at = at.unwrap_or_else(|| {
@@ -220,9 +224,11 @@ impl<R: Entry> Classifier<R> {
     pub fn overlaps(&self, matching: &Match, priority: u32) -> bool {
         self.0.subtables.iter().any(|s| {
             s.has_priority(priority)
-                && s.iter().any(|r| r.priority() == priority && {
-                    let other = r.matching().expand();
-                    other != *matching && other.overlaps(matching)
+                && s.iter().any(|r| {
+                    r.priority() == priority && {
+                        let other = r.matching().expand();
+                        other != *matching && other.overlaps(matching)
+                    }
                 })
         })
     }

@@ -25,7 +25,10 @@ pub struct MiniMask {
 impl MiniMask {
     /// Compresses `mask`.
     pub fn new(mask: &Mask) -> MiniMask {
-        MiniMask { map: mask.word_map(), words: mask.words().iter().copied().filter(|w| *w != 0).collect() }
+        MiniMask {
+            map: mask.word_map(),
+            words: mask.words().iter().copied().filter(|w| *w != 0).collect(),
+        }
     }
 
     /// Expands to a full mask.
@@ -50,7 +53,9 @@ impl MiniMask {
             return false;
         }
         let mut mine = self.iter();
-        other.iter().all(|(i, o)| mine.by_ref().find(|(j, _)| *j == i).is_some_and(|(_, w)| o & !w == 0))
+        other
+            .iter()
+            .all(|(i, o)| mine.by_ref().find(|(j, _)| *j == i).is_some_and(|(_, w)| o & !w == 0))
     }
 }
 
@@ -124,6 +129,9 @@ impl MiniMatch {
             }
         }
         let wanted = other.mask().words().iter().zip(other.key().words());
-        mask.iter().zip(&key).zip(wanted).all(|((m, k), (om, ok))| om & !m == 0 && (k ^ ok) & om == 0)
+        mask.iter()
+            .zip(&key)
+            .zip(wanted)
+            .all(|((m, k), (om, ok))| om & !m == 0 && (k ^ ok) & om == 0)
     }
 }

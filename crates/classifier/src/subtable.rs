@@ -1,9 +1,9 @@
 //! Rules that share a mask.
 
+use crate::Entry;
 use crate::chain::Chain;
 use crate::mini::{MiniMask, MiniMatch};
 use crate::trie::{self, Tries, Walks};
-use crate::Entry;
 use flow::{Key, Mask, WORDS};
 use imbl::hashmap::Entry as Slot;
 use imbl::{GenericHashMap, OrdMap};
@@ -76,7 +76,8 @@ impl<R> Clone for Subtable<R> {
 
 fn mix(hash: u64, word: u64) -> u64 {
     // A folded multiply: every bit of both inputs reaches every bit of the hash.
-    let wide = u128::from(hash ^ word ^ 0x9e37_79b9_7f4a_7c15) * u128::from(0xd6e8_feb8_6659_fd93_u64 ^ hash.rotate_left(23));
+    let wide = u128::from(hash ^ word ^ 0x9e37_79b9_7f4a_7c15)
+        * u128::from(0xd6e8_feb8_6659_fd93_u64 ^ hash.rotate_left(23));
     (wide as u64) ^ ((wide >> 64) as u64)
 }
 
@@ -97,7 +98,9 @@ impl<R: Entry> Subtable<R> {
                 let tries = trie::FIELDS
                     .iter()
                     .enumerate()
-                    .filter(|(_, f)| (start..end).contains(&(usize::from(f.def().place.offset) / 8)))
+                    .filter(|(_, f)| {
+                        (start..end).contains(&(usize::from(f.def().place.offset) / 8))
+                    })
                     .filter_map(|(which, f)| trie::prefix_len(*f, &full).map(|len| (which, len)))
                     .collect();
                 stages.push(Stage { tries, words, index: Some(HashMap::default()) });
@@ -107,7 +110,12 @@ impl<R: Entry> Subtable<R> {
         if let Some(last) = stages.last_mut() {
             last.index = None;
         }
-        Subtable { mask: Arc::clone(mask), stages, rules: HashMap::default(), priorities: OrdMap::new() }
+        Subtable {
+            mask: Arc::clone(mask),
+            stages,
+            rules: HashMap::default(),
+            priorities: OrdMap::new(),
+        }
     }
 
     pub fn mask(&self) -> &Arc<MiniMask> {
@@ -144,7 +152,13 @@ impl<R: Entry> Subtable<R> {
         chain.into_iter().flat_map(Chain::as_slice).filter(move |r| r.matching().matches(&key))
     }
 
-    fn chain<'a>(&'a self, key: &Key, wc: &mut Mask, tries: &Tries, walks: &mut Walks) -> Option<&'a Chain<R>> {
+    fn chain<'a>(
+        &'a self,
+        key: &Key,
+        wc: &mut Mask,
+        tries: &Tries,
+        walks: &mut Walks,
+    ) -> Option<&'a Chain<R>> {
         let words = key.words();
         let mut hash = 0;
         for stage in &self.stages {
@@ -196,7 +210,8 @@ impl<R: Entry> Subtable<R> {
             Slot::Occupied(slot) => {
                 let chain = slot.into_mut();
                 let same = |r: &Arc<R>| r.matching() == rule.matching();
-                let old = chain.as_mut_slice().iter_mut().find(|r| r.priority() == priority && same(r));
+                let old =
+                    chain.as_mut_slice().iter_mut().find(|r| r.priority() == priority && same(r));
                 if let Some(old) = old {
                     return Some(std::mem::replace(old, rule));
                 }
@@ -215,14 +230,21 @@ impl<R: Entry> Subtable<R> {
 
     pub fn find(&self, matching: &MiniMatch, priority: u32) -> Option<&Arc<R>> {
         let hash = self.hashes(matching).last().copied().unwrap_or(0);
-        self.rules.get(&hash)?.as_slice().iter().find(|r| r.priority() == priority && r.matching() == matching)
+        self.rules
+            .get(&hash)?
+            .as_slice()
+            .iter()
+            .find(|r| r.priority() == priority && r.matching() == matching)
     }
 
     pub fn remove(&mut self, matching: &MiniMatch, priority: u32) -> Option<Arc<R>> {
         let hashes = self.hashes(matching);
         let hash = hashes.last().copied().unwrap_or(0);
         let chain = self.rules.get_mut(&hash)?;
-        let at = chain.as_slice().iter().position(|r| r.priority() == priority && r.matching() == matching)?;
+        let at = chain
+            .as_slice()
+            .iter()
+            .position(|r| r.priority() == priority && r.matching() == matching)?;
         let removed = match chain.remove(at) {
             Some(removed) => removed,
             None => self.rules.remove(&hash)?.as_slice().first().map(Arc::clone)?, // the only one

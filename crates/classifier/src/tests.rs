@@ -32,7 +32,13 @@ fn rule(priority: u32, fields: &[(Field, u128, u128)]) -> Arc<Rule> {
     Arc::new(Rule { matching: MiniMatch::new(&m), priority, conjunctions: Vec::new() })
 }
 
-fn conjunctive(priority: u32, fields: &[(Field, u128, u128)], id: u32, clause: u8, clauses: u8) -> Arc<Rule> {
+fn conjunctive(
+    priority: u32,
+    fields: &[(Field, u128, u128)],
+    id: u32,
+    clause: u8,
+    clauses: u8,
+) -> Arc<Rule> {
     let plain = rule(priority, fields);
     Arc::new(Rule {
         matching: plain.matching.clone(),
@@ -72,7 +78,10 @@ fn a_packet_of_another_type_is_not_asked_for_its_addresses() {
     let mut c = Classifier::new();
     c.insert(rule(5, &[IP_M, (Field::Ipv4Dst, 0x0a000000, 0xff00_0000)]));
     let mut wc = Mask::WILDCARD;
-    assert!(c.lookup(&mut key(&[(Field::EthType, 0x0806), (Field::Ipv4Dst, 0x0a000001)]), &mut wc).is_none());
+    assert!(
+        c.lookup(&mut key(&[(Field::EthType, 0x0806), (Field::Ipv4Dst, 0x0a000001)]), &mut wc)
+            .is_none()
+    );
     let mut expected = Mask::WILDCARD;
     expected.set_exact(Field::EthType);
     assert_eq!(wc, expected);
@@ -148,7 +157,8 @@ fn loose_matching_and_overlap() {
 /// Fields and values small enough that rules and packets meet often.
 fn field_match() -> impl Strategy<Value = Vec<(Field, u128, u128)>> {
     let v4 = (0u128..4, 0u32..=32).prop_map(|(v, len)| {
-        let mask = if len == 0 { 0 } else { 0xffff_ffffu128 & (u128::from(u32::MAX) << (32 - len)) };
+        let mask =
+            if len == 0 { 0 } else { 0xffff_ffffu128 & (u128::from(u32::MAX) << (32 - len)) };
         let value = (v << 30 | v << 14 | v) & mask;
         (value, mask)
     });
@@ -157,7 +167,10 @@ fn field_match() -> impl Strategy<Value = Vec<(Field, u128, u128)>> {
         prop::option::of(prop::sample::select(vec![0x0800u128, 0x0806])),
         prop::option::of(v4.clone()),
         prop::option::of(v4),
-        prop::option::of((0u128..4, prop::sample::select(vec![0xffffu128, 0xfffe, 0x8001, 0xff00]))),
+        prop::option::of((
+            0u128..4,
+            prop::sample::select(vec![0xffffu128, 0xfffe, 0x8001, 0xff00]),
+        )),
     )
         .prop_map(|(port, ty, src, dst, tp)| {
             let mut out = Vec::new();
@@ -178,8 +191,15 @@ fn field_match() -> impl Strategy<Value = Vec<(Field, u128, u128)>> {
 
 fn packet_key() -> impl Strategy<Value = Key> {
     let v4 = (0u128..4, 0u128..4, 0u128..4).prop_map(|(a, b, c)| a << 30 | b << 14 | c);
-    (0u128..3, prop::sample::select(vec![0x0800u128, 0x0806]), v4.clone(), v4, 0u128..4, prop::bool::ANY).prop_map(
-        |(port, ty, src, dst, tp, tcp)| {
+    (
+        0u128..3,
+        prop::sample::select(vec![0x0800u128, 0x0806]),
+        v4.clone(),
+        v4,
+        0u128..4,
+        prop::bool::ANY,
+    )
+        .prop_map(|(port, ty, src, dst, tp, tcp)| {
             let mut f = vec![(Field::InPortOxm, port), (Field::EthType, ty)];
             if ty == 0x0800 {
                 f.extend([(Field::Ipv4Src, src), (Field::Ipv4Dst, dst)]);
@@ -188,14 +208,16 @@ fn packet_key() -> impl Strategy<Value = Key> {
                 }
             }
             key(&f)
-        },
-    )
+        })
 }
 
 type RuleSpec = (u32, Vec<(Field, u128, u128)>, Option<(u32, u8)>);
 
 fn rules() -> impl Strategy<Value = Vec<RuleSpec>> {
-    prop::collection::vec((0u32..6, field_match(), prop::option::weighted(0.3, (1u32..3, 0u8..2))), 0..40)
+    prop::collection::vec(
+        (0u32..6, field_match(), prop::option::weighted(0.3, (1u32..3, 0u8..2))),
+        0..40,
+    )
 }
 
 fn build(specs: &[RuleSpec]) -> Vec<Arc<Rule>> {
@@ -233,10 +255,10 @@ fn slow_lookup(all: &[Arc<Rule>], key: &Key) -> Option<u32> {
     }
     found.sort_by_key(|(p, id)| (std::cmp::Reverse(*p), *id));
     for (priority, id) in found {
-        if hard.is_none_or(|h| priority > h) {
-            if let Some(p) = matching(u128::from(id), false).map(|r| r.priority).max() {
-                return Some(p);
-            }
+        if hard.is_none_or(|h| priority > h)
+            && let Some(p) = matching(u128::from(id), false).map(|r| r.priority).max()
+        {
+            return Some(p);
         }
     }
     hard
@@ -308,7 +330,11 @@ fn compressed_matches_share_the_mask_of_their_subtable() {
     };
     let mut c: Classifier<Rule> = Classifier::new();
     assert_eq!(c.compress(&tcp_port(80)), MiniMatch::new(&tcp_port(80)), "nothing to share yet");
-    c.insert(Arc::new(Rule { matching: MiniMatch::new(&tcp_port(80)), priority: 1, conjunctions: Vec::new() }));
+    c.insert(Arc::new(Rule {
+        matching: MiniMatch::new(&tcp_port(80)),
+        priority: 1,
+        conjunctions: Vec::new(),
+    }));
     let held = c.iter().next().unwrap().matching.clone();
     let shared = c.compress(&tcp_port(443));
     assert!(std::ptr::eq(shared.mini_mask(), held.mini_mask()));

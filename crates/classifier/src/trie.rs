@@ -214,7 +214,8 @@ pub(crate) struct Walks([Option<Walk>; FIELDS.len()]);
 impl Walks {
     /// The walk of the trie number `which` for `key`.
     pub fn walk(&mut self, which: usize, tries: &Tries, key: &Key) -> Option<Walk> {
-        let (slot, trie, field) = (self.0.get_mut(which)?, tries.0.get(which)?, *FIELDS.get(which)?);
+        let (slot, trie, field) =
+            (self.0.get_mut(which)?, tries.0.get(which)?, *FIELDS.get(which)?);
         Some(*slot.get_or_insert_with(|| trie.walk(field.load(key) << (128 - width(field)))))
     }
 }
@@ -255,7 +256,12 @@ mod tests {
 
     #[test]
     fn removal_undoes_insertion() {
-        let prefixes = [(v4(10, 0, 0, 0), 8), (v4(10, 1, 0, 0), 16), (v4(10, 1, 2, 3), 32), (v4(11, 0, 0, 0), 8)];
+        let prefixes = [
+            (v4(10, 0, 0, 0), 8),
+            (v4(10, 1, 0, 0), 16),
+            (v4(10, 1, 2, 3), 32),
+            (v4(11, 0, 0, 0), 8),
+        ];
         let mut t = Trie::default();
         for (b, l) in prefixes {
             t.insert(b, l);

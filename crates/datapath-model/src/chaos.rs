@@ -47,12 +47,7 @@ impl Chaos {
     /// Wraps `inner`.
     pub fn new(inner: Arc<dyn Datapath>, rates: Rates, seed: u64) -> Arc<Chaos> {
         let rng = Mutex::new(fastrand::Rng::with_seed(seed));
-        Arc::new(Chaos {
-            inner,
-            rates,
-            rng,
-            faults: AtomicU64::new(0),
-        })
+        Arc::new(Chaos { inner, rates, rng, faults: AtomicU64::new(0) })
     }
 
     /// Faults made so far.
@@ -61,12 +56,7 @@ impl Chaos {
     }
 
     fn fails(&self, rate: u16) -> bool {
-        let fails = self
-            .rng
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .u16(0..1000)
-            < rate;
+        let fails = self.rng.lock().unwrap_or_else(PoisonError::into_inner).u16(0..1000) < rate;
         self.faults.fetch_add(u64::from(fails), Ordering::Relaxed);
         fails
     }
@@ -75,10 +65,7 @@ impl Chaos {
 impl Ports for Chaos {
     fn add_port(&self, spec: &PortSpec) -> Result<PortNo, PortError> {
         if self.fails(self.rates.add_port) {
-            return Err(PortError::Open {
-                name: spec.name.clone(),
-                cause: SYNTHETIC.to_owned(),
-            });
+            return Err(PortError::Open { name: spec.name.clone(), cause: SYNTHETIC.to_owned() });
         }
         self.inner.add_port(spec)
     }
@@ -113,11 +100,7 @@ impl Flows for Chaos {
     }
     fn remove(&self, ufid: Ufid) -> Option<FlowStats> {
         let stats = self.inner.remove(ufid);
-        if self.fails(self.rates.remove) {
-            None
-        } else {
-            stats
-        }
+        if self.fails(self.rates.remove) { None } else { stats }
     }
     fn flow(&self, ufid: Ufid) -> Option<FlowDump> {
         self.inner.flow(ufid)

@@ -269,43 +269,19 @@ pub(crate) fn set(packet: &mut Packet, set: &Set) -> Edited {
                 put(d, l3 + 16, &dst.value, &dst.mask);
             });
         }
-        Set::Ipv6 {
-            src,
-            dst,
-            label,
-            tclass,
-            hlimit,
-        } => {
+        Set::Ipv6 { src, dst, label, tclass, hlimit } => {
             ip(true)?;
             change(packet, &f, |d| {
-                put32(
-                    d,
-                    l3,
-                    Masked {
-                        value: label.value & 0xf_ffff,
-                        mask: label.mask & 0xf_ffff,
-                    },
-                );
+                put32(d, l3, Masked { value: label.value & 0xf_ffff, mask: label.mask & 0xf_ffff });
                 let wide = |v: u8| u32::from(v) << 20;
-                put32(
-                    d,
-                    l3,
-                    Masked {
-                        value: wide(tclass.value),
-                        mask: wide(tclass.mask),
-                    },
-                );
+                put32(d, l3, Masked { value: wide(tclass.value), mask: wide(tclass.mask) });
                 put8(d, l3 + 7, hlimit);
                 put(d, l3 + 8, &src.value, &src.mask);
                 put(d, l3 + 24, &dst.value, &dst.mask);
             });
         }
         Set::Tcp { src, dst } | Set::Udp { src, dst } => {
-            let (proto, header) = if matches!(set, Set::Tcp { .. }) {
-                (6, 20)
-            } else {
-                (17, 8)
-            };
+            let (proto, header) = if matches!(set, Set::Tcp { .. }) { (6, 20) } else { (17, 8) };
             let at = any_ip()?.transport(proto, header)?;
             change(packet, &f, |d| {
                 put16(d, at, src);
@@ -318,11 +294,7 @@ pub(crate) fn set(packet: &mut Packet, set: &Set) -> Edited {
             let before = crc(&packet.data()[at..ip.end]);
             put16(packet.data_mut(), at, src);
             put16(packet.data_mut(), at + 2, dst);
-            if packet
-                .offload
-                .csum
-                .is_none_or(|(start, _)| usize::from(start) != at)
-            {
+            if packet.offload.csum.is_none_or(|(start, _)| usize::from(start) != at) {
                 let difference = before ^ crc(&packet.data()[at..ip.end]);
                 for (i, byte) in difference.to_le_bytes().into_iter().enumerate() {
                     packet.data_mut()[at + 8 + i] ^= byte;
@@ -336,13 +308,7 @@ pub(crate) fn set(packet: &mut Packet, set: &Set) -> Edited {
                 put8(d, at + 1, code);
             });
         }
-        Set::Arp {
-            op,
-            spa,
-            tpa,
-            sha,
-            tha,
-        } => {
+        Set::Arp { op, spa, tpa, sha, tha } => {
             let known = packet.data().get(l3..l3 + 6) == Some(&[0, 1, 8, 0, 6, 4]);
             if !matches!(f.kind, 0x0806 | 0x8035) || !known || packet.len() < l3 + 28 {
                 return Err(Malformed);
@@ -418,11 +384,7 @@ fn option(data: &[u8], start: usize, end: usize, kinds: &[u8]) -> Option<usize> 
 /// Where the outermost label is.
 fn label(data: &[u8], f: &Frame) -> Result<usize, Malformed> {
     let there = matches!(f.kind, 0x8847 | 0x8848) && data.len() >= f.after_type + 4;
-    if there {
-        Ok(f.after_type)
-    } else {
-        Err(Malformed)
-    }
+    if there { Ok(f.after_type) } else { Err(Malformed) }
 }
 
 pub(crate) fn push_vlan(packet: &mut Packet, tpid: u16, tci: u16) -> Edited {
@@ -447,14 +409,7 @@ pub(crate) fn push_mpls(packet: &mut Packet, lse: u32, ethertype: u16) -> Edited
         return Err(Malformed);
     }
     packet.insert_at(f.after_type, 4);
-    put32(
-        packet.data_mut(),
-        f.after_type,
-        Masked {
-            value: lse,
-            mask: u32::MAX,
-        },
-    );
+    put32(packet.data_mut(), f.after_type, Masked { value: lse, mask: u32::MAX });
     store16(packet.data_mut(), f.after_type - 2, ethertype);
     Ok(())
 }
@@ -476,11 +431,7 @@ pub(crate) fn truncate(packet: &mut Packet, len: u32) {
         if at + 2 <= packet.len() {
             let total = sum(&packet.data()[start..]);
             let value = !(if total == 0 { 0xffff } else { total as u16 });
-            store16(
-                packet.data_mut(),
-                at,
-                if value == 0 { 0xffff } else { value },
-            );
+            store16(packet.data_mut(), at, if value == 0 { 0xffff } else { value });
         }
     }
     packet.offload = Offload::default();
@@ -503,11 +454,7 @@ fn crc(bytes: &[u8]) -> u32 {
     for (i, byte) in bytes.iter().enumerate() {
         crc ^= u32::from(if (8..12).contains(&i) { 0 } else { *byte });
         for _ in 0..8 {
-            crc = if crc & 1 == 1 {
-                crc >> 1 ^ 0x82f6_3b78
-            } else {
-                crc >> 1
-            };
+            crc = if crc & 1 == 1 { crc >> 1 ^ 0x82f6_3b78 } else { crc >> 1 };
         }
     }
     !crc

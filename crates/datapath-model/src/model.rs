@@ -120,12 +120,8 @@ impl Model {
                 factory.upcaller()
             }
         };
-        let actions = upcaller.upcall(&Upcall {
-            kind,
-            packet,
-            key,
-            in_port: PortNo(key.in_port.get()),
-        });
+        let actions =
+            upcaller.upcall(&Upcall { kind, packet, key, in_port: PortNo(key.in_port.get()) });
         lock(&self.upcallers).push(upcaller);
         Some(actions)
     }
@@ -136,10 +132,7 @@ impl Model {
         let found = {
             let mut state = lock(&self.state);
             let now = self.clock.now();
-            let found = state
-                .flows
-                .iter_mut()
-                .find(|(flow, _)| flow.matching.matches(&p.key));
+            let found = state.flows.iter_mut().find(|(flow, _)| flow.matching.matches(&p.key));
             let actions = found.map(|(flow, stats)| {
                 stats.packets += 1;
                 stats.bytes += p.packet.len() as u64;
@@ -229,9 +222,7 @@ impl Model {
                 self.forward(copy);
             }
             Action::Hash { symmetric, basis } => {
-                p.key
-                    .dp_hash
-                    .set(hash::five_tuple(&p.fresh_key(), *symmetric, *basis));
+                p.key.dp_hash.set(hash::five_tuple(&p.fresh_key(), *symmetric, *basis));
             }
             Action::Trunc(len) => p.cut = Some(*len),
             Action::PushVlan { tpid, tci } => {
@@ -250,10 +241,7 @@ impl Model {
                 p.key.pkt_mark.set(old & !m.mask | m.value & m.mask);
             }
             Action::Set(set) => edit::set(&mut p.packet, set).map_err(malformed)?,
-            Action::Sample {
-                probability,
-                actions,
-            } => {
+            Action::Sample { probability, actions } => {
                 if *probability == u32::MAX || lock(&self.state).rng.u32(..) < *probability {
                     self.run(p.clone(), actions);
                 }
@@ -262,19 +250,12 @@ impl Model {
             Action::Meter(id) => {
                 let now = self.clock.now();
                 let bytes = p.packet.len();
-                let pass = lock(&self.state)
-                    .meters
-                    .get_mut(id)
-                    .is_none_or(|m| m.pass(bytes, now));
+                let pass = lock(&self.state).meters.get_mut(id).is_none_or(|m| m.pass(bytes, now));
                 if !pass {
                     return Err(DropReason::Meter);
                 }
             }
-            Action::CheckPktLen {
-                len,
-                greater,
-                not_greater,
-            } => {
+            Action::CheckPktLen { len, greater, not_greater } => {
                 let is_longer = edit::checked_len(&p.packet) > usize::from(*len);
                 self.run(p.clone(), if is_longer { greater } else { not_greater });
             }
@@ -318,11 +299,9 @@ impl ModelPort {
 fn nesting(actions: &[Action]) -> usize {
     let of = |action: &Action| match action {
         Action::Sample { actions, .. } | Action::Clone(actions) => 1 + nesting(actions),
-        Action::CheckPktLen {
-            greater,
-            not_greater,
-            ..
-        } => 1 + nesting(greater).max(nesting(not_greater)),
+        Action::CheckPktLen { greater, not_greater, .. } => {
+            1 + nesting(greater).max(nesting(not_greater))
+        }
         _ => 0,
     };
     actions.iter().map(of).max().unwrap_or(0)
@@ -334,46 +313,23 @@ impl Ports for Model {
         if state.ports.values().any(|p| p.info.name == spec.name) {
             return Err(PortError::Exists(spec.name.clone()));
         }
-        let wanted = spec
-            .wanted
-            .filter(|n| *n != PortNo::NONE && !state.ports.contains_key(n));
+        let wanted = spec.wanted.filter(|n| *n != PortNo::NONE && !state.ports.contains_key(n));
         let number = wanted
-            .or_else(|| {
-                (1..u32::MAX)
-                    .map(PortNo)
-                    .find(|n| !state.ports.contains_key(n))
-            })
+            .or_else(|| (1..u32::MAX).map(PortNo).find(|n| !state.ports.contains_key(n)))
             .ok_or_else(|| PortError::Full(spec.name.clone()))?;
-        let info = PortInfo {
-            number,
-            name: spec.name.clone(),
-            kind: spec.kind.clone(),
-        };
+        let info = PortInfo { number, name: spec.name.clone(), kind: spec.kind.clone() };
         let mtu = spec.mtu.unwrap_or(1500) as usize;
-        state.ports.insert(
-            number,
-            ModelPort {
-                info,
-                mtu,
-                sent: Vec::new(),
-            },
-        );
+        state.ports.insert(number, ModelPort { info, mtu, sent: Vec::new() });
         Ok(number)
     }
 
     fn remove_port(&self, port: PortNo) -> Result<(), PortError> {
         let removed = lock(&self.state).ports.remove(&port);
-        removed
-            .map(|_| ())
-            .ok_or_else(|| PortError::NotFound(port.to_string()))
+        removed.map(|_| ()).ok_or_else(|| PortError::NotFound(port.to_string()))
     }
 
     fn ports(&self) -> Vec<PortInfo> {
-        lock(&self.state)
-            .ports
-            .values()
-            .map(|p| p.info.clone())
-            .collect()
+        lock(&self.state).ports.values().map(|p| p.info.clone()).collect()
     }
 
     fn device(&self, _port: PortNo) -> Option<Arc<dyn Device>> {
@@ -458,26 +414,13 @@ impl Packets for Model {
         if nesting(actions) > ACTION_DEPTH_LIMIT {
             return self.drop_packet(DropReason::UnsupportedAction);
         }
-        self.run_all(
-            InFlight {
-                packet,
-                key: *key,
-                cut: None,
-                passes: 0,
-            },
-            actions,
-        );
+        self.run_all(InFlight { packet, key: *key, cut: None, passes: 0 }, actions);
     }
 
     fn inject(&self, packet: Packet, port: PortNo) {
         let mut key = Key::ZERO;
         key.in_port.set(port.0);
-        self.forward(InFlight {
-            packet,
-            key,
-            cut: None,
-            passes: 0,
-        });
+        self.forward(InFlight { packet, key, cut: None, passes: 0 });
     }
 }
 
@@ -507,18 +450,10 @@ impl Meters for Model {
 impl Counters for Model {
     fn lookups(&self) -> LookupStats {
         let state = lock(&self.state);
-        let mut masks: Vec<_> = state
-            .flows
-            .iter()
-            .map(|(f, _)| *f.matching.mask())
-            .collect();
+        let mut masks: Vec<_> = state.flows.iter().map(|(f, _)| *f.matching.mask()).collect();
         masks.sort_by_key(|m| *m.words());
         masks.dedup();
-        LookupStats {
-            masks: masks.len(),
-            flows: state.flows.len(),
-            ..state.lookups
-        }
+        LookupStats { masks: masks.len(), flows: state.flows.len(), ..state.lookups }
     }
 
     fn drops(&self, reason: DropReason) -> u64 {

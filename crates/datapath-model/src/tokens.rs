@@ -37,11 +37,7 @@ impl ModelMeter {
 
     fn capacity(&self, band: usize) -> u128 {
         let band = self.config.bands[band];
-        let burst = if band.burst == 0 {
-            band.rate
-        } else {
-            band.burst
-        };
+        let burst = if band.burst == 0 { band.rate } else { band.burst };
         u128::from(burst) * self.unit() * 1000
     }
 
@@ -50,11 +46,7 @@ impl ModelMeter {
         self.last = self.last.max(now);
         self.stats.packets += 1;
         self.stats.bytes += bytes as u64;
-        let cost = if self.config.packets {
-            1000
-        } else {
-            bytes as u128 * 8 * 1000
-        };
+        let cost = if self.config.packets { 1000 } else { bytes as u128 * 8 * 1000 };
         let mut worst = None;
         for i in 0..self.levels.len() {
             let rate = self.config.bands[i].rate;

@@ -24,11 +24,7 @@ fn matching(address: u32, masks: u32) -> Match {
     m.set(Field::Ipv4Dst, address.into());
     // A different prefix of the source address for each mask; sources are equal.
     let prefix = u32::MAX << (address % masks);
-    m.set_masked(
-        Field::Ipv4Src,
-        u128::from(0x0a00_0000u32 & prefix),
-        prefix.into(),
-    );
+    m.set_masked(Field::Ipv4Src, u128::from(0x0a00_0000u32 & prefix), prefix.into());
     m
 }
 

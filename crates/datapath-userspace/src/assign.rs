@@ -40,10 +40,7 @@ impl Assignment {
         if self.threads.is_empty() {
             self.start(shared, config)?;
         }
-        let wanted = self
-            .threads
-            .iter()
-            .find(|t| t.core.is_some() && t.core == queue.wanted_core);
+        let wanted = self.threads.iter().find(|t| t.core.is_some() && t.core == queue.wanted_core);
         if wanted.is_none()
             && let Some(core) = queue.wanted_core
         {

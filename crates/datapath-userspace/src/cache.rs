@@ -28,10 +28,7 @@ impl Cache {
     /// At least `entries` entries, a power of two of them.
     pub(crate) fn new(entries: usize) -> Cache {
         let sets = (entries.max(WAYS) / WAYS).next_power_of_two();
-        Cache {
-            sets: vec![Default::default(); sets],
-            state: RandomState::default(),
-        }
+        Cache { sets: vec![Default::default(); sets], state: RandomState::default() }
     }
 
     /// Hash of all of `key`.
@@ -71,10 +68,7 @@ impl Cache {
         if young.signature != signature && (old.signature == signature || !is_free(young)) {
             std::mem::swap(young, old);
         }
-        *young = Entry {
-            signature,
-            flow: Some(flow.clone()),
-        };
+        *young = Entry { signature, flow: Some(flow.clone()) };
     }
 }
 
@@ -90,11 +84,7 @@ mod tests {
         let mut key = Key::ZERO;
         key.nw_src.set(src);
         (
-            Arc::new(Flow::new(&Megaflow {
-                ufid: Ufid(src.into()),
-                matching,
-                actions: [].into(),
-            })),
+            Arc::new(Flow::new(&Megaflow { ufid: Ufid(src.into()), matching, actions: [].into() })),
             key,
         )
     }
@@ -107,15 +97,9 @@ mod tests {
         cache.insert(s, &f);
         assert!(cache.lookup(s, &key).is_some_and(|g| Arc::ptr_eq(&f, &g)));
         let (_, other) = flow(2);
-        assert!(
-            cache.lookup(s, &other).is_none(),
-            "a colliding signature must not match"
-        );
+        assert!(cache.lookup(s, &other).is_none(), "a colliding signature must not match");
         f.kill();
-        assert!(
-            cache.lookup(s, &key).is_none(),
-            "a dead megaflow must not match"
-        );
+        assert!(cache.lookup(s, &key).is_none(), "a dead megaflow must not match");
     }
 
     #[test]

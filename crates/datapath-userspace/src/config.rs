@@ -40,10 +40,7 @@ impl Config {
     ///
     /// A sentence for the log when the text is no such number.
     pub fn cores_of_mask(mask: &str) -> Result<Vec<usize>, String> {
-        let digits = mask
-            .strip_prefix("0x")
-            .or_else(|| mask.strip_prefix("0X"))
-            .unwrap_or(mask);
+        let digits = mask.strip_prefix("0x").or_else(|| mask.strip_prefix("0X")).unwrap_or(mask);
         let mut cores = Vec::new();
         for (i, digit) in digits.chars().rev().enumerate() {
             let bits = digit.to_digit(16).ok_or_else(|| {
@@ -67,9 +64,6 @@ mod tests {
         assert_eq!(Config::cores_of_mask("101"), Ok(vec![0, 8]));
         assert_eq!(Config::cores_of_mask(""), Ok(vec![]));
         assert!(Config::cores_of_mask("0xg").is_err());
-        assert_eq!(
-            Config::cores_of_mask("80000000000000000000000000000000"),
-            Ok(vec![127])
-        );
+        assert_eq!(Config::cores_of_mask("80000000000000000000000000000000"), Ok(vec![127]));
     }
 }

@@ -49,10 +49,7 @@ impl UserspaceDatapath {
         Arc::new(UserspaceDatapath {
             name: name.into(),
             shared: Arc::new(Shared::new(clock, &config)),
-            control: Mutex::new(Control {
-                config,
-                assignment: Assignment::default(),
-            }),
+            control: Mutex::new(Control { config, assignment: Assignment::default() }),
         })
     }
 
@@ -69,11 +66,7 @@ impl UserspaceDatapath {
             let mut control = self.control();
             let moved = control.config.cores != config.cores;
             control.config = config;
-            if moved {
-                control.assignment.take()
-            } else {
-                Vec::new()
-            }
+            if moved { control.assignment.take() } else { Vec::new() }
         };
         let queues = assign::join(threads, &self.shared);
         let mut control = self.control();
@@ -99,20 +92,12 @@ impl UserspaceDatapath {
             .map(|t| ThreadInfo {
                 core: t.core,
                 stats: t.stats.since_cleared(),
-                queues: t
-                    .queues()
-                    .iter()
-                    .map(|q| (q.port_name.clone(), q.number))
-                    .collect(),
+                queues: t.queues().iter().map(|q| (q.port_name.clone(), q.number)).collect(),
             })
             .collect();
         let inline = self.shared.inline_stats.since_cleared();
         if infos.is_empty() || inline != PmdStats::default() {
-            infos.push(ThreadInfo {
-                core: None,
-                stats: inline,
-                queues: Vec::new(),
-            });
+            infos.push(ThreadInfo { core: None, stats: inline, queues: Vec::new() });
         }
         infos
     }
@@ -176,16 +161,8 @@ impl Ports for UserspaceDatapath {
         };
         let affinity = ports::affinity(spec)?;
         let (opened, kind) = ports::open(spec, control.config.n_rxq)?;
-        let shown = if spec.kind.is_empty() {
-            kind.as_str().to_owned()
-        } else {
-            spec.kind.clone()
-        };
-        let info = PortInfo {
-            number,
-            name: spec.name.clone(),
-            kind: shown,
-        };
+        let shown = if spec.kind.is_empty() { kind.as_str().to_owned() } else { spec.kind.clone() };
+        let info = PortInfo { number, name: spec.name.clone(), kind: shown };
         let port = Arc::new(Port::new(info, opened, &affinity, &self.shared.tokens));
         map.insert(number, port.clone());
         self.shared.publish_ports(map.clone());
@@ -229,9 +206,7 @@ impl Ports for UserspaceDatapath {
     fn remove_port(&self, port: PortNo) -> Result<(), PortError> {
         let control = self.control();
         let mut map = (*self.shared.ports()).clone();
-        let removed = map
-            .remove(&port)
-            .ok_or_else(|| PortError::NotFound(port.to_string()))?;
+        let removed = map.remove(&port).ok_or_else(|| PortError::NotFound(port.to_string()))?;
         self.shared.publish_ports(map);
         for queue in &removed.queues {
             control.assignment.remove(queue);
@@ -243,11 +218,7 @@ impl Ports for UserspaceDatapath {
     }
 
     fn ports(&self) -> Vec<PortInfo> {
-        self.shared
-            .ports()
-            .values()
-            .map(|p| p.info.clone())
-            .collect()
+        self.shared.ports().values().map(|p| p.info.clone()).collect()
     }
 
     fn device(&self, port: PortNo) -> Option<Arc<dyn Device>> {
@@ -261,15 +232,15 @@ impl Ports for UserspaceDatapath {
             .get(&port)
             .cloned()
             .ok_or_else(|| PortError::NotFound(port.to_string()))?;
-        port.device
-            .set_policing(u64::from(rate_kbps), u64::from(burst_kb))
-            .map_err(|e| PortError::Option {
+        port.device.set_policing(u64::from(rate_kbps), u64::from(burst_kb)).map_err(|e| {
+            PortError::Option {
                 name: port.info.name.clone(),
                 problem: format!(
                     "ingress policing cannot be set on this {} device: {e}",
                     port.info.kind
                 ),
-            })
+            }
+        })
     }
 }
 
@@ -279,11 +250,9 @@ fn is_shallow(actions: &[Action], left: usize) -> bool {
         Action::Sample { actions, .. } | Action::Clone(actions) => {
             left > 0 && is_shallow(actions, left - 1)
         }
-        Action::CheckPktLen {
-            greater,
-            not_greater,
-            ..
-        } => left > 0 && is_shallow(greater, left - 1) && is_shallow(not_greater, left - 1),
+        Action::CheckPktLen { greater, not_greater, .. } => {
+            left > 0 && is_shallow(greater, left - 1) && is_shallow(not_greater, left - 1)
+        }
         _ => true,
     })
 }
@@ -347,13 +316,11 @@ impl Packets for UserspaceDatapath {
             self.shared.drops.add(DropReason::UnsupportedAction, 1);
             return;
         }
-        self.shared
-            .with_engine(|engine| engine.execute(&self.shared, packet, key, actions));
+        self.shared.with_engine(|engine| engine.execute(&self.shared, packet, key, actions));
     }
 
     fn inject(&self, packet: Packet, port: PortNo) {
-        self.shared
-            .with_engine(|engine| engine.receive(&self.shared, port, &mut vec![packet]));
+        self.shared.with_engine(|engine| engine.receive(&self.shared, port, &mut vec![packet]));
     }
 }
 
@@ -377,9 +344,7 @@ impl Meters for UserspaceDatapath {
     }
 
     fn stats(&self, id: u32) -> Option<MeterStats> {
-        self.shared
-            .meter(id)
-            .map(|m| m.lock().unwrap_or_else(PoisonError::into_inner).stats())
+        self.shared.meter(id).map(|m| m.lock().unwrap_or_else(PoisonError::into_inner).stats())
     }
 }
 
@@ -404,10 +369,7 @@ impl Counters for UserspaceDatapath {
             return own;
         }
         let ports = self.shared.ports();
-        let policed = ports
-            .values()
-            .filter_map(|p| p.device.stats().ok()?.rx_policed)
-            .sum::<u64>();
+        let policed = ports.values().filter_map(|p| p.device.stats().ok()?.rx_policed).sum::<u64>();
         own + policed
     }
 }

@@ -35,10 +35,7 @@ pub(crate) fn push_vlan(packet: &mut Packet, tpid: u16, tci: u16) -> Edited {
         return Err(MALFORMED);
     }
     packet.insert_at(TYPE_AT, TAG);
-    let place = packet
-        .data_mut()
-        .get_mut(TYPE_AT..TYPE_AT + TAG)
-        .ok_or(MALFORMED)?;
+    let place = packet.data_mut().get_mut(TYPE_AT..TYPE_AT + TAG).ok_or(MALFORMED)?;
     let (first, second) = place.split_at_mut(2);
     first.copy_from_slice(&tpid.to_be_bytes());
     second.copy_from_slice(&(tci & !flow::VLAN_CFI).to_be_bytes());
@@ -75,11 +72,7 @@ fn set_ethertype(packet: &mut Packet, end: usize, kind: u16) -> Edited {
 pub(crate) fn push_mpls(packet: &mut Packet, parsed: &Parsed<'_>, lse: u32, kind: u16) -> Edited {
     let at = label_place(packet, parsed)?;
     packet.insert_at(at, TAG);
-    packet
-        .data_mut()
-        .get_mut(at..at + TAG)
-        .ok_or(MALFORMED)?
-        .copy_from_slice(&lse.to_be_bytes());
+    packet.data_mut().get_mut(at..at + TAG).ok_or(MALFORMED)?.copy_from_slice(&lse.to_be_bytes());
     set_ethertype(packet, at, kind)
 }
 
@@ -123,10 +116,8 @@ fn merge32(old: u32, m: &Masked<u32>) -> u32 {
 pub(crate) fn set(packet: &mut Packet, parsed: &Parsed<'_>, set: &Set) -> Edited {
     match set {
         Set::Ethernet { src, dst } => {
-            let (addresses, _) = packet
-                .data_mut()
-                .split_first_chunk_mut::<12>()
-                .ok_or(MALFORMED)?;
+            let (addresses, _) =
+                packet.data_mut().split_first_chunk_mut::<12>().ok_or(MALFORMED)?;
             let (old_dst, rest) = addresses.split_first_chunk_mut::<6>().ok_or(MALFORMED)?;
             let (old_src, _) = rest.split_first_chunk_mut::<6>().ok_or(MALFORMED)?;
             *old_dst = merge_bytes(*old_dst, dst);
@@ -134,13 +125,7 @@ pub(crate) fn set(packet: &mut Packet, parsed: &Parsed<'_>, set: &Set) -> Edited
             Ok(())
         }
         Set::Ipv4 { src, dst, tos, ttl } => set_ipv4(packet, parsed, src, dst, tos, ttl),
-        Set::Ipv6 {
-            src,
-            dst,
-            label,
-            tclass,
-            hlimit,
-        } => {
+        Set::Ipv6 { src, dst, label, tclass, hlimit } => {
             set_ipv6(packet, parsed, [src, dst])?;
             let (ip, _) =
                 Ipv6Header::mut_from_prefix(l3(packet, parsed)?).map_err(|_| MALFORMED)?;
@@ -203,13 +188,7 @@ pub(crate) fn set(packet: &mut Packet, parsed: &Parsed<'_>, set: &Set) -> Edited
             icmp.code = new_code;
             Ok(())
         }
-        Set::Arp {
-            op,
-            spa,
-            tpa,
-            sha,
-            tha,
-        } => {
+        Set::Arp { op, spa, tpa, sha, tha } => {
             if !matches!(parsed.key.dl_type.get(), ethertype::ARP | ethertype::RARP) {
                 return Err(MALFORMED);
             }
@@ -219,14 +198,8 @@ pub(crate) fn set(packet: &mut Packet, parsed: &Parsed<'_>, set: &Set) -> Edited
                 return Err(MALFORMED);
             }
             arp.op.set(merge16(arp.op.get(), op));
-            arp.spa.set(u32::from_be_bytes(merge_bytes(
-                arp.spa.get().to_be_bytes(),
-                spa,
-            )));
-            arp.tpa.set(u32::from_be_bytes(merge_bytes(
-                arp.tpa.get().to_be_bytes(),
-                tpa,
-            )));
+            arp.spa.set(u32::from_be_bytes(merge_bytes(arp.spa.get().to_be_bytes(), spa)));
+            arp.tpa.set(u32::from_be_bytes(merge_bytes(arp.tpa.get().to_be_bytes(), tpa)));
             arp.sha = merge_bytes(arp.sha, sha);
             arp.tha = merge_bytes(arp.tha, tha);
             Ok(())
@@ -248,11 +221,7 @@ pub(crate) fn set(packet: &mut Packet, parsed: &Parsed<'_>, set: &Set) -> Edited
 
 /// `sum` after a covered word changed; untouched when it did not.
 fn change16(sum: u16, old: u16, new: u16) -> u16 {
-    if old == new {
-        sum
-    } else {
-        checksum::update_u16(sum, old, new)
-    }
+    if old == new { sum } else { checksum::update_u16(sum, old, new) }
 }
 
 /// The bytes from L3 on.
@@ -273,18 +242,13 @@ fn l4<'a>(
         return Err(MALFORMED);
     }
     let at = usize::from(parsed.layers.l4.ok_or(MALFORMED)?);
-    let end = packet
-        .len()
-        .saturating_sub(usize::from(parsed.layers.l2_pad));
+    let end = packet.len().saturating_sub(usize::from(parsed.layers.l2_pad));
     packet.data_mut().get_mut(at..end).ok_or(MALFORMED)
 }
 
 /// The transport checksum is still to be finished.
 fn is_unfinished(packet: &Packet, parsed: &Parsed<'_>) -> bool {
-    packet
-        .offload
-        .csum
-        .is_some_and(|(start, _)| parsed.layers.l4 == Some(start))
+    packet.offload.csum.is_some_and(|(start, _)| parsed.layers.l4 == Some(start))
 }
 
 /// Updates the transport checksum for a change of what its pseudo header covers.
@@ -317,8 +281,7 @@ fn pseudo_changed(packet: &mut Packet, parsed: &Parsed<'_>, old: &[u8], new: &[u
                 && (unfinished || udp.checksum.get() != 0)
             {
                 let sum = update(udp.checksum.get());
-                udp.checksum
-                    .set(if sum == 0 && !unfinished { 0xffff } else { sum });
+                udp.checksum.set(if sum == 0 && !unfinished { 0xffff } else { sum });
             }
         }
         ip_proto::ICMPV6 if is_v6 => {
@@ -535,9 +498,5 @@ pub(crate) fn checked_len(packet: &Packet) -> usize {
     };
     let (key, _) = extract(packet.data().get(..18).unwrap_or(packet.data()), 0);
     let [outer, _] = key.vlans;
-    if outer.tci.get() & flow::VLAN_CFI == 0 {
-        len
-    } else {
-        len - TAG.min(len)
-    }
+    if outer.tci.get() & flow::VLAN_CFI == 0 { len } else { len - TAG.min(len) }
 }

@@ -35,14 +35,7 @@ impl Work {
     /// A packet as it came in on `port`.
     pub(crate) fn received(packet: Packet, port: PortNo) -> Work {
         let (key, layers) = extract(packet.data(), port.0);
-        Work {
-            packet,
-            key,
-            layers,
-            changed: false,
-            moved: false,
-            cut: None,
-        }
+        Work { packet, key, layers, changed: false, moved: false, cut: None }
     }
 
     /// A packet with the metadata of `key`.
@@ -65,12 +58,7 @@ impl Work {
             return;
         }
         let (mut key, layers) = extract(self.packet.data(), self.key.in_port.get());
-        for (new, kept) in key
-            .words_mut()
-            .iter_mut()
-            .zip(self.key.words())
-            .take(METADATA_WORDS)
-        {
+        for (new, kept) in key.words_mut().iter_mut().zip(self.key.words()).take(METADATA_WORDS) {
             *new = *kept;
         }
         self.key = key;
@@ -84,13 +72,7 @@ impl Work {
         if self.moved {
             self.refresh();
         }
-        (
-            &mut self.packet,
-            Parsed {
-                key: &self.key,
-                layers: &self.layers,
-            },
-        )
+        (&mut self.packet, Parsed { key: &self.key, layers: &self.layers })
     }
 
     pub(crate) fn in_port(&self) -> PortNo {
@@ -105,9 +87,7 @@ type Groups = (Vec<(Arc<Flow>, Vec<Work>)>, Vec<Work>);
 fn group(batch: Vec<Work>, found: Vec<Option<Arc<Flow>>>) -> Groups {
     // Mostly all packets of a batch are one megaflow's: then none of them moves.
     if let Some(Some(first)) = found.first()
-        && found
-            .iter()
-            .all(|f| f.as_ref().is_some_and(|f| Arc::ptr_eq(f, first)))
+        && found.iter().all(|f| f.as_ref().is_some_and(|f| Arc::ptr_eq(f, first)))
     {
         return (vec![(first.clone(), batch)], Vec::new());
     }
@@ -193,9 +173,7 @@ impl Engine {
                         self.counted.sent_batches += 1;
                         shared.count_sent(port.sender.send(packets));
                     }
-                    None => shared
-                        .drops
-                        .add(DropReason::OutputPortGone, packets.len() as u64),
+                    None => shared.drops.add(DropReason::OutputPortGone, packets.len() as u64),
                 }
                 self.pool.give_all(packets);
             }
@@ -315,12 +293,7 @@ impl Engine {
         if !shared.may_call_up(in_port, self.now) {
             return None;
         }
-        Some(upcaller.upcall(&Upcall {
-            kind,
-            packet: &work.packet,
-            key: &work.key,
-            in_port,
-        }))
+        Some(upcaller.upcall(&Upcall { kind, packet: &work.packet, key: &work.key, in_port }))
     }
 
     /// A copy of a packet in flight.

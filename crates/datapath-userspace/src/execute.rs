@@ -39,9 +39,7 @@ impl Engine {
                 Action::Userspace(data) => self.userspace(shared, &mut batch, data, last, depth),
                 Action::Recirc(id) => {
                     if depth >= RECIRCULATION_LIMIT {
-                        shared
-                            .drops
-                            .add(DropReason::RecirculationLimit, batch.len() as u64);
+                        shared.drops.add(DropReason::RecirculationLimit, batch.len() as u64);
                         continue;
                     }
                     let mut again = self.own(&mut batch, last);
@@ -73,9 +71,7 @@ impl Engine {
                 Action::Set(Set::Mark(mark)) => {
                     for work in &mut batch {
                         let old = work.key.pkt_mark.get();
-                        work.key
-                            .pkt_mark
-                            .set(old & !mark.mask | mark.value & mark.mask);
+                        work.key.pkt_mark.set(old & !mark.mask | mark.value & mark.mask);
                     }
                 }
                 Action::Set(_)
@@ -83,10 +79,7 @@ impl Engine {
                 | Action::PopVlan
                 | Action::PushMpls { .. }
                 | Action::PopMpls { .. } => self.edit(shared, &mut batch, action),
-                Action::Sample {
-                    probability,
-                    actions,
-                } => {
+                Action::Sample { probability, actions } => {
                     if last && *probability == u32::MAX {
                         let own = self.own(&mut batch, true);
                         self.run(shared, own, actions, depth);
@@ -105,19 +98,11 @@ impl Engine {
                     self.run(shared, own, actions, depth);
                 }
                 Action::Meter(id) => self.meter(shared, &mut batch, *id),
-                Action::CheckPktLen {
-                    len,
-                    greater,
-                    not_greater,
-                } => {
+                Action::CheckPktLen { len, greater, not_greater } => {
                     let (mut long, mut short) = (Vec::new(), Vec::new());
                     for work in self.own(&mut batch, last) {
                         let is_long = edit::checked_len(&work.packet) > usize::from(*len);
-                        if is_long {
-                            long.push(work)
-                        } else {
-                            short.push(work)
-                        }
+                        if is_long { long.push(work) } else { short.push(work) }
                     }
                     self.run(shared, long, greater, depth);
                     self.run(shared, short, not_greater, depth);
@@ -131,11 +116,7 @@ impl Engine {
 
     /// The packets themselves when nothing follows, else copies.
     fn own(&mut self, batch: &mut Vec<Work>, last: bool) -> Vec<Work> {
-        if last {
-            std::mem::take(batch)
-        } else {
-            batch.iter().map(|w| self.copy(w)).collect()
-        }
+        if last { std::mem::take(batch) } else { batch.iter().map(|w| self.copy(w)).collect() }
     }
 
     fn output_batch(&mut self, batch: &mut Vec<Work>, port: PortNo, last: bool) {
@@ -228,9 +209,7 @@ impl Engine {
         let now = self.now;
         let mut dropped = 0;
         {
-            let mut meter = meter
-                .lock()
-                .unwrap_or_else(std::sync::PoisonError::into_inner);
+            let mut meter = meter.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             self.retain(batch, |work| {
                 let pass = meter.pass(work.packet.len(), now);
                 dropped += u64::from(!pass);

@@ -29,18 +29,9 @@ impl Meter {
         // Rates and bursts are kilobits or packets.
         let unit = if config.packets { 1 } else { 1000 };
         let buckets = config.bands.iter().map(|band| {
-            let burst = if band.burst == 0 {
-                band.rate
-            } else {
-                band.burst
-            };
+            let burst = if band.burst == 0 { band.rate } else { band.burst };
             let full = u64::from(burst) * unit * SCALE;
-            Bucket {
-                band: *band,
-                rate: u64::from(band.rate) * unit,
-                full,
-                level: full,
-            }
+            Bucket { band: *band, rate: u64::from(band.rate) * unit, full, level: full }
         });
         Meter {
             packets: config.packets,
@@ -61,11 +52,7 @@ impl Meter {
         self.filled = self.filled.max(now);
         self.stats.packets += 1;
         self.stats.bytes += bytes;
-        let cost = if self.packets {
-            SCALE
-        } else {
-            bytes * 8 * SCALE
-        };
+        let cost = if self.packets { SCALE } else { bytes * 8 * SCALE };
         let mut exceeded: Option<(u32, usize)> = None;
         for (i, bucket) in self.buckets.iter_mut().enumerate() {
             let gain = bucket.rate.saturating_mul(elapsed);
@@ -97,10 +84,7 @@ mod tests {
 
     #[test]
     fn packets_a_second_with_a_burst() {
-        let config = MeterConfig {
-            packets: true,
-            bands: vec![MeterBand { rate: 2, burst: 3 }],
-        };
+        let config = MeterConfig { packets: true, bands: vec![MeterBand { rate: 2, burst: 3 }] };
         let mut m = Meter::new(&config, Millis(1));
         let passed = |m: &mut Meter, now| (0..5).filter(|_| m.pass(118, Millis(now))).count();
         assert_eq!(passed(&mut m, 1), 3);
@@ -113,17 +97,8 @@ mod tests {
 
     #[test]
     fn the_highest_exceeded_band_counts() {
-        let bands = vec![
-            MeterBand { rate: 1, burst: 1 },
-            MeterBand { rate: 2, burst: 2 },
-        ];
-        let mut m = Meter::new(
-            &MeterConfig {
-                packets: true,
-                bands,
-            },
-            Millis(1),
-        );
+        let bands = vec![MeterBand { rate: 1, burst: 1 }, MeterBand { rate: 2, burst: 2 }];
+        let mut m = Meter::new(&MeterConfig { packets: true, bands }, Millis(1));
         assert!(m.pass(1, Millis(1)));
         assert!(!m.pass(1, Millis(1)));
         assert!(!m.pass(1, Millis(1)));
@@ -132,18 +107,12 @@ mod tests {
 
     #[test]
     fn kilobits() {
-        let config = MeterConfig {
-            packets: false,
-            bands: vec![MeterBand { rate: 8, burst: 0 }],
-        };
+        let config = MeterConfig { packets: false, bands: vec![MeterBand { rate: 8, burst: 0 }] };
         let mut m = Meter::new(&config, Millis(1));
         assert!(m.pass(500, Millis(1)));
         assert!(m.pass(500, Millis(1)));
         assert!(!m.pass(1, Millis(1)));
         assert!(m.pass(1, Millis(2)));
-        assert!(
-            !m.pass(2000, Millis(1_000_000)),
-            "longer than the burst never passes"
-        );
+        assert!(!m.pass(2000, Millis(1_000_000)), "longer than the burst never passes");
     }
 }

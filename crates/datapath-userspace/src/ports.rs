@@ -73,10 +73,7 @@ impl RxQueue {
     /// Calls `f` with the descriptor, when there is one.
     pub(crate) fn with_fd<R>(&self, f: impl FnOnce(std::os::fd::BorrowedFd<'_>) -> R) -> Option<R> {
         let guard = self.lock();
-        guard
-            .as_ref()
-            .and_then(|q| q.poll_fd())
-            .map(|fd| f(fd.as_fd()))
+        guard.as_ref().and_then(|q| q.poll_fd()).map(|fd| f(fd.as_fd()))
     }
 
     /// Closes the queue's side of the device.
@@ -93,21 +90,18 @@ impl RxQueue {
 
 /// Opens the device of `spec`.
 pub(crate) fn open(spec: &PortSpec, default_n_rxq: usize) -> Result<(Opened, Kind), PortError> {
-    let unknown = || PortError::UnknownKind {
-        name: spec.name.clone(),
-        kind: spec.kind.clone(),
-    };
+    let unknown = || PortError::UnknownKind { name: spec.name.clone(), kind: spec.kind.clone() };
     let kind = Kind::from_type(&spec.kind).ok_or_else(unknown)?;
     let n_rxq = match spec.options.get("n_rxq") {
         None => default_n_rxq,
-        Some(text) => text
-            .parse::<usize>()
-            .ok()
-            .filter(|n| (1..=1024).contains(n))
-            .ok_or_else(|| PortError::Option {
-                name: spec.name.clone(),
-                problem: format!("options:n_rxq: \"{text}\" is not a number from 1 to 1024"),
-            })?,
+        Some(text) => {
+            text.parse::<usize>().ok().filter(|n| (1..=1024).contains(n)).ok_or_else(|| {
+                PortError::Option {
+                    name: spec.name.clone(),
+                    problem: format!("options:n_rxq: \"{text}\" is not a number from 1 to 1024"),
+                }
+            })?
+        }
     };
     let open = OpenSpec {
         name: spec.name.clone(),
@@ -122,10 +116,7 @@ pub(crate) fn open(spec: &PortSpec, default_n_rxq: usize) -> Result<(Opened, Kin
 }
 
 fn port_error(name: &str, error: OpenError) -> PortError {
-    let open = |cause: String| PortError::Open {
-        name: name.to_owned(),
-        cause,
-    };
+    let open = |cause: String| PortError::Open { name: name.to_owned(), cause };
     match error {
         OpenError::NoDevice { .. } => open("No such device".to_owned()),
         OpenError::Busy { .. } => open("the device is already open".to_owned()),
@@ -169,21 +160,17 @@ impl Port {
         affinity: &BTreeMap<usize, usize>,
         tokens: &AtomicU64,
     ) -> Port {
-        let queues = opened
-            .queues
-            .into_iter()
-            .enumerate()
-            .map(|(number, queue)| {
-                Arc::new(RxQueue {
-                    token: tokens.fetch_add(1, Ordering::Relaxed),
-                    port: info.number,
-                    port_name: info.name.clone(),
-                    number,
-                    wanted_core: affinity.get(&number).copied(),
-                    queue: Mutex::new(Some(queue)),
-                    failed: AtomicBool::new(false),
-                })
-            });
+        let queues = opened.queues.into_iter().enumerate().map(|(number, queue)| {
+            Arc::new(RxQueue {
+                token: tokens.fetch_add(1, Ordering::Relaxed),
+                port: info.number,
+                port_name: info.name.clone(),
+                number,
+                wanted_core: affinity.get(&number).copied(),
+                queue: Mutex::new(Some(queue)),
+                failed: AtomicBool::new(false),
+            })
+        });
         Port {
             queues: queues.collect(),
             info,

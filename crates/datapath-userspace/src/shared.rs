@@ -119,9 +119,7 @@ impl Shared {
     /// A new upcaller, when somebody answers upcalls.
     pub(crate) fn upcaller(&self) -> Option<Box<dyn Upcaller>> {
         let factory = read(&self.factory).clone();
-        factory
-            .filter(|_| !self.closed.load(Ordering::Relaxed))
-            .map(|f| f.upcaller())
+        factory.filter(|_| !self.closed.load(Ordering::Relaxed)).map(|f| f.upcaller())
     }
 
     /// True, and counted, when a packet of `port` may call up at `now`.
@@ -139,16 +137,10 @@ impl Shared {
 
     /// Counts what a sender dropped.
     pub(crate) fn count_sent(&self, report: SendReport) {
-        self.drops
-            .add(DropReason::OutputQueueFull, report.dropped_full);
-        self.drops
-            .add(DropReason::OutputTooLong, report.dropped_too_long);
-        self.drops.add(
-            DropReason::OutputError,
-            report.dropped_down + report.dropped_error,
-        );
-        self.drops
-            .add(DropReason::Malformed, report.dropped_malformed);
+        self.drops.add(DropReason::OutputQueueFull, report.dropped_full);
+        self.drops.add(DropReason::OutputTooLong, report.dropped_too_long);
+        self.drops.add(DropReason::OutputError, report.dropped_down + report.dropped_error);
+        self.drops.add(DropReason::Malformed, report.dropped_malformed);
     }
 
     /// A packet thread starts to count.

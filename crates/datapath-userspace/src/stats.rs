@@ -135,9 +135,7 @@ impl Drops {
     }
 
     pub(crate) fn of(&self, reason: DropReason) -> u64 {
-        self.0
-            .get(reason as usize)
-            .map_or(0, |c| c.load(Ordering::Relaxed))
+        self.0.get(reason as usize).map_or(0, |c| c.load(Ordering::Relaxed))
     }
 }
 
@@ -148,16 +146,9 @@ mod tests {
     #[test]
     fn clearing_hides_what_was_before() {
         let stats = ThreadStats::default();
-        stats.add(&mut PmdStats {
-            received: 3,
-            ..PmdStats::default()
-        });
+        stats.add(&mut PmdStats { received: 3, ..PmdStats::default() });
         stats.clear();
-        stats.add(&mut PmdStats {
-            received: 2,
-            recirculated: 1,
-            ..PmdStats::default()
-        });
+        stats.add(&mut PmdStats { received: 2, recirculated: 1, ..PmdStats::default() });
         assert_eq!(stats.since_cleared().received, 2);
         assert_eq!(stats.total().received, 5);
         assert_eq!(stats.since_cleared().passes_per_packet(), 1.5);

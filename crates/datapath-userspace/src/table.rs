@@ -40,12 +40,7 @@ impl Subtable {
             .filter(|(w, _)| **w != 0)
             .map(|(w, i)| (i, *w))
             .collect();
-        Subtable {
-            mask: *mask,
-            words,
-            flows: HashTable::new(),
-            hits: AtomicU64::new(0),
-        }
+        Subtable { mask: *mask, words, flows: HashTable::new(), hits: AtomicU64::new(0) }
     }
 
     /// Hash of `key` under the mask.
@@ -60,14 +55,11 @@ impl Subtable {
     /// Both agree under the mask.
     fn equal(&self, flow: &Flow, key: &Key) -> bool {
         let own = flow.matching.key();
-        self.words
-            .iter()
-            .all(|(i, m)| word(own, *i) == word(key, *i) & m)
+        self.words.iter().all(|(i, m)| word(own, *i) == word(key, *i) & m)
     }
 
     fn find(&self, state: &RandomState, key: &Key) -> Option<&Arc<Flow>> {
-        self.flows
-            .find(self.hash(state, key), |flow| self.equal(flow, key))
+        self.flows.find(self.hash(state, key), |flow| self.equal(flow, key))
     }
 }
 
@@ -83,12 +75,7 @@ impl Table {
     /// An empty table for at most `limit` megaflows.
     pub(crate) fn new(limit: usize) -> Table {
         let state = RandomState::default();
-        Table {
-            subtables: Vec::new(),
-            ufids: HashMap::with_hasher(state.clone()),
-            state,
-            limit,
-        }
+        Table { subtables: Vec::new(), ufids: HashMap::with_hasher(state.clone()), state, limit }
     }
 
     /// The megaflow that `key` matches, and how many subtables were probed.
@@ -119,12 +106,7 @@ impl Table {
                 self.subtables.len() - 1
             }
         };
-        let Table {
-            subtables,
-            ufids,
-            state,
-            ..
-        } = self;
+        let Table { subtables, ufids, state, .. } = self;
         if let Some(subtable) = subtables.get_mut(at) {
             let hash = subtable.hash(state, flow.matching.key());
             let words = std::mem::take(&mut subtable.words);
@@ -156,9 +138,7 @@ impl Table {
                 && subtable.flows.len() < subtable.flows.capacity() / 8
             {
                 let words = std::mem::take(&mut subtable.words);
-                subtable
-                    .flows
-                    .shrink_to_fit(|f| hash_words(&words, &self.state, &f.matching));
+                subtable.flows.shrink_to_fit(|f| hash_words(&words, &self.state, &f.matching));
                 subtable.words = words;
             }
         }
@@ -186,8 +166,7 @@ impl Table {
 
     /// Puts the subtables that were hit most of late first, and lets old hits count half.
     pub(crate) fn sort(&mut self) {
-        self.subtables
-            .sort_by_key(|s| std::cmp::Reverse(s.hits.load(Ordering::Relaxed)));
+        self.subtables.sort_by_key(|s| std::cmp::Reverse(s.hits.load(Ordering::Relaxed)));
         for s in &mut self.subtables {
             *s.hits.get_mut() /= 2;
         }
@@ -195,9 +174,7 @@ impl Table {
 
     /// True when [`Table::sort`] would change the order.
     pub(crate) fn is_unsorted(&self) -> bool {
-        !self
-            .subtables
-            .is_sorted_by_key(|s| std::cmp::Reverse(s.hits.load(Ordering::Relaxed)))
+        !self.subtables.is_sorted_by_key(|s| std::cmp::Reverse(s.hits.load(Ordering::Relaxed)))
     }
 }
 
@@ -222,11 +199,7 @@ mod tests {
         for (field, value, mask) in fields {
             matching.set_masked(*field, *value, *mask);
         }
-        Arc::new(Flow::new(&Megaflow {
-            ufid: Ufid(ufid),
-            matching,
-            actions: [].into(),
-        }))
+        Arc::new(Flow::new(&Megaflow { ufid: Ufid(ufid), matching, actions: [].into() }))
     }
 
     #[test]
@@ -245,10 +218,8 @@ mod tests {
     #[test]
     fn sorting_moves_the_busy_subtable_first() {
         let mut t = Table::new(10);
-        t.insert(megaflow(1, &[(Field::Ipv4Src, 1, 0xff)]))
-            .expect("room");
-        t.insert(megaflow(2, &[(Field::Ipv4Dst, 1, 0xff)]))
-            .expect("room");
+        t.insert(megaflow(1, &[(Field::Ipv4Src, 1, 0xff)])).expect("room");
+        t.insert(megaflow(2, &[(Field::Ipv4Dst, 1, 0xff)])).expect("room");
         let mut key = Key::ZERO;
         key.nw_dst.set(1);
         assert_eq!(t.lookup(&key).1, 2);

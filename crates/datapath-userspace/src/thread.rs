@@ -68,9 +68,8 @@ impl PacketThread {
         };
         let seed = shared.seed.wrapping_add(1 + number as u64);
         let (shared, own) = (shared.clone(), thread.clone());
-        let handle = std::thread::Builder::new()
-            .name(name)
-            .spawn(move || own.run(&shared, seed))?;
+        let handle =
+            std::thread::Builder::new().name(name).spawn(move || own.run(&shared, seed))?;
         *lock(&thread.handle) = Some(handle);
         Ok(thread)
     }
@@ -79,12 +78,7 @@ impl PacketThread {
     pub(crate) fn add(&self, queue: &Arc<RxQueue>) -> io::Result<()> {
         lock(&self.queues).insert(queue.token, queue.clone());
         let added = queue.with_fd(|fd| {
-            epoll::add(
-                &self.epoll,
-                fd,
-                EventData::new_u64(queue.token),
-                EventFlags::IN,
-            )
+            epoll::add(&self.epoll, fd, EventData::new_u64(queue.token), EventFlags::IN)
         });
         match added {
             Some(Ok(())) => Ok(()),
@@ -152,10 +146,7 @@ impl PacketThread {
                         "processing a batch panicked; it is lost, the thread goes on: please report this",
                     );
                     engine = Engine::new(self.stats.clone(), shared.cache_entries, seed);
-                    loop_state = Loop {
-                        paused: loop_state.paused,
-                        ..Loop::default()
-                    };
+                    loop_state = Loop { paused: loop_state.paused, ..Loop::default() };
                 }
             }
         }
@@ -165,10 +156,7 @@ impl PacketThread {
     fn turn(&self, shared: &Shared, engine: &mut Engine, state: &mut Loop) -> io::Result<()> {
         let timeout = state.paused.first().map(|(until, _)| {
             let left = until.saturating_duration_since(Instant::now());
-            Timespec {
-                tv_sec: 0,
-                tv_nsec: i64::from(left.subsec_nanos()),
-            } // PAUSE is below a second
+            Timespec { tv_sec: 0, tv_nsec: i64::from(left.subsec_nanos()) } // PAUSE is below a second
         });
         let mut events: Vec<Event> = std::mem::take(&mut state.events);
         events.clear();
@@ -254,12 +242,7 @@ impl PacketThread {
             let (_, queue) = state.paused.remove(0);
             if lock(&self.queues).contains_key(&queue.token)
                 && let Some(Err(e)) = queue.with_fd(|fd| {
-                    epoll::add(
-                        &self.epoll,
-                        fd,
-                        EventData::new_u64(queue.token),
-                        EventFlags::IN,
-                    )
+                    epoll::add(&self.epoll, fd, EventData::new_u64(queue.token), EventFlags::IN)
                 })
             {
                 tracing::warn!(target: "dpif_netdev", "{}: cannot wait for packets: {e}", queue.port_name);

@@ -23,28 +23,17 @@ fn mix_bytes(seed: u64, bytes: &[u8]) -> u64 {
 pub fn five_tuple(key: &Key, symmetric: bool, basis: u32) -> u32 {
     let ports = matches!(key.nw_proto, 6 | 17 | 132) && key.nw_frag & FRAG_LATER == 0;
     let port = |p: u16| if ports { p.to_be_bytes() } else { [0; 2] };
-    let end = |address: &[u8], p: u16| {
-        mix(
-            mix_bytes(1, address),
-            u64::from(u16::from_be_bytes(port(p))),
-        )
-    };
+    let end =
+        |address: &[u8], p: u16| mix(mix_bytes(1, address), u64::from(u16::from_be_bytes(port(p))));
     let (src, dst) = match key.dl_type.get() {
         0x0800 => (
             end(&key.nw_src.get().to_be_bytes(), key.tp_src.get()),
             end(&key.nw_dst.get().to_be_bytes(), key.tp_dst.get()),
         ),
-        0x86dd => (
-            end(&key.ipv6_src, key.tp_src.get()),
-            end(&key.ipv6_dst, key.tp_dst.get()),
-        ),
+        0x86dd => (end(&key.ipv6_src, key.tp_src.get()), end(&key.ipv6_dst, key.tp_dst.get())),
         _ => (end(&key.dl_src, 0), end(&key.dl_dst, 0)),
     };
-    let ends = if symmetric {
-        mix(src.min(dst), src.max(dst))
-    } else {
-        mix(mix(src, 0), dst)
-    };
+    let ends = if symmetric { mix(src.min(dst), src.max(dst)) } else { mix(mix(src, 0), dst) };
     let rest = u64::from(key.dl_type.get()) << 8 | u64::from(key.nw_proto);
     let hash = mix(mix(ends, rest), u64::from(basis));
     match (hash >> 32) as u32 ^ hash as u32 {
@@ -85,10 +74,7 @@ mod tests {
             let key = udp([10, 0, a, b], [10, 1, 0, 1], (1000, 53));
             buckets[five_tuple(&key, false, 0) as usize % 16] += 1;
         }
-        assert!(
-            buckets.iter().all(|n| (850..1150).contains(n)),
-            "{buckets:?}"
-        );
+        assert!(buckets.iter().all(|n| (850..1150).contains(n)), "{buckets:?}");
     }
 
     #[test]

@@ -29,9 +29,7 @@ pub struct Style<'a> {
 
 impl fmt::Debug for Style<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Style")
-            .field("dry_run", &self.dry_run)
-            .finish_non_exhaustive()
+        f.debug_struct("Style").field("dry_run", &self.dry_run).finish_non_exhaustive()
     }
 }
 
@@ -67,11 +65,7 @@ struct Hex(u64);
 
 impl fmt::Display for Hex {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0 == 0 {
-            f.write_str("0")
-        } else {
-            write!(f, "{:#x}", self.0)
-        }
+        if self.0 == 0 { f.write_str("0") } else { write!(f, "{:#x}", self.0) }
     }
 }
 
@@ -103,11 +97,7 @@ fn one(out: &mut String, action: &Action, style: Style<'_>) {
         Action::Userspace(data) => userspace(out, data, style),
         Action::Recirc(id) => put!(out, "recirc({})", Hex(u64::from(*id))),
         Action::Hash { symmetric, basis } => {
-            put!(
-                out,
-                "hash({}l4({basis}))",
-                if *symmetric { "sym_" } else { "" }
-            );
+            put!(out, "hash({}l4({basis}))", if *symmetric { "sym_" } else { "" });
         }
         Action::Trunc(len) => put!(out, "trunc({len})"),
         Action::PushVlan { tpid, tci } => {
@@ -129,10 +119,7 @@ fn one(out: &mut String, action: &Action, style: Style<'_>) {
         }
         Action::PopMpls { ethertype } => put!(out, "pop_mpls(eth_type=0x{ethertype:x})"),
         Action::Set(set) => set_text(out, set),
-        Action::Sample {
-            probability,
-            actions,
-        } => {
+        Action::Sample { probability, actions } => {
             let percent = 100.0 * f64::from(*probability) / f64::from(u32::MAX);
             put!(out, "sample(sample={percent:.1}%,actions(");
             list(out, actions, style);
@@ -144,11 +131,7 @@ fn one(out: &mut String, action: &Action, style: Style<'_>) {
             out.push(')');
         }
         Action::Meter(id) => put!(out, "meter({id})"),
-        Action::CheckPktLen {
-            len,
-            greater,
-            not_greater,
-        } => {
+        Action::CheckPktLen { len, greater, not_greater } => {
             put!(out, "check_pkt_len(size={len},gt(");
             list(out, greater, style);
             out.push_str("),le(");
@@ -179,13 +162,7 @@ fn userspace(out: &mut String, data: &Userdata, style: Style<'_>) {
                 Hex(*rule_cookie),
             );
         }
-        Userdata::FlowSample {
-            probability,
-            collector_set,
-            obs_domain,
-            obs_point,
-            output_port,
-        } => {
+        Userdata::FlowSample { probability, collector_set, obs_domain, obs_point, output_port } => {
             put!(
                 out,
                 "flow_sample(probability={probability},collector_set_id={collector_set},\
@@ -236,13 +213,7 @@ impl Parts<'_> {
     }
 
     fn mac(&mut self, name: &str, m: &Masked<[u8; 6]>) {
-        self.part(
-            name,
-            m.mask == [0xff; 6],
-            m.mask != [0; 6],
-            Mac(m.value),
-            Mac(m.mask),
-        );
+        self.part(name, m.mask == [0xff; 6], m.mask != [0; 6], Mac(m.value), Mac(m.mask));
     }
 
     fn ipv4(&mut self, name: &str, m: &Masked<[u8; 4]>) {
@@ -270,13 +241,7 @@ impl Parts<'_> {
     }
 
     fn hex(&mut self, name: &str, value: u32, mask: u32, full: u32) {
-        self.part(
-            name,
-            mask == full,
-            mask != 0,
-            Hex(u64::from(value)),
-            Hex(u64::from(mask)),
-        );
+        self.part(name, mask == full, mask != 0, Hex(u64::from(value)), Hex(u64::from(mask)));
     }
 
     fn byte(&mut self, name: &str, m: &Masked<u8>) {
@@ -316,12 +281,9 @@ fn set_text(out: &mut String, set: &Set) {
         }
         Set::Priority(v) => put!(out, "skb_priority({}", Hex(u64::from(*v))),
         Set::Mark(m) if m.mask == u32::MAX => put!(out, "skb_mark({}", Hex(u64::from(m.value))),
-        Set::Mark(m) => put!(
-            out,
-            "skb_mark({}/{}",
-            Hex(u64::from(m.value)),
-            Hex(u64::from(m.mask))
-        ),
+        Set::Mark(m) => {
+            put!(out, "skb_mark({}/{}", Hex(u64::from(m.value)), Hex(u64::from(m.mask)))
+        }
         _ => fields(out, set),
     }
     out.push_str("))");
@@ -354,13 +316,7 @@ fn fields(out: &mut String, set: &Set) {
             p.byte_hex("tos", tos);
             p.byte("ttl", ttl);
         }
-        Set::Ipv6 {
-            src,
-            dst,
-            label,
-            tclass,
-            hlimit,
-        } => {
+        Set::Ipv6 { src, dst, label, tclass, hlimit } => {
             p.ipv6("src", src);
             p.ipv6("dst", dst);
             p.hex("label", label.value, label.mask, 0xf_ffff);
@@ -375,13 +331,7 @@ fn fields(out: &mut String, set: &Set) {
             p.byte("type", kind);
             p.byte("code", code);
         }
-        Set::Arp {
-            op,
-            spa,
-            tpa,
-            sha,
-            tha,
-        } => {
+        Set::Arp { op, spa, tpa, sha, tha } => {
             p.ipv4("sip", spa);
             p.ipv4("tip", tpa);
             p.short("op", op);
@@ -397,7 +347,13 @@ fn fields(out: &mut String, set: &Set) {
         Set::NdExtensions { reserved, options_type } => {
             let Masked { value, mask } = reserved;
             let mask_text = format_args!("0x{mask:x}");
-            p.part("nd_reserved", *mask == u32::MAX, *mask != 0, format_args!("0x{value:x}"), mask_text);
+            p.part(
+                "nd_reserved",
+                *mask == u32::MAX,
+                *mask != 0,
+                format_args!("0x{value:x}"),
+                mask_text,
+            );
             p.byte("nd_options_type", options_type);
         }
         Set::Mpls(_) | Set::Priority(_) | Set::Mark(_) => {}

@@ -42,11 +42,7 @@ pub fn compose(key: &Key, payload: &[u8]) -> Packet {
         if tci & VLAN_CFI == 0 {
             break;
         }
-        let tpid = if vlan.tpid.get() == 0 {
-            ethertype::VLAN
-        } else {
-            vlan.tpid.get()
-        };
+        let tpid = if vlan.tpid.get() == 0 { ethertype::VLAN } else { vlan.tpid.get() };
         f = f.vlan(tpid, tci & !VLAN_CFI);
     }
     let dl_type = key.dl_type.get();
@@ -96,11 +92,7 @@ fn ipv4(f: Frame, key: &Key, payload: &[u8]) -> Packet {
         src: key.nw_src,
         dst: key.nw_dst,
     });
-    if later {
-        f.packet()
-    } else {
-        transport(f, key, payload)
-    }
+    if later { f.packet() } else { transport(f, key, payload) }
 }
 
 fn ipv6(f: Frame, key: &Key, payload: &[u8]) -> Packet {
@@ -114,8 +106,7 @@ fn ipv6(f: Frame, key: &Key, payload: &[u8]) -> Packet {
         dst: key.ipv6_dst,
     });
     if key.nw_frag & FRAG_LATER != 0 {
-        f.ipv6_fragment(LATER_OFFSET << 3 | 1, NO_NEXT_HEADER, 0)
-            .packet()
+        f.ipv6_fragment(LATER_OFFSET << 3 | 1, NO_NEXT_HEADER, 0).packet()
     } else if key.nw_frag & FRAG_ANY != 0 {
         transport(f.ipv6_fragment(1, key.nw_proto, 0), key, payload)
     } else {
@@ -138,10 +129,8 @@ fn transport(f: Frame, key: &Key, payload: &[u8]) -> Packet {
         (ip_proto::ICMPV6, ethertype::IPV6) => {
             let nd = [IcmpHeader::NEIGHBOUR_SOLICIT, IcmpHeader::NEIGHBOUR_ADVERT];
             if nd.contains(&kind) && code == 0 {
-                let mut options = vec![
-                    (NdOption::SOURCE, key.arp_sha),
-                    (NdOption::TARGET, key.arp_tha),
-                ];
+                let mut options =
+                    vec![(NdOption::SOURCE, key.arp_sha), (NdOption::TARGET, key.arp_tha)];
                 if key.nd_options_type == NdOption::TARGET {
                     options.reverse();
                 }
@@ -164,9 +153,7 @@ mod tests {
 
     fn hex(text: &str) -> Vec<u8> {
         let digits = text.as_bytes().chunks(2);
-        digits
-            .map(|d| u8::from_str_radix(std::str::from_utf8(d).unwrap(), 16).unwrap())
-            .collect()
+        digits.map(|d| u8::from_str_radix(std::str::from_utf8(d).unwrap(), 16).unwrap()).collect()
     }
 
     fn composed(rest: &str) -> (Key, Packet) {
@@ -279,10 +266,7 @@ mod tests {
             ",eth_type(0x0800),ipv4(src=1.2.3.4,dst=5.6.7.8,proto=132,ttl=1,frag=no),sctp(src=1,dst=2)",
         );
         let sctp = &p.data()[34..];
-        assert_eq!(
-            sctp.get(8..12),
-            packet::checksum::sctp(sctp).as_ref().map(|c| &c[..])
-        );
+        assert_eq!(sctp.get(8..12), packet::checksum::sctp(sctp).as_ref().map(|c| &c[..]));
         let (_, p) =
             composed(",eth_type(0x0800),ipv4(src=1.2.3.4,dst=5.6.7.8,proto=2,ttl=1,frag=no)");
         assert_eq!(packet::checksum::internet(&p.data()[34..]), 0);

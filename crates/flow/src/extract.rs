@@ -72,10 +72,7 @@ static VLAN_LIMIT: AtomicUsize = AtomicUsize::new(VLANS);
 /// [`VLANS`] mean [`VLANS`]. OVS's default, for controllers that know of one tag, is 1; this
 /// process starts with [`VLANS`]. Keys from before and after do not compare: flush flows.
 pub fn set_vlan_limit(limit: usize) {
-    VLAN_LIMIT.store(
-        if limit == 0 { VLANS } else { limit.min(VLANS) },
-        Ordering::Relaxed,
-    );
+    VLAN_LIMIT.store(if limit == 0 { VLANS } else { limit.min(VLANS) }, Ordering::Relaxed);
 }
 
 /// How many VLAN tags are parsed, 1 to [`VLANS`].
@@ -125,10 +122,7 @@ fn parse(key: &mut Key, data: &[u8], in_port: u32, vlan_limit: usize) -> Layers 
             break;
         };
         if let Some(vlan) = key.vlans.get_mut(slot) {
-            *vlan = Vlan {
-                tpid: U16::new(kind),
-                tci: U16::new(tag.tpid.get() | VLAN_CFI),
-            };
+            *vlan = Vlan { tpid: U16::new(kind), tci: U16::new(tag.tpid.get() | VLAN_CFI) };
         }
         kind = tag.tci.get();
         rest = inner;
@@ -170,9 +164,7 @@ fn parse(key: &mut Key, data: &[u8], in_port: u32, vlan_limit: usize) -> Layers 
         _ => None,
     };
     if let Some((header_len, payload)) = payload {
-        layers.l4 = layers
-            .l3
-            .and_then(|l3| l3.checked_add(u16::try_from(header_len).ok()?));
+        layers.l4 = layers.l3.and_then(|l3| l3.checked_add(u16::try_from(header_len).ok()?));
         if key.nw_frag & FRAG_LATER == 0 {
             transport(key, payload);
         }
@@ -195,11 +187,7 @@ fn ipv4<'a>(key: &mut Key, bytes: &'a [u8], layers: &mut Layers) -> Option<(usiz
     key.nw_ttl = ip.ttl;
     key.nw_proto = ip.proto;
     if ip.is_fragment() {
-        key.nw_frag = if ip.is_later_fragment() {
-            FRAG_ANY | FRAG_LATER
-        } else {
-            FRAG_ANY
-        };
+        key.nw_frag = if ip.is_later_fragment() { FRAG_ANY | FRAG_LATER } else { FRAG_ANY };
     }
     Some((header, bytes.get(header..total)?))
 }
@@ -218,16 +206,9 @@ fn ipv6<'a>(key: &mut Key, bytes: &'a [u8], layers: &mut Layers) -> Option<(usiz
     key.nw_ttl = ip.hop_limit;
     key.nw_proto = extensions.proto;
     if extensions.is_fragment {
-        key.nw_frag = if extensions.is_later_fragment {
-            FRAG_ANY | FRAG_LATER
-        } else {
-            FRAG_ANY
-        };
+        key.nw_frag = if extensions.is_later_fragment { FRAG_ANY | FRAG_LATER } else { FRAG_ANY };
     }
-    Some((
-        size_of::<Ipv6Header>() + extensions.len,
-        payload.get(extensions.len..)?,
-    ))
+    Some((size_of::<Ipv6Header>() + extensions.len, payload.get(extensions.len..)?))
 }
 
 fn arp(key: &mut Key, bytes: &[u8]) {
@@ -296,10 +277,7 @@ fn transport(key: &mut Key, bytes: &[u8]) {
             key.tp_src.set(icmp.kind.into());
             key.tp_dst.set(icmp.code.into());
             if icmp.code == 0
-                && matches!(
-                    icmp.kind,
-                    IcmpHeader::NEIGHBOUR_SOLICIT | IcmpHeader::NEIGHBOUR_ADVERT
-                )
+                && matches!(icmp.kind, IcmpHeader::NEIGHBOUR_SOLICIT | IcmpHeader::NEIGHBOUR_ADVERT)
             {
                 neighbour(key, icmp, rest);
             }

@@ -69,21 +69,13 @@ pub const DL_VLAN_NONE: u16 = 0xffff;
 /// The 32-bit port of OpenFlow 1.1+ that the 16-bit port of OpenFlow 1.0 stands for:
 /// 0xff00 and above are the reserved ports.
 pub const fn port_from_of10(port: u16) -> u32 {
-    if port >= 0xff00 {
-        0xffff_0000 | port as u32
-    } else {
-        port as u32
-    }
+    if port >= 0xff00 { 0xffff_0000 | port as u32 } else { port as u32 }
 }
 
 /// The 16-bit port of OpenFlow 1.0 for `port`, or `None` when it has none
 /// (0xff00 to 0xfffffeff).
 pub const fn port_to_of10(port: u32) -> Option<u16> {
-    if port < 0xff00 || port >= 0xffff_ff00 {
-        Some(port as u16)
-    } else {
-        None
-    }
+    if port < 0xff00 || port >= 0xffff_ff00 { Some(port as u16) } else { None }
 }
 
 /// The big-endian integer of `N` bytes (at most 8) at `at`; 0 when they are not all there.
@@ -164,11 +156,7 @@ impl Field {
 
     /// `reg0` to `reg15` by number.
     pub fn register(n: usize) -> Option<Field> {
-        if n < 16 {
-            Field::ALL.get(Field::Reg0 as usize + n).copied()
-        } else {
-            None
-        }
+        if n < 16 { Field::ALL.get(Field::Reg0 as usize + n).copied() } else { None }
     }
 
     /// The field called `name`: a text name or alias (`eth_src`, `dl_src`) or a name of an NXM
@@ -299,9 +287,7 @@ impl Field {
                     _ => PCP_MASK,
                 };
                 let rest = key.vlans[0].tci.get() & !mine;
-                key.vlans[0]
-                    .tci
-                    .set(if rest == VLAN_CFI { 0 } else { rest });
+                key.vlans[0].tci.set(if rest == VLAN_CFI { 0 } else { rest });
             }
             Field::InPort | Field::IpDscp => self.store(key, 0),
             _ => self.store_raw(key, 0),
@@ -311,22 +297,14 @@ impl Field {
     /// The value with every bit of the field set: a mask that makes it exact.
     #[inline]
     pub fn all_ones(self) -> FieldValue {
-        if let Field::IpDscp = self {
-            DSCP_MASK
-        } else {
-            ones(self.def().place.bits)
-        }
+        if let Field::IpDscp = self { DSCP_MASK } else { ones(self.def().place.bits) }
     }
 }
 
 /// `bits` one bits at the low end.
 #[inline(always)]
 const fn ones(bits: u8) -> u128 {
-    if bits >= 128 {
-        u128::MAX
-    } else {
-        (1u128 << bits) - 1
-    }
+    if bits >= 128 { u128::MAX } else { (1u128 << bits) - 1 }
 }
 
 #[cfg(test)]

@@ -177,10 +177,6 @@ impl Key {
 
     /// True when `self` and `other` agree on every bit of `mask`.
     pub fn equal_under(&self, other: &Key, mask: &crate::Mask) -> bool {
-        self.words()
-            .iter()
-            .zip(other.words())
-            .zip(mask.words())
-            .all(|((a, b), m)| (a ^ b) & m == 0)
+        self.words().iter().zip(other.words()).zip(mask.words()).all(|((a, b), m)| (a ^ b) & m == 0)
     }
 }

@@ -41,10 +41,7 @@ impl Mask {
 
     /// True when every bit of `other` is in `self`: `self` is at least as specific.
     pub fn covers(&self, other: &Mask) -> bool {
-        self.words()
-            .iter()
-            .zip(other.words())
-            .all(|(w, o)| o & !w == 0)
+        self.words().iter().zip(other.words()).all(|(w, o)| o & !w == 0)
     }
 
     /// Makes every bit of `field` exact.
@@ -59,9 +56,6 @@ impl Mask {
 
     /// Number of the words that have a bit set, as a bitmap (bit 0 is word 0).
     pub fn word_map(&self) -> u64 {
-        self.words()
-            .iter()
-            .enumerate()
-            .fold(0, |map, (i, w)| map | (u64::from(*w != 0) << i))
+        self.words().iter().enumerate().fold(0, |map, (i, w)| map | (u64::from(*w != 0) << i))
     }
 }

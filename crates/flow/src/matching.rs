@@ -13,17 +13,11 @@ pub struct Match {
 
 impl Match {
     /// Matches every packet.
-    pub const ANY: Match = Match {
-        key: Key::ZERO,
-        mask: Mask::WILDCARD,
-    };
+    pub const ANY: Match = Match { key: Key::ZERO, mask: Mask::WILDCARD };
 
     /// Matches what agrees with `key` on `mask`.
     pub fn new(key: &Key, mask: &Mask) -> Match {
-        Match {
-            key: key.masked(mask),
-            mask: *mask,
-        }
+        Match { key: key.masked(mask), mask: *mask }
     }
 
     /// The values, zero where wildcarded.

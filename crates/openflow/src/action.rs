@@ -229,7 +229,9 @@ impl Action {
     /// The word that texts name the action by, such as `output` or `set_field`.
     pub fn keyword(&self) -> &'static str {
         match self {
-            Action::Output { .. } | Action::OutputReg { .. } | Action::OutputTrunc { .. } => "output",
+            Action::Output { .. } | Action::OutputReg { .. } | Action::OutputTrunc { .. } => {
+                "output"
+            }
             Action::Controller(_) => "controller",
             Action::Enqueue { .. } => "enqueue",
             Action::Bundle(b) if b.dst.is_some() => "bundle_load",

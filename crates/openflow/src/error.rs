@@ -75,9 +75,7 @@ impl Place {
 
     /// Reads a place and tells how many bytes it took.
     fn decode(body: &[u8]) -> Option<(Place, usize)> {
-        let u16_at = |at: usize| {
-            Some(u16::from_be_bytes(body.get(at..at + 2)?.try_into().ok()?))
-        };
+        let u16_at = |at: usize| Some(u16::from_be_bytes(body.get(at..at + 2)?.try_into().ok()?));
         let vendor = || Some(u32::from_be_bytes(body.get(4..8)?.try_into().ok()?));
         let (ty, code) = (u16_at(0)?, u16_at(2)?);
         match ty {

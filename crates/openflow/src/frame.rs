@@ -117,15 +117,10 @@ pub enum Negotiation {
 
 /// The hello that a side which speaks `versions` sends first.
 pub fn hello(versions: Versions, xid: u32) -> Vec<u8> {
-    let message = Message {
-        xid,
-        body: Body::Hello(Hello { versions }),
-    };
+    let message = Message { xid, body: Body::Hello(Hello { versions }) };
     // A hello is written in the newest of its own versions, whatever the protocol says, and
     // always can be.
-    message
-        .encode(&Protocol::new(Version::V10))
-        .unwrap_or_default()
+    message.encode(&Protocol::new(Version::V10)).unwrap_or_default()
 }
 
 /// Decides on a version from our versions and the first message that came, as OpenFlow 1.3.1
@@ -135,23 +130,15 @@ pub fn negotiate(ours: Versions, first: &[u8]) -> Negotiation {
     let newest = ours.newest().unwrap_or(Version::V10);
     let decoded = Message::decode(first, &Protocol::new(newest));
     let hello = match decoded {
-        Ok(Message {
-            body: Body::Hello(hello),
-            ..
-        }) => hello,
-        Ok(Message {
-            body: Body::Error(error),
-            ..
-        }) => {
+        Ok(Message { body: Body::Hello(hello), .. }) => hello,
+        Ok(Message { body: Body::Error(error), .. }) => {
             let what = match error.error {
                 ErrorCode::Known(error) => error.name.to_string(),
                 ErrorCode::Unknown { vendor, kind, code } => {
                     format!("error of vendor 0x{vendor:x}, type {kind}, code {code}")
                 }
             };
-            return Negotiation::NoHello {
-                reason: format!("peer sent {what} instead of a hello"),
-            };
+            return Negotiation::NoHello { reason: format!("peer sent {what} instead of a hello") };
         }
         _ => {
             let ty = first.get(1).copied().unwrap_or_default();
@@ -163,24 +150,15 @@ pub fn negotiate(ours: Versions, first: &[u8]) -> Negotiation {
         return Negotiation::Agreed(version);
     }
     let reason = format!("we support {ours} but peer supports {}", hello.versions);
-    let data = format!(
-        "We support {ours}, you support {}, no common versions.",
-        hello.versions
-    );
+    let data = format!("We support {ours}, you support {}, no common versions.", hello.versions);
     let error = ErrorMessage {
         error: ErrorCode::Known(OfError::OFPHFC_INCOMPATIBLE),
         data: data.into_bytes(),
     };
-    let reply = Message {
-        xid: 0,
-        body: Body::Error(error),
-    };
+    let reply = Message { xid: 0, body: Body::Error(error) };
     // Written in the newest of the peer's versions that we know.
-    let version = Version::ALL
-        .into_iter()
-        .rev()
-        .find(|v| hello.versions.contains(*v))
-        .unwrap_or(newest);
+    let version =
+        Version::ALL.into_iter().rev().find(|v| hello.versions.contains(*v)).unwrap_or(newest);
     let reply = reply.encode(&Protocol::new(version)).unwrap_or_default(); // a short text fits
     Negotiation::Failed { reply, reason }
 }

@@ -66,10 +66,7 @@ impl Message {
 
     /// A multipart reply without further parts.
     pub fn reply(xid: u32, reply: MultipartReply) -> Message {
-        Message {
-            xid,
-            body: Body::MultipartReply { more: false, reply },
-        }
+        Message { xid, body: Body::MultipartReply { more: false, reply } }
     }
 }
 

@@ -45,7 +45,8 @@ const BUNDLE_ALGORITHMS: [(&str, BundleAlgorithm); 2] =
     [("active_backup", BundleAlgorithm::ActiveBackup), ("hrw", BundleAlgorithm::Hrw)];
 
 /// Names of packet-in reasons, by number, as `controller(reason=)` has them.
-const REASONS: [&str; 6] = ["no_match", "action", "invalid_ttl", "action_set", "group", "packet_out"];
+const REASONS: [&str; 6] =
+    ["no_match", "action", "invalid_ttl", "action_set", "group", "packet_out"];
 
 /// The name of `value` in a table.
 fn name_of<T: PartialEq>(table: &[(&'static str, T)], value: &T) -> &'static str {

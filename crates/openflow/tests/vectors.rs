@@ -3,9 +3,7 @@
 
 use flow::Match;
 use flow::text::{format_match, no_names, no_numbers};
-use openflow::action::codec::{
-    Encoder, decode_actions, decode_instructions, encode_instructions,
-};
+use openflow::action::codec::{Encoder, decode_actions, decode_instructions, encode_instructions};
 use openflow::action::{CheckContext, check};
 use openflow::nxm::{self, Strictness};
 use openflow::text::{format_actions, parse_actions, parse_flow};
@@ -94,7 +92,10 @@ fn text_to_bytes() {
     for row in rows(ACTIONS) {
         let [v, matching, given, bytes, _] = row[..] else { panic!("{row:?}") };
         let v = version(v);
-        if loses_mask(v, given) || given.contains("->in_port_oxm") || given.contains("->OXM_OF_IN_PORT") {
+        if loses_mask(v, given)
+            || given.contains("->in_port_oxm")
+            || given.contains("->OXM_OF_IN_PORT")
+        {
             continue;
         }
         let m = parse_flow(matching, v, &no_numbers).unwrap().matching;

@@ -87,10 +87,9 @@ impl Atom {
     /// When the JSON value has another type; integers may be written as reals without a fraction.
     pub fn from_json(value: &Value, kind: AtomicType) -> Result<Self, DecodeError> {
         let atom = match (kind, value) {
-            (AtomicType::Integer, Value::Number(n)) => n
-                .as_i64()
-                .or_else(|| n.as_f64().and_then(integral))
-                .map(Atom::Integer),
+            (AtomicType::Integer, Value::Number(n)) => {
+                n.as_i64().or_else(|| n.as_f64().and_then(integral)).map(Atom::Integer)
+            }
             (AtomicType::Real, Value::Number(n)) => n.as_f64().map(Atom::Real),
             (AtomicType::Boolean, Value::Bool(b)) => Some(Atom::Boolean(*b)),
             (AtomicType::String, Value::String(s)) => Some(Atom::String(Arc::from(s.as_str()))),
@@ -122,47 +121,27 @@ impl Atom {
 
     /// The integer, if it is one.
     pub fn as_int(&self) -> Option<i64> {
-        if let Atom::Integer(v) = self {
-            Some(*v)
-        } else {
-            None
-        }
+        if let Atom::Integer(v) = self { Some(*v) } else { None }
     }
 
     /// The real, if it is one.
     pub fn as_real(&self) -> Option<f64> {
-        if let Atom::Real(v) = self {
-            Some(*v)
-        } else {
-            None
-        }
+        if let Atom::Real(v) = self { Some(*v) } else { None }
     }
 
     /// The boolean, if it is one.
     pub fn as_bool(&self) -> Option<bool> {
-        if let Atom::Boolean(v) = self {
-            Some(*v)
-        } else {
-            None
-        }
+        if let Atom::Boolean(v) = self { Some(*v) } else { None }
     }
 
     /// The string, if it is one.
     pub fn as_str(&self) -> Option<&str> {
-        if let Atom::String(v) = self {
-            Some(v)
-        } else {
-            None
-        }
+        if let Atom::String(v) = self { Some(v) } else { None }
     }
 
     /// The row identifier, if it is one.
     pub fn as_uuid(&self) -> Option<Uuid> {
-        if let Atom::Uuid(v) = self {
-            Some(*v)
-        } else {
-            None
-        }
+        if let Atom::Uuid(v) = self { Some(*v) } else { None }
     }
 
     /// Place among the kinds of atoms, for the order of unlike atoms.

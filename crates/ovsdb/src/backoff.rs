@@ -43,18 +43,12 @@ pub(crate) enum Say {
 impl Backoff {
     /// For `remotes` remotes, of which one is being tried already.
     pub(crate) fn new(remotes: usize) -> Self {
-        Backoff {
-            free: remotes.saturating_sub(1),
-            next: MIN,
-        }
+        Backoff { free: remotes.saturating_sub(1), next: MIN }
     }
 
     /// A connection worked and is gone.
     pub(crate) fn worked(&mut self, remotes: usize) {
-        *self = Backoff {
-            free: remotes.max(1),
-            next: MIN,
-        };
+        *self = Backoff { free: remotes.max(1), next: MIN };
     }
 
     /// A connection worked, but only just.
@@ -66,10 +60,7 @@ impl Backoff {
     pub(crate) fn failed(&mut self) -> Pause {
         if self.free > 0 {
             self.free -= 1;
-            return Pause {
-                wait: Duration::ZERO,
-                say: Say::Nothing,
-            };
+            return Pause { wait: Duration::ZERO, say: Say::Nothing };
         }
         let wait = self.next.min(MAX);
         let say = match wait {
@@ -91,10 +82,8 @@ mod tests {
     #[test]
     fn waits_double_up_to_eight_seconds() {
         let mut backoff = Backoff::new(2);
-        let steps: Vec<(u64, Say)> = (0..7)
-            .map(|_| backoff.failed())
-            .map(|p| (p.wait.as_secs(), p.say))
-            .collect();
+        let steps: Vec<(u64, Say)> =
+            (0..7).map(|_| backoff.failed()).map(|p| (p.wait.as_secs(), p.say)).collect();
         assert_eq!(
             steps,
             [

@@ -186,10 +186,7 @@ impl Client {
 
     /// Changes the inactivity probe interval; zero for no probes.
     pub fn set_probe_interval(&self, interval: Duration) {
-        self.shared
-            .session
-            .borrow_mut()
-            .set_probe_interval(interval);
+        self.shared.session.borrow_mut().set_probe_interval(interval);
         self.shared.poke.notify_one();
     }
 
@@ -276,12 +273,7 @@ async fn drive(shared: Rc<Shared>) {
     loop {
         let (remote, remotes) = {
             let remotes = shared.remotes.borrow();
-            (
-                remotes
-                    .get(turn.checked_rem(remotes.len()).unwrap_or(0))
-                    .cloned(),
-                remotes.len(),
-            )
+            (remotes.get(turn.checked_rem(remotes.len()).unwrap_or(0)).cloned(), remotes.len())
         };
         let Some(remote) = remote else {
             shared.set_state(|s| {

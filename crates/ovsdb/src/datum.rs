@@ -43,10 +43,8 @@ impl Datum {
 
     /// A map; of a key given more than once the last value counts.
     pub fn map<K: Into<Atom>, V: Into<Atom>>(pairs: impl IntoIterator<Item = (K, V)>) -> Self {
-        let mut pairs: Vec<(Atom, Atom)> = pairs
-            .into_iter()
-            .map(|(k, v)| (k.into(), v.into()))
-            .collect();
+        let mut pairs: Vec<(Atom, Atom)> =
+            pairs.into_iter().map(|(k, v)| (k.into(), v.into())).collect();
         // The sort is stable, so among equal keys the last given stays last; keep that one.
         pairs.sort_by(|a, b| a.0.cmp(&b.0));
         pairs.reverse();
@@ -92,10 +90,8 @@ impl Datum {
             }
             (Some(_), _) => Err(DecodeError::expected("a map", value)),
             (None, Some(("set", elements))) => {
-                let atoms: Result<Vec<Atom>, DecodeError> = elements
-                    .iter()
-                    .map(|e| Atom::from_json(e, kind.key.atomic))
-                    .collect();
+                let atoms: Result<Vec<Atom>, DecodeError> =
+                    elements.iter().map(|e| Atom::from_json(e, kind.key.atomic)).collect();
                 Ok(Datum::set(atoms?))
             }
             (None, _) => Ok(Datum::scalar(Atom::from_json(value, kind.key.atomic)?)),
@@ -110,10 +106,8 @@ impl Datum {
                 atoms => json!(["set", atoms.iter().map(Atom::to_json).collect::<Vec<_>>()]),
             },
             Repr::Map(pairs) => {
-                let pairs: Vec<Value> = pairs
-                    .iter()
-                    .map(|(k, v)| json!([k.to_json(), v.to_json()]))
-                    .collect();
+                let pairs: Vec<Value> =
+                    pairs.iter().map(|(k, v)| json!([k.to_json(), v.to_json()])).collect();
                 json!(["map", pairs])
             }
         }
@@ -242,10 +236,7 @@ impl fmt::Debug for Datum {
                 [atom] => atom.fmt(f),
                 atoms => f.debug_list().entries(atoms).finish(),
             },
-            Repr::Map(pairs) => f
-                .debug_map()
-                .entries(pairs.iter().map(|(k, v)| (k, v)))
-                .finish(),
+            Repr::Map(pairs) => f.debug_map().entries(pairs.iter().map(|(k, v)| (k, v))).finish(),
         }
     }
 }
@@ -271,12 +262,7 @@ mod tests {
     use crate::schema::BaseType;
 
     fn set_type(max: u64) -> ColumnType {
-        ColumnType {
-            key: BaseType::plain(AtomicType::Integer),
-            value: None,
-            min: 0,
-            max,
-        }
+        ColumnType { key: BaseType::plain(AtomicType::Integer), value: None, min: 0, max }
     }
 
     fn map_type() -> ColumnType {
@@ -307,22 +293,14 @@ mod tests {
         assert_eq!(Datum::empty().to_json(), json!(["set", []]));
         assert_eq!(Datum::map::<&str, &str>([]).to_json(), json!(["map", []]));
         assert_eq!(Datum::set([2, 1]).to_json(), json!(["set", [1, 2]]));
-        let wrong = [
-            json!("x"),
-            json!(["map", []]),
-            json!(["set", 1]),
-            json!(null),
-            json!(["set", ["a"]]),
-        ];
+        let wrong =
+            [json!("x"), json!(["map", []]), json!(["set", 1]), json!(null), json!(["set", ["a"]])];
         for value in wrong {
             assert!(Datum::from_json(&value, &set_type(9)).is_err(), "{value}");
         }
-        for value in [
-            json!("x"),
-            json!(["set", []]),
-            json!(["map", [["a"]]]),
-            json!(["map", ["a"]]),
-        ] {
+        for value in
+            [json!("x"), json!(["set", []]), json!(["map", [["a"]]]), json!(["map", ["a"]])]
+        {
             assert!(Datum::from_json(&value, &map_type()).is_err(), "{value}");
         }
     }
@@ -330,14 +308,8 @@ mod tests {
     #[test]
     fn difference_of_a_scalar_is_its_new_value() {
         let old = Datum::from(4);
-        assert_eq!(
-            old.with_difference(&Datum::from(4), &set_type(1)),
-            Datum::from(4)
-        );
-        assert_eq!(
-            old.with_difference(&Datum::empty(), &set_type(1)),
-            Datum::empty()
-        );
+        assert_eq!(old.with_difference(&Datum::from(4), &set_type(1)), Datum::from(4));
+        assert_eq!(old.with_difference(&Datum::empty(), &set_type(1)), Datum::empty());
     }
 
     proptest! {

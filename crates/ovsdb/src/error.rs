@@ -17,10 +17,7 @@ pub struct DecodeError {
 impl DecodeError {
     /// An error whose place is not yet known; callers add it with [`DecodeError::within`].
     pub fn new(problem: impl Into<String>) -> Self {
-        DecodeError {
-            places: Vec::new(),
-            problem: problem.into(),
-        }
+        DecodeError { places: Vec::new(), problem: problem.into() }
     }
 
     /// "expected X, got JSON".

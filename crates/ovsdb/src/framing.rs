@@ -27,17 +27,11 @@ impl fmt::Display for FramingError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             FramingError::NotAnObject(byte) => {
-                write!(
-                    f,
-                    "a JSON object must start with '{{', not byte 0x{byte:02x}"
-                )
+                write!(f, "a JSON object must start with '{{', not byte 0x{byte:02x}")
             }
             FramingError::TooDeep => write!(f, "JSON nested more than {MAX_DEPTH} levels deep"),
             FramingError::TooLong(limit) => {
-                write!(
-                    f,
-                    "a message of more than {limit} bytes, the configured limit"
-                )
+                write!(f, "a message of more than {limit} bytes, the configured limit")
             }
         }
     }
@@ -169,18 +163,9 @@ mod tests {
     fn junk_depth_and_length_are_refused() {
         assert_eq!(frames(&[b"HTTP/1.1"]), Err(FramingError::NotAnObject(b'H')));
         assert_eq!(frames(&[b"[]"]), Err(FramingError::NotAnObject(b'[')));
-        assert_eq!(
-            frames(&["{".repeat(200).as_bytes()]),
-            Err(FramingError::TooDeep)
-        );
-        assert_eq!(
-            frames(&[b"{", &[b' '; 2000]]),
-            Err(FramingError::TooLong(1000))
-        );
-        assert!(
-            frames(&[&[b' '; 5000], b"{}"]).is_ok(),
-            "white space is no message"
-        );
+        assert_eq!(frames(&["{".repeat(200).as_bytes()]), Err(FramingError::TooDeep));
+        assert_eq!(frames(&[b"{", &[b' '; 2000]]), Err(FramingError::TooLong(1000)));
+        assert!(frames(&[&[b' '; 5000], b"{}"]).is_ok(), "white space is no message");
     }
 
     proptest! {

@@ -8,11 +8,7 @@ use crate::error::{DecodeError, excerpt};
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Message {
     /// Wants an answer.
-    Request {
-        method: String,
-        params: Value,
-        id: Value,
-    },
+    Request { method: String, params: Value, id: Value },
     /// Wants none.
     Notification { method: String, params: Value },
     /// The answer to a request that went well.
@@ -44,18 +40,13 @@ impl Message {
         let error = take("error");
         let result = take("result");
         let Some(id) = id else {
-            return Err(
-                DecodeError::new("a message with neither a method nor an id")
-                    .within(names(&members)),
-            );
+            return Err(DecodeError::new("a message with neither a method nor an id")
+                .within(names(&members)));
         };
         // ovsdb-server leaves out the member that would be null.
         match error {
             Some(error) => Ok(Message::Error { error, id }),
-            None => Ok(Message::Reply {
-                result: result.unwrap_or(Value::Null),
-                id,
-            }),
+            None => Ok(Message::Reply { result: result.unwrap_or(Value::Null), id }),
         }
     }
 
@@ -93,10 +84,7 @@ pub(crate) fn error_text(error: &Value) -> String {
 
 /// The tag of an error: the string by which RFC 7047 tells errors apart.
 pub(crate) fn error_tag(error: &Value) -> &str {
-    error
-        .as_str()
-        .or_else(|| error.get("error").and_then(Value::as_str))
-        .unwrap_or_default()
+    error.as_str().or_else(|| error.get("error").and_then(Value::as_str)).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -106,23 +94,10 @@ mod tests {
     #[test]
     fn messages_round_trip() {
         for message in [
-            Message::Request {
-                method: "m".into(),
-                params: json!([1]),
-                id: json!("x"),
-            },
-            Message::Notification {
-                method: "m".into(),
-                params: json!(["a"]),
-            },
-            Message::Reply {
-                result: json!({"a": 1}),
-                id: json!(4),
-            },
-            Message::Error {
-                error: json!("no"),
-                id: json!(4),
-            },
+            Message::Request { method: "m".into(), params: json!([1]), id: json!("x") },
+            Message::Notification { method: "m".into(), params: json!(["a"]) },
+            Message::Reply { result: json!({"a": 1}), id: json!(4) },
+            Message::Error { error: json!("no"), id: json!(4) },
         ] {
             let mut text = Vec::new();
             message.write(&mut text);
@@ -134,29 +109,18 @@ mod tests {
     fn a_missing_null_member_is_fine() {
         assert_eq!(
             Message::parse(br#"{"id":"x","error":"unknown method"}"#).unwrap(),
-            Message::Error {
-                error: json!("unknown method"),
-                id: json!("x")
-            }
+            Message::Error { error: json!("unknown method"), id: json!("x") }
         );
         assert_eq!(
             Message::parse(br#"{"id":1,"result":null,"error":null}"#).unwrap(),
-            Message::Reply {
-                result: Value::Null,
-                id: json!(1)
-            }
+            Message::Reply { result: Value::Null, id: json!(1) }
         );
     }
 
     #[test]
     fn other_objects_are_errors() {
-        for text in [
-            "{}",
-            r#"{"result":1}"#,
-            r#"{"method":1}"#,
-            "{]",
-            r#"{"id":null,"error":"x"}"#,
-        ] {
+        for text in ["{}", r#"{"result":1}"#, r#"{"method":1}"#, "{]", r#"{"id":null,"error":"x"}"#]
+        {
             assert!(Message::parse(text.as_bytes()).is_err(), "{text}");
         }
     }

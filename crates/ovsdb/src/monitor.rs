@@ -31,10 +31,7 @@ enum Wish {
 impl MonitorSpec {
     /// Nothing of `database` yet.
     pub fn new(database: impl Into<String>) -> Self {
-        MonitorSpec {
-            database: database.into(),
-            tables: IndexMap::new(),
-        }
+        MonitorSpec { database: database.into(), tables: IndexMap::new() }
     }
 
     /// Adds columns of a table. Changes to them wake the caller.
@@ -81,10 +78,7 @@ impl MonitorSpec {
                     let (name, kind) = has.columns.get_key_value(column.as_str())?;
                     Some((
                         name.clone(),
-                        PlannedColumn {
-                            kind: kind.clone(),
-                            watched: *wish == Wish::Watched,
-                        },
+                        PlannedColumn { kind: kind.clone(), watched: *wish == Wish::Watched },
                     ))
                 })
                 .collect();
@@ -130,18 +124,12 @@ impl Plan {
 impl TablePlan {
     /// A row in which every column has its default.
     pub(crate) fn default_row(&self) -> Row {
-        Row::new(
-            self.columns
-                .iter()
-                .map(|(name, c)| (name.clone(), c.kind.default_datum())),
-        )
+        Row::new(self.columns.iter().map(|(name, c)| (name.clone(), c.kind.default_datum())))
     }
 
     /// True if `a` and `b` differ in a watched column.
     pub(crate) fn differ(&self, a: &Row, b: &Row) -> bool {
-        self.columns
-            .iter()
-            .any(|(name, c)| c.watched && a.datum(name) != b.datum(name))
+        self.columns.iter().any(|(name, c)| c.watched && a.datum(name) != b.datum(name))
     }
 }
 

@@ -47,10 +47,7 @@ impl Remote {
     /// When the text is nothing of the kind; a passive remote (`punix:` and so on) is none that a
     /// client can connect to.
     pub fn parse(text: &str, rundir: &Path) -> Result<Self, RemoteError> {
-        let fail = |problem| RemoteError {
-            remote: text.to_owned(),
-            problem,
-        };
+        let fail = |problem| RemoteError { remote: text.to_owned(), problem };
         let (kind, rest) = text.split_once(':').ok_or_else(|| {
             fail("a remote is written unix:FILE, tcp:HOST[:PORT] or ssl:HOST[:PORT]")
         })?;
@@ -59,11 +56,7 @@ impl Remote {
             "unix" => Target::Unix(rundir.join(rest)),
             "tcp" | "ssl" => {
                 let (host, port) = host_and_port(rest).map_err(fail)?;
-                Target::Tcp {
-                    host,
-                    port,
-                    tls: kind == "ssl",
-                }
+                Target::Tcp { host, port, tls: kind == "ssl" }
             }
             "punix" | "ptcp" | "pssl" => {
                 return Err(fail(
@@ -71,15 +64,10 @@ impl Remote {
                 ));
             }
             _ => {
-                return Err(fail(
-                    "the kind of connection is unknown; use unix, tcp or ssl",
-                ));
+                return Err(fail("the kind of connection is unknown; use unix, tcp or ssl"));
             }
         };
-        Ok(Remote {
-            text: text.to_owned(),
-            target,
-        })
+        Ok(Remote { text: text.to_owned(), target })
     }
 
     /// Reads several remotes, separated by commas.
@@ -94,10 +82,7 @@ impl Remote {
             .map(|part| Remote::parse(part, rundir))
             .collect();
         match remotes?.as_slice() {
-            [] => Err(RemoteError {
-                remote: text.to_owned(),
-                problem: "no remote is named",
-            }),
+            [] => Err(RemoteError { remote: text.to_owned(), problem: "no remote is named" }),
             remotes => Ok(remotes.to_vec()),
         }
     }
@@ -140,9 +125,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Stream for T {}
 
 fn host_and_port(text: &str) -> Result<(String, u16), &'static str> {
     let (host, port) = if let Some(rest) = text.strip_prefix('[') {
-        let (host, rest) = rest
-            .split_once(']')
-            .ok_or("the address lacks its closing bracket")?;
+        let (host, rest) = rest.split_once(']').ok_or("the address lacks its closing bracket")?;
         match rest.strip_prefix(':') {
             Some(port) => (host, Some(port)),
             None if rest.is_empty() => (host, None),
@@ -177,10 +160,7 @@ async fn connect_unix(path: &Path) -> io::Result<UnixStream> {
         return UnixStream::connect(path).await;
     }
     let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            "File name too long",
-        ));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "File name too long"));
     };
     let directory = File::open(directory)?;
     let short = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd())).join(name);
@@ -201,28 +181,14 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Result<Target, String> {
-        Remote::parse(text, Path::new("/run/ovs"))
-            .map(|r| r.target)
-            .map_err(|e| e.to_string())
+        Remote::parse(text, Path::new("/run/ovs")).map(|r| r.target).map_err(|e| e.to_string())
     }
 
     #[test]
     fn remotes_are_read_as_ovs_reads_them() {
-        assert_eq!(
-            parse("unix:db.sock"),
-            Ok(Target::Unix("/run/ovs/db.sock".into()))
-        );
-        assert_eq!(
-            parse("unix:/x/db.sock"),
-            Ok(Target::Unix("/x/db.sock".into()))
-        );
-        let tcp = |host: &str, port, tls| {
-            Ok(Target::Tcp {
-                host: host.into(),
-                port,
-                tls,
-            })
-        };
+        assert_eq!(parse("unix:db.sock"), Ok(Target::Unix("/run/ovs/db.sock".into())));
+        assert_eq!(parse("unix:/x/db.sock"), Ok(Target::Unix("/x/db.sock".into())));
+        let tcp = |host: &str, port, tls| Ok(Target::Tcp { host: host.into(), port, tls });
         assert_eq!(parse("tcp:10.0.0.1"), tcp("10.0.0.1", 6640, false));
         assert_eq!(parse("tcp:[::1]:1234"), tcp("::1", 1234, false));
         assert_eq!(parse("ssl:[::1]"), tcp("::1", 6640, true));
@@ -242,22 +208,13 @@ mod tests {
             assert!(parse(bad).is_err(), "{bad}");
         }
         let list = Remote::parse_list("unix:a, tcp:h", Path::new("/r")).unwrap();
-        assert_eq!(
-            list.iter().map(ToString::to_string).collect::<Vec<_>>(),
-            ["unix:a", "tcp:h"]
-        );
+        assert_eq!(list.iter().map(ToString::to_string).collect::<Vec<_>>(), ["unix:a", "tcp:h"]);
         assert!(Remote::parse_list(" ,", Path::new("/r")).is_err());
     }
 
     #[test]
     fn errors_are_in_the_systems_words() {
-        assert_eq!(
-            error_words(&io::Error::from_raw_os_error(2)),
-            "No such file or directory"
-        );
-        assert_eq!(
-            error_words(&io::Error::other("x (os error 2)")),
-            "x (os error 2)"
-        );
+        assert_eq!(error_words(&io::Error::from_raw_os_error(2)), "No such file or directory");
+        assert_eq!(error_words(&io::Error::other("x (os error 2)")), "x (os error 2)");
     }
 }

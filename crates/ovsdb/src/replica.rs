@@ -43,11 +43,7 @@ pub(crate) struct RowChange {
 impl Replica {
     /// A replica of nothing yet, for this schema and plan.
     pub(crate) fn empty(schema: Arc<Schema>, plan: Arc<Plan>) -> Self {
-        Replica {
-            schema,
-            plan,
-            tables: IndexMap::new(),
-        }
+        Replica { schema, plan, tables: IndexMap::new() }
     }
 
     /// The server's schema. Without tables until the first connection.
@@ -62,18 +58,12 @@ impl Replica {
 
     /// True if the column is replicated here.
     pub fn monitors(&self, table: &str, column: &str) -> bool {
-        self.plan
-            .tables
-            .get(table)
-            .is_some_and(|t| t.columns.contains_key(column))
+        self.plan.tables.get(table).is_some_and(|t| t.columns.contains_key(column))
     }
 
     /// The rows of a table, ascending by UUID; none if the table is unknown.
     pub fn rows(&self, table: &str) -> impl Iterator<Item = (Uuid, &Arc<Row>)> {
-        self.tables
-            .get(table)
-            .into_iter()
-            .flat_map(|rows| rows.iter().map(|(u, r)| (*u, r)))
+        self.tables.get(table).into_iter().flat_map(|rows| rows.iter().map(|(u, r)| (*u, r)))
     }
 
     /// The number of rows in a table.
@@ -145,11 +135,9 @@ impl Replica {
     fn notable(&self, table: &str, old: Option<&Row>, new: Option<&Row>) -> bool {
         match (old, new) {
             (None, None) => false,
-            (Some(old), Some(new)) => self
-                .plan
-                .tables
-                .get(table)
-                .is_none_or(|plan| plan.differ(old, new)),
+            (Some(old), Some(new)) => {
+                self.plan.tables.get(table).is_none_or(|plan| plan.differ(old, new))
+            }
             _ => true,
         }
     }
@@ -188,10 +176,7 @@ impl Changes {
 
     /// The changed rows of a table, ascending by UUID.
     pub fn table(&self, table: &str) -> impl Iterator<Item = (Uuid, &Change)> {
-        self.tables
-            .get(table)
-            .into_iter()
-            .flat_map(|rows| rows.iter().map(|(u, c)| (*u, c)))
+        self.tables.get(table).into_iter().flat_map(|rows| rows.iter().map(|(u, c)| (*u, c)))
     }
 
     /// True if a row of the table changed.
@@ -213,11 +198,7 @@ pub(crate) struct ChangeLog {
 
 impl ChangeLog {
     fn note(&mut self, table: &Arc<str>, uuid: Uuid, old: Option<Arc<Row>>) {
-        self.before
-            .entry(table.clone())
-            .or_default()
-            .entry(uuid)
-            .or_insert(old);
+        self.before.entry(table.clone()).or_default().entry(uuid).or_insert(old);
     }
 
     /// The differences up to `now`; the log starts anew.
@@ -271,10 +252,7 @@ mod tests {
         let schema = Schema::from_json(&json!({"name": "D", "tables": {
             "T": {"columns": {"a": {"type": "string"}, "stats": {"type": "integer"}}}}}))
         .unwrap();
-        let plan = MonitorSpec::new("D")
-            .table("T", ["a"])
-            .written("T", ["stats"])
-            .plan(&schema);
+        let plan = MonitorSpec::new("D").table("T", ["a"]).written("T", ["stats"]).plan(&schema);
         Replica::empty(Arc::new(schema), Arc::new(plan))
     }
 
@@ -310,23 +288,14 @@ mod tests {
     #[test]
     fn changes_add_up_between_looks() {
         let (mut replica, mut log) = (replica(), ChangeLog::default());
-        assert!(replica.apply(
-            &[change(1, Some(("x", 0))), change(2, Some(("y", 0)))],
-            &mut log
-        ));
+        assert!(replica.apply(&[change(1, Some(("x", 0))), change(2, Some(("y", 0)))], &mut log));
         assert!(replica.apply(&[change(1, Some(("z", 0)))], &mut log));
-        assert_eq!(
-            kinds(&log.take(&replica)),
-            [(1, "inserted"), (2, "inserted")]
-        );
+        assert_eq!(kinds(&log.take(&replica)), [(1, "inserted"), (2, "inserted")]);
         assert!(log.take(&replica).is_empty());
 
         // Away and back again is no change; come and gone is none either.
         replica.apply(&[change(1, None)], &mut log);
-        replica.apply(
-            &[change(1, Some(("z", 0))), change(3, Some(("n", 0)))],
-            &mut log,
-        );
+        replica.apply(&[change(1, Some(("z", 0))), change(3, Some(("n", 0)))], &mut log);
         replica.apply(&[change(3, None)], &mut log);
         assert!(log.take(&replica).is_empty());
 
@@ -349,43 +318,26 @@ mod tests {
         log.take(&replica);
         assert!(!replica.apply(&[change(1, Some(("x", 7)))], &mut log));
         assert!(log.take(&replica).is_empty());
-        assert_eq!(
-            replica.row("T", Uuid::from_u128(1)).unwrap().int("stats"),
-            7
-        );
+        assert_eq!(replica.row("T", Uuid::from_u128(1)).unwrap().int("stats"), 7);
     }
 
     #[test]
     fn a_replacement_is_reported_row_by_row() {
         let (mut replica, mut log) = (replica(), ChangeLog::default());
         replica.apply(
-            &[
-                change(1, Some(("x", 0))),
-                change(2, Some(("y", 0))),
-                change(3, Some(("z", 0))),
-            ],
+            &[change(1, Some(("x", 0))), change(2, Some(("y", 0))), change(3, Some(("z", 0)))],
             &mut log,
         );
         log.take(&replica);
         let snapshot = replica.clone();
         let mut next = Replica::empty(replica.schema.clone(), replica.plan.clone());
         next.apply(
-            &[
-                change(2, Some(("y", 0))),
-                change(3, Some(("w", 0))),
-                change(4, Some(("n", 0))),
-            ],
+            &[change(2, Some(("y", 0))), change(3, Some(("w", 0))), change(4, Some(("n", 0)))],
             &mut ChangeLog::default(),
         );
         assert!(replica.replace(next.clone(), &mut log));
-        assert_eq!(
-            kinds(&log.take(&replica)),
-            [(1, "deleted"), (3, "modified"), (4, "inserted")]
-        );
-        assert!(
-            !replica.replace(next, &mut log),
-            "the same again is no change"
-        );
+        assert_eq!(kinds(&log.take(&replica)), [(1, "deleted"), (3, "modified"), (4, "inserted")]);
+        assert!(!replica.replace(next, &mut log), "the same again is no change");
         assert_eq!(snapshot.len("T"), 3, "a held snapshot stays as it was");
         assert!(snapshot.row("T", Uuid::from_u128(1)).is_some());
     }

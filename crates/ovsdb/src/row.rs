@@ -22,9 +22,7 @@ pub struct Row {
 impl Row {
     /// A row with these columns.
     pub fn new(columns: impl IntoIterator<Item = (Arc<str>, Datum)>) -> Self {
-        Row {
-            columns: columns.into_iter().collect(),
-        }
+        Row { columns: columns.into_iter().collect() }
     }
 
     /// The value of a column, if the row has it.
@@ -158,9 +156,7 @@ impl<'a> StringMap<'a> {
     pub fn uint(&self, key: &str) -> Option<u64> {
         let text = self.get(key)?;
         let (digits, radix) = split_radix(text);
-        u64::from_str_radix(digits, radix)
-            .ok()
-            .filter(|_| !digits.starts_with('+'))
+        u64::from_str_radix(digits, radix).ok().filter(|_| !digits.starts_with('+'))
     }
 
     /// All pairs, ascending by key.
@@ -229,10 +225,7 @@ mod tests {
         assert_eq!(row.str("name"), "br0");
         assert_eq!(row.opt_int("tag"), None);
         assert_eq!(row.ints("trunks").collect::<Vec<_>>(), [1, 3]);
-        assert_eq!(
-            row.int_uuids("queues").collect::<Vec<_>>(),
-            [(1, Uuid::from_u128(9))]
-        );
+        assert_eq!(row.int_uuids("queues").collect::<Vec<_>>(), [(1, Uuid::from_u128(9))]);
         // Absent column, and wrong type.
         assert_eq!(row.str("nope"), "");
         assert_eq!(row.int("name"), 0);

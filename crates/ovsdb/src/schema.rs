@@ -25,10 +25,7 @@ pub struct BaseType {
 impl BaseType {
     /// A type without a reference.
     pub const fn plain(atomic: AtomicType) -> Self {
-        BaseType {
-            atomic,
-            ref_table: None,
-        }
+        BaseType { atomic, ref_table: None }
     }
 
     fn from_json(value: &Value) -> Result<Self, DecodeError> {
@@ -44,10 +41,7 @@ impl BaseType {
         };
         let atomic = AtomicType::from_name(name)
             .ok_or_else(|| DecodeError::new(format!("no atomic type is called \"{name}\"")))?;
-        Ok(BaseType {
-            atomic,
-            ref_table: ref_table.map(Arc::from),
-        })
+        Ok(BaseType { atomic, ref_table: ref_table.map(Arc::from) })
     }
 }
 
@@ -152,10 +146,7 @@ impl Schema {
             let place = || format!("table \"{table_name}\"");
             let table = object(table, "a table schema").map_err(|e| e.within(place()))?;
             let mut kept = TableSchema {
-                is_root: table
-                    .get("isRoot")
-                    .and_then(Value::as_bool)
-                    .unwrap_or(false),
+                is_root: table.get("isRoot").and_then(Value::as_bool).unwrap_or(false),
                 ..TableSchema::default()
             };
             let columns = table
@@ -170,10 +161,9 @@ impl Schema {
                     Some(Err(error)) => schema
                         .ignored
                         .push(format!("column \"{column_name}\" of {}: {error}", place())),
-                    None => schema.ignored.push(format!(
-                        "column \"{column_name}\" of {}: it has no type",
-                        place()
-                    )),
+                    None => schema
+                        .ignored
+                        .push(format!("column \"{column_name}\" of {}: it has no type", place())),
                 }
             }
             schema.tables.insert(Arc::from(table_name.as_str()), kept);
@@ -188,17 +178,11 @@ impl Schema {
 }
 
 fn object<'a>(value: &'a Value, what: &str) -> Result<&'a Map<String, Value>, DecodeError> {
-    value
-        .as_object()
-        .ok_or_else(|| DecodeError::expected(what, value))
+    value.as_object().ok_or_else(|| DecodeError::expected(what, value))
 }
 
 fn text(members: &Map<String, Value>, name: &str) -> String {
-    members
-        .get(name)
-        .and_then(Value::as_str)
-        .unwrap_or_default()
-        .to_owned()
+    members.get(name).and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]
@@ -224,17 +208,10 @@ mod tests {
         assert!(schema.column("T", "a").is_some());
         assert!(schema.column("T", "b").is_none());
         let c = schema.column("T", "c").unwrap();
-        assert_eq!(
-            (c.min, c.max, c.key.ref_table.as_deref()),
-            (0, u64::MAX, Some("U"))
-        );
+        assert_eq!((c.min, c.max, c.key.ref_table.as_deref()), (0, u64::MAX, Some("U")));
         assert!(schema.column("T", "d").unwrap().is_map());
         assert_eq!(schema.ignored.len(), 3);
-        assert!(
-            schema.ignored[0].contains("decimal"),
-            "{:?}",
-            schema.ignored
-        );
+        assert!(schema.ignored[0].contains("decimal"), "{:?}", schema.ignored);
     }
 
     #[test]

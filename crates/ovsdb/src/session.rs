@@ -212,19 +212,12 @@ impl Session {
         let mut lost: Vec<TransactionId> = self
             .pending
             .drain()
-            .filter_map(|(_, p)| {
-                if let Pending::Transact(id, ..) = p {
-                    Some(id)
-                } else {
-                    None
-                }
-            })
+            .filter_map(|(_, p)| if let Pending::Transact(id, ..) = p { Some(id) } else { None })
             .collect();
         lost.sort();
         for id in lost {
             let why = "the connection broke before the answer".to_owned();
-            self.events
-                .push(Event::Transaction(id, Outcome::TryAgain(why)));
+            self.events.push(Event::Transaction(id, Outcome::TryAgain(why)));
         }
         self.set_lock(false);
     }
@@ -276,9 +269,7 @@ impl Session {
             _ => return Ok(()),
         }
         if self.probe_sent.is_some() {
-            return Err(SessionError::ProbeTimeout(
-                self.probe_interval().as_secs_f64(),
-            ));
+            return Err(SessionError::ProbeTimeout(self.probe_interval().as_secs_f64()));
         }
         self.request("echo", json!([]), Pending::Echo);
         self.probe_sent = Some(now);
@@ -328,9 +319,7 @@ impl Session {
     /// value is about to be replaced.
     pub fn is_in_flight(&self, table: &str, uuid: Uuid, column: &str) -> bool {
         !self.in_flight.is_empty()
-            && self
-                .in_flight
-                .contains_key(&(table.to_owned(), uuid, column.to_owned()))
+            && self.in_flight.contains_key(&(table.to_owned(), uuid, column.to_owned()))
     }
 
     /// Sends a transaction. Its outcome comes as an [`Event::Transaction`], which may be there at
@@ -342,13 +331,9 @@ impl Session {
         let at_once = if transaction.is_empty() {
             Some(Outcome::Unchanged)
         } else if !self.is_synchronized() {
-            Some(Outcome::TryAgain(
-                "not connected to the database".to_owned(),
-            ))
+            Some(Outcome::TryAgain("not connected to the database".to_owned()))
         } else if transaction.is_guarded() && self.options.lock.is_none() {
-            Some(Outcome::Failed(
-                "the transaction asks for a lock, but none is configured".into(),
-            ))
+            Some(Outcome::Failed("the transaction asks for a lock, but none is configured".into()))
         } else if transaction.is_guarded() && !self.has_lock {
             Some(Outcome::NotLocked)
         } else {
@@ -363,11 +348,7 @@ impl Session {
             *self.in_flight.entry(cell.clone()).or_default() += 1;
         }
         let params = transaction.to_params(&self.spec.database, self.options.lock.as_deref());
-        self.request(
-            "transact",
-            params,
-            Pending::Transact(id, Box::new(transaction), cells),
-        );
+        self.request("transact", params, Pending::Transact(id, Box::new(transaction), cells));
         id
     }
 
@@ -375,12 +356,8 @@ impl Session {
         let id = self.next_id;
         self.next_id += 1;
         self.pending.insert(id, pending);
-        Message::Request {
-            method: method.to_owned(),
-            params,
-            id: json!(id),
-        }
-        .write(&mut self.output);
+        Message::Request { method: method.to_owned(), params, id: json!(id) }
+            .write(&mut self.output);
     }
 
     fn message(&mut self, message: Message) -> Result<(), SessionError> {
@@ -389,10 +366,7 @@ impl Session {
                 let answer = if method == "echo" {
                     Message::Reply { result: params, id }
                 } else {
-                    Message::Error {
-                        error: json!("unknown method"),
-                        id,
-                    }
+                    Message::Error { error: json!("unknown method"), id }
                 };
                 answer.write(&mut self.output);
                 Ok(())
@@ -474,15 +448,9 @@ impl Session {
             (Pending::Schema, Err(error)) => Err(refused("get_schema", &error)),
             (Pending::Lock, Ok(result)) => {
                 let place = |e: DecodeError| e.within("answer to lock");
-                let locked = result
-                    .get("locked")
-                    .and_then(Value::as_bool)
-                    .ok_or_else(|| {
-                        place(DecodeError::expected(
-                            "an object with a boolean \"locked\"",
-                            &result,
-                        ))
-                    })?;
+                let locked = result.get("locked").and_then(Value::as_bool).ok_or_else(|| {
+                    place(DecodeError::expected("an object with a boolean \"locked\"", &result))
+                })?;
                 // "locked" may have come first; the answer false is older than it.
                 if locked {
                     self.set_lock(true);
@@ -544,26 +512,14 @@ impl Session {
         let Phase::AwaitingMonitor(_, plan) = &self.phase else {
             return;
         };
-        let mut params = vec![
-            json!(self.spec.database),
-            self.monitor_id(),
-            plan.requests(),
-        ];
+        let mut params = vec![json!(self.spec.database), self.monitor_id(), plan.requests()];
         if method == Method::Since {
             // What was replicated by another plan is nothing to continue from.
             let same = *plan == self.replica.plan;
-            let since = if same {
-                self.last_transaction
-            } else {
-                Uuid::NIL
-            };
+            let since = if same { self.last_transaction } else { Uuid::NIL };
             params.push(json!(since.to_string()));
         }
-        self.request(
-            method.name(),
-            Value::Array(params),
-            Pending::Monitor(method),
-        );
+        self.request(method.name(), Value::Array(params), Pending::Monitor(method));
     }
 
     fn monitored(&mut self, method: Method, result: &Value) -> Result<(), SessionError> {
@@ -626,15 +582,9 @@ impl Session {
 }
 
 fn transaction_id(value: &Value) -> Result<Uuid, DecodeError> {
-    value
-        .as_str()
-        .ok_or_else(|| DecodeError::expected("a transaction id", value))?
-        .parse()
+    value.as_str().ok_or_else(|| DecodeError::expected("a transaction id", value))?.parse()
 }
 
 fn refused(method: &'static str, error: &Value) -> SessionError {
-    SessionError::Refused {
-        method,
-        error: error_text(error),
-    }
+    SessionError::Refused { method, error: error_text(error) }
 }

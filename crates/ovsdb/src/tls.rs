@@ -47,18 +47,13 @@ pub(crate) async fn connect(
 ) -> io::Result<TlsStream<TcpStream>> {
     let bootstrapping = options.bootstrap && !options.ca_certificate.exists();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let verifier = ChainVerifier {
-        roots: RootCertStore::empty(),
-        provider: provider.clone(),
-    };
+    let verifier = ChainVerifier { roots: RootCertStore::empty(), provider: provider.clone() };
     let verifier: Arc<dyn ServerCertVerifier> = if bootstrapping {
         Arc::new(BootstrapVerifier(verifier))
     } else {
         let mut roots = RootCertStore::empty();
         for certificate in certificates(&options.ca_certificate)? {
-            roots
-                .add(certificate)
-                .map_err(|e| named(&options.ca_certificate, &e))?;
+            roots.add(certificate).map_err(|e| named(&options.ca_certificate, &e))?;
         }
         Arc::new(ChainVerifier { roots, ..verifier })
     };
@@ -75,24 +70,17 @@ pub(crate) async fn connect(
     // An address with a zone ("fe80::1%eth0") is no name that TLS knows.
     let name = host.split('%').next().unwrap_or(host).to_owned();
     let name = ServerName::try_from(name).map_err(io::Error::other)?;
-    let stream = TlsConnector::from(Arc::new(config))
-        .connect(name, stream)
-        .await?;
+    let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
     if bootstrapping {
         let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
         save_ca(chain, &options.ca_certificate)?;
-        return Err(io::Error::other(
-            "CA certificate saved; connecting again to verify it",
-        ));
+        return Err(io::Error::other("CA certificate saved; connecting again to verify it"));
     }
     Ok(stream)
 }
 
 fn named(path: &Path, error: &dyn std::fmt::Display) -> io::Error {
-    io::Error::new(
-        io::ErrorKind::InvalidData,
-        format!("{}: {error}", path.display()),
-    )
+    io::Error::new(io::ErrorKind::InvalidData, format!("{}: {error}", path.display()))
 }
 
 fn open(path: &Path) -> io::Result<BufReader<File>> {
@@ -149,12 +137,7 @@ impl ServerCertVerifier for ChainVerifier {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(
-            message,
-            cert,
-            dss,
-            &self.provider.signature_verification_algorithms,
-        )
+        verify_tls12_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
     }
 
     fn verify_tls13_signature(
@@ -163,18 +146,11 @@ impl ServerCertVerifier for ChainVerifier {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(
-            message,
-            cert,
-            dss,
-            &self.provider.signature_verification_algorithms,
-        )
+        verify_tls13_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider
-            .signature_verification_algorithms
-            .supported_schemes()
+        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }
 
@@ -196,10 +172,7 @@ impl ServerCertVerifier for BootstrapVerifier {
         })?;
         let mut roots = RootCertStore::empty();
         roots.add(ca.clone().into_owned())?;
-        let verifier = ChainVerifier {
-            roots,
-            provider: self.0.provider.clone(),
-        };
+        let verifier = ChainVerifier { roots, provider: self.0.provider.clone() };
         verifier.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
     }
 
@@ -229,10 +202,7 @@ impl ServerCertVerifier for BootstrapVerifier {
 /// Writes the last certificate of a chain to a file that must not exist yet.
 fn save_ca(chain: &[CertificateDer<'_>], path: &Path) -> io::Result<()> {
     let ca = chain.last().ok_or_else(|| {
-        io::Error::new(
-            io::ErrorKind::InvalidData,
-            "the server shows no certificate",
-        )
+        io::Error::new(io::ErrorKind::InvalidData, "the server shows no certificate")
     })?;
     let mut file = OpenOptions::new()
         .write(true)
@@ -249,9 +219,7 @@ fn pem(der: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut digits = String::new();
     for group in der.chunks(3) {
-        let bits = group
-            .iter()
-            .fold(0u32, |bits, byte| bits << 8 | u32::from(*byte))
+        let bits = group.iter().fold(0u32, |bits, byte| bits << 8 | u32::from(*byte))
             << (8 * (3 - group.len()));
         for place in 0..4 {
             digits.push(if place <= group.len() {
@@ -279,10 +247,7 @@ mod tests {
         for len in [1, 2, 3, 47, 48, 49, 200] {
             let der: Vec<u8> = (0..len).map(|n| (n * 37) as u8).collect();
             let text = pem(&der);
-            let read = rustls_pemfile::certs(&mut text.as_bytes())
-                .next()
-                .unwrap()
-                .unwrap();
+            let read = rustls_pemfile::certs(&mut text.as_bytes()).next().unwrap().unwrap();
             assert_eq!(read.as_ref(), der);
         }
     }

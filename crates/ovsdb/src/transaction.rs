@@ -71,34 +71,11 @@ pub enum Until {
 
 #[derive(Clone, Debug)]
 enum Operation {
-    Insert {
-        table: String,
-        name: Arc<str>,
-        row: IndexMap<String, Datum>,
-    },
-    Update {
-        table: String,
-        uuid: Uuid,
-        row: IndexMap<String, Datum>,
-    },
-    Mutate {
-        table: String,
-        uuid: Uuid,
-        column: String,
-        mutator: Mutator,
-        value: Datum,
-    },
-    Delete {
-        table: String,
-        uuid: Uuid,
-    },
-    Wait {
-        table: String,
-        uuid: Uuid,
-        until: Until,
-        timeout_ms: u64,
-        row: IndexMap<String, Datum>,
-    },
+    Insert { table: String, name: Arc<str>, row: IndexMap<String, Datum> },
+    Update { table: String, uuid: Uuid, row: IndexMap<String, Datum> },
+    Mutate { table: String, uuid: Uuid, column: String, mutator: Mutator, value: Datum },
+    Delete { table: String, uuid: Uuid },
+    Wait { table: String, uuid: Uuid, until: Until, timeout_ms: u64, row: IndexMap<String, Datum> },
 }
 
 /// A column of a row that a transaction writes.
@@ -158,15 +135,10 @@ impl Transaction {
     /// Writes a column of a row. Writes to one row are gathered into one operation, at the place
     /// of the first, unless a `mutate`, `wait` or `delete` came between.
     pub fn set(&mut self, table: &str, uuid: Uuid, column: &str, value: impl Into<Datum>) {
-        self.written
-            .entry(uuid)
-            .or_default()
-            .insert(column.to_owned());
+        self.written.entry(uuid).or_default().insert(column.to_owned());
         let at = self.updates.get(&uuid).copied();
         match at.and_then(|at| self.operations.get_mut(at)) {
-            Some(Operation::Update {
-                table: same, row, ..
-            }) if same == table => {
+            Some(Operation::Update { table: same, row, .. }) if same == table => {
                 row.insert(column.to_owned(), value.into());
                 return;
             }
@@ -205,9 +177,7 @@ impl Transaction {
 
     /// True if this transaction already writes the column.
     fn writes(&self, uuid: Uuid, column: &str) -> bool {
-        self.written
-            .get(&uuid)
-            .is_some_and(|columns| columns.contains(column))
+        self.written.get(&uuid).is_some_and(|columns| columns.contains(column))
     }
 
     /// Changes a column relative to the value it has on the server.
@@ -219,10 +189,7 @@ impl Transaction {
         mutator: Mutator,
         value: impl Into<Datum>,
     ) {
-        self.written
-            .entry(uuid)
-            .or_default()
-            .insert(column.to_owned());
+        self.written.entry(uuid).or_default().insert(column.to_owned());
         self.push(Operation::Mutate {
             table: table.to_owned(),
             uuid,
@@ -234,10 +201,7 @@ impl Transaction {
 
     /// Deletes a row.
     pub fn delete(&mut self, table: &str, uuid: Uuid) {
-        self.push(Operation::Delete {
-            table: table.to_owned(),
-            uuid,
-        });
+        self.push(Operation::Delete { table: table.to_owned(), uuid });
     }
 
     /// Lets the transaction fail with [`Outcome::TryAgain`] unless the columns of the row have
@@ -279,12 +243,7 @@ impl Transaction {
                 Operation::Update { table, uuid, row } => {
                     cells.extend(row.keys().map(|c| (table.clone(), *uuid, c.clone())));
                 }
-                Operation::Mutate {
-                    table,
-                    uuid,
-                    column,
-                    ..
-                } => {
+                Operation::Mutate { table, uuid, column, .. } => {
                     cells.insert((table.clone(), *uuid, column.clone()));
                 }
                 _ => {}
@@ -300,11 +259,7 @@ impl Transaction {
             params.push(json!({"op": "assert", "lock": lock}));
         }
         params.extend(self.operations.iter().map(Operation::to_json));
-        params.extend(
-            self.comments
-                .iter()
-                .map(|c| json!({"op": "comment", "comment": c})),
-        );
+        params.extend(self.comments.iter().map(|c| json!({"op": "comment", "comment": c})));
         Value::Array(params)
     }
 
@@ -337,29 +292,19 @@ impl Transaction {
                 results.len()
             ));
         }
-        let results = results
-            .iter()
-            .skip(first)
-            .take(self.operations.len())
-            .map(|result| {
-                if let Some(count) = result.get("count").and_then(Value::as_u64) {
-                    OperationResult::Count(count)
-                } else {
-                    match result
-                        .get("uuid")
-                        .and_then(|u| u.get(1))
-                        .and_then(Value::as_str)
-                    {
-                        Some(uuid) => uuid
-                            .parse()
-                            .map_or(OperationResult::Done, OperationResult::Inserted),
-                        None => OperationResult::Done,
+        let results = results.iter().skip(first).take(self.operations.len()).map(|result| {
+            if let Some(count) = result.get("count").and_then(Value::as_u64) {
+                OperationResult::Count(count)
+            } else {
+                match result.get("uuid").and_then(|u| u.get(1)).and_then(Value::as_str) {
+                    Some(uuid) => {
+                        uuid.parse().map_or(OperationResult::Done, OperationResult::Inserted)
                     }
+                    None => OperationResult::Done,
                 }
-            });
-        Outcome::Committed(Committed {
-            results: results.collect(),
-        })
+            }
+        });
+        Outcome::Committed(Committed { results: results.collect() })
     }
 
     /// What the `at`th operation on the wire was, for error texts.
@@ -368,12 +313,7 @@ impl Transaction {
         Some(match self.operations.get(at)? {
             Operation::Insert { table, .. } => format!("insert into {table}"),
             Operation::Update { table, uuid, .. } => format!("update of {table} {uuid}"),
-            Operation::Mutate {
-                table,
-                uuid,
-                column,
-                ..
-            } => {
+            Operation::Mutate { table, uuid, column, .. } => {
                 format!("mutation of {column} of {table} {uuid}")
             }
             Operation::Delete { table, uuid } => format!("deletion of {table} {uuid}"),
@@ -386,48 +326,25 @@ impl Operation {
     fn to_json(&self) -> Value {
         let row = |columns: &IndexMap<String, Datum>| -> Value {
             Value::Object(
-                columns
-                    .iter()
-                    .map(|(c, d)| (c.clone(), d.to_json()))
-                    .collect::<Map<_, _>>(),
+                columns.iter().map(|(c, d)| (c.clone(), d.to_json())).collect::<Map<_, _>>(),
             )
         };
         let this = |uuid: &Uuid| json!([["_uuid", "==", ["uuid", uuid.to_string()]]]);
         match self {
-            Operation::Insert {
-                table,
-                name,
-                row: columns,
-            } => json!({
+            Operation::Insert { table, name, row: columns } => json!({
                 "op": "insert", "table": table, "uuid-name": name.as_ref(), "row": row(columns),
             }),
-            Operation::Update {
-                table,
-                uuid,
-                row: columns,
-            } => json!({
+            Operation::Update { table, uuid, row: columns } => json!({
                 "op": "update", "table": table, "where": this(uuid), "row": row(columns),
             }),
-            Operation::Mutate {
-                table,
-                uuid,
-                column,
-                mutator,
-                value,
-            } => json!({
+            Operation::Mutate { table, uuid, column, mutator, value } => json!({
                 "op": "mutate", "table": table, "where": this(uuid),
                 "mutations": [[column, mutator.wire(), value.to_json()]],
             }),
             Operation::Delete { table, uuid } => json!({
                 "op": "delete", "table": table, "where": this(uuid),
             }),
-            Operation::Wait {
-                table,
-                uuid,
-                until,
-                timeout_ms,
-                row: columns,
-            } => json!({
+            Operation::Wait { table, uuid, until, timeout_ms, row: columns } => json!({
                 "op": "wait", "table": table, "where": this(uuid), "timeout": timeout_ms,
                 "columns": columns.keys().collect::<Vec<_>>(),
                 "until": match until { Until::Equal => "==", Until::Unequal => "!=" },
@@ -516,9 +433,7 @@ mod tests {
         let outcome = txn.outcome(&json!([
             {}, {"uuid": ["uuid", row(7).to_string()]}, {"count": 1}, {"count": 1}, {"count": 0}, {}
         ]));
-        let Outcome::Committed(committed) = outcome else {
-            panic!("{outcome:?}")
-        };
+        let Outcome::Committed(committed) = outcome else { panic!("{outcome:?}") };
         assert_eq!(committed.inserted(&new), Some(row(7)));
         assert_eq!(committed.results[3], OperationResult::Count(0));
         assert_eq!(txn.cells().len(), 3);

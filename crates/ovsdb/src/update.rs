@@ -37,12 +37,9 @@ pub(crate) fn decode(
     let mut changes = Vec::new();
     for (table_name, rows) in tables {
         let place = || format!("table \"{table_name}\"");
-        let (name, table) = plan
-            .tables
-            .get_key_value(table_name.as_str())
-            .ok_or_else(|| {
-                DecodeError::new("an update of a table not monitored").within(place())
-            })?;
+        let (name, table) = plan.tables.get_key_value(table_name.as_str()).ok_or_else(|| {
+            DecodeError::new("an update of a table not monitored").within(place())
+        })?;
         let rows = object(rows, "an object of row updates").map_err(|e| e.within(place()))?;
         for (uuid, update) in rows {
             let change = uuid
@@ -54,11 +51,7 @@ pub(crate) fn decode(
                         Form::Differences => difference(update, table, old),
                     }
                     .map_err(|e| e.within(format!("row {uuid}")))?;
-                    Ok(RowChange {
-                        table: name.clone(),
-                        uuid,
-                        new,
-                    })
+                    Ok(RowChange { table: name.clone(), uuid, new })
                 })
                 .map_err(|e| e.within(place()))?;
             changes.push(change);
@@ -79,15 +72,13 @@ fn plain(
     match (old, new, existing) {
         (None, None, _) => Err(DecodeError::new("a row update with neither old nor new")),
         (Some(_), _, None) => Err(DecodeError::new("an update of a row that is not there")),
-        (None, Some(_), Some(_)) => Err(DecodeError::new(
-            "an insertion of a row that is already there",
-        )),
+        (None, Some(_), Some(_)) => {
+            Err(DecodeError::new("an insertion of a row that is already there"))
+        }
         (Some(_), None, Some(_)) => Ok(None),
         (_, Some(new), existing) => {
             let mut row = existing.map_or_else(|| table.default_row(), |row| Row::clone(row));
-            each_column(new, table, |column, datum, _| {
-                row.put(column.clone(), datum)
-            })?;
+            each_column(new, table, |column, datum, _| row.put(column.clone(), datum))?;
             Ok(Some(Arc::new(row)))
         }
     }
@@ -110,14 +101,12 @@ fn difference(
     match (what.as_str(), existing) {
         ("initial" | "insert", None) => {
             let mut row = table.default_row();
-            each_column(value, table, |column, datum, _| {
-                row.put(column.clone(), datum)
-            })?;
+            each_column(value, table, |column, datum, _| row.put(column.clone(), datum))?;
             Ok(Some(Arc::new(row)))
         }
-        ("initial" | "insert", Some(_)) => Err(DecodeError::new(
-            "an insertion of a row that is already there",
-        )),
+        ("initial" | "insert", Some(_)) => {
+            Err(DecodeError::new("an insertion of a row that is already there"))
+        }
         ("modify", Some(old)) => {
             let mut row = Row::clone(old);
             each_column(value, table, |column, diff, planned| {
@@ -130,13 +119,10 @@ fn difference(
             Ok(Some(Arc::new(row)))
         }
         ("delete", Some(_)) => Ok(None),
-        ("modify" | "delete", None) => Err(DecodeError::new(format!(
-            "a {what} of a row that is not there"
-        ))),
-        _ => Err(DecodeError::expected(
-            "one of initial, insert, modify, delete",
-            update,
-        )),
+        ("modify" | "delete", None) => {
+            Err(DecodeError::new(format!("a {what} of a row that is not there")))
+        }
+        _ => Err(DecodeError::expected("one of initial, insert, modify, delete", update)),
     }
 }
 
@@ -158,7 +144,5 @@ fn each_column(
 }
 
 fn object<'a>(value: &'a Value, what: &str) -> Result<&'a Map<String, Value>, DecodeError> {
-    value
-        .as_object()
-        .ok_or_else(|| DecodeError::expected(what, value))
+    value.as_object().ok_or_else(|| DecodeError::expected(what, value))
 }

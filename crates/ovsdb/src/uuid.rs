@@ -87,16 +87,8 @@ mod tests {
         let text = "9519594c-85e5-46d5-afc9-8acfbba1532a";
         let uuid: Uuid = text.parse().unwrap();
         assert_eq!(uuid.to_string(), text);
-        assert_eq!(
-            Uuid::NIL.to_string(),
-            "00000000-0000-0000-0000-000000000000"
-        );
-        assert!(
-            "00000000-0000-0000-0000-000000000000"
-                .parse::<Uuid>()
-                .unwrap()
-                .is_nil()
-        );
+        assert_eq!(Uuid::NIL.to_string(), "00000000-0000-0000-0000-000000000000");
+        assert!("00000000-0000-0000-0000-000000000000".parse::<Uuid>().unwrap().is_nil());
     }
 
     #[test]

@@ -40,9 +40,7 @@ const TABLE: &[(&[&str], &str)] = &[
 ];
 
 fn prepared(said: &[&str], now: Instant) -> Session {
-    let spec = MonitorSpec::new("D")
-        .table("T", ["n", "s", "m", "r"])
-        .written("T", ["b"]);
+    let spec = MonitorSpec::new("D").table("T", ["n", "s", "m", "r"]).written("T", ["b"]);
     let options = SessionOptions {
         lock: Some("l".into()),
         max_message: 10_000,
@@ -52,9 +50,7 @@ fn prepared(said: &[&str], now: Instant) -> Session {
     let mut session = Session::new(spec, options, now);
     session.connected(now);
     for message in said {
-        session
-            .receive(message.as_bytes(), now)
-            .expect("the unspoilt messages are right");
+        session.receive(message.as_bytes(), now).expect("the unspoilt messages are right");
     }
     let mut txn = Transaction::new().guarded();
     txn.insert("T", [("n", "new".into())]);
@@ -144,9 +140,7 @@ fn unspoilt_messages_are_accepted() {
     let now = Instant::now();
     for (said, message) in TABLE {
         let mut session = prepared(said, now);
-        session
-            .receive(message.as_bytes(), now)
-            .unwrap_or_else(|e| panic!("{message}: {e}"));
+        session.receive(message.as_bytes(), now).unwrap_or_else(|e| panic!("{message}: {e}"));
     }
 }
 
@@ -159,9 +153,7 @@ fn truncation_at_every_byte() {
             let (head, tail) = message.as_bytes().split_at(length);
             // Cut off by the end of the connection: nothing happened.
             let mut session = ready.clone();
-            session
-                .receive(head, now)
-                .unwrap_or_else(|e| panic!("{length} of {message}: {e}"));
+            session.receive(head, now).unwrap_or_else(|e| panic!("{length} of {message}: {e}"));
             assert_eq!(session.replica().len("T"), ready.replica().len("T"));
             session.disconnected();
             check(&mut session);
@@ -200,8 +192,5 @@ fn a_hundred_thousand_mutations() {
         }
     }
     assert!(refused + taken >= 100_000);
-    assert!(
-        refused > 10_000 && taken > 1_000,
-        "{refused} refused, {taken} taken"
-    );
+    assert!(refused > 10_000 && taken > 1_000, "{refused} refused, {taken} taken");
 }

@@ -16,11 +16,8 @@ use tracing_subscriber::layer::SubscriberExt;
 use support::{Server, available, on_runtime, spec, tls_available, until};
 
 fn names(client: &Client, table: &str) -> Vec<String> {
-    let mut names: Vec<String> = client
-        .replica()
-        .rows(table)
-        .map(|(_, row)| row.str("name").to_owned())
-        .collect();
+    let mut names: Vec<String> =
+        client.replica().rows(table).map(|(_, row)| row.str("name").to_owned()).collect();
     names.sort();
     names
 }
@@ -33,10 +30,7 @@ fn changes(client: &Client, table: &str) -> Vec<String> {
         .table(table)
         .map(|(uuid, change)| match change {
             Change::Inserted => {
-                format!(
-                    "+{}",
-                    replica.row(table, uuid).expect("inserted").str("name")
-                )
+                format!("+{}", replica.row(table, uuid).expect("inserted").str("name"))
             }
             Change::Modified { old, columns } => {
                 format!("~{} {}", old.str("name"), columns.join(","))
@@ -49,10 +43,7 @@ fn changes(client: &Client, table: &str) -> Vec<String> {
 }
 
 fn locking() -> SessionOptions {
-    SessionOptions {
-        lock: Some("ovs_vswitchd".into()),
-        ..SessionOptions::default()
-    }
+    SessionOptions { lock: Some("ovs_vswitchd".into()), ..SessionOptions::default() }
 }
 
 #[test]
@@ -66,10 +57,7 @@ fn content_updates_and_own_transactions() {
         .vsctl("init -- add-br br0 -- add-port br0 p1 tag=7 -- set interface p1 ofport_request=5");
     on_runtime(async {
         let client = server.client(locking());
-        until(&client, "first copy", |c| {
-            c.is_synchronized() && c.has_lock()
-        })
-        .await;
+        until(&client, "first copy", |c| c.is_synchronized() && c.has_lock()).await;
         assert_eq!(names(&client, "Bridge"), ["br0"]);
         assert_eq!(names(&client, "Interface"), ["br0", "p1"]);
         let replica = client.replica();
@@ -82,9 +70,7 @@ fn content_updates_and_own_transactions() {
             .find(|port| port.str("name") == "p1")
             .expect("p1 is a port of br0");
         assert_eq!(port.opt_int("tag"), Some(7));
-        let interface = replica
-            .row("Interface", port.opt_uuid("interfaces").unwrap())
-            .unwrap();
+        let interface = replica.row("Interface", port.opt_uuid("interfaces").unwrap()).unwrap();
         assert_eq!(interface.opt_int("ofport_request"), Some(5));
         assert_eq!(interface.opt_int("ofport"), None);
         client.take_changes();
@@ -92,20 +78,14 @@ fn content_updates_and_own_transactions() {
         // Live: sets, maps, optional values, insertions and deletions.
         server.vsctl("set port p1 trunks=1,2,3 -- clear port p1 tag -- set bridge br0 other_config:a=1 other_config:b=2");
         until(&client, "trunks", |c| {
-            c.replica()
-                .rows("Port")
-                .any(|(_, p)| p.ints("trunks").count() == 3)
+            c.replica().rows("Port").any(|(_, p)| p.ints("trunks").count() == 3)
         })
         .await;
         assert_eq!(changes(&client, "Port"), ["~p1 tag,trunks"]);
         server.vsctl("remove port p1 trunks 2 -- remove bridge br0 other_config a -- set bridge br0 other_config:b=3 other_config:c=4 -- add-port br0 p2");
         until(&client, "p2", |c| names(c, "Port").len() == 3).await;
         let replica = client.replica();
-        let port = replica
-            .rows("Port")
-            .find(|(_, p)| p.str("name") == "p1")
-            .unwrap()
-            .1;
+        let port = replica.rows("Port").find(|(_, p)| p.str("name") == "p1").unwrap().1;
         assert_eq!(port.ints("trunks").collect::<Vec<_>>(), [1, 3]);
         let (bridge_uuid, bridge) = replica.first("Bridge").unwrap();
         let config: Vec<_> = bridge.map("other_config").iter().collect();
@@ -124,39 +104,12 @@ fn content_updates_and_own_transactions() {
             Datum::set(["system", "netdev"])
         ));
         assert!(!client.set_if_changed(&mut txn, "Open_vSwitch", root, "no_such", "x"));
-        let p2 = replica
-            .rows("Interface")
-            .find(|(_, i)| i.str("name") == "p2")
-            .unwrap()
-            .0;
-        txn.set(
-            "Interface",
-            p2,
-            "statistics",
-            Datum::map([("rx_packets", 3), ("tx_packets", 4)]),
-        );
+        let p2 = replica.rows("Interface").find(|(_, i)| i.str("name") == "p2").unwrap().0;
+        txn.set("Interface", p2, "statistics", Datum::map([("rx_packets", 3), ("tx_packets", 4)]));
         txn.set("Interface", p2, "error", "could not open network device p2");
-        txn.mutate(
-            "Open_vSwitch",
-            root,
-            "external_ids",
-            Mutator::Insert,
-            Datum::map([("k", "v")]),
-        );
-        txn.wait(
-            "Bridge",
-            bridge_uuid,
-            Until::Equal,
-            0,
-            [("name", Datum::from("br0"))],
-        );
-        txn.wait(
-            "Bridge",
-            bridge_uuid,
-            Until::Equal,
-            0,
-            std::iter::empty::<(String, Datum)>(),
-        );
+        txn.mutate("Open_vSwitch", root, "external_ids", Mutator::Insert, Datum::map([("k", "v")]));
+        txn.wait("Bridge", bridge_uuid, Until::Equal, 0, [("name", Datum::from("br0"))]);
+        txn.wait("Bridge", bridge_uuid, Until::Equal, 0, std::iter::empty::<(String, Datum)>());
         txn.comment("a test");
         let answer = client.submit(txn);
         // While it is in flight the replica's value is no reason to skip a write.
@@ -168,64 +121,37 @@ fn content_updates_and_own_transactions() {
         let row = replica.row("Open_vSwitch", root).unwrap();
         assert_eq!(row.int("cur_cfg"), next + 41);
         assert_eq!(row.map("external_ids").get("k"), Some("v"));
-        assert_eq!(
-            server.vsctl("get open_vswitch . cur_cfg"),
-            (next + 41).to_string()
-        );
-        assert_eq!(
-            server.vsctl("get interface p2 statistics"),
-            "{rx_packets=3, tx_packets=4}"
-        );
+        assert_eq!(server.vsctl("get open_vswitch . cur_cfg"), (next + 41).to_string());
+        assert_eq!(server.vsctl("get interface p2 statistics"), "{rx_packets=3, tx_packets=4}");
         let mut txn = Transaction::new();
         assert!(!client.set_if_changed(&mut txn, "Open_vSwitch", root, "cur_cfg", next + 41));
 
         // Insertion with a reference, and deletion.
         let mut txn = Transaction::new();
         let interface = txn.insert("Interface", [("name", Datum::from("p3"))]);
-        let port = txn.insert(
-            "Port",
-            [
-                ("name", Datum::from("p3")),
-                ("interfaces", Datum::from(&interface)),
-            ],
-        );
+        let port = txn
+            .insert("Port", [("name", Datum::from("p3")), ("interfaces", Datum::from(&interface))]);
         txn.mutate("Bridge", bridge_uuid, "ports", Mutator::Insert, &port);
-        let Outcome::Committed(committed) = client.submit(txn).await.unwrap() else {
-            panic!()
-        };
+        let Outcome::Committed(committed) = client.submit(txn).await.unwrap() else { panic!() };
         let p3 = committed.inserted(&port).unwrap();
         assert_eq!(client.replica().row("Port", p3).unwrap().str("name"), "p3");
         assert!(server.vsctl("list-ports br0").contains("p3"));
         let mut txn = Transaction::new();
         txn.mutate("Bridge", bridge_uuid, "ports", Mutator::Delete, p3);
-        assert!(matches!(
-            client.submit(txn).await.unwrap(),
-            Outcome::Committed(_)
-        ));
+        assert!(matches!(client.submit(txn).await.unwrap(), Outcome::Committed(_)));
         assert!(client.replica().row("Port", p3).is_none());
 
         // Refusals.
         let mut txn = Transaction::new();
         txn.set("Bridge", bridge_uuid, "fail_mode", "sideways");
-        let Outcome::Failed(text) = client.submit(txn).await.unwrap() else {
-            panic!()
-        };
+        let Outcome::Failed(text) = client.submit(txn).await.unwrap() else { panic!() };
         assert!(
             text.contains("update of Bridge") && text.contains("constraint violation"),
             "{text}"
         );
         let mut txn = Transaction::new();
-        txn.wait(
-            "Bridge",
-            bridge_uuid,
-            Until::Equal,
-            0,
-            [("name", Datum::from("br9"))],
-        );
-        assert!(matches!(
-            client.submit(txn).await.unwrap(),
-            Outcome::TryAgain(_)
-        ));
+        txn.wait("Bridge", bridge_uuid, Until::Equal, 0, [("name", Datum::from("br9"))]);
+        assert!(matches!(client.submit(txn).await.unwrap(), Outcome::TryAgain(_)));
     });
 }
 
@@ -243,23 +169,14 @@ fn the_lock_is_held_by_one() {
         let second = server.client(locking());
         until(&second, "second", |c| c.is_synchronized()).await;
         assert!(!second.has_lock());
-        let (root, _) = second
-            .replica()
-            .first("Open_vSwitch")
-            .map(|(u, r)| (u, r.clone()))
-            .unwrap();
+        let (root, _) =
+            second.replica().first("Open_vSwitch").map(|(u, r)| (u, r.clone())).unwrap();
         let mut txn = Transaction::new().guarded();
         txn.set("Open_vSwitch", root, "cur_cfg", 1);
-        assert_eq!(
-            second.submit(txn.clone()).await.unwrap(),
-            Outcome::NotLocked
-        );
+        assert_eq!(second.submit(txn.clone()).await.unwrap(), Outcome::NotLocked);
         drop(first);
         until(&second, "the lock", Client::has_lock).await;
-        assert!(matches!(
-            second.submit(txn).await.unwrap(),
-            Outcome::Committed(_)
-        ));
+        assert!(matches!(second.submit(txn).await.unwrap(), Outcome::Committed(_)));
     });
 }
 
@@ -274,26 +191,15 @@ fn a_restarted_server_gives_the_right_difference() {
     server.vsctl("init -- add-br br0 -- add-br br1 -- add-br br2");
     on_runtime(async {
         let client = server.client(locking());
-        until(&client, "first copy", |c| {
-            c.is_synchronized() && c.has_lock()
-        })
-        .await;
+        until(&client, "first copy", |c| c.is_synchronized() && c.has_lock()).await;
         assert_eq!(changes(&client, "Bridge"), ["+br0", "+br1", "+br2"]);
         server.stop();
         until(&client, "the end", |c| !c.state().connected).await;
         assert!(!client.has_lock());
         assert_eq!(names(&client, "Bridge").len(), 3, "the copy stays");
         let mut txn = Transaction::new();
-        txn.set(
-            "Bridge",
-            client.replica().first("Bridge").unwrap().0,
-            "fail_mode",
-            "secure",
-        );
-        assert!(matches!(
-            client.submit(txn).await.unwrap(),
-            Outcome::TryAgain(_)
-        ));
+        txn.set("Bridge", client.replica().first("Bridge").unwrap().0, "fail_mode", "secure");
+        assert!(matches!(client.submit(txn).await.unwrap(), Outcome::TryAgain(_)));
 
         // What happens while the client cannot see it.
         server.start("elsewhere.sock");
@@ -304,16 +210,10 @@ fn a_restarted_server_gives_the_right_difference() {
         server.stop();
         server.start("db.sock");
         until(&client, "the second copy", Client::is_synchronized).await;
-        assert_eq!(
-            changes(&client, "Bridge"),
-            ["+br3", "-br1", "~br2 fail_mode"]
-        );
+        assert_eq!(changes(&client, "Bridge"), ["+br3", "-br1", "~br2 fail_mode"]);
         until(&client, "the lock", Client::has_lock).await;
         server.vsctl("del-br br3");
-        until(&client, "updates go on", |c| {
-            names(c, "Bridge") == ["br0", "br2"]
-        })
-        .await;
+        until(&client, "updates go on", |c| names(c, "Bridge") == ["br0", "br2"]).await;
     });
     assert_eq!(elsewhere.as_deref(), Some(""));
 }
@@ -350,29 +250,17 @@ fn a_silent_server_is_left_and_found_again() {
     server.start("db.sock");
     server.vsctl("init");
     on_runtime(async {
-        let options = SessionOptions {
-            probe_interval: Duration::from_secs(1),
-            ..locking()
-        };
+        let options = SessionOptions { probe_interval: Duration::from_secs(1), ..locking() };
         let client = server.client(options);
         until(&client, "first copy", |c| c.is_synchronized()).await;
         tokio::time::sleep(Duration::from_millis(2500)).await;
-        assert!(
-            client.is_synchronized(),
-            "probes that are answered keep the connection"
-        );
+        assert!(client.is_synchronized(), "probes that are answered keep the connection");
         server.signal("STOP");
         until(&client, "the end", |c| !c.is_synchronized()).await;
         let error = client.state().last_error.unwrap_or_default();
-        assert_eq!(
-            error,
-            "no response to inactivity probe after 1 seconds, disconnecting"
-        );
+        assert_eq!(error, "no response to inactivity probe after 1 seconds, disconnecting");
         server.signal("CONT");
-        until(&client, "the second copy", |c| {
-            c.is_synchronized() && c.has_lock()
-        })
-        .await;
+        until(&client, "the second copy", |c| c.is_synchronized() && c.has_lock()).await;
     });
 }
 
@@ -417,9 +305,7 @@ fn junk_is_left_for_a_server_that_talks_sense() {
     let listener = std::os::unix::net::UnixListener::bind(server.path("junk.sock")).unwrap();
     let thread = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
-        stream
-            .write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-            .unwrap();
+        stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap();
         // Until the client hangs up.
         let _ = std::io::copy(&mut stream, &mut std::io::sink());
     });
@@ -444,18 +330,9 @@ fn a_schema_with_fewer_columns_is_fine() {
     let text = std::fs::read_to_string(support::SCHEMA).unwrap();
     let mut schema: serde_json::Value = serde_json::from_str(&text).unwrap();
     let tables = &mut schema["tables"];
-    tables["Interface"]["columns"]
-        .as_object_mut()
-        .unwrap()
-        .remove("ofport_request");
-    tables["Open_vSwitch"]["columns"]
-        .as_object_mut()
-        .unwrap()
-        .remove("datapath_types");
-    tables["Open_vSwitch"]["columns"]
-        .as_object_mut()
-        .unwrap()
-        .remove("datapaths");
+    tables["Interface"]["columns"].as_object_mut().unwrap().remove("ofport_request");
+    tables["Open_vSwitch"]["columns"].as_object_mut().unwrap().remove("datapath_types");
+    tables["Open_vSwitch"]["columns"].as_object_mut().unwrap().remove("datapaths");
     tables.as_object_mut().unwrap().remove("Datapath");
     tables.as_object_mut().unwrap().remove("CT_Zone");
     tables.as_object_mut().unwrap().remove("CT_Timeout_Policy");
@@ -472,10 +349,7 @@ fn a_schema_with_fewer_columns_is_fine() {
         until(&client, "the first copy", Client::is_synchronized).await;
         let mut txn = Transaction::new();
         txn.insert("Open_vSwitch", std::iter::empty::<(String, Datum)>());
-        assert!(matches!(
-            client.submit(txn).await.unwrap(),
-            Outcome::Committed(_)
-        ));
+        assert!(matches!(client.submit(txn).await.unwrap(), Outcome::Committed(_)));
         let replica = client.replica();
         let (root, row) = replica.first("Open_vSwitch").unwrap();
         assert_eq!(row.strs("datapath_types").count(), 0);
@@ -504,10 +378,7 @@ fn tls_trusts_the_ca_and_nobody_else() {
             bootstrap,
         };
         let client = |host: &str, tls: Option<TlsOptions>| {
-            let options = ClientOptions {
-                tls,
-                ..ClientOptions::default()
-            };
+            let options = ClientOptions { tls, ..ClientOptions::default() };
             Client::start(vec![remote(host)], spec(), options)
         };
         for host in ["127.0.0.1", "localhost"] {
@@ -522,31 +393,16 @@ fn tls_trusts_the_ca_and_nobody_else() {
             assert!(error.contains(words), "{error}");
             client
         };
-        failure(
-            Some(tls("pki/controllerca/cacert.pem", false)),
-            "invalid peer certificate",
-        )
-        .await;
-        failure(
-            Some(tls("none.pem", false)),
-            "none.pem: No such file or directory",
-        )
-        .await;
-        failure(
-            Some(tls("server.log", false)),
-            "server.log: holds no PEM certificate",
-        )
-        .await;
+        failure(Some(tls("pki/controllerca/cacert.pem", false)), "invalid peer certificate").await;
+        failure(Some(tls("none.pem", false)), "none.pem: No such file or directory").await;
+        failure(Some(tls("server.log", false)), "server.log: holds no PEM certificate").await;
         failure(None, "must be configured to use SSL").await;
         // The first connection fetches the CA, the next one is checked against it.
         let bootstrapped = failure(Some(tls("fetched.pem", true)), "CA certificate saved").await;
         until(&bootstrapped, "the first copy", Client::is_synchronized).await;
         let body = |file: &str| {
             let text = std::fs::read_to_string(here.join(file)).unwrap();
-            text.split("-----")
-                .nth(2)
-                .map(|b| b.replace('\n', ""))
-                .unwrap()
+            text.split("-----").nth(2).map(|b| b.replace('\n', "")).unwrap()
         };
         assert_eq!(body("fetched.pem"), body("pki/switchca/cacert.pem"));
     });
@@ -563,37 +419,22 @@ fn a_large_database_comes_over_whole() {
     on_runtime(async {
         let client = server.client(SessionOptions::default());
         until(&client, "the first copy", Client::is_synchronized).await;
-        let (bridge, _) = client
-            .replica()
-            .first("Bridge")
-            .map(|(u, r)| (u, r.clone()))
-            .unwrap();
+        let (bridge, _) = client.replica().first("Bridge").map(|(u, r)| (u, r.clone())).unwrap();
         let mut txn = Transaction::new();
         let filler = "x".repeat(4000);
         let ports: Vec<_> = (0..2000)
             .map(|n| {
                 let name = format!("p{n}");
                 let ids = Datum::map([("filler", filler.as_str())]);
-                let interface = txn.insert(
-                    "Interface",
-                    [("name", Datum::from(&name)), ("external_ids", ids)],
-                );
+                let interface =
+                    txn.insert("Interface", [("name", Datum::from(&name)), ("external_ids", ids)]);
                 txn.insert(
                     "Port",
-                    [
-                        ("name", Datum::from(&name)),
-                        ("interfaces", Datum::from(&interface)),
-                    ],
+                    [("name", Datum::from(&name)), ("interfaces", Datum::from(&interface))],
                 )
             })
             .collect();
-        txn.mutate(
-            "Bridge",
-            bridge,
-            "ports",
-            Mutator::Insert,
-            Datum::set(&ports),
-        );
+        txn.mutate("Bridge", bridge, "ports", Mutator::Insert, Datum::set(&ports));
         let outcome = client.submit(txn).await.unwrap();
         assert!(matches!(outcome, Outcome::Committed(_)), "{outcome:?}");
         assert_eq!(client.replica().len("Port"), 2001);
@@ -601,10 +442,8 @@ fn a_large_database_comes_over_whole() {
         until(&fresh, "the first copy", Client::is_synchronized).await;
         assert_eq!(fresh.replica().len("Interface"), 2001);
         // A client that does not want that much says so, and keeps trying.
-        let small = server.client(SessionOptions {
-            max_message: 1 << 20,
-            ..SessionOptions::default()
-        });
+        let small =
+            server.client(SessionOptions { max_message: 1 << 20, ..SessionOptions::default() });
         until(&small, "the refusal", |c| c.state().last_error.is_some()).await;
         assert_eq!(
             small.state().last_error.as_deref(),
@@ -653,10 +492,7 @@ fn older_ways_to_monitor_work_with_the_real_server() {
     if !available() {
         return;
     }
-    for methods in [
-        &["monitor_cond_since"][..],
-        &["monitor_cond_since", "monitor_cond"],
-    ] {
+    for methods in [&["monitor_cond_since"][..], &["monitor_cond_since", "monitor_cond"]] {
         let mut server = Server::new();
         server.start("db.sock");
         server.vsctl("init -- add-br br0 -- set bridge br0 other_config:a=1");
@@ -673,13 +509,8 @@ fn older_ways_to_monitor_work_with_the_real_server() {
             until(&client, "no br1", |c| names(c, "Bridge").len() == 1).await;
             assert_eq!(changes(&client, "Bridge"), ["-br1", "~br0 other_config"]);
             let replica = client.replica();
-            let config: Vec<_> = replica
-                .first("Bridge")
-                .unwrap()
-                .1
-                .map("other_config")
-                .iter()
-                .collect();
+            let config: Vec<_> =
+                replica.first("Bridge").unwrap().1.map("other_config").iter().collect();
             assert_eq!(config, [("b", "2")]);
         });
     }
@@ -737,9 +568,7 @@ fn the_log_has_ovs_words() {
         "connected",
         "connection closed by peer",
     ];
-    let expected: Vec<String> = expected
-        .iter()
-        .map(|text| format!("INFO reconnect unix:db.sock: {text}"))
-        .collect();
+    let expected: Vec<String> =
+        expected.iter().map(|text| format!("INFO reconnect unix:db.sock: {text}")).collect();
     assert_eq!(lines, expected);
 }

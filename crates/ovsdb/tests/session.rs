@@ -42,11 +42,7 @@ impl Peer {
             .written("T", ["stats"])
             .table("No_Such_Table", ["x"]);
         let now = Instant::now();
-        Peer {
-            session: Session::new(spec, options, now),
-            now,
-            requests: Vec::new(),
-        }
+        Peer { session: Session::new(spec, options, now), now, requests: Vec::new() }
     }
 
     fn connect(&mut self) {
@@ -55,21 +51,15 @@ impl Peer {
     }
 
     fn send(&mut self, message: Value) -> Result<(), SessionError> {
-        self.session
-            .receive(message.to_string().as_bytes(), self.now)
+        self.session.receive(message.to_string().as_bytes(), self.now)
     }
 
     /// The next message from the client.
     fn sent(&mut self) -> Value {
         let output = std::mem::take(self.session.output());
         let stream = serde_json::Deserializer::from_slice(&output).into_iter::<Value>();
-        self.requests
-            .extend(stream.map(|v| v.expect("the client sends JSON")));
-        if self.requests.is_empty() {
-            Value::Null
-        } else {
-            self.requests.remove(0)
-        }
+        self.requests.extend(stream.map(|v| v.expect("the client sends JSON")));
+        if self.requests.is_empty() { Value::Null } else { self.requests.remove(0) }
     }
 
     /// Expects a request of this method, and answers it.
@@ -100,8 +90,7 @@ impl Peer {
             peer.answer("lock", json!({"locked": true})).unwrap();
         }
         let initial = json!({"T": {A: {"initial": {"name": "a", "tag": 4}}}});
-        peer.answer("monitor_cond_since", json!([false, TXN, initial]))
-            .unwrap();
+        peer.answer("monitor_cond_since", json!([false, TXN, initial])).unwrap();
         peer
     }
 
@@ -113,10 +102,7 @@ impl Peer {
 }
 
 fn locking() -> SessionOptions {
-    SessionOptions {
-        lock: Some("l".into()),
-        ..SessionOptions::default()
-    }
+    SessionOptions { lock: Some("l".into()), ..SessionOptions::default() }
 }
 
 fn kinds(session: &mut Session) -> Vec<(u128, &'static str)> {
@@ -141,10 +127,7 @@ fn initial_rows_have_defaults_for_what_the_server_omits() {
     let mut peer = Peer::synchronized(SessionOptions::default());
     let replica = peer.session.replica();
     let (id, row) = replica.first("T").unwrap();
-    assert_eq!(
-        (id, row.str("name"), row.opt_int("tag")),
-        (uuid(A), "a", Some(4))
-    );
+    assert_eq!((id, row.str("name"), row.opt_int("tag")), (uuid(A), "a", Some(4)));
     assert_eq!(row.datum("stats"), Some(&Datum::from(0)));
     assert!(row.datum("no_such_column").is_none());
     assert!(replica.has_column("U", "x") && !replica.monitors("U", "x"));
@@ -186,15 +169,8 @@ fn differences_apply() {
     let replica = peer.session.replica();
     let row = replica.row("T", uuid(A)).unwrap();
     assert_eq!(row.uuids("ports").count(), 0);
-    assert_eq!(
-        row.map("config").iter().collect::<Vec<_>>(),
-        [("l", "x"), ("m", "y")]
-    );
-    assert_eq!(
-        kinds(&mut peer.session),
-        [(10, "modified")],
-        "B came and went"
-    );
+    assert_eq!(row.map("config").iter().collect::<Vec<_>>(), [("l", "x"), ("m", "y")]);
+    assert_eq!(kinds(&mut peer.session), [(10, "modified")], "B came and went");
 }
 
 #[test]
@@ -202,18 +178,10 @@ fn own_columns_are_followed_in_silence() {
     let mut peer = Peer::synchronized(SessionOptions::default());
     peer.session.take_events();
     kinds(&mut peer.session);
-    peer.update3(json!({"T": {A: {"modify": {"stats": 9}}}}))
-        .unwrap();
+    peer.update3(json!({"T": {A: {"modify": {"stats": 9}}}})).unwrap();
     assert_eq!(peer.session.take_events(), []);
     assert!(peer.session.take_changes().is_empty());
-    assert_eq!(
-        peer.session
-            .replica()
-            .row("T", uuid(A))
-            .unwrap()
-            .int("stats"),
-        9
-    );
+    assert_eq!(peer.session.replica().row("T", uuid(A)).unwrap().int("stats"), 9);
 }
 
 #[test]
@@ -221,63 +189,32 @@ fn older_servers_are_asked_in_older_ways() {
     let mut peer = Peer::new(SessionOptions::default());
     peer.connect();
     peer.answer("get_schema", schema()).unwrap();
-    peer.refuse("monitor_cond_since", json!("unknown method"))
-        .unwrap();
+    peer.refuse("monitor_cond_since", json!("unknown method")).unwrap();
     let full = json!({"T": {A: {"initial": {"name": "a"}}}});
     peer.answer("monitor_cond", full).unwrap();
     let update2 = |updates: Value| json!({"id": null, "method": "update2", "params": [["monid", "D"], updates]});
-    peer.send(update2(json!({"T": {A: {"modify": {"name": "b"}}}})))
-        .unwrap();
-    assert_eq!(
-        peer.session
-            .replica()
-            .row("T", uuid(A))
-            .unwrap()
-            .str("name"),
-        "b"
-    );
+    peer.send(update2(json!({"T": {A: {"modify": {"name": "b"}}}}))).unwrap();
+    assert_eq!(peer.session.replica().row("T", uuid(A)).unwrap().str("name"), "b");
 
     peer.connect();
     peer.answer("get_schema", schema()).unwrap();
-    peer.refuse("monitor_cond_since", json!({"error": "unknown method"}))
-        .unwrap();
-    peer.refuse("monitor_cond", json!("unknown method"))
-        .unwrap();
+    peer.refuse("monitor_cond_since", json!({"error": "unknown method"})).unwrap();
+    peer.refuse("monitor_cond", json!("unknown method")).unwrap();
     let row = |name: &str| json!({"name": name, "ports": ["set", []], "config": ["map", []], "tag": 1, "stats": 2});
-    peer.answer(
-        "monitor",
-        json!({"T": {A: {"new": row("a")}, B: {"new": row("b")}}}),
-    )
-    .unwrap();
+    peer.answer("monitor", json!({"T": {A: {"new": row("a")}, B: {"new": row("b")}}})).unwrap();
     kinds(&mut peer.session);
     let update = |updates: Value| json!({"id": null, "method": "update", "params": [["monid", "D"], updates]});
     peer.send(update(json!({"T": {
         A: {"old": {"name": "a"}, "new": row("c")},
         B: {"old": row("b")}}})))
         .unwrap();
-    assert_eq!(
-        peer.session
-            .replica()
-            .row("T", uuid(A))
-            .unwrap()
-            .str("name"),
-        "c"
-    );
-    assert_eq!(
-        kinds(&mut peer.session),
-        [(10, "modified"), (11, "deleted")]
-    );
+    assert_eq!(peer.session.replica().row("T", uuid(A)).unwrap().str("name"), "c");
+    assert_eq!(kinds(&mut peer.session), [(10, "modified"), (11, "deleted")]);
 
     peer.connect();
     peer.answer("get_schema", schema()).unwrap();
-    let refused = peer.refuse(
-        "monitor_cond_since",
-        json!({"error": "resources exhausted"}),
-    );
-    assert!(
-        matches!(refused, Err(SessionError::Refused { .. })),
-        "{refused:?}"
-    );
+    let refused = peer.refuse("monitor_cond_since", json!({"error": "resources exhausted"}));
+    assert!(matches!(refused, Err(SessionError::Refused { .. })), "{refused:?}");
 }
 
 #[test]
@@ -287,11 +224,7 @@ fn reconnection_continues_or_replaces() {
     // The server knows where we were: only what happened since is sent.
     peer.connect();
     assert!(!peer.session.is_synchronized());
-    assert_eq!(
-        peer.session.replica().len("T"),
-        1,
-        "the replica stays while disconnected"
-    );
+    assert_eq!(peer.session.replica().len("T"), 1, "the replica stays while disconnected");
     peer.answer("get_schema", schema()).unwrap();
     let since = json!([true, TXN, {"T": {B: {"insert": {"name": "b"}}}}]);
     let request = peer.answer("monitor_cond_since", since).unwrap();
@@ -300,15 +233,9 @@ fn reconnection_continues_or_replaces() {
     // It does not: all is sent, and the difference is ours to find.
     peer.connect();
     peer.answer("get_schema", schema()).unwrap();
-    peer.answer(
-        "monitor_cond_since",
-        json!([false, NIL, {"T": {B: {"initial": {"name": "c"}}}}]),
-    )
-    .unwrap();
-    assert_eq!(
-        kinds(&mut peer.session),
-        [(10, "deleted"), (11, "modified")]
-    );
+    peer.answer("monitor_cond_since", json!([false, NIL, {"T": {B: {"initial": {"name": "c"}}}}]))
+        .unwrap();
+    assert_eq!(kinds(&mut peer.session), [(10, "deleted"), (11, "modified")]);
     // Another schema: what we had is nothing to continue from.
     peer.update3(json!({})).unwrap();
     peer.connect();
@@ -319,12 +246,7 @@ fn reconnection_continues_or_replaces() {
     let request = peer.answer("monitor_cond_since", initial).unwrap();
     assert_eq!(request["params"][3], NIL);
     assert_eq!(
-        peer.session
-            .replica()
-            .first("T")
-            .unwrap()
-            .1
-            .datum("no_such_column"),
+        peer.session.replica().first("T").unwrap().1.datum("no_such_column"),
         Some(&Datum::from(""))
     );
 }
@@ -348,17 +270,9 @@ fn nonsense_ends_the_connection_and_changes_nothing() {
         let mut peer = Peer::synchronized(SessionOptions::default());
         kinds(&mut peer.session);
         let before = peer.session.replica();
-        let error = peer
-            .update3(updates.clone())
-            .expect_err(&updates.to_string());
-        assert!(
-            error.to_string().starts_with("update3 notification: "),
-            "{error}"
-        );
-        assert_eq!(
-            peer.session.replica().row("T", uuid(A)),
-            before.row("T", uuid(A))
-        );
+        let error = peer.update3(updates.clone()).expect_err(&updates.to_string());
+        assert!(error.to_string().starts_with("update3 notification: "), "{error}");
+        assert_eq!(peer.session.replica().row("T", uuid(A)), before.row("T", uuid(A)));
         assert!(peer.session.take_changes().is_empty());
         // The next connection starts from nothing.
         peer.connect();
@@ -366,16 +280,9 @@ fn nonsense_ends_the_connection_and_changes_nothing() {
         assert_eq!(peer.sent()["params"][3], NIL);
     }
     let mut peer = Peer::synchronized(SessionOptions::default());
-    assert!(
-        peer.send(json!({"id": 77, "result": {}})).is_err(),
-        "an answer nobody asked for"
-    );
+    assert!(peer.send(json!({"id": 77, "result": {}})).is_err(), "an answer nobody asked for");
     let mut peer = Peer::synchronized(SessionOptions::default());
-    assert!(
-        peer.session
-            .receive(b"SSH-2.0-OpenSSH\r\n", peer.now)
-            .is_err()
-    );
+    assert!(peer.session.receive(b"SSH-2.0-OpenSSH\r\n", peer.now).is_err());
     let mut peer = Peer::synchronized(SessionOptions::default());
     let gone =
         peer.send(json!({"id": null, "method": "monitor_canceled", "params": [["monid", "D"]]}));
@@ -385,40 +292,23 @@ fn nonsense_ends_the_connection_and_changes_nothing() {
 #[test]
 fn probes_go_both_ways() {
     let mut peer = Peer::synchronized(SessionOptions::default());
-    peer.send(json!({"id": "echo", "method": "echo", "params": ["x", 1]}))
-        .unwrap();
-    assert_eq!(
-        peer.sent(),
-        json!({"id": "echo", "result": ["x", 1], "error": null})
-    );
-    peer.send(json!({"id": 5, "method": "steal_everything", "params": []}))
-        .unwrap();
+    peer.send(json!({"id": "echo", "method": "echo", "params": ["x", 1]})).unwrap();
+    assert_eq!(peer.sent(), json!({"id": "echo", "result": ["x", 1], "error": null}));
+    peer.send(json!({"id": 5, "method": "steal_everything", "params": []})).unwrap();
     assert_eq!(peer.sent()["error"], "unknown method");
 
     let start = peer.now;
-    assert_eq!(
-        peer.session.deadline(),
-        Some(start + Duration::from_secs(5))
-    );
+    assert_eq!(peer.session.deadline(), Some(start + Duration::from_secs(5)));
     peer.session.tick(start + Duration::from_secs(4)).unwrap();
     assert_eq!(peer.sent(), Value::Null);
     peer.session.tick(start + Duration::from_secs(5)).unwrap();
     peer.now = start + Duration::from_secs(6);
     peer.answer("echo", json!([])).unwrap();
-    assert_eq!(
-        peer.session.deadline(),
-        Some(start + Duration::from_secs(11))
-    );
+    assert_eq!(peer.session.deadline(), Some(start + Duration::from_secs(11)));
     peer.session.tick(start + Duration::from_secs(11)).unwrap();
     peer.session.tick(start + Duration::from_secs(15)).unwrap();
-    let end = peer
-        .session
-        .tick(start + Duration::from_secs(16))
-        .unwrap_err();
-    assert_eq!(
-        end.to_string(),
-        "no response to inactivity probe after 5 seconds, disconnecting"
-    );
+    let end = peer.session.tick(start + Duration::from_secs(16)).unwrap_err();
+    assert_eq!(end.to_string(), "no response to inactivity probe after 5 seconds, disconnecting");
 
     peer.session.set_probe_interval(Duration::ZERO);
     assert_eq!(peer.session.deadline(), None);
@@ -443,10 +333,7 @@ fn the_lock_comes_and_goes() {
     peer.send(note("locked", "l")).unwrap();
     assert_eq!(peer.session.take_events(), [Event::Lock(true)]);
     peer.session.submit(txn);
-    assert_eq!(
-        peer.sent()["params"][1],
-        json!({"op": "assert", "lock": "l"})
-    );
+    assert_eq!(peer.sent()["params"][1], json!({"op": "assert", "lock": "l"}));
     peer.session.disconnected();
     assert!(!peer.session.has_lock());
 }
@@ -460,10 +347,7 @@ fn every_transaction_gets_one_outcome() {
     assert!(!txn.set_if_changed(&peer.session.replica(), "T", uuid(A), "no_such_column", "a"));
     assert!(!txn.set_if_changed(&peer.session.replica(), "T", uuid(B), "name", "b"));
     let empty = peer.session.submit(txn.clone());
-    assert_eq!(
-        peer.session.take_events(),
-        [Event::Transaction(empty, Outcome::Unchanged)]
-    );
+    assert_eq!(peer.session.take_events(), [Event::Transaction(empty, Outcome::Unchanged)]);
 
     assert!(txn.set_if_changed(&peer.session.replica(), "T", uuid(A), "name", "b"));
     let good = peer.session.submit(txn.clone());
@@ -474,16 +358,9 @@ fn every_transaction_gets_one_outcome() {
     assert!(matches!(&events[..], [Event::Transaction(id, Outcome::Committed(_))] if *id == good));
 
     let refused = peer.session.submit(txn.clone());
-    peer.refuse(
-        "transact",
-        json!({"error": "unknown database", "details": "D"}),
-    )
-    .unwrap();
+    peer.refuse("transact", json!({"error": "unknown database", "details": "D"})).unwrap();
     let text = Outcome::Failed("unknown database: D".into());
-    assert_eq!(
-        peer.session.take_events(),
-        [Event::Transaction(refused, text)]
-    );
+    assert_eq!(peer.session.take_events(), [Event::Transaction(refused, text)]);
 
     let lost = peer.session.submit(txn.clone());
     peer.session.disconnected();
@@ -500,14 +377,9 @@ fn every_transaction_gets_one_outcome() {
 
 #[test]
 fn a_peer_that_never_reads_is_given_up() {
-    let options = SessionOptions {
-        max_output: 1000,
-        ..SessionOptions::default()
-    };
+    let options = SessionOptions { max_output: 1000, ..SessionOptions::default() };
     let mut peer = Peer::synchronized(options);
-    let end = (0..1000).find_map(|n| {
-        peer.send(json!({"id": n, "method": "echo", "params": []}))
-            .err()
-    });
+    let end =
+        (0..1000).find_map(|n| peer.send(json!({"id": n, "method": "echo", "params": []})).err());
     assert!(matches!(end, Some(SessionError::OutputFull(_))), "{end:?}");
 }

@@ -67,11 +67,7 @@ impl Packet {
     pub fn with_capacity(capacity: usize) -> Packet {
         let mut buf = Vec::with_capacity(HEADROOM + capacity);
         buf.resize(HEADROOM, 0);
-        Packet {
-            buf,
-            head: HEADROOM,
-            offload: Offload::default(),
-        }
+        Packet { buf, head: HEADROOM, offload: Offload::default() }
     }
 
     /// A packet with a copy of `frame`.
@@ -149,8 +145,7 @@ impl Packet {
     pub fn remove_at(&mut self, offset: usize, n: usize) {
         let offset = offset.min(self.len());
         let n = n.min(self.len() - offset);
-        self.buf
-            .copy_within(self.head..self.head + offset, self.head + n);
+        self.buf.copy_within(self.head..self.head + offset, self.head + n);
         self.head += n;
         let n = i32::try_from(n).unwrap_or(i32::MAX);
         self.move_offsets(offset, -n);

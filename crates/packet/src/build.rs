@@ -64,11 +64,7 @@ impl Frame {
             type_at: TypeAt::Nowhere,
             ip_at: None,
         };
-        f.push(&EthernetHeader {
-            dst,
-            src,
-            ethertype: U16::ZERO,
-        });
+        f.push(&EthernetHeader { dst, src, ethertype: U16::ZERO });
         f.type_at = TypeAt::EtherType(12);
         f
     }
@@ -107,10 +103,7 @@ impl Frame {
     pub fn vlan(mut self, tpid: u16, tci: u16) -> Frame {
         self.name(tpid, None);
         // The tag's TPID is the type just named: what is pushed is TCI and inner type.
-        let at = self.push(&VlanHeader {
-            tpid: U16::new(tci),
-            tci: U16::ZERO,
-        });
+        let at = self.push(&VlanHeader { tpid: U16::new(tci), tci: U16::ZERO });
         self.type_at = TypeAt::EtherType(at + 2);
         self
     }
@@ -277,12 +270,7 @@ impl Frame {
     /// ICMP.
     pub fn icmp(mut self, kind: u8, code: u8, rest: u32) -> Frame {
         self.name(0, Some(ip_proto::ICMP));
-        let at = self.push(&IcmpHeader {
-            kind,
-            code,
-            checksum: U16::ZERO,
-            rest: U32::new(rest),
-        });
+        let at = self.push(&IcmpHeader { kind, code, checksum: U16::ZERO, rest: U32::new(rest) });
         self.fixups.push((at, Fixup::Icmp));
         self
     }
@@ -291,12 +279,7 @@ impl Frame {
     pub fn igmp(mut self, kind: u8, code: u8, group: Ipv4Addr) -> Frame {
         self.name(0, Some(ip_proto::IGMP));
         let rest = U32::new(group.to_bits());
-        let at = self.push(&IcmpHeader {
-            kind,
-            code,
-            checksum: U16::ZERO,
-            rest,
-        });
+        let at = self.push(&IcmpHeader { kind, code, checksum: U16::ZERO, rest });
         self.fixups.push((at, Fixup::Icmp));
         self
     }
@@ -304,12 +287,7 @@ impl Frame {
     /// ICMPv6.
     pub fn icmpv6(mut self, kind: u8, code: u8, rest: u32) -> Frame {
         self.name(0, Some(ip_proto::ICMPV6));
-        let at = self.push(&IcmpHeader {
-            kind,
-            code,
-            checksum: U16::ZERO,
-            rest: U32::new(rest),
-        });
+        let at = self.push(&IcmpHeader { kind, code, checksum: U16::ZERO, rest: U32::new(rest) });
         self.fixups.push((at, Fixup::Icmpv6));
         self
     }
@@ -318,16 +296,8 @@ impl Frame {
     /// options (type, address).
     pub fn nd(mut self, kind: u8, rest: u32, target: Ipv6Addr, options: &[(u8, [u8; 6])]) -> Frame {
         self.name(0, Some(ip_proto::ICMPV6));
-        let icmp = IcmpHeader {
-            kind,
-            code: 0,
-            checksum: U16::ZERO,
-            rest: U32::new(rest),
-        };
-        let at = self.push(&NdHeader {
-            icmp,
-            target: target.octets(),
-        });
+        let icmp = IcmpHeader { kind, code: 0, checksum: U16::ZERO, rest: U32::new(rest) };
+        let at = self.push(&NdHeader { icmp, target: target.octets() });
         for (kind, address) in options {
             self.bytes.extend_from_slice(&[*kind, 1]);
             self.bytes.extend_from_slice(address);
@@ -473,10 +443,7 @@ mod tests {
         let (ip, rest) = Ipv6Header::ref_from_prefix(&f[22..]).unwrap();
         assert_eq!(ip.checked_payload_len(f.len() - 22), Some(24));
         let e = crate::Ipv6Extensions::walk(ip.next, rest).unwrap();
-        assert_eq!(
-            (e.proto, e.len, e.is_fragment, e.is_later_fragment),
-            (17, 16, true, false)
-        );
+        assert_eq!((e.proto, e.len, e.is_fragment, e.is_later_fragment), (17, 16, true, false));
         assert_eq!(e.fragment_at, Some(8));
         let mut sum = ip.pseudo_sum(17, 8);
         sum.add(&rest[16..]);

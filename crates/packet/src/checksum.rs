@@ -94,11 +94,7 @@ static CRC32C: [[u32; 256]; 8] = {
         let mut c = i as u32;
         let mut k = 0;
         while k < 8 {
-            c = if c & 1 != 0 {
-                c >> 1 ^ 0x82f6_3b78
-            } else {
-                c >> 1
-            };
+            c = if c & 1 != 0 { c >> 1 ^ 0x82f6_3b78 } else { c >> 1 };
             k += 1;
         }
         t[0][i] = c;
@@ -156,10 +152,7 @@ mod tests {
     #[test]
     fn known_values() {
         // RFC 1071, section 3.
-        assert_eq!(
-            internet(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]),
-            !0xddf2
-        );
+        assert_eq!(internet(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]), !0xddf2);
         // RFC 3720, B.4: CRC32c of 32 zeros, and the usual check value.
         assert_eq!(crc32c(&[&[0; 32]]), 0x8a91_36aa);
         assert_eq!(crc32c(&[b"1234", b"56789"]), 0xe306_9283);

@@ -73,11 +73,7 @@ impl NdOption<'_> {
 
     /// The Ethernet address of a link-layer address option of 8 bytes.
     pub fn ethernet_address(&self) -> Option<[u8; 6]> {
-        if self.bytes.len() == 8 {
-            self.bytes.get(2..8)?.try_into().ok()
-        } else {
-            None
-        }
+        if self.bytes.len() == 8 { self.bytes.get(2..8)?.try_into().ok() } else { None }
     }
 }
 
@@ -105,11 +101,7 @@ impl<'a> Iterator for NdOptions<'a> {
         if bytes.is_empty() {
             return None;
         }
-        let option = NdOption {
-            kind,
-            at: self.at,
-            bytes,
-        };
+        let option = NdOption { kind, at: self.at, bytes };
         self.at += bytes.len();
         Some(option)
     }

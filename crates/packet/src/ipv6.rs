@@ -168,10 +168,7 @@ mod tests {
         let mut options = [0u8; 24];
         (options[0], options[1]) = (ip_proto::UDP, 1);
         let walk = |n: usize| Ipv6Extensions::walk(ip_proto::HOP_BY_HOP, &options[..n]);
-        assert_eq!(
-            walk(24).map(|e| (e.proto, e.len)),
-            Some((ip_proto::UDP, 16))
-        );
+        assert_eq!(walk(24).map(|e| (e.proto, e.len)), Some((ip_proto::UDP, 16)));
         for n in 0..16 {
             assert_eq!(walk(n), None);
         }

@@ -94,12 +94,7 @@ impl Daemon {
             Some(path) => Some(Pidfile::create(path, options.overwrite_pidfile)?),
             None => None,
         };
-        Ok(Daemon {
-            pidfile,
-            notify,
-            detach: options.detach,
-            no_chdir: options.no_chdir,
-        })
+        Ok(Daemon { pidfile, notify, detach: options.detach, no_chdir: options.no_chdir })
     }
 
     /// Says that the daemon is ready: the parent exits with 0. When detached, the standard streams
@@ -116,7 +111,8 @@ impl Daemon {
         // What can fail comes before the parent is told.
         let null = open_null().map_err(ProcessError::system("close the standard streams"))?;
         if !self.no_chdir {
-            std::env::set_current_dir("/").map_err(ProcessError::system("change to the root directory"))?;
+            std::env::set_current_dir("/")
+                .map_err(ProcessError::system("change to the root directory"))?;
         }
         signal_ready(&pipe);
         replace_standard_streams(&null).map_err(ProcessError::system("close the standard streams"))

@@ -47,8 +47,7 @@ impl Dirs {
 
     /// `RUN/PROGRAM.PID.ctl`, for the calling process.
     pub fn default_ctl(&self, program: &str) -> PathBuf {
-        self.run
-            .join(format!("{program}.{}.ctl", std::process::id()))
+        self.run.join(format!("{program}.{}.ctl", std::process::id()))
     }
 
     /// `LOG/PROGRAM.log`.
@@ -79,10 +78,7 @@ mod tests {
         let set = Dirs::from_vars(|name| Some(format!("/x/{name}").into()));
         assert_eq!(set.default_log("p"), Path::new("/x/OVS_LOGDIR/p.log"));
         assert_eq!(set.db, Path::new("/x/OVS_DBDIR"));
-        assert_eq!(
-            set.in_run(Path::new("a.pid")),
-            Path::new("/x/OVS_RUNDIR/a.pid")
-        );
+        assert_eq!(set.in_run(Path::new("a.pid")), Path::new("/x/OVS_RUNDIR/a.pid"));
         assert_eq!(set.in_run(Path::new("/a.pid")), Path::new("/a.pid"));
         let part = Dirs::from_vars(|n| match n {
             "OVS_SYSCONFDIR" => Some("/s".into()),

@@ -47,11 +47,7 @@ pub enum ProcessError {
 
 impl ProcessError {
     pub(crate) fn pidfile(path: &Path, step: &'static str, source: io::Error) -> ProcessError {
-        ProcessError::Pidfile {
-            path: path.to_owned(),
-            step,
-            source,
-        }
+        ProcessError::Pidfile { path: path.to_owned(), step, source }
     }
 
     pub(crate) fn system(what: &'static str) -> impl FnOnce(io::Error) -> ProcessError {

@@ -49,22 +49,13 @@ impl Pidfile {
         sys::lock_file(file.as_fd()).map_err(fail("lock"))?;
         let pid = std::process::id();
         file.set_len(0).map_err(fail("truncate"))?;
-        file.write_all(format!("{pid}\n").as_bytes())
-            .map_err(fail("write"))?;
+        file.write_all(format!("{pid}\n").as_bytes()).map_err(fail("write"))?;
         if let Err(source) = fs::rename(&temporary, path) {
             // What cannot be renamed is of no use; the error below says so.
             let _ = fs::remove_file(&temporary);
-            return Err(ProcessError::Pidfile {
-                path: path.to_owned(),
-                step: "rename",
-                source,
-            });
+            return Err(ProcessError::Pidfile { path: path.to_owned(), step: "rename", source });
         }
-        Ok(Pidfile {
-            path: path.to_owned(),
-            file,
-            pid,
-        })
+        Ok(Pidfile { path: path.to_owned(), file, pid })
     }
 
     /// Sees whether `path` is free: absent, or not held by a live process other than this one.
@@ -74,14 +65,8 @@ impl Pidfile {
     pub fn check(path: &Path) -> Result<(), ProcessError> {
         match holder(path) {
             Ok(None) => Ok(()),
-            Ok(Some(pid)) => Err(ProcessError::AlreadyRunning {
-                path: path.to_owned(),
-                pid,
-            }),
-            Err(source) => Err(ProcessError::PidfileCheck {
-                path: path.to_owned(),
-                source,
-            }),
+            Ok(Some(pid)) => Err(ProcessError::AlreadyRunning { path: path.to_owned(), pid }),
+            Err(source) => Err(ProcessError::PidfileCheck { path: path.to_owned(), source }),
         }
     }
 
@@ -135,10 +120,7 @@ pub fn read_pidfile(path: &Path) -> io::Result<i32> {
     // A pidfile is a few bytes; what is longer is none.
     (&mut file).take(64).read_to_string(&mut text)?;
     let pid: i32 = text.trim().parse().map_err(|_| {
-        io::Error::new(
-            io::ErrorKind::InvalidData,
-            format!("{}: no process number", path.display()),
-        )
+        io::Error::new(io::ErrorKind::InvalidData, format!("{}: no process number", path.display()))
     })?;
     match sys::lock_holder(file.as_fd())? {
         Some(holder) if holder == pid => Ok(pid),
@@ -163,10 +145,7 @@ mod tests {
         let path = dir.path().join("x.pid");
         fs::write(&path, "stale").unwrap();
         let pidfile = Pidfile::create(&path, false).unwrap();
-        assert_eq!(
-            fs::read_to_string(&path).unwrap(),
-            format!("{}\n", std::process::id())
-        );
+        assert_eq!(fs::read_to_string(&path).unwrap(), format!("{}\n", std::process::id()));
         assert!(!dir.path().join("x.pid.tmp").exists());
         drop(pidfile);
         assert!(!path.exists());
@@ -186,17 +165,10 @@ mod tests {
     #[test]
     fn errors_name_the_step() {
         let error = Pidfile::create(Path::new("/nosuch/y"), false).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "/nosuch/y.tmp: create failed (No such file or directory)"
-        );
+        assert_eq!(error.to_string(), "/nosuch/y.tmp: create failed (No such file or directory)");
         let dir = tempfile::tempdir().unwrap();
         let error = Pidfile::create(dir.path(), false).unwrap_err();
-        assert!(
-            error
-                .to_string()
-                .ends_with("pidfile check failed (Is a directory), aborting")
-        );
+        assert!(error.to_string().ends_with("pidfile check failed (Is a directory), aborting"));
         assert!(read_pidfile(&dir.path().join("none")).is_err());
     }
 }

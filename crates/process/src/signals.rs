@@ -105,9 +105,7 @@ impl Signals {
     pub fn take(&self) -> SignalSet {
         let mut bytes = [0u8; 64];
         while matches!(rustix::io::read(&self.pipe, &mut bytes), Ok(n) if n == bytes.len()) {}
-        SignalSet {
-            bits: PENDING.swap(0, Ordering::SeqCst),
-        }
+        SignalSet { bits: PENDING.swap(0, Ordering::SeqCst) }
     }
 
     /// Waits for a signal, for threads that do nothing else.
@@ -117,10 +115,7 @@ impl Signals {
             if !set.is_empty() {
                 return set;
             }
-            let mut fds = [rustix::event::PollFd::new(
-                &self.pipe,
-                rustix::event::PollFlags::IN,
-            )];
+            let mut fds = [rustix::event::PollFd::new(&self.pipe, rustix::event::PollFlags::IN)];
             // An interruption is a signal: the loop looks.
             let _ = rustix::event::poll(&mut fds, None);
         }

@@ -5,11 +5,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(result)
-    }
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
 /// Which side of a fork this is.
@@ -26,9 +22,7 @@ pub(crate) enum Fork {
 pub(crate) fn fork() -> io::Result<Fork> {
     let threads = std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count);
     if threads > 1 {
-        return Err(io::Error::other(format!(
-            "the process has {threads} threads already"
-        )));
+        return Err(io::Error::other(format!("the process has {threads} threads already")));
     }
     // SAFETY: the process has a single thread (checked above; nothing else could start one in
     // between), so the child's copy of memory is consistent and it may go on as any program.
@@ -92,11 +86,7 @@ pub(crate) fn signal_name(signal: i32) -> String {
     // it is copied at once.
     let text = unsafe {
         let text = libc::strsignal(signal);
-        (!text.is_null()).then(|| {
-            std::ffi::CStr::from_ptr(text)
-                .to_string_lossy()
-                .into_owned()
-        })
+        (!text.is_null()).then(|| std::ffi::CStr::from_ptr(text).to_string_lossy().into_owned())
     };
     text.unwrap_or_else(|| format!("signal {signal}"))
 }
@@ -127,11 +117,7 @@ pub(crate) unsafe fn set_handler(
     // SAFETY: both pointers are to live values; the handler is safe by the caller's promise.
     unsafe {
         libc::sigemptyset(&raw mut action.sa_mask);
-        check(libc::sigaction(
-            signal,
-            &raw const action,
-            std::ptr::null_mut(),
-        ))?;
+        check(libc::sigaction(signal, &raw const action, std::ptr::null_mut()))?;
     }
     Ok(())
 }
@@ -211,10 +197,7 @@ pub(crate) fn user_by_name(name: &str) -> io::Result<Option<(u32, u32)>> {
                 buffer.len(),
                 &raw mut found,
             );
-            (
-                error,
-                (!found.is_null()).then_some((entry.pw_uid, entry.pw_gid)),
-            )
+            (error, (!found.is_null()).then_some((entry.pw_uid, entry.pw_gid)))
         };
         match error {
             libc::ERANGE if buffer.len() < 1 << 24 => buffer.resize(buffer.len() * 4, 0),
@@ -306,24 +289,13 @@ struct CapData {
 /// inheritable.
 pub(crate) fn set_capabilities(capabilities: u64) -> io::Result<()> {
     const VERSION_3: u32 = 0x2008_0522;
-    let header = CapHeader {
-        version: VERSION_3,
-        pid: 0,
-    };
+    let header = CapHeader { version: VERSION_3, pid: 0 };
     let half = |bits: u64| {
         let bits = (bits & u64::from(u32::MAX)) as u32;
-        CapData {
-            effective: bits,
-            permitted: bits,
-            inheritable: 0,
-        }
+        CapData { effective: bits, permitted: bits, inheritable: 0 }
     };
     let data = [half(capabilities), half(capabilities >> 32)];
     // SAFETY: both structures have the kernel's layout and live through the call.
     let result = unsafe { libc::syscall(libc::SYS_capset, &raw const header, data.as_ptr()) };
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

@@ -69,16 +69,11 @@ impl User {
     /// users and must end.
     pub fn assume(&self) -> Result<(), ProcessError> {
         if !rustix::process::geteuid().is_root() {
-            return Err(ProcessError::User(
-                "only root can use --user option, aborting".into(),
-            ));
+            return Err(ProcessError::User("only root can use --user option, aborting".into()));
         }
         let step = |what: &'static str| {
             move |e: std::io::Error| {
-                ProcessError::User(format!(
-                    "failed to {what} ({}), aborting",
-                    vlog::errno_text(&e)
-                ))
+                ProcessError::User(format!("failed to {what} ({}), aborting", vlog::errno_text(&e)))
             }
         };
         match &self.name {
@@ -89,15 +84,10 @@ impl User {
         sys::set_gid(self.gid).map_err(step("change group"))?;
         sys::keep_capabilities(true).map_err(step("keep capabilities"))?;
         sys::set_uid(self.uid).map_err(step("change user"))?;
-        let kept = [
-            CAP_NET_ADMIN,
-            CAP_NET_RAW,
-            CAP_NET_BROADCAST,
-            CAP_NET_BIND_SERVICE,
-            CAP_IPC_LOCK,
-        ]
-        .into_iter()
-        .fold(0, |bits, cap| bits | 1u64 << cap);
+        let kept =
+            [CAP_NET_ADMIN, CAP_NET_RAW, CAP_NET_BROADCAST, CAP_NET_BIND_SERVICE, CAP_IPC_LOCK]
+                .into_iter()
+                .fold(0, |bits, cap| bits | 1u64 << cap);
         sys::set_capabilities(kept).map_err(step("set capabilities"))?;
         sys::keep_capabilities(false).map_err(step("stop keeping capabilities"))
     }

@@ -24,10 +24,7 @@ struct Field {
 
 impl Field {
     fn new() -> Field {
-        Field {
-            dir: tempfile::tempdir().unwrap(),
-            pids: Vec::new(),
-        }
+        Field { dir: tempfile::tempdir().unwrap(), pids: Vec::new() }
     }
 
     fn pidfile(&self) -> PathBuf {
@@ -74,10 +71,7 @@ impl Drop for Field {
 fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     let start = Instant::now();
     while !done() {
-        assert!(
-            start.elapsed() < Duration::from_secs(15),
-            "waited in vain: {what}"
-        );
+        assert!(start.elapsed() < Duration::from_secs(15), "waited in vain: {what}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
@@ -85,9 +79,7 @@ fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
 /// Whether a process has ended; one that nobody has waited for yet counts.
 fn gone(pid: Pid) -> bool {
     match fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())) {
-        Ok(stat) => stat
-            .rsplit_once(") ")
-            .is_none_or(|(_, rest)| rest.starts_with(['Z', 'X'])),
+        Ok(stat) => stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with(['Z', 'X'])),
         Err(_) => true,
     }
 }
@@ -95,12 +87,7 @@ fn gone(pid: Pid) -> bool {
 fn status_line(pid: Pid, key: &str) -> String {
     let text = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).unwrap();
     let line = text.lines().find(|l| l.starts_with(key)).unwrap();
-    line.split_once(':')
-        .unwrap()
-        .1
-        .split_whitespace()
-        .collect::<Vec<_>>()
-        .join(" ")
+    line.split_once(':').unwrap().1.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn link(pid: Pid, what: &str) -> PathBuf {
@@ -117,18 +104,10 @@ fn detach_waits_for_the_child() {
     let start = Instant::now();
     let output = field.run(&["--detach"]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
-    assert!(
-        start.elapsed() >= Duration::from_millis(100),
-        "exited before it was ready"
-    );
-    assert!(
-        output.stdout.is_empty() && output.stderr.is_empty(),
-        "{output:?}"
-    );
+    assert!(start.elapsed() >= Duration::from_millis(100), "exited before it was ready");
+    assert!(output.stdout.is_empty() && output.stderr.is_empty(), "{output:?}");
     let pid = field.running();
-    wait_until("streams closed", || {
-        link(pid, "fd/2") == Path::new("/dev/null")
-    });
+    wait_until("streams closed", || link(pid, "fd/2") == Path::new("/dev/null"));
     assert_eq!(link(pid, "cwd"), Path::new("/"));
     assert_eq!(link(pid, "fd/0"), Path::new("/dev/null"));
     kill_process(pid, Signal::TERM).unwrap();
@@ -138,17 +117,11 @@ fn detach_waits_for_the_child() {
 
 #[test]
 fn a_failing_child_fails_its_parent() {
-    for monitor in [
-        &["--detach", "--fail=7"][..],
-        &["--detach", "--monitor", "--fail=7"],
-    ] {
+    for monitor in [&["--detach", "--fail=7"][..], &["--detach", "--monitor", "--fail=7"]] {
         let mut field = Field::new();
         let output = field.run(monitor);
         assert_eq!(output.status.code(), Some(7), "{output:?}");
-        assert_eq!(
-            String::from_utf8_lossy(&output.stderr),
-            "sleeper: failing as asked\n"
-        );
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "sleeper: failing as asked\n");
         assert!(!field.pidfile().exists());
     }
 }
@@ -170,21 +143,13 @@ fn a_second_daemon_is_refused() {
             first.as_raw_nonzero()
         )
     );
-    assert!(
-        field
-            .run(&["--detach", "--overwrite-pidfile"])
-            .status
-            .success()
-    );
+    assert!(field.run(&["--detach", "--overwrite-pidfile"]).status.success());
     let second = field.running();
     assert_ne!(first, second);
     // The first one must not remove the second one's file.
     kill_process(first, Signal::TERM).unwrap();
     wait_until("first ended", || gone(first));
-    assert_eq!(
-        read_pidfile(&field.pidfile()).unwrap(),
-        second.as_raw_nonzero().get()
-    );
+    assert_eq!(read_pidfile(&field.pidfile()).unwrap(), second.as_raw_nonzero().get());
     // A file that a killed daemon left behind is in nobody's way.
     kill_process(second, Signal::KILL).unwrap();
     wait_until("second ended", || gone(second));
@@ -205,10 +170,7 @@ fn the_monitor_mends_crashes_only() {
         read_pidfile(&pidfile).is_ok_and(|pid| pid != first.as_raw_nonzero().get())
     });
     let second = field.running();
-    assert_eq!(
-        status_line(second, "PPid"),
-        monitor.as_raw_nonzero().to_string()
-    );
+    assert_eq!(status_line(second, "PPid"), monitor.as_raw_nonzero().to_string());
     std::thread::sleep(Duration::from_millis(300)); // it installs its handlers
     kill_process(second, Signal::TERM).unwrap();
     wait_until("monitor ended", || gone(monitor));
@@ -222,11 +184,8 @@ fn another_user_keeps_what_a_switch_needs() {
         return;
     }
     let mut field = Field::new();
-    fs::set_permissions(
-        field.dir.path(),
-        std::os::unix::fs::PermissionsExt::from_mode(0o777),
-    )
-    .unwrap();
+    fs::set_permissions(field.dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777))
+        .unwrap();
     let output = field.run(&["--detach", "--user=daemon:daemon"]);
     assert!(output.status.success(), "{output:?}");
     let pid = field.running();

@@ -73,7 +73,11 @@ pub struct Reader<T> {
 
 impl<T> Clone for Reader<T> {
     fn clone(&self) -> Self {
-        Reader { shared: Arc::clone(&self.shared), seen: Arc::clone(&self.seen), version: self.version }
+        Reader {
+            shared: Arc::clone(&self.shared),
+            seen: Arc::clone(&self.seen),
+            version: self.version,
+        }
     }
 }
 

@@ -28,13 +28,20 @@ fn stop(place: &Place, program: &str, exit: &[&str]) -> Result<()> {
         println!("{program} does not run here");
         return Ok(());
     };
-    let target = format!("--target={}", place.pidfile(program).with_file_name(format!("{program}.{pid}.ctl")).display());
-    let arguments: Vec<&str> = std::iter::once(target.as_str()).chain(exit.iter().copied()).collect();
+    let target = format!(
+        "--target={}",
+        place.pidfile(program).with_file_name(format!("{program}.{pid}.ctl")).display()
+    );
+    let arguments: Vec<&str> =
+        std::iter::once(target.as_str()).chain(exit.iter().copied()).collect();
     place.run("ovs-appctl", &arguments)?;
     let start = Instant::now();
     while Path::new(&format!("/proc/{pid}")).exists() {
         if start.elapsed() > PATIENCE {
-            bail!("{program} (pid {pid}) was asked to exit, but still runs after {} s", PATIENCE.as_secs());
+            bail!(
+                "{program} (pid {pid}) was asked to exit, but still runs after {} s",
+                PATIENCE.as_secs()
+            );
         }
         std::thread::sleep(Duration::from_millis(20));
     }

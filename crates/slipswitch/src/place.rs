@@ -28,7 +28,8 @@ impl Place {
     /// Makes the directories that are missing.
     pub fn create(&self) -> Result<()> {
         for dir in [&self.dirs.run, &self.dirs.log, &self.dirs.db] {
-            std::fs::create_dir_all(dir).with_context(|| format!("cannot make the directory {}", dir.display()))?;
+            std::fs::create_dir_all(dir)
+                .with_context(|| format!("cannot make the directory {}", dir.display()))?;
         }
         Ok(())
     }
@@ -76,12 +77,10 @@ impl Place {
 
     /// `program` with `args`, run in this place; its output is part of the error if it fails.
     pub fn run(&self, program: &str, args: &[&str]) -> Result<String> {
-        let output = self
-            .command(program)
-            .args(args)
-            .stdin(Stdio::null())
-            .output()
-            .with_context(|| format!("cannot run {program}; it comes with Debian's openvswitch-switch"))?;
+        let output =
+            self.command(program).args(args).stdin(Stdio::null()).output().with_context(|| {
+                format!("cannot run {program}; it comes with Debian's openvswitch-switch")
+            })?;
         if !output.status.success() {
             let words = String::from_utf8_lossy(&output.stderr);
             bail!("{program} failed ({}): {}", output.status, words.trim());
@@ -92,7 +91,10 @@ impl Place {
     /// `program`, with the environment that names this place.
     pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new(program);
-        command.env("OVS_RUNDIR", &self.dirs.run).env("OVS_LOGDIR", &self.dirs.log).env("OVS_DBDIR", &self.dirs.db);
+        command
+            .env("OVS_RUNDIR", &self.dirs.run)
+            .env("OVS_LOGDIR", &self.dirs.log)
+            .env("OVS_DBDIR", &self.dirs.db);
         command
     }
 }

@@ -22,13 +22,18 @@ pub fn run(place: &Place, options: &Options) -> Result<()> {
         println!("ovsdb-server answers on {}", place.db_socket().display());
     } else {
         start_database(place)?;
-        println!("started ovsdb-server on {}, database {}", place.db_socket().display(), place.db_file().display());
+        println!(
+            "started ovsdb-server on {}, database {}",
+            place.db_socket().display(),
+            place.db_file().display()
+        );
     }
     if let Some(pid) = place.running("ovs-vswitchd").filter(|pid| is_alive(*pid)) {
         println!("the switch daemon runs already, pid {pid}");
     } else {
         start_daemon(place, options)?;
-        let pid = place.running("ovs-vswitchd").map_or_else(String::new, |pid| format!(", pid {pid}"));
+        let pid =
+            place.running("ovs-vswitchd").map_or_else(String::new, |pid| format!(", pid {pid}"));
         println!("started slipswitchd{pid}, log {}", place.logfile("ovs-vswitchd").display());
     }
     if let Some(exports) = place.exports() {
@@ -50,7 +55,9 @@ fn start_database(place: &Place) -> Result<()> {
         }
         place.run("ovsdb-tool", &["create", file, schema]).context("cannot make the database")?;
     } else if place.run("ovsdb-tool", &["needs-conversion", file, schema])?.trim() == "yes" {
-        place.run("ovsdb-tool", &["convert", file, schema]).context("cannot bring the database up to date")?;
+        place
+            .run("ovsdb-tool", &["convert", file, schema])
+            .context("cannot bring the database up to date")?;
     }
     let pidfile = format!("--pidfile={}", place.pidfile("ovsdb-server").display());
     let logfile = format!("--log-file={}", place.logfile("ovsdb-server").display());
@@ -75,7 +82,10 @@ fn start_database(place: &Place) -> Result<()> {
     let version = version.split_whitespace().nth(3).unwrap_or("unknown").to_owned();
     let db = format!("--db=unix:{}", place.db_socket().display());
     let set = format!("ovs-version={version}");
-    place.run("ovs-vsctl", &[&db, "--no-wait", "--", "init", "--", "set", "Open_vSwitch", ".", &set])?;
+    place.run(
+        "ovs-vsctl",
+        &[&db, "--no-wait", "--", "init", "--", "set", "Open_vSwitch", ".", &set],
+    )?;
     Ok(())
 }
 
@@ -90,7 +100,9 @@ fn start_daemon(place: &Place, options: &Options) -> Result<()> {
         .args(["--pidfile", "--detach", "--log-file", "-vconsole:emer", "-vsyslog:off"])
         .args(&options.arguments)
         .output()
-        .with_context(|| format!("cannot run {}; build it with cargo build --release", daemon.display()))?;
+        .with_context(|| {
+            format!("cannot run {}; build it with cargo build --release", daemon.display())
+        })?;
     if !output.status.success() {
         let log = place.logfile("ovs-vswitchd");
         bail!(

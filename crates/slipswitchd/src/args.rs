@@ -35,19 +35,11 @@ pub struct Exit {
 impl Exit {
     /// A mistake: `ovs-vswitchd: TEXT` on standard error, status 1.
     pub fn error(text: impl std::fmt::Display) -> Exit {
-        Exit {
-            status: 1,
-            stdout: String::new(),
-            stderr: format!("{PROGRAM}: {text}\n"),
-        }
+        Exit { status: 1, stdout: String::new(), stderr: format!("{PROGRAM}: {text}\n") }
     }
 
     fn success(stdout: String) -> Exit {
-        Exit {
-            status: 0,
-            stdout,
-            stderr: String::new(),
-        }
+        Exit { status: 0, stdout, stderr: String::new() }
     }
 
     /// Writes the texts and gives the status for `main` to return.
@@ -204,12 +196,7 @@ const OPTIONS: &[(&str, Option<char>, Value, Opt)] = &[
     ("unixctl", None, Value::Required, Opt::Unixctl),
     ("detach", None, Value::No, Opt::Detach),
     ("no-chdir", None, Value::No, Opt::NoChdir),
-    (
-        "no-self-confinement",
-        None,
-        Value::No,
-        Opt::NoSelfConfinement,
-    ),
+    ("no-self-confinement", None, Value::No, Opt::NoSelfConfinement),
     ("pidfile", None, Value::Optional, Opt::Pidfile),
     ("overwrite-pidfile", None, Value::No, Opt::OverwritePidfile),
     ("monitor", None, Value::No, Opt::Monitor),
@@ -224,20 +211,10 @@ const OPTIONS: &[(&str, Option<char>, Value, Opt)] = &[
     ("ssl-protocols", None, Value::Required, Opt::SslProtocols),
     ("ssl-ciphers", None, Value::Required, Opt::SslCiphers),
     ("peer-ca-cert", None, Value::Required, Opt::PeerCaCert),
-    (
-        "bootstrap-ca-cert",
-        None,
-        Value::Required,
-        Opt::BootstrapCaCert,
-    ),
+    ("bootstrap-ca-cert", None, Value::Required, Opt::BootstrapCaCert),
     ("enable-dummy", None, Value::Optional, Opt::EnableDummy),
     ("disable-system", None, Value::No, Opt::DisableSystem),
-    (
-        "disable-system-route",
-        None,
-        Value::No,
-        Opt::DisableSystemRoute,
-    ),
+    ("disable-system-route", None, Value::No, Opt::DisableSystemRoute),
     ("dpdk", None, Value::Optional, Opt::Dpdk),
     ("dummy-numa", None, Value::Required, Opt::DummyNuma),
 ];
@@ -257,13 +234,8 @@ fn find_long(name: &str) -> Result<(&'static str, Value, Opt), Exit> {
         [] => Err(Exit::error(format!("unrecognized option '--{name}'"))),
         [one] => Ok(*one),
         many => {
-            let names: String = many
-                .iter()
-                .map(|(long, ..)| format!(" '--{long}'"))
-                .collect();
-            Err(Exit::error(format!(
-                "option '--{name}' is ambiguous; possibilities:{names}"
-            )))
+            let names: String = many.iter().map(|(long, ..)| format!(" '--{long}'")).collect();
+            Err(Exit::error(format!("option '--{name}' is ambiguous; possibilities:{names}")))
         }
     }
 }
@@ -283,10 +255,7 @@ impl Args {
         let mut operands = Vec::new();
         let mut words = words.into_iter().map(|word| {
             word.into().into_string().map_err(|word| {
-                Exit::error(format!(
-                    "{}: argument is not valid UTF-8",
-                    word.to_string_lossy()
-                ))
+                Exit::error(format!("{}: argument is not valid UTF-8", word.to_string_lossy()))
             })
         });
         while let Some(word) = words.next().transpose()? {
@@ -369,9 +338,7 @@ impl Args {
             Opt::OverwritePidfile => self.overwrite_pidfile = true,
             Opt::Monitor => self.monitor = true,
             Opt::User => self.user = value,
-            Opt::Verbose => self
-                .logging
-                .push(value.map_or(LogArg::Verbose, LogArg::Spec)),
+            Opt::Verbose => self.logging.push(value.map_or(LogArg::Verbose, LogArg::Spec)),
             Opt::LogFile => self.logging.push(LogArg::File(path(&value))),
             Opt::SyslogMethod => self.logging.extend(value.map(LogArg::SyslogMethod)),
             Opt::SyslogTarget => self.logging.extend(value.map(LogArg::SyslogTarget)),
@@ -404,9 +371,7 @@ impl Args {
             Opt::DisableSystem => self.disable_system = true,
             Opt::DisableSystemRoute => self.disable_system_route = true,
             Opt::Dpdk => {
-                return Err(Exit::error(
-                    "Using --dpdk to configure DPDK is not supported.",
-                ));
+                return Err(Exit::error("Using --dpdk to configure DPDK is not supported."));
             }
             Opt::DummyNuma => {
                 let text = value.unwrap_or_default();
@@ -445,12 +410,7 @@ impl Args {
     /// # Errors
     /// `--user` names nobody.
     pub fn daemon_options(&self, dirs: &Dirs) -> Result<DaemonOptions, Exit> {
-        let user = self
-            .user
-            .as_deref()
-            .map(User::parse)
-            .transpose()
-            .map_err(Exit::error)?;
+        let user = self.user.as_deref().map(User::parse).transpose().map_err(Exit::error)?;
         Ok(DaemonOptions {
             detach: self.detach,
             monitor: self.monitor,
@@ -485,11 +445,7 @@ impl Args {
                         })?,
                         None => dirs.default_log(PROGRAM),
                     };
-                    let silent = Exit {
-                        status: 1,
-                        stdout: String::new(),
-                        stderr: String::new(),
-                    };
+                    let silent = Exit { status: 1, stdout: String::new(), stderr: String::new() };
                     logger.open_file(&path).map_err(|_| silent)?;
                 }
                 LogArg::SyslogMethod(method) => {
@@ -633,36 +589,21 @@ mod tests {
         assert_eq!(args, Args::default());
         assert_eq!(args.database(&dirs()), "unix:/run/x/db.sock");
         let ctl = args.unixctl_path(&dirs()).unwrap();
-        assert_eq!(
-            ctl,
-            Path::new(&format!("/run/x/ovs-vswitchd.{}.ctl", std::process::id()))
-        );
-        assert_eq!(
-            args.daemon_options(&dirs()).unwrap(),
-            DaemonOptions::default()
-        );
+        assert_eq!(ctl, Path::new(&format!("/run/x/ovs-vswitchd.{}.ctl", std::process::id())));
+        assert_eq!(args.daemon_options(&dirs()).unwrap(), DaemonOptions::default());
         assert_eq!(parse("--unixctl=none").unwrap().unixctl_path(&dirs()), None);
     }
 
     #[test]
     fn pidfile_forms_and_prefixes() {
-        let pidfile = |line| {
-            parse(line)
-                .unwrap()
-                .daemon_options(&dirs())
-                .unwrap()
-                .pidfile
-        };
+        let pidfile = |line| parse(line).unwrap().daemon_options(&dirs()).unwrap().pidfile;
         assert_eq!(pidfile("--pid"), Some("/run/x/ovs-vswitchd.pid".into()));
         assert_eq!(pidfile("--pidfil=/tmp/x"), Some("/tmp/x".into()));
         assert_eq!(pidfile("--pidfile=y"), Some("/run/x/y".into()));
         assert!(!parse("--disable-system").unwrap().disable_system_route);
         assert_eq!(parse("--log").unwrap().logging, [LogArg::File(None)]);
         assert_eq!(parse("-v dbg").unwrap().database.as_deref(), Some("dbg"));
-        assert_eq!(
-            parse("-- --detach").unwrap().database.as_deref(),
-            Some("--detach")
-        );
+        assert_eq!(parse("-- --detach").unwrap().database.as_deref(), Some("--detach"));
         assert_eq!(parse("--enable-dummy").unwrap().dummy, DummyLevel::New);
         assert_eq!(
             parse("--bootstrap-ca-cert=b").unwrap().ssl.ca_cert,
@@ -678,21 +619,12 @@ mod tests {
             ("--detach=3", "option '--detach' doesn't allow an argument"),
             ("--unixctl", "option '--unixctl' requires an argument"),
             ("-p", "option requires an argument -- 'p'"),
-            (
-                "--no-chdir --v",
-                "option '--v' is ambiguous; possibilities: '--version' '--verbose'",
-            ),
-            (
-                "a b",
-                "at most one non-option argument accepted; use --help for usage",
-            ),
+            ("--no-chdir --v", "option '--v' is ambiguous; possibilities: '--version' '--verbose'"),
+            ("a b", "at most one non-option argument accepted; use --help for usage"),
             ("--enable-dummy=foo", "foo: unknown dummy level"),
             ("--dpdk", "Using --dpdk to configure DPDK is not supported."),
             ("--user", "option '--user' requires an argument"),
-            (
-                "--mlockall=2",
-                "option '--mlockall' doesn't allow an argument",
-            ),
+            ("--mlockall=2", "option '--mlockall' doesn't allow an argument"),
         ] {
             let exit = parse(line).unwrap_err();
             assert_eq!(exit.status, 1, "{line}");
@@ -702,14 +634,8 @@ mod tests {
         assert!(parse("--dummy-numa=0,x").is_err());
         let bad: OsString = std::os::unix::ffi::OsStringExt::from_vec(vec![0xff]);
         assert!(Args::parse([bad], &dirs()).is_err());
-        let nobody = parse("--user=nosuchuser")
-            .unwrap()
-            .daemon_options(&dirs())
-            .unwrap_err();
-        assert_eq!(
-            nobody.stderr,
-            "ovs-vswitchd: user nosuchuser not found, aborting.\n"
-        );
+        let nobody = parse("--user=nosuchuser").unwrap().daemon_options(&dirs()).unwrap_err();
+        assert_eq!(nobody.stderr, "ovs-vswitchd: user nosuchuser not found, aborting.\n");
     }
 
     #[test]
@@ -717,18 +643,12 @@ mod tests {
         for line in ["--version --nosuch", "-Vh", "--detach -V"] {
             let exit = parse(line).unwrap_err();
             assert_eq!(exit.status, 0);
-            assert_eq!(
-                exit.stdout.lines().next(),
-                Some("ovs-vswitchd (Open vSwitch) 3.1.0")
-            );
+            assert_eq!(exit.stdout.lines().next(), Some("ovs-vswitchd (Open vSwitch) 3.1.0"));
             assert!(exit.stdout.contains("\nSlipswitch "));
         }
         let help = parse("-h").unwrap_err().stdout;
         for (name, _, _, opt) in OPTIONS {
-            assert!(
-                *opt == Opt::Dpdk || help.contains(&format!("--{name}")),
-                "{name}"
-            );
+            assert!(*opt == Opt::Dpdk || help.contains(&format!("--{name}")), "{name}");
         }
         assert!(help.contains("unix:/run/x/db.sock"));
     }
@@ -740,17 +660,8 @@ mod tests {
         logger.register_modules(&["bridge"]);
         let args = parse("-vconsole:off -vbridge:file:dbg -vany:syslog:err").unwrap();
         args.apply_logging(&logger, &dirs()).unwrap();
-        assert!(
-            logger
-                .list()
-                .contains("bridge             OFF        ERR        DBG\n")
-        );
-        let apply = |line: &str| {
-            parse(line)
-                .unwrap()
-                .apply_logging(&logger, &dirs())
-                .unwrap_err()
-        };
+        assert!(logger.list().contains("bridge             OFF        ERR        DBG\n"));
+        let apply = |line: &str| parse(line).unwrap().apply_logging(&logger, &dirs()).unwrap_err();
         assert_eq!(
             apply("-vfoo").stderr,
             "ovs-vswitchd: processing \"foo\": no destination, level, or module \"foo\"\n"

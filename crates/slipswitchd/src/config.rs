@@ -33,17 +33,18 @@ mod host;
 mod interfaces;
 mod state;
 mod status;
+#[cfg(test)]
+mod tests;
 mod tls;
 mod tunables;
 mod vlan;
 mod wanted;
-#[cfg(test)]
-mod tests;
 
 use crate::args::{Args, CaCert, DummyLevel};
 use crate::daemon::{Daemon, Shared};
 use ovsdb::{
-    Client, ClientOptions, MonitorSpec, Outcome, Remote, RemoteError, SessionOptions, TlsOptions, Transaction,
+    Client, ClientOptions, MonitorSpec, Outcome, Remote, RemoteError, SessionOptions, TlsOptions,
+    Transaction,
 };
 use process::Dirs;
 use state::State;
@@ -126,44 +127,96 @@ impl Configuration {
             .table("Open_vSwitch", ["bridges", "ssl", "other_config", "next_cfg"])
             .written(
                 "Open_vSwitch",
-                ["cur_cfg", "iface_types", "datapath_types", "dpdk_initialized", "dpdk_version", "statistics"],
+                [
+                    "cur_cfg",
+                    "iface_types",
+                    "datapath_types",
+                    "dpdk_initialized",
+                    "dpdk_version",
+                    "statistics",
+                ],
             )
             .table("SSL", ["private_key", "certificate", "ca_cert", "bootstrap_ca_cert"])
             .table(
                 "Bridge",
                 [
-                    "name", "datapath_type", "ports", "controller", "protocols", "fail_mode", "other_config",
-                    "flood_vlans", "flow_tables", "mirrors", "netflow", "sflow", "ipfix", "stp_enable",
-                    "rstp_enable", "mcast_snooping_enable", "auto_attach",
+                    "name",
+                    "datapath_type",
+                    "ports",
+                    "controller",
+                    "protocols",
+                    "fail_mode",
+                    "other_config",
+                    "flood_vlans",
+                    "flow_tables",
+                    "mirrors",
+                    "netflow",
+                    "sflow",
+                    "ipfix",
+                    "stp_enable",
+                    "rstp_enable",
+                    "mcast_snooping_enable",
+                    "auto_attach",
                 ],
             )
             .written("Bridge", ["datapath_id", "datapath_version"])
             .table(
                 "Port",
                 [
-                    "name", "interfaces", "tag", "trunks", "cvlans", "vlan_mode", "protected", "other_config",
-                    "bond_mode", "lacp",
+                    "name",
+                    "interfaces",
+                    "tag",
+                    "trunks",
+                    "cvlans",
+                    "vlan_mode",
+                    "protected",
+                    "other_config",
+                    "bond_mode",
+                    "lacp",
                 ],
             )
             .table(
                 "Interface",
                 [
-                    "name", "type", "options", "other_config", "ofport_request", "mac", "mtu_request",
-                    "ingress_policing_rate", "ingress_policing_burst",
+                    "name",
+                    "type",
+                    "options",
+                    "other_config",
+                    "ofport_request",
+                    "mac",
+                    "mtu_request",
+                    "ingress_policing_rate",
+                    "ingress_policing_burst",
                 ],
             )
             .written(
                 "Interface",
                 [
-                    "ofport", "error", "admin_state", "link_state", "link_speed", "link_resets", "duplex",
-                    "mac_in_use", "mtu", "ifindex", "status", "statistics",
+                    "ofport",
+                    "error",
+                    "admin_state",
+                    "link_state",
+                    "link_speed",
+                    "link_resets",
+                    "duplex",
+                    "mac_in_use",
+                    "mtu",
+                    "ifindex",
+                    "status",
+                    "statistics",
                 ],
             )
             .table(
                 "Controller",
                 [
-                    "target", "type", "connection_mode", "max_backoff", "inactivity_probe",
-                    "enable_async_messages", "controller_queue_size", "controller_rate_limit",
+                    "target",
+                    "type",
+                    "connection_mode",
+                    "max_backoff",
+                    "inactivity_probe",
+                    "enable_async_messages",
+                    "controller_queue_size",
+                    "controller_rate_limit",
                     "controller_burst_limit",
                 ],
             )
@@ -330,7 +383,13 @@ pub fn write_states(d: &mut Daemon) {
 }
 
 /// Writes what differs from the database, in one transaction. `wanted` is what was just made.
-fn write(d: &Daemon, client: &Client, state: &mut State, statistics: bool, wanted: Option<&Wanted>) {
+fn write(
+    d: &Daemon,
+    client: &Client,
+    state: &mut State,
+    statistics: bool,
+    wanted: Option<&Wanted>,
+) {
     let replica = client.replica();
     let mut writer = status::Writer::new(client, &replica, statistics);
     for bridge in state.bridges.values_mut() {

@@ -116,7 +116,9 @@ impl Daemon {
         for _ in 0..most {
             let Ok(event) = self.events.try_recv() else { break };
             match event {
-                Event::PacketIn(packet_in) => self.connections.packet_in(&packet_in, &self.switch, self.clock.now()),
+                Event::PacketIn(packet_in) => {
+                    self.connections.packet_in(&packet_in, &self.switch, self.clock.now())
+                }
                 Event::LearnFlow { bridge, flow, used } => {
                     let now = self.clock.now();
                     let Some(b) = self.switch.bridge_mut(bridge) else { continue };
@@ -184,7 +186,11 @@ impl Daemon {
     /// Asks ports for their status and tells peers what has changed.
     pub fn refresh_ports(&mut self) {
         for (bridge, port) in self.switch.refresh_ports() {
-            let desc = self.switch.bridge(bridge).and_then(|b| b.ports.get(&port)).map(bridge::port::Port::desc);
+            let desc = self
+                .switch
+                .bridge(bridge)
+                .and_then(|b| b.ports.get(&port))
+                .map(bridge::port::Port::desc);
             if let Some(desc) = desc {
                 self.connections.port_status(bridge, PortStatusReason::Modify, &desc);
             }

@@ -74,7 +74,8 @@ pub fn announce(datapath: &dyn Datapath) {
 /// The log's lines in their order.
 fn lines(features: &[Feature]) -> Vec<&str> {
     let early = |f: &&Feature| FIRST.contains(&f.name) || SECOND.contains(&f.name);
-    let named = FIRST.iter().chain(&SECOND).filter_map(|name| features.iter().find(|f| f.name == *name));
+    let named =
+        FIRST.iter().chain(&SECOND).filter_map(|name| features.iter().find(|f| f.name == *name));
     named.chain(features.iter().filter(|f| !early(f))).filter_map(|f| f.line.as_deref()).collect()
 }
 
@@ -109,7 +110,8 @@ mod tests {
         );
         let features = of(&*datapath);
         let vlans = format!("VLAN header stack length probed as {}", flow::extract::vlan_limit());
-        let nesting = format!("Max sample nesting level probed as {}", datapath::ACTION_DEPTH_LIMIT);
+        let nesting =
+            format!("Max sample nesting level probed as {}", datapath::ACTION_DEPTH_LIMIT);
         assert_eq!(
             lines(&features),
             [

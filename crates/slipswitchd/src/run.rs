@@ -1,10 +1,10 @@
 //! From a command line to a running daemon, and back.
 
 use crate::args::{Args, DummyLevel, Exit as ArgsExit, PROGRAM, VERSION_LINE};
+use crate::commands;
 use crate::config::{self, Configuration};
 use crate::daemon::{Daemon, Exit, Shared, event_channel};
 use crate::openflow::Services;
-use crate::commands;
 use anyhow::{Context, Result};
 use bridge::switch::Switch;
 use clock::Clock;
@@ -45,7 +45,10 @@ pub fn main() -> ExitCode {
     if let Err(exit) = args.apply_logging(logger, &dirs) {
         return exit.emit();
     }
-    let process = match args.daemon_options(&dirs).and_then(|o| process::Daemon::start(&o).map_err(ArgsExit::error)) {
+    let process = match args
+        .daemon_options(&dirs)
+        .and_then(|o| process::Daemon::start(&o).map_err(ArgsExit::error))
+    {
         Ok(process) => process,
         Err(exit) => return exit.emit(),
     };
@@ -59,23 +62,28 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Has a panic of the control thread end the process, so that it is seen, and `--monitor`
-/// starts a new one: a daemon that lost one of its tasks would linger half dead. Packet threads
-/// report a panic themselves and go on.
+/// Has a panic of the control thread or the revalidator end the process, so that it is seen,
+/// and `--monitor` starts a new one: a daemon that lost one of them would linger half dead.
+/// Packet threads report a panic themselves and go on.
 fn abort_on_panic() {
-    let control = std::thread::current().id();
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         vlog::emer("ovs_vswitchd", &format!("{info}"));
         report(info);
-        if std::thread::current().id() == control {
+        let thread = std::thread::current();
+        let name = thread.name().unwrap_or_default();
+        if !name.starts_with("packets-") && !name.starts_with("pmd-") {
             std::process::abort();
         }
     }));
 }
 
 fn block(args: Args, dirs: Dirs, process: process::Daemon) -> Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build().context("cannot start")?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .build()
+        .context("cannot start")?;
     LocalSet::new().block_on(&runtime, run(args, dirs, process))
 }
 
@@ -96,7 +104,8 @@ async fn run(args: Args, dirs: Dirs, mut process: process::Daemon) -> Result<()>
     commands::register(&registry, &daemon);
     let mut replies = None;
     if let Some(path) = args.unixctl_path(&dirs) {
-        let server = unixctl::Server::bind(&path, registry).context("cannot open the control socket")?;
+        let server =
+            unixctl::Server::bind(&path, registry).context("cannot open the control socket")?;
         replies = Some(server.replies());
         spawn_local(server.run());
     }
@@ -138,12 +147,14 @@ fn assemble(args: &Args, dirs: &Dirs) -> Result<(Shared, Arc<Notify>)> {
         DummyLevel::New | DummyLevel::Override => "dummy@ovs-dummy",
         DummyLevel::System => "system@ovs-system",
     };
-    let userspace = UserspaceDatapath::new(name, clock.clone(), datapath_userspace::Config::default());
+    let userspace =
+        UserspaceDatapath::new(name, clock.clone(), datapath_userspace::Config::default());
     // In dummy mode everything runs on this thread, in order, so that tests are exact.
     let threads = args.dummy == DummyLevel::Off;
     let switch = Switch::new(userspace.clone(), clock.clone(), sender, FLOW_LIMIT, threads)
         .context("cannot start the revalidator thread")?;
-    let configuration = Configuration::start(args, dirs).context("cannot connect to the database")?;
+    let configuration =
+        Configuration::start(args, dirs).context("cannot connect to the database")?;
     let daemon = Daemon::new(
         switch,
         userspace,
@@ -228,8 +239,11 @@ async fn follow_links(daemon: &Shared) -> std::io::Result<()> {
 
 /// Waits for a descriptor to become readable. The caller keeps `fd` open for longer than what
 /// this returns.
-#[expect(deprecated, reason = "its successor is `unsafe`, for what the callers here do in order: \
-                               the descriptor's owner is declared before the registration")]
+#[expect(
+    deprecated,
+    reason = "its successor is `unsafe`, for what the callers here do in order: \
+                               the descriptor's owner is declared before the registration"
+)]
 fn readable(fd: BorrowedFd<'_>) -> std::io::Result<AsyncFd<RawFd>> {
     AsyncFd::with_interest(fd.as_raw_fd(), Interest::READABLE)
 }

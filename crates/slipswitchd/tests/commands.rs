@@ -29,7 +29,9 @@ fn packets_make_megaflows_that_are_dumped_traced_and_removed() {
     let stats = "packets:2, bytes:68, used:1.100s";
     assert_eq!(
         rig.appctl(&["dpctl/dump-flows"]),
-        format!("flow-dump from the main thread:\nrecirc_id(0),in_port(1),{key}, {stats}, actions:2\n")
+        format!(
+            "flow-dump from the main thread:\nrecirc_id(0),in_port(1),{key}, {stats}, actions:2\n"
+        )
     );
     assert_eq!(
         rig.appctl(&["dpif/dump-flows", "--names", "br0"]),
@@ -64,8 +66,14 @@ fn flows_of_the_datapath_by_hand() {
         rig.appctl(&["dpctl/add-flow", flow, "2"]),
         "error: ovs-vswitchd: updating flow table (File exists)\n"
     );
-    assert_eq!(rig.appctl(&["dpctl/mod-flow", "-s", flow, "p1"]), "packets:0, bytes:0, used:never\n");
-    assert!(rig.appctl(&["dpctl/dump-flows"]).ends_with("eth_type(0x1234), packets:0, bytes:0, used:never, actions:1\n"));
+    assert_eq!(
+        rig.appctl(&["dpctl/mod-flow", "-s", flow, "p1"]),
+        "packets:0, bytes:0, used:never\n"
+    );
+    assert!(
+        rig.appctl(&["dpctl/dump-flows"])
+            .ends_with("eth_type(0x1234), packets:0, bytes:0, used:never, actions:1\n")
+    );
     assert_eq!(
         rig.appctl(&["dpctl/mod-flow", "in_port(1),eth(),eth_type(0x1235)", "1"]),
         "error: ovs-vswitchd: updating flow table (No such file or directory)\n"
@@ -107,8 +115,14 @@ fn a_trace_with_a_packet_learns_and_one_without_does_not() {
     let header = " port  VLAN  MAC                Age\n";
     assert_eq!(rig.appctl(&["fdb/show", "br0"]), header);
     rig.appctl(&["ofproto/trace", "br0", flow, "-generate"]);
-    assert_eq!(rig.appctl(&["fdb/show", "br0"]), format!("{header}    1     0  00:00:00:00:00:06    0\n"));
-    assert_eq!(rig.appctl(&["ofproto/trace", "nope", "in_port=1"]), "error: nope: unknown bridge\n");
+    assert_eq!(
+        rig.appctl(&["fdb/show", "br0"]),
+        format!("{header}    1     0  00:00:00:00:00:06    0\n")
+    );
+    assert_eq!(
+        rig.appctl(&["ofproto/trace", "nope", "in_port=1"]),
+        "error: nope: unknown bridge\n"
+    );
     assert_eq!(
         rig.appctl(&["ofproto/trace", "br0", "foo"]),
         "error: Bad openflow flow syntax: foo: unknown field foo\n"
@@ -122,7 +136,10 @@ fn addresses_are_added_flushed_and_aged() {
     rig.appctl(&["netdev-dummy/receive", "p1", UDP]);
     rig.appctl(&["time/warp", "2000"]);
     let table = " port  VLAN  MAC                Age\n    2     0  00:00:00:00:00:01  static\n";
-    assert_eq!(rig.appctl(&["fdb/show", "br0"]), format!("{table}    1     0  50:54:00:00:00:05    2\n"));
+    assert_eq!(
+        rig.appctl(&["fdb/show", "br0"]),
+        format!("{table}    1     0  50:54:00:00:00:05    2\n")
+    );
     assert_eq!(rig.appctl(&["fdb/flush", "br0"]), "table successfully flushed\n");
     assert_eq!(rig.appctl(&["fdb/show", "br0"]), table);
     assert_eq!(
@@ -168,11 +185,17 @@ fn a_learn_action_of_a_traced_packet_adds_its_flow() {
     let Some(rig) = switch() else { return };
     rig.add_flow("in_port=1,icmp,actions=learn(table=5,NXM_OF_IN_PORT[],output:NXM_OF_IN_PORT[])");
     let without = rig.appctl(&["ofproto/trace", "br0", "in_port=1,icmp"]);
-    assert!(without.contains(" >> suppressing side effects, so learn action ignored\n"), "{without}");
+    assert!(
+        without.contains(" >> suppressing side effects, so learn action ignored\n"),
+        "{without}"
+    );
     assert!(!rig.appctl(&["bridge/dump-flows", "br0"]).contains("table_id=5"));
     rig.appctl(&["ofproto/trace", "br0", "in_port=1,icmp", "-generate"]);
     let flows = rig.appctl(&["bridge/dump-flows", "br0"]);
-    assert!(flows.contains("table_id=5, ") && flows.contains("in_port=1,actions=output:1"), "{flows}");
+    assert!(
+        flows.contains("table_id=5, ") && flows.contains("in_port=1,actions=output:1"),
+        "{flows}"
+    );
 }
 
 #[test]
@@ -183,7 +206,10 @@ fn a_paused_revalidator_leaves_megaflows_alone_and_catches_up() {
     rig.add_flow("priority=20,in_port=1,tcp,actions=LOCAL");
     rig.appctl(&["time/warp", "30000", "1000"]);
     let flows = rig.appctl(&["dpctl/dump-flows"]);
-    assert!(flows.contains("actions:2\n") || flows.contains("actions:1\n"), "still as it was: {flows}");
+    assert!(
+        flows.contains("actions:2\n") || flows.contains("actions:1\n"),
+        "still as it was: {flows}"
+    );
     assert_eq!(rig.appctl(&["revalidator/resume"]), "");
     assert_eq!(rig.appctl(&["dpctl/dump-flows"]), "", "idle for 30 s");
 }
@@ -199,14 +225,26 @@ fn features_are_listed_and_logged_from_one_table() {
     let log = rig.log();
     let said = |line: &str| log.contains(&format!("|ofproto_dpif|INFO|dummy@ovs-dummy: {line}\n"));
     assert!(said("Datapath supports recirculation"), "{log}");
-    assert!(said(&format!("VLAN header stack length probed as {}", value("Max VLAN headers"))), "{log}");
-    assert!(said(&format!("MPLS label stack length probed as {}", value("Max MPLS depth"))), "{log}");
-    assert!(said(&format!("Max sample nesting level probed as {}", value("Sample nesting"))), "{log}");
-    for (name, text) in [("Clone action", "clone action"), ("CT state", "ct_state"), ("Ufid", "unique flow ids")] {
+    assert!(
+        said(&format!("VLAN header stack length probed as {}", value("Max VLAN headers"))),
+        "{log}"
+    );
+    assert!(
+        said(&format!("MPLS label stack length probed as {}", value("Max MPLS depth"))),
+        "{log}"
+    );
+    assert!(
+        said(&format!("Max sample nesting level probed as {}", value("Sample nesting"))),
+        "{log}"
+    );
+    for (name, text) in
+        [("Clone action", "clone action"), ("CT state", "ct_state"), ("Ufid", "unique flow ids")]
+    {
         let verb = if value(name) == "Yes" { "supports" } else { "does not support" };
         assert!(said(&format!("Datapath {verb} {text}")), "{name}: {log}");
     }
-    let start = log.find("|bridge|INFO|ovs-vswitchd (Open vSwitch) 3.1.0\n").expect("the start line");
+    let start =
+        log.find("|bridge|INFO|ovs-vswitchd (Open vSwitch) 3.1.0\n").expect("the start line");
     assert!(start < log.find("|ofproto_dpif|").unwrap());
     // Once for the datapath, not for each bridge.
     rig.run("ovs-vsctl", &["--timeout=10", "add-br", "br1"]);
@@ -216,7 +254,10 @@ fn features_are_listed_and_logged_from_one_table() {
 
 #[test]
 fn with_dummies_for_system_devices_the_datapath_is_the_system_one() {
-    let Some(rig) = Rig::launch(env!("CARGO_BIN_EXE_slipswitchd"), &["--enable-dummy=system"]) else { return };
+    let Some(rig) = Rig::launch(env!("CARGO_BIN_EXE_slipswitchd"), &["--enable-dummy=system"])
+    else {
+        return;
+    };
     rig.run("ovs-vsctl", &["--timeout=10", "add-br", "br0"]);
     assert_eq!(rig.appctl(&["dpctl/dump-dps"]), "system@ovs-system\n");
 }
@@ -238,11 +279,21 @@ fn with_threads_and_without_bridges() {
     let Some(mut rig) = Rig::launch(env!("CARGO_BIN_EXE_slipswitchd"), &[]) else { return };
     // The pass is made on another thread, and answered when it is over.
     assert_eq!(rig.appctl(&["revalidator/wait"]), "");
-    for command in ["upcall/show", "dpif/show", "dpctl/show", "dpctl/dump-dps", "ofproto/list", "fdb/stats-clear"] {
+    for command in [
+        "upcall/show",
+        "dpif/show",
+        "dpctl/show",
+        "dpctl/dump-dps",
+        "ofproto/list",
+        "fdb/stats-clear",
+    ] {
         let text = rig.appctl(&[command]);
         assert!(text.is_empty() || command == "fdb/stats-clear", "{command}: {text}");
     }
-    assert_eq!(rig.appctl(&["dpctl/dump-flows"]), "error: ovs-vswitchd: datapath not found (Invalid argument)\n");
+    assert_eq!(
+        rig.appctl(&["dpctl/dump-flows"]),
+        "error: ovs-vswitchd: datapath not found (Invalid argument)\n"
+    );
     assert!(rig.appctl(&["time/stop"]).contains("is not a valid command"), "dummy mode only");
     assert_eq!(rig.appctl(&["exit"]), "");
     assert!(rig.has_ended());
@@ -251,7 +302,10 @@ fn with_threads_and_without_bridges() {
 #[test]
 fn bonds_are_listed() {
     let Some(rig) = switch() else { return };
-    rig.run("ovs-vsctl", &["--timeout=10", "add-bond", "br0", "bond0", "b1", "b2", "bond_mode=active-backup"]);
+    rig.run(
+        "ovs-vsctl",
+        &["--timeout=10", "add-bond", "br0", "bond0", "b1", "b2", "bond_mode=active-backup"],
+    );
     assert_eq!(
         rig.appctl(&["bond/list"]),
         "bond\ttype\trecircID\tmembers\nbond0\tactive-backup\t0\tb1, b2\n"
@@ -273,11 +327,15 @@ fn counters_are_shown_and_read() {
     let Some(rig) = switch() else { return };
     rig.appctl(&["netdev-dummy/receive", "p1", UDP]);
     let text = rig.appctl(&["coverage/show"]);
-    assert!(text.starts_with("Event coverage, avg rate over last: 5 seconds, last minute, last hour,  hash="));
+    assert!(text.starts_with(
+        "Event coverage, avg rate over last: 5 seconds, last minute, last hour,  hash="
+    ));
     assert!(text.trim_end().ends_with("events never hit"), "{text}");
     assert_eq!(rig.appctl(&["coverage/read-counter", "upcall_translated"]), "1\n");
     assert_eq!(rig.appctl(&["coverage/read-counter", "nope"]), "error: No such counter\n");
-    for counter in ["dpif_flow_put_refused", "dpif_flow_put_table_full", "dpif_flow_put_port_not_here"] {
+    for counter in
+        ["dpif_flow_put_refused", "dpif_flow_put_table_full", "dpif_flow_put_port_not_here"]
+    {
         assert_eq!(rig.appctl(&["coverage/read-counter", counter]), "0\n", "{counter}");
     }
     let memory = rig.appctl(&["memory/show"]);

@@ -229,7 +229,9 @@ fn normal(command: &str, text: &str) -> String {
 /// Takes the number behind `before` out.
 fn without_number(line: &str, before: &str) -> String {
     match line.split_once(before) {
-        Some((head, tail)) => format!("{head}{before}N{}", tail.trim_start_matches(|c: char| c.is_ascii_digit())),
+        Some((head, tail)) => {
+            format!("{head}{before}N{}", tail.trim_start_matches(|c: char| c.is_ascii_digit()))
+        }
         None => line.to_owned(),
     }
 }

@@ -67,16 +67,9 @@ pub fn socket_path(rundir: &Path, target: &str) -> Result<PathBuf, CallError> {
     let path = rundir.join(format!("{target}.pid"));
     let read = || -> io::Result<u32> {
         let text = fs::read_to_string(&path)?;
-        text.trim()
-            .parse()
-            .ok()
-            .filter(|pid| *pid > 0)
-            .ok_or_else(|| {
-                io::Error::new(
-                    io::ErrorKind::InvalidData,
-                    "it does not hold a process number",
-                )
-            })
+        text.trim().parse().ok().filter(|pid| *pid > 0).ok_or_else(|| {
+            io::Error::new(io::ErrorKind::InvalidData, "it does not hold a process number")
+        })
     };
     match read() {
         Ok(pid) => Ok(rundir.join(format!("{target}.{pid}.ctl"))),
@@ -98,12 +91,7 @@ pub fn default_rundir() -> PathBuf {
 /// # Errors
 /// See [`CallError`]; the daemon's own refusal is [`CallError::Refused`].
 pub fn call<S: AsRef<str>>(target: &str, command: &str, args: &[S]) -> Result<String, CallError> {
-    call_socket(
-        &socket_path(&default_rundir(), target)?,
-        command,
-        args,
-        None,
-    )
+    call_socket(&socket_path(&default_rundir(), target)?, command, args, None)
 }
 
 /// [`call`] for a socket's path, waiting at most `timeout` for each step.
@@ -116,22 +104,12 @@ pub fn call_socket<S: AsRef<str>>(
     args: &[S],
     timeout: Option<Duration>,
 ) -> Result<String, CallError> {
-    let connect = |source| CallError::Connect {
-        path: path.to_owned(),
-        source,
-    };
-    let broken = |source| CallError::Transaction {
-        path: path.to_owned(),
-        source,
-    };
-    let bad = |reason: String| CallError::BadReply {
-        path: path.to_owned(),
-        reason,
-    };
+    let connect = |source| CallError::Connect { path: path.to_owned(), source };
+    let broken = |source| CallError::Transaction { path: path.to_owned(), source };
+    let bad = |reason: String| CallError::BadReply { path: path.to_owned(), reason };
 
-    let mut stream = SocketName::new(path)
-        .and_then(|name| UnixStream::connect(name.path()))
-        .map_err(connect)?;
+    let mut stream =
+        SocketName::new(path).and_then(|name| UnixStream::connect(name.path())).map_err(connect)?;
     stream.set_read_timeout(timeout).map_err(connect)?;
     stream.set_write_timeout(timeout).map_err(connect)?;
     let args: Vec<&str> = args.iter().map(AsRef::as_ref).collect();

@@ -29,14 +29,7 @@ pub(crate) struct Framer {
 
 impl Framer {
     pub(crate) fn new(limit: usize) -> Framer {
-        Framer {
-            buffer: Vec::new(),
-            scanned: 0,
-            depth: 0,
-            in_string: false,
-            escaped: false,
-            limit,
-        }
+        Framer { buffer: Vec::new(), scanned: 0, depth: 0, in_string: false, escaped: false, limit }
     }
 
     /// Adds bytes that were read.
@@ -47,11 +40,7 @@ impl Framer {
     /// The next whole object, or `None` when more bytes are needed.
     pub(crate) fn next_object(&mut self) -> Result<Option<Vec<u8>>, FrameError> {
         if self.depth == 0 {
-            let blank = self
-                .buffer
-                .iter()
-                .take_while(|b| b.is_ascii_whitespace())
-                .count();
+            let blank = self.buffer.iter().take_while(|b| b.is_ascii_whitespace()).count();
             self.buffer.drain(..blank);
             match self.buffer.first() {
                 None => return Ok(None),

@@ -90,18 +90,9 @@ mod tests {
     #[test]
     fn replies_end_in_a_line_end() {
         let text = |r| String::from_utf8(reply(&json!(0), r)).unwrap();
-        assert_eq!(
-            text(Ok("v".into())),
-            r#"{"id":0,"result":"v\n","error":null}"#
-        );
-        assert_eq!(
-            text(Ok(String::new())),
-            r#"{"id":0,"result":"","error":null}"#
-        );
-        assert_eq!(
-            text(Err("e\n".into())),
-            r#"{"id":0,"result":null,"error":"e\n"}"#
-        );
+        assert_eq!(text(Ok("v".into())), r#"{"id":0,"result":"v\n","error":null}"#);
+        assert_eq!(text(Ok(String::new())), r#"{"id":0,"result":"","error":null}"#);
+        assert_eq!(text(Err("e\n".into())), r#"{"id":0,"result":null,"error":"e\n"}"#);
     }
 
     #[test]
@@ -141,9 +132,6 @@ mod tests {
                 accepted += usize::from(parse_request(&object).is_ok());
             }
         }
-        assert!(
-            accepted > 1000,
-            "most changes inside strings leave a good request: {accepted}"
-        );
+        assert!(accepted > 1000, "most changes inside strings leave a good request: {accepted}");
     }
 }

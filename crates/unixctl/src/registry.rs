@@ -20,12 +20,7 @@ impl Reply {
     /// Makes an answer and the place where it will arrive.
     pub(crate) fn channel() -> (Reply, oneshot::Receiver<Result<String, String>>) {
         let (sender, receiver) = oneshot::channel();
-        (
-            Reply {
-                sender: Some(sender),
-            },
-            receiver,
-        )
+        (Reply { sender: Some(sender) }, receiver)
     }
 
     /// Answers with a text. The line end at the end may be left out.
@@ -50,9 +45,7 @@ impl Reply {
 impl Drop for Reply {
     fn drop(&mut self) {
         if let Some(sender) = self.sender.take() {
-            let _ = sender.send(Err(
-                "the command was abandoned before it was answered".into()
-            ));
+            let _ = sender.send(Err("the command was abandoned before it was answered".into()));
         }
     }
 }
@@ -92,9 +85,7 @@ pub struct Registry {
 
 impl fmt::Debug for Registry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list()
-            .entries(self.commands.borrow().keys())
-            .finish()
+        f.debug_list().entries(self.commands.borrow().keys()).finish()
     }
 }
 
@@ -102,9 +93,7 @@ impl Registry {
     /// A registry with the two commands that every daemon has: `list-commands`, and `version`,
     /// which answers with `version`.
     pub fn new(version: &str) -> Registry {
-        let registry = Registry {
-            commands: Rc::default(),
-        };
+        let registry = Registry { commands: Rc::default() };
         let version = version.to_owned();
         registry.add("version", "", 0, 0, move |_| Ok(version.clone()));
         // Weak, or the registry would own itself and live for ever.
@@ -141,12 +130,8 @@ impl Registry {
         max_args: usize,
         handler: impl Fn(Invocation<'_>, Reply) + 'static,
     ) {
-        let command = Command {
-            usage: usage.to_owned(),
-            min_args,
-            max_args,
-            handler: Rc::new(handler),
-        };
+        let command =
+            Command { usage: usage.to_owned(), min_args, max_args, handler: Rc::new(handler) };
         self.commands.borrow_mut().insert(name.to_owned(), command);
     }
 
@@ -159,13 +144,7 @@ impl Registry {
     pub fn dispatch(&self, name: &str, args: &[String], reply: Reply) {
         match self.find(name, args.len()) {
             // The borrow has ended: a handler may add commands or dispatch others.
-            Ok(handler) => handler(
-                Invocation {
-                    command: name,
-                    args,
-                },
-                reply,
-            ),
+            Ok(handler) => handler(Invocation { command: name, args }, reply),
             Err(error) => reply.error(error),
         }
     }
@@ -197,15 +176,9 @@ impl Registry {
             ));
         };
         if args < command.min_args {
-            Err(format!(
-                "\"{name}\" command requires at least {} arguments",
-                command.min_args
-            ))
+            Err(format!("\"{name}\" command requires at least {} arguments", command.min_args))
         } else if args > command.max_args {
-            Err(format!(
-                "\"{name}\" command takes at most {} arguments",
-                command.max_args
-            ))
+            Err(format!("\"{name}\" command takes at most {} arguments", command.max_args))
         } else {
             Ok(Rc::clone(&command.handler))
         }
@@ -234,16 +207,9 @@ mod tests {
     #[test]
     fn texts_are_those_of_ovs() {
         let registry = Registry::new("ovs-vswitchd (Open vSwitch) 3.1.0");
-        registry.add("fdb/show", "bridge", 1, 1, |call| {
-            Ok(call.arg(0).unwrap().to_owned())
-        });
-        registry.add("dpctl/ct-disable-tcp-seq-chk", "[dp]", 0, 1, |_| {
-            Ok(String::new())
-        });
-        assert_eq!(
-            call(&registry, "version", &[]).unwrap(),
-            "ovs-vswitchd (Open vSwitch) 3.1.0"
-        );
+        registry.add("fdb/show", "bridge", 1, 1, |call| Ok(call.arg(0).unwrap().to_owned()));
+        registry.add("dpctl/ct-disable-tcp-seq-chk", "[dp]", 0, 1, |_| Ok(String::new()));
+        assert_eq!(call(&registry, "version", &[]).unwrap(), "ovs-vswitchd (Open vSwitch) 3.1.0");
         assert_eq!(call(&registry, "fdb/show", &["br0"]).unwrap(), "br0");
         assert_eq!(
             call(&registry, "list-commands", &[]).unwrap(),
@@ -254,16 +220,8 @@ mod tests {
              \x20 version                 \n"
         );
         for (name, args, want) in [
-            (
-                "fdb/show",
-                &[][..],
-                "\"fdb/show\" command requires at least 1 arguments",
-            ),
-            (
-                "fdb/show",
-                &["a", "b"],
-                "\"fdb/show\" command takes at most 1 arguments",
-            ),
+            ("fdb/show", &[][..], "\"fdb/show\" command requires at least 1 arguments"),
+            ("fdb/show", &["a", "b"], "\"fdb/show\" command takes at most 1 arguments"),
             (
                 "nosuch",
                 &[],

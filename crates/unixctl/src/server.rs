@@ -95,28 +95,19 @@ impl Server {
     /// # Errors
     /// The path is taken by something that is no socket, or the socket cannot be made there.
     pub fn bind(path: &Path, registry: Registry) -> Result<Server, ServerError> {
-        let fail = |source| ServerError {
-            path: path.to_owned(),
-            source,
-        };
+        let fail = |source| ServerError { path: path.to_owned(), source };
         match fs::symlink_metadata(path) {
             Ok(meta) if meta.file_type().is_socket() => fs::remove_file(path).map_err(fail)?,
             Ok(_) => return Err(fail(io::ErrorKind::AlreadyExists.into())),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(fail(error)),
         }
-        let listener = SocketName::new(path)
-            .and_then(|name| UnixListener::bind(name.path()))
-            .map_err(fail)?;
+        let listener =
+            SocketName::new(path).and_then(|name| UnixListener::bind(name.path())).map_err(fail)?;
         // The owner and the group only.
         let mode = fs::metadata(path).map_err(fail)?.permissions().mode() & 0o770;
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(fail)?;
-        Ok(Server {
-            listener,
-            path: path.to_owned(),
-            registry,
-            replies: Replies::default(),
-        })
+        Ok(Server { listener, path: path.to_owned(), registry, replies: Replies::default() })
     }
 
     /// The socket's path.

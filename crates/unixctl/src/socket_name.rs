@@ -26,21 +26,13 @@ impl SocketName {
     pub(crate) fn new(path: &Path) -> io::Result<SocketName> {
         use std::os::fd::AsRawFd;
         if path.as_os_str().len() <= MAX_PATH {
-            return Ok(SocketName {
-                name: path.to_owned(),
-                _directory: None,
-            });
+            return Ok(SocketName { name: path.to_owned(), _directory: None });
         }
         let invalid = || io::Error::from(io::ErrorKind::InvalidInput);
         let directory = File::open(path.parent().ok_or_else(invalid)?)?;
         let base = path.file_name().ok_or_else(invalid)?;
-        let name = Path::new("/proc/self/fd")
-            .join(directory.as_raw_fd().to_string())
-            .join(base);
-        Ok(SocketName {
-            name,
-            _directory: Some(directory),
-        })
+        let name = Path::new("/proc/self/fd").join(directory.as_raw_fd().to_string()).join(base);
+        Ok(SocketName { name, _directory: Some(directory) })
     }
 
     pub(crate) fn path(&self) -> &Path {

@@ -20,10 +20,7 @@ fn with_server<T: Send + 'static>(client: impl FnOnce(PathBuf) -> T + Send + 'st
     let path = dir.path().join("ovs-vswitchd.1.ctl");
     // A stale socket from a process before us.
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let local = tokio::task::LocalSet::new();
     let result = local.block_on(&runtime, async {
         let registry = Registry::new("ovs-vswitchd (Open vSwitch) 3.1.0");
@@ -32,14 +29,10 @@ fn with_server<T: Send + 'static>(client: impl FnOnce(PathBuf) -> T + Send + 'st
             calls.set(calls.get() + 1);
             Ok(calls.get().to_string())
         });
-        registry.add("echo", "[word]...", 0, usize::MAX, |call| {
-            Ok(call.args.join(" "))
-        });
+        registry.add("echo", "[word]...", 0, usize::MAX, |call| Ok(call.args.join(" ")));
         let waiting: Rc<RefCell<Vec<Reply>>> = Rc::default();
         let queue = Rc::clone(&waiting);
-        registry.add_deferred("wait", "", 0, 0, move |_, reply| {
-            queue.borrow_mut().push(reply)
-        });
+        registry.add_deferred("wait", "", 0, 0, move |_, reply| queue.borrow_mut().push(reply));
         registry.add("release", "", 0, 0, move |_| {
             for reply in waiting.borrow_mut().drain(..) {
                 reply.ok("released");
@@ -53,9 +46,7 @@ fn with_server<T: Send + 'static>(client: impl FnOnce(PathBuf) -> T + Send + 'st
         assert_eq!(mode & 0o007, 0, "others must not reach the socket");
         let server = tokio::task::spawn_local(server.run());
         let client_path = path.clone();
-        let result = tokio::task::spawn_blocking(move || client(client_path))
-            .await
-            .unwrap();
+        let result = tokio::task::spawn_blocking(move || client(client_path)).await.unwrap();
         assert!(replies.written(Duration::from_secs(5)).await);
         server.abort();
         let _ = server.await;
@@ -72,9 +63,7 @@ fn ask(path: &Path, command: &str, args: &[&str]) -> Result<String, CallError> {
 /// Sends `chunks` and returns all that comes back until the peer closes or is silent.
 fn raw(path: &Path, chunks: &[&[u8]]) -> (String, bool) {
     let mut stream = UnixStream::connect(path).unwrap();
-    stream
-        .set_read_timeout(Some(Duration::from_millis(300)))
-        .unwrap();
+    stream.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
     for chunk in chunks {
         if stream.write_all(chunk).is_err() {
             break;
@@ -97,10 +86,7 @@ fn raw(path: &Path, chunks: &[&[u8]]) -> (String, bool) {
 #[test]
 fn commands_answer_now_or_later() {
     with_server(|path| {
-        assert_eq!(
-            ask(&path, "version", &[]).unwrap(),
-            "ovs-vswitchd (Open vSwitch) 3.1.0\n"
-        );
+        assert_eq!(ask(&path, "version", &[]).unwrap(), "ovs-vswitchd (Open vSwitch) 3.1.0\n");
         assert_eq!(ask(&path, "echo", &[]).unwrap(), "");
         let long = "x".repeat(3 << 20);
         assert_eq!(ask(&path, "echo", &[&long]).unwrap().len(), long.len() + 1);
@@ -109,11 +95,7 @@ fn commands_answer_now_or_later() {
             std::thread::spawn(move || ask(&path, "wait", &[]))
         };
         std::thread::sleep(Duration::from_millis(50));
-        assert_eq!(
-            ask(&path, "count", &[]).unwrap(),
-            "1\n",
-            "others are served meanwhile"
-        );
+        assert_eq!(ask(&path, "count", &[]).unwrap(), "1\n", "others are served meanwhile");
         ask(&path, "release", &[]).unwrap();
         assert_eq!(waiter.join().unwrap().unwrap(), "released\n");
         match ask(&path, "nosuch", &[]) {
@@ -160,18 +142,11 @@ fn streams_are_cut_right_and_junk_ends_only_its_own() {
 fn endless_input_is_cut_off() {
     with_server(|path| {
         let mut stream = UnixStream::connect(&path).unwrap();
-        stream
-            .set_write_timeout(Some(Duration::from_secs(10)))
-            .unwrap();
+        stream.set_write_timeout(Some(Duration::from_secs(10))).unwrap();
         stream.write_all(b"{\"").unwrap();
         let block = vec![b'a'; 1 << 20];
-        let sent = (0..64)
-            .take_while(|_| stream.write_all(&block).is_ok())
-            .count();
-        assert!(
-            (3..=6).contains(&sent),
-            "cut off at the limit, not after {sent} MiB"
-        );
+        let sent = (0..64).take_while(|_| stream.write_all(&block).is_ok()).count();
+        assert!((3..=6).contains(&sent), "cut off at the limit, not after {sent} MiB");
         assert_eq!(ask(&path, "count", &[]).unwrap(), "1\n");
     });
 }
@@ -179,19 +154,15 @@ fn endless_input_is_cut_off() {
 #[test]
 fn many_connections_at_once() {
     with_server(|path| {
-        let idle: Vec<UnixStream> = (0..100)
-            .map(|_| UnixStream::connect(&path).unwrap())
-            .collect();
+        let idle: Vec<UnixStream> = (0..100).map(|_| UnixStream::connect(&path).unwrap()).collect();
         let threads: Vec<_> = (0..20)
             .map(|_| {
                 let path = path.clone();
                 std::thread::spawn(move || ask(&path, "count", &[]).unwrap())
             })
             .collect();
-        let mut seen: Vec<u32> = threads
-            .into_iter()
-            .map(|t| t.join().unwrap().trim().parse().unwrap())
-            .collect();
+        let mut seen: Vec<u32> =
+            threads.into_iter().map(|t| t.join().unwrap().trim().parse().unwrap()).collect();
         seen.sort_unstable();
         assert_eq!(seen, (1..=20).collect::<Vec<_>>());
         drop(idle);
@@ -204,18 +175,13 @@ fn a_deep_directory_is_no_obstacle() {
     let deep = dir.path().join("d".repeat(120));
     std::fs::create_dir(&deep).unwrap();
     let path = deep.join("ovs-vswitchd.1.ctl");
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let local = tokio::task::LocalSet::new();
     local.block_on(&runtime, async {
         let server = Server::bind(&path, Registry::new("v")).unwrap();
         let server = tokio::task::spawn_local(server.run());
         let at = path.clone();
-        let answer = tokio::task::spawn_blocking(move || ask(&at, "version", &[]))
-            .await
-            .unwrap();
+        let answer = tokio::task::spawn_blocking(move || ask(&at, "version", &[])).await.unwrap();
         assert_eq!(answer.unwrap(), "v\n");
         server.abort();
         let _ = server.await;
@@ -227,10 +193,7 @@ fn a_deep_directory_is_no_obstacle() {
 fn a_reply_that_is_asked_for_is_waited_for() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("ctl");
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let local = tokio::task::LocalSet::new();
     local.block_on(&runtime, async {
         let registry = Registry::new("v");
@@ -242,9 +205,7 @@ fn a_reply_that_is_asked_for_is_waited_for() {
         });
         let held: Rc<RefCell<Vec<Reply>>> = Rc::default();
         let hold = Rc::clone(&held);
-        registry.add_deferred("hold", "", 0, 0, move |_, reply| {
-            hold.borrow_mut().push(reply)
-        });
+        registry.add_deferred("hold", "", 0, 0, move |_, reply| hold.borrow_mut().push(reply));
         let server = Server::bind(&path, registry).unwrap();
         let replies = server.replies();
         tokio::task::spawn_local(server.run());
@@ -270,22 +231,13 @@ fn targets() {
     let rundir = dir.path();
     assert_eq!(socket_path(rundir, "/a/b").unwrap(), Path::new("/a/b"));
     std::fs::write(rundir.join("ovs-vswitchd.pid"), "123\n").unwrap();
-    assert_eq!(
-        socket_path(rundir, "ovs-vswitchd").unwrap(),
-        rundir.join("ovs-vswitchd.123.ctl")
-    );
+    assert_eq!(socket_path(rundir, "ovs-vswitchd").unwrap(), rundir.join("ovs-vswitchd.123.ctl"));
     std::fs::write(rundir.join("junk.pid"), "abc\n").unwrap();
     assert!(socket_path(rundir, "junk").is_err());
     let missing = socket_path(rundir, "nosuch").unwrap_err().to_string();
-    assert!(
-        missing.ends_with("nosuch.pid\" (No such file or directory)"),
-        "{missing}"
-    );
+    assert!(missing.ends_with("nosuch.pid\" (No such file or directory)"), "{missing}");
     let refused = ask(Path::new("/nosuch"), "version", &[]).unwrap_err();
-    assert_eq!(
-        refused.to_string(),
-        "cannot connect to \"/nosuch\" (No such file or directory)"
-    );
+    assert_eq!(refused.to_string(), "cannot connect to \"/nosuch\" (No such file or directory)");
 }
 
 #[test]
@@ -293,10 +245,7 @@ fn something_else_at_the_path_is_kept() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("precious");
     std::fs::write(&path, "data").unwrap();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let _inside = runtime.enter();
     assert!(Server::bind(&path, Registry::new("v")).is_err());
     assert_eq!(std::fs::read(&path).unwrap(), b"data");
@@ -309,22 +258,14 @@ fn something_else_at_the_path_is_kept() {
 
 #[test]
 fn the_real_ovs_appctl_is_understood() {
-    if Command::new("ovs-appctl")
-        .arg("--version")
-        .output()
-        .is_err()
-    {
+    if Command::new("ovs-appctl").arg("--version").output().is_err() {
         eprintln!("skipped: ovs-appctl is not installed (Debian package openvswitch-common)");
         return;
     }
     with_server(|path| {
         let run = |args: &[&str]| {
-            let output = Command::new("ovs-appctl")
-                .arg("-t")
-                .arg(&path)
-                .args(args)
-                .output()
-                .unwrap();
+            let output =
+                Command::new("ovs-appctl").arg("-t").arg(&path).args(args).output().unwrap();
             (
                 output.status.code(),
                 String::from_utf8_lossy(&output.stdout).into_owned(),
@@ -333,32 +274,17 @@ fn the_real_ovs_appctl_is_understood() {
         };
         assert_eq!(
             run(&["version"]),
-            (
-                Some(0),
-                "ovs-vswitchd (Open vSwitch) 3.1.0\n".into(),
-                String::new()
-            )
+            (Some(0), "ovs-vswitchd (Open vSwitch) 3.1.0\n".into(), String::new())
         );
-        assert!(
-            run(&["vlog/list-pattern"])
-                .1
-                .starts_with("         prefix     ")
-        );
+        assert!(run(&["vlog/list-pattern"]).1.starts_with("         prefix     "));
         assert_eq!(
             run(&["vlog/set", "nosuch"]).2.lines().next(),
             Some("no destination, level, or module \"nosuch\"")
         );
         assert_eq!(run(&["echo", "ä", "b\"c"]).1, "ä b\"c\n");
-        assert!(
-            run(&["list-commands"])
-                .1
-                .contains("\n  list-commands           \n")
-        );
+        assert!(run(&["list-commands"]).1.contains("\n  list-commands           \n"));
         let (code, out, err) = run(&["version", "x"]);
         assert_eq!((code, out.as_str()), (Some(2), ""));
-        assert!(
-            err.starts_with("\"version\" command takes at most 0 arguments\n"),
-            "{err}"
-        );
+        assert!(err.starts_with("\"version\" command takes at most 0 arguments\n"), "{err}");
     });
 }

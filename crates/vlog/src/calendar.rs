@@ -31,15 +31,8 @@ pub struct Civil {
     pub unix: i64,
 }
 
-const WEEKDAYS: [&str; 7] = [
-    "Sunday",
-    "Monday",
-    "Tuesday",
-    "Wednesday",
-    "Thursday",
-    "Friday",
-    "Saturday",
-];
+const WEEKDAYS: [&str; 7] =
+    ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 const MONTHS: [&str; 12] = [
     "January",
     "February",
@@ -61,20 +54,7 @@ const fn is_leap(year: i64) -> bool {
 
 /// The days of each month of `year`.
 const fn month_lengths(year: i64) -> [u8; 12] {
-    [
-        31,
-        if is_leap(year) { 29 } else { 28 },
-        31,
-        30,
-        31,
-        30,
-        31,
-        31,
-        30,
-        31,
-        30,
-        31,
-    ]
+    [31, if is_leap(year) { 29 } else { 28 }, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]
 }
 
 impl Civil {
@@ -82,10 +62,9 @@ impl Civil {
     /// years stay within ±300,000 because [`SystemTime`] is clamped to that.
     pub fn new(time: SystemTime, offset: i32) -> Civil {
         let (mut unix, millisecond) = match time.duration_since(UNIX_EPOCH) {
-            Ok(after) => (
-                i64::try_from(after.as_secs()).unwrap_or(i64::MAX),
-                after.subsec_millis(),
-            ),
+            Ok(after) => {
+                (i64::try_from(after.as_secs()).unwrap_or(i64::MAX), after.subsec_millis())
+            }
             Err(before) => {
                 let before: Duration = before.duration();
                 let whole = i64::try_from(before.as_secs()).unwrap_or(i64::MAX);
@@ -164,14 +143,8 @@ impl Civil {
     }
 
     fn convert(&self, conversion: char, out: &mut String) {
-        let weekday = WEEKDAYS
-            .get(usize::from(self.weekday))
-            .copied()
-            .unwrap_or("?");
-        let month = MONTHS
-            .get(usize::from(self.month).wrapping_sub(1))
-            .copied()
-            .unwrap_or("?");
+        let weekday = WEEKDAYS.get(usize::from(self.weekday)).copied().unwrap_or("?");
+        let month = MONTHS.get(usize::from(self.month).wrapping_sub(1)).copied().unwrap_or("?");
         let short = |name: &str| name.chars().take(3).collect::<String>();
         let hour12 = match self.hour % 12 {
             0 => 12,
@@ -210,11 +183,7 @@ impl Civil {
             't' => write!(out, "\t"),
             'T' | 'X' => return self.format("%H:%M:%S", out),
             'u' => write!(out, "{}", monday + 1),
-            'U' => write!(
-                out,
-                "{:02}",
-                (self.yearday + 7 - u16::from(self.weekday)) / 7
-            ),
+            'U' => write!(out, "{:02}", (self.yearday + 7 - u16::from(self.weekday)) / 7),
             'V' => write!(out, "{iso_week:02}"),
             'w' => write!(out, "{}", self.weekday),
             'W' => write!(out, "{:02}", (self.yearday + 7 - u16::from(monday)) / 7),
@@ -283,10 +252,7 @@ mod tests {
             text(at(1_609_459_199, 0), "%V %G %g %u %w %T %D %R %r"),
             "53 2020 20 4 4 23:59:59 12/31/20 23:59 11:59:59 PM"
         );
-        assert_eq!(
-            text(at(1_609_459_200, 0), "%V %G %Z %z %%|%Q|%"),
-            "53 2020 UTC +0000 %|%Q|%"
-        );
+        assert_eq!(text(at(1_609_459_200, 0), "%V %G %Z %z %%|%Q|%"), "53 2020 UTC +0000 %|%Q|%");
     }
 
     #[test]

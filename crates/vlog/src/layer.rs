@@ -38,11 +38,7 @@ impl VlogLayer {
 
 impl<S: Subscriber> Layer<S> for VlogLayer {
     fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
-        if self.wants(metadata) {
-            Interest::always()
-        } else {
-            Interest::never()
-        }
+        if self.wants(metadata) { Interest::always() } else { Interest::never() }
     }
 
     fn enabled(&self, metadata: &Metadata<'_>, _: Context<'_, S>) -> bool {

@@ -26,14 +26,8 @@ pub enum Level {
 
 impl Level {
     /// All levels, from silent to talkative.
-    pub const ALL: [Level; 6] = [
-        Level::Off,
-        Level::Emer,
-        Level::Err,
-        Level::Warn,
-        Level::Info,
-        Level::Dbg,
-    ];
+    pub const ALL: [Level; 6] =
+        [Level::Off, Level::Emer, Level::Err, Level::Warn, Level::Info, Level::Dbg];
 
     /// The name as it stands in a log line (`%p`) and in `vlog/list`.
     pub const fn name(self) -> &'static str {
@@ -49,9 +43,7 @@ impl Level {
 
     /// The level with this name, in any case.
     pub fn from_name(name: &str) -> Option<Level> {
-        Level::ALL
-            .into_iter()
-            .find(|l| l.name().eq_ignore_ascii_case(name))
+        Level::ALL.into_iter().find(|l| l.name().eq_ignore_ascii_case(name))
     }
 
     /// The syslog severity (RFC 5424 section 6.2.1) that OVS gives to the level: INFO is
@@ -128,9 +120,7 @@ impl Destination {
 
     /// The destination with this name, in any case.
     pub fn from_name(name: &str) -> Option<Destination> {
-        Destination::ALL
-            .into_iter()
-            .find(|d| d.name().eq_ignore_ascii_case(name))
+        Destination::ALL.into_iter().find(|d| d.name().eq_ignore_ascii_case(name))
     }
 
     /// The pattern a process starts with.
@@ -166,9 +156,7 @@ impl Facility {
         if name.is_empty() {
             return None;
         }
-        let position = FACILITIES
-            .iter()
-            .position(|f| f.eq_ignore_ascii_case(name))?;
+        let position = FACILITIES.iter().position(|f| f.eq_ignore_ascii_case(name))?;
         u8::try_from(position).ok().map(Facility)
     }
 
@@ -197,11 +185,7 @@ mod tests {
             ("local0", 16),
             ("LOCAL7", 23),
         ] {
-            assert_eq!(
-                Facility::from_name(name).map(Facility::number),
-                Some(number),
-                "{name}"
-            );
+            assert_eq!(Facility::from_name(name).map(Facility::number), Some(number), "{name}");
         }
         assert_eq!(Facility::from_name(""), None);
         assert_eq!(Facility::from_name("daemo"), None);

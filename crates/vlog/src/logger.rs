@@ -101,10 +101,7 @@ impl Logger {
         let pattern = |d: Destination| Arc::from(d.default_pattern());
         Logger {
             program: RwLock::new(program.to_owned()),
-            host: rustix::system::uname()
-                .nodename()
-                .to_string_lossy()
-                .into_owned(),
+            host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
             started: Instant::now(),
             serial: AtomicU64::new(0),
             modules: Modules::new(),
@@ -125,10 +122,7 @@ impl Logger {
 
     /// The program's name (`%A`).
     pub fn program(&self) -> String {
-        self.program
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.program.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Changes the program's name.
@@ -139,10 +133,7 @@ impl Logger {
     /// Gives `%d` the local time zone. Without it, `%d` is UTC. The function may be called by any
     /// thread.
     pub fn set_local_offset(&self, offset: LocalOffset) {
-        *self
-            .local_offset
-            .write()
-            .unwrap_or_else(PoisonError::into_inner) = Some(offset);
+        *self.local_offset.write().unwrap_or_else(PoisonError::into_inner) = Some(offset);
     }
 
     /// Makes the names known, so that specifications can speak of them before they log.
@@ -179,12 +170,7 @@ impl Logger {
     /// Logs at EMER to all destinations but the console, which the caller serves in plain words.
     pub(crate) fn log_fatal(&self, target: &str, message: &str) {
         let module = self.modules.of_target(target);
-        self.emit(
-            &module,
-            Level::Emer,
-            message,
-            &[Destination::Syslog, Destination::File],
-        );
+        self.emit(&module, Level::Emer, message, &[Destination::Syslog, Destination::File]);
     }
 
     fn emit(&self, module: &Module, level: Level, message: &str, to: &[Destination]) {
@@ -194,10 +180,7 @@ impl Logger {
         let message = cut(message);
         let (patterns, facility) = {
             let style = self.style.read().unwrap_or_else(PoisonError::into_inner);
-            (
-                Destination::ALL.map(|d| Arc::clone(style.of(d))),
-                style.facility,
-            )
+            (Destination::ALL.map(|d| Arc::clone(style.of(d))), style.facility)
         };
         let record = Record {
             program: &program,
@@ -243,12 +226,8 @@ impl Logger {
         let mut file = lock(&self.file);
         if let Some((lost, why)) = file.write(line) {
             let message = format!("{lost} log messages lost: {why}");
-            let note = Record {
-                module: "vlog",
-                level: Level::Warn,
-                message: &message,
-                ..record.clone()
-            };
+            let note =
+                Record { module: "vlog", level: Level::Warn, message: &message, ..record.clone() };
             let mut line = String::new();
             note.format(Destination::File.default_pattern(), &mut line);
             line.push('\n');
@@ -267,10 +246,8 @@ impl Logger {
             }
         }
         if let Some((socket, _)) = &*lock(&self.target) {
-            let record = Record {
-                facility: facility.unwrap_or(Facility::LOCAL0),
-                ..record.clone()
-            };
+            let record =
+                Record { facility: facility.unwrap_or(Facility::LOCAL0), ..record.clone() };
             let mut line = String::new();
             record.format(TARGET_PATTERN, &mut line);
             // UDP: what does not arrive is lost by nature.
@@ -280,11 +257,7 @@ impl Logger {
 
     /// The local offset; asked of the system once in 15 minutes, the grain of time zones.
     fn offset_at(&self, time: SystemTime) -> i32 {
-        let Some(ask) = *self
-            .local_offset
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-        else {
+        let Some(ask) = *self.local_offset.read().unwrap_or_else(PoisonError::into_inner) else {
             return 0;
         };
         let unix = time.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
@@ -324,19 +297,12 @@ impl Logger {
                 }
             }
             Spec::Facility(facility) => {
-                self.style
-                    .write()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .facility = Some(facility);
+                self.style.write().unwrap_or_else(PoisonError::into_inner).facility =
+                    Some(facility);
             }
-            Spec::Levels {
-                module,
-                destination,
-                level,
-            } => {
+            Spec::Levels { module, destination, level } => {
                 let module = module.and_then(|name| self.modules.find(&name));
-                self.modules
-                    .set_level(module.as_deref(), destination, level);
+                self.modules.set_level(module.as_deref(), destination, level);
                 tracing::callsite::rebuild_interest_cache();
             }
         }
@@ -359,11 +325,8 @@ impl Logger {
     /// # Errors
     /// The socket could not be made or connected.
     pub fn set_syslog_target(&self, target: SocketAddr) -> io::Result<()> {
-        let any: SocketAddr = if target.is_ipv4() {
-            ([0, 0, 0, 0], 0).into()
-        } else {
-            ([0u16; 8], 0).into()
-        };
+        let any: SocketAddr =
+            if target.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0u16; 8], 0).into() };
         let socket = UdpSocket::bind(any)?;
         socket.set_nonblocking(true)?;
         socket.connect(target)?;
@@ -393,11 +356,7 @@ impl Logger {
                     self.log("vlog", Level::Info, "closing log file");
                 }
                 lock(&self.file).replace(path, file);
-                self.log(
-                    "vlog",
-                    Level::Info,
-                    &format!("opened log file {}", path.display()),
-                );
+                self.log("vlog", Level::Info, &format!("opened log file {}", path.display()));
                 Ok(())
             }
             Err(error) => {
@@ -460,17 +419,9 @@ impl Logger {
         let syslog_prefix = lock(&self.syslog).method().shown_prefix();
         let style = self.style.read().unwrap_or_else(PoisonError::into_inner);
         for destination in Destination::ALL {
-            let prefix = if destination == Destination::Syslog {
-                syslog_prefix
-            } else {
-                "none"
-            };
-            let _ = writeln!(
-                out,
-                "{:<8} {prefix:<32}  {}",
-                destination.name(),
-                style.of(destination)
-            );
+            let prefix = if destination == Destination::Syslog { syslog_prefix } else { "none" };
+            let _ =
+                writeln!(out, "{:<8} {prefix:<32}  {}", destination.name(), style.of(destination));
         }
         out
     }

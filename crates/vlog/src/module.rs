@@ -35,18 +35,12 @@ impl Module {
     }
 
     pub(crate) fn set_level(&self, destination: Destination, level: Level) {
-        self.levels
-            .of(destination)
-            .store(level as u8, Ordering::Relaxed);
+        self.levels.of(destination).store(level as u8, Ordering::Relaxed);
     }
 
     /// The most talkative of the three thresholds.
     pub(crate) fn max_level(&self) -> Level {
-        Destination::ALL
-            .into_iter()
-            .map(|d| self.level(d))
-            .max()
-            .unwrap_or(Level::Off)
+        Destination::ALL.into_iter().map(|d| self.level(d)).max().unwrap_or(Level::Off)
     }
 
     pub(crate) fn honors_rate_limits(&self) -> bool {
@@ -86,11 +80,7 @@ impl Modules {
 
     /// The module with exactly this name, made if it is not there yet.
     pub(crate) fn register(&self, name: &str) -> Arc<Module> {
-        if let Some(module) = self
-            .by_name
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(name)
+        if let Some(module) = self.by_name.read().unwrap_or_else(PoisonError::into_inner).get(name)
         {
             return Arc::clone(module);
         }
@@ -150,9 +140,7 @@ impl Modules {
             Some(module) => module.set_honor_rate_limits(honor),
             None => {
                 self.honor_by_default.store(honor, Ordering::Relaxed);
-                self.all()
-                    .iter()
-                    .for_each(|m| m.set_honor_rate_limits(honor));
+                self.all().iter().for_each(|m| m.set_honor_rate_limits(honor));
             }
         }
     }

@@ -189,11 +189,7 @@ mod tests {
     #[test]
     fn threads_are_named() {
         let mut out = String::new();
-        Record {
-            subprogram: "revalidator1",
-            ..record()
-        }
-        .format("%c%T|%t", &mut out);
+        Record { subprogram: "revalidator1", ..record() }.format("%c%T|%t", &mut out);
         assert_eq!(out, "jsonrpc(revalidator1)|revalidator1");
     }
 
@@ -208,20 +204,13 @@ mod tests {
             text(Destination::Console.default_pattern()),
             "2026-11-21T20:48:37Z|00227|jsonrpc|DBG|text"
         );
-        assert_eq!(
-            text(Destination::Syslog.default_pattern()),
-            "ovs|00227|jsonrpc|DBG|text"
-        );
+        assert_eq!(text(Destination::Syslog.default_pattern()), "ovs|00227|jsonrpc|DBG|text");
     }
 
     #[test]
     fn control_characters_cannot_reach_a_terminal() {
         let mut out = String::new();
-        Record {
-            message: "a\x1b[2J\tb\n\u{9b}c",
-            ..record()
-        }
-        .format("%m", &mut out);
+        Record { message: "a\x1b[2J\tb\n\u{9b}c", ..record() }.format("%m", &mut out);
         assert_eq!(out, "a\\x1b[2J\tb\n\\x9bc");
     }
 

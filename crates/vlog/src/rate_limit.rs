@@ -94,9 +94,7 @@ impl RateLimit {
     pub fn check_at(&self, now: Instant) -> Admission {
         // A panic cannot happen while the lock is held; were it to, the counters stay usable.
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let elapsed = state
-            .filled
-            .map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
+        let elapsed = state.filled.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
         let elapsed_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
         if state.filled.is_none() || elapsed_ms > 0 {
             state.tokens = state

@@ -64,11 +64,7 @@ impl FileSink {
 
     /// Takes `file` in place of the present one.
     pub(crate) fn replace(&mut self, path: &Path, file: File) {
-        *self = FileSink {
-            path: Some(path.to_owned()),
-            file: Some(file),
-            ..FileSink::default()
-        };
+        *self = FileSink { path: Some(path.to_owned()), file: Some(file), ..FileSink::default() };
     }
 
     /// Closes the file; its name stays for a reopening.
@@ -103,11 +99,7 @@ impl FileSink {
                 other => {
                     self.torn = rest.len() < line.len();
                     self.lost = self.lost.saturating_add(1);
-                    self.why = Some(
-                        other
-                            .err()
-                            .unwrap_or_else(|| io::ErrorKind::WriteZero.into()),
-                    );
+                    self.why = Some(other.err().unwrap_or_else(|| io::ErrorKind::WriteZero.into()));
                     return None;
                 }
             }
@@ -137,10 +129,7 @@ pub(crate) fn write_console(line: &str) -> bool {
     for chunk in line.as_bytes().chunks(PIPE_BUF) {
         let mut rest = chunk;
         while !rest.is_empty() {
-            let patience = Timespec {
-                tv_sec: 0,
-                tv_nsec: CONSOLE_PATIENCE_NS,
-            };
+            let patience = Timespec { tv_sec: 0, tv_nsec: CONSOLE_PATIENCE_NS };
             let mut fds = [PollFd::from_borrowed_fd(console.as_fd(), PollFlags::OUT)];
             match poll(&mut fds, Some(&patience)) {
                 Ok(0) => return false,
@@ -187,14 +176,8 @@ mod tests {
         let path = dir.path().join("log");
         let mut sink = FileSink::default();
         sink.replace(&path, FileSink::open(&path).unwrap());
-        assert_eq!(
-            sink.compare(&FileSink::open(&path).unwrap()).unwrap(),
-            Opened::Same
-        );
+        assert_eq!(sink.compare(&FileSink::open(&path).unwrap()).unwrap(), Opened::Same);
         std::fs::rename(&path, dir.path().join("old")).unwrap();
-        assert_eq!(
-            sink.compare(&FileSink::open(&path).unwrap()).unwrap(),
-            Opened::New
-        );
+        assert_eq!(sink.compare(&FileSink::open(&path).unwrap()).unwrap(), Opened::New);
     }
 }

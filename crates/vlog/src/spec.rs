@@ -10,11 +10,7 @@ pub(crate) enum Spec<'a> {
     /// `FACILITY:NAME`.
     Facility(Facility),
     /// Words in any order; what is not named means "all", and the level DBG.
-    Levels {
-        module: Option<String>,
-        destination: Option<Destination>,
-        level: Level,
-    },
+    Levels { module: Option<String>, destination: Option<Destination>, level: Level },
 }
 
 const SEPARATORS: [char; 3] = [' ', ',', ':'];
@@ -22,11 +18,7 @@ const SEPARATORS: [char; 3] = [' ', ',', ':'];
 /// Takes the first word off `text`; the separator behind it goes too, later ones stay.
 fn word(text: &str) -> Option<(&str, &str)> {
     let text = text.trim_start_matches(SEPARATORS);
-    if text.is_empty() {
-        None
-    } else {
-        Some(text.split_once(SEPARATORS).unwrap_or((text, "")))
-    }
+    if text.is_empty() { None } else { Some(text.split_once(SEPARATORS).unwrap_or((text, ""))) }
 }
 
 /// Reads a specification. `known` says whether a word is a module's name.
@@ -70,11 +62,7 @@ pub(crate) fn parse<'a>(text: &'a str, known: impl Fn(&str) -> bool) -> Result<S
             return Err(format!("no destination, level, or module \"{word}\""));
         }
     }
-    Ok(Spec::Levels {
-        module,
-        destination,
-        level: level.unwrap_or(Level::Dbg),
-    })
+    Ok(Spec::Levels { module, destination, level: level.unwrap_or(Level::Dbg) })
 }
 
 #[cfg(test)]
@@ -83,18 +71,12 @@ mod tests {
     use proptest::prelude::*;
 
     fn known(word: &str) -> bool {
-        ["bridge", "ofproto"]
-            .iter()
-            .any(|m| m.eq_ignore_ascii_case(word))
+        ["bridge", "ofproto"].iter().any(|m| m.eq_ignore_ascii_case(word))
     }
 
     fn levels(module: &str, destination: Option<Destination>, level: Level) -> Spec<'static> {
         let module = Some(module).filter(|m| !m.is_empty()).map(str::to_owned);
-        Spec::Levels {
-            module,
-            destination,
-            level,
-        }
+        Spec::Levels { module, destination, level }
     }
 
     #[test]
@@ -103,10 +85,7 @@ mod tests {
         for (text, want) in [
             ("", levels("", None, Level::Dbg)),
             ("console:emer", levels("", Some(Console), Level::Emer)),
-            (
-                "bridge,file warn",
-                levels("bridge", Some(File), Level::Warn),
-            ),
+            ("bridge,file warn", levels("bridge", Some(File), Level::Warn)),
             ("dbg:bridge", levels("bridge", None, Level::Dbg)),
             (":file:dbg", levels("", Some(File), Level::Dbg)),
             ("BRIDGE:DBG", levels("BRIDGE", None, Level::Dbg)),
@@ -122,10 +101,7 @@ mod tests {
     fn errors_are_those_of_ovs() {
         for (text, want) in [
             ("foo", "no destination, level, or module \"foo\""),
-            (
-                "bridge:file:dbg:x",
-                "no destination, level, or module \"x\"",
-            ),
+            ("bridge:file:dbg:x", "no destination, level, or module \"x\""),
             ("bridge:ofproto:dbg", "cannot specify multiple modules"),
             ("file:console:dbg", "cannot specify multiple destinations"),
             ("dbg:info", "cannot specify multiple levels"),
@@ -152,10 +128,7 @@ mod tests {
             parse("PATTERN:console", known),
             Ok(Spec::Pattern(Some(Destination::Console), ""))
         );
-        assert_eq!(
-            parse("FACILITY:daemon", known),
-            Ok(Spec::Facility(Facility::DAEMON))
-        );
+        assert_eq!(parse("FACILITY:daemon", known), Ok(Spec::Facility(Facility::DAEMON)));
     }
 
     proptest! {

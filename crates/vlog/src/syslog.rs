@@ -70,9 +70,7 @@ pub fn parse_target(text: &str) -> Result<SocketAddr, String> {
     let Some((host, port)) = text.rsplit_once(':') else {
         return Err(format!("{text}: port must be specified"));
     };
-    let port: u16 = port
-        .parse()
-        .map_err(|_| format!("{text}: bad port number \"{port}\""))?;
+    let port: u16 = port.parse().map_err(|_| format!("{text}: bad port number \"{port}\""))?;
     let host = host.trim_start_matches('[').trim_end_matches(']');
     if let Ok(ip) = host.parse::<Ipv4Addr>() {
         Ok(SocketAddr::from((ip, port)))
@@ -101,12 +99,7 @@ pub(crate) struct Syslog {
 
 impl Syslog {
     pub(crate) fn new(method: SyslogMethod) -> Syslog {
-        Syslog {
-            method,
-            socket: None,
-            tried: None,
-            lost: 0,
-        }
+        Syslog { method, socket: None, tried: None, lost: 0 }
     }
 
     pub(crate) fn method(&self) -> &SyslogMethod {
@@ -187,14 +180,8 @@ mod tests {
     #[test]
     fn methods_and_targets() {
         assert_eq!(SyslogMethod::parse("libc"), Ok(SyslogMethod::Libc));
-        assert_eq!(
-            SyslogMethod::parse("unix:/x"),
-            Ok(SyslogMethod::Unix("/x".into()))
-        );
-        assert_eq!(
-            SyslogMethod::parse("foo"),
-            Err("unsupported syslog method 'foo'".into())
-        );
+        assert_eq!(SyslogMethod::parse("unix:/x"), Ok(SyslogMethod::Unix("/x".into())));
+        assert_eq!(SyslogMethod::parse("foo"), Err("unsupported syslog method 'foo'".into()));
         assert_eq!(
             SyslogMethod::parse("udp:127.0.0.1:514"),
             Ok(SyslogMethod::Udp(([127, 0, 0, 1], 514).into()))

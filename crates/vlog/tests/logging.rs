@@ -42,9 +42,7 @@ impl Bench {
     /// The log file's lines without the time.
     fn lines(&self) -> Vec<String> {
         let text = std::fs::read_to_string(self.dir.path().join("log")).unwrap();
-        text.lines()
-            .map(|l| l.split_once('|').map_or(l, |(_, rest)| rest).to_owned())
-            .collect()
+        text.lines().map(|l| l.split_once('|').map_or(l, |(_, rest)| rest).to_owned()).collect()
     }
 }
 
@@ -115,22 +113,11 @@ fn file_life_cycle() {
     bench.logger.log("x", Level::Info, "lost");
     bench.logger.reopen().unwrap();
     assert_eq!(bench.lines().len(), 2);
-    assert!(
-        bench
-            .logger
-            .open_file(&bench.dir.path().join("no/such"))
-            .is_err()
-    );
+    assert!(bench.logger.open_file(&bench.dir.path().join("no/such")).is_err());
     let warning = bench.lines().pop().unwrap();
     assert!(warning.contains("|WARN|failed to open "), "{warning}");
-    assert!(
-        warning.ends_with("/no/such for logging: No such file or directory"),
-        "{warning}"
-    );
-    assert_eq!(
-        Logger::new("x").reopen(),
-        Err("Logging to file not configured".into())
-    );
+    assert!(warning.ends_with("/no/such for logging: No such file or directory"), "{warning}");
+    assert_eq!(Logger::new("x").reopen(), Err("Logging to file not configured".into()));
 }
 
 #[test]
@@ -164,19 +151,12 @@ FILE     none                              %D{%Y-%m-%dT%H:%M:%S.###Z}|%05N|%c%T|
             .list_pattern()
             .ends_with("FILE     none                              hello:a b,c|%m\n")
     );
-    assert_eq!(
-        logger.set_rate_limits(false, &["nosuch"]),
-        Err("unknown module".into())
-    );
+    assert_eq!(logger.set_rate_limits(false, &["nosuch"]), Err("unknown module".into()));
     assert_eq!(
         logger.set_command(&["bridge:dbg", "foo"]),
         Err("no destination, level, or module \"foo\"".into())
     );
-    assert!(
-        logger
-            .list()
-            .contains("bridge             DBG        DBG        DBG\n")
-    );
+    assert!(logger.list().contains("bridge             DBG        DBG        DBG\n"));
     logger.set_command::<&str>(&[]).unwrap();
     assert!(!logger.list().contains("INFO"));
 }
@@ -196,9 +176,7 @@ fn syslog_gets_a_datagram_for_each_line() {
         String::from_utf8_lossy(&buffer[..n]).into_owned()
     };
     let socket = UnixDatagram::bind(&path).unwrap();
-    socket
-        .set_read_timeout(Some(Duration::from_secs(5)))
-        .unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
     logger.set_syslog_method(SyslogMethod::Unix(path));
     vlog::set_subprogram("monitor");
     logger.log("x", Level::Info, "one\ntwo");
@@ -241,11 +219,7 @@ fn many_threads_do_not_mix_lines() {
     });
     let lines = bench.lines();
     assert_eq!(lines.len(), 801);
-    assert!(
-        lines[1..]
-            .iter()
-            .all(|l| l.ends_with(&"z".repeat(300)) && l.contains("x(thread"))
-    );
+    assert!(lines[1..].iter().all(|l| l.ends_with(&"z".repeat(300)) && l.contains("x(thread")));
     let mut serials: Vec<&str> = lines.iter().map(|l| &l[..5]).collect();
     serials.sort_unstable();
     serials.dedup();

@@ -28,10 +28,7 @@ impl UserspaceDummy {
     /// A new one.
     pub fn new() -> UserspaceDummy {
         let clock = Clock::new();
-        let config = Config {
-            max_flows: FLOW_LIMIT,
-            ..Config::default()
-        };
+        let config = Config { max_flows: FLOW_LIMIT, ..Config::default() };
         let datapath: Arc<dyn Datapath> =
             UserspaceDatapath::new("netdev@test", clock.clone(), config);
         let directory = tempfile::tempdir().expect("a temporary directory");
@@ -46,18 +43,10 @@ impl UserspaceDummy {
                 options: [("tx_pcap".to_owned(), file)].into(),
                 ..PortSpec::default()
             };
-            datapath
-                .add_port(&spec)
-                .unwrap_or_else(|e| panic!("dummy {name}: {e}"));
+            datapath.add_port(&spec).unwrap_or_else(|e| panic!("dummy {name}: {e}"));
         }
         // Behind the header of each capture file.
-        UserspaceDummy {
-            clock,
-            datapath,
-            names,
-            directory,
-            read: Mutex::new([24; PORTS]),
-        }
+        UserspaceDummy { clock, datapath, names, directory, read: Mutex::new([24; PORTS]) }
     }
 
     fn file(&self, name: &str) -> PathBuf {

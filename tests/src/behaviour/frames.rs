@@ -36,10 +36,7 @@ pub fn udp(len: usize) -> Vec<u8> {
 
 /// A TCP segment with `flags` and `len` bytes of payload.
 pub fn tcp(flags: u16, len: usize) -> Vec<u8> {
-    ipv4()
-        .tcp(1000, 2000, flags)
-        .payload(&pattern(len))
-        .finish()
+    ipv4().tcp(1000, 2000, flags).payload(&pattern(len)).finish()
 }
 
 /// Bytes that differ from their neighbours.
@@ -56,11 +53,7 @@ pub fn unfinished(frame: &[u8]) -> Packet {
     let l4 = usize::from(layers.l4.expect("an IP packet"));
     let field = if key.nw_proto == ip_proto::TCP { 16 } else { 6 };
     let mut sum = checksum::Sum::default();
-    let addresses = if key.dl_type.get() == 0x800 {
-        l3 + 12..l3 + 20
-    } else {
-        l3 + 8..l3 + 40
-    };
+    let addresses = if key.dl_type.get() == 0x800 { l3 + 12..l3 + 20 } else { l3 + 8..l3 + 40 };
     sum.add(&frame[addresses]);
     sum.add_u32(key.nw_proto.into());
     sum.add_u32((frame.len() - l4 - usize::from(layers.l2_pad)) as u32);
@@ -81,11 +74,7 @@ pub fn has_right_checksums(frame: &[u8]) -> bool {
         return false;
     }
     let mut sum = checksum::Sum::default();
-    sum.add(if is_v4 {
-        &frame[l3 + 12..l3 + 20]
-    } else {
-        &frame[l3 + 8..l3 + 40]
-    });
+    sum.add(if is_v4 { &frame[l3 + 12..l3 + 20] } else { &frame[l3 + 8..l3 + 40] });
     let end = frame.len() - usize::from(layers.l2_pad);
     sum.add_u32(key.nw_proto.into());
     sum.add_u32((end - l4) as u32);

@@ -29,11 +29,7 @@ impl ModelFixture {
             };
             datapath.add_port(&spec).expect("a new model takes ports");
         }
-        ModelFixture {
-            clock,
-            model,
-            datapath,
-        }
+        ModelFixture { clock, model, datapath }
     }
 }
 
@@ -57,10 +53,6 @@ impl Fixture for ModelFixture {
     }
 
     fn collect(&self, port: PortNo) -> Vec<Vec<u8>> {
-        self.model
-            .take_sent(port)
-            .iter()
-            .map(|p| p.data().to_vec())
-            .collect()
+        self.model.take_sent(port).iter().map(|p| p.data().to_vec()).collect()
     }
 }

@@ -25,11 +25,7 @@ struct Namespace(String);
 
 impl Namespace {
     fn new() -> Namespace {
-        let name = format!(
-            "slip-{}-{}",
-            std::process::id(),
-            NEXT.fetch_add(1, Ordering::Relaxed)
-        );
+        let name = format!("slip-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         ip(&["netns", "add", &name], "");
         Namespace(name)
     }
@@ -63,18 +59,9 @@ fn ip(args: &[&str], input: &str) {
         .stderr(Stdio::piped())
         .spawn()
         .expect("ip (Debian package iproute2) is installed");
-    child
-        .stdin
-        .take()
-        .expect("piped")
-        .write_all(input.as_bytes())
-        .expect("ip reads its input");
+    child.stdin.take().expect("piped").write_all(input.as_bytes()).expect("ip reads its input");
     let output = child.wait_with_output().expect("ip ends");
-    assert!(
-        output.status.success(),
-        "ip {args:?}: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    assert!(output.status.success(), "ip {args:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// The userspace datapath with `AF_PACKET` ports; the test sits at the other ends of the pairs.
@@ -146,10 +133,7 @@ impl UserspaceVeth {
         }
         ip(&["-batch", "-"], &batch);
         let clock = Clock::new();
-        let config = Config {
-            max_flows: FLOW_LIMIT,
-            ..Config::default()
-        };
+        let config = Config { max_flows: FLOW_LIMIT, ..Config::default() };
         let userspace = UserspaceDatapath::new("netdev@veth", clock.clone(), config);
         let datapath: Arc<dyn Datapath> = userspace.clone();
         let mut peers = Vec::new();
@@ -159,26 +143,13 @@ impl UserspaceVeth {
                 kind: "system".to_owned(),
                 ..PortSpec::default()
             };
-            datapath
-                .add_port(&spec)
-                .unwrap_or_else(|e| panic!("p{i}: {e}"));
+            datapath.add_port(&spec).unwrap_or_else(|e| panic!("p{i}: {e}"));
             let device =
                 netdev::open(&OpenSpec::new(format!("h{i}"), Kind::System)).expect("a peer opens");
-            let peer = Peer {
-                device,
-                pool: PacketPool::default(),
-                received: Vec::new(),
-                total: 0,
-            };
+            let peer = Peer { device, pool: PacketPool::default(), received: Vec::new(), total: 0 };
             peers.push(Mutex::new(peer));
         }
-        UserspaceVeth {
-            clock,
-            datapath,
-            userspace,
-            peers,
-            _namespace: namespace,
-        }
+        UserspaceVeth { clock, datapath, userspace, peers, _namespace: namespace }
     }
 
     /// The datapath, with what the contract does not have.
@@ -189,9 +160,7 @@ impl UserspaceVeth {
     /// Packets that were looked up first, which is once for each that came in; later passes count
     /// more.
     fn processed(&self) -> u64 {
-        let LookupStats {
-            hits, misses, lost, ..
-        } = self.datapath.lookups();
+        let LookupStats { hits, misses, lost, .. } = self.datapath.lookups();
         hits + misses + lost
     }
 }
@@ -227,11 +196,7 @@ impl Fixture for UserspaceVeth {
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
         let report = peer.device.sender.send(&packets);
-        assert_eq!(
-            report.sent,
-            packets.len() as u64,
-            "the peer could not send: {report:?}"
-        );
+        assert_eq!(report.sent, packets.len() as u64, "the peer could not send: {report:?}");
     }
 
     fn inject_all(&self, port: PortNo, packets: Vec<Packet>) {
@@ -240,10 +205,7 @@ impl Fixture for UserspaceVeth {
         let start = Instant::now();
         // Counters are published when a batch is done.
         while self.processed() < wanted {
-            assert!(
-                start.elapsed() < PATIENCE,
-                "a packet did not arrive at the datapath"
-            );
+            assert!(start.elapsed() < PATIENCE, "a packet did not arrive at the datapath");
             std::thread::sleep(Duration::from_micros(50));
         }
     }

@@ -87,13 +87,8 @@ impl World {
             answer: Mutex::new(Arc::new(|_| Vec::new())),
             seen: Mutex::new(Vec::new()),
         });
-        fixture
-            .datapath()
-            .set_upcall_factory(Arc::new(Factory(answers.clone())));
-        World {
-            fixture: Box::new(fixture),
-            answers,
-        }
+        fixture.datapath().set_upcall_factory(Arc::new(Factory(answers.clone())));
+        World { fixture: Box::new(fixture), answers }
     }
 
     /// The fixture.
@@ -124,25 +119,17 @@ impl World {
     /// Installs a megaflow.
     pub fn try_install(&self, id: u128, matching: Match, actions: &str) -> Result<(), Refusal> {
         let actions = World::actions(actions).into();
-        self.dp().install(&Megaflow {
-            ufid: Ufid(id),
-            matching,
-            actions,
-        })
+        self.dp().install(&Megaflow { ufid: Ufid(id), matching, actions })
     }
 
     /// Installs a megaflow, which must succeed.
     pub fn install(&self, id: u128, matching: Match, actions: &str) {
-        self.try_install(id, matching, actions)
-            .unwrap_or_else(|e| panic!("{actions}: {e}"));
+        self.try_install(id, matching, actions).unwrap_or_else(|e| panic!("{actions}: {e}"));
     }
 
     /// The statistics of a megaflow that must be there.
     pub fn stats(&self, id: u128) -> FlowStats {
-        self.dp()
-            .flow(Ufid(id))
-            .unwrap_or_else(|| panic!("megaflow {id} is gone"))
-            .stats
+        self.dp().flow(Ufid(id)).unwrap_or_else(|| panic!("megaflow {id} is gone")).stats
     }
 
     /// Lets a frame arrive on `port`.

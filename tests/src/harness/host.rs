@@ -33,8 +33,10 @@ impl Host {
         let name = &self.name;
         // The pair is made in the host and one end moved, through the thread's own namespace.
         let target = switch.enter();
-        let target =
-            target.get(1).and_then(|o| o.strip_prefix("--net=")).expect("nsenter takes its namespace first");
+        let target = target
+            .get(1)
+            .and_then(|o| o.strip_prefix("--net="))
+            .expect("nsenter takes its namespace first");
         self.netns.sh(&format!("ip link add eth0 type veth peer name {name} netns {target}"));
         switch.sh(&format!("ip link set {name} up"));
         self.configure("eth0");
@@ -49,9 +51,12 @@ impl Host {
         let address = &self.address;
         if address.contains(':') {
             self.netns.sh("echo 0 >/proc/sys/net/ipv6/conf/all/disable_ipv6");
-            self.netns.sh(&format!("ip link set {device} up; ip -6 addr add {address} dev {device} nodad"));
+            self.netns.sh(&format!(
+                "ip link set {device} up; ip -6 addr add {address} dev {device} nodad"
+            ));
         } else {
-            self.netns.sh(&format!("ip addr add {address} dev {device} && ip link set {device} up"));
+            self.netns
+                .sh(&format!("ip addr add {address} dev {device} && ip link set {device} up"));
         }
     }
 
@@ -128,7 +133,10 @@ impl Capture {
     pub fn text(&self) -> String {
         let mut command = std::process::Command::new("tcpdump");
         command.args(["-n", "-e", "-vv", "-t", "-r"]).arg(&self.file);
-        command.output().map(|o| String::from_utf8_lossy(&o.stdout).into_owned()).unwrap_or_default()
+        command
+            .output()
+            .map(|o| String::from_utf8_lossy(&o.stdout).into_owned())
+            .unwrap_or_default()
     }
 
     /// Waits until `count` frames were recorded, then ends the capture.
@@ -145,7 +153,9 @@ pub(super) fn pcap_frames(bytes: &[u8]) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     let mut rest = bytes.get(24..).unwrap_or_default();
     while let Some((header, after)) = rest.split_at_checked(16) {
-        let Some(length) = header.get(8..12).and_then(|l| l.try_into().ok()).map(u32::from_ne_bytes) else {
+        let Some(length) =
+            header.get(8..12).and_then(|l| l.try_into().ok()).map(u32::from_ne_bytes)
+        else {
             break;
         };
         let Some((frame, after)) = after.split_at_checked(length as usize) else { break };

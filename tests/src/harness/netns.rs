@@ -35,7 +35,8 @@ impl Netns {
         let mut out = holder.stdout.take().expect("it was asked for");
         std::io::Read::read_exact(&mut out, &mut ready).expect("the namespace was made");
         let path = format!("/proc/{}/ns/net", holder.id());
-        let file = Arc::new(File::open(&path).unwrap_or_else(|e| panic!("cannot open {path}: {e}")));
+        let file =
+            Arc::new(File::open(&path).unwrap_or_else(|e| panic!("cannot open {path}: {e}")));
         drop(holder.stdin.take());
         let _ = holder.wait();
         Netns { file }
@@ -70,7 +71,10 @@ impl Netns {
     }
 
     /// Runs `work` on a thread in the namespace. Processes that it starts die with the thread.
-    pub fn spawn<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    pub fn spawn<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> JoinHandle<T> {
         let file = Arc::clone(&self.file);
         let name = std::thread::current().name().unwrap_or("test").to_owned();
         std::thread::Builder::new()
@@ -98,7 +102,10 @@ impl Netns {
     #[track_caller]
     pub fn carrier(&self, device: &str) {
         let up = wait_for(Duration::from_secs(3), || {
-            self.run(&format!("ip -o link show dev {device}")).stdout.contains("LOWER_UP").then_some(())
+            self.run(&format!("ip -o link show dev {device}"))
+                .stdout
+                .contains("LOWER_UP")
+                .then_some(())
         });
         assert!(up.is_some(), "{device} has no carrier");
     }

@@ -15,7 +15,8 @@ pub fn normalise(text: &str, dir: &str) -> String {
         ("used:", "TIME"),
         ("last_used:", "TIME"),
     ] {
-        text = replace(&text, prefix, |c| c.is_ascii_digit() || matches!(c, '.' | 's'), |_| to.into());
+        text =
+            replace(&text, prefix, |c| c.is_ascii_digit() || matches!(c, '.' | 's'), |_| to.into());
     }
     text = replace(&text, "xid=0x", |c| c.is_ascii_hexdigit(), |_| "XID".into());
     text = replace(&text, "ovs-vswitchd.", |c| c.is_ascii_digit(), |_| "PID".into());
@@ -109,9 +110,9 @@ fn split_actions(text: &str) -> Vec<&str> {
 fn is_flood(actions: &str) -> bool {
     let list = split_actions(actions);
     list.len() > 1
-        && list
-            .iter()
-            .all(|a| *a == "pop_vlan" || a.starts_with("push_vlan(") || a.bytes().all(|b| b.is_ascii_digit()))
+        && list.iter().all(|a| {
+            *a == "pop_vlan" || a.starts_with("push_vlan(") || a.bytes().all(|b| b.is_ascii_digit())
+        })
 }
 
 /// What is particular to whole lines.
@@ -120,7 +121,11 @@ fn line(line: &str) -> String {
         if let Some((before, actions)) = line.rsplit_once(prefix)
             && is_flood(actions.trim_end())
         {
-            return format!("{}{prefix}{}", self::line(before), outputs(actions.trim_end()).join(","));
+            return format!(
+                "{}{prefix}{}",
+                self::line(before),
+                outputs(actions.trim_end()).join(",")
+            );
         }
     }
     // 2026-01-31T12:00:00Z|00001|module|LEVEL|message
@@ -208,12 +213,18 @@ mod tests {
     #[test]
     fn recirculation_ids_are_named_in_order() {
         let text = "recirc_id(0),actions:recirc(0x7)\nrecirc_id(0x7),actions:1\n";
-        assert_eq!(normalise(text, "/x"), "recirc_id(0),actions:recirc(0xR1)\nrecirc_id(0xR1),actions:1\n");
+        assert_eq!(
+            normalise(text, "/x"),
+            "recirc_id(0),actions:recirc(0xR1)\nrecirc_id(0xR1),actions:1\n"
+        );
     }
 
     #[test]
     fn floods_are_sorted() {
-        assert_eq!(outputs("push_vlan(vid=10,pcp=0),3,pop_vlan,2"), ["2", "push_vlan(vid=10,pcp=0):3"]);
+        assert_eq!(
+            outputs("push_vlan(vid=10,pcp=0),3,pop_vlan,2"),
+            ["2", "push_vlan(vid=10,pcp=0):3"]
+        );
         assert_eq!(normalise("Datapath actions: 3,100,2\n", "/x"), "Datapath actions: 100,2,3\n");
         assert_eq!(
             normalise("Datapath actions: 3,set(eth(src=0)),2\n", "/x"),
@@ -223,7 +234,8 @@ mod tests {
 
     #[test]
     fn megaflows_lose_their_statistics() {
-        let line = "ufid:1-2, recirc_id(0),in_port(1), packets:3, bytes:9, used:never, dp:ovs, actions:2";
+        let line =
+            "ufid:1-2, recirc_id(0),in_port(1), packets:3, bytes:9, used:never, dp:ovs, actions:2";
         assert_eq!(megaflow(line), "recirc_id(0),in_port(1), actions:2");
     }
 }

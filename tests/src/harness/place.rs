@@ -65,7 +65,9 @@ impl Place {
 
     /// A file's text, empty when there is no such file.
     pub fn read(&self, name: &str) -> String {
-        std::fs::read(self.file(name)).map(|b| String::from_utf8_lossy(&b).into_owned()).unwrap_or_default()
+        std::fs::read(self.file(name))
+            .map(|b| String::from_utf8_lossy(&b).into_owned())
+            .unwrap_or_default()
     }
 
     /// Writes a file and tells its path.
@@ -74,7 +76,8 @@ impl Place {
     /// When it cannot be written.
     pub fn write(&self, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
         let path = self.file(name);
-        std::fs::write(&path, text).unwrap_or_else(|e| panic!("cannot write {}: {e}", path.display()));
+        std::fs::write(&path, text)
+            .unwrap_or_else(|e| panic!("cannot write {}: {e}", path.display()));
         path
     }
 

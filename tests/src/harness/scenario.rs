@@ -83,11 +83,7 @@ const ALLOWED: &[Allowed] = &[
         ours: "",
         reason: "there is no device of the datapath's own",
     },
-    Allowed {
-        real: "  port 0: ovs-dummy (dummy-internal)\n",
-        ours: "",
-        reason: "likewise",
-    },
+    Allowed { real: "  port 0: ovs-dummy (dummy-internal)\n", ours: "", reason: "likewise" },
     Allowed {
         real: "ovs-vsctl: no key \"state\" in Controller record \"br0\" column status\nexit 1\n",
         ours: "false\n[]\nBACKOFF\nexit 0\n",
@@ -203,21 +199,9 @@ const ALLOWED: &[Allowed] = &[
         ours: " eth_type",
         reason: "there is no connection tracking yet",
     },
-    Allowed {
-        real: " nsh_{flags,spi,si,c1...c4,ttl}",
-        ours: "",
-        reason: "there is no NSH yet",
-    },
-    Allowed {
-        real: " nsh_{flags,c1...c4}",
-        ours: "",
-        reason: "there is no NSH yet",
-    },
-    Allowed {
-        real: " nsh_{mdtype,np,spi,si,ttl}",
-        ours: "",
-        reason: "there is no NSH yet",
-    },
+    Allowed { real: " nsh_{flags,spi,si,c1...c4,ttl}", ours: "", reason: "there is no NSH yet" },
+    Allowed { real: " nsh_{flags,c1...c4}", ours: "", reason: "there is no NSH yet" },
+    Allowed { real: " nsh_{mdtype,np,spi,si,ttl}", ours: "", reason: "there is no NSH yet" },
     Allowed {
         real: "Megaflow: recirc_id=0,eth,mpls,in_port=2,mpls_ttl=64",
         ours: "Megaflow: recirc_id=0,eth,mpls,in_port=2,mpls_label=100,mpls_tc=0,mpls_ttl=64,mpls_bos=1",
@@ -315,8 +299,11 @@ impl Scenario<'_> {
         let clean = |text: String| normalise(&text, &dir);
         let run = |line: String| {
             let output = switch.sh(&format!(". ./prelude\n{line}"));
-            let output =
-                Output { stdout: clean(output.stdout), stderr: clean(output.stderr), code: output.code };
+            let output = Output {
+                stdout: clean(output.stdout),
+                stderr: clean(output.stderr),
+                code: output.code,
+            };
             (line, output)
         };
         self.lines().into_iter().map(run).collect()

@@ -92,7 +92,11 @@ impl Switch {
         let netns = (options.mode == Mode::Real).then(Netns::new);
         let mut switch = Switch { options, netns, daemon: None, database: None, place };
         let created = switch.sh(&format!("ovsdb-tool create conf.db {SCHEMA}"));
-        assert!(created.ok(), "openvswitch-switch and openvswitch-common are needed: {}", created.text());
+        assert!(
+            created.ok(),
+            "openvswitch-switch and openvswitch-common are needed: {}",
+            created.text()
+        );
         switch.start_database();
         switch.start_daemon();
         switch
@@ -113,7 +117,8 @@ impl Switch {
             "-vsyslog:off",
             "-vfile:info",
         ];
-        self.database = Some(Process::start(&self.place, None, "ovsdb-server", "ovsdb-server", &arguments));
+        self.database =
+            Some(Process::start(&self.place, None, "ovsdb-server", "ovsdb-server", &arguments));
         let answers = wait_until(START, || self.sh("ovs-vsctl --no-wait init").ok());
         assert!(answers, "ovsdb-server does not start: {}", self.place.read("ovsdb-server.log"));
     }
@@ -145,11 +150,14 @@ impl Switch {
             arguments.push("--enable-dummy");
         }
         arguments.extend(self.options.arguments.iter().map(String::as_str));
-        let daemon = Process::start(&self.place, self.netns.as_ref(), "daemon", program, &arguments);
+        let daemon =
+            Process::start(&self.place, self.netns.as_ref(), "daemon", program, &arguments);
         self.daemon = Some(daemon);
         let answers = wait_until(START, || {
             let ended = self.daemon.as_mut().is_none_or(|d| d.ended().is_some());
-            ended || self.place.file("ovs-vswitchd.pid").exists() && self.sh("ovs-appctl version").ok()
+            ended
+                || self.place.file("ovs-vswitchd.pid").exists()
+                    && self.sh("ovs-appctl version").ok()
         });
         let alive = self.is_alive();
         assert!(answers && alive, "the daemon does not start:\n{}", self.story());
@@ -356,8 +364,14 @@ impl Switch {
     #[track_caller]
     pub fn port_counts(&self, bridge: &str, port: &str) -> (u64, u64) {
         let text = self.ofctl(&format!("dump-ports {bridge} {port}"));
-        let rx = text.lines().find(|l| l.contains("rx pkts=")).unwrap_or_else(|| panic!("no counts: {text}"));
-        let tx = text.lines().find(|l| l.contains("tx pkts=")).unwrap_or_else(|| panic!("no counts: {text}"));
+        let rx = text
+            .lines()
+            .find(|l| l.contains("rx pkts="))
+            .unwrap_or_else(|| panic!("no counts: {text}"));
+        let tx = text
+            .lines()
+            .find(|l| l.contains("tx pkts="))
+            .unwrap_or_else(|| panic!("no counts: {text}"));
         (number(rx, "rx pkts="), number(tx, "tx pkts="))
     }
 
@@ -380,8 +394,11 @@ impl Switch {
     #[track_caller]
     pub fn megaflows(&self) -> Vec<String> {
         let text = self.appctl("dpctl/dump-flows");
-        let mut lines: Vec<String> =
-            text.lines().filter(|l| l.contains("actions:")).map(super::normalise::megaflow).collect();
+        let mut lines: Vec<String> = text
+            .lines()
+            .filter(|l| l.contains("actions:"))
+            .map(super::normalise::megaflow)
+            .collect();
         lines.sort();
         lines
     }

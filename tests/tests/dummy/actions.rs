@@ -63,8 +63,14 @@ fn fields_are_set_together_and_only_when_needed() {
 fn move_and_load_work_on_parts_of_fields() {
     let switch = Switch::dummy(3);
     assert_eq!(acts(&switch, "move:NXM_OF_UDP_SRC[]->NXM_OF_UDP_DST[],2"), "set(udp(dst=5)),2");
-    assert_eq!(acts(&switch, "load:0xff->NXM_OF_IP_DST[0..7],2"), "set(ipv4(dst=0.0.0.255/0.0.0.255)),2");
-    assert_eq!(acts(&switch, "set_field:0.0.0.9/0.0.0.255->ip_dst,2"), "set(ipv4(dst=0.0.0.9/0.0.0.255)),2");
+    assert_eq!(
+        acts(&switch, "load:0xff->NXM_OF_IP_DST[0..7],2"),
+        "set(ipv4(dst=0.0.0.255/0.0.0.255)),2"
+    );
+    assert_eq!(
+        acts(&switch, "set_field:0.0.0.9/0.0.0.255->ip_dst,2"),
+        "set(ipv4(dst=0.0.0.9/0.0.0.255)),2"
+    );
 }
 
 #[test]
@@ -112,7 +118,9 @@ fn write_actions_run_at_the_end_and_clear_actions_drops_them() {
 #[test]
 fn write_metadata_keeps_what_its_mask_leaves() {
     let switch = Switch::dummy(3);
-    switch.ofctl("-O OpenFlow13 add-flow br0 'table=0,actions=write_metadata:0xff00/0xff00,goto_table:1'");
+    switch.ofctl(
+        "-O OpenFlow13 add-flow br0 'table=0,actions=write_metadata:0xff00/0xff00,goto_table:1'",
+    );
     switch.ofctl("-O OpenFlow13 add-flow br0 'table=1,metadata=0xff01,actions=output:2'");
     assert_eq!(switch.traced("br0 in_port=1,ip,metadata=0x1"), "2");
 }
@@ -132,11 +140,15 @@ fn clone_keeps_its_changes_to_itself() {
     let switch = Switch::dummy(3);
     let actions = acts(&switch, "clone(mod_tp_dst:9,2),3");
     assert!(
-        ["clone(set(udp(dst=9)),2),3", "set(udp(dst=9)),2,set(udp(dst=6)),3"].contains(&actions.as_str()),
+        ["clone(set(udp(dst=9)),2),3", "set(udp(dst=9)),2,set(udp(dst=6)),3"]
+            .contains(&actions.as_str()),
         "{actions}"
     );
     switch.receive("p1", &udp("10.0.0.1", "10.0.0.2", 5, 6));
-    assert!(switch.sent_hex("p2")[0].contains("00050009") && switch.sent_hex("p3")[0].contains("00050006"));
+    assert!(
+        switch.sent_hex("p2")[0].contains("00050009")
+            && switch.sent_hex("p3")[0].contains("00050006")
+    );
 }
 
 #[test]
@@ -188,7 +200,10 @@ fn check_pkt_larger_splits_by_length() {
     switch.flows("br0", "table=0,actions=check_pkt_larger(150)->NXM_NX_REG0[0],resubmit(,1)\ntable=1,reg0=1,actions=2\ntable=1,reg0=0,actions=3");
     switch.receive("p1", &udp("10.0.0.1", "10.0.0.2", 1, 2));
     assert_eq!((switch.sent("p2").len(), switch.sent("p3").len()), (0, 1));
-    switch.appctl(&format!("netdev-dummy/receive p1 '{}' --len 200", udp("10.0.0.1", "10.0.0.2", 1, 2)));
+    switch.appctl(&format!(
+        "netdev-dummy/receive p1 '{}' --len 200",
+        udp("10.0.0.1", "10.0.0.2", 1, 2)
+    ));
     assert_eq!((switch.sent("p2").len(), switch.sent("p3").len()), (1, 1));
 }
 
@@ -241,7 +256,8 @@ fn mpls_labels_are_pushed_and_popped() {
 #[test]
 fn checksums_follow_what_is_set() {
     let switch = Switch::dummy(2);
-    switch.flows("br0", "tcp,actions=mod_nw_src:1.2.3.4,mod_nw_dst:5.6.7.8,mod_tp_dst:81,dec_ttl,2");
+    switch
+        .flows("br0", "tcp,actions=mod_nw_src:1.2.3.4,mod_nw_dst:5.6.7.8,mod_tp_dst:81,dec_ttl,2");
     switch.receive("p1", &tcp("10.0.0.1", "10.0.0.2", 1000, 80));
     let sent = switch.sent("p2");
     assert_eq!(sent.len(), 1);
@@ -257,8 +273,9 @@ fn checksums_follow_what_is_set() {
 
 /// The Internet checksum's sum (RFC 1071): 0xffff over data whose checksum holds.
 fn sum(bytes: &[u8]) -> u16 {
-    let words =
-        bytes.chunks(2).map(|c| u32::from(u16::from_be_bytes([c[0], c.get(1).copied().unwrap_or(0)])));
+    let words = bytes
+        .chunks(2)
+        .map(|c| u32::from(u16::from_be_bytes([c[0], c.get(1).copied().unwrap_or(0)])));
     let mut sum: u32 = words.sum();
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
@@ -271,7 +288,10 @@ fn dec_ttl_of_one_goes_to_the_controller_and_no_further() {
     let switch = Switch::dummy(2);
     switch.flows("br0", "ip,actions=dec_ttl,2");
     let actions = switch.traced("br0 in_port=1,udp,nw_ttl=1");
-    assert!(actions == "drop" || actions.starts_with("userspace(pid=0,controller(reason=2,"), "{actions}");
+    assert!(
+        actions == "drop" || actions.starts_with("userspace(pid=0,controller(reason=2,"),
+        "{actions}"
+    );
     assert!(!actions.ends_with(",2"), "{actions}");
     assert_eq!(switch.traced("br0 in_port=1,udp,nw_ttl=2"), "set(ipv4(ttl=1)),2");
 }

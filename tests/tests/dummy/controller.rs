@@ -54,7 +54,8 @@ fn packets_of_an_installed_flow_reach_the_controller_each() {
     for _ in 0..5 {
         switch.receive("p1", &ip("10.0.0.1", "10.0.0.2"));
     }
-    let all = wait_until(SOON, || switch.place().read("monitor.txt").matches("PACKET_IN").count() == 5);
+    let all =
+        wait_until(SOON, || switch.place().read("monitor.txt").matches("PACKET_IN").count() == 5);
     assert!(all, "{}", switch.place().read("monitor.txt"));
     assert_eq!(switch.counts("br0").0, 5);
 }
@@ -81,7 +82,10 @@ fn flow_removed_is_sent_when_asked_for() {
     switch.ofctl("add-flow br0 idle_timeout=5,arp,actions=2");
     switch.appctl("time/warp 8000 1000");
     let text = monitored(&switch, "OFPT_FLOW_REMOVED");
-    assert!(text.contains("ip reason=idle cookie:0x7 duration") && !text.contains(" arp reason"), "{text}");
+    assert!(
+        text.contains("ip reason=idle cookie:0x7 duration") && !text.contains(" arp reason"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -147,7 +151,10 @@ fn fail_mode_standalone_adds_the_normal_flow_when_the_controller_stays_away() {
 #[test]
 fn ofproto_trace_shows_each_table() {
     let switch = Switch::dummy(2);
-    switch.flows("br0", "table=0,ip,actions=resubmit(,3)\ntable=3,priority=7,ip,nw_dst=10.0.0.0/8,actions=2");
+    switch.flows(
+        "br0",
+        "table=0,ip,actions=resubmit(,3)\ntable=3,priority=7,ip,nw_dst=10.0.0.0/8,actions=2",
+    );
     let text = switch.appctl("ofproto/trace br0 in_port=1,ip,nw_dst=10.1.1.1");
     let expected = "\
 Flow: ip,in_port=1,vlan_tci=0x0000,dl_src=00:00:00:00:00:00,dl_dst=00:00:00:00:00:00,nw_src=0.0.0.0,nw_dst=10.1.1.1,nw_proto=0,nw_tos=0,nw_ecn=0,nw_ttl=0,nw_frag=no

@@ -74,8 +74,11 @@ fn a_flow_matches_the_packets_it_names_and_no_others() {
         ("pkt_mark=2", "pkt_mark=2", true),
     ] {
         switch.flows("br0", &format!("{pattern},actions=2"));
-        let packet_in =
-            if packet.starts_with("in_port") { packet.to_owned() } else { format!("in_port=1,{packet}") };
+        let packet_in = if packet.starts_with("in_port") {
+            packet.to_owned()
+        } else {
+            format!("in_port=1,{packet}")
+        };
         let got = switch.traced(&format!("br0 '{packet_in}'"));
         assert_eq!(got != "drop", hit, "{pattern} on {packet}: {got}");
     }

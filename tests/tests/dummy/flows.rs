@@ -17,7 +17,9 @@ fn a_flow_comes_back_as_it_was_given() {
     let dumped = switch.ofctl("dump-flows --no-names --no-stats br0");
     assert!(dumped.contains("cookie=0x1, table=3, priority=7,tcp,in_port=1,vlan_tci=0x1000/0x1000,nw_dst=10.0.0.0/8,tp_dst=0x50/0xfff0 actions=output:2,CONTROLLER:128"), "{dumped}");
     assert!(
-        dumped.contains("cookie=0x2, idle_timeout=10, hard_timeout=20, priority=1,arp actions=NORMAL"),
+        dumped.contains(
+            "cookie=0x2, idle_timeout=10, hard_timeout=20, priority=1,arp actions=NORMAL"
+        ),
         "{dumped}"
     );
     assert!(dumped.contains(" priority=0 actions=drop"), "{dumped}");
@@ -26,7 +28,8 @@ fn a_flow_comes_back_as_it_was_given() {
 #[test]
 fn counts_are_exact_after_packets() {
     let switch = Switch::dummy(2);
-    switch.flows("br0", "tcp,tp_dst=80,actions=2\ntcp,tp_dst=443,actions=2\npriority=1,actions=drop");
+    switch
+        .flows("br0", "tcp,tp_dst=80,actions=2\ntcp,tp_dst=443,actions=2\npriority=1,actions=drop");
     for (port, times) in [(80, 3), (443, 2), (22, 1)] {
         for _ in 0..times {
             switch.receive("p1", &tcp("10.0.0.1", "10.0.0.2", 1000, port));
@@ -35,7 +38,10 @@ fn counts_are_exact_after_packets() {
     assert_eq!(switch.counts("br0 tcp,tp_dst=80").0, 3);
     assert_eq!(switch.counts("br0 tcp,tp_dst=443").0, 2);
     let text = switch.ofctl("dump-flows br0");
-    assert!(text.lines().any(|l| l.contains("n_packets=1,") && l.contains("priority=1 ")), "{text}");
+    assert!(
+        text.lines().any(|l| l.contains("n_packets=1,") && l.contains("priority=1 ")),
+        "{text}"
+    );
     assert_eq!(switch.sent("p2").len(), 5);
     let bytes: usize = switch.sent("p2").iter().take(3).map(Vec::len).sum();
     assert_eq!(switch.counts("br0 tcp,tp_dst=80").1, bytes as u64);
@@ -142,7 +148,11 @@ fn mod_flows_strict_changes_one_and_adds_none() {
     switch.flows("br0", "priority=5,ip,actions=1\npriority=6,ip,actions=1");
     switch.ofctl("--strict mod-flows br0 priority=6,ip,actions=2");
     switch.ofctl("--strict mod-flows br0 priority=7,ip,actions=2");
-    assert_eq!(switch.dump("--no-names br0").len(), 3, "OpenFlow 1.0: a modify without a match adds");
+    assert_eq!(
+        switch.dump("--no-names br0").len(),
+        3,
+        "OpenFlow 1.0: a modify without a match adds"
+    );
     switch.ofctl("-O OpenFlow13 --strict mod-flows br0 priority=8,ip,actions=2");
     assert_eq!(switch.dump("--no-names br0").len(), 3, "OpenFlow 1.1 and later: it does not");
 }
@@ -188,7 +198,9 @@ fn dump_aggregate_adds_up() {
     switch.revalidate();
     let text = switch.ofctl("dump-aggregate br0");
     assert!(text.contains("packet_count=3 ") && text.contains("flow_count=2"), "{text}");
-    assert!(switch.ofctl("dump-aggregate br0 arp").contains("packet_count=0 byte_count=0 flow_count=1"));
+    assert!(
+        switch.ofctl("dump-aggregate br0 arp").contains("packet_count=0 byte_count=0 flow_count=1")
+    );
 }
 
 #[test]
@@ -212,7 +224,10 @@ fn replace_flows_and_diff_flows_agree() {
         differs.text()
     );
     switch.ofctl("replace-flows br0 new.txt");
-    assert_eq!(switch.dump("--no-names br0"), ["cookie=0x1, ip actions=output:2", "ipv6 actions=output:3"]);
+    assert_eq!(
+        switch.dump("--no-names br0"),
+        ["cookie=0x1, ip actions=output:2", "ipv6 actions=output:3"]
+    );
     assert!(switch.sh("ovs-ofctl diff-flows br0 new.txt").ok());
 }
 
@@ -238,9 +253,10 @@ fn a_bundle_applies_all_in_order() {
 #[test]
 fn a_bundle_takes_groups_and_flows_together() {
     let switch = Switch::dummy(2);
-    switch
-        .place()
-        .write("both.txt", "group group_id=1,type=all,bucket=output:1\nflow add ip,actions=group:1\n");
+    switch.place().write(
+        "both.txt",
+        "group group_id=1,type=all,bucket=output:1\nflow add ip,actions=group:1\n",
+    );
     switch.ofctl("-O OpenFlow14 bundle br0 both.txt");
     assert_eq!(switch.traced("br0 in_port=2,ip"), "1");
 }
@@ -268,7 +284,10 @@ fn a_full_table_with_eviction_gives_up_the_flow_that_ends_first() {
     switch.ofctl("add-flow br0 ip,nw_src=1.0.0.3,actions=1");
     assert_eq!(
         switch.dump("--no-names br0"),
-        ["idle_timeout=20, ip,nw_src=1.0.0.2 actions=output:1", "ip,nw_src=1.0.0.3 actions=output:1"]
+        [
+            "idle_timeout=20, ip,nw_src=1.0.0.2 actions=output:1",
+            "ip,nw_src=1.0.0.3 actions=output:1"
+        ]
     );
 }
 
@@ -300,7 +319,8 @@ fn ten_thousand_flows_load_and_come_back() {
     let switch = Switch::dummy(2);
     let mut text = String::new();
     for i in 0..10_000 {
-        text += &format!("priority={},ip,nw_dst=10.{}.{}.1,actions=2\n", i % 7 + 1, i / 250, i % 250);
+        text +=
+            &format!("priority={},ip,nw_dst=10.{}.{}.1,actions=2\n", i % 7 + 1, i / 250, i % 250);
     }
     switch.flows("br0", &text);
     assert_eq!(switch.dump("br0").len(), 10_000);

@@ -11,7 +11,10 @@ fn an_all_group_runs_every_bucket_on_a_packet_of_its_own() {
     let actions = switch.traced("br0 in_port=LOCAL,udp,nw_ttl=9,nw_dst=9.9.9.9");
     assert!(actions.contains("set(ipv4(dst=1.1.1.1)),1"), "{actions}");
     switch.receive("p1", &ip("10.0.0.1", "10.0.0.2"));
-    assert_eq!((switch.sent("p1").len(), switch.sent("p2").len(), switch.sent("p3").len()), (0, 1, 1));
+    assert_eq!(
+        (switch.sent("p1").len(), switch.sent("p2").len(), switch.sent("p3").len()),
+        (0, 1, 1)
+    );
 }
 
 #[test]
@@ -85,7 +88,10 @@ fn dump_groups_shows_them_as_given() {
         "-O OpenFlow15 add-group br0 group_id=5,type=select,bucket=bucket_id:3,weight:7,actions=output:2",
     );
     let text = switch.ofctl("-O OpenFlow15 dump-groups br0");
-    assert!(text.contains(" group_id=5,type=select,bucket=bucket_id:3,weight:7,actions=output:2"), "{text}");
+    assert!(
+        text.contains(" group_id=5,type=select,bucket=bucket_id:3,weight:7,actions=output:2"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -127,7 +133,9 @@ fn mod_group_takes_effect_on_installed_flows() {
 #[test]
 fn a_meter_drops_what_is_over_its_rate() {
     let switch = Switch::dummy(2);
-    switch.ofctl("-O OpenFlow13 add-meter br0 meter=1,pktps,burst,stats,bands=type=drop,rate=1,burst_size=1");
+    switch.ofctl(
+        "-O OpenFlow13 add-meter br0 meter=1,pktps,burst,stats,bands=type=drop,rate=1,burst_size=1",
+    );
     switch.ofctl("-O OpenFlow13 add-flow br0 ip,actions=meter:1,output:2");
     switch.appctl("time/warp 5000");
     for _ in 0..10 {

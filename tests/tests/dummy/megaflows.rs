@@ -11,7 +11,9 @@ fn a_megaflow_names_only_what_the_tables_asked() {
     let flows = switch.megaflows();
     assert_eq!(
         flows,
-        ["recirc_id(0),in_port(1),packet_type(ns=0,id=0),eth_type(0x0800),ipv4(frag=no), actions:2"]
+        [
+            "recirc_id(0),in_port(1),packet_type(ns=0,id=0),eth_type(0x0800),ipv4(frag=no), actions:2"
+        ]
     );
     for port in 0..10 {
         switch.receive("p1", &tcp("10.0.0.9", "10.0.0.8", 2000 + port, 80));
@@ -54,7 +56,10 @@ fn a_thousand_rules_on_nw_dst_give_strangers_few_megaflows() {
 #[test]
 fn ports_are_not_looked_at_where_addresses_decide() {
     let switch = Switch::dummy(2);
-    switch.flows("br0", "priority=10,tcp,nw_dst=10.0.0.9,tp_dst=80,actions=2\npriority=1,ip,actions=drop");
+    switch.flows(
+        "br0",
+        "priority=10,tcp,nw_dst=10.0.0.9,tp_dst=80,actions=2\npriority=1,ip,actions=drop",
+    );
     for port in 0..20 {
         switch.receive("p1", &tcp("10.0.0.1", "11.0.0.2", 1000, 7000 + port));
     }
@@ -93,7 +98,11 @@ fn a_removed_port_takes_its_megaflows_along() {
     switch.receive("p1", &ip("10.0.0.1", "10.0.0.2"));
     switch.vsctl("del-port p3");
     switch.revalidate();
-    assert!(switch.megaflows().iter().all(|f| f.ends_with("actions:2")), "{:?}", switch.megaflows());
+    assert!(
+        switch.megaflows().iter().all(|f| f.ends_with("actions:2")),
+        "{:?}",
+        switch.megaflows()
+    );
 }
 
 #[test]
@@ -138,7 +147,9 @@ fn dpctl_adds_shows_and_deletes_flows() {
     switch.appctl("dpctl/add-flow dummy@ovs-dummy 'in_port(1),eth(),eth_type(0x1234)' 2");
     let flows = switch.megaflows();
     assert!(
-        flows.len() == 1 && flows[0].contains("eth_type(0x1234)") && flows[0].ends_with("actions:2"),
+        flows.len() == 1
+            && flows[0].contains("eth_type(0x1234)")
+            && flows[0].ends_with("actions:2"),
         "{flows:?}"
     );
     switch.appctl("dpctl/del-flows dummy@ovs-dummy");
@@ -160,7 +171,10 @@ fn dpctl_show_and_dump_dps_name_the_datapath() {
     let switch = Switch::dummy(2);
     assert_eq!(switch.appctl("dpctl/dump-dps"), "dummy@ovs-dummy\n");
     let text = switch.appctl("dpctl/show");
-    assert!(text.starts_with("dummy@ovs-dummy:\n  lookups: hit:0 missed:0 lost:0\n  flows: 0\n"), "{text}");
+    assert!(
+        text.starts_with("dummy@ovs-dummy:\n  lookups: hit:0 missed:0 lost:0\n  flows: 0\n"),
+        "{text}"
+    );
     assert!(text.contains("  port 1: p1 (dummy"), "{text}");
 }
 

@@ -107,7 +107,10 @@ fn a_full_mac_table_forgets_the_oldest() {
 fn reserved_multicast_is_dropped_unless_asked_for() {
     let switch = Switch::dummy(3);
     switch.flows("br0", "actions=NORMAL");
-    assert_eq!(switch.traced(&format!("br0 in_port=1,dl_src={A},dl_dst=01:80:c2:00:00:05")), "drop");
+    assert_eq!(
+        switch.traced(&format!("br0 in_port=1,dl_src={A},dl_dst=01:80:c2:00:00:05")),
+        "drop"
+    );
     switch.vsctl("set bridge br0 other_config:forward-bpdu=true");
     assert_eq!(
         switch.traced_outputs(&format!("br0 in_port=1,dl_src={A},dl_dst=01:80:c2:00:00:05")),
@@ -131,7 +134,10 @@ fn a_protected_port_does_not_talk_to_another() {
     let switch = Switch::dummy(3);
     switch.flows("br0", "actions=NORMAL");
     switch.vsctl("set port p1 protected=true -- set port p2 protected=true");
-    assert_eq!(switch.traced_outputs(&format!("br0 in_port=1,dl_src={A},dl_dst={B}")), ["100", "3"]);
+    assert_eq!(
+        switch.traced_outputs(&format!("br0 in_port=1,dl_src={A},dl_dst={B}")),
+        ["100", "3"]
+    );
 }
 
 #[test]

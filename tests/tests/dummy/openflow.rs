@@ -34,9 +34,15 @@ fn every_version_shows_and_changes_the_same_switch() {
         );
         let text = switch.ofctl(&format!("-O {version} dump-aggregate br0"));
         assert!(text.contains("flow_count=1"), "{version}: {text}");
-        for command in
-            ["dump-desc", "dump-tables", "dump-ports", "dump-ports-desc", "probe", "get-frags", "queue-stats"]
-        {
+        for command in [
+            "dump-desc",
+            "dump-tables",
+            "dump-ports",
+            "dump-ports-desc",
+            "probe",
+            "get-frags",
+            "queue-stats",
+        ] {
             let output = switch.sh(&format!("ovs-ofctl -O {version} {command} br0"));
             assert!(output.ok(), "{version} {command}: {}", output.text());
         }
@@ -113,8 +119,14 @@ fn errors_carry_the_type_and_code_of_openflow() {
     for (arguments, error) in [
         ("add-flow br0 actions=group:1234 -O OpenFlow13", "OFPBAC_BAD_OUT_GROUP"),
         ("-O OpenFlow13 add-flow br0 actions=meter:99", "OFPMMFC_INVALID_METER"),
-        ("-O OpenFlow13 mod-group br0 group_id=77,type=all,bucket=output:1", "OFPGMFC_UNKNOWN_GROUP"),
-        ("-O OpenFlow13 mod-meter br0 meter=7,pktps,bands=type=drop,rate=1", "OFPMMFC_UNKNOWN_METER"),
+        (
+            "-O OpenFlow13 mod-group br0 group_id=77,type=all,bucket=output:1",
+            "OFPGMFC_UNKNOWN_GROUP",
+        ),
+        (
+            "-O OpenFlow13 mod-meter br0 meter=7,pktps,bands=type=drop,rate=1",
+            "OFPMMFC_UNKNOWN_METER",
+        ),
         ("mod-port br0 77 up", "couldn't find port"),
     ] {
         let output = switch.sh(&format!("ovs-ofctl {arguments}"));
@@ -127,7 +139,8 @@ fn errors_carry_the_type_and_code_of_openflow() {
 fn the_same_group_twice_is_an_error() {
     let switch = Switch::dummy(2);
     switch.ofctl("-O OpenFlow13 add-group br0 group_id=1,type=all,bucket=output:1");
-    let text = switch.fails("ovs-ofctl -O OpenFlow13 add-group br0 group_id=1,type=all,bucket=output:1");
+    let text =
+        switch.fails("ovs-ofctl -O OpenFlow13 add-group br0 group_id=1,type=all,bucket=output:1");
     assert!(text.contains("OFPGMFC_GROUP_EXISTS"), "{text}");
 }
 
@@ -142,7 +155,9 @@ fn snoop_shows_what_goes_over_a_bridge() {
     });
     assert!(snooping, "{}", switch.place().read("snoop.txt"));
     switch.receive("p1", &crate::packets::arp("50:54:00:00:00:01", "ff:ff:ff:ff:ff:ff"));
-    let seen = wait_until(Duration::from_secs(5), || switch.place().read("snoop.txt").contains("PACKET_IN"));
+    let seen = wait_until(Duration::from_secs(5), || {
+        switch.place().read("snoop.txt").contains("PACKET_IN")
+    });
     assert!(seen, "{}", switch.place().read("snoop.txt"));
 }
 
@@ -150,7 +165,8 @@ fn snoop_shows_what_goes_over_a_bridge() {
 fn bridge_dump_flows_shows_hidden_ones_too() {
     let switch = Switch::dummy(1);
     switch.vsctl("set bridge br0 fail_mode=standalone");
-    switch.vsctl("set-controller br0 unix:nobody.sock -- set controller br0 connection_mode=in-band");
+    switch
+        .vsctl("set-controller br0 unix:nobody.sock -- set controller br0 connection_mode=in-band");
     let text = switch.appctl("bridge/dump-flows br0");
     assert!(text.contains("table_id=254"), "{text}");
     assert!(text.contains("duration="), "{text}");

@@ -5,7 +5,9 @@ pub const ETH: &str = "eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02)";
 
 /// An IPv4 packet of protocol 99, which has no further header.
 pub fn ip(source: &str, destination: &str) -> String {
-    format!("{ETH},eth_type(0x0800),ipv4(src={source},dst={destination},proto=99,tos=0,ttl=64,frag=no)")
+    format!(
+        "{ETH},eth_type(0x0800),ipv4(src={source},dst={destination},proto=99,tos=0,ttl=64,frag=no)"
+    )
 }
 
 /// A TCP segment.

@@ -15,7 +15,10 @@ fn add_br_and_add_port_write_their_status_back() {
     assert_eq!(switch.vsctl("get interface br0 mac_in_use"), "\"aa:55:aa:55:00:00\"\n");
     assert_eq!(switch.vsctl("get interface p1 error"), "[]\n");
     assert_eq!(switch.vsctl("get interface p1 admin_state"), "up\n");
-    assert_eq!(switch.vsctl("get open_vswitch . cur_cfg"), switch.vsctl("get open_vswitch . next_cfg"));
+    assert_eq!(
+        switch.vsctl("get open_vswitch . cur_cfg"),
+        switch.vsctl("get open_vswitch . next_cfg")
+    );
 }
 
 #[test]
@@ -96,7 +99,9 @@ fn patch_ports_join_two_bridges() {
 #[test]
 fn a_patch_port_without_a_peer_drops() {
     let switch = Switch::dummy(1);
-    switch.vsctl("add-port br0 pa -- set interface pa type=patch options:peer=nowhere ofport_request=10");
+    switch.vsctl(
+        "add-port br0 pa -- set interface pa type=patch options:peer=nowhere ofport_request=10",
+    );
     switch.flows("br0", "in_port=1,actions=10");
     assert_eq!(switch.traced("br0 in_port=1,ip"), "drop");
 }

@@ -48,7 +48,10 @@ fn native_untagged_takes_and_gives_its_own_vlan_without_tag() {
 #[test]
 fn native_tagged_takes_untagged_and_gives_tagged() {
     let switch = switch("vlan_mode=native-tagged tag=10 trunks=20");
-    assert_eq!(traced(&switch, 1, None), ["2", "push_vlan(vid=10,pcp=0):3", "push_vlan(vid=10,pcp=0):4"]);
+    assert_eq!(
+        traced(&switch, 1, None),
+        ["2", "push_vlan(vid=10,pcp=0):3", "push_vlan(vid=10,pcp=0):4"]
+    );
     assert_eq!(traced(&switch, 4, None), ["1", "2", "push_vlan(vid=10,pcp=0):3"]);
 }
 

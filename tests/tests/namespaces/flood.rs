@@ -36,7 +36,8 @@ fn two_ports_keep_pinging_while_a_third_floods_random_flows() {
     let flood = c.netns.spawn({
         let stop = Arc::clone(&stop);
         move || {
-            let device = netdev::open(&OpenSpec::new("eth0", Kind::System)).expect("the host's device");
+            let device =
+                netdev::open(&OpenSpec::new("eth0", Kind::System)).expect("the host's device");
             let mut random = Rng::with_seed(7);
             let mut sent = 0;
             let end = Instant::now() + Duration::from_secs(60);
@@ -64,7 +65,10 @@ fn two_ports_keep_pinging_while_a_third_floods_random_flows() {
     stop.store(true, Ordering::Relaxed);
     let sent = flood.join().expect("the flood runs");
     assert!(sent > 5_000, "only {sent} packets of the flood");
-    assert!(there >= 145 && back >= 145, "{there} and {back} of 150 answered beside {sent} packets:\n{flows}");
+    assert!(
+        there >= 145 && back >= 145,
+        "{there} and {back} of 150 answered beside {sent} packets:\n{flows}"
+    );
     // And it gets over it.
     assert_eq!(a.ping("10.0.0.2", 20), 20);
     assert!(switch.ofctl("dump-flows br0").contains("multipath"), "{}", switch.story());

@@ -25,14 +25,19 @@ fn a_tap_port_joins_the_hosts_stack_to_the_bridge() {
     tcp_to(&a.netns, switch.netns(), "10.0.0.9", 5_000_000);
     tcp_to(switch.netns(), &a.netns, "10.0.0.1", 5_000_000);
     switch.vsctl("del-port br0 tap0");
-    assert!(!switch.netns().run("ip link show tap0").ok(), "the switch made it, so it goes with its port");
+    assert!(
+        !switch.netns().run("ip link show tap0").ok(),
+        "the switch made it, so it goes with its port"
+    );
 }
 
 #[test]
 fn a_persistent_tap_outlives_its_port() {
     let Some(switch) = switch() else { return };
     let a = switch.host_on("br0", "h1", "10.0.0.1/24");
-    switch.netns().sh("ip tuntap add dev keep mode tap; ip addr add 10.0.0.9/24 dev keep; ip link set keep up");
+    switch.netns().sh(
+        "ip tuntap add dev keep mode tap; ip addr add 10.0.0.9/24 dev keep; ip link set keep up",
+    );
     for _ in 0..2 {
         switch.vsctl("add-port br0 keep -- set interface keep type=tap");
         assert_eq!(switch.vsctl("get interface keep error"), "[]\n");
@@ -57,7 +62,9 @@ fn a_program_behind_a_tap_exchanges_frames_with_a_host() {
 
     let sizes = [46, 100, 1000, 1500];
     let payload = |size: usize| (0..size).map(|i| i as u8).collect::<Vec<u8>>();
-    let frame = |dst, src, size| Frame::ethernet(dst, src).ethertype(EXPERIMENT).payload(&payload(size)).finish();
+    let frame = |dst, src, size| {
+        Frame::ethernet(dst, src).ethertype(EXPERIMENT).payload(&payload(size)).finish()
+    };
 
     // From the program to the host: what was written into the tap.
     let capture = a.capture(switch.place(), "eth0", &format!("ether proto {EXPERIMENT}"));
@@ -68,7 +75,8 @@ fn a_program_behind_a_tap_exchanges_frames_with_a_host() {
     assert_eq!(capture.finish(sent.len(), SOON), sent);
 
     // And back: the bridge has learned where the program is.
-    let back: Vec<Vec<u8>> = sizes.iter().map(|s| frame(PROGRAM, [0x02, 0, 0, 0, 0, 0x0a], *s)).collect();
+    let back: Vec<Vec<u8>> =
+        sizes.iter().map(|s| frame(PROGRAM, [0x02, 0, 0, 0, 0, 0x0a], *s)).collect();
     let outgoing: Vec<Packet> = back.iter().map(|f| Packet::from_slice(f)).collect();
     a.netns.with(move || {
         let host = netdev::open(&OpenSpec::new("eth0", Kind::System)).expect("the host's device");
@@ -84,7 +92,12 @@ fn a_program_behind_a_tap_exchanges_frames_with_a_host() {
             queue.recv(&mut packets, &mut pool, 64).expect("the tap is there");
         }
         // The host's stack talks on the link by itself.
-        got.extend(packets.iter().map(|p| p.data().to_vec()).filter(|f| f.get(12..14) == Some(&EXPERIMENT.to_be_bytes())));
+        got.extend(
+            packets
+                .iter()
+                .map(|p| p.data().to_vec())
+                .filter(|f| f.get(12..14) == Some(&EXPERIMENT.to_be_bytes())),
+        );
         std::thread::sleep(Duration::from_millis(1));
     }
     assert_eq!(got, back, "{}", switch.story());

@@ -35,8 +35,8 @@ pub fn tcp(from: &Host, to: &Host, length: usize) {
 pub fn tcp_to(from: &Netns, to: &Netns, address: &str, length: usize) {
     let address = address.to_owned();
     let target = address.clone();
-    let listener =
-        to.with(move || TcpListener::bind((address.as_str(), 0)).expect("the address is the host's"));
+    let listener = to
+        .with(move || TcpListener::bind((address.as_str(), 0)).expect("the address is the host's"));
     let port = listener.local_addr().expect("it is bound").port();
     let receiver = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().expect("someone connects");
@@ -46,7 +46,8 @@ pub fn tcp_to(from: &Netns, to: &Netns, address: &str, length: usize) {
         (got, end.is_ok())
     });
     let sender = from.spawn(move || {
-        let address = format!("{}:{port}", if target.contains(':') { format!("[{target}]") } else { target });
+        let address =
+            format!("{}:{port}", if target.contains(':') { format!("[{target}]") } else { target });
         let address = address.parse().expect("an address");
         let mut stream =
             TcpStream::connect_timeout(&address, SOON).expect("the switch carries the connection");
@@ -71,8 +72,9 @@ fn pattern(length: usize) -> Vec<u8> {
 /// Sends UDP datagrams of the given lengths, one at a time; true for those that arrive whole.
 pub fn udp(from: &Host, to: &Host, lengths: &[usize]) -> Vec<bool> {
     let address = to.address().to_owned();
-    let receiver =
-        to.netns.with(move || UdpSocket::bind((address.as_str(), 0)).expect("the address is the host's"));
+    let receiver = to
+        .netns
+        .with(move || UdpSocket::bind((address.as_str(), 0)).expect("the address is the host's"));
     receiver.set_read_timeout(Some(Duration::from_secs(1))).expect("not zero");
     let target = receiver.local_addr().expect("it is bound");
     let any = if target.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" };

@@ -24,7 +24,10 @@ fn tcp_carries_bulk_data_unchanged() {
 fn udp_of_every_length_arrives_fragments_too() {
     let Some((_switch, a, b)) = pair() else { return };
     assert!(a.reaches("10.0.0.2", SOON));
-    assert_eq!(udp(&a, &b, &[0, 1, 17, 18, 1000, 1471, 1472, 1473, 5000, 20_000, 60_000]), [true; 11]);
+    assert_eq!(
+        udp(&a, &b, &[0, 1, 17, 18, 1000, 1471, 1472, 1473, 5000, 20_000, 60_000]),
+        [true; 11]
+    );
 }
 
 #[test]
@@ -55,7 +58,9 @@ fn tagged_frames_cross_a_trunk_between_two_bridges() {
     let c = switch.host_on("br0", "h3", "10.0.0.3/24");
     switch.vsctl("add-br br1 -- set bridge br1 datapath_type=netdev");
     let b = switch.host_on("br1", "h2", "10.0.0.2/24");
-    switch.netns().sh("ip link add t0 type veth peer name t1; ip link set t0 up; ip link set t1 up");
+    switch
+        .netns()
+        .sh("ip link add t0 type veth peer name t1; ip link set t0 up; ip link set t1 up");
     switch.vsctl("add-port br0 t0 -- add-port br1 t1 -- set port h1 tag=10 -- set port h2 tag=10 -- set port h3 tag=20");
     let capture = Capture::start(switch.netns(), switch.place(), "trunk", "t1", "vlan 10");
     assert!(a.reaches("10.0.0.2", SOON));
@@ -73,7 +78,8 @@ fn a_vlan_device_of_a_host_reaches_an_access_port() {
     if !b.netns.run("ip link add link eth0 name eth0.10 type vlan id 10").ok() {
         return slipswitch_tests::harness::skip("this kernel has no VLAN devices");
     }
-    b.netns.sh("ip addr flush dev eth0; ip link set eth0.10 up; ip addr add 10.0.0.2/24 dev eth0.10");
+    b.netns
+        .sh("ip addr flush dev eth0; ip link set eth0.10 up; ip addr add 10.0.0.2/24 dev eth0.10");
     assert!(a.reaches("10.0.0.2", SOON));
     tcp(&a, &b, 5_000_000);
     tcp(&b, &a, 5_000_000);
@@ -97,8 +103,9 @@ fn an_internal_port_carries_tcp_to_a_host() {
     let a = switch.host_on("br0", "h1", "10.0.0.1/24");
     switch.netns().sh("ip addr add 10.0.0.9/24 dev br0; ip link set br0 up");
     assert!(a.reaches("10.0.0.9", SOON));
-    let listener =
-        switch.netns().with(|| std::net::TcpListener::bind("10.0.0.9:7000").expect("the bridge's address"));
+    let listener = switch
+        .netns()
+        .with(|| std::net::TcpListener::bind("10.0.0.9:7000").expect("the bridge's address"));
     let reader = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().expect("someone connects");
         stream.set_read_timeout(Some(SOON)).expect("not zero");
@@ -106,9 +113,11 @@ fn an_internal_port_carries_tcp_to_a_host() {
     });
     a.netns.with(|| {
         use std::io::Write;
-        let mut stream =
-            std::net::TcpStream::connect_timeout(&"10.0.0.9:7000".parse().expect("an address"), SOON)
-                .expect("connects");
+        let mut stream = std::net::TcpStream::connect_timeout(
+            &"10.0.0.9:7000".parse().expect("an address"),
+            SOON,
+        )
+        .expect("connects");
         stream.write_all(&vec![7; 5_000_000]).expect("data");
     });
     assert_eq!(reader.join().expect("it does not fail"), 5_000_000);
@@ -139,8 +148,9 @@ fn two_bridges_are_apart() {
 #[test]
 fn a_broadcast_reaches_every_port_once() {
     let Some(switch) = switch() else { return };
-    let hosts: Vec<_> =
-        (1..=6).map(|i| switch.host_on("br0", &format!("h{i}"), &format!("10.0.0.{i}/24"))).collect();
+    let hosts: Vec<_> = (1..=6)
+        .map(|i| switch.host_on("br0", &format!("h{i}"), &format!("10.0.0.{i}/24")))
+        .collect();
     let [sender, receivers @ ..] = hosts.as_slice() else { unreachable!("six were made") };
     assert!(sender.reaches("10.0.0.6", SOON));
     let captures: Vec<Capture> =
@@ -196,7 +206,11 @@ fn checksums_are_whole_at_the_receiver() {
     // itself has to correct finished checksums for the address that it rewrites.
     switch.netns().sh("ethtool -K h2 tx off");
     let text = a.netns.sh("ip -o link show eth0");
-    let address = text.split("link/ether ").nth(1).and_then(|t| t.split(' ').next()).expect("it has an address");
+    let address = text
+        .split("link/ether ")
+        .nth(1)
+        .and_then(|t| t.split(' ').next())
+        .expect("it has an address");
     b.netns.sh(&format!("ip neigh replace 10.0.0.77 lladdr {address} dev eth0"));
     let rewrite = "priority=10,ip,in_port=h1,nw_dst=10.0.0.2,actions=mod_nw_src:10.0.0.77,output:h2
          priority=10,ip,in_port=h2,nw_dst=10.0.0.77,actions=mod_nw_dst:10.0.0.1,output:h1
@@ -213,13 +227,22 @@ fn checksums_are_whole_at_the_receiver() {
         assert!(a.reaches("10.0.0.2", SOON), "{name}: {}", switch.story());
         let source = if name.starts_with("plain") { "10.0.0.1" } else { "10.0.0.77" };
         let file = name.replace(' ', "-");
-        let capture = Capture::start(&b.netns, switch.place(), &file, "eth0", &format!("src host {source}"));
+        let capture =
+            Capture::start(&b.netns, switch.place(), &file, "eth0", &format!("src host {source}"));
         tcp(&a, &b, 300_000);
         assert_eq!(udp(&a, &b, &[1, 100, 1471, 1472]), [true; 4], "{name}");
         let of = |text: &str, part: &str| text.lines().filter(|l| l.contains(part)).count();
-        assert!(wait_until(SOON, || of(&capture.text(), "udp sum ok") >= 4), "{name}: {}", capture.text());
+        assert!(
+            wait_until(SOON, || of(&capture.text(), "udp sum ok") >= 4),
+            "{name}: {}",
+            capture.text()
+        );
         let text = capture.text();
-        let wrong: Vec<&str> = text.lines().filter(|l| l.contains("incorrect") || l.contains("bad ")).take(5).collect();
+        let wrong: Vec<&str> = text
+            .lines()
+            .filter(|l| l.contains("incorrect") || l.contains("bad "))
+            .take(5)
+            .collect();
         assert!(wrong.is_empty(), "{name}: {wrong:#?}");
         assert!(of(&text, "(correct)") > 5, "{name}: TCP was captured: {text}");
     }
@@ -248,7 +271,8 @@ fn rewritten_addresses_work_for_tcp() {
          priority=1,actions=NORMAL",
     );
     assert!(a.reaches("10.0.0.50", SOON));
-    let listener = b.netns.with(|| std::net::TcpListener::bind("10.0.0.2:7000").expect("the host's address"));
+    let listener =
+        b.netns.with(|| std::net::TcpListener::bind("10.0.0.2:7000").expect("the host's address"));
     let reader = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().expect("someone connects");
         stream.set_read_timeout(Some(SOON)).expect("not zero");
@@ -256,9 +280,11 @@ fn rewritten_addresses_work_for_tcp() {
     });
     a.netns.with(|| {
         use std::io::Write;
-        let mut stream =
-            std::net::TcpStream::connect_timeout(&"10.0.0.50:7000".parse().expect("an address"), SOON)
-                .expect("connects");
+        let mut stream = std::net::TcpStream::connect_timeout(
+            &"10.0.0.50:7000".parse().expect("an address"),
+            SOON,
+        )
+        .expect("connects");
         stream.write_all(&vec![7; 3_000_000]).expect("data");
     });
     assert_eq!(reader.join().expect("it does not fail"), 3_000_000);

@@ -41,21 +41,40 @@ scenarios! {
     vlan_modes: r#"
         ofctl add-flow br0 actions=NORMAL
         vsctl set port p1 tag=10 -- set port p2 tag=10 -- set port p3 trunks=10,20 -- set port br0 tag=99
-        trace in_port=1,dl_src=50:54:00:00:00:01,dl_dst=ff:ff:ff:ff:ff:ff
+        # To known addresses: how a flooded packet is changed from port to port depends on their order,
+        # which differs from run to run.
+        appctl fdb/add br0 p1 10 50:54:00:00:00:11
+        appctl fdb/add br0 p2 10 50:54:00:00:00:12
+        appctl fdb/add br0 p3 10 50:54:00:00:00:13
+        appctl fdb/add br0 p4 10 50:54:00:00:00:14
+        appctl fdb/add br0 p3 20 50:54:00:00:00:23
+        trace in_port=1,dl_src=50:54:00:00:00:01,dl_dst=50:54:00:00:00:12
+        trace in_port=1,dl_src=50:54:00:00:00:01,dl_dst=50:54:00:00:00:13
+        trace in_port=1,dl_src=50:54:00:00:00:01,dl_dst=50:54:00:00:00:14
         trace in_port=1,dl_vlan=10,dl_src=50:54:00:00:00:01,dl_dst=ff:ff:ff:ff:ff:ff
-        trace in_port=3,dl_vlan=10,dl_src=50:54:00:00:00:01,dl_dst=ff:ff:ff:ff:ff:ff
+        trace in_port=3,dl_vlan=10,dl_src=50:54:00:00:00:01,dl_dst=50:54:00:00:00:11
+        trace in_port=3,dl_vlan=10,dl_src=50:54:00:00:00:01,dl_dst=50:54:00:00:00:14
         trace in_port=3,dl_vlan=30,dl_src=50:54:00:00:00:01,dl_dst=ff:ff:ff:ff:ff:ff
         trace in_port=3,dl_src=50:54:00:00:00:01,dl_dst=ff:ff:ff:ff:ff:ff
-        trace in_port=4,dl_vlan=20,dl_vlan_pcp=5,dl_src=50:54:00:00:00:01,dl_dst=ff:ff:ff:ff:ff:ff
+        trace in_port=4,dl_vlan=20,dl_vlan_pcp=5,dl_src=50:54:00:00:00:01,dl_dst=50:54:00:00:00:23
         vsctl set port p4 vlan_mode=native-untagged tag=10 trunks=20
-        trace in_port=4,dl_src=50:54:00:00:00:01,dl_dst=ff:ff:ff:ff:ff:ff
-        trace in_port=1,dl_src=50:54:00:00:00:01,dl_dst=ff:ff:ff:ff:ff:ff
-        vsctl set port p4 vlan_mode=native-tagged
-        trace in_port=4,dl_src=50:54:00:00:00:01,dl_dst=ff:ff:ff:ff:ff:ff
-        trace in_port=1,dl_src=50:54:00:00:00:01,dl_dst=ff:ff:ff:ff:ff:ff
+        appctl fdb/add br0 p1 10 50:54:00:00:00:11
+        appctl fdb/add br0 p3 10 50:54:00:00:00:13
+        appctl fdb/add br0 p4 10 50:54:00:00:00:14
+        trace in_port=4,dl_src=50:54:00:00:00:01,dl_dst=50:54:00:00:00:11
+        trace in_port=4,dl_src=50:54:00:00:00:01,dl_dst=50:54:00:00:00:13
+        trace in_port=1,dl_src=50:54:00:00:00:01,dl_dst=50:54:00:00:00:14
+        vsctl set port p4 vlan_mode=native-tagged tag=10 trunks=20
+        appctl fdb/add br0 p1 10 50:54:00:00:00:11
+        appctl fdb/add br0 p3 10 50:54:00:00:00:13
+        appctl fdb/add br0 p4 10 50:54:00:00:00:14
+        trace in_port=4,dl_src=50:54:00:00:00:01,dl_dst=50:54:00:00:00:11
+        trace in_port=4,dl_src=50:54:00:00:00:01,dl_dst=50:54:00:00:00:13
+        trace in_port=1,dl_src=50:54:00:00:00:01,dl_dst=50:54:00:00:00:14
         vsctl clear port p4 trunks -- set port p4 vlan_mode=dot1q-tunnel
-        trace in_port=4,dl_src=50:54:00:00:00:01,dl_dst=ff:ff:ff:ff:ff:ff
-        trace in_port=4,dl_vlan=7,dl_src=50:54:00:00:00:01,dl_dst=ff:ff:ff:ff:ff:ff
+        appctl fdb/add br0 p3 10 50:54:00:00:00:13
+        trace in_port=4,dl_src=50:54:00:00:00:01,dl_dst=50:54:00:00:00:13
+        trace in_port=4,dl_vlan=7,dl_src=50:54:00:00:00:01,dl_dst=50:54:00:00:00:13
     "#;
     priority_tags: r#"
         ofctl add-flow br0 actions=NORMAL

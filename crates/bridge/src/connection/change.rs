@@ -133,10 +133,8 @@ impl Connections {
         for id in ids {
             let Some(table) = bridge.pipeline.table_mut(id) else { continue };
             match tm.miss {
-                of::TableMiss::Default => {} // not said
-                of::TableMiss::Controller => table.miss = TableMiss::Controller,
-                of::TableMiss::Continue => table.miss = TableMiss::Continue,
-                of::TableMiss::Drop => table.miss = TableMiss::Drop,
+                TableMiss::Default => {} // not said
+                miss => table.miss = miss,
             }
             if let Some(on) = tm.eviction {
                 table.eviction.evict_by_openflow = on;

@@ -6,16 +6,15 @@ use super::handler::{Origin, VISIBLE_TABLES};
 use super::reply::{Job, Reply};
 use super::table_features::{group_features, table_features};
 use crate::bridge::Bridge;
-use crate::group::{Group, GroupKind};
+use crate::group::Group;
 use crate::pipeline::{Filter, properties};
 use crate::rule::{Rule, any_action};
 use crate::switch::Switch;
 use hashbrown::HashMap;
 use openflow::message::{
-    AggregateStats, Body, Bucket, FlowStatsRequest, GROUP_ALL, GroupDesc, GroupKind as OfGroupKind,
-    GroupStats, MeterFeatures, MeterFlags, MultipartReply, MultipartRequest, QueueConfig, QueueRequest,
-    QueueStats,
-    TableStats,
+    AggregateStats, Body, Bucket, FlowStatsRequest, GROUP_ALL, GroupDesc, GroupStats,
+    MeterFeatures, MeterFlags, MultipartReply, MultipartRequest, QueueConfig, QueueRequest,
+    QueueStats, TableStats,
 };
 use openflow::{Action, OfError, PortNo, Version};
 use std::sync::Arc;
@@ -87,9 +86,9 @@ impl Connections {
                 };
                 MultipartReply::Queue(queues(bridge, q)?.into_iter().map(stats).collect())
             }
-            Q::QueueDesc(q) => {
-                MultipartReply::QueueDesc(queues(bridge, q)?.into_iter().map(queue_config).collect())
-            }
+            Q::QueueDesc(q) => MultipartReply::QueueDesc(
+                queues(bridge, q)?.into_iter().map(queue_config).collect(),
+            ),
             Q::Group(id) => {
                 let uses = group_uses(bridge);
                 let stats = |g: &Arc<Group>| GroupStats {
@@ -250,12 +249,7 @@ fn group_stats(g: &Group, origin: Origin<'_>) -> GroupStats {
 fn group_desc(g: &Group) -> GroupDesc {
     GroupDesc {
         group_id: g.id,
-        kind: match g.kind {
-            GroupKind::All => OfGroupKind::All,
-            GroupKind::Select => OfGroupKind::Select,
-            GroupKind::Indirect => OfGroupKind::Indirect,
-            GroupKind::FastFailover => OfGroupKind::FastFailover,
-        },
+        kind: g.kind,
         buckets: g
             .buckets
             .iter()

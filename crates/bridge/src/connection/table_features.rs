@@ -3,11 +3,10 @@
 
 use super::handler::VISIBLE_TABLES;
 use crate::bridge::Bridge;
-use crate::snapshot::TableMiss;
 use flow::Field;
 use openflow::message::{
     ActionFeatures, ActionKinds, GroupFeatures, InstructionFeatures, InstructionKinds,
-    TableFeatures, TableMiss as OfTableMiss,
+    TableFeatures,
 };
 use std::collections::BTreeSet;
 
@@ -45,12 +44,7 @@ pub(super) fn table_features(id: u8, bridge: &Bridge) -> TableFeatures {
         name: table.map(|t| t.name.clone()).unwrap_or_default(),
         metadata_match: u64::MAX,
         metadata_write: u64::MAX,
-        miss_config: match table.map(|t| t.miss).unwrap_or_default() {
-            TableMiss::Default => OfTableMiss::Default,
-            TableMiss::Controller => OfTableMiss::Controller,
-            TableMiss::Continue => OfTableMiss::Continue,
-            TableMiss::Drop => OfTableMiss::Drop,
-        },
+        miss_config: table.map(|t| t.miss).unwrap_or_default(),
         // As OVS tells it, though both can be switched on.
         supports_eviction: false,
         supports_vacancy_events: false,

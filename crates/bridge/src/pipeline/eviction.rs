@@ -45,8 +45,8 @@ impl Table {
         let ends = |since: Millis, seconds: u16| {
             if seconds == 0 { i64::MAX } else { since.0.saturating_add(i64::from(seconds) * 1000) }
         };
-        let expires =
-            ends(rule.modified, rule.timeouts.hard()).min(ends(rule.stats.used(), rule.timeouts.idle()));
+        let expires = ends(rule.modified, rule.timeouts.hard())
+            .min(ends(rule.stats.used(), rule.timeouts.idle()));
         (rule.importance, expires)
     }
 }

@@ -44,9 +44,15 @@ impl Pipeline {
         use openflow::Action;
         for action in actions {
             match action {
-                Action::Group(id) if !self.groups.contains_key(id) => return Err(OfError::OFPBAC_BAD_OUT_GROUP),
-                Action::Meter(id) if !meter_exists(*id) => return Err(OfError::OFPMMFC_INVALID_METER),
-                Action::WriteActions(inner) | Action::Clone(inner) => self.check_references(inner, meter_exists)?,
+                Action::Group(id) if !self.groups.contains_key(id) => {
+                    return Err(OfError::OFPBAC_BAD_OUT_GROUP);
+                }
+                Action::Meter(id) if !meter_exists(*id) => {
+                    return Err(OfError::OFPMMFC_INVALID_METER);
+                }
+                Action::WriteActions(inner) | Action::Clone(inner) => {
+                    self.check_references(inner, meter_exists)?
+                }
                 _ => {}
             }
         }
@@ -72,7 +78,14 @@ impl Pipeline {
 
     /// Adds a rule of the switch itself, above every OpenFlow priority and not shown to
     /// controllers.
-    pub fn add_hidden(&mut self, table: u8, priority: u16, matching: flow::Match, actions: openflow::action::Actions, now: Millis) -> Result<Vec<Change>, OfError> {
+    pub fn add_hidden(
+        &mut self,
+        table: u8,
+        priority: u16,
+        matching: flow::Match,
+        actions: openflow::action::Actions,
+        now: Millis,
+    ) -> Result<Vec<Change>, OfError> {
         let new = NewRule {
             table,
             priority,
@@ -113,7 +126,11 @@ impl Pipeline {
 
     /// Adds the rule that a bridge without controllers starts with: every packet in table 0, of
     /// the lowest priority. It is a rule like others: seen, and deletable.
-    pub fn add_default(&mut self, actions: openflow::action::Actions, now: Millis) -> Result<Vec<Change>, OfError> {
+    pub fn add_default(
+        &mut self,
+        actions: openflow::action::Actions,
+        now: Millis,
+    ) -> Result<Vec<Change>, OfError> {
         let new = NewRule {
             table: 0,
             priority: 0,
@@ -144,7 +161,8 @@ impl Pipeline {
         let mini = table.rules().compress(&new.matching);
         if let Some(old) = table.rules().find(&mini, priority) {
             let old = Arc::clone(old);
-            let stats = if keep_counts { Arc::clone(&old.stats) } else { Arc::new(RuleStats::new(now)) };
+            let stats =
+                if keep_counts { Arc::clone(&old.stats) } else { Arc::new(RuleStats::new(now)) };
             stats.credit(0, 0, now); // its idle time starts over
             let rule = new.build(mini, now, now, stats);
             table.insert(Arc::clone(&rule));
@@ -163,7 +181,11 @@ impl Pipeline {
 
     fn modify_flows(&mut self, fm: &FlowMod, now: Millis) -> Result<Vec<Change>, OfError> {
         // `out_port` and `out_group` restrict deletions only.
-        let filter = Filter { out_port: openflow::PortNo::NONE, out_group: openflow::message::GROUP_ANY, ..Filter::from(fm) };
+        let filter = Filter {
+            out_port: openflow::PortNo::NONE,
+            out_group: openflow::message::GROUP_ANY,
+            ..Filter::from(fm)
+        };
         let found = self.select(&filter)?;
         // OpenFlow 1.0 and 1.1: a modification of nothing adds, unless a cookie restricted it.
         if found.is_empty() && fm.cookie_mask == 0 && fm.new_cookie != u64::MAX {
@@ -203,7 +225,9 @@ impl Pipeline {
             if (table == TABLE_ALL || table == id) && !t.rules().is_empty() {
                 self.touched.insert(id);
                 let gone = t.empty(false);
-                changes.extend(gone.map(|rule| Change::Removed { rule, reason: FlowRemovedReason::Delete }));
+                changes.extend(
+                    gone.map(|rule| Change::Removed { rule, reason: FlowRemovedReason::Delete }),
+                );
             }
         }
         let removed = changes.get(start..).unwrap_or_default();
@@ -220,7 +244,12 @@ impl Pipeline {
     }
 
     /// Removes `rule` if it is there, and with it what it learned with `delete_learned`.
-    pub(super) fn remove_rule(&mut self, rule: Arc<Rule>, reason: FlowRemovedReason, changes: &mut Vec<Change>) {
+    pub(super) fn remove_rule(
+        &mut self,
+        rule: Arc<Rule>,
+        reason: FlowRemovedReason,
+        changes: &mut Vec<Change>,
+    ) {
         let Some(table) = self.table_mut(rule.table) else { return };
         if !table.remove(&rule) {
             return;
@@ -233,7 +262,13 @@ impl Pipeline {
     }
 
     /// Removes the rules with this cookie of this table, unless a rule is left that learns such.
-    fn remove_learned(&mut self, table: u8, cookie: u64, reason: FlowRemovedReason, changes: &mut Vec<Change>) {
+    fn remove_learned(
+        &mut self,
+        table: u8,
+        cookie: u64,
+        reason: FlowRemovedReason,
+        changes: &mut Vec<Change>,
+    ) {
         if self.learns(table, cookie) {
             return;
         }
@@ -249,9 +284,15 @@ impl Pipeline {
         if meters.is_empty() {
             return changes;
         }
-        let uses = |a: &openflow::Action| matches!(a, openflow::Action::Meter(id) if meters.contains(id));
-        let users: Vec<Arc<Rule>> =
-            self.tables.iter().flat_map(|t| t.rules().iter()).filter(|r| r.any_action(&uses)).map(Arc::clone).collect();
+        let uses =
+            |a: &openflow::Action| matches!(a, openflow::Action::Meter(id) if meters.contains(id));
+        let users: Vec<Arc<Rule>> = self
+            .tables
+            .iter()
+            .flat_map(|t| t.rules().iter())
+            .filter(|r| r.any_action(&uses))
+            .map(Arc::clone)
+            .collect();
         for rule in users {
             self.remove_rule(rule, FlowRemovedReason::MeterDelete, &mut changes);
         }
@@ -260,9 +301,9 @@ impl Pipeline {
 
     /// True when some rule has a `learn` action with `delete_learned` for this table and cookie.
     fn learns(&self, table: u8, cookie: u64) -> bool {
-        self.tables.iter().any(|t| {
-            t.rules().iter().any(|r| r.deletes_learned().any(|l| l == (table, cookie)))
-        })
+        self.tables
+            .iter()
+            .any(|t| t.rules().iter().any(|r| r.deletes_learned().any(|l| l == (table, cookie))))
     }
 }
 
@@ -284,7 +325,8 @@ fn modified(old: &Rule, fm: &FlowMod, now: Millis) -> Arc<Rule> {
 
 impl From<&FlowMod> for Filter {
     fn from(fm: &FlowMod) -> Filter {
-        let strict = matches!(fm.command, FlowModCommand::ModifyStrict | FlowModCommand::DeleteStrict);
+        let strict =
+            matches!(fm.command, FlowModCommand::ModifyStrict | FlowModCommand::DeleteStrict);
         Filter {
             matching: fm.matching,
             strict_priority: strict.then_some(fm.priority),

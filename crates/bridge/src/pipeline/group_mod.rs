@@ -5,7 +5,10 @@ use crate::group::{Bucket, Count, Group, GroupKind, Selection};
 use clock::Millis;
 use flow::Field;
 use hashbrown::HashMap;
-use openflow::message::{self as of, FlowRemovedReason, GROUP_ALL, GROUP_MAX, GroupCommand, GroupMod, GroupProperties, bucket};
+use openflow::message::{
+    self as of, FlowRemovedReason, GROUP_ALL, GROUP_MAX, GroupCommand, GroupMod, GroupProperties,
+    bucket,
+};
 use openflow::{Action, OfError};
 use std::sync::Arc;
 
@@ -19,7 +22,9 @@ impl Pipeline {
         match gm.command {
             GroupCommand::Add => self.add_group(gm, now),
             GroupCommand::Modify => self.modify_group(gm),
-            GroupCommand::AddOrModify if self.groups.contains_key(&gm.group_id) => self.modify_group(gm),
+            GroupCommand::AddOrModify if self.groups.contains_key(&gm.group_id) => {
+                self.modify_group(gm)
+            }
             GroupCommand::AddOrModify => self.add_group(gm, now),
             GroupCommand::Delete => Ok(self.delete_groups(gm.group_id)),
             GroupCommand::InsertBucket => self.insert_buckets(gm),
@@ -77,7 +82,11 @@ impl Pipeline {
             bucket::FIRST => 0,
             bucket::LAST => old.buckets.len(),
             id if id <= bucket::MAX => {
-                old.buckets.iter().position(|b| b.id == id).ok_or(OfError::OFPGMFC_UNKNOWN_BUCKET)? + 1
+                old.buckets
+                    .iter()
+                    .position(|b| b.id == id)
+                    .ok_or(OfError::OFPGMFC_UNKNOWN_BUCKET)?
+                    + 1
             }
             _ => return Err(OfError::OFPGMFC_UNKNOWN_BUCKET),
         };
@@ -99,7 +108,10 @@ impl Pipeline {
             }
             bucket::FIRST => {}
             id => {
-                let at = buckets.iter().position(|b| b.id == id).ok_or(OfError::OFPGMFC_UNKNOWN_BUCKET)?;
+                let at = buckets
+                    .iter()
+                    .position(|b| b.id == id)
+                    .ok_or(OfError::OFPGMFC_UNKNOWN_BUCKET)?;
                 buckets.remove(at);
             }
         }
@@ -142,7 +154,10 @@ impl Pipeline {
 }
 
 fn targets(buckets: &[Bucket]) -> impl Iterator<Item = u32> + '_ {
-    buckets.iter().flat_map(|b| b.actions.iter()).filter_map(|a| if let Action::Group(id) = a { Some(*id) } else { None })
+    buckets
+        .iter()
+        .flat_map(|b| b.actions.iter())
+        .filter_map(|a| if let Action::Group(id) = a { Some(*id) } else { None })
 }
 
 fn new_bucket(b: &of::Bucket, kind: GroupKind) -> Bucket {
@@ -157,12 +172,7 @@ fn new_bucket(b: &of::Bucket, kind: GroupKind) -> Bucket {
 }
 
 fn group(gm: &GroupMod, created: Millis, stats: Arc<Count>) -> Result<Group, OfError> {
-    let kind = match gm.kind {
-        of::GroupKind::All => GroupKind::All,
-        of::GroupKind::Select => GroupKind::Select,
-        of::GroupKind::Indirect => GroupKind::Indirect,
-        of::GroupKind::FastFailover => GroupKind::FastFailover,
-    };
+    let kind = gm.kind;
     if kind == GroupKind::Indirect && gm.buckets.len() != 1 {
         return Err(OfError::OFPGMFC_INVALID_GROUP);
     }
@@ -188,7 +198,9 @@ fn selection(properties: &GroupProperties) -> Result<Selection, OfError> {
             basis: param as u32, // the low half, as in OVS
             fields: properties.fields.clone(),
         }),
-        "dp_hash" => Ok(Selection::DpHash { basis: param as u32, algorithm: u8::from(param >> 32 == 1) }),
+        "dp_hash" => {
+            Ok(Selection::DpHash { basis: param as u32, algorithm: u8::from(param >> 32 == 1) })
+        }
         _ => Err(OfError::OFPGMFC_BAD_TYPE),
     }
 }

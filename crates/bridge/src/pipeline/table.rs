@@ -108,7 +108,11 @@ impl Table {
     }
 
     /// Rules whose time is up at `now`; their use is known up to `credited`.
-    pub(super) fn expired(&self, now: Millis, credited: Millis) -> Vec<(Arc<Rule>, FlowRemovedReason)> {
+    pub(super) fn expired(
+        &self,
+        now: Millis,
+        credited: Millis,
+    ) -> Vec<(Arc<Rule>, FlowRemovedReason)> {
         self.timed
             .values()
             .filter_map(|rule| {

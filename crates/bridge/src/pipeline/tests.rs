@@ -6,8 +6,8 @@ use crate::snapshot::INTERNAL_TABLE;
 use clock::Millis;
 use flow::{Field, Match};
 use openflow::message::{
-    Bucket, FlowFlags, FlowMod, FlowModCommand, FlowRemovedReason, GROUP_ANY, GroupCommand, GroupKind, GroupMod,
-    GroupProperties, TABLE_ALL,
+    Bucket, FlowFlags, FlowMod, FlowModCommand, FlowRemovedReason, GROUP_ANY, GroupCommand,
+    GroupKind, GroupMod, GroupProperties, TABLE_ALL,
 };
 use openflow::{Action, OfError, PortNo};
 use std::sync::Arc;
@@ -25,24 +25,7 @@ fn output(port: u32) -> Action {
 }
 
 fn add(priority: u16, m: Match, actions: &[Action]) -> FlowMod {
-    FlowMod {
-        command: FlowModCommand::Add,
-        matching: m,
-        priority,
-        cookie: 0,
-        cookie_mask: 0,
-        new_cookie: 0,
-        modify_cookie: false,
-        table_id: 0,
-        idle_timeout: 0,
-        hard_timeout: 0,
-        importance: 0,
-        buffer_id: None,
-        out_port: PortNo::NONE,
-        out_group: GROUP_ANY,
-        flags: FlowFlags::empty(),
-        actions: actions.into(),
-    }
+    FlowMod::add(priority, m, actions)
 }
 
 fn with(command: FlowModCommand, fm: FlowMod) -> FlowMod {
@@ -79,7 +62,9 @@ fn adding_the_same_match_and_priority_replaces() {
     let rule = b.p.select(&Filter::default()).unwrap().remove(0);
     rule.stats.credit(3, 300, b.now);
     let changes = b.run(&add(5, ip(1), &[output(2)])).unwrap();
-    assert!(matches!(&changes[..], [Change::Modified { new, .. }] if new.actions[..] == [output(2)]));
+    assert!(
+        matches!(&changes[..], [Change::Modified { new, .. }] if new.actions[..] == [output(2)])
+    );
     assert_eq!(b.count(), 1);
     assert_eq!(b.p.select(&Filter::default()).unwrap()[0].stats.counts(), (3, 300));
     b.run(&FlowMod { flags: FlowFlags::RESET_COUNTS, ..add(5, ip(1), &[output(2)]) }).unwrap();
@@ -100,7 +85,8 @@ fn overlap_is_refused_when_asked() {
 fn modify_is_loose_or_strict_and_keeps_what_it_does_not_name() {
     let mut b = Bench::new();
     for dst in 1..4 {
-        b.run(&FlowMod { new_cookie: 7, idle_timeout: 9, ..add(5, ip(dst), &[output(1)]) }).unwrap();
+        b.run(&FlowMod { new_cookie: 7, idle_timeout: 9, ..add(5, ip(dst), &[output(1)]) })
+            .unwrap();
     }
     let loose = FlowMod {
         new_cookie: u64::MAX,
@@ -110,9 +96,15 @@ fn modify_is_loose_or_strict_and_keeps_what_it_does_not_name() {
     for r in b.p.select(&Filter::default()).unwrap() {
         assert_eq!((r.cookie, r.timeouts.idle(), &r.actions[..]), (7, 9, &[output(9)][..]));
     }
-    let strict = FlowMod { new_cookie: u64::MAX, ..with(FlowModCommand::ModifyStrict, add(5, ip(2), &[output(4)])) };
+    let strict = FlowMod {
+        new_cookie: u64::MAX,
+        ..with(FlowModCommand::ModifyStrict, add(5, ip(2), &[output(4)]))
+    };
     assert_eq!(b.run(&strict).unwrap().len(), 1);
-    let nothing = FlowMod { new_cookie: u64::MAX, ..with(FlowModCommand::ModifyStrict, add(6, ip(2), &[output(4)])) };
+    let nothing = FlowMod {
+        new_cookie: u64::MAX,
+        ..with(FlowModCommand::ModifyStrict, add(6, ip(2), &[output(4)]))
+    };
     assert!(b.run(&nothing).unwrap().is_empty());
     // OpenFlow 1.0: a modification of nothing adds.
     let adds = with(FlowModCommand::Modify, add(6, ip(77), &[output(4)]));
@@ -123,7 +115,8 @@ fn modify_is_loose_or_strict_and_keeps_what_it_does_not_name() {
 fn delete_obeys_table_cookie_and_out_port() {
     let mut b = Bench::new();
     for (dst, cookie, port, table) in [(1, 0x10, 1, 0), (2, 0x11, 2, 0), (3, 0x20, 2, 1)] {
-        b.run(&FlowMod { new_cookie: cookie, table_id: table, ..add(5, ip(dst), &[output(port)]) }).unwrap();
+        b.run(&FlowMod { new_cookie: cookie, table_id: table, ..add(5, ip(dst), &[output(port)]) })
+            .unwrap();
     }
     let any = with(FlowModCommand::Delete, add(0, Match::ANY, &[]));
     let by_port = FlowMod { out_port: PortNo(2), table_id: 0, ..any.clone() };
@@ -160,12 +153,18 @@ fn a_full_table_refuses_or_evicts_the_least_important() {
     assert_eq!(b.run(&add(5, ip(3), &[])).unwrap_err(), OfError::OFPFMFC_TABLE_FULL);
     b.p.table_mut(0).unwrap().eviction.evict = true;
     let changes = b.run(&add(5, ip(3), &[])).unwrap();
-    let [Change::Removed { rule, reason: FlowRemovedReason::Eviction }, Change::Added(_)] = &changes[..] else {
+    let [Change::Removed { rule, reason: FlowRemovedReason::Eviction }, Change::Added(_)] =
+        &changes[..]
+    else {
         panic!("{changes:?}")
     };
     assert_eq!(rule.importance, 1);
     b.run(&add(5, ip(4), &[])).unwrap();
-    assert_eq!(b.run(&add(5, ip(5), &[])).unwrap_err(), OfError::OFPFMFC_TABLE_FULL, "none left that expires");
+    assert_eq!(
+        b.run(&add(5, ip(5), &[])).unwrap_err(),
+        OfError::OFPFMFC_TABLE_FULL,
+        "none left that expires"
+    );
 }
 
 #[test]
@@ -201,13 +200,20 @@ fn group(command: GroupCommand, id: u32, kind: GroupKind, actions: &[Action]) ->
 #[test]
 fn groups_take_their_rules_with_them() {
     let mut b = Bench::new();
-    assert_eq!(b.run(&add(5, ip(1), &[Action::Group(4)])).unwrap_err(), OfError::OFPBAC_BAD_OUT_GROUP);
+    assert_eq!(
+        b.run(&add(5, ip(1), &[Action::Group(4)])).unwrap_err(),
+        OfError::OFPBAC_BAD_OUT_GROUP
+    );
     b.p.group_mod(&group(GroupCommand::Add, 4, GroupKind::All, &[output(1)]), b.now).unwrap();
     b.run(&add(5, ip(1), &[Action::Group(4)])).unwrap();
     let again = b.p.group_mod(&group(GroupCommand::Add, 4, GroupKind::All, &[]), b.now);
     assert_eq!(again.unwrap_err(), OfError::OFPGMFC_GROUP_EXISTS);
-    let changes = b.p.group_mod(&group(GroupCommand::Delete, 4, GroupKind::All, &[]), b.now).unwrap();
-    assert!(matches!(&changes[..], [Change::Removed { reason: FlowRemovedReason::GroupDelete, .. }]));
+    let changes =
+        b.p.group_mod(&group(GroupCommand::Delete, 4, GroupKind::All, &[]), b.now).unwrap();
+    assert!(matches!(
+        &changes[..],
+        [Change::Removed { reason: FlowRemovedReason::GroupDelete, .. }]
+    ));
     assert_eq!(b.count(), 0);
 }
 
@@ -215,8 +221,10 @@ fn groups_take_their_rules_with_them() {
 fn group_chains_must_not_loop() {
     let mut b = Bench::new();
     b.p.group_mod(&group(GroupCommand::Add, 1, GroupKind::All, &[output(1)]), b.now).unwrap();
-    b.p.group_mod(&group(GroupCommand::Add, 2, GroupKind::All, &[Action::Group(1)]), b.now).unwrap();
-    let looped = b.p.group_mod(&group(GroupCommand::Modify, 1, GroupKind::All, &[Action::Group(2)]), b.now);
+    b.p.group_mod(&group(GroupCommand::Add, 2, GroupKind::All, &[Action::Group(1)]), b.now)
+        .unwrap();
+    let looped =
+        b.p.group_mod(&group(GroupCommand::Modify, 1, GroupKind::All, &[Action::Group(2)]), b.now);
     assert_eq!(looped.unwrap_err(), OfError::OFPGMFC_LOOP);
 }
 
@@ -271,7 +279,8 @@ fn deleting_all_rules_keeps_hidden_ones_and_takes_learned_ones_along() {
     // One table: its 100 rules, and the learned one of table 7.
     let delete = FlowMod { table_id: 0, ..with(FlowModCommand::Delete, add(0, Match::ANY, &[])) };
     let changes = b.run(&delete).unwrap();
-    let removed = |c: &Change| matches!(c, Change::Removed { reason: FlowRemovedReason::Delete, .. });
+    let removed =
+        |c: &Change| matches!(c, Change::Removed { reason: FlowRemovedReason::Delete, .. });
     assert_eq!(changes.iter().filter(|c| removed(c)).count(), 101);
     assert_eq!(b.count(), 2, "the hidden rule, and one of table 7");
     assert!(!b.p.has_timeouts());
@@ -313,7 +322,12 @@ fn the_internal_table_is_seen_by_name_and_never_changed() {
     b.p.add_hidden(0, u16::MAX, Match::ANY, [output(9)].as_slice().into(), b.now).unwrap();
     let ranks = |b: &Bench, table: u8| -> Vec<u32> {
         let mut ranks: Vec<u32> =
-            b.p.table(table).unwrap().rules().iter().map(|r| classifier::Entry::priority(&**r)).collect();
+            b.p.table(table)
+                .unwrap()
+                .rules()
+                .iter()
+                .map(|r| classifier::Entry::priority(&**r))
+                .collect();
         ranks.sort_unstable();
         ranks
     };
@@ -323,7 +337,11 @@ fn the_internal_table_is_seen_by_name_and_never_changed() {
     let of_table = |table| Filter { table, ..Filter::default() };
     assert_eq!(b.p.select(&of_table(INTERNAL_TABLE)).unwrap().len(), 4);
     assert!(b.p.select(&Filter::default()).unwrap().is_empty());
-    let strict = |table| Filter { matching: matching(&[(Field::Reg0, 1)]), strict_priority: Some(0), ..of_table(table) };
+    let strict = |table| Filter {
+        matching: matching(&[(Field::Reg0, 1)]),
+        strict_priority: Some(0),
+        ..of_table(table)
+    };
     assert_eq!(b.p.select(&strict(INTERNAL_TABLE)).unwrap().len(), 1);
     assert!(b.p.select(&strict(TABLE_ALL)).unwrap().is_empty());
 
@@ -337,10 +355,10 @@ fn the_internal_table_is_seen_by_name_and_never_changed() {
         let fm = with(command, FlowMod { table_id: INTERNAL_TABLE, ..add(0, Match::ANY, &[]) });
         assert_eq!(b.run(&fm).unwrap_err(), OfError::OFPBRC_EPERM, "{command:?}");
     }
-    let delete = with(FlowModCommand::Delete, FlowMod { table_id: TABLE_ALL, ..add(0, Match::ANY, &[]) });
+    let delete =
+        with(FlowModCommand::Delete, FlowMod { table_id: TABLE_ALL, ..add(0, Match::ANY, &[]) });
     assert!(b.run(&delete).unwrap().is_empty());
-    let strict =
-        FlowMod { table_id: TABLE_ALL, ..add(0, matching(&[(Field::Reg0, 1)]), &[]) };
+    let strict = FlowMod { table_id: TABLE_ALL, ..add(0, matching(&[(Field::Reg0, 1)]), &[]) };
     assert!(b.run(&with(FlowModCommand::DeleteStrict, strict)).unwrap().is_empty());
     assert_eq!(b.count(), 5);
     b.p.remove_hidden();

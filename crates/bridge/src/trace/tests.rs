@@ -361,7 +361,9 @@ fn recirculation() {
     let k = key("recirc_id=1,in_port=1,tcp,nw_src=1.2.3.4");
     let t = w.run(&k, EffectsMode::Suppress, Some(&mut tracer), None);
     assert_eq!(
-        tracer.render(&k, &t, &w.snapshot, BridgeIndex(0)).replace("recirc_id=0x1,eth,tcp", "recirc_id=0x1,tcp"),
+        tracer
+            .render(&k, &t, &w.snapshot, BridgeIndex(0))
+            .replace("recirc_id=0x1,eth,tcp", "recirc_id=0x1,tcp"),
         r#"
 bridge("br0")
 -------------
@@ -409,7 +411,8 @@ fn ports_by_name() {
     let mut tracer = Tracer::with_names();
     let t = w.run(&k, EffectsMode::Collect, Some(&mut tracer), None);
     let text = tracer.render(&k, &t, &w.snapshot, BridgeIndex(0));
-    let name = |number| w.snapshot.bridge(BridgeIndex(0)).unwrap().ports[&PortNo(number)].name.clone();
+    let name =
+        |number| w.snapshot.bridge(BridgeIndex(0)).unwrap().ports[&PortNo(number)].name.clone();
     for line in [
         format!(" 0. tcp,in_port={}, priority 32768", name(1)),
         format!("    output:{}", name(2)),

@@ -446,10 +446,7 @@ impl<'a> Context<'a> {
     /// What a packet-in from here carries beside the packet.
     pub(super) fn frozen_packet_in(&self, userdata: &[u8], reason: u8) -> FrozenPacketIn {
         let missed = matches!(reason, REASON_NO_MATCH | REASON_IMPLICIT_MISS);
-        FrozenPacketIn {
-            userdata: Arc::from(userdata),
-            table_miss: missed || self.in_miss_rule(),
-        }
+        FrozenPacketIn { userdata: Arc::from(userdata), table_miss: missed || self.in_miss_rule() }
     }
 
     /// The present rule is its table's table-miss flow (OpenFlow 1.5.1, 5.4).

@@ -76,7 +76,11 @@ impl Context<'_> {
         self.report(Kind::Detail, || {
             let shown = format_match(&matching, &no_names);
             let space = if shown.is_empty() { "" } else { " " };
-            let list = if actions.is_empty() { "drop".to_string() } else { actions_text(&actions, PortNames::default()) };
+            let list = if actions.is_empty() {
+                "drop".to_string()
+            } else {
+                actions_text(&actions, PortNames::default())
+            };
             format!(
                 "table={}{space}{shown} priority={} actions={list}",
                 learn.table, learn.priority

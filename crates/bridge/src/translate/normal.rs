@@ -112,10 +112,17 @@ impl Context<'_> {
                     Input::Bundle(i, _) => Some(i),
                     Input::None => None,
                 };
-                for (i, b) in bridge.bundles.iter().enumerate() {
-                    if Some(i) != own && b.floodable && vlans.included_in(b) {
-                        self.output_bundle(b, &vlans);
-                    }
+                let wanted = |(i, b): &(usize, &BundleView)| {
+                    Some(*i) != own && b.floodable && vlans.included_in(b)
+                };
+                let (now, pcp) = (self.key.vlans, self.key.vlans[0].tci.get());
+                let mut targets: Vec<&BundleView> =
+                    bridge.bundles.iter().enumerate().filter(wanted).map(|(_, b)| b).collect();
+                // Who takes the packet's headers as they are comes first: then they are changed
+                // once, and not back.
+                targets.sort_by_key(|b| vlans.output(b, pcp) != now);
+                for b in targets {
+                    self.output_bundle(b, &vlans);
                 }
             }
         }
@@ -126,7 +133,9 @@ impl Context<'_> {
     fn place_of(&self, vlan: u16, mac: [u8; 6]) -> Option<PortNo> {
         let table = &self.bridge.macs;
         let shown = self.effects.iter().rev().find_map(|effect| match effect {
-            Effect::Learn { macs, vlan: v, mac: m, port, .. } if (*v, *m) == (vlan, mac) && Arc::ptr_eq(macs, table) => {
+            Effect::Learn { macs, vlan: v, mac: m, port, .. }
+                if (*v, *m) == (vlan, mac) && Arc::ptr_eq(macs, table) =>
+            {
                 table.would_change(vlan, mac, *port).then_some(*port)
             }
             _ => None,

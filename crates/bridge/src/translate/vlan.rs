@@ -130,9 +130,7 @@ impl Vlans {
             VlanMode::NativeUntagged if self.vid() == port.tag => {
                 [priority_tag(port, pcp, false), self.inner]
             }
-            _ if self.vid() == 0 => {
-                [priority_tag(port, pcp, self.outer.tpid != 0), self.inner]
-            }
+            _ if self.vid() == 0 => [priority_tag(port, pcp, self.outer.tpid != 0), self.inner],
             _ => [self.outer.header(), self.inner],
         }
         .map(|v| if v.tci.get() & VLAN_CFI == 0 { Vlan::default() } else { v })

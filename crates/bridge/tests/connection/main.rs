@@ -8,10 +8,10 @@ mod handshake;
 mod monitors;
 mod roles;
 
-use bridge::snapshot::INTERNAL_TABLE;
 use bridge::connection::{ConnectionId, Connections, Kind, Options};
 use bridge::effect::{Event, Sender};
 use bridge::snapshot::BridgeIndex;
+use bridge::snapshot::INTERNAL_TABLE;
 use bridge::switch::{PortRequest, Switch};
 use clock::Clock;
 use datapath::{Datapath, Packets, PortSpec};
@@ -240,24 +240,7 @@ fn ip(dst: u32) -> Match {
 }
 
 fn flow(priority: u16, matching: Match, actions: &[Action]) -> FlowMod {
-    FlowMod {
-        command: FlowModCommand::Add,
-        matching,
-        priority,
-        cookie: 0,
-        cookie_mask: 0,
-        new_cookie: 0,
-        modify_cookie: false,
-        table_id: 0,
-        idle_timeout: 0,
-        hard_timeout: 0,
-        importance: 0,
-        buffer_id: None,
-        out_port: PortNo::NONE,
-        out_group: GROUP_ANY,
-        flags: FlowFlags::empty(),
-        actions: actions.into(),
-    }
+    FlowMod::add(priority, matching, actions)
 }
 
 fn delete_all() -> FlowMod {

@@ -35,17 +35,8 @@ pub fn parse(text: &str, port: &dyn Fn(&str) -> Option<PortNo>) -> Result<Vec<Ac
 }
 
 /// Reasons that `slow_path(...)` may name; OVS's words, then ours.
-const SLOW_PATH_REASONS: [&str; 9] = [
-    "cfm",
-    "bfd",
-    "lacp",
-    "stp",
-    "lldp",
-    "action",
-    "match",
-    "controller",
-    "0",
-];
+const SLOW_PATH_REASONS: [&str; 9] =
+    ["cfm", "bfd", "lacp", "stp", "lldp", "action", "match", "controller", "0"];
 
 struct Parser<'a> {
     text: &'a str,
@@ -63,10 +54,7 @@ struct Item<'a> {
 
 impl<'a> Parser<'a> {
     fn fail<T>(&self, problem: impl Into<String>) -> Result<T> {
-        Err(ParseError {
-            at: self.at,
-            problem: problem.into(),
-        })
+        Err(ParseError { at: self.at, problem: problem.into() })
     }
 
     fn rest(&self) -> &'a str {
@@ -87,19 +75,13 @@ impl<'a> Parser<'a> {
     }
 
     fn expect(&mut self, token: &str) -> Result<()> {
-        if self.take(token) {
-            Ok(())
-        } else {
-            self.fail(format!("expected \"{token}\""))
-        }
+        if self.take(token) { Ok(()) } else { self.fail(format!("expected \"{token}\"")) }
     }
 
     /// Everything up to a separator or parenthesis.
     fn word(&mut self) -> &'a str {
         let rest = self.rest();
-        let end = rest
-            .find([',', ' ', '\t', '\n', '\r', '(', ')'])
-            .unwrap_or(rest.len());
+        let end = rest.find([',', ' ', '\t', '\n', '\r', '(', ')']).unwrap_or(rest.len());
         self.at += end;
         rest.get(..end).unwrap_or_default()
     }
@@ -162,10 +144,7 @@ impl<'a> Parser<'a> {
                 self.expect("actions")?;
                 let actions = self.nested(depth)?;
                 self.expect(")")?;
-                Ok(Action::Sample {
-                    probability,
-                    actions,
-                })
+                Ok(Action::Sample { probability, actions })
             }
             "clone" => Ok(Action::Clone(self.nested(depth)?)),
             "check_pkt_len" => {
@@ -179,11 +158,7 @@ impl<'a> Parser<'a> {
                 self.expect("le")?;
                 let not_greater = self.nested(depth)?;
                 self.expect(")")?;
-                Ok(Action::CheckPktLen {
-                    len,
-                    greater,
-                    not_greater,
-                })
+                Ok(Action::CheckPktLen { len, greater, not_greater })
             }
             "userspace" => self.userspace(),
             "hash" => self.hash(),
@@ -216,10 +191,7 @@ impl<'a> Parser<'a> {
     }
 
     fn find_port(&self, word: &str) -> Option<PortNo> {
-        number(word)
-            .and_then(|n| u32::try_from(n).ok())
-            .map(PortNo)
-            .or_else(|| (self.port)(word))
+        number(word).and_then(|n| u32::try_from(n).ok()).map(PortNo).or_else(|| (self.port)(word))
     }
 
     /// `(N)`.
@@ -233,12 +205,10 @@ impl<'a> Parser<'a> {
     }
 
     fn convert<T: TryFrom<u64>>(&self, at: usize, word: &str) -> Result<T> {
-        number(word)
-            .and_then(|n| T::try_from(n).ok())
-            .ok_or_else(|| ParseError {
-                at,
-                problem: format!("\"{word}\" is not a number in range"),
-            })
+        number(word).and_then(|n| T::try_from(n).ok()).ok_or_else(|| ParseError {
+            at,
+            problem: format!("\"{word}\" is not a number in range"),
+        })
     }
 
     fn item(&mut self) -> Result<Item<'a>> {
@@ -253,12 +223,7 @@ impl<'a> Parser<'a> {
             Some((value, mask)) => (value, Some(mask)),
             None => (value, None),
         };
-        Ok(Item {
-            at,
-            name,
-            value,
-            mask,
-        })
+        Ok(Item { at, name, value, mask })
     }
 
     /// `(NAME=VALUE,...)`.
@@ -278,36 +243,25 @@ impl<'a> Parser<'a> {
     }
 
     fn unknown<T>(&self, item: &Item<'_>, of: &str) -> Result<T> {
-        Err(ParseError {
-            at: item.at,
-            problem: format!("{of} has no \"{}\"", item.name),
-        })
+        Err(ParseError { at: item.at, problem: format!("{of} has no \"{}\"", item.name) })
     }
 
     /// The number of an item that must be called `name` and have no mask.
     fn named<T: TryFrom<u64>>(&self, item: &Item<'_>, name: &str) -> Result<T> {
         if item.name != name || item.mask.is_some() {
-            return Err(ParseError {
-                at: item.at,
-                problem: format!("expected {name}=NUMBER"),
-            });
+            return Err(ParseError { at: item.at, problem: format!("expected {name}=NUMBER") });
         }
         self.convert(item.at, item.value)
     }
 
     fn probability(&self, item: &Item<'_>) -> Result<u32> {
-        let bad = || ParseError {
-            at: item.at,
-            problem: "expected sample=PERCENT%, 0 to 100".to_owned(),
-        };
+        let bad =
+            || ParseError { at: item.at, problem: "expected sample=PERCENT%, 0 to 100".to_owned() };
         if item.name != "sample" {
             return Err(bad());
         }
-        let percent: f64 = item
-            .value
-            .strip_suffix('%')
-            .and_then(|v| v.parse().ok())
-            .ok_or_else(bad)?;
+        let percent: f64 =
+            item.value.strip_suffix('%').and_then(|v| v.parse().ok()).ok_or_else(bad)?;
         if !(0.0..=100.0).contains(&percent) {
             return Err(bad());
         }
@@ -358,10 +312,7 @@ impl<'a> Parser<'a> {
         let (Some(vid), Some(pcp)) = (vid, pcp) else {
             return self.fail("push_vlan needs vid and pcp");
         };
-        Ok(Action::PushVlan {
-            tpid,
-            tci: pcp << 13 | cfi << 12 | vid,
-        })
+        Ok(Action::PushVlan { tpid, tci: pcp << 13 | cfi << 12 | vid })
     }
 
     fn push_mpls(&mut self) -> Result<Action> {
@@ -374,10 +325,7 @@ impl<'a> Parser<'a> {
             }
         }
         match ethertype {
-            Some(ethertype) => Ok(Action::PushMpls {
-                lse: lse.value,
-                ethertype,
-            }),
+            Some(ethertype) => Ok(Action::PushMpls { lse: lse.value, ethertype }),
             None => self.fail("push_mpls needs eth_type"),
         }
     }
@@ -473,13 +421,7 @@ impl<'a> Parser<'a> {
                 _ => return self.unknown(&item, "flow_sample"),
             }
         }
-        Ok(Userdata::FlowSample {
-            probability,
-            collector_set,
-            obs_domain,
-            obs_point,
-            output_port,
-        })
+        Ok(Userdata::FlowSample { probability, collector_set, obs_domain, obs_point, output_port })
     }
 
     fn set(&mut self) -> Result<Set> {
@@ -491,18 +433,9 @@ impl<'a> Parser<'a> {
                 self.expect("(")?;
                 let at = self.at;
                 let word = self.word();
-                let (value, mask) = word
-                    .split_once('/')
-                    .map_or((word, None), |(v, m)| (v, Some(m)));
-                let mark = self.bits(
-                    &Item {
-                        at,
-                        name,
-                        value,
-                        mask,
-                    },
-                    u32::MAX,
-                )?;
+                let (value, mask) =
+                    word.split_once('/').map_or((word, None), |(v, m)| (v, Some(m)));
+                let mark = self.bits(&Item { at, name, value, mask }, u32::MAX)?;
                 self.expect(")")?;
                 return Ok(Set::Mark(mark));
             }
@@ -591,13 +524,7 @@ impl<'a> Parser<'a> {
                 _ => return self.unknown(item, "ipv6"),
             }
         }
-        Ok(Set::Ipv6 {
-            src,
-            dst,
-            label,
-            tclass,
-            hlimit,
-        })
+        Ok(Set::Ipv6 { src, dst, label, tclass, hlimit })
     }
 
     fn set_icmp(&self, items: &[Item<'_>], v6: bool) -> Result<Set> {
@@ -626,13 +553,7 @@ impl<'a> Parser<'a> {
                 _ => return self.unknown(item, "arp"),
             }
         }
-        Ok(Set::Arp {
-            op,
-            spa,
-            tpa,
-            sha,
-            tha,
-        })
+        Ok(Set::Arp { op, spa, tpa, sha, tha })
     }
 
     fn set_nd(&self, items: &[Item<'_>]) -> Result<Set> {
@@ -674,26 +595,17 @@ impl<'a> Parser<'a> {
                 problem: format!("{} is at most {full:#x}", item.name),
             });
         }
-        Ok(Masked {
-            value: value & mask,
-            mask,
-        })
+        Ok(Masked { value: value & mask, mask })
     }
 
     fn byte(&self, item: &Item<'_>) -> Result<Masked<u8>> {
         let m = self.bits(item, 0xff)?;
-        Ok(Masked {
-            value: m.value as u8,
-            mask: m.mask as u8,
-        }) // at most 0xff by `bits`
+        Ok(Masked { value: m.value as u8, mask: m.mask as u8 }) // at most 0xff by `bits`
     }
 
     fn short(&self, item: &Item<'_>) -> Result<Masked<u16>> {
         let m = self.bits(item, 0xffff)?;
-        Ok(Masked {
-            value: m.value as u16,
-            mask: m.mask as u16,
-        }) // at most 0xffff by `bits`
+        Ok(Masked { value: m.value as u16, mask: m.mask as u16 }) // at most 0xffff by `bits`
     }
 
     fn octets<const N: usize>(
@@ -702,10 +614,8 @@ impl<'a> Parser<'a> {
         what: &str,
         read: impl Fn(&str) -> Option<[u8; N]>,
     ) -> Result<Masked<[u8; N]>> {
-        let bad = |text: &str| ParseError {
-            at: item.at,
-            problem: format!("\"{text}\" is not {what}"),
-        };
+        let bad =
+            |text: &str| ParseError { at: item.at, problem: format!("\"{text}\" is not {what}") };
         let mut value = read(item.value).ok_or_else(|| bad(item.value))?;
         let mask = match item.mask {
             None => [0xff; N],
@@ -723,9 +633,7 @@ impl<'a> Parser<'a> {
             let mut parts = text.split(':');
             for byte in &mut out {
                 let part = parts.next().filter(|p| matches!(p.len(), 1 | 2))?;
-                *byte = u8::from_str_radix(part, 16)
-                    .ok()
-                    .filter(|_| !part.starts_with('+'))?;
+                *byte = u8::from_str_radix(part, 16).ok().filter(|_| !part.starts_with('+'))?;
             }
             parts.next().is_none().then_some(out)
         })

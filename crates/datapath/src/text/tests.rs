@@ -87,21 +87,12 @@ fn other_spellings_come_out_in_the_usual_one() {
         ),
         ("set(tcp(src=0x5/0xff)),2", "set(tcp(src=5/0xff)),2"),
         ("set(tcp(dst=6/0xffff)),2", "set(tcp(dst=6)),2"),
-        (
-            "set(mpls(ttl=63)),2",
-            "set(mpls(label=0/0x0,tc=0/0,ttl=63/0xff,bos=0/0)),2",
-        ),
-        (
-            "sample(sample=100%,actions(2,3)),1",
-            "sample(sample=100.0%,actions(2,3)),1",
-        ),
+        ("set(mpls(ttl=63)),2", "set(mpls(label=0/0x0,tc=0/0,ttl=63/0xff,bos=0/0)),2"),
+        ("sample(sample=100%,actions(2,3)),1", "sample(sample=100.0%,actions(2,3)),1"),
         ("recirc(5)", "recirc(0x5)"),
         ("clone(drop),1", "clone(drop),1"),
         ("hash(hash_l4(3))", "hash(l4(3))"),
-        (
-            "userspace(pid=7,slow_path())",
-            "userspace(pid=0,slow_path(0))",
-        ),
+        ("userspace(pid=7,slow_path())", "userspace(pid=0,slow_path(0))"),
     ] {
         let actions = parse(text, &no_name).unwrap_or_else(|e| panic!("{text}: {e}"));
         assert_eq!(format_plain(&actions), usual, "{text}");
@@ -144,19 +135,13 @@ fn nesting_is_bounded() {
 #[test]
 fn ports_have_names_where_asked_for() {
     let name = |p: PortNo| (p == PortNo(2)).then(|| "veth2".to_owned());
-    let style = Style {
-        port_name: Some(&name),
-        dry_run: true,
-    };
+    let style = Style { port_name: Some(&name), dry_run: true };
     let actions =
         parse("veth2,3", &|n| (n == "veth2").then_some(PortNo(2))).expect("names are known");
     assert_eq!(format(&actions, style), "veth2,3");
     let text = "userspace(pid=0,controller(reason=1,dont_send=1,continuation=0,recirc_id=1,rule_cookie=0,controller_id=0,max_len=65535))";
     assert_eq!(format(&parse(text, &no_name).expect("good"), style), text);
-    assert_eq!(
-        format_plain(&[Action::Drop(DropReason::TranslationError)]),
-        "drop"
-    );
+    assert_eq!(format_plain(&[Action::Drop(DropReason::TranslationError)]), "drop");
 }
 
 #[test]
@@ -172,9 +157,7 @@ fn truncation_at_every_byte_is_survived() {
 fn mutations_are_survived() {
     let mut seed = 1u64;
     let mut next = move |n: usize| {
-        seed = seed
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (seed >> 33) as usize % n
     };
     for _ in 0..100_000 {

@@ -23,17 +23,10 @@ fn frames() -> Vec<Vec<u8>> {
             .udp(4, 5)
             .finish(),
         v6().ipv6_fragment(0x58, 59, 9).payload(b"xyz").finish(),
-        v6().nd(135, 0, "fe80::3".parse().unwrap(), &[(1, A)])
-            .finish(),
-        v6().nd(136, 0x6000_0000, "fe80::3".parse().unwrap(), &[(2, B)])
-            .finish(),
+        v6().nd(135, 0, "fe80::3".parse().unwrap(), &[(1, A)]).finish(),
+        v6().nd(136, 0x6000_0000, "fe80::3".parse().unwrap(), &[(2, B)]).finish(),
         Frame::ethernet(B, A)
-            .arp(
-                0x0806,
-                1,
-                (A, [1, 2, 3, 4].into()),
-                (B, [5, 6, 7, 8].into()),
-            )
+            .arp(0x0806, 1, (A, [1, 2, 3, 4].into()), (B, [5, 6, 7, 8].into()))
             .finish(),
         Frame::ethernet(B, A)
             .vlan(0x88a8, 0xa005)
@@ -56,25 +49,11 @@ fn frames() -> Vec<Vec<u8>> {
 #[test]
 fn tcp_over_ipv4() {
     let (k, l) = extract(&frames()[0], 3);
-    assert_eq!(
-        (k.in_port.get(), k.dl_type.get(), k.nw_proto, k.nw_ttl),
-        (3, 0x800, 6, 64)
-    );
+    assert_eq!((k.in_port.get(), k.dl_type.get(), k.nw_proto, k.nw_ttl), (3, 0x800, 6, 64));
     assert_eq!((k.dl_src, k.dl_dst), (A, B));
     assert_eq!((k.nw_src.get(), k.nw_dst.get()), (0x0a00_0001, 0x0a00_0002));
-    assert_eq!(
-        (k.tp_src.get(), k.tp_dst.get(), k.tcp_flags.get()),
-        (1, 2, 0x12)
-    );
-    assert_eq!(
-        l,
-        Layers {
-            l2_5: None,
-            l3: Some(14),
-            l4: Some(34),
-            l2_pad: 0
-        }
-    );
+    assert_eq!((k.tp_src.get(), k.tp_dst.get(), k.tcp_flags.get()), (1, 2, 0x12));
+    assert_eq!(l, Layers { l2_5: None, l3: Some(14), l4: Some(34), l2_pad: 0 });
 }
 
 #[test]
@@ -91,48 +70,24 @@ fn padding_does_not_count() {
 fn header_chains() {
     let f = frames();
     let k = key_of(&f[6], 0);
-    assert_eq!(
-        (k.nw_proto, k.nw_frag, k.tp_src.get(), k.tp_dst.get()),
-        (17, FRAG_ANY, 4, 5)
-    );
+    assert_eq!((k.nw_proto, k.nw_frag, k.tp_src.get(), k.tp_dst.get()), (17, FRAG_ANY, 4, 5));
     let k = key_of(&f[7], 0);
-    assert_eq!(
-        (k.nw_proto, k.nw_frag, k.tp_src.get()),
-        (44, FRAG_ANY | FRAG_LATER, 0)
-    );
+    assert_eq!((k.nw_proto, k.nw_frag, k.tp_src.get()), (44, FRAG_ANY | FRAG_LATER, 0));
     let k = key_of(&f[8], 0);
-    assert_eq!(
-        (k.tp_src.get(), k.arp_sha, k.arp_tha, k.nd_options_type),
-        (135, A, [0; 6], 1)
-    );
-    assert_eq!(
-        Ipv6Addr::from(k.nd_target),
-        "fe80::3".parse::<Ipv6Addr>().unwrap()
-    );
+    assert_eq!((k.tp_src.get(), k.arp_sha, k.arp_tha, k.nd_options_type), (135, A, [0; 6], 1));
+    assert_eq!(Ipv6Addr::from(k.nd_target), "fe80::3".parse::<Ipv6Addr>().unwrap());
     let k = key_of(&f[9], 0);
-    assert_eq!(
-        (k.nd_reserved.get(), k.arp_tha, k.nd_options_type),
-        (0x6000_0000, B, 2)
-    );
+    assert_eq!((k.nd_reserved.get(), k.arp_tha, k.nd_options_type), (0x6000_0000, B, 2));
     let k = key_of(&f[10], 0);
-    assert_eq!(
-        (k.nw_proto, k.arp_sha, k.arp_tha, k.nw_src.get()),
-        (1, A, B, 0x0102_0304)
-    );
+    assert_eq!((k.nw_proto, k.arp_sha, k.arp_tha, k.nw_src.get()), (1, A, B, 0x0102_0304));
     let k = key_of(&f[11], 0);
-    assert_eq!(
-        (k.vlans[0].tpid.get(), k.vlans[0].tci.get()),
-        (0x88a8, 0xb005)
-    );
+    assert_eq!((k.vlans[0].tpid.get(), k.vlans[0].tci.get()), (0x88a8, 0xb005));
     assert_eq!(
         (k.vlans[1].tpid.get(), k.vlans[1].tci.get(), k.dl_type.get()),
         (0x8100, 0x1007, 0x800)
     );
     let (k, l) = extract(&f[12], 0);
-    assert_eq!(
-        (k.mpls[0].get(), k.mpls[1].get(), k.mpls[2].get()),
-        (0x0006_4240, 0x0000_5503, 0)
-    );
+    assert_eq!((k.mpls[0].get(), k.mpls[1].get(), k.mpls[2].get()), (0x0006_4240, 0x0000_5503, 0));
     assert_eq!((l.l2_5, l.l3), (Some(14), Some(22)));
     assert_eq!(key_of(&f[13], 0).dl_type.get(), 0x1234);
 }
@@ -143,15 +98,7 @@ fn malformed_headers_give_zeros() {
     let l3_zero = |f: &[u8]| {
         let k = key_of(f, 0);
         assert_eq!(k.dl_type.get(), 0x800);
-        assert_eq!(
-            (
-                k.nw_src.get(),
-                k.nw_proto,
-                k.tp_src.get(),
-                k.tcp_flags.get()
-            ),
-            (0, 0, 0, 0)
-        );
+        assert_eq!((k.nw_src.get(), k.nw_proto, k.tp_src.get(), k.tcp_flags.get()), (0, 0, 0, 0));
     };
     let mut f = good.clone();
     f[14] = 0x44; // header length below 20
@@ -186,10 +133,7 @@ fn malformed_headers_give_zeros() {
             .finish()
     };
     let k = key_of(&v6(&[(1, A), (1, B)]), 0);
-    assert_eq!(
-        (k.nd_target, k.arp_sha, k.tp_src.get()),
-        ([0; 16], [0; 6], 135)
-    );
+    assert_eq!((k.nd_target, k.arp_sha, k.tp_src.get()), ([0; 16], [0; 6], 135));
     // A tag without room for the inner type is a type.
     let k = key_of(&[&B[..], &A[..], &[0x81, 0, 0, 5, 8]].concat(), 0);
     assert_eq!((k.vlans[0].tci.get(), k.dl_type.get()), (0, 0x8100));

@@ -57,11 +57,7 @@ pub enum SubfieldError {
 impl Subfield {
     /// All of `field`.
     pub const fn whole(field: Field) -> Subfield {
-        Subfield {
-            field,
-            start: 0,
-            bits: field.bits(),
-        }
+        Subfield { field, start: 0, bits: field.bits() }
     }
 
     /// `bits` bits of `field` from `start`; `None` when that is empty or beyond the field.
@@ -76,11 +72,7 @@ impl Subfield {
 
     /// The value of these bits in `key`, right-aligned.
     pub fn load(self, key: &Key) -> FieldValue {
-        self.field
-            .load(key)
-            .checked_shr(self.start.into())
-            .unwrap_or(0)
-            & self.ones()
+        self.field.load(key).checked_shr(self.start.into()).unwrap_or(0) & self.ones()
     }
 
     /// Stores the low bits of `value` in these bits of `key`, leaving the field's others.
@@ -105,10 +97,7 @@ impl Subfield {
         let (name, rest) = text.split_at(name_len);
         let whole = text.to_string();
         let Some(field) = Field::from_name(name) else {
-            return Err(SubfieldError::UnknownField {
-                text: whole,
-                name: name.to_string(),
-            });
+            return Err(SubfieldError::UnknownField { text: whole, name: name.to_string() });
         };
         let Some(inner) = rest.strip_prefix('[') else {
             return Ok((Subfield::whole(field), rest));
@@ -117,11 +106,7 @@ impl Subfield {
             return Err(SubfieldError::Syntax(whole));
         };
         let number = |t: &str| -> Option<u32> {
-            if t.starts_with('+') {
-                None
-            } else {
-                t.trim().parse().ok()
-            }
+            if t.starts_with('+') { None } else { t.trim().parse().ok() }
         };
         let (start, end) = if inner.is_empty() {
             return Ok((Subfield::whole(field), rest));
@@ -134,32 +119,16 @@ impl Subfield {
             return Err(SubfieldError::Syntax(whole));
         };
         if start > end {
-            return Err(SubfieldError::Backwards {
-                text: whole,
-                start,
-                end,
-            });
+            return Err(SubfieldError::Backwards { text: whole, start, end });
         }
         let width = field.bits();
         for (which, bit) in [("starting", start), ("ending", end)] {
             if bit >= u32::from(width) {
-                return Err(SubfieldError::OutOfRange {
-                    text: whole,
-                    which,
-                    bit,
-                    width,
-                });
+                return Err(SubfieldError::OutOfRange { text: whole, which, bit, width });
             }
         }
         // start <= end < width, which is a u16
-        Ok((
-            Subfield {
-                field,
-                start: start as u16,
-                bits: (end - start + 1) as u16,
-            },
-            rest,
-        ))
+        Ok((Subfield { field, start: start as u16, bits: (end - start + 1) as u16 }, rest))
     }
 }
 
@@ -185,12 +154,7 @@ impl fmt::Display for Subfield {
         } else if self.bits == 1 {
             write!(f, "[{}]", self.start)
         } else {
-            write!(
-                f,
-                "[{}..{}]",
-                self.start,
-                u32::from(self.start) + u32::from(self.bits) - 1
-            )
+            write!(f, "[{}..{}]", self.start, u32::from(self.start) + u32::from(self.bits) - 1)
         }
     }
 }

@@ -50,12 +50,7 @@ impl OxmNumber {
     /// follows it in bytes (experimenter id, value, mask).
     pub const fn header(&self, value_bytes: u8, has_mask: bool) -> u32 {
         let experimenter = if self.experimenter.is_some() { 4 } else { 0 };
-        let length = experimenter
-            + if has_mask {
-                2 * value_bytes
-            } else {
-                value_bytes
-            };
+        let length = experimenter + if has_mask { 2 * value_bytes } else { value_bytes };
         (self.class as u32) << 16
             | (self.number as u32) << 9
             | (has_mask as u32) << 8
@@ -153,31 +148,13 @@ impl Definition {
         self
     }
     const fn nxm(self, name: &'static str, number: u8) -> Self {
-        self.number(OxmNumber {
-            name,
-            class: NXM_OF,
-            number,
-            experimenter: None,
-            since: 0,
-        })
+        self.number(OxmNumber { name, class: NXM_OF, number, experimenter: None, since: 0 })
     }
     const fn nx(self, name: &'static str, number: u8) -> Self {
-        self.number(OxmNumber {
-            name,
-            class: NXM_NX,
-            number,
-            experimenter: None,
-            since: 0,
-        })
+        self.number(OxmNumber { name, class: NXM_NX, number, experimenter: None, since: 0 })
     }
     const fn oxm(self, name: &'static str, number: u8, since: u8) -> Self {
-        self.number(OxmNumber {
-            name,
-            class: OXM_OF,
-            number,
-            experimenter: None,
-            since,
-        })
+        self.number(OxmNumber { name, class: OXM_OF, number, experimenter: None, since })
     }
     const fn onf(self, name: &'static str, number: u8) -> Self {
         self.number(OxmNumber {
@@ -189,13 +166,7 @@ impl Definition {
         })
     }
     const fn eric(self, name: &'static str, number: u8) -> Self {
-        self.number(OxmNumber {
-            name,
-            class: ERICOXM,
-            number,
-            experimenter: None,
-            since: 0,
-        })
+        self.number(OxmNumber { name, class: ERICOXM, number, experimenter: None, since: 0 })
     }
 }
 
@@ -218,58 +189,35 @@ const fn row(
         format,
         prerequisite: Prerequisite::None,
         numbers: [None; 3],
-        place: Place {
-            offset: offset as u16,
-            bytes,
-            shift: 0,
-            bits: bytes * 8,
-        },
+        place: Place { offset: offset as u16, bytes, shift: 0, bits: bytes * 8 },
     }
 }
 
 const fn reg(field: Field, name: &'static str, nxm: &'static str) -> Definition {
     let n = field as u8 - Field::Reg0 as u8;
-    row(
-        field,
-        name,
-        Format::Hexadecimal,
-        offset_of!(Key, regs) + 4 * n as usize,
-        4,
-    )
-    .masked()
-    .nx(nxm, n)
+    row(field, name, Format::Hexadecimal, offset_of!(Key, regs) + 4 * n as usize, 4)
+        .masked()
+        .nx(nxm, n)
 }
 
 const fn xreg(field: Field, name: &'static str, oxm: &'static str) -> Definition {
     let n = field as u8 - Field::Xreg0 as u8;
-    row(
-        field,
-        name,
-        Format::Hexadecimal,
-        offset_of!(Key, regs) + 8 * n as usize,
-        8,
-    )
-    .masked()
-    .number(OxmNumber {
-        name: oxm,
-        class: OXM_PKT_REG,
-        number: n,
-        experimenter: None,
-        since: 4,
-    })
+    row(field, name, Format::Hexadecimal, offset_of!(Key, regs) + 8 * n as usize, 8)
+        .masked()
+        .number(OxmNumber {
+            name: oxm,
+            class: OXM_PKT_REG,
+            number: n,
+            experimenter: None,
+            since: 4,
+        })
 }
 
 const fn xxreg(field: Field, name: &'static str, nxm: &'static str) -> Definition {
     let n = field as u8 - Field::Xxreg0 as u8;
-    row(
-        field,
-        name,
-        Format::Hexadecimal,
-        offset_of!(Key, regs) + 16 * n as usize,
-        16,
-    )
-    .masked()
-    .nx(nxm, 111 + n)
+    row(field, name, Format::Hexadecimal, offset_of!(Key, regs) + 16 * n as usize, 16)
+        .masked()
+        .nx(nxm, 111 + n)
 }
 
 /// The table. One row per field, in the order of the enumeration.
@@ -463,15 +411,9 @@ pub(super) fn find(
     number: u8,
     experimenter: Option<u32>,
 ) -> Option<(&'static Definition, &'static OxmNumber)> {
-    let row = INDEX
-        .get(class_slot(class, experimenter)?)?
-        .get(usize::from(number))?;
+    let row = INDEX.get(class_slot(class, experimenter)?)?.get(usize::from(number))?;
     let definition = TABLE.get(usize::from(*row))?;
-    let found = definition
-        .numbers
-        .iter()
-        .flatten()
-        .find(|n| n.class == class)?;
+    let found = definition.numbers.iter().flatten().find(|n| n.class == class)?;
     Some((definition, found))
 }
 
@@ -489,10 +431,7 @@ const _: () = {
     let mut i = 0;
     while i < COUNT {
         let d = &TABLE[i];
-        assert!(
-            d.field as usize == i,
-            "rows are in the order of the enumeration"
-        );
+        assert!(d.field as usize == i, "rows are in the order of the enumeration");
         assert!(d.place.offset as usize + d.place.bytes as usize <= size_of::<Key>());
         assert!(d.place.shift as u16 + d.place.bits as u16 <= d.place.bytes as u16 * 8);
         assert!(d.place.bytes <= 8 || d.place.bytes == 16 && d.place.bits == 128);

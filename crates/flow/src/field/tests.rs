@@ -21,10 +21,7 @@ fn names_and_numbers_are_unique_and_lead_back() {
             assert!(names.insert(n.name), "{}", n.name);
             assert!(numbers.insert((n.class, n.number, n.experimenter)), "{n:?}");
             assert!(n.number < 128);
-            assert_eq!(
-                Field::from_oxm(n.class, n.number, n.experimenter),
-                Some((f, n))
-            );
+            assert_eq!(Field::from_oxm(n.class, n.number, n.experimenter), Some((f, n)));
             assert_eq!(Field::from_name(n.name), Some(f));
         }
     }
@@ -40,9 +37,7 @@ fn unknown_numbers_lead_nowhere() {
             }
         }
     }
-    let all = Field::ALL
-        .iter()
-        .map(|f| f.def().numbers.iter().flatten().count());
+    let all = Field::ALL.iter().map(|f| f.def().numbers.iter().flatten().count());
     assert_eq!(known, all.sum());
 }
 
@@ -109,37 +104,19 @@ fn subfields_read_and_print_as_in_ovs() {
         ("xreg0[0..31]", "OXM_OF_PKT_REG0[0..31]"),
         ("ip_dscp[]", "OXM_OF_IP_DSCP[]"),
     ] {
-        assert_eq!(
-            text.parse::<Subfield>().map(|s| s.to_string()),
-            Ok(shown.to_string())
-        );
+        assert_eq!(text.parse::<Subfield>().map(|s| s.to_string()), Ok(shown.to_string()));
     }
     for (text, error) in [
-        (
-            "NXM_NX_REG16[]",
-            "NXM_NX_REG16[]: unknown field `NXM_NX_REG16'",
-        ),
+        ("NXM_NX_REG16[]", "NXM_NX_REG16[]: unknown field `NXM_NX_REG16'"),
         (
             "reg0[3..99]",
             "reg0[3..99]: ending bit 99 is not valid because field is only 32 bits wide",
         ),
-        (
-            "reg0[3",
-            "reg0[3: syntax error expecting [] or [<bit>] or [<start>..<end>]",
-        ),
-        (
-            "reg0[x]",
-            "reg0[x]: syntax error expecting [] or [<bit>] or [<start>..<end>]",
-        ),
-        (
-            "reg0[5..2]",
-            "reg0[5..2]: starting bit 5 is after ending bit 2",
-        ),
+        ("reg0[3", "reg0[3: syntax error expecting [] or [<bit>] or [<start>..<end>]"),
+        ("reg0[x]", "reg0[x]: syntax error expecting [] or [<bit>] or [<start>..<end>]"),
+        ("reg0[5..2]", "reg0[5..2]: starting bit 5 is after ending bit 2"),
     ] {
-        assert_eq!(
-            text.parse::<Subfield>().map_err(|e| e.to_string()),
-            Err(error.to_string())
-        );
+        assert_eq!(text.parse::<Subfield>().map_err(|e| e.to_string()), Err(error.to_string()));
     }
 }
 

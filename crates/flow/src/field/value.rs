@@ -83,13 +83,8 @@ pub(crate) fn port_text(port: u32, ports: &dyn Fn(u32) -> Option<String>) -> Str
     match ports(port) {
         // A name that would not be read back as one is quoted, as ovs-ofctl does.
         Some(name)
-            if name
-                .bytes()
-                .all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
-                && name
-                    .bytes()
-                    .next()
-                    .is_some_and(|b| b.is_ascii_alphabetic() || b == b'_') =>
+            if name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
+                && name.bytes().next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_') =>
         {
             name
         }
@@ -125,11 +120,7 @@ pub(crate) fn integer(text: &str) -> Option<u128> {
         None if text.len() > 1 && text.starts_with('0') => (text.get(1..)?, 8),
         None => (text, 10),
     };
-    if digits.starts_with(['+', '-']) {
-        None
-    } else {
-        u128::from_str_radix(digits, radix).ok()
-    }
+    if digits.starts_with(['+', '-']) { None } else { u128::from_str_radix(digits, radix).ok() }
 }
 
 /// `xx:xx:xx:xx:xx:xx` with one or two digits each.
@@ -171,9 +162,7 @@ fn flags_text(value: u16) -> String {
 }
 
 fn flag_name(bit: usize) -> String {
-    TCP_FLAGS
-        .get(bit)
-        .map_or_else(|| format!("[{:x}]", 1u32 << bit), |n| (*n).to_string())
+    TCP_FLAGS.get(bit).map_or_else(|| format!("[{:x}]", 1u32 << bit), |n| (*n).to_string())
 }
 
 /// TCP flags under a mask: `+syn-ack`; when all twelve count, `syn|ack`.
@@ -186,11 +175,7 @@ pub(crate) fn tcp_flags_text(value: u16, mask: u16) -> String {
         out.push(if value & 1 << bit != 0 { '+' } else { '-' });
         out.push_str(&flag_name(bit));
     }
-    if out.is_empty() {
-        "0/0".to_string()
-    } else {
-        out
-    }
+    if out.is_empty() { "0/0".to_string() } else { out }
 }
 
 /// Reads TCP flags: number, number/mask, `syn|ack`, `+syn-ack`. Value and mask.
@@ -204,14 +189,10 @@ pub(crate) fn tcp_flags_parse(text: &str) -> Result<(u16, u16), ValueError> {
             return Ok(v);
         }
         let bit = TCP_FLAGS.iter().position(|f| *f == name);
-        bit.map(|b| 1 << b)
-            .ok_or_else(|| ValueError::Other(format!("{name}: unknown TCP flag(s)")))
+        bit.map(|b| 1 << b).ok_or_else(|| ValueError::Other(format!("{name}: unknown TCP flag(s)")))
     };
-    let number = |t: &str| {
-        integer(t)
-            .and_then(|v| u16::try_from(v).ok())
-            .filter(|v| v & 0xfff == *v)
-    };
+    let number =
+        |t: &str| integer(t).and_then(|v| u16::try_from(v).ok()).filter(|v| v & 0xfff == *v);
     if text.starts_with(['+', '-']) {
         let (mut value, mut mask) = (0, 0);
         let mut rest = text;
@@ -229,9 +210,7 @@ pub(crate) fn tcp_flags_parse(text: &str) -> Result<(u16, u16), ValueError> {
         return Ok((value, mask));
     }
     if text.starts_with(|c: char| c.is_ascii_digit()) {
-        let (v, m) = text
-            .split_once('/')
-            .map_or((text, None), |(v, m)| (v, Some(m)));
+        let (v, m) = text.split_once('/').map_or((text, None), |(v, m)| (v, Some(m)));
         let bad = || ValueError::Other(format!("{text}: unknown TCP flag(s)"));
         let value = number(v).ok_or_else(bad)?;
         let mask = m.map_or(Some(0xfff), number).ok_or_else(bad)?;
@@ -335,9 +314,8 @@ impl Field {
             return Ok((0, 0));
         }
         let field = self.name();
-        let (value_text, mask_text) = text
-            .split_once('/')
-            .map_or((text, None), |(v, m)| (v, Some(m)));
+        let (value_text, mask_text) =
+            text.split_once('/').map_or((text, None), |(v, m)| (v, Some(m)));
         let other = |what: &str| ValueError::Other(format!("{text}: {what}"));
         let (value, mask) = match self.def().format {
             Format::Decimal | Format::Hexadecimal => {
@@ -349,11 +327,7 @@ impl Field {
                     })?;
                     let bytes = self.oxm_bytes();
                     if v & !ones(bytes.saturating_mul(8)) != 0 {
-                        return Err(ValueError::TooLarge {
-                            text: text.to_string(),
-                            bytes,
-                            field,
-                        });
+                        return Err(ValueError::TooLarge { text: text.to_string(), bytes, field });
                     }
                     Ok(v)
                 };
@@ -374,9 +348,7 @@ impl Field {
             }
             Format::Ethernet => {
                 let address = |t: &str| {
-                    ethernet(t)
-                        .map(ethernet_value)
-                        .ok_or_else(|| other("invalid Ethernet address"))
+                    ethernet(t).map(ethernet_value).ok_or_else(|| other("invalid Ethernet address"))
                 };
                 let mask = mask_text.map(address).transpose()?;
                 (address(value_text)?, mask.unwrap_or(self.all_ones()))
@@ -426,10 +398,7 @@ impl Field {
                 (value, mask)
             }
             Format::Port10 | Format::Port11 => {
-                let bad = || ValueError::Port {
-                    text: text.to_string(),
-                    field,
-                };
+                let bad = || ValueError::Port { text: text.to_string(), field };
                 let port = port_number(text, ports).ok_or_else(bad)?;
                 let value = match self.def().format {
                     Format::Port10 => port_to_of10(port).ok_or_else(bad)?.into(),
@@ -465,10 +434,7 @@ impl Field {
         };
         let mask = mask & self.all_ones();
         if !self.maskable() && mask != self.all_ones() && mask != 0 {
-            return Err(ValueError::Mask {
-                text: text.to_string(),
-                field,
-            });
+            return Err(ValueError::Mask { text: text.to_string(), field });
         }
         if mask == self.all_ones() && self == Field::DlVlan {
             return Ok((value, mask)); // keeps OFP_VLAN_NONE apart from VLAN 4095
@@ -482,10 +448,6 @@ pub(crate) struct CHex<T>(pub T);
 
 impl<T: std::fmt::LowerHex + PartialEq + Default> std::fmt::Display for CHex<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if self.0 == T::default() {
-            f.write_str("0")
-        } else {
-            write!(f, "{:#x}", self.0)
-        }
+        if self.0 == T::default() { f.write_str("0") } else { write!(f, "{:#x}", self.0) }
     }
 }

@@ -48,10 +48,7 @@ impl List {
         if *mask == [0xff; 6] {
             self.field(name, ethernet_text(value));
         } else if *mask != [0; 6] {
-            self.field(
-                name,
-                format_args!("{}/{}", ethernet_text(value), ethernet_text(mask)),
-            );
+            self.field(name, format_args!("{}/{}", ethernet_text(value), ethernet_text(mask)));
         }
     }
 
@@ -63,10 +60,7 @@ impl List {
 
     fn ipv6(&mut self, name: &str, value: [u8; 16], mask: [u8; 16]) {
         if mask != [0; 16] {
-            self.field(
-                name,
-                ipv6_text(u128::from_be_bytes(value), u128::from_be_bytes(mask)),
-            );
+            self.field(name, ipv6_text(u128::from_be_bytes(value), u128::from_be_bytes(mask)));
         }
     }
 }
@@ -121,22 +115,14 @@ fn format_as(
     if m.conj_id.get() != 0 {
         out.field("conj_id", k.conj_id);
     }
-    hex32(
-        &mut out,
-        "skb_priority",
-        k.skb_priority.get(),
-        m.skb_priority.get(),
-    );
+    hex32(&mut out, "skb_priority", k.skb_priority.get(), m.skb_priority.get());
     if m.actset_output.get() != 0 {
         out.field("actset_output", port_text(k.actset_output.get(), ports));
     }
     if m.packet_type.get() != 0 {
         let t = k.packet_type.get();
         if t != 0 {
-            out.field(
-                "packet_type",
-                format_args!("({},{})", t >> 16, CHex(t & 0xffff)),
-            );
+            out.field("packet_type", format_args!("({},{})", t >> 16, CHex(t & 0xffff)));
         } else if eth {
             out.word("eth");
         }
@@ -182,19 +168,12 @@ fn vlan(out: &mut List, i: usize, tci: u16, mask: u16) {
     } else if mask == u16::MAX {
         out.field(&format!("vlan_tci{suffix}"), format_args!("{tci:#06x}"));
     } else {
-        out.field(
-            &format!("vlan_tci{suffix}"),
-            format_args!("{tci:#06x}/{mask:#06x}"),
-        );
+        out.field(&format!("vlan_tci{suffix}"), format_args!("{tci:#06x}/{mask:#06x}"));
     }
 }
 
 fn l3(out: &mut List, k: &Key, m: &Key, proto_named: bool) {
-    let dl_type = if m.dl_type.get() == 0 {
-        0
-    } else {
-        k.dl_type.get()
-    };
+    let dl_type = if m.dl_type.get() == 0 { 0 } else { k.dl_type.get() };
     let arp = matches!(dl_type, ethertype::ARP | ethertype::RARP);
     if dl_type == ethertype::IPV6 {
         out.ipv6("ipv6_src", k.ipv6_src, m.ipv6_src);
@@ -206,11 +185,7 @@ fn l3(out: &mut List, k: &Key, m: &Key, proto_named: bool) {
             out.field("ipv6_label", format_args!("{label:#07x}/{mask:#07x}"));
         }
     } else {
-        let names = if arp {
-            ("arp_spa", "arp_tpa")
-        } else {
-            ("nw_src", "nw_dst")
-        };
+        let names = if arp { ("arp_spa", "arp_tpa") } else { ("nw_src", "nw_dst") };
         out.ipv4(names.0, k.nw_src.get(), m.nw_src.get());
         out.ipv4(names.1, k.nw_dst.get(), m.nw_dst.get());
     }
@@ -253,20 +228,9 @@ fn l3(out: &mut List, k: &Key, m: &Key, proto_named: bool) {
 
 /// `all`: the mask with which an 8-bit value in a place of 16 bits is exact.
 fn l4(out: &mut List, k: &Key, m: &Key, all: u16) {
-    let dl_type = if m.dl_type.get() == 0 {
-        0
-    } else {
-        k.dl_type.get()
-    };
-    let proto = if m.nw_proto == 0 {
-        None
-    } else {
-        Some(k.nw_proto)
-    };
-    let (src, dst) = (
-        (k.tp_src.get(), m.tp_src.get()),
-        (k.tp_dst.get(), m.tp_dst.get()),
-    );
+    let dl_type = if m.dl_type.get() == 0 { 0 } else { k.dl_type.get() };
+    let proto = if m.nw_proto == 0 { None } else { Some(k.nw_proto) };
+    let (src, dst) = ((k.tp_src.get(), m.tp_src.get()), (k.tp_dst.get(), m.tp_dst.get()));
     match (dl_type, proto) {
         (ethertype::IPV4, Some(ip_proto::ICMP)) => {
             out.port("icmp_type", src.0, src.1, all);

@@ -71,10 +71,7 @@ fn items(text: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
         depth == 0 && (c == ',' || c.is_ascii_whitespace())
     })
     .filter(|item| !item.is_empty())
-    .map(|item| {
-        item.split_once('=')
-            .map_or((item, None), |(n, v)| (n, Some(v)))
-    })
+    .map(|item| item.split_once('=').map_or((item, None), |(n, v)| (n, Some(v))))
 }
 
 /// The field called `name`, given the IP protocol: `tp_src` is the port of the protocol at
@@ -121,13 +118,9 @@ pub fn parse_match(
         let field =
             field_of(name, m.key()).ok_or_else(|| FlowTextError::UnknownField(name.to_string()))?;
         let value = value.ok_or_else(|| FlowTextError::MissingValue(name.to_string()))?;
-        let (value, mask) =
-            field
-                .parse_value(value, ports)
-                .map_err(|error| FlowTextError::BadValue {
-                    name: name.to_string(),
-                    error,
-                })?;
+        let (value, mask) = field
+            .parse_value(value, ports)
+            .map_err(|error| FlowTextError::BadValue { name: name.to_string(), error })?;
         m.set_masked(field, value, mask);
     }
     Ok(m)
@@ -166,16 +159,11 @@ pub fn parse_exact_flow(
         if field.load(&key) != 0 {
             return Err(FlowTextError::Twice(name.to_string()));
         }
-        let bad = |error| FlowTextError::BadValue {
-            name: name.to_string(),
-            error,
-        };
+        let bad = |error| FlowTextError::BadValue { name: name.to_string(), error };
         let given = value.unwrap_or_default();
         let (value, mask) = field.parse_value(given, ports).map_err(bad)?;
         if mask != field.all_ones() {
-            return Err(bad(ValueError::Other(format!(
-                "{given}: wildcards not allowed here"
-            ))));
+            return Err(bad(ValueError::Other(format!("{given}: wildcards not allowed here"))));
         }
         if !field.prerequisite().holds(&key) {
             return Err(FlowTextError::Prerequisite(name.to_string()));

@@ -24,21 +24,12 @@ fn port_number(name: &str) -> Option<u32> {
 #[test]
 fn matches_are_shown_as_ovs_ofctl_shows_them() {
     for (given, shown) in [
-        (
-            "tcp,nw_dst=10.0.0.0/8,tp_dst=80",
-            "tcp,nw_dst=10.0.0.0/8,tp_dst=80",
-        ),
+        ("tcp,nw_dst=10.0.0.0/8,tp_dst=80", "tcp,nw_dst=10.0.0.0/8,tp_dst=80"),
         ("in_port=1", "in_port=1"),
-        (
-            "in_port=LOCAL,udp,udp_src=0x10/0xfff0",
-            "udp,in_port=LOCAL,tp_src=0x10/0xfff0",
-        ),
+        ("in_port=LOCAL,udp,udp_src=0x10/0xfff0", "udp,in_port=LOCAL,tp_src=0x10/0xfff0"),
         ("in_port=CONTROLLER", "in_port=CONTROLLER"),
         ("in_port=0xfffe", "in_port=LOCAL"),
-        (
-            "ip,nw_src=10.0.0.1/255.0.255.0",
-            "ip,nw_src=10.0.0.0/255.0.255.0",
-        ),
+        ("ip,nw_src=10.0.0.1/255.0.255.0", "ip,nw_src=10.0.0.0/255.0.255.0"),
         ("dl_vlan=5", "dl_vlan=5"),
         ("dl_vlan=5,dl_vlan_pcp=3", "dl_vlan=5,dl_vlan_pcp=3"),
         ("dl_vlan_pcp=3", "dl_vlan_pcp=3"),
@@ -52,10 +43,7 @@ fn matches_are_shown_as_ovs_ofctl_shows_them() {
         ("vlan_tci=0xf000/0xf000", "dl_vlan_pcp=7"),
         ("vlan_vid=0/0x1000", "vlan_tci=0x0000/0x1000"),
         ("vlan_pcp=3,dl_vlan=2", "dl_vlan=2,dl_vlan_pcp=3"),
-        (
-            "reg0=1,reg1=5/0xff,reg15=0xffffffff",
-            "reg0=0x1,reg1=0x5/0xff,reg15=0xffffffff",
-        ),
+        ("reg0=1,reg1=5/0xff,reg15=0xffffffff", "reg0=0x1,reg1=0x5/0xff,reg15=0xffffffff"),
         ("xreg0=5", "reg0=0,reg1=0x5"),
         ("xreg1=0x100000002/0xf0000000f", "reg2=0x1/0xf,reg3=0x2/0xf"),
         ("xxreg0=1", "reg0=0,reg1=0,reg2=0,reg3=0x1"),
@@ -70,10 +58,7 @@ fn matches_are_shown_as_ovs_ofctl_shows_them() {
             "arp,arp_spa=1.2.3.4,arp_tpa=1.2.0.0/16,arp_sha=00:00:00:00:00:01,arp_tha=00:01:00:00:00:00/00:ff:00:00:00:00",
             "arp,arp_spa=1.2.3.4,arp_tpa=1.2.0.0/16,arp_sha=00:00:00:00:00:01,arp_tha=00:01:00:00:00:00/00:ff:00:00:00:00",
         ),
-        (
-            "icmp,icmp_type=8,icmp_code=0",
-            "icmp,icmp_type=8,icmp_code=0",
-        ),
+        ("icmp,icmp_type=8,icmp_code=0", "icmp,icmp_type=8,icmp_code=0"),
         (
             "icmp6,icmpv6_type=135,icmpv6_code=0,nd_target=fe80::1,nd_sll=00:00:00:00:00:01",
             "icmp6,icmp_type=135,icmp_code=0,nd_target=fe80::1,nd_sll=00:00:00:00:00:01",
@@ -128,10 +113,7 @@ fn matches_are_shown_as_ovs_ofctl_shows_them() {
             "tcp,tcp_flags=fin|syn|rst|psh|ack|urg|ece|cwr|ns|[200]|[400]|[800]",
         ),
         ("tcp,tcp_flags=0x800/0x800", "tcp,tcp_flags=+[800]"),
-        (
-            "tcp,tcp_src=0x8000/0x8000,tcp_dst=0",
-            "tcp,tp_src=0x8000/0x8000,tp_dst=0",
-        ),
+        ("tcp,tcp_src=0x8000/0x8000,tcp_dst=0", "tcp,tp_src=0x8000/0x8000,tp_dst=0"),
         ("udp,tp_src=0/0xf000", "udp,tp_src=0x0/0xf000"),
         ("conj_id=5", "conj_id=5"),
         ("actset_output=3", "actset_output=3"),
@@ -158,63 +140,27 @@ fn matches_are_shown_as_ovs_ofctl_shows_them() {
 #[test]
 fn wrong_matches_get_the_reason() {
     for (given, error) in [
-        (
-            "tcp,tp_dst=http",
-            "bad value for tp_dst (http: bad syntax for tcp_dst value)",
-        ),
+        ("tcp,tp_dst=http", "bad value for tp_dst (http: bad syntax for tcp_dst value)"),
         (
             "tcp,tp_dst=99999",
             "bad value for tp_dst (99999: value too large for 2-byte field tcp_dst)",
         ),
-        (
-            "tcp,nw_dst=1.2.3",
-            "bad value for nw_dst (1.2.3: invalid IP address)",
-        ),
+        ("tcp,nw_dst=1.2.3", "bad value for nw_dst (1.2.3: invalid IP address)"),
         (
             "tcp,nw_dst=1.2.3.4/33",
             "bad value for nw_dst (1.2.3.4/33: IPv4 network prefix bits not between 0 and 32, inclusive)",
         ),
-        (
-            "ipv6,ipv6_src=foo",
-            "bad value for ipv6_src (foo: invalid IPv6 address)",
-        ),
-        (
-            "tcp,tcp_flags=+foo",
-            "bad value for tcp_flags (foo: unknown TCP flag(s))",
-        ),
-        (
-            "dl_vlan=4096",
-            "bad value for dl_vlan (4096: value too large for 12-bit field dl_vlan)",
-        ),
-        (
-            "dl_vlan=5/0xf",
-            "bad value for dl_vlan (5/0xf: invalid mask for field dl_vlan)",
-        ),
-        (
-            "reg0=foo",
-            "bad value for reg0 (foo: bad syntax for reg0 value)",
-        ),
-        (
-            "metadata=0x1/zzz",
-            "bad value for metadata (0x1/zzz: bad syntax for metadata mask)",
-        ),
+        ("ipv6,ipv6_src=foo", "bad value for ipv6_src (foo: invalid IPv6 address)"),
+        ("tcp,tcp_flags=+foo", "bad value for tcp_flags (foo: unknown TCP flag(s))"),
+        ("dl_vlan=4096", "bad value for dl_vlan (4096: value too large for 12-bit field dl_vlan)"),
+        ("dl_vlan=5/0xf", "bad value for dl_vlan (5/0xf: invalid mask for field dl_vlan)"),
+        ("reg0=foo", "bad value for reg0 (foo: bad syntax for reg0 value)"),
+        ("metadata=0x1/zzz", "bad value for metadata (0x1/zzz: bad syntax for metadata mask)"),
         ("reg16=1", "unknown field reg16"),
-        (
-            "in_port=foo",
-            "bad value for in_port (foo: invalid or unknown port for in_port)",
-        ),
-        (
-            "in_port=0x12345",
-            "bad value for in_port (0x12345: invalid or unknown port for in_port)",
-        ),
-        (
-            "dl_src=foo",
-            "bad value for dl_src (foo: invalid Ethernet address)",
-        ),
-        (
-            "ip,nw_ecn=4",
-            "bad value for nw_ecn (4: value too large for 2-bit field nw_ecn)",
-        ),
+        ("in_port=foo", "bad value for in_port (foo: invalid or unknown port for in_port)"),
+        ("in_port=0x12345", "bad value for in_port (0x12345: invalid or unknown port for in_port)"),
+        ("dl_src=foo", "bad value for dl_src (foo: invalid Ethernet address)"),
+        ("ip,nw_ecn=4", "bad value for nw_ecn (4: value too large for 2-bit field nw_ecn)"),
         ("tcp,tp_dst", "field tp_dst missing value"),
     ] {
         let e = parse_match(given, &no_numbers).map_err(|e| e.to_string());
@@ -285,41 +231,20 @@ fn flows_of_packets() {
         assert_eq!(format_key(&key, &no_names), shown, "{given}");
     }
     for (given, error) in [
-        (
-            "in_port=1,nw_dst=1.2.3.4",
-            "prerequisites not met for setting nw_dst",
-        ),
-        (
-            "in_port=foo,tcp",
-            "bad value for in_port (foo: invalid or unknown port for in_port)",
-        ),
-        (
-            "in_port=-1",
-            "bad value for in_port (-1: invalid or unknown port for in_port)",
-        ),
+        ("in_port=1,nw_dst=1.2.3.4", "prerequisites not met for setting nw_dst"),
+        ("in_port=foo,tcp", "bad value for in_port (foo: invalid or unknown port for in_port)"),
+        ("in_port=-1", "bad value for in_port (-1: invalid or unknown port for in_port)"),
         (
             "in_port=1,tcp,nw_dst=10.0.0.0/8",
             "bad value for nw_dst (10.0.0.0/8: wildcards not allowed here)",
         ),
         ("in_port=1,tcp,foo=3", "unknown field foo"),
         ("in_port=1,tcp,foo", "unknown field foo"),
-        (
-            "in_port=1,tcp,dl_src=xx",
-            "bad value for dl_src (xx: invalid Ethernet address)",
-        ),
-        (
-            "in_port=1,arp_op=1,arp",
-            "prerequisites not met for setting arp_op",
-        ),
-        (
-            "in_port=1,tcp,tp_dst",
-            "bad value for tp_dst (: bad syntax for tcp_dst value)",
-        ),
+        ("in_port=1,tcp,dl_src=xx", "bad value for dl_src (xx: invalid Ethernet address)"),
+        ("in_port=1,arp_op=1,arp", "prerequisites not met for setting arp_op"),
+        ("in_port=1,tcp,tp_dst", "bad value for tp_dst (: bad syntax for tcp_dst value)"),
         ("in_port=1,tcp,udp", "Ethernet type set multiple times"),
-        (
-            "in_port=1,tcp,reg0=5,reg0=6",
-            "field reg0 set multiple times",
-        ),
+        ("in_port=1,tcp,reg0=5,reg0=6", "field reg0 set multiple times"),
         (
             "in_port=1,tcp,tcp_flags=+syn",
             "bad value for tcp_flags (+syn: wildcards not allowed here)",
@@ -345,10 +270,7 @@ fn megaflows() {
             "recirc_id=0,eth,icmp6,in_port=1,icmp_type=136,icmp_code=0,nd_reserved=30464,nd_options_type=2",
             "recirc_id=0,eth,icmp6,in_port=1,icmp_type=0x88/0xff,icmp_code=0x0/0xff,nd_reserved=30464,nd_options_type=0x2/0xff",
         ),
-        (
-            "recirc_id=0,eth,in_port=1,dl_type=0x1234",
-            "recirc_id=0,eth,in_port=1,dl_type=0x1234",
-        ),
+        ("recirc_id=0,eth,in_port=1,dl_type=0x1234", "recirc_id=0,eth,in_port=1,dl_type=0x1234"),
         (
             "recirc_id=0,eth,ip,in_port=1,dl_vlan=5,dl_vlan_pcp=0,nw_dst=0.0.0.0/5,nw_frag=no",
             "recirc_id=0,eth,ip,in_port=1,dl_vlan=5,dl_vlan_pcp=0,nw_dst=0.0.0.0/5,nw_frag=no",
@@ -366,10 +288,7 @@ fn normalisation_drops_what_has_no_prerequisites() {
         ("nw_proto=6,tp_dst=3", ""),
         ("ip,tp_dst=3", "ip"),
         ("tcp,tp_dst=3,arp_sha=00:00:00:00:00:01", "tcp,tp_dst=3"),
-        (
-            "arp,nw_ttl=5,arp_op=1,arp_spa=1.2.3.4",
-            "arp,arp_op=1,arp_spa=1.2.3.4",
-        ),
+        ("arp,nw_ttl=5,arp_op=1,arp_spa=1.2.3.4", "arp,arp_op=1,arp_spa=1.2.3.4"),
         ("mpls,mpls_label=3,nw_src=1.1.1.1", "mpls,mpls_label=3"),
         (
             "reg0=1,metadata=2,in_port=3,dl_vlan=4,dl_type=0x1234",
@@ -463,9 +382,8 @@ fn verbose_datapath_flows() {
         assert_eq!(mask_again, mask, "{verbose}");
     }
     // Without -m, the wildcarded part of a tag shows when its value is not zero.
-    let (key, _) = odp(&format!(
-        "{packet},eth_type(0x8100),vlan(vid=5,pcp=1),encap(eth_type(0x1234))"
-    ));
+    let (key, _) =
+        odp(&format!("{packet},eth_type(0x8100),vlan(vid=5,pcp=1),encap(eth_type(0x1234))"));
     let (_, mask) = odp(
         "in_port(1),packet_type(ns=0,id=0),eth_type(0x8100),vlan(vid=5),encap(eth_type(0x1234))",
     );
@@ -489,30 +407,18 @@ fn datapath_flows_of_packets() {
     assert_eq!(mask.0.vlans[0].tci.get(), 0x1fff);
     assert_eq!(key.dl_type.get(), 0x0800);
     for (given, error) in [
-        (
-            "in_port(1),eth(),eth_type(0x0800),ipv4(frag=bogus)",
-            "syntax error at ipv4(frag=bogus)",
-        ),
+        ("in_port(1),eth(),eth_type(0x0800),ipv4(frag=bogus)", "syntax error at ipv4(frag=bogus)"),
         ("garbage(1)", "syntax error at garbage(1)"),
         ("in_port(1),5054", "syntax error at 5054"),
         (
             "recirc_id(0),in_port(1/0),eth(),eth_type(0x0800),ipv4(dst=1.0.0.0/8)",
             "syntax error at ipv4(dst=1.0.0.0/8)",
         ),
-        (
-            "in_port(1),eth(src=50:54:00:00:00:05",
-            "syntax error at eth(src=50:54:00:00:00:05",
-        ),
+        ("in_port(1),eth(src=50:54:00:00:00:05", "syntax error at eth(src=50:54:00:00:00:05"),
         ("in_port(nosuch)", "no port with name nosuch"),
         ("in_port(1),in_port(2)", "duplicate attribute in_port"),
-        (
-            "eth_type(0x0800),tcp(src=1)",
-            "tcp() does not go with the eth_type() and protocol given",
-        ),
-        (
-            "encap(eth_type(0x0800))",
-            "encap() without eth_type() and vlan() before",
-        ),
+        ("eth_type(0x0800),tcp(src=1)", "tcp() does not go with the eth_type() and protocol given"),
+        ("encap(eth_type(0x0800))", "encap() without eth_type() and vlan() before"),
     ] {
         let e = odp::parse(given, &port_number).map_err(|e| e.to_string());
         assert_eq!(e, Err(error.to_string()), "{given}");
@@ -547,9 +453,7 @@ fn parsers_survive_truncation_and_mutation() {
     }
     let alphabet = b"(),=/:.|+-[]0159axfipv \t\x7f";
     for round in 0..50_000 {
-        let mut text = if round % 2 == 0 { ODP } else { OPENFLOW }
-            .as_bytes()
-            .to_vec();
+        let mut text = if round % 2 == 0 { ODP } else { OPENFLOW }.as_bytes().to_vec();
         for _ in 0..1 + random(3) {
             let at = random(text.len());
             text[at] = alphabet[random(alphabet.len())];

@@ -59,12 +59,8 @@ struct Walk<'a> {
 
 impl<'a> Walk<'a> {
     fn new(matching: &Match, context: &'a CheckContext) -> Walk<'a> {
-        let vlans = matching
-            .key()
-            .vlans
-            .iter()
-            .take_while(|vlan| vlan.tci.get() & VLAN_CFI != 0)
-            .count();
+        let vlans =
+            matching.key().vlans.iter().take_while(|vlan| vlan.tci.get() & VLAN_CFI != 0).count();
         Walk { context, packet: *matching, vlans, action_set: false }
     }
 

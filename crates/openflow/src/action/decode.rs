@@ -228,7 +228,8 @@ impl Codec {
             return Err(OfError::OFPBAC_BAD_SET_ARGUMENT);
         }
         let present = u128::from(flow::VLAN_CFI);
-        if field == Field::VlanVid && (value & present == 0 || mask.is_some_and(|m| m & present == 0))
+        if field == Field::VlanVid
+            && (value & present == 0 || mask.is_some_and(|m| m & present == 0))
         {
             return Err(OfError::OFPBAC_BAD_SET_ARGUMENT);
         }
@@ -265,7 +266,8 @@ pub(super) fn move_action(
 pub(super) fn set_entry(
     r: &mut Reader,
 ) -> Result<(Field, FieldValue, Option<FieldValue>), OfError> {
-    let empty = r.peek().get(..4).is_some_and(|h| matches!(h, [_, _, bits, len] if len >> (bits & 1) == 0));
+    let empty =
+        r.peek().get(..4).is_some_and(|h| matches!(h, [_, _, bits, len] if len >> (bits & 1) == 0));
     // A field or length that is not known has names of its own in actions: Open vSwitch blames
     // the length, but for values of no bytes.
     let entry = pull_entry(r).map_err(|e| match e {
@@ -309,8 +311,13 @@ pub(super) fn port_from_u32(port: u32) -> Result<PortNo, OfError> {
 /// Checks that one can output to `port`.
 pub(super) fn output_port(port: PortNo) -> Result<PortNo, OfError> {
     match port {
-        PortNo::IN_PORT | PortNo::TABLE | PortNo::NORMAL | PortNo::FLOOD | PortNo::ALL
-        | PortNo::CONTROLLER | PortNo::LOCAL => Ok(port),
+        PortNo::IN_PORT
+        | PortNo::TABLE
+        | PortNo::NORMAL
+        | PortNo::FLOOD
+        | PortNo::ALL
+        | PortNo::CONTROLLER
+        | PortNo::LOCAL => Ok(port),
         _ if port.0 < PortNo::MAX.0 => Ok(port),
         _ => Err(OfError::OFPBAC_BAD_OUT_PORT),
     }

@@ -431,9 +431,7 @@ impl Encoder {
                 }
                 return true;
             }
-            Field::VlanVid => {
-                Action::SetVlanVid { vid: low16 & VID_MASK as u16, push_if_missing }
-            }
+            Field::VlanVid => Action::SetVlanVid { vid: low16 & VID_MASK as u16, push_if_missing },
             Field::VlanPcp => Action::SetVlanPcp { pcp: value as u8, push_if_missing },
             Field::EthSrc | Field::EthDst => {
                 let mut mac = [0; 6];
@@ -557,7 +555,14 @@ fn extension(action: &Action, out: &mut Vec<u8>) {
             encode_header(m.dst.field, false, 0, out);
         }),
         Action::Note(data) => E::nicira(nx::NOTE, out, |out| out.extend_from_slice(data)),
-        Action::Sample { probability, collector_set, obs_domain, obs_point, sampling_port, direction } => {
+        Action::Sample {
+            probability,
+            collector_set,
+            obs_domain,
+            obs_point,
+            sampling_port,
+            direction,
+        } => {
             let direction = *direction as u8;
             let subtype = match (direction, *sampling_port) {
                 (0, PortNo::NONE) => nx::SAMPLE,

@@ -62,9 +62,8 @@ pub fn decode_instructions(bytes: &[u8], version: Version) -> Result<Vec<Action>
         rest = rest.get(len..).unwrap_or_default();
     }
 
-    let body = |ty: u16| {
-        bodies.get(usize::from(ty)).copied().flatten().map(|b| Reader::new(b, bad_len))
-    };
+    let body =
+        |ty: u16| bodies.get(usize::from(ty)).copied().flatten().map(|b| Reader::new(b, bad_len));
     let mut out = Vec::new();
     if let Some(mut r) = body(METER) {
         let id = r.u32()?;

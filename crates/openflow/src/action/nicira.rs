@@ -2,8 +2,8 @@
 //! of Open vSwitch's nicira extensions.
 
 use super::decode::{
-    decode_nested, low_bits, move_action, mpls_ethertype, ofs_nbits, old_header, output_port,
-    set_action, set_entry, subfield, writable, MAX_CLONE_DEPTH,
+    MAX_CLONE_DEPTH, decode_nested, low_bits, move_action, mpls_ethertype, ofs_nbits, old_header,
+    output_port, set_action, set_entry, subfield, writable,
 };
 use super::{
     Action, Bundle, BundleAlgorithm, Controller, HashFields, Multipath, MultipathAlgorithm,
@@ -274,7 +274,14 @@ fn sample(r: &mut Reader, subtype: u16) -> Result<Action, OfError> {
         };
         r.zero_rest(OfError::NXBRC_MUST_BE_ZERO)?;
     }
-    Ok(Action::Sample { probability, collector_set, obs_domain, obs_point, sampling_port, direction })
+    Ok(Action::Sample {
+        probability,
+        collector_set,
+        obs_domain,
+        obs_point,
+        sampling_port,
+        direction,
+    })
 }
 
 /// NXAST_CONTROLLER2: properties of type, length (both 16 bits), value, padding to 8.

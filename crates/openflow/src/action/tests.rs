@@ -36,7 +36,12 @@ fn load() -> impl Strategy<Value = Action> {
     (part(true), any::<u128>()).prop_map(|(dst, value)| {
         let mask = crate::nxm::ones(dst.bits) << dst.start;
         let held = if dst.field == Field::ArpOp { 0xff } else { u128::MAX };
-        Action::SetField { field: dst.field, value: value & mask & held, mask, spelled: SetSpelling::Load }
+        Action::SetField {
+            field: dst.field,
+            value: value & mask & held,
+            mask,
+            spelled: SetSpelling::Load,
+        }
     })
 }
 
@@ -60,19 +65,16 @@ fn leaf() -> impl Strategy<Value = Action> {
         prop::collection::vec(any::<u16>(), 0..5)
             .prop_map(|controllers| Action::DecTtl { controllers }),
         any::<(u16, u16)>().prop_map(|(idle, hard)| Action::FinTimeout { idle, hard }),
-        prop::option::of(1u32..0xff00).prop_flat_map(|p| prop::option::of(0u8..255).prop_map(
-            move |table| Action::Resubmit { port: p.map(PortNo), table }
-        )),
+        prop::option::of(1u32..0xff00).prop_flat_map(|p| prop::option::of(0u8..255)
+            .prop_map(move |table| Action::Resubmit { port: p.map(PortNo), table })),
         (0usize..4, any::<u8>()).prop_map(|(n, b)| Action::Note(vec![b; 6 + 8 * n])),
         Just(Action::Exit),
         Just(Action::PopQueue),
         (1u16.., any::<(u32, u32, u32)>(), port(), 0usize..3).prop_map(
             |(probability, (collector_set, obs_domain, obs_point), sampling_port, d)| {
-                let direction = [
-                    SampleDirection::Default,
-                    SampleDirection::Ingress,
-                    SampleDirection::Egress,
-                ][d];
+                let direction =
+                    [SampleDirection::Default, SampleDirection::Ingress, SampleDirection::Egress]
+                        [d];
                 Action::Sample {
                     probability,
                     collector_set,
@@ -240,7 +242,8 @@ struct Random(u64);
 
 impl Random {
     fn next(&mut self) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as usize
     }
 }

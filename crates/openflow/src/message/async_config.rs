@@ -97,11 +97,7 @@ impl AsyncConfig {
     /// Carries out OFPT_SET_ASYNC.
     pub fn apply(&mut self, set: &SetAsync) {
         for change in &set.changes {
-            let place = if change.primary {
-                &mut self.primary
-            } else {
-                &mut self.secondary
-            };
+            let place = if change.primary { &mut self.primary } else { &mut self.secondary };
             place[change.kind as usize] = change.reasons;
         }
     }

@@ -80,14 +80,8 @@ pub struct DecodeError {
 impl DecodeError {
     /// The OFPT_ERROR that answers the message.
     pub fn reply(&self) -> Message {
-        let error = ErrorMessage {
-            error: ErrorCode::Known(self.error),
-            data: self.data.clone(),
-        };
-        Message {
-            xid: self.xid,
-            body: Body::Error(error),
-        }
+        let error = ErrorMessage { error: ErrorCode::Known(self.error), data: self.data.clone() };
+        Message { xid: self.xid, body: Body::Error(error) }
     }
 }
 
@@ -124,9 +118,7 @@ impl Message {
     /// OFPBRC_BAD_SUBTYPE, OFPBRC_BAD_LEN, or one about a part of the message.
     pub fn decode(bytes: &[u8], protocol: &Protocol) -> std::result::Result<Message, DecodeError> {
         let mut what = "OpenFlow header".to_string();
-        let xid = bytes
-            .get(4..8)
-            .map_or(0, |b| b.iter().fold(0, |n, b| n << 8 | u32::from(*b)));
+        let xid = bytes.get(4..8).map_or(0, |b| b.iter().fold(0, |n, b| n << 8 | u32::from(*b)));
         match decode_body(bytes, xid, protocol, &mut what) {
             Ok(body) => Ok(Message { xid, body }),
             Err(error) => Err(DecodeError {
@@ -192,10 +184,7 @@ fn decode_body(bytes: &[u8], xid: u32, p: &Protocol, what: &mut String) -> Resul
         ofpt::ERROR => {
             *what = "OFPT_ERROR".into();
             let version = Version::from_wire(wire_version).unwrap_or(p.version);
-            return Ok(Body::Error(session::decode_error(
-                checked(r, (4, 1))?,
-                version,
-            )?));
+            return Ok(Body::Error(session::decode_error(checked(r, (4, 1))?, version)?));
         }
         ofpt::ECHO_REQUEST => return Ok(Body::EchoRequest(r.rest().to_vec())),
         ofpt::ECHO_REPLY => return Ok(Body::EchoReply(r.rest().to_vec())),
@@ -219,11 +208,7 @@ fn decode_body(bytes: &[u8], xid: u32, p: &Protocol, what: &mut String) -> Resul
         }
         ofpt::FEATURES_REPLY => {
             named("OFPT_FEATURES_REPLY", what);
-            let ports = if version >= Version::V13 {
-                0
-            } else {
-                port::port_size(version)
-            };
+            let ports = if version >= Version::V13 { 0 } else { port::port_size(version) };
             Body::FeaturesReply(session::decode_features(checked(r, (24, ports))?, version)?)
         }
         ofpt::GET_CONFIG_REQUEST => {
@@ -246,10 +231,7 @@ fn decode_body(bytes: &[u8], xid: u32, p: &Protocol, what: &mut String) -> Resul
                 Version::V12 => 8,
                 _ => 16,
             };
-            Body::PacketIn(Box::new(packet::decode_packet_in(
-                checked(r, (fixed, 1))?,
-                version,
-            )?))
+            Body::PacketIn(Box::new(packet::decode_packet_in(checked(r, (fixed, 1))?, version)?))
         }
         ofpt::FLOW_REMOVED => {
             named("OFPT_FLOW_REMOVED", what);
@@ -266,15 +248,8 @@ fn decode_body(bytes: &[u8], xid: u32, p: &Protocol, what: &mut String) -> Resul
         }
         ofpt::PACKET_OUT => {
             named("OFPT_PACKET_OUT", what);
-            let fixed = if v10 || version == Version::V15 {
-                8
-            } else {
-                16
-            };
-            Body::PacketOut(Box::new(packet::decode_packet_out(
-                checked(r, (fixed, 1))?,
-                version,
-            )?))
+            let fixed = if v10 || version == Version::V15 { 8 } else { 16 };
+            Body::PacketOut(Box::new(packet::decode_packet_out(checked(r, (fixed, 1))?, version)?))
         }
         ofpt::FLOW_MOD => {
             named("OFPT_FLOW_MOD", what);
@@ -329,9 +304,7 @@ fn decode_later(r: Reader<'_>, message: Later, xid: u32, p: &Protocol) -> Result
         }
         Later::QueueGetConfigRequest => {
             let r = checked(r, (if v10 { 4 } else { 8 }, 0))?;
-            Body::QueueGetConfigRequest {
-                port: queue::decode_config_request(r, version)?,
-            }
+            Body::QueueGetConfigRequest { port: queue::decode_config_request(r, version)? }
         }
         Later::QueueGetConfigReply => {
             let (port, queues) = queue::decode_config_reply(checked(r, (8, 8))?, version)?;
@@ -349,10 +322,7 @@ fn decode_later(r: Reader<'_>, message: Later, xid: u32, p: &Protocol) -> Result
             } else {
                 async_config::decode_legacy(checked(r, (24, 0))?, version)?
             };
-            let mut config = AsyncConfig {
-                primary: [0; 6],
-                secondary: [0; 6],
-            };
+            let mut config = AsyncConfig { primary: [0; 6], secondary: [0; 6] };
             config.apply(&set);
             Body::GetAsyncReply(config)
         }
@@ -397,12 +367,12 @@ fn decode_vendor(mut r: Reader<'_>, xid: u32, p: &Protocol, what: &mut String) -
     if vendor == ONF_VENDOR {
         *what = format!("ONFT type {subtype}");
         return match subtype {
-            onft::BUNDLE_CONTROL if version == Version::V13 => Ok(Body::BundleControl(
-                bundle::decode_control(checked(r, (8, 8))?)?,
-            )),
-            onft::BUNDLE_ADD if version == Version::V13 => Ok(Body::BundleAdd(Box::new(
-                bundle::decode_add(checked(r, (8, 1))?, xid, p)?,
-            ))),
+            onft::BUNDLE_CONTROL if version == Version::V13 => {
+                Ok(Body::BundleControl(bundle::decode_control(checked(r, (8, 8))?)?))
+            }
+            onft::BUNDLE_ADD if version == Version::V13 => {
+                Ok(Body::BundleAdd(Box::new(bundle::decode_add(checked(r, (8, 1))?, xid, p)?)))
+            }
             _ => Err(OfError::OFPBRC_BAD_SUBTYPE),
         };
     }
@@ -416,10 +386,9 @@ fn decode_vendor(mut r: Reader<'_>, xid: u32, p: &Protocol, what: &mut String) -
         nxt::FLOW_MOD => {
             Body::FlowMod(Box::new(flow::decode_nx_flow_mod(checked(r, (32, 8))?, p)?))
         }
-        nxt::FLOW_REMOVED => Body::FlowRemoved(Box::new(flow::decode_nx_flow_removed(checked(
-            r,
-            (40, 8),
-        )?)?)),
+        nxt::FLOW_REMOVED => {
+            Body::FlowRemoved(Box::new(flow::decode_nx_flow_removed(checked(r, (40, 8))?)?))
+        }
         nxt::FLOW_MOD_TABLE_ID => {
             let mut r = checked(r, (8, 0))?;
             Body::FlowModTableId(r.u8()? != 0)
@@ -461,9 +430,9 @@ fn decode_vendor(mut r: Reader<'_>, xid: u32, p: &Protocol, what: &mut String) -
         nxt::TLV_TABLE_REPLY => {
             Body::TlvTableReply(nicira::decode_tlv_table_reply(checked(r, (16, 8))?)?)
         }
-        nxt::SET_ASYNC_CONFIG2 if version < Version::V14 => Body::SetAsync(
-            async_config::decode_properties(checked(r, (0, 8))?, version, false)?,
-        ),
+        nxt::SET_ASYNC_CONFIG2 if version < Version::V14 => {
+            Body::SetAsync(async_config::decode_properties(checked(r, (0, 8))?, version, false)?)
+        }
         nxt::RESUME => Body::Resume(Box::new(packet::decode_nx_packet_in2(
             checked(r, (0, 8))?,
             version,
@@ -546,61 +515,33 @@ fn encode_body(message: &Message, p: &Protocol, out: &mut Vec<u8>) -> Encoded {
         Body::MultipartReply { more, reply } => {
             multipart::encode_reply(reply, *more, version, xid, out)
         }
-        Body::FlowModTableId(set) => small(
-            nxt::FLOW_MOD_TABLE_ID,
-            &[u8::from(*set), 0, 0, 0, 0, 0, 0, 0],
-            version,
-            xid,
-            out,
-        ),
+        Body::FlowModTableId(set) => {
+            small(nxt::FLOW_MOD_TABLE_ID, &[u8::from(*set), 0, 0, 0, 0, 0, 0, 0], version, xid, out)
+        }
         Body::SetFlowFormat(format) => {
             let number: u32 = if *format == FlowFormat::Nxm { 2 } else { 0 };
-            small(
-                nxt::SET_FLOW_FORMAT,
-                &number.to_be_bytes(),
-                version,
-                xid,
-                out,
-            )
+            small(nxt::SET_FLOW_FORMAT, &number.to_be_bytes(), version, xid, out)
         }
         Body::SetPacketInFormat(format) => {
             let number = *format as u32;
-            small(
-                nxt::SET_PACKET_IN_FORMAT,
-                &number.to_be_bytes(),
-                version,
-                xid,
-                out,
-            )
+            small(nxt::SET_PACKET_IN_FORMAT, &number.to_be_bytes(), version, xid, out)
         }
         Body::FlowAge => small(nxt::FLOW_AGE, &[], version, xid, out),
-        Body::SetControllerId(id) => small(
-            nxt::SET_CONTROLLER_ID,
-            &u64::from(*id).to_be_bytes(),
-            version,
-            xid,
-            out,
-        ),
-        Body::FlowMonitorCancel(id) => small(
-            nxt::FLOW_MONITOR_CANCEL,
-            &id.to_be_bytes(),
-            version,
-            xid,
-            out,
-        ),
+        Body::SetControllerId(id) => {
+            small(nxt::SET_CONTROLLER_ID, &u64::from(*id).to_be_bytes(), version, xid, out)
+        }
+        Body::FlowMonitorCancel(id) => {
+            small(nxt::FLOW_MONITOR_CANCEL, &id.to_be_bytes(), version, xid, out)
+        }
         Body::FlowMonitorPaused => small(nxt::FLOW_MONITOR_PAUSED, &[], version, xid, out),
         Body::FlowMonitorResumed => small(nxt::FLOW_MONITOR_RESUMED, &[], version, xid, out),
         Body::TlvTableMod(m) => nicira::encode_tlv_table_mod(m, version, xid, out),
         Body::TlvTableRequest => small(nxt::TLV_TABLE_REQUEST, &[], version, xid, out),
         Body::TlvTableReply(t) => nicira::encode_tlv_table_reply(t, version, xid, out),
         Body::Resume(packet) => packet::encode_resume(packet, version, xid, out),
-        Body::CtFlushZone(zone) => small(
-            nxt::CT_FLUSH_ZONE,
-            &u64::from(*zone).to_be_bytes(),
-            version,
-            xid,
-            out,
-        ),
+        Body::CtFlushZone(zone) => {
+            small(nxt::CT_FLUSH_ZONE, &u64::from(*zone).to_be_bytes(), version, xid, out)
+        }
         Body::CtFlush(f) => nicira::encode_ct_flush(f, version, xid, out),
     }
 }

@@ -100,6 +100,30 @@ pub struct FlowMod {
     pub actions: Actions,
 }
 
+impl FlowMod {
+    /// Adds a flow without cookie, timeouts and flags to table 0.
+    pub fn add(priority: u16, matching: Match, actions: &[crate::Action]) -> FlowMod {
+        FlowMod {
+            command: FlowModCommand::Add,
+            matching,
+            priority,
+            cookie: 0,
+            cookie_mask: 0,
+            new_cookie: 0,
+            modify_cookie: false,
+            table_id: 0,
+            idle_timeout: 0,
+            hard_timeout: 0,
+            importance: 0,
+            buffer_id: None,
+            out_port: PortNo::NONE,
+            out_group: GROUP_ANY,
+            flags: FlowFlags::empty(),
+            actions: actions.into(),
+        }
+    }
+}
+
 /// Why a flow went (OFPRR_*), as 1.4 numbers them; OVS's own reason last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]

@@ -23,11 +23,7 @@ impl Versions {
 
     /// Every version up to wire number `wire`: what a hello without a bitmap stands for.
     pub fn up_to(wire: u8) -> Versions {
-        Versions(if wire >= 31 {
-            !1
-        } else {
-            (2u32 << wire).wrapping_sub(2)
-        })
+        Versions(if wire >= 31 { !1 } else { (2u32 << wire).wrapping_sub(2) })
     }
 
     /// True when `version` is in the set.

@@ -108,7 +108,12 @@ fn require(m: &mut Match, field: Field, value: FieldValue, mask: FieldValue) {
 
 /// Appends `matching` and the cookie (when its mask is not 0) as an nx_match with padding.
 /// Returns the length without padding, as `match_len` fields have it.
-pub fn encode_nx_match(matching: &Match, cookie: u64, cookie_mask: u64, out: &mut Vec<u8>) -> usize {
+pub fn encode_nx_match(
+    matching: &Match,
+    cookie: u64,
+    cookie_mask: u64,
+    out: &mut Vec<u8>,
+) -> usize {
     let start = out.len();
     put_match(matching, 0, out);
     if cookie_mask != 0 {
@@ -128,7 +133,9 @@ pub fn encode_oxm_list(version: Version, matching: &Match, out: &mut Vec<u8>) {
 fn put_match(m: &Match, version: u8, out: &mut Vec<u8>) {
     let oxm = version != 0;
     let mut put = |field: Field| put_field(m, field, version, out);
-    for field in [Field::DpHash, Field::RecircId, Field::ConjId, Field::ActsetOutput, Field::PacketType] {
+    for field in
+        [Field::DpHash, Field::RecircId, Field::ConjId, Field::ActsetOutput, Field::PacketType]
+    {
         put(field);
     }
     put(if oxm { Field::InPortOxm } else { Field::InPort });
@@ -148,10 +155,41 @@ fn put_match(m: &Match, version: u8, out: &mut Vec<u8>) {
     let dscp = if oxm { Field::IpDscpShifted } else { Field::IpDscp };
     use Field::*;
     for field in [
-        MplsTc, MplsBos, MplsTtl, MplsLabel, Ipv4Src, Ipv4Dst, Ipv6Src, Ipv6Dst, IpFrag, dscp,
-        IpEcn, IpTtl, IpProto, TcpSrc, TcpDst, TcpFlags, UdpSrc, UdpDst, SctpSrc, SctpDst,
-        Icmpv4Type, Icmpv4Code, Icmpv6Type, Icmpv6Code, Ipv6Label, NdTarget, NdReserved,
-        NdOptionsType, NdSll, NdTll, ArpOp, ArpSpa, ArpTpa, ArpSha, ArpTha,
+        MplsTc,
+        MplsBos,
+        MplsTtl,
+        MplsLabel,
+        Ipv4Src,
+        Ipv4Dst,
+        Ipv6Src,
+        Ipv6Dst,
+        IpFrag,
+        dscp,
+        IpEcn,
+        IpTtl,
+        IpProto,
+        TcpSrc,
+        TcpDst,
+        TcpFlags,
+        UdpSrc,
+        UdpDst,
+        SctpSrc,
+        SctpDst,
+        Icmpv4Type,
+        Icmpv4Code,
+        Icmpv6Type,
+        Icmpv6Code,
+        Ipv6Label,
+        NdTarget,
+        NdReserved,
+        NdOptionsType,
+        NdSll,
+        NdTll,
+        ArpOp,
+        ArpSpa,
+        ArpTpa,
+        ArpSha,
+        ArpTha,
     ] {
         put(field);
     }

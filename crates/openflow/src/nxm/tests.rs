@@ -29,8 +29,14 @@ fn some_match() -> impl Strategy<Value = Match> {
             let field = Field::ALL[i];
             let skip = matches!(
                 field,
-                Field::EthType | Field::IpProto | Field::PacketType | Field::SkbPriority
-                    | Field::VlanTci | Field::DlVlan | Field::DlVlanPcp | Field::InPort
+                Field::EthType
+                    | Field::IpProto
+                    | Field::PacketType
+                    | Field::SkbPriority
+                    | Field::VlanTci
+                    | Field::DlVlan
+                    | Field::DlVlanPcp
+                    | Field::InPort
                     | Field::IpFrag
             );
             let value = match field {
@@ -39,10 +45,7 @@ fn some_match() -> impl Strategy<Value = Match> {
                 Field::IpDscp => value & 0xfc,
                 _ => value,
             } & field.all_ones();
-            if skip
-                || !field.prerequisite().holds(m.key())
-                || field.load(&m.mask().0) != 0
-            {
+            if skip || !field.prerequisite().holds(m.key()) || field.load(&m.mask().0) != 0 {
                 continue;
             }
             let mask = mask & field.all_ones();

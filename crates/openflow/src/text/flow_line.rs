@@ -2,8 +2,8 @@
 
 use super::parse::{TextError, err, number, parse_actions, port};
 use super::token::Tokens;
-use crate::{PortNo, Version};
 use crate::action::Action;
+use crate::{PortNo, Version};
 use flow::Match;
 
 /// OFP_DEFAULT_PRIORITY.
@@ -126,7 +126,8 @@ pub fn parse_flow(
     }
     // A named port may be the caller's or a reserved one.
     let names = |name: &str| port(name, ports).map(|p| p.0);
-    out.matching = flow::text::parse_match(&fields, &names).map_err(|e| TextError(e.to_string()))?;
+    out.matching =
+        flow::text::parse_match(&fields, &names).map_err(|e| TextError(e.to_string()))?;
     for field in flow::Field::ALL {
         let used = field.load(&out.matching.mask().0) != 0;
         // Fields that share a place are each other's, so only a field that no other one of the

@@ -155,7 +155,14 @@ fn put(action: &Action, ports: Ports<'_>, out: &mut String) {
             m.dst
         ),
         Action::Note(data) => write!(out, "note:{}", dotted(data)),
-        Action::Sample { probability, collector_set, obs_domain, obs_point, sampling_port, direction } => {
+        Action::Sample {
+            probability,
+            collector_set,
+            obs_domain,
+            obs_point,
+            sampling_port,
+            direction,
+        } => {
             let _ = write!(
                 out,
                 "sample(probability={probability},collector_set_id={collector_set},\
@@ -164,11 +171,15 @@ fn put(action: &Action, ports: Ports<'_>, out: &mut String) {
             if *sampling_port != PortNo::NONE {
                 let _ = write!(out, ",sampling_port={}", port_text(*sampling_port, ports));
             }
-            write!(out, "{})", match direction {
-                SampleDirection::Default => "",
-                SampleDirection::Ingress => ",ingress",
-                SampleDirection::Egress => ",egress",
-            })
+            write!(
+                out,
+                "{})",
+                match direction {
+                    SampleDirection::Default => "",
+                    SampleDirection::Ingress => ",ingress",
+                    SampleDirection::Egress => ",egress",
+                }
+            )
         }
         Action::Clone(nested) | Action::WriteActions(nested) => {
             let _ = write!(out, "{}(", action.keyword());

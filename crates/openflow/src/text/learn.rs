@@ -44,7 +44,9 @@ pub(super) fn put(l: &Learn, ports: &dyn Fn(u32) -> Option<String>, out: &mut St
                 write!(out, "{}={value}", dst.field.name())
             }
             (LearnTarget::Match(dst), LearnSource::Value(v)) => write!(out, "{dst}={}", c_hex(*v)),
-            (LearnTarget::Match(dst), LearnSource::Field(src)) if dst == src => write!(out, "{dst}"),
+            (LearnTarget::Match(dst), LearnSource::Field(src)) if dst == src => {
+                write!(out, "{dst}")
+            }
             (LearnTarget::Match(dst), LearnSource::Field(src)) => write!(out, "{dst}={src}"),
             (LearnTarget::Load(dst), LearnSource::Value(v)) => {
                 write!(out, "load:{}->{dst}", c_hex(*v))
@@ -65,10 +67,7 @@ fn is_whole(part: Subfield) -> bool {
 }
 
 /// Reads what is between the parentheses.
-pub(super) fn parse(
-    text: &str,
-    ports: &dyn Fn(&str) -> Option<u32>,
-) -> Result<Learn, TextError> {
+pub(super) fn parse(text: &str, ports: &dyn Fn(&str) -> Option<u32>) -> Result<Learn, TextError> {
     let mut l = Learn {
         idle_timeout: 0,
         hard_timeout: 0,
@@ -135,11 +134,7 @@ fn spec(
         }
         "output" => {
             let src: Subfield = value.parse()?;
-            Ok(LearnSpec {
-                bits: src.bits,
-                src: LearnSource::Field(src),
-                dst: LearnTarget::Output,
-            })
+            Ok(LearnSpec { bits: src.bits, src: LearnSource::Field(src), dst: LearnTarget::Output })
         }
         _ => {
             let Ok(dst) = key.parse::<Subfield>() else {
@@ -170,10 +165,7 @@ fn same_width(text: &str, src: Subfield, dst: Subfield) -> Result<LearnSource, T
     if src.bits == dst.bits {
         return Ok(LearnSource::Field(src));
     }
-    err(format!(
-        "{text}: bit widths of {src} ({}) and {dst} ({}) differ",
-        src.bits, dst.bits
-    ))
+    err(format!("{text}: bit widths of {src} ({}) and {dst} ({}) differ", src.bits, dst.bits))
 }
 
 fn fitting(text: &str, dst: Subfield) -> Result<u128, TextError> {

@@ -2,7 +2,9 @@
 
 use super::token::{Token, Tokens};
 use super::{BUNDLE_ALGORITHMS, HASH_FIELDS, MULTIPATH_ALGORITHMS, REASONS, by_name, learn};
-use crate::action::{Action, Bundle, Controller, Multipath, PopSpelling, SampleDirection, SetSpelling, verify};
+use crate::action::{
+    Action, Bundle, Controller, Multipath, PopSpelling, SampleDirection, SetSpelling, verify,
+};
 use crate::{PortNo, Version};
 use flow::field::{SubfieldError, ValueError};
 use flow::{Field, Subfield};
@@ -172,10 +174,13 @@ fn hex_bytes(text: &str, what: &str) -> Result<Vec<u8>, TextError> {
         .filter(|c| *c != '.')
         .map(|c| c.to_digit(16).map(|d| d as u8).ok_or_else(bad))
         .collect::<Result<_, _>>()?;
-    digits.chunks(2).map(|pair| match pair {
-        [a, b] => Ok(a << 4 | b),
-        _ => Err(bad()),
-    }).collect()
+    digits
+        .chunks(2)
+        .map(|pair| match pair {
+            [a, b] => Ok(a << 4 | b),
+            _ => Err(bad()),
+        })
+        .collect()
 }
 
 /// Splits `A->B`.
@@ -233,10 +238,9 @@ fn one(
             vid: below(value, 0x1000, "VLAN VID")? as u16,
             push_if_missing: key == "mod_vlan_vid",
         },
-        "mod_vlan_pcp" | "set_vlan_pcp" => Action::SetVlanPcp {
-            pcp: byte("VLAN PCP", 8)?,
-            push_if_missing: key == "mod_vlan_pcp",
-        },
+        "mod_vlan_pcp" | "set_vlan_pcp" => {
+            Action::SetVlanPcp { pcp: byte("VLAN PCP", 8)?, push_if_missing: key == "mod_vlan_pcp" }
+        }
         "strip_vlan" => Action::PopVlan { spelled: PopSpelling::StripVlan },
         "pop_vlan" => Action::PopVlan { spelled: PopSpelling::PopVlan },
         "push_vlan" => match ethertype(value)? {
@@ -355,11 +359,15 @@ fn output(value: &str, ports: Ports<'_>) -> Result<Action, TextError> {
         for token in Tokens::new(value) {
             match token.key {
                 "port" => match port(token.value, ports) {
-                    Some(p) if p.0 < PortNo::MAX.0 || p == PortNo::LOCAL || p == PortNo::IN_PORT => {
+                    Some(p)
+                        if p.0 < PortNo::MAX.0 || p == PortNo::LOCAL || p == PortNo::IN_PORT =>
+                    {
                         to = Some(p);
                     }
                     Some(p) => return err(format!("output to unsupported truncate port: {p}")),
-                    None => return err(format!("output to unknown truncate port: {}", token.value)),
+                    None => {
+                        return err(format!("output to unknown truncate port: {}", token.value));
+                    }
                 },
                 "max_len" => match numeric(token.value)? {
                     n @ 14u32.. => max_len = Some(n),
@@ -478,8 +486,7 @@ fn conjunction(value: &str) -> Result<Action, TextError> {
     let Some((id, i, n)) = parts else {
         return err(syntax);
     };
-    let (Ok(id), Ok(i), Ok(n)) =
-        (number::<u32>(id, ""), number::<u8>(i, ""), number::<u8>(n, ""))
+    let (Ok(id), Ok(i), Ok(n)) = (number::<u32>(id, ""), number::<u8>(i, ""), number::<u8>(n, ""))
     else {
         return err(syntax);
     };
@@ -535,7 +542,9 @@ fn multipath(text: &str) -> Result<Action, TextError> {
 fn bundle(text: &str, load: bool, ports: Ports<'_>) -> Result<Action, TextError> {
     let mut parts = text.split([',', ' ']).filter(|p| !p.is_empty());
     let mut next = || {
-        parts.next().ok_or_else(|| TextError(format!("{text}: not enough arguments to bundle action")))
+        parts
+            .next()
+            .ok_or_else(|| TextError(format!("{text}: not enough arguments to bundle action")))
     };
     let (fields, basis, algorithm, member_type) = (next()?, next()?, next()?, next()?);
     let dst_text = if load { Some(next()?) } else { None };
@@ -560,10 +569,9 @@ fn bundle(text: &str, load: bool, ports: Ports<'_>) -> Result<Action, TextError>
         None => None,
     };
     let first = next()?;
-    let Some(first) = first.strip_prefix("members:").or_else(|| first.strip_prefix("slaves:")) else {
-        return err(format!(
-            "{text}: missing member delimiter, expected `members', got `{first}'"
-        ));
+    let Some(first) = first.strip_prefix("members:").or_else(|| first.strip_prefix("slaves:"))
+    else {
+        return err(format!("{text}: missing member delimiter, expected `members', got `{first}'"));
     };
     let mut members = Vec::new();
     for name in std::iter::once(first).filter(|f| !f.is_empty()).chain(parts) {
@@ -605,5 +613,12 @@ fn sample(value: &str, ports: Ports<'_>) -> Result<Action, TextError> {
     if probability == 0 {
         return err("non-zero \"probability\" must be specified on sample");
     }
-    Ok(Action::Sample { probability, collector_set, obs_domain, obs_point, sampling_port, direction })
+    Ok(Action::Sample {
+        probability,
+        collector_set,
+        obs_domain,
+        obs_point,
+        sampling_port,
+        direction,
+    })
 }

@@ -20,9 +20,7 @@ pub fn available() -> bool {
             .status()
             .is_ok()
     };
-    let all = ["ovsdb-server", "ovsdb-tool", "ovs-vsctl"]
-        .iter()
-        .all(|p| program(p))
+    let all = ["ovsdb-server", "ovsdb-tool", "ovs-vsctl"].iter().all(|p| program(p))
         && Path::new(SCHEMA).exists();
     if !all {
         eprintln!(
@@ -35,11 +33,7 @@ pub fn available() -> bool {
 
 /// True if ovs-pki is here too.
 pub fn tls_available() -> bool {
-    let found = Command::new("ovs-pki")
-        .arg("--help")
-        .stdout(Stdio::null())
-        .status()
-        .is_ok();
+    let found = Command::new("ovs-pki").arg("--help").stdout(Stdio::null()).status().is_ok();
     if !found {
         eprintln!("SKIPPED: this test needs ovs-pki: apt-get install openvswitch-pki");
     }
@@ -61,14 +55,8 @@ impl Server {
 
     pub fn with_schema(schema: &Path) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
-        let server = Server {
-            directory,
-            child: None,
-        };
-        run(
-            "ovsdb-tool",
-            &[Path::new("create"), &server.path("db"), schema],
-        );
+        let server = Server { directory, child: None };
+        run("ovsdb-tool", &[Path::new("create"), &server.path("db"), schema]);
         server
     }
 
@@ -115,11 +103,7 @@ impl Server {
                 .current_dir(self.directory.path())
                 .output()
                 .expect("ovs-pki runs");
-            assert!(
-                output.status.success(),
-                "{}",
-                String::from_utf8_lossy(&output.stderr)
-            );
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         };
         pki_tool(&["init"]);
         pki_tool(&["req+sign", "server", "switch"]);
@@ -127,19 +111,10 @@ impl Server {
         self.start_with(&[
             "--remote=pssl:0:127.0.0.1".to_owned(),
             format!("--remote=punix:{}", self.path("db.sock").display()),
-            format!(
-                "--private-key={}",
-                self.path("server-privkey.pem").display()
-            ),
+            format!("--private-key={}", self.path("server-privkey.pem").display()),
             format!("--certificate={}", self.path("server-cert.pem").display()),
-            format!(
-                "--ca-cert={}",
-                pki.join("controllerca/cacert.pem").display()
-            ),
-            format!(
-                "--peer-ca-cert={}",
-                pki.join("switchca/cacert.pem").display()
-            ),
+            format!("--ca-cert={}", pki.join("controllerca/cacert.pem").display()),
+            format!("--peer-ca-cert={}", pki.join("switchca/cacert.pem").display()),
         ]);
         let limit = Instant::now() + Duration::from_secs(10);
         loop {
@@ -151,10 +126,7 @@ impl Server {
             if let Some(port) = port {
                 return port;
             }
-            assert!(
-                Instant::now() < limit,
-                "ovsdb-server does not listen: {log}"
-            );
+            assert!(Instant::now() < limit, "ovsdb-server does not listen: {log}");
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -171,9 +143,8 @@ impl Server {
     /// Sends the server a signal by its name.
     pub fn signal(&self, name: &str) {
         let child = self.child.as_ref().expect("a running server");
-        let status = Command::new("kill")
-            .args([&format!("-{name}"), &child.id().to_string()])
-            .status();
+        let status =
+            Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]).status();
         assert!(status.expect("kill runs").success());
     }
 
@@ -201,14 +172,7 @@ impl Server {
     pub fn client(&self, session: SessionOptions) -> Client {
         let remotes =
             Remote::parse_list("unix:db.sock", self.directory.path()).expect("it is right");
-        Client::start(
-            remotes,
-            spec(),
-            ClientOptions {
-                session,
-                ..ClientOptions::default()
-            },
-        )
+        Client::start(remotes, spec(), ClientOptions { session, ..ClientOptions::default() })
     }
 }
 
@@ -220,55 +184,27 @@ impl Drop for Server {
 
 pub fn spec() -> MonitorSpec {
     MonitorSpec::new("Open_vSwitch")
-        .table(
-            "Open_vSwitch",
-            [
-                "bridges",
-                "next_cfg",
-                "external_ids",
-                "other_config",
-                "no_such",
-            ],
-        )
+        .table("Open_vSwitch", ["bridges", "next_cfg", "external_ids", "other_config", "no_such"])
         .written("Open_vSwitch", ["cur_cfg", "ovs_version", "datapath_types"])
-        .table(
-            "Bridge",
-            [
-                "name",
-                "ports",
-                "datapath_type",
-                "fail_mode",
-                "other_config",
-            ],
-        )
+        .table("Bridge", ["name", "ports", "datapath_type", "fail_mode", "other_config"])
         .table("Port", ["name", "interfaces", "tag", "trunks"])
-        .table(
-            "Interface",
-            ["name", "type", "options", "ofport_request", "external_ids"],
-        )
+        .table("Interface", ["name", "type", "options", "ofport_request", "external_ids"])
         .written("Interface", ["ofport", "statistics", "error"])
         .table("Datapath", ["datapath_version"])
 }
 
 fn run(program: &str, arguments: &[&Path]) {
-    let status = Command::new(program)
-        .args(arguments)
-        .status()
-        .expect("the program runs");
+    let status = Command::new(program).args(arguments).status().expect("the program runs");
     assert!(status.success(), "{program} {arguments:?}");
 }
 
 /// Runs a test on a current-thread runtime, for at most 30 seconds.
 pub fn on_runtime(test: impl Future<Output = ()>) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .expect("a runtime");
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let local = tokio::task::LocalSet::new();
     local.block_on(&runtime, async {
-        tokio::time::timeout(Duration::from_secs(30), test)
-            .await
-            .expect("done within 30 seconds");
+        tokio::time::timeout(Duration::from_secs(30), test).await.expect("done within 30 seconds");
     });
 }
 
@@ -279,10 +215,7 @@ pub async fn until(client: &Client, what: &str, condition: impl Fn(&Client) -> b
             client.changed().await;
         }
     };
-    if tokio::time::timeout(Duration::from_secs(15), wait)
-        .await
-        .is_err()
-    {
+    if tokio::time::timeout(Duration::from_secs(15), wait).await.is_err() {
         panic!("{what}: not within 15 seconds; {:?}", client.state());
     }
 }

@@ -29,7 +29,9 @@ pub(super) fn register(commands: &Commands<'_>) {
             Some(_) => Err(error.to_owned()),
         });
     }
-    for (name, error) in [("bfd/set-forwarding", "no such BFD object"), ("cfm/set-fault", "no such CFM object")] {
+    for (name, error) in
+        [("bfd/set-forwarding", "no such BFD object"), ("cfm/set-fault", "no such CFM object")]
+    {
         commands.show(name, "[interface] normal|false|true", 1, 2, move |_, call| {
             match call.args.last().map(String::as_str) {
                 Some("normal" | "true" | "false") if call.args.len() == 1 => Ok("OK".to_owned()),
@@ -49,7 +51,12 @@ pub(super) fn register(commands: &Commands<'_>) {
     for (name, usage, min, max) in [
         ("odp-execute/action-impl-set", "name", 1, 1),
         ("dpif-netdev/dpif-impl-set", "dpif_implementation_name", 1, 1),
-        ("dpif-netdev/miniflow-parser-set", "[-pmd core] miniflow_implementation_name [study_pkt_cnt]", 1, 5),
+        (
+            "dpif-netdev/miniflow-parser-set",
+            "[-pmd core] miniflow_implementation_name [study_pkt_cnt]",
+            1,
+            5,
+        ),
     ] {
         commands.unsupported(name, usage, min, max, "there is one implementation only, \"scalar\"");
     }

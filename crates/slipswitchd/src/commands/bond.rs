@@ -39,14 +39,22 @@ pub(super) fn register(commands: &Commands<'_>) {
         ("bond/set-active-member", "port member", 2),
     ] {
         commands.show(name, usage, n, n, |daemon, call| {
-            let is_bond = |name| daemon.switch.bridges().flat_map(bonds).any(|(_, b)| b.settings.name == name);
+            let is_bond = |name| {
+                daemon.switch.bridges().flat_map(bonds).any(|(_, b)| b.settings.name == name)
+            };
             match call.arg(0) {
                 Some(name) if is_bond(name) => super::unsupported(call.command, ONE_ACTIVE),
                 _ => Err(NO_BOND.to_owned()),
             }
         });
     }
-    commands.unsupported("bond/hash", "mac [vlan] [basis]", 1, 3, "no bond spreads its traffic by a hash yet");
+    commands.unsupported(
+        "bond/hash",
+        "mac [vlan] [basis]",
+        1,
+        3,
+        "no bond spreads its traffic by a hash yet",
+    );
 }
 
 /// Bundles of more than one interface.
@@ -78,7 +86,8 @@ fn bond_text(bridge: &Bridge, bond: &Bundle) -> String {
     );
     for member in members(bridge, bond) {
         let up = member.is_up();
-        let _ = writeln!(out, "member {}: {}", member.name, if up { "enabled" } else { "disabled" });
+        let _ =
+            writeln!(out, "member {}: {}", member.name, if up { "enabled" } else { "disabled" });
         if active.is_some_and(|a| a.number == member.number) {
             out.push_str("  active member\n");
         }

@@ -23,7 +23,11 @@ pub(super) fn register(commands: &Commands<'_>) {
             .and_then(|name| daemon.switch.bridge_by_name(name))
             .ok_or(UNKNOWN_BRIDGE)?;
         let flows = format_flows(bridge, daemon.clock.now());
-        Ok(if call.args.iter().any(|a| a == "--offload-stats") { with_offload(&flows) } else { flows })
+        Ok(if call.args.iter().any(|a| a == "--offload-stats") {
+            with_offload(&flows)
+        } else {
+            flows
+        })
     });
     commands.change("bridge/reconnect", "[bridge]", 0, 1, |daemon, call| {
         let bridges: Vec<_> = match call.arg(0) {
@@ -43,20 +47,30 @@ pub(super) fn register(commands: &Commands<'_>) {
         Ok(sorted(daemon).iter().map(|b| format!("{kind}@{}\n", b.name)).collect())
     });
     commands.show("dpif/show", "", 0, 0, |daemon, _| Ok(show(daemon)));
-    commands.show("dpif/dump-flows", "[-m] [--names | --no-names] bridge", 1, ANY, |daemon, call| {
-        let bridge = call.args.last().and_then(|name| daemon.switch.bridge_by_name(name)).ok_or(NO_BRIDGE)?;
-        let mut verbose = false;
-        let mut by_name = None;
-        for arg in call.args {
-            match arg.as_str() {
-                "-m" => verbose = true,
-                "--names" => by_name = Some(true),
-                "--no-names" => by_name = Some(false),
-                _ => {}
+    commands.show(
+        "dpif/dump-flows",
+        "[-m] [--names | --no-names] bridge",
+        1,
+        ANY,
+        |daemon, call| {
+            let bridge = call
+                .args
+                .last()
+                .and_then(|name| daemon.switch.bridge_by_name(name))
+                .ok_or(NO_BRIDGE)?;
+            let mut verbose = false;
+            let mut by_name = None;
+            for arg in call.args {
+                match arg.as_str() {
+                    "-m" => verbose = true,
+                    "--names" => by_name = Some(true),
+                    "--no-names" => by_name = Some(false),
+                    _ => {}
+                }
             }
-        }
-        Ok(dump_flows(daemon, bridge, verbose, by_name.unwrap_or(verbose)))
-    });
+            Ok(dump_flows(daemon, bridge, verbose, by_name.unwrap_or(verbose)))
+        },
+    );
     commands.show("dpif/show-dp-features", "bridge", 1, 1, |daemon, call| {
         call.arg(0).and_then(|name| daemon.switch.bridge_by_name(name)).ok_or(NO_BRIDGE)?;
         let features = features::of(&**daemon.switch.datapath());
@@ -64,7 +78,10 @@ pub(super) fn register(commands: &Commands<'_>) {
     });
     commands.show("dpif/set-dp-features", "bridge", 1, 3, |daemon, call| {
         call.arg(0).and_then(|name| daemon.switch.bridge_by_name(name)).ok_or(NO_BRIDGE)?;
-        super::unsupported(call.command, "what the datapath can do is fixed; see dpif/show-dp-features")
+        super::unsupported(
+            call.command,
+            "what the datapath can do is fixed; see dpif/show-dp-features",
+        )
     });
 }
 
@@ -91,7 +108,12 @@ fn show(daemon: &Daemon) -> String {
         return String::new();
     }
     let lookups = daemon.switch.datapath().lookups();
-    let mut out = format!("{}: hit:{} missed:{}\n", daemon.switch.datapath().name(), lookups.hits, lookups.misses);
+    let mut out = format!(
+        "{}: hit:{} missed:{}\n",
+        daemon.switch.datapath().name(),
+        lookups.hits,
+        lookups.misses
+    );
     for bridge in bridges {
         let _ = writeln!(out, "  {}:", bridge.name);
         let mut ports: Vec<_> = bridge.ports.values().collect();
@@ -100,7 +122,12 @@ fn show(daemon: &Daemon) -> String {
             let dp_port = port.dp_port.map_or_else(|| "none".to_owned(), |p| p.to_string());
             // The bridge's own port goes by OpenFlow 1.0's number, as in OVS.
             let number = port.number.to_u16().map_or(port.number.0, u32::from);
-            let _ = write!(out, "    {} {number}/{dp_port}: ({}", port.name, kind_text(daemon, &port.kind));
+            let _ = write!(
+                out,
+                "    {} {number}/{dp_port}: ({}",
+                port.name,
+                kind_text(daemon, &port.kind)
+            );
             if let Some(peer) = &port.peer {
                 let _ = write!(out, ": peer={peer}");
             }

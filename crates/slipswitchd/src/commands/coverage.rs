@@ -71,7 +71,9 @@ fn counters(daemon: &Daemon) -> Vec<Counter> {
         ("control_event_lost", load(&upcalls.events_lost)),
         ("revalidator_pass", load(&slow.revalidator.passes)),
     ];
-    out.extend(Refusal::ALL.into_iter().map(|reason| (refusal_counter(reason), upcalls.refusals(reason))));
+    out.extend(
+        Refusal::ALL.into_iter().map(|reason| (refusal_counter(reason), upcalls.refusals(reason))),
+    );
     out.extend(DropReason::ALL.into_iter().map(|reason| (reason.name(), datapath.drops(reason))));
     out
 }
@@ -135,15 +137,16 @@ fn show(counters: &[Counter], history: &History) -> String {
 /// FNV-1a of the names of the counters that were hit: tells at a glance whether two outputs
 /// speak of the same events.
 fn fingerprint<'a>(names: impl Iterator<Item = &'a str>) -> u32 {
-    names.flat_map(|name| name.bytes().chain([0])).fold(0x811c_9dc5, |hash, byte| {
-        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
-    })
+    names
+        .flat_map(|name| name.bytes().chain([0]))
+        .fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
 /// How many of each thing there are, in OVS's order; none is not mentioned.
 fn memory(daemon: &Daemon) -> String {
     let switch = &daemon.switch;
-    let sum = |each: &dyn Fn(&bridge::bridge::Bridge) -> usize| switch.bridges().map(each).sum::<usize>();
+    let sum =
+        |each: &dyn Fn(&bridge::bridge::Bridge) -> usize| switch.bridges().map(each).sum::<usize>();
     let threads = daemon.userspace.threads();
     let counts = [
         ("handlers", threads.len().max(1)),

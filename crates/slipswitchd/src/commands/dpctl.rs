@@ -63,7 +63,10 @@ impl<'a> Words<'a> {
     }
 
     /// Exactly `N` words behind the datapath's name, which is left out or right.
-    fn exactly<const N: usize>(mut self, daemon: &Daemon) -> Result<([&'a str; N], Words<'a>), String> {
+    fn exactly<const N: usize>(
+        mut self,
+        daemon: &Daemon,
+    ) -> Result<([&'a str; N], Words<'a>), String> {
         require(daemon)?;
         if self.rest.len() > N {
             self.skip_datapath(daemon);
@@ -164,7 +167,9 @@ impl Dpctl<'_> {
         answer: impl Fn(&mut Daemon, Words<'_>) -> Answer + 'static,
     ) {
         let usage = USAGES.iter().find(|(n, _)| *n == name).map_or("", |(_, usage)| usage);
-        let run = move |daemon: &mut Daemon, call: Invocation<'_>| answer(daemon, Words::parse(call.args)?);
+        let run = move |daemon: &mut Daemon, call: Invocation<'_>| {
+            answer(daemon, Words::parse(call.args)?)
+        };
         self.0.change(&format!("dpctl/{name}"), usage, min, max, run);
     }
 
@@ -179,7 +184,9 @@ pub(super) fn register(commands: &Commands<'_>) {
     conntrack::register(&dpctl);
     flows::register(&dpctl);
     show::register(&dpctl);
-    for (name, min, max) in [("add-dp", 1, ANY), ("del-dp", 1, 1), ("add-if", 2, ANY), ("del-if", 2, ANY)] {
+    for (name, min, max) in
+        [("add-dp", 1, ANY), ("del-dp", 1, 1), ("add-if", 2, ANY), ("del-if", 2, ANY)]
+    {
         dpctl.refuse(name, min, max, FROM_DATABASE);
     }
     dpctl.add("list-commands", 0, ANY, |_, _| {

@@ -14,15 +14,21 @@ const TOO_SMALL: &str = "too small packet len";
 const MAX_FRAME: usize = 65_535;
 
 pub(super) fn register(commands: &Commands<'_>) {
-    commands.change("netdev-dummy/receive", "name [--qid queue_id] packet|flow [--len packet_len]", 2, ANY, |_, call| {
-        let device = call.arg(0).and_then(dummy::lookup).ok_or("no such dummy netdev")?;
-        let words: Vec<&str> = call.args.iter().skip(1).map(String::as_str).collect();
-        let (queue, frames) = parse_receive(&words, device.n_queues())?;
-        for frame in frames {
-            device.receive(queue, vec![frame]);
-        }
-        Ok(String::new())
-    });
+    commands.change(
+        "netdev-dummy/receive",
+        "name [--qid queue_id] packet|flow [--len packet_len]",
+        2,
+        ANY,
+        |_, call| {
+            let device = call.arg(0).and_then(dummy::lookup).ok_or("no such dummy netdev")?;
+            let words: Vec<&str> = call.args.iter().skip(1).map(String::as_str).collect();
+            let (queue, frames) = parse_receive(&words, device.n_queues())?;
+            for frame in frames {
+                device.receive(queue, vec![frame]);
+            }
+            Ok(String::new())
+        },
+    );
     commands.change("netdev-dummy/set-admin-state", "[netdev] up|down", 1, 2, |daemon, call| {
         let up = match call.args.last().map(String::as_str) {
             Some("up") => true,
@@ -31,7 +37,9 @@ pub(super) fn register(commands: &Commands<'_>) {
         };
         let devices = if call.args.len() > 1 { vec![named(call.arg(0))?] } else { dummy::all() };
         for device in devices {
-            device.set_admin_up(up).map_err(|e| format!("{}: its state cannot be changed ({e})", device.name()))?;
+            device
+                .set_admin_up(up)
+                .map_err(|e| format!("{}: its state cannot be changed ({e})", device.name()))?;
         }
         daemon.refresh_ports();
         crate::config::write_states(daemon);
@@ -52,12 +60,16 @@ pub(super) fn register(commands: &Commands<'_>) {
     commands.show("netdev-dummy/ip4addr", "[netdev] ipaddr/mask-prefix-len", 2, 2, |_, call| {
         let device = named(call.arg(0))?;
         let text = call.arg(1).unwrap_or_default();
-        device.set_ip4(Some(parse_ip4(text).ok_or_else(|| format!("{text}: invalid IPv4 address"))?));
+        device
+            .set_ip4(Some(parse_ip4(text).ok_or_else(|| format!("{text}: invalid IPv4 address"))?));
         Ok("OK".to_owned())
     });
     commands.show("netdev-dummy/ip6addr", "[netdev] ip6addr", 2, 2, |_, call| {
         named(call.arg(0))?;
-        super::unsupported(call.command, "dummies have no IPv6 addresses; tunnels, which need them, are not there yet")
+        super::unsupported(
+            call.command,
+            "dummies have no IPv6 addresses; tunnels, which need them, are not there yet",
+        )
     });
     commands.unsupported(
         "dpif-dummy/change-port-number",
@@ -91,7 +103,10 @@ fn parse_ip4(text: &str) -> Option<Ipv4Addr> {
 /// How far, and in which steps; both in milliseconds.
 fn parse_warp(args: &[String]) -> Result<(u64, u64), String> {
     let number = |text: &String| {
-        text.parse::<u64>().ok().filter(|n| (1..=u64::from(u32::MAX)).contains(n)).ok_or("invalid MSECS")
+        text.parse::<u64>()
+            .ok()
+            .filter(|n| (1..=u64::from(u32::MAX)).contains(n))
+            .ok_or("invalid MSECS")
     };
     let total = args.first().map(number).transpose()?.ok_or("invalid MSECS")?;
     let step = args.get(1).map(number).transpose()?.unwrap_or(total);
@@ -117,7 +132,9 @@ fn parse_receive(words: &[&str], queues: usize) -> Result<(usize, Vec<Packet>), 
         }
         let mut len = None;
         if let ["--len", tail @ ..] = rest {
-            let [number, tail @ ..] = tail else { return Err("--len: a number of bytes is expected".to_owned()) };
+            let [number, tail @ ..] = tail else {
+                return Err("--len: a number of bytes is expected".to_owned());
+            };
             len = Some(number.parse::<usize>().ok().filter(|n| *n <= MAX_FRAME).ok_or(TOO_SMALL)?);
             rest = tail;
         }

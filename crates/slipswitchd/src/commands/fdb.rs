@@ -41,7 +41,9 @@ pub(super) fn register(commands: &Commands<'_>) {
         let mac = mac(call.arg(2))?;
         let vlan = vlan(call.arg(1))?;
         let is_static = |e: &MacEntry| e.vlan == vlan && e.mac == mac && e.age.is_none();
-        if !bridge.macs.entries(daemon.clock.now()).iter().any(is_static) || !bridge.macs.remove(vlan, mac) {
+        if !bridge.macs.entries(daemon.clock.now()).iter().any(is_static)
+            || !bridge.macs.remove(vlan, mac)
+        {
             return Err("could not find static mac entry".to_owned());
         }
         daemon.switch.need_revalidation();

@@ -41,7 +41,8 @@ pub(super) fn flow_line(flow: &FlowDump, now: Millis, style: LineStyle<'_>) -> S
         Style { port_name: Some(&port_name), dry_run: false },
     );
     let _ = write!(out, ", actions:{actions}");
-    if style.verbose && style.dpctl
+    if style.verbose
+        && style.dpctl
         && let Some(refusal) = flow.refusal
     {
         let _ = write!(out, ", refused:{refusal}");

@@ -36,9 +36,13 @@ pub(super) fn register(commands: &Commands<'_>) {
         daemon.userspace.clear_thread_stats();
         Ok(String::new())
     });
-    commands.show("dpif-netdev/pmd-rxq-show", "[-pmd core] [-secs secs] [dp]", 0, 5, |daemon, call| {
-        Ok(queues_text(&daemon.userspace.threads(), &options(call.args)))
-    });
+    commands.show(
+        "dpif-netdev/pmd-rxq-show",
+        "[-pmd core] [-secs secs] [dp]",
+        0,
+        5,
+        |daemon, call| Ok(queues_text(&daemon.userspace.threads(), &options(call.args))),
+    );
     commands.show("dpif-netdev/pmd-rxq-rebalance", "[dp]", 0, 1, |daemon, call| {
         if call.arg(0).is_some_and(|name| name != daemon.switch.datapath().name()) {
             return Err(NO_DATAPATH.to_owned());
@@ -83,25 +87,36 @@ pub(super) fn register(commands: &Commands<'_>) {
             ))
         });
     }
-    commands.show("dpif-netdev/subtable-lookup-prio-set", "[lookup_func] [prio]", 2, 2, |_, call| {
-        match (call.arg(0), call.arg(1).map(str::parse::<u8>)) {
+    commands.show(
+        "dpif-netdev/subtable-lookup-prio-set",
+        "[lookup_func] [prio]",
+        2,
+        2,
+        |_, call| match (call.arg(0), call.arg(1).map(str::parse::<u8>)) {
             (Some("generic"), Some(Ok(_))) => {
                 Ok("Lookup priority change affected 0 dpcls ports and 0 subtables.\n".to_owned())
             }
-            (Some("generic"), _) => Err("error, invalid priority value, must be uint8_t".to_owned()),
+            (Some("generic"), _) => {
+                Err("error, invalid priority value, must be uint8_t".to_owned())
+            }
             _ => Err("error, subtable lookup function not found".to_owned()),
-        }
-    });
+        },
+    );
 }
 
 /// The title of a thread's paragraph. Cores are not asked for their NUMA node: it is 0.
 fn title(core: Option<usize>) -> String {
-    core.map_or_else(|| "main thread:\n".to_owned(), |core| format!("pmd thread numa_id 0 core_id {core}:\n"))
+    core.map_or_else(
+        || "main thread:\n".to_owned(),
+        |core| format!("pmd thread numa_id 0 core_id {core}:\n"),
+    )
 }
 
 fn stats_text(threads: &[ThreadInfo], core: Option<usize>) -> String {
     let mut out = String::new();
-    for thread in threads.iter().filter(|t| t.core.is_some() && core.is_none_or(|core| t.core == Some(core))) {
+    for thread in
+        threads.iter().filter(|t| t.core.is_some() && core.is_none_or(|core| t.core == Some(core)))
+    {
         out.push_str(&title(thread.core));
         counters(&mut out, &thread.stats);
     }
@@ -172,7 +187,10 @@ fn queues_text(threads: &[ThreadInfo], options: &Options) -> String {
         out.push_str(&title(thread.core));
         out.push_str("  isolated : false\n");
         for (port, queue) in &thread.queues {
-            let _ = writeln!(out, "  port: {port:<16}  queue-id: {queue:2} (enabled)   pmd usage: NOT AVAIL");
+            let _ = writeln!(
+                out,
+                "  port: {port:<16}  queue-id: {queue:2} (enabled)   pmd usage: NOT AVAIL"
+            );
         }
     }
     out
@@ -188,7 +206,10 @@ mod tests {
 
     #[test]
     fn options_of_the_real_program() {
-        assert_eq!(options(&words("-pmd 3 -secs 7 netdev@ovs-netdev")), Options { core: Some(3), seconds: Some(7) });
+        assert_eq!(
+            options(&words("-pmd 3 -secs 7 netdev@ovs-netdev")),
+            Options { core: Some(3), seconds: Some(7) }
+        );
         assert_eq!(options(&words("-pmd")), Options::default());
         assert_eq!(options(&words("-foo -pmd x")), Options::default());
     }

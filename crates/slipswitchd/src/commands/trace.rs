@@ -59,7 +59,11 @@ struct Place {
     key: Key,
 }
 
-fn trace(daemon: &mut Daemon, arguments: &Arguments<'_>, packet_out: Option<(&[Action], bool)>) -> Answer {
+fn trace(
+    daemon: &mut Daemon,
+    arguments: &Arguments<'_>,
+    packet_out: Option<(&[Action], bool)>,
+) -> Answer {
     daemon.switch.publish(); // what was changed before must be seen
     let mut place = locate(daemon, &arguments.flow)?;
     let packet = match (&arguments.packet, arguments.generate) {
@@ -179,7 +183,11 @@ fn check_consistency(place: &Place, actions: &[Action]) -> Result<(), String> {
     use openflow::action::{CheckContext, check};
     let mut matching = flow::Match::new(&place.key, &flow::text::packet_mask(&place.key));
     matching.set(flow::Field::InPortOxm, place.key.in_port.get().into());
-    let context =
-        CheckContext { version: Version::V11, max_ports: PortNo::MAX, table_id: None, n_tables: Some(255) };
+    let context = CheckContext {
+        version: Version::V11,
+        max_ports: PortNo::MAX,
+        table_id: None,
+        n_tables: Some(255),
+    };
     check(actions, &matching, &context).map_err(|error| error.to_string())
 }

@@ -18,12 +18,16 @@ pub(super) fn register(commands: &Commands<'_>) {
         }
         .to_owned())
     });
-    commands.show("ovs/route/add", "ip_addr/prefix_len out_br_name [gw] [pkt_mark=mark]", 2, 4, |_, call| {
-        match call.arg(0) {
+    commands.show(
+        "ovs/route/add",
+        "ip_addr/prefix_len out_br_name [gw] [pkt_mark=mark]",
+        2,
+        4,
+        |_, call| match call.arg(0) {
             Some(prefix) if is_prefix(prefix) => super::unsupported(call.command, NO_TUNNELS),
             _ => Err("Invalid parameters".to_owned()),
-        }
-    });
+        },
+    );
     commands.show("ovs/route/del", "ip_addr/prefix_len [pkt_mark=mark]", 1, 2, |_, call| {
         Err(match (call.arg(0), call.arg(1)) {
             (Some(prefix), _) if !is_prefix(prefix) => "Invalid parameters",

@@ -40,7 +40,13 @@ pub(super) fn register(commands: &Commands<'_>) {
             Ok(text.to_owned())
         });
     }
-    commands.unsupported("upcall/disable-ufid", "", 0, 0, "megaflows are known by their UFIDs only");
+    commands.unsupported(
+        "upcall/disable-ufid",
+        "",
+        0,
+        0,
+        "megaflows are known by their UFIDs only",
+    );
     commands.fixed(
         "upcall/enable-ufid",
         "",
@@ -50,11 +56,10 @@ pub(super) fn register(commands: &Commands<'_>) {
     );
     commands.show("upcall/set-flow-limit", "flow-limit-number", 1, 1, |daemon, call| {
         let text = call.arg(0).unwrap_or_default();
-        let limit: usize = text
-            .parse()
-            .ok()
-            .filter(|limit| u32::try_from(*limit).is_ok())
-            .ok_or_else(|| format!("bad flow limit \"{text}\": a number below 4294967296 is expected"))?;
+        let limit: usize =
+            text.parse().ok().filter(|limit| u32::try_from(*limit).is_ok()).ok_or_else(|| {
+                format!("bad flow limit \"{text}\": a number below 4294967296 is expected")
+            })?;
         daemon.switch.slow_path().flow_limit.store(limit, Ordering::Relaxed);
         Ok(format!("set flow_limit to {limit}\n"))
     });

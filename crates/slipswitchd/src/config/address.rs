@@ -84,7 +84,14 @@ mod tests {
     fn addresses_read_and_write() {
         assert_eq!(parse_mac("02:11:22:33:44:5f"), Some([2, 0x11, 0x22, 0x33, 0x44, 0x5f]));
         assert_eq!(mac_text([2, 0x11, 0x22, 0x33, 0x44, 0x5f]), "02:11:22:33:44:5f");
-        for bad in ["", "02:11:22:33:44", "02:11:22:33:44:55:66", "g2:11:22:33:44:55", "002:1:2:3:4:5", "+2:1:2:3:4:5"] {
+        for bad in [
+            "",
+            "02:11:22:33:44",
+            "02:11:22:33:44:55:66",
+            "g2:11:22:33:44:55",
+            "002:1:2:3:4:5",
+            "+2:1:2:3:4:5",
+        ] {
             assert_eq!(parse_mac(bad), None, "{bad}");
         }
     }
@@ -94,7 +101,10 @@ mod tests {
         let local = [0x02, 0, 0, 0, 0, 1];
         let multicast = [0x01, 0, 0, 0, 0, 1];
         assert_eq!(lowest([local, multicast, [0; 6]].into_iter()), None);
-        assert_eq!(lowest([local, [0x50, 2, 3, 4, 5, 6], [0x50, 2, 3, 4, 5, 5]].into_iter()), Some([0x50, 2, 3, 4, 5, 5]));
+        assert_eq!(
+            lowest([local, [0x50, 2, 3, 4, 5, 6], [0x50, 2, 3, 4, 5, 5]].into_iter()),
+            Some([0x50, 2, 3, 4, 5, 5])
+        );
     }
 
     #[test]
@@ -109,7 +119,15 @@ mod tests {
     fn datapath_ids() {
         assert_eq!(parse_datapath_id("0000021122334455"), Some(0x0211_2233_4455));
         assert_eq!(parse_datapath_id("0x123"), Some(0x123));
-        for bad in ["123", "", "0x", "0000000000000000", "00000000000000zz", "0x12345678901234567", "+000021122334455"] {
+        for bad in [
+            "123",
+            "",
+            "0x",
+            "0000000000000000",
+            "00000000000000zz",
+            "0x12345678901234567",
+            "+000021122334455",
+        ] {
             assert_eq!(parse_datapath_id(bad), None, "{bad}");
         }
         assert_eq!(datapath_id([2, 0x11, 0x22, 0x33, 0x44, 0x55]), 0x0211_2233_4455);

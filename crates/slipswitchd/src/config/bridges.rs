@@ -12,7 +12,8 @@ use std::collections::BTreeMap;
 
 /// True when a bridge of this type can be made.
 fn is_known_type(datapath_type: &str, dummy: DummyLevel) -> bool {
-    matches!(datapath_type, "" | "system" | "netdev") || datapath_type == "dummy" && dummy != DummyLevel::Off
+    matches!(datapath_type, "" | "system" | "netdev")
+        || datapath_type == "dummy" && dummy != DummyLevel::Off
 }
 
 /// Makes the switch what is wanted.
@@ -32,7 +33,8 @@ pub(super) fn sync(shared: &Shared, d: &mut Daemon, state: &mut State, wanted: &
         wanted.bridges.iter().filter(|(_, b)| makeable(b, &mut remarks)).collect();
 
     // Away with what is not wanted, over all bridges, before anything is added.
-    let gone: Vec<String> = state.bridges.keys().filter(|name| !bridges.contains_key(name)).cloned().collect();
+    let gone: Vec<String> =
+        state.bridges.keys().filter(|name| !bridges.contains_key(name)).cloned().collect();
     for name in gone {
         if let Some(bridge) = state.bridges.remove(&name) {
             remove(d, &name, bridge);
@@ -67,7 +69,15 @@ pub(super) fn sync(shared: &Shared, d: &mut Daemon, state: &mut State, wanted: &
         interfaces::bundles(d, bridge.index, row);
         settings(d, bridge, row, &mut remarks);
         tables(d, bridge, row);
-        controllers::sync(shared, d, bridge, row, files.as_ref(), wanted.tunables.flow_restore_wait, &mut remarks);
+        controllers::sync(
+            shared,
+            d,
+            bridge,
+            row,
+            files.as_ref(),
+            wanted.tunables.flow_restore_wait,
+            &mut remarks,
+        );
         fail::sync(d, bridge, row, fresh.contains(name));
     }
     state.remarks = remarks;
@@ -126,7 +136,8 @@ pub(super) fn remove(d: &mut Daemon, name: &str, mut bridge: BridgeState) {
 
 /// Settings of the bridge itself. The bridge is published anew only when one differs.
 fn settings(d: &mut Daemon, bridge: &mut BridgeState, row: &WantedBridge, remarks: &mut Remarks) {
-    let mac = row.hwaddr.or_else(|| lowest_mac(d, bridge)).unwrap_or_else(|| address::from_row(row.uuid));
+    let mac =
+        row.hwaddr.or_else(|| lowest_mac(d, bridge)).unwrap_or_else(|| address::from_row(row.uuid));
     interfaces::set_local_mac(d, bridge.index, mac, remarks);
     let id = row.datapath_id.unwrap_or_else(|| address::datapath_id(mac));
     bridge.mac = mac;

@@ -40,7 +40,8 @@ pub(super) fn sync(
         .controllers
         .iter()
         .filter(|(target, state)| {
-            rows.get(*target).is_none_or(|w| !same(w, &state.wanted)) || state.tls.as_ref() != needed(target, files)
+            rows.get(*target).is_none_or(|w| !same(w, &state.wanted))
+                || state.tls.as_ref() != needed(target, files)
         })
         .map(|(target, _)| target.clone())
         .collect();
@@ -68,8 +69,7 @@ pub(super) fn sync(
             tracing::info!(target: "connmgr", "{}: added {} controller \"{target}\"", wanted.name, kind_name(&service));
         }
         let tls = needed(target, files).cloned();
-        let state =
-            ControllerState { wanted: controller.clone(), tls, service, written: None };
+        let state = ControllerState { wanted: controller.clone(), tls, service, written: None };
         bridge.controllers.insert(target.clone(), state);
     }
 }
@@ -93,7 +93,13 @@ fn same(a: &WantedController, b: &WantedController) -> bool {
 }
 
 /// `BRIDGE.mgmt` and `BRIDGE.snoop`.
-fn services(shared: &Shared, d: &Daemon, bridge: &mut BridgeState, wanted: &WantedBridge, remarks: &mut Remarks) {
+fn services(
+    shared: &Shared,
+    d: &Daemon,
+    bridge: &mut BridgeState,
+    wanted: &WantedBridge,
+    remarks: &mut Remarks,
+) {
     for (suffix, kind) in [("mgmt", Kind::Service), ("snoop", Kind::Snoop)] {
         let path = d.directories.run.join(format!("{}.{suffix}", wanted.name));
         let endpoint = Endpoint::Unix(path);
@@ -143,7 +149,9 @@ fn start(
         (Endpoint::Tls(_), Some(files)) => Some(tls::acceptor(files).map_err(bad_tls)?),
         _ => None,
     };
-    Listener::start(shared, &endpoint, bridge.index, options, tls).map(Service::Passive).map_err(|e| e.to_string())
+    Listener::start(shared, &endpoint, bridge.index, options, tls)
+        .map(Service::Passive)
+        .map_err(|e| e.to_string())
 }
 
 fn stop(d: &mut Daemon, service: Service) {

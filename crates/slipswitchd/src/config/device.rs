@@ -69,7 +69,8 @@ pub(super) fn form(
     }
     let is_dummy = DUMMIES.contains(&asked);
     let tunnel = TUNNELS.contains(&asked);
-    let Some(kind) = DEVICES.iter().chain(&DUMMIES).chain(&TUNNELS).find(|k| **k == asked).copied() else {
+    let Some(kind) = DEVICES.iter().chain(&DUMMIES).chain(&TUNNELS).find(|k| **k == asked).copied()
+    else {
         return Err(unknown(name, asked));
     };
     let device = |kind: &'static str, shown: &str, keys: &[&str]| {
@@ -82,7 +83,11 @@ pub(super) fn form(
         })
     };
     if is_dummy {
-        return if dummy == DummyLevel::Off { Err(unknown(name, asked)) } else { device(kind, kind, &["n_rxq", "ifindex"]) };
+        return if dummy == DummyLevel::Off {
+            Err(unknown(name, asked))
+        } else {
+            device(kind, kind, &["n_rxq", "ifindex"])
+        };
     }
     if asked == "internal" && is_dummy_datapath(datapath_type, dummy) {
         return device("dummy-internal", "dummy-internal", &["n_rxq", "ifindex"]);
@@ -91,7 +96,9 @@ pub(super) fn form(
         return device("dummy", asked, &["n_rxq", "ifindex"]);
     }
     if tunnel {
-        return Err(format!("{name}: interface type {asked} is not supported by this version of Slipswitch"));
+        return Err(format!(
+            "{name}: interface type {asked} is not supported by this version of Slipswitch"
+        ));
     }
     match kind {
         "afxdp" | "afxdp-nonpmd" => device(kind, kind, &["n_rxq", "xdp-mode", "use-need-wakeup"]),
@@ -109,7 +116,12 @@ fn unknown(name: &str, kind: &str) -> String {
 mod tests {
     use super::*;
 
-    fn of(name: &str, kind: &str, datapath_type: &str, dummy: DummyLevel) -> Result<(&'static str, String), String> {
+    fn of(
+        name: &str,
+        kind: &str,
+        datapath_type: &str,
+        dummy: DummyLevel,
+    ) -> Result<(&'static str, String), String> {
         let wanted = WantedInterface {
             uuid: None,
             name: name.to_owned(),
@@ -149,8 +161,14 @@ mod tests {
         assert_eq!(of("p", "dummy-pmd", "dummy", DummyLevel::New).unwrap().0, "dummy-pmd");
         assert_eq!(of("p", "", "", DummyLevel::System).unwrap(), ("dummy", "system".to_owned()));
         assert_eq!(of("p", "tap", "", DummyLevel::System).unwrap().0, "tap");
-        assert_eq!(of("p", "vxlan", "", DummyLevel::Override).unwrap(), ("dummy", "vxlan".to_owned()));
-        assert_eq!(of("i", "internal", "netdev", DummyLevel::Override).unwrap().0, "dummy-internal");
+        assert_eq!(
+            of("p", "vxlan", "", DummyLevel::Override).unwrap(),
+            ("dummy", "vxlan".to_owned())
+        );
+        assert_eq!(
+            of("i", "internal", "netdev", DummyLevel::Override).unwrap().0,
+            "dummy-internal"
+        );
         assert!(of("p", "nonsense", "", DummyLevel::Override).is_err());
     }
 
@@ -168,14 +186,23 @@ mod tests {
             mtu: None,
             policing: (0, 0),
         };
-        assert_eq!(form(&wanted, "br0", "", DummyLevel::Override).unwrap_err(), "p: patch peer must not be self");
+        assert_eq!(
+            form(&wanted, "br0", "", DummyLevel::Override).unwrap_err(),
+            "p: patch peer must not be self"
+        );
         wanted.options.insert("peer".to_owned(), "q".to_owned());
-        assert_eq!(form(&wanted, "br0", "", DummyLevel::Off), Ok(Form::Patch { peer: "q".to_owned() }));
+        assert_eq!(
+            form(&wanted, "br0", "", DummyLevel::Off),
+            Ok(Form::Patch { peer: "q".to_owned() })
+        );
     }
 
     #[test]
     fn listed_types_are_sorted() {
-        assert_eq!(types(DummyLevel::Off), ["afxdp", "afxdp-nonpmd", "internal", "patch", "system", "tap"]);
+        assert_eq!(
+            types(DummyLevel::Off),
+            ["afxdp", "afxdp-nonpmd", "internal", "patch", "system", "tap"]
+        );
         assert!(types(DummyLevel::New).contains(&"dummy-pmd"));
     }
 }

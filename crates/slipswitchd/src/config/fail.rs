@@ -50,7 +50,9 @@ fn flush(d: &mut Daemon, index: BridgeIndex, fail: &mut Fail, fresh: bool) {
     if !fail.has_controllers && fail.mode == FailMode::Standalone {
         match bridge.pipeline.add_default(normal(), now) {
             Ok(added) => changes.extend(added),
-            Err(error) => tracing::warn!(target: "bridge", "bridge {}: cannot add its first rule ({error})", bridge.name),
+            Err(error) => {
+                tracing::warn!(target: "bridge", "bridge {}: cannot add its first rule ({error})", bridge.name)
+            }
         }
     }
     d.changed(index, changes);
@@ -67,9 +69,11 @@ pub(super) fn tick(d: &mut Daemon, bridge: &mut BridgeState, hold: bool) {
     if bridge.fail.mode == FailMode::Secure || !bridge.fail.has_controllers {
         return;
     }
-    let probes = bridge.controllers.values().filter(|c| !c.wanted.service).map(|c| match c.wanted.inactivity_probe {
-        0 => DEFAULT_PROBE,
-        ms => ms,
+    let probes = bridge.controllers.values().filter(|c| !c.wanted.service).map(|c| {
+        match c.wanted.inactivity_probe {
+            0 => DEFAULT_PROBE,
+            ms => ms,
+        }
     });
     let patience = probes.max().unwrap_or(DEFAULT_PROBE).saturating_mul(3);
     let last = d.connections.primary_last_connected(bridge.index, now).unwrap_or(bridge.fail.since);

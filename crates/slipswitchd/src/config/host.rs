@@ -9,10 +9,14 @@ pub(super) fn statistics() -> BTreeMap<&'static str, String> {
     if let Ok(cores) = std::thread::available_parallelism() {
         out.insert("cpu", cores.to_string());
     }
-    if let Some(load) = std::fs::read_to_string("/proc/loadavg").ok().and_then(|text| load_average(&text)) {
+    if let Some(load) =
+        std::fs::read_to_string("/proc/loadavg").ok().and_then(|text| load_average(&text))
+    {
         out.insert("load_average", load);
     }
-    if let Some(memory) = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| memory(&text)) {
+    if let Some(memory) =
+        std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| memory(&text))
+    {
         out.insert("memory", memory);
     }
     out

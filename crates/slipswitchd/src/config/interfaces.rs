@@ -33,11 +33,14 @@ fn requested(wanted: &WantedInterface) -> Option<u32> {
 
 /// Closes ports that are not wanted any more, or not as they are, or whose device is gone.
 pub(super) fn remove_stale(d: &mut Daemon, bridge: &mut BridgeState, wanted: &WantedBridge) {
-    let rows: BTreeMap<&str, &WantedInterface> = wanted.interfaces().map(|i| (i.name.as_str(), i)).collect();
+    let rows: BTreeMap<&str, &WantedInterface> =
+        wanted.interfaces().map(|i| (i.name.as_str(), i)).collect();
     let mut close: Vec<String> = Vec::new();
     for (name, state) in &bridge.interfaces {
         let Some(number) = state.number else { continue };
-        let form = rows.get(name.as_str()).map(|row| device::form(row, &wanted.name, &wanted.datapath_type, d.dummy));
+        let form = rows
+            .get(name.as_str())
+            .map(|row| device::form(row, &wanted.name, &wanted.datapath_type, d.dummy));
         let as_wanted = matches!((&form, &state.form), (Some(Ok(new)), Some(old)) if new == old);
         if !as_wanted || is_gone(d, bridge.index, number) {
             close.push(name.clone());
@@ -84,7 +87,12 @@ fn bridge_name(d: &Daemon, index: BridgeIndex) -> String {
 }
 
 /// Opens what is wanted and not open.
-pub(super) fn add_missing(d: &mut Daemon, bridge: &mut BridgeState, wanted: &WantedBridge, remarks: &mut Remarks) {
+pub(super) fn add_missing(
+    d: &mut Daemon,
+    bridge: &mut BridgeState,
+    wanted: &WantedBridge,
+    remarks: &mut Remarks,
+) {
     let mut rows: Vec<&WantedInterface> = wanted.interfaces().collect();
     // The bridge's own port, then numbers that people ask for, then those of an earlier life,
     // then the rest, p2 before p10.
@@ -137,7 +145,12 @@ pub(super) fn add_missing(d: &mut Daemon, bridge: &mut BridgeState, wanted: &Wan
     }
 }
 
-fn request(row: &WantedInterface, form: &Form, wanted: &WantedBridge, last: Option<u32>) -> PortRequest {
+fn request(
+    row: &WantedInterface,
+    form: &Form,
+    wanted: &WantedBridge,
+    last: Option<u32>,
+) -> PortRequest {
     let is_local = row.name == wanted.name;
     let (kind, peer) = match form {
         Form::Device { kind, .. } => (*kind, None),
@@ -192,7 +205,12 @@ fn added(d: &mut Daemon, index: BridgeIndex, number: PortNo, form: &Form) {
 }
 
 /// Settings of open ports: options of dummies, addresses, MTU, policing.
-pub(super) fn configure(d: &mut Daemon, bridge: &mut BridgeState, wanted: &WantedBridge, remarks: &mut Remarks) {
+pub(super) fn configure(
+    d: &mut Daemon,
+    bridge: &mut BridgeState,
+    wanted: &WantedBridge,
+    remarks: &mut Remarks,
+) {
     for row in wanted.interfaces() {
         let Some(state) = bridge.interfaces.get_mut(&row.name) else { continue };
         state.uuid = row.uuid;
@@ -200,7 +218,10 @@ pub(super) fn configure(d: &mut Daemon, bridge: &mut BridgeState, wanted: &Wante
         state.error = None;
         if let Some(Form::Patch { peer }) = &state.form {
             if !is_connected(d, &row.name, peer) {
-                state.error = Some(format!("No usable peer '{peer}' exists in '{}' datapath.", shown_type(wanted)));
+                state.error = Some(format!(
+                    "No usable peer '{peer}' exists in '{}' datapath.",
+                    shown_type(wanted)
+                ));
             }
             continue;
         }
@@ -277,7 +298,9 @@ fn internal_mtu(d: &mut Daemon, bridge: &mut BridgeState, remarks: &mut Remarks)
     bridge.min_mtu = Some(mtu);
     for (name, number) in followers {
         let Some(number) = number else { continue };
-        let Some(device) = port(d, bridge.index, number).and_then(|p| p.device.clone()) else { continue };
+        let Some(device) = port(d, bridge.index, number).and_then(|p| p.device.clone()) else {
+            continue;
+        };
         if let Err(error) = device.set_mtu(mtu) {
             remarks.warn(format!("interface {name}: setting MTU {mtu} failed ({error})"));
         }
@@ -303,7 +326,9 @@ fn port(d: &Daemon, index: BridgeIndex, number: PortNo) -> Option<&Port> {
 
 /// Reads a port's status anew after it was changed, and tells controllers.
 fn refresh(d: &mut Daemon, index: BridgeIndex, number: PortNo) {
-    let Some(port) = d.switch.bridge_mut(index).and_then(|b| b.ports.get_mut(&number)) else { return };
+    let Some(port) = d.switch.bridge_mut(index).and_then(|b| b.ports.get_mut(&number)) else {
+        return;
+    };
     if port.refresh() {
         let desc = port.desc();
         d.connections.port_status(index, PortStatusReason::Modify, &desc);
@@ -337,15 +362,21 @@ pub(super) fn bundles(d: &mut Daemon, index: BridgeIndex, wanted: &WantedBridge)
             interfaces: port.interfaces.iter().map(|i| i.name.clone()).collect(),
         })
         .collect();
-    let same = |a: &Bundle, b: &Bundle| vlan::same(&a.settings, &b.settings) && a.interfaces == b.interfaces;
-    if bridge.bundles.len() == bundles.len() && bridge.bundles.iter().zip(&bundles).all(|(a, b)| same(a, b)) {
+    let same = |a: &Bundle, b: &Bundle| {
+        vlan::same(&a.settings, &b.settings) && a.interfaces == b.interfaces
+    };
+    if bridge.bundles.len() == bundles.len()
+        && bridge.bundles.iter().zip(&bundles).all(|(a, b)| same(a, b))
+    {
         return;
     }
     let mut changed = Vec::new();
     for bundle in &bundles {
         let old = bridge.bundles.iter().find(|b| b.settings.name == bundle.settings.name);
         if old.is_some_and(|old| !same(old, bundle)) {
-            changed.extend(bundle.interfaces.iter().filter_map(|i| bridge.port_by_name(i)).map(|p| p.number));
+            changed.extend(
+                bundle.interfaces.iter().filter_map(|i| bridge.port_by_name(i)).map(|p| p.number),
+            );
         }
     }
     let Some(bridge) = d.switch.bridge_mut(index) else { return };

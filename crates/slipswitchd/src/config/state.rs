@@ -1,7 +1,7 @@
 //! What was made of the database: bridges, ports, connections, by the names of their rows.
 
-use super::device::Form;
 use super::address::Mac;
+use super::device::Form;
 use super::wanted::{FailMode, Map, Tls, Tunables, WantedController, WantedTable};
 use crate::openflow::{Connector, Listener};
 use bridge::snapshot::BridgeIndex;

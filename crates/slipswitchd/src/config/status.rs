@@ -8,8 +8,8 @@ use super::address::mac_text;
 use super::device;
 use super::host;
 use super::interfaces::short;
-use super::wanted::WantedBridge;
 use super::state::{BridgeState, ControllerState, InterfaceState, Service, State};
+use super::wanted::WantedBridge;
 use crate::args::DummyLevel;
 use crate::daemon::Daemon;
 use bridge::bridge::Bridge;
@@ -58,7 +58,8 @@ impl<'a> Writer<'a> {
         self.set("Open_vSwitch", uuid, "dpdk_initialized", false);
         self.set("Open_vSwitch", uuid, "dpdk_version", "none");
         if self.statistics {
-            let statistics = if state.tunables.host_statistics { host::statistics() } else { BTreeMap::new() };
+            let statistics =
+                if state.tunables.host_statistics { host::statistics() } else { BTreeMap::new() };
             self.set("Open_vSwitch", uuid, "statistics", Datum::map(statistics));
         }
         if configured {
@@ -69,7 +70,12 @@ impl<'a> Writer<'a> {
     /// A bridge and all that is in it.
     pub fn bridge(&mut self, d: &Daemon, state: &mut BridgeState) {
         let Some(bridge) = d.switch.bridge(state.index) else { return };
-        self.set("Bridge", state.uuid, "datapath_id", format!("{:016x}", bridge.datapath_id).as_str());
+        self.set(
+            "Bridge",
+            state.uuid,
+            "datapath_id",
+            format!("{:016x}", bridge.datapath_id).as_str(),
+        );
         self.set("Bridge", state.uuid, "datapath_version", "<built-in>");
         for interface in state.interfaces.values() {
             self.interface(bridge, interface);
@@ -90,9 +96,16 @@ impl<'a> Writer<'a> {
     }
 
     fn clear_interface(&mut self, row: Uuid) {
-        for column in
-            ["admin_state", "link_state", "link_speed", "link_resets", "duplex", "mac_in_use", "mtu", "ifindex"]
-        {
+        for column in [
+            "admin_state",
+            "link_state",
+            "link_speed",
+            "link_resets",
+            "duplex",
+            "mac_in_use",
+            "mtu",
+            "ifindex",
+        ] {
             self.set("Interface", row, column, Datum::empty());
         }
         self.set("Interface", row, "status", no_pairs());
@@ -124,7 +137,10 @@ impl<'a> Writer<'a> {
         self.set("Interface", row, "mtu", mtu);
         self.set("Interface", row, "ifindex", i64::from(s.ifindex.unwrap_or(0)));
         self.set("Interface", row, "status", Datum::map(status(port)));
-        let unwritten = self.replica.row("Interface", row).is_none_or(|r| r.datum("statistics").is_none_or(Datum::is_empty));
+        let unwritten = self
+            .replica
+            .row("Interface", row)
+            .is_none_or(|r| r.datum("statistics").is_none_or(Datum::is_empty));
         if self.statistics || unwritten {
             self.set("Interface", row, "statistics", Datum::map(statistics(port)));
         }
@@ -168,7 +184,12 @@ impl<'a> Writer<'a> {
         for row in &state.wanted.rows {
             self.set("Controller", *row, "is_connected", is_connected);
             self.set("Controller", *row, "role", role.map_or_else(Datum::empty, Datum::from));
-            self.set("Controller", *row, "status", Datum::map(facts.iter().map(|(k, v)| (*k, v.as_str()))));
+            self.set(
+                "Controller",
+                *row,
+                "status",
+                Datum::map(facts.iter().map(|(k, v)| (*k, v.as_str()))),
+            );
         }
     }
 }
@@ -179,7 +200,8 @@ fn no_pairs() -> Datum {
 
 /// The operating system's words in "connection failed (Connection refused (os error 111))".
 fn cause(error: &str) -> &str {
-    let inner = error.split_once('(').map_or(error, |(_, rest)| rest.strip_suffix(')').unwrap_or(rest));
+    let inner =
+        error.split_once('(').map_or(error, |(_, rest)| rest.strip_suffix(')').unwrap_or(rest));
     inner.split(" (os error").next().unwrap_or(inner)
 }
 
@@ -238,7 +260,10 @@ fn statistics(port: &Port) -> BTreeMap<&'static str, i64> {
         ("tx_errors", stats.tx_errors),
         ("tx_packets", stats.tx_packets),
     ];
-    named.into_iter().filter_map(|(name, value)| Some((name, i64::try_from(value?).unwrap_or(i64::MAX)))).collect()
+    named
+        .into_iter()
+        .filter_map(|(name, value)| Some((name, i64::try_from(value?).unwrap_or(i64::MAX))))
+        .collect()
 }
 
 #[cfg(test)]
@@ -247,7 +272,10 @@ mod tests {
 
     #[test]
     fn causes_are_short() {
-        assert_eq!(cause("connection failed (Connection refused (os error 111))"), "Connection refused");
+        assert_eq!(
+            cause("connection failed (Connection refused (os error 111))"),
+            "Connection refused"
+        );
         assert_eq!(cause("connection timed out"), "connection timed out");
         assert_eq!(cause("connection dropped (closed by this side)"), "closed by this side");
     }

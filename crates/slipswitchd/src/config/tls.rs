@@ -13,7 +13,10 @@ use rustls::client::verify_server_cert_signed_by_trust_anchor;
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
-use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, ServerConfig, SignatureScheme};
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, ServerConfig,
+    SignatureScheme,
+};
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -34,7 +37,10 @@ pub(super) fn connector(files: &Tls) -> io::Result<TlsConnector> {
         .map_err(io::Error::other)?
         .dangerous() // names are not compared, see the module's text
         .with_custom_certificate_verifier(Arc::new(verifier))
-        .with_client_auth_cert(certificates(Path::new(&files.certificate))?, key(Path::new(&files.private_key))?)
+        .with_client_auth_cert(
+            certificates(Path::new(&files.certificate))?,
+            key(Path::new(&files.private_key))?,
+        )
         .map_err(|e| named(Path::new(&files.certificate), &e))?;
     Ok(TlsConnector::from(Arc::new(config)))
 }
@@ -43,14 +49,18 @@ pub(super) fn connector(files: &Tls) -> io::Result<TlsConnector> {
 pub(super) fn acceptor(files: &Tls) -> io::Result<TlsAcceptor> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let ca = Path::new(&files.ca_cert);
-    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots(ca)?), Arc::clone(&provider))
-        .build()
-        .map_err(|e| named(ca, &e))?;
+    let verifier =
+        WebPkiClientVerifier::builder_with_provider(Arc::new(roots(ca)?), Arc::clone(&provider))
+            .build()
+            .map_err(|e| named(ca, &e))?;
     let config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(io::Error::other)?
         .with_client_cert_verifier(verifier)
-        .with_single_cert(certificates(Path::new(&files.certificate))?, key(Path::new(&files.private_key))?)
+        .with_single_cert(
+            certificates(Path::new(&files.certificate))?,
+            key(Path::new(&files.private_key))?,
+        )
         .map_err(|e| named(Path::new(&files.certificate), &e))?;
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
@@ -60,13 +70,20 @@ fn named(path: &Path, error: &dyn std::fmt::Display) -> io::Error {
 }
 
 fn open(path: &Path) -> io::Result<BufReader<File>> {
-    File::open(path).map(BufReader::new).map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))
+    File::open(path)
+        .map(BufReader::new)
+        .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))
 }
 
 fn certificates(path: &Path) -> io::Result<Vec<CertificateDer<'static>>> {
-    let found: Vec<_> =
-        rustls_pemfile::certs(&mut open(path)?).collect::<Result<_, _>>().map_err(|e| named(path, &e))?;
-    if found.is_empty() { Err(named(path, &"no certificate in PEM form is in this file")) } else { Ok(found) }
+    let found: Vec<_> = rustls_pemfile::certs(&mut open(path)?)
+        .collect::<Result<_, _>>()
+        .map_err(|e| named(path, &e))?;
+    if found.is_empty() {
+        Err(named(path, &"no certificate in PEM form is in this file"))
+    } else {
+        Ok(found)
+    }
 }
 
 fn key(path: &Path) -> io::Result<PrivateKeyDer<'static>> {
@@ -100,11 +117,22 @@ impl ChainVerifier {
         now: UnixTime,
     ) -> Result<(), Error> {
         let algorithms = self.provider.signature_verification_algorithms.all;
-        verify_server_cert_signed_by_trust_anchor(&ParsedCertificate::try_from(end)?, roots, intermediates, now, algorithms)
+        verify_server_cert_signed_by_trust_anchor(
+            &ParsedCertificate::try_from(end)?,
+            roots,
+            intermediates,
+            now,
+            algorithms,
+        )
     }
 
     /// Takes the last certificate of the chain for the CA's, when it signed `end`.
-    fn adopt(&self, end: &CertificateDer<'_>, chain: &[CertificateDer<'_>], now: UnixTime) -> Result<Error, Error> {
+    fn adopt(
+        &self,
+        end: &CertificateDer<'_>,
+        chain: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<Error, Error> {
         let general = |text: String| Error::General(text);
         let ca = chain.last().ok_or_else(|| {
             general("the peer sent no CA certificate, so that none can be taken over (bootstrap_ca_cert)".to_owned())
@@ -124,7 +152,9 @@ impl ChainVerifier {
             .mode(0o644)
             .open(&self.ca)
             .and_then(|mut file| file.write_all(text.as_bytes()))
-            .map_err(|e| general(format!("{}: cannot save the CA certificate ({e})", self.ca.display())))?;
+            .map_err(|e| {
+                general(format!("{}: cannot save the CA certificate ({e})", self.ca.display()))
+            })?;
         tracing::info!(target: "stream_ssl", "successfully bootstrapped CA cert to {}", self.ca.display());
         Ok(general("CA certificate saved; connecting again to verify it".to_owned()))
     }
@@ -156,7 +186,12 @@ impl ServerCertVerifier for ChainVerifier {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, certificate, signature, &self.provider.signature_verification_algorithms)
+        verify_tls12_signature(
+            message,
+            certificate,
+            signature,
+            &self.provider.signature_verification_algorithms,
+        )
     }
 
     fn verify_tls13_signature(
@@ -165,7 +200,12 @@ impl ServerCertVerifier for ChainVerifier {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, certificate, signature, &self.provider.signature_verification_algorithms)
+        verify_tls13_signature(
+            message,
+            certificate,
+            signature,
+            &self.provider.signature_verification_algorithms,
+        )
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
@@ -198,7 +238,14 @@ mod tests {
 
     #[test]
     fn base64_as_in_the_rfc() {
-        for (plain, coded) in [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg=="), ("fooba", "Zm9vYmE=")] {
+        for (plain, coded) in [
+            ("", ""),
+            ("f", "Zg=="),
+            ("fo", "Zm8="),
+            ("foo", "Zm9v"),
+            ("foob", "Zm9vYg=="),
+            ("fooba", "Zm9vYmE="),
+        ] {
             assert_eq!(base64(plain.as_bytes()), coded);
         }
     }
@@ -213,6 +260,8 @@ mod tests {
         };
         let error = connector(&files).err().map(|e| e.to_string()).unwrap_or_default();
         assert!(error.starts_with("/nonexistent/cert: "), "{error}");
-        assert!(acceptor(&files).err().is_some_and(|e| e.to_string().starts_with("/nonexistent/ca: ")));
+        assert!(
+            acceptor(&files).err().is_some_and(|e| e.to_string().starts_with("/nonexistent/ca: "))
+        );
     }
 }

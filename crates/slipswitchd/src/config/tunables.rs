@@ -49,9 +49,12 @@ fn cores(d: &Daemon, state: &mut State, new: &Tunables) {
     let available = std::thread::available_parallelism().map_or(1, usize::from);
     match Config::cores_of_mask(mask) {
         Ok(cores) => {
-            let (cores, absent): (Vec<usize>, Vec<usize>) = cores.into_iter().partition(|c| *c < available);
+            let (cores, absent): (Vec<usize>, Vec<usize>) =
+                cores.into_iter().partition(|c| *c < available);
             if !absent.is_empty() {
-                state.remarks.warn(format!("other_config:pmd-cpu-mask {mask} names cores that are not there: {absent:?}"));
+                state.remarks.warn(format!(
+                    "other_config:pmd-cpu-mask {mask} names cores that are not there: {absent:?}"
+                ));
             }
             d.userspace.reconfigure(Config { cores, ..Config::default() });
         }

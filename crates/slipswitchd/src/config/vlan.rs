@@ -26,7 +26,9 @@ pub(super) fn settings(name: &str, row: &Row) -> (BundleView, Vec<String>) {
         Some("native-untagged") => VlanMode::NativeUntagged,
         Some("dot1q-tunnel") => VlanMode::Dot1qTunnel,
         Some(other) => {
-            remarks.push(format!("port {name}: unknown VLAN mode {other}, falling back to trunk mode"));
+            remarks.push(format!(
+                "port {name}: unknown VLAN mode {other}, falling back to trunk mode"
+            ));
             VlanMode::Trunk
         }
         None if tag.is_some() => {
@@ -130,11 +132,14 @@ mod tests {
 
     #[test]
     fn given_modes_win() {
-        let native = |mode: &str| of(vec![
-            ("vlan_mode", Datum::from(mode)),
-            ("tag", Datum::from(5)),
-            ("trunks", Datum::set([1, 9])),
-        ]).0;
+        let native = |mode: &str| {
+            of(vec![
+                ("vlan_mode", Datum::from(mode)),
+                ("tag", Datum::from(5)),
+                ("trunks", Datum::set([1, 9])),
+            ])
+            .0
+        };
         let v = native("native-tagged");
         assert_eq!((v.mode, v.tag, &v.trunks[..]), (VlanMode::NativeTagged, 5, &[1, 5, 9][..]));
         let v = native("native-untagged");
@@ -152,7 +157,10 @@ mod tests {
             ("cvlans", Datum::set([30, 20])),
             ("other_config", Datum::map([("qinq-ethtype", "802.1q")])),
         ]);
-        assert_eq!((v.mode, v.tag, &v.cvlans[..], v.qinq_tpid), (VlanMode::Dot1qTunnel, 3, &[20, 30][..], 0x8100));
+        assert_eq!(
+            (v.mode, v.tag, &v.cvlans[..], v.qinq_tpid),
+            (VlanMode::Dot1qTunnel, 3, &[20, 30][..], 0x8100)
+        );
         let (v, remarks) = of(vec![("vlan_mode", Datum::from("nonsense"))]);
         assert_eq!((v.mode, remarks.len()), (VlanMode::Trunk, 1));
     }
@@ -167,7 +175,9 @@ mod tests {
 
     #[test]
     fn priority_tags() {
-        let tags = |value: &str| of(vec![("other_config", Datum::map([("priority-tags", value)]))]).0.priority_tags;
+        let tags = |value: &str| {
+            of(vec![("other_config", Datum::map([("priority-tags", value)]))]).0.priority_tags
+        };
         assert_eq!(tags("true"), PriorityTags::IfNonzero);
         assert_eq!(tags("if-nonzero"), PriorityTags::IfNonzero);
         assert_eq!(tags("always"), PriorityTags::Always);

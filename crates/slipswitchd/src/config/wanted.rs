@@ -179,10 +179,13 @@ impl WantedBridge {
 /// Reads the replica. `None` when there is no Open_vSwitch row (yet).
 pub(super) fn read(replica: &Replica) -> Option<Wanted> {
     let (_, root) = replica.first("Open_vSwitch")?;
-    let mut wanted = Wanted { tunables: tunables(root), tls: tls(replica, root), ..Wanted::default() };
+    let mut wanted =
+        Wanted { tunables: tunables(root), tls: tls(replica, root), ..Wanted::default() };
     let mut taken = Taken::default();
-    let mut rows: Vec<(Uuid, &Row)> =
-        root.uuids("bridges").filter_map(|u| Some((u, replica.row("Bridge", u)?.as_ref()))).collect();
+    let mut rows: Vec<(Uuid, &Row)> = root
+        .uuids("bridges")
+        .filter_map(|u| Some((u, replica.row("Bridge", u)?.as_ref())))
+        .collect();
     rows.sort_by(|a, b| a.1.str("name").cmp(b.1.str("name")));
     for (uuid, row) in rows {
         let name = row.str("name");
@@ -211,14 +214,23 @@ fn tunables(root: &Row) -> Tunables {
     Tunables {
         flow_limit: other.uint("flow-limit").unwrap_or(defaults.flow_limit),
         max_idle: other.uint("max-idle").filter(|ms| *ms >= 500).unwrap_or(defaults.max_idle),
-        max_revalidator: other.uint("max-revalidator").filter(|ms| *ms >= 100).unwrap_or(defaults.max_revalidator),
+        max_revalidator: other
+            .uint("max-revalidator")
+            .filter(|ms| *ms >= 100)
+            .unwrap_or(defaults.max_revalidator),
         pmd_cpu_mask: other.get("pmd-cpu-mask").map(str::to_owned),
-        stats_interval: other.uint("stats-update-interval").map_or(MIN_STATS_INTERVAL, |ms| ms.max(MIN_STATS_INTERVAL)),
+        stats_interval: other
+            .uint("stats-update-interval")
+            .map_or(MIN_STATS_INTERVAL, |ms| ms.max(MIN_STATS_INTERVAL)),
         flow_restore_wait: other.bool("flow-restore-wait", false),
         vlan_limit: other.uint("vlan-limit").unwrap_or(defaults.vlan_limit),
         offload: other.bool("hw-offload", false) || other.bool("bpf-offload", false),
-        host_statistics: other.bool("enable-statistics", false) || other.bool("enable_statistics", false),
-        bundle_idle_timeout: other.uint("bundle-idle-timeout").filter(|s| *s > 0).map(|s| s.saturating_mul(1000).max(1000)),
+        host_statistics: other.bool("enable-statistics", false)
+            || other.bool("enable_statistics", false),
+        bundle_idle_timeout: other
+            .uint("bundle-idle-timeout")
+            .filter(|s| *s > 0)
+            .map(|s| s.saturating_mul(1000).max(1000)),
     }
 }
 
@@ -232,19 +244,28 @@ fn tls(replica: &Replica, root: &Row) -> Option<Tls> {
     })
 }
 
-fn bridge(replica: &Replica, uuid: Uuid, row: &Row, taken: &mut Taken, remarks: &mut Vec<String>) -> WantedBridge {
+fn bridge(
+    replica: &Replica,
+    uuid: Uuid,
+    row: &Row,
+    taken: &mut Taken,
+    remarks: &mut Vec<String>,
+) -> WantedBridge {
     let name = row.str("name");
     let other = row.map("other_config");
     let mut bad = |key: &str, want: &str| {
         if let Some(text) = other.get(key) {
-            remarks.push(format!("bridge {name}: other_config:{key} \"{text}\" is not {want}, ignored"));
+            remarks.push(format!(
+                "bridge {name}: other_config:{key} \"{text}\" is not {want}, ignored"
+            ));
         }
     };
     let datapath_id = other.get("datapath-id").and_then(parse_datapath_id);
     if datapath_id.is_none() {
         bad("datapath-id", "16 hexadecimal digits that are not all zero");
     }
-    let hwaddr = other.get("hwaddr").and_then(parse_mac).filter(|mac| mac[0] & 1 == 0 && *mac != [0; 6]);
+    let hwaddr =
+        other.get("hwaddr").and_then(parse_mac).filter(|mac| mac[0] & 1 == 0 && *mac != [0; 6]);
     if hwaddr.is_none() {
         bad("hwaddr", "a unicast Ethernet address");
     }
@@ -252,13 +273,17 @@ fn bridge(replica: &Replica, uuid: Uuid, row: &Row, taken: &mut Taken, remarks: 
     for text in row.strs("protocols") {
         match Version::from_name(text) {
             Some(version) => versions = versions.with(version),
-            None => remarks.push(format!("bridge {name}: protocol {text} is not supported, ignored")),
+            None => {
+                remarks.push(format!("bridge {name}: protocol {text} is not supported, ignored"))
+            }
         }
     }
     if row.strs("protocols").next().is_none() {
         versions = Versions::KNOWN;
     } else if versions == Versions::NONE {
-        remarks.push(format!("bridge {name}: no protocol that is asked for is supported, all others are allowed"));
+        remarks.push(format!(
+            "bridge {name}: no protocol that is asked for is supported, all others are allowed"
+        ));
         versions = Versions::KNOWN;
     }
     for (present, what) in [
@@ -272,21 +297,28 @@ fn bridge(replica: &Replica, uuid: Uuid, row: &Row, taken: &mut Taken, remarks: 
         (row.opt_uuid("auto_attach").is_some(), "auto-attach"),
     ] {
         if present {
-            remarks.push(format!("bridge {name}: {what} is not supported by this version, its settings are ignored"));
+            remarks.push(format!(
+                "bridge {name}: {what} is not supported by this version, its settings are ignored"
+            ));
         }
     }
     WantedBridge {
         uuid,
         name: name.to_owned(),
         datapath_type: row.str("datapath_type").to_owned(),
-        fail_mode: if row.str("fail_mode") == "secure" { FailMode::Secure } else { FailMode::Standalone },
+        fail_mode: if row.str("fail_mode") == "secure" {
+            FailMode::Secure
+        } else {
+            FailMode::Standalone
+        },
         versions,
         datapath_id,
         hwaddr,
         description: other.get("dp-desc").map(str::to_owned),
         serial: other.get("dp-sn").map(str::to_owned),
         mac_ageing: bounded(other.int("mac-aging-time"), 15, 3600).unwrap_or(MAC_AGEING),
-        mac_table_size: bounded(other.int("mac-table-size"), 10, 1_000_000).map_or(MAC_TABLE_SIZE, |n| n as usize),
+        mac_table_size: bounded(other.int("mac-table-size"), 10, 1_000_000)
+            .map_or(MAC_TABLE_SIZE, |n| n as usize),
         forward_bpdu: other.bool("forward-bpdu", false),
         flood_vlans: row.ints("flood_vlans").filter_map(vlan::vlan).collect(),
         tables: tables(replica, name, row, remarks),
@@ -300,10 +332,18 @@ fn bounded(value: Option<i64>, min: i64, max: i64) -> Option<u32> {
     value.map(|v| v.clamp(min, max) as u32)
 }
 
-fn tables(replica: &Replica, bridge: &str, row: &Row, remarks: &mut Vec<String>) -> BTreeMap<u8, WantedTable> {
+fn tables(
+    replica: &Replica,
+    bridge: &str,
+    row: &Row,
+    remarks: &mut Vec<String>,
+) -> BTreeMap<u8, WantedTable> {
     let mut tables = BTreeMap::new();
     for (id, uuid) in row.int_uuids("flow_tables") {
-        let (Ok(id @ 0..=253), Some(row)) = (u8::try_from(id), replica.row("Flow_Table", uuid)) else { continue };
+        let (Ok(id @ 0..=253), Some(row)) = (u8::try_from(id), replica.row("Flow_Table", uuid))
+        else {
+            continue;
+        };
         let mut groups = Vec::new();
         for text in row.strs("groups") {
             match text.parse::<Subfield>() {
@@ -344,10 +384,14 @@ fn controllers(
                  the controller must be reachable without the bridge"
             ));
         }
-        let rate = row.opt_int("controller_rate_limit").filter(|n| *n > 0).map(|n| at_least(n, MIN_LIMIT));
+        let rate =
+            row.opt_int("controller_rate_limit").filter(|n| *n > 0).map(|n| at_least(n, MIN_LIMIT));
         let limit = rate.map(|rate| RateLimit {
             rate,
-            burst: row.opt_int("controller_burst_limit").filter(|n| *n > 0).map_or(rate / 4, |n| at_least(n, MIN_LIMIT)),
+            burst: row
+                .opt_int("controller_burst_limit")
+                .filter(|n| *n > 0)
+                .map_or(rate / 4, |n| at_least(n, MIN_LIMIT)),
         });
         let probe = row.opt_int("inactivity_probe").map_or(INACTIVITY_PROBE, |ms| match ms {
             0 => 0,
@@ -356,7 +400,9 @@ fn controllers(
         let controller = WantedController {
             uuid,
             rows: vec![uuid],
-            max_backoff: row.opt_int("max_backoff").map_or(MAX_BACKOFF, |ms| ms.max(MIN_BACKOFF).unsigned_abs()),
+            max_backoff: row
+                .opt_int("max_backoff")
+                .map_or(MAX_BACKOFF, |ms| ms.max(MIN_BACKOFF).unsigned_abs()),
             inactivity_probe: probe,
             limit,
             async_messages: row.opt_bool("enable_async_messages").unwrap_or(true),
@@ -394,7 +440,10 @@ fn ports(
             if taken.interfaces.insert(wanted.name.clone()) {
                 interfaces.push(wanted);
             } else {
-                remarks.push(format!("bridge {bridge}: interface {} is already in use, ignored", wanted.name));
+                remarks.push(format!(
+                    "bridge {bridge}: interface {} is already in use, ignored",
+                    wanted.name
+                ));
             }
         }
         if interfaces.is_empty() {
@@ -429,7 +478,11 @@ fn ports(
             mtu: None,
             policing: (0, 0),
         };
-        ports.entry(bridge.to_owned()).or_insert(WantedPort { settings, interfaces: Vec::new() }).interfaces.push(local);
+        ports
+            .entry(bridge.to_owned())
+            .or_insert(WantedPort { settings, interfaces: Vec::new() })
+            .interfaces
+            .push(local);
     }
     ports
 }

@@ -1,7 +1,7 @@
 //! Active connections to controllers, kept up with backoff (OVS: rconn).
 
-use super::stream::Stream;
 use super::listen::OPENFLOW_PORT;
+use super::stream::Stream;
 use super::{Services, peer};
 use crate::daemon::Shared;
 use bridge::connection::{ConnectionId, Connections, Options};
@@ -98,7 +98,6 @@ pub struct Connector {
 impl Connector {
     /// Starts to connect. `max_backoff` is the longest wait between two attempts. `tls` is for
     /// [`Target::Tls`].
-    #[expect(clippy::too_many_arguments, reason = "one for each column of the Controller table")]
     pub fn start(
         daemon: &Shared,
         target: Target,
@@ -107,7 +106,10 @@ impl Connector {
         max_backoff: Duration,
         tls: Option<tokio_rustls::TlsConnector>,
     ) -> Connector {
-        let status = Rc::new(RefCell::new(ConnectorStatus { state: "BACKOFF", ..ConnectorStatus::default() }));
+        let status = Rc::new(RefCell::new(ConnectorStatus {
+            state: "BACKOFF",
+            ..ConnectorStatus::default()
+        }));
         let stopped = Rc::new(Cell::new(false));
         let attempt = Attempt {
             daemon: Rc::clone(daemon),
@@ -204,7 +206,9 @@ impl Attempt {
             }
             Target::Tls(host, port) => {
                 let tls = self.tls.as_ref().ok_or_else(|| {
-                    io::Error::other("private key and certificate are not configured; use ovs-vsctl set-ssl")
+                    io::Error::other(
+                        "private key and certificate are not configured; use ovs-vsctl set-ssl",
+                    )
                 })?;
                 let stream = TcpStream::connect((host.as_str(), *port)).await?;
                 let peer: SocketAddr = stream.peer_addr()?;
@@ -222,7 +226,8 @@ impl Attempt {
             status.state = "ACTIVE";
             status.connected = Some(Instant::now());
         };
-        let result = peer::serve(&self.daemon, stream, self.bridge, self.options.clone(), started).await;
+        let result =
+            peer::serve(&self.daemon, stream, self.bridge, self.options.clone(), started).await;
         let mut status = self.status.borrow_mut();
         status.id = None;
         status.disconnected = Some(Instant::now());

@@ -36,7 +36,9 @@ pub enum Endpoint {
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
     /// Not one of the forms.
-    #[error("{0}: not a passive connection method; use punix:FILE, ptcp:[PORT][:IP] or pssl:[PORT][:IP]")]
+    #[error(
+        "{0}: not a passive connection method; use punix:FILE, ptcp:[PORT][:IP] or pssl:[PORT][:IP]"
+    )]
     Syntax(String),
     /// The operating system refused.
     #[error("{what}: listen failed ({error})")]
@@ -47,7 +49,9 @@ pub enum ListenError {
         error: io::Error,
     },
     /// TLS is not set up.
-    #[error("pssl: private key and certificate are not configured (ovs-vsctl set-ssl, or --private-key and --certificate)")]
+    #[error(
+        "pssl: private key and certificate are not configured (ovs-vsctl set-ssl, or --private-key and --certificate)"
+    )]
     NoTls,
 }
 
@@ -200,7 +204,11 @@ async fn accept_unix(listener: UnixListener, context: Context) {
     }
 }
 
-async fn accept_tcp(listener: TcpListener, context: Context, tls: Option<tokio_rustls::TlsAcceptor>) {
+async fn accept_tcp(
+    listener: TcpListener,
+    context: Context,
+    tls: Option<tokio_rustls::TlsAcceptor>,
+) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => match &tls {
@@ -238,14 +246,23 @@ mod tests {
     #[test]
     fn passive_targets() {
         let run = Path::new("/run/ovs");
-        assert_eq!(Endpoint::parse("punix:br0.mgmt", run).unwrap(), Endpoint::Unix("/run/ovs/br0.mgmt".into()));
+        assert_eq!(
+            Endpoint::parse("punix:br0.mgmt", run).unwrap(),
+            Endpoint::Unix("/run/ovs/br0.mgmt".into())
+        );
         assert_eq!(Endpoint::parse("punix:/x", run).unwrap(), Endpoint::Unix("/x".into()));
-        assert_eq!(Endpoint::parse("ptcp:", run).unwrap(), Endpoint::Tcp("0.0.0.0:6653".parse().unwrap()));
+        assert_eq!(
+            Endpoint::parse("ptcp:", run).unwrap(),
+            Endpoint::Tcp("0.0.0.0:6653".parse().unwrap())
+        );
         assert_eq!(
             Endpoint::parse("ptcp:6633:127.0.0.1", run).unwrap(),
             Endpoint::Tcp("127.0.0.1:6633".parse().unwrap())
         );
-        assert_eq!(Endpoint::parse("pssl:1:[::1]", run).unwrap(), Endpoint::Tls("[::1]:1".parse().unwrap()));
+        assert_eq!(
+            Endpoint::parse("pssl:1:[::1]", run).unwrap(),
+            Endpoint::Tls("[::1]:1".parse().unwrap())
+        );
         for bad in ["tcp:1.2.3.4", "ptcp:x", "punix:", "", "ptcp:1:2:3:4"] {
             assert!(Endpoint::parse(bad, run).is_err(), "{bad}");
         }

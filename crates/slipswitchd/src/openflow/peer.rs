@@ -40,7 +40,12 @@ pub(crate) async fn serve(
     result
 }
 
-async fn run(daemon: &Shared, stream: &mut Stream, id: ConnectionId, waker: &tokio::sync::Notify) -> io::Result<()> {
+async fn run(
+    daemon: &Shared,
+    stream: &mut Stream,
+    id: ConnectionId,
+    waker: &tokio::sync::Notify,
+) -> io::Result<()> {
     let mut buf = vec![0u8; CHUNK];
     loop {
         // Output first, and all of it: a long reply goes on only as the peer reads.

@@ -15,7 +15,10 @@ fn devices_vanish_and_return() {
     veth(&rig, "v0");
     let _ = rig.vsctl(&words("add-br br0 -- add-port br0 absent -- add-port br0 v0 -- add-port br0 in0 -- set interface in0 type=internal"));
     assert_eq!(rig.interface("absent", "ofport"), "-1");
-    assert_eq!(rig.interface("absent", "error"), "\"could not open network device absent (No such device)\"");
+    assert_eq!(
+        rig.interface("absent", "error"),
+        "\"could not open network device absent (No such device)\""
+    );
     let number = rig.interface("v0", "ofport");
     until("the link is up", || rig.interface("v0", "link_state") == "up");
     rig.ip("link set v0 mtu 1400");
@@ -25,7 +28,10 @@ fn devices_vanish_and_return() {
     until("the device is down", || rig.interface("v0", "admin_state") == "down");
     rig.ip("link del v0");
     until("the device is gone", || rig.interface("v0", "ofport") == "-1");
-    assert_eq!(rig.interface("v0", "error"), "\"could not open network device v0 (No such device)\"");
+    assert_eq!(
+        rig.interface("v0", "error"),
+        "\"could not open network device v0 (No such device)\""
+    );
     assert_eq!(rig.interface("v0", "statistics"), "{}");
     veth(&rig, "v0");
     until("the device is back", || rig.interface("v0", "ofport") == number);
@@ -62,7 +68,13 @@ fn internal_ports_are_interfaces_that_keep_their_address() {
     rig.start_daemon();
     until("the bridge is there", || rig.path("br0.mgmt").exists());
     assert_eq!(macs(&rig), before);
-    rig.vsctl_ok(&["set", "interface", "in0", "ingress_policing_rate=1000", "ingress_policing_burst=100"]);
+    rig.vsctl_ok(&[
+        "set",
+        "interface",
+        "in0",
+        "ingress_policing_rate=1000",
+        "ingress_policing_burst=100",
+    ]);
     rig.vsctl_ok(&["del-br", "br0"]);
     let left = rig.ip("-br link");
     assert!(!left.contains("br0") && !left.contains("in0"), "{left}");

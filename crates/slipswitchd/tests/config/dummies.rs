@@ -28,11 +28,19 @@ fn picture(rig: &Rig) -> String {
         let _ = writeln!(out, "{line}");
     }
     let columns = "name,type,ofport,error,admin_state,link_state,link_speed,link_resets,duplex,mtu,ifindex,status";
-    let mut names: Vec<String> =
-        rig.vsctl_ok(&["--bare", "--columns=name", "list", "interface"]).lines().filter(|l| !l.is_empty()).map(str::to_owned).collect();
+    let mut names: Vec<String> = rig
+        .vsctl_ok(&["--bare", "--columns=name", "list", "interface"])
+        .lines()
+        .filter(|l| !l.is_empty())
+        .map(str::to_owned)
+        .collect();
     names.sort();
     for name in names {
-        let _ = writeln!(out, "{}", rig.vsctl_ok(&[&format!("--columns={columns}"), "list", "interface", &name]));
+        let _ = writeln!(
+            out,
+            "{}",
+            rig.vsctl_ok(&[&format!("--columns={columns}"), "list", "interface", &name])
+        );
     }
     for bridge in ["br0", "br1"] {
         let _ = writeln!(out, "{:?}", rig.rules(bridge));
@@ -65,20 +73,39 @@ fn a_bridge_takes_its_address_and_id_as_open_vswitch_does() {
     let uuid = rig.vsctl_ok(&["get", "bridge", "br0", "_uuid"]);
     let hex: String = uuid.chars().filter(char::is_ascii_hexdigit).collect();
     let byte = |i: usize| u8::from_str_radix(&hex[2 * i..2 * i + 2], 16).expect("hexadecimal");
-    let mac = [byte(3) & !1 | 2, byte(2), byte(1), byte(0), byte(7), byte(6)].map(|b| format!("{b:02x}"));
+    let mac =
+        [byte(3) & !1 | 2, byte(2), byte(1), byte(0), byte(7), byte(6)].map(|b| format!("{b:02x}"));
     assert_eq!(rig.interface("br0", "mac_in_use"), format!("\"{}\"", mac.join(":")));
-    assert_eq!(rig.vsctl_ok(&["get", "bridge", "br0", "datapath_id"]), format!("\"0000{}\"", mac.concat()));
+    assert_eq!(
+        rig.vsctl_ok(&["get", "bridge", "br0", "datapath_id"]),
+        format!("\"0000{}\"", mac.concat())
+    );
 
     rig.vsctl_ok(&["set", "bridge", "br0", "other_config:hwaddr=02:11:22:33:44:55"]);
     assert_eq!(rig.interface("br0", "mac_in_use"), "\"02:11:22:33:44:55\"");
     assert_eq!(rig.vsctl_ok(&["get", "bridge", "br0", "datapath_id"]), "\"0000021122334455\"");
-    rig.vsctl_ok(&["set", "bridge", "br0", "other_config:datapath-id=00000000000000ab", "other_config:dp-desc=hello"]);
+    rig.vsctl_ok(&[
+        "set",
+        "bridge",
+        "br0",
+        "other_config:datapath-id=00000000000000ab",
+        "other_config:dp-desc=hello",
+    ]);
     assert_eq!(rig.vsctl_ok(&["get", "bridge", "br0", "datapath_id"]), "\"00000000000000ab\"");
     let desc = text(rig.ofctl(&["dump-desc", "br0"]), &["dump-desc"]);
     assert!(desc.contains("DP Description: hello"), "{desc}");
     // Nonsense is ignored, and said so.
-    rig.vsctl_ok(&["set", "bridge", "br0", "other_config:datapath-id=xyz", "other_config:hwaddr=nonsense"]);
-    assert_eq!(rig.vsctl_ok(&["get", "bridge", "br0", "datapath_id"]), format!("\"0000{}\"", mac.concat()));
+    rig.vsctl_ok(&[
+        "set",
+        "bridge",
+        "br0",
+        "other_config:datapath-id=xyz",
+        "other_config:hwaddr=nonsense",
+    ]);
+    assert_eq!(
+        rig.vsctl_ok(&["get", "bridge", "br0", "datapath_id"]),
+        format!("\"0000{}\"", mac.concat())
+    );
     assert!(rig.log().contains("datapath-id \"xyz\" is not"), "{}", rig.log());
 }
 
@@ -86,14 +113,16 @@ fn a_bridge_takes_its_address_and_id_as_open_vswitch_does() {
 fn rows_without_sense_get_an_error_and_harm_nothing() {
     let rig = Rig::ours();
     rig.vsctl_ok(&words("add-br br0 -- add-port br0 p1"));
-    let failed = rig.vsctl(&words("add-port br0 bad -- set interface bad type=nonsense -- add-port br0 p2"));
+    let failed =
+        rig.vsctl(&words("add-port br0 bad -- set interface bad type=nonsense -- add-port br0 p2"));
     assert!(told(&failed).contains("Error detected while setting up 'bad'"), "{}", told(&failed));
     assert_eq!(rig.interface("bad", "ofport"), "-1");
     assert!(rig.interface("bad", "error").contains("could not open network device bad ("));
     assert_eq!(rig.interface("bad", "mtu"), "[]");
     assert_eq!(rig.interface("p2", "ofport"), "2");
     // A bridge that cannot be made does not keep others from being made.
-    let failed = rig.vsctl(&words("add-br br2 -- set bridge br2 datapath_type=foo -- add-port br0 p3"));
+    let failed =
+        rig.vsctl(&words("add-br br2 -- set bridge br2 datapath_type=foo -- add-port br0 p3"));
     assert!(told(&failed).contains("Error detected while setting up 'br2'"), "{}", told(&failed));
     assert_eq!(rig.interface("p3", "ofport"), "3");
     assert!(rig.log().contains("unknown datapath type foo"));
@@ -227,7 +256,9 @@ fn flow_tables_have_names_and_limits() {
 #[test]
 fn patch_ports_find_their_peers() {
     let rig = Rig::ours();
-    let _ = rig.vsctl(&words("add-br br0 -- add-br br1 -- add-port br0 a -- set interface a type=patch options:peer=b"));
+    let _ = rig.vsctl(&words(
+        "add-br br0 -- add-br br1 -- add-port br0 a -- set interface a type=patch options:peer=b",
+    ));
     assert!(rig.interface("a", "error").contains("No usable peer 'b'"));
     rig.vsctl_ok(&words("add-port br1 b -- set interface b type=patch options:peer=a"));
     assert_eq!(rig.interface("b", "error"), "[]");
@@ -239,7 +270,9 @@ fn patch_ports_find_their_peers() {
 #[test]
 fn addresses_and_mtu_follow_their_rows() {
     let rig = Rig::ours();
-    rig.vsctl_ok(&words("add-br br0 -- add-port br0 i -- set interface i type=internal mac=\"02:00:00:00:00:77\""));
+    rig.vsctl_ok(&words(
+        "add-br br0 -- add-port br0 i -- set interface i type=internal mac=\"02:00:00:00:00:77\"",
+    ));
     assert_eq!(rig.interface("i", "mac_in_use"), "\"02:00:00:00:00:77\"");
     rig.vsctl_ok(&["set", "interface", "i", "mtu_request=1400", "mac=\"02:00:00:00:00:78\""]);
     assert_eq!(rig.interface("i", "mtu"), "1400");
@@ -266,8 +299,17 @@ fn controllers_show_how_they_do() {
     let rig = Rig::ours();
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("an address").port();
-    rig.vsctl_ok(&["add-br", "br0", "--", "set-controller", "br0", &format!("tcp:127.0.0.1:{port}")]);
-    let get = |column: &str| rig.vsctl_ok(&["--bare", &format!("--columns={column}"), "list", "controller"]);
+    rig.vsctl_ok(&[
+        "add-br",
+        "br0",
+        "--",
+        "set-controller",
+        "br0",
+        &format!("tcp:127.0.0.1:{port}"),
+    ]);
+    let get = |column: &str| {
+        rig.vsctl_ok(&["--bare", &format!("--columns={column}"), "list", "controller"])
+    };
     let (mut stream, _) = listener.accept().expect("the switch connects");
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     assert_eq!(message(&mut stream), 0, "a hello");
@@ -291,8 +333,16 @@ fn controllers_show_how_they_do() {
 #[test]
 fn a_standalone_bridge_fails_open_until_its_controller_is_back() {
     let rig = Rig::ours();
-    let port = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port").port();
-    rig.vsctl_ok(&["add-br", "br0", "--", "set-controller", "br0", &format!("tcp:127.0.0.1:{port}")]);
+    let port =
+        TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port").port();
+    rig.vsctl_ok(&[
+        "add-br",
+        "br0",
+        "--",
+        "set-controller",
+        "br0",
+        &format!("tcp:127.0.0.1:{port}"),
+    ]);
     rig.vsctl_ok(&["set", "controller", "br0", "inactivity_probe=1000", "max_backoff=1000"]);
     assert!(rig.rules("br0").is_empty());
     until("the bridge fails open", || rig.log().contains("failing open"));
@@ -310,7 +360,14 @@ fn controllers_wait_for_restored_flows() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("an address").port();
     rig.vsctl_ok(&["set", "open_vswitch", ".", "other_config:flow-restore-wait=true"]);
-    rig.vsctl_ok(&["add-br", "br0", "--", "set-controller", "br0", &format!("tcp:127.0.0.1:{port}")]);
+    rig.vsctl_ok(&[
+        "add-br",
+        "br0",
+        "--",
+        "set-controller",
+        "br0",
+        &format!("tcp:127.0.0.1:{port}"),
+    ]);
     text(rig.ofctl(&["add-flow", "br0", "priority=7,actions=drop"]), &["add-flow"]);
     listener.set_nonblocking(true).expect("no blocking");
     std::thread::sleep(Duration::from_millis(300));

@@ -56,7 +56,11 @@ impl Rig {
     /// a word to the reader, without the privilege.
     pub fn in_namespace() -> Option<Rig> {
         let mut holder = Command::new("unshare");
-        holder.args(["--net", "sleep", "600"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        holder
+            .args(["--net", "sleep", "600"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
         let mut holder = Process(holder.spawn().expect("unshare (util-linux) runs"));
         let namespace = format!("/proc/{}/ns/net", holder.0.id());
         let ours = std::fs::read_link("/proc/self/ns/net").expect("our namespace");
@@ -75,8 +79,12 @@ impl Rig {
     fn within(program: &'static str, namespace: Option<Process>) -> Rig {
         let dir = tempfile::Builder::new().prefix("ovs").tempdir().expect("a temporary directory");
         let mut rig = Rig { daemon: None, server: None, program, namespace, dir };
-        let made = rig.command("ovsdb-tool").arg("create").arg(rig.path("conf.db")).arg(SCHEMA).output();
-        assert!(made.is_ok_and(|o| o.status.success()), "ovsdb-tool (package openvswitch-switch) cannot make a database");
+        let made =
+            rig.command("ovsdb-tool").arg("create").arg(rig.path("conf.db")).arg(SCHEMA).output();
+        assert!(
+            made.is_ok_and(|o| o.status.success()),
+            "ovsdb-tool (package openvswitch-switch) cannot make a database"
+        );
         rig.start_server();
         rig.vsctl_ok(&["--no-wait", "init"]);
         rig.start_daemon();
@@ -111,7 +119,11 @@ impl Rig {
         let remote = format!("--remote=punix:{}", socket.display());
         let database = self.path("conf.db");
         let database = database.to_str().expect("a path in UTF-8");
-        self.server = Some(self.spawn("ovsdb-server", &["--no-chdir", "--pidfile", "--log-file", &remote, database]));
+        self.server =
+            Some(self.spawn(
+                "ovsdb-server",
+                &["--no-chdir", "--pidfile", "--log-file", &remote, database],
+            ));
         until("ovsdb-server listens", || socket.exists());
     }
 
@@ -119,7 +131,9 @@ impl Rig {
         let args = ["--no-chdir", "--pidfile", "--log-file", "--disable-system"];
         let inside = self.inside();
         self.daemon = Some(match &inside {
-            Some(inside) => self.spawn("nsenter", &[&[inside.as_str(), self.program][..], &args].concat()),
+            Some(inside) => {
+                self.spawn("nsenter", &[&[inside.as_str(), self.program][..], &args].concat())
+            }
             None => self.spawn(self.program, &[&["--enable-dummy=override"][..], &args].concat()),
         });
         let pidfile = self.path("ovs-vswitchd.pid");
@@ -158,7 +172,11 @@ impl Rig {
     /// The rules of a bridge, without what changes with time.
     pub fn rules(&self, bridge: &str) -> Vec<String> {
         let all = text(self.ofctl(&["--no-stats", "dump-flows", bridge]), &["dump-flows"]);
-        all.lines().map(str::trim).filter(|l| !l.contains("reply (xid")).map(str::to_owned).collect()
+        all.lines()
+            .map(str::trim)
+            .filter(|l| !l.contains("reply (xid"))
+            .map(str::to_owned)
+            .collect()
     }
 
     pub fn log(&self) -> String {

@@ -15,7 +15,9 @@ fn certificates(rig: &Rig) {
     openssl(&format!("req -x509 {key} -subj /CN=ca -keyout ca.key -out ca.pem"));
     openssl("req -newkey rsa:2048 -nodes -subj /CN=switch -keyout key.pem -out cert.csr");
     std::fs::write(rig.path("v3.ext"), "basicConstraints=CA:FALSE\n").expect("a file");
-    openssl("x509 -req -in cert.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -out cert.pem -extfile v3.ext");
+    openssl(
+        "x509 -req -in cert.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -out cert.pem -extfile v3.ext",
+    );
     openssl(&format!("req -x509 {key} -subj /CN=other -keyout other.key -out other.pem"));
 }
 
@@ -36,8 +38,18 @@ fn peers_are_authenticated_both_ways() {
     assert!(rig.log().contains("private key and certificate are not configured"), "{}", rig.log());
     rig.vsctl_ok(&["set-ssl", &file("key.pem"), &file("cert.pem"), &file("ca.pem")]);
     let ofctl = |key: &str, certificate: &str| {
-        let files = [format!("--private-key={}", file(key)), format!("--certificate={}", file(certificate)), format!("--ca-cert={}", file("ca.pem"))];
-        rig.ofctl(&[&files[0], &files[1], &files[2], "dump-flows", &format!("ssl:127.0.0.1:{passive}")])
+        let files = [
+            format!("--private-key={}", file(key)),
+            format!("--certificate={}", file(certificate)),
+            format!("--ca-cert={}", file("ca.pem")),
+        ];
+        rig.ofctl(&[
+            &files[0],
+            &files[1],
+            &files[2],
+            "dump-flows",
+            &format!("ssl:127.0.0.1:{passive}"),
+        ])
     };
     let good = ofctl("key.pem", "cert.pem");
     assert!(good.status.success(), "{}\n{}", String::from_utf8_lossy(&good.stderr), rig.log());
@@ -45,8 +57,22 @@ fn peers_are_authenticated_both_ways() {
 
     // To a controller, whose CA is taken from the first connection.
     let adopted = file("adopted.pem");
-    rig.vsctl_ok(&["del-ssl", "--", "--bootstrap", "set-ssl", &file("key.pem"), &file("cert.pem"), &adopted]);
-    std::fs::write(rig.path("chain.pem"), [std::fs::read(rig.path("cert.pem")), std::fs::read(rig.path("ca.pem"))].map(|f| f.expect("a file")).concat()).expect("a file");
+    rig.vsctl_ok(&[
+        "del-ssl",
+        "--",
+        "--bootstrap",
+        "set-ssl",
+        &file("key.pem"),
+        &file("cert.pem"),
+        &adopted,
+    ]);
+    std::fs::write(
+        rig.path("chain.pem"),
+        [std::fs::read(rig.path("cert.pem")), std::fs::read(rig.path("ca.pem"))]
+            .map(|f| f.expect("a file"))
+            .concat(),
+    )
+    .expect("a file");
     let controller = rig.spawn(
         "ovs-testcontroller",
         &[

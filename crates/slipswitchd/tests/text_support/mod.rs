@@ -20,7 +20,12 @@ pub struct Rig {
 
 /// True when `program` can be run.
 pub fn is_installed(program: &str) -> bool {
-    Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
+    Command::new(program)
+        .arg("--version")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok()
 }
 
 impl Rig {
@@ -72,8 +77,12 @@ impl Rig {
     }
 
     fn spawn(&mut self, program: &str, args: &[&str]) {
-        let child =
-            self.command(program, args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let child = self
+            .command(program, args)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
         self.processes.push(child);
     }
 
@@ -89,7 +98,11 @@ impl Rig {
     /// Runs a program, which must succeed.
     pub fn run(&self, program: &str, args: &[&str]) {
         let output = self.command(program, args).output().unwrap();
-        assert!(output.status.success(), "{program} {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "{program} {args:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
     }
 
     /// What a command answers; errors are preceded by "error: ".

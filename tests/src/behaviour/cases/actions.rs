@@ -26,11 +26,7 @@ pub fn output_to_several_ports(w: &World) {
     };
     assert_eq!(w.out(2), [udp(9), changed.clone()]);
     assert_eq!(w.out(3), [udp(9)]);
-    assert_eq!(
-        w.out(1),
-        [changed],
-        "back to the ingress port when the action says so"
-    );
+    assert_eq!(w.out(1), [changed], "back to the ingress port when the action says so");
 }
 
 pub fn trunc_cuts_the_next_output_only(w: &World) {
@@ -41,10 +37,7 @@ pub fn trunc_cuts_the_next_output_only(w: &World) {
     w.dp().flush();
     w.install(2, on(1), "trunc(60),clone(2),3,4");
     w.inject(1, &udp(200));
-    assert_eq!(
-        (w.out(2)[0].len(), w.out(3)[0].len(), w.out(4)[0].len()),
-        (60, 60, udp(200).len())
-    );
+    assert_eq!((w.out(2)[0].len(), w.out(3)[0].len(), w.out(4)[0].len()), (60, 60, udp(200).len()));
     w.dp().flush();
     w.install(3, on(1), "trunc(1000),2");
     w.inject(1, &udp(200));
@@ -64,10 +57,7 @@ pub fn clone_is_isolated(w: &World) {
     );
     w.inject(1, &udp(9));
     assert_eq!(w.out(2)[0].len(), udp(9).len() + 4);
-    assert!(
-        w.out(4).is_empty(),
-        "the copy ended where it became malformed"
-    );
+    assert!(w.out(4).is_empty(), "the copy ended where it became malformed");
     assert_eq!(w.drops(DropReason::Malformed), 1);
     assert_eq!(w.out(3), [udp(9)]);
 }
@@ -98,10 +88,7 @@ pub fn a_meter_drops_what_exceeds_it(w: &World) {
     let clock = w.fixture().clock();
     clock.stop();
     let meters = w.dp().meters().expect("these datapaths have meters");
-    let config = MeterConfig {
-        packets: true,
-        bands: vec![MeterBand { rate: 2, burst: 3 }],
-    };
+    let config = MeterConfig { packets: true, bands: vec![MeterBand { rate: 2, burst: 3 }] };
     meters.set(0, &config).expect("room");
     let set_at = clock.now();
     w.install(1, on(1), "meter(0),3");
@@ -118,21 +105,11 @@ pub fn a_meter_drops_what_exceeds_it(w: &World) {
     assert_eq!(stats.bands, [(3, 3 * 118)]);
     assert_eq!(stats.since, set_at);
     assert_eq!(w.drops(DropReason::Meter), 3);
-    assert_eq!(
-        w.stats(1).packets,
-        7,
-        "the megaflow counts what its meter drops"
-    );
+    assert_eq!(w.stats(1).packets, 7, "the megaflow counts what its meter drops");
 
     // Kilobits: 8 kbit are 1,000 bytes, of which one packet of 118 bytes takes 944 bits.
     meters
-        .set(
-            1,
-            &MeterConfig {
-                packets: false,
-                bands: vec![MeterBand { rate: 1, burst: 2 }],
-            },
-        )
+        .set(1, &MeterConfig { packets: false, bands: vec![MeterBand { rate: 1, burst: 2 }] })
         .expect("room");
     w.install(2, on(2), "meter(1),3");
     for _ in 0..5 {
@@ -147,10 +124,7 @@ pub fn a_meter_drops_what_exceeds_it(w: &World) {
 
 pub fn a_removed_meter_passes(w: &World) {
     let meters = w.dp().meters().expect("these datapaths have meters");
-    let config = MeterConfig {
-        packets: true,
-        bands: vec![MeterBand { rate: 1, burst: 1 }],
-    };
+    let config = MeterConfig { packets: true, bands: vec![MeterBand { rate: 1, burst: 1 }] };
     meters.set(5, &config).expect("room");
     w.fixture().clock().stop();
     w.install(1, on(1), "meter(5),3");
@@ -164,27 +138,14 @@ pub fn a_removed_meter_passes(w: &World) {
     let (count, bands) = meters.limits();
     assert!(meters.set(count, &config).is_err());
     let too_many = vec![MeterBand { rate: 1, burst: 1 }; usize::from(bands) + 1];
-    assert!(
-        meters
-            .set(
-                0,
-                &MeterConfig {
-                    packets: true,
-                    bands: too_many
-                }
-            )
-            .is_err()
-    );
+    assert!(meters.set(0, &MeterConfig { packets: true, bands: too_many }).is_err());
 }
 
 pub fn recirculation_looks_up_again(w: &World) {
     w.install(1, on(1), "pop_vlan,recirc(0x1),2");
     let mut second = again(1, 1);
     second.set(Field::EthType, 0x800);
-    second.set(
-        Field::Ipv4Dst,
-        crate::behaviour::frames::v4(2).to_bits().into(),
-    );
+    second.set(Field::Ipv4Dst, crate::behaviour::frames::v4(2).to_bits().into());
     w.install(2, second, "set(ipv4(ttl=7)),3");
     let mut tagged = udp(9);
     tagged.splice(12..12, [0x81, 0, 0, 5]);
@@ -198,24 +159,14 @@ pub fn recirculation_looks_up_again(w: &World) {
 
 pub fn hash_is_seen_after_recirculation(w: &World) {
     w.install(1, on(1), "hash(l4(5)),recirc(0x9)");
-    w.install(
-        2,
-        on(2),
-        "set(ipv4(dst=10.0.0.77)),hash(sym_l4(0)),recirc(0x9)",
-    );
+    w.install(2, on(2), "set(ipv4(dst=10.0.0.77)),hash(sym_l4(0)),recirc(0x9)");
     w.inject(1, &udp(9));
     w.inject(2, &udp(9));
     let upcalls = w.upcalls();
     let key = key_of(&udp(9), 1);
-    assert_eq!(
-        upcalls[0].key.dp_hash.get(),
-        hash::five_tuple(&key, false, 5)
-    );
+    assert_eq!(upcalls[0].key.dp_hash.get(), hash::five_tuple(&key, false, 5));
     assert_eq!(upcalls[0].key.recirc_id.get(), 9);
-    assert_eq!(
-        upcalls[1].key.dp_hash.get(),
-        hash::five_tuple(&upcalls[1].key, true, 0)
-    );
+    assert_eq!(upcalls[1].key.dp_hash.get(), hash::five_tuple(&upcalls[1].key, true, 0));
     assert_ne!(
         upcalls[1].key.dp_hash.get(),
         hash::five_tuple(&key, true, 0),
@@ -232,10 +183,7 @@ pub fn metadata_survives_recirculation(w: &World) {
     w.inject(1, &tcp(2, 0));
     let key = w.upcalls()[0].key;
     assert_eq!((key.skb_priority.get(), key.pkt_mark.get()), (3, 0xa1));
-    assert_eq!(
-        (key.in_port.get(), key.recirc_id.get(), key.tp_src.get()),
-        (1, 2, 1000)
-    );
+    assert_eq!((key.in_port.get(), key.recirc_id.get(), key.tp_src.get()), (1, 2, 1000));
     let mut marked = again(1, 2);
     marked.set(Field::PktMark, 0xa1);
     w.install(2, marked, "2");
@@ -253,11 +201,7 @@ pub fn recirculation_is_limited(w: &World) {
 }
 
 pub fn check_pkt_len_branches(w: &World) {
-    w.install(
-        1,
-        on(1),
-        "check_pkt_len(size=142,gt(set(ipv4(ttl=1)),2),le(3)),4",
-    );
+    w.install(1, on(1), "check_pkt_len(size=142,gt(set(ipv4(ttl=1)),2),le(3)),4");
     for (len, port) in [(99, 3), (100, 3), (101, 2)] {
         let frame = udp(len); // 42 bytes of headers
         w.inject(1, &frame);
@@ -291,11 +235,7 @@ pub fn execute_runs_to_the_end(w: &World) {
     assert_eq!(w.out(4).len(), 1);
     let seen = &w.upcalls()[0];
     assert_eq!(
-        (
-            seen.in_port,
-            seen.key.recirc_id.get(),
-            seen.key.pkt_mark.get()
-        ),
+        (seen.in_port, seen.key.recirc_id.get(), seen.key.pkt_mark.get()),
         (PortNo::NONE, 4, 6)
     );
     assert_eq!(seen.key.nw_ttl, 1);
@@ -318,11 +258,7 @@ pub fn drops_have_reasons(w: &World) {
     assert_eq!(w.drops(DropReason::Flow), 1);
     w.answer(|_| Vec::new());
     w.inject(2, &udp(1));
-    assert_eq!(
-        w.drops(DropReason::Flow),
-        2,
-        "an answer without actions is a drop too"
-    );
+    assert_eq!(w.drops(DropReason::Flow), 2, "an answer without actions is a drop too");
     for reason in DropReason::ALL {
         if !matches!(reason, DropReason::Flow | DropReason::TranslationError) {
             assert_eq!(w.drops(reason), 0, "{}", reason.name());

@@ -17,27 +17,15 @@ pub fn vlan_push_pop_and_qinq(w: &World) {
     let plain = || Frame::ethernet(B, A);
     let ip = |f: Frame| f.ipv4(v4(1), v4(2), 64).udp(1, 2).payload(b"x").finish();
     for (actions, before, after) in [
-        (
-            "push_vlan(vid=5,pcp=3),2",
-            plain(),
-            plain().vlan(0x8100, 0x6005),
-        ),
+        ("push_vlan(vid=5,pcp=3),2", plain(), plain().vlan(0x8100, 0x6005)),
         (
             "push_vlan(vid=5,pcp=3),push_vlan(tpid=0x88a8,vid=7,pcp=0),2",
             plain(),
             plain().vlan(0x88a8, 7).vlan(0x8100, 0x6005),
         ),
         ("pop_vlan,2", plain().vlan(0x8100, 0x6005), plain()),
-        (
-            "pop_vlan,2",
-            plain().vlan(0x88a8, 7).vlan(0x8100, 0x6005),
-            plain().vlan(0x8100, 0x6005),
-        ),
-        (
-            "pop_vlan,pop_vlan,2",
-            plain().vlan(0x88a8, 7).vlan(0x8100, 0x6005),
-            plain(),
-        ),
+        ("pop_vlan,2", plain().vlan(0x88a8, 7).vlan(0x8100, 0x6005), plain().vlan(0x8100, 0x6005)),
+        ("pop_vlan,pop_vlan,2", plain().vlan(0x88a8, 7).vlan(0x8100, 0x6005), plain()),
         (
             "pop_vlan,push_vlan(vid=9,pcp=0),2",
             plain().vlan(0x8100, 0xf005),
@@ -49,20 +37,12 @@ pub fn vlan_push_pop_and_qinq(w: &World) {
             plain().vlan(0x88a8, 1).vlan(0x8100, 2),
         ),
     ] {
-        assert_eq!(
-            w.through(actions, Packet::from_slice(&ip(before))),
-            [ip(after)],
-            "{actions}"
-        );
+        assert_eq!(w.through(actions, Packet::from_slice(&ip(before))), [ip(after)], "{actions}");
     }
 }
 
 pub fn pop_without_a_tag_is_malformed(w: &World) {
-    for actions in [
-        "pop_vlan,2",
-        "pop_mpls(eth_type=0x800),2",
-        "set(mpls(ttl=3)),2",
-    ] {
+    for actions in ["pop_vlan,2", "pop_mpls(eth_type=0x800),2", "set(mpls(ttl=3)),2"] {
         let before = w.drops(DropReason::Malformed);
         assert!(w.through(actions, Packet::from_slice(&udp(1))).is_empty());
         assert_eq!(w.drops(DropReason::Malformed), before + 1, "{actions}");
@@ -97,33 +77,20 @@ pub fn mpls_push_set_and_pop(w: &World) {
             ip(plain().mpls(0x8847, label(5, true, 64))),
             ip(plain().mpls(0x8847, label(5, true, 63))),
         ),
-        (
-            "pop_mpls(eth_type=0x800),2",
-            ip(plain().mpls(0x8847, label(5, true, 64))),
-            ip(plain()),
-        ),
+        ("pop_mpls(eth_type=0x800),2", ip(plain().mpls(0x8847, label(5, true, 64))), ip(plain())),
         (
             "pop_mpls(eth_type=0x800),set(ipv4(ttl=64)),2",
-            ip(plain()
-                .vlan(0x88a8, 1)
-                .vlan(0x8100, 3)
-                .mpls(0x8847, label(5, true, 64))),
+            ip(plain().vlan(0x88a8, 1).vlan(0x8100, 3).mpls(0x8847, label(5, true, 64))),
             ip(plain().vlan(0x88a8, 1).vlan(0x8100, 3)),
         ),
         (
             "pop_mpls(eth_type=0x8847),2",
-            ip(plain()
-                .mpls(0x8847, label(6, false, 9))
-                .mpls(0, label(5, true, 64))),
+            ip(plain().mpls(0x8847, label(6, false, 9)).mpls(0, label(5, true, 64))),
             ip(plain().mpls(0x8847, label(5, true, 64))),
         ),
     ] {
         // The builder names what is under a label nowhere; types in the frames are what they are.
-        assert_eq!(
-            w.through(actions, Packet::from_slice(&before)),
-            [after],
-            "{actions}"
-        );
+        assert_eq!(w.through(actions, Packet::from_slice(&before)), [after], "{actions}");
     }
 }
 
@@ -198,29 +165,17 @@ pub fn every_field_can_be_set_with_right_checksums(w: &World) {
         (
             "set(ipv4(dst=10.0.0.9)),2",
             ipv4().udp(5, 6).payload(&odd).finish(),
-            Frame::ethernet(B, A)
-                .ipv4(v4(1), v4(9), 64)
-                .udp(5, 6)
-                .payload(&odd)
-                .finish(),
+            Frame::ethernet(B, A).ipv4(v4(1), v4(9), 64).udp(5, 6).payload(&odd).finish(),
         ),
         (
             "set(ipv4(src=10.0.0.9)),2",
             ipv4().sctp(5, 6).payload(&odd).finish(),
-            Frame::ethernet(B, A)
-                .ipv4(v4(9), v4(2), 64)
-                .sctp(5, 6)
-                .payload(&odd)
-                .finish(),
+            Frame::ethernet(B, A).ipv4(v4(9), v4(2), 64).sctp(5, 6).payload(&odd).finish(),
         ),
         (
             "set(ipv4(src=10.0.0.9)),2",
             ipv4().icmp(8, 0, 5).payload(&odd).finish(),
-            Frame::ethernet(B, A)
-                .ipv4(v4(9), v4(2), 64)
-                .icmp(8, 0, 5)
-                .payload(&odd)
-                .finish(),
+            Frame::ethernet(B, A).ipv4(v4(9), v4(2), 64).icmp(8, 0, 5).payload(&odd).finish(),
         ),
         (
             "set(ipv4(tos=0x4/0xfc)),2",
@@ -251,20 +206,12 @@ pub fn every_field_can_be_set_with_right_checksums(w: &World) {
         (
             "set(ipv6(src=fd00::9)),2",
             ipv6().udp(1, 2).payload(&odd).finish(),
-            Frame::ethernet(B, A)
-                .ipv6(v6(9), v6(2), 64)
-                .udp(1, 2)
-                .payload(&odd)
-                .finish(),
+            Frame::ethernet(B, A).ipv6(v6(9), v6(2), 64).udp(1, 2).payload(&odd).finish(),
         ),
         (
             "set(ipv6(dst=fd00::9)),2",
             ipv6().icmpv6(128, 0, 5).payload(&odd).finish(),
-            Frame::ethernet(B, A)
-                .ipv6(v6(1), v6(9), 64)
-                .icmpv6(128, 0, 5)
-                .payload(&odd)
-                .finish(),
+            Frame::ethernet(B, A).ipv6(v6(1), v6(9), 64).icmpv6(128, 0, 5).payload(&odd).finish(),
         ),
         (
             "set(ipv6(dst=fd00::9)),2",
@@ -280,21 +227,13 @@ pub fn every_field_can_be_set_with_right_checksums(w: &World) {
                 .tcp(1, 2, 2)
                 .finish(),
         ),
-        (
-            "set(tcp(src=5,dst=60000)),2",
-            tcp(2, 33),
-            ipv4().tcp(5, 60000, 2).payload(&odd).finish(),
-        ),
+        ("set(tcp(src=5,dst=60000)),2", tcp(2, 33), ipv4().tcp(5, 60000, 2).payload(&odd).finish()),
         (
             "set(tcp(dst=443)),2",
             ipv6().tcp(1000, 80, 2).payload(&odd).finish(),
             ipv6().tcp(1000, 443, 2).payload(&odd).finish(),
         ),
-        (
-            "set(udp(src=5,dst=60000)),2",
-            udp(33),
-            ipv4().udp(5, 60000).payload(&odd).finish(),
-        ),
+        ("set(udp(src=5,dst=60000)),2", udp(33), ipv4().udp(5, 60000).payload(&odd).finish()),
         (
             "set(udp(dst=53)),2",
             ipv6().udp(1000, 80).payload(&odd).finish(),
@@ -317,12 +256,8 @@ pub fn every_field_can_be_set_with_right_checksums(w: &World) {
         ),
         (
             "set(arp(sip=10.0.0.5,tip=10.0.0.6,op=2,sha=02:01:02:03:04:05,tha=02:00:00:00:00:0b)),2",
-            Frame::ethernet([0xff; 6], A)
-                .arp(0x806, 1, (A, v4(1)), ([0; 6], v4(2)))
-                .finish(),
-            Frame::ethernet([0xff; 6], A)
-                .arp(0x806, 2, (C, v4(5)), (B, v4(6)))
-                .finish(),
+            Frame::ethernet([0xff; 6], A).arp(0x806, 1, (A, v4(1)), ([0; 6], v4(2))).finish(),
+            Frame::ethernet([0xff; 6], A).arp(0x806, 2, (C, v4(5)), (B, v4(6))).finish(),
         ),
         (
             "set(nd(target=fd00::77,sll=02:01:02:03:04:05,tll=02:00:00:00:00:0b)),2",
@@ -380,11 +315,7 @@ pub fn every_field_can_be_set_with_right_checksums(w: &World) {
         ),
     ];
     for (actions, before, after) in table {
-        assert_eq!(
-            w.through(actions, Packet::from_slice(&before)),
-            [after],
-            "{actions}"
-        );
+        assert_eq!(w.through(actions, Packet::from_slice(&before)), [after], "{actions}");
     }
 }
 
@@ -399,28 +330,15 @@ pub fn partial_masks_keep_the_other_bits(w: &World) {
         ),
         (
             "set(ipv4(src=192.168.0.0/255.255.0.0)),2",
-            Frame::ethernet(B, A)
-                .ipv4([192, 168, 0, 1].into(), v4(2), 64)
-                .udp(1000, 2000)
-                .finish(),
+            Frame::ethernet(B, A).ipv4([192, 168, 0, 1].into(), v4(2), 64).udp(1000, 2000).finish(),
         ),
         (
             "set(ipv4(ttl=0/0xf0)),2",
-            Frame::ethernet(B, A)
-                .ipv4(v4(1), v4(2), 0)
-                .udp(1000, 2000)
-                .finish(),
+            Frame::ethernet(B, A).ipv4(v4(1), v4(2), 0).udp(1000, 2000).finish(),
         ),
-        (
-            "set(udp(src=0x100/0xff00)),2",
-            ipv4().udp(0x1e8, 2000).finish(),
-        ),
+        ("set(udp(src=0x100/0xff00)),2", ipv4().udp(0x1e8, 2000).finish()),
     ] {
-        assert_eq!(
-            w.through(actions, Packet::from_slice(&udp(0))),
-            [after],
-            "{actions}"
-        );
+        assert_eq!(w.through(actions, Packet::from_slice(&udp(0))), [after], "{actions}");
     }
 }
 
@@ -434,10 +352,8 @@ pub fn a_wrong_checksum_stays_wrong(w: &World) {
         let mut wrong = tcp(2, 10);
         wrong[at] ^= 0x21;
         let expected = off(&tcp(2, 10), &wrong, at);
-        let out = w.through(
-            "set(ipv4(src=1.2.3.4,ttl=3)),set(tcp(dst=9)),2",
-            Packet::from_slice(&wrong),
-        );
+        let out =
+            w.through("set(ipv4(src=1.2.3.4,ttl=3)),set(tcp(dst=9)),2", Packet::from_slice(&wrong));
         let right = w.through(
             "set(ipv4(src=1.2.3.4,ttl=3)),set(tcp(dst=9)),2",
             Packet::from_slice(&tcp(2, 10)),
@@ -449,19 +365,13 @@ pub fn a_wrong_checksum_stays_wrong(w: &World) {
     sctp[42] ^= 1;
     let mut expected = ipv4().sctp(1, 9).payload(b"abc").finish();
     expected[42] ^= 1;
-    assert_eq!(
-        w.through("set(sctp(dst=9)),2", Packet::from_slice(&sctp)),
-        [expected]
-    );
+    assert_eq!(w.through("set(sctp(dst=9)),2", Packet::from_slice(&sctp)), [expected]);
 }
 
 pub fn a_missing_udp_checksum_stays_missing(w: &World) {
     let mut frame = udp(10);
     frame[40..42].fill(0);
-    let out = w.through(
-        "set(ipv4(src=1.2.3.4)),set(udp(dst=9)),2",
-        Packet::from_slice(&frame),
-    );
+    let out = w.through("set(ipv4(src=1.2.3.4)),set(udp(dst=9)),2", Packet::from_slice(&frame));
     assert_eq!(out[0][40..42], [0, 0]);
     assert_eq!(key_of(&out[0], 0).tp_dst.get(), 9);
 }
@@ -469,13 +379,10 @@ pub fn a_missing_udp_checksum_stays_missing(w: &World) {
 pub fn a_udp_checksum_is_never_set_to_zero(w: &World) {
     let checksum = |frame: &[u8]| [frame[40], frame[41]];
     let with_port = |port| ipv4().udp(1000, port).payload(b"zero").finish();
-    let port = (0..=u16::MAX)
-        .find(|p| checksum(&with_port(*p)) == [0xff; 2])
-        .expect("one sum in 65,535");
-    let out = w.through(
-        &format!("set(udp(dst={port})),2"),
-        Packet::from_slice(&with_port(port ^ 1)),
-    );
+    let port =
+        (0..=u16::MAX).find(|p| checksum(&with_port(*p)) == [0xff; 2]).expect("one sum in 65,535");
+    let out =
+        w.through(&format!("set(udp(dst={port})),2"), Packet::from_slice(&with_port(port ^ 1)));
     assert_eq!(out, [with_port(port)]);
     let with_address = |n: u16| {
         Frame::ethernet(B, A)
@@ -487,40 +394,22 @@ pub fn a_udp_checksum_is_never_set_to_zero(w: &World) {
         .find(|n| checksum(&with_address(*n)) == [0xff; 2])
         .expect("one sum in 65,535");
     let actions = format!("set(ipv4(src=10.0.{}.{})),2", n >> 8, n & 0xff);
-    assert_eq!(
-        w.through(&actions, Packet::from_slice(&with_address(n ^ 1))),
-        [with_address(n)]
-    );
+    assert_eq!(w.through(&actions, Packet::from_slice(&with_address(n ^ 1))), [with_address(n)]);
 }
 
 pub fn padding_is_left_alone(w: &World) {
     for (actions, before, after) in [
-        (
-            "set(sctp(dst=9)),2",
-            ipv4().sctp(1, 2).finish(),
-            ipv4().sctp(1, 9).finish(),
-        ),
-        (
-            "set(tcp(dst=9)),2",
-            ipv4().tcp(1, 2, 2).finish(),
-            ipv4().tcp(1, 9, 2).finish(),
-        ),
+        ("set(sctp(dst=9)),2", ipv4().sctp(1, 2).finish(), ipv4().sctp(1, 9).finish()),
+        ("set(tcp(dst=9)),2", ipv4().tcp(1, 2, 2).finish(), ipv4().tcp(1, 9, 2).finish()),
         ("set(ipv6(dst=fd00::9)),2", ipv6().udp(1, 2).finish(), {
-            Frame::ethernet(B, A)
-                .ipv6(v6(1), v6(9), 64)
-                .udp(1, 2)
-                .finish()
+            Frame::ethernet(B, A).ipv6(v6(1), v6(9), 64).udp(1, 2).finish()
         }),
     ] {
         let pad = |mut frame: Vec<u8>| {
             frame.extend_from_slice(&pattern(9));
             frame
         };
-        assert_eq!(
-            w.through(actions, Packet::from_slice(&pad(before))),
-            [pad(after)],
-            "{actions}"
-        );
+        assert_eq!(w.through(actions, Packet::from_slice(&pad(before))), [pad(after)], "{actions}");
     }
 }
 
@@ -538,33 +427,16 @@ pub fn fragments_keep_their_payload(w: &World) {
             src: v4(1).to_bits().into(),
             dst: v4(dst).to_bits().into(),
         };
-        Frame::ethernet(B, A)
-            .ipv4_header(header)
-            .protocol(17)
-            .payload(&pattern(24))
-            .finish()
+        Frame::ethernet(B, A).ipv4_header(header).protocol(17).payload(&pattern(24)).finish()
     };
-    let later = w.through(
-        "set(ipv4(dst=10.0.0.9)),2",
-        Packet::from_slice(&fragment(3, 2)),
-    );
+    let later = w.through("set(ipv4(dst=10.0.0.9)),2", Packet::from_slice(&fragment(3, 2)));
     assert_eq!(later, [fragment(3, 9)], "no transport header is there");
-    let first = w.through(
-        "set(ipv4(dst=10.0.0.9)),2",
-        Packet::from_slice(&fragment(0x2000, 2)),
-    );
+    let first = w.through("set(ipv4(dst=10.0.0.9)),2", Packet::from_slice(&fragment(0x2000, 2)));
     let (sum, rest) = (first[0][40..42].to_vec(), first[0][42..].to_vec());
-    assert_ne!(
-        sum,
-        pattern(24)[6..8],
-        "the first fragment has the checksum of the whole datagram"
-    );
+    assert_ne!(sum, pattern(24)[6..8], "the first fragment has the checksum of the whole datagram");
     assert_eq!(rest, pattern(24)[8..]);
     let before = w.drops(DropReason::Malformed);
-    assert!(
-        w.through("set(udp(dst=9)),2", Packet::from_slice(&fragment(3, 2)))
-            .is_empty()
-    );
+    assert!(w.through("set(udp(dst=9)),2", Packet::from_slice(&fragment(3, 2))).is_empty());
     assert_eq!(w.drops(DropReason::Malformed), before + 1);
 }
 
@@ -575,10 +447,7 @@ pub fn unfinished_checksums_are_finished_right(w: &World) {
         ipv6().tcp(1000, 2000, 0x18).payload(&pattern(99)).finish(),
         ipv6().udp(1000, 2000).payload(&pattern(98)).finish(),
     ] {
-        assert_eq!(
-            w.through("2", unfinished(&frame)),
-            std::slice::from_ref(&frame)
-        );
+        assert_eq!(w.through("2", unfinished(&frame)), std::slice::from_ref(&frame));
         let is_v4 = key_of(&frame, 0).dl_type.get() == 0x800;
         let is_tcp = key_of(&frame, 0).nw_proto == 6;
         let ip = if is_v4 {
@@ -602,23 +471,13 @@ pub fn unfinished_checksums_are_finished_right(w: &World) {
 pub fn segmented_packets_keep_their_offload(w: &World) {
     for (frame, kind) in [
         (tcp(0x10, 4000), Gso::TcpV4),
-        (
-            ipv6()
-                .tcp(1000, 2000, 0x10)
-                .payload(&pattern(4000))
-                .finish(),
-            Gso::TcpV6,
-        ),
+        (ipv6().tcp(1000, 2000, 0x10).payload(&pattern(4000)).finish(), Gso::TcpV6),
     ] {
         let (key, layers) = extract(&frame, 0);
         let is_v4 = key.dl_type.get() == 0x800;
         let mut packet = unfinished(&frame);
         packet.offload.gso = Some((kind, 1000, layers.l4.expect("TCP") + 20));
-        let set = if is_v4 {
-            "ipv4(dst=7.7.7.7,ttl=9)"
-        } else {
-            "ipv6(dst=fd00::7,hlimit=9)"
-        };
+        let set = if is_v4 { "ipv4(dst=7.7.7.7,ttl=9)" } else { "ipv6(dst=fd00::7,hlimit=9)" };
         let actions = format!("set({set}),set(tcp(src=77)),push_vlan(vid=5,pcp=0),2");
         let out = w.through(&actions, packet.clone());
         assert_eq!(out.len(), 4, "{kind:?}");
@@ -626,10 +485,7 @@ pub fn segmented_packets_keep_their_offload(w: &World) {
         for segment in &out {
             let (k, l) = extract(segment, 0);
             assert!(has_right_checksums(segment));
-            assert_eq!(
-                (k.tp_src.get(), k.nw_ttl, k.vlans[0].tci.get()),
-                (77, 9, 0x1005)
-            );
+            assert_eq!((k.tp_src.get(), k.nw_ttl, k.vlans[0].tci.get()), (77, 9, 0x1005));
             payload.extend_from_slice(&segment[usize::from(l.l4.expect("TCP")) + 20..]);
         }
         assert_eq!(payload, pattern(4000));
@@ -645,13 +501,8 @@ pub fn segmented_packets_keep_their_offload(w: &World) {
 }
 
 pub fn headers_that_are_not_there_drop(w: &World) {
-    let arp = Frame::ethernet([0xff; 6], A)
-        .arp(0x806, 1, (A, v4(1)), ([0; 6], v4(2)))
-        .finish();
-    let llc = Frame::ethernet(B, A)
-        .ethertype(40)
-        .payload(&pattern(40))
-        .finish();
+    let arp = Frame::ethernet([0xff; 6], A).arp(0x806, 1, (A, v4(1)), ([0; 6], v4(2))).finish();
+    let llc = Frame::ethernet(B, A).ethertype(40).payload(&pattern(40)).finish();
     for (actions, frame) in [
         ("set(ipv4(ttl=1)),2", arp.clone()),
         ("set(ipv4(ttl=1)),2", ipv6().udp(1, 2).finish()),
@@ -662,24 +513,12 @@ pub fn headers_that_are_not_there_drop(w: &World) {
         ("set(icmp(type=1)),2", ipv6().icmpv6(128, 0, 1).finish()),
         ("set(icmpv6(type=1)),2", ipv4().icmp(8, 0, 1).finish()),
         ("set(arp(op=2)),2", udp(1)),
-        (
-            "set(nd(target=::1)),2",
-            ipv6().icmpv6(128, 0, 1).payload(&[0; 30]).finish(),
-        ),
-        (
-            "set(nd_ext(nd_reserved=0x1)),2",
-            ipv6().icmpv6(128, 0, 1).payload(&[0; 30]).finish(),
-        ),
-        (
-            "push_mpls(label=5,tc=0,ttl=64,bos=1,eth_type=0x8847),2",
-            llc,
-        ),
+        ("set(nd(target=::1)),2", ipv6().icmpv6(128, 0, 1).payload(&[0; 30]).finish()),
+        ("set(nd_ext(nd_reserved=0x1)),2", ipv6().icmpv6(128, 0, 1).payload(&[0; 30]).finish()),
+        ("push_mpls(label=5,tc=0,ttl=64,bos=1,eth_type=0x8847),2", llc),
     ] {
         let before = w.drops(DropReason::Malformed);
-        assert!(
-            w.through(actions, Packet::from_slice(&frame)).is_empty(),
-            "{actions}"
-        );
+        assert!(w.through(actions, Packet::from_slice(&frame)).is_empty(), "{actions}");
         assert_eq!(w.drops(DropReason::Malformed), before + 1, "{actions}");
     }
 }
@@ -699,11 +538,7 @@ pub fn a_routing_header_keeps_the_final_destination_in_the_checksum(w: &World) {
     let out = w.through("set(ipv6(dst=fd00::9)),2", Packet::from_slice(&frame(2)));
     let (_, layers) = extract(&frame(2), 0);
     let sum = usize::from(layers.l4.expect("UDP")) + 6;
-    assert_eq!(
-        out[0][sum..sum + 2],
-        frame(2)[sum..sum + 2],
-        "the destination is not in it"
-    );
+    assert_eq!(out[0][sum..sum + 2], frame(2)[sum..sum + 2], "the destination is not in it");
     assert_eq!(key_of(&out[0], 0).ipv6_dst, v6(9).octets());
 }
 
@@ -715,13 +550,8 @@ pub fn frames_cut_anywhere_are_survived(w: &World) {
                    eth_type=0x8847),3),hash(l4(0)),2";
     for frame in [
         tcp(0x10, 10),
-        ipv6()
-            .ipv6_extension(0, &[])
-            .nd(135, 0, v6(2), &[(1, A)])
-            .finish(),
-        Frame::ethernet(B, A)
-            .arp(0x806, 1, (A, v4(1)), ([0; 6], v4(2)))
-            .finish(),
+        ipv6().ipv6_extension(0, &[]).nd(135, 0, v6(2), &[(1, A)]).finish(),
+        Frame::ethernet(B, A).arp(0x806, 1, (A, v4(1)), ([0; 6], v4(2))).finish(),
         Frame::ethernet(B, A)
             .vlan(0x88a8, 7)
             .vlan(0x8100, 5)
@@ -735,9 +565,7 @@ pub fn frames_cut_anywhere_are_survived(w: &World) {
     ] {
         w.dp().flush();
         w.install(1, on(1), actions);
-        let cut = (14..=frame.len())
-            .map(|n| &frame[..n])
-            .filter(|f| w.fixture().carries(f));
+        let cut = (14..=frame.len()).map(|n| &frame[..n]).filter(|f| w.fixture().carries(f));
         let packets: Vec<_> = cut.map(Packet::from_slice).collect();
         let expected: Vec<_> = packets.iter().map(|p| p.data().to_vec()).collect();
         w.fixture().inject_all(datapath::PortNo(1), packets);

@@ -25,10 +25,7 @@ pub fn statistics_are_exact(w: &World) {
     clock.stop();
     w.install(1, on(1), "2");
     let fresh = w.stats(1);
-    assert_eq!(
-        (fresh.packets, fresh.bytes, fresh.used, fresh.tcp_flags),
-        (0, 0, Millis(0), 0)
-    );
+    assert_eq!((fresh.packets, fresh.bytes, fresh.used, fresh.tcp_flags), (0, 0, Millis(0), 0));
     let frames = [tcp(0x002, 0), tcp(0x010, 1000), tcp(0x011, 7), udp(100)];
     for frame in &frames {
         clock.advance(10);
@@ -36,10 +33,7 @@ pub fn statistics_are_exact(w: &World) {
     }
     let stats = w.stats(1);
     assert_eq!(stats.packets, 4);
-    assert_eq!(
-        stats.bytes,
-        frames.iter().map(|f| f.len() as u64).sum::<u64>()
-    );
+    assert_eq!(stats.bytes, frames.iter().map(|f| f.len() as u64).sum::<u64>());
     assert_eq!(stats.tcp_flags, 0x013);
     assert_eq!(stats.used, clock.now());
 }
@@ -52,24 +46,13 @@ pub fn masks_of_many_shapes_find_their_packets(w: &World) {
     };
     let dst = u128::from(v4(2).to_bits());
     w.install(1, field(1, Field::Ipv4Dst, dst, 0xffff_ffff), "2");
-    w.install(
-        2,
-        field(1, Field::Ipv4Dst, u128::from(v4(64).to_bits()), 0xffff_ffc0),
-        "3",
-    );
+    w.install(2, field(1, Field::Ipv4Dst, u128::from(v4(64).to_bits()), 0xffff_ffc0), "3");
     w.install(3, field(1, Field::EthType, 0x806, 0xffff), "4");
     w.install(4, field(3, Field::TcpDst, 2000, 0xff00), "2");
     w.install(5, field(3, Field::EthDst, 1 << 40, 1 << 40), "4");
-    let to = |n| {
-        Frame::ethernet(B, A)
-            .ipv4(v4(1), v4(n), 64)
-            .udp(1, 2)
-            .finish()
-    };
+    let to = |n| Frame::ethernet(B, A).ipv4(v4(1), v4(n), 64).udp(1, 2).finish();
     // An ARP target is where an IPv4 destination is in the key: this one is nobody's.
-    let arp = Frame::ethernet(B, A)
-        .arp(0x806, 1, (A, v4(1)), ([0; 6], v4(200)))
-        .finish();
+    let arp = Frame::ethernet(B, A).arp(0x806, 1, (A, v4(1)), ([0; 6], v4(200))).finish();
     for (port, frame, way) in [
         (1, to(2), Some(2)),
         (1, to(3), None),
@@ -79,23 +62,13 @@ pub fn masks_of_many_shapes_find_their_packets(w: &World) {
         (1, arp.clone(), Some(4)),
         (2, to(2), None),
         (3, tcp(0, 1), Some(2)),
-        (
-            3,
-            Frame::ethernet([0xff; 6], A)
-                .ipv4(v4(1), v4(2), 64)
-                .tcp(1, 99, 0)
-                .finish(),
-            Some(4),
-        ),
+        (3, Frame::ethernet([0xff; 6], A).ipv4(v4(1), v4(2), 64).tcp(1, 99, 0).finish(), Some(4)),
         (3, ipv4().tcp(1, 99, 0).finish(), None),
     ] {
         w.inject(port, &frame);
         for out in 1..=4 {
-            let expected: &[Vec<u8>] = if way == Some(out) {
-                std::slice::from_ref(&frame)
-            } else {
-                &[]
-            };
+            let expected: &[Vec<u8>] =
+                if way == Some(out) { std::slice::from_ref(&frame) } else { &[] };
             assert_eq!(w.out(out), expected, "from {port} to {out}");
         }
         assert_eq!(w.upcalls().len(), usize::from(way.is_none()));
@@ -168,20 +141,14 @@ pub fn a_full_table_refuses(w: &World) {
 }
 
 pub fn deep_nesting_is_refused(w: &World) {
-    let nested = |n: usize| {
-        (0..n).fold(Action::Output(PortNo(2)), |inner, _| {
-            Action::Clone(vec![inner])
-        })
-    };
+    let nested =
+        |n: usize| (0..n).fold(Action::Output(PortNo(2)), |inner, _| Action::Clone(vec![inner]));
     let flow = |n: usize| Megaflow {
         ufid: Ufid(n as u128),
         matching: on(1),
         actions: vec![nested(n)].into(),
     };
-    assert_eq!(
-        w.dp().install(&flow(ACTION_DEPTH_LIMIT + 1)),
-        Err(Refusal::UnsupportedAction)
-    );
+    assert_eq!(w.dp().install(&flow(ACTION_DEPTH_LIMIT + 1)), Err(Refusal::UnsupportedAction));
     assert!(!w.dp().supports(&nested(ACTION_DEPTH_LIMIT + 1)));
     assert_eq!(w.dp().install(&flow(ACTION_DEPTH_LIMIT)), Ok(()));
     assert!(w.dp().supports(&nested(ACTION_DEPTH_LIMIT)));
@@ -195,15 +162,9 @@ pub fn flush_and_dump(w: &World) {
     w.inject(1, &udp(1));
     let mut dump = w.dp().dump();
     dump.sort_by_key(|d| d.flow.ufid);
-    assert_eq!(
-        dump.iter().map(|d| d.flow.ufid).collect::<Vec<_>>(),
-        [Ufid(1), Ufid(2)]
-    );
+    assert_eq!(dump.iter().map(|d| d.flow.ufid).collect::<Vec<_>>(), [Ufid(1), Ufid(2)]);
     assert_eq!(dump[0].flow.matching, on(1));
-    assert_eq!(
-        *dump[0].flow.actions,
-        *World::actions("set(ipv4(ttl=63)),2")
-    );
+    assert_eq!(*dump[0].flow.actions, *World::actions("set(ipv4(ttl=63)),2"));
     assert_eq!((dump[0].stats.packets, dump[1].stats.packets), (1, 0));
     w.dp().flush();
     assert!(w.dp().dump().is_empty());
@@ -234,10 +195,7 @@ pub fn packets_stay_in_order(w: &World) {
     w.install(1, on(1), "2");
     let frame = |i: usize| ipv4().udp(i as u16, 7).payload(&[i as u8; 50]).finish();
     let frames: Vec<_> = (0..100).map(frame).collect();
-    w.fixture().inject_all(
-        PortNo(1),
-        frames.iter().map(|f| Packet::from_slice(f)).collect(),
-    );
+    w.fixture().inject_all(PortNo(1), frames.iter().map(|f| Packet::from_slice(f)).collect());
     assert_eq!(w.out(2), frames);
     assert_eq!(w.stats(1).packets, 100);
     assert!(DropReason::ALL.iter().all(|r| w.drops(*r) == 0));

@@ -12,27 +12,15 @@ pub fn ports_are_listed_added_and_removed(w: &World) {
         (1..=PORTS as u32).collect::<Vec<_>>()
     );
     let first = &ports[0];
-    let again = PortSpec {
-        name: first.name.clone(),
-        kind: first.kind.clone(),
-        ..PortSpec::default()
-    };
+    let again =
+        PortSpec { name: first.name.clone(), kind: first.kind.clone(), ..PortSpec::default() };
     assert!(matches!(w.dp().add_port(&again), Err(PortError::Exists(name)) if name == first.name));
-    assert!(matches!(
-        w.dp().remove_port(PortNo(99)),
-        Err(PortError::NotFound(_))
-    ));
+    assert!(matches!(w.dp().remove_port(PortNo(99)), Err(PortError::NotFound(_))));
     assert_eq!(w.dp().ports(), ports, "errors change nothing");
     w.dp().remove_port(PortNo(3)).expect("it is there");
     assert_eq!(w.dp().ports().len(), PORTS - 1);
-    assert!(matches!(
-        w.dp().remove_port(PortNo(3)),
-        Err(PortError::NotFound(_))
-    ));
-    assert!(matches!(
-        w.dp().set_policing(PortNo(3), 0, 0),
-        Err(PortError::NotFound(_))
-    ));
+    assert!(matches!(w.dp().remove_port(PortNo(3)), Err(PortError::NotFound(_))));
+    assert!(matches!(w.dp().set_policing(PortNo(3), 0, 0), Err(PortError::NotFound(_))));
     assert!(w.dp().set_policing(PortNo(2), 0, 0).is_ok());
 }
 
@@ -64,12 +52,7 @@ pub fn too_long_frames_are_counted(w: &World) {
 }
 
 pub fn a_removed_port_can_come_back(w: &World) {
-    let port = w
-        .dp()
-        .ports()
-        .into_iter()
-        .find(|p| p.number == PortNo(4))
-        .expect("port 4 is there");
+    let port = w.dp().ports().into_iter().find(|p| p.number == PortNo(4)).expect("port 4 is there");
     w.install(1, on(1), "4");
     w.dp().remove_port(PortNo(4)).expect("it is there");
     w.inject(1, &udp(1));
@@ -80,10 +63,7 @@ pub fn a_removed_port_can_come_back(w: &World) {
         wanted: Some(PortNo(4)),
         ..PortSpec::default()
     };
-    assert_eq!(
-        w.dp().add_port(&spec).expect("the device was closed"),
-        PortNo(4)
-    );
+    assert_eq!(w.dp().add_port(&spec).expect("the device was closed"), PortNo(4));
     assert!(w.dp().ports().contains(&port));
     w.inject(1, &udp(1));
     assert_eq!(w.drops(DropReason::OutputPortGone), 1);
@@ -92,12 +72,6 @@ pub fn a_removed_port_can_come_back(w: &World) {
     assert_eq!(w.out(2), [udp(2)]);
     // A wanted number that is taken gives the lowest free one.
     w.dp().remove_port(PortNo(4)).expect("it is there");
-    let spec = PortSpec {
-        wanted: Some(PortNo(1)),
-        ..spec
-    };
-    assert_eq!(
-        w.dp().add_port(&spec).expect("the device was closed"),
-        PortNo(4)
-    );
+    let spec = PortSpec { wanted: Some(PortNo(1)), ..spec };
+    assert_eq!(w.dp().add_port(&spec).expect("the device was closed"), PortNo(4));
 }

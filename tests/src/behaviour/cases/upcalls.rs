@@ -37,10 +37,7 @@ pub fn an_install_in_the_upcall_serves_the_next_packet(w: &World) {
             matching: on(seen.in_port.0),
             actions: actions.clone().into(),
         };
-        dp.upgrade()
-            .expect("it is there")
-            .install(&flow)
-            .expect("room");
+        dp.upgrade().expect("it is there").install(&flow).expect("room");
         actions
     });
     for _ in 0..4 {
@@ -48,11 +45,7 @@ pub fn an_install_in_the_upcall_serves_the_next_packet(w: &World) {
     }
     assert_eq!(w.out(2), vec![udp(3); 4]);
     assert_eq!(w.upcalls().len(), 1);
-    assert_eq!(
-        w.stats(7).packets,
-        3,
-        "the packet that called up is the upcaller's to count"
-    );
+    assert_eq!(w.stats(7).packets, 3, "the packet that called up is the upcaller's to count");
 }
 
 pub fn a_refused_install_still_forwards(w: &World) {
@@ -63,11 +56,8 @@ pub fn a_refused_install_still_forwards(w: &World) {
     }
     let dp = Arc::downgrade(w.dp());
     w.answer(move |_| {
-        let flow = Megaflow {
-            ufid: Ufid(7777),
-            matching: on(1),
-            actions: World::actions("2").into(),
-        };
+        let flow =
+            Megaflow { ufid: Ufid(7777), matching: on(1), actions: World::actions("2").into() };
         assert!(dp.upgrade().expect("it is there").install(&flow).is_err());
         World::actions("2")
     });
@@ -91,24 +81,14 @@ pub fn an_action_upcall_gets_the_packet_as_it_is(w: &World) {
     let upcalls = w.upcalls();
     assert_eq!(upcalls.len(), 1);
     let Why::Action(Userdata::Controller {
-        recirc_id,
-        rule_cookie,
-        controller_id,
-        max_len,
-        ..
+        recirc_id, rule_cookie, controller_id, max_len, ..
     }) = upcalls[0].why
     else {
         panic!("{:?}", upcalls[0].why)
     };
-    assert_eq!(
-        (recirc_id, rule_cookie, controller_id, max_len),
-        (3, 0x99, 4, 128)
-    );
+    assert_eq!((recirc_id, rule_cookie, controller_id, max_len), (3, 0x99, 4, 128));
     assert_eq!(upcalls[0].key, key_of(&upcalls[0].frame, 1));
-    assert_eq!(
-        (upcalls[0].key.nw_ttl, upcalls[0].key.vlans[0].tci.get()),
-        (5, 0x1009)
-    );
+    assert_eq!((upcalls[0].key.nw_ttl, upcalls[0].key.vlans[0].tci.get()), (5, 0x1009));
     assert_eq!(w.out(2).len(), 1);
     assert_eq!(w.dp().lookups().misses, 0);
 }
@@ -141,11 +121,7 @@ pub fn upcalls_may_call_everything(w: &World) {
             return World::actions("4");
         }
         let dp = dp.upgrade().expect("it is there");
-        let flow = Megaflow {
-            ufid: Ufid(1),
-            matching: on(3),
-            actions: World::actions("2").into(),
-        };
+        let flow = Megaflow { ufid: Ufid(1), matching: on(3), actions: World::actions("2").into() };
         dp.install(&flow).expect("room");
         assert!(dp.modify(Ufid(1), &World::actions("4").into()));
         assert_eq!(dp.dump().len(), 1);

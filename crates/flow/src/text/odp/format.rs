@@ -23,11 +23,7 @@ struct Attribute {
 
 impl Attribute {
     fn new(verbose: bool) -> Attribute {
-        Attribute {
-            text: String::new(),
-            verbose,
-            counts: false,
-        }
+        Attribute { text: String::new(), verbose, counts: false }
     }
 
     fn put(&mut self, name: &str, value: impl Display, mask: Option<&dyn Display>) {
@@ -63,24 +59,12 @@ impl Attribute {
     }
 
     fn hex(&mut self, name: &str, value: u32, mask: u32, all: u32) {
-        self.field(
-            name,
-            CHex(value),
-            mask.into(),
-            all.into(),
-            &CHex(mask & all),
-        );
+        self.field(name, CHex(value), mask.into(), all.into(), &CHex(mask & all));
     }
 
     fn ipv4(&mut self, name: &str, value: u32, mask: u32) {
         let shown = Ipv4Addr::from_bits(mask);
-        self.field(
-            name,
-            Ipv4Addr::from_bits(value),
-            mask.into(),
-            u32::MAX.into(),
-            &shown,
-        );
+        self.field(name, Ipv4Addr::from_bits(value), mask.into(), u32::MAX.into(), &shown);
     }
 
     fn ipv6(&mut self, name: &str, value: [u8; 16], mask: [u8; 16]) {
@@ -91,13 +75,7 @@ impl Attribute {
 
     fn ethernet(&mut self, name: &str, value: &[u8; 6], mask: &[u8; 6]) {
         let bits = crate::field::value::ethernet_value(*mask);
-        self.field(
-            name,
-            ethernet_text(value),
-            bits,
-            (1 << 48) - 1,
-            &ethernet_text(mask),
-        );
+        self.field(name, ethernet_text(value), bits, (1 << 48) - 1, &ethernet_text(mask));
     }
 }
 
@@ -145,10 +123,7 @@ pub fn format(
     ports: &dyn Fn(u32) -> Option<String>,
 ) -> String {
     let (k, m) = (key, &mask.0);
-    let mut out = List {
-        text: String::new(),
-        verbose: style.verbose,
-    };
+    let mut out = List { text: String::new(), verbose: style.verbose };
     out.number("skb_priority", k.skb_priority.get(), m.skb_priority.get());
     out.number("skb_mark", k.pkt_mark.get(), m.pkt_mark.get());
     if style.verbose {
@@ -302,18 +277,10 @@ fn mpls(out: &mut List, k: &Key, m: &Key) {
                 a.put("ttl", e.ttl(), None);
                 a.put("bos", u8::from(e.is_bottom()), None);
             } else {
-                a.put(
-                    "label",
-                    e.label(),
-                    Some(&format_args!("{:#x}", mask.label())),
-                );
+                a.put("label", e.label(), Some(&format_args!("{:#x}", mask.label())));
                 a.put("tc", e.tc(), Some(&format_args!("{:x}", mask.tc())));
                 a.put("ttl", e.ttl(), Some(&format_args!("{:#x}", mask.ttl())));
-                a.put(
-                    "bos",
-                    u8::from(e.is_bottom()),
-                    Some(&u8::from(mask.is_bottom())),
-                );
+                a.put("bos", u8::from(e.is_bottom()), Some(&u8::from(mask.is_bottom())));
             }
         }
     });
@@ -323,10 +290,7 @@ fn transport(out: &mut List, k: &Key, m: &Key) {
     if k.nw_frag & FRAG_LATER != 0 {
         return;
     }
-    let (src, dst) = (
-        (k.tp_src.get(), m.tp_src.get()),
-        (k.tp_dst.get(), m.tp_dst.get()),
-    );
+    let (src, dst) = ((k.tp_src.get(), m.tp_src.get()), (k.tp_dst.get(), m.tp_dst.get()));
     let ports = |out: &mut List, name: &str| {
         out.attribute(name, |a| {
             a.dec("src", src.0.into(), src.1.into(), 0xffff);
@@ -361,12 +325,7 @@ fn transport(out: &mut List, k: &Key, m: &Key) {
                 });
                 if m.nd_reserved.get() != 0 || m.nd_options_type != 0 {
                     out.attribute("nd_ext", |a| {
-                        a.hex(
-                            "nd_reserved",
-                            k.nd_reserved.get(),
-                            m.nd_reserved.get(),
-                            u32::MAX,
-                        );
+                        a.hex("nd_reserved", k.nd_reserved.get(), m.nd_reserved.get(), u32::MAX);
                         let kind = (k.nd_options_type.into(), m.nd_options_type.into());
                         a.dec("nd_options_type", kind.0, kind.1, 0xff);
                     });

@@ -59,13 +59,7 @@ struct Parser<'a> {
 /// Reads a flow: the key, without bits outside the mask, and the mask. See the module's text
 /// for what is meant by what is not mentioned. `ports` finds datapath ports by name.
 pub fn parse(text: &str, ports: &dyn Fn(&str) -> Option<u32>) -> Result<(Key, Mask), OdpError> {
-    let mut p = Parser {
-        key: Key::ZERO,
-        mask: Mask::WILDCARD,
-        seen: Vec::new(),
-        vlans: 0,
-        ports,
-    };
+    let mut p = Parser { key: Key::ZERO, mask: Mask::WILDCARD, seen: Vec::new(), vlans: 0, ports };
     p.mask.0.recirc_id.set(u32::MAX);
     p.attributes(text.trim())?;
     p.finish()?;
@@ -105,9 +99,7 @@ impl<'a> Parser<'a> {
             match name {
                 "encap" => {
                     if self.vlans == 0 || !self.seen.contains(&"vlan") {
-                        return Err(OdpError::Vlan(
-                            "encap() without eth_type() and vlan() before",
-                        ));
+                        return Err(OdpError::Vlan("encap() without eth_type() and vlan() before"));
                     }
                     // Inside, types and tags are counted anew.
                     self.seen.retain(|s| !matches!(*s, "eth_type" | "vlan"));
@@ -177,11 +169,7 @@ impl<'a> Parser<'a> {
     fn eth_type(&mut self, body: &str) -> Option<()> {
         let (v, m) = masked(body, 0xffff)?;
         // `0/0xffff` is how a frame without Ethernet type is written.
-        let v = if v == 0 && m == 0xffff && body.contains('/') {
-            DL_TYPE_NONE.into()
-        } else {
-            v
-        };
+        let v = if v == 0 && m == 0xffff && body.contains('/') { DL_TYPE_NONE.into() } else { v };
         self.set(Field::EthType, v, m);
         Some(())
     }
@@ -189,9 +177,7 @@ impl<'a> Parser<'a> {
     fn vlan(&mut self, body: &str) -> Result<bool, OdpError> {
         let tpid = self.key.dl_type.get();
         if !ethertype::is_vlan(tpid) {
-            return Err(OdpError::Vlan(
-                "vlan() needs eth_type(0x8100) or eth_type(0x88a8) before",
-            ));
+            return Err(OdpError::Vlan("vlan() needs eth_type(0x8100) or eth_type(0x88a8) before"));
         }
         let (mut tci, mut mask) = (VLAN_CFI, VLAN_CFI);
         for item in body.split(',').filter(|i| !i.is_empty()) {
@@ -211,11 +197,8 @@ impl<'a> Parser<'a> {
             tci = tci & !all | (v as u16) << shift;
             mask = mask & !all | (m as u16) << shift;
         }
-        let Some((place, mask_place)) = self
-            .key
-            .vlans
-            .get_mut(self.vlans)
-            .zip(self.mask.0.vlans.get_mut(self.vlans))
+        let Some((place, mask_place)) =
+            self.key.vlans.get_mut(self.vlans).zip(self.mask.0.vlans.get_mut(self.vlans))
         else {
             return Err(OdpError::Vlan("more VLAN headers than can be matched"));
         };
@@ -290,11 +273,8 @@ impl<'a> Parser<'a> {
                         _ => return None,
                     };
                     let (v, m) = masked(value, all)?;
-                    let (key, mask) = self
-                        .key
-                        .mpls
-                        .get_mut(label)
-                        .zip(self.mask.0.mpls.get_mut(label))?;
+                    let (key, mask) =
+                        self.key.mpls.get_mut(label).zip(self.mask.0.mpls.get_mut(label))?;
                     key.set(key.get() | (v as u32) << shift); // both fit `all`
                     mask.set(mask.get() | (m as u32) << shift);
                     if name == "bos" {
@@ -364,9 +344,7 @@ impl<'a> Parser<'a> {
                 _ => true,
             };
             if !fits {
-                return Err(OdpError::Inconsistent {
-                    attribute: (*name).to_string(),
-                });
+                return Err(OdpError::Inconsistent { attribute: (*name).to_string() });
             }
         }
         Ok(())

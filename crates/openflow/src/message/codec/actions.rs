@@ -1,10 +1,10 @@
 //! Actions, instructions and matches, as the other modules of this crate write them.
 
 use super::Version;
-use crate::wire::{Put, Reader, Result};
 use crate::Action;
 use crate::action::codec::{self, Encoder};
 use crate::nxm::{self, Strictness};
+use crate::wire::{Put, Reader, Result};
 use flow::Match;
 
 /// The match of `version`, with its padding.

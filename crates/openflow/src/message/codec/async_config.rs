@@ -2,15 +2,11 @@
 
 use super::header::{Encoded, Later, begin_later, begin_nicira, finish, nxt};
 use super::property::{self, Kind};
-use crate::wire::{Put, Reader, Result};
 use super::*;
+use crate::wire::{Put, Reader, Result};
 
 /// The kinds that OpenFlow 1.3 and NXT_SET_ASYNC_CONFIG tell, in the order of the message.
-const LEGACY: [AsyncKind; 3] = [
-    AsyncKind::PacketIn,
-    AsyncKind::PortStatus,
-    AsyncKind::FlowRemoved,
-];
+const LEGACY: [AsyncKind; 3] = [AsyncKind::PacketIn, AsyncKind::PortStatus, AsyncKind::FlowRemoved];
 
 const MISS: u32 = 1 << PacketInReason::NoMatch as u32;
 const EXPLICIT_MISS: u32 = 1 << PacketInReason::ExplicitMiss as u32;
@@ -65,11 +61,7 @@ pub(super) fn decode_legacy(mut r: Reader<'_>, version: Version) -> Result<SetAs
     for kind in LEGACY {
         for primary in [true, false] {
             let reasons = reasons_from_wire(r.u32()?, kind, version);
-            changes.push(AsyncChange {
-                kind,
-                primary,
-                reasons,
-            });
+            changes.push(AsyncChange { kind, primary, reasons });
         }
     }
     Ok(SetAsync { changes })
@@ -86,9 +78,7 @@ pub(super) fn decode_properties(
     while !r.is_empty() {
         let prop = property::next(&mut r)?;
         let kind = match prop.kind {
-            Kind::Standard(ty) => AsyncKind::ALL
-                .get(usize::from(ty / 2))
-                .map(|kind| (*kind, ty)),
+            Kind::Standard(ty) => AsyncKind::ALL.get(usize::from(ty / 2)).map(|kind| (*kind, ty)),
             Kind::Experimenter(..) => None,
         };
         let Some((kind, ty)) = kind else {
@@ -110,11 +100,7 @@ pub(super) fn decode_properties(
                 reasons |= IMPLICIT_MISS;
             }
         }
-        changes.push(AsyncChange {
-            kind,
-            primary: ty & 1 == 1,
-            reasons,
-        });
+        changes.push(AsyncChange { kind, primary: ty & 1 == 1, reasons });
     }
     Ok(SetAsync { changes })
 }

@@ -1,8 +1,8 @@
 //! Bundles, and other controllers' requests.
 
 use super::header::{Encoded, Later, begin_later, begin_onf, finish, onft};
-use crate::wire::{Put, Reader, Result};
 use super::*;
+use crate::wire::{Put, Reader, Result};
 
 /// Flags that are not known are ignored, as OVS does.
 fn decode_flags(bits: u16) -> BundleFlags {
@@ -23,11 +23,7 @@ pub(super) fn decode_control(mut r: Reader<'_>) -> Result<BundleControl> {
         _ => return Err(OfError::OFPBFC_BAD_TYPE),
     };
     let flags = decode_flags(r.u16()?);
-    Ok(BundleControl {
-        bundle_id,
-        kind,
-        flags,
-    })
+    Ok(BundleControl { bundle_id, kind, flags })
 }
 
 pub(super) fn encode_control(
@@ -51,23 +47,16 @@ pub(super) fn encode_control(
 fn inner<'a>(r: &mut Reader<'a>) -> Result<&'a [u8]> {
     let bytes = r.peek();
     let mut head = Reader::message(bytes);
-    let length = head
-        .skip(2)
-        .and_then(|()| head.u16())
-        .map_err(|_| OfError::OFPBFC_MSG_BAD_LEN)?;
+    let length = head.skip(2).and_then(|()| head.u16()).map_err(|_| OfError::OFPBFC_MSG_BAD_LEN)?;
     if length < 8 {
         return Err(OfError::OFPBFC_MSG_BAD_LEN);
     }
-    r.bytes(usize::from(length))
-        .map_err(|_| OfError::OFPBFC_MSG_BAD_LEN)
+    r.bytes(usize::from(length)).map_err(|_| OfError::OFPBFC_MSG_BAD_LEN)
 }
 
 /// True for the messages that may stand in a bundle.
 fn is_bundlable(body: &Body) -> bool {
-    matches!(
-        body,
-        Body::FlowMod(_) | Body::GroupMod(_) | Body::PortMod(_) | Body::PacketOut(_)
-    )
+    matches!(body, Body::FlowMod(_) | Body::GroupMod(_) | Body::PortMod(_) | Body::PacketOut(_))
 }
 
 pub(super) fn decode_add(mut r: Reader<'_>, xid: u32, p: &Protocol) -> Result<BundleAdd> {
@@ -96,12 +85,7 @@ pub(super) fn decode_add(mut r: Reader<'_>, xid: u32, p: &Protocol) -> Result<Bu
         return Err(OfError::OFPBFC_MSG_UNSUP);
     }
     let raw = bytes.get(..64).unwrap_or(bytes).to_vec();
-    Ok(BundleAdd {
-        bundle_id,
-        flags,
-        message,
-        raw,
-    })
+    Ok(BundleAdd { bundle_id, flags, message, raw })
 }
 
 /// Whether a header is that of a bundlable message, so that a bundle is not a way to nest
@@ -138,10 +122,7 @@ pub(super) fn encode_add(b: &BundleAdd, p: &Protocol, xid: u32, out: &mut Vec<u8
     out.put_zeros(2);
     out.put_u16(b.flags.bits());
     if !is_bundlable(&b.message.body) {
-        return Err(EncodeError::Unsupported {
-            what: "a bundle with such a message",
-            version,
-        });
+        return Err(EncodeError::Unsupported { what: "a bundle with such a message", version });
     }
     out.put_bytes(&b.message.encode(p)?);
     finish(out, at, "OFPT_BUNDLE_ADD_MESSAGE")
@@ -160,10 +141,7 @@ pub(super) fn decode_request_forward(mut r: Reader<'_>, p: &Protocol) -> Result<
         Body::MeterMod(m) => ForwardedChange::Meter(m),
         _ => return Err(OfError::OFPBFC_MSG_UNSUP),
     };
-    Ok(RequestForward {
-        xid: message.xid,
-        change,
-    })
+    Ok(RequestForward { xid: message.xid, change })
 }
 
 pub(super) fn encode_request_forward(

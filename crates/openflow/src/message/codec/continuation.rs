@@ -5,9 +5,9 @@
 
 use super::actions::{decode_actions, encode_actions};
 use super::property::{self, Kind};
-use crate::wire::{Put, Reader, Result};
 use super::*;
 use crate::Action;
+use crate::wire::{Put, Reader, Result};
 
 const BRIDGE: u16 = 0x8000;
 const STACK: u16 = 0x8001;
@@ -45,11 +45,7 @@ pub(super) fn decode(mut r: Reader<'_>, version: Version) -> Result<Continuation
             COOKIE => cookie = prop.u64()?,
             ACTIONS => {
                 let actions = decode_actions(prop.aligned()?, version)?;
-                c.frames.push(ContinuationFrame {
-                    table_id,
-                    cookie,
-                    actions,
-                });
+                c.frames.push(ContinuationFrame { table_id, cookie, actions });
             }
             ACTION_SET => c.action_set = decode_actions(prop.aligned()?, version)?,
             ODP_PORT => c.odp_port = Some(prop.u32()?),

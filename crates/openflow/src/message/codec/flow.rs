@@ -6,9 +6,9 @@ use super::actions::{
 };
 use super::header::{Encoded, begin, begin_nicira, finish, nxt, ofpt};
 use super::oxs;
-use crate::wire::{Put, Reader, Result};
 use super::*;
 use crate::nxm::{self, Strictness};
+use crate::wire::{Put, Reader, Result};
 use std::time::Duration;
 
 /// Bits of flags on the wire, and the first version that has each.
@@ -35,11 +35,7 @@ pub(super) fn decode_flags(mut bits: u16, version: Version) -> Result<FlowFlags>
         flags |= FlowFlags::EMERGENCY;
         bits &= !EMERGENCY10;
     }
-    if bits == 0 {
-        Ok(flags)
-    } else {
-        Err(OfError::OFPFMFC_BAD_FLAGS)
-    }
+    if bits == 0 { Ok(flags) } else { Err(OfError::OFPFMFC_BAD_FLAGS) }
 }
 
 pub(super) fn encode_flags(flags: FlowFlags, version: Version) -> u16 {
@@ -87,11 +83,7 @@ fn decode_command10(n: u16, p: &Protocol) -> Result<(FlowModCommand, u8)> {
 }
 
 fn encode_command10(m: &FlowMod, p: &Protocol) -> u16 {
-    let table = if p.flow_mod_table_id {
-        u16::from(m.table_id) << 8
-    } else {
-        0
-    };
+    let table = if p.flow_mod_table_id { u16::from(m.table_id) << 8 } else { 0 };
     table | m.command as u16
 }
 
@@ -113,11 +105,7 @@ pub(super) fn decode_flow_mod10(mut r: Reader<'_>, p: &Protocol) -> Result<FlowM
         command,
         matching,
         // An exact match has the highest priority there is (OpenFlow 1.0 section 3.4).
-        priority: if wildcards & OFPFW10_ALL != 0 {
-            priority
-        } else {
-            u16::MAX
-        },
+        priority: if wildcards & OFPFW10_ALL != 0 { priority } else { u16::MAX },
         cookie: 0,
         cookie_mask: 0,
         new_cookie,
@@ -179,18 +167,11 @@ pub(super) fn decode_flow_mod11(mut r: Reader<'_>, version: Version) -> Result<F
     let buffer_id = buffer(r.u32()?);
     let (out_port, out_group) = (r.u32()?, r.u32()?);
     let flags = r.u16()?;
-    let importance = if version >= Version::V14 {
-        r.u16()?
-    } else {
-        r.skip(2).map(|()| 0)?
-    };
+    let importance = if version >= Version::V14 { r.u16()? } else { r.skip(2).map(|()| 0)? };
     let matching = decode_match(&mut r, version)?;
     let actions = decode_instructions(r, version)?.into();
     let command = decode_command(u16::from(command))?;
-    let deletes = matches!(
-        command,
-        FlowModCommand::Delete | FlowModCommand::DeleteStrict
-    );
+    let deletes = matches!(command, FlowModCommand::Delete | FlowModCommand::DeleteStrict);
     if table_id == TABLE_ALL && !deletes {
         return Err(OfError::OFPFMFC_BAD_TABLE_ID);
     }
@@ -204,11 +185,8 @@ pub(super) fn decode_flow_mod11(mut r: Reader<'_>, version: Version) -> Result<F
         }
         _ => false,
     };
-    let (cookie, cookie_mask, new_cookie) = if adds {
-        (0, 0, cookie)
-    } else {
-        (cookie, cookie_mask, u64::MAX)
-    };
+    let (cookie, cookie_mask, new_cookie) =
+        if adds { (0, 0, cookie) } else { (cookie, cookie_mask, u64::MAX) };
     Ok(FlowMod {
         command,
         matching,
@@ -234,10 +212,7 @@ pub(super) fn encode_flow_mod(m: &FlowMod, p: &Protocol, xid: u32, out: &mut Vec
     let buffer_id = m.buffer_id.unwrap_or(NO_BUFFER);
     let at = if version >= Version::V11 {
         let at = begin(out, version, ofpt::FLOW_MOD, xid);
-        let deletes = matches!(
-            m.command,
-            FlowModCommand::Delete | FlowModCommand::DeleteStrict
-        );
+        let deletes = matches!(m.command, FlowModCommand::Delete | FlowModCommand::DeleteStrict);
         let adds = match m.command {
             FlowModCommand::Add => true,
             FlowModCommand::Modify | FlowModCommand::ModifyStrict => {
@@ -248,11 +223,7 @@ pub(super) fn encode_flow_mod(m: &FlowMod, p: &Protocol, xid: u32, out: &mut Vec
         out.put_u64(if adds { m.new_cookie } else { m.cookie });
         out.put_u64(if adds { 0 } else { m.cookie_mask });
         // "Choose a table" has no number here; OVS chooses table 0.
-        out.put_u8(if m.table_id == TABLE_ALL && !deletes {
-            0
-        } else {
-            m.table_id
-        });
+        out.put_u8(if m.table_id == TABLE_ALL && !deletes { 0 } else { m.table_id });
         out.put_u8(m.command as u8);
         out.put_u16(m.idle_timeout);
         out.put_u16(m.hard_timeout);
@@ -261,11 +232,7 @@ pub(super) fn encode_flow_mod(m: &FlowMod, p: &Protocol, xid: u32, out: &mut Vec
         out.put_u32(m.out_port.0);
         out.put_u32(m.out_group);
         out.put_u16(encode_flags(m.flags, version));
-        out.put_u16(if version >= Version::V14 {
-            m.importance
-        } else {
-            0
-        });
+        out.put_u16(if version >= Version::V14 { m.importance } else { 0 });
         nxm::encode_match(version, &m.matching, out);
         encode_instructions(&m.actions, encoder(version, &m.matching), out);
         at

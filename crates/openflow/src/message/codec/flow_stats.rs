@@ -6,9 +6,9 @@ use super::actions::{
 };
 use super::flow::{decode_flags, encode_flags, unknown_to_zero};
 use super::oxs;
-use crate::wire::{Put, Reader, Result};
 use super::*;
 use crate::nxm::{self, Strictness};
+use crate::wire::{Put, Reader, Result};
 use ::flow::Match;
 use std::time::Duration;
 
@@ -178,29 +178,13 @@ pub(super) fn encode_flow(f: &FlowStats, version: Version, nicira: bool, out: &m
         out.put_u16(f.idle_age.map_or(0, |age| age.saturating_add(1)));
         out.put_u16(f.hard_age.map_or(0, |age| age.saturating_add(1)));
     } else {
-        out.put_u16(if version >= Version::V13 {
-            encode_flags(f.flags, version)
-        } else {
-            0
-        });
-        out.put_u16(if version >= Version::V14 {
-            f.importance
-        } else {
-            0
-        });
+        out.put_u16(if version >= Version::V13 { encode_flags(f.flags, version) } else { 0 });
+        out.put_u16(if version >= Version::V14 { f.importance } else { 0 });
         out.put_zeros(2);
     }
     out.put_u64(f.cookie);
-    out.put_u64(if v10 {
-        unknown_to_zero(f.packet_count)
-    } else {
-        f.packet_count
-    });
-    out.put_u64(if v10 {
-        unknown_to_zero(f.byte_count)
-    } else {
-        f.byte_count
-    });
+    out.put_u64(if v10 { unknown_to_zero(f.packet_count) } else { f.packet_count });
+    out.put_u64(if v10 { unknown_to_zero(f.byte_count) } else { f.byte_count });
     if let Some(match_len) = match_len {
         let len = nxm::encode_nx_match(&f.matching, 0, 0, out);
         out.set_u16(match_len, len as u16); // all fields together are some hundred bytes
@@ -240,9 +224,7 @@ fn decode_flow15(r: &mut Reader<'_>) -> Result<FlowStats> {
         duration: stats.duration.unwrap_or_default(),
         idle_timeout,
         hard_timeout,
-        idle_age: stats
-            .idle
-            .map(|idle| u16::try_from(idle.as_secs()).unwrap_or(u16::MAX)),
+        idle_age: stats.idle.map(|idle| u16::try_from(idle.as_secs()).unwrap_or(u16::MAX)),
         hard_age: None,
         importance,
         flags,
@@ -290,11 +272,7 @@ pub(super) fn decode_aggregate(r: &mut Reader<'_>, version: Version) -> Result<A
     let (packet_count, byte_count) = (r.u64()?, r.u64()?);
     let flow_count = r.u32()?;
     r.skip(4)?;
-    Ok(AggregateStats {
-        packet_count,
-        byte_count,
-        flow_count,
-    })
+    Ok(AggregateStats { packet_count, byte_count, flow_count })
 }
 
 pub(super) fn encode_aggregate(
@@ -314,11 +292,7 @@ pub(super) fn encode_aggregate(
         return oxs::encode(&stats, out);
     }
     let known = |count| {
-        if version == Version::V10 && !nicira {
-            unknown_to_zero(count)
-        } else {
-            count
-        }
+        if version == Version::V10 && !nicira { unknown_to_zero(count) } else { count }
     };
     out.put_u64(known(s.packet_count));
     out.put_u64(known(s.byte_count));

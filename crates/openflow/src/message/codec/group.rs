@@ -6,8 +6,8 @@
 use super::actions::{decode_actions, encode_actions};
 use super::header::{Encoded, Later, begin_later, begin_nicira, finish, nxt};
 use super::property::{self, Kind, NTR_VENDOR};
-use crate::wire::{Put, Reader, Result};
 use super::*;
+use crate::wire::{Put, Reader, Result};
 use crate::{PortNo, nxm};
 use ::flow::{Field, FieldValue};
 
@@ -70,9 +70,7 @@ fn command_number(
 }
 
 fn watch_port(n: u32) -> Result<PortNo> {
-    Reader::message(&n.to_be_bytes())
-        .port11()
-        .map_err(|_| OfError::OFPGMFC_BAD_WATCH)
+    Reader::message(&n.to_be_bytes()).port11().map_err(|_| OfError::OFPGMFC_BAD_WATCH)
 }
 
 fn decode_buckets11(mut r: Reader<'_>, version: Version) -> Result<Vec<Bucket>> {
@@ -206,11 +204,7 @@ fn decode_selection_method(mut v: Reader<'_>) -> Result<GroupProperties> {
             .fold(0, |mask, b| mask << 8 | FieldValue::from(*b));
         fields.push((header.field, mask));
     }
-    Ok(GroupProperties {
-        selection_method,
-        selection_param,
-        fields,
-    })
+    Ok(GroupProperties { selection_method, selection_param, fields })
 }
 
 fn encode_properties(p: &GroupProperties, version: Version, out: &mut Vec<u8>) {
@@ -225,9 +219,7 @@ fn encode_properties(p: &GroupProperties, version: Version, out: &mut Vec<u8>) {
         if nxm::encode_header(*field, false, version.wire(), out) {
             let width = usize::from(field.oxm_bytes());
             out.put_bytes(
-                mask.to_be_bytes()
-                    .get(16usize.saturating_sub(width)..)
-                    .unwrap_or_default(),
+                mask.to_be_bytes().get(16usize.saturating_sub(width)..).unwrap_or_default(),
             );
         }
     }
@@ -257,10 +249,7 @@ pub(super) fn decode_group_mod(mut r: Reader<'_>, version: Version) -> Result<Gr
             }
             GroupCommand::RemoveBucket => {
                 command_bucket_id <= bucket::MAX
-                    || matches!(
-                        command_bucket_id,
-                        bucket::FIRST | bucket::LAST | bucket::ALL
-                    )
+                    || matches!(command_bucket_id, bucket::FIRST | bucket::LAST | bucket::ALL)
             }
             _ => command_bucket_id == bucket::ALL,
         };
@@ -268,26 +257,13 @@ pub(super) fn decode_group_mod(mut r: Reader<'_>, version: Version) -> Result<Gr
             return Err(OfError::OFPGMFC_UNKNOWN_BUCKET);
         }
         let select = matches!(kind, Ok(GroupKind::Select));
-        let of_kind = if select {
-            GroupKind::Select
-        } else {
-            GroupKind::All
-        };
+        let of_kind = if select { GroupKind::Select } else { GroupKind::All };
         buckets = decode_buckets15(r.sub(buckets_len)?, version, of_kind)?;
-        let changes = matches!(
-            command,
-            GroupCommand::Add | GroupCommand::Modify | GroupCommand::AddOrModify
-        );
+        let changes =
+            matches!(command, GroupCommand::Add | GroupCommand::Modify | GroupCommand::AddOrModify);
         properties = decode_properties(r, select && changes)?;
     }
-    let m = GroupMod {
-        command,
-        kind: kind?,
-        group_id,
-        command_bucket_id,
-        buckets,
-        properties,
-    };
+    let m = GroupMod { command, kind: kind?, group_id, command_bucket_id, buckets, properties };
     check(&m, version)?;
     Ok(m)
 }
@@ -342,15 +318,11 @@ pub(super) fn encode_group_mod_body(m: &GroupMod, version: Version, out: &mut Ve
         out.put_u32(m.command_bucket_id);
     }
     let start = out.len();
-    m.buckets
-        .iter()
-        .for_each(|b| encode_bucket(b, m.kind, version, out));
+    m.buckets.iter().for_each(|b| encode_bucket(b, m.kind, version, out));
     if has_form15(version) {
         let size = out.len() - start;
-        let len = u16::try_from(size).map_err(|_| EncodeError::TooLong {
-            what: "buckets",
-            size,
-        })?;
+        let len =
+            u16::try_from(size).map_err(|_| EncodeError::TooLong { what: "buckets", size })?;
         out.set_u16(len_at, len);
         encode_properties(&m.properties, version, out);
     }
@@ -389,12 +361,7 @@ pub(super) fn decode_desc(r: &mut Reader<'_>, version: Version) -> Result<GroupD
         buckets = decode_buckets15(r.sub(buckets_len)?, version, kind)?;
         properties = decode_properties(r, true)?;
     }
-    Ok(GroupDesc {
-        group_id,
-        kind,
-        buckets,
-        properties,
-    })
+    Ok(GroupDesc { group_id, kind, buckets, properties })
 }
 
 pub(super) fn encode_desc(g: &GroupDesc, version: Version, out: &mut Vec<u8>) {
@@ -407,9 +374,7 @@ pub(super) fn encode_desc(g: &GroupDesc, version: Version, out: &mut Vec<u8>) {
         out.put_zeros(8);
     }
     let start = out.len();
-    g.buckets
-        .iter()
-        .for_each(|b| encode_bucket(b, g.kind, version, out));
+    g.buckets.iter().for_each(|b| encode_bucket(b, g.kind, version, out));
     if has_form15(version) {
         let len = out.len() - start;
         out.set_u16(at + 8, u16::try_from(len).unwrap_or(u16::MAX));
@@ -430,23 +395,12 @@ pub(super) fn decode_stats(r: &mut Reader<'_>, version: Version) -> Result<Group
     let (group_id, ref_count) = (r.u32()?, r.u32()?);
     r.skip(4)?;
     let (packet_count, byte_count) = (r.u64()?, r.u64()?);
-    let duration = if has_duration {
-        r.duration()?
-    } else {
-        Default::default()
-    };
+    let duration = if has_duration { r.duration()? } else { Default::default() };
     let mut buckets = Vec::new();
     while !r.is_empty() {
         buckets.push((r.u64()?, r.u64()?));
     }
-    Ok(GroupStats {
-        group_id,
-        ref_count,
-        packet_count,
-        byte_count,
-        duration,
-        buckets,
-    })
+    Ok(GroupStats { group_id, ref_count, packet_count, byte_count, duration, buckets })
 }
 
 pub(super) fn encode_stats(s: &GroupStats, version: Version, out: &mut Vec<u8>) {
@@ -472,18 +426,18 @@ pub(super) fn encode_stats(s: &GroupStats, version: Version, out: &mut Vec<u8>) 
 /// Number of each action of OpenFlow 1.0 that is a bit of [`GroupFeatures::actions`], beside the
 /// bits of the later actions that do the same (SET_FIELD sets every field).
 const ACTIONS10: [(u32, u32); 12] = [
-    (0, 1 << 0),            // OUTPUT
-    (1, 1 << 1 | 1 << 25),  // SET_VLAN_VID
-    (2, 1 << 2 | 1 << 25),  // SET_VLAN_PCP
-    (3, 1 << 18),           // STRIP_VLAN: POP_VLAN
-    (4, 1 << 3 | 1 << 25),  // SET_DL_SRC
-    (5, 1 << 4 | 1 << 25),  // SET_DL_DST
-    (6, 1 << 5 | 1 << 25),  // SET_NW_SRC
-    (7, 1 << 6 | 1 << 25),  // SET_NW_DST
-    (8, 1 << 7 | 1 << 25),  // SET_NW_TOS
-    (9, 1 << 9 | 1 << 25),  // SET_TP_SRC
+    (0, 1 << 0),             // OUTPUT
+    (1, 1 << 1 | 1 << 25),   // SET_VLAN_VID
+    (2, 1 << 2 | 1 << 25),   // SET_VLAN_PCP
+    (3, 1 << 18),            // STRIP_VLAN: POP_VLAN
+    (4, 1 << 3 | 1 << 25),   // SET_DL_SRC
+    (5, 1 << 4 | 1 << 25),   // SET_DL_DST
+    (6, 1 << 5 | 1 << 25),   // SET_NW_SRC
+    (7, 1 << 6 | 1 << 25),   // SET_NW_DST
+    (8, 1 << 7 | 1 << 25),   // SET_NW_TOS
+    (9, 1 << 9 | 1 << 25),   // SET_TP_SRC
     (10, 1 << 10 | 1 << 25), // SET_TP_DST
-    (11, 1 << 21),          // ENQUEUE: SET_QUEUE
+    (11, 1 << 21),           // ENQUEUE: SET_QUEUE
 ];
 
 /// The bits of `actions` (OpenFlow 1.1 and later) as OpenFlow 1.0 numbers them.
@@ -493,12 +447,7 @@ fn actions10(actions: u32) -> u32 {
 
 pub(super) fn decode_features(r: &mut Reader<'_>) -> Result<GroupFeatures> {
     let (kinds, capabilities) = (r.u32()?, r.u32()?);
-    let mut f = GroupFeatures {
-        kinds,
-        capabilities,
-        max_groups: [0; 4],
-        actions: [0; 4],
-    };
+    let mut f = GroupFeatures { kinds, capabilities, max_groups: [0; 4], actions: [0; 4] };
     for n in f.max_groups.iter_mut().chain(f.actions.iter_mut()) {
         *n = r.u32()?;
     }

@@ -1,8 +1,8 @@
 //! Message headers: numbers of messages in each version, vendor messages, lengths.
 
-use crate::wire::Put;
 use super::{EncodeError, Version};
 use crate::error::{NX_VENDOR, ONF_VENDOR};
+use crate::wire::Put;
 
 /// What encoders give.
 pub(super) type Encoded = Result<(), EncodeError>;
@@ -82,10 +82,7 @@ const LATER: [(Later, u8, u8, Version, Version); 20] = {
 impl Later {
     /// The message that this number stands for.
     pub(super) fn from_number(number: u8, version: Version) -> Option<Later> {
-        LATER
-            .iter()
-            .map(|row| row.0)
-            .find(|m| m.number(version) == Some(number))
+        LATER.iter().map(|row| row.0).find(|m| m.number(version) == Some(number))
     }
 
     /// Its number.
@@ -175,10 +172,9 @@ pub(super) fn begin_later(
     message: Later,
     xid: u32,
 ) -> Result<usize, EncodeError> {
-    let ty = message.number(version).ok_or(EncodeError::Unsupported {
-        what: message.name(),
-        version,
-    })?;
+    let ty = message
+        .number(version)
+        .ok_or(EncodeError::Unsupported { what: message.name(), version })?;
     Ok(begin(out, version, ty, xid))
 }
 

@@ -1,8 +1,8 @@
 //! Meters.
 
 use super::header::{Encoded, Later, begin_later, finish};
-use crate::wire::{Put, Reader, Result};
 use super::*;
+use crate::wire::{Put, Reader, Result};
 
 /// Band types (OFPMBT13_*).
 const DROP: u16 = 1;
@@ -25,11 +25,7 @@ fn decode_bands(mut r: Reader<'_>) -> Result<Vec<MeterBand>> {
             DSCP_REMARK => MeterBandKind::DscpRemark { prec_level },
             _ => return Err(OfError::OFPMMFC_BAD_BAND),
         };
-        bands.push(MeterBand {
-            kind,
-            rate,
-            burst_size,
-        });
+        bands.push(MeterBand { kind, rate, burst_size });
     }
     Ok(bands)
 }
@@ -60,25 +56,14 @@ pub(super) fn decode_meter_mod(mut r: Reader<'_>) -> Result<MeterMod> {
     let meter_id = r.u32()?;
     if command == MeterCommand::Delete {
         // Flags and bands of a delete mean nothing.
-        let meter = MeterConfig {
-            meter_id,
-            flags: MeterFlags::empty(),
-            bands: Vec::new(),
-        };
+        let meter = MeterConfig { meter_id, flags: MeterFlags::empty(), bands: Vec::new() };
         return Ok(MeterMod { command, meter });
     }
     let flags = MeterFlags::from_bits(bits).ok_or(OfError::OFPMMFC_BAD_FLAGS)?;
     if flags.contains(MeterFlags::KBPS | MeterFlags::PKTPS) {
         return Err(OfError::OFPMMFC_BAD_FLAGS);
     }
-    Ok(MeterMod {
-        command,
-        meter: MeterConfig {
-            meter_id,
-            flags,
-            bands: decode_bands(r)?,
-        },
-    })
+    Ok(MeterMod { command, meter: MeterConfig { meter_id, flags, bands: decode_bands(r)? } })
 }
 
 /// What follows the header of OFPT_METER_MOD.
@@ -113,14 +98,7 @@ pub(super) fn decode_stats(r: &mut Reader<'_>) -> Result<MeterStats> {
     while !r.is_empty() {
         bands.push((r.u64()?, r.u64()?));
     }
-    Ok(MeterStats {
-        meter_id,
-        flow_count,
-        packet_in_count,
-        byte_in_count,
-        duration,
-        bands,
-    })
+    Ok(MeterStats { meter_id, flow_count, packet_in_count, byte_in_count, duration, bands })
 }
 
 pub(super) fn encode_stats(s: &MeterStats, out: &mut Vec<u8>) {
@@ -146,11 +124,7 @@ pub(super) fn decode_config(r: &mut Reader<'_>) -> Result<MeterConfig> {
     let mut r = r.record(length, 2, 8)?;
     let flags = MeterFlags::from_bits_truncate(r.u16()?);
     let meter_id = r.u32()?;
-    Ok(MeterConfig {
-        meter_id,
-        flags,
-        bands: decode_bands(r)?,
-    })
+    Ok(MeterConfig { meter_id, flags, bands: decode_bands(r)? })
 }
 
 pub(super) fn encode_config(m: &MeterConfig, out: &mut Vec<u8>) {

@@ -4,9 +4,9 @@ use super::actions::{
     decode_instructions, decode_match, decode_nx_match, encode_instructions, encoder,
 };
 use super::flow::{decode_reason, reason_number};
-use crate::wire::{Put, Reader, Result};
 use super::*;
 use crate::nxm::{self, Strictness};
+use crate::wire::{Put, Reader, Result};
 
 /// Events on the wire: Nicira's numbers (NXFME_*) and OpenFlow 1.4's (OFPFME_*).
 mod event {
@@ -71,15 +71,7 @@ pub(super) fn decode_request(
             .ok_or(OfError::OFPMOFC_BAD_FLAGS)?
     };
     let matching = decode_match(r, version)?;
-    Ok(FlowMonitorRequest {
-        id,
-        command,
-        flags,
-        out_port,
-        out_group,
-        table_id,
-        matching,
-    })
+    Ok(FlowMonitorRequest { id, command, flags, out_port, out_group, table_id, matching })
 }
 
 pub(super) fn encode_request(
@@ -181,11 +173,7 @@ pub(super) fn encode_update(u: &FlowUpdate, version: Version, nicira: bool, out:
     out.put_u16(8);
     let full = match u {
         FlowUpdate::Abbrev { xid } => {
-            out.put_u16(if nicira {
-                event::NX_ABBREV
-            } else {
-                event::ABBREV
-            });
+            out.put_u16(if nicira { event::NX_ABBREV } else { event::ABBREV });
             out.put_u32(*xid);
             return;
         }
@@ -195,47 +183,18 @@ pub(super) fn encode_update(u: &FlowUpdate, version: Version, nicira: bool, out:
             return;
         }
         FlowUpdate::Paused | FlowUpdate::Resumed => {
-            out.put_u16(if *u == FlowUpdate::Paused {
-                event::PAUSED
-            } else {
-                event::RESUMED
-            });
+            out.put_u16(if *u == FlowUpdate::Paused { event::PAUSED } else { event::RESUMED });
             out.put_zeros(4);
             return;
         }
         FlowUpdate::Full(full) => full,
     };
     let (number, reason) = match full.event {
-        FlowUpdateEvent::Initial => (
-            if nicira {
-                event::NX_ADDED
-            } else {
-                event::INITIAL
-            },
-            0,
-        ),
-        FlowUpdateEvent::Added => (
-            if nicira {
-                event::NX_ADDED
-            } else {
-                event::ADDED
-            },
-            0,
-        ),
-        FlowUpdateEvent::Modified => (
-            if nicira {
-                event::NX_MODIFIED
-            } else {
-                event::MODIFIED
-            },
-            0,
-        ),
+        FlowUpdateEvent::Initial => (if nicira { event::NX_ADDED } else { event::INITIAL }, 0),
+        FlowUpdateEvent::Added => (if nicira { event::NX_ADDED } else { event::ADDED }, 0),
+        FlowUpdateEvent::Modified => (if nicira { event::NX_MODIFIED } else { event::MODIFIED }, 0),
         FlowUpdateEvent::Deleted(reason) => (
-            if nicira {
-                event::NX_DELETED
-            } else {
-                event::REMOVED
-            },
+            if nicira { event::NX_DELETED } else { event::REMOVED },
             reason_number(reason, version),
         ),
     };

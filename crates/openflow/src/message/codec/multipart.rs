@@ -2,11 +2,11 @@
 
 use super::header::{Encoded, Later, begin_later, finish};
 use super::port_stats;
-use crate::wire::{Put, Reader, Result};
 use super::*;
 use super::{flow_stats, group, meter, monitor, queue, table, table_features};
 use crate::PortNo;
 use crate::error::{NX_VENDOR, ONF_VENDOR};
+use crate::wire::{Put, Reader, Result};
 
 /// Numbers of multipart messages (OFPMP_*, OFPST_*).
 mod ofpmp {
@@ -120,10 +120,7 @@ fn header_bytes(kind: Kind, flags: u16, version: Version, out: &mut Vec<u8>) -> 
         Kind::Nicira(_) => old,
     };
     if !known {
-        return Err(EncodeError::Unsupported {
-            what: "this multipart message",
-            version,
-        });
+        return Err(EncodeError::Unsupported { what: "this multipart message", version });
     }
     out.put_u16(number);
     out.put_u16(flags);
@@ -314,9 +311,7 @@ pub(super) fn encode_request(
         MultipartRequest::GroupDesc(n) if group::has_form15(version) => id(*n, out),
         MultipartRequest::PortDesc(port) if version == Version::V15 => id(port.0, out),
         MultipartRequest::FlowMonitor { monitors, nicira } => {
-            monitors
-                .iter()
-                .for_each(|m| monitor::encode_request(m, version, *nicira, out));
+            monitors.iter().for_each(|m| monitor::encode_request(m, version, *nicira, out));
         }
         _ => {}
     }
@@ -429,10 +424,7 @@ impl<'a> Parts<'a> {
         if self.out.len() - self.at > usize::from(u16::MAX) {
             let size = self.out.len() - start + self.head.len();
             if size > usize::from(u16::MAX) {
-                return Err(EncodeError::TooLong {
-                    what: "one record of a multipart reply",
-                    size,
-                });
+                return Err(EncodeError::TooLong { what: "one record of a multipart reply", size });
             }
             let length = start - self.at;
             self.out.set_u16(self.at + 2, length as u16); // checked by the record before
@@ -511,9 +503,7 @@ pub(super) fn encode_reply(
             Ok(())
         })?,
         MultipartReply::Flow { flows, nicira } => {
-            put_each!(parts, flows, |f, out| flow_stats::encode_flow(
-                f, version, *nicira, out
-            ));
+            put_each!(parts, flows, |f, out| flow_stats::encode_flow(f, version, *nicira, out));
         }
         MultipartReply::Aggregate { stats, nicira } => parts.put(|out| {
             flow_stats::encode_aggregate(stats, version, *nicira, out);
@@ -551,9 +541,7 @@ pub(super) fn encode_reply(
             Ok(())
         })?,
         MultipartReply::TableFeatures(tables) => {
-            put_each!(parts, tables, |t, out| table_features::encode(
-                t, version, out
-            ));
+            put_each!(parts, tables, |t, out| table_features::encode(t, version, out));
         }
         MultipartReply::PortDesc(ports) => {
             put_each!(parts, ports, |p, out| port::encode_port(p, version, out));
@@ -565,9 +553,7 @@ pub(super) fn encode_reply(
             put_each!(parts, queues, |q, out| queue::encode_desc(q, out));
         }
         MultipartReply::FlowMonitor { updates, nicira } => {
-            put_each!(parts, updates, |u, out| monitor::encode_update(
-                u, version, *nicira, out
-            ));
+            put_each!(parts, updates, |u, out| monitor::encode_update(u, version, *nicira, out));
         }
     }
     parts.finish(more)

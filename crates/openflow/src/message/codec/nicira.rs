@@ -2,18 +2,13 @@
 
 use super::header::{Encoded, begin_nicira, finish, nxt};
 use super::property::{self, Kind};
-use crate::wire::{Put, Reader, Result};
 use super::*;
+use crate::wire::{Put, Reader, Result};
 
 fn decode_tlv_maps(mut r: Reader<'_>) -> Result<Vec<TlvMap>> {
     let mut maps = Vec::new();
     while !r.is_empty() {
-        maps.push(TlvMap {
-            class: r.u16()?,
-            kind: r.u8()?,
-            len: r.u8()?,
-            index: r.u16()?,
-        });
+        maps.push(TlvMap { class: r.u16()?, kind: r.u8()?, len: r.u8()?, index: r.u16()? });
         r.skip(2)?;
     }
     Ok(maps)
@@ -65,11 +60,7 @@ pub(super) fn encode_tlv_table_mod(
 pub(super) fn decode_tlv_table_reply(mut r: Reader<'_>) -> Result<TlvTableReply> {
     let (max_option_space, max_fields) = (r.u32()?, r.u16()?);
     r.skip(10)?;
-    Ok(TlvTableReply {
-        max_option_space,
-        max_fields,
-        mappings: decode_tlv_maps(r)?,
-    })
+    Ok(TlvTableReply { max_option_space, max_fields, mappings: decode_tlv_maps(r)? })
 }
 
 pub(super) fn encode_tlv_table_reply(
@@ -140,10 +131,7 @@ pub(super) fn decode_ct_flush(mut r: Reader<'_>) -> Result<CtFlush> {
     if r.bytes(7)? != [0; 7] {
         return Err(OfError::NXBRC_MUST_BE_ZERO);
     }
-    let mut f = CtFlush {
-        ip_proto,
-        ..CtFlush::default()
-    };
+    let mut f = CtFlush { ip_proto, ..CtFlush::default() };
     let mut v4 = None;
     while !r.is_empty() {
         let prop = property::next(&mut r)?;
@@ -168,11 +156,7 @@ fn put_tuple(t: &CtTuple, ty: u16, out: &mut Vec<u8>) {
             property::put(out, ty, &address);
         }
     }
-    for (ty, n) in [
-        (SRC_PORT, t.src_port),
-        (DST_PORT, t.dst_port),
-        (ICMP_ID, t.icmp_id),
-    ] {
+    for (ty, n) in [(SRC_PORT, t.src_port), (DST_PORT, t.dst_port), (ICMP_ID, t.icmp_id)] {
         if let Some(n) = n {
             property::put_small(out, ty, &n.to_be_bytes());
         }

@@ -3,8 +3,8 @@
 //! A list has a header of its own (4 bytes: reserved, length) and is padded to 8 bytes; the
 //! length is without the padding. Each field is class, number, length, value.
 
-use crate::wire::{Put, Reader, Result};
 use super::*;
+use crate::wire::{Put, Reader, Result};
 use std::time::Duration;
 
 /// OFPXSC_OPENFLOW_BASIC.

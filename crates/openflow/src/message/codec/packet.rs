@@ -4,10 +4,10 @@ use super::actions::{decode_actions, decode_match_loose, decode_nx_match, encode
 use super::continuation;
 use super::header::{Encoded, begin, begin_nicira, finish, nxt, ofpt};
 use super::property::{self, Kind};
-use crate::wire::{Put, Reader, Result};
 use super::*;
 use crate::PortNo;
 use crate::nxm::{self, Strictness};
+use crate::wire::{Put, Reader, Result};
 use ::flow::{Field, Match};
 
 /// Properties of NXT_PACKET_IN2 (NXPINT_*).
@@ -72,14 +72,7 @@ pub(super) fn decode_packet_in(mut r: Reader<'_>, version: Version) -> Result<Pa
             ));
         }
     }
-    Ok(packet_in(
-        reason,
-        u32::from(total_len),
-        table_id,
-        cookie,
-        from_port(in_port),
-        r.rest(),
-    ))
+    Ok(packet_in(reason, u32::from(total_len), table_id, cookie, from_port(in_port), r.rest()))
 }
 
 fn packet_in(
@@ -112,14 +105,7 @@ pub(super) fn decode_nx_packet_in(mut r: Reader<'_>) -> Result<PacketIn> {
     r.skip(6)?;
     let metadata = decode_nx_match(&mut r, match_len, Strictness::Loose)?;
     r.skip(2)?;
-    Ok(packet_in(
-        reason,
-        u32::from(total_len),
-        table_id,
-        cookie,
-        metadata,
-        r.rest(),
-    ))
+    Ok(packet_in(reason, u32::from(total_len), table_id, cookie, metadata, r.rest()))
 }
 
 /// NXT_PACKET_IN2, and NXT_RESUME, where unknown properties are refused.
@@ -129,11 +115,7 @@ pub(super) fn decode_nx_packet_in2(
     loose: bool,
 ) -> Result<PacketIn> {
     let mut p = packet_in(PacketInReason::NoMatch, 0, 0, u64::MAX, Match::ANY, &[]);
-    let strictness = if loose {
-        Strictness::Loose
-    } else {
-        Strictness::Strict
-    };
+    let strictness = if loose { Strictness::Loose } else { Strictness::Strict };
     while !r.is_empty() {
         let prop = property::next(&mut r)?;
         let Kind::Standard(ty) = prop.kind else {
@@ -178,11 +160,7 @@ pub(super) fn decode_nx_packet_in2(
 pub(super) fn decode_oxm_list(bytes: &[u8], strictness: Strictness) -> Result<Match> {
     let mut padded = bytes.to_vec();
     padded.pad8(0);
-    Ok(
-        nxm::decode_nx_match(&padded, bytes.len(), strictness, false)?
-            .0
-            .matching,
-    )
+    Ok(nxm::decode_nx_match(&padded, bytes.len(), strictness, false)?.0.matching)
 }
 
 /// Writes the properties that NXT_PACKET_IN2 and NXT_RESUME share.
@@ -315,9 +293,7 @@ pub(super) fn decode_packet_out(mut r: Reader<'_>, version: Version) -> Result<P
     let in_port = PortNo(metadata.key().in_port.get());
     let from = in_port.0 < PortNo::MAX.0
         || matches!(in_port, PortNo::LOCAL | PortNo::NONE | PortNo::CONTROLLER);
-    let actions = r
-        .sub(usize::from(actions_len))
-        .map_err(|_| OfError::OFPBRC_BAD_LEN)?;
+    let actions = r.sub(usize::from(actions_len)).map_err(|_| OfError::OFPBRC_BAD_LEN)?;
     let actions = decode_actions(actions, version)?.into();
     if !from {
         return Err(OfError::OFPBRC_BAD_PORT);
@@ -327,12 +303,7 @@ pub(super) fn decode_packet_out(mut r: Reader<'_>, version: Version) -> Result<P
     } else {
         (Some(buffer_id), Vec::new())
     };
-    Ok(PacketOut {
-        buffer_id,
-        data,
-        metadata,
-        actions,
-    })
+    Ok(PacketOut { buffer_id, data, metadata, actions })
 }
 
 pub(super) fn encode_packet_out(
@@ -364,10 +335,8 @@ pub(super) fn encode_packet_out(
     let start = out.len();
     encode_actions(&p.actions, version, out);
     let size = out.len() - start;
-    let len = u16::try_from(size).map_err(|_| EncodeError::TooLong {
-        what: "actions of OFPT_PACKET_OUT",
-        size,
-    })?;
+    let len = u16::try_from(size)
+        .map_err(|_| EncodeError::TooLong { what: "actions of OFPT_PACKET_OUT", size })?;
     out.set_u16(actions_len, len);
     if p.buffer_id.is_none() {
         out.put_bytes(&p.data);

@@ -2,8 +2,8 @@
 
 use super::header::{Encoded, Later, begin, begin_later, finish, ofpt};
 use super::property::{self, Kind};
-use crate::wire::{Put, Reader, Result};
 use super::*;
+use crate::wire::{Put, Reader, Result};
 
 /// Property of port descriptions and port mods: Ethernet.
 const ETHERNET: u16 = 0;
@@ -19,11 +19,7 @@ fn features_from_wire(bits: u32, version: Version) -> PortFeatures {
 
 fn features_to_wire(features: PortFeatures, version: Version) -> u32 {
     let bits = features.bits();
-    if version == Version::V10 {
-        bits & 0x7f | (bits & 0xf800) >> 4
-    } else {
-        bits
-    }
+    if version == Version::V10 { bits & 0x7f | (bits & 0xf800) >> 4 } else { bits }
 }
 
 /// Configuration bits that a version has.
@@ -44,11 +40,7 @@ fn state_from_wire(bits: u32, version: Version) -> PortState {
             _ => PortState::STP_BLOCK,
         };
         // "Listen" is no bit at all, so that it cannot be told from "no spanning tree".
-        let stp = if stp == PortState::STP_LISTEN {
-            PortState::empty()
-        } else {
-            stp
-        };
+        let stp = if stp == PortState::STP_LISTEN { PortState::empty() } else { stp };
         PortState::from_bits_truncate(bits) & PortState::LINK_DOWN | stp
     } else {
         PortState::from_bits_truncate(bits)
@@ -171,18 +163,14 @@ pub(super) fn encode_port(port: &PortDesc, version: Version, out: &mut Vec<u8>) 
     if v14 {
         let prop = property::start(out, ETHERNET);
         out.put_zeros(4);
-        features
-            .iter()
-            .for_each(|f| out.put_u32(features_to_wire(*f, version)));
+        features.iter().for_each(|f| out.put_u32(features_to_wire(*f, version)));
         out.put_u32(port.curr_speed);
         out.put_u32(port.max_speed);
         property::end(out, prop);
         let length = out.len() - at;
         out.set_u16(at + 4, length as u16); // 72 bytes
     } else {
-        features
-            .iter()
-            .for_each(|f| out.put_u32(features_to_wire(*f, version)));
+        features.iter().for_each(|f| out.put_u32(features_to_wire(*f, version)));
         if !v10 {
             out.put_u32(port.curr_speed);
             out.put_u32(port.max_speed);
@@ -198,10 +186,7 @@ pub(super) fn decode_port_status(mut r: Reader<'_>, version: Version) -> Result<
         _ => return Err(OfError::NXBRC_BAD_REASON),
     };
     r.skip(7)?;
-    Ok(PortStatus {
-        reason,
-        port: decode_port(&mut r, version)?,
-    })
+    Ok(PortStatus { reason, port: decode_port(&mut r, version)? })
 }
 
 pub(super) fn encode_port_status(
@@ -241,13 +226,7 @@ pub(super) fn decode_port_mod(mut r: Reader<'_>, version: Version) -> Result<Por
     } else {
         advertise = features_from_wire(r.u32()?, version);
     }
-    Ok(PortMod {
-        port_no,
-        hw_addr,
-        config: config & mask,
-        mask,
-        advertise,
-    })
+    Ok(PortMod { port_no, hw_addr, config: config & mask, mask, advertise })
 }
 
 pub(super) fn encode_port_mod(

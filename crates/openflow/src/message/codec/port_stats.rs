@@ -1,8 +1,8 @@
 //! Port statistics.
 
 use super::property::{self, INTEL_VENDOR, Kind};
-use crate::wire::{Put, Reader, Result};
 use super::*;
+use crate::wire::{Put, Reader, Result};
 
 /// OFPPSPT14_ETHERNET.
 const ETHERNET: u16 = 0;
@@ -155,12 +155,7 @@ fn common(s: &mut PortStats) -> [&mut u64; 8] {
 
 /// The counters of Ethernet ports, in their order.
 fn ethernet(s: &mut PortStats) -> [&mut u64; 4] {
-    [
-        &mut s.rx_frame_err,
-        &mut s.rx_over_err,
-        &mut s.rx_crc_err,
-        &mut s.collisions,
-    ]
+    [&mut s.rx_frame_err, &mut s.rx_over_err, &mut s.rx_crc_err, &mut s.collisions]
 }
 
 /// The counters of [`RFC2819`], in their order.

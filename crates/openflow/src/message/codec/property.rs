@@ -1,8 +1,8 @@
 //! Properties: type, length, value, padded to 8 bytes (OpenFlow 1.4 section 7.2.2
 //! and on; also used by Nicira's and NTR's extensions).
 
-use crate::wire::{Put, Reader, Result};
 use crate::OfError;
+use crate::wire::{Put, Reader, Result};
 
 /// Type of experimenter properties.
 pub(super) const EXPERIMENTER: u16 = 0xffff;
@@ -56,11 +56,7 @@ impl<'a> Property<'a> {
 
     /// The value, which must be `len` bytes.
     pub(super) fn exactly(&self, len: usize) -> Result<Reader<'a>> {
-        if self.value.len() == len {
-            Ok(self.value)
-        } else {
-            Err(OfError::OFPBPC_BAD_LEN)
-        }
+        if self.value.len() == len { Ok(self.value) } else { Err(OfError::OFPBPC_BAD_LEN) }
     }
 
     pub(super) fn u8(&self) -> Result<u8> {

@@ -2,9 +2,9 @@
 
 use super::header::{Encoded, Later, begin_later, finish};
 use super::property::{self, Kind};
-use crate::wire::{Put, Reader, Result};
 use super::*;
 use crate::PortNo;
+use crate::wire::{Put, Reader, Result};
 
 /// Queue properties: rates in tenths of a percent (OFPQT_*, OFPQDPT_*).
 const MIN_RATE: u16 = 1;
@@ -13,11 +13,7 @@ const MAX_RATE: u16 = 2;
 const DISABLED: u16 = 0xffff;
 
 pub(super) fn decode_config_request(mut r: Reader<'_>, version: Version) -> Result<PortNo> {
-    if version == Version::V10 {
-        r.port10()
-    } else {
-        r.port11()
-    }
+    if version == Version::V10 { r.port10() } else { r.port11() }
 }
 
 pub(super) fn encode_config_request(
@@ -36,30 +32,17 @@ pub(super) fn decode_config_reply(
     mut r: Reader<'_>,
     version: Version,
 ) -> Result<(PortNo, Vec<QueueConfig>)> {
-    let port = if version == Version::V10 {
-        r.port10()?
-    } else {
-        r.port11()?
-    };
+    let port = if version == Version::V10 { r.port10()? } else { r.port11()? };
     r.skip(if version == Version::V10 { 6 } else { 4 })?;
     let mut queues = Vec::new();
     let size = if version < Version::V12 { 8 } else { 16 };
     while !r.is_empty() {
         let queue = r.u32()?;
-        let port = if version >= Version::V12 {
-            r.port11()?
-        } else {
-            port
-        };
+        let port = if version >= Version::V12 { r.port11()? } else { port };
         let len = r.u16()?;
         let mut body = r.record(len, size - if version < Version::V12 { 2 } else { 6 }, size)?;
         body.skip(if version < Version::V12 { 2 } else { 6 })?;
-        let mut q = QueueConfig {
-            port,
-            queue,
-            min_rate: None,
-            max_rate: None,
-        };
+        let mut q = QueueConfig { port, queue, min_rate: None, max_rate: None };
         while !body.is_empty() {
             let ty = body.u16()?;
             let len = body.u16()?;
@@ -118,27 +101,16 @@ pub(super) fn decode_request(r: &mut Reader<'_>, version: Version) -> Result<Que
     let port = if version == Version::V10 {
         let port = r.port10()?;
         r.skip(2)?;
-        if port == PortNo::ALL {
-            PortNo::NONE
-        } else {
-            port
-        }
+        if port == PortNo::ALL { PortNo::NONE } else { port }
     } else {
         r.port11()?
     };
-    Ok(QueueRequest {
-        port,
-        queue: r.u32()?,
-    })
+    Ok(QueueRequest { port, queue: r.u32()? })
 }
 
 pub(super) fn encode_request(q: &QueueRequest, version: Version, out: &mut Vec<u8>) {
     if version == Version::V10 {
-        out.put_port10(if q.port == PortNo::NONE {
-            PortNo::ALL
-        } else {
-            q.port
-        });
+        out.put_port10(if q.port == PortNo::NONE { PortNo::ALL } else { q.port });
         out.put_zeros(2);
     } else {
         out.put_u32(q.port.0);
@@ -164,19 +136,8 @@ pub(super) fn decode_stats(r: &mut Reader<'_>, version: Version) -> Result<Queue
     };
     let queue = r.u32()?;
     let (tx_bytes, tx_packets, tx_errors) = (r.u64()?, r.u64()?, r.u64()?);
-    let duration = if version >= Version::V13 {
-        r.maybe_duration()?
-    } else {
-        None
-    };
-    Ok(QueueStats {
-        port,
-        queue,
-        tx_bytes,
-        tx_packets,
-        tx_errors,
-        duration,
-    })
+    let duration = if version >= Version::V13 { r.maybe_duration()? } else { None };
+    Ok(QueueStats { port, queue, tx_bytes, tx_packets, tx_errors, duration })
 }
 
 pub(super) fn encode_stats(q: &QueueStats, version: Version, out: &mut Vec<u8>) {
@@ -204,12 +165,7 @@ pub(super) fn decode_desc(r: &mut Reader<'_>) -> Result<QueueConfig> {
     let len = r.u16()?;
     let mut body = r.record(len, 10, 16)?;
     body.skip(6)?;
-    let mut q = QueueConfig {
-        port,
-        queue,
-        min_rate: None,
-        max_rate: None,
-    };
+    let mut q = QueueConfig { port, queue, min_rate: None, max_rate: None };
     while !body.is_empty() {
         let prop = property::next(&mut body)?;
         let rate = || Ok::<_, OfError>(Some(prop.u16()?).filter(|r| *r <= 1000));

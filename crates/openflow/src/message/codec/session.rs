@@ -2,8 +2,8 @@
 
 use super::header::{Encoded, Later, begin, begin_later, begin_nicira, finish, nxt, ofpt};
 use super::port::{decode_port, encode_port};
-use crate::wire::{Put, Reader, Result};
 use super::*;
+use crate::wire::{Put, Reader, Result};
 
 /// Element of a hello: version bitmap (OFPHET_VERSIONBITMAP).
 const VERSION_BITMAP: u16 = 1;
@@ -19,18 +19,14 @@ pub(super) fn decode_hello(mut r: Reader<'_>, version: u8) -> Result<Hello> {
         if ty == VERSION_BITMAP {
             let bits = Reader::message(value).u32().unwrap_or(0);
             if bits != 0 {
-                return Ok(Hello {
-                    versions: Versions(bits & !1),
-                });
+                return Ok(Hello { versions: Versions(bits & !1) });
             }
         }
         if r.skip(len.next_multiple_of(8) - 4).is_err() {
             break;
         }
     }
-    Ok(Hello {
-        versions: Versions::up_to(version),
-    })
+    Ok(Hello { versions: Versions::up_to(version) })
 }
 
 pub(super) fn encode_hello(hello: &Hello, xid: u32, out: &mut Vec<u8>) -> Encoded {
@@ -48,10 +44,7 @@ pub(super) fn encode_hello(hello: &Hello, xid: u32, out: &mut Vec<u8>) -> Encode
 pub(super) fn decode_error(mut r: Reader<'_>, version: Version) -> Result<ErrorMessage> {
     if let Some((error, size)) = OfError::decode(version, r.peek()) {
         r.skip(size)?;
-        return Ok(ErrorMessage {
-            error: ErrorCode::Known(error),
-            data: r.rest().to_vec(),
-        });
+        return Ok(ErrorMessage { error: ErrorCode::Known(error), data: r.rest().to_vec() });
     }
     let (mut kind, mut code) = (r.u16()?, r.u16()?);
     let mut vendor = 0;
@@ -61,10 +54,7 @@ pub(super) fn decode_error(mut r: Reader<'_>, version: Version) -> Result<ErrorM
     } else if version < Version::V12 && (kind, code) == (0xb0c2, 0) {
         (vendor, kind, code) = (r.u32()?, r.u16()?, r.u16()?);
     }
-    Ok(ErrorMessage {
-        error: ErrorCode::Unknown { vendor, kind, code },
-        data: r.rest().to_vec(),
-    })
+    Ok(ErrorMessage { error: ErrorCode::Unknown { vendor, kind, code }, data: r.rest().to_vec() })
 }
 
 pub(super) fn encode_error(
@@ -76,11 +66,7 @@ pub(super) fn encode_error(
     let at = begin(out, version, ofpt::ERROR, xid);
     match error.error {
         ErrorCode::Known(error) => out.put_bytes(&error.encode(version)),
-        ErrorCode::Unknown {
-            vendor: 0,
-            kind,
-            code,
-        } => {
+        ErrorCode::Unknown { vendor: 0, kind, code } => {
             out.put_u16(kind);
             out.put_u16(code);
         }
@@ -121,18 +107,12 @@ fn capability_bits(version: Version) -> &'static [(Capabilities, u32)] {
         }
         all
     }
-    static V10: [(Capabilities, u32); 7] = with([
-        (Capabilities::STP, 1 << 3),
-        (Capabilities::ARP_MATCH_IP, 1 << 7),
-    ]);
-    static V11: [(Capabilities, u32); 7] = with([
-        (Capabilities::GROUP_STATS, 1 << 3),
-        (Capabilities::ARP_MATCH_IP, 1 << 7),
-    ]);
-    static V12: [(Capabilities, u32); 7] = with([
-        (Capabilities::GROUP_STATS, 1 << 3),
-        (Capabilities::PORT_BLOCKED, 1 << 8),
-    ]);
+    static V10: [(Capabilities, u32); 7] =
+        with([(Capabilities::STP, 1 << 3), (Capabilities::ARP_MATCH_IP, 1 << 7)]);
+    static V11: [(Capabilities, u32); 7] =
+        with([(Capabilities::GROUP_STATS, 1 << 3), (Capabilities::ARP_MATCH_IP, 1 << 7)]);
+    static V12: [(Capabilities, u32); 7] =
+        with([(Capabilities::GROUP_STATS, 1 << 3), (Capabilities::PORT_BLOCKED, 1 << 8)]);
     static V14: [(Capabilities, u32); 9] = with([
         (Capabilities::GROUP_STATS, 1 << 3),
         (Capabilities::PORT_BLOCKED, 1 << 8),
@@ -171,11 +151,7 @@ pub(super) fn decode_features(mut r: Reader<'_>, version: Version) -> Result<Swi
         datapath_id,
         n_buffers,
         n_tables,
-        auxiliary_id: if version >= Version::V13 {
-            auxiliary_id
-        } else {
-            0
-        },
+        auxiliary_id: if version >= Version::V13 { auxiliary_id } else { 0 },
         capabilities,
         actions: if version == Version::V10 { actions } else { 0 },
         ports,
@@ -192,11 +168,7 @@ pub(super) fn encode_features(
     out.put_u64(f.datapath_id);
     out.put_u32(f.n_buffers);
     out.put_u8(f.n_tables);
-    out.put_u8(if version >= Version::V13 {
-        f.auxiliary_id
-    } else {
-        0
-    });
+    out.put_u8(if version >= Version::V13 { f.auxiliary_id } else { 0 });
     out.put_zeros(2);
     out.put_u32(
         capability_bits(version)
@@ -204,11 +176,7 @@ pub(super) fn encode_features(
             .filter(|(c, _)| f.capabilities.contains(*c))
             .fold(0, |all, (_, bit)| all | bit),
     );
-    out.put_u32(if version == Version::V10 {
-        f.actions
-    } else {
-        0
-    });
+    out.put_u32(if version == Version::V10 { f.actions } else { 0 });
     if version < Version::V13 {
         for port in &f.ports {
             // Ports that do not fit are left out, as OVS does: the port description request
@@ -240,11 +208,7 @@ pub(super) fn decode_config(mut r: Reader<'_>, version: Version) -> Result<Switc
         _ => FragmentHandling::NxMatch,
     };
     let invalid_ttl_to_controller = has_ttl.then_some(flags & INVALID_TTL != 0);
-    Ok(SwitchConfig {
-        fragments,
-        invalid_ttl_to_controller,
-        miss_send_len,
-    })
+    Ok(SwitchConfig { fragments, invalid_ttl_to_controller, miss_send_len })
 }
 
 pub(super) fn encode_config(
@@ -254,11 +218,7 @@ pub(super) fn encode_config(
     xid: u32,
     out: &mut Vec<u8>,
 ) -> Encoded {
-    let ty = if reply {
-        ofpt::GET_CONFIG_REPLY
-    } else {
-        ofpt::SET_CONFIG
-    };
+    let ty = if reply { ofpt::GET_CONFIG_REPLY } else { ofpt::SET_CONFIG };
     let at = begin(out, version, ty, xid);
     let mut flags = match c.fragments {
         FragmentHandling::Normal => 0,
@@ -300,11 +260,7 @@ pub(super) fn decode_role(mut r: Reader<'_>) -> Result<RoleRequest> {
     // A reply without a known generation bears all ones.
     let matters = matches!(role, Role::Primary | Role::Secondary) || generation != u64::MAX;
     let generation_id = matters.then_some(generation);
-    Ok(RoleRequest {
-        role,
-        generation_id,
-        nicira: false,
-    })
+    Ok(RoleRequest { role, generation_id, nicira: false })
 }
 
 pub(super) fn decode_nx_role(mut r: Reader<'_>) -> Result<RoleRequest> {
@@ -314,11 +270,7 @@ pub(super) fn decode_nx_role(mut r: Reader<'_>) -> Result<RoleRequest> {
         2 => Role::Secondary,
         _ => return Err(OfError::OFPRRFC_BAD_ROLE),
     };
-    Ok(RoleRequest {
-        role,
-        generation_id: None,
-        nicira: true,
-    })
+    Ok(RoleRequest { role, generation_id: None, nicira: true })
 }
 
 pub(super) fn encode_role(
@@ -329,11 +281,7 @@ pub(super) fn encode_role(
     out: &mut Vec<u8>,
 ) -> Encoded {
     let at = if role.nicira {
-        let subtype = if reply {
-            nxt::ROLE_REPLY
-        } else {
-            nxt::ROLE_REQUEST
-        };
+        let subtype = if reply { nxt::ROLE_REPLY } else { nxt::ROLE_REQUEST };
         let at = begin_nicira(out, version, subtype, xid);
         out.put_u32(match role.role {
             Role::Equal => 0,
@@ -348,11 +296,7 @@ pub(super) fn encode_role(
         });
         at
     } else {
-        let message = if reply {
-            Later::RoleReply
-        } else {
-            Later::RoleRequest
-        };
+        let message = if reply { Later::RoleReply } else { Later::RoleRequest };
         let at = begin_later(out, version, message, xid)?;
         out.put_u32(role_number(role.role));
         out.put_zeros(4);
@@ -374,11 +318,7 @@ pub(super) fn decode_role_status(mut r: Reader<'_>) -> Result<RoleStatus> {
         _ => return Err(OfError::OFPRRFC_BAD_ROLE),
     };
     r.skip(3)?;
-    Ok(RoleStatus {
-        role,
-        reason,
-        generation_id: r.u64()?,
-    })
+    Ok(RoleStatus { role, reason, generation_id: r.u64()? })
 }
 
 pub(super) fn encode_role_status(

@@ -3,8 +3,8 @@
 use super::header::{Encoded, Later, begin_later, finish};
 use super::property::{self, Kind};
 use super::table_features;
-use crate::wire::{Put, Reader, Result};
 use super::*;
+use crate::wire::{Put, Reader, Result};
 
 /// Table configuration bits: what happens on a miss (1.1, 1.2), eviction, vacancy events (1.4).
 const MISS_MASK: u32 = 3;
@@ -41,11 +41,7 @@ fn decode_eviction(prop: &property::Property<'_>) -> Result<EvictionFlags> {
 
 fn decode_vacancy(prop: &property::Property<'_>) -> Result<Vacancy> {
     let mut v = prop.exactly(4)?;
-    let vacancy = Vacancy {
-        down: v.u8()?,
-        up: v.u8()?,
-        current: v.u8()?,
-    };
+    let vacancy = Vacancy { down: v.u8()?, up: v.u8()?, current: v.u8()? };
     if vacancy.up > 100 || vacancy.down > vacancy.up {
         return Err(OfError::OFPBPC_BAD_VALUE);
     }
@@ -104,16 +100,8 @@ pub(super) fn encode_table_mod(
     out.put_zeros(3);
     let mut config = encode_miss(m.miss, version);
     if version >= Version::V14 {
-        config |= if m.eviction == Some(true) {
-            EVICTION
-        } else {
-            0
-        };
-        config |= if m.vacancy_events == Some(true) {
-            VACANCY_EVENTS
-        } else {
-            0
-        };
+        config |= if m.eviction == Some(true) { EVICTION } else { 0 };
+        config |= if m.vacancy_events == Some(true) { VACANCY_EVENTS } else { 0 };
     }
     out.put_u32(config);
     if version >= Version::V14 {
@@ -157,14 +145,7 @@ pub(super) fn encode_desc(t: &TableDesc, out: &mut Vec<u8>) {
     out.put_u8(t.table_id);
     out.put_zeros(1);
     let eviction = if t.eviction { EVICTION } else { 0 };
-    out.put_u32(
-        eviction
-            | if t.vacancy.is_some() {
-                VACANCY_EVENTS
-            } else {
-                0
-            },
-    );
+    out.put_u32(eviction | if t.vacancy.is_some() { VACANCY_EVENTS } else { 0 });
     put_eviction(t.eviction_flags, out);
     if let Some(vacancy) = &t.vacancy {
         put_vacancy(vacancy, out);
@@ -224,13 +205,7 @@ pub(super) fn decode_stats(r: &mut Reader<'_>, version: Version) -> Result<Table
     let active_count = r.u32()?;
     let (lookup_count, matched_count) = (r.u64()?, r.u64()?);
     let features = features.map(std::sync::Arc::new);
-    Ok(TableStats {
-        table_id,
-        active_count,
-        lookup_count,
-        matched_count,
-        features,
-    })
+    Ok(TableStats { table_id, active_count, lookup_count, matched_count, features })
 }
 
 pub(super) fn encode_stats(s: &TableStats, version: Version, out: &mut Vec<u8>) -> Encoded {

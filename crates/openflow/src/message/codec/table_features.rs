@@ -2,9 +2,9 @@
 
 use super::property::{self, Kind};
 use super::table::{decode_miss, encode_miss};
-use crate::wire::{Put, Reader, Result};
 use super::*;
 use crate::nxm;
+use crate::wire::{Put, Reader, Result};
 use ::flow::Field;
 use std::collections::BTreeSet;
 
@@ -47,18 +47,14 @@ impl TableFeatures {
     /// A table that can do whatever this program can, one of `n_tables`: what a switch tells of
     /// its tables when nothing about them is configured.
     pub fn full(table_id: u8, n_tables: u8) -> TableFeatures {
-        let matches: BTreeSet<Field> = Field::ALL
-            .into_iter()
-            .filter(|f| f.oxm(Version::V15.wire()).is_some())
-            .collect();
+        let matches: BTreeSet<Field> =
+            Field::ALL.into_iter().filter(|f| f.oxm(Version::V15.wire()).is_some()).collect();
         let masks: BTreeSet<Field> = matches.iter().copied().filter(|f| f.maskable()).collect();
         let set_fields: BTreeSet<Field> =
             matches.iter().copied().filter(|f| f.writable()).collect();
         // As in OVS the meter action of OpenFlow 1.5 is not among those told.
-        let actions = ActionFeatures {
-            actions: ActionKinds::all() - ActionKinds::METER,
-            set_fields,
-        };
+        let actions =
+            ActionFeatures { actions: ActionKinds::all() - ActionKinds::METER, set_fields };
         let instructions = InstructionFeatures {
             next: (table_id.saturating_add(1)..n_tables).collect(),
             instructions: InstructionKinds::all(),
@@ -100,10 +96,7 @@ const OF10: [(u32, Field); 12] = [
 ];
 
 pub(super) fn fields_from_of10(bits: u32) -> BTreeSet<Field> {
-    OF10.iter()
-        .filter(|(bit, _)| bits & bit != 0)
-        .map(|(_, field)| *field)
-        .collect()
+    OF10.iter().filter(|(bit, _)| bits & bit != 0).map(|(_, field)| *field).collect()
 }
 
 /// Fields that are the same thing under names of several versions.
@@ -120,9 +113,7 @@ fn has(fields: &BTreeSet<Field>, field: Field) -> bool {
 
 /// OpenFlow 1.0 gives each of the two addresses six bits, of which 32 stands for "all".
 pub(super) fn fields_to_of10(fields: &BTreeSet<Field>) -> u32 {
-    OF10.iter()
-        .filter(|(_, field)| has(fields, *field))
-        .fold(0, |bits, (bit, _)| bits | bit)
+    OF10.iter().filter(|(_, field)| has(fields, *field)).fold(0, |bits, (bit, _)| bits | bit)
 }
 
 /// The fields of OpenFlow 1.1's match and wildcard bits (OFPFMF11_*).
@@ -146,11 +137,8 @@ const OF11: [(u32, Field); 14] = [
 const OF11_METADATA: u32 = 1 << 15;
 
 fn fields_from_of11(bits: u32) -> BTreeSet<Field> {
-    let mut fields: BTreeSet<Field> = OF11
-        .iter()
-        .filter(|(bit, _)| bits & bit != 0)
-        .map(|(_, field)| *field)
-        .collect();
+    let mut fields: BTreeSet<Field> =
+        OF11.iter().filter(|(bit, _)| bits & bit != 0).map(|(_, field)| *field).collect();
     if bits & OF11_METADATA != 0 {
         fields.insert(Field::Metadata);
     }
@@ -158,15 +146,9 @@ fn fields_from_of11(bits: u32) -> BTreeSet<Field> {
 }
 
 fn fields_to_of11(fields: &BTreeSet<Field>) -> u32 {
-    let bits = OF11
-        .iter()
-        .filter(|(_, field)| has(fields, *field))
-        .fold(0, |bits, (bit, _)| bits | bit);
-    bits | if fields.contains(&Field::Metadata) {
-        OF11_METADATA
-    } else {
-        0
-    }
+    let bits =
+        OF11.iter().filter(|(_, field)| has(fields, *field)).fold(0, |bits, (bit, _)| bits | bit);
+    bits | if fields.contains(&Field::Metadata) { OF11_METADATA } else { 0 }
 }
 
 /// OFPXMC_OPENFLOW_BASIC.
@@ -303,11 +285,7 @@ fn put_numbers(ty: u16, bits: u32, out: &mut Vec<u8>) {
 fn decode_fields(v: Reader<'_>) -> Result<(BTreeSet<Field>, BTreeSet<Field>)> {
     let headers = nxm::decode_header_list(v.peek(), true)?;
     let fields = headers.iter().map(|h| h.field).collect();
-    let masked = headers
-        .iter()
-        .filter(|h| h.has_mask)
-        .map(|h| h.field)
-        .collect();
+    let masked = headers.iter().filter(|h| h.has_mask).map(|h| h.field).collect();
     Ok((fields, masked))
 }
 
@@ -329,9 +307,7 @@ fn put_fields(
 /// One table of OFPMP_TABLE_FEATURES.
 pub(super) fn decode(r: &mut Reader<'_>, version: Version) -> Result<TableFeatures> {
     let length = r.u16()?;
-    let mut r = r
-        .record(length, 2, 64)
-        .map_err(|_| OfError::OFPBPC_BAD_LEN)?;
+    let mut r = r.record(length, 2, 64).map_err(|_| OfError::OFPBPC_BAD_LEN)?;
     let mut f = TableFeatures::empty(r.u8()?);
     r.skip(5)?;
     f.name = r.text(32)?;
@@ -355,11 +331,7 @@ pub(super) fn decode(r: &mut Reader<'_>, version: Version) -> Result<TableFeatur
         }
         seen |= bit;
         had_miss |= ty & 1 == 1;
-        let side = if ty & 1 == 1 {
-            &mut f.miss
-        } else {
-            &mut f.nonmiss
-        };
+        let side = if ty & 1 == 1 { &mut f.miss } else { &mut f.nonmiss };
         match ty & !1 {
             prop::INSTRUCTIONS => {
                 side.instructions = InstructionKinds::from_bits_truncate(decode_numbers(p.value)?);
@@ -393,30 +365,10 @@ fn put_side(side: &InstructionFeatures, miss: u16, version: Version, out: &mut V
     let next: Vec<u8> = side.next.iter().collect();
     property::put(out, prop::NEXT_TABLES + miss, &next);
     let known = known_actions(version);
-    put_numbers(
-        prop::WRITE_ACTIONS + miss,
-        (side.write.actions & known).bits(),
-        out,
-    );
-    put_fields(
-        prop::WRITE_SETFIELD + miss,
-        &side.write.set_fields,
-        None,
-        version,
-        out,
-    );
-    put_numbers(
-        prop::APPLY_ACTIONS + miss,
-        (side.apply.actions & known).bits(),
-        out,
-    );
-    put_fields(
-        prop::APPLY_SETFIELD + miss,
-        &side.apply.set_fields,
-        None,
-        version,
-        out,
-    );
+    put_numbers(prop::WRITE_ACTIONS + miss, (side.write.actions & known).bits(), out);
+    put_fields(prop::WRITE_SETFIELD + miss, &side.write.set_fields, None, version, out);
+    put_numbers(prop::APPLY_ACTIONS + miss, (side.apply.actions & known).bits(), out);
+    put_fields(prop::APPLY_SETFIELD + miss, &side.apply.set_fields, None, version, out);
 }
 
 /// One table of OFPMP_TABLE_FEATURES, properties in OVS's order.
@@ -431,11 +383,7 @@ pub(super) fn encode(f: &TableFeatures, version: Version, out: &mut Vec<u8>) {
     let mut capabilities = encode_miss(f.miss_config, version);
     if version >= Version::V14 {
         capabilities |= if f.supports_eviction { EVICTION } else { 0 };
-        capabilities |= if f.supports_vacancy_events {
-            VACANCY_EVENTS
-        } else {
-            0
-        };
+        capabilities |= if f.supports_vacancy_events { VACANCY_EVENTS } else { 0 };
     }
     out.put_u32(capabilities);
     out.put_u32(f.max_entries);

@@ -52,7 +52,8 @@ pub(super) fn register(dpctl: &Dpctl<'_>) {
         let filters = behind_datapath(daemon, words);
         let mut out = "default limit=0\n".to_owned();
         for filter in filters {
-            let zones = zones(filter).ok_or_else(|| failure(&format!("invalid argument {filter}"), INVALID))?;
+            let zones = zones(filter)
+                .ok_or_else(|| failure(&format!("invalid argument {filter}"), INVALID))?;
             for zone in zones {
                 out.push_str(&format!("zone={zone},limit=0,count=0\n"));
             }
@@ -62,7 +63,9 @@ pub(super) fn register(dpctl: &Dpctl<'_>) {
     dpctl.add("ct-del-limits", 1, 2, |daemon, words| {
         let ([filter], _) = words.exactly(daemon)?;
         // No zone has a limit: there is nothing to remove.
-        zones(filter).map(|_| String::new()).ok_or_else(|| failure(&format!("invalid argument {filter}"), INVALID))
+        zones(filter)
+            .map(|_| String::new())
+            .ok_or_else(|| failure(&format!("invalid argument {filter}"), INVALID))
     });
     for (name, min, max, what) in [
         ("ct-set-limits", 1, ANY, "failed to set conntrack limit"),

@@ -38,7 +38,8 @@ pub(super) fn register(dpctl: &Dpctl<'_>) {
             .strip_prefix("ufid:")
             .and_then(parse_ufid)
             .ok_or_else(|| failure("parsing flow ufid", INVALID))?;
-        let flow = daemon.switch.datapath().flow(ufid).ok_or_else(|| failure("getting flow", NO_ENTRY))?;
+        let flow =
+            daemon.switch.datapath().flow(ufid).ok_or_else(|| failure("getting flow", NO_ENTRY))?;
         let names = options.by_name().then(|| PortNames::of_datapath(daemon));
         let style = LineStyle { verbose: options.verbose, names: names.as_ref(), dpctl: true };
         Ok(format!("{}\n", flow_line(&flow, daemon.clock.now(), style)))
@@ -79,16 +80,23 @@ impl DumpFilter {
         let mut filter = DumpFilter::default();
         for word in words {
             if let Some(text) = word.strip_prefix("filter=") {
-                let matching = flow::text::parse_match(&with_equals(text), &|name| names.number(name))
-                    .map_err(|e| format!("ovs-vswitchd: Failed to parse filter ({text}: {e})\n"))?;
+                let matching =
+                    flow::text::parse_match(&with_equals(text), &|name| names.number(name))
+                        .map_err(|e| {
+                            format!("ovs-vswitchd: Failed to parse filter ({text}: {e})\n")
+                        })?;
                 filter.matching = Some(matching);
             } else if let Some(text) = word.strip_prefix("type=") {
                 let types: Option<Vec<TypeFilter>> =
                     text.split(',').filter(|t| !t.is_empty()).map(TypeFilter::parse).collect();
                 filter.types =
-                    Some(types.ok_or_else(|| failure(&format!("Failed to parse type ({text})"), INVALID))?);
+                    Some(types.ok_or_else(|| {
+                        failure(&format!("Failed to parse type ({text})"), INVALID)
+                    })?);
             } else if let Some(text) = word.strip_prefix("pmd=") {
-                let number = text.parse().map_err(|_| failure(&format!("Failed to parse pmd ({text})"), INVALID))?;
+                let number = text
+                    .parse()
+                    .map_err(|_| failure(&format!("Failed to parse pmd ({text})"), INVALID))?;
                 filter.thread = Some(number);
             } else {
                 return Err(no_datapath());
@@ -101,7 +109,8 @@ impl DumpFilter {
     fn admits(&self, flow: &FlowDump) -> bool {
         let matching = &flow.flow.matching;
         let agrees = self.matching.as_ref().is_none_or(|wanted| {
-            let looks = matching.mask().words().iter().zip(wanted.mask().words()).map(|(a, b)| a & b);
+            let looks =
+                matching.mask().words().iter().zip(wanted.mask().words()).map(|(a, b)| a & b);
             let values = matching.key().words().iter().zip(wanted.key().words());
             values.zip(looks).all(|((a, b), mask)| (a ^ b) & mask == 0)
         });
@@ -169,7 +178,8 @@ enum Change {
 
 /// `01234567-89ab-cdef-0123-456789abcdef`, perhaps with `0x` in front, or a plain number.
 fn parse_ufid(text: &str) -> Option<Ufid> {
-    let digits: String = text.trim().trim_start_matches("0x").chars().filter(|c| *c != '-').collect();
+    let digits: String =
+        text.trim().trim_start_matches("0x").chars().filter(|c| *c != '-').collect();
     let is_number = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_hexdigit());
     is_number.then(|| u128::from_str_radix(&digits, 16).ok().map(Ufid)).flatten()
 }
@@ -186,7 +196,8 @@ fn split_ufid(text: &str) -> Result<(Option<Ufid>, &str), String> {
 fn parse_flow(daemon: &Daemon, text: &str) -> Result<(Option<Ufid>, Match), String> {
     let names = PortNames::of_datapath(daemon);
     let (ufid, flow) = split_ufid(text)?;
-    let (key, mut mask) = odp::parse(flow, &|name| names.number(name)).map_err(|e| e.to_string())?;
+    let (key, mut mask) =
+        odp::parse(flow, &|name| names.number(name)).map_err(|e| e.to_string())?;
     // What a megaflow must say exactly: packets come from a port, in a round, as Ethernet.
     for field in [Field::InPortOxm, Field::RecircId, Field::PacketType] {
         mask.set_exact(field);
@@ -194,9 +205,15 @@ fn parse_flow(daemon: &Daemon, text: &str) -> Result<(Option<Ufid>, Match), Stri
     Ok((ufid, Match::new(&key, &mask)))
 }
 
-fn put(daemon: &mut Daemon, change: Change, flow: &str, actions: &str, options: &Words<'_>) -> Answer {
-    let (ufid, matching) =
-        parse_flow(daemon, flow).map_err(|e| failure(&format!("parsing flow key ({e})"), INVALID))?;
+fn put(
+    daemon: &mut Daemon,
+    change: Change,
+    flow: &str,
+    actions: &str,
+    options: &Words<'_>,
+) -> Answer {
+    let (ufid, matching) = parse_flow(daemon, flow)
+        .map_err(|e| failure(&format!("parsing flow key ({e})"), INVALID))?;
     let names = PortNames::of_datapath(daemon);
     let parsed = datapath::text::parse(actions, &|name| names.number(name).map(datapath::PortNo))
         .map_err(|e| failure(&format!("parsing actions: {e}"), INVALID))?;
@@ -250,7 +267,9 @@ fn statistics(daemon: &Daemon, stats: FlowStats, options: &Words<'_>) -> String 
 fn parse_line(line: &str, default: Change) -> Option<(Change, &str, &str)> {
     let mut line = line.split('#').next().unwrap_or_default().trim();
     let mut change = default;
-    for (word, named) in [("add", Change::Add), ("modify", Change::Modify), ("delete", Change::Delete)] {
+    for (word, named) in
+        [("add", Change::Add), ("modify", Change::Modify), ("delete", Change::Delete)]
+    {
         if let Some(rest) = line.strip_prefix(word)
             && rest.starts_with(char::is_whitespace)
         {
@@ -296,7 +315,9 @@ fn from_file(daemon: &mut Daemon, default: Change, path: &str, options: &Words<'
     let text = std::fs::metadata(path)
         .and_then(|m| {
             if m.len() > MAX_FILE || !m.is_file() {
-                return Err(std::io::Error::other(format!("not a file of at most {MAX_FILE} bytes")));
+                return Err(std::io::Error::other(format!(
+                    "not a file of at most {MAX_FILE} bytes"
+                )));
             }
             std::fs::read_to_string(path)
         })
@@ -346,7 +367,10 @@ mod tests {
     fn lines_of_files() {
         assert_eq!(parse_line("", Change::Add), None);
         assert_eq!(parse_line(" # nothing", Change::Add), None);
-        assert_eq!(parse_line("in_port(1),eth() 2", Change::Add), Some((Change::Add, "in_port(1),eth()", "2")));
+        assert_eq!(
+            parse_line("in_port(1),eth() 2", Change::Add),
+            Some((Change::Add, "in_port(1),eth()", "2"))
+        );
         assert_eq!(
             parse_line("modify in_port(1),eth() set(x(a, b)),2", Change::Add),
             Some((Change::Modify, "in_port(1),eth()", "set(x(a, b)),2"))
@@ -356,7 +380,10 @@ mod tests {
             Some((Change::Delete, "ufid:5, in_port(1)", ""))
         );
         assert_eq!(
-            parse_line("in_port(1),eth(), packets:0, bytes:0, used:never, actions:2,3", Change::Add),
+            parse_line(
+                "in_port(1),eth(), packets:0, bytes:0, used:never, actions:2,3",
+                Change::Add
+            ),
             Some((Change::Add, "in_port(1),eth()", "2,3"))
         );
     }
@@ -377,8 +404,14 @@ mod tests {
     fn filters() {
         let names = PortNames::default();
         let error = |words: &[&str]| DumpFilter::parse(words, &names).map(|_| ()).unwrap_err();
-        assert_eq!(error(&["filter=xx"]), "ovs-vswitchd: Failed to parse filter (xx: unknown field xx)\n");
-        assert_eq!(error(&["type=foo"]), "ovs-vswitchd: Failed to parse type (foo) (Invalid argument)\n");
+        assert_eq!(
+            error(&["filter=xx"]),
+            "ovs-vswitchd: Failed to parse filter (xx: unknown field xx)\n"
+        );
+        assert_eq!(
+            error(&["type=foo"]),
+            "ovs-vswitchd: Failed to parse type (foo) (Invalid argument)\n"
+        );
         assert_eq!(error(&["nope"]), "ovs-vswitchd: datapath not found (Invalid argument)\n");
         assert!(DumpFilter::parse(&["pmd=-1", "type=ovs,tc", "filter=tcp"], &names).is_ok());
         assert!(DumpFilter::parse(&["pmd=x"], &names).is_err());

@@ -10,7 +10,11 @@ use std::fmt::Write as _;
 
 pub(super) fn register(dpctl: &Dpctl<'_>) {
     dpctl.add("dump-dps", 0, 0, |daemon, _| {
-        Ok(if exists(daemon) { format!("{}\n", daemon.switch.datapath().name()) } else { String::new() })
+        Ok(if exists(daemon) {
+            format!("{}\n", daemon.switch.datapath().name())
+        } else {
+            String::new()
+        })
     });
     dpctl.add("show", 0, ANY, |daemon, words| {
         if let Some(other) = words.rest.iter().find(|n| !is_datapath(daemon, n)) {
@@ -81,7 +85,8 @@ fn count(n: Option<u64>) -> String {
 
 /// Bytes, and again in larger units when there are many.
 fn bytes(n: Option<u64>) -> String {
-    const UNITS: [(u64, &str); 4] = [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    const UNITS: [(u64, &str); 4] =
+        [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     let mut out = count(n);
     if let Some(n) = n
         && let Some((size, unit)) = UNITS.iter().find(|(size, _)| n >= *size)
@@ -122,24 +127,32 @@ fn set_interfaces(daemon: &Daemon, words: &[&str]) -> Answer {
         return Err(failure("opening datapath", NO_DEVICE));
     }
     let ports = sorted(daemon);
-    let problems: String =
-        interfaces.iter().filter_map(|spec| set_interface(daemon, &ports, name, spec).err()).collect();
+    let problems: String = interfaces
+        .iter()
+        .filter_map(|spec| set_interface(daemon, &ports, name, spec).err())
+        .collect();
     if problems.is_empty() { Ok(String::new()) } else { Err(problems) }
 }
 
-fn set_interface(daemon: &Daemon, ports: &[PortInfo], datapath: &str, spec: &str) -> Result<(), String> {
+fn set_interface(
+    daemon: &Daemon,
+    ports: &[PortInfo],
+    datapath: &str,
+    spec: &str,
+) -> Result<(), String> {
     let mut parts = spec.split(',');
     let name = parts.next().unwrap_or_default();
-    let port = ports
-        .iter()
-        .find(|p| p.name == name)
-        .ok_or_else(|| failure(&format!("{name}: failed to query port in {datapath}"), NO_DEVICE))?;
+    let port = ports.iter().find(|p| p.name == name).ok_or_else(|| {
+        failure(&format!("{name}: failed to query port in {datapath}"), NO_DEVICE)
+    })?;
     for part in parts {
         match part.split_once('=').unwrap_or((part, "")) {
             ("type", kind) if kind == kind_text(daemon, &port.kind) => {}
             ("type", kind) => {
                 let now = port_kind(daemon, port);
-                return Err(format!("ovs-vswitchd: {name}: can't change type from {now} to {kind}\n"));
+                return Err(format!(
+                    "ovs-vswitchd: {name}: can't change type from {now} to {kind}\n"
+                ));
             }
             ("port_no", number) if number == port.number.to_string() => {}
             ("port_no", number) => {

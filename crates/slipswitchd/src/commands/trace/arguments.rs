@@ -49,7 +49,8 @@ impl<'a> Arguments<'a> {
         let mut rest: Vec<&'a str> = Vec::new();
         let mut words = words.iter().copied();
         while let Some(word) = words.next() {
-            let mut value = || words.next().ok_or_else(|| format!("Missing argument for option {word}"));
+            let mut value =
+                || words.next().ok_or_else(|| format!("Missing argument for option {word}"));
             match word {
                 "-generate" | "--generate" => out.generate = true,
                 "--l7" => {
@@ -61,8 +62,9 @@ impl<'a> Arguments<'a> {
                 }
                 "--l7-len" => {
                     let text = value()?;
-                    let len: usize =
-                        text.parse().map_err(|_| format!("{text}: a number of bytes is expected behind --l7-len"))?;
+                    let len: usize = text.parse().map_err(|_| {
+                        format!("{text}: a number of bytes is expected behind --l7-len")
+                    })?;
                     if len > MAX_PAYLOAD {
                         return Err(too_much(len));
                     }
@@ -72,7 +74,9 @@ impl<'a> Arguments<'a> {
                 // all the same.
                 "--ct-next" => check_state(value()?)?,
                 "--names" => out.names = true,
-                option if option.starts_with('-') => return Err(format!("{option}: unknown option")),
+                option if option.starts_with('-') => {
+                    return Err(format!("{option}: unknown option"));
+                }
                 _ if rest.len() == 3 => return Err("too many arguments".to_owned()),
                 word => rest.push(word),
             }
@@ -129,23 +133,34 @@ mod tests {
 
     #[test]
     fn forms() {
-        let flow = |words: &[&'static str]| Arguments::parse(words).map(|a| (a.flow.place, a.flow.text, a.packet.is_some()));
+        let flow = |words: &[&'static str]| {
+            Arguments::parse(words).map(|a| (a.flow.place, a.flow.text, a.packet.is_some()))
+        };
         assert_eq!(flow(&["in_port(1)"]), Ok((None, "in_port(1)", false)));
         assert_eq!(flow(&["br0", "in_port=1"]), Ok((Some("br0"), "in_port=1", false)));
         assert_eq!(flow(&["in_port(1)", PACKET]), Ok((None, "in_port(1)", true)));
         assert_eq!(flow(&["br0", "in_port=1", PACKET]), Ok((Some("br0"), "in_port=1", true)));
         assert_eq!(flow(&["br0", "in_port=1", "-generate"]), Ok((Some("br0"), "in_port=1", false)));
         assert_eq!(flow(&["br0", ""]), Ok((Some("br0"), "", false)));
-        assert_eq!(flow(&["br0", "in_port=1", "--ct-next", "trk,new"]), Ok((Some("br0"), "in_port=1", false)));
+        assert_eq!(
+            flow(&["br0", "in_port=1", "--ct-next", "trk,new"]),
+            Ok((Some("br0"), "in_port=1", false))
+        );
     }
 
     #[test]
     fn errors_are_those_of_ovs() {
         for (words, text) in [
-            (&["br0", "in_port=1", "50540000000750540000000508"][..], "Packet data too short for Ethernet"),
+            (
+                &["br0", "in_port=1", "50540000000750540000000508"][..],
+                "Packet data too short for Ethernet",
+            ),
             (&["br0", "in_port=1", "zz"], "Trailing garbage in packet data"),
             (&["br0", "in_port=1", "aa", "--generate"], "Syntax error"),
-            (&["br0", "in_port=1", "--ct-next", "foo"], "foo: unknown connection tracking state flag"),
+            (
+                &["br0", "in_port=1", "--ct-next", "foo"],
+                "foo: unknown connection tracking state flag",
+            ),
             (&["br0", "in_port=1", "--ct-next"], "Missing argument for option --ct-next"),
             (&["br0", "in_port=1", "--consistent"], "--consistent: unknown option"),
             (&["br0", "in_port=1", "-l", "100"], "-l: unknown option"),

@@ -31,28 +31,17 @@ fn flow_update(event: FlowUpdateEvent) -> FlowUpdate {
         idle_timeout: 5,
         hard_timeout: 6,
         matching,
-        actions: vec![Action::Output {
-            port: PortNo(2),
-            max_len: 0,
-        }]
-        .into(),
+        actions: vec![Action::Output { port: PortNo(2), max_len: 0 }].into(),
     }))
 }
 
 fn meter_mod() -> MeterMod {
-    let band = MeterBand {
-        kind: MeterBandKind::DscpRemark { prec_level: 1 },
-        rate: 200,
-        burst_size: 8,
-    };
+    let band =
+        MeterBand { kind: MeterBandKind::DscpRemark { prec_level: 1 }, rate: 200, burst_size: 8 };
     let flags = MeterFlags::KBPS | MeterFlags::BURST;
     MeterMod {
         command: MeterCommand::Add,
-        meter: MeterConfig {
-            meter_id: 5,
-            flags,
-            bands: vec![band],
-        },
+        meter: MeterConfig { meter_id: 5, flags, bands: vec![band] },
     }
 }
 
@@ -61,21 +50,13 @@ fn table() -> TableDesc {
         table_id: 1,
         eviction: true,
         eviction_flags: EvictionFlags::OTHER | EvictionFlags::LIFETIME,
-        vacancy: Some(Vacancy {
-            down: 20,
-            up: 80,
-            current: 50,
-        }),
+        vacancy: Some(Vacancy { down: 20, up: 80, current: 50 }),
     }
 }
 
 fn all() -> Vec<(&'static str, Version, Body)> {
-    let queue = QueueConfig {
-        port: PortNo(1),
-        queue: 7,
-        min_rate: Some(100),
-        max_rate: Some(1000),
-    };
+    let queue =
+        QueueConfig { port: PortNo(1), queue: 7, min_rate: Some(100), max_rate: Some(1000) };
     let queue_stats = QueueStats {
         port: PortNo(1),
         queue: 7,
@@ -108,17 +89,9 @@ fn all() -> Vec<(&'static str, Version, Body)> {
         duration: Duration::from_millis(1500),
         buckets: vec![(3, 300), (7, 700)],
     };
-    let role = RoleStatus {
-        role: Role::Secondary,
-        reason: RoleReason::PrimaryRequest,
-        generation_id: 9,
-    };
-    let tlv = TlvMap {
-        class: 0xffff,
-        kind: 1,
-        len: 4,
-        index: 2,
-    };
+    let role =
+        RoleStatus { role: Role::Secondary, reason: RoleReason::PrimaryRequest, generation_id: 9 };
+    let tlv = TlvMap { class: 0xffff, kind: 1, len: 4, index: 2 };
     let mut v = vec![
         ("role status", Version::V14, Body::RoleStatus(role)),
         (
@@ -137,53 +110,25 @@ fn all() -> Vec<(&'static str, Version, Body)> {
                 change: ForwardedChange::Meter(meter_mod()),
             })),
         ),
-        (
-            "table desc",
-            Version::V15,
-            reply(MultipartReply::TableDesc(vec![table()])),
-        ),
-        (
-            "queue desc",
-            Version::V14,
-            reply(MultipartReply::QueueDesc(vec![queue])),
-        ),
+        ("table desc", Version::V15, reply(MultipartReply::TableDesc(vec![table()]))),
+        ("queue desc", Version::V14, reply(MultipartReply::QueueDesc(vec![queue]))),
         (
             "queue config",
             Version::V10,
-            Body::QueueGetConfigReply {
-                port: PortNo(1),
-                queues: vec![queue],
-            },
+            Body::QueueGetConfigReply { port: PortNo(1), queues: vec![queue] },
         ),
         (
             "queue config",
             Version::V13,
-            Body::QueueGetConfigReply {
-                port: PortNo(1),
-                queues: vec![queue],
-            },
+            Body::QueueGetConfigReply { port: PortNo(1), queues: vec![queue] },
         ),
-        (
-            "meters",
-            Version::V13,
-            reply(MultipartReply::Meter(vec![meter_stats])),
-        ),
+        ("meters", Version::V13, reply(MultipartReply::Meter(vec![meter_stats]))),
         ("meter mod", Version::V15, Body::MeterMod(meter_mod())),
-        (
-            "nx monitor",
-            Version::V10,
-            reply(MultipartReply::FlowMonitor {
-                updates,
-                nicira: true,
-            }),
-        ),
+        ("nx monitor", Version::V10, reply(MultipartReply::FlowMonitor { updates, nicira: true })),
         (
             "monitor",
             Version::V14,
-            reply(MultipartReply::FlowMonitor {
-                updates: updates14,
-                nicira: false,
-            }),
+            reply(MultipartReply::FlowMonitor { updates: updates14, nicira: false }),
         ),
         (
             "groups",
@@ -193,11 +138,7 @@ fn all() -> Vec<(&'static str, Version, Body)> {
                 ..group_stats.clone()
             }])),
         ),
-        (
-            "groups",
-            Version::V15,
-            reply(MultipartReply::Group(vec![group_stats])),
-        ),
+        ("groups", Version::V15, reply(MultipartReply::Group(vec![group_stats]))),
         (
             "tlv table",
             Version::V13,
@@ -230,18 +171,12 @@ fn all() -> Vec<(&'static str, Version, Body)> {
         (
             "error",
             Version::V13,
-            Body::Error(ErrorMessage::about(
-                OfError::OFPBRC_BAD_TYPE,
-                &[4, 99, 0, 8, 0, 0, 0, 1],
-            )),
+            Body::Error(ErrorMessage::about(OfError::OFPBRC_BAD_TYPE, &[4, 99, 0, 8, 0, 0, 0, 1])),
         ),
         (
             "error",
             Version::V10,
-            Body::Error(ErrorMessage::about(
-                OfError::OFPBRC_BAD_PORT,
-                &[1, 5, 0, 8, 0, 0, 0, 1],
-            )),
+            Body::Error(ErrorMessage::about(OfError::OFPBRC_BAD_PORT, &[1, 5, 0, 8, 0, 0, 0, 1])),
         ),
         (
             "config",
@@ -265,18 +200,13 @@ fn all() -> Vec<(&'static str, Version, Body)> {
 
 #[test]
 fn bytes_are_those_that_ofp_print_was_shown() {
-    let expected: Vec<&str> = include_str!("printed.txt")
-        .lines()
-        .filter(|line| !line.starts_with('#'))
-        .collect();
+    let expected: Vec<&str> =
+        include_str!("printed.txt").lines().filter(|line| !line.starts_with('#')).collect();
     let all = all();
     assert_eq!(all.len(), expected.len());
     for ((name, version, body), line) in all.into_iter().zip(expected) {
         let words: Vec<&str> = line.split(' ').collect();
-        assert_eq!(
-            words[..2],
-            [(version as u8).to_string(), name.replace(' ', "-")]
-        );
+        assert_eq!(words[..2], [(version as u8).to_string(), name.replace(' ', "-")]);
         check(version, body, words[2]);
     }
 }

@@ -28,10 +28,7 @@ fn truncation_at_every_byte() {
     for (protocol, bytes) in samples() {
         for cut in 0..bytes.len() {
             let mut short = bytes[..cut].to_vec();
-            assert!(
-                Message::decode(&short, &protocol).is_err(),
-                "{cut} of {bytes:02x?}"
-            );
+            assert!(Message::decode(&short, &protocol).is_err(), "{cut} of {bytes:02x?}");
             if cut >= 8 {
                 short[2..4].copy_from_slice(&(cut as u16).to_be_bytes());
                 exercise(&short, &protocol);
@@ -91,10 +88,7 @@ fn random_mutations() {
         }
         readable += u32::from(exercise(&bytes, protocol));
     }
-    assert!(
-        readable > 20_000,
-        "only {readable} of the mutations went past the header"
-    );
+    assert!(readable > 20_000, "only {readable} of the mutations went past the header");
 }
 
 #[test]

@@ -8,10 +8,7 @@ use proptest::prelude::*;
 use std::time::Duration;
 
 fn back(body: Body, protocol: &Protocol) -> Body {
-    let message = Message {
-        xid: 0x0102_0304,
-        body,
-    };
+    let message = Message { xid: 0x0102_0304, body };
     let bytes = message.encode(protocol).expect("the version can say it");
     let got = Message::decode(&bytes, protocol).expect("what we write can be read");
     assert_eq!(got.xid, message.xid);
@@ -19,12 +16,7 @@ fn back(body: Body, protocol: &Protocol) -> Body {
 }
 
 fn version(since: Version) -> impl Strategy<Value = Version> {
-    proptest::sample::select(
-        Version::ALL
-            .into_iter()
-            .filter(|v| *v >= since)
-            .collect::<Vec<_>>(),
-    )
+    proptest::sample::select(Version::ALL.into_iter().filter(|v| *v >= since).collect::<Vec<_>>())
 }
 
 fn port() -> impl Strategy<Value = PortNo> {
@@ -40,45 +32,29 @@ fn name() -> impl Strategy<Value = String> {
 
 /// A match that every version can say.
 fn matching() -> impl Strategy<Value = Match> {
-    (
-        port(),
-        any::<u64>(),
-        0u8..3,
-        any::<u16>(),
-        any::<u32>(),
-        0u32..33,
-    )
-        .prop_map(|(in_port, mac, kind, l4, ip, prefix)| {
+    (port(), any::<u64>(), 0u8..3, any::<u16>(), any::<u32>(), 0u32..33).prop_map(
+        |(in_port, mac, kind, l4, ip, prefix)| {
             let mut m = Match::ANY;
             m.set(Field::InPort, u128::from(in_port.to_u16().unwrap_or(1)));
             m.set(Field::EthDst, u128::from(mac & 0xffff_ffff_ffff));
             if kind > 0 {
                 m.set(Field::EthType, 0x0800);
                 m.set(Field::IpProto, if kind == 1 { 6 } else { 17 });
-                let field = if kind == 1 {
-                    Field::TcpDst
-                } else {
-                    Field::UdpDst
-                };
+                let field = if kind == 1 { Field::TcpDst } else { Field::UdpDst };
                 m.set(field, u128::from(l4));
                 let mask = u32::MAX.checked_shl(32 - prefix).unwrap_or(0);
                 m.set_masked(Field::Ipv4Src, u128::from(ip), u128::from(mask));
             }
             m
-        })
+        },
+    )
 }
 
 fn actions() -> impl Strategy<Value = Vec<Action>> {
     proptest::collection::vec(
         prop_oneof![
-            (1u32..0xff00).prop_map(|n| Action::Output {
-                port: PortNo(n),
-                max_len: 0
-            }),
-            Just(Action::Output {
-                port: PortNo::FLOOD,
-                max_len: 0
-            }),
+            (1u32..0xff00).prop_map(|n| Action::Output { port: PortNo(n), max_len: 0 }),
+            Just(Action::Output { port: PortNo::FLOOD, max_len: 0 }),
             Just(Action::Exit),
             any::<u32>().prop_map(Action::SetQueue),
         ],
@@ -98,30 +74,10 @@ fn command() -> impl Strategy<Value = FlowModCommand> {
 
 /// A flow mod as `protocol` can say it.
 fn flow_mod() -> impl Strategy<Value = (Protocol, FlowMod)> {
-    let numbers = (
-        any::<u64>(),
-        any::<u64>(),
-        any::<u16>(),
-        any::<u16>(),
-        any::<u16>(),
-        0u8..255,
-    );
-    let rest = (
-        any::<bool>(),
-        any::<bool>(),
-        port(),
-        any::<u32>(),
-        0u16..0x20,
-    );
-    (
-        version(Version::V10),
-        command(),
-        matching(),
-        actions(),
-        numbers,
-        rest,
-    )
-        .prop_map(|(version, command, matching, actions, numbers, rest)| {
+    let numbers = (any::<u64>(), any::<u64>(), any::<u16>(), any::<u16>(), any::<u16>(), 0u8..255);
+    let rest = (any::<bool>(), any::<bool>(), port(), any::<u32>(), 0u16..0x20);
+    (version(Version::V10), command(), matching(), actions(), numbers, rest).prop_map(
+        |(version, command, matching, actions, numbers, rest)| {
             let (cookie, cookie_mask, idle_timeout, hard_timeout, priority, table_id) = numbers;
             let (nxm, tid, out_port, out_group, flags) = rest;
             let mut protocol = Protocol::new(version);
@@ -131,16 +87,9 @@ fn flow_mod() -> impl Strategy<Value = (Protocol, FlowMod)> {
             }
             let v10 = version == Version::V10;
             let adds = command == FlowModCommand::Add;
-            let deletes = matches!(
-                command,
-                FlowModCommand::Delete | FlowModCommand::DeleteStrict
-            );
+            let deletes = matches!(command, FlowModCommand::Delete | FlowModCommand::DeleteStrict);
             let new = adds || v10;
-            let mask = if adds || (v10 && !nxm) {
-                0
-            } else {
-                cookie_mask | 1
-            };
+            let mask = if adds || (v10 && !nxm) { 0 } else { cookie_mask | 1 };
             let known = flow::encode_flags(FlowFlags::from_bits_truncate(flags), version);
             let mut flags = flow::decode_flags(known, version).expect("known flags");
             flags.remove(FlowFlags::EMERGENCY);
@@ -164,39 +113,25 @@ fn flow_mod() -> impl Strategy<Value = (Protocol, FlowMod)> {
                 table_id: if v10 && !tid { TABLE_ALL } else { table_id },
                 idle_timeout,
                 hard_timeout,
-                importance: if version >= Version::V14 {
-                    hard_timeout
-                } else {
-                    0
-                },
+                importance: if version >= Version::V14 { hard_timeout } else { 0 },
                 buffer_id: None,
                 out_port: if v10 {
                     PortNo::from_u16(out_port.to_u16().unwrap_or(1))
                 } else {
                     out_port
                 },
-                out_group: if v10 || !deletes {
-                    GROUP_ANY
-                } else {
-                    out_group
-                },
+                out_group: if v10 || !deletes { GROUP_ANY } else { out_group },
                 flags,
                 actions: actions.into(),
             };
             (protocol, m)
-        })
+        },
+    )
 }
 
 fn port_desc() -> impl Strategy<Value = PortDesc> {
-    (
-        port(),
-        any::<[u8; 6]>(),
-        name(),
-        any::<u32>(),
-        any::<[u32; 4]>(),
-        any::<u32>(),
-    )
-        .prop_map(|(port_no, hw_addr, name, bits, features, speed)| {
+    (port(), any::<[u8; 6]>(), name(), any::<u32>(), any::<[u32; 4]>(), any::<u32>()).prop_map(
+        |(port_no, hw_addr, name, bits, features, speed)| {
             let [curr, advertised, supported, peer] =
                 features.map(PortFeatures::from_bits_truncate);
             PortDesc {
@@ -213,7 +148,8 @@ fn port_desc() -> impl Strategy<Value = PortDesc> {
                 curr_speed: speed,
                 max_speed: speed / 2,
             }
-        })
+        },
+    )
 }
 
 fn buckets(weights: bool) -> impl Strategy<Value = Vec<Bucket>> {
@@ -409,24 +345,15 @@ fn long_replies_are_split_between_records() {
             flags: FlowFlags::empty(),
             packet_count: 1,
             byte_count: 2,
-            actions: vec![Action::Output {
-                port: PortNo(7),
-                max_len: 0,
-            }]
-            .into(),
+            actions: vec![Action::Output { port: PortNo(7), max_len: 0 }].into(),
         };
         let mut flows = vec![flow; 3000];
         for (i, flow) in flows.iter_mut().enumerate() {
             flow.cookie = i as u64;
         }
         let protocol = Protocol::new(version);
-        let message = Message::reply(
-            77,
-            MultipartReply::Flow {
-                flows: flows.clone(),
-                nicira: false,
-            },
-        );
+        let message =
+            Message::reply(77, MultipartReply::Flow { flows: flows.clone(), nicira: false });
         let bytes = message.encode(&protocol).expect("flows fit");
         let mut got = Vec::new();
         let mut ended = false;
@@ -436,10 +363,8 @@ fn long_replies_are_split_between_records() {
             parts += 1;
             let part = Message::decode(part, &protocol).expect("each part is a message");
             assert_eq!(part.xid, 77);
-            let Body::MultipartReply {
-                more,
-                reply: MultipartReply::Flow { flows, .. },
-            } = part.body
+            let Body::MultipartReply { more, reply: MultipartReply::Flow { flows, .. } } =
+                part.body
             else {
                 panic!("a flow reply")
             };
@@ -453,13 +378,7 @@ fn long_replies_are_split_between_records() {
 
 #[test]
 fn a_record_that_is_too_long_is_refused() {
-    let actions = vec![
-        Action::Output {
-            port: PortNo(7),
-            max_len: 0
-        };
-        9000
-    ];
+    let actions = vec![Action::Output { port: PortNo(7), max_len: 0 }; 9000];
     let group = GroupDesc {
         group_id: 1,
         kind: GroupKind::All,
@@ -483,19 +402,12 @@ fn a_record_that_is_too_long_is_refused() {
 fn what_a_version_cannot_say() {
     let m = MeterMod {
         command: MeterCommand::Add,
-        meter: MeterConfig {
-            meter_id: 1,
-            flags: MeterFlags::KBPS,
-            bands: Vec::new(),
-        },
+        meter: MeterConfig { meter_id: 1, flags: MeterFlags::KBPS, bands: Vec::new() },
     };
     let message = Message::new(1, Body::MeterMod(m));
     assert_eq!(
         message.encode(&Protocol::new(Version::V10)),
-        Err(EncodeError::Unsupported {
-            what: "OFPT_METER_MOD",
-            version: Version::V10
-        })
+        Err(EncodeError::Unsupported { what: "OFPT_METER_MOD", version: Version::V10 })
     );
 }
 
@@ -515,13 +427,8 @@ fn table_features_read_back() {
         f.name = "table3".into();
         f.supports_eviction = version >= Version::V14;
         let reply = MultipartReply::TableFeatures(vec![f.clone()]);
-        let Body::MultipartReply {
-            reply: MultipartReply::TableFeatures(got),
-            ..
-        } = back(
-            Body::MultipartReply { more: false, reply },
-            &Protocol::new(version),
-        )
+        let Body::MultipartReply { reply: MultipartReply::TableFeatures(got), .. } =
+            back(Body::MultipartReply { more: false, reply }, &Protocol::new(version))
         else {
             panic!("table features")
         };
@@ -541,19 +448,14 @@ fn table_features_read_back() {
 fn full_table_features_are_those_of_ovs() {
     for line in super::vectors::lines(include_str!("table_features.txt")) {
         let message = Message::decode(&line.bytes, &line.protocol).expect("OVS's table features");
-        let Body::MultipartReply {
-            reply: MultipartReply::TableFeatures(got),
-            ..
-        } = message.body
+        let Body::MultipartReply { reply: MultipartReply::TableFeatures(got), .. } = message.body
         else {
             panic!("table features")
         };
         let full = TableFeatures::full(0, 254);
         let reply = MultipartReply::TableFeatures(vec![full]);
-        let Body::MultipartReply {
-            reply: MultipartReply::TableFeatures(ours),
-            ..
-        } = back(Body::MultipartReply { more: false, reply }, &line.protocol)
+        let Body::MultipartReply { reply: MultipartReply::TableFeatures(ours), .. } =
+            back(Body::MultipartReply { more: false, reply }, &line.protocol)
         else {
             panic!("table features")
         };
@@ -569,7 +471,8 @@ fn errors_hold_the_whole_request_and_fit_the_longest() {
             let request = vec![7; len];
             // One of OpenFlow's own errors, and one that is Nicira's in some version.
             for error in [OfError::OFPBRC_BAD_LEN, OfError::NXTTMFC_BAD_FIELD_IDX] {
-                let Body::Error(got) = back(Body::Error(ErrorMessage::about(error, &request)), &protocol)
+                let Body::Error(got) =
+                    back(Body::Error(ErrorMessage::about(error, &request)), &protocol)
                 else {
                     panic!("not an error any more")
                 };
@@ -581,7 +484,12 @@ fn errors_hold_the_whole_request_and_fit_the_longest() {
 
 #[test]
 fn group_features_of_openflow_10_name_its_actions() {
-    let features = |actions| GroupFeatures { kinds: 0xf, capabilities: 7, max_groups: [9; 4], actions: [actions; 4] };
+    let features = |actions| GroupFeatures {
+        kinds: 0xf,
+        capabilities: 7,
+        max_groups: [9; 4],
+        actions: [actions; 4],
+    };
     let told = |actions| {
         let reply = MultipartReply::GroupFeatures(features(actions));
         match back(Body::MultipartReply { more: false, reply }, &Protocol::new(Version::V10)) {

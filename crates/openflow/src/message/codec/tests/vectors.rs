@@ -33,29 +33,18 @@ pub(super) fn lines(text: &'static str) -> impl Iterator<Item = Line> {
     text.lines().map(|line| {
         let mut words = line.split(' ');
         let mut word = || words.next().expect("each line has three words");
-        let version = word()
-            .parse()
-            .ok()
-            .and_then(Version::from_wire)
-            .expect("versions are 1 to 6");
+        let version =
+            word().parse().ok().and_then(Version::from_wire).expect("versions are 1 to 6");
         let name = word();
         let bytes = hex(word());
         let error = words.next().filter(|w| *w != "ok").map(hex);
         let mut protocol = Protocol::new(version);
         if name == "async1" || name == "async2" {
             protocol.flow_format = FlowFormat::Nxm;
-            protocol.packet_in_format = if name == "async1" {
-                PacketInFormat::Nxt
-            } else {
-                PacketInFormat::Nxt2
-            };
+            protocol.packet_in_format =
+                if name == "async1" { PacketInFormat::Nxt } else { PacketInFormat::Nxt2 };
         }
-        Line {
-            protocol,
-            name,
-            bytes,
-            error,
-        }
+        Line { protocol, name, bytes, error }
     })
 }
 
@@ -72,11 +61,9 @@ fn replies_decode_and_encode_to_the_same_bytes() {
             Err(e) => bad.push(format!("{what}: {e}")),
             Ok(message) => match message.encode(&protocol) {
                 Ok(back) if back == line.bytes => {}
-                Ok(back) => bad.push(format!(
-                    "{what}:\n  was {}\n  is  {}",
-                    text(&line.bytes),
-                    text(&back)
-                )),
+                Ok(back) => {
+                    bad.push(format!("{what}:\n  was {}\n  is  {}", text(&line.bytes), text(&back)))
+                }
                 Err(e) => bad.push(format!("{what}: {e}")),
             },
         }
@@ -113,17 +100,10 @@ fn requests_get_the_errors_that_ovs_answers() {
         match (&is, &line.error) {
             (Ok(_), None) => {}
             (Err(e), Some(error)) => {
-                let reply = e
-                    .reply()
-                    .encode(&line.protocol)
-                    .expect("errors can be encoded");
+                let reply = e.reply().encode(&line.protocol).expect("errors can be encoded");
                 // OVS echoes more of an assembled multipart request than 64 bytes.
                 if !error.starts_with(&reply[8..]) {
-                    bad.push(format!(
-                        "{what}: {e}: {} not {}",
-                        text(&reply[8..]),
-                        text(error)
-                    ));
+                    bad.push(format!("{what}: {e}: {} not {}", text(&reply[8..]), text(error)));
                 }
             }
             (Ok(_), Some(error)) => bad.push(format!("{what}: good, not {}", text(error))),
@@ -135,24 +115,16 @@ fn requests_get_the_errors_that_ovs_answers() {
 
 /// Every state of a connection of this version.
 fn protocols(version: Version) -> impl Iterator<Item = Protocol> {
-    let formats = [
-        PacketInFormat::Standard,
-        PacketInFormat::Nxt,
-        PacketInFormat::Nxt2,
-    ];
+    let formats = [PacketInFormat::Standard, PacketInFormat::Nxt, PacketInFormat::Nxt2];
     formats.into_iter().flat_map(move |packet_in_format| {
-        [FlowFormat::OpenFlow10, FlowFormat::Nxm]
-            .into_iter()
-            .flat_map(move |flow_format| {
-                [true, false]
-                    .into_iter()
-                    .map(move |flow_mod_table_id| Protocol {
-                        version,
-                        flow_format,
-                        flow_mod_table_id,
-                        packet_in_format,
-                    })
+        [FlowFormat::OpenFlow10, FlowFormat::Nxm].into_iter().flat_map(move |flow_format| {
+            [true, false].into_iter().map(move |flow_mod_table_id| Protocol {
+                version,
+                flow_format,
+                flow_mod_table_id,
+                packet_in_format,
             })
+        })
     })
 }
 
