@@ -241,8 +241,8 @@ async fn follow_links(daemon: &Shared) -> std::io::Result<()> {
 /// this returns.
 #[expect(
     deprecated,
-    reason = "its successor is `unsafe`, for what the callers here do in order: \
-                               the descriptor's owner is declared before the registration"
+    reason = "safe code cannot call its successor; what that asks for holds here: the owner of \
+              the descriptor is declared before the registration"
 )]
 fn readable(fd: BorrowedFd<'_>) -> std::io::Result<AsyncFd<RawFd>> {
     AsyncFd::with_interest(fd.as_raw_fd(), Interest::READABLE)
