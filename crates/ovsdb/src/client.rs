@@ -16,13 +16,13 @@ use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
+use crate::TlsOptions;
 use crate::backoff::{Backoff, Say};
 use crate::datum::Datum;
 use crate::monitor::MonitorSpec;
 use crate::remote::{Remote, Stream, error_words};
 use crate::replica::{Changes, Replica};
 use crate::session::{Event, Session, SessionError, SessionOptions, TransactionId};
-use crate::tls::TlsOptions;
 use crate::transaction::{Outcome, Transaction};
 use crate::uuid::Uuid;
 

@@ -30,6 +30,7 @@ mod transaction;
 mod update;
 mod uuid;
 
+pub use ::tls::Files as TlsOptions;
 pub use atom::{Atom, AtomicType};
 pub use client::{Client, ClientOptions, ConnectionState};
 pub use datum::Datum;
@@ -41,6 +42,5 @@ pub use replica::{Change, Changes, Replica};
 pub use row::{Row, StringMap};
 pub use schema::{BaseType, ColumnType, Schema, TableSchema};
 pub use session::{Event, Session, SessionError, SessionOptions, TransactionId};
-pub use tls::TlsOptions;
 pub use transaction::{Committed, Mutator, NewRow, OperationResult, Outcome, Transaction, Until};
 pub use uuid::Uuid;

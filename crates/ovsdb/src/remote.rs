@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 
-use crate::tls::{self, TlsOptions};
+use crate::{TlsOptions, tls};
 
 /// The port that IANA assigned to OVSDB.
 const DEFAULT_PORT: u16 = 6640;

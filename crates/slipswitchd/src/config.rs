@@ -35,7 +35,6 @@ mod state;
 mod status;
 #[cfg(test)]
 mod tests;
-mod tls;
 mod tunables;
 mod vlan;
 mod wanted;
@@ -43,8 +42,7 @@ mod wanted;
 use crate::args::{Args, CaCert, DummyLevel};
 use crate::daemon::{Daemon, Shared};
 use ovsdb::{
-    Client, ClientOptions, MonitorSpec, Outcome, Remote, RemoteError, SessionOptions, TlsOptions,
-    Transaction,
+    Client, ClientOptions, MonitorSpec, Outcome, Remote, RemoteError, SessionOptions, Transaction,
 };
 use process::Dirs;
 use state::State;
@@ -52,7 +50,7 @@ use std::future::Future;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
-use wanted::{Tls, Wanted};
+use wanted::Wanted;
 
 /// The lock that the daemon holds while it serves a database, as OVS's does.
 const LOCK: &str = "ovs_vswitchd";
@@ -76,7 +74,7 @@ impl Configuration {
         let tls_args = tls_of(args);
         let options = ClientOptions {
             session: SessionOptions { lock: Some(LOCK.to_owned()), ..SessionOptions::default() },
-            tls: tls_args.as_ref().map(database_tls),
+            tls: tls_args.clone(),
             ..ClientOptions::default()
         };
         let client = Client::start(remotes, Configuration::monitor_spec(), options);
@@ -226,28 +224,18 @@ impl Configuration {
 }
 
 /// The TLS options of the command line, when they are complete.
-fn tls_of(args: &Args) -> Option<Tls> {
-    let text = |path: &PathBuf| path.to_string_lossy().into_owned();
-    let (ca_cert, bootstrap) = match &args.ssl.ca_cert {
-        CaCert::File(path) => (text(path), false),
-        CaCert::Bootstrap(path) => (text(path), true),
-        CaCert::Unset | CaCert::None => (String::new(), false),
+fn tls_of(args: &Args) -> Option<tls::Files> {
+    let (ca_certificate, bootstrap) = match &args.ssl.ca_cert {
+        CaCert::File(path) => (path.clone(), false),
+        CaCert::Bootstrap(path) => (path.clone(), true),
+        CaCert::Unset | CaCert::None => (PathBuf::new(), false),
     };
-    Some(Tls {
-        private_key: text(args.ssl.private_key.as_ref()?),
-        certificate: text(args.ssl.certificate.as_ref()?),
-        ca_cert,
+    Some(tls::Files {
+        private_key: args.ssl.private_key.clone()?,
+        certificate: args.ssl.certificate.clone()?,
+        ca_certificate,
         bootstrap,
     })
-}
-
-fn database_tls(files: &Tls) -> TlsOptions {
-    TlsOptions {
-        private_key: PathBuf::from(&files.private_key),
-        certificate: PathBuf::from(&files.certificate),
-        ca_certificate: PathBuf::from(&files.ca_cert),
-        bootstrap: files.bootstrap,
-    }
 }
 
 /// Makes the switch what the database says, and writes back what was made. True when the
@@ -267,7 +255,7 @@ pub fn reconfigure(shared: &Shared) -> bool {
     let tls = state.tls.clone();
     tunables::sync(d, &mut state, &wanted);
     if state.tls != tls {
-        client.set_tls(controllers::files(&state).as_ref().map(database_tls));
+        client.set_tls(controllers::files(&state));
     }
     bridges::sync(shared, d, &mut state, &wanted);
     state.remarks.end_round();

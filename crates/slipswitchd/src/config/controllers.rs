@@ -1,8 +1,7 @@
 //! OpenFlow sockets of one bridge, made equal to its Controller rows.
 
 use super::state::{BridgeState, ControllerState, Remarks, Service, State};
-use super::tls;
-use super::wanted::{Tls, WantedBridge, WantedController};
+use super::wanted::{WantedBridge, WantedController};
 use crate::daemon::{Daemon, Shared};
 use crate::openflow::{Connector, Endpoint, Listener, Target};
 use bridge::connection::{Kind, Options};
@@ -22,7 +21,7 @@ pub(super) fn sync(
     d: &mut Daemon,
     bridge: &mut BridgeState,
     wanted: &WantedBridge,
-    files: Option<&Tls>,
+    files: Option<&tls::Files>,
     hold: bool,
     remarks: &mut Remarks,
 ) {
@@ -75,7 +74,7 @@ pub(super) fn sync(
 }
 
 /// The TLS files, when this target needs them: others are not disturbed when files change.
-fn needed<'a>(target: &str, files: Option<&'a Tls>) -> Option<&'a Tls> {
+fn needed<'a>(target: &str, files: Option<&'a tls::Files>) -> Option<&'a tls::Files> {
     files.filter(|_| target.starts_with("ssl:") || target.starts_with("pssl:"))
 }
 
@@ -121,7 +120,7 @@ fn start(
     bridge: &BridgeState,
     wanted: &WantedBridge,
     controller: &WantedController,
-    files: Option<&Tls>,
+    files: Option<&tls::Files>,
 ) -> Result<Service, String> {
     let text = &controller.target;
     let bad_tls = |error: std::io::Error| format!("controller {text}: TLS is not set up: {error}");
@@ -173,6 +172,6 @@ pub(super) fn close(d: &mut Daemon, bridge: &mut BridgeState) {
 }
 
 /// The TLS files in force: the database's, else the command line's.
-pub(super) fn files(state: &State) -> Option<Tls> {
+pub(super) fn files(state: &State) -> Option<tls::Files> {
     state.tls.clone().or_else(|| state.tls_args.clone())
 }

@@ -2,7 +2,7 @@
 
 use super::address::Mac;
 use super::device::Form;
-use super::wanted::{FailMode, Map, Tls, Tunables, WantedController, WantedTable};
+use super::wanted::{FailMode, Map, Tunables, WantedController, WantedTable};
 use crate::openflow::{Connector, Listener};
 use bridge::snapshot::BridgeIndex;
 use clock::Millis;
@@ -22,9 +22,9 @@ pub(super) struct State {
     /// Settings in force.
     pub tunables: Tunables,
     /// TLS files of the command line, then of the database.
-    pub tls_args: Option<Tls>,
+    pub tls_args: Option<tls::Files>,
     /// See `tls_args`.
-    pub tls: Option<Tls>,
+    pub tls: Option<tls::Files>,
     /// The first configuration was made.
     pub configured: bool,
     /// When statistics were last written.
@@ -70,7 +70,7 @@ pub(super) struct Fail {
 /// A controller's connection.
 pub(super) struct ControllerState {
     pub wanted: WantedController,
-    pub tls: Option<Tls>,
+    pub tls: Option<tls::Files>,
     pub service: Service,
     /// What was last written, seconds left out.
     pub written: Option<(bool, Option<&'static str>, BTreeMap<&'static str, String>)>,

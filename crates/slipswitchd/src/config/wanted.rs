@@ -37,7 +37,7 @@ pub(super) struct Wanted {
     /// Settings of the whole switch.
     pub tunables: Tunables,
     /// The SSL table's row.
-    pub tls: Option<Tls>,
+    pub tls: Option<tls::Files>,
     /// Lines for the log.
     pub remarks: Vec<String>,
 }
@@ -77,15 +77,6 @@ impl Default for Tunables {
             bundle_idle_timeout: None,
         }
     }
-}
-
-/// Files of the SSL table's row.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Tls {
-    pub private_key: String,
-    pub certificate: String,
-    pub ca_cert: String,
-    pub bootstrap: bool,
 }
 
 /// What a bridge does without its controllers.
@@ -234,12 +225,12 @@ fn tunables(root: &Row) -> Tunables {
     }
 }
 
-fn tls(replica: &Replica, root: &Row) -> Option<Tls> {
+fn tls(replica: &Replica, root: &Row) -> Option<tls::Files> {
     let row = replica.row("SSL", root.opt_uuid("ssl")?)?;
-    Some(Tls {
-        private_key: row.str("private_key").to_owned(),
-        certificate: row.str("certificate").to_owned(),
-        ca_cert: row.str("ca_cert").to_owned(),
+    Some(tls::Files {
+        private_key: row.str("private_key").into(),
+        certificate: row.str("certificate").into(),
+        ca_certificate: row.str("ca_cert").into(),
         bootstrap: row.bool("bootstrap_ca_cert"),
     })
 }

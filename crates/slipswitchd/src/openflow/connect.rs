@@ -212,7 +212,7 @@ impl Attempt {
                 })?;
                 let stream = TcpStream::connect((host.as_str(), *port)).await?;
                 let peer: SocketAddr = stream.peer_addr()?;
-                let name = rustls::pki_types::ServerName::IpAddress(peer.ip().into());
+                let name = tokio_rustls::rustls::pki_types::ServerName::IpAddress(peer.ip().into());
                 let stream = tls.connect(name, stream).await?;
                 Ok(Stream::Tls(Box::new(stream.into())))
             }

@@ -1,0 +1,136 @@
+//! TLS with OVS's rules, for OpenFlow and for OVSDB.
+//!
+//! Both sides show a certificate; each must be signed by the configured CA. The name in a
+//! server's certificate is not compared with the host connected to: the certificates that
+//! ovs-pki(8) makes carry no host names, and a private CA signs for this purpose only.
+//!
+//! With `bootstrap`, and while the CA file does not exist, the first active connection takes the
+//! CA certificate from the chain that the peer shows, provided that the peer's certificate is
+//! signed by it, writes it to the file, and ends; the next connection checks against the file
+//! (ovs-vswitchd(8), `--bootstrap-ca-cert`). That first connection is open to a man in the middle;
+//! nothing may be sent on it. There are two ways to it:
+//! - A [`connector`] that is kept does all of it by itself, in the handshake, which it then fails.
+//! - A [`bootstrap_connector`] finishes the handshake, and [`save_ca`] writes the file after.
+//!
+//! What holds:
+//! - A connector reads the CA file in each handshake, so that a renewed CA needs no new connector.
+//!   The key and the certificate, and all files of an acceptor, are read when it is made.
+//! - Errors name the file that is the trouble.
+
+#![forbid(unsafe_code)]
+
+mod pem;
+mod verifier;
+
+use pem::{certificates, named, private_key};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tokio_rustls::{TlsAcceptor, TlsConnector};
+use verifier::{ChainVerifier, Trust};
+
+pub use pem::save_ca;
+
+/// The files that TLS needs, all in PEM form.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Files {
+    /// This program's private key.
+    pub private_key: PathBuf,
+    /// This program's certificate.
+    pub certificate: PathBuf,
+    /// The CA that signs peers' certificates.
+    pub ca_certificate: PathBuf,
+    /// Take the CA from the first active connection if its file does not exist.
+    pub bootstrap: bool,
+}
+
+/// Makes what active connections need.
+///
+/// # Errors
+/// The key or the certificate cannot be read or used. Trouble with the CA file fails handshakes
+/// instead; to have it said before, call [`check_ca`].
+pub fn connector(files: &Files) -> io::Result<TlsConnector> {
+    let ca = files.ca_certificate.clone();
+    connector_that_trusts(Trust::File { ca, bootstrap: files.bootstrap }, files)
+}
+
+/// Makes what a connection needs whose only purpose is to see the CA certificate; [`save_ca`]
+/// takes it from the chain that the peer has shown. The CA file is not looked at.
+///
+/// # Errors
+/// As [`connector`].
+pub fn bootstrap_connector(files: &Files) -> io::Result<TlsConnector> {
+    connector_that_trusts(Trust::Shown, files)
+}
+
+fn connector_that_trusts(trust: Trust, files: &Files) -> io::Result<TlsConnector> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let verifier = ChainVerifier { trust, provider: Arc::clone(&provider) };
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(io::Error::other)?
+        .dangerous() // names are not compared, see the crate's text
+        .with_custom_certificate_verifier(Arc::new(verifier))
+        .with_client_auth_cert(certificates(&files.certificate)?, private_key(&files.private_key)?)
+        .map_err(|e| named(&files.certificate, &e))?;
+    Ok(TlsConnector::from(Arc::new(config)))
+}
+
+/// Makes what passive connections need. `bootstrap` means nothing to them.
+///
+/// # Errors
+/// A file cannot be read or used.
+pub fn acceptor(files: &Files) -> io::Result<TlsAcceptor> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let ca = &files.ca_certificate;
+    let verifier =
+        WebPkiClientVerifier::builder_with_provider(Arc::new(roots(ca)?), Arc::clone(&provider))
+            .build()
+            .map_err(|e| named(ca, &e))?;
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(io::Error::other)?
+        .with_client_cert_verifier(verifier)
+        .with_single_cert(certificates(&files.certificate)?, private_key(&files.private_key)?)
+        .map_err(|e| named(&files.certificate, &e))?;
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+/// Checks that a file holds CA certificates.
+///
+/// # Errors
+/// It cannot be read, or holds none, or one that is of no use.
+pub fn check_ca(path: &Path) -> io::Result<()> {
+    roots(path).map(drop)
+}
+
+/// The CA's certificates, at least one.
+fn roots(ca: &Path) -> io::Result<RootCertStore> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(ca)? {
+        roots.add(certificate).map_err(|e| named(ca, &e))?;
+    }
+    Ok(roots)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_file_is_named() {
+        let files = Files {
+            private_key: "/nonexistent/key".into(),
+            certificate: "/nonexistent/cert".into(),
+            ca_certificate: "/nonexistent/ca".into(),
+            bootstrap: false,
+        };
+        let error = connector(&files).err().map(|e| e.to_string()).unwrap_or_default();
+        assert_eq!(error, "/nonexistent/cert: No such file or directory");
+        assert!(
+            acceptor(&files).err().is_some_and(|e| e.to_string().starts_with("/nonexistent/ca: "))
+        );
+    }
+}
