@@ -2,7 +2,7 @@
 //!
 //! The guard is a shell that waits for the end of its standard input, whose other end only the
 //! test program holds. However that program ends, the guard then ends every process that has
-//! this directory as its `OVS_RUNDIR` and removes the directory. So daemons that have detached
+//! this directory, or one below it, as its `OVS_RUNDIR` and removes the directory. So daemons that have detached
 //! themselves leave nothing behind either.
 
 use super::Output;
@@ -18,7 +18,7 @@ trap '' INT TERM HUP
 read -r _
 for environment in /proc/[0-9]*/environ; do
     pid=${environment#/proc/}; pid=${pid%/environ}
-    [ "$pid" = $$ ] || { grep -qzxF "OVS_RUNDIR=$1" "$environment" && kill -9 "$pid"; } 2>/dev/null
+    [ "$pid" = $$ ] || { grep -qzxE "OVS_RUNDIR=$1(/.*)?" "$environment" && kill -9 "$pid"; } 2>/dev/null
 done
 for try in 1 2 3 4 5 6 7 8 9 10; do rm -rf "$1" && break; sleep 0.1; done
 "#;
