@@ -64,6 +64,8 @@ scenarios! {
         od -An -v -tx1 -j40 p2-tx.pcap
     "#;
     datapath_flows_by_hand: r#"
+        # A revalidator removes flows that no rule explains.
+        appctl revalidator/pause
         appctl dpctl/add-flow dummy@ovs-dummy 'in_port(1),eth(),eth_type(0x1234)' 2
         appctl dpctl/add-flow dummy@ovs-dummy 'in_port(1),eth(),eth_type(0x1234)' 2
         appctl dpctl/add-flow dummy@ovs-dummy 'in_port(1),eth(),nonsense(1)' 2
@@ -77,6 +79,7 @@ scenarios! {
         appctl dpctl/dump-flows dummy@nowhere
         appctl dpctl/show dummy@nowhere
         appctl dpctl/del-flows
+        appctl revalidator/resume
     "#;
     frozen_by_recirculation: r#"
         ofctl -O OpenFlow13 add-flow br0 'table=0,mpls,actions=pop_mpls:0x0800,goto_table:1'
