@@ -165,8 +165,6 @@ pub struct BridgeConfig {
     pub invalid_ttl_to_controller: bool,
     /// Some collector wants the packets of `sample` actions (Flow_Sample_Collector_Set).
     pub flow_sampling: bool,
-    /// `other_config:mac-learning-fallback` and the like may come here.
-    pub flood_vlans: Vec<u16>,
 }
 
 /// One OpenFlow port.

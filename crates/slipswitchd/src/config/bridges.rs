@@ -152,7 +152,6 @@ fn settings(d: &mut Daemon, bridge: &mut BridgeState, row: &WantedBridge, remark
     let same = b.datapath_id == id
         && b.config.mac == mac
         && b.config.forward_bpdu == row.forward_bpdu
-        && b.config.flood_vlans == row.flood_vlans
         && b.description.serial_number == serial
         && b.description.datapath == description;
     if is_new || b.datapath_id != id {
@@ -162,7 +161,6 @@ fn settings(d: &mut Daemon, bridge: &mut BridgeState, row: &WantedBridge, remark
         b.datapath_id = id;
         b.config.mac = mac;
         b.config.forward_bpdu = row.forward_bpdu;
-        b.config.flood_vlans.clone_from(&row.flood_vlans);
         b.description.serial_number = serial;
         b.description.datapath = description;
     }
