@@ -63,6 +63,28 @@ pub struct Tracer {
     dry_run: bool,
     /// Ports are shown by name, not by number.
     by_name: bool,
+    looks: Looks,
+}
+
+/// Which part of the pipeline looked at which bits of the packet first, and so made every
+/// megaflow of it exact there.
+#[derive(Debug, Default)]
+struct Looks {
+    /// What every megaflow is exact in.
+    first: Mask,
+    /// Bits that are accounted for.
+    seen: Mask,
+    /// By node, in order.
+    of: Vec<(usize, Mask)>,
+}
+
+/// Bits of a megaflow's mask, and why they are in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Look {
+    /// The rule (as in the trace), or what else looked.
+    pub by: String,
+    /// What it looked at that nobody had before.
+    pub mask: Mask,
 }
 
 impl Tracer {
@@ -97,6 +119,48 @@ impl Tracer {
     pub(crate) fn enter(&mut self, kind: Kind, text: String) {
         let id = self.add(kind, text);
         self.path.push(id);
+    }
+
+    /// The translation starts with `mask`: what every megaflow is exact in.
+    pub(crate) fn begin(&mut self, mask: &Mask) {
+        self.looks = Looks { first: *mask, seen: *mask, of: Vec::new() };
+    }
+
+    /// What `mask` has that it had not before is what the present rule looked at.
+    pub(crate) fn looked(&mut self, mask: &Mask) {
+        let new = mask.minus(&self.looks.seen);
+        if new.is_wildcard() {
+            return;
+        }
+        self.looks.seen.union(&new);
+        let is_place = |id: &usize| {
+            self.nodes.get(*id).is_some_and(|n| matches!(n.kind, Kind::Table | Kind::Bridge))
+        };
+        if let Some(place) = self.path.iter().rev().copied().find(is_place) {
+            self.looks.of.push((place, new));
+        }
+    }
+
+    /// Why each bit of the megaflow's `mask` is set, in the order in which it was looked at.
+    pub fn looks(&self, mask: &Mask) -> Vec<Look> {
+        let of = self.looks.of.iter().map(|(node, looked)| {
+            (self.nodes.get(*node).map_or("", |n| n.text.trim_start()), looked)
+        });
+        let all = std::iter::once(("every megaflow", &self.looks.first))
+            .chain(of)
+            .chain(std::iter::once(("what must hold for the above", mask)));
+        let mut out: Vec<Look> = Vec::new();
+        let mut left = *mask;
+        for (by, looked) in all {
+            let here = left.minus(&left.minus(looked));
+            left = left.minus(&here);
+            match out.iter_mut().find(|l| l.by == by) {
+                _ if here.is_wildcard() => {}
+                Some(look) => look.mask.union(&here),
+                None => out.push(Look { by: by.to_owned(), mask: here }),
+            }
+        }
+        out
     }
 
     /// Goes back to the place before the last [`Tracer::enter`].

@@ -27,6 +27,15 @@ impl Mask {
         self.0.words_mut()
     }
 
+    /// The bits that `other` does not have.
+    pub fn minus(&self, other: &Mask) -> Mask {
+        let mut out = *self;
+        for (bits, gone) in out.words_mut().iter_mut().zip(other.words()) {
+            *bits &= !gone;
+        }
+        out
+    }
+
     /// True when no bit is set.
     pub fn is_wildcard(&self) -> bool {
         self.words().iter().all(|w| *w == 0)

@@ -443,3 +443,33 @@ fn names_that_are_no_words_are_quoted() {
     assert_eq!(names.name(99), None);
     assert_eq!(Tracer::new().names(w.snapshot.bridge(BridgeIndex(0)).map(|b| &**b)).name(1), None);
 }
+
+#[test]
+fn every_bit_of_the_mask_has_a_rule_that_looked_at_it() {
+    let w = world(&[
+        "priority=5,tcp,nw_dst=10.0.0.0/8,actions=resubmit(,1)",
+        "table=1,tcp,tcp_dst=80,actions=move:NXM_OF_IP_SRC[]->NXM_NX_REG0[],output:2",
+    ]);
+    let k = key(TCP);
+    let mut tracer = Tracer::new();
+    let t = w.run(&k, EffectsMode::Suppress, Some(&mut tracer), None);
+    let looks = tracer.looks(&t.mask);
+    let mut all = flow::Mask::WILDCARD;
+    for look in &looks {
+        assert!(look.mask.minus(&all) == look.mask, "{look:?} says a bit twice");
+        all.union(&look.mask);
+    }
+    assert_eq!(all, t.mask);
+    let by = |field: Field| {
+        let mut wanted = flow::Mask::WILDCARD;
+        wanted.set_exact(field);
+        let looked = |l: &&super::Look| !wanted.minus(&wanted.minus(&l.mask)).is_wildcard();
+        looks.iter().find(looked).map(|l| l.by.as_str())
+    };
+    assert_eq!(by(Field::InPortOxm), Some("every megaflow"));
+    assert_eq!(by(Field::Ipv4Dst), Some("0. tcp,nw_dst=10.0.0.0/8, priority 5"));
+    let second = Some("1. tcp,tp_dst=80, priority 32768");
+    assert_eq!(by(Field::TcpDst), second);
+    assert_eq!(by(Field::Ipv4Src), second);
+    assert_eq!(by(Field::EthDst), None);
+}

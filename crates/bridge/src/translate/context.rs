@@ -168,6 +168,9 @@ impl<'a> Context<'a> {
             error: None,
         };
         ctx.key.actset_output.set(PortNo::UNSET.0);
+        if let Some(t) = ctx.tracer.as_deref_mut() {
+            t.begin(&ctx.mask);
+        }
         ctx.enter(Kind::Bridge, || format!("bridge(\"{}\")", bridge.name));
         match (&request.frozen, request.actions) {
             (Some(frozen), _) => ctx.thaw(frozen),
@@ -313,11 +316,13 @@ impl<'a> Context<'a> {
     pub(super) fn enter(&mut self, kind: Kind, text: impl FnOnce() -> String) {
         if let Some(t) = self.tracer.as_deref_mut() {
             t.enter(kind, text());
+            t.looked(&self.mask);
         }
     }
 
     pub(super) fn leave(&mut self) {
         if let Some(t) = self.tracer.as_deref_mut() {
+            t.looked(&self.mask);
             t.leave();
         }
     }
@@ -379,6 +384,9 @@ impl<'a> Context<'a> {
         honor_miss: bool,
         may_packet_in: bool,
     ) -> Found {
+        if let Some(t) = self.tracer.as_deref_mut() {
+            t.looked(&self.mask); // what the rule that leads here looked at
+        }
         let config = &self.bridge.config;
         let mut key = self.key;
         key.in_port.set(in_port.0);
