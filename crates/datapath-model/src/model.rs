@@ -396,6 +396,7 @@ impl Flows for Model {
             stats: *stats,
             tier: Tier::Userspace,
             refusal: None,
+            offloaded: datapath::Offloaded::No,
         };
         state.flows.iter().map(dump).collect()
     }

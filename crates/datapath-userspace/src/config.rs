@@ -16,6 +16,13 @@ pub struct Config {
     pub upcalls_per_port: u32,
     /// Entries of each packet thread's exact-match cache, rounded up to a power of two.
     pub cache_entries: usize,
+    /// Interfaces of internal ports outlive the datapath (see [`netdev::OpenSpec::persistent`]),
+    /// for when a faster tier goes on without us. `remove_port` and
+    /// [`crate::UserspaceDatapath::cleanup`] delete them. Applies to ports added later.
+    pub persistent_internal: bool,
+    /// System ports receive nothing until [`crate::UserspaceDatapath::set_receiving`]: programs
+    /// that an earlier process left may take their packets already.
+    pub open_muted: bool,
     /// Seed of `sample`'s generators.
     pub seed: u64,
 }
@@ -28,6 +35,8 @@ impl Default for Config {
             n_rxq: 1,
             upcalls_per_port: 0,
             cache_entries: 8192,
+            persistent_internal: false,
+            open_muted: false,
             seed: 0x5115_5317_c400,
         }
     }

@@ -2,9 +2,10 @@
 
 use crate::assign::{self, Assignment, ThreadInfo};
 use crate::config::Config;
+use crate::handover::{Handover, HandoverId};
 use crate::megaflow::Flow;
 use crate::meter::Meter;
-use crate::ports::{self, Port};
+use crate::ports::{self, Port, RxQueue};
 use crate::shared::Shared;
 use crate::stats::PmdStats;
 use clock::Clock;
@@ -14,9 +15,10 @@ use datapath::{
     PortNo, PortSpec, Ports, Refusal, Ufid, UpcallFactory,
 };
 use flow::Key;
-use netdev::{Device, Kind, dummy};
+use netdev::{Device, Kind, Reception, dummy};
 use packet::Packet;
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -39,6 +41,7 @@ pub struct UserspaceDatapath {
 struct Control {
     config: Config,
     assignment: Assignment,
+    handovers: BTreeMap<HandoverId, Arc<RxQueue>>,
 }
 
 impl UserspaceDatapath {
@@ -49,7 +52,11 @@ impl UserspaceDatapath {
         Arc::new(UserspaceDatapath {
             name: name.into(),
             shared: Arc::new(Shared::new(clock, &config)),
-            control: Mutex::new(Control { config, assignment: Assignment::default() }),
+            control: Mutex::new(Control {
+                config,
+                assignment: Assignment::default(),
+                handovers: BTreeMap::new(),
+            }),
         })
     }
 
@@ -70,7 +77,7 @@ impl UserspaceDatapath {
         };
         let queues = assign::join(threads, &self.shared);
         let mut control = self.control();
-        let Control { config, assignment } = &mut *control;
+        let Control { config, assignment, .. } = &mut *control;
         for queue in queues {
             if let Err(e) = assignment.add(&self.shared, config, &queue) {
                 tracing::error!(
@@ -92,7 +99,12 @@ impl UserspaceDatapath {
             .map(|t| ThreadInfo {
                 core: t.core,
                 stats: t.stats.since_cleared(),
-                queues: t.queues().iter().map(|q| (q.port_name.clone(), q.number)).collect(),
+                queues: t
+                    .queues()
+                    .iter()
+                    .filter(|q| !q.is_handover())
+                    .map(|q| (q.port_name.clone(), q.number))
+                    .collect(),
             })
             .collect();
         let inline = self.shared.inline_stats.since_cleared();
@@ -113,6 +125,90 @@ impl UserspaceDatapath {
     /// Upcalls that packets of `port` made.
     pub fn upcalls_of(&self, port: PortNo) -> Option<u64> {
         self.shared.ports().get(&port).map(|p| p.upcalls())
+    }
+
+    /// Begins to serve packets that a faster tier passes on, by a packet thread; one is started
+    /// when no port needed one before, in the network namespace of the calling thread.
+    ///
+    /// # Errors
+    ///
+    /// No thread can be started, or its descriptor cannot be waited for. `handover` is dropped.
+    pub fn add_handover(&self, handover: Box<dyn Handover>) -> io::Result<HandoverId> {
+        let token = self.shared.tokens.fetch_add(1, Ordering::Relaxed);
+        let queue = Arc::new(RxQueue::of_handover(token, handover));
+        let mut control = self.control();
+        if self.shared.closed.load(Ordering::Relaxed) {
+            return Err(io::Error::other("the datapath was shut down"));
+        }
+        let Control { config, assignment, handovers } = &mut *control;
+        assignment.add(&self.shared, config, &queue)?;
+        let id = HandoverId(token);
+        handovers.insert(id, queue);
+        Ok(id)
+    }
+
+    /// Stops to serve a handover and drops it, as [`UserspaceDatapath::shutdown`] does with all
+    /// of them. A packet thread may still process packets that it took from it, and does not
+    /// call `done` for them. Does nothing when it is gone already.
+    pub fn remove_handover(&self, id: HandoverId) {
+        let mut control = self.control();
+        let queue = control.handovers.remove(&id);
+        if let Some(queue) = &queue {
+            control.assignment.remove(queue);
+        }
+        drop(control); // its `recv` may be at work, and dropping it may call back
+        if let Some(queue) = queue {
+            queue.close();
+        }
+    }
+
+    /// Whether `port` receives by its own device (as when it was added) or a faster tier does
+    /// that for it; see [`netdev::Device::set_receiving`].
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` without such a port, `Unsupported` when its device cannot, or what the kernel
+    /// said.
+    pub fn set_receiving(&self, port: PortNo, reception: Reception) -> io::Result<()> {
+        let device = self.device(port).ok_or(io::ErrorKind::NotFound)?;
+        device.set_receiving(reception)
+    }
+
+    /// [`Config::open_muted`], as of now.
+    pub fn opens_muted(&self) -> bool {
+        self.control().config.open_muted
+    }
+
+    /// [`Datapath::shutdown`], and deletes the interfaces that this datapath created to outlive
+    /// it ([`Config::persistent_internal`]).
+    pub fn cleanup(&self) {
+        self.end(true);
+    }
+
+    fn end(&self, is_cleanup: bool) {
+        self.shared.closed.store(true, Ordering::Relaxed);
+        let (threads, handovers, is_packet_thread, ports) = {
+            let mut control = self.control();
+            let is_packet_thread = control.assignment.is_caller_one();
+            let ports = self.shared.ports();
+            self.shared.publish_ports(BTreeMap::new());
+            let handovers = std::mem::take(&mut control.handovers);
+            (control.assignment.take(), handovers, is_packet_thread, ports)
+        };
+        drop(assign::join(threads, &self.shared));
+        for handover in handovers.into_values() {
+            handover.close();
+        }
+        let ports = Arc::try_unwrap(ports).unwrap_or_else(|shared| (*shared).clone());
+        for port in ports.into_values() {
+            if is_cleanup {
+                give_up_interface(&port);
+            }
+            self.close_port(port, is_packet_thread);
+        }
+        self.flush();
+        self.shared.set_factory(None);
+        self.shared.drop_engines();
     }
 
     /// Takes a port that is no longer in the map out of service. Not under the control lock: a
@@ -160,7 +256,7 @@ impl Ports for UserspaceDatapath {
                 .ok_or_else(|| PortError::Full(spec.name.clone()))?,
         };
         let affinity = ports::affinity(spec)?;
-        let (opened, kind) = ports::open(spec, control.config.n_rxq)?;
+        let (opened, kind) = ports::open(spec, &control.config)?;
         let shown = if spec.kind.is_empty() { kind.as_str().to_owned() } else { spec.kind.clone() };
         let info = PortInfo { number, name: spec.name.clone(), kind: shown };
         let port = Arc::new(Port::new(info, opened, &affinity, &self.shared.tokens));
@@ -173,6 +269,7 @@ impl Ports for UserspaceDatapath {
                 for queue in &port.queues {
                     control.assignment.remove(queue);
                 }
+                give_up_interface(&port);
                 self.close_port(port, true); // nothing was in flight yet
                 return Err(PortError::Open {
                     name: spec.name.clone(),
@@ -213,6 +310,7 @@ impl Ports for UserspaceDatapath {
         }
         let is_packet_thread = control.assignment.is_caller_one();
         drop(control);
+        give_up_interface(&removed);
         self.close_port(removed, is_packet_thread);
         Ok(())
     }
@@ -241,6 +339,19 @@ impl Ports for UserspaceDatapath {
                 ),
             }
         })
+    }
+}
+
+/// Lets an interface that was to outlive us vanish with the port.
+fn give_up_interface(port: &Port) {
+    if !matches!(port.device.kind(), Kind::Internal | Kind::Tap) {
+        return;
+    }
+    if let Err(e) = port.device.set_persistent(false) {
+        tracing::warn!(
+            target: "dpif_netdev",
+            "{}: the interface stays ({e}): delete it with \"ip link del {}\"", port.info.name, port.info.name,
+        );
     }
 }
 
@@ -388,21 +499,6 @@ impl Datapath for UserspaceDatapath {
     }
 
     fn shutdown(&self) {
-        self.shared.closed.store(true, Ordering::Relaxed);
-        let (threads, is_packet_thread, ports) = {
-            let mut control = self.control();
-            let is_packet_thread = control.assignment.is_caller_one();
-            let ports = self.shared.ports();
-            self.shared.publish_ports(BTreeMap::new());
-            (control.assignment.take(), is_packet_thread, ports)
-        };
-        drop(assign::join(threads, &self.shared));
-        let ports = Arc::try_unwrap(ports).unwrap_or_else(|shared| (*shared).clone());
-        for port in ports.into_values() {
-            self.close_port(port, is_packet_thread);
-        }
-        self.flush();
-        self.shared.set_factory(None);
-        self.shared.drop_engines();
+        self.end(false);
     }
 }

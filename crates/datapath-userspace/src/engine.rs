@@ -3,6 +3,7 @@
 
 use crate::cache::Cache;
 use crate::edit::{self, Parsed};
+use crate::handover::Passed;
 use crate::megaflow::Flow;
 use crate::shared::Shared;
 use crate::stats::{PmdStats, ThreadStats};
@@ -141,6 +142,28 @@ impl Engine {
         let batch: Vec<Work> = packets.drain(..).map(|p| Work::received(p, port)).collect();
         self.counted.received += batch.len() as u64;
         self.process(shared, batch, 0);
+        self.finish(shared);
+    }
+
+    /// Processes packets that a faster tier passed on to the end, and empties `passed`.
+    pub(crate) fn take_over(&mut self, shared: &Shared, passed: &mut Vec<Passed>) {
+        self.now = shared.clock.now();
+        self.counted.received += passed.len() as u64;
+        let mut run: Vec<Work> = Vec::with_capacity(passed.len());
+        let mut depth = 0;
+        for passed in passed.drain(..) {
+            let key = passed.metadata();
+            // How often it was looked up before is not known, but once at least.
+            let own_depth = u32::from(passed.recirc_id != 0);
+            if own_depth != depth && !run.is_empty() {
+                self.process(shared, std::mem::take(&mut run), depth);
+            }
+            depth = own_depth;
+            run.push(Work::with_metadata(passed.packet, &key));
+        }
+        if !run.is_empty() {
+            self.process(shared, run, depth);
+        }
         self.finish(shared);
     }
 

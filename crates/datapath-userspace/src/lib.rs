@@ -11,6 +11,9 @@
 //! its actions (`execute`). What they send is gathered per port and sent at the end of the
 //! batch.
 //!
+//! A faster tier in front of this datapath passes on what it cannot deal with by a [`Handover`],
+//! which a packet thread serves like a receive queue.
+//!
 //! # Invariants
 //!
 //! - No lock is held during an upcall or while sending.
@@ -19,7 +22,8 @@
 //!   `remove` returns are final and miss nothing, whatever caches still refer to it.
 //! - A cache entry is a hint: it is compared with the packet's key under the megaflow's mask each
 //!   time, and never used when the megaflow is dead.
-//! - Packets of one megaflow that came in one queue leave each port in the order they came.
+//! - Packets of one megaflow that came in one queue, or by one handover, leave each port in the
+//!   order they came.
 //! - No thread spins: with nothing to do every packet thread blocks. In dummy mode there are no
 //!   packet threads at all; packets run on the thread that delivers them, in order.
 //!
@@ -37,6 +41,7 @@ mod datapath;
 mod edit;
 mod engine;
 mod execute;
+mod handover;
 mod megaflow;
 mod meter;
 mod ports;
@@ -48,6 +53,7 @@ mod thread;
 pub use assign::ThreadInfo;
 pub use config::Config;
 pub use datapath::UserspaceDatapath;
+pub use handover::{Handover, HandoverId, Passed};
 pub use stats::PmdStats;
 
 /// Packets that a queue may deliver in one turn.

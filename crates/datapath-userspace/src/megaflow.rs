@@ -97,6 +97,7 @@ impl Flow {
             stats: state.stats,
             tier: Tier::Userspace,
             refusal: None,
+            offloaded: datapath::Offloaded::No,
         })
     }
 }

@@ -1,10 +1,12 @@
 //! Ports: open devices, and the share of upcalls each may take.
 
+use crate::config::Config;
+use crate::handover::Handover;
 use clock::Millis;
 use datapath::{PortError, PortInfo, PortNo, PortSpec};
 use netdev::{Device, Kind, OpenError, OpenSpec, Opened, Queue, Sender};
 use std::collections::BTreeMap;
-use std::os::fd::AsFd;
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -44,7 +46,25 @@ impl Port {
     }
 }
 
-/// A receive queue. The thread that serves it locks it for the time of one `recv`; whoever
+/// Where packets come from.
+pub(crate) enum Source {
+    /// A device.
+    Queue(Box<dyn Queue>),
+    /// A faster tier.
+    Handover(Box<dyn Handover>),
+}
+
+impl Source {
+    /// The descriptor to wait for.
+    fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Source::Queue(queue) => queue.poll_fd(),
+            Source::Handover(handover) => Some(handover.poll_fd()),
+        }
+    }
+}
+
+/// A receive queue, or a handover. The thread that serves it locks it for the time of one `recv`; whoever
 /// removes the port takes the queue out, which closes its descriptor.
 pub(crate) struct RxQueue {
     /// Unique while the program runs.
@@ -54,32 +74,49 @@ pub(crate) struct RxQueue {
     pub(crate) number: usize,
     /// Core that `other_config:pmd-rxq-affinity` asks for.
     pub(crate) wanted_core: Option<usize>,
-    queue: Mutex<Option<Box<dyn Queue>>>,
+    source: Mutex<Option<Source>>,
     failed: AtomicBool,
 }
 
 impl RxQueue {
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Option<Box<dyn Queue>>> {
+    /// A handover as a queue of no port.
+    pub(crate) fn of_handover(token: u64, handover: Box<dyn Handover>) -> RxQueue {
+        RxQueue {
+            token,
+            port: PortNo::NONE,
+            port_name: "handover".to_owned(),
+            number: 0,
+            wanted_core: None,
+            source: Mutex::new(Some(Source::Handover(handover))),
+            failed: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn is_handover(&self) -> bool {
+        self.port == PortNo::NONE
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Option<Source>> {
         // A queue whose user panicked is given to the next batch as it is; devices keep
         // themselves whole.
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        self.source.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// True when there is a descriptor to wait for.
     pub(crate) fn is_polled(&self) -> bool {
-        self.lock().as_ref().is_some_and(|q| q.poll_fd().is_some())
+        self.lock().as_ref().is_some_and(|s| s.poll_fd().is_some())
     }
 
     /// Calls `f` with the descriptor, when there is one.
-    pub(crate) fn with_fd<R>(&self, f: impl FnOnce(std::os::fd::BorrowedFd<'_>) -> R) -> Option<R> {
+    pub(crate) fn with_fd<R>(&self, f: impl FnOnce(BorrowedFd<'_>) -> R) -> Option<R> {
         let guard = self.lock();
-        guard.as_ref().and_then(|q| q.poll_fd()).map(|fd| f(fd.as_fd()))
+        guard.as_ref().and_then(|s| s.poll_fd()).map(f)
     }
 
     /// Closes the queue's side of the device.
     pub(crate) fn close(&self) {
-        let queue = self.lock().take();
-        drop(queue); // not under the lock
+        let source = self.lock().take();
+        drop(source); // not under the lock
     }
 
     /// Marks the queue broken; true the first time.
@@ -89,11 +126,11 @@ impl RxQueue {
 }
 
 /// Opens the device of `spec`.
-pub(crate) fn open(spec: &PortSpec, default_n_rxq: usize) -> Result<(Opened, Kind), PortError> {
+pub(crate) fn open(spec: &PortSpec, config: &Config) -> Result<(Opened, Kind), PortError> {
     let unknown = || PortError::UnknownKind { name: spec.name.clone(), kind: spec.kind.clone() };
     let kind = Kind::from_type(&spec.kind).ok_or_else(unknown)?;
     let n_rxq = match spec.options.get("n_rxq") {
-        None => default_n_rxq,
+        None => config.n_rxq,
         Some(text) => {
             text.parse::<usize>().ok().filter(|n| (1..=1024).contains(n)).ok_or_else(|| {
                 PortError::Option {
@@ -108,6 +145,8 @@ pub(crate) fn open(spec: &PortSpec, default_n_rxq: usize) -> Result<(Opened, Kin
         kind,
         n_rxq,
         options: spec.options.clone(),
+        muted: config.open_muted,
+        persistent: kind == Kind::Internal && config.persistent_internal,
         mtu: spec.mtu,
         mac: spec.mac,
     };
@@ -120,6 +159,7 @@ fn port_error(name: &str, error: OpenError) -> PortError {
     match error {
         OpenError::NoDevice { .. } => open("No such device".to_owned()),
         OpenError::Busy { .. } => open("the device is already open".to_owned()),
+        OpenError::Unsuitable { reason, .. } => open(reason),
         OpenError::BadName { reason, .. } => open(format!("not a valid interface name: {reason}")),
         OpenError::BadOption { option, reason, .. } => PortError::Option {
             name: name.to_owned(),
@@ -167,7 +207,7 @@ impl Port {
                 port_name: info.name.clone(),
                 number,
                 wanted_core: affinity.get(&number).copied(),
-                queue: Mutex::new(Some(queue)),
+                source: Mutex::new(Some(Source::Queue(queue))),
                 failed: AtomicBool::new(false),
             })
         });

@@ -2,9 +2,11 @@
 
 use crate::BATCH;
 use crate::engine::Engine;
-use crate::ports::RxQueue;
+use crate::handover::{Passed, count_by_port};
+use crate::ports::{RxQueue, Source};
 use crate::shared::Shared;
 use crate::stats::ThreadStats;
+use datapath::PortNo;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
 use rustix::io::Errno;
@@ -146,7 +148,16 @@ impl PacketThread {
                         "processing a batch panicked; it is lost, the thread goes on: please report this",
                     );
                     engine = Engine::new(self.stats.clone(), shared.cache_entries, seed);
-                    loop_state = Loop { paused: loop_state.paused, ..Loop::default() };
+                    let unfinished = loop_state.unfinished.take();
+                    loop_state = Loop { paused: loop_state.paused, unfinished, ..Loop::default() };
+                    // What was lost is accounted for, else its ports would wait for ever.
+                    let finish = AssertUnwindSafe(|| loop_state.finish_handover());
+                    if catch_unwind(finish).is_err() {
+                        tracing::error!(
+                            target: "dpif_netdev",
+                            "finishing a batch of a faster tier panicked; the thread goes on: please report this",
+                        );
+                    }
                 }
             }
         }
@@ -198,12 +209,19 @@ impl PacketThread {
 
     fn serve(&self, shared: &Shared, engine: &mut Engine, queue: &Arc<RxQueue>, state: &mut Loop) {
         let received = match &mut *queue.lock() {
-            Some(q) => q.recv(&mut state.packets, &mut engine.pool, BATCH),
+            Some(Source::Queue(q)) => q.recv(&mut state.packets, &mut engine.pool, BATCH),
+            Some(Source::Handover(h)) => h.recv(&mut state.passed, &mut engine.pool, BATCH),
             None => return, // the port was removed
         };
-        let count = state.packets.len();
-        if count > 0 {
+        let count = state.packets.len() + state.passed.len();
+        if !state.packets.is_empty() {
             engine.receive(shared, queue.port, &mut state.packets);
+        }
+        if !state.passed.is_empty() {
+            state.unfinished =
+                Some(Unfinished { queue: queue.clone(), taken: count_by_port(&state.passed) });
+            engine.take_over(shared, &mut state.passed);
+            state.finish_handover();
         }
         match received {
             Ok(_) if count > 0 => {
@@ -223,8 +241,9 @@ impl PacketThread {
                 if queue.fail() {
                     tracing::warn!(
                         target: "dpif_netdev",
-                        "{}: receiving from the device failed ({e}); its packets stop until the port is added again",
+                        "{}: receiving from the device failed ({e}); its packets stop until {}",
                         queue.port_name,
+                        if queue.is_handover() { "the switch is started again" } else { "the port is added again" },
                     );
                 }
                 queue.close();
@@ -251,15 +270,35 @@ impl PacketThread {
     }
 }
 
+/// The handover whose packets are being processed.
+struct Unfinished {
+    queue: Arc<RxQueue>,
+    /// How many of which port.
+    taken: Vec<(PortNo, u64)>,
+}
+
 /// What a thread keeps from turn to turn.
 #[derive(Default)]
 struct Loop {
     events: Vec<Event>,
     ready: Vec<Arc<RxQueue>>,
     packets: Vec<packet::Packet>,
+    passed: Vec<Passed>,
+    unfinished: Option<Unfinished>,
     empty_turns: HashMap<u64, u32>,
     /// By time.
     paused: Vec<(Instant, Arc<RxQueue>)>,
+}
+
+impl Loop {
+    /// Tells the handover whose packets were processed that they were.
+    fn finish_handover(&mut self) {
+        if let Some(Unfinished { queue, taken }) = self.unfinished.take()
+            && let Some(Source::Handover(handover)) = &mut *queue.lock()
+        {
+            handover.done(&taken);
+        }
+    }
 }
 
 fn pin(core: usize) {

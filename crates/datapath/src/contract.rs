@@ -42,6 +42,17 @@ pub trait Flows: Send + Sync {
     /// returns that is not in them. `None` when it is not there.
     fn remove(&self, ufid: Ufid) -> Option<FlowStats>;
 
+    /// Removes many megaflows, as [`Flows::remove`] does, and calls `each` for the final
+    /// statistics of every one that was there, in no order. A datapath for which a removal is
+    /// a long matter does many in the time of one. `each` may call back into this trait.
+    fn remove_many(&self, ufids: &[Ufid], each: &mut dyn FnMut(Ufid, FlowStats)) {
+        for ufid in ufids {
+            if let Some(stats) = self.remove(*ufid) {
+                each(*ufid, stats);
+            }
+        }
+    }
+
     /// One megaflow.
     fn flow(&self, ufid: Ufid) -> Option<FlowDump>;
 
@@ -99,6 +110,9 @@ pub trait Datapath: Ports + Flows + Packets + Counters {
     fn meters(&self) -> Option<&dyn Meters>;
     /// True when a megaflow may match or set what `action` and its nested actions need.
     fn supports(&self, action: &Action) -> bool;
+    /// Housekeeping that packets do not wait for. Called about twice a second, by one thread; may
+    /// take milliseconds.
+    fn maintain(&self) {}
     /// Stops packet threads and closes ports; megaflows are gone for a userspace datapath.
     fn shutdown(&self);
 }

@@ -47,7 +47,7 @@ pub const ACTION_DEPTH_LIMIT: usize = text::MAX_DEPTH;
 pub use action::{Action, Actions, Masked, Set, Userdata};
 pub use contract::{Counters, Datapath, Flows, Meters, Packets, Ports};
 pub use counters::{DropReason, LookupStats};
-pub use megaflow::{FlowDump, FlowStats, Megaflow, Tier, Ufid};
+pub use megaflow::{FlowDump, FlowStats, Megaflow, Offloaded, Tier, Ufid};
 pub use meter::{MeterBand, MeterConfig, MeterStats};
 pub use port::{PortError, PortInfo, PortNo, PortSpec};
 pub use refusal::Refusal;

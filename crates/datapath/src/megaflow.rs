@@ -65,6 +65,9 @@ pub enum Tier {
 }
 
 impl Tier {
+    /// All of them, fastest first.
+    pub const ALL: [Tier; 5] = [Tier::Tc, Tier::Xdp, Tier::Tcx, Tier::Kernel, Tier::Userspace];
+
     /// Name in texts (`dp:NAME`).
     pub fn name(self) -> &'static str {
         match self {
@@ -73,6 +76,29 @@ impl Tier {
             Tier::Tcx => "tcx",
             Tier::Kernel => "ovs",
             Tier::Userspace => "userspace",
+        }
+    }
+}
+
+/// How much of a megaflow's work a faster tier does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub enum Offloaded {
+    /// Nothing: it is in the base only.
+    #[default]
+    No,
+    /// It runs in a faster tier, but not in every one that its ingress port is on.
+    Partial,
+    /// It runs wholly in every tier that its ingress port is on.
+    Yes,
+}
+
+impl Offloaded {
+    /// Name in texts (`offloaded:NAME`).
+    pub fn name(self) -> &'static str {
+        match self {
+            Offloaded::No => "no",
+            Offloaded::Partial => "partial",
+            Offloaded::Yes => "yes",
         }
     }
 }
@@ -88,4 +114,6 @@ pub struct FlowDump {
     pub tier: Tier,
     /// Why not in the fastest tier of its ports; `None` when it is there.
     pub refusal: Option<Refusal>,
+    /// How much of it a faster tier than the base does.
+    pub offloaded: Offloaded,
 }

@@ -1,8 +1,10 @@
-//! Why a datapath did not take a flow.
+//! Why a datapath, or a faster tier of one, did not take a flow.
 
-/// Why a datapath refused a megaflow. One enumeration feeds the counter, the flow dump and
-/// `explain`. A refusal is an ordinary answer: the next tier gets the flow.
+/// Why a datapath refused a megaflow, or why a megaflow is not in a faster tier. One enumeration
+/// feeds the counters, the flow dump and `explain`. A refusal is an ordinary answer: the next
+/// tier gets the flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
 pub enum Refusal {
     /// The table has no room.
     TableFull,
@@ -12,21 +14,69 @@ pub enum Refusal {
     UnsupportedKey,
     /// An action that this datapath cannot run.
     UnsupportedAction,
-    /// A port of the flow is not on this datapath.
+    /// A port of the flow is not on this datapath or tier.
     PortNotHere,
     /// A fault injected by a test's chaos datapath.
     Synthetic,
+    /// The tier holds as many different masks as it can walk.
+    MasksFull,
+    /// The tier holds as many lists of actions as it can.
+    ProgramsFull,
+    /// `other_config:bpf-offload` is false.
+    TierDisabled,
+    /// The port's `other_config:tier` keeps it in another tier.
+    TierSetting,
+    /// The running kernel lacks what the tier needs.
+    KernelTooOld,
+    /// The daemon lacks a capability, or the system forbids it.
+    NoPermission,
+    /// The tier could not be set up for another cause, which was logged.
+    TierUnavailable,
+    /// The device is of no kind that the tier can work on.
+    DeviceKind,
+    /// The device's driver lacks what the tier needs.
+    DriverLacksSupport,
+    /// Another program holds the device's hook.
+    HookBusy,
+    /// The port has ingress policing, which the userspace datapath does.
+    Policing,
+    /// The kernel might drop in silence what XDP redirects to a port of the flow.
+    UnverifiedPeer,
+    /// The actions call up for each packet.
+    NeedsUserspace,
+    /// Just installed: waits until the packets before it are sent.
+    Unsettled,
+    /// Made room in a full table for flows with more packets.
+    Evicted,
+    /// The port's `options:bpf-object` cannot be used.
+    UserObject,
 }
 
 impl Refusal {
-    /// All of them, in the order of their counters.
-    pub const ALL: [Refusal; 6] = [
+    /// All of them, in the order of their counters: `ALL[r as usize]` is `r`.
+    pub const ALL: [Refusal; 22] = [
         Refusal::TableFull,
         Refusal::Exists,
         Refusal::UnsupportedKey,
         Refusal::UnsupportedAction,
         Refusal::PortNotHere,
         Refusal::Synthetic,
+        Refusal::MasksFull,
+        Refusal::ProgramsFull,
+        Refusal::TierDisabled,
+        Refusal::TierSetting,
+        Refusal::KernelTooOld,
+        Refusal::NoPermission,
+        Refusal::TierUnavailable,
+        Refusal::DeviceKind,
+        Refusal::DriverLacksSupport,
+        Refusal::HookBusy,
+        Refusal::Policing,
+        Refusal::UnverifiedPeer,
+        Refusal::NeedsUserspace,
+        Refusal::Unsettled,
+        Refusal::Evicted,
+        Refusal::UserObject,
     ];
 
     /// Text in dumps and counters.
@@ -38,6 +88,50 @@ impl Refusal {
             Refusal::UnsupportedAction => "unsupported-action",
             Refusal::PortNotHere => "port-not-here",
             Refusal::Synthetic => "synthetic",
+            Refusal::MasksFull => "masks-full",
+            Refusal::ProgramsFull => "programs-full",
+            Refusal::TierDisabled => "tier-disabled",
+            Refusal::TierSetting => "tier-setting",
+            Refusal::KernelTooOld => "kernel-too-old",
+            Refusal::NoPermission => "no-permission",
+            Refusal::TierUnavailable => "tier-unavailable",
+            Refusal::DeviceKind => "device-kind",
+            Refusal::DriverLacksSupport => "driver-lacks-support",
+            Refusal::HookBusy => "hook-busy",
+            Refusal::Policing => "policing",
+            Refusal::UnverifiedPeer => "unverified-peer",
+            Refusal::NeedsUserspace => "needs-userspace",
+            Refusal::Unsettled => "unsettled",
+            Refusal::Evicted => "evicted",
+            Refusal::UserObject => "user-object",
+        }
+    }
+
+    /// A sentence for people.
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Refusal::TableFull => "the tier's flow table is full",
+            Refusal::Exists => "a flow with this identity is there already",
+            Refusal::UnsupportedKey => "the tier does not parse a field that the flow matches",
+            Refusal::UnsupportedAction => "the tier cannot run one of the flow's actions",
+            Refusal::PortNotHere => "a port of the flow is not on the tier",
+            Refusal::Synthetic => "a fault that a test injected",
+            Refusal::MasksFull => "the tier holds as many different masks as it can",
+            Refusal::ProgramsFull => "the tier holds as many lists of actions as it can",
+            Refusal::TierDisabled => "other_config:bpf-offload is false",
+            Refusal::TierSetting => "the port's other_config:tier asks for another tier",
+            Refusal::KernelTooOld => "the running kernel lacks what the tier needs",
+            Refusal::NoPermission => "the daemon lacks a permission that the tier needs",
+            Refusal::TierUnavailable => "the tier could not be set up",
+            Refusal::DeviceKind => "the tier does not work on devices of this kind",
+            Refusal::DriverLacksSupport => "the device's driver lacks what the tier needs",
+            Refusal::HookBusy => "another program holds the device's hook",
+            Refusal::Policing => "the port has ingress policing, which is done in userspace",
+            Refusal::UnverifiedPeer => "the kernel may drop what XDP redirects to a port",
+            Refusal::NeedsUserspace => "the flow's actions call up for each packet",
+            Refusal::Unsettled => "just installed: packets before it are still on their way",
+            Refusal::Evicted => "made room in a full table for flows with more packets",
+            Refusal::UserObject => "the port's options:bpf-object cannot be used",
         }
     }
 }
@@ -49,3 +143,20 @@ impl std::fmt::Display for Refusal {
 }
 
 impl std::error::Error for Refusal {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_refusal_has_a_counter_and_a_name_of_its_own() {
+        for (i, refusal) in Refusal::ALL.into_iter().enumerate() {
+            assert_eq!(refusal as usize, i);
+        }
+        assert_eq!(Refusal::UserObject as usize + 1, Refusal::ALL.len(), "the last one");
+        let names: BTreeSet<_> = Refusal::ALL.into_iter().map(Refusal::name).collect();
+        assert_eq!(names.len(), Refusal::ALL.len());
+        assert!(Refusal::ALL.into_iter().all(|r| !r.meaning().is_empty()));
+    }
+}

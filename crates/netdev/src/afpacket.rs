@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use packet::Packet;
 
-use crate::device::{Opened, Queue, SendReport, Sender};
+use crate::device::{Opened, Queue, Reception, SendReport, Sender};
 use crate::kernel::KernelDevice;
 use crate::link::{self, ARPHRD_ETHER, ARPHRD_LOOPBACK, By, LinkClient};
 use crate::open::{OpenError, OpenSpec};
@@ -45,6 +45,13 @@ const SOCKET_BUFFER: i32 = 8 << 20;
 
 // include/uapi/linux/if_packet.h
 const PACKET_IGNORE_OUTGOING: i32 = 23;
+
+/// A protocol that no frame on an Ethernet device has: below 0x600 the kernel knows two,
+/// `ETH_P_802_3` and `ETH_P_802_2` (`eth_type_trans`). A socket that was bound to a protocol
+/// keeps it when it is bound to protocol 0, so this stands for "none". Only a list that is looked
+/// at when nobody took a frame then has our entry, and no frame runs it.
+const NO_FRAME: u16 = 0x05ff;
+
 const TP_STATUS_VLAN_VALID: u32 = 1 << 4;
 const TP_STATUS_VLAN_TPID_VALID: u32 = 1 << 6;
 
@@ -60,7 +67,8 @@ pub(crate) fn open(spec: &OpenSpec) -> Result<Opened, OpenError> {
             source: io::Error::from_raw_os_error(libc::EOPNOTSUPP),
         });
     }
-    let receive = Arc::new(receive_socket(&found).map_err(err("opening a receive socket"))?);
+    let receive =
+        Arc::new(receive_socket(&found, spec.muted).map_err(err("opening a receive socket"))?);
     let send = send_socket(found.index).map_err(err("opening a send socket"))?;
     let lost = AtomicU64::new(0);
     let counted = receive.clone();
@@ -75,7 +83,9 @@ pub(crate) fn open(spec: &OpenSpec) -> Result<Opened, OpenError> {
         lost.fetch_add(new, Ordering::Relaxed) + new
     });
     let device = Arc::new(
-        KernelDevice::new(&spec.name, spec.kind, client, found.index).with_overrun(overrun),
+        KernelDevice::new(&spec.name, spec.kind, client, found.index)
+            .with_overrun(overrun)
+            .with_receive(receive.clone()),
     );
     Ok(Opened {
         queues: vec![Box::new(PacketQueue::new(receive, device.clone()))],
@@ -93,7 +103,7 @@ fn address(index: u32, protocol: u16) -> libc::sockaddr_ll {
     a
 }
 
-fn receive_socket(link: &link::Link) -> io::Result<OwnedFd> {
+fn receive_socket(link: &link::Link, muted: bool) -> io::Result<OwnedFd> {
     // Protocol 0 until everything is set, so that nothing is received before.
     let socket = sys::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_NONBLOCK, 0)?;
     let fd = socket.as_fd();
@@ -101,6 +111,9 @@ fn receive_socket(link: &link::Link) -> io::Result<OwnedFd> {
     sys::set_option(fd, libc::SOL_PACKET, libc::PACKET_AUXDATA, &1)?;
     sys::set_option(fd, libc::SOL_PACKET, PACKET_IGNORE_OUTGOING, &1)?;
     sys::grow_buffer(fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, SOCKET_BUFFER);
+    if muted {
+        take_none(fd)?;
+    }
     sys::bind(fd, &address(link.index, libc::ETH_P_ALL as u16))?;
     let membership = libc::packet_mreq {
         mr_ifindex: link.index as i32,
@@ -110,6 +123,35 @@ fn receive_socket(link: &link::Link) -> io::Result<OwnedFd> {
     };
     sys::set_option(fd, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &membership)?;
     Ok(socket)
+}
+
+/// Begins or ends to receive on a socket of [`open`]. What is queued on it stays.
+pub(crate) fn set_receiving(socket: &OwnedFd, index: u32, reception: Reception) -> io::Result<()> {
+    let fd = socket.as_fd();
+    if reception == Reception::On {
+        sys::bind(fd, &address(index, libc::ETH_P_ALL as u16))?;
+        return take_all(fd);
+    }
+    take_none(fd)?;
+    let protocol = match reception {
+        Reception::Off => NO_FRAME,
+        Reception::On | Reception::Muted => libc::ETH_P_ALL as u16,
+    };
+    sys::bind(fd, &address(index, protocol))
+}
+
+/// A socket filter that accepts nothing: it runs before a packet is copied.
+fn take_none(fd: BorrowedFd<'_>) -> io::Result<()> {
+    // BPF_RET | BPF_K with 0 bytes (include/uapi/linux/bpf_common.h).
+    sys::attach_filter(fd, &mut [libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: 0 }])
+}
+
+fn take_all(fd: BorrowedFd<'_>) -> io::Result<()> {
+    match sys::set_option(fd, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &0) {
+        // There was none.
+        Err(e) if e.raw_os_error() == Some(libc::ENOENT) => Ok(()),
+        other => other,
+    }
 }
 
 fn send_socket(index: u32) -> io::Result<OwnedFd> {
@@ -222,13 +264,30 @@ impl PacketQueue {
 /// Makes `p`, received into a FIRST_PART long packet and `rest`, a whole frame of `length`
 /// bytes with its offload metadata. False for a frame that is no Ethernet frame or contradicts
 /// its header.
-pub(crate) fn complete(
+fn complete(
     p: &mut Packet,
     length: usize,
     rest: &[u8],
     header: &[u8; VNET_HEADER],
     pool: &mut PacketPool,
 ) -> bool {
+    join(p, length, rest, pool) && attach_offload(p, header)
+}
+
+/// Gives a whole frame the metadata of its header. False when they contradict each other.
+pub(crate) fn attach_offload(p: &mut Packet, header: &[u8; VNET_HEADER]) -> bool {
+    match vnet::decode(header, p.data()) {
+        Some(offload) => {
+            p.offload = offload;
+            true
+        }
+        None => false,
+    }
+}
+
+/// Makes `p`, received into a FIRST_PART long packet and `rest`, a whole frame of `length`
+/// bytes. False for what is no Ethernet frame.
+pub(crate) fn join(p: &mut Packet, length: usize, rest: &[u8], pool: &mut PacketPool) -> bool {
     if length < headers::ETH_HEADER {
         return false;
     }
@@ -243,13 +302,7 @@ pub(crate) fn complete(
         std::mem::swap(p, &mut large);
         pool.give(large);
     }
-    match vnet::decode(header, p.data()) {
-        Some(offload) => {
-            p.offload = offload;
-            true
-        }
-        None => false,
-    }
+    true
 }
 
 /// Puts back the VLAN tag that `struct tpacket_auxdata` in the `used` bytes of `control`

@@ -111,6 +111,18 @@ pub struct Opened {
     pub device: Arc<dyn Device>,
 }
 
+/// What a device's receive queue gets; see [`Device::set_receiving`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Reception {
+    /// Everything that arrives.
+    #[default]
+    On,
+    /// Nothing; the kernel throws each packet's copy away before it is made.
+    Muted,
+    /// Nothing; the kernel does not even look.
+    Off,
+}
+
 /// The control side of an open device. Calls make system calls that take microseconds to
 /// milliseconds; do not make them on packet threads.
 pub trait Device: Send + Sync {
@@ -170,6 +182,40 @@ pub trait Device: Send + Sync {
     ///
     /// `Unsupported` for devices that cannot (dummy).
     fn set_policing(&self, rate_kbps: u64, burst_kb: u64) -> io::Result<()>;
+
+    /// Whether the device's own receive queue gets what arrives (as when it was opened), or
+    /// somebody else does: BPF programs that this port's packets go through. What waits in the
+    /// queue already is delivered in any case, since it came before. Sending goes on.
+    ///
+    /// Between [`Reception::On`] and [`Reception::Muted`] it is an instant; to and from
+    /// [`Reception::Off`] it takes some milliseconds (an RCU grace period), in which an open
+    /// queue would lose packets: go by way of `Muted`.
+    ///
+    /// Tap and internal ports: nothing changes, because what the host sends arrives at their
+    /// descriptor last of all, and only when nobody before it took it.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` for `AF_XDP` and dummy devices; `ENODEV` when the interface is gone.
+    fn set_receiving(&self, reception: Reception) -> io::Result<()> {
+        let _ = reception;
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Whether the interface stays when its last descriptor is closed, also by `kill -9`: see
+    /// [`crate::OpenSpec::persistent`]. `false` before dropping the device deletes the interface
+    /// for good.
+    ///
+    /// Only an interface that the switch created is changed; one that somebody else created
+    /// stays as it is, and that is no error.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` for devices that are neither tap nor internal.
+    fn set_persistent(&self, on: bool) -> io::Result<()> {
+        let _ = on;
+        Err(io::ErrorKind::Unsupported.into())
+    }
 
     /// Numbers of the queues for what is sent, as OpenFlow tells them; none without QoS.
     fn transmit_queues(&self) -> Vec<u32> {

@@ -78,6 +78,10 @@ impl Ethtool {
         Ok(Ethtool { socket: sys::socket(libc::AF_UNIX, libc::SOCK_DGRAM, 0)? })
     }
 
+    pub(crate) fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
     /// Asks the driver of interface `name` about itself.
     ///
     /// # Errors
@@ -213,7 +217,11 @@ fn features(map: &[u32]) -> u32 {
 ///
 /// `data` must start with an ethtool command and be at least as long as what the kernel writes
 /// for it.
-unsafe fn ethtool<T>(socket: BorrowedFd<'_>, name: &str, data: &mut T) -> io::Result<()> {
+pub(crate) unsafe fn ethtool<T>(
+    socket: BorrowedFd<'_>,
+    name: &str,
+    data: &mut T,
+) -> io::Result<()> {
     let mut request = IfRequest::new(name)?;
     request.value[0] = (&raw mut *data).expose_provenance() as u64;
     // SAFETY: the kernel reads and writes `request`, which has struct ifreq's size, and the

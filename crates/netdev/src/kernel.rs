@@ -5,14 +5,13 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::device::Device;
+use crate::device::{Device, Reception};
 use crate::ethtool::Ethtool;
 use crate::link::{By, Change, Link, LinkClient};
-use crate::netlink::Socket;
 use crate::open::Kind;
 use crate::policer::Policer;
 use crate::status::{DeviceStats, Status};
-use crate::{sys, tun};
+use crate::{afpacket, namespace, sys, tun};
 
 /// Reads the frames that our own socket lost, in all.
 pub(crate) type Overrun = Box<dyn Fn() -> u64 + Send + Sync>;
@@ -25,6 +24,10 @@ pub(crate) struct KernelDevice {
     place: Mutex<Arc<Place>>,
     /// The descriptor of a tap or internal port.
     tun: Option<Arc<OwnedFd>>,
+    /// The tap or internal port's interface was created by the switch, now or in an earlier run.
+    ours: bool,
+    /// The receive socket of a system device.
+    receive: Option<Arc<OwnedFd>>,
     overrun: Option<Overrun>,
     extra: Vec<(String, String)>,
     pub(crate) policer: Policer,
@@ -50,6 +53,8 @@ impl KernelDevice {
             kind,
             place: Mutex::new(Arc::new(Place { client, ethtool, index })),
             tun: None,
+            ours: false,
+            receive: None,
             overrun: None,
             extra: Vec::new(),
             policer: Policer::new(),
@@ -57,8 +62,14 @@ impl KernelDevice {
         }
     }
 
-    pub(crate) fn with_tun(mut self, fd: Arc<OwnedFd>) -> KernelDevice {
+    pub(crate) fn with_tun(mut self, fd: Arc<OwnedFd>, ours: bool) -> KernelDevice {
         self.tun = Some(fd);
+        self.ours = ours;
+        self
+    }
+
+    pub(crate) fn with_receive(mut self, socket: Arc<OwnedFd>) -> KernelDevice {
+        self.receive = Some(socket);
         self
     }
 
@@ -121,15 +132,11 @@ fn find_moved(fd: &OwnedFd) -> io::Result<Place> {
         let n = sys::check(libc::ioctl(fd.as_raw_fd(), tun::TUNGETDEVNETNS as _, 0))?;
         OwnedFd::from_raw_fd(n)
     };
-    // The namespace is a property of the thread: enter it on one that ends with this.
-    let thread = std::thread::Builder::new().name("netns".to_owned()).spawn(move || {
-        // SAFETY: no memory is passed.
-        sys::check(unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) })?;
-        let client = LinkClient::from_socket(Socket::new(0)?);
+    namespace::within(namespace, move || {
+        let client = LinkClient::new()?;
         let index = client.link(By::Name(&name))?.index;
         Ok(Place { client, ethtool: Ethtool::new().ok(), index })
-    })?;
-    thread.join().unwrap_or_else(|_| Err(io::Error::other("the namespace thread panicked")))
+    })
 }
 
 impl Device for KernelDevice {
@@ -222,5 +229,26 @@ impl Device for KernelDevice {
     fn set_policing(&self, rate_kbps: u64, burst_kb: u64) -> io::Result<()> {
         self.policer.set(rate_kbps, burst_kb);
         Ok(())
+    }
+
+    fn set_receiving(&self, reception: Reception) -> io::Result<()> {
+        match (&self.receive, &self.tun) {
+            (Some(socket), _) => afpacket::set_receiving(socket, self.place().index, reception),
+            (None, Some(_)) => Ok(()),
+            (None, None) => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    fn set_persistent(&self, on: bool) -> io::Result<()> {
+        let fd = self.tun.as_ref().ok_or(io::ErrorKind::Unsupported)?;
+        if !self.ours {
+            return Ok(());
+        }
+        if on {
+            // First, so that nothing without the mark is ever left behind.
+            self.change(Change::Alias(tun::MARK))?;
+            tun::keep_neighbours(self.name());
+        }
+        tun::set_persistent(fd, on)
     }
 }

@@ -9,7 +9,11 @@
 //! [`open`] gives an [`Opened`]: receive [`Queue`]s for packet threads, one [`Sender`] for
 //! everybody, and a [`Device`] for the control side. The device lives as long as any of the
 //! three; dropping all of them closes its descriptors and so removes what was created (an
-//! internal port's interface, an XDP program): the kernel does this even after `kill -9`.
+//! internal port's interface, an XDP program): the kernel does this even after `kill -9`. Only
+//! what [`OpenSpec::persistent`] asks for stays.
+//!
+//! Beside devices there are [`tap::Tap`], by which BPF programs send packets up, and
+//! [`xdp_survey`], which tells what XDP would meet on an interface.
 //!
 //! # Invariants
 //!
@@ -44,20 +48,27 @@ mod headers;
 mod kernel;
 pub mod link;
 mod monitor;
+mod namespace;
 mod netlink;
+mod offloads;
 mod open;
 mod pcap;
 mod policer;
 mod pool;
 mod status;
+mod survey;
 mod sys;
+pub mod tap;
 mod tun;
 mod vnet;
 pub mod xdp;
 
-pub use device::{Device, Opened, Queue, SendReport, Sender};
+pub use device::{Device, Opened, Queue, Reception, SendReport, Sender};
 pub use monitor::{LinkEvent, LinkMonitor};
+pub use offloads::Offloads;
 pub use open::{Kind, OpenError, OpenSpec, open};
 pub use pcap::PcapWriter;
 pub use pool::PacketPool;
 pub use status::{DeviceStats, DriverInfo, Duplex, Features, Status};
+pub use survey::{Interface, Peer, XdpPrograms, XdpSurvey, xdp_survey};
+pub use tun::{persistent_interfaces, remove_persistent};

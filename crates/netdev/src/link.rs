@@ -6,7 +6,7 @@
 use std::io;
 use std::sync::{Mutex, PoisonError};
 
-use crate::netlink::{NLM_F_ACK, NLM_F_DUMP, Request, Socket, attributes, text_of, u32_of};
+use crate::netlink::{self, NLM_F_ACK, NLM_F_DUMP, Request, Socket, attributes, text_of, u32_of};
 use crate::status::DeviceStats;
 
 pub(crate) const RTM_NEWLINK: u16 = 16;
@@ -18,17 +18,25 @@ const RTM_SETLINK: u16 = 19;
 const IFLA_ADDRESS: u16 = 1;
 const IFLA_IFNAME: u16 = 3;
 const IFLA_MTU: u16 = 4;
+const IFLA_TXQLEN: u16 = 13;
 const IFLA_LINKINFO: u16 = 18;
+const IFLA_IFALIAS: u16 = 20;
 const IFLA_STATS64: u16 = 23;
+const IFLA_AF_SPEC: u16 = 26;
 const IFLA_PROMISCUITY: u16 = 30;
 const IFLA_NUM_RX_QUEUES: u16 = 32;
 const IFLA_CARRIER_CHANGES: u16 = 35;
 const IFLA_MIN_MTU: u16 = 50;
 const IFLA_MAX_MTU: u16 = 51;
+const IFLA_TARGET_NETNSID: u16 = 46;
+const IFLA_INET6_ADDR_GEN_MODE: u16 = 8;
+const IN6_ADDR_GEN_MODE_NONE: u8 = 1;
 const IFLA_INFO_KIND: u16 = 1;
 
 // include/uapi/linux/if.h
 const IFF_UP: u32 = 1;
+const IFF_NOARP: u32 = 1 << 7;
+const IFF_MULTICAST: u32 = 1 << 12;
 const IFF_LOWER_UP: u32 = 1 << 16;
 
 /// `ARPHRD_ETHER` (include/uapi/linux/if_arp.h).
@@ -63,6 +71,8 @@ pub struct Link {
     pub rx_queues: u32,
     /// "veth", "tun", ...; `None` for hardware.
     pub kind: Option<String>,
+    /// `IFLA_IFALIAS`: text that somebody gave it.
+    pub alias: Option<String>,
     /// Counters as the kernel shows them.
     pub stats: DeviceStats,
 }
@@ -101,6 +111,7 @@ pub(crate) fn parse(payload: &[u8]) -> Option<Link> {
                     }
                 }
             }
+            IFLA_IFALIAS => link.alias = Some(text_of(value)),
             IFLA_STATS64 => link.stats = stats64(value),
             _ => {}
         }
@@ -154,6 +165,13 @@ pub(crate) enum Change {
     Mtu(u32),
     Mac([u8; 6]),
     AdminUp(bool),
+    Alias(&'static str),
+    /// Frames that wait to be sent; for a tap, the length of its ring.
+    TxQueueLength(u32),
+    /// No IPv6 address is made when it comes up.
+    NoIpv6Address,
+    /// Up, without ARP and multicast: nothing on the host speaks there by itself.
+    UpSilent,
 }
 
 /// Reads and changes interfaces of one network namespace. Shareable; calls take turns.
@@ -175,7 +193,7 @@ impl LinkClient {
         LinkClient { socket: Mutex::new(socket) }
     }
 
-    fn request(&self, request: Request, each: impl FnMut(u16, &[u8])) -> io::Result<()> {
+    pub(crate) fn request(&self, request: Request, each: impl FnMut(u16, &[u8])) -> io::Result<()> {
         // A panic inside leaves at worst an unread answer, which its sequence number marks.
         let mut socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
         socket.request(request, each)
@@ -187,8 +205,23 @@ impl LinkClient {
     ///
     /// `ENODEV` when there is none.
     pub fn link(&self, by: By<'_>) -> io::Result<Link> {
+        self.read(by, None, parse)
+    }
+
+    /// Reads one interface, of the network namespace with the number `namespace` if given, with
+    /// a parser of the caller's.
+    pub(crate) fn read<T>(
+        &self,
+        by: By<'_>,
+        namespace: Option<i32>,
+        parse: impl Fn(&[u8]) -> Option<T>,
+    ) -> io::Result<T> {
+        let mut request = targeted(RTM_GETLINK, by, 0, 0);
+        if let Some(number) = namespace {
+            request = request.attribute(IFLA_TARGET_NETNSID, &number.to_ne_bytes());
+        }
         let mut found = None;
-        self.request(targeted(RTM_GETLINK, by, 0, 0), |kind, payload| {
+        self.request(request, |kind, payload| {
             if kind == RTM_NEWLINK {
                 found = parse(payload);
             }
@@ -219,6 +252,21 @@ impl LinkClient {
             }
             Change::Mac(mac) => targeted(RTM_SETLINK, by, 0, 0).attribute(IFLA_ADDRESS, &mac),
             Change::AdminUp(up) => targeted(RTM_SETLINK, by, u32::from(up) * IFF_UP, IFF_UP),
+            Change::Alias(text) => {
+                targeted(RTM_SETLINK, by, 0, 0).attribute(IFLA_IFALIAS, text.as_bytes())
+            }
+            Change::TxQueueLength(frames) => {
+                targeted(RTM_SETLINK, by, 0, 0).attribute(IFLA_TXQLEN, &frames.to_ne_bytes())
+            }
+            Change::NoIpv6Address => {
+                let mode = netlink::attribute(IFLA_INET6_ADDR_GEN_MODE, &[IN6_ADDR_GEN_MODE_NONE]);
+                let inet6 = netlink::attribute(libc::AF_INET6 as u16, &mode);
+                targeted(RTM_SETLINK, by, 0, 0).attribute(IFLA_AF_SPEC, &inet6)
+            }
+            Change::UpSilent => {
+                let (flags, mask) = (IFF_UP | IFF_NOARP, IFF_UP | IFF_NOARP | IFF_MULTICAST);
+                targeted(RTM_SETLINK, by, flags, mask)
+            }
         };
         self.request(request, |_, _| {})
     }

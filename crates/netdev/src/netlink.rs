@@ -26,6 +26,19 @@ fn align(n: usize) -> usize {
     n.next_multiple_of(4)
 }
 
+/// One attribute, padded, for use inside of another one. At most 65,531 bytes (longer ones are
+/// cut).
+pub(crate) fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+    let value = value.get(..usize::from(u16::MAX) - ATTRIBUTE).unwrap_or(value);
+    let length = (ATTRIBUTE + value.len()) as u16; // cut to fit above
+    let mut bytes = Vec::with_capacity(align(usize::from(length)));
+    bytes.extend_from_slice(&length.to_ne_bytes());
+    bytes.extend_from_slice(&kind.to_ne_bytes());
+    bytes.extend_from_slice(value);
+    bytes.resize(align(bytes.len()), 0);
+    bytes
+}
+
 /// A request under construction.
 pub(crate) struct Request {
     bytes: Vec<u8>,
@@ -44,12 +57,7 @@ impl Request {
 
     /// Adds an attribute of at most 65,531 bytes (longer ones are cut).
     pub(crate) fn attribute(mut self, kind: u16, value: &[u8]) -> Request {
-        let value = value.get(..usize::from(u16::MAX) - ATTRIBUTE).unwrap_or(value);
-        let length = (ATTRIBUTE + value.len()) as u16; // cut to fit above
-        self.bytes.extend_from_slice(&length.to_ne_bytes());
-        self.bytes.extend_from_slice(&kind.to_ne_bytes());
-        self.bytes.extend_from_slice(value);
-        self.bytes.resize(align(self.bytes.len()), 0);
+        self.bytes.extend_from_slice(&attribute(kind, value));
         self
     }
 

@@ -12,7 +12,8 @@ use crate::{afpacket, dummy, tun, xdp};
 pub enum Kind {
     /// A Linux interface, reached by `AF_PACKET`.
     System,
-    /// An interface that we create by `/dev/net/tun`; it vanishes with us.
+    /// An interface that we create by `/dev/net/tun`; it vanishes with us, unless
+    /// [`OpenSpec::persistent`].
     Internal,
     /// A tap interface; an existing persistent one is attached.
     Tap,
@@ -70,6 +71,15 @@ pub struct OpenSpec {
     ///   `generic`; `use-need-wakeup` = `true` (default) or `false`.
     /// * dummy: `pcap`, `rxq_pcap`, `tx_pcap` (files), `ifindex`, `stream`, `pstream`.
     pub options: BTreeMap<String, String>,
+    /// Internal and tap: the interface outlives the switch, so that its addresses, routes and
+    /// the BPF programs on it do too. The next open of that name, in the same network namespace,
+    /// finds it again. It is marked as the switch's own, and deleted for good by
+    /// [`crate::Device::set_persistent`]. An interface that an earlier run left is opened
+    /// whether or not this is set; not set, it vanishes with this device. An interface that
+    /// somebody else created keeps what he chose. Other kinds ignore it.
+    pub persistent: bool,
+    /// Receive nothing until [`crate::Device::set_receiving`] says so (`AF_PACKET`).
+    pub muted: bool,
     /// MTU to set; `None` leaves it.
     pub mtu: Option<u32>,
     /// Ethernet address to set; `None` leaves it.
@@ -84,6 +94,8 @@ impl OpenSpec {
             kind,
             n_rxq: 1,
             options: BTreeMap::new(),
+            persistent: false,
+            muted: false,
             mtu: None,
             mac: None,
         }
@@ -117,7 +129,15 @@ pub enum OpenError {
         /// What is wrong with it.
         reason: String,
     },
-    /// A dummy of that name is open already.
+    /// There is an interface of that name that cannot be used as this kind.
+    #[error("{name}: {reason}")]
+    Unsuitable {
+        /// The name asked for.
+        name: String,
+        /// What it is instead, and what to do.
+        reason: String,
+    },
+    /// A dummy of that name, or a tap that another process holds, is open already.
     #[error("{name}: device is already open")]
     Busy {
         /// The name asked for.
@@ -154,7 +174,9 @@ impl OpenError {
     pub fn raw_os_error(&self) -> Option<i32> {
         match self {
             OpenError::NoDevice { .. } => Some(libc::ENODEV),
-            OpenError::BadName { .. } | OpenError::BadOption { .. } => Some(libc::EINVAL),
+            OpenError::BadName { .. }
+            | OpenError::BadOption { .. }
+            | OpenError::Unsuitable { .. } => Some(libc::EINVAL),
             OpenError::Busy { .. } => Some(libc::EBUSY),
             OpenError::System { source, .. } => source.raw_os_error(),
         }
@@ -188,11 +210,18 @@ pub fn open(spec: &OpenSpec) -> Result<Opened, OpenError> {
     if let Some(mtu) = spec.mtu {
         opened.device.set_mtu(mtu).map_err(OpenError::system(&spec.name, "setting the MTU"))?;
     }
+    // Last, so that a failure above leaves nothing behind.
+    if matches!(spec.kind, Kind::Internal | Kind::Tap) {
+        opened
+            .device
+            .set_persistent(spec.persistent)
+            .map_err(OpenError::system(&spec.name, "choosing how long the interface lives"))?;
+    }
     Ok(opened)
 }
 
 /// Follows `dev_valid_name` (net/core/dev.c).
-fn check_name(name: &str) -> Result<(), OpenError> {
+pub(crate) fn check_name(name: &str) -> Result<(), OpenError> {
     let bad = |reason| Err(OpenError::BadName { name: name.to_owned(), reason });
     if name.is_empty() {
         return bad("it is empty");

@@ -74,6 +74,31 @@ pub(crate) fn set_option<T: Plain>(
     Ok(())
 }
 
+/// `SO_ATTACH_FILTER`: a classic BPF program that says how many bytes of each packet a socket
+/// gets (Documentation/networking/filter.rst).
+pub(crate) fn attach_filter(
+    fd: BorrowedFd<'_>,
+    filter: &mut [libc::sock_filter],
+) -> io::Result<()> {
+    let too_long = |_| io::Error::from_raw_os_error(libc::EINVAL);
+    let program = libc::sock_fprog {
+        len: filter.len().try_into().map_err(too_long)?,
+        filter: filter.as_mut_ptr(),
+    };
+    // SAFETY: the kernel reads the structure, and `len` instructions at `filter`, which live
+    // through the call.
+    check(unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_FILTER,
+            (&raw const program).cast(),
+            mem::size_of::<libc::sock_fprog>() as libc::socklen_t,
+        )
+    })?;
+    Ok(())
+}
+
 /// `getsockopt` for an option of fixed size; a shorter answer (an older kernel's) leaves zeros.
 pub(crate) fn option<T: Plain>(fd: BorrowedFd<'_>, level: c_int, name: c_int) -> io::Result<T> {
     // SAFETY: T is Plain, so zeros are a valid value.

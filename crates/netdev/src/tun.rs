@@ -4,9 +4,12 @@
 //! Each frame is one read or write with a `struct virtio_net_hdr` before it, so that the host's
 //! segmentation packets and unfinished checksums stay whole in both directions.
 //!
-//! An *internal* port is a tap that we create; it is not persistent and vanishes with its
-//! descriptor, also after `kill -9`. A *tap* port is the same, or attaches to a persistent tap
-//! that somebody created before.
+//! An *internal* port is a tap that we create; unless it shall outlive us it is not persistent
+//! and vanishes with its descriptor, also after `kill -9`. A *tap* port is the same, or attaches
+//! to a persistent tap that somebody created before.
+//!
+//! While nobody holds a persistent tap it has no carrier. BPF programs on it still run, and
+//! packets that they hand to the host's stack through it still arrive.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -16,11 +19,12 @@ use std::sync::Arc;
 
 use packet::Packet;
 
-use crate::afpacket::{FIRST_PART, REST_PART, complete};
+use crate::afpacket::{FIRST_PART, REST_PART, attach_offload, join};
 use crate::device::{Opened, Queue, SendReport, Sender};
 use crate::kernel::KernelDevice;
-use crate::link::{By, LinkClient};
-use crate::open::{OpenError, OpenSpec};
+use crate::link::{self, By, LinkClient};
+use crate::netlink::attributes;
+use crate::open::{OpenError, OpenSpec, check_name};
 use crate::pool::PacketPool;
 use crate::sys::{self, IfRequest};
 use crate::vnet::{self, VNET_HEADER};
@@ -28,6 +32,7 @@ use crate::{finish, headers};
 
 // include/uapi/linux/if_tun.h
 const TUNSETIFF: libc::c_ulong = 0x4004_54ca;
+const TUNSETPERSIST: libc::c_ulong = 0x4004_54cb;
 const TUNSETOFFLOAD: libc::c_ulong = 0x4004_54d0;
 const TUNGETIFF: libc::c_ulong = 0x8004_54d2;
 const TUNSETVNETHDRSZ: libc::c_ulong = 0x4004_54d8;
@@ -40,25 +45,67 @@ const TUN_F_TSO_ECN: libc::c_ulong = 0x08;
 const TUN_F_USO4: libc::c_ulong = 0x20;
 const TUN_F_USO6: libc::c_ulong = 0x40;
 
+/// `IFLA_IFALIAS` of the interfaces that outlive us, so that a later run knows them.
+pub(crate) const MARK: &str = "slipswitch";
+
+// include/uapi/linux/if_link.h
+const IFLA_LINKINFO: u16 = 18;
+const IFLA_INFO_DATA: u16 = 2;
+const IFLA_TUN_TYPE: u16 = 3;
+const IFLA_TUN_MULTI_QUEUE: u16 = 7;
+
 /// Opens an internal or tap port.
 pub(crate) fn open(spec: &OpenSpec) -> Result<Opened, OpenError> {
     let err = |step| OpenError::system(&spec.name, step);
+    let tap = attach(&spec.name)?;
+    let client = LinkClient::new().map_err(err("opening a netlink socket"))?;
+    let link = client.link(By::Name(&spec.name)).map_err(err("looking it up"))?;
+    let ours = tap.created || link.alias.as_deref() == Some(MARK);
+    let fd = Arc::new(tap.fd);
+    let device = Arc::new(
+        KernelDevice::new(&spec.name, spec.kind, client, link.index).with_tun(fd.clone(), ours),
+    );
+    Ok(Opened {
+        queues: vec![Box::new(TunQueue {
+            fd: fd.clone(),
+            device: device.clone(),
+            reader: FrameReader::default(),
+        })],
+        sender: Arc::new(TunSender { fd }),
+        device,
+    })
+}
+
+/// A descriptor that stands for a tap interface.
+pub(crate) struct Attached {
+    pub fd: OwnedFd,
+    /// The interface was not there before.
+    pub created: bool,
+}
+
+/// Creates the tap interface `name`, or attaches to the persistent one of that name. In `name`,
+/// "%d" stands for a number that the kernel chooses.
+pub(crate) fn attach(name: &str) -> Result<Attached, OpenError> {
+    let err = |step| OpenError::system(name, step);
     let fd = OpenOptions::new()
         .read(true)
         .write(true)
         .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
         .open("/dev/net/tun")
         .map_err(|source| OpenError::System {
-            name: spec.name.clone(),
+            name: name.to_owned(),
             step: "opening /dev/net/tun",
             source,
         })?;
     let fd = OwnedFd::from(fd);
-    let mut request = IfRequest::new(&spec.name).map_err(err("naming it"))?;
-    request.set_flags((libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR) as u16);
-    // SAFETY: `request` has the layout and size of struct ifreq.
-    sys::check(unsafe { libc::ioctl(fd.as_raw_fd(), TUNSETIFF as _, &raw mut request) })
-        .map_err(err("creating the tap interface"))?;
+    let created = match set_interface(&fd, name, libc::IFF_TUN_EXCL) {
+        Ok(()) => true,
+        Err(e) if e.raw_os_error() == Some(libc::EBUSY) => {
+            set_interface(&fd, name, 0).map_err(|e| refused(name, e))?;
+            false
+        }
+        Err(e) => return Err(err("creating the tap interface")(e)),
+    };
     let size = VNET_HEADER as libc::c_int;
     // SAFETY: the kernel reads one int.
     sys::check(unsafe { libc::ioctl(fd.as_raw_fd(), TUNSETVNETHDRSZ as _, &raw const size) })
@@ -68,21 +115,125 @@ pub(crate) fn open(spec: &OpenSpec) -> Result<Opened, OpenError> {
     offload(&fd, basic | TUN_F_USO4 | TUN_F_USO6)
         .or_else(|_| offload(&fd, basic))
         .map_err(err("switching offloads on"))?;
+    Ok(Attached { fd, created })
+}
+
+fn set_interface(fd: &OwnedFd, name: &str, extra: libc::c_int) -> io::Result<()> {
+    let mut request = IfRequest::new(name)?;
+    let flags = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR | extra;
+    request.set_flags(flags as u16);
+    // SAFETY: `request` has the layout and size of struct ifreq.
+    sys::check(unsafe { libc::ioctl(fd.as_raw_fd(), TUNSETIFF as _, &raw mut request) })?;
+    Ok(())
+}
+
+/// Why the kernel would not attach us to an interface that is there. (It takes over the flags
+/// for frames, `IFF_VNET_HDR` and `IFF_NO_PI`, from whoever attaches to its only queue.)
+fn refused(name: &str, source: io::Error) -> OpenError {
+    let unsuitable = |reason| OpenError::Unsuitable { name: name.to_owned(), reason };
+    match source.raw_os_error() {
+        Some(libc::EBUSY) => OpenError::Busy { name: name.to_owned() },
+        Some(libc::EINVAL) => match LinkClient::new()
+            .and_then(|c| c.read(By::Name(name), None, what))
+        {
+            Ok(What { kind, .. }) if kind != "tun" => unsuitable(format!(
+                "an interface of that name exists and is no tap interface ({}): \
+                 rename or delete it, or use it with type system",
+                if kind.is_empty() { "hardware" } else { &kind },
+            )),
+            Ok(What { layer3: true, .. }) => unsuitable(
+                "an interface of that name exists and is a tun, not a tap interface: delete it"
+                    .to_owned(),
+            ),
+            Ok(What { multi_queue: true, .. }) => unsuitable(
+                "the tap interface of that name was created with several queues (multi_queue): \
+                 delete it, or create it without"
+                    .to_owned(),
+            ),
+            _ => OpenError::system(name, "attaching to the tap interface")(source),
+        },
+        _ => OpenError::system(name, "attaching to the tap interface")(source),
+    }
+}
+
+/// What an interface is that cannot be attached to.
+#[derive(Default)]
+struct What {
+    kind: String,
+    layer3: bool,
+    multi_queue: bool,
+}
+
+fn what(payload: &[u8]) -> Option<What> {
+    let mut what = What { kind: link::parse(payload)?.kind.unwrap_or_default(), ..What::default() };
+    let info = attributes(payload.get(16..)?).filter(|(kind, _)| *kind == IFLA_LINKINFO);
+    let data =
+        info.flat_map(|(_, info)| attributes(info)).filter(|(kind, _)| *kind == IFLA_INFO_DATA);
+    for (kind, value) in data.flat_map(|(_, data)| attributes(data)) {
+        let value = value.first().copied().unwrap_or(0);
+        match kind {
+            IFLA_TUN_TYPE => what.layer3 = libc::c_int::from(value) == libc::IFF_TUN,
+            IFLA_TUN_MULTI_QUEUE => what.multi_queue = value != 0,
+            _ => {}
+        }
+    }
+    Some(what)
+}
+
+/// Whether the interface stays when its last descriptor is closed.
+pub(crate) fn set_persistent(fd: &OwnedFd, on: bool) -> io::Result<()> {
+    // SAFETY: the argument is a number, no memory is passed.
+    sys::check(unsafe {
+        libc::ioctl(fd.as_raw_fd(), TUNSETPERSIST as _, libc::c_ulong::from(on))
+    })?;
+    Ok(())
+}
+
+/// Interfaces of the calling thread's network namespace that a switch created to outlive it
+/// ([`OpenSpec::persistent`]), whether or not it holds them now.
+///
+/// # Errors
+///
+/// What the kernel said.
+pub fn persistent_interfaces() -> io::Result<Vec<String>> {
+    let all = link::list()?.into_iter();
+    let marked =
+        all.filter(|l| l.kind.as_deref() == Some("tun") && l.alias.as_deref() == Some(MARK));
+    Ok(marked.map(|l| l.name).collect())
+}
+
+/// Has the host keep its neighbours on the interface while it has no carrier, which is while
+/// nobody holds it: it would have to ask for their addresses again, and nobody would answer. The
+/// settings are there since Linux 5.16 (Documentation/networking/ip-sysctl.rst); before, and
+/// where `/proc/sys` cannot be written, established flows of the host wait for the next holder.
+pub(crate) fn keep_neighbours(name: &str) {
+    for setting in ["ipv4/conf/{}/arp_evict_nocarrier", "ipv6/conf/{}/ndisc_evict_nocarrier"] {
+        let path = format!("/proc/sys/net/{}", setting.replace("{}", name));
+        if let Err(e) = std::fs::write(&path, "0") {
+            tracing::debug!(target: "netdev_linux", "{path}: {e}");
+        }
+    }
+}
+
+/// Deletes an interface of [`persistent_interfaces`] that nobody holds.
+///
+/// # Errors
+///
+/// [`OpenError::Busy`] when a process holds it, [`OpenError::Unsuitable`] when no switch created
+/// it, [`OpenError::NoDevice`] when it is gone.
+pub fn remove_persistent(name: &str) -> Result<(), OpenError> {
+    check_name(name)?;
+    let err = |step| OpenError::system(name, step);
     let client = LinkClient::new().map_err(err("opening a netlink socket"))?;
-    let index = client.link(By::Name(&spec.name)).map_err(err("looking it up"))?.index;
-    let fd = Arc::new(fd);
-    let device =
-        Arc::new(KernelDevice::new(&spec.name, spec.kind, client, index).with_tun(fd.clone()));
-    Ok(Opened {
-        queues: vec![Box::new(TunQueue {
-            fd: fd.clone(),
-            device: device.clone(),
-            slot: None,
-            rest: Vec::new(),
-        })],
-        sender: Arc::new(TunSender { fd }),
-        device,
-    })
+    let link = client.link(By::Name(name)).map_err(err("looking it up"))?;
+    if link.kind.as_deref() != Some("tun") || link.alias.as_deref() != Some(MARK) {
+        return Err(OpenError::Unsuitable {
+            name: name.to_owned(),
+            reason: "it was not created by a switch, and stays".to_owned(),
+        });
+    }
+    let tap = attach(name)?;
+    set_persistent(&tap.fd, false).map_err(err("giving up the tap interface"))
 }
 
 fn offload(fd: &OwnedFd, features: libc::c_ulong) -> io::Result<()> {
@@ -99,18 +250,22 @@ pub(crate) fn current_name(fd: &OwnedFd) -> io::Result<String> {
     Ok(request.name())
 }
 
-struct TunQueue {
-    fd: Arc<OwnedFd>,
-    device: Arc<KernelDevice>,
+/// Buffers for reading frames from a tap descriptor.
+#[derive(Default)]
+pub(crate) struct FrameReader {
     /// The packet that the next frame goes into, FIRST_PART long.
     slot: Option<Packet>,
     /// Room for the rest of a large packet.
     rest: Vec<u8>,
 }
 
-impl TunQueue {
-    /// Reads one frame; `Ok(None)`: one was there and was dropped.
-    fn read(&mut self, pool: &mut PacketPool) -> io::Result<Option<Packet>> {
+impl FrameReader {
+    /// Reads one frame and the header before it; `Ok(None)`: what was there is no frame.
+    pub(crate) fn read(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        pool: &mut PacketPool,
+    ) -> io::Result<Option<(Packet, [u8; VNET_HEADER])>> {
         let mut p = self.slot.take().unwrap_or_else(|| {
             let mut p = pool.take();
             p.resize(FIRST_PART);
@@ -129,7 +284,7 @@ impl TunQueue {
         // SAFETY: the iovecs name three distinct live buffers of the stated lengths, touched by
         // nobody else until the call returns.
         let got = sys::check_len(unsafe {
-            libc::readv(self.fd.as_raw_fd(), parts.as_ptr(), parts.len() as i32)
+            libc::readv(fd.as_raw_fd(), parts.as_ptr(), parts.len() as i32)
         });
         match got {
             Err(e) => {
@@ -137,17 +292,34 @@ impl TunQueue {
                 Err(e)
             }
             Ok(n) => {
-                let good = n
-                    .checked_sub(VNET_HEADER)
-                    .is_some_and(|length| complete(&mut p, length, &self.rest, &header, pool));
-                if good {
-                    return Ok(Some(p));
+                let length = n.checked_sub(VNET_HEADER);
+                if length.is_some_and(|length| join(&mut p, length, &self.rest, pool)) {
+                    return Ok(Some((p, header)));
                 }
-                self.device.count_malformed();
                 pool.give(p);
                 Ok(None)
             }
         }
+    }
+}
+
+struct TunQueue {
+    fd: Arc<OwnedFd>,
+    device: Arc<KernelDevice>,
+    reader: FrameReader,
+}
+
+impl TunQueue {
+    /// Reads one frame; `Ok(None)`: one was there and was dropped.
+    fn read(&mut self, pool: &mut PacketPool) -> io::Result<Option<Packet>> {
+        if let Some((mut p, header)) = self.reader.read(self.fd.as_fd(), pool)? {
+            if attach_offload(&mut p, &header) {
+                return Ok(Some(p));
+            }
+            pool.give(p);
+        }
+        self.device.count_malformed();
+        Ok(None)
     }
 }
 

@@ -79,6 +79,21 @@ pub(crate) fn decode(h: &[u8; VNET_HEADER], frame: &[u8]) -> Option<Offload> {
     Some(offload)
 }
 
+/// Reads the header of a frame that stood behind `prefix` bytes when the kernel wrote the header;
+/// `frame` is without them. `None` when header, prefix and frame contradict each other.
+///
+/// `prefix` is how much shorter `frame` is than what was received: a VLAN tag that was moved
+/// from the part before the frame into the frame is no part of it, one that was thrown away is.
+pub fn decode_offload(h: &[u8; VNET_HEADER], frame: &[u8], prefix: usize) -> Option<Offload> {
+    let mut h = *h;
+    let [flags, _, _, _, _, _, start0, start1, ..] = h;
+    if flags & NEEDS_CSUM != 0 {
+        let start = usize::from(u16::from_ne_bytes([start0, start1])).checked_sub(prefix)?;
+        h[6..8].copy_from_slice(&u16::try_from(start).ok()?.to_ne_bytes());
+    }
+    decode(&h, frame)
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -97,6 +112,22 @@ mod tests {
                 }
                 let again = decode(&encode(&o), &frame);
                 prop_assert_eq!(again, Some(Offload { csum_valid: false, ..o }));
+            }
+        }
+
+        #[test]
+        fn a_prefix_moves_the_checksum_only(
+            header: [u8; VNET_HEADER],
+            frame in proptest::collection::vec(any::<u8>(), 0..100),
+            prefix in 0..200usize,
+        ) {
+            let mut behind = header;
+            let start = u16::from_ne_bytes([header[6], header[7]]);
+            prop_assume!(usize::from(start) + prefix <= usize::from(u16::MAX));
+            behind[6..8].copy_from_slice(&(start + prefix as u16).to_ne_bytes());
+            prop_assert_eq!(decode_offload(&behind, &frame, prefix), decode(&header, &frame));
+            if header[0] & NEEDS_CSUM != 0 && usize::from(start) < prefix {
+                prop_assert_eq!(decode_offload(&header, &frame, prefix), None);
             }
         }
     }

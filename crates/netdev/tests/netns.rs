@@ -1,9 +1,11 @@
 //! Devices on real interfaces, each test in a network namespace of its own thread, which ends
 //! with it. Without root the tests say SKIPPED and pass.
 
+mod support;
+
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,108 +13,9 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use netdev::{Kind, LinkEvent, LinkMonitor, OpenSpec, Opened, PacketPool, Queue, open};
+use netdev::{Kind, LinkEvent, LinkMonitor, Opened, PacketPool, open};
 use packet::{Offload, Packet};
-
-/// Runs `test` on a thread in a fresh network namespace with loopback up and IPv6 off.
-fn in_namespace(test: impl FnOnce() + Send + 'static) {
-    let done = thread::spawn(move || {
-        if !fresh_namespace() {
-            eprintln!("SKIPPED: no privilege to make a network namespace");
-            return;
-        }
-        test();
-    });
-    if let Err(panic) = done.join() {
-        std::panic::resume_unwind(panic);
-    }
-}
-
-fn fresh_namespace() -> bool {
-    // SAFETY: no memory is passed.
-    if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
-        return false;
-    }
-    for which in ["default", "all"] {
-        // Where there is no IPv6 there is nothing to switch off.
-        let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6"), "1");
-    }
-    ip("link set lo up");
-    true
-}
-
-/// Runs iproute2 in the thread's namespace.
-fn ip(arguments: &str) {
-    let out =
-        Command::new("ip").args(arguments.split(' ')).output().expect("iproute2 is installed");
-    assert!(out.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&out.stderr));
-}
-
-fn spec(name: &str, kind: Kind) -> OpenSpec {
-    OpenSpec::new(name, kind)
-}
-
-fn opened(spec: &OpenSpec) -> Opened {
-    open(spec).unwrap_or_else(|e| panic!("{e}"))
-}
-
-fn queue(o: &mut Opened) -> &mut dyn Queue {
-    o.queues.first_mut().expect("at least one").as_mut()
-}
-
-/// Calls `send` now and again until a packet arrives that has `text` in it; for 3 seconds.
-fn receive(o: &mut Opened, text: &[u8], send: impl Fn()) -> Packet {
-    let mut pool = PacketPool::default();
-    let end = Instant::now() + Duration::from_secs(3);
-    while Instant::now() < end {
-        let mut got = Vec::new();
-        send();
-        poll(&[queue(o).poll_fd().expect("a kernel device").as_raw_fd()], 100);
-        queue(o).recv(&mut got, &mut pool, 64).expect("the device is there");
-        if let Some(p) = got.into_iter().find(|p| contains(p, text)) {
-            return p;
-        }
-    }
-    panic!("the packet did not arrive");
-}
-
-fn poll(fds: &[i32], ms: i32) {
-    let mut list: Vec<_> =
-        fds.iter().map(|fd| libc::pollfd { fd: *fd, events: libc::POLLIN, revents: 0 }).collect();
-    // SAFETY: the list lives through the call and its length is given.
-    unsafe { libc::poll(list.as_mut_ptr(), list.len() as libc::nfds_t, ms) };
-}
-
-fn contains(p: &Packet, text: &[u8]) -> bool {
-    p.data().windows(text.len()).any(|w| w == text)
-}
-
-/// veth pair HOST-PORT; HOST has 10.0.0.1/24 and knows 10.0.0.2.
-fn veth(host: &str, port: &str) {
-    ip(&format!("link add {host} type veth peer name {port}"));
-    ip(&format!("link set {host} address 02:00:00:00:00:01"));
-    ip(&format!("addr add 10.0.0.1/24 dev {host}"));
-    ip(&format!("link set {host} up"));
-    ip(&format!("link set {port} up"));
-    ip(&format!("neigh add 10.0.0.2 lladdr 02:00:00:00:00:02 dev {host}"));
-    // The queue takes packets once the carrier is noticed.
-    let end = Instant::now() + Duration::from_secs(3);
-    loop {
-        let out = Command::new("ip").args(["link", "show", "dev", host]).output();
-        let text = String::from_utf8(out.expect("iproute2 is installed").stdout).expect("text");
-        if text.contains("state UP") {
-            return;
-        }
-        assert!(Instant::now() < end, "{text}");
-        thread::sleep(Duration::from_millis(5));
-    }
-}
-
-fn udp_socket() -> UdpSocket {
-    let s = UdpSocket::bind("10.0.0.1:4000").expect("the address is set");
-    s.set_read_timeout(Some(Duration::from_secs(3))).expect("not zero");
-    s
-}
+use support::*;
 
 /// Turns a UDP packet from 10.0.0.1 to 10.0.0.2 around; the checksum holds for both ways.
 fn turn_around(p: &mut Packet) {

@@ -55,6 +55,23 @@ impl Dirs {
         self.log.join(format!("{program}.log"))
     }
 
+    /// Where this switch's maps, programs and links are pinned: one directory in bpffs for each
+    /// run directory. bpffs takes no dots in names; what is not a letter, digit or `-` becomes
+    /// `_` and two hexadecimal digits, and `/` becomes `__`.
+    pub fn bpf_pins(&self) -> PathBuf {
+        use std::os::unix::ffi::OsStrExt;
+        let run = self.run.as_os_str().as_bytes();
+        let mut name = String::with_capacity(run.len());
+        for byte in run.strip_prefix(b"/").unwrap_or(run) {
+            match byte {
+                b'/' => name.push_str("__"),
+                b if b.is_ascii_alphanumeric() || *b == b'-' => name.push(char::from(*b)),
+                b => name.push_str(&format!("_{b:02x}")),
+            }
+        }
+        Path::new("/sys/fs/bpf/slipswitch").join(name)
+    }
+
     /// A name given on the command line for something in the run directory: as it is when it is
     /// absolute, else below the run directory.
     pub fn in_run(&self, name: &Path) -> PathBuf {
@@ -65,6 +82,17 @@ impl Dirs {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_run_directory_has_pins_of_its_own() {
+        let pins = |run: &str| {
+            let dirs = Dirs::from_vars(|n| (n == "OVS_RUNDIR").then(|| run.into()));
+            dirs.bpf_pins().to_str().map(str::to_owned).unwrap_or_default()
+        };
+        assert_eq!(pins("/run/openvswitch"), "/sys/fs/bpf/slipswitch/run__openvswitch");
+        assert_eq!(pins("/tmp/a.1_b"), "/sys/fs/bpf/slipswitch/tmp__a_2e1_5fb");
+        assert_ne!(pins("/a/b"), pins("/a_b"));
+    }
 
     #[test]
     fn environment_and_defaults() {

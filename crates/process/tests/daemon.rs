@@ -191,7 +191,7 @@ fn another_user_keeps_what_a_switch_needs() {
     let pid = field.running();
     assert_eq!(status_line(pid, "Uid"), "1 1 1 1");
     assert_eq!(status_line(pid, "Gid"), "1 1 1 1");
-    let want = format!("{:016x}", 1 << 10 | 1 << 11 | 1 << 12 | 1 << 13 | 1 << 14);
+    let want = format!("{:016x}", 0x7c00u64 | 1 << 38 | 1 << 39);
     assert_eq!(status_line(pid, "CapEff"), want);
     assert_eq!(status_line(pid, "CapPrm"), want);
     assert_eq!(status_line(pid, "CapInh"), "0000000000000000");

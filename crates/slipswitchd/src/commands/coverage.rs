@@ -87,6 +87,22 @@ fn refusal_counter(reason: Refusal) -> &'static str {
         Refusal::UnsupportedAction => "dpif_flow_put_unsupported_action",
         Refusal::PortNotHere => "dpif_flow_put_port_not_here",
         Refusal::Synthetic => "dpif_flow_put_synthetic",
+        Refusal::MasksFull => "dpif_flow_put_masks_full",
+        Refusal::ProgramsFull => "dpif_flow_put_programs_full",
+        Refusal::TierDisabled => "dpif_flow_put_tier_disabled",
+        Refusal::TierSetting => "dpif_flow_put_tier_setting",
+        Refusal::KernelTooOld => "dpif_flow_put_kernel_too_old",
+        Refusal::NoPermission => "dpif_flow_put_no_permission",
+        Refusal::TierUnavailable => "dpif_flow_put_tier_unavailable",
+        Refusal::DeviceKind => "dpif_flow_put_device_kind",
+        Refusal::DriverLacksSupport => "dpif_flow_put_driver_lacks_support",
+        Refusal::HookBusy => "dpif_flow_put_hook_busy",
+        Refusal::Policing => "dpif_flow_put_policing",
+        Refusal::UnverifiedPeer => "dpif_flow_put_unverified_peer",
+        Refusal::NeedsUserspace => "dpif_flow_put_needs_userspace",
+        Refusal::Unsettled => "dpif_flow_put_unsettled",
+        Refusal::Evicted => "dpif_flow_put_evicted",
+        Refusal::UserObject => "dpif_flow_put_user_object",
     }
 }
 

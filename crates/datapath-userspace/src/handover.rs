@@ -1,0 +1,84 @@
+//! Packets that a faster tier passes on to this datapath, which holds every flow.
+
+use datapath::PortNo;
+use flow::Key;
+use netdev::PacketPool;
+use packet::Packet;
+use std::io;
+use std::os::fd::BorrowedFd;
+
+/// A packet that a faster tier could not deal with.
+pub struct Passed {
+    /// The packet as it is now: changed already, if `recirc_id` is not 0.
+    pub packet: Packet,
+    /// The port that it came in on.
+    pub in_port: PortNo,
+    /// Not 0: it is to be looked up again, as by `recirc`.
+    pub recirc_id: u32,
+    /// From `hash`.
+    pub dp_hash: u32,
+    /// `skb_priority` of the key.
+    pub priority: u32,
+    /// `pkt_mark` of the key.
+    pub mark: u32,
+}
+
+impl Passed {
+    /// The part of the key that is not in the packet.
+    pub(crate) fn metadata(&self) -> Key {
+        let mut key = Key::default();
+        key.in_port.set(self.in_port.0);
+        key.recirc_id.set(self.recirc_id);
+        key.dp_hash.set(self.dp_hash);
+        key.skb_priority.set(self.priority);
+        key.pkt_mark.set(self.mark);
+        key
+    }
+}
+
+/// Where such packets come from. One packet thread at a time calls it, not always the same.
+///
+/// Each turn is one [`Handover::recv`], after which all its packets are processed, each to the
+/// end, and what they cause to be sent is sent, and then one [`Handover::done`]. The next turn
+/// begins after that. Neither may add or remove ports or handovers. [`Handover::done`] is left out when there were no packets, and when the
+/// handover was removed in between.
+pub trait Handover: Send {
+    /// Descriptor that is readable when [`Handover::recv`] may return packets (level triggered).
+    /// Always the same one.
+    fn poll_fd(&self) -> BorrowedFd<'_>;
+
+    /// Takes at most `max` packets, in the order in which they came, appended to `out`; buffers
+    /// from `pool`. Returns how many were appended. Never blocks.
+    ///
+    /// # Errors
+    ///
+    /// It will never deliver again, and is taken out of service and dropped. Packets appended
+    /// before are processed.
+    fn recv(
+        &mut self,
+        out: &mut Vec<Passed>,
+        pool: &mut PacketPool,
+        max: usize,
+    ) -> io::Result<usize>;
+
+    /// All packets of the last [`Handover::recv`] were processed and what they caused is sent
+    /// (or they are lost, because processing them panicked): so many of each port, each port
+    /// once.
+    fn done(&mut self, processed: &[(PortNo, u64)]);
+}
+
+/// Names a handover that was added, to remove it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HandoverId(pub(crate) u64);
+
+/// How many packets came from each port.
+pub(crate) fn count_by_port(passed: &[Passed]) -> Vec<(PortNo, u64)> {
+    let mut counts: Vec<(PortNo, u64)> = Vec::new();
+    for p in passed {
+        match counts.iter_mut().find(|(port, _)| *port == p.in_port) {
+            Some((_, n)) => *n += 1,
+            None => counts.push((p.in_port, 1)),
+        }
+    }
+    counts
+}

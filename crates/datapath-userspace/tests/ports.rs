@@ -1,0 +1,119 @@
+//! Ports on real interfaces, in a network namespace of each test's own. Needs root.
+
+use clock::Clock;
+use datapath::{Datapath, PortNo, PortSpec, Ports};
+use datapath_userspace::{Config, UserspaceDatapath};
+use netdev::Reception;
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use std::os::fd::AsFd;
+use std::process::Command;
+use std::sync::Arc;
+
+/// Runs `ip`, which must succeed.
+fn ip(arguments: &str) {
+    let out =
+        Command::new("ip").args(arguments.split(' ')).output().expect("iproute2 is installed");
+    assert!(out.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&out.stderr));
+}
+
+/// A network namespace that goes when this is dropped.
+struct Namespace(String);
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        ip(&format!("netns del {}", self.0));
+    }
+}
+
+fn in_namespace(name: &str, test: impl FnOnce() + Send + 'static) {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: network namespaces need root");
+        return;
+    }
+    let namespace = Namespace(format!("slip-dpu-{name}-{}", std::process::id()));
+    ip(&format!("netns add {}", namespace.0));
+    let path = format!("/run/netns/{}", namespace.0);
+    let thread = std::thread::spawn(move || {
+        let file = std::fs::File::open(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
+        move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))
+            .expect("root may enter a network namespace");
+        test();
+    });
+    if let Err(panic) = thread.join() {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+fn datapath(persistent_internal: bool) -> Arc<UserspaceDatapath> {
+    let config = Config { persistent_internal, ..Config::default() };
+    UserspaceDatapath::new("netdev@test", Clock::new(), config)
+}
+
+fn add(dp: &UserspaceDatapath, name: &str, kind: &str) -> PortNo {
+    let spec = PortSpec { name: name.into(), kind: kind.into(), ..PortSpec::default() };
+    dp.add_port(&spec).unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn is_gone(name: &str) -> bool {
+    // A child process that is just being started may hold a copy of a descriptor for a moment.
+    (0..1000).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        !netdev::link::exists(name)
+    })
+}
+
+#[test]
+fn persistent_internal_ports_outlive_shutdown_but_not_removal_or_cleanup() {
+    in_namespace("keep", || {
+        let dp = datapath(true);
+        let a = add(&dp, "int-a", "internal");
+        add(&dp, "int-b", "internal");
+        add(&dp, "tap-c", "tap");
+        ip("addr add 10.0.0.1/24 dev int-b");
+        dp.set_receiving(a, Reception::Off).expect("nothing to do");
+        dp.remove_port(a).expect("it is there");
+        assert!(is_gone("int-a"));
+        dp.shutdown();
+        assert!(is_gone("tap-c"), "only internal ports are kept");
+        assert!(netdev::link::exists("int-b"));
+        drop(dp);
+        assert_eq!(netdev::persistent_interfaces().expect("netlink"), ["int-b"]);
+
+        let dp = datapath(true);
+        assert_eq!(add(&dp, "int-b", "internal"), PortNo(1));
+        let out = Command::new("ip").args(["addr", "show", "int-b"]).output().expect("installed");
+        assert!(String::from_utf8_lossy(&out.stdout).contains("10.0.0.1/24"));
+        dp.cleanup();
+        assert!(is_gone("int-b"));
+
+        // Without the setting it is as ever, and what an earlier run left is no exception.
+        let dp = datapath(true);
+        add(&dp, "int-d", "internal");
+        dp.shutdown();
+        let dp = datapath(false);
+        add(&dp, "int-d", "internal");
+        dp.shutdown();
+        assert!(is_gone("int-d"));
+    });
+}
+
+#[test]
+fn receiving_is_passed_to_the_device() {
+    in_namespace("recv", || {
+        ip("link add v0 type veth peer name p0");
+        let dp = datapath(false);
+        let port = add(&dp, "p0", "system");
+        let hooks = || {
+            let text = std::fs::read_to_string("/proc/thread-self/net/ptype").expect("proc");
+            text.lines().filter(|l| l.starts_with("ALL") && l.contains("p0")).count()
+        };
+        ip("link set v0 up");
+        ip("link set p0 up");
+        assert_eq!(hooks(), 1);
+        dp.set_receiving(port, Reception::Off).expect("a system port can");
+        assert_eq!(hooks(), 0);
+        dp.set_receiving(port, Reception::On).expect("a system port can");
+        assert_eq!(hooks(), 1);
+        dp.shutdown();
+    });
+}

@@ -1,0 +1,79 @@
+//! Work in other network namespaces.
+//!
+//! The namespace is a property of the thread, so whoever wants something from another one does
+//! it on a thread that ends with the question.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use crate::link::LinkClient;
+use crate::netlink::{NLM_F_ACK, Request, attributes, u32_of};
+use crate::sys;
+
+// include/uapi/linux/rtnetlink.h, net_namespace.h
+const RTM_NEWNSID: u16 = 88;
+const RTM_GETNSID: u16 = 90;
+const NETNSA_NSID: u16 = 1;
+const NETNSA_FD: u16 = 3;
+
+/// Runs `work` on a thread in `namespace` and waits for it.
+pub(crate) fn within<T: Send + 'static>(
+    namespace: OwnedFd,
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    let thread = std::thread::Builder::new().name("netns".to_owned()).spawn(move || {
+        // SAFETY: no memory is passed.
+        sys::check(unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) })?;
+        work()
+    })?;
+    thread.join().unwrap_or_else(|_| Err(io::Error::other("the namespace thread panicked")))
+}
+
+/// The namespace that the one of `client` numbers `number` (`IFLA_LINK_NETNSID`), when it has a
+/// name, or is the namespace of a process.
+pub(crate) fn numbered(client: &LinkClient, number: i32) -> Option<OwnedFd> {
+    let mut seen = BTreeSet::new();
+    let named =
+        ["/run/netns", "/run/docker/netns"].into_iter().flat_map(|dir| entries(dir.as_ref()));
+    let of_processes = entries("/proc".as_ref())
+        .filter(|path| {
+            let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+            name.first().is_some_and(u8::is_ascii_digit)
+        })
+        .map(|process| process.join("ns/net"));
+    named.chain(of_processes).find_map(|path| {
+        // Processes and names come and go, and some are not for us to look at.
+        let identity = fs::metadata(&path).ok().map(|m| (m.dev(), m.ino()))?;
+        if !seen.insert(identity) {
+            return None;
+        }
+        let namespace = OwnedFd::from(File::open(&path).ok()?);
+        (number_of(client, &namespace) == Some(number)).then_some(namespace)
+    })
+}
+
+fn entries(dir: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    fs::read_dir(dir).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()))
+}
+
+/// What the namespace of `client` numbers `namespace`; `None` without a number.
+fn number_of(client: &LinkClient, namespace: &OwnedFd) -> Option<i32> {
+    // struct rtgenmsg: family, padded.
+    let request = Request::new(RTM_GETNSID, NLM_F_ACK, &[0])
+        .attribute(NETNSA_FD, &namespace.as_raw_fd().to_ne_bytes());
+    let mut number = None;
+    let asked = client.request(request, |kind, payload| {
+        if kind == RTM_NEWNSID {
+            number = attributes(payload.get(4..).unwrap_or_default())
+                .find(|(kind, _)| *kind == NETNSA_NSID)
+                .and_then(|(_, value)| u32_of(value))
+                .map(u32::cast_signed);
+        }
+    });
+    asked.ok()?;
+    number.filter(|n| *n >= 0) // -1: not numbered
+}

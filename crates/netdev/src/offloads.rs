@@ -1,0 +1,161 @@
+//! Which work an interface does itself (`ethtool -k`), by the `SIOCETHTOOL` ioctl.
+
+use std::collections::BTreeSet;
+use std::io;
+
+use crate::ethtool::{Ethtool, ethtool};
+use crate::netlink::text_of;
+
+// include/uapi/linux/ethtool.h
+const ETHTOOL_GSTRINGS: u32 = 0x1b;
+const ETHTOOL_GSSET_INFO: u32 = 0x37;
+const ETHTOOL_GFEATURES: u32 = 0x3a;
+const ETH_SS_FEATURES: u32 = 4;
+const NAME: usize = 32;
+/// Blocks of 32 features that we have room for; the kernel has 2.
+const MAX_BLOCKS: usize = 8;
+const MAX_FEATURES: usize = 32 * MAX_BLOCKS;
+
+/// `struct ethtool_sset_info` for one set.
+#[repr(C)]
+struct RawSetInfo {
+    command: u32,
+    reserved: u32,
+    mask: u64,
+    count: u32,
+}
+
+/// `struct ethtool_gstrings`.
+#[repr(C)]
+struct RawStrings {
+    command: u32,
+    set: u32,
+    count: u32,
+    names: [[u8; NAME]; MAX_FEATURES],
+}
+
+/// `struct ethtool_gfeatures`.
+#[repr(C)]
+struct RawFeatures {
+    command: u32,
+    size: u32,
+    /// Available, requested, active, never changed.
+    blocks: [[u32; 4]; MAX_BLOCKS],
+}
+
+/// The offloads of an interface that are switched on, by the kernel's names
+/// (`netdev_features_strings` in net/ethtool/common.c).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Offloads {
+    active: BTreeSet<String>,
+}
+
+impl Offloads {
+    /// Whether `feature` ("rx-gro", "tx-checksum-ip-generic", ...) is on.
+    pub fn is_on(&self, feature: &str) -> bool {
+        self.active.contains(feature)
+    }
+
+    /// Packets that come in are aggregated ("rx-gro").
+    pub fn gro(&self) -> bool {
+        self.is_on("rx-gro")
+    }
+
+    /// The stack leaves transport checksums to the interface when it sends.
+    pub fn leaves_checksums(&self) -> bool {
+        let names = ["tx-checksum-ip-generic", "tx-checksum-ipv4", "tx-checksum-ipv6"];
+        names.iter().any(|name| self.is_on(name))
+    }
+
+    /// The stack leaves VLAN tags to the interface when it sends: they travel beside the packet.
+    pub fn leaves_tags(&self) -> bool {
+        self.is_on("tx-vlan-hw-insert") || self.is_on("tx-vlan-stag-hw-insert")
+    }
+
+    /// The stack leaves segmentation of TCP to the interface when it sends.
+    pub fn leaves_segmentation(&self) -> bool {
+        self.is_on("tx-tcp-segmentation") || self.is_on("tx-tcp6-segmentation")
+    }
+
+    /// The interface takes VLAN tags off packets that come in: XDP does not see them.
+    pub fn takes_tags_off(&self) -> bool {
+        self.is_on("rx-vlan-hw-parse") || self.is_on("rx-vlan-stag-hw-parse")
+    }
+}
+
+impl Ethtool {
+    /// The offloads of interface `name` that are on.
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV`, or `EOPNOTSUPP` from a kernel with more features than we have room for.
+    pub fn offloads(&self, name: &str) -> io::Result<Offloads> {
+        let mut info = RawSetInfo {
+            command: ETHTOOL_GSSET_INFO,
+            reserved: 0,
+            mask: 1 << ETH_SS_FEATURES,
+            count: 0,
+        };
+        // SAFETY: the kernel writes the fixed part and one count for the one set in the mask.
+        unsafe { ethtool(self.socket(), name, &mut info)? };
+        let count = info.count as usize;
+        if info.mask == 0 || count > MAX_FEATURES {
+            return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP));
+        }
+        let mut strings = Box::new(RawStrings {
+            command: ETHTOOL_GSTRINGS,
+            set: ETH_SS_FEATURES,
+            count: info.count,
+            names: [[0; NAME]; MAX_FEATURES],
+        });
+        // SAFETY: the kernel writes `count` names, a constant of the kernel for which there is
+        // room, as was just seen.
+        unsafe { ethtool(self.socket(), name, &mut *strings)? };
+        let mut features = RawFeatures {
+            command: ETHTOOL_GFEATURES,
+            size: MAX_BLOCKS as u32,
+            blocks: [[0; 4]; MAX_BLOCKS],
+        };
+        // SAFETY: the kernel writes at most `size` blocks.
+        unsafe { ethtool(self.socket(), name, &mut features)? };
+        Ok(active(&strings.names, count, &features.blocks))
+    }
+}
+
+fn active(names: &[[u8; NAME]], count: usize, blocks: &[[u32; 4]]) -> Offloads {
+    let bits = blocks.iter().flat_map(|[_, _, active, _]| (0..32).map(move |i| active >> i & 1));
+    let on = names.iter().take(count).zip(bits).filter(|(_, bit)| *bit == 1);
+    Offloads { active: on.map(|(name, _)| text_of(name)).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layouts_are_the_kernels() {
+        assert_eq!(std::mem::offset_of!(RawSetInfo, count), 16);
+        assert_eq!(std::mem::offset_of!(RawStrings, names), 12);
+        assert_eq!(size_of::<RawFeatures>(), 8 + MAX_BLOCKS * 16);
+    }
+
+    #[test]
+    fn loopback_shows_its_offloads() {
+        let lo = Ethtool::new().and_then(|t| t.offloads("lo")).expect("every namespace has lo");
+        assert!(lo.is_on("tx-checksum-ip-generic") && lo.leaves_checksums(), "{lo:?}");
+        assert!(!lo.takes_tags_off() && !lo.leaves_tags());
+        let e = Ethtool::new().and_then(|t| t.offloads("no-such-dev")).err();
+        assert_eq!(e.and_then(|e| e.raw_os_error()), Some(libc::ENODEV));
+    }
+
+    #[test]
+    fn names_and_bits_belong_together() {
+        let mut names = [[0; NAME]; 40];
+        names[1][..2].copy_from_slice(b"ab");
+        names[33][..2].copy_from_slice(b"cd");
+        names[39][..2].copy_from_slice(b"ef");
+        let blocks = [[0, 0, 2, 0], [0, 0, 0x82, 0]];
+        let found = active(&names, 39, &blocks);
+        assert_eq!(found.active.iter().collect::<Vec<_>>(), ["ab", "cd"]);
+    }
+}

@@ -1,0 +1,111 @@
+//! What tests on real interfaces share: namespaces, interfaces, receiving.
+#![allow(dead_code, reason = "no test file uses all of it")]
+
+use std::net::UdpSocket;
+use std::os::fd::AsRawFd;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use netdev::{Kind, OpenSpec, Opened, PacketPool, Queue, open};
+use packet::Packet;
+
+/// Runs `test` on a thread in a fresh network namespace with loopback up and IPv6 off.
+pub fn in_namespace(test: impl FnOnce() + Send + 'static) {
+    let done = thread::spawn(move || {
+        if !fresh_namespace() {
+            eprintln!("SKIPPED: no privilege to make a network namespace");
+            return;
+        }
+        test();
+    });
+    if let Err(panic) = done.join() {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+pub fn fresh_namespace() -> bool {
+    // SAFETY: no memory is passed.
+    if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
+        return false;
+    }
+    for which in ["default", "all"] {
+        // Where there is no IPv6 there is nothing to switch off.
+        let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6"), "1");
+    }
+    ip("link set lo up");
+    true
+}
+
+/// Runs iproute2 in the thread's namespace.
+pub fn ip(arguments: &str) {
+    let out =
+        Command::new("ip").args(arguments.split(' ')).output().expect("iproute2 is installed");
+    assert!(out.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&out.stderr));
+}
+
+pub fn spec(name: &str, kind: Kind) -> OpenSpec {
+    OpenSpec::new(name, kind)
+}
+
+pub fn opened(spec: &OpenSpec) -> Opened {
+    open(spec).unwrap_or_else(|e| panic!("{e}"))
+}
+
+pub fn queue(o: &mut Opened) -> &mut dyn Queue {
+    o.queues.first_mut().expect("at least one").as_mut()
+}
+
+/// Calls `send` now and again until a packet arrives that has `text` in it; for 3 seconds.
+pub fn receive(o: &mut Opened, text: &[u8], send: impl Fn()) -> Packet {
+    let mut pool = PacketPool::default();
+    let end = Instant::now() + Duration::from_secs(3);
+    while Instant::now() < end {
+        let mut got = Vec::new();
+        send();
+        poll(&[queue(o).poll_fd().expect("a kernel device").as_raw_fd()], 100);
+        queue(o).recv(&mut got, &mut pool, 64).expect("the device is there");
+        if let Some(p) = got.into_iter().find(|p| contains(p, text)) {
+            return p;
+        }
+    }
+    panic!("the packet did not arrive");
+}
+
+pub fn poll(fds: &[i32], ms: i32) {
+    let mut list: Vec<_> =
+        fds.iter().map(|fd| libc::pollfd { fd: *fd, events: libc::POLLIN, revents: 0 }).collect();
+    // SAFETY: the list lives through the call and its length is given.
+    unsafe { libc::poll(list.as_mut_ptr(), list.len() as libc::nfds_t, ms) };
+}
+
+pub fn contains(p: &Packet, text: &[u8]) -> bool {
+    p.data().windows(text.len()).any(|w| w == text)
+}
+
+/// veth pair HOST-PORT; HOST has 10.0.0.1/24 and knows 10.0.0.2.
+pub fn veth(host: &str, port: &str) {
+    ip(&format!("link add {host} type veth peer name {port}"));
+    ip(&format!("link set {host} address 02:00:00:00:00:01"));
+    ip(&format!("addr add 10.0.0.1/24 dev {host}"));
+    ip(&format!("link set {host} up"));
+    ip(&format!("link set {port} up"));
+    ip(&format!("neigh add 10.0.0.2 lladdr 02:00:00:00:00:02 dev {host}"));
+    // The queue takes packets once the carrier is noticed.
+    let end = Instant::now() + Duration::from_secs(3);
+    loop {
+        let out = Command::new("ip").args(["link", "show", "dev", host]).output();
+        let text = String::from_utf8(out.expect("iproute2 is installed").stdout).expect("text");
+        if text.contains("state UP") {
+            return;
+        }
+        assert!(Instant::now() < end, "{text}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+pub fn udp_socket() -> UdpSocket {
+    let s = UdpSocket::bind("10.0.0.1:4000").expect("the address is set");
+    s.set_read_timeout(Some(Duration::from_secs(3))).expect("not zero");
+    s
+}

@@ -1,0 +1,119 @@
+//! What XDP would meet on an interface.
+
+mod support;
+
+use std::process::Command;
+
+use netdev::{Kind, Peer, Reception, XdpSurvey, xdp_survey};
+use support::*;
+
+/// A named network namespace that goes when this is dropped.
+struct Named(String);
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        let _ = Command::new("ip").args(["netns", "del", &self.0]).status();
+    }
+}
+
+/// Whether the offload `feature` of `name` could be switched by `ethtool`, in namespace `inside`.
+fn switch(inside: Option<&str>, name: &str, feature: &str, to: &str) {
+    let mut command = match inside {
+        Some(namespace) => {
+            let mut c = Command::new("ip");
+            c.args(["netns", "exec", namespace, "ethtool"]);
+            c
+        }
+        None => Command::new("ethtool"),
+    };
+    let status = command.args(["-K", name, feature, to]).status().expect("ethtool is installed");
+    assert!(status.success(), "ethtool -K {name} {feature} {to}");
+}
+
+fn survey(name: &str) -> XdpSurvey {
+    xdp_survey(name).unwrap_or_else(|e| panic!("{name}: {e}"))
+}
+
+fn peer(survey: &XdpSurvey) -> (Option<i32>, &netdev::Interface) {
+    match &survey.peer {
+        Peer::Known { namespace, interface } => (*namespace, interface),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_plain_pair_takes_no_redirects_and_leaves_work_to_the_other_end() {
+    in_namespace(|| {
+        veth("v0", "p");
+        ip("link add br0 type bridge");
+        ip("link set p master br0");
+        let s = survey("p");
+        assert_eq!(s.interface.kind.as_deref(), Some("veth"));
+        assert_eq!(s.interface.driver.as_ref().map(|d| d.name.as_str()), Some("veth"));
+        assert!(s.interface.master.is_some() && s.interface.xdp.is_empty());
+        let (namespace, v0) = peer(&s);
+        assert_eq!((namespace, v0.name.as_str(), v0.master), (None, "v0", None));
+        assert_eq!(v0.runs_napi(), Some(false));
+        let on = v0.offloads.as_ref().expect("readable");
+        assert!(on.leaves_checksums() && on.leaves_tags() && on.leaves_segmentation(), "{on:?}");
+        switch(None, "v0", "tx", "off");
+        switch(None, "v0", "txvlan", "off");
+        switch(None, "v0", "tx-vlan-stag-hw-insert", "off");
+        switch(None, "v0", "gro", "on");
+        let s = survey("p");
+        let (_, v0) = peer(&s);
+        assert_eq!(v0.runs_napi(), Some(true), "GRO runs it");
+        let on = v0.offloads.as_ref().expect("readable");
+        assert!(!on.leaves_checksums() && !on.leaves_tags() && !on.leaves_segmentation(), "{on:?}");
+        ip("link set v0 down");
+        assert_eq!(peer(&survey("p")).1.runs_napi(), Some(false));
+        assert_eq!(survey("br0").peer, Peer::None);
+    });
+}
+
+#[test]
+fn programs_at_the_other_end_are_seen() {
+    in_namespace(|| {
+        veth("v0", "p");
+        let mut s = spec("v0", Kind::AfXdp);
+        s.options.insert("xdp-mode".into(), "native".into());
+        let Ok(held) = netdev::open(&s) else {
+            eprintln!("SKIPPED: no AF_XDP here");
+            return;
+        };
+        let found = survey("p");
+        let (_, v0) = peer(&found);
+        assert!(v0.xdp.driver.is_some() && v0.xdp.generic.is_none(), "{v0:?}");
+        assert_eq!(v0.runs_napi(), Some(true));
+        assert!(found.interface.xdp.is_empty());
+        assert_eq!(survey("v0").interface.xdp, v0.xdp);
+        drop(held);
+        s.options.insert("xdp-mode".into(), "generic".into());
+        let held = opened(&s);
+        let found = survey("p");
+        let (_, v0) = peer(&found);
+        assert!(v0.xdp.generic.is_some() && v0.xdp.driver.is_none());
+        let e = held.device.set_receiving(Reception::Off).err().map(|e| e.kind());
+        assert_eq!(e, Some(std::io::ErrorKind::Unsupported));
+    });
+}
+
+#[test]
+fn a_peer_in_another_namespace_is_found() {
+    in_namespace(|| {
+        let far = Named(format!("slip-survey-{}", std::process::id()));
+        ip(&format!("netns add {}", far.0));
+        ip(&format!("link add p type veth peer name eth0 netns {}", far.0));
+        ip("link set p up");
+        ip(&format!("-n {} link set eth0 up", far.0));
+        let s = survey("p");
+        let (namespace, eth0) = peer(&s);
+        assert!(namespace.is_some());
+        assert_eq!((eth0.name.as_str(), eth0.kind.as_deref()), ("eth0", Some("veth")));
+        assert_eq!(eth0.driver.as_ref().map(|d| d.name.as_str()), Some("veth"));
+        assert_eq!(eth0.runs_napi(), Some(false));
+        assert!(eth0.offloads.as_ref().is_some_and(netdev::Offloads::leaves_checksums));
+        switch(Some(&far.0), "eth0", "gro", "on");
+        assert_eq!(peer(&survey("p")).1.runs_napi(), Some(true));
+    });
+}

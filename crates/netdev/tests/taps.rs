@@ -1,0 +1,255 @@
+//! What a faster tier in front of the devices needs of them: ports that do not receive, internal
+//! ports that outlive the switch, and the tap by which packets come up.
+
+mod support;
+
+use std::net::UdpSocket;
+use std::os::fd::AsRawFd;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use netdev::tap::{Raw, Tap, decode_offload};
+use netdev::{
+    Kind, OpenError, PacketPool, Reception, open, persistent_interfaces, remove_persistent,
+};
+use packet::Gso;
+use support::*;
+
+/// How often the kernel copies each frame of `device` for somebody.
+fn hooks(device: &str) -> usize {
+    let text = std::fs::read_to_string("/proc/thread-self/net/ptype").expect("proc is mounted");
+    text.lines().filter(|l| l.starts_with("ALL") && l.contains(device)).count()
+}
+
+fn vanishes(name: &str) -> bool {
+    // A child process that is just being started may hold a copy of a descriptor for a moment.
+    (0..1000).any(|_| {
+        thread::sleep(Duration::from_millis(2));
+        !netdev::link::exists(name)
+    })
+}
+
+fn shown(arguments: &str) -> String {
+    let out =
+        Command::new("ip").args(arguments.split(' ')).output().expect("iproute2 is installed");
+    String::from_utf8_lossy(&out.stdout).into_owned()
+}
+
+#[test]
+fn a_system_port_that_does_not_receive_delivers_the_rest_and_sends_on() {
+    in_namespace(|| {
+        veth("v0", "port");
+        let mut port = opened(&spec("port", Kind::System));
+        let socket = udp_socket();
+        let send = |text: &[u8]| {
+            socket.send_to(text, "10.0.0.2:5000").expect("routed");
+        };
+        let frame = receive(&mut port, b"first", || send(b"first"));
+        assert_eq!(hooks("port"), 1);
+        send(b"waits in the socket");
+        port.device.set_receiving(Reception::Off).expect("system can");
+        assert_eq!(hooks("port"), 0);
+        let (mut out, mut pool) = (Vec::new(), PacketPool::default());
+        queue(&mut port).recv(&mut out, &mut pool, 64).expect("present");
+        assert!(out.iter().any(|p| contains(p, b"waits in the socket")), "it came before");
+        out.clear();
+        // Also after the interface went down and up, when the kernel restores its hooks.
+        for _ in 0..2 {
+            send(b"not for us");
+            thread::sleep(Duration::from_millis(50));
+            queue(&mut port).recv(&mut out, &mut pool, 64).expect("present");
+            assert_eq!(out.len(), 0);
+            assert_eq!(hooks("port"), 0);
+            port.device.set_admin_up(false).expect("allowed");
+            port.device.set_admin_up(true).expect("allowed");
+        }
+        let mut watcher = opened(&spec("v0", Kind::System));
+        let mut sent = frame.clone();
+        sent.data_mut()[..6].fill(0xff);
+        receive(&mut watcher, b"first", || {
+            assert_eq!(port.sender.send(std::slice::from_ref(&sent)).sent, 1);
+        });
+        port.device.set_receiving(Reception::On).expect("system can");
+        assert_eq!(hooks("port"), 1);
+        receive(&mut port, b"again", || send(b"again"));
+        let tap = opened(&spec("t0", Kind::Internal));
+        tap.device.set_receiving(Reception::Off).expect("nothing to do");
+        ip("link del port");
+        let e = port.device.set_receiving(Reception::Off).err();
+        assert_eq!(e.and_then(|e| e.raw_os_error()), Some(libc::ENODEV));
+    });
+}
+
+#[test]
+fn a_persistent_internal_port_is_found_again_with_its_addresses() {
+    in_namespace(|| {
+        let mut s = spec("keep0", Kind::Internal);
+        s.persistent = true;
+        s.mac = Some([2, 0, 0, 0, 0, 1]);
+        let port = opened(&s);
+        port.device.set_admin_up(true).expect("allowed");
+        ip("addr add 10.0.0.1/24 dev keep0");
+        let index = port.device.ifindex();
+        assert!(matches!(remove_persistent("keep0"), Err(OpenError::Busy { .. })));
+        let busy = open(&s).err().expect("we hold it");
+        assert_eq!(busy.to_string(), "keep0: device is already open");
+        drop(port);
+        thread::sleep(Duration::from_millis(50));
+        assert!(shown("addr show dev keep0").contains("10.0.0.1/24"));
+        assert_eq!(persistent_interfaces().expect("netlink"), ["keep0"]);
+
+        let mut port = opened(&s);
+        assert_eq!(port.device.ifindex(), index);
+        ip("neigh add 10.0.0.2 lladdr 02:00:00:00:00:02 dev keep0");
+        let socket = udp_socket();
+        let p = receive(&mut port, b"found again", || {
+            // The carrier may need a moment.
+            let _ = socket.send_to(b"found again", "10.0.0.2:5000");
+        });
+        assert_eq!(p.offload.csum, Some((34, 6)), "with its offloads");
+        port.device.set_persistent(false).expect("ours");
+        assert!(netdev::link::exists("keep0"), "while the device lives");
+        drop((port, socket));
+        assert!(vanishes("keep0"));
+
+        // Left behind and deleted without being opened as a port.
+        drop(opened(&s));
+        remove_persistent("keep0").expect("nobody holds it");
+        assert!(vanishes("keep0"));
+        let gone = remove_persistent("keep0").expect_err("it is gone");
+        assert!(matches!(gone, OpenError::NoDevice { .. }), "{gone}");
+    });
+}
+
+#[test]
+fn taps_of_others_are_not_deleted_and_misfits_say_why() {
+    in_namespace(|| {
+        ip("tuntap add name his mode tap");
+        for persistent in [true, false] {
+            let mut s = spec("his", Kind::Internal);
+            s.persistent = persistent;
+            let port = opened(&s);
+            port.device.set_persistent(false).expect("no error");
+            drop(port);
+            thread::sleep(Duration::from_millis(20));
+            assert!(netdev::link::exists("his"));
+        }
+        assert!(persistent_interfaces().expect("netlink").is_empty());
+        assert!(matches!(remove_persistent("his"), Err(OpenError::Unsuitable { .. })));
+        // One made without IFF_VNET_HDR (as that was) works all the same; these do not.
+        ip("tuntap add name many mode tap multi_queue");
+        ip("tuntap add name layer3 mode tun");
+        ip("link add br0 type bridge");
+        for (name, word) in [("many", "multi_queue"), ("layer3", "tun"), ("br0", "bridge")] {
+            let e = open(&spec(name, Kind::Internal)).err().expect("it does not fit");
+            assert!(matches!(e, OpenError::Unsuitable { .. }), "{e}");
+            assert!(e.to_string().contains(word) && e.raw_os_error() == Some(libc::EINVAL), "{e}");
+        }
+        let failed = open(&{
+            let mut s = spec("fails", Kind::Internal);
+            s.persistent = true;
+            s.mtu = Some(9_999_999);
+            s
+        });
+        assert!(failed.is_err());
+        assert!(vanishes("fails"), "nothing is left behind");
+        let system = spec("br0", Kind::System);
+        let e = opened(&system).device.set_persistent(true).err().map(|e| e.kind());
+        assert_eq!(e, Some(std::io::ErrorKind::Unsupported));
+    });
+}
+
+/// Takes one packet with `text` in it from the tap; for 3 seconds.
+fn take(tap: &mut Tap, text: &[u8]) -> Raw {
+    let mut pool = PacketPool::default();
+    let end = Instant::now() + Duration::from_secs(3);
+    let mut got = Vec::new();
+    while Instant::now() < end {
+        poll(&[tap.poll_fd().as_raw_fd()], 100);
+        tap.recv(&mut got, &mut pool, 8).expect("it is there");
+        if let Some(i) = got.iter().position(|raw| contains(&raw.packet, text)) {
+            return got.swap_remove(i);
+        }
+        got.clear();
+    }
+    panic!("the packet did not arrive");
+}
+
+#[test]
+fn the_tap_gives_packets_as_they_were_sent() {
+    in_namespace(|| {
+        let mut tap = Tap::open("up%d", 2048).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(tap.name(), "up0");
+        let link = netdev::link::find("up0").expect("just made");
+        assert_eq!(link.index, tap.ifindex());
+        assert!(link.admin_up && link.mtu >= 65_521, "{link:?}");
+        assert!(shown("link show up0").contains("qlen 2048"));
+        assert!(shown("link show up0").contains("NOARP"));
+        // What the kernel carries beside a packet arrives: a checksum, segmentation.
+        ip("addr add 10.0.0.1/24 dev up0");
+        let socket = UdpSocket::bind("10.0.0.1:4000").expect("the address is set");
+        let segment: libc::c_int = 1000;
+        // SAFETY: the kernel reads one int.
+        let set = unsafe {
+            libc::setsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_UDP,
+                103, // UDP_SEGMENT
+                (&raw const segment).cast(),
+                size_of_val(&segment) as libc::socklen_t,
+            )
+        };
+        assert_eq!(set, 0, "UDP segmentation is there");
+        let payload = [b"segmented", vec![7; 4500].as_slice()].concat();
+        socket.send_to(&payload, "10.0.0.2:5000").expect("routed");
+        let Raw { packet, header } = take(&mut tap, b"segmented");
+        assert!(packet.offload.csum.is_none() && packet.offload.gso.is_none());
+        let whole = decode_offload(&header, packet.data(), 0).expect("the kernel's own");
+        assert_eq!(whole.csum, Some((34, 6)));
+        // Before Linux 6.2 a tap has no UDP segmentation, and the kernel does it.
+        if packet.len() > 2000 {
+            assert_eq!(whole.gso, Some((Gso::UdpL4, 1000, 42)));
+        }
+        // As the kernel writes it for a frame behind 32 other bytes.
+        let mut behind = header;
+        behind[6..8].copy_from_slice(&(34u16 + 32).to_ne_bytes());
+        assert_eq!(decode_offload(&behind, packet.data(), 32), Some(whole));
+        assert_eq!(decode_offload(&header, packet.data(), 35), None);
+    });
+}
+
+#[test]
+fn the_tap_is_silent_counts_what_it_lost_and_vanishes() {
+    in_namespace(|| {
+        // The namespaces of these tests have IPv6 off; here it is on.
+        std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "0").expect("root may");
+        let mut tap = Tap::open("up%d", 64).unwrap_or_else(|e| panic!("{e}"));
+        let again = Tap::open("up0", 64).err().expect("it is there");
+        assert!(matches!(again, OpenError::Busy { .. }), "{again}");
+        thread::sleep(Duration::from_millis(1500));
+        assert!(!shown("addr show up0").contains("inet"), "no address");
+        let (mut got, mut pool) = (Vec::new(), PacketPool::default());
+        assert_eq!(tap.recv(&mut got, &mut pool, 8).expect("up"), 0, "nobody speaks");
+        let port = opened(&spec("up0", Kind::System));
+        let frame = packet::Packet::from_slice(&[0xff; 60]);
+        for _ in 0..10 {
+            port.sender.send(&vec![frame.clone(); 32]);
+        }
+        let end = Instant::now() + Duration::from_secs(3);
+        while tap.recv(&mut got, &mut pool, 32).expect("up") == 32 {
+            assert!(Instant::now() < end);
+        }
+        assert_eq!(got.len(), 64, "the ring's length");
+        assert_eq!(tap.lost().expect("present"), 320 - 64);
+        assert_eq!(tap.malformed(), 0);
+        ip("link set up0 down");
+        assert_eq!(tap.recv(&mut got, &mut pool, 8).expect("it may come up again"), 0);
+        ip("link del up0");
+        let e = tap.recv(&mut got, &mut pool, 8).err().and_then(|e| e.raw_os_error());
+        assert_eq!(e, Some(libc::ENODEV));
+        let tap = Tap::open("up%d", 64).unwrap_or_else(|e| panic!("{e}"));
+        drop(tap);
+        assert!(vanishes("up0"));
+    });
+}
