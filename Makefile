@@ -3,7 +3,8 @@
 # make build   target/release/slipswitchd and target/release/slipswitch
 
 PACKAGES := openvswitch-switch openvswitch-common openvswitch-pki openvswitch-testcontroller \
-	iproute2 iputils-ping iperf3 tcpdump ethtool procps util-linux openssl ca-certificates gcc libc6-dev make
+	iproute2 iputils-ping iperf3 tcpdump ethtool procps util-linux openssl ca-certificates gcc libc6-dev make \
+	clang libelf-dev zlib1g-dev pkg-config
 
 .PHONY: all build demo test deps lint clean
 

@@ -7,16 +7,24 @@
 //! ([`Revalidator`]) every `max-revalidator` milliseconds and soon after each publication,
 //! and on the control thread when someone asks for exact statistics or the clock is warped.
 //!
+//! A megaflow that the datapath has and the switch does not know (made by hand, or left by the
+//! daemon before) is *explained*: its match is translated, and when that agrees it is kept with
+//! the translation's actions, else it is removed. What it counted before goes to the rules that
+//! it now stands for.
+//!
 //! What errs on which side: a megaflow whose new mask has a bit that the old one lacks is
 //! removed, as other packets of it may now get other actions; one whose new mask is narrower
 //! is kept though it is too specific. A megaflow is stale for as long as it takes until the
 //! next pass comes to it (milliseconds).
 
 use crate::effect;
+use crate::megaflows::Entry;
 use crate::snapshot::Snapshot;
 use crate::upcall::{SlowPath, translate_key};
+use classifier::MiniMatch;
 use clock::Millis;
-use datapath::{FlowStats, Ufid};
+use datapath::{Datapath, FlowStats, Ufid};
+use hashbrown::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -78,6 +86,15 @@ pub enum Pass {
 /// So many megaflows are visited in a few milliseconds.
 const FEW: usize = 2000;
 
+/// What one pass goes by.
+struct Round<'a> {
+    snapshot: &'a Arc<Snapshot>,
+    version: u64,
+    now: Millis,
+    /// Of the pass.
+    number: u64,
+}
+
 enum Verdict {
     Keep,
     Modify(datapath::Actions),
@@ -114,7 +131,12 @@ impl SlowPath {
         let count = self.megaflows.len() as u64;
         let max_idle = self.idle_limit(count);
 
+        let held = self.held.load(Ordering::Acquire);
+        let what = if held && what == Pass::Full { Pass::Statistics } else { what };
+        let round = Round { snapshot: &snapshot, version, now, number };
+
         let mut doomed: Vec<Ufid> = Vec::new();
+        let mut strangers = false;
         datapath.sweep(&mut |ufid, stats| {
             let verdict = self.megaflows.with(ufid, |entry| {
                 entry.seen = number;
@@ -128,17 +150,19 @@ impl SlowPath {
                 }
             });
             match verdict {
-                // Not ours: left behind by something else, and no rule explains it.
-                None if what != Pass::Statistics => doomed.push(ufid),
-                None | Some(Verdict::Keep) => {}
+                None if held || what == Pass::Statistics => strangers = true,
+                None if what == Pass::Full && self.explain(&**datapath, ufid, &round) => {}
+                None => doomed.push(ufid),
+                Some(Verdict::Keep) => {}
                 Some(Verdict::Modify(actions)) => {
                     datapath.modify(ufid, &actions);
                 }
                 Some(Verdict::Remove) => doomed.push(ufid),
             }
         });
-        for ufid in doomed {
-            self.remove(ufid);
+        self.remove_many(&doomed);
+        if what != Pass::Statistics || strangers {
+            self.strangers.store(strangers, Ordering::Release);
         }
         if what != Pass::Statistics && !self.megaflows.is_empty() {
             // In our store but not in the datapath for two passes: flushed there. (Missing in
@@ -175,6 +199,66 @@ impl SlowPath {
         {
             credit(self, &mut entry, stats);
         }
+    }
+
+    /// [`SlowPath::remove`] for many, which may be much faster.
+    fn remove_many(&self, ufids: &[Ufid]) {
+        let Some(datapath) = self.datapath() else { return };
+        let mut missing: HashSet<Ufid> = ufids.iter().copied().collect();
+        if missing.is_empty() {
+            return;
+        }
+        datapath.remove_many(ufids, &mut |ufid, stats| {
+            missing.remove(&ufid);
+            if let Some(mut entry) = self.megaflows.remove(ufid) {
+                credit(self, &mut entry, stats);
+            }
+        });
+        for ufid in missing {
+            self.megaflows.remove(ufid);
+        }
+    }
+
+    /// While held (`flow-restore-wait`: the tables are not filled yet) passes only credit:
+    /// nothing is revalidated, expired, or removed because no rule explains it. The pass after
+    /// that does it all.
+    pub fn hold(&self, held: bool) {
+        self.held.store(held, Ordering::Release);
+    }
+
+    /// Makes a megaflow of the datapath that nobody knows one of ours, with the actions that
+    /// its match translates to. False when it cannot be kept: its port is no port, it matches
+    /// more than the translation allows, or the datapath does not take the actions.
+    fn explain(&self, datapath: &dyn Datapath, ufid: Ufid, round: &Round<'_>) -> bool {
+        let Some(dump) = datapath.flow(ufid) else { return true }; // gone meanwhile
+        let matching = dump.flow.matching;
+        let key = matching.key();
+        let Some(translation) = translate_key(self, round.snapshot, key, None, round.now) else {
+            return false;
+        };
+        let megaflow = self.megaflow(key, &translation);
+        if !matching.mask().covers(megaflow.matching.mask()) {
+            return false;
+        }
+        let entry = Entry {
+            matching: MiniMatch::new(&matching),
+            actions: Arc::clone(&megaflow.actions),
+            effects: translation.effects,
+            recirc: translation.recirc_ids,
+            credited: FlowStats::default(), // the next pass credits all that it counted
+            created: round.now,
+            version: round.version,
+            seen: round.number,
+            slow_path: translation.slow_path,
+        };
+        if !self.megaflows.insert(ufid, entry) {
+            return true; // an upcall was faster
+        }
+        if datapath.modify(ufid, &megaflow.actions) {
+            return true;
+        }
+        self.megaflows.remove(ufid);
+        false
     }
 
     /// How long a megaflow may be idle, in milliseconds: near the limit idle ones go sooner,
@@ -290,7 +374,8 @@ impl Revalidator {
     /// `patience`. False when that took longer.
     pub fn wait(&self, slow: &SlowPath, version: u64, patience: Duration) -> bool {
         let is_done = || slow.revalidator.done_version.load(Ordering::Acquire) >= version;
-        let paused = || slow.revalidator.paused.load(Ordering::Relaxed);
+        let paused =
+            || slow.revalidator.paused.load(Ordering::Relaxed) || slow.held.load(Ordering::Acquire);
         let guard = self.bell.lock();
         let waiting =
             self.bell.done.wait_timeout_while(guard, patience, |_| !is_done() && !paused());
@@ -325,8 +410,12 @@ fn run(slow: &SlowPath, bell: &Bell) {
         }
         let wanted = std::mem::take(&mut guard.wanted);
         drop(guard);
-        if slow.revalidator.paused.load(Ordering::Relaxed) || (slow.megaflows.is_empty() && !wanted)
-        {
+        if let Some(datapath) = slow.datapath() {
+            datapath.maintain();
+        }
+        let nothing_to_do =
+            slow.megaflows.is_empty() && !wanted && !slow.strangers.load(Ordering::Acquire);
+        if slow.revalidator.paused.load(Ordering::Relaxed) || nothing_to_do {
             continue;
         }
         let start = Instant::now();

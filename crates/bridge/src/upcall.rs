@@ -77,6 +77,10 @@ pub struct SlowPath {
     pub counters: UpcallCounters,
     /// Settings and measurements of the revalidator.
     pub revalidator: RevalidatorState,
+    /// Megaflows that nobody knows are left alone; see [`SlowPath::hold`].
+    pub(crate) held: AtomicBool,
+    /// The datapath may have megaflows that nobody knows.
+    pub(crate) strangers: AtomicBool,
     /// Held during a pass.
     pub(crate) passing: Mutex<()>,
     datapath: Attached,
@@ -110,6 +114,8 @@ impl SlowPath {
             megaflows_enabled: AtomicBool::new(true),
             counters: UpcallCounters::default(),
             revalidator: RevalidatorState::default(),
+            held: AtomicBool::new(false),
+            strangers: AtomicBool::new(true),
             passing: Mutex::new(()),
             datapath: Attached::default(),
         };
@@ -138,7 +144,7 @@ impl SlowPath {
 
     /// What the datapath must match and do so that packets like `key` (a datapath's key) get
     /// what `translation` says.
-    pub(crate) fn megaflow(&self, key: &Key, translation: &Translation) -> Megaflow {
+    pub fn megaflow(&self, key: &Key, translation: &Translation) -> Megaflow {
         let mut mask = translation.mask;
         if !self.megaflows_enabled.load(Ordering::Relaxed) {
             mask = exact_mask(key);

@@ -1,0 +1,28 @@
+/* The benchmark's programs at the skb hook. */
+#include "flows.h"
+
+#include <linux/pkt_cls.h>
+
+/* Where `bare` redirects to. */
+const volatile __u32 output = 0;
+
+/* The least that a switch can do. */
+SEC("tc")
+int bare(struct __sk_buff *skb)
+{
+	return bpf_redirect(output, 0);
+}
+
+/* Changes the flow, then runs the subject. */
+SEC("tc")
+int touch(struct __sk_buff *skb)
+{
+	struct control *c = control_here();
+
+	if (!c || touch_flow(c, (void *)(long)skb->data, (void *)(long)skb->data_end))
+		return TC_ACT_SHOT;
+	bpf_tail_call_static(skb, &subject, 0);
+	return TC_ACT_SHOT;
+}
+
+char _license[] SEC("license") = "Apache-2.0";

@@ -1,0 +1,75 @@
+//! CPU time as the scheduler counts it.
+
+use anyhow::{Context, Result};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// CPU time of the threads that a process has now.
+///
+/// # Errors
+/// When there is no such process, or the kernel does not count (`CONFIG_SCHED_INFO`).
+pub fn of_process(pid: u32) -> Result<Duration> {
+    let tasks = format!("/proc/{pid}/task");
+    let mut sum = Duration::ZERO;
+    for task in fs::read_dir(&tasks).with_context(|| format!("reading {tasks}"))? {
+        let task = task?.path();
+        match of_thread(&task) {
+            // A thread may end in between.
+            Err(_) if !task.exists() => {}
+            time => sum += time?,
+        }
+    }
+    Ok(sum)
+}
+
+/// CPU time of the threads that move packets on a CPU: one of this process, and the kernel's
+/// own for that CPU when it is visible.
+#[derive(Clone, Debug)]
+pub struct Movers(Vec<PathBuf>);
+
+impl Movers {
+    /// The calling thread and the kernel's thread of `cpu`.
+    pub fn here(cpu: usize) -> Movers {
+        let tid = rustix::thread::gettid().as_raw_nonzero();
+        let mut paths = vec![PathBuf::from(format!("/proc/self/task/{tid}"))];
+        let name = format!("ksoftirqd/{cpu}");
+        let is =
+            |dir: &PathBuf| fs::read_to_string(dir.join("comm")).is_ok_and(|c| c.trim() == name);
+        let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+        paths.extend(processes.map(|p| p.path()).find(is));
+        Movers(paths)
+    }
+
+    /// What they have used so far.
+    ///
+    /// # Errors
+    /// When the kernel does not count.
+    pub fn time(&self) -> Result<Duration> {
+        self.0.iter().map(|path| of_thread(path)).sum()
+    }
+}
+
+/// The first number of `schedstat`, nanoseconds.
+fn of_thread(task: &Path) -> Result<Duration> {
+    let path = task.join("schedstat");
+    let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+    let first = text.split(' ').next().and_then(|n| n.parse().ok());
+    first.map(Duration::from_nanos).with_context(|| format!("schedstat says {text:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_goes_on() {
+        let movers = Movers::here(0);
+        let before = movers.time().unwrap();
+        let mut sum = 0u64;
+        while movers.time().unwrap() < before + Duration::from_millis(5) {
+            sum = std::hint::black_box(sum.wrapping_add(1));
+        }
+        assert!(of_process(std::process::id()).unwrap() >= Duration::from_millis(5));
+    }
+}

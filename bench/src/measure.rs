@@ -1,0 +1,153 @@
+//! Rounds of measurements that take turns.
+
+use crate::args::Plan;
+use anyhow::Result;
+use serde_json::{Value, json};
+
+/// Times that measurements which scatter too widely are taken anew.
+const ANEW: u32 = 2;
+
+/// Measurements of one thing, one a round.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct Series(pub Vec<f64>);
+
+impl Series {
+    /// The middle one; the mean of the middle two when there is an even number.
+    pub fn median(&self) -> f64 {
+        let mut sorted = self.0.clone();
+        sorted.sort_by(f64::total_cmp);
+        match sorted.len() {
+            0 => f64::NAN,
+            n if n % 2 == 1 => sorted[n / 2],
+            n => f64::midpoint(sorted[n / 2 - 1], sorted[n / 2]),
+        }
+    }
+
+    /// The smallest.
+    pub fn min(&self) -> f64 {
+        self.0.iter().copied().fold(f64::INFINITY, f64::min)
+    }
+
+    /// The largest.
+    pub fn max(&self) -> f64 {
+        self.0.iter().copied().fold(f64::NEG_INFINITY, f64::max)
+    }
+
+    /// Median distance from the median.
+    pub fn mad(&self) -> f64 {
+        let median = self.median();
+        Series(self.0.iter().map(|v| (v - median).abs()).collect()).median()
+    }
+
+    /// The distance as a share of the median.
+    pub fn scatter(&self) -> f64 {
+        if self.median() == 0.0 { 0.0 } else { (self.mad() / self.median()).abs() }
+    }
+
+    /// What `relate` says of each round of `self` and `other`.
+    pub fn with(&self, other: &Series, relate: impl Fn(f64, f64) -> f64) -> Series {
+        Series(self.0.iter().zip(&other.0).map(|(a, b)| relate(*a, *b)).collect())
+    }
+
+    /// For the file.
+    pub fn json(&self) -> Value {
+        json!({
+            "median": self.median(), "mad": self.mad(), "min": self.min(), "max": self.max(),
+            "samples": self.0,
+        })
+    }
+}
+
+/// What rounds gave.
+#[derive(Clone, Debug, Default)]
+pub struct Rounds {
+    /// One series a contender, in their order.
+    pub series: Vec<Series>,
+    /// Times it was taken, 1 or more.
+    pub taken: u32,
+    /// No time was steady.
+    pub unsteady: bool,
+}
+
+/// One of those that take turns: measures once.
+pub type Contender<'a> = Box<dyn FnMut() -> Result<f64> + 'a>;
+
+/// Lets `contenders` take turns, `plan.repeat` rounds, after a round that does not count. Takes
+/// all rounds anew when a series scatters by more than `limit` of its median; of several times
+/// the steadiest counts.
+///
+/// # Errors
+/// When a contender fails.
+pub fn rounds(plan: Plan, limit: f64, contenders: &mut [Contender<'_>]) -> Result<Rounds> {
+    for contender in contenders.iter_mut() {
+        contender()?;
+    }
+    let mut best: Option<Rounds> = None;
+    for taken in 1..=1 + ANEW {
+        let series = take(plan.repeat, contenders)?;
+        let steadier = best.as_ref().is_none_or(|b| worst(&series) < worst(&b.series));
+        if steadier {
+            let unsteady = worst(&series) > limit;
+            best = Some(Rounds { series, taken, unsteady });
+        }
+        let Some(best) = best.as_mut() else { continue };
+        best.taken = taken;
+        if !best.unsteady {
+            break;
+        }
+    }
+    Ok(best.unwrap_or_default())
+}
+
+fn take(repeat: u32, contenders: &mut [Contender<'_>]) -> Result<Vec<Series>> {
+    let mut series = vec![Series::default(); contenders.len()];
+    for _ in 0..repeat {
+        for (series, contender) in series.iter_mut().zip(contenders.iter_mut()) {
+            series.0.push(contender()?);
+        }
+    }
+    Ok(series)
+}
+
+fn worst(series: &[Series]) -> f64 {
+    series.iter().map(Series::scatter).fold(0.0, f64::max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians_and_spread() {
+        let s = Series(vec![5.0, 1.0, 100.0, 4.0, 6.0]);
+        assert_eq!((s.median(), s.min(), s.max(), s.mad()), (5.0, 1.0, 100.0, 1.0));
+        assert_eq!(Series(vec![1.0, 3.0]).median(), 2.0);
+    }
+
+    #[test]
+    fn contenders_take_turns() {
+        let order = std::cell::RefCell::new(String::new());
+        let turn = |name| {
+            let order = &order;
+            Box::new(move || {
+                order.borrow_mut().push(name);
+                Ok(1.0)
+            }) as Contender<'_>
+        };
+        let plan = Plan { repeat: 2, quick: true };
+        let rounds = rounds(plan, 0.1, &mut [turn('a'), turn('b')]).unwrap();
+        assert_eq!(order.borrow().as_str(), "ababab");
+        assert_eq!((rounds.taken, rounds.unsteady), (1, false));
+    }
+
+    #[test]
+    fn what_scatters_is_taken_again() {
+        let mut n = 0.0;
+        let wild: Contender<'_> = Box::new(|| {
+            n += 1.0;
+            Ok(n * n * n)
+        });
+        let rounds = rounds(Plan { repeat: 3, quick: true }, 0.01, &mut [wild]).unwrap();
+        assert_eq!((rounds.taken, rounds.unsteady), (3, true));
+    }
+}

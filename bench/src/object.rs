@@ -1,0 +1,248 @@
+//! The benchmark's BPF programs, loaded.
+
+use anyhow::{Context, Result, ensure};
+use libbpf_rs::{
+    Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, Program, ProgramInput, ProgramMut,
+};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+
+const TC: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tc.bpf.o"));
+const XDP: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/xdp.bpf.o"));
+
+/// `BPF_F_XDP_HAS_FRAGS` of linux/bpf.h.
+const XDP_HAS_FRAGS: u32 = 1 << 5;
+/// `BPF_F_TEST_XDP_LIVE_FRAMES` of linux/bpf.h.
+const LIVE_FRAMES: u32 = 1 << 1;
+
+/// Which hook.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hook {
+    /// At the driver.
+    Xdp,
+    /// At the skb.
+    Tc,
+}
+
+impl Hook {
+    /// Name in the report.
+    pub fn name(self) -> &'static str {
+        match self {
+            Hook::Xdp => "xdp",
+            Hook::Tc => "tc",
+        }
+    }
+
+    /// What a program returns that redirects: `XDP_REDIRECT`, `TC_ACT_REDIRECT`.
+    pub fn redirects(self) -> u32 {
+        match self {
+            Hook::Xdp => 4,
+            Hook::Tc => 7,
+        }
+    }
+}
+
+/// One object of `bpf/`, loaded.
+pub struct Programs {
+    object: Object,
+    hook: Hook,
+}
+
+/// How an object is loaded.
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    /// Which one.
+    pub hook: Hook,
+    /// Most flows that may take turns.
+    pub flows: u32,
+    /// tc: where `bare` redirects to.
+    pub output: u32,
+    /// XDP: programs say that they take frames of several buffers. A table of programs holds
+    /// one sort only.
+    pub frags: bool,
+}
+
+impl Programs {
+    /// Loads the object; one flow takes turns.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn load(load: Load) -> Result<Programs> {
+        let bytes = match load.hook {
+            Hook::Xdp => XDP,
+            Hook::Tc => TC,
+        };
+        let mut open = ObjectBuilder::default()
+            .name(format!("bench_{}", load.hook.name()))
+            .and_then(|b| b.open_memory(bytes))
+            .context("opening the benchmark's programs")?;
+        for mut map in open.maps_mut() {
+            if map.name() == "order" {
+                map.set_max_entries(load.flows)?;
+            } else if map.name().to_string_lossy().ends_with(".rodata") {
+                map.set_initial_value(&load.output.to_ne_bytes())?;
+            }
+        }
+        if load.frags {
+            for mut program in open.progs_mut() {
+                program.set_flags(XDP_HAS_FRAGS);
+            }
+        }
+        let object = open.load().context("loading the benchmark's programs")?;
+        let programs = Programs { object, hook: load.hook };
+        programs.set_flows(1)?;
+        Ok(programs)
+    }
+
+    /// Lets this many flows take turns, in random order.
+    ///
+    /// # Errors
+    /// When they are more than the object was loaded for.
+    pub fn set_flows(&self, flows: u32) -> Result<()> {
+        let mut order: Vec<u32> = (0..flows).collect();
+        fastrand::Rng::with_seed(1).shuffle(&mut order);
+        let map = self.map("order")?;
+        for (turn, number) in (0u32..).zip(order) {
+            map.update(&turn.to_ne_bytes(), &number.to_ne_bytes(), MapFlags::ANY)?;
+        }
+        control(&self.map("control")?, flows, false)
+    }
+
+    /// A map.
+    ///
+    /// # Errors
+    /// When the object has none of this name.
+    pub fn map(&self, name: &str) -> Result<MapHandle> {
+        let map = self.object.maps().find(|m| m.name() == name);
+        let map = map.with_context(|| format!("no map {name}"))?;
+        Ok(MapHandle::try_from(&map)?)
+    }
+
+    /// A program.
+    ///
+    /// # Errors
+    /// When the object has none of this name.
+    pub fn program(&self, name: &str) -> Result<ProgramMut<'_>> {
+        let program = self.object.progs_mut().find(|p| p.name() == name);
+        program.with_context(|| format!("no program {name}"))
+    }
+
+    /// Makes `program` what `touch` runs.
+    ///
+    /// # Errors
+    /// When the table of programs does not take it.
+    pub fn set_subject(&self, program: BorrowedFd<'_>) -> Result<()> {
+        let fd = program.as_raw_fd().to_ne_bytes();
+        self.map("subject")?
+            .update(&0u32.to_ne_bytes(), &fd, MapFlags::ANY)
+            .context("putting a program into the table of programs")
+    }
+
+    /// XDP: lets `generate` (0) or `bare` (1) redirect to a device of this namespace.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn set_way(&self, way: u32, ifindex: u32) -> Result<()> {
+        self.map("ways")?
+            .update(&way.to_ne_bytes(), &ifindex.to_ne_bytes(), MapFlags::ANY)
+            .with_context(|| format!("redirecting to interface {ifindex}"))
+    }
+
+    /// Attaches a program to XDP in a device's driver, as long as the link is held.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn attach_xdp(&self, program: &str, ifindex: u32) -> Result<Link> {
+        self.program(program)?
+            .attach_xdp(i32::try_from(ifindex)?)
+            .with_context(|| format!("attaching {program} to XDP of interface {ifindex}"))
+    }
+
+    /// Nanoseconds of one run of `touch` on a frame that arrives on `ifindex`.
+    ///
+    /// # Errors
+    /// When the last run did not redirect.
+    pub fn cost(&self, frame: &[u8], ifindex: u32, repeat: u32) -> Result<f64> {
+        let mut context = self.context(frame, ifindex);
+        let input = ProgramInput {
+            context_in: Some(&mut context),
+            data_in: Some(frame),
+            repeat,
+            ..ProgramInput::default()
+        };
+        let output = test_run(&self.program("touch")?, input)?;
+        let redirects = self.hook.redirects();
+        ensure!(
+            output.0 == redirects,
+            "the program returned {}, not {redirects} (redirect)",
+            output.0
+        );
+        Ok(output.1)
+    }
+
+    /// Runs `program` over `count` live frames that arrive on `ifindex`.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn send(&self, program: &str, frame: &[u8], ifindex: u32, count: u32) -> Result<()> {
+        let mut context = self.context(frame, ifindex);
+        let input = ProgramInput {
+            context_in: Some(&mut context),
+            data_in: Some(frame),
+            flags: LIVE_FRAMES,
+            repeat: count,
+            ..ProgramInput::default()
+        };
+        test_run(&self.program(program)?, input).context("live frames need Linux 5.18")?;
+        Ok(())
+    }
+
+    /// `struct xdp_md`, or `struct __sk_buff` up to `ifindex`, as BPF_PROG_RUN wants them.
+    fn context(&self, frame: &[u8], ifindex: u32) -> Vec<u8> {
+        let words: Vec<u32> = match self.hook {
+            // data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex
+            Hook::Xdp => vec![0, frame.len() as u32, 0, ifindex, 0, 0],
+            // ingress_ifindex is the tenth, ifindex the eleventh word.
+            Hook::Tc => (0..11).map(|word| if word == 10 { ifindex } else { 0 }).collect(),
+        };
+        words.iter().flat_map(|w| w.to_ne_bytes()).collect()
+    }
+}
+
+fn test_run(program: &ProgramMut<'_>, input: ProgramInput<'_>) -> Result<(u32, f64)> {
+    let name = program.name().to_string_lossy().into_owned();
+    let output = program.test_run(input).with_context(|| format!("running {name}"))?;
+    Ok((output.return_value, output.duration.as_nanos() as f64))
+}
+
+/// Sets which flows take turns, and whether there is traffic at all.
+///
+/// # Errors
+/// When the kernel refuses.
+pub fn control(map: &MapHandle, flows: u32, stop: bool) -> Result<()> {
+    let words = [0, flows, u32::from(stop), 0];
+    let bytes: Vec<u8> = words.iter().flat_map(|w: &u32| w.to_ne_bytes()).collect();
+    Ok(map.update(&0u32.to_ne_bytes(), &bytes, MapFlags::ANY)?)
+}
+
+/// Packets that `sink` has counted in this map.
+///
+/// # Errors
+/// When the kernel refuses.
+pub fn seen(map: &MapHandle) -> Result<u64> {
+    let values = map.lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY)?.unwrap_or_default();
+    let word = |v: &Vec<u8>| v.first_chunk().map_or(0, |b| u64::from_ne_bytes(*b));
+    Ok(values.iter().map(word).sum())
+}
+
+/// The program that a link has put on a device of this machine, whatever the namespace:
+/// `None` when there is no such link.
+pub fn attached(hook: Hook, ifindex: u32) -> Option<OwnedFd> {
+    use libbpf_rs::query::{LinkInfoIter, LinkTypeInfo};
+    let on = |info: &LinkTypeInfo| match (hook, info) {
+        (Hook::Xdp, LinkTypeInfo::Xdp(xdp)) => xdp.ifindex == ifindex,
+        (Hook::Tc, LinkTypeInfo::Tcx(tcx)) => tcx.ifindex == ifindex,
+        _ => false,
+    };
+    let link = LinkInfoIter::default().find(|link| on(&link.info))?;
+    Program::fd_from_id(link.prog_id).ok()
+}

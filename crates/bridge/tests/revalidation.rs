@@ -1,0 +1,183 @@
+//! Megaflows that the switch did not make, and passes that hold back.
+
+use bridge::effect::Sender;
+use bridge::revalidator::Pass;
+use bridge::snapshot::BridgeIndex;
+use bridge::switch::{PortRequest, Switch};
+use clock::Clock;
+use datapath::{Actions, Datapath, Flows, Megaflow, Packets, PortSpec, Ufid};
+use datapath_model::{Chaos, Model, Rates};
+use flow::{Field, Match};
+use openflow::message::{FlowMod, FlowModCommand};
+use openflow::{Action, PortNo};
+use packet::build::Frame;
+use std::sync::Arc;
+
+struct Bench {
+    switch: Switch,
+    model: Arc<Model>,
+    bridge: BridgeIndex,
+    clock: Clock,
+}
+
+impl Bench {
+    /// Two ports; packets of TCP from port 1 go to port 2.
+    fn new(rates: Rates) -> Bench {
+        let clock = Clock::new();
+        clock.stop();
+        let model = Model::new("dummy@ovs-dummy", clock.clone(), 1000, 1);
+        let datapath = Chaos::new(model.clone(), rates, 1);
+        let sender = Sender::new(|_| true);
+        let mut switch = Switch::new(datapath, clock.clone(), sender, 1000, false).unwrap();
+        let bridge = switch.add_bridge("br0", 1);
+        for name in ["p1", "p2"] {
+            let spec = PortSpec { name: name.into(), kind: "dummy".into(), ..PortSpec::default() };
+            switch.add_port(bridge, &PortRequest { spec, ofport: None, peer: None }).unwrap();
+            let bundle =
+                bridge::port::Bundle { interfaces: vec![name.into()], ..Default::default() };
+            switch.bridge_mut(bridge).unwrap().bundles.push(bundle);
+        }
+        let mut b = Bench { switch, model, bridge, clock };
+        let mut matching = Match::ANY;
+        matching.set(Field::InPortOxm, 1);
+        matching.set(Field::EthType, 0x800);
+        let output = Action::Output { port: PortNo(2), max_len: 0 };
+        let add = FlowMod { command: FlowModCommand::Add, ..FlowMod::add(5, matching, &[output]) };
+        b.switch.flow_mod(b.bridge, &add).unwrap();
+        b.switch.publish();
+        b
+    }
+
+    fn dp_port(&self, port: u32) -> datapath::PortNo {
+        self.switch.bridge(self.bridge).unwrap().ports[&PortNo(port)].dp_port.unwrap()
+    }
+
+    /// A megaflow of IPv4 packets from datapath port `in_port`, put there by somebody else.
+    fn strange(&self, ufid: u128, in_port: datapath::PortNo, actions: &[datapath::Action]) {
+        let mut matching = Match::ANY;
+        matching.set(Field::InPortOxm, u128::from(in_port.0));
+        matching.set(Field::EthType, 0x800);
+        for field in [Field::RecircId, Field::PacketType] {
+            matching.set(field, 0);
+        }
+        // The switch translates with these exact.
+        for field in [Field::IpFrag, Field::VlanTci] {
+            matching.set(field, 0);
+        }
+        let flow = Megaflow { ufid: Ufid(ufid), matching, actions: actions.into() };
+        self.model.install(&flow).unwrap();
+    }
+
+    fn packet(&self) {
+        let packet = Frame::ethernet([2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 1])
+            .ipv4([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 64)
+            .udp(1000, 2000)
+            .payload(&[0; 20])
+            .packet();
+        self.model.inject(packet, self.dp_port(1));
+    }
+
+    fn pass(&self, what: Pass) {
+        self.switch.slow_path().pass(what);
+    }
+
+    fn actions(&self, ufid: u128) -> Option<Actions> {
+        self.model.flow(Ufid(ufid)).map(|f| f.flow.actions)
+    }
+
+    /// Packets of the rule.
+    fn counted(&self) -> u64 {
+        let pipeline = &self.switch.bridge(self.bridge).unwrap().pipeline;
+        pipeline.select(&Default::default()).unwrap().iter().map(|r| r.stats.counts().0).sum()
+    }
+}
+
+#[test]
+fn a_stranger_that_a_rule_explains_is_kept_and_counted() {
+    let b = Bench::new(Rates::default());
+    let to_2 = datapath::Action::Output(b.dp_port(2));
+    b.strange(77, b.dp_port(1), std::slice::from_ref(&to_2));
+    b.packet();
+    b.packet();
+    b.pass(Pass::Full);
+    assert_eq!(b.actions(77).as_deref(), Some(&[to_2][..]));
+    assert_eq!(b.switch.slow_path().megaflows.len(), 1);
+    b.packet();
+    b.pass(Pass::Full);
+    assert_eq!(b.counted(), 3, "also what it counted before");
+    assert_eq!(b.switch.slow_path().megaflows.len(), 1);
+    b.clock.advance(20_000);
+    b.pass(Pass::Full);
+    assert_eq!(b.actions(77), None, "it expires like any other");
+    assert_eq!(b.counted(), 3);
+}
+
+#[test]
+fn a_stranger_with_other_actions_gets_those_of_its_rule() {
+    let b = Bench::new(Rates::default());
+    b.strange(77, b.dp_port(1), &[datapath::Action::Output(b.dp_port(1))]);
+    b.pass(Pass::Full);
+    assert_eq!(b.actions(77).as_deref(), Some(&[datapath::Action::Output(b.dp_port(2))][..]));
+}
+
+#[test]
+fn a_stranger_that_nothing_explains_is_removed() {
+    let b = Bench::new(Rates::default());
+    // From a port that is none.
+    b.strange(77, datapath::PortNo(99), &[]);
+    // Wider than its translation, which depends on the type of packets.
+    let mut matching = Match::ANY;
+    matching.set(Field::InPortOxm, u128::from(b.dp_port(1).0));
+    let wide = Megaflow { ufid: Ufid(78), matching, actions: [].into() };
+    b.model.install(&wide).unwrap();
+    b.pass(Pass::Statistics);
+    assert_eq!(b.model.dump().len(), 2);
+    b.pass(Pass::Full);
+    assert!(b.model.dump().is_empty() && b.switch.slow_path().megaflows.is_empty());
+}
+
+#[test]
+fn a_stranger_that_does_not_take_its_actions_is_removed() {
+    let b = Bench::new(Rates { modify: 1000, ..Rates::default() });
+    b.strange(77, b.dp_port(1), &[]);
+    b.pass(Pass::Full);
+    assert_eq!(b.actions(77), None);
+    assert!(b.switch.slow_path().megaflows.is_empty());
+}
+
+#[test]
+fn nothing_is_removed_or_changed_while_held() {
+    let b = Bench::new(Rates::default());
+    let slow = b.switch.slow_path();
+    slow.hold(true);
+    b.strange(77, datapath::PortNo(99), &[]);
+    b.strange(78, b.dp_port(1), &[datapath::Action::Output(b.dp_port(1))]);
+    b.pass(Pass::Full);
+    b.pass(Pass::Purge);
+    assert_eq!(b.model.dump().len(), 2);
+    assert_eq!(b.actions(78).as_deref(), Some(&[datapath::Action::Output(b.dp_port(1))][..]));
+    slow.hold(false);
+    b.pass(Pass::Full);
+    assert_eq!(b.actions(77), None);
+    assert_eq!(b.actions(78).as_deref(), Some(&[datapath::Action::Output(b.dp_port(2))][..]));
+}
+
+#[test]
+fn doomed_megaflows_go_with_their_last_counts() {
+    let b = Bench::new(Rates::default());
+    for _ in 0..5 {
+        b.packet();
+    }
+    assert_eq!(b.model.dump().len(), 1);
+    b.pass(Pass::Purge);
+    assert!(b.model.dump().is_empty() && b.switch.slow_path().megaflows.is_empty());
+    assert_eq!(b.counted(), 5);
+    b.packet();
+    let datapath: &dyn Datapath = &*b.model;
+    datapath.flush();
+    // Gone behind the switch's back: forgotten after two passes.
+    b.pass(Pass::Full);
+    b.pass(Pass::Full);
+    b.pass(Pass::Full);
+    assert!(b.switch.slow_path().megaflows.is_empty());
+}

@@ -1,0 +1,260 @@
+/* The action interpreter: one instruction of `struct program` an invocation, then on to itself by
+ * a tail call. That keeps each invocation small for the verifier: what an instruction leaves
+ * unknown does not multiply with the next one. */
+#ifndef SLIPSWITCH_ACT_H
+#define SLIPSWITCH_ACT_H
+
+#include "edit_arp.h"
+#include "edit_eth.h"
+#include "edit_ip.h"
+#include "edit_l4.h"
+#include "edit_mpls.h"
+#include "edit_nd.h"
+#include "edit_vlan.h"
+#include "meter.h"
+#include "output.h"
+#include "tuple.h"
+
+/* datapath::RECIRCULATION_LIMIT */
+#define RECIRCULATION_LIMIT 6
+
+/* What is behind the cell of an instruction; its operands and more. */
+struct operands {
+	__u64 cells[CELLS_TOTAL - CELLS];
+};
+
+struct instruction {
+	__u32 op;
+	__u32 a;
+	__u32 b;
+	const struct operands *operands;
+};
+
+/* Bits of instructions that edit an IP packet. */
+#define IP_OPS                                                                              \
+	(1u << OP_SET_IPV4 | 1u << OP_SET_IPV6 | 1u << OP_SET_TCP | 1u << OP_SET_UDP |      \
+	 1u << OP_SET_SCTP | 1u << OP_SET_ICMP | 1u << OP_SET_ND | 1u << OP_SET_ND_EXT)
+
+_Static_assert(OP_COUNT <= 32, "instructions are bits");
+
+/* In a function of its own: the many ways through it are one for the caller. */
+__noinline int edit_ip(hook_ctx *ctx, __u32 op, __u32 a, __u32 b, const struct operands *o)
+{
+	struct state *st = state_here();
+	struct ip ip = {};
+
+	if (!st || !o)
+		return FAILED;
+	if (find_ip(ctx, &ip))
+		return MALFORMED;
+	switch (op) {
+	case OP_SET_IPV4:
+		return set_ipv4(ctx, st, &ip, o->cells);
+	case OP_SET_IPV6:
+		return set_ipv6(ctx, st, &ip, o->cells);
+	case OP_SET_TCP:
+		return set_tcp(ctx, st, &ip, o->cells);
+	case OP_SET_UDP:
+		return set_udp(ctx, st, &ip, o->cells);
+	case OP_SET_SCTP:
+		return set_sctp(ctx, st, &ip, o->cells);
+	case OP_SET_ICMP:
+		return set_icmp(ctx, &ip, a, b);
+	case OP_SET_ND:
+		return set_nd(ctx, &ip, o->cells);
+	case OP_SET_ND_EXT:
+		return set_nd_extensions(ctx, &ip, a, o->cells);
+	default:
+		return REFUSED(DROP_UNSUPPORTED);
+	}
+}
+
+static __always_inline int edit(hook_ctx *ctx, struct state *st, const struct instruction *i)
+{
+	switch (i->op) {
+	case OP_PUSH_VLAN:
+		return act_push_vlan(ctx, i->a, i->b);
+	case OP_POP_VLAN:
+		return act_pop_vlan(ctx);
+	case OP_SET_ETH:
+		return set_eth(ctx, st, i->operands->cells);
+	case OP_SET_ARP:
+		return set_arp(ctx, st, i->a, i->b, i->operands->cells);
+	case OP_SET_MPLS:
+		return set_mpls(ctx, st, i->operands->cells);
+	case OP_PUSH_MPLS:
+		return act_push_mpls(ctx, i->a, i->b);
+	case OP_POP_MPLS:
+		return act_pop_mpls(ctx, i->a);
+	default:
+		return REFUSED(DROP_UNSUPPORTED);
+	}
+}
+
+static __always_inline void set_priority(hook_ctx *ctx, struct state *st, __u32 priority)
+{
+	st->priority = priority;
+#if !AT_XDP
+	ctx->priority = priority;
+#endif
+}
+
+static __always_inline void set_mark(hook_ctx *ctx, struct state *st, __u32 value, __u32 mask)
+{
+	st->mark = merged(st->mark, value, mask);
+#if !AT_XDP
+	ctx->mark = st->mark;
+#endif
+}
+
+#if !AT_XDP
+/* Bytes of the longest segment with its headers; 0: not known. */
+static __always_inline __u32 segment_length(hook_ctx *ctx)
+{
+	struct ip ip = {};
+	__u8 words;
+
+	if (find_ip(ctx, &ip))
+		return 0;
+	if (ip.proto == IPPROTO_UDP)
+		return ctx->gso_size + ip.l4 + 8;
+	if (ip.proto != IPPROTO_TCP || get(ctx, ip.l4 + 12, &words, sizeof(words)))
+		return 0;
+	return ctx->gso_size + ip.l4 + (words >> 4) * 4;
+}
+#endif
+
+/* What check_pkt_len looks at: without the outermost tag; of a packet still to be segmented the
+ * longest segment. */
+static __always_inline __u32 checked_length(hook_ctx *ctx)
+{
+	__u32 length = data_length(ctx);
+#if !AT_XDP
+	__u32 segment = is_gso(ctx) ? segment_length(ctx) : 0;
+
+	if (segment && segment < length)
+		length = segment;
+#endif
+	return !has_tag(ctx) && has_header(ctx, 0) ? length - 4 : length;
+}
+
+/* Sends a copy or the packet itself; the latter ends it. */
+static __always_inline int act_output(hook_ctx *ctx, struct state *st, __u32 port)
+{
+#if AT_XDP
+	if (st->trunc && st->trunc < data_length(ctx) && resize(ctx, st->trunc))
+		return drop(DROP_MALFORMED); /* shorter than an Ethernet header */
+#endif
+	return output(ctx, port);
+}
+
+static __always_inline void act_copy(hook_ctx *ctx, struct state *st, __u32 port)
+{
+#if AT_XDP
+	count_drop(DROP_UNSUPPORTED); /* a frame has no copies here */
+#else
+	/* The key is not needed any more: what looks the packet up again makes it anew. */
+	__u64 saved[(sizeof(*st) - sizeof(st->key)) / 8];
+
+	_Static_assert(sizeof(*st) == sizeof(st->key) + sizeof(saved), "whole words");
+	__builtin_memcpy(saved, &st->program, sizeof(saved));
+	output_copy(ctx, port);
+	__builtin_memcpy(&st->program, saved, sizeof(saved));
+#endif
+}
+
+static __always_inline int act_recirculate(hook_ctx *ctx, struct state *st, __u32 id)
+{
+	if (st->depth >= RECIRCULATION_LIMIT)
+		return drop(DROP_RECIRCULATION);
+	st->depth++;
+	st->recirc_id = id;
+	st->trunc = 0;
+	return go(ctx, TAIL_RECIRC);
+}
+
+/* What of an instruction is not an end: cells to go on by, or the verdict below zero. */
+static __always_inline int step(hook_ctx *ctx, struct state *st, const struct instruction *i,
+				__u32 cells, int *verdict)
+{
+	__u64 operand = i->operands->cells[0];
+	int err;
+
+	switch (i->op) {
+	case OP_SET_PRIORITY:
+		set_priority(ctx, st, i->b);
+		return cells;
+	case OP_SET_MARK:
+		set_mark(ctx, st, operand, operand >> 32);
+		return cells;
+	case OP_HASH:
+		hash_packet(ctx, i->a, i->b);
+		return cells;
+	case OP_TRUNC:
+		st->trunc = i->b ? i->b : 1;
+		return cells;
+	case OP_SAMPLE:
+		if (i->b == ~0u || bpf_get_prandom_u32() < i->b)
+			return cells;
+		return cells + i->a;
+	case OP_METER:
+		if (meter_pass(i->b, frame_length(ctx)))
+			return cells;
+		*verdict = drop(DROP_METER);
+		return -1;
+	case OP_CHECK_LEN:
+		return checked_length(ctx) > i->b ? cells + i->a : cells;
+	case OP_OUTPUT:
+		act_copy(ctx, st, i->b);
+		return cells;
+	}
+	if (1u << i->op & IP_OPS)
+		err = edit_ip(ctx, i->op, i->a, i->b, i->operands);
+	else
+		err = edit(ctx, st, i);
+	if (!err)
+		return cells;
+	*verdict = drop(err - 1);
+	return -1;
+}
+
+static __always_inline int act(hook_ctx *ctx)
+{
+	struct state *st = state_here();
+	struct instruction i;
+	struct program *p;
+	const __u64 *cell;
+	__u32 pc, cells;
+	int verdict, advance;
+
+	if (!st)
+		return VERDICT_DROP;
+	st->calls++;
+	pc = st->pc;
+	p = bpf_map_lookup_elem(&programs, &st->program);
+	if (!p || pc >= CELLS)
+		return drop(DROP_UNSUPPORTED);
+	if (!pc && !st->depth)
+		st->covered = ETH_HLEN;
+	cell = &p->cells[pc];
+	i.op = *cell & 31;
+	cells = *cell >> 8 & 0xff;
+	i.a = *cell >> 16 & 0xffff;
+	i.b = *cell >> 32;
+	i.operands = (const struct operands *)(cell + 1);
+	if (i.op == OP_END)
+		return VERDICT_DROP;
+	if (i.op == OP_DROP)
+		return drop(i.b);
+	if (i.op == OP_RECIRC)
+		return act_recirculate(ctx, st, i.b);
+	if (i.op == OP_OUTPUT && i.a)
+		return act_output(ctx, st, i.b);
+	advance = step(ctx, st, &i, cells, &verdict);
+	if (advance < 0)
+		return verdict;
+	st->pc = pc + advance;
+	return go(ctx, TAIL_ACT);
+}
+
+#endif

@@ -1,0 +1,20 @@
+/* Setting Ethernet addresses. */
+#ifndef SLIPSWITCH_EDIT_ETH_H
+#define SLIPSWITCH_EDIT_ETH_H
+
+#include "edit.h"
+
+static __always_inline int set_eth(hook_ctx *ctx, const struct state *st, const __u64 *operands)
+{
+	__u32 addresses[3], value[3], mask[3];
+
+	__builtin_memcpy(value, operands, sizeof(value));
+	__builtin_memcpy(mask, operands + 2, sizeof(mask));
+	if (get(ctx, 0, addresses, sizeof(addresses)))
+		return MALFORMED;
+	for (int i = 0; i < 3; i++)
+		addresses[i] = merged(addresses[i], value[i], mask[i]);
+	return put(ctx, st, 0, addresses, sizeof(addresses)) ? FAILED : EDITED;
+}
+
+#endif

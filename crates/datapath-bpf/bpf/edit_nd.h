@@ -1,0 +1,121 @@
+/* Setting fields of IPv6 neighbour solicitations and advertisements. */
+#ifndef SLIPSWITCH_EDIT_ND_H
+#define SLIPSWITCH_EDIT_ND_H
+
+#include "checksum.h"
+
+#define OPTION_SOURCE 1
+#define OPTION_TARGET 2
+/* Options looked at for the one to set. More than fit into any message that routers send; the
+ * rest counts as not there. */
+#define EDIT_OPTIONS 32
+
+/* A whole message. */
+static __always_inline bool is_neighbour(hook_ctx *ctx, const struct ip *ip)
+{
+	__u8 head[2];
+
+	if (!ip->v6 || !has_transport(ip, PROTO_ICMPV6, 24) ||
+	    get(ctx, ip->l4, head, sizeof(head)))
+		return false;
+	return (head[0] == NEIGHBOUR_SOLICIT || head[0] == NEIGHBOUR_ADVERT) && !head[1];
+}
+
+/* Offsets of the first option with an Ethernet address of each kind; 0: not there. */
+struct options {
+	__u32 source;
+	__u32 target;
+};
+
+/* `offset`, `end`: where options begin, and the message ends. */
+__noinline int find_options(hook_ctx *ctx, __u32 offset, __u32 end, struct options *found)
+{
+	if (!found)
+		return 0;
+	found->source = found->target = 0;
+#pragma clang loop unroll(disable)
+	for (int i = 0; i < EDIT_OPTIONS; i++) {
+		__u8 head[2];
+		__u32 len;
+
+		if (offset + 8 > end || get(ctx, offset, head, sizeof(head)))
+			return 0;
+		len = head[1] * 8;
+		if (!len || offset + len > end)
+			return 0;
+		if (len == 8 && head[0] == OPTION_SOURCE && !found->source)
+			found->source = offset;
+		if (len == 8 && head[0] == OPTION_TARGET && !found->target)
+			found->target = offset;
+		offset += len;
+	}
+	return 0;
+}
+
+/* Sets `words` 16-bit words of the message at `offset`, and the checksum of the message. */
+static __always_inline int set_words(hook_ctx *ctx, const struct ip *ip, __u32 offset,
+				     const __u16 *value, const __u16 *mask, const __u32 words)
+{
+	__u16 word[8], change = 0;
+	__u64 gone = 0, come = 0;
+
+	if (get(ctx, offset, word, words * 2))
+		return MALFORMED;
+	for (int i = 0; i < words; i++) {
+		__u16 new = merged(word[i], value[i], mask[i]);
+
+		change |= new ^ word[i];
+		gone += word[i];
+		come += new;
+		word[i] = new;
+	}
+	if (!change)
+		return EDITED;
+	if (put_neutral(ctx, offset, word, words * 2) ||
+	    transport_sum(ctx, ip->l4 + 2, gone, come, 0))
+		return FAILED;
+	return EDITED;
+}
+
+/* Operands: 16-bit words: target value 0, mask 8; source option value 16, mask 20; target option
+ * value 24, mask 28. */
+static __always_inline int set_nd(hook_ctx *ctx, const struct ip *ip, const __u64 *operands)
+{
+	const __u16 *set = (const __u16 *)operands;
+	struct options found = {};
+	int err;
+
+	if (!is_neighbour(ctx, ip))
+		return MALFORMED;
+	find_options(ctx, ip->l4 + 24, ip->end, &found);
+	err = set_words(ctx, ip, ip->l4 + 8, set, set + 8, 8);
+	if (!err && found.source)
+		err = set_words(ctx, ip, found.source + 2, set + 16, set + 20, 3);
+	if (!err && found.target)
+		err = set_words(ctx, ip, found.target + 2, set + 24, set + 28, 3);
+	return err;
+}
+
+/* `kind`: option type value | mask << 8. */
+static __always_inline int set_nd_extensions(hook_ctx *ctx, const struct ip *ip, __u32 kind,
+					     const __u64 *operands)
+{
+	const __u16 *set = (const __u16 *)operands;
+	__u16 value = bpf_htons((kind & 0xff) << 8), mask = bpf_htons(kind & 0xff00);
+	struct options found = {};
+	__u32 first;
+	int err;
+
+	if (!is_neighbour(ctx, ip))
+		return MALFORMED;
+	find_options(ctx, ip->l4 + 24, ip->end, &found);
+	err = set_words(ctx, ip, ip->l4 + 4, set, set + 2, 2);
+	first = found.source;
+	if (!first || (found.target && found.target < first))
+		first = found.target;
+	if (!err && first)
+		err = set_words(ctx, ip, first, &value, &mask, 1);
+	return err;
+}
+
+#endif

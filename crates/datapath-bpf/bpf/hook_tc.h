@@ -1,0 +1,201 @@
+/* The tc hook: a packet as the kernel knows it; maybe still to be segmented, maybe with its
+ * checksum unfinished, maybe with its outermost VLAN tag beside it. hook_xdp.h says what the
+ * names mean. */
+#ifndef SLIPSWITCH_HOOK_H
+#define SLIPSWITCH_HOOK_H
+
+#include <stdbool.h>
+#include <linux/bpf.h>
+#include <linux/if_ether.h>
+#include <linux/pkt_cls.h>
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+#include "count.h"
+
+typedef struct __sk_buff hook_ctx;
+
+#define HOOK HOOK_TC
+#define AT_XDP 0
+#define VERDICT_DROP TC_ACT_SHOT
+#define VERDICT_NONE TC_ACT_UNSPEC
+
+#define MAX_OFFSET 0x7fff
+
+static __always_inline void *data_of(hook_ctx *ctx)
+{
+	return (void *)(long)ctx->data;
+}
+
+static __always_inline void *data_end_of(hook_ctx *ctx)
+{
+	return (void *)(long)ctx->data_end;
+}
+
+/* The device whose hook this is, on the way in and on the way out. */
+static __always_inline __u32 arrival_ifindex(hook_ctx *ctx)
+{
+	return ctx->ifindex;
+}
+
+static __always_inline __u32 data_length(hook_ctx *ctx)
+{
+	return ctx->len;
+}
+
+static __always_inline bool has_tag(hook_ctx *ctx)
+{
+	return ctx->vlan_present;
+}
+
+static __always_inline __u32 frame_length(hook_ctx *ctx)
+{
+	return ctx->len + (ctx->vlan_present ? 4 : 0);
+}
+
+/* vlan_proto is in network order in a context, vlan_tci is a host integer. */
+static __always_inline __u16 tag_tpid(hook_ctx *ctx)
+{
+	return bpf_ntohs(ctx->vlan_proto);
+}
+
+static __always_inline __u16 tag_tci(hook_ctx *ctx)
+{
+	return ctx->vlan_tci;
+}
+
+static __always_inline bool is_gso(hook_ctx *ctx)
+{
+	return ctx->gso_size;
+}
+
+static __always_inline int load(hook_ctx *ctx, __u32 offset, void *to, const __u32 len)
+{
+	return bpf_skb_load_bytes(ctx, offset, to, len);
+}
+
+/* A checksum that the card computed (CHECKSUM_COMPLETE) covers what is behind the 14 bytes of the
+ * Ethernet header, and follows. */
+static __always_inline int store(hook_ctx *ctx, __u32 offset, const void *from, const __u32 len)
+{
+	if (offset < ETH_HLEN)
+		return bpf_skb_store_bytes(ctx, offset, from, len, 0);
+	return bpf_skb_store_bytes(ctx, offset, from, len, BPF_F_RECOMPUTE_CSUM);
+}
+
+/* The kernel puts the new tag beside the frame, and the one that was there into it. */
+static __always_inline int push_vlan(hook_ctx *ctx, __u16 tpid, __u16 tci, int *shift)
+{
+	__u32 before = ctx->len;
+	int err = bpf_skb_vlan_push(ctx, bpf_htons(tpid), tci);
+
+	*shift = (int)(ctx->len - before);
+	return err;
+}
+
+/* The kernel takes the tag beside the frame away, and the next one out of the frame. */
+static __always_inline int pop_vlan(hook_ctx *ctx, int *shift)
+{
+	__u32 before = ctx->len;
+	int err = bpf_skb_vlan_pop(ctx);
+
+	*shift = (int)(ctx->len - before);
+	return err;
+}
+
+/* Tags taken off, outermost first, to be put on again. */
+struct tags {
+	__u16 tpid[3];
+	__u16 tci[3];
+	__u32 count;
+};
+
+/* Takes off the tags of a frame whose last one ends before `head`. 4 bytes of a frame can be
+ * taken out and put in only right behind the addresses. */
+static __always_inline int strip_tags(hook_ctx *ctx, __u32 head, struct tags *tags)
+{
+	__u32 count = (head - ETH_HLEN) / 4 + (ctx->vlan_present ? 1 : 0);
+	__be16 outer[2];
+
+	tags->count = count;
+	if (head < ETH_HLEN || head > ETH_HLEN + 8)
+		return -1;
+#pragma unroll
+	for (int i = 0; i < 3; i++) {
+		if (i == count)
+			return 0;
+		if (ctx->vlan_present) {
+			tags->tpid[i] = tag_tpid(ctx);
+			tags->tci[i] = tag_tci(ctx);
+		} else {
+			if (load(ctx, 12, outer, sizeof(outer)))
+				return -1;
+			tags->tpid[i] = bpf_ntohs(outer[0]);
+			tags->tci[i] = bpf_ntohs(outer[1]);
+		}
+		if (bpf_skb_vlan_pop(ctx))
+			return -1;
+	}
+	return 0;
+}
+
+static __always_inline int put_tags(hook_ctx *ctx, struct tags *tags)
+{
+#pragma unroll
+	for (int i = 2; i >= 0; i--)
+		if (i < tags->count &&
+		    bpf_skb_vlan_push(ctx, bpf_htons(tags->tpid[i]), tags->tci[i]))
+			return -1;
+	return 0;
+}
+
+static __always_inline int insert4(hook_ctx *ctx, __u32 head, __u16 type, __be32 entry)
+{
+	struct tags tags = {};
+	__u8 front[12];
+	__be16 wire = bpf_htons(type);
+	__u32 zero = 0;
+
+	if (strip_tags(ctx, head, &tags) || bpf_skb_change_head(ctx, 4, 0) ||
+	    load(ctx, 4, front, sizeof(front)) ||
+	    bpf_skb_store_bytes(ctx, 0, front, sizeof(front), 0) || store(ctx, 12, &wire, 2))
+		return -1;
+	/* What was there was not covered by a checksum, zero counts as nothing. */
+	if (bpf_skb_store_bytes(ctx, ETH_HLEN, &zero, 4, 0) ||
+	    store(ctx, ETH_HLEN, &entry, sizeof(entry)))
+		return -1;
+	return put_tags(ctx, &tags);
+}
+
+/* The kernel takes bytes out of any packet only as VLAN tags, and goes by skb->protocol. So one
+ * tag is put into the frame (the second one pushes it in), what is to go is made to look like
+ * one more, and all are popped; skb->protocol becomes `type` by that. */
+static __always_inline int remove4(hook_ctx *ctx, __u32 head, __u16 type)
+{
+	struct tags tags = {};
+	__be16 tag = bpf_htons(ETH_P_8021Q), wire = bpf_htons(type);
+
+	if (strip_tags(ctx, head, &tags) || bpf_skb_vlan_push(ctx, tag, 1) ||
+	    bpf_skb_vlan_push(ctx, tag, 1))
+		return -1;
+	/* 12: tag in the frame, 16: type of the entry, 18: the entry, 22: payload. */
+	if (store(ctx, 16, &tag, 2) || store(ctx, 20, &wire, 2))
+		return -1;
+	if (bpf_skb_vlan_pop(ctx) || bpf_skb_vlan_pop(ctx) || bpf_skb_vlan_pop(ctx))
+		return -1;
+	return put_tags(ctx, &tags);
+}
+
+static __always_inline int resize(hook_ctx *ctx, __u32 length)
+{
+	return bpf_skb_change_tail(ctx, length, 0);
+}
+
+#define go(ctx, tail)                                   \
+	({                                              \
+		bpf_tail_call_static(ctx, &tails, tail); \
+		count_drop(DROP_UNSUPPORTED);           \
+		VERDICT_DROP;                           \
+	})
+
+#endif

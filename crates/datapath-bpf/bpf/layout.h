@@ -1,0 +1,284 @@
+/* The memory that the daemon and the programs share.
+ *
+ * Every array here is a BPF_MAP_TYPE_ARRAY with BPF_F_MMAPABLE: the daemon reads and writes it
+ * through a mapping. src/layout.rs is the same in Rust, with assertions on every offset; a
+ * change here is a change there and a new LAYOUT_VERSION.
+ *
+ * Who writes: the daemon writes everything but the signature cache, statistics, and the
+ * counters of packets sent up. One daemon at a time.
+ *
+ * Publication. A slot is filled while nothing refers to it, then its number is stored (release)
+ * into the index. A program loads a number from the index or from the cache, and reads the slot
+ * at an address that depends on it, so it sees the slot filled. A published slot never changes,
+ * but for `dead`. A slot is used anew only after: its number was taken from the index; a grace
+ * period (programs that hold the number end; they may have put it into the cache); the cache
+ * was searched for the number; another grace period (programs that had it from the cache end).
+ */
+#ifndef SLIPSWITCH_LAYOUT_H
+#define SLIPSWITCH_LAYOUT_H
+
+#include <linux/types.h>
+
+#define LAYOUT_MAGIC 0x736c697073776368ull /* "slipswch" */
+#define LAYOUT_VERSION 1
+
+/* Words of a key, a permutation of those of `flow::Key` from `recirc_id` on (its registers are
+ * no datapath's business). Bytes are in network order, as there. The first eight are what most
+ * flows look at, so that a lookup touches one cache line of keys. */
+enum word {
+	W_RECIRC, /* recirc_id, dp_hash */
+	W_PORT,   /* in_port, zero */
+	W_ETH0,   /* dl_dst, first two bytes of dl_src */
+	W_ETH1,   /* rest of dl_src, dl_type, zero */
+	W_VLAN,   /* two of tpid, tci */
+	W_IP4,    /* nw_src, nw_dst */
+	W_IP,     /* ipv6_label, nw_frag, nw_tos, nw_ttl, nw_proto */
+	W_TP,     /* tp_src, tp_dst, igmp_group */
+	HOT_WORDS,
+	W_META = HOT_WORDS, /* skb_priority, pkt_mark */
+	W_MPLS0, /* first two label stack entries */
+	W_MPLS1, /* third entry, zero */
+	W_SRC0,  /* ipv6_src */
+	W_SRC1,
+	W_DST0, /* ipv6_dst */
+	W_DST1,
+	W_ND0, /* nd_target */
+	W_ND1,
+	W_HW0, /* arp_sha, first two bytes of arp_tha */
+	W_HW1, /* rest of arp_tha, tcp_flags, zero */
+	W_ND2, /* nd_reserved, nd_options_type, zero */
+	WORDS,
+};
+
+#define COLD_WORDS (WORDS - HOT_WORDS)
+
+/* `flow::extract`: bits of nw_frag. */
+#define FRAG_ANY 1
+#define FRAG_LATER 2
+#define VLAN_CFI 0x1000
+
+/* Hooks, as bits of slot.hooks. */
+#define HOOK_XDP 1
+#define HOOK_TC 2
+
+/* slot.flags */
+#define FLOW_NO_GSO 1 /* actions that a packet still to be segmented cannot go through */
+#define FLOW_PACKET_TYPE 0x80 /* the daemon's own: the match names packet_type 0, which is always so */
+
+/* mask.needs of a mask in the midst that no flow uses and that may be written: walks go on past it. */
+#define MASK_VACANT 0x80000000u
+
+#define NO_PORT 0xffffffffu
+#define NO_PROGRAM 0xffffffffu
+
+/* One flow. 256 bytes; the first 128 are what a lookup touches. */
+struct slot {
+	__u64 hot[HOT_WORDS];
+	__u32 needs;   /* bit W_x: the mask looks at word W_x */
+	__u32 dead;    /* not 0: removed; a program that meets it treats it as not there */
+	__u16 mask;    /* index into masks */
+	__u8 hooks;    /* where the actions can run */
+	__u8 flags;
+	__u32 output;  /* the actions are one output to this port; NO_PORT: see program */
+	__u32 program; /* index into actions; NO_PROGRAM with NO_PORT: drop, counted as `reason` */
+	__u32 reason;
+	__u64 ufid[2]; /* high half first */
+	__u64 hash;    /* see lookup.h */
+	__u64 installed; /* milliseconds, CLOCK_MONOTONIC */
+	__u64 instructions; /* of the program: tail calls that it takes at most */
+	__u64 cold[COLD_WORDS];
+	__u64 pad[4];
+};
+
+/* One mask (one tuple of the tuple space search), walked in order up to the first unused one. */
+struct mask {
+	__u64 words[WORDS];
+	__u32 needs; /* bit W_x: words[x] is not zero. 0: end of the masks. in_port is always in */
+	__u32 flows; /* for people */
+};
+
+/* Index: two-choice buckets. A program looks in bucket h and in its partner.
+ * entry = hash << 32 | slot number + 1; 0 is free. */
+#define BUCKET 8
+struct bucket {
+	__u64 entries[BUCKET];
+};
+
+/* Signature cache: hash of the key under the union of all masks -> slot. Written by programs.
+ * An entry is a hint: the slot is compared each time. Same form as in the index. */
+#define WAYS 4
+struct cache_line {
+	__u64 entries[WAYS];
+};
+
+/* Statistics of a slot on one shard of CPUs: stats[shard * max_flows + slot]. Written by
+ * programs only, each shard by its own CPUs; zeroed by the daemon before publication. */
+struct flow_stats {
+	__u64 packets;
+	__u64 bytes;
+	__u64 tcp_flags; /* ORed, host integer */
+	__u64 pad;
+};
+
+/* Actions that are more than one output: cells of 64 bits, see program.h. */
+#define CELLS 32       /* where a list may begin an instruction */
+#define CELLS_TOTAL 48 /* operands of the last one reach so far */
+struct program {
+	__u64 cells[CELLS_TOTAL];
+};
+
+/* Ports, by datapath port number. */
+#define MAX_PORTS 4096
+#define PORT_UP 1     /* may be sent to */
+#define PORT_STACK 2  /* sending means: to the host's stack (internal and tap devices) */
+#define PORT_DEVMAP 4 /* XDP may redirect to it: it is in the devmap */
+struct port {
+	__u32 ifindex; /* 0: no such port */
+	__u32 flags;
+	__u32 mtu; /* bytes behind the Ethernet header; one VLAN tag is free */
+	__u32 upcall_limit; /* packets that may be on their way up */
+	__u64 sent_up;  /* by programs, atomically */
+	__u64 taken_up; /* by the daemon */
+	__u64 pad[4];
+};
+
+/* Port counters where the device does not count (PORT_STACK): [shard * MAX_PORTS + port]. */
+struct port_stats {
+	__u64 rx_packets;
+	__u64 rx_bytes;
+	__u64 tx_packets;
+	__u64 tx_bytes;
+};
+
+/* Interfaces by ifindex: open addressing from ifindex % IFACES, at most IFACE_PROBES steps. */
+#define IFACES 8192
+#define IFACE_PROBES 4
+struct iface {
+	__u32 ifindex; /* 0: free */
+	__u32 port;
+};
+
+/* datapath::DropReason, in its numeric order. */
+#define DROPS 16
+enum drop {
+	DROP_FLOW,
+	DROP_TRANSLATION,
+	DROP_RECIRCULATION,
+	DROP_UNKNOWN_PORT,
+	DROP_PORT_GONE,
+	DROP_QUEUE_FULL,
+	DROP_TOO_LONG,
+	DROP_OUTPUT,
+	DROP_UPCALL_LIMIT,
+	DROP_METER,
+	DROP_MALFORMED,
+	DROP_UNSUPPORTED,
+	DROP_POLICING,
+};
+
+/* Counters of one shard. */
+struct counters {
+	__u64 drops[DROPS];
+	__u64 walked;  /* lookups that the cache did not answer */
+	__u64 masks;   /* masks looked at in them */
+	__u64 found;   /* walks that found a flow */
+	__u64 up;      /* packets sent to the daemon */
+	__u64 passed;  /* XDP: packets left to the next hook */
+	__u64 pad[3];
+};
+
+/* Meters: GCRA, one "theoretical arrival time" a band. */
+#define MAX_METERS 1024
+#define METER_BANDS 8
+struct meter_band {
+	__u64 cost;  /* picoseconds a bit, or a packet */
+	__u64 depth; /* burst, nanoseconds */
+	__u64 tat;   /* nanoseconds, CLOCK_MONOTONIC; programs, by compare and swap */
+	__u64 packets; /* dropped by this band */
+	__u64 bytes;
+};
+struct meter {
+	__u32 in_use;
+	__u32 per_packet;
+	__u64 packets;
+	__u64 bytes;
+	struct meter_band bands[METER_BANDS];
+	__u64 pad[5];
+};
+
+/* One element. */
+struct config {
+	__u64 magic;
+	__u32 version;
+	__u32 max_flows; /* a power of two */
+	__u32 max_masks;
+	__u32 buckets;     /* a power of two */
+	__u32 cache_lines; /* a power of two */
+	__u32 shards;      /* a power of two */
+	__u32 max_programs;
+	__u32 miss_ifindex; /* where packets go up; 0: nobody is there */
+	__u32 vlan_limit;
+	__u32 pad;
+	__u64 factors[WORDS + 1]; /* odd; the last is for the mask's number */
+};
+
+/* What goes before a packet that is sent up by the tap device: looks like an Ethernet header, so
+ * that the kernel may put a VLAN tag at byte 12. All in network order. */
+#define MISS_ETHERTYPE 0x88b5 /* IEEE 802 local experimental 1 */
+struct miss_header {
+	__be32 in_port;
+	__be32 recirc_id;
+	__be32 dp_hash;
+	__be16 ethertype;
+	__be16 version;
+	__be32 priority;
+	__be32 mark;
+	__be32 pad[2];
+} __attribute__((packed));
+
+/* Instructions of struct program: the first cell is
+ *   op | cells << 8 | a << 16 | b << 32     (cells: length with operands)
+ * operands follow. Header fields in operands are in network order, as in a key. A masked set
+ * carries value then mask, the value already under the mask. */
+enum op {
+	OP_END,           /* nothing is left; drops nothing more */
+	OP_OUTPUT,        /* b: port. Last one: the packet itself, else a copy. a: 1 when last */
+	OP_DROP,          /* b: reason */
+	OP_PUSH_VLAN,     /* a: tpid, b: tci without CFI; host integers */
+	OP_POP_VLAN,
+	OP_SET_ETH,       /* dst+src[0..2], src[2..6]+0: value 2 cells, mask 2 cells */
+	OP_SET_IPV4,      /* src+dst value, mask; cell: tos value, tos mask, ttl value, ttl mask as bytes in memory order, zero */
+	OP_SET_IPV6,      /* src 2+2 cells, dst 2+2 cells, cell: label value, label mask (be32 each), cell: tclass value, mask, hlimit value, mask, zero */
+	OP_SET_TCP,       /* cell: src value, src mask, dst value, dst mask (be16 each) */
+	OP_SET_UDP,
+	OP_SET_SCTP,
+	OP_SET_ICMP,      /* b: type value, type mask, code value, code mask as bytes in memory order; a: 1 for ICMPv6 */
+	OP_SET_ARP,       /* cell spa+tpa value, mask; sha+tha[0..2], tha[2..6]+0 value 2 cells, mask 2 cells; a: op value, b: op mask (host integers) */
+	OP_SET_ND,        /* target value 2, mask 2; sll+0 value, mask; tll+0 value, mask */
+	OP_SET_ND_EXT,    /* cell: reserved value, mask (be32 each); a: type value | type mask << 8 */
+	OP_SET_MPLS,      /* cell: value, mask (be32 each) */
+	OP_PUSH_MPLS,     /* a: ethertype, b: the entry; host integers */
+	OP_POP_MPLS,      /* a: ethertype, host integer */
+	OP_SET_PRIORITY,  /* b */
+	OP_SET_MARK,      /* cell: value, mask (host integers, value low half) */
+	OP_RECIRC,        /* b: recirc_id, host integer */
+	OP_HASH,          /* a: symmetric, b: basis */
+	OP_TRUNC,         /* b: bytes, for the next output */
+	OP_SAMPLE,        /* a: cells to skip when not chosen; b: probability. The packet itself goes on into what follows, so only where nothing follows the sample */
+	OP_METER,         /* b: id */
+	OP_CHECK_LEN,     /* a: cells to skip when longer; b: length */
+	OP_COUNT,
+};
+
+/* Slots of the tail-call table, one table a hook. */
+enum tail {
+	TAIL_LOOKUP, /* a packet from a port: the present variant */
+	TAIL_RECIRC, /* a packet that is looked up again: metadata is in `state` */
+	TAIL_WALK,
+	TAIL_ACT,
+	TAIL_PULL, /* tc: makes headers linear, then looks up */
+	TAIL_MISS,
+	TAILS,
+};
+
+#endif

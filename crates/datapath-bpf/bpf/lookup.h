@@ -1,0 +1,346 @@
+/* From a key to a flow by the signature cache, and what to do with a packet whose flow is known.
+ *
+ * Hash: the sum of the words under a mask, each times a factor of its own (in the index also the
+ * mask's number times one more), the high half mixed once. Factors are odd, random and secret.
+ *
+ * The cache goes by the hash under the union of all masks. A hit is a hint: the key is compared
+ * under the mask of the slot. What the present variant cannot compare is not there for it; the
+ * walk, which parses everything, decides then. */
+#ifndef SLIPSWITCH_LOOKUP_H
+#define SLIPSWITCH_LOOKUP_H
+
+#include "output.h"
+#include "parse.h"
+
+#define NO_SLOT 0xffffffffu
+#define PULL_BYTES 512 /* tc: how much of a packet is made linear for its headers */
+
+/* The kernel ends a packet's 34th tail call in the program that makes it (MAX_TAIL_CALL_CNT). */
+#define TAIL_CALLS 33
+/* To the first lookup, twice when headers are made linear in between. */
+#define CALLS_TO_LOOKUP 3
+/* To a lookup again, twice, to the walk, and up. */
+#define CALLS_BEHIND_PROGRAM 5
+
+static __always_inline __u32 finish_hash(__u64 sum)
+{
+	sum ^= sum >> 32;
+	sum *= 0x9e3779b97f4a7c15ull;
+	return sum >> 32;
+}
+
+/* Does `f(x)` for the words of each group. */
+#define HOT_L2_EACH(f) f(W_RECIRC) f(W_PORT) f(W_ETH0) f(W_ETH1) f(W_VLAN)
+#define HOT_L3_EACH(f) f(W_IP4) f(W_IP) f(W_TP)
+#define COLD_EACH(f)                                                                       \
+	f(W_META) f(W_MPLS0) f(W_MPLS1) f(W_SRC0) f(W_SRC1) f(W_DST0) f(W_DST1) f(W_ND0) \
+		f(W_ND1) f(W_HW0) f(W_HW1) f(W_ND2)
+
+#define UNION_WORD(x) sum += (key[x] & settings.union_mask[x]) * settings.factors[x];
+#define UNION_COLD(x)      \
+	if (wants(BIT(x))) \
+		UNION_WORD(x)
+
+static __always_inline __u32 cache_hash(const __u64 *key)
+{
+	__u64 sum = 0;
+
+	HOT_L2_EACH(UNION_WORD)
+	if (wants(HOT_L3)) {
+		HOT_L3_EACH(UNION_WORD)
+	}
+	if (wants(COLD_BITS)) {
+		COLD_EACH(UNION_COLD)
+	}
+	return finish_hash(sum);
+}
+
+/* The slot that the cache has for `hash`, or NO_SLOT. */
+static __always_inline __u32 cached(__u32 hash)
+{
+	__u32 line = hash & settings.cache_mask;
+	struct cache_line *l = bpf_map_lookup_elem(&cache, &line);
+	__u64 found = 0;
+
+	if (!l)
+		return NO_SLOT;
+#pragma unroll
+	for (int i = 0; i < WAYS; i++) {
+		__u64 e = *(volatile __u64 *)&l->entries[i];
+
+		if (e >> 32 == hash) {
+			found = e;
+			break;
+		}
+	}
+	/* 0 says free: the slot becomes NO_SLOT. */
+	return (__u32)found - 1;
+}
+
+#define DIFFERENCE(x) diff |= (key[x] ^ slot->hot[x]) & mask->words[x];
+#define DIFFERENCE_COLD(x)                                                  \
+	if (wants(BIT(x)))                                                  \
+		diff |= (key[x] ^ slot->cold[x - HOT_WORDS]) & mask->words[x];
+
+/* True when `key` is of this flow. */
+static __always_inline bool matches(const __u64 *key, const struct slot *slot,
+				    const struct mask *mask)
+{
+	__u64 diff = 0;
+
+	HOT_L2_EACH(DIFFERENCE)
+	if (wants(HOT_L3)) {
+		HOT_L3_EACH(DIFFERENCE)
+	}
+	if (wants(COLD_BITS) && slot->needs & COLD_BITS) {
+		COLD_EACH(DIFFERENCE_COLD)
+	}
+	return !diff;
+}
+
+/* What the packet carries on when it leaves the fast path. */
+static __always_inline void keep_layers(struct state *st, const struct layers *layers)
+{
+	st->mpls = layers->mpls;
+	st->l3 = layers->l3;
+	st->l4 = layers->l4;
+}
+
+#define KEEP_WORD(x) st->key[x] = key[x];
+#define KEEP_COLD(x)       \
+	if (wants(BIT(x))) \
+		KEEP_WORD(x)
+
+static __always_inline void keep_key(struct state *st, const __u64 *key)
+{
+	HOT_L2_EACH(KEEP_WORD)
+	HOT_L3_EACH(KEEP_WORD)
+	if (wants(COLD_BITS)) {
+		COLD_EACH(KEEP_COLD)
+	}
+}
+
+/* This flow cannot be run at this hook; the packet is as it came, or was looked up again. */
+static __always_inline int leave(hook_ctx *ctx, bool recirculated)
+{
+#if AT_XDP
+	/* The next hook knows nothing of the recirculation. */
+	if (recirculated)
+		return drop(DROP_RECIRCULATION);
+	COUNT(passed);
+	return VERDICT_NONE;
+#else
+	return go(ctx, TAIL_MISS);
+#endif
+}
+
+static __always_inline bool runs_here(hook_ctx *ctx, const struct slot *slot)
+{
+	if (!(slot->hooks & HOOK))
+		return false;
+	return AT_XDP || !(slot->flags & FLOW_NO_GSO) || !is_gso(ctx);
+}
+
+/* XDP can redirect only to what is in the devmap; the next hook can send to any port. */
+static __always_inline bool in_reach(const struct port *port)
+{
+	return !AT_XDP || !port || !(port->flags & PORT_UP) || port->flags & PORT_DEVMAP;
+}
+
+static __always_inline void init_state(struct state *st, __u32 in_port)
+{
+	st->in_port = in_port;
+	st->recirc_id = 0;
+	st->dp_hash = 0;
+	st->mark = 0;
+	st->priority = 0;
+	st->depth = 0;
+	st->pulled = 0;
+	st->calls = CALLS_TO_LOOKUP;
+}
+
+static __always_inline void begin_program(struct state *st, const struct slot *slot, __u32 length)
+{
+	st->program = slot->program;
+	st->pc = 0;
+	st->trunc = 0;
+	st->length = length;
+}
+
+/* The datapath port of the hook's device, or NO_PORT. */
+static __always_inline __u32 port_of_interface(__u32 ifindex)
+{
+#pragma unroll
+	for (int i = 0; i < IFACE_PROBES; i++) {
+		__u32 place = (ifindex + i) % IFACES;
+		struct iface *iface = bpf_map_lookup_elem(&ifaces, &place);
+
+		if (iface && iface->ifindex == ifindex)
+			return iface->port;
+	}
+	return NO_PORT;
+}
+
+/* What the host's stack sends is counted by no device. `bytes`: the frame. */
+static __always_inline void count_arrival(__u32 in_port, __u32 bytes)
+{
+	struct port *port;
+
+	if (!(settings.features & FEATURE_STACK))
+		return;
+	port = port_of(in_port);
+	if (port && port->flags & PORT_STACK)
+		count_rx(in_port, bytes);
+}
+
+/* A header is out of reach, or there are too many. Not twice: what was pulled is enough or it is
+ * the daemon's. */
+static __always_inline int unparsed(hook_ctx *ctx, int why, bool recirculated)
+{
+#if !AT_XDP
+	__u64 reach = data_end_of(ctx) - data_of(ctx);
+
+	if (why == PARSE_PULL && reach < PULL_BYTES && reach < ctx->len)
+		return go(ctx, TAIL_PULL);
+#endif
+	return leave(ctx, recirculated);
+}
+
+/* What the fast path knows of a packet. */
+struct packet {
+	__u64 key[WORDS];
+	struct layers layers;
+};
+
+/* A packet from a port. */
+static __always_inline int lookup(hook_ctx *ctx)
+{
+	__u32 in_port = port_of_interface(arrival_ifindex(ctx));
+	struct packet packet;
+	struct packet *p = &packet;
+	__u64 *key;
+	struct state *st;
+	struct slot *slot;
+	struct mask *mask;
+	__u32 hash, number, mask_number, bytes, to;
+	int err;
+
+	if (in_port == NO_PORT)
+		return VERDICT_NONE;
+	/* In memory for good: taken apart into variables it would be put together anew at each
+	 * branch of the parser. */
+	opaque(p);
+	key = p->key;
+	p->layers = (struct layers){};
+	metadata_of_port(key, in_port);
+	err = parse(key, ctx, &p->layers, false);
+	if (err)
+		goto slow;
+	hash = cache_hash(key);
+	number = cached(hash);
+	slot = bpf_map_lookup_elem(&slots, &number);
+	if (!slot)
+		goto walk;
+	mask_number = slot->mask;
+	mask = bpf_map_lookup_elem(&masks, &mask_number);
+	if (!mask || slot->dead || slot->needs & ~settings.needs || !matches(key, slot, mask))
+		goto walk;
+	if (!runs_here(ctx, slot))
+		goto slow;
+	bytes = frame_length(ctx);
+	to = slot->output;
+	if (to != NO_PORT) {
+		struct port *port = port_of(to);
+
+		if (!in_reach(port))
+			goto slow;
+		count_flow(number, bytes, p->layers.tcp_flags);
+		count_arrival(in_port, bytes);
+		return output_to(ctx, port, to);
+	}
+	if (slot->program != NO_PROGRAM && !(settings.features & FEATURE_LAYERS))
+		goto walk;
+	count_flow(number, bytes, p->layers.tcp_flags);
+	count_arrival(in_port, bytes);
+	if (slot->program == NO_PROGRAM)
+		return drop(slot->reason);
+	st = state_here();
+	if (!st)
+		return drop(DROP_UNSUPPORTED);
+	init_state(st, in_port);
+	keep_key(st, key);
+	keep_layers(st, &p->layers);
+	begin_program(st, slot, bytes);
+	return go(ctx, TAIL_ACT);
+
+walk:
+	st = state_here();
+	if (!st)
+		return drop(DROP_UNSUPPORTED);
+	init_state(st, in_port);
+	st->cache_hash = hash;
+	return go(ctx, TAIL_WALK);
+
+slow:
+	st = state_here();
+	if (!st)
+		return drop(DROP_UNSUPPORTED);
+	init_state(st, in_port);
+	if (err == PARSE_ALL)
+		return go(ctx, TAIL_RECIRC);
+	return unparsed(ctx, err, false);
+}
+
+/* A packet whose flow is known and whose key and metadata are in `st`. */
+static __always_inline int run(hook_ctx *ctx, struct state *st, struct slot *slot, __u32 number)
+{
+	bool recirculated = st->recirc_id;
+	__u32 bytes = frame_length(ctx), to = slot->output;
+	struct port *port = port_of(to); /* NULL for NO_PORT */
+
+	if (!runs_here(ctx, slot))
+		return leave(ctx, recirculated);
+	if (to != NO_PORT && !in_reach(port))
+		return leave(ctx, recirculated);
+	/* What is left of a long way is the daemon's. */
+	if (slot->instructions + st->calls + CALLS_BEHIND_PROGRAM > TAIL_CALLS)
+		return leave(ctx, recirculated);
+	count_flow(number, bytes, flags_of_state(st));
+	if (!recirculated)
+		count_arrival(st->in_port, bytes);
+	if (to != NO_PORT)
+		return output_to(ctx, port, to);
+	if (slot->program == NO_PROGRAM)
+		return drop(slot->reason);
+	begin_program(st, slot, bytes);
+	return go(ctx, TAIL_ACT);
+}
+
+/* A packet that is looked up again, or whose headers are rare: by the metadata in `state`. */
+static __always_inline int recirc(hook_ctx *ctx)
+{
+	struct state *st = state_here();
+	struct slot *slot;
+	struct mask *mask;
+	__u32 number, mask_number;
+	int err;
+
+	if (!st)
+		return drop(DROP_UNSUPPORTED);
+	st->calls++;
+	err = parse_all(ctx);
+	if (err)
+		return unparsed(ctx, err, st->recirc_id);
+	st->cache_hash = cache_hash(st->key);
+	number = cached(st->cache_hash);
+	slot = bpf_map_lookup_elem(&slots, &number);
+	if (!slot)
+		return go(ctx, TAIL_WALK);
+	mask_number = slot->mask;
+	mask = bpf_map_lookup_elem(&masks, &mask_number);
+	if (!mask || slot->dead || !matches(st->key, slot, mask))
+		return go(ctx, TAIL_WALK);
+	return run(ctx, st, slot, number);
+}
+
+#endif

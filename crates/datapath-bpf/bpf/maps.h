@@ -1,0 +1,157 @@
+/* The maps, by the names that the loader knows. Sizes of 1 are set by the loader. Plain arrays
+ * are mapped by the daemon; looking one up is a few instructions without a call. */
+#ifndef SLIPSWITCH_MAPS_H
+#define SLIPSWITCH_MAPS_H
+
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+
+#include "layout.h"
+#include "settings.h"
+#include "state.h"
+
+/* Flows, by slot number. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct slot);
+} slots SEC(".maps");
+
+/* Masks, in the order of the walk. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct mask);
+} masks SEC(".maps");
+
+/* Hash of a key under one mask -> slot number. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct bucket);
+} flow_index asm("index") SEC(".maps"); /* index() is a function of C */
+
+/* Hash of a key under the union of the masks -> slot number. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct cache_line);
+} cache SEC(".maps");
+
+/* [shard * max_flows + slot] */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct flow_stats);
+} stats SEC(".maps");
+
+/* Actions that are more than one output. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct program);
+} programs SEC(".maps");
+
+/* By datapath port number. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, MAX_PORTS);
+	__type(key, __u32);
+	__type(value, struct port);
+} ports SEC(".maps");
+
+/* [shard * MAX_PORTS + port] */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, MAX_PORTS);
+	__type(key, __u32);
+	__type(value, struct port_stats);
+} port_stats SEC(".maps");
+
+/* ifindex -> port. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, IFACES);
+	__type(key, __u32);
+	__type(value, struct iface);
+} ifaces SEC(".maps");
+
+/* By shard. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct counters);
+} counters SEC(".maps");
+
+/* By meter id. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, MAX_METERS);
+	__type(key, __u32);
+	__type(value, struct meter);
+} meters SEC(".maps");
+
+/* One element. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct config);
+} config SEC(".maps");
+
+/* One table of programs for each hook. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, TAILS);
+	__type(key, __u32);
+	__type(value, __u32);
+} tails SEC(".maps");
+
+/* What a packet carries between programs of one hook on one CPU. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct state);
+} states SEC(".maps");
+
+/* Where XDP may redirect to, by port number. */
+struct {
+	__uint(type, BPF_MAP_TYPE_DEVMAP);
+	__uint(max_entries, MAX_PORTS);
+	__type(key, __u32);
+	__type(value, __u32);
+} devmap SEC(".maps");
+
+static __always_inline struct state *state_here(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&states, &zero);
+}
+
+static __always_inline struct port *port_of(__u32 number)
+{
+	return bpf_map_lookup_elem(&ports, &number);
+}
+
+#endif

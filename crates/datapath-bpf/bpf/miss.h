@@ -1,0 +1,73 @@
+/* tc: a packet without a flow that runs here goes up to the daemon, through a tap device, so
+ * that its segmentation and its unfinished checksum go with it. */
+#ifndef SLIPSWITCH_MISS_H
+#define SLIPSWITCH_MISS_H
+
+#include "lookup.h"
+
+/* At most `upcall_limit` packets of a port are on their way. */
+static __always_inline bool admit(__u32 in_port)
+{
+	struct port *port = port_of(in_port);
+	__s64 waiting;
+
+	if (!port)
+		return false;
+	waiting = *(volatile __u64 *)&port->sent_up - *(volatile __u64 *)&port->taken_up;
+	/* Below zero when the daemon took a packet that is not counted yet. */
+	if (waiting >= (__s64)port->upcall_limit)
+		return false;
+	__sync_fetch_and_add(&port->sent_up, 1);
+	return true;
+}
+
+static __always_inline int miss(hook_ctx *ctx)
+{
+	struct state *st = state_here();
+	struct miss_header header = {};
+	struct config *c;
+	__u32 zero = 0, to;
+
+	c = bpf_map_lookup_elem(&config, &zero);
+	if (!st || !c)
+		return drop(DROP_UNSUPPORTED);
+	if (!st->recirc_id)
+		count_arrival(st->in_port, frame_length(ctx));
+	to = c->miss_ifindex;
+	if (!to || !admit(st->in_port))
+		return drop(DROP_UPCALL_LIMIT);
+	header.in_port = bpf_htonl(st->in_port);
+	header.recirc_id = bpf_htonl(st->recirc_id);
+	header.dp_hash = bpf_htonl(st->dp_hash);
+	header.ethertype = bpf_htons(MISS_ETHERTYPE);
+	header.version = bpf_htons(LAYOUT_VERSION);
+	header.priority = bpf_htonl(st->priority);
+	header.mark = bpf_htonl(st->mark);
+	if (bpf_skb_change_head(ctx, sizeof(header), 0) ||
+	    bpf_skb_store_bytes(ctx, 0, &header, sizeof(header), 0)) {
+		struct port *port = port_of(st->in_port);
+
+		if (port) /* it does not go up after all */
+			__sync_fetch_and_add(&port->sent_up, -1);
+		return drop(DROP_UPCALL_LIMIT);
+	}
+	COUNT(up);
+	return bpf_redirect(to, 0);
+}
+
+/* Headers come into reach, then the lookup begins again. */
+static __always_inline int pull(hook_ctx *ctx)
+{
+	struct state *st = state_here();
+	__u32 bytes = ctx->len < PULL_BYTES ? ctx->len : PULL_BYTES;
+
+	if (!st || bpf_skb_pull_data(ctx, bytes))
+		return drop(DROP_MALFORMED);
+	st->pulled = 1;
+	st->calls++;
+	if (st->recirc_id)
+		return go(ctx, TAIL_RECIRC);
+	return go(ctx, TAIL_LOOKUP);
+}
+
+#endif

@@ -1,0 +1,492 @@
+/* From a frame to the words of its key: the same as flow::extract, whose text says what is zero
+ * in the key of a malformed frame.
+ *
+ * `parse` is in line and writes where it is told. What is rare and costs the verifier a lot
+ * (MPLS, IPv6 extension headers, neighbour messages) it leaves to `parse_all`, which is a
+ * function of its own, as are the two loops: the verifier reads each once, knowing nothing of
+ * the arguments, not once for each way that leads there. */
+#ifndef SLIPSWITCH_PARSE_H
+#define SLIPSWITCH_PARSE_H
+
+#include <linux/in.h>
+#include <linux/in6.h>
+
+#include "key.h"
+#include "view.h"
+
+#define FRAGMENT_MORE 0x2000
+#define FRAGMENT_OFFSET 0x1fff
+#define EXTENSIONS 6 /* IPv6 extension headers followed */
+#define ND_OPTIONS 6 /* neighbour options looked at */
+#define NEIGHBOUR_SOLICIT 135
+#define NEIGHBOUR_ADVERT 136
+#define PROTO_ICMPV6 58
+#define PROTO_IPV6_LATER 44 /* what later fragments are, whatever they carry */
+
+static __always_inline bool is_vlan(__u16 type)
+{
+	return type == bpf_htons(ETH_P_8021Q) || type == bpf_htons(ETH_P_8021AD);
+}
+
+/* A neighbour message whose ICMPv6 header is at `offset` of a packet that ends at `end`. Its
+ * words go into the key in `state`. */
+__noinline int neighbour(hook_ctx *ctx, __u32 offset, __u32 end)
+{
+	struct view v = view_of(ctx);
+	struct state *st = state_here();
+	__u64 source = 0, target = 0, twice = 0;
+	__u32 first = 0, from = offset;
+	void *p = at(&v, offset, 8);
+
+	if (!st)
+		return PARSE_UP;
+	if (!p)
+		return short_of(&v);
+	st->key[W_ND2] = PLACE(load32(p + 4), 4, 0);
+	if (from + 24 > end)
+		return PARSED;
+	if (!at(&v, from, 24))
+		return short_of(&v);
+	from += 24;
+#pragma clang loop unroll(disable)
+	for (int i = 0; i < ND_OPTIONS; i++) {
+		__u32 kind, len;
+		__u64 address;
+
+		/* Fewer than 8 bytes are no option, whatever they say. */
+		if (from + 8 > end)
+			goto done;
+		if (from > MAX_OFFSET)
+			return PARSE_UP;
+		p = at(&v, from, 8);
+		if (!p)
+			return short_of(&v);
+		kind = load8(p);
+		len = load8(p + 1) * 8;
+		if (!len || from + len > end)
+			goto done;
+		from += len;
+		address = PLACE(load32(p + 2), 4, 0) | PLACE(load16(p + 6), 2, 4);
+		if (len != 8)
+			continue;
+		if (kind == 1) {
+			twice |= source;
+			source = address;
+		} else if (kind == 2) {
+			twice |= target;
+			target = address;
+		} else {
+			continue;
+		}
+		if (twice) /* neither addresses nor the target are to be believed */
+			break;
+		if (!first)
+			first = kind;
+	}
+	if (!twice && from + 8 <= end)
+		return PARSE_UP;
+done:
+	st->key[W_ND2] |= PLACE(first, 1, 4);
+	p = at(&v, offset + 8, 16);
+	if (twice || !p)
+		return PARSED;
+	st->key[W_ND0] = load64(p);
+	st->key[W_ND1] = load64(p + 8);
+	st->key[W_HW0] = source;
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+	st->key[W_HW0] |= target << 48;
+	st->key[W_HW1] = target >> 16;
+#else
+	st->key[W_HW0] |= target >> 48;
+	st->key[W_HW1] = target << 16;
+#endif
+	return PARSED;
+}
+
+/* `offset`, `end`: the transport header, the end of its packet. By protocol number alone. */
+static __always_inline int transport(__u64 *key, hook_ctx *ctx, const struct view *v, __u32 proto,
+				     __u32 offset, __u32 end, struct layers *layers,
+				     const bool all)
+{
+	__u32 behind = end - offset;
+	void *p;
+
+	if (proto == IPPROTO_TCP) {
+		__u16 bits;
+
+		if (behind < 20)
+			return PARSED;
+		p = at(v, offset, 20);
+		if (!p)
+			return short_of(v);
+		bits = bpf_ntohs(load16(p + 12));
+		if (bits >> 12 < 5 || (bits >> 12) * 4 > behind)
+			return PARSED;
+		layers->tcp_flags = bits & 0xfff;
+		PUT(key, W_TP, PLACE(load32(p), 4, 0));
+		PUT(key, W_HW1, PLACE(bpf_htons(bits & 0xfff), 2, 4));
+		return PARSED;
+	}
+	if (proto == IPPROTO_SCTP) {
+		if (behind < 12)
+			return PARSED;
+		p = at(v, offset, 12);
+		if (!p)
+			return short_of(v);
+		PUT(key, W_TP, PLACE(load32(p), 4, 0));
+		return PARSED;
+	}
+	if (proto != IPPROTO_UDP && proto != IPPROTO_ICMP && proto != PROTO_ICMPV6 &&
+	    proto != IPPROTO_IGMP)
+		return PARSED;
+	if (behind < 8)
+		return PARSED;
+	p = at(v, offset, 8);
+	if (!p)
+		return short_of(v);
+	if (proto == IPPROTO_UDP) {
+		PUT(key, W_TP, PLACE(load32(p), 4, 0));
+		return PARSED;
+	}
+	PUT(key, W_TP, PLACE(load8(p), 1, 1) | PLACE(load8(p + 1), 1, 3));
+	if (proto == IPPROTO_IGMP)
+		MERGE(key, W_TP, PLACE(load32(p + 4), 4, 4));
+	if (wants(ND_BITS) && proto == PROTO_ICMPV6 && load8(p + 1) == 0 &&
+	    (load8(p) == NEIGHBOUR_SOLICIT || load8(p) == NEIGHBOUR_ADVERT))
+		return all ? neighbour(ctx, offset, end) : PARSE_ALL;
+	return PARSED;
+}
+
+static __always_inline __u64 ip_word(__be32 label, __u32 frag, __u32 tos, __u32 ttl, __u32 proto)
+{
+	return PLACE(label, 4, 0) | PLACE(frag, 1, 4) | PLACE(tos, 1, 5) | PLACE(ttl, 1, 6) |
+	       PLACE(proto, 1, 7);
+}
+
+static __always_inline int ipv4(__u64 *key, hook_ctx *ctx, const struct view *v, __u32 offset,
+				struct layers *layers, const bool all)
+{
+	__u32 behind = v->length - offset;
+	__u32 header, total, fragment, frag = 0, proto;
+	void *p = at(v, offset, 20);
+
+	if (!p)
+		return short_of(v);
+	header = (load8(p) & 0xf) * 4;
+	total = bpf_ntohs(load16(p + 2));
+	if (header < 20 || total < header || total > behind || behind - total > 0xffff)
+		return PARSED;
+	fragment = bpf_ntohs(load16(p + 6));
+	if (fragment & (FRAGMENT_MORE | FRAGMENT_OFFSET))
+		frag = fragment & FRAGMENT_OFFSET ? FRAG_ANY | FRAG_LATER : FRAG_ANY;
+	proto = load8(p + 9);
+	PUT(key, W_IP4, load64(p + 12));
+	PUT(key, W_IP, ip_word(0, frag, load8(p + 1), load8(p + 8), proto));
+	layers->l4 = offset + header;
+	if (frag & FRAG_LATER)
+		return PARSED;
+	return transport(key, ctx, v, proto, offset + header, offset + total, layers, all);
+}
+
+static __always_inline bool is_extension(__u32 proto)
+{
+	return proto == IPPROTO_HOPOPTS || proto == IPPROTO_ROUTING || proto == IPPROTO_DSTOPTS ||
+	       proto == IPPROTO_AH || proto == IPPROTO_FRAGMENT;
+}
+
+/* Where extension headers led, in one word: offset, protocol, fragment bits, enum parse; the
+ * last bit says that one is cut off. */
+#define LED_TO(offset, proto, frag, err) \
+	((__u64)(offset) | (__u64)(proto) << 32 | (__u64)(frag) << 40 | (__u64)(err) << 48)
+#define CUT_OFF ((__u64)1 << 63)
+
+/* Extension headers from `offset` on, the first of type `proto`, of a packet that ends at `end`. */
+__noinline __u64 extensions(hook_ctx *ctx, __u32 offset, __u32 end, __u32 proto)
+{
+	struct view v = view_of(ctx);
+	__u32 frag = 0;
+
+#pragma clang loop unroll(disable)
+	for (int i = 0; i <= EXTENSIONS; i++) {
+		__u32 len;
+		void *p;
+
+		if (!is_extension(proto))
+			return LED_TO(offset, proto, frag, PARSED);
+		if (offset + 8 > end)
+			return CUT_OFF;
+		if (offset > MAX_OFFSET)
+			return LED_TO(0, 0, 0, PARSE_UP);
+		p = at(&v, offset, 8);
+		if (!p)
+			return LED_TO(0, 0, 0, v.whole ? PARSE_UP : PARSE_PULL);
+		len = load8(p + 1) * 8 + 8;
+		if (proto == IPPROTO_AH)
+			len = load8(p + 1) * 4 + 8;
+		if (proto == IPPROTO_FRAGMENT)
+			len = 8;
+		if (offset + len > end)
+			return CUT_OFF;
+		offset += len;
+		if (proto == IPPROTO_FRAGMENT && load16(p + 2)) {
+			frag |= FRAG_ANY;
+			if (load16(p + 2) & bpf_htons(0xfff8))
+				return LED_TO(offset, IPPROTO_FRAGMENT, FRAG_ANY | FRAG_LATER,
+					      PARSED);
+		}
+		proto = load8(p);
+	}
+	return LED_TO(0, 0, 0, PARSE_UP);
+}
+
+static __always_inline int ipv6(__u64 *key, hook_ctx *ctx, const struct view *v, __u32 offset,
+				struct layers *layers, const bool all)
+{
+	__u32 behind = v->length - offset;
+	__u32 payload, first, proto, frag = 0, next = offset + 40, end;
+	void *p = at(v, offset, 40);
+	__u8 hops;
+
+	if (!p)
+		return short_of(v);
+	payload = bpf_ntohs(load16(p + 4));
+	if (payload > behind - 40 || behind - 40 - payload > 0xffff)
+		return PARSED;
+	PUT(key, W_SRC0, load64(p + 8));
+	PUT(key, W_SRC1, load64(p + 16));
+	PUT(key, W_DST0, load64(p + 24));
+	PUT(key, W_DST1, load64(p + 32));
+	end = next + payload;
+	proto = load8(p + 6);
+	first = bpf_ntohl(load32(p));
+	hops = load8(p + 7);
+	if (is_extension(proto)) {
+		__u64 led;
+
+		if (!all)
+			return PARSE_ALL;
+		led = extensions(ctx, next, end, proto);
+		if (led & CUT_OFF)
+			return PARSED;
+		if (led >> 48)
+			return led >> 48;
+		next = (__u32)led;
+		proto = led >> 32 & 0xff;
+		frag = led >> 40 & 0xff;
+	}
+	PUT(key, W_IP,
+	    ip_word(bpf_htonl(first & 0xfffff), frag, first >> 20 & 0xff, hops, proto));
+	layers->l4 = next;
+	if (frag & FRAG_LATER)
+		return PARSED;
+	if (next > MAX_OFFSET)
+		return PARSE_UP;
+	return transport(key, ctx, v, proto, next, end, layers, all);
+}
+
+static __always_inline int arp(__u64 *key, const struct view *v, __u32 offset)
+{
+	void *p = at(v, offset, 28);
+	__u16 op;
+
+	if (!p)
+		return short_of(v);
+	if (load16(p) != bpf_htons(1) || load16(p + 2) != bpf_htons(ETH_P_IP) ||
+	    load16(p + 4) != bpf_htons(0x0604))
+		return PARSED;
+	op = bpf_ntohs(load16(p + 6));
+	PUT(key, W_IP4, PLACE(load32(p + 14), 4, 0) | PLACE(load32(p + 24), 4, 4));
+	PUT(key, W_IP, ip_word(0, 0, 0, 0, op > 255 ? 0 : op));
+	PUT(key, W_HW0,
+	    PLACE(load32(p + 8), 4, 0) | PLACE(load16(p + 12), 2, 4) | PLACE(load16(p + 18), 2, 6));
+	PUT(key, W_HW1, PLACE(load32(p + 20), 4, 0));
+	return PARSED;
+}
+
+/* Up to three labels. Returns the offset behind the last one of the stack, 0 when it is further. */
+static __always_inline int mpls(__u64 *key, const struct view *v, __u32 *offset)
+{
+	__be32 label[3] = {};
+	bool bottom = false;
+
+#pragma unroll
+	for (int i = 0; i < 3; i++) {
+		void *p;
+
+		if (bottom)
+			break;
+		p = at(v, *offset, 4);
+		if (!p) {
+			if (!v->whole)
+				return PARSE_PULL;
+			break;
+		}
+		label[i] = load32(p);
+		*offset += 4;
+		bottom = label[i] & bpf_htonl(0x100);
+	}
+	if (!bottom)
+		*offset = 0;
+	PUT(key, W_MPLS0, PLACE(label[0], 4, 0) | PLACE(label[1], 4, 4));
+	PUT(key, W_MPLS1, PLACE(label[2], 4, 0));
+	return PARSED;
+}
+
+/* VLAN tags: `*type` and `*offset` become what is behind them. */
+static __always_inline int vlans(__u64 *key, hook_ctx *ctx, const struct view *v, __be16 *type,
+				 __u32 *offset)
+{
+	__u64 word = 0;
+	__u32 count = 0;
+
+	if (has_tag(ctx)) {
+		word = PLACE(bpf_htons(tag_tpid(ctx)), 2, 0) |
+		       PLACE(bpf_htons(tag_tci(ctx) | VLAN_CFI), 2, 2);
+		count = 1;
+	}
+#pragma unroll
+	for (int i = 0; i < 2; i++) {
+		void *p;
+		__u64 tag;
+
+		if (count >= settings.vlan_limit || !is_vlan(*type))
+			break;
+		p = at(v, *offset, 4);
+		if (!p) {
+			if (!v->whole)
+				return PARSE_PULL;
+			break;
+		}
+		tag = PLACE(*type, 2, 0) | PLACE(load16(p) | bpf_htons(VLAN_CFI), 2, 2);
+		word |= count ? PLACE((__u32)tag, 4, 4) : tag;
+		count++;
+		*type = load16(p + 2);
+		*offset += 4;
+	}
+	PUT(key, W_VLAN, word);
+	return PARSED;
+}
+
+/* 802.3: the type is behind an LLC/SNAP header. */
+static __always_inline int llc(const struct view *v, __be16 *type, __u32 *offset)
+{
+	void *p = at(v, *offset, 8);
+
+	*type = bpf_htons(0x05ff);
+	if (!p)
+		return short_of(v);
+	if (load32(p) == bpf_htonl(0xaaaa0300) && load16(p + 4) == 0 &&
+	    bpf_ntohs(load16(p + 6)) >= 0x600) {
+		*type = load16(p + 6);
+		*offset += 8;
+	}
+	return PARSED;
+}
+
+static __always_inline void clear(__u64 *key)
+{
+	PUT(key, W_ETH0, 0);
+	PUT(key, W_ETH1, 0);
+	PUT(key, W_VLAN, 0);
+	PUT(key, W_IP4, 0);
+	PUT(key, W_IP, 0);
+	PUT(key, W_TP, 0);
+	if (!wants(COLD_BITS))
+		return;
+	PUT(key, W_MPLS0, 0);
+	PUT(key, W_MPLS1, 0);
+	PUT(key, W_SRC0, 0);
+	PUT(key, W_SRC1, 0);
+	PUT(key, W_DST0, 0);
+	PUT(key, W_DST1, 0);
+	PUT(key, W_ND0, 0);
+	PUT(key, W_ND1, 0);
+	PUT(key, W_HW0, 0);
+	PUT(key, W_HW1, 0);
+	PUT(key, W_ND2, 0);
+}
+
+static __always_inline void metadata_of_port(__u64 *key, __u32 in_port)
+{
+	PUT(key, W_RECIRC, 0);
+	PUT(key, W_PORT, PLACE(bpf_htonl(in_port), 4, 0));
+	PUT(key, W_META, 0);
+}
+
+static __always_inline void metadata_of_state(__u64 *key, const struct state *st)
+{
+	PUT(key, W_RECIRC,
+	    PLACE(bpf_htonl(st->recirc_id), 4, 0) | PLACE(bpf_htonl(st->dp_hash), 4, 4));
+	PUT(key, W_PORT, PLACE(bpf_htonl(st->in_port), 4, 0));
+	PUT(key, W_META, PLACE(bpf_htonl(st->priority), 4, 0) | PLACE(bpf_htonl(st->mark), 4, 4));
+}
+
+/* All words but those of metadata: recirc_id, dp_hash, in_port, priority, mark. */
+static __always_inline int parse(__u64 *key, hook_ctx *ctx, struct layers *layers, const bool all)
+{
+	struct view v = view_of(ctx);
+	__u32 offset = ETH_HLEN;
+	__be16 type;
+	void *eth;
+	int err;
+
+	clear(key);
+	eth = v.data;
+	if (eth + ETH_HLEN > v.end)
+		return short_of(&v);
+	PUT(key, W_ETH0, load64(eth));
+	type = load16(eth + 12);
+	err = vlans(key, ctx, &v, &type, &offset);
+	if (err)
+		return err;
+	if (bpf_ntohs(type) < 0x600) {
+		err = llc(&v, &type, &offset);
+		if (err)
+			return err;
+	}
+	PUT(key, W_ETH1, PLACE(load32(eth + 8), 4, 0) | PLACE(type, 2, 4));
+	layers->l3 = offset;
+	if ((wants(BIT(W_MPLS0) | BIT(W_MPLS1)) || settings.features & (FEATURE_LAYERS | FEATURE_MPLS)) &&
+	    (type == bpf_htons(ETH_P_MPLS_UC) || type == bpf_htons(ETH_P_MPLS_MC))) {
+		if (!all)
+			return PARSE_ALL;
+		layers->mpls = offset;
+		err = mpls(key, &v, &offset);
+		layers->l3 = offset;
+		return err;
+	}
+	if (!wants(L3_BITS) && !(settings.features & FEATURE_LAYERS))
+		return PARSED;
+	if (type == bpf_htons(ETH_P_IP))
+		return ipv4(key, ctx, &v, offset, layers, all);
+	if (type == bpf_htons(ETH_P_IPV6))
+		return ipv6(key, ctx, &v, offset, layers, all);
+	if (type == bpf_htons(ETH_P_ARP) || type == bpf_htons(ETH_P_RARP))
+		return arp(key, &v, offset);
+	return PARSED;
+}
+
+/* The whole key and the layers into `state`; for programs of which the loader wants all words. */
+__noinline int parse_all(hook_ctx *ctx)
+{
+	struct state *st = state_here();
+	struct layers layers = {};
+	int err;
+
+	if (!st)
+		return PARSE_UP;
+	metadata_of_state(st->key, st);
+	err = parse(st->key, ctx, &layers, true);
+	st->mpls = layers.mpls;
+	st->l3 = layers.l3;
+	st->l4 = layers.l4;
+	return err;
+}
+
+/* TCP flags of the key that `parse_all` made, a host integer. */
+static __always_inline __u32 flags_of_state(const struct state *st)
+{
+	return bpf_ntohs(((const __be16 *)&st->key[W_HW1])[2]);
+}
+
+#endif

@@ -1,0 +1,59 @@
+/* The datapath at the tc hook. */
+#include "hook_tc.h"
+
+#include "entry.h"
+#include "lookup.h"
+#include "walk.h"
+#include "miss.h"
+#include "act.h"
+
+SEC("tc")
+int entry_tc_ingress(struct __sk_buff *ctx)
+{
+	return enter(ctx);
+}
+
+/* Internal and tap ports: what the host's stack sends. */
+SEC("tc")
+int entry_tc_egress(struct __sk_buff *ctx)
+{
+	return enter(ctx);
+}
+
+SEC("tc")
+int lookup_tc(struct __sk_buff *ctx)
+{
+	return lookup(ctx);
+}
+
+SEC("tc")
+int recirc_tc(struct __sk_buff *ctx)
+{
+	return recirc(ctx);
+}
+
+SEC("tc")
+int walk_tc(struct __sk_buff *ctx)
+{
+	return walk(ctx);
+}
+
+SEC("tc")
+int act_tc(struct __sk_buff *ctx)
+{
+	return act(ctx);
+}
+
+SEC("tc")
+int pull_tc(struct __sk_buff *ctx)
+{
+	return pull(ctx);
+}
+
+SEC("tc")
+int miss_tc(struct __sk_buff *ctx)
+{
+	return miss(ctx);
+}
+
+char _license[] SEC("license") = "Apache-2.0";

@@ -1,0 +1,243 @@
+//! Words of the public interface: configuration, attachments, hooks, errors.
+
+use std::io;
+use std::path::PathBuf;
+
+use datapath::{FlowStats, PortNo};
+use flow::Match;
+
+use crate::layout;
+
+/// Sizes and places; fixed for the life of a [`crate::BpfDatapath`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Directory of this instance in a BPF file system, such as
+    /// `/sys/fs/bpf/slipswitch/INSTANCE`; `None`: nothing is pinned, all ends with the process.
+    pub pins: Option<PathBuf>,
+    /// Flow slots; rounded up to a power of two, 1,024 to 2^24. 256 bytes each, plus 32 a shard.
+    pub max_flows: u32,
+    /// Different masks, at most 65,535.
+    pub max_masks: u32,
+    /// Different action lists that are more than one output.
+    pub max_programs: u32,
+    /// Packets of one port that may be on their way up to the daemon.
+    pub upcall_limit: u32,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            pins: None,
+            max_flows: 262_144,
+            max_masks: 1024,
+            max_programs: 16_384,
+            upcall_limit: 512,
+        }
+    }
+}
+
+/// Why this host cannot run the BPF datapath, and what to do about it.
+#[derive(Debug, thiserror::Error)]
+pub enum Unavailable {
+    /// The process lacks a privilege.
+    #[error(
+        "no permission to {0}: run the daemon as root or give it CAP_BPF, CAP_NET_ADMIN and \
+         CAP_PERFMON"
+    )]
+    Permission(&'static str),
+    /// The directory for pins is not in a BPF file system.
+    #[error(
+        "{path} is not in a BPF file system: mount one with \"mount -t bpf bpf /sys/fs/bpf\" ({cause})"
+    )]
+    NotBpffs {
+        /// The directory.
+        path: PathBuf,
+        /// What was tried.
+        cause: io::Error,
+    },
+    /// Another process uses the same pins.
+    #[error("{0} is in use by another daemon: stop it, or name another instance")]
+    InUse(PathBuf),
+    /// The kernel lacks something.
+    #[error("this kernel has no {missing}: it takes Linux {since} or newer with {option}")]
+    Kernel {
+        /// What is missing.
+        missing: &'static str,
+        /// First version that has it.
+        since: &'static str,
+        /// Configuration option.
+        option: &'static str,
+    },
+    /// The verifier did not accept a program.
+    #[error("the kernel's verifier refused the {object} programs ({cause}): {log}")]
+    Verifier {
+        /// "tc" or "xdp".
+        object: &'static str,
+        /// The system's error.
+        cause: String,
+        /// The last lines of what the verifier and libbpf said.
+        log: String,
+    },
+    /// The programs in this binary are not what the daemon expects.
+    #[error("the {object} programs of this build do not fit the daemon: {cause}")]
+    Build {
+        /// "tc" or "xdp".
+        object: &'static str,
+        /// What differs.
+        cause: String,
+    },
+    /// Not enough memory for the tables.
+    #[error("no memory for {0}: lower the number of flows, or raise the memory limit")]
+    Memory(String),
+    /// Any other system call.
+    #[error("{step}: {source}")]
+    System {
+        /// What was tried.
+        step: String,
+        /// The system's words.
+        source: io::Error,
+    },
+}
+
+/// Why a port was not attached. The text names the interface and the cause.
+#[derive(Debug, thiserror::Error)]
+pub enum AttachError {
+    /// Port numbers go up to [`layout::MAX_PORTS`].
+    #[error("port {0} is beyond the {max} ports of the BPF datapath", max = layout::MAX_PORTS)]
+    PortNumber(PortNo),
+    /// The table of interfaces has no room near this index.
+    #[error("no room for interface index {0} in the BPF datapath's table of interfaces")]
+    Interfaces(u32),
+    /// XDP at the stack's side of an interface does not exist.
+    #[error("interface index {0}: XDP cannot attach to the stack's side of an interface")]
+    XdpAtStack(u32),
+    /// The kernel refused.
+    #[error("interface index {ifindex}: could not attach to {hook} ({source})")]
+    Kernel {
+        /// The interface.
+        ifindex: u32,
+        /// "tcx ingress", "XDP in the driver", ….
+        hook: &'static str,
+        /// The system's words.
+        source: io::Error,
+    },
+    /// A pin could not be made.
+    #[error("could not pin {path} ({source})")]
+    Pin {
+        /// Where.
+        path: PathBuf,
+        /// The system's words.
+        source: io::Error,
+    },
+}
+
+/// Which side of an interface is the switch's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Side {
+    /// Packets come in from the device (a NIC, a veth end): ingress hooks; outputs are
+    /// transmitted.
+    Device,
+    /// Packets come in from the host's stack (internal and tap ports): the egress hook; outputs
+    /// are received by the host.
+    Stack,
+}
+
+/// How XDP attaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum XdpMode {
+    /// In the driver.
+    Driver,
+    /// Behind the driver, on skbs.
+    Generic,
+}
+
+/// Hooks of a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Hooks {
+    /// The skb hook.
+    pub tc: bool,
+    /// The XDP hook.
+    pub xdp: Option<XdpMode>,
+}
+
+/// A port as the BPF datapath sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attachment {
+    /// The interface.
+    pub ifindex: u32,
+    /// Which side.
+    pub side: Side,
+    /// Where programs attach.
+    pub hooks: Hooks,
+    /// Bytes behind the Ethernet header.
+    pub mtu: u32,
+    /// May be sent to.
+    pub up: bool,
+}
+
+/// A port found in adopted tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AdoptedPort {
+    /// Its number.
+    pub number: PortNo,
+    /// Its interface, when the tables were left.
+    pub ifindex: u32,
+}
+
+bitflags::bitflags! {
+    /// Hooks that can run a flow.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+    pub struct HookSet: u8 {
+        /// XDP.
+        const XDP = layout::HOOK_XDP;
+        /// The skb hook.
+        const TC = layout::HOOK_TC;
+    }
+}
+
+/// A flow as held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// The packets; equal to what was installed.
+    pub matching: Match,
+    /// Where it can run.
+    pub hooks: HookSet,
+    /// What went through it.
+    pub stats: FlowStats,
+}
+
+/// Counters of the whole datapath since its tables were made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Totals {
+    /// Packets dropped, by [`datapath::DropReason`] in numeric order.
+    pub drops: [u64; layout::DROPS],
+    /// Packets that flows took (as of the last sweep; removed flows included).
+    pub hits: u64,
+    /// Lookups that the signature cache did not answer.
+    pub walked: u64,
+    /// Masks looked at in them.
+    pub masks_visited: u64,
+    /// Walks that found a flow.
+    pub found: u64,
+    /// Packets sent up to the daemon.
+    pub up: u64,
+    /// Packets that XDP left to the next hook.
+    pub passed: u64,
+    /// Masks now.
+    pub masks: usize,
+    /// Flows now.
+    pub flows: usize,
+}
+
+/// Packets and bytes of a port whose device does not count them ([`Side::Stack`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct PortStats {
+    /// Packets from the port.
+    pub rx_packets: u64,
+    /// Bytes from the port.
+    pub rx_bytes: u64,
+    /// Packets to the port.
+    pub tx_packets: u64,
+    /// Bytes to the port.
+    pub tx_bytes: u64,
+}

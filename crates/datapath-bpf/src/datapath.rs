@@ -1,0 +1,492 @@
+//! The BPF datapath as one thing.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::mem::offset_of;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard};
+
+use clock::{Clock, Millis};
+use datapath::{Actions, FlowStats, Megaflow, MeterConfig, MeterStats, PortNo, Refusal, Ufid};
+
+use crate::attach::{self, Attached, Place};
+use crate::attachment::{
+    AdoptedPort, AttachError, Attachment, Config, Held, HookSet, PortStats, Side, Totals,
+    Unavailable,
+};
+use crate::flows::Flows;
+use crate::layout::{
+    ConfigEntry, MAX_METERS, MAX_PORTS, METER_BANDS, PORT_DEVMAP, PORT_STACK, word,
+};
+use crate::load::Hook;
+use crate::maps::Maps;
+use crate::object::UserObject;
+use crate::open::{self, Opened};
+use crate::pins::Pins;
+use crate::settings::{FEATURE_STACK, Needs};
+use crate::variant::{Station, Variants};
+use crate::{meters, ports, sys};
+
+mod user;
+
+/// What is attached for one port.
+struct Attachments {
+    attachment: Attachment,
+    /// Programs on its interface, by hook.
+    programs: HashMap<Hook, Attached>,
+}
+
+/// A flow table in the kernel's hands. All methods may be called from any thread; those that
+/// attach, remove or maintain take milliseconds, the others a microsecond.
+pub struct BpfDatapath {
+    flows: Flows,
+    variants: Variants,
+    pins: Option<Pins>,
+    devmap: Option<OwnedFd>,
+    adopted: Option<Vec<AdoptedPort>>,
+    upcall_limit: u32,
+    clock: Clock,
+    ports: Mutex<BTreeMap<u32, Attachments>>,
+    /// Users' programs for XDP, by port; locked behind `ports`.
+    objects: Mutex<BTreeMap<u32, UserObject>>,
+    /// Bands of each meter, and when it was set.
+    meters: Mutex<BTreeMap<u32, (usize, Millis)>>,
+    closed: Mutex<bool>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+impl BpfDatapath {
+    /// Makes the tables and loads the programs; nothing is attached. What is pinned is taken over
+    /// with its flows and ports when it is of the same layout and sizes, else removed.
+    pub fn open(config: Config, clock: Clock) -> Result<BpfDatapath, Unavailable> {
+        let Opened { flows, variants, pins, devmap, adopted } = open::open(&config, clock.clone())?;
+        Ok(BpfDatapath {
+            flows,
+            variants,
+            pins,
+            devmap,
+            adopted,
+            upcall_limit: config.upcall_limit,
+            clock,
+            ports: Mutex::default(),
+            objects: Mutex::default(),
+            meters: Mutex::default(),
+            closed: Mutex::new(false),
+        })
+    }
+
+    /// True when tables were taken over.
+    pub fn was_adopted(&self) -> bool {
+        self.adopted.is_some()
+    }
+
+    /// The ports in tables that were taken over, as they were left. Those that are wanted are to
+    /// be attached again, the others detached.
+    pub fn adopted_ports(&self) -> Vec<AdoptedPort> {
+        self.adopted.clone().unwrap_or_default()
+    }
+
+    fn maps(&self) -> &Maps {
+        self.flows.maps()
+    }
+
+    fn station(&self, hook: Hook) -> Option<&Station> {
+        self.variants.stations().iter().find(|s| s.hook == hook)
+    }
+
+    /// A program by its name, such as "entry_tc_ingress"; lookups in their full variant.
+    pub fn program(&self, name: &str) -> Option<BorrowedFd<'_>> {
+        self.variants.stations().iter().find_map(|s| s.programs.get(name)).map(AsFd::as_fd)
+    }
+
+    /// A hook's map by its name.
+    pub fn map(&self, hook: Hook, name: &str) -> Option<BorrowedFd<'_>> {
+        self.station(hook)?.maps.get(name).map(AsFd::as_fd)
+    }
+
+    /// `struct state` of each CPU at a hook, for tests of the programs.
+    pub fn states(&self, hook: Hook) -> io::Result<Vec<Vec<u8>>> {
+        let map = self.map(hook, "states").ok_or(io::ErrorKind::NotFound)?;
+        sys::per_cpu(map, 0, sys::map_info(map)?.value_size as usize)
+    }
+
+    /// Attaches a port, or changes how it is attached. On an error it is as it was, or detached.
+    pub fn attach(&self, port: PortNo, to: &Attachment) -> Result<(), AttachError> {
+        if port.0 >= MAX_PORTS {
+            return Err(AttachError::PortNumber(port));
+        }
+        if to.side == Side::Stack && to.hooks.xdp.is_some() {
+            return Err(AttachError::XdpAtStack(to.ifindex));
+        }
+        let mut held = lock(&self.ports);
+        self.leave_interface(&mut held, port.0, to);
+        if to.side == Side::Stack {
+            self.variants.admit(Needs { words: 0, features: FEATURE_STACK });
+        }
+        // The first packet of the hook finds the port.
+        ports::put(self.maps(), port.0, to, self.upcall_limit);
+        if let Err(e) = ports::add_interface(self.maps(), to.ifindex, port.0) {
+            self.detach_held(&mut held, port.0);
+            return Err(e);
+        }
+        let entry = held
+            .entry(port.0)
+            .or_insert_with(|| Attachments { attachment: *to, programs: HashMap::new() });
+        let before = std::mem::replace(&mut entry.attachment, *to);
+        let done = self
+            .attach_tc(port.0, to, entry)
+            .and_then(|()| self.attach_xdp(port.0, to, &before, entry));
+        if done.is_err() {
+            self.detach_held(&mut held, port.0);
+        }
+        done
+    }
+
+    /// Leaves what another interface, or another side, has of this port.
+    fn leave_interface(&self, held: &mut BTreeMap<u32, Attachments>, port: u32, to: &Attachment) {
+        let old = self.maps().ports.read(port as usize);
+        let was_stack = old.flags & PORT_STACK != 0;
+        let other = old.ifindex != 0
+            && (old.ifindex != to.ifindex || was_stack != (to.side == Side::Stack));
+        if other {
+            self.detach_held(held, port);
+        }
+    }
+
+    fn attach_tc(
+        &self,
+        port: u32,
+        to: &Attachment,
+        entry: &mut Attachments,
+    ) -> Result<(), AttachError> {
+        let name = entry_name(to.side);
+        let pin = self.link_pin(port, Hook::Tc);
+        if !to.hooks.tc {
+            self.leave_hook(Hook::Tc, pin, entry);
+            return Ok(());
+        }
+        if entry.programs.contains_key(&Hook::Tc) {
+            return Ok(());
+        }
+        let program = self.program(name).ok_or_else(|| missing(to.ifindex, "tc"))?;
+        let attached = Place { program, ifindex: to.ifindex, pin }.tc(to.side)?;
+        entry.programs.insert(Hook::Tc, attached);
+        Ok(())
+    }
+
+    fn attach_xdp(
+        &self,
+        port: u32,
+        to: &Attachment,
+        before: &Attachment,
+        entry: &mut Attachments,
+    ) -> Result<(), AttachError> {
+        let pin = self.link_pin(port, Hook::Xdp);
+        let Some(mode) = to.hooks.xdp else {
+            self.leave_hook(Hook::Xdp, pin, entry);
+            return Ok(());
+        };
+        if entry.programs.contains_key(&Hook::Xdp) {
+            if before.hooks.xdp == Some(mode) {
+                return Ok(());
+            }
+            self.leave_hook(Hook::Xdp, pin.clone(), entry);
+        }
+        let objects = lock(&self.objects);
+        let users = objects.get(&port).map(|object| object.program.as_fd());
+        let program =
+            users.or(self.program("entry_xdp")).ok_or_else(|| missing(to.ifindex, "XDP"))?;
+        let attached = Place { program, ifindex: to.ifindex, pin }.xdp(mode)?;
+        entry.programs.insert(Hook::Xdp, attached);
+        Ok(())
+    }
+
+    fn link_pin(&self, port: u32, hook: Hook) -> Option<PathBuf> {
+        self.pins.as_ref().map(|pins| pins.link(port, hook))
+    }
+
+    /// Detaches one hook, also what a former daemon attached.
+    fn leave_hook(&self, hook: Hook, pin: Option<PathBuf>, entry: &mut Attachments) {
+        let program = self.program(hook.lookup());
+        match (entry.programs.remove(&hook), program) {
+            (Some(attached), Some(program)) => attached.detach(program),
+            _ => drop(pin.map(|path| attach::release_pin(&path))),
+        }
+    }
+
+    /// Lets what arrives at a port go where it would without these programs, from this instant;
+    /// they stay attached until [`BpfDatapath::detach`], which takes milliseconds.
+    pub fn release(&self, port: PortNo) {
+        if port.0 < MAX_PORTS {
+            let _one_at_a_time = lock(&self.ports);
+            let ifindex = self.maps().ports.read(port.0 as usize).ifindex;
+            ports::remove_interface(self.maps(), ifindex, port.0);
+        }
+    }
+
+    /// Detaches a port, and forgets its user's program. What is sent to it is dropped.
+    pub fn detach(&self, port: PortNo) {
+        if port.0 < MAX_PORTS {
+            let mut held = lock(&self.ports);
+            self.detach_held(&mut held, port.0);
+            if lock(&self.objects).remove(&port.0).is_some() {
+                let _ = self.flows.limit(port, None); // nothing to wait for
+            }
+        }
+    }
+
+    fn detach_held(&self, held: &mut BTreeMap<u32, Attachments>, port: u32) {
+        let old = self.maps().ports.read(port as usize);
+        let side = if old.flags & PORT_STACK != 0 { Side::Stack } else { Side::Device };
+        match held.remove(&port) {
+            Some(mut entry) => {
+                for hook in [Hook::Xdp, Hook::Tc] {
+                    self.leave_hook(hook, self.link_pin(port, hook), &mut entry);
+                }
+            }
+            None if old.ifindex != 0 => self.detach_adopted(port, old.ifindex, side),
+            None => {}
+        }
+        if old.flags & PORT_DEVMAP != 0
+            && let Err(e) = self.set_devmap(PortNo(port), false)
+        {
+            tracing::warn!("port {port} stays a target of XDP redirects ({e})");
+        }
+        ports::remove_interface(self.maps(), old.ifindex, port);
+        ports::clear(self.maps(), port);
+    }
+
+    /// Detaches what a former daemon attached and this one did not.
+    fn detach_adopted(&self, port: u32, ifindex: u32, side: Side) {
+        for hook in [Hook::Xdp, Hook::Tc] {
+            if let Some(path) = self.link_pin(port, hook) {
+                attach::release_pin(&path);
+            }
+        }
+        if let Some(program) = self.program(entry_name(side)) {
+            attach::remove_filter(program, ifindex, side);
+        }
+    }
+
+    /// Changes a port's MTU and whether it may be sent to.
+    pub fn set_port(&self, port: PortNo, mtu: u32, up: bool) {
+        let mut held = lock(&self.ports);
+        if let Some(entry) = held.get_mut(&port.0) {
+            (entry.attachment.mtu, entry.attachment.up) = (mtu, up);
+            ports::set(self.maps(), port.0, mtu, up);
+        }
+    }
+
+    /// Makes a port a target of XDP redirects, or no longer.
+    pub fn set_devmap(&self, port: PortNo, there: bool) -> io::Result<()> {
+        if port.0 >= MAX_PORTS {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let devmap = self.devmap.as_ref().ok_or(io::ErrorKind::Unsupported)?.as_fd();
+        if !there {
+            ports::set_flag(self.maps(), port.0, PORT_DEVMAP, false);
+            return sys::unset(devmap, port.0);
+        }
+        let ifindex = self.maps().ports.load_half(port.0 as usize, 0);
+        if ifindex == 0 {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        sys::set(devmap, port.0, ifindex)?;
+        ports::set_flag(self.maps(), port.0, PORT_DEVMAP, true);
+        Ok(())
+    }
+
+    /// The tap by which packets go up; 0: nobody takes them.
+    pub fn set_miss_device(&self, ifindex: u32) {
+        self.maps().config.store_half(0, offset_of!(ConfigEntry, miss_ifindex), ifindex);
+    }
+
+    /// `count` packets of `port` were taken from the miss device.
+    pub fn note_taken(&self, port: PortNo, count: u64) {
+        if port.0 < MAX_PORTS {
+            ports::note_taken(self.maps(), port.0, count);
+        }
+    }
+
+    /// Packets of `port` that went up and were not taken.
+    pub fn on_their_way(&self, port: PortNo) -> u64 {
+        if port.0 < MAX_PORTS { ports::on_their_way(self.maps(), port.0) } else { 0 }
+    }
+
+    /// The miss device is empty: packets that were lost on the way are not waited for.
+    pub fn resync_taken(&self) {
+        for port in lock(&self.ports).keys() {
+            ports::settle(self.maps(), *port);
+        }
+    }
+
+    /// Adds a flow at those of its possible hooks that are `allowed`; says at which.
+    pub fn install(&self, flow: &Megaflow, allowed: HookSet) -> Result<HookSet, Refusal> {
+        self.flows.install(flow, allowed, |needs| self.variants.admit(needs))
+    }
+
+    /// Replaces a flow's actions, statistics go on; adds the flow when it is not there. On a
+    /// refusal the old actions stay.
+    pub fn replace(&self, flow: &Megaflow, allowed: HookSet) -> Result<HookSet, Refusal> {
+        self.flows.replace(flow, allowed, |needs| self.variants.admit(needs))
+    }
+
+    /// Removes flows and calls `each` with their final statistics; waits for a grace period.
+    pub fn remove_many(&self, ufids: &[Ufid], each: &mut dyn FnMut(Ufid, FlowStats)) {
+        self.flows.remove_many(ufids, each);
+    }
+
+    /// Calls `each` for the statistics of every flow; it may call back.
+    pub fn sweep(&self, each: &mut dyn FnMut(Ufid, FlowStats)) {
+        self.flows.sweep(each);
+    }
+
+    /// One flow.
+    pub fn flow(&self, ufid: Ufid) -> Option<Held> {
+        self.flows.flow(ufid)
+    }
+
+    /// All flows, for people.
+    pub fn dump(&self) -> Vec<(Ufid, Held)> {
+        self.flows.dump()
+    }
+
+    /// Number of flows.
+    pub fn len(&self) -> usize {
+        self.flows.len()
+    }
+
+    /// True when there are no flows.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// True when the flow that is held does what `actions` say.
+    pub fn encodes_alike(&self, ufid: Ufid, actions: &Actions) -> bool {
+        self.flows.encodes_alike(ufid, actions)
+    }
+
+    /// Counters of the whole datapath.
+    pub fn counters(&self) -> Totals {
+        let mut sum = Totals {
+            hits: self.flows.hits(),
+            masks: self.flows.masks(),
+            flows: self.flows.len(),
+            ..Totals::default()
+        };
+        for shard in 0..self.maps().counters.len() {
+            let c = self.maps().counters.read(shard);
+            for (to, from) in sum.drops.iter_mut().zip(c.drops) {
+                *to = to.wrapping_add(from);
+            }
+            sum.walked = sum.walked.wrapping_add(c.walked);
+            sum.masks_visited = sum.masks_visited.wrapping_add(c.masks);
+            sum.found = sum.found.wrapping_add(c.found);
+            sum.up = sum.up.wrapping_add(c.up);
+            sum.passed = sum.passed.wrapping_add(c.passed);
+        }
+        sum
+    }
+
+    /// Counters of a port.
+    pub fn port_stats(&self, port: PortNo) -> PortStats {
+        if port.0 >= MAX_PORTS {
+            return PortStats::default();
+        }
+        ports::stats(self.maps(), port.0)
+    }
+
+    /// Highest number of meters, and of bands in each.
+    pub fn meter_limits(&self) -> (u32, u8) {
+        (MAX_METERS, METER_BANDS as u8)
+    }
+
+    /// Sets or replaces a meter.
+    pub fn set_meter(&self, id: u32, config: &MeterConfig) -> Result<(), Refusal> {
+        let mut held = lock(&self.meters);
+        meters::set(&self.maps().meters, id, config)?;
+        held.insert(id, (config.bands.len(), self.clock.now()));
+        Ok(())
+    }
+
+    /// Removes a meter; its last statistics.
+    pub fn remove_meter(&self, id: u32) -> Option<MeterStats> {
+        let stats = self.meter_stats(id);
+        meters::remove(&self.maps().meters, id);
+        lock(&self.meters).remove(&id);
+        stats
+    }
+
+    /// Statistics of a meter that was set.
+    pub fn meter_stats(&self, id: u32) -> Option<MeterStats> {
+        let (bands, since) = *lock(&self.meters).get(&id)?;
+        let stats = meters::stats(&self.maps().meters, id, bands)?;
+        Some(MeterStats { since, ..stats })
+    }
+
+    /// What cannot be done at once: slots of removed flows become free, and the lookup programs
+    /// are fitted to the present flows. Called about twice a second by one thread.
+    pub fn maintain(&self) {
+        self.flows.reclaim();
+        self.variants.choose(self.needs());
+        // Flows that came while a variant was loaded.
+        self.variants.admit(self.needs().0);
+    }
+
+    fn needs(&self) -> (Needs, [u64; crate::layout::WORDS]) {
+        let (mut needs, union) = self.flows.needs();
+        needs.words |= 1 << word::RECIRC | 1 << word::PORT;
+        let stack = lock(&self.ports).values().any(|p| p.attachment.side == Side::Stack);
+        if stack {
+            needs.features |= FEATURE_STACK;
+        }
+        (needs, union)
+    }
+
+    /// What the present lookup programs serve.
+    pub fn variant(&self) -> Needs {
+        self.variants.active()
+    }
+
+    /// Ends. With `cleanup`, or when nothing is pinned, all programs are detached, and nothing
+    /// stays; else everything goes on without this process.
+    pub fn close(&self, cleanup: bool) {
+        let mut closed = lock(&self.closed);
+        if std::mem::replace(&mut *closed, true) {
+            return;
+        }
+        self.set_miss_device(0);
+        if !cleanup && self.pins.is_some() {
+            return;
+        }
+        let mut held = lock(&self.ports);
+        for port in ports::list(self.maps()) {
+            self.detach_held(&mut held, port.number.0);
+        }
+        if let Some(pins) = &self.pins {
+            pins.clear();
+            pins.remove_directory();
+        }
+    }
+}
+
+impl Drop for BpfDatapath {
+    fn drop(&mut self) {
+        self.close(false);
+    }
+}
+
+fn entry_name(side: Side) -> &'static str {
+    match side {
+        Side::Device => "entry_tc_ingress",
+        Side::Stack => "entry_tc_egress",
+    }
+}
+
+fn missing(ifindex: u32, hook: &'static str) -> AttachError {
+    AttachError::Kernel { ifindex, hook, source: io::ErrorKind::Unsupported.into() }
+}

@@ -1,0 +1,71 @@
+//! Users' own programs at the XDP hook of a port.
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use datapath::{Megaflow, PortNo, Refusal};
+
+use super::{BpfDatapath, lock};
+use crate::attach::release_pin;
+use crate::capabilities::Capabilities;
+use crate::layout::MAX_PORTS;
+use crate::load::Hook;
+use crate::object::{ObjectError, UserObject};
+
+impl BpfDatapath {
+    /// Loads the user's object at `path` for the XDP hook of `port`, in place of our program;
+    /// `None`: ours again. What is attached there is detached: the next
+    /// [`BpfDatapath::attach`] attaches the new one. Flows beyond what the program can do are at
+    /// the skb hook when this returns. On an error the port is as with `None`.
+    pub fn use_object(&self, port: PortNo, path: Option<&Path>) -> Result<(), ObjectError> {
+        let loaded = path.map(|path| self.load_object(path)).transpose();
+        let mut held = lock(&self.ports);
+        let mut objects = lock(&self.objects);
+        let old = objects.remove(&port.0);
+        if old.is_some() || matches!(loaded, Ok(Some(_))) {
+            let pin = self.link_pin(port.0, Hook::Xdp);
+            match (held.get_mut(&port.0), pin) {
+                (Some(entry), pin) => {
+                    self.leave_hook(Hook::Xdp, pin, entry);
+                    entry.attachment.hooks.xdp = None;
+                }
+                (None, Some(pin)) => release_pin(&pin), // a former daemon's
+                (None, None) => {}
+            }
+        }
+        let object = match loaded {
+            Ok(object) => object.filter(|_| port.0 < MAX_PORTS),
+            Err(e) => {
+                let _ = self.flows.limit(port, None); // nothing to wait for
+                return Err(e);
+            }
+        };
+        let limit = object.as_ref().map(|o| o.capabilities);
+        self.flows.limit(port, limit).map_err(ObjectError::Wait)?;
+        if let Some(object) = object {
+            objects.insert(port.0, object);
+        }
+        Ok(())
+    }
+
+    fn load_object(&self, path: &Path) -> Result<UserObject, ObjectError> {
+        let station = self.station(Hook::Xdp).ok_or(ObjectError::NoXdp)?;
+        UserObject::load(path, self.variants.full(), &station.maps)
+    }
+
+    /// What the user's program of a port says that it can do; `None`: there is none.
+    pub fn capabilities(&self, port: PortNo) -> Option<Capabilities> {
+        lock(&self.objects).get(&port.0).map(|object| object.capabilities)
+    }
+
+    /// The user's program of a port, for tests of it.
+    pub fn user_program(&self, port: PortNo) -> Option<OwnedFd> {
+        lock(&self.objects).get(&port.0)?.program.try_clone().ok()
+    }
+
+    /// Why the XDP program of a flow's ingress port does not take the flow: a user's program
+    /// may know less than ours.
+    pub fn suits_xdp(&self, flow: &Megaflow) -> Result<(), Refusal> {
+        self.flows.suits_xdp(flow)
+    }
+}

@@ -1,0 +1,293 @@
+//! Actions as the cells of a `struct program`, and which hooks can run them. Pure.
+//!
+//! A program edits the packet itself, and only `clone_redirect` at tc makes a copy. So what
+//! [`Action`] says of copies is kept by taking only lists where no copy is needed but for plain
+//! outputs: nested lists stand last, or hold nothing but outputs.
+
+use datapath::{ACTION_DEPTH_LIMIT, Action, DropReason, PortNo, Refusal, Set};
+
+use crate::attachment::HookSet;
+use crate::layout::{CELLS_TOTAL, FLOW_NO_GSO, MAX_METERS, MAX_PORTS, NO_PORT, Op};
+use crate::settings::{FEATURE_LAYERS, FEATURE_MPLS};
+
+mod cells;
+
+pub use cells::{Cells, has_mpls, is_program};
+
+/// Instructions of one flow: each is a tail call, and a packet may make 33 of them. A packet that
+/// is looked up again goes to the daemon when too few are left (`bpf/lookup.h`).
+pub const MOST_INSTRUCTIONS: usize = 20;
+
+/// What a flow does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// One output and nothing else.
+    Output(PortNo),
+    /// Drop, counted so.
+    Drop(DropReason),
+    /// A program.
+    Program(Box<[u64; CELLS_TOTAL]>),
+}
+
+/// Encoded actions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Encoded {
+    /// What happens.
+    pub effect: Effect,
+    /// Hooks that can run it.
+    pub hooks: HookSet,
+    /// `FLOW_*` bits.
+    pub flags: u8,
+    /// `FEATURE_*` that a lookup program needs for it.
+    pub features: u32,
+    /// Instructions of the program.
+    pub instructions: u32,
+    /// Ports that it sends to.
+    pub ports: Vec<PortNo>,
+}
+
+impl Encoded {
+    /// `slot.output` and `slot.reason`.
+    pub fn output_and_reason(&self) -> (u32, u32) {
+        match self.effect {
+            Effect::Output(port) => (port.0, 0),
+            Effect::Drop(reason) => (NO_PORT, reason as u32),
+            Effect::Program(_) => (NO_PORT, 0),
+        }
+    }
+}
+
+/// Encodes `actions`.
+pub fn encode(actions: &[Action]) -> Result<Encoded, Refusal> {
+    let whole = |effect, ports| Encoded {
+        effect,
+        hooks: HookSet::all(),
+        flags: 0,
+        features: 0,
+        instructions: 0,
+        ports,
+    };
+    match actions {
+        [] => return Ok(whole(Effect::Drop(DropReason::Flow), Vec::new())),
+        [Action::Drop(reason)] => return Ok(whole(Effect::Drop(*reason), Vec::new())),
+        [Action::Output(port)] => {
+            check_port(*port)?;
+            return Ok(whole(Effect::Output(*port), vec![*port]));
+        }
+        _ => {}
+    }
+    let mut writer = Writer {
+        cells: Cells::default(),
+        hooks: HookSet::all(),
+        flags: 0,
+        features: FEATURE_LAYERS,
+        ports: Vec::new(),
+        label_popped: false,
+    };
+    writer.list(actions, 0)?;
+    let instructions = writer.cells.instructions();
+    let cells = writer.cells.finish().ok_or(Refusal::UnsupportedAction)?;
+    if writer.hooks.is_empty() {
+        return Err(Refusal::UnsupportedAction);
+    }
+    Ok(Encoded {
+        effect: Effect::Program(cells),
+        hooks: writer.hooks,
+        flags: writer.flags,
+        features: writer.features,
+        instructions,
+        ports: writer.ports,
+    })
+}
+
+fn check_port(port: PortNo) -> Result<(), Refusal> {
+    if port.0 < MAX_PORTS { Ok(()) } else { Err(Refusal::PortNotHere) }
+}
+
+struct Writer {
+    cells: Cells,
+    hooks: HookSet,
+    flags: u8,
+    features: u32,
+    ports: Vec<PortNo>,
+    /// What the packet is now is known when it is looked up again.
+    label_popped: bool,
+}
+
+type Done = Result<(), Refusal>;
+const REFUSED: Done = Err(Refusal::UnsupportedAction);
+
+impl Writer {
+    /// Writes a list behind which nothing of the flow follows.
+    fn list(&mut self, actions: &[Action], depth: usize) -> Done {
+        if depth > ACTION_DEPTH_LIMIT {
+            return REFUSED;
+        }
+        for (i, action) in actions.iter().enumerate() {
+            let rest = actions.get(i + 1..).unwrap_or_default();
+            if rest.is_empty() {
+                return self.last(action, depth);
+            }
+            self.amid(action, rest, depth)?;
+        }
+        self.cells.op(Op::End, 0, 0, &[])
+    }
+
+    /// The last action of a list ends the program.
+    fn last(&mut self, action: &Action, depth: usize) -> Done {
+        match action {
+            Action::Output(port) => self.output(*port, true),
+            Action::Drop(reason) => self.cells.op(Op::Drop, 0, *reason as u32, &[]),
+            Action::Recirc(id) => {
+                // A lookup that misses at XDP leaves the packet to tc, where it would start anew.
+                self.only_tc();
+                self.cells.op(Op::Recirc, 0, *id, &[])
+            }
+            Action::Clone(nested) => self.list(nested, depth + 1),
+            Action::Sample { probability, actions } => self.sample(*probability, actions, depth),
+            Action::CheckPktLen { len, greater, not_greater } => {
+                let branch = self.cells.branch(Op::CheckLen, u32::from(*len))?;
+                let label_popped = self.label_popped;
+                self.list(not_greater, depth + 1)?;
+                self.cells.land(branch);
+                self.label_popped = label_popped;
+                self.list(greater, depth + 1)
+            }
+            // Nothing follows that it could have an effect on.
+            Action::Trunc(_) => self.cells.op(Op::End, 0, 0, &[]),
+            other => {
+                self.edit(other)?;
+                self.cells.op(Op::End, 0, 0, &[])
+            }
+        }
+    }
+
+    /// An action with others behind it.
+    fn amid(&mut self, action: &Action, rest: &[Action], depth: usize) -> Done {
+        match action {
+            Action::Output(port) => self.output(*port, false),
+            Action::Clone(nested) => self.copies(nested, depth + 1),
+            Action::Sample { probability: 0, .. } => Ok(()),
+            Action::Sample { probability: u32::MAX, actions } => self.copies(actions, depth + 1),
+            Action::CheckPktLen { greater, not_greater, .. } if greater == not_greater => {
+                self.copies(greater, depth + 1)
+            }
+            Action::Trunc(len) => match rest {
+                [Action::Output(_)] => self.trunc(*len),
+                _ => REFUSED,
+            },
+            Action::Drop(_)
+            | Action::Recirc(_)
+            | Action::Sample { .. }
+            | Action::CheckPktLen { .. } => REFUSED,
+            other => self.edit(other),
+        }
+    }
+
+    /// A nested list of nothing but outputs is as good as its outputs.
+    fn copies(&mut self, nested: &[Action], depth: usize) -> Done {
+        if depth > ACTION_DEPTH_LIMIT {
+            return REFUSED;
+        }
+        nested.iter().try_for_each(|action| match action {
+            Action::Output(port) => self.output(*port, false),
+            Action::Clone(inner) => self.copies(inner, depth + 1),
+            _ => REFUSED,
+        })
+    }
+
+    fn sample(&mut self, probability: u32, nested: &[Action], depth: usize) -> Done {
+        match probability {
+            0 => self.cells.op(Op::End, 0, 0, &[]),
+            u32::MAX => self.list(nested, depth + 1),
+            _ => {
+                let branch = self.cells.branch(Op::Sample, probability)?;
+                self.list(nested, depth + 1)?;
+                self.cells.land(branch);
+                self.cells.op(Op::End, 0, 0, &[])
+            }
+        }
+    }
+
+    fn output(&mut self, port: PortNo, last: bool) -> Done {
+        check_port(port)?;
+        self.ports.push(port);
+        if !last {
+            self.only_tc(); // XDP has no copies
+        }
+        self.cells.op(Op::Output, last.into(), port.0, &[])
+    }
+
+    /// tc cannot finish an unfinished checksum before it cuts the packet.
+    fn trunc(&mut self, len: u32) -> Done {
+        self.hooks &= HookSet::XDP;
+        self.flags |= FLOW_NO_GSO;
+        self.cells.op(Op::Trunc, 0, len, &[])
+    }
+
+    fn only_tc(&mut self) {
+        self.hooks &= HookSet::TC;
+    }
+
+    fn edit(&mut self, action: &Action) -> Done {
+        if self.label_popped && goes_by_layers(action) {
+            return REFUSED;
+        }
+        match action {
+            Action::PushVlan { tpid, tci } => {
+                if !matches!(tpid, 0x8100 | 0x88a8) {
+                    return REFUSED;
+                }
+                let tci = tci & !flow::VLAN_CFI;
+                self.cells.op(Op::PushVlan, *tpid, tci.into(), &[])
+            }
+            Action::PopVlan => self.cells.op(Op::PopVlan, 0, 0, &[]),
+            Action::PushMpls { lse, ethertype } => {
+                if !matches!(ethertype, 0x8847 | 0x8848) {
+                    return REFUSED;
+                }
+                self.mpls();
+                self.cells.op(Op::PushMpls, *ethertype, *lse, &[])
+            }
+            Action::PopMpls { ethertype } => {
+                self.mpls();
+                self.label_popped = true;
+                self.cells.op(Op::PopMpls, *ethertype, 0, &[])
+            }
+            Action::Hash { symmetric, basis } => {
+                self.cells.op(Op::Hash, u16::from(*symmetric), *basis, &[])
+            }
+            Action::Meter(id) if *id < MAX_METERS => self.cells.op(Op::Meter, 0, *id, &[]),
+            Action::Set(set) => self.set(set),
+            _ => REFUSED,
+        }
+    }
+
+    fn mpls(&mut self) {
+        // What is below a label is not known to those who cut the packet later.
+        self.flags |= FLOW_NO_GSO;
+        self.features |= FEATURE_MPLS;
+    }
+
+    fn set(&mut self, set: &Set) -> Done {
+        match set {
+            Set::Priority(_) | Set::Mark(_) => self.only_tc(),
+            Set::Mpls(_) => self.mpls(),
+            // The checksum of a whole packet is no sum.
+            Set::Sctp { .. } => self.flags |= FLOW_NO_GSO,
+            _ => {}
+        }
+        self.cells.set(set)
+    }
+}
+
+/// True for what needs to know where the layers of the packet are.
+fn goes_by_layers(action: &Action) -> bool {
+    !matches!(
+        action,
+        Action::Meter(_) | Action::Set(Set::Ethernet { .. } | Set::Priority(_) | Set::Mark(_))
+    )
+}
+
+#[cfg(test)]
+mod tests;

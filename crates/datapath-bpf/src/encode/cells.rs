@@ -1,0 +1,241 @@
+//! Cells: `op | length << 8 | a << 16 | b << 32`, then operands in memory order.
+
+use datapath::{Masked, Refusal, Set};
+
+use crate::encode::MOST_INSTRUCTIONS;
+use crate::layout::{CELLS, CELLS_TOTAL, MAX_METERS, MAX_PORTS, Op};
+
+/// A program being written.
+#[derive(Clone, Debug, Default)]
+pub struct Cells {
+    cells: Vec<u64>,
+    instructions: usize,
+}
+
+/// A branch that has yet to land.
+#[derive(Debug)]
+pub struct Branch(usize);
+
+/// A cell of bytes as they are in memory; the rest is zero.
+fn cell(parts: &[&[u8]]) -> u64 {
+    let mut bytes = [0; 8];
+    for (to, from) in bytes.iter_mut().zip(parts.iter().copied().flatten()) {
+        *to = *from;
+    }
+    u64::from_ne_bytes(bytes)
+}
+
+/// Two addresses of 6 bytes in two cells, as in a key.
+fn pair(first: &[u8; 6], second: &[u8; 6]) -> [u64; 2] {
+    let [a, b, rest @ ..] = second;
+    [cell(&[first, &[*a, *b]]), cell(&[rest])]
+}
+
+/// 16 bytes in two cells.
+fn wide(address: &[u8; 16]) -> [u64; 2] {
+    let (high, low) = address.split_at(8);
+    [cell(&[high]), cell(&[low])]
+}
+
+/// Value and mask of two 16-bit fields in network order.
+fn shorts(first: &Masked<u16>, second: &Masked<u16>) -> u64 {
+    cell(&[
+        &first.value.to_be_bytes(),
+        &first.mask.to_be_bytes(),
+        &second.value.to_be_bytes(),
+        &second.mask.to_be_bytes(),
+    ])
+}
+
+/// Value and mask of a 32-bit field in network order.
+fn long(field: &Masked<u32>) -> u64 {
+    cell(&[&field.value.to_be_bytes(), &field.mask.to_be_bytes()])
+}
+
+/// Value and mask of two bytes.
+fn octets(first: &Masked<u8>, second: &Masked<u8>) -> [u8; 4] {
+    [first.value, first.mask, second.value, second.mask]
+}
+
+impl Cells {
+    /// Adds an instruction.
+    pub fn op(&mut self, op: Op, a: u16, b: u32, operands: &[u64]) -> Result<(), Refusal> {
+        let length = 1 + operands.len();
+        self.instructions += 1;
+        if self.cells.len() + length > CELLS || self.instructions > MOST_INSTRUCTIONS {
+            return Err(Refusal::UnsupportedAction);
+        }
+        let first = op as u64 | (length as u64) << 8 | u64::from(a) << 16 | u64::from(b) << 32;
+        self.cells.push(first);
+        self.cells.extend_from_slice(operands);
+        Ok(())
+    }
+
+    /// Number of instructions.
+    pub fn instructions(&self) -> u32 {
+        self.instructions as u32 // at most MOST_INSTRUCTIONS
+    }
+
+    /// Adds an instruction that may skip what is written until [`Cells::land`].
+    pub fn branch(&mut self, op: Op, b: u32) -> Result<Branch, Refusal> {
+        self.op(op, 0, b, &[])?;
+        Ok(Branch(self.cells.len() - 1))
+    }
+
+    /// The branch skips to here.
+    pub fn land(&mut self, branch: Branch) {
+        let skipped = (self.cells.len() - branch.0 - 1) as u64; // fewer than CELLS
+        if let Some(cell) = self.cells.get_mut(branch.0) {
+            *cell |= skipped << 16;
+        }
+    }
+
+    /// The whole program.
+    pub fn finish(self) -> Option<Box<[u64; CELLS_TOTAL]>> {
+        let mut all = Box::new([0; CELLS_TOTAL]);
+        all.get_mut(..self.cells.len())?.copy_from_slice(&self.cells);
+        Some(all)
+    }
+
+    /// Adds a set of header fields.
+    pub fn set(&mut self, set: &Set) -> Result<(), Refusal> {
+        match set {
+            Set::Ethernet { src, dst } => {
+                let [v0, v1] = pair(&dst.value, &src.value);
+                let [m0, m1] = pair(&dst.mask, &src.mask);
+                self.op(Op::SetEth, 0, 0, &[v0, v1, m0, m1])
+            }
+            Set::Ipv4 { src, dst, tos, ttl } => {
+                let value = cell(&[&src.value, &dst.value]);
+                let mask = cell(&[&src.mask, &dst.mask]);
+                self.op(Op::SetIpv4, 0, 0, &[value, mask, cell(&[&octets(tos, ttl)])])
+            }
+            Set::Ipv6 { src, dst, label, tclass, hlimit } => {
+                let [s0, s1] = wide(&src.value);
+                let [s2, s3] = wide(&src.mask);
+                let [d0, d1] = wide(&dst.value);
+                let [d2, d3] = wide(&dst.mask);
+                let rest = cell(&[&octets(tclass, hlimit)]);
+                self.op(Op::SetIpv6, 0, 0, &[s0, s1, s2, s3, d0, d1, d2, d3, long(label), rest])
+            }
+            Set::Tcp { src, dst } => self.op(Op::SetTcp, 0, 0, &[shorts(src, dst)]),
+            Set::Udp { src, dst } => self.op(Op::SetUdp, 0, 0, &[shorts(src, dst)]),
+            Set::Sctp { src, dst } => self.op(Op::SetSctp, 0, 0, &[shorts(src, dst)]),
+            Set::Icmp { kind, code, v6 } => {
+                let b = u32::from_ne_bytes(octets(kind, code));
+                self.op(Op::SetIcmp, u16::from(*v6), b, &[])
+            }
+            Set::Arp { op, spa, tpa, sha, tha } => {
+                let value = cell(&[&spa.value, &tpa.value]);
+                let mask = cell(&[&spa.mask, &tpa.mask]);
+                let [v0, v1] = pair(&sha.value, &tha.value);
+                let [m0, m1] = pair(&sha.mask, &tha.mask);
+                self.op(Op::SetArp, op.value, op.mask.into(), &[value, mask, v0, v1, m0, m1])
+            }
+            Set::Nd { target, sll, tll } => {
+                let [v0, v1] = wide(&target.value);
+                let [m0, m1] = wide(&target.mask);
+                let link = |m: &[u8; 6]| cell(&[m]);
+                let (s, t) = (sll, tll);
+                let operands =
+                    [v0, v1, m0, m1, link(&s.value), link(&s.mask), link(&t.value), link(&t.mask)];
+                self.op(Op::SetNd, 0, 0, &operands)
+            }
+            Set::NdExtensions { reserved, options_type } => {
+                let a = u16::from(options_type.value) | u16::from(options_type.mask) << 8;
+                self.op(Op::SetNdExt, a, 0, &[long(reserved)])
+            }
+            Set::Mpls(entry) => self.op(Op::SetMpls, 0, 0, &[long(entry)]),
+            Set::Priority(priority) => self.op(Op::SetPriority, 0, *priority, &[]),
+            Set::Mark(m) => {
+                self.op(Op::SetMark, 0, 0, &[u64::from(m.value) | u64::from(m.mask) << 32])
+            }
+        }
+    }
+}
+
+/// Every operation, by its number, and the cells that it takes.
+const LENGTHS: [(Op, usize); 26] = [
+    (Op::End, 1),
+    (Op::Output, 1),
+    (Op::Drop, 1),
+    (Op::PushVlan, 1),
+    (Op::PopVlan, 1),
+    (Op::SetEth, 5),
+    (Op::SetIpv4, 4),
+    (Op::SetIpv6, 11),
+    (Op::SetTcp, 2),
+    (Op::SetUdp, 2),
+    (Op::SetSctp, 2),
+    (Op::SetIcmp, 1),
+    (Op::SetArp, 7),
+    (Op::SetNd, 9),
+    (Op::SetNdExt, 2),
+    (Op::SetMpls, 2),
+    (Op::PushMpls, 1),
+    (Op::PopMpls, 1),
+    (Op::SetPriority, 1),
+    (Op::SetMark, 2),
+    (Op::Recirc, 1),
+    (Op::Hash, 1),
+    (Op::Trunc, 1),
+    (Op::Sample, 1),
+    (Op::Meter, 1),
+    (Op::CheckLen, 1),
+];
+
+/// True when `cells` are what [`super::encode`] may have written: known instructions of the right
+/// length, branches that land on instructions, everything that runs ends. Total.
+pub fn is_program(cells: &[u64; CELLS_TOTAL]) -> bool {
+    let mut starts = [false; CELLS];
+    let mut targets = Vec::new();
+    let (mut at, mut count) = (0, 0);
+    let mut ended = false;
+    // Instructions follow each other until one that ends and is nobody's start any more.
+    loop {
+        let open = targets.iter().any(|target| *target >= at);
+        if ended && !open {
+            break;
+        }
+        let (Some(start), Some(first)) = (starts.get_mut(at), cells.get(at)) else {
+            return false;
+        };
+        *start = true;
+        count += 1;
+        let Some((op, length)) = LENGTHS.get((first & 0xff) as usize) else {
+            return false;
+        };
+        let (stated, a, b) = ((first >> 8) & 0xff, (first >> 16) as u16, (first >> 32) as u32);
+        if stated != *length as u64 || count > MOST_INSTRUCTIONS {
+            return false;
+        }
+        let fits = match op {
+            Op::Output => b < MAX_PORTS && a <= 1,
+            Op::Meter => b < MAX_METERS,
+            Op::Sample | Op::CheckLen => {
+                targets.push(at + 1 + usize::from(a));
+                true
+            }
+            _ => true,
+        };
+        if !fits {
+            return false;
+        }
+        ended = matches!(op, Op::End | Op::Drop | Op::Recirc) || (*op == Op::Output && a == 1);
+        at += length;
+    }
+    at <= CELLS && targets.iter().all(|target| starts.get(*target) == Some(&true))
+}
+
+/// True when a program (see [`is_program`]) has an instruction about MPLS labels.
+pub fn has_mpls(cells: &[u64; CELLS_TOTAL]) -> bool {
+    let mut at = 0;
+    while let Some(first) = cells.get(at) {
+        let Some((op, length)) = LENGTHS.get((first & 0xff) as usize) else { return false };
+        if matches!(op, Op::SetMpls | Op::PushMpls | Op::PopMpls) {
+            return true;
+        }
+        at += length;
+    }
+    false
+}

@@ -1,0 +1,156 @@
+use super::*;
+use datapath::{Masked, Userdata};
+use proptest::prelude::*;
+
+const TWO: Action = Action::Output(PortNo(2));
+const THREE: Action = Action::Output(PortNo(3));
+
+fn program(actions: &[Action]) -> (Vec<u64>, HookSet) {
+    let encoded = encode(actions).unwrap();
+    let Effect::Program(cells) = encoded.effect else { panic!("{encoded:?}") };
+    assert!(is_program(&cells), "{cells:x?}");
+    let used = cells.iter().rposition(|c| *c != 0).map_or(0, |i| i + 1);
+    (cells[..used].to_vec(), encoded.hooks)
+}
+
+fn cell(op: Op, length: u64, a: u64, b: u64) -> u64 {
+    op as u64 | length << 8 | a << 16 | b << 32
+}
+
+fn refused(actions: &[Action]) {
+    assert_eq!(encode(actions), Err(Refusal::UnsupportedAction), "{actions:?}");
+}
+
+#[test]
+fn one_output_and_drops_need_no_program() {
+    let e = encode(&[TWO]).unwrap();
+    assert_eq!((e.effect, e.hooks), (Effect::Output(PortNo(2)), HookSet::all()));
+    assert_eq!(encode(&[]).unwrap().effect, Effect::Drop(DropReason::Flow));
+    let unknown = [Action::Drop(DropReason::UnknownPort)];
+    assert_eq!(encode(&unknown).unwrap().effect, Effect::Drop(DropReason::UnknownPort));
+    assert_eq!(encode(&[Action::Output(PortNo(4096))]), Err(Refusal::PortNotHere));
+}
+
+#[test]
+fn copies_are_for_tc() {
+    let (cells, hooks) = program(&[TWO, THREE]);
+    assert_eq!(cells, [cell(Op::Output, 1, 0, 2), cell(Op::Output, 1, 1, 3)]);
+    assert_eq!(hooks, HookSet::TC);
+    let (cells, hooks) = program(&[Action::PopVlan, THREE]);
+    assert_eq!(cells, [cell(Op::PopVlan, 1, 0, 0), cell(Op::Output, 1, 1, 3)]);
+    assert_eq!(hooks, HookSet::all());
+    let (_, hooks) = program(&[Action::Set(Set::Priority(3)), THREE]);
+    assert_eq!(hooks, HookSet::TC);
+}
+
+#[test]
+fn operands_are_as_in_a_key() {
+    let src = Masked { value: [1, 2, 3, 4, 5, 6], mask: [0xff; 6] };
+    let dst = Masked { value: [7, 8, 9, 10, 11, 12], mask: [0xff; 6] };
+    let (cells, _) = program(&[Action::Set(Set::Ethernet { src, dst }), TWO]);
+    assert_eq!(cells[0], cell(Op::SetEth, 5, 0, 0));
+    assert_eq!(cells[1].to_ne_bytes(), [7, 8, 9, 10, 11, 12, 1, 2]);
+    assert_eq!(cells[2].to_ne_bytes(), [3, 4, 5, 6, 0, 0, 0, 0]);
+    assert_eq!(cells[3], u64::MAX);
+    assert_eq!(cells[4].to_ne_bytes(), [255, 255, 255, 255, 0, 0, 0, 0]);
+    let port = Masked { value: 0x1234, mask: 0xffff };
+    let (cells, _) = program(&[Action::Set(Set::Udp { src: port, dst: Masked::default() }), TWO]);
+    assert_eq!(cells[1].to_ne_bytes(), [0x12, 0x34, 0xff, 0xff, 0, 0, 0, 0]);
+    let (cells, _) = program(&[Action::PushVlan { tpid: 0x8100, tci: 0x3007 }, TWO]);
+    assert_eq!(cells[0], cell(Op::PushVlan, 1, 0x8100, 0x2007));
+}
+
+#[test]
+fn nested_lists_stand_last_or_are_outputs() {
+    let sample = |p, actions: &[Action]| Action::Sample { probability: p, actions: actions.into() };
+    assert_eq!(program(&[Action::Clone(vec![TWO]), THREE]), program(&[TWO, THREE]));
+    assert_eq!(program(&[sample(u32::MAX, &[TWO]), THREE]), program(&[TWO, THREE]));
+    assert_eq!(program(&[TWO, Action::Clone(vec![Action::PopVlan, THREE])]), {
+        program(&[TWO, Action::PopVlan, THREE])
+    });
+    refused(&[Action::Clone(vec![Action::PopVlan, TWO]), THREE]);
+    refused(&[sample(7, &[TWO]), THREE]);
+    let (cells, _) = program(&[sample(7, &[Action::PopVlan, TWO])]);
+    assert_eq!(
+        cells,
+        [
+            cell(Op::Sample, 1, 2, 7),
+            cell(Op::PopVlan, 1, 0, 0),
+            cell(Op::Output, 1, 1, 2),
+            cell(Op::End, 1, 0, 0)
+        ]
+    );
+    let check =
+        Action::CheckPktLen { len: 1500, greater: vec![THREE], not_greater: vec![TWO, THREE] };
+    let (cells, _) = program(std::slice::from_ref(&check));
+    assert_eq!(
+        cells,
+        [
+            cell(Op::CheckLen, 1, 2, 1500),
+            cell(Op::Output, 1, 0, 2),
+            cell(Op::Output, 1, 1, 3),
+            cell(Op::Output, 1, 1, 3)
+        ]
+    );
+    refused(&[check, TWO]);
+}
+
+#[test]
+fn what_cannot_run_here() {
+    refused(&[Action::Userspace(Userdata::SlowPath { reason: "cfm" })]);
+    refused(&[TWO, Action::Userspace(Userdata::SlowPath { reason: "cfm" })]);
+    refused(&[Action::Recirc(1), TWO]);
+    refused(&[TWO, Action::Drop(DropReason::Flow), TWO]);
+    refused(&[Action::Meter(1024), TWO]);
+    refused(&[Action::Trunc(64), TWO, THREE]);
+    refused(&vec![TWO; 21]);
+    program(&vec![TWO; 20]);
+    assert_eq!(encode(&vec![TWO; 20]).unwrap().instructions, 20);
+    assert_eq!(program(&[Action::Trunc(64), TWO]).1, HookSet::XDP);
+    let mut deep = vec![TWO];
+    for _ in 0..ACTION_DEPTH_LIMIT + 2 {
+        deep = vec![Action::Clone(deep)];
+    }
+    refused(&deep);
+    refused(&[Action::PushVlan { tpid: 0x9100, tci: 0x1001 }, TWO]);
+}
+
+#[test]
+fn what_is_below_a_popped_label_is_not_touched() {
+    let pop = |ethertype| Action::PopMpls { ethertype };
+    let port = Masked { value: 1, mask: 0xffff };
+    for after in [
+        Action::Set(Set::Udp { src: port, dst: port }),
+        Action::Hash { symmetric: false, basis: 0 },
+        Action::PopVlan,
+        Action::PushVlan { tpid: 0x8100, tci: 0x1001 },
+        Action::PushMpls { lse: 1, ethertype: 0x8847 },
+        pop(0x800),
+    ] {
+        refused(&[pop(0x8847), after.clone(), TWO]);
+        refused(&[pop(0x800), TWO, Action::Clone(vec![after.clone(), TWO])]);
+        refused(&[pop(0x800), after]);
+    }
+    let any = Masked { value: [1; 6], mask: [0xff; 6] };
+    program(&[pop(0x800), TWO, Action::Recirc(1)]);
+    program(&[pop(0x800), TWO, Action::Drop(DropReason::Flow)]);
+    program(&[pop(0x800), Action::Set(Set::Ethernet { src: any, dst: any }), TWO]);
+    // One branch pops, the other does not.
+    program(&[Action::CheckPktLen {
+        len: 9,
+        greater: vec![Action::PopVlan, TWO],
+        not_greater: vec![pop(0x800), TWO],
+    }]);
+    refused(&[Action::PushMpls { lse: 1, ethertype: 0x0800 }, TWO]);
+}
+
+proptest! {
+    #[test]
+    fn any_cells_are_judged(cells in proptest::array::uniform32(any::<u64>()), small: bool) {
+        let mut all = [0u64; CELLS_TOTAL];
+        for (to, from) in all.iter_mut().zip(cells) {
+            *to = if small { from & 0x0000_0001_0007_0f1f } else { from };
+        }
+        is_program(&all);
+    }
+}

@@ -1,0 +1,473 @@
+//! The flow table: slots, index, masks, programs and what the daemon knows of each flow.
+//!
+//! # Life of a slot
+//!
+//! 1. *Free*: nothing refers to it, its statistics are zero.
+//! 2. *Published*: filled, alive, its number in the index. Never written but for `dead`.
+//! 3. *Removed*: `dead` is set and the number taken from the index. Programs that run may still
+//!    count on it, or may be about to put its number into the cache.
+//! 4. One grace period later no program that runs has its number but from the cache, and each
+//!    sees it dead: statistics are final.
+//! 5. The cache is searched and the number taken out. One more grace period later nobody has it:
+//!    free.
+//!
+//! A new flow in the place of another with the same match takes over its index entry in one
+//! store, so that no packet finds neither. What the old slot counts until step 4 is added.
+//!
+//! One mutex guards the bookkeeping; it is held for a microsecond, never over a system call.
+
+use std::mem::offset_of;
+use std::sync::Mutex;
+use std::sync::MutexGuard;
+
+use clock::{Clock, Millis};
+use datapath::{Megaflow, PortNo, Refusal, Ufid};
+use hashbrown::HashMap;
+
+use crate::attachment::HookSet;
+use crate::capabilities::{self, Capabilities};
+use crate::encode::{self, Effect, Encoded};
+use crate::grace::Grace;
+use crate::hash::{self, Factors};
+use crate::index::{self, Position};
+use crate::keys::{self, Matching};
+use crate::layout::{FLOW_PACKET_TYPE, FlowCount, MAX_PORTS, NO_PROGRAM, Slot, WORDS, word};
+use crate::maps::Maps;
+use crate::masks::Masks;
+use crate::programs::Programs;
+use crate::settings::{FEATURE_LAYERS, FEATURE_MPLS, FEATURE_ND, Needs};
+
+mod adopt;
+mod limits;
+mod reading;
+mod removal;
+mod stats;
+
+/// Where a slot is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Free,
+    Published,
+    /// Removed or replaced; statistics not final.
+    Removed,
+    /// A grace period later.
+    Settled,
+}
+
+/// What the daemon knows of a slot.
+#[derive(Clone, Copy, Debug)]
+struct Record {
+    ufid: Ufid,
+    /// Packets at the last sweep.
+    seen: u64,
+    used: Millis,
+    position: Position,
+    state: State,
+    /// There is an entry in `Inner::earlier`.
+    has_earlier: bool,
+}
+
+/// What flows that this one took the place of have counted.
+#[derive(Clone, Debug, Default)]
+struct Earlier {
+    sum: FlowCount,
+    /// Slots that may still be counted on.
+    slots: Vec<u32>,
+}
+
+struct Inner {
+    by_ufid: HashMap<Ufid, u32, foldhash::fast::RandomState>,
+    /// By slot number, up to the highest ever used.
+    records: Vec<Record>,
+    free: Vec<u32>,
+    removed: Vec<u32>,
+    earlier: HashMap<u32, Earlier>,
+    masks: Masks,
+    programs: Programs,
+    /// Packets that flows took, as of the last look at each.
+    hits: u64,
+    /// Flows that have an edit of labels.
+    mpls: usize,
+    /// Flows that have a program.
+    programmed: usize,
+    /// What XDP can run, by ingress port; others can run everything.
+    limits: HashMap<u32, Capabilities, foldhash::fast::RandomState>,
+}
+
+/// The flow table.
+pub struct Flows {
+    maps: Maps,
+    factors: Factors,
+    grace: Grace,
+    clock: Clock,
+    inner: Mutex<Inner>,
+    /// One reclamation at a time.
+    reclaiming: Mutex<()>,
+}
+
+impl Flows {
+    /// A table over empty arrays.
+    pub fn new(maps: Maps, factors: Factors, grace: Grace, clock: Clock) -> Flows {
+        let most = maps.sizes.flows as usize;
+        let inner = Inner {
+            // Neither is ever moved; memory is taken when it is touched.
+            by_ufid: HashMap::with_capacity_and_hasher(most, Default::default()),
+            records: Vec::with_capacity(most),
+            free: Vec::new(),
+            removed: Vec::new(),
+            earlier: HashMap::new(),
+            masks: Masks::new(),
+            programs: Programs::new(),
+            hits: 0,
+            mpls: 0,
+            programmed: 0,
+            limits: HashMap::default(),
+        };
+        Flows { maps, factors, grace, clock, inner: Mutex::new(inner), reclaiming: Mutex::new(()) }
+    }
+
+    /// The arrays.
+    pub fn maps(&self) -> &Maps {
+        &self.maps
+    }
+
+    /// The factors of the hash.
+    pub fn factors(&self) -> &Factors {
+        &self.factors
+    }
+
+    /// A panic of a caller's closure cannot leave the tables half changed: none runs under it.
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Number of flows.
+    pub fn len(&self) -> usize {
+        self.lock().by_ufid.len()
+    }
+
+    /// True when there are no flows.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Number of masks.
+    pub fn masks(&self) -> usize {
+        self.lock().masks.len()
+    }
+
+    /// Adds a flow. `prepare` is called before it is published with what it needs of programs.
+    pub fn install(
+        &self,
+        flow: &Megaflow,
+        allowed: HookSet,
+        prepare: impl FnOnce(Needs),
+    ) -> Result<HookSet, Refusal> {
+        let mut wanted = Wanted::new(flow, allowed)?;
+        let mut inner = self.lock();
+        wanted.limit(&inner)?;
+        if inner.by_ufid.contains_key(&flow.ufid) {
+            return Err(Refusal::Exists);
+        }
+        self.check_ports(&wanted)?;
+        let mask = inner
+            .masks
+            .acquire(&self.maps.masks, &wanted.matching.mask)
+            .ok_or(Refusal::MasksFull)?;
+        let placed = self.place(&mut inner, flow.ufid, &wanted, mask, prepare);
+        if placed.is_err() {
+            inner.masks.release(&self.maps.masks, mask);
+        }
+        placed.map(|()| wanted.encoded.hooks)
+    }
+
+    fn place(
+        &self,
+        inner: &mut Inner,
+        ufid: Ufid,
+        wanted: &Wanted,
+        mask: u16,
+        prepare: impl FnOnce(Needs),
+    ) -> Result<(), Refusal> {
+        let hash = hash::of_flow(&wanted.matching.words, mask.into(), &self.factors);
+        let equal = |slot: u32| {
+            let held = self.maps.slots.read(slot as usize);
+            held.mask == mask && held.words() == wanted.matching.words
+        };
+        if index::slots_with(&self.maps.index, hash).any(equal) {
+            return Err(Refusal::Exists);
+        }
+        let position = index::find_room(&self.maps.index, hash).ok_or(Refusal::TableFull)?;
+        let slot = self.fill(inner, ufid, wanted, mask, hash)?;
+        prepare(wanted.needs);
+        index::publish(&self.maps.index, position, hash, slot);
+        inner.record(slot, Record::published(ufid, position));
+        inner.by_ufid.insert(ufid, slot);
+        inner.count_features(wanted.encoded.features, 1);
+        Ok(())
+    }
+
+    /// Writes a free slot; nothing refers to it yet.
+    fn fill(
+        &self,
+        inner: &mut Inner,
+        ufid: Ufid,
+        wanted: &Wanted,
+        mask: u16,
+        hash: u32,
+    ) -> Result<u32, Refusal> {
+        let number = inner.take_slot(self.maps.slots.len()).ok_or(Refusal::TableFull)?;
+        let program = match &wanted.encoded.effect {
+            Effect::Program(cells) => {
+                let Some(program) = inner.programs.acquire(&self.maps.programs, cells) else {
+                    inner.free.push(number);
+                    return Err(Refusal::ProgramsFull);
+                };
+                program
+            }
+            _ => NO_PROGRAM,
+        };
+        let mut slot = wanted.slot(program);
+        slot.mask = mask;
+        slot.hash = hash.into();
+        slot.ufid = [(ufid.0 >> 64) as u64, ufid.0 as u64];
+        slot.installed = self.clock.now().0 as u64;
+        let at = number as usize;
+        self.maps.slots.write(at, &slot);
+        self.maps.slots.store_half(at, offset_of!(Slot, dead), 0);
+        Ok(number)
+    }
+
+    /// Replaces a flow's actions; its statistics go on. Installs it when it is not there.
+    pub fn replace(
+        &self,
+        flow: &Megaflow,
+        allowed: HookSet,
+        prepare: impl FnOnce(Needs),
+    ) -> Result<HookSet, Refusal> {
+        let mut wanted = Wanted::new(flow, allowed)?;
+        let mut inner = self.lock();
+        let Some(old) = inner.by_ufid.get(&flow.ufid).copied() else {
+            drop(inner);
+            return self.install(flow, allowed, prepare);
+        };
+        wanted.limit(&inner)?;
+        self.check_ports(&wanted)?;
+        let held = self.maps.slots.read(old as usize);
+        let mask = self.maps.masks.read(held.mask.into()).words;
+        if held.words() != wanted.matching.words || mask != wanted.matching.mask {
+            return Err(Refusal::Exists);
+        }
+        if self.is_alike(&held, &wanted.encoded) && held.hooks == wanted.encoded.hooks.bits() {
+            return Ok(wanted.encoded.hooks);
+        }
+        let new = self.fill(&mut inner, flow.ufid, &wanted, held.mask, held.hash as u32)?;
+        prepare(wanted.needs);
+        self.supersede(&mut inner, flow.ufid, old, new).ok_or(Refusal::TableFull)?;
+        inner.count_features(wanted.encoded.features, 1);
+        let before = self.features_of(&held);
+        inner.count_features(before, -1);
+        Ok(wanted.encoded.hooks)
+    }
+
+    /// Publishes `new`, which is filled, in the place of `old`, of the same match.
+    fn supersede(&self, inner: &mut Inner, ufid: Ufid, old: u32, new: u32) -> Option<()> {
+        let record = *inner.records.get(old as usize)?;
+        let held = self.maps.slots.read(old as usize);
+        let mask = self.maps.masks.read(held.mask.into()).words;
+        inner.masks.acquire(&self.maps.masks, &mask); // the new slot's share
+        index::publish(&self.maps.index, record.position, held.hash as u32, new);
+        self.maps.slots.store_half(old as usize, offset_of!(Slot, dead), 1);
+        inner.record(new, Record { has_earlier: true, ..record });
+        let mut earlier = inner.earlier.remove(&old).unwrap_or_default();
+        earlier.slots.push(old);
+        inner.earlier.insert(new, earlier);
+        if let Some(record) = inner.records.get_mut(old as usize) {
+            record.state = State::Removed;
+            record.has_earlier = false;
+        }
+        inner.by_ufid.insert(ufid, new);
+        inner.removed.push(old);
+        Some(())
+    }
+
+    /// True when the flow that is held does what `actions` encode to.
+    pub fn encodes_alike(&self, ufid: Ufid, actions: &[datapath::Action]) -> bool {
+        let Ok(encoded) = encode::encode(actions) else { return false };
+        let inner = self.lock();
+        let Some(slot) = inner.by_ufid.get(&ufid) else { return false };
+        self.is_alike(&self.maps.slots.read(*slot as usize), &encoded)
+    }
+
+    fn is_alike(&self, held: &Slot, encoded: &Encoded) -> bool {
+        let (output, reason) = encoded.output_and_reason();
+        if (held.output, held.reason, held.flags & !FLOW_PACKET_TYPE)
+            != (output, reason, encoded.flags)
+        {
+            return false;
+        }
+        match &encoded.effect {
+            Effect::Program(cells) => {
+                (held.program as usize) < self.maps.programs.len()
+                    && self.maps.programs.read(held.program as usize).cells == **cells
+            }
+            _ => held.program == NO_PROGRAM,
+        }
+    }
+
+    /// A port that is not there is refused; the flow comes again when it is.
+    fn check_ports(&self, wanted: &Wanted) -> Result<(), Refusal> {
+        let there = |port: &PortNo| {
+            port.0 < MAX_PORTS && self.maps.ports.load_half(port.0 as usize, 0) != 0
+        };
+        let all = wanted.encoded.ports.iter().chain([&wanted.in_port]);
+        if all.into_iter().all(there) { Ok(()) } else { Err(Refusal::PortNotHere) }
+    }
+
+    /// What the features of a flow that is held are.
+    fn features_of(&self, slot: &Slot) -> u32 {
+        if slot.program as usize >= self.maps.programs.len() {
+            return 0;
+        }
+        let cells = self.maps.programs.read(slot.program as usize).cells;
+        FEATURE_LAYERS | if encode::has_mpls(&cells) { FEATURE_MPLS } else { 0 }
+    }
+
+    /// What present flows need of lookup programs, and the union of their masks.
+    pub fn needs(&self) -> (Needs, [u64; WORDS]) {
+        let inner = self.lock();
+        let mut union = [0; WORDS];
+        for words in inner.masks.iter() {
+            union.iter_mut().zip(words).for_each(|(u, w)| *u |= w);
+        }
+        let words = keys::needs(&union);
+        let mut features = features_of_words(words);
+        if inner.programmed > 0 {
+            features |= FEATURE_LAYERS;
+        }
+        if inner.mpls > 0 {
+            features |= FEATURE_MPLS;
+        }
+        (Needs { words, features }, union)
+    }
+}
+
+/// Flows looked at under one hold of the mutex.
+const CHUNK: usize = 512;
+
+/// A flow to be written.
+struct Wanted {
+    matching: Matching,
+    encoded: Encoded,
+    in_port: PortNo,
+    needs: Needs,
+}
+
+impl Wanted {
+    fn new(flow: &Megaflow, allowed: HookSet) -> Result<Wanted, Refusal> {
+        let matching = Matching::new(&flow.matching).ok_or(Refusal::UnsupportedKey)?;
+        let mut encoded = encode::encode(&flow.actions)?;
+        encoded.hooks &= allowed;
+        if encoded.hooks.is_empty() {
+            return Err(Refusal::UnsupportedAction);
+        }
+        let words = keys::needs(&matching.mask);
+        let features = features_of_words(words) | encoded.features;
+        let in_port = PortNo(flow.matching.key().in_port.get());
+        Ok(Wanted { matching, encoded, in_port, needs: Needs { words, features } })
+    }
+
+    /// Leaves XDP out when the program there does not know the flow.
+    fn limit(&mut self, inner: &Inner) -> Result<(), Refusal> {
+        let Some(limit) = inner.limits.get(&self.in_port.0) else { return Ok(()) };
+        if let Err(refusal) = limit.take(self.needs.words, capabilities::ops_of(&self.encoded)) {
+            self.encoded.hooks.remove(HookSet::XDP);
+            if self.encoded.hooks.is_empty() {
+                return Err(refusal);
+            }
+        }
+        Ok(())
+    }
+
+    /// The slot, dead, without mask, hash and identity.
+    fn slot(&self, program: u32) -> Slot {
+        let (output, reason) = self.encoded.output_and_reason();
+        let own = if self.matching.packet_type { FLOW_PACKET_TYPE } else { 0 };
+        let mut slot = Slot {
+            hot: [0; _],
+            needs: self.needs.words,
+            dead: 1,
+            mask: 0,
+            hooks: self.encoded.hooks.bits(),
+            flags: self.encoded.flags | own,
+            output,
+            program,
+            reason,
+            ufid: [0; 2],
+            hash: 0,
+            installed: 0,
+            instructions: self.encoded.instructions.into(),
+            cold: [0; _],
+            pad: [0; 4],
+        };
+        slot.set_words(&self.matching.words);
+        slot
+    }
+}
+
+/// Features that a mask asks for.
+fn features_of_words(words: u32) -> u32 {
+    let any = |of: &[usize]| of.iter().any(|x| words & (1 << x) != 0);
+    let mut features = 0;
+    if any(&[word::MPLS0, word::MPLS1]) {
+        features |= FEATURE_MPLS;
+    }
+    if any(&[word::ND0, word::ND1, word::ND2, word::HW0, word::HW1]) {
+        features |= FEATURE_ND;
+    }
+    features
+}
+
+impl Record {
+    fn published(ufid: Ufid, position: Position) -> Record {
+        Record {
+            ufid,
+            seen: 0,
+            used: Millis(0),
+            position,
+            state: State::Published,
+            has_earlier: false,
+        }
+    }
+}
+
+impl Inner {
+    fn take_slot(&mut self, most: usize) -> Option<u32> {
+        self.free.pop().or_else(|| {
+            let next = self.records.len();
+            (next < most).then(|| {
+                let unused = Record::published(Ufid(0), 0);
+                self.records.push(Record { state: State::Free, ..unused });
+                next as u32
+            })
+        })
+    }
+
+    fn record(&mut self, slot: u32, record: Record) {
+        if let Some(r) = self.records.get_mut(slot as usize) {
+            *r = record;
+        }
+    }
+
+    fn count_features(&mut self, features: u32, by: isize) {
+        if features & FEATURE_LAYERS != 0 {
+            self.programmed = self.programmed.saturating_add_signed(by);
+        }
+        if features & FEATURE_MPLS != 0 {
+            self.mpls = self.mpls.saturating_add_signed(by);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

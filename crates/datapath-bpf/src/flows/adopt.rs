@@ -1,0 +1,139 @@
+//! Taking over tables that another daemon left. Every number in them is looked at before it is
+//! used: they were written by a process that may have died anywhere.
+
+use super::*;
+use crate::layout::{BUCKET, MAX_PORTS, NO_PORT};
+use datapath::DropReason;
+
+/// What was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Adopted {
+    /// Flows that go on.
+    pub flows: usize,
+    /// Index entries that were taken out because something about them was wrong.
+    pub refused: usize,
+}
+
+impl Flows {
+    /// A table over arrays that may have flows. Their statistics are as they are.
+    pub fn adopt(
+        maps: Maps,
+        factors: Factors,
+        grace: Grace,
+        clock: Clock,
+    ) -> std::io::Result<(Flows, Adopted)> {
+        let flows = Flows::new(maps, factors, grace, clock);
+        let mut found = Adopted { flows: 0, refused: 0 };
+        {
+            let mut inner = flows.lock();
+            inner.masks = Masks::adopt(&flows.maps.masks);
+            let unused = Record { state: State::Free, ..Record::published(Ufid(0), 0) };
+            inner.records.resize(flows.maps.slots.len(), unused);
+            for position in 0..(flows.maps.index.len() * BUCKET) as Position {
+                match flows.adopt_entry(&mut inner, position) {
+                    Ok(true) => found.flows += 1,
+                    Ok(false) => {}
+                    Err(()) => {
+                        index::take(&flows.maps.index, position);
+                        found.refused += 1;
+                    }
+                }
+            }
+            inner.programs.adopted();
+        }
+        flows.free_the_rest()?;
+        flows.reclaim();
+        Ok((flows, found))
+    }
+
+    /// `Ok(false)`: the place is free. `Err`: what is there is of no use.
+    fn adopt_entry(&self, inner: &mut Inner, position: Position) -> Result<bool, ()> {
+        let entry = index::entry_at(&self.maps.index, position);
+        if entry == 0 {
+            return Ok(false);
+        }
+        let number = hash::slot_of(entry).ok_or(())?;
+        let at = number as usize;
+        if at >= self.maps.slots.len() {
+            return Err(());
+        }
+        let slot = self.maps.slots.read(at);
+        let ufid = Ufid(u128::from(slot.ufid[0]) << 64 | u128::from(slot.ufid[1]));
+        let unknown = !inner.by_ufid.contains_key(&ufid)
+            && inner.records.get(at).is_some_and(|r| r.state == State::Free);
+        if !unknown || !self.is_sound(&slot) || !self.is_at(&slot, entry, position) {
+            return Err(());
+        }
+        let mask = inner.masks.adopt_flow(&self.maps.masks, slot.mask).ok_or(())?;
+        let words = slot.words();
+        let under = words.iter().zip(&mask).all(|(word, mask)| word & !mask == 0);
+        let program = slot.program == NO_PROGRAM
+            || inner.programs.adopt_flow(&self.maps.programs, slot.program);
+        if !under || !program || slot.needs != keys::needs(&mask) || !names_its_port(&mask) {
+            inner.masks.release(&self.maps.masks, slot.mask);
+            if program && slot.program != NO_PROGRAM {
+                inner.programs.release(&self.maps.programs, slot.program);
+            }
+            return Err(());
+        }
+        let count = stats::of_slot(&self.maps, number);
+        let used = if count.packets == 0 { Millis(0) } else { self.clock.now() };
+        let record = Record::published(ufid, position);
+        inner.record(number, Record { seen: count.packets, used, ..record });
+        inner.by_ufid.insert(ufid, number);
+        inner.count_features(self.features_of(&slot), 1);
+        Ok(true)
+    }
+
+    /// What can be said of a slot by itself.
+    fn is_sound(&self, slot: &Slot) -> bool {
+        let hooks = HookSet::from_bits(slot.hooks).is_some_and(|hooks| !hooks.is_empty());
+        let short = slot.instructions <= encode::MOST_INSTRUCTIONS as u64;
+        let effect = match (slot.output, slot.program) {
+            (NO_PORT, NO_PROGRAM) => {
+                DropReason::ALL.iter().any(|reason| *reason as u32 == slot.reason)
+            }
+            (NO_PORT, _) => slot.reason == 0,
+            (port, NO_PROGRAM) => port < MAX_PORTS && slot.reason == 0,
+            _ => false,
+        };
+        slot.dead == 0 && hooks && effect && short
+    }
+
+    /// True when the index has the slot where its hash belongs.
+    fn is_at(&self, slot: &Slot, entry: u64, position: Position) -> bool {
+        let hash = hash::of_flow(&slot.words(), slot.mask.into(), &self.factors);
+        let buckets = hash::buckets(hash, self.maps.index.len() as u32 - 1);
+        slot.hash == hash.into()
+            && (entry >> 32) as u32 == hash
+            && buckets.contains(&(position / BUCKET as u32))
+    }
+
+    /// Everything that is in nobody's index entry goes through a reclamation: the cache may have
+    /// it, and packets may be about to count on it.
+    fn free_the_rest(&self) -> std::io::Result<()> {
+        let rest: Vec<u32> = {
+            let inner = self.lock();
+            let free = inner.records.iter().enumerate().filter(|(_, r)| r.state == State::Free);
+            free.map(|(slot, _)| slot as u32).collect()
+        };
+        for slot in &rest {
+            self.maps.slots.store_half(*slot as usize, offset_of!(Slot, dead), 1);
+        }
+        self.grace.wait()?;
+        self.scrub(&rest);
+        self.grace.wait()?;
+        for slot in &rest {
+            stats::clear(&self.maps, *slot);
+        }
+        let mut inner = self.lock();
+        inner.free = rest;
+        inner.free.reverse(); // low numbers first
+        Ok(())
+    }
+}
+
+/// The mask has the whole ingress port.
+fn names_its_port(mask: &[u64; WORDS]) -> bool {
+    keys::from_words(mask).in_port.get() == u32::MAX
+}

@@ -1,0 +1,91 @@
+//! Flows of ports whose XDP program is the user's, which may know less than ours.
+
+use super::*;
+use crate::capabilities::ops_of_slot;
+use crate::layout::HOOK_XDP;
+
+impl Flows {
+    /// Limits what flows from `port` are run at XDP from now on; `None`: everything is. Flows
+    /// that are beyond the limit run at the skb hook when this returns, also for packets that
+    /// found them before.
+    pub fn limit(&self, port: PortNo, limit: Option<Capabilities>) -> std::io::Result<()> {
+        let Some(limit) = limit else {
+            self.lock().limits.remove(&port.0);
+            return Ok(());
+        };
+        let beyond = {
+            let mut inner = self.lock();
+            inner.limits.insert(port.0, limit);
+            self.beyond(&inner, port, &limit)
+        };
+        let mut homeless = Vec::new();
+        for some in beyond.chunks(CHUNK) {
+            let mut inner = self.lock(); // packet threads install in between
+            for ufid in some {
+                if self.take_from_xdp(&mut inner, *ufid, port, &limit).is_none() {
+                    homeless.push(*ufid);
+                }
+            }
+        }
+        self.remove_many(&homeless, &mut |_, _| {});
+        self.grace.wait()
+    }
+
+    /// Why the XDP program of a flow's port does not take it, when it is limited.
+    pub fn suits_xdp(&self, flow: &Megaflow) -> Result<(), Refusal> {
+        let port = flow.matching.key().in_port.get();
+        let Some(limit) = self.lock().limits.get(&port).copied() else { return Ok(()) };
+        let matching = Matching::new(&flow.matching).ok_or(Refusal::UnsupportedKey)?;
+        let encoded = encode::encode(&flow.actions)?;
+        limit.take(keys::needs(&matching.mask), capabilities::ops_of(&encoded))
+    }
+
+    fn beyond(&self, inner: &Inner, port: PortNo, limit: &Capabilities) -> Vec<Ufid> {
+        let is_beyond =
+            |slot: u32| self.is_beyond(&self.maps.slots.read(slot as usize), port, limit);
+        inner.by_ufid.iter().filter(|(_, slot)| is_beyond(**slot)).map(|(ufid, _)| *ufid).collect()
+    }
+
+    fn is_beyond(&self, slot: &Slot, port: PortNo, limit: &Capabilities) -> bool {
+        slot.hooks & HOOK_XDP != 0
+            && keys::from_words(&slot.words()).in_port.get() == port.0
+            && limit.take(slot.needs, ops_of_slot(slot, |number| self.cells(number))).is_err()
+    }
+
+    fn cells(&self, program: u32) -> Option<Vec<u64>> {
+        let is_there = (program as usize) < self.maps.programs.len();
+        is_there.then(|| self.maps.programs.read(program as usize).cells.to_vec())
+    }
+
+    /// The same flow without XDP. `None` when it has nowhere to go, or there is no slot.
+    fn take_from_xdp(
+        &self,
+        inner: &mut Inner,
+        ufid: Ufid,
+        port: PortNo,
+        limit: &Capabilities,
+    ) -> Option<()> {
+        let Some(old) = inner.by_ufid.get(&ufid).copied() else { return Some(()) };
+        let mut slot = self.maps.slots.read(old as usize);
+        if !self.is_beyond(&slot, port, limit) {
+            return Some(()); // changed meanwhile
+        }
+        slot.hooks &= !HOOK_XDP;
+        slot.dead = 1;
+        if slot.hooks == 0 {
+            return None;
+        }
+        let new = inner.take_slot(self.maps.slots.len())?;
+        if slot.program != NO_PROGRAM {
+            let cells = self.maps.programs.read(slot.program as usize).cells;
+            let Some(program) = inner.programs.acquire(&self.maps.programs, &cells) else {
+                inner.free.push(new);
+                return None;
+            };
+            slot.program = program;
+        }
+        self.maps.slots.write(new as usize, &slot);
+        self.maps.slots.store_half(new as usize, offset_of!(Slot, dead), 0);
+        self.supersede(inner, ufid, old, new)
+    }
+}

@@ -1,0 +1,110 @@
+//! Looking at flows.
+
+use datapath::FlowStats;
+
+use super::*;
+use crate::attachment::Held;
+
+impl Flows {
+    /// One flow.
+    pub fn flow(&self, ufid: Ufid) -> Option<Held> {
+        let inner = self.lock();
+        let slot = *inner.by_ufid.get(&ufid)?;
+        Some(self.held(&inner, slot))
+    }
+
+    fn held(&self, inner: &Inner, number: u32) -> Held {
+        let slot = self.maps.slots.read(number as usize);
+        let matching = Matching {
+            words: slot.words(),
+            mask: self.maps.masks.read(slot.mask.into()).words,
+            packet_type: slot.flags & FLOW_PACKET_TYPE != 0,
+        };
+        let count = self.count(inner, number);
+        let used = inner
+            .records
+            .get(number as usize)
+            .map_or(Millis(0), |r| if count.packets == r.seen { r.used } else { self.clock.now() });
+        Held {
+            matching: matching.to_match(),
+            hooks: HookSet::from_bits_truncate(slot.hooks),
+            stats: stats::flow_stats(&count, used),
+        }
+    }
+
+    /// All flows, for people.
+    pub fn dump(&self) -> Vec<(Ufid, Held)> {
+        let ufids: Vec<Ufid> = self.lock().by_ufid.keys().copied().collect();
+        let mut all = Vec::with_capacity(ufids.len());
+        for some in ufids.chunks(256) {
+            let inner = self.lock();
+            for ufid in some {
+                if let Some(slot) = inner.by_ufid.get(ufid) {
+                    all.push((*ufid, self.held(&inner, *slot)));
+                }
+            }
+        }
+        all
+    }
+
+    /// Calls `each` for the statistics of every flow.
+    pub fn sweep(&self, each: &mut dyn FnMut(Ufid, FlowStats)) {
+        let mut some = Vec::with_capacity(CHUNK);
+        let mut from = 0;
+        loop {
+            let now = self.clock.now();
+            let mut inner = self.lock();
+            if from >= inner.records.len() {
+                return;
+            }
+            self.look_at(&mut inner, from, now, &mut some);
+            drop(inner);
+            for (ufid, stats) in some.drain(..) {
+                each(ufid, stats);
+            }
+            from += CHUNK;
+        }
+    }
+
+    fn look_at(
+        &self,
+        inner: &mut Inner,
+        from: usize,
+        now: Millis,
+        out: &mut Vec<(Ufid, FlowStats)>,
+    ) {
+        for at in from..inner.records.len().min(from + CHUNK) {
+            let Some(record) = inner.records.get(at).copied() else { return };
+            if record.state != State::Published {
+                continue;
+            }
+            let count = self.count(inner, at as u32);
+            let mut used = record.used;
+            if count.packets != record.seen {
+                used = now;
+                inner.hits = inner.hits.wrapping_add(count.packets.wrapping_sub(record.seen));
+                if let Some(r) = inner.records.get_mut(at) {
+                    (r.seen, r.used) = (count.packets, now);
+                }
+            }
+            out.push((record.ufid, stats::flow_stats(&count, used)));
+        }
+    }
+
+    /// Packets that flows took, as of the last sweep.
+    pub fn hits(&self) -> u64 {
+        self.lock().hits
+    }
+
+    pub(super) fn count(&self, inner: &Inner, slot: u32) -> FlowCount {
+        let mut count = stats::of_slot(&self.maps, slot);
+        let has_earlier = inner.records.get(slot as usize).is_some_and(|r| r.has_earlier);
+        if has_earlier && let Some(earlier) = inner.earlier.get(&slot) {
+            stats::add(&mut count, &earlier.sum);
+            for old in &earlier.slots {
+                stats::add(&mut count, &stats::of_slot(&self.maps, *old));
+            }
+        }
+        count
+    }
+}

@@ -1,0 +1,169 @@
+//! Removing flows and using their slots again.
+
+use std::sync::atomic::Ordering;
+
+use datapath::FlowStats;
+
+use super::*;
+
+/// A flow that was taken out of the index.
+struct Unlinked {
+    ufid: Ufid,
+    slot: u32,
+    record: Record,
+}
+
+impl Flows {
+    /// Removes flows and calls `each` with their final statistics, after one grace period for
+    /// all of them.
+    pub fn remove_many(&self, ufids: &[Ufid], each: &mut dyn FnMut(Ufid, FlowStats)) {
+        let mut unlinked = Vec::with_capacity(ufids.len());
+        for some in ufids.chunks(CHUNK) {
+            let mut inner = self.lock(); // packet threads install in between
+            unlinked.extend(some.iter().filter_map(|ufid| self.unlink(&mut inner, *ufid)));
+        }
+        if unlinked.is_empty() {
+            return;
+        }
+        if let Err(e) = self.grace.wait() {
+            // The slots stay out of use: a packet might still run one.
+            tracing::error!("could not wait for BPF programs to end ({e}): slots are lost");
+            return self.tell(&unlinked, each);
+        }
+        self.tell(&unlinked, each);
+        let low = {
+            let mut inner = self.lock();
+            inner.removed.extend(unlinked.iter().map(|u| u.slot));
+            let unused = self.maps.slots.len() - inner.records.len() + inner.free.len();
+            unused < self.maps.slots.len() / 8
+        };
+        if low {
+            self.reclaim();
+        }
+    }
+
+    fn unlink(&self, inner: &mut Inner, ufid: Ufid) -> Option<Unlinked> {
+        let slot = inner.by_ufid.remove(&ufid)?;
+        let at = slot as usize;
+        let record = *inner.records.get(at)?;
+        index::take(&self.maps.index, record.position);
+        self.maps.slots.store_half(at, offset_of!(Slot, dead), 1);
+        inner.records.get_mut(at)?.state = State::Removed;
+        let features = self.features_of(&self.maps.slots.read(at));
+        inner.count_features(features, -1);
+        Some(Unlinked { ufid, slot, record })
+    }
+
+    /// Nothing counts on these slots any more, nor on those they took the place of. None is free
+    /// before it is in `removed`, or added up in `earlier`.
+    fn tell(&self, unlinked: &[Unlinked], each: &mut dyn FnMut(Ufid, FlowStats)) {
+        let now = self.clock.now();
+        for Unlinked { ufid, slot, record } in unlinked {
+            let mut count = stats::of_slot(&self.maps, *slot);
+            let mut inner = self.lock();
+            if record.has_earlier
+                && let Some(earlier) = inner.earlier.remove(slot)
+            {
+                stats::add(&mut count, &earlier.sum);
+                for old in &earlier.slots {
+                    stats::add(&mut count, &stats::of_slot(&self.maps, *old));
+                }
+            }
+            let new = count.packets.wrapping_sub(record.seen);
+            inner.hits = inner.hits.wrapping_add(new);
+            drop(inner);
+            let used = if new == 0 { record.used } else { now };
+            each(*ufid, stats::flow_stats(&count, used));
+        }
+    }
+
+    /// Makes slots of removed flows and places of unused masks free. Two grace periods when
+    /// there is something to do.
+    pub fn reclaim(&self) {
+        let _one = self.reclaiming.lock().unwrap_or_else(|e| e.into_inner());
+        let (batch, masks) = {
+            let mut inner = self.lock();
+            let masks = inner.masks.retire(&self.maps.masks);
+            (std::mem::take(&mut inner.removed), masks)
+        };
+        if batch.is_empty() && !masks {
+            return;
+        }
+        if let Err(e) = self.reclaim_batch(&batch) {
+            tracing::error!("could not wait for BPF programs to end ({e})");
+            self.lock().removed.extend(batch);
+        }
+    }
+
+    fn reclaim_batch(&self, batch: &[u32]) -> std::io::Result<()> {
+        self.grace.wait()?;
+        self.settle(batch);
+        self.scrub(batch);
+        self.grace.wait()?;
+        let mut inner = self.lock();
+        inner.masks.free(&self.maps.masks);
+        for some in batch.chunks(CHUNK) {
+            some.iter().for_each(|slot| self.free(&mut inner, *slot));
+            drop(inner); // packet threads install meanwhile
+            inner = self.lock();
+        }
+        Ok(())
+    }
+
+    /// The statistics of these slots are final: those that were replaced are added to those who
+    /// replaced them.
+    fn settle(&self, batch: &[u32]) {
+        let mut inner = self.lock();
+        let Inner { records, earlier, .. } = &mut *inner;
+        for slot in batch {
+            if let Some(record) = records.get_mut(*slot as usize) {
+                record.state = State::Settled;
+            }
+        }
+        for earlier in earlier.values_mut() {
+            let Earlier { sum, slots } = earlier;
+            slots.retain(|slot| {
+                let final_now =
+                    records.get(*slot as usize).is_some_and(|r| r.state == State::Settled);
+                if final_now {
+                    stats::add(sum, &stats::of_slot(&self.maps, *slot));
+                }
+                !final_now
+            });
+        }
+    }
+
+    /// Takes the numbers of these slots out of the signature cache. Programs put none of them
+    /// there any more: they find them neither in the index nor alive.
+    pub(super) fn scrub(&self, batch: &[u32]) {
+        let mut gone = vec![0u64; self.maps.slots.len().div_ceil(64)];
+        for slot in batch {
+            if let Some(bits) = gone.get_mut(*slot as usize / 64) {
+                *bits |= 1 << (slot % 64);
+            }
+        }
+        for word in self.maps.cache.all_words() {
+            let entry = word.load(Ordering::Relaxed);
+            let Some(slot) = hash::slot_of(entry) else { continue };
+            // What names no slot at all is taken out as well.
+            if gone.get(slot as usize / 64).is_none_or(|bits| bits >> (slot % 64) & 1 != 0) {
+                // A program may have put something else there.
+                let _ = word.compare_exchange(entry, 0, Ordering::Relaxed, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn free(&self, inner: &mut Inner, slot: u32) {
+        let at = slot as usize;
+        let held = self.maps.slots.read(at);
+        stats::clear(&self.maps, slot);
+        inner.masks.release(&self.maps.masks, held.mask);
+        if held.program != NO_PROGRAM {
+            inner.programs.release(&self.maps.programs, held.program);
+        }
+        if let Some(record) = inner.records.get_mut(at) {
+            record.state = State::Free;
+        }
+        inner.free.push(slot);
+    }
+}

@@ -1,0 +1,418 @@
+use super::*;
+use crate::attachment::Config;
+use crate::layout::{ConfigEntry, Port};
+use crate::maps::Sizes;
+use datapath::{Action, Actions, FlowStats};
+use flow::{Field, Match};
+use proptest::prelude::*;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+fn maps(max_flows: u32) -> Maps {
+    let config = Config { max_flows, max_masks: 64, max_programs: 64, ..Config::default() };
+    let maps = Maps::private(Sizes::new(&config, 2));
+    for port in 1..8 {
+        maps.ports.write(port, &Port { ifindex: port as u32, flags: 1, ..Port::default() });
+    }
+    maps
+}
+
+fn table(max_flows: u32) -> Flows {
+    let maps = maps(max_flows);
+    let factors = hash::factors();
+    maps.configure(&factors);
+    Flows::new(maps, factors, Grace::Nobody, Clock::new())
+}
+
+fn megaflow(id: u32, actions: &[Action]) -> Megaflow {
+    let mut matching = Match::ANY;
+    matching.set(Field::InPort, 1);
+    matching.set(Field::RecircId, 0);
+    matching.set(Field::EthType, 0x800);
+    matching.set(Field::Ipv4Dst, u128::from(id));
+    Megaflow { ufid: Ufid(u128::from(id) + 1), matching, actions: Actions::from(actions) }
+}
+
+fn out(port: u32) -> Action {
+    Action::Output(PortNo(port))
+}
+
+/// What a program does with a key.
+fn lookup(flows: &Flows, key: &flow::Key) -> Option<u32> {
+    let words = keys::to_words(key);
+    let maps = &flows.maps;
+    for number in 0..maps.masks.len() {
+        let mask = maps.masks.read(number);
+        if mask.needs == 0 {
+            break;
+        }
+        let under: [u64; WORDS] = std::array::from_fn(|x| words[x] & mask.words[x]);
+        let hash = hash::of_flow(&under, number as u32, &flows.factors);
+        let found = index::slots_with(&maps.index, hash).find(|slot| {
+            let slot = maps.slots.read(*slot as usize);
+            slot.dead == 0 && usize::from(slot.mask) == number && slot.words() == under
+        });
+        if found.is_some() {
+            return found;
+        }
+    }
+    None
+}
+
+fn packet(flows: &Flows, flow: &Megaflow) -> Option<u32> {
+    let slot = lookup(flows, flow.matching.key())?;
+    let word = flows.maps.stats.word(slot as usize, 0);
+    word.fetch_add(1, Ordering::Relaxed);
+    Some(flows.maps.slots.read(slot as usize).output)
+}
+
+fn install(flows: &Flows, flow: &Megaflow) -> Result<HookSet, Refusal> {
+    flows.install(flow, HookSet::all(), |_| {})
+}
+
+fn remove(flows: &Flows, ufid: Ufid) -> Option<FlowStats> {
+    let mut got = None;
+    flows.remove_many(&[ufid], &mut |_, stats| got = Some(stats));
+    got
+}
+
+#[test]
+fn flows_are_found_counted_and_removed() {
+    let flows = table(1024);
+    let flow = megaflow(7, &[out(2)]);
+    assert_eq!(install(&flows, &flow), Ok(HookSet::all()));
+    assert_eq!(install(&flows, &flow), Err(Refusal::Exists));
+    let alias = Megaflow { ufid: Ufid(99), ..flow.clone() };
+    assert_eq!(install(&flows, &alias), Err(Refusal::Exists), "the same match");
+    assert_eq!(packet(&flows, &flow), Some(2));
+    let held = flows.flow(flow.ufid).unwrap();
+    assert_eq!((held.matching, held.stats.packets), (flow.matching, 1));
+    assert!(flows.encodes_alike(flow.ufid, &[out(2)]));
+    assert!(!flows.encodes_alike(flow.ufid, &[out(3)]));
+    assert_eq!(remove(&flows, flow.ufid).unwrap().packets, 1);
+    assert_eq!(remove(&flows, flow.ufid), None);
+    assert_eq!(packet(&flows, &flow), None);
+    assert_eq!(flows.len(), 0);
+}
+
+#[test]
+fn refusals() {
+    let flows = table(1024);
+    assert_eq!(install(&flows, &megaflow(1, &[out(9)])), Err(Refusal::PortNotHere));
+    let mut flow = megaflow(1, &[out(2)]);
+    flow.matching.set(Field::InPort, 9);
+    assert_eq!(install(&flows, &flow), Err(Refusal::PortNotHere));
+    flow.matching.set(Field::Reg0, 1);
+    assert_eq!(install(&flows, &flow), Err(Refusal::UnsupportedKey));
+    let both = megaflow(1, &[out(2), out(3)]);
+    let refused = flows.install(&both, HookSet::XDP, |_| {});
+    assert_eq!(refused, Err(Refusal::UnsupportedAction));
+    assert_eq!((flows.len(), flows.masks()), (0, 0));
+}
+
+#[test]
+fn a_replacement_keeps_statistics_and_is_never_absent() {
+    let flows = table(1024);
+    let flow = megaflow(7, &[out(2)]);
+    install(&flows, &flow).unwrap();
+    packet(&flows, &flow);
+    let changed = megaflow(7, &[out(3), out(4)]);
+    let hooks = flows.replace(&changed, HookSet::all(), |_| {}).unwrap();
+    assert_eq!(hooks, HookSet::TC);
+    packet(&flows, &flow);
+    assert_eq!(flows.flow(flow.ufid).unwrap().stats.packets, 2);
+    flows.reclaim();
+    assert_eq!(flows.flow(flow.ufid).unwrap().stats.packets, 2);
+    assert_eq!(flows.replace(&flow, HookSet::all(), |_| {}), Ok(HookSet::all()));
+    assert_eq!(remove(&flows, flow.ufid).unwrap().packets, 2);
+    flows.reclaim();
+    flows.reclaim();
+    assert_eq!(flows.masks(), 0);
+    let inner = flows.lock();
+    assert_eq!((inner.programs.len(), inner.programmed, inner.earlier.len()), (0, 0, 0));
+    assert_eq!(inner.free.len(), inner.records.len());
+}
+
+#[test]
+fn a_full_table_has_room_after_removals() {
+    let flows = table(1024);
+    for id in 0..1024 {
+        install(&flows, &megaflow(id, &[out(2)])).unwrap();
+    }
+    assert_eq!(install(&flows, &megaflow(5000, &[out(2)])), Err(Refusal::TableFull));
+    let ufids: Vec<Ufid> = (0..512).map(|id| Ufid(id + 1)).collect();
+    flows.remove_many(&ufids, &mut |_, _| {});
+    install(&flows, &megaflow(5000, &[out(2)])).unwrap();
+    assert_eq!(packet(&flows, &megaflow(5000, &[])), Some(2));
+    assert_eq!(flows.len(), 513);
+}
+
+#[test]
+fn what_there_is_no_room_for_is_said() {
+    let flows = table(1024);
+    let masked = |id: u32| {
+        let mut flow = megaflow(id, &[out(2)]);
+        flow.matching.set_masked(Field::EthSrc, 0, u128::from(id) << 1);
+        flow
+    };
+    for id in 0..64 {
+        install(&flows, &masked(id)).unwrap();
+    }
+    assert_eq!(install(&flows, &masked(64)), Err(Refusal::MasksFull));
+    let programmed = |id: u32| {
+        let set = Action::Set(datapath::Set::Priority(id));
+        megaflow(1000 + id, &[set, out(2)])
+    };
+    for id in 0..64 {
+        install(&flows, &programmed(id)).unwrap();
+    }
+    assert_eq!(install(&flows, &programmed(64)), Err(Refusal::ProgramsFull));
+    assert_eq!(flows.len(), 128);
+}
+
+#[test]
+fn sweeps_say_when_a_flow_was_used() {
+    let flows = table(1024);
+    flows.clock.stop();
+    let flow = megaflow(7, &[out(2)]);
+    install(&flows, &flow).unwrap();
+    let sweep = || {
+        let mut got = Vec::new();
+        flows.sweep(&mut |_, stats| got.push((stats.packets, stats.used)));
+        got
+    };
+    assert_eq!(sweep(), [(0, Millis(0))]);
+    packet(&flows, &flow);
+    flows.clock.advance(100);
+    let then = flows.clock.now();
+    assert_eq!(sweep(), [(1, then)]);
+    flows.clock.advance(100);
+    assert_eq!(sweep(), [(1, then)]);
+    assert_eq!(flows.hits(), 1);
+}
+
+#[test]
+fn removed_slots_leave_the_cache() {
+    let flows = table(1024);
+    for id in 0..3 {
+        install(&flows, &megaflow(id, &[out(2)])).unwrap();
+    }
+    let cache = flows.maps.cache.all_words();
+    for (place, slot) in [(0, 0), (1, 1), (9, 0), (10, 70_000)] {
+        cache[place].store(hash::entry(5, slot), Ordering::Relaxed);
+    }
+    remove(&flows, Ufid(1)).unwrap();
+    flows.reclaim();
+    let left: Vec<u64> = [0, 1, 9, 10].map(|p| cache[p].load(Ordering::Relaxed)).into();
+    assert_eq!(left, [0, hash::entry(5, 1), 0, 0]);
+}
+
+fn adopt(maps: Maps) -> (Flows, adopt::Adopted) {
+    let factors = maps.config.read(0).factors;
+    Flows::adopt(maps, factors, Grace::Nobody, Clock::new()).unwrap()
+}
+
+#[test]
+fn tables_are_taken_over_with_their_statistics() {
+    let flows = table(1024);
+    for id in 0..100 {
+        let actions = if id % 2 == 0 { vec![out(2)] } else { vec![out(2), out(3)] };
+        install(&flows, &megaflow(id, &actions)).unwrap();
+    }
+    packet(&flows, &megaflow(3, &[]));
+    remove(&flows, Ufid(1)).unwrap();
+    // One flow's slot is damaged.
+    let damaged = flows.lock().by_ufid[&Ufid(2)];
+    flows.maps.slots.store_half(damaged as usize, offset_of!(Slot, needs), 1);
+    let (flows, found) = adopt(flows.maps);
+    assert_eq!(found, adopt::Adopted { flows: 98, refused: 1 });
+    assert_eq!(flows.flow(Ufid(4)).unwrap().stats.packets, 1);
+    assert_eq!(flows.flow(Ufid(4)).unwrap().matching, megaflow(3, &[]).matching);
+    assert!(flows.encodes_alike(Ufid(4), &[out(2), out(3)]));
+    assert_eq!(packet(&flows, &megaflow(3, &[])), Some(crate::layout::NO_PORT));
+    assert_eq!(install(&flows, &megaflow(3, &[out(2)])), Err(Refusal::Exists));
+    for id in 1000..1000 + 926 {
+        install(&flows, &megaflow(id, &[out(2)])).unwrap();
+    }
+    assert_eq!(flows.len(), 1024);
+}
+
+fn fill_with<T>(array: &crate::shared::Shared<T>, bytes: &[u64], any: u64)
+where
+    T: zerocopy::FromBytes + zerocopy::IntoBytes + zerocopy::Immutable + zerocopy::KnownLayout,
+{
+    for (i, word) in array.all_words().iter().enumerate() {
+        if let Some(value) = bytes.get((i.wrapping_mul(31) ^ any as usize) % bytes.len().max(1)) {
+            word.store(*value, Ordering::Relaxed);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+    #[test]
+    fn any_bytes_can_be_taken_over(
+        words in proptest::collection::vec(prop_oneof![0..300u64, any::<u64>()], 1..50),
+        seed: u64,
+    ) {
+        let maps = maps(1024);
+        fill_with(&maps.slots, &words, seed);
+        fill_with(&maps.masks, &words, seed >> 8);
+        fill_with(&maps.index, &words, seed >> 16);
+        fill_with(&maps.cache, &words, seed >> 24);
+        fill_with(&maps.programs, &words, seed >> 32);
+        maps.configure(&hash::factors());
+        let (flows, _) = adopt(maps);
+        for id in 0..50 {
+            let _ = install(&flows, &megaflow(id, &[out(2), out(3)]));
+        }
+        flows.reclaim();
+        flows.dump();
+    }
+
+    #[test]
+    fn one_damaged_word_does_no_harm(array in 0..4usize, at: usize, value: u64, bit in 0..64u32, flip: bool) {
+        let flows = table(1024);
+        for id in 0..20 {
+            install(&flows, &megaflow(id, &[out(2), out(3 + id % 3)])).unwrap();
+        }
+        let arrays = [
+            &flows.maps.slots.all_words()[..20 * 32],
+            &flows.maps.masks.all_words()[..42],
+            flows.maps.index.all_words(),
+            &flows.maps.programs.all_words()[..3 * 48],
+        ];
+        let words = arrays[array];
+        let word = &words[at % words.len()];
+        word.store(
+            if flip { word.load(Ordering::Relaxed) ^ 1 << bit } else { value },
+            Ordering::Relaxed,
+        );
+        let (flows, found) = adopt(flows.maps);
+        prop_assert!(found.flows <= 20);
+        flows.sweep(&mut |_, _| {});
+        let ufids: Vec<Ufid> = flows.dump().into_iter().map(|(ufid, _)| ufid).collect();
+        prop_assert_eq!(ufids.len(), found.flows);
+        flows.remove_many(&ufids, &mut |_, _| {});
+        flows.reclaim();
+        flows.reclaim();
+        for id in 0..1024 {
+            install(&flows, &megaflow(id, &[out(2)])).unwrap();
+        }
+    }
+}
+
+#[test]
+fn configurations_are_compared() {
+    let maps = maps(1024);
+    assert!(maps.configured().is_err(), "zero");
+    maps.configure(&hash::factors());
+    let good: ConfigEntry = maps.configured().unwrap();
+    for change in [
+        ConfigEntry { magic: 1, ..good },
+        ConfigEntry { version: 7, ..good },
+        ConfigEntry { max_flows: 2048, ..good },
+        ConfigEntry { factors: [2; WORDS + 1], ..good },
+    ] {
+        maps.config.write(0, &change);
+        assert!(maps.configured().is_err());
+    }
+}
+
+#[test]
+fn packet_threads_and_the_sweeper_at_one_time() {
+    let flows = Arc::new(table(32_768));
+    std::thread::scope(|scope| {
+        for thread in 0..3u32 {
+            let flows = flows.clone();
+            scope.spawn(move || {
+                for round in 0..20u32 {
+                    let base = thread * 1000;
+                    for id in base..base + 300 {
+                        install(&flows, &megaflow(id, &[out(2), out(3 + round % 3)])).unwrap();
+                    }
+                    let ufids: Vec<Ufid> =
+                        (base..base + 300).map(|id| Ufid(u128::from(id) + 1)).collect();
+                    let mut removed = 0;
+                    flows.remove_many(&ufids, &mut |_, _| removed += 1);
+                    assert_eq!(removed, 300);
+                }
+            });
+        }
+        for _ in 0..50 {
+            flows.reclaim();
+            flows.sweep(&mut |_, _| {});
+        }
+    });
+    flows.reclaim();
+    flows.reclaim();
+    assert_eq!((flows.len(), flows.masks()), (0, 0));
+}
+
+/// A program that compares everything but L4, and sends to one port.
+fn narrow() -> Capabilities {
+    use crate::layout::{Op, VERSION};
+    let needs = crate::settings::ALL_WORDS & !(1 << word::TP);
+    Capabilities { version: VERSION, needs, ops: 1 << Op::Output as u32, pad: 0 }
+}
+
+fn hooks(flows: &Flows, flow: &Megaflow) -> Option<HookSet> {
+    flows.flow(flow.ufid).map(|held| held.hooks)
+}
+
+#[test]
+fn a_limit_keeps_flows_from_xdp() {
+    let flows = table(1024);
+    flows.limit(PortNo(1), Some(narrow())).unwrap();
+    let within = megaflow(1, &[out(2)]);
+    assert_eq!(install(&flows, &within), Ok(HookSet::all()));
+    assert_eq!(flows.suits_xdp(&within), Ok(()));
+    let dropping = megaflow(2, &[]);
+    assert_eq!(install(&flows, &dropping), Ok(HookSet::TC));
+    assert_eq!(flows.suits_xdp(&dropping), Err(Refusal::UnsupportedAction));
+    let mut deep = megaflow(3, &[out(2)]);
+    deep.matching.set(Field::IpProto, 17);
+    deep.matching.set(Field::UdpDst, 53);
+    assert_eq!(install(&flows, &deep), Ok(HookSet::TC));
+    assert_eq!(flows.suits_xdp(&deep), Err(Refusal::UnsupportedKey));
+    let only_xdp = |flow: &Megaflow| flows.install(flow, HookSet::XDP, |_| {});
+    assert_eq!(only_xdp(&megaflow(4, &[])), Err(Refusal::UnsupportedAction));
+    // New actions are looked at as well.
+    let more = megaflow(1, &[out(2), out(3)]);
+    assert_eq!(flows.replace(&more, HookSet::all(), |_| {}), Ok(HookSet::TC));
+    flows.limit(PortNo(1), None).unwrap();
+    assert_eq!(flows.replace(&dropping, HookSet::all(), |_| {}), Ok(HookSet::all()));
+}
+
+#[test]
+fn flows_that_are_there_leave_xdp_and_go_on_counting() {
+    let flows = table(1024);
+    let (within, dropping) = (megaflow(1, &[out(2)]), megaflow(2, &[]));
+    let mut other_port = megaflow(3, &[]);
+    other_port.matching.set(Field::InPort, 4);
+    let vlan = Action::PushVlan { tpid: 0x8100, tci: 5 };
+    let listed = megaflow(5, &[vlan, out(2)]);
+    for flow in [&within, &dropping, &other_port, &listed] {
+        assert_eq!(install(&flows, flow), Ok(HookSet::all()));
+        packet(&flows, flow).unwrap();
+    }
+    flows.limit(PortNo(1), Some(narrow())).unwrap();
+    assert_eq!(hooks(&flows, &within), Some(HookSet::all()));
+    assert_eq!(hooks(&flows, &other_port), Some(HookSet::all()));
+    for flow in [&dropping, &listed] {
+        assert_eq!(hooks(&flows, flow), Some(HookSet::TC));
+        assert!(flows.encodes_alike(flow.ufid, &flow.actions));
+        packet(&flows, flow).unwrap();
+        flows.reclaim();
+        packet(&flows, flow).unwrap();
+        assert_eq!(remove(&flows, flow.ufid).unwrap().packets, 3);
+    }
+    flows.reclaim();
+    // Masks and programs have no users left that are not there.
+    for flow in [&within, &other_port] {
+        assert_eq!(remove(&flows, flow.ufid).unwrap().packets, 1);
+    }
+    flows.reclaim();
+    flows.reclaim(); // masks go after their slots
+    assert_eq!((flows.masks(), flows.lock().programs.len()), (0, 0));
+}

@@ -1,0 +1,384 @@
+//! `bpf/layout.h` in Rust: what the daemon and the programs share. The C header says what each
+//! field means and who writes it; `tests/layout.rs` compares both by the object's BTF.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// `config.magic`: "slipswch".
+pub const MAGIC: u64 = 0x736c_6970_7377_6368;
+/// `config.version`.
+pub const VERSION: u32 = 1;
+
+/// Names of the words of a key, `enum word`.
+pub mod word {
+    /// `recirc_id`, `dp_hash`.
+    pub const RECIRC: usize = 0;
+    /// `in_port`.
+    pub const PORT: usize = 1;
+    /// `dl_dst` and the start of `dl_src`.
+    pub const ETH0: usize = 2;
+    /// The rest of `dl_src`, `dl_type`.
+    pub const ETH1: usize = 3;
+    /// VLAN headers.
+    pub const VLAN: usize = 4;
+    /// IPv4 addresses.
+    pub const IP4: usize = 5;
+    /// Flow label, fragment bits, ToS, TTL, protocol.
+    pub const IP: usize = 6;
+    /// Transport ports, IGMP group.
+    pub const TP: usize = 7;
+    /// `skb_priority`, `pkt_mark`.
+    pub const META: usize = 8;
+    /// MPLS labels.
+    pub const MPLS0: usize = 9;
+    /// MPLS labels.
+    pub const MPLS1: usize = 10;
+    /// IPv6 source.
+    pub const SRC0: usize = 11;
+    /// IPv6 source.
+    pub const SRC1: usize = 12;
+    /// IPv6 destination.
+    pub const DST0: usize = 13;
+    /// IPv6 destination.
+    pub const DST1: usize = 14;
+    /// ND target.
+    pub const ND0: usize = 15;
+    /// ND target.
+    pub const ND1: usize = 16;
+    /// ARP and ND hardware addresses.
+    pub const HW0: usize = 17;
+    /// Hardware addresses, TCP flags.
+    pub const HW1: usize = 18;
+    /// ND reserved word and option type.
+    pub const ND2: usize = 19;
+}
+
+/// Words of a key.
+pub const WORDS: usize = 20;
+/// Words in the first cache line of a slot.
+pub const HOT_WORDS: usize = 8;
+/// The others.
+pub const COLD_WORDS: usize = WORDS - HOT_WORDS;
+
+/// Bit of `slot.hooks`.
+pub const HOOK_XDP: u8 = 1;
+/// Bit of `slot.hooks`.
+pub const HOOK_TC: u8 = 2;
+/// Bit of `slot.flags`.
+pub const FLOW_NO_GSO: u8 = 1;
+/// Bit of `slot.flags`: only the daemon looks at it.
+pub const FLOW_PACKET_TYPE: u8 = 0x80;
+/// `mask.needs` of a mask that walks skip.
+pub const MASK_VACANT: u32 = 0x8000_0000;
+
+/// `slot.output`: see `program`.
+pub const NO_PORT: u32 = u32::MAX;
+/// `slot.program`: none.
+pub const NO_PROGRAM: u32 = u32::MAX;
+
+/// Entries of an index bucket.
+pub const BUCKET: usize = 8;
+/// Entries of a line of the signature cache.
+pub const WAYS: usize = 4;
+/// Cells where a list may begin an instruction.
+pub const CELLS: usize = 32;
+/// Cells of a program.
+pub const CELLS_TOTAL: usize = 48;
+/// Port numbers.
+pub const MAX_PORTS: u32 = 4096;
+/// `port.flags`.
+pub const PORT_UP: u32 = 1;
+/// `port.flags`.
+pub const PORT_STACK: u32 = 2;
+/// `port.flags`.
+pub const PORT_DEVMAP: u32 = 4;
+/// Size of the table of interfaces.
+pub const IFACES: u32 = 8192;
+/// Steps of a search in it.
+pub const IFACE_PROBES: u32 = 4;
+/// Drop reasons there is room for.
+pub const DROPS: usize = 16;
+/// Meter numbers.
+pub const MAX_METERS: u32 = 1024;
+/// Bands of a meter.
+pub const METER_BANDS: usize = 8;
+/// Ethernet type of the miss header.
+pub const MISS_ETHERTYPE: u16 = 0x88b5;
+/// Bytes of the miss header.
+pub const MISS_HEADER: usize = 32;
+/// Slots of a tail-call table.
+pub const TAILS: u32 = 6;
+
+/// `enum tail`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Tail {
+    /// The present variant.
+    Lookup,
+    /// Lookup of a packet with metadata, everything on.
+    Recirc,
+    /// Walk over the masks.
+    Walk,
+    /// Action interpreter.
+    Act,
+    /// tc: makes headers linear.
+    Pull,
+    /// tc: sends up.
+    Miss,
+}
+
+/// `enum op`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+#[allow(missing_docs)] // the header says
+pub enum Op {
+    End,
+    Output,
+    Drop,
+    PushVlan,
+    PopVlan,
+    SetEth,
+    SetIpv4,
+    SetIpv6,
+    SetTcp,
+    SetUdp,
+    SetSctp,
+    SetIcmp,
+    SetArp,
+    SetNd,
+    SetNdExt,
+    SetMpls,
+    PushMpls,
+    PopMpls,
+    SetPriority,
+    SetMark,
+    Recirc,
+    Hash,
+    Trunc,
+    Sample,
+    Meter,
+    CheckLen,
+}
+
+/// `struct slot`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+#[allow(missing_docs)]
+pub struct Slot {
+    pub hot: [u64; HOT_WORDS],
+    pub needs: u32,
+    pub dead: u32,
+    pub mask: u16,
+    pub hooks: u8,
+    pub flags: u8,
+    pub output: u32,
+    pub program: u32,
+    pub reason: u32,
+    pub ufid: [u64; 2],
+    pub hash: u64,
+    pub installed: u64,
+    pub instructions: u64,
+    pub cold: [u64; COLD_WORDS],
+    pub pad: [u64; 4],
+}
+
+/// `struct mask`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+#[allow(missing_docs)]
+pub struct MaskEntry {
+    pub words: [u64; WORDS],
+    pub needs: u32,
+    pub flows: u32,
+}
+
+/// `struct bucket`.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+#[allow(missing_docs)]
+pub struct Bucket {
+    pub entries: [u64; BUCKET],
+}
+
+/// `struct cache_line`.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+#[allow(missing_docs)]
+pub struct CacheLine {
+    pub entries: [u64; WAYS],
+}
+
+/// `struct flow_stats`.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+#[allow(missing_docs)]
+pub struct FlowCount {
+    pub packets: u64,
+    pub bytes: u64,
+    pub tcp_flags: u64,
+    pub pad: u64,
+}
+
+/// `struct program`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+#[allow(missing_docs)]
+pub struct Program {
+    pub cells: [u64; CELLS_TOTAL],
+}
+
+/// `struct port`.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+#[allow(missing_docs)]
+pub struct Port {
+    pub ifindex: u32,
+    pub flags: u32,
+    pub mtu: u32,
+    pub upcall_limit: u32,
+    pub sent_up: u64,
+    pub taken_up: u64,
+    pub pad: [u64; 4],
+}
+
+/// `struct port_stats`.
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+#[allow(missing_docs)]
+pub struct PortCount {
+    pub rx_packets: u64,
+    pub rx_bytes: u64,
+    pub tx_packets: u64,
+    pub tx_bytes: u64,
+}
+
+/// `struct iface`.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+#[allow(missing_docs)]
+pub struct Iface {
+    pub ifindex: u32,
+    pub port: u32,
+}
+
+/// `struct counters`.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+#[allow(missing_docs)]
+pub struct Counters {
+    pub drops: [u64; DROPS],
+    pub walked: u64,
+    pub masks: u64,
+    pub found: u64,
+    pub up: u64,
+    pub passed: u64,
+    pub pad: [u64; 3],
+}
+
+/// `struct meter_band`.
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+#[allow(missing_docs)]
+pub struct MeterBand {
+    pub cost: u64,
+    pub depth: u64,
+    pub tat: u64,
+    pub packets: u64,
+    pub bytes: u64,
+}
+
+/// `struct meter`.
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+#[allow(missing_docs)]
+pub struct Meter {
+    pub in_use: u32,
+    pub per_packet: u32,
+    pub packets: u64,
+    pub bytes: u64,
+    pub bands: [MeterBand; METER_BANDS],
+    pub pad: [u64; 5],
+}
+
+/// `struct config`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+#[allow(missing_docs)]
+pub struct ConfigEntry {
+    pub magic: u64,
+    pub version: u32,
+    pub max_flows: u32,
+    pub max_masks: u32,
+    pub buckets: u32,
+    pub cache_lines: u32,
+    pub shards: u32,
+    pub max_programs: u32,
+    pub miss_ifindex: u32,
+    pub vlan_limit: u32,
+    pub pad: u32,
+    pub factors: [u64; WORDS + 1],
+}
+
+impl Slot {
+    /// Word `x` of the flow's key.
+    pub fn word(&self, x: usize) -> u64 {
+        match x.checked_sub(HOT_WORDS) {
+            None => self.hot[x], // x < HOT_WORDS
+            Some(cold) => self.cold.get(cold).copied().unwrap_or(0),
+        }
+    }
+
+    /// All words of the flow's key.
+    pub fn words(&self) -> [u64; WORDS] {
+        std::array::from_fn(|x| self.word(x))
+    }
+
+    /// Sets the words of the flow's key.
+    pub fn set_words(&mut self, words: &[u64; WORDS]) {
+        let (hot, cold) = words.split_at(HOT_WORDS);
+        self.hot.copy_from_slice(hot); // HOT_WORDS long
+        self.cold.copy_from_slice(cold); // the rest: COLD_WORDS
+    }
+}
+
+const _: () = {
+    use std::mem::{align_of, offset_of, size_of};
+    assert!(size_of::<Slot>() == 256 && align_of::<Slot>() == 8);
+    assert!(offset_of!(Slot, needs) == 64);
+    assert!(offset_of!(Slot, dead) == 68);
+    assert!(offset_of!(Slot, mask) == 72);
+    assert!(offset_of!(Slot, hooks) == 74);
+    assert!(offset_of!(Slot, flags) == 75);
+    assert!(offset_of!(Slot, output) == 76);
+    assert!(offset_of!(Slot, program) == 80);
+    assert!(offset_of!(Slot, reason) == 84);
+    assert!(offset_of!(Slot, ufid) == 88);
+    assert!(offset_of!(Slot, hash) == 104);
+    assert!(offset_of!(Slot, installed) == 112);
+    assert!(offset_of!(Slot, cold) == 128);
+    assert!(size_of::<MaskEntry>() == 168);
+    assert!(offset_of!(MaskEntry, needs) == 160);
+    assert!(size_of::<Bucket>() == 64);
+    assert!(size_of::<CacheLine>() == 32);
+    assert!(size_of::<FlowCount>() == 32);
+    assert!(size_of::<Program>() == 384);
+    assert!(size_of::<Port>() == 64);
+    assert!(offset_of!(Port, sent_up) == 16);
+    assert!(offset_of!(Port, taken_up) == 24);
+    assert!(size_of::<PortCount>() == 32);
+    assert!(size_of::<Iface>() == 8);
+    assert!(size_of::<Counters>() == 192);
+    assert!(size_of::<MeterBand>() == 40);
+    assert!(size_of::<Meter>() == 384);
+    assert!(offset_of!(Meter, bands) == 24);
+    assert!(size_of::<ConfigEntry>() == 216);
+    assert!(offset_of!(ConfigEntry, miss_ifindex) == 36);
+    assert!(offset_of!(ConfigEntry, factors) == 48);
+    assert!(datapath::DropReason::ALL.len() <= DROPS);
+    assert!(Op::CheckLen as u8 == 25 && Tail::Miss as u32 == TAILS - 1);
+};

@@ -1,0 +1,59 @@
+//! The BPF datapath: flows in array maps that the daemon and BPF programs share, the programs at
+//! the XDP and the skb hook, and what attaches and fits them.
+//!
+//! # What it is
+//!
+//! `bpf/` has the programs, `bpf/layout.h` ([`layout`]) is what they and this crate agree on. The
+//! maps are mapped into the process ([`shared`]), so that installing, sweeping and reading flows
+//! takes no system call. [`BpfDatapath`] is what the rest of the switch uses; [`encode`] says
+//! which actions run here, [`keys`] which matches, [`miss`] reads what programs send up.
+//!
+//! # Invariants
+//!
+//! * No packet is forwarded by a flow that is half written or was used again: [`flows`] says how
+//!   a slot lives, [`grace`] what is waited for.
+//! * A lookup never matches wider than [`flow::Match::matches`]: what a variant of the programs
+//!   cannot compare is not there for it ([`variant`]).
+//! * A user's own program at XDP ([`object`]) meets no flow beyond what it says it can do
+//!   ([`capabilities`]).
+//! * Bytes from a former daemon ([`pins`]) and from the miss device are checked before use.
+//!
+//! # Which side it errs on
+//!
+//! A flow whose actions cannot be run exactly as the contract says is refused, and so runs in the
+//! userspace datapath. A third flow with an equal 32-bit hash is refused as [`TableFull`].
+//!
+//! [`TableFull`]: ::datapath::Refusal::TableFull
+
+mod attach;
+mod attachment;
+pub mod capabilities;
+mod clsact;
+mod datapath;
+pub mod encode;
+pub mod flows;
+pub mod grace;
+pub mod hash;
+pub mod index;
+pub mod keys;
+pub mod layout;
+pub mod load;
+pub mod maps;
+pub mod masks;
+mod meters;
+pub mod miss;
+pub mod object;
+mod open;
+pub mod pins;
+mod ports;
+pub mod programs;
+pub mod settings;
+pub mod shared;
+pub mod sys;
+pub mod variant;
+
+pub use attachment::{
+    AdoptedPort, AttachError, Attachment, Config, Held, HookSet, Hooks, PortStats, Side, Totals,
+    Unavailable, XdpMode,
+};
+pub use datapath::BpfDatapath;

@@ -1,0 +1,262 @@
+//! Opening and loading the compiled programs.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Mutex;
+
+use libbpf_rs::btf::Btf;
+use libbpf_rs::btf::types::{DataSec, Var};
+use libbpf_rs::{MapCore as _, Object, ObjectBuilder, OpenObject, PrintLevel};
+use zerocopy::IntoBytes;
+
+use crate::attachment::Unavailable;
+use crate::layout::Tail;
+use crate::maps::Sizes;
+use crate::settings::Settings;
+
+/// The bytes of an object file, aligned as ELF structures want it.
+#[repr(C, align(8))]
+struct Aligned<T: ?Sized>(T);
+
+static TC: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/tc.bpf.o")));
+static XDP: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/xdp.bpf.o")));
+
+/// One of the two objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Hook {
+    /// `bpf/tc.bpf.c`.
+    Tc,
+    /// `bpf/xdp.bpf.c`.
+    Xdp,
+}
+
+impl Hook {
+    /// Its name in messages and in the names of pins.
+    pub fn name(self) -> &'static str {
+        match self {
+            Hook::Tc => "tc",
+            Hook::Xdp => "xdp",
+        }
+    }
+
+    /// The object file.
+    pub fn bytes(self) -> &'static [u8] {
+        match self {
+            Hook::Tc => &TC.0,
+            Hook::Xdp => &XDP.0,
+        }
+    }
+
+    /// Which program goes where in the table of programs.
+    pub fn tails(self) -> &'static [(Tail, &'static str)] {
+        match self {
+            Hook::Tc => &[
+                (Tail::Lookup, "lookup_tc"),
+                (Tail::Recirc, "recirc_tc"),
+                (Tail::Walk, "walk_tc"),
+                (Tail::Act, "act_tc"),
+                (Tail::Pull, "pull_tc"),
+                (Tail::Miss, "miss_tc"),
+            ],
+            Hook::Xdp => &[
+                (Tail::Lookup, "lookup_xdp"),
+                (Tail::Recirc, "recirc_xdp"),
+                (Tail::Walk, "walk_xdp"),
+                (Tail::Act, "act_xdp"),
+            ],
+        }
+    }
+
+    /// The programs that are attached.
+    pub fn entries(self) -> impl Iterator<Item = &'static str> {
+        let names: &[&str] = match self {
+            Hook::Tc => &["entry_tc_ingress", "entry_tc_egress"],
+            Hook::Xdp => &["entry_xdp"],
+        };
+        names.iter().copied()
+    }
+
+    /// Name of the program at [`Tail::Lookup`].
+    pub fn lookup(self) -> &'static str {
+        match self {
+            Hook::Tc => "lookup_tc",
+            Hook::Xdp => "lookup_xdp",
+        }
+    }
+}
+
+/// Maps that each hook has for itself.
+pub const OWN_MAPS: [&str; 2] = ["tails", "states"];
+
+/// `include/uapi/linux/bpf.h`: the program takes frames in several buffers.
+pub(crate) const XDP_HAS_FRAGS: u32 = 1 << 5;
+/// BPF_FUNC_xdp_get_buff_len.
+const XDP_GET_BUFF_LEN: libbpf_sys::bpf_func_id = 188;
+
+/// True when XDP programs of this kernel can take frames in several buffers (Linux 5.18).
+pub fn have_frags() -> bool {
+    libbpf_rs::ProgramType::Xdp.is_helper_supported(XDP_GET_BUFF_LEN).unwrap_or(false)
+}
+
+/// A loaded object.
+pub struct Loaded {
+    object: Object,
+}
+
+impl Loaded {
+    /// A program by its name.
+    pub fn program(&self, name: &str) -> Option<OwnedFd> {
+        let program = self.object.progs().find(|p| p.name() == OsStr::new(name))?;
+        program.as_fd().try_clone_to_owned().ok()
+    }
+
+    /// A map by its name.
+    pub fn map(&self, name: &str) -> Option<OwnedFd> {
+        let map = self.object.maps().find(|m| m.name() == OsStr::new(name))?;
+        map.as_fd().try_clone_to_owned().ok()
+    }
+
+    /// All maps but those of constants, by name.
+    pub fn maps(&self) -> Vec<(String, OwnedFd)> {
+        let maps = self.object.maps().filter_map(|m| {
+            let name = m.name().to_str()?.to_owned();
+            if name.contains('.') {
+                return None;
+            }
+            Some((name, m.as_fd().try_clone_to_owned().ok()?))
+        });
+        maps.collect()
+    }
+}
+
+/// Loads the programs of `hook` (all, or only `only`) with `settings`, over the maps in `have`;
+/// maps that are not there are made.
+pub fn load(
+    hook: Hook,
+    only: Option<&str>,
+    settings: &Settings,
+    sizes: &Sizes,
+    have: &HashMap<String, BorrowedFd<'_>>,
+) -> Result<Loaded, Unavailable> {
+    let _words = Words::listen();
+    let build = |cause: String| Unavailable::Build { object: hook.name(), cause };
+    let mut open = ObjectBuilder::default()
+        .name(hook.name())
+        .and_then(|b| b.open_memory(hook.bytes()))
+        .map_err(|e| build(format!("{e} ({})", Words::said())))?;
+    set_settings(&mut open, hook, settings).map_err(build)?;
+    for mut map in open.maps_mut() {
+        let name = map.name().to_string_lossy().into_owned();
+        if let Some(fd) = have.get(&name) {
+            map.reuse_fd(*fd).map_err(|e| build(format!("map {name}: {e}")))?;
+        } else if let Some(entries) = sizes.entries(&name) {
+            map.set_max_entries(entries).map_err(|e| build(format!("map {name}: {e}")))?;
+        }
+    }
+    for mut program in open.progs_mut() {
+        let wanted = only.is_none_or(|only| program.name() == OsStr::new(only));
+        program.set_autoload(wanted);
+        if hook == Hook::Xdp && settings.have_frags != 0 {
+            program.set_flags(XDP_HAS_FRAGS);
+        }
+    }
+    let object = open.load().map_err(|e| failure(hook, &e))?;
+    Ok(Loaded { object })
+}
+
+fn failure(hook: Hook, error: &libbpf_rs::Error) -> Unavailable {
+    match error.kind() {
+        libbpf_rs::ErrorKind::PermissionDenied
+            if !rustix::process::geteuid().is_root() && !Words::said().contains("processed") =>
+        {
+            Unavailable::Permission("load BPF programs")
+        }
+        libbpf_rs::ErrorKind::OutOfMemory => Unavailable::Memory("BPF maps".into()),
+        _ => Unavailable::Verifier {
+            object: hook.name(),
+            cause: error.to_string(),
+            log: Words::said(),
+        },
+    }
+}
+
+/// Where the object has `settings` among its constants, checked against what is known here.
+fn set_settings(open: &mut OpenObject, hook: Hook, settings: &Settings) -> Result<(), String> {
+    let at = settings_offset(hook.bytes())?;
+    let mut map = open
+        .maps_mut()
+        .find(|m| m.name().to_string_lossy().ends_with(".rodata"))
+        .ok_or("no constants")?;
+    let bytes = map.initial_value_mut().ok_or("no constants")?;
+    let place = bytes.get_mut(at..at + size_of::<Settings>()).ok_or("too few constants")?;
+    place.copy_from_slice(settings.as_bytes());
+    Ok(())
+}
+
+fn settings_offset(object: &[u8]) -> Result<usize, String> {
+    let btf = Btf::from_raw("programs", object)
+        .map_err(|e| format!("type information: {e}"))?
+        .ok_or("no type information")?;
+    let (at, size) = variable(&btf, ".rodata", "settings").ok_or("no struct settings")?;
+    if size != size_of::<Settings>() {
+        return Err(format!(
+            "struct settings is {size} bytes, {} are known",
+            size_of::<Settings>()
+        ));
+    }
+    Ok(at)
+}
+
+/// Offset and size of a variable in a section of constants.
+pub(crate) fn variable(btf: &Btf<'_>, section: &str, name: &str) -> Option<(usize, usize)> {
+    let section: DataSec<'_> = btf.type_by_name(section)?;
+    let is_it =
+        |ty| btf.type_by_id::<Var<'_>>(ty).is_some_and(|v| v.name() == Some(OsStr::new(name)));
+    let place = section.iter().find(|place| is_it(place.ty))?;
+    Some((place.offset as usize, place.size))
+}
+
+/// What libbpf (and through it the verifier) says while an object is loaded, for the error.
+pub(crate) struct Words<'a> {
+    _one_at_a_time: std::sync::MutexGuard<'a, ()>,
+}
+
+static LOADING: Mutex<()> = Mutex::new(());
+static SAID: Mutex<String> = Mutex::new(String::new());
+/// Bytes kept: the verifier's last lines say what is wrong.
+const KEPT: usize = 4096;
+
+impl Words<'_> {
+    pub(crate) fn listen() -> Words<'static> {
+        let guard = LOADING.lock().unwrap_or_else(|e| e.into_inner());
+        SAID.lock().unwrap_or_else(|e| e.into_inner()).clear();
+        libbpf_rs::set_print(Some((PrintLevel::Info, |level, text| {
+            tracing::debug!(target: "bpf", ?level, "{}", text.trim_end());
+            let mut said = SAID.lock().unwrap_or_else(|e| e.into_inner());
+            said.push_str(&text);
+            if said.len() > 2 * KEPT {
+                *said = last(&said).to_owned();
+            }
+        })));
+        Words { _one_at_a_time: guard }
+    }
+
+    pub(crate) fn said() -> String {
+        last(SAID.lock().unwrap_or_else(|e| e.into_inner()).trim()).to_owned()
+    }
+}
+
+fn last(text: &str) -> &str {
+    let mut from = text.len().saturating_sub(KEPT);
+    while !text.is_char_boundary(from) {
+        from += 1;
+    }
+    text.get(from..).unwrap_or_default()
+}
+
+impl Drop for Words<'_> {
+    fn drop(&mut self) {
+        libbpf_rs::set_print(None);
+    }
+}

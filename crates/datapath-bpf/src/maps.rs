@@ -1,0 +1,221 @@
+//! The shared arrays, their names and sizes.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use crate::attachment::Config;
+use crate::layout::*;
+use crate::shared::Shared;
+
+/// `include/uapi/linux/bpf.h`: BPF_F_MMAPABLE.
+pub const MMAPABLE: u32 = 1 << 10;
+const ARRAY: u32 = libbpf_sys::BPF_MAP_TYPE_ARRAY;
+
+/// Statistics take no more than this; above it CPUs share shards.
+const MOST_STATS_BYTES: u64 = 256 << 20;
+
+/// How many of everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    /// Flow slots; a power of two.
+    pub flows: u32,
+    /// Masks.
+    pub masks: u32,
+    /// Index buckets; a power of two.
+    pub buckets: u32,
+    /// Lines of the signature cache; a power of two.
+    pub cache_lines: u32,
+    /// Shards of counters; a power of two.
+    pub shards: u32,
+    /// Action programs.
+    pub programs: u32,
+    /// CPUs share shards.
+    pub shards_atomic: bool,
+}
+
+impl Sizes {
+    /// Sizes for a configuration on a host with `cpus` possible CPUs. The index is at most half
+    /// full, so that two choices of eight places always have room in practice; the cache has
+    /// two entries a flow.
+    pub fn new(config: &Config, cpus: usize) -> Sizes {
+        let flows = config.max_flows.clamp(1 << 10, 1 << 24).next_power_of_two();
+        let cpus = u32::try_from(cpus.max(1)).unwrap_or(1 << 16).min(1 << 16).next_power_of_two();
+        let bytes = u64::from(flows) * size_of::<FlowCount>() as u64;
+        let most = (MOST_STATS_BYTES / bytes).clamp(1, 1 << 16) as u32; // fits: clamped
+        let most = if most.is_power_of_two() { most } else { most.next_power_of_two() / 2 };
+        let shards = cpus.min(most);
+        Sizes {
+            flows,
+            masks: config.max_masks.clamp(1, u32::from(u16::MAX)),
+            buckets: flows / 4,
+            cache_lines: flows / 2,
+            shards,
+            programs: config.max_programs.clamp(1, 1 << 22),
+            shards_atomic: shards < cpus,
+        }
+    }
+
+    /// Name, value bytes and entries of every shared array.
+    pub fn arrays(&self) -> [(&'static str, usize, u32); 12] {
+        [
+            ("slots", size_of::<Slot>(), self.flows),
+            ("masks", size_of::<MaskEntry>(), self.masks),
+            ("index", size_of::<Bucket>(), self.buckets),
+            ("cache", size_of::<CacheLine>(), self.cache_lines),
+            ("stats", size_of::<FlowCount>(), self.shards.saturating_mul(self.flows)),
+            ("programs", size_of::<Program>(), self.programs),
+            ("ports", size_of::<Port>(), MAX_PORTS),
+            ("port_stats", size_of::<PortCount>(), self.shards.saturating_mul(MAX_PORTS)),
+            ("ifaces", size_of::<Iface>(), IFACES),
+            ("counters", size_of::<Counters>(), self.shards),
+            ("meters", size_of::<Meter>(), MAX_METERS),
+            ("config", size_of::<ConfigEntry>(), 1),
+        ]
+    }
+
+    /// Entries of the shared array called `name`.
+    pub fn entries(&self, name: &str) -> Option<u32> {
+        self.arrays().into_iter().find(|(n, ..)| *n == name).map(|(.., entries)| entries)
+    }
+
+    /// Says how a map differs from what these sizes want of the shared array `name`.
+    pub fn check(&self, name: &str, info: &crate::sys::MapInfo) -> Result<(), String> {
+        let Some((_, bytes, entries)) = self.arrays().into_iter().find(|(n, ..)| *n == name) else {
+            return Ok(());
+        };
+        let is = (info.kind, info.value_size as usize, info.max_entries, info.flags & MMAPABLE);
+        if is == (ARRAY, bytes, entries, MMAPABLE) && info.key_size == 4 {
+            return Ok(());
+        }
+        Err(format!(
+            "map {name} has {} entries of {} bytes, {entries} of {bytes} are wanted",
+            info.max_entries, info.value_size
+        ))
+    }
+}
+
+/// The shared arrays.
+pub struct Maps {
+    /// Flows.
+    pub slots: Shared<Slot>,
+    /// Masks.
+    pub masks: Shared<MaskEntry>,
+    /// Hash under a mask to slot.
+    pub index: Shared<Bucket>,
+    /// Hash under all masks to slot.
+    pub cache: Shared<CacheLine>,
+    /// Statistics of flows.
+    pub stats: Shared<FlowCount>,
+    /// Action lists.
+    pub programs: Shared<Program>,
+    /// Ports.
+    pub ports: Shared<Port>,
+    /// Counters of ports.
+    pub port_stats: Shared<PortCount>,
+    /// Interface index to port.
+    pub ifaces: Shared<Iface>,
+    /// Counters.
+    pub counters: Shared<Counters>,
+    /// Meters.
+    pub meters: Shared<Meter>,
+    /// What programs and daemon agree on.
+    pub config: Shared<ConfigEntry>,
+    /// Their sizes.
+    pub sizes: Sizes,
+}
+
+impl Maps {
+    /// Maps all arrays; their sizes were checked.
+    pub fn map(fds: &HashMap<String, OwnedFd>, sizes: Sizes) -> io::Result<Maps> {
+        fn one<T>(
+            fds: &HashMap<String, OwnedFd>,
+            sizes: &Sizes,
+            name: &str,
+        ) -> io::Result<Shared<T>>
+        where
+            T: zerocopy::FromBytes + zerocopy::IntoBytes,
+            T: zerocopy::Immutable + zerocopy::KnownLayout,
+        {
+            let missing = || io::Error::other(format!("no map {name}"));
+            let fd = fds.get(name).ok_or_else(missing)?;
+            let entries = sizes.entries(name).ok_or_else(missing)?;
+            sizes.check(name, &crate::sys::map_info(fd.as_fd())?).map_err(io::Error::other)?;
+            Shared::map(fd.as_fd(), entries as usize)
+        }
+        Ok(Maps {
+            slots: one(fds, &sizes, "slots")?,
+            masks: one(fds, &sizes, "masks")?,
+            index: one(fds, &sizes, "index")?,
+            cache: one(fds, &sizes, "cache")?,
+            stats: one(fds, &sizes, "stats")?,
+            programs: one(fds, &sizes, "programs")?,
+            ports: one(fds, &sizes, "ports")?,
+            port_stats: one(fds, &sizes, "port_stats")?,
+            ifaces: one(fds, &sizes, "ifaces")?,
+            counters: one(fds, &sizes, "counters")?,
+            meters: one(fds, &sizes, "meters")?,
+            config: one(fds, &sizes, "config")?,
+            sizes,
+        })
+    }
+
+    /// The same arrays in memory of this process alone: tables that no program reads.
+    pub fn private(sizes: Sizes) -> Maps {
+        let of = |name: &str| sizes.entries(name).unwrap_or(1) as usize;
+        Maps {
+            slots: Shared::private(of("slots")),
+            masks: Shared::private(of("masks")),
+            index: Shared::private(of("index")),
+            cache: Shared::private(of("cache")),
+            stats: Shared::private(of("stats")),
+            programs: Shared::private(of("programs")),
+            ports: Shared::private(of("ports")),
+            port_stats: Shared::private(of("port_stats")),
+            ifaces: Shared::private(of("ifaces")),
+            counters: Shared::private(of("counters")),
+            meters: Shared::private(of("meters")),
+            config: Shared::private(of("config")),
+            sizes,
+        }
+    }
+
+    /// Fills the configuration of new tables.
+    pub fn configure(&self, factors: &crate::hash::Factors) {
+        let s = &self.sizes;
+        self.config.write(
+            0,
+            &ConfigEntry {
+                magic: MAGIC,
+                version: VERSION,
+                max_flows: s.flows,
+                max_masks: s.masks,
+                buckets: s.buckets,
+                cache_lines: s.cache_lines,
+                shards: s.shards,
+                max_programs: s.programs,
+                miss_ifindex: 0,
+                vlan_limit: flow::VLANS as u32,
+                pad: 0,
+                factors: *factors,
+            },
+        );
+    }
+
+    /// The configuration of tables that were left, when it is of this layout and these sizes.
+    pub fn configured(&self) -> Result<ConfigEntry, String> {
+        let c = self.config.read(0);
+        let s = &self.sizes;
+        if c.magic != MAGIC || c.version != VERSION {
+            return Err(format!("layout version {} where {VERSION} is wanted", c.version));
+        }
+        let is = [c.max_flows, c.max_masks, c.buckets, c.cache_lines, c.shards, c.max_programs];
+        if is != [s.flows, s.masks, s.buckets, s.cache_lines, s.shards, s.programs] {
+            return Err("other sizes".into());
+        }
+        if c.factors.iter().any(|f| f % 2 == 0) {
+            return Err("even hash factors".into());
+        }
+        Ok(c)
+    }
+}

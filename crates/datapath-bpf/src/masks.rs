@@ -1,0 +1,218 @@
+//! The masks that flows have, in the array that walks go through.
+//!
+//! The place of a mask is written while no walk compares under it: a mask that lost its last flow
+//! is first marked [`MASK_VACANT`], and is free for another mask one grace period later. Vacant
+//! masks at the end are cut off, so that walks are short again.
+
+use std::mem::offset_of;
+
+use hashbrown::HashMap;
+
+use crate::keys;
+use crate::layout::{MASK_VACANT, MaskEntry, WORDS};
+use crate::shared::Shared;
+
+/// Bookkeeping over the shared array.
+pub struct Masks {
+    numbers: HashMap<[u64; WORDS], u16, foldhash::fast::RandomState>,
+    /// Flows of each mask, up to the end of the walk.
+    flows: Vec<u32>,
+    /// Marked, but walks may still be under way.
+    leaving: Vec<u16>,
+    /// May be written.
+    vacant: Vec<u16>,
+}
+
+impl Masks {
+    /// No masks.
+    pub fn new() -> Masks {
+        Masks {
+            numbers: HashMap::default(),
+            flows: Vec::new(),
+            leaving: Vec::new(),
+            vacant: Vec::new(),
+        }
+    }
+
+    /// Number of masks that are in use.
+    pub fn len(&self) -> usize {
+        self.numbers.len()
+    }
+
+    /// True when no mask is in use.
+    pub fn is_empty(&self) -> bool {
+        self.numbers.is_empty()
+    }
+
+    /// The masks in use.
+    pub fn iter(&self) -> impl Iterator<Item = &[u64; WORDS]> {
+        self.numbers.keys()
+    }
+
+    /// The number of `words`, which counts one more flow; a new one when there is none. `None`:
+    /// no room.
+    pub fn acquire(&mut self, shared: &Shared<MaskEntry>, words: &[u64; WORDS]) -> Option<u16> {
+        if let Some(number) = self.numbers.get(words) {
+            let number = *number;
+            self.count(shared, number, 1);
+            return Some(number);
+        }
+        let number = match self.vacant.pop() {
+            Some(number) => number,
+            None if self.flows.len() < shared.len() => {
+                let number = u16::try_from(self.flows.len()).ok()?;
+                self.flows.push(0);
+                number
+            }
+            None => return None,
+        };
+        self.put(shared, number, words);
+        Some(number)
+    }
+
+    /// Writes a mask: its words, then what makes walks look at it.
+    fn put(&mut self, shared: &Shared<MaskEntry>, number: u16, words: &[u64; WORDS]) {
+        let at = usize::from(number);
+        let old = MaskEntry { words: *words, ..shared.read(at) };
+        shared.write(at, &old);
+        self.numbers.insert(*words, number);
+        self.count(shared, number, 1);
+        shared.store_half(at, offset_of!(MaskEntry, needs), keys::needs(words));
+    }
+
+    fn count(&mut self, shared: &Shared<MaskEntry>, number: u16, by: i32) {
+        let at = usize::from(number);
+        if let Some(flows) = self.flows.get_mut(at) {
+            *flows = flows.saturating_add_signed(by);
+            shared.store_half(at, offset_of!(MaskEntry, flows), *flows);
+        }
+    }
+
+    /// One flow less. A mask without flows stays until [`Masks::retire`].
+    pub fn release(&mut self, shared: &Shared<MaskEntry>, number: u16) {
+        self.count(shared, number, -1);
+    }
+
+    /// Marks masks without flows. True when there were any: [`Masks::free`] is due after a grace
+    /// period.
+    pub fn retire(&mut self, shared: &Shared<MaskEntry>) -> bool {
+        let flows = &self.flows;
+        let idle = |number: u16| flows.get(usize::from(number)) == Some(&0);
+        let leaving = &mut self.leaving;
+        self.numbers.retain(|_, number| {
+            let keep = !idle(*number);
+            if !keep {
+                shared.store_half(usize::from(*number), offset_of!(MaskEntry, needs), MASK_VACANT);
+                leaving.push(*number);
+            }
+            keep
+        });
+        !self.leaving.is_empty()
+    }
+
+    /// A grace period after [`Masks::retire`]: the places are free.
+    pub fn free(&mut self, shared: &Shared<MaskEntry>) {
+        for number in self.leaving.drain(..) {
+            let at = usize::from(number);
+            let vacant = MaskEntry { words: [0; WORDS], needs: MASK_VACANT, flows: 0 };
+            shared.write(at, &vacant);
+            self.vacant.push(number);
+        }
+        // Low numbers are taken first, so that the walk gets shorter.
+        self.vacant.sort_unstable_by(|a, b| b.cmp(a));
+        while let Some(last) = self.flows.len().checked_sub(1) {
+            if self.vacant.first().map(|v| usize::from(*v)) != Some(last) {
+                break;
+            }
+            self.vacant.remove(0);
+            self.flows.pop();
+            shared.store_half(last, offset_of!(MaskEntry, needs), 0);
+        }
+    }
+
+    /// Takes over what is in the array: masks up to the first unused one that say what they
+    /// need truly. Flows are then counted by [`Masks::adopt_flow`].
+    pub fn adopt(shared: &Shared<MaskEntry>) -> Masks {
+        let mut masks = Masks::new();
+        for at in 0..shared.len().min(usize::from(u16::MAX)) {
+            let entry = shared.read(at);
+            if entry.needs == 0 {
+                break;
+            }
+            masks.flows.push(0);
+            let number = at as u16; // bounded above
+            let whole = entry.needs == keys::needs(&entry.words);
+            if !whole || masks.numbers.contains_key(&entry.words) {
+                shared.store_half(at, offset_of!(MaskEntry, needs), MASK_VACANT);
+                masks.leaving.push(number);
+            } else {
+                masks.numbers.insert(entry.words, number);
+            }
+        }
+        masks
+    }
+
+    /// Counts a flow found in adopted tables; `None` when there is no such mask.
+    pub fn adopt_flow(&mut self, shared: &Shared<MaskEntry>, number: u16) -> Option<[u64; WORDS]> {
+        let words = shared.read(usize::from(number).min(shared.len() - 1)).words;
+        (self.numbers.get(&words) == Some(&number)).then(|| {
+            self.count(shared, number, 1);
+            words
+        })
+    }
+}
+
+impl Default for Masks {
+    fn default() -> Self {
+        Masks::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(n: u64) -> [u64; WORDS] {
+        let mut words = [0; WORDS];
+        words[1] = n;
+        words
+    }
+
+    #[test]
+    fn masks_are_shared_counted_and_their_places_used_again() {
+        let shared = Shared::private(3);
+        let mut masks = Masks::new();
+        assert_eq!(masks.acquire(&shared, &words(1)), Some(0));
+        assert_eq!(masks.acquire(&shared, &words(1)), Some(0));
+        assert_eq!(masks.acquire(&shared, &words(2)), Some(1));
+        assert_eq!(masks.acquire(&shared, &words(3)), Some(2));
+        assert_eq!(masks.acquire(&shared, &words(4)), None);
+        assert_eq!((shared.read(0).flows, shared.read(0).needs), (2, 2));
+        masks.release(&shared, 1);
+        assert_eq!(masks.acquire(&shared, &words(4)), None, "not before a grace period");
+        assert!(masks.retire(&shared));
+        assert_eq!(shared.read(1).needs, MASK_VACANT);
+        assert_eq!(masks.acquire(&shared, &words(4)), None);
+        masks.free(&shared);
+        assert_eq!(masks.acquire(&shared, &words(4)), Some(1));
+        assert_eq!(shared.read(1).words, words(4));
+        assert_eq!(masks.len(), 3);
+    }
+
+    #[test]
+    fn the_walk_gets_shorter_at_its_end() {
+        let shared = Shared::private(4);
+        let mut masks = Masks::new();
+        for n in 1..=4 {
+            masks.acquire(&shared, &words(n));
+        }
+        for number in [1, 2, 3] {
+            masks.release(&shared, number);
+        }
+        masks.retire(&shared);
+        masks.free(&shared);
+        let needs: Vec<u32> = (0..4).map(|i| shared.read(i).needs).collect();
+        assert_eq!(needs, [2, 0, 0, 0]);
+        assert_eq!(masks.acquire(&shared, &words(9)), Some(1));
+    }
+}

@@ -1,0 +1,164 @@
+//! What comes out of the miss device: a tap frame that begins with `struct miss_header`.
+//!
+//! A packet whose outermost VLAN tag was beside its bytes comes with the tag where an Ethernet
+//! header has it: at byte 12, in the midst of the miss header. It is put where it belongs.
+
+use datapath::PortNo;
+use packet::{Packet, ethertype};
+
+use crate::layout::{MISS_ETHERTYPE, MISS_HEADER, VERSION};
+
+/// Where the kernel puts a VLAN tag (`struct vlan_ethhdr`), and its bytes.
+const TAG_AT: usize = 12;
+const TAG: usize = 4;
+
+/// Where a packet was when no flow matched it. Host integers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Origin {
+    /// Where it came in.
+    pub in_port: u32,
+    /// Recirculation id of the lookup that missed.
+    pub recirc_id: u32,
+    /// What the `hash` action computed.
+    pub dp_hash: u32,
+    /// What was set as priority.
+    pub priority: u32,
+    /// What was set as mark.
+    pub mark: u32,
+}
+
+impl Origin {
+    /// The port as a port number.
+    pub fn port(&self) -> PortNo {
+        PortNo(self.in_port)
+    }
+}
+
+/// Takes the miss header off `packet`, which then is as it was in the program; `None` when
+/// `packet` has no such header, or its unfinished checksum would lie in it (the packet is then
+/// of no use).
+pub fn strip(packet: &mut Packet) -> Option<Origin> {
+    let outer = u16_at(packet.data(), TAG_AT)?;
+    let tag: Option<[u8; TAG]> = match outer {
+        ethertype::VLAN | ethertype::VLAN_SERVICE => {
+            packet.data().get(TAG_AT..)?.first_chunk().copied()
+        }
+        _ => None,
+    };
+    let front = MISS_HEADER + if tag.is_some() { TAG } else { 0 };
+    if packet.offload.csum.is_some_and(|(start, _)| usize::from(start) < front)
+        || packet.offload.gso.is_some_and(|(_, _, header)| usize::from(header) < front)
+    {
+        return None;
+    }
+    let origin = read_header(packet.data(), front - MISS_HEADER)?;
+    if packet.len() < front + TAG_AT + 2 {
+        return None;
+    }
+    packet.remove_at(0, front);
+    if let Some(tag) = tag {
+        packet.insert_at(TAG_AT, TAG);
+        packet.data_mut().get_mut(TAG_AT..TAG_AT + TAG)?.copy_from_slice(&tag);
+    }
+    Some(origin)
+}
+
+/// The header with `tag` bytes put in at [`TAG_AT`].
+fn read_header(frame: &[u8], tag: usize) -> Option<Origin> {
+    if u16_at(frame, tag + 12)? != MISS_ETHERTYPE || u32::from(u16_at(frame, tag + 14)?) != VERSION
+    {
+        return None;
+    }
+    Some(Origin {
+        in_port: u32_at(frame, 0)?,
+        recirc_id: u32_at(frame, 4)?,
+        dp_hash: u32_at(frame, 8)?,
+        priority: u32_at(frame, tag + 16)?,
+        mark: u32_at(frame, tag + 20)?,
+    })
+}
+
+fn u16_at(frame: &[u8], at: usize) -> Option<u16> {
+    frame.get(at..)?.first_chunk().map(|b| u16::from_be_bytes(*b))
+}
+
+fn u32_at(frame: &[u8], at: usize) -> Option<u32> {
+    frame.get(at..)?.first_chunk().map(|b| u32::from_be_bytes(*b))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use packet::{Gso, Offload};
+    use proptest::prelude::*;
+
+    const ORIGIN: Origin = Origin { in_port: 3, recirc_id: 7, dp_hash: 9, priority: 5, mark: 6 };
+
+    fn header() -> Vec<u8> {
+        let mut h = Vec::new();
+        for v in [3u32, 7, 9] {
+            h.extend(v.to_be_bytes());
+        }
+        h.extend(MISS_ETHERTYPE.to_be_bytes());
+        h.extend((VERSION as u16).to_be_bytes());
+        for v in [5u32, 6, 0, 0] {
+            h.extend(v.to_be_bytes());
+        }
+        h
+    }
+
+    fn frame() -> Vec<u8> {
+        (0..60).collect()
+    }
+
+    #[test]
+    fn a_plain_packet() {
+        let mut p = Packet::from_slice(&[header(), frame()].concat());
+        p.offload.csum = Some((32 + 34, 16));
+        p.offload.gso = Some((Gso::TcpV4, 1448, 32 + 54));
+        assert_eq!(strip(&mut p), Some(ORIGIN));
+        assert_eq!(p.data(), frame());
+        assert_eq!((p.offload.csum, p.offload.gso), (Some((34, 16)), Some((Gso::TcpV4, 1448, 54))));
+    }
+
+    #[test]
+    fn a_tag_beside_the_packet_goes_where_it_belongs() {
+        let mut whole = [header(), frame()].concat();
+        whole.splice(12..12, [0x81, 0x00, 0x20, 0x05]);
+        let mut p = Packet::from_slice(&whole);
+        p.offload.csum = Some((36 + 34, 16));
+        assert_eq!(strip(&mut p), Some(ORIGIN));
+        let mut wanted = frame();
+        wanted.splice(12..12, [0x81, 0x00, 0x20, 0x05]);
+        assert_eq!(p.data(), wanted);
+        assert_eq!(p.offload.csum, Some((38, 16)));
+    }
+
+    #[test]
+    fn other_frames_are_refused() {
+        for n in 0..46 {
+            let mut p = Packet::from_slice(&[header(), frame()].concat()[..n]);
+            assert_eq!(strip(&mut p), None, "{n}");
+        }
+        let mut other = header();
+        other[12] = 8;
+        assert_eq!(strip(&mut Packet::from_slice(&[other, frame()].concat())), None);
+        let mut p = Packet::from_slice(&[header(), frame()].concat());
+        p.offload.csum = Some((20, 2));
+        assert_eq!(strip(&mut p), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_judged(
+            bytes in proptest::collection::vec(any::<u8>(), 0..100),
+            good: bool,
+            csum: Option<(u16, u16)>,
+        ) {
+            let bytes = if good { [header(), bytes].concat() } else { bytes };
+            let mut p = Packet::from_slice(&bytes);
+            p.offload = Offload { csum, ..Offload::default() };
+            strip(&mut p);
+        }
+    }
+}

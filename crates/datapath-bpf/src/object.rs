@@ -1,0 +1,339 @@
+//! A user's own object: read, checked against what the daemon has, and loaded over its maps.
+//! `docs/user-programs.md` is the contract.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::io::{self, Read as _};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use libbpf_rs::btf::Btf;
+use libbpf_rs::{Object, ObjectBuilder, OpenMap, OpenObject};
+use zerocopy::{FromBytes as _, IntoBytes as _};
+
+use crate::capabilities::Capabilities;
+use crate::load::{Words, XDP_HAS_FRAGS, variable};
+use crate::settings::Settings;
+use crate::sys;
+
+/// Section of `struct capabilities`.
+const SECTION: &str = ".rodata.slipswitch";
+/// Larger files are not read.
+const MOST_BYTES: u64 = 16 << 20;
+/// Lines of the verifier's that are kept.
+const LAST_LINES: usize = 16;
+
+/// Why a user's object is not used. The text says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum ObjectError {
+    /// The file cannot be read.
+    #[error("{path}: {source}", path = path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The system's words.
+        source: io::Error,
+    },
+    /// It is no object as the contract wants it.
+    #[error("{path}: {problem}", path = path.display())]
+    Contract {
+        /// The file.
+        path: PathBuf,
+        /// What differs.
+        problem: String,
+    },
+    /// The kernel did not take it.
+    #[error("{path}: the kernel refused it ({cause}): {last}", path = path.display(), last = last_line(log))]
+    Refused {
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        cause: String,
+        /// The last lines of what the verifier and libbpf said.
+        log: String,
+    },
+    /// What was loaded before could not be waited for.
+    #[error("waiting for BPF programs to end: {0}")]
+    Wait(io::Error),
+    /// No XDP programs could be loaded at all.
+    #[error("XDP is not available: the log says why")]
+    NoXdp,
+}
+
+impl ObjectError {
+    /// What the verifier said, several lines, when it was asked.
+    pub fn log(&self) -> Option<&str> {
+        match self {
+            ObjectError::Refused { log, .. } => Some(log),
+            _ => None,
+        }
+    }
+}
+
+/// A user's program, loaded.
+#[derive(Debug)]
+pub struct UserObject {
+    /// The program.
+    pub program: OwnedFd,
+    /// What it can do.
+    pub capabilities: Capabilities,
+}
+
+/// The type of a map's values by its name; `None`: integers of 4 bytes.
+fn value_type(map: &str) -> Option<&'static str> {
+    Some(match map {
+        "slots" => "slot",
+        "masks" => "mask",
+        "index" => "bucket",
+        "cache" => "cache_line",
+        "stats" => "flow_stats",
+        "programs" => "program",
+        "ports" => "port",
+        "port_stats" => "port_stats",
+        "ifaces" => "iface",
+        "counters" => "counters",
+        "meters" => "meter",
+        "config" => "config",
+        "states" => "state",
+        _ => return None,
+    })
+}
+
+impl UserObject {
+    /// Loads the object at `path` over `maps`, those of the XDP hook by their names; the others
+    /// that it declares are made for it. `full` is what its settings are made from. The
+    /// verifier may take a second for a large program.
+    pub fn load(
+        path: &Path,
+        full: &Settings,
+        maps: &HashMap<String, OwnedFd>,
+    ) -> Result<UserObject, ObjectError> {
+        let contract = |problem| ObjectError::Contract { path: path.to_owned(), problem };
+        let bytes = read(path).map_err(|source| ObjectError::File { path: path.into(), source })?;
+        if !bytes.get().starts_with(b"\x7fELF") {
+            return Err(contract("it is no ELF object: build it with clang -target bpf -c".into()));
+        }
+        let _words = Words::listen();
+        let said = |what: &str, e: &dyn std::fmt::Display| {
+            format!("{what} ({e}): {}", last_line(&Words::said()))
+        };
+        let open = ObjectBuilder::default().name("user").and_then(|b| b.open_memory(bytes.get()));
+        let mut open =
+            open.map_err(|e| contract(said("libbpf cannot read it as a BPF object", &e)))?;
+        let btf = Btf::from_raw("user", bytes.get())
+            .map_err(|e| contract(said("its type information cannot be read", &e)))?
+            .ok_or_else(|| contract("no type information: build it with -g".into()))?;
+        check_program(&open).map_err(contract)?;
+        let capabilities = capabilities(&open, &btf).map_err(contract)?;
+        capabilities.check().map_err(contract)?;
+        bind(&mut open, &btf, maps).map_err(contract)?;
+        set_settings(&mut open, &btf, full, &capabilities).map_err(contract)?;
+        if full.have_frags != 0 {
+            // Programs that share a devmap or a table of programs must be alike in this.
+            open.progs_mut().for_each(|mut program| program.set_flags(XDP_HAS_FRAGS));
+        }
+        let object = open.load().map_err(|e| ObjectError::Refused {
+            path: path.to_owned(),
+            cause: e.to_string(),
+            log: last_lines(&Words::said()),
+        })?;
+        let program =
+            program(&object).map_err(|source| ObjectError::File { path: path.into(), source })?;
+        Ok(UserObject { program, capabilities })
+    }
+}
+
+/// An object's bytes, aligned as ELF structures want it.
+struct Bytes {
+    words: Vec<u64>,
+    length: usize,
+}
+
+impl Bytes {
+    fn get(&self) -> &[u8] {
+        self.words.as_bytes().get(..self.length).unwrap_or_default()
+    }
+}
+
+fn read(path: &Path) -> io::Result<Bytes> {
+    if !path.is_absolute() {
+        return Err(io::Error::other("the path must be absolute"));
+    }
+    // A FIFO would keep who opens it waiting.
+    let mut options = std::fs::OpenOptions::new();
+    let file = options.read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    let about = file.metadata()?;
+    if !about.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    if about.len() > MOST_BYTES {
+        return Err(io::Error::other(format!("it has more than {MOST_BYTES} bytes")));
+    }
+    let mut bytes = Vec::new();
+    file.take(MOST_BYTES).read_to_end(&mut bytes)?;
+    let mut words = vec![0u64; bytes.len().div_ceil(8)];
+    let length = bytes.len();
+    words.as_mut_bytes().iter_mut().zip(bytes).for_each(|(to, from)| *to = from);
+    Ok(Bytes { words, length })
+}
+
+fn check_program(open: &OpenObject) -> Result<(), String> {
+    let programs: Vec<_> = open.progs().collect();
+    let [program] = programs.as_slice() else {
+        return Err(format!(
+            "it has {} programs where one is wanted, in SEC(\"xdp\") or SEC(\"xdp.frags\")",
+            programs.len()
+        ));
+    };
+    let section = program.section().to_string_lossy();
+    if section != "xdp" && section != "xdp.frags" {
+        return Err(format!(
+            "its program is in SEC(\"{section}\"): SEC(\"xdp\") or SEC(\"xdp.frags\") is wanted"
+        ));
+    }
+    Ok(())
+}
+
+fn program(object: &Object) -> io::Result<OwnedFd> {
+    let program = object.progs().next().ok_or(io::ErrorKind::NotFound)?;
+    program.as_fd().try_clone_to_owned()
+}
+
+fn capabilities(open: &OpenObject, btf: &Btf<'_>) -> Result<Capabilities, String> {
+    let missing =
+        || "it does not say what it can do: use CAPABILITIES() of capabilities.h, once".to_owned();
+    let (at, size) = variable(btf, SECTION, "capabilities").ok_or_else(missing)?;
+    if size != size_of::<Capabilities>() {
+        return Err(format!(
+            "its struct capabilities has {size} bytes, {} are known: build it with the headers of \
+             this daemon",
+            size_of::<Capabilities>()
+        ));
+    }
+    let map = open.maps().find(|m| m.name() == OsStr::new(SECTION)).ok_or_else(missing)?;
+    let bytes = map.initial_value().and_then(|b| b.get(at..)).ok_or_else(missing)?;
+    Capabilities::read_from_prefix(bytes).map(|(c, _)| c).map_err(|_| missing())
+}
+
+/// Puts our maps in the place of those that the object declares by the same names.
+fn bind(
+    open: &mut OpenObject,
+    btf: &Btf<'_>,
+    maps: &HashMap<String, OwnedFd>,
+) -> Result<(), String> {
+    for map in open.maps() {
+        if let Some(fd) = maps.get(&*map.name().to_string_lossy()) {
+            check_map(&map, btf, fd.as_fd())?;
+        }
+    }
+    for mut map in open.maps_mut() {
+        let name = map.name().to_string_lossy().into_owned();
+        if let Some(fd) = maps.get(&name) {
+            map.reuse_fd(fd.as_fd()).map_err(|e| format!("map {name}: {e}"))?;
+        }
+    }
+    Ok(())
+}
+
+fn check_map(map: &OpenMap<'_>, btf: &Btf<'_>, ours: BorrowedFd<'_>) -> Result<(), String> {
+    let name = map.name().to_string_lossy();
+    let wrong = |what: String| Err(format!("map {name} {what}: declare it as maps.h does"));
+    let declared = sys::declared(map);
+    let info = sys::map_info(ours).map_err(|e| format!("map {name}: {e}"))?;
+    if declared.is_pinned {
+        return wrong("asks to be pinned, which ours are not by their objects".into());
+    }
+    let is = (declared.kind, declared.key_size, declared.value_size);
+    if is != (info.kind, info.key_size, info.value_size) {
+        return wrong(format!(
+            "is of type {} with keys of {} and values of {} bytes where type {}, {} and {} are \
+             wanted",
+            is.0, is.1, is.2, info.kind, info.key_size, info.value_size
+        ));
+    }
+    let Some(wanted) = value_type(&name) else { return Ok(()) };
+    let found = btf
+        .type_by_id::<libbpf_rs::btf::BtfType<'_>>(declared.value_type.into())
+        .map(|t| t.skip_mods_and_typedefs())
+        .and_then(|t| Some(t.name()?.to_string_lossy().into_owned()));
+    match found {
+        Some(found) if found == wanted => Ok(()),
+        Some(found) => wrong(format!("has values of type {found} where struct {wanted} is wanted")),
+        None => wrong(format!("has values without a type where struct {wanted} is wanted")),
+    }
+}
+
+/// `settings`, when it is among the constants.
+fn set_settings(
+    open: &mut OpenObject,
+    btf: &Btf<'_>,
+    full: &Settings,
+    capabilities: &Capabilities,
+) -> Result<(), String> {
+    let Some((at, size)) = variable(btf, ".rodata", "settings") else { return Ok(()) };
+    if size != size_of::<Settings>() {
+        return Err(format!(
+            "its struct settings has {size} bytes, {} are known: build it with the headers of \
+             this daemon",
+            size_of::<Settings>()
+        ));
+    }
+    let mut settings = Settings { needs: capabilities.needs, ..*full };
+    for (x, word) in settings.union_mask.iter_mut().enumerate() {
+        if capabilities.needs >> x & 1 == 0 {
+            *word = 0;
+        }
+    }
+    let mut map = open
+        .maps_mut()
+        .find(|m| m.name().to_string_lossy().ends_with(".rodata"))
+        .ok_or("no constants")?;
+    let bytes = map.initial_value_mut().ok_or("no constants")?;
+    let place = bytes.get_mut(at..at + size).ok_or("too few constants")?;
+    place.copy_from_slice(settings.as_bytes());
+    Ok(())
+}
+
+/// What a verifier's log ends with, without its statistics and libbpf's frame.
+fn last_lines(log: &str) -> String {
+    let is_said = |line: &&str| {
+        !line.trim().is_empty()
+            && !line.starts_with("processed ")
+            && !line.contains("PROG LOAD LOG --")
+            && !line.contains("failed to load")
+    };
+    let mut lines: Vec<&str> = log.lines().rev().filter(is_said).take(LAST_LINES).collect();
+    lines.reverse();
+    lines.join("\n")
+}
+
+fn last_line(log: &str) -> String {
+    last_lines(log).lines().last().unwrap_or("it gave no reason").trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_verifiers_last_word_is_kept() {
+        let log = "libbpf: prog 'p': -- BEGIN PROG LOAD LOG --\n0: R1=ctx()\n1: (61) r0 = \
+                   *(u8 *)(r1 +9)\nR1 offset is outside of the packet\nprocessed 3 insns (limit \
+                   1000000)\n-- END PROG LOAD LOG --\nlibbpf: failed to load object 'user'\n";
+        assert_eq!(last_line(log), "R1 offset is outside of the packet");
+        assert_eq!(last_lines(log).lines().count(), 3);
+        assert_eq!(last_line(""), "it gave no reason");
+        let long = "x\n".repeat(1000);
+        assert_eq!(last_lines(&long).lines().count(), LAST_LINES);
+    }
+
+    #[test]
+    fn only_whole_files_are_read() {
+        let name = |p: &str| read(Path::new(p)).err().map(|e| e.to_string()).unwrap_or_default();
+        assert!(name("relative.o").contains("absolute"));
+        assert!(name("/dev/null").contains("regular"));
+        assert!(name("/").contains("regular"));
+        assert!(name("/no/such/file").contains("No such file"));
+    }
+}

@@ -1,0 +1,210 @@
+//! Making the maps and loading the programs, or taking over what is pinned.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+
+use clock::Clock;
+use libbpf_rs::ProgramType;
+
+use crate::attachment::{AdoptedPort, Config, Unavailable};
+use crate::flows::Flows;
+use crate::grace::Grace;
+use crate::load::{self, Hook};
+use crate::maps::{Maps, Sizes};
+use crate::pins::Pins;
+use crate::settings::Settings;
+use crate::variant::{Station, Variants};
+use crate::{hash, ports, sys};
+
+/// BPF_FUNC_for_each_map_elem.
+const FOR_EACH_MAP_ELEM: libbpf_sys::bpf_func_id = 164;
+
+/// Everything that is open.
+pub struct Opened {
+    pub flows: Flows,
+    pub variants: Variants,
+    pub pins: Option<Pins>,
+    pub devmap: Option<OwnedFd>,
+    /// The ports that were found; `None`: new tables.
+    pub adopted: Option<Vec<AdoptedPort>>,
+}
+
+fn system(step: &str) -> impl Fn(std::io::Error) -> Unavailable {
+    let step = step.to_owned();
+    move |source| Unavailable::System { step: step.clone(), source }
+}
+
+/// Asks the kernel for what the programs cannot do without.
+fn probe() -> Result<(), Unavailable> {
+    match sys::outer_map() {
+        Ok(_) => {}
+        Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => {
+            return Err(Unavailable::Permission("make BPF maps"));
+        }
+        Err(e) if e.raw_os_error() == Some(libc::ENOSYS) => {
+            return Err(Unavailable::Kernel {
+                missing: "bpf system call",
+                since: "5.15",
+                option: "CONFIG_BPF_SYSCALL",
+            });
+        }
+        Err(e) => return Err(system("making a BPF map")(e)),
+    }
+    match ProgramType::SchedCls.is_helper_supported(FOR_EACH_MAP_ELEM) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(Unavailable::Kernel {
+            missing: "bpf_for_each_map_elem",
+            since: "5.13",
+            option: "CONFIG_BPF_SYSCALL and CONFIG_NET_CLS_ACT",
+        }),
+        Err(_) => Err(Unavailable::Permission("load BPF programs")),
+    }
+}
+
+/// Names of the maps that are pinned, with the hook that has one for itself.
+fn pinned(sizes: &Sizes) -> Vec<(&'static str, Option<Hook>)> {
+    let shared = sizes.arrays().into_iter().map(|(name, ..)| (name, None));
+    let own = [("devmap", None), ("tails", Some(Hook::Tc)), ("tails", Some(Hook::Xdp))];
+    shared.chain(own).collect()
+}
+
+/// As a key of the maps that are at hand.
+fn key(name: &str, hook: Option<Hook>) -> String {
+    match hook {
+        Some(hook) => format!("{name}_{}", hook.name()),
+        None => name.to_owned(),
+    }
+}
+
+/// Maps that a former daemon left, when this one can go on with them.
+fn left(pins: &Pins, sizes: &Sizes) -> Option<HashMap<String, OwnedFd>> {
+    if pins.is_empty() {
+        return None;
+    }
+    let names: Vec<(String, PathBuf)> = pinned(sizes)
+        .into_iter()
+        .map(|(name, hook)| (key(name, hook), pins.map(name, hook)))
+        .collect();
+    let found = match pins.maps(&names) {
+        None => Err("not all maps are there".to_owned()),
+        Some(maps) => compatible(&maps, sizes).map(|()| maps),
+    };
+    found
+        .inspect_err(|why| {
+            tracing::warn!("the BPF flows of a former daemon are not taken over: {why}");
+            pins.clear();
+        })
+        .ok()
+}
+
+fn compatible(fds: &HashMap<String, OwnedFd>, sizes: &Sizes) -> Result<(), String> {
+    for (name, fd) in fds {
+        let info = sys::map_info(fd.as_fd()).map_err(|e| format!("map {name}: {e}"))?;
+        sizes.check(name, &info)?;
+        let kind = match name.as_str() {
+            "devmap" => libbpf_sys::BPF_MAP_TYPE_DEVMAP,
+            _ if name.starts_with("tails") => libbpf_sys::BPF_MAP_TYPE_PROG_ARRAY,
+            _ => continue,
+        };
+        if (info.kind, info.key_size, info.value_size) != (kind, 4, 4) {
+            return Err(format!("map {name} is of another kind"));
+        }
+    }
+    let maps = Maps::map(fds, *sizes).map_err(|e| e.to_string())?;
+    maps.configured().map(drop)
+}
+
+/// Opens everything. See [`crate::BpfDatapath::open`].
+pub fn open(config: &Config, clock: Clock) -> Result<Opened, Unavailable> {
+    probe()?;
+    let sizes = Sizes::new(config, sys::possible_cpus().map_err(system("counting CPUs"))?);
+    let grace = Grace::new().map_err(system("waiting for a grace period"))?;
+    let pins = config.pins.as_deref().map(Pins::open).transpose()?;
+    let left = pins.as_ref().and_then(|pins| left(pins, &sizes));
+    let is_new = left.is_none();
+    let mut fds = left.unwrap_or_default();
+    let factors = match Maps::map(&fds, sizes) {
+        Ok(maps) => maps.config.read(0).factors,
+        Err(_) => hash::factors(), // new: there are no maps yet
+    };
+    let full = Settings::full(&sizes, &factors, load::have_frags());
+    let mut stations = vec![station(Hook::Tc, &full, &sizes, &mut fds)?];
+    match station(Hook::Xdp, &full, &sizes, &mut fds) {
+        Ok(station) => stations.push(station),
+        Err(e) => tracing::warn!("no XDP, the skb hook is used alone: {e}"),
+    }
+    let maps = Maps::map(&fds, sizes).map_err(system("mapping the tables"))?;
+    let (flows, adopted) = if is_new {
+        maps.configure(&factors);
+        (Flows::new(maps, factors, grace, clock), None)
+    } else {
+        let (flows, found) = Flows::adopt(maps, factors, grace, clock)
+            .map_err(system("waiting for a grace period"))?;
+        let ports = ports::list(flows.maps());
+        tracing::info!(
+            "took over {} BPF flows on {} ports ({} damaged ones were removed)",
+            found.flows,
+            ports.len(),
+            found.refused
+        );
+        (flows, Some(ports))
+    };
+    for station in &stations {
+        station.fill_tails().map_err(system("filling the table of programs"))?;
+    }
+    if let (Some(pins), true) = (&pins, is_new) {
+        pin_all(pins, &fds, &sizes)?;
+    }
+    let devmap = fds.remove("devmap");
+    let variants = Variants::new(stations, full, sizes);
+    Ok(Opened { flows, variants, pins, devmap, adopted })
+}
+
+/// Loads a hook's programs over what is in `fds`, and adds the maps that it made.
+fn station(
+    hook: Hook,
+    settings: &Settings,
+    sizes: &Sizes,
+    fds: &mut HashMap<String, OwnedFd>,
+) -> Result<Station, Unavailable> {
+    let tails = key("tails", Some(hook));
+    let mut have: HashMap<_, _> = fds
+        .iter()
+        .filter(|(name, _)| !name.starts_with("tails"))
+        .map(|(name, fd)| (name.clone(), fd.as_fd()))
+        .collect();
+    if let Some(fd) = fds.get(&tails) {
+        have.insert("tails".into(), fd.as_fd());
+    }
+    let loaded = load::load(hook, None, settings, sizes, &have)?;
+    let copy = |fd: &OwnedFd| fd.try_clone().map_err(system("copying a descriptor"));
+    let mut maps = HashMap::new();
+    for (name, fd) in loaded.maps() {
+        match name.as_str() {
+            "tails" => drop(fds.insert(tails.clone(), copy(&fd)?)),
+            "states" => {} // nothing in it outlives a packet
+            _ => drop(fds.insert(name.clone(), copy(&fd)?)),
+        }
+        maps.insert(name, fd);
+    }
+    let names = hook.tails().iter().map(|(_, name)| *name).chain(hook.entries());
+    let mut programs = HashMap::new();
+    for name in names {
+        let program = loaded.program(name).ok_or_else(|| Unavailable::Build {
+            object: hook.name(),
+            cause: format!("no program {name}"),
+        })?;
+        programs.insert(name, program);
+    }
+    Ok(Station { hook, programs, maps })
+}
+
+fn pin_all(pins: &Pins, fds: &HashMap<String, OwnedFd>, sizes: &Sizes) -> Result<(), Unavailable> {
+    for (name, hook) in pinned(sizes) {
+        let Some(fd) = fds.get(&key(name, hook)) else { continue };
+        let path = pins.map(name, hook);
+        sys::pin(fd.as_fd(), &path).map_err(system(&format!("pinning {}", path.display())))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,123 @@
+//! What outlives the daemon: maps and links, pinned in a directory of a BPF file system.
+//!
+//! ```text
+//! /sys/fs/bpf/slipswitch/INSTANCE/
+//!     slots masks index … devmap     shared maps, by their names
+//!     tails_tc states_tc tails_xdp … maps that each hook has for itself
+//!     link_PORT_tc link_PORT_xdp     what is attached to a port
+//! ```
+//!
+//! The directory is locked while a daemon uses it.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FlockOperation;
+
+use crate::attachment::Unavailable;
+use crate::load::Hook;
+use crate::sys;
+
+/// `include/uapi/linux/magic.h`: BPF_FS_MAGIC.
+const BPF_FS_MAGIC: u32 = 0xcafe_4a11;
+/// Where a BPF file system is by convention.
+const BPFFS: &str = "/sys/fs/bpf";
+
+/// An instance's directory, locked.
+#[derive(Debug)]
+pub struct Pins {
+    directory: PathBuf,
+    _lock: File,
+}
+
+impl Pins {
+    /// Makes and locks the directory.
+    pub fn open(directory: &Path) -> Result<Pins, Unavailable> {
+        let wrong = |cause: io::Error| Unavailable::NotBpffs { path: directory.to_owned(), cause };
+        if !in_bpffs(directory) {
+            if !directory.starts_with(BPFFS) {
+                return Err(wrong(io::Error::other("another kind of file system")));
+            }
+            mount().map_err(wrong)?;
+        }
+        let system = |source| Unavailable::System {
+            step: format!("creating {}", directory.display()),
+            source,
+        };
+        fs::create_dir_all(directory).map_err(system)?;
+        let lock = File::open(directory).map_err(system)?;
+        rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)
+            .map_err(|_| Unavailable::InUse(directory.to_owned()))?;
+        Ok(Pins { directory: directory.to_owned(), _lock: lock })
+    }
+
+    /// Where a map of `hook`, or one that both share, is pinned.
+    pub fn map(&self, name: &str, hook: Option<Hook>) -> PathBuf {
+        self.directory.join(match hook {
+            Some(hook) => format!("{name}_{}", hook.name()),
+            None => name.to_owned(),
+        })
+    }
+
+    /// Where a port's link is pinned.
+    pub fn link(&self, port: u32, hook: Hook) -> PathBuf {
+        self.directory.join(format!("link_{port}_{}", hook.name()))
+    }
+
+    /// The maps called `names` that are here. All of them, or a map is missing: then nothing.
+    pub fn maps(&self, names: &[(String, PathBuf)]) -> Option<HashMap<String, OwnedFd>> {
+        names.iter().map(|(name, path)| Some((name.clone(), sys::open_pin(path).ok()?))).collect()
+    }
+
+    /// True when nothing is pinned.
+    pub fn is_empty(&self) -> bool {
+        self.names().is_empty()
+    }
+
+    fn names(&self) -> Vec<PathBuf> {
+        fs::read_dir(&self.directory).into_iter().flatten().flatten().map(|e| e.path()).collect()
+    }
+
+    /// Detaches and unpins everything; the directory stays.
+    pub fn clear(&self) {
+        for path in self.names() {
+            let is_link =
+                path.file_name().is_some_and(|n| n.as_encoded_bytes().starts_with(b"link_"));
+            if is_link && let Ok(link) = sys::open_pin(&path) {
+                let _ = sys::detach_link(link.as_fd()); // a link whose device is gone
+            }
+            if let Err(e) = fs::remove_file(&path) {
+                tracing::warn!("could not unpin {} ({e})", path.display());
+            }
+        }
+    }
+
+    /// Removes the directory, which is empty, and its parents as far as they are.
+    pub fn remove_directory(&self) {
+        for directory in self.directory.ancestors().take(2) {
+            if fs::remove_dir(directory).is_err() {
+                return; // others are in it
+            }
+        }
+    }
+}
+
+/// True when `path`, or what of it there is, is in a BPF file system.
+fn in_bpffs(path: &Path) -> bool {
+    let there = path.ancestors().find(|p| p.exists());
+    there.and_then(|p| rustix::fs::statfs(p).ok()).is_some_and(|s| is_bpffs(&s))
+}
+
+fn is_bpffs(file_system: &rustix::fs::StatFs) -> bool {
+    // The field's type is not the same on all architectures; the magic has 32 bits.
+    (file_system.f_type as u32) == BPF_FS_MAGIC
+}
+
+fn mount() -> io::Result<()> {
+    tracing::info!("mounting a BPF file system at {BPFFS}");
+    rustix::mount::mount("bpf", BPFFS, "bpf", rustix::mount::MountFlags::empty(), None)?;
+    Ok(())
+}

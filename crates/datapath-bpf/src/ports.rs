@@ -1,0 +1,145 @@
+//! Ports and interfaces in the shared arrays.
+
+use std::mem::offset_of;
+use std::sync::atomic::Ordering;
+
+use crate::attachment::{AdoptedPort, AttachError, Attachment, PortStats, Side};
+use crate::layout::{
+    IFACE_PROBES, IFACES, Iface, MAX_PORTS, PORT_DEVMAP, PORT_STACK, PORT_UP, Port,
+};
+use crate::maps::Maps;
+use datapath::PortNo;
+
+fn places(ifindex: u32) -> impl Iterator<Item = usize> {
+    (0..IFACE_PROBES).map(move |step| (ifindex.wrapping_add(step) % IFACES) as usize)
+}
+
+/// Makes `ifindex` lead to `port`.
+pub fn add_interface(maps: &Maps, ifindex: u32, port: u32) -> Result<(), AttachError> {
+    let held = |at: &usize| maps.ifaces.read(*at);
+    let at = places(ifindex)
+        .find(|at| held(at).ifindex == ifindex)
+        .or_else(|| places(ifindex).find(|at| held(at).ifindex == 0))
+        .ok_or(AttachError::Interfaces(ifindex))?;
+    maps.ifaces.write(at, &Iface { ifindex, port });
+    Ok(())
+}
+
+/// Undoes [`add_interface`] when `ifindex` leads to `port`.
+pub fn remove_interface(maps: &Maps, ifindex: u32, port: u32) {
+    for at in places(ifindex) {
+        if maps.ifaces.read(at) == (Iface { ifindex, port }) {
+            maps.ifaces.zero(at);
+        }
+    }
+}
+
+/// Writes a port. Its count of packets on their way up starts anew when it was not there.
+pub fn put(maps: &Maps, number: u32, attachment: &Attachment, upcall_limit: u32) {
+    let at = number as usize;
+    let old = maps.ports.read(at);
+    let mut flags = old.flags & PORT_DEVMAP;
+    flags |= if attachment.up { PORT_UP } else { 0 };
+    flags |= if attachment.side == Side::Stack { PORT_STACK } else { 0 };
+    maps.ports.store_half(at, offset_of!(Port, mtu), attachment.mtu);
+    maps.ports.store_half(at, offset_of!(Port, upcall_limit), upcall_limit);
+    if old.ifindex == 0 {
+        settle(maps, number);
+    }
+    maps.ports.store_half(at, offset_of!(Port, flags), flags);
+    maps.ports.store_half(at, offset_of!(Port, ifindex), attachment.ifindex);
+}
+
+/// Clears a port: what is sent to it is dropped.
+pub fn clear(maps: &Maps, number: u32) {
+    let at = number as usize;
+    maps.ports.store_half(at, offset_of!(Port, ifindex), 0);
+    maps.ports.store_half(at, offset_of!(Port, flags), 0);
+}
+
+/// Changes what may change while a port is attached.
+pub fn set(maps: &Maps, number: u32, mtu: u32, up: bool) {
+    let at = number as usize;
+    maps.ports.store_half(at, offset_of!(Port, mtu), mtu);
+    set_flag(maps, number, PORT_UP, up);
+}
+
+/// Sets or clears a `PORT_*` flag.
+pub fn set_flag(maps: &Maps, number: u32, flag: u32, on: bool) {
+    let at = number as usize;
+    let flags = maps.ports.load_half(at, offset_of!(Port, flags));
+    let flags = if on { flags | flag } else { flags & !flag };
+    maps.ports.store_half(at, offset_of!(Port, flags), flags);
+}
+
+/// The daemon took `count` packets of this port from the miss device.
+pub fn note_taken(maps: &Maps, number: u32, count: u64) {
+    let at = number as usize;
+    let sent = maps.ports.word(at, offset_of!(Port, sent_up)).load(Ordering::Relaxed);
+    let taken = maps.ports.word(at, offset_of!(Port, taken_up));
+    // What [`settle`] gave up as lost may come after all: never more than were sent.
+    let sum = taken.load(Ordering::Relaxed).wrapping_add(count);
+    let is_beyond = sent.wrapping_sub(sum) > u64::MAX / 2;
+    taken.store(if is_beyond { sent } else { sum }, Ordering::Relaxed);
+}
+
+/// Packets of this port that went up and were not taken. A count that a program has not made yet
+/// when its packet is taken is none below zero.
+pub fn on_their_way(maps: &Maps, number: u32) -> u64 {
+    let at = number as usize;
+    let taken = maps.ports.word(at, offset_of!(Port, taken_up)).load(Ordering::Relaxed);
+    let sent = maps.ports.word(at, offset_of!(Port, sent_up)).load(Ordering::Relaxed);
+    u64::try_from(sent.wrapping_sub(taken) as i64).unwrap_or(0)
+}
+
+/// No packet of this port is on its way up: those lost on the way are not waited for.
+pub fn settle(maps: &Maps, number: u32) {
+    let at = number as usize;
+    let sent = maps.ports.word(at, offset_of!(Port, sent_up)).load(Ordering::Relaxed);
+    maps.ports.word(at, offset_of!(Port, taken_up)).store(sent, Ordering::Relaxed);
+}
+
+/// Ports that are there.
+pub fn list(maps: &Maps) -> Vec<AdoptedPort> {
+    let there = |number: u32| {
+        let ifindex = maps.ports.load_half(number as usize, offset_of!(Port, ifindex));
+        (ifindex != 0).then_some(AdoptedPort { number: PortNo(number), ifindex })
+    };
+    (0..MAX_PORTS).filter_map(there).collect()
+}
+
+/// Counters of a port.
+pub fn stats(maps: &Maps, number: u32) -> PortStats {
+    let mut sum = PortStats::default();
+    for shard in 0..maps.sizes.shards {
+        let count = maps.port_stats.read((shard * MAX_PORTS + number) as usize);
+        sum.rx_packets = sum.rx_packets.wrapping_add(count.rx_packets);
+        sum.rx_bytes = sum.rx_bytes.wrapping_add(count.rx_bytes);
+        sum.tx_packets = sum.tx_packets.wrapping_add(count.tx_packets);
+        sum.tx_bytes = sum.tx_bytes.wrapping_add(count.tx_bytes);
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attachment::{Config, Hooks};
+    use crate::maps::Sizes;
+
+    #[test]
+    fn packets_that_are_taken_are_not_on_their_way() {
+        let maps = Maps::private(Sizes::new(&Config { max_flows: 1024, ..Config::default() }, 1));
+        let hooks = Hooks { tc: true, xdp: None };
+        let to = Attachment { ifindex: 7, side: Side::Device, hooks, mtu: 1500, up: true };
+        put(&maps, 3, &to, 4);
+        let sent = maps.ports.word(3, offset_of!(Port, sent_up));
+        sent.store(5, Ordering::Relaxed);
+        note_taken(&maps, 3, 2);
+        assert_eq!(on_their_way(&maps, 3), 3);
+        settle(&maps, 3);
+        assert_eq!(on_their_way(&maps, 3), 0);
+        sent.store(4, Ordering::Relaxed);
+        assert_eq!(on_their_way(&maps, 3), 0, "one was taken before it was counted");
+    }
+}

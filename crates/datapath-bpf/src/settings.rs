@@ -1,0 +1,96 @@
+//! `struct settings` of `bpf/settings.h`: what is constant for one variant of the programs.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::hash::Factors;
+use crate::keys;
+use crate::layout::WORDS;
+use crate::maps::Sizes;
+
+/// Some flow looks at MPLS labels or changes them.
+pub const FEATURE_MPLS: u32 = 1;
+/// Some flow looks into neighbour messages.
+pub const FEATURE_ND: u32 = 2;
+/// Some flow edits.
+pub const FEATURE_LAYERS: u32 = 4;
+/// Some port is the host's.
+pub const FEATURE_STACK: u32 = 8;
+/// All of them.
+pub const ALL_FEATURES: u32 = u32::MAX;
+/// Every word of a key.
+pub const ALL_WORDS: u32 = (1 << WORDS) - 1;
+
+/// `struct settings`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+#[allow(missing_docs)]
+pub struct Settings {
+    pub needs: u32,
+    pub features: u32,
+    pub bucket_mask: u32,
+    pub cache_mask: u32,
+    pub shard_mask: u32,
+    pub max_flows: u32,
+    pub max_programs: u32,
+    pub shards_atomic: u32,
+    pub vlan_limit: u32,
+    pub have_frags: u32,
+    pub pad: [u32; 2],
+    pub factors: [u64; WORDS + 1],
+    pub union_mask: [u64; WORDS],
+}
+
+/// What present flows make programs look at; an order: a variant serves what needs less.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Needs {
+    /// Bit x: word x of the key.
+    pub words: u32,
+    /// `FEATURE_*`.
+    pub features: u32,
+}
+
+impl Needs {
+    /// Everything.
+    pub const ALL: Needs = Needs { words: ALL_WORDS, features: ALL_FEATURES };
+    /// Nothing.
+    pub const NONE: Needs = Needs { words: 0, features: 0 };
+
+    /// True when a variant for `self` serves `other`.
+    pub fn cover(self, other: Needs) -> bool {
+        other.words & !self.words == 0 && other.features & !self.features == 0
+    }
+
+    /// Both.
+    pub fn union(self, other: Needs) -> Needs {
+        Needs { words: self.words | other.words, features: self.features | other.features }
+    }
+}
+
+impl Settings {
+    /// The settings with which every flow is served.
+    pub fn full(sizes: &Sizes, factors: &Factors, have_frags: bool) -> Settings {
+        Settings {
+            needs: ALL_WORDS,
+            features: ALL_FEATURES,
+            bucket_mask: sizes.buckets - 1,
+            cache_mask: sizes.cache_lines - 1,
+            shard_mask: sizes.shards - 1,
+            max_flows: sizes.flows,
+            max_programs: sizes.programs,
+            shards_atomic: sizes.shards_atomic.into(),
+            vlan_limit: flow::VLANS as u32,
+            have_frags: have_frags.into(),
+            pad: [0; 2],
+            factors: *factors,
+            union_mask: keys::signature(),
+        }
+    }
+
+    /// The same for flows that need no more than `needs`, under masks whose union is
+    /// `union_mask`.
+    pub fn for_flows(&self, needs: Needs, union_mask: &[u64; WORDS]) -> Settings {
+        Settings { needs: needs.words, features: needs.features, union_mask: *union_mask, ..*self }
+    }
+}
+
+const _: () = assert!(size_of::<Settings>() == 48 + 8 * (2 * WORDS + 1));

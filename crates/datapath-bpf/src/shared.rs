@@ -1,0 +1,191 @@
+//! An array map in this process's memory.
+//!
+//! Programs on other CPUs read and write the same memory, so every access is an atomic one of
+//! 64 bits: nothing can tear below that, and a structure is read and written word by word. Who
+//! publishes something stores its last word with release order.
+
+use std::io;
+use std::marker::PhantomData;
+use std::os::fd::BorrowedFd;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::mm::{MapFlags, ProtFlags};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// An array of `T` shared with programs. Indexes come from this process's own tables or were
+/// checked; one beyond the array panics, as with a slice.
+pub struct Shared<T> {
+    base: NonNull<AtomicU64>,
+    /// Words in the mapping.
+    words: usize,
+    /// Bytes as mapped, a whole number of pages.
+    bytes: usize,
+    /// False: the memory is this process's own (tests).
+    mapped: bool,
+    len: usize,
+    of: PhantomData<T>,
+}
+
+// SAFETY: the memory is reached by atomic operations only, and lives as long as the value.
+unsafe impl<T> Send for Shared<T> {}
+// SAFETY: as above.
+unsafe impl<T> Sync for Shared<T> {}
+
+impl<T: FromBytes + IntoBytes + Immutable + KnownLayout> Shared<T> {
+    /// 64-bit words of one element. Elements of array maps are a whole number of words apart.
+    const STRIDE: usize = {
+        assert!(size_of::<T>().is_multiple_of(8) && align_of::<T>() <= 8);
+        size_of::<T>() / 8
+    };
+
+    /// Maps the first `len` elements of the array map behind `fd` (the caller has checked its
+    /// sizes).
+    pub fn map(fd: BorrowedFd<'_>, len: usize) -> io::Result<Shared<T>> {
+        let words = len * Self::STRIDE;
+        let bytes = (words * 8).next_multiple_of(rustix::param::page_size());
+        // SAFETY: a new shared mapping at an address that the kernel chooses; nothing else in
+        // this process knows it.
+        let base = unsafe {
+            rustix::mm::mmap(
+                std::ptr::null_mut(),
+                bytes,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED,
+                fd,
+                0,
+            )?
+        };
+        let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Shared { base, words, bytes, mapped: true, len, of: PhantomData })
+    }
+
+    /// The same in memory of this process alone, all zero: tables without a kernel.
+    pub fn private(len: usize) -> Shared<T> {
+        let words = len * Self::STRIDE;
+        let memory = vec![0u64; words.max(1)].into_boxed_slice();
+        let bytes = memory.len() * 8;
+        // Box::into_raw never gives null; AtomicU64 has u64's layout.
+        let base = NonNull::from(Box::leak(memory)).cast();
+        Shared { base, words, bytes, mapped: false, len, of: PhantomData }
+    }
+
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True when there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// All memory as words.
+    pub fn all_words(&self) -> &[AtomicU64] {
+        // SAFETY: `base` is the start of `words` words that live as long as `self`, aligned to
+        // a page or by u64's allocation, and reached by atomic operations only.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.words) }
+    }
+
+    /// The words of one element.
+    pub fn words(&self, index: usize) -> &[AtomicU64] {
+        &self.all_words()[index * Self::STRIDE..][..Self::STRIDE]
+    }
+
+    /// The word at byte `offset` of an element.
+    pub fn word(&self, index: usize, offset: usize) -> &AtomicU64 {
+        &self.words(index)[offset / 8]
+    }
+
+    /// A copy of an element. What a program writes meanwhile may be half in it.
+    pub fn read(&self, index: usize) -> T {
+        let mut value = T::new_zeroed();
+        for (to, from) in value_words(&mut value).zip(self.words(index)) {
+            to.copy_from_slice(&from.load(Ordering::Relaxed).to_ne_bytes());
+        }
+        value
+    }
+
+    /// Overwrites an element, word by word, the first one last and with release order.
+    pub fn write(&self, index: usize, value: &T) {
+        let words = self.words(index);
+        let from = value.as_bytes().chunks_exact(8);
+        for (to, bytes) in words.iter().zip(from).skip(1) {
+            to.store(word_of(bytes), Ordering::Relaxed);
+        }
+        if let (Some(to), Some(bytes)) = (words.first(), value.as_bytes().first_chunk::<8>()) {
+            to.store(u64::from_ne_bytes(*bytes), Ordering::Release);
+        }
+    }
+
+    /// Sets an element to zero.
+    pub fn zero(&self, index: usize) {
+        self.words(index).iter().for_each(|word| word.store(0, Ordering::Relaxed));
+    }
+
+    /// Changes the 32-bit half at byte `offset` of an element; the other half of its word must
+    /// be written by this process only, under the caller's lock.
+    pub fn store_half(&self, index: usize, offset: usize, value: u32) {
+        let word = self.word(index, offset & !7);
+        let mut bytes = word.load(Ordering::Relaxed).to_ne_bytes();
+        bytes[offset & 7..][..4].copy_from_slice(&value.to_ne_bytes()); // 0 or 4
+        word.store(u64::from_ne_bytes(bytes), Ordering::Release);
+    }
+
+    /// The 32-bit half at byte `offset` of an element.
+    pub fn load_half(&self, index: usize, offset: usize) -> u32 {
+        let bytes = self.word(index, offset & !7).load(Ordering::Relaxed).to_ne_bytes();
+        let [a, b, c, d, e, f, g, h] = bytes;
+        u32::from_ne_bytes(if offset & 4 == 0 { [a, b, c, d] } else { [e, f, g, h] })
+    }
+}
+
+fn value_words<T: IntoBytes + FromBytes + KnownLayout>(
+    value: &mut T,
+) -> impl Iterator<Item = &mut [u8]> {
+    value.as_mut_bytes().chunks_exact_mut(8)
+}
+
+fn word_of(bytes: &[u8]) -> u64 {
+    bytes.first_chunk::<8>().map_or(0, |b| u64::from_ne_bytes(*b))
+}
+
+impl<T> Drop for Shared<T> {
+    fn drop(&mut self) {
+        if self.mapped {
+            // SAFETY: the mapping is `bytes` long and nobody else has its address.
+            let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.bytes) };
+            return;
+        }
+        let memory = std::ptr::slice_from_raw_parts_mut(self.base.as_ptr(), self.bytes / 8);
+        // SAFETY: `private` leaked a box of so many words; AtomicU64 has u64's layout.
+        drop(unsafe { Box::from_raw(memory as *mut [u64]) });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::{Iface, Port};
+
+    #[test]
+    fn elements_halves_and_words() {
+        let ports: Shared<Port> = Shared::private(3);
+        let port = Port { ifindex: 7, flags: 1, mtu: 1500, sent_up: 9, ..Port::default() };
+        ports.write(1, &port);
+        assert_eq!(ports.read(1), port);
+        assert_eq!(ports.read(0), Port::default());
+        assert_eq!(ports.read(2), Port::default());
+        assert_eq!(ports.load_half(1, 0), 7);
+        assert_eq!(ports.load_half(1, 8), 1500);
+        ports.store_half(1, 4, 5);
+        assert_eq!(ports.read(1), Port { flags: 5, ..port });
+        assert_eq!(ports.word(1, 16).load(Ordering::Relaxed), 9);
+        ports.zero(1);
+        assert_eq!(ports.read(1), Port::default());
+        let ifaces: Shared<Iface> = Shared::private(8192);
+        assert_eq!(ifaces.len(), 8192);
+        ifaces.write(8191, &Iface { ifindex: 3, port: 4 });
+        assert_eq!(ifaces.read(8191), Iface { ifindex: 3, port: 4 });
+    }
+}

@@ -1,0 +1,274 @@
+//! bpf(2) and membarrier(2), as far as `libbpf-rs` does not have what is needed.
+
+use std::ffi::CString;
+use std::io;
+use std::mem::size_of;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use libbpf_rs::{AsRawLibbpf as _, OpenMap};
+
+/// What libbpf answers: a descriptor or `-errno`.
+fn check(result: i32) -> io::Result<i32> {
+    if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(result) }
+}
+
+fn owned(result: i32) -> io::Result<OwnedFd> {
+    let fd = check(result)?;
+    // SAFETY: the call just made this descriptor, and nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn c_path(path: &Path) -> io::Result<CString> {
+    CString::new(path.as_os_str().as_bytes()).map_err(|_| io::ErrorKind::InvalidInput.into())
+}
+
+/// Opens what is pinned at `path`.
+pub fn open_pin(path: &Path) -> io::Result<OwnedFd> {
+    let path = c_path(path)?;
+    // SAFETY: a string that ends with NUL.
+    owned(unsafe { libbpf_sys::bpf_obj_get(path.as_ptr()) })
+}
+
+/// Pins a map, program or link.
+pub fn pin(fd: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
+    let path = c_path(path)?;
+    // SAFETY: a string that ends with NUL.
+    check(unsafe { libbpf_sys::bpf_obj_pin(fd.as_raw_fd(), path.as_ptr()) }).map(drop)
+}
+
+/// What a map is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MapInfo {
+    /// `BPF_MAP_TYPE_*`.
+    pub kind: u32,
+    /// Bytes of a key.
+    pub key_size: u32,
+    /// Bytes of a value.
+    pub value_size: u32,
+    /// Entries.
+    pub max_entries: u32,
+    /// `BPF_F_*`.
+    pub flags: u32,
+}
+
+/// Describes a map; an error when `fd` is none.
+pub fn map_info(fd: BorrowedFd<'_>) -> io::Result<MapInfo> {
+    let mut info = libbpf_sys::bpf_map_info::default();
+    let mut len = size_of::<libbpf_sys::bpf_map_info>() as u32;
+    // SAFETY: `info` is `len` bytes that the kernel may fill.
+    check(unsafe {
+        libbpf_sys::bpf_map_get_info_by_fd(fd.as_raw_fd(), &raw mut info, &raw mut len)
+    })?;
+    Ok(MapInfo {
+        kind: info.type_,
+        key_size: info.key_size,
+        value_size: info.value_size,
+        max_entries: info.max_entries,
+        flags: info.map_flags,
+    })
+}
+
+/// What an object that is not loaded yet declares of a map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Declared {
+    /// `BPF_MAP_TYPE_*`.
+    pub kind: u32,
+    /// Bytes of a key.
+    pub key_size: u32,
+    /// Bytes of a value.
+    pub value_size: u32,
+    /// BTF type of the values; 0: none.
+    pub value_type: u32,
+    /// It is to be pinned by libbpf.
+    pub is_pinned: bool,
+}
+
+/// Describes a map of an open object.
+pub fn declared(map: &OpenMap<'_>) -> Declared {
+    let map = map.as_libbpf_object().as_ptr();
+    // SAFETY: the map is of an object that is open as long as it is borrowed; libbpf only reads.
+    unsafe {
+        Declared {
+            kind: libbpf_sys::bpf_map__type(map),
+            key_size: libbpf_sys::bpf_map__key_size(map),
+            value_size: libbpf_sys::bpf_map__value_size(map),
+            value_type: libbpf_sys::bpf_map__btf_value_type_id(map),
+            is_pinned: !libbpf_sys::bpf_map__pin_path(map).is_null(),
+        }
+    }
+}
+
+/// Sets the 32-bit value at a 32-bit key (devmaps, tables of programs).
+pub fn set(map: BorrowedFd<'_>, key: u32, value: u32) -> io::Result<()> {
+    // SAFETY: the caller's map has keys and values of 4 bytes, as the loader checked.
+    check(unsafe {
+        libbpf_sys::bpf_map_update_elem(
+            map.as_raw_fd(),
+            (&raw const key).cast(),
+            (&raw const value).cast(),
+            0,
+        )
+    })
+    .map(drop)
+}
+
+/// Puts a program into a table of programs.
+pub fn set_program(tails: BorrowedFd<'_>, key: u32, program: BorrowedFd<'_>) -> io::Result<()> {
+    set(tails, key, program.as_raw_fd() as u32)
+}
+
+/// Deletes a 32-bit key; it need not be there.
+pub fn unset(map: BorrowedFd<'_>, key: u32) -> io::Result<()> {
+    // SAFETY: as in `set`.
+    match check(unsafe {
+        libbpf_sys::bpf_map_delete_elem(map.as_raw_fd(), (&raw const key).cast())
+    }) {
+        Err(e) if e.raw_os_error() == Some(libc::ENOENT) => Ok(()),
+        other => other.map(drop),
+    }
+}
+
+/// A per-CPU value: `bytes` (a multiple of 8) for each possible CPU.
+pub fn per_cpu(map: BorrowedFd<'_>, key: u32, bytes: usize) -> io::Result<Vec<Vec<u8>>> {
+    let bytes = bytes.next_multiple_of(8);
+    let mut all = vec![0u8; bytes * possible_cpus()?];
+    // SAFETY: the kernel writes the value, rounded up to 8 bytes, for each possible CPU.
+    check(unsafe {
+        libbpf_sys::bpf_map_lookup_elem(
+            map.as_raw_fd(),
+            (&raw const key).cast(),
+            all.as_mut_ptr().cast(),
+        )
+    })?;
+    Ok(all.chunks(bytes.max(1)).map(<[u8]>::to_vec).collect())
+}
+
+/// CPUs that may ever come up.
+pub fn possible_cpus() -> io::Result<usize> {
+    // SAFETY: no arguments.
+    check(unsafe { libbpf_sys::libbpf_num_possible_cpus() }).map(|n| n as usize)
+}
+
+/// A link of `program` to an interface: `flags` as of `BPF_LINK_CREATE`.
+pub fn create_link(
+    program: BorrowedFd<'_>,
+    ifindex: u32,
+    kind: libbpf_sys::bpf_attach_type,
+    flags: u32,
+) -> io::Result<OwnedFd> {
+    let opts = libbpf_sys::bpf_link_create_opts {
+        sz: size_of::<libbpf_sys::bpf_link_create_opts>() as libbpf_sys::size_t,
+        flags,
+        ..Default::default()
+    };
+    // SAFETY: `opts` is complete and outlives the call.
+    owned(unsafe {
+        libbpf_sys::bpf_link_create(program.as_raw_fd(), ifindex as i32, kind, &raw const opts)
+    })
+}
+
+/// Puts another program behind a link.
+pub fn update_link(link: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: descriptors and no options.
+    check(unsafe {
+        libbpf_sys::bpf_link_update(link.as_raw_fd(), program.as_raw_fd(), std::ptr::null())
+    })
+    .map(drop)
+}
+
+/// Detaches a link, pinned or not.
+pub fn detach_link(link: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: one descriptor.
+    check(unsafe { libbpf_sys::bpf_link_detach(link.as_raw_fd()) }).map(drop)
+}
+
+/// The interface that a tcx or XDP link is on; 0 when it is gone.
+pub fn link_ifindex(link: BorrowedFd<'_>) -> io::Result<u32> {
+    let mut info = libbpf_sys::bpf_link_info::default();
+    let mut len = size_of::<libbpf_sys::bpf_link_info>() as u32;
+    // SAFETY: `info` is `len` bytes that the kernel may fill.
+    check(unsafe {
+        libbpf_sys::bpf_link_get_info_by_fd(link.as_raw_fd(), &raw mut info, &raw mut len)
+    })?;
+    match info.type_ {
+        // SAFETY: the kernel filled the member for this type; both are plain integers.
+        libbpf_sys::BPF_LINK_TYPE_XDP => Ok(unsafe { info.__bindgen_anon_1.xdp.ifindex }),
+        // SAFETY: as above.
+        libbpf_sys::BPF_LINK_TYPE_TCX => Ok(unsafe { info.__bindgen_anon_1.tcx.ifindex }),
+        _ => Err(io::ErrorKind::InvalidData.into()),
+    }
+}
+
+/// An array of maps with one element, and the map in it.
+pub fn outer_map() -> io::Result<(OwnedFd, OwnedFd)> {
+    let create = |kind, opts: &libbpf_sys::bpf_map_create_opts| {
+        // SAFETY: `opts` is complete and outlives the call; the name is none.
+        owned(unsafe { libbpf_sys::bpf_map_create(kind, std::ptr::null(), 4, 4, 1, opts) })
+    };
+    let mut opts = libbpf_sys::bpf_map_create_opts {
+        sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
+        ..Default::default()
+    };
+    let inner = create(libbpf_sys::BPF_MAP_TYPE_ARRAY, &opts)?;
+    opts.inner_map_fd = inner.as_raw_fd() as u32;
+    let outer = create(libbpf_sys::BPF_MAP_TYPE_ARRAY_OF_MAPS, &opts)?;
+    Ok((outer, inner))
+}
+
+/// membarrier(2) with `MEMBARRIER_CMD_GLOBAL`.
+pub fn membarrier() -> io::Result<()> {
+    // SAFETY: integers only.
+    let result = unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_GLOBAL, 0, 0) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// One run of a program on `data` (`BPF_PROG_TEST_RUN`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunOutput {
+    /// The program's return value.
+    pub verdict: u32,
+    /// The frame as the program left it.
+    pub data: Vec<u8>,
+    /// The context as the program left it.
+    pub context: Vec<u8>,
+    /// Nanoseconds a run.
+    pub nanoseconds: u32,
+}
+
+/// Runs a program `repeat` times over `data`, with `context` (empty for none).
+pub fn run(
+    program: BorrowedFd<'_>,
+    data: &[u8],
+    context: &[u8],
+    repeat: u32,
+) -> io::Result<RunOutput> {
+    let mut out = vec![0u8; data.len() + 512];
+    let mut context_out = vec![0u8; context.len()];
+    let mut opts = libbpf_sys::bpf_test_run_opts {
+        sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
+        data_in: data.as_ptr().cast(),
+        data_size_in: data.len() as u32,
+        data_out: out.as_mut_ptr().cast(),
+        data_size_out: out.len() as u32,
+        repeat: i32::try_from(repeat).unwrap_or(i32::MAX),
+        ..Default::default()
+    };
+    if !context.is_empty() {
+        opts.ctx_in = context.as_ptr().cast();
+        opts.ctx_size_in = context.len() as u32;
+        opts.ctx_out = context_out.as_mut_ptr().cast();
+        opts.ctx_size_out = context_out.len() as u32;
+    }
+    // SAFETY: the pointers in `opts` are live buffers of the stated lengths.
+    check(unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &raw mut opts) })?;
+    out.truncate(opts.data_size_out as usize);
+    context_out.truncate(opts.ctx_size_out as usize);
+    Ok(RunOutput {
+        verdict: opts.retval,
+        data: out,
+        context: context_out,
+        nanoseconds: opts.duration,
+    })
+}

@@ -1,0 +1,360 @@
+//! The datapath with the kernel: loading, forwarding, adoption, and flows that come and go while
+//! packets run.
+
+use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use clock::Clock;
+use datapath::{Action, Actions, Masked, Megaflow, PortNo, Refusal, Set, Ufid};
+use datapath_bpf::load::Hook;
+use datapath_bpf::{
+    Attachment, BpfDatapath, Config, HookSet, Hooks, Side, Unavailable, XdpMode, grace, sys,
+};
+use flow::{Field, Match};
+use packet::build::Frame;
+
+const TC_ACT_SHOT: u32 = 2;
+const TC_ACT_REDIRECT: u32 = 7;
+/// The loopback device, which test runs of skb programs come from.
+const LOOPBACK: u32 = 1;
+
+fn is_root(test: &str) -> bool {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        eprintln!("SKIPPED: {test}: it takes root (CAP_BPF, CAP_NET_ADMIN, CAP_SYS_ADMIN)");
+    }
+    root
+}
+
+/// Runs `f` on a thread with a network namespace of its own.
+fn in_namespace(test: &str, f: impl FnOnce() + Send) {
+    if !is_root(test) {
+        return;
+    }
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            // SAFETY: an integer; it concerns this thread alone.
+            assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNET) }, 0);
+            ip("link set lo up");
+            f();
+        });
+        if let Err(panic) = thread.join() {
+            std::panic::resume_unwind(panic);
+        }
+    });
+}
+
+fn ip(arguments: &str) {
+    let done = Command::new("ip").args(arguments.split(' ')).output().unwrap();
+    assert!(done.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&done.stderr));
+}
+
+fn ifindex(name: &str) -> u32 {
+    let name = std::ffi::CString::new(name).unwrap();
+    // SAFETY: a string that ends with NUL.
+    let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
+    assert_ne!(index, 0);
+    index
+}
+
+fn veth() -> u32 {
+    ip("link add va type veth peer name vb");
+    ip("link set va up");
+    ip("link set vb up");
+    ifindex("va")
+}
+
+fn small() -> Config {
+    Config { max_flows: 1024, max_masks: 64, max_programs: 2048, ..Config::default() }
+}
+
+fn open(config: Config) -> BpfDatapath {
+    BpfDatapath::open(config, Clock::new()).unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn attachment(ifindex: u32) -> Attachment {
+    Attachment {
+        ifindex,
+        side: Side::Device,
+        hooks: Hooks { tc: true, xdp: None },
+        mtu: 1500,
+        up: true,
+    }
+}
+
+fn pins(name: &str) -> PathBuf {
+    format!("/sys/fs/bpf/slipswitch-test-{}-{name}/i", std::process::id()).into()
+}
+
+fn frame(id: u32) -> Vec<u8> {
+    Frame::ethernet([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2])
+        .ipv4([10, 0, 0, 1].into(), id.into(), 64)
+        .udp(1000, 2000)
+        .payload(&[0; 40])
+        .finish()
+}
+
+fn megaflow(id: u32, actions: &[Action]) -> Megaflow {
+    let mut matching = Match::ANY;
+    matching.set(Field::InPort, 1);
+    matching.set(Field::RecircId, 0);
+    matching.set(Field::EthType, 0x800);
+    matching.set(Field::Ipv4Dst, u128::from(id));
+    Megaflow { ufid: Ufid(u128::from(id) + 1), matching, actions: Actions::from(actions) }
+}
+
+fn out() -> Action {
+    Action::Output(PortNo(2))
+}
+
+/// An address that says which flow edited the packet.
+fn stamp(id: u32, version: u8) -> [u8; 6] {
+    let [_, _, high, low] = id.to_be_bytes();
+    [2, version, high, low, !high, !low]
+}
+
+fn stamping(id: u32, version: u8) -> Megaflow {
+    let dst = Masked { value: stamp(id, version), mask: [0xff; 6] };
+    megaflow(id, &[Action::Set(Set::Ethernet { src: Masked::default(), dst }), out()])
+}
+
+fn run(program: BorrowedFd<'_>, frame: &[u8]) -> sys::RunOutput {
+    sys::run(program, frame, &[], 1).unwrap()
+}
+
+#[test]
+fn flows_are_run_counted_and_removed() {
+    in_namespace("flows_are_run_counted_and_removed", || {
+        let to = veth();
+        let bpf = open(small());
+        assert!(!bpf.was_adopted());
+        let flow = megaflow(7, &[out()]);
+        assert_eq!(bpf.install(&flow, HookSet::all()), Err(Refusal::PortNotHere));
+        bpf.attach(PortNo(1), &attachment(LOOPBACK)).unwrap();
+        bpf.attach(PortNo(2), &attachment(to)).unwrap();
+        assert_eq!(bpf.install(&flow, HookSet::all()), Ok(HookSet::all()));
+        let entry = bpf.program("entry_tc_ingress").unwrap();
+        assert_eq!(run(entry, &frame(7)).verdict, TC_ACT_REDIRECT);
+        assert_ne!(run(entry, &frame(8)).verdict, TC_ACT_REDIRECT);
+        assert_eq!(bpf.flow(flow.ufid).unwrap().stats.packets, 1);
+        // With the lookup that fits these flows, and after it had to be given up.
+        for _ in 0..4 {
+            bpf.maintain();
+        }
+        let narrow = bpf.variant();
+        assert!(narrow.words.count_ones() < 6, "{narrow:?}");
+        assert_eq!(run(entry, &frame(7)).verdict, TC_ACT_REDIRECT);
+        assert_ne!(run(entry, &frame(8)).verdict, TC_ACT_REDIRECT);
+        let mut tos = megaflow(9, &[out()]);
+        tos.matching.set(Field::TcpDst, 2000);
+        bpf.install(&tos, HookSet::all()).unwrap();
+        assert!(bpf.variant().words.count_ones() > 6);
+        assert_eq!(run(entry, &frame(9)).verdict, TC_ACT_REDIRECT);
+        let mut stats = None;
+        bpf.remove_many(&[flow.ufid], &mut |_, s| stats = Some(s));
+        let stats = stats.unwrap();
+        assert_eq!((stats.packets, stats.bytes), (2, 2 * frame(7).len() as u64));
+        assert_ne!(run(entry, &frame(7)).verdict, TC_ACT_REDIRECT);
+        bpf.set_port(PortNo(2), 1500, false);
+        assert_eq!(run(entry, &frame(9)).verdict, TC_ACT_SHOT);
+        bpf.detach(PortNo(2));
+        bpf.detach(PortNo(1));
+        bpf.close(true);
+    });
+}
+
+#[test]
+fn every_way_to_attach() {
+    in_namespace("every_way_to_attach", || {
+        let a = veth();
+        let bpf = open(small());
+        let stack = Attachment { side: Side::Stack, ..attachment(a) };
+        bpf.attach(PortNo(3), &stack).unwrap();
+        let xdp = |mode| Attachment { hooks: Hooks { tc: true, xdp: Some(mode) }, ..attachment(a) };
+        assert!(
+            bpf.attach(PortNo(3), &Attachment { side: Side::Stack, ..xdp(XdpMode::Driver) })
+                .is_err()
+        );
+        bpf.attach(PortNo(3), &xdp(XdpMode::Generic)).unwrap();
+        bpf.attach(PortNo(3), &xdp(XdpMode::Driver)).unwrap();
+        bpf.set_devmap(PortNo(3), true).unwrap();
+        bpf.attach(PortNo(3), &attachment(a)).unwrap();
+        bpf.attach(PortNo(3), &attachment(ifindex("vb"))).unwrap();
+        assert!(bpf.attach(PortNo(4), &attachment(12345)).is_err());
+        assert!(bpf.set_devmap(PortNo(4), true).is_err());
+        assert_eq!(bpf.states(Hook::Tc).unwrap().len(), sys::possible_cpus().unwrap());
+        ip("link del va");
+        bpf.detach(PortNo(3));
+    });
+}
+
+#[test]
+fn a_new_daemon_takes_over() {
+    in_namespace("a_new_daemon_takes_over", || {
+        let to = veth();
+        let config = Config { pins: Some(pins("adopt")), ..small() };
+        let bpf = open(config.clone());
+        bpf.attach(PortNo(1), &attachment(LOOPBACK)).unwrap();
+        bpf.attach(PortNo(2), &attachment(to)).unwrap();
+        for id in 0..100 {
+            bpf.install(&stamping(id, 0), HookSet::all()).unwrap();
+        }
+        run(bpf.program("entry_tc_ingress").unwrap(), &frame(7));
+        let second = BpfDatapath::open(config.clone(), Clock::new());
+        assert!(matches!(second.err(), Some(Unavailable::InUse(_))));
+        bpf.close(false);
+        drop(bpf);
+
+        let bpf = open(config.clone());
+        assert!(bpf.was_adopted());
+        assert_eq!(bpf.adopted_ports().len(), 2);
+        assert_eq!(bpf.len(), 100);
+        let held = bpf.flow(Ufid(8)).unwrap();
+        assert_eq!((held.matching, held.stats.packets), (stamping(7, 0).matching, 1));
+        assert!(bpf.encodes_alike(Ufid(8), &stamping(7, 0).actions));
+        let entry = bpf.program("entry_tc_ingress").unwrap();
+        let got = run(entry, &frame(7));
+        assert_eq!((got.verdict, &got.data[..6]), (TC_ACT_REDIRECT, &stamp(7, 0)[..]));
+        assert_eq!(bpf.flow(Ufid(8)).unwrap().stats.packets, 2);
+        bpf.attach(PortNo(1), &attachment(LOOPBACK)).unwrap();
+        bpf.detach(PortNo(2));
+        drop(bpf);
+
+        // Other sizes: new tables.
+        let other = Config { max_flows: 2048, ..config.clone() };
+        let bpf = open(other);
+        assert!(!bpf.was_adopted());
+        assert!(bpf.is_empty());
+        bpf.close(true);
+        drop(bpf);
+        assert!(!config.pins.unwrap().exists());
+    });
+}
+
+/// Flows come, change and go while packets run; a packet is edited by the flow that it matches,
+/// or by none.
+#[test]
+fn no_packet_meets_a_recycled_flow() {
+    in_namespace("no_packet_meets_a_recycled_flow", || {
+        let to = veth();
+        let bpf = open(small());
+        bpf.attach(PortNo(1), &attachment(LOOPBACK)).unwrap();
+        bpf.attach(PortNo(2), &attachment(to)).unwrap();
+        const IDS: u32 = 1500;
+        let (stop, ran, hit) = (AtomicBool::new(false), AtomicU32::new(0), AtomicU32::new(0));
+        let end = Instant::now() + Duration::from_secs(8);
+        std::thread::scope(|scope| {
+            for thread in 0..2 {
+                let (bpf, stop) = (&bpf, &stop);
+                scope.spawn(move || churn(bpf, thread * (IDS / 2), IDS / 2, stop));
+            }
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    bpf.maintain();
+                    bpf.sweep(&mut |_, _| {});
+                }
+            });
+            let entry = bpf.program("entry_tc_ingress").unwrap();
+            let mut rng = fastrand::Rng::with_seed(3);
+            while Instant::now() < end {
+                let id = rng.u32(..IDS);
+                let sent = frame(id);
+                let got = run(entry, &sent);
+                ran.fetch_add(1, Ordering::Relaxed);
+                if got.verdict != TC_ACT_REDIRECT {
+                    assert_eq!(got.data[..], sent[..], "a packet that no flow took was changed");
+                    continue;
+                }
+                hit.fetch_add(1, Ordering::Relaxed);
+                let mark: [u8; 6] = got.data[..6].try_into().unwrap();
+                assert!(
+                    mark == stamp(id, 0) || mark == stamp(id, 1),
+                    "a packet for flow {id} met another one: {mark:x?}"
+                );
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+        let (ran, hit) = (ran.into_inner(), hit.into_inner());
+        eprintln!("{ran} packets, {hit} met a flow");
+        assert!(hit > ran / 10, "{hit} of {ran}");
+    });
+}
+
+/// Installs, replaces and removes flows `from..from + count` until told to stop. What each flow
+/// counted is added up; a slot that was freed too early would count for another.
+fn churn(bpf: &BpfDatapath, from: u32, count: u32, stop: &AtomicBool) {
+    let mut rng = fastrand::Rng::with_seed(from.into());
+    while !stop.load(Ordering::Relaxed) {
+        let some: Vec<u32> = (0..64).map(|_| from + rng.u32(..count)).collect();
+        for id in &some {
+            match bpf.install(&stamping(*id, 0), HookSet::TC) {
+                Ok(_) | Err(Refusal::Exists | Refusal::TableFull) => {}
+                Err(e) => panic!("{e}"),
+            }
+            if rng.bool() {
+                let _ = bpf.replace(&stamping(*id, rng.u8(..2)), HookSet::TC);
+            }
+        }
+        let ufids: Vec<Ufid> =
+            (0..32).map(|_| Ufid(u128::from(from + rng.u32(..count)) + 1)).collect();
+        bpf.remove_many(&ufids, &mut |_, _| {});
+    }
+}
+
+/// Processor time of this thread: others may use the processor, too.
+fn spent() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a timespec that the kernel may fill.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// Figures: installs a second, a sweep, a grace period.
+#[test]
+#[ignore = "figures; run alone and optimised"]
+fn figures() {
+    in_namespace("figures", || {
+        let to = veth();
+        let bpf = open(Config::default());
+        bpf.attach(PortNo(1), &attachment(LOOPBACK)).unwrap();
+        bpf.attach(PortNo(2), &attachment(to)).unwrap();
+        let flows: Vec<Megaflow> = (0..262_144).map(|id| megaflow(id, &[out()])).collect();
+        let start = Instant::now();
+        let before = spent();
+        let full = flows.iter().filter(|f| bpf.install(f, HookSet::all()).is_err()).count();
+        let (took, busy) = (start.elapsed(), spent() - before);
+        let rate = flows.len() as f64 / busy.as_secs_f64();
+        eprintln!(
+            "{} installs in {took:?}, {busy:?} of processor time: {rate:.0} a second; \
+             {full} refused",
+            flows.len()
+        );
+        for _ in 0..3 {
+            let start = Instant::now();
+            let mut seen = 0;
+            bpf.sweep(&mut |_, _| seen += 1);
+            eprintln!("sweep of {seen} flows: {:?}", start.elapsed());
+        }
+        let grace = grace::Grace::new().unwrap();
+        let start = Instant::now();
+        (0..20).for_each(|_| grace.wait().unwrap());
+        eprintln!("grace period: {:?}", start.elapsed() / 20);
+        let start = Instant::now();
+        bpf.maintain();
+        bpf.maintain();
+        eprintln!("choosing a variant: {:?}", start.elapsed());
+        let entry = bpf.program("entry_tc_ingress").unwrap();
+        let one = sys::run(entry, &frame(7), &[], 1_000_000).unwrap();
+        eprintln!("a packet of one flow: {} ns", one.nanoseconds);
+        let start = Instant::now();
+        let ufids: Vec<Ufid> = flows.iter().map(|f| f.ufid).collect();
+        bpf.remove_many(&ufids, &mut |_, _| {});
+        eprintln!("removal of all: {:?}", start.elapsed());
+        let start = Instant::now();
+        bpf.maintain();
+        eprintln!("reclamation of all: {:?}", start.elapsed());
+    });
+}

@@ -1,0 +1,315 @@
+//! The BPF programs run one packet at a time by `BPF_PROG_RUN`, at both hooks. Needs root.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs)]
+
+mod support;
+
+use datapath_bpf::layout::*;
+use datapath_bpf::load::Hook;
+use flow::Key;
+use packet::build::Frame;
+use support::*;
+
+const EXACT: [u64; WORDS] = [u64::MAX; WORDS];
+
+fn root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+fn udp() -> Vec<u8> {
+    let frame = Frame::ethernet([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
+    frame
+        .ipv4([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 64)
+        .udp(1000, 2000)
+        .payload(&[1; 40])
+        .finish()
+}
+
+fn vlan(tags: &[(u16, u16)], payload: usize) -> Vec<u8> {
+    let mut frame = Frame::ethernet([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
+    for (tpid, tci) in tags {
+        frame = frame.vlan(*tpid, *tci);
+    }
+    frame.ethertype(0x9000).payload(&vec![3; payload]).finish()
+}
+
+fn key(frame: &[u8]) -> Key {
+    flow::extract::key_of(frame, IN_PORT)
+}
+
+const DROP: [u32; 2] = [2 /* TC_ACT_SHOT */, 1 /* XDP_DROP */];
+const REDIRECT: [u32; 2] = [7, 4];
+/// As without us: TC_ACT_UNSPEC, XDP_PASS.
+const NONE: [u32; 2] = [u32::MAX, 2];
+
+struct Case {
+    sentence: &'static str,
+    frame: Vec<u8>,
+    flow: fn(&mut Slot),
+    /// At tc and at XDP.
+    verdict: [u32; 2],
+    /// Packets of the flow, at tc and at XDP.
+    counted: [u64; 2],
+    /// One more of these drops, at tc and at XDP.
+    drop: [Option<usize>; 2],
+}
+
+fn cases() -> Vec<Case> {
+    let case = |sentence, frame, flow, verdict, counted, drop| Case {
+        sentence,
+        frame,
+        flow,
+        verdict,
+        counted,
+        drop,
+    };
+    let both = |d| [Some(d), Some(d)];
+    vec![
+        case(
+            "one output is a redirect",
+            udp(),
+            |f| f.output = OUT_PORT,
+            REDIRECT,
+            [1; 2],
+            [None; 2],
+        ),
+        case(
+            "no actions drop and count the reason",
+            udp(),
+            |f| f.reason = 1,
+            DROP,
+            [1; 2],
+            both(1),
+        ),
+        case(
+            "a port that is gone drops",
+            udp(),
+            |f| f.output = NO_SUCH_PORT,
+            DROP,
+            [1; 2],
+            both(4),
+        ),
+        case("a port that is down drops", udp(), |f| f.output = DOWN_PORT, DROP, [1; 2], both(7)),
+        case(
+            "a frame longer than the port's MTU drops",
+            vlan(&[], 101),
+            |f| f.output = SMALL_PORT,
+            DROP,
+            [1; 2],
+            both(6),
+        ),
+        case(
+            "a frame as long as the MTU goes",
+            vlan(&[], 100),
+            |f| f.output = SMALL_PORT,
+            REDIRECT,
+            [1; 2],
+            [None; 2],
+        ),
+        case(
+            "one tag is free",
+            vlan(&[(0x8100, 5)], 100),
+            |f| f.output = SMALL_PORT,
+            REDIRECT,
+            [1; 2],
+            [None; 2],
+        ),
+        case(
+            "two tags are not",
+            vlan(&[(0x88a8, 5), (0x8100, 6)], 97),
+            |f| f.output = SMALL_PORT,
+            DROP,
+            [1; 2],
+            both(6),
+        ),
+        case(
+            "what XDP cannot send to is left to tc, which can",
+            udp(),
+            |f| f.output = STACK_PORT,
+            [REDIRECT[0], NONE[1]],
+            [1, 0],
+            [None; 2],
+        ),
+        case(
+            "a flow that only tc can run is left to it",
+            udp(),
+            |f| (f.output, f.hooks) = (OUT_PORT, HOOK_TC),
+            [REDIRECT[0], NONE[1]],
+            [1, 0],
+            [None; 2],
+        ),
+        case(
+            "a removed flow is not there; without a way up the packet drops at tc",
+            udp(),
+            |f| (f.output, f.dead) = (OUT_PORT, 1),
+            [DROP[0], NONE[1]],
+            [0; 2],
+            [Some(8), None],
+        ),
+    ]
+}
+
+fn run_cases(hook: Hook, at: usize) {
+    let bed = Bed::new(hook);
+    for case in cases() {
+        let mut flow = bed.flow(&key(&case.frame), &EXACT);
+        (case.flow)(&mut flow);
+        bed.install(&flow, &EXACT);
+        // Twice: by the walk, and by the cache.
+        for times in 1..=2 {
+            let before = bed.counters();
+            let outcome = bed.run(&case.frame);
+            let words = format!("{hook:?}: {}, time {times}", case.sentence);
+            assert_eq!(outcome.verdict, case.verdict[at], "{words}");
+            assert_eq!(outcome.frame, case.frame, "{words}");
+            let stats = bed.stats();
+            let counted = case.counted[at] * times;
+            assert_eq!(stats.packets, counted, "{words}");
+            assert_eq!(stats.bytes, counted * case.frame.len() as u64, "{words}");
+            let mut drops = before.drops;
+            if let Some(reason) = case.drop[at] {
+                drops[reason] += 1;
+            }
+            assert_eq!(bed.counters().drops, drops, "{words}");
+        }
+    }
+}
+
+#[test]
+fn cases_at_tc() {
+    if root() {
+        run_cases(Hook::Tc, 0);
+    }
+}
+
+#[test]
+fn cases_at_xdp() {
+    if root() {
+        run_cases(Hook::Xdp, 1);
+    }
+}
+
+#[test]
+fn a_device_that_is_no_port_is_left_alone() {
+    if !root() {
+        return;
+    }
+    for (hook, verdict) in [(Hook::Tc, NONE[0]), (Hook::Xdp, NONE[1])] {
+        let bed = Bed::new(hook);
+        bed.clear_in_port();
+        assert_eq!(bed.run(&udp()), Outcome { verdict, frame: udp() });
+    }
+}
+
+#[test]
+fn a_missed_packet_goes_up_behind_a_header_and_no_more_than_allowed() {
+    if !root() {
+        return;
+    }
+    let bed = Bed::new(Hook::Tc);
+    bed.set_miss_device(1);
+    for _ in 0..4 {
+        let outcome = bed.run(&udp());
+        assert_eq!(outcome.verdict, REDIRECT[0]);
+        let (header, frame) = outcome.frame.split_at(MISS_HEADER);
+        let mut expected = [0; MISS_HEADER];
+        expected[3] = IN_PORT as u8;
+        expected[12..16].copy_from_slice(&[0x88, 0xb5, 0, VERSION as u8]);
+        assert_eq!((header, frame), (&expected[..], &udp()[..]));
+    }
+    assert_eq!(bed.run(&udp()).verdict, DROP[0]);
+    assert_eq!(bed.counters().drops[8], 1);
+    assert_eq!(bed.counters().up, 4);
+    let port: Port = bed.maps.ports.read(IN_PORT as usize);
+    assert_eq!(port.sent_up, 4);
+}
+
+#[test]
+fn ports_of_the_host_are_counted_here() {
+    if !root() {
+        return;
+    }
+    let bed = Bed::new(Hook::Tc);
+    bed.set_in_port(STACK_PORT);
+    let frame = udp();
+    let mut flow = bed.flow(&flow::extract::key_of(&frame, STACK_PORT), &EXACT);
+    flow.output = STACK_PORT;
+    bed.install(&flow, &EXACT);
+    for n in 1..4 {
+        assert_eq!(bed.run(&frame).verdict, REDIRECT[0]);
+        let bytes = n * frame.len() as u64;
+        let count = bed.port_count(STACK_PORT);
+        let counted = [count.rx_packets, count.rx_bytes, count.tx_packets, count.tx_bytes];
+        assert_eq!(counted, [n, bytes, n, bytes]);
+    }
+}
+
+/// The key of the programs is the one of [`flow::extract`]: the walk's, read back, and the one
+/// of the lookup, by which it finds a flow that matches every bit of it.
+fn keys_agree(hook: Hook, frames: impl Iterator<Item = Vec<u8>>, given_up: usize) {
+    let bed = Bed::new(hook);
+    let (mut up, mut refused) = (0, 0);
+    for frame in frames {
+        bed.remove();
+        let before = bed.counters().walked;
+        if bed.repeat(&frame, 1).is_err() {
+            refused += 1;
+            continue;
+        }
+        if bed.counters().walked == before {
+            up += 1;
+            continue;
+        }
+        let expected = key(&frame);
+        assert_eq!(bed.last_key(), expected, "{hook:?}: {}", hex(&frame));
+        let mut flow = bed.flow(&expected, &EXACT);
+        flow.output = OUT_PORT;
+        bed.install(&flow, &EXACT);
+        for walks in [1, 1] {
+            assert_eq!(bed.run(&frame).verdict, REDIRECT[usize::from(hook == Hook::Xdp)]);
+            assert_eq!(bed.counters().walked, before + 1 + walks, "{hook:?}: {}", hex(&frame));
+        }
+        assert_eq!(bed.stats().tcp_flags, u64::from(expected.tcp_flags.get()));
+    }
+    assert!(up <= given_up, "{up} frames were not parsed");
+    assert!(refused < 2000, "{refused} frames were refused by the kernel");
+    eprintln!("{hook:?}: {up} frames left to the daemon, {refused} refused by the kernel");
+}
+
+fn hex(frame: &[u8]) -> String {
+    frame.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+fn random(seed: u64, make: fn(&mut fastrand::Rng) -> Vec<u8>) -> impl Iterator<Item = Vec<u8>> {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    (0..10_000).map(move |_| make(&mut rng))
+}
+
+#[test]
+fn keys_of_sound_frames_at_both_hooks() {
+    if root() {
+        keys_agree(Hook::Tc, random(1, frames::sound), 5);
+        keys_agree(Hook::Xdp, random(2, frames::sound), 5);
+    }
+}
+
+#[test]
+fn keys_of_mangled_frames_at_both_hooks() {
+    if root() {
+        keys_agree(Hook::Tc, random(3, frames::mangled), 50);
+        keys_agree(Hook::Xdp, random(4, frames::mangled), 50);
+    }
+}
+
+#[test]
+#[ignore = "a measurement"]
+fn nanoseconds_of_one_flow() {
+    for hook in [Hook::Tc, Hook::Xdp] {
+        let bed = Bed::new(hook);
+        let mut flow = bed.flow(&key(&udp()), &EXACT);
+        flow.output = OUT_PORT;
+        bed.install(&flow, &EXACT);
+        let best = (0..7).map(|_| bed.repeat(&udp(), 1_000_000).unwrap().1).min();
+        eprintln!("{hook:?}: {best:?} ns");
+    }
+}

@@ -1,0 +1,267 @@
+//! The programs of one hook over small tables of their own, run by `BPF_PROG_RUN`. Packets
+//! arrive on the loopback device of the namespace, which is datapath port [`IN_PORT`].
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use datapath_bpf::layout::*;
+use datapath_bpf::load::{self, Hook, Loaded};
+use datapath_bpf::maps::{Maps, Sizes};
+use datapath_bpf::settings::Settings;
+use datapath_bpf::{Config, hash, keys};
+
+pub mod frames;
+
+pub const IN_PORT: u32 = 1;
+pub const OUT_PORT: u32 = 2;
+/// Not up.
+pub const DOWN_PORT: u32 = 3;
+/// MTU of 100.
+pub const SMALL_PORT: u32 = 4;
+/// The host's stack (at XDP: not in the devmap).
+pub const STACK_PORT: u32 = 5;
+pub const NO_SUCH_PORT: u32 = 6;
+
+const LOOPBACK: u32 = 1;
+
+/// What a run gave.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Outcome {
+    pub verdict: u32,
+    pub frame: Vec<u8>,
+}
+
+/// The shard that everything is counted on: the thread stays on one CPU.
+pub struct Bed {
+    pub maps: Maps,
+    fds: HashMap<String, OwnedFd>,
+    entry: OwnedFd,
+    factors: hash::Factors,
+    cpu: usize,
+    _loaded: Loaded,
+}
+
+pub fn pin_to_one_cpu() -> usize {
+    // SAFETY: sched_getcpu has no arguments; cpu_set_t is plain memory, sized as said.
+    unsafe {
+        let cpu = libc::sched_getcpu().max(0) as usize;
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(cpu, &mut set);
+        assert_eq!(libc::sched_setaffinity(0, size_of_val(&set), &set), 0);
+        cpu
+    }
+}
+
+fn update(map: BorrowedFd<'_>, key: u32, value: u32) -> i32 {
+    // SAFETY: key and value live through the call and have the map's sizes of 4 bytes.
+    unsafe {
+        libbpf_sys::bpf_map_update_elem(
+            map.as_raw_fd(),
+            (&raw const key).cast(),
+            (&raw const value).cast(),
+            0,
+        )
+    }
+}
+
+impl Bed {
+    pub fn new(hook: Hook) -> Bed {
+        let config =
+            Config { pins: None, max_flows: 1024, max_masks: 8, max_programs: 8, upcall_limit: 4 };
+        let cpu = pin_to_one_cpu();
+        let cpus = libbpf_rs::num_possible_cpus().unwrap();
+        let sizes = Sizes::new(&config, cpus);
+        let factors = hash::factors();
+        let settings = Settings::full(&sizes, &factors, load::have_frags());
+        let loaded = load::load(hook, None, &settings, &sizes, &HashMap::new())
+            .unwrap_or_else(|e| panic!("{e}"));
+        let fds: HashMap<String, OwnedFd> = loaded.maps().into_iter().collect();
+        let maps = Maps::map(&fds, sizes).unwrap();
+        maps.configure(&factors);
+        for (tail, name) in hook.tails() {
+            let program = loaded.program(name).unwrap();
+            assert_eq!(update(fds["tails"].as_fd(), *tail as u32, program.as_raw_fd() as u32), 0);
+        }
+        let entry = match hook {
+            Hook::Tc => "entry_tc_ingress",
+            Hook::Xdp => "entry_xdp",
+        };
+        let entry = loaded.program(entry).unwrap();
+        let bed = Bed { maps, fds, entry, factors, cpu, _loaded: loaded };
+        bed.set_ports();
+        bed
+    }
+
+    fn set_ports(&self) {
+        let up = PORT_UP | PORT_DEVMAP;
+        let ports = [
+            (IN_PORT, up, 1500),
+            (OUT_PORT, up, 1500),
+            (DOWN_PORT, PORT_DEVMAP, 1500),
+            (SMALL_PORT, up, 100),
+            (STACK_PORT, PORT_UP | PORT_STACK, 1500),
+        ];
+        for (number, flags, mtu) in ports {
+            let port = Port {
+                ifindex: LOOPBACK,
+                flags,
+                mtu,
+                upcall_limit: 4,
+                sent_up: 0,
+                taken_up: 0,
+                pad: [0; 4],
+            };
+            self.maps.ports.write(number as usize, &port);
+            if flags & PORT_DEVMAP != 0 {
+                assert_eq!(update(self.fds["devmap"].as_fd(), number, LOOPBACK), 0);
+            }
+        }
+        self.set_in_port(IN_PORT);
+    }
+
+    /// The loopback device becomes this port.
+    pub fn set_in_port(&self, port: u32) {
+        self.maps.ifaces.write(LOOPBACK as usize, &Iface { ifindex: LOOPBACK, port });
+    }
+
+    /// The loopback device is no port.
+    pub fn clear_in_port(&self) {
+        self.maps.ifaces.write(LOOPBACK as usize, &Iface { ifindex: 0, port: 0 });
+    }
+
+    pub fn set_miss_device(&self, ifindex: u32) {
+        let config = ConfigEntry { miss_ifindex: ifindex, ..self.maps.config.read(0) };
+        self.maps.config.write(0, &config);
+    }
+
+    /// An empty flow for `key` under `mask`, for slot `slot` and mask number 0.
+    pub fn flow(&self, key: &flow::Key, mask: &[u64; WORDS]) -> Slot {
+        let words = keys::to_words(key);
+        let mut slot: Slot = zerocopy::FromZeros::new_zeroed();
+        for x in 0..WORDS {
+            let value = words[x] & mask[x];
+            if x < HOT_WORDS {
+                slot.hot[x] = value;
+            } else {
+                slot.cold[x - HOT_WORDS] = value;
+            }
+        }
+        slot.needs = keys::needs(mask);
+        slot.hooks = HOOK_XDP | HOOK_TC;
+        slot.output = NO_PORT;
+        slot.program = NO_PROGRAM;
+        slot
+    }
+
+    /// Puts `flow` into slot 0, the only flow, under mask number 0.
+    pub fn install(&self, flow: &Slot, mask: &[u64; WORDS]) {
+        self.remove();
+        let entry = MaskEntry { words: *mask, needs: keys::needs(mask), flows: 1 };
+        self.maps.masks.write(0, &entry);
+        self.maps.stats.write(self.stats_at(), &zerocopy::FromZeros::new_zeroed());
+        self.maps.slots.write(0, flow);
+        let mut words = [0; WORDS];
+        words[..HOT_WORDS].copy_from_slice(&flow.hot);
+        words[HOT_WORDS..].copy_from_slice(&flow.cold);
+        let hash = hash::of_flow(&words, 0, &self.factors);
+        let [bucket, _] = hash::buckets(hash, self.maps.sizes.buckets - 1);
+        let mut entries = [0; BUCKET];
+        entries[3] = hash::entry(hash, 0);
+        self.maps.index.write(bucket as usize, &Bucket { entries });
+    }
+
+    /// Takes the flow away.
+    pub fn remove(&self) {
+        let flow: Slot = self.maps.slots.read(0);
+        let mut words = [0; WORDS];
+        words[..HOT_WORDS].copy_from_slice(&flow.hot);
+        words[HOT_WORDS..].copy_from_slice(&flow.cold);
+        let hash = hash::of_flow(&words, 0, &self.factors);
+        for bucket in hash::buckets(hash, self.maps.sizes.buckets - 1) {
+            self.maps.index.write(bucket as usize, &Bucket { entries: [0; BUCKET] });
+        }
+        for line in 0..self.maps.sizes.cache_lines {
+            self.maps.cache.write(line as usize, &CacheLine { entries: [0; WAYS] });
+        }
+        self.maps.slots.write(0, &zerocopy::FromZeros::new_zeroed());
+        self.maps.masks.write(0, &zerocopy::FromZeros::new_zeroed());
+    }
+
+    fn shard(&self) -> usize {
+        self.cpu & (self.maps.sizes.shards as usize - 1)
+    }
+
+    fn stats_at(&self) -> usize {
+        self.shard() * self.maps.sizes.flows as usize
+    }
+
+    pub fn stats(&self) -> FlowCount {
+        self.maps.stats.read(self.stats_at())
+    }
+
+    pub fn counters(&self) -> Counters {
+        self.maps.counters.read(self.shard())
+    }
+
+    pub fn port_count(&self, port: u32) -> PortCount {
+        self.maps.port_stats.read(self.shard() * MAX_PORTS as usize + port as usize)
+    }
+
+    pub fn run(&self, frame: &[u8]) -> Outcome {
+        self.repeat(frame, 1).unwrap().0
+    }
+
+    /// Also nanoseconds a run. The kernel refuses to make a packet of some malformed frames.
+    pub fn repeat(&self, frame: &[u8], repeat: u32) -> std::io::Result<(Outcome, u32)> {
+        self.test_run(frame, repeat, 0)
+    }
+
+    /// With `BPF_F_TEST_*` flags.
+    pub fn test_run(
+        &self,
+        frame: &[u8],
+        repeat: u32,
+        flags: u32,
+    ) -> std::io::Result<(Outcome, u32)> {
+        let mut out = vec![0u8; frame.len() + 256];
+        let mut opts = libbpf_sys::bpf_test_run_opts {
+            sz: size_of::<libbpf_sys::bpf_test_run_opts>() as _,
+            data_in: frame.as_ptr().cast(),
+            data_size_in: frame.len() as u32,
+            data_out: out.as_mut_ptr().cast(),
+            data_size_out: out.len() as u32,
+            repeat: repeat as i32,
+            flags,
+            ..Default::default()
+        };
+        // SAFETY: the buffers live through the call and are as long as said.
+        let err =
+            unsafe { libbpf_sys::bpf_prog_test_run_opts(self.entry.as_raw_fd(), &raw mut opts) };
+        if err != 0 {
+            return Err(std::io::Error::from_raw_os_error(-err));
+        }
+        out.truncate(opts.data_size_out as usize);
+        Ok((Outcome { verdict: opts.retval, frame: out }, opts.duration))
+    }
+
+    /// The key that the last walk on this CPU was about.
+    pub fn last_key(&self) -> flow::Key {
+        let map = self.fds["states"].as_fd();
+        let size =
+            datapath_bpf::sys::map_info(map).unwrap().value_size.next_multiple_of(8) as usize;
+        let cpus = libbpf_rs::num_possible_cpus().unwrap();
+        let mut values = vec![0u64; size / 8 * cpus];
+        let zero = 0u32;
+        // SAFETY: the buffer has a value for each possible CPU.
+        let err = unsafe {
+            libbpf_sys::bpf_map_lookup_elem(
+                map.as_raw_fd(),
+                (&raw const zero).cast(),
+                values.as_mut_ptr().cast(),
+            )
+        };
+        assert_eq!(err, 0);
+        let words = values[size / 8 * self.cpu..][..WORDS].try_into().unwrap();
+        keys::from_words(&words)
+    }
+}

@@ -1,0 +1,48 @@
+//! What the programs cost this kernel's verifier. Needs root.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use std::collections::HashMap;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::Instant;
+
+use datapath_bpf::load::{self, Hook};
+use datapath_bpf::maps::Sizes;
+use datapath_bpf::settings::Settings;
+use datapath_bpf::{Config, hash, sys};
+
+/// The verifier gives up after a million; what a program costs differs between kernels, so a
+/// program that is near the limit on one is beyond it on another.
+const MOST: u64 = 500_000;
+
+/// Instructions that the verifier has looked at, which Linux tells since 5.16.
+fn verified(program: &OwnedFd) -> Option<u64> {
+    let path = format!("/proc/self/fdinfo/{}", program.as_raw_fd());
+    let text = std::fs::read_to_string(path).unwrap();
+    text.lines().find_map(|l| l.strip_prefix("verified_insns:")?.trim().parse().ok())
+}
+
+#[test]
+fn loads_every_program_far_below_the_verifiers_limit() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: loads_every_program_far_below_the_verifiers_limit: it takes root");
+        return;
+    }
+    let config = Config { max_flows: 1024, ..Config::default() };
+    let sizes = Sizes::new(&config, sys::possible_cpus().unwrap());
+    let settings = Settings::full(&sizes, &hash::factors(), load::have_frags());
+    for hook in [Hook::Tc, Hook::Xdp] {
+        for name in hook.entries().chain(hook.tails().iter().map(|(_, name)| *name)) {
+            let start = Instant::now();
+            let loaded = load::load(hook, Some(name), &settings, &sizes, &HashMap::new())
+                .unwrap_or_else(|e| panic!("{name}: {e}"));
+            let took = start.elapsed();
+            let count = verified(&loaded.program(name).unwrap());
+            eprintln!("{name}: {count:?} instructions verified, loaded in {took:?}");
+            assert!(count.is_none_or(|n| n < MOST), "{name}: {count:?}");
+        }
+        let start = Instant::now();
+        load::load(hook, None, &settings, &sizes, &HashMap::new()).unwrap();
+        eprintln!("{hook:?}: all loaded in {:?}", start.elapsed());
+    }
+}

@@ -1,0 +1,39 @@
+//! What placement needs of the base beyond the contract.
+
+use datapath::{Datapath, PortNo};
+use datapath_userspace::UserspaceDatapath;
+use netdev::Reception;
+use std::io;
+
+/// The datapath that holds every port and every flow.
+pub trait Base: Datapath {
+    /// Whether packets that come in by the port's device reach the base by its own socket. A
+    /// port that a fast path serves does not: the fast path hands over what it cannot do.
+    ///
+    /// # Errors
+    ///
+    /// What the system said; `Unsupported` for devices that cannot.
+    fn set_receiving(&self, port: PortNo, reception: Reception) -> io::Result<()>;
+
+    /// Whether new ports receive nothing until [`Base::set_receiving`].
+    fn opens_muted(&self) -> bool {
+        false
+    }
+
+    /// Stops, and deletes what would outlive the daemon.
+    fn cleanup(&self);
+}
+
+impl Base for UserspaceDatapath {
+    fn set_receiving(&self, port: PortNo, reception: Reception) -> io::Result<()> {
+        UserspaceDatapath::set_receiving(self, port, reception)
+    }
+
+    fn opens_muted(&self) -> bool {
+        UserspaceDatapath::opens_muted(self)
+    }
+
+    fn cleanup(&self) {
+        UserspaceDatapath::cleanup(self);
+    }
+}

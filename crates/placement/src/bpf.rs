@@ -1,0 +1,259 @@
+//! The BPF datapath as a fast path.
+
+use crate::{AdoptedPort, Attachment, FastPath, Held, Origin, PortCounts, Reason, Side, TierSet};
+use datapath::{
+    Actions, DropReason, FlowStats, LookupStats, Megaflow, MeterConfig, MeterStats, PortNo,
+    Refusal, Tier, Ufid,
+};
+use datapath_bpf::{AttachError, BpfDatapath, HookSet, Hooks, Unavailable, XdpMode};
+use packet::Packet;
+use std::io;
+use std::path::Path;
+
+/// Why there is no BPF datapath, as a reason.
+pub fn unavailable(error: &Unavailable) -> Reason {
+    let refusal = match error {
+        Unavailable::Permission(_) => Refusal::NoPermission,
+        Unavailable::Kernel { .. } => Refusal::KernelTooOld,
+        _ => Refusal::TierUnavailable,
+    };
+    Reason::new(refusal, error.to_string())
+}
+
+fn hooks_of(tiers: TierSet) -> HookSet {
+    let mut hooks = HookSet::empty();
+    hooks.set(HookSet::XDP, tiers.has(Tier::Xdp));
+    hooks.set(HookSet::TC, tiers.has(Tier::Tcx));
+    hooks
+}
+
+fn tiers_of(hooks: HookSet) -> TierSet {
+    let mut tiers = TierSet::NONE;
+    if hooks.contains(HookSet::XDP) {
+        tiers = tiers.with(Tier::Xdp);
+    }
+    if hooks.contains(HookSet::TC) {
+        tiers = tiers.with(Tier::Tcx);
+    }
+    tiers
+}
+
+fn refusal_of(error: &AttachError) -> Refusal {
+    match error {
+        AttachError::PortNumber(_) | AttachError::Interfaces(_) => Refusal::TableFull,
+        AttachError::XdpAtStack(_) => Refusal::DeviceKind,
+        AttachError::Kernel { source, .. } => refusal_of_system(source),
+        AttachError::Pin { .. } => Refusal::TierUnavailable,
+    }
+}
+
+fn refusal_of_system(error: &io::Error) -> Refusal {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => Refusal::NoPermission,
+        io::ErrorKind::ResourceBusy | io::ErrorKind::AlreadyExists => Refusal::HookBusy,
+        // EINVAL: the driver has XDP, but not with this MTU or so many queues.
+        io::ErrorKind::Unsupported | io::ErrorKind::InvalidInput => Refusal::DriverLacksSupport,
+        _ => Refusal::TierUnavailable,
+    }
+}
+
+fn reason(error: &AttachError) -> Reason {
+    Reason::new(refusal_of(error), error.to_string())
+}
+
+impl FastPath for BpfDatapath {
+    fn tiers(&self) -> TierSet {
+        TierSet::XDP_AND_TCX
+    }
+
+    fn adopted_ports(&self) -> Vec<AdoptedPort> {
+        let ports = BpfDatapath::adopted_ports(self).into_iter();
+        ports.map(|p| AdoptedPort { number: p.number, ifindex: p.ifindex }).collect()
+    }
+
+    fn attach(&self, port: PortNo, at: &Attachment) -> Result<(), Reason> {
+        let attachment = datapath_bpf::Attachment {
+            ifindex: at.ifindex,
+            side: match at.side {
+                Side::Device => datapath_bpf::Side::Device,
+                Side::Stack => datapath_bpf::Side::Stack,
+            },
+            hooks: Hooks {
+                tc: at.tiers.has(Tier::Tcx),
+                xdp: at.tiers.has(Tier::Xdp).then_some(XdpMode::Driver),
+            },
+            mtu: at.mtu,
+            up: at.up,
+        };
+        BpfDatapath::attach(self, port, &attachment).map_err(|e| reason(&e))
+    }
+
+    fn use_object(&self, port: PortNo, object: Option<&Path>) -> Result<(), Reason> {
+        BpfDatapath::use_object(self, port, object).map_err(|e| {
+            if let Some(log) = e.log() {
+                tracing::warn!(target: "dpif", "the kernel on a user's program ({e}):\n{log}");
+            }
+            Reason::new(Refusal::UserObject, e.to_string())
+        })
+    }
+
+    fn suits_xdp(&self, flow: &Megaflow) -> Result<(), Refusal> {
+        BpfDatapath::suits_xdp(self, flow)
+    }
+
+    fn release(&self, port: PortNo) {
+        BpfDatapath::release(self, port);
+    }
+
+    fn detach(&self, port: PortNo) {
+        BpfDatapath::detach(self, port);
+    }
+
+    fn set_port(&self, port: PortNo, mtu: u32, up: bool) {
+        BpfDatapath::set_port(self, port, mtu, up);
+    }
+
+    fn set_redirect_target(&self, port: PortNo, is_target: bool) -> Result<(), Reason> {
+        self.set_devmap(port, is_target)
+            .map_err(|e| Reason::new(refusal_of_system(&e), format!("no target of redirects: {e}")))
+    }
+
+    fn set_miss_device(&self, ifindex: u32) {
+        BpfDatapath::set_miss_device(self, ifindex);
+    }
+
+    fn unwrap(&self, packet: &mut Packet) -> Option<Origin> {
+        let o = datapath_bpf::miss::strip(packet)?;
+        Some(Origin {
+            in_port: o.in_port,
+            recirc_id: o.recirc_id,
+            dp_hash: o.dp_hash,
+            priority: o.priority,
+            mark: o.mark,
+        })
+    }
+
+    fn note_taken(&self, port: PortNo, count: u64) {
+        BpfDatapath::note_taken(self, port, count);
+    }
+
+    fn resync_taken(&self) {
+        BpfDatapath::resync_taken(self);
+    }
+
+    fn is_on_its_way(&self, port: PortNo) -> Option<bool> {
+        Some(self.on_their_way(port) > 0)
+    }
+
+    fn would_take(&self, flow: &Megaflow, allowed: TierSet) -> Result<TierSet, Refusal> {
+        let encoded = datapath_bpf::encode::encode(&flow.actions)?;
+        Ok(tiers_of(encoded.hooks & hooks_of(allowed)))
+    }
+
+    fn install(&self, flow: &Megaflow, allowed: TierSet) -> Result<TierSet, Refusal> {
+        BpfDatapath::install(self, flow, hooks_of(allowed)).map(tiers_of)
+    }
+
+    fn replace(&self, flow: &Megaflow, allowed: TierSet) -> Result<TierSet, Refusal> {
+        BpfDatapath::replace(self, flow, hooks_of(allowed)).map(tiers_of)
+    }
+
+    fn remove_many(&self, ufids: &[Ufid], each: &mut dyn FnMut(Ufid, FlowStats)) {
+        BpfDatapath::remove_many(self, ufids, each);
+    }
+
+    fn sweep(&self, each: &mut dyn FnMut(Ufid, FlowStats)) {
+        BpfDatapath::sweep(self, each);
+    }
+
+    fn flow(&self, ufid: Ufid) -> Option<Held> {
+        let held = BpfDatapath::flow(self, ufid)?;
+        Some(Held { matching: held.matching, tiers: tiers_of(held.hooks), stats: held.stats })
+    }
+
+    fn len(&self) -> usize {
+        BpfDatapath::len(self)
+    }
+
+    fn encodes_alike(&self, ufid: Ufid, actions: &Actions) -> bool {
+        BpfDatapath::encodes_alike(self, ufid, actions)
+    }
+
+    fn drops(&self, reason: DropReason) -> u64 {
+        self.counters().drops.get(reason as usize).copied().unwrap_or_default()
+    }
+
+    fn lookups(&self) -> LookupStats {
+        let totals = self.counters();
+        LookupStats {
+            hits: totals.hits,
+            misses: 0,
+            lost: totals.drops.get(DropReason::UpcallLimit as usize).copied().unwrap_or(0),
+            mask_hits: totals.masks_visited,
+            cache_hits: totals.hits.saturating_sub(totals.found),
+            masks: totals.masks,
+            flows: totals.flows,
+        }
+    }
+
+    fn port_counts(&self, port: PortNo) -> PortCounts {
+        let stats = self.port_stats(port);
+        PortCounts {
+            rx: (stats.rx_packets, stats.rx_bytes),
+            tx: (stats.tx_packets, stats.tx_bytes),
+        }
+    }
+
+    fn sent_up(&self) -> u64 {
+        self.counters().up
+    }
+
+    fn set_meter(&self, id: u32, config: &MeterConfig) -> Result<(), Refusal> {
+        BpfDatapath::set_meter(self, id, config)
+    }
+
+    fn remove_meter(&self, id: u32) -> Option<MeterStats> {
+        BpfDatapath::remove_meter(self, id)
+    }
+
+    fn meter_stats(&self, id: u32) -> Option<MeterStats> {
+        BpfDatapath::meter_stats(self, id)
+    }
+
+    fn maintain(&self) {
+        BpfDatapath::maintain(self);
+    }
+
+    fn close(&self, cleanup: bool) {
+        BpfDatapath::close(self, cleanup);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hooks_are_tiers() {
+        for tiers in [TierSet::NONE, TierSet::TCX, TierSet::XDP_AND_TCX] {
+            assert_eq!(tiers_of(hooks_of(tiers)), tiers);
+        }
+    }
+
+    #[test]
+    fn errors_have_reasons() {
+        let kernel = |errno| {
+            let source = io::Error::from_raw_os_error(errno);
+            refusal_of(&AttachError::Kernel { ifindex: 1, hook: "XDP", source })
+        };
+        assert_eq!(kernel(95), Refusal::DriverLacksSupport); // EOPNOTSUPP
+        assert_eq!(kernel(22), Refusal::DriverLacksSupport); // EINVAL
+        assert_eq!(kernel(16), Refusal::HookBusy); // EBUSY
+        assert_eq!(kernel(17), Refusal::HookBusy); // EEXIST
+        assert_eq!(kernel(1), Refusal::NoPermission); // EPERM
+        assert_eq!(kernel(12), Refusal::TierUnavailable); // ENOMEM
+        let none = unavailable(&Unavailable::Permission("load programs"));
+        assert_eq!(none.refusal, Refusal::NoPermission);
+        assert!(none.detail.contains("CAP_BPF"), "{none}");
+    }
+}

@@ -1,0 +1,90 @@
+//! Devices whose packets a fast path takes before the driver counts them.
+
+use crate::{FastPath, Side};
+use datapath::PortNo;
+use netdev::{Device, DeviceStats, Kind, Reception, Status};
+use std::io;
+use std::sync::Arc;
+
+/// What a fast path counted at a port where the device does not: between the host's stack and
+/// the switch ([`Side::Stack`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PortCounts {
+    /// Packets and bytes into the switch.
+    pub rx: (u64, u64),
+    /// Packets and bytes out of it.
+    pub tx: (u64, u64),
+}
+
+/// A device, with what the fast path counted added to its statistics.
+struct Counted {
+    device: Arc<dyn Device>,
+    fast: Arc<dyn FastPath>,
+    port: PortNo,
+}
+
+/// `device` as it is, or with the fast path's counts where the device has none.
+pub(crate) fn counted(
+    device: Arc<dyn Device>,
+    fast: Option<&Arc<dyn FastPath>>,
+    port: PortNo,
+    side: Side,
+) -> Arc<dyn Device> {
+    match fast {
+        Some(fast) if side == Side::Stack => {
+            Arc::new(Counted { device, fast: Arc::clone(fast), port })
+        }
+        _ => device,
+    }
+}
+
+fn plus(of_device: Option<u64>, more: u64) -> Option<u64> {
+    of_device.map(|n| n.wrapping_add(more))
+}
+
+impl Device for Counted {
+    fn name(&self) -> &str {
+        self.device.name()
+    }
+    fn kind(&self) -> Kind {
+        self.device.kind()
+    }
+    fn ifindex(&self) -> Option<u32> {
+        self.device.ifindex()
+    }
+    fn status(&self) -> io::Result<Status> {
+        self.device.status()
+    }
+    fn stats(&self) -> io::Result<DeviceStats> {
+        let stats = self.device.stats()?;
+        let counts = self.fast.port_counts(self.port);
+        Ok(DeviceStats {
+            rx_packets: plus(stats.rx_packets, counts.rx.0),
+            rx_bytes: plus(stats.rx_bytes, counts.rx.1),
+            tx_packets: plus(stats.tx_packets, counts.tx.0),
+            tx_bytes: plus(stats.tx_bytes, counts.tx.1),
+            ..stats
+        })
+    }
+    fn set_mtu(&self, mtu: u32) -> io::Result<()> {
+        self.device.set_mtu(mtu)
+    }
+    fn set_mac(&self, mac: [u8; 6]) -> io::Result<()> {
+        self.device.set_mac(mac)
+    }
+    fn set_admin_up(&self, up: bool) -> io::Result<()> {
+        self.device.set_admin_up(up)
+    }
+    fn set_policing(&self, rate_kbps: u64, burst_kb: u64) -> io::Result<()> {
+        self.device.set_policing(rate_kbps, burst_kb)
+    }
+    fn set_receiving(&self, reception: Reception) -> io::Result<()> {
+        self.device.set_receiving(reception)
+    }
+    fn set_persistent(&self, on: bool) -> io::Result<()> {
+        self.device.set_persistent(on)
+    }
+    fn transmit_queues(&self) -> Vec<u32> {
+        self.device.transmit_queues()
+    }
+}

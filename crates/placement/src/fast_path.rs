@@ -1,0 +1,264 @@
+//! What placement needs of a datapath that is faster than the base.
+
+use crate::{PortCounts, TierSet};
+use datapath::{
+    Actions, DropReason, FlowStats, LookupStats, Megaflow, MeterConfig, MeterStats, PortNo,
+    Refusal, Ufid,
+};
+use flow::Match;
+use packet::Packet;
+use std::path::Path;
+
+/// Which side of a device is the switch's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Packets come in from the device; outputs are transmitted by it.
+    Device,
+    /// Packets come in from the host's stack (devices that the switch made); outputs are
+    /// received by the host.
+    Stack,
+}
+
+/// A port as a fast path sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attachment {
+    /// The interface.
+    pub ifindex: u32,
+    /// Which side.
+    pub side: Side,
+    /// Tiers that take the port's packets. Empty: none does, but flows of other ports may
+    /// output to this one.
+    pub tiers: TierSet,
+    /// Bytes behind the Ethernet header.
+    pub mtu: u32,
+    /// May be sent to.
+    pub up: bool,
+}
+
+/// Why a tier does not take something, for counters and for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reason {
+    /// The reason.
+    pub refusal: Refusal,
+    /// What exactly is missing and what would change it, in a sentence's words.
+    pub detail: String,
+}
+
+impl Reason {
+    /// A reason with its detail.
+    pub fn new(refusal: Refusal, detail: impl Into<String>) -> Reason {
+        Reason { refusal, detail: detail.into() }
+    }
+}
+
+impl std::fmt::Display for Reason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} ({})", self.refusal, self.detail)
+    }
+}
+
+/// A port found in tables that an earlier daemon left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AdoptedPort {
+    /// Its number.
+    pub number: PortNo,
+    /// Its interface, when the tables were left.
+    pub ifindex: u32,
+}
+
+/// A flow as a fast path holds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// The packets.
+    pub matching: Match,
+    /// Tiers that run it.
+    pub tiers: TierSet,
+    /// What went through it there.
+    pub stats: FlowStats,
+}
+
+/// Where a packet was when no flow of the fast path matched it. Host integers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Origin {
+    /// Where it came in.
+    pub in_port: u32,
+    /// Recirculation id of the lookup that missed.
+    pub recirc_id: u32,
+    /// What the `hash` action computed.
+    pub dp_hash: u32,
+    /// What was set as priority.
+    pub priority: u32,
+    /// What was set as mark.
+    pub mark: u32,
+}
+
+/// A datapath of one or more tiers that holds some flows of the base and passes other packets
+/// up by a *miss device*.
+///
+/// Statistics of a flow are those of this path only; placement adds the base's. Packets that no
+/// flow matches are the base's to count, so [`FastPath::lookups`] tells of hits, not of misses.
+/// Methods may be called from any thread at any time, and return within microseconds but where
+/// they say otherwise.
+pub trait FastPath: Send + Sync {
+    /// All tiers that it can have.
+    fn tiers(&self) -> TierSet;
+
+    /// Ports that were there when it took over an earlier daemon's tables.
+    fn adopted_ports(&self) -> Vec<AdoptedPort>;
+
+    /// Attaches a port to exactly the tiers of `attachment`, or changes a port that is there.
+    /// May take milliseconds. On an error the port is as it was before, or not there at all.
+    ///
+    /// # Errors
+    ///
+    /// The first tier that failed, for a device that is there.
+    fn attach(&self, port: PortNo, attachment: &Attachment) -> Result<(), Reason>;
+
+    /// Which program of the user's the port meets at XDP in place of the tier's own; `None`: the
+    /// tier's own. It is read and loaded now, and what was attached at XDP is detached: the next
+    /// [`FastPath::attach`] to XDP attaches it. May take a second. When this returns no flow is
+    /// run there that [`FastPath::suits_xdp`] refuses. On an error it is as with `None`.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the object.
+    fn use_object(&self, port: PortNo, object: Option<&Path>) -> Result<(), Reason> {
+        let _ = port;
+        match object {
+            None => Ok(()),
+            Some(_) => Err(Reason::new(Refusal::UserObject, "there is no BPF here")),
+        }
+    }
+
+    /// Whether the program at XDP of a flow's ingress port can run the flow. The tier's own runs
+    /// what [`FastPath::would_take`] says; a user's may know less.
+    ///
+    /// # Errors
+    ///
+    /// What the program lacks.
+    fn suits_xdp(&self, flow: &Megaflow) -> Result<(), Refusal> {
+        let _ = flow;
+        Ok(())
+    }
+
+    /// Lets what arrives at a port go past all tiers from this instant; [`FastPath::detach`] or
+    /// [`FastPath::attach`] follows.
+    fn release(&self, port: PortNo);
+
+    /// Takes a port out; flows that output to it drop with [`DropReason::OutputPortGone`]. May
+    /// take milliseconds.
+    fn detach(&self, port: PortNo);
+
+    /// The device's MTU and whether it may be sent to have changed.
+    fn set_port(&self, port: PortNo, mtu: u32, up: bool);
+
+    /// Whether flows at XDP may redirect to an attached port.
+    ///
+    /// # Errors
+    ///
+    /// The device cannot be a target of redirects.
+    fn set_redirect_target(&self, port: PortNo, is_target: bool) -> Result<(), Reason>;
+
+    /// Packets go up by this interface; 0: nobody is there.
+    fn set_miss_device(&self, ifindex: u32);
+
+    /// Takes what the fast path put before a packet off it; `None` when nothing is there, and
+    /// the packet is of no use.
+    fn unwrap(&self, packet: &mut Packet) -> Option<Origin>;
+
+    /// `count` packets of `port` were taken from the miss device.
+    fn note_taken(&self, port: PortNo, count: u64);
+
+    /// The miss device was found empty: packets whose count went up more than a moment ago and
+    /// that were not taken are lost. (Those of this moment may still be on their way; when they
+    /// come they are noted as taken, which must do no harm.)
+    fn resync_taken(&self);
+
+    /// Whether packets of `port` are on their way up; `None` when that is not known.
+    fn is_on_its_way(&self, port: PortNo) -> Option<bool> {
+        let _ = port;
+        None
+    }
+
+    /// Where [`FastPath::install`] would put a flow, as far as its match and actions tell.
+    ///
+    /// # Errors
+    ///
+    /// The reason why nowhere.
+    fn would_take(&self, flow: &Megaflow, allowed: TierSet) -> Result<TierSet, Refusal>;
+
+    /// Adds a flow with zero statistics where `allowed` and the actions let it run. The result
+    /// is never empty.
+    ///
+    /// # Errors
+    ///
+    /// The reason; nothing has changed.
+    fn install(&self, flow: &Megaflow, allowed: TierSet) -> Result<TierSet, Refusal>;
+
+    /// Gives a flow that is there other actions, or the same in other tiers; its statistics go
+    /// on.
+    ///
+    /// # Errors
+    ///
+    /// The reason; the flow stays as it was.
+    fn replace(&self, flow: &Megaflow, allowed: TierSet) -> Result<TierSet, Refusal>;
+
+    /// Removes flows and calls `each` for those that were there, with final statistics: no
+    /// packet is counted later. May take milliseconds, about as many for a thousand flows as
+    /// for one; packets meet the flows no more a moment after the call began. `each` may call
+    /// back into this trait.
+    fn remove_many(&self, ufids: &[Ufid], each: &mut dyn FnMut(Ufid, FlowStats));
+
+    /// Statistics of all flows. `each` may call back into this trait.
+    fn sweep(&self, each: &mut dyn FnMut(Ufid, FlowStats));
+
+    /// One flow.
+    fn flow(&self, ufid: Ufid) -> Option<Held>;
+
+    /// One flow's statistics.
+    fn stats(&self, ufid: Ufid) -> Option<FlowStats> {
+        self.flow(ufid).map(|held| held.stats)
+    }
+
+    /// Number of flows.
+    fn len(&self) -> usize;
+
+    /// True when it holds no flow.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// True when the flow is there and does what `actions` say.
+    fn encodes_alike(&self, ufid: Ufid, actions: &Actions) -> bool;
+
+    /// Packets that it dropped.
+    fn drops(&self, reason: DropReason) -> u64;
+
+    /// Lookups.
+    fn lookups(&self) -> LookupStats;
+
+    /// What it counted at a port on the side of the host's stack.
+    fn port_counts(&self, port: PortNo) -> PortCounts;
+
+    /// Packets that it sent up.
+    fn sent_up(&self) -> u64;
+
+    /// Sets a meter.
+    ///
+    /// # Errors
+    ///
+    /// It cannot have this meter; flows that use it must not come here.
+    fn set_meter(&self, id: u32, config: &MeterConfig) -> Result<(), Refusal>;
+
+    /// Removes a meter.
+    fn remove_meter(&self, id: u32) -> Option<MeterStats>;
+
+    /// A meter's statistics.
+    fn meter_stats(&self, id: u32) -> Option<MeterStats>;
+
+    /// Housekeeping; called by one thread about twice a second.
+    fn maintain(&self);
+
+    /// Ends. Without `cleanup` all that can goes on forwarding without the daemon.
+    fn close(&self, cleanup: bool);
+}

@@ -1,0 +1,289 @@
+//! Whether a device suits XDP: as a place where packets come in, and as one they are redirected
+//! to.
+//!
+//! What errs on which side: an XDP redirect that the driver of the target cannot do is dropped
+//! by the kernel without a word, so a device that nothing is known of is no target, and flows to
+//! it run at the skb hook. As a place where packets come in, a NIC that nothing is known of is
+//! tried: the kernel says at once when the driver has no XDP.
+
+use crate::Reason;
+use datapath::Refusal;
+use netdev::Kind;
+
+/// A port's `other_config:tier`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Wish {
+    /// The fastest tiers that surely work.
+    #[default]
+    Auto,
+    /// XDP also where the switch would not choose it by itself.
+    Xdp,
+    /// The skb hook and nothing faster.
+    Tcx,
+    /// The base.
+    Userspace,
+}
+
+impl Wish {
+    const WORDS: [(&'static str, Wish); 4] = [
+        ("auto", Wish::Auto),
+        ("xdp", Wish::Xdp),
+        ("tcx", Wish::Tcx),
+        ("userspace", Wish::Userspace),
+    ];
+
+    /// Reads the setting; none is `auto`.
+    ///
+    /// # Errors
+    ///
+    /// A sentence that names the words there are.
+    pub fn parse(setting: Option<&str>) -> Result<Wish, String> {
+        let Some(text) = setting else { return Ok(Wish::Auto) };
+        let found = Wish::WORDS.into_iter().find(|(word, _)| *word == text);
+        found.map(|(_, wish)| wish).ok_or_else(|| {
+            format!("other_config:tier: \"{text}\" is not one of auto, xdp, tcx and userspace")
+        })
+    }
+
+    /// The word of the setting.
+    pub fn name(self) -> &'static str {
+        Wish::WORDS.into_iter().find(|(_, wish)| *wish == self).map_or("auto", |(word, _)| word)
+    }
+}
+
+/// The other end of a veth pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct PeerFacts {
+    /// It receives what XDP sends to this end: it is up, and runs an XDP program or GRO.
+    pub receives_redirects: Option<bool>,
+    /// What it sends has finished checksums, its VLAN tags inside, and is not to be segmented.
+    pub sends_whole_frames: Option<bool>,
+}
+
+/// What is known of a device; `None` where it is not.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct XdpFacts {
+    /// Kind of virtual device ("veth", "tun", "bridge", …); `None` for hardware.
+    pub link_kind: Option<String>,
+    /// The driver's name.
+    pub driver: String,
+    /// A card that takes VLAN tags off what comes in, so that XDP does not see them.
+    pub takes_tags_off: Option<bool>,
+    /// The other end, for a veth.
+    pub peer: Option<PeerFacts>,
+}
+
+/// Whether packets of a device shall meet XDP. `Ok` says that it is to be tried.
+pub fn xdp_fit(facts: &XdpFacts, wish: Wish) -> Result<(), Reason> {
+    match wish {
+        Wish::Tcx | Wish::Userspace => {
+            return Err(Reason::new(
+                Refusal::TierSetting,
+                format!("other_config:tier={} of this port", wish.name()),
+            ));
+        }
+        Wish::Auto | Wish::Xdp => {}
+    }
+    match facts.link_kind.as_deref() {
+        None => nic_fit(facts),
+        Some("veth") if wish == Wish::Auto => Err(Reason::new(
+            Refusal::DeviceKind,
+            "a veth's packets have unfinished checksums and whole segments, which the skb hook \
+             keeps; other_config:tier=xdp asks for XDP where both ends are prepared for it",
+        )),
+        Some("veth") => veth_fit(facts.peer.unwrap_or_default()),
+        Some(kind) => Err(Reason::new(
+            Refusal::DeviceKind,
+            format!("XDP is for network cards; this is a {kind} device"),
+        )),
+    }
+}
+
+fn nic_fit(facts: &XdpFacts) -> Result<(), Reason> {
+    match facts.takes_tags_off {
+        Some(false) => Ok(()),
+        // A tagged packet would look like one without a tag.
+        Some(true) => Err(Reason::new(
+            Refusal::DriverLacksSupport,
+            "the card takes VLAN tags off before XDP sees the packet: do ethtool -K DEVICE \
+             rxvlan off",
+        )),
+        None => Err(Reason::new(
+            Refusal::DriverLacksSupport,
+            "it cannot be read whether the card takes VLAN tags off before XDP sees the packet",
+        )),
+    }
+}
+
+fn veth_fit(peer: PeerFacts) -> Result<(), Reason> {
+    match peer.sends_whole_frames {
+        Some(true) => Ok(()),
+        Some(false) => Err(Reason::new(
+            Refusal::UnverifiedPeer,
+            "the other end leaves checksums, VLAN tags or segmentation to the device, which XDP \
+             cannot finish: there, do ethtool -K DEVICE tx off tso off txvlan off \
+             tx-vlan-stag-hw-insert off",
+        )),
+        None => Err(Reason::new(
+            Refusal::UnverifiedPeer,
+            "the other end cannot be looked at, and may leave checksums unfinished",
+        )),
+    }
+}
+
+/// Whether XDP may redirect packets to a device at which XDP is attached (`is_attached`) or not.
+pub fn redirect_fit(facts: &XdpFacts, kind: Kind, is_attached: bool) -> Result<(), Reason> {
+    if matches!(kind, Kind::Internal | Kind::Tap) {
+        return Err(Reason::new(
+            Refusal::DeviceKind,
+            "packets to the host go through the skb hook",
+        ));
+    }
+    match facts.link_kind.as_deref() {
+        None => nic_redirect(facts, is_attached),
+        Some("veth") => match facts.peer.unwrap_or_default().receives_redirects {
+            Some(true) => Ok(()),
+            Some(false) => Err(Reason::new(
+                Refusal::UnverifiedPeer,
+                "the other end has neither an XDP program nor GRO: the kernel would drop what is \
+                 redirected to it; there, do ethtool -K DEVICE gro on",
+            )),
+            None => Err(Reason::new(
+                Refusal::UnverifiedPeer,
+                "the other end cannot be looked at; without an XDP program or GRO there the \
+                 kernel drops what is redirected to it",
+            )),
+        },
+        Some(kind) => Err(Reason::new(
+            Refusal::UnverifiedPeer,
+            format!("it is not known that a {kind} device sends what XDP redirects to it"),
+        )),
+    }
+}
+
+/// Drivers that have `ndo_xdp_xmit` and send what is redirected to a device on which an XDP
+/// program runs in the driver (drivers/net of Linux 5.15).
+const REDIRECTING: [&str; 15] = [
+    "bnxt_en",
+    "dpaa2-eth",
+    "ena",
+    "fsl_enetc",
+    "i40e",
+    "ice",
+    "igb",
+    "igc",
+    "ixgbe",
+    "mlx5_core",
+    "mvneta",
+    "qede",
+    "sfc",
+    "stmmac",
+    "virtio_net",
+];
+
+fn nic_redirect(facts: &XdpFacts, is_attached: bool) -> Result<(), Reason> {
+    let driver = shown(&facts.driver);
+    if !REDIRECTING.contains(&facts.driver.as_str()) {
+        return Err(Reason::new(
+            Refusal::UnverifiedPeer,
+            format!("it is not known that the driver {driver} sends what XDP redirects to it"),
+        ));
+    }
+    if !is_attached {
+        return Err(Reason::new(
+            Refusal::UnverifiedPeer,
+            format!("the driver {driver} sends redirected packets only while XDP runs on it"),
+        ));
+    }
+    Ok(())
+}
+
+fn shown(driver: &str) -> &str {
+    if driver.is_empty() { "(unknown)" } else { driver }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nic(driver: &str) -> XdpFacts {
+        XdpFacts { driver: driver.into(), takes_tags_off: Some(false), ..XdpFacts::default() }
+    }
+
+    fn veth(peer: Option<PeerFacts>) -> XdpFacts {
+        XdpFacts {
+            link_kind: Some("veth".into()),
+            driver: "veth".into(),
+            peer,
+            ..XdpFacts::default()
+        }
+    }
+
+    fn refusal(result: Result<(), Reason>) -> Option<Refusal> {
+        result.err().map(|reason| reason.refusal)
+    }
+
+    #[test]
+    fn the_setting_has_four_words() {
+        assert_eq!(Wish::parse(None), Ok(Wish::Auto));
+        for (word, wish) in Wish::WORDS {
+            assert_eq!(Wish::parse(Some(word)), Ok(wish));
+            assert_eq!(wish.name(), word);
+        }
+        let error = Wish::parse(Some("fast")).unwrap_err();
+        for (word, _) in Wish::WORDS {
+            assert!(error.contains(word), "{error}");
+        }
+    }
+
+    #[test]
+    fn network_cards_are_tried() {
+        assert_eq!(xdp_fit(&nic("any"), Wish::Auto), Ok(()));
+        for takes_tags_off in [None, Some(true)] {
+            let blind = XdpFacts { takes_tags_off, ..nic("e100") };
+            assert_eq!(refusal(xdp_fit(&blind, Wish::Xdp)), Some(Refusal::DriverLacksSupport));
+        }
+        assert_eq!(refusal(xdp_fit(&nic("ice"), Wish::Tcx)), Some(Refusal::TierSetting));
+        assert_eq!(refusal(xdp_fit(&nic("ice"), Wish::Userspace)), Some(Refusal::TierSetting));
+    }
+
+    #[test]
+    fn virtual_devices_stay_at_the_skb_hook() {
+        for kind in ["tun", "bridge", "bond", "vlan", "macvlan", "ipvlan"] {
+            let facts = XdpFacts { link_kind: Some(kind.into()), ..nic("x") };
+            assert_eq!(refusal(xdp_fit(&facts, Wish::Auto)), Some(Refusal::DeviceKind));
+            assert_eq!(refusal(xdp_fit(&facts, Wish::Xdp)), Some(Refusal::DeviceKind));
+            let target = redirect_fit(&facts, Kind::System, false);
+            assert_eq!(refusal(target), Some(Refusal::UnverifiedPeer));
+        }
+    }
+
+    #[test]
+    fn a_veth_takes_xdp_when_asked_and_prepared() {
+        let whole = PeerFacts { sends_whole_frames: Some(true), receives_redirects: Some(true) };
+        assert_eq!(refusal(xdp_fit(&veth(Some(whole)), Wish::Auto)), Some(Refusal::DeviceKind));
+        assert_eq!(xdp_fit(&veth(Some(whole)), Wish::Xdp), Ok(()));
+        for sends_whole_frames in [None, Some(false)] {
+            let peer = PeerFacts { sends_whole_frames, ..whole };
+            let fit = xdp_fit(&veth(Some(peer)), Wish::Xdp);
+            assert_eq!(refusal(fit), Some(Refusal::UnverifiedPeer));
+        }
+        assert_eq!(refusal(xdp_fit(&veth(None), Wish::Xdp)), Some(Refusal::UnverifiedPeer));
+    }
+
+    #[test]
+    fn only_what_is_known_to_work_is_redirected_to() {
+        let target = |facts: &XdpFacts, attached| redirect_fit(facts, Kind::System, attached);
+        assert_eq!(target(&nic("i40e"), true), Ok(()));
+        assert_eq!(refusal(target(&nic("i40e"), false)), Some(Refusal::UnverifiedPeer));
+        assert_eq!(refusal(target(&nic("unheard-of"), true)), Some(Refusal::UnverifiedPeer));
+        for (receives_redirects, fits) in [(None, false), (Some(false), false), (Some(true), true)]
+        {
+            let peer = PeerFacts { receives_redirects, ..PeerFacts::default() };
+            assert_eq!(target(&veth(Some(peer)), false).is_ok(), fits);
+        }
+        assert_eq!(refusal(target(&veth(None), true)), Some(Refusal::UnverifiedPeer));
+        let internal = redirect_fit(&nic("tun"), Kind::Internal, false);
+        assert_eq!(refusal(internal), Some(Refusal::DeviceKind));
+    }
+}

@@ -1,0 +1,315 @@
+//! The contract's flows: the base's, joined with the fast path's.
+
+use crate::fast_path::FastPath;
+use crate::placed::PlacedDatapath;
+use crate::queue;
+use crate::table::{Place, Shard, add};
+use datapath::{
+    Actions, FlowDump, FlowStats, Flows, Megaflow, Offloaded, PortNo, Refusal, Tier, Ufid,
+};
+use hashbrown::HashMap;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+
+/// What the fast path counted, in one sweep of it.
+#[derive(Default)]
+struct Swept {
+    stats: HashMap<Ufid, FlowStats, foldhash::fast::RandomState>,
+    /// When no flow left the fast path since, a flow's counts are of its present stay there.
+    moves: u64,
+}
+
+/// The ingress port of a flow.
+pub(crate) fn in_port(flow: &Megaflow) -> PortNo {
+    PortNo(flow.matching.key().in_port.get())
+}
+
+impl PlacedDatapath {
+    /// Queues a flow that was put down as such, or takes it to the fast path when its packets
+    /// can be in no batch.
+    fn send_off(&self, ufid: Ufid, in_port: PortNo) {
+        match queue::present_batch() {
+            Some(giver) => self.queue.push(ufid, in_port, giver),
+            None => self.settle(ufid),
+        }
+    }
+
+    /// Runs `act` with the shard of `ufid`, when the flow is not on its way out of the fast path.
+    fn when_settled<T>(&self, ufid: Ufid, act: impl FnOnce(Shard<'_>) -> T) -> T {
+        loop {
+            let shard = self.table.shard(ufid);
+            if !matches!(shard.get(ufid), Some(Place::Leaving(_))) {
+                return act(shard);
+            }
+            drop(shard);
+            drop(self.leaving.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+
+    /// Takes a flow out of the base and of the table. Its place and what it counted outside the
+    /// fast path; `None` when it is not there.
+    fn take(&self, ufid: Ufid) -> Option<(Place, FlowStats)> {
+        self.when_settled(ufid, |mut shard| {
+            let in_base = self.base.remove(ufid);
+            match shard.take(ufid) {
+                Some((place @ (Place::Fast { .. } | Place::Adopted(_)), carried)) => {
+                    // One with the same identity may come before a sweep has ended.
+                    self.moves.fetch_add(1, Ordering::AcqRel);
+                    Some((place, add(in_base.unwrap_or_default(), carried)))
+                }
+                Some((place, carried)) => in_base.map(|stats| (place, add(stats, carried))),
+                None => in_base.map(|stats| (Place::Base(Refusal::PortNotHere), stats)),
+            }
+        })
+    }
+
+    /// A flow that an earlier daemon left gets actions, and a place in the base.
+    fn adopt(
+        &self,
+        fast: &dyn FastPath,
+        mut shard: Shard<'_>,
+        ufid: Ufid,
+        actions: &Actions,
+    ) -> bool {
+        let Some(held) = fast.flow(ufid) else {
+            shard.take(ufid);
+            return false;
+        };
+        let tiers = held.tiers; // a user's program may have made them less since
+        let flow = Megaflow { ufid, matching: held.matching, actions: actions.clone() };
+        if self.base.install(&flow).is_err() {
+            return false;
+        }
+        let decided = self.decide(&flow);
+        let refusal = match decided {
+            Ok(allowed) if allowed.tiers == tiers && fast.encodes_alike(ufid, actions) => {
+                shard.put(ufid, self.place_of(Ok(tiers), allowed));
+                return true;
+            }
+            Ok(allowed) => match fast.replace(&flow, allowed.tiers) {
+                Ok(tiers) => {
+                    shard.put(ufid, self.place_of(Ok(tiers), allowed));
+                    return true;
+                }
+                Err(refusal) => refusal,
+            },
+            Err(refusal) => refusal,
+        };
+        shard.put(ufid, Place::Fast { tiers, lacks: None });
+        drop(shard);
+        self.withdraw(&[ufid], refusal);
+        true
+    }
+
+    fn modify_fast(
+        &self,
+        fast: &dyn FastPath,
+        mut shard: Shard<'_>,
+        ufid: Ufid,
+        actions: &Actions,
+    ) -> bool {
+        if !self.base.modify(ufid, actions) {
+            return false;
+        }
+        if fast.encodes_alike(ufid, actions) {
+            return true;
+        }
+        let Some(dump) = self.base.flow(ufid) else { return false };
+        let refusal = match self.decide(&dump.flow) {
+            Ok(allowed) => match fast.replace(&dump.flow, allowed.tiers) {
+                Ok(tiers) => {
+                    shard.put(ufid, self.place_of(Ok(tiers), allowed));
+                    return true;
+                }
+                Err(refusal) => refusal,
+            },
+            Err(refusal) => refusal,
+        };
+        drop(shard);
+        self.withdraw(&[ufid], refusal);
+        true
+    }
+
+    /// What the flow counted, all places together. Notes how busy it is.
+    fn total(
+        &self,
+        fast: &dyn FastPath,
+        swept: &Swept,
+        ufid: Ufid,
+        in_base: FlowStats,
+    ) -> FlowStats {
+        self.when_settled(ufid, |mut shard| {
+            let mut total = add(in_base, shard.carried(ufid));
+            if let Some(Place::Fast { .. }) = shard.get(ufid) {
+                let is_fresh = self.moves.load(Ordering::Acquire) == swept.moves;
+                let known = swept.stats.get(&ufid).copied().filter(|_| is_fresh);
+                total = add(total, known.or_else(|| fast.stats(ufid)).unwrap_or_default());
+            }
+            if let Some(entry) = shard.entry(ufid) {
+                entry.note(total.packets);
+            }
+            total
+        })
+    }
+
+    /// Fills in what placement knows of a flow of the base.
+    fn complete(&self, mut dump: FlowDump) -> FlowDump {
+        let Some(fast) = self.fast_path() else {
+            dump.refusal = self.no_fast_path();
+            return dump;
+        };
+        let ufid = dump.flow.ufid;
+        self.when_settled(ufid, |shard| {
+            let Some(place) = shard.get(ufid) else { return };
+            dump.stats = add(dump.stats, shard.carried(ufid));
+            let port = in_port(&dump.flow);
+            let denied = || self.gates().ports.get(&port).and_then(|gate| gate.denied);
+            dump.refusal = place.refusal().or_else(denied);
+            if let Place::Fast { tiers, lacks } = place {
+                dump.stats = add(dump.stats, fast.stats(ufid).unwrap_or_default());
+                dump.tier = tiers.fastest().unwrap_or(Tier::Userspace);
+                dump.offloaded = if lacks.is_some() { Offloaded::Partial } else { Offloaded::Yes };
+            }
+        });
+        dump
+    }
+
+    /// A flow that is in the fast path only. Its actions are not known in the contract's form:
+    /// the list is empty.
+    fn adopted(&self, ufid: Ufid) -> Option<FlowDump> {
+        let fast = self.fast_path()?;
+        let place = self.table.shard(ufid).get(ufid)?;
+        let Place::Adopted(tiers) = place else { return None };
+        let held = fast.flow(ufid)?;
+        Some(FlowDump {
+            flow: Megaflow { ufid, matching: held.matching, actions: Actions::from([]) },
+            stats: held.stats,
+            tier: tiers.fastest().unwrap_or(Tier::Userspace),
+            refusal: None,
+            offloaded: Offloaded::Yes,
+        })
+    }
+}
+
+impl Flows for PlacedDatapath {
+    fn install(&self, flow: &Megaflow) -> Result<(), Refusal> {
+        if self.fast_path().is_none() {
+            return self.base.install(flow);
+        }
+        let ufid = flow.ufid;
+        let port = in_port(flow);
+        let place = match self.gates().decide(port, &flow.actions) {
+            Ok(_) => Place::Queued,
+            Err(refusal) => Place::Base(refusal),
+        };
+        self.when_settled(ufid, |mut shard| {
+            if matches!(shard.get(ufid), Some(Place::Adopted(_))) {
+                return Err(Refusal::Exists);
+            }
+            self.base.install(flow)?;
+            shard.put(ufid, place);
+            Ok(())
+        })?;
+        if place == Place::Queued {
+            self.send_off(ufid, port);
+        }
+        Ok(())
+    }
+
+    fn modify(&self, ufid: Ufid, actions: &Actions) -> bool {
+        let Some(fast) = self.fast_path() else { return self.base.modify(ufid, actions) };
+        self.when_settled(ufid, |mut shard| match shard.get(ufid) {
+            Some(Place::Adopted(_)) => self.adopt(&**fast, shard, ufid, actions),
+            Some(Place::Fast { .. }) => self.modify_fast(&**fast, shard, ufid, actions),
+            Some(Place::Base(_)) => {
+                let modified = self.base.modify(ufid, actions);
+                if modified && let Some(dump) = self.base.flow(ufid) {
+                    // Perhaps now; behind what is on its way in userspace.
+                    shard.put(ufid, Place::Queued);
+                    self.queue.push(ufid, in_port(&dump.flow), 0);
+                }
+                modified
+            }
+            _ => self.base.modify(ufid, actions),
+        })
+    }
+
+    fn remove(&self, ufid: Ufid) -> Option<FlowStats> {
+        let mut removed = None;
+        self.remove_many(&[ufid], &mut |_, stats| removed = Some(stats));
+        removed
+    }
+
+    fn remove_many(&self, ufids: &[Ufid], each: &mut dyn FnMut(Ufid, FlowStats)) {
+        let mut in_fast = Vec::new();
+        let mut sums: HashMap<Ufid, FlowStats, foldhash::fast::RandomState> = HashMap::default();
+        for ufid in ufids {
+            let Some((place, stats)) = self.take(*ufid) else { continue };
+            if matches!(place, Place::Fast { .. } | Place::Adopted(_)) {
+                in_fast.push(*ufid);
+                sums.insert(*ufid, stats);
+            } else {
+                each(*ufid, stats);
+            }
+        }
+        if let Some(fast) = self.fast_path()
+            && !in_fast.is_empty()
+        {
+            fast.remove_many(&in_fast, &mut |ufid, stats| {
+                if let Some(sum) = sums.get_mut(&ufid) {
+                    *sum = add(*sum, stats);
+                }
+            });
+        }
+        for (ufid, stats) in sums {
+            each(ufid, stats);
+        }
+    }
+
+    fn flow(&self, ufid: Ufid) -> Option<FlowDump> {
+        match self.base.flow(ufid) {
+            Some(dump) => Some(self.complete(dump)),
+            None => self.adopted(ufid),
+        }
+    }
+
+    fn sweep(&self, each: &mut dyn FnMut(Ufid, FlowStats)) {
+        let Some(fast) = self.fast_path() else { return self.base.sweep(each) };
+        let mut swept = Swept { moves: self.moves.load(Ordering::Acquire), ..Swept::default() };
+        swept.stats.reserve(fast.len());
+        fast.sweep(&mut |ufid, stats| {
+            swept.stats.insert(ufid, stats);
+        });
+        self.base.sweep(&mut |ufid, in_base| {
+            each(ufid, self.total(&**fast, &swept, ufid, in_base));
+        });
+        if self.table.tally.adopted() > 0 {
+            for ufid in self.table.at(|place| matches!(place, Place::Adopted(_))) {
+                if let Some(stats) = swept.stats.get(&ufid) {
+                    each(ufid, *stats);
+                }
+            }
+        }
+    }
+
+    fn dump(&self) -> Vec<FlowDump> {
+        let mut flows: Vec<FlowDump> =
+            self.base.dump().into_iter().map(|dump| self.complete(dump)).collect();
+        if self.table.tally.adopted() > 0 {
+            let adopted = self.table.at(|place| matches!(place, Place::Adopted(_)));
+            flows.extend(adopted.into_iter().filter_map(|ufid| self.adopted(ufid)));
+        }
+        flows
+    }
+
+    fn flush(&self) {
+        let Some(fast) = self.fast_path() else { return self.base.flush() };
+        let _nobody_leaves = self.leaving.lock().unwrap_or_else(PoisonError::into_inner);
+        self.table.clear(|| {
+            let mut all = Vec::with_capacity(fast.len());
+            fast.sweep(&mut |ufid, _| all.push(ufid));
+            fast.remove_many(&all, &mut |_, _| {});
+            self.base.flush();
+        });
+    }
+}

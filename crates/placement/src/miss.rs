@@ -1,0 +1,124 @@
+//! The miss device: a tap by which a fast path hands over what no flow of it matches.
+
+use crate::placed::PlacedDatapath;
+use crate::queue::{self, Giver};
+use crate::{FastPath, Origin};
+use datapath::PortNo;
+use datapath_userspace::{Handover, Passed};
+use netdev::tap::{self, Raw, Tap};
+use netdev::{OpenError, PacketPool};
+use packet::Packet;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Weak};
+
+/// The kernel puts a number for "%d".
+const NAME: &str = "slipmiss%d";
+/// Packets that may wait; ports share it, and each is kept to its own limit by the fast path.
+const RING: u32 = 8192;
+
+/// Makes the miss device.
+pub(crate) fn open() -> Result<Tap, OpenError> {
+    Tap::open(NAME, RING)
+}
+
+/// The reading end, served by a packet thread of the base.
+pub(crate) struct MissQueue {
+    tap: Tap,
+    fast: Arc<dyn FastPath>,
+    placed: Weak<PlacedDatapath>,
+    giver: Giver,
+    /// Of the last batch: packets as they came, how many of each port, and whether no more were
+    /// there.
+    raw: Vec<Raw>,
+    taken: Vec<(PortNo, u64)>,
+    drained: bool,
+}
+
+impl MissQueue {
+    pub(crate) fn new(
+        tap: Tap,
+        fast: Arc<dyn FastPath>,
+        placed: Weak<PlacedDatapath>,
+        giver: Giver,
+    ) -> MissQueue {
+        let (raw, taken) = (Vec::new(), Vec::new());
+        MissQueue { tap, fast, placed, giver, raw, taken, drained: false }
+    }
+
+    /// The packet as the fast path had it; the buffer when it came from somebody else, or its
+    /// parts contradict each other.
+    fn open(&mut self, raw: Raw) -> Result<Passed, Packet> {
+        let Raw { mut packet, header } = raw;
+        let length = packet.len();
+        let Some(origin) = self.fast.unwrap(&mut packet) else { return Err(packet) };
+        self.count(PortNo(origin.in_port));
+        let prefix = length.saturating_sub(packet.len());
+        let Some(offload) = tap::decode_offload(&header, packet.data(), prefix) else {
+            return Err(packet);
+        };
+        packet.offload = offload;
+        Ok(passed(packet, origin))
+    }
+
+    fn count(&mut self, port: PortNo) {
+        match self.taken.iter_mut().find(|(p, _)| *p == port) {
+            Some((_, n)) => *n += 1,
+            None => self.taken.push((port, 1)),
+        }
+    }
+
+    fn note_taken(&mut self) {
+        for (port, count) in self.taken.drain(..) {
+            self.fast.note_taken(port, count);
+        }
+        if self.drained {
+            self.fast.resync_taken();
+        }
+    }
+}
+
+fn passed(packet: Packet, origin: Origin) -> Passed {
+    let Origin { in_port, recirc_id, dp_hash, priority, mark } = origin;
+    Passed { packet, in_port: PortNo(in_port), recirc_id, dp_hash, priority, mark }
+}
+
+impl Handover for MissQueue {
+    fn poll_fd(&self) -> BorrowedFd<'_> {
+        self.tap.poll_fd()
+    }
+
+    fn recv(
+        &mut self,
+        out: &mut Vec<Passed>,
+        pool: &mut PacketPool,
+        max: usize,
+    ) -> io::Result<usize> {
+        let before = out.len();
+        let mut raw = std::mem::take(&mut self.raw);
+        let received = self.tap.recv(&mut raw, pool, max);
+        self.drained = raw.len() < max;
+        for raw in raw.drain(..) {
+            match self.open(raw) {
+                Ok(passed) => out.push(passed),
+                Err(useless) => pool.give(useless),
+            }
+        }
+        self.raw = raw;
+        let count = out.len() - before;
+        if count > 0 {
+            queue::begin_batch(self.giver);
+        } else {
+            self.note_taken(); // `done` is not called
+        }
+        received.map(|_| count)
+    }
+
+    fn done(&mut self, _processed: &[(PortNo, u64)]) {
+        queue::end_batch();
+        self.note_taken();
+        if let Some(placed) = self.placed.upgrade() {
+            placed.settle_batch(self.giver, self.drained);
+        }
+    }
+}

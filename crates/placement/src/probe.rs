@@ -1,0 +1,81 @@
+//! Facts about devices, from the kernel.
+
+use crate::fit::{PeerFacts, XdpFacts};
+use netdev::{Interface, Offloads, Peer, XdpSurvey};
+
+/// What ports ask about devices.
+pub trait Prober: Send + Sync {
+    /// The index of the interface called `name`, before it is opened as a port.
+    fn ifindex(&self, name: &str) -> Option<u32>;
+
+    /// What is known of the interface called `name`.
+    fn xdp_facts(&self, name: &str) -> XdpFacts;
+}
+
+/// Asks the kernel, in the calling thread's network namespace.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct KernelProber;
+
+impl Prober for KernelProber {
+    fn ifindex(&self, name: &str) -> Option<u32> {
+        netdev::link::find(name).ok().map(|link| link.index)
+    }
+
+    fn xdp_facts(&self, name: &str) -> XdpFacts {
+        match netdev::xdp_survey(name) {
+            Ok(survey) => facts(&survey),
+            // An interface that nothing is known of is nothing to try XDP on.
+            Err(_) => XdpFacts { link_kind: Some("unknown".to_owned()), ..XdpFacts::default() },
+        }
+    }
+}
+
+fn facts(survey: &XdpSurvey) -> XdpFacts {
+    let own = &survey.interface;
+    XdpFacts {
+        link_kind: own.kind.clone(),
+        driver: own.driver.as_ref().map(|d| d.name.clone()).unwrap_or_default(),
+        takes_tags_off: own.offloads.as_ref().map(Offloads::takes_tags_off),
+        peer: match &survey.peer {
+            Peer::None => None,
+            Peer::Known { interface, .. } => Some(peer_facts(interface)),
+            Peer::Hidden { .. } => Some(PeerFacts::default()),
+        },
+    }
+}
+
+fn peer_facts(peer: &Interface) -> PeerFacts {
+    let leaves_work =
+        |o: &Offloads| o.leaves_checksums() || o.leaves_tags() || o.leaves_segmentation();
+    PeerFacts {
+        receives_redirects: peer.runs_napi(),
+        sends_whole_frames: peer.offloads.as_ref().map(|o| !leaves_work(o)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_hidden_is_not_known() {
+        let survey = XdpSurvey {
+            interface: Interface { kind: Some("veth".into()), ..Interface::default() },
+            peer: Peer::Hidden { reason: "no permission".into() },
+        };
+        assert_eq!(facts(&survey).peer, Some(PeerFacts::default()));
+        let peer = Interface { admin_up: true, ..Interface::default() };
+        assert_eq!(peer_facts(&peer), PeerFacts::default());
+        let loud = Interface { offloads: Some(Offloads::default()), ..peer };
+        let expected =
+            PeerFacts { receives_redirects: Some(false), sends_whole_frames: Some(true) };
+        assert_eq!(peer_facts(&loud), expected);
+    }
+
+    #[test]
+    fn a_missing_interface_is_no_place_for_xdp() {
+        let facts = KernelProber.xdp_facts("no-such-dev");
+        assert!(crate::fit::xdp_fit(&facts, crate::fit::Wish::Xdp).is_err());
+        assert_eq!(KernelProber.ifindex("no-such-dev"), None);
+    }
+}

@@ -1,0 +1,7 @@
+//! Placement over a model of the base and a fast path that is made up.
+
+mod adoption;
+mod fakes;
+mod flows;
+mod moves;
+mod ports;

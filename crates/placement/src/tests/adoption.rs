@@ -1,0 +1,116 @@
+//! What an earlier daemon left.
+
+use super::fakes::*;
+use crate::{AdoptedPort, TierSet};
+use datapath::{Action, FlowStats, Flows, PortNo, PortSpec, Ports, Refusal, Tier, Ufid, Userdata};
+
+/// A fast path with ports 5 (interface 2) and 6 (interface 3) and flows from 5: 1 and 2 to 6,
+/// 3 from a port that is gone.
+fn left_behind() -> FakeFast {
+    let fast = FakeFast::default();
+    *fast.adopted.lock().unwrap() = vec![
+        AdoptedPort { number: PortNo(5), ifindex: 2 },
+        AdoptedPort { number: PortNo(6), ifindex: 3 },
+        AdoptedPort { number: PortNo(1), ifindex: 99 },
+    ];
+    let stats = FlowStats { packets: 7, bytes: 700, ..FlowStats::default() };
+    for (ufid, in_port) in [(1, 5), (2, 5), (3, 1)] {
+        let held = FakeFlow { flow: flow(ufid, in_port, &[output(6)]), tiers: TierSet::TCX, stats };
+        fast.flows.lock().unwrap().insert(Ufid(ufid), held);
+    }
+    fast
+}
+
+fn bench() -> Bench {
+    let b = Bench::with(left_behind());
+    assert_eq!(b.add("veth3", "system", None), 6, "the number that it had");
+    assert_eq!(b.add("veth2", "system", None), 5);
+    b
+}
+
+#[test]
+fn devices_keep_their_numbers() {
+    let b = bench();
+    // 1 is reserved for interface 99.
+    assert_eq!(b.add("veth4", "system", None), 2);
+    let wants_1 = PortSpec { wanted: Some(PortNo(1)), ..spec("veth7", "system", None) };
+    assert_eq!(b.placed.add_port(&wants_1).unwrap(), PortNo(3));
+    let local = PortSpec { wanted: Some(PortNo(0)), ..spec("br8", "internal", None) };
+    assert_eq!(b.placed.add_port(&local).unwrap(), PortNo(0));
+}
+
+#[test]
+fn adopted_flows_are_there_with_what_they_counted() {
+    let b = bench();
+    assert_eq!(b.swept(1).unwrap().packets, 7);
+    let dump = b.placed.flow(Ufid(1)).unwrap();
+    assert_eq!(dump.flow.matching, flow(1, 5, &[]).matching);
+    assert_eq!((dump.tier, dump.stats.packets), (Tier::Tcx, 7));
+    assert_eq!(b.placed.dump().len(), 3);
+    let stats = b.placed.offload_stats();
+    assert_eq!((stats.flows, stats.adopted, stats.tiers[1].flows), (3, 3, 3));
+    assert_eq!(b.placed.install(&flow(1, 5, &[])), Err(Refusal::Exists));
+}
+
+#[test]
+fn a_flow_that_still_holds_is_left_alone() {
+    let b = bench();
+    assert!(b.placed.modify(Ufid(1), &[output(6)].into()));
+    assert_eq!(b.fast.take_log(), [] as [&str; 0]);
+    assert_eq!(b.place(1), (Tier::Tcx, None));
+    assert_eq!(b.swept(1).unwrap().packets, 7);
+    b.fast.count(1, 1);
+    assert_eq!(b.placed.remove(Ufid(1)).unwrap().packets, 8);
+    assert!(!b.fast.has(1));
+}
+
+#[test]
+fn a_flow_that_holds_no_more_gets_new_actions() {
+    let b = bench();
+    assert!(b.placed.modify(Ufid(1), &[output(5)].into()));
+    assert_eq!(b.fast.take_log(), ["replace 1"]);
+    assert_eq!((b.place(1), b.packets(1)), ((Tier::Tcx, None), 7));
+    let up = Action::Userspace(Userdata::SlowPath { reason: "cfm" });
+    assert!(b.placed.modify(Ufid(2), &[up].into()));
+    assert_eq!(b.place(2), (Tier::Userspace, Some(Refusal::NeedsUserspace)));
+    assert_eq!((b.packets(2), b.fast.has(2)), (7, false));
+}
+
+#[test]
+fn an_unexplained_flow_is_removed_with_its_counts() {
+    let b = bench();
+    assert_eq!(b.placed.remove(Ufid(1)).unwrap().packets, 7);
+    assert!(b.swept(1).is_none() && !b.fast.has(1));
+}
+
+#[test]
+fn the_end_of_adoption_lets_go_of_what_is_gone() {
+    let b = bench();
+    b.placed.finish_adoption();
+    assert!(!b.fast.has(3) && b.fast.has(1));
+    // 1 may be somebody's when nothing refers to it any more.
+    assert_eq!(b.add("veth4", "system", None), 2);
+    for ufid in [1, 2] {
+        b.placed.modify(Ufid(ufid), &[output(6)].into());
+    }
+    b.placed.maintain();
+    assert_eq!(b.add("veth8", "system", None), 1);
+}
+
+#[test]
+fn flows_that_know_ports_by_other_numbers_are_not_adopted() {
+    let b = Bench::late(left_behind());
+    assert_eq!(b.add("veth2", "system", None), 1, "5 for those flows");
+    b.placed.install(&flow(7, 1, &[output(1)])).unwrap();
+    assert_eq!(b.place(7), (Tier::Userspace, Some(Refusal::TierDisabled)));
+    b.placed.begin(Ok(b.fast.clone()));
+    b.placed.open();
+    assert!(!b.fast.has(1) && b.placed.offload_stats().adopted == 0);
+    // What was there before goes to the fast path.
+    for _ in 0..3 {
+        b.placed.maintain();
+    }
+    assert_eq!(b.place(7), (Tier::Tcx, None));
+    assert_eq!(b.placed.would_run(&flow(8, 1, &[output(1)])), Ok(Tier::Tcx));
+    assert_eq!(b.placed.would_run(&flow(8, 1, &[output(9)])), Err(Refusal::PortNotHere));
+}

@@ -1,0 +1,527 @@
+//! The made-up parts.
+
+use crate::fit::XdpFacts;
+use crate::flows::in_port;
+use crate::{
+    AdoptedPort, Attachment, Base, FastPath, Held, Origin, PlacedDatapath, PortCounts, Prober,
+    Reason, TierSet,
+};
+use clock::{Clock, Millis};
+use datapath::{
+    Action, Actions, Counters, Datapath, DropReason, FlowDump, FlowStats, Flows, LookupStats,
+    Megaflow, MeterConfig, MeterStats, Meters, Packets, PortError, PortInfo, PortNo, PortSpec,
+    Ports, Refusal, Tier, Ufid, UpcallFactory,
+};
+use datapath_model::Model;
+use flow::{Field, Key, Match};
+use netdev::{Device, DeviceStats, Kind, Reception, Status};
+use packet::Packet;
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap()
+}
+
+/// A device; the interface index is the number in its name.
+struct FakeDevice {
+    name: String,
+    kind: Kind,
+    status: Status,
+}
+
+impl Device for FakeDevice {
+    fn name(&self) -> &str {
+        &self.name
+    }
+    fn kind(&self) -> Kind {
+        self.kind
+    }
+    fn ifindex(&self) -> Option<u32> {
+        self.status.ifindex
+    }
+    fn status(&self) -> io::Result<Status> {
+        Ok(self.status.clone())
+    }
+    fn stats(&self) -> io::Result<DeviceStats> {
+        Ok(DeviceStats::default())
+    }
+    fn set_mtu(&self, _mtu: u32) -> io::Result<()> {
+        Ok(())
+    }
+    fn set_mac(&self, _mac: [u8; 6]) -> io::Result<()> {
+        Ok(())
+    }
+    fn set_admin_up(&self, _up: bool) -> io::Result<()> {
+        Ok(())
+    }
+    fn set_policing(&self, _rate_kbps: u64, _burst_kb: u64) -> io::Result<()> {
+        Ok(())
+    }
+    fn set_receiving(&self, _reception: Reception) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn number_in(name: &str) -> Option<u32> {
+    name.trim_start_matches(|c: char| !c.is_ascii_digit()).parse().ok()
+}
+
+/// The model with devices.
+pub(super) struct FakeBase {
+    pub(super) model: Arc<Model>,
+    pub(super) receiving: Mutex<Vec<(u32, Reception)>>,
+    pub(super) cannot_stop_receiving: AtomicBool,
+    /// What devices look like now.
+    pub(super) mtu: AtomicUsize,
+}
+
+impl Base for FakeBase {
+    fn set_receiving(&self, port: PortNo, reception: Reception) -> io::Result<()> {
+        if self.cannot_stop_receiving.load(Ordering::Relaxed) {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        lock(&self.receiving).push((port.0, reception));
+        Ok(())
+    }
+    fn cleanup(&self) {
+        self.model.shutdown();
+    }
+}
+
+impl Ports for FakeBase {
+    fn add_port(&self, spec: &PortSpec) -> Result<PortNo, PortError> {
+        self.model.add_port(spec)
+    }
+    fn remove_port(&self, port: PortNo) -> Result<(), PortError> {
+        self.model.remove_port(port)
+    }
+    fn ports(&self) -> Vec<PortInfo> {
+        self.model.ports()
+    }
+    fn device(&self, port: PortNo) -> Option<Arc<dyn Device>> {
+        let info = self.model.ports().into_iter().find(|p| p.number == port)?;
+        let status = Status {
+            ifindex: number_in(&info.name),
+            mtu: self.mtu.load(Ordering::Relaxed) as u32,
+            admin_up: true,
+            current_name: info.name.clone(),
+            ..Status::default()
+        };
+        let kind = Kind::from_type(&info.kind)?;
+        Some(Arc::new(FakeDevice { name: info.name, kind, status }))
+    }
+    fn set_policing(&self, _port: PortNo, _rate: u32, _burst: u32) -> Result<(), PortError> {
+        Ok(())
+    }
+}
+
+impl Flows for FakeBase {
+    fn install(&self, flow: &Megaflow) -> Result<(), Refusal> {
+        self.model.install(flow)
+    }
+    fn modify(&self, ufid: Ufid, actions: &Actions) -> bool {
+        self.model.modify(ufid, actions)
+    }
+    fn remove(&self, ufid: Ufid) -> Option<FlowStats> {
+        Flows::remove(&*self.model, ufid)
+    }
+    fn flow(&self, ufid: Ufid) -> Option<FlowDump> {
+        self.model.flow(ufid)
+    }
+    fn sweep(&self, each: &mut dyn FnMut(Ufid, FlowStats)) {
+        self.model.sweep(each);
+    }
+    fn dump(&self) -> Vec<FlowDump> {
+        self.model.dump()
+    }
+    fn flush(&self) {
+        self.model.flush();
+    }
+}
+
+impl Packets for FakeBase {
+    fn set_upcall_factory(&self, factory: Arc<dyn UpcallFactory>) {
+        self.model.set_upcall_factory(factory);
+    }
+    fn execute(&self, packet: Packet, key: &Key, actions: &[Action]) {
+        self.model.execute(packet, key, actions);
+    }
+    fn inject(&self, packet: Packet, port: PortNo) {
+        self.model.inject(packet, port);
+    }
+}
+
+impl Counters for FakeBase {
+    fn lookups(&self) -> LookupStats {
+        self.model.lookups()
+    }
+    fn drops(&self, reason: DropReason) -> u64 {
+        self.model.drops(reason)
+    }
+}
+
+impl Datapath for FakeBase {
+    fn name(&self) -> &str {
+        self.model.name()
+    }
+    fn meters(&self) -> Option<&dyn Meters> {
+        self.model.meters()
+    }
+    fn supports(&self, action: &Action) -> bool {
+        self.model.supports(action)
+    }
+    fn shutdown(&self) {
+        self.model.shutdown();
+    }
+}
+
+#[derive(Clone)]
+pub(super) struct FakeFlow {
+    pub(super) flow: Megaflow,
+    pub(super) tiers: TierSet,
+    pub(super) stats: FlowStats,
+}
+
+/// A fast path that writes down what happens.
+#[derive(Default)]
+pub(super) struct FakeFast {
+    pub(super) flows: Mutex<BTreeMap<Ufid, FakeFlow>>,
+    pub(super) ports: Mutex<BTreeMap<PortNo, Attachment>>,
+    pub(super) targets: Mutex<BTreeMap<PortNo, bool>>,
+    pub(super) adopted: Mutex<Vec<AdoptedPort>>,
+    /// Users' programs: "/broken" is no good, others run one action and not more.
+    pub(super) objects: Mutex<BTreeMap<PortNo, PathBuf>>,
+    pub(super) log: Mutex<Vec<String>>,
+    pub(super) limit: AtomicUsize,
+    pub(super) meters: Mutex<BTreeMap<u32, MeterConfig>>,
+    pub(super) max_meters: AtomicUsize,
+    /// Ports with packets on their way up.
+    pub(super) on_their_way: Mutex<Vec<PortNo>>,
+    /// What the next attachments to these tiers fail with.
+    pub(super) attach_errors: Mutex<Vec<(Tier, Reason)>>,
+    /// What the next install and replace answer.
+    pub(super) refuse: Mutex<Option<Refusal>>,
+    pub(super) closed: Mutex<Option<bool>>,
+}
+
+impl FakeFast {
+    pub(super) fn log(&self, text: impl Into<String>) {
+        lock(&self.log).push(text.into());
+    }
+
+    pub(super) fn take_log(&self) -> Vec<String> {
+        std::mem::take(&mut lock(&self.log))
+    }
+
+    /// Packets met a flow here.
+    pub(super) fn count(&self, ufid: u128, packets: u64) {
+        let mut flows = lock(&self.flows);
+        let stats = &mut flows.get_mut(&Ufid(ufid)).unwrap().stats;
+        stats.packets += packets;
+        stats.bytes += 100 * packets;
+        stats.used = Millis(7);
+        stats.tcp_flags |= 2;
+    }
+
+    pub(super) fn has(&self, ufid: u128) -> bool {
+        lock(&self.flows).contains_key(&Ufid(ufid))
+    }
+
+    pub(super) fn tiers_of(&self, port: u32) -> Option<TierSet> {
+        lock(&self.ports).get(&PortNo(port)).map(|a| a.tiers)
+    }
+
+    fn answer(&self, flow: &Megaflow, allowed: TierSet) -> Result<TierSet, Refusal> {
+        if let Some(refusal) = *lock(&self.refuse) {
+            return Err(refusal);
+        }
+        // XDP here cannot push tags.
+        let pushes = flow.actions.iter().any(|a| matches!(a, Action::PushVlan { .. }));
+        Ok(if pushes { allowed.without(Tier::Xdp) } else { allowed })
+    }
+}
+
+impl FastPath for FakeFast {
+    fn tiers(&self) -> TierSet {
+        TierSet::XDP_AND_TCX
+    }
+    fn adopted_ports(&self) -> Vec<AdoptedPort> {
+        lock(&self.adopted).clone()
+    }
+    fn attach(&self, port: PortNo, attachment: &Attachment) -> Result<(), Reason> {
+        for (tier, reason) in &*lock(&self.attach_errors) {
+            if attachment.tiers.has(*tier) {
+                return Err(reason.clone());
+            }
+        }
+        lock(&self.ports).insert(port, *attachment);
+        Ok(())
+    }
+    fn use_object(&self, port: PortNo, object: Option<&Path>) -> Result<(), Reason> {
+        let at_xdp = lock(&self.ports).get(&port).is_some_and(|a| a.tiers.has(Tier::Xdp));
+        assert!(!at_xdp, "attached while it is changed");
+        lock(&self.objects).remove(&port);
+        let Some(path) = object else { return Ok(()) };
+        if path == Path::new("/broken") {
+            return Err(Reason::new(Refusal::UserObject, "R1 offset is outside of the packet"));
+        }
+        lock(&self.objects).insert(port, path.to_owned());
+        Ok(())
+    }
+    fn suits_xdp(&self, flow: &Megaflow) -> Result<(), Refusal> {
+        let has_object = lock(&self.objects).contains_key(&in_port(flow));
+        let suits = !has_object || flow.actions.len() < 2;
+        if suits { Ok(()) } else { Err(Refusal::UnsupportedAction) }
+    }
+    fn release(&self, _port: PortNo) {}
+    fn detach(&self, port: PortNo) {
+        lock(&self.ports).remove(&port);
+        lock(&self.targets).remove(&port);
+    }
+    fn set_port(&self, port: PortNo, mtu: u32, up: bool) {
+        self.log(format!("set_port {port} {mtu} {up}"));
+    }
+    fn set_redirect_target(&self, port: PortNo, is_target: bool) -> Result<(), Reason> {
+        let xdp_flow_to_it = lock(&self.flows)
+            .values()
+            .any(|f| f.tiers.has(Tier::Xdp) && f.flow.actions.contains(&Action::Output(port)));
+        assert!(is_target || !xdp_flow_to_it, "redirects to {port} would vanish");
+        lock(&self.targets).insert(port, is_target);
+        Ok(())
+    }
+    fn set_miss_device(&self, _ifindex: u32) {}
+    fn unwrap(&self, _packet: &mut Packet) -> Option<Origin> {
+        None
+    }
+    fn note_taken(&self, _port: PortNo, _count: u64) {}
+    fn resync_taken(&self) {}
+    fn is_on_its_way(&self, port: PortNo) -> Option<bool> {
+        Some(lock(&self.on_their_way).contains(&port))
+    }
+    fn would_take(&self, flow: &Megaflow, allowed: TierSet) -> Result<TierSet, Refusal> {
+        self.answer(flow, allowed)
+    }
+    fn install(&self, flow: &Megaflow, allowed: TierSet) -> Result<TierSet, Refusal> {
+        let tiers = self.answer(flow, allowed)?;
+        let mut flows = lock(&self.flows);
+        if flows.contains_key(&flow.ufid) {
+            return Err(Refusal::Exists);
+        }
+        if flows.len() >= self.limit.load(Ordering::Relaxed) {
+            return Err(Refusal::TableFull);
+        }
+        let stats = FlowStats::default();
+        flows.insert(flow.ufid, FakeFlow { flow: flow.clone(), tiers, stats });
+        self.log(format!("install {}", flow.ufid.0));
+        Ok(tiers)
+    }
+    fn replace(&self, flow: &Megaflow, allowed: TierSet) -> Result<TierSet, Refusal> {
+        let tiers = self.answer(flow, allowed)?;
+        let mut flows = lock(&self.flows);
+        let held = flows.get_mut(&flow.ufid).ok_or(Refusal::Exists)?;
+        held.flow = flow.clone();
+        held.tiers = tiers;
+        self.log(format!("replace {}", flow.ufid.0));
+        Ok(tiers)
+    }
+    fn remove_many(&self, ufids: &[Ufid], each: &mut dyn FnMut(Ufid, FlowStats)) {
+        self.log(format!("remove {}", ufids.len()));
+        for ufid in ufids {
+            let removed = lock(&self.flows).remove(ufid);
+            if let Some(held) = removed {
+                each(*ufid, held.stats);
+            }
+        }
+    }
+    fn sweep(&self, each: &mut dyn FnMut(Ufid, FlowStats)) {
+        let flows = lock(&self.flows).clone();
+        for (ufid, held) in flows {
+            each(ufid, held.stats);
+        }
+    }
+    fn flow(&self, ufid: Ufid) -> Option<Held> {
+        let flows = lock(&self.flows);
+        let held = flows.get(&ufid)?;
+        Some(Held { matching: held.flow.matching, tiers: held.tiers, stats: held.stats })
+    }
+    fn len(&self) -> usize {
+        lock(&self.flows).len()
+    }
+    fn encodes_alike(&self, ufid: Ufid, actions: &Actions) -> bool {
+        lock(&self.flows).get(&ufid).is_some_and(|held| held.flow.actions == *actions)
+    }
+    fn drops(&self, reason: DropReason) -> u64 {
+        if reason == DropReason::Malformed { 5 } else { 0 }
+    }
+    fn lookups(&self) -> LookupStats {
+        LookupStats { hits: 1000, lost: 2, masks: 3, ..LookupStats::default() }
+    }
+    fn port_counts(&self, _port: PortNo) -> PortCounts {
+        PortCounts::default()
+    }
+    fn sent_up(&self) -> u64 {
+        11
+    }
+    fn set_meter(&self, id: u32, config: &MeterConfig) -> Result<(), Refusal> {
+        if id as usize >= self.max_meters.load(Ordering::Relaxed) {
+            return Err(Refusal::TableFull);
+        }
+        lock(&self.meters).insert(id, config.clone());
+        Ok(())
+    }
+    fn remove_meter(&self, id: u32) -> Option<MeterStats> {
+        lock(&self.meters).remove(&id)?;
+        Some(MeterStats { packets: 3, bytes: 300, bands: vec![(1, 100)], since: Millis(1) })
+    }
+    fn meter_stats(&self, id: u32) -> Option<MeterStats> {
+        lock(&self.meters).get(&id)?;
+        Some(MeterStats { packets: 3, bytes: 300, bands: vec![(1, 100)], since: Millis(1) })
+    }
+    fn maintain(&self) {}
+    fn close(&self, cleanup: bool) {
+        *lock(&self.closed) = Some(cleanup);
+    }
+}
+
+/// "eth…" are cards of a driver that redirects, "odd…" cards of an unknown one, others veths.
+#[derive(Clone, Default)]
+pub(super) struct FakeProber {
+    /// What to say of veths.
+    pub(super) veth: Arc<Mutex<XdpFacts>>,
+}
+
+impl Prober for FakeProber {
+    fn ifindex(&self, name: &str) -> Option<u32> {
+        number_in(name)
+    }
+    fn xdp_facts(&self, name: &str) -> XdpFacts {
+        let card = |driver: &str| XdpFacts {
+            driver: driver.to_owned(),
+            takes_tags_off: Some(false),
+            ..XdpFacts::default()
+        };
+        if name.starts_with("eth") {
+            card("ice")
+        } else if name.starts_with("odd") {
+            card("odd")
+        } else {
+            XdpFacts { link_kind: Some("veth".to_owned()), ..lock(&self.veth).clone() }
+        }
+    }
+}
+
+/// All of it.
+pub(super) struct Bench {
+    pub(super) base: Arc<FakeBase>,
+    pub(super) fast: Arc<FakeFast>,
+    pub(super) prober: FakeProber,
+    pub(super) placed: Arc<PlacedDatapath>,
+}
+
+impl Bench {
+    pub(super) fn new() -> Bench {
+        Bench::with(FakeFast::default())
+    }
+
+    pub(super) fn with(fast: FakeFast) -> Bench {
+        fast.limit.store(1000, Ordering::Relaxed);
+        fast.max_meters.store(8, Ordering::Relaxed);
+        let fast = Arc::new(fast);
+        Bench::over(fast.clone(), Ok(fast as Arc<dyn FastPath>))
+    }
+
+    pub(super) fn over(fast: Arc<FakeFast>, path: Result<Arc<dyn FastPath>, Reason>) -> Bench {
+        let b = Bench::before(fast);
+        let is_there = path.is_ok();
+        b.placed.begin(path);
+        if is_there {
+            b.placed.open(); // what serve_misses does when it has made the device
+        }
+        b
+    }
+
+    /// The fast path is still to begin.
+    pub(super) fn late(fast: FakeFast) -> Bench {
+        fast.limit.store(1000, Ordering::Relaxed);
+        Bench::before(Arc::new(fast))
+    }
+
+    fn before(fast: Arc<FakeFast>) -> Bench {
+        let clock = Clock::new();
+        clock.stop();
+        let base = Arc::new(FakeBase {
+            model: Model::new("netdev@ovs-netdev", clock, 100_000, 1),
+            receiving: Mutex::default(),
+            cannot_stop_receiving: AtomicBool::new(false),
+            mtu: AtomicUsize::new(1500),
+        });
+        let prober = FakeProber::default();
+        let placed = PlacedDatapath::new(base.clone(), Box::new(prober.clone()));
+        Bench { base, fast, prober, placed }
+    }
+
+    pub(super) fn add(&self, name: &str, kind: &str, tier: Option<&str>) -> u32 {
+        self.placed.add_port(&spec(name, kind, tier)).unwrap().0
+    }
+
+    /// Ports 1 to `count`: veths.
+    pub(super) fn veths(&self, count: u32) {
+        for n in 1..=count {
+            assert_eq!(self.add(&format!("veth{n}"), "system", None), n);
+        }
+    }
+
+    pub(super) fn place(&self, ufid: u128) -> (Tier, Option<Refusal>) {
+        let dump = self.placed.flow(Ufid(ufid)).unwrap();
+        (dump.tier, dump.refusal)
+    }
+
+    pub(super) fn packets(&self, ufid: u128) -> u64 {
+        self.placed.flow(Ufid(ufid)).unwrap().stats.packets
+    }
+
+    /// What a sweep says of a flow.
+    pub(super) fn swept(&self, ufid: u128) -> Option<FlowStats> {
+        let mut found = None;
+        self.placed.sweep(&mut |u, stats| {
+            if u == Ufid(ufid) {
+                assert_eq!(found, None, "twice in a sweep");
+                found = Some(stats);
+            }
+        });
+        found
+    }
+}
+
+pub(super) fn spec(name: &str, kind: &str, tier: Option<&str>) -> PortSpec {
+    let mut spec = PortSpec { name: name.into(), kind: kind.into(), ..PortSpec::default() };
+    if let Some(tier) = tier {
+        spec.other_config.insert("tier".into(), tier.into());
+    }
+    spec
+}
+
+/// A flow of port `in_port`, told from others by an address.
+pub(super) fn flow(ufid: u128, in_port: u32, actions: &[Action]) -> Megaflow {
+    let mut matching = Match::ANY;
+    matching.set(Field::InPortOxm, u128::from(in_port));
+    matching.set(Field::EthDst, ufid);
+    Megaflow { ufid: Ufid(ufid), matching, actions: actions.into() }
+}
+
+pub(super) fn output(port: u32) -> Action {
+    Action::Output(PortNo(port))
+}
+
+/// A packet that meets flow `ufid`.
+pub(super) fn packet_of(ufid: u128) -> Packet {
+    let mac = (ufid as u64).to_be_bytes();
+    packet::build::Frame::ethernet([mac[2], mac[3], mac[4], mac[5], mac[6], mac[7]], [2; 6])
+        .ethertype(0x1234)
+        .payload(&[0; 50])
+        .packet()
+}

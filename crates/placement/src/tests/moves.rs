@@ -1,0 +1,169 @@
+//! A full fast path.
+
+use super::fakes::*;
+use crate::moves::EVICTIONS_AT_ONCE;
+use datapath::{Flows, Packets, PortNo, Ports, Refusal, Tier, Ufid};
+use std::sync::atomic::Ordering;
+
+fn full_bench(limit: usize) -> Bench {
+    let b = Bench::new();
+    b.fast.limit.store(limit, Ordering::Relaxed);
+    b.veths(2);
+    b
+}
+
+#[test]
+fn cold_flows_make_room_for_busy_ones() {
+    let b = full_bench(3);
+    for ufid in 1..=4 {
+        b.placed.install(&flow(ufid, 1, &[output(2)])).unwrap();
+    }
+    assert_eq!(b.place(4), (Tier::Userspace, Some(Refusal::TableFull)));
+    b.fast.count(1, 50);
+    b.fast.count(2, 3);
+    b.fast.count(3, 60);
+    for _ in 0..20 {
+        b.placed.inject(packet_of(4), PortNo(1));
+    }
+    b.placed.sweep(&mut |_, _| {});
+    b.placed.maintain();
+    assert_eq!(b.place(2), (Tier::Userspace, Some(Refusal::Evicted)));
+    assert_eq!(b.packets(2), 3, "what it counted there is kept");
+    b.placed.maintain();
+    assert_eq!(b.place(4), (Tier::Tcx, None));
+    assert_eq!(b.packets(4), 20);
+    // The one that left is not busier: it stays out.
+    b.placed.sweep(&mut |_, _| {});
+    b.placed.maintain();
+    assert!(!b.fast.has(2));
+    // When there is room again it comes back.
+    b.placed.remove(Ufid(3)).unwrap();
+    b.placed.maintain();
+    assert_eq!(b.place(2), (Tier::Tcx, None));
+    b.fast.count(2, 1);
+    assert_eq!(b.swept(2).unwrap().packets, 4);
+}
+
+#[test]
+fn flows_of_like_heat_do_not_change_places() {
+    let b = full_bench(1);
+    b.placed.install(&flow(1, 1, &[output(2)])).unwrap();
+    b.placed.install(&flow(2, 1, &[output(2)])).unwrap();
+    b.fast.count(1, 10);
+    for _ in 0..15 {
+        b.placed.inject(packet_of(2), PortNo(1));
+    }
+    b.placed.sweep(&mut |_, _| {});
+    b.placed.maintain();
+    assert!(b.fast.has(1));
+}
+
+#[test]
+fn a_flow_that_no_sweep_has_seen_is_not_cold() {
+    let b = full_bench(1);
+    b.placed.install(&flow(2, 1, &[output(9)])).unwrap();
+    for _ in 0..15 {
+        b.placed.inject(packet_of(2), PortNo(1));
+    }
+    b.placed.sweep(&mut |_, _| {});
+    b.placed.modify(Ufid(2), &[output(2)].into());
+    b.placed.install(&flow(1, 1, &[output(2)])).unwrap();
+    b.placed.maintain();
+    b.placed.maintain();
+    assert_eq!(b.place(2), (Tier::Userspace, Some(Refusal::TableFull)));
+    assert!(b.fast.has(1));
+    b.placed.sweep(&mut |_, _| {});
+    for _ in 0..15 {
+        b.placed.inject(packet_of(2), PortNo(1));
+    }
+    b.placed.sweep(&mut |_, _| {});
+    b.placed.maintain();
+    b.placed.maintain();
+    assert!(b.fast.has(2) && !b.fast.has(1));
+}
+
+#[test]
+fn one_turn_moves_a_bounded_number() {
+    let extra = 50;
+    let count = EVICTIONS_AT_ONCE + extra;
+    let b = full_bench(count);
+    for ufid in 0..count as u128 {
+        b.placed.install(&flow(1 + ufid, 1, &[output(2)])).unwrap();
+    }
+    let late = 1_000_000;
+    for ufid in late..late + count as u128 {
+        b.placed.install(&flow(ufid, 1, &[output(2)])).unwrap();
+    }
+    b.placed.sweep(&mut |_, _| {});
+    // Each of the late ones was busy.
+    for ufid in late..late + count as u128 {
+        b.placed.table.shard(Ufid(ufid)).entry(Ufid(ufid)).unwrap().recent = 9;
+    }
+    b.placed.maintain();
+    let stats = b.placed.offload_stats();
+    let evicted = stats.reasons.iter().find(|r| r.reason == Refusal::Evicted).unwrap();
+    assert_eq!(evicted.flows, EVICTIONS_AT_ONCE);
+    // The rest of the old ones goes next, and all late ones are there.
+    b.placed.maintain();
+    assert_eq!(b.placed.offload_stats().tiers[1].flows, EVICTIONS_AT_ONCE);
+    b.placed.maintain();
+    assert_eq!(b.placed.offload_stats().tiers[1].flows, count);
+    assert!((late..late + count as u128).all(|ufid| b.fast.has(ufid)));
+}
+
+#[test]
+fn flows_come_when_their_port_does() {
+    let b = Bench::new();
+    b.veths(1);
+    b.placed.install(&flow(1, 1, &[output(2)])).unwrap();
+    assert_eq!(b.place(1), (Tier::Userspace, Some(Refusal::PortNotHere)));
+    assert_eq!(b.add("veth2", "system", None), 2);
+    for _ in 0..3 {
+        b.placed.maintain();
+    }
+    assert_eq!(b.place(1), (Tier::Tcx, None));
+    // And leave with it, to be dropped and counted by the base.
+    b.placed.remove_port(PortNo(2)).unwrap();
+    b.placed.maintain();
+    assert_eq!(b.place(1), (Tier::Userspace, Some(Refusal::PortNotHere)));
+}
+
+#[test]
+fn an_identity_on_its_way_out_is_taken_later() {
+    let b = Bench::new();
+    b.veths(2);
+    *b.fast.refuse.lock().unwrap() = Some(Refusal::Exists);
+    b.placed.install(&flow(1, 1, &[output(2)])).unwrap();
+    assert_eq!(b.place(1), (Tier::Userspace, Some(Refusal::Unsettled)));
+    *b.fast.refuse.lock().unwrap() = None;
+    for _ in 0..3 {
+        b.placed.maintain();
+    }
+    assert_eq!(b.place(1), (Tier::Tcx, None));
+}
+
+#[test]
+fn statistics_hold_while_flows_move() {
+    let b = std::sync::Arc::new(full_bench(1000));
+    for ufid in 1..=40 {
+        b.placed.install(&flow(ufid, 1, &[output(2)])).unwrap();
+        b.fast.count(ufid, 10);
+    }
+    let mover = {
+        let b = b.clone();
+        std::thread::spawn(move || {
+            for round in 0..30 {
+                b.placed.set_enabled(round % 2 == 1);
+                b.placed.maintain();
+                b.placed.maintain();
+            }
+        })
+    };
+    while !mover.is_finished() {
+        b.placed.sweep(&mut |_, stats| assert_eq!(stats.packets, 10));
+    }
+    mover.join().unwrap();
+    for ufid in 1..=40 {
+        assert_eq!(b.placed.remove(Ufid(ufid)).unwrap().packets, 10);
+    }
+}

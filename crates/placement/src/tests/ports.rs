@@ -1,0 +1,298 @@
+//! Which tiers ports get.
+
+use super::fakes::*;
+use crate::fit::{PeerFacts, XdpFacts};
+use crate::{Reason, Side, TierSet};
+use datapath::{
+    Action, Datapath, Flows, MeterConfig, Meters, PortError, PortNo, PortSpec, Ports, Refusal, Tier,
+};
+use netdev::Reception::{Muted, Off, On};
+use std::sync::atomic::Ordering;
+
+/// Refusals at (xdp, tcx).
+fn states(b: &Bench, port: u32) -> (Option<Refusal>, Option<Refusal>) {
+    let tiers = b.placed.tiers(PortNo(port)).unwrap();
+    let refusal = |i: usize| tiers[i].state.as_ref().err().map(|r| r.refusal);
+    assert_eq!(tiers[2].tier, Tier::Userspace);
+    (refusal(0), refusal(1))
+}
+
+#[test]
+fn kinds_of_devices_get_their_hooks() {
+    let b = Bench::new();
+    let nic = b.add("eth1", "system", None);
+    let veth = b.add("veth2", "", None);
+    let host = b.add("br3", "internal", None);
+    let tap = b.add("tap4", "tap", None);
+    let afxdp = b.add("eth5", "afxdp", None);
+    let dummy = b.add("p6", "dummy", None);
+    assert_eq!(states(&b, nic), (None, None));
+    assert_eq!(states(&b, veth), (Some(Refusal::DeviceKind), None));
+    assert_eq!(states(&b, host), (Some(Refusal::DeviceKind), None));
+    assert_eq!(states(&b, tap), (Some(Refusal::DeviceKind), None));
+    assert_eq!(states(&b, afxdp), (Some(Refusal::DeviceKind), Some(Refusal::DeviceKind)));
+    assert_eq!(states(&b, dummy), (Some(Refusal::DeviceKind), Some(Refusal::DeviceKind)));
+    let ports = b.fast.ports.lock().unwrap().clone();
+    assert_eq!(ports.len(), 4);
+    assert_eq!(ports[&PortNo(nic)].tiers, TierSet::XDP_AND_TCX);
+    assert_eq!((ports[&PortNo(nic)].side, ports[&PortNo(nic)].mtu), (Side::Device, 1500));
+    assert_eq!((ports[&PortNo(host)].side, ports[&PortNo(host)].ifindex), (Side::Stack, 3));
+    assert_eq!(ports[&PortNo(tap)].side, Side::Stack);
+    // Only sockets are told to stop: what the host sends to a tap arrives there last of all.
+    assert_eq!(
+        *b.base.receiving.lock().unwrap(),
+        [(nic, Muted), (nic, Off), (veth, Muted), (veth, Off)]
+    );
+    assert_eq!(b.placed.tiers(PortNo(77)), None);
+}
+
+#[test]
+fn the_setting_chooses_and_bad_words_are_told() {
+    let b = Bench::new();
+    let error = b.placed.add_port(&spec("eth1", "system", Some("fast"))).unwrap_err();
+    assert!(
+        matches!(&error, PortError::Option { problem, .. } if problem.contains("userspace")),
+        "{error}"
+    );
+    assert!(b.placed.ports().is_empty());
+    let port = b.add("eth1", "system", Some("tcx"));
+    assert_eq!(states(&b, port), (Some(Refusal::TierSetting), None));
+    assert_eq!(b.fast.tiers_of(port), Some(TierSet::TCX));
+    b.placed.retier(PortNo(port), &spec("eth1", "system", Some("userspace"))).unwrap();
+    assert_eq!(states(&b, port).1, Some(Refusal::TierSetting));
+    // Other ports may still output to it.
+    assert_eq!(b.fast.tiers_of(port), Some(TierSet::NONE));
+    b.placed.retier(PortNo(port), &spec("eth1", "system", None)).unwrap();
+    assert_eq!(states(&b, port), (None, None));
+    assert!(b.placed.retier(PortNo(port), &spec("eth1", "system", Some("?"))).is_err());
+    assert_eq!(states(&b, port), (None, None));
+    assert!(b.placed.retier(PortNo(9), &spec("eth1", "system", None)).is_err());
+    assert_eq!(
+        *b.base.receiving.lock().unwrap(),
+        [(1, Muted), (1, Off), (1, Muted), (1, On), (1, Muted), (1, Off)]
+    );
+}
+
+#[test]
+fn a_failed_attachment_leaves_a_reason_and_a_port() {
+    let b = Bench::new();
+    let busy = Reason::new(Refusal::HookBusy, "another program");
+    *b.fast.attach_errors.lock().unwrap() = vec![(Tier::Xdp, busy.clone())];
+    let port = b.add("eth1", "system", None);
+    assert_eq!(states(&b, port), (Some(Refusal::HookBusy), None));
+    assert_eq!(b.fast.tiers_of(port), Some(TierSet::TCX));
+    *b.fast.attach_errors.lock().unwrap() = vec![(Tier::Tcx, busy)];
+    let port = b.add("eth2", "system", None);
+    assert_eq!(states(&b, port), (Some(Refusal::HookBusy), Some(Refusal::HookBusy)));
+    assert_eq!(b.fast.tiers_of(port), Some(TierSet::NONE));
+    assert_eq!(*b.base.receiving.lock().unwrap(), [(1, Muted), (1, Off)]);
+}
+
+#[test]
+fn packets_are_never_received_twice() {
+    let b = Bench::new();
+    b.base.cannot_stop_receiving.store(true, Ordering::Relaxed);
+    let port = b.add("eth1", "system", None);
+    assert_eq!(states(&b, port).1, Some(Refusal::TierUnavailable));
+    assert_eq!(b.fast.tiers_of(port), Some(TierSet::NONE));
+}
+
+#[test]
+fn policing_is_done_in_userspace() {
+    let b = Bench::new();
+    b.veths(2);
+    b.placed.install(&flow(1, 1, &[output(2)])).unwrap();
+    b.placed.install(&flow(2, 2, &[output(1)])).unwrap();
+    b.fast.count(1, 5);
+    b.placed.set_policing(PortNo(1), 1000, 0).unwrap();
+    assert_eq!(b.place(1), (Tier::Userspace, Some(Refusal::Policing)));
+    assert_eq!(b.packets(1), 5);
+    assert_eq!(states(&b, 1).1, Some(Refusal::Policing));
+    // What others send to it goes on; it was away for a moment.
+    b.placed.maintain();
+    b.placed.maintain();
+    b.placed.maintain();
+    assert_eq!(b.place(2), (Tier::Tcx, None));
+    b.placed.set_policing(PortNo(1), 0, 0).unwrap();
+    for _ in 0..4 {
+        b.placed.maintain();
+    }
+    assert_eq!(b.place(1), (Tier::Tcx, None));
+    assert_eq!(b.packets(1), 5);
+}
+
+#[test]
+fn redirects_go_only_where_they_are_known_to_arrive() {
+    let b = Bench::new();
+    let (a, c) = (b.add("eth1", "system", None), b.add("eth2", "system", None));
+    let (odd, veth) = (b.add("odd3", "system", None), b.add("veth4", "system", None));
+    let host = b.add("br5", "internal", None);
+    for (ufid, port, place) in [
+        (1, c, (Tier::Xdp, None)),
+        (2, odd, (Tier::Tcx, Some(Refusal::UnverifiedPeer))),
+        (3, veth, (Tier::Tcx, Some(Refusal::UnverifiedPeer))),
+        (4, host, (Tier::Tcx, Some(Refusal::DeviceKind))),
+    ] {
+        b.placed.install(&flow(ufid, a, &[output(port)])).unwrap();
+        assert_eq!(b.place(ufid), place);
+    }
+    assert_eq!(b.fast.targets.lock().unwrap().get(&PortNo(veth)), Some(&false));
+    // The veth's other end gets GRO: packets arrive now.
+    let peer = PeerFacts { receives_redirects: Some(true), sends_whole_frames: None };
+    *b.prober.veth.lock().unwrap() = XdpFacts { peer: Some(peer), ..XdpFacts::default() };
+    b.placed.refresh(PortNo(veth));
+    for _ in 0..4 {
+        b.placed.maintain();
+    }
+    assert_eq!(b.place(3), (Tier::Xdp, None));
+    // And loses it. (The fake asserts that no flow redirects to it when it is no target.)
+    *b.prober.veth.lock().unwrap() = XdpFacts::default();
+    b.placed.refresh(PortNo(veth));
+    for _ in 0..4 {
+        b.placed.maintain();
+    }
+    assert_eq!(b.place(3), (Tier::Tcx, Some(Refusal::UnverifiedPeer)));
+}
+
+#[test]
+fn a_prepared_veth_takes_xdp_when_asked() {
+    let b = Bench::new();
+    let peer = PeerFacts { receives_redirects: Some(true), sends_whole_frames: Some(true) };
+    *b.prober.veth.lock().unwrap() = XdpFacts { peer: Some(peer), ..XdpFacts::default() };
+    b.add("veth1", "system", Some("xdp"));
+    b.add("veth2", "system", None);
+    assert_eq!(states(&b, 1), (None, None));
+    assert_eq!(states(&b, 2), (Some(Refusal::DeviceKind), None));
+    b.placed.install(&flow(1, 1, &[output(2)])).unwrap();
+    assert_eq!(b.place(1), (Tier::Xdp, None));
+}
+
+#[test]
+fn the_whole_can_be_switched_off_and_on() {
+    let b = Bench::new();
+    b.veths(2);
+    b.placed.install(&flow(1, 1, &[output(2)])).unwrap();
+    b.fast.count(1, 3);
+    b.placed.set_enabled(false);
+    assert_eq!(b.place(1), (Tier::Userspace, Some(Refusal::TierDisabled)));
+    assert!(b.fast.ports.lock().unwrap().is_empty() && !b.fast.has(1));
+    let late = b.add("veth3", "system", None);
+    assert_eq!(states(&b, late).1, Some(Refusal::TierDisabled));
+    b.placed.set_enabled(true);
+    for _ in 0..3 {
+        b.placed.maintain();
+    }
+    assert_eq!(b.place(1), (Tier::Tcx, None));
+    assert_eq!((b.packets(1), states(&b, late).1), (3, None));
+}
+
+#[test]
+fn without_a_fast_path_everything_has_its_reason() {
+    let reason = Reason::new(Refusal::NoPermission, "no CAP_BPF");
+    let b = Bench::over(std::sync::Arc::default(), Err(reason));
+    b.veths(2);
+    b.placed.install(&flow(1, 1, &[output(2)])).unwrap();
+    assert_eq!(b.place(1), (Tier::Userspace, Some(Refusal::NoPermission)));
+    assert_eq!(states(&b, 1), (Some(Refusal::NoPermission), Some(Refusal::NoPermission)));
+    let stats = b.placed.offload_stats();
+    assert_eq!((stats.flows, stats.reasons.len()), (1, 1));
+    assert_eq!((stats.reasons[0].reason, stats.reasons[0].flows), (Refusal::NoPermission, 1));
+    assert!(b.placed.modify(datapath::Ufid(1), &[].into()));
+    assert!(Flows::remove(&*b.placed, datapath::Ufid(1)).is_some());
+    b.placed.maintain();
+}
+
+#[test]
+fn a_device_that_changes_is_told() {
+    let b = Bench::new();
+    b.veths(1);
+    b.base.mtu.store(9000, Ordering::Relaxed);
+    b.placed.refresh(PortNo(1));
+    b.placed.refresh(PortNo(1));
+    assert_eq!(b.fast.take_log(), ["set_port 1 9000 true"]);
+    b.placed.remove_port(PortNo(1)).unwrap();
+    assert!(b.fast.ports.lock().unwrap().is_empty());
+    assert!(b.placed.remove_port(PortNo(1)).is_err());
+}
+
+#[test]
+fn meters_are_mirrored_or_keep_flows_away() {
+    let b = Bench::new();
+    b.veths(2);
+    let meters = b.placed.meters().unwrap();
+    let config = MeterConfig {
+        bands: vec![datapath::MeterBand { rate: 1, burst: 1 }],
+        ..MeterConfig::default()
+    };
+    meters.set(1, &config).unwrap();
+    meters.set(100, &config).unwrap();
+    let metered = |id| [Action::Meter(id), output(2)];
+    b.placed.install(&flow(1, 1, &metered(1))).unwrap();
+    b.placed.install(&flow(2, 1, &metered(100))).unwrap();
+    assert_eq!(b.place(1), (Tier::Tcx, None));
+    assert_eq!(b.place(2), (Tier::Userspace, Some(Refusal::UnsupportedAction)));
+    assert_eq!(meters.stats(1).unwrap().packets, 3);
+    assert_eq!(meters.stats(100).unwrap().packets, 0);
+    // The fast path has no room for the new configuration: its flows must not go on there.
+    b.fast.max_meters.store(0, Ordering::Relaxed);
+    meters.set(1, &config).unwrap();
+    assert_eq!(b.place(1), (Tier::Userspace, Some(Refusal::UnsupportedAction)));
+    assert!(b.fast.meters.lock().unwrap().is_empty());
+    assert!(Meters::remove(&*b.placed, 1).is_some());
+    assert!(meters.stats(1).is_none());
+}
+
+fn own(name: &str, object: Option<&str>, tier: Option<&str>) -> PortSpec {
+    let mut spec = spec(name, "system", tier);
+    if let Some(object) = object {
+        spec.options.insert("bpf-object".into(), object.into());
+    }
+    spec
+}
+
+#[test]
+fn a_port_may_have_a_program_of_its_own() {
+    let b = Bench::new();
+    let port = b.placed.add_port(&own("eth1", Some("/mine"), None)).unwrap();
+    assert_eq!(b.add("eth2", "system", None), 2);
+    assert_eq!(states(&b, port.0), (None, None));
+    assert_eq!(b.fast.objects.lock().unwrap().len(), 1);
+    let one = flow(1, 1, &[output(2)]);
+    let two = flow(2, 1, &[output(2), output(2)]);
+    let other = flow(3, 2, &[output(1), output(1)]);
+    for flow in [&one, &two, &other] {
+        b.placed.install(flow).unwrap();
+    }
+    assert_eq!(b.place(1), (Tier::Xdp, None));
+    assert_eq!(b.place(2), (Tier::Tcx, Some(Refusal::UnsupportedAction)));
+    assert_eq!(b.place(3), (Tier::Xdp, None));
+    assert_eq!(b.placed.would_run(&two), Ok(Tier::Tcx));
+    // Without it, ours runs them all.
+    b.placed.retier(port, &own("eth1", None, None)).unwrap();
+    assert!(b.fast.objects.lock().unwrap().is_empty());
+    (0..3).for_each(|_| b.placed.maintain());
+    assert_eq!(b.place(2), (Tier::Xdp, None));
+    // One that is no good leaves the port at the skb hook, and says why.
+    b.placed.retier(port, &own("eth1", Some("/broken"), None)).unwrap();
+    assert_eq!(states(&b, port.0), (Some(Refusal::UserObject), None));
+    let told = b.placed.tiers(port).unwrap()[0].state.clone().unwrap_err();
+    assert!(told.detail.contains("outside of the packet"), "{told}");
+    (0..3).for_each(|_| b.placed.maintain());
+    assert_eq!(b.place(1), (Tier::Tcx, Some(Refusal::UserObject)));
+    b.placed.retier(port, &own("eth1", Some("/mine"), None)).unwrap();
+    assert_eq!(states(&b, port.0), (None, None));
+    b.placed.retier(port, &own("eth1", Some("/mine"), Some("tcx"))).unwrap();
+    assert_eq!(states(&b, port.0), (Some(Refusal::TierSetting), None));
+}
+
+#[test]
+fn a_program_of_ones_own_asks_for_xdp_at_a_veth() {
+    let b = Bench::new();
+    let port = b.placed.add_port(&own("veth1", Some("/mine"), None)).unwrap();
+    assert_eq!(states(&b, port.0), (Some(Refusal::UnverifiedPeer), None));
+    let peer = PeerFacts { sends_whole_frames: Some(true), receives_redirects: Some(true) };
+    b.prober.veth.lock().unwrap().peer = Some(peer);
+    b.placed.refresh(port);
+    assert_eq!(states(&b, port.0), (None, None));
+    assert_eq!(b.fast.tiers_of(port.0), Some(TierSet::XDP_AND_TCX));
+}

@@ -1,0 +1,142 @@
+//! Real parts: veths, the userspace datapath, the BPF datapath, the miss device. Wants root and
+//! a network namespace of its own: `unshare -n cargo test -p placement --test veth -- --ignored`.
+
+use clock::Clock;
+use datapath::{
+    Action, Actions, Flows, Megaflow, Packets, PortNo, PortSpec, Ports, Tier, Ufid, Upcall,
+    UpcallFactory, UpcallKind, Upcaller,
+};
+use datapath_bpf::BpfDatapath;
+use datapath_userspace::UserspaceDatapath;
+use flow::{Field, Key, Mask, Match};
+use placement::{FastPath, KernelProber, PlacedDatapath};
+use std::process::{Child, Command};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+fn run(command: &str) -> (bool, String) {
+    let output = Command::new("sh").args(["-c", command]).output().expect("a shell");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned()
+        + &String::from_utf8_lossy(&output.stderr);
+    (output.status.success(), text)
+}
+
+fn must(command: &str) -> String {
+    let (good, text) = run(command);
+    assert!(good, "{command}: {text}");
+    text
+}
+
+/// A network namespace, as long as its process lives.
+struct Host(Child);
+
+impl Host {
+    fn new(name: &str, address: &str) -> Host {
+        let child = Command::new("unshare").args(["-n", "sleep", "120"]).spawn().expect("unshare");
+        let host = Host(child);
+        std::thread::sleep(Duration::from_millis(100));
+        let pid = host.0.id();
+        must(&format!("ip link add {name} type veth peer name eth0 netns {pid}"));
+        must(&format!("ip link set {name} up"));
+        host.does(&format!("ip addr add {address}/24 dev eth0 && ip link set eth0 up"));
+        host
+    }
+
+    fn does(&self, command: &str) -> String {
+        must(&format!("nsenter -t {} -n sh -c '{command}'", self.0.id()))
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Two ports, each packet goes to the other one.
+struct Cable {
+    placed: Weak<PlacedDatapath>,
+    misses: AtomicU64,
+}
+
+struct Answerer(Arc<Cable>);
+
+impl UpcallFactory for Answerer {
+    fn upcaller(&self) -> Box<dyn Upcaller> {
+        Box::new(Answerer(self.0.clone()))
+    }
+}
+
+impl Upcaller for Answerer {
+    fn upcall(&mut self, upcall: &Upcall<'_>) -> Actions {
+        assert_eq!(upcall.kind, UpcallKind::Miss);
+        self.0.misses.fetch_add(1, Ordering::Relaxed);
+        let other = PortNo(3 - upcall.in_port.0);
+        let actions: Actions = [Action::Output(other)].into();
+        let mut mask = Mask::WILDCARD;
+        for field in [Field::InPortOxm, Field::RecircId, Field::PacketType, Field::EthDst] {
+            mask.set_exact(field);
+        }
+        let matching = Match::new(upcall.key, &mask);
+        let flow = Megaflow { ufid: ufid(upcall.key), matching, actions: actions.clone() };
+        if let Some(placed) = self.0.placed.upgrade() {
+            let _ = placed.install(&flow); // there is one already, for packets on their way
+        }
+        actions
+    }
+}
+
+fn ufid(key: &Key) -> Ufid {
+    let mac = key.dl_dst.iter().fold(0u128, |n, byte| n << 8 | u128::from(*byte));
+    Ufid(u128::from(key.in_port.get()) << 64 | mac)
+}
+
+#[test]
+#[ignore = "wants root and a network namespace of its own"]
+fn packets_of_veths_go_through_bpf() {
+    let (a, b) = (Host::new("va", "10.9.0.1"), Host::new("vb", "10.9.0.2"));
+    let clock = Clock::new();
+    let base =
+        UserspaceDatapath::new("netdev@test", clock.clone(), datapath_userspace::Config::default());
+    let placed = PlacedDatapath::new(base.clone(), Box::new(KernelProber));
+    let config = datapath_bpf::Config { max_flows: 4096, ..datapath_bpf::Config::default() };
+    let bpf = Arc::new(BpfDatapath::open(config, clock).expect("BPF"));
+    placed.begin(Ok(bpf as Arc<dyn FastPath>));
+    placed.serve_misses(&base).expect("a miss device");
+    let cable = Arc::new(Cable { placed: Arc::downgrade(&placed), misses: AtomicU64::new(0) });
+    placed.set_upcall_factory(Arc::new(Answerer(cable.clone())));
+    for (name, number) in [("va", 1), ("vb", 2)] {
+        let spec = PortSpec { name: name.into(), kind: "system".into(), ..PortSpec::default() };
+        assert_eq!(placed.add_port(&spec).expect("a port"), PortNo(number));
+        let tiers = placed.tiers(PortNo(number)).expect("tiers");
+        assert_eq!(
+            tiers.iter().find(|t| t.tier == Tier::Tcx).map(|t| t.state.clone()),
+            Some(Ok(()))
+        );
+    }
+    println!("{}", a.does("ping -q -c 20 -i 0.02 -W 2 10.9.0.2"));
+    for _ in 0..3 {
+        placed.maintain();
+    }
+    println!("{}", b.does("ping -q -c 100 -i 0.002 -W 2 10.9.0.1"));
+    let mut packets = 0;
+    placed.sweep(&mut |_, stats| packets += stats.packets);
+    let stats = placed.offload_stats();
+    println!("{stats:?}\nmisses {}, packets {packets}", cable.misses.load(Ordering::Relaxed));
+    for flow in placed.dump() {
+        println!("{} {:?} {:?} {:?}", flow.flow.ufid, flow.tier, flow.refusal, flow.stats);
+        assert_eq!((flow.tier, flow.refusal), (Tier::Tcx, None));
+    }
+    // 120 echoes and their answers, and not one of them twice.
+    assert!((240..280).contains(&packets), "{packets}");
+    assert!(stats.fast_packets >= 200, "{stats:?}");
+    placed.set_enabled(false);
+    a.does("ping -q -c 5 -i 0.02 -W 2 10.9.0.2");
+    let mut after = 0;
+    placed.sweep(&mut |_, stats| after += stats.packets);
+    assert!(after >= packets + 10, "{after}");
+    placed.cleanup();
+    drop((a, b));
+}

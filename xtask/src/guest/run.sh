@@ -1,0 +1,78 @@
+#!/bin/sh
+# Process 1 of the guest once its root is there: mounts what a Linux system has, runs the steps of
+# job.sh and ends the guest. What steps print goes to the port "output"; what became of them goes
+# to the port "status", a line each:
+#   missing MODULE     ready UPTIME     begin STEP UPTIME     end STEP UPTIME EXIT-STATUS     done
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root
+keep_going=no
+
+off() {
+    echo o >/proc/sysrq-trigger
+    # No program can be started any more: the disk, so to speak, goes first.
+    while :; do :; done
+}
+
+fail() {
+    echo "slipswitch: $*" >/dev/console
+    off
+}
+
+port() {
+    for port in /sys/class/virtio-ports/*; do
+        [ "$(cat "$port/name")" = "$1" ] && echo "/dev/${port##*/}" && return
+    done
+    fail "there is no port $1"
+}
+
+status() {
+    echo "$*" >&4
+}
+
+uptime() {
+    read -r up rest </proc/uptime
+    echo "$up"
+}
+
+finish() {
+    status done
+    off
+}
+
+# step NUMBER DIRECTORY PROGRAM ARGUMENT...
+step() {
+    number=$1 directory=$2
+    shift 2
+    status "begin $number $(uptime)"
+    (cd "$directory" && exec "$@" 4>&-) </dev/null >&3 2>&3
+    code=$?
+    status "end $number $(uptime) $code"
+    [ $code = 0 ] || [ $keep_going = yes ] || finish
+}
+
+mount -t proc proc /proc
+mount -t sysfs sys /sys
+mount -t devtmpfs dev /dev
+mkdir -p /dev/pts /dev/shm
+mount -t devpts -o mode=620,ptmxmode=666 pts /dev/pts
+mount -t tmpfs -o mode=1777 shm /dev/shm
+mount -t bpf bpf /sys/fs/bpf || echo "slipswitch: no bpf file system" >/dev/console
+mount -t cgroup2 cgroup /sys/fs/cgroup
+mount -t tracefs tracing /sys/kernel/tracing
+ln -sfn /proc/self/fd /dev/fd
+ln -sfn /run /var/run 2>/dev/null
+
+output=$(port output) && status=$(port status) || fail "there is no port for results"
+exec 3>"$output" 4>"$status"
+
+hostname slipswitch-vm
+ip link set lo up
+# Loaded here: what nothing loads by itself when it is used, and what is better missed before the
+# tests than in them. Link kinds, qdiscs and families not named here load when they are used.
+modules="tun veth dummy bridge vxlan openvswitch sch_ingress cls_bpf cls_flower act_mirred act_gact"
+modprobe -q -a $modules || for module in $modules; do
+    modprobe -q "$module" || status "missing $module"
+done
+
+status "ready $(uptime)"
+. /run/slipswitch/job.sh
+finish

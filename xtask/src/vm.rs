@@ -1,0 +1,200 @@
+//! `cargo xtask vm`: tests on other kernels.
+
+mod apt;
+mod args;
+mod build;
+mod console;
+mod cpio;
+mod host;
+mod initramfs;
+mod job;
+mod kernel;
+mod modules;
+mod plan;
+mod qemu;
+mod release;
+mod report;
+mod status;
+mod tally;
+mod workspace;
+
+pub use args::Args;
+
+use anyhow::{Context, Result, bail};
+use job::{Job, Step};
+use kernel::{Kernel, Store};
+use qemu::Files;
+use report::Report;
+use status::Event;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use workspace::Workspace;
+
+/// Programs that end-to-end tests start: the variable that names each to them, and its package.
+const PROGRAMS: [(&str, &str); 2] = [("SLIPSWITCHD", "slipswitchd"), ("SLIPSWITCH", "slipswitch")];
+/// The package with those tests.
+const END_TO_END: &str = "slipswitch-tests";
+/// Tells tests that they are in an emulated machine, and on which kernel.
+const IN_GUEST: &str = "SLIPSWITCH_VM";
+
+/// Does it; the exit status.
+pub fn run(args: &Args) -> Result<u8> {
+    host::check()?;
+    let workspace = Workspace::load()?;
+    let store = Store::new(&workspace.target.join("vm"));
+    if args.list {
+        return list(&store).map(|()| 0);
+    }
+    let job = job(&workspace, args)?;
+    let mut reports = Vec::new();
+    for series in args.series() {
+        let kernel = store.obtain(series, args.update)?;
+        let report = run_on(&kernel, &job, &store, args.timeout)?;
+        let failed = report.code != 0;
+        reports.push(report);
+        if failed && !args.keep_going {
+            break;
+        }
+    }
+    Ok(conclude(&reports))
+}
+
+fn list(store: &Store) -> Result<()> {
+    let apt = apt::Apt::system();
+    let known = release::newest_of_each(apt.kernels()?.into_iter().chain(store.cached()));
+    let sizes = apt.sizes(&known)?;
+    let cached = store.cached();
+    for release in known {
+        let supported = args::SUPPORTED.contains(&release.series());
+        let size = sizes.get(&release.package()).map(|s| format!("{} MB", s / 1_000_000));
+        println!(
+            "{:8} {:28} {:>8}  {}{}",
+            release.series(),
+            release.name(),
+            size.unwrap_or_default(),
+            if cached.contains(&release) { "cached " } else { "" },
+            if supported { "in all" } else { "" },
+        );
+    }
+    Ok(())
+}
+
+fn job(workspace: &Workspace, args: &Args) -> Result<Job> {
+    let mut job = Job {
+        directories: vec![workspace.root.clone(), workspace.target.clone()],
+        keep_going: args.keep_going,
+        ..Job::default()
+    };
+    job.inherit_environment();
+    if let Some(line) = &args.run {
+        let words = ["/bin/sh", "-c", line].map(str::to_owned).to_vec();
+        let dir = std::env::current_dir().context("the working directory is gone")?;
+        job.directories.push(dir.clone());
+        job.steps.push(Step { label: "--run".into(), dir, words });
+        return Ok(job);
+    }
+    let choices = plan::choose(workspace, args)?;
+    for choice in &choices {
+        job.steps.extend(build::steps(choice, args)?);
+    }
+    if job.steps.is_empty() {
+        bail!("no test has such a name");
+    }
+    if choices.iter().any(|c| c.package.name == END_TO_END) {
+        for (variable, package) in PROGRAMS {
+            let program = build::program(package)?;
+            job.variables.retain(|(name, _)| name != variable);
+            job.variables.push((variable.into(), program.display().to_string()));
+        }
+    }
+    Ok(job)
+}
+
+fn run_on(kernel: &Kernel, job: &Job, store: &Store, timeout: u64) -> Result<Report> {
+    let name = kernel.release.name();
+    let mut job = job.clone();
+    job.variables.push((IN_GUEST.into(), name.into()));
+    let dir = RunDir::new(store.dir(), name)?;
+    let files = dir.files();
+    std::fs::write(&files.initramfs, initramfs::build(kernel, &job)?)
+        .with_context(|| format!("cannot write {}", files.initramfs.display()))?;
+    eprintln!("vm: starting {name}");
+    let start = Instant::now();
+    let timeout = Duration::from_secs(timeout);
+    let run = qemu::run(kernel, &files, job.steps.len(), timeout, &mut |event| {
+        tell(name, &job, event);
+    })?;
+    let console = std::fs::read(&files.console).unwrap_or_default();
+    let console = String::from_utf8_lossy(&console);
+    let mut report = Report::new(name, &job, &run, &console);
+    report.lines.push(format!(
+        "{} passed, {} failed, {} skipped, in {:.0} s",
+        run.tally.passed,
+        run.tally.failed.len(),
+        run.tally.skipped.len(),
+        start.elapsed().as_secs_f64()
+    ));
+    if report.code != 0 {
+        eprintln!("vm: the end of the console of {name}, whole in {}:", files.console.display());
+        console::last(&console).iter().for_each(|line| eprintln!("  {line}"));
+        dir.keep();
+    }
+    Ok(report)
+}
+
+fn tell(kernel: &str, job: &Job, event: &Event) {
+    let label = |step: &usize| job.steps.get(*step).map_or("?", |s| s.label.as_str());
+    match event {
+        Event::Missing(module) => eprintln!("vm: {kernel} has no module {module}"),
+        Event::Ready(at) => eprintln!("vm: {kernel} is up after {at:.1} s"),
+        Event::Begin(step, _) => eprintln!("vm: {kernel}: {}", label(step)),
+        Event::End(step, _, 0) => eprintln!("vm: {kernel}: {}: ok", label(step)),
+        Event::End(step, _, code) => eprintln!("vm: {kernel}: {}: failed, {code}", label(step)),
+        Event::Done => {}
+    }
+}
+
+/// Shows what became of each kernel; the exit status.
+fn conclude(reports: &[Report]) -> u8 {
+    for report in reports {
+        eprintln!("\n{}: {}", report.kernel, if report.code == 0 { "ok" } else { "FAILED" });
+        report.lines.iter().for_each(|line| eprintln!("  {line}"));
+    }
+    reports.iter().map(|r| r.code).find(|code| *code != 0).unwrap_or(0)
+}
+
+/// The directory of one run. It is removed in the end unless it is kept.
+#[derive(Debug)]
+struct RunDir {
+    dir: PathBuf,
+    kept: bool,
+}
+
+impl RunDir {
+    fn new(below: &Path, kernel: &str) -> Result<RunDir> {
+        let dir = below.join("runs").join(format!("{kernel}.{}", std::process::id()));
+        std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        Ok(RunDir { dir, kept: false })
+    }
+
+    fn files(&self) -> Files {
+        Files {
+            initramfs: self.dir.join("initramfs.cpio"),
+            console: self.dir.join("console"),
+            status: self.dir.join("status"),
+        }
+    }
+
+    fn keep(mut self) {
+        let _ = std::fs::remove_file(self.files().initramfs);
+        self.kept = true;
+    }
+}
+
+impl Drop for RunDir {
+    fn drop(&mut self) {
+        if !self.kept {
+            let _ = std::fs::remove_dir_all(&self.dir);
+        }
+    }
+}

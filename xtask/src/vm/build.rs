@@ -1,0 +1,136 @@
+//! Test programs, made by Cargo.
+
+use super::args::Args;
+use super::job::Step;
+use super::plan::Choice;
+use super::workspace::{Target, cargo};
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Makes the programs of a choice; a step for each that has a test to run.
+pub fn steps(choice: &Choice, args: &Args) -> Result<Vec<Step>> {
+    if choice.targets.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut command = cargo();
+    command.args(["test", "--no-run", "--package", &choice.package.name]);
+    command.args(choice.targets.iter().flat_map(Target::cargo_args));
+    let made = artifacts(&mut command)?;
+    let programs: Vec<_> = made.iter().filter_map(test_program).collect();
+    if choice.strict {
+        every_word_is_used(choice, &programs)?;
+    }
+    let mut steps = Vec::new();
+    for (target, program) in programs {
+        let words = args.program_args(&choice.filter);
+        let Some(count) = count(&program, &choice.package.dir, &words) else { continue };
+        let label = format!("{} {}", choice.package.name, target.name());
+        eprintln!("vm: {label}: {count} tests");
+        let words = [program.display().to_string()].into_iter().chain(words).collect();
+        steps.push(Step { label, dir: choice.package.dir.clone(), words });
+    }
+    if steps.is_empty() {
+        eprintln!("vm: {}: no test has such a name", choice.package.name);
+    }
+    Ok(steps)
+}
+
+/// A word of the filter that is in no test's name is an error, as is a program without any test
+/// to run: the tests were renamed, and would silently not be run any more.
+fn every_word_is_used(choice: &Choice, programs: &[(Target, PathBuf)]) -> Result<()> {
+    let dir = &choice.package.dir;
+    let package = &choice.package.name;
+    let is_used = |word: &str| {
+        programs.iter().any(|(_, program)| count(program, dir, &[word.to_owned()]).is_some())
+    };
+    if let Some(word) = choice.filter.iter().find(|w| !is_used(w)) {
+        bail!("{package} has no test called {word}, which the table of tests names");
+    }
+    if let Some((target, _)) =
+        programs.iter().find(|(_, program)| count(program, dir, &choice.filter).is_none())
+    {
+        bail!("the table of tests names none in {package} {}", target.name());
+    }
+    Ok(())
+}
+
+/// Makes a program of the workspace; its file.
+pub fn program(name: &str) -> Result<PathBuf> {
+    let mut command = cargo();
+    command.args(["build", "--package", name, "--bin", name]);
+    let made = artifacts(&mut command)?;
+    let file = made.iter().filter(|a| a["target"]["name"] == name).find_map(executable);
+    file.with_context(|| format!("cargo made no program {name}"))
+}
+
+/// Runs Cargo and takes what it tells of each thing that it made.
+fn artifacts(command: &mut Command) -> Result<Vec<Value>> {
+    command.arg("--message-format=json-render-diagnostics").stdin(Stdio::null());
+    let output = command.stderr(Stdio::inherit()).output().context("cannot run cargo")?;
+    if !output.status.success() {
+        bail!("cargo: {}", output.status);
+    }
+    Ok(parse(&String::from_utf8_lossy(&output.stdout)))
+}
+
+fn parse(text: &str) -> Vec<Value> {
+    text.lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+        .filter(|message| message["reason"] == "compiler-artifact")
+        .collect()
+}
+
+fn executable(artifact: &Value) -> Option<PathBuf> {
+    artifact["executable"].as_str().map(PathBuf::from)
+}
+
+fn test_program(artifact: &Value) -> Option<(Target, PathBuf)> {
+    let tests = artifact["profile"]["test"].as_bool()?;
+    let target = Target::parse(&artifact["target"])?;
+    tests.then_some((target, executable(artifact)?))
+}
+
+/// How many tests the program would run, listed on the host; none when it would run none.
+fn count(program: &Path, dir: &Path, words: &[String]) -> Option<usize> {
+    let mut command = Command::new(program);
+    command.current_dir(dir).args(words).args(["--list", "--format", "terse"]);
+    let output = command.stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let count = text.lines().filter(|line| line.ends_with(": test")).count();
+    (count > 0).then_some(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn only_test_programs_are_taken() {
+        let artifact = |test: bool, executable: Value| {
+            json!({ "reason": "compiler-artifact", "executable": executable,
+                    "profile": { "test": test },
+                    "target": { "name": "x", "kind": ["test"] } })
+        };
+        let lines = [
+            artifact(true, json!("/t/x")),
+            artifact(false, json!("/t/y")),
+            artifact(true, json!(null)),
+            json!({ "reason": "build-finished", "success": true }),
+        ];
+        let text: String = lines.iter().map(|l| format!("{l}\n")).collect();
+        let programs: Vec<_> =
+            parse(&(text + "not a message\n")).iter().filter_map(test_program).collect();
+        assert_eq!(programs, [(Target::Test("x".into()), PathBuf::from("/t/x"))]);
+    }
+
+    #[test]
+    fn tests_are_counted_by_filter() {
+        let this = std::env::current_exe().expect("Linux tells");
+        let words = ["tests_are_counted_by_filter".to_owned()];
+        assert_eq!(count(&this, Path::new("/"), &words), Some(1));
+        assert_eq!(count(&this, Path::new("/"), &["no such test".to_owned()]), None);
+    }
+}

@@ -1,0 +1,216 @@
+//! The emulated machine.
+
+use super::host;
+use super::kernel::Kernel;
+use super::status::{Event, Status};
+use super::tally::Tally;
+use anyhow::{Context, Result};
+use std::ffi::OsString;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Stock kernels do not start under every host's KVM; the emulator takes them all.
+const MACHINE: [&str; 17] = [
+    "-accel",
+    "tcg,thread=multi",
+    "-cpu",
+    "max",
+    "-smp",
+    "2",
+    "-m",
+    "2048",
+    "-display",
+    "none",
+    "-monitor",
+    "none",
+    "-parallel",
+    "none",
+    "-nodefaults",
+    "-no-user-config",
+    "-no-reboot",
+];
+
+/// - A panic ends the machine at once, and so does an oops.
+/// - The time stamp counter is the host's: the kernel need not watch it against slower clocks.
+/// - Level 5: warnings and worse are printed.
+const COMMAND_LINE: &str = "console=ttyS0 loglevel=5 panic=-1 oops=panic nowatchdog \
+                            mitigations=off tsc=reliable clocksource=tsc";
+
+/// How often the status is read.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Files of a run.
+#[derive(Clone, Debug)]
+pub struct Files {
+    /// The first file system.
+    pub initramfs: PathBuf,
+    /// What the kernel says.
+    pub console: PathBuf,
+    /// What becomes of the steps.
+    pub status: PathBuf,
+}
+
+/// How a guest went.
+#[derive(Debug)]
+pub struct Run {
+    /// What it told.
+    pub status: Status,
+    /// What the tests told.
+    pub tally: Tally,
+    /// It was ended because its time was over.
+    pub timed_out: bool,
+}
+
+/// A guest that runs. It ends when dropped, or when the thread that started it does.
+#[derive(Debug)]
+struct Guest {
+    child: Child,
+    relay: Option<JoinHandle<Tally>>,
+}
+
+/// Starts a guest and waits for its end. What its steps print goes to standard output; each event
+/// is told to `tell`.
+pub fn run(
+    kernel: &Kernel,
+    files: &Files,
+    steps: usize,
+    timeout: Duration,
+    tell: &mut dyn FnMut(&Event),
+) -> Result<Run> {
+    let mut guest = Guest::start(kernel, files)?;
+    let start = Instant::now();
+    let mut reader =
+        StatusReader { file: files.status.clone(), read: 0, status: Status::new(steps) };
+    let timed_out = loop {
+        let ended = guest.child.try_wait()?.is_some();
+        reader.read(tell)?;
+        if ended {
+            break false;
+        }
+        if start.elapsed() > timeout {
+            break true;
+        }
+        std::thread::sleep(TICK);
+    };
+    let tally = guest.end();
+    Ok(Run { status: reader.status, tally, timed_out })
+}
+
+impl Guest {
+    fn start(kernel: &Kernel, files: &Files) -> Result<Guest> {
+        let mut command = host::command("setpriv");
+        let qemu = host::find("qemu-system-x86_64").context("qemu is not installed")?;
+        command.args(["--pdeathsig", "KILL"]).arg(qemu).args(MACHINE).args(devices(kernel, files));
+        let mut child = command.stdout(Stdio::piped()).spawn().context("cannot start qemu")?;
+        let output = child.stdout.take().context("qemu's output was asked for")?;
+        let relay = std::thread::spawn(move || relay(output));
+        Ok(Guest { child, relay: Some(relay) })
+    }
+
+    /// Ends the guest if it has not ended, and takes what is left of its output.
+    fn end(mut self) -> Tally {
+        self.stop();
+        self.relay.take().and_then(|relay| relay.join().ok()).unwrap_or_default()
+    }
+
+    fn stop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// The kernel, the host's files, the console, and the two ports.
+fn devices(kernel: &Kernel, files: &Files) -> Vec<OsString> {
+    let mut words: Vec<OsString> = Vec::new();
+    let mut add = |option: &str, value: OsString| words.extend([option.into(), value]);
+    add("-kernel", kernel.image().into());
+    add("-initrd", files.initramfs.clone().into());
+    add("-append", COMMAND_LINE.into());
+    add("-fsdev", "local,id=host,path=/,security_model=none,readonly=on,multidevs=remap".into());
+    add("-device", "virtio-9p-pci,fsdev=host,mount_tag=host".into());
+    add("-chardev", file("console", &files.console));
+    add("-serial", "chardev:console".into());
+    add("-device", "virtio-serial-pci".into());
+    // Not "stdio": the end of standard input would shut the port.
+    add("-chardev", file("output", Path::new("/proc/self/fd/1")));
+    add("-device", "virtserialport,chardev=output,name=output".into());
+    add("-chardev", file("status", &files.status));
+    add("-device", "virtserialport,chardev=status,name=status".into());
+    words
+}
+
+/// QEMU takes a comma in a value when it is doubled.
+fn file(id: &str, path: &Path) -> OsString {
+    format!("file,id={id},path={}", path.display().to_string().replace(',', ",,")).into()
+}
+
+fn relay(mut from: impl Read) -> Tally {
+    let mut tally = Tally::default();
+    let mut buffer = [0; 8192];
+    let mut to = std::io::stdout();
+    while let Ok(size @ 1..) = from.read(&mut buffer) {
+        tally.take(&buffer[..size]);
+        // The tests go on, and are counted, also when nobody reads.
+        let _ = to.write_all(&buffer[..size]).and_then(|()| to.flush());
+    }
+    tally
+}
+
+/// Follows the status file as it grows.
+#[derive(Debug)]
+struct StatusReader {
+    file: PathBuf,
+    /// Bytes whose lines have been taken.
+    read: usize,
+    status: Status,
+}
+
+impl StatusReader {
+    fn read(&mut self, tell: &mut dyn FnMut(&Event)) -> Result<()> {
+        let text = match std::fs::read(&self.file) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            text => text.with_context(|| format!("cannot read {}", self.file.display()))?,
+        };
+        let new = text.get(self.read..).unwrap_or_default();
+        // A line without its end is still being written.
+        let whole = new.iter().rposition(|b| *b == b'\n').map_or(0, |end| end + 1);
+        for event in String::from_utf8_lossy(&new[..whole]).lines().filter_map(Event::parse) {
+            self.status.take(&event);
+            tell(&event);
+        }
+        self.read += whole;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_status_is_read_line_by_line() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let file = dir.path().join("status");
+        let mut reader = StatusReader { file: file.clone(), read: 0, status: Status::new(1) };
+        let mut seen = 0;
+        for (text, expected) in [("ready 1\nbeg", 1), ("ready 1\nbegin 0 2\n", 2)] {
+            std::fs::write(&file, text).expect("written");
+            reader.read(&mut |_| seen += 1).expect("it can be read");
+            assert_eq!(seen, expected);
+        }
+    }
+
+    #[test]
+    fn commas_in_paths_are_doubled() {
+        assert_eq!(file("x", Path::new("/a,b")), OsString::from("file,id=x,path=/a,,b"));
+    }
+}
