@@ -4,12 +4,12 @@
 use clock::Clock;
 use datapath::{
     Actions, Counters, Datapath, DropReason, Flows, LookupStats, Megaflow, Packets, PortError,
-    PortNo, PortSpec, Ports, Ufid, Upcall, UpcallFactory, Upcaller,
+    PortNo, PortSpec, Ports, Tier, Ufid, Upcall, UpcallFactory, Upcaller,
 };
 use datapath_userspace::{Config, UserspaceDatapath};
 use packet::Packet;
 use slipswitch_tests::behaviour::frames::udp;
-use slipswitch_tests::behaviour::{PORTS, UserspaceVeth, World, on};
+use slipswitch_tests::behaviour::{PORTS, Veth, World, on};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -184,7 +184,7 @@ fn dummy_mode_has_no_threads_and_counts_as_main() {
 
 #[test]
 fn threads_move_while_packets_flow() {
-    UserspaceVeth::run(|fixture| {
+    Veth::run(Tier::Userspace, |fixture| {
         let dp = fixture.userspace().clone();
         let w = World::new(fixture);
         w.install(1, on(1), "2");
@@ -215,7 +215,7 @@ fn ticks(tid: &str) -> u64 {
 
 #[test]
 fn idle_threads_sleep() {
-    UserspaceVeth::run(|fixture| {
+    Veth::run(Tier::Userspace, |fixture| {
         let tasks = || -> Vec<String> {
             let entries = std::fs::read_dir("/proc/self/task").expect("procfs is there");
             entries
@@ -249,7 +249,7 @@ fn idle_threads_sleep() {
 
 #[test]
 fn a_device_that_vanishes_stops_only_itself() {
-    UserspaceVeth::run(|fixture| {
+    Veth::run(Tier::Userspace, |fixture| {
         let w = World::new(fixture);
         w.install(1, on(1), "3,2");
         let deleted =
@@ -271,7 +271,7 @@ fn a_device_that_vanishes_stops_only_itself() {
 
 #[test]
 fn a_panic_in_an_upcall_costs_one_batch() {
-    UserspaceVeth::run(|fixture| {
+    Veth::run(Tier::Userspace, |fixture| {
         let dp = fixture.userspace().clone();
         let w = World::new(fixture);
         w.install(1, on(1), "2");

@@ -1,8 +1,10 @@
-//! `slipswitch`: the user's tool. Starts and stops a switch; what else one does with a switch
-//! is done with `ovs-vsctl`, `ovs-ofctl` and `ovs-appctl`.
+//! `slipswitch`: the user's tool. Starts and stops a switch, and says where flows run and why;
+//! what else one does with a switch is done with `ovs-vsctl`, `ovs-ofctl` and `ovs-appctl`.
 #![forbid(unsafe_code)]
 
+mod doctor;
 mod down;
+mod explain;
 mod place;
 mod up;
 
@@ -12,7 +14,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 #[derive(Parser)]
-#[command(name = "slipswitch", version, about = "Starts and stops a Slipswitch virtual switch", after_help = AFTER)]
+#[command(name = "slipswitch", version, about = "Starts, stops and explains a Slipswitch virtual switch", after_help = AFTER)]
 struct Cli {
     /// Keep sockets, pidfiles, logs and the database in DIR, instead of where OVS_RUNDIR,
     /// OVS_LOGDIR and OVS_DBDIR (or Debian's defaults) say
@@ -28,6 +30,12 @@ enum Command {
     Up(up::Options),
     /// Stop the switch daemon, and the ovsdb-server if `up` started it
     Down(down::Options),
+    /// Say which tiers this kernel and each interface have, why not others, and what would
+    /// change that
+    Doctor(doctor::Options),
+    /// Say what happens to a packet: its translation, the megaflow and the rule behind each
+    /// field of it, the tier where it runs, and why it is not a faster one
+    Explain(explain::Options),
 }
 
 const AFTER: &str = "\
@@ -35,6 +43,8 @@ Examples:
   slipswitch up                         the system's switch, in /var/run/openvswitch
   slipswitch up --dir /tmp/sw           a switch of one's own; prints what to export
   ovs-vsctl add-br br0                  the ordinary tools drive it
+  slipswitch doctor eth0                which tiers eth0 could be on, and why not the others
+  slipswitch explain --bridge br0 in_port=p1,icmp
   slipswitch down --dir /tmp/sw         stops it again
 
 The daemon itself is slipswitchd; it takes ovs-vswitchd's command line.";
@@ -45,6 +55,8 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Up(options) => up::run(&place, &options),
         Command::Down(options) => down::run(&place, &options),
+        Command::Doctor(options) => doctor::run(&place, &options),
+        Command::Explain(options) => explain::run(&place, &options),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -6,6 +6,9 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+/// How long the daemon may take to answer.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
+
 /// The directories of one switch.
 pub struct Place {
     dirs: Dirs,
@@ -67,6 +70,19 @@ impl Place {
     /// The process id of `program`, when it runs here.
     pub fn running(&self, program: &str) -> Option<i32> {
         process::read_pidfile(&self.pidfile(program)).ok()
+    }
+
+    /// Where the switch pins its BPF objects.
+    pub fn pins(&self) -> PathBuf {
+        self.dirs.bpf_pins()
+    }
+
+    /// Has the running daemon carry out a command.
+    pub fn appctl(&self, command: &str, args: &[&str]) -> Result<String> {
+        let socket = unixctl::client::socket_path(&self.dirs.run, "ovs-vswitchd")
+            .with_context(|| format!("no switch runs in {}", self.dirs.run.display()))?;
+        unixctl::client::call_socket(&socket, command, args, Some(PATIENCE))
+            .map_err(|error| anyhow::anyhow!("{}", error.to_string().trim_end()))
     }
 
     /// What a shell must export for the tools to find this switch; `None` when they find it

@@ -31,6 +31,7 @@ mod device;
 mod fail;
 mod host;
 mod interfaces;
+mod offload;
 mod state;
 mod status;
 #[cfg(test)]
@@ -253,15 +254,19 @@ pub fn reconfigure(shared: &Shared) -> bool {
         state.remarks.warn(remark.as_str());
     }
     let tls = state.tls.clone();
+    offload::sync(d, &mut state, &wanted.tunables);
     tunables::sync(d, &mut state, &wanted);
     if state.tls != tls {
         client.set_tls(controllers::files(&state));
     }
     bridges::sync(shared, d, &mut state, &wanted);
     state.remarks.end_round();
-    state.configured = true;
+    let is_first = !std::mem::replace(&mut state.configured, true);
     state.lock_told = false;
     d.settle();
+    if is_first {
+        offload::configured(d, &state);
+    }
     write(d, &client, &mut state, false, Some(&wanted));
     d.configuration.state = state;
     true
@@ -334,6 +339,7 @@ pub fn status_tick(shared: &Shared) {
     if statistics {
         state.stats_written = Some(now);
     }
+    offload::tick(d, &mut state, statistics);
     // Dummies change by command; others tell (`links_changed`), but for speed and the like.
     if statistics || d.dummy != DummyLevel::Off {
         d.refresh_ports();

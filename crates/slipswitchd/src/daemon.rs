@@ -16,6 +16,7 @@ use bridge::switch::Switch;
 use clock::Clock;
 use datapath_userspace::UserspaceDatapath;
 use openflow::message::PortStatusReason;
+use placement::PlacedDatapath;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -40,6 +41,8 @@ pub struct Daemon {
     pub switch: Switch,
     /// The datapath, for what only it can tell (thread statistics, cores).
     pub userspace: Arc<UserspaceDatapath>,
+    /// Which tier holds which flow; `None` in dummy mode, where all is in userspace.
+    pub placed: Option<Arc<PlacedDatapath>>,
     /// OpenFlow connections.
     pub connections: Connections,
     /// OpenFlow listeners and connectors.
@@ -84,6 +87,7 @@ impl Daemon {
     pub fn new(
         switch: Switch,
         userspace: Arc<UserspaceDatapath>,
+        placed: Option<Arc<PlacedDatapath>>,
         services: Services,
         configuration: Configuration,
         clock: Clock,
@@ -95,6 +99,7 @@ impl Daemon {
         Daemon {
             switch,
             userspace,
+            placed,
             connections: Connections::new(),
             services,
             configuration,
@@ -186,12 +191,11 @@ impl Daemon {
     /// Asks ports for their status and tells peers what has changed.
     pub fn refresh_ports(&mut self) {
         for (bridge, port) in self.switch.refresh_ports() {
-            let desc = self
-                .switch
-                .bridge(bridge)
-                .and_then(|b| b.ports.get(&port))
-                .map(bridge::port::Port::desc);
-            if let Some(desc) = desc {
+            let port = self.switch.bridge(bridge).and_then(|b| b.ports.get(&port));
+            if let (Some(placed), Some(number)) = (&self.placed, port.and_then(|p| p.dp_port)) {
+                placed.refresh(number);
+            }
+            if let Some(desc) = port.map(bridge::port::Port::desc) {
                 self.connections.port_status(bridge, PortStatusReason::Modify, &desc);
             }
         }

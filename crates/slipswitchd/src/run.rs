@@ -10,6 +10,7 @@ use bridge::switch::Switch;
 use clock::Clock;
 use datapath::Datapath;
 use datapath_userspace::UserspaceDatapath;
+use placement::{KernelProber, PlacedDatapath};
 use process::{Dirs, Signals};
 use std::cell::RefCell;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -161,13 +162,19 @@ fn assemble(args: &Args, dirs: &Dirs) -> Result<(Shared, Arc<Notify>)> {
         UserspaceDatapath::new(name, clock.clone(), datapath_userspace::Config::default());
     // In dummy mode everything runs on this thread, in order, so that tests are exact.
     let threads = args.dummy == DummyLevel::Off;
-    let switch = Switch::new(userspace.clone(), clock.clone(), sender, FLOW_LIMIT, threads)
+    let placed = threads.then(|| PlacedDatapath::new(userspace.clone(), Box::new(KernelProber)));
+    let datapath: Arc<dyn Datapath> = match &placed {
+        Some(placed) => placed.clone(),
+        None => userspace.clone(),
+    };
+    let switch = Switch::new(datapath, clock.clone(), sender, FLOW_LIMIT, threads)
         .context("cannot start the revalidator thread")?;
     let configuration =
         Configuration::start(args, dirs).context("cannot connect to the database")?;
     let daemon = Daemon::new(
         switch,
         userspace,
+        placed,
         Services::default(),
         configuration,
         clock,
@@ -285,6 +292,10 @@ fn finish(daemon: &Shared, exit: Exit) {
     if exit.cleanup {
         config::cleanup(daemon);
     }
-    let userspace = Arc::clone(&daemon.borrow().userspace);
-    userspace.shutdown();
+    let daemon = daemon.borrow();
+    match &daemon.placed {
+        // Without bridges there are no flows that could go on.
+        Some(placed) if daemon.switch.bridges().next().is_none() => placed.cleanup(),
+        _ => daemon.switch.datapath().shutdown(),
+    }
 }

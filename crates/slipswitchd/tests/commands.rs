@@ -38,7 +38,7 @@ fn packets_make_megaflows_that_are_dumped_traced_and_removed() {
         format!("recirc_id(0),in_port(p1),{key}, {stats}, actions:p2\n")
     );
     let verbose = rig.appctl(&["dpctl/dump-flows", "-m", "filter=in_port(p1),tcp"]);
-    assert!(verbose.contains("dp:userspace, actions:p2\n"), "{verbose}");
+    assert!(verbose.contains("actions:p2, offloaded:no, dp:userspace\n"), "{verbose}");
     assert_eq!(rig.appctl(&["dpctl/dump-flows", "filter=udp"]), "");
     assert_eq!(
         rig.appctl(&["bridge/dump-flows", "--offload-stats", "br0"]).lines().next(),

@@ -7,14 +7,20 @@
 
 pub mod cases;
 mod dummy;
+mod fast;
 pub mod frames;
 mod model;
+mod namespace;
+mod peer;
+mod tiers;
 mod veth;
 mod world;
 
 pub use dummy::UserspaceDummy;
+pub use fast::Ran;
 pub use model::ModelFixture;
-pub use veth::UserspaceVeth;
+pub use tiers::run_at;
+pub use veth::Veth;
 pub use world::{Seen, Why, World, on};
 
 use clock::Clock;
@@ -41,6 +47,19 @@ pub trait Fixture {
 
     /// Its clock; may be stopped.
     fn clock(&self) -> &Clock;
+
+    /// Time passes, for the datapath too.
+    fn pass(&self, millis: u64) {
+        self.clock().advance(millis);
+    }
+
+    /// Does what the daemon does about twice a second, until nothing is left to be done.
+    fn maintain(&self) {}
+
+    /// Where packets ran, for a datapath of several tiers.
+    fn ran(&self) -> Option<Ran> {
+        None
+    }
 
     /// Lets a packet arrive on a port; when this returns the datapath has processed it.
     fn inject(&self, port: PortNo, packet: Packet);

@@ -198,6 +198,19 @@ fn replace(
     out + rest
 }
 
+/// Verbose megaflows of Open vSwitch with the tier where Slipswitch says it: at the end of the
+/// line, with how much of the flow is offloaded, as `, reason:` may follow.
+pub(super) fn tier_last(text: &str) -> String {
+    const TIER: &str = ", dp:ovs, actions:";
+    let line = |line: &str| match line.split_once(TIER) {
+        Some((flow, actions)) => {
+            format!("{flow}, actions:{actions}, offloaded:no, dp:userspace")
+        }
+        None => line.to_owned(),
+    };
+    text.split('\n').map(line).collect::<Vec<String>>().join("\n")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,8 +2,9 @@
 //!
 //! The guard is a shell that waits for the end of its standard input, whose other end only the
 //! test program holds. However that program ends, the guard then ends every process that has
-//! this directory, or one below it, as its `OVS_RUNDIR` and removes the directory. So daemons that have detached
-//! themselves leave nothing behind either.
+//! this directory, or one below it, as its `OVS_RUNDIR`, and removes the directory and what the
+//! switch has pinned in bpffs (links go with their pins, programs and maps with both). So daemons
+//! that have detached themselves leave nothing behind either.
 
 use super::Output;
 use std::path::{Path, PathBuf};
@@ -20,6 +21,7 @@ for environment in /proc/[0-9]*/environ; do
     pid=${environment#/proc/}; pid=${pid%/environ}
     [ "$pid" = $$ ] || { grep -qzxE "OVS_RUNDIR=$1(/.*)?" "$environment" && kill -9 "$pid"; } 2>/dev/null
 done
+rm -rf "$2"
 for try in 1 2 3 4 5 6 7 8 9 10; do rm -rf "$1" && break; sleep 0.1; done
 "#;
 
@@ -45,6 +47,7 @@ impl Place {
         let guard = Command::new("setsid")
             .args(["sh", "-c", GUARD, "guard"])
             .arg(&dir)
+            .arg(pins(&dir))
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -56,6 +59,11 @@ impl Place {
     /// The directory.
     pub fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    /// Where a switch of this place pins its BPF objects.
+    pub fn pins(&self) -> PathBuf {
+        pins(&self.dir)
     }
 
     /// A file in it.
@@ -108,6 +116,10 @@ impl Place {
         self.settle(&mut command);
         command.output().expect("there is a shell").into()
     }
+}
+
+fn pins(run: &Path) -> PathBuf {
+    process::Dirs::from_vars(|name| (name == "OVS_RUNDIR").then(|| run.into())).bpf_pins()
 }
 
 impl Drop for Place {

@@ -39,8 +39,9 @@ fn from_env(name: &str) -> Option<PathBuf> {
 /// changed this takes a fraction of a second.
 fn built(name: &str) -> Result<PathBuf, String> {
     let test = std::env::current_exe().expect("Linux tells where a running program is");
-    // target/PROFILE/deps/TEST
-    let profile = test.ancestors().nth(2).expect("Cargo puts tests three levels deep");
+    // target/PROFILE/deps/TEST, or target/PROFILE/PROGRAM
+    let profile = test.ancestors().skip(1).find(|dir| !dir.ends_with("deps"));
+    let profile = profile.expect("Cargo puts programs two levels deep");
     let program = profile.join(name);
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo

@@ -3,7 +3,7 @@
 use super::ports::PortNames;
 use clock::Millis;
 use datapath::text::Style;
-use datapath::{FlowDump, FlowStats, Tier};
+use datapath::{FlowDump, FlowStats, Offloaded, Tier};
 use flow::text::odp;
 use std::fmt::Write as _;
 
@@ -18,8 +18,8 @@ pub(super) struct LineStyle<'a> {
     pub dpctl: bool,
 }
 
-/// `flow` in a line, without line feed. In datapaths' verbose lines a refusal by a faster tier
-/// comes last.
+/// `flow` in a line, without line feed. Datapaths' verbose lines end with how much of the flow a
+/// fast tier does, the fastest tier that has it, and the reason why not a faster one.
 pub(super) fn flow_line(flow: &FlowDump, now: Millis, style: LineStyle<'_>) -> String {
     let mut out = String::with_capacity(160);
     let matching = &flow.flow.matching;
@@ -32,20 +32,17 @@ pub(super) fn flow_line(flow: &FlowDump, now: Millis, style: LineStyle<'_>) -> S
     out.push_str(&odp::format(matching.key(), matching.mask(), key_style, &name));
     out.push_str(", ");
     out.push_str(&stats_text(flow.stats, now));
-    if style.verbose && style.dpctl {
-        let _ = write!(out, ", dp:{}", flow.tier.name());
-    }
     let port_name = |port: datapath::PortNo| name(port.0);
     let actions = datapath::text::format(
         &flow.flow.actions,
         Style { port_name: Some(&port_name), dry_run: false },
     );
     let _ = write!(out, ", actions:{actions}");
-    if style.verbose
-        && style.dpctl
-        && let Some(refusal) = flow.refusal
-    {
-        let _ = write!(out, ", refused:{refusal}");
+    if style.verbose && style.dpctl {
+        let _ = write!(out, ", offloaded:{}, dp:{}", flow.offloaded.name(), flow.tier.name());
+        if let Some(refusal) = flow.refusal {
+            let _ = write!(out, ", reason:{refusal}");
+        }
     }
     out
 }
@@ -84,42 +81,37 @@ fn tcp_flags_text(flags: u16) -> String {
     LETTERS.iter().filter(|(bit, _)| flags & bit != 0).map(|(_, letter)| *letter).collect()
 }
 
-/// Where flows may run, for `type=` of `dpctl/dump-flows`: OVS's words and ours.
+/// Where flows may run, for `type=` of `dpctl/dump-flows`: OVS's words and ours. OVS's
+/// "offloaded" is hardware; here it is every tier that is faster than userspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TypeFilter {
     /// In one tier.
     Tier(Tier),
-    /// In a datapath in software (OVS: "ovs").
-    Software,
-    /// In hardware, wholly.
-    Offloaded,
-    /// In hardware, in part: none ever is.
-    Partially,
+    /// So much of it is in a fast tier.
+    Offloaded(Offloaded),
 }
 
 impl TypeFilter {
     /// The filter called `name`.
     pub fn parse(name: &str) -> Option<TypeFilter> {
         Some(match name {
-            "ovs" | "non-offloaded" => TypeFilter::Software,
+            "ovs" | "non-offloaded" => TypeFilter::Offloaded(Offloaded::No),
             "tc" => TypeFilter::Tier(Tier::Tc),
             "xdp" => TypeFilter::Tier(Tier::Xdp),
             "tcx" => TypeFilter::Tier(Tier::Tcx),
             "kernel" => TypeFilter::Tier(Tier::Kernel),
             "userspace" => TypeFilter::Tier(Tier::Userspace),
-            "offloaded" => TypeFilter::Offloaded,
-            "dpdk" | "partially-offloaded" => TypeFilter::Partially,
+            "offloaded" => TypeFilter::Offloaded(Offloaded::Yes),
+            "dpdk" | "partially-offloaded" => TypeFilter::Offloaded(Offloaded::Partial),
             _ => return None,
         })
     }
 
-    /// Whether flows of `tier` pass.
-    pub fn admits(self, tier: Tier) -> bool {
+    /// Whether a flow passes.
+    pub fn admits(self, flow: &FlowDump) -> bool {
         match self {
-            TypeFilter::Tier(wanted) => wanted == tier,
-            TypeFilter::Software => tier != Tier::Tc,
-            TypeFilter::Offloaded => tier == Tier::Tc,
-            TypeFilter::Partially => false,
+            TypeFilter::Tier(wanted) => flow.tier == wanted,
+            TypeFilter::Offloaded(wanted) => flow.offloaded == wanted,
         }
     }
 }
@@ -142,14 +134,30 @@ mod tests {
     #[test]
     fn types() {
         assert_eq!(TypeFilter::parse("foo"), None);
-        for (name, tier, passes) in [
-            ("ovs", Tier::Userspace, true),
-            ("ovs", Tier::Tc, false),
-            ("offloaded", Tier::Tc, true),
-            ("tc", Tier::Userspace, false),
-            ("partially-offloaded", Tier::Tc, false),
+        let flow = |tier, offloaded| FlowDump {
+            flow: datapath::Megaflow {
+                ufid: datapath::Ufid(1),
+                matching: flow::Match::ANY,
+                actions: [].into(),
+            },
+            stats: FlowStats::default(),
+            tier,
+            refusal: None,
+            offloaded,
+        };
+        let (no, yes) = (Offloaded::No, Offloaded::Yes);
+        for (name, tier, offloaded, passes) in [
+            ("ovs", Tier::Userspace, no, true),
+            ("ovs", Tier::Tcx, yes, false),
+            ("non-offloaded", Tier::Userspace, no, true),
+            ("offloaded", Tier::Xdp, yes, true),
+            ("offloaded", Tier::Xdp, Offloaded::Partial, false),
+            ("partially-offloaded", Tier::Xdp, Offloaded::Partial, true),
+            ("tcx", Tier::Tcx, yes, true),
+            ("tc", Tier::Userspace, no, false),
         ] {
-            assert_eq!(TypeFilter::parse(name).map(|f| f.admits(tier)), Some(passes), "{name}");
+            let admitted = TypeFilter::parse(name).map(|f| f.admits(&flow(tier, offloaded)));
+            assert_eq!(admitted, Some(passes), "{name}");
         }
     }
 }

@@ -4,7 +4,7 @@
 //! addresses and flows are learned as if it had come in; no rule counts it, and the datapath
 //! actions are not run. `--names` shows ports by name.
 
-mod arguments;
+pub(super) mod arguments;
 
 use super::ports::PortNames;
 use super::{ANY, Answer, Commands, compose};
@@ -12,9 +12,9 @@ use crate::args::DummyLevel;
 use crate::daemon::Daemon;
 use arguments::{Arguments, Flow};
 use bridge::effect;
-use bridge::snapshot::BridgeIndex;
+use bridge::snapshot::{BridgeIndex, Snapshot};
 use bridge::trace::Tracer;
-use bridge::translate::{self, EffectsMode, Request};
+use bridge::translate::{self, EffectsMode, Request, Translation};
 use flow::Key;
 use flow::text::{format_key, odp, parse_exact_flow};
 use openflow::action::Action;
@@ -64,6 +64,45 @@ fn trace(
     arguments: &Arguments<'_>,
     packet_out: Option<(&[Action], bool)>,
 ) -> Answer {
+    Ok(run(daemon, arguments, packet_out)?.text())
+}
+
+/// A translation that was traced.
+pub(super) struct Traced {
+    /// The bridge that it began in.
+    pub bridge: BridgeIndex,
+    /// What was translated, with the OpenFlow `in_port`.
+    pub key: Key,
+    /// What came of it.
+    pub translation: Translation,
+    /// How.
+    pub tracer: Tracer,
+    snapshot: Arc<Snapshot>,
+}
+
+impl Traced {
+    /// The names of the bridge's ports, when they were asked for.
+    pub fn names(&self) -> bridge::trace::PortNames<'_> {
+        self.tracer.names(self.snapshot.bridge(self.bridge).map(Arc::as_ref))
+    }
+
+    /// As `ofproto/trace` prints it.
+    pub fn text(&self) -> String {
+        let names = self.names();
+        format!(
+            "Flow: {}\n{}",
+            format_key(&self.key, &|number| names.name(number)),
+            self.tracer.render(&self.key, &self.translation, &self.snapshot, self.bridge)
+        )
+    }
+}
+
+/// Translates what the arguments of `ofproto/trace` ask for.
+pub(super) fn run(
+    daemon: &mut Daemon,
+    arguments: &Arguments<'_>,
+    packet_out: Option<(&[Action], bool)>,
+) -> Result<Traced, String> {
     daemon.switch.publish(); // what was changed before must be seen
     let mut place = locate(daemon, &arguments.flow)?;
     let packet = match (&arguments.packet, arguments.generate) {
@@ -93,12 +132,7 @@ fn trace(
     if packet.is_some() {
         effect::apply_uncounted(&translation.effects, place.key.tcp_flags.get(), now, &slow.events);
     }
-    let names = tracer.names(snapshot.bridge(place.bridge).map(Arc::as_ref));
-    Ok(format!(
-        "Flow: {}\n{}",
-        format_key(&place.key, &|number| names.name(number)),
-        tracer.render(&place.key, &translation, &snapshot, place.bridge)
-    ))
+    Ok(Traced { bridge: place.bridge, key: place.key, translation, tracer, snapshot })
 }
 
 /// Finds the bridge and reads the flow: in datapath syntax when it is that, else in OpenFlow's.

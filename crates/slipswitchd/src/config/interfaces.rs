@@ -133,6 +133,8 @@ pub(super) fn add_missing(
                 state.options = row.options.clone();
                 state.mac = request.spec.mac;
                 state.mtu = row.mtu;
+                state.tier = row.other_config.get("tier").cloned();
+                state.object = row.options.get("bpf-object").cloned();
                 added(d, bridge.index, number, &form);
                 state.form = Some(form);
             }
@@ -267,6 +269,26 @@ pub(super) fn configure(
             match d.switch.datapath().set_policing(dp_port, row.policing.0, row.policing.1) {
                 Ok(()) => state.policing = row.policing,
                 Err(error) => remarks.warn(error.to_string()),
+            }
+        }
+        let tier = row.other_config.get("tier");
+        let object = row.options.get("bpf-object");
+        if (state.tier.as_ref(), state.object.as_ref()) != (tier, object)
+            && let (Some(placed), Some(dp_port)) = (&d.placed, dp_port)
+        {
+            let spec = PortSpec {
+                name: row.name.clone(),
+                options: row.options.clone(),
+                other_config: row.other_config.clone(),
+                ..PortSpec::default()
+            };
+            match placed.retier(dp_port, &spec) {
+                Ok(()) => (state.tier, state.object) = (tier.cloned(), object.cloned()),
+                Err(error) => {
+                    let error = error.to_string();
+                    remarks.warn(format!("interface {}: {error}", row.name));
+                    state.error = Some(error);
+                }
             }
         }
         if touched {

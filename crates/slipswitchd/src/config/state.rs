@@ -27,6 +27,8 @@ pub(super) struct State {
     pub tls: Option<tls::Files>,
     /// The first configuration was made.
     pub configured: bool,
+    /// Until when what an earlier daemon left is kept as it is (`flow-restore-wait`).
+    pub restoring: Option<Instant>,
     /// When statistics were last written.
     pub stats_written: Option<Millis>,
     /// Since when the database is there, but not its lock; and whether the log says so.
@@ -97,6 +99,10 @@ pub(super) struct InterfaceState {
     pub last: Option<u32>,
     pub error: Option<String>,
     pub policing: (u32, u32),
+    /// `other_config:tier`.
+    pub tier: Option<String>,
+    /// `options:bpf-object`.
+    pub object: Option<String>,
     pub mac: Option<Mac>,
     pub mtu: Option<u32>,
 }

@@ -33,18 +33,19 @@ pub(super) fn sync(d: &mut Daemon, state: &mut State, wanted: &Wanted) {
         d.switch.slow_path().pass(Pass::Purge);
     }
     if new.pmd_cpu_mask != state.tunables.pmd_cpu_mask {
-        cores(d, state, new);
+        packet_threads(d, state, new);
     }
     if let Some(ms) = new.bundle_idle_timeout {
         d.connections.set_bundle_idle_timeout(ms);
     }
-    if new.offload && !state.tunables.offload {
-        tracing::info!(target: "bridge", "hw-offload is set; this version has no datapath but the userspace one");
+    if new.hw_offload && !state.tunables.hw_offload {
+        tracing::info!(target: "bridge", "hw-offload is set; this version does not drive TC flower: flows run in BPF or in userspace");
     }
     state.tunables = new.clone();
 }
 
-fn cores(d: &Daemon, state: &mut State, new: &Tunables) {
+/// Cores of packet threads, and whether the host's own ports outlive the daemon.
+pub(super) fn packet_threads(d: &Daemon, state: &mut State, new: &Tunables) {
     let mask = new.pmd_cpu_mask.as_deref().unwrap_or_default();
     let available = std::thread::available_parallelism().map_or(1, usize::from);
     match Config::cores_of_mask(mask) {
@@ -56,7 +57,13 @@ fn cores(d: &Daemon, state: &mut State, new: &Tunables) {
                     "other_config:pmd-cpu-mask {mask} names cores that are not there: {absent:?}"
                 ));
             }
-            d.userspace.reconfigure(Config { cores, ..Config::default() });
+            let is_placed = super::offload::is_on(d);
+            d.userspace.reconfigure(Config {
+                cores,
+                persistent_internal: is_placed,
+                open_muted: is_placed,
+                ..Config::default()
+            });
         }
         Err(error) => state.remarks.warn(error),
     }

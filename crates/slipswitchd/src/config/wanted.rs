@@ -54,8 +54,15 @@ pub(super) struct Tunables {
     pub flow_restore_wait: bool,
     /// `vlan-limit`: tags that a match may go through; 0 is as many as there can be.
     pub vlan_limit: u64,
-    /// `hw-offload` or `bpf-offload`.
-    pub offload: bool,
+    /// `flow-restore-deadline`, seconds: no longer does `flow-restore-wait` keep what an earlier
+    /// daemon left.
+    pub restore_deadline: u64,
+    /// `hw-offload`.
+    pub hw_offload: bool,
+    /// `bpf-offload`.
+    pub bpf_offload: bool,
+    /// `bpf-max-flows` and `bpf-max-masks`: sizes of the shared tables, read when they are made.
+    pub bpf_sizes: (Option<u64>, Option<u64>),
     /// `enable-statistics`.
     pub host_statistics: bool,
     /// `bundle-idle-timeout`, milliseconds.
@@ -72,7 +79,10 @@ impl Default for Tunables {
             stats_interval: MIN_STATS_INTERVAL,
             flow_restore_wait: false,
             vlan_limit: 1,
-            offload: false,
+            restore_deadline: 120,
+            hw_offload: false,
+            bpf_offload: true,
+            bpf_sizes: (None, None),
             host_statistics: false,
             bundle_idle_timeout: None,
         }
@@ -215,7 +225,10 @@ fn tunables(root: &Row) -> Tunables {
             .map_or(MIN_STATS_INTERVAL, |ms| ms.max(MIN_STATS_INTERVAL)),
         flow_restore_wait: other.bool("flow-restore-wait", false),
         vlan_limit: other.uint("vlan-limit").unwrap_or(defaults.vlan_limit),
-        offload: other.bool("hw-offload", false) || other.bool("bpf-offload", false),
+        restore_deadline: other.uint("flow-restore-deadline").unwrap_or(defaults.restore_deadline),
+        hw_offload: other.bool("hw-offload", false),
+        bpf_offload: other.bool("bpf-offload", defaults.bpf_offload),
+        bpf_sizes: (other.uint("bpf-max-flows"), other.uint("bpf-max-masks")),
         host_statistics: other.bool("enable-statistics", false)
             || other.bool("enable_statistics", false),
         bundle_idle_timeout: other

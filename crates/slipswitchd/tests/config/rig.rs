@@ -87,6 +87,11 @@ impl Rig {
         );
         rig.start_server();
         rig.vsctl_ok(&["--no-wait", "init"]);
+        if rig.namespace.is_some() {
+            // What is pinned would outlive a test that is killed. BPF has tests of its own.
+            let off = "other_config:bpf-offload=false";
+            rig.vsctl_ok(&["--no-wait", "set", "open_vswitch", ".", off]);
+        }
         rig.start_daemon();
         rig
     }

@@ -84,6 +84,74 @@ pub fn sample_takes_its_share(w: &World) {
     assert_eq!(w.out(3).len(), 400);
 }
 
+pub fn a_nested_list_may_end_a_list(w: &World) {
+    w.install(1, on(1), "2,clone(set(ipv4(ttl=9)),push_vlan(vid=3,pcp=0),3,clone(pop_vlan,4))");
+    w.inject(1, &udp(9));
+    assert_eq!(w.out(2), [udp(9)]);
+    let (tagged, plain) = (w.out(3), w.out(4));
+    assert_eq!((key_of(&tagged[0], 0).nw_ttl, tagged[0].len()), (9, udp(9).len() + 4));
+    assert_eq!((key_of(&plain[0], 0).nw_ttl, plain[0].len()), (9, udp(9).len()));
+}
+
+pub fn a_sample_may_end_a_list(w: &World) {
+    for (text, share) in [("100%", 400..=400), ("0%", 0..=0), ("25%", 50..=160)] {
+        w.dp().flush();
+        w.install(1, on(1), &format!("3,sample(sample={text},actions(set(ipv4(ttl=9)),2))"));
+        let packets = (0..400).map(|_| Packet::from_slice(&udp(1))).collect();
+        w.fixture().inject_all(PortNo(1), packets);
+        let seen = w.out(2);
+        assert!(share.contains(&seen.len()), "{text}: {} of 400", seen.len());
+        assert!(seen.iter().all(|f| key_of(f, 0).nw_ttl == 9));
+        assert_eq!(w.out(3), vec![udp(1); 400]);
+    }
+}
+
+pub fn a_branch_may_end_a_list(w: &World) {
+    w.install(1, on(1), "check_pkt_len(size=142,gt(set(ipv4(ttl=1)),2),le(set(ipv4(ttl=2)),3))");
+    for (len, port, ttl) in [(99, 3, 2), (100, 3, 2), (101, 2, 1)] {
+        let frame = udp(len); // 42 bytes of headers
+        let mut tagged = frame.clone();
+        tagged.splice(12..12, [0x81, 0, 0, 5]);
+        for frame in [frame, tagged] {
+            w.inject(1, &frame);
+            let out = w.out(port);
+            assert_eq!(out.len(), 1, "{len}");
+            assert_eq!((key_of(&out[0], 0).nw_ttl, out[0].len()), (ttl, frame.len()), "{len}");
+            assert!(w.out(5 - port).is_empty(), "{len}");
+        }
+    }
+}
+
+pub fn a_recirculation_may_end_a_list(w: &World) {
+    w.install(1, on(1), "2,pop_vlan,set(skb_mark(0x7)),recirc(0x1)");
+    let mut second = again(1, 1);
+    second.set(Field::EthType, 0x800);
+    second.set(Field::PktMark, 7);
+    second.set(Field::Ipv4Dst, crate::behaviour::frames::v4(2).to_bits().into());
+    w.install(2, second, "set(ipv4(ttl=7)),3");
+    let mut tagged = udp(9);
+    tagged.splice(12..12, [0x81, 0, 0, 5]);
+    for _ in 0..2 {
+        w.inject(1, &tagged);
+    }
+    assert_eq!(w.out(2), vec![tagged.clone(); 2]);
+    let out = w.out(3);
+    assert_eq!((out.len(), key_of(&out[0], 0).nw_ttl, out[0].len()), (2, 7, udp(9).len()));
+    assert_eq!((w.stats(1).packets, w.stats(2).packets), (2, 2));
+    assert_eq!((w.stats(1).bytes, w.stats(2).bytes), {
+        (2 * tagged.len() as u64, 2 * udp(9).len() as u64)
+    });
+}
+
+pub fn a_cut_output_may_end_a_list(w: &World) {
+    w.install(1, on(1), "set(ipv4(ttl=9)),trunc(60),2");
+    w.inject(1, &udp(200));
+    w.inject(1, &udp(10));
+    let out = w.out(2);
+    assert_eq!(out.iter().map(Vec::len).collect::<Vec<_>>(), [60, 52]);
+    assert!(out.iter().all(|f| f[22] == 9), "TTL");
+}
+
 pub fn a_meter_drops_what_exceeds_it(w: &World) {
     let clock = w.fixture().clock();
     clock.stop();
@@ -96,7 +164,7 @@ pub fn a_meter_drops_what_exceeds_it(w: &World) {
         w.inject(1, &udp(76));
     }
     assert_eq!(w.out(3).len(), 3);
-    clock.advance(600);
+    w.fixture().pass(600);
     w.inject(1, &udp(76));
     w.inject(1, &udp(76));
     assert_eq!(w.out(3).len(), 1);
@@ -116,7 +184,7 @@ pub fn a_meter_drops_what_exceeds_it(w: &World) {
         w.inject(2, &udp(76));
     }
     assert_eq!(w.out(3).len(), 2);
-    clock.advance(1000);
+    w.fixture().pass(1000);
     w.inject(2, &udp(76));
     w.inject(2, &udp(76));
     assert_eq!(w.out(3).len(), 1);
@@ -198,6 +266,18 @@ pub fn recirculation_is_limited(w: &World) {
     assert_eq!(w.out(2).len() as u32, RECIRCULATION_LIMIT);
     assert_eq!(w.drops(DropReason::RecirculationLimit), 1);
     assert_eq!(w.stats(2).packets as u32, RECIRCULATION_LIMIT);
+}
+
+pub fn long_lists_run_whole_in_every_pass(w: &World) {
+    let list = |next: &str| format!("{}{next}", "2,3,".repeat(4));
+    w.install(1, on(1), &list("recirc(0x1)"));
+    w.install(2, again(1, 1), &list("recirc(0x2)"));
+    w.install(3, again(1, 2), &list("recirc(0x3)"));
+    w.install(4, again(1, 3), &list("4"));
+    w.inject(1, &udp(1));
+    assert_eq!((w.out(2).len(), w.out(3).len(), w.out(4).len()), (16, 16, 1));
+    assert!((1..=4).all(|id| w.stats(id).packets == 1));
+    assert!(DropReason::ALL.iter().all(|reason| w.drops(*reason) == 0));
 }
 
 pub fn check_pkt_len_branches(w: &World) {

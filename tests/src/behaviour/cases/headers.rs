@@ -548,7 +548,19 @@ pub fn frames_cut_anywhere_are_survived(w: &World) {
                    clone(set(nd_ext(nd_reserved=0x7,nd_options_type=2)),3),\
                    clone(set(arp(op=7)),3),clone(push_vlan(vid=1,pcp=0),push_mpls(label=5,tc=0,ttl=64,bos=1,\
                    eth_type=0x8847),3),hash(l4(0)),2";
-    for frame in [
+    for frame in frames_with_many_headers() {
+        w.dp().flush();
+        w.install(1, on(1), actions);
+        let cut = (14..=frame.len()).map(|n| &frame[..n]).filter(|f| w.fixture().carries(f));
+        let packets: Vec<_> = cut.map(Packet::from_slice).collect();
+        let expected: Vec<_> = packets.iter().map(|p| p.data().to_vec()).collect();
+        w.fixture().inject_all(datapath::PortNo(1), packets);
+        assert_eq!(w.out(2), expected);
+    }
+}
+
+fn frames_with_many_headers() -> [Vec<u8>; 5] {
+    [
         tcp(0x10, 10),
         ipv6().ipv6_extension(0, &[]).nd(135, 0, v6(2), &[(1, A)]).finish(),
         Frame::ethernet(B, A).arp(0x806, 1, (A, v4(1)), ([0; 6], v4(2))).finish(),
@@ -562,13 +574,37 @@ pub fn frames_cut_anywhere_are_survived(w: &World) {
             .mpls(0x8847, MplsEntry::new(5, 0, true, 64))
             .payload(&pattern(20))
             .finish(),
+    ]
+}
+
+pub fn frames_cut_anywhere_are_edited_or_dropped(w: &World) {
+    for edit in [
+        "set(eth(src=02:01:02:03:04:05))",
+        "set(ipv4(dst=7.7.7.7))",
+        "set(ipv6(dst=::7))",
+        "set(tcp(dst=7))",
+        "set(udp(dst=7))",
+        "pop_vlan",
+        "push_vlan(vid=1,pcp=0)",
+        "pop_mpls(eth_type=0x800)",
+        "push_mpls(label=5,tc=0,ttl=64,bos=1,eth_type=0x8847)",
+        "set(nd(target=::7))",
+        "set(nd_ext(nd_reserved=0x7,nd_options_type=2))",
+        "set(arp(op=7))",
+        "hash(l4(0))",
     ] {
-        w.dp().flush();
-        w.install(1, on(1), actions);
-        let cut = (14..=frame.len()).map(|n| &frame[..n]).filter(|f| w.fixture().carries(f));
-        let packets: Vec<_> = cut.map(Packet::from_slice).collect();
-        let expected: Vec<_> = packets.iter().map(|p| p.data().to_vec()).collect();
-        w.fixture().inject_all(datapath::PortNo(1), packets);
-        assert_eq!(w.out(2), expected);
+        for frame in frames_with_many_headers() {
+            w.dp().flush();
+            w.install(1, on(1), &format!("{edit},2"));
+            // With a tag more or less they must not be too short for the wire.
+            let shortest = if edit.contains("vlan") { 24 } else { 14 };
+            let cut =
+                (shortest..=frame.len()).map(|n| &frame[..n]).filter(|f| w.fixture().carries(f));
+            let packets: Vec<_> = cut.map(Packet::from_slice).collect();
+            let (sent, before) = (packets.len(), w.drops(DropReason::Malformed));
+            w.fixture().inject_all(datapath::PortNo(1), packets);
+            let dropped = w.drops(DropReason::Malformed) - before;
+            assert_eq!(w.out(2).len() + dropped as usize, sent, "{edit}");
+        }
     }
 }

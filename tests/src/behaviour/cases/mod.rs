@@ -10,7 +10,7 @@ pub mod ports;
 pub mod upcalls;
 
 /// Makes one test of each case; each calls `run` of the module that the macro is used in with
-/// the case.
+/// the case's name and the case.
 #[macro_export]
 macro_rules! behaviour_cases {
     () => {
@@ -51,19 +51,26 @@ macro_rules! behaviour_cases {
                 segmented_packets_keep_their_offload,
                 headers_that_are_not_there_drop,
                 a_routing_header_keeps_the_final_destination_in_the_checksum,
-                frames_cut_anywhere_are_survived;
+                frames_cut_anywhere_are_survived,
+                frames_cut_anywhere_are_edited_or_dropped;
             actions:
                 output_to_several_ports,
                 trunc_cuts_the_next_output_only,
                 clone_is_isolated,
                 sample_always_and_never,
                 sample_takes_its_share,
+                a_nested_list_may_end_a_list,
+                a_sample_may_end_a_list,
+                a_branch_may_end_a_list,
+                a_recirculation_may_end_a_list,
+                a_cut_output_may_end_a_list,
                 a_meter_drops_what_exceeds_it,
                 a_removed_meter_passes,
                 recirculation_looks_up_again,
                 hash_is_seen_after_recirculation,
                 metadata_survives_recirculation,
                 recirculation_is_limited,
+                long_lists_run_whole_in_every_pass,
                 check_pkt_len_branches,
                 execute_runs_to_the_end,
                 drops_have_reasons;
@@ -83,7 +90,7 @@ macro_rules! behaviour_tests {
         $(mod $module {
             $(#[test]
             fn $case() {
-                super::run($crate::behaviour::cases::$module::$case);
+                super::run(stringify!($case), $crate::behaviour::cases::$module::$case);
             })*
         })*
     };

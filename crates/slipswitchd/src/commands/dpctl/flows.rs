@@ -114,7 +114,7 @@ impl DumpFilter {
             let values = matching.key().words().iter().zip(wanted.key().words());
             values.zip(looks).all(|((a, b), mask)| (a ^ b) & mask == 0)
         });
-        agrees && self.types.as_ref().is_none_or(|types| types.iter().any(|t| t.admits(flow.tier)))
+        agrees && self.types.as_ref().is_none_or(|types| types.iter().any(|t| t.admits(flow)))
     }
 }
 
@@ -293,6 +293,8 @@ fn parse_line(line: &str, default: Change) -> Option<(Change, &str, &str)> {
     };
     // Statistics of a dump are not part of the flow.
     let flow = flow.split(", packets:").next().unwrap_or_default();
+    // Nor is where it ran.
+    let actions = actions.split(", offloaded:").next().unwrap_or_default();
     Some((change, flow.trim().trim_end_matches(','), actions.trim()))
 }
 
@@ -381,7 +383,7 @@ mod tests {
         );
         assert_eq!(
             parse_line(
-                "in_port(1),eth(), packets:0, bytes:0, used:never, actions:2,3",
+                "in_port(1),eth(), packets:0, bytes:0, used:never, actions:2,3, offloaded:no, dp:userspace",
                 Change::Add
             ),
             Some((Change::Add, "in_port(1),eth()", "2,3"))

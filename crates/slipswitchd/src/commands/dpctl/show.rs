@@ -6,6 +6,7 @@ use crate::commands::{ANY, Answer};
 use crate::daemon::Daemon;
 use datapath::PortInfo;
 use netdev::DeviceStats;
+use placement::OffloadStats;
 use std::fmt::Write as _;
 
 pub(super) fn register(dpctl: &Dpctl<'_>) {
@@ -33,7 +34,11 @@ pub(super) fn register(dpctl: &Dpctl<'_>) {
     });
     dpctl.add("offload-stats-show", 0, 1, |daemon, words| {
         let ([], _) = words.exactly(daemon)?;
-        Err(failure("retrieving offload statistics", NOT_SUPPORTED))
+        let placed = daemon.placed.as_ref();
+        let stats = placed.map(|p| p.offload_stats());
+        stats
+            .map(|stats| offload_text(daemon.switch.datapath().name(), &stats))
+            .ok_or_else(|| failure("retrieving offload statistics", NOT_SUPPORTED))
     });
 }
 
@@ -63,6 +68,30 @@ fn show(daemon: &Daemon, statistics: bool) -> String {
                 _ => out.push_str("    could not read its statistics: the device is gone\n"),
             }
         }
+    }
+    out
+}
+
+/// Flows by tier, and by the reason why they are not in a faster one.
+fn offload_text(datapath: &str, stats: &OffloadStats) -> String {
+    let mut out = format!("{datapath}:\n  flows: {}", stats.flows);
+    for tier in &stats.tiers {
+        let _ = write!(out, ", {}: {}", tier.tier.name(), tier.flows); // a String takes all writes
+    }
+    if stats.adopted > 0 {
+        let _ = write!(out, ", adopted and not yet checked: {}", stats.adopted);
+    }
+    let _ = write!(
+        out,
+        "\n  packets: {} in fast tiers, {} sent up\n",
+        stats.fast_packets, stats.sent_up
+    );
+    for reason in &stats.reasons {
+        let _ = writeln!(
+            out,
+            "  {}: {} flows in userspace, {} in part; {} refusals since start",
+            reason.reason, reason.flows, reason.partial, reason.refusals
+        );
     }
     out
 }

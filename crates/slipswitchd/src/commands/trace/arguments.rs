@@ -10,7 +10,7 @@ const CT_STATES: [&str; 8] = ["new", "est", "rel", "rpl", "inv", "trk", "snat", 
 
 /// A flow and where it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Flow<'a> {
+pub(in crate::commands) struct Flow<'a> {
     /// A bridge, or the datapath.
     pub place: Option<&'a str>,
     /// The flow, in OpenFlow's or the datapath's syntax.
@@ -19,7 +19,7 @@ pub(super) struct Flow<'a> {
 
 /// What is traced.
 #[derive(Debug)]
-pub(super) struct Arguments<'a> {
+pub(in crate::commands) struct Arguments<'a> {
     /// Flow and bridge or datapath.
     pub flow: Flow<'a>,
     /// The packet that was given.

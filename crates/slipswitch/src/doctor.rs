@@ -1,0 +1,101 @@
+//! `slipswitch doctor`: which tiers this kernel and each interface have, why not the others, and
+//! what would change that.
+//!
+//! Ports of a running switch are asked of the switch, which knows; of other interfaces it is
+//! said what would be tried. Nothing is changed.
+
+use crate::place::Place;
+use anyhow::{Result, bail};
+use clap::Args;
+use placement::{Settings, TierReport, survey};
+use std::collections::BTreeMap;
+
+#[derive(Args)]
+pub struct Options {
+    /// Interfaces to look at; all of this network namespace when none is named
+    #[arg(value_name = "INTERFACE")]
+    interfaces: Vec<String>,
+    /// Answer as for an Interface row with other_config:tier=TIER (auto, xdp, tcx, userspace)
+    #[arg(long, value_name = "TIER")]
+    tier: Option<String>,
+}
+
+pub fn run(place: &Place, options: &Options) -> Result<()> {
+    let links = netdev::link::list()?;
+    let all: Vec<String> = links.into_iter().map(|l| l.name).filter(|n| n != "lo").collect();
+    let names = if options.interfaces.is_empty() { &all } else { &options.interfaces };
+    if let Some(missing) = names.iter().find(|n| !all.contains(n)) {
+        bail!("there is no interface {missing} in this network namespace (ip link lists them)");
+    }
+    let running = running_ports(place);
+    print!("{}", host(place));
+    for name in names {
+        println!();
+        match running.get(name) {
+            Some(lines) if options.tier.is_none() => {
+                println!("{name} (a port of the running switch)\n{}", lines.trim_end());
+            }
+            _ => print!("{}", interface(place, name, options.tier.clone())),
+        }
+    }
+    Ok(())
+}
+
+/// The kernel, and what of it matters.
+fn host(place: &Place) -> String {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
+    let jit = match read("/proc/sys/net/core/bpf_jit_enable").as_str() {
+        "0" => "off: BPF programs are interpreted; sysctl net.core.bpf_jit_enable=1",
+        "" => "cannot be read",
+        _ => "on",
+    };
+    let mut out = format!(
+        "kernel            {}\nBPF compiler      {jit}\n",
+        read("/proc/sys/kernel/osrelease")
+    );
+    let pinned = std::fs::read_dir(place.pins()).map_or(0, Iterator::count);
+    let pins = match pinned {
+        0 => "nothing is pinned there".to_owned(),
+        n => format!("{n} objects are pinned: flows go on while the daemon is away"),
+    };
+    out += &format!("pins              {} ({pins})\n", place.pins().display());
+    let daemon = match place.running("ovs-vswitchd") {
+        Some(pid) => format!("runs (process {pid})"),
+        None => "does not run".to_owned(),
+    };
+    out += &format!("daemon            {daemon}\n");
+    out
+}
+
+fn interface(place: &Place, name: &str, tier: Option<String>) -> String {
+    let settings = Settings { tier, pins: place.pins(), ..Settings::default() };
+    let reports = survey(name, &settings);
+    format!("{name}\n{}", reports.iter().map(line).collect::<String>())
+}
+
+fn line(report: &TierReport) -> String {
+    match &report.state {
+        Ok(how) => format!("  {:<10} yes  {how}\n", report.tier.name()),
+        Err(reason) => format!("  {:<10} no   {reason}\n", report.tier.name()),
+    }
+}
+
+/// What a running switch says of its ports: lines by port.
+fn running_ports(place: &Place) -> BTreeMap<String, String> {
+    let Some(text) = place.appctl("slipswitch/tiers", &[]).ok() else { return BTreeMap::new() };
+    let mut ports = BTreeMap::new();
+    let mut port = None;
+    for line in text.lines() {
+        match line.strip_prefix("  ") {
+            None => port = Some(line.to_owned()),
+            Some(_) => {
+                if let Some(port) = &port {
+                    let lines: &mut String = ports.entry(port.clone()).or_default();
+                    lines.push_str(line);
+                    lines.push('\n');
+                }
+            }
+        }
+    }
+    ports
+}

@@ -1,0 +1,85 @@
+//! `slipswitch/explain`: a trace that goes on where `ofproto/trace` ends: which rule made the
+//! megaflow look at which field, where the megaflow runs, and why not in a faster place.
+//!
+//! `slipswitch explain` is this command from a shell.
+
+use super::flow_line::{LineStyle, flow_line};
+use super::ports::PortNames;
+use super::trace::arguments::Arguments;
+use super::trace::{self, Traced};
+use super::{ANY, Answer, Commands};
+use crate::daemon::Daemon;
+use datapath::{FlowDump, Megaflow};
+use flow::text::format_match;
+use flow::{Key, Match};
+use std::fmt::Write as _;
+
+pub(super) fn register(commands: &Commands<'_>) {
+    commands.change(
+        "slipswitch/explain",
+        "{[dp_name] odp_flow | bridge br_flow} [OPTIONS...] [-generate|packet]",
+        1,
+        ANY,
+        |daemon, call| {
+            let words: Vec<&str> = call.args.iter().map(String::as_str).collect();
+            explain(daemon, &Arguments::parse(&words)?)
+        },
+    );
+}
+
+fn explain(daemon: &mut Daemon, arguments: &Arguments<'_>) -> Answer {
+    let traced = trace::run(daemon, arguments, None)?;
+    let mut out = traced.text();
+    looks(&mut out, &traced);
+    place(&mut out, daemon, &traced);
+    Ok(out)
+}
+
+/// What each rule looked at first.
+fn looks(out: &mut String, traced: &Traced) {
+    out.push_str("\nWhat the megaflow matches, and on whose account:\n");
+    let names = traced.names();
+    for look in traced.tracer.looks(&traced.translation.mask) {
+        let fields = format_match(&Match::new(&traced.key, &look.mask), &|n| names.name(n));
+        let fields = if fields.is_empty() { "the kind of packet" } else { &fields };
+        let _ = writeln!(out, "  {fields}\n    {}", look.by); // a String takes all writes
+    }
+}
+
+/// Where the megaflow runs, or would.
+fn place(out: &mut String, daemon: &Daemon, traced: &Traced) {
+    out.push_str("\nWhere it runs:\n");
+    let bridge = daemon.switch.bridge(traced.bridge);
+    let port = bridge.and_then(|b| b.ports.get(&openflow::PortNo(traced.key.in_port.get())));
+    let Some(in_port) = port.and_then(|p| p.dp_port) else {
+        out.push_str("  nowhere: packets do not come in by this port from a device\n");
+        return;
+    };
+    let key = Key { in_port: in_port.0.into(), ..traced.key };
+    let megaflow = daemon.switch.slow_path().megaflow(&key, &traced.translation);
+    match held(daemon, &key, &megaflow) {
+        Some(flow) => {
+            let names = PortNames::of_datapath(daemon);
+            let style = LineStyle { verbose: true, names: Some(&names), dpctl: true };
+            let _ = writeln!(out, "  {}", flow_line(&flow, daemon.clock.now(), style));
+        }
+        None => {
+            let would = match daemon.placed.as_ref().map(|p| p.would_run(&megaflow)) {
+                Some(Ok(tier)) => format!("would run at {}", tier.name()),
+                Some(Err(refusal)) => format!("would run in userspace: {refusal}"),
+                None => "would run in userspace".to_owned(),
+            };
+            let _ = writeln!(out, "  no such megaflow is in the datapath now; it {would}");
+        }
+    }
+    let name = PortNames::of_datapath(daemon).name(in_port.0).unwrap_or_default();
+    let _ = write!(out, "{name}\n{}", super::tiers::lines(daemon, in_port));
+}
+
+/// The megaflow that packets with `key` meet: this one, or one that an earlier packet made.
+fn held(daemon: &Daemon, key: &Key, megaflow: &Megaflow) -> Option<FlowDump> {
+    let datapath = daemon.switch.datapath();
+    datapath
+        .flow(megaflow.ufid)
+        .or_else(|| datapath.dump().into_iter().find(|f| f.flow.matching.matches(key)))
+}

@@ -1,0 +1,42 @@
+//! `slipswitch/tiers`: which port is on which tier, and why not on a faster one.
+
+use super::ports::sorted;
+use super::{Answer, Commands};
+use crate::daemon::Daemon;
+use datapath::PortNo;
+use std::fmt::Write as _;
+
+pub(super) fn register(commands: &Commands<'_>) {
+    commands.show("slipswitch/tiers", "[PORT]", 0, 1, |daemon, call| tiers(daemon, call.arg(0)));
+}
+
+fn tiers(daemon: &Daemon, wanted: Option<&str>) -> Answer {
+    let ports = sorted(daemon);
+    if let Some(name) = wanted
+        && ports.iter().all(|p| p.name != name)
+    {
+        return Err(format!("{name}: no such port"));
+    }
+    let mut out = String::new();
+    for port in ports.iter().filter(|p| wanted.is_none_or(|name| p.name == name)) {
+        let _ = write!(out, "{}\n{}", port.name, lines(daemon, port.number)); // a String takes all writes
+    }
+    Ok(out)
+}
+
+/// A line for each tier: what it says to `port`.
+pub(super) fn lines(daemon: &Daemon, port: PortNo) -> String {
+    let Some(placed) = &daemon.placed else { return "  userspace  yes\n".to_owned() };
+    let mut out = String::new();
+    for state in placed.tiers(port).unwrap_or_default() {
+        let name = state.tier.name();
+        let _ = match state.state {
+            Ok(()) => writeln!(out, "  {name:<10} yes"),
+            Err(reason) => writeln!(out, "  {name:<10} no   {reason}"),
+        };
+    }
+    if let Some(Err(reason)) = placed.redirect_state(port) {
+        let _ = writeln!(out, "  others at XDP do not redirect to it: {reason}");
+    }
+    out
+}

@@ -1,0 +1,106 @@
+//! The BPF datapath beneath the switch: begun when the database first allows it, switched off
+//! and on by `other_config:bpf-offload`, and what an earlier daemon left in it.
+
+use super::state::State;
+use super::wanted::Tunables;
+use crate::daemon::Daemon;
+use datapath_bpf::{BpfDatapath, Config};
+use placement::{FastPath, PlacedDatapath, Reason};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// True when flows may run in BPF.
+pub(super) fn is_on(d: &Daemon) -> bool {
+    d.placed.as_ref().is_some_and(|p| p.fast_path().is_some())
+}
+
+/// Puts `bpf-offload` and `flow-restore-wait` into force; before the first port.
+pub(super) fn sync(d: &mut Daemon, state: &mut State, new: &Tunables) {
+    let Some(placed) = d.placed.clone() else { return };
+    if new.bpf_offload && !placed.is_begun() {
+        begin(d, &placed, new);
+        super::tunables::packet_threads(d, state, new);
+    }
+    placed.set_enabled(new.bpf_offload);
+    if new.bpf_sizes != state.tunables.bpf_sizes && state.configured && placed.is_begun() {
+        state.remarks.info(
+            "other_config:bpf-max-flows and bpf-max-masks are read when the tables are made: \
+             restart after ovs-appctl exit --cleanup",
+        );
+    }
+    if !new.flow_restore_wait {
+        if state.restoring.take().is_some() {
+            d.switch.slow_path().hold(false);
+            d.switch.need_revalidation();
+        }
+    } else if !state.configured {
+        state.restoring = Some(Instant::now() + Duration::from_secs(new.restore_deadline));
+    }
+    if !state.configured {
+        // Flows that were adopted are about ports and rules that are still to come.
+        d.switch.slow_path().hold(true);
+    }
+}
+
+/// Makes the BPF datapath, or takes over what is pinned.
+fn begin(d: &Daemon, placed: &Arc<PlacedDatapath>, new: &Tunables) {
+    let mut config = Config { pins: Some(d.directories.bpf_pins()), ..Config::default() };
+    let size = |n: Option<u64>, default| n.and_then(|n| u32::try_from(n).ok()).unwrap_or(default);
+    config.max_flows = size(new.bpf_sizes.0, config.max_flows);
+    config.max_masks = size(new.bpf_sizes.1, config.max_masks);
+    let opened = BpfDatapath::open(config, d.clock.clone());
+    let fast = match opened {
+        Ok(bpf) => {
+            if bpf.was_adopted() {
+                tracing::info!(
+                    target: "dpif",
+                    "adopted {} flows and {} ports that an earlier daemon left in {}",
+                    bpf.len(),
+                    bpf.adopted_ports().len(),
+                    d.directories.bpf_pins().display(),
+                );
+            }
+            Ok(Arc::new(bpf) as Arc<dyn FastPath>)
+        }
+        Err(error) => {
+            let reason: Reason = placement::unavailable(&error);
+            tracing::warn!(target: "dpif", "flows run in userspace: {reason}");
+            Err(reason)
+        }
+    };
+    placed.begin(fast);
+    if let Err(error) = placed.serve_misses(&d.userspace) {
+        tracing::warn!(target: "dpif", "flows run in userspace: no device for packets that BPF passes up ({error})");
+    }
+}
+
+/// The ports of the first configuration are there: what was adopted for others goes, and the
+/// rest is checked against the rules, unless these are still to come.
+pub(super) fn configured(d: &mut Daemon, state: &State) {
+    let Some(placed) = &d.placed else { return };
+    placed.finish_adoption();
+    if state.restoring.is_none() {
+        d.switch.slow_path().hold(false);
+        d.switch.need_revalidation();
+    }
+}
+
+/// Ends a wait that has lasted too long; with `devices`, looks at what other ends of ports do.
+pub(super) fn tick(d: &mut Daemon, state: &mut State, devices: bool) {
+    if state.restoring.is_some_and(|end| Instant::now() >= end) {
+        state.restoring = None;
+        tracing::warn!(
+            target: "bridge",
+            "flow-restore-wait has lasted {} s: flows are checked against the tables as these are \
+             now (other_config:flow-restore-deadline)",
+            state.tunables.restore_deadline,
+        );
+        d.switch.slow_path().hold(false);
+        d.switch.need_revalidation();
+    }
+    if devices && let Some(placed) = &d.placed {
+        for port in d.switch.datapath().ports() {
+            placed.refresh(port.number);
+        }
+    }
+}

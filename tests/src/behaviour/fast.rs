@@ -1,0 +1,145 @@
+//! The BPF tiers over a userspace datapath, and where packets ran.
+
+use super::PORTS;
+use clock::Clock;
+use datapath::{Flows, PortNo, Tier, Ufid};
+use datapath_bpf::grace::Grace;
+use datapath_bpf::{BpfDatapath, Config, Unavailable};
+use datapath_userspace::UserspaceDatapath;
+use packet::Packet;
+use placement::{FastPath, KernelProber, PlacedDatapath};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Where packets ran, since the fixture was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ran {
+    /// Frames that came in at ports.
+    pub sent: u64,
+    /// Lookups in BPF that found a flow. Later passes count as well.
+    pub hits: u64,
+    /// Frames that XDP kept.
+    pub at_xdp: u64,
+    /// Packets that BPF handed over to userspace.
+    pub up: u64,
+    /// Packets that ran in userspace although their flow is in BPF.
+    pub fallen_back: u64,
+}
+
+/// Packets that each flow counted in userspace.
+pub(super) type InBase = HashMap<Ufid, u64>;
+
+pub(super) struct Fast {
+    tier: Tier,
+    placed: Arc<PlacedDatapath>,
+    base: Arc<UserspaceDatapath>,
+    bpf: Arc<BpfDatapath>,
+    grace: Grace,
+    sent: AtomicU64,
+    fallen_back: AtomicU64,
+}
+
+impl Fast {
+    /// # Errors
+    ///
+    /// This host has no BPF for this process. What is wrong with the programs is a panic.
+    pub(super) fn over(
+        base: &Arc<UserspaceDatapath>,
+        clock: Clock,
+        tier: Tier,
+    ) -> Result<Fast, Unavailable> {
+        let config = Config { pins: None, max_flows: 1024, ..Config::default() };
+        let bpf = match BpfDatapath::open(config, clock) {
+            Ok(bpf) => Arc::new(bpf),
+            Err(e @ (Unavailable::Permission(_) | Unavailable::Kernel { .. })) => return Err(e),
+            Err(e) => panic!("{e}"),
+        };
+        let placed = PlacedDatapath::new(base.clone(), Box::new(KernelProber));
+        placed.begin(Ok(bpf.clone()));
+        placed.serve_misses(base).expect("root can make a tap device");
+        Ok(Fast {
+            tier,
+            placed,
+            base: base.clone(),
+            bpf,
+            grace: Grace::new().expect("BPF was there"),
+            sent: AtomicU64::new(0),
+            fallen_back: AtomicU64::new(0),
+        })
+    }
+
+    pub(super) fn placed(&self) -> &Arc<PlacedDatapath> {
+        &self.placed
+    }
+
+    pub(super) fn tier(&self) -> Tier {
+        self.tier
+    }
+
+    /// The port is where the fixture's name says.
+    pub(super) fn check_port(&self, number: PortNo) {
+        let tiers = self.placed.tiers(number).expect("it was added");
+        let state = tiers.into_iter().find(|t| t.tier == self.tier).expect("all are listed").state;
+        assert_eq!(state, Ok(()), "port {number}");
+        if self.tier == Tier::Xdp {
+            assert_eq!(self.placed.redirect_state(number), Some(Ok(())), "port {number}");
+        }
+    }
+
+    /// BPF adds up what its flows took when it looks at each.
+    pub(super) fn bring_up_to_date(&self) {
+        FastPath::sweep(&*self.bpf, &mut |_, _| {});
+    }
+
+    pub(super) fn wait_for_programs(&self) {
+        self.grace.wait().expect("it did wait before");
+    }
+
+    /// True when what went up was processed and sent.
+    pub(super) fn is_idle(&self) -> bool {
+        (1..=PORTS as u32 + 1).all(|port| self.bpf.on_their_way(PortNo(port)) == 0)
+    }
+
+    pub(super) fn note_sent(&self, frames: u64) {
+        self.sent.fetch_add(frames, Ordering::Relaxed);
+    }
+
+    /// What flows that are in BPF counted in userspace. Of a packet that is to be segmented that
+    /// says nothing: some actions cannot be done to it in BPF.
+    pub(super) fn in_base(&self, packets: &[Packet]) -> InBase {
+        if packets.iter().any(|p| p.offload.gso.is_some()) {
+            return InBase::new();
+        }
+        let mut counts = InBase::new();
+        self.base.sweep(&mut |ufid, stats| {
+            let is_fast = self.placed.flow(ufid).is_some_and(|f| f.tier != Tier::Userspace);
+            if is_fast {
+                counts.insert(ufid, stats.packets);
+            }
+        });
+        counts
+    }
+
+    pub(super) fn note_fallen_back(&self, before: InBase) {
+        self.base.sweep(&mut |ufid, stats| {
+            if let Some(before) = before.get(&ufid) {
+                self.fallen_back.fetch_add(stats.packets - before, Ordering::Relaxed);
+            }
+        });
+    }
+
+    pub(super) fn ran(&self) -> Ran {
+        self.bring_up_to_date();
+        let totals = self.bpf.counters();
+        let sent = self.sent.load(Ordering::Relaxed);
+        let at_xdp = if self.tier == Tier::Xdp { sent - totals.passed } else { 0 };
+        Ran {
+            sent,
+            hits: totals.hits,
+            at_xdp,
+            up: totals.up,
+            fallen_back: self.fallen_back.load(Ordering::Relaxed),
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! The other end of a port's veth pair, where the test sits.
+
+use super::finished;
+use netdev::{Kind, OpenSpec, Opened, PacketPool};
+use packet::Packet;
+use std::time::{Duration, Instant};
+
+/// So long a frame that the kernel has counted may take.
+const QUIET: Duration = Duration::from_millis(500);
+
+pub(super) struct Peer {
+    device: Opened,
+    pool: PacketPool,
+    received: Vec<Packet>,
+    /// All that were ever received.
+    total: u64,
+}
+
+impl Peer {
+    pub(super) fn open(name: &str) -> Peer {
+        let device = netdev::open(&OpenSpec::new(name.to_owned(), Kind::System))
+            .unwrap_or_else(|e| panic!("{name}: {e}"));
+        Peer { device, pool: PacketPool::default(), received: Vec::new(), total: 0 }
+    }
+
+    pub(super) fn send(&self, packets: &[Packet]) {
+        let report = self.device.sender.send(packets);
+        assert_eq!(report.sent, packets.len() as u64, "the peer could not send: {report:?}");
+    }
+
+    /// True when everything that the kernel counts as sent to this end is here.
+    fn has_all(&self) -> bool {
+        let counted = self.device.device.stats().ok().and_then(|s| s.rx_packets);
+        counted.is_none_or(|n| self.total >= n)
+    }
+
+    /// Takes what is there now; returns whether there was anything.
+    fn drain(&mut self) -> bool {
+        let before = self.received.len();
+        for queue in &mut self.device.queues {
+            while queue
+                .recv(&mut self.received, &mut self.pool, 64)
+                .expect("the peer device is there")
+                > 0
+            {}
+        }
+        self.total += (self.received.len() - before) as u64;
+        self.received.len() > before
+    }
+
+    /// What arrived since the last call. What was sent is counted by the kernel at once, and may
+    /// be delivered a moment later.
+    pub(super) fn collect(&mut self) -> Vec<Vec<u8>> {
+        self.drain();
+        let mut last = Instant::now();
+        while !self.has_all() && last.elapsed() < QUIET {
+            if self.drain() {
+                last = Instant::now();
+            } else {
+                std::thread::sleep(Duration::from_micros(100));
+            }
+        }
+        finished(&std::mem::take(&mut self.received))
+    }
+}

@@ -1,0 +1,128 @@
+//! What the suite expects of the BPF tiers beyond what it expects of every datapath: that packets
+//! do run there. What they cannot is listed here with its reason; a reason that has ceased to be
+//! fails the case, too.
+
+use super::{Ran, Veth, World};
+use datapath::Tier;
+
+/// What does not hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Not {
+    /// The case: it is not run.
+    Holding,
+    /// Some packet meets a flow in BPF.
+    InBpf,
+    /// Some packet stays at XDP.
+    AtXdp,
+    /// All packets of flows in BPF run there.
+    AllInBpf,
+}
+
+struct Exception {
+    case: &'static str,
+    tiers: &'static [Tier],
+    not: Not,
+    why: &'static str,
+}
+
+const BOTH: &[Tier] = &[Tier::Xdp, Tier::Tcx];
+const XDP: &[Tier] = &[Tier::Xdp];
+const TCX: &[Tier] = &[Tier::Tcx];
+
+const COPY: &str = "behind a nested list the packet is unchanged: it runs on a copy";
+const UP: &str = "its flows call up, or there are none";
+const NEEDS_TCX: &str = "XDP has no copies and does not look packets up again";
+
+const fn but(case: &'static str, not: Not, tiers: &'static [Tier], why: &'static str) -> Exception {
+    Exception { case, tiers, not, why }
+}
+
+const EXCEPTIONS: &[Exception] = &[
+    but(
+        "segmented_packets_keep_their_offload",
+        Not::Holding,
+        XDP,
+        "before XDP the sender has cut what was to be segmented: four packets are counted",
+    ),
+    but("clone_is_isolated", Not::InBpf, BOTH, COPY),
+    but("sample_always_and_never", Not::InBpf, BOTH, COPY),
+    but("sample_takes_its_share", Not::InBpf, BOTH, COPY),
+    but("check_pkt_len_branches", Not::InBpf, BOTH, COPY),
+    but("recirculation_looks_up_again", Not::InBpf, BOTH, COPY),
+    but(
+        "recirculation_looks_up_again",
+        Not::AllInBpf,
+        BOTH,
+        "what was looked up in userspace is looked up again there",
+    ),
+    but("frames_cut_anywhere_are_survived", Not::InBpf, BOTH, COPY),
+    but(
+        "trunc_cuts_the_next_output_only",
+        Not::InBpf,
+        TCX,
+        "the skb hook cannot finish a checksum before it cuts",
+    ),
+    but(
+        "a_cut_output_may_end_a_list",
+        Not::InBpf,
+        TCX,
+        "the skb hook cannot finish a checksum before it cuts",
+    ),
+    but("a_miss_calls_up_and_runs_the_answer", Not::InBpf, BOTH, UP),
+    but("a_refused_install_still_forwards", Not::InBpf, BOTH, UP),
+    but("an_action_upcall_gets_the_packet_as_it_is", Not::InBpf, BOTH, UP),
+    but("an_answer_to_an_action_upcall_runs_on_the_copy", Not::InBpf, BOTH, UP),
+    but("upcalls_that_answer_with_upcalls_end", Not::InBpf, BOTH, UP),
+    but("upcalls_may_call_everything", Not::InBpf, BOTH, UP),
+    but("output_to_several_ports", Not::AtXdp, XDP, NEEDS_TCX),
+    but("output_to_a_removed_port_is_counted", Not::AtXdp, XDP, NEEDS_TCX),
+    but("hash_is_seen_after_recirculation", Not::AtXdp, XDP, NEEDS_TCX),
+    but("metadata_survives_recirculation", Not::AtXdp, XDP, NEEDS_TCX),
+    but("recirculation_is_limited", Not::AtXdp, XDP, NEEDS_TCX),
+    but("long_lists_run_whole_in_every_pass", Not::AtXdp, XDP, NEEDS_TCX),
+    but(
+        "long_lists_run_whole_in_every_pass",
+        Not::AllInBpf,
+        BOTH,
+        "a packet makes 33 tail calls at most; what is left of a long way is done in userspace",
+    ),
+    but("a_nested_list_may_end_a_list", Not::AtXdp, XDP, NEEDS_TCX),
+    but("a_sample_may_end_a_list", Not::AtXdp, XDP, NEEDS_TCX),
+    but("a_recirculation_may_end_a_list", Not::AtXdp, XDP, NEEDS_TCX),
+];
+
+fn exception(case: &str, tier: Tier, not: Not) -> Option<&'static str> {
+    let is_it = |e: &&Exception| e.case == case && e.not == not && e.tiers.contains(&tier);
+    EXCEPTIONS.iter().find(is_it).map(|e| e.why)
+}
+
+/// Runs a case over ports at `tier`, and checks that its packets ran where they can.
+pub fn run_at(tier: Tier, case: &'static str, run: fn(&World)) {
+    if let Some(why) = exception(case, tier, Not::Holding) {
+        eprintln!("NOT AT {}: {why}", tier.name());
+        return;
+    }
+    Veth::run(tier, move |fixture| {
+        let world = World::new(fixture);
+        run(&world);
+        if let Some(ran) = world.fixture().ran() {
+            eprintln!("{case} at {}: {ran:?}", tier.name());
+            check(case, tier, ran);
+        }
+    });
+}
+
+fn check(case: &str, tier: Tier, ran: Ran) {
+    if ran.sent == 0 {
+        return;
+    }
+    let in_bpf = ran.hits > 0;
+    let mut seen = vec![(Not::InBpf, in_bpf), (Not::AllInBpf, ran.fallen_back == 0)];
+    if tier == Tier::Xdp && in_bpf {
+        seen.push((Not::AtXdp, ran.at_xdp > 0));
+    }
+    for (not, holds) in seen {
+        let why = exception(case, tier, not);
+        assert_eq!(holds, why.is_none(), "{case}, {not:?}: {ran:?}; listed because: {why:?}");
+    }
+}

@@ -1,0 +1,70 @@
+//! `slipswitch doctor` and `slipswitch explain`.
+
+use crate::tools::{SOON, pair};
+use slipswitch_tests::harness::{Switch, tool_program, wait_until};
+use std::time::Duration;
+
+/// Runs the tool in the switch's namespace.
+#[track_caller]
+fn slipswitch(switch: &Switch, arguments: &str) -> String {
+    let tool = tool_program();
+    let line = format!("{} {arguments}", tool.display());
+    let output = switch.sh_limited(&line, Duration::from_secs(20));
+    assert!(output.ok(), "{line}: {}", output.text());
+    output.stdout
+}
+
+#[test]
+fn the_doctor_says_which_tiers_there_are_and_why_not_others() {
+    let Some((switch, _a, _b)) = pair() else { return };
+    switch.netns().sh("ip link add spare type veth peer name other");
+    let text = slipswitch(&switch, "doctor");
+    for part in ["kernel ", "BPF compiler", "objects are pinned", "daemon            runs"] {
+        assert!(text.contains(part), "no {part:?} in\n{text}");
+    }
+    let of = |name: &str| -> String {
+        let block = text.split("\n\n").find(|b| b.starts_with(name));
+        block.unwrap_or_else(|| panic!("no {name} in\n{text}")).to_owned()
+    };
+    let h1 = of("h1 ");
+    assert!(h1.contains("a port of the running switch"), "{h1}");
+    assert!(h1.contains("tcx        yes"), "{h1}");
+    assert!(h1.contains("xdp        no   device-kind"), "{h1}");
+    let spare = of("spare");
+    assert!(spare.contains("tcx        yes"), "{spare}");
+    assert!(spare.contains("xdp        no   device-kind"), "{spare}");
+    let asked = slipswitch(&switch, "doctor --tier xdp spare");
+    assert!(asked.contains("ethtool -K") || asked.contains("xdp        yes"), "{asked}");
+    let missing = switch.sh_limited(
+        &format!("{} doctor nosuch", tool_program().display()),
+        Duration::from_secs(20),
+    );
+    assert!(!missing.ok() && missing.text().contains("nosuch"), "{}", missing.text());
+}
+
+#[test]
+fn explain_goes_from_the_rule_to_the_tier() {
+    let Some((switch, a, _b)) = pair() else { return };
+    switch.flows(
+        "br0",
+        "priority=20,ip,nw_dst=10.0.0.2,actions=h2
+         priority=10,icmp,in_port=h2,actions=controller,h1
+         priority=1,actions=NORMAL",
+    );
+    assert!(a.reaches("10.0.0.2", SOON));
+    let explain = |flow: &str| slipswitch(&switch, &format!("explain --bridge br0 {flow}"));
+    let mut text = String::new();
+    let runs = wait_until(SOON, || {
+        text = explain("in_port=h1,icmp,nw_src=10.0.0.1,nw_dst=10.0.0.2");
+        text.contains("offloaded:yes, dp:tcx")
+    });
+    assert!(runs, "{text}");
+    assert!(text.contains("Datapath actions: h2"), "{text}");
+    let account = text.split("on whose account:").nth(1).expect("a chapter on the mask");
+    let fields = account.split("0. ip,nw_dst=10.0.0.2, priority 20").next().expect("the rule");
+    assert!(fields.contains("nw_dst=10.0.0.2"), "{text}");
+    assert!(text.contains("tcx        yes"), "{text}");
+    // What needs the daemon says so, also before there is such a megaflow.
+    let up = explain("in_port=h2,icmp,nw_src=10.0.0.2,nw_dst=10.0.0.77");
+    assert!(up.contains("needs-userspace"), "{up}");
+}

@@ -1,0 +1,290 @@
+//! Where flows run: the fast tiers take what they can, and say why not otherwise.
+
+use crate::tools::{SOON, pair, switch, tcp, tcp_to, udp};
+use packet::build::Frame;
+use slipswitch_tests::harness::{Host, Switch, wait_until};
+use std::net::Ipv4Addr;
+
+/// The verbose lines of the megaflows that hold all of `parts`.
+fn flows(switch: &Switch, parts: &[&str]) -> Vec<String> {
+    let text = switch.appctl("dpctl/dump-flows -m");
+    text.lines().filter(|l| parts.iter().all(|p| l.contains(p))).map(str::to_owned).collect()
+}
+
+/// Waits until a megaflow's line holds all of `parts`.
+#[track_caller]
+fn sees(switch: &Switch, parts: &[&str]) -> String {
+    let mut found = Vec::new();
+    let seen = wait_until(SOON, || {
+        found = flows(switch, parts);
+        !found.is_empty()
+    });
+    assert!(seen, "no megaflow with {parts:?}:\n{}", switch.appctl("dpctl/dump-flows -m"));
+    found.swap_remove(0)
+}
+
+/// Packets on the megaflows that hold all of `parts`.
+fn packets(switch: &Switch, parts: &[&str]) -> u64 {
+    let count = |line: &String| -> u64 {
+        let digits = line.split("packets:").nth(1).unwrap_or_default();
+        digits.split(',').next().and_then(|n| n.parse().ok()).unwrap_or(0)
+    };
+    flows(switch, parts).iter().map(count).sum()
+}
+
+/// Packets that are none of the test's: hosts ask for their neighbours again after some seconds,
+/// which a slow machine takes.
+const FEW: u64 = 6;
+
+/// Packets that packet threads have received so far.
+fn in_userspace(switch: &Switch) -> u64 {
+    let text = switch.appctl("dpif-netdev/pmd-stats-show");
+    text.lines()
+        .filter_map(|l| l.trim().strip_prefix("packets received: "))
+        .filter_map(|n| n.parse::<u64>().ok())
+        .sum()
+}
+
+#[test]
+fn what_was_seen_once_is_forwarded_in_the_kernel() {
+    let Some((switch, a, b)) = pair() else { return };
+    assert!(a.reaches("10.0.0.2", SOON));
+    sees(&switch, &["in_port(h1)", "eth_type(0x0800)", "offloaded:yes, dp:tcx"]);
+    sees(&switch, &["in_port(h2)", "eth_type(0x0800)", "offloaded:yes, dp:tcx"]);
+    let before = in_userspace(&switch);
+    assert_eq!(a.ping("10.0.0.2", 50), 50);
+    assert!(in_userspace(&switch) < before + FEW, "packets went through userspace");
+    tcp(&a, &b, 20_000_000);
+    tcp(&b, &a, 20_000_000);
+    let counted = packets(&switch, &["in_port(h1)", "dp:tcx"]);
+    assert!(counted >= 51, "{counted} packets counted");
+    assert_eq!(switch.warnings(), Vec::<String>::new());
+}
+
+#[test]
+fn rules_count_what_the_kernel_forwards() {
+    let Some((switch, a, _b)) = pair() else { return };
+    switch.flows("br0", "priority=10,icmp,in_port=h1,actions=h2\npriority=1,actions=NORMAL");
+    assert!(a.reaches("10.0.0.2", SOON));
+    let (before, _) = switch.counts("br0 icmp");
+    assert_eq!(a.ping("10.0.0.2", 30), 30);
+    let mut last = (0, 0);
+    let exact = wait_until(SOON, || {
+        last = switch.counts("br0 icmp");
+        last.0 == before + 30
+    });
+    assert!(exact, "{last:?} after {before}");
+    assert_eq!(last.1, (before + 30) * 98);
+}
+
+#[test]
+fn a_flow_that_needs_the_daemon_says_so() {
+    let Some((switch, a, _b)) = pair() else { return };
+    switch.flows(
+        "br0",
+        "priority=10,icmp,in_port=h1,actions=controller,h2\npriority=1,actions=NORMAL",
+    );
+    assert!(a.reaches("10.0.0.2", SOON));
+    sees(&switch, &["in_port(h1)", "offloaded:no, dp:userspace", "needs-userspace"]);
+    sees(&switch, &["in_port(h2)", "offloaded:yes, dp:tcx"]);
+    let offloaded = switch.appctl("dpctl/dump-flows -m type=offloaded");
+    assert!(offloaded.contains("dp:tcx") && !offloaded.contains("dp:userspace"), "{offloaded}");
+    let rest = switch.appctl("dpctl/dump-flows -m type=non-offloaded");
+    assert!(rest.contains("dp:userspace") && !rest.contains("dp:tcx"), "{rest}");
+    let stats = switch.appctl("dpctl/offload-stats-show");
+    assert!(stats.contains("tcx") && stats.contains("needs-userspace"), "{stats}");
+}
+
+#[test]
+fn offload_is_switched_off_and_on_while_packets_flow() {
+    let Some((switch, a, _b)) = pair() else { return };
+    assert!(a.reaches("10.0.0.2", SOON));
+    sees(&switch, &["in_port(h1)", "dp:tcx"]);
+    let netns = a.netns.clone();
+    let load = netns.spawn({
+        let netns = netns.clone();
+        move || netns.run("ping -n -q -c 200 -i 0.02 -W 1 10.0.0.2").stdout
+    });
+    switch.vsctl("set open_vswitch . other_config:bpf-offload=false");
+    sees(&switch, &["in_port(h1)", "offloaded:no, dp:userspace", "tier-disabled"]);
+    assert!(flows(&switch, &["dp:tcx"]).is_empty());
+    switch.vsctl("set open_vswitch . other_config:bpf-offload=true");
+    sees(&switch, &["in_port(h1)", "dp:tcx"]);
+    let text = load.join().expect("ping runs");
+    assert!(text.contains("200 received"), "{text}");
+}
+
+#[test]
+fn an_interface_can_be_kept_in_userspace() {
+    let Some((switch, a, b)) = pair() else { return };
+    switch.vsctl("set interface h1 other_config:tier=userspace");
+    assert!(a.reaches("10.0.0.2", SOON));
+    sees(&switch, &["in_port(h1)", "offloaded:no, dp:userspace", "tier-setting"]);
+    sees(&switch, &["in_port(h2)", "dp:tcx"]);
+    tcp(&a, &b, 1_000_000);
+    switch.vsctl("remove interface h1 other_config tier");
+    assert!(a.reaches("10.0.0.2", SOON));
+    sees(&switch, &["in_port(h1)", "dp:tcx"]);
+    switch.vsctl("set interface h1 other_config:tier=fast");
+    let error = || switch.vsctl("get interface h1 error");
+    assert!(wait_until(SOON, || error().contains("auto, xdp, tcx and userspace")), "{}", error());
+}
+
+#[test]
+fn xdp_is_never_chosen_where_the_kernel_would_drop_the_redirect() {
+    let Some((switch, a, b)) = pair() else { return };
+    switch
+        .vsctl("set interface h1 other_config:tier=xdp -- set interface h2 other_config:tier=xdp");
+    assert!(a.reaches("10.0.0.2", SOON), "{}", switch.story());
+    assert_eq!(a.ping("10.0.0.2", 20), 20);
+    tcp(&a, &b, 5_000_000);
+    tcp(&b, &a, 5_000_000);
+    sees(&switch, &["in_port(h1)", "dp:tcx", "unverified-peer"]);
+}
+
+#[test]
+fn the_hosts_own_stack_is_reached_without_the_tap() {
+    let Some(switch) = switch() else { return };
+    let a = switch.host_on("br0", "h1", "10.0.0.1/24");
+    switch.netns().sh("ip addr add 10.0.0.9/24 dev br0; ip link set br0 up");
+    assert!(a.reaches("10.0.0.9", SOON));
+    sees(&switch, &["in_port(h1)", "eth_type(0x0800)", "offloaded:yes, dp:tcx"]);
+    sees(&switch, &["in_port(br0)", "eth_type(0x0800)", "offloaded:yes, dp:tcx"]);
+    let before = in_userspace(&switch);
+    assert_eq!(a.ping("10.0.0.9", 30), 30);
+    assert!(in_userspace(&switch) < before + FEW, "packets went through the tap");
+    tcp_to(&a.netns, switch.netns(), "10.0.0.9", 10_000_000);
+    tcp_to(switch.netns(), &a.netns, "10.0.0.1", 10_000_000);
+    let (rx, tx) = switch.port_counts("br0", "LOCAL");
+    assert!(rx >= 31 && tx >= 31, "the port counts: rx {rx}, tx {tx}");
+}
+
+#[test]
+fn a_flood_reaches_five_ports_from_the_kernel() {
+    let Some(switch) = switch() else { return };
+    let hosts: Vec<Host> = (1..=6)
+        .map(|i| switch.host_on("br0", &format!("h{i}"), &format!("10.0.0.{i}/24")))
+        .collect();
+    switch.flows("br0", "priority=1,actions=FLOOD");
+    assert!(hosts[0].reaches("10.0.0.2", SOON));
+    let captures: Vec<_> = hosts
+        .iter()
+        .skip(1)
+        .map(|h| h.capture(switch.place(), "eth0", "icmp[icmptype] == icmp-echo"))
+        .collect();
+    let before = in_userspace(&switch);
+    assert_eq!(hosts[0].ping("10.0.0.2", 20), 20);
+    for capture in captures {
+        assert_eq!(capture.finish(20, SOON).len(), 20);
+    }
+    assert!(in_userspace(&switch) < before + FEW, "copies were made in userspace");
+    sees(&switch, &["in_port(h1)", "offloaded:yes, dp:tcx"]);
+}
+
+/// Checks the checksums of a captured IPv4 frame: the header's, and that of TCP or UDP, which
+/// may still be unfinished (the sum of its pseudo header).
+fn checksums_are_right(frame: &[u8]) -> bool {
+    let Some(ip) = frame.get(14..) else { return false };
+    let sum = |bytes: &[u8], start: u32| {
+        let words =
+            bytes.chunks(2).map(|c| u32::from(c[0]) << 8 | c.get(1).map_or(0, |b| u32::from(*b)));
+        let mut sum = words.fold(start, |a, b| a + b);
+        while sum >> 16 != 0 {
+            sum = (sum & 0xffff) + (sum >> 16);
+        }
+        sum
+    };
+    let header = usize::from(ip[0] & 15) * 4;
+    let total = usize::from(u16::from_be_bytes([ip[2], ip[3]]));
+    if sum(&ip[..header], 0) != 0xffff {
+        return false;
+    }
+    let segment = &ip[header..total];
+    let pseudo = sum(&ip[12..20], u32::from(ip[9]) + segment.len() as u32);
+    let at = if ip[9] == 6 { 16 } else { 6 };
+    let field = u32::from(u16::from_be_bytes([segment[at], segment[at + 1]]));
+    sum(segment, pseudo) == 0xffff || field == pseudo
+}
+
+#[test]
+fn rewritten_packets_have_right_checksums_at_the_receiver() {
+    let Some((switch, a, b)) = pair() else { return };
+    // 10.0.0.9:8000 is 10.0.0.2:7000, both ways; TTL and ToS change too.
+    let (mac_a, mac_b) = (mac(&a), mac(&b));
+    switch.flows(
+        "br0",
+        &format!(
+            "priority=20,ip,in_port=h1,nw_dst=10.0.0.9,tcp,tcp_dst=8000,actions=mod_dl_dst:{mac_b},mod_nw_dst:10.0.0.2,mod_tp_dst:7000,mod_nw_tos:32,dec_ttl,h2
+             priority=20,ip,in_port=h2,tcp,tcp_src=7000,actions=mod_dl_dst:{mac_a},mod_nw_src:10.0.0.9,mod_tp_src:8000,h1
+             priority=1,actions=NORMAL"
+        ),
+    );
+    a.netns.sh(&format!("ip neigh replace 10.0.0.9 lladdr {mac_b} dev eth0"));
+    assert!(a.reaches("10.0.0.2", SOON));
+    let capture = b.capture(switch.place(), "eth0", "tcp port 7000");
+    let back = a.capture(switch.place(), "eth0", "tcp port 8000");
+    let listener =
+        b.netns.with(|| std::net::TcpListener::bind("10.0.0.2:7000").expect("the host's address"));
+    let reader = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("someone connects");
+        stream.set_read_timeout(Some(SOON)).expect("not zero");
+        std::io::copy(&mut stream, &mut std::io::sink()).expect("data")
+    });
+    a.netns.with(|| {
+        use std::io::Write;
+        let target = "10.0.0.9:8000".parse().expect("an address");
+        let mut stream = std::net::TcpStream::connect_timeout(&target, SOON).expect("connects");
+        stream.write_all(&vec![5; 3_000_000]).expect("data");
+    });
+    assert_eq!(reader.join().expect("it does not fail"), 3_000_000);
+    sees(&switch, &["in_port(h1)", "dst=10.0.0.9", "offloaded:yes, dp:tcx"]);
+    let frames: Vec<Vec<u8>> = [capture.finish(10, SOON), back.finish(10, SOON)].concat();
+    assert!(frames.len() > 20);
+    // GSO frames are captured whole.
+    let wrong: Vec<&Vec<u8>> = frames.iter().filter(|f| !checksums_are_right(f)).collect();
+    assert!(wrong.is_empty(), "{} of {} frames, first {:x?}", wrong.len(), frames.len(), wrong[0]);
+}
+
+fn mac(host: &Host) -> String {
+    let text = host.netns.sh("ip -o link show dev eth0");
+    let mac = text.split("link/ether ").nth(1).and_then(|t| t.split(' ').next());
+    mac.expect("a veth has an address").to_owned()
+}
+
+#[test]
+fn fragments_and_all_lengths_go_through_the_kernel() {
+    let Some((_switch, a, b)) = pair() else { return };
+    assert!(a.reaches("10.0.0.2", SOON));
+    let lengths = [0, 1, 17, 18, 1000, 1471, 1472, 1473, 5000, 20_000, 60_000];
+    assert_eq!(udp(&a, &b, &lengths), [true; 11]);
+    assert_eq!(udp(&b, &a, &lengths), [true; 11]);
+}
+
+#[test]
+fn a_frame_longer_than_the_mtu_is_dropped_and_counted() {
+    let Some((switch, a, b)) = pair() else { return };
+    assert!(a.reaches("10.0.0.2", SOON));
+    // The sender's end takes more than the receiver's.
+    a.netns.sh("ip link set eth0 mtu 4000");
+    switch.netns().sh("ip link set h1 mtu 4000");
+    let dropped = || -> u64 {
+        let text = switch.appctl("coverage/read-counter datapath_drop_output_too_long");
+        text.trim().parse().expect("a counter is a number")
+    };
+    let before = dropped();
+    let frame = Frame::ethernet([2, 0, 0, 0, 0, 1], [0xff; 6])
+        .ipv4(Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2), 64)
+        .udp(1, 2)
+        .payload(&[0; 3000])
+        .finish();
+    a.netns.with(move || {
+        let device =
+            netdev::open(&netdev::OpenSpec::new("eth0", netdev::Kind::System)).expect("its device");
+        for _ in 0..20 {
+            assert_eq!(device.sender.send(&[packet::Packet::from_slice(&frame)]).sent, 1);
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+    });
+    assert!(wait_until(SOON, || dropped() >= before + 20), "{} of 20", dropped() - before);
+    assert_eq!(b.ping("10.0.0.1", 3), 3);
+}

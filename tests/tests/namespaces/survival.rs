@@ -1,0 +1,205 @@
+//! Flows outlive the daemon: what it pinned goes on forwarding, and a new daemon takes it over.
+
+use crate::tools::{SOON, pair, switch};
+use slipswitch_tests::harness::{Netns, Switch, wait_until};
+use std::time::Duration;
+
+/// Pings `to`, 50 times a second for `seconds`, beside the test.
+fn pinging(from: &Netns, to: &str, seconds: u32) -> std::thread::JoinHandle<String> {
+    let (netns, to) = (from.clone(), to.to_owned());
+    from.spawn(move || {
+        netns.run(&format!("ping -n -q -c {} -i 0.02 -W 1 {to}", seconds * 50)).stdout
+    })
+}
+
+#[track_caller]
+fn nothing_lost(ping: std::thread::JoinHandle<String>, switch: &Switch) {
+    let text = ping.join().expect("ping runs");
+    assert!(text.contains(" 0% packet loss"), "{text}\n{}", switch.story());
+}
+
+/// Waits until both directions between h1 and h2 run in the kernel.
+#[track_caller]
+fn settled(switch: &Switch) {
+    let mut text = String::new();
+    let both = wait_until(SOON, || {
+        text = switch.appctl("dpctl/dump-flows -m");
+        ["in_port(h1)", "in_port(h2)"].iter().all(|port| {
+            text.lines()
+                .any(|l| l.contains(port) && l.contains("eth_type(0x0800)") && l.contains("dp:tcx"))
+        })
+    });
+    assert!(both, "{text}");
+}
+
+#[test]
+fn established_flows_lose_nothing_while_the_daemon_is_dead() {
+    let Some((mut switch, a, b)) = pair() else { return };
+    assert!(a.reaches("10.0.0.2", SOON));
+    settled(&switch);
+    let ping = pinging(&a.netns, "10.0.0.2", 4);
+    let listener =
+        b.netns.with(|| std::net::TcpListener::bind("10.0.0.2:7000").expect("its address"));
+    let reader = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("someone connects");
+        stream.set_read_timeout(Some(SOON)).expect("not zero");
+        std::io::copy(&mut stream, &mut std::io::sink()).expect("data goes on")
+    });
+    let mut stream = a.netns.with(|| {
+        let target = "10.0.0.2:7000".parse().expect("an address");
+        std::net::TcpStream::connect_timeout(&target, SOON).expect("connects")
+    });
+    let mut write = |bytes: usize| {
+        use std::io::Write;
+        stream.write_all(&vec![1; bytes]).expect("data goes on");
+    };
+    write(1_000_000);
+    switch.kill_daemon();
+    // A second without anybody.
+    for _ in 0..50 {
+        write(20_000);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    switch.start_daemon();
+    for _ in 0..50 {
+        write(20_000);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    drop(stream);
+    assert_eq!(reader.join().expect("it does not fail"), 3_000_000);
+    nothing_lost(ping, &switch);
+    assert!(switch.log().contains("adopted"), "{}", switch.log());
+    settled(&switch);
+}
+
+#[test]
+fn a_plain_exit_leaves_flows_and_one_with_cleanup_does_not() {
+    let Some((mut switch, a, _b)) = pair() else { return };
+    assert!(a.reaches("10.0.0.2", SOON));
+    settled(&switch);
+    let pins = switch.place().pins();
+    assert!(pins.exists(), "{} is not there", pins.display());
+    let ping = pinging(&a.netns, "10.0.0.2", 3);
+    switch.appctl("exit");
+    assert_eq!(switch.wait_for_end(), Some(0));
+    assert!(pins.exists());
+    std::thread::sleep(Duration::from_millis(500));
+    switch.start_daemon();
+    nothing_lost(ping, &switch);
+    switch.appctl("exit --cleanup");
+    assert_eq!(switch.wait_for_end(), Some(0));
+    assert!(!pins.exists(), "{} is still there", pins.display());
+    assert_eq!(a.ping("10.0.0.2", 1), 0, "nobody forwards any more");
+}
+
+#[test]
+fn the_hosts_own_port_survives_too() {
+    let Some(mut switch) = switch() else { return };
+    let a = switch.host_on("br0", "h1", "10.0.0.1/24");
+    switch.netns().sh("ip addr add 10.0.0.9/24 dev br0; ip link set br0 up");
+    assert!(a.reaches("10.0.0.9", SOON));
+    let both = || {
+        let text = switch.appctl("dpctl/dump-flows -m");
+        ["in_port(h1)", "in_port(br0)"].iter().all(|p| {
+            text.lines()
+                .any(|l| l.contains(p) && l.contains("eth_type(0x0800)") && l.contains("dp:tcx"))
+        })
+    };
+    assert!(wait_until(SOON, both));
+    let ping = pinging(&a.netns, "10.0.0.9", 3);
+    switch.kill_daemon();
+    std::thread::sleep(Duration::from_secs(1));
+    switch.start_daemon();
+    nothing_lost(ping, &switch);
+    assert!(switch.netns().sh("ip addr show br0").contains("10.0.0.9"), "the address stays");
+}
+
+#[test]
+fn counters_of_adopted_flows_go_on() {
+    let Some((mut switch, a, _b)) = pair() else { return };
+    switch.flows("br0", "priority=1,actions=NORMAL");
+    assert!(a.reaches("10.0.0.2", SOON));
+    settled(&switch);
+    assert_eq!(a.ping("10.0.0.2", 40), 40);
+    let packets = |switch: &Switch| -> u64 {
+        let text = switch.appctl("dpctl/dump-flows -m");
+        let line =
+            text.lines().find(|l| l.contains("in_port(h1)") && l.contains("eth_type(0x0800)"));
+        line.and_then(|l| l.split("packets:").nth(1)?.split(',').next()?.parse().ok()).unwrap_or(0)
+    };
+    let before = packets(&switch);
+    assert!(before >= 40, "{before}");
+    switch.kill_daemon();
+    assert_eq!(a.ping("10.0.0.2", 20), 20);
+    switch.start_daemon();
+    let mut after = 0;
+    let more = wait_until(SOON, || {
+        after = packets(&switch);
+        after >= before + 20
+    });
+    assert!(more, "{after} after {before}: {}", switch.appctl("dpctl/dump-flows -m"));
+}
+
+#[test]
+fn flow_restore_wait_keeps_adopted_flows_until_the_tables_are_back() {
+    let Some((mut switch, a, _b)) = pair() else { return };
+    switch.vsctl("set bridge br0 fail_mode=secure");
+    switch.ofctl("add-flow br0 actions=NORMAL");
+    assert!(a.reaches("10.0.0.2", SOON));
+    settled(&switch);
+    let ping = pinging(&a.netns, "10.0.0.2", 4);
+    switch.vsctl("set open_vswitch . other_config:flow-restore-wait=true");
+    switch.kill_daemon();
+    switch.start_daemon();
+    // The tables are empty for a second: without the wait all would be dropped.
+    std::thread::sleep(Duration::from_secs(1));
+    switch.ofctl("add-flow br0 actions=NORMAL");
+    switch.vsctl("--no-wait remove open_vswitch . other_config flow-restore-wait");
+    nothing_lost(ping, &switch);
+}
+
+#[test]
+fn flow_restore_wait_has_an_end() {
+    let Some((mut switch, a, _b)) = pair() else { return };
+    switch.vsctl("set bridge br0 fail_mode=secure");
+    switch.ofctl("add-flow br0 actions=NORMAL");
+    assert!(a.reaches("10.0.0.2", SOON));
+    settled(&switch);
+    switch.vsctl("set open_vswitch . other_config:flow-restore-wait=true other_config:flow-restore-deadline=2");
+    switch.kill_daemon();
+    switch.start_daemon();
+    assert_eq!(a.ping("10.0.0.2", 5), 5, "the wait has not ended yet");
+    // The tables stay empty: in the end that is what counts.
+    let ended = wait_until(SOON, || a.ping("10.0.0.2", 1) == 0);
+    assert!(ended, "{}", switch.story());
+    assert!(switch.log().contains("flow-restore-wait"), "{}", switch.log());
+}
+
+#[test]
+fn flows_that_no_rule_explains_are_swept() {
+    let Some((mut switch, a, _b)) = pair() else { return };
+    switch.vsctl("set bridge br0 fail_mode=secure");
+    switch.ofctl("add-flow br0 actions=NORMAL");
+    assert!(a.reaches("10.0.0.2", SOON));
+    settled(&switch);
+    switch.kill_daemon();
+    switch.start_daemon(); // its tables are empty
+    let swept = wait_until(SOON, || a.ping("10.0.0.2", 1) == 0);
+    assert!(swept, "{}", switch.appctl("dpctl/dump-flows -m"));
+}
+
+#[test]
+fn removing_the_bridge_leaves_nothing_on_the_devices() {
+    let Some((switch, a, _b)) = pair() else { return };
+    assert!(a.reaches("10.0.0.2", SOON));
+    switch.vsctl("del-br br0");
+    let pins = switch.place().pins();
+    let links = |part: &str| {
+        std::fs::read_dir(&pins).map_or(0, |dir| {
+            dir.flatten().filter(|e| e.file_name().to_string_lossy().contains(part)).count()
+        })
+    };
+    assert!(wait_until(SOON, || links("link") == 0), "links stay pinned in {}", pins.display());
+    let text = switch.netns().sh("ip -d link show h1; tc qdisc show dev h1 2>/dev/null || true");
+    assert!(!text.contains("xdp") && !text.contains("clsact"), "{text}");
+}
