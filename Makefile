@@ -6,7 +6,10 @@ PACKAGES := openvswitch-switch openvswitch-common openvswitch-pki openvswitch-te
 	iproute2 iputils-ping iperf3 tcpdump ethtool procps util-linux openssl ca-certificates gcc libc6-dev make \
 	clang libelf-dev zlib1g-dev pkg-config
 
-.PHONY: all build demo test deps lint clean
+# What runs the tests on other kernels, by emulation.
+PACKAGES_VM := qemu-system-x86 busybox-static kmod xz-utils
+
+.PHONY: all build demo test deps deps-vm lint clean
 
 all: build
 
@@ -19,7 +22,10 @@ deps:
 demo: deps build
 	@./demo/tutorial
 
-test: deps
+deps-vm:
+	@./demo/install-packages $(PACKAGES_VM)
+
+test: deps deps-vm
 	./tests/run
 
 lint:

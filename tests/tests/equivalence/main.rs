@@ -143,7 +143,7 @@ fn the_tier_does_what_the_model_does(tier: Tier) {
             vec(leaf(), 0..3),
             vec((1..=2u32, packet()), 1..12),
         );
-        let rounds = std::cell::Cell::new(0);
+        let rounds = std::cell::Cell::new(0u32);
         let result = TestRunner::new(config).run(&script, |(flows, answer, packets)| {
             rounds.set(rounds.get() + 1);
             let packets: Vec<(u32, Packet)> = packets

@@ -41,12 +41,6 @@ const SMOKE: &[Row] = &[
             "lengths_are_checked_and_cut",
         ],
     ),
-    ("netdev", &["netns"], &["tcp_between_system_ports_stays_in_large_packets"]),
-    (
-        "slipswitch-tests",
-        &["namespaces"],
-        &["rules_count_what_the_kernel_forwards", "removing_the_bridge_leaves_nothing"],
-    ),
 ];
 
 /// What the command line asks for.
