@@ -159,8 +159,9 @@ fn the_tier_does_what_the_model_does(tier: Tier) {
                 (matching, forward(list, matching.key().recirc_id.get()))
             });
             let flows = disjoint(flows.collect());
-            // No flow has the id.
-            let answer = forward(answer, 9);
+            // No flow has the id. Answers that call up again have a limit of their own as well.
+            let mut answer = forward(answer, 9);
+            answer.retain(|action| !matches!(action, Action::Userspace(_)));
             let script = Script { meters: wide_meters(), flows, answer, packets };
             let narrow = rounds.get().is_multiple_of(ROUNDS_TO_MAINTENANCE);
             if is_refused_by_devices(&script) {

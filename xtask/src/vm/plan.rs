@@ -29,19 +29,17 @@ const DEFAULT: &[Row] = &[
 
 /// A few tests of each part: what breaks first on another kernel. The programs are loaded and run,
 /// attached in each way, and carry packets for the daemon.
-const SMOKE: &[Row] = &[
-    (
-        "datapath-bpf",
-        &["lib", "kernel", "prog_run", "actions"],
-        &[
-            "where_there_is_no_tcx",
-            "flows_are_run_counted_and_removed",
-            "every_way_to_attach",
-            "cases_at_",
-            "lengths_are_checked_and_cut",
-        ],
-    ),
-];
+const SMOKE: &[Row] = &[(
+    "datapath-bpf",
+    &["lib", "kernel", "prog_run", "actions"],
+    &[
+        "where_there_is_no_tcx",
+        "flows_are_run_counted_and_removed",
+        "every_way_to_attach",
+        "cases_at_",
+        "lengths_are_checked_and_cut",
+    ],
+)];
 
 /// What the command line asks for.
 pub fn choose(workspace: &Workspace, args: &Args) -> Result<Vec<Choice>> {
