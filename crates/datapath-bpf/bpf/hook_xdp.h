@@ -9,7 +9,6 @@
  *   is_gso        still to be segmented
  *   load, store   bytes of the frame, anywhere in it; 0 or an error. `len` is a constant
  *   push_vlan, pop_vlan          `shift`: by how much later headers moved
- *   insert4, remove4             4 bytes behind the `head` first bytes (MPLS)
  *   resize        changes the length at the tail
  *   go            on to another program; returns a verdict when that is not possible
  *
@@ -114,36 +113,19 @@ static __always_inline int store(hook_ctx *ctx, __u32 offset, const void *from, 
 	return -1;
 }
 
-/* `head`: 12 plus 4 for each tag that stays in front; at most 24. */
-static __always_inline int move_front(hook_ctx *ctx, __u32 from, __u32 to, __u32 head)
+/* The Ethernet addresses. */
+static __always_inline int move_front(hook_ctx *ctx, __u32 from, __u32 to)
 {
 	__u8 front[12];
-	__u32 tags[3] = {};
 
-	if (load(ctx, from, front, sizeof(front)))
-		return -1;
-	if (head > 12 && load(ctx, from + 12, &tags[0], 4))
-		return -1;
-	if (head > 16 && load(ctx, from + 16, &tags[1], 4))
-		return -1;
-	if (head > 20 && load(ctx, from + 20, &tags[2], 4))
-		return -1;
-	if (store(ctx, to, front, sizeof(front)))
-		return -1;
-	if (head > 12 && store(ctx, to + 12, &tags[0], 4))
-		return -1;
-	if (head > 16 && store(ctx, to + 16, &tags[1], 4))
-		return -1;
-	if (head > 20 && store(ctx, to + 20, &tags[2], 4))
-		return -1;
-	return 0;
+	return load(ctx, from, front, sizeof(front)) || store(ctx, to, front, sizeof(front)) ? -1 : 0;
 }
 
 static __always_inline int push_vlan(hook_ctx *ctx, __u16 tpid, __u16 tci, int *shift)
 {
 	__be16 tag[2] = { bpf_htons(tpid), bpf_htons(tci) };
 
-	if (bpf_xdp_adjust_head(ctx, -4) || move_front(ctx, 4, 0, 12))
+	if (bpf_xdp_adjust_head(ctx, -4) || move_front(ctx, 4, 0))
 		return -1;
 	*shift = 4;
 	return store(ctx, 12, tag, sizeof(tag));
@@ -153,30 +135,7 @@ static __always_inline int push_vlan(hook_ctx *ctx, __u16 tpid, __u16 tci, int *
 static __always_inline int pop_vlan(hook_ctx *ctx, int *shift)
 {
 	*shift = -4;
-	return move_front(ctx, 0, 4, 12) || bpf_xdp_adjust_head(ctx, 4) ? -1 : 0;
-}
-
-/* Makes room for `entry` (network order) where the type that ends `head` bytes (14, or with tags
- * 18 or 22) says what follows, and makes that type `type` (host integer). */
-static __always_inline int insert4(hook_ctx *ctx, __u32 head, __u16 type, __be32 entry)
-{
-	__be16 wire = bpf_htons(type);
-
-	if (head < 14 || head > 22 || bpf_xdp_adjust_head(ctx, -4) ||
-	    move_front(ctx, 4, 0, head - 2) || store(ctx, head - 2, &wire, 2))
-		return -1;
-	return store(ctx, head, &entry, sizeof(entry));
-}
-
-/* Takes the 4 bytes behind `head` away, and makes the type before them `type`. */
-static __always_inline int remove4(hook_ctx *ctx, __u32 head, __u16 type)
-{
-	__be16 wire = bpf_htons(type);
-
-	if (head < 14 || head > 22 || move_front(ctx, 0, 4, head - 2) ||
-	    bpf_xdp_adjust_head(ctx, 4))
-		return -1;
-	return store(ctx, head - 2, &wire, 2);
+	return move_front(ctx, 0, 4) || bpf_xdp_adjust_head(ctx, 4) ? -1 : 0;
 }
 
 static __always_inline int resize(hook_ctx *ctx, __u32 length)
