@@ -1,6 +1,6 @@
 //! `slipswitch doctor` and `slipswitch explain`.
 
-use crate::tools::{SOON, pair};
+use crate::tools::{SOON, pair, warm};
 use slipswitch_tests::harness::{Switch, tool_program, wait_until};
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ fn explain_goes_from_the_rule_to_the_tier() {
          priority=10,icmp,in_port=h2,actions=controller,h1
          priority=1,actions=NORMAL",
     );
-    assert!(a.reaches("10.0.0.2", SOON));
+    warm(&a, "10.0.0.2");
     let explain = |flow: &str| slipswitch(&switch, &format!("explain --bridge br0 {flow}"));
     let mut text = String::new();
     let runs = wait_until(SOON, || {

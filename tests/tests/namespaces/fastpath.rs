@@ -1,6 +1,6 @@
 //! Where flows run: the fast tiers take what they can, and say why not otherwise.
 
-use crate::tools::{SOON, pair, switch, tcp, tcp_to, udp};
+use crate::tools::{SOON, pair, switch, tcp, tcp_to, udp, warm};
 use packet::build::Frame;
 use slipswitch_tests::harness::{Host, Switch, wait_until};
 use std::net::Ipv4Addr;
@@ -48,7 +48,7 @@ fn in_userspace(switch: &Switch) -> u64 {
 #[test]
 fn what_was_seen_once_is_forwarded_in_the_kernel() {
     let Some((switch, a, b)) = pair() else { return };
-    assert!(a.reaches("10.0.0.2", SOON));
+    warm(&a, "10.0.0.2");
     sees(&switch, &["in_port(h1)", "eth_type(0x0800)", "offloaded:yes, dp:tcx"]);
     sees(&switch, &["in_port(h2)", "eth_type(0x0800)", "offloaded:yes, dp:tcx"]);
     let before = in_userspace(&switch);
@@ -65,7 +65,7 @@ fn what_was_seen_once_is_forwarded_in_the_kernel() {
 fn rules_count_what_the_kernel_forwards() {
     let Some((switch, a, _b)) = pair() else { return };
     switch.flows("br0", "priority=10,icmp,in_port=h1,actions=h2\npriority=1,actions=NORMAL");
-    assert!(a.reaches("10.0.0.2", SOON));
+    warm(&a, "10.0.0.2");
     let (before, _) = switch.counts("br0 icmp");
     assert_eq!(a.ping("10.0.0.2", 30), 30);
     let mut last = (0, 0);
@@ -84,7 +84,7 @@ fn a_flow_that_needs_the_daemon_says_so() {
         "br0",
         "priority=10,icmp,in_port=h1,actions=controller,h2\npriority=1,actions=NORMAL",
     );
-    assert!(a.reaches("10.0.0.2", SOON));
+    warm(&a, "10.0.0.2");
     sees(&switch, &["in_port(h1)", "offloaded:no, dp:userspace", "needs-userspace"]);
     sees(&switch, &["in_port(h2)", "offloaded:yes, dp:tcx"]);
     let offloaded = switch.appctl("dpctl/dump-flows -m type=offloaded");
@@ -98,7 +98,7 @@ fn a_flow_that_needs_the_daemon_says_so() {
 #[test]
 fn offload_is_switched_off_and_on_while_packets_flow() {
     let Some((switch, a, _b)) = pair() else { return };
-    assert!(a.reaches("10.0.0.2", SOON));
+    warm(&a, "10.0.0.2");
     sees(&switch, &["in_port(h1)", "dp:tcx"]);
     let netns = a.netns.clone();
     let load = netns.spawn({
@@ -118,12 +118,12 @@ fn offload_is_switched_off_and_on_while_packets_flow() {
 fn an_interface_can_be_kept_in_userspace() {
     let Some((switch, a, b)) = pair() else { return };
     switch.vsctl("set interface h1 other_config:tier=userspace");
-    assert!(a.reaches("10.0.0.2", SOON));
+    warm(&a, "10.0.0.2");
     sees(&switch, &["in_port(h1)", "offloaded:no, dp:userspace", "tier-setting"]);
     sees(&switch, &["in_port(h2)", "dp:tcx"]);
     tcp(&a, &b, 1_000_000);
     switch.vsctl("remove interface h1 other_config tier");
-    assert!(a.reaches("10.0.0.2", SOON));
+    warm(&a, "10.0.0.2");
     sees(&switch, &["in_port(h1)", "dp:tcx"]);
     switch.vsctl("set interface h1 other_config:tier=fast");
     let error = || switch.vsctl("get interface h1 error");
@@ -135,7 +135,7 @@ fn xdp_is_never_chosen_where_the_kernel_would_drop_the_redirect() {
     let Some((switch, a, b)) = pair() else { return };
     switch
         .vsctl("set interface h1 other_config:tier=xdp -- set interface h2 other_config:tier=xdp");
-    assert!(a.reaches("10.0.0.2", SOON), "{}", switch.story());
+    warm(&a, "10.0.0.2");
     assert_eq!(a.ping("10.0.0.2", 20), 20);
     tcp(&a, &b, 5_000_000);
     tcp(&b, &a, 5_000_000);
@@ -147,7 +147,7 @@ fn the_hosts_own_stack_is_reached_without_the_tap() {
     let Some(switch) = switch() else { return };
     let a = switch.host_on("br0", "h1", "10.0.0.1/24");
     switch.netns().sh("ip addr add 10.0.0.9/24 dev br0; ip link set br0 up");
-    assert!(a.reaches("10.0.0.9", SOON));
+    warm(&a, "10.0.0.9");
     sees(&switch, &["in_port(h1)", "eth_type(0x0800)", "offloaded:yes, dp:tcx"]);
     sees(&switch, &["in_port(br0)", "eth_type(0x0800)", "offloaded:yes, dp:tcx"]);
     let before = in_userspace(&switch);
@@ -166,7 +166,7 @@ fn a_flood_reaches_five_ports_from_the_kernel() {
         .map(|i| switch.host_on("br0", &format!("h{i}"), &format!("10.0.0.{i}/24")))
         .collect();
     switch.flows("br0", "priority=1,actions=FLOOD");
-    assert!(hosts[0].reaches("10.0.0.2", SOON));
+    warm(&hosts[0], "10.0.0.2");
     let captures: Vec<_> = hosts
         .iter()
         .skip(1)
@@ -220,7 +220,7 @@ fn rewritten_packets_have_right_checksums_at_the_receiver() {
         ),
     );
     a.netns.sh(&format!("ip neigh replace 10.0.0.9 lladdr {mac_b} dev eth0"));
-    assert!(a.reaches("10.0.0.2", SOON));
+    warm(&a, "10.0.0.2");
     let capture = b.capture(switch.place(), "eth0", "tcp port 7000");
     let back = a.capture(switch.place(), "eth0", "tcp port 8000");
     let listener =
@@ -254,7 +254,7 @@ fn mac(host: &Host) -> String {
 #[test]
 fn fragments_and_all_lengths_go_through_the_kernel() {
     let Some((_switch, a, b)) = pair() else { return };
-    assert!(a.reaches("10.0.0.2", SOON));
+    warm(&a, "10.0.0.2");
     let lengths = [0, 1, 17, 18, 1000, 1471, 1472, 1473, 5000, 20_000, 60_000];
     assert_eq!(udp(&a, &b, &lengths), [true; 11]);
     assert_eq!(udp(&b, &a, &lengths), [true; 11]);
@@ -263,7 +263,7 @@ fn fragments_and_all_lengths_go_through_the_kernel() {
 #[test]
 fn a_frame_longer_than_the_mtu_is_dropped_and_counted() {
     let Some((switch, a, b)) = pair() else { return };
-    assert!(a.reaches("10.0.0.2", SOON));
+    warm(&a, "10.0.0.2");
     // The sender's end takes more than the receiver's.
     a.netns.sh("ip link set eth0 mtu 4000");
     switch.netns().sh("ip link set h1 mtu 4000");

@@ -1,6 +1,6 @@
 //! Flows outlive the daemon: what it pinned goes on forwarding, and a new daemon takes it over.
 
-use crate::tools::{SOON, pair, switch};
+use crate::tools::{SOON, pair, switch, warm};
 use slipswitch_tests::harness::{Netns, Switch, wait_until};
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ fn settled(switch: &Switch) {
 #[test]
 fn established_flows_lose_nothing_while_the_daemon_is_dead() {
     let Some((mut switch, a, b)) = pair() else { return };
-    assert!(a.reaches("10.0.0.2", SOON));
+    warm(&a, "10.0.0.2");
     settled(&switch);
     let ping = pinging(&a.netns, "10.0.0.2", 4);
     let listener =
@@ -75,7 +75,7 @@ fn established_flows_lose_nothing_while_the_daemon_is_dead() {
 #[test]
 fn a_plain_exit_leaves_flows_and_one_with_cleanup_does_not() {
     let Some((mut switch, a, _b)) = pair() else { return };
-    assert!(a.reaches("10.0.0.2", SOON));
+    warm(&a, "10.0.0.2");
     settled(&switch);
     let pins = switch.place().pins();
     assert!(pins.exists(), "{} is not there", pins.display());
@@ -97,7 +97,7 @@ fn the_hosts_own_port_survives_too() {
     let Some(mut switch) = switch() else { return };
     let a = switch.host_on("br0", "h1", "10.0.0.1/24");
     switch.netns().sh("ip addr add 10.0.0.9/24 dev br0; ip link set br0 up");
-    assert!(a.reaches("10.0.0.9", SOON));
+    warm(&a, "10.0.0.9");
     let both = || {
         let text = switch.appctl("dpctl/dump-flows -m");
         ["in_port(h1)", "in_port(br0)"].iter().all(|p| {
@@ -118,7 +118,7 @@ fn the_hosts_own_port_survives_too() {
 fn counters_of_adopted_flows_go_on() {
     let Some((mut switch, a, _b)) = pair() else { return };
     switch.flows("br0", "priority=1,actions=NORMAL");
-    assert!(a.reaches("10.0.0.2", SOON));
+    warm(&a, "10.0.0.2");
     settled(&switch);
     assert_eq!(a.ping("10.0.0.2", 40), 40);
     let packets = |switch: &Switch| -> u64 {
@@ -145,7 +145,7 @@ fn flow_restore_wait_keeps_adopted_flows_until_the_tables_are_back() {
     let Some((mut switch, a, _b)) = pair() else { return };
     switch.vsctl("set bridge br0 fail_mode=secure");
     switch.ofctl("add-flow br0 actions=NORMAL");
-    assert!(a.reaches("10.0.0.2", SOON));
+    warm(&a, "10.0.0.2");
     settled(&switch);
     let ping = pinging(&a.netns, "10.0.0.2", 4);
     switch.vsctl("set open_vswitch . other_config:flow-restore-wait=true");
@@ -163,7 +163,7 @@ fn flow_restore_wait_has_an_end() {
     let Some((mut switch, a, _b)) = pair() else { return };
     switch.vsctl("set bridge br0 fail_mode=secure");
     switch.ofctl("add-flow br0 actions=NORMAL");
-    assert!(a.reaches("10.0.0.2", SOON));
+    warm(&a, "10.0.0.2");
     settled(&switch);
     switch.vsctl("set open_vswitch . other_config:flow-restore-wait=true other_config:flow-restore-deadline=2");
     switch.kill_daemon();
@@ -180,7 +180,7 @@ fn flows_that_no_rule_explains_are_swept() {
     let Some((mut switch, a, _b)) = pair() else { return };
     switch.vsctl("set bridge br0 fail_mode=secure");
     switch.ofctl("add-flow br0 actions=NORMAL");
-    assert!(a.reaches("10.0.0.2", SOON));
+    warm(&a, "10.0.0.2");
     settled(&switch);
     switch.kill_daemon();
     switch.start_daemon(); // its tables are empty
@@ -191,7 +191,7 @@ fn flows_that_no_rule_explains_are_swept() {
 #[test]
 fn removing_the_bridge_leaves_nothing_on_the_devices() {
     let Some((switch, a, _b)) = pair() else { return };
-    assert!(a.reaches("10.0.0.2", SOON));
+    warm(&a, "10.0.0.2");
     switch.vsctl("del-br br0");
     let pins = switch.place().pins();
     let links = |part: &str| {

@@ -26,6 +26,14 @@ pub fn pair() -> Option<(Switch, Host, Host)> {
     Some((switch, a, b))
 }
 
+/// Has flows between a host and an address come to rest: with the first packets addresses are
+/// learned, and megaflows made before that are made anew.
+#[track_caller]
+pub fn warm(from: &Host, to: &str) {
+    assert!(from.reaches(to, SOON), "{to} does not answer");
+    from.ping(to, 15);
+}
+
 /// Sends `length` bytes by TCP from one host to another, and compares what arrives.
 pub fn tcp(from: &Host, to: &Host, length: usize) {
     tcp_to(&from.netns, &to.netns, to.address(), length);
