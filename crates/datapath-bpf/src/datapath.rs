@@ -53,6 +53,8 @@ pub struct BpfDatapath {
     /// Bands of each meter, and when it was set.
     meters: Mutex<BTreeMap<u32, (usize, Millis)>>,
     closed: Mutex<bool>,
+    /// VLAN tags that the programs parse; see [`flow::extract::set_vlan_limit`].
+    vlan_limit: usize,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -76,6 +78,7 @@ impl BpfDatapath {
             objects: Mutex::default(),
             meters: Mutex::default(),
             closed: Mutex::new(false),
+            vlan_limit: flow::extract::vlan_limit(),
         })
     }
 
@@ -326,12 +329,29 @@ impl BpfDatapath {
 
     /// Adds a flow at those of its possible hooks that are `allowed`; says at which.
     pub fn install(&self, flow: &Megaflow, allowed: HookSet) -> Result<HookSet, Refusal> {
+        self.check_keys()?;
         self.flows.install(flow, allowed, |needs| self.variants.admit(needs))
+    }
+
+    /// Packets must have the same keys here as in translation.
+    fn check_keys(&self) -> Result<(), Refusal> {
+        if self.vlan_limit == flow::extract::vlan_limit() {
+            Ok(())
+        } else {
+            Err(Refusal::UnsupportedKey)
+        }
+    }
+
+    /// How many VLAN tags the programs parse: what [`flow::extract::vlan_limit`] said when they
+    /// were loaded. While it says something else, no flow is taken.
+    pub fn vlan_limit(&self) -> usize {
+        self.vlan_limit
     }
 
     /// Replaces a flow's actions, statistics go on; adds the flow when it is not there. On a
     /// refusal the old actions stay.
     pub fn replace(&self, flow: &Megaflow, allowed: HookSet) -> Result<HookSet, Refusal> {
+        self.check_keys()?;
         self.flows.replace(flow, allowed, |needs| self.variants.admit(needs))
     }
 

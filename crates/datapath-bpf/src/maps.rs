@@ -195,7 +195,7 @@ impl Maps {
                 shards: s.shards,
                 max_programs: s.programs,
                 miss_ifindex: 0,
-                vlan_limit: flow::VLANS as u32,
+                vlan_limit: flow::extract::vlan_limit() as u32, // at most VLANS
                 pad: 0,
                 factors: *factors,
             },
@@ -212,6 +212,10 @@ impl Maps {
         let is = [c.max_flows, c.max_masks, c.buckets, c.cache_lines, c.shards, c.max_programs];
         if is != [s.flows, s.masks, s.buckets, s.cache_lines, s.shards, s.programs] {
             return Err("other sizes".into());
+        }
+        // Their keys would mean other packets.
+        if c.vlan_limit as usize != flow::extract::vlan_limit() {
+            return Err(format!("flows of vlan-limit {}", c.vlan_limit));
         }
         if c.factors.iter().any(|f| f % 2 == 0) {
             return Err("even hash factors".into());

@@ -78,7 +78,7 @@ impl Settings {
             max_flows: sizes.flows,
             max_programs: sizes.programs,
             shards_atomic: sizes.shards_atomic.into(),
-            vlan_limit: flow::VLANS as u32,
+            vlan_limit: flow::extract::vlan_limit() as u32, // at most VLANS
             have_frags: have_frags.into(),
             pad: [0; 2],
             factors: *factors,

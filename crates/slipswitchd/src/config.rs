@@ -254,6 +254,7 @@ pub fn reconfigure(shared: &Shared) -> bool {
         state.remarks.warn(remark.as_str());
     }
     let tls = state.tls.clone();
+    tunables::vlan_limit(d, &mut state, &wanted.tunables);
     offload::sync(d, &mut state, &wanted.tunables);
     tunables::sync(d, &mut state, &wanted);
     if state.tls != tls {

@@ -288,3 +288,43 @@ fn a_frame_longer_than_the_mtu_is_dropped_and_counted() {
     assert!(wait_until(SOON, || dropped() >= before + 20), "{} of 20", dropped() - before);
     assert_eq!(b.ping("10.0.0.1", 3), 3);
 }
+
+#[test]
+fn the_kernel_counts_as_many_tags_as_translation_does() {
+    let Some((switch, a, b)) = pair() else { return };
+    // One tag is the limit unless other_config:vlan-limit says otherwise: what is behind it is
+    // no IP packet when it is a second tag.
+    switch.flows("br0", "priority=10,in_port=h1,dl_vlan=10,ip,actions=h2\npriority=0,actions=drop");
+    let tagged = |tags: &[u16]| {
+        let mut frame = Frame::ethernet([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
+        for tag in tags {
+            frame = frame.vlan(0x8100, *tag);
+        }
+        let frame = frame
+            .ipv4(Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2), 64)
+            .udp(1, 2)
+            .payload(&[0; 50]);
+        packet::Packet::from_slice(&frame.finish())
+    };
+    let (one, two) = (tagged(&[10]), tagged(&[10, 20]));
+    let send = |packet: &packet::Packet, count: usize| {
+        let packet = packet.clone();
+        a.netns.with(move || {
+            let device = netdev::open(&netdev::OpenSpec::new("eth0", netdev::Kind::System))
+                .expect("its device");
+            for _ in 0..count {
+                assert_eq!(device.sender.send(std::slice::from_ref(&packet)).sent, 1);
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+        });
+    };
+    send(&one, 10);
+    sees(&switch, &["in_port(h1)", "vlan(vid=10", "eth_type(0x0800)", "offloaded:yes, dp:tcx"]);
+    let capture = b.capture(switch.place(), "eth0", "vlan");
+    send(&two, 20);
+    send(&one, 5);
+    let frames = capture.finish(5, SOON);
+    let inner = |f: &Vec<u8>| f.get(16..18).map(<[u8]>::to_vec);
+    assert_eq!(frames.len(), 5, "{frames:x?}");
+    assert!(frames.iter().all(|f| inner(f) == Some(vec![8, 0])), "{frames:x?}");
+}

@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn only_hidden_directories_are_kept() {
         let directories =
-            ["/work/x", "/tmp/target/debug", "/tmp/target", "/tmpfs", "/run/x"].map(PathBuf::from);
+            ["/srv/x", "/tmp/target/debug", "/tmp/target", "/tmpfs", "/run/x"].map(PathBuf::from);
         let job = Job { directories: directories.to_vec(), ..Job::default() };
         assert_eq!(job.kept_directories(), "/run/x\n/tmp/target\n");
     }

@@ -27,11 +27,6 @@ pub(super) fn sync(d: &mut Daemon, state: &mut State, wanted: &Wanted) {
         let limit = usize::try_from(new.flow_limit).unwrap_or(usize::MAX);
         d.switch.slow_path().flow_limit.store(limit, Ordering::Relaxed);
     }
-    if new.vlan_limit != state.tunables.vlan_limit || !state.configured {
-        flow::extract::set_vlan_limit(usize::try_from(new.vlan_limit).unwrap_or(usize::MAX));
-        // Keys from before do not compare with those from now on.
-        d.switch.slow_path().pass(Pass::Purge);
-    }
     if new.pmd_cpu_mask != state.tunables.pmd_cpu_mask {
         packet_threads(d, state, new);
     }
@@ -42,6 +37,22 @@ pub(super) fn sync(d: &mut Daemon, state: &mut State, wanted: &Wanted) {
         tracing::info!(target: "bridge", "hw-offload is set; this version does not drive TC flower: flows run in BPF or in userspace");
     }
     state.tunables = new.clone();
+}
+
+/// How many VLAN tags keys have. Before the BPF programs are loaded, which keep to it.
+pub(super) fn vlan_limit(d: &Daemon, state: &mut State, new: &Tunables) {
+    if new.vlan_limit == state.tunables.vlan_limit && state.configured {
+        return;
+    }
+    flow::extract::set_vlan_limit(usize::try_from(new.vlan_limit).unwrap_or(usize::MAX));
+    // Keys from before do not compare with those from now on.
+    d.switch.slow_path().pass(Pass::Purge);
+    if super::offload::is_on(d) {
+        state.remarks.warn(
+            "other_config:vlan-limit has changed: new flows run in userspace until the daemon is \
+             started again",
+        );
+    }
 }
 
 /// Cores of packet threads, and whether the host's own ports outlive the daemon.
