@@ -398,6 +398,7 @@ impl Drop for Revalidator {
 const IDLE_SLEEP: Duration = Duration::from_secs(1);
 
 fn run(slow: &SlowPath, bell: &Bell) {
+    let mut maintained = Instant::now();
     loop {
         let interval =
             Duration::from_millis(slow.revalidator.interval.load(Ordering::Relaxed).max(100));
@@ -410,19 +411,22 @@ fn run(slow: &SlowPath, bell: &Bell) {
         }
         let wanted = std::mem::take(&mut guard.wanted);
         drop(guard);
-        if let Some(datapath) = slow.datapath() {
-            datapath.maintain();
-        }
         let nothing_to_do =
             slow.megaflows.is_empty() && !wanted && !slow.strangers.load(Ordering::Acquire);
-        if slow.revalidator.paused.load(Ordering::Relaxed) || nothing_to_do {
-            continue;
-        }
         let start = Instant::now();
-        slow.pass(Pass::Full);
-        drop(bell.lock()); // who waits has either seen the pass or hears the bell
-        bell.done.notify_all();
-        // At most half of the time: a burst of flow mods then costs few passes.
-        std::thread::sleep(start.elapsed());
+        if !slow.revalidator.paused.load(Ordering::Relaxed) && !nothing_to_do {
+            slow.pass(Pass::Full);
+            drop(bell.lock()); // who waits has either seen the pass or hears the bell
+            bell.done.notify_all();
+            // At most half of the time: a burst of flow mods then costs few passes.
+            std::thread::sleep(start.elapsed());
+        }
+        // Behind the pass, which somebody may wait for, and not with each of a burst.
+        if maintained.elapsed() >= interval {
+            maintained = Instant::now();
+            if let Some(datapath) = slow.datapath() {
+                datapath.maintain();
+            }
+        }
     }
 }

@@ -8,9 +8,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use datapath::Side;
 use libbpf_rs::{TC_EGRESS, TC_INGRESS, TcHook, TcHookBuilder};
 
-use crate::attachment::{AttachError, Side, XdpMode};
+use crate::attachment::{AttachError, XdpMode};
 use crate::{clsact, sys};
 
 /// Handle and priority of our filter; seldom taken by others.

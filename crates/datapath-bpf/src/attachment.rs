@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use datapath::{FlowStats, PortNo};
+use datapath::{FlowStats, PortNo, Side};
 use flow::Match;
 
 use crate::layout;
@@ -131,17 +131,6 @@ pub enum AttachError {
     },
 }
 
-/// Which side of an interface is the switch's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Side {
-    /// Packets come in from the device (a NIC, a veth end): ingress hooks; outputs are
-    /// transmitted.
-    Device,
-    /// Packets come in from the host's stack (internal and tap ports): the egress hook; outputs
-    /// are received by the host.
-    Stack,
-}
-
 /// How XDP attaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum XdpMode {
@@ -173,15 +162,6 @@ pub struct Attachment {
     pub mtu: u32,
     /// May be sent to.
     pub up: bool,
-}
-
-/// A port found in adopted tables.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AdoptedPort {
-    /// Its number.
-    pub number: PortNo,
-    /// Its interface, when the tables were left.
-    pub ifindex: u32,
 }
 
 bitflags::bitflags! {
@@ -227,17 +207,4 @@ pub struct Totals {
     pub masks: usize,
     /// Flows now.
     pub flows: usize,
-}
-
-/// Packets and bytes of a port whose device does not count them ([`Side::Stack`]).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct PortStats {
-    /// Packets from the port.
-    pub rx_packets: u64,
-    /// Bytes from the port.
-    pub rx_bytes: u64,
-    /// Packets to the port.
-    pub tx_packets: u64,
-    /// Bytes to the port.
-    pub tx_bytes: u64,
 }

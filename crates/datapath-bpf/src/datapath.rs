@@ -8,13 +8,13 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard};
 
 use clock::{Clock, Millis};
-use datapath::{Actions, FlowStats, Megaflow, MeterConfig, MeterStats, PortNo, Refusal, Ufid};
+use datapath::{
+    Actions, AdoptedPort, FlowStats, Megaflow, MeterConfig, MeterStats, PortCounts, PortNo,
+    Refusal, Side, Ufid,
+};
 
 use crate::attach::{self, Attached, Place};
-use crate::attachment::{
-    AdoptedPort, AttachError, Attachment, Config, Held, HookSet, PortStats, Side, Totals,
-    Unavailable,
-};
+use crate::attachment::{AttachError, Attachment, Config, Held, HookSet, Totals, Unavailable};
 use crate::flows::Flows;
 use crate::layout::{
     ConfigEntry, MAX_METERS, MAX_PORTS, METER_BANDS, PORT_DEVMAP, PORT_STACK, word,
@@ -413,9 +413,9 @@ impl BpfDatapath {
     }
 
     /// Counters of a port.
-    pub fn port_stats(&self, port: PortNo) -> PortStats {
+    pub fn port_counts(&self, port: PortNo) -> PortCounts {
         if port.0 >= MAX_PORTS {
-            return PortStats::default();
+            return PortCounts::default();
         }
         ports::stats(self.maps(), port.0)
     }

@@ -53,7 +53,6 @@ pub mod sys;
 pub mod variant;
 
 pub use attachment::{
-    AdoptedPort, AttachError, Attachment, Config, Held, HookSet, Hooks, PortStats, Side, Totals,
-    Unavailable, XdpMode,
+    AttachError, Attachment, Config, Held, HookSet, Hooks, Totals, Unavailable, XdpMode,
 };
 pub use datapath::BpfDatapath;

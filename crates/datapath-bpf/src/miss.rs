@@ -3,7 +3,7 @@
 //! A packet whose outermost VLAN tag was beside its bytes comes with the tag where an Ethernet
 //! header has it: at byte 12, in the midst of the miss header. It is put where it belongs.
 
-use datapath::PortNo;
+use datapath::{Origin, PortNo};
 use packet::{Packet, ethertype};
 
 use crate::layout::{MISS_ETHERTYPE, MISS_HEADER, VERSION};
@@ -11,28 +11,6 @@ use crate::layout::{MISS_ETHERTYPE, MISS_HEADER, VERSION};
 /// Where the kernel puts a VLAN tag (`struct vlan_ethhdr`), and its bytes.
 const TAG_AT: usize = 12;
 const TAG: usize = 4;
-
-/// Where a packet was when no flow matched it. Host integers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Origin {
-    /// Where it came in.
-    pub in_port: u32,
-    /// Recirculation id of the lookup that missed.
-    pub recirc_id: u32,
-    /// What the `hash` action computed.
-    pub dp_hash: u32,
-    /// What was set as priority.
-    pub priority: u32,
-    /// What was set as mark.
-    pub mark: u32,
-}
-
-impl Origin {
-    /// The port as a port number.
-    pub fn port(&self) -> PortNo {
-        PortNo(self.in_port)
-    }
-}
 
 /// Takes the miss header off `packet`, which then is as it was in the program; `None` when
 /// `packet` has no such header, or its unfinished checksum would lie in it (the packet is then
@@ -70,7 +48,7 @@ fn read_header(frame: &[u8], tag: usize) -> Option<Origin> {
         return None;
     }
     Some(Origin {
-        in_port: u32_at(frame, 0)?,
+        in_port: PortNo(u32_at(frame, 0)?),
         recirc_id: u32_at(frame, 4)?,
         dp_hash: u32_at(frame, 8)?,
         priority: u32_at(frame, tag + 16)?,
@@ -92,7 +70,8 @@ mod tests {
     use packet::{Gso, Offload};
     use proptest::prelude::*;
 
-    const ORIGIN: Origin = Origin { in_port: 3, recirc_id: 7, dp_hash: 9, priority: 5, mark: 6 };
+    const ORIGIN: Origin =
+        Origin { in_port: PortNo(3), recirc_id: 7, dp_hash: 9, priority: 5, mark: 6 };
 
     fn header() -> Vec<u8> {
         let mut h = Vec::new();

@@ -5,9 +5,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 
 use clock::Clock;
+use datapath::AdoptedPort;
 use libbpf_rs::ProgramType;
 
-use crate::attachment::{AdoptedPort, Config, Unavailable};
+use crate::attachment::{Config, Unavailable};
 use crate::flows::Flows;
 use crate::grace::Grace;
 use crate::load::{self, Hook};

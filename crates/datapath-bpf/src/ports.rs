@@ -3,12 +3,12 @@
 use std::mem::offset_of;
 use std::sync::atomic::Ordering;
 
-use crate::attachment::{AdoptedPort, AttachError, Attachment, PortStats, Side};
+use crate::attachment::{AttachError, Attachment};
 use crate::layout::{
     IFACE_PROBES, IFACES, Iface, MAX_PORTS, PORT_DEVMAP, PORT_STACK, PORT_UP, Port,
 };
 use crate::maps::Maps;
-use datapath::PortNo;
+use datapath::{AdoptedPort, PortCounts, PortNo, Side};
 
 fn places(ifindex: u32) -> impl Iterator<Item = usize> {
     (0..IFACE_PROBES).map(move |step| (ifindex.wrapping_add(step) % IFACES) as usize)
@@ -109,8 +109,8 @@ pub fn list(maps: &Maps) -> Vec<AdoptedPort> {
 }
 
 /// Counters of a port.
-pub fn stats(maps: &Maps, number: u32) -> PortStats {
-    let mut sum = PortStats::default();
+pub fn stats(maps: &Maps, number: u32) -> PortCounts {
+    let mut sum = PortCounts::default();
     for shard in 0..maps.sizes.shards {
         let count = maps.port_stats.read((shard * MAX_PORTS + number) as usize);
         sum.rx_packets = sum.rx_packets.wrapping_add(count.rx_packets);

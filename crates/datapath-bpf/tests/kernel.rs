@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use clock::Clock;
-use datapath::{Action, Actions, Masked, Megaflow, PortNo, Refusal, Set, Ufid};
+use datapath::{Action, Actions, Masked, Megaflow, PortNo, Refusal, Set, Side, Ufid};
 use datapath_bpf::load::Hook;
 use datapath_bpf::{
-    Attachment, BpfDatapath, Config, HookSet, Hooks, Side, Unavailable, XdpMode, grace, sys,
+    Attachment, BpfDatapath, Config, HookSet, Hooks, Unavailable, XdpMode, grace, sys,
 };
 use flow::{Field, Match};
 use packet::build::Frame;

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use clock::Clock;
-use datapath::{Action, Actions, FlowStats, Megaflow, PortNo, Refusal, Ufid};
+use datapath::{Action, Actions, FlowStats, Megaflow, PortNo, Refusal, Side, Ufid};
 use datapath_bpf::object::ObjectError;
-use datapath_bpf::{Attachment, BpfDatapath, Config, HookSet, Hooks, Side, XdpMode, sys};
+use datapath_bpf::{Attachment, BpfDatapath, Config, HookSet, Hooks, XdpMode, sys};
 use flow::{Field, Mask, Match};
 use packet::build::Frame;
 

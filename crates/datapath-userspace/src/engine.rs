@@ -154,7 +154,7 @@ impl Engine {
         for passed in passed.drain(..) {
             let key = passed.metadata();
             // How often it was looked up before is not known, but once at least.
-            let own_depth = u32::from(passed.recirc_id != 0);
+            let own_depth = u32::from(passed.origin.recirc_id != 0);
             if own_depth != depth && !run.is_empty() {
                 self.process(shared, std::mem::take(&mut run), depth);
             }

@@ -1,6 +1,6 @@
 //! Packets that a faster tier passes on to this datapath, which holds every flow.
 
-use datapath::PortNo;
+use datapath::{Origin, PortNo};
 use flow::Key;
 use netdev::PacketPool;
 use packet::Packet;
@@ -9,29 +9,22 @@ use std::os::fd::BorrowedFd;
 
 /// A packet that a faster tier could not deal with.
 pub struct Passed {
-    /// The packet as it is now: changed already, if `recirc_id` is not 0.
+    /// The packet as it is now: changed already, if `origin.recirc_id` is not 0.
     pub packet: Packet,
-    /// The port that it came in on.
-    pub in_port: PortNo,
-    /// Not 0: it is to be looked up again, as by `recirc`.
-    pub recirc_id: u32,
-    /// From `hash`.
-    pub dp_hash: u32,
-    /// `skb_priority` of the key.
-    pub priority: u32,
-    /// `pkt_mark` of the key.
-    pub mark: u32,
+    /// Where it was.
+    pub origin: Origin,
 }
 
 impl Passed {
     /// The part of the key that is not in the packet.
     pub(crate) fn metadata(&self) -> Key {
+        let origin = &self.origin;
         let mut key = Key::default();
-        key.in_port.set(self.in_port.0);
-        key.recirc_id.set(self.recirc_id);
-        key.dp_hash.set(self.dp_hash);
-        key.skb_priority.set(self.priority);
-        key.pkt_mark.set(self.mark);
+        key.in_port.set(origin.in_port.0);
+        key.recirc_id.set(origin.recirc_id);
+        key.dp_hash.set(origin.dp_hash);
+        key.skb_priority.set(origin.priority);
+        key.pkt_mark.set(origin.mark);
         key
     }
 }
@@ -75,9 +68,9 @@ pub struct HandoverId(pub(crate) u64);
 pub(crate) fn count_by_port(passed: &[Passed]) -> Vec<(PortNo, u64)> {
     let mut counts: Vec<(PortNo, u64)> = Vec::new();
     for p in passed {
-        match counts.iter_mut().find(|(port, _)| *port == p.in_port) {
+        match counts.iter_mut().find(|(port, _)| *port == p.origin.in_port) {
             Some((_, n)) => *n += 1,
-            None => counts.push((p.in_port, 1)),
+            None => counts.push((p.origin.in_port, 1)),
         }
     }
     counts

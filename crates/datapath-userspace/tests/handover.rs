@@ -2,8 +2,8 @@
 
 use clock::Clock;
 use datapath::{
-    Action, Actions, Datapath, FlowDump, Flows, Megaflow, Packets, PortNo, PortSpec, Ports, Ufid,
-    Upcall, UpcallFactory, Upcaller,
+    Action, Actions, Datapath, FlowDump, Flows, Megaflow, Origin, Packets, PortNo, PortSpec, Ports,
+    Ufid, Upcall, UpcallFactory, Upcaller,
 };
 use datapath_userspace::{Config, Handover, Passed, UserspaceDatapath};
 use flow::{Field, Match};
@@ -149,14 +149,7 @@ fn frame(number: u8) -> Packet {
 }
 
 fn passed(port: u32, number: u8) -> Passed {
-    Passed {
-        packet: frame(number),
-        in_port: PortNo(port),
-        recirc_id: 0,
-        dp_hash: 0,
-        priority: 0,
-        mark: 0,
-    }
+    Passed { packet: frame(number), origin: Origin::port(PortNo(port)) }
 }
 
 #[test]
@@ -182,12 +175,9 @@ fn metadata_is_part_of_the_key_and_recirculated_packets_meet_their_flow() {
     let actions: Actions = [Action::Output(PortNo(1))].into();
     let flow = Megaflow { ufid: Ufid(1), matching, actions };
     bed.dp.install(&flow).expect("room");
-    let again = |recirc_id| Passed {
-        recirc_id,
-        dp_hash: 3,
-        priority: 4,
-        mark: 0x77,
-        ..passed(5, recirc_id as u8)
+    let again = |recirc_id| {
+        let origin = Origin { in_port: PortNo(5), recirc_id, dp_hash: 3, priority: 4, mark: 0x77 };
+        Passed { origin, ..passed(5, recirc_id as u8) }
     };
     bed.tier.pass(vec![again(9), again(0), again(9), again(8)]);
     assert_eq!(bed.wait_done(), (vec![(PortNo(5), 4)], 4));

@@ -1,9 +1,9 @@
 //! The BPF datapath as a fast path.
 
-use crate::{AdoptedPort, Attachment, FastPath, Held, Origin, PortCounts, Reason, Side, TierSet};
+use crate::{Attachment, FastPath, Held, Reason, TierSet};
 use datapath::{
-    Actions, DropReason, FlowStats, LookupStats, Megaflow, MeterConfig, MeterStats, PortNo,
-    Refusal, Tier, Ufid,
+    Actions, AdoptedPort, DropReason, FlowStats, LookupStats, Megaflow, MeterConfig, MeterStats,
+    Origin, PortCounts, PortNo, Refusal, Tier, Ufid,
 };
 use datapath_bpf::{AttachError, BpfDatapath, HookSet, Hooks, Unavailable, XdpMode};
 use packet::Packet;
@@ -67,17 +67,13 @@ impl FastPath for BpfDatapath {
     }
 
     fn adopted_ports(&self) -> Vec<AdoptedPort> {
-        let ports = BpfDatapath::adopted_ports(self).into_iter();
-        ports.map(|p| AdoptedPort { number: p.number, ifindex: p.ifindex }).collect()
+        BpfDatapath::adopted_ports(self)
     }
 
     fn attach(&self, port: PortNo, at: &Attachment) -> Result<(), Reason> {
         let attachment = datapath_bpf::Attachment {
             ifindex: at.ifindex,
-            side: match at.side {
-                Side::Device => datapath_bpf::Side::Device,
-                Side::Stack => datapath_bpf::Side::Stack,
-            },
+            side: at.side,
             hooks: Hooks {
                 tc: at.tiers.has(Tier::Tcx),
                 xdp: at.tiers.has(Tier::Xdp).then_some(XdpMode::Driver),
@@ -123,14 +119,7 @@ impl FastPath for BpfDatapath {
     }
 
     fn unwrap(&self, packet: &mut Packet) -> Option<Origin> {
-        let o = datapath_bpf::miss::strip(packet)?;
-        Some(Origin {
-            in_port: o.in_port,
-            recirc_id: o.recirc_id,
-            dp_hash: o.dp_hash,
-            priority: o.priority,
-            mark: o.mark,
-        })
+        datapath_bpf::miss::strip(packet)
     }
 
     fn note_taken(&self, port: PortNo, count: u64) {
@@ -197,11 +186,7 @@ impl FastPath for BpfDatapath {
     }
 
     fn port_counts(&self, port: PortNo) -> PortCounts {
-        let stats = self.port_stats(port);
-        PortCounts {
-            rx: (stats.rx_packets, stats.rx_bytes),
-            tx: (stats.tx_packets, stats.tx_bytes),
-        }
+        BpfDatapath::port_counts(self, port)
     }
 
     fn sent_up(&self) -> u64 {

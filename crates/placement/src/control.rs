@@ -1,10 +1,10 @@
 //! What the control side knows of ports and settings.
 
 use crate::TierSet;
-use crate::fast_path::{AdoptedPort, Reason, Side};
+use crate::fast_path::Reason;
 use crate::fit::{Wish, XdpFacts};
 use crate::gates::Gate;
-use datapath::{PortNo, Refusal, Tier};
+use datapath::{AdoptedPort, PortNo, Refusal, Side, Tier};
 use netdev::{Kind, Reception};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;

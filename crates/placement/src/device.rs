@@ -1,20 +1,10 @@
 //! Devices whose packets a fast path takes before the driver counts them.
 
-use crate::{FastPath, Side};
-use datapath::PortNo;
+use crate::FastPath;
+use datapath::{PortNo, Side};
 use netdev::{Device, DeviceStats, Kind, Reception, Status};
 use std::io;
 use std::sync::Arc;
-
-/// What a fast path counted at a port where the device does not: between the host's stack and
-/// the switch ([`Side::Stack`]).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PortCounts {
-    /// Packets and bytes into the switch.
-    pub rx: (u64, u64),
-    /// Packets and bytes out of it.
-    pub tx: (u64, u64),
-}
 
 /// A device, with what the fast path counted added to its statistics.
 struct Counted {
@@ -59,10 +49,10 @@ impl Device for Counted {
         let stats = self.device.stats()?;
         let counts = self.fast.port_counts(self.port);
         Ok(DeviceStats {
-            rx_packets: plus(stats.rx_packets, counts.rx.0),
-            rx_bytes: plus(stats.rx_bytes, counts.rx.1),
-            tx_packets: plus(stats.tx_packets, counts.tx.0),
-            tx_bytes: plus(stats.tx_bytes, counts.tx.1),
+            rx_packets: plus(stats.rx_packets, counts.rx_packets),
+            rx_bytes: plus(stats.rx_bytes, counts.rx_bytes),
+            tx_packets: plus(stats.tx_packets, counts.tx_packets),
+            tx_bytes: plus(stats.tx_bytes, counts.tx_bytes),
             ..stats
         })
     }

@@ -1,23 +1,13 @@
 //! What placement needs of a datapath that is faster than the base.
 
-use crate::{PortCounts, TierSet};
+use crate::TierSet;
 use datapath::{
-    Actions, DropReason, FlowStats, LookupStats, Megaflow, MeterConfig, MeterStats, PortNo,
-    Refusal, Ufid,
+    Actions, AdoptedPort, DropReason, FlowStats, LookupStats, Megaflow, MeterConfig, MeterStats,
+    Origin, PortCounts, PortNo, Refusal, Side, Ufid,
 };
 use flow::Match;
 use packet::Packet;
 use std::path::Path;
-
-/// Which side of a device is the switch's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
-    /// Packets come in from the device; outputs are transmitted by it.
-    Device,
-    /// Packets come in from the host's stack (devices that the switch made); outputs are
-    /// received by the host.
-    Stack,
-}
 
 /// A port as a fast path sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,15 +47,6 @@ impl std::fmt::Display for Reason {
     }
 }
 
-/// A port found in tables that an earlier daemon left.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AdoptedPort {
-    /// Its number.
-    pub number: PortNo,
-    /// Its interface, when the tables were left.
-    pub ifindex: u32,
-}
-
 /// A flow as a fast path holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held {
@@ -75,21 +56,6 @@ pub struct Held {
     pub tiers: TierSet,
     /// What went through it there.
     pub stats: FlowStats,
-}
-
-/// Where a packet was when no flow of the fast path matched it. Host integers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Origin {
-    /// Where it came in.
-    pub in_port: u32,
-    /// Recirculation id of the lookup that missed.
-    pub recirc_id: u32,
-    /// What the `hash` action computed.
-    pub dp_hash: u32,
-    /// What was set as priority.
-    pub priority: u32,
-    /// What was set as mark.
-    pub mark: u32,
 }
 
 /// A datapath of one or more tiers that holds some flows of the base and passes other packets

@@ -1,8 +1,8 @@
 //! The miss device: a tap by which a fast path hands over what no flow of it matches.
 
+use crate::FastPath;
 use crate::placed::PlacedDatapath;
 use crate::queue::{self, Giver};
-use crate::{FastPath, Origin};
 use datapath::PortNo;
 use datapath_userspace::{Handover, Passed};
 use netdev::tap::{self, Raw, Tap};
@@ -52,13 +52,13 @@ impl MissQueue {
         let Raw { mut packet, header } = raw;
         let length = packet.len();
         let Some(origin) = self.fast.unwrap(&mut packet) else { return Err(packet) };
-        self.count(PortNo(origin.in_port));
+        self.count(origin.in_port);
         let prefix = length.saturating_sub(packet.len());
         let Some(offload) = tap::decode_offload(&header, packet.data(), prefix) else {
             return Err(packet);
         };
         packet.offload = offload;
-        Ok(passed(packet, origin))
+        Ok(Passed { packet, origin })
     }
 
     fn count(&mut self, port: PortNo) {
@@ -76,11 +76,6 @@ impl MissQueue {
             self.fast.resync_taken();
         }
     }
-}
-
-fn passed(packet: Packet, origin: Origin) -> Passed {
-    let Origin { in_port, recirc_id, dp_hash, priority, mark } = origin;
-    Passed { packet, in_port: PortNo(in_port), recirc_id, dp_hash, priority, mark }
 }
 
 impl Handover for MissQueue {

@@ -3,13 +3,13 @@
 use crate::TierSet;
 use crate::control::{Bars, Control, Port, TierState, not_yet};
 use crate::device;
-use crate::fast_path::{Attachment, FastPath, Reason, Side};
+use crate::fast_path::{Attachment, FastPath, Reason};
 use crate::fit::{self, Wish};
 use crate::gates::Gate;
 use crate::placed::PlacedDatapath;
 use crate::table::Place;
 use datapath::{
-    Flows, Megaflow, PortError, PortInfo, PortNo, PortSpec, Ports, Refusal, Tier, Ufid,
+    Flows, Megaflow, PortError, PortInfo, PortNo, PortSpec, Ports, Refusal, Side, Tier, Ufid,
 };
 use netdev::{Device, Kind, Reception};
 use std::path::PathBuf;

@@ -1,8 +1,10 @@
 //! What an earlier daemon left.
 
 use super::fakes::*;
-use crate::{AdoptedPort, TierSet};
-use datapath::{Action, FlowStats, Flows, PortNo, PortSpec, Ports, Refusal, Tier, Ufid, Userdata};
+use crate::TierSet;
+use datapath::{
+    Action, AdoptedPort, FlowStats, Flows, PortNo, PortSpec, Ports, Refusal, Tier, Ufid, Userdata,
+};
 
 /// A fast path with ports 5 (interface 2) and 6 (interface 3) and flows from 5: 1 and 2 to 6,
 /// 3 from a port that is gone.

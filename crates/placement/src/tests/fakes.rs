@@ -2,15 +2,12 @@
 
 use crate::fit::XdpFacts;
 use crate::flows::in_port;
-use crate::{
-    AdoptedPort, Attachment, Base, FastPath, Held, Origin, PlacedDatapath, PortCounts, Prober,
-    Reason, TierSet,
-};
+use crate::{Attachment, Base, FastPath, Held, PlacedDatapath, Prober, Reason, TierSet};
 use clock::{Clock, Millis};
 use datapath::{
-    Action, Actions, Counters, Datapath, DropReason, FlowDump, FlowStats, Flows, LookupStats,
-    Megaflow, MeterConfig, MeterStats, Meters, Packets, PortError, PortInfo, PortNo, PortSpec,
-    Ports, Refusal, Tier, Ufid, UpcallFactory,
+    Action, Actions, AdoptedPort, Counters, Datapath, DropReason, FlowDump, FlowStats, Flows,
+    LookupStats, Megaflow, MeterConfig, MeterStats, Meters, Origin, Packets, PortCounts, PortError,
+    PortInfo, PortNo, PortSpec, Ports, Refusal, Tier, Ufid, UpcallFactory,
 };
 use datapath_model::Model;
 use flow::{Field, Key, Match};

@@ -2,9 +2,10 @@
 
 use super::fakes::*;
 use crate::fit::{PeerFacts, XdpFacts};
-use crate::{Reason, Side, TierSet};
+use crate::{Reason, TierSet};
 use datapath::{
-    Action, Datapath, Flows, MeterConfig, Meters, PortError, PortNo, PortSpec, Ports, Refusal, Tier,
+    Action, Datapath, Flows, MeterConfig, Meters, PortError, PortNo, PortSpec, Ports, Refusal,
+    Side, Tier,
 };
 use netdev::Reception::{Muted, Off, On};
 use std::sync::atomic::Ordering;

@@ -1,0 +1,59 @@
+//! What datapaths that are joined into one say to each other: a faster one that holds some flows,
+//! and the one below it that holds all.
+
+use crate::PortNo;
+
+/// Which side of a device is the switch's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Side {
+    /// Packets come in from the device (a NIC, a veth end); outputs are transmitted by it.
+    Device,
+    /// Packets come in from the host's stack (devices that the switch made); outputs are
+    /// received by the host.
+    Stack,
+}
+
+/// A port found in tables that an earlier daemon left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AdoptedPort {
+    /// Its number.
+    pub number: PortNo,
+    /// Its interface, when the tables were left.
+    pub ifindex: u32,
+}
+
+/// Packets and bytes at a port whose device does not count them ([`Side::Stack`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct PortCounts {
+    /// Packets from the port.
+    pub rx_packets: u64,
+    /// Bytes from the port.
+    pub rx_bytes: u64,
+    /// Packets to the port.
+    pub tx_packets: u64,
+    /// Bytes to the port.
+    pub tx_bytes: u64,
+}
+
+/// Where a packet was when a datapath passed it on to the one below: what of its key is not in
+/// the packet itself. Host integers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// The port that it came in on.
+    pub in_port: PortNo,
+    /// Not 0: it is to be looked up again, as by [`crate::Action::Recirc`].
+    pub recirc_id: u32,
+    /// What [`crate::Action::Hash`] computed.
+    pub dp_hash: u32,
+    /// `skb_priority` of the key.
+    pub priority: u32,
+    /// `pkt_mark` of the key.
+    pub mark: u32,
+}
+
+impl Origin {
+    /// A packet as it came in on a port.
+    pub fn port(in_port: PortNo) -> Origin {
+        Origin { in_port, recirc_id: 0, dp_hash: 0, priority: 0, mark: 0 }
+    }
+}
