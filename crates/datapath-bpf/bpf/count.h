@@ -46,18 +46,18 @@ static __always_inline void count_flow(__u32 slot, __u32 bytes, __u32 tcp_flags)
 {
 	__u32 at = shard() * settings.max_flows + slot;
 	struct flow_stats *s = bpf_map_lookup_elem(&stats, &at);
+	__u64 flags = (__u64)tcp_flags << TCP_FLAGS_SHIFT;
 
 	if (!s)
 		return;
-	add(&s->packets, 1);
 	add(&s->bytes, bytes);
-	/* Most packets set no flag that was not set; then the line need not be written for it. */
-	if (tcp_flags & ~(__u32)s->tcp_flags) {
-		if (settings.shards_atomic)
-			__sync_fetch_and_or(&s->tcp_flags, (__u64)tcp_flags);
-		else
-			s->tcp_flags |= tcp_flags;
+	if (!settings.shards_atomic) {
+		s->packets = (s->packets + 1) | flags;
+		return;
 	}
+	__sync_fetch_and_add(&s->packets, 1);
+	if (flags & ~s->packets)
+		__sync_fetch_and_or(&s->packets, flags);
 }
 
 static __always_inline struct port_stats *port_stats_here(__u32 port)

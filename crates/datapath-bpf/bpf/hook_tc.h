@@ -48,9 +48,9 @@ static __always_inline bool has_tag(hook_ctx *ctx)
 	return ctx->vlan_present;
 }
 
-static __always_inline __u32 frame_length(hook_ctx *ctx)
+static __always_inline __u32 tag_length(hook_ctx *ctx)
 {
-	return ctx->len + (ctx->vlan_present ? 4 : 0);
+	return ctx->vlan_present ? 4 : 0;
 }
 
 /* vlan_proto is in network order in a context, vlan_tci is a host integer. */

@@ -4,7 +4,7 @@
  *
  *   hook_ctx, HOOK, VERDICT_DROP, VERDICT_NONE (the packet goes where it would without us)
  *   data_length   bytes of the frame in memory (all buffers)
- *   frame_length  the same and the tag that is beside the frame
+ *   tag_length    bytes of the tag that is beside the frame
  *   has_tag, tag_tpid, tag_tci   the outermost VLAN tag when it is beside the frame
  *   is_gso        still to be segmented
  *   load, store   bytes of the frame, anywhere in it; 0 or an error. `len` is a constant
@@ -56,9 +56,9 @@ static __always_inline __u32 data_length(hook_ctx *ctx)
 	return data_end_of(ctx) - data_of(ctx);
 }
 
-static __always_inline __u32 frame_length(hook_ctx *ctx)
+static __always_inline __u32 tag_length(hook_ctx *ctx)
 {
-	return data_length(ctx);
+	return 0;
 }
 
 static __always_inline bool has_tag(hook_ctx *ctx)

@@ -14,9 +14,6 @@
 #define BIT(word) (1u << (word))
 #define HOT_BITS (BIT(HOT_WORDS) - 1)
 #define COLD_BITS ((BIT(WORDS) - 1) & ~HOT_BITS)
-#define L3_BITS                                                                     \
-	(BIT(W_IP4) | BIT(W_IP) | BIT(W_TP) | BIT(W_SRC0) | BIT(W_SRC1) | BIT(W_DST0) | \
-	 BIT(W_DST1) | BIT(W_ND0) | BIT(W_ND1) | BIT(W_HW0) | BIT(W_HW1) | BIT(W_ND2))
 #define ND_BITS (BIT(W_ND0) | BIT(W_ND1) | BIT(W_HW0) | BIT(W_HW1) | BIT(W_ND2))
 
 /* True when some flow looks at one of these words. */
@@ -33,11 +30,9 @@ struct layers {
 	__u32 tcp_flags; /* host integer */
 };
 
-/* What is tested for is a group of words: a test that the verifier decides still leaves two or
- * three instructions behind, which is what writing or comparing a word takes. Hot words behind
- * L2 are one group; each cold word is tested for, behind one test for all of them. */
-#define HOT_L3 (BIT(W_IP4) | BIT(W_IP) | BIT(W_TP))
-
+/* A test that the verifier decides still leaves two or three instructions behind, which is what
+ * writing or comparing a word takes. So hot words are always there; each cold word is tested for,
+ * behind one test for all of them. */
 #define PUT(key, word, value)                                        \
 	do {                                                         \
 		if ((word) < HOT_WORDS || wants(BIT(word)))          \

@@ -4,8 +4,8 @@
  * through a mapping. src/layout.rs is the same in Rust, with assertions on every offset; a
  * change here is a change there and a new LAYOUT_VERSION.
  *
- * Who writes: the daemon writes everything but the signature cache, statistics, and the
- * counters of packets sent up. One daemon at a time.
+ * Who writes: the daemon writes everything but the caches, statistics, and the counters of packets
+ * sent up. One daemon at a time.
  *
  * Publication. A slot is filled while nothing refers to it, then its number is stored (release)
  * into the index. A program loads a number from the index or from the cache, and reads the slot
@@ -13,6 +13,7 @@
  * but for `dead`. A slot is used anew only after: its number was taken from the index; a grace
  * period (programs that hold the number end; they may have put it into the cache); the cache
  * was searched for the number; another grace period (programs that had it from the cache end).
+ * The exact-match cache need not be searched: its entries end with the epoch.
  */
 #ifndef SLIPSWITCH_LAYOUT_H
 #define SLIPSWITCH_LAYOUT_H
@@ -20,22 +21,22 @@
 #include <linux/types.h>
 
 #define LAYOUT_MAGIC 0x736c697073776368ull /* "slipswch" */
-#define LAYOUT_VERSION 1
+#define LAYOUT_VERSION 2
 
-/* Words of a key, a permutation of those of `flow::Key` from `recirc_id` on (its registers are
- * no datapath's business). Bytes are in network order, as there. The first eight are what most
- * flows look at, so that a lookup touches one cache line of keys. */
+/* Words of a key: the fields of `flow::Key` from `recirc_id` on (its registers are no datapath's
+ * business), put together so that what tells most packets apart is the first five. Bytes are in
+ * network order, as there. */
 enum word {
-	W_RECIRC, /* recirc_id, dp_hash */
-	W_PORT,   /* in_port, zero */
-	W_ETH0,   /* dl_dst, first two bytes of dl_src */
-	W_ETH1,   /* rest of dl_src, dl_type, zero */
-	W_VLAN,   /* two of tpid, tci */
-	W_IP4,    /* nw_src, nw_dst */
-	W_IP,     /* ipv6_label, nw_frag, nw_tos, nw_ttl, nw_proto */
-	W_TP,     /* tp_src, tp_dst, igmp_group */
+	W_PORT, /* in_port (16 bits), dl_type, first VLAN's tpid and tci */
+	W_ETH0, /* dl_dst, first two bytes of dl_src */
+	W_ETH1, /* rest of dl_src, nw_frag, nw_tos, nw_ttl, nw_proto */
+	W_IP4,  /* nw_src, nw_dst */
+	W_TP,   /* tp_src, tp_dst, second VLAN's tpid and tci */
+	EMC_WORDS,
+	W_RECIRC = EMC_WORDS, /* recirc_id, dp_hash */
 	HOT_WORDS,
 	W_META = HOT_WORDS, /* skb_priority, pkt_mark */
+	W_REST,  /* igmp_group, ipv6_label */
 	W_MPLS0, /* first two label stack entries */
 	W_MPLS1, /* third entry, zero */
 	W_SRC0,  /* ipv6_src */
@@ -51,6 +52,11 @@ enum word {
 };
 
 #define COLD_WORDS (WORDS - HOT_WORDS)
+
+/* Beside the bits of words, where there are such: the flow looks behind the Ethernet header and
+ * VLANs. (Some words have fields of both.) */
+#define NEEDS_L3 (1u << 30)
+#define ALL_NEEDS (((1u << WORDS) - 1) | NEEDS_L3)
 
 /* `flow::extract`: bits of nw_frag. */
 #define FRAG_ANY 1
@@ -71,23 +77,23 @@ enum word {
 #define NO_PORT 0xffffffffu
 #define NO_PROGRAM 0xffffffffu
 
-/* One flow. 256 bytes; the first 128 are what a lookup touches. */
+/* One flow. 256 bytes; a lookup of most flows touches the first 64. */
 struct slot {
 	__u64 hot[HOT_WORDS];
-	__u32 needs;   /* bit W_x: the mask looks at word W_x */
 	__u32 dead;    /* not 0: removed; a program that meets it treats it as not there */
+	__u32 output;  /* the actions are one output to this port; NO_PORT: see program */
+	__u32 program; /* index into actions; NO_PROGRAM with NO_PORT: drop, counted as `reason` */
 	__u16 mask;    /* index into masks */
 	__u8 hooks;    /* where the actions can run */
 	__u8 flags;
-	__u32 output;  /* the actions are one output to this port; NO_PORT: see program */
-	__u32 program; /* index into actions; NO_PROGRAM with NO_PORT: drop, counted as `reason` */
+	__u32 needs;   /* bit W_x: the mask looks at word W_x */
 	__u32 reason;
+	__u64 cold[COLD_WORDS];
 	__u64 ufid[2]; /* high half first */
 	__u64 hash;    /* see lookup.h */
 	__u64 installed; /* milliseconds, CLOCK_MONOTONIC */
 	__u64 instructions; /* of the program: tail calls that it takes at most */
-	__u64 cold[COLD_WORDS];
-	__u64 pad[4];
+	__u64 pad[5];
 };
 
 /* One mask (one tuple of the tuple space search), walked in order up to the first unused one. */
@@ -104,6 +110,26 @@ struct bucket {
 	__u64 entries[BUCKET];
 };
 
+/* Exact-match cache: the first words of a key under the union of all masks -> what to do with the
+ * packet. Each CPU has lines of its own, which only programs on it read and write (they do not
+ * interrupt each other); [cpu * lines of a CPU + place]. An entry that has the epoch of its slot
+ * is as good as the slot: see emc.h. */
+struct emc_entry {
+	__u64 key[EMC_WORDS];
+	__u64 tag; /* epoch of the slot, generation of the variant in the high half; 0: free */
+	__u32 slot;
+	__u32 output, program; /* as in the slot */
+	__u16 reason;
+	__u8 hooks, flags;
+};
+
+/* Epochs of slots, by number % EPOCHS; never 0. The daemon raises one after it marks a slot
+ * dead. One element. */
+#define EPOCHS 1024
+struct epochs {
+	__u32 of[EPOCHS];
+};
+
 /* Signature cache: hash of the key under the union of all masks -> slot. Written by programs.
  * An entry is a hint: the slot is compared each time. Same form as in the index. */
 #define WAYS 4
@@ -113,11 +139,10 @@ struct cache_line {
 
 /* Statistics of a slot on one shard of CPUs: stats[shard * max_flows + slot]. Written by
  * programs only, each shard by its own CPUs; zeroed by the daemon before publication. */
+#define TCP_FLAGS_SHIFT 52
 struct flow_stats {
-	__u64 packets;
+	__u64 packets; /* from TCP_FLAGS_SHIFT on: TCP flags, ORed */
 	__u64 bytes;
-	__u64 tcp_flags; /* ORed, host integer */
-	__u64 pad;
 };
 
 /* Actions that are more than one output: cells of 64 bits, see program.h. */
@@ -218,7 +243,9 @@ struct config {
 	__u32 max_programs;
 	__u32 miss_ifindex; /* where packets go up; 0: nobody is there */
 	__u32 vlan_limit;
-	__u32 pad;
+	__u32 emc_lines; /* of one CPU; a power of two */
+	__u32 emc_cpus;
+	__u32 generations; /* of variants so far */
 	__u64 factors[WORDS + 1]; /* odd; the last is for the mask's number */
 };
 

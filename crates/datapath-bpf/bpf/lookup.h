@@ -3,12 +3,14 @@
  * Hash: the sum of the words under a mask, each times a factor of its own (in the index also the
  * mask's number times one more), the high half mixed once. Factors are odd, random and secret.
  *
- * The cache goes by the hash under the union of all masks. A hit is a hint: the key is compared
- * under the mask of the slot. What the present variant cannot compare is not there for it; the
- * walk, which parses everything, decides then. */
+ * First asked is the exact-match cache, then the signature cache, which goes by the hash under
+ * the union of all masks. What that has is a hint: the key is compared under the mask of the
+ * slot. What the present variant cannot compare is not there for it; the walk, which parses
+ * everything, decides then. */
 #ifndef SLIPSWITCH_LOOKUP_H
 #define SLIPSWITCH_LOOKUP_H
 
+#include "emc.h"
 #include "output.h"
 #include "parse.h"
 
@@ -30,29 +32,31 @@ static __always_inline __u32 finish_hash(__u64 sum)
 }
 
 /* Does `f(x)` for the words of each group. */
-#define HOT_L2_EACH(f) f(W_RECIRC) f(W_PORT) f(W_ETH0) f(W_ETH1) f(W_VLAN)
-#define HOT_L3_EACH(f) f(W_IP4) f(W_IP) f(W_TP)
-#define COLD_EACH(f)                                                                       \
-	f(W_META) f(W_MPLS0) f(W_MPLS1) f(W_SRC0) f(W_SRC1) f(W_DST0) f(W_DST1) f(W_ND0) \
-		f(W_ND1) f(W_HW0) f(W_HW1) f(W_ND2)
+#define HOT_EACH(f) EMC_EACH(f) f(W_RECIRC)
+#define COLD_EACH(f)                                                                      \
+	f(W_META) f(W_REST) f(W_MPLS0) f(W_MPLS1) f(W_SRC0) f(W_SRC1) f(W_DST0) f(W_DST1) \
+		f(W_ND0) f(W_ND1) f(W_HW0) f(W_HW1) f(W_ND2)
 
 #define UNION_WORD(x) sum += (key[x] & settings.union_mask[x]) * settings.factors[x];
 #define UNION_COLD(x)      \
 	if (wants(BIT(x))) \
 		UNION_WORD(x)
 
-static __always_inline __u32 cache_hash(const __u64 *key)
+/* `sum`: of the words before W_RECIRC, which is zero in packets from ports. */
+static __always_inline __u32 cache_hash_of_port(__u64 sum, const __u64 *key)
 {
-	__u64 sum = 0;
-
-	HOT_L2_EACH(UNION_WORD)
-	if (wants(HOT_L3)) {
-		HOT_L3_EACH(UNION_WORD)
-	}
 	if (wants(COLD_BITS)) {
 		COLD_EACH(UNION_COLD)
 	}
 	return finish_hash(sum);
+}
+
+static __always_inline __u32 cache_hash(const __u64 *key)
+{
+	__u64 sum = 0;
+
+	HOT_EACH(UNION_WORD)
+	return cache_hash_of_port(sum, key);
 }
 
 /* The slot that the cache has for `hash`, or NO_SLOT. */
@@ -88,11 +92,8 @@ static __always_inline bool matches(const __u64 *key, const struct slot *slot,
 {
 	__u64 diff = 0;
 
-	HOT_L2_EACH(DIFFERENCE)
-	if (wants(HOT_L3)) {
-		HOT_L3_EACH(DIFFERENCE)
-	}
-	if (wants(COLD_BITS) && slot->needs & COLD_BITS) {
+	HOT_EACH(DIFFERENCE)
+	if (wants(COLD_BITS) && mask->needs & COLD_BITS) {
 		COLD_EACH(DIFFERENCE_COLD)
 	}
 	return !diff;
@@ -113,8 +114,7 @@ static __always_inline void keep_layers(struct state *st, const struct layers *l
 
 static __always_inline void keep_key(struct state *st, const __u64 *key)
 {
-	HOT_L2_EACH(KEEP_WORD)
-	HOT_L3_EACH(KEEP_WORD)
+	HOT_EACH(KEEP_WORD)
 	if (wants(COLD_BITS)) {
 		COLD_EACH(KEEP_COLD)
 	}
@@ -134,11 +134,12 @@ static __always_inline int leave(hook_ctx *ctx, bool recirculated)
 #endif
 }
 
-static __always_inline bool runs_here(hook_ctx *ctx, const struct slot *slot)
+/* `hooks`, `flags`: of a slot. */
+static __always_inline bool runs_here(hook_ctx *ctx, __u32 hooks, __u32 flags)
 {
-	if (!(slot->hooks & HOOK))
+	if (!(hooks & HOOK))
 		return false;
-	return AT_XDP || !(slot->flags & FLOW_NO_GSO) || !is_gso(ctx);
+	return AT_XDP || !(flags & FLOW_NO_GSO) || !is_gso(ctx);
 }
 
 /* XDP can redirect only to what is in the devmap; the next hook can send to any port. */
@@ -159,9 +160,9 @@ static __always_inline void init_state(struct state *st, __u32 in_port)
 	st->calls = CALLS_TO_LOOKUP;
 }
 
-static __always_inline void begin_program(struct state *st, const struct slot *slot, __u32 length)
+static __always_inline void begin_program(struct state *st, __u32 program, __u32 length)
 {
-	st->program = slot->program;
+	st->program = program;
 	st->pc = 0;
 	st->trunc = 0;
 	st->length = length;
@@ -212,17 +213,62 @@ struct packet {
 	struct layers layers;
 };
 
+/* What a flow does with its packets. */
+struct decision {
+	__u32 slot;
+	__u32 output, program, reason;
+	__u32 hooks, flags;
+};
+
+#define DECIDE(d, number, from)              \
+	do {                                 \
+		(d)->slot = (number);        \
+		(d)->output = (from)->output;   \
+		(d)->program = (from)->program; \
+		(d)->reason = (from)->reason;   \
+		(d)->hooks = (from)->hooks;     \
+		(d)->flags = (from)->flags;     \
+	} while (0)
+
+/* By the signature cache; the exact-match cache then knows it, too. False: by the walk. */
+static __always_inline bool decide(const __u64 *key, const struct emc_key *k, __u32 hash,
+				   struct decision *d)
+{
+	__u32 number = cached(hash), mask_number;
+	__u64 tag = emc_tag(number);
+	__u32 after = tag;
+	struct slot *slot;
+	struct mask *mask;
+
+	/* Zero, but known only when the epoch is. */
+	asm volatile("%0 ^= %0" : "+r"(after));
+	number += after;
+	slot = bpf_map_lookup_elem(&slots, &number);
+	if (!slot)
+		return false;
+	mask_number = slot->mask;
+	mask = bpf_map_lookup_elem(&masks, &mask_number);
+	if (!mask || slot->dead || mask->needs & ~settings.needs || !matches(key, slot, mask))
+		return false;
+	DECIDE(d, number, slot);
+	if (may_remember(mask))
+		emc_remember(k, slot, number, tag);
+	return true;
+}
+
 /* A packet from a port. */
 static __always_inline int lookup(hook_ctx *ctx)
 {
 	__u32 in_port = port_of_interface(arrival_ifindex(ctx));
+	struct view view = view_of(ctx);
 	struct packet packet;
 	struct packet *p = &packet;
-	__u64 *key;
+	struct emc_key emc_key;
+	struct emc_entry *e;
+	struct decision d;
 	struct state *st;
-	struct slot *slot;
-	struct mask *mask;
-	__u32 hash, number, mask_number, bytes, to;
+	__u64 *key;
+	__u32 hash, bytes;
 	int err;
 
 	if (in_port == NO_PORT)
@@ -233,44 +279,41 @@ static __always_inline int lookup(hook_ctx *ctx)
 	key = p->key;
 	p->layers = (struct layers){};
 	metadata_of_port(key, in_port);
-	err = parse(key, ctx, &p->layers, false);
+	err = parse(key, ctx, &view, &p->layers, false);
 	if (err)
 		goto slow;
-	hash = cache_hash(key);
-	number = cached(hash);
-	slot = bpf_map_lookup_elem(&slots, &number);
-	if (!slot)
+	hash = cache_hash_of_port(emc_words(&emc_key, key), key);
+	emc_set_place(&emc_key, hash);
+	e = emc_find(&emc_key);
+	if (e)
+		DECIDE(&d, e->slot, e);
+	else if (!decide(key, &emc_key, hash, &d))
 		goto walk;
-	mask_number = slot->mask;
-	mask = bpf_map_lookup_elem(&masks, &mask_number);
-	if (!mask || slot->dead || slot->needs & ~settings.needs || !matches(key, slot, mask))
-		goto walk;
-	if (!runs_here(ctx, slot))
+	if (!runs_here(ctx, d.hooks, d.flags))
 		goto slow;
-	bytes = frame_length(ctx);
-	to = slot->output;
-	if (to != NO_PORT) {
-		struct port *port = port_of(to);
+	bytes = view.length + tag_length(ctx);
+	if (d.output != NO_PORT) {
+		struct port *port = port_of(d.output);
 
 		if (!in_reach(port))
 			goto slow;
-		count_flow(number, bytes, p->layers.tcp_flags);
+		count_flow(d.slot, bytes, p->layers.tcp_flags);
 		count_arrival(in_port, bytes);
-		return output_to(ctx, port, to);
+		return output_to(ctx, port, d.output, view.length);
 	}
-	if (slot->program != NO_PROGRAM && !(settings.features & FEATURE_LAYERS))
+	if (d.program != NO_PROGRAM && !(settings.features & FEATURE_LAYERS))
 		goto walk;
-	count_flow(number, bytes, p->layers.tcp_flags);
+	count_flow(d.slot, bytes, p->layers.tcp_flags);
 	count_arrival(in_port, bytes);
-	if (slot->program == NO_PROGRAM)
-		return drop(slot->reason);
+	if (d.program == NO_PROGRAM)
+		return drop(d.reason);
 	st = state_here();
 	if (!st)
 		return drop(DROP_UNSUPPORTED);
 	init_state(st, in_port);
 	keep_key(st, key);
 	keep_layers(st, &p->layers);
-	begin_program(st, slot, bytes);
+	begin_program(st, d.program, bytes);
 	return go(ctx, TAIL_ACT);
 
 walk:
@@ -298,7 +341,7 @@ static __always_inline int run(hook_ctx *ctx, struct state *st, struct slot *slo
 	__u32 bytes = frame_length(ctx), to = slot->output;
 	struct port *port = port_of(to); /* NULL for NO_PORT */
 
-	if (!runs_here(ctx, slot))
+	if (!runs_here(ctx, slot->hooks, slot->flags))
 		return leave(ctx, recirculated);
 	if (to != NO_PORT && !in_reach(port))
 		return leave(ctx, recirculated);
@@ -309,10 +352,10 @@ static __always_inline int run(hook_ctx *ctx, struct state *st, struct slot *slo
 	if (!recirculated)
 		count_arrival(st->in_port, bytes);
 	if (to != NO_PORT)
-		return output_to(ctx, port, to);
+		return output_to(ctx, port, to, data_length(ctx));
 	if (slot->program == NO_PROGRAM)
 		return drop(slot->reason);
-	begin_program(st, slot, bytes);
+	begin_program(st, slot->program, bytes);
 	return go(ctx, TAIL_ACT);
 }
 

@@ -37,6 +37,24 @@ struct {
 	__type(value, struct bucket);
 } flow_index asm("index") SEC(".maps"); /* index() is a function of C */
 
+/* [cpu * settings.emc_lines + place] */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct emc_entry);
+} emc SEC(".maps");
+
+/* One element. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct epochs);
+} epochs SEC(".maps");
+
 /* Hash of a key under the union of the masks -> slot number. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

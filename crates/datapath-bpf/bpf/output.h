@@ -12,11 +12,17 @@ static __always_inline int drop(__u32 reason)
 	return VERDICT_DROP;
 }
 
-/* One VLAN tag does not count against the MTU. A packet still to be segmented is cut to fit
- * later. */
-static __always_inline bool too_long(hook_ctx *ctx, struct port *port)
+/* Bytes of the frame, the tag beside it included. */
+static __always_inline __u32 frame_length(hook_ctx *ctx)
 {
-	__u32 behind = data_length(ctx) - ETH_HLEN;
+	return data_length(ctx) + tag_length(ctx);
+}
+
+/* One VLAN tag does not count against the MTU. A packet still to be segmented is cut to fit
+ * later. `length` here and below: data_length(ctx). */
+static __always_inline bool too_long(hook_ctx *ctx, struct port *port, __u32 length)
+{
+	__u32 behind = length - ETH_HLEN;
 	__be16 type;
 
 	if (behind <= port->mtu || is_gso(ctx))
@@ -27,7 +33,7 @@ static __always_inline bool too_long(hook_ctx *ctx, struct port *port)
 }
 
 /* True when `port` takes the packet; else the reason is counted. */
-static __always_inline bool takes(hook_ctx *ctx, struct port *port)
+static __always_inline bool takes(hook_ctx *ctx, struct port *port, __u32 length)
 {
 	if (!port || !port->ifindex) {
 		count_drop(DROP_PORT_GONE);
@@ -37,7 +43,7 @@ static __always_inline bool takes(hook_ctx *ctx, struct port *port)
 		count_drop(DROP_OUTPUT);
 		return false;
 	}
-	if (too_long(ctx, port)) {
+	if (too_long(ctx, port, length)) {
 		count_drop(DROP_TOO_LONG);
 		return false;
 	}
@@ -47,11 +53,12 @@ static __always_inline bool takes(hook_ctx *ctx, struct port *port)
 #if AT_XDP
 
 /* Sends the packet itself to `port`, which is port `number`; returns the verdict. */
-static __always_inline int output_to(hook_ctx *ctx, struct port *port, __u32 number)
+static __always_inline int output_to(hook_ctx *ctx, struct port *port, __u32 number,
+				     __u32 length)
 {
 	int verdict;
 
-	if (!takes(ctx, port))
+	if (!takes(ctx, port, length))
 		return VERDICT_DROP;
 	verdict = bpf_redirect_map(&devmap, number, XDP_DROP);
 	if (verdict != XDP_REDIRECT)
@@ -61,12 +68,13 @@ static __always_inline int output_to(hook_ctx *ctx, struct port *port, __u32 num
 
 #else
 
-static __always_inline int output_to(hook_ctx *ctx, struct port *port, __u32 number)
+static __always_inline int output_to(hook_ctx *ctx, struct port *port, __u32 number,
+				     __u32 length)
 {
-	if (!takes(ctx, port))
+	if (!takes(ctx, port, length))
 		return VERDICT_DROP;
 	if (port->flags & PORT_STACK) {
-		count_tx(number, frame_length(ctx));
+		count_tx(number, length + tag_length(ctx));
 		return bpf_redirect(port->ifindex, BPF_F_INGRESS);
 	}
 	return bpf_redirect(port->ifindex, 0);
@@ -77,12 +85,13 @@ static __always_inline int output_to(hook_ctx *ctx, struct port *port, __u32 num
 static __always_inline void output_copy(hook_ctx *ctx, __u32 number)
 {
 	struct port *port = port_of(number);
+	__u32 length = data_length(ctx);
 	__u64 flags = 0;
 
-	if (!takes(ctx, port))
+	if (!takes(ctx, port, length))
 		return;
 	if (port->flags & PORT_STACK) {
-		count_tx(number, frame_length(ctx));
+		count_tx(number, length + tag_length(ctx));
 		flags = BPF_F_INGRESS;
 	}
 	if (bpf_clone_redirect(ctx, port->ifindex, flags) < 0)
@@ -93,7 +102,7 @@ static __always_inline void output_copy(hook_ctx *ctx, __u32 number)
 
 static __always_inline int output(hook_ctx *ctx, __u32 number)
 {
-	return output_to(ctx, port_of(number), number);
+	return output_to(ctx, port_of(number), number, data_length(ctx));
 }
 
 #endif

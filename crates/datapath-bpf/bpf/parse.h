@@ -123,7 +123,7 @@ static __always_inline int transport(__u64 *key, hook_ctx *ctx, const struct vie
 		if (bits >> 12 < 5 || (bits >> 12) * 4 > behind)
 			return PARSED;
 		layers->tcp_flags = bits & 0xfff;
-		PUT(key, W_TP, PLACE(load32(p), 4, 0));
+		MERGE(key, W_TP, PLACE(load32(p), 4, 0));
 		PUT(key, W_HW1, PLACE(bpf_htons(bits & 0xfff), 2, 4));
 		return PARSED;
 	}
@@ -133,7 +133,7 @@ static __always_inline int transport(__u64 *key, hook_ctx *ctx, const struct vie
 		p = at(v, offset, 12);
 		if (!p)
 			return short_of(v);
-		PUT(key, W_TP, PLACE(load32(p), 4, 0));
+		MERGE(key, W_TP, PLACE(load32(p), 4, 0));
 		return PARSED;
 	}
 	if (proto != IPPROTO_UDP && proto != IPPROTO_ICMP && proto != PROTO_ICMPV6 &&
@@ -145,22 +145,21 @@ static __always_inline int transport(__u64 *key, hook_ctx *ctx, const struct vie
 	if (!p)
 		return short_of(v);
 	if (proto == IPPROTO_UDP) {
-		PUT(key, W_TP, PLACE(load32(p), 4, 0));
+		MERGE(key, W_TP, PLACE(load32(p), 4, 0));
 		return PARSED;
 	}
-	PUT(key, W_TP, PLACE(load8(p), 1, 1) | PLACE(load8(p + 1), 1, 3));
+	MERGE(key, W_TP, PLACE(load8(p), 1, 1) | PLACE(load8(p + 1), 1, 3));
 	if (proto == IPPROTO_IGMP)
-		MERGE(key, W_TP, PLACE(load32(p + 4), 4, 4));
+		MERGE(key, W_REST, PLACE(load32(p + 4), 4, 0));
 	if (wants(ND_BITS) && proto == PROTO_ICMPV6 && load8(p + 1) == 0 &&
 	    (load8(p) == NEIGHBOUR_SOLICIT || load8(p) == NEIGHBOUR_ADVERT))
 		return all ? neighbour(ctx, offset, end) : PARSE_ALL;
 	return PARSED;
 }
 
-static __always_inline __u64 ip_word(__be32 label, __u32 frag, __u32 tos, __u32 ttl, __u32 proto)
+static __always_inline __u64 ip_bytes(__u32 frag, __u32 tos, __u32 ttl, __u32 proto)
 {
-	return PLACE(label, 4, 0) | PLACE(frag, 1, 4) | PLACE(tos, 1, 5) | PLACE(ttl, 1, 6) |
-	       PLACE(proto, 1, 7);
+	return PLACE(frag, 1, 4) | PLACE(tos, 1, 5) | PLACE(ttl, 1, 6) | PLACE(proto, 1, 7);
 }
 
 static __always_inline int ipv4(__u64 *key, hook_ctx *ctx, const struct view *v, __u32 offset,
@@ -181,7 +180,7 @@ static __always_inline int ipv4(__u64 *key, hook_ctx *ctx, const struct view *v,
 		frag = fragment & FRAGMENT_OFFSET ? FRAG_ANY | FRAG_LATER : FRAG_ANY;
 	proto = load8(p + 9);
 	PUT(key, W_IP4, load64(p + 12));
-	PUT(key, W_IP, ip_word(0, frag, load8(p + 1), load8(p + 8), proto));
+	MERGE(key, W_ETH1, ip_bytes(frag, load8(p + 1), load8(p + 8), proto));
 	layers->l4 = offset + header;
 	if (frag & FRAG_LATER)
 		return PARSED;
@@ -274,8 +273,8 @@ static __always_inline int ipv6(__u64 *key, hook_ctx *ctx, const struct view *v,
 		proto = led >> 32 & 0xff;
 		frag = led >> 40 & 0xff;
 	}
-	PUT(key, W_IP,
-	    ip_word(bpf_htonl(first & 0xfffff), frag, first >> 20 & 0xff, hops, proto));
+	MERGE(key, W_ETH1, ip_bytes(frag, first >> 20 & 0xff, hops, proto));
+	MERGE(key, W_REST, PLACE(bpf_htonl(first & 0xfffff), 4, 4));
 	layers->l4 = next;
 	if (frag & FRAG_LATER)
 		return PARSED;
@@ -296,7 +295,7 @@ static __always_inline int arp(__u64 *key, const struct view *v, __u32 offset)
 		return PARSED;
 	op = bpf_ntohs(load16(p + 6));
 	PUT(key, W_IP4, PLACE(load32(p + 14), 4, 0) | PLACE(load32(p + 24), 4, 4));
-	PUT(key, W_IP, ip_word(0, 0, 0, 0, op > 255 ? 0 : op));
+	MERGE(key, W_ETH1, ip_bytes(0, 0, 0, op > 255 ? 0 : op));
 	PUT(key, W_HW0,
 	    PLACE(load32(p + 8), 4, 0) | PLACE(load16(p + 12), 2, 4) | PLACE(load16(p + 18), 2, 6));
 	PUT(key, W_HW1, PLACE(load32(p + 20), 4, 0));
@@ -336,18 +335,17 @@ static __always_inline int mpls(__u64 *key, const struct view *v, __u32 *offset)
 static __always_inline int vlans(__u64 *key, hook_ctx *ctx, const struct view *v, __be16 *type,
 				 __u32 *offset)
 {
-	__u64 word = 0;
-	__u32 count = 0;
+	__u32 tag = 0, count = 0;
 
 	if (has_tag(ctx)) {
-		word = PLACE(bpf_htons(tag_tpid(ctx)), 2, 0) |
-		       PLACE(bpf_htons(tag_tci(ctx) | VLAN_CFI), 2, 2);
+		tag = PLACE(bpf_htons(tag_tpid(ctx)), 2, 0) |
+		      PLACE(bpf_htons(tag_tci(ctx) | VLAN_CFI), 2, 2);
+		MERGE(key, W_PORT, PLACE(tag, 4, 4));
 		count = 1;
 	}
 #pragma unroll
 	for (int i = 0; i < 2; i++) {
 		void *p;
-		__u64 tag;
 
 		if (count >= settings.vlan_limit || !is_vlan(*type))
 			break;
@@ -358,12 +356,14 @@ static __always_inline int vlans(__u64 *key, hook_ctx *ctx, const struct view *v
 			break;
 		}
 		tag = PLACE(*type, 2, 0) | PLACE(load16(p) | bpf_htons(VLAN_CFI), 2, 2);
-		word |= count ? PLACE((__u32)tag, 4, 4) : tag;
+		if (count)
+			MERGE(key, W_TP, PLACE(tag, 4, 4));
+		else
+			MERGE(key, W_PORT, PLACE(tag, 4, 4));
 		count++;
 		*type = load16(p + 2);
 		*offset += 4;
 	}
-	PUT(key, W_VLAN, word);
 	return PARSED;
 }
 
@@ -383,16 +383,16 @@ static __always_inline int llc(const struct view *v, __be16 *type, __u32 *offset
 	return PARSED;
 }
 
+/* W_PORT has the ingress port, and metadata is there. */
 static __always_inline void clear(__u64 *key)
 {
 	PUT(key, W_ETH0, 0);
 	PUT(key, W_ETH1, 0);
-	PUT(key, W_VLAN, 0);
 	PUT(key, W_IP4, 0);
-	PUT(key, W_IP, 0);
 	PUT(key, W_TP, 0);
 	if (!wants(COLD_BITS))
 		return;
+	PUT(key, W_REST, 0);
 	PUT(key, W_MPLS0, 0);
 	PUT(key, W_MPLS1, 0);
 	PUT(key, W_SRC0, 0);
@@ -409,7 +409,7 @@ static __always_inline void clear(__u64 *key)
 static __always_inline void metadata_of_port(__u64 *key, __u32 in_port)
 {
 	PUT(key, W_RECIRC, 0);
-	PUT(key, W_PORT, PLACE(bpf_htonl(in_port), 4, 0));
+	PUT(key, W_PORT, PLACE(bpf_htons(in_port), 2, 0));
 	PUT(key, W_META, 0);
 }
 
@@ -417,52 +417,53 @@ static __always_inline void metadata_of_state(__u64 *key, const struct state *st
 {
 	PUT(key, W_RECIRC,
 	    PLACE(bpf_htonl(st->recirc_id), 4, 0) | PLACE(bpf_htonl(st->dp_hash), 4, 4));
-	PUT(key, W_PORT, PLACE(bpf_htonl(st->in_port), 4, 0));
+	PUT(key, W_PORT, PLACE(bpf_htons(st->in_port), 2, 0));
 	PUT(key, W_META, PLACE(bpf_htonl(st->priority), 4, 0) | PLACE(bpf_htonl(st->mark), 4, 4));
 }
 
-/* All words but those of metadata: recirc_id, dp_hash, in_port, priority, mark. */
-static __always_inline int parse(__u64 *key, hook_ctx *ctx, struct layers *layers, const bool all)
+/* All words but those of metadata: in_port, recirc_id, dp_hash, priority, mark. */
+static __always_inline int parse(__u64 *key, hook_ctx *ctx, const struct view *v,
+				 struct layers *layers, const bool all)
 {
-	struct view v = view_of(ctx);
 	__u32 offset = ETH_HLEN;
 	__be16 type;
 	void *eth;
 	int err;
 
 	clear(key);
-	eth = v.data;
-	if (eth + ETH_HLEN > v.end)
-		return short_of(&v);
+	eth = v->data;
+	if (eth + ETH_HLEN > v->end)
+		return short_of(v);
 	PUT(key, W_ETH0, load64(eth));
+	PUT(key, W_ETH1, PLACE(load32(eth + 8), 4, 0));
 	type = load16(eth + 12);
-	err = vlans(key, ctx, &v, &type, &offset);
+	err = vlans(key, ctx, v, &type, &offset);
 	if (err)
 		return err;
 	if (bpf_ntohs(type) < 0x600) {
-		err = llc(&v, &type, &offset);
+		err = llc(v, &type, &offset);
 		if (err)
 			return err;
 	}
-	PUT(key, W_ETH1, PLACE(load32(eth + 8), 4, 0) | PLACE(type, 2, 4));
+	MERGE(key, W_PORT, PLACE(type, 2, 2));
 	layers->l3 = offset;
 	if ((wants(BIT(W_MPLS0) | BIT(W_MPLS1)) || settings.features & (FEATURE_LAYERS | FEATURE_MPLS)) &&
 	    (type == bpf_htons(ETH_P_MPLS_UC) || type == bpf_htons(ETH_P_MPLS_MC))) {
 		if (!all)
 			return PARSE_ALL;
 		layers->mpls = offset;
-		err = mpls(key, &v, &offset);
+		err = mpls(key, v, &offset);
 		layers->l3 = offset;
 		return err;
 	}
-	if (!wants(L3_BITS) && !(settings.features & FEATURE_LAYERS))
+	if (!wants(NEEDS_L3) && !(settings.features & FEATURE_LAYERS))
 		return PARSED;
 	if (type == bpf_htons(ETH_P_IP))
-		return ipv4(key, ctx, &v, offset, layers, all);
+		return ipv4(key, ctx, v, offset, layers, all);
 	if (type == bpf_htons(ETH_P_IPV6))
-		return ipv6(key, ctx, &v, offset, layers, all);
+		return ipv6(key, ctx, v, offset, layers, all);
 	if (type == bpf_htons(ETH_P_ARP) || type == bpf_htons(ETH_P_RARP))
-		return arp(key, &v, offset);
+		return arp(key, v, offset);
 	return PARSED;
 }
 
@@ -470,13 +471,14 @@ static __always_inline int parse(__u64 *key, hook_ctx *ctx, struct layers *layer
 __noinline int parse_all(hook_ctx *ctx)
 {
 	struct state *st = state_here();
+	struct view v = view_of(ctx);
 	struct layers layers = {};
 	int err;
 
 	if (!st)
 		return PARSE_UP;
 	metadata_of_state(st->key, st);
-	err = parse(st->key, ctx, &layers, true);
+	err = parse(st->key, ctx, &v, &layers, true);
 	st->mpls = layers.mpls;
 	st->l3 = layers.l3;
 	st->l4 = layers.l4;

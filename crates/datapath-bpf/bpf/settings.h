@@ -7,12 +7,11 @@
 
 /* settings.features */
 #define FEATURE_MPLS 1   /* some flow looks at MPLS labels or changes them */
-#define FEATURE_ND 2     /* some flow looks into neighbour messages */
-#define FEATURE_LAYERS 4 /* some flow has a program: where layers start is found */
-#define FEATURE_STACK 8  /* some port is PORT_STACK: what it sends is counted */
+#define FEATURE_LAYERS 2 /* some flow has a program: where layers start is found */
+#define FEATURE_STACK 4  /* some port is PORT_STACK: what it sends is counted */
 
 struct settings {
-	__u32 needs;         /* bit W_x: some flow looks at word W_x */
+	__u32 needs;         /* bit W_x: some flow looks at word W_x; NEEDS_L3 */
 	__u32 features;
 	__u32 bucket_mask;   /* buckets - 1 */
 	__u32 cache_mask;    /* cache lines - 1 */
@@ -22,13 +21,16 @@ struct settings {
 	__u32 shards_atomic; /* CPUs share shards: counting needs atomic adds */
 	__u32 vlan_limit;    /* 1 or 2 */
 	__u32 have_frags;    /* XDP: the kernel has frames of several buffers (5.18) */
-	__u32 pad[2];
+	__u32 emc_lines;     /* of one CPU */
+	__u32 emc_mask;      /* of a place among them; 0: the cache is not asked */
+	__u32 generation;    /* of this variant; never 0 */
+	__u32 pad;
 	__u64 factors[WORDS + 1];
 	__u64 union_mask[WORDS]; /* all masks ORed */
 };
 
 const volatile struct settings settings = {
-	.needs = (1u << WORDS) - 1,
+	.needs = ~0u,
 	.features = ~0u,
 	.vlan_limit = 2,
 	.max_flows = 1,

@@ -17,8 +17,7 @@ static __always_inline __u32 mask_hash(const __u64 *key, const struct mask *mask
 {
 	__u64 sum = number * settings.factors[WORDS];
 
-	HOT_L2_EACH(MASK_WORD)
-	HOT_L3_EACH(MASK_WORD)
+	HOT_EACH(MASK_WORD)
 	if (mask->needs & COLD_BITS) {
 		COLD_EACH(MASK_WORD)
 	}

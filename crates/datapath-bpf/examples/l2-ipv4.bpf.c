@@ -9,8 +9,8 @@
 #include "output.h"
 #include "view.h"
 
-#define L2_WORDS (BIT(W_RECIRC) | BIT(W_PORT) | BIT(W_ETH0) | BIT(W_ETH1) | BIT(W_VLAN))
-#define IPV4_WORDS (L2_WORDS | BIT(W_IP4) | BIT(W_IP))
+#define L2_WORDS (BIT(W_PORT) | BIT(W_ETH0) | BIT(W_ETH1) | BIT(W_RECIRC))
+#define IPV4_WORDS (L2_WORDS | BIT(W_IP4) | NEEDS_L3)
 #define NOTHING 0xffffffffu
 
 CAPABILITIES(IPV4_WORDS, BIT(OP_OUTPUT) | BIT(OP_DROP));
@@ -36,7 +36,8 @@ static __always_inline bool parse(struct xdp_md *ctx, struct search *s)
 	if (type < ETH_P_802_3_MIN || type == ETH_P_8021Q || type == ETH_P_8021AD)
 		return false;
 	s->key[W_ETH0] = load64(eth);
-	s->key[W_ETH1] = PLACE(load32(eth + 8), 4, 0) | PLACE(load16(eth + 12), 2, 4);
+	s->key[W_ETH1] = PLACE(load32(eth + 8), 4, 0);
+	s->key[W_PORT] = PLACE(load16(eth + 12), 2, 2); /* the port comes later */
 	s->known = L2_WORDS;
 	if (type != ETH_P_IP)
 		return true;
@@ -47,8 +48,8 @@ static __always_inline bool parse(struct xdp_md *ctx, struct search *s)
 	if (total < 20 || total > behind || behind - total > 0xffff)
 		return false;
 	s->key[W_IP4] = load64(ip + 12);
-	s->key[W_IP] = PLACE(load8(ip + 1), 1, 5) | PLACE(load8(ip + 8), 1, 6) |
-		       PLACE(load8(ip + 9), 1, 7);
+	s->key[W_ETH1] |= PLACE(load8(ip + 1), 1, 5) | PLACE(load8(ip + 8), 1, 6) |
+			  PLACE(load8(ip + 9), 1, 7);
 	s->known = IPV4_WORDS;
 	if (load8(ip + 9) != IPPROTO_TCP || total < 40)
 		return true;
@@ -67,7 +68,7 @@ static __always_inline bool is_of(const struct search *s, const struct slot *slo
 	__u64 diff = 0;
 
 #pragma unroll
-	for (int x = 0; x <= W_IP; x++)
+	for (int x = 0; x < HOT_WORDS; x++)
 		diff |= (s->key[x] ^ slot->hot[x]) & mask->words[x];
 	return !diff;
 }
@@ -102,7 +103,7 @@ static long search_mask(void *map, const __u32 *number, struct mask *mask, struc
 	if (mask->needs & ~s->known) /* MASK_VACANT, too */
 		return 0;
 #pragma unroll
-	for (int x = 0; x <= W_IP; x++)
+	for (int x = 0; x < HOT_WORDS; x++)
 		sum += (s->key[x] & mask->words[x]) * settings.factors[x];
 	sum ^= sum >> 32;
 	hash = sum * 0x9e3779b97f4a7c15ull >> 32;
@@ -137,13 +138,13 @@ SEC("xdp")
 int l2_ipv4(struct xdp_md *ctx)
 {
 	struct search s = { .found = NOTHING };
-	__u32 bytes = frame_length(ctx), from = in_port(ctx);
+	__u32 length = data_length(ctx), from = in_port(ctx);
 	struct slot *slot;
 	struct port *to;
 
 	if (from == NO_PORT || !parse(ctx, &s))
 		return pass();
-	s.key[W_PORT] = PLACE(bpf_htonl(from), 4, 0);
+	s.key[W_PORT] |= PLACE(bpf_htons(from), 2, 0);
 	bpf_for_each_map_elem(&masks, search_mask, &s, 0);
 	slot = bpf_map_lookup_elem(&slots, &s.found);
 	if (!slot || !(slot->hooks & HOOK_XDP))
@@ -151,14 +152,14 @@ int l2_ipv4(struct xdp_md *ctx)
 	if (slot->output == NO_PORT) {
 		if (slot->program != NO_PROGRAM)
 			return pass();
-		count_flow(s.found, bytes, s.tcp_flags);
+		count_flow(s.found, length, s.tcp_flags);
 		return drop(slot->reason);
 	}
 	to = port_of(slot->output);
 	if (to && to->flags & PORT_UP && !(to->flags & PORT_DEVMAP))
 		return pass();
-	count_flow(s.found, bytes, s.tcp_flags);
-	return output_to(ctx, to, slot->output);
+	count_flow(s.found, length, s.tcp_flags);
+	return output_to(ctx, to, slot->output, length);
 }
 
 char _license[] SEC("license") = "Apache-2.0";

@@ -218,7 +218,7 @@ mod tests {
 
     fn filters_come_and_go() {
         let sizes = Sizes::new(&Config { max_flows: 1024, ..Config::default() }, 1);
-        let settings = Settings::full(&sizes, &[1; 21], false);
+        let settings = Settings::full(&sizes, &[1; _], 1, false);
         let name = "entry_tc_ingress";
         let loaded = load::load(Hook::Tc, Some(name), &settings, &sizes, &HashMap::new()).unwrap();
         let fd = loaded.program(name).unwrap();

@@ -452,7 +452,8 @@ impl BpfDatapath {
     /// are fitted to the present flows. Called about twice a second by one thread.
     pub fn maintain(&self) {
         self.flows.reclaim();
-        self.variants.choose(self.needs());
+        let generation = || self.maps().next_generation();
+        self.variants.choose(self.needs(), self.flows.len(), generation);
         // Flows that came while a variant was loaded.
         self.variants.admit(self.needs().0);
     }

@@ -31,17 +31,19 @@ use crate::grace::Grace;
 use crate::hash::{self, Factors};
 use crate::index::{self, Position};
 use crate::keys::{self, Matching};
-use crate::layout::{FLOW_PACKET_TYPE, FlowCount, MAX_PORTS, NO_PROGRAM, Slot, WORDS, word};
+use crate::layout::{EPOCHS, FLOW_PACKET_TYPE, MAX_PORTS, NO_PROGRAM, Slot, WORDS, word};
 use crate::maps::Maps;
 use crate::masks::Masks;
 use crate::programs::Programs;
-use crate::settings::{FEATURE_LAYERS, FEATURE_MPLS, FEATURE_ND, Needs};
+use crate::settings::{FEATURE_LAYERS, FEATURE_MPLS, Needs};
 
 mod adopt;
 mod limits;
 mod reading;
 mod removal;
 mod stats;
+
+pub use stats::FlowCount;
 
 /// Where a slot is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -277,7 +279,7 @@ impl Flows {
         let mask = self.maps.masks.read(held.mask.into()).words;
         inner.masks.acquire(&self.maps.masks, &mask); // the new slot's share
         index::publish(&self.maps.index, record.position, held.hash as u32, new);
-        self.maps.slots.store_half(old as usize, offset_of!(Slot, dead), 1);
+        self.kill(old);
         inner.record(new, Record { has_earlier: true, ..record });
         let mut earlier = inner.earlier.remove(&old).unwrap_or_default();
         earlier.slots.push(old);
@@ -289,6 +291,14 @@ impl Flows {
         inner.by_ufid.insert(ufid, new);
         inner.removed.push(old);
         Some(())
+    }
+
+    /// Marks a slot dead, for the exact-match caches too; the mutex is held.
+    fn kill(&self, slot: u32) {
+        self.maps.slots.store_half(slot as usize, offset_of!(Slot, dead), 1);
+        let at = slot as usize % EPOCHS * size_of::<u32>();
+        let epoch = self.maps.epochs.load_half(0, at);
+        self.maps.epochs.store_half(0, at, epoch.wrapping_add(1));
     }
 
     /// True when the flow that is held does what `actions` encode to.
@@ -408,7 +418,7 @@ impl Wanted {
             installed: 0,
             instructions: self.encoded.instructions.into(),
             cold: [0; _],
-            pad: [0; 4],
+            pad: [0; _],
         };
         slot.set_words(&self.matching.words);
         slot
@@ -421,9 +431,6 @@ fn features_of_words(words: u32) -> u32 {
     let mut features = 0;
     if any(&[word::MPLS0, word::MPLS1]) {
         features |= FEATURE_MPLS;
-    }
-    if any(&[word::ND0, word::ND1, word::ND2, word::HW0, word::HW1]) {
-        features |= FEATURE_ND;
     }
     features
 }

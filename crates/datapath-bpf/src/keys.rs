@@ -3,51 +3,86 @@
 use std::mem::offset_of;
 
 use flow::{Key, Mask, Match};
+use zerocopy::IntoBytes;
 
-use crate::layout::{WORDS, word};
+use crate::layout::{NEEDS_L3, WORDS, word};
 
-/// Where each word is in a [`Key`], by the number of its 64-bit word.
-const PLACES: [usize; WORDS] = {
-    let mut places = [0; WORDS];
-    places[word::RECIRC] = offset_of!(Key, recirc_id) / 8;
-    places[word::PORT] = offset_of!(Key, in_port) / 8;
-    places[word::ETH0] = offset_of!(Key, dl_dst) / 8;
-    places[word::ETH1] = offset_of!(Key, dl_dst) / 8 + 1;
-    places[word::VLAN] = offset_of!(Key, vlans) / 8;
-    places[word::IP4] = offset_of!(Key, nw_src) / 8;
-    places[word::IP] = offset_of!(Key, ipv6_label) / 8;
-    places[word::TP] = offset_of!(Key, tp_src) / 8;
-    places[word::META] = offset_of!(Key, skb_priority) / 8;
-    places[word::MPLS0] = offset_of!(Key, mpls) / 8;
-    places[word::MPLS1] = offset_of!(Key, mpls) / 8 + 1;
-    places[word::SRC0] = offset_of!(Key, ipv6_src) / 8;
-    places[word::SRC1] = offset_of!(Key, ipv6_src) / 8 + 1;
-    places[word::DST0] = offset_of!(Key, ipv6_dst) / 8;
-    places[word::DST1] = offset_of!(Key, ipv6_dst) / 8 + 1;
-    places[word::ND0] = offset_of!(Key, nd_target) / 8;
-    places[word::ND1] = offset_of!(Key, nd_target) / 8 + 1;
-    places[word::HW0] = offset_of!(Key, arp_sha) / 8;
-    places[word::HW1] = offset_of!(Key, arp_sha) / 8 + 1;
-    places[word::ND2] = offset_of!(Key, nd_reserved) / 8;
-    places
-};
+/// Some bytes of a [`Key`] and where they are in the words.
+struct Piece {
+    key: usize,
+    bytes: usize,
+    /// Byte of the words.
+    at: usize,
+    /// Behind the Ethernet header and VLANs.
+    l3: bool,
+}
+
+const fn piece(word: usize, byte: usize, key: usize, bytes: usize) -> Piece {
+    Piece { key, bytes, at: word * 8 + byte, l3: false }
+}
+
+const fn l3(word: usize, byte: usize, key: usize, bytes: usize) -> Piece {
+    Piece { key, bytes, at: word * 8 + byte, l3: true }
+}
+
+/// All that the tables have, as `enum word` of `bpf/layout.h` says.
+const PIECES: [Piece; 22] = [
+    // Port numbers have 16 bits here.
+    piece(word::PORT, 0, offset_of!(Key, in_port) + 2, 2),
+    piece(word::PORT, 2, offset_of!(Key, dl_type), 2),
+    piece(word::PORT, 4, offset_of!(Key, vlans), 4),
+    piece(word::ETH0, 0, offset_of!(Key, dl_dst), 8),
+    piece(word::ETH1, 0, offset_of!(Key, dl_src) + 2, 4),
+    l3(word::ETH1, 4, offset_of!(Key, nw_frag), 4),
+    l3(word::IP4, 0, offset_of!(Key, nw_src), 8),
+    l3(word::TP, 0, offset_of!(Key, tp_src), 4),
+    piece(word::TP, 4, offset_of!(Key, vlans) + 4, 4),
+    piece(word::RECIRC, 0, offset_of!(Key, recirc_id), 8),
+    piece(word::META, 0, offset_of!(Key, skb_priority), 8),
+    l3(word::REST, 0, offset_of!(Key, igmp_group), 4),
+    l3(word::REST, 4, offset_of!(Key, ipv6_label), 4),
+    l3(word::MPLS0, 0, offset_of!(Key, mpls), 8),
+    l3(word::MPLS1, 0, offset_of!(Key, mpls) + 8, 8),
+    l3(word::SRC0, 0, offset_of!(Key, ipv6_src), 16),
+    l3(word::DST0, 0, offset_of!(Key, ipv6_dst), 16),
+    l3(word::ND0, 0, offset_of!(Key, nd_target), 16),
+    l3(word::HW0, 0, offset_of!(Key, arp_sha), 8),
+    l3(word::HW1, 0, offset_of!(Key, arp_tha) + 2, 8),
+    l3(word::ND2, 0, offset_of!(Key, nd_reserved), 4),
+    l3(word::ND2, 4, offset_of!(Key, nd_options_type), 4),
+];
 
 /// A key in the words of the tables; what they do not have is left out.
 pub fn to_words(key: &Key) -> [u64; WORDS] {
-    let mut key = *key;
-    key.actset_output.set(0);
-    let words = key.words();
-    PLACES.map(|place| words[place])
+    let mut words = [0u64; WORDS];
+    let bytes = key.bytes();
+    for p in &PIECES {
+        words.as_mut_bytes()[p.at..][..p.bytes].copy_from_slice(&bytes[p.key..][..p.bytes]);
+    }
+    words
 }
 
 /// The key whose words these are; fields that the tables do not have are zero.
 pub fn from_words(words: &[u64; WORDS]) -> Key {
     let mut key = Key::ZERO;
-    for (word, place) in words.iter().zip(PLACES) {
-        key.words_mut()[place] = *word;
+    for p in &PIECES {
+        key.bytes_mut()[p.key..][..p.bytes].copy_from_slice(&words.as_bytes()[p.at..][..p.bytes]);
     }
-    key.actset_output.set(0);
     key
+}
+
+/// The mask whose words these are. A flow always names its whole ingress port.
+fn mask_from_words(words: &[u64; WORDS]) -> Mask {
+    let mut mask = from_words(words);
+    if names_port(words) {
+        mask.in_port.set(u32::MAX);
+    }
+    Mask(mask)
+}
+
+/// True when a mask has all bits of the ingress port.
+pub fn names_port(mask: &[u64; WORDS]) -> bool {
+    from_words(mask).in_port.get() == u16::MAX.into()
 }
 
 /// A match in the words of the tables.
@@ -68,6 +103,7 @@ impl Matching {
         let mask = matching.mask();
         let named = mask.0.packet_type.get();
         if mask.0.in_port.get() != u32::MAX
+            || matching.key().in_port.get() > u16::MAX.into()
             || matching.key().packet_type.get() != 0
             || (named != 0 && named != u32::MAX)
         {
@@ -75,7 +111,7 @@ impl Matching {
         }
         let packet_type = named != 0;
         let words = to_words(&mask.0);
-        let mut back = Mask(from_words(&words));
+        let mut back = mask_from_words(&words);
         back.0.packet_type.set(named);
         (back == *mask).then(|| Matching {
             words: to_words(matching.key()),
@@ -86,7 +122,7 @@ impl Matching {
 
     /// The match as a flow's.
     pub fn to_match(&self) -> Match {
-        let mut mask = Mask(from_words(&self.mask));
+        let mut mask = mask_from_words(&self.mask);
         if self.packet_type {
             mask.0.packet_type.set(u32::MAX);
         }
@@ -94,9 +130,14 @@ impl Matching {
     }
 }
 
-/// Bit x: the mask looks at word x.
+/// Bit x: the mask looks at word x; [`NEEDS_L3`].
 pub fn needs(mask: &[u64; WORDS]) -> u32 {
-    mask.iter().enumerate().fold(0, |needs, (x, word)| needs | u32::from(*word != 0) << x)
+    let bytes = mask.as_bytes();
+    let looks = |p: &&Piece| bytes[p.at..][..p.bytes].iter().any(|byte| *byte != 0);
+    let behind = PIECES.iter().filter(|p| p.l3).any(|p| looks(&p));
+    let words =
+        mask.iter().enumerate().fold(0, |needs, (x, word)| needs | u32::from(*word != 0) << x);
+    words | if behind { NEEDS_L3 } else { 0 }
 }
 
 /// The bits that keys are told apart by before anything is known of the flows: all that tell
@@ -130,10 +171,10 @@ mod tests {
         key.actset_output.set(0);
         key.conj_id.set(0);
         key.packet_type.set(0);
+        key.pad_l2 = [0; 2];
+        key.in_port.set(0x1234);
         assert_eq!(from_words(&to_words(&key)), key);
-        let mut seen = PLACES;
-        seen.sort_unstable();
-        assert!(seen.windows(2).all(|w| w[0] != w[1]));
+        assert!(to_words(&key).iter().take(WORDS - 1).all(|word| *word != 0));
     }
 
     #[test]
@@ -161,6 +202,7 @@ mod tests {
         assert_eq!(with(&|m, _| m.0.actset_output.set(1)), None);
         assert_eq!(with(&|m, _| m.0.conj_id.set(1)), None);
         assert_eq!(with(&|m, _| m.0.in_port.set(1)), None);
+        assert_eq!(with(&|_, k| k.in_port.set(0x1_0003)), None);
     }
 
     proptest::proptest! {
@@ -170,6 +212,7 @@ mod tests {
             for (to, from) in key.bytes_mut().iter_mut().skip(72).zip(&bytes) { *to = *from; }
             for (to, from) in mask.0.bytes_mut().iter_mut().skip(72).zip(&bits) { *to = *from; }
             mask.0.in_port.set(u32::MAX);
+            mask.0.pad_l2 = [0; 2];
             if let Some(m) = Matching::new(&Match::new(&key, &mask)) {
                 proptest::prop_assert_eq!(m.to_match(), Match::new(&key, &mask));
             }

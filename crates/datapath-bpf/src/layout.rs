@@ -6,59 +6,61 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// `config.magic`: "slipswch".
 pub const MAGIC: u64 = 0x736c_6970_7377_6368;
 /// `config.version`.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Names of the words of a key, `enum word`.
 pub mod word {
-    /// `recirc_id`, `dp_hash`.
-    pub const RECIRC: usize = 0;
-    /// `in_port`.
-    pub const PORT: usize = 1;
+    /// `in_port`, `dl_type`, the first VLAN header.
+    pub const PORT: usize = 0;
     /// `dl_dst` and the start of `dl_src`.
-    pub const ETH0: usize = 2;
-    /// The rest of `dl_src`, `dl_type`.
-    pub const ETH1: usize = 3;
-    /// VLAN headers.
-    pub const VLAN: usize = 4;
+    pub const ETH0: usize = 1;
+    /// The rest of `dl_src`; fragment bits, ToS, TTL, protocol.
+    pub const ETH1: usize = 2;
     /// IPv4 addresses.
-    pub const IP4: usize = 5;
-    /// Flow label, fragment bits, ToS, TTL, protocol.
-    pub const IP: usize = 6;
-    /// Transport ports, IGMP group.
-    pub const TP: usize = 7;
+    pub const IP4: usize = 3;
+    /// Transport ports, the second VLAN header.
+    pub const TP: usize = 4;
+    /// `recirc_id`, `dp_hash`.
+    pub const RECIRC: usize = 5;
     /// `skb_priority`, `pkt_mark`.
-    pub const META: usize = 8;
+    pub const META: usize = 6;
+    /// IGMP group, flow label.
+    pub const REST: usize = 7;
     /// MPLS labels.
-    pub const MPLS0: usize = 9;
+    pub const MPLS0: usize = 8;
     /// MPLS labels.
-    pub const MPLS1: usize = 10;
+    pub const MPLS1: usize = 9;
     /// IPv6 source.
-    pub const SRC0: usize = 11;
+    pub const SRC0: usize = 10;
     /// IPv6 source.
-    pub const SRC1: usize = 12;
+    pub const SRC1: usize = 11;
     /// IPv6 destination.
-    pub const DST0: usize = 13;
+    pub const DST0: usize = 12;
     /// IPv6 destination.
-    pub const DST1: usize = 14;
+    pub const DST1: usize = 13;
     /// ND target.
-    pub const ND0: usize = 15;
+    pub const ND0: usize = 14;
     /// ND target.
-    pub const ND1: usize = 16;
+    pub const ND1: usize = 15;
     /// ARP and ND hardware addresses.
-    pub const HW0: usize = 17;
+    pub const HW0: usize = 16;
     /// Hardware addresses, TCP flags.
-    pub const HW1: usize = 18;
+    pub const HW1: usize = 17;
     /// ND reserved word and option type.
-    pub const ND2: usize = 19;
+    pub const ND2: usize = 18;
 }
 
 /// Words of a key.
-pub const WORDS: usize = 20;
+pub const WORDS: usize = 19;
+/// Words that the exact-match cache compares.
+pub const EMC_WORDS: usize = 5;
 /// Words in the first cache line of a slot.
-pub const HOT_WORDS: usize = 8;
+pub const HOT_WORDS: usize = 6;
 /// The others.
 pub const COLD_WORDS: usize = WORDS - HOT_WORDS;
 
+/// Beside the bits of words: the flow looks behind the Ethernet header and VLANs.
+pub const NEEDS_L3: u32 = 1 << 30;
 /// Bit of `slot.hooks`.
 pub const HOOK_XDP: u8 = 1;
 /// Bit of `slot.hooks`.
@@ -79,6 +81,10 @@ pub const NO_PROGRAM: u32 = u32::MAX;
 pub const BUCKET: usize = 8;
 /// Entries of a line of the signature cache.
 pub const WAYS: usize = 4;
+/// Epochs that slots share.
+pub const EPOCHS: usize = 1024;
+/// Where TCP flags begin in `flow_stats.packets`.
+pub const TCP_FLAGS_SHIFT: u32 = 52;
 /// Cells where a list may begin an instruction.
 pub const CELLS: usize = 32;
 /// Cells of a program.
@@ -165,20 +171,20 @@ pub enum Op {
 #[allow(missing_docs)]
 pub struct Slot {
     pub hot: [u64; HOT_WORDS],
-    pub needs: u32,
     pub dead: u32,
+    pub output: u32,
+    pub program: u32,
     pub mask: u16,
     pub hooks: u8,
     pub flags: u8,
-    pub output: u32,
-    pub program: u32,
+    pub needs: u32,
     pub reason: u32,
+    pub cold: [u64; COLD_WORDS],
     pub ufid: [u64; 2],
     pub hash: u64,
     pub installed: u64,
     pub instructions: u64,
-    pub cold: [u64; COLD_WORDS],
-    pub pad: [u64; 4],
+    pub pad: [u64; 5],
 }
 
 /// `struct mask`.
@@ -199,6 +205,29 @@ pub struct Bucket {
     pub entries: [u64; BUCKET],
 }
 
+/// `struct emc_entry`.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+#[allow(missing_docs)]
+pub struct EmcEntry {
+    pub key: [u64; EMC_WORDS],
+    pub tag: u64,
+    pub slot: u32,
+    pub output: u32,
+    pub program: u32,
+    pub reason: u16,
+    pub hooks: u8,
+    pub flags: u8,
+}
+
+/// `struct epochs`.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+#[allow(missing_docs)]
+pub struct Epochs {
+    pub of: [u32; EPOCHS],
+}
+
 /// `struct cache_line`.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -213,11 +242,9 @@ pub struct CacheLine {
 )]
 #[repr(C)]
 #[allow(missing_docs)]
-pub struct FlowCount {
+pub struct FlowStatsEntry {
     pub packets: u64,
     pub bytes: u64,
-    pub tcp_flags: u64,
-    pub pad: u64,
 }
 
 /// `struct program`.
@@ -320,7 +347,9 @@ pub struct ConfigEntry {
     pub max_programs: u32,
     pub miss_ifindex: u32,
     pub vlan_limit: u32,
-    pub pad: u32,
+    pub emc_lines: u32,
+    pub emc_cpus: u32,
+    pub generations: u32,
     pub factors: [u64; WORDS + 1],
 }
 
@@ -349,23 +378,15 @@ impl Slot {
 const _: () = {
     use std::mem::{align_of, offset_of, size_of};
     assert!(size_of::<Slot>() == 256 && align_of::<Slot>() == 8);
+    assert!(offset_of!(Slot, dead) == 48);
     assert!(offset_of!(Slot, needs) == 64);
-    assert!(offset_of!(Slot, dead) == 68);
-    assert!(offset_of!(Slot, mask) == 72);
-    assert!(offset_of!(Slot, hooks) == 74);
-    assert!(offset_of!(Slot, flags) == 75);
-    assert!(offset_of!(Slot, output) == 76);
-    assert!(offset_of!(Slot, program) == 80);
-    assert!(offset_of!(Slot, reason) == 84);
-    assert!(offset_of!(Slot, ufid) == 88);
-    assert!(offset_of!(Slot, hash) == 104);
-    assert!(offset_of!(Slot, installed) == 112);
-    assert!(offset_of!(Slot, cold) == 128);
-    assert!(size_of::<MaskEntry>() == 168);
-    assert!(offset_of!(MaskEntry, needs) == 160);
+    assert!(offset_of!(Slot, cold) == 72);
+    assert!(size_of::<MaskEntry>() == 160);
+    assert!(offset_of!(MaskEntry, needs) == 152);
     assert!(size_of::<Bucket>() == 64);
+    assert!(size_of::<EmcEntry>() == 64);
     assert!(size_of::<CacheLine>() == 32);
-    assert!(size_of::<FlowCount>() == 32);
+    assert!(size_of::<FlowStatsEntry>() == 16);
     assert!(size_of::<Program>() == 384);
     assert!(size_of::<Port>() == 64);
     assert!(offset_of!(Port, sent_up) == 16);
@@ -378,7 +399,7 @@ const _: () = {
     assert!(offset_of!(Meter, bands) == 24);
     assert!(size_of::<ConfigEntry>() == 216);
     assert!(offset_of!(ConfigEntry, miss_ifindex) == 36);
-    assert!(offset_of!(ConfigEntry, factors) == 48);
+    assert!(offset_of!(ConfigEntry, factors) == 56);
     assert!(datapath::DropReason::ALL.len() <= DROPS);
     assert!(Op::CheckLen as u8 == 25 && Tail::Miss as u32 == TAILS - 1);
 };

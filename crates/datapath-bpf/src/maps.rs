@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::mem::offset_of;
+use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, OwnedFd};
 
 use crate::attachment::Config;
@@ -14,6 +16,11 @@ const ARRAY: u32 = libbpf_sys::BPF_MAP_TYPE_ARRAY;
 
 /// Statistics take no more than this; above it CPUs share shards.
 const MOST_STATS_BYTES: u64 = 256 << 20;
+/// The exact-match caches of all CPUs take about this much.
+const EMC_BYTES: usize = 64 << 20;
+/// But that of one CPU has this many lines at least and at most: what is in none of its hardware's
+/// caches is no faster than the table itself.
+const EMC_LINES: RangeInclusive<usize> = 1 << 12..=1 << 17;
 
 /// How many of everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +37,10 @@ pub struct Sizes {
     pub shards: u32,
     /// Action programs.
     pub programs: u32,
+    /// Lines of the exact-match cache of one CPU; a power of two.
+    pub emc_lines: u32,
+    /// CPUs that have one.
+    pub emc_cpus: u32,
     /// CPUs share shards.
     pub shards_atomic: bool,
 }
@@ -40,8 +51,11 @@ impl Sizes {
     /// two entries a flow.
     pub fn new(config: &Config, cpus: usize) -> Sizes {
         let flows = config.max_flows.clamp(1 << 10, 1 << 24).next_power_of_two();
+        let emc_cpus = cpus.clamp(1, 1 << 13);
+        let most = EMC_BYTES / size_of::<EmcEntry>() / emc_cpus;
+        let emc_lines = 1 << most.clamp(*EMC_LINES.start(), *EMC_LINES.end()).ilog2();
         let cpus = u32::try_from(cpus.max(1)).unwrap_or(1 << 16).min(1 << 16).next_power_of_two();
-        let bytes = u64::from(flows) * size_of::<FlowCount>() as u64;
+        let bytes = u64::from(flows) * size_of::<FlowStatsEntry>() as u64;
         let most = (MOST_STATS_BYTES / bytes).clamp(1, 1 << 16) as u32; // fits: clamped
         let most = if most.is_power_of_two() { most } else { most.next_power_of_two() / 2 };
         let shards = cpus.min(most);
@@ -52,18 +66,22 @@ impl Sizes {
             cache_lines: flows / 2,
             shards,
             programs: config.max_programs.clamp(1, 1 << 22),
+            emc_lines,
+            emc_cpus: emc_cpus as u32, // clamped
             shards_atomic: shards < cpus,
         }
     }
 
     /// Name, value bytes and entries of every shared array.
-    pub fn arrays(&self) -> [(&'static str, usize, u32); 12] {
+    pub fn arrays(&self) -> [(&'static str, usize, u32); 14] {
         [
             ("slots", size_of::<Slot>(), self.flows),
             ("masks", size_of::<MaskEntry>(), self.masks),
             ("index", size_of::<Bucket>(), self.buckets),
+            ("emc", size_of::<EmcEntry>(), self.emc_cpus * self.emc_lines),
+            ("epochs", size_of::<Epochs>(), 1),
             ("cache", size_of::<CacheLine>(), self.cache_lines),
-            ("stats", size_of::<FlowCount>(), self.shards.saturating_mul(self.flows)),
+            ("stats", size_of::<FlowStatsEntry>(), self.shards.saturating_mul(self.flows)),
             ("programs", size_of::<Program>(), self.programs),
             ("ports", size_of::<Port>(), MAX_PORTS),
             ("port_stats", size_of::<PortCount>(), self.shards.saturating_mul(MAX_PORTS)),
@@ -105,8 +123,10 @@ pub struct Maps {
     pub index: Shared<Bucket>,
     /// Hash under all masks to slot.
     pub cache: Shared<CacheLine>,
+    /// Epochs of slots.
+    pub epochs: Shared<Epochs>,
     /// Statistics of flows.
-    pub stats: Shared<FlowCount>,
+    pub stats: Shared<FlowStatsEntry>,
     /// Action lists.
     pub programs: Shared<Program>,
     /// Ports.
@@ -148,6 +168,7 @@ impl Maps {
             masks: one(fds, &sizes, "masks")?,
             index: one(fds, &sizes, "index")?,
             cache: one(fds, &sizes, "cache")?,
+            epochs: one(fds, &sizes, "epochs")?,
             stats: one(fds, &sizes, "stats")?,
             programs: one(fds, &sizes, "programs")?,
             ports: one(fds, &sizes, "ports")?,
@@ -168,6 +189,7 @@ impl Maps {
             masks: Shared::private(of("masks")),
             index: Shared::private(of("index")),
             cache: Shared::private(of("cache")),
+            epochs: Shared::private(of("epochs")),
             stats: Shared::private(of("stats")),
             programs: Shared::private(of("programs")),
             ports: Shared::private(of("ports")),
@@ -196,10 +218,20 @@ impl Maps {
                 max_programs: s.programs,
                 miss_ifindex: 0,
                 vlan_limit: flow::extract::vlan_limit() as u32, // at most VLANS
-                pad: 0,
+                emc_lines: s.emc_lines,
+                emc_cpus: s.emc_cpus,
+                generations: 1,
                 factors: *factors,
             },
         );
+    }
+
+    /// A number for a new variant of the programs; never 0, and no other has it.
+    pub fn next_generation(&self) -> u32 {
+        let at = offset_of!(ConfigEntry, generations);
+        let next = self.config.load_half(0, at).wrapping_add(1).max(1);
+        self.config.store_half(0, at, next);
+        next
     }
 
     /// The configuration of tables that were left, when it is of this layout and these sizes.
@@ -210,7 +242,9 @@ impl Maps {
             return Err(format!("layout version {} where {VERSION} is wanted", c.version));
         }
         let is = [c.max_flows, c.max_masks, c.buckets, c.cache_lines, c.shards, c.max_programs];
-        if is != [s.flows, s.masks, s.buckets, s.cache_lines, s.shards, s.programs] {
+        if is != [s.flows, s.masks, s.buckets, s.cache_lines, s.shards, s.programs]
+            || [c.emc_lines, c.emc_cpus] != [s.emc_lines, s.emc_cpus]
+        {
             return Err("other sizes".into());
         }
         // Their keys would mean other packets.

@@ -125,11 +125,11 @@ pub fn open(config: &Config, clock: Clock) -> Result<Opened, Unavailable> {
     let left = pins.as_ref().and_then(|pins| left(pins, &sizes));
     let is_new = left.is_none();
     let mut fds = left.unwrap_or_default();
-    let factors = match Maps::map(&fds, sizes) {
-        Ok(maps) => maps.config.read(0).factors,
-        Err(_) => hash::factors(), // new: there are no maps yet
+    let (factors, generation) = match Maps::map(&fds, sizes) {
+        Ok(maps) => (maps.config.read(0).factors, maps.next_generation()),
+        Err(_) => (hash::factors(), 1), // new: there are no maps yet
     };
-    let full = Settings::full(&sizes, &factors, load::have_frags());
+    let full = Settings::full(&sizes, &factors, generation, load::have_frags());
     let mut stations = vec![station(Hook::Tc, &full, &sizes, &mut fds)?];
     match station(Hook::Xdp, &full, &sizes, &mut fds) {
         Ok(station) => stations.push(station),

@@ -4,21 +4,20 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::hash::Factors;
 use crate::keys;
-use crate::layout::WORDS;
+use crate::layout::{NEEDS_L3, WORDS};
 use crate::maps::Sizes;
+use crate::variant::Fit;
 
 /// Some flow looks at MPLS labels or changes them.
 pub const FEATURE_MPLS: u32 = 1;
-/// Some flow looks into neighbour messages.
-pub const FEATURE_ND: u32 = 2;
 /// Some flow edits.
-pub const FEATURE_LAYERS: u32 = 4;
+pub const FEATURE_LAYERS: u32 = 2;
 /// Some port is the host's.
-pub const FEATURE_STACK: u32 = 8;
+pub const FEATURE_STACK: u32 = 4;
 /// All of them.
 pub const ALL_FEATURES: u32 = u32::MAX;
 /// Every word of a key.
-pub const ALL_WORDS: u32 = (1 << WORDS) - 1;
+pub const ALL_WORDS: u32 = ((1 << WORDS) - 1) | NEEDS_L3;
 
 /// `struct settings`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -35,7 +34,10 @@ pub struct Settings {
     pub shards_atomic: u32,
     pub vlan_limit: u32,
     pub have_frags: u32,
-    pub pad: [u32; 2],
+    pub emc_lines: u32,
+    pub emc_mask: u32,
+    pub generation: u32,
+    pub pad: u32,
     pub factors: [u64; WORDS + 1],
     pub union_mask: [u64; WORDS],
 }
@@ -43,7 +45,7 @@ pub struct Settings {
 /// What present flows make programs look at; an order: a variant serves what needs less.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Needs {
-    /// Bit x: word x of the key.
+    /// Bit x: word x of the key; [`NEEDS_L3`].
     pub words: u32,
     /// `FEATURE_*`.
     pub features: u32,
@@ -68,7 +70,7 @@ impl Needs {
 
 impl Settings {
     /// The settings with which every flow is served.
-    pub fn full(sizes: &Sizes, factors: &Factors, have_frags: bool) -> Settings {
+    pub fn full(sizes: &Sizes, factors: &Factors, generation: u32, have_frags: bool) -> Settings {
         Settings {
             needs: ALL_WORDS,
             features: ALL_FEATURES,
@@ -80,17 +82,26 @@ impl Settings {
             shards_atomic: sizes.shards_atomic.into(),
             vlan_limit: flow::extract::vlan_limit() as u32, // at most VLANS
             have_frags: have_frags.into(),
-            pad: [0; 2],
+            emc_lines: sizes.emc_lines,
+            emc_mask: sizes.emc_lines - 1,
+            generation,
+            pad: 0,
             factors: *factors,
             union_mask: keys::signature(),
         }
     }
 
-    /// The same for flows that need no more than `needs`, under masks whose union is
-    /// `union_mask`.
-    pub fn for_flows(&self, needs: Needs, union_mask: &[u64; WORDS]) -> Settings {
-        Settings { needs: needs.words, features: needs.features, union_mask: *union_mask, ..*self }
+    /// The same for a variant.
+    pub fn for_flows(&self, fit: &Fit, generation: u32) -> Settings {
+        Settings {
+            needs: fit.needs.words,
+            features: fit.needs.features,
+            union_mask: fit.union_mask,
+            emc_mask: fit.emc_lines.saturating_sub(1),
+            generation,
+            ..*self
+        }
     }
 }
 
-const _: () = assert!(size_of::<Settings>() == 48 + 8 * (2 * WORDS + 1));
+const _: () = assert!(size_of::<Settings>() == 56 + 8 * (2 * WORDS + 1));

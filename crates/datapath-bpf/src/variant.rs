@@ -64,12 +64,46 @@ impl Station {
     }
 }
 
+/// What a variant is made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fit {
+    /// What flows make programs look at.
+    pub needs: Needs,
+    /// All masks ORed.
+    pub union_mask: [u64; WORDS],
+    /// Lines of the exact-match cache that are used; a power of two, or 0: it is not asked.
+    pub emc_lines: u32,
+}
+
+/// Least lines of the exact-match cache that are used.
+const LEAST_LINES: u32 = 1 << 12;
+
+/// How many lines of the exact-match cache `flows` flows use, when `present` were used before:
+/// about four a flow, so that few fall on the same two, and no more, so that they are on few
+/// pages. 0: more flows than it can hold; then asking it only costs.
+pub fn emc_lines(present: u32, flows: usize, most: u32) -> u32 {
+    let flows = u64::try_from(flows).unwrap_or(u64::MAX).min(1 << 32);
+    let fills = |lines: u32, share: u64| flows * share >= lines.into();
+    let suits = !fills(present, 2) && (present <= LEAST_LINES || fills(present, 32));
+    if present != 0 && suits {
+        return present;
+    }
+    let wanted = (flows * 4).next_power_of_two().max(LEAST_LINES.into());
+    match u32::try_from(wanted) {
+        Ok(wanted) if wanted <= most => wanted,
+        _ if present != 0 && !fills(most, 2) => most,
+        _ => 0,
+    }
+}
+
 struct Choice {
     /// What was found last, and how often in a row.
-    seen: (Needs, [u64; WORDS]),
+    seen: Option<Fit>,
     times: u32,
     /// What the present variant was made from; `None`: the full one.
-    present: Option<(Needs, [u64; WORDS])>,
+    present: Option<Fit>,
+    /// Lines of the exact-match cache in the last one that was not the full one.
+    emc_lines: u32,
     /// The verifier refused a variant: the full one stays.
     broken: bool,
 }
@@ -97,9 +131,10 @@ impl Variants {
             sizes,
             active: AtomicU64::new(packed(Needs::ALL)),
             choice: Mutex::new(Choice {
-                seen: (Needs::ALL, [0; WORDS]),
+                seen: None,
                 times: 0,
                 present: None,
+                emc_lines: LEAST_LINES,
                 broken: false,
             }),
         }
@@ -145,15 +180,23 @@ impl Variants {
         self.active.store(packed(Needs::ALL), Ordering::Release);
     }
 
-    /// Changes to what fits `found` when it is the same as last time. About twice a second.
-    pub fn choose(&self, found: (Needs, [u64; WORDS])) {
+    /// Changes to what fits `flows` flows that need `needs`, when it is the same as last time;
+    /// `generation` is then asked for a new one. About twice a second.
+    pub fn choose(
+        &self,
+        (needs, union_mask): (Needs, [u64; WORDS]),
+        flows: usize,
+        generation: impl FnOnce() -> u32,
+    ) {
         let mut choice = self.choice.lock().unwrap_or_else(|e| e.into_inner());
+        let emc_lines = emc_lines(choice.emc_lines, flows, self.sizes.emc_lines);
+        let found = Fit { needs, union_mask, emc_lines };
         if choice.broken || choice.present == Some(found) {
             choice.times = 0;
             return;
         }
-        if choice.seen != found {
-            choice.seen = found;
+        if choice.seen != Some(found) {
+            choice.seen = Some(found);
             choice.times = 0;
         }
         choice.times += 1;
@@ -161,7 +204,7 @@ impl Variants {
             return;
         }
         choice.times = 0;
-        if let Err(e) = self.change(&mut choice, found) {
+        if let Err(e) = self.change(&mut choice, found, generation()) {
             tracing::warn!("the general lookup program stays in use: {e}");
             choice.broken = true;
             self.go_full(&mut choice);
@@ -171,9 +214,10 @@ impl Variants {
     fn change(
         &self,
         choice: &mut Choice,
-        found: (Needs, [u64; WORDS]),
+        found: Fit,
+        generation: u32,
     ) -> Result<(), crate::Unavailable> {
-        let settings = self.full.for_flows(found.0, &found.1);
+        let settings = self.full.for_flows(&found, generation);
         let mut fresh = Vec::new();
         for station in &self.stations {
             let have = station.maps.iter().map(|(name, fd)| (name.clone(), fd.as_fd())).collect();
@@ -182,7 +226,7 @@ impl Variants {
             fresh.extend(loaded.program(name).map(|program| (station, program)));
         }
         // From here on `admit` waits, or sees the narrow variant.
-        self.active.store(packed(found.0), Ordering::Release);
+        self.active.store(packed(found.needs), Ordering::Release);
         for (station, program) in &fresh {
             station.put_lookup(program.as_fd()).map_err(|source| crate::Unavailable::System {
                 step: format!("changing the {} lookup", station.hook.name()),
@@ -190,11 +234,35 @@ impl Variants {
             })?;
         }
         choice.present = Some(found);
+        choice.emc_lines = found.emc_lines;
         tracing::debug!(
-            words = found.0.words.count_ones(),
-            features = found.0.features,
+            words = found.needs.words.count_ones(),
+            features = found.needs.features,
+            lines = found.emc_lines,
             "the lookup programs fit the present flows"
         );
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_follow_flows_and_do_not_flap() {
+        let most = 1 << 17;
+        assert_eq!(emc_lines(LEAST_LINES, 0, most), LEAST_LINES);
+        assert_eq!(emc_lines(LEAST_LINES, 2000, most), LEAST_LINES);
+        let grown = emc_lines(LEAST_LINES, 5000, most);
+        assert_eq!(grown, 32_768);
+        assert_eq!(emc_lines(grown, 10_000, most), grown);
+        assert_eq!(emc_lines(grown, 1100, most), grown);
+        assert_eq!(emc_lines(grown, 1000, most), LEAST_LINES);
+        assert_eq!(emc_lines(grown, 40_000, most), most);
+        assert_eq!(emc_lines(most, 65_536, most), 0, "half full");
+        assert_eq!(emc_lines(0, 40_000, most), 0);
+        assert_eq!(emc_lines(0, 32_768, most), most);
+        assert_eq!(emc_lines(most, usize::MAX, most), 0);
     }
 }

@@ -443,10 +443,10 @@ fn a_packet_is_looked_up_again_no_more_than_six_times() {
     let frame = udp(58);
     // The flow does not look at recirc_id, so the packet finds it each time.
     let mut mask = EXACT;
-    mask[0] = 0;
+    mask[word::RECIRC] = 0;
     assert!(install(&bed, &frame, &[Action::Meter(1), Action::Recirc(1)]));
     let mut flow: Slot = bed.maps.slots.read(0);
-    (flow.hot[0], flow.needs) = (0, flow.needs & !1);
+    (flow.hot[word::RECIRC], flow.needs) = (0, flow.needs & !(1 << word::RECIRC));
     bed.install(&flow, &mask);
     assert_eq!(bed.run(&frame).verdict, DROP[0]);
     assert_eq!(bed.stats().packets, 7);

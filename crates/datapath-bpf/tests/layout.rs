@@ -49,26 +49,32 @@ fn structures_are_the_same_in_c_and_here() {
             "slot",
             Slot {
                 hot,
-                needs,
                 dead,
+                output,
+                program,
                 mask,
                 hooks,
                 flags,
-                output,
-                program,
+                needs,
                 reason,
+                cold,
                 ufid,
                 hash,
                 installed,
                 instructions,
-                cold,
                 pad,
             }
         );
         same!(&btf, "mask", MaskEntry { words, needs, flows });
         same!(&btf, "bucket", Bucket { entries });
         same!(&btf, "cache_line", CacheLine { entries });
-        same!(&btf, "flow_stats", FlowCount { packets, bytes, tcp_flags, pad });
+        same!(
+            &btf,
+            "emc_entry",
+            EmcEntry { key, tag, slot, output, program, reason, hooks, flags }
+        );
+        same!(&btf, "epochs", Epochs { of });
+        same!(&btf, "flow_stats", FlowStatsEntry { packets, bytes });
         same!(&btf, "program", Program { cells });
         same!(&btf, "port", Port { ifindex, flags, mtu, upcall_limit, sent_up, taken_up, pad });
         same!(&btf, "port_stats", PortCount { rx_packets, rx_bytes, tx_packets, tx_bytes });
@@ -90,7 +96,9 @@ fn structures_are_the_same_in_c_and_here() {
                 max_programs,
                 miss_ifindex,
                 vlan_limit,
-                pad,
+                emc_lines,
+                emc_cpus,
+                generations,
                 factors,
             }
         );
@@ -108,6 +116,9 @@ fn structures_are_the_same_in_c_and_here() {
                 shards_atomic,
                 vlan_limit,
                 have_frags,
+                emc_lines,
+                emc_mask,
+                generation,
                 pad,
                 factors,
                 union_mask,
@@ -141,6 +152,8 @@ fn constants_are_the_same_in_c_and_here() {
         ("NO_PROGRAM", NO_PROGRAM.into()),
         ("BUCKET", BUCKET as u64),
         ("WAYS", WAYS as u64),
+        ("EPOCHS", EPOCHS as u64),
+        ("TCP_FLAGS_SHIFT", TCP_FLAGS_SHIFT.into()),
         ("CELLS", CELLS as u64),
         ("CELLS_TOTAL", CELLS_TOTAL as u64),
         ("MAX_PORTS", MAX_PORTS.into()),
@@ -176,6 +189,7 @@ fn constants_are_the_same_in_c_and_here() {
     assert_eq!(tails[Tail::Pull as usize], "TAIL_PULL");
     let words = list("enum word {", "W_");
     assert_eq!(words.len(), WORDS);
+    assert_eq!(words[word::RECIRC], "W_RECIRC");
     assert_eq!(words[word::TP], "W_TP");
     assert_eq!(words[word::ND2], "W_ND2");
 }

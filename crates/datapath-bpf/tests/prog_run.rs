@@ -4,6 +4,7 @@
 
 mod support;
 
+use datapath_bpf::keys;
 use datapath_bpf::layout::*;
 use datapath_bpf::load::Hook;
 use flow::Key;
@@ -11,6 +12,14 @@ use packet::build::Frame;
 use support::*;
 
 const EXACT: [u64; WORDS] = [u64::MAX; WORDS];
+
+/// All that the exact-match cache holds: flows under it are found there, those under [`EXACT`] in
+/// the signature cache.
+fn memorable() -> [u64; WORDS] {
+    let mut mask = keys::signature();
+    mask[HOT_WORDS..].fill(0);
+    mask
+}
 
 fn root() -> bool {
     rustix::process::geteuid().is_root()
@@ -151,12 +160,12 @@ fn cases() -> Vec<Case> {
 
 fn run_cases(hook: Hook, at: usize) {
     let bed = Bed::new(hook);
-    for case in cases() {
-        let mut flow = bed.flow(&key(&case.frame), &EXACT);
+    for (case, mask) in cases().iter().flat_map(|c| [(c, EXACT), (c, memorable())]) {
+        let mut flow = bed.flow(&key(&case.frame), &mask);
         (case.flow)(&mut flow);
-        bed.install(&flow, &EXACT);
-        // Twice: by the walk, and by the cache.
-        for times in 1..=2 {
+        bed.install(&flow, &mask);
+        // By the walk, by the signature cache, and twice by the exact-match cache if it can.
+        for times in 1..=4 {
             let before = bed.counters();
             let outcome = bed.run(&case.frame);
             let words = format!("{hook:?}: {}, time {times}", case.sentence);
@@ -269,7 +278,7 @@ fn keys_agree(hook: Hook, frames: impl Iterator<Item = Vec<u8>>, given_up: usize
             assert_eq!(bed.run(&frame).verdict, REDIRECT[usize::from(hook == Hook::Xdp)]);
             assert_eq!(bed.counters().walked, before + 1 + walks, "{hook:?}: {}", hex(&frame));
         }
-        assert_eq!(bed.stats().tcp_flags, u64::from(expected.tcp_flags.get()));
+        assert_eq!(bed.stats().tcp_flags, expected.tcp_flags.get());
     }
     assert!(up <= given_up, "{up} frames were not parsed");
     assert!(refused < 2000, "{refused} frames were refused by the kernel");

@@ -23,9 +23,19 @@ struct Rules {
     wait_for_index: bool,
     scrub: bool,
     wait_for_cache: bool,
+    /// Raises the slot's epoch.
+    raise: bool,
+    /// Programs read the epoch before they look whether the slot is dead.
+    epoch_first: bool,
 }
 
-const ALL: Rules = Rules { wait_for_index: true, scrub: true, wait_for_cache: true };
+const ALL: Rules = Rules {
+    wait_for_index: true,
+    scrub: true,
+    wait_for_cache: true,
+    raise: true,
+    epoch_first: true,
+};
 
 #[derive(Default)]
 struct Slot {
@@ -33,6 +43,20 @@ struct Slot {
     action: AtomicU32,
     dead: AtomicU32,
     packets: AtomicU32,
+    epoch: AtomicU32,
+    /// How often a flow in it was removed or replaced.
+    removals: AtomicUsize,
+}
+
+/// An entry of a CPU's exact-match cache; no other CPU has it.
+#[derive(Clone, Copy)]
+struct Exact {
+    key: u32,
+    number: usize,
+    action: u32,
+    epoch: u32,
+    /// Removals from the slot until then.
+    since: usize,
 }
 
 #[derive(Default)]
@@ -52,30 +76,61 @@ struct Tables {
 
 impl Tables {
     /// A program: the comparisons in the order that is worst.
-    fn packet(&self, cpu: usize, which: usize) {
+    fn packet(&self, cpu: usize, which: usize, exact: &mut Option<Exact>, rules: Rules) {
         self.running[cpu].fetch_add(1, SeqCst);
-        let key = KEYS[which];
-        let cached = self.cache.load(SeqCst);
-        if !self.try_slot(cached, key, which) {
-            let indexed = self.index[which].load(SeqCst);
-            if self.try_slot(indexed, key, which) {
-                self.cache.store(indexed, SeqCst);
+        if !self.try_exact(*exact, which) {
+            let cached = self.cache.load(SeqCst);
+            *exact = self.try_slot(cached, which, rules);
+            if exact.is_none() {
+                let indexed = self.index[which].load(SeqCst);
+                *exact = self.try_slot(indexed, which, rules);
+                if exact.is_some() {
+                    self.cache.store(indexed, SeqCst);
+                }
             }
         }
         self.running[cpu].fetch_add(1, SeqCst);
     }
 
-    fn try_slot(&self, entry: usize, key: u32, which: usize) -> bool {
-        let Some(slot) = entry.checked_sub(1).map(|number| &self.slots[number]) else {
+    fn try_exact(&self, exact: Option<Exact>, which: usize) -> bool {
+        let Some(exact) = exact.filter(|exact| exact.key == KEYS[which]) else { return false };
+        let slot = &self.slots[exact.number];
+        let began = slot.removals.load(SeqCst);
+        if slot.epoch.load(SeqCst) != exact.epoch {
             return false;
-        };
+        }
+        assert!(exact.since >= began, "a flow that was removed before the packet came");
+        slot.packets.fetch_add(1, SeqCst);
+        self.forwarded[which].fetch_add(1, SeqCst);
+        assert_eq!(exact.action, action_of(exact.key), "another flow's action");
+        true
+    }
+
+    /// Takes the flow of `entry` when it is the packet's; what the exact-match cache is then given.
+    fn try_slot(&self, entry: usize, which: usize, rules: Rules) -> Option<Exact> {
+        let (key, number) = (KEYS[which], entry.checked_sub(1)?);
+        let slot = &self.slots[number];
+        let since = slot.removals.load(SeqCst);
+        let before = slot.epoch.load(SeqCst);
         if slot.key.load(SeqCst) != key || slot.dead.load(SeqCst) != 0 {
-            return false;
+            return None;
         }
         slot.packets.fetch_add(1, SeqCst);
         self.forwarded[which].fetch_add(1, SeqCst);
-        assert_eq!(slot.action.load(SeqCst), action_of(key), "another flow's action");
-        true
+        let action = slot.action.load(SeqCst);
+        assert_eq!(action, action_of(key), "another flow's action");
+        let epoch = if rules.epoch_first { before } else { slot.epoch.load(SeqCst) };
+        Some(Exact { key, number, action, epoch, since })
+    }
+
+    /// Marks a slot dead.
+    fn kill(&self, number: usize, rules: Rules) {
+        let slot = &self.slots[number];
+        slot.dead.store(1, SeqCst);
+        if rules.raise {
+            slot.epoch.fetch_add(1, SeqCst);
+        }
+        slot.removals.fetch_add(1, SeqCst);
     }
 
     /// Every program that runs now has ended.
@@ -99,7 +154,7 @@ impl Tables {
     fn remove(&self, number: usize, which: usize, rules: Rules) {
         let slot = &self.slots[number];
         self.index[which].store(0, SeqCst);
-        slot.dead.store(1, SeqCst);
+        self.kill(number, rules);
         if rules.wait_for_index {
             self.grace();
         }
@@ -116,7 +171,7 @@ impl Tables {
     /// A new slot takes over the index entry; what the old one counted is added.
     fn replace(&self, old: usize, new: usize, which: usize, rules: Rules) {
         self.install(new, which);
-        self.slots[old].dead.store(1, SeqCst);
+        self.kill(old, rules);
         if rules.wait_for_index {
             self.grace();
         }
@@ -138,7 +193,13 @@ fn scene(rules: Rules, replace: bool) {
     let readers: Vec<_> = (0..READERS)
         .map(|cpu| {
             let tables = tables.clone();
-            thread::spawn(move || (0..8).for_each(|i| tables.packet(cpu, (cpu + i) % 2)))
+            thread::spawn(move || {
+                let mut exact = [None; 2];
+                (0..8).for_each(|i| {
+                    let which = (cpu + i) % 2;
+                    tables.packet(cpu, which, &mut exact[which], rules);
+                });
+            })
         })
         .collect();
     // The same slots serve one flow after the other.
@@ -177,4 +238,6 @@ fn no_packet_meets_a_half_written_or_recycled_flow_and_statistics_are_final() {
     assert!(found_wrong(Rules { wait_for_index: false, ..ALL }));
     assert!(found_wrong(Rules { scrub: false, ..ALL }));
     assert!(found_wrong(Rules { wait_for_cache: false, ..ALL }));
+    assert!(found_wrong(Rules { raise: false, ..ALL }));
+    assert!(found_wrong(Rules { epoch_first: false, ..ALL }));
 }

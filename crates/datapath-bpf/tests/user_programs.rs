@@ -363,7 +363,7 @@ fn a_program_may_hand_on_to_ours() {
     in_namespace("a_program_may_hand_on_to_ours", || {
         let directory = tempfile::tempdir().unwrap();
         let source = "#include \"hook_xdp.h\"\n#include \"capabilities.h\"\n\
-            CAPABILITIES((1u << WORDS) - 1, (1u << OP_COUNT) - 1);\n\
+            CAPABILITIES(ALL_NEEDS, (1u << OP_COUNT) - 1);\n\
             SEC(\"xdp.frags\") int p(struct xdp_md *ctx) {\n\
             bpf_tail_call_static(ctx, &tails, TAIL_LOOKUP); return XDP_PASS; }\n\
             char _license[] SEC(\"license\") = \"GPL\";\n";
@@ -394,7 +394,7 @@ fn compile(directory: &Path, name: &str, source: &str) -> PathBuf {
 
 const HEAD: &str = "#include <linux/bpf.h>\n#include <bpf/bpf_helpers.h>\n\
     #include \"capabilities.h\"\nchar _license[] SEC(\"license\") = \"GPL\";\n";
-const SAYS: &str = "CAPABILITIES(3, 2);\n";
+const SAYS: &str = "CAPABILITIES(33, 2);\n";
 const PASSES: &str = "SEC(\"xdp\") int p(struct xdp_md *ctx) { return XDP_PASS; }\n";
 
 #[test]
@@ -428,7 +428,7 @@ fn broken_objects_are_refused_in_words() {
                 format!("{HEAD}{SAYS}{PASSES}").replace("LAYOUT_VERSION", "99").replace(
                     SAYS,
                     "const volatile struct capabilities capabilities \
-                     SEC(\".rodata.slipswitch\") = { 99, 3, 2, 0 };\n",
+                     SEC(\".rodata.slipswitch\") = { 99, 33, 2, 0 };\n",
                 ),
                 "layout version 99",
             ),

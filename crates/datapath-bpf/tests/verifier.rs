@@ -30,7 +30,7 @@ fn loads_every_program_far_below_the_verifiers_limit() {
     }
     let config = Config { max_flows: 1024, ..Config::default() };
     let sizes = Sizes::new(&config, sys::possible_cpus().unwrap());
-    let settings = Settings::full(&sizes, &hash::factors(), load::have_frags());
+    let settings = Settings::full(&sizes, &hash::factors(), 1, load::have_frags());
     for hook in [Hook::Tc, Hook::Xdp] {
         for name in hook.entries().chain(hook.tails().iter().map(|(_, name)| *name)) {
             let start = Instant::now();

@@ -69,7 +69,7 @@ impl Flows {
         let under = words.iter().zip(&mask).all(|(word, mask)| word & !mask == 0);
         let program = slot.program == NO_PROGRAM
             || inner.programs.adopt_flow(&self.maps.programs, slot.program);
-        if !under || !program || slot.needs != keys::needs(&mask) || !names_its_port(&mask) {
+        if !under || !program || slot.needs != keys::needs(&mask) || !keys::names_port(&mask) {
             inner.masks.release(&self.maps.masks, slot.mask);
             if program && slot.program != NO_PROGRAM {
                 inner.programs.release(&self.maps.programs, slot.program);
@@ -117,8 +117,9 @@ impl Flows {
             let free = inner.records.iter().enumerate().filter(|(_, r)| r.state == State::Free);
             free.map(|(slot, _)| slot as u32).collect()
         };
-        for slot in &rest {
-            self.maps.slots.store_half(*slot as usize, offset_of!(Slot, dead), 1);
+        {
+            let _inner = self.lock();
+            rest.iter().for_each(|slot| self.kill(*slot));
         }
         self.grace.wait()?;
         self.scrub(&rest);
@@ -131,9 +132,4 @@ impl Flows {
         inner.free.reverse(); // low numbers first
         Ok(())
     }
-}
-
-/// The mask has the whole ingress port.
-fn names_its_port(mask: &[u64; WORDS]) -> bool {
-    keys::from_words(mask).in_port.get() == u32::MAX
 }

@@ -47,7 +47,7 @@ impl Flows {
         let at = slot as usize;
         let record = *inner.records.get(at)?;
         index::take(&self.maps.index, record.position);
-        self.maps.slots.store_half(at, offset_of!(Slot, dead), 1);
+        self.kill(slot);
         inner.records.get_mut(at)?.state = State::Removed;
         let features = self.features_of(&self.maps.slots.read(at));
         inner.count_features(features, -1);

@@ -5,8 +5,29 @@ use std::sync::atomic::Ordering;
 use clock::Millis;
 use datapath::FlowStats;
 
-use crate::layout::FlowCount;
+use crate::layout::{FlowStatsEntry, TCP_FLAGS_SHIFT};
 use crate::maps::Maps;
+
+/// What flows counted, over all CPUs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlowCount {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+    /// Their TCP flags, ORed.
+    pub tcp_flags: u16,
+}
+
+impl From<FlowStatsEntry> for FlowCount {
+    fn from(entry: FlowStatsEntry) -> FlowCount {
+        FlowCount {
+            packets: entry.packets & ((1 << TCP_FLAGS_SHIFT) - 1),
+            bytes: entry.bytes,
+            tcp_flags: (entry.packets >> TCP_FLAGS_SHIFT) as u16, // 12 bits
+        }
+    }
+}
 
 /// The places of a slot's statistics.
 fn places(maps: &Maps, slot: u32) -> impl Iterator<Item = usize> + use<> {
@@ -18,10 +39,9 @@ fn places(maps: &Maps, slot: u32) -> impl Iterator<Item = usize> + use<> {
 pub fn of_slot(maps: &Maps, slot: u32) -> FlowCount {
     let mut sum = FlowCount::default();
     for at in places(maps, slot) {
-        if let [packets, bytes, tcp_flags, ..] = maps.stats.words(at) {
-            sum.packets = sum.packets.wrapping_add(packets.load(Ordering::Relaxed));
-            sum.bytes = sum.bytes.wrapping_add(bytes.load(Ordering::Relaxed));
-            sum.tcp_flags |= tcp_flags.load(Ordering::Relaxed);
+        if let [packets, bytes] = maps.stats.words(at) {
+            let [packets, bytes] = [packets, bytes].map(|word| word.load(Ordering::Relaxed));
+            add(&mut sum, &FlowStatsEntry { packets, bytes }.into());
         }
     }
     sum
@@ -41,10 +61,5 @@ pub fn add(sum: &mut FlowCount, other: &FlowCount) {
 
 /// As a datapath tells them.
 pub fn flow_stats(count: &FlowCount, used: Millis) -> FlowStats {
-    FlowStats {
-        packets: count.packets,
-        bytes: count.bytes,
-        used,
-        tcp_flags: (count.tcp_flags & 0xfff) as u16,
-    }
+    FlowStats { packets: count.packets, bytes: count.bytes, used, tcp_flags: count.tcp_flags }
 }

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
+use datapath_bpf::flows::FlowCount;
 use datapath_bpf::layout::*;
 use datapath_bpf::load::{self, Hook, Loaded};
 use datapath_bpf::maps::{Maps, Sizes};
@@ -72,7 +73,7 @@ impl Bed {
         let cpus = libbpf_rs::num_possible_cpus().unwrap();
         let sizes = Sizes::new(&config, cpus);
         let factors = hash::factors();
-        let settings = Settings::full(&sizes, &factors, load::have_frags());
+        let settings = Settings::full(&sizes, &factors, 1, load::have_frags());
         let loaded = load::load(hook, None, &settings, &sizes, &HashMap::new())
             .unwrap_or_else(|e| panic!("{e}"));
         let fds: HashMap<String, OwnedFd> = loaded.maps().into_iter().collect();
@@ -184,6 +185,7 @@ impl Bed {
             self.maps.cache.write(line as usize, &CacheLine { entries: [0; WAYS] });
         }
         self.maps.slots.write(0, &zerocopy::FromZeros::new_zeroed());
+        self.maps.epochs.store_half(0, 0, self.maps.epochs.load_half(0, 0) + 1);
         self.maps.masks.write(0, &zerocopy::FromZeros::new_zeroed());
     }
 
@@ -196,7 +198,7 @@ impl Bed {
     }
 
     pub fn stats(&self) -> FlowCount {
-        self.maps.stats.read(self.stats_at())
+        FlowCount::from(self.maps.stats.read(self.stats_at()))
     }
 
     pub fn counters(&self) -> Counters {
