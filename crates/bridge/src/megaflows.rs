@@ -17,6 +17,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const SHARDS: usize = 64;
+/// Megaflows that [`Megaflows::visit`] looks at under one lock, when it is to be short.
+pub const FEW: usize = 1;
+/// The same when each takes well below a microsecond.
+pub const MANY: usize = 64;
 
 /// One megaflow, as the switch sees it.
 #[derive(Debug)]
@@ -49,6 +53,20 @@ impl Entry {
     pub fn last_used(&self) -> Millis {
         self.credited.used.max(self.created)
     }
+
+    /// Reads what crediting will write; the result means nothing.
+    fn touch(&self) -> u64 {
+        let rule = |effect: &Effect| match effect {
+            Effect::Rule(rule) => rule.stats.counts().0,
+            _ => 0,
+        };
+        self.effects.iter().map(rule).fold(0, u64::wrapping_add)
+    }
+}
+
+/// Below [`SHARDS`].
+fn shard_of(ufid: Ufid) -> usize {
+    (ufid.0 % SHARDS as u128) as usize
 }
 
 /// All megaflows of one datapath, by identity.
@@ -84,8 +102,7 @@ impl Megaflows {
     }
 
     fn shard(&self, ufid: Ufid) -> MutexGuard<'_, HashMap<Ufid, Entry>> {
-        let at = (ufid.0 % SHARDS as u128) as usize; // below SHARDS
-        self.shards[at].lock().unwrap_or_else(PoisonError::into_inner)
+        self.shards[shard_of(ufid)].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Number of megaflows.
@@ -118,9 +135,36 @@ impl Megaflows {
         removed
     }
 
-    /// Runs `act` on one megaflow, under its shard's lock: `act` must not call back here.
-    pub fn with<T>(&self, ufid: Ufid, act: impl FnOnce(&mut Entry) -> T) -> Option<T> {
-        self.shard(ufid).get_mut(&ufid).map(act)
+    /// Runs `look` on each of `flows` (the entry, when there is one), and then, without a lock,
+    /// `act` on what it says. `look` must not call back here. `together` are looked at under one
+    /// lock.
+    ///
+    /// Nearly all that a visit of many takes is waiting for memory, as no two entries, nor the
+    /// counters that they lead to, lie together. So the visit goes by shards, and reads what it
+    /// will write for a whole group first: such reads do not wait for each other, the locked
+    /// additions of counters would.
+    pub fn visit<T, V>(
+        &self,
+        flows: impl IntoIterator<Item = (Ufid, T)>,
+        together: usize,
+        mut look: impl FnMut(Ufid, &T, Option<&mut Entry>) -> V,
+        mut act: impl FnMut(Ufid, V),
+    ) {
+        let mut shards: [Vec<(Ufid, T)>; SHARDS] = std::array::from_fn(|_| Vec::new());
+        for (ufid, with) in flows {
+            shards[shard_of(ufid)].push((ufid, with));
+        }
+        let mut said = Vec::with_capacity(together);
+        for group in shards.iter().flat_map(|shard| shard.chunks(together.max(1))) {
+            let Some((first, _)) = group.first() else { continue };
+            let mut shard = self.shard(*first);
+            for (ufid, _) in group {
+                std::hint::black_box(shard.get(ufid).map_or(0, Entry::touch));
+            }
+            said.extend(group.iter().map(|(ufid, t)| (*ufid, look(*ufid, t, shard.get_mut(ufid)))));
+            drop(shard);
+            said.drain(..).for_each(|(ufid, verdict)| act(ufid, verdict));
+        }
     }
 
     /// The identities of all megaflows for which `wanted` says so.

@@ -18,7 +18,7 @@
 //! next pass comes to it (milliseconds).
 
 use crate::effect;
-use crate::megaflows::Entry;
+use crate::megaflows::{self, Entry};
 use crate::snapshot::Snapshot;
 use crate::upcall::{SlowPath, translate_key};
 use classifier::MiniMatch;
@@ -137,28 +137,31 @@ impl SlowPath {
 
         let mut doomed: Vec<Ufid> = Vec::new();
         let mut strangers = false;
-        datapath.sweep(&mut |ufid, stats| {
-            let verdict = self.megaflows.with(ufid, |entry| {
-                entry.seen = number;
-                credit(self, entry, stats);
-                match what {
-                    Pass::Statistics => Verdict::Keep,
-                    Pass::Purge => Verdict::Remove,
-                    Pass::Full if now.since(entry.last_used()) > max_idle => Verdict::Remove,
-                    Pass::Full if entry.version == version => Verdict::Keep,
-                    Pass::Full => self.revalidate(&snapshot, version, entry, now),
-                }
-            });
-            match verdict {
-                None if held || what == Pass::Statistics => strangers = true,
-                None if what == Pass::Full && self.explain(&**datapath, ufid, &round) => {}
-                None => doomed.push(ufid),
-                Some(Verdict::Keep) => {}
-                Some(Verdict::Modify(actions)) => {
-                    datapath.modify(ufid, &actions);
-                }
-                Some(Verdict::Remove) => doomed.push(ufid),
+        let mut swept = Vec::with_capacity(self.megaflows.len());
+        datapath.sweep(&mut |ufid, stats| swept.push((ufid, stats)));
+        let look = |_, stats: &FlowStats, entry: Option<&mut Entry>| {
+            let entry = entry?;
+            entry.seen = number;
+            credit(self, entry, *stats);
+            Some(match what {
+                Pass::Statistics => Verdict::Keep,
+                Pass::Purge => Verdict::Remove,
+                Pass::Full if now.since(entry.last_used()) > max_idle => Verdict::Remove,
+                Pass::Full if entry.version == version => Verdict::Keep,
+                Pass::Full => self.revalidate(&snapshot, version, entry, now),
+            })
+        };
+        let unchanged = state.done_version.load(Ordering::Acquire) == version;
+        let together = if unchanged { megaflows::MANY } else { megaflows::FEW };
+        self.megaflows.visit(swept, together, look, |ufid, verdict| match verdict {
+            None if held || what == Pass::Statistics => strangers = true,
+            None if what == Pass::Full && self.explain(&**datapath, ufid, &round) => {}
+            None => doomed.push(ufid),
+            Some(Verdict::Keep) => {}
+            Some(Verdict::Modify(actions)) => {
+                datapath.modify(ufid, &actions);
             }
+            Some(Verdict::Remove) => doomed.push(ufid),
         });
         self.remove_many(&doomed);
         if what != Pass::Statistics || strangers {

@@ -3,13 +3,16 @@
 use crate::fast_path::FastPath;
 use crate::placed::PlacedDatapath;
 use crate::queue;
-use crate::table::{Place, Shard, add};
+use crate::table::{Place, Shard, Table, add};
 use datapath::{
     Actions, FlowDump, FlowStats, Flows, Megaflow, Offloaded, PortNo, Refusal, Tier, Ufid,
 };
 use hashbrown::HashMap;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
+
+/// Flows that a sweep looks at under one lock.
+const TOGETHER: usize = 64;
 
 /// What the fast path counted, in one sweep of it.
 #[derive(Default)]
@@ -130,26 +133,52 @@ impl PlacedDatapath {
         true
     }
 
-    /// What the flow counted, all places together. Notes how busy it is.
+    /// What the flow counted, all places together. Notes how busy it is. It is not on its way out
+    /// of the fast path.
     fn total(
         &self,
         fast: &dyn FastPath,
         swept: &Swept,
+        shard: &mut Shard<'_>,
         ufid: Ufid,
         in_base: FlowStats,
     ) -> FlowStats {
-        self.when_settled(ufid, |mut shard| {
-            let mut total = add(in_base, shard.carried(ufid));
-            if let Some(Place::Fast { .. }) = shard.get(ufid) {
-                let is_fresh = self.moves.load(Ordering::Acquire) == swept.moves;
-                let known = swept.stats.get(&ufid).copied().filter(|_| is_fresh);
-                total = add(total, known.or_else(|| fast.stats(ufid)).unwrap_or_default());
+        let mut total = add(in_base, shard.carried(ufid));
+        let Some(entry) = shard.entry(ufid) else { return total };
+        if let Place::Fast { .. } = entry.place {
+            let is_fresh = self.moves.load(Ordering::Acquire) == swept.moves;
+            let known = swept.stats.get(&ufid).copied().filter(|_| is_fresh);
+            total = add(total, known.or_else(|| fast.stats(ufid)).unwrap_or_default());
+        }
+        entry.note(total.packets);
+        total
+    }
+
+    /// Totals of flows in one part of the table, and what the base counted.
+    fn tell_totals(
+        &self,
+        fast: &dyn FastPath,
+        swept: &Swept,
+        flows: &[(Ufid, FlowStats)],
+        each: &mut dyn FnMut(Ufid, FlowStats),
+    ) {
+        let Some((first, _)) = flows.first() else { return };
+        let (mut told, mut leaving) = (Vec::with_capacity(flows.len()), Vec::new());
+        let mut shard = self.table.shard(*first);
+        shard.touch(flows.iter().map(|(ufid, _)| *ufid));
+        for (ufid, in_base) in flows.iter().copied() {
+            if matches!(shard.get(ufid), Some(Place::Leaving(_))) {
+                leaving.push((ufid, in_base));
+            } else {
+                told.push((ufid, self.total(fast, swept, &mut shard, ufid, in_base)));
             }
-            if let Some(entry) = shard.entry(ufid) {
-                entry.note(total.packets);
-            }
-            total
-        })
+        }
+        drop(shard);
+        for (ufid, in_base) in leaving {
+            let total = |mut shard: Shard<'_>| self.total(fast, swept, &mut shard, ufid, in_base);
+            told.push((ufid, self.when_settled(ufid, total)));
+        }
+        told.into_iter().for_each(|(ufid, total)| each(ufid, total));
     }
 
     /// Fills in what placement knows of a flow of the base.
@@ -280,9 +309,13 @@ impl Flows for PlacedDatapath {
         fast.sweep(&mut |ufid, stats| {
             swept.stats.insert(ufid, stats);
         });
-        self.base.sweep(&mut |ufid, in_base| {
-            each(ufid, self.total(&**fast, &swept, ufid, in_base));
-        });
+        let mut in_base = Vec::with_capacity(swept.stats.len());
+        self.base.sweep(&mut |ufid, stats| in_base.push((ufid, stats)));
+        for group in Table::groups(in_base.into_iter()) {
+            for some in group.chunks(TOGETHER) {
+                self.tell_totals(&**fast, &swept, some, each);
+            }
+        }
         if self.table.tally.adopted() > 0 {
             for ufid in self.table.at(|place| matches!(place, Place::Adopted(_))) {
                 if let Some(stats) = swept.stats.get(&ufid) {

@@ -199,6 +199,13 @@ impl Shard<'_> {
         self.flows.entries.get_mut(&id(ufid))
     }
 
+    /// Reads what is known of some flows, so that looking at each of them then does not wait for
+    /// memory: reads do not wait for each other.
+    pub(crate) fn touch(&self, ufids: impl Iterator<Item = Ufid>) {
+        let read = |ufid| self.flows.entries.get(&id(ufid)).map_or(0, |entry| entry.seen);
+        std::hint::black_box(ufids.map(read).fold(0, u32::wrapping_add));
+    }
+
     /// Puts a flow to `place`, one that is not there too.
     pub(crate) fn put(&mut self, ufid: Ufid, place: Place) {
         let fresh = Entry { place, seen: 0, recent: u32::MAX };
@@ -243,6 +250,11 @@ impl Shard<'_> {
     }
 }
 
+/// Below [`SHARDS`].
+fn shard_of(ufid: Ufid) -> usize {
+    (ufid.0 % SHARDS as u128) as usize
+}
+
 /// The table.
 #[derive(Debug)]
 pub(crate) struct Table {
@@ -264,8 +276,16 @@ impl Table {
 
     /// The part that has `ufid`.
     pub(crate) fn shard(&self, ufid: Ufid) -> Shard<'_> {
-        let at = (ufid.0 % SHARDS as u128) as usize; // below SHARDS
-        self.locked(&self.shards[at])
+        self.locked(&self.shards[shard_of(ufid)])
+    }
+
+    /// Flows in groups; those of one are in the same part.
+    pub(crate) fn groups<T>(flows: impl Iterator<Item = (Ufid, T)>) -> [Vec<(Ufid, T)>; SHARDS] {
+        let mut groups = [const { Vec::new() }; SHARDS];
+        for (ufid, with) in flows {
+            groups[shard_of(ufid)].push((ufid, with));
+        }
+        groups
     }
 
     /// Forgets all flows; `act` runs while nobody can change one.
