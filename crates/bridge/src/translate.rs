@@ -26,6 +26,10 @@
 //! What a datapath tells through a frozen pipeline (`dp_hash`) is a field like any other. The
 //! one assumption: a packet with the recirculation id of a hash has a `dp_hash` other than 0.
 //!
+//! Revalidation translates a megaflow's key, which has zeros where the mask has: it is one of the
+//! keys that agree under the mask, though of no packet. So no decision is made by what a bit
+//! outside the mask would say of the bits in it (a VLAN header without TPID).
+//!
 //! # Parts
 //! | module | what |
 //! |---|---|

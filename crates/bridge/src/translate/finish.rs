@@ -68,10 +68,14 @@ pub(super) fn final_mask(mut mask: Mask, key: &Key) -> Mask {
         m.mpls = Default::default();
     }
     // Without a header all of its bits are zero: a part of a TCI means nothing without knowing
-    // that the header is there.
-    for v in &mut m.vlans {
+    // that the header is there. One that is there has a TPID: revalidation, which sees only the
+    // bits in the mask, must see it as whole.
+    for (v, k) in m.vlans.iter_mut().zip(&key.vlans) {
         if v.tci.get() != 0 || v.tpid.get() != 0 {
             v.tci.set(v.tci.get() | VLAN_CFI);
+            if k.tci.get() & VLAN_CFI != 0 {
+                v.tpid.set(u16::MAX);
+            }
         }
     }
     // Where there is no first header there is no second.

@@ -2,6 +2,7 @@
 //! were printed by the real program (`ofproto/trace`) for the same tables and packet.
 
 mod normal_forwarding;
+mod revalidated;
 mod soundness;
 
 use super::*;
