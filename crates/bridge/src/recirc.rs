@@ -62,6 +62,8 @@ pub struct FrozenState {
     pub action_set: Vec<Action>,
     /// What is left to do, first to last.
     pub steps: Vec<FrozenStep>,
+    /// The datapath has hashed the packets that come back: their `dp_hash` counts.
+    pub hashed: bool,
     /// For states that only carry a packet-in's metadata.
     pub packet_in: Option<FrozenPacketIn>,
 }
@@ -86,6 +88,7 @@ impl FrozenState {
         for step in &self.steps {
             (step.table, step.cookie, step.actions.len()).hash(&mut h);
         }
+        self.hashed.hash(&mut h);
         self.packet_in.hash(&mut h);
         h.finish()
     }
@@ -258,6 +261,7 @@ mod tests {
             stack: Vec::new(),
             action_set: Vec::new(),
             steps: vec![FrozenStep { table, cookie: 0, actions: vec![Action::Exit] }],
+            hashed: false,
             packet_in: None,
         }
     }

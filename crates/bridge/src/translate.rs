@@ -23,12 +23,11 @@
 //! - registers, metadata and the like never come from the packet; their mask bits are cleared
 //!   at the end (`finish`).
 //!
-//! What a datapath tells through a frozen pipeline (`dp_hash`) is a field like any other. The
-//! one assumption: a packet with the recirculation id of a hash has a `dp_hash` other than 0.
+//! What a datapath tells through a frozen pipeline (`dp_hash`) is a field like any other.
 //!
 //! Revalidation translates a megaflow's key, which has zeros where the mask has: it is one of the
 //! keys that agree under the mask, though of no packet. So no decision is made by what a bit
-//! outside the mask would say of the bits in it (a VLAN header without TPID).
+//! outside the mask would say of the bits in it (a VLAN header without TPID, a hash of 0).
 //!
 //! # Parts
 //! | module | what |

@@ -204,6 +204,8 @@ impl Connections {
                     actions: f.actions.clone(),
                 })
                 .collect(),
+            // The controller does not give the hash back.
+            hashed: false,
             packet_in: None,
         };
         switch.publish();

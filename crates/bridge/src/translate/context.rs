@@ -116,6 +116,8 @@ pub(super) struct Context<'a> {
     pub was_mpls: bool,
     /// What was emitted cannot be undone by further actions.
     pub irreversible: bool,
+    /// The packet's `dp_hash` is one.
+    pub hashed: bool,
     /// Stop: `exit`, or frozen.
     pub exit: bool,
     pub freeze: Option<Freeze>,
@@ -163,6 +165,7 @@ impl<'a> Context<'a> {
             in_packet_out: request.actions.is_some(),
             was_mpls: false,
             irreversible: false,
+            hashed: false,
             exit: false,
             freeze: None,
             error: None,

@@ -50,6 +50,7 @@ impl Context<'_> {
             stack: std::mem::take(&mut self.stack),
             action_set: std::mem::take(&mut self.action_set),
             steps: freeze.steps,
+            hashed: freeze.pause.is_none() && (self.hashed || freeze.hash.is_some()),
             packet_in,
         };
         self.commit();
@@ -92,6 +93,7 @@ impl Context<'_> {
         self.base.in_port = metadata.in_port;
         self.stack = state.stack.clone();
         self.action_set = state.action_set.clone();
+        self.hashed = state.hashed;
         self.table = state.table;
         let parts = segments(&state.steps);
         self.enter(Kind::Thaw, || "thaw".to_string());

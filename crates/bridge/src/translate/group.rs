@@ -171,22 +171,18 @@ impl Context<'_> {
             let hash = hash_fields(HashFields::SymmetricL4, basis, &self.key, &mut self.mask);
             return self.select_by_score(group, hash);
         };
-        let hash = self.key.dp_hash.get();
-        if hash == 0 {
+        if !self.hashed {
             self.start_freezing(Freeze {
                 hash: Some((symmetric, basis)),
                 again: true,
                 ..Freeze::default()
             });
-            if self.key.recirc_id.get() != 0 {
-                self.mask.0.dp_hash.set(u32::MAX);
-            }
             return None;
         }
         // A power of two of shares; from the packet's on, the first that is live.
         let low = shares.len() - 1;
         self.mask.0.dp_hash.set(self.mask.0.dp_hash.get() | low as u32);
-        let start = hash as usize & low;
+        let start = self.key.dp_hash.get() as usize & low;
         let chosen = (0..shares.len())
             .filter_map(|i| shares.get((start + i) & low).copied())
             .find(|b| self.bucket_is_live(group, *b));

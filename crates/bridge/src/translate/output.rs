@@ -208,6 +208,7 @@ impl Context<'_> {
             stack: Vec::new(),
             action_set: Vec::new(),
             steps: Vec::new(),
+            hashed: false,
             packet_in: Some(self.frozen_packet_in(userdata, reason)),
         };
         let recirc = self.recirc.intern(state);

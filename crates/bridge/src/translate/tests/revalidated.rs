@@ -34,3 +34,21 @@ fn tagged_packets_through_normal() {
         assert_survives(&w, &tagged(&[(tpid, 0), (0x8100, 7)]));
     }
 }
+
+#[test]
+fn hashes_whose_deciding_bits_are_zero() {
+    let mut w = World::new(3);
+    let buckets = vec![(1, PortNo::NONE, vec![out(2)]), (1, PortNo::NONE, vec![out(3)])];
+    w.group(1, GroupKind::Select, Selection::Default, buckets);
+    w.rule("", [Action::Group(1)]);
+    let keep = w.translate(&key(TCP)).recirc_ids;
+    for hash in [0x10, 0x11] {
+        let mut k = key(TCP);
+        k.recirc_id.set(keep[0].id());
+        k.dp_hash.set(hash);
+        assert_survives(&w, &k);
+        assert!(
+            ["2", "3"].contains(&datapath::text::format_plain(&w.translate(&k).actions).as_str())
+        );
+    }
+}
