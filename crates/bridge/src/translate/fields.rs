@@ -195,7 +195,7 @@ impl Context<'_> {
     }
 
     /// Both headers are exact before they move, whether there or not.
-    fn expose_vlans(&mut self) {
+    pub(super) fn expose_vlans(&mut self) {
         let first = self.key.vlans.first().is_some_and(|v| v.tci.get() & VLAN_CFI != 0);
         for m in &mut self.mask.0.vlans {
             if first {

@@ -5,7 +5,7 @@ use super::vlan::Vlans;
 use crate::effect::Effect;
 use crate::snapshot::{BundleView, PortView, PriorityTags};
 use crate::trace::Kind;
-use flow::{VLAN_CFI, VLANS};
+use flow::{VLAN_CFI, VLANS, Vlan};
 use openflow::PortNo;
 use packet::ethertype;
 use std::sync::Arc;
@@ -204,7 +204,12 @@ impl Context<'_> {
             m.tpid.set(u16::MAX);
             m.tci.set(u16::MAX);
         }
-        self.key.vlans = vlans.output(bundle, pcp);
+        let new = vlans.output(bundle, pcp);
+        let has_two = |v: &[Vlan; VLANS]| v.iter().all(|v| v.tci.get() & VLAN_CFI != 0);
+        if has_two(&old) != has_two(&new) && self.port(member).is_some_and(|p| p.is_patch) {
+            self.expose_vlans(); // the other bridge finds one of them in another place
+        }
+        self.key.vlans = new;
         self.output_port(member, None);
         self.key.vlans = old;
     }
