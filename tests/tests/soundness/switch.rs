@@ -1,0 +1,192 @@
+//! A [`Pipeline`] as the switch has it, and its translations.
+
+use crate::frames::station;
+use crate::pipeline::{Pipeline, PortSpec, actions};
+use bridge::effect::{Effect, Sender};
+use bridge::port::Bundle;
+use bridge::snapshot::{BridgeIndex, BundleView, PriorityTags, Snapshot, VlanMode};
+use bridge::switch::{PortRequest, Switch};
+use bridge::translate::{Request, Translation, locate, translate};
+use clock::{Clock, Millis};
+use datapath::{Datapath, Megaflow};
+use datapath_model::Model;
+use flow::{Field, Key};
+use openflow::PortNo;
+use openflow::message::{
+    Bucket, FlowMod, GROUP_ANY, GroupCommand, GroupKind, GroupMod, GroupProperties, PortConfig,
+    bucket,
+};
+use std::sync::Arc;
+
+/// A switch of two bridges: the first has the datapath's ports 1 to 3 and patch port 4, the second
+/// the datapath's port 4 as port 1, and patch port 2.
+pub struct World {
+    switch: Switch,
+    snapshot: Arc<Snapshot>,
+}
+
+/// What a fresh translation says.
+pub struct Fresh {
+    /// What an upcall would install.
+    pub megaflow: Megaflow,
+    /// As the translation gave it.
+    pub translation: Translation,
+}
+
+/// Group 3 by a hash of fields, 6 by the datapath's, the others by their kind.
+const GROUPS: [(u32, GroupKind, &str, &[&str]); 6] = [
+    (
+        1,
+        GroupKind::All,
+        "",
+        &["set_field:02:00:00:00:00:09->eth_src,output:2", "pop_mpls:0x0800,output:3"],
+    ),
+    (2, GroupKind::Select, "", &["mod_vlan_vid:5,output:2", "output:3", "resubmit(,3)"]),
+    (3, GroupKind::Select, "hash", &["output:2", "dec_ttl,output:3", "output:4"]),
+    (4, GroupKind::FastFailover, "", &["output:2", "dec_ttl,resubmit(,2)"]),
+    (5, GroupKind::Indirect, "", &["push_vlan:0x8100,NORMAL"]),
+    (6, GroupKind::Select, "dp_hash", &["output:2", "resubmit(,1)"]),
+];
+
+impl World {
+    /// The switch.
+    pub fn new(pipeline: &Pipeline) -> World {
+        let clock = Clock::new();
+        clock.stop();
+        let model = Model::new("model@soundness", clock.clone(), 1, 1);
+        let datapath: Arc<dyn Datapath> = model;
+        let sender = Sender::new(|_| true);
+        let mut switch =
+            Switch::new(datapath, clock, sender, 1, false).expect("no thread is started");
+        let first = switch.add_bridge("br0", 1);
+        let second = switch.add_bridge("br1", 2);
+        for n in 1..=3 {
+            add_port(&mut switch, first, &format!("p{n}"), None);
+        }
+        add_port(&mut switch, second, "p4", None);
+        add_port(&mut switch, first, "to1", Some("to0"));
+        add_port(&mut switch, second, "to0", Some("to1"));
+        for (spec, n) in pipeline.ports.iter().zip(1..) {
+            configure(&mut switch, first, n, spec);
+        }
+        let br0 = switch.bridge_mut(first).expect("added");
+        br0.config.frag_handling = pipeline.frag_handling;
+        br0.config.forward_bpdu = pipeline.forward_bpdu;
+        br0.config.miss_to_controller = pipeline.miss_to_controller;
+        for (n, vlan, port) in &pipeline.learned {
+            br0.macs.learn(*vlan, station(*n), PortNo(*port), false, Millis(1));
+        }
+        for group in GROUPS {
+            br0.pipeline.group_mod(&group_mod(group), Millis(1)).expect("groups are right");
+        }
+        for line in &pipeline.lines {
+            let index = if line.bridge == 0 { first } else { second };
+            let add = FlowMod::add(line.priority, line.matching(), &line.actions());
+            // The second bridge has no groups.
+            let _ = switch.flow_mod(index, &FlowMod { table_id: line.table, ..add });
+        }
+        switch.publish();
+        let snapshot = switch.slow_path().published.newest();
+        World { switch, snapshot }
+    }
+
+    /// What an upcall would make of a packet with the datapath's key `key`: `None` where that is
+    /// of no port and of no pipeline.
+    pub fn translate(&self, key: &Key) -> Option<Fresh> {
+        let slow = self.switch.slow_path();
+        let place = locate(&self.snapshot, key, &slow.recirc).ok()?;
+        let request =
+            Request::new(&self.snapshot, place.bridge, place.key, &slow.recirc, Millis(1_000));
+        let translation = translate(Request { frozen: place.frozen, ..request });
+        Some(Fresh { megaflow: slow.megaflow(key, &translation), translation })
+    }
+}
+
+fn add_port(switch: &mut Switch, bridge: BridgeIndex, name: &str, peer: Option<&str>) {
+    let kind = if peer.is_some() { "patch" } else { "dummy" };
+    let spec = datapath::PortSpec {
+        name: name.to_owned(),
+        kind: kind.to_owned(),
+        ..datapath::PortSpec::default()
+    };
+    let request = PortRequest { spec, ofport: None, peer: peer.map(str::to_owned) };
+    switch.add_port(bridge, &request).expect("names differ");
+    let settings = BundleView { qinq_tpid: 0x88a8, ..BundleView::default() };
+    let bundle = Bundle { settings, interfaces: vec![name.to_owned()] };
+    switch.bridge_mut(bridge).expect("added").bundles.push(bundle);
+}
+
+fn configure(switch: &mut Switch, bridge: BridgeIndex, number: u32, spec: &PortSpec) {
+    let bridge = switch.bridge_mut(bridge).expect("added");
+    let port = bridge.ports.get_mut(&PortNo(number)).expect("added");
+    port.config = PortConfig::from_bits_truncate(spec.config);
+    let name = port.name.clone();
+    let bundle = bridge.bundles.iter_mut().find(|b| b.interfaces == [name.as_str()]);
+    let settings = &mut bundle.expect("each port has one").settings;
+    settings.mode = [
+        VlanMode::Trunk,
+        VlanMode::Access,
+        VlanMode::NativeTagged,
+        VlanMode::NativeUntagged,
+        VlanMode::Dot1qTunnel,
+    ][spec.mode];
+    settings.tag = if spec.tagged && spec.mode != 0 { 5 } else { 0 };
+    if spec.trunks {
+        settings.trunks = [5, 7].into();
+        settings.cvlans = [0, 5].into();
+    }
+    settings.priority_tags =
+        [PriorityTags::Never, PriorityTags::IfNonzero, PriorityTags::Always][spec.priority_tags];
+    settings.protected = spec.protected;
+}
+
+fn group_mod((group_id, kind, method, buckets): (u32, GroupKind, &str, &[&str])) -> GroupMod {
+    let fields = match method {
+        "hash" => vec![
+            (Field::Ipv4Src, 0xff),
+            (Field::TcpDst, 0xffff),
+            (Field::EthSrc, 0xff),
+            (Field::VlanVid, 0xfff),
+            (Field::NdTarget, 3),
+        ],
+        _ => Vec::new(),
+    };
+    let watched = kind == GroupKind::FastFailover;
+    let buckets = buckets.iter().zip(0u32..).map(|(text, id)| Bucket {
+        id,
+        weight: if kind == GroupKind::Select { 1 + id as u16 } else { 0 },
+        // The first is not there.
+        watch_port: if watched { PortNo(9 - 7 * id) } else { PortNo::NONE },
+        watch_group: GROUP_ANY,
+        actions: actions(text).into(),
+    });
+    GroupMod {
+        command: GroupCommand::Add,
+        kind,
+        group_id,
+        command_bucket_id: bucket::ALL,
+        buckets: buckets.collect(),
+        properties: GroupProperties {
+            selection_method: method.to_owned(),
+            selection_param: 0,
+            fields,
+        },
+    }
+}
+
+/// What else follows from packets of a megaflow, where it can be told apart.
+pub fn effects(t: &Translation) -> Vec<String> {
+    let text = |e: &Effect| match e {
+        Effect::Rule(rule) => format!("rule {}", rule.id),
+        Effect::Table { stats, matched } => format!("table {:p} {matched}", Arc::as_ptr(stats)),
+        Effect::Bucket { group, bucket } => format!("group {} {bucket:?}", group.id),
+        Effect::AllBuckets(group) => format!("group {}", group.id),
+        Effect::Patch(stats, direction) => format!("patch {:p} {direction:?}", Arc::as_ptr(stats)),
+        Effect::Learn { macs, vlan, mac, port, gratuitous_arp } => {
+            format!("mac {:?} {vlan} {mac:?} {port} {gratuitous_arp}", macs.bridge())
+        }
+        Effect::LearnFlow { bridge, flow } => format!("learn {bridge:?} {flow:?}"),
+        Effect::FinTimeout { rule, .. } => format!("fin {}", rule.id),
+    };
+    t.effects.iter().map(text).collect()
+}
