@@ -14,10 +14,11 @@
 //!   the last there is an index of the prefixes of masked words that some rule has. When a
 //!   packet's words are not in the index, no rule of the subtable can match, and only the
 //!   bits up to that stage were looked at.
-//! - *Prefix tries.* For each address and port field, one trie holds all CIDR prefixes that
-//!   any rule has. One walk tells which prefix lengths can match at all, and how many leading
-//!   bits of the field decide that. A subtable whose prefix length cannot match is skipped at
-//!   the price of those bits. Two packets with the same leading bits take the same walk,
+//! - *Prefix tries.* For each address field, one trie holds all CIDR prefixes that any rule
+//!   has; for each port field, one in each subtable holds those of its rules. One walk tells
+//!   which prefix lengths can match at all, and how many leading bits of the field decide that.
+//!   A subtable whose prefix length cannot match is skipped at the price of those bits, or of
+//!   as many as its prefixes have. Two packets with the same leading bits take the same walk,
 //!   hence the same answer.
 //!
 //! A trie is asked only once the stages before its field have matched: by then the rule's
@@ -164,7 +165,7 @@ impl<R: Entry> Classifier<R> {
         let replaced = subtable.insert(rule);
         if replaced.is_none() {
             inner.len += 1;
-            inner.tries.insert(&matching);
+            inner.tries.insert(trie::ADDRESSES, &matching);
         }
         inner.restore_order(at);
         replaced
@@ -178,7 +179,7 @@ impl<R: Entry> Classifier<R> {
         let subtable = inner.subtables.get_mut(at).map(Arc::make_mut)?;
         let removed = subtable.remove(matching, priority)?;
         let empty = subtable.is_empty();
-        inner.tries.remove(matching);
+        inner.tries.remove(trie::ADDRESSES, matching);
         inner.len -= 1;
         if empty {
             inner.subtables.remove(at);

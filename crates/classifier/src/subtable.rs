@@ -58,6 +58,8 @@ pub(crate) struct Subtable<R> {
     mask: Arc<MiniMask>,
     stages: SmallVec<[Stage; 4]>,
     rules: HashMap<Chain<R>>,
+    /// Prefixes of the rules' ports.
+    ports: Tries,
     /// How many rules there are of each priority.
     priorities: OrdMap<u32, u32>,
 }
@@ -69,6 +71,7 @@ impl<R> Clone for Subtable<R> {
             mask: Arc::clone(&self.mask),
             stages: self.stages.clone(),
             rules: self.rules.clone(),
+            ports: self.ports.clone(),
             priorities: self.priorities.clone(),
         }
     }
@@ -114,6 +117,7 @@ impl<R: Entry> Subtable<R> {
             mask: Arc::clone(mask),
             stages,
             rules: HashMap::default(),
+            ports: Tries::default(),
             priorities: OrdMap::new(),
         }
     }
@@ -163,9 +167,13 @@ impl<R: Entry> Subtable<R> {
         let mut hash = 0;
         for stage in &self.stages {
             for &(which, len) in &stage.tries {
-                let walk = walks.walk(which, tries, key)?;
+                let walk = match trie::PORTS.contains(&which) {
+                    true => self.ports.walk(which, key)?,
+                    false => walks.walk(which, tries, key)?,
+                };
                 if !walk.holds(len) {
-                    trie::unwildcard_prefix(which, walk.decisive, wc);
+                    // More bits than our prefixes have say nothing about these.
+                    trie::unwildcard_prefix(which, walk.decisive.min(len), wc);
                     return None;
                 }
             }
@@ -180,6 +188,11 @@ impl<R: Entry> Subtable<R> {
             }
         }
         self.rules.get(&hash)
+    }
+
+    /// True when rules have prefixes of ports.
+    fn has_ports(&self) -> bool {
+        self.stages.iter().flat_map(|s| &s.tries).any(|(which, _)| trie::PORTS.contains(which))
     }
 
     /// Hashes of a match's words up to each stage's end.
@@ -203,6 +216,7 @@ impl<R: Entry> Subtable<R> {
     pub fn insert(&mut self, rule: Arc<R>) -> Option<Arc<R>> {
         let hashes = self.hashes(rule.matching());
         let priority = rule.priority();
+        let ports = self.has_ports().then(|| rule.matching().clone());
         match self.rules.entry(hashes.last().copied().unwrap_or(0)) {
             Slot::Vacant(slot) => {
                 slot.insert(Chain::One(rule));
@@ -218,6 +232,9 @@ impl<R: Entry> Subtable<R> {
                 let next = chain.as_slice().iter().position(|r| same(r) && r.priority() < priority);
                 chain.insert(next.unwrap_or(usize::MAX), rule);
             }
+        }
+        if let Some(matching) = ports {
+            self.ports.insert(trie::PORTS, &matching);
         }
         *self.priorities.entry(priority).or_default() += 1;
         for (stage, hash) in self.stages.iter_mut().zip(hashes) {
@@ -249,6 +266,9 @@ impl<R: Entry> Subtable<R> {
             Some(removed) => removed,
             None => self.rules.remove(&hash)?.as_slice().first().map(Arc::clone)?, // the only one
         };
+        if self.has_ports() {
+            self.ports.remove(trie::PORTS, matching);
+        }
         decrement(self.priorities.get_mut(&priority)).then(|| self.priorities.remove(&priority));
         for (stage, hash) in self.stages.iter_mut().zip(hashes) {
             if let Some(index) = &mut stage.index {

@@ -102,6 +102,31 @@ fn a_thousand_hosts_cost_a_stranger_few_bits() {
 }
 
 #[test]
+fn ports_of_rules_with_other_masks_cost_nothing() {
+    let to = (Field::Ipv4Dst, 0x0a00_0035, 0xffff_ffff);
+    let mut c = Classifier::new();
+    c.insert(rule(9, &[IP_M, TCP_M, (Field::TcpDst, 0x8001, 0xffff)]));
+    c.insert(rule(8, &[IP_M, (Field::IpProto, 17, 0xff), to, (Field::UdpDst, 53, 0xffff)]));
+    let mut wc = Mask::WILDCARD;
+    let packet = [IP, (Field::IpProto, 17), (Field::Ipv4Dst, to.1), (Field::UdpDst, 0x8000)];
+    assert!(c.lookup(&mut key(&packet), &mut wc).is_none());
+    assert_eq!(Field::UdpDst.load(&wc.0), 0x8000, "the first bit tells it from 53");
+}
+
+#[test]
+fn a_short_prefix_is_ruled_out_by_as_many_bits() {
+    let mut c = Classifier::new();
+    c.insert(rule(9, &[IP_M, (Field::Ipv4Dst, 0x0b00_0000, 0xff00_0000)]));
+    c.insert(rule(
+        8,
+        &[IP_M, (Field::EthSrc, 1, 0xff), (Field::Ipv4Dst, 0x0a01_0203, 0xffff_ffff)],
+    ));
+    let mut wc = Mask::WILDCARD;
+    assert!(c.lookup(&mut key(&[IP, (Field::Ipv4Dst, 0x0a01_0202)]), &mut wc).is_none());
+    assert_eq!(Field::Ipv4Dst.load(&wc.0), 0xff00_0000);
+}
+
+#[test]
 fn port_prefixes_narrow_port_masks() {
     let mut c = Classifier::new();
     c.insert(rule(5, &[IP_M, TCP_M, (Field::TcpDst, 0x0400, 0xfc00)]));

@@ -1,4 +1,6 @@
-//! Tries of the prefixes that rules have, one for each field with prefixes.
+//! Tries of the prefixes that rules have, one for each field with prefixes. Those of addresses are
+//! the classifier's: one walk serves all subtables. Those of ports are each subtable's own: the
+//! ports of other rules (of another protocol, perhaps) would only cost bits.
 //!
 //! A walk down a trie with a packet's field gives the lengths of the prefixes that hold for
 //! the packet, and the number of leading bits that decide this: any other packet with the
@@ -6,12 +8,17 @@
 
 use crate::mini::MiniMatch;
 use flow::{Field, Key, Mask};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Fields that get a trie. Every field lies in one stage of the key; a port's field stands
 /// for all protocols (it is one place in the key).
 pub(crate) const FIELDS: [Field; 6] =
     [Field::Ipv4Src, Field::Ipv4Dst, Field::Ipv6Src, Field::Ipv6Dst, Field::TcpSrc, Field::TcpDst];
+/// Which of [`FIELDS`] are addresses.
+pub(crate) const ADDRESSES: Range<usize> = 0..4;
+/// Which are ports.
+pub(crate) const PORTS: Range<usize> = ADDRESSES.end..FIELDS.len();
 
 /// A node: some bits, then a branch. `bits` are left-aligned in 128; a child's bits begin
 /// with the bit that chose it.
@@ -184,26 +191,38 @@ pub(crate) fn prefix_len(field: Field, mask: &Mask) -> Option<u32> {
     (bits != 0 && bits == top(u128::MAX, len)).then_some(len)
 }
 
-/// All tries of a classifier.
+/// Tries by their place in [`FIELDS`]; its holder fills only a part of them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tries([Trie; FIELDS.len()]);
 
 impl Tries {
-    fn each(&mut self, matching: &MiniMatch, mut act: impl FnMut(&mut Trie, u128, u32)) {
+    fn each(
+        &mut self,
+        part: Range<usize>,
+        matching: &MiniMatch,
+        mut act: impl FnMut(&mut Trie, u128, u32),
+    ) {
         let matching = matching.expand();
-        for (trie, field) in self.0.iter_mut().zip(FIELDS) {
+        let tries = self.0.iter_mut().zip(FIELDS).skip(part.start).take(part.len());
+        for (trie, field) in tries {
             if let Some(len) = prefix_len(field, matching.mask()) {
                 act(trie, field.load(matching.key()) << (128 - width(field)), len);
             }
         }
     }
 
-    pub fn insert(&mut self, matching: &MiniMatch) {
-        self.each(matching, Trie::insert);
+    pub fn insert(&mut self, part: Range<usize>, matching: &MiniMatch) {
+        self.each(part, matching, Trie::insert);
     }
 
-    pub fn remove(&mut self, matching: &MiniMatch) {
-        self.each(matching, Trie::remove);
+    pub fn remove(&mut self, part: Range<usize>, matching: &MiniMatch) {
+        self.each(part, matching, Trie::remove);
+    }
+
+    /// Walks the trie number `which` with `key`.
+    pub fn walk(&self, which: usize, key: &Key) -> Option<Walk> {
+        let (trie, field) = (self.0.get(which)?, *FIELDS.get(which)?);
+        Some(trie.walk(field.load(key) << (128 - width(field))))
     }
 }
 
@@ -214,9 +233,11 @@ pub(crate) struct Walks([Option<Walk>; FIELDS.len()]);
 impl Walks {
     /// The walk of the trie number `which` for `key`.
     pub fn walk(&mut self, which: usize, tries: &Tries, key: &Key) -> Option<Walk> {
-        let (slot, trie, field) =
-            (self.0.get_mut(which)?, tries.0.get(which)?, *FIELDS.get(which)?);
-        Some(*slot.get_or_insert_with(|| trie.walk(field.load(key) << (128 - width(field)))))
+        let slot = self.0.get_mut(which)?;
+        if slot.is_none() {
+            *slot = tries.walk(which, key);
+        }
+        *slot
     }
 }
 

@@ -28,7 +28,6 @@ fn learning() {
          8 eth(src,dst),arp(sip,tip,op)
          8 eth(src,dst),eth_type()
          12 eth(src,dst),ipv4(frag)",
-        None,
     );
 }
 
@@ -51,7 +50,6 @@ fn vlans() {
          4 eth(src,dst),eth_type()
          2 eth(src,dst),vlan(vid),encap(eth_type())
          24 eth(src,dst),vlan(vid,pcp),encap(eth_type())",
-        None,
     );
 }
 
@@ -90,6 +88,5 @@ fn patched_bridges() {
          3 ipv4(dst/255.254.0.0,frag)
          3 ipv4(dst/255.255.0.0,frag)
          2 ipv4(dst/255.255.255.254,frag)",
-        None,
     );
 }

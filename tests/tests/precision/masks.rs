@@ -1,12 +1,11 @@
 //! What the megaflows of a switch match.
 
-use slipswitch_tests::harness::{Kind, Switch};
+use slipswitch_tests::harness::Switch;
 use std::collections::BTreeMap;
 
-/// Asserts which masks the megaflows have, and how many of each there are: `ours`, or `real` where
-/// the oracle runs and differs.
+/// Asserts which masks the megaflows have, and how many of each there are.
 #[track_caller]
-pub fn assert_masks(switch: &Switch, ours: &str, real: Option<&str>) {
+pub fn assert_masks(switch: &Switch, expected: &str) {
     switch.revalidate();
     let mut masks: BTreeMap<String, usize> = BTreeMap::new();
     let flows = switch.megaflows();
@@ -15,10 +14,6 @@ pub fn assert_masks(switch: &Switch, ours: &str, real: Option<&str>) {
     }
     let mut actual = format!("{} megaflows, {} masks\n", flows.len(), masks.len());
     masks.iter().for_each(|(mask, n)| actual += &format!("{n} {mask}\n"));
-    let expected = match Kind::under_test() {
-        Kind::RealOvs => real.unwrap_or(ours),
-        Kind::Slipswitch => ours,
-    };
     let expected: String = expected.lines().map(|l| format!("{}\n", l.trim())).collect();
     assert_eq!(actual.trim(), expected.trim(), "\n{actual}\n{flows:#?}");
 }

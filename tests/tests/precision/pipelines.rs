@@ -32,7 +32,6 @@ fn conjunction() {
          30 ipv4(src/255.255.255.0,proto,frag),tcp(dst)
          10 ipv4(src/255.255.255.0,proto,frag),tcp(dst/0xfc00)
          10 ipv4(src/255.255.255.0,proto,frag),tcp(dst/0xfe00)",
-        None,
     );
 }
 
@@ -53,7 +52,6 @@ fn group_by_a_hash_of_fields() {
         &switch,
         "64 megaflows, 1 masks
          64 ipv4(src,frag)",
-        None,
     );
 }
 
@@ -70,7 +68,6 @@ fn group_by_the_hash_of_the_datapath() {
         "17 megaflows, 2 masks
          1 ipv4(frag)
          16 recirc_id(),dp_hash(/0xf),in_port(),packet_type(ns,id),ipv4(frag)",
-        None,
     );
 }
 
@@ -110,6 +107,5 @@ fn registers_and_metadata() {
          1 ipv4(src/255.255.255.0,frag)
          2 ipv4(src/255.255.255.0,proto,frag),tcp(dst)
          1 ipv4(src/255.255.255.0,proto,frag),tcp(dst/0xfffe)",
-        None,
     );
 }
