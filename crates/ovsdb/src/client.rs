@@ -310,12 +310,19 @@ async fn drive(shared: Rc<Shared>) {
                 shared.set_state(|s| s.last_error = Some(text));
             }
             Some(Ok(stream)) => {
-                say(false, &remote, "connected");
+                say(quiet, &remote, "connected");
                 let since = Instant::now();
                 shared.session.borrow_mut().connected(since.into_std());
                 shared.set_state(|s| s.connected = true);
                 let mut synchronized = false;
-                let end = converse(&shared, stream, &mut synchronized).await;
+                let end = converse(&shared, stream, || {
+                    let is_first = !std::mem::replace(&mut synchronized, true);
+                    // Behind a long silence, only a connection that works is worth a word.
+                    if quiet && is_first {
+                        say(false, &remote, "connected");
+                    }
+                })
+                .await;
                 shared.session.borrow_mut().disconnected();
                 shared.dispatch();
                 if synchronized {
@@ -327,7 +334,8 @@ async fn drive(shared: Rc<Shared>) {
                     }
                 }
                 restarted = matches!(end, End::Restart);
-                let text = farewell(quiet, &remote, &end);
+                let known = shared.state.borrow().last_error.clone().filter(|_| quiet);
+                let text = farewell(&remote, &end, quiet, known.as_deref());
                 shared.set_state(|s| {
                     s.connected = false;
                     s.last_error = Some(text);
@@ -368,32 +376,33 @@ async fn drive(shared: Rc<Shared>) {
     }
 }
 
-/// Logs why a connection ended, and returns the text for [`ConnectionState::last_error`].
-fn farewell(quiet: bool, remote: &Remote, end: &End) -> String {
+/// Logs why a connection ended, and returns the text for [`ConnectionState::last_error`]. What is
+/// `known` was said often enough.
+fn farewell(remote: &Remote, end: &End, quiet: bool, known: Option<&str>) -> String {
     let text = match end {
         End::Closed => "connection closed by peer".to_owned(),
-        End::Io(error) => {
-            let text = format!("connection dropped ({})", error_words(error));
-            tracing::warn!(target: "reconnect", "{remote}: {text}");
-            return text;
-        }
+        End::Io(error) => format!("connection dropped ({})", error_words(error)),
         End::Restart => "disconnecting".to_owned(),
-        End::Session(error @ SessionError::ProbeTimeout(_)) => {
-            tracing::error!(target: "reconnect", "{remote}: {error}");
-            return error.to_string();
-        }
-        End::Session(error) => {
-            tracing::warn!(target: "jsonrpc", "{remote}: {error}");
-            say(quiet, remote, "connection dropped (Protocol error)");
-            return error.to_string();
-        }
+        End::Session(error) => error.to_string(),
     };
-    say(quiet, remote, &text);
+    let known = known == Some(text.as_str());
+    match end {
+        End::Closed | End::Restart => say(quiet, remote, &text),
+        _ if known => tracing::debug!(target: "reconnect", "{remote}: {text}"),
+        End::Io(_) => tracing::warn!(target: "reconnect", "{remote}: {text}"),
+        End::Session(SessionError::ProbeTimeout(_)) => {
+            tracing::error!(target: "reconnect", "{remote}: {text}");
+        }
+        End::Session(_) => {
+            tracing::warn!(target: "jsonrpc", "{remote}: {text}");
+            say(quiet, remote, "connection dropped (Protocol error)");
+        }
+    }
     text
 }
 
-/// Runs the session on one connection until it ends.
-async fn converse(shared: &Shared, stream: Box<dyn Stream>, synchronized: &mut bool) -> End {
+/// Runs the session on one connection until it ends; calls `works` while the replica is current.
+async fn converse(shared: &Shared, stream: Box<dyn Stream>, mut works: impl FnMut()) -> End {
     let (mut reader, mut writer) = tokio::io::split(stream);
     let mut input = vec![0u8; CHUNK];
     let mut output: Vec<u8> = Vec::new();
@@ -430,7 +439,9 @@ async fn converse(shared: &Shared, stream: Box<dyn Stream>, synchronized: &mut b
             () = shared.restart.notified() => return End::Restart,
         };
         shared.dispatch();
-        *synchronized |= shared.session.borrow().is_synchronized();
+        if shared.session.borrow().is_synchronized() {
+            works();
+        }
         if let Err(error) = result {
             return End::Session(error);
         }
