@@ -45,6 +45,8 @@ pub struct Options {
     pub packet_in_limit: Option<RateLimit>,
     /// `Controller:enable_async_messages`.
     pub async_messages: bool,
+    /// What is wrong with this peer was said often enough: it goes to the log at DEBUG only.
+    pub quiet: bool,
 }
 
 impl Options {
@@ -57,6 +59,7 @@ impl Options {
             inactivity_probe: 0,
             packet_in_limit: None,
             async_messages: true,
+            quiet: false,
         }
     }
 }
@@ -173,6 +176,16 @@ impl Session {
         self.options.kind
     }
 
+    /// Tells a person what is wrong with the peer.
+    pub(super) fn complain(&self, wrong: &str) {
+        let name = &self.options.name;
+        if self.options.quiet {
+            tracing::debug!(target: "vconn", "{name}: {wrong}");
+        } else {
+            tracing::warn!(target: "vconn", "{name}: {wrong}");
+        }
+    }
+
     pub(super) fn is_connected(&self) -> bool {
         self.protocol.is_some() && self.closing.is_none()
     }
@@ -233,11 +246,12 @@ impl Session {
             }
             Negotiation::Failed { reply, reason } => {
                 self.output.buffer().extend_from_slice(&reply);
-                tracing::warn!(target: "vconn", "{}: version negotiation failed ({reason})", self.options.name);
-                self.close(format!("version negotiation failed ({reason})"));
+                let reason = format!("version negotiation failed ({reason})");
+                self.complain(&reason);
+                self.close(reason);
             }
             Negotiation::NoHello { reason } => {
-                tracing::warn!(target: "vconn", "{}: {reason}", self.options.name);
+                self.complain(&reason);
                 self.close(reason);
             }
         }
@@ -385,7 +399,7 @@ impl Session {
             Some(_) => {}
             None if now.since(self.heard) >= interval => {
                 if self.protocol.is_none() {
-                    tracing::error!(target: "rconn", "{}: no hello, disconnecting", self.options.name);
+                    self.complain("no hello, disconnecting");
                     self.close("no hello".to_owned());
                 } else if self.wants_input() {
                     self.send(&Message::new(0, Body::EchoRequest(Vec::new())));

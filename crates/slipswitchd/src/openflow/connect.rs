@@ -18,6 +18,12 @@ use tokio::task::AbortHandle;
 
 /// A connection attempt that takes longer has failed.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// The first wait between two attempts.
+const MIN_BACKOFF: Duration = Duration::from_secs(1);
+/// Between two looks whether a version was agreed on.
+const HANDSHAKE_LOOK: Duration = Duration::from_millis(500);
+const SUPPRESSING: &str =
+    "continuing to retry connections in the background but suppressing further logging";
 
 /// Where a controller is: `tcp:IP[:PORT]`, `ssl:IP[:PORT]`, `unix:FILE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -144,6 +150,15 @@ impl Connector {
     }
 }
 
+/// Logs at INFO, or at DEBUG when `quiet`.
+fn say(quiet: bool, name: &str, text: &str) {
+    if quiet {
+        tracing::debug!(target: "rconn", "{name}: {text}");
+    } else {
+        tracing::info!(target: "rconn", "{name}: {text}");
+    }
+}
+
 struct Attempt {
     daemon: Shared,
     target: Target,
@@ -156,18 +171,30 @@ struct Attempt {
 
 impl Attempt {
     async fn keep_connected(self, max_backoff: Duration) {
-        let mut backoff = Duration::from_secs(1);
+        let longest = max_backoff.max(MIN_BACKOFF);
+        let mut backoff = MIN_BACKOFF;
+        // The waits have reached their longest: what follows would only be the same again.
+        let mut quiet = false;
         let name = format!("{}<->{}", self.bridge_name(), self.target);
         loop {
             self.status.borrow_mut().state = "CONNECTING";
-            tracing::info!(target: "rconn", "{name}: connecting...");
+            say(quiet, &name, "connecting...");
             let error = match tokio::time::timeout(CONNECT_TIMEOUT, self.connect()).await {
                 Ok(Ok(stream)) => {
-                    tracing::info!(target: "rconn", "{name}: connected");
+                    say(quiet, &name, "connected");
                     let up = Instant::now();
-                    let ended = self.serve(stream).await;
-                    if up.elapsed() >= backoff {
-                        backoff = Duration::from_secs(1);
+                    let mut agreed = false;
+                    let ended = self
+                        .serve(stream, quiet, || {
+                            agreed = true;
+                            // Behind a silence, a controller that speaks is worth a word.
+                            if std::mem::take(&mut quiet) {
+                                say(false, &name, "connected");
+                            }
+                        })
+                        .await;
+                    if agreed && up.elapsed() >= backoff {
+                        backoff = MIN_BACKOFF;
                     }
                     match ended {
                         Ok(()) => "connection closed by peer".to_owned(),
@@ -180,20 +207,31 @@ impl Attempt {
             if self.stopped.get() {
                 return;
             }
-            tracing::info!(target: "rconn", "{name}: {error}");
+            say(quiet, &name, &error);
             {
                 let mut status = self.status.borrow_mut();
                 status.state = "BACKOFF";
                 status.last_error = Some(error);
             }
-            tracing::info!(target: "rconn", "{name}: waiting {} seconds before reconnect", backoff.as_secs());
+            if backoff < longest {
+                let wait = backoff.as_secs();
+                say(false, &name, &format!("waiting {wait} seconds before reconnect"));
+            } else if !std::mem::replace(&mut quiet, true) {
+                say(false, &name, SUPPRESSING);
+            }
             tokio::time::sleep(backoff).await;
-            backoff = (backoff * 2).min(max_backoff.max(Duration::from_secs(1)));
+            backoff = (backoff * 2).min(longest);
         }
     }
 
     fn bridge_name(&self) -> String {
         self.daemon.borrow().switch.bridge(self.bridge).map_or_else(String::new, |b| b.name.clone())
+    }
+
+    fn is_agreed(&self) -> bool {
+        let id = self.status.borrow().id;
+        let daemon = self.daemon.borrow();
+        id.and_then(|id| daemon.connections.status(id)).is_some_and(|s| s.version.is_some())
     }
 
     async fn connect(&self) -> io::Result<Stream> {
@@ -219,15 +257,27 @@ impl Attempt {
         }
     }
 
-    async fn serve(&self, stream: Stream) -> io::Result<()> {
+    /// Serves a connection to its end; calls `agreed` some time after a version was agreed on.
+    async fn serve(&self, stream: Stream, quiet: bool, mut agreed: impl FnMut()) -> io::Result<()> {
         let started = |id| {
             let mut status = self.status.borrow_mut();
             status.id = Some(id);
             status.state = "ACTIVE";
             status.connected = Some(Instant::now());
         };
-        let result =
-            peer::serve(&self.daemon, stream, self.bridge, self.options.clone(), started).await;
+        let options = Options { quiet, ..self.options.clone() };
+        let serving = peer::serve(&self.daemon, stream, self.bridge, options, started);
+        tokio::pin!(serving);
+        let result = loop {
+            tokio::select! {
+                result = &mut serving => break result,
+                () = tokio::time::sleep(HANDSHAKE_LOOK) => {}
+            }
+            if self.is_agreed() {
+                agreed();
+                break serving.await;
+            }
+        };
         let mut status = self.status.borrow_mut();
         status.id = None;
         status.disconnected = Some(Instant::now());
