@@ -19,7 +19,7 @@
 
 use crate::snapshot::BridgeIndex;
 use clock::Millis;
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use openflow::PortNo;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
@@ -52,6 +52,8 @@ struct Inner {
     capacity: usize,
     ageing: u32,
     flood_vlans: Vec<u16>,
+    /// Ports that went away.
+    closed: HashSet<PortNo>,
     stats: MacStats,
 }
 
@@ -160,6 +162,7 @@ impl MacTable {
                 capacity: DEFAULT_CAPACITY,
                 ageing: DEFAULT_AGEING,
                 flood_vlans: Vec::new(),
+                closed: HashSet::new(),
                 stats: MacStats::default(),
             }),
         }
@@ -210,7 +213,7 @@ impl MacTable {
         now: Millis,
     ) -> bool {
         let mut inner = self.lock();
-        if is_multicast(&mac) || !inner.learns(vlan) {
+        if is_multicast(&mac) || !inner.learns(vlan) || inner.closed.contains(&port) {
             return false;
         }
         let address = (vlan, mac);
@@ -242,6 +245,7 @@ impl MacTable {
         let inner = self.lock();
         !is_multicast(&mac)
             && inner.learns(vlan)
+            && !inner.closed.contains(&port)
             && inner.entries.get(&(vlan, mac)).is_none_or(|p| p.seen.is_some() && p.port != port)
     }
 
@@ -282,12 +286,24 @@ impl MacTable {
         self.lock().remove(&(vlan, mac)).is_some()
     }
 
+    /// A port is there (again): addresses may be learned on it.
+    pub fn open_port(&self, port: PortNo) {
+        self.lock().closed.remove(&port);
+    }
+
+    /// A port went away: its entries go, static ones too, and none comes any more, for what its
+    /// megaflows counted last is credited only later.
+    pub fn close_port(&self, port: PortNo) {
+        self.lock().closed.insert(port);
+        self.flush_port(port);
+    }
+
     /// Removes all entries but static ones. True when there were any.
     pub fn flush(&self) -> bool {
         self.remove_if(|_, p| p.seen.is_some()) > 0
     }
 
-    /// Removes the entries of a port that went away or changed, static ones too.
+    /// Removes the entries of a port that changed, static ones too.
     pub fn flush_port(&self, port: PortNo) -> bool {
         self.remove_if(|_, p| p.port == port) > 0
     }
@@ -434,6 +450,19 @@ mod tests {
         assert!(!t.remove(5, mac(2)));
         assert!(t.flush_port(P1));
         assert_eq!(t.usage().entries, 0);
+    }
+
+    #[test]
+    fn nothing_is_learned_on_a_port_that_is_closed() {
+        let t = table();
+        assert!(t.learn(0, mac(1), P1, false, Millis(1)));
+        t.close_port(P1);
+        assert!(!t.would_change(0, mac(1), P1));
+        assert!(!t.learn(0, mac(1), P1, false, Millis(2)));
+        assert_eq!(t.lookup(0, mac(1)), None);
+        assert!(t.learn(0, mac(1), P2, false, Millis(3)));
+        t.open_port(P1);
+        assert!(t.learn(0, mac(1), P1, false, Millis(4)));
     }
 
     #[test]

@@ -226,6 +226,7 @@ impl Switch {
         };
         port.refresh();
         bridge.ports.insert(number, port);
+        bridge.macs.open_port(number);
         self.mark_all_dirty(); // patch ports of other bridges may now have their peer
         Ok(number)
     }
@@ -234,7 +235,7 @@ impl Switch {
     pub fn remove_port(&mut self, index: BridgeIndex, number: PortNo) -> Option<Port> {
         let bridge = self.bridge_mut(index)?;
         let port = bridge.ports.remove(&number)?;
-        bridge.macs.flush_port(number);
+        bridge.macs.close_port(number);
         self.mark_all_dirty();
         // Packet threads must not translate to a port that is closed: publish first.
         self.publish();

@@ -153,6 +153,21 @@ fn normal_floods_learns_and_forwards() {
 }
 
 #[test]
+fn an_address_is_not_learned_again_on_a_port_that_is_gone() {
+    let mut b = Bench::new(3);
+    b.add(0, &[], &[output(PortNo::NORMAL.0)]);
+    b.receive(2, &udp(2, 1));
+    b.receive(2, &udp(2, 1));
+    b.sent();
+    // What the megaflow has counted comes home after the port has gone.
+    b.switch.remove_port(b.bridge, PortNo(2)).unwrap();
+    b.switch.publish();
+    b.switch.slow_path().pass(Pass::Full);
+    b.receive(1, &udp(1, 2));
+    assert_eq!(b.sent(), [3], "nobody knows where 2 is");
+}
+
+#[test]
 fn few_megaflows_serve_strangers_to_a_thousand_host_rules() {
     let mut b = Bench::new(2);
     for i in 0..1000 {
