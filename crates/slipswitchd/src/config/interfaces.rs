@@ -65,10 +65,18 @@ pub(super) fn remove_stale(d: &mut Daemon, bridge: &mut BridgeState, wanted: &Wa
     }
 }
 
-/// The port's device does not answer any more: it was deleted, or moved to another namespace.
+/// The port's device does not answer any more (it was deleted, or moved to another namespace), or
+/// to another name.
 pub(super) fn is_gone(d: &Daemon, index: BridgeIndex, number: PortNo) -> bool {
     let port = d.switch.bridge(index).and_then(|b| b.ports.get(&number));
-    port.is_none_or(|p| p.device.as_ref().is_some_and(|device| device.status().is_err()))
+    port.is_none_or(|p| p.device.as_ref().is_some_and(|device| !answers(device.as_ref(), p)))
+}
+
+/// Devices that the switch made are its own under any name: whoever uses one may move it into
+/// another namespace and rename it there.
+fn answers(device: &dyn netdev::Device, port: &Port) -> bool {
+    let is_own = matches!(port.kind.as_str(), "internal" | "tap");
+    device.status().is_ok_and(|status| is_own || status.current_name == port.name)
 }
 
 /// Closes a port; its row stays known, with its last number.
