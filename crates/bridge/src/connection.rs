@@ -300,15 +300,15 @@ impl Connections {
     }
 
     /// Sends to one connection; see [`Session::send`]. Snoopers of its bridge get a copy.
-    fn send(&mut self, id: ConnectionId, message: &openflow::message::Message) {
-        let Some(session) = self.sessions.get_mut(&id) else { return };
+    fn send(&mut self, id: ConnectionId, message: &openflow::message::Message) -> bool {
+        let Some(session) = self.sessions.get_mut(&id) else { return false };
         let (bridge, at) = (session.bridge, session.output.len());
-        session.send(message);
-        if session.kind() != Kind::Primary {
-            return;
+        let is_sent = session.send(message);
+        if session.kind() == Kind::Primary {
+            let copy = session.output.since(at).to_vec();
+            self.snoop(bridge, &copy);
         }
-        let copy = session.output.since(at).to_vec();
-        self.snoop(bridge, &copy);
+        is_sent
     }
 
     /// Gives snoopers of `bridge` a copy of what a controller said or was told.

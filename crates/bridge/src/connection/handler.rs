@@ -91,7 +91,9 @@ impl Connections {
         };
         match answer {
             Ok(Reply::None) => {}
-            Ok(Reply::One(body)) => self.send(id, &Message { xid, body: *body }),
+            Ok(Reply::One(body)) => {
+                self.send(id, &Message { xid, body: *body });
+            }
             Ok(Reply::Long(job)) => self.step(id, job, now),
             Err(error) => self.send_error(id, xid, error, bytes),
         }

@@ -52,13 +52,36 @@ impl Connections {
             flows.push(flow_stats(&rule, now));
         }
         let more = job.rules.len() > 0;
-        let reply = MultipartReply::Flow { flows, nicira: job.nicira };
-        let xid = job.xid;
+        let (xid, nicira) = (job.xid, job.nicira);
         if more && let Some(session) = self.sessions.get_mut(&id) {
             session.job = Some(job);
         }
-        self.send(id, &Message { xid, body: Body::MultipartReply { more, reply } });
+        if !self.send(id, &part(xid, nicira, more, &flows)) {
+            self.one_by_one(id, xid, nicira, &flows);
+            self.send(id, &part(xid, nicira, more, &[]));
+        }
     }
+
+    /// Writes what is not sent together. A flow that alone is too long for a message, as one
+    /// whose flow mod was nearly, is left out and told of.
+    fn one_by_one(&mut self, id: ConnectionId, xid: u32, nicira: bool, flows: &[FlowStats]) {
+        for flow in flows {
+            if !self.send(id, &part(xid, nicira, true, std::slice::from_ref(flow))) {
+                tracing::warn!(
+                    target: "ofproto",
+                    "a flow of table {} with priority {} and cookie {:#x} is left out of a dump: \
+                     it does not fit into a message",
+                    flow.table_id, flow.priority, flow.cookie,
+                );
+            }
+        }
+    }
+}
+
+/// Some of the flows of a dump.
+fn part(xid: u32, nicira: bool, more: bool, flows: &[FlowStats]) -> Message {
+    let reply = MultipartReply::Flow { flows: flows.to_vec(), nicira };
+    Message { xid, body: Body::MultipartReply { more, reply } }
 }
 
 /// About how many bytes a flow takes in a message.
