@@ -1,6 +1,8 @@
 //! Runs the behaviour suite over each datapath: `model`, `userspace` (dummy ports, no
 //! privileges), `veth` (the userspace datapath over real veth pairs), `tcx` and `xdp` (the BPF
-//! tiers above it, over such pairs). The last three need root.
+//! tiers above it, over such pairs). The last three need root. In `chaos` three calls of ten fail,
+//! on purpose, and the packets of every case fare as ever; over tcx that is asked for by
+//! `SLIPSWITCH_TEST_CHAOS=1`.
 
 mod model {
     use slipswitch_tests::behaviour::{ModelFixture, World};
@@ -53,4 +55,53 @@ mod xdp {
     }
 
     slipswitch_tests::behaviour_cases!();
+}
+
+mod chaos {
+    use datapath::Tier;
+    use slipswitch_tests::behaviour::{
+        Chaotic, Fixture, ModelFixture, UserspaceDummy, Veth, World,
+    };
+
+    /// Says how many faults there were, for whoever reads.
+    fn under<F: Fixture + 'static>(name: &str, case: fn(&World), fixture: F, seed: u64) {
+        let fixture = Chaotic::new(fixture, seed);
+        let chaos = fixture.chaos();
+        case(&World::new(fixture));
+        eprintln!("{name}: {} faults", chaos.faults());
+    }
+
+    mod model {
+        use super::*;
+
+        fn run(name: &str, case: fn(&World)) {
+            (0..8).for_each(|seed| under(name, case, ModelFixture::new(), seed));
+        }
+
+        slipswitch_tests::behaviour_cases!();
+    }
+
+    mod userspace {
+        use super::*;
+
+        fn run(name: &str, case: fn(&World)) {
+            (0..4).for_each(|seed| under(name, case, UserspaceDummy::new(), seed));
+        }
+
+        slipswitch_tests::behaviour_cases!();
+    }
+
+    mod tcx {
+        use super::*;
+
+        fn run(name: &'static str, case: fn(&World)) {
+            if std::env::var_os("SLIPSWITCH_TEST_CHAOS").is_none() {
+                slipswitch_tests::harness::skip("takes a minute: set SLIPSWITCH_TEST_CHAOS=1");
+                return;
+            }
+            Veth::run(Tier::Tcx, move |fixture| under(name, case, fixture, 1));
+        }
+
+        slipswitch_tests::behaviour_cases!();
+    }
 }

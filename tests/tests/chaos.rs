@@ -61,7 +61,7 @@ fn drive(fixture: impl Fixture + 'static, rates: Rates, seed: u64) {
         }
         if i % 5 == 0 {
             let before = chaos.flow(ufid);
-            let removed = chaos.remove(ufid);
+            let removed = Flows::remove(&*chaos, ufid);
             assert!(chaos.flow(ufid).is_none(), "after a removal nothing is there");
             match removed {
                 Some(stats) => counted += stats.packets,
@@ -123,7 +123,14 @@ fn faults_cost_only_what_they_take() {
         Rates { remove: 300, ..Rates::default() },
         Rates { execute: 300, ..Rates::default() },
         Rates { add_port: 300, ..Rates::default() },
-        Rates { install: 200, modify: 200, remove: 200, execute: 200, add_port: 200 },
+        Rates {
+            install: 200,
+            modify: 200,
+            remove: 200,
+            execute: 200,
+            add_port: 200,
+            ..Rates::default()
+        },
     ];
     for (i, rates) in table.into_iter().enumerate() {
         drive(ModelFixture::new(), rates, i as u64);

@@ -1,15 +1,16 @@
 //! A datapath that fails on purpose.
 //!
 //! Every fault is one that the contract allows, so that whoever drives a datapath must live with
-//! it: an install is refused ([`Refusal::Synthetic`]: no real refusal has that name, so real
-//! ones cannot hide behind it), a megaflow that is to be modified or removed turns out to be
-//! gone (it really is removed, with its statistics), a packet to be executed is lost, a port
-//! cannot be opened. Which calls fail depends on the seed and the order of calls only.
+//! it: an install or a meter is refused ([`Refusal::Synthetic`]: no real refusal has that name, so
+//! real ones cannot hide behind it), a megaflow that is to be modified or removed turns out to be
+//! gone (it really is removed, with its statistics), a sweep leaves one out, a packet to be
+//! executed is lost, an upcall is lost with its packet or made twice, a port cannot be opened or
+//! closed. Which calls fail depends on the seed and the order of calls only.
 
 use datapath::{
     Action, Actions, Counters, Datapath, DropReason, FlowDump, FlowStats, Flows, LookupStats,
-    Megaflow, Meters, Packets, PortError, PortInfo, PortNo, PortSpec, Ports, Refusal, Ufid,
-    UpcallFactory,
+    Megaflow, MeterConfig, MeterStats, Meters, Packets, PortError, PortInfo, PortNo, PortSpec,
+    Ports, Refusal, Ufid, Upcall, UpcallFactory, Upcaller,
 };
 use flow::Key;
 use netdev::Device;
@@ -28,16 +29,58 @@ pub struct Rates {
     pub remove: u16,
     /// [`Packets::execute`] loses the packet.
     pub execute: u16,
+    /// [`Flows::sweep`] leaves out a megaflow, as if it were just coming or going.
+    pub sweep: u16,
     /// [`Ports::add_port`] cannot open the device.
     pub add_port: u16,
+    /// [`Ports::remove_port`] leaves the port.
+    pub remove_port: u16,
+    /// [`Meters::set`] is refused, [`Meters::remove`] finds the meter gone.
+    pub meter: u16,
+    /// An upcall is not made; its packet is lost.
+    pub lost_upcall: u16,
+    /// An upcall is made twice; the second answer counts.
+    pub double_upcall: u16,
+}
+
+impl Rates {
+    /// Every operation fails at this rate, but upcalls.
+    pub fn calls(rate: u16) -> Rates {
+        Rates {
+            install: rate,
+            modify: rate,
+            remove: rate,
+            execute: rate,
+            sweep: rate,
+            add_port: rate,
+            remove_port: rate,
+            meter: rate,
+            ..Rates::default()
+        }
+    }
 }
 
 /// The wrapper.
 pub struct Chaos {
     inner: Arc<dyn Datapath>,
     rates: Rates,
+    dice: Arc<Dice>,
+    lost: Arc<AtomicU64>,
+    doubled: Arc<AtomicU64>,
+}
+
+/// Decides, and counts.
+struct Dice {
     rng: Mutex<fastrand::Rng>,
     faults: AtomicU64,
+}
+
+impl Dice {
+    fn fails(&self, rate: u16) -> bool {
+        let fails = self.rng.lock().unwrap_or_else(PoisonError::into_inner).u16(0..1000) < rate;
+        self.faults.fetch_add(u64::from(fails), Ordering::Relaxed);
+        fails
+    }
 }
 
 /// The cause in the text of a [`PortError`] that [`Chaos`] made up.
@@ -47,18 +90,37 @@ impl Chaos {
     /// Wraps `inner`.
     pub fn new(inner: Arc<dyn Datapath>, rates: Rates, seed: u64) -> Arc<Chaos> {
         let rng = Mutex::new(fastrand::Rng::with_seed(seed));
-        Arc::new(Chaos { inner, rates, rng, faults: AtomicU64::new(0) })
+        let dice = Arc::new(Dice { rng, faults: AtomicU64::new(0) });
+        Arc::new(Chaos { inner, rates, dice, lost: Arc::default(), doubled: Arc::default() })
     }
 
     /// Faults made so far.
     pub fn faults(&self) -> u64 {
-        self.faults.load(Ordering::Relaxed)
+        self.dice.faults.load(Ordering::Relaxed)
+    }
+
+    /// Packets that were lost so far: by [`Packets::execute`], or with their upcall.
+    pub fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    /// Upcalls that were made twice so far.
+    pub fn doubled(&self) -> u64 {
+        self.doubled.load(Ordering::Relaxed)
     }
 
     fn fails(&self, rate: u16) -> bool {
-        let fails = self.rng.lock().unwrap_or_else(PoisonError::into_inner).u16(0..1000) < rate;
-        self.faults.fetch_add(u64::from(fails), Ordering::Relaxed);
-        fails
+        self.dice.fails(rate)
+    }
+
+    /// [`Packets::execute`] that tells: false when the packet was lost.
+    pub fn try_execute(&self, packet: Packet, key: &Key, actions: &[Action]) -> bool {
+        if self.fails(self.rates.execute) {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+            return false;
+        }
+        self.inner.execute(packet, key, actions);
+        true
     }
 }
 
@@ -70,6 +132,10 @@ impl Ports for Chaos {
         self.inner.add_port(spec)
     }
     fn remove_port(&self, port: PortNo) -> Result<(), PortError> {
+        if self.fails(self.rates.remove_port) {
+            let name = format!("port {port}");
+            return Err(PortError::Option { name, problem: SYNTHETIC.to_owned() });
+        }
         self.inner.remove_port(port)
     }
     fn ports(&self) -> Vec<PortInfo> {
@@ -106,7 +172,11 @@ impl Flows for Chaos {
         self.inner.flow(ufid)
     }
     fn sweep(&self, each: &mut dyn FnMut(Ufid, FlowStats)) {
-        self.inner.sweep(each);
+        self.inner.sweep(&mut |ufid, stats| {
+            if !self.fails(self.rates.sweep) {
+                each(ufid, stats);
+            }
+        });
     }
     fn dump(&self) -> Vec<FlowDump> {
         self.inner.dump()
@@ -118,12 +188,16 @@ impl Flows for Chaos {
 
 impl Packets for Chaos {
     fn set_upcall_factory(&self, factory: Arc<dyn UpcallFactory>) {
-        self.inner.set_upcall_factory(factory);
+        self.inner.set_upcall_factory(Arc::new(Faulty {
+            factory,
+            rates: self.rates,
+            dice: Arc::clone(&self.dice),
+            lost: Arc::clone(&self.lost),
+            doubled: Arc::clone(&self.doubled),
+        }));
     }
     fn execute(&self, packet: Packet, key: &Key, actions: &[Action]) {
-        if !self.fails(self.rates.execute) {
-            self.inner.execute(packet, key, actions);
-        }
+        self.try_execute(packet, key, actions);
     }
     fn inject(&self, packet: Packet, port: PortNo) {
         self.inner.inject(packet, port);
@@ -139,15 +213,81 @@ impl Counters for Chaos {
     }
 }
 
+/// Only for a datapath that has them; see [`Datapath::meters`].
+impl Meters for Chaos {
+    fn limits(&self) -> (u32, u8) {
+        self.inner.meters().map_or((0, 0), |m| m.limits())
+    }
+    fn set(&self, id: u32, config: &MeterConfig) -> Result<(), Refusal> {
+        if self.fails(self.rates.meter) {
+            return Err(Refusal::Synthetic);
+        }
+        self.inner.meters().map_or(Err(Refusal::UnsupportedAction), |m| m.set(id, config))
+    }
+    fn remove(&self, id: u32) -> Option<MeterStats> {
+        let stats = self.inner.meters().and_then(|m| m.remove(id));
+        if self.fails(self.rates.meter) { None } else { stats }
+    }
+    fn stats(&self, id: u32) -> Option<MeterStats> {
+        self.inner.meters()?.stats(id)
+    }
+}
+
+/// Makes upcallers that do not always call.
+struct Faulty {
+    factory: Arc<dyn UpcallFactory>,
+    rates: Rates,
+    dice: Arc<Dice>,
+    lost: Arc<AtomicU64>,
+    doubled: Arc<AtomicU64>,
+}
+
+impl UpcallFactory for Faulty {
+    fn upcaller(&self) -> Box<dyn Upcaller> {
+        Box::new(FaultyUpcaller {
+            inner: self.factory.upcaller(),
+            rates: self.rates,
+            dice: Arc::clone(&self.dice),
+            lost: Arc::clone(&self.lost),
+            doubled: Arc::clone(&self.doubled),
+        })
+    }
+}
+
+struct FaultyUpcaller {
+    inner: Box<dyn Upcaller>,
+    rates: Rates,
+    dice: Arc<Dice>,
+    lost: Arc<AtomicU64>,
+    doubled: Arc<AtomicU64>,
+}
+
+impl Upcaller for FaultyUpcaller {
+    fn upcall(&mut self, upcall: &Upcall<'_>) -> Actions {
+        if self.dice.fails(self.rates.lost_upcall) {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+            return Arc::new([Action::Drop(DropReason::UpcallLimit)]);
+        }
+        if self.dice.fails(self.rates.double_upcall) {
+            self.doubled.fetch_add(1, Ordering::Relaxed);
+            self.inner.upcall(upcall);
+        }
+        self.inner.upcall(upcall)
+    }
+}
+
 impl Datapath for Chaos {
     fn name(&self) -> &str {
         self.inner.name()
     }
     fn meters(&self) -> Option<&dyn Meters> {
-        self.inner.meters()
+        self.inner.meters().map(|_| self as &dyn Meters)
     }
     fn supports(&self, action: &Action) -> bool {
         self.inner.supports(action)
+    }
+    fn maintain(&self) {
+        self.inner.maintain();
     }
     fn shutdown(&self) {
         self.inner.shutdown();

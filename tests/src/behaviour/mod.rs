@@ -6,6 +6,7 @@
 //! `tests/behaviour.rs`.
 
 pub mod cases;
+mod chaotic;
 mod dummy;
 mod fast;
 pub mod frames;
@@ -16,6 +17,7 @@ mod tiers;
 mod veth;
 mod world;
 
+pub use chaotic::Chaotic;
 pub use dummy::UserspaceDummy;
 pub use fast::Ran;
 pub use model::ModelFixture;
