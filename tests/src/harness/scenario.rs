@@ -1,7 +1,7 @@
 //! The same commands given to both daemons, and what came of them compared.
 
 use super::switch::dummy_bridge_line;
-use super::{Kind, Mode, Options, Output, Switch, normalise};
+use super::{Kind, Mode, Output, Switch, normalise};
 use std::fmt::Write;
 
 /// Ports of the bridge that each scenario starts with.
@@ -286,7 +286,7 @@ pub fn compare(scenario: Scenario) {
 impl Scenario<'_> {
     /// Runs it on one daemon: each command with what it wrote, normalised.
     pub fn run(&self, kind: Kind) -> Vec<(String, Output)> {
-        let switch = Switch::with(Options { kind, mode: Mode::Dummy, arguments: Vec::new() });
+        let switch = Switch::start(kind, Mode::Dummy);
         switch.vsctl(&dummy_bridge_line("br0", PORTS));
         switch.appctl("time/stop");
         switch.place().write("prelude", PRELUDE);

@@ -50,6 +50,16 @@ pub struct Options {
     pub mode: Mode,
     /// Further arguments of the daemon.
     pub arguments: Vec<String>,
+    /// A command that the daemon is started by, to be put before it: less privilege, another
+    /// mount namespace. It has to become the daemon (`exec`).
+    pub before: Vec<String>,
+}
+
+impl Options {
+    /// Without anything special.
+    pub fn new(kind: Kind, mode: Mode) -> Options {
+        Options { kind, mode, arguments: Vec::new(), before: Vec::new() }
+    }
 }
 
 /// A running switch; ended, with all that belongs to it, when dropped.
@@ -69,7 +79,7 @@ impl Switch {
     /// # Panics
     /// When one of them does not start, with what it logged.
     pub fn start(kind: Kind, mode: Mode) -> Switch {
-        Switch::with(Options { kind, mode, arguments: Vec::new() })
+        Switch::with(Options::new(kind, mode))
     }
 
     /// Ours, in dummy mode, with a bridge `br0` whose addresses are known and `ports` dummies
@@ -133,26 +143,15 @@ impl Switch {
     /// # Panics
     /// When it does not start.
     pub fn start_daemon(&mut self) {
-        let program = match self.options.kind {
-            Kind::Slipswitch => daemon_program(),
-            Kind::RealOvs => "ovs-vswitchd".into(),
-        };
-        let program = program.to_str().expect("the path of the program is text");
-        let mut arguments = vec![
-            "--pidfile",
-            "--log-file",
-            "-vconsole:off",
-            "-vsyslog:off",
-            "-vfile:info",
-            "--disable-system",
-        ];
-        if self.options.mode == Mode::Dummy {
-            arguments.push("--enable-dummy");
-        }
-        arguments.extend(self.options.arguments.iter().map(String::as_str));
-        let daemon =
-            Process::start(&self.place, self.netns.as_ref(), "daemon", program, &arguments);
-        self.daemon = Some(daemon);
+        self.launch_daemon();
+        self.await_daemon();
+    }
+
+    /// Waits until the daemon that was launched answers.
+    ///
+    /// # Panics
+    /// When it does not.
+    pub fn await_daemon(&mut self) {
         let answers = wait_until(START, || {
             let ended = self.daemon.as_mut().is_none_or(|d| d.ended().is_some());
             ended
@@ -161,6 +160,35 @@ impl Switch {
         });
         let alive = self.is_alive();
         assert!(answers && alive, "the daemon does not start:\n{}", self.story());
+    }
+
+    /// Starts the daemon (again), and does not wait for anything.
+    ///
+    /// # Panics
+    /// When there is no such program.
+    pub fn launch_daemon(&mut self) {
+        let program = match self.options.kind {
+            Kind::Slipswitch => daemon_program(),
+            Kind::RealOvs => "ovs-vswitchd".into(),
+        };
+        let program = program.to_str().expect("the path of the program is text");
+        let mut command: Vec<&str> = self.options.before.iter().map(String::as_str).collect();
+        command.extend([
+            program,
+            "--pidfile",
+            "--log-file",
+            "-vconsole:off",
+            "-vsyslog:off",
+            "-vfile:info",
+            "--disable-system",
+        ]);
+        if self.options.mode == Mode::Dummy {
+            command.push("--enable-dummy");
+        }
+        command.extend(self.options.arguments.iter().map(String::as_str));
+        let (first, arguments) = command.split_first().expect("the program is in it");
+        let daemon = Process::start(&self.place, self.netns.as_ref(), "daemon", first, arguments);
+        self.daemon = Some(daemon);
     }
 
     /// Kills the daemon at once, as a crash would.

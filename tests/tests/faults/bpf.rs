@@ -1,0 +1,173 @@
+//! BPF that cannot be had: the daemon goes on with what is left, and says what to do.
+
+use crate::tools::{SOON, settled, started_by, two_hosts, warm, warnings_with, without_namespaces};
+use slipswitch_tests::harness::{Host, Mode, Switch, skip, tool_program, wait_until};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A switch with two hosts whose daemon is started by `before`.
+fn switch(before: &[&str]) -> Option<(Switch, Host, Host)> {
+    if without_namespaces() {
+        return None;
+    }
+    let switch = Switch::with(started_by(Mode::Real, before));
+    let (a, b) = two_hosts(&switch);
+    Some((switch, a, b))
+}
+
+/// What a shell in a mount namespace of its own does before it becomes the daemon.
+fn in_mounts(commands: &str) -> [String; 7] {
+    let script = format!("mount --make-rprivate / && {commands} && exec \"$@\"");
+    ["unshare", "--mount", "sh", "-e", "-c", &script, "sh"].map(str::to_owned)
+}
+
+/// Packets go through userspace, and everything that is asked says why: the log once, the flows,
+/// `explain` and the doctor.
+#[track_caller]
+fn in_userspace(switch: &Switch, a: &Host, reason: &str, advice: &str) {
+    warm(switch, a, "10.0.0.2");
+    assert_eq!(a.ping("10.0.0.2", 20), 20);
+    let told = warnings_with(switch, "flows run in userspace");
+    assert_eq!(told.len(), 1, "{}", switch.story());
+    assert!(told[0].contains(advice), "{advice:?} is not in {told:?}");
+    let mut flows = String::new();
+    let explained = wait_until(SOON, || {
+        flows = switch.appctl("dpctl/dump-flows -m");
+        flows.lines().any(|l| l.contains("in_port(h1)") && l.contains(reason))
+    });
+    assert!(explained, "{reason}: {flows}");
+    assert!(!flows.contains("dp:tcx") && !flows.contains("dp:xdp"), "{flows}");
+    let explain =
+        tool(switch, "explain --bridge br0 in_port=h1,icmp,nw_src=10.0.0.1,nw_dst=10.0.0.2");
+    assert!(explain.contains(reason), "{explain}");
+}
+
+/// A daemon that starts over, after a change.
+fn again(switch: &mut Switch, change: &str) {
+    switch.vsctl(change);
+    switch.appctl("exit --cleanup");
+    assert_eq!(switch.wait_for_end(), Some(0));
+    switch.start_daemon();
+}
+
+fn tool(switch: &Switch, arguments: &str) -> String {
+    let line = format!("{} {arguments}", tool_program().display());
+    let output = switch.sh_limited(&line, Duration::from_secs(20));
+    assert!(output.ok(), "{line}: {}", output.text());
+    output.text()
+}
+
+#[test]
+fn without_the_capability_flows_run_in_userspace() {
+    let drop = ["setpriv", "--bounding-set", "-bpf,-perfmon,-sys_admin"];
+    let Some((switch, a, _b)) = switch(&drop) else { return };
+    in_userspace(&switch, &a, "no-permission", "CAP_BPF");
+    let doctor = tool(&switch, "doctor");
+    assert!(doctor.contains("no-permission"), "{doctor}");
+}
+
+#[test]
+fn without_a_bpf_file_system_flows_run_in_userspace() {
+    let before = in_mounts("umount -l /sys/fs/bpf && mount -t tmpfs -o ro none /sys/fs");
+    let before: Vec<&str> = before.iter().map(String::as_str).collect();
+    let Some((switch, a, _b)) = switch(&before) else { return };
+    in_userspace(&switch, &a, "tier-unavailable", "mount -t bpf");
+}
+
+#[test]
+fn with_a_bpf_file_system_that_cannot_be_written_flows_run_in_userspace() {
+    let before = in_mounts("mount -t bpf -o ro bpf /sys/fs/bpf");
+    let before: Vec<&str> = before.iter().map(String::as_str).collect();
+    let Some((switch, a, _b)) = switch(&before) else { return };
+    in_userspace(&switch, &a, "tier-unavailable", "/sys/fs/bpf");
+}
+
+#[test]
+fn a_bpf_file_system_that_is_not_mounted_is_mounted() {
+    let before = in_mounts("umount -l /sys/fs/bpf");
+    let before: Vec<&str> = before.iter().map(String::as_str).collect();
+    let Some((switch, a, _b)) = switch(&before) else { return };
+    warm(&switch, &a, "10.0.0.2");
+    settled(&switch);
+    assert_eq!(switch.warnings(), Vec::<String>::new());
+}
+
+/// A group of processes whose memory is limited.
+struct Limit(PathBuf);
+
+impl Limit {
+    /// `None`, after saying so, where there are no such groups.
+    fn new(bytes: u64) -> Option<Limit> {
+        let name = format!("slipswitch-test-{}", std::process::id());
+        let group = Path::new("/sys/fs/cgroup/memory").join(name);
+        let file = group.join("memory.limit_in_bytes");
+        let made =
+            std::fs::create_dir(&group).and_then(|()| std::fs::write(file, bytes.to_string()));
+        if let Err(error) = made {
+            skip(&format!("no group with a memory limit can be made ({error})"));
+            return None;
+        }
+        Some(Limit(group))
+    }
+}
+
+impl Drop for Limit {
+    fn drop(&mut self) {
+        // The kernel notices a little later that its last process has ended.
+        let removed = wait_until(SOON, || std::fs::remove_dir(&self.0).is_ok());
+        if !removed {
+            eprintln!("could not remove {}", self.0.display());
+        }
+    }
+}
+
+#[test]
+fn tables_for_which_there_is_no_memory_are_told_of() {
+    if without_namespaces() {
+        return;
+    }
+    let Some(limit) = Limit::new(512 << 20) else { return };
+    let script = format!("echo $$ >{}/cgroup.procs && exec \"$@\"", limit.0.display());
+    let Some((mut switch, a, _b)) = switch(&["sh", "-e", "-c", &script, "sh"]) else { return };
+    // Four gigabytes.
+    again(&mut switch, "set open_vswitch . other_config:bpf-max-flows=16777216");
+    in_userspace(&switch, &a, "tier-unavailable", "lower the number of flows");
+    // It can be put right.
+    again(&mut switch, "remove open_vswitch . other_config bpf-max-flows");
+    warm(&switch, &a, "10.0.0.2");
+    settled(&switch);
+    drop(switch);
+    drop(limit);
+}
+
+#[test]
+fn a_locked_memory_limit_of_nothing_does_no_harm() {
+    // Kernels since 5.11 count BPF memory elsewhere; the daemon may raise the limit on others.
+    let Some((switch, a, _b)) = switch(&["prlimit", "--memlock=0:0"]) else { return };
+    warm(&switch, &a, "10.0.0.2");
+    settled(&switch);
+    assert_eq!(switch.warnings(), Vec::<String>::new());
+}
+
+#[test]
+fn a_second_daemon_with_the_same_pins_runs_in_userspace() {
+    if without_namespaces() {
+        return;
+    }
+    let Some((switch, a, _b)) = switch(&[]) else { return };
+    warm(&switch, &a, "10.0.0.2");
+    settled(&switch);
+    // Another process holds the directory of the pins.
+    let mut switch = switch;
+    switch.appctl("exit");
+    assert_eq!(switch.wait_for_end(), Some(0));
+    let pins = std::fs::File::open(switch.place().pins()).expect("pins outlive the daemon");
+    rustix::fs::flock(&pins, rustix::fs::FlockOperation::NonBlockingLockExclusive)
+        .expect("nobody holds it");
+    switch.place().write("ovs-vswitchd.log", "");
+    switch.start_daemon();
+    let told = wait_until(SOON, || !warnings_with(&switch, "flows run in userspace").is_empty());
+    assert!(told, "{}", switch.story());
+    assert!(warnings_with(&switch, "another daemon").len() == 1, "{}", switch.story());
+    assert!(a.reaches("10.0.0.2", SOON), "{}", switch.story());
+}
