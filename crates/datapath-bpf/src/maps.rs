@@ -14,6 +14,11 @@ use crate::shared::Shared;
 pub const MMAPABLE: u32 = 1 << 10;
 const ARRAY: u32 = libbpf_sys::BPF_MAP_TYPE_ARRAY;
 
+/// Flows that there can be slots for (256 bytes each, taken at once).
+pub const MAX_FLOWS: RangeInclusive<u32> = 1 << 10..=1 << 24;
+/// Masks that there can be.
+pub const MAX_MASKS: RangeInclusive<u32> = 1..=u16::MAX as u32;
+
 /// Statistics take no more than this; above it CPUs share shards.
 const MOST_STATS_BYTES: u64 = 256 << 20;
 /// The exact-match caches of all CPUs take about this much.
@@ -50,7 +55,8 @@ impl Sizes {
     /// full, so that two choices of eight places always have room in practice; the cache has
     /// two entries a flow.
     pub fn new(config: &Config, cpus: usize) -> Sizes {
-        let flows = config.max_flows.clamp(1 << 10, 1 << 24).next_power_of_two();
+        let flows =
+            config.max_flows.clamp(*MAX_FLOWS.start(), *MAX_FLOWS.end()).next_power_of_two();
         let emc_cpus = cpus.clamp(1, 1 << 13);
         let most = EMC_BYTES / size_of::<EmcEntry>() / emc_cpus;
         let emc_lines = 1 << most.clamp(*EMC_LINES.start(), *EMC_LINES.end()).ilog2();
@@ -61,7 +67,7 @@ impl Sizes {
         let shards = cpus.min(most);
         Sizes {
             flows,
-            masks: config.max_masks.clamp(1, u32::from(u16::MAX)),
+            masks: config.max_masks.clamp(*MAX_MASKS.start(), *MAX_MASKS.end()),
             buckets: flows / 4,
             cache_lines: flows / 2,
             shards,

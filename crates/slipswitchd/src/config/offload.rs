@@ -4,8 +4,10 @@
 use super::state::State;
 use super::wanted::Tunables;
 use crate::daemon::Daemon;
+use datapath_bpf::maps::{MAX_FLOWS, MAX_MASKS};
 use datapath_bpf::{BpfDatapath, Config};
 use placement::{FastPath, PlacedDatapath, Reason};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -42,12 +44,26 @@ pub(super) fn sync(d: &mut Daemon, state: &mut State, new: &Tunables) {
     }
 }
 
+/// A size of the tables that the database asks for.
+fn size(name: &str, asked: Option<u64>, default: u32, range: RangeInclusive<u32>) -> u32 {
+    let Some(asked) = asked else { return default };
+    let within = asked.clamp((*range.start()).into(), (*range.end()).into());
+    if within != asked {
+        tracing::warn!(
+            target: "dpif",
+            "other_config:{name} is {asked}, which is not from {} to {}: {within} is taken",
+            range.start(),
+            range.end(),
+        );
+    }
+    u32::try_from(within).unwrap_or(default)
+}
+
 /// Makes the BPF datapath, or takes over what is pinned.
 fn begin(d: &Daemon, placed: &Arc<PlacedDatapath>, new: &Tunables) {
     let mut config = Config { pins: Some(d.directories.bpf_pins()), ..Config::default() };
-    let size = |n: Option<u64>, default| n.and_then(|n| u32::try_from(n).ok()).unwrap_or(default);
-    config.max_flows = size(new.bpf_sizes.0, config.max_flows);
-    config.max_masks = size(new.bpf_sizes.1, config.max_masks);
+    config.max_flows = size("bpf-max-flows", new.bpf_sizes.0, config.max_flows, MAX_FLOWS);
+    config.max_masks = size("bpf-max-masks", new.bpf_sizes.1, config.max_masks, MAX_MASKS);
     let opened = BpfDatapath::open(config, d.clock.clone());
     let fast = match opened {
         Ok(bpf) => {
