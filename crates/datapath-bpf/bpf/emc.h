@@ -111,7 +111,6 @@ static __always_inline void emc_remember(const struct emc_key *k, const struct s
 	e->slot = number;
 	e->output = slot->output;
 	e->program = slot->program;
-	e->reason = slot->reason;
 	e->hooks = slot->hooks;
 	e->flags = slot->flags;
 	e->tag = tag;

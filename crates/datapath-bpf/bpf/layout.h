@@ -77,7 +77,7 @@ enum word {
 #define NO_PORT 0xffffffffu
 #define NO_PROGRAM 0xffffffffu
 
-/* One flow. 256 bytes; a lookup of most flows touches the first 64. */
+/* One flow: what the lookup of most packets touches. */
 struct slot {
 	__u64 hot[HOT_WORDS];
 	__u32 dead;    /* not 0: removed; a program that meets it treats it as not there */
@@ -86,9 +86,13 @@ struct slot {
 	__u16 mask;    /* index into masks */
 	__u8 hooks;    /* where the actions can run */
 	__u8 flags;
+};
+
+/* The rest of the flow, under the same number. */
+struct slot_detail {
+	__u64 cold[COLD_WORDS];
 	__u32 needs;   /* bit W_x: the mask looks at word W_x */
 	__u32 reason;
-	__u64 cold[COLD_WORDS];
 	__u64 ufid[2]; /* high half first */
 	__u64 hash;    /* see lookup.h */
 	__u64 installed; /* milliseconds, CLOCK_MONOTONIC */
@@ -119,8 +123,8 @@ struct emc_entry {
 	__u64 tag; /* epoch of the slot, generation of the variant in the high half; 0: free */
 	__u32 slot;
 	__u32 output, program; /* as in the slot */
-	__u16 reason;
 	__u8 hooks, flags;
+	__u16 pad;
 };
 
 /* Epochs of slots, by number % EPOCHS; never 0. The daemon raises one after it marks a slot

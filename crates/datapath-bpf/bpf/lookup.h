@@ -84,16 +84,20 @@ static __always_inline __u32 cached(__u32 hash)
 #define DIFFERENCE(x) diff |= (key[x] ^ slot->hot[x]) & mask->words[x];
 #define DIFFERENCE_COLD(x)                                                  \
 	if (wants(BIT(x)))                                                  \
-		diff |= (key[x] ^ slot->cold[x - HOT_WORDS]) & mask->words[x];
+		diff |= (key[x] ^ detail->cold[x - HOT_WORDS]) & mask->words[x];
 
 /* True when `key` is of this flow. */
-static __always_inline bool matches(const __u64 *key, const struct slot *slot,
+static __always_inline bool matches(const __u64 *key, const struct slot *slot, __u32 number,
 				    const struct mask *mask)
 {
+	struct slot_detail *detail;
 	__u64 diff = 0;
 
 	HOT_EACH(DIFFERENCE)
 	if (wants(COLD_BITS) && mask->needs & COLD_BITS) {
+		detail = detail_of(number);
+		if (!detail)
+			return false;
 		COLD_EACH(DIFFERENCE_COLD)
 	}
 	return !diff;
@@ -216,7 +220,7 @@ struct packet {
 /* What a flow does with its packets. */
 struct decision {
 	__u32 slot;
-	__u32 output, program, reason;
+	__u32 output, program;
 	__u32 hooks, flags;
 };
 
@@ -225,7 +229,6 @@ struct decision {
 		(d)->slot = (number);        \
 		(d)->output = (from)->output;   \
 		(d)->program = (from)->program; \
-		(d)->reason = (from)->reason;   \
 		(d)->hooks = (from)->hooks;     \
 		(d)->flags = (from)->flags;     \
 	} while (0)
@@ -248,7 +251,7 @@ static __always_inline bool decide(const __u64 *key, const struct emc_key *k, __
 		return false;
 	mask_number = slot->mask;
 	mask = bpf_map_lookup_elem(&masks, &mask_number);
-	if (!mask || slot->dead || mask->needs & ~settings.needs || !matches(key, slot, mask))
+	if (!mask || slot->dead || mask->needs & ~settings.needs || !matches(key, slot, number, mask))
 		return false;
 	DECIDE(d, number, slot);
 	if (may_remember(mask))
@@ -306,7 +309,7 @@ static __always_inline int lookup(hook_ctx *ctx)
 	count_flow(d.slot, bytes, p->layers.tcp_flags);
 	count_arrival(in_port, bytes);
 	if (d.program == NO_PROGRAM)
-		return drop(d.reason);
+		return drop_by(d.slot);
 	st = state_here();
 	if (!st)
 		return drop(DROP_UNSUPPORTED);
@@ -334,6 +337,14 @@ slow:
 	return unparsed(ctx, err, false);
 }
 
+/* The kernel would end the program before its end. */
+static __always_inline bool is_too_long(const struct state *st, __u32 number)
+{
+	struct slot_detail *detail = detail_of(number);
+
+	return !detail || detail->instructions + st->calls + CALLS_BEHIND_PROGRAM > TAIL_CALLS;
+}
+
 /* A packet whose flow is known and whose key and metadata are in `st`. */
 static __always_inline int run(hook_ctx *ctx, struct state *st, struct slot *slot, __u32 number)
 {
@@ -346,7 +357,7 @@ static __always_inline int run(hook_ctx *ctx, struct state *st, struct slot *slo
 	if (to != NO_PORT && !in_reach(port))
 		return leave(ctx, recirculated);
 	/* What is left of a long way is the daemon's. */
-	if (slot->instructions + st->calls + CALLS_BEHIND_PROGRAM > TAIL_CALLS)
+	if (slot->program != NO_PROGRAM && is_too_long(st, number))
 		return leave(ctx, recirculated);
 	count_flow(number, bytes, flags_of_state(st));
 	if (!recirculated)
@@ -354,7 +365,7 @@ static __always_inline int run(hook_ctx *ctx, struct state *st, struct slot *slo
 	if (to != NO_PORT)
 		return output_to(ctx, port, to, data_length(ctx));
 	if (slot->program == NO_PROGRAM)
-		return drop(slot->reason);
+		return drop_by(number);
 	begin_program(st, slot->program, bytes);
 	return go(ctx, TAIL_ACT);
 }
@@ -381,7 +392,7 @@ static __always_inline int recirc(hook_ctx *ctx)
 		return go(ctx, TAIL_WALK);
 	mask_number = slot->mask;
 	mask = bpf_map_lookup_elem(&masks, &mask_number);
-	if (!mask || slot->dead || !matches(st->key, slot, mask))
+	if (!mask || slot->dead || !matches(st->key, slot, number, mask))
 		return go(ctx, TAIL_WALK);
 	return run(ctx, st, slot, number);
 }

@@ -19,6 +19,15 @@ struct {
 	__type(value, struct slot);
 } slots SEC(".maps");
 
+/* The rest of them, by slot number. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct slot_detail);
+} details SEC(".maps");
+
 /* Masks, in the order of the walk. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -165,6 +174,11 @@ static __always_inline struct state *state_here(void)
 	__u32 zero = 0;
 
 	return bpf_map_lookup_elem(&states, &zero);
+}
+
+static __always_inline struct slot_detail *detail_of(__u32 slot)
+{
+	return bpf_map_lookup_elem(&details, &slot);
 }
 
 static __always_inline struct port *port_of(__u32 number)

@@ -18,6 +18,14 @@ static __always_inline __u32 frame_length(hook_ctx *ctx)
 	return data_length(ctx) + tag_length(ctx);
 }
 
+/* The actions of a slot are to drop. */
+static __always_inline int drop_by(__u32 slot)
+{
+	struct slot_detail *detail = detail_of(slot);
+
+	return drop(detail ? detail->reason : DROP_FLOW);
+}
+
 /* One VLAN tag does not count against the MTU. A packet still to be segmented is cut to fit
  * later. `length` here and below: data_length(ctx). */
 static __always_inline bool too_long(hook_ctx *ctx, struct port *port, __u32 length)

@@ -51,7 +51,7 @@ static __always_inline bool is_flow(const __u64 *key, __u64 entry, const struct 
 	if (!entry)
 		return false;
 	slot = bpf_map_lookup_elem(&slots, &number);
-	return slot && !slot->dead && slot->mask == mask_number && matches(key, slot, mask);
+	return slot && !slot->dead && slot->mask == mask_number && matches(key, slot, number, mask);
 }
 
 static long look_under(void *map, const __u32 *number, struct mask *mask,

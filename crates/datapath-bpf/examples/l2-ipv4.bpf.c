@@ -153,7 +153,7 @@ int l2_ipv4(struct xdp_md *ctx)
 		if (slot->program != NO_PROGRAM)
 			return pass();
 		count_flow(s.found, length, s.tcp_flags);
-		return drop(slot->reason);
+		return drop_by(s.found);
 	}
 	to = port_of(slot->output);
 	if (to && to->flags & PORT_UP && !(to->flags & PORT_DEVMAP))

@@ -5,8 +5,9 @@ use datapath::Refusal;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::encode::{Effect, Encoded};
-use crate::layout::{CELLS, NO_PORT, NO_PROGRAM, Op, Slot, VERSION, word};
+use crate::layout::{CELLS, NO_PORT, NO_PROGRAM, Op, VERSION, word};
 use crate::settings::ALL_WORDS;
+use crate::slot::Slot;
 
 /// Every instruction.
 pub const ALL_OPS: u32 = (1 << (Op::CheckLen as u32 + 1)) - 1;

@@ -16,7 +16,6 @@
 //!
 //! One mutex guards the bookkeeping; it is held for a microsecond, never over a system call.
 
-use std::mem::offset_of;
 use std::sync::Mutex;
 use std::sync::MutexGuard;
 
@@ -31,11 +30,12 @@ use crate::grace::Grace;
 use crate::hash::{self, Factors};
 use crate::index::{self, Position};
 use crate::keys::{self, Matching};
-use crate::layout::{EPOCHS, FLOW_PACKET_TYPE, MAX_PORTS, NO_PROGRAM, Slot, WORDS, word};
+use crate::layout::{EPOCHS, FLOW_PACKET_TYPE, MAX_PORTS, NO_PROGRAM, WORDS, word};
 use crate::maps::Maps;
 use crate::masks::Masks;
 use crate::programs::Programs;
 use crate::settings::{FEATURE_LAYERS, FEATURE_MPLS, Needs};
+use crate::slot::Slot;
 
 mod adopt;
 mod limits;
@@ -193,8 +193,8 @@ impl Flows {
     ) -> Result<(), Refusal> {
         let hash = hash::of_flow(&wanted.matching.words, mask.into(), &self.factors);
         let equal = |slot: u32| {
-            let held = self.maps.slots.read(slot as usize);
-            held.mask == mask && held.words() == wanted.matching.words
+            let held = Slot::read(&self.maps, slot as usize);
+            held.mask == mask && held.words == wanted.matching.words
         };
         if index::slots_with(&self.maps.index, hash).any(equal) {
             return Err(Refusal::Exists);
@@ -235,8 +235,8 @@ impl Flows {
         slot.ufid = [(ufid.0 >> 64) as u64, ufid.0 as u64];
         slot.installed = self.clock.now().0 as u64;
         let at = number as usize;
-        self.maps.slots.write(at, &slot);
-        self.maps.slots.store_half(at, offset_of!(Slot, dead), 0);
+        slot.write(&self.maps, at);
+        Slot::set_dead(&self.maps, number, false);
         Ok(number)
     }
 
@@ -255,9 +255,9 @@ impl Flows {
         };
         wanted.limit(&inner)?;
         self.check_ports(&wanted)?;
-        let held = self.maps.slots.read(old as usize);
+        let held = Slot::read(&self.maps, old as usize);
         let mask = self.maps.masks.read(held.mask.into()).words;
-        if held.words() != wanted.matching.words || mask != wanted.matching.mask {
+        if held.words != wanted.matching.words || mask != wanted.matching.mask {
             return Err(Refusal::Exists);
         }
         if self.is_alike(&held, &wanted.encoded) && held.hooks == wanted.encoded.hooks.bits() {
@@ -275,7 +275,7 @@ impl Flows {
     /// Publishes `new`, which is filled, in the place of `old`, of the same match.
     fn supersede(&self, inner: &mut Inner, ufid: Ufid, old: u32, new: u32) -> Option<()> {
         let record = *inner.records.get(old as usize)?;
-        let held = self.maps.slots.read(old as usize);
+        let held = Slot::read(&self.maps, old as usize);
         let mask = self.maps.masks.read(held.mask.into()).words;
         inner.masks.acquire(&self.maps.masks, &mask); // the new slot's share
         index::publish(&self.maps.index, record.position, held.hash as u32, new);
@@ -295,7 +295,7 @@ impl Flows {
 
     /// Marks a slot dead, for the exact-match caches too; the mutex is held.
     fn kill(&self, slot: u32) {
-        self.maps.slots.store_half(slot as usize, offset_of!(Slot, dead), 1);
+        Slot::set_dead(&self.maps, slot, true);
         let at = slot as usize % EPOCHS * size_of::<u32>();
         let epoch = self.maps.epochs.load_half(0, at);
         self.maps.epochs.store_half(0, at, epoch.wrapping_add(1));
@@ -306,7 +306,7 @@ impl Flows {
         let Ok(encoded) = encode::encode(actions) else { return false };
         let inner = self.lock();
         let Some(slot) = inner.by_ufid.get(&ufid) else { return false };
-        self.is_alike(&self.maps.slots.read(*slot as usize), &encoded)
+        self.is_alike(&Slot::read(&self.maps, *slot as usize), &encoded)
     }
 
     fn is_alike(&self, held: &Slot, encoded: &Encoded) -> bool {
@@ -403,8 +403,8 @@ impl Wanted {
     fn slot(&self, program: u32) -> Slot {
         let (output, reason) = self.encoded.output_and_reason();
         let own = if self.matching.packet_type { FLOW_PACKET_TYPE } else { 0 };
-        let mut slot = Slot {
-            hot: [0; _],
+        Slot {
+            words: self.matching.words,
             needs: self.needs.words,
             dead: 1,
             mask: 0,
@@ -417,11 +417,7 @@ impl Wanted {
             hash: 0,
             installed: 0,
             instructions: self.encoded.instructions.into(),
-            cold: [0; _],
-            pad: [0; _],
-        };
-        slot.set_words(&self.matching.words);
-        slot
+        }
     }
 }
 

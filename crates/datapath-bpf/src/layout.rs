@@ -169,7 +169,7 @@ pub enum Op {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 #[allow(missing_docs)]
-pub struct Slot {
+pub struct SlotEntry {
     pub hot: [u64; HOT_WORDS],
     pub dead: u32,
     pub output: u32,
@@ -177,9 +177,16 @@ pub struct Slot {
     pub mask: u16,
     pub hooks: u8,
     pub flags: u8,
+}
+
+/// `struct slot_detail`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+#[allow(missing_docs)]
+pub struct SlotDetail {
+    pub cold: [u64; COLD_WORDS],
     pub needs: u32,
     pub reason: u32,
-    pub cold: [u64; COLD_WORDS],
     pub ufid: [u64; 2],
     pub hash: u64,
     pub installed: u64,
@@ -215,9 +222,9 @@ pub struct EmcEntry {
     pub slot: u32,
     pub output: u32,
     pub program: u32,
-    pub reason: u16,
     pub hooks: u8,
     pub flags: u8,
+    pub pad: u16,
 }
 
 /// `struct epochs`.
@@ -353,34 +360,12 @@ pub struct ConfigEntry {
     pub factors: [u64; WORDS + 1],
 }
 
-impl Slot {
-    /// Word `x` of the flow's key.
-    pub fn word(&self, x: usize) -> u64 {
-        match x.checked_sub(HOT_WORDS) {
-            None => self.hot[x], // x < HOT_WORDS
-            Some(cold) => self.cold.get(cold).copied().unwrap_or(0),
-        }
-    }
-
-    /// All words of the flow's key.
-    pub fn words(&self) -> [u64; WORDS] {
-        std::array::from_fn(|x| self.word(x))
-    }
-
-    /// Sets the words of the flow's key.
-    pub fn set_words(&mut self, words: &[u64; WORDS]) {
-        let (hot, cold) = words.split_at(HOT_WORDS);
-        self.hot.copy_from_slice(hot); // HOT_WORDS long
-        self.cold.copy_from_slice(cold); // the rest: COLD_WORDS
-    }
-}
-
 const _: () = {
     use std::mem::{align_of, offset_of, size_of};
-    assert!(size_of::<Slot>() == 256 && align_of::<Slot>() == 8);
-    assert!(offset_of!(Slot, dead) == 48);
-    assert!(offset_of!(Slot, needs) == 64);
-    assert!(offset_of!(Slot, cold) == 72);
+    assert!(size_of::<SlotEntry>() == 64 && align_of::<SlotEntry>() == 8);
+    assert!(offset_of!(SlotEntry, dead) == 48);
+    assert!(size_of::<SlotDetail>() == 192);
+    assert!(offset_of!(SlotDetail, needs) == 104);
     assert!(size_of::<MaskEntry>() == 160);
     assert!(offset_of!(MaskEntry, needs) == 152);
     assert!(size_of::<Bucket>() == 64);

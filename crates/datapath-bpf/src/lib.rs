@@ -49,6 +49,7 @@ mod ports;
 pub mod programs;
 pub mod settings;
 pub mod shared;
+pub mod slot;
 pub mod sys;
 pub mod variant;
 

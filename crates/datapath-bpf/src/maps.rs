@@ -79,9 +79,10 @@ impl Sizes {
     }
 
     /// Name, value bytes and entries of every shared array.
-    pub fn arrays(&self) -> [(&'static str, usize, u32); 14] {
+    pub fn arrays(&self) -> [(&'static str, usize, u32); 15] {
         [
-            ("slots", size_of::<Slot>(), self.flows),
+            ("slots", size_of::<SlotEntry>(), self.flows),
+            ("details", size_of::<SlotDetail>(), self.flows),
             ("masks", size_of::<MaskEntry>(), self.masks),
             ("index", size_of::<Bucket>(), self.buckets),
             ("emc", size_of::<EmcEntry>(), self.emc_cpus * self.emc_lines),
@@ -122,7 +123,9 @@ impl Sizes {
 /// The shared arrays.
 pub struct Maps {
     /// Flows.
-    pub slots: Shared<Slot>,
+    pub slots: Shared<SlotEntry>,
+    /// The rest of them.
+    pub details: Shared<SlotDetail>,
     /// Masks.
     pub masks: Shared<MaskEntry>,
     /// Hash under a mask to slot.
@@ -171,6 +174,7 @@ impl Maps {
         }
         Ok(Maps {
             slots: one(fds, &sizes, "slots")?,
+            details: one(fds, &sizes, "details")?,
             masks: one(fds, &sizes, "masks")?,
             index: one(fds, &sizes, "index")?,
             cache: one(fds, &sizes, "cache")?,
@@ -192,6 +196,7 @@ impl Maps {
         let of = |name: &str| sizes.entries(name).unwrap_or(1) as usize;
         Maps {
             slots: Shared::private(of("slots")),
+            details: Shared::private(of("details")),
             masks: Shared::private(of("masks")),
             index: Shared::private(of("index")),
             cache: Shared::private(of("cache")),

@@ -12,6 +12,7 @@ use datapath::{Action, Counters, DropReason, Masked, Packets, PortNo, PortSpec, 
 use datapath_bpf::encode::{self, Effect};
 use datapath_bpf::layout::*;
 use datapath_bpf::load::Hook;
+use datapath_bpf::slot::Slot;
 use datapath_model::Model;
 use fastrand::Rng;
 use flow::Key;
@@ -445,8 +446,8 @@ fn a_packet_is_looked_up_again_no_more_than_six_times() {
     let mut mask = EXACT;
     mask[word::RECIRC] = 0;
     assert!(install(&bed, &frame, &[Action::Meter(1), Action::Recirc(1)]));
-    let mut flow: Slot = bed.maps.slots.read(0);
-    (flow.hot[word::RECIRC], flow.needs) = (0, flow.needs & !(1 << word::RECIRC));
+    let mut flow = Slot::read(&bed.maps, 0);
+    (flow.words[word::RECIRC], flow.needs) = (0, flow.needs & !(1 << word::RECIRC));
     bed.install(&flow, &mask);
     assert_eq!(bed.run(&frame).verdict, DROP[0]);
     assert_eq!(bed.stats().packets, 7);

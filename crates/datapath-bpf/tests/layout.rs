@@ -44,35 +44,16 @@ macro_rules! same {
 fn structures_are_the_same_in_c_and_here() {
     for hook in [Hook::Tc, Hook::Xdp] {
         let btf = Btf::from_raw("programs", hook.bytes()).unwrap().unwrap();
+        same!(&btf, "slot", SlotEntry { hot, dead, output, program, mask, hooks, flags });
         same!(
             &btf,
-            "slot",
-            Slot {
-                hot,
-                dead,
-                output,
-                program,
-                mask,
-                hooks,
-                flags,
-                needs,
-                reason,
-                cold,
-                ufid,
-                hash,
-                installed,
-                instructions,
-                pad,
-            }
+            "slot_detail",
+            SlotDetail { cold, needs, reason, ufid, hash, installed, instructions, pad }
         );
         same!(&btf, "mask", MaskEntry { words, needs, flows });
         same!(&btf, "bucket", Bucket { entries });
         same!(&btf, "cache_line", CacheLine { entries });
-        same!(
-            &btf,
-            "emc_entry",
-            EmcEntry { key, tag, slot, output, program, reason, hooks, flags }
-        );
+        same!(&btf, "emc_entry", EmcEntry { key, tag, slot, output, program, hooks, flags, pad });
         same!(&btf, "epochs", Epochs { of });
         same!(&btf, "flow_stats", FlowStatsEntry { packets, bytes });
         same!(&btf, "program", Program { cells });

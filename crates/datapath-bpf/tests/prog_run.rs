@@ -7,6 +7,7 @@ mod support;
 use datapath_bpf::keys;
 use datapath_bpf::layout::*;
 use datapath_bpf::load::Hook;
+use datapath_bpf::slot::Slot;
 use flow::Key;
 use packet::build::Frame;
 use support::*;

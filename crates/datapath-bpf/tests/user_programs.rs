@@ -403,7 +403,7 @@ fn broken_objects_are_refused_in_words() {
         let directory = tempfile::tempdir().unwrap();
         let map = |kind: &str, value: &str| {
             format!(
-                "{HEAD}{SAYS}struct other {{ char c[256]; }};\nstruct {{ __uint(type, {kind}); \
+                "{HEAD}{SAYS}struct other {{ char c[64]; }};\nstruct {{ __uint(type, {kind}); \
                  __uint(max_entries, 1); __type(key, __u32); {value} }} slots SEC(\".maps\");\n\
                  SEC(\"xdp\") int p(struct xdp_md *ctx) {{ __u32 k = 0; \
                  return bpf_map_lookup_elem(&slots, &k) ? XDP_PASS : XDP_DROP; }}\n"
@@ -444,7 +444,7 @@ fn broken_objects_are_refused_in_words() {
                 map(array, "__type(value, struct slot); __uint(pinning, LIBBPF_PIN_BY_NAME);"),
                 "pinned",
             ),
-            ("untyped", map(array, "__uint(value_size, 256);"), "without a type"),
+            ("untyped", map(array, "__uint(value_size, 64);"), "without a type"),
             (
                 "out of bounds",
                 format!(

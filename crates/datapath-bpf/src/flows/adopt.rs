@@ -57,7 +57,7 @@ impl Flows {
         if at >= self.maps.slots.len() {
             return Err(());
         }
-        let slot = self.maps.slots.read(at);
+        let slot = Slot::read(&self.maps, at);
         let ufid = Ufid(u128::from(slot.ufid[0]) << 64 | u128::from(slot.ufid[1]));
         let unknown = !inner.by_ufid.contains_key(&ufid)
             && inner.records.get(at).is_some_and(|r| r.state == State::Free);
@@ -65,7 +65,7 @@ impl Flows {
             return Err(());
         }
         let mask = inner.masks.adopt_flow(&self.maps.masks, slot.mask).ok_or(())?;
-        let words = slot.words();
+        let words = slot.words;
         let under = words.iter().zip(&mask).all(|(word, mask)| word & !mask == 0);
         let program = slot.program == NO_PROGRAM
             || inner.programs.adopt_flow(&self.maps.programs, slot.program);
@@ -102,7 +102,7 @@ impl Flows {
 
     /// True when the index has the slot where its hash belongs.
     fn is_at(&self, slot: &Slot, entry: u64, position: Position) -> bool {
-        let hash = hash::of_flow(&slot.words(), slot.mask.into(), &self.factors);
+        let hash = hash::of_flow(&slot.words, slot.mask.into(), &self.factors);
         let buckets = hash::buckets(hash, self.maps.index.len() as u32 - 1);
         slot.hash == hash.into()
             && (entry >> 32) as u32 == hash

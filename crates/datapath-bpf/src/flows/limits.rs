@@ -42,13 +42,13 @@ impl Flows {
 
     fn beyond(&self, inner: &Inner, port: PortNo, limit: &Capabilities) -> Vec<Ufid> {
         let is_beyond =
-            |slot: u32| self.is_beyond(&self.maps.slots.read(slot as usize), port, limit);
+            |slot: u32| self.is_beyond(&Slot::read(&self.maps, slot as usize), port, limit);
         inner.by_ufid.iter().filter(|(_, slot)| is_beyond(**slot)).map(|(ufid, _)| *ufid).collect()
     }
 
     fn is_beyond(&self, slot: &Slot, port: PortNo, limit: &Capabilities) -> bool {
         slot.hooks & HOOK_XDP != 0
-            && keys::from_words(&slot.words()).in_port.get() == port.0
+            && keys::from_words(&slot.words).in_port.get() == port.0
             && limit.take(slot.needs, ops_of_slot(slot, |number| self.cells(number))).is_err()
     }
 
@@ -66,7 +66,7 @@ impl Flows {
         limit: &Capabilities,
     ) -> Option<()> {
         let Some(old) = inner.by_ufid.get(&ufid).copied() else { return Some(()) };
-        let mut slot = self.maps.slots.read(old as usize);
+        let mut slot = Slot::read(&self.maps, old as usize);
         if !self.is_beyond(&slot, port, limit) {
             return Some(()); // changed meanwhile
         }
@@ -84,8 +84,8 @@ impl Flows {
             };
             slot.program = program;
         }
-        self.maps.slots.write(new as usize, &slot);
-        self.maps.slots.store_half(new as usize, offset_of!(Slot, dead), 0);
+        slot.write(&self.maps, new as usize);
+        Slot::set_dead(&self.maps, new, false);
         self.supersede(inner, ufid, old, new)
     }
 }

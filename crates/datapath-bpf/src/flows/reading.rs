@@ -14,9 +14,9 @@ impl Flows {
     }
 
     fn held(&self, inner: &Inner, number: u32) -> Held {
-        let slot = self.maps.slots.read(number as usize);
+        let slot = Slot::read(&self.maps, number as usize);
         let matching = Matching {
-            words: slot.words(),
+            words: slot.words,
             mask: self.maps.masks.read(slot.mask.into()).words,
             packet_type: slot.flags & FLOW_PACKET_TYPE != 0,
         };

@@ -49,7 +49,7 @@ impl Flows {
         index::take(&self.maps.index, record.position);
         self.kill(slot);
         inner.records.get_mut(at)?.state = State::Removed;
-        let features = self.features_of(&self.maps.slots.read(at));
+        let features = self.features_of(&Slot::read(&self.maps, at));
         inner.count_features(features, -1);
         Some(Unlinked { ufid, slot, record })
     }
@@ -155,7 +155,7 @@ impl Flows {
 
     fn free(&self, inner: &mut Inner, slot: u32) {
         let at = slot as usize;
-        let held = self.maps.slots.read(at);
+        let held = Slot::read(&self.maps, at);
         stats::clear(&self.maps, slot);
         inner.masks.release(&self.maps.masks, held.mask);
         if held.program != NO_PROGRAM {

@@ -1,10 +1,11 @@
 use super::*;
 use crate::attachment::Config;
-use crate::layout::{ConfigEntry, Port};
+use crate::layout::{ConfigEntry, Port, SlotDetail};
 use crate::maps::Sizes;
 use datapath::{Action, Actions, FlowStats};
 use flow::{Field, Match};
 use proptest::prelude::*;
+use std::mem::offset_of;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -49,8 +50,8 @@ fn lookup(flows: &Flows, key: &flow::Key) -> Option<u32> {
         let under: [u64; WORDS] = std::array::from_fn(|x| words[x] & mask.words[x]);
         let hash = hash::of_flow(&under, number as u32, &flows.factors);
         let found = index::slots_with(&maps.index, hash).find(|slot| {
-            let slot = maps.slots.read(*slot as usize);
-            slot.dead == 0 && usize::from(slot.mask) == number && slot.words() == under
+            let slot = Slot::read(maps, *slot as usize);
+            slot.dead == 0 && usize::from(slot.mask) == number && slot.words == under
         });
         if found.is_some() {
             return found;
@@ -63,7 +64,7 @@ fn packet(flows: &Flows, flow: &Megaflow) -> Option<u32> {
     let slot = lookup(flows, flow.matching.key())?;
     let word = flows.maps.stats.word(slot as usize, 0);
     word.fetch_add(1, Ordering::Relaxed);
-    Some(flows.maps.slots.read(slot as usize).output)
+    Some(Slot::read(&flows.maps, slot as usize).output)
 }
 
 fn install(flows: &Flows, flow: &Megaflow) -> Result<HookSet, Refusal> {
@@ -223,7 +224,7 @@ fn tables_are_taken_over_with_their_statistics() {
     remove(&flows, Ufid(1)).unwrap();
     // One flow's slot is damaged.
     let damaged = flows.lock().by_ufid[&Ufid(2)];
-    flows.maps.slots.store_half(damaged as usize, offset_of!(Slot, needs), 1);
+    flows.maps.details.store_half(damaged as usize, offset_of!(SlotDetail, needs), 1);
     let (flows, found) = adopt(flows.maps);
     assert_eq!(found, adopt::Adopted { flows: 98, refused: 1 });
     assert_eq!(flows.flow(Ufid(4)).unwrap().stats.packets, 1);

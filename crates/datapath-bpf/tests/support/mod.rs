@@ -9,6 +9,7 @@ use datapath_bpf::layout::*;
 use datapath_bpf::load::{self, Hook, Loaded};
 use datapath_bpf::maps::{Maps, Sizes};
 use datapath_bpf::settings::Settings;
+use datapath_bpf::slot::Slot;
 use datapath_bpf::{Config, hash, keys};
 
 pub mod frames;
@@ -138,15 +139,8 @@ impl Bed {
     /// An empty flow for `key` under `mask`, for slot `slot` and mask number 0.
     pub fn flow(&self, key: &flow::Key, mask: &[u64; WORDS]) -> Slot {
         let words = keys::to_words(key);
-        let mut slot: Slot = zerocopy::FromZeros::new_zeroed();
-        for x in 0..WORDS {
-            let value = words[x] & mask[x];
-            if x < HOT_WORDS {
-                slot.hot[x] = value;
-            } else {
-                slot.cold[x - HOT_WORDS] = value;
-            }
-        }
+        let mut slot = Slot::EMPTY;
+        slot.words = std::array::from_fn(|x| words[x] & mask[x]);
         slot.needs = keys::needs(mask);
         slot.hooks = HOOK_XDP | HOOK_TC;
         slot.output = NO_PORT;
@@ -160,11 +154,8 @@ impl Bed {
         let entry = MaskEntry { words: *mask, needs: keys::needs(mask), flows: 1 };
         self.maps.masks.write(0, &entry);
         self.maps.stats.write(self.stats_at(), &zerocopy::FromZeros::new_zeroed());
-        self.maps.slots.write(0, flow);
-        let mut words = [0; WORDS];
-        words[..HOT_WORDS].copy_from_slice(&flow.hot);
-        words[HOT_WORDS..].copy_from_slice(&flow.cold);
-        let hash = hash::of_flow(&words, 0, &self.factors);
+        flow.write(&self.maps, 0);
+        let hash = hash::of_flow(&flow.words, 0, &self.factors);
         let [bucket, _] = hash::buckets(hash, self.maps.sizes.buckets - 1);
         let mut entries = [0; BUCKET];
         entries[3] = hash::entry(hash, 0);
@@ -173,18 +164,15 @@ impl Bed {
 
     /// Takes the flow away.
     pub fn remove(&self) {
-        let flow: Slot = self.maps.slots.read(0);
-        let mut words = [0; WORDS];
-        words[..HOT_WORDS].copy_from_slice(&flow.hot);
-        words[HOT_WORDS..].copy_from_slice(&flow.cold);
-        let hash = hash::of_flow(&words, 0, &self.factors);
+        let flow = Slot::read(&self.maps, 0);
+        let hash = hash::of_flow(&flow.words, 0, &self.factors);
         for bucket in hash::buckets(hash, self.maps.sizes.buckets - 1) {
             self.maps.index.write(bucket as usize, &Bucket { entries: [0; BUCKET] });
         }
         for line in 0..self.maps.sizes.cache_lines {
             self.maps.cache.write(line as usize, &CacheLine { entries: [0; WAYS] });
         }
-        self.maps.slots.write(0, &zerocopy::FromZeros::new_zeroed());
+        Slot::EMPTY.write(&self.maps, 0);
         self.maps.epochs.store_half(0, 0, self.maps.epochs.load_half(0, 0) + 1);
         self.maps.masks.write(0, &zerocopy::FromZeros::new_zeroed());
     }
