@@ -104,36 +104,63 @@ pub fn call_socket<S: AsRef<str>>(
     args: &[S],
     timeout: Option<Duration>,
 ) -> Result<String, CallError> {
-    let connect = |source| CallError::Connect { path: path.to_owned(), source };
-    let broken = |source| CallError::Transaction { path: path.to_owned(), source };
-    let bad = |reason: String| CallError::BadReply { path: path.to_owned(), reason };
+    Connection::open(path, timeout)?.call(command, args)
+}
 
-    let mut stream =
-        SocketName::new(path).and_then(|name| UnixStream::connect(name.path())).map_err(connect)?;
-    stream.set_read_timeout(timeout).map_err(connect)?;
-    stream.set_write_timeout(timeout).map_err(connect)?;
-    let args: Vec<&str> = args.iter().map(AsRef::as_ref).collect();
-    let request = json!({"method": command, "params": args, "id": 0}).to_string();
-    stream.write_all(request.as_bytes()).map_err(broken)?;
+/// A connection for several commands, one after the other.
+#[derive(Debug)]
+pub struct Connection {
+    path: PathBuf,
+    stream: UnixStream,
+    framer: Framer,
+}
 
-    let mut framer = Framer::new(MAX_REPLY);
-    let mut buffer = vec![0; 64 * 1024];
-    let object = loop {
-        if let Some(object) = framer.next_object().map_err(|e| bad(e.to_string()))? {
-            break object;
+impl Connection {
+    /// Connects to the socket at `path`; each later step waits at most `timeout`.
+    ///
+    /// # Errors
+    /// [`CallError::Connect`] when nobody answers.
+    pub fn open(path: &Path, timeout: Option<Duration>) -> Result<Connection, CallError> {
+        let connect = |source| CallError::Connect { path: path.to_owned(), source };
+        let stream = SocketName::new(path)
+            .and_then(|name| UnixStream::connect(name.path()))
+            .map_err(connect)?;
+        stream.set_read_timeout(timeout).map_err(connect)?;
+        stream.set_write_timeout(timeout).map_err(connect)?;
+        Ok(Connection { path: path.to_owned(), stream, framer: Framer::new(MAX_REPLY) })
+    }
+
+    /// Runs `command` and waits for the answer.
+    ///
+    /// # Errors
+    /// See [`CallError`]. After any but [`CallError::Refused`] the connection is of no more use.
+    pub fn call<S: AsRef<str>>(&mut self, command: &str, args: &[S]) -> Result<String, CallError> {
+        let path = &self.path;
+        let broken = |source| CallError::Transaction { path: path.clone(), source };
+        let bad = |reason: String| CallError::BadReply { path: path.clone(), reason };
+
+        let args: Vec<&str> = args.iter().map(AsRef::as_ref).collect();
+        let request = json!({"method": command, "params": args, "id": 0}).to_string();
+        self.stream.write_all(request.as_bytes()).map_err(broken)?;
+
+        let mut buffer = vec![0; 64 * 1024];
+        let object = loop {
+            if let Some(object) = self.framer.next_object().map_err(|e| bad(e.to_string()))? {
+                break object;
+            }
+            match self.stream.read(&mut buffer) {
+                Ok(0) => return Err(broken(io::Error::other("End of file"))),
+                Ok(n) => self.framer.push(buffer.get(..n).unwrap_or_default()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(broken(error)),
+            }
+        };
+        let mut reply: Map<String, Value> =
+            serde_json::from_slice(&object).map_err(|e| bad(e.to_string()))?;
+        match (reply.remove("error"), reply.remove("result")) {
+            (Some(Value::String(error)), _) => Err(CallError::Refused(error)),
+            (None | Some(Value::Null), Some(Value::String(result))) => Ok(result),
+            _ => Err(bad("neither \"result\" nor \"error\" is a string".into())),
         }
-        match stream.read(&mut buffer) {
-            Ok(0) => return Err(broken(io::Error::other("End of file"))),
-            Ok(n) => framer.push(buffer.get(..n).unwrap_or_default()),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(broken(error)),
-        }
-    };
-    let mut reply: Map<String, Value> =
-        serde_json::from_slice(&object).map_err(|e| bad(e.to_string()))?;
-    match (reply.remove("error"), reply.remove("result")) {
-        (Some(Value::String(error)), _) => Err(CallError::Refused(error)),
-        (None | Some(Value::Null), Some(Value::String(result))) => Ok(result),
-        _ => Err(bad("neither \"result\" nor \"error\" is a string".into())),
     }
 }
