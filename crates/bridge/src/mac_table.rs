@@ -101,6 +101,10 @@ pub struct MacTable {
     inner: Mutex<Inner>,
 }
 
+fn is_same_second(a: Millis, b: Millis) -> bool {
+    a.0.div_euclid(1000) == b.0.div_euclid(1000)
+}
+
 fn is_multicast(mac: &[u8; 6]) -> bool {
     mac[0] & 1 != 0
 }
@@ -220,6 +224,12 @@ impl MacTable {
         let lock = if gratuitous_arp { now + GRATUITOUS_ARP_LOCK } else { Millis(i64::MIN) };
         match inner.entries.get(&address).copied() {
             Some(Place { seen: None, .. }) => false,
+            // Within a second nothing is new, but for the lock.
+            Some(Place { seen: Some(seen), port: old, .. })
+                if old == port && !gratuitous_arp && is_same_second(seen, now) =>
+            {
+                false
+            }
             Some(old @ Place { seen: Some(seen), .. }) => {
                 inner.unlink(&old);
                 inner.put(address, port, Some(seen.max(now)), old.locked_until.max(lock));

@@ -17,6 +17,7 @@ mod actions;
 mod commands;
 mod database;
 mod flows;
+mod found;
 mod megaflows;
 mod normal;
 mod openflow;

@@ -298,8 +298,6 @@ pub(super) fn table_desc(id: u8, table: &Table) -> TableDesc {
 fn reason(packet_in: &effect::PacketIn) -> PacketInReason {
     let told = PacketInReason::from_number(packet_in.reason).unwrap_or(PacketInReason::Action);
     match told {
-        // No rule at all has all ones for a cookie.
-        PacketInReason::NoMatch if packet_in.cookie == u64::MAX => PacketInReason::ImplicitMiss,
         PacketInReason::Action if packet_in.table_miss => PacketInReason::ExplicitMiss,
         told => told,
     }

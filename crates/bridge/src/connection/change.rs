@@ -249,18 +249,18 @@ fn stack_entry(bytes: &[u8]) -> StackEntry {
 
 /// Checks what needs no tables.
 pub(super) fn check_flow_mod(fm: &FlowMod, version: Version) -> Result<(), OfError> {
-    if fm.buffer_id.is_some() {
-        return Err(OfError::OFPBRC_BUFFER_UNKNOWN); // packets are not buffered
+    if !matches!(fm.command, FlowModCommand::Delete | FlowModCommand::DeleteStrict) {
+        let table_id = match fm.table_id {
+            TABLE_ALL if fm.command == FlowModCommand::Add => Some(0),
+            TABLE_ALL => None,
+            id => Some(id),
+        };
+        check(&fm.actions, &fm.matching, &context(version, table_id))?;
     }
-    if matches!(fm.command, FlowModCommand::Delete | FlowModCommand::DeleteStrict) {
-        return Ok(());
+    match fm.buffer_id {
+        Some(_) => Err(OfError::OFPBRC_BUFFER_UNKNOWN), // packets are not buffered
+        None => Ok(()),
     }
-    let table_id = match fm.table_id {
-        TABLE_ALL if fm.command == FlowModCommand::Add => Some(0),
-        TABLE_ALL => None,
-        id => Some(id),
-    };
-    check(&fm.actions, &fm.matching, &context(version, table_id))
 }
 
 fn context(version: Version, table_id: Option<u8>) -> CheckContext {

@@ -26,12 +26,14 @@ impl Pipeline {
         if fm.table_id == INTERNAL_TABLE {
             return Err(OfError::OFPBRC_EPERM);
         }
-        if !matches!(fm.command, FlowModCommand::Delete | FlowModCommand::DeleteStrict) {
-            self.check_references(&fm.actions, meter_exists)?;
-        }
         match fm.command {
-            FlowModCommand::Add => self.add_flow(fm, now),
-            FlowModCommand::Modify | FlowModCommand::ModifyStrict => self.modify_flows(fm, now),
+            FlowModCommand::Add => {
+                self.check_references(&fm.actions, meter_exists)?;
+                self.add_flow(fm, now)
+            }
+            FlowModCommand::Modify | FlowModCommand::ModifyStrict => {
+                self.modify_flows(fm, meter_exists, now)
+            }
             FlowModCommand::Delete | FlowModCommand::DeleteStrict => self.delete_flows(fm),
         }
     }
@@ -60,6 +62,12 @@ impl Pipeline {
     }
 
     fn add_flow(&mut self, fm: &FlowMod, now: Millis) -> Result<Vec<Change>, OfError> {
+        // What the datapath tells of frozen packets is the switch's own, but for "not frozen".
+        let (m, id) = (&fm.matching, flow::Field::RecircId);
+        let not_frozen = m.is_any(id) || m.is_exact(id) && m.value(id) == 0;
+        if !not_frozen || !m.is_any(flow::Field::DpHash) {
+            return Err(OfError::OFPBRC_EPERM);
+        }
         let new = NewRule {
             table: if fm.table_id == TABLE_ALL { 0 } else { fm.table_id },
             priority: fm.priority,
@@ -103,8 +111,7 @@ impl Pipeline {
 
     /// Adds the rules of [`INTERNAL_TABLE`], which show what becomes of packets that no rule
     /// matched: by reg0, to the controllers, nowhere, or (a fragment) nowhere. What comes by a
-    /// resubmission and not so is dropped. Translation itself needs no rules for that, so that
-    /// they count no packets but those resubmitted to them.
+    /// resubmission and not so is dropped. Translation needs them only to count packets.
     pub fn add_internal(&mut self, now: Millis) -> Result<(), OfError> {
         let of = |field: flow::Field, value: u128| {
             let mut m = flow::Match::ANY;
@@ -179,7 +186,12 @@ impl Pipeline {
         Ok(changes)
     }
 
-    fn modify_flows(&mut self, fm: &FlowMod, now: Millis) -> Result<Vec<Change>, OfError> {
+    fn modify_flows(
+        &mut self,
+        fm: &FlowMod,
+        meter_exists: &dyn Fn(u32) -> bool,
+        now: Millis,
+    ) -> Result<Vec<Change>, OfError> {
         // `out_port` and `out_group` restrict deletions only.
         let filter = Filter {
             out_port: openflow::PortNo::NONE,
@@ -188,7 +200,12 @@ impl Pipeline {
         };
         let found = self.select(&filter)?;
         // OpenFlow 1.0 and 1.1: a modification of nothing adds, unless a cookie restricted it.
-        if found.is_empty() && fm.cookie_mask == 0 && fm.new_cookie != u64::MAX {
+        let adds = found.is_empty() && fm.cookie_mask == 0 && fm.new_cookie != u64::MAX;
+        // What changes nothing may name what is not there.
+        if adds || !found.is_empty() {
+            self.check_references(&fm.actions, meter_exists)?;
+        }
+        if adds {
             return self.add_flow(fm, now);
         }
         let mut changes = Vec::with_capacity(found.len());

@@ -75,9 +75,6 @@ impl Pipeline {
 
     fn insert_buckets(&mut self, gm: &GroupMod) -> Result<Vec<Change>, OfError> {
         let old = self.groups.get(&gm.group_id).ok_or(OfError::OFPGMFC_UNKNOWN_GROUP)?;
-        if gm.buckets.iter().any(|b| old.buckets.iter().any(|o| o.id == b.id)) {
-            return Err(OfError::OFPGMFC_BUCKET_EXISTS);
-        }
         let at = match gm.command_bucket_id {
             bucket::FIRST => 0,
             bucket::LAST => old.buckets.len(),
@@ -90,6 +87,9 @@ impl Pipeline {
             }
             _ => return Err(OfError::OFPGMFC_UNKNOWN_BUCKET),
         };
+        if gm.buckets.iter().any(|b| old.buckets.iter().any(|o| o.id == b.id)) {
+            return Err(OfError::OFPGMFC_BUCKET_EXISTS);
+        }
         let mut buckets = old.buckets.clone();
         buckets.splice(at..at, gm.buckets.iter().map(|b| new_bucket(b, old.kind)));
         self.set_buckets(gm.group_id, buckets)
@@ -136,7 +136,7 @@ impl Pipeline {
         Ok(Vec::new())
     }
 
-    /// Groups that buckets name must be there, and no chain may lead back to `group`.
+    /// No chain may lead back to `group`. A group that is not there (yet) leads nowhere.
     fn check_chain(&self, group: &Group) -> Result<(), OfError> {
         let mut todo: Vec<u32> = targets(&group.buckets).collect();
         let mut seen = hashbrown::HashSet::new();
@@ -145,8 +145,7 @@ impl Pipeline {
                 return Err(OfError::OFPGMFC_LOOP);
             }
             if seen.insert(id) {
-                let next = self.groups.get(&id).ok_or(OfError::OFPBAC_BAD_OUT_GROUP)?;
-                todo.extend(targets(&next.buckets));
+                todo.extend(self.groups.get(&id).iter().flat_map(|next| targets(&next.buckets)));
             }
         }
         Ok(())
@@ -178,7 +177,7 @@ fn group(gm: &GroupMod, created: Millis, stats: Arc<Count>) -> Result<Group, OfE
     }
     let ids: HashMap<u32, ()> = gm.buckets.iter().map(|b| (b.id, ())).collect();
     if ids.len() != gm.buckets.len() {
-        return Err(OfError::OFPGMFC_BUCKET_EXISTS);
+        return Err(OfError::OFPGMFC_BAD_BUCKET);
     }
     Ok(Group {
         id: gm.group_id,

@@ -118,7 +118,7 @@ impl Table {
             .filter_map(|rule| {
                 let (idle, hard) = (rule.timeouts.idle(), rule.timeouts.hard());
                 let over = |now: Millis, since: Millis, seconds: u16| {
-                    seconds != 0 && now.since(since) >= u64::from(seconds) * 1000
+                    seconds != 0 && now.since(since) > u64::from(seconds) * 1000
                 };
                 if over(now, rule.modified, hard) {
                     Some((Arc::clone(rule), FlowRemovedReason::HardTimeout))

@@ -94,8 +94,11 @@ impl Context<'_> {
             Action::PopQueue => {
                 let priority = self.original_priority;
                 self.mask.0.skb_priority.set(u32::MAX);
-                self.key.skb_priority.set(priority);
-                self.report(Kind::Detail, || format!("queue = {priority:#x}").replace("0x0", "0"));
+                if self.key.skb_priority.get() != priority {
+                    self.key.skb_priority.set(priority);
+                    let text = || format!("queue = {priority:#x}").replace("0x0", "0");
+                    self.report(Kind::Detail, text);
+                }
             }
             Action::FinTimeout { idle, hard } => {
                 self.mask.0.nw_proto = u8::MAX;
@@ -366,7 +369,7 @@ impl Context<'_> {
 
     pub(super) fn group(&mut self, id: u32, last: bool) {
         let Some(group) = self.bridge.groups.get(&id).map(Arc::clone) else {
-            self.report(Kind::Error, || format!("output to nonexistent group {id}"));
+            self.report(Kind::Warning, || format!("output to nonexistent group {id}"));
             return;
         };
         self.run_group(&group, last);

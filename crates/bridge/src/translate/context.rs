@@ -6,7 +6,7 @@ use super::{Request, Translation, TranslationError};
 use crate::effect::Effect;
 use crate::recirc::{FrozenPacketIn, FrozenStep, RecircRef, RecircTable, StackEntry};
 use crate::rule::Rule;
-use crate::snapshot::{BridgeIndex, BridgeView, PortView, Snapshot, TableMiss};
+use crate::snapshot::{BridgeIndex, BridgeView, INTERNAL_TABLE, PortView, Snapshot, TableMiss};
 use crate::trace::{Kind, PortNames, Tracer};
 use clock::Millis;
 use datapath::Action as DpAction;
@@ -437,11 +437,12 @@ impl<'a> Context<'a> {
             Found::Miss { to_controller: true, .. } => (None, Arc::from([miss_action()])),
             Found::Miss { .. } | Found::FragmentDropped { .. } => (None, Arc::from([])),
         };
-        if let Some(rule) = &rule {
-            self.effect(|| Effect::Rule(Arc::clone(rule)));
+        let counted = rule.clone().or_else(|| self.internal_rule(found));
+        if let Some(rule) = counted {
+            self.effect(|| Effect::Rule(rule));
         }
         if run {
-            let cookie = rule.as_ref().map_or(NO_COOKIE, |r| r.cookie);
+            let cookie = rule.as_ref().map_or(0, |r| r.cookie);
             let old_cookie = std::mem::replace(&mut self.cookie, cookie);
             let old_rule = std::mem::replace(&mut self.rule, rule);
             if cloned {
@@ -452,6 +453,22 @@ impl<'a> Context<'a> {
             self.rule = old_rule;
             self.cookie = old_cookie;
         }
+    }
+
+    /// The rule of [`INTERNAL_TABLE`] that counts what no rule matched.
+    fn internal_rule(&self, found: &Found) -> Option<Arc<Rule>> {
+        let why = match found {
+            Found::Rule(_) => return None,
+            _ if !self.collect => return None,
+            Found::Miss { to_controller: true, .. } => 1,
+            Found::Miss { .. } => 2,
+            Found::FragmentDropped { .. } => 3,
+        };
+        let mut key = Key::ZERO;
+        key.recirc_id.set(u32::MAX); // a resubmitted packet has 0
+        key.regs[0].set(why);
+        let table = self.bridge.tables.get(usize::from(INTERNAL_TABLE))?;
+        table.rules.lookup(&mut key, &mut Mask::WILDCARD.clone()).map(Arc::clone)
     }
 
     /// What a packet-in from here carries beside the packet.

@@ -267,7 +267,9 @@ impl Context<'_> {
     /// As [`Context::dec_ttl`], for the outermost label.
     pub(super) fn dec_mpls_ttl(&mut self) -> bool {
         if !is_mpls(&self.key) {
-            return false;
+            // As OVS: there is no TTL to go on with. Only OpenFlow 1.0 lets that happen.
+            self.report(Kind::Warning, || "MPLS decrement TTL exception".to_string());
+            return true;
         }
         Field::MplsTtl.unwildcard(&mut self.mask);
         let Some(top) = self.key.mpls.first_mut() else { return false };

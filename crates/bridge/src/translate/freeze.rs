@@ -1,9 +1,7 @@
 //! Freezing a pipeline, thawing it when the packet comes back, and packet-ins.
 
 use super::commit::mpls_depth;
-use super::context::{
-    Context, Freeze, REASON_ACTION, REASON_EXPLICIT_MISS, REASON_IMPLICIT_MISS, REASON_NO_MATCH,
-};
+use super::context::{Context, Freeze, REASON_ACTION, REASON_EXPLICIT_MISS};
 use super::output::pipeline_fields;
 use crate::effect::PacketIn;
 use crate::recirc::{FrozenState, FrozenStep, RecircTable};
@@ -313,7 +311,6 @@ pub fn controller_packet_in(
         metadata: packet_in_metadata(key, &state.metadata),
         reason: match *reason {
             REASON_EXPLICIT_MISS => REASON_ACTION,
-            REASON_IMPLICIT_MISS => REASON_NO_MATCH,
             other => other,
         },
         table: state.table,

@@ -81,8 +81,20 @@ impl Context<'_> {
             } else {
                 actions_text(&actions, PortNames::default())
             };
+            let mut kept = String::new();
+            if learn.cookie != 0 {
+                kept += &format!(" cookie={:#x}", learn.cookie);
+            }
+            for (name, seconds) in [("idle", learn.idle_timeout), ("hard", learn.hard_timeout)] {
+                if seconds != 0 {
+                    kept += &format!(" {name}={seconds}");
+                }
+            }
+            if learn.send_flow_removed {
+                kept += " send_flow_rem";
+            }
             format!(
-                "table={}{space}{shown} priority={} actions={list}",
+                "table={}{space}{shown} priority={}{kept} actions={list}",
                 learn.table, learn.priority
             )
         });

@@ -55,8 +55,14 @@ impl Context<'_> {
                 return;
             }
         };
-        if self.key.dl_type.get() == ethertype::VLAN && self.key.vlans[0].tci.get() & VLAN_CFI == 0
-        {
+        let is_tagged = self.key.vlans[0].tci.get() & VLAN_CFI != 0;
+        if ethertype::is_vlan(self.key.dl_type.get()) && !is_tagged {
+            if let (Input::Bundle(_, b), true) = (&input, self.collect) {
+                let name = &b.name;
+                self.report(Kind::Error, || {
+                    format!("dropping packet with partial VLAN tag received on port {name}")
+                });
+            }
             self.report(Kind::Warning, || "partial VLAN tag, dropping".to_string());
             return;
         }
@@ -199,10 +205,11 @@ impl Context<'_> {
         let Some(member) = up.or(bundle.members.first()).copied() else { return };
         let old = self.key.vlans;
         let pcp = old[0].tci.get();
-        if bundle.priority_tags != PriorityTags::Never {
-            let m = &mut self.mask.0.vlans[0];
-            m.tpid.set(u16::MAX);
-            m.tci.set(u16::MAX);
+        if bundle.priority_tags != PriorityTags::Never || vlans.has_priority_tag() {
+            for m in &mut self.mask.0.vlans {
+                m.tpid.set(u16::MAX);
+                m.tci.set(u16::MAX);
+            }
         }
         let new = vlans.output(bundle, pcp);
         let has_two = |v: &[Vlan; VLANS]| v.iter().all(|v| v.tci.get() & VLAN_CFI != 0);

@@ -202,7 +202,7 @@ fn table_miss() {
     };
     let packet = Packet::from_slice(&[0; 60]);
     let pin = controller_packet_in(&key(TCP), userdata, &packet, &w.recirc).unwrap();
-    assert_eq!((pin.reason, pin.table, pin.cookie, pin.table_miss), (0, 0, u64::MAX, true));
+    assert_eq!((pin.reason, pin.table, pin.cookie, pin.table_miss), (7, 0, 0, true));
     assert!(matches!(userdata, Userdata::Controller { reason: 7, .. }), "{userdata:?}");
     w.br0().tables[0].miss = TableMiss::Continue;
     w.rule("table=1", [out(2)]);

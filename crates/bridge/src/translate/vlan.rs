@@ -28,9 +28,22 @@ impl Tag {
         Tag { tpid: v.tpid.get(), vid: tci & VID, pcp: tci & PCP }
     }
 
-    fn header(self) -> Vlan {
-        let tpid = if self.tpid == 0 { ethertype::VLAN } else { self.tpid };
-        Vlan { tpid: U16::new(tpid), tci: U16::new(self.vid | self.pcp | VLAN_CFI) }
+    /// As a header, which VLAN 0 has only with a priority, or where such headers are `kept`.
+    fn header(self, kept: bool) -> Vlan {
+        let tci = self.vid | self.pcp;
+        if tci == 0 && !(kept && self.tpid != 0) {
+            return Vlan::default();
+        }
+        Vlan { tpid: U16::new(self.tpid_or_customer()), tci: U16::new(tci | VLAN_CFI) }
+    }
+
+    fn tpid_or_customer(self) -> u16 {
+        if self.tpid == 0 { ethertype::VLAN } else { self.tpid }
+    }
+
+    /// A header for VLAN 0, which has only a priority.
+    fn is_priority_tag(self) -> bool {
+        self.tpid != 0 && self.vid == 0
     }
 }
 
@@ -38,15 +51,14 @@ impl Tag {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Vlans {
     outer: Tag,
-    /// The header below, as it is.
-    inner: Vlan,
+    inner: Tag,
 }
 
 impl Vlans {
     /// What the headers say.
     pub(super) fn of(key: &Key) -> Vlans {
         let [outer, inner] = &key.vlans;
-        Vlans { outer: Tag::of(outer), inner: *inner }
+        Vlans { outer: Tag::of(outer), inner: Tag::of(inner) }
     }
 
     /// The VLAN that the packet is in.
@@ -54,12 +66,14 @@ impl Vlans {
         self.outer.vid
     }
 
-    fn inner_vid(&self) -> u16 {
-        Tag::of(&self.inner).vid
+    /// True when what becomes of the headers depends on more than their VLANs.
+    pub(super) fn has_priority_tag(&self) -> bool {
+        self.outer.is_priority_tag() || self.inner.is_priority_tag()
     }
 
-    fn has_inner(&self) -> bool {
-        self.inner.tci.get() & VLAN_CFI != 0
+    /// Without the outer header.
+    fn popped(self) -> Vlans {
+        Vlans { outer: self.inner, inner: Tag::default() }
     }
 
     /// Why a packet with these headers may not come in by `port`.
@@ -76,7 +90,7 @@ impl Vlans {
                     format!("dropping VLAN {vid} packet received on port {name} not configured for trunking VLAN {vid}")
                 })
             }
-            VlanMode::Dot1qTunnel if self.has_inner() => Some(format!(
+            VlanMode::Dot1qTunnel if self.inner.tpid != 0 => Some(format!(
                 "dropping packet with two VLAN headers received on dot1q-tunnel port {name}: it has no room for a third"
             )),
             VlanMode::Dot1qTunnel => (!allows_customer(port, vid)).then(|| {
@@ -87,19 +101,17 @@ impl Vlans {
 
     /// The VLANs within the bridge of a packet that came in by `port` with these headers.
     pub(super) fn input(&self, port: &BundleView) -> Vlans {
+        let native =
+            || Tag { tpid: self.outer.tpid_or_customer(), vid: port.tag, pcp: self.outer.pcp };
         match port.mode {
-            VlanMode::Access => {
-                Vlans { outer: Tag { vid: port.tag, ..self.outer }, inner: self.inner }
+            VlanMode::Access => Vlans { outer: native(), inner: Tag::default() },
+            VlanMode::NativeTagged | VlanMode::NativeUntagged if self.vid() == 0 => {
+                Vlans { outer: native(), inner: self.inner }
             }
-            VlanMode::Trunk => *self,
-            VlanMode::NativeTagged | VlanMode::NativeUntagged => match self.vid() {
-                0 => Vlans { outer: Tag { vid: port.tag, ..self.outer }, inner: self.inner },
-                _ => *self,
-            },
+            VlanMode::Trunk | VlanMode::NativeTagged | VlanMode::NativeUntagged => *self,
             VlanMode::Dot1qTunnel => {
-                let inner =
-                    if self.outer.tpid == 0 { Vlan::default() } else { self.outer.header() };
-                Vlans { outer: Tag { tpid: port.qinq_tpid, vid: port.tag, pcp: 0 }, inner }
+                let outer = Tag { tpid: port.qinq_tpid, vid: port.tag, pcp: 0 };
+                Vlans { outer, inner: self.outer }
             }
         }
     }
@@ -107,59 +119,35 @@ impl Vlans {
     /// True when a packet in these VLANs may be flooded to `port`.
     pub(super) fn included_in(&self, port: &BundleView) -> bool {
         match port.mode {
-            VlanMode::Access => self.vid() == port.tag && self.inner_vid() == 0,
+            VlanMode::Access => self.vid() == port.tag && self.inner.vid == 0,
             VlanMode::Trunk | VlanMode::NativeTagged | VlanMode::NativeUntagged => {
                 trunks(port, self.vid())
             }
             VlanMode::Dot1qTunnel => {
-                self.vid() == port.tag && allows_customer(port, self.inner_vid())
+                self.vid() == port.tag && allows_customer(port, self.inner.vid)
             }
         }
     }
 
     /// The headers with which the packet leaves by `port`; `pcp` is the priority that it has
-    /// now.
+    /// now. `priority-tags` gives that to the outer header, and so may make one; only `always`
+    /// keeps headers without VLAN and priority.
     pub(super) fn output(&self, port: &BundleView, pcp: u16) -> [Vlan; 2] {
-        let drop_outer = |inner: &Vlan| match inner.tci.get() & VLAN_CFI {
-            0 => [priority_tag(port, pcp, false), Vlan::default()],
-            _ => [*inner, Vlan::default()],
+        let mut out = match port.mode {
+            VlanMode::Access => Vlans { outer: Tag::default(), inner: Tag::default() },
+            VlanMode::Dot1qTunnel => self.popped(),
+            VlanMode::NativeUntagged if self.vid() == port.tag => self.popped(),
+            VlanMode::Trunk | VlanMode::NativeTagged | VlanMode::NativeUntagged => *self,
         };
-        match port.mode {
-            VlanMode::Dot1qTunnel => drop_outer(&self.inner),
-            VlanMode::Access => [priority_tag(port, pcp, false), self.inner],
-            VlanMode::NativeUntagged if self.vid() == port.tag => {
-                [priority_tag(port, pcp, false), self.inner]
-            }
-            _ if self.vid() == 0 => [priority_tag(port, pcp, self.outer.tpid != 0), self.inner],
-            _ => [self.outer.header(), self.inner],
+        if port.priority_tags != PriorityTags::Never {
+            out.outer.pcp = pcp & PCP;
         }
-        .map(|v| if v.tci.get() & VLAN_CFI == 0 { Vlan::default() } else { v })
-        .compact()
-    }
-}
-
-/// A header for VLAN 0, where the port wants one. `kept`: the packet came with one, and the port
-/// takes no VLAN off. `always` keeps such a header though its priority is 0; it puts none on
-/// packets that have lost theirs or never had one.
-fn priority_tag(port: &BundleView, pcp: u16, kept: bool) -> Vlan {
-    let pcp = pcp & PCP;
-    let wanted = match port.priority_tags {
-        PriorityTags::Never => false,
-        PriorityTags::IfNonzero => pcp != 0,
-        PriorityTags::Always => pcp != 0 || kept,
-    };
-    if wanted { Tag { tpid: 0, vid: 0, pcp }.header() } else { Vlan::default() }
-}
-
-trait Compact {
-    /// No absent header before one that is there.
-    fn compact(self) -> Self;
-}
-
-impl Compact for [Vlan; 2] {
-    fn compact(self) -> Self {
-        let [a, b] = self;
-        if a == Vlan::default() { [b, Vlan::default()] } else { self }
+        let kept = port.priority_tags == PriorityTags::Always;
+        match [out.outer.header(kept), out.inner.header(kept)] {
+            // Behind a header that goes nothing stays.
+            [outer, _] if outer == Vlan::default() => [Vlan::default(); 2],
+            both => both,
+        }
     }
 }
 
@@ -170,7 +158,9 @@ fn listed(list: &[u16], vid: u16) -> bool {
 /// True when a trunk carries VLAN `vid`; the native VLAN always is.
 fn trunks(port: &BundleView, vid: u16) -> bool {
     let native = matches!(port.mode, VlanMode::NativeTagged | VlanMode::NativeUntagged);
-    native && vid == port.tag || listed(&port.trunks, vid)
+    // What would be in VLAN 0 is in the native one.
+    let elsewhere = native && vid == 0 && port.tag != 0;
+    native && vid == port.tag || !elsewhere && listed(&port.trunks, vid)
 }
 
 fn allows_customer(port: &BundleView, vid: u16) -> bool {

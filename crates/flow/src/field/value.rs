@@ -223,6 +223,12 @@ pub(crate) fn tcp_flags_parse(text: &str) -> Result<(u16, u16), ValueError> {
     Ok((value, 0xfff))
 }
 
+/// `(NAMESPACE,TYPE)`; small numbers are decimal.
+pub(crate) fn packet_type_text(value: u32) -> String {
+    let number = |n: u32| if n < 10 { n.to_string() } else { format!("{n:#x}") };
+    format!("({},{})", number(value >> 16), number(value & 0xffff))
+}
+
 /// `10.0.0.0/8`, `10.0.0.1`, `10.0.0.0/255.0.255.0`.
 pub(crate) fn ipv4_text(value: u32, mask: u32) -> String {
     let ip = Ipv4Addr::from_bits(value);
@@ -291,7 +297,7 @@ impl Field {
             Format::Frag => return frag_text(value as u8, mask as u8).to_string(),
             Format::TcpFlags => return tcp_flags_text(value as u16, mask as u16),
             Format::PacketType => {
-                return format!("({},{})", value >> 16 & 0xffff, CHex(value & 0xffff));
+                return packet_type_text(value as u32);
             }
         };
         if !exact {

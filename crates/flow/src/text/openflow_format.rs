@@ -2,7 +2,8 @@
 
 use crate::extract::FRAG_LATER;
 use crate::field::value::{
-    CHex, ethernet_text, frag_text, ipv4_text, ipv6_text, port_text, tcp_flags_text,
+    CHex, ethernet_text, frag_text, ipv4_text, ipv6_text, packet_type_text, port_text,
+    tcp_flags_text,
 };
 use crate::{Key, Mask, Match, VLAN_CFI};
 use packet::{ethertype, ip_proto};
@@ -122,7 +123,7 @@ fn format_as(
     if m.packet_type.get() != 0 {
         let t = k.packet_type.get();
         if t != 0 {
-            out.field("packet_type", format_args!("({},{})", t >> 16, CHex(t & 0xffff)));
+            out.field("packet_type", format_args!("{}", packet_type_text(t)));
         } else if eth {
             out.word("eth");
         }

@@ -204,11 +204,11 @@ impl Encoder {
             },
             Action::SetL4Src(port) => {
                 let field = self.l4_field(Field::TcpSrc, Field::UdpSrc, Field::SctpSrc);
-                self.legacy(9, 9, field, &port.to_be_bytes(), out);
+                self.l4_port(9, field, *port, out);
             }
             Action::SetL4Dst(port) => {
                 let field = self.l4_field(Field::TcpDst, Field::UdpDst, Field::SctpDst);
-                self.legacy(10, 10, field, &port.to_be_bytes(), out);
+                self.l4_port(10, field, *port, out);
             }
             Action::PushMpls { ethertype } => {
                 self.either(nx::PUSH_MPLS, 19, &ethertype.to_be_bytes(), out);
@@ -283,11 +283,25 @@ impl Encoder {
         });
     }
 
-    fn l4_field(&self, tcp: Field, udp: Field, sctp: Field) -> Field {
+    /// The field that a port of the transport layer is, where the protocol is known.
+    fn l4_field(&self, tcp: Field, udp: Field, sctp: Field) -> Option<Field> {
         match self.ip_proto {
-            17 => udp,
-            132 => sctp,
-            _ => tcp,
+            6 => Some(tcp),
+            17 => Some(udp),
+            132 => Some(sctp),
+            _ => None,
+        }
+    }
+
+    /// A set action for a port of the transport layer. Without the field there is only the old
+    /// form to say it in.
+    fn l4_port(&self, ty: u16, field: Option<Field>, port: u16, out: &mut Vec<u8>) {
+        match field {
+            Some(field) => self.legacy(ty, ty, field, &port.to_be_bytes(), out),
+            None => Self::plain(ty, out, |out| {
+                out.put_u16(port);
+                out.put_zeros(2);
+            }),
         }
     }
 

@@ -145,6 +145,8 @@ pub fn encode_instructions(actions: &[Action], encoder: impl Into<Encoder>, out:
                 open(CLEAR_ACTIONS, out);
                 close(start, out);
             }
+            // As OVS: nothing to write needs no instruction.
+            Action::WriteActions(set) if set.is_empty() => {}
             Action::WriteActions(set) => {
                 open(WRITE_ACTIONS, out);
                 encode_list(set, &mut encoder, out);

@@ -27,11 +27,10 @@ bitflags::bitflags! {
     pub struct FlowFlags: u16 {
         /// Send OFPT_FLOW_REMOVED when the flow goes.
         const SEND_FLOW_REM = 1 << 0;
-        /// Refuse to add a flow that overlaps another of the same priority. Of the message,
-        /// not of the flow.
+        /// Refuse to add a flow that overlaps another of the same priority. It asks something of
+        /// the message, but stays with the flow too, and is told in its description (1.3+).
         const CHECK_OVERLAP = 1 << 1;
-        /// Reset counters (1.2+). It asks something of the message, but stays with the flow too,
-        /// and is told in its description (1.3+).
+        /// Reset counters (1.2+). Stays with the flow as [`FlowFlags::CHECK_OVERLAP`] does.
         const RESET_COUNTS = 1 << 2;
         /// No packet counts needed (1.3+).
         const NO_PACKET_COUNTS = 1 << 3;
@@ -45,6 +44,7 @@ bitflags::bitflags! {
 impl FlowFlags {
     /// The flags that stay with a flow.
     pub const STATE: FlowFlags = FlowFlags::SEND_FLOW_REM
+        .union(FlowFlags::CHECK_OVERLAP)
         .union(FlowFlags::RESET_COUNTS)
         .union(FlowFlags::NO_PACKET_COUNTS)
         .union(FlowFlags::NO_BYTE_COUNTS);

@@ -127,7 +127,7 @@ fn decode_buckets15(mut r: Reader<'_>, version: Version, kind: GroupKind) -> Res
     let mut ids: Vec<u32> = buckets.iter().map(|b| b.id).collect();
     ids.sort_unstable();
     if ids.windows(2).any(|pair| pair.first() == pair.last()) {
-        return Err(OfError::OFPGMFC_BUCKET_EXISTS);
+        return Err(OfError::OFPGMFC_BAD_BUCKET);
     }
     Ok(buckets)
 }
@@ -254,7 +254,10 @@ pub(super) fn decode_group_mod(mut r: Reader<'_>, version: Version) -> Result<Gr
             _ => command_bucket_id == bucket::ALL,
         };
         if !good {
-            return Err(OfError::OFPGMFC_UNKNOWN_BUCKET);
+            return Err(match command {
+                GroupCommand::InsertBucket => OfError::OFPGMFC_BAD_BUCKET,
+                _ => OfError::OFPGMFC_UNKNOWN_BUCKET,
+            });
         }
         let select = matches!(kind, Ok(GroupKind::Select));
         let of_kind = if select { GroupKind::Select } else { GroupKind::All };
