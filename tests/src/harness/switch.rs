@@ -433,7 +433,7 @@ impl Switch {
 }
 
 /// The arguments of `ovs-vsctl` that make a bridge of dummies.
-pub(super) fn dummy_bridge_line(bridge: &str, ports: u32) -> String {
+pub fn dummy_bridge_line(bridge: &str, ports: u32) -> String {
     let mut line = format!(
         "add-br {bridge} -- set bridge {bridge} datapath_type=dummy fail_mode=secure \
          other_config:datapath-id=fedcba9876543210 other_config:hwaddr=aa:55:aa:55:00:00"

@@ -1,0 +1,213 @@
+//! One generated case: what is done to both switches, step by step, and its text as a script in
+//! the language of the scenarios (see `Scenario` in the harness).
+
+use flow::text::no_names;
+use openflow::Version;
+use openflow::frame::HEADER_SIZE;
+use openflow::message::{
+    Body, FlowFormat, FlowMod, FlowModCommand, GroupCommand, GroupMod, Message, Protocol, bucket,
+};
+use openflow::text::format_actions;
+use std::fmt::Write;
+
+/// What is done.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// Arguments of `ovs-vsctl`, without `--`. Those at the start of a case are one call.
+    Configure(String),
+    /// A change of a bridge's flow tables.
+    Flow { bridge: &'static str, version: Version, change: Box<FlowMod> },
+    /// A change of a bridge's groups.
+    Group { bridge: &'static str, version: Version, change: Box<GroupMod> },
+    /// An OpenFlow message that may be damaged; its transaction id is set when it is sent.
+    Message { bridge: &'static str, version: Version, bytes: Vec<u8> },
+    /// A frame arrives on a port.
+    Packet { port: &'static str, frame: Vec<u8> },
+    /// Milliseconds go by.
+    Warp(u32),
+    /// A frame is traced, without effect.
+    Trace { bridge: &'static str, port: u32, frame: Vec<u8> },
+    /// A command of `ovs-appctl`, whose answer is compared.
+    Command(Vec<String>),
+}
+
+/// A list of steps for a switch as each scenario starts with: see `Scenario`.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// Megaflows live on from packet to packet, and are not revalidated between them. Not for
+    /// tables that change by packets: which megaflow such a packet meets depends on masks.
+    pub burst: bool,
+    /// What is done.
+    pub steps: Vec<Step>,
+}
+
+/// How messages of this version are written here.
+pub fn protocol(version: Version) -> Protocol {
+    Protocol { flow_format: FlowFormat::Nxm, flow_mod_table_id: true, ..Protocol::new(version) }
+}
+
+impl Step {
+    /// The OpenFlow message of the step with this transaction id, `None` for other steps and for
+    /// what the version cannot say.
+    pub fn message(&self, xid: u32) -> Option<Vec<u8>> {
+        let (version, body) = match self {
+            Step::Flow { version, change, .. } => (*version, Body::FlowMod(change.clone())),
+            Step::Group { version, change, .. } => (*version, Body::GroupMod((**change).clone())),
+            Step::Message { bytes, .. } => {
+                let mut bytes = bytes.clone();
+                if let Some(place) = bytes.get_mut(4..HEADER_SIZE) {
+                    place.copy_from_slice(&xid.to_be_bytes());
+                }
+                return Some(bytes);
+            }
+            _ => return None,
+        };
+        Message { xid, body }.encode(&protocol(version)).ok()
+    }
+}
+
+impl Case {
+    /// The case as a script for `scenarios!`. What the language has no words for is a comment.
+    pub fn script(&self) -> String {
+        let mut out = String::new();
+        let _ = writeln!(out, "        # burst: {}", self.burst);
+        for step in &self.steps {
+            let _ = writeln!(out, "        {}", line(step));
+            if matches!(step, Step::Packet { .. }) && !self.burst {
+                out += "        appctl revalidator/purge\n";
+            }
+        }
+        if self.burst {
+            out += "        appctl revalidator/purge\n";
+        }
+        out += "        for p in p1 p2 p3 p4; do echo $p; od -An -v -tx1 -j24 $p-tx.pcap; done\n";
+        out + "        ofctl dump-flows br0\n"
+    }
+}
+
+fn line(step: &Step) -> String {
+    match step {
+        Step::Configure(arguments) => format!("vsctl {arguments}"),
+        Step::Flow { bridge, version, change } => {
+            format!("ofctl {} {}", dash_o(*version), flow_text(bridge, change))
+        }
+        Step::Group { bridge, version, change } => {
+            format!("ofctl {} {}", dash_o(*version), group_text(bridge, change))
+        }
+        Step::Message { bridge, version, bytes } => {
+            format!("# {version} message to {bridge}: {}", hex(bytes))
+        }
+        Step::Packet { port, frame } => format!("receive {port} {}", hex(frame)),
+        Step::Warp(ms) => format!("appctl time/warp {ms}"),
+        Step::Trace { bridge, port, frame } => {
+            format!("appctl ofproto/trace {bridge} in_port={port} {}", hex(frame))
+        }
+        Step::Command(words) => format!("appctl {}", words.join(" ")),
+    }
+}
+
+fn dash_o(version: Version) -> String {
+    match version {
+        Version::V10 => String::new(),
+        v => format!("-O OpenFlow1{}", v.wire() - 1),
+    }
+}
+
+/// Two digits for each byte.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut out, b| {
+        let _ = write!(out, "{b:02x}");
+        out
+    })
+}
+
+fn flow_text(bridge: &str, f: &FlowMod) -> String {
+    use openflow::message::FlowFlags;
+    let adds = matches!(
+        f.command,
+        FlowModCommand::Add | FlowModCommand::Modify | FlowModCommand::ModifyStrict
+    );
+    let (command, strict) = match f.command {
+        FlowModCommand::Add => ("add-flow", ""),
+        FlowModCommand::Modify => ("mod-flows", ""),
+        FlowModCommand::ModifyStrict => ("mod-flows", "--strict "),
+        FlowModCommand::Delete => ("del-flows", ""),
+        FlowModCommand::DeleteStrict => ("del-flows", "--strict "),
+    };
+    let mut words = Vec::new();
+    if f.table_id != openflow::message::TABLE_ALL {
+        words.push(format!("table={}", f.table_id));
+    }
+    if f.command == FlowModCommand::Add || !strict.is_empty() {
+        words.push(format!("priority={}", f.priority));
+    }
+    if f.new_cookie != 0 && adds {
+        words.push(format!("cookie={:#x}", f.new_cookie));
+    }
+    if f.cookie_mask != 0 {
+        words.push(format!("cookie={:#x}/{:#x}", f.cookie, f.cookie_mask));
+    }
+    for (name, seconds) in [("idle_timeout", f.idle_timeout), ("hard_timeout", f.hard_timeout)] {
+        if seconds != 0 {
+            words.push(format!("{name}={seconds}"));
+        }
+    }
+    for (flag, name) in [
+        (FlowFlags::SEND_FLOW_REM, "send_flow_rem"),
+        (FlowFlags::CHECK_OVERLAP, "check_overlap"),
+        (FlowFlags::RESET_COUNTS, "reset_counts"),
+        (FlowFlags::NO_PACKET_COUNTS, "no_packet_counts"),
+        (FlowFlags::NO_BYTE_COUNTS, "no_byte_counts"),
+    ] {
+        if f.flags.contains(flag) {
+            words.push(name.to_owned());
+        }
+    }
+    let matching = flow::text::format_match(&f.matching, &no_names);
+    if !matching.is_empty() {
+        words.push(matching);
+    }
+    if adds {
+        words.push(format!("actions={}", format_actions(&f.actions, &no_names)));
+    }
+    format!("{strict}{command} {bridge} '{}'", words.join(","))
+}
+
+fn group_text(bridge: &str, g: &GroupMod) -> String {
+    let command = match g.command {
+        GroupCommand::Add => "add-group",
+        GroupCommand::Modify => "mod-group",
+        GroupCommand::AddOrModify => "--may-create mod-group",
+        GroupCommand::Delete => "del-groups",
+        GroupCommand::InsertBucket => "insert-buckets",
+        GroupCommand::RemoveBucket => "remove-buckets",
+    };
+    let mut text = format!("group_id={}", g.group_id);
+    if matches!(g.command, GroupCommand::InsertBucket | GroupCommand::RemoveBucket) {
+        let place = match g.command_bucket_id {
+            bucket::FIRST => "first".to_owned(),
+            bucket::LAST => "last".to_owned(),
+            bucket::ALL => "all".to_owned(),
+            n => n.to_string(),
+        };
+        let _ = write!(text, ",command_bucket_id={place}");
+    }
+    if matches!(g.command, GroupCommand::Add | GroupCommand::Modify | GroupCommand::AddOrModify) {
+        let kind = ["all", "select", "indirect", "ff"];
+        let _ = write!(text, ",type={}", kind.get(g.kind as usize).unwrap_or(&"?"));
+    }
+    for b in &g.buckets {
+        let _ = write!(text, ",bucket=bucket_id:{}", b.id);
+        if b.weight != 0 {
+            let _ = write!(text, ",weight:{}", b.weight);
+        }
+        if b.watch_port != openflow::PortNo::NONE {
+            let _ = write!(text, ",watch_port:{}", b.watch_port);
+        }
+        if b.watch_group != openflow::message::GROUP_ANY {
+            let _ = write!(text, ",watch_group:{}", b.watch_group);
+        }
+        let _ = write!(text, ",actions={}", format_actions(&b.actions, &no_names));
+    }
+    format!("{command} {bridge} '{text}'")
+}

@@ -1,0 +1,135 @@
+//! A controller's end of an OpenFlow connection: sends bytes as they are, and keeps what comes.
+
+use crate::case::protocol;
+use openflow::Version;
+use openflow::frame::{Frames, HEADER_SIZE, hello};
+use openflow::message::{
+    Body, FlowMod, FlowModCommand, FragmentHandling, Message, SwitchConfig, Versions,
+};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+/// An answer that takes longer than this is none.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// OFPT_ERROR.
+const ERROR: u8 = 1;
+
+/// A connection to one bridge in one version.
+#[derive(Debug)]
+pub struct Controller {
+    stream: UnixStream,
+    frames: Frames,
+    version: Version,
+    xid: u32,
+    /// Messages that nobody asked for, and have not been taken.
+    unasked: Vec<Vec<u8>>,
+}
+
+impl Controller {
+    /// Connects to a bridge's management socket; packets for controllers will come whole.
+    pub fn connect(socket: &Path, version: Version) -> std::io::Result<Controller> {
+        let stream = UnixStream::connect(socket)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        let frames = Frames::new();
+        let mut c = Controller { stream, frames, version, xid: 0, unasked: Vec::new() };
+        c.stream.write_all(&hello(Versions::default().with(version), 0))?;
+        c.receive()?;
+        let config = SwitchConfig {
+            fragments: FragmentHandling::Normal,
+            invalid_ttl_to_controller: None,
+            miss_send_len: u16::MAX,
+        };
+        c.tell(Body::SetConfig(config))?;
+        if version == Version::V10 {
+            c.tell(Body::FlowModTableId(true))?;
+        }
+        // Until the first change of flows OVS takes every connection for one of OpenFlow 1.0,
+        // whose misses go to controllers. This one changes nothing.
+        let nothing = FlowMod {
+            command: FlowModCommand::Delete,
+            cookie: u64::MAX,
+            cookie_mask: u64::MAX,
+            table_id: 253,
+            ..FlowMod::add(0, flow::Match::ANY, &[])
+        };
+        c.tell(Body::FlowMod(Box::new(nothing)))?;
+        c.request(Body::EchoRequest(Vec::new()))?;
+        Ok(c)
+    }
+
+    /// The transaction id for the next message.
+    pub fn next_xid(&mut self) -> u32 {
+        self.xid += 1;
+        self.xid
+    }
+
+    fn tell(&mut self, body: Body) -> std::io::Result<()> {
+        let xid = self.next_xid();
+        let bytes = Message { xid, body }.encode(&protocol(self.version));
+        self.stream.write_all(&bytes.map_err(std::io::Error::other)?)
+    }
+
+    /// Sends a message and a barrier; all that came with the message's transaction id until the
+    /// barrier was answered.
+    pub fn ask(&mut self, bytes: &[u8], xid: u32) -> std::io::Result<Vec<Vec<u8>>> {
+        self.stream.write_all(bytes)?;
+        self.tell(Body::BarrierRequest)?;
+        let barrier = self.xid.to_be_bytes();
+        let mut answers = Vec::new();
+        loop {
+            let message = self.receive()?;
+            match message.get(4..HEADER_SIZE) {
+                Some(id) if id == barrier => return Ok(answers),
+                Some(id) if id == xid.to_be_bytes() => answers.push(message),
+                _ => self.unasked.push(message),
+            }
+        }
+    }
+
+    /// Asks for something.
+    pub fn request(&mut self, body: Body) -> std::io::Result<Vec<Vec<u8>>> {
+        let xid = self.next_xid();
+        let bytes = Message { xid, body }.encode(&protocol(self.version));
+        self.ask(&bytes.map_err(std::io::Error::other)?, xid)
+    }
+
+    /// What came without being asked for since the last time, without transaction ids.
+    pub fn unasked(&mut self) -> std::io::Result<Vec<Vec<u8>>> {
+        self.request(Body::EchoRequest(Vec::new()))?;
+        Ok(std::mem::take(&mut self.unasked))
+    }
+
+    /// The version spoken.
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    fn receive(&mut self) -> std::io::Result<Vec<u8>> {
+        let mut buffer = [0; 16 * 1024];
+        loop {
+            if let Some(message) = self.frames.next_message().map_err(std::io::Error::other)? {
+                return Ok(message.to_vec());
+            }
+            match self.stream.read(&mut buffer)? {
+                0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+                n => self.frames.push(buffer.get(..n).unwrap_or_default()),
+            }
+        }
+    }
+}
+
+/// An error message's type, code and what it is about, else `None`.
+pub fn error_of(message: &[u8]) -> Option<String> {
+    (message.get(1) == Some(&ERROR)).then(|| {
+        let version = message.first().copied().and_then(Version::from_wire);
+        let decoded = Message::decode(message, &protocol(version.unwrap_or(Version::V10)));
+        match decoded {
+            Ok(Message { body: Body::Error(error), .. }) => {
+                format!("{:?} about {} bytes", error.error, error.data.len())
+            }
+            other => format!("{other:?}"),
+        }
+    })
+}

@@ -1,0 +1,64 @@
+//! Random matches: on fields of a frame, mostly with what they need.
+
+use super::Gen;
+use flow::field::Prerequisite;
+use flow::{Field, FieldValue, Match};
+
+/// A match that frames of the case may meet. `any`: needs may be left out and values be odd.
+pub fn matching(g: &mut Gen, any: bool) -> Match {
+    let mut m = Match::ANY;
+    let (port, frame) = g.known_frame();
+    let key = flow::extract::key_of(&frame, port);
+    for _ in 0..g.below(5) {
+        let field = g.pick(&Field::ALL);
+        if matches!(field, Field::RecircId | Field::DpHash | Field::SkbPriority) && !any {
+            continue;
+        }
+        let is_there = field.prerequisite().holds(&key);
+        if !is_there && !any {
+            continue;
+        }
+        if !any {
+            require(&mut m, field.prerequisite(), &key);
+        }
+        let mut value = field.load(&key);
+        if field.is_register() || field == Field::Metadata {
+            value = g.pick(&[0u128, 1, 2, 0x1234]);
+        }
+        if any && g.one_in(3) || g.one_in(12) {
+            value = g.value(field);
+        }
+        let mask = if field.maskable() && g.one_in(3) { g.mask(field) } else { field.all_ones() };
+        if field == Field::VlanVid && mask == field.all_ones() && value == 0 && g.bool() {
+            continue;
+        }
+        m.set_masked(field, value, mask);
+    }
+    m
+}
+
+/// What `p` looks at, as `key` has it.
+fn require(m: &mut Match, p: Prerequisite, key: &flow::Key) {
+    use Prerequisite::*;
+    let mut exact = |field: Field| m.set(field, field.load(key));
+    match p {
+        None | Ethernet => {}
+        Vlan => m.set_masked(Field::VlanTci, 0x1000, 0x1000),
+        Arp | Ipv4 | Ipv6 | IpAny | Mpls => exact(Field::EthType),
+        Tcp | Udp | Sctp | Icmpv4 | Icmpv6 => {
+            exact(Field::EthType);
+            exact(Field::IpProto);
+        }
+        Nd | NdSolicit | NdAdvert => {
+            exact(Field::EthType);
+            exact(Field::IpProto);
+            exact(Field::Icmpv6Type);
+            exact(Field::Icmpv6Code);
+        }
+    }
+}
+
+/// `value` as far as it fits.
+pub fn fitted(field: Field, value: FieldValue) -> FieldValue {
+    value & field.all_ones()
+}

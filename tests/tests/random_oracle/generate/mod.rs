@@ -1,0 +1,332 @@
+//! Cases from seeds.
+
+pub mod actions;
+mod groups;
+mod matches;
+mod packets;
+mod world;
+
+use crate::case::{Case, Step};
+use flow::{Field, FieldValue};
+use openflow::message::{FlowFlags, FlowMod, FlowModCommand, GROUP_ANY, TABLE_ALL};
+use openflow::{PortNo, Version};
+
+/// VLANs that frames, ports and flows have.
+pub const VLANS: [u16; 6] = [0, 1, 5, 10, 20, 4095];
+/// Groups are 1 to this.
+pub const GROUPS: u32 = 4;
+/// Frames that a case's flows are about.
+const KNOWN: usize = 12;
+
+/// What a case is generated from.
+pub struct Gen {
+    rng: fastrand::Rng,
+    /// Frames of the case, each with the number of the port where it arrives.
+    known: Vec<(u32, Vec<u8>)>,
+    priorities: u16,
+}
+
+impl Gen {
+    /// The numbers that follow from `seed`.
+    pub fn new(seed: u64) -> Gen {
+        Gen { rng: fastrand::Rng::with_seed(seed), known: Vec::new(), priorities: 0 }
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        self.rng.usize(..n.max(1))
+    }
+
+    fn small(&mut self, n: u32) -> u32 {
+        self.rng.u32(..n.max(1))
+    }
+
+    fn bool(&mut self) -> bool {
+        self.rng.bool()
+    }
+
+    fn one_in(&mut self, n: usize) -> bool {
+        self.below(n) == 0
+    }
+
+    fn byte(&mut self) -> u8 {
+        self.rng.u8(..)
+    }
+
+    fn bytes(&mut self, len: usize) -> Vec<u8> {
+        (0..len).map(|_| self.byte()).collect()
+    }
+
+    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len())]
+    }
+
+    fn ttl(&mut self) -> u8 {
+        self.pick(&[64, 64, 64, 255, 2, 1, 0])
+    }
+
+    /// A priority that no other flow has: which of two equal flows that overlap is found is not
+    /// specified.
+    fn priority(&mut self) -> u16 {
+        self.priorities += 1;
+        self.pick(&[1, 100, 32768, 60000]) + self.priorities
+    }
+
+    fn l4_port(&mut self) -> u16 {
+        self.pick(&[0, 53, 80, 443, 5000, 0xffff])
+    }
+
+    /// A tag's priority, CFI and VLAN.
+    fn tci(&mut self) -> u16 {
+        let cfi = u16::from(self.one_in(6)) << 12;
+        let pcp = if self.bool() { 0 } else { self.small(8) as u16 };
+        pcp << 13 | cfi | self.pick(&VLANS)
+    }
+
+    fn group(&mut self) -> u32 {
+        1 + self.small(GROUPS)
+    }
+
+    /// A port in an action: mostly one that is there.
+    fn of_port(&mut self) -> PortNo {
+        match self.below(24) {
+            0 => PortNo::IN_PORT,
+            1 => PortNo::FLOOD,
+            2 => PortNo::ALL,
+            3 => PortNo::LOCAL,
+            4 | 5 => PortNo::NORMAL,
+            6 => self.pick(&[
+                PortNo::CONTROLLER,
+                PortNo::TABLE,
+                PortNo::NONE,
+                PortNo(9),
+                PortNo(0),
+                PortNo(0xfeff),
+                PortNo(0xff00),
+            ]),
+            7 | 8 => PortNo(10),
+            _ => PortNo(1 + self.small(4)),
+        }
+    }
+
+    /// A value for a field, from the few that frames have, or any.
+    fn value(&mut self, field: Field) -> FieldValue {
+        let value = match self.below(4) {
+            0 => self.rng.u128(..),
+            1 => self.pick(&[0, 1, 2, 5, 64, 0xffff_ffff]),
+            _ => {
+                let (port, frame) = self.known_frame();
+                field.load(&flow::extract::key_of(&frame, port))
+            }
+        };
+        value & field.all_ones()
+    }
+
+    /// A mask, mostly a prefix.
+    fn mask(&mut self, field: Field) -> FieldValue {
+        let all = field.all_ones();
+        let bits = u32::from(field.bits());
+        match self.below(4) {
+            0 => self.rng.u128(..) & all,
+            1 => 1 << self.small(bits),
+            _ => all & !((1u128 << self.small(bits)) - 1),
+        }
+    }
+
+    /// A frame of the case and its port.
+    fn known_frame(&mut self) -> (u32, Vec<u8>) {
+        let n = self.below(self.known.len());
+        self.known.get(n).cloned().unwrap_or((1, vec![0; 14]))
+    }
+}
+
+/// The case of a seed.
+pub fn case(seed: u64, packets: usize) -> Case {
+    let mut g = Gen::new(seed);
+    for _ in 0..KNOWN {
+        let frame = packets::frame(&mut g);
+        let port = 1 + g.small(4);
+        g.known.push((port, frame));
+    }
+    let mut steps = world::steps(&mut g);
+    let has = |steps: &[Step], word: &str| steps.iter().any(|s| format!("{s:?}").contains(word));
+    if has(&steps, "dot1q-tunnel") {
+        // Of three headers OVS loses the innermost; Slipswitch takes no third one.
+        steps.retain(|s| !has(std::slice::from_ref(s), "vlan-limit"));
+    }
+    let bridges: &[&'static str] =
+        if steps.iter().any(|s| matches!(s, Step::Configure(c) if c.starts_with("add-br"))) {
+            &["br0", "br0", "br1"]
+        } else {
+            &["br0"]
+        };
+    let version = g.pick(&[Version::V10, Version::V13, Version::V13, Version::V14, Version::V15]);
+    for _ in 0..g.below(8) {
+        let change = Box::new(groups::group_mod(&mut g));
+        let version = if version == Version::V10 { Version::V13 } else { version };
+        steps.push(Step::Group { bridge: g.pick(bridges), version, change });
+    }
+    for bridge in ["br0", "br1"] {
+        if bridges.contains(&bridge) {
+            tables(&mut g, bridge, version, &mut steps);
+        }
+    }
+    let burst =
+        !steps.iter().any(|s| format!("{s:?}").contains("Learn(") || is_normal(s)) && g.bool();
+    events(&mut g, bridges, version, packets, &mut steps);
+    leave_out(&mut steps);
+    Case { burst, steps }
+}
+
+/// Frames that OVS damages or takes for what they are not, where the case's flows make it so.
+fn leave_out(steps: &mut Vec<Step>) {
+    let text = format!("{steps:?}");
+    let any = |words: &[&str]| words.iter().any(|w| text.contains(w));
+    let mpls = any(&["PushMpls", "PopMpls"]);
+    let ipv4 = any(&["SetIpv4", "Ipv4Src", "Ipv4Dst", "Damaged", "Message {"]);
+    let network = ipv4 || any(&["SetIp", "DecTtl", "SetField", "Move", "StackPop", "Learn("]);
+    let odd = |frame: &[u8]| {
+        // OVS writes an Ethernet type into a frame's length, and counts labels that are cut off.
+        mpls && (packets::has_length(frame) || packets::has_endless_labels(frame))
+            // OVS corrects a TCP or UDP checksum where a later fragment has its payload.
+            || ipv4 && packets::is_later_fragment(frame)
+            // Where an IP or ARP header is cut off, or its protocol or operation is 0, OVS sends
+            // on what Slipswitch drops, or changes as it was told. Open.
+            || network && packets::has_no_protocol(frame)
+    };
+    steps.retain(
+        |s| !matches!(s, Step::Packet { frame, .. } | Step::Trace { frame, .. } if odd(frame)),
+    );
+}
+
+/// True when the switch may learn addresses by the step.
+fn is_normal(step: &Step) -> bool {
+    format!("{step:?}").contains("PortNo(4294967290)")
+        || matches!(step, Step::Configure(c) if c.contains("standalone"))
+        || matches!(step, Step::Message { .. })
+}
+
+/// Flows, a few of which are wrong.
+fn tables(g: &mut Gen, bridge: &'static str, version: Version, steps: &mut Vec<Step>) {
+    if g.one_in(3) {
+        // Something that carries frames in any case.
+        let to = openflow::Action::Output { port: PortNo::NORMAL, max_len: 0 };
+        let change = Box::new(FlowMod::add(1, flow::Match::ANY, &[to]));
+        steps.push(Step::Flow { bridge, version, change });
+    }
+    for _ in 0..1 + g.below(14) {
+        let change = Box::new(flow_mod(g));
+        let step = Step::Flow { bridge, version, change };
+        if g.one_in(40)
+            && let Some(bytes) = step.message(0)
+        {
+            steps.push(Step::Message { bridge, version, bytes: damaged(g, bytes) });
+        } else {
+            steps.push(step);
+        }
+    }
+}
+
+/// A message with a wrong byte behind its header.
+fn damaged(g: &mut Gen, mut bytes: Vec<u8>) -> Vec<u8> {
+    for _ in 0..1 + g.below(2) {
+        let at = 8 + g.below(bytes.len().saturating_sub(8));
+        let new = if g.bool() { g.byte() } else { g.pick(&[0, 1, 0xff]) };
+        if let Some(byte) = bytes.get_mut(at) {
+            *byte = new;
+        }
+    }
+    bytes
+}
+
+fn flow_mod(g: &mut Gen) -> FlowMod {
+    let wrong = g.one_in(12);
+    let table =
+        if g.one_in(60) { g.pick(&[253, 254, TABLE_ALL]) } else { g.pick(&[0, 0, 0, 1, 1, 2, 3]) };
+    let matching = matches::matching(g, wrong);
+    let any = wrong && g.bool();
+    let actions = actions::list(g, table, any);
+    let priority = g.priority();
+    let mut f = FlowMod::add(priority, matching, &actions);
+    f.table_id = table;
+    if g.one_in(10) {
+        use FlowModCommand::{Add, Delete, DeleteStrict, Modify, ModifyStrict};
+        f.command = g.pick(&[Add, Modify, ModifyStrict, Delete, DeleteStrict]);
+        if f.table_id == 254 {
+            // Where there is no such flow, OVS does not say that it must not be changed.
+            f.table_id = 0;
+        }
+        if g.bool() {
+            (f.cookie, f.cookie_mask) = (1, 1);
+        }
+        if matches!(f.command, Delete | DeleteStrict) {
+            f.actions = Vec::new().into();
+            if g.one_in(4) {
+                f.out_port = g.of_port();
+            }
+            if g.one_in(4) {
+                f.out_group = g.group();
+            }
+        }
+        if matches!(f.command, Modify | Delete) {
+            f.priority = 0;
+        }
+    }
+    if f.command == FlowModCommand::Add {
+        f.new_cookie = g.pick(&[0, 0, 1, 2, 0xffff]);
+        f.idle_timeout = g.pick(&[0, 0, 0, 0, 5, 60]);
+        f.hard_timeout = g.pick(&[0, 0, 0, 0, 8]);
+    } else if f.cookie_mask == 0 {
+        f.new_cookie = u64::MAX;
+    }
+    if f.command != FlowModCommand::Delete && f.command != FlowModCommand::DeleteStrict {
+        f.out_group = GROUP_ANY;
+        if g.one_in(6) {
+            f.flags = FlowFlags::from_bits_truncate(1 << g.small(5));
+        }
+    }
+    f
+}
+
+/// Packets, and what happens between them.
+fn events(
+    g: &mut Gen,
+    bridges: &[&'static str],
+    version: Version,
+    packets: usize,
+    steps: &mut Vec<Step>,
+) {
+    let traced = g.bool();
+    for _ in 0..packets {
+        let frame = if g.bool() { g.known_frame().1 } else { packets::frame(g) };
+        let port = if bridges.len() > 1 {
+            g.pick(&crate::wire::PORTS[..6])
+        } else {
+            g.pick(&crate::wire::PORTS[..4])
+        };
+        match g.below(60) {
+            0 => steps.push(Step::Warp(1000 * g.pick(&[1, 2, 6, 20]))),
+            1 => {
+                let change = Box::new(flow_mod(g));
+                steps.push(Step::Flow { bridge: g.pick(bridges), version, change });
+            }
+            2 => {
+                let version = if version == Version::V10 { Version::V13 } else { version };
+                let change = Box::new(groups::group_mod(g));
+                steps.push(Step::Group { bridge: g.pick(bridges), version, change });
+            }
+            3 => {
+                let bridge = g.pick(bridges);
+                let command = if g.bool() { "fdb/flush" } else { "fdb/show" };
+                let words = vec![command.to_owned(), bridge.to_owned()];
+                steps.push(Step::Command(words));
+            }
+            4..=12 if traced => steps.push(Step::Trace {
+                bridge: "br0",
+                port: 1 + g.small(4),
+                frame: frame.clone(),
+            }),
+            _ => {}
+        }
+        steps.push(Step::Packet { port, frame });
+    }
+}
