@@ -250,6 +250,8 @@ struct config {
 	__u32 emc_lines; /* of one CPU; a power of two */
 	__u32 emc_cpus;
 	__u32 generations; /* of variants so far */
+	__u32 cache_mask;  /* lines of the signature cache that are used, less one; may change */
+	__u32 pad;
 	__u64 factors[WORDS + 1]; /* odd; the last is for the mask's number */
 };
 

@@ -59,11 +59,19 @@ static __always_inline __u32 cache_hash(const __u64 *key)
 	return cache_hash_of_port(sum, key);
 }
 
+/* Where the signature cache has `hash`; NULL only where the maps are smaller than they say. */
+static __always_inline struct cache_line *line_of(__u32 hash)
+{
+	struct config *c = config_here();
+	__u32 line = c ? hash & c->cache_mask : 0;
+
+	return bpf_map_lookup_elem(&cache, &line);
+}
+
 /* The slot that the cache has for `hash`, or NO_SLOT. */
 static __always_inline __u32 cached(__u32 hash)
 {
-	__u32 line = hash & settings.cache_mask;
-	struct cache_line *l = bpf_map_lookup_elem(&cache, &line);
+	struct cache_line *l = line_of(hash);
 	__u64 found = 0;
 
 	if (!l)

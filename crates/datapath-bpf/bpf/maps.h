@@ -176,6 +176,13 @@ static __always_inline struct state *state_here(void)
 	return bpf_map_lookup_elem(&states, &zero);
 }
 
+static __always_inline struct config *config_here(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&config, &zero);
+}
+
 static __always_inline struct slot_detail *detail_of(__u32 slot)
 {
 	return bpf_map_lookup_elem(&details, &slot);

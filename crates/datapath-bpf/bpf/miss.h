@@ -26,9 +26,9 @@ static __always_inline int miss(hook_ctx *ctx)
 	struct state *st = state_here();
 	struct miss_header header = {};
 	struct config *c;
-	__u32 zero = 0, to;
+	__u32 to;
 
-	c = bpf_map_lookup_elem(&config, &zero);
+	c = config_here();
 	if (!st || !c)
 		return drop(DROP_UNSUPPORTED);
 	if (!st->recirc_id)

@@ -81,8 +81,7 @@ static long look_under(void *map, const __u32 *number, struct mask *mask,
 /* In the place of what has the same hash, else in a free one, else in any. */
 static __always_inline void remember(__u32 hash, __u32 number)
 {
-	__u32 line = hash & settings.cache_mask;
-	struct cache_line *l = bpf_map_lookup_elem(&cache, &line);
+	struct cache_line *l = line_of(hash);
 	__u32 way = bpf_get_prandom_u32();
 
 	if (!l)

@@ -452,8 +452,9 @@ impl BpfDatapath {
     /// are fitted to the present flows. Called about twice a second by one thread.
     pub fn maintain(&self) {
         self.flows.reclaim();
-        let generation = || self.maps().next_generation();
-        self.variants.choose(self.needs(), self.flows.len(), generation);
+        let flows = self.flows.len();
+        self.maps().fit_cache(flows);
+        self.variants.choose(self.needs(), flows, || self.maps().next_generation());
         // Flows that came while a variant was loaded.
         self.variants.admit(self.needs().0);
     }

@@ -357,6 +357,8 @@ pub struct ConfigEntry {
     pub emc_lines: u32,
     pub emc_cpus: u32,
     pub generations: u32,
+    pub cache_mask: u32,
+    pub pad: u32,
     pub factors: [u64; WORDS + 1],
 }
 
@@ -382,9 +384,9 @@ const _: () = {
     assert!(size_of::<MeterBand>() == 40);
     assert!(size_of::<Meter>() == 384);
     assert!(offset_of!(Meter, bands) == 24);
-    assert!(size_of::<ConfigEntry>() == 216);
+    assert!(size_of::<ConfigEntry>() == 224);
     assert!(offset_of!(ConfigEntry, miss_ifindex) == 36);
-    assert!(offset_of!(ConfigEntry, factors) == 56);
+    assert!(offset_of!(ConfigEntry, factors) == 64);
     assert!(datapath::DropReason::ALL.len() <= DROPS);
     assert!(Op::CheckLen as u8 == 25 && Tail::Miss as u32 == TAILS - 1);
 };

@@ -21,6 +21,8 @@ pub const MAX_MASKS: RangeInclusive<u32> = 1..=u16::MAX as u32;
 
 /// Statistics take no more than this; above it CPUs share shards.
 const MOST_STATS_BYTES: u64 = 256 << 20;
+/// Lines of the signature cache that are used at least.
+const LEAST_CACHE_LINES: u32 = 1 << 9;
 /// The exact-match caches of all CPUs take about this much.
 const EMC_BYTES: usize = 64 << 20;
 /// But that of one CPU has this many lines at least and at most: what is in none of its hardware's
@@ -232,9 +234,24 @@ impl Maps {
                 emc_lines: s.emc_lines,
                 emc_cpus: s.emc_cpus,
                 generations: 1,
+                cache_mask: s.cache_lines - 1,
+                pad: 0,
                 factors: *factors,
             },
         );
+    }
+
+    /// Sets how many lines of the signature cache are used for `flows` flows: each flow finds room
+    /// for two, on as few pages as can be. Programs may change to it at any time; what they had
+    /// put elsewhere is found anew.
+    pub fn fit_cache(&self, flows: usize) {
+        let at = offset_of!(ConfigEntry, cache_mask);
+        let present = self.config.load_half(0, at).wrapping_add(1);
+        let wanted = u32::try_from(flows.saturating_mul(2) / WAYS).unwrap_or(u32::MAX / 2);
+        let wanted = wanted.max(LEAST_CACHE_LINES).next_power_of_two().min(self.sizes.cache_lines);
+        if wanted > present || wanted < present / 4 || present > self.sizes.cache_lines {
+            self.config.store_half(0, at, wanted - 1);
+        }
     }
 
     /// A number for a new variant of the programs; never 0, and no other has it.
@@ -266,5 +283,26 @@ impl Maps {
             return Err("even hash factors".into());
         }
         Ok(c)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_signature_cache_follows_the_number_of_flows() {
+        let maps = Maps::private(Sizes::new(&Config { max_flows: 1 << 16, ..Config::default() }, 1));
+        maps.configure(&crate::hash::factors());
+        let fit = |flows| {
+            maps.fit_cache(flows);
+            maps.config.read(0).cache_mask + 1
+        };
+        assert_eq!(fit(10), LEAST_CACHE_LINES);
+        assert_eq!(fit(10_000), 8192);
+        assert_eq!(fit(5_000), 8192, "not at once");
+        assert_eq!(fit(1 << 16), 1 << 15);
+        assert_eq!(fit(1000), LEAST_CACHE_LINES);
+        assert_eq!(fit(usize::MAX), 1 << 15);
     }
 }

@@ -80,6 +80,8 @@ fn structures_are_the_same_in_c_and_here() {
                 emc_lines,
                 emc_cpus,
                 generations,
+                cache_mask,
+                pad,
                 factors,
             }
         );
@@ -90,7 +92,7 @@ fn structures_are_the_same_in_c_and_here() {
                 needs,
                 features,
                 bucket_mask,
-                cache_mask,
+                pad,
                 shard_mask,
                 max_flows,
                 max_programs,
@@ -100,7 +102,7 @@ fn structures_are_the_same_in_c_and_here() {
                 emc_lines,
                 emc_mask,
                 generation,
-                pad,
+                pad2,
                 factors,
                 union_mask,
             }
