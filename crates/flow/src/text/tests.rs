@@ -418,6 +418,18 @@ fn datapath_flows_of_packets() {
         ("in_port(nosuch)", "no port with name nosuch"),
         ("in_port(1),in_port(2)", "duplicate attribute in_port"),
         ("eth_type(0x0800),tcp(src=1)", "tcp() does not go with the eth_type() and protocol given"),
+        (
+            "eth_type(0x0800),ipv4(proto=6,frag=later),tcp(src=1)",
+            "tcp() does not go with the eth_type() and protocol given",
+        ),
+        (
+            "eth_type(0x86dd),ipv6(proto=58),icmpv6(type=134,code=0),nd(target=::1)",
+            "nd() does not go with the eth_type() and protocol given",
+        ),
+        (
+            "eth_type(0x86dd),ipv6(proto=58),icmpv6(type=135),nd(target=::1)",
+            "nd() does not go with the eth_type() and protocol given",
+        ),
         ("encap(eth_type(0x0800))", "encap() without eth_type() and vlan() before"),
     ] {
         let e = odp::parse(given, &port_number).map_err(|e| e.to_string());

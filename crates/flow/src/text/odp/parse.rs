@@ -1,6 +1,7 @@
 //! Datapath syntax, in.
 
 use crate::extract::DL_TYPE_NONE;
+use crate::field::Prerequisite;
 use crate::field::value::{ethernet, integer, tcp_flags_parse};
 use crate::{Field, Key, Mask, VLAN_CFI, VLANS};
 use packet::ethertype;
@@ -327,22 +328,24 @@ impl<'a> Parser<'a> {
         if !self.seen.contains(&"eth_type") {
             self.set(Field::EthType, DL_TYPE_NONE.into(), 0xffff);
         }
-        let dl_type = self.key.dl_type.get();
-        let (v4, v6) = (dl_type == ethertype::IPV4, dl_type == ethertype::IPV6);
-        let proto = self.key.nw_proto;
         for name in &self.seen {
-            let fits = match *name {
-                "ipv4" => v4,
-                "ipv6" => v6,
-                "arp" => matches!(dl_type, ethertype::ARP | ethertype::RARP),
-                "mpls" => ethertype::is_mpls(dl_type),
-                "tcp" | "tcp_flags" => (v4 || v6) && proto == packet::ip_proto::TCP,
-                "udp" => (v4 || v6) && proto == packet::ip_proto::UDP,
-                "sctp" => (v4 || v6) && proto == packet::ip_proto::SCTP,
-                "icmp" => v4 && proto == packet::ip_proto::ICMP,
-                "icmpv6" | "nd" | "nd_ext" => v6 && proto == packet::ip_proto::ICMPV6,
-                _ => true,
+            let needed = match *name {
+                "ipv4" => Prerequisite::Ipv4,
+                "ipv6" => Prerequisite::Ipv6,
+                "arp" => Prerequisite::Arp,
+                "mpls" => Prerequisite::Mpls,
+                "tcp" | "tcp_flags" => Prerequisite::Tcp,
+                "udp" => Prerequisite::Udp,
+                "sctp" => Prerequisite::Sctp,
+                "icmp" => Prerequisite::Icmpv4,
+                "icmpv6" => Prerequisite::Icmpv6,
+                "nd" | "nd_ext" => Prerequisite::Nd,
+                _ => Prerequisite::None,
             };
+            // Without all of type and code any ICMPv6 message may be meant.
+            let (kind, code) = (self.mask.0.tp_src.get(), self.mask.0.tp_dst.get());
+            let is_known = needed != Prerequisite::Nd || kind & code & 0xff == 0xff;
+            let fits = needed.holds(&self.key) && is_known;
             if !fits {
                 return Err(OdpError::Inconsistent { attribute: (*name).to_string() });
             }
