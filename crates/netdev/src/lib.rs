@@ -70,5 +70,5 @@ pub use open::{Kind, OpenError, OpenSpec, open};
 pub use pcap::PcapWriter;
 pub use pool::PacketPool;
 pub use status::{DeviceStats, DriverInfo, Duplex, Features, Status};
-pub use survey::{Interface, Peer, XdpPrograms, XdpSurvey, xdp_survey};
+pub use survey::{Interface, Peer, XdpPrograms, XdpSurvey, decode as decode_interface, xdp_survey};
 pub use tun::{persistent_interfaces, remove_persistent};

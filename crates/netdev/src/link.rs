@@ -77,6 +77,13 @@ pub struct Link {
     pub stats: DeviceStats,
 }
 
+/// Reads the interfaces that one rtnetlink datagram tells of, gone ones too. Total: messages of
+/// other kinds and what is cut short are left out.
+pub fn decode(datagram: &[u8]) -> Vec<Link> {
+    let of_links = |m: &netlink::Message<'_>| matches!(m.kind, RTM_NEWLINK | RTM_DELLINK);
+    netlink::messages(datagram).filter(of_links).filter_map(|m| parse(m.payload)).collect()
+}
+
 /// Reads an `RTM_NEWLINK` or `RTM_DELLINK` payload; `None` when it is cut short.
 pub(crate) fn parse(payload: &[u8]) -> Option<Link> {
     // struct ifinfomsg: family, pad, type(2), index(4), flags(4), change(4)

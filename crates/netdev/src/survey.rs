@@ -195,6 +195,11 @@ fn ask(name: &str) -> (Option<DriverInfo>, Option<Offloads>) {
     }
 }
 
+/// Reads the payload of one `RTM_NEWLINK` message; `None` when it is cut short.
+pub fn decode(payload: &[u8]) -> Option<Interface> {
+    parse(payload).map(|read| read.interface)
+}
+
 fn parse(payload: &[u8]) -> Option<Read> {
     let link = link::parse(payload)?;
     let mut read = Read {
