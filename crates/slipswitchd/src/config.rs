@@ -43,7 +43,8 @@ mod wanted;
 use crate::args::{Args, CaCert, DummyLevel};
 use crate::daemon::{Daemon, Shared};
 use ovsdb::{
-    Client, ClientOptions, MonitorSpec, Outcome, Remote, RemoteError, SessionOptions, Transaction,
+    Client, ClientOptions, MonitorSpec, Outcome, Remote, RemoteError, Replica, SessionOptions,
+    Transaction,
 };
 use process::Dirs;
 use state::State;
@@ -237,6 +238,12 @@ fn tls_of(args: &Args) -> Option<tls::Files> {
         ca_certificate,
         bootstrap,
     })
+}
+
+/// Reads what `replica` asks for, as [`reconfigure`] does before it changes anything, and tells
+/// what it left out and why. `None` when there is no Open_vSwitch row.
+pub fn remarks(replica: &Replica) -> Option<Vec<String>> {
+    wanted::read(replica).map(|wanted| wanted.remarks)
 }
 
 /// Makes the switch what the database says, and writes back what was made. True when the
