@@ -15,6 +15,11 @@ pub(crate) enum FrameError {
     TooLarge(usize),
 }
 
+/// JSON's white space (RFC 8259, section 2).
+fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\r' | b'\n')
+}
+
 /// Collects bytes and gives back whole objects.
 #[derive(Debug)]
 pub(crate) struct Framer {
@@ -40,7 +45,7 @@ impl Framer {
     /// The next whole object, or `None` when more bytes are needed.
     pub(crate) fn next_object(&mut self) -> Result<Option<Vec<u8>>, FrameError> {
         if self.depth == 0 {
-            let blank = self.buffer.iter().take_while(|b| b.is_ascii_whitespace()).count();
+            let blank = self.buffer.iter().take_while(|b| is_blank(**b)).count();
             self.buffer.drain(..blank);
             match self.buffer.first() {
                 None => return Ok(None),
@@ -113,6 +118,7 @@ mod tests {
     #[test]
     fn junk_and_endless_input_end() {
         assert_eq!(cut(&[b"x"]), Err(FrameError::NotAnObject(b'x')));
+        assert_eq!(cut(&[b"{}\x0c{}"]), Err(FrameError::NotAnObject(0x0c)));
         assert_eq!(cut(&[b"{}]"]), Err(FrameError::NotAnObject(b']')));
         let endless = [b"{\"".as_slice(), &[b'a'; 60], &[b'a'; 60]];
         assert_eq!(cut(&endless), Err(FrameError::TooLarge(100)));
