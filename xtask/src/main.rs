@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod fuzz;
 mod vm;
 
 use clap::{Parser, Subcommand};
@@ -17,11 +18,13 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Fuzz(fuzz::Args),
     Vm(vm::Args),
 }
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
+        Command::Fuzz(args) => fuzz::run(&args),
         Command::Vm(args) => vm::run(&args),
     };
     match done {

@@ -16,7 +16,7 @@ mod release;
 mod report;
 mod status;
 mod tally;
-mod workspace;
+pub(crate) mod workspace;
 
 pub use args::Args;
 

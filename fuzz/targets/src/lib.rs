@@ -1,0 +1,141 @@
+//! What is fuzzed: each target is an ordinary function over bytes that panics when something
+//! that always holds does not.
+//!
+//! The same functions run in two places. `fuzz/fuzz_targets` links them with libFuzzer
+//! (`cargo xtask fuzz`, a nightly compiler). `tests/replay.rs` here runs them on stable, over
+//! the seeds, over what fuzzing has collected (`fuzz/corpora`) and over every input that once
+//! failed (`fuzz/regressions`).
+//!
+//! A target is deterministic, touches neither network nor clock, and leaves nothing behind: the
+//! same bytes give the same run. Targets that are about long-lived state (a bridge, a control
+//! socket) make it anew for each input, or keep only what no input can change.
+#![forbid(unsafe_code)]
+
+mod bench;
+mod database;
+mod difference;
+mod flow_text;
+mod input;
+mod netlink;
+mod odp_text;
+mod openflow;
+mod options;
+mod ovsdb;
+pub mod pack;
+mod packet;
+mod rewrite;
+pub mod seeds;
+mod session;
+mod translation;
+mod unixctl;
+mod words;
+
+/// One thing that is fuzzed.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// Name of the libFuzzer binary, of its corpus and of the folder of its regressions.
+    pub name: &'static str,
+    /// Runs it; panics where an invariant does not hold.
+    pub run: fn(&[u8]),
+    /// Real inputs to start from.
+    pub seeds: fn() -> Vec<Vec<u8>>,
+    /// Words of its language, for a fuzzer to put into inputs.
+    pub words: fn() -> Vec<&'static str>,
+    /// Longer inputs are not tried, in bytes.
+    pub longest: usize,
+}
+
+/// All of them.
+pub const TARGETS: &[Target] = &[
+    Target {
+        name: "packet",
+        run: packet::run,
+        seeds: seeds::packets,
+        words: words::none,
+        longest: 2048,
+    },
+    Target {
+        name: "rewrite",
+        run: rewrite::run,
+        seeds: seeds::rewrites,
+        words: words::none,
+        longest: 2048,
+    },
+    Target {
+        name: "openflow",
+        run: openflow::run,
+        seeds: seeds::messages,
+        words: words::none,
+        longest: 4096,
+    },
+    Target {
+        name: "session",
+        run: session::run,
+        seeds: seeds::sessions,
+        words: words::none,
+        longest: 8192,
+    },
+    Target {
+        name: "flow_text",
+        run: flow_text::run,
+        seeds: seeds::flow_texts,
+        words: words::openflow,
+        longest: 1024,
+    },
+    Target {
+        name: "odp_text",
+        run: odp_text::run,
+        seeds: seeds::odp_texts,
+        words: words::odp,
+        longest: 1024,
+    },
+    Target {
+        name: "ovsdb",
+        run: ovsdb::run,
+        seeds: seeds::conversations,
+        words: words::ovsdb,
+        longest: 8192,
+    },
+    Target {
+        name: "unixctl",
+        run: unixctl::run,
+        seeds: seeds::requests,
+        words: words::json,
+        longest: 1024,
+    },
+    Target {
+        name: "netlink",
+        run: netlink::run,
+        seeds: seeds::datagrams,
+        words: words::none,
+        longest: 2048,
+    },
+    Target {
+        name: "translation",
+        run: translation::run,
+        seeds: seeds::pipelines,
+        words: words::none,
+        longest: 2048,
+    },
+    Target {
+        name: "options",
+        run: options::run,
+        seeds: seeds::options,
+        words: words::options,
+        longest: 512,
+    },
+];
+
+/// The target of that name.
+pub fn target(name: &str) -> Option<&'static Target> {
+    TARGETS.iter().find(|t| t.name == name)
+}
+
+/// Runs the target of that name.
+///
+/// # Panics
+/// When an invariant does not hold, or there is no such target.
+pub fn run(name: &str, bytes: &[u8]) {
+    let target = target(name).expect("binaries are named after targets");
+    (target.run)(bytes);
+}

@@ -1,0 +1,28 @@
+//! What the kernel says over rtnetlink.
+
+/// Bytes of `struct nlmsghdr`.
+const HEADER: usize = 16;
+
+pub fn run(bytes: &[u8]) {
+    let links = netdev::link::decode(bytes);
+    // Each message takes a header and an interface's fixed part.
+    assert!(links.len() <= bytes.len() / (2 * HEADER), "{} of {}", links.len(), bytes.len());
+    for link in &links {
+        assert!(!link.name.contains('\0'));
+        assert!(link.name.chars().count() <= bytes.len());
+    }
+    // Interfaces are read one by one: what is behind a message does not change it.
+    if let Some((first, length)) = links.first().zip(first_length(bytes))
+        && let Some(alone) = bytes.get(..length)
+        && let Some(again) = netdev::link::decode(alone).first()
+    {
+        assert_eq!(again, first);
+    }
+    let Some(payload) = bytes.get(HEADER..) else { return };
+    let interface = netdev::decode_interface(payload);
+    assert!(interface.is_none_or(|i| !i.name.contains('\0')));
+}
+
+fn first_length(bytes: &[u8]) -> Option<usize> {
+    bytes.first_chunk().map(|b| u32::from_ne_bytes(*b) as usize)
+}

@@ -1,0 +1,189 @@
+//! Real inputs to start from: recorded messages and texts, frames, and for targets that read
+//! settings from their input, those settings in front.
+
+mod openflow;
+mod text;
+
+pub use openflow::{messages, sessions};
+pub use text::{ODP_TEXTS, OPTION_TEXTS, action_texts, flow_texts, odp_texts, options};
+
+use crate::database;
+use packet::MplsEntry;
+use packet::build::Frame;
+use serde_json::json;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+/// Runs of bytes from a seeded generator, as seeds for targets that read structure from them.
+fn noise(n: u64, longest: usize) -> impl Iterator<Item = Vec<u8>> {
+    (0..n).map(move |seed| {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let length = rng.usize(1..=longest);
+        // Small numbers mean more than large ones where a byte is a choice.
+        (0..length).map(|_| if rng.bool() { rng.u8(..) } else { rng.u8(..16) }).collect()
+    })
+}
+
+/// Frames of every protocol.
+pub fn frames() -> Vec<Vec<u8>> {
+    const A: [u8; 6] = [0x02, 0, 0, 0, 0, 0x0a];
+    const B: [u8; 6] = [0x02, 0, 0, 0, 0, 0x0b];
+    let (a, b) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2));
+    let (a6, b6) =
+        (Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1), Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2));
+    let ether = || Frame::ethernet(B, A);
+    let (v4, v6) = (|| ether().ipv4(a, b, 64), || ether().ipv6(a6, b6, 64));
+    let label = |bottom| MplsEntry::new(1000, 3, bottom, 64);
+    vec![
+        ether().ethertype(0x88cc).payload(&[1; 46]).finish(),
+        [&B[..], &A, &[0, 8, 0xaa, 0xaa, 3, 0, 0, 0, 8, 0]].concat(),
+        v4().tcp(1, 2, 0x12).payload(b"data").finish(),
+        v4().udp(53, 54).payload(b"data").finish(),
+        v4().sctp(3, 4).payload(b"data").finish(),
+        v4().icmp(8, 0, 1).payload(b"data").finish(),
+        v4().igmp(0x16, 0, Ipv4Addr::new(224, 0, 0, 5)).finish(),
+        v4().protocol(47).payload(&[0; 8]).finish(),
+        ether().vlan(0x8100, 0x6005).ipv4(a, b, 1).udp(1, 2).finish(),
+        ether().vlan(0x88a8, 7).vlan(0x8100, 8).ipv4(a, b, 1).tcp(1, 2, 2).finish(),
+        ether().mpls(0x8847, label(true)).payload(&[0x45; 20]).finish(),
+        ether()
+            .mpls(0x8847, label(false))
+            .mpls(0x8847, label(false))
+            .mpls(0x8847, label(true))
+            .finish(),
+        ether().arp(0x0806, 1, (A, a), ([0; 6], b)).finish(),
+        v6().tcp(1, 2, 0x10).finish(),
+        v6().udp(1, 2).payload(b"data").finish(),
+        v6().icmpv6(128, 0, 5).payload(b"data").finish(),
+        v6().nd(135, 0, b6, &[(1, A)]).finish(),
+        v6().nd(136, 0xe000_0000, b6, &[(2, A), (1, B)]).finish(),
+        v6().ipv6_extension(0, &[0; 6]).ipv6_extension(60, &[0; 14]).udp(1, 2).finish(),
+        v6().ipv6_extension(43, &[0; 6]).ipv6_fragment(1, 17, 9).payload(&[0; 16]).finish(),
+        v6().ipv6_fragment(0x50, 17, 9).payload(&[0; 16]).finish(),
+    ]
+}
+
+/// Seeds of `packet`.
+pub fn packets() -> Vec<Vec<u8>> {
+    frames().into_iter().map(|frame| [vec![2, 34], frame].concat()).collect()
+}
+
+/// Seeds of `rewrite`: actions by a generator, before a frame.
+pub fn rewrites() -> Vec<Vec<u8>> {
+    let frames = frames();
+    noise(200, 160).zip(frames.iter().cycle()).map(|(n, f)| [n, f.clone()].concat()).collect()
+}
+
+/// Seeds of `translation`.
+pub fn pipelines() -> Vec<Vec<u8>> {
+    let frames = frames();
+    noise(300, 700).zip(frames.iter().cycle()).map(|(n, f)| [n, f.clone()].concat()).collect()
+}
+
+/// Seeds of `ovsdb`: what a server says, in the order in which a session asks.
+pub fn conversations() -> Vec<Vec<u8>> {
+    let id = |n: u32| format!("00000000-0000-0000-0000-{n:012x}");
+    let uuid = |n: u32| json!(["uuid", id(n)]);
+    let schema = json!({"id": 1, "error": null, "result": database::schema()}).to_string();
+    let rows = json!({
+        "Open_vSwitch": {(id(1)): {"initial": {
+            "bridges": uuid(2), "ssl": uuid(9), "next_cfg": 3,
+            "other_config": ["map", [["flow-limit", "100"], ["vlan-limit", "2"], ["max-idle", "x"]]]}}},
+        "SSL": {(id(9)): {"initial": {"private_key": "/k", "certificate": "/c", "ca_cert": "/a"}}},
+        "Bridge": {(id(2)): {"initial": {
+            "name": "br0", "ports": ["set", [uuid(3), uuid(4)]], "controller": uuid(7),
+            "protocols": ["set", ["OpenFlow10", "OpenFlow13"]], "fail_mode": "secure",
+            "flood_vlans": ["set", [1, 2, 4096]], "flow_tables": ["map", [[0, uuid(8)]]],
+            "other_config": ["map", [["hwaddr", "00:11:22:33:44:55"], ["mac-aging-time", "5"]]]}}},
+        "Port": {
+            (id(3)): {"initial": {"name": "br0", "interfaces": uuid(5)}},
+            (id(4)): {"initial": {"name": "p1", "interfaces": uuid(6), "tag": 5,
+                "vlan_mode": "native-tagged", "trunks": ["set", [1, 5]]}}},
+        "Interface": {
+            (id(5)): {"initial": {"name": "br0", "type": "internal", "ofport": 65534}},
+            (id(6)): {"initial": {"name": "p1", "type": "patch", "options": ["map", [["peer", "p2"]]],
+                "mac": "02:00:00:00:00:01", "mtu_request": 9000, "ingress_policing_rate": 100}}},
+        "Controller": {(id(7)): {"initial": {"target": "tcp:127.0.0.1:6653",
+            "max_backoff": 100, "controller_rate_limit": 1000, "type": "service"}}},
+        "Flow_Table": {(id(8)): {"initial": {"name": "t", "flow_limit": 10,
+            "overflow_policy": "evict", "groups": "NXM_OF_IN_PORT[]"}}},
+    });
+    let since = json!({"id": 2, "error": null, "result": [false, id(77), rows]}).to_string();
+    let cond = json!({"id": 3, "error": null, "result": rows}).to_string();
+    let unknown = json!({"id": 2, "error": "unknown method", "result": null}).to_string();
+    let update = |row: serde_json::Value| {
+        let rows = json!({"Bridge": {(id(2)): row}});
+        json!({"id": null, "method": "update3", "params": [["monid", "Open_vSwitch"], id(78), rows]})
+            .to_string()
+    };
+    let modify = update(json!({"modify": {"fail_mode": "standalone", "ports": uuid(3)}}));
+    let delete = update(json!({"delete": null}));
+    let echo = json!({"id": "echo", "method": "echo", "params": []}).to_string();
+    let locked = json!({"id": null, "method": "locked", "params": ["ovs_vswitchd"]}).to_string();
+    [
+        (1, vec![&since, &modify, &echo, &locked, &delete]),
+        (1, vec![&unknown, &cond]),
+        (0x81, vec![&since, &delete, &modify]),
+        (0, vec![&schema, &since]),
+    ]
+    .into_iter()
+    .map(|(settings, parts)| {
+        let text: String = parts.into_iter().map(String::as_str).collect();
+        [vec![settings], text.into_bytes()].concat()
+    })
+    .collect()
+}
+
+/// Seeds of `unixctl`.
+pub fn requests() -> Vec<Vec<u8>> {
+    [
+        r#"{"method":"version","params":[],"id":0}"#,
+        r#"{"id":{"a":1.5},"method":"list-commands","params":[]}{"method":"echo","params":["a","\u00e4\\\""],"id":7}"#,
+        r#" {"method":"no-such","params":["x"],"id":null,"id":[]} "#,
+        r#"{"method":"pair","params":["a","b"],"id":"x"}{"method":"pair","params":[1],"id":"y"}"#,
+        r#"{"method":"echo","params":[],"id":1,"error":null,"result":null}"#,
+    ]
+    .iter()
+    .flat_map(|text| [0, 0x40, 0xff].map(|at| [&[at], text.as_bytes()].concat()))
+    .collect()
+}
+
+/// Seeds of `netlink`: messages as include/uapi/linux/if_link.h says.
+pub fn datagrams() -> Vec<Vec<u8>> {
+    let attribute = |kind: u16, value: &[u8]| {
+        let mut bytes = ((4 + value.len()) as u16).to_ne_bytes().to_vec(); // short ones
+        bytes.extend_from_slice(&kind.to_ne_bytes());
+        bytes.extend_from_slice(value);
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        bytes
+    };
+    let message = |kind: u16, attributes: &[Vec<u8>]| {
+        let body = [vec![0, 0, 1, 0, 5, 0, 0, 0, 0x43, 0, 1, 0, 0, 0, 0, 0], attributes.concat()];
+        let body = body.concat();
+        let mut bytes = ((16 + body.len()) as u32).to_ne_bytes().to_vec(); // short ones
+        bytes.extend_from_slice(&kind.to_ne_bytes());
+        bytes.extend_from_slice(&[0; 10]);
+        [bytes, body].concat()
+    };
+    let one = [1, 0, 0, 0];
+    let all = [
+        attribute(3, b"veth0\0"),
+        attribute(1, &[2, 0, 0, 0, 0, 1]),
+        attribute(4, &1500u32.to_ne_bytes()),
+        attribute(5, &7u32.to_ne_bytes()),
+        attribute(10, &3u32.to_ne_bytes()),
+        attribute(18, &attribute(1, b"veth\0")),
+        attribute(20, b"alias\0"),
+        attribute(23, &[1; 200]),
+        attribute(30, &one),
+        attribute(31, &one),
+        attribute(32, &one),
+        attribute(35, &one),
+        attribute(37, &one),
+        attribute(43, &[attribute(2, &[1]), attribute(4, &one), attribute(5, &one)].concat()),
+        attribute(50, &68u32.to_ne_bytes()),
+        attribute(51, &9000u32.to_ne_bytes()),
+    ];
+    let whole = message(16, &all);
+    let gone = message(17, &all[..2]);
+    vec![whole.clone(), gone.clone(), [whole, gone, message(3, &[])].concat()]
+}

@@ -1,0 +1,64 @@
+//! Words of the languages that targets read.
+
+use crate::{database, seeds};
+use std::collections::BTreeSet;
+
+/// For languages without words.
+pub fn none() -> Vec<&'static str> {
+    Vec::new()
+}
+
+/// The words in a text: letters, digits, and what joins them.
+fn words_of<'a>(texts: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+    let joins = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    let words: BTreeSet<&str> = texts.into_iter().flat_map(|t| t.split(|c| !joins(c))).collect();
+    words.into_iter().filter(|w| w.len() > 2 && w.len() < 32).collect()
+}
+
+/// The syntax of ovs-ofctl: names of fields and actions.
+pub fn openflow() -> Vec<&'static str> {
+    let fields = flow::Field::ALL.iter().map(|f| f.name());
+    let mut words = words_of(seeds::action_texts());
+    words.extend(fields);
+    words
+}
+
+/// The syntax of datapaths.
+pub fn odp() -> Vec<&'static str> {
+    words_of(seeds::ODP_TEXTS.iter().copied())
+}
+
+/// JSON-RPC.
+pub fn json() -> Vec<&'static str> {
+    vec![
+        "{\"",
+        "\":",
+        "\",\"",
+        "\"method\"",
+        "\"params\"",
+        "\"id\"",
+        "\"result\"",
+        "\"error\"",
+        "null",
+        "true",
+        "[]",
+        "{}",
+        "1e999",
+        "\\u0000",
+        "\\ud800",
+    ]
+}
+
+/// OVSDB: JSON-RPC, and the names of tables and columns.
+pub fn ovsdb() -> Vec<&'static str> {
+    let mut words = json();
+    words.extend(database::names());
+    words.extend(["\"update3\"", "\"initial\"", "\"insert\"", "\"modify\"", "\"delete\""]);
+    words.extend(["[\"set\",[", "[\"map\",[[", "[\"uuid\",\"", "[\"named-uuid\",\""]);
+    words
+}
+
+/// Small languages.
+pub fn options() -> Vec<&'static str> {
+    words_of(seeds::OPTION_TEXTS.iter().copied())
+}
