@@ -11,6 +11,7 @@
 //! socket) make it anew for each input, or keep only what no input can change.
 #![forbid(unsafe_code)]
 
+mod adoption;
 mod bench;
 mod database;
 mod difference;
@@ -116,6 +117,13 @@ pub const TARGETS: &[Target] = &[
         seeds: seeds::pipelines,
         words: words::none,
         longest: 2048,
+    },
+    Target {
+        name: "adoption",
+        run: adoption::run,
+        seeds: seeds::adoptions,
+        words: words::none,
+        longest: 1024,
     },
     Target {
         name: "options",

@@ -199,7 +199,7 @@ fn captured((file, read): &mut (File, u64)) -> Vec<Vec<u8>> {
 }
 
 /// Actions for packets with recirculation id `id`. They recirculate only to higher ids.
-fn list(input: &mut Input<'_>, id: u32, depth: usize) -> Vec<Action> {
+pub fn list(input: &mut Input<'_>, id: u32, depth: usize) -> Vec<Action> {
     let n = input.below(if depth == 0 { 9 } else { 4 });
     (0..n).map(|_| action(input, id, depth)).collect()
 }

@@ -79,6 +79,11 @@ pub fn pipelines() -> Vec<Vec<u8>> {
     noise(300, 700).zip(frames.iter().cycle()).map(|(n, f)| [n, f.clone()].concat()).collect()
 }
 
+/// Seeds of `adoption`: megaflows and damage by a generator.
+pub fn adoptions() -> Vec<Vec<u8>> {
+    noise(200, 600).collect()
+}
+
 /// Seeds of `ovsdb`: what a server says, in the order in which a session asks.
 pub fn conversations() -> Vec<Vec<u8>> {
     let id = |n: u32| format!("00000000-0000-0000-0000-{n:012x}");
