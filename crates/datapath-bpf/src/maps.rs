@@ -292,7 +292,8 @@ mod tests {
 
     #[test]
     fn the_signature_cache_follows_the_number_of_flows() {
-        let maps = Maps::private(Sizes::new(&Config { max_flows: 1 << 16, ..Config::default() }, 1));
+        let maps =
+            Maps::private(Sizes::new(&Config { max_flows: 1 << 16, ..Config::default() }, 1));
         maps.configure(&crate::hash::factors());
         let fit = |flows| {
             maps.fit_cache(flows);

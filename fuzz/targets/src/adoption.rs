@@ -25,8 +25,13 @@ const SIZES: Sizes = Sizes {
     cache_lines: 32,
     shards: 2,
     programs: 16,
+    emc_lines: 16,
+    emc_cpus: 2,
     shards_atomic: false,
 };
+const ARRAYS: usize = 7;
+/// The first of them are what flows consist of.
+const OF_FLOWS: usize = 5;
 const PORTS: usize = 8;
 const MAX_FLOWS: usize = 24;
 const MAX_DAMAGE: usize = 32;
@@ -64,9 +69,11 @@ fn arrays(factors: &Factors) -> Maps {
     maps
 }
 
-fn words(maps: &Maps) -> [&[AtomicU64]; 6] {
+/// What flows consist of, then what only leads to them or counts them.
+fn words(maps: &Maps) -> [&[AtomicU64]; ARRAYS] {
     [
         maps.slots.all_words(),
+        maps.details.all_words(),
         maps.masks.all_words(),
         maps.index.all_words(),
         maps.programs.all_words(),
@@ -96,8 +103,8 @@ fn megaflow(input: &mut Input<'_>, ufid: u128) -> Megaflow {
 
 /// Changes a word; true when what flows consist of may be another now.
 fn damage(input: &mut Input<'_>, maps: &Maps) -> bool {
-    let array = input.below(6);
-    let words = words(maps)[array]; // there are 6
+    let array = input.below(ARRAYS);
+    let words = words(maps)[array];
     // Mostly what is in use: zeros say that nothing is there.
     let used: Vec<&AtomicU64> = words.iter().filter(|w| w.load(Ordering::Relaxed) != 0).collect();
     let at = usize::from(input.short());
@@ -114,7 +121,7 @@ fn damage(input: &mut Input<'_>, maps: &Maps) -> bool {
             word.fetch_xor(1 << (input.byte() & 63), Ordering::Relaxed);
         }
     }
-    array < 4
+    array < OF_FLOWS
 }
 
 /// The tables are as good as new ones once their flows are gone.
