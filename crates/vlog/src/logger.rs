@@ -375,12 +375,10 @@ impl Logger {
     /// user can reopen it.
     ///
     /// # Errors
-    /// The kernel's; nothing to do without a log file.
+    /// The kernel's, or the file has other names: those may be anybody's. Nothing to do without a
+    /// log file.
     pub fn change_file_owner(&self, uid: Option<u32>, gid: Option<u32>) -> io::Result<()> {
-        match lock(&self.file).path() {
-            Some(path) => std::os::unix::fs::chown(path, uid, gid),
-            None => Ok(()),
-        }
+        lock(&self.file).change_owner(uid, gid)
     }
 
     // --- the texts of unixctl -----------------------------------------------------------------

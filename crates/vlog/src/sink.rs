@@ -8,6 +8,8 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 
 /// The log file.
 #[derive(Debug, Default)]
@@ -41,15 +43,40 @@ impl FileSink {
     }
 
     /// Opens `path` for appending, creating it with mode 0660 less the umask. A FIFO without a
-    /// reader is an error rather than a wait.
+    /// reader is an error rather than a wait. A symbolic link is followed when it is root's or
+    /// ours: with `--user`, the directory may belong to a user who could point it anywhere.
     pub(crate) fn open(path: &Path) -> io::Result<File> {
-        let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
-        OpenOptions::new()
-            .append(true)
-            .create(true)
-            .mode(0o660)
-            .custom_flags(flags.bits().cast_signed())
-            .open(path)
+        let open = |follow: OFlags| {
+            let flags = OFlags::NONBLOCK | OFlags::NOCTTY | follow;
+            OpenOptions::new()
+                .append(true)
+                .create(true)
+                .mode(0o660)
+                .custom_flags(flags.bits().cast_signed())
+                .open(path)
+        };
+        match open(OFlags::NOFOLLOW) {
+            Err(e)
+                if e.raw_os_error() == Some(Errno::LOOP.raw_os_error()) && trusted_link(path) =>
+            {
+                open(OFlags::empty())
+            }
+            opened => opened,
+        }
+    }
+
+    /// Gives the open file to another user. What is no regular file stays whose it is.
+    pub(crate) fn change_owner(&self, uid: Option<u32>, gid: Option<u32>) -> io::Result<()> {
+        let (Some(path), Some(file)) = (&self.path, &self.file) else { return Ok(()) };
+        let open = file.metadata()?;
+        if !open.is_file() {
+            return Ok(());
+        }
+        let named = std::fs::symlink_metadata(path)?;
+        if (named.dev(), named.ino()) != (open.dev(), open.ino()) || open.nlink() != 1 {
+            return Err(io::Error::other("it has other names"));
+        }
+        std::os::unix::fs::fchown(file, uid, gid)
     }
 
     /// Whether `new` is the file that is open now.
@@ -116,6 +143,11 @@ impl FileSink {
     }
 }
 
+fn trusted_link(path: &Path) -> bool {
+    let us = rustix::process::geteuid().as_raw();
+    std::fs::symlink_metadata(path).is_ok_and(|m| m.is_symlink() && (m.uid() == 0 || m.uid() == us))
+}
+
 /// How long a line waits for a console that does not take it, in nanoseconds.
 const CONSOLE_PATIENCE_NS: i64 = 100_000_000;
 
@@ -134,12 +166,12 @@ pub(crate) fn write_console(line: &str) -> bool {
             match poll(&mut fds, Some(&patience)) {
                 Ok(0) => return false,
                 Ok(_) => {}
-                Err(rustix::io::Errno::INTR) => continue,
+                Err(Errno::INTR) => continue,
                 Err(_) => return false,
             }
             match rustix::io::write(console, rest) {
                 Ok(n) if n > 0 => rest = rest.get(n..).unwrap_or_default(),
-                Err(rustix::io::Errno::INTR) => {}
+                Err(Errno::INTR) => {}
                 _ => return false,
             }
         }
@@ -168,6 +200,39 @@ mod tests {
         assert_eq!((lost, why.kind()), (3, io::ErrorKind::StorageFull));
         assert!(sink.write("line\n").is_none());
         assert_eq!(std::fs::read_to_string(path).unwrap(), "line\nline\n");
+    }
+
+    #[test]
+    fn links_of_strangers_are_not_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, target) = (dir.path().join("log"), dir.path().join("target"));
+        std::os::unix::fs::symlink(&target, &path).unwrap();
+        assert!(FileSink::open(&path).is_ok(), "our own link");
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("skipped: needs root");
+            return;
+        }
+        std::os::unix::fs::lchown(&path, Some(65_534), None).unwrap();
+        assert!(FileSink::open(&path).is_err());
+    }
+
+    #[test]
+    fn the_owner_changes_of_the_file_itself_only() {
+        let us = rustix::process::geteuid().as_raw();
+        let dir = tempfile::tempdir().unwrap();
+        let (path, other) = (dir.path().join("log"), dir.path().join("other"));
+        let sink = |path: &Path| {
+            let mut sink = FileSink::default();
+            sink.replace(path, FileSink::open(path).unwrap());
+            sink
+        };
+        assert!(sink(&path).change_owner(Some(us), None).is_ok());
+        std::fs::hard_link(&path, &other).unwrap();
+        assert!(sink(&path).change_owner(Some(us), None).is_err(), "a second name");
+        std::fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink(&other, &path).unwrap();
+        assert!(sink(&path).change_owner(Some(us), None).is_err(), "a link");
+        assert!(sink(Path::new("/dev/null")).change_owner(Some(us), None).is_ok());
     }
 
     #[test]
