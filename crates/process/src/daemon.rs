@@ -53,6 +53,9 @@ impl Daemon {
     /// The text for `PROGRAM: TEXT` on standard error; the caller then exits with 1 (and its
     /// parent with it).
     pub fn start(options: &DaemonOptions) -> Result<Daemon, ProcessError> {
+        rustix::thread::set_no_new_privs(true)
+            .map_err(io::Error::from)
+            .map_err(ProcessError::system("give up new privileges"))?;
         // A live process that holds the pidfile is better told before any fork.
         if let (Some(path), false) = (&options.pidfile, options.overwrite_pidfile) {
             Pidfile::check(path)?;

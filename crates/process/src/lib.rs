@@ -3,7 +3,7 @@
 //!
 //! The order of a daemon's `main`:
 //!
-//! 1. parse arguments, set up logging;
+//! 1. [`shut_others_out`], parse arguments, set up logging;
 //! 2. [`Daemon::start`] — forks (for `--detach` and `--monitor`), changes the user, writes the
 //!    pidfile. Everything before it runs with a single thread, because only the thread that forks
 //!    lives on in the child;
@@ -17,6 +17,8 @@
 //! - The pidfile is written under another name, locked and renamed into place, so a reader sees
 //!   either a whole locked file or none; two daemons cannot hold the same one.
 //! - A pidfile is removed by the process that wrote it, and only while it is still that file.
+//! - No program that the process might run could have more privileges than the process
+//!   (`PR_SET_NO_NEW_PRIVS`).
 //! - Nothing here logs at WARN or above in a normal run.
 
 mod daemon;
@@ -39,6 +41,14 @@ pub use user::User;
 /// [`vlog::Logger::set_local_offset`].
 pub fn local_offset(unix: i64) -> i32 {
     sys::local_offset(unix)
+}
+
+/// Keeps all that this process makes from now on (files, sockets, directories) from users that are
+/// neither its owner nor in its group, whatever umask it was started with.
+pub fn shut_others_out() {
+    let others = rustix::fs::Mode::RWXO;
+    let inherited = rustix::process::umask(others);
+    rustix::process::umask(inherited | others);
 }
 
 /// Locks all memory of the process, present and future, into RAM (`--mlockall`).

@@ -42,7 +42,9 @@ impl Pidfile {
             .write(true)
             .create(true)
             .truncate(false)
-            .mode(0o666)
+            // Who can read it could lock it, and a locked pidfile keeps a daemon from starting.
+            .mode(0o640)
+            .custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed())
             .open(&temporary)
             .map_err(fail("create"))?;
         // Lock before writing: of two processes that start at once, one fails here.
@@ -149,6 +151,22 @@ mod tests {
         assert!(!dir.path().join("x.pid.tmp").exists());
         drop(pidfile);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_link_in_its_way_is_not_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let victim = dir.path().join("victim");
+        fs::write(&victim, "precious").unwrap();
+        std::os::unix::fs::symlink(&victim, dir.path().join("x.pid.tmp")).unwrap();
+        assert!(Pidfile::create(&dir.path().join("x.pid"), false).is_err());
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
+        // In the place of the file itself a link is replaced.
+        fs::remove_file(dir.path().join("x.pid.tmp")).unwrap();
+        std::os::unix::fs::symlink(&victim, dir.path().join("x.pid")).unwrap();
+        let pidfile = Pidfile::create(&dir.path().join("x.pid"), false).unwrap();
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
+        assert_eq!(pidfile.file.metadata().unwrap().mode() & 0o137, 0);
     }
 
     #[test]

@@ -5,7 +5,6 @@ use crate::sys;
 
 /// Capabilities by their numbers in linux/capability.h.
 const CAP_NET_BIND_SERVICE: u32 = 10;
-const CAP_NET_BROADCAST: u32 = 11;
 const CAP_NET_ADMIN: u32 = 12;
 const CAP_NET_RAW: u32 = 13;
 const CAP_IPC_LOCK: u32 = 14;
@@ -60,10 +59,10 @@ impl User {
         self.gid
     }
 
-    /// Becomes this user. Kept are CAP_NET_ADMIN, CAP_NET_RAW, CAP_NET_BROADCAST (`datapath`
-    /// access), CAP_BPF and CAP_PERFMON (BPF programs: the second lets them compare packet
-    /// pointers), CAP_NET_BIND_SERVICE and CAP_IPC_LOCK, also when the new user is root; all else
-    /// is given up for good.
+    /// Becomes this user. Kept are CAP_NET_ADMIN (devices), CAP_NET_RAW (AF_PACKET, AF_XDP),
+    /// CAP_BPF and CAP_PERFMON (BPF programs: the second lets them compare packet pointers),
+    /// CAP_NET_BIND_SERVICE (listeners) and CAP_IPC_LOCK (`--mlockall`), also when the new user is
+    /// root; all else is given up for good.
     ///
     /// Call it with a single thread: credentials are a thread's own in Linux.
     ///
@@ -87,17 +86,10 @@ impl User {
         sys::set_gid(self.gid).map_err(step("change group"))?;
         sys::keep_capabilities(true).map_err(step("keep capabilities"))?;
         sys::set_uid(self.uid).map_err(step("change user"))?;
-        let kept = [
-            CAP_NET_ADMIN,
-            CAP_NET_RAW,
-            CAP_NET_BROADCAST,
-            CAP_BPF,
-            CAP_PERFMON,
-            CAP_NET_BIND_SERVICE,
-            CAP_IPC_LOCK,
-        ]
-        .into_iter()
-        .fold(0, |bits, cap| bits | 1u64 << cap);
+        let kept =
+            [CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF, CAP_PERFMON, CAP_NET_BIND_SERVICE, CAP_IPC_LOCK]
+                .into_iter()
+                .fold(0, |bits, cap| bits | 1u64 << cap);
         sys::set_capabilities(kept).map_err(step("set capabilities"))?;
         sys::keep_capabilities(false).map_err(step("stop keeping capabilities"))
     }

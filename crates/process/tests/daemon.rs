@@ -191,10 +191,13 @@ fn another_user_keeps_what_a_switch_needs() {
     let pid = field.running();
     assert_eq!(status_line(pid, "Uid"), "1 1 1 1");
     assert_eq!(status_line(pid, "Gid"), "1 1 1 1");
-    let want = format!("{:016x}", 0x7c00u64 | 1 << 38 | 1 << 39);
+    let want = format!("{:016x}", 0x7400u64 | 1 << 38 | 1 << 39);
     assert_eq!(status_line(pid, "CapEff"), want);
     assert_eq!(status_line(pid, "CapPrm"), want);
-    assert_eq!(status_line(pid, "CapInh"), "0000000000000000");
+    for none in ["CapInh", "CapAmb"] {
+        assert_eq!(status_line(pid, none), "0000000000000000");
+    }
+    assert_eq!(status_line(pid, "NoNewPrivs"), "1");
     let output = field.run(&["--user=nosuchuser"]);
     assert_eq!(
         String::from_utf8_lossy(&output.stderr),

@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result, bail};
 use process::Dirs;
+use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -31,7 +32,10 @@ impl Place {
     /// Makes the directories that are missing.
     pub fn create(&self) -> Result<()> {
         for dir in [&self.dirs.run, &self.dirs.log, &self.dirs.db] {
-            std::fs::create_dir_all(dir)
+            std::fs::DirBuilder::new()
+                .recursive(true)
+                .mode(0o755)
+                .create(dir)
                 .with_context(|| format!("cannot make the directory {}", dir.display()))?;
         }
         Ok(())
