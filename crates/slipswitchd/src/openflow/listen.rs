@@ -10,16 +10,20 @@ use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
 use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::AbortHandle;
 
 /// Port that the Internet Assigned Numbers Authority gave to OpenFlow.
 pub const OPENFLOW_PORT: u16 = 6653;
 /// How long a peer's TLS handshake may take: one that sends nothing holds a descriptor.
 const HANDSHAKE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
+/// Most peers of one listener at once, so that they cannot use up the process's descriptors.
+const MAX_PEERS: usize = 256;
 
 /// Where to listen: `punix:FILE`, `ptcp:[PORT][:IP]`, `pssl:[PORT][:IP]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -150,14 +154,18 @@ impl Drop for Listener {
     }
 }
 
-/// Binds a Unix socket for owner and group, in the place of a stale one.
+/// Binds a Unix socket for owner and, as far as the umask lets it, group, in the place of a stale
+/// one.
 fn bind_unix(path: &Path) -> io::Result<UnixListener> {
-    match std::fs::remove_file(path) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
-        _ => {}
+    match std::fs::symlink_metadata(path) {
+        Ok(meta) if meta.file_type().is_socket() => std::fs::remove_file(path)?,
+        Ok(_) => return Err(io::ErrorKind::AlreadyExists.into()), // what it is, is not ours to say
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
     }
     let listener = UnixListener::bind(path)?;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o770))?;
+    let mode = std::fs::symlink_metadata(path)?.permissions().mode() & 0o770;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
     Ok(listener)
 }
 
@@ -176,7 +184,8 @@ struct Context {
 }
 
 impl Context {
-    fn serve(&self, stream: Stream) {
+    /// Serves a peer, which has `slot` until it is gone.
+    fn serve(&self, stream: Stream, slot: OwnedSemaphorePermit) {
         let c = self.clone();
         tokio::task::spawn_local(async move {
             let mine = Cell::new(None);
@@ -188,6 +197,7 @@ impl Context {
             if let Some(id) = mine.get() {
                 c.accepted.borrow_mut().remove(&id);
             }
+            drop(slot);
             if let Err(error) = result {
                 tracing::debug!(target: "rconn", "connection ended ({error})");
             }
@@ -195,10 +205,16 @@ impl Context {
     }
 }
 
+/// Waits until there is room for one more peer: the others wait in the listener's queue.
+async fn room(slots: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
+    Arc::clone(slots).acquire_owned().await.ok()
+}
+
 async fn accept_unix(listener: UnixListener, context: Context) {
-    loop {
+    let slots = Arc::new(Semaphore::new(MAX_PEERS));
+    while let Some(slot) = room(&slots).await {
         match listener.accept().await {
-            Ok((stream, _)) => context.serve(Stream::Unix(stream)),
+            Ok((stream, _)) => context.serve(Stream::Unix(stream), slot),
             Err(error) => accept_failed(&error).await,
         }
     }
@@ -209,15 +225,16 @@ async fn accept_tcp(
     context: Context,
     tls: Option<tokio_rustls::TlsAcceptor>,
 ) {
-    loop {
+    let slots = Arc::new(Semaphore::new(MAX_PEERS));
+    while let Some(slot) = room(&slots).await {
         match listener.accept().await {
             Ok((stream, _)) => match &tls {
-                None => context.serve(Stream::Tcp(stream)),
+                None => context.serve(Stream::Tcp(stream), slot),
                 Some(tls) => {
                     let (tls, context) = (tls.clone(), context.clone());
                     tokio::task::spawn_local(async move {
                         match tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await {
-                            Ok(Ok(s)) => context.serve(Stream::Tls(Box::new(s.into()))),
+                            Ok(Ok(s)) => context.serve(Stream::Tls(Box::new(s.into())), slot),
                             Ok(Err(error)) => {
                                 tracing::warn!(target: "stream_ssl", "TLS handshake with a peer failed ({error})");
                             }
