@@ -26,6 +26,7 @@
 
 mod address;
 mod bridges;
+mod confine;
 mod controllers;
 mod device;
 mod fail;
@@ -63,6 +64,8 @@ const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 #[derive(Default)]
 pub struct Configuration {
     client: Option<Rc<Client>>,
+    /// The database may not name any Unix socket of the host.
+    confined: bool,
     state: State,
 }
 
@@ -81,7 +84,8 @@ impl Configuration {
         };
         let client = Client::start(remotes, Configuration::monitor_spec(), options);
         let state = State { tls_args, ..State::default() };
-        Ok(Configuration { client: Some(Rc::new(client)), state })
+        let confined = !args.no_self_confinement;
+        Ok(Configuration { client: Some(Rc::new(client)), confined, state })
     }
 
     /// Waits until there may be something for [`reconfigure`]; for ever without a database. The

@@ -1,5 +1,6 @@
 //! OpenFlow sockets of one bridge, made equal to its Controller rows.
 
+use super::confine;
 use super::state::{BridgeState, ControllerState, Remarks, Service, State};
 use super::wanted::{WantedBridge, WantedController};
 use crate::daemon::{Daemon, Shared};
@@ -123,6 +124,9 @@ fn start(
     files: Option<&tls::Files>,
 ) -> Result<Service, String> {
     let text = &controller.target;
+    if d.configuration.confined {
+        confine::check(text, &wanted.name, &d.directories.run)?;
+    }
     let bad_tls = |error: std::io::Error| format!("controller {text}: TLS is not set up: {error}");
     let mut options = Options::new(Kind::Primary, text, wanted.versions);
     options.inactivity_probe = controller.inactivity_probe;

@@ -214,12 +214,12 @@ fn fail_modes_without_controllers() {
     rig.vsctl_ok(&["set-fail-mode", "br0", "standalone"]);
     assert_eq!(rig.rules("br0"), normal);
     // A passive controller is no controller for the fail mode; an active one is.
-    rig.vsctl_ok(&["set-controller", "br0", "punix:extra.sock"]);
+    rig.vsctl_ok(&["set-controller", "br0", "punix:br0.extra"]);
     assert_eq!(rig.rules("br0"), normal);
-    until("the passive controller listens", || rig.path("extra.sock").exists());
+    until("the passive controller listens", || rig.path("br0.extra").exists());
     rig.vsctl_ok(&["set-controller", "br0", "unix:nobody.sock"]);
     assert!(rig.rules("br0").is_empty());
-    assert!(!rig.path("extra.sock").exists());
+    assert!(!rig.path("br0.extra").exists());
     rig.vsctl_ok(&["del-controller", "br0"]);
     assert_eq!(rig.rules("br0"), normal);
     rig.vsctl_ok(&words("add-br br1 -- set-fail-mode br1 secure"));
