@@ -376,6 +376,8 @@ fn tls_trusts_the_ca_and_nobody_else() {
             certificate: here.join("client-cert.pem"),
             ca_certificate: here.join(ca),
             bootstrap,
+            peer_ca_certificate: None,
+            policy: tls::Policy::default(),
         };
         let client = |host: &str, tls: Option<TlsOptions>| {
             let options = ClientOptions { tls, ..ClientOptions::default() };

@@ -91,10 +91,10 @@ pub struct SslArgs {
     pub ca_cert: CaCert,
     /// `--peer-ca-cert`.
     pub peer_ca_cert: Option<PathBuf>,
-    /// `--ssl-protocols`, as given.
-    pub protocols: Option<String>,
-    /// `--ssl-ciphers`, as given.
-    pub ciphers: Option<String>,
+    /// `--ssl-protocols`, `--ssl-ciphers`.
+    pub policy: tls::Policy,
+    /// Versions in `--ssl-protocols` that are not spoken any more.
+    pub too_old: Vec<String>,
 }
 
 /// One logging option. Their order matters.
@@ -356,8 +356,17 @@ impl Args {
                     value.map_or(CaCert::Unset, |file| CaCert::Bootstrap(file.into()));
             }
             Opt::PeerCaCert => self.ssl.peer_ca_cert = path(&value),
-            Opt::SslProtocols => self.ssl.protocols = value,
-            Opt::SslCiphers => self.ssl.ciphers = value,
+            Opt::SslProtocols => {
+                let list = value.unwrap_or_default();
+                let set = self.ssl.policy.set_versions(&list);
+                self.ssl.too_old =
+                    set.map_err(|e| Exit::error(format!("--ssl-protocols={list}: {e}")))?;
+            }
+            Opt::SslCiphers => {
+                let list = value.unwrap_or_default();
+                let set = self.ssl.policy.set_ciphers(&list);
+                set.map_err(|e| Exit::error(format!("--ssl-ciphers={list}: {e}")))?;
+            }
             Opt::EnableDummy => {
                 self.dummy = match value.as_deref() {
                     None | Some("") => DummyLevel::New,
@@ -544,10 +553,13 @@ mod tests {
              --log-file=/l -vconsole:emer -vsyslog:err --verbose=file:info -v --mlockall \
              tcp:1.2.3.4:6640 --unixctl=c --user=root:daemon --disable-system \
              --disable-system-route --enable-dummy=override --dummy-numa 0,0,1 -p k -cC2 -C none \
-             --peer-ca-cert=q --ssl-protocols=TLSv1.2 --ssl-ciphers HIGH --syslog-method=null \
+             --peer-ca-cert=q --ssl-protocols=TLSv1.1,TLSv1.2 --ssl-ciphers HIGH --syslog-method=null \
              --syslog-target 127.0.0.1:514",
         )
         .unwrap();
+        let mut policy = tls::Policy::default();
+        assert_eq!(policy.set_versions("TLSv1.2"), Ok(vec![]));
+        assert_eq!(policy.set_ciphers("ALL"), Ok(()));
         assert!(args.detach && args.no_chdir && args.no_self_confinement && args.monitor);
         assert!(args.overwrite_pidfile && args.mlockall);
         assert!(args.disable_system && args.disable_system_route);
@@ -562,8 +574,8 @@ mod tests {
                 certificate: Some("C2".into()),
                 ca_cert: CaCert::None,
                 peer_ca_cert: Some("q".into()),
-                protocols: Some("TLSv1.2".into()),
-                ciphers: Some("HIGH".into()),
+                policy,
+                too_old: vec!["TLSv1.1".into()],
             }
         );
         assert_eq!(
@@ -624,6 +636,18 @@ mod tests {
             ("--enable-dummy=foo", "foo: unknown dummy level"),
             ("--dpdk", "Using --dpdk to configure DPDK is not supported."),
             ("--user", "option '--user' requires an argument"),
+            (
+                "--ssl-protocols=SSLv3",
+                "--ssl-protocols=SSLv3: names no version that is supported: use TLSv1.2 and TLSv1.3",
+            ),
+            (
+                "--ssl-protocols=TLSv1.2,x",
+                "--ssl-protocols=TLSv1.2,x: \"x\" is no version; use TLSv1.2 and TLSv1.3",
+            ),
+            (
+                "--ssl-ciphers=HIGH:@SECLEVEL=4",
+                "--ssl-ciphers=HIGH:@SECLEVEL=4: \"@SECLEVEL=4\": levels up to 2 are supported",
+            ),
             ("--mlockall=2", "option '--mlockall' doesn't allow an argument"),
         ] {
             let exit = parse(line).unwrap_err();

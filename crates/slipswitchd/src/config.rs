@@ -83,7 +83,12 @@ impl Configuration {
             ..ClientOptions::default()
         };
         let client = Client::start(remotes, Configuration::monitor_spec(), options);
-        let state = State { tls_args, ..State::default() };
+        let state = State {
+            tls_args,
+            tls_policy: args.ssl.policy.clone(),
+            tls_peer_ca: args.ssl.peer_ca_cert.clone(),
+            ..State::default()
+        };
         let confined = !args.no_self_confinement;
         Ok(Configuration { client: Some(Rc::new(client)), confined, state })
     }
@@ -241,6 +246,8 @@ fn tls_of(args: &Args) -> Option<tls::Files> {
         certificate: args.ssl.certificate.clone()?,
         ca_certificate,
         bootstrap,
+        peer_ca_certificate: args.ssl.peer_ca_cert.clone(),
+        policy: args.ssl.policy.clone(),
     })
 }
 

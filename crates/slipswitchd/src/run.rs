@@ -101,15 +101,12 @@ async fn run(args: Args, dirs: Dirs, mut process: process::Daemon) -> Result<()>
     // Scripts wait for this line of the real program.
     tracing::info!(target: "bridge", "{VERSION_LINE}");
 
-    for (option, value) in
-        [("--ssl-protocols", &args.ssl.protocols), ("--ssl-ciphers", &args.ssl.ciphers)]
-    {
-        if value.is_some() {
-            tracing::warn!(
-                target: "stream_ssl",
-                "{option} has no effect: TLS 1.2 and 1.3 are spoken, with rustls's choice of ciphers"
-            );
-        }
+    if !args.ssl.too_old.is_empty() {
+        tracing::warn!(
+            target: "stream_ssl",
+            "--ssl-protocols: {} will not be spoken: TLSv1.2 and TLSv1.3 are supported",
+            args.ssl.too_old.join(", ")
+        );
     }
     let (daemon, bell) = assemble(&args, &dirs)?;
     let registry = unixctl::Registry::new(VERSION_LINE);

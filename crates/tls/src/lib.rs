@@ -15,14 +15,19 @@
 //! What holds:
 //! - A connector reads the CA file in each handshake, so that a renewed CA needs no new connector.
 //!   The key and the certificate, and all files of an acceptor, are read when it is made.
-//! - Errors name the file that is the trouble.
+//! - Errors name the file that is the trouble, and tell nothing of what is in a private key's.
+//! - A private key that every user of the host can read is used, and said to be so in the log.
+//! - Peers are always verified; there is no way to connect without a CA.
 
 #![forbid(unsafe_code)]
 
+mod ciphers;
 mod pem;
+mod policy;
 mod verifier;
 
 use pem::{certificates, named, private_key};
+use rustls::pki_types::CertificateDer;
 use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use std::io;
@@ -32,8 +37,9 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 use verifier::{ChainVerifier, Trust};
 
 pub use pem::save_ca;
+pub use policy::Policy;
 
-/// The files that TLS needs, all in PEM form.
+/// The files that TLS needs, all in PEM form, and what connections may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Files {
     /// This program's private key.
@@ -44,6 +50,22 @@ pub struct Files {
     pub ca_certificate: PathBuf,
     /// Take the CA from the first active connection if its file does not exist.
     pub bootstrap: bool,
+    /// Certificates to show to peers after this program's own: of the CA that signed it, from
+    /// which peers can bootstrap.
+    pub peer_ca_certificate: Option<PathBuf>,
+    /// Versions and cipher suites.
+    pub policy: Policy,
+}
+
+impl Files {
+    /// This program's certificate and those to show with it.
+    fn chain(&self) -> io::Result<Vec<CertificateDer<'static>>> {
+        let mut chain = certificates(&self.certificate)?;
+        if let Some(path) = &self.peer_ca_certificate {
+            chain.extend(certificates(path)?);
+        }
+        Ok(chain)
+    }
 }
 
 /// Makes what active connections need.
@@ -66,14 +88,14 @@ pub fn bootstrap_connector(files: &Files) -> io::Result<TlsConnector> {
 }
 
 fn connector_that_trusts(trust: Trust, files: &Files) -> io::Result<TlsConnector> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let provider = Arc::new(files.policy.provider());
     let verifier = ChainVerifier { trust, provider: Arc::clone(&provider) };
     let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
+        .with_protocol_versions(&files.policy.versions())
         .map_err(io::Error::other)?
         .dangerous() // names are not compared, see the crate's text
         .with_custom_certificate_verifier(Arc::new(verifier))
-        .with_client_auth_cert(certificates(&files.certificate)?, private_key(&files.private_key)?)
+        .with_client_auth_cert(files.chain()?, private_key(&files.private_key)?)
         .map_err(|e| named(&files.certificate, &e))?;
     Ok(TlsConnector::from(Arc::new(config)))
 }
@@ -83,17 +105,17 @@ fn connector_that_trusts(trust: Trust, files: &Files) -> io::Result<TlsConnector
 /// # Errors
 /// A file cannot be read or used.
 pub fn acceptor(files: &Files) -> io::Result<TlsAcceptor> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let provider = Arc::new(files.policy.provider());
     let ca = &files.ca_certificate;
     let verifier =
         WebPkiClientVerifier::builder_with_provider(Arc::new(roots(ca)?), Arc::clone(&provider))
             .build()
             .map_err(|e| named(ca, &e))?;
     let config = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
+        .with_protocol_versions(&files.policy.versions())
         .map_err(io::Error::other)?
         .with_client_cert_verifier(verifier)
-        .with_single_cert(certificates(&files.certificate)?, private_key(&files.private_key)?)
+        .with_single_cert(files.chain()?, private_key(&files.private_key)?)
         .map_err(|e| named(&files.certificate, &e))?;
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
@@ -108,6 +130,11 @@ pub fn check_ca(path: &Path) -> io::Result<()> {
 
 /// The CA's certificates, at least one.
 fn roots(ca: &Path) -> io::Result<RootCertStore> {
+    if ca.as_os_str().is_empty() {
+        return Err(io::Error::other(
+            "no CA certificate is configured, and peers that are not verified are not supported",
+        ));
+    }
     let mut roots = RootCertStore::empty();
     for certificate in certificates(ca)? {
         roots.add(certificate).map_err(|e| named(ca, &e))?;
@@ -126,11 +153,19 @@ mod tests {
             certificate: "/nonexistent/cert".into(),
             ca_certificate: "/nonexistent/ca".into(),
             bootstrap: false,
+            peer_ca_certificate: None,
+            policy: Policy::default(),
         };
         let error = connector(&files).err().map(|e| e.to_string()).unwrap_or_default();
         assert_eq!(error, "/nonexistent/cert: No such file or directory");
         assert!(
             acceptor(&files).err().is_some_and(|e| e.to_string().starts_with("/nonexistent/ca: "))
         );
+    }
+
+    #[test]
+    fn without_a_ca_nobody_is_trusted() {
+        let error = check_ca(Path::new("")).err().map(|e| e.to_string()).unwrap_or_default();
+        assert!(error.starts_with("no CA certificate is configured"), "{error}");
     }
 }

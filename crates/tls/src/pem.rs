@@ -1,10 +1,12 @@
 //! Files in PEM form (RFC 7468).
 
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use std::fs::{File, OpenOptions};
+use std::collections::BTreeSet;
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, BufReader, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 pub(crate) fn named(path: &Path, error: &dyn std::fmt::Display) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("{}: {error}", path.display()))
@@ -35,9 +37,26 @@ pub(crate) fn certificates(path: &Path) -> io::Result<Vec<CertificateDer<'static
 }
 
 pub(crate) fn private_key(path: &Path) -> io::Result<PrivateKeyDer<'static>> {
-    rustls_pemfile::private_key(&mut open(path)?)
-        .map_err(|e| named(path, &e))?
-        .ok_or_else(|| named(path, &"holds no PEM private key"))
+    let mut file = open(path)?;
+    if file.get_ref().metadata().is_ok_and(|m| m.mode() & 0o007 != 0) {
+        warn_once(path);
+    }
+    match rustls_pemfile::private_key(&mut file) {
+        Ok(Some(key)) => Ok(key),
+        Ok(None) => Err(named(path, &"holds no PEM private key")),
+        Err(error) if error.raw_os_error().is_some() => Err(named(path, &words(&error))),
+        // The parser's words may be words of the key.
+        Err(_) => Err(named(path, &"holds a private key that is damaged")),
+    }
+}
+
+/// Says, once for each file, that a private key is not private: keys are read anew for each
+/// connection.
+fn warn_once(path: &Path) {
+    static SAID: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+    if SAID.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned()) {
+        tracing::warn!(target: "stream_ssl", "{}: all users of this host have access to the private key (chmod o= {0})", path.display());
+    }
 }
 
 /// Writes the last certificate of a chain, the CA's, to a file that must not exist yet.
@@ -53,7 +72,10 @@ pub fn save_ca(chain: &[CertificateDer<'_>], path: &Path) -> io::Result<()> {
         .create_new(true)
         .mode(0o644)
         .open(path)
-        .and_then(|mut file| file.write_all(pem(ca).as_bytes()))
+        .and_then(|mut file| {
+            file.set_permissions(Permissions::from_mode(0o644))?; // public, whatever the umask
+            file.write_all(pem(ca).as_bytes())
+        })
         .map_err(|e| named(path, &format!("cannot save the CA certificate ({})", words(&e))))?;
     tracing::info!(target: "stream_ssl", "successfully bootstrapped CA cert to {}", path.display());
     Ok(())
@@ -102,6 +124,23 @@ mod tests {
             ("fooba", "Zm9vYmE="),
         ] {
             assert_eq!(base64(plain.as_bytes()), coded);
+        }
+    }
+
+    #[test]
+    fn a_damaged_key_is_not_quoted() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("key.pem");
+        for text in [
+            "-----BEGIN SECRET",
+            "-----BEGIN PRIVATE KEY-----\nSECRET",
+            "-----BEGIN PRIVATE KEY-----\nSECRET!?\n-----END PRIVATE KEY-----\n",
+            "SECRET",
+        ] {
+            std::fs::write(&path, text).unwrap();
+            let error = private_key(&path).err().map(|e| e.to_string()).unwrap_or_default();
+            assert!(error.starts_with(&format!("{}: holds ", path.display())), "{error}");
+            assert!(!error.contains("SECRET"), "{error}");
         }
     }
 

@@ -175,7 +175,13 @@ pub(super) fn close(d: &mut Daemon, bridge: &mut BridgeState) {
     }
 }
 
-/// The TLS files in force: the database's, else the command line's.
+/// The TLS files in force: the database's, else the command line's. What the database cannot say
+/// is always as the command line has it.
 pub(super) fn files(state: &State) -> Option<tls::Files> {
-    state.tls.clone().or_else(|| state.tls_args.clone())
+    let files = state.tls.as_ref().or(state.tls_args.as_ref())?;
+    Some(tls::Files {
+        peer_ca_certificate: state.tls_peer_ca.clone(),
+        policy: state.tls_policy.clone(),
+        ..files.clone()
+    })
 }

@@ -10,6 +10,7 @@ use openflow::PortNo;
 use openflow::message::Versions;
 use ovsdb::Uuid;
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::time::Instant;
 
 /// Everything that was made.
@@ -25,6 +26,10 @@ pub(super) struct State {
     pub tls_args: Option<tls::Files>,
     /// See `tls_args`.
     pub tls: Option<tls::Files>,
+    /// What connections by TLS may use, and the certificates to show with ours.
+    pub tls_policy: tls::Policy,
+    /// See `tls_policy`.
+    pub tls_peer_ca: Option<PathBuf>,
     /// The first configuration was made.
     pub configured: bool,
     /// Until when what an earlier daemon left is kept as it is (`flow-restore-wait`).

@@ -245,6 +245,9 @@ fn tls(replica: &Replica, root: &Row) -> Option<tls::Files> {
         certificate: row.str("certificate").into(),
         ca_certificate: row.str("ca_cert").into(),
         bootstrap: row.bool("bootstrap_ca_cert"),
+        // These two come from the command line only, see `controllers::files`.
+        peer_ca_certificate: None,
+        policy: tls::Policy::default(),
     })
 }
 
