@@ -10,9 +10,10 @@
 //! The directory is locked while a daemon uses it.
 
 use std::collections::HashMap;
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File, Metadata};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::FlockOperation;
@@ -47,7 +48,13 @@ impl Pins {
             step: format!("creating {}", directory.display()),
             source,
         };
-        fs::create_dir_all(directory).map_err(system)?;
+        DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(system)?;
+        // Its parent is Slipswitch's, too: whoever can rename in it chooses the tables.
+        for ours in directory.ancestors().take(2) {
+            fs::symlink_metadata(ours)
+                .and_then(|about| check_owner(ours, &about))
+                .map_err(system)?;
+        }
         let lock = File::open(directory).map_err(system)?;
         rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)
             .map_err(|_| Unavailable::InUse(directory.to_owned()))?;
@@ -118,6 +125,55 @@ fn is_bpffs(file_system: &rustix::fs::StatFs) -> bool {
 
 fn mount() -> io::Result<()> {
     tracing::info!("mounting a BPF file system at {BPFFS}");
-    rustix::mount::mount("bpf", BPFFS, "bpf", rustix::mount::MountFlags::empty(), None)?;
+    let flags = rustix::mount::MountFlags::empty();
+    rustix::mount::mount("bpf", BPFFS, "bpf", flags, Some(c"mode=0700"))?;
     Ok(())
+}
+
+/// An error when someone who is neither root nor this process's user may change `path`, about
+/// which `about` was read.
+pub(crate) fn check_owner(path: &Path, about: &Metadata) -> io::Result<()> {
+    const OTHERS_WRITE: u32 = 0o002;
+    const STICKY: u32 = 0o1000;
+    let own = rustix::process::geteuid().as_raw();
+    if about.uid() != 0 && about.uid() != own {
+        return Err(io::Error::other(format!(
+            "{} belongs to user {}, not to root or to this daemon's user",
+            path.display(),
+            about.uid()
+        )));
+    }
+    let keeps_others_off = about.is_dir() && about.mode() & STICKY != 0;
+    if about.mode() & OTHERS_WRITE != 0 && !keeps_others_off {
+        return Err(io::Error::other(format!("every user may write to {}", path.display())));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    #[test]
+    fn what_others_may_change_is_not_used() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("object");
+        fs::write(&file, "").unwrap();
+        let check = |path: &Path, mode: u32| {
+            fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+            check_owner(path, &fs::metadata(path).unwrap()).map_err(|e| e.to_string())
+        };
+        assert_eq!(check(&file, 0o664), Ok(()));
+        assert!(check(&file, 0o666).unwrap_err().contains("every user may write"));
+        assert!(check(&file, 0o1666).unwrap_err().contains("every user may write"));
+        assert_eq!(check(directory.path(), 0o1777), Ok(()));
+        assert!(check(directory.path(), 0o777).unwrap_err().contains("every user"));
+        if rustix::process::geteuid().is_root() {
+            fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+            std::os::unix::fs::chown(&file, Some(1), None).unwrap();
+            assert!(check(&file, 0o600).unwrap_err().contains("belongs to user 1"));
+        }
+    }
 }
