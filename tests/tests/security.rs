@@ -159,7 +159,8 @@ fn a_log_file_that_its_directorys_owner_pointed_elsewhere_is_left_alone() {
 fn the_database_cannot_put_a_socket_in_the_place_of_a_file() {
     for arguments in [vec![], vec!["--no-self-confinement".to_owned()]] {
         let confined = arguments.is_empty();
-        let switch = Switch::with(Options { kind: Kind::Slipswitch, mode: Mode::Dummy, arguments });
+        let switch =
+            Switch::with(Options { arguments, ..Options::new(Kind::Slipswitch, Mode::Dummy) });
         switch.dummy_bridge(1);
         let precious = switch.place().write("br0.precious", "precious");
         let socket = switch.place().file("elsewhere.sock");
@@ -185,9 +186,8 @@ fn certificates(switch: &Switch) {
 fn tls_uses_what_the_options_allow() {
     let options = "--private-key=key.pem --certificate=cert.pem --ca-cert=ca.pem --peer-ca-cert=ca.pem --ssl-protocols=TLSv1.1,TLSv1.2 --ssl-ciphers=AES128+aRSA:!aNULL";
     let switch = Switch::with(Options {
-        kind: Kind::Slipswitch,
-        mode: Mode::Dummy,
         arguments: options.split(' ').map(str::to_owned).collect(),
+        ..Options::new(Kind::Slipswitch, Mode::Dummy)
     });
     switch.dummy_bridge(1);
     certificates(&switch);
