@@ -108,7 +108,17 @@ impl World {
 
     /// The bundle of a port of bridge 0.
     pub fn bundle(&mut self, number: u32, change: impl FnOnce(&mut BundleView)) {
-        let b = self.br0();
+        self.bundle_on(BridgeIndex(0), number, change);
+    }
+
+    /// [`World::bundle`] of another bridge.
+    pub fn bundle_on(
+        &mut self,
+        bridge: BridgeIndex,
+        number: u32,
+        change: impl FnOnce(&mut BundleView),
+    ) {
+        let b = self.bridge(bridge);
         let i = b.ports[&PortNo(number)].bundle.unwrap(); // every port here has one
         change(&mut Arc::make_mut(&mut b.bundles)[i]);
     }

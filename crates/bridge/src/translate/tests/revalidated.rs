@@ -53,21 +53,21 @@ fn hashes_whose_deciding_bits_are_zero() {
     }
 }
 
-/// Behind the patch port the inner header is the outer one, and its priority decides.
+/// Behind the patch port the inner header is the outer one, whose priority a rule looks at.
 #[test]
 fn a_header_that_moved_before_a_patch_port_is_exact() {
     let mut w = World::new(3);
     let other = w.add_bridge(2);
     w.patch((other, 2), (BridgeIndex(0), 3));
-    w.rule("", normal());
+    w.rule("dl_vlan=7,dl_vlan_pcp=3", [out(2)]);
     w.rule_on(other, "", normal());
-    w.bundle(2, |b| b.priority_tags = PriorityTags::IfNonzero);
+    w.bundle_on(other, 2, |b| (b.mode, b.tag) = (VlanMode::NativeUntagged, 5));
     let enter = |inner: u16| {
-        let mut k = tagged(&[(0x8100, 0), (0x8100, inner)]);
+        let mut k = tagged(&[(0x8100, 5), (0x8100, inner)]);
         k.in_port.set(101);
         k
     };
-    let (low, high) = (enter(0), enter(0x6000));
+    let (low, high) = (enter(7), enter(0x6007));
     let translate = |k: &Key| w.translate_dp(k).expect("the port is there");
     let (first, second) = (translate(&high), translate(&low));
     assert_ne!(first.actions, second.actions, "the priority is seen");
