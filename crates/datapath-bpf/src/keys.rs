@@ -52,12 +52,44 @@ const PIECES: [Piece; 22] = [
     l3(word::ND2, 4, offset_of!(Key, nd_options_type), 4),
 ];
 
+/// The bytes of words that are behind the Ethernet header and VLANs.
+const L3_BYTES: [[u8; 8]; WORDS] = {
+    let mut bytes = [[0; 8]; WORDS];
+    let mut piece = 0;
+    while piece < PIECES.len() {
+        let Piece { at, bytes: length, l3, .. } = PIECES[piece];
+        let mut i = at;
+        while l3 && i < at + length {
+            bytes[i / 8][i % 8] = u8::MAX;
+            i += 1;
+        }
+        piece += 1;
+    }
+    bytes
+};
+
+/// Copies bytes; every length that pieces have is a plain load and store.
+#[inline(always)]
+fn copy(to: &mut [u8], from: &[u8], length: usize) {
+    fn fixed<const N: usize>(to: &mut [u8], from: &[u8]) {
+        if let (Some(to), Some(from)) = (to.first_chunk_mut::<N>(), from.first_chunk::<N>()) {
+            *to = *from;
+        }
+    }
+    match length {
+        2 => fixed::<2>(to, from),
+        4 => fixed::<4>(to, from),
+        8 => fixed::<8>(to, from),
+        _ => fixed::<16>(to, from),
+    }
+}
+
 /// A key in the words of the tables; what they do not have is left out.
 pub fn to_words(key: &Key) -> [u64; WORDS] {
     let mut words = [0u64; WORDS];
-    let bytes = key.bytes();
+    let (to, from) = (words.as_mut_bytes(), key.bytes());
     for p in &PIECES {
-        words.as_mut_bytes()[p.at..][..p.bytes].copy_from_slice(&bytes[p.key..][..p.bytes]);
+        copy(&mut to[p.at..], &from[p.key..], p.bytes);
     }
     words
 }
@@ -65,8 +97,9 @@ pub fn to_words(key: &Key) -> [u64; WORDS] {
 /// The key whose words these are; fields that the tables do not have are zero.
 pub fn from_words(words: &[u64; WORDS]) -> Key {
     let mut key = Key::ZERO;
+    let (to, from) = (key.bytes_mut(), words.as_bytes());
     for p in &PIECES {
-        key.bytes_mut()[p.key..][..p.bytes].copy_from_slice(&words.as_bytes()[p.at..][..p.bytes]);
+        copy(&mut to[p.key..], &from[p.at..], p.bytes);
     }
     key
 }
@@ -132,12 +165,12 @@ impl Matching {
 
 /// Bit x: the mask looks at word x; [`NEEDS_L3`].
 pub fn needs(mask: &[u64; WORDS]) -> u32 {
-    let bytes = mask.as_bytes();
-    let looks = |p: &&Piece| bytes[p.at..][..p.bytes].iter().any(|byte| *byte != 0);
-    let behind = PIECES.iter().filter(|p| p.l3).any(|p| looks(&p));
-    let words =
-        mask.iter().enumerate().fold(0, |needs, (x, word)| needs | u32::from(*word != 0) << x);
-    words | if behind { NEEDS_L3 } else { 0 }
+    let (mut needs, mut behind) = (0, 0);
+    for (x, (word, l3)) in mask.iter().zip(L3_BYTES).enumerate() {
+        needs |= u32::from(*word != 0) << x;
+        behind |= word & u64::from_ne_bytes(l3);
+    }
+    needs | if behind != 0 { NEEDS_L3 } else { 0 }
 }
 
 /// The bits that keys are told apart by before anything is known of the flows: all that tell
@@ -203,6 +236,23 @@ mod tests {
         assert_eq!(with(&|m, _| m.0.conj_id.set(1)), None);
         assert_eq!(with(&|m, _| m.0.in_port.set(1)), None);
         assert_eq!(with(&|_, k| k.in_port.set(0x1_0003)), None);
+    }
+
+    #[test]
+    fn what_is_behind_the_ethernet_header_is_told() {
+        let needs_of = |field: Field| {
+            let mut mask = Mask::WILDCARD;
+            mask.set_exact(field);
+            needs(&to_words(&mask.0))
+        };
+        assert_eq!(needs_of(Field::EthDst), 1 << word::ETH0);
+        assert_eq!(needs_of(Field::EthSrc), 1 << word::ETH0 | 1 << word::ETH1);
+        assert_eq!(needs_of(Field::IpProto), 1 << word::ETH1 | NEEDS_L3);
+        assert_eq!(needs_of(Field::Ipv4Dst), 1 << word::IP4 | NEEDS_L3);
+        assert_eq!(needs_of(Field::UdpDst), 1 << word::TP | NEEDS_L3);
+        assert_eq!(needs_of(Field::RecircId), 1 << word::RECIRC);
+        let lengths: Vec<usize> = PIECES.iter().map(|p| p.bytes).collect();
+        assert!(lengths.iter().all(|length| [2, 4, 8, 16].contains(length)));
     }
 
     proptest::proptest! {
