@@ -9,9 +9,6 @@
 #include <linux/if_ether.h>
 #include <linux/pkt_cls.h>
 #include <bpf/bpf_endian.h>
-#include <bpf/bpf_helpers.h>
-
-#include "count.h"
 
 typedef struct __sk_buff hook_ctx;
 
@@ -20,17 +17,7 @@ typedef struct __sk_buff hook_ctx;
 #define VERDICT_DROP TC_ACT_SHOT
 #define VERDICT_NONE TC_ACT_UNSPEC
 
-#define MAX_OFFSET 0x7fff
-
-static __always_inline void *data_of(hook_ctx *ctx)
-{
-	return (void *)(long)ctx->data;
-}
-
-static __always_inline void *data_end_of(hook_ctx *ctx)
-{
-	return (void *)(long)ctx->data_end;
-}
+#include "hook_common.h"
 
 /* The device whose hook this is, on the way in and on the way out. */
 static __always_inline __u32 arrival_ifindex(hook_ctx *ctx)
@@ -107,12 +94,5 @@ static __always_inline int resize(hook_ctx *ctx, __u32 length)
 {
 	return bpf_skb_change_tail(ctx, length, 0);
 }
-
-#define go(ctx, tail)                                   \
-	({                                              \
-		bpf_tail_call_static(ctx, &tails, tail); \
-		count_drop(DROP_UNSUPPORTED);           \
-		VERDICT_DROP;                           \
-	})
 
 #endif

@@ -20,9 +20,6 @@
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
 #include <bpf/bpf_endian.h>
-#include <bpf/bpf_helpers.h>
-
-#include "count.h"
 
 typedef struct xdp_md hook_ctx;
 
@@ -31,18 +28,7 @@ typedef struct xdp_md hook_ctx;
 #define VERDICT_DROP XDP_DROP
 #define VERDICT_NONE XDP_PASS
 
-/* What the verifier lets a packet pointer move by, with room for the operand. */
-#define MAX_OFFSET 0x7fff
-
-static __always_inline void *data_of(hook_ctx *ctx)
-{
-	return (void *)(long)ctx->data;
-}
-
-static __always_inline void *data_end_of(hook_ctx *ctx)
-{
-	return (void *)(long)ctx->data_end;
-}
+#include "hook_common.h"
 
 static __always_inline __u32 arrival_ifindex(hook_ctx *ctx)
 {
@@ -142,13 +128,5 @@ static __always_inline int resize(hook_ctx *ctx, __u32 length)
 {
 	return bpf_xdp_adjust_tail(ctx, (int)length - (int)data_length(ctx));
 }
-
-/* Constant `tail`: the call becomes a jump. */
-#define go(ctx, tail)                                   \
-	({                                              \
-		bpf_tail_call_static(ctx, &tails, tail); \
-		count_drop(DROP_UNSUPPORTED);           \
-		VERDICT_DROP;                           \
-	})
 
 #endif

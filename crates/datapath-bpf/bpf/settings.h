@@ -14,7 +14,6 @@ struct settings {
 	__u32 needs;         /* bit W_x: some flow looks at word W_x; NEEDS_L3 */
 	__u32 features;
 	__u32 bucket_mask;   /* buckets - 1 */
-	__u32 pad;
 	__u32 shard_mask;    /* shards - 1 */
 	__u32 max_flows;
 	__u32 max_programs;
@@ -24,7 +23,6 @@ struct settings {
 	__u32 emc_lines;     /* of one CPU */
 	__u32 emc_mask;      /* of a place among them; 0: the cache is not asked */
 	__u32 generation;    /* of this variant; never 0 */
-	__u32 pad2;
 	__u64 factors[WORDS + 1];
 	__u64 union_mask[WORDS]; /* all masks ORed */
 };

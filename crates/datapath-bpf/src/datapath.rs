@@ -16,9 +16,7 @@ use datapath::{
 use crate::attach::{self, Attached, Place};
 use crate::attachment::{AttachError, Attachment, Config, Held, HookSet, Totals, Unavailable};
 use crate::flows::Flows;
-use crate::layout::{
-    ConfigEntry, MAX_METERS, MAX_PORTS, METER_BANDS, PORT_DEVMAP, PORT_STACK, word,
-};
+use crate::layout::{ConfigEntry, MAX_PORTS, PORT_DEVMAP, PORT_STACK, word};
 use crate::load::Hook;
 use crate::maps::Maps;
 use crate::object::UserObject;
@@ -418,11 +416,6 @@ impl BpfDatapath {
             return PortCounts::default();
         }
         ports::stats(self.maps(), port.0)
-    }
-
-    /// Highest number of meters, and of bands in each.
-    pub fn meter_limits(&self) -> (u32, u8) {
-        (MAX_METERS, METER_BANDS as u8)
     }
 
     /// Sets or replaces a meter.

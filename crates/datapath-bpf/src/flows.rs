@@ -30,7 +30,7 @@ use crate::grace::Grace;
 use crate::hash::{self, Factors};
 use crate::index::{self, Position};
 use crate::keys::{self, Matching};
-use crate::layout::{EPOCHS, FLOW_PACKET_TYPE, MAX_PORTS, NO_PROGRAM, WORDS, word};
+use crate::layout::{CELLS_TOTAL, EPOCHS, FLOW_PACKET_TYPE, MAX_PORTS, NO_PROGRAM, WORDS, word};
 use crate::maps::Maps;
 use crate::masks::Masks;
 use crate::programs::Programs;
@@ -209,6 +209,28 @@ impl Flows {
         Ok(())
     }
 
+    /// Puts a flow, which is dead so far, into a free slot, with a program of these cells; it is
+    /// alive then, and nothing refers to it yet.
+    fn put(
+        &self,
+        inner: &mut Inner,
+        mut slot: Slot,
+        cells: Option<&[u64; CELLS_TOTAL]>,
+    ) -> Result<u32, Refusal> {
+        let number = inner.take_slot(self.maps.slots.len()).ok_or(Refusal::TableFull)?;
+        slot.program = match cells.map(|cells| inner.programs.acquire(&self.maps.programs, cells)) {
+            None => NO_PROGRAM,
+            Some(Some(program)) => program,
+            Some(None) => {
+                inner.free.push(number);
+                return Err(Refusal::ProgramsFull);
+            }
+        };
+        slot.write(&self.maps, number as usize);
+        Slot::set_dead(&self.maps, number, false);
+        Ok(number)
+    }
+
     /// Writes a free slot; nothing refers to it yet.
     fn fill(
         &self,
@@ -218,26 +240,16 @@ impl Flows {
         mask: u16,
         hash: u32,
     ) -> Result<u32, Refusal> {
-        let number = inner.take_slot(self.maps.slots.len()).ok_or(Refusal::TableFull)?;
-        let program = match &wanted.encoded.effect {
-            Effect::Program(cells) => {
-                let Some(program) = inner.programs.acquire(&self.maps.programs, cells) else {
-                    inner.free.push(number);
-                    return Err(Refusal::ProgramsFull);
-                };
-                program
-            }
-            _ => NO_PROGRAM,
-        };
-        let mut slot = wanted.slot(program);
+        let mut slot = wanted.slot();
         slot.mask = mask;
         slot.hash = hash.into();
         slot.ufid = [(ufid.0 >> 64) as u64, ufid.0 as u64];
         slot.installed = self.clock.now().0 as u64;
-        let at = number as usize;
-        slot.write(&self.maps, at);
-        Slot::set_dead(&self.maps, number, false);
-        Ok(number)
+        let cells = match &wanted.encoded.effect {
+            Effect::Program(cells) => Some(&**cells),
+            _ => None,
+        };
+        self.put(inner, slot, cells)
     }
 
     /// Replaces a flow's actions; its statistics go on. Installs it when it is not there.
@@ -399,8 +411,8 @@ impl Wanted {
         Ok(())
     }
 
-    /// The slot, dead, without mask, hash and identity.
-    fn slot(&self, program: u32) -> Slot {
+    /// The slot, dead, without program, mask, hash and identity.
+    fn slot(&self) -> Slot {
         let (output, reason) = self.encoded.output_and_reason();
         let own = if self.matching.packet_type { FLOW_PACKET_TYPE } else { 0 };
         Slot {
@@ -411,7 +423,7 @@ impl Wanted {
             hooks: self.encoded.hooks.bits(),
             flags: self.encoded.flags | own,
             output,
-            program,
+            program: NO_PROGRAM,
             reason,
             ufid: [0; 2],
             hash: 0,

@@ -181,31 +181,40 @@ fn failure(hook: Hook, error: &libbpf_rs::Error) -> Unavailable {
     }
 }
 
-/// Where the object has `settings` among its constants, checked against what is known here.
+/// Puts our programs' `settings` among their constants.
 fn set_settings(open: &mut OpenObject, hook: Hook, settings: &Settings) -> Result<(), String> {
-    let at = settings_offset(hook.bytes())?;
+    let btf = Btf::from_raw("programs", hook.bytes())
+        .map_err(|e| format!("type information: {e}"))?
+        .ok_or("no type information")?;
+    match write_settings(open, &btf, settings)? {
+        true => Ok(()),
+        false => Err("no struct settings".into()),
+    }
+}
+
+/// Puts `settings` where an object has them among its constants, checked against what is known
+/// here. False when it has none.
+pub(crate) fn write_settings(
+    open: &mut OpenObject,
+    btf: &Btf<'_>,
+    settings: &Settings,
+) -> Result<bool, String> {
+    let Some((at, size)) = variable(btf, ".rodata", "settings") else { return Ok(false) };
+    if size != size_of::<Settings>() {
+        return Err(format!(
+            "its struct settings has {size} bytes, {} are known: build it with the headers of \
+             this daemon",
+            size_of::<Settings>()
+        ));
+    }
     let mut map = open
         .maps_mut()
         .find(|m| m.name().to_string_lossy().ends_with(".rodata"))
         .ok_or("no constants")?;
     let bytes = map.initial_value_mut().ok_or("no constants")?;
-    let place = bytes.get_mut(at..at + size_of::<Settings>()).ok_or("too few constants")?;
+    let place = bytes.get_mut(at..at + size).ok_or("too few constants")?;
     place.copy_from_slice(settings.as_bytes());
-    Ok(())
-}
-
-fn settings_offset(object: &[u8]) -> Result<usize, String> {
-    let btf = Btf::from_raw("programs", object)
-        .map_err(|e| format!("type information: {e}"))?
-        .ok_or("no type information")?;
-    let (at, size) = variable(&btf, ".rodata", "settings").ok_or("no struct settings")?;
-    if size != size_of::<Settings>() {
-        return Err(format!(
-            "struct settings is {size} bytes, {} are known",
-            size_of::<Settings>()
-        ));
-    }
-    Ok(at)
+    Ok(true)
 }
 
 /// Offset and size of a variable in a section of constants.

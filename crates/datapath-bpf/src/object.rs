@@ -13,7 +13,7 @@ use libbpf_rs::{Object, ObjectBuilder, OpenMap, OpenObject};
 use zerocopy::{FromBytes as _, IntoBytes as _};
 
 use crate::capabilities::Capabilities;
-use crate::load::{Words, XDP_HAS_FRAGS, variable};
+use crate::load::{Words, XDP_HAS_FRAGS, variable, write_settings};
 use crate::settings::Settings;
 use crate::sys;
 
@@ -84,6 +84,9 @@ pub struct UserObject {
 fn value_type(map: &str) -> Option<&'static str> {
     Some(match map {
         "slots" => "slot",
+        "details" => "slot_detail",
+        "emc" => "emc_entry",
+        "epochs" => "epochs",
         "masks" => "mask",
         "index" => "bucket",
         "cache" => "cache_line",
@@ -128,7 +131,7 @@ impl UserObject {
         let capabilities = capabilities(&open, &btf).map_err(contract)?;
         capabilities.check().map_err(contract)?;
         bind(&mut open, &btf, maps).map_err(contract)?;
-        set_settings(&mut open, &btf, full, &capabilities).map_err(contract)?;
+        write_settings(&mut open, &btf, &settings_for(full, &capabilities)).map_err(contract)?;
         if full.have_frags != 0 {
             // Programs that share a devmap or a table of programs must be alike in this.
             open.progs_mut().for_each(|mut program| program.set_flags(XDP_HAS_FRAGS));
@@ -265,35 +268,15 @@ fn check_map(map: &OpenMap<'_>, btf: &Btf<'_>, ours: BorrowedFd<'_>) -> Result<(
     }
 }
 
-/// `settings`, when it is among the constants.
-fn set_settings(
-    open: &mut OpenObject,
-    btf: &Btf<'_>,
-    full: &Settings,
-    capabilities: &Capabilities,
-) -> Result<(), String> {
-    let Some((at, size)) = variable(btf, ".rodata", "settings") else { return Ok(()) };
-    if size != size_of::<Settings>() {
-        return Err(format!(
-            "its struct settings has {size} bytes, {} are known: build it with the headers of \
-             this daemon",
-            size_of::<Settings>()
-        ));
-    }
+/// The settings of a program that can do so much.
+fn settings_for(full: &Settings, capabilities: &Capabilities) -> Settings {
     let mut settings = Settings { needs: capabilities.needs, ..*full };
     for (x, word) in settings.union_mask.iter_mut().enumerate() {
         if capabilities.needs >> x & 1 == 0 {
             *word = 0;
         }
     }
-    let mut map = open
-        .maps_mut()
-        .find(|m| m.name().to_string_lossy().ends_with(".rodata"))
-        .ok_or("no constants")?;
-    let bytes = map.initial_value_mut().ok_or("no constants")?;
-    let place = bytes.get_mut(at..at + size).ok_or("too few constants")?;
-    place.copy_from_slice(settings.as_bytes());
-    Ok(())
+    settings
 }
 
 /// What a verifier's log ends with, without its statistics and libbpf's frame.

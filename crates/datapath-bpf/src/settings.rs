@@ -27,7 +27,6 @@ pub struct Settings {
     pub needs: u32,
     pub features: u32,
     pub bucket_mask: u32,
-    pub pad: u32,
     pub shard_mask: u32,
     pub max_flows: u32,
     pub max_programs: u32,
@@ -37,7 +36,6 @@ pub struct Settings {
     pub emc_lines: u32,
     pub emc_mask: u32,
     pub generation: u32,
-    pub pad2: u32,
     pub factors: [u64; WORDS + 1],
     pub union_mask: [u64; WORDS],
 }
@@ -75,7 +73,6 @@ impl Settings {
             needs: ALL_WORDS,
             features: ALL_FEATURES,
             bucket_mask: sizes.buckets - 1,
-            pad: 0,
             shard_mask: sizes.shards - 1,
             max_flows: sizes.flows,
             max_programs: sizes.programs,
@@ -85,7 +82,6 @@ impl Settings {
             emc_lines: sizes.emc_lines,
             emc_mask: sizes.emc_lines - 1,
             generation,
-            pad2: 0,
             factors: *factors,
             union_mask: keys::signature(),
         }
@@ -104,4 +100,4 @@ impl Settings {
     }
 }
 
-const _: () = assert!(size_of::<Settings>() == 56 + 8 * (2 * WORDS + 1));
+const _: () = assert!(size_of::<Settings>() == 48 + 8 * (2 * WORDS + 1));

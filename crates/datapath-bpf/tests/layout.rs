@@ -92,7 +92,6 @@ fn structures_are_the_same_in_c_and_here() {
                 needs,
                 features,
                 bucket_mask,
-                pad,
                 shard_mask,
                 max_flows,
                 max_programs,
@@ -102,7 +101,6 @@ fn structures_are_the_same_in_c_and_here() {
                 emc_lines,
                 emc_mask,
                 generation,
-                pad2,
                 factors,
                 union_mask,
             }

@@ -1,6 +1,7 @@
 //! The contract's flows: the base's, joined with the fast path's.
 
 use crate::fast_path::FastPath;
+use crate::gates::Allowed;
 use crate::placed::PlacedDatapath;
 use crate::queue;
 use crate::table::{Place, Shard, Table, add};
@@ -83,25 +84,31 @@ impl PlacedDatapath {
         if self.base.install(&flow).is_err() {
             return false;
         }
-        let decided = self.decide(&flow);
-        let refusal = match decided {
-            Ok(allowed) if allowed.tiers == tiers && fast.encodes_alike(ufid, actions) => {
-                shard.put(ufid, self.place_of(Ok(tiers), allowed));
-                return true;
+        let done = self.decide(&flow).and_then(|allowed| {
+            if allowed.tiers != tiers || !fast.encodes_alike(ufid, actions) {
+                return self.replace_in(fast, &mut shard, &flow, allowed);
             }
-            Ok(allowed) => match fast.replace(&flow, allowed.tiers) {
-                Ok(tiers) => {
-                    shard.put(ufid, self.place_of(Ok(tiers), allowed));
-                    return true;
-                }
-                Err(refusal) => refusal,
-            },
-            Err(refusal) => refusal,
-        };
+            shard.put(ufid, self.place_of(Ok(tiers), allowed));
+            Ok(())
+        });
+        let Err(refusal) = done else { return true };
         shard.put(ufid, Place::Fast { tiers, lacks: None });
         drop(shard);
         self.withdraw(&[ufid], refusal);
         true
+    }
+
+    /// Gives a flow of the fast path other actions there.
+    fn replace_in(
+        &self,
+        fast: &dyn FastPath,
+        shard: &mut Shard<'_>,
+        flow: &Megaflow,
+        allowed: Allowed,
+    ) -> Result<(), Refusal> {
+        let tiers = fast.replace(flow, allowed.tiers)?;
+        shard.put(flow.ufid, self.place_of(Ok(tiers), allowed));
+        Ok(())
     }
 
     fn modify_fast(
@@ -118,16 +125,10 @@ impl PlacedDatapath {
             return true;
         }
         let Some(dump) = self.base.flow(ufid) else { return false };
-        let refusal = match self.decide(&dump.flow) {
-            Ok(allowed) => match fast.replace(&dump.flow, allowed.tiers) {
-                Ok(tiers) => {
-                    shard.put(ufid, self.place_of(Ok(tiers), allowed));
-                    return true;
-                }
-                Err(refusal) => refusal,
-            },
-            Err(refusal) => refusal,
-        };
+        let done = self
+            .decide(&dump.flow)
+            .and_then(|allowed| self.replace_in(fast, &mut shard, &dump.flow, allowed));
+        let Err(refusal) = done else { return true };
         drop(shard);
         self.withdraw(&[ufid], refusal);
         true

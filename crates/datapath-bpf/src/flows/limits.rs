@@ -75,17 +75,9 @@ impl Flows {
         if slot.hooks == 0 {
             return None;
         }
-        let new = inner.take_slot(self.maps.slots.len())?;
-        if slot.program != NO_PROGRAM {
-            let cells = self.maps.programs.read(slot.program as usize).cells;
-            let Some(program) = inner.programs.acquire(&self.maps.programs, &cells) else {
-                inner.free.push(new);
-                return None;
-            };
-            slot.program = program;
-        }
-        slot.write(&self.maps, new as usize);
-        Slot::set_dead(&self.maps, new, false);
+        let has_program = slot.program != NO_PROGRAM;
+        let cells = has_program.then(|| self.maps.programs.read(slot.program as usize).cells);
+        let new = self.put(inner, slot, cells.as_ref()).ok()?;
         self.supersede(inner, ufid, old, new)
     }
 }
