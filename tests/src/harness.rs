@@ -23,7 +23,7 @@ mod wait;
 
 pub use host::{Capture, Host};
 pub use netns::Netns;
-pub use normalise::normalise;
+pub use normalise::{normalise, split_actions};
 pub use output::Output;
 pub use place::Place;
 pub use process::Process;

@@ -9,16 +9,15 @@
 
 use fastrand::Rng;
 use flow::text::{no_names, no_numbers};
+use fuzz_targets::seeds;
 use openflow::action::codec as actions;
 use openflow::frame::Frames;
 use openflow::message::{Message, Protocol};
 use openflow::nxm::{self, Strictness};
 use openflow::{PortNo, Version};
 use packet::FromBytes as _;
-use packet::build::Frame;
 use std::cell::Cell;
 use std::collections::BTreeSet;
-use std::net::{Ipv4Addr, Ipv6Addr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Mutex;
@@ -39,8 +38,13 @@ struct Decoder {
 }
 
 const DECODERS: &[Decoder] = &[
-    Decoder { name: "packet key", samples: frames, decode: packet_key, accepted: 100 },
-    Decoder { name: "packet header views", samples: frames, decode: header_views, accepted: 100 },
+    Decoder { name: "packet key", samples: seeds::frames, decode: packet_key, accepted: 100 },
+    Decoder {
+        name: "packet header views",
+        samples: seeds::frames,
+        decode: header_views,
+        accepted: 100,
+    },
     Decoder {
         name: "IPv6 extension headers",
         samples: extensions,
@@ -109,7 +113,7 @@ const DECODERS: &[Decoder] = &[
     Decoder { name: "match text", samples: match_texts, decode: match_text, accepted: 95 },
     Decoder {
         name: "datapath flow text",
-        samples: || lines(ODP_FLOWS),
+        samples: || lines(seeds::ODP_FLOWS),
         decode: odp_flow,
         accepted: 100,
     },
@@ -117,7 +121,7 @@ const DECODERS: &[Decoder] = &[
     Decoder { name: "action text", samples: action_texts, decode: action_text, accepted: 90 },
     Decoder {
         name: "datapath action text",
-        samples: || lines(ODP_ACTIONS),
+        samples: || lines(seeds::ODP_ACTIONS),
         decode: odp_actions,
         accepted: 100,
     },
@@ -129,13 +133,13 @@ const DECODERS: &[Decoder] = &[
     },
     Decoder {
         name: "log specification",
-        samples: || lines(LOG_SPECS),
+        samples: || lines(seeds::LOG_SPECS),
         decode: log_spec,
         accepted: 100,
     },
     Decoder {
         name: "connection target",
-        samples: || lines(TARGETS),
+        samples: || lines(seeds::ENDPOINTS),
         decode: target,
         accepted: 100,
     },
@@ -237,45 +241,6 @@ fn mutated(samples: &[Vec<u8>], seed: u64) -> Vec<u8> {
 }
 
 // Packets.
-
-const A: [u8; 6] = [0x02, 0, 0, 0, 0, 0x0a];
-const B: [u8; 6] = [0x02, 0, 0, 0, 0, 0x0b];
-
-fn frames() -> Vec<Vec<u8>> {
-    let (a, b) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2));
-    let (a6, b6) =
-        (Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1), Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2));
-    let ether = || Frame::ethernet(B, A);
-    let (v4, v6) = (|| ether().ipv4(a, b, 64), || ether().ipv6(a6, b6, 64));
-    let label = |bottom| packet::MplsEntry::new(1000, 3, bottom, 64);
-    vec![
-        ether().ethertype(0x88cc).payload(&[1; 46]).finish(),
-        [&B[..], &A, &[0, 8, 0xaa, 0xaa, 3, 0, 0, 0, 8, 0]].concat(),
-        v4().tcp(1, 2, 0x12).payload(b"data").finish(),
-        v4().udp(53, 54).payload(b"data").finish(),
-        v4().sctp(3, 4).payload(b"data").finish(),
-        v4().icmp(8, 0, 1).payload(b"data").finish(),
-        v4().igmp(0x16, 0, Ipv4Addr::new(224, 0, 0, 5)).finish(),
-        v4().protocol(47).payload(&[0; 8]).finish(),
-        ether().vlan(0x8100, 0x6005).ipv4(a, b, 1).udp(1, 2).finish(),
-        ether().vlan(0x88a8, 7).vlan(0x8100, 8).ipv4(a, b, 1).tcp(1, 2, 2).finish(),
-        ether().mpls(0x8847, label(true)).payload(&[0x45; 20]).finish(),
-        ether()
-            .mpls(0x8847, label(false))
-            .mpls(0x8847, label(false))
-            .mpls(0x8847, label(true))
-            .finish(),
-        ether().arp(0x0806, 1, (A, a), ([0; 6], b)).finish(),
-        v6().tcp(1, 2, 0x10).finish(),
-        v6().udp(1, 2).payload(b"data").finish(),
-        v6().icmpv6(128, 0, 5).payload(b"data").finish(),
-        v6().nd(135, 0, b6, &[(1, A)]).finish(),
-        v6().nd(136, 0xe000_0000, b6, &[(2, A), (1, B)]).finish(),
-        v6().ipv6_extension(0, &[0; 6]).ipv6_extension(60, &[0; 14]).udp(1, 2).finish(),
-        v6().ipv6_extension(43, &[0; 6]).ipv6_fragment(1, 17, 9).payload(&[0; 16]).finish(),
-        v6().ipv6_fragment(0x50, 17, 9).payload(&[0; 16]).finish(),
-    ]
-}
 
 fn packet_key(bytes: &[u8]) -> bool {
     let mut kinds = BTreeSet::new();
@@ -681,19 +646,6 @@ fn match_text(bytes: &[u8]) -> bool {
     true
 }
 
-const ODP_FLOWS: &[&str] = &[
-    "in_port(1),eth_type(0x88cc)",
-    "recirc_id(0x5),dp_hash(0x3/0xf),skb_priority(1),skb_mark(0x1/0x3),in_port(2),eth(src=00:01:02:03:04:05,dst=01:00:00:00:00:00/01:00:00:00:00:00),eth_type(0x0800),ipv4(src=10.0.0.0/255.0.0.0,dst=1.2.3.4,proto=6,tos=0x4/0xfc,ttl=64,frag=no),tcp(src=1,dst=0x50/0xfff0),tcp_flags(+syn-ack)",
-    "recirc_id(0),in_port(1),eth(),eth_type(0x8100),vlan(vid=5,pcp=3),encap(eth_type(0x8100),vlan(vid=6,pcp=0),encap(eth_type(0x86dd),ipv6(src=::1,dst=fd00::/ffff::,label=0x5,proto=58,tclass=0,hlimit=255,frag=no),icmpv6(type=135,code=0),nd(target=::1,sll=00:01:02:03:04:05)))",
-    "in_port(1),eth_type(0x0806),arp(sip=1.2.3.4,tip=5.6.7.8,op=1/0xff,sha=00:01:02:03:04:05,tha=00:00:00:00:00:00)",
-    "in_port(1),eth_type(0x8847),mpls(label=100,tc=0,ttl=64,bos=1)",
-    "in_port(1),eth_type(0x0800),ipv4(proto=17,frag=later)",
-    "in_port(1),eth_type(0x0800),ipv4(proto=132,frag=first),sctp(src=1,dst=2)",
-    "in_port(1),eth_type(0x0800),ipv4(proto=1),icmp(type=8,code=0)",
-    "in_port(1),eth_type(0x0800),ipv4(proto=17),udp(src=1/0xff,dst=2)",
-    "in_port(1),eth_type(0/0xffff)",
-];
-
 fn odp_flow(bytes: &[u8]) -> bool {
     let Ok((key, mask)) = flow::text::odp::parse(&text(bytes), &no_numbers) else { return false };
     flow::text::odp::format(&key, &mask, Default::default(), &no_names);
@@ -738,28 +690,6 @@ fn action_text(bytes: &[u8]) -> bool {
     accepted
 }
 
-const ODP_ACTIONS: &[&str] = &[
-    "drop",
-    "1,2",
-    "push_vlan(tpid=0x88a8,vid=5,pcp=7,cfi=0),pop_vlan,3",
-    "set(eth(src=00:01:02:00:00:00/ff:ff:ff:00:00:00,dst=00:0a:0b:0c:0d:0e)),2",
-    "set(ipv4(src=1.2.3.0/255.255.255.0,dst=1.1.1.1,tos=0x4/0xfc,ttl=63)),set(tcp(dst=5,src=5/0xff)),2",
-    "set(ipv6(src=::/ffff::,label=0x5/0xf,tclass=0x10/0xfc,hlimit=3)),set(udp(src=5)),set(sctp(dst=6)),2",
-    "set(icmp(type=3,code=4)),set(icmpv6(type=135,code=0)),2",
-    "set(arp(sip=1.2.3.4,tip=5.6.7.8,op=2,sha=00:01:02:03:04:05,tha=00:01:02:03:04:06)),2",
-    "set(nd(target=::1,sll=00:01:02:03:04:05,tll=00:01:02:03:04:06)),set(nd_ext(nd_reserved=0x5/0xff,nd_options_type=2)),2",
-    "set(mpls(label=5/0xf,tc=0/0,ttl=63/0xff,bos=0/0)),2",
-    "push_mpls(label=5,tc=0,ttl=64,bos=1,eth_type=0x8847),pop_mpls(eth_type=0x800),recirc(0x6)",
-    "hash(sym_l4(5)),recirc(0x7)",
-    "trunc(100),meter(0),2,3",
-    "sample(sample=50.0%,actions(clone(2,push_vlan(vid=1,pcp=0),3))),1",
-    "check_pkt_len(size=200,gt(drop),le(5,set(eth(src=00:01:02:03:04:05)),6))",
-    "userspace(pid=0,controller(reason=2,dont_send=0,continuation=1,recirc_id=5,rule_cookie=0x123,controller_id=3,max_len=128)),1",
-    "userspace(pid=0,slow_path(action)),userspace(pid=0,slow_path(0)),2",
-    "userspace(pid=0,flow_sample(probability=123,collector_set_id=1234,obs_domain_id=2345,obs_point_id=3456,output_port=10)),2",
-    "set(skb_priority(0x1)),set(skb_mark(0x1/0xf)),3",
-];
-
 fn odp_actions(bytes: &[u8]) -> bool {
     let Ok(list) = datapath::text::parse(&text(bytes), &|_| None) else { return false };
     let written = datapath::text::format_plain(&list);
@@ -788,16 +718,6 @@ fn subfield(bytes: &[u8]) -> bool {
     true
 }
 
-const LOG_SPECS: &[&str] = &[
-    "dbg",
-    "ANY:file:info",
-    "bridge:console:emer",
-    "PATTERN:file:%D{%Y-%m-%dT%H:%M:%S.###Z}|%05N|%c%T|%p|%-10A %m%n",
-    "PATTERN:ANY:%t %r %E %P %%",
-    "FACILITY:daemon",
-    "syslog,warn",
-];
-
 fn log_spec(bytes: &[u8]) -> bool {
     let text = text(bytes);
     let logger = vlog::Logger::new("test");
@@ -808,17 +728,6 @@ fn log_spec(bytes: &[u8]) -> bool {
     logger.list_pattern();
     accepted
 }
-
-const TARGETS: &[&str] = &[
-    "tcp:127.0.0.1:6653",
-    "tcp:[fe80::1]:6653",
-    "ssl:[::1]",
-    "unix:/run/x.mgmt",
-    "ptcp:6653:127.0.0.1",
-    "pssl::[::1]",
-    "punix:x.mgmt",
-    "ptcp:",
-];
 
 fn target(bytes: &[u8]) -> bool {
     let text = text(bytes);

@@ -5,7 +5,10 @@ mod openflow;
 mod text;
 
 pub use openflow::{messages, sessions};
-pub use text::{ODP_TEXTS, OPTION_TEXTS, action_texts, flow_texts, odp_texts, options};
+pub use text::{
+    ENDPOINTS, LOG_SPECS, ODP_ACTIONS, ODP_FLOWS, action_texts, flow_texts, odp_lines, odp_texts,
+    option_lines, options,
+};
 
 use crate::database;
 use packet::MplsEntry;

@@ -25,7 +25,7 @@ pub fn openflow() -> Vec<&'static str> {
 
 /// The syntax of datapaths.
 pub fn odp() -> Vec<&'static str> {
-    words_of(seeds::ODP_TEXTS.iter().copied())
+    words_of(seeds::odp_lines())
 }
 
 /// JSON-RPC.
@@ -60,5 +60,5 @@ pub fn ovsdb() -> Vec<&'static str> {
 
 /// Small languages.
 pub fn options() -> Vec<&'static str> {
-    words_of(seeds::OPTION_TEXTS.iter().copied())
+    words_of(seeds::option_lines())
 }

@@ -93,7 +93,7 @@ pub(super) fn outputs(actions: &str) -> Vec<String> {
 }
 
 /// `a,b(c,d),e` at the commas outside of parentheses.
-fn split_actions(text: &str) -> Vec<&str> {
+pub fn split_actions(text: &str) -> Vec<&str> {
     let mut depth = 0_u32;
     text.split(|c| {
         match c {

@@ -1,6 +1,6 @@
 //! Where flows run: the fast tiers take what they can, and say why not otherwise.
 
-use crate::tools::{SOON, pair, switch, tcp, tcp_to, udp, warm};
+use crate::tools::{SOON, Stream, pair, switch, tcp, tcp_to, udp, warm};
 use packet::build::Frame;
 use slipswitch_tests::harness::{Host, Switch, wait_until};
 use std::net::Ipv4Addr;
@@ -223,20 +223,9 @@ fn rewritten_packets_have_right_checksums_at_the_receiver() {
     warm(&a, "10.0.0.2");
     let capture = b.capture(switch.place(), "eth0", "tcp port 7000");
     let back = a.capture(switch.place(), "eth0", "tcp port 8000");
-    let listener =
-        b.netns.with(|| std::net::TcpListener::bind("10.0.0.2:7000").expect("the host's address"));
-    let reader = std::thread::spawn(move || {
-        let (mut stream, _) = listener.accept().expect("someone connects");
-        stream.set_read_timeout(Some(SOON)).expect("not zero");
-        std::io::copy(&mut stream, &mut std::io::sink()).expect("data")
-    });
-    a.netns.with(|| {
-        use std::io::Write;
-        let target = "10.0.0.9:8000".parse().expect("an address");
-        let mut stream = std::net::TcpStream::connect_timeout(&target, SOON).expect("connects");
-        stream.write_all(&vec![5; 3_000_000]).expect("data");
-    });
-    assert_eq!(reader.join().expect("it does not fail"), 3_000_000);
+    let mut stream = Stream::new(&a, &b, "10.0.0.2:7000", "10.0.0.9:8000");
+    stream.write(3_000_000);
+    assert_eq!(stream.finish(), 3_000_000);
     sees(&switch, &["in_port(h1)", "dst=10.0.0.9", "offloaded:yes, dp:tcx"]);
     let frames: Vec<Vec<u8>> = [capture.finish(10, SOON), back.finish(10, SOON)].concat();
     assert!(frames.len() > 20);

@@ -1,6 +1,6 @@
 //! Flows outlive the daemon: what it pinned goes on forwarding, and a new daemon takes it over.
 
-use crate::tools::{SOON, pair, switch, warm};
+use crate::tools::{SOON, Stream, pair, switch, warm};
 use slipswitch_tests::harness::{Netns, Switch, wait_until};
 use std::time::Duration;
 
@@ -38,35 +38,20 @@ fn established_flows_lose_nothing_while_the_daemon_is_dead() {
     warm(&a, "10.0.0.2");
     settled(&switch);
     let ping = pinging(&a.netns, "10.0.0.2", 4);
-    let listener =
-        b.netns.with(|| std::net::TcpListener::bind("10.0.0.2:7000").expect("its address"));
-    let reader = std::thread::spawn(move || {
-        let (mut stream, _) = listener.accept().expect("someone connects");
-        stream.set_read_timeout(Some(SOON)).expect("not zero");
-        std::io::copy(&mut stream, &mut std::io::sink()).expect("data goes on")
-    });
-    let mut stream = a.netns.with(|| {
-        let target = "10.0.0.2:7000".parse().expect("an address");
-        std::net::TcpStream::connect_timeout(&target, SOON).expect("connects")
-    });
-    let mut write = |bytes: usize| {
-        use std::io::Write;
-        stream.write_all(&vec![1; bytes]).expect("data goes on");
-    };
-    write(1_000_000);
+    let mut stream = Stream::new(&a, &b, "10.0.0.2:7000", "10.0.0.2:7000");
+    stream.write(1_000_000);
     switch.kill_daemon();
     // A second without anybody.
     for _ in 0..50 {
-        write(20_000);
+        stream.write(20_000);
         std::thread::sleep(Duration::from_millis(20));
     }
     switch.start_daemon();
     for _ in 0..50 {
-        write(20_000);
+        stream.write(20_000);
         std::thread::sleep(Duration::from_millis(20));
     }
-    drop(stream);
-    assert_eq!(reader.join().expect("it does not fail"), 3_000_000);
+    assert_eq!(stream.finish(), 3_000_000);
     nothing_lost(ping, &switch);
     assert!(switch.log().contains("adopted"), "{}", switch.log());
     settled(&switch);

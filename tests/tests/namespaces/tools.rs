@@ -3,6 +3,7 @@
 use slipswitch_tests::harness::{Host, Kind, Mode, Netns, Switch, without_privilege, without_tool};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// How long something may take that should be there at once.
@@ -69,6 +70,43 @@ pub fn tcp_to(from: &Netns, to: &Netns, address: &str, length: usize) {
     assert!(whole, "the connection broke off");
     assert_eq!(got.len(), length);
     assert!(got == pattern(length), "the data arrived changed");
+}
+
+/// A TCP connection whose data is counted where it arrives, and thrown away.
+pub struct Stream {
+    stream: TcpStream,
+    reader: JoinHandle<u64>,
+}
+
+impl Stream {
+    /// Connects from one host to `target`, which leads to `listening`, an address of the other
+    /// (both with a port).
+    pub fn new(from: &Host, to: &Host, listening: &str, target: &str) -> Stream {
+        let listening = listening.to_owned();
+        let listener =
+            to.netns.with(move || TcpListener::bind(listening).expect("the host's address"));
+        let reader = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("someone connects");
+            stream.set_read_timeout(Some(SOON)).expect("not zero");
+            std::io::copy(&mut stream, &mut std::io::sink()).expect("data goes on")
+        });
+        let target = target.parse().expect("an address");
+        let stream = from
+            .netns
+            .with(move || TcpStream::connect_timeout(&target, SOON).expect("it connects"));
+        Stream { stream, reader }
+    }
+
+    /// Sends so many bytes.
+    pub fn write(&mut self, bytes: usize) {
+        self.stream.write_all(&vec![5; bytes]).expect("data goes on");
+    }
+
+    /// Ends, and says how many bytes arrived.
+    pub fn finish(self) -> u64 {
+        drop(self.stream);
+        self.reader.join().expect("it does not fail")
+    }
 }
 
 /// Data in which a lost, doubled or moved byte shows.

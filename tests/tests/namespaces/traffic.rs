@@ -1,6 +1,6 @@
 //! What goes through.
 
-use crate::tools::{SOON, pair, switch, tcp, udp};
+use crate::tools::{SOON, Stream, pair, switch, tcp, tcp_to, udp};
 use slipswitch_tests::harness::{Capture, wait_until};
 use std::time::Duration;
 
@@ -103,24 +103,7 @@ fn an_internal_port_carries_tcp_to_a_host() {
     let a = switch.host_on("br0", "h1", "10.0.0.1/24");
     switch.netns().sh("ip addr add 10.0.0.9/24 dev br0; ip link set br0 up");
     assert!(a.reaches("10.0.0.9", SOON));
-    let listener = switch
-        .netns()
-        .with(|| std::net::TcpListener::bind("10.0.0.9:7000").expect("the bridge's address"));
-    let reader = std::thread::spawn(move || {
-        let (mut stream, _) = listener.accept().expect("someone connects");
-        stream.set_read_timeout(Some(SOON)).expect("not zero");
-        std::io::copy(&mut stream, &mut std::io::sink()).expect("data")
-    });
-    a.netns.with(|| {
-        use std::io::Write;
-        let mut stream = std::net::TcpStream::connect_timeout(
-            &"10.0.0.9:7000".parse().expect("an address"),
-            SOON,
-        )
-        .expect("connects");
-        stream.write_all(&vec![7; 5_000_000]).expect("data");
-    });
-    assert_eq!(reader.join().expect("it does not fail"), 5_000_000);
+    tcp_to(&a.netns, switch.netns(), "10.0.0.9", 5_000_000);
 }
 
 #[test]
@@ -271,23 +254,9 @@ fn rewritten_addresses_work_for_tcp() {
          priority=1,actions=NORMAL",
     );
     assert!(a.reaches("10.0.0.50", SOON));
-    let listener =
-        b.netns.with(|| std::net::TcpListener::bind("10.0.0.2:7000").expect("the host's address"));
-    let reader = std::thread::spawn(move || {
-        let (mut stream, _) = listener.accept().expect("someone connects");
-        stream.set_read_timeout(Some(SOON)).expect("not zero");
-        std::io::copy(&mut stream, &mut std::io::sink()).expect("data")
-    });
-    a.netns.with(|| {
-        use std::io::Write;
-        let mut stream = std::net::TcpStream::connect_timeout(
-            &"10.0.0.50:7000".parse().expect("an address"),
-            SOON,
-        )
-        .expect("connects");
-        stream.write_all(&vec![7; 3_000_000]).expect("data");
-    });
-    assert_eq!(reader.join().expect("it does not fail"), 3_000_000);
+    let mut stream = Stream::new(&a, &b, "10.0.0.2:7000", "10.0.0.50:7000");
+    stream.write(3_000_000);
+    assert_eq!(stream.finish(), 3_000_000);
 }
 
 #[test]

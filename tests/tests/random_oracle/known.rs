@@ -1,6 +1,7 @@
 //! Differences that are meant, each with its reason, and as narrow as can be.
 
 use crate::player::Seen;
+use slipswitch_tests::harness::split_actions;
 
 /// A difference that is no error.
 pub struct Known {
@@ -97,20 +98,6 @@ fn sorted_floods(text: &str) -> String {
         format!("Datapath actions: {}", out.join(","))
     };
     text.lines().map(|l| line(l) + "\n").collect()
-}
-
-/// `a,b(c,d)` at the commas outside of parentheses.
-fn split_actions(text: &str) -> Vec<&str> {
-    let mut depth = 0_u32;
-    text.split(|c| {
-        match c {
-            '(' => depth += 1,
-            ')' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        c == ',' && depth == 0
-    })
-    .collect()
 }
 
 fn without_megaflow(text: &str) -> String {

@@ -31,8 +31,8 @@ pub fn flow_texts() -> Vec<Vec<u8>> {
     all.map(|t| [&[3], t.as_bytes()].concat()).collect()
 }
 
-/// Flows and actions in the syntax of datapaths.
-pub const ODP_TEXTS: &[&str] = &[
+/// Flows in the syntax of datapaths.
+pub const ODP_FLOWS: &[&str] = &[
     "in_port(1),eth_type(0x88cc)",
     "recirc_id(0x5),dp_hash(0x3/0xf),skb_priority(1),skb_mark(0x1/0x3),in_port(2),eth(src=00:01:02:03:04:05,dst=01:00:00:00:00:00/01:00:00:00:00:00),eth_type(0x0800),ipv4(src=10.0.0.0/255.0.0.0,dst=1.2.3.4,proto=6,tos=0x4/0xfc,ttl=64,frag=no),tcp(src=1,dst=0x50/0xfff0),tcp_flags(+syn-ack)",
     "recirc_id(0),in_port(1),eth(),eth_type(0x8100),vlan(vid=5,pcp=3),encap(eth_type(0x8100),vlan(vid=6,pcp=0),encap(eth_type(0x86dd),ipv6(src=::1,dst=fd00::/ffff::,label=0x5,proto=58,tclass=0,hlimit=255,frag=no),icmpv6(type=135,code=0),nd(target=::1,sll=00:01:02:03:04:05)))",
@@ -41,7 +41,12 @@ pub const ODP_TEXTS: &[&str] = &[
     "in_port(1),eth_type(0x0800),ipv4(proto=17,frag=later)",
     "in_port(1),eth_type(0x0800),ipv4(proto=132,frag=first),sctp(src=1,dst=2)",
     "in_port(1),eth_type(0x0800),ipv4(proto=1),icmp(type=8,code=0)",
+    "in_port(1),eth_type(0x0800),ipv4(proto=17),udp(src=1/0xff,dst=2)",
     "in_port(1),eth_type(0/0xffff)",
+];
+
+/// Actions in it.
+pub const ODP_ACTIONS: &[&str] = &[
     "drop",
     "1,2",
     "push_vlan(tpid=0x88a8,vid=5,pcp=7,cfi=0),pop_vlan,3",
@@ -63,13 +68,18 @@ pub const ODP_TEXTS: &[&str] = &[
     "set(skb_priority(0x1)),set(skb_mark(0x1/0xf)),3",
 ];
 
-/// Seeds of `odp_text`.
-pub fn odp_texts() -> Vec<Vec<u8>> {
-    ODP_TEXTS.iter().map(|t| t.as_bytes().to_vec()).collect()
+/// Both.
+pub fn odp_lines() -> impl Iterator<Item = &'static str> {
+    ODP_FLOWS.iter().chain(ODP_ACTIONS).copied()
 }
 
-/// Log specifications, targets, and command lines with a word a line.
-pub const OPTION_TEXTS: &[&str] = &[
+/// Seeds of `odp_text`.
+pub fn odp_texts() -> Vec<Vec<u8>> {
+    bytes(odp_lines())
+}
+
+/// Log specifications.
+pub const LOG_SPECS: &[&str] = &[
     "dbg",
     "ANY:file:info",
     "bridge:console:emer",
@@ -77,6 +87,10 @@ pub const OPTION_TEXTS: &[&str] = &[
     "PATTERN:ANY:%t %r %E %P %%",
     "FACILITY:daemon",
     "syslog,warn",
+];
+
+/// Where peers are, and where to listen.
+pub const ENDPOINTS: &[&str] = &[
     "tcp:127.0.0.1:6653",
     "tcp:[fe80::1]:6653",
     "ssl:[::1]",
@@ -84,6 +98,11 @@ pub const OPTION_TEXTS: &[&str] = &[
     "ptcp:6653:127.0.0.1",
     "pssl::[::1]",
     "punix:x.mgmt",
+    "ptcp:",
+];
+
+/// Lists of databases, and command lines with a word a line.
+pub const COMMAND_LINES: &[&str] = &[
     "tcp:1.2.3.4:6640,unix:db.sock",
     "unix:/x/db.sock\n-vconsole:off\n--pidfile=x\n--detach\n--log-file",
     "--enable-dummy=override\n--disable-system\n--unixctl\nctl\n-vfile:dbg",
@@ -91,7 +110,16 @@ pub const OPTION_TEXTS: &[&str] = &[
     "-p\nkey\n-c\ncert\n-C\nca\n--bootstrap-ca-cert=x\n--ssl-protocols=TLSv1.2",
 ];
 
+/// All of these.
+pub fn option_lines() -> impl Iterator<Item = &'static str> {
+    LOG_SPECS.iter().chain(ENDPOINTS).chain(COMMAND_LINES).copied()
+}
+
 /// Seeds of `options`.
 pub fn options() -> Vec<Vec<u8>> {
-    OPTION_TEXTS.iter().map(|t| t.as_bytes().to_vec()).collect()
+    bytes(option_lines())
+}
+
+fn bytes(lines: impl Iterator<Item = &'static str>) -> Vec<Vec<u8>> {
+    lines.map(|line| line.as_bytes().to_vec()).collect()
 }
