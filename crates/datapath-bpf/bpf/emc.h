@@ -35,19 +35,25 @@ static __always_inline __u64 emc_words(struct emc_key *k, const __u64 *key)
 	return sum;
 }
 
+static __always_inline __u32 finish_hash(__u64 sum)
+{
+	sum ^= sum >> 32;
+	sum *= 0x9e3779b97f4a7c15ull;
+	return sum >> 32;
+}
+
 static __always_inline void emc_set_place(struct emc_key *k, __u32 hash)
 {
 	k->place = bpf_get_smp_processor_id() * settings.emc_lines + (hash & settings.emc_mask);
 }
 
-/* The tag of a slot's entries now; of none that there is when the slot has no epoch. */
+/* The tag of a slot's entries now. */
 static __always_inline __u64 emc_tag(__u32 slot)
 {
-	struct epochs *e;
-	__u32 zero = 0;
+	struct epochs *e = epochs_table;
 
-	e = bpf_map_lookup_elem(&epochs, &zero);
-	return e ? (__u64)settings.generation << 32 | e->of[slot % EPOCHS] : 0;
+	opaque(e);
+	return (__u64)settings.generation << 32 | e->of[slot % EPOCHS];
 }
 
 static __always_inline bool emc_is_live(const struct emc_entry *e)
@@ -55,12 +61,17 @@ static __always_inline bool emc_is_live(const struct emc_entry *e)
 	return e->tag == emc_tag(e->slot);
 }
 
+static __always_inline struct emc_entry *emc_entry_at(__u32 place)
+{
+	return ENTRY_OF(emc, place, settings.emc_entries);
+}
+
 #define EMC_DIFFERENCE(x) diff |= k->words[x] ^ e->key[x];
 
 /* NULL when the entry at `place` is not this key's. */
 static __always_inline struct emc_entry *emc_at(const struct emc_key *k, __u32 place)
 {
-	struct emc_entry *e = bpf_map_lookup_elem(&emc, &place);
+	struct emc_entry *e = emc_entry_at(place);
 	__u64 diff = 0;
 
 	if (!e)
@@ -97,13 +108,12 @@ static __always_inline bool may_remember(const struct mask *mask)
 static __always_inline void emc_remember(const struct emc_key *k, const struct slot *slot,
 					 __u32 number, __u64 tag)
 {
-	__u32 first = k->place, second = k->place ^ 1;
-	struct emc_entry *e = bpf_map_lookup_elem(&emc, &first), *other;
+	struct emc_entry *e = emc_entry_at(k->place), *other;
 
 	if (!e)
 		return;
 	if (emc_is_live(e)) {
-		other = bpf_map_lookup_elem(&emc, &second);
+		other = emc_entry_at(k->place ^ 1);
 		if (other && (!emc_is_live(other) || bpf_get_prandom_u32() & 1))
 			e = other;
 	}

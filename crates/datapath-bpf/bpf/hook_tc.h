@@ -30,6 +30,11 @@ static __always_inline __u32 data_length(hook_ctx *ctx)
 	return ctx->len;
 }
 
+static __always_inline __u32 linear_length(hook_ctx *ctx)
+{
+	return ctx->len;
+}
+
 static __always_inline bool has_tag(hook_ctx *ctx)
 {
 	return ctx->vlan_present;

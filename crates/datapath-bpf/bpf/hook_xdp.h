@@ -4,6 +4,7 @@
  *
  *   hook_ctx, HOOK, VERDICT_DROP, VERDICT_NONE (the packet goes where it would without us)
  *   data_length   bytes of the frame in memory (all buffers)
+ *   linear_length the same without asking the kernel: at XDP, of the first buffer
  *   tag_length    bytes of the tag that is beside the frame
  *   has_tag, tag_tpid, tag_tci   the outermost VLAN tag when it is beside the frame
  *   is_gso        still to be segmented
@@ -39,6 +40,11 @@ static __always_inline __u32 data_length(hook_ctx *ctx)
 {
 	if (settings.have_frags)
 		return bpf_xdp_get_buff_len(ctx);
+	return data_end_of(ctx) - data_of(ctx);
+}
+
+static __always_inline __u32 linear_length(hook_ctx *ctx)
+{
 	return data_end_of(ctx) - data_of(ctx);
 }
 

@@ -1,7 +1,7 @@
 /* The memory that the daemon and the programs share.
  *
- * Every array here is a BPF_MAP_TYPE_ARRAY with BPF_F_MMAPABLE: the daemon reads and writes it
- * through a mapping. src/layout.rs is the same in Rust, with assertions on every offset; a
+ * Every array here is a BPF_MAP_TYPE_ARRAY with BPF_F_MMAPABLE (those of maps.h's TABLE with all
+ * entries in one element): the daemon reads and writes it through a mapping. src/layout.rs is the same in Rust, with assertions on every offset; a
  * change here is a change there and a new LAYOUT_VERSION.
  *
  * Who writes: the daemon writes everything but the caches, statistics, and the counters of packets
@@ -21,7 +21,7 @@
 #include <linux/types.h>
 
 #define LAYOUT_MAGIC 0x736c697073776368ull /* "slipswch" */
-#define LAYOUT_VERSION 2
+#define LAYOUT_VERSION 3
 
 /* Words of a key: the fields of `flow::Key` from `recirc_id` on (its registers are no datapath's
  * business), put together so that what tells most packets apart is the first five. Bytes are in

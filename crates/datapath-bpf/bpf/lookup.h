@@ -13,6 +13,7 @@
 #include "emc.h"
 #include "output.h"
 #include "parse.h"
+#include "plain.h"
 
 #define NO_SLOT 0xffffffffu
 #define PULL_BYTES 512 /* tc: how much of a packet is made linear for its headers */
@@ -23,13 +24,6 @@
 #define CALLS_TO_LOOKUP 3
 /* To a lookup again, twice, to the walk, and up. */
 #define CALLS_BEHIND_PROGRAM 5
-
-static __always_inline __u32 finish_hash(__u64 sum)
-{
-	sum ^= sum >> 32;
-	sum *= 0x9e3779b97f4a7c15ull;
-	return sum >> 32;
-}
 
 /* Does `f(x)` for the words of each group. */
 #define HOT_EACH(f) EMC_EACH(f) f(W_RECIRC)
@@ -186,7 +180,7 @@ static __always_inline __u32 port_of_interface(__u32 ifindex)
 #pragma unroll
 	for (int i = 0; i < IFACE_PROBES; i++) {
 		__u32 place = (ifindex + i) % IFACES;
-		struct iface *iface = bpf_map_lookup_elem(&ifaces, &place);
+		struct iface *iface = ENTRY_OF(ifaces, place, IFACES);
 
 		if (iface && iface->ifindex == ifindex)
 			return iface->port;
@@ -267,23 +261,53 @@ static __always_inline bool decide(const __u64 *key, const struct emc_key *k, __
 	return true;
 }
 
+#define NOT_HERE 0x7fffffff
+
+/* A packet of the shape that most have, when its flow is in the exact-match cache and only sends
+ * it to one port; else NOT_HERE. */
+static __always_inline int lookup_plain(hook_ctx *ctx, __u32 in_port)
+{
+	const struct view v = { data_of(ctx), data_end_of(ctx), linear_length(ctx), true };
+	struct emc_key key;
+	struct emc_entry *e;
+	struct port *port;
+	__u32 tcp_flags, bytes;
+
+	if (!plain(ctx, &v, in_port, &key, &tcp_flags))
+		return NOT_HERE;
+	e = emc_find(&key);
+	if (!e || e->output == NO_PORT || !runs_here(ctx, e->hooks, e->flags))
+		return NOT_HERE;
+	port = port_of(e->output);
+	if (!in_reach(port))
+		return NOT_HERE;
+	bytes = v.length; /* no tag */
+	count_flow(e->slot, bytes, tcp_flags);
+	count_arrival(in_port, bytes);
+	return output_to(ctx, port, e->output, bytes);
+}
+
 /* A packet from a port. */
 static __always_inline int lookup(hook_ctx *ctx)
 {
 	__u32 in_port = port_of_interface(arrival_ifindex(ctx));
-	struct view view = view_of(ctx);
+	struct view view;
 	struct packet packet;
 	struct packet *p = &packet;
 	struct emc_key emc_key;
 	struct emc_entry *e;
 	struct decision d;
 	struct state *st;
-	__u64 *key;
+	__u64 *key, sum;
 	__u32 hash, bytes;
-	int err;
+	int err, verdict;
 
 	if (in_port == NO_PORT)
 		return VERDICT_NONE;
+	verdict = lookup_plain(ctx, in_port);
+	if (verdict != NOT_HERE)
+		return verdict;
+	view = view_of(ctx);
 	/* In memory for good: taken apart into variables it would be put together anew at each
 	 * branch of the parser. */
 	opaque(p);
@@ -293,8 +317,9 @@ static __always_inline int lookup(hook_ctx *ctx)
 	err = parse(key, ctx, &view, &p->layers, false);
 	if (err)
 		goto slow;
-	hash = cache_hash_of_port(emc_words(&emc_key, key), key);
-	emc_set_place(&emc_key, hash);
+	sum = emc_words(&emc_key, key);
+	emc_set_place(&emc_key, finish_hash(sum));
+	hash = cache_hash_of_port(sum, key);
 	e = emc_find(&emc_key);
 	if (e)
 		DECIDE(&d, e->slot, e);

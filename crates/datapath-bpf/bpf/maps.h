@@ -1,5 +1,9 @@
 /* The maps, by the names that the loader knows. Sizes of 1 are set by the loader. Plain arrays
- * are mapped by the daemon; looking one up is a few instructions without a call. */
+ * are mapped by the daemon; looking one up is a few instructions without a call.
+ *
+ * What most packets look at are tables: array maps of one element, in which the loader makes room
+ * for all entries. Programs know their addresses, so that an entry is an addition away and
+ * nothing goes through the stack. */
 #ifndef SLIPSWITCH_MAPS_H
 #define SLIPSWITCH_MAPS_H
 
@@ -9,6 +13,41 @@
 #include "layout.h"
 #include "settings.h"
 #include "state.h"
+
+#define TABLE(type, name) struct type name##_table[1] SEC(".data." #name)
+
+/* Keeps the compiler from deriving `var` anew from what it was computed of, in a form that the
+ * verifier does not follow. */
+#define opaque(var) asm volatile("" : "+r"(var))
+
+/* Entry `number` of a table that has `entries`; NULL behind its end. The address is computed of
+ * the number that was compared, not before. */
+#define ENTRY_OF(name, number, entries)                             \
+	({                                                          \
+		__typeof__(&name##_table[0]) entry_ = name##_table; \
+		__u64 at_ = (number);                               \
+		opaque(entry_);                                     \
+		opaque(at_);                                        \
+		if (at_ < (entries)) {                              \
+			opaque(at_);                                \
+			entry_ += at_;                              \
+		} else {                                            \
+			entry_ = 0;                                 \
+		}                                                   \
+		entry_;                                             \
+	})
+
+/* [cpu * settings.emc_lines + place] */
+TABLE(emc_entry, emc);
+
+/* Of the epochs of slots. */
+TABLE(epochs, epochs);
+
+/* By datapath port number. */
+TABLE(port, ports);
+
+/* ifindex -> port. */
+TABLE(iface, ifaces);
 
 /* Flows, by slot number. */
 struct {
@@ -46,24 +85,6 @@ struct {
 	__type(value, struct bucket);
 } flow_index asm("index") SEC(".maps"); /* index() is a function of C */
 
-/* [cpu * settings.emc_lines + place] */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct emc_entry);
-} emc SEC(".maps");
-
-/* One element. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct epochs);
-} epochs SEC(".maps");
-
 /* Hash of a key under the union of the masks -> slot number. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -91,15 +112,6 @@ struct {
 	__type(value, struct program);
 } programs SEC(".maps");
 
-/* By datapath port number. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, MAX_PORTS);
-	__type(key, __u32);
-	__type(value, struct port);
-} ports SEC(".maps");
-
 /* [shard * MAX_PORTS + port] */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -108,15 +120,6 @@ struct {
 	__type(key, __u32);
 	__type(value, struct port_stats);
 } port_stats SEC(".maps");
-
-/* ifindex -> port. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, IFACES);
-	__type(key, __u32);
-	__type(value, struct iface);
-} ifaces SEC(".maps");
 
 /* By shard. */
 struct {
@@ -190,7 +193,7 @@ static __always_inline struct slot_detail *detail_of(__u32 slot)
 
 static __always_inline struct port *port_of(__u32 number)
 {
-	return bpf_map_lookup_elem(&ports, &number);
+	return ENTRY_OF(ports, number, MAX_PORTS);
 }
 
 #endif

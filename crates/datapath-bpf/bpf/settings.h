@@ -23,6 +23,8 @@ struct settings {
 	__u32 emc_lines;     /* of one CPU */
 	__u32 emc_mask;      /* of a place among them; 0: the cache is not asked */
 	__u32 generation;    /* of this variant; never 0 */
+	__u32 emc_entries;   /* of all CPUs */
+	__u32 pad;
 	__u64 factors[WORDS + 1];
 	__u64 union_mask[WORDS]; /* all masks ORed */
 };

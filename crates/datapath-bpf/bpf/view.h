@@ -27,10 +27,6 @@ static __always_inline struct view view_of(hook_ctx *ctx)
 	return v;
 }
 
-/* Keeps the compiler from deriving `var` anew from what it was computed of, in a form that the
- * verifier does not follow. */
-#define opaque(var) asm volatile("" : "+r"(var))
-
 /* NULL when `len` bytes at `offset` cannot be read. */
 static __always_inline void *at(const struct view *v, __u32 offset, const __u32 len)
 {

@@ -120,7 +120,7 @@ static __always_inline __u32 in_port(struct xdp_md *ctx)
 #pragma unroll
 	for (int i = 0; i < IFACE_PROBES; i++) {
 		__u32 place = (ctx->ingress_ifindex + i) % IFACES;
-		struct iface *iface = bpf_map_lookup_elem(&ifaces, &place);
+		struct iface *iface = ENTRY_OF(ifaces, place, IFACES);
 
 		if (iface && iface->ifindex == ctx->ingress_ifindex)
 			return iface->port;

@@ -6,7 +6,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// `config.magic`: "slipswch".
 pub const MAGIC: u64 = 0x736c_6970_7377_6368;
 /// `config.version`.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// Names of the words of a key, `enum word`.
 pub mod word {

@@ -12,7 +12,7 @@ use zerocopy::IntoBytes;
 
 use crate::attachment::Unavailable;
 use crate::layout::Tail;
-use crate::maps::Sizes;
+use crate::maps::{Sizes, TABLES, short_name};
 use crate::settings::Settings;
 
 /// The bytes of an object file, aligned as ELF structures want it.
@@ -120,11 +120,11 @@ impl Loaded {
     /// All maps but those of constants, by name.
     pub fn maps(&self) -> Vec<(String, OwnedFd)> {
         let maps = self.object.maps().filter_map(|m| {
-            let name = m.name().to_str()?.to_owned();
+            let name = short_name(m.name().to_str()?);
             if name.contains('.') {
                 return None;
             }
-            Some((name, m.as_fd().try_clone_to_owned().ok()?))
+            Some((name.to_owned(), m.as_fd().try_clone_to_owned().ok()?))
         });
         maps.collect()
     }
@@ -147,11 +147,18 @@ pub fn load(
         .map_err(|e| build(format!("{e} ({})", Words::said())))?;
     set_settings(&mut open, hook, settings).map_err(build)?;
     for mut map in open.maps_mut() {
-        let name = map.name().to_string_lossy().into_owned();
+        let name = short_name(&map.name().to_string_lossy()).to_owned();
+        let wrong = |e: libbpf_rs::Error| build(format!("map {name}: {e}"));
+        if let Some((bytes, entries)) = sizes.shape(&name) {
+            // A table that is taken over, too: libbpf unmaps as many bytes of its own image as
+            // the map has.
+            if TABLES.contains(&&*name) {
+                map.set_value_size(bytes).map_err(wrong)?;
+            }
+            map.set_max_entries(entries).map_err(wrong)?;
+        }
         if let Some(fd) = have.get(&name) {
-            map.reuse_fd(*fd).map_err(|e| build(format!("map {name}: {e}")))?;
-        } else if let Some(entries) = sizes.entries(&name) {
-            map.set_max_entries(entries).map_err(|e| build(format!("map {name}: {e}")))?;
+            map.reuse_fd(*fd).map_err(wrong)?;
         }
     }
     for mut program in open.progs_mut() {

@@ -27,7 +27,19 @@ const LEAST_CACHE_LINES: u32 = 1 << 9;
 const EMC_BYTES: usize = 64 << 20;
 /// But that of one CPU has this many lines at least and at most: what is in none of its hardware's
 /// caches is no faster than the table itself.
-const EMC_LINES: RangeInclusive<usize> = 1 << 12..=1 << 17;
+const EMC_LINES: RangeInclusive<usize> = 1 << 12..=1 << 18;
+
+/// The arrays that are one element of their map (`TABLE` of `bpf/maps.h`).
+pub const TABLES: [&str; 4] = ["emc", "epochs", "ports", "ifaces"];
+/// What goes before the name of such a map in an object.
+const SECTION: &str = ".data.";
+/// Every kernel takes values of this size (KMALLOC_MAX_SIZE of `kernel/bpf/arraymap.c`).
+const ALWAYS_TAKEN: u32 = 4 << 20;
+
+/// The name of a shared map, by the one that it has in an object.
+pub fn short_name(in_object: &str) -> &str {
+    in_object.strip_prefix(SECTION).filter(|name| TABLES.contains(name)).unwrap_or(in_object)
+}
 
 /// How many of everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,6 +113,25 @@ impl Sizes {
         ]
     }
 
+    /// Value bytes and entries of the map that holds the shared array called `name`.
+    pub fn shape(&self, name: &str) -> Option<(u32, u32)> {
+        let (_, bytes, entries) = self.arrays().into_iter().find(|(n, ..)| *n == name)?;
+        let bytes = bytes as u32; // a few hundred
+        Some(if TABLES.contains(&name) { (bytes * entries, 1) } else { (bytes, entries) })
+    }
+
+    /// Makes the exact-match caches so small that the kernel takes them as one value.
+    pub fn limit_emc(&mut self, kernel_takes: impl Fn(u32) -> bool) {
+        while self.emc_lines > 1 {
+            match self.shape("emc") {
+                Some((bytes, _)) if bytes > ALWAYS_TAKEN && !kernel_takes(bytes) => {
+                    self.emc_lines /= 2;
+                }
+                _ => return,
+            }
+        }
+    }
+
     /// Entries of the shared array called `name`.
     pub fn entries(&self, name: &str) -> Option<u32> {
         self.arrays().into_iter().find(|(n, ..)| *n == name).map(|(.., entries)| entries)
@@ -108,10 +139,8 @@ impl Sizes {
 
     /// Says how a map differs from what these sizes want of the shared array `name`.
     pub fn check(&self, name: &str, info: &crate::sys::MapInfo) -> Result<(), String> {
-        let Some((_, bytes, entries)) = self.arrays().into_iter().find(|(n, ..)| *n == name) else {
-            return Ok(());
-        };
-        let is = (info.kind, info.value_size as usize, info.max_entries, info.flags & MMAPABLE);
+        let Some((bytes, entries)) = self.shape(name) else { return Ok(()) };
+        let is = (info.kind, info.value_size, info.max_entries, info.flags & MMAPABLE);
         if is == (ARRAY, bytes, entries, MMAPABLE) && info.key_size == 4 {
             return Ok(());
         }
@@ -289,6 +318,17 @@ impl Maps {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn exact_match_caches_are_as_large_as_the_kernel_takes_them() {
+        let mut sizes = Sizes::new(&Config::default(), 2);
+        sizes.limit_emc(|_| true);
+        assert_eq!(sizes.emc_lines, 1 << 18);
+        sizes.limit_emc(|bytes| bytes <= 8 << 20);
+        assert_eq!(sizes.shape("emc"), Some((8 << 20, 1)));
+        sizes.limit_emc(|_| false);
+        assert_eq!(sizes.shape("emc"), Some((4 << 20, 1)), "all kernels take that");
+    }
 
     #[test]
     fn the_signature_cache_follows_the_number_of_flows() {

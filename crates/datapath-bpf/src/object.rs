@@ -8,12 +8,15 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use libbpf_rs::btf::Btf;
+use libbpf_rs::btf::types::{Array, DataSec, Var};
+use libbpf_rs::btf::{Btf, BtfType, ReferencesType as _};
 use libbpf_rs::{Object, ObjectBuilder, OpenMap, OpenObject};
 use zerocopy::{FromBytes as _, IntoBytes as _};
 
 use crate::capabilities::Capabilities;
+use crate::layout::{EmcEntry, Epochs, Iface, Port};
 use crate::load::{Words, XDP_HAS_FRAGS, variable, write_settings};
+use crate::maps::{TABLES, short_name};
 use crate::settings::Settings;
 use crate::sys;
 
@@ -227,21 +230,52 @@ fn bind(
     maps: &HashMap<String, OwnedFd>,
 ) -> Result<(), String> {
     for map in open.maps() {
-        if let Some(fd) = maps.get(&*map.name().to_string_lossy()) {
+        if let Some(fd) = maps.get(short_name(&map.name().to_string_lossy())) {
             check_map(&map, btf, fd.as_fd())?;
         }
     }
     for mut map in open.maps_mut() {
-        let name = map.name().to_string_lossy().into_owned();
-        if let Some(fd) = maps.get(&name) {
-            map.reuse_fd(fd.as_fd()).map_err(|e| format!("map {name}: {e}"))?;
+        let name = short_name(&map.name().to_string_lossy()).to_owned();
+        let wrong = |e: &dyn std::fmt::Display| format!("map {name}: {e}");
+        let Some(fd) = maps.get(&name) else { continue };
+        if TABLES.contains(&&*name) {
+            // Else libbpf would unmap more than its image of the declared entry.
+            let bytes = sys::map_info(fd.as_fd()).map_err(|e| wrong(&e))?.value_size;
+            map.set_value_size(bytes).map_err(|e| wrong(&e))?;
         }
+        map.reuse_fd(fd.as_fd()).map_err(|e| wrong(&e))?;
     }
     Ok(())
 }
 
+/// The name of the type of a map's values; of a table's entries.
+fn type_name(btf: &Btf<'_>, value_type: u32) -> Option<String> {
+    let ty = btf.type_by_id::<BtfType<'_>>(value_type.into())?.skip_mods_and_typedefs();
+    let entry = match DataSec::try_from(ty) {
+        Err(_) => ty,
+        Ok(section) => {
+            let var = btf.type_by_id::<Var<'_>>(section.iter().next()?.ty)?;
+            let array: Array<'_> = var.referenced_type().try_into().ok()?;
+            array.contained_type().skip_mods_and_typedefs()
+        }
+    };
+    Some(entry.name()?.to_string_lossy().into_owned())
+}
+
+/// Bytes of a value, of a table's entry, by the daemon's own types.
+fn value_bytes(name: &str, info: &sys::MapInfo) -> u32 {
+    match name {
+        "emc" => size_of::<EmcEntry>() as u32,
+        "epochs" => size_of::<Epochs>() as u32,
+        "ports" => size_of::<Port>() as u32,
+        "ifaces" => size_of::<Iface>() as u32,
+        _ => info.value_size,
+    }
+}
+
 fn check_map(map: &OpenMap<'_>, btf: &Btf<'_>, ours: BorrowedFd<'_>) -> Result<(), String> {
     let name = map.name().to_string_lossy();
+    let name = short_name(&name);
     let wrong = |what: String| Err(format!("map {name} {what}: declare it as maps.h does"));
     let declared = sys::declared(map);
     let info = sys::map_info(ours).map_err(|e| format!("map {name}: {e}"))?;
@@ -249,18 +283,16 @@ fn check_map(map: &OpenMap<'_>, btf: &Btf<'_>, ours: BorrowedFd<'_>) -> Result<(
         return wrong("asks to be pinned, which ours are not by their objects".into());
     }
     let is = (declared.kind, declared.key_size, declared.value_size);
-    if is != (info.kind, info.key_size, info.value_size) {
+    let wanted = (info.kind, info.key_size, value_bytes(name, &info));
+    if is != wanted {
         return wrong(format!(
             "is of type {} with keys of {} and values of {} bytes where type {}, {} and {} are \
              wanted",
-            is.0, is.1, is.2, info.kind, info.key_size, info.value_size
+            is.0, is.1, is.2, wanted.0, wanted.1, wanted.2
         ));
     }
-    let Some(wanted) = value_type(&name) else { return Ok(()) };
-    let found = btf
-        .type_by_id::<libbpf_rs::btf::BtfType<'_>>(declared.value_type.into())
-        .map(|t| t.skip_mods_and_typedefs())
-        .and_then(|t| Some(t.name()?.to_string_lossy().into_owned()));
+    let Some(wanted) = value_type(name) else { return Ok(()) };
+    let found = type_name(btf, declared.value_type);
     match found {
         Some(found) if found == wanted => Ok(()),
         Some(found) => wrong(format!("has values of type {found} where struct {wanted} is wanted")),

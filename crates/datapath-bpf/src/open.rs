@@ -116,10 +116,17 @@ fn compatible(fds: &HashMap<String, OwnedFd>, sizes: &Sizes) -> Result<(), Strin
     maps.configured().map(drop)
 }
 
+fn is_too_big(made: &std::io::Result<OwnedFd>) -> bool {
+    made.as_ref().is_err_and(|e| e.raw_os_error() == Some(libc::E2BIG))
+}
+
 /// Opens everything. See [`crate::BpfDatapath::open`].
 pub fn open(config: &Config, clock: Clock) -> Result<Opened, Unavailable> {
     probe()?;
-    let sizes = Sizes::new(config, sys::possible_cpus().map_err(system("counting CPUs"))?);
+    let mut sizes = Sizes::new(config, sys::possible_cpus().map_err(system("counting CPUs"))?);
+    // Other errors come again where they are told. Sizes must not depend on them: tables of other
+    // sizes are not taken over.
+    sizes.limit_emc(|bytes| !is_too_big(&sys::value_map(bytes)));
     let grace = Grace::new().map_err(system("waiting for a grace period"))?;
     let pins = config.pins.as_deref().map(Pins::open).transpose()?;
     let left = pins.as_ref().and_then(|pins| left(pins, &sizes));

@@ -36,6 +36,8 @@ pub struct Settings {
     pub emc_lines: u32,
     pub emc_mask: u32,
     pub generation: u32,
+    pub emc_entries: u32,
+    pub pad: u32,
     pub factors: [u64; WORDS + 1],
     pub union_mask: [u64; WORDS],
 }
@@ -82,6 +84,8 @@ impl Settings {
             emc_lines: sizes.emc_lines,
             emc_mask: sizes.emc_lines - 1,
             generation,
+            emc_entries: sizes.emc_cpus * sizes.emc_lines,
+            pad: 0,
             factors: *factors,
             union_mask: keys::signature(),
         }
@@ -100,4 +104,4 @@ impl Settings {
     }
 }
 
-const _: () = assert!(size_of::<Settings>() == 48 + 8 * (2 * WORDS + 1));
+const _: () = assert!(size_of::<Settings>() == 56 + 8 * (2 * WORDS + 1));

@@ -217,6 +217,18 @@ pub fn outer_map() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((outer, inner))
 }
 
+/// An array map of one value with so many bytes.
+pub fn value_map(bytes: u32) -> io::Result<OwnedFd> {
+    let opts = libbpf_sys::bpf_map_create_opts {
+        sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
+        map_flags: libbpf_sys::BPF_F_MMAPABLE,
+        ..Default::default()
+    };
+    let kind = libbpf_sys::BPF_MAP_TYPE_ARRAY;
+    // SAFETY: `opts` is complete and outlives the call; the name is none.
+    owned(unsafe { libbpf_sys::bpf_map_create(kind, std::ptr::null(), 4, bytes, 1, &opts) })
+}
+
 /// membarrier(2) with `MEMBARRIER_CMD_GLOBAL`.
 pub fn membarrier() -> io::Result<()> {
     // SAFETY: integers only.

@@ -101,6 +101,8 @@ fn structures_are_the_same_in_c_and_here() {
                 emc_lines,
                 emc_mask,
                 generation,
+                emc_entries,
+                pad,
                 factors,
                 union_mask,
             }

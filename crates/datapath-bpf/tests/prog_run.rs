@@ -43,6 +43,63 @@ fn vlan(tags: &[(u16, u16)], payload: usize) -> Vec<u8> {
     frame.ethertype(0x9000).payload(&vec![3; payload]).finish()
 }
 
+/// UDP in a frame of `length` bytes, of which its packet takes 44.
+fn padded(length: usize) -> Vec<u8> {
+    let frame = Frame::ethernet([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
+    let addresses = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
+    let mut frame = frame.ipv4(addresses.0, addresses.1, 64).udp(7, 8).payload(&[1; 2]).finish();
+    frame.resize(length, 0xee);
+    frame
+}
+
+/// TCP whose header says that it has so many words.
+fn tcp(words: u8) -> Vec<u8> {
+    let frame = Frame::ethernet([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
+    let frame = frame.ipv4([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 64).tcp(7, 8, 0x12);
+    let mut frame = frame.payload(&[1; 8]).finish();
+    frame[46] = words << 4;
+    frame
+}
+
+/// Packets near the shape that most have, each to be forwarded and counted with every byte.
+fn nearly_plain() -> Vec<Case> {
+    let changed = |at: usize, to: u8| {
+        let mut frame = udp();
+        frame[at] = to;
+        frame
+    };
+    let frames = [
+        ("a packet as long as its frame", padded(44)),
+        ("a shortest frame, padded", padded(60)),
+        ("a shortest frame with its checksum", padded(64)),
+        ("a byte of padding more", padded(65)),
+        ("much padding", padded(300)),
+        ("TCP", tcp(5)),
+        ("TCP with options", tcp(7)),
+        ("TCP with a header that is too short", tcp(4)),
+        ("TCP with a header that is too long", tcp(8)),
+        ("a packet that is longer than its frame", changed(17, 200)),
+        ("a packet that is shorter than its headers", changed(17, 27)),
+        ("a first fragment", changed(20, 0x20)),
+        ("a later fragment", changed(21, 1)),
+        ("not to be fragmented", changed(20, 0x40)),
+        ("with options", changed(14, 0x46)),
+        ("another version", changed(14, 0x65)),
+        ("another protocol", changed(23, 47)),
+        ("ICMP", changed(23, 1)),
+        ("SCTP", changed(23, 132)),
+    ];
+    let case = |(sentence, frame)| Case {
+        sentence,
+        frame,
+        flow: |f| f.output = OUT_PORT,
+        verdict: REDIRECT,
+        counted: [1; 2],
+        drop: [None; 2],
+    };
+    frames.into_iter().map(case).collect()
+}
+
 fn key(frame: &[u8]) -> Key {
     flow::extract::key_of(frame, IN_PORT)
 }
@@ -117,6 +174,14 @@ fn cases() -> Vec<Case> {
             [None; 2],
         ),
         case(
+            "a packet longer than the port's MTU drops",
+            padded(14 + 101),
+            |f| f.output = SMALL_PORT,
+            DROP,
+            [1; 2],
+            both(6),
+        ),
+        case(
             "one tag is free",
             vlan(&[(0x8100, 5)], 100),
             |f| f.output = SMALL_PORT,
@@ -161,7 +226,8 @@ fn cases() -> Vec<Case> {
 
 fn run_cases(hook: Hook, at: usize) {
     let bed = Bed::new(hook);
-    for (case, mask) in cases().iter().flat_map(|c| [(c, EXACT), (c, memorable())]) {
+    let cases: Vec<Case> = cases().into_iter().chain(nearly_plain()).collect();
+    for (case, mask) in cases.iter().flat_map(|c| [(c, EXACT), (c, memorable())]) {
         let mut flow = bed.flow(&key(&case.frame), &mask);
         (case.flow)(&mut flow);
         bed.install(&flow, &mask);
