@@ -22,9 +22,9 @@ struct emc_key {
 	__u32 place; /* of one of the two entries that it may be in, the other is place ^ 1 */
 };
 
-#define EMC_UNDER(x)                                      \
-	k->words[x] = key[x] & settings.union_mask[x];    \
-	sum += k->words[x] * settings.factors[x];
+#define EMC_UNDER(x)                                   \
+	k->words[x] = key[x] & settings.union_mask[x]; \
+	sum += hash_word(x, k->words[x]);
 
 /* Fills in the words; what they add to the hash of the signature cache. */
 static __always_inline __u64 emc_words(struct emc_key *k, const __u64 *key)

@@ -53,6 +53,11 @@ enum word {
 
 #define COLD_WORDS (WORDS - HOT_WORDS)
 
+/* Factors of the hash: of each word, of the mask's number, of the high half of each word. */
+#define FACTOR_OF_MASK WORDS
+#define FACTORS_OF_HALVES (WORDS + 1)
+#define FACTORS (2 * WORDS + 1)
+
 /* Beside the bits of words, where there are such: the flow looks behind the Ethernet header and
  * VLANs. (Some words have fields of both.) */
 #define NEEDS_L3 (1u << 30)
@@ -252,7 +257,7 @@ struct config {
 	__u32 generations; /* of variants so far */
 	__u32 cache_mask;  /* lines of the signature cache that are used, less one; may change */
 	__u32 pad;
-	__u64 factors[WORDS + 1]; /* odd; the last is for the mask's number */
+	__u64 factors[FACTORS]; /* odd, random, secret; see settings.h */
 };
 
 /* What goes before a packet that is sent up by the tap device: looks like an Ethernet header, so

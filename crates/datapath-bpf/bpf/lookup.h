@@ -1,7 +1,8 @@
 /* From a key to a flow by the signature cache, and what to do with a packet whose flow is known.
  *
- * Hash: the sum of the words under a mask, each times a factor of its own (in the index also the
- * mask's number times one more), the high half mixed once. Factors are odd, random and secret.
+ * Hash: the sum of the words under a mask, each by factors of its own (`hash_word`; in the index
+ * also the mask's number times one more), the high half mixed once. Factors are odd, random and
+ * secret.
  *
  * First asked is the exact-match cache, then the signature cache, which goes by the hash under
  * the union of all masks. What that has is a hint: the key is compared under the mask of the
@@ -31,7 +32,7 @@
 	f(W_META) f(W_REST) f(W_MPLS0) f(W_MPLS1) f(W_SRC0) f(W_SRC1) f(W_DST0) f(W_DST1) \
 		f(W_ND0) f(W_ND1) f(W_HW0) f(W_HW1) f(W_ND2)
 
-#define UNION_WORD(x) sum += (key[x] & settings.union_mask[x]) * settings.factors[x];
+#define UNION_WORD(x) sum += hash_word(x, key[x] & settings.union_mask[x]);
 #define UNION_COLD(x)      \
 	if (wants(BIT(x))) \
 		UNION_WORD(x)

@@ -25,7 +25,7 @@ struct settings {
 	__u32 generation;    /* of this variant; never 0 */
 	__u32 emc_entries;   /* of all CPUs */
 	__u32 pad;
-	__u64 factors[WORDS + 1];
+	__u64 factors[FACTORS];
 	__u64 union_mask[WORDS]; /* all masks ORed */
 };
 
@@ -36,5 +36,15 @@ const volatile struct settings settings = {
 	.max_flows = 1,
 	.max_programs = 1,
 };
+
+/* What word `x` of a key adds to the hash; zero adds nothing. Its high half has a factor of its own,
+ * as else the highest bits of a word would reach the highest bits of the sum only: keys that
+ * differ in such bits of two words could have one hash whatever the factors are. So the sums of
+ * two keys that anybody chose without knowing the factors are equal for one choice of factors in
+ * 2^32. */
+static __always_inline __u64 hash_word(__u32 x, __u64 word)
+{
+	return word * settings.factors[x] + (word >> 32) * settings.factors[FACTORS_OF_HALVES + x];
+}
 
 #endif

@@ -11,11 +11,11 @@ struct walk {
 	__u32 masks; /* looked at */
 };
 
-#define MASK_WORD(x) sum += (key[x] & mask->words[x]) * settings.factors[x];
+#define MASK_WORD(x) sum += hash_word(x, key[x] & mask->words[x]);
 
 static __always_inline __u32 mask_hash(const __u64 *key, const struct mask *mask, __u32 number)
 {
-	__u64 sum = number * settings.factors[WORDS];
+	__u64 sum = number * settings.factors[FACTOR_OF_MASK];
 
 	HOT_EACH(MASK_WORD)
 	if (mask->needs & COLD_BITS) {

@@ -95,7 +95,7 @@ static __always_inline void search_bucket(struct search *s, const struct mask *m
 /* For each mask; 1 ends the search. */
 static long search_mask(void *map, const __u32 *number, struct mask *mask, struct search *s)
 {
-	__u64 sum = *number * settings.factors[WORDS];
+	__u64 sum = *number * settings.factors[FACTOR_OF_MASK];
 	__u32 hash;
 
 	if (!mask->needs)
@@ -104,7 +104,7 @@ static long search_mask(void *map, const __u32 *number, struct mask *mask, struc
 		return 0;
 #pragma unroll
 	for (int x = 0; x < HOT_WORDS; x++)
-		sum += (s->key[x] & mask->words[x]) * settings.factors[x];
+		sum += hash_word(x, s->key[x] & mask->words[x]);
 	sum ^= sum >> 32;
 	hash = sum * 0x9e3779b97f4a7c15ull >> 32;
 	search_bucket(s, mask, *number, hash, hash & settings.bucket_mask);

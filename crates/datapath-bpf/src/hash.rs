@@ -1,22 +1,44 @@
-//! The hash of a key under a mask: as `bpf/lookup.h` computes it.
+//! The hash of a key under a mask: as `bpf/settings.h` and `bpf/lookup.h` compute it.
+//!
+//! Whoever sends packets chooses keys, and must not be able to choose such that have one hash: an
+//! index has few places for each. So the hash depends on random factors, which nothing shows, and no
+//! two keys have one hash for more than a small share of all factors (for two given keys, about
+//! one choice in 2^32).
 
-use crate::layout::WORDS;
+use crate::layout::{FACTORS, WORDS};
+use rustix::rand::{GetRandomFlags, getrandom};
 
-/// Odd random factors, one a word; the last one is for the mask's number.
-pub type Factors = [u64; WORDS + 1];
+/// Odd random factors, as `FACTORS` in `bpf/layout.h` orders them: one a word, one for the mask's
+/// number, one for the high half of each word.
+pub type Factors = [u64; FACTORS];
+
+/// Where the factors of high halves begin.
+const HALVES: usize = WORDS + 1;
 
 /// New factors.
 pub fn factors() -> Factors {
-    std::array::from_fn(|_| fastrand::u64(..) | 1)
+    std::array::from_fn(|_| random() | 1)
+}
+
+/// From the kernel, which always has some; else, under a filter of system calls that leaves this
+/// one out, from the generator that the standard library's tables are seeded by.
+fn random() -> u64 {
+    let mut bytes = [0; 8];
+    match getrandom(&mut bytes, GetRandomFlags::empty()) {
+        Ok(8) => u64::from_ne_bytes(bytes),
+        _ => std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0),
+    }
 }
 
 /// The hash under which the index holds a flow with `words` (already under the mask with this
 /// number).
 pub fn of_flow(words: &[u64; WORDS], mask: u32, factors: &Factors) -> u32 {
-    let sum = words
-        .iter()
-        .zip(factors)
-        .fold(0u64, |sum, (word, factor)| sum.wrapping_add(word.wrapping_mul(*factor)));
+    let (whole, halves) = factors.split_at(HALVES);
+    let pairs = words.iter().zip(whole.iter().zip(halves));
+    let sum = pairs.fold(0u64, |sum, (word, (factor, half))| {
+        let word = word.wrapping_mul(*factor).wrapping_add((word >> 32).wrapping_mul(*half));
+        sum.wrapping_add(word)
+    });
     fold(sum.wrapping_add(u64::from(mask).wrapping_mul(factors[WORDS])))
 }
 
@@ -57,6 +79,64 @@ mod tests {
             assert_ne!(of_flow(&words, 0, &factors), zero, "word {x}");
             words[x] = 0;
         }
+    }
+
+    /// Different hashes of `keys`.
+    fn different(keys: &[[u64; WORDS]], factors: &Factors) -> usize {
+        let hashes: std::collections::HashSet<u32> =
+            keys.iter().map(|words| of_flow(words, 0, factors)).collect();
+        hashes.len()
+    }
+
+    /// All keys whose words differ in `bits` at `shift` of the words `a` and `b`.
+    fn grid(a: usize, b: usize, shift: u32, bits: u32) -> Vec<[u64; WORDS]> {
+        let mut keys = Vec::new();
+        for high in 0..1u64 << bits {
+            for low in 0..1u64 << bits {
+                let mut words = [0x0123_4567_89ab_cdef; WORDS];
+                words[a] ^= high << shift;
+                words[b] ^= low << shift;
+                keys.push(words);
+            }
+        }
+        keys
+    }
+
+    #[test]
+    fn no_place_of_a_word_makes_keys_collide_under_all_factors() {
+        let factors = factors();
+        for (a, b) in [(3, 4), (0, 3), (10, 13), (11, 18)] {
+            for shift in [0, 8, 24, 31, 32, 48, 56] {
+                let keys = grid(a, b, shift, 5);
+                let hashes = different(&keys, &factors);
+                // Of 1,024 random numbers of 32 bits hardly two are equal.
+                assert!(hashes >= keys.len() - 2, "words {a}, {b} at {shift}: {hashes} hashes");
+            }
+            let keys = grid(a, b, 63, 1);
+            assert_eq!(different(&keys, &factors), keys.len(), "words {a}, {b}: the highest bit");
+        }
+    }
+
+    #[test]
+    fn keys_that_collide_under_one_secret_do_not_under_another() {
+        let mine = factors();
+        let mut rng = fastrand::Rng::with_seed(3);
+        // By the low bits, as an index of 2^10 buckets does: what whoever knew the factors finds.
+        let bucket = |words: &[u64; WORDS], factors: &Factors| of_flow(words, 0, factors) % 1024;
+        let keys: Vec<[u64; WORDS]> = std::iter::repeat_with(|| {
+            let mut words = [0; WORDS];
+            words[3] = rng.u64(..);
+            words[4] = rng.u64(..);
+            words
+        })
+        .filter(|words| bucket(words, &mine) == 5)
+        .take(64)
+        .collect();
+        let other = factors();
+        let mut hit = [0u32; 1024];
+        keys.iter().for_each(|words| hit[bucket(words, &other) as usize] += 1);
+        assert!(hit.iter().all(|n| *n <= 6), "64 keys fall into few buckets again");
+        assert_ne!(mine, other);
     }
 
     #[test]

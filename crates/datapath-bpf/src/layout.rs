@@ -58,6 +58,8 @@ pub const EMC_WORDS: usize = 5;
 pub const HOT_WORDS: usize = 6;
 /// The others.
 pub const COLD_WORDS: usize = WORDS - HOT_WORDS;
+/// Factors of the hash: one a word, one for the number of a mask, one for the high half of each word.
+pub const FACTORS: usize = 2 * WORDS + 1;
 
 /// Beside the bits of words: the flow looks behind the Ethernet header and VLANs.
 pub const NEEDS_L3: u32 = 1 << 30;
@@ -359,7 +361,7 @@ pub struct ConfigEntry {
     pub generations: u32,
     pub cache_mask: u32,
     pub pad: u32,
-    pub factors: [u64; WORDS + 1],
+    pub factors: [u64; FACTORS],
 }
 
 const _: () = {
@@ -384,7 +386,7 @@ const _: () = {
     assert!(size_of::<MeterBand>() == 40);
     assert!(size_of::<Meter>() == 384);
     assert!(offset_of!(Meter, bands) == 24);
-    assert!(size_of::<ConfigEntry>() == 224);
+    assert!(size_of::<ConfigEntry>() == 376);
     assert!(offset_of!(ConfigEntry, miss_ifindex) == 36);
     assert!(offset_of!(ConfigEntry, factors) == 64);
     assert!(datapath::DropReason::ALL.len() <= DROPS);

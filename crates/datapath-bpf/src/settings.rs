@@ -38,7 +38,7 @@ pub struct Settings {
     pub generation: u32,
     pub emc_entries: u32,
     pub pad: u32,
-    pub factors: [u64; WORDS + 1],
+    pub factors: Factors,
     pub union_mask: [u64; WORDS],
 }
 
@@ -104,4 +104,4 @@ impl Settings {
     }
 }
 
-const _: () = assert!(size_of::<Settings>() == 56 + 8 * (2 * WORDS + 1));
+const _: () = assert!(size_of::<Settings>() == 56 + 8 * (3 * WORDS + 1));

@@ -1,6 +1,6 @@
 use super::*;
 use crate::attachment::Config;
-use crate::layout::{ConfigEntry, Port, SlotDetail};
+use crate::layout::{ConfigEntry, FACTORS, Port, SlotDetail};
 use crate::maps::Sizes;
 use datapath::{Action, Actions, FlowStats};
 use flow::{Field, Match};
@@ -313,7 +313,7 @@ fn configurations_are_compared() {
         ConfigEntry { magic: 1, ..good },
         ConfigEntry { version: 7, ..good },
         ConfigEntry { max_flows: 2048, ..good },
-        ConfigEntry { factors: [2; WORDS + 1], ..good },
+        ConfigEntry { factors: [2; FACTORS], ..good },
     ] {
         maps.config.write(0, &change);
         assert!(maps.configured().is_err());
