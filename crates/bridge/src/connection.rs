@@ -90,12 +90,20 @@ pub struct Connections {
     last_id: u64,
     /// Milliseconds after which a bundle that nobody touches is discarded; `None` is 10,000.
     bundle_idle_timeout: Option<u64>,
+    /// Bytes that bundles of all connections may have; `None` is a gigabyte.
+    bundle_memory: Option<usize>,
 }
 
 impl Connections {
     /// No connections.
     pub fn new() -> Connections {
         Connections::default()
+    }
+
+    /// No connections; bundles of all that come may have so many bytes together, in place of a
+    /// gigabyte.
+    pub fn with_bundle_memory(bytes: usize) -> Connections {
+        Connections { bundle_memory: Some(bytes), ..Connections::default() }
     }
 
     /// `other_config:bundle-idle-timeout`, in milliseconds.

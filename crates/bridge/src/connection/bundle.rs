@@ -15,6 +15,7 @@ use super::reply::Reply;
 use super::{ConnectionId, Connections};
 use crate::switch::Switch;
 use clock::Millis;
+use hashbrown::HashMap;
 use openflow::OfError;
 use openflow::message::{
     Body, BundleAdd, BundleControl, BundleControlKind, BundleFlags, ForwardedChange, GroupMod,
@@ -27,6 +28,8 @@ pub(super) const IDLE_TIMEOUT: u64 = 10_000;
 const MAX_BUNDLES: usize = 128;
 /// Most bytes in all bundles of one connection.
 const MAX_BYTES: usize = 512 << 20;
+/// Most bytes in the bundles of all connections.
+const MAX_BYTES_OF_ALL: usize = 1 << 30;
 
 /// A bundle that is not committed yet.
 #[derive(Debug)]
@@ -149,9 +152,11 @@ impl Connections {
             Body::PacketOut(_) => {}
             _ => return Err(OfError::OFPBFC_MSG_UNSUP),
         }
+        let of_all: usize = self.sessions.values().map(|s| held(&s.bundles)).sum();
+        let room = self.bundle_memory.unwrap_or(MAX_BYTES_OF_ALL).saturating_sub(of_all);
         let bundles =
             &mut self.sessions.get_mut(&origin.id).ok_or(OfError::OFPBFC_UNKNOWN)?.bundles;
-        let held: usize = bundles.values().map(|b| b.messages.len()).sum();
+        let room = room.min(MAX_BYTES.saturating_sub(held(bundles)));
         if !bundles.contains_key(&add.bundle_id) && bundles.len() >= MAX_BUNDLES {
             return Err(OfError::OFPBFC_OUT_OF_BUNDLES);
         }
@@ -160,7 +165,7 @@ impl Connections {
             Some(OfError::OFPBFC_BUNDLE_CLOSED)
         } else if bundle.flags != add.flags {
             Some(OfError::OFPBFC_BAD_FLAGS)
-        } else if held + origin.bytes.len() > MAX_BYTES {
+        } else if origin.bytes.len() > room {
             Some(OfError::OFPBFC_MSG_TOO_MANY)
         } else {
             None
@@ -243,6 +248,11 @@ impl Connections {
             self.send_error(id, bundle.opened_xid, OfError::OFPBFC_TIMEOUT, &bundle.opened_by);
         }
     }
+}
+
+/// Bytes that bundles keep.
+fn held(bundles: &HashMap<u32, Bundle>) -> usize {
+    bundles.values().map(|b| b.messages.len()).sum()
 }
 
 /// Changes tables and groups as the messages say, up to the first that fails.

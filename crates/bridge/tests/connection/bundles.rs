@@ -161,3 +161,24 @@ fn a_forgotten_bundle_times_out() {
     assert_eq!(known(&e.error), OfError::OFPBFC_TIMEOUT);
     assert_eq!(b.error(p, control(1, Do::CommitRequest)), OfError::OFPBFC_BAD_ID);
 }
+
+#[test]
+fn bundles_of_all_connections_share_a_limit_of_memory() {
+    let mut b = Bench::new(1);
+    let message = Message { xid: 1, body: add(1, 1, fm(5, 1, &[])) };
+    let size = message.encode(&Protocol::new(Version::V14)).expect("it can be encoded").len();
+    b.connections = Connections::with_bundle_memory(5 * size);
+    let (p, q) = (b.connect(Kind::Service, Version::V14), b.connect(Kind::Service, Version::V14));
+    b.done(p, Do::OpenRequest);
+    b.done(q, Do::OpenRequest);
+    b.fill(p, vec![fm(5, 1, &[]), fm(5, 2, &[]), fm(5, 3, &[])]);
+    b.fill(q, vec![fm(5, 4, &[]), fm(5, 5, &[])]);
+    assert_eq!(b.error(q, add(1, 102, fm(5, 6, &[]))), OfError::OFPBFC_MSG_TOO_MANY);
+    // The other's is not touched, and there is room again.
+    assert_eq!(b.done(p, Do::CommitRequest), Do::CommitReply);
+    assert_eq!(b.rule_count(), 3);
+    b.done(q, Do::OpenRequest);
+    b.fill(q, (0..5).map(|n| fm(6, n, &[])).collect());
+    assert_eq!(b.done(q, Do::CommitRequest), Do::CommitReply);
+    assert_eq!(b.rule_count(), 8);
+}
