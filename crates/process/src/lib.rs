@@ -51,6 +51,14 @@ pub fn shut_others_out() {
     rustix::process::umask(inherited | others);
 }
 
+/// Has the allocator give large blocks (from 128 KiB on) back to the kernel when they are freed, and
+/// get them from there, zeroed and not yet resident. Left alone, glibc keeps a block that was
+/// freed once and serves such sizes from what it keeps from then on: buffers of ports that come and
+/// go would stay, and be resident as a whole. To be called first, before there are threads.
+pub fn return_large_blocks() {
+    sys::return_large_blocks();
+}
+
 /// Locks all memory of the process, present and future, into RAM (`--mlockall`).
 ///
 /// # Errors

@@ -8,6 +8,16 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
+/// See [`crate::return_large_blocks`]; other allocators than glibc's are left as they are.
+pub(crate) fn return_large_blocks() {
+    #[cfg(target_env = "gnu")]
+    for setting in [libc::M_MMAP_THRESHOLD, libc::M_TRIM_THRESHOLD] {
+        // SAFETY: it changes a number of the allocator, under the allocator's own lock. A setting
+        // that it does not know (the result is 0 then) does nothing.
+        unsafe { libc::mallopt(setting, 128 << 10) };
+    }
+}
+
 /// Which side of a fork this is.
 pub(crate) enum Fork {
     Parent(i32),

@@ -36,6 +36,7 @@ const FLOW_LIMIT: usize = 200_000;
 /// Runs the daemon; returns when it has stopped.
 pub fn main() -> ExitCode {
     process::shut_others_out();
+    process::return_large_blocks();
     let dirs = Dirs::from_env();
     let args = match Args::parse(std::env::args_os().skip(1), &dirs) {
         Ok(args) => args,
