@@ -57,9 +57,9 @@ fn without_an_answerer_misses_are_lost() {
 }
 
 #[test]
-fn upcalls_of_one_port_are_limited_and_others_go_on() {
-    let (dp, clock) = plain(Config { upcalls_per_port: 10, ..Config::default() });
-    clock.stop();
+fn misses_of_one_port_are_paid_for_and_others_go_on() {
+    // A nanosecond a second, and as much saved: the first miss spends it all.
+    let (dp, _) = plain(Config { upcall_share: Duration::from_nanos(1), ..Config::default() });
     let upcalls = Counting::default();
     dp.set_upcall_factory(Arc::new(upcalls.clone()));
     for (i, name) in ["limit-a", "limit-b"].into_iter().enumerate() {
@@ -69,14 +69,25 @@ fn upcalls_of_one_port_are_limited_and_others_go_on() {
     for _ in 0..50 {
         dp.inject(Packet::from_slice(&udp(1)), PortNo(1));
     }
-    assert_eq!(upcalls.count(), 10);
-    assert_eq!(dp.drops(DropReason::UpcallLimit), 40);
+    assert_eq!(upcalls.count(), 1);
+    assert_eq!((dp.drops(DropReason::UpcallLimit), dp.lookups().lost), (49, 49));
     dp.inject(Packet::from_slice(&udp(1)), PortNo(2));
-    assert_eq!(upcalls.count(), 11);
-    clock.advance(1000);
-    dp.inject(Packet::from_slice(&udp(1)), PortNo(1));
-    assert_eq!((dp.upcalls_of(PortNo(1)), dp.upcalls_of(PortNo(2))), (Some(11), Some(1)));
-    assert_eq!(dp.lookups().lost, 40);
+    assert_eq!(upcalls.count(), 2);
+    assert_eq!((dp.upcalls_of(PortNo(1)), dp.upcalls_of(PortNo(2))), (Some(1), Some(1)));
+    // Established flows pay nothing.
+    dp.install(&flow(1, "drop")).expect("room");
+    let before = dp.lookups().hits;
+    for _ in 0..50 {
+        dp.inject(Packet::from_slice(&udp(1)), PortNo(1));
+    }
+    assert_eq!((dp.lookups().hits - before, upcalls.count()), (50, 2));
+    dp.remove(Ufid(1)).expect("it is there");
+    // Without a share nobody pays.
+    dp.reconfigure(Config::default());
+    for _ in 0..50 {
+        dp.inject(Packet::from_slice(&udp(1)), PortNo(2));
+    }
+    assert_eq!((upcalls.count(), dp.lookups().lost), (3, 98), "port 2 was closed before");
 }
 
 #[test]

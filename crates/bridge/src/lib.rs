@@ -29,6 +29,7 @@ pub mod port;
 pub mod recirc;
 pub mod revalidator;
 pub mod rule;
+mod sightings;
 pub mod snapshot;
 pub mod switch;
 #[cfg(test)]

@@ -9,7 +9,7 @@ use crate::effect::Effect;
 use crate::recirc::RecircRef;
 use classifier::MiniMatch;
 use clock::Millis;
-use datapath::{Actions, FlowStats, Ufid};
+use datapath::{Actions, FlowStats, PortNo, Ufid};
 use flow::Match;
 use hashbrown::HashMap;
 use std::hash::{BuildHasher, Hasher};
@@ -25,6 +25,8 @@ pub const MANY: usize = 64;
 /// One megaflow, as the switch sees it.
 #[derive(Debug)]
 pub struct Entry {
+    /// The datapath's number of the port.
+    pub in_port: PortNo,
     /// What the megaflow matches, with the datapath's `in_port` and `recirc_id`. Its key,
     /// zero where the mask is clear, stands for every packet of the megaflow: it is
     /// translated again when the snapshot changes. Compressed, as a megaflow matches few of
@@ -74,6 +76,8 @@ fn shard_of(ufid: Ufid) -> usize {
 pub struct Megaflows {
     shards: Vec<Mutex<HashMap<Ufid, Entry>>>,
     len: AtomicUsize,
+    /// How many each port has.
+    of_ports: Mutex<HashMap<PortNo, usize>>,
     seed: foldhash::quality::RandomState,
 }
 
@@ -82,6 +86,7 @@ impl Default for Megaflows {
         Megaflows {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             len: AtomicUsize::new(0),
+            of_ports: Mutex::default(),
             seed: foldhash::quality::RandomState::default(),
         }
     }
@@ -110,6 +115,15 @@ impl Megaflows {
         self.len.load(Ordering::Relaxed)
     }
 
+    fn ports(&self) -> MutexGuard<'_, HashMap<PortNo, usize>> {
+        self.of_ports.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Number of megaflows of packets from `port`.
+    pub fn of_port(&self, port: PortNo) -> usize {
+        self.ports().get(&port).copied().unwrap_or(0)
+    }
+
     /// True when there is none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -121,6 +135,7 @@ impl Megaflows {
         if shard.contains_key(&ufid) {
             return false;
         }
+        *self.ports().entry(entry.in_port).or_default() += 1;
         shard.insert(ufid, entry);
         self.len.fetch_add(1, Ordering::Relaxed);
         true
@@ -129,8 +144,15 @@ impl Megaflows {
     /// Removes.
     pub fn remove(&self, ufid: Ufid) -> Option<Entry> {
         let removed = self.shard(ufid).remove(&ufid);
-        if removed.is_some() {
+        if let Some(entry) = &removed {
             self.len.fetch_sub(1, Ordering::Relaxed);
+            let mut ports = self.ports();
+            if let Some(count) = ports.get_mut(&entry.in_port) {
+                *count -= 1;
+                if *count == 0 {
+                    ports.remove(&entry.in_port);
+                }
+            }
         }
         removed
     }

@@ -23,7 +23,7 @@ use crate::snapshot::Snapshot;
 use crate::upcall::{SlowPath, translate_key};
 use classifier::MiniMatch;
 use clock::Millis;
-use datapath::{Datapath, FlowStats, Ufid};
+use datapath::{Datapath, FlowStats, PortNo, Ufid};
 use hashbrown::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -244,6 +244,7 @@ impl SlowPath {
             return false;
         }
         let entry = Entry {
+            in_port: PortNo(key.in_port.get()),
             matching: MiniMatch::new(&matching),
             actions: Arc::clone(&megaflow.actions),
             effects: translation.effects,

@@ -8,19 +8,27 @@ use crate::effect::{self, Event, Sender};
 use crate::megaflows::{Entry, Megaflows};
 use crate::recirc::RecircTable;
 use crate::revalidator::RevalidatorState;
+use crate::sightings::Sightings;
 use crate::snapshot::Snapshot;
 use crate::translate::{self, Request, Translation};
 use classifier::MiniMatch;
 use clock::{Clock, Millis};
 use datapath::{
-    Action, Actions, Datapath, DropReason, FlowStats, Megaflow, Refusal, Upcall, UpcallFactory,
-    UpcallKind, Upcaller, Userdata,
+    Action, Actions, Datapath, DropReason, FlowStats, Megaflow, PortNo, Refusal, Upcall,
+    UpcallFactory, UpcallKind, Upcaller, Userdata, exact_mask, is_exact,
 };
 use flow::{Field, Key, Mask, Match};
 use packet::Packet;
 use rcu::{Publisher, Reader};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
+
+/// Megaflows that a port may have for each that there is still room for: one port alone gets eight
+/// ninths of the limit.
+const PORT_TO_ROOM: usize = 8;
+
+/// Milliseconds between two warnings of the same kind.
+const TELL_INTERVAL: u64 = 60_000;
 
 /// What upcalls and the revalidator count (`upcall/show`, `coverage/show`).
 #[derive(Debug, Default)]
@@ -33,6 +41,13 @@ pub struct UpcallCounters {
     pub refused: [AtomicU64; Refusal::ALL.len()],
     /// Megaflows not installed because of the flow limit.
     pub over_limit: AtomicU64,
+    /// Megaflows made as narrow as can be, because the datapath had no room for their masks.
+    pub narrowed: AtomicU64,
+    /// Megaflows not installed because the port had all that may be one port's.
+    pub over_share: AtomicU64,
+    /// Megaflows not installed because the port has too many misses and this was the first of
+    /// its kind.
+    pub seen_once: AtomicU64,
     /// Translations that failed.
     pub errors: AtomicU64,
     /// Events that the control thread had no room for.
@@ -83,6 +98,8 @@ pub struct SlowPath {
     pub(crate) strangers: AtomicBool,
     /// Held during a pass.
     pub(crate) passing: Mutex<()>,
+    /// When a warning told of megaflows made narrower; zero: never.
+    told_of_masks: AtomicI64,
     datapath: Attached,
 }
 
@@ -117,6 +134,7 @@ impl SlowPath {
             held: AtomicBool::new(false),
             strangers: AtomicBool::new(true),
             passing: Mutex::new(()),
+            told_of_masks: AtomicI64::new(0),
             datapath: Attached::default(),
         };
         slow.set_flow_limit(flow_limit);
@@ -142,22 +160,49 @@ impl SlowPath {
         }
     }
 
+    /// Counts a megaflow that was made narrower, and tells of it once in a while.
+    fn count_narrowed(&self, now: Millis) {
+        self.counters.narrowed.fetch_add(1, Ordering::Relaxed);
+        let told = self.told_of_masks.load(Ordering::Relaxed);
+        let is_time = told == 0 || now.since(Millis(told)) >= TELL_INTERVAL;
+        if is_time
+            && self
+                .told_of_masks
+                .compare_exchange(told, now.0.max(1), Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
+        {
+            tracing::warn!(
+                target: "ofproto",
+                "the datapath has as many masks as it may have: new megaflows match every field \
+                 (counter upcall_narrowed); ovs-appctl dpctl/dump-flows shows whose they are",
+            );
+        }
+    }
+
+    /// True when `port` may have one more megaflow: [`PORT_TO_ROOM`] for each that there is room
+    /// for. So one port leaves room for others, however many it makes.
+    fn has_share(&self, port: PortNo) -> bool {
+        let limit = self.flow_limit.load(Ordering::Relaxed);
+        let room = limit.saturating_sub(self.megaflows.len());
+        self.megaflows.of_port(port) < room.saturating_mul(PORT_TO_ROOM)
+    }
+
     /// What the datapath must match and do so that packets like `key` (a datapath's key) get
     /// what `translation` says.
     pub fn megaflow(&self, key: &Key, translation: &Translation) -> Megaflow {
         let mut mask = translation.mask;
-        if !self.megaflows_enabled.load(Ordering::Relaxed) {
-            mask = exact_mask(key);
-        }
         for field in [Field::InPortOxm, Field::RecircId, Field::PacketType] {
             mask.set_exact(field);
         }
-        let matching = Match::new(key, &mask);
-        Megaflow {
-            ufid: self.megaflows.ufid(&matching),
-            matching,
-            actions: datapath_actions(translation),
+        if !self.megaflows_enabled.load(Ordering::Relaxed) {
+            mask = exact_mask(key);
         }
+        self.megaflow_under(key, &mask, datapath_actions(translation))
+    }
+
+    fn megaflow_under(&self, key: &Key, mask: &Mask, actions: Actions) -> Megaflow {
+        let matching = Match::new(key, mask);
+        Megaflow { ufid: self.megaflows.ufid(&matching), matching, actions }
     }
 }
 
@@ -174,31 +219,22 @@ fn datapath_actions(translation: &Translation) -> Actions {
     translation.actions.as_slice().into()
 }
 
-/// Every field of a packet that a datapath parses.
-fn exact_mask(key: &Key) -> Mask {
-    let mut mask = Mask::WILDCARD;
-    for field in Field::ALL {
-        if !field.is_register()
-            && !matches!(field, Field::Metadata | Field::ConjId | Field::ActsetOutput)
-            && field.prerequisite().holds(key)
-        {
-            mask.set_exact(field);
-        }
-    }
-    mask
-}
-
 struct Factory(Arc<SlowPath>);
 
 impl UpcallFactory for Factory {
     fn upcaller(&self) -> Box<dyn Upcaller> {
-        Box::new(Handler { snapshot: self.0.published.reader(), slow: Arc::clone(&self.0) })
+        Box::new(Handler {
+            snapshot: self.0.published.reader(),
+            slow: Arc::clone(&self.0),
+            sightings: Sightings::default(),
+        })
     }
 }
 
 struct Handler {
     slow: Arc<SlowPath>,
     snapshot: Reader<Snapshot>,
+    sightings: Sightings,
 }
 
 impl Upcaller for Handler {
@@ -242,8 +278,9 @@ impl Handler {
         );
         let megaflow = slow.megaflow(upcall.key, &translation);
         let actions = Arc::clone(&megaflow.actions);
-        if install {
+        if install && !self.is_first(upcall, &megaflow) {
             self.install(
+                upcall.key,
                 &megaflow,
                 translation.effects,
                 translation.recirc_ids,
@@ -255,8 +292,21 @@ impl Handler {
         actions
     }
 
+    /// True, and counted, when the port is pressed and has not asked for this megaflow of late.
+    /// Most of a flood of new flows is packets that nothing follows: megaflows for them would
+    /// cost more than the packets, and take the room of others.
+    fn is_first(&mut self, upcall: &Upcall<'_>, megaflow: &Megaflow) -> bool {
+        let is_first = upcall.pressed && !self.sightings.again(megaflow.ufid);
+        if is_first {
+            self.slow.counters.seen_once.fetch_add(1, Ordering::Relaxed);
+        }
+        is_first
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "parts of a translation, each with an owner")]
     fn install(
         &self,
+        key: &Key,
         megaflow: &Megaflow,
         effects: Vec<effect::Effect>,
         recirc: Vec<crate::recirc::RecircRef>,
@@ -270,7 +320,13 @@ impl Handler {
             slow.counters.over_limit.fetch_add(1, Ordering::Relaxed);
             return;
         }
+        let in_port = PortNo(megaflow.matching.key().in_port.get());
+        if !slow.has_share(in_port) {
+            slow.counters.over_share.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
         let entry = Entry {
+            in_port,
             matching: MiniMatch::new(&megaflow.matching),
             actions: Arc::clone(&megaflow.actions),
             effects,
@@ -281,23 +337,36 @@ impl Handler {
             seen: slow.revalidator.passes.load(Ordering::Acquire),
             slow_path,
         };
-        if !slow.megaflows.insert(megaflow.ufid, entry) {
-            return; // another thread is installing it
-        }
-        match datapath.install(megaflow) {
-            Ok(()) => {
-                slow.counters.installed.fetch_add(1, Ordering::Relaxed);
-            }
-            Err(refusal) => {
-                slow.megaflows.remove(megaflow.ufid);
-                slow.counters.count_refusal(refusal);
-            }
+        let mut ufid = megaflow.ufid;
+        if let Some(refused) = self.put(&**datapath, megaflow, entry) {
+            // It has no room for one more mask, but for those that match all there is.
+            let narrow = slow.megaflow_under(key, &exact_mask(key), Arc::clone(&megaflow.actions));
+            let matching = MiniMatch::new(&narrow.matching);
+            slow.count_narrowed(now);
+            self.put(&**datapath, &narrow, Entry { matching, ..refused });
+            ufid = narrow.ufid;
         }
         // The pass that follows a publication may have gone by between our translation and
         // our installation. A publication from here on has its pass after this.
         if slow.published.version() != version {
-            slow.remove(megaflow.ufid);
+            slow.remove(ufid);
         }
+    }
+
+    /// Installs one megaflow, unless another thread does. Gives its entry back when the datapath
+    /// has no room for its mask, and might have for a narrower one.
+    fn put(&self, datapath: &dyn Datapath, megaflow: &Megaflow, entry: Entry) -> Option<Entry> {
+        let slow = &self.slow;
+        if !slow.megaflows.insert(megaflow.ufid, entry) {
+            return None;
+        }
+        let Err(refusal) = datapath.install(megaflow) else {
+            slow.counters.installed.fetch_add(1, Ordering::Relaxed);
+            return None;
+        };
+        slow.counters.count_refusal(refusal);
+        let entry = slow.megaflows.remove(megaflow.ufid);
+        entry.filter(|_| refusal == Refusal::MasksFull && !is_exact(&megaflow.matching))
     }
 
     fn controller(&self, upcall: &Upcall<'_>, userdata: &Userdata) {

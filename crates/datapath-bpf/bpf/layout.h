@@ -173,7 +173,8 @@ struct port {
 	__u32 upcall_limit; /* packets that may be on their way up */
 	__u64 sent_up;  /* by programs, atomically */
 	__u64 taken_up; /* by the daemon */
-	__u64 pad[4];
+	__u64 closed_until; /* nothing goes up before this time, nanoseconds, CLOCK_MONOTONIC */
+	__u64 pad[3];
 };
 
 /* Port counters where the device does not count (PORT_STACK): [shard * MAX_PORTS + port]. */

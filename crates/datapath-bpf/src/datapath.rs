@@ -313,6 +313,14 @@ impl BpfDatapath {
         }
     }
 
+    /// Before `until`, in nanoseconds of `CLOCK_MONOTONIC`, packets of `port` do not go up: they
+    /// are dropped and counted.
+    pub fn hold_back(&self, port: PortNo, until: u64) {
+        if port.0 < MAX_PORTS {
+            ports::hold_back(self.maps(), port.0, until);
+        }
+    }
+
     /// Packets of `port` that went up and were not taken.
     pub fn on_their_way(&self, port: PortNo) -> u64 {
         if port.0 < MAX_PORTS { ports::on_their_way(self.maps(), port.0) } else { 0 }

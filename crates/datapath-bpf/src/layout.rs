@@ -277,7 +277,8 @@ pub struct Port {
     pub upcall_limit: u32,
     pub sent_up: u64,
     pub taken_up: u64,
-    pub pad: [u64; 4],
+    pub closed_until: u64,
+    pub pad: [u64; 3],
 }
 
 /// `struct port_stats`.

@@ -45,6 +45,7 @@ pub fn put(maps: &Maps, number: u32, attachment: &Attachment, upcall_limit: u32)
     maps.ports.store_half(at, offset_of!(Port, upcall_limit), upcall_limit);
     if old.ifindex == 0 {
         settle(maps, number);
+        hold_back(maps, number, 0);
     }
     maps.ports.store_half(at, offset_of!(Port, flags), flags);
     maps.ports.store_half(at, offset_of!(Port, ifindex), attachment.ifindex);
@@ -81,6 +82,12 @@ pub fn note_taken(maps: &Maps, number: u32, count: u64) {
     let sum = taken.load(Ordering::Relaxed).wrapping_add(count);
     let is_beyond = sent.wrapping_sub(sum) > u64::MAX / 2;
     taken.store(if is_beyond { sent } else { sum }, Ordering::Relaxed);
+}
+
+/// Nothing of this port goes up before `until` (nanoseconds, `CLOCK_MONOTONIC`).
+pub fn hold_back(maps: &Maps, number: u32, until: u64) {
+    let closed = maps.ports.word(number as usize, offset_of!(Port, closed_until));
+    closed.store(until, Ordering::Relaxed);
 }
 
 /// Packets of this port that went up and were not taken. A count that a program has not made yet

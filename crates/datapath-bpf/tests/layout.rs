@@ -57,7 +57,11 @@ fn structures_are_the_same_in_c_and_here() {
         same!(&btf, "epochs", Epochs { of });
         same!(&btf, "flow_stats", FlowStatsEntry { packets, bytes });
         same!(&btf, "program", Program { cells });
-        same!(&btf, "port", Port { ifindex, flags, mtu, upcall_limit, sent_up, taken_up, pad });
+        same!(
+            &btf,
+            "port",
+            Port { ifindex, flags, mtu, upcall_limit, sent_up, taken_up, closed_until, pad }
+        );
         same!(&btf, "port_stats", PortCount { rx_packets, rx_bytes, tx_packets, tx_bytes });
         same!(&btf, "iface", Iface { ifindex, port });
         same!(&btf, "counters", Counters { drops, walked, masks, found, up, passed, pad });

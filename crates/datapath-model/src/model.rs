@@ -120,8 +120,13 @@ impl Model {
                 factory.upcaller()
             }
         };
-        let actions =
-            upcaller.upcall(&Upcall { kind, packet, key, in_port: PortNo(key.in_port.get()) });
+        let actions = upcaller.upcall(&Upcall {
+            kind,
+            packet,
+            key,
+            in_port: PortNo(key.in_port.get()),
+            pressed: false,
+        });
         lock(&self.upcallers).push(upcaller);
         Some(actions)
     }

@@ -1,19 +1,26 @@
 //! Settings.
 
+use std::time::Duration;
+
 /// Settings of a [`crate::UserspaceDatapath`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Megaflows that the table holds at most; more are refused with `TableFull`. The limit that
     /// adapts to load is the bridge's; this one bounds memory.
     pub max_flows: usize,
+    /// Masks that the table has at most, as each makes lookups longer; more are refused with
+    /// `MasksFull`, but for some dozens of exact megaflows. The default leaves a BPF table with
+    /// its default room for those, too.
+    pub max_masks: usize,
     /// Cores for packet threads, one pinned thread each (`other_config:pmd-cpu-mask`); empty for
     /// one thread that runs anywhere.
     pub cores: Vec<usize>,
     /// Receive queues of devices that can have several, when the port's `options:n_rxq` does not
     /// say (`0` is 1). Applies to ports added later.
     pub n_rxq: usize,
-    /// Upcalls that one port may make a second; 0 is no limit.
-    pub upcalls_per_port: u32,
+    /// CPU time of a second that misses of a port may cost on end, and that all ports which ask
+    /// for more divide among them; each may have saved up as much for bursts. Zero is no limit.
+    pub upcall_share: Duration,
     /// Entries of each packet thread's exact-match cache, rounded up to a power of two.
     pub cache_entries: usize,
     /// Interfaces of internal ports outlive the datapath (see [`netdev::OpenSpec::persistent`]),
@@ -31,9 +38,10 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             max_flows: 1 << 20,
+            max_masks: 960,
             cores: Vec::new(),
             n_rxq: 1,
-            upcalls_per_port: 0,
+            upcall_share: Duration::ZERO,
             cache_entries: 8192,
             persistent_internal: false,
             open_muted: false,

@@ -65,10 +65,10 @@ impl UserspaceDatapath {
     }
 
     /// Applies a new configuration to the running datapath. When `cores` changed, packet threads
-    /// are replaced (packets wait in their sockets meanwhile). `max_flows`, `cache_entries` and
+    /// are replaced (packets wait in their sockets meanwhile). `max_flows`, `max_masks`, `cache_entries` and
     /// `seed` stay what they were at the start; `n_rxq` counts for ports added later.
     pub fn reconfigure(&self, config: Config) {
-        self.shared.set_upcalls_per_port(config.upcalls_per_port);
+        self.shared.set_upcall_share(config.upcall_share);
         let threads = {
             let mut control = self.control();
             let moved = control.config.cores != config.cores;

@@ -1,6 +1,7 @@
 //! What processes packets: one engine for each packet thread, and as many as are needed for
 //! packets that other threads bring (`execute`, `inject`, dummy ports).
 
+use crate::budget::{Bill, Nanos};
 use crate::cache::Cache;
 use crate::edit::{self, Parsed};
 use crate::handover::Passed;
@@ -120,6 +121,11 @@ pub(crate) struct Engine {
     pub(crate) outputs: Vec<(PortNo, Vec<Packet>)>,
     /// The time of the present batch.
     pub(crate) now: Millis,
+    bill: Bill,
+    /// A faster tier let the packets of the present batch go up.
+    admitted: bool,
+    /// Ports of such packets whose misses are not wanted before these times.
+    pub(crate) closed: Vec<(PortNo, Nanos)>,
 }
 
 impl Engine {
@@ -133,6 +139,9 @@ impl Engine {
             upcaller: None,
             outputs: Vec::new(),
             now: Millis(0),
+            bill: Bill::default(),
+            admitted: false,
+            closed: Vec::new(),
         }
     }
 
@@ -149,6 +158,7 @@ impl Engine {
     pub(crate) fn take_over(&mut self, shared: &Shared, passed: &mut Vec<Passed>) {
         self.now = shared.clock.now();
         self.counted.received += passed.len() as u64;
+        self.admitted = true;
         let mut run: Vec<Work> = Vec::with_capacity(passed.len());
         let mut depth = 0;
         for passed in passed.drain(..) {
@@ -165,6 +175,7 @@ impl Engine {
             self.process(shared, run, depth);
         }
         self.finish(shared);
+        self.admitted = false;
     }
 
     /// Runs `actions` on a packet to the end.
@@ -205,6 +216,10 @@ impl Engine {
         }
         self.outputs = outputs;
         self.stats.add(&mut self.counted);
+        let closed = shared.charge(&self.bill.settle());
+        if self.admitted {
+            self.closed.extend(closed); // who let them go up has to know
+        }
         shared.sort_table_sometimes(self.now);
     }
 
@@ -300,7 +315,7 @@ impl Engine {
         }
     }
 
-    /// Calls up; `None` when nobody answers or the port has used up its share. The key of `work`
+    /// Calls up; `None` when nobody answers or the port has spent what its misses may cost. The key of `work`
     /// must be up to date.
     pub(crate) fn upcall(
         &mut self,
@@ -313,10 +328,18 @@ impl Engine {
         }
         let upcaller = self.upcaller.as_mut()?;
         let in_port = work.in_port();
-        if !shared.may_call_up(in_port, self.now) {
-            return None;
+        let mut pressed = false;
+        // What is no port's was made by the switch itself.
+        if let Some(port) = shared.ports().get(&in_port) {
+            if !self.admitted && port.account.is_closed() {
+                return None;
+            }
+            pressed = port.account.is_pressed();
+            port.note_upcall();
+            self.bill.note(in_port);
         }
-        Some(upcaller.upcall(&Upcall { kind, packet: &work.packet, key: &work.key, in_port }))
+        let (packet, key) = (&work.packet, &work.key);
+        Some(upcaller.upcall(&Upcall { kind, packet, key, in_port, pressed }))
     }
 
     /// A copy of a packet in flight.

@@ -54,6 +54,14 @@ pub trait Handover: Send {
         max: usize,
     ) -> io::Result<usize>;
 
+    /// Before `until`, in nanoseconds of `CLOCK_MONOTONIC`, packets of `port` are not wanted: the
+    /// port has spent what its misses may cost. They are to be dropped as early as can be, and
+    /// counted (`DropReason::UpcallLimit`). Those that come nevertheless are processed.
+    /// Called between [`Handover::recv`] and [`Handover::done`].
+    fn hold_back(&mut self, port: PortNo, until: u64) {
+        let _ = (port, until);
+    }
+
     /// All packets of the last [`Handover::recv`] were processed and what they caused is sent
     /// (or they are lost, because processing them panicked): so many of each port, each port
     /// once.

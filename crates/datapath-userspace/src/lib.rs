@@ -4,8 +4,8 @@
 //!
 //! A packet thread (`thread`) sleeps in `epoll` over the receive queues it has been
 //! given. A ready queue gives at most [`BATCH`] packets a turn, and ready queues take turns, so
-//! that one port cannot starve the others: a port whose packets all miss costs `BATCH` upcalls a
-//! turn, and the rest of its packets waits (and is lost) in its own socket. The batch's keys are
+//! that one port cannot starve the others: what a port sends beyond that waits (and is lost) in its
+//! own socket, and what its misses may cost is bounded (`budget`). The batch's keys are
 //! extracted, looked up in the thread's own exact-match cache (`cache`) and then in the shared
 //! table of megaflows (`table`, tuple space search), grouped by megaflow, and each group runs
 //! its actions (`execute`). What they send is gathered per port and sent at the end of the
@@ -35,6 +35,7 @@
 #![forbid(unsafe_code)]
 
 mod assign;
+mod budget;
 mod cache;
 mod config;
 mod datapath;

@@ -1,8 +1,8 @@
-//! Ports: open devices, and the share of upcalls each may take.
+//! Ports: open devices, their queues, and the account that pays for their misses.
 
+use crate::budget::Account;
 use crate::config::Config;
 use crate::handover::Handover;
-use clock::Millis;
 use datapath::{PortError, PortInfo, PortNo, PortSpec};
 use netdev::{Device, Kind, OpenError, OpenSpec, Opened, Queue, Sender};
 use std::collections::BTreeMap;
@@ -19,25 +19,14 @@ pub(crate) struct Port {
     pub(crate) sender: Arc<dyn Sender>,
     pub(crate) device: Arc<dyn Device>,
     pub(crate) queues: Vec<Arc<RxQueue>>,
+    pub(crate) account: Account,
     upcalls: AtomicU64,
-    window: Mutex<(Millis, u32)>,
 }
 
 impl Port {
-    /// Counts an upcall; false when the port made `limit` of them in the present second.
-    pub(crate) fn take_upcall(&self, now: Millis, limit: u32) -> bool {
-        if limit != 0 {
-            let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
-            if now.since(window.0) >= 1000 {
-                *window = (now, 0);
-            }
-            if window.1 >= limit {
-                return false;
-            }
-            window.1 += 1;
-        }
+    /// Counts an upcall.
+    pub(crate) fn note_upcall(&self) {
         self.upcalls.fetch_add(1, Ordering::Relaxed);
-        true
     }
 
     /// Upcalls made for packets of this port.
@@ -216,8 +205,8 @@ impl Port {
             info,
             sender: opened.sender,
             device: opened.device,
+            account: Account::default(),
             upcalls: AtomicU64::new(0),
-            window: Mutex::new((Millis(0), 0)),
         }
     }
 }

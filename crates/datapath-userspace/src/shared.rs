@@ -1,17 +1,19 @@
 //! What all threads of one datapath share.
 
+use crate::budget::{self, Nanos};
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::meter::Meter;
 use crate::ports::PortMap;
 use crate::stats::{Drops, PmdStats, ThreadStats};
-use crate::table::Table;
+use crate::table::{Limits, Table};
 use clock::{Clock, Millis};
 use datapath::{DropReason, PortNo, UpcallFactory, Upcaller};
 use netdev::SendReport;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
 
 /// Milliseconds between two looks at the order of subtables.
 const SORT_INTERVAL: u64 = 1000;
@@ -27,7 +29,8 @@ pub(crate) struct Shared {
     pub(crate) tokens: AtomicU64,
     /// After shutdown: engines make no upcalls.
     pub(crate) closed: AtomicBool,
-    upcalls_per_port: AtomicU32,
+    /// Nanoseconds.
+    upcall_share: AtomicU64,
     table: RwLock<Table>,
     ports: RwLock<Arc<PortMap>>,
     factory: RwLock<Option<Arc<dyn UpcallFactory>>>,
@@ -60,8 +63,13 @@ fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
     lock.write().unwrap_or_else(PoisonError::into_inner)
 }
 
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
 impl Shared {
     pub(crate) fn new(clock: Clock, config: &Config) -> Shared {
+        let limits = Limits { flows: config.max_flows, masks: config.max_masks };
         Shared {
             clock,
             drops: Drops::default(),
@@ -69,8 +77,8 @@ impl Shared {
             cache_entries: config.cache_entries,
             tokens: AtomicU64::new(1),
             closed: AtomicBool::new(false),
-            upcalls_per_port: AtomicU32::new(config.upcalls_per_port),
-            table: RwLock::new(Table::new(config.max_flows)),
+            upcall_share: AtomicU64::new(nanos(config.upcall_share)),
+            table: RwLock::new(Table::new(limits)),
             ports: RwLock::new(Arc::default()),
             factory: RwLock::new(None),
             meters: RwLock::new(BTreeMap::new()),
@@ -122,17 +130,18 @@ impl Shared {
         factory.filter(|_| !self.closed.load(Ordering::Relaxed)).map(|f| f.upcaller())
     }
 
-    /// True, and counted, when a packet of `port` may call up at `now`.
-    pub(crate) fn may_call_up(&self, port: PortNo, now: Millis) -> bool {
-        let limit = self.upcalls_per_port.load(Ordering::Relaxed);
-        match self.ports().get(&port) {
-            Some(port) => port.take_upcall(now, limit),
-            None => true, // made by the switch itself
+    /// Accounts begin anew when it is another share.
+    pub(crate) fn set_upcall_share(&self, share: Duration) {
+        let share = nanos(share);
+        if self.upcall_share.swap(share, Ordering::Relaxed) != share {
+            self.ports().values().for_each(|port| port.account.reset());
         }
     }
 
-    pub(crate) fn set_upcalls_per_port(&self, limit: u32) {
-        self.upcalls_per_port.store(limit, Ordering::Relaxed);
+    /// Has ports pay for their upcalls; see [`budget::charge`].
+    pub(crate) fn charge(&self, bill: &[(PortNo, Nanos)]) -> Vec<(PortNo, Nanos)> {
+        let share = Duration::from_nanos(self.upcall_share.load(Ordering::Relaxed));
+        budget::charge(&self.ports(), bill, share)
     }
 
     /// Counts what a sender dropped.

@@ -68,14 +68,35 @@ pub(crate) struct Table {
     subtables: Vec<Subtable>,
     ufids: HashMap<Ufid, Arc<Flow>, RandomState>,
     state: RandomState,
-    limit: usize,
+    limits: Limits,
 }
 
+/// What a table holds at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Limits {
+    pub(crate) flows: usize,
+    /// Subtables, each of which a lookup may have to probe; beyond them only some for exact
+    /// megaflows ([`EXACT_MASKS`]).
+    pub(crate) masks: usize,
+}
+
+/// Subtables kept for megaflows that match all there is: when masks are used up, everything can be
+/// forwarded by such.
+const EXACT_MASKS: usize = 64;
+
 impl Table {
-    /// An empty table for at most `limit` megaflows.
-    pub(crate) fn new(limit: usize) -> Table {
+    /// An empty table.
+    pub(crate) fn new(limits: Limits) -> Table {
         let state = RandomState::default();
-        Table { subtables: Vec::new(), ufids: HashMap::with_hasher(state.clone()), state, limit }
+        Table { subtables: Vec::new(), ufids: HashMap::with_hasher(state.clone()), state, limits }
+    }
+
+    /// True when there may be one more subtable, for `flow`.
+    fn has_room_for_mask(&self, flow: &Flow) -> bool {
+        let masks = self.subtables.len();
+        masks < self.limits.masks
+            || masks < self.limits.masks.saturating_add(EXACT_MASKS)
+                && datapath::is_exact(&flow.matching)
     }
 
     /// The megaflow that `key` matches, and how many subtables were probed.
@@ -95,12 +116,13 @@ impl Table {
         if self.ufids.contains_key(&flow.ufid) {
             return Err(Refusal::Exists);
         }
-        if self.ufids.len() >= self.limit {
+        if self.ufids.len() >= self.limits.flows {
             return Err(Refusal::TableFull);
         }
         let mask = flow.matching.mask();
         let at = match self.subtables.iter().position(|s| s.mask == *mask) {
             Some(at) => at,
+            None if !self.has_room_for_mask(&flow) => return Err(Refusal::MasksFull),
             None => {
                 self.subtables.push(Subtable::new(mask));
                 self.subtables.len() - 1
@@ -212,7 +234,7 @@ mod tests {
 
     #[test]
     fn identity_and_room_are_checked() {
-        let mut t = Table::new(2);
+        let mut t = Table::new(limits(2));
         assert_eq!(t.insert(megaflow(1, &[])), Ok(()));
         assert_eq!(t.insert(megaflow(1, &[])), Err(Refusal::Exists));
         assert_eq!(t.insert(megaflow(2, &[(Field::Ipv4Src, 1, 0xff)])), Ok(()));
@@ -223,9 +245,42 @@ mod tests {
         assert_eq!((t.len(), t.subtables()), (1, 1));
     }
 
+    fn limits(flows: usize) -> Limits {
+        Limits { flows, masks: 1000 }
+    }
+
+    #[test]
+    fn masks_are_bounded_and_exact_megaflows_still_find_room() {
+        let mut t = Table::new(Limits { flows: 1000, masks: 3 });
+        for bits in 1..=3u128 {
+            t.insert(megaflow(bits, &[(Field::Ipv4Src, 1, bits)])).expect("room");
+        }
+        let one_more = megaflow(4, &[(Field::Ipv4Src, 1, 0xff)]);
+        assert_eq!(t.insert(one_more.clone()), Err(Refusal::MasksFull));
+        assert_eq!(
+            t.insert(megaflow(5, &[(Field::Ipv4Src, 0, 1)])),
+            Ok(()),
+            "a mask that is there"
+        );
+        for port in 1..40 {
+            let mut key = Key::ZERO;
+            key.in_port.set(port);
+            let matching = Match::new(&key, &datapath::exact_mask(&key));
+            let exact =
+                Megaflow { ufid: Ufid(100 + u128::from(port)), matching, actions: [].into() };
+            assert_eq!(t.insert(Arc::new(Flow::new(&exact))), Ok(()));
+        }
+        assert_eq!(t.subtables(), 4);
+        assert_eq!(t.insert(one_more.clone()), Err(Refusal::MasksFull));
+        assert!(t.remove(Ufid(2)).is_some());
+        assert_eq!(t.insert(one_more), Err(Refusal::MasksFull), "exact ones take room, too");
+        assert!(t.remove(Ufid(3)).is_some());
+        assert_eq!(t.insert(megaflow(4, &[(Field::Ipv4Src, 1, 0xff)])), Ok(()));
+    }
+
     #[test]
     fn sorting_moves_the_busy_subtable_first() {
-        let mut t = Table::new(10);
+        let mut t = Table::new(limits(10));
         t.insert(megaflow(1, &[(Field::Ipv4Src, 1, 0xff)])).expect("room");
         t.insert(megaflow(2, &[(Field::Ipv4Dst, 1, 0xff)])).expect("room");
         let mut key = Key::ZERO;
@@ -244,7 +299,7 @@ mod tests {
             probes in proptest::collection::vec((0u32..4, 0u32..4), 1..40),
         ) {
             let masks = [(0u128, 0u128), (3, 0), (0, 3), (3, 3)];
-            let mut t = Table::new(1000);
+            let mut t = Table::new(limits(1000));
             let mut list: Vec<Arc<Flow>> = Vec::new();
             for (add, ufid, value, mask) in steps {
                 if add {

@@ -1,6 +1,7 @@
 //! Packet threads: asleep in `epoll` until a queue has packets.
 
 use crate::BATCH;
+use crate::budget::Nanos;
 use crate::engine::Engine;
 use crate::handover::{Passed, count_by_port};
 use crate::ports::{RxQueue, Source};
@@ -221,6 +222,7 @@ impl PacketThread {
             state.unfinished =
                 Some(Unfinished { queue: queue.clone(), taken: count_by_port(&state.passed) });
             engine.take_over(shared, &mut state.passed);
+            hold_back(queue, &mut engine.closed);
             state.finish_handover();
         }
         match received {
@@ -297,6 +299,17 @@ impl Loop {
             && let Some(Source::Handover(handover)) = &mut *queue.lock()
         {
             handover.done(&taken);
+        }
+    }
+}
+
+/// Tells a handover of ports that have spent what their misses may cost.
+fn hold_back(queue: &RxQueue, closed: &mut Vec<(PortNo, Nanos)>) {
+    if !closed.is_empty()
+        && let Some(Source::Handover(handover)) = &mut *queue.lock()
+    {
+        for (port, until) in closed.drain(..) {
+            handover.hold_back(port, until);
         }
     }
 }

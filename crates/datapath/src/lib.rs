@@ -49,7 +49,7 @@ pub use action::{Action, Actions, Masked, Set, Userdata};
 pub use contract::{Counters, Datapath, Flows, Meters, Packets, Ports};
 pub use counters::{DropReason, LookupStats};
 pub use joined::{AdoptedPort, Origin, PortCounts, Side};
-pub use megaflow::{FlowDump, FlowStats, Megaflow, Offloaded, Tier, Ufid};
+pub use megaflow::{FlowDump, FlowStats, Megaflow, Offloaded, Tier, Ufid, exact_mask, is_exact};
 pub use meter::{MeterBand, MeterConfig, MeterStats};
 pub use port::{PortError, PortInfo, PortNo, PortSpec};
 pub use refusal::Refusal;

@@ -2,7 +2,7 @@
 
 use crate::{Actions, Refusal};
 use clock::Millis;
-use flow::Match;
+use flow::{Field, Key, Mask, Match};
 use std::fmt;
 
 /// Identity of a megaflow: a 128-bit hash of its match, printed as a UUID.
@@ -34,6 +34,29 @@ pub struct Megaflow {
     pub matching: Match,
     /// What to do; empty is a drop.
     pub actions: Actions,
+}
+
+/// True when it matches all that a datapath parses of its packets. Such matches have a mask for each
+/// sort of packet, some dozens in all.
+pub fn is_exact(matching: &Match) -> bool {
+    *matching.mask() == exact_mask(matching.key())
+}
+
+/// Every field that a datapath parses of a packet with this key, and where it came from.
+pub fn exact_mask(key: &Key) -> Mask {
+    let mut mask = Mask::WILDCARD;
+    for field in Field::ALL {
+        if !field.is_register()
+            && !matches!(field, Field::Metadata | Field::ConjId | Field::ActsetOutput)
+            && field.prerequisite().holds(key)
+        {
+            mask.set_exact(field);
+        }
+    }
+    for field in [Field::InPortOxm, Field::RecircId, Field::PacketType] {
+        mask.set_exact(field);
+    }
+    mask
 }
 
 /// What went through a megaflow since it was installed.

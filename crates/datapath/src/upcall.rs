@@ -24,6 +24,9 @@ pub struct Upcall<'a> {
     pub key: &'a Key,
     /// Where it came in.
     pub in_port: PortNo,
+    /// The port has many misses, and little of what they may cost is left: megaflows are to be
+    /// made for packets only of which more are likely to come.
+    pub pressed: bool,
 }
 
 /// Answers upcalls on one packet thread.

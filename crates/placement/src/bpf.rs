@@ -126,6 +126,10 @@ impl FastPath for BpfDatapath {
         BpfDatapath::note_taken(self, port, count);
     }
 
+    fn hold_back(&self, port: PortNo, until: u64) {
+        BpfDatapath::hold_back(self, port, until);
+    }
+
     fn resync_taken(&self) {
         BpfDatapath::resync_taken(self);
     }

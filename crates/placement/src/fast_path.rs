@@ -135,6 +135,10 @@ pub trait FastPath: Send + Sync {
     /// `count` packets of `port` were taken from the miss device.
     fn note_taken(&self, port: PortNo, count: u64);
 
+    /// Before `until`, in nanoseconds of `CLOCK_MONOTONIC`, packets of `port` do not go up; they
+    /// are dropped and counted as [`DropReason::UpcallLimit`].
+    fn hold_back(&self, port: PortNo, until: u64);
+
     /// The miss device was found empty: packets whose count went up more than a moment ago and
     /// that were not taken are lost. (Those of this moment may still be on their way; when they
     /// come they are noted as taken, which must do no harm.)

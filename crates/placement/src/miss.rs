@@ -109,6 +109,10 @@ impl Handover for MissQueue {
         received.map(|_| count)
     }
 
+    fn hold_back(&mut self, port: PortNo, until: u64) {
+        self.fast.hold_back(port, until);
+    }
+
     fn done(&mut self, _processed: &[(PortNo, u64)]) {
         queue::end_batch();
         self.note_taken();

@@ -41,6 +41,8 @@ mod tunables;
 mod vlan;
 mod wanted;
 
+pub(crate) use tunables::upcall_share;
+
 use crate::args::{Args, CaCert, DummyLevel};
 use crate::daemon::{Daemon, Shared};
 use ovsdb::{

@@ -2,7 +2,7 @@
 
 use crate::args::{Args, DummyLevel, Exit as ArgsExit, PROGRAM, VERSION_LINE};
 use crate::commands;
-use crate::config::{self, Configuration};
+use crate::config::{self, Configuration, upcall_share};
 use crate::daemon::{Daemon, Exit, Shared, event_channel};
 use crate::openflow::Services;
 use anyhow::{Context, Result};
@@ -157,8 +157,11 @@ fn assemble(args: &Args, dirs: &Dirs) -> Result<(Shared, Arc<Notify>)> {
         DummyLevel::New | DummyLevel::Override => "dummy@ovs-dummy",
         DummyLevel::System => "system@ovs-system",
     };
-    let userspace =
-        UserspaceDatapath::new(name, clock.clone(), datapath_userspace::Config::default());
+    let config = datapath_userspace::Config {
+        upcall_share: upcall_share(args.dummy, None),
+        ..datapath_userspace::Config::default()
+    };
+    let userspace = UserspaceDatapath::new(name, clock.clone(), config);
     // In dummy mode everything runs on this thread, in order, so that tests are exact.
     let threads = args.dummy == DummyLevel::Off;
     let placed = threads.then(|| PlacedDatapath::new(userspace.clone(), Box::new(KernelProber)));

@@ -111,7 +111,8 @@ impl Bed {
                 upcall_limit: 4,
                 sent_up: 0,
                 taken_up: 0,
-                pad: [0; 4],
+                closed_until: 0,
+                pad: [0; 3],
             };
             self.maps.ports.write(number as usize, &port);
             if flags & PORT_DEVMAP != 0 {

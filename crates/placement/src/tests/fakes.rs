@@ -295,6 +295,7 @@ impl FastPath for FakeFast {
         None
     }
     fn note_taken(&self, _port: PortNo, _count: u64) {}
+    fn hold_back(&self, _port: PortNo, _until: u64) {}
     fn resync_taken(&self) {}
     fn is_on_its_way(&self, port: PortNo) -> Option<bool> {
         Some(lock(&self.on_their_way).contains(&port))

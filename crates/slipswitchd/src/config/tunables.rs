@@ -2,10 +2,12 @@
 
 use super::state::State;
 use super::wanted::{Tunables, Wanted};
+use crate::args::DummyLevel;
 use crate::daemon::Daemon;
 use bridge::revalidator::Pass;
 use datapath_userspace::Config;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 /// Puts into force what differs.
 pub(super) fn sync(d: &mut Daemon, state: &mut State, wanted: &Wanted) {
@@ -27,7 +29,9 @@ pub(super) fn sync(d: &mut Daemon, state: &mut State, wanted: &Wanted) {
         let limit = usize::try_from(new.flow_limit).unwrap_or(usize::MAX);
         d.switch.slow_path().flow_limit.store(limit, Ordering::Relaxed);
     }
-    if new.pmd_cpu_mask != state.tunables.pmd_cpu_mask {
+    if new.pmd_cpu_mask != state.tunables.pmd_cpu_mask
+        || new.upcall_cpu_percent != state.tunables.upcall_cpu_percent
+    {
         packet_threads(d, state, new);
     }
     if let Some(ms) = new.bundle_idle_timeout {
@@ -55,7 +59,21 @@ pub(super) fn vlan_limit(d: &Daemon, state: &mut State, new: &Tunables) {
     }
 }
 
-/// Cores of packet threads, and whether the host's own ports outlive the daemon.
+/// CPU time in a second that misses of ports may cost which have more and more of them; see
+/// [`Config::upcall_share`]. It is a twentieth of the machine, where `percent` (of one CPU) does
+/// not say, and no more than a packet thread has. None in dummy mode, where results depend on no
+/// clock.
+pub(crate) fn upcall_share(dummy: DummyLevel, percent: Option<u64>) -> Duration {
+    const TWENTIETH: u64 = 5;
+    if dummy != DummyLevel::Off {
+        return Duration::ZERO;
+    }
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from) as u64;
+    let percent = percent.unwrap_or_else(|| (cpus * TWENTIETH).min(100));
+    Duration::from_millis(percent.saturating_mul(10))
+}
+
+/// Cores of packet threads, their share for misses, and whether the host's own ports outlive the daemon.
 pub(super) fn packet_threads(d: &Daemon, state: &mut State, new: &Tunables) {
     let mask = new.pmd_cpu_mask.as_deref().unwrap_or_default();
     let available = std::thread::available_parallelism().map_or(1, usize::from);
@@ -73,6 +91,7 @@ pub(super) fn packet_threads(d: &Daemon, state: &mut State, new: &Tunables) {
                 cores,
                 persistent_internal: is_placed,
                 open_muted: is_placed,
+                upcall_share: upcall_share(d.dummy, new.upcall_cpu_percent),
                 ..Config::default()
             });
         }

@@ -63,6 +63,9 @@ pub(super) struct Tunables {
     pub bpf_offload: bool,
     /// `bpf-max-flows` and `bpf-max-masks`: sizes of the shared tables, read when they are made.
     pub bpf_sizes: (Option<u64>, Option<u64>),
+    /// `upcall-cpu-percent`: see [`datapath_userspace::Config::upcall_share`], in percent of one
+    /// CPU.
+    pub upcall_cpu_percent: Option<u64>,
     /// `enable-statistics`.
     pub host_statistics: bool,
     /// `bundle-idle-timeout`, milliseconds.
@@ -83,6 +86,7 @@ impl Default for Tunables {
             hw_offload: false,
             bpf_offload: true,
             bpf_sizes: (None, None),
+            upcall_cpu_percent: None,
             host_statistics: false,
             bundle_idle_timeout: None,
         }
@@ -229,6 +233,7 @@ fn tunables(root: &Row) -> Tunables {
         hw_offload: other.bool("hw-offload", false),
         bpf_offload: other.bool("bpf-offload", defaults.bpf_offload),
         bpf_sizes: (other.uint("bpf-max-flows"), other.uint("bpf-max-masks")),
+        upcall_cpu_percent: other.uint("upcall-cpu-percent"),
         host_statistics: other.bool("enable-statistics", false)
             || other.bool("enable_statistics", false),
         bundle_idle_timeout: other
