@@ -9,6 +9,7 @@
 //! go with the last descriptor, and a guard process (see [`Place`]) removes the directory and
 //! whatever else was started in it, also when the test program itself is killed.
 
+mod flood;
 mod host;
 mod netns;
 mod normalise;
@@ -21,6 +22,7 @@ mod skip;
 mod switch;
 mod wait;
 
+pub use flood::{Flood, stranger, udp};
 pub use host::{Capture, Host};
 pub use netns::Netns;
 pub use normalise::{normalise, split_actions};

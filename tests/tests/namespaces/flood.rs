@@ -1,25 +1,8 @@
 //! One port that floods the switch with flows it has never seen, and its neighbours.
 
 use crate::tools::{SOON, pair};
-use fastrand::Rng;
-use netdev::{Kind, OpenSpec};
-use packet::Packet;
-use packet::build::Frame;
-use std::net::Ipv4Addr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
-
-/// A UDP packet of a flow that was not there before, nearly surely.
-fn stranger(random: &mut Rng) -> Packet {
-    let (source, target) = (Ipv4Addr::from(random.u32(..)), Ipv4Addr::from(random.u32(..)));
-    let frame = Frame::ethernet([0x02, 0, 0, 0, 0, 0x98], [0x02, 0, 0, 0, 0, 0x99])
-        .ipv4(source, target, 64)
-        .udp(random.u16(..), random.u16(..))
-        .payload(&[0; 18])
-        .finish();
-    Packet::from_slice(&frame)
-}
+use slipswitch_tests::harness::{Flood, stranger};
+use std::time::Duration;
 
 #[test]
 fn two_ports_keep_pinging_while_a_third_floods_random_flows() {
@@ -32,24 +15,7 @@ fn two_ports_keep_pinging_while_a_third_floods_random_flows() {
          priority=1,actions=NORMAL",
     );
     assert!(a.reaches("10.0.0.2", SOON));
-    let stop = Arc::new(AtomicBool::new(false));
-    let flood = c.netns.spawn({
-        let stop = Arc::clone(&stop);
-        move || {
-            let device =
-                netdev::open(&OpenSpec::new("eth0", Kind::System)).expect("the host's device");
-            let mut random = Rng::with_seed(7);
-            let mut sent = 0;
-            let end = Instant::now() + Duration::from_secs(60);
-            while !stop.load(Ordering::Relaxed) && Instant::now() < end {
-                let batch: Vec<Packet> = (0..32).map(|_| stranger(&mut random)).collect();
-                sent += device.sender.send(&batch).sent;
-                // Far more than can be set up, without taking the machine from all others.
-                std::thread::sleep(Duration::from_micros(500));
-            }
-            sent
-        }
-    });
+    let flood = Flood::start(&c, 7, stranger);
     std::thread::sleep(Duration::from_millis(500));
     let (there, back) = std::thread::scope(|scope| {
         let there = scope.spawn(|| a.ping("10.0.0.2", 150));
@@ -62,8 +28,8 @@ fn two_ports_keep_pinging_while_a_third_floods_random_flows() {
         (there.join().expect("ping runs"), back.join().expect("ping runs"))
     });
     let flows = switch.appctl("upcall/show");
-    stop.store(true, Ordering::Relaxed);
-    let sent = flood.join().expect("the flood runs");
+    let sent = flood.sent();
+    drop(flood);
     assert!(sent > 5_000, "only {sent} packets of the flood");
     assert!(
         there >= 145 && back >= 145,

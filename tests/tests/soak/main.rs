@@ -1,0 +1,108 @@
+//! Long churn: ports, flows, links, groups, bridges and controllers come and go beside traffic,
+//! and the daemon ends with what it had. A minute in the ordinary set;
+//! `SLIPSWITCH_SOAK_MINUTES=30 cargo test -p slipswitch-tests --test soak -- --ignored --nocapture`
+//! for as long as one likes.
+
+mod churn;
+mod held;
+mod traffic;
+
+use churn::Churn;
+use held::Held;
+use slipswitch_tests::harness::{
+    Host, Kind, Mode, Switch, wait_until, without_privilege, without_tool,
+};
+use std::time::{Duration, Instant};
+use traffic::Traffic;
+
+/// Rounds after which what the daemon holds is what it is to hold at the end.
+const WARM_UP: u32 = 8;
+/// Kilobytes that memory may grow by beside a tenth: what allocators keep differs from look to look.
+const SLACK: u64 = 8 << 10;
+const SOON: Duration = Duration::from_secs(20);
+/// Between two lines of figures.
+const REPORT: Duration = Duration::from_secs(60);
+
+#[test]
+fn a_minute_of_churn_leaves_nothing_behind() {
+    soak(Duration::from_secs(60));
+}
+
+#[test]
+#[ignore = "takes SLIPSWITCH_SOAK_MINUTES, 30 unless set"]
+fn churn_for_long_leaves_nothing_behind() {
+    let minutes = std::env::var("SLIPSWITCH_SOAK_MINUTES").ok();
+    let minutes = minutes.map_or(30, |text| text.parse().expect("a number of minutes"));
+    soak(Duration::from_secs(60 * minutes));
+}
+
+fn soak(length: Duration) {
+    if without_privilege() || without_tool(&["ip", "ping", "nsenter"]) {
+        return;
+    }
+    let switch = Switch::start(Kind::Slipswitch, Mode::Real);
+    // Megaflows of one round are gone soon after it.
+    // Rules stay while a controller comes and goes.
+    switch.vsctl(
+        "set Open_vSwitch . other_config:max-idle=1000 -- add-br br0 -- set-fail-mode br0 secure",
+    );
+    switch.ofctl("add-flow br0 actions=NORMAL");
+    let a = switch.host_on("br0", "h1", "10.0.0.1/24");
+    let b = switch.host_on("br0", "h2", "10.0.0.2/24");
+    assert!(a.reaches("10.0.0.2", SOON), "{}", switch.story());
+    a.ping("10.0.0.2", 15);
+    let mut churn = Churn::new(&switch);
+    let traffic = Traffic::start(&a, &b);
+    let begin = Instant::now();
+    let (mut first, mut told) = (None, begin);
+    while begin.elapsed() < length || first.is_none() {
+        churn.round();
+        if churn.rounds() == WARM_UP {
+            first = Some(at_rest(&switch));
+        }
+        if told.elapsed() >= REPORT {
+            told = Instant::now();
+            tell(begin, &churn, &traffic, &Held::by(&switch));
+        }
+    }
+    let (first, last) = (first.expect("it was warm"), at_rest(&switch));
+    drop(churn); // its port was part of what there was
+    let seen = traffic.finish();
+    println!("soak: at first {first}\nsoak: at last  {last}\nsoak: traffic: {seen:?}");
+    assert_eq!(first.without_memory(), last.without_memory(), "{}", switch.story());
+    let bound = first.memory + first.memory / 10 + SLACK;
+    assert!(last.memory <= bound, "{} kB of memory, of {bound}", last.memory);
+    assert_eq!(seen.answered, seen.asked, "echo requests");
+    assert!(seen.connections > 0 && seen.broken == 0, "{seen:?}");
+    assert_no_errors(&switch);
+    assert_alive(&a, &b);
+}
+
+fn tell(begin: Instant, churn: &Churn<'_>, traffic: &Traffic, held: &Held) {
+    let minutes = begin.elapsed().as_secs() / 60;
+    println!("soak: {minutes} min, {} rounds: {held}; {:?}", churn.rounds(), traffic.seen());
+}
+
+/// What the daemon holds when nothing is left to do: two looks that agree, but for memory.
+fn at_rest(switch: &Switch) -> Held {
+    let mut last = Held::by(switch);
+    wait_until(SOON, || {
+        std::thread::sleep(Duration::from_millis(1500));
+        let now = Held::by(switch);
+        let is_same = now.without_memory() == last.without_memory();
+        last = now;
+        is_same
+    });
+    last
+}
+
+fn assert_no_errors(switch: &Switch) {
+    let log = switch.log();
+    let errors: Vec<&str> =
+        log.lines().filter(|l| l.contains("|ERR|") || l.contains("panicked")).collect();
+    assert!(errors.is_empty(), "{errors:?}");
+}
+
+fn assert_alive(a: &Host, b: &Host) {
+    assert_eq!(a.ping("10.0.0.2", 20) + b.ping("10.0.0.1", 20), 40);
+}
