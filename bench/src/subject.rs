@@ -47,6 +47,7 @@ impl Subject {
             let attachment = Attachment { ifindex, side: Side::Device, hooks, mtu: 1500, up: true };
             subject.datapath.attach(port, &attachment)?;
         }
+        subject.datapath.set_split_target(RIGHT, true);
         subject.datapath.set_devmap(RIGHT, true).context("the map of devices")?;
         Ok(subject)
     }

@@ -4,6 +4,7 @@
 #ifndef SLIPSWITCH_ACT_H
 #define SLIPSWITCH_ACT_H
 
+#include "copies.h"
 #include "edit_arp.h"
 #include "edit_eth.h"
 #include "edit_ip.h"
@@ -11,6 +12,7 @@
 #include "edit_mpls.h"
 #include "edit_nd.h"
 #include "edit_vlan.h"
+#include "hold.h"
 #include "meter.h"
 #include "output.h"
 #include "tuple.h"
@@ -218,25 +220,27 @@ static __always_inline int step(hook_ctx *ctx, struct state *st, const struct in
 	return -1;
 }
 
-static __always_inline int act(hook_ctx *ctx)
+/* Runs the next instruction; the verdict when that was the last one, else `go_on` is set. */
+static __always_inline int act_once(hook_ctx *ctx, struct state *st, bool *go_on)
 {
-	struct state *st = state_here();
 	struct instruction i;
 	struct program *p;
 	const __u64 *cell;
-	__u32 pc, cells;
+	__u32 pc = st->pc, cells;
 	int verdict, advance;
 
-	if (!st)
-		return VERDICT_DROP;
-	st->calls++;
-	pc = st->pc;
 	p = bpf_map_lookup_elem(&programs, &st->program);
 	if (!p || pc >= CELLS)
 		return drop(DROP_UNSUPPORTED);
 	if (!pc && !st->depth)
 		st->covered = ETH_HLEN;
 	cell = &p->cells[pc];
+#if !AT_XDP
+	if ((*cell & 31) == OP_COPIES) {
+		pc++;
+		cell++;
+	}
+#endif
 	i.op = *cell & 31;
 	cells = *cell >> 8 & 0xff;
 	i.a = *cell >> 16 & 0xffff;
@@ -250,11 +254,32 @@ static __always_inline int act(hook_ctx *ctx)
 		return act_recirculate(ctx, st, i.b);
 	if (i.op == OP_OUTPUT && i.a)
 		return act_output(ctx, st, i.b);
+#if AT_XDP
+	if (i.op == OP_COPIES)
+		return act_copies(p);
+#endif
 	advance = step(ctx, st, &i, cells, &verdict);
 	if (advance < 0)
 		return verdict;
 	st->pc = pc + advance;
-	return go(ctx, TAIL_ACT);
+	*go_on = true;
+	return VERDICT_DROP;
+}
+
+static __always_inline int act(hook_ctx *ctx)
+{
+	struct state *st = state_here();
+	bool go_on = false;
+	int verdict;
+
+	if (!st)
+		return VERDICT_DROP;
+	st->calls++;
+	verdict = act_once(ctx, st, &go_on);
+	if (go_on)
+		return go(ctx, TAIL_ACT);
+	settle_pending(st);
+	return verdict;
 }
 
 #endif

@@ -74,6 +74,7 @@ enum word {
 
 /* slot.flags */
 #define FLOW_NO_GSO 1 /* actions that a packet still to be segmented cannot go through */
+#define FLOW_HELD 2   /* XDP: the program has copies or looks packets up again: see hold.h */
 #define FLOW_PACKET_TYPE 0x80 /* the daemon's own: the match names packet_type 0, which is always so */
 
 /* mask.needs of a mask in the midst that no flow uses and that may be written: walks go on past it. */
@@ -156,9 +157,27 @@ struct flow_stats {
 
 /* Actions that are more than one output: cells of 64 bits, see program.h. */
 #define CELLS 32       /* where a list may begin an instruction */
-#define CELLS_TOTAL 48 /* operands of the last one reach so far */
+#define CELLS_TOTAL 47 /* operands of the last one reach so far */
 struct program {
 	__u64 cells[CELLS_TOTAL];
+	__u16 set;     /* OP_COPIES: number of the set of ports, plus one; 0: there is none */
+	__u8 exclude;  /* not to the ingress port, which is in the set as well */
+	__u8 growth;   /* bytes that the instructions add to a frame at most */
+	__u8 again;    /* has OP_RECIRC */
+	__u8 pad[3];
+};
+
+/* Sets of ports that copies go to at XDP. Each has a devmap of its own, `set0` and so on, because
+ * the kernel sends to everything that is in a map. A set whose flows are all gone is used again;
+ * as long as programs name it, its ports stay. */
+#define PORT_SETS 32
+#define SET_PORTS 32
+struct port_set {
+	__u32 mtu;          /* the least of its ports' */
+	__u32 blocked;      /* how many of them XDP cannot send to now */
+	__u32 blocked_port; /* one of these */
+	__u32 count;
+	__u16 ports[SET_PORTS];
 };
 
 /* Ports, by datapath port number. */
@@ -166,6 +185,7 @@ struct program {
 #define PORT_UP 1     /* may be sent to */
 #define PORT_STACK 2  /* sending means: to the host's stack (internal and tap devices) */
 #define PORT_DEVMAP 4 /* XDP may redirect to it: it is in the devmap */
+#define PORT_SPLIT 8  /* XDP may redirect frames in several buffers to it, too */
 struct port {
 	__u32 ifindex; /* 0: no such port */
 	__u32 flags;
@@ -257,7 +277,7 @@ struct config {
 	__u32 emc_cpus;
 	__u32 generations; /* of variants so far */
 	__u32 cache_mask;  /* lines of the signature cache that are used, less one; may change */
-	__u32 pad;
+	__u32 whole_only;  /* some port is PORT_DEVMAP and not PORT_SPLIT; may change */
 	__u64 factors[FACTORS]; /* odd, random, secret; see settings.h */
 };
 
@@ -306,6 +326,7 @@ enum op {
 	OP_SAMPLE,        /* a: cells to skip when not chosen; b: probability. The packet itself goes on into what follows, so only where nothing follows the sample */
 	OP_METER,         /* b: id */
 	OP_CHECK_LEN,     /* a: cells to skip when longer; b: length */
+	OP_COPIES,        /* XDP: to all ports of the program's set, which ends it. tc: nothing; outputs to the same ports follow */
 	OP_COUNT,
 };
 
@@ -317,6 +338,7 @@ enum tail {
 	TAIL_ACT,
 	TAIL_PULL, /* tc: makes headers linear, then looks up */
 	TAIL_MISS,
+	TAIL_HOLD, /* XDP: before a program with FLOW_HELD */
 	TAILS,
 };
 

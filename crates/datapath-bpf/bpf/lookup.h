@@ -12,6 +12,7 @@
 #define SLIPSWITCH_LOOKUP_H
 
 #include "emc.h"
+#include "hold.h"
 #include "output.h"
 #include "parse.h"
 #include "plain.h"
@@ -131,9 +132,9 @@ static __always_inline void keep_key(struct state *st, const __u64 *key)
 static __always_inline int leave(hook_ctx *ctx, bool recirculated)
 {
 #if AT_XDP
-	/* The next hook knows nothing of the recirculation. */
-	if (recirculated)
-		return drop(DROP_RECIRCULATION);
+	/* The next hook knows nothing of what was done here: it does it anew. */
+	if (recirculated && put_back(ctx))
+		return drop(DROP_UNSUPPORTED);
 	COUNT(passed);
 	return VERDICT_NONE;
 #else
@@ -149,10 +150,45 @@ static __always_inline bool runs_here(hook_ctx *ctx, __u32 hooks, __u32 flags)
 	return AT_XDP || !(flags & FLOW_NO_GSO) || !is_gso(ctx);
 }
 
-/* XDP can redirect only to what is in the devmap; the next hook can send to any port. */
-static __always_inline bool in_reach(const struct port *port)
+/* The frame is in several buffers. */
+static __always_inline bool in_several(const struct view *v)
 {
-	return !AT_XDP || !port || !(port->flags & PORT_UP) || port->flags & PORT_DEVMAP;
+	return settings.have_frags && v->end - v->data < v->length;
+}
+
+/* XDP can redirect only to what is in the devmap, and frames in several buffers not to all of
+ * that; the next hook can send to any port. */
+static __always_inline bool in_reach(const struct view *v, const struct port *port)
+{
+#if AT_XDP
+	const __u32 open = PORT_UP | PORT_DEVMAP | PORT_SPLIT;
+	__u32 flags;
+
+	/* Most ports, in one comparison. */
+	if (!port || (port->flags & open) == open)
+		return true;
+	flags = *(volatile __u32 *)&port->flags; /* anew: else most ports pay for keeping it */
+	if (!(flags & PORT_UP))
+		return true;
+	return flags & PORT_DEVMAP && !in_several(v);
+#else
+	return true;
+#endif
+}
+
+/* The same for what a program sends, to whatever port. */
+static __always_inline bool can_send(const struct view *v)
+{
+#if AT_XDP
+	struct config *c;
+
+	if (!in_several(v))
+		return true;
+	c = config_here();
+	return c && !*(volatile __u32 *)&c->whole_only;
+#else
+	return true;
+#endif
 }
 
 static __always_inline void init_state(struct state *st, __u32 in_port)
@@ -164,6 +200,7 @@ static __always_inline void init_state(struct state *st, __u32 in_port)
 	st->priority = 0;
 	st->depth = 0;
 	st->pulled = 0;
+	st->pending = 0;
 	st->calls = CALLS_TO_LOOKUP;
 }
 
@@ -280,12 +317,25 @@ static __always_inline int lookup_plain(hook_ctx *ctx, __u32 in_port)
 	if (!e || e->output == NO_PORT || !runs_here(ctx, e->hooks, e->flags))
 		return NOT_HERE;
 	port = port_of(e->output);
-	if (!in_reach(port))
+	if (!in_reach(&v, port))
 		return NOT_HERE;
 	bytes = v.length; /* no tag */
 	count_flow(e->slot, bytes, tcp_flags);
 	count_arrival(in_port, bytes);
 	return output_to(ctx, port, e->output, bytes);
+}
+
+/* Of a slot that has a program. It is looked up for that alone: what the fast path carries along,
+ * all packets pay for. */
+static __always_inline bool is_held(__u32 number)
+{
+#if AT_XDP
+	struct slot *slot = bpf_map_lookup_elem(&slots, &number);
+
+	return slot && slot->flags & FLOW_HELD;
+#else
+	return false;
+#endif
 }
 
 /* A packet from a port. */
@@ -301,6 +351,7 @@ static __always_inline int lookup(hook_ctx *ctx)
 	struct state *st;
 	__u64 *key, sum;
 	__u32 hash, bytes;
+	bool held;
 	int err, verdict;
 
 	if (in_port == NO_PORT)
@@ -332,7 +383,7 @@ static __always_inline int lookup(hook_ctx *ctx)
 	if (d.output != NO_PORT) {
 		struct port *port = port_of(d.output);
 
-		if (!in_reach(port))
+		if (!in_reach(&view, port))
 			goto slow;
 		count_flow(d.slot, bytes, p->layers.tcp_flags);
 		count_arrival(in_port, bytes);
@@ -340,8 +391,13 @@ static __always_inline int lookup(hook_ctx *ctx)
 	}
 	if (d.program != NO_PROGRAM && !(settings.features & FEATURE_LAYERS))
 		goto walk;
-	count_flow(d.slot, bytes, p->layers.tcp_flags);
-	count_arrival(in_port, bytes);
+	if (d.program != NO_PROGRAM && !can_send(&view))
+		goto slow;
+	held = d.program != NO_PROGRAM && is_held(d.slot);
+	if (!held) {
+		count_flow(d.slot, bytes, p->layers.tcp_flags);
+		count_arrival(in_port, bytes);
+	}
 	if (d.program == NO_PROGRAM)
 		return drop_by(d.slot);
 	st = state_here();
@@ -351,6 +407,8 @@ static __always_inline int lookup(hook_ctx *ctx)
 	keep_key(st, key);
 	keep_layers(st, &p->layers);
 	begin_program(st, d.program, bytes);
+	if (held)
+		return hold_back(ctx, st, d.slot, p->layers.tcp_flags);
 	return go(ctx, TAIL_ACT);
 
 walk:
@@ -382,17 +440,25 @@ static __always_inline bool is_too_long(const struct state *st, __u32 number)
 /* A packet whose flow is known and whose key and metadata are in `st`. */
 static __always_inline int run(hook_ctx *ctx, struct state *st, struct slot *slot, __u32 number)
 {
-	bool recirculated = st->recirc_id;
+	bool recirculated = st->depth;
 	__u32 bytes = frame_length(ctx), to = slot->output;
 	struct port *port = port_of(to); /* NULL for NO_PORT */
+	struct view view = view_of(ctx);
 
 	if (!runs_here(ctx, slot->hooks, slot->flags))
 		return leave(ctx, recirculated);
-	if (to != NO_PORT && !in_reach(port))
+	if (to != NO_PORT && !in_reach(&view, port))
+		return leave(ctx, recirculated);
+	if (slot->program != NO_PROGRAM && !can_send(&view))
 		return leave(ctx, recirculated);
 	/* What is left of a long way is the daemon's. */
 	if (slot->program != NO_PROGRAM && is_too_long(st, number))
 		return leave(ctx, recirculated);
+	if (AT_XDP && slot->program != NO_PROGRAM && slot->flags & FLOW_HELD) {
+		begin_program(st, slot->program, bytes);
+		return hold_back(ctx, st, number, flags_of_state(st));
+	}
+	settle_pending(st);
 	count_flow(number, bytes, flags_of_state(st));
 	if (!recirculated)
 		count_arrival(st->in_port, bytes);
@@ -418,7 +484,7 @@ static __always_inline int recirc(hook_ctx *ctx)
 	st->calls++;
 	err = parse_all(ctx);
 	if (err)
-		return unparsed(ctx, err, st->recirc_id);
+		return unparsed(ctx, err, st->depth);
 	st->cache_hash = cache_hash(st->key);
 	number = cached(st->cache_hash);
 	slot = bpf_map_lookup_elem(&slots, &number);

@@ -172,6 +172,15 @@ struct {
 	__type(value, __u32);
 } devmap SEC(".maps");
 
+/* By the number of a set. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, PORT_SETS);
+	__type(key, __u32);
+	__type(value, struct port_set);
+} port_sets SEC(".maps");
+
 static __always_inline struct state *state_here(void)
 {
 	__u32 zero = 0;

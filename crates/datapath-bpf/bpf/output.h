@@ -60,6 +60,12 @@ static __always_inline bool takes(hook_ctx *ctx, struct port *port, __u32 length
 
 #if AT_XDP
 
+/* The frame is in several buffers. */
+static __always_inline bool is_split(hook_ctx *ctx, __u32 length)
+{
+	return settings.have_frags && data_end_of(ctx) - data_of(ctx) < length;
+}
+
 /* Sends the packet itself to `port`, which is port `number`; returns the verdict. */
 static __always_inline int output_to(hook_ctx *ctx, struct port *port, __u32 number,
 				     __u32 length)

@@ -19,7 +19,7 @@ struct settings {
 	__u32 max_programs;
 	__u32 shards_atomic; /* CPUs share shards: counting needs atomic adds */
 	__u32 vlan_limit;    /* 1 or 2 */
-	__u32 have_frags;    /* XDP: the kernel has frames of several buffers (5.18) */
+	__u32 have_frags;    /* XDP: the kernel has frames in several buffers and can redirect them (6.3) */
 	__u32 emc_lines;     /* of one CPU */
 	__u32 emc_mask;      /* of a place among them; 0: the cache is not asked */
 	__u32 generation;    /* of this variant; never 0 */

@@ -23,7 +23,8 @@ struct state {
 	__u8 pulled;       /* tc: headers were made linear once */
 	__u16 covered;     /* tc: from where on a checksum that the card computed covers the frame */
 	__u16 calls;       /* tail calls so far, or more */
-	__u16 pad[2];
+	__u16 pending;     /* XDP: flows that are counted when the packet is kept: see hold.h */
+	__u16 pad;
 };
 
 #endif

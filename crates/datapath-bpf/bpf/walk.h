@@ -111,7 +111,7 @@ static __always_inline int walk(hook_ctx *ctx)
 	st->calls++;
 	err = parse_all(ctx);
 	if (err)
-		return unparsed(ctx, err, st->recirc_id);
+		return unparsed(ctx, err, st->depth);
 	bpf_for_each_map_elem(&masks, look_under, &w, 0);
 	number = w.found;
 	slot = bpf_map_lookup_elem(&slots, &number);
@@ -122,7 +122,7 @@ static __always_inline int walk(hook_ctx *ctx)
 		add(&counters->found, slot ? 1 : 0);
 	}
 	if (!slot)
-		return leave(ctx, st->recirc_id);
+		return leave(ctx, st->depth);
 	remember(st->cache_hash, number);
 	return run(ctx, st, slot, number);
 }

@@ -31,6 +31,12 @@ int walk_xdp(struct xdp_md *ctx)
 }
 
 SEC("xdp")
+int hold_xdp(struct xdp_md *ctx)
+{
+	return hold(ctx);
+}
+
+SEC("xdp")
 int act_xdp(struct xdp_md *ctx)
 {
 	return act(ctx);

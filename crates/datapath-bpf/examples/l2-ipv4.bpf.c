@@ -158,6 +158,8 @@ int l2_ipv4(struct xdp_md *ctx)
 	to = port_of(slot->output);
 	if (to && to->flags & PORT_UP && !(to->flags & PORT_DEVMAP))
 		return pass();
+	if (to && !(to->flags & PORT_SPLIT) && is_split(ctx, length))
+		return pass();
 	count_flow(s.found, length, s.tcp_flags);
 	return output_to(ctx, to, slot->output, length);
 }

@@ -245,18 +245,59 @@ mod tests {
         assert!(has_qdisc());
     }
 
-    #[test]
-    fn where_there_is_no_tcx() {
+    fn ip(line: &str) {
+        let output = Command::new("ip").args(line.split(' ')).output().unwrap();
+        assert!(output.status.success(), "ip {line}: {output:?}");
+    }
+
+    /// A program that does not know frames in several buffers is refused where there are such.
+    fn large_mtus_take_a_program_for_them() {
+        ip("link add big mtu 9000 type veth peer name large mtu 9000");
+        // SAFETY: a string that ends with NUL.
+        let ifindex = unsafe { libc::if_nametoindex(c"big".as_ptr()) };
+        let sizes = Sizes::new(&Config { max_flows: 1024, ..Config::default() }, 1);
+        let attach = |frags| {
+            let settings = Settings::full(&sizes, &[1; _], 1, frags);
+            let name = "entry_xdp";
+            let loaded = load::load(Hook::Xdp, Some(name), &settings, &sizes, &HashMap::new());
+            let fd = loaded.unwrap().program(name).unwrap();
+            Place { program: fd.as_fd(), ifindex, pin: None }.xdp(XdpMode::Driver).map(drop)
+        };
+        match attach(false) {
+            Err(AttachError::Kernel { source, .. }) => {
+                assert_eq!(source.raw_os_error(), Some(libc::ERANGE));
+            }
+            other => panic!("{other:?}"),
+        }
+        if load::have_frags() {
+            attach(true).unwrap();
+        }
+    }
+
+    fn in_namespace(test: &str, f: fn()) {
         if !rustix::process::geteuid().is_root() {
-            eprintln!("SKIPPED: where_there_is_no_tcx: it takes root");
+            eprintln!("SKIPPED: {test}: it takes root");
             return;
         }
-        std::thread::spawn(|| {
+        std::thread::spawn(move || {
             // SAFETY: an integer; it concerns this thread alone.
             assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNET) }, 0);
-            filters_come_and_go();
+            f();
         })
         .join()
         .unwrap();
+    }
+
+    #[test]
+    fn a_program_for_one_buffer_is_refused_at_a_large_mtu() {
+        in_namespace(
+            "a_program_for_one_buffer_is_refused_at_a_large_mtu",
+            large_mtus_take_a_program_for_them,
+        );
+    }
+
+    #[test]
+    fn where_there_is_no_tcx() {
+        in_namespace("where_there_is_no_tcx", filters_come_and_go);
     }
 }

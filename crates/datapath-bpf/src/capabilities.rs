@@ -10,7 +10,7 @@ use crate::settings::ALL_WORDS;
 use crate::slot::Slot;
 
 /// Every instruction.
-pub const ALL_OPS: u32 = (1 << (Op::CheckLen as u32 + 1)) - 1;
+pub const ALL_OPS: u32 = (1 << (Op::Copies as u32 + 1)) - 1;
 /// Words that every flow compares.
 const ALWAYS: u32 = 1 << word::RECIRC | 1 << word::PORT;
 
@@ -134,8 +134,8 @@ mod tests {
         let ops = |actions: &[Action]| ops_of(&encode(actions).unwrap());
         assert_eq!(ops(&[]), bit(Op::Drop));
         assert_eq!(ops(std::slice::from_ref(&output)), bit(Op::Output));
-        let both = [output.clone(), output.clone()];
-        assert_eq!(ops(&both), bit(Op::Output) | bit(Op::End));
+        let both = [output.clone(), Action::Output(PortNo(2))];
+        assert_eq!(ops(&both), bit(Op::Output) | bit(Op::Copies) | bit(Op::End));
         let mac = Masked { value: [2; 6], mask: [0xff; 6] };
         let set = Action::Set(Set::Ethernet { src: mac, dst: mac });
         let edit = [set, Action::PushVlan { tpid: 0x8100, tci: 5 }, output];

@@ -16,7 +16,7 @@ use datapath::{
 use crate::attach::{self, Attached, Place};
 use crate::attachment::{AttachError, Attachment, Config, Held, HookSet, Totals, Unavailable};
 use crate::flows::Flows;
-use crate::layout::{ConfigEntry, MAX_PORTS, PORT_DEVMAP, PORT_STACK, word};
+use crate::layout::{ConfigEntry, MAX_PORTS, PORT_DEVMAP, PORT_SPLIT, PORT_STACK, word};
 use crate::load::Hook;
 use crate::maps::Maps;
 use crate::object::UserObject;
@@ -137,6 +137,7 @@ impl BpfDatapath {
         let entry = held
             .entry(port.0)
             .or_insert_with(|| Attachments { attachment: *to, programs: HashMap::new() });
+        self.flows.refresh_port(port.0);
         let before = std::mem::replace(&mut entry.attachment, *to);
         let done = self
             .attach_tc(port.0, to, entry)
@@ -253,12 +254,13 @@ impl BpfDatapath {
             None => {}
         }
         if old.flags & PORT_DEVMAP != 0
-            && let Err(e) = self.set_devmap(PortNo(port), false)
+            && let Err(e) = self.set_devmap_held(port, false)
         {
             tracing::warn!("port {port} stays a target of XDP redirects ({e})");
         }
         ports::remove_interface(self.maps(), old.ifindex, port);
         ports::clear(self.maps(), port);
+        self.flows.refresh_port(port);
     }
 
     /// Detaches what a former daemon attached and this one did not.
@@ -279,6 +281,7 @@ impl BpfDatapath {
         if let Some(entry) = held.get_mut(&port.0) {
             (entry.attachment.mtu, entry.attachment.up) = (mtu, up);
             ports::set(self.maps(), port.0, mtu, up);
+            self.flows.refresh_port(port.0);
         }
     }
 
@@ -287,18 +290,46 @@ impl BpfDatapath {
         if port.0 >= MAX_PORTS {
             return Err(io::ErrorKind::InvalidInput.into());
         }
+        let _one_at_a_time = lock(&self.ports);
+        self.set_devmap_held(port.0, there)
+    }
+
+    fn set_devmap_held(&self, port: u32, there: bool) -> io::Result<()> {
         let devmap = self.devmap.as_ref().ok_or(io::ErrorKind::Unsupported)?.as_fd();
         if !there {
-            ports::set_flag(self.maps(), port.0, PORT_DEVMAP, false);
-            return sys::unset(devmap, port.0);
+            ports::set_flag(self.maps(), port, PORT_DEVMAP, false);
+            self.flows.refresh_port(port);
+            return sys::unset(devmap, port);
         }
-        let ifindex = self.maps().ports.load_half(port.0 as usize, 0);
+        let ifindex = self.maps().ports.load_half(port as usize, 0);
         if ifindex == 0 {
             return Err(io::ErrorKind::NotFound.into());
         }
-        sys::set(devmap, port.0, ifindex)?;
-        ports::set_flag(self.maps(), port.0, PORT_DEVMAP, true);
+        if !ports::takes_split(self.maps(), port) {
+            self.set_whole_only(true);
+        }
+        sys::set(devmap, port, ifindex)?;
+        ports::set_flag(self.maps(), port, PORT_DEVMAP, true);
+        self.flows.refresh_port(port);
         Ok(())
+    }
+
+    /// Whether XDP may redirect frames in several buffers to a port, once it is a target of
+    /// redirects; an attached port at which that is not known starts without.
+    pub fn set_split_target(&self, port: PortNo, takes_them: bool) {
+        if port.0 < MAX_PORTS {
+            let _one_at_a_time = lock(&self.ports);
+            if !takes_them {
+                self.set_whole_only(true);
+            }
+            ports::set_flag(self.maps(), port.0, PORT_SPLIT, takes_them);
+        }
+    }
+
+    /// Whether there is a port that frames in several buffers must not be redirected to. Programs
+    /// are told before one comes; that there is none any more [`BpfDatapath::maintain`] finds.
+    fn set_whole_only(&self, is_so: bool) {
+        self.maps().config.store_half(0, offset_of!(ConfigEntry, whole_only), is_so.into());
     }
 
     /// The tap by which packets go up; 0: nobody takes them.
@@ -453,6 +484,10 @@ impl BpfDatapath {
     /// are fitted to the present flows. Called about twice a second by one thread.
     pub fn maintain(&self) {
         self.flows.reclaim();
+        {
+            let _held = lock(&self.ports); // who changes a port's flags holds it
+            self.set_whole_only(ports::has_whole_only(self.maps()));
+        }
         let flows = self.flows.len();
         self.maps().fit_cache(flows);
         self.variants.choose(self.needs(), flows, || self.maps().next_generation());

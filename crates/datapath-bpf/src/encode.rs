@@ -2,17 +2,23 @@
 //!
 //! A program edits the packet itself, and only `clone_redirect` at tc makes a copy. So what
 //! [`Action`] says of copies is kept by taking only lists where no copy is needed but for plain
-//! outputs: nested lists stand last, or hold nothing but outputs.
+//! outputs: nested lists stand last, or hold nothing but outputs. At XDP copies are made of the
+//! packet as it is in the end: outputs to several ports stand last, one behind the other.
+//!
+//! A packet that is looked up again at XDP may have to go on to tc, which begins anew. So a list
+//! that looks it up again has nothing there that cannot be done twice or undone (`bpf/hold.h`).
 
 use datapath::{ACTION_DEPTH_LIMIT, Action, DropReason, PortNo, Refusal, Set};
 
 use crate::attachment::HookSet;
-use crate::layout::{CELLS_TOTAL, FLOW_NO_GSO, MAX_METERS, MAX_PORTS, NO_PORT, Op};
+use crate::layout::{
+    CELLS_TOTAL, FLOW_HELD, FLOW_NO_GSO, MAX_METERS, MAX_PORTS, NO_PORT, Op, SET_PORTS,
+};
 use crate::settings::{FEATURE_LAYERS, FEATURE_MPLS};
 
 mod cells;
 
-pub use cells::{Cells, has_mpls, is_program};
+pub use cells::{Cells, Traits, is_program};
 
 /// Instructions of one flow: each is a tail call, and a packet may make 33 of them. A packet that
 /// is looked up again goes to the daemon when too few are left (`bpf/lookup.h`).
@@ -44,6 +50,8 @@ pub struct Encoded {
     pub instructions: u32,
     /// Ports that it sends to.
     pub ports: Vec<PortNo>,
+    /// What the program is like.
+    pub traits: Traits,
 }
 
 impl Encoded {
@@ -66,6 +74,7 @@ pub fn encode(actions: &[Action]) -> Result<Encoded, Refusal> {
         features: 0,
         instructions: 0,
         ports,
+        traits: Traits::default(),
     };
     match actions {
         [] => return Ok(whole(Effect::Drop(DropReason::Flow), Vec::new())),
@@ -83,10 +92,20 @@ pub fn encode(actions: &[Action]) -> Result<Encoded, Refusal> {
         features: FEATURE_LAYERS,
         ports: Vec::new(),
         label_popped: false,
+        copies: None,
+        copying: false,
+        lasting: false,
     };
     writer.list(actions, 0)?;
     let instructions = writer.cells.instructions();
-    let cells = writer.cells.finish().ok_or(Refusal::UnsupportedAction)?;
+    let cells = std::mem::take(&mut writer.cells).finish().ok_or(Refusal::UnsupportedAction)?;
+    let traits = Traits::of(&cells);
+    if traits.again && writer.lasting {
+        writer.only_tc();
+    }
+    if traits.again || traits.copies.is_some() {
+        writer.flags |= FLOW_HELD;
+    }
     if writer.hooks.is_empty() {
         return Err(Refusal::UnsupportedAction);
     }
@@ -97,6 +116,7 @@ pub fn encode(actions: &[Action]) -> Result<Encoded, Refusal> {
         features: writer.features,
         instructions,
         ports: writer.ports,
+        traits,
     })
 }
 
@@ -112,6 +132,30 @@ struct Writer {
     ports: Vec<PortNo>,
     /// What the packet is now is known when it is looked up again.
     label_popped: bool,
+    /// Ports that copies go to at XDP.
+    copies: Option<Vec<PortNo>>,
+    /// The outputs to them are being written.
+    copying: bool,
+    /// There is what cannot be done twice, nor undone.
+    lasting: bool,
+}
+
+/// The ports of a list that is nothing but outputs.
+fn outputs(actions: &[Action], depth: usize) -> Option<Vec<PortNo>> {
+    let mut ports = Vec::new();
+    for action in actions {
+        match action {
+            Action::Output(port) => ports.push(*port),
+            Action::Sample { probability: 0, .. } => {}
+            Action::Clone(nested) | Action::Sample { probability: u32::MAX, actions: nested }
+                if depth < ACTION_DEPTH_LIMIT =>
+            {
+                ports.extend(outputs(nested, depth + 1)?);
+            }
+            _ => return None,
+        }
+    }
+    Some(ports)
 }
 
 type Done = Result<(), Refusal>;
@@ -128,9 +172,30 @@ impl Writer {
             if rest.is_empty() {
                 return self.last(action, depth);
             }
+            self.begin_copies(actions.get(i..).unwrap_or_default(), depth);
             self.amid(action, rest, depth)?;
         }
         self.cells.op(Op::End, 0, 0, &[])
+    }
+
+    /// Says so when what is left of the program is outputs to several ports. A program has one set
+    /// of ports.
+    fn begin_copies(&mut self, left: &[Action], depth: usize) {
+        if self.copying || !self.hooks.contains(HookSet::XDP) {
+            return;
+        }
+        let Some(mut ports) = outputs(left, depth) else { return };
+        let count = ports.len();
+        ports.sort_unstable();
+        ports.dedup();
+        // The ingress port comes in, too.
+        if count < 2 || ports.len() < count || count >= SET_PORTS {
+            return;
+        }
+        if self.copies.as_ref().is_none_or(|held| *held == ports) && self.cells.copies(count) {
+            self.copies = Some(ports);
+            self.copying = true;
+        }
     }
 
     /// The last action of a list ends the program.
@@ -138,11 +203,7 @@ impl Writer {
         match action {
             Action::Output(port) => self.output(*port, true),
             Action::Drop(reason) => self.cells.op(Op::Drop, 0, *reason as u32, &[]),
-            Action::Recirc(id) => {
-                // A lookup that misses at XDP leaves the packet to tc, where it would start anew.
-                self.only_tc();
-                self.cells.op(Op::Recirc, 0, *id, &[])
-            }
+            Action::Recirc(id) => self.cells.op(Op::Recirc, 0, *id, &[]),
             Action::Clone(nested) => self.list(nested, depth + 1),
             Action::Sample { probability, actions } => self.sample(*probability, actions, depth),
             Action::CheckPktLen { len, greater, not_greater } => {
@@ -151,6 +212,7 @@ impl Writer {
                 self.list(not_greater, depth + 1)?;
                 self.cells.land(branch);
                 self.label_popped = label_popped;
+                self.copying = false;
                 self.list(greater, depth + 1)
             }
             // Nothing follows that it could have an effect on.
@@ -201,6 +263,7 @@ impl Writer {
             0 => self.cells.op(Op::End, 0, 0, &[]),
             u32::MAX => self.list(nested, depth + 1),
             _ => {
+                self.lasting = true;
                 let branch = self.cells.branch(Op::Sample, probability)?;
                 self.list(nested, depth + 1)?;
                 self.cells.land(branch);
@@ -212,8 +275,8 @@ impl Writer {
     fn output(&mut self, port: PortNo, last: bool) -> Done {
         check_port(port)?;
         self.ports.push(port);
-        if !last {
-            self.only_tc(); // XDP has no copies
+        if !last && !self.copying {
+            self.only_tc();
         }
         self.cells.op(Op::Output, last.into(), port.0, &[])
     }
@@ -257,7 +320,10 @@ impl Writer {
             Action::Hash { symmetric, basis } => {
                 self.cells.op(Op::Hash, u16::from(*symmetric), *basis, &[])
             }
-            Action::Meter(id) if *id < MAX_METERS => self.cells.op(Op::Meter, 0, *id, &[]),
+            Action::Meter(id) if *id < MAX_METERS => {
+                self.lasting = true;
+                self.cells.op(Op::Meter, 0, *id, &[])
+            }
             Action::Set(set) => self.set(set),
             _ => REFUSED,
         }
@@ -271,7 +337,10 @@ impl Writer {
 
     fn set(&mut self, set: &Set) -> Done {
         match set {
+            // They are the skb's.
             Set::Priority(_) | Set::Mark(_) => self.only_tc(),
+            // Options are anywhere in a packet.
+            Set::Nd { .. } | Set::NdExtensions { .. } => self.lasting = true,
             Set::Mpls(_) => self.mpls(),
             // The checksum of a whole packet is no sum.
             Set::Sctp { .. } => self.flags |= FLOW_NO_GSO,

@@ -16,24 +16,26 @@
 //!
 //! One mutex guards the bookkeeping; it is held for a microsecond, never over a system call.
 
+use std::os::fd::OwnedFd;
 use std::sync::Mutex;
 use std::sync::MutexGuard;
 
 use clock::{Clock, Millis};
-use datapath::{Megaflow, PortNo, Refusal, Ufid};
+use datapath::{Action, Megaflow, PortNo, Refusal, Ufid};
 use hashbrown::HashMap;
 
 use crate::attachment::HookSet;
 use crate::capabilities::{self, Capabilities};
-use crate::encode::{self, Effect, Encoded};
+use crate::encode::{self, Effect, Encoded, Traits};
 use crate::grace::Grace;
 use crate::hash::{self, Factors};
 use crate::index::{self, Position};
 use crate::keys::{self, Matching};
-use crate::layout::{CELLS_TOTAL, EPOCHS, FLOW_PACKET_TYPE, MAX_PORTS, NO_PROGRAM, WORDS, word};
+use crate::layout::{EPOCHS, FLOW_PACKET_TYPE, MAX_PORTS, NO_PROGRAM, Program, WORDS, word};
 use crate::maps::Maps;
 use crate::masks::Masks;
 use crate::programs::Programs;
+use crate::sets::{self, PortSets, SetNumber};
 use crate::settings::{FEATURE_LAYERS, FEATURE_MPLS, Needs};
 use crate::slot::Slot;
 
@@ -103,13 +105,21 @@ pub struct Flows {
     grace: Grace,
     clock: Clock,
     inner: Mutex<Inner>,
+    /// Locked behind `inner`.
+    sets: PortSets,
     /// One reclamation at a time.
     reclaiming: Mutex<()>,
 }
 
 impl Flows {
-    /// A table over empty arrays.
-    pub fn new(maps: Maps, factors: Factors, grace: Grace, clock: Clock) -> Flows {
+    /// A table over empty arrays. `devmaps`: of [`sets::NAMES`], or none where nobody looks.
+    pub fn new(
+        maps: Maps,
+        devmaps: Vec<OwnedFd>,
+        factors: Factors,
+        grace: Grace,
+        clock: Clock,
+    ) -> Flows {
         let most = maps.sizes.flows as usize;
         let inner = Inner {
             // Neither is ever moved; memory is taken when it is touched.
@@ -125,7 +135,15 @@ impl Flows {
             programmed: 0,
             limits: HashMap::default(),
         };
-        Flows { maps, factors, grace, clock, inner: Mutex::new(inner), reclaiming: Mutex::new(()) }
+        Flows {
+            maps,
+            factors,
+            grace,
+            clock,
+            inner: Mutex::new(inner),
+            sets: PortSets::new(devmaps),
+            reclaiming: Mutex::new(()),
+        }
     }
 
     /// The arrays.
@@ -165,22 +183,88 @@ impl Flows {
         allowed: HookSet,
         prepare: impl FnOnce(Needs),
     ) -> Result<HookSet, Refusal> {
-        let mut wanted = Wanted::new(flow, allowed)?;
-        let mut inner = self.lock();
-        wanted.limit(&inner)?;
-        if inner.by_ufid.contains_key(&flow.ufid) {
+        let mut wanted = self.wanted(flow, allowed)?;
+        let done = self.install_in(&mut self.lock(), flow.ufid, &mut wanted, prepare);
+        if done.is_err() {
+            self.give_back(&wanted);
+        }
+        done.map(|()| wanted.encoded.hooks)
+    }
+
+    fn install_in(
+        &self,
+        inner: &mut Inner,
+        ufid: Ufid,
+        wanted: &mut Wanted,
+        prepare: impl FnOnce(Needs),
+    ) -> Result<(), Refusal> {
+        wanted.limit(inner)?;
+        if inner.by_ufid.contains_key(&ufid) {
             return Err(Refusal::Exists);
         }
-        self.check_ports(&wanted)?;
+        self.check_ports(wanted)?;
         let mask = inner
             .masks
             .acquire(&self.maps.masks, &wanted.matching.mask)
             .ok_or(Refusal::MasksFull)?;
-        let placed = self.place(&mut inner, flow.ufid, &wanted, mask, prepare);
+        let placed = self.place(inner, ufid, wanted, mask, prepare);
         if placed.is_err() {
             inner.masks.release(&self.maps.masks, mask);
         }
-        placed.map(|()| wanted.encoded.hooks)
+        placed
+    }
+
+    /// A flow to be written, with a set of ports where it needs one; where there is none, without
+    /// XDP.
+    fn wanted(&self, flow: &Megaflow, allowed: HookSet) -> Result<Wanted, Refusal> {
+        let mut wanted = Wanted::new(flow, allowed)?;
+        wanted.limit(&self.lock())?;
+        if !wanted.encoded.hooks.contains(HookSet::XDP) {
+            return Ok(wanted);
+        }
+        if let Some(outputs) = &wanted.encoded.traits.copies {
+            // It may make system calls: the mutex is free.
+            wanted.set = sets::members(outputs, wanted.in_port).and_then(|(ports, exclude)| {
+                Some((self.sets.acquire(&self.maps, &ports)?, exclude))
+            });
+            if wanted.set.is_none() {
+                wanted.encoded.hooks.remove(HookSet::XDP);
+                if wanted.encoded.hooks.is_empty() {
+                    return Err(Refusal::PortSetsFull);
+                }
+            }
+        }
+        Ok(wanted)
+    }
+
+    /// A flow that is not written needs no set.
+    fn give_back(&self, wanted: &Wanted) {
+        if let Some((set, _)) = wanted.set {
+            self.sets.release(set);
+        }
+    }
+
+    /// Why XDP does not have a flow that could run there, as far as the flow and what is there
+    /// say.
+    fn lacks_at_xdp(&self, flow: &Megaflow) -> Result<(), Refusal> {
+        if matches!(&*flow.actions, [] | [Action::Output(_)]) {
+            return Ok(()); // most flows
+        }
+        let encoded = encode::encode(&flow.actions)?;
+        if !encoded.hooks.contains(HookSet::XDP) {
+            return Err(Refusal::UnsupportedAction);
+        }
+        let Some(outputs) = &encoded.traits.copies else { return Ok(()) };
+        let in_port = PortNo(flow.matching.key().in_port.get());
+        match sets::members(outputs, in_port) {
+            Some((ports, _)) if self.sets.has_room(&ports) => Ok(()),
+            _ => Err(Refusal::PortSetsFull),
+        }
+    }
+
+    /// A port has come, gone or changed.
+    pub fn refresh_port(&self, port: u32) {
+        self.sets.refresh(&self.maps, port);
     }
 
     fn place(
@@ -209,16 +293,16 @@ impl Flows {
         Ok(())
     }
 
-    /// Puts a flow, which is dead so far, into a free slot, with a program of these cells; it is
-    /// alive then, and nothing refers to it yet.
+    /// Puts a flow, which is dead so far, into a free slot, with this program; it is alive then,
+    /// and nothing refers to it yet.
     fn put(
         &self,
         inner: &mut Inner,
         mut slot: Slot,
-        cells: Option<&[u64; CELLS_TOTAL]>,
+        program: Option<&Program>,
     ) -> Result<u32, Refusal> {
         let number = inner.take_slot(self.maps.slots.len()).ok_or(Refusal::TableFull)?;
-        slot.program = match cells.map(|cells| inner.programs.acquire(&self.maps.programs, cells)) {
+        slot.program = match program.map(|p| inner.programs.acquire(&self.maps.programs, p)) {
             None => NO_PROGRAM,
             Some(Some(program)) => program,
             Some(None) => {
@@ -245,11 +329,11 @@ impl Flows {
         slot.hash = hash.into();
         slot.ufid = [(ufid.0 >> 64) as u64, ufid.0 as u64];
         slot.installed = self.clock.now().0 as u64;
-        let cells = match &wanted.encoded.effect {
-            Effect::Program(cells) => Some(&**cells),
+        let program = match &wanted.encoded.effect {
+            Effect::Program(cells) => Some(Program::new(cells, &wanted.encoded.traits, wanted.set)),
             _ => None,
         };
-        self.put(inner, slot, cells)
+        self.put(inner, slot, program.as_ref())
     }
 
     /// Replaces a flow's actions; its statistics go on. Installs it when it is not there.
@@ -259,29 +343,42 @@ impl Flows {
         allowed: HookSet,
         prepare: impl FnOnce(Needs),
     ) -> Result<HookSet, Refusal> {
-        let mut wanted = Wanted::new(flow, allowed)?;
-        let mut inner = self.lock();
-        let Some(old) = inner.by_ufid.get(&flow.ufid).copied() else {
-            drop(inner);
-            return self.install(flow, allowed, prepare);
+        let mut wanted = self.wanted(flow, allowed)?;
+        let done = self.replace_in(&mut self.lock(), flow.ufid, &mut wanted, prepare);
+        if done != Ok(true) {
+            self.give_back(&wanted);
+        }
+        done.map(|_| wanted.encoded.hooks)
+    }
+
+    /// False: the flow is as it is wanted.
+    fn replace_in(
+        &self,
+        inner: &mut Inner,
+        ufid: Ufid,
+        wanted: &mut Wanted,
+        prepare: impl FnOnce(Needs),
+    ) -> Result<bool, Refusal> {
+        let Some(old) = inner.by_ufid.get(&ufid).copied() else {
+            return self.install_in(inner, ufid, wanted, prepare).map(|()| true);
         };
-        wanted.limit(&inner)?;
-        self.check_ports(&wanted)?;
+        wanted.limit(inner)?;
+        self.check_ports(wanted)?;
         let held = Slot::read(&self.maps, old as usize);
         let mask = self.maps.masks.read(held.mask.into()).words;
         if held.words != wanted.matching.words || mask != wanted.matching.mask {
             return Err(Refusal::Exists);
         }
         if self.is_alike(&held, &wanted.encoded) && held.hooks == wanted.encoded.hooks.bits() {
-            return Ok(wanted.encoded.hooks);
+            return Ok(false);
         }
-        let new = self.fill(&mut inner, flow.ufid, &wanted, held.mask, held.hash as u32)?;
+        let new = self.fill(inner, ufid, wanted, held.mask, held.hash as u32)?;
         prepare(wanted.needs);
-        self.supersede(&mut inner, flow.ufid, old, new).ok_or(Refusal::TableFull)?;
+        self.supersede(inner, ufid, old, new).ok_or(Refusal::TableFull)?;
         inner.count_features(wanted.encoded.features, 1);
         let before = self.features_of(&held);
         inner.count_features(before, -1);
-        Ok(wanted.encoded.hooks)
+        Ok(true)
     }
 
     /// Publishes `new`, which is filled, in the place of `old`, of the same match.
@@ -352,7 +449,7 @@ impl Flows {
             return 0;
         }
         let cells = self.maps.programs.read(slot.program as usize).cells;
-        FEATURE_LAYERS | if encode::has_mpls(&cells) { FEATURE_MPLS } else { 0 }
+        FEATURE_LAYERS | if Traits::of(&cells).mpls { FEATURE_MPLS } else { 0 }
     }
 
     /// What present flows need of lookup programs, and the union of their masks.
@@ -383,6 +480,8 @@ struct Wanted {
     encoded: Encoded,
     in_port: PortNo,
     needs: Needs,
+    /// Where copies go at XDP, and whether the ingress port is left out.
+    set: Option<(SetNumber, bool)>,
 }
 
 impl Wanted {
@@ -396,7 +495,7 @@ impl Wanted {
         let words = keys::needs(&matching.mask);
         let features = features_of_words(words) | encoded.features;
         let in_port = PortNo(flow.matching.key().in_port.get());
-        Ok(Wanted { matching, encoded, in_port, needs: Needs { words, features } })
+        Ok(Wanted { matching, encoded, in_port, needs: Needs { words, features }, set: None })
     }
 
     /// Leaves XDP out when the program there does not know the flow.

@@ -69,6 +69,8 @@ pub const HOOK_XDP: u8 = 1;
 pub const HOOK_TC: u8 = 2;
 /// Bit of `slot.flags`.
 pub const FLOW_NO_GSO: u8 = 1;
+/// Bit of `slot.flags`.
+pub const FLOW_HELD: u8 = 2;
 /// Bit of `slot.flags`: only the daemon looks at it.
 pub const FLOW_PACKET_TYPE: u8 = 0x80;
 /// `mask.needs` of a mask that walks skip.
@@ -90,7 +92,7 @@ pub const TCP_FLAGS_SHIFT: u32 = 52;
 /// Cells where a list may begin an instruction.
 pub const CELLS: usize = 32;
 /// Cells of a program.
-pub const CELLS_TOTAL: usize = 48;
+pub const CELLS_TOTAL: usize = 47;
 /// Port numbers.
 pub const MAX_PORTS: u32 = 4096;
 /// `port.flags`.
@@ -99,6 +101,12 @@ pub const PORT_UP: u32 = 1;
 pub const PORT_STACK: u32 = 2;
 /// `port.flags`.
 pub const PORT_DEVMAP: u32 = 4;
+/// `port.flags`.
+pub const PORT_SPLIT: u32 = 8;
+/// Sets of ports.
+pub const PORT_SETS: u32 = 32;
+/// Ports of a set at most.
+pub const SET_PORTS: usize = 32;
 /// Size of the table of interfaces.
 pub const IFACES: u32 = 8192;
 /// Steps of a search in it.
@@ -114,7 +122,7 @@ pub const MISS_ETHERTYPE: u16 = 0x88b5;
 /// Bytes of the miss header.
 pub const MISS_HEADER: usize = 32;
 /// Slots of a tail-call table.
-pub const TAILS: u32 = 6;
+pub const TAILS: u32 = 7;
 
 /// `enum tail`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,6 +140,8 @@ pub enum Tail {
     Pull,
     /// tc: sends up.
     Miss,
+    /// XDP: before a program with [`FLOW_HELD`].
+    Hold,
 }
 
 /// `enum op`.
@@ -165,6 +175,7 @@ pub enum Op {
     Sample,
     Meter,
     CheckLen,
+    Copies,
 }
 
 /// `struct slot`.
@@ -257,11 +268,28 @@ pub struct FlowStatsEntry {
 }
 
 /// `struct program`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 #[allow(missing_docs)]
 pub struct Program {
     pub cells: [u64; CELLS_TOTAL],
+    pub set: u16,
+    pub exclude: u8,
+    pub growth: u8,
+    pub again: u8,
+    pub pad: [u8; 3],
+}
+
+/// `struct port_set`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+#[allow(missing_docs)]
+pub struct PortSet {
+    pub mtu: u32,
+    pub blocked: u32,
+    pub blocked_port: u32,
+    pub count: u32,
+    pub ports: [u16; SET_PORTS],
 }
 
 /// `struct port`.
@@ -361,7 +389,7 @@ pub struct ConfigEntry {
     pub emc_cpus: u32,
     pub generations: u32,
     pub cache_mask: u32,
-    pub pad: u32,
+    pub whole_only: u32,
     pub factors: [u64; FACTORS],
 }
 
@@ -378,6 +406,7 @@ const _: () = {
     assert!(size_of::<CacheLine>() == 32);
     assert!(size_of::<FlowStatsEntry>() == 16);
     assert!(size_of::<Program>() == 384);
+    assert!(size_of::<PortSet>() == 80);
     assert!(size_of::<Port>() == 64);
     assert!(offset_of!(Port, sent_up) == 16);
     assert!(offset_of!(Port, taken_up) == 24);
@@ -391,5 +420,5 @@ const _: () = {
     assert!(offset_of!(ConfigEntry, miss_ifindex) == 36);
     assert!(offset_of!(ConfigEntry, factors) == 64);
     assert!(datapath::DropReason::ALL.len() <= DROPS);
-    assert!(Op::CheckLen as u8 == 25 && Tail::Miss as u32 == TAILS - 1);
+    assert!(Op::Copies as u8 == 26 && Tail::Hold as u32 == TAILS - 1);
 };

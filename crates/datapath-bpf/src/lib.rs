@@ -47,6 +47,7 @@ mod open;
 pub mod pins;
 mod ports;
 pub mod programs;
+pub mod sets;
 pub mod settings;
 pub mod shared;
 pub mod slot;

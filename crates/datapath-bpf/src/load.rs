@@ -14,6 +14,7 @@ use crate::attachment::Unavailable;
 use crate::layout::Tail;
 use crate::maps::{Sizes, TABLES, short_name};
 use crate::settings::Settings;
+use crate::sys;
 
 /// The bytes of an object file, aligned as ELF structures want it.
 #[repr(C, align(8))]
@@ -64,6 +65,7 @@ impl Hook {
                 (Tail::Recirc, "recirc_xdp"),
                 (Tail::Walk, "walk_xdp"),
                 (Tail::Act, "act_xdp"),
+                (Tail::Hold, "hold_xdp"),
             ],
         }
     }
@@ -87,16 +89,22 @@ impl Hook {
 }
 
 /// Maps that each hook has for itself.
-pub const OWN_MAPS: [&str; 2] = ["tails", "states"];
+pub const OWN_MAPS: [&str; 3] = ["tails", "states", "holds"];
 
 /// `include/uapi/linux/bpf.h`: the program takes frames in several buffers.
 pub(crate) const XDP_HAS_FRAGS: u32 = 1 << 5;
 /// BPF_FUNC_xdp_get_buff_len.
 const XDP_GET_BUFF_LEN: libbpf_sys::bpf_func_id = 188;
 
-/// True when XDP programs of this kernel can take frames in several buffers (Linux 5.18).
+/// First kernel that redirects frames in several buffers. Linux 5.18 to 6.2 take them in and drop
+/// them without a word when they are redirected.
+const REDIRECTS_FRAGS: (u32, u32) = (6, 3);
+
+/// True when XDP programs of this kernel can take frames in several buffers and redirect them.
+/// Where they cannot, a driver refuses XDP at an MTU that takes several buffers, or makes them one.
 pub fn have_frags() -> bool {
-    libbpf_rs::ProgramType::Xdp.is_helper_supported(XDP_GET_BUFF_LEN).unwrap_or(false)
+    sys::kernel_version().is_some_and(|version| version >= REDIRECTS_FRAGS)
+        && libbpf_rs::ProgramType::Xdp.is_helper_supported(XDP_GET_BUFF_LEN).unwrap_or(false)
 }
 
 /// A loaded object.

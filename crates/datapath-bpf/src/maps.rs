@@ -93,7 +93,7 @@ impl Sizes {
     }
 
     /// Name, value bytes and entries of every shared array.
-    pub fn arrays(&self) -> [(&'static str, usize, u32); 15] {
+    pub fn arrays(&self) -> [(&'static str, usize, u32); 16] {
         [
             ("slots", size_of::<SlotEntry>(), self.flows),
             ("details", size_of::<SlotDetail>(), self.flows),
@@ -106,6 +106,7 @@ impl Sizes {
             ("programs", size_of::<Program>(), self.programs),
             ("ports", size_of::<Port>(), MAX_PORTS),
             ("port_stats", size_of::<PortCount>(), self.shards.saturating_mul(MAX_PORTS)),
+            ("port_sets", size_of::<PortSet>(), PORT_SETS),
             ("ifaces", size_of::<Iface>(), IFACES),
             ("counters", size_of::<Counters>(), self.shards),
             ("meters", size_of::<Meter>(), MAX_METERS),
@@ -173,6 +174,8 @@ pub struct Maps {
     pub ports: Shared<Port>,
     /// Counters of ports.
     pub port_stats: Shared<PortCount>,
+    /// Sets of ports that copies go to at XDP.
+    pub port_sets: Shared<PortSet>,
     /// Interface index to port.
     pub ifaces: Shared<Iface>,
     /// Counters.
@@ -214,6 +217,7 @@ impl Maps {
             programs: one(fds, &sizes, "programs")?,
             ports: one(fds, &sizes, "ports")?,
             port_stats: one(fds, &sizes, "port_stats")?,
+            port_sets: one(fds, &sizes, "port_sets")?,
             ifaces: one(fds, &sizes, "ifaces")?,
             counters: one(fds, &sizes, "counters")?,
             meters: one(fds, &sizes, "meters")?,
@@ -236,6 +240,7 @@ impl Maps {
             programs: Shared::private(of("programs")),
             ports: Shared::private(of("ports")),
             port_stats: Shared::private(of("port_stats")),
+            port_sets: Shared::private(of("port_sets")),
             ifaces: Shared::private(of("ifaces")),
             counters: Shared::private(of("counters")),
             meters: Shared::private(of("meters")),
@@ -264,7 +269,7 @@ impl Maps {
                 emc_cpus: s.emc_cpus,
                 generations: 1,
                 cache_mask: s.cache_lines - 1,
-                pad: 0,
+                whole_only: 0,
                 factors: *factors,
             },
         );

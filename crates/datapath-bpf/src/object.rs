@@ -96,6 +96,7 @@ fn value_type(map: &str) -> Option<&'static str> {
         "stats" => "flow_stats",
         "programs" => "program",
         "ports" => "port",
+        "port_sets" => "port_set",
         "port_stats" => "port_stats",
         "ifaces" => "iface",
         "counters" => "counters",

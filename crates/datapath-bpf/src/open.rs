@@ -16,7 +16,7 @@ use crate::maps::{Maps, Sizes};
 use crate::pins::Pins;
 use crate::settings::Settings;
 use crate::variant::{Station, Variants};
-use crate::{hash, ports, sys};
+use crate::{hash, ports, sets, sys};
 
 /// BPF_FUNC_for_each_map_elem.
 const FOR_EACH_MAP_ELEM: libbpf_sys::bpf_func_id = 164;
@@ -67,7 +67,8 @@ fn probe() -> Result<(), Unavailable> {
 fn pinned(sizes: &Sizes) -> Vec<(&'static str, Option<Hook>)> {
     let shared = sizes.arrays().into_iter().map(|(name, ..)| (name, None));
     let own = [("devmap", None), ("tails", Some(Hook::Tc)), ("tails", Some(Hook::Xdp))];
-    shared.chain(own).collect()
+    let sets = sets::NAMES.into_iter().map(|name| (name, None));
+    shared.chain(own).chain(sets).collect()
 }
 
 /// As a key of the maps that are at hand.
@@ -105,6 +106,7 @@ fn compatible(fds: &HashMap<String, OwnedFd>, sizes: &Sizes) -> Result<(), Strin
         sizes.check(name, &info)?;
         let kind = match name.as_str() {
             "devmap" => libbpf_sys::BPF_MAP_TYPE_DEVMAP,
+            name if sets::NAMES.contains(&name) => libbpf_sys::BPF_MAP_TYPE_DEVMAP,
             _ if name.starts_with("tails") => libbpf_sys::BPF_MAP_TYPE_PROG_ARRAY,
             _ => continue,
         };
@@ -143,11 +145,12 @@ pub fn open(config: &Config, clock: Clock) -> Result<Opened, Unavailable> {
         Err(e) => tracing::warn!("no XDP, the skb hook is used alone: {e}"),
     }
     let maps = Maps::map(&fds, sizes).map_err(system("mapping the tables"))?;
+    let devmaps = set_devmaps(&fds).map_err(system("copying a descriptor"))?;
     let (flows, adopted) = if is_new {
         maps.configure(&factors);
-        (Flows::new(maps, factors, grace, clock), None)
+        (Flows::new(maps, devmaps, factors, grace, clock), None)
     } else {
-        let (flows, found) = Flows::adopt(maps, factors, grace, clock)
+        let (flows, found) = Flows::adopt(maps, devmaps, factors, grace, clock)
             .map_err(system("waiting for a grace period"))?;
         let ports = ports::list(flows.maps());
         tracing::info!(
@@ -167,6 +170,11 @@ pub fn open(config: &Config, clock: Clock) -> Result<Opened, Unavailable> {
     let devmap = fds.remove("devmap");
     let variants = Variants::new(stations, full, sizes);
     Ok(Opened { flows, variants, pins, devmap, adopted })
+}
+
+/// The devmaps of sets of ports; none without XDP.
+fn set_devmaps(fds: &HashMap<String, OwnedFd>) -> std::io::Result<Vec<OwnedFd>> {
+    sets::NAMES.iter().filter_map(|name| fds.get(*name)).map(OwnedFd::try_clone).collect()
 }
 
 /// Loads a hook's programs over what is in `fds`, and adds the maps that it made.
@@ -191,7 +199,7 @@ fn station(
     for (name, fd) in loaded.maps() {
         match name.as_str() {
             "tails" => drop(fds.insert(tails.clone(), copy(&fd)?)),
-            "states" => {} // nothing in it outlives a packet
+            "states" | "holds" => {} // nothing in them outlives a packet
             _ => drop(fds.insert(name.clone(), copy(&fd)?)),
         }
         maps.insert(name, fd);

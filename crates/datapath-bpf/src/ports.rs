@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use crate::attachment::{AttachError, Attachment};
 use crate::layout::{
-    IFACE_PROBES, IFACES, Iface, MAX_PORTS, PORT_DEVMAP, PORT_STACK, PORT_UP, Port,
+    IFACE_PROBES, IFACES, Iface, MAX_PORTS, PORT_DEVMAP, PORT_SPLIT, PORT_STACK, PORT_UP, Port,
 };
 use crate::maps::Maps;
 use datapath::{AdoptedPort, PortCounts, PortNo, Side};
@@ -38,7 +38,7 @@ pub fn remove_interface(maps: &Maps, ifindex: u32, port: u32) {
 pub fn put(maps: &Maps, number: u32, attachment: &Attachment, upcall_limit: u32) {
     let at = number as usize;
     let old = maps.ports.read(at);
-    let mut flags = old.flags & PORT_DEVMAP;
+    let mut flags = old.flags & (PORT_DEVMAP | PORT_SPLIT);
     flags |= if attachment.up { PORT_UP } else { 0 };
     flags |= if attachment.side == Side::Stack { PORT_STACK } else { 0 };
     maps.ports.store_half(at, offset_of!(Port, mtu), attachment.mtu);
@@ -71,6 +71,23 @@ pub fn set_flag(maps: &Maps, number: u32, flag: u32, on: bool) {
     let flags = maps.ports.load_half(at, offset_of!(Port, flags));
     let flags = if on { flags | flag } else { flags & !flag };
     maps.ports.store_half(at, offset_of!(Port, flags), flags);
+}
+
+/// True when XDP may redirect to a port.
+pub fn is_target(maps: &Maps, number: u32) -> bool {
+    let port = maps.ports.read(number as usize);
+    port.ifindex != 0 && port.flags & PORT_DEVMAP != 0
+}
+
+/// True when it may redirect frames in several buffers to it, too.
+pub fn takes_split(maps: &Maps, number: u32) -> bool {
+    maps.ports.load_half(number as usize, offset_of!(Port, flags)) & PORT_SPLIT != 0
+}
+
+/// True when there is a port that XDP may redirect to, but not frames in several buffers.
+pub fn has_whole_only(maps: &Maps) -> bool {
+    let flags = |port| maps.ports.load_half(port, offset_of!(Port, flags));
+    (0..MAX_PORTS as usize).any(|port| flags(port) & (PORT_DEVMAP | PORT_SPLIT) == PORT_DEVMAP)
 }
 
 /// The daemon took `count` packets of this port from the miss device.

@@ -2,13 +2,39 @@
 
 use hashbrown::HashMap;
 
+use crate::encode::{Traits, is_program};
 use crate::layout::{CELLS_TOTAL, Program};
+use crate::sets::SetNumber;
 use crate::shared::Shared;
+
+impl Program {
+    /// What `cells`, which have these `traits`, are in shared memory. `set`: where copies go at XDP,
+    /// and whether the ingress port is left out.
+    pub fn new(
+        cells: &[u64; CELLS_TOTAL],
+        traits: &Traits,
+        set: Option<(SetNumber, bool)>,
+    ) -> Program {
+        Program {
+            cells: *cells,
+            set: set.map_or(0, |(number, _)| number.0 + 1),
+            exclude: set.is_some_and(|(_, exclude)| exclude).into(),
+            growth: traits.growth,
+            again: traits.again.into(),
+            pad: [0; 3],
+        }
+    }
+
+    /// The set of ports that copies go to at XDP.
+    pub fn set(&self) -> Option<SetNumber> {
+        self.set.checked_sub(1).map(SetNumber)
+    }
+}
 
 /// Bookkeeping over the shared array. A program without flows is written over at once: flows
 /// count until no packet runs them any more.
 pub struct Programs {
-    numbers: HashMap<Box<[u64; CELLS_TOTAL]>, u32, foldhash::fast::RandomState>,
+    numbers: HashMap<Box<Program>, u32, foldhash::fast::RandomState>,
     flows: Vec<u32>,
     free: Vec<u32>,
 }
@@ -30,8 +56,8 @@ impl Programs {
     }
 
     /// The number of a program for one more flow. `None`: no room.
-    pub fn acquire(&mut self, shared: &Shared<Program>, cells: &[u64; CELLS_TOTAL]) -> Option<u32> {
-        if let Some(number) = self.numbers.get(cells) {
+    pub fn acquire(&mut self, shared: &Shared<Program>, program: &Program) -> Option<u32> {
+        if let Some(number) = self.numbers.get(program) {
             *self.flows.get_mut(*number as usize)? += 1;
             return Some(*number);
         }
@@ -43,9 +69,9 @@ impl Programs {
             }
             None => return None,
         };
-        shared.write(number as usize, &Program { cells: *cells });
+        shared.write(number as usize, program);
         *self.flows.get_mut(number as usize)? = 1;
-        self.numbers.insert(Box::new(*cells), number);
+        self.numbers.insert(Box::new(*program), number);
         Some(number)
     }
 
@@ -54,7 +80,7 @@ impl Programs {
         let Some(flows) = self.flows.get_mut(number as usize) else { return };
         *flows = flows.saturating_sub(1);
         if *flows == 0 {
-            self.numbers.remove(&shared.read(number as usize).cells);
+            self.numbers.remove(&shared.read(number as usize));
             self.free.push(number);
         }
     }
@@ -64,8 +90,11 @@ impl Programs {
         if number as usize >= shared.len() {
             return false;
         }
-        let cells = shared.read(number as usize).cells;
-        if !crate::encode::is_program(&cells) {
+        let program = shared.read(number as usize);
+        let set = program.set().map(|set| (set, program.exclude != 0));
+        if !is_program(&program.cells)
+            || program != Program::new(&program.cells, &Traits::of(&program.cells), set)
+        {
             return false;
         }
         while self.flows.len() <= number as usize {
@@ -75,7 +104,7 @@ impl Programs {
             *flows += 1;
         }
         // Of two with one content either serves new flows.
-        self.numbers.entry(Box::new(cells)).or_insert(number);
+        self.numbers.entry(Box::new(program)).or_insert(number);
         true
     }
 
@@ -103,7 +132,7 @@ mod tests {
         let cells = |n| {
             let mut cells = [0; CELLS_TOTAL];
             cells[0] = n;
-            cells
+            Program::new(&cells, &Traits::default(), None)
         };
         assert_eq!(programs.acquire(&shared, &cells(1)), Some(0));
         assert_eq!(programs.acquire(&shared, &cells(1)), Some(0));
@@ -113,7 +142,10 @@ mod tests {
         assert_eq!(programs.acquire(&shared, &cells(3)), None);
         programs.release(&shared, 0);
         assert_eq!(programs.acquire(&shared, &cells(3)), Some(0));
-        assert_eq!(shared.read(0).cells, cells(3));
+        assert_eq!(shared.read(0), cells(3));
         assert_eq!(programs.len(), 2);
+        let other = Program::new(&cells(3).cells, &Traits::default(), Some((SetNumber(0), true)));
+        programs.release(&shared, 1);
+        assert_eq!(programs.acquire(&shared, &other), Some(1), "another set is another program");
     }
 }

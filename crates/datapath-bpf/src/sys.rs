@@ -38,6 +38,13 @@ pub fn pin(fd: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
     check(unsafe { libbpf_sys::bpf_obj_pin(fd.as_raw_fd(), path.as_ptr()) }).map(drop)
 }
 
+/// Major and minor version of the kernel; `None` when it does not say so.
+pub fn kernel_version() -> Option<(u32, u32)> {
+    let name = rustix::system::uname();
+    let mut parts = name.release().to_str().ok()?.split(|c: char| !c.is_ascii_digit());
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
 /// What a map is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MapInfo {

@@ -24,6 +24,8 @@ use support::*;
 const EXACT: [u64; WORDS] = [u64::MAX; WORDS];
 const REDIRECT: [u32; 2] = [7 /* TC_ACT_REDIRECT */, 4 /* XDP_REDIRECT */];
 const DROP: [u32; 2] = [2, 1];
+/// At XDP.
+const PASS: u32 = 2;
 
 /// The programs of a hook.
 struct Site {
@@ -50,8 +52,12 @@ fn root() -> bool {
 }
 
 fn model() -> Arc<Model> {
+    model_with_mtu(1500)
+}
+
+fn model_with_mtu(mtu: u32) -> Arc<Model> {
     let model = Model::new("model", clock::Clock::new(), 8, 1);
-    for n in 1..=OUT_PORT {
+    for n in 1..=OTHER_PORT {
         let spec = PortSpec {
             name: format!("p{n}"),
             kind: "system".into(),
@@ -59,7 +65,7 @@ fn model() -> Arc<Model> {
             other_config: BTreeMap::new(),
             wanted: Some(PortNo(n)),
             mac: None,
-            mtu: None,
+            mtu: Some(mtu),
         };
         model.add_port(&spec).unwrap();
     }
@@ -78,8 +84,10 @@ fn model_fate(model: &Model, frame: &[u8], actions: &[Action]) -> Fate {
     let key = key_of(frame, IN_PORT);
     model.execute(Packet::from_slice(frame), &key, actions);
     let mut sent = model.take_sent(PortNo(OUT_PORT));
+    let copies = model.take_sent(PortNo(OTHER_PORT));
     if let Some(packet) = sent.pop() {
         assert!(sent.is_empty());
+        assert!(copies.iter().all(|copy| copy.data() == packet.data()));
         return Ok(packet.data().to_vec());
     }
     let after = REASONS.map(|r| model.drops(r));
@@ -104,10 +112,7 @@ fn install(bed: &Site, frame: &[u8], actions: &[Action]) -> bool {
     match encoded.effect {
         Effect::Output(port) => flow.output = port.0,
         Effect::Drop(reason) => flow.reason = reason as u32,
-        Effect::Program(cells) => {
-            bed.maps.programs.write(0, &Program { cells: *cells });
-            flow.program = 0;
-        }
+        Effect::Program(_) => bed.put_program(&mut flow, actions),
     }
     bed.install(&flow, &EXACT);
     true
@@ -237,6 +242,12 @@ fn fitting(rng: &mut Rng, key: &Key) -> Set {
     }
 }
 
+/// The same list with a copy to one more port.
+fn with_copy(mut actions: Vec<Action>) -> Vec<Action> {
+    actions.push(Action::Output(PortNo(OTHER_PORT)));
+    actions
+}
+
 fn list(rng: &mut Rng, key: &Key) -> Vec<Action> {
     let mut actions = Vec::new();
     for _ in 0..rng.usize(1..5) {
@@ -264,13 +275,21 @@ fn list(rng: &mut Rng, key: &Key) -> Vec<Action> {
 fn random(hook: Hook, seed: u64, make: fn(&mut Rng) -> Vec<u8>, at_least: usize) {
     let (bed, model) = (Site::new(hook), model());
     let mut rng = Rng::with_seed(seed);
-    let mut ran = 0;
+    let (mut ran, mut copied) = (0, 0);
     for _ in 0..20_000 {
         let frame = make(&mut rng);
-        let actions = list(&mut rng, &key_of(&frame, IN_PORT));
-        ran += usize::from(check(&bed, &model, &frame, &actions));
+        let mut actions = list(&mut rng, &key_of(&frame, IN_PORT));
+        // At tc a copy is sent at once, by a device.
+        let copies = hook == Hook::Xdp && rng.u8(..4) == 0;
+        if copies {
+            actions = with_copy(actions);
+        }
+        let done = check(&bed, &model, &frame, &actions);
+        ran += usize::from(done);
+        copied += usize::from(done && copies);
     }
     assert!(ran >= at_least, "{ran}");
+    assert!(hook == Hook::Tc || copied > at_least / 8, "{copied}");
 }
 
 #[test]
@@ -440,16 +459,190 @@ fn a_packet_is_looked_up_again_no_more_than_six_times() {
     if !root() {
         return;
     }
-    let bed = Site::new(Hook::Tc);
-    let frame = udp(58);
-    // The flow does not look at recirc_id, so the packet finds it each time.
-    let mut mask = EXACT;
-    mask[word::RECIRC] = 0;
-    assert!(install(&bed, &frame, &[Action::Meter(1), Action::Recirc(1)]));
-    let mut flow = Slot::read(&bed.maps, 0);
-    (flow.words[word::RECIRC], flow.needs) = (0, flow.needs & !(1 << word::RECIRC));
-    bed.install(&flow, &mask);
-    assert_eq!(bed.run(&frame).verdict, DROP[0]);
-    assert_eq!(bed.stats().packets, 7);
-    assert_eq!(bed.counters().drops[DropReason::RecirculationLimit as usize], 1);
+    for hook in [Hook::Tc, Hook::Xdp] {
+        let bed = Site::new(hook);
+        let frame = udp(58);
+        // The flow does not look at recirc_id, so the packet finds it each time.
+        let mut mask = EXACT;
+        mask[word::RECIRC] = 0;
+        assert!(install(&bed, &frame, &[Action::Recirc(1)]));
+        let mut flow = Slot::read(&bed.maps, 0);
+        (flow.words[word::RECIRC], flow.needs) = (0, flow.needs & !(1 << word::RECIRC));
+        bed.install(&flow, &mask);
+        for times in 1..4 {
+            assert_eq!(bed.run(&frame).verdict, DROP[usize::from(hook == Hook::Xdp)]);
+            assert_eq!(bed.stats().packets, times * 7, "{hook:?}");
+            assert_eq!(bed.counters().drops[DropReason::RecirculationLimit as usize], times);
+        }
+    }
+}
+
+/// A packet that finds no flow when it is looked up again goes on as it came, and is not counted:
+/// the next hook does all of it.
+#[test]
+fn what_xdp_leaves_after_edits_is_as_it_came() {
+    if !root() {
+        return;
+    }
+    let bed = Site::new(Hook::Xdp);
+    let mut rng = Rng::with_seed(7);
+    let (mut left, mut edited) = (0, 0);
+    for _ in 0..20_000 {
+        let frame = if rng.bool() { frames::sound(&mut rng) } else { frames::mangled(&mut rng) };
+        let mut actions = list(&mut rng, &key_of(&frame, IN_PORT));
+        actions.pop();
+        actions.push(Action::Recirc(7));
+        if !install(&bed, &frame, &actions) {
+            continue;
+        }
+        let before = bed.counters();
+        let Ok((outcome, _)) = bed.repeat(&frame, 1) else { continue };
+        if outcome.verdict == DROP[1] {
+            assert_eq!(bed.stats().packets, 1, "{actions:?} {}", hex(&frame));
+            continue;
+        }
+        assert_eq!((outcome.verdict, bed.stats().packets), (PASS, 0));
+        assert_eq!(hex(&outcome.frame), hex(&frame), "{actions:?}");
+        let after = bed.counters();
+        assert_eq!((after.passed, after.drops), (before.passed + 1, before.drops));
+        left += 1;
+        edited += usize::from(after.walked == before.walked + 2);
+    }
+    assert!(left > 5_000 && edited > 5_000, "{left} {edited}");
+}
+
+/// Headers further behind than what is kept: the packet goes on before it is changed.
+#[test]
+fn what_could_not_be_undone_is_left_first() {
+    if !root() {
+        return;
+    }
+    let bed = Site::new(Hook::Xdp);
+    let port = Masked { value: 9, mask: 0xffff };
+    let ports = Set::Udp { src: port, dst: port };
+    let actions = [Action::Set(ports), Action::Recirc(7)];
+    for (options, walks) in [(40, 2), (112, 2), (120, 1), (400, 1)] {
+        let frame = Frame::ethernet([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2])
+            .ipv6(1.into(), 2.into(), 64)
+            .ipv6_extension(60, &vec![0; options - 2])
+            .udp(1, 2)
+            .payload(&[1; 300])
+            .finish();
+        assert!(install(&bed, &frame, &actions));
+        let before = bed.counters();
+        let outcome = bed.run(&frame);
+        assert_eq!((outcome.verdict, hex(&outcome.frame)), (PASS, hex(&frame)));
+        assert_eq!(bed.counters().walked - before.walked, walks, "{options}");
+        assert_eq!(bed.stats().packets, 0);
+    }
+}
+
+#[test]
+fn copies_are_left_to_tc_when_a_port_does_not_take_them() {
+    if !root() {
+        return;
+    }
+    let bed = Site::new(Hook::Xdp);
+    let push = Action::PushVlan { tpid: 0x8100, tci: 0x1005 };
+    let run = |frame: &[u8], port: u32| {
+        let outputs = [OUT_PORT, port].map(|p| Action::Output(PortNo(p)));
+        let actions: Vec<Action> = [push.clone()].into_iter().chain(outputs).collect();
+        assert!(install(&bed, frame, &actions));
+        let before = bed.counters();
+        let outcome = bed.run(frame);
+        let after = bed.counters();
+        assert_eq!(after.drops, before.drops);
+        let passed = after.passed - before.passed;
+        assert_eq!(bed.stats().packets + passed, 1);
+        if passed == 1 {
+            assert_eq!((outcome.verdict, hex(&outcome.frame)), (PASS, hex(frame)));
+        } else {
+            assert_eq!((outcome.verdict, outcome.frame.len()), (REDIRECT[1], frame.len() + 4));
+        }
+        passed == 0
+    };
+    assert!(run(&udp(58), OTHER_PORT));
+    assert!(!run(&udp(58), DOWN_PORT));
+    assert!(!run(&udp(58), STACK_PORT));
+    assert!(!run(&udp(58), NO_SUCH_PORT));
+    // With the tag no longer than the port's MTU of 100 allows.
+    assert!(run(&udp(68), SMALL_PORT));
+    assert!(!run(&udp(69), SMALL_PORT));
+    // The ingress port may be down: it is left out.
+    let excluded = |port: u32| {
+        let set = bed.put_set(&[OTHER_PORT as u16, port as u16]);
+        let mut program = bed.maps.programs.read(0);
+        (program.set, program.exclude) = (set.0 + 1, 1);
+        bed.maps.programs.write(0, &program);
+        bed.maps.port_sets.read(usize::from(set.0)).blocked_port
+    };
+    run(&udp(58), OTHER_PORT);
+    assert_eq!(excluded(DOWN_PORT), DOWN_PORT);
+    assert_eq!(bed.run(&udp(58)).verdict, PASS, "another port than that of the packet");
+    let in_port = bed.maps.ports.read(IN_PORT as usize);
+    bed.maps.ports.write(IN_PORT as usize, &Port { flags: 0, ..in_port });
+    assert_eq!(excluded(IN_PORT), IN_PORT);
+    assert_eq!(bed.run(&udp(58)).verdict, REDIRECT[1]);
+}
+
+/// Frames in several buffers: a page does not hold them.
+#[test]
+fn frames_in_several_buffers_are_edited_and_left_as_others() {
+    if !root() {
+        return;
+    }
+    if !datapath_bpf::load::have_frags() {
+        eprintln!("SKIPPED: frames_in_several_buffers_are_edited_and_left_as_others: Linux 6.3");
+        return;
+    }
+    let (bed, model) = (Site::new(Hook::Xdp), model_with_mtu(9000));
+    for port in [IN_PORT, OUT_PORT, OTHER_PORT] {
+        let entry = bed.maps.ports.read(port as usize);
+        bed.maps.ports.write(port as usize, &Port { mtu: 9000, ..entry });
+    }
+    let mut rng = Rng::with_seed(8);
+    let mut split = 0;
+    for round in 0..2_000 {
+        let mut frame = udp(rng.usize(3_000..8_900));
+        if rng.bool() {
+            frame = Frame::ethernet([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2])
+                .ipv6(1.into(), 2.into(), 64)
+                .tcp(1, 2, 0x10)
+                .payload(&vec![round as u8; rng.usize(3_000..8_900)])
+                .finish();
+        }
+        if rng.bool() {
+            frame.splice(12..12, [0x81, 0, 0, 5]);
+        }
+        let is_split = frame.len() > 3_600;
+        split += usize::from(is_split);
+        let mut actions = list(&mut rng, &key_of(&frame, IN_PORT));
+        match rng.u8(..4) {
+            0 => {
+                let out = actions.pop().unwrap();
+                actions.extend([Action::Trunc(rng.u32(14..9_000)), out]);
+            }
+            // Copies have one buffer.
+            1 if is_split => {
+                if install(&bed, &frame, &with_copy(actions)) {
+                    let outcome = bed.run(&frame);
+                    assert_eq!((outcome.verdict, bed.stats().packets), (PASS, 0));
+                    assert!(outcome.frame == frame);
+                }
+                continue;
+            }
+            2 => {
+                actions.pop();
+                actions.push(Action::Recirc(7));
+                if install(&bed, &frame, &actions) {
+                    let outcome = bed.run(&frame);
+                    assert!(outcome.verdict == DROP[1] || outcome.frame == frame, "{actions:?}");
+                }
+                continue;
+            }
+            _ => {}
+        }
+        check(&bed, &model, &frame, &actions);
+    }
+    assert!(split > 1_000, "{split}");
 }

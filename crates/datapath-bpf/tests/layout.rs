@@ -56,7 +56,8 @@ fn structures_are_the_same_in_c_and_here() {
         same!(&btf, "emc_entry", EmcEntry { key, tag, slot, output, program, hooks, flags, pad });
         same!(&btf, "epochs", Epochs { of });
         same!(&btf, "flow_stats", FlowStatsEntry { packets, bytes });
-        same!(&btf, "program", Program { cells });
+        same!(&btf, "program", Program { cells, set, exclude, growth, again, pad });
+        same!(&btf, "port_set", PortSet { mtu, blocked, blocked_port, count, ports });
         same!(
             &btf,
             "port",
@@ -85,7 +86,7 @@ fn structures_are_the_same_in_c_and_here() {
                 emc_cpus,
                 generations,
                 cache_mask,
-                pad,
+                whole_only,
                 factors,
             }
         );
@@ -133,6 +134,7 @@ fn constants_are_the_same_in_c_and_here() {
         ("HOOK_XDP", HOOK_XDP.into()),
         ("HOOK_TC", HOOK_TC.into()),
         ("FLOW_NO_GSO", FLOW_NO_GSO.into()),
+        ("FLOW_HELD", FLOW_HELD.into()),
         ("FLOW_PACKET_TYPE", FLOW_PACKET_TYPE.into()),
         ("MASK_VACANT", MASK_VACANT.into()),
         ("NO_PORT", NO_PORT.into()),
@@ -147,6 +149,9 @@ fn constants_are_the_same_in_c_and_here() {
         ("PORT_UP", PORT_UP.into()),
         ("PORT_STACK", PORT_STACK.into()),
         ("PORT_DEVMAP", PORT_DEVMAP.into()),
+        ("PORT_SPLIT", PORT_SPLIT.into()),
+        ("PORT_SETS", PORT_SETS.into()),
+        ("SET_PORTS", SET_PORTS as u64),
         ("IFACES", IFACES.into()),
         ("IFACE_PROBES", IFACE_PROBES.into()),
         ("DROPS", DROPS as u64),
@@ -165,7 +170,7 @@ fn constants_are_the_same_in_c_and_here() {
             .collect()
     };
     let ops = list("enum op {", "OP_");
-    assert_eq!(ops.len(), Op::CheckLen as usize + 2, "{ops:?}"); // and OP_COUNT
+    assert_eq!(ops.len(), Op::Copies as usize + 2, "{ops:?}"); // and OP_COUNT
     for (op, name) in
         [(Op::Drop, "OP_DROP"), (Op::SetNdExt, "OP_SET_ND_EXT"), (Op::Sample, "OP_SAMPLE")]
     {

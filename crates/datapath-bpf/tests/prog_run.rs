@@ -4,6 +4,7 @@
 
 mod support;
 
+use datapath::{Action, DropReason, PortNo};
 use datapath_bpf::keys;
 use datapath_bpf::layout::*;
 use datapath_bpf::load::Hook;
@@ -113,6 +114,8 @@ struct Case {
     sentence: &'static str,
     frame: Vec<u8>,
     flow: fn(&mut Slot),
+    /// Its program, if it is one.
+    actions: Vec<Action>,
     /// At tc and at XDP.
     verdict: [u32; 2],
     /// Packets of the flow, at tc and at XDP.
@@ -126,10 +129,17 @@ fn cases() -> Vec<Case> {
         sentence,
         frame,
         flow,
+        actions: Vec::new(),
         verdict,
         counted,
         drop,
     };
+    let listed = |sentence, actions: &[Action], verdict, counted, drop| Case {
+        actions: actions.to_vec(),
+        ..case(sentence, udp(), |_| {}, verdict, counted, drop)
+    };
+    let out = |port| Action::Output(PortNo(port));
+    let hash = Action::Hash { symmetric: false, basis: 0 };
     let both = |d| [Some(d), Some(d)];
     vec![
         case(
@@ -221,6 +231,39 @@ fn cases() -> Vec<Case> {
             [0; 2],
             [Some(8), None],
         ),
+        listed(
+            "a port that is down gets no copy; XDP leaves that to tc",
+            &[out(DOWN_PORT), out(OUT_PORT)],
+            [REDIRECT[0], NONE[1]],
+            [1, 0],
+            [Some(7), None],
+        ),
+        listed(
+            "what finds no flow when it is looked up again goes up, from XDP by tc",
+            &[hash.clone(), Action::Recirc(3)],
+            [DROP[0], NONE[1]],
+            [1, 0],
+            [Some(8), None],
+        ),
+        listed(
+            "a list that drops in the end is counted also when it might have looked up again",
+            &[Action::CheckPktLen {
+                len: 9,
+                greater: vec![hash, Action::Drop(DropReason::TranslationError)],
+                not_greater: vec![Action::Recirc(3)],
+            }],
+            DROP,
+            [1; 2],
+            both(1),
+        ),
+        listed(
+            "a popped tag that is not there is malformed, before copies and before a lookup",
+            &[Action::PopVlan, out(OUT_PORT), out(OTHER_PORT)],
+            DROP,
+            [1; 2],
+            both(10),
+        ),
+        listed("the same", &[Action::PopVlan, Action::Recirc(3)], DROP, [1; 2], both(10)),
     ]
 }
 
@@ -230,6 +273,9 @@ fn run_cases(hook: Hook, at: usize) {
     for (case, mask) in cases.iter().flat_map(|c| [(c, EXACT), (c, memorable())]) {
         let mut flow = bed.flow(&key(&case.frame), &mask);
         (case.flow)(&mut flow);
+        if !case.actions.is_empty() {
+            bed.put_program(&mut flow, &case.actions);
+        }
         bed.install(&flow, &mask);
         // By the walk, by the signature cache, and twice by the exact-match cache if it can.
         for times in 1..=4 {
@@ -263,6 +309,27 @@ fn cases_at_xdp() {
     if root() {
         run_cases(Hook::Xdp, 1);
     }
+}
+
+/// At tc copies are sent at once, by a device.
+#[test]
+fn copies_at_xdp() {
+    if !root() {
+        return;
+    }
+    let bed = Bed::new(Hook::Xdp);
+    for mask in [EXACT, memorable()] {
+        let mut flow = bed.flow(&key(&udp()), &mask);
+        let outputs = [OUT_PORT, OTHER_PORT].map(|port| Action::Output(PortNo(port)));
+        bed.put_program(&mut flow, &outputs);
+        bed.install(&flow, &mask);
+        for times in 1..=4 {
+            assert_eq!(bed.run(&udp()), Outcome { verdict: REDIRECT[1], frame: udp() });
+            assert_eq!(bed.stats().packets, times);
+            assert_eq!(bed.stats().bytes, times * udp().len() as u64);
+        }
+    }
+    assert_eq!(bed.counters().drops, [0; DROPS]);
 }
 
 #[test]

@@ -50,11 +50,13 @@ pub enum Refusal {
     Evicted,
     /// The port's `options:bpf-object` cannot be used.
     UserObject,
+    /// The tier holds as many sets of ports for copies as it can.
+    PortSetsFull,
 }
 
 impl Refusal {
     /// All of them, in the order of their counters: `ALL[r as usize]` is `r`.
-    pub const ALL: [Refusal; 22] = [
+    pub const ALL: [Refusal; 23] = [
         Refusal::TableFull,
         Refusal::Exists,
         Refusal::UnsupportedKey,
@@ -77,6 +79,7 @@ impl Refusal {
         Refusal::Unsettled,
         Refusal::Evicted,
         Refusal::UserObject,
+        Refusal::PortSetsFull,
     ];
 
     /// Text in dumps and counters.
@@ -104,6 +107,7 @@ impl Refusal {
             Refusal::Unsettled => "unsettled",
             Refusal::Evicted => "evicted",
             Refusal::UserObject => "user-object",
+            Refusal::PortSetsFull => "port-sets-full",
         }
     }
 
@@ -132,6 +136,7 @@ impl Refusal {
             Refusal::Unsettled => "just installed: packets before it are still on their way",
             Refusal::Evicted => "made room in a full table for flows with more packets",
             Refusal::UserObject => "the port's options:bpf-object cannot be used",
+            Refusal::PortSetsFull => "no room for one more set of ports to copy to at XDP",
         }
     }
 }
@@ -154,7 +159,7 @@ mod tests {
         for (i, refusal) in Refusal::ALL.into_iter().enumerate() {
             assert_eq!(refusal as usize, i);
         }
-        assert_eq!(Refusal::UserObject as usize + 1, Refusal::ALL.len(), "the last one");
+        assert_eq!(Refusal::PortSetsFull as usize + 1, Refusal::ALL.len(), "the last one");
         let names: BTreeSet<_> = Refusal::ALL.into_iter().map(Refusal::name).collect();
         assert_eq!(names.len(), Refusal::ALL.len());
         assert!(Refusal::ALL.into_iter().all(|r| !r.meaning().is_empty()));

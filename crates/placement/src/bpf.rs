@@ -48,6 +48,9 @@ fn refusal_of(error: &AttachError) -> Refusal {
 }
 
 fn refusal_of_system(error: &io::Error) -> Refusal {
+    if error.raw_os_error() == Some(rustix::io::Errno::RANGE.raw_os_error()) {
+        return Refusal::DriverLacksSupport; // veth: the MTU is too large for XDP
+    }
     match error.kind() {
         io::ErrorKind::PermissionDenied => Refusal::NoPermission,
         io::ErrorKind::ResourceBusy | io::ErrorKind::AlreadyExists => Refusal::HookBusy,
@@ -112,6 +115,10 @@ impl FastPath for BpfDatapath {
     fn set_redirect_target(&self, port: PortNo, is_target: bool) -> Result<(), Reason> {
         self.set_devmap(port, is_target)
             .map_err(|e| Reason::new(refusal_of_system(&e), format!("no target of redirects: {e}")))
+    }
+
+    fn set_split_target(&self, port: PortNo, takes_them: bool) {
+        BpfDatapath::set_split_target(self, port, takes_them);
     }
 
     fn set_miss_device(&self, ifindex: u32) {
@@ -237,6 +244,7 @@ mod tests {
         };
         assert_eq!(kernel(95), Refusal::DriverLacksSupport); // EOPNOTSUPP
         assert_eq!(kernel(22), Refusal::DriverLacksSupport); // EINVAL
+        assert_eq!(kernel(34), Refusal::DriverLacksSupport); // ERANGE
         assert_eq!(kernel(16), Refusal::HookBusy); // EBUSY
         assert_eq!(kernel(17), Refusal::HookBusy); // EEXIST
         assert_eq!(kernel(1), Refusal::NoPermission); // EPERM

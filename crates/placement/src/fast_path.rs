@@ -96,12 +96,12 @@ pub trait FastPath: Send + Sync {
         }
     }
 
-    /// Whether the program at XDP of a flow's ingress port can run the flow. The tier's own runs
-    /// what [`FastPath::would_take`] says; a user's may know less.
+    /// Whether XDP can run a flow: its actions can be done there, there is room for what they
+    /// need, and the program of its ingress port knows them (a user's may know less).
     ///
     /// # Errors
     ///
-    /// What the program lacks.
+    /// What is lacking.
     fn suits_xdp(&self, flow: &Megaflow) -> Result<(), Refusal> {
         let _ = flow;
         Ok(())
@@ -124,6 +124,12 @@ pub trait FastPath: Send + Sync {
     ///
     /// The device cannot be a target of redirects.
     fn set_redirect_target(&self, port: PortNo, is_target: bool) -> Result<(), Reason>;
+
+    /// Whether flows at XDP may redirect frames in several buffers to a port, where they may
+    /// redirect to it at all.
+    fn set_split_target(&self, port: PortNo, takes_them: bool) {
+        let _ = (port, takes_them);
+    }
 
     /// Packets go up by this interface; 0: nobody is there.
     fn set_miss_device(&self, ifindex: u32);

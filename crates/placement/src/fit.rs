@@ -181,6 +181,16 @@ const REDIRECTING: [&str; 15] = [
     "virtio_net",
 ];
 
+/// Drivers among those that send redirected frames in several buffers, too, since Linux 6.3, which
+/// is the first to redirect such frames at all (`NETDEV_XDP_ACT_NDO_XMIT_SG`).
+const REDIRECTING_SPLIT: [&str; 4] = ["fsl_enetc", "ice", "veth", "virtio_net"];
+
+/// Whether a device that is a target of redirects sends frames in several buffers. Where that is
+/// not known such frames run at the skb hook.
+pub fn takes_split_frames(facts: &XdpFacts) -> bool {
+    REDIRECTING_SPLIT.contains(&facts.driver.as_str())
+}
+
 fn nic_redirect(facts: &XdpFacts, is_attached: bool) -> Result<(), Reason> {
     let driver = shown(&facts.driver);
     if !REDIRECTING.contains(&facts.driver.as_str()) {
@@ -269,6 +279,15 @@ mod tests {
             assert_eq!(refusal(fit), Some(Refusal::UnverifiedPeer));
         }
         assert_eq!(refusal(xdp_fit(&veth(None), Wish::Xdp)), Some(Refusal::UnverifiedPeer));
+    }
+
+    #[test]
+    fn frames_in_several_buffers_go_where_that_is_known_to_work() {
+        assert!(takes_split_frames(&veth(None)));
+        assert!(takes_split_frames(&nic("ice")));
+        // It sends redirected frames, but in one buffer only.
+        assert_eq!(redirect_fit(&nic("igb"), Kind::System, true), Ok(()));
+        assert!(!takes_split_frames(&nic("igb")));
     }
 
     #[test]

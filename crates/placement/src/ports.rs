@@ -158,8 +158,10 @@ impl PlacedDatapath {
         }
         let has_xdp = port.attached.has(Tier::Xdp);
         port.redirect = match port.is_target {
-            true => fit::redirect_fit(&port.facts, port.kind, has_xdp)
-                .and_then(|()| fast.set_redirect_target(number, true)),
+            true => fit::redirect_fit(&port.facts, port.kind, has_xdp).and_then(|()| {
+                fast.set_split_target(number, fit::takes_split_frames(&port.facts));
+                fast.set_redirect_target(number, true)
+            }),
             false => Err(port.tcx.clone().err().unwrap_or_else(not_yet)),
         };
         if port.is_target && port.redirect.is_err() {

@@ -29,9 +29,9 @@ const SIZES: Sizes = Sizes {
     emc_cpus: 2,
     shards_atomic: false,
 };
-const ARRAYS: usize = 7;
+const ARRAYS: usize = 8;
 /// The first of them are what flows consist of.
-const OF_FLOWS: usize = 5;
+const OF_FLOWS: usize = 6;
 const PORTS: usize = 8;
 const MAX_FLOWS: usize = 24;
 const MAX_DAMAGE: usize = 32;
@@ -39,7 +39,7 @@ const MAX_DAMAGE: usize = 32;
 pub fn run(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let factors: Factors = std::array::from_fn(|i| 0x9e37_79b9_7f4a_7c15 ^ (i as u64) << 8);
-    let before = Flows::new(arrays(&factors), factors, Grace::Nobody, Clock::new());
+    let before = Flows::new(arrays(&factors), Vec::new(), factors, Grace::Nobody, Clock::new());
     let megaflows: Vec<Megaflow> =
         (0..input.below(MAX_FLOWS)).map(|n| megaflow(&mut input, n as u128)).collect();
     for flow in &megaflows {
@@ -52,7 +52,7 @@ pub fn run(bytes: &[u8]) {
     for _ in 0..input.below(MAX_DAMAGE) {
         is_damaged |= damage(&mut input, &maps);
     }
-    let (flows, found) = Flows::adopt(maps, factors, Grace::Nobody, Clock::new())
+    let (flows, found) = Flows::adopt(maps, Vec::new(), factors, Grace::Nobody, Clock::new())
         .expect("nobody is waited for, so nothing can fail");
     assert_eq!(flows.len(), found.flows);
     assert!(is_damaged || (found.flows, found.refused) == (left, 0), "{found:?} of {left}");
@@ -77,6 +77,7 @@ fn words(maps: &Maps) -> [&[AtomicU64]; ARRAYS] {
         maps.masks.all_words(),
         maps.index.all_words(),
         maps.programs.all_words(),
+        maps.port_sets.all_words(),
         maps.cache.all_words(),
         maps.stats.all_words(),
     ]

@@ -63,8 +63,8 @@ impl BpfDatapath {
         lock(&self.objects).get(&port.0)?.program.try_clone().ok()
     }
 
-    /// Why the XDP program of a flow's ingress port does not take the flow: a user's program
-    /// may know less than ours.
+    /// Why XDP does not take the flow: for its actions, for want of room, or because the port's
+    /// program is a user's and knows less than ours.
     pub fn suits_xdp(&self, flow: &Megaflow) -> Result<(), Refusal> {
         self.flows.suits_xdp(flow)
     }

@@ -71,6 +71,17 @@ impl Cells {
         Ok(())
     }
 
+    /// Says that nothing but `outputs` outputs to different ports follows. It is no instruction
+    /// that counts: at one hook it ends the program, at the other it is passed over. False when
+    /// there is no room.
+    pub fn copies(&mut self, outputs: usize) -> bool {
+        if self.cells.len() + 1 + outputs > CELLS {
+            return false;
+        }
+        self.cells.push(Op::Copies as u64 | 1 << 8);
+        true
+    }
+
     /// Number of instructions.
     pub fn instructions(&self) -> u32 {
         self.instructions as u32 // at most MOST_INSTRUCTIONS
@@ -155,7 +166,7 @@ impl Cells {
 }
 
 /// Every operation, by its number, and the cells that it takes.
-const LENGTHS: [(Op, usize); 26] = [
+const LENGTHS: [(Op, usize); 27] = [
     (Op::End, 1),
     (Op::Output, 1),
     (Op::Drop, 1),
@@ -182,6 +193,7 @@ const LENGTHS: [(Op, usize); 26] = [
     (Op::Sample, 1),
     (Op::Meter, 1),
     (Op::CheckLen, 1),
+    (Op::Copies, 1),
 ];
 
 /// True when `cells` are what [`super::encode`] may have written: known instructions of the right
@@ -201,10 +213,10 @@ pub fn is_program(cells: &[u64; CELLS_TOTAL]) -> bool {
             return false;
         };
         *start = true;
-        count += 1;
         let Some((op, length)) = LENGTHS.get((first & 0xff) as usize) else {
             return false;
         };
+        count += usize::from(*op != Op::Copies);
         let (stated, a, b) = ((first >> 8) & 0xff, (first >> 16) as u16, (first >> 32) as u32);
         if stated != *length as u64 || count > MOST_INSTRUCTIONS {
             return false;
@@ -227,15 +239,55 @@ pub fn is_program(cells: &[u64; CELLS_TOTAL]) -> bool {
     at <= CELLS && targets.iter().all(|target| starts.get(*target) == Some(&true))
 }
 
-/// True when a program (see [`is_program`]) has an instruction about MPLS labels.
-pub fn has_mpls(cells: &[u64; CELLS_TOTAL]) -> bool {
-    let mut at = 0;
-    while let Some(first) = cells.get(at) {
-        let Some((op, length)) = LENGTHS.get((first & 0xff) as usize) else { return false };
-        if matches!(op, Op::SetMpls | Op::PushMpls | Op::PopMpls) {
-            return true;
+/// What the instructions of a program are like.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Traits {
+    /// One is about MPLS labels.
+    pub mpls: bool,
+    /// One looks the packet up again.
+    pub again: bool,
+    /// Bytes that they add to a frame at most.
+    pub growth: u8,
+    /// Ports that XDP sends copies to, in order.
+    pub copies: Option<Vec<u16>>,
+}
+
+impl Traits {
+    /// Of a program (see [`is_program`]).
+    pub fn of(cells: &[u64; CELLS_TOTAL]) -> Traits {
+        let mut traits = Traits::default();
+        let mut copies = Vec::new();
+        let mut copying = false;
+        let mut at = 0;
+        while let Some(first) = cells.get(at) {
+            let Some((op, length)) = LENGTHS.get((first & 0xff) as usize) else { break };
+            at += length;
+            traits.mpls |= matches!(op, Op::SetMpls | Op::PushMpls | Op::PopMpls);
+            traits.again |= *op == Op::Recirc;
+            if matches!(op, Op::PushVlan | Op::PushMpls) {
+                traits.growth = traits.growth.saturating_add(4);
+            }
+            if *op == Op::Copies {
+                copying = true;
+                copies.clear();
+            }
+            if !copying {
+                continue;
+            }
+            match op {
+                Op::Copies => continue,
+                Op::Output => copies.push((first >> 32) as u16), // below MAX_PORTS
+                Op::End => {}
+                _ => copies.clear(), // not ours: no set has no ports
+            }
+            if *op == Op::Output && first >> 16 & 1 == 0 {
+                continue;
+            }
+            copying = false;
+            copies.sort_unstable();
+            let is_other = traits.copies.as_ref().is_some_and(|held| *held != copies);
+            traits.copies = Some(if is_other { Vec::new() } else { copies.clone() });
         }
-        at += length;
+        traits
     }
-    false
 }

@@ -32,10 +32,62 @@ fn one_output_and_drops_need_no_program() {
 }
 
 #[test]
-fn copies_are_for_tc() {
+fn copies_at_xdp_are_of_the_packet_in_the_end() {
+    let copies = |actions: &[Action]| encode(actions).unwrap().traits.copies;
     let (cells, hooks) = program(&[TWO, THREE]);
-    assert_eq!(cells, [cell(Op::Output, 1, 0, 2), cell(Op::Output, 1, 1, 3)]);
-    assert_eq!(hooks, HookSet::TC);
+    let expected =
+        [cell(Op::Copies, 1, 0, 0), cell(Op::Output, 1, 0, 2), cell(Op::Output, 1, 1, 3)];
+    assert_eq!((&cells[..], hooks), (&expected[..], HookSet::all()));
+    assert_eq!(copies(&[Action::PopVlan, THREE, TWO]), Some(vec![2, 3]));
+    assert_eq!(encode(&[THREE, TWO]).unwrap().flags, FLOW_HELD);
+    // Different copies, or two for one port.
+    for list in [&[TWO, Action::PopVlan, THREE][..], &[TWO, TWO], &[TWO, THREE, TWO]] {
+        let (cells, hooks) = program(list);
+        assert_eq!((copies(list), hooks), (None, HookSet::TC), "{list:?}");
+        assert!(cells.iter().all(|cell| cell & 0xff != Op::Copies as u64));
+    }
+    // What is between lists of outputs does not matter, nor what never happens.
+    let never = Action::Sample { probability: 0, actions: vec![Action::PopVlan] };
+    let nested = [TWO, Action::Clone(vec![THREE, Action::Output(PortNo(4))]), never];
+    assert_eq!(copies(&nested), Some(vec![2, 3, 4]));
+    assert_eq!(program(&nested).1, HookSet::all());
+    // One set of ports for a program.
+    let check = |greater: &[Action]| {
+        let (greater, not_greater) = (greater.to_vec(), vec![Action::PopVlan, THREE, TWO]);
+        Action::CheckPktLen { len: 9, greater, not_greater }
+    };
+    assert_eq!(program(&[check(&[TWO, THREE])]).1, HookSet::all());
+    assert_eq!(copies(&[check(&[TWO, THREE])]), Some(vec![2, 3]));
+    let four = Action::Output(PortNo(4));
+    assert_eq!(program(&[check(&[TWO, four])]).1, HookSet::TC);
+    let push = Action::PushVlan { tpid: 0x8100, tci: 7 };
+    let traits = encode(&[push.clone(), push, TWO, THREE]).unwrap().traits;
+    assert_eq!((traits.growth, traits.again), (8, false));
+}
+
+#[test]
+fn what_is_looked_up_again_at_xdp_can_be_undone() {
+    let again = |mut actions: Vec<Action>| {
+        actions.push(Action::Recirc(3));
+        let encoded = encode(&actions).unwrap();
+        assert_eq!((encoded.traits.again, encoded.flags & FLOW_HELD), (true, FLOW_HELD));
+        encoded.hooks
+    };
+    assert_eq!(again(vec![]), HookSet::all());
+    let hash = Action::Hash { symmetric: false, basis: 0 };
+    assert_eq!(again(vec![Action::PopVlan, hash]), HookSet::all());
+    assert_eq!(again(vec![TWO]), HookSet::TC);
+    assert_eq!(again(vec![Action::Meter(1)]), HookSet::TC);
+    let nd = Set::Nd { target: Masked::default(), sll: Masked::default(), tll: Masked::default() };
+    assert_eq!(again(vec![Action::Set(nd)]), HookSet::TC);
+    let sample = |actions| vec![Action::Sample { probability: 7, actions }];
+    assert_eq!(encode(&sample(vec![Action::Recirc(1)])).unwrap().hooks, HookSet::TC);
+    // They do no harm in a list that ends here.
+    assert_eq!(program(&[Action::Meter(1), TWO]).1, HookSet::all());
+}
+
+#[test]
+fn what_needs_an_skb() {
     let (cells, hooks) = program(&[Action::PopVlan, THREE]);
     assert_eq!(cells, [cell(Op::PopVlan, 1, 0, 0), cell(Op::Output, 1, 1, 3)]);
     assert_eq!(hooks, HookSet::all());
@@ -86,7 +138,8 @@ fn nested_lists_stand_last_or_are_outputs() {
     assert_eq!(
         cells,
         [
-            cell(Op::CheckLen, 1, 2, 1500),
+            cell(Op::CheckLen, 1, 3, 1500),
+            cell(Op::Copies, 1, 0, 0),
             cell(Op::Output, 1, 0, 2),
             cell(Op::Output, 1, 1, 3),
             cell(Op::Output, 1, 1, 3)

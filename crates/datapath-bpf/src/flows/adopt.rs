@@ -2,7 +2,7 @@
 //! used: they were written by a process that may have died anywhere.
 
 use super::*;
-use crate::layout::{BUCKET, MAX_PORTS, NO_PORT};
+use crate::layout::{BUCKET, FLOW_HELD, HOOK_XDP, MAX_PORTS, NO_PORT};
 use datapath::DropReason;
 
 /// What was found.
@@ -18,11 +18,12 @@ impl Flows {
     /// A table over arrays that may have flows. Their statistics are as they are.
     pub fn adopt(
         maps: Maps,
+        devmaps: Vec<OwnedFd>,
         factors: Factors,
         grace: Grace,
         clock: Clock,
     ) -> std::io::Result<(Flows, Adopted)> {
-        let flows = Flows::new(maps, factors, grace, clock);
+        let flows = Flows::new(maps, devmaps, factors, grace, clock);
         let mut found = Adopted { flows: 0, refused: 0 };
         {
             let mut inner = flows.lock();
@@ -40,6 +41,7 @@ impl Flows {
                 }
             }
             inner.programs.adopted();
+            flows.sets.adopted(&flows.maps);
         }
         flows.free_the_rest()?;
         flows.reclaim();
@@ -68,7 +70,8 @@ impl Flows {
         let words = slot.words;
         let under = words.iter().zip(&mask).all(|(word, mask)| word & !mask == 0);
         let program = slot.program == NO_PROGRAM
-            || inner.programs.adopt_flow(&self.maps.programs, slot.program);
+            || (self.adopt_set(&slot)
+                && inner.programs.adopt_flow(&self.maps.programs, slot.program));
         if !under || !program || slot.needs != keys::needs(&mask) || !keys::names_port(&mask) {
             inner.masks.release(&self.maps.masks, slot.mask);
             if program && slot.program != NO_PROGRAM {
@@ -83,6 +86,29 @@ impl Flows {
         inner.by_ufid.insert(ufid, number);
         inner.count_features(self.features_of(&slot), 1);
         Ok(true)
+    }
+
+    /// Counts the flow at the set of ports that its program names. False when that is not the set
+    /// that its outputs want, or it says that it needs none. (What is counted and then refused
+    /// keeps its set until the next start.)
+    fn adopt_set(&self, slot: &Slot) -> bool {
+        if slot.program as usize >= self.maps.programs.len() {
+            return false;
+        }
+        let program = self.maps.programs.read(slot.program as usize);
+        let traits = Traits::of(&program.cells);
+        let is_held = traits.again || traits.copies.is_some();
+        if is_held != (slot.flags & FLOW_HELD != 0) {
+            return false;
+        }
+        let Some(set) = program.set() else {
+            return traits.copies.is_none() || slot.hooks & HOOK_XDP == 0;
+        };
+        let in_port = PortNo(keys::from_words(&slot.words).in_port.get());
+        let wanted = traits.copies.and_then(|outputs| sets::members(&outputs, in_port));
+        wanted.is_some_and(|(ports, exclude)| {
+            exclude == (program.exclude != 0) && self.sets.adopt_flow(&self.maps, set, &ports)
+        })
     }
 
     /// What can be said of a slot by itself.

@@ -31,8 +31,9 @@ impl Flows {
         self.grace.wait()
     }
 
-    /// Why the XDP program of a flow's port does not take it, when it is limited.
+    /// Why XDP does not take a flow: its port's program may be limited.
     pub fn suits_xdp(&self, flow: &Megaflow) -> Result<(), Refusal> {
+        self.lacks_at_xdp(flow)?;
         let port = flow.matching.key().in_port.get();
         let Some(limit) = self.lock().limits.get(&port).copied() else { return Ok(()) };
         let matching = Matching::new(&flow.matching).ok_or(Refusal::UnsupportedKey)?;
@@ -76,8 +77,11 @@ impl Flows {
             return None;
         }
         let has_program = slot.program != NO_PROGRAM;
-        let cells = has_program.then(|| self.maps.programs.read(slot.program as usize).cells);
-        let new = self.put(inner, slot, cells.as_ref()).ok()?;
+        let program = has_program.then(|| {
+            let cells = self.maps.programs.read(slot.program as usize).cells;
+            Program::new(&cells, &Traits::of(&cells), None)
+        });
+        let new = self.put(inner, slot, program.as_ref()).ok()?;
         self.supersede(inner, ufid, old, new)
     }
 }

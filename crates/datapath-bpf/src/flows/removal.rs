@@ -159,7 +159,9 @@ impl Flows {
         stats::clear(&self.maps, slot);
         inner.masks.release(&self.maps.masks, held.mask);
         if held.program != NO_PROGRAM {
+            let program = self.maps.programs.read(held.program as usize);
             inner.programs.release(&self.maps.programs, held.program);
+            program.set().into_iter().for_each(|set| self.sets.release(set));
         }
         if let Some(record) = inner.records.get_mut(at) {
             record.state = State::Free;

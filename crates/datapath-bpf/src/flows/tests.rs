@@ -1,13 +1,16 @@
 use super::*;
 use crate::attachment::Config;
-use crate::layout::{ConfigEntry, FACTORS, Port, SlotDetail};
+use crate::layout::{ConfigEntry, FACTORS, FLOW_HELD, PORT_SETS, Port, PortSet, SlotDetail};
 use crate::maps::Sizes;
-use datapath::{Action, Actions, FlowStats};
+use datapath::{Actions, FlowStats};
 use flow::{Field, Match};
 use proptest::prelude::*;
 use std::mem::offset_of;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+
+const PROGRAM_WORDS: usize = size_of::<Program>() / 8;
+const SET_WORDS: usize = size_of::<PortSet>() / 8;
 
 fn maps(max_flows: u32) -> Maps {
     let config = Config { max_flows, max_masks: 64, max_programs: 64, ..Config::default() };
@@ -22,7 +25,7 @@ fn table(max_flows: u32) -> Flows {
     let maps = maps(max_flows);
     let factors = hash::factors();
     maps.configure(&factors);
-    Flows::new(maps, factors, Grace::Nobody, Clock::new())
+    Flows::new(maps, Vec::new(), factors, Grace::Nobody, Clock::new())
 }
 
 fn megaflow(id: u32, actions: &[Action]) -> Megaflow {
@@ -105,7 +108,7 @@ fn refusals() {
     assert_eq!(install(&flows, &flow), Err(Refusal::PortNotHere));
     flow.matching.set(Field::Reg0, 1);
     assert_eq!(install(&flows, &flow), Err(Refusal::UnsupportedKey));
-    let both = megaflow(1, &[out(2), out(3)]);
+    let both = megaflow(1, &[out(2), Action::PopVlan, out(3)]);
     let refused = flows.install(&both, HookSet::XDP, |_| {});
     assert_eq!(refused, Err(Refusal::UnsupportedAction));
     assert_eq!((flows.len(), flows.masks()), (0, 0));
@@ -117,7 +120,7 @@ fn a_replacement_keeps_statistics_and_is_never_absent() {
     let flow = megaflow(7, &[out(2)]);
     install(&flows, &flow).unwrap();
     packet(&flows, &flow);
-    let changed = megaflow(7, &[out(3), out(4)]);
+    let changed = megaflow(7, &[out(3), Action::PopVlan, out(4)]);
     let hooks = flows.replace(&changed, HookSet::all(), |_| {}).unwrap();
     assert_eq!(hooks, HookSet::TC);
     packet(&flows, &flow);
@@ -132,6 +135,86 @@ fn a_replacement_keeps_statistics_and_is_never_absent() {
     let inner = flows.lock();
     assert_eq!((inner.programs.len(), inner.programmed, inner.earlier.len()), (0, 0, 0));
     assert_eq!(inner.free.len(), inner.records.len());
+}
+
+fn sets_in_use(flows: &Flows) -> usize {
+    (0..PORT_SETS as usize).filter(|set| flows.maps.port_sets.read(*set).count != 0).count()
+}
+
+#[test]
+fn copies_at_xdp_take_a_set_of_ports() {
+    let flows = table(1024);
+    let flood = |id, port: u32| {
+        let others: Vec<Action> = (1..8).filter(|p| *p != port).map(out).collect();
+        let mut flow = megaflow(id, &others);
+        flow.matching.set(Field::InPort, port.into());
+        flow
+    };
+    for port in 1..8 {
+        assert_eq!(install(&flows, &flood(port, port)), Ok(HookSet::all()));
+    }
+    assert_eq!(sets_in_use(&flows), 1, "ports of a bridge share one");
+    let set = flows.maps.port_sets.read(0);
+    assert_eq!((set.count, &set.ports[..8]), (7, &[1, 2, 3, 4, 5, 6, 7, 0][..]));
+    let slot = flows.lock().by_ufid[&Ufid(3)];
+    let slot = Slot::read(&flows.maps, slot as usize);
+    assert_eq!(slot.flags & FLOW_HELD, FLOW_HELD);
+    let program = flows.maps.programs.read(slot.program as usize);
+    assert_eq!((program.set, program.exclude, program.again), (1, 1, 0));
+    // As many other sets as there is room for: pairs and triples of ports.
+    let mut id = 100;
+    let mut tcx = None;
+    'sets: for a in 2..8 {
+        for b in a + 1..8 {
+            for c in b..8 {
+                id += 1;
+                let mut list = vec![out(a), out(b)];
+                list.extend((c != b).then(|| out(c)));
+                let flow = megaflow(id, &list);
+                let suits = flows.suits_xdp(&flow);
+                match install(&flows, &flow).unwrap() {
+                    hooks if hooks == HookSet::all() => assert_eq!(suits, Ok(())),
+                    hooks => {
+                        assert_eq!((hooks, suits), (HookSet::TC, Err(Refusal::PortSetsFull)));
+                        tcx = Some(flow);
+                        break 'sets;
+                    }
+                }
+            }
+        }
+    }
+    let tcx = tcx.expect("sets run out");
+    assert_eq!(sets_in_use(&flows), PORT_SETS as usize);
+    assert_eq!(flows.replace(&tcx, HookSet::XDP, |_| {}), Err(Refusal::PortSetsFull));
+    // A set is free when its flows are gone and no packet runs them.
+    remove(&flows, Ufid(u128::from(id)));
+    assert_eq!(flows.suits_xdp(&tcx), Err(Refusal::PortSetsFull));
+    flows.reclaim();
+    assert_eq!(flows.suits_xdp(&tcx), Ok(()));
+    assert_eq!(flows.replace(&tcx, HookSet::all(), |_| {}), Ok(HookSet::all()));
+}
+
+#[test]
+fn sets_of_ports_are_adopted_with_their_flows() {
+    let flows = table(1024);
+    let copies = megaflow(1, &[out(2), out(3)]);
+    let again = megaflow(2, &[Action::PopVlan, Action::Recirc(1)]);
+    install(&flows, &copies).unwrap();
+    install(&flows, &again).unwrap();
+    let Flows { maps, factors, .. } = flows;
+    let (flows, found) =
+        Flows::adopt(maps, Vec::new(), factors, Grace::Nobody, Clock::new()).unwrap();
+    assert_eq!((found.flows, found.refused), (2, 0));
+    assert!(flows.encodes_alike(copies.ufid, &copies.actions));
+    // Another set under its number: the flow would send to other ports.
+    let Flows { maps, factors, .. } = flows;
+    let mut set = maps.port_sets.read(0);
+    set.ports[1] = 7;
+    maps.port_sets.write(0, &set);
+    let (flows, found) =
+        Flows::adopt(maps, Vec::new(), factors, Grace::Nobody, Clock::new()).unwrap();
+    assert_eq!((found.flows, found.refused), (1, 1));
+    assert!(flows.flow(again.ufid).is_some());
 }
 
 #[test]
@@ -210,7 +293,7 @@ fn removed_slots_leave_the_cache() {
 
 fn adopt(maps: Maps) -> (Flows, adopt::Adopted) {
     let factors = maps.config.read(0).factors;
-    Flows::adopt(maps, factors, Grace::Nobody, Clock::new()).unwrap()
+    Flows::adopt(maps, Vec::new(), factors, Grace::Nobody, Clock::new()).unwrap()
 }
 
 #[test]
@@ -281,7 +364,8 @@ proptest! {
             &flows.maps.slots.all_words()[..20 * 32],
             &flows.maps.masks.all_words()[..42],
             flows.maps.index.all_words(),
-            &flows.maps.programs.all_words()[..3 * 48],
+            &flows.maps.programs.all_words()[..3 * PROGRAM_WORDS],
+            &flows.maps.port_sets.all_words()[..3 * SET_WORDS],
         ];
         let words = arrays[array];
         let word = &words[at % words.len()];

@@ -4,10 +4,13 @@
 use std::collections::HashMap;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
+use datapath::Action;
+use datapath_bpf::encode::{self, Effect};
 use datapath_bpf::flows::FlowCount;
 use datapath_bpf::layout::*;
 use datapath_bpf::load::{self, Hook, Loaded};
 use datapath_bpf::maps::{Maps, Sizes};
+use datapath_bpf::sets::{self, PortSets, SetNumber};
 use datapath_bpf::settings::Settings;
 use datapath_bpf::slot::Slot;
 use datapath_bpf::{Config, hash, keys};
@@ -23,6 +26,8 @@ pub const SMALL_PORT: u32 = 4;
 /// The host's stack (at XDP: not in the devmap).
 pub const STACK_PORT: u32 = 5;
 pub const NO_SUCH_PORT: u32 = 6;
+/// As good as [`OUT_PORT`].
+pub const OTHER_PORT: u32 = 7;
 
 const LOOPBACK: u32 = 1;
 
@@ -95,13 +100,14 @@ impl Bed {
     }
 
     fn set_ports(&self) {
-        let up = PORT_UP | PORT_DEVMAP;
+        let up = PORT_UP | PORT_DEVMAP | PORT_SPLIT;
         let ports = [
             (IN_PORT, up, 1500),
             (OUT_PORT, up, 1500),
             (DOWN_PORT, PORT_DEVMAP, 1500),
             (SMALL_PORT, up, 100),
             (STACK_PORT, PORT_UP | PORT_STACK, 1500),
+            (OTHER_PORT, up, 1500),
         ];
         for (number, flags, mtu) in ports {
             let port = Port {
@@ -120,6 +126,25 @@ impl Bed {
             }
         }
         self.set_in_port(IN_PORT);
+    }
+
+    /// Makes `actions`, which are more than one output, those of a flow.
+    pub fn put_program(&self, flow: &mut Slot, actions: &[Action]) {
+        let encoded = encode::encode(actions).unwrap();
+        let Effect::Program(cells) = &encoded.effect else { panic!("{actions:?}") };
+        let set = encoded.traits.copies.as_deref().map(|ports| (self.put_set(ports), false));
+        self.maps.programs.write(0, &Program::new(cells, &encoded.traits, set));
+        (flow.program, flow.flags) = (0, encoded.flags);
+    }
+
+    /// Makes the first set of ports one of these, as they are now.
+    pub fn put_set(&self, ports: &[u16]) -> SetNumber {
+        let devmap = |name: &&str| Some(self.fds.get(*name)?.try_clone().unwrap());
+        let devmaps = sets::NAMES.iter().filter_map(devmap);
+        let mut ports = ports.to_vec();
+        ports.sort_unstable();
+        let sets = PortSets::new(devmaps.collect());
+        sets.acquire(&self.maps, &ports).unwrap()
     }
 
     /// The loopback device becomes this port.

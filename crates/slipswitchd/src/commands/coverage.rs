@@ -106,6 +106,7 @@ fn refusal_counter(reason: Refusal) -> &'static str {
         Refusal::Unsettled => "dpif_flow_put_unsettled",
         Refusal::Evicted => "dpif_flow_put_evicted",
         Refusal::UserObject => "dpif_flow_put_user_object",
+        Refusal::PortSetsFull => "dpif_flow_put_port_sets_full",
     }
 }
 

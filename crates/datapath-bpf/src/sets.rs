@@ -1,0 +1,285 @@
+//! Sets of ports that XDP sends copies to, and the devmap of each.
+//!
+//! The kernel copies a frame to everything that is in a devmap. There is no devmap for each flow:
+//! flows share sets, and the ingress port, which floods leave out, is in the set and excluded by
+//! the kernel. So a bridge with one broadcast domain needs one set.
+//!
+//! A set keeps its ports as long as a flow names it, and after that until its place is needed.
+//! Which of them XDP can send to (`blocked`, `mtu`, what is in the devmap) follows the ports.
+
+use std::io;
+use std::mem::offset_of;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Mutex, MutexGuard};
+
+use datapath::PortNo;
+
+use crate::layout::{MAX_PORTS, PORT_DEVMAP, PORT_SETS, PORT_UP, PortSet, SET_PORTS};
+use crate::maps::Maps;
+use crate::{ports, sys};
+
+/// Names of the devmaps, by the set's number.
+pub const NAMES: [&str; PORT_SETS as usize] = [
+    "set0", "set1", "set2", "set3", "set4", "set5", "set6", "set7", "set8", "set9", "set10",
+    "set11", "set12", "set13", "set14", "set15", "set16", "set17", "set18", "set19", "set20",
+    "set21", "set22", "set23", "set24", "set25", "set26", "set27", "set28", "set29", "set30",
+    "set31",
+];
+
+/// Number of a set; below [`PORT_SETS`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SetNumber(pub u16);
+
+#[derive(Clone, Default)]
+struct Set {
+    /// In order; empty: the place was never used.
+    ports: Vec<u16>,
+    /// Flows that name it.
+    flows: usize,
+}
+
+/// All sets. Methods may be called from any thread; those that change what is in a devmap make
+/// system calls.
+pub struct PortSets {
+    /// Empty: nobody looks (tables without a kernel).
+    devmaps: Vec<OwnedFd>,
+    sets: Mutex<Vec<Set>>,
+}
+
+impl PortSets {
+    /// No sets. `devmaps`: by [`NAMES`], or none.
+    pub fn new(devmaps: Vec<OwnedFd>) -> PortSets {
+        PortSets { devmaps, sets: Mutex::new(vec![Set::default(); PORT_SETS as usize]) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Set>> {
+        self.sets.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// True when there is a set of these ports (in order), or room for it.
+    pub fn has_room(&self, ports: &[u16]) -> bool {
+        self.lock().iter().any(|set| set.flows == 0 || set.ports == ports)
+    }
+
+    /// The set of these ports (2 to [`SET_PORTS`], in order) for one more flow. `None`: no room.
+    pub fn acquire(&self, maps: &Maps, ports: &[u16]) -> Option<SetNumber> {
+        let mut sets = self.lock();
+        let number = sets
+            .iter()
+            .position(|set| set.ports == ports)
+            .or_else(|| sets.iter().position(|set| set.ports.is_empty()))
+            .or_else(|| sets.iter().position(|set| set.flows == 0))?;
+        let set = sets.get_mut(number)?;
+        if set.ports != ports {
+            set.ports = ports.to_vec();
+            if let Err(e) = self.fill(maps, number, &set.ports) {
+                tracing::warn!("no set of ports for copies at XDP ({e})");
+                set.ports.clear();
+                return None;
+            }
+        }
+        set.flows += 1;
+        Some(SetNumber(number as u16)) // below PORT_SETS
+    }
+
+    /// One flow less; no packet runs it any more.
+    pub fn release(&self, number: SetNumber) {
+        if let Some(set) = self.lock().get_mut(usize::from(number.0)) {
+            set.flows = set.flows.saturating_sub(1);
+        }
+    }
+
+    /// Counts a flow found in adopted tables; false when the set is not of just these ports.
+    pub fn adopt_flow(&self, maps: &Maps, number: SetNumber, ports: &[u16]) -> bool {
+        let mut sets = self.lock();
+        let at = usize::from(number.0);
+        let Some(set) = sets.get_mut(at) else { return false };
+        let held = maps.port_sets.read(at);
+        let is_it = held.ports.get(..held.count as usize) == Some(ports)
+            && (2..=SET_PORTS).contains(&ports.len())
+            && ports.iter().all(|port| u32::from(*port) < MAX_PORTS);
+        if is_it {
+            set.ports = ports.to_vec();
+            set.flows += 1;
+        }
+        is_it
+    }
+
+    /// After the last [`PortSets::adopt_flow`]: the sets are as the ports are now.
+    pub fn adopted(&self, maps: &Maps) {
+        for (number, set) in self.lock().iter().enumerate() {
+            if let Err(e) = self.fill(maps, number, &set.ports) {
+                tracing::warn!("a set of ports for copies at XDP is not as it was ({e})");
+            }
+        }
+    }
+
+    /// A port has come, gone or changed.
+    pub fn refresh(&self, maps: &Maps, port: u32) {
+        for (number, set) in self.lock().iter().enumerate() {
+            let Some(place) = set.ports.iter().position(|p| u32::from(*p) == port) else {
+                continue;
+            };
+            // First told, then taken out; first put in, then told.
+            if !ports::is_target(maps, port) {
+                tell(maps, number, &set.ports);
+            }
+            match self.put(maps, number, place, port) {
+                Ok(()) => tell(maps, number, &set.ports),
+                Err(e) => tracing::warn!("port {port} gets no copies at XDP ({e})"),
+            }
+        }
+    }
+
+    /// Makes a set one of these ports; nobody uses it now.
+    fn fill(&self, maps: &Maps, number: usize, ports: &[u16]) -> io::Result<()> {
+        let mut entry = maps.port_sets.read(number);
+        (entry.count, entry.ports) = (ports.len() as u32, [0; SET_PORTS]); // at most SET_PORTS
+        entry.ports.iter_mut().zip(ports).for_each(|(to, port)| *to = *port);
+        maps.port_sets.write(number, &entry);
+        for place in 0..SET_PORTS {
+            match ports.get(place) {
+                Some(port) => self.put(maps, number, place, u32::from(*port))?,
+                None => self.unset(number, place)?,
+            }
+        }
+        tell(maps, number, ports);
+        Ok(())
+    }
+
+    /// Makes the devmap of a set have the port when XDP may redirect to it.
+    fn put(&self, maps: &Maps, number: usize, place: usize, port: u32) -> io::Result<()> {
+        let Some(devmap) = self.devmaps.get(number) else { return Ok(()) };
+        if ports::is_target(maps, port) {
+            let ifindex = maps.ports.read(port as usize).ifindex;
+            return sys::set(devmap.as_fd(), place as u32, ifindex); // below SET_PORTS
+        }
+        self.unset(number, place)
+    }
+
+    fn unset(&self, number: usize, place: usize) -> io::Result<()> {
+        match self.devmaps.get(number) {
+            Some(devmap) => sys::unset(devmap.as_fd(), place as u32), // below SET_PORTS
+            None => Ok(()),
+        }
+    }
+}
+
+/// Tells programs which of a set's ports XDP can send to, and what is not too long for them.
+fn tell(maps: &Maps, number: usize, ports: &[u16]) {
+    let is_blocked = |port: &&u16| {
+        let held = maps.ports.read(usize::from(**port));
+        held.ifindex == 0 || held.flags & (PORT_UP | PORT_DEVMAP) != PORT_UP | PORT_DEVMAP
+    };
+    let blocked: Vec<&u16> = ports.iter().filter(is_blocked).collect();
+    let open = ports.iter().filter(|port| !is_blocked(port));
+    let mtu = open.map(|port| maps.ports.read(usize::from(*port)).mtu).min().unwrap_or(0);
+    let store = |at, value| maps.port_sets.store_half(number, at, value);
+    store(offset_of!(PortSet, mtu), mtu);
+    if let Some(first) = blocked.first() {
+        store(offset_of!(PortSet, blocked_port), u32::from(**first));
+    }
+    store(offset_of!(PortSet, blocked), blocked.len() as u32); // at most SET_PORTS
+}
+
+/// The set for copies to `outputs` (in order) of packets from `in_port`: with the ingress port,
+/// which is then to be excluded, when that is not among them.
+pub fn members(outputs: &[u16], in_port: PortNo) -> Option<(Vec<u16>, bool)> {
+    let in_port = u16::try_from(in_port.0).ok()?;
+    let mut ports = outputs.to_vec();
+    let excluded = match ports.binary_search(&in_port) {
+        Ok(_) => false,
+        Err(at) => {
+            ports.insert(at, in_port);
+            true
+        }
+    };
+    (ports.len() <= SET_PORTS).then_some((ports, excluded))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attachment::Config;
+    use crate::layout::Port;
+    use crate::maps::Sizes;
+
+    fn maps() -> Maps {
+        let maps = Maps::private(Sizes::new(&Config { max_flows: 1024, ..Config::default() }, 1));
+        for port in 1..80u32 {
+            let flags = PORT_UP | PORT_DEVMAP;
+            let port_entry = Port { ifindex: port, flags, mtu: 1500, ..Port::default() };
+            maps.ports.write(port as usize, &port_entry);
+        }
+        maps
+    }
+
+    #[test]
+    fn flows_from_all_ports_of_a_bridge_share_a_set() {
+        let shared = members(&[2, 3, 4], PortNo(1));
+        assert_eq!(shared, Some((vec![1, 2, 3, 4], true)));
+        assert_eq!(members(&[1, 2, 4], PortNo(3)), shared);
+        assert_eq!(members(&[1, 2], PortNo(2)), Some((vec![1, 2], false)));
+        assert_eq!(members(&[1, 2], PortNo(70_000)), None);
+        let most: Vec<u16> = (1..=SET_PORTS as u16).collect();
+        assert_eq!(members(&most, PortNo(99)), None);
+        assert_eq!(members(&most, PortNo(1)), Some((most, false)));
+    }
+
+    #[test]
+    fn places_are_used_again_when_no_flow_names_them() {
+        let (maps, sets) = (maps(), PortSets::new(Vec::new()));
+        let pair = |n: u16| [n, n + 1];
+        for n in 1..=PORT_SETS as u16 {
+            assert_eq!(sets.acquire(&maps, &pair(n)), Some(SetNumber(n - 1)));
+        }
+        assert_eq!(sets.acquire(&maps, &pair(7)), Some(SetNumber(6)), "one that there is");
+        assert!(!sets.has_room(&pair(60)) && sets.has_room(&pair(7)));
+        assert_eq!(sets.acquire(&maps, &pair(60)), None);
+        sets.release(SetNumber(6));
+        assert!(!sets.has_room(&pair(60)), "another flow names it");
+        sets.release(SetNumber(6));
+        assert!(sets.has_room(&pair(60)));
+        assert_eq!(sets.acquire(&maps, &pair(60)), Some(SetNumber(6)));
+        let held = maps.port_sets.read(6);
+        assert_eq!((held.count, &held.ports[..3]), (2, &[60, 61, 0][..]));
+    }
+
+    #[test]
+    fn what_cannot_be_sent_to_is_told() {
+        let (maps, sets) = (maps(), PortSets::new(Vec::new()));
+        let change = |port: u32, flags, mtu| {
+            let entry = Port { ifindex: port, flags, mtu, ..Port::default() };
+            maps.ports.write(port as usize, &entry);
+            sets.refresh(&maps, port);
+        };
+        sets.acquire(&maps, &[3, 4, 5]).unwrap();
+        let told = || {
+            let held = maps.port_sets.read(0);
+            (held.blocked, held.blocked_port, held.mtu)
+        };
+        assert_eq!(told(), (0, 0, 1500));
+        change(4, PORT_UP | PORT_DEVMAP, 1400);
+        assert_eq!(told(), (0, 0, 1400));
+        change(5, PORT_DEVMAP, 1500);
+        assert_eq!(told(), (1, 5, 1400));
+        change(3, PORT_UP, 1500);
+        assert_eq!(told().0, 2);
+        change(5, PORT_UP | PORT_DEVMAP, 9000);
+        assert_eq!(told(), (1, 3, 1400));
+    }
+
+    #[test]
+    fn adopted_sets_are_looked_at() {
+        let (maps, sets) = (maps(), PortSets::new(Vec::new()));
+        assert_eq!(sets.acquire(&maps, &[3, 4]), Some(SetNumber(0)));
+        let next = PortSets::new(Vec::new());
+        assert!(!next.adopt_flow(&maps, SetNumber(0), &[3, 5]));
+        assert!(!next.adopt_flow(&maps, SetNumber(1), &[]));
+        assert!(!next.adopt_flow(&maps, SetNumber(99), &[3, 4]));
+        assert!(next.adopt_flow(&maps, SetNumber(0), &[3, 4]));
+        next.adopted(&maps);
+        assert_eq!(next.acquire(&maps, &[3, 4]), Some(SetNumber(0)));
+        assert_eq!(next.acquire(&maps, &[5, 6]), Some(SetNumber(1)));
+    }
+}
