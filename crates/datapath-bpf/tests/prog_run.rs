@@ -93,6 +93,7 @@ fn nearly_plain() -> Vec<Case> {
     let case = |(sentence, frame)| Case {
         sentence,
         frame,
+        actions: Vec::new(),
         flow: |f| f.output = OUT_PORT,
         verdict: REDIRECT,
         counted: [1; 2],

@@ -255,6 +255,8 @@ fn last() -> impl Strategy<Value = Vec<Action>> {
     };
     prop_oneof![
         5 => output().prop_map(|a| vec![a]),
+        3 => prop::sample::subsequence((1..=PORTS as u32).collect::<Vec<_>>(), 2..=PORTS)
+            .prop_map(|ports| ports.into_iter().map(|p| Action::Output(PortNo(p))).collect()),
         3 => (0u32..3).prop_map(|id| vec![Action::Recirc(id)]),
         1 => (14u32..200, output()).prop_map(|(len, a)| vec![Action::Trunc(len), a]),
         1 => list().prop_map(|list| vec![Action::Clone(list)]),

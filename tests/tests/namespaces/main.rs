@@ -1,5 +1,5 @@
 //! Real packets between network namespaces on plain veth pairs, nothing switched on or off by
-//! hand. Needs root; without it each test says SKIPPED.
+//! hand but where XDP is asked for (`xdp`). Needs root; without it each test says SKIPPED.
 
 mod explanations;
 mod fastpath;
@@ -10,3 +10,4 @@ mod taps;
 mod tools;
 mod traffic;
 mod tutorial;
+mod xdp;

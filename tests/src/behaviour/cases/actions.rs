@@ -1,7 +1,7 @@
 //! Actions that do not change headers.
 #![expect(missing_docs, reason = "a case's name is the sentence it proves")]
 
-use crate::behaviour::frames::{ipv4, tcp, udp};
+use crate::behaviour::frames::{has_right_checksums, ipv4, tcp, udp};
 use crate::behaviour::{World, on};
 use datapath::{Action, DropReason, MeterBand, MeterConfig, PortNo, RECIRCULATION_LIMIT, hash};
 use flow::extract::key_of;
@@ -27,6 +27,53 @@ pub fn output_to_several_ports(w: &World) {
     assert_eq!(w.out(2), [udp(9), changed.clone()]);
     assert_eq!(w.out(3), [udp(9)]);
     assert_eq!(w.out(1), [changed], "back to the ingress port when the action says so");
+}
+
+pub fn copies_are_equal(w: &World) {
+    w.install(1, on(1), "set(ipv4(ttl=9)),push_vlan(vid=3,pcp=0),2,clone(3,4)");
+    w.install(2, on(2), "1,3,4");
+    w.install(3, on(3), "3,4");
+    for _ in 0..3 {
+        w.inject(1, &udp(9));
+    }
+    let first = w.out(2);
+    assert_eq!((first.len(), first[0].len()), (3, udp(9).len() + 4));
+    assert_eq!(key_of(&first[0], 0).nw_ttl, 9);
+    assert_eq!((w.out(3), w.out(4), w.out(1).len()), (first.clone(), first, 0));
+    w.inject(2, &udp(8));
+    assert_eq!((w.out(1), w.out(3), w.out(4)), (vec![udp(8)], vec![udp(8)], vec![udp(8)]));
+    assert!(w.out(2).is_empty());
+    w.inject(3, &udp(7));
+    assert_eq!((w.out(3), w.out(4)), (vec![udp(7)], vec![udp(7)]), "back to the ingress port");
+    assert_eq!([1, 2, 3].map(|id| w.stats(id).packets), [3, 1, 1]);
+    assert_eq!(w.stats(1).bytes, 3 * udp(9).len() as u64);
+}
+
+pub fn copies_that_some_port_does_not_take(w: &World) {
+    // Port 1 takes longer frames than the others.
+    w.install(1, on(1), "1,2,3");
+    let long = udp(4000);
+    w.inject(1, &long);
+    assert_eq!((w.out(1), w.out(2).len(), w.out(3).len()), (vec![long], 0, 0));
+    assert_eq!(w.drops(DropReason::OutputTooLong), 2);
+    w.inject(1, &udp(9));
+    assert_eq!((w.out(1).len(), w.out(2).len(), w.out(3).len()), (1, 1, 1));
+    // As long as can be, with and without the tag that is free.
+    for (payload, tagged, copies) in [(1472, false, 1), (1473, false, 0), (1472, true, 1)] {
+        let mut frame = udp(payload);
+        if tagged {
+            frame.splice(12..12, [0x81, 0, 0, 5]);
+        }
+        w.inject(1, &frame);
+        let counts = (w.out(1).len(), w.out(2).len(), w.out(3).len());
+        assert_eq!(counts, (1, copies, copies), "{payload} {tagged}");
+    }
+    assert_eq!(w.drops(DropReason::OutputTooLong), 4);
+    w.dp().remove_port(PortNo(3)).expect("it is there");
+    w.inject(1, &udp(9));
+    assert_eq!((w.out(1).len(), w.out(2).len()), (1, 1));
+    assert_eq!(w.drops(DropReason::OutputPortGone), 1);
+    assert_eq!(w.stats(1).packets, 6);
 }
 
 pub fn trunc_cuts_the_next_output_only(w: &World) {
@@ -223,6 +270,74 @@ pub fn recirculation_looks_up_again(w: &World) {
     assert_eq!((w.stats(1).packets, w.stats(2).packets), (1, 1));
     assert_eq!(w.stats(2).bytes, udp(9).len() as u64);
     assert_eq!(w.dp().lookups().hits, 2);
+}
+
+/// Where the first pass has edits that must not be done twice, by whoever.
+pub fn edits_before_a_lookup_that_misses_are_done_once(w: &World) {
+    let actions = "set(ipv4(src=10.0.0.9,ttl=63)),push_vlan(vid=3,pcp=0),hash(l4(1)),recirc(0x1)";
+    w.install(1, on(1), actions);
+    w.answer(|_| World::actions("2"));
+    let sent = ipv4().tcp(1000, 2000, 0x12).payload(&[7; 99]).finish();
+    for n in 1..4 {
+        w.inject(1, &sent);
+        let upcalls = w.upcalls();
+        assert_eq!(upcalls.len(), 1);
+        assert_eq!(upcalls[0].key.recirc_id.get(), 1);
+        assert_ne!(upcalls[0].key.dp_hash.get(), 0);
+        let out = w.out(2);
+        assert_eq!((out.len(), &out[0]), (1, &upcalls[0].frame));
+        let key = key_of(&out[0], 0);
+        assert_eq!((key.nw_ttl, out[0].len()), (63, sent.len() + 4));
+        assert!(has_right_checksums(&out[0]));
+        assert_eq!((w.stats(1).packets, w.stats(1).bytes), (n, n * sent.len() as u64));
+    }
+    assert_eq!(w.stats(1).tcp_flags, 0x12);
+}
+
+/// The first pass runs in one place; the second and the third may have to run in another.
+pub fn a_packet_stays_or_goes_in_any_pass(w: &World) {
+    w.install(1, on(1), "pop_vlan,recirc(0x1)");
+    let last = |passes: usize, list: &str| {
+        for id in 2..5 {
+            w.dp().remove(datapath::Ufid(id));
+        }
+        for pass in 2..=passes as u32 {
+            let actions = match pass == passes as u32 {
+                true => list.to_owned(),
+                false => {
+                    format!("push_vlan(vid={pass},pcp=0),set(ipv4(ttl={pass})),recirc({pass})")
+                }
+            };
+            w.install(pass.into(), again(1, pass - 1), &actions);
+        }
+    };
+    let mut tagged = udp(9);
+    tagged.splice(12..12, [0x81, 0, 0, 5]);
+    let tags = |frame: &[u8]| (frame.len() - udp(9).len()) / 4;
+    for (passes, list, tags_out) in [
+        (2, "2", 0),
+        (3, "2", 1),
+        (4, "2,3", 2),
+        (3, "2,pop_vlan,3", 1),
+        (4, "set(skb_mark(0x7)),2", 2),
+        (4, "pop_vlan,pop_vlan,2,3,4", 0),
+    ] {
+        last(passes, list);
+        let before: Vec<u64> = (1..=passes as u128).map(|id| w.stats(id).packets).collect();
+        for _ in 0..2 {
+            w.inject(1, &tagged);
+        }
+        let out = w.out(2);
+        assert_eq!(out.len(), 2, "{list}");
+        assert!(out.iter().all(|f| tags(f) == tags_out && has_right_checksums(f)), "{list}");
+        let (third, fourth) = (w.out(3).len(), w.out(4).len());
+        let expected = |port: &str| if list.contains(port) { 2 } else { 0 };
+        assert_eq!((third, fourth), (expected(",3"), expected(",4")), "{list}");
+        for (id, before) in (1..).zip(before) {
+            assert_eq!(w.stats(id).packets, before + 2, "{list}, pass {id}");
+        }
+    }
+    assert!(DropReason::ALL.iter().all(|reason| w.drops(*reason) == 0));
 }
 
 pub fn hash_is_seen_after_recirculation(w: &World) {

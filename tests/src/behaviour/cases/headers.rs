@@ -6,6 +6,7 @@ use crate::behaviour::frames::{
 };
 use crate::behaviour::{World, on};
 use datapath::DropReason;
+use flow::Field;
 use flow::extract::{extract, key_of};
 use packet::build::Frame;
 use packet::{Gso, Ipv4Header, Ipv6Header, MplsEntry, Packet};
@@ -540,6 +541,56 @@ pub fn a_routing_header_keeps_the_final_destination_in_the_checksum(w: &World) {
     let sum = usize::from(layers.l4.expect("UDP")) + 6;
     assert_eq!(out[0][sum..sum + 2], frame(2)[sum..sum + 2], "the destination is not in it");
     assert_eq!(key_of(&out[0], 0).ipv6_dst, v6(9).octets());
+}
+
+/// Longer than a page: a driver has them in several buffers.
+pub fn jumbo_frames_are_edited_whole(w: &World) {
+    let odd = pattern(8001);
+    let vlan = |f: Frame| f.vlan(0x8100, 5);
+    // Port 1 takes them, and gives them back.
+    for (actions, before, after) in [
+        ("1", ipv4().udp(1, 2), ipv4().udp(1, 2)),
+        (
+            "set(ipv4(src=10.0.0.9,dst=10.0.0.8)),set(tcp(src=7,dst=8)),1",
+            ipv4().tcp(1000, 2000, 0x18),
+            Frame::ethernet(B, A).ipv4(v4(9), v4(8), 64).tcp(7, 8, 0x18),
+        ),
+        (
+            "set(ipv6(src=fd00::9,dst=fd00::8,label=0,tclass=0,hlimit=64)),1",
+            ipv6().tcp(1, 2, 2),
+            Frame::ethernet(B, A).ipv6(v6(9), v6(8), 64).tcp(1, 2, 2),
+        ),
+        ("set(sctp(src=5,dst=6)),1", ipv4().sctp(1, 2), ipv4().sctp(5, 6)),
+        (
+            "push_vlan(vid=5,pcp=0),1",
+            ipv4().udp(1, 2),
+            vlan(Frame::ethernet(B, A)).ipv4(v4(1), v4(2), 64).udp(1, 2),
+        ),
+        (
+            "pop_vlan,1",
+            vlan(Frame::ethernet(B, A)).ipv4(v4(1), v4(2), 64).udp(1, 2),
+            ipv4().udp(1, 2),
+        ),
+        ("hash(l4(0)),recirc(0x1)", ipv4().udp(1, 2), ipv4().udp(1, 2)),
+    ] {
+        w.dp().flush();
+        w.install(1, on(1), actions);
+        let mut again = on(1);
+        again.set(Field::RecircId, 1);
+        w.install(2, again, "1");
+        let before = before.payload(&odd).finish();
+        for _ in 0..2 {
+            w.inject(1, &before);
+        }
+        let after = after.payload(&odd).finish();
+        assert!(w.out(1) == [after.clone(), after], "{actions}");
+        assert_eq!((w.stats(1).packets, w.stats(1).bytes), (2, 2 * before.len() as u64));
+    }
+    w.dp().flush();
+    w.install(1, on(1), "trunc(6000),1");
+    let frame = ipv4().udp(1, 2).payload(&odd).finish();
+    w.inject(1, &frame);
+    assert!(w.out(1) == [&frame[..6000]]);
 }
 
 pub fn frames_cut_anywhere_are_survived(w: &World) {

@@ -51,10 +51,13 @@ macro_rules! behaviour_cases {
                 segmented_packets_keep_their_offload,
                 headers_that_are_not_there_drop,
                 a_routing_header_keeps_the_final_destination_in_the_checksum,
+                jumbo_frames_are_edited_whole,
                 frames_cut_anywhere_are_survived,
                 frames_cut_anywhere_are_edited_or_dropped;
             actions:
                 output_to_several_ports,
+                copies_are_equal,
+                copies_that_some_port_does_not_take,
                 trunc_cuts_the_next_output_only,
                 clone_is_isolated,
                 sample_always_and_never,
@@ -67,6 +70,8 @@ macro_rules! behaviour_cases {
                 a_meter_drops_what_exceeds_it,
                 a_removed_meter_passes,
                 recirculation_looks_up_again,
+                edits_before_a_lookup_that_misses_are_done_once,
+                a_packet_stays_or_goes_in_any_pass,
                 hash_is_seen_after_recirculation,
                 metadata_survives_recirculation,
                 recirculation_is_limited,

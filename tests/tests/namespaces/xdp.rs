@@ -1,0 +1,100 @@
+//! XDP at veth pairs whose other ends are prepared for it, with frames longer than a page.
+
+use crate::tools::{SOON, switch, tcp, warm};
+use slipswitch_tests::harness::{Host, Switch, wait_until, without_tool};
+
+/// Bytes behind the Ethernet header.
+const JUMBO: u32 = 9000;
+
+/// A switch with hosts at ports that are at XDP; `None`, after saying so, where that cannot be.
+fn jumbo(hosts: usize) -> Option<(Switch, Vec<Host>)> {
+    if without_tool(&["ethtool"]) {
+        return None;
+    }
+    let switch = switch()?;
+    let hosts: Vec<Host> = (1..=hosts)
+        .map(|i| switch.host_on("br0", &format!("h{i}"), &format!("10.0.0.{i}/24")))
+        .collect();
+    // What the host itself would get is no matter for XDP.
+    switch.ofctl("mod-port br0 br0 no-flood");
+    let mut ports = Vec::new();
+    for (i, host) in (1..).zip(&hosts) {
+        let off = "tx off tso off gso off txvlan off tx-vlan-stag-hw-insert off";
+        host.netns.sh(&format!("ethtool -K eth0 {off} gro on; ip link set eth0 mtu {JUMBO}"));
+        switch.netns().sh(&format!("ip link set h{i} mtu {JUMBO}"));
+        switch.vsctl(&format!("set interface h{i} other_config:tier=xdp"));
+        ports.push(format!("h{i}"));
+    }
+    let tiers = || -> Vec<String> {
+        ports.iter().map(|port| switch.appctl(&format!("slipswitch/tiers {port}"))).collect()
+    };
+    let is_at_xdp = |text: &String| {
+        text.lines().any(|line| line.trim_start().starts_with("xdp") && line.contains("yes"))
+    };
+    if !wait_until(SOON, || tiers().iter().all(is_at_xdp)) {
+        let told = tiers();
+        // An older kernel refuses XDP at this MTU, and the switch says so.
+        assert!(!datapath_bpf::load::have_frags(), "not at XDP: {told:?}");
+        assert!(told.iter().all(|text| text.contains("driver-lacks-support")), "{told:?}");
+        eprintln!("SKIPPED: this kernel does not redirect frames in several buffers");
+        return None;
+    }
+    Some((switch, hosts))
+}
+
+/// Waits until there is a megaflow whose line has all of `parts`.
+#[track_caller]
+fn sees(switch: &Switch, parts: &[&str]) {
+    let mut text = String::new();
+    let seen = wait_until(SOON, || {
+        text = switch.appctl("dpctl/dump-flows -m");
+        text.lines().any(|line| parts.iter().all(|part| line.contains(part)))
+    });
+    assert!(seen, "no megaflow with {parts:?}:\n{text}");
+}
+
+#[test]
+fn jumbo_frames_go_by_xdp() {
+    let Some((switch, hosts)) = jumbo(2) else { return };
+    warm(&hosts[0], "10.0.0.2");
+    let ping = "ping -n -q -c 20 -i 0.05 -W 2 -M do -s 8900 10.0.0.2";
+    let said = hosts[0].netns.sh(ping);
+    assert!(said.contains("20 received"), "{said}");
+    sees(&switch, &["in_port(h1)", "eth_type(0x0800)", "offloaded:yes, dp:xdp"]);
+    tcp(&hosts[0], &hosts[1], 20_000_000);
+    tcp(&hosts[1], &hosts[0], 20_000_000);
+    // Receivers compute the sums of what was rewritten.
+    let rewritten =
+        "priority=9,ip,in_port=h1,actions=mod_nw_tos:32,dec_ttl,h2\npriority=1,actions=NORMAL";
+    switch.flows("br0", rewritten);
+    let said = hosts[0].netns.sh(ping);
+    assert!(said.contains("20 received"), "{said}");
+    tcp(&hosts[0], &hosts[1], 20_000_000);
+    sees(&switch, &["in_port(h1)", "set(ipv4(", "offloaded:yes, dp:xdp"]);
+    assert_eq!(switch.warnings(), Vec::<String>::new());
+}
+
+#[test]
+fn a_flood_reaches_all_ports_from_xdp() {
+    let Some((switch, hosts)) = jumbo(4) else { return };
+    switch.flows("br0", "priority=1,actions=FLOOD");
+    warm(&hosts[0], "10.0.0.2");
+    sees(&switch, &["in_port(h1)", "eth_type(0x0800)", "offloaded:yes, dp:xdp"]);
+    let captures: Vec<_> = hosts
+        .iter()
+        .skip(1)
+        .map(|h| h.capture(switch.place(), "eth0", "icmp[icmptype] == icmp-echo"))
+        .collect();
+    assert_eq!(hosts[0].ping("10.0.0.2", 20), 20);
+    for capture in captures {
+        assert_eq!(capture.finish(20, SOON).len(), 20);
+    }
+    // Copies of frames in several buffers are made at the skb hook.
+    let said = hosts[0].netns.sh("ping -n -q -c 10 -i 0.05 -W 2 -M do -s 8900 10.0.0.2");
+    assert!(said.contains("10 received"), "{said}");
+    // A port that is down takes no copy; the others do.
+    switch.netns().sh("ip link set h3 down");
+    assert_eq!(hosts[0].ping("10.0.0.2", 20), 20);
+    switch.netns().sh("ip link set h3 up");
+    assert!(hosts[0].reaches("10.0.0.3", SOON));
+}
