@@ -137,7 +137,21 @@ impl PlacedDatapath {
         if FULL.into_iter().any(|reason| self.table.tally.refused(reason) > 0) {
             self.fill_and_make_room();
         }
+        if self.table.tally.lacking(Refusal::PortSetsFull) > 0 {
+            self.offer_at_xdp();
+        }
         self.release_numbers();
+    }
+
+    /// Flows that found no set of ports at XDP run at the skb hook, until a set is free.
+    fn offer_at_xdp(&self) {
+        let full = Some(Refusal::PortSetsFull);
+        let waiting =
+            self.table.at(|place| matches!(place, Place::Fast { lacks, .. } if lacks == full));
+        for ufid in waiting {
+            // On a refusal it stays where it is.
+            let _ = self.review_fast(ufid);
+        }
     }
 
     /// Flows that were refused for a reason that may have passed are offered again, with the

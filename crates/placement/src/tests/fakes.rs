@@ -202,6 +202,7 @@ pub(super) struct FakeFast {
     pub(super) attach_errors: Mutex<Vec<(Tier, Reason)>>,
     /// What the next install and replace answer.
     pub(super) refuse: Mutex<Option<Refusal>>,
+    pub(super) sets_are_full: Mutex<bool>,
     pub(super) closed: Mutex<Option<bool>>,
 }
 
@@ -270,6 +271,9 @@ impl FastPath for FakeFast {
         Ok(())
     }
     fn suits_xdp(&self, flow: &Megaflow) -> Result<(), Refusal> {
+        if *lock(&self.sets_are_full) && flow.actions.len() > 1 {
+            return Err(Refusal::PortSetsFull);
+        }
         let has_object = lock(&self.objects).contains_key(&in_port(flow));
         let suits = !has_object || flow.actions.len() < 2;
         if suits { Ok(()) } else { Err(Refusal::UnsupportedAction) }

@@ -91,6 +91,22 @@ fn a_flow_may_run_at_some_hooks_only() {
 }
 
 #[test]
+fn a_flow_that_found_no_set_of_ports_goes_to_xdp_when_there_is_one() {
+    let b = Bench::new();
+    b.add("eth1", "system", None);
+    b.add("eth2", "system", None);
+    *b.fast.sets_are_full.lock().unwrap() = true;
+    b.placed.install(&flow(1, 1, &[output(2), output(1)])).unwrap();
+    let partly = (Tier::Tcx, Some(Refusal::PortSetsFull));
+    assert_eq!(b.place(1), partly);
+    b.placed.maintain();
+    assert_eq!(b.place(1), partly);
+    *b.fast.sets_are_full.lock().unwrap() = false;
+    b.placed.maintain();
+    assert_eq!(b.place(1), (Tier::Xdp, None));
+}
+
+#[test]
 fn a_flow_waits_until_its_batch_is_sent() {
     let b = Bench::new();
     b.veths(2);
