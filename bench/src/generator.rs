@@ -28,6 +28,14 @@ pub const TARGET: Ipv4Addr = Ipv4Addr::new(10, 128, 0, 1);
 /// UDP ports of sender and receiver.
 pub const PORTS: (u16, u16) = (4000, 5000);
 
+/// What the source addresses of all flows have in common.
+pub const SOURCES: &str = "10.0.0.0/10";
+
+/// An Ethernet address as tools take it.
+pub fn mac_text(address: [u8; 6]) -> String {
+    address.map(|byte| format!("{byte:02x}")).join(":")
+}
+
 /// Source address of a flow.
 pub fn source(flow: u32) -> Ipv4Addr {
     Ipv4Addr::from_bits(0x0a00_0000 | flow)

@@ -15,11 +15,14 @@ mod link;
 mod measure;
 mod netns;
 mod object;
+mod peer;
 mod pin;
+mod point;
 mod report;
 mod subject;
 mod table;
 mod tcp;
+mod topology;
 mod udp;
 
 use anyhow::{Context, Result, anyhow};

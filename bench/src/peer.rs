@@ -1,0 +1,144 @@
+//! Systems that are compared: what moves packets from one port to another.
+//!
+//! The life of a peer: [`System::start`] starts it, in a directory and a network namespace of
+//! its own; devices are made in that namespace ([`crate::topology`]); [`Peer::add_ports`] gives
+//! it those; [`Peer::install`] gives it rules, as often as one likes; dropping it ends it and
+//! leaves nothing behind. All of this on one thread, which lives at least as long: daemons die
+//! with it.
+
+mod bare;
+mod bridge;
+mod slipswitch;
+mod vswitch;
+
+use crate::pin::Cpus;
+use crate::topology::Port;
+use anyhow::Result;
+use slipswitch_tests::harness::Netns;
+
+/// Where Slipswitch is told to run flows (`other_config:tier`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tier {
+    /// At the driver's hook.
+    Xdp,
+    /// At the skb's hook.
+    Tcx,
+    /// In the daemon.
+    Userspace,
+}
+
+impl Tier {
+    /// As the database has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Tier::Xdp => "xdp",
+            Tier::Tcx => "tcx",
+            Tier::Userspace => "userspace",
+        }
+    }
+}
+
+/// A system that can be measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum System {
+    /// A redirect through a devmap at XDP: the least that can be done there.
+    BareXdp,
+    /// A redirect at the skb hook.
+    BareTc,
+    /// The bridge of the kernel.
+    LinuxBridge,
+    /// This switch, with both ports on a tier.
+    Slipswitch(Tier),
+}
+
+impl System {
+    /// All of them, limits first.
+    pub const ALL: [System; 6] = [
+        System::BareXdp,
+        System::BareTc,
+        System::LinuxBridge,
+        System::Slipswitch(Tier::Xdp),
+        System::Slipswitch(Tier::Tcx),
+        System::Slipswitch(Tier::Userspace),
+    ];
+
+    /// Name in the report.
+    pub fn name(self) -> &'static str {
+        match self {
+            System::BareXdp => "bare XDP redirect",
+            System::BareTc => "bare tc redirect",
+            System::LinuxBridge => "Linux bridge",
+            System::Slipswitch(Tier::Xdp) => "Slipswitch xdp",
+            System::Slipswitch(Tier::Tcx) => "Slipswitch tcx",
+            System::Slipswitch(Tier::Userspace) => "Slipswitch userspace",
+        }
+    }
+
+    /// Starts it, without ports.
+    ///
+    /// # Errors
+    /// When this machine cannot run it, with the reason.
+    pub fn start(self, cpus: Cpus) -> Result<Box<dyn Peer>> {
+        // The harness panics where a test would end.
+        crate::attempt(|| match self {
+            System::BareXdp => Ok(Box::new(bare::Bare::xdp()) as Box<dyn Peer>),
+            System::BareTc => Ok(Box::new(bare::Bare::tc())),
+            System::LinuxBridge => Ok(Box::new(bridge::Bridge::start()?)),
+            System::Slipswitch(tier) => Ok(Box::new(slipswitch::start(tier, cpus))),
+        })
+    }
+}
+
+/// What a peer is to forward from its first port to its second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rules {
+    /// A rule for each of the generator's flows from 0 to this number, exact in ingress port and
+    /// 5-tuple.
+    OneToOne(u32),
+    /// One rule for all of them, by a prefix of the source address.
+    Prefix,
+    /// Both ways, everything: what hosts need that talk to each other.
+    Normal,
+}
+
+impl Rules {
+    /// Name in the report.
+    pub fn name(self) -> &'static str {
+        match self {
+            Rules::OneToOne(_) => "1:1",
+            Rules::Prefix => "prefix",
+            Rules::Normal => "both ways",
+        }
+    }
+}
+
+/// A system that runs.
+pub trait Peer {
+    /// Where its ports have to be.
+    fn netns(&self) -> &Netns;
+
+    /// Makes two devices of its namespace its ports. Once.
+    ///
+    /// # Errors
+    /// When it does not take them.
+    fn add_ports(&mut self, ports: &[Port; 2]) -> Result<()>;
+
+    /// Puts in rules in place of those there are. A system without rules forwards as it does.
+    ///
+    /// # Errors
+    /// When it refuses them.
+    fn install(&mut self, rules: Rules) -> Result<()>;
+
+    /// Process ids of the daemons that move packets, for their CPU time.
+    fn daemons(&self) -> Vec<u32> {
+        Vec::new()
+    }
+
+    /// What it was told beside ports and rules, and what it cannot do, for the report.
+    fn settings(&self) -> String;
+
+    /// What it says, under traffic, of where packets are moved.
+    fn placement(&self) -> Option<String> {
+        None
+    }
+}

@@ -1,0 +1,62 @@
+//! The bridge of the kernel.
+
+use super::{Peer, Rules};
+use crate::generator::{SOURCE_MAC, TARGET_MAC, mac_text};
+use crate::netns::run;
+use crate::topology::Port;
+use anyhow::Result;
+use slipswitch_tests::harness::Netns;
+
+const DEVICE: &str = "br0";
+
+/// A Linux bridge in a namespace of its own.
+pub struct Bridge {
+    netns: Netns,
+}
+
+impl Bridge {
+    /// Makes it.
+    ///
+    /// # Errors
+    /// When the kernel has none.
+    pub fn start() -> Result<Bridge> {
+        let netns = Netns::new();
+        run(
+            &netns,
+            &format!(
+                "ip link add {DEVICE} type bridge mcast_snooping 0 && ip link set {DEVICE} up"
+            ),
+        )?;
+        Ok(Bridge { netns })
+    }
+}
+
+impl Peer for Bridge {
+    fn netns(&self) -> &Netns {
+        &self.netns
+    }
+
+    fn add_ports(&mut self, ports: &[Port; 2]) -> Result<()> {
+        for (port, address) in ports.iter().zip([SOURCE_MAC, TARGET_MAC]) {
+            let (name, address) = (&port.name, mac_text(address));
+            run(
+                &self.netns,
+                &format!(
+                    "ip link set {name} master {DEVICE} && \
+                     bridge fdb replace {address} dev {name} master static"
+                ),
+            )?;
+        }
+        Ok(())
+    }
+
+    fn install(&mut self, _: Rules) -> Result<()> {
+        Ok(())
+    }
+
+    fn settings(&self) -> String {
+        "both addresses are static entries, multicast snooping is off; it forwards by \
+         destination address, so flows and rules mean nothing to it"
+            .into()
+    }
+}

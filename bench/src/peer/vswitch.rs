@@ -1,0 +1,136 @@
+//! Daemons that are driven by ovsdb-server and OpenFlow: Slipswitch and Open vSwitch.
+
+use super::{Peer, Rules};
+use crate::generator::{PORTS, SOURCES, TARGET, source};
+use crate::topology::Port;
+use anyhow::{Context, Result, ensure};
+use slipswitch_tests::harness::{Netns, Switch};
+use std::fmt::Write as _;
+
+const BRIDGE: &str = "br0";
+
+/// A daemon with its database, in a directory and a namespace of its own.
+pub struct Vswitch {
+    switch: Switch,
+    /// Further arguments of `ovs-vsctl add-port BRIDGE PORT`, from the name of the port.
+    interface: Box<dyn Fn(&str) -> String>,
+    settings: String,
+    /// A command whose answer says where packets are moved, and what of it counts.
+    shows: &'static str,
+}
+
+/// What makes one daemon differ from the others.
+pub struct Recipe {
+    /// A running daemon, without a bridge.
+    pub switch: Switch,
+    /// Arguments of `ovs-vsctl` before the bridge is made; empty for none.
+    pub prepare: String,
+    /// What `ovs-vsctl` sets at a port's interface, from the port's name.
+    pub interface: Box<dyn Fn(&str) -> String>,
+    /// For the report.
+    pub settings: String,
+    /// Arguments of `ovs-appctl` that show where packets are moved.
+    pub shows: &'static str,
+}
+
+impl Vswitch {
+    /// Makes a bridge that drops everything.
+    ///
+    /// # Panics
+    /// When the daemon does not answer.
+    pub fn new(recipe: Recipe) -> Vswitch {
+        let Recipe { switch, prepare, interface, settings, shows } = recipe;
+        if !prepare.is_empty() {
+            switch.vsctl(&prepare);
+        }
+        switch.vsctl(&format!(
+            "add-br {BRIDGE} -- set bridge {BRIDGE} datapath_type=netdev fail_mode=secure"
+        ));
+        Vswitch { switch, interface, settings, shows }
+    }
+
+    fn pid(&self) -> Result<u32> {
+        let text = self.switch.place().read("ovs-vswitchd.pid");
+        text.trim().parse().with_context(|| format!("the pidfile says {text:?}"))
+    }
+}
+
+impl Peer for Vswitch {
+    fn netns(&self) -> &Netns {
+        self.switch.netns()
+    }
+
+    fn add_ports(&mut self, ports: &[Port; 2]) -> Result<()> {
+        crate::attempt(|| {
+            for (number, port) in (1..).zip(ports) {
+                let (name, interface) = (&port.name, (self.interface)(&port.name));
+                self.switch.vsctl(&format!(
+                    "add-port {BRIDGE} {name} -- set interface {name} ofport_request={number} \
+                     {interface}"
+                ));
+                let error = self.switch.vsctl(&format!("get interface {name} error"));
+                ensure!(error.trim() == "[]", "{name} is no port: {}", error.trim());
+            }
+            Ok(())
+        })
+    }
+
+    fn install(&mut self, rules: Rules) -> Result<()> {
+        crate::attempt(|| {
+            self.switch.flows(BRIDGE, &text(rules));
+            Ok(())
+        })
+    }
+
+    fn daemons(&self) -> Vec<u32> {
+        self.pid().into_iter().collect()
+    }
+
+    fn settings(&self) -> String {
+        self.settings.clone()
+    }
+
+    fn placement(&self) -> Option<String> {
+        let output = self.switch.sh(&format!("ovs-appctl {}", self.shows));
+        output.ok().then(|| output.stdout.trim().to_owned())
+    }
+}
+
+/// The rules as `ovs-ofctl add-flows` takes them.
+fn text(rules: Rules) -> String {
+    let mut text = String::new();
+    match rules {
+        Rules::OneToOne(flows) => {
+            for flow in 0..flows {
+                let _ = writeln!(
+                    text,
+                    "priority=10,in_port=1,udp,nw_src={},nw_dst={TARGET},tp_src={},tp_dst={} \
+                     actions=output:2",
+                    source(flow),
+                    PORTS.0,
+                    PORTS.1
+                );
+            }
+        }
+        Rules::Prefix => {
+            let _ = writeln!(text, "priority=10,in_port=1,ip,nw_src={SOURCES} actions=output:2");
+        }
+        Rules::Normal => {
+            text.push_str("in_port=1 actions=output:2\nin_port=2 actions=output:1\n");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_flow_has_a_rule() {
+        let text = text(Rules::OneToOne(1 << 10));
+        assert_eq!(text.lines().count(), 1 << 10);
+        assert!(text.lines().last().unwrap().contains("nw_src=10.0.3.255,"), "{text}");
+        assert_eq!(super::text(Rules::Prefix).lines().count(), 1);
+    }
+}

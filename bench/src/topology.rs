@@ -1,0 +1,124 @@
+//! What a switch is put between: two ports, and what is at their other ends.
+//!
+//! ```text
+//!  sender's namespace      switch's namespace      receiver's namespace
+//!      eth0 ───────────── p1 [ switch ] p2 ───────────── eth0
+//! ```
+
+use crate::netns::{ifindex, run};
+use anyhow::{Context, Result};
+use slipswitch_tests::harness::{Host, Netns};
+use std::process::{Child, Command, Stdio};
+
+/// What stands at the other end of a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Far {
+    /// A container: both devices are as the kernel makes them.
+    Container,
+    /// The wire behind a network card: the port receives by NAPI (its GRO is on), the far end
+    /// does likewise, so that XDP may redirect to the port, and what it sends are whole frames
+    /// with finished checksums.
+    Card,
+}
+
+impl Far {
+    /// Name in the report.
+    pub fn name(self) -> &'static str {
+        match self {
+            Far::Container => "veth",
+            Far::Card => "NIC",
+        }
+    }
+}
+
+/// A device of the switch's namespace that becomes a port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Port {
+    /// Its name.
+    pub name: String,
+    /// Its interface index in the switch's namespace.
+    pub ifindex: u32,
+}
+
+/// A port and its other end.
+#[derive(Debug)]
+pub struct End {
+    /// The other end: a namespace with `eth0`, which has an address.
+    pub host: Host,
+    /// Interface index of `eth0`.
+    pub ifindex: u32,
+    /// The port.
+    pub port: Port,
+    /// What it is.
+    pub far: Far,
+    _resident: Resident,
+}
+
+/// Two ports and their other ends; devices go with the namespaces.
+#[derive(Debug)]
+pub struct Topology {
+    /// Where traffic begins, 10.0.0.1/24.
+    pub sender: End,
+    /// Where it ends, 10.0.0.2/24.
+    pub receiver: End,
+}
+
+impl Topology {
+    /// Makes devices `p1` and `p2` in the switch's namespace, and their other ends. To be called
+    /// on a thread that lives as long as this value.
+    ///
+    /// # Errors
+    /// When a device cannot be made or set up.
+    pub fn around(switch: &Netns, sender: Far, receiver: Far) -> Result<Topology> {
+        Ok(Topology {
+            sender: End::make(switch, "p1", "10.0.0.1/24", sender)?,
+            receiver: End::make(switch, "p2", "10.0.0.2/24", receiver)?,
+        })
+    }
+
+    /// The switch's ports, the sender's first.
+    pub fn ports(&self) -> [Port; 2] {
+        [self.sender.port.clone(), self.receiver.port.clone()]
+    }
+}
+
+impl End {
+    fn make(switch: &Netns, name: &str, address: &str, far: Far) -> Result<End> {
+        let host = crate::attempt(|| Ok(Host::new(switch, name, address)))?;
+        if far == Far::Card {
+            run(switch, &format!("ethtool -K {name} gro on"))?;
+            run(
+                &host.netns,
+                "ethtool -K eth0 gro on tx off tso off txvlan off tx-vlan-stag-hw-insert off",
+            )?;
+        }
+        let resident = Resident::of(&host.netns)?;
+        let port = Port { name: name.to_owned(), ifindex: ifindex(switch, name)? };
+        Ok(End { ifindex: ifindex(&host.netns, "eth0")?, host, port, far, _resident: resident })
+    }
+}
+
+/// A process that lives in a namespace, as there is one in any container: a daemon that wants to
+/// know what is at the other end of a veth finds that namespace by its processes.
+#[derive(Debug)]
+struct Resident(Child);
+
+impl Resident {
+    fn of(netns: &Netns) -> Result<Resident> {
+        let child = Command::new("setpriv")
+            .args(["--pdeathsig", "KILL"])
+            .args(netns.enter())
+            .args(["sleep", "infinity"])
+            .stdin(Stdio::null())
+            .spawn()
+            .context("starting a process in a namespace")?;
+        Ok(Resident(child))
+    }
+}
+
+impl Drop for Resident {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
