@@ -6,10 +6,13 @@
 #![deny(unsafe_code)]
 
 mod args;
+mod catalogue;
 mod cost;
 mod cpu_time;
+mod ends;
+mod experiment;
 mod generator;
-mod idle;
+mod goals;
 #[allow(unsafe_code)]
 mod link;
 mod measure;
@@ -18,64 +21,176 @@ mod object;
 mod peer;
 mod pin;
 mod point;
+mod progress;
 mod report;
+mod setting;
 mod subject;
 mod table;
-mod tcp;
 mod topology;
 mod udp;
 
 use anyhow::{Context, Result, anyhow};
 use args::{Args, Group, Plan};
 use clap::Parser;
+use experiment::Run;
 use pin::Cpus;
+use progress::{Progress, clock};
 use report::Report;
+use report::markdown::{Page, page};
+use report::results::Results;
 use slipswitch_tests::harness::{Netns, without_privilege};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::process::ExitCode;
-use std::thread;
+use std::{fs, thread};
 
 /// A load that leaves measurements alone.
 const BUSY: f64 = 0.7;
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    if without_privilege() {
+    if args.list {
+        list();
+        return ExitCode::SUCCESS;
+    }
+    if args.render.is_none() && without_privilege() {
         eprintln!("slipswitch-bench: nothing was measured; run it as root");
         return ExitCode::from(2);
     }
-    match run(&args) {
-        Ok(report) if !report.absent.is_empty() => ExitCode::from(2),
-        Ok(report) if report.missed() => ExitCode::from(1),
-        Ok(_) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("slipswitch-bench: {error:#}");
-            ExitCode::from(2)
-        }
+    let result = match &args.render {
+        Some(results) => render(&args, results),
+        None if args.groups.is_empty() => compare(&args),
+        None => groups(&args),
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("slipswitch-bench: {error:#}");
+        ExitCode::from(2)
+    })
+}
+
+fn list() {
+    println!("experiments:");
+    for (experiment, ..) in experiment::ALL {
+        println!("  {:10} {}", experiment.name, experiment.title);
+    }
+    println!("systems:");
+    for system in peer::System::ALL {
+        println!("  {}", args::short(system));
     }
 }
 
-fn run(args: &Args) -> Result<Report> {
+/// Runs experiments and makes the page.
+fn compare(args: &Args) -> Result<ExitCode> {
+    let (plan, cpus, entries) = (args.plan(), pin::cpus()?, args.experiments());
+    let seconds = |times: [u64; 2]| if plan.full { times[1] } else { times[0] };
+    let expected: Vec<u64> = entries.iter().map(|(.., times)| seconds(*times)).collect();
+    let mut run = Run {
+        plan,
+        cpus,
+        systems: args.systems(),
+        results: Results { machine: report::machine::facts(), ..Results::default() },
+        progress: Progress::new(&expected),
+    };
+    if let Some(note) = busy() {
+        run.results.note(note);
+    }
+    let mut failed = false;
+    for (experiment, work, times) in &entries {
+        run.progress.next(experiment.title, seconds(*times));
+        if let Err(e) = experiment::perform(&mut run, experiment, *work) {
+            failed = true;
+            eprintln!("  {} could not be run: {e:#}", experiment.name);
+            run.results.note(format!("{} could not be run: {e:#}", experiment.title));
+        }
+    }
+    run.results.run = how(plan, cpus, &run.progress);
+    publish(args, &run.results)?;
+    Ok(if failed { ExitCode::from(2) } else { ExitCode::SUCCESS })
+}
+
+/// How a run was made, for the page.
+fn how(plan: Plan, cpus: Cpus, progress: &Progress) -> report::machine::Facts {
+    let facts = [
+        ("command", std::env::args().skip(1).collect::<Vec<_>>().join(" ")),
+        ("took", clock(progress.elapsed())),
+        ("rounds", format!("{} of {} ms", plan.repeat, plan.window().as_millis())),
+        ("CPUs", format!("traffic on {}, daemons and servers on {}", cpus.traffic, cpus.other)),
+        ("load after", load().to_string()),
+    ];
+    facts.into_iter().map(|(name, fact)| (name.to_owned(), fact)).collect()
+}
+
+/// Makes the page from a file of results.
+fn render(args: &Args, file: &Path) -> Result<ExitCode> {
+    let text = fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
+    let results = serde_json::from_str(&text).with_context(|| format!("{}", file.display()))?;
+    publish(args, &results)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes results and page to where they were asked for; without a page's name, the page goes to
+/// the standard output.
+fn publish(args: &Args, results: &Results) -> Result<()> {
+    let json = format!("{}\n", serde_json::to_string_pretty(results)?);
+    if let Some(file) = &args.json {
+        write(file, &json)?;
+    }
+    let folder = args.page.as_ref().and_then(|page| page.file_stem()).unwrap_or_default();
+    let experiments: Vec<_> = experiment::ALL.into_iter().map(|(e, ..)| e).collect();
+    let Page { text, plots } = page(results, &experiments, &goals::ALL, &folder.to_string_lossy());
+    let Some(page) = &args.page else {
+        print!("{text}");
+        return Ok(());
+    };
+    let folder = page.with_extension("");
+    fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
+    // Plots of a run before would belong to no figure of the page.
+    for old in fs::read_dir(&folder)?.flatten().map(|e| e.path()) {
+        if old.extension().is_some_and(|e| e == "svg") {
+            fs::remove_file(&old).with_context(|| format!("removing {}", old.display()))?;
+        }
+    }
+    for (name, svg) in &plots {
+        write(&folder.join(name), svg)?;
+    }
+    write(&folder.join("results.json"), &json)?;
+    write(page, &text)?;
+    eprintln!("{} is written, with {} plots", page.display(), plots.len());
+    Ok(())
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    fs::write(path, text).with_context(|| format!("writing {}", path.display()))
+}
+
+/// What a reader has to know when something else ran at the beginning.
+fn busy() -> Option<&'static str> {
+    (load() > BUSY).then_some(
+        "The machine was busy with other things when this began: TCP's figures lean towards \
+         each other, and caches were shared. Measure again when it is quiet.",
+    )
+}
+
+/// Measures groups and shows their figures.
+fn groups(args: &Args) -> Result<ExitCode> {
     let plan = args.plan();
     let cpus = pin::cpus()?;
     let mut report = Report { facts: facts(plan, cpus), ..Report::default() };
-    if load() > BUSY {
-        report.note(
-            "The machine was busy with other things when this began: TCP's figures lean towards \
-             each other, and caches were shared. Measure again when it is quiet.",
-        );
+    if let Some(note) = busy() {
+        report.note(note);
     }
-    for group in [Group::Cost, Group::Udp, Group::Tcp, Group::Table, Group::Idle] {
-        if args.wants(group) {
-            measure(&mut report, group, plan, cpus);
-        }
+    for group in &args.groups {
+        measure(&mut report, *group, plan, cpus);
     }
     print!("{}", report.text());
     if let Some(path) = &args.json {
-        let text = format!("{:#}\n", report.json());
-        std::fs::write(path, text).with_context(|| format!("writing {}", path.display()))?;
+        write(path, &format!("{:#}\n", report.json()))?;
     }
-    Ok(report)
+    Ok(match report {
+        report if !report.absent.is_empty() => ExitCode::from(2),
+        report if report.missed() => ExitCode::from(1),
+        _ => ExitCode::SUCCESS,
+    })
 }
 
 /// Measures a group.
@@ -94,15 +209,12 @@ fn measure(report: &mut Report, group: Group, plan: Plan, cpus: Cpus) {
         Group::Udp => ("udp", |report, plan, cpus| {
             inside(report, cpus, move |report, netns| udp::run(report, plan, netns, cpus))
         }),
-        Group::Tcp => ("tcp", tcp::run),
         Group::Table => ("table", |report, plan, cpus| {
             inside(report, cpus, move |report, netns| {
                 pin::ahead()?;
                 table::run(report, plan, netns)
             })
         }),
-        Group::Idle => ("idle", idle::run),
-        Group::All => return,
     };
     eprintln!("{name}:");
     let result = thread::scope(|scope| {

@@ -134,7 +134,7 @@ mod tests {
                 Ok(1.0)
             }) as Contender<'_>
         };
-        let plan = Plan { repeat: 2, quick: true };
+        let plan = Plan { repeat: 2, quick: true, full: false };
         let rounds = rounds(plan, 0.1, &mut [turn('a'), turn('b')]).unwrap();
         assert_eq!(order.borrow().as_str(), "ababab");
         assert_eq!((rounds.taken, rounds.unsteady), (1, false));
@@ -147,7 +147,8 @@ mod tests {
             n += 1.0;
             Ok(n * n * n)
         });
-        let rounds = rounds(Plan { repeat: 3, quick: true }, 0.01, &mut [wild]).unwrap();
+        let rounds =
+            rounds(Plan { repeat: 3, quick: true, full: false }, 0.01, &mut [wild]).unwrap();
         assert_eq!((rounds.taken, rounds.unsteady), (3, true));
     }
 }

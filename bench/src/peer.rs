@@ -14,7 +14,10 @@ mod vswitch;
 use crate::pin::Cpus;
 use crate::topology::Port;
 use anyhow::Result;
-use slipswitch_tests::harness::Netns;
+use slipswitch_tests::harness::{Netns, Switch};
+use std::net::Ipv4Addr;
+
+pub use vswitch::text as rules_text;
 
 /// Where Slipswitch is told to run flows (`other_config:tier`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +77,11 @@ impl System {
         }
     }
 
+    /// True when it takes OpenFlow rules.
+    pub fn has_rules(self) -> bool {
+        !matches!(self, System::BareXdp | System::BareTc | System::LinuxBridge)
+    }
+
     /// Starts it, without ports.
     ///
     /// # Errors
@@ -99,6 +107,11 @@ pub enum Rules {
     Prefix,
     /// Both ways, everything: what hosts need that talk to each other.
     Normal,
+    /// Both ways, and the megaflows look at TCP's ports, so that each connection has its own.
+    PerConnection,
+    /// From the first port, ARP, and a rule for each of the first so many addresses of
+    /// [`DESTINATIONS`]; everything from the second.
+    Destinations(u32),
 }
 
 impl Rules {
@@ -108,8 +121,18 @@ impl Rules {
             Rules::OneToOne(_) => "1:1",
             Rules::Prefix => "prefix",
             Rules::Normal => "both ways",
+            Rules::PerConnection => "both ways, by connection",
+            Rules::Destinations(_) => "by destination",
         }
     }
+}
+
+/// Addresses that the receiver takes as its own.
+pub const DESTINATIONS: &str = "10.64.0.0/12";
+
+/// An address of [`DESTINATIONS`].
+pub fn destination(flow: u32) -> Ipv4Addr {
+    Ipv4Addr::from_bits(0x0a40_0000 | flow)
 }
 
 /// A system that runs.
@@ -128,6 +151,24 @@ pub trait Peer {
     /// # Errors
     /// When it refuses them.
     fn install(&mut self, rules: Rules) -> Result<()>;
+
+    /// Like [`Peer::install`], for a system that was started again and has no rules.
+    ///
+    /// # Errors
+    /// When it refuses them.
+    fn restore(&mut self, rules: Rules) -> Result<()> {
+        self.install(rules)
+    }
+
+    /// The daemon with its database, where there is one.
+    fn switch(&self) -> Option<&Switch> {
+        None
+    }
+
+    /// The same, to stop and start it.
+    fn switch_mut(&mut self) -> Option<&mut Switch> {
+        None
+    }
 
     /// Process ids of the daemons that move packets, for their CPU time.
     fn daemons(&self) -> Vec<u32> {

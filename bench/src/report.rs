@@ -1,4 +1,12 @@
-//! The report: figures, and what could not be measured.
+//! What a run says: here the figures of groups, below the page of experiments.
+
+pub mod goals;
+pub mod machine;
+pub mod markdown;
+pub mod plot;
+pub mod results;
+pub mod scale;
+pub mod table;
 
 use crate::measure::Series;
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
 //! Daemons that are driven by ovsdb-server and OpenFlow: Slipswitch and Open vSwitch.
 
-use super::{Peer, Rules};
+use super::{Peer, Rules, destination};
 use crate::generator::{PORTS, SOURCES, TARGET, source};
 use crate::topology::Port;
 use anyhow::{Context, Result, ensure};
@@ -82,6 +82,21 @@ impl Peer for Vswitch {
         })
     }
 
+    fn restore(&mut self, rules: Rules) -> Result<()> {
+        let file = self.switch.place().write("rules.txt", text(rules));
+        let output = self.switch.sh(&format!("ovs-ofctl add-flows {BRIDGE} {}", file.display()));
+        ensure!(output.ok(), "ovs-ofctl add-flows: {}", output.text().trim());
+        Ok(())
+    }
+
+    fn switch(&self) -> Option<&Switch> {
+        Some(&self.switch)
+    }
+
+    fn switch_mut(&mut self) -> Option<&mut Switch> {
+        Some(&mut self.switch)
+    }
+
     fn daemons(&self) -> Vec<u32> {
         self.pid().into_iter().collect()
     }
@@ -97,7 +112,7 @@ impl Peer for Vswitch {
 }
 
 /// The rules as `ovs-ofctl add-flows` takes them.
-fn text(rules: Rules) -> String {
+pub fn text(rules: Rules) -> String {
     let mut text = String::new();
     match rules {
         Rules::OneToOne(flows) => {
@@ -117,6 +132,27 @@ fn text(rules: Rules) -> String {
         }
         Rules::Normal => {
             text.push_str("in_port=1 actions=output:2\nin_port=2 actions=output:1\n");
+        }
+        Rules::PerConnection => {
+            // What an action reads, a megaflow matches.
+            for (from, to) in [(1, 2), (2, 1)] {
+                let _ = writeln!(
+                    text,
+                    "priority=10,in_port={from},tcp \
+                     actions=move:NXM_OF_TCP_SRC[]->NXM_NX_REG0[0..15],\
+                     move:NXM_OF_TCP_DST[]->NXM_NX_REG0[16..31],output:{to}\n\
+                     in_port={from} actions=output:{to}"
+                );
+            }
+        }
+        Rules::Destinations(flows) => {
+            text.push_str("in_port=1,arp actions=output:2\nin_port=2 actions=output:1\n");
+            text.push_str("in_port=1,ip,nw_dst=10.0.0.2 actions=output:2\n");
+            for flow in 0..flows {
+                let address = destination(flow);
+                let _ =
+                    writeln!(text, "priority=10,in_port=1,udp,nw_dst={address} actions=output:2");
+            }
         }
     }
     text

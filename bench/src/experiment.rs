@@ -1,0 +1,263 @@
+//! What experiments have in common: systems that take turns, and points that come of it.
+//!
+//! Systems whose threads poll cannot take turns with others, because they take a CPU all the
+//! time. Each of those is measured alone, after the rest.
+
+mod cpu;
+mod hosts;
+mod restart;
+mod rules;
+mod setup;
+mod sweep;
+
+use crate::args::Plan;
+use crate::catalogue::{self, Experiment};
+use crate::cpu_time::of_process;
+use crate::measure::{Contender, Rounds, Series, rounds};
+use crate::peer::System;
+use crate::pin::Cpus;
+use crate::point::{Parameters, Point, Subject};
+use crate::progress::Progress;
+use crate::report::results::Results;
+use crate::setting::Setting;
+use anyhow::{Error, Result, anyhow};
+use std::thread;
+use std::time::Duration;
+
+/// How long a daemon is looked at to see whether it polls.
+const GLANCE: Duration = Duration::from_millis(300);
+
+/// A run of experiments.
+pub struct Run {
+    /// How much is measured.
+    pub plan: Plan,
+    /// Where.
+    pub cpus: Cpus,
+    /// Systems that were asked for.
+    pub systems: Vec<System>,
+    /// What came of it so far.
+    pub results: Results,
+    /// For who waits.
+    pub progress: Progress,
+}
+
+/// Does an experiment.
+pub type Work = fn(&mut Run, &Experiment) -> Result<()>;
+
+/// An experiment, how it is done, and about how many seconds a short and a full run take.
+pub type Entry = (Experiment, Work, [u64; 2]);
+
+/// All experiments, in the order of the page.
+pub const ALL: [Entry; 7] = [
+    (catalogue::ECHO, hosts::echo, [100, 300]),
+    (catalogue::TCP, hosts::tcp, [120, 240]),
+    (catalogue::SETUP, setup::run, [60, 150]),
+    (catalogue::RULES, rules::run, [40, 90]),
+    (catalogue::SWEEP, sweep::run, [40, 120]),
+    (catalogue::CPU, cpu::run, [150, 300]),
+    (catalogue::RESTART, restart::run, [60, 120]),
+];
+
+/// A figure that systems are asked for.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// Under which choice.
+    pub parameters: Parameters,
+    /// What is measured.
+    pub metric: &'static str,
+    /// In which unit.
+    pub unit: &'static str,
+    /// Scatter (MAD over median) that is too wide.
+    pub wide: f64,
+}
+
+/// A figure, and how a system gives it.
+pub struct Task<'a> {
+    /// The figure.
+    pub asked: Asked,
+    /// Measures once.
+    pub work: Box<dyn Fn(&Setting) -> Result<f64> + 'a>,
+}
+
+impl Run {
+    /// Measures tasks on some systems, `limit` first when it is among them; each is set up by
+    /// `make`.
+    pub fn compare(
+        &mut self,
+        experiment: &Experiment,
+        systems: &[System],
+        limit: Option<System>,
+        make: &dyn Fn(System) -> Result<Setting>,
+        tasks: &[Task<'_>],
+    ) {
+        let wanted: Vec<System> =
+            systems.iter().copied().filter(|s| self.systems.contains(s)).collect();
+        let (mut together, mut alone) = (Vec::new(), Vec::new());
+        for system in wanted {
+            self.progress.say(&format!("starting {}", system.name()));
+            match crate::attempt(|| make(system)) {
+                Err(e) => tasks.iter().for_each(|t| self.absent(experiment, system, &t.asked, &e)),
+                // It starts again when the others have gone.
+                Ok(setting) if polls(&setting) => alone.push(system),
+                Ok(setting) => together.push(setting),
+            }
+        }
+        self.take_turns(experiment, &together, limit, tasks);
+        drop(together);
+        for system in alone {
+            self.progress.say(&format!("{} alone, because it polls", system.name()));
+            match crate::attempt(|| make(system)) {
+                Err(e) => tasks.iter().for_each(|t| self.absent(experiment, system, &t.asked, &e)),
+                Ok(setting) => self.take_turns(experiment, &[setting], limit, tasks),
+            }
+        }
+    }
+
+    fn take_turns(
+        &mut self,
+        experiment: &Experiment,
+        settings: &[Setting],
+        limit: Option<System>,
+        tasks: &[Task<'_>],
+    ) {
+        for setting in settings {
+            self.describe(setting);
+        }
+        for task in tasks {
+            // Who cannot do it at all does not hold up the others.
+            let mut able = Vec::new();
+            for setting in settings {
+                match crate::attempt(|| (task.work)(setting)) {
+                    Ok(_) => able.push(setting),
+                    Err(e) => self.absent(experiment, setting.system, &task.asked, &e),
+                }
+            }
+            match crate::attempt(|| turns(self.plan, experiment, &able, limit, task)) {
+                Ok(points) => points.into_iter().for_each(|p| self.add(p)),
+                Err(e) => {
+                    able.iter().for_each(|s| self.absent(experiment, s.system, &task.asked, &e));
+                }
+            }
+        }
+    }
+
+    /// Measures figures of one system after the other; `work` gives their samples in the order
+    /// of `asked`.
+    pub fn each(
+        &mut self,
+        experiment: &Experiment,
+        systems: &[System],
+        asked: &[Asked],
+        work: &dyn Fn(&mut Run, System) -> Result<Vec<Series>>,
+    ) {
+        for system in
+            systems.iter().filter(|s| self.systems.contains(s)).copied().collect::<Vec<_>>()
+        {
+            self.progress.say(&format!("starting {}", system.name()));
+            match crate::attempt(|| work(self, system)) {
+                Err(e) => asked.iter().for_each(|a| self.absent(experiment, system, a, &e)),
+                Ok(series) => {
+                    for (asked, series) in asked.iter().zip(series) {
+                        let subject = subject(experiment, system, asked.parameters.clone());
+                        let mut point = subject.point(asked.metric, asked.unit, &series);
+                        point.unsteady = series.scatter() > asked.wide;
+                        self.add(point);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Keeps a point, and shows it.
+    pub fn add(&mut self, point: Point) {
+        self.progress.point(&point);
+        self.results.points.push(point);
+    }
+
+    /// Says why a system has no such figure.
+    fn absent(&mut self, experiment: &Experiment, system: System, asked: &Asked, why: &Error) {
+        let subject = subject(experiment, system, asked.parameters.clone());
+        self.add(subject.absent(asked.metric, asked.unit, &format!("{why:#}")));
+    }
+
+    /// Keeps how a system was set.
+    pub fn describe(&mut self, setting: &Setting) {
+        let name = setting.system.name().to_owned();
+        self.results.systems.entry(name).or_insert_with(|| setting.peer.settings());
+    }
+}
+
+/// What the points of a system in an experiment have in common.
+fn subject(experiment: &Experiment, system: System, parameters: Parameters) -> Subject {
+    Subject { experiment: experiment.name, system: system.name().to_owned(), parameters }
+}
+
+/// Systems to which OpenFlow rules can be given.
+fn with_rules() -> Vec<System> {
+    System::ALL.into_iter().filter(|s| s.has_rules()).collect()
+}
+
+/// A parameter.
+fn parameter(name: &str, value: u64) -> Parameters {
+    [(name.to_owned(), value.into())].into_iter().collect()
+}
+
+fn turns(
+    plan: Plan,
+    experiment: &Experiment,
+    settings: &[&Setting],
+    limit: Option<System>,
+    task: &Task<'_>,
+) -> Result<Vec<Point>> {
+    let mut contenders: Vec<Contender<'_>> =
+        settings.iter().map(|setting| Box::new(|| (task.work)(setting)) as Contender<'_>).collect();
+    if contenders.is_empty() {
+        return Ok(Vec::new());
+    }
+    let rounds = rounds(plan, task.asked.wide, &mut contenders)?;
+    let at = limit.and_then(|l| Some((settings.iter().position(|s| s.system == l)?, l.name())));
+    Ok(settings
+        .iter()
+        .enumerate()
+        .filter_map(|(number, setting)| {
+            point(experiment, setting, &task.asked, &rounds, number, at)
+        })
+        .collect())
+}
+
+/// The point of the contender `number`, against that of a number and a name.
+fn point(
+    experiment: &Experiment,
+    setting: &Setting,
+    asked: &Asked,
+    rounds: &Rounds,
+    number: usize,
+    limit: Option<(usize, &str)>,
+) -> Option<Point> {
+    let series = rounds.series.get(number)?;
+    let subject = subject(experiment, setting.system, asked.parameters.clone());
+    let mut point = subject.point(asked.metric, asked.unit, series);
+    (point.taken, point.unsteady) = (rounds.taken, series.scatter() > asked.wide);
+    point.note.clone_from(&setting.note);
+    Some(match limit.filter(|(at, _)| *at != number) {
+        Some((at, name)) => point.against(name, rounds.series.get(at)?),
+        None => point,
+    })
+}
+
+/// True when a daemon uses much of a CPU although there is no traffic.
+fn polls(setting: &Setting) -> bool {
+    let used = || -> Result<Duration> { setting.peer.daemons().into_iter().map(of_process).sum() };
+    let Ok(before) = used() else { return false };
+    thread::sleep(GLANCE);
+    used().is_ok_and(|after| after.saturating_sub(before) > GLANCE / 2)
+}
+
+/// Does an experiment on a thread of its own: what it pins is undone with it.
+///
+/// # Errors
+/// Those of the experiment, a panic among them.
+pub fn perform(run: &mut Run, experiment: &Experiment, work: Work) -> Result<()> {
+    thread::scope(|scope| scope.spawn(move || crate::attempt(|| work(run, experiment))).join())
+        .unwrap_or_else(|_| Err(anyhow!("a thread panicked")))
+}

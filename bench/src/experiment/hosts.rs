@@ -1,0 +1,61 @@
+//! Two containers that talk by TCP.
+
+use super::{Asked, Run, Task, parameter, with_rules};
+use crate::catalogue::Experiment;
+use crate::ends::{bulk, connections, echo as exchange, echo_rounds, requests};
+use crate::peer::{Rules, System};
+use crate::point::Parameters;
+use crate::setting::Setting;
+use anyhow::Result;
+use std::time::Duration;
+
+/// Scatter (MAD over median) that is too wide.
+const WIDE: f64 = 0.05;
+/// Exchanges of a size that begin later than this are left out in the short run.
+const SHORT: Duration = Duration::from_millis(200);
+/// In the full run all fifty begin.
+const LONG: Duration = Duration::from_secs(60);
+
+/// (d): echo.
+pub fn echo(run: &mut Run, experiment: &Experiment) -> Result<()> {
+    let full = run.plan.full;
+    // 16 B to 16 MiB: factors of 4 in the full run, of 32 else.
+    let step = if full { 2 } else { 5 };
+    let sizes = (4..=24).step_by(step).map(|bits| 1usize << bits);
+    let limit = if full { LONG } else { SHORT };
+    let task = |size: usize| Task {
+        asked: Asked {
+            parameters: parameter("bytes", size as u64),
+            metric: "time of an echo",
+            unit: "µs",
+            wide: WIDE,
+        },
+        work: Box::new(move |s: &Setting| exchange(&s.ends, size, echo_rounds(), limit)),
+    };
+    let tasks: Vec<Task<'_>> = sizes.map(task).collect();
+    let cpus = run.cpus;
+    let make = move |system| Setting::make(system, cpus, Rules::Normal)?.with_tcp();
+    run.compare(experiment, &System::ALL, Some(System::BareTc), &make, &tasks);
+    Ok(())
+}
+
+/// Throughput, requests, connections.
+pub fn tcp(run: &mut Run, experiment: &Experiment) -> Result<()> {
+    let (cpus, window) = (run.cpus, run.plan.window());
+    let task = |metric, unit, work: fn(&Setting, Duration) -> Result<f64>| Task {
+        asked: Asked { parameters: Parameters::new(), metric, unit, wide: WIDE },
+        work: Box::new(move |s: &Setting| work(s, window)),
+    };
+    let tasks = [
+        task("throughput", "Gbit/s", |s, window| bulk(&s.ends, window)),
+        task("requests", "/s", |s, window| requests(&s.ends, window)),
+        task("connections", "/s", |s, window| connections(&s.ends, window)),
+    ];
+    let make = move |system| Setting::make(system, cpus, Rules::Normal)?.with_tcp();
+    run.compare(experiment, &System::ALL, Some(System::BareTc), &make, &tasks);
+    let tasks =
+        [task("connections, megaflows for each", "/s", |s, window| connections(&s.ends, window))];
+    let make = move |system| Setting::make(system, cpus, Rules::PerConnection)?.with_tcp();
+    run.compare(experiment, &with_rules(), None, &make, &tasks);
+    Ok(())
+}

@@ -1,0 +1,69 @@
+//! Packets that a restart of the daemon costs.
+
+use super::{Asked, Run, with_rules};
+use crate::catalogue::Experiment;
+use crate::ends::{Flood, paced};
+use crate::measure::Series;
+use crate::peer::{Rules, System};
+use crate::point::Parameters;
+use crate::setting::Setting;
+use anyhow::{Context, Result, ensure};
+use slipswitch_tests::harness::wait_until;
+use std::thread;
+use std::time::Duration;
+
+/// Datagrams in a millisecond.
+const BURST: u64 = 10;
+/// Traffic before and after.
+const QUIET: Duration = Duration::from_secs(1);
+/// Until the daemon listens again.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Measures.
+pub fn run(run: &mut Run, experiment: &Experiment) -> Result<()> {
+    // Losses are counted, so how far they scatter is a result and no fault.
+    let wide = f64::INFINITY;
+    let asked = |metric, unit| Asked { parameters: Parameters::new(), metric, unit, wide };
+    let asked = [asked("packets lost", "packets"), asked("longest silence", "ms")];
+    run.each(experiment, &with_rules(), &asked, &restarts);
+    Ok(())
+}
+
+/// Packets lost and milliseconds of silence, of each restart.
+fn restarts(run: &mut Run, system: System) -> Result<Vec<Series>> {
+    let mut setting = Setting::make(system, run.cpus, Rules::Normal)?.with_tcp()?;
+    run.describe(&setting);
+    let mut series = vec![Series::default(); 2];
+    // Without a restart nothing may be lost, else the figure would not be the restart's.
+    let (quiet, ()) = paced(&setting.ends, Flood { burst: BURST }, || {
+        thread::sleep(QUIET);
+        Ok(())
+    })?;
+    ensure!(quiet.lost == 0, "{} of {} are lost without a restart", quiet.lost, quiet.sent);
+    for _ in 0..run.plan.repeat.min(3) {
+        let ends = setting.ends.clone();
+        let (outcome, ()) = paced(&ends, Flood { burst: BURST }, || {
+            thread::sleep(QUIET);
+            restart(&mut setting)?;
+            thread::sleep(QUIET);
+            Ok(())
+        })?;
+        let silence = outcome.silence.as_secs_f64() * 1e3;
+        series.iter_mut().zip([outcome.lost as f64, silence]).for_each(|(s, f)| s.0.push(f));
+    }
+    Ok(series)
+}
+
+/// As Open vSwitch's own scripts do it.
+fn restart(setting: &mut Setting) -> Result<()> {
+    let switch = setting.peer.switch_mut().context("this system has no daemon")?;
+    switch.vsctl("set Open_vSwitch . other_config:flow-restore-wait=true");
+    switch.appctl("exit");
+    ensure!(switch.wait_for_end() == Some(0), "the daemon does not end as it should");
+    switch.start_daemon();
+    let listens = wait_until(PATIENCE, || switch.sh("ovs-ofctl show br0").ok());
+    ensure!(listens, "the daemon does not listen after its restart");
+    setting.peer.restore(Rules::Normal)?;
+    setting.switch()?.vsctl("--no-wait remove Open_vSwitch . other_config flow-restore-wait");
+    Ok(())
+}

@@ -1,0 +1,91 @@
+//! What Slipswitch is to reach against limits and peers, measured in one run.
+
+use crate::catalogue::{CPU, Experiment, RESTART, RULES, SETUP, TCP};
+use crate::report::goals::{Bound, Figure, Goal, Which};
+
+/// CPU in percent that is shown as 0.0.
+const NOTHING: f64 = 0.05;
+
+const fn which(experiment: Experiment, system: &'static str, metric: &'static str) -> Which {
+    Which { experiment: experiment.name, system, metric, parameters: &[] }
+}
+
+const fn with(which: Which, parameters: &'static [(&'static str, &'static str)]) -> Which {
+    Which { parameters, ..which }
+}
+
+/// All goals, in the order of the page.
+pub const ALL: [Goal; 8] = [
+    Goal {
+        words: "TCP throughput against a bare tc redirect",
+        figure: Figure::Ratio(
+            which(TCP, "Slipswitch tcx", "throughput"),
+            which(TCP, "bare tc redirect", "throughput"),
+        ),
+        bound: Bound::AtLeast(0.95),
+    },
+    Goal {
+        words: "new flows a second against OVS AF_PACKET",
+        figure: Figure::Ratio(
+            which(SETUP, "Slipswitch tcx", "new flows"),
+            which(SETUP, "OVS AF_PACKET", "new flows"),
+        ),
+        bound: Bound::AtLeast(5.0),
+    },
+    Goal {
+        words: "time to add 256 K rules against OVS",
+        figure: Figure::Ratio(
+            with(which(RULES, "Slipswitch tcx", "time to add"), &[("rules", "262144")]),
+            with(which(RULES, "OVS AF_PACKET", "time to add"), &[("rules", "262144")]),
+        ),
+        bound: Bound::AtMost(0.5),
+    },
+    Goal {
+        words: "memory of 256 K rules against OVS",
+        figure: Figure::Ratio(
+            with(which(RULES, "Slipswitch tcx", "memory of a rule"), &[("rules", "262144")]),
+            with(which(RULES, "OVS AF_PACKET", "memory of a rule"), &[("rules", "262144")]),
+        ),
+        bound: Bound::AtMost(0.5),
+    },
+    Goal {
+        words: "CPU of the daemon at 10 K flows, tcx",
+        figure: Figure::Value(which(CPU, "Slipswitch tcx", "CPU, 10K flows")),
+        bound: Bound::AtMost(0.34),
+    },
+    Goal {
+        words: "CPU of the daemon at 10 K flows, xdp",
+        figure: Figure::Value(which(CPU, "Slipswitch xdp", "CPU, 10K flows")),
+        bound: Bound::AtMost(0.34),
+    },
+    Goal {
+        words: "CPU of the daemon, idle (0, rounded to tenths)",
+        figure: Figure::Value(which(CPU, "Slipswitch tcx", "CPU, idle")),
+        bound: Bound::AtMost(NOTHING),
+    },
+    Goal {
+        words: "packets lost over a restart",
+        figure: Figure::Value(which(RESTART, "Slipswitch tcx", "packets lost")),
+        bound: Bound::AtMost(0.0),
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::peer::System;
+
+    #[test]
+    fn goals_name_systems_that_there_are() {
+        let names: Vec<&str> = System::ALL.iter().map(|s| s.name()).collect();
+        for goal in ALL {
+            let figures = match goal.figure {
+                Figure::Value(which) => vec![which],
+                Figure::Ratio(of, to) => vec![of, to],
+            };
+            for which in figures {
+                assert!(names.contains(&which.system), "{}: {}", goal.words, which.system);
+            }
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! What is to be reached, judged by the points of a run.
+
+use super::results::Results;
+use super::scale::number;
+use crate::point::Point;
+
+/// A bound for a figure.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Bound {
+    /// Not less than this.
+    AtLeast(f64),
+    /// Not more.
+    AtMost(f64),
+}
+
+impl Bound {
+    fn holds(self, value: f64) -> bool {
+        match self {
+            Bound::AtLeast(bound) => value >= bound,
+            Bound::AtMost(bound) => value <= bound,
+        }
+    }
+
+    fn text(self, unit: &str) -> String {
+        match self {
+            Bound::AtLeast(bound) => format!("≥ {bound}{unit}"),
+            Bound::AtMost(bound) => format!("≤ {bound}{unit}"),
+        }
+    }
+}
+
+/// Which point is meant.
+#[derive(Clone, Copy, Debug)]
+pub struct Which {
+    /// Name of the experiment.
+    pub experiment: &'static str,
+    /// Name of the system.
+    pub system: &'static str,
+    /// Name of the metric.
+    pub metric: &'static str,
+    /// Parameters that it has to have, with their texts; others do not matter.
+    pub parameters: &'static [(&'static str, &'static str)],
+}
+
+/// What a goal is about.
+#[derive(Clone, Copy, Debug)]
+pub enum Figure {
+    /// The first divided by the second.
+    Ratio(Which, Which),
+    /// The median of a point, in its unit.
+    Value(Which),
+}
+
+/// A goal.
+#[derive(Clone, Copy, Debug)]
+pub struct Goal {
+    /// In words.
+    pub words: &'static str,
+    /// What is judged.
+    pub figure: Figure,
+    /// What it has to be.
+    pub bound: Bound,
+}
+
+/// What became of a goal.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict {
+    /// Reached, with this figure.
+    Met(f64),
+    /// Not reached.
+    Missed(f64),
+    /// Could not be judged, and why.
+    Unknown(String),
+}
+
+impl Goal {
+    /// Judges it.
+    pub fn judge(&self, results: &Results) -> Verdict {
+        match self.value(results) {
+            Ok(value) if self.bound.holds(value) => Verdict::Met(value),
+            Ok(value) => Verdict::Missed(value),
+            Err(why) => Verdict::Unknown(why),
+        }
+    }
+
+    fn value(&self, results: &Results) -> Result<f64, String> {
+        match self.figure {
+            Figure::Value(which) => median(find(results, which)?),
+            Figure::Ratio(of, to) => {
+                let (of, to) = (find(results, of)?, find(results, to)?);
+                // Rounds that took turns say more about each other than their medians do.
+                let paired = of.ratio_to.as_ref().filter(|r| r.system == to.system);
+                let same = of.parameters == to.parameters && of.metric == to.metric;
+                match paired.filter(|_| same) {
+                    Some(ratio) => Ok(ratio.median),
+                    None => Ok(median(of)? / median(to)?),
+                }
+                .and_then(|r: f64| if r.is_finite() { Ok(r) } else { Err("division by 0".into()) })
+            }
+        }
+    }
+
+    /// A row of the table of goals.
+    pub fn row(&self, results: &Results) -> String {
+        let unit = match self.figure {
+            Figure::Ratio(..) => String::new(),
+            Figure::Value(which) => {
+                find(results, which).map(|p| format!(" {}", p.unit)).unwrap_or_default()
+            }
+        };
+        let bound = self.bound.text(&unit);
+        match self.judge(results) {
+            Verdict::Met(value) => {
+                format!("| {} | {bound} | {}{unit} | met |", self.words, number(value))
+            }
+            Verdict::Missed(value) => {
+                format!("| {} | {bound} | {}{unit} | **missed** |", self.words, number(value))
+            }
+            Verdict::Unknown(why) => {
+                format!("| {} | {bound} | – | not measured: {why} |", self.words)
+            }
+        }
+    }
+}
+
+fn median(point: &Point) -> Result<f64, String> {
+    point.median.ok_or_else(|| {
+        let why = point.note.as_deref().unwrap_or("no samples");
+        format!("{}: {}", point.system, why.lines().next().unwrap_or_default())
+    })
+}
+
+fn find(results: &Results, which: Which) -> Result<&Point, String> {
+    let has = |p: &&Point| {
+        which
+            .parameters
+            .iter()
+            .all(|(name, value)| p.parameters.get(*name).is_some_and(|v| v.to_string() == *value))
+    };
+    let mut found = results
+        .of(which.experiment)
+        .filter(|p| p.system == which.system && p.metric == which.metric)
+        .filter(has);
+    match (found.next(), found.next()) {
+        (Some(point), None) => Ok(point),
+        (None, _) => Err(format!("{} was not run with {}", which.experiment, which.system)),
+        (Some(_), Some(_)) => Err(format!("{} has several such figures", which.experiment)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::Series;
+    use crate::point::Subject;
+
+    fn point(system: &str, flows: u64, rate: f64) -> Point {
+        let parameters = [("flows".to_owned(), flows.into())].into_iter().collect();
+        Subject { experiment: "rates", system: system.into(), parameters }.point(
+            "rate",
+            "Mpps",
+            &Series(vec![rate; 3]),
+        )
+    }
+
+    fn results(ours: f64, bare: f64) -> Results {
+        let points = vec![
+            point("bare XDP redirect", 1, 10.0),
+            point("bare XDP redirect", 65_536, bare),
+            point("Slipswitch xdp", 1, 2.0),
+            point("Slipswitch xdp", 65_536, ours),
+        ];
+        Results { points, ..Results::default() }
+    }
+
+    fn which(system: &'static str) -> Which {
+        Which { experiment: "rates", system, metric: "rate", parameters: &[("flows", "65536")] }
+    }
+
+    fn goal() -> Goal {
+        Goal {
+            words: "64K flows against bare XDP",
+            figure: Figure::Ratio(which("Slipswitch xdp"), which("bare XDP redirect")),
+            bound: Bound::AtLeast(0.8),
+        }
+    }
+
+    #[test]
+    fn goals_are_judged_by_the_points_with_their_parameters() {
+        assert_eq!(goal().judge(&results(8.0, 10.0)), Verdict::Met(0.8));
+        assert_eq!(goal().judge(&results(7.0, 10.0)), Verdict::Missed(0.7));
+        assert!(goal().row(&results(7.0, 10.0)).ends_with("| ≥ 0.8 | 0.70 | **missed** |"));
+    }
+
+    #[test]
+    fn what_was_not_measured_is_neither_met_nor_missed() {
+        let none = Results::default();
+        assert!(matches!(goal().judge(&none), Verdict::Unknown(_)));
+        let mut absent = results(8.0, 10.0);
+        let last = absent.points.last_mut().unwrap();
+        (last.median, last.note) = (None, Some("it does not start".into()));
+        assert!(goal().row(&absent).contains("not measured: Slipswitch xdp: it does not start"));
+        assert!(matches!(goal().judge(&results(1.0, 0.0)), Verdict::Unknown(_)));
+    }
+
+    #[test]
+    fn rounds_that_took_turns_are_compared_round_by_round() {
+        let mut results = results(8.0, 10.0);
+        let bare = Series(vec![8.0, 16.0, 16.0]);
+        let ours = results.points.pop().unwrap();
+        results.points.push(ours.against("bare XDP redirect", &bare));
+        assert_eq!(goal().judge(&results), Verdict::Missed(0.5));
+    }
+
+    #[test]
+    fn values_are_judged_in_their_unit() {
+        let goal = Goal {
+            words: "lost",
+            figure: Figure::Value(which("Slipswitch xdp")),
+            bound: Bound::AtMost(0.0),
+        };
+        assert_eq!(goal.judge(&results(0.0, 1.0)), Verdict::Met(0.0));
+        assert!(goal.row(&results(3.0, 1.0)).contains("| ≤ 0 Mpps | 3.00 Mpps | **missed** |"));
+    }
+}

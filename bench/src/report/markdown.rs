@@ -1,0 +1,306 @@
+//! The page: goals, machine, and a section for each experiment, with its plots.
+
+use super::goals::{Goal, Verdict};
+use super::plot::{self, Frame, Line, Value as Drawn};
+use super::results::{Results, more_is_better};
+use super::scale::{Spread, number};
+use super::table::{Table, one_line, shown, tables};
+use crate::catalogue::Experiment;
+use crate::point::Value;
+use std::fmt::Write as _;
+
+/// Factor between the largest and the smallest value from which a plot is logarithmic.
+const WIDE: f64 = 30.0;
+
+/// The page, and the plots that it shows.
+#[derive(Debug)]
+pub struct Page {
+    /// Markdown.
+    pub text: String,
+    /// Names of files and SVG.
+    pub plots: Vec<(String, String)>,
+}
+
+/// Writes the page. Plots are shown from `folder`, a path relative to the page's.
+pub fn page(results: &Results, experiments: &[Experiment], goals: &[Goal], folder: &str) -> Page {
+    let mut text = String::from(HEAD);
+    facts(&mut text, results);
+    goals_table(&mut text, results, goals);
+    let mut plots = Vec::new();
+    text.push_str("\n## What was compared\n\n| system | what it is here |\n|---|---|\n");
+    for (system, setting) in &results.systems {
+        let _ = writeln!(text, "| {system} | {} |", one_line(setting));
+    }
+    for experiment in experiments {
+        section(&mut text, &mut plots, results, experiment, folder);
+    }
+    if !results.notes.is_empty() {
+        text.push_str("\n## Notes\n\n");
+    }
+    for note in &results.notes {
+        let _ = writeln!(text, "- {}", one_line(note));
+    }
+    Page { text, plots }
+}
+
+const HEAD: &str = "\
+# Benchmarks
+
+This page is written by `make bench` (about 15 minutes) or `make bench-full` (all points); do not
+edit it. All figures are of one run on one machine, the one below: every system is measured there
+in turn, with the same generator and the same sink. What could not be measured says why. The
+samples of every figure are in [benchmarks/results.json](benchmarks/results.json).
+
+How to read the tables: the median over the rounds, ± the median distance from it; in brackets,
+the median of the rounds' ratios to the limit of the experiment, where it was taken in turn with it;
+bold, the best switch of a column (limits are no switches); `~`, figures that scatter widely,
+also when they were taken again; [1], a note below the table. Plots show the smallest and the
+largest sample as a thin line.
+
+";
+
+fn facts(text: &mut String, results: &Results) {
+    text.push_str("## The machine and the run\n\n| | |\n|---|---|\n");
+    for (name, fact) in results.machine.iter().chain(&results.run) {
+        let _ = writeln!(text, "| {name} | {} |", one_line(fact));
+    }
+}
+
+fn goals_table(text: &mut String, results: &Results, goals: &[Goal]) {
+    let verdicts: Vec<Verdict> = goals.iter().map(|g| g.judge(results)).collect();
+    let met = verdicts.iter().filter(|v| matches!(v, Verdict::Met(_))).count();
+    let missed = verdicts.iter().filter(|v| matches!(v, Verdict::Missed(_))).count();
+    let _ = writeln!(
+        text,
+        "\n## Goals\n\n{met} met, {missed} missed, {} not measured.\n\n\
+         | goal | bound | measured | |\n|---|---|---|---|",
+        goals.len() - met - missed
+    );
+    for goal in goals {
+        let _ = writeln!(text, "{}", goal.row(results));
+    }
+}
+
+fn section(
+    text: &mut String,
+    plots: &mut Vec<(String, String)>,
+    results: &Results,
+    experiment: &Experiment,
+    folder: &str,
+) {
+    let _ = writeln!(
+        text,
+        "\n## {}\n\n{}\n\nRepeats: {}. Again: `make bench ARGS='--only {}'`.",
+        experiment.title, experiment.about, experiment.repeats, experiment.name
+    );
+    let tables = tables(results.of(experiment.name), experiment.across);
+    if tables.is_empty() {
+        text.push_str("\nNot part of this run.\n");
+    }
+    for (number, table) in (1..).zip(&tables) {
+        let _ =
+            writeln!(text, "\n**{}** ({})\n\n{}", table.title(), better(table), table.markdown());
+        if let Some(svg) = draw(table, &results.names()) {
+            let file = format!("{}-{number}.svg", experiment.name);
+            let _ = writeln!(text, "![{}]({folder}/{file})", table.title());
+            plots.push((file, svg));
+        }
+        ahead(text, table, experiment);
+    }
+}
+
+fn better(table: &Table<'_>) -> String {
+    let which = if more_is_better(table.unit) { "more" } else { "less" };
+    format!("{}, {which} is better", table.unit)
+}
+
+/// Says where a peer is ahead of Slipswitch, and why.
+fn ahead(text: &mut String, table: &Table<'_>, experiment: &Experiment) {
+    let ahead = table.ahead();
+    let mut systems: Vec<&str> = ahead.iter().map(|(system, ..)| *system).collect();
+    systems.dedup();
+    systems.sort_unstable();
+    systems.dedup();
+    for system in systems {
+        let places: Vec<String> = ahead
+            .iter()
+            .filter(|(s, ..)| *s == system)
+            .map(|(_, column, its, ours)| {
+                let at = table
+                    .across
+                    .map_or(String::new(), |name| format!("at {name} {}: ", shown(column)));
+                format!("{at}{} against {}", number(*its), number(*ours))
+            })
+            .collect();
+        let why = experiment.why.iter().find(|(prefix, _)| system.starts_with(prefix));
+        let why = why.map_or("Why has not been found out.", |(_, why)| why);
+        let _ = writeln!(
+            text,
+            "\n{system} is ahead of every tier of Slipswitch here ({}). {why}",
+            places.join("; ")
+        );
+    }
+}
+
+/// Lines where a count varies, bars where nothing does; nothing where less than two systems
+/// were measured.
+fn draw(table: &Table<'_>, names: &[&str]) -> Option<String> {
+    let measured: Vec<&str> =
+        table.systems.iter().copied().filter(|s| !table.measured(s).is_empty()).collect();
+    if measured.len() < 2 {
+        return None;
+    }
+    let title = table.title();
+    let medians: Vec<f64> =
+        measured.iter().flat_map(|s| table.measured(s)).map(|(_, median)| median).collect();
+    let frame = Frame {
+        title: &title,
+        x: table.across.unwrap_or_default(),
+        y: table.unit,
+        spread: spread(&medians),
+    };
+    let style = |system: &str| names.iter().position(|n| *n == system).unwrap_or(0);
+    let counts: Option<Vec<f64>> = table.columns.iter().map(|c| as_count(c)).collect();
+    match (counts, &table.columns[..]) {
+        (_, [only]) => {
+            let bars: Vec<(String, usize, Drawn)> = measured
+                .iter()
+                .filter_map(|s| Some(((*s).to_owned(), style(s), drawn(table, s, only)?)))
+                .collect();
+            Some(plot::bars(&frame, &bars))
+        }
+        (Some(_), _) => {
+            let line = |system: &&str| Line {
+                name: (*system).to_owned(),
+                style: style(system),
+                values: table
+                    .columns
+                    .iter()
+                    .filter_map(|c| Some((as_count(c)?, drawn(table, system, c)?)))
+                    .collect(),
+            };
+            let lines: Vec<Line> = measured.iter().map(line).collect();
+            Some(plot::lines(&frame, &lines))
+        }
+        (None, _) => None,
+    }
+}
+
+/// Logarithmic when values are far apart; a 0 has no place there.
+fn spread(medians: &[f64]) -> Spread {
+    let low = medians.iter().copied().fold(f64::INFINITY, f64::min);
+    let high = medians.iter().copied().fold(0.0, f64::max);
+    if low > 0.0 && high / low > WIDE { Spread::Log } else { Spread::Linear }
+}
+
+fn as_count(value: &Value) -> Option<f64> {
+    match value {
+        Value::Count(count) => Some(*count as f64),
+        Value::Text(_) => None,
+    }
+}
+
+fn drawn(table: &Table<'_>, system: &str, column: &Value) -> Option<Drawn> {
+    let point = table.point(system, column)?;
+    let samples = point.samples.iter().copied();
+    Some(Drawn {
+        median: point.median?,
+        low: samples.clone().fold(f64::INFINITY, f64::min),
+        high: samples.fold(f64::NEG_INFINITY, f64::max),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::Series;
+    use crate::point::{Point, Subject};
+    use crate::report::goals::{Bound, Figure, Which};
+
+    const MADE_UP: Experiment = Experiment {
+        name: "made-up",
+        title: "Made up",
+        about: "Figures for a test.",
+        repeats: "nothing",
+        across: Some("flows"),
+        why: &[("OVS-DPDK", "It polls.")],
+    };
+    const GOAL: Goal = Goal {
+        words: "rate",
+        figure: Figure::Value(Which {
+            experiment: "made-up",
+            system: "Slipswitch xdp",
+            metric: "rate",
+            parameters: &[("flows", "1024")],
+        }),
+        bound: Bound::AtLeast(5.0),
+    };
+
+    fn point(system: &str, flows: u64, rate: f64) -> Point {
+        let parameters = [("flows".to_owned(), flows.into())].into_iter().collect();
+        Subject { experiment: "made-up", system: system.into(), parameters }.point(
+            "rate",
+            "Mpps",
+            &Series(vec![rate, rate * 1.1, rate * 0.9]),
+        )
+    }
+
+    fn results() -> Results {
+        let points = vec![
+            point("bare XDP redirect", 1, 10.0),
+            point("bare XDP redirect", 1024, 9.0),
+            point("OVS-DPDK", 1, 9.5),
+            point("OVS-DPDK", 1024, 1.0),
+            point("Slipswitch xdp", 1, 9.0),
+            point("Slipswitch xdp", 1024, 4.0),
+        ];
+        let mut results = Results { points, ..Results::default() };
+        results.machine.insert("kernel".into(), "6.1".into());
+        results.systems.insert("OVS-DPDK".into(), "one PMD".into());
+        results.note("A note | of two\nlines.");
+        results
+    }
+
+    #[test]
+    fn the_page_has_machine_goals_tables_plots_and_what_is_lost() {
+        let page = page(&results(), &[MADE_UP], &[GOAL], "benchmarks");
+        for words in [
+            "| kernel | 6.1 |",
+            "0 met, 1 missed, 0 not measured.",
+            "| rate | ≥ 5 Mpps | 4.00 Mpps | **missed** |",
+            "| OVS-DPDK | one PMD |",
+            "## Made up\n\nFigures for a test.\n\nRepeats: nothing. Again: `make bench ARGS='--only made-up'`.",
+            "| flows → | 1 | 1K |",
+            "OVS-DPDK is ahead of every tier of Slipswitch here (at flows 1: 9.50 against 9.00). It polls.",
+            "![Rate](benchmarks/made-up-1.svg)",
+            "- A note \\| of two lines.",
+        ] {
+            assert!(page.text.contains(words), "{words}\nis not in\n{}", page.text);
+        }
+        let [(file, svg)] = &page.plots[..] else { panic!("one plot was expected") };
+        assert_eq!(file, "made-up-1.svg");
+        assert_eq!(svg.matches("<polyline ").count(), 3);
+    }
+
+    #[test]
+    fn an_experiment_without_points_says_so() {
+        let none = Results::default();
+        let page = page(&none, &[MADE_UP], &[GOAL], "benchmarks");
+        assert!(page.text.contains("Not part of this run."), "{}", page.text);
+        assert!(page.text.contains("0 met, 0 missed, 1 not measured."), "{}", page.text);
+        assert!(page.plots.is_empty());
+    }
+
+    #[test]
+    fn a_metric_without_parameters_is_drawn_as_bars() {
+        let mut results = results();
+        for point in &mut results.points {
+            point.parameters.clear();
+        }
+        results.points.dedup_by(|a, b| a.system == b.system);
+        let page = page(&results, &[MADE_UP], &[], "benchmarks");
+        assert_eq!(page.plots.len(), 1);
+        assert!(page.plots[0].1.contains("<rect "));
+        assert!(page.text.contains("|  | rate (Mpps) |"), "{}", page.text);
+    }
+}

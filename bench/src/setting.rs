@@ -1,0 +1,88 @@
+//! A system that runs between two hosts, ready for traffic.
+
+use crate::ends::Ends;
+use crate::netns::run;
+use crate::peer::{Peer, Rules, System, Tier};
+use crate::pin::Cpus;
+use crate::topology::{Far, Topology};
+use anyhow::{Context, Result, ensure};
+use slipswitch_tests::harness::Switch;
+use std::time::Duration;
+
+/// For the first packet: a switch may still be learning.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// For a first connection on links that may not carry TCP at all.
+const TRY: Duration = Duration::from_secs(2);
+
+/// A peer, what is at its ends, and the threads' places there.
+pub struct Setting {
+    /// Which system.
+    pub system: System,
+    /// The system.
+    pub peer: Box<dyn Peer>,
+    /// Client at the first port, server at the second.
+    pub ends: Ends,
+    /// What had to be done by hand, for the report.
+    pub note: Option<String>,
+    topology: Topology,
+}
+
+impl Setting {
+    /// Starts a system between two containers and waits until the hosts reach each other. Where
+    /// packets are to meet XDP, the ends are as behind network cards.
+    ///
+    /// # Errors
+    /// When it does not start, or they do not.
+    pub fn make(system: System, cpus: Cpus, rules: Rules) -> Result<Setting> {
+        let mut peer = system.start(cpus).context("starting")?;
+        let xdp = matches!(system, System::BareXdp | System::Slipswitch(Tier::Xdp));
+        let far = if xdp { Far::Card } else { Far::Container };
+        let topology = Topology::around(peer.netns(), far, far)?;
+        peer.add_ports(&topology.ports())?;
+        peer.install(rules)?;
+        let ends = Ends {
+            client: topology.sender.host.netns.clone(),
+            server: topology.receiver.host.netns.clone(),
+            address: topology.receiver.host.address().parse()?,
+            cpus,
+        };
+        let note = xdp.then(|| {
+            "the ends are as behind network cards, for XDP: NAPI at the ports, no offload at the \
+             hosts"
+                .into()
+        });
+        let setting = Setting { system, peer, ends, note, topology };
+        let (one, two) = (&setting.topology.sender.host, &setting.topology.receiver.host);
+        ensure!(one.reaches(two.address(), PATIENCE), "the hosts do not reach each other");
+        Ok(setting)
+    }
+
+    /// Sees to it that TCP and UDP pass: switches transmit checksum offload of the hosts off where
+    /// the system does not finish checksums, and notes that.
+    ///
+    /// # Errors
+    /// When TCP does not pass even so.
+    pub fn with_tcp(mut self) -> Result<Setting> {
+        if self.ends.reach_by_tcp(TRY).is_ok() {
+            return Ok(self);
+        }
+        for host in [&self.topology.sender.host, &self.topology.receiver.host] {
+            run(&host.netns, "ethtool -K eth0 tx off")?;
+        }
+        self.ends.reach_by_tcp(PATIENCE).context("TCP does not pass")?;
+        self.note = Some(
+            "TCP does not pass while the hosts leave checksums to their devices, so that was \
+             switched off by hand (ethtool -K eth0 tx off), and large segments with it"
+                .into(),
+        );
+        Ok(self)
+    }
+
+    /// The daemon with its database.
+    ///
+    /// # Errors
+    /// When the system has none.
+    pub fn switch(&self) -> Result<&Switch> {
+        self.peer.switch().context("this system has no daemon")
+    }
+}
