@@ -8,12 +8,21 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
-/* One element. `next` is the program's own; one CPU at a time runs it. */
+/* What the benchmark asks for. One element. */
 struct control {
-	__u32 next;
 	__u32 flows;
 	__u32 stop; /* not 0: no more traffic */
+	__u32 stamp; /* not 0: each frame says when it was made */
 	__u32 pad;
+	__u64 gap; /* nanoseconds from frame to frame; 0: none */
+};
+
+/* How far it is. One element, the program's own; one CPU at a time runs it. */
+struct progress {
+	__u32 next;
+	__u32 pad;
+	__u64 due; /* when the next frame is to leave */
+	__u64 sent;
 };
 
 struct {
@@ -22,6 +31,13 @@ struct {
 	__type(key, __u32);
 	__type(value, struct control);
 } control SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct progress);
+} progress SEC(".maps");
 
 /* The order in which flows take turns. The size is set before the load. */
 struct {
@@ -46,13 +62,20 @@ static __always_inline struct control *control_here(void)
 	return bpf_map_lookup_elem(&control, &zero);
 }
 
-/* The source address of the next flow. */
-static __always_inline int next_source(struct control *c, __be32 *address)
+static __always_inline struct progress *progress_here(void)
 {
-	__u32 turn = c->next;
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&progress, &zero);
+}
+
+/* The source address of the next flow. */
+static __always_inline int next_source(struct control *c, struct progress *p, __be32 *address)
+{
+	__u32 turn = p->next;
 	__u32 *number = bpf_map_lookup_elem(&order, &turn);
 
-	c->next = turn + 1 < c->flows ? turn + 1 : 0;
+	p->next = turn + 1 < c->flows ? turn + 1 : 0;
 	if (!number)
 		return -1;
 	*address = bpf_htonl(0x0a000000 | *number);
@@ -60,13 +83,14 @@ static __always_inline int next_source(struct control *c, __be32 *address)
 }
 
 /* Makes the frame one of the next flow; the header's checksum stays right (RFC 1624). */
-static __always_inline int next_flow(struct control *c, void *data, void *data_end)
+static __always_inline int next_flow(struct control *c, struct progress *p, void *data,
+				     void *data_end)
 {
 	struct iphdr *ip = data + sizeof(struct ethhdr);
 	__u32 sum;
 	__be32 address;
 
-	if (next_source(c, &address) || (void *)(ip + 1) > data_end)
+	if (next_source(c, p, &address) || (void *)(ip + 1) > data_end)
 		return -1;
 	sum = (__u16)~ip->check + (__u16)~(ip->saddr >> 16) + (__u16)~ip->saddr;
 	sum += (address >> 16) + (__u16)address;
@@ -80,14 +104,15 @@ static __always_inline int next_flow(struct control *c, void *data, void *data_e
 /* The same where the frame is looked at at once: a processor stalls when it loads what it stored
  * a moment ago in other sizes, which no packet from a device makes it do. So nothing is stored
  * when there is one flow; else both addresses are at once, and the checksum stays as it was. */
-static __always_inline int touch_flow(struct control *c, void *data, void *data_end)
+static __always_inline int touch_flow(struct control *c, struct progress *p, void *data,
+				      void *data_end)
 {
 	struct iphdr *ip = data + sizeof(struct ethhdr);
 	__be32 address;
 
 	if (c->flows == 1)
 		return 0;
-	if (next_source(c, &address) || (void *)(ip + 1) > data_end)
+	if (next_source(c, p, &address) || (void *)(ip + 1) > data_end)
 		return -1;
 	*(volatile __u64 *)&ip->saddr =
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__

@@ -1,5 +1,6 @@
 /* The benchmark's programs at the skb hook. */
 #include "flows.h"
+#include "sink.h"
 
 #include <linux/pkt_cls.h>
 
@@ -13,13 +14,22 @@ int bare(struct __sk_buff *skb)
 	return bpf_redirect(output, 0);
 }
 
+/* Where traffic ends. */
+SEC("tc")
+int sink(struct __sk_buff *skb)
+{
+	arrived((void *)(long)skb->data, (void *)(long)skb->data_end, skb->len);
+	return TC_ACT_SHOT;
+}
+
 /* Changes the flow, then runs the subject. */
 SEC("tc")
 int touch(struct __sk_buff *skb)
 {
 	struct control *c = control_here();
+	struct progress *p = progress_here();
 
-	if (!c || touch_flow(c, (void *)(long)skb->data, (void *)(long)skb->data_end))
+	if (!c || !p || touch_flow(c, p, (void *)(long)skb->data, (void *)(long)skb->data_end))
 		return TC_ACT_SHOT;
 	bpf_tail_call_static(skb, &subject, 0);
 	return TC_ACT_SHOT;

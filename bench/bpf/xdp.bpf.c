@@ -1,5 +1,6 @@
 /* The benchmark's programs at the XDP hook. */
 #include "flows.h"
+#include "sink.h"
 
 /* Where `generate` and `bare` redirect to. */
 #define WAY_OUT 0
@@ -12,23 +13,64 @@ struct {
 	__type(value, __u32);
 } ways SEC(".maps");
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u64);
-} seen SEC(".maps");
+/* Looks at the clock, at most. */
+#define LOOKS (1 << 16)
+/* Nanoseconds that a frame may be late before those behind it are, too. */
+#define LATE 1000000
+
+struct wait {
+	__u64 now;
+	__u64 due;
+};
+
+static long look_at_clock(__u32 look, struct wait *wait)
+{
+	wait->now = bpf_ktime_get_ns();
+	return wait->now >= wait->due;
+}
+
+/* Waits until the next frame is to leave. */
+static __always_inline void await(struct progress *p, __u64 gap)
+{
+	struct wait wait = { .due = p->due };
+
+	bpf_loop(LOOKS, look_at_clock, &wait, 0);
+	p->due = wait.now > wait.due + LATE ? wait.now + gap : wait.due + gap;
+}
+
+/* Makes the frame the next one; XDP_PASS, or why there is none. */
+static __always_inline int next_frame(struct xdp_md *ctx)
+{
+	struct control *c = control_here();
+	struct progress *p = progress_here();
+	struct stamped *frame;
+	void *end;
+
+	if (!c || !p || c->stop)
+		return XDP_DROP;
+	if (c->gap)
+		await(p, c->gap);
+	frame = (void *)(long)ctx->data;
+	end = (void *)(long)ctx->data_end;
+	if (next_flow(c, p, frame, end))
+		return XDP_ABORTED;
+	if (c->stamp) {
+		if ((void *)(frame + 1) > end)
+			return XDP_ABORTED;
+		frame->stamp = bpf_ktime_get_ns();
+	}
+	p->sent++;
+	return XDP_PASS;
+}
 
 /* Run over live frames: sends them out of a device. */
 SEC("xdp")
 int generate(struct xdp_md *ctx)
 {
-	struct control *c = control_here();
+	int verdict = next_frame(ctx);
 
-	if (!c || c->stop)
-		return XDP_DROP;
-	if (next_flow(c, (void *)(long)ctx->data, (void *)(long)ctx->data_end))
-		return XDP_ABORTED;
+	if (verdict != XDP_PASS)
+		return verdict;
 	return bpf_redirect_map(&ways, WAY_OUT, 0);
 }
 
@@ -36,13 +78,7 @@ int generate(struct xdp_md *ctx)
 SEC("xdp")
 int arrive(struct xdp_md *ctx)
 {
-	struct control *c = control_here();
-
-	if (!c || c->stop)
-		return XDP_DROP;
-	if (next_flow(c, (void *)(long)ctx->data, (void *)(long)ctx->data_end))
-		return XDP_ABORTED;
-	return XDP_PASS;
+	return next_frame(ctx);
 }
 
 /* The least that a switch can do. */
@@ -56,11 +92,10 @@ int bare(struct xdp_md *ctx)
 SEC("xdp")
 int sink(struct xdp_md *ctx)
 {
-	__u32 zero = 0;
-	__u64 *packets = bpf_map_lookup_elem(&seen, &zero);
+	void *data = (void *)(long)ctx->data;
+	void *data_end = (void *)(long)ctx->data_end;
 
-	if (packets)
-		++*packets;
+	arrived(data, data_end, data_end - data);
 	return XDP_DROP;
 }
 
@@ -69,8 +104,9 @@ SEC("xdp")
 int touch(struct xdp_md *ctx)
 {
 	struct control *c = control_here();
+	struct progress *p = progress_here();
 
-	if (!c || touch_flow(c, (void *)(long)ctx->data, (void *)(long)ctx->data_end))
+	if (!c || !p || touch_flow(c, p, (void *)(long)ctx->data, (void *)(long)ctx->data_end))
 		return XDP_ABORTED;
 	bpf_tail_call_static(ctx, &subject, 0);
 	return XDP_ABORTED;

@@ -24,6 +24,69 @@ const HOSTS: &[(&str, &str)] = &[(
      flows to count, and here both ports are known to it.",
 )];
 
+/// Why peers may be ahead where frames come from the generator.
+const FRAMES: &[(&str, &str)] = &[
+    (
+        "Linux bridge",
+        "It forwards by destination address alone: neither rules nor flows are looked at, and \
+         nothing is counted for a flow.",
+    ),
+    (
+        "OVS AF_XDP",
+        "Its polling thread has a CPU of its own, which the figure for each core takes into \
+         account and the plain rate does not.",
+    ),
+    (
+        "OVS-DPDK",
+        "Its polling thread has a CPU of its own, which the figure for each core takes into \
+         account and the plain rate does not, and reads frames from a ring shared with the \
+         kernel, without system calls.",
+    ),
+];
+
+/// Frame sizes by numbers of flows.
+pub const GRID: Experiment = Experiment {
+    name: "grid",
+    title: "UDP by frame size and number of flows",
+    about: "Frames of the generator arrive on one port and leave by another, as fast as the \
+            generator can, with an OpenFlow rule for each flow (port and 5-tuple); flows take turns \
+            in random order. Ports stand for network cards. Counted is what arrives; the rate is \
+            per second of time, the rate per core per second of CPU time of all that moves \
+            packets, the generator included. The generator and what the kernel does for arriving \
+            frames share one CPU; daemons have the other. `generator alone` is the same frames \
+            into the sink without a switch, in the same rounds: nothing can be faster here. \
+            Latency is of 100,000 frames a second at an even pace, from the generator to the \
+            sink. Bytes are with Ethernet's checksum.",
+    repeats: "*Virtual Switch Acceleration with OVS-TC*, 8 frame sizes by 7 numbers of flows up to \
+              256 K, rules 1:1",
+    across: Some("flows"),
+    why: FRAMES,
+};
+
+/// Numbers of flows.
+pub const FLOWS: Experiment = Experiment {
+    name: "flows",
+    title: "Rate and CPU by the number of flows",
+    about: "The smallest frames, as above. CPU is that of all that moves packets, in percent of \
+            one CPU, the generator included: it is never idle here.",
+    repeats: "*OVS Kernel Datapath Offload at 100GbE* (Chelsio T6), packets a second and %CPU \
+              against 1 to 10 K flows",
+    across: Some("flows"),
+    why: FRAMES,
+};
+
+/// One flow.
+pub const ONE_FLOW: Experiment = Experiment {
+    name: "one-flow",
+    title: "One UDP flow, from a network card to a card and to a container",
+    about: "The smallest frames of one flow, as above. A container is behind a plain veth pair, \
+            with nothing switched on or off at it.",
+    repeats: "the single-flow figures of the papers on AF_XDP in Open vSwitch: physical to \
+              physical and physical to container",
+    across: None,
+    why: FRAMES,
+};
+
 /// Echo of messages by TCP.
 pub const ECHO: Experiment = Experiment {
     name: "echo",
@@ -125,7 +188,7 @@ mod tests {
 
     #[test]
     fn each_experiment_says_what_it_is() {
-        for experiment in [ECHO, TCP, SETUP, RULES, SWEEP, CPU, RESTART] {
+        for experiment in [GRID, FLOWS, ONE_FLOW, ECHO, TCP, SETUP, RULES, SWEEP, CPU, RESTART] {
             assert!(!experiment.about.is_empty() && !experiment.repeats.is_empty());
             assert!(experiment.name.chars().all(|c| c.is_ascii_lowercase() || c == '-'));
         }

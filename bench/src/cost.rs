@@ -1,7 +1,7 @@
 //! What the switch's programs cost over a bare redirect, by BPF_PROG_RUN.
 
 use crate::args::Plan;
-use crate::generator::frame;
+use crate::generator::{SIZES, frame};
 use crate::measure::rounds;
 use crate::netns::veth;
 use crate::object::{Hook, Load, Programs};
@@ -66,7 +66,7 @@ fn measure(plan: Plan, netns: &Netns, tag: &str, hook: Hook, point: &Point) -> R
     if hook == Hook::Xdp {
         bare.set_way(1, pair.near)?;
     }
-    let frame = frame();
+    let frame = frame(SIZES[0]);
     for _ in 0..WARM {
         switch.cost(&frame, pair.far, runs.max(point.flows))?;
     }

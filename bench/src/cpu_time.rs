@@ -23,31 +23,51 @@ pub fn of_process(pid: u32) -> Result<Duration> {
     Ok(sum)
 }
 
-/// CPU time of the threads that move packets on a CPU: one of this process, and the kernel's
-/// own for that CPU when it is visible.
+/// What moves packets: a thread of this process, the kernel's own threads for packets where they
+/// are visible, and daemons.
 #[derive(Clone, Debug)]
-pub struct Movers(Vec<PathBuf>);
+pub struct Movers {
+    threads: Vec<PathBuf>,
+    daemons: Vec<u32>,
+}
 
 impl Movers {
     /// The calling thread and the kernel's thread of `cpu`.
     pub fn here(cpu: usize) -> Movers {
         let tid = rustix::thread::gettid().as_raw_nonzero();
-        let mut paths = vec![PathBuf::from(format!("/proc/self/task/{tid}"))];
-        let name = format!("ksoftirqd/{cpu}");
-        let is =
-            |dir: &PathBuf| fs::read_to_string(dir.join("comm")).is_ok_and(|c| c.trim() == name);
-        let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-        paths.extend(processes.map(|p| p.path()).find(is));
-        Movers(paths)
+        let mut threads = vec![PathBuf::from(format!("/proc/self/task/{tid}"))];
+        threads.extend(kernels_own(cpu));
+        Movers { threads, daemons: Vec::new() }
+    }
+
+    /// With these processes and the kernel's thread of `cpu`, where they run.
+    pub fn and(mut self, daemons: &[u32], cpu: usize) -> Movers {
+        if !daemons.is_empty() {
+            self.threads.extend(kernels_own(cpu));
+        }
+        self.daemons.extend(daemons);
+        self
     }
 
     /// What they have used so far.
     ///
     /// # Errors
-    /// When the kernel does not count.
+    /// When the kernel does not count, or a daemon has ended.
     pub fn time(&self) -> Result<Duration> {
-        self.0.iter().map(|path| of_thread(path)).sum()
+        let threads: Duration =
+            self.threads.iter().map(|path| of_thread(path)).sum::<Result<_>>()?;
+        let daemons: Duration =
+            self.daemons.iter().map(|pid| of_process(*pid)).sum::<Result<_>>()?;
+        Ok(threads + daemons)
     }
+}
+
+/// The kernel's thread for packets of a CPU.
+fn kernels_own(cpu: usize) -> Option<PathBuf> {
+    let name = format!("ksoftirqd/{cpu}");
+    let is = |dir: &PathBuf| fs::read_to_string(dir.join("comm")).is_ok_and(|c| c.trim() == name);
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    processes.map(|p| p.path()).find(is)
 }
 
 /// The first number of `schedstat`, nanoseconds.

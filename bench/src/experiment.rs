@@ -4,6 +4,7 @@
 //! time. Each of those is measured alone, after the rest.
 
 mod cpu;
+mod frames;
 mod hosts;
 mod restart;
 mod rules;
@@ -48,7 +49,10 @@ pub type Work = fn(&mut Run, &Experiment) -> Result<()>;
 pub type Entry = (Experiment, Work, [u64; 2]);
 
 /// All experiments, in the order of the page.
-pub const ALL: [Entry; 7] = [
+pub const ALL: [Entry; 10] = [
+    (catalogue::GRID, frames::grid, [240, 2700]),
+    (catalogue::FLOWS, frames::flows, [120, 900]),
+    (catalogue::ONE_FLOW, frames::one_flow, [130, 240]),
     (catalogue::ECHO, hosts::echo, [100, 300]),
     (catalogue::TCP, hosts::tcp, [120, 240]),
     (catalogue::SETUP, setup::run, [60, 150]),

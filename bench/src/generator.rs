@@ -1,23 +1,38 @@
 //! Traffic: live frames by `BPF_PROG_RUN`, and its rate where it ends.
+//!
+//! The kernel sleeps some 20 ms after each run, so one run has more frames than are looked at,
+//! and a switch in a map makes the rest cost next to nothing.
 
 use crate::args::Plan;
 use crate::cpu_time::Movers;
-use crate::object::{Programs, control, seen};
+use crate::histogram::Histogram;
+use crate::object::{Control, Programs};
 use crate::pin;
-use anyhow::{Context, Result, anyhow, bail};
-use libbpf_rs::MapHandle;
+use crate::sink::{Sink, Tally};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use packet::build::Frame;
+use slipswitch_tests::harness::Netns;
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Frames of one run; the kernel sleeps some 20 ms after each.
-const FRAMES: u32 = 4_000_000;
+/// More frames a second than any generator makes.
+const BEYOND: f64 = 20e6;
+/// Frames of one run, at most.
+const FRAMES: u32 = 16_000_000;
 /// From the first packet until traffic flows as it will.
-const WARM_UP: Duration = Duration::from_millis(150);
+const WARM_UP: Duration = Duration::from_millis(50);
 /// How long the first packet may take.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// Nanoseconds that the generator can wait for, less than it waits at most.
+const LONGEST_GAP: u64 = 1_000_000;
+
+/// Bytes of the smallest and of the largest frame, with Ethernet's checksum.
+pub const SIZES: [u32; 2] = [64, 1518];
+/// Bytes of Ethernet's checksum, which no program sees.
+pub const CHECKSUM: u32 = 4;
 
 /// Ethernet address of the sender.
 pub const SOURCE_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
@@ -41,18 +56,68 @@ pub fn source(flow: u32) -> Ipv4Addr {
     Ipv4Addr::from_bits(0x0a00_0000 | flow)
 }
 
-/// A UDP frame of 60 bytes, of flow 0 until a program changes it. It has no UDP checksum, which
-/// would cover the address.
-pub fn frame() -> Vec<u8> {
+/// A UDP frame of `size` bytes on the wire (its last four, the checksum, are not there), of flow
+/// 0 until a program changes it. It has no UDP checksum, which would cover the address.
+pub fn frame(size: u32) -> Vec<u8> {
+    let payload = size.clamp(SIZES[0], SIZES[1]) - CHECKSUM - HEADERS;
     let mut frame = Frame::ethernet(TARGET_MAC, SOURCE_MAC)
         .ipv4(source(0), TARGET, 64)
         .udp(PORTS.0, PORTS.1)
-        .payload(&[0; 18])
+        .payload(&vec![0; payload as usize])
         .finish();
     if let Some(checksum) = frame.get_mut(40..42) {
         checksum.fill(0);
     }
     frame
+}
+
+/// Bytes of Ethernet, IPv4 and UDP headers.
+const HEADERS: u32 = 42;
+
+/// What is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stream {
+    /// Flows that take turns, in random order.
+    pub flows: u32,
+    /// Bytes of each frame, with Ethernet's checksum.
+    pub size: u32,
+    /// How fast.
+    pub pace: Pace,
+}
+
+/// How fast frames are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// As fast as possible, in batches of the kernel's choice.
+    Flood,
+    /// So many a second, one at a time, each with the time at which it was made.
+    Even(u32),
+}
+
+impl Stream {
+    /// The smallest frames as fast as possible.
+    pub fn flood(flows: u32) -> Stream {
+        Stream { flows, size: SIZES[0], pace: Pace::Flood }
+    }
+
+    fn control(self, stop: bool) -> Result<Control> {
+        let (stamp, gap) = match self.pace {
+            Pace::Flood => (false, 0),
+            Pace::Even(rate) => (true, 1_000_000_000 / u64::from(rate.max(1))),
+        };
+        ensure!(gap <= LONGEST_GAP, "the generator sends at least 1000 frames a second");
+        Ok(Control { flows: self.flows, stop, stamp, gap })
+    }
+
+    /// Frames of one run, in which there is time for warming up and then for `span`.
+    fn frames(self, span: Duration) -> u32 {
+        let rate = match self.pace {
+            Pace::Flood => BEYOND,
+            Pace::Even(rate) => f64::from(rate) * 1.2,
+        };
+        let frames = rate * (2 * WARM_UP + span).as_secs_f64();
+        frames.min(f64::from(FRAMES)) as u32
+    }
 }
 
 /// Where frames begin, and where they are counted.
@@ -61,14 +126,123 @@ pub struct Traffic<'a> {
     pub programs: &'a Programs,
     /// `generate` or `arrive`.
     pub program: &'static str,
-    /// Interface that the frames say they arrive on.
+    /// Where the frames begin.
+    pub netns: Netns,
+    /// Interface of that namespace that the frames say they arrive on.
     pub ifindex: u32,
-    /// Flows that take turns.
-    pub flows: u32,
-    /// The map in which the sink counts.
-    pub sink: MapHandle,
+    /// The frames.
+    pub stream: Stream,
+    /// Where they end.
+    pub sink: &'a Sink,
+    /// Processes that move packets, too.
+    pub daemons: Vec<u32>,
     /// Where the generator runs, and who looks at it.
     pub cpus: pin::Cpus,
+}
+
+/// Traffic that flows.
+pub struct Live<'a> {
+    traffic: &'a Traffic<'a>,
+    movers: Movers,
+}
+
+/// How far traffic was at some time.
+#[derive(Clone, Debug)]
+pub struct Look {
+    at: Instant,
+    sent: u64,
+    tally: Tally,
+    busy: Duration,
+}
+
+/// What happened between two looks.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Span {
+    /// Seconds between them.
+    pub seconds: f64,
+    /// Frames that the generator made.
+    pub sent: u64,
+    /// What reached the sink.
+    pub arrived: Tally,
+    /// Seconds of CPU time of all that moves packets.
+    pub busy: f64,
+}
+
+impl Live<'_> {
+    /// How far it is now.
+    ///
+    /// # Errors
+    /// When the kernel refuses, or a daemon has ended.
+    pub fn look(&self) -> Result<Look> {
+        let busy = self.movers.time()?;
+        let (sent, tally) = (self.traffic.programs.sent()?, self.traffic.sink.tally()?);
+        Ok(Look { at: Instant::now(), sent, tally, busy })
+    }
+
+    /// What happens from now on for so long.
+    ///
+    /// # Errors
+    /// Those of [`Live::look`].
+    pub fn watch(&self, window: Duration) -> Result<Span> {
+        let begin = self.look()?;
+        thread::sleep(window);
+        Ok(self.look()?.since(&begin))
+    }
+
+    fn first_packet(&self, failed: &AtomicBool) -> Result<()> {
+        let (begin, before) = (Instant::now(), self.traffic.sink.tally()?);
+        while self.traffic.sink.tally()? == before {
+            if begin.elapsed() > PATIENCE || failed.load(Ordering::Acquire) {
+                bail!("no packet reached the sink");
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+}
+
+impl Look {
+    /// What happened since an earlier look.
+    pub fn since(&self, earlier: &Look) -> Span {
+        Span {
+            seconds: (self.at - earlier.at).as_secs_f64(),
+            sent: self.sent - earlier.sent,
+            arrived: Tally {
+                packets: self.tally.packets - earlier.tally.packets,
+                bytes: self.tally.bytes - earlier.tally.bytes,
+            },
+            busy: self.busy.saturating_sub(earlier.busy).as_secs_f64(),
+        }
+    }
+}
+
+impl Span {
+    /// Millions of frames a second that reach the sink.
+    pub fn mpps(&self) -> f64 {
+        self.arrived.packets as f64 / self.seconds / 1e6
+    }
+
+    /// Gbit/s of frames with their checksums.
+    pub fn gbits(&self) -> f64 {
+        let bytes = self.arrived.bytes + self.arrived.packets * u64::from(CHECKSUM);
+        bytes as f64 * 8.0 / self.seconds / 1e9
+    }
+
+    /// Millions of frames in a second of CPU time.
+    pub fn per_core(&self) -> f64 {
+        self.arrived.packets as f64 / self.busy / 1e6
+    }
+
+    /// CPUs that are busy.
+    pub fn cores(&self) -> f64 {
+        self.busy / self.seconds
+    }
+
+    /// Percent of the frames that do not arrive. What is on its way at both looks evens out.
+    pub fn loss(&self) -> f64 {
+        let lost = self.sent as f64 - self.arrived.packets as f64;
+        (lost / self.sent as f64 * 100.0).max(0.0)
+    }
 }
 
 impl Traffic<'_> {
@@ -79,39 +253,84 @@ impl Traffic<'_> {
     /// # Errors
     /// When no packet arrives.
     pub fn rate(&self, plan: Plan) -> Result<f64> {
-        let movers = Movers::here(self.cpus.traffic);
-        self.run(|sink| {
+        Ok(self.measure(plan.window())?.per_core())
+    }
+
+    /// What happens during `window`, when traffic flows as it will.
+    ///
+    /// # Errors
+    /// When no packet arrives.
+    pub fn measure(&self, window: Duration) -> Result<Span> {
+        self.run(window, |live| {
             thread::sleep(WARM_UP);
-            let (begin, before) = (movers.time()?, seen(sink)?);
-            thread::sleep(plan.window());
-            let (packets, time) = (seen(sink)? - before, movers.time()? - begin);
-            Ok(packets as f64 / time.as_secs_f64() / 1e6)
+            let span = live.watch(window)?;
+            ensure!(span.arrived.packets > 0 && span.busy > 0.0, "packets stopped arriving");
+            Ok(span)
+        })
+    }
+
+    /// The same, and how long frames were on their way. Only frames of an even pace tell.
+    ///
+    /// # Errors
+    /// When no packet arrives.
+    pub fn delays(&self, window: Duration) -> Result<(Span, Histogram)> {
+        self.run(window, |live| {
+            thread::sleep(WARM_UP);
+            let before = self.sink.delays()?;
+            let span = live.watch(window)?;
+            let delays = self.sink.delays()?.since(&before);
+            ensure!(delays.count() > 0, "packets stopped arriving");
+            Ok((span, delays))
+        })
+    }
+
+    /// Lets traffic flow for `least`, and then until its rate rises no more; false when it still
+    /// does after `most`.
+    ///
+    /// # Errors
+    /// When no packet arrives.
+    pub fn settle(&self, least: Duration, most: Duration) -> Result<bool> {
+        const STEP: Duration = Duration::from_millis(150);
+        const STEADY: u32 = 3;
+        const RISE: f64 = 1.03;
+        self.run(most, |live| {
+            let begin = Instant::now();
+            let (mut best, mut steady) = (0.0, 0);
+            while begin.elapsed() < most {
+                let rate = live.watch(STEP)?.mpps();
+                steady = if rate > best * RISE { 0 } else { steady + 1 };
+                best = rate.max(best);
+                if steady >= STEADY && begin.elapsed() >= least {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
         })
     }
 
     /// Generates traffic while `look` runs, which begins after the first packet reached the
-    /// sink; it gets the sink's map.
+    /// sink. Without a pause for `span` after warming up, if that is not too long; and then with
+    /// pauses of some 20 ms.
     ///
     /// # Errors
     /// When no packet arrives, and those of `look`.
-    pub fn run<T: Send>(&self, look: impl FnOnce(&MapHandle) -> Result<T> + Send) -> Result<T> {
-        let brake = self.programs.map("control")?;
-        control(&brake, self.flows, false)?;
-        let looked = AtomicBool::new(false);
-        let failed = AtomicBool::new(false);
+    pub fn run<T: Send>(
+        &self,
+        span: Duration,
+        look: impl FnOnce(&Live<'_>) -> Result<T> + Send,
+    ) -> Result<T> {
+        self.programs.control(self.stream.control(false)?)?;
+        let (over, failed) = (AtomicBool::new(false), AtomicBool::new(false));
+        let (tell, told) = channel();
         thread::scope(|scope| {
-            let watch = scope.spawn(|| {
-                let result = pin::pin(self.cpus.other)
-                    .and_then(|()| self.first_packet(&failed))
-                    .and_then(|()| look(&self.sink));
-                looked.store(true, Ordering::Release);
-                control(&brake, self.flows, true)?;
+            let (over, failed) = (&over, &failed);
+            let watch = scope.spawn(move || {
+                let result = self.watch(&told, failed, look);
+                over.store(true, Ordering::Release);
+                self.programs.control(self.stream.control(true)?)?;
                 result
             });
-            let mut sent = pin::pin(self.cpus.traffic);
-            while sent.is_ok() && !looked.load(Ordering::Acquire) {
-                sent = self.programs.send(self.program, &frame(), self.ifindex, FRAMES);
-            }
+            let sent = self.netns.with(|| self.generate(span, tell, over));
             failed.store(sent.is_err(), Ordering::Release);
             let seen = watch.join().map_err(|_| anyhow!("the watching thread panicked"))?;
             sent.context("generating traffic")?;
@@ -119,15 +338,34 @@ impl Traffic<'_> {
         })
     }
 
-    fn first_packet(&self, failed: &AtomicBool) -> Result<()> {
-        let (begin, before) = (Instant::now(), seen(&self.sink)?);
-        while seen(&self.sink)? == before {
-            if begin.elapsed() > PATIENCE || failed.load(Ordering::Acquire) {
-                bail!("no packet reached the sink");
-            }
-            thread::sleep(Duration::from_millis(1));
+    /// On the thread that generates: says what moves packets, then sends until it is over.
+    fn generate(&self, span: Duration, tell: Sender<Movers>, over: &AtomicBool) -> Result<()> {
+        pin::pin(self.cpus.traffic)?;
+        let movers = Movers::here(self.cpus.traffic).and(&self.daemons, self.cpus.other);
+        tell.send(movers).ok();
+        let batch = match self.stream.pace {
+            Pace::Flood => 0,
+            Pace::Even(_) => 1,
+        };
+        let (frame, frames) = (frame(self.stream.size), self.stream.frames(span));
+        while !over.load(Ordering::Acquire) {
+            self.programs.send(self.program, &frame, self.ifindex, frames, batch)?;
         }
         Ok(())
+    }
+
+    /// On the thread that looks.
+    fn watch<T>(
+        &self,
+        told: &Receiver<Movers>,
+        failed: &AtomicBool,
+        look: impl FnOnce(&Live<'_>) -> Result<T>,
+    ) -> Result<T> {
+        pin::pin(self.cpus.other)?;
+        let movers = told.recv().context("there is no generator")?;
+        let live = Live { traffic: self, movers };
+        live.first_packet(failed)?;
+        look(&live)
     }
 }
 
@@ -137,9 +375,28 @@ mod tests {
 
     #[test]
     fn the_frame_is_what_the_programs_expect() {
-        let frame = frame();
-        assert_eq!(frame.len(), 60);
+        assert_eq!(SIZES.map(|size| frame(size).len()), [60, 1514]);
+        let frame = frame(64);
         assert_eq!(frame[26..30], [10, 0, 0, 0]);
         assert_eq!(source(0x10203).octets(), [10, 1, 2, 3]);
+    }
+    #[test]
+    fn a_run_outlasts_what_is_looked_at() {
+        let span = Duration::from_millis(200);
+        let flood = Stream::flood(1);
+        assert!(f64::from(flood.frames(span)) > BEYOND * span.as_secs_f64());
+        let even = Stream { pace: Pace::Even(100_000), ..flood };
+        assert!((20_000..100_000).contains(&even.frames(span)));
+        assert_eq!(even.control(false).unwrap().gap, 10_000);
+        assert!(Stream { pace: Pace::Even(10), ..flood }.control(false).is_err());
+    }
+
+    #[test]
+    fn spans_say_what_was_lost() {
+        let arrived = Tally { packets: 900_000, bytes: 54_000_000 };
+        let span = Span { seconds: 0.5, sent: 1_000_000, arrived, busy: 0.25 };
+        assert_eq!((span.mpps(), span.per_core(), span.cores()), (1.8, 3.6, 0.5));
+        assert!((span.loss() - 10.0).abs() < 1e-9);
+        assert!((span.gbits() - 0.9216).abs() < 1e-9);
     }
 }

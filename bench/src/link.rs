@@ -1,5 +1,4 @@
-//! A link of a program to the tcx hook, which `libbpf-rs` has no call for. The only unsafe code
-//! of the benchmark, which is no part of the switch.
+//! A link of a program to the tcx hook, which `libbpf-rs` has no call for.
 
 use anyhow::{Context, Result};
 use std::io;

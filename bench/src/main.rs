@@ -1,11 +1,12 @@
 //! Measures Slipswitch against the limits of the machine it runs on. A program, not a test: see
 //! `--help`.
 //!
-//! Unsafe code is in `link` only, for a call that `libbpf-rs` lacks. The benchmark is no part of
-//! the switch.
+//! Unsafe code is in `link` and `live` only, for calls that `libbpf-rs` lacks. The benchmark is no
+//! part of the switch.
 #![deny(unsafe_code)]
 
 mod args;
+mod bed;
 mod catalogue;
 mod cost;
 mod cpu_time;
@@ -13,8 +14,11 @@ mod ends;
 mod experiment;
 mod generator;
 mod goals;
+mod histogram;
 #[allow(unsafe_code)]
 mod link;
+#[allow(unsafe_code)]
+mod live;
 mod measure;
 mod netns;
 mod object;
@@ -24,6 +28,7 @@ mod point;
 mod progress;
 mod report;
 mod setting;
+mod sink;
 mod subject;
 mod table;
 mod topology;

@@ -69,8 +69,46 @@ pub struct Rounds {
     pub unsteady: bool,
 }
 
+/// What a contender measures at once.
+pub trait Sample {
+    /// The number by which it is judged.
+    fn value(&self) -> f64;
+}
+
+impl Sample for f64 {
+    fn value(&self) -> f64 {
+        *self
+    }
+}
+
 /// One of those that take turns: measures once.
-pub type Contender<'a> = Box<dyn FnMut() -> Result<f64> + 'a>;
+pub type Contender<'a, T = f64> = Box<dyn FnMut() -> Result<T> + 'a>;
+
+/// What contenders measured that took turns.
+#[derive(Clone, Debug)]
+pub struct Turns<T> {
+    /// The samples of each contender, in their order.
+    pub samples: Vec<Vec<T>>,
+    /// Times it was taken, 1 or more.
+    pub taken: u32,
+    /// No time was steady.
+    pub unsteady: bool,
+}
+
+impl<T> Turns<T> {
+    /// A number from each sample of a contender.
+    pub fn series(&self, contender: usize, number: impl Fn(&T) -> f64) -> Series {
+        Series(self.samples.get(contender).into_iter().flatten().map(number).collect())
+    }
+}
+
+impl<T: Sample> Turns<T> {
+    /// The widest scatter of a contender.
+    fn scatter(&self) -> f64 {
+        let of = |contender| self.series(contender, Sample::value).scatter();
+        (0..self.samples.len()).map(of).fold(0.0, f64::max)
+    }
+}
 
 /// Lets `contenders` take turns, `plan.repeat` rounds, after a round that does not count. Takes
 /// all rounds anew when a series scatters by more than `limit` of its median; of several times
@@ -78,39 +116,47 @@ pub type Contender<'a> = Box<dyn FnMut() -> Result<f64> + 'a>;
 ///
 /// # Errors
 /// When a contender fails.
-pub fn rounds(plan: Plan, limit: f64, contenders: &mut [Contender<'_>]) -> Result<Rounds> {
+pub fn turns<T: Sample>(
+    plan: Plan,
+    limit: f64,
+    contenders: &mut [Contender<'_, T>],
+) -> Result<Turns<T>> {
     for contender in contenders.iter_mut() {
         contender()?;
     }
-    let mut best: Option<Rounds> = None;
-    for taken in 1..=1 + ANEW {
-        let series = take(plan.repeat, contenders)?;
-        let steadier = best.as_ref().is_none_or(|b| worst(&series) < worst(&b.series));
-        if steadier {
-            let unsteady = worst(&series) > limit;
-            best = Some(Rounds { series, taken, unsteady });
-        }
-        let Some(best) = best.as_mut() else { continue };
-        best.taken = taken;
-        if !best.unsteady {
+    let mut best = take(plan.repeat, contenders)?;
+    for taken in 2..=1 + ANEW {
+        if best.scatter() <= limit {
             break;
         }
+        let again = take(plan.repeat, contenders)?;
+        if again.scatter() < best.scatter() {
+            best = again;
+        }
+        best.taken = taken;
     }
-    Ok(best.unwrap_or_default())
+    best.unsteady = best.scatter() > limit;
+    Ok(best)
 }
 
-fn take(repeat: u32, contenders: &mut [Contender<'_>]) -> Result<Vec<Series>> {
-    let mut series = vec![Series::default(); contenders.len()];
+/// The same for contenders that measure one number.
+///
+/// # Errors
+/// When a contender fails.
+pub fn rounds(plan: Plan, limit: f64, contenders: &mut [Contender<'_>]) -> Result<Rounds> {
+    let turns = turns(plan, limit, contenders)?;
+    let (taken, unsteady) = (turns.taken, turns.unsteady);
+    Ok(Rounds { series: turns.samples.into_iter().map(Series).collect(), taken, unsteady })
+}
+
+fn take<T>(repeat: u32, contenders: &mut [Contender<'_, T>]) -> Result<Turns<T>> {
+    let mut samples: Vec<Vec<T>> = contenders.iter().map(|_| Vec::new()).collect();
     for _ in 0..repeat {
-        for (series, contender) in series.iter_mut().zip(contenders.iter_mut()) {
-            series.0.push(contender()?);
+        for (samples, contender) in samples.iter_mut().zip(contenders.iter_mut()) {
+            samples.push(contender()?);
         }
     }
-    Ok(series)
-}
-
-fn worst(series: &[Series]) -> f64 {
-    series.iter().map(Series::scatter).fold(0.0, f64::max)
+    Ok(Turns { samples, taken: 1, unsteady: false })
 }
 
 #[cfg(test)]

@@ -1,18 +1,17 @@
 //! The benchmark's BPF programs, loaded.
 
+use crate::live;
 use anyhow::{Context, Result, ensure};
 use libbpf_rs::{
     Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, Program, ProgramInput, ProgramMut,
 };
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 const TC: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tc.bpf.o"));
 const XDP: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/xdp.bpf.o"));
 
 /// `BPF_F_XDP_HAS_FRAGS` of linux/bpf.h.
 const XDP_HAS_FRAGS: u32 = 1 << 5;
-/// `BPF_F_TEST_XDP_LIVE_FRAMES` of linux/bpf.h.
-const LIVE_FRAMES: u32 = 1 << 1;
 
 /// Which hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,7 +103,7 @@ impl Programs {
         for (turn, number) in (0u32..).zip(order) {
             map.update(&turn.to_ne_bytes(), &number.to_ne_bytes(), MapFlags::ANY)?;
         }
-        control(&self.map("control")?, flows, false)
+        self.control(Control { flows, ..Control::default() })
     }
 
     /// A map.
@@ -179,21 +178,45 @@ impl Programs {
         Ok(output.1)
     }
 
-    /// Runs `program` over `count` live frames that arrive on `ifindex`.
+    /// Runs `program` over `count` live frames that arrive on `ifindex` of the calling thread's
+    /// namespace; `batch` of them are made before they are sent, or as many as the kernel
+    /// chooses when it is 0.
     ///
     /// # Errors
     /// When the kernel refuses.
-    pub fn send(&self, program: &str, frame: &[u8], ifindex: u32, count: u32) -> Result<()> {
-        let mut context = self.context(frame, ifindex);
-        let input = ProgramInput {
-            context_in: Some(&mut context),
-            data_in: Some(frame),
-            flags: LIVE_FRAMES,
-            repeat: count,
-            ..ProgramInput::default()
-        };
-        test_run(&self.program(program)?, input).context("live frames need Linux 5.18")?;
-        Ok(())
+    pub fn send(
+        &self,
+        program: &str,
+        frame: &[u8],
+        ifindex: u32,
+        count: u32,
+        batch: u32,
+    ) -> Result<()> {
+        let context = self.context(frame, ifindex);
+        let run = live::Run { frame, context: &context, count, batch };
+        live::run(self.program(program)?.as_fd(), run)
+    }
+
+    /// Tells the generator what to do from now on.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn control(&self, control: Control) -> Result<()> {
+        let words = [control.flows, u32::from(control.stop), u32::from(control.stamp), 0];
+        let mut bytes: Vec<u8> = words.iter().flat_map(|w: &u32| w.to_ne_bytes()).collect();
+        bytes.extend(control.gap.to_ne_bytes());
+        Ok(self.map("control")?.update(&0u32.to_ne_bytes(), &bytes, MapFlags::ANY)?)
+    }
+
+    /// Frames that the generator has sent since the object was loaded.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn sent(&self) -> Result<u64> {
+        let value = self.map("progress")?.lookup(&0u32.to_ne_bytes(), MapFlags::ANY)?;
+        let value = value.context("the generator's progress is not there")?;
+        let (words, _) = value.as_chunks();
+        words.get(2).map(|w| u64::from_ne_bytes(*w)).context("its progress is cut short")
     }
 
     /// `struct xdp_md`, or `struct __sk_buff` up to `ifindex`, as BPF_PROG_RUN wants them.
@@ -214,24 +237,17 @@ fn test_run(program: &ProgramMut<'_>, input: ProgramInput<'_>) -> Result<(u32, f
     Ok((output.return_value, output.duration.as_nanos() as f64))
 }
 
-/// Sets which flows take turns, and whether there is traffic at all.
-///
-/// # Errors
-/// When the kernel refuses.
-pub fn control(map: &MapHandle, flows: u32, stop: bool) -> Result<()> {
-    let words = [0, flows, u32::from(stop), 0];
-    let bytes: Vec<u8> = words.iter().flat_map(|w: &u32| w.to_ne_bytes()).collect();
-    Ok(map.update(&0u32.to_ne_bytes(), &bytes, MapFlags::ANY)?)
-}
-
-/// Packets that `sink` has counted in this map.
-///
-/// # Errors
-/// When the kernel refuses.
-pub fn seen(map: &MapHandle) -> Result<u64> {
-    let values = map.lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY)?.unwrap_or_default();
-    let word = |v: &Vec<u8>| v.first_chunk().map_or(0, |b| u64::from_ne_bytes(*b));
-    Ok(values.iter().map(word).sum())
+/// What the generator is to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Control {
+    /// Flows that take turns.
+    pub flows: u32,
+    /// No more traffic: frames are dropped where they would begin.
+    pub stop: bool,
+    /// Each frame says when it was made.
+    pub stamp: bool,
+    /// Nanoseconds from frame to frame; 0 for as fast as possible.
+    pub gap: u64,
 }
 
 /// The program that a link has put on a device of this machine, whatever the namespace:

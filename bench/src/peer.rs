@@ -8,9 +8,12 @@
 
 mod bare;
 mod bridge;
+mod hugepages;
+mod ovs;
 mod slipswitch;
 mod vswitch;
 
+use crate::object::Hook;
 use crate::pin::Cpus;
 use crate::topology::Port;
 use anyhow::Result;
@@ -50,16 +53,25 @@ pub enum System {
     BareTc,
     /// The bridge of the kernel.
     LinuxBridge,
+    /// Open vSwitch's userspace datapath over AF_PACKET.
+    OvsAfPacket,
+    /// Open vSwitch's userspace datapath over AF_XDP.
+    OvsAfXdp,
+    /// Open vSwitch's userspace datapath over DPDK.
+    OvsDpdk,
     /// This switch, with both ports on a tier.
     Slipswitch(Tier),
 }
 
 impl System {
     /// All of them, limits first.
-    pub const ALL: [System; 6] = [
+    pub const ALL: [System; 9] = [
         System::BareXdp,
         System::BareTc,
         System::LinuxBridge,
+        System::OvsAfPacket,
+        System::OvsAfXdp,
+        System::OvsDpdk,
         System::Slipswitch(Tier::Xdp),
         System::Slipswitch(Tier::Tcx),
         System::Slipswitch(Tier::Userspace),
@@ -71,6 +83,9 @@ impl System {
             System::BareXdp => "bare XDP redirect",
             System::BareTc => "bare tc redirect",
             System::LinuxBridge => "Linux bridge",
+            System::OvsAfPacket => "OVS AF_PACKET",
+            System::OvsAfXdp => "OVS AF_XDP",
+            System::OvsDpdk => "OVS-DPDK",
             System::Slipswitch(Tier::Xdp) => "Slipswitch xdp",
             System::Slipswitch(Tier::Tcx) => "Slipswitch tcx",
             System::Slipswitch(Tier::Userspace) => "Slipswitch userspace",
@@ -80,6 +95,15 @@ impl System {
     /// True when it takes OpenFlow rules.
     pub fn has_rules(self) -> bool {
         !matches!(self, System::BareXdp | System::BareTc | System::LinuxBridge)
+    }
+
+    /// As what frames leave it for a card, and where a sink costs it least: without ever being
+    /// an skb, or as one.
+    pub fn leaves_by(self) -> Hook {
+        match self {
+            System::BareXdp | System::Slipswitch(Tier::Xdp) => Hook::Xdp,
+            _ => Hook::Tc,
+        }
     }
 
     /// Starts it, without ports.
@@ -92,6 +116,9 @@ impl System {
             System::BareXdp => Ok(Box::new(bare::Bare::xdp()) as Box<dyn Peer>),
             System::BareTc => Ok(Box::new(bare::Bare::tc())),
             System::LinuxBridge => Ok(Box::new(bridge::Bridge::start()?)),
+            System::OvsAfPacket => Ok(Box::new(ovs::af_packet(cpus))),
+            System::OvsAfXdp => Ok(Box::new(ovs::af_xdp(cpus))),
+            System::OvsDpdk => Ok(Box::new(ovs::dpdk(cpus)?)),
             System::Slipswitch(tier) => Ok(Box::new(slipswitch::start(tier, cpus))),
         })
     }
@@ -178,8 +205,8 @@ pub trait Peer {
     /// What it was told beside ports and rules, and what it cannot do, for the report.
     fn settings(&self) -> String;
 
-    /// What it says, under traffic, of where packets are moved.
-    fn placement(&self) -> Option<String> {
+    /// What it says of flows that are not where they were told to be, under traffic.
+    fn strays(&self) -> Option<String> {
         None
     }
 }

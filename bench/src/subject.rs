@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn rules_take_the_generators_frame() {
-        let frame = crate::generator::frame();
+        let frame = crate::generator::frame(64);
         let (key, _) = flow::extract::extract(&frame, LEFT.0);
         assert!(exact(0).matching.matches(&key));
         assert!(!exact(1).matching.matches(&key));

@@ -49,8 +49,6 @@ pub struct End {
     pub ifindex: u32,
     /// The port.
     pub port: Port,
-    /// What it is.
-    pub far: Far,
     _resident: Resident,
 }
 
@@ -94,7 +92,7 @@ impl End {
         }
         let resident = Resident::of(&host.netns)?;
         let port = Port { name: name.to_owned(), ifindex: ifindex(switch, name)? };
-        Ok(End { ifindex: ifindex(&host.netns, "eth0")?, host, port, far, _resident: resident })
+        Ok(End { ifindex: ifindex(&host.netns, "eth0")?, host, port, _resident: resident })
     }
 }
 

@@ -1,12 +1,14 @@
 //! Small packets at XDP: generator, switch and sink on one core.
 
 use crate::args::Plan;
-use crate::generator::Traffic;
+use crate::bed::{Ceiling, MOST};
+use crate::generator::{Stream, Traffic};
 use crate::measure::{Rounds, rounds};
 use crate::netns::{Pair, veth};
 use crate::object::{Hook, Load, Programs};
 use crate::pin::Cpus;
 use crate::report::{Figure, Goal, Relation, Report};
+use crate::sink::Drain;
 use crate::subject::{Subject, hooks};
 use anyhow::Result;
 use libbpf_rs::Link;
@@ -21,17 +23,17 @@ const POINTS: [(u32, &str, f64); 4] = [
     (1 << 16, "64K flows", 0.75),
     (1 << 18, "256K flows", 0.75),
 ];
-const MOST: u32 = 1 << 18;
 /// Scatter (MAD over median) that is too wide.
 const WIDE: f64 = 0.03;
 
 /// Two pairs of veth: a generator in front of the first, a sink behind the second, and between
 /// them whatever is measured.
 struct Path {
+    netns: Netns,
     programs: Programs,
     front: Pair,
     back: Pair,
-    _sink: Link,
+    drain: Drain,
     _bare: Option<Link>,
 }
 
@@ -41,8 +43,8 @@ impl Path {
         let back = veth(netns, &format!("{name}b"))?;
         let load = Load { hook: Hook::Xdp, flows: MOST, output: 0, frags: false };
         let programs = Programs::load(load)?;
-        let sink = programs.attach_xdp("sink", back.far)?;
-        Ok(Path { programs, front, back, _sink: sink, _bare: None })
+        let drain = Drain::at(Hook::Xdp, back.far)?;
+        Ok(Path { netns: netns.clone(), programs, front, back, drain, _bare: None })
     }
 
     /// Puts the bare redirect between.
@@ -55,9 +57,16 @@ impl Path {
 
     fn traffic(&self, flows: u32, cpus: Cpus) -> Result<Traffic<'_>> {
         self.programs.set_flows(flows)?;
-        let sink = self.programs.map("seen")?;
-        let ifindex = self.front.near;
-        Ok(Traffic { programs: &self.programs, program: "generate", ifindex, flows, sink, cpus })
+        Ok(Traffic {
+            programs: &self.programs,
+            program: "generate",
+            netns: self.netns.clone(),
+            ifindex: self.front.near,
+            stream: Stream::flood(flows),
+            sink: &self.drain.sink,
+            daemons: Vec::new(),
+            cpus,
+        })
     }
 }
 
@@ -92,7 +101,7 @@ pub fn run(report: &mut Report, plan: Plan, netns: &Netns, cpus: Cpus) -> Result
         "udp: generator (BPF_PROG_RUN over live frames), switch and sink share one core; the \
          rate is per second of CPU time that these got; flows take turns in random order.",
     );
-    ceiling(report, plan, netns, cpus)?;
+    ceiling(report, plan, cpus)?;
     let bare = Path::new(netns, "l")?.bare()?;
     let switch = Switched::new(netns);
     let mut had = 0;
@@ -157,23 +166,10 @@ fn figure(name: String, rounds: &Rounds) -> Figure {
 }
 
 /// What the generator gives when the sink is right behind it.
-fn ceiling(report: &mut Report, plan: Plan, netns: &Netns, cpus: Cpus) -> Result<()> {
-    let pair = veth(netns, "c")?;
-    let load = Load { hook: Hook::Xdp, flows: MOST, output: 0, frags: false };
-    let programs = Programs::load(load)?;
-    let _sink = programs.attach_xdp("sink", pair.far)?;
-    programs.set_way(0, pair.near)?;
-    let sink = programs.map("seen")?;
-    let traffic = Traffic {
-        programs: &programs,
-        program: "generate",
-        ifindex: pair.near,
-        flows: 1,
-        sink,
-        cpus,
-    };
+fn ceiling(report: &mut Report, plan: Plan, cpus: Cpus) -> Result<()> {
     eprintln!("udp: generator's ceiling");
+    let ceiling = Ceiling::new(cpus)?;
     let name = "generator's ceiling (one veth pair, then the sink)";
-    report.add(alone(plan, name.into(), &traffic)?);
+    report.add(alone(plan, name.into(), &ceiling.traffic(Stream::flood(1)))?);
     Ok(())
 }

@@ -5,6 +5,9 @@ use super::vswitch::{Recipe, Vswitch};
 use crate::pin::Cpus;
 use slipswitch_tests::harness::{Kind, Mode, Options, Switch};
 
+/// No flow has to give way because of limits.
+const SIZES: &str = "other_config:flow-limit=400000 other_config:bpf-max-flows=524288";
+
 /// Starts the daemon on the CPU that traffic is not on; ports get the tier.
 ///
 /// # Panics
@@ -12,12 +15,13 @@ use slipswitch_tests::harness::{Kind, Mode, Options, Switch};
 pub fn start(tier: Tier, cpus: Cpus) -> Vswitch {
     let before = vec!["taskset".into(), "-c".into(), cpus.other.to_string()];
     let switch = Switch::with(Options { before, ..Options::new(Kind::Slipswitch, Mode::Real) });
-    let tier = tier.name();
+    let name = tier.name();
     Vswitch::new(Recipe {
         switch,
-        prepare: String::new(),
-        interface: Box::new(move |_| format!("other_config:tier={tier}")),
-        settings: format!("other_config:tier={tier}; the daemon is on CPU {}", cpus.other),
-        shows: "slipswitch/tiers",
+        prepare: format!("set Open_vSwitch . {SIZES}"),
+        interface: Box::new(move |_| format!("other_config:tier={name}")),
+        settings: format!("{SIZES}; other_config:tier={name}; the daemon is on CPU {}", cpus.other),
+        tier: Some(tier),
+        held: None,
     })
 }

@@ -1,6 +1,7 @@
 //! Daemons that are driven by ovsdb-server and OpenFlow: Slipswitch and Open vSwitch.
 
-use super::{Peer, Rules, destination};
+use super::hugepages::Hugepages;
+use super::{Peer, Rules, Tier, destination};
 use crate::generator::{PORTS, SOURCES, TARGET, source};
 use crate::topology::Port;
 use anyhow::{Context, Result, ensure};
@@ -15,8 +16,9 @@ pub struct Vswitch {
     /// Further arguments of `ovs-vsctl add-port BRIDGE PORT`, from the name of the port.
     interface: Box<dyn Fn(&str) -> String>,
     settings: String,
-    /// A command whose answer says where packets are moved, and what of it counts.
-    shows: &'static str,
+    tier: Option<Tier>,
+    // Behind the daemon, which uses them.
+    _held: Option<Hugepages>,
 }
 
 /// What makes one daemon differ from the others.
@@ -29,8 +31,10 @@ pub struct Recipe {
     pub interface: Box<dyn Fn(&str) -> String>,
     /// For the report.
     pub settings: String,
-    /// Arguments of `ovs-appctl` that show where packets are moved.
-    pub shows: &'static str,
+    /// Where flows are told to be, for Slipswitch.
+    pub tier: Option<Tier>,
+    /// What it uses.
+    pub held: Option<Hugepages>,
 }
 
 impl Vswitch {
@@ -39,14 +43,14 @@ impl Vswitch {
     /// # Panics
     /// When the daemon does not answer.
     pub fn new(recipe: Recipe) -> Vswitch {
-        let Recipe { switch, prepare, interface, settings, shows } = recipe;
+        let Recipe { switch, prepare, interface, settings, tier, held } = recipe;
         if !prepare.is_empty() {
             switch.vsctl(&prepare);
         }
         switch.vsctl(&format!(
             "add-br {BRIDGE} -- set bridge {BRIDGE} datapath_type=netdev fail_mode=secure"
         ));
-        Vswitch { switch, interface, settings, shows }
+        Vswitch { switch, interface, settings, tier, _held: held }
     }
 
     fn pid(&self) -> Result<u32> {
@@ -105,10 +109,28 @@ impl Peer for Vswitch {
         self.settings.clone()
     }
 
-    fn placement(&self) -> Option<String> {
-        let output = self.switch.sh(&format!("ovs-appctl {}", self.shows));
-        output.ok().then(|| output.stdout.trim().to_owned())
+    fn strays(&self) -> Option<String> {
+        let tier = self.tier?;
+        let text = self.switch.sh("ovs-appctl dpctl/offload-stats-show").text();
+        let line = text.lines().find(|line| line.contains("flows:")).unwrap_or_default().trim();
+        let all = number(line, "flows:");
+        let there = number(line, &format!("{}:", tier.name()));
+        match (all, there) {
+            (Some(all), Some(there)) if (all - there) * FEW <= all => None,
+            (Some(_), Some(_)) => Some(format!("not all megaflows are on the tier: {line}")),
+            _ => Some(format!("the daemon does not say where megaflows are: {}", text.trim())),
+        }
     }
+}
+
+/// One megaflow in so many may be elsewhere: of frames that are none of the generator's.
+const FEW: u64 = 100;
+
+/// The number behind `name`.
+fn number(line: &str, name: &str) -> Option<u64> {
+    let behind = line.split(name).nth(1)?.trim_start();
+    let digits: String = behind.chars().take_while(char::is_ascii_digit).collect();
+    digits.parse().ok()
 }
 
 /// The rules as `ovs-ofctl add-flows` takes them.
@@ -161,6 +183,16 @@ pub fn text(rules: Rules) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_are_found_by_their_names() {
+        let line = "flows: 70, xdp: 64, tcx: 0, userspace: 6";
+        assert_eq!(
+            ["flows:", "xdp:", "userspace:"].map(|n| number(line, n)),
+            [70, 64, 6].map(Some)
+        );
+        assert_eq!(number(line, "kernel:"), None);
+    }
 
     #[test]
     fn each_flow_has_a_rule() {

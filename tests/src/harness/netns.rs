@@ -75,24 +75,37 @@ impl Netns {
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> JoinHandle<T> {
-        let file = Arc::clone(&self.file);
-        let name = std::thread::current().name().unwrap_or("test").to_owned();
-        std::thread::Builder::new()
-            .name(name)
+        let netns = self.clone();
+        let thread = std::thread::Builder::new().name(thread_name());
+        thread
             .spawn(move || {
-                move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))
-                    .expect("whoever made the namespace may enter it");
+                netns.move_here();
                 work()
             })
             .expect("threads can be made")
     }
 
-    /// Like [`Netns::spawn`], and waits.
+    /// Runs `work` on a thread in the namespace, and waits. Processes that it starts die with
+    /// the thread.
     ///
     /// # Panics
     /// When `work` does.
-    pub fn with<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
-        self.spawn(work).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    pub fn with<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        let thread = std::thread::Builder::new().name(thread_name());
+        let result = std::thread::scope(|scope| {
+            let there = || {
+                self.move_here();
+                work()
+            };
+            thread.spawn_scoped(scope, there).expect("threads can be made").join()
+        });
+        result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+
+    /// Moves the calling thread into the namespace.
+    fn move_here(&self) {
+        move_into_link_name_space(self.file.as_fd(), Some(LinkNameSpaceType::Network))
+            .expect("whoever made the namespace may enter it");
     }
 
     /// Waits for a device to have carrier.
@@ -109,4 +122,9 @@ impl Netns {
         });
         assert!(up.is_some(), "{device} has no carrier");
     }
+}
+
+/// The calling thread's name, for threads that work for it.
+fn thread_name() -> String {
+    std::thread::current().name().unwrap_or("test").to_owned()
 }

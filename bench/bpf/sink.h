@@ -1,0 +1,97 @@
+/* Where traffic ends: frames of the generator are counted, and how long they were on their way. */
+#ifndef BENCH_SINK_H
+#define BENCH_SINK_H
+
+#include <linux/bpf.h>
+#include <linux/if_ether.h>
+#include <linux/in.h>
+#include <linux/ip.h>
+#include <linux/udp.h>
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+/* The UDP port that all of them are for. */
+#define TARGET_PORT 5000
+
+/* What frames carry: 0, or when they were made (bpf_ktime_get_ns). The header before it is padded
+ * so that it is aligned in the frame. */
+struct stamped {
+	struct ethhdr eth;
+	struct iphdr ip;
+	struct udphdr udp;
+	__u8 pad[6];
+	__u64 stamp;
+} __attribute__((packed, aligned(8)));
+
+struct tally {
+	__u64 packets;
+	__u64 bytes;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct tally);
+} seen SEC(".maps");
+
+/* A histogram of nanoseconds: values below 2^FINE have a bucket each, and every doubling
+ * above is cut into 2^FINE buckets. */
+#define FINE 5
+#define BUCKETS 1024
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, BUCKETS);
+	__type(key, __u32);
+	__type(value, __u64);
+} delays SEC(".maps");
+
+static __always_inline __u32 log2_of(__u64 value)
+{
+	__u32 log = 0;
+
+	if (value >> 32) { log += 32; value >>= 32; }
+	if (value >> 16) { log += 16; value >>= 16; }
+	if (value >> 8) { log += 8; value >>= 8; }
+	if (value >> 4) { log += 4; value >>= 4; }
+	if (value >> 2) { log += 2; value >>= 2; }
+	return log + (value >> 1);
+}
+
+static __always_inline __u32 bucket_of(__u64 delay)
+{
+	__u32 log = log2_of(delay);
+	__u32 bucket;
+
+	if (log < FINE)
+		return delay;
+	bucket = ((log - FINE + 1) << FINE) + ((delay >> (log - FINE)) & ((1 << FINE) - 1));
+	return bucket < BUCKETS ? bucket : BUCKETS - 1;
+}
+
+static __always_inline void arrived(void *data, void *data_end, __u64 length)
+{
+	struct stamped *frame = data;
+	struct tally *tally;
+	__u64 now, *count;
+	__u32 key = 0;
+
+	if ((void *)(frame + 1) > data_end || frame->eth.h_proto != bpf_htons(ETH_P_IP) ||
+	    frame->ip.protocol != IPPROTO_UDP || frame->udp.dest != bpf_htons(TARGET_PORT))
+		return;
+	tally = bpf_map_lookup_elem(&seen, &key);
+	if (!tally)
+		return;
+	tally->packets++;
+	tally->bytes += length;
+	if (!frame->stamp)
+		return;
+	now = bpf_ktime_get_ns();
+	key = bucket_of(now > frame->stamp ? now - frame->stamp : 0);
+	count = bpf_map_lookup_elem(&delays, &key);
+	if (count)
+		++*count;
+}
+
+#endif

@@ -1,0 +1,130 @@
+//! A peer between a generator and a sink, and the generator with nothing but a sink.
+
+use crate::generator::{Stream, Traffic};
+use crate::netns::{Pair, veth};
+use crate::object::{Hook, Load, Programs};
+use crate::peer::{Peer, Rules, System};
+use crate::pin::Cpus;
+use crate::sink::Drain;
+use crate::topology::{Far, Topology};
+use anyhow::{Result, ensure};
+use slipswitch_tests::harness::Netns;
+
+/// Most flows that take turns.
+pub const MOST: u32 = 1 << 18;
+
+/// A peer with two ports: a generator in front of the first, a sink behind the second.
+pub struct Bed {
+    /// The peer; ends before its devices go.
+    pub peer: Box<dyn Peer>,
+    drain: Drain,
+    generator: Programs,
+    topology: Topology,
+    cpus: Cpus,
+}
+
+impl Bed {
+    /// Starts a system and puts it between. Traffic comes from a card. To be called on a thread
+    /// that lives as long as this value.
+    ///
+    /// # Errors
+    /// When the system does not start or does not take the ports.
+    pub fn new(system: System, receiver: Far, cpus: Cpus) -> Result<Bed> {
+        ensure!(
+            (system, receiver) != (System::BareXdp, Far::Container),
+            "the kernel drops XDP redirects to a veth whose other end has neither XDP nor GRO"
+        );
+        let mut peer = system.start(cpus)?;
+        let topology = Topology::around(peer.netns(), Far::Card, receiver)?;
+        let hook = match receiver {
+            Far::Container => Hook::Tc,
+            Far::Card => system.leaves_by(),
+        };
+        let end = &topology.receiver;
+        let drain = end.host.netns.with(|| Drain::at(hook, end.ifindex))?;
+        peer.add_ports(&topology.ports())?;
+        let start = &topology.sender;
+        let generator = start.host.netns.with(|| generator(start.ifindex))?;
+        Ok(Bed { peer, drain, generator, topology, cpus })
+    }
+
+    /// Gives the peer rules, and the generator its flows.
+    ///
+    /// # Errors
+    /// When the peer refuses them.
+    pub fn install(&mut self, rules: Rules, flows: u32) -> Result<()> {
+        self.peer.install(rules)?;
+        self.generator.set_flows(flows)
+    }
+
+    /// A stream through the peer, of as many flows as were installed.
+    pub fn traffic(&self, stream: Stream) -> Traffic<'_> {
+        let start = &self.topology.sender;
+        Traffic {
+            programs: &self.generator,
+            program: "generate",
+            netns: start.host.netns.clone(),
+            ifindex: start.ifindex,
+            stream,
+            sink: &self.drain.sink,
+            daemons: self.peer.daemons(),
+            cpus: self.cpus,
+        }
+    }
+}
+
+/// A generator whose sink is at the other end of its device: what no switch can exceed here.
+pub struct Ceiling {
+    netns: Netns,
+    pair: Pair,
+    generator: Programs,
+    drain: Drain,
+    cpus: Cpus,
+}
+
+impl Ceiling {
+    /// In a namespace of its own.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn new(cpus: Cpus) -> Result<Ceiling> {
+        let netns = Netns::new();
+        let pair = veth(&netns, "c")?;
+        let (drain, generator) = netns.with(|| {
+            // The kernel takes a redirect's target only with something behind it.
+            let drain = Drain::at(Hook::Xdp, pair.far)?;
+            anyhow::Ok((drain, generator(pair.near)?))
+        })?;
+        Ok(Ceiling { netns, pair, generator, drain, cpus })
+    }
+
+    /// Lets so many flows take turns.
+    ///
+    /// # Errors
+    /// When they are too many.
+    pub fn set_flows(&self, flows: u32) -> Result<()> {
+        self.generator.set_flows(flows)
+    }
+
+    /// A stream, of as many flows as were set.
+    pub fn traffic(&self, stream: Stream) -> Traffic<'_> {
+        Traffic {
+            programs: &self.generator,
+            program: "generate",
+            netns: self.netns.clone(),
+            ifindex: self.pair.near,
+            stream,
+            sink: &self.drain.sink,
+            daemons: Vec::new(),
+            cpus: self.cpus,
+        }
+    }
+}
+
+/// A generator that sends out of a device of the calling thread's namespace.
+fn generator(ifindex: u32) -> Result<Programs> {
+    let load = Load { hook: Hook::Xdp, flows: MOST, output: 0, frags: false };
+    let programs = Programs::load(load)?;
+    programs.set_way(0, ifindex)?;
+    Ok(programs)
+}

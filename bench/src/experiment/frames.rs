@@ -1,0 +1,136 @@
+//! Frames of our own generator through every system, each by itself, one after the other.
+//!
+//! Generator and sink are the same for all, and the generator's own ceiling is measured in turn
+//! with every system, in the same rounds. The generator's CPU also runs what the kernel does for
+//! arriving frames; daemons have the other CPU.
+
+mod cases;
+mod delay;
+mod rate;
+
+use super::{Run, subject};
+use crate::args::Plan;
+use crate::bed::{Bed, Ceiling};
+use crate::catalogue::Experiment;
+use crate::generator::Stream;
+use crate::peer::System;
+use crate::point::{Point, Subject};
+use anyhow::Result;
+use cases::{Case, Layout};
+use std::time::Duration;
+
+/// (a): frame sizes by numbers of flows.
+pub fn grid(run: &mut Run, experiment: &Experiment) -> Result<()> {
+    sweep(run, experiment, &cases::grid(run.plan.full))
+}
+
+/// (b): numbers of flows.
+pub fn flows(run: &mut Run, experiment: &Experiment) -> Result<()> {
+    sweep(run, experiment, &cases::flows(run.plan.full))
+}
+
+/// (c): one flow, to a card and to a container.
+pub fn one_flow(run: &mut Run, experiment: &Experiment) -> Result<()> {
+    sweep(run, experiment, &cases::one_flow())
+}
+
+fn sweep(run: &mut Run, experiment: &Experiment, layouts: &[Layout]) -> Result<()> {
+    let ceiling = Ceiling::new(run.cpus)?;
+    for system in run.systems.clone() {
+        for layout in layouts {
+            let way = format!("{}, to a {}", system.name(), layout.receiver.name());
+            run.progress.say(&format!("starting {way}"));
+            match crate::attempt(|| Bed::new(system, layout.receiver, run.cpus)) {
+                Ok(bed) => {
+                    let name = system.name().to_owned();
+                    run.results.systems.entry(name).or_insert_with(|| bed.peer.settings());
+                    let mut session =
+                        Session { experiment, system, plan: run.plan, bed, ceiling: &ceiling };
+                    session.run(layout, &mut |point| run.add(point));
+                }
+                Err(e) => {
+                    for case in &layout.cases {
+                        let subject = subject(experiment, system, case.parameters.clone());
+                        run.add(subject.absent(rate::METRIC, rate::UNIT, &format!("{e:#}")));
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A system under measurement.
+struct Session<'a> {
+    experiment: &'a Experiment,
+    system: System,
+    plan: Plan,
+    bed: Bed,
+    ceiling: &'a Ceiling,
+}
+
+impl Session<'_> {
+    fn run(&mut self, layout: &Layout, add: &mut dyn FnMut(Point)) {
+        let mut installed = None;
+        let mut note = None;
+        for case in &layout.cases {
+            let subject = subject(self.experiment, self.system, case.parameters.clone());
+            let wanted = (case.rules, case.flows);
+            let points = crate::attempt(|| {
+                if installed != Some(wanted) {
+                    installed = None;
+                    note = self.install(case)?;
+                    installed = Some(wanted);
+                }
+                self.measure(case, &subject)
+            });
+            match points {
+                Ok(points) => {
+                    points.into_iter().map(|p| with_note(p, note.as_deref())).for_each(&mut *add);
+                }
+                Err(e) => add(subject.absent(rate::METRIC, rate::UNIT, &format!("{e:#}"))),
+            }
+        }
+    }
+
+    /// Puts in rules, and lets traffic flow until the peer has done what it does for new flows;
+    /// says what is not as it should be then.
+    fn install(&mut self, case: &Case) -> Result<Option<String>> {
+        self.bed.install(case.rules, case.flows)?;
+        self.ceiling.set_flows(case.flows)?;
+        let most = patience(case.flows);
+        let steady = self.bed.traffic(Stream::flood(case.flows)).settle(least(case.flows), most)?;
+        let rising = || format!("the rate still rose after {} s of traffic", most.as_secs());
+        Ok(self.bed.peer.strays().or_else(|| (!steady).then(rising)))
+    }
+
+    fn measure(&self, case: &Case, subject: &Subject) -> Result<Vec<Point>> {
+        let mut points = rate::measure(&self.bed, self.ceiling, case, subject, self.plan)?;
+        if case.delays {
+            points.extend(delay::measure(&self.bed, case, subject, self.plan));
+        }
+        Ok(points)
+    }
+}
+
+/// Rounds for one point: there are many points.
+fn rounds_of(plan: Plan) -> Plan {
+    Plan { repeat: plan.repeat.min(if plan.full { 5 } else { 3 }), ..plan }
+}
+
+fn with_note(mut point: Point, note: Option<&str>) -> Point {
+    if point.note.is_none() {
+        point.note = note.map(str::to_owned);
+    }
+    point
+}
+
+/// How long new flows get at least before anything is measured.
+fn least(flows: u32) -> Duration {
+    Duration::from_millis(300 + u64::from(flows) / 30)
+}
+
+/// How long at most.
+fn patience(flows: u32) -> Duration {
+    Duration::from_millis(10_000 + u64::from(flows) / 8)
+}

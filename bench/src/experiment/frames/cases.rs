@@ -1,0 +1,116 @@
+//! Which points an experiment has.
+
+use crate::generator::SIZES;
+use crate::peer::Rules;
+use crate::point::{Parameters, Value};
+use crate::topology::Far;
+
+/// Frame sizes of the grid.
+const GRID_SIZES: [u32; 8] = [SIZES[0], 128, 256, 512, 768, 1024, 1280, SIZES[1]];
+/// Numbers of flows of the grid.
+const GRID_FLOWS: [u32; 7] = [1, 16, 256, 1 << 10, 1 << 14, 1 << 16, 1 << 18];
+/// The grid's choice when there is little time.
+const GRID_CHOICE: ([u32; 2], [u32; 3]) = (SIZES, [1, 1 << 10, 1 << 16]);
+/// Numbers of flows of the comparison by flows, all and a choice.
+const FLOWS: [u32; 7] = [1, 10, 100, 300, 1000, 3000, 10_000];
+const FLOWS_CHOICE: [u32; 3] = [1, 100, 10_000];
+
+/// A way to put a system between, and what is measured there.
+#[derive(Clone, Debug)]
+pub struct Layout {
+    /// What is behind the second port.
+    pub receiver: Far,
+    /// Cases of the same rules stand together.
+    pub cases: Vec<Case>,
+}
+
+/// One choice of parameters.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// The system's rules.
+    pub rules: Rules,
+    /// Flows that take turns.
+    pub flows: u32,
+    /// Bytes of each frame.
+    pub size: u32,
+    /// Latency is measured, too.
+    pub delays: bool,
+    /// For the report.
+    pub parameters: Parameters,
+}
+
+impl Case {
+    fn by_size(flows: u32, size: u32, full: bool) -> Case {
+        let parameters = [("size", u64::from(size).into()), ("flows", u64::from(flows).into())];
+        let rules = Rules::OneToOne(flows);
+        let delays = full || size == SIZES[0];
+        Case { rules, flows, size, delays, parameters: named(parameters) }
+    }
+
+    fn by_rules(flows: u32, rules: Rules) -> Case {
+        let parameters = [("rules", rules.name().into()), ("flows", u64::from(flows).into())];
+        Case { rules, flows, size: SIZES[0], delays: false, parameters: named(parameters) }
+    }
+
+    fn by_way(receiver: Far) -> Case {
+        let way = format!("{} to {}", Far::Card.name(), receiver.name());
+        let parameters = named([("way", way.as_str().into())]);
+        let rules = Rules::OneToOne(1);
+        Case { rules, flows: 1, size: SIZES[0], delays: true, parameters }
+    }
+}
+
+fn named<const N: usize>(parameters: [(&str, Value); N]) -> Parameters {
+    parameters.map(|(name, value)| (name.to_owned(), value)).into_iter().collect()
+}
+
+/// Between cards.
+fn between_cards(cases: Vec<Case>) -> Vec<Layout> {
+    vec![Layout { receiver: Far::Card, cases }]
+}
+
+/// All of the grid, or a choice.
+pub fn grid(full: bool) -> Vec<Layout> {
+    let (sizes, flows): (&[u32], &[u32]) =
+        if full { (&GRID_SIZES, &GRID_FLOWS) } else { (&GRID_CHOICE.0, &GRID_CHOICE.1) };
+    let row = |flows: &u32| -> Vec<Case> {
+        sizes.iter().map(|size| Case::by_size(*flows, *size, full)).collect()
+    };
+    between_cards(flows.iter().flat_map(row).collect())
+}
+
+/// Numbers of flows with a rule each; in full also with one rule for all.
+pub fn flows(full: bool) -> Vec<Layout> {
+    let flows: &[u32] = if full { &FLOWS } else { &FLOWS_CHOICE };
+    let exact = flows.iter().map(|n| Case::by_rules(*n, Rules::OneToOne(*n)));
+    let prefix = flows.iter().filter(|_| full).map(|n| Case::by_rules(*n, Rules::Prefix));
+    between_cards(exact.chain(prefix).collect())
+}
+
+/// To a card and to a container.
+pub fn one_flow() -> Vec<Layout> {
+    let layout = |receiver| Layout { receiver, cases: vec![Case::by_way(receiver)] };
+    [Far::Card, Far::Container].map(layout).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_whole_grid_has_56_points_and_a_choice_is_part_of_it() {
+        let cells = |full| -> Vec<_> {
+            grid(full).iter().flat_map(|l| l.cases.iter().map(|c| (c.flows, c.size))).collect()
+        };
+        let (all, choice) = (cells(true), cells(false));
+        assert_eq!(all.len(), 56);
+        assert!(choice.iter().all(|cell| all.contains(cell)));
+    }
+
+    #[test]
+    fn no_case_has_more_flows_than_the_generator() {
+        for layout in [grid(true), flows(true), one_flow()].into_iter().flatten() {
+            assert!(layout.cases.iter().all(|c| c.flows <= crate::bed::MOST));
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! How long frames are on their way when there are few.
+
+use super::cases::Case;
+use crate::args::Plan;
+use crate::bed::Bed;
+use crate::generator::{Pace, Span, Stream};
+use crate::histogram::Histogram;
+use crate::measure::{Sample, Turns, turns};
+use crate::point::{Point, Subject};
+use std::time::Duration;
+
+/// Frames a second.
+const RATE: u32 = 100_000;
+/// Scatter (MAD over median) of the median delay that is too wide.
+const WIDE: f64 = 0.2;
+const UNIT: &str = "µs";
+/// Shares of the frames, and how they are called.
+const QUANTILES: [(f64, &str); 3] =
+    [(0.5, "latency p50"), (0.99, "latency p99"), (0.999, "latency p99.9")];
+
+/// Traffic of an even pace.
+struct Delayed {
+    span: Span,
+    delays: Histogram,
+}
+
+impl Delayed {
+    /// Microseconds that this share of the frames do not exceed.
+    fn quantile(&self, share: f64) -> f64 {
+        self.delays.quantile(share).unwrap_or(f64::NAN) / 1e3
+    }
+}
+
+impl Sample for Delayed {
+    fn value(&self) -> f64 {
+        self.quantile(0.5)
+    }
+}
+
+/// Measures under frames of an even pace; or says why that could not be done.
+pub fn measure(bed: &Bed, case: &Case, subject: &Subject, plan: Plan) -> Vec<Point> {
+    let stream = Stream { flows: case.flows, size: case.size, pace: Pace::Even(RATE) };
+    let traffic = bed.traffic(stream);
+    let window = Duration::from_millis(if plan.full { 1000 } else { 300 });
+    let once = || {
+        let (span, delays) = traffic.delays(window)?;
+        Ok(Delayed { span, delays })
+    };
+    match turns(super::rounds_of(plan), WIDE, &mut [Box::new(once)]) {
+        Ok(turns) => points(subject, &turns),
+        Err(e) => {
+            let why = format!("{e:#}");
+            QUANTILES.map(|(_, metric)| subject.absent(metric, UNIT, &why)).into()
+        }
+    }
+}
+
+fn points(subject: &Subject, turns: &Turns<Delayed>) -> Vec<Point> {
+    let delays = QUANTILES.map(|(share, metric)| {
+        subject.point(metric, UNIT, &turns.series(0, |sample| sample.quantile(share)))
+    });
+    let loss = turns.series(0, |sample| sample.span.loss());
+    let loss = subject.point(&format!("loss at {RATE} frames/s"), "%", &loss);
+    let mark = |point| Point { taken: turns.taken, unsteady: turns.unsteady, ..point };
+    delays.into_iter().chain([loss]).map(mark).collect()
+}

@@ -1,0 +1,55 @@
+//! How many frames a system moves when there are more than it can.
+
+use super::cases::Case;
+use crate::args::Plan;
+use crate::bed::{Bed, Ceiling};
+use crate::generator::{Span, Stream};
+use crate::measure::{Sample, Series, turns};
+use crate::point::{Point, Subject};
+use anyhow::Result;
+use std::time::Duration;
+
+/// The main metric.
+pub const METRIC: &str = "rate";
+/// Its unit.
+pub const UNIT: &str = "Mpps";
+/// What a rate is compared with.
+pub const CEILING: &str = "generator alone";
+/// Scatter (MAD over median) that is too wide.
+const WIDE: f64 = 0.05;
+
+impl Sample for Span {
+    fn value(&self) -> f64 {
+        self.mpps()
+    }
+}
+
+/// Lets the generator alone and the system take turns.
+pub fn measure(
+    bed: &Bed,
+    ceiling: &Ceiling,
+    case: &Case,
+    subject: &Subject,
+    plan: Plan,
+) -> Result<Vec<Point>> {
+    let stream = Stream { size: case.size, ..Stream::flood(case.flows) };
+    let (alone, through) = (ceiling.traffic(stream), bed.traffic(stream));
+    let window = Duration::from_millis(if plan.full { 300 } else { 150 });
+    let turns = turns(
+        super::rounds_of(plan),
+        WIDE,
+        &mut [Box::new(|| alone.measure(window)), Box::new(|| through.measure(window))],
+    )?;
+    let of = |number: fn(&Span) -> f64| -> Series { turns.series(1, number) };
+    let limit = turns.series(0, Span::mpps);
+    let points = [
+        subject.point(METRIC, UNIT, &of(Span::mpps)).against(CEILING, &limit),
+        subject.point(CEILING, UNIT, &limit),
+        subject.point("throughput", "Gbit/s", &of(Span::gbits)),
+        subject.point("rate per core", UNIT, &of(Span::per_core)),
+        subject.point("CPU", "%", &of(|span| span.cores() * 100.0)),
+        subject.point("loss", "%", &of(Span::loss)),
+    ];
+    let mark = |point| Point { taken: turns.taken, unsteady: turns.unsteady, ..point };
+    Ok(points.map(mark).into())
+}

@@ -1,0 +1,104 @@
+//! Open vSwitch of the distribution, with its userspace datapath over three kinds of devices.
+
+use super::hugepages::Hugepages;
+use super::vswitch::{Recipe, Vswitch};
+use crate::pin::Cpus;
+use anyhow::{Result, ensure};
+use slipswitch_tests::harness::{Kind, Mode, Options, Switch};
+use std::path::Path;
+
+/// Where Debian's openvswitch-switch-dpdk puts the daemon.
+const DPDK: &str = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk";
+/// Starts the program that it is given first in place of the one that comes next, under the name
+/// that the tools look for.
+const BEFORE_DPDK: [&str; 4] =
+    ["bash", "-c", r#"daemon=$1; shift 2; exec -a ovs-vswitchd "$daemon" "$@""#, "bash"];
+/// Hugepages of 2 MiB for OVS-DPDK.
+const PAGES: u64 = 512;
+/// Megabytes of these that the daemon takes at its start.
+const MEMORY: u64 = 768;
+/// For all of them: no flow has to give way because of limits or of rarely being met, and the
+/// signature match cache is there for what the exact match cache cannot hold.
+const CACHES: &str = "other_config:flow-limit=400000 other_config:max-idle=60000 \
+                      other_config:smc-enable=true";
+
+/// On plain devices, by AF_PACKET, which the main thread polls.
+///
+/// # Panics
+/// When the daemon does not start.
+pub fn af_packet(cpus: Cpus) -> Vswitch {
+    let before = vec!["taskset".into(), "-c".into(), cpus.other.to_string()];
+    let switch = Switch::with(Options { before, ..Options::new(Kind::RealOvs, Mode::Real) });
+    Vswitch::new(Recipe {
+        switch,
+        prepare: format!("set Open_vSwitch . {CACHES}"),
+        interface: Box::new(|_| String::new()),
+        settings: format!("{CACHES}; the daemon is on CPU {}", cpus.other),
+        tier: None,
+        held: None,
+    })
+}
+
+/// On AF_XDP sockets.
+///
+/// # Panics
+/// When the daemon does not start.
+pub fn af_xdp(cpus: Cpus) -> Vswitch {
+    let switch = Switch::start(Kind::RealOvs, Mode::Real);
+    let threads = pmd(cpus);
+    Vswitch::new(Recipe {
+        switch,
+        prepare: format!("set Open_vSwitch . {CACHES} {threads}"),
+        interface: Box::new(|_| "type=afxdp options:n_rxq=1 options:xdp-mode=native".into()),
+        settings: format!(
+            "{CACHES} {threads}; type=afxdp options:n_rxq=1 options:xdp-mode=native (veth has \
+             no zero copy)"
+        ),
+        tier: None,
+        held: None,
+    })
+}
+
+/// On DPDK's AF_PACKET devices: the build has no AF_XDP driver.
+///
+/// # Errors
+/// When it is not installed, or there are no hugepages.
+///
+/// # Panics
+/// When the daemon does not start.
+pub fn dpdk(cpus: Cpus) -> Result<Vswitch> {
+    ensure!(Path::new(DPDK).exists(), "there is no {DPDK}: apt install openvswitch-switch-dpdk");
+    let pages = Hugepages::reserve(PAGES)?;
+    let before = [BEFORE_DPDK.as_slice(), &[DPDK]].concat().into_iter().map(str::to_owned);
+    let before = before.collect();
+    let switch = Switch::with(Options { before, ..Options::new(Kind::RealOvs, Mode::Real) });
+    let threads = pmd(cpus);
+    let extra = "--no-pci --in-memory --no-telemetry";
+    let vswitch = Vswitch::new(Recipe {
+        switch,
+        prepare: format!(
+            "set Open_vSwitch . {CACHES} {threads} other_config:dpdk-init=true \
+             other_config:dpdk-socket-mem={MEMORY} 'other_config:dpdk-extra=\"{extra}\"'"
+        ),
+        interface: Box::new(|name| format!("type=dpdk options:dpdk-devargs={}", devargs(name))),
+        settings: format!(
+            "{CACHES} {threads}, {MEMORY} MiB of hugepages, {extra}; type=dpdk \
+             options:dpdk-devargs={} (Debian's DPDK has no AF_XDP driver)",
+            devargs("PORT")
+        ),
+        tier: None,
+        held: Some(pages),
+    });
+    Ok(vswitch)
+}
+
+/// The polling thread has the CPU that traffic is not on.
+fn pmd(cpus: Cpus) -> String {
+    format!("other_config:pmd-cpu-mask={:#x}", 1u64 << cpus.other)
+}
+
+fn devargs(port: &str) -> String {
+    format!(
+        "net_af_packet_{port},iface={port},qpairs=1,framesz=2048,framecnt=4096,blocksz=65536,qdisc_bypass=1"
+    )
+}
