@@ -18,6 +18,9 @@ int bare(struct __sk_buff *skb)
 SEC("tc")
 int sink(struct __sk_buff *skb)
 {
+	/* What a ring of AF_PACKET sends has its headers in pages. */
+	if (skb->data + sizeof(struct stamped) > skb->data_end)
+		bpf_skb_pull_data(skb, sizeof(struct stamped));
 	arrived((void *)(long)skb->data, (void *)(long)skb->data_end, skb->len);
 	return TC_ACT_SHOT;
 }
