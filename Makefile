@@ -1,6 +1,8 @@
 # make demo    from a fresh Debian 12 with Rust to packets through the switch
 # make test    all tests
 # make build   target/release/slipswitchd and target/release/slipswitch
+# make bench   measures this machine and writes docs/benchmarks.md, in about 15 minutes
+# make bench-full   the same with all points
 
 PACKAGES := openvswitch-switch openvswitch-common openvswitch-pki openvswitch-testcontroller \
 	iproute2 iputils-ping iperf3 tcpdump ethtool procps util-linux openssl ca-certificates gcc libc6-dev make \
@@ -9,7 +11,7 @@ PACKAGES := openvswitch-switch openvswitch-common openvswitch-pki openvswitch-te
 # What runs the tests on other kernels, by emulation.
 PACKAGES_VM := qemu-system-x86 busybox-static kmod xz-utils
 
-.PHONY: all build demo test deps deps-vm lint clean
+.PHONY: all build demo test bench bench-full deps deps-vm lint clean
 
 all: build
 
@@ -27,6 +29,16 @@ deps-vm:
 
 test: deps deps-vm
 	./tests/run
+
+# ARGS has further arguments, as in `make bench ARGS='--repeat 9'`.
+BENCH = cargo build --release -p slipswitchd -p slipswitch-bench && \
+	cargo run --release -p slipswitch-bench -- --page docs/benchmarks.md
+
+bench: deps
+	$(BENCH) $(ARGS)
+
+bench-full: deps
+	$(BENCH) --full $(ARGS)
 
 lint:
 	cargo clippy --workspace --all-targets -- -D warnings

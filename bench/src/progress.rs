@@ -44,7 +44,9 @@ impl Progress {
             point.parameters.iter().map(|(name, value)| format!("{name} {value}")).collect();
         let figure = match (point.median, &point.note) {
             (Some(median), _) => format!("{} {}", number(median), point.unit),
-            (None, Some(why)) => format!("not measured: {}", why.trim()),
+            (None, Some(why)) => {
+                format!("not measured: {}", why.lines().next().unwrap_or_default())
+            }
             (None, None) => "not measured".into(),
         };
         let ratio = point.ratio_to.as_ref();
@@ -52,10 +54,8 @@ impl Progress {
             ratio.map_or(String::new(), |r| format!(" ({} of {})", number(r.median), r.system));
         let unsteady = if point.unsteady { " ~" } else { "" };
         self.say(&format!(
-            "{}, {} {}: {figure}{ratio}{unsteady}",
-            point.system,
-            point.metric,
-            parameters.join(", ")
+            "{}: {figure}{ratio}{unsteady}",
+            [&[point.system.clone(), point.metric.clone()], &parameters[..]].concat().join(", ")
         ));
     }
 

@@ -3,6 +3,7 @@
 use super::{Ends, PORT, SILENCE};
 use crate::pin::pin;
 use anyhow::{Context, Result, anyhow};
+use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 use std::io::ErrorKind;
 use std::net::UdpSocket;
 use std::sync::Arc;
@@ -12,6 +13,10 @@ use std::time::{Duration, Instant};
 
 /// Between two bursts.
 const BEAT: Duration = Duration::from_millis(1);
+/// How late bursts may be before those behind them are, too.
+const LATE: Duration = Duration::from_millis(5);
+/// Bytes of the receiver's queue: a second of datagrams with what the kernel keeps for each.
+const BUFFER: usize = 16 << 20;
 /// After the last datagram, for those under way.
 const DRAIN: Duration = Duration::from_millis(500);
 
@@ -45,6 +50,8 @@ pub fn paced<T>(
     let over = Arc::new(AtomicBool::new(false));
     let (cpus, target) = (ends.cpus, (ends.address, PORT));
     let socket = ends.server.with(move || UdpSocket::bind(target)).context("receiving")?;
+    // A receiver that waits for its CPU loses nothing.
+    set_socket_recv_buffer_size_force(&socket, BUFFER).context("a large receive buffer")?;
     let there = Arc::clone(&over);
     let receiver = ends.server.spawn(move || {
         pin(cpus.other)?;
@@ -76,7 +83,8 @@ fn send(socket: &UdpSocket, flood: Flood, over: &AtomicBool) -> Result<u64> {
                 Err(e) => return Err(e).context("sending"),
             }
         }
-        next += BEAT;
+        // A sender that was late does not send it all at once.
+        next = (next + BEAT).max(Instant::now().checked_sub(LATE).unwrap_or(next));
         thread::sleep(next.saturating_duration_since(Instant::now()));
     }
     Ok(number)

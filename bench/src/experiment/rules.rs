@@ -59,9 +59,12 @@ fn add(system: System, run: &Run, rules: u32) -> Result<[f64; 2]> {
     let pid = *peer.daemons().first().context("no daemon")?;
     let before = resident(pid)?;
     let begin = Instant::now();
-    let output = switch.sh_limited("ovs-ofctl add-flows br0 many.txt", PATIENCE);
+    let seconds = PATIENCE.as_secs();
+    let output = switch.sh(&format!("ovs-ofctl --timeout={seconds} add-flows br0 many.txt"));
     let time = begin.elapsed().as_secs_f64();
-    ensure!(output.ok(), "ovs-ofctl add-flows: {}", output.text().trim());
+    // Before its last words the tool tells of itself.
+    let words = output.text();
+    ensure!(output.ok(), "ovs-ofctl: {}", words.lines().last().unwrap_or_default());
     ensure_rules(switch, rules)?;
     thread::sleep(QUIET);
     let bytes = resident(pid)?.saturating_sub(before);

@@ -12,8 +12,6 @@ use anyhow::{Result, ensure};
 
 /// Scatter (MAD over median) that is too wide.
 const WIDE: f64 = 0.10;
-/// OpenFlow rules.
-const RULES: u32 = 1 << 16;
 /// Flows that begin together.
 const BURST: u32 = 32;
 /// Flows that begin one at a time in a round.
@@ -21,7 +19,7 @@ const SINGLE: u32 = 500;
 
 /// Measures.
 pub fn run(run: &mut Run, experiment: &Experiment) -> Result<()> {
-    let flows = if run.plan.quick { 1 << 12 } else { 1 << 14 };
+    let flows = if run.plan.full { 1 << 16 } else { 1 << 14 };
     let task = |metric, unit, work: Box<dyn Fn(&Setting) -> Result<f64>>| Task {
         asked: Asked { parameters: Parameters::new(), metric, unit, wide: WIDE },
         work,
@@ -48,7 +46,7 @@ pub fn run(run: &mut Run, experiment: &Experiment) -> Result<()> {
         task("later packet", "µs", Box::new(|s| Ok(Series(begin(s, SINGLE, 1)?.bursts).median()))),
     ];
     let cpus = run.cpus;
-    let make = move |system| prepared(Setting::make(system, cpus, Rules::Destinations(RULES))?);
+    let make = move |system| prepared(Setting::make(system, cpus, Rules::Destinations(flows))?);
     run.compare(experiment, &with_rules(), None, &make, &tasks);
     Ok(())
 }

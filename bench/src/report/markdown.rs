@@ -90,7 +90,8 @@ fn section(
 ) {
     let _ = writeln!(
         text,
-        "\n## {}\n\n{}\n\nRepeats: {}. Again: `make bench ARGS='--only {}'`.",
+        "\n## {}\n\n{}\n\nRepeats: {}. Again, to the terminal: \
+         `cargo run --release -p slipswitch-bench -- --only {}`.",
         experiment.title, experiment.about, experiment.repeats, experiment.name
     );
     let tables = tables(results.of(experiment.name), experiment.across);
@@ -269,7 +270,8 @@ mod tests {
             "0 met, 1 missed, 0 not measured.",
             "| rate | ≥ 5 Mpps | 4.00 Mpps | **missed** |",
             "| OVS-DPDK | one PMD |",
-            "## Made up\n\nFigures for a test.\n\nRepeats: nothing. Again: `make bench ARGS='--only made-up'`.",
+            "## Made up\n\nFigures for a test.\n\nRepeats: nothing. Again, to the terminal: \
+             `cargo run --release -p slipswitch-bench -- --only made-up`.",
             "| flows → | 1 | 1K |",
             "OVS-DPDK is ahead of every tier of Slipswitch here (at flows 1: 9.50 against 9.00). It polls.",
             "![Rate](benchmarks/made-up-1.svg)",
