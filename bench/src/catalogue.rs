@@ -11,6 +11,8 @@ pub struct Experiment {
     pub about: &'static str,
     /// The paper whose table or figure it repeats; `nothing` with a reason when it is our own.
     pub repeats: &'static str,
+    /// Metrics that the page shows, the others being in the file of results; none for all.
+    pub shown: &'static [&'static str],
     /// The parameter that varies within a table.
     pub across: Option<&'static str>,
     /// Why a peer may be ahead: how its name begins, and a sentence.
@@ -59,6 +61,7 @@ pub const GRID: Experiment = Experiment {
             sink. Bytes are with Ethernet's checksum.",
     repeats: "*Virtual Switch Acceleration with OVS-TC*, 8 frame sizes by 7 numbers of flows up to \
               256 K, rules 1:1",
+    shown: &["rate", "rate per core", "loss", "latency p50", "latency p99"],
     across: Some("flows"),
     why: FRAMES,
 };
@@ -71,6 +74,7 @@ pub const FLOWS: Experiment = Experiment {
             one CPU, the generator included: it is never idle here.",
     repeats: "*OVS Kernel Datapath Offload at 100GbE* (Chelsio T6), packets a second and %CPU \
               against 1 to 10 K flows",
+    shown: &["rate", "rate per core", "CPU"],
     across: Some("flows"),
     why: FRAMES,
 };
@@ -83,7 +87,22 @@ pub const ONE_FLOW: Experiment = Experiment {
             with nothing switched on or off at it.",
     repeats: "the single-flow figures of the papers on AF_XDP in Open vSwitch: physical to \
               physical and physical to container",
+    shown: &["rate", "rate per core", "latency p50", "latency p99"],
     across: None,
+    why: FRAMES,
+};
+
+/// Masks of megaflows.
+pub const MASKS: Experiment = Experiment {
+    name: "masks",
+    title: "Rate by the number of masks",
+    about: "The smallest frames of 65,536 flows, as above, whose megaflows have so many different \
+            masks; each flow has a megaflow of its own. There are more flows than exact-match \
+            caches hold, so what a lookup costs that tries one mask after the other shows.",
+    repeats: "none of the papers' tables; *Faster OVS Datapath with XDP* has a hash table for each \
+              mask",
+    shown: &["rate", "rate per core"],
+    across: Some("masks"),
     why: FRAMES,
 };
 
@@ -97,6 +116,7 @@ pub const ECHO: Experiment = Experiment {
             messages in the short run). Ports are plain veth pairs to two namespaces. Slipswitch \
             tcx against Slipswitch userspace is offload on against offload off.",
     repeats: "*Open vSwitch in NVIDIA BlueField SmartNIC*, echo test with OVS offload on and off",
+    shown: &[],
     across: Some("bytes"),
     why: HOSTS,
 };
@@ -111,6 +131,7 @@ pub const TCP: Experiment = Experiment {
             rules that do, so that each connection needs two new megaflows.",
     repeats: "none of the papers' tables; the AF_XDP numbers of *Faster OVS Datapath with XDP* \
               leave TCP out",
+    shown: &[],
     across: None,
     why: HOSTS,
 };
@@ -125,6 +146,7 @@ pub const SETUP: Experiment = Experiment {
             takes, and a later one; from before it is sent until it is received, by one thread.",
     repeats: "none of the papers' tables; flow set-up is what *Faster OVS Datapath with XDP* \
               names as the reason not to compile programs for each flow",
+    shown: &[],
     across: None,
     why: &[],
 };
@@ -140,6 +162,7 @@ pub const RULES: Experiment = Experiment {
             one stands for all.",
     repeats: "none of the papers' tables; 256 K rules are the largest point of *Virtual Switch \
               Acceleration with OVS-TC*",
+    shown: &[],
     across: Some("rules"),
     why: &[],
 };
@@ -152,6 +175,7 @@ pub const SWEEP: Experiment = Experiment {
             rules and checks that each still holds: the dump duration of `ovs-appctl upcall/show`, \
             in whole milliseconds.",
     repeats: "none of the papers' tables",
+    shown: &[],
     across: Some("megaflows"),
     why: &[],
 };
@@ -164,6 +188,7 @@ pub const CPU: Experiment = Experiment {
             CPU: with nothing to do, and under traffic of 10,000 flows, a rule for each.",
     repeats: "*OVS Kernel Datapath Offload at 100GbE* (Chelsio T6), %CPU against the number of \
               flows: 0.34 % at 10k",
+    shown: &[],
     across: None,
     why: &[],
 };
@@ -174,21 +199,20 @@ pub const RESTART: Experiment = Experiment {
     title: "A restart under load",
     about: "10,000 numbered datagrams a second go through the switch while its daemon is told to \
             exit (`ovs-appctl exit`), is started again with `flow-restore-wait`, gets its rules \
-            back, and goes on. What did not arrive is lost; silence is the longest time without a \
-            datagram.",
+            back, and goes on. What did not arrive is lost; the delay is that of the datagram that \
+            was longest on its way.",
     repeats: "none of the papers' tables; the BlueField page notes that rules are gone after a \
               restart",
+    shown: &[],
     across: None,
     why: &[],
 };
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
     #[test]
     fn each_experiment_says_what_it_is() {
-        for experiment in [GRID, FLOWS, ONE_FLOW, ECHO, TCP, SETUP, RULES, SWEEP, CPU, RESTART] {
+        for (experiment, ..) in crate::experiment::ALL {
             assert!(!experiment.about.is_empty() && !experiment.repeats.is_empty());
             assert!(experiment.name.chars().all(|c| c.is_ascii_lowercase() || c == '-'));
         }

@@ -1,8 +1,9 @@
 //! What Slipswitch is to reach against limits and peers, measured in one run.
 
-use crate::catalogue::{CPU, Experiment, RESTART, RULES, SETUP, TCP};
+use crate::catalogue::{CPU, Experiment, GRID, RESTART, RULES, SETUP, TCP};
 use crate::report::goals::{Bound, Figure, Goal, Which};
 
+const BARE: &str = "bare XDP redirect";
 /// CPU in percent that is shown as 0.0.
 const NOTHING: f64 = 0.05;
 
@@ -14,8 +15,44 @@ const fn with(which: Which, parameters: &'static [(&'static str, &'static str)])
     Which { parameters, ..which }
 }
 
+/// The smallest frames by number of flows.
+const ONE: &[(&str, &str)] = &[("size", "64"), ("flows", "1")];
+const MANY: &[(&str, &str)] = &[("size", "64"), ("flows", "65536")];
+const MOST: &[(&str, &str)] = &[("size", "64"), ("flows", "262144")];
+
+/// Slipswitch at XDP against a system, under one choice of the grid.
+const fn grid(
+    words: &'static str,
+    metric: &'static str,
+    parameters: &'static [(&'static str, &'static str)],
+    other: &'static str,
+    bound: Bound,
+) -> Goal {
+    let ours = with(which(GRID, "Slipswitch xdp", metric), parameters);
+    let theirs = with(which(GRID, other, metric), parameters);
+    Goal { words, figure: Figure::Ratio(ours, theirs), bound }
+}
+
 /// All goals, in the order of the page.
-pub const ALL: [Goal; 8] = [
+pub const ALL: [Goal; 14] = [
+    grid("64 B, 1 flow, rate against bare XDP", "rate", ONE, BARE, Bound::AtLeast(0.85)),
+    grid("64 B, 64 K flows, rate against bare XDP", "rate", MANY, BARE, Bound::AtLeast(0.80)),
+    grid("64 B, 256 K flows, rate against bare XDP", "rate", MOST, BARE, Bound::AtLeast(0.80)),
+    grid(
+        "64 B, 64 K flows, rate per core against OVS AF_XDP",
+        "rate per core",
+        MANY,
+        "OVS AF_XDP",
+        Bound::AtLeast(8.0),
+    ),
+    grid(
+        "64 B, 64 K flows, rate per core against OVS-DPDK",
+        "rate per core",
+        MANY,
+        "OVS-DPDK",
+        Bound::AtLeast(20.0),
+    ),
+    grid("latency p50 of one flow against bare XDP", "latency p50", ONE, BARE, Bound::AtMost(1.1)),
     Goal {
         words: "TCP throughput against a bare tc redirect",
         figure: Figure::Ratio(

@@ -41,7 +41,7 @@ use experiment::Run;
 use pin::Cpus;
 use progress::{Progress, clock};
 use report::Report;
-use report::markdown::{Page, page};
+use report::markdown::{Layout, Page, page};
 use report::results::Results;
 use slipswitch_tests::harness::{Netns, without_privilege};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -54,6 +54,8 @@ const BUSY: f64 = 0.7;
 
 fn main() -> ExitCode {
     let args = Args::parse();
+    // The harness panics where a test would end; what comes of it is an error here.
+    std::panic::set_hook(Box::new(|_| {}));
     if args.list {
         list();
         return ExitCode::SUCCESS;
@@ -142,7 +144,9 @@ fn publish(args: &Args, results: &Results) -> Result<()> {
     }
     let folder = args.page.as_ref().and_then(|page| page.file_stem()).unwrap_or_default();
     let experiments: Vec<_> = experiment::ALL.into_iter().map(|(e, ..)| e).collect();
-    let Page { text, plots } = page(results, &experiments, &goals::ALL, &folder.to_string_lossy());
+    let systems = peer::System::ALL.map(peer::System::name);
+    let layout = Layout { experiments: &experiments, systems: &systems, goals: &goals::ALL };
+    let Page { text, plots } = page(results, &layout, &folder.to_string_lossy());
     let Some(page) = &args.page else {
         print!("{text}");
         return Ok(());

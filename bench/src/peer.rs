@@ -130,6 +130,9 @@ pub enum Rules {
     /// A rule for each of the generator's flows from 0 to this number, exact in ingress port and
     /// 5-tuple.
     OneToOne(u32),
+    /// A rule for each of the generator's flows from 0 to the first number, and as many kinds of
+    /// megaflows with masks of their own as the second says; flows are spread over them.
+    Masks(u32, u32),
     /// One rule for all of them, by a prefix of the source address.
     Prefix,
     /// Both ways, everything: what hosts need that talk to each other.
@@ -146,6 +149,7 @@ impl Rules {
     pub fn name(self) -> &'static str {
         match self {
             Rules::OneToOne(_) => "1:1",
+            Rules::Masks(..) => "1:1, several masks",
             Rules::Prefix => "prefix",
             Rules::Normal => "both ways",
             Rules::PerConnection => "both ways, by connection",

@@ -1,6 +1,6 @@
 //! Numbered datagrams at a steady rate, to see which are lost while something happens.
 
-use super::{Ends, PORT, SILENCE};
+use super::{Ends, PORT};
 use crate::pin::pin;
 use anyhow::{Context, Result, anyhow};
 use rustix::net::sockopt::set_socket_recv_buffer_size_force;
@@ -34,8 +34,8 @@ pub struct Outcome {
     pub sent: u64,
     /// Those that did not arrive.
     pub lost: u64,
-    /// The longest time without one.
-    pub silence: Duration,
+    /// The longest that one was on its way.
+    pub delay: Duration,
 }
 
 /// Sends while `happening` runs; what became of the datagrams, and what it returned.
@@ -53,30 +53,32 @@ pub fn paced<T>(
     // A receiver that waits for its CPU loses nothing.
     set_socket_recv_buffer_size_force(&socket, BUFFER).context("a large receive buffer")?;
     let there = Arc::clone(&over);
+    let begin = Instant::now();
     let receiver = ends.server.spawn(move || {
         pin(cpus.other)?;
-        receive(&socket, &there)
+        receive(&socket, begin, &there)
     });
     let there = Arc::clone(&over);
     let sender = ends.client.spawn(move || -> Result<u64> {
         pin(cpus.traffic)?;
         let socket = UdpSocket::bind("0.0.0.0:0")?;
         socket.connect(target)?;
-        send(&socket, flood, &there)
+        send(&socket, flood, begin, &there)
     });
     let happened = happening();
     over.store(true, Ordering::Release);
     let sent = sender.join().map_err(|_| anyhow!("the sender panicked"))??;
-    let (received, silence) = receiver.join().map_err(|_| anyhow!("the receiver panicked"))??;
-    Ok((Outcome { sent, lost: sent.saturating_sub(received), silence }, happened?))
+    let (received, delay) = receiver.join().map_err(|_| anyhow!("the receiver panicked"))??;
+    Ok((Outcome { sent, lost: sent.saturating_sub(received), delay }, happened?))
 }
 
-fn send(socket: &UdpSocket, flood: Flood, over: &AtomicBool) -> Result<u64> {
+fn send(socket: &UdpSocket, flood: Flood, begin: Instant, over: &AtomicBool) -> Result<u64> {
     let mut number = 0u64;
     let mut next = Instant::now();
     while !over.load(Ordering::Acquire) {
         for _ in 0..flood.burst {
-            match socket.send(&number.to_be_bytes()) {
+            let now = nanoseconds(begin);
+            match socket.send(&[number.to_be_bytes(), now.to_be_bytes()].concat()) {
                 Ok(_) => number += 1,
                 // A device whose queue is full: not sent, so not lost either.
                 Err(e) if e.raw_os_error() == Some(105) => break,
@@ -90,32 +92,34 @@ fn send(socket: &UdpSocket, flood: Flood, over: &AtomicBool) -> Result<u64> {
     Ok(number)
 }
 
-/// Datagrams received, copies not counted, and the longest time without one.
-fn receive(socket: &UdpSocket, over: &AtomicBool) -> Result<(u64, Duration)> {
+/// Datagrams received, copies not counted, and the longest that one was on its way.
+fn receive(socket: &UdpSocket, begin: Instant, over: &AtomicBool) -> Result<(u64, Duration)> {
     socket.set_read_timeout(Some(Duration::from_millis(100)))?;
-    let mut seen = Numbers::default();
-    let (mut last, mut silence): (Option<Instant>, _) = (None, Duration::ZERO);
-    let mut ended = None;
+    let (mut seen, mut delay) = (Numbers::default(), 0);
+    let mut end = None;
     loop {
-        let mut number = [0; 8];
-        match socket.recv(&mut number) {
-            Ok(8) => {
-                seen.add(u64::from_be_bytes(number));
-                let now = Instant::now();
-                silence = silence.max(last.map_or(Duration::ZERO, |last| now - last));
-                last = Some(now);
+        let mut datagram = [0; 16];
+        match socket.recv(&mut datagram) {
+            Ok(16) => {
+                let [number, sent] = [&datagram[..8], &datagram[8..]]
+                    .map(|bytes| bytes.first_chunk().map_or(0, |b| u64::from_be_bytes(*b)));
+                seen.add(number);
+                delay = delay.max(nanoseconds(begin).saturating_sub(sent));
             }
             Ok(_) => {}
             Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
             Err(e) => return Err(e).context("receiving"),
         }
-        if over.load(Ordering::Acquire) {
-            let end = *ended.get_or_insert_with(|| Instant::now() + DRAIN);
-            if Instant::now() >= end || last.is_none_or(|l| l.elapsed() > SILENCE) {
-                return Ok((seen.count, silence));
-            }
+        if over.load(Ordering::Acquire)
+            && Instant::now() >= *end.get_or_insert_with(|| Instant::now() + DRAIN)
+        {
+            return Ok((seen.count, Duration::from_nanos(delay)));
         }
     }
+}
+
+fn nanoseconds(begin: Instant) -> u64 {
+    u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// A set of numbers.

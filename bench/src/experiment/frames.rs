@@ -29,6 +29,15 @@ pub fn flows(run: &mut Run, experiment: &Experiment) -> Result<()> {
     sweep(run, experiment, &cases::flows(run.plan.full))
 }
 
+/// (e): numbers of masks, for systems that have any.
+pub fn masks(run: &mut Run, experiment: &Experiment) -> Result<()> {
+    let all = run.systems.clone();
+    run.systems.retain(|s| s.has_rules());
+    let result = sweep(run, experiment, &cases::masks(run.plan.full));
+    run.systems = all;
+    result
+}
+
 /// (c): one flow, to a card and to a container.
 pub fn one_flow(run: &mut Run, experiment: &Experiment) -> Result<()> {
     sweep(run, experiment, &cases::one_flow())

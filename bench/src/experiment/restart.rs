@@ -26,12 +26,12 @@ pub fn run(run: &mut Run, experiment: &Experiment) -> Result<()> {
     // Losses are counted, so how far they scatter is a result and no fault.
     let wide = f64::INFINITY;
     let asked = |metric, unit| Asked { parameters: Parameters::new(), metric, unit, wide };
-    let asked = [asked("packets lost", "packets"), asked("longest silence", "ms")];
+    let asked = [asked("packets lost", "packets"), asked("longest delay", "ms")];
     run.each(experiment, &with_rules(), &asked, &restarts);
     Ok(())
 }
 
-/// Packets lost and milliseconds of silence, of each restart.
+/// Packets lost, and the milliseconds that the slowest was on its way, of each restart.
 fn restarts(run: &mut Run, system: System) -> Result<Vec<Series>> {
     let mut setting = Setting::make(system, run.cpus, Rules::Normal)?.with_tcp()?;
     run.describe(&setting);
@@ -46,8 +46,8 @@ fn restarts(run: &mut Run, system: System) -> Result<Vec<Series>> {
             thread::sleep(QUIET);
             Ok(())
         })?;
-        let silence = outcome.silence.as_secs_f64() * 1e3;
-        series.iter_mut().zip([outcome.lost as f64, silence]).for_each(|(s, f)| s.0.push(f));
+        let delay = outcome.delay.as_secs_f64() * 1e3;
+        series.iter_mut().zip([outcome.lost as f64, delay]).for_each(|(s, f)| s.0.push(f));
     }
     Ok(series)
 }

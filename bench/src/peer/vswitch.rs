@@ -9,6 +9,8 @@ use slipswitch_tests::harness::{Netns, Switch};
 use std::fmt::Write as _;
 
 const BRIDGE: &str = "br0";
+/// Seconds that rules may take.
+const PATIENCE: u32 = 300;
 
 /// A daemon with its database, in a directory and a namespace of its own.
 pub struct Vswitch {
@@ -81,15 +83,21 @@ impl Peer for Vswitch {
 
     fn install(&mut self, rules: Rules) -> Result<()> {
         crate::attempt(|| {
-            self.switch.flows(BRIDGE, &text(rules));
+            self.switch.ofctl(&format!("del-flows {BRIDGE}"));
+            self.restore(rules)?;
+            // Megaflows of before are gone when this returns.
+            self.switch.revalidate();
             Ok(())
         })
     }
 
     fn restore(&mut self, rules: Rules) -> Result<()> {
         let file = self.switch.place().write("rules.txt", text(rules));
-        let output = self.switch.sh(&format!("ovs-ofctl add-flows {BRIDGE} {}", file.display()));
-        ensure!(output.ok(), "ovs-ofctl add-flows: {}", output.text().trim());
+        let line = format!("ovs-ofctl --timeout={PATIENCE} add-flows {BRIDGE} {}", file.display());
+        let output = self.switch.sh(&line);
+        // Before its last words the tool tells of itself.
+        let words = output.text();
+        ensure!(output.ok(), "ovs-ofctl add-flows: {}", words.lines().last().unwrap_or_default());
         Ok(())
     }
 
@@ -146,6 +154,29 @@ pub fn text(rules: Rules) -> String {
                     source(flow),
                     PORTS.0,
                     PORTS.1
+                );
+            }
+        }
+        Rules::Masks(flows, masks) => {
+            // The second table's subtables are told apart by a register, which is no part of a
+            // megaflow, before they look at the address.
+            for flow in 0..flows {
+                let _ = writeln!(
+                    text,
+                    "priority=10,in_port=1,ip,nw_src={} \
+                     actions=load:{}->NXM_NX_REG0[],resubmit(,1)",
+                    source(flow),
+                    flow % masks + 1
+                );
+            }
+            for mask in 0..masks {
+                let _ = writeln!(
+                    text,
+                    "table=1,priority=10,ip,reg0={},nw_dst={TARGET}/255.255.{}.{} \
+                     actions=output:2",
+                    mask + 1,
+                    255 - mask / 256,
+                    mask % 256
                 );
             }
         }

@@ -6,7 +6,7 @@ use super::results::{Results, more_is_better};
 use super::scale::{Spread, number};
 use super::table::{Table, one_line, shown, tables};
 use crate::catalogue::Experiment;
-use crate::point::Value;
+use crate::point::{Point, Value};
 use std::fmt::Write as _;
 
 /// Factor between the largest and the smallest value from which a plot is logarithmic.
@@ -21,18 +21,29 @@ pub struct Page {
     pub plots: Vec<(String, String)>,
 }
 
+/// What the page has to be about.
+#[derive(Clone, Copy, Debug)]
+pub struct Layout<'a> {
+    /// A section each.
+    pub experiments: &'a [Experiment],
+    /// Names of systems in the order of the tables.
+    pub systems: &'a [&'a str],
+    /// A row each.
+    pub goals: &'a [Goal],
+}
+
 /// Writes the page. Plots are shown from `folder`, a path relative to the page's.
-pub fn page(results: &Results, experiments: &[Experiment], goals: &[Goal], folder: &str) -> Page {
+pub fn page(results: &Results, layout: &Layout<'_>, folder: &str) -> Page {
     let mut text = String::from(HEAD);
     facts(&mut text, results);
-    goals_table(&mut text, results, goals);
+    goals_table(&mut text, results, layout.goals);
     let mut plots = Vec::new();
     text.push_str("\n## What was compared\n\n| system | what it is here |\n|---|---|\n");
     for (system, setting) in &results.systems {
         let _ = writeln!(text, "| {system} | {} |", one_line(setting));
     }
-    for experiment in experiments {
-        section(&mut text, &mut plots, results, experiment, folder);
+    for experiment in layout.experiments {
+        section(&mut text, &mut plots, results, experiment, layout.systems, folder);
     }
     if !results.notes.is_empty() {
         text.push_str("\n## Notes\n\n");
@@ -86,6 +97,7 @@ fn section(
     plots: &mut Vec<(String, String)>,
     results: &Results,
     experiment: &Experiment,
+    systems: &[&str],
     folder: &str,
 ) {
     let _ = writeln!(
@@ -94,14 +106,17 @@ fn section(
          `cargo run --release -p slipswitch-bench -- --only {}`.",
         experiment.title, experiment.about, experiment.repeats, experiment.name
     );
-    let tables = tables(results.of(experiment.name), experiment.across);
+    let is_shown =
+        |p: &&Point| experiment.shown.is_empty() || experiment.shown.contains(&p.metric.as_str());
+    let points = results.of(experiment.name).filter(is_shown);
+    let tables = tables(points, experiment.across, systems);
     if tables.is_empty() {
         text.push_str("\nNot part of this run.\n");
     }
     for (number, table) in (1..).zip(&tables) {
         let _ =
             writeln!(text, "\n**{}** ({})\n\n{}", table.title(), better(table), table.markdown());
-        if let Some(svg) = draw(table, &results.names()) {
+        if let Some(svg) = draw(table, systems) {
             let file = format!("{}-{number}.svg", experiment.name);
             let _ = writeln!(text, "![{}]({folder}/{file})", table.title());
             plots.push((file, svg));
@@ -215,7 +230,7 @@ fn drawn(table: &Table<'_>, system: &str, column: &Value) -> Option<Drawn> {
 mod tests {
     use super::*;
     use crate::measure::Series;
-    use crate::point::{Point, Subject};
+    use crate::point::Subject;
     use crate::report::goals::{Bound, Figure, Which};
 
     const MADE_UP: Experiment = Experiment {
@@ -224,6 +239,7 @@ mod tests {
         about: "Figures for a test.",
         repeats: "nothing",
         across: Some("flows"),
+        shown: &["rate"],
         why: &[("OVS-DPDK", "It polls.")],
     };
     const GOAL: Goal = Goal {
@@ -235,6 +251,12 @@ mod tests {
             parameters: &[("flows", "1024")],
         }),
         bound: Bound::AtLeast(5.0),
+    };
+
+    const LAYOUT: Layout<'_> = Layout {
+        experiments: &[MADE_UP],
+        systems: &["bare XDP redirect", "OVS-DPDK", "Slipswitch xdp"],
+        goals: &[GOAL],
     };
 
     fn point(system: &str, flows: u64, rate: f64) -> Point {
@@ -256,6 +278,9 @@ mod tests {
             point("Slipswitch xdp", 1024, 4.0),
         ];
         let mut results = Results { points, ..Results::default() };
+        let mut hidden = results.points[0].clone();
+        hidden.metric = "loss".into();
+        results.points.push(hidden);
         results.machine.insert("kernel".into(), "6.1".into());
         results.systems.insert("OVS-DPDK".into(), "one PMD".into());
         results.note("A note | of two\nlines.");
@@ -264,7 +289,7 @@ mod tests {
 
     #[test]
     fn the_page_has_machine_goals_tables_plots_and_what_is_lost() {
-        let page = page(&results(), &[MADE_UP], &[GOAL], "benchmarks");
+        let page = page(&results(), &LAYOUT, "benchmarks");
         for words in [
             "| kernel | 6.1 |",
             "0 met, 1 missed, 0 not measured.",
@@ -279,6 +304,7 @@ mod tests {
         ] {
             assert!(page.text.contains(words), "{words}\nis not in\n{}", page.text);
         }
+        assert!(!page.text.contains("Loss"), "{}", page.text);
         let [(file, svg)] = &page.plots[..] else { panic!("one plot was expected") };
         assert_eq!(file, "made-up-1.svg");
         assert_eq!(svg.matches("<polyline ").count(), 3);
@@ -287,7 +313,7 @@ mod tests {
     #[test]
     fn an_experiment_without_points_says_so() {
         let none = Results::default();
-        let page = page(&none, &[MADE_UP], &[GOAL], "benchmarks");
+        let page = page(&none, &LAYOUT, "benchmarks");
         assert!(page.text.contains("Not part of this run."), "{}", page.text);
         assert!(page.text.contains("0 met, 0 missed, 1 not measured."), "{}", page.text);
         assert!(page.plots.is_empty());
@@ -300,7 +326,7 @@ mod tests {
             point.parameters.clear();
         }
         results.points.dedup_by(|a, b| a.system == b.system);
-        let page = page(&results, &[MADE_UP], &[], "benchmarks");
+        let page = page(&results, &LAYOUT, "benchmarks");
         assert_eq!(page.plots.len(), 1);
         assert!(page.plots[0].1.contains("<rect "));
         assert!(page.text.contains("|  | rate (Mpps) |"), "{}", page.text);

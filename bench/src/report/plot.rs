@@ -7,8 +7,10 @@ use super::scale::{Scale, Spread, count, number};
 use std::fmt::Write as _;
 
 /// Colours that remain distinct for readers with any common colour blindness.
-const COLOURS: [&str; 8] =
-    ["#000000", "#e69f00", "#56b4e9", "#cc79a7", "#d55e00", "#7a7a7a", "#0072b2", "#009e73"];
+const COLOURS: [&str; 9] = [
+    "#000000", "#e69f00", "#56b4e9", "#cc79a7", "#d55e00", "#7a7a7a", "#0072b2", "#009e73",
+    "#882255",
+];
 const WIDTH: f64 = 760.0;
 const HEIGHT: f64 = 400.0;
 /// The area of the values: left, right, top, bottom edge.

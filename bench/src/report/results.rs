@@ -61,15 +61,4 @@ impl Results {
             self.notes.push(note);
         }
     }
-
-    /// Names of systems in the order of their first points.
-    pub fn names(&self) -> Vec<&str> {
-        let mut names = Vec::new();
-        for point in &self.points {
-            if !names.contains(&point.system.as_str()) {
-                names.push(point.system.as_str());
-            }
-        }
-        names
-    }
 }

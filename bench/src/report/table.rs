@@ -17,7 +17,7 @@ pub struct Table<'a> {
     pub across: Option<&'a str>,
     /// Its values, ascending where they are counts.
     pub columns: Vec<&'a Value>,
-    /// The systems, limits first, ours last.
+    /// The systems.
     pub systems: Vec<&'a str>,
     points: Vec<&'a Point>,
 }
@@ -26,10 +26,12 @@ pub struct Table<'a> {
 static NOTHING: Value = Value::Count(0);
 
 /// The tables that hold all of `points`, in their order. `across` varies within a table; each
-/// choice of the other parameters has a table of its own.
+/// choice of the other parameters has a table of its own. Systems stand as in `order`, unknown
+/// ones last.
 pub fn tables<'a>(
     points: impl Iterator<Item = &'a Point>,
     across: Option<&'a str>,
+    order: &[&str],
 ) -> Vec<Table<'a>> {
     let mut tables: Vec<Table<'a>> = Vec::new();
     for point in points {
@@ -63,11 +65,9 @@ pub fn tables<'a>(
             Value::Count(count) => *count,
             Value::Text(_) => 0,
         });
-        table.systems.sort_by_key(|name| match Role::of(name) {
-            Role::Limit => 0,
-            Role::Peer => 1,
-            Role::Ours => 2,
-        });
+        table
+            .systems
+            .sort_by_key(|name| order.iter().position(|n| n == name).unwrap_or(usize::MAX));
     }
     tables
 }
@@ -237,7 +237,7 @@ mod tests {
             point("bare XDP redirect", "1:1", 1, 10.0),
             point("Slipswitch xdp", "prefix", 1, 9.6),
         ];
-        let tables = tables(points.iter(), Some("flows"));
+        let tables = tables(points.iter(), Some("flows"), &["bare XDP redirect"]);
         assert_eq!(tables.len(), 2);
         assert_eq!(tables[0].title(), "Rate, rules 1:1");
         assert_eq!(tables[1].title(), "Rate, rules prefix");
@@ -257,7 +257,7 @@ mod tests {
             point("Slipswitch tcx", "1:1", 1, 3.0),
             point("Slipswitch xdp", "1:1", 1024, 9.5),
         ];
-        let tables = tables(points.iter(), Some("flows"));
+        let tables = tables(points.iter(), Some("flows"), &["bare XDP redirect"]);
         assert!(tables[0].markdown().contains("| OVS-DPDK | **9.90 ±0** | 1.00 ±0 |"));
         assert_eq!(tables[0].ahead(), [("OVS-DPDK", &Value::Count(1), 9.9, 9.5)]);
     }
@@ -268,7 +268,7 @@ mod tests {
         for point in &mut points {
             point.unit = "µs".into();
         }
-        let tables = tables(points.iter(), Some("flows"));
+        let tables = tables(points.iter(), Some("flows"), &["bare XDP redirect"]);
         assert!(tables[0].ahead().is_empty());
         assert!(tables[0].markdown().contains("| Slipswitch tcx | **20.0 ±0** |"));
     }
@@ -285,7 +285,7 @@ mod tests {
             point.note = Some("no\nsuch | program".into());
         }
         points[2].unsteady = true;
-        let text = tables(points.iter(), Some("flows"))[0].markdown();
+        let text = tables(points.iter(), Some("flows"), &["bare XDP redirect"])[0].markdown();
         assert!(text.contains("| OVS-DPDK | not measured [1] |"), "{text}");
         assert!(text.contains("| OVS AF_XDP | not measured [1] |"), "{text}");
         assert!(text.contains("1.00 ±0~"), "{text}");

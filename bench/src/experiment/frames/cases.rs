@@ -10,10 +10,16 @@ const GRID_SIZES: [u32; 8] = [SIZES[0], 128, 256, 512, 768, 1024, 1280, SIZES[1]
 /// Numbers of flows of the grid.
 const GRID_FLOWS: [u32; 7] = [1, 16, 256, 1 << 10, 1 << 14, 1 << 16, 1 << 18];
 /// The grid's choice when there is little time.
-const GRID_CHOICE: ([u32; 2], [u32; 3]) = (SIZES, [1, 1 << 10, 1 << 16]);
+const GRID_CHOICE: ([u32; 2], [u32; 3]) = (SIZES, [1, 1 << 16, 1 << 18]);
 /// Numbers of flows of the comparison by flows, all and a choice.
 const FLOWS: [u32; 7] = [1, 10, 100, 300, 1000, 3000, 10_000];
 const FLOWS_CHOICE: [u32; 3] = [1, 100, 10_000];
+
+/// Flows that are spread over masks: more than exact-match caches hold.
+const MASKED: u32 = 1 << 16;
+/// Numbers of masks, all and a choice.
+const MASKS: [u32; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
+const MASKS_CHOICE: [u32; 3] = [1, 16, 256];
 
 /// A way to put a system between, and what is measured there.
 #[derive(Clone, Debug)]
@@ -52,6 +58,12 @@ impl Case {
         Case { rules, flows, size: SIZES[0], delays: false, parameters: named(parameters) }
     }
 
+    fn by_masks(masks: u32) -> Case {
+        let parameters = named([("masks", u64::from(masks).into())]);
+        let rules = Rules::Masks(MASKED, masks);
+        Case { rules, flows: MASKED, size: SIZES[0], delays: false, parameters }
+    }
+
     fn by_way(receiver: Far) -> Case {
         let way = format!("{} to {}", Far::Card.name(), receiver.name());
         let parameters = named([("way", way.as_str().into())]);
@@ -87,6 +99,12 @@ pub fn flows(full: bool) -> Vec<Layout> {
     between_cards(exact.chain(prefix).collect())
 }
 
+/// Numbers of masks.
+pub fn masks(full: bool) -> Vec<Layout> {
+    let masks: &[u32] = if full { &MASKS } else { &MASKS_CHOICE };
+    between_cards(masks.iter().copied().map(Case::by_masks).collect())
+}
+
 /// To a card and to a container.
 pub fn one_flow() -> Vec<Layout> {
     let layout = |receiver| Layout { receiver, cases: vec![Case::by_way(receiver)] };
@@ -109,7 +127,7 @@ mod tests {
 
     #[test]
     fn no_case_has_more_flows_than_the_generator() {
-        for layout in [grid(true), flows(true), one_flow()].into_iter().flatten() {
+        for layout in [grid(true), flows(true), masks(true), one_flow()].into_iter().flatten() {
             assert!(layout.cases.iter().all(|c| c.flows <= crate::bed::MOST));
         }
     }
