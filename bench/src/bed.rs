@@ -128,3 +128,48 @@ fn generator(ifindex: u32) -> Result<Programs> {
     programs.set_way(0, ifindex)?;
     Ok(programs)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::generator::{CHECKSUM, Pace, SIZES};
+    use crate::pin;
+    use slipswitch_tests::harness::{skip, without_privilege};
+    use std::time::Duration;
+
+    const WINDOW: Duration = Duration::from_millis(100);
+
+    /// Frames of all sizes get through with their stamps, at the pace that was asked for.
+    #[test]
+    fn frames_pass_what_the_kernel_has() {
+        if without_privilege() {
+            return;
+        }
+        let Ok(cpus) = pin::cpus() else { return skip("there is one CPU only") };
+        let layouts = [
+            (System::BareXdp, Far::Card),
+            (System::BareTc, Far::Card),
+            (System::BareTc, Far::Container),
+            (System::LinuxBridge, Far::Card),
+        ];
+        for (system, receiver) in layouts {
+            let mut bed = Bed::new(system, receiver, cpus).unwrap();
+            bed.install(Rules::OneToOne(3), 3).unwrap();
+            for size in SIZES {
+                let stream = Stream { flows: 3, size, pace: Pace::Even(2_000) };
+                let (span, delays) = bed.traffic(stream).delays(WINDOW).unwrap();
+                let bytes = span.arrived.packets * u64::from(size - CHECKSUM);
+                assert_eq!(span.arrived.bytes, bytes, "{}", system.name());
+                assert!(span.sent > 0 && span.sent <= 2_000, "{span:?}");
+                assert!(delays.count() > 0 && delays.quantile(0.5) > Some(0.0));
+            }
+        }
+    }
+
+    #[test]
+    fn a_redirect_that_the_kernel_drops_is_refused() {
+        let cpus = pin::Cpus { traffic: 1, other: 0 };
+        let error = Bed::new(System::BareXdp, Far::Container, cpus).err().unwrap();
+        assert!(error.to_string().contains("neither XDP nor GRO"), "{error}");
+    }
+}

@@ -55,8 +55,8 @@ pub const GRID: Experiment = Experiment {
             in random order. Ports stand for network cards. Counted is what arrives; the rate is \
             per second of time, the rate per core per second of CPU time of all that moves \
             packets, the generator included. The generator and what the kernel does for arriving \
-            frames share one CPU; daemons have the other. `generator alone` is the same frames \
-            into the sink without a switch, in the same rounds: nothing can be faster here. \
+            frames share one CPU; daemons have the other. The bare generator sends the same frames \
+            into the sink without a switch, in turn with every system: nothing can be faster here. \
             Latency is of 100,000 frames a second at an even pace, from the generator to the \
             sink. Bytes are with Ethernet's checksum.",
     repeats: "*Virtual Switch Acceleration with OVS-TC*, 8 frame sizes by 7 numbers of flows up to \

@@ -291,9 +291,11 @@ impl Traffic<'_> {
     /// When no packet arrives.
     pub fn settle(&self, least: Duration, most: Duration) -> Result<bool> {
         const STEP: Duration = Duration::from_millis(150);
+        // Pauses between runs do no harm here, and the rest of a short one is over soon.
+        const RUN: Duration = Duration::from_millis(100);
         const STEADY: u32 = 3;
         const RISE: f64 = 1.03;
-        self.run(most, |live| {
+        self.run(RUN, |live| {
             let begin = Instant::now();
             let (mut best, mut steady) = (0.0, 0);
             while begin.elapsed() < most {

@@ -13,10 +13,12 @@ use crate::args::Plan;
 use crate::bed::{Bed, Ceiling};
 use crate::catalogue::Experiment;
 use crate::generator::Stream;
+use crate::measure::Series;
 use crate::peer::System;
 use crate::point::{Point, Subject};
 use anyhow::Result;
 use cases::{Case, Layout};
+use indexmap::IndexMap;
 use std::time::Duration;
 
 /// (a): frame sizes by numbers of flows.
@@ -45,6 +47,7 @@ pub fn one_flow(run: &mut Run, experiment: &Experiment) -> Result<()> {
 
 fn sweep(run: &mut Run, experiment: &Experiment, layouts: &[Layout]) -> Result<()> {
     let ceiling = Ceiling::new(run.cpus)?;
+    let mut limits: IndexMap<Choice, Series> = IndexMap::new();
     for system in run.systems.clone() {
         for layout in layouts {
             let way = format!("{}, to a {}", system.name(), layout.receiver.name());
@@ -55,7 +58,7 @@ fn sweep(run: &mut Run, experiment: &Experiment, layouts: &[Layout]) -> Result<(
                     run.results.systems.entry(name).or_insert_with(|| bed.peer.settings());
                     let mut session =
                         Session { experiment, system, plan: run.plan, bed, ceiling: &ceiling };
-                    session.run(layout, &mut |point| run.add(point));
+                    session.run(layout, &mut limits, &mut |point| run.add(point));
                 }
                 Err(e) => {
                     for case in &layout.cases {
@@ -66,7 +69,29 @@ fn sweep(run: &mut Run, experiment: &Experiment, layouts: &[Layout]) -> Result<(
             }
         }
     }
+    add_limits(run, experiment, layouts, &limits);
     Ok(())
+}
+
+/// What matters to the generator alone: flows and size.
+type Choice = (u32, u32);
+
+/// Adds what the generator alone did beside all systems, for each case.
+fn add_limits(
+    run: &mut Run,
+    experiment: &Experiment,
+    layouts: &[Layout],
+    limits: &IndexMap<Choice, Series>,
+) {
+    for case in layouts.iter().flat_map(|layout| &layout.cases) {
+        let Some(samples) = limits.get(&case.choice()) else { continue };
+        let subject = Subject {
+            experiment: experiment.name,
+            system: rate::CEILING.to_owned(),
+            parameters: case.parameters.clone(),
+        };
+        run.add(subject.point(rate::METRIC, rate::UNIT, samples));
+    }
 }
 
 /// A system under measurement.
@@ -79,7 +104,12 @@ struct Session<'a> {
 }
 
 impl Session<'_> {
-    fn run(&mut self, layout: &Layout, add: &mut dyn FnMut(Point)) {
+    fn run(
+        &mut self,
+        layout: &Layout,
+        limits: &mut IndexMap<Choice, Series>,
+        add: &mut dyn FnMut(Point),
+    ) {
         let mut installed = None;
         let mut note = None;
         for case in &layout.cases {
@@ -94,7 +124,8 @@ impl Session<'_> {
                 self.measure(case, &subject)
             });
             match points {
-                Ok(points) => {
+                Ok((points, limit)) => {
+                    limits.entry(case.choice()).or_default().0.extend(limit.0);
                     points.into_iter().map(|p| with_note(p, note.as_deref())).for_each(&mut *add);
                 }
                 Err(e) => add(subject.absent(rate::METRIC, rate::UNIT, &format!("{e:#}"))),
@@ -113,12 +144,13 @@ impl Session<'_> {
         Ok(self.bed.peer.strays().or_else(|| (!steady).then(rising)))
     }
 
-    fn measure(&self, case: &Case, subject: &Subject) -> Result<Vec<Point>> {
-        let mut points = rate::measure(&self.bed, self.ceiling, case, subject, self.plan)?;
+    /// The system's points, and the rates of the generator alone beside it.
+    fn measure(&self, case: &Case, subject: &Subject) -> Result<(Vec<Point>, Series)> {
+        let (mut points, limit) = rate::measure(&self.bed, self.ceiling, case, subject, self.plan)?;
         if case.delays {
             points.extend(delay::measure(&self.bed, case, subject, self.plan));
         }
-        Ok(points)
+        Ok((points, limit))
     }
 }
 

@@ -1,14 +1,22 @@
 //! Hugepages of 2 MiB, reserved for a while.
 
 use anyhow::{Context, Result, ensure};
-use std::fs;
+use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
 const FILE: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
 
-/// Waits for the end of its standard input, whose other end only this program holds, and then
-/// writes what there was before. So it does however this program ends.
-const GUARD: &str = r#"trap '' INT TERM HUP; read -r _; echo "$1" >"$2""#;
+/// Reserves pages and says how many it got; then waits for the end of its standard input, whose
+/// other end only this program holds, and gives back that many. So it does however this program
+/// ends, and whatever others reserve meanwhile.
+const GUARD: &str = r#"
+trap '' INT TERM HUP
+before=$(cat "$2") && echo $((before + $1)) >"$2"
+got=$(($(cat "$2") - before))
+echo $got
+read -r _
+echo $(($(cat "$2") - got)) >"$2"
+"#;
 
 /// A reservation; given back when dropped, also when this program is killed.
 #[derive(Debug)]
@@ -20,22 +28,21 @@ impl Hugepages {
     /// Reserves so many pages beside those that are reserved already.
     ///
     /// # Errors
-    /// When the kernel has no such pages, or not so much memory in one piece.
+    /// When the kernel has no such pages, or not so much memory in pieces of that size.
     pub fn reserve(pages: u64) -> Result<Hugepages> {
-        let before = reserved()?;
         let guard = Command::new("setsid")
-            .args(["sh", "-c", GUARD, "guard", &before.to_string(), FILE])
+            .args(["sh", "-c", GUARD, "guard", &pages.to_string(), FILE])
             .stdin(Stdio::piped())
-            .stdout(Stdio::null())
+            .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
-            .context("starting what gives hugepages back")?;
-        // From here on the guard gives back what there is.
-        let held = Hugepages { guard };
-        fs::write(FILE, (before + pages).to_string())
-            .with_context(|| format!("reserving {pages} hugepages"))?;
-        let now = reserved()?;
-        ensure!(now >= before + pages, "the kernel gives {} of {pages} hugepages", now - before);
+            .context("starting what reserves hugepages")?;
+        let mut held = Hugepages { guard };
+        let mut said = String::new();
+        let out = held.guard.stdout.take().context("its output was asked for")?;
+        BufReader::new(out).read_line(&mut said).context("reading how many hugepages there are")?;
+        let got: u64 = said.trim().parse().with_context(|| format!("{FILE} cannot be used"))?;
+        ensure!(got >= pages, "the kernel gives {got} of {pages} hugepages of 2 MiB");
         Ok(held)
     }
 }
@@ -47,7 +54,27 @@ impl Drop for Hugepages {
     }
 }
 
-fn reserved() -> Result<u64> {
-    let text = fs::read_to_string(FILE).with_context(|| format!("reading {FILE}"))?;
-    text.trim().parse().with_context(|| format!("{FILE} says {text:?}"))
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use slipswitch_tests::harness::{skip, without_privilege};
+    use std::fs;
+
+    #[test]
+    fn pages_are_given_back() {
+        if without_privilege() {
+            return;
+        }
+        let reserved = || fs::read_to_string(FILE).ok()?.trim().parse::<u64>().ok();
+        let Some(before) = reserved() else {
+            return skip("the kernel has no hugepages of 2 MiB");
+        };
+        let pages = match Hugepages::reserve(2) {
+            Ok(pages) => pages,
+            Err(e) => return skip(&format!("{e:#}")),
+        };
+        assert_eq!(reserved(), Some(before + 2));
+        drop(pages);
+        assert_eq!(reserved(), Some(before));
+    }
 }

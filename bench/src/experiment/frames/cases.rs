@@ -46,6 +46,11 @@ pub struct Case {
 }
 
 impl Case {
+    /// What matters to the generator alone.
+    pub fn choice(&self) -> (u32, u32) {
+        (self.flows, self.size)
+    }
+
     fn by_size(flows: u32, size: u32, full: bool) -> Case {
         let parameters = [("size", u64::from(size).into()), ("flows", u64::from(flows).into())];
         let rules = Rules::OneToOne(flows);

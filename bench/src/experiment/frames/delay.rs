@@ -13,6 +13,8 @@ use std::time::Duration;
 const RATE: u32 = 100_000;
 /// Scatter (MAD over median) of the median delay that is too wide.
 const WIDE: f64 = 0.2;
+/// Share of the frames that the generator may send less.
+const SLOW: f64 = 0.05;
 const UNIT: &str = "µs";
 /// Shares of the frames, and how they are called.
 const QUANTILES: [(f64, &str); 3] =
@@ -61,6 +63,10 @@ fn points(subject: &Subject, turns: &Turns<Delayed>) -> Vec<Point> {
     });
     let loss = turns.series(0, |sample| sample.span.loss());
     let loss = subject.point(&format!("loss at {RATE} frames/s"), "%", &loss);
-    let mark = |point| Point { taken: turns.taken, unsteady: turns.unsteady, ..point };
+    let sent = turns.series(0, |sample| sample.span.sent as f64 / sample.span.seconds).median();
+    let slow = sent < f64::from(RATE) * (1.0 - SLOW);
+    let note = slow.then(|| format!("the generator sent only {sent:.0} frames a second"));
+    let mark =
+        |point| Point { taken: turns.taken, unsteady: turns.unsteady, note: note.clone(), ..point };
     delays.into_iter().chain([loss]).map(mark).collect()
 }

@@ -13,8 +13,8 @@ use std::time::Duration;
 pub const METRIC: &str = "rate";
 /// Its unit.
 pub const UNIT: &str = "Mpps";
-/// What a rate is compared with.
-pub const CEILING: &str = "generator alone";
+/// What a rate is compared with, in place of a system's name.
+pub const CEILING: &str = "bare generator, no switch";
 /// Scatter (MAD over median) that is too wide.
 const WIDE: f64 = 0.05;
 
@@ -24,14 +24,15 @@ impl Sample for Span {
     }
 }
 
-/// Lets the generator alone and the system take turns.
+/// Lets the generator alone and the system take turns; the system's points, and the rates of the
+/// generator alone.
 pub fn measure(
     bed: &Bed,
     ceiling: &Ceiling,
     case: &Case,
     subject: &Subject,
     plan: Plan,
-) -> Result<Vec<Point>> {
+) -> Result<(Vec<Point>, Series)> {
     let stream = Stream { size: case.size, ..Stream::flood(case.flows) };
     let (alone, through) = (ceiling.traffic(stream), bed.traffic(stream));
     let window = Duration::from_millis(if plan.full { 300 } else { 150 });
@@ -44,12 +45,11 @@ pub fn measure(
     let limit = turns.series(0, Span::mpps);
     let points = [
         subject.point(METRIC, UNIT, &of(Span::mpps)).against(CEILING, &limit),
-        subject.point(CEILING, UNIT, &limit),
         subject.point("throughput", "Gbit/s", &of(Span::gbits)),
         subject.point("rate per core", UNIT, &of(Span::per_core)),
         subject.point("CPU", "%", &of(|span| span.cores() * 100.0)),
         subject.point("loss", "%", &of(Span::loss)),
     ];
     let mark = |point| Point { taken: turns.taken, unsteady: turns.unsteady, ..point };
-    Ok(points.map(mark).into())
+    Ok((points.map(mark).into(), limit))
 }
