@@ -8,10 +8,13 @@ PACKAGES := openvswitch-switch openvswitch-common openvswitch-pki openvswitch-te
 	iproute2 iputils-ping iperf3 tcpdump ethtool procps util-linux openssl ca-certificates gcc libc6-dev make \
 	clang libelf-dev zlib1g-dev pkg-config
 
+# Whom Slipswitch is compared with, beside the above. It leaves the alternative ovs-vswitchd as it is.
+PACKAGES_BENCH := openvswitch-switch-dpdk
+
 # What runs the tests on other kernels, by emulation.
 PACKAGES_VM := qemu-system-x86 busybox-static kmod xz-utils
 
-.PHONY: all build demo test bench bench-full deps deps-vm lint clean
+.PHONY: all build demo test bench bench-full deps deps-bench deps-vm lint clean
 
 all: build
 
@@ -24,6 +27,9 @@ deps:
 demo: deps build
 	@./demo/tutorial
 
+deps-bench:
+	@./demo/install-packages $(PACKAGES_BENCH)
+
 deps-vm:
 	@./demo/install-packages $(PACKAGES_VM)
 
@@ -34,10 +40,10 @@ test: deps deps-vm
 BENCH = cargo build --release -p slipswitchd -p slipswitch-bench && \
 	cargo run --release -p slipswitch-bench -- --page docs/benchmarks.md
 
-bench: deps
+bench: deps deps-bench
 	$(BENCH) $(ARGS)
 
-bench-full: deps
+bench-full: deps deps-bench
 	$(BENCH) --full $(ARGS)
 
 lint:

@@ -49,10 +49,11 @@ pub type Work = fn(&mut Run, &Experiment) -> Result<()>;
 pub type Entry = (Experiment, Work, [u64; 2]);
 
 /// All experiments, in the order of the page.
-pub const ALL: [Entry; 11] = [
+pub const ALL: [Entry; 12] = [
     (catalogue::GRID, frames::grid, [240, 2700]),
     (catalogue::FLOWS, frames::flows, [120, 900]),
     (catalogue::ONE_FLOW, frames::one_flow, [130, 240]),
+    (catalogue::HALF, frames::half, [40, 60]),
     (catalogue::MASKS, frames::masks, [90, 400]),
     (catalogue::ECHO, hosts::echo, [100, 300]),
     (catalogue::TCP, hosts::tcp, [120, 240]),

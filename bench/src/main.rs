@@ -42,7 +42,7 @@ use pin::Cpus;
 use progress::{Progress, clock};
 use report::Report;
 use report::markdown::{Layout, Page, page};
-use report::results::Results;
+use report::results::{GENERATOR, Results};
 use slipswitch_tests::harness::{Netns, without_privilege};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -144,7 +144,8 @@ fn publish(args: &Args, results: &Results) -> Result<()> {
     }
     let folder = args.page.as_ref().and_then(|page| page.file_stem()).unwrap_or_default();
     let experiments: Vec<_> = experiment::ALL.into_iter().map(|(e, ..)| e).collect();
-    let systems = peer::System::ALL.map(peer::System::name);
+    let mut systems = vec![GENERATOR];
+    systems.extend(peer::System::ALL.map(peer::System::name));
     let layout = Layout { experiments: &experiments, systems: &systems, goals: &goals::ALL };
     let Page { text, plots } = page(results, &layout, &folder.to_string_lossy());
     let Some(page) = &args.page else {

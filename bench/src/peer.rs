@@ -20,6 +20,7 @@ use anyhow::Result;
 use slipswitch_tests::harness::{Netns, Switch};
 use std::net::Ipv4Addr;
 
+pub use ovs::DPDK;
 pub use vswitch::text as rules_text;
 
 /// Where Slipswitch is told to run flows (`other_config:tier`).

@@ -6,6 +6,7 @@
 
 mod cases;
 mod delay;
+mod half;
 mod rate;
 
 use super::{Run, subject};
@@ -20,6 +21,8 @@ use anyhow::Result;
 use cases::{Case, Layout};
 use indexmap::IndexMap;
 use std::time::Duration;
+
+pub use half::half;
 
 /// (a): frame sizes by numbers of flows.
 pub fn grid(run: &mut Run, experiment: &Experiment) -> Result<()> {
@@ -148,7 +151,7 @@ impl Session<'_> {
     fn measure(&self, case: &Case, subject: &Subject) -> Result<(Vec<Point>, Series)> {
         let (mut points, limit) = rate::measure(&self.bed, self.ceiling, case, subject, self.plan)?;
         if case.delays {
-            points.extend(delay::measure(&self.bed, case, subject, self.plan));
+            points.extend(delay::measure(&self.bed, case, subject, delay::FEW, self.plan));
         }
         Ok((points, limit))
     }

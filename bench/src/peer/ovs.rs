@@ -8,7 +8,7 @@ use slipswitch_tests::harness::{Kind, Mode, Options, Switch};
 use std::path::Path;
 
 /// Where Debian's openvswitch-switch-dpdk puts the daemon.
-const DPDK: &str = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk";
+pub const DPDK: &str = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk";
 /// Starts the program that it is given first in place of the one that comes next, under the name
 /// that the tools look for.
 const BEFORE_DPDK: [&str; 4] =

@@ -25,6 +25,7 @@ pub fn facts() -> Facts {
         ("distribution", field_by("/etc/os-release", "PRETTY_NAME", '=')),
         ("Slipswitch", Some(slipswitch())),
         ("Open vSwitch", said("ovs-vswitchd", &["--version"])),
+        ("OVS-DPDK", said(crate::peer::DPDK, &["--version"])),
     ];
     facts.into_iter().map(|(n, fact)| (n.to_owned(), fact.unwrap_or_else(unknown))).collect()
 }
@@ -45,11 +46,12 @@ fn field_by(path: &str, name: &str, separator: char) -> Option<String> {
     Some(value.trim().trim_matches('"').to_owned())
 }
 
-/// The first line that a program prints.
+/// What a program prints, on one line.
 fn said(program: &str, arguments: &[&str]) -> Option<String> {
     let output = Command::new(program).args(arguments).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    text.lines().next().filter(|_| output.status.success()).map(|l| l.trim().to_owned())
+    let words: Vec<&str> = text.lines().map(str::trim).collect();
+    (output.status.success() && !words.is_empty()).then(|| words.join(", "))
 }
 
 fn with_hypervisor(model: &str) -> String {

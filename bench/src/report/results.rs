@@ -19,6 +19,9 @@ pub struct Results {
     pub notes: Vec<String>,
 }
 
+/// What stands in a comparison for nothing between generator and sink.
+pub const GENERATOR: &str = "generator alone";
+
 /// What a system is in a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
@@ -33,7 +36,7 @@ pub enum Role {
 impl Role {
     /// Of a system's name in a report.
     pub fn of(system: &str) -> Role {
-        if system.starts_with("bare ") {
+        if system.starts_with("bare ") || system == GENERATOR {
             Role::Limit
         } else if system.starts_with("Slipswitch") {
             Role::Ours

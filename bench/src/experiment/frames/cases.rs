@@ -110,6 +110,14 @@ pub fn masks(full: bool) -> Vec<Layout> {
     between_cards(masks.iter().copied().map(Case::by_masks).collect())
 }
 
+/// One flow between cards.
+pub fn half() -> Layout {
+    let rules = Rules::OneToOne(1);
+    let parameters = Parameters::new();
+    let case = Case { rules, flows: 1, size: SIZES[0], delays: true, parameters };
+    Layout { receiver: Far::Card, cases: vec![case] }
+}
+
 /// To a card and to a container.
 pub fn one_flow() -> Vec<Layout> {
     let layout = |receiver| Layout { receiver, cases: vec![Case::by_way(receiver)] };

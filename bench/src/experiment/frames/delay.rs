@@ -9,15 +9,16 @@ use crate::measure::{Sample, Turns, turns};
 use crate::point::{Point, Subject};
 use std::time::Duration;
 
-/// Frames a second.
-const RATE: u32 = 100_000;
+/// Frames a second that are few for any system.
+pub const FEW: u32 = 100_000;
 /// Scatter (MAD over median) of the median delay that is too wide.
 const WIDE: f64 = 0.2;
 /// Share of the frames that the generator may send less.
 const SLOW: f64 = 0.05;
-const UNIT: &str = "µs";
+/// Of delays.
+pub const UNIT: &str = "µs";
 /// Shares of the frames, and how they are called.
-const QUANTILES: [(f64, &str); 3] =
+pub const QUANTILES: [(f64, &str); 3] =
     [(0.5, "latency p50"), (0.99, "latency p99"), (0.999, "latency p99.9")];
 
 /// Traffic of an even pace.
@@ -39,9 +40,9 @@ impl Sample for Delayed {
     }
 }
 
-/// Measures under frames of an even pace; or says why that could not be done.
-pub fn measure(bed: &Bed, case: &Case, subject: &Subject, plan: Plan) -> Vec<Point> {
-    let stream = Stream { flows: case.flows, size: case.size, pace: Pace::Even(RATE) };
+/// Measures under so many frames a second at an even pace; or says why that could not be done.
+pub fn measure(bed: &Bed, case: &Case, subject: &Subject, rate: u32, plan: Plan) -> Vec<Point> {
+    let stream = Stream { flows: case.flows, size: case.size, pace: Pace::Even(rate) };
     let traffic = bed.traffic(stream);
     let window = Duration::from_millis(if plan.full { 1000 } else { 300 });
     let once = || {
@@ -49,7 +50,7 @@ pub fn measure(bed: &Bed, case: &Case, subject: &Subject, plan: Plan) -> Vec<Poi
         Ok(Delayed { span, delays })
     };
     match turns(super::rounds_of(plan), WIDE, &mut [Box::new(once)]) {
-        Ok(turns) => points(subject, &turns),
+        Ok(turns) => points(subject, rate, &turns),
         Err(e) => {
             let why = format!("{e:#}");
             QUANTILES.map(|(_, metric)| subject.absent(metric, UNIT, &why)).into()
@@ -57,14 +58,14 @@ pub fn measure(bed: &Bed, case: &Case, subject: &Subject, plan: Plan) -> Vec<Poi
     }
 }
 
-fn points(subject: &Subject, turns: &Turns<Delayed>) -> Vec<Point> {
+fn points(subject: &Subject, rate: u32, turns: &Turns<Delayed>) -> Vec<Point> {
     let delays = QUANTILES.map(|(share, metric)| {
         subject.point(metric, UNIT, &turns.series(0, |sample| sample.quantile(share)))
     });
     let loss = turns.series(0, |sample| sample.span.loss());
-    let loss = subject.point(&format!("loss at {RATE} frames/s"), "%", &loss);
+    let loss = subject.point("loss at an even pace", "%", &loss);
     let sent = turns.series(0, |sample| sample.span.sent as f64 / sample.span.seconds).median();
-    let slow = sent < f64::from(RATE) * (1.0 - SLOW);
+    let slow = sent < f64::from(rate) * (1.0 - SLOW);
     let note = slow.then(|| format!("the generator sent only {sent:.0} frames a second"));
     let mark =
         |point| Point { taken: turns.taken, unsteady: turns.unsteady, note: note.clone(), ..point };
