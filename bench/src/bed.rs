@@ -158,8 +158,10 @@ mod tests {
             for size in SIZES {
                 let stream = Stream { flows: 3, size, pace: Pace::Even(2_000) };
                 let (span, delays) = bed.traffic(stream).delays(WINDOW).unwrap();
+                // A look may fall between the two counts of a frame.
                 let bytes = span.arrived.packets * u64::from(size - CHECKSUM);
-                assert_eq!(span.arrived.bytes, bytes, "{}", system.name());
+                let error = span.arrived.bytes.abs_diff(bytes);
+                assert!(error <= 2 * u64::from(size), "{}: {span:?}", system.name());
                 assert!(span.sent > 0 && span.sent <= 2_000, "{span:?}");
                 assert!(delays.count() > 0 && delays.quantile(0.5) > Some(0.0));
             }
