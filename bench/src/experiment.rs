@@ -77,12 +77,15 @@ pub struct Asked {
     pub wide: f64,
 }
 
+/// Measures a system once.
+pub type Measure<'a> = Box<dyn Fn(&Setting) -> Result<f64> + 'a>;
+
 /// A figure, and how a system gives it.
 pub struct Task<'a> {
     /// The figure.
     pub asked: Asked,
     /// Measures once.
-    pub work: Box<dyn Fn(&Setting) -> Result<f64> + 'a>,
+    pub work: Measure<'a>,
 }
 
 impl Run {

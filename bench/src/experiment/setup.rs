@@ -1,6 +1,6 @@
 //! Flow set-up: new flows a second, and what a first packet takes.
 
-use super::{Asked, Run, Task, with_rules};
+use super::{Asked, Measure, Run, Task, with_rules};
 use crate::catalogue::Experiment;
 use crate::ends::{Misses, Taken, misses};
 use crate::measure::Series;
@@ -20,7 +20,7 @@ const SINGLE: u32 = 500;
 /// Measures.
 pub fn run(run: &mut Run, experiment: &Experiment) -> Result<()> {
     let flows = if run.plan.full { 1 << 16 } else { 1 << 14 };
-    let task = |metric, unit, work: Box<dyn Fn(&Setting) -> Result<f64>>| Task {
+    let task = |metric, unit, work: Measure<'static>| Task {
         asked: Asked { parameters: Parameters::new(), metric, unit, wide: WIDE },
         work,
     };

@@ -126,7 +126,7 @@ pub fn bars(frame: &Frame<'_>, bars: &[(String, usize, Value)]) -> String {
 }
 
 fn vertical(frame: &Frame<'_>, values: impl Iterator<Item = Value>) -> Scale {
-    Scale::over(frame.spread, values.flat_map(|v| [v.low, v.median, v.high])).to_decades()
+    Scale::over(frame.spread, values.flat_map(|v| [v.low, v.median, v.high])).widened()
 }
 
 fn begin(frame: &Frame<'_>, y: &Scale) -> String {

@@ -44,7 +44,7 @@ impl Scale {
     }
 
     /// The same axis with room to the next decade at both ends; a linear one as it is.
-    pub fn to_decades(self) -> Scale {
+    pub fn widened(self) -> Scale {
         match self.spread {
             Spread::Linear => self,
             Spread::Log => Scale {
@@ -157,7 +157,7 @@ mod tests {
         let scale = Scale::over(Spread::Log, [1.0, 100.0, 0.0, f64::NAN].into_iter());
         assert!((scale.place(10.0) - 0.5).abs() < 1e-9);
         assert_eq!(scale.ticks(), [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0]);
-        let wide = Scale::over(Spread::Log, [3.0, 40_000.0].into_iter()).to_decades();
+        let wide = Scale::over(Spread::Log, [3.0, 40_000.0].into_iter()).widened();
         assert_eq!(wide.ticks(), [1.0, 10.0, 100.0, 1000.0, 10_000.0, 100_000.0]);
     }
 
@@ -165,7 +165,7 @@ mod tests {
     fn no_values_and_equal_values_have_an_axis_too() {
         for spread in [Spread::Linear, Spread::Log] {
             for values in [vec![], vec![5.0, 5.0], vec![0.0], vec![f64::NAN]] {
-                let scale = Scale::over(spread, values.into_iter()).to_decades();
+                let scale = Scale::over(spread, values.into_iter()).widened();
                 assert!(!scale.ticks().is_empty() && scale.ticks().len() < 20);
                 assert!((0.0..=1.0).contains(&scale.place(5.0)));
             }

@@ -14,7 +14,7 @@ pub const METRIC: &str = "rate";
 /// Its unit.
 pub const UNIT: &str = "Mpps";
 /// What a rate is compared with, in place of a system's name.
-pub const CEILING: &str = "bare generator, no switch";
+pub const CEILING: &str = crate::report::results::GENERATOR;
 /// Scatter (MAD over median) that is too wide.
 const WIDE: f64 = 0.05;
 
