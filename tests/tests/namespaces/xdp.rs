@@ -1,13 +1,21 @@
 //! XDP at veth pairs whose other ends are prepared for it, with frames longer than a page.
 
 use crate::tools::{SOON, switch, tcp, warm};
-use slipswitch_tests::harness::{Host, Switch, wait_until, without_tool};
+use slipswitch_tests::harness::{Capture, Host, Switch, wait_until, without_tool};
 
 /// Bytes behind the Ethernet header.
 const JUMBO: u32 = 9000;
 
-/// A switch with hosts at ports that are at XDP; `None`, after saying so, where that cannot be.
-fn jumbo(hosts: usize) -> Option<(Switch, Vec<Host>)> {
+/// Hosts at ports that are at XDP.
+struct Jumbo {
+    switch: Switch,
+    hosts: Vec<Host>,
+    /// A process in each host: by it the switch finds the other end of its port.
+    _processes: Vec<Capture>,
+}
+
+/// So many; `None`, after saying so, where that cannot be.
+fn jumbo(hosts: usize) -> Option<Jumbo> {
     if without_tool(&["ethtool"]) {
         return None;
     }
@@ -17,6 +25,11 @@ fn jumbo(hosts: usize) -> Option<(Switch, Vec<Host>)> {
         .collect();
     // What the host itself would get is no matter for XDP.
     switch.ofctl("mod-port br0 br0 no-flood");
+    let process = |host: &Host| {
+        let name = format!("{}-process", host.name());
+        Capture::start(&host.netns, switch.place(), &name, "eth0", "tcp port 1")
+    };
+    let processes: Vec<Capture> = hosts.iter().map(process).collect();
     let mut ports = Vec::new();
     for (i, host) in (1..).zip(&hosts) {
         let off = "tx off tso off gso off txvlan off tx-vlan-stag-hw-insert off";
@@ -39,7 +52,7 @@ fn jumbo(hosts: usize) -> Option<(Switch, Vec<Host>)> {
         eprintln!("SKIPPED: this kernel does not redirect frames in several buffers");
         return None;
     }
-    Some((switch, hosts))
+    Some(Jumbo { switch, hosts, _processes: processes })
 }
 
 /// Waits until there is a megaflow whose line has all of `parts`.
@@ -55,7 +68,7 @@ fn sees(switch: &Switch, parts: &[&str]) {
 
 #[test]
 fn jumbo_frames_go_by_xdp() {
-    let Some((switch, hosts)) = jumbo(2) else { return };
+    let Some(Jumbo { switch, hosts, _processes }) = jumbo(2) else { return };
     warm(&hosts[0], "10.0.0.2");
     let ping = "ping -n -q -c 20 -i 0.05 -W 2 -M do -s 8900 10.0.0.2";
     let said = hosts[0].netns.sh(ping);
@@ -76,7 +89,7 @@ fn jumbo_frames_go_by_xdp() {
 
 #[test]
 fn a_flood_reaches_all_ports_from_xdp() {
-    let Some((switch, hosts)) = jumbo(4) else { return };
+    let Some(Jumbo { switch, hosts, _processes }) = jumbo(4) else { return };
     switch.flows("br0", "priority=1,actions=FLOOD");
     warm(&hosts[0], "10.0.0.2");
     sees(&switch, &["in_port(h1)", "eth_type(0x0800)", "offloaded:yes, dp:xdp"]);
