@@ -3,7 +3,9 @@
 
 use crate::behaviour::frames::{has_right_checksums, ipv4, tcp, udp};
 use crate::behaviour::{World, on};
-use datapath::{Action, DropReason, MeterBand, MeterConfig, PortNo, RECIRCULATION_LIMIT, hash};
+use datapath::{
+    Action, DropReason, MeterBand, MeterConfig, PortNo, PortSpec, RECIRCULATION_LIMIT, hash,
+};
 use flow::extract::key_of;
 use flow::{Field, Key, Match};
 use packet::Packet;
@@ -69,11 +71,22 @@ pub fn copies_that_some_port_does_not_take(w: &World) {
         assert_eq!(counts, (1, copies, copies), "{payload} {tagged}");
     }
     assert_eq!(w.drops(DropReason::OutputTooLong), 4);
+    let third = w.dp().ports().into_iter().find(|p| p.number == PortNo(3)).expect("it is there");
     w.dp().remove_port(PortNo(3)).expect("it is there");
     w.inject(1, &udp(9));
     assert_eq!((w.out(1).len(), w.out(2).len()), (1, 1));
     assert_eq!(w.drops(DropReason::OutputPortGone), 1);
     assert_eq!(w.stats(1).packets, 6);
+    let spec = PortSpec {
+        name: third.name.clone(),
+        kind: third.kind.clone(),
+        wanted: Some(PortNo(3)),
+        ..PortSpec::default()
+    };
+    assert_eq!(w.dp().add_port(&spec).expect("the device was closed"), PortNo(3));
+    w.inject(1, &udp(9));
+    assert_eq!((w.out(1).len(), w.out(2).len()), (1, 1));
+    assert_eq!(w.drops(DropReason::OutputPortGone), 1, "the third takes its copy again");
 }
 
 pub fn trunc_cuts_the_next_output_only(w: &World) {
