@@ -210,6 +210,11 @@ pub trait Peer {
     /// What it was told beside ports and rules, and what it cannot do, for the report.
     fn settings(&self) -> String;
 
+    /// Megaflows that it has; `None` for a system that has none.
+    fn megaflows(&self) -> Option<u64> {
+        None
+    }
+
     /// What it says of flows that are not where they were told to be, under traffic.
     fn strays(&self) -> Option<String> {
         None

@@ -8,19 +8,18 @@ mod cases;
 mod delay;
 mod half;
 mod rate;
+mod ready;
 
 use super::{Run, subject};
 use crate::args::Plan;
 use crate::bed::{Bed, Ceiling};
 use crate::catalogue::Experiment;
-use crate::generator::Stream;
 use crate::measure::Series;
 use crate::peer::System;
 use crate::point::{Point, Subject};
 use anyhow::Result;
 use cases::{Case, Layout};
 use indexmap::IndexMap;
-use std::time::Duration;
 
 pub use half::half;
 
@@ -121,7 +120,8 @@ impl Session<'_> {
             let points = crate::attempt(|| {
                 if installed != Some(wanted) {
                     installed = None;
-                    note = self.install(case)?;
+                    self.ceiling.set_flows(case.flows)?;
+                    note = ready::ready(&mut self.bed, case)?;
                     installed = Some(wanted);
                 }
                 self.measure(case, &subject)
@@ -134,17 +134,6 @@ impl Session<'_> {
                 Err(e) => add(subject.absent(rate::METRIC, rate::UNIT, &format!("{e:#}"))),
             }
         }
-    }
-
-    /// Puts in rules, and lets traffic flow until the peer has done what it does for new flows;
-    /// says what is not as it should be then.
-    fn install(&mut self, case: &Case) -> Result<Option<String>> {
-        self.bed.install(case.rules, case.flows)?;
-        self.ceiling.set_flows(case.flows)?;
-        let most = patience(case.flows);
-        let steady = self.bed.traffic(Stream::flood(case.flows)).settle(least(case.flows), most)?;
-        let rising = || format!("the rate still rose after {} s of traffic", most.as_secs());
-        Ok(self.bed.peer.strays().or_else(|| (!steady).then(rising)))
     }
 
     /// The system's points, and the rates of the generator alone beside it.
@@ -167,14 +156,4 @@ fn with_note(mut point: Point, note: Option<&str>) -> Point {
         point.note = note.map(str::to_owned);
     }
     point
-}
-
-/// How long new flows get at least before anything is measured.
-fn least(flows: u32) -> Duration {
-    Duration::from_millis(300 + u64::from(flows) / 30)
-}
-
-/// How long at most.
-fn patience(flows: u32) -> Duration {
-    Duration::from_millis(10_000 + u64::from(flows) / 8)
 }

@@ -117,6 +117,10 @@ impl Peer for Vswitch {
         self.settings.clone()
     }
 
+    fn megaflows(&self) -> Option<u64> {
+        number(&self.switch.sh("ovs-appctl upcall/show").text(), "(current")
+    }
+
     fn strays(&self) -> Option<String> {
         let tier = self.tier?;
         let text = self.switch.sh("ovs-appctl dpctl/offload-stats-show").text();
@@ -223,6 +227,7 @@ mod tests {
             [70, 64, 6].map(Some)
         );
         assert_eq!(number(line, "kernel:"), None);
+        assert_eq!(number("  flows         : (current 65538) (avg 3)", "(current"), Some(65_538));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Latency where OVS-DPDK has half of what it can do.
 
 use super::cases::{self, Case, Layout};
-use super::{delay, least, patience};
+use super::{delay, ready};
 use crate::bed::Bed;
 use crate::catalogue::Experiment;
 use crate::experiment::{Run, subject};
@@ -29,7 +29,7 @@ pub fn half(run: &mut Run, experiment: &Experiment) -> Result<()> {
         let subject = subject(experiment, system, case.parameters.clone());
         let points = crate::attempt(|| {
             let rate = rate.as_ref().map_err(|e| anyhow::anyhow!("{e:#}"))?;
-            let bed = ready(system, &layout, case, run.cpus)?;
+            let bed = met(system, &layout, case, run.cpus)?;
             run.results
                 .systems
                 .entry(system.name().to_owned())
@@ -55,16 +55,15 @@ pub fn half(run: &mut Run, experiment: &Experiment) -> Result<()> {
 /// Half of the frames a second that the reference moves.
 fn best(layout: &Layout, case: &Case, cpus: Cpus) -> Result<u32> {
     let why = || format!("the rate of {} is not known", REFERENCE.name());
-    let bed = ready(REFERENCE, layout, case, cpus).with_context(why)?;
+    let bed = met(REFERENCE, layout, case, cpus).with_context(why)?;
     let traffic = bed.traffic(Stream::flood(case.flows));
     let looks: Result<Vec<f64>> = (0..LOOKS).map(|_| Ok(traffic.measure(WINDOW)?.mpps())).collect();
     Ok((Series(looks.with_context(why)?).median() * 1e6 / 2.0) as u32)
 }
 
 /// A system that has met the case's flows.
-fn ready(system: System, layout: &Layout, case: &Case, cpus: Cpus) -> Result<Bed> {
+fn met(system: System, layout: &Layout, case: &Case, cpus: Cpus) -> Result<Bed> {
     let mut bed = Bed::new(system, layout.receiver, cpus)?;
-    bed.install(case.rules, case.flows)?;
-    bed.traffic(Stream::flood(case.flows)).settle(least(case.flows), patience(case.flows))?;
+    ready::ready(&mut bed, case)?;
     Ok(bed)
 }
