@@ -50,17 +50,17 @@ pub type Entry = (Experiment, Work, [u64; 2]);
 
 /// All experiments, in the order of the page.
 pub const ALL: [Entry; 12] = [
-    (catalogue::GRID, frames::grid, [240, 2700]),
-    (catalogue::FLOWS, frames::flows, [120, 900]),
-    (catalogue::ONE_FLOW, frames::one_flow, [130, 240]),
-    (catalogue::HALF, frames::half, [40, 60]),
-    (catalogue::MASKS, frames::masks, [90, 400]),
-    (catalogue::ECHO, hosts::echo, [100, 300]),
-    (catalogue::TCP, hosts::tcp, [120, 240]),
-    (catalogue::SETUP, setup::run, [60, 150]),
-    (catalogue::RULES, rules::run, [40, 90]),
-    (catalogue::SWEEP, sweep::run, [40, 120]),
-    (catalogue::CPU, cpu::run, [150, 300]),
+    (catalogue::GRID, frames::grid, [360, 3600]),
+    (catalogue::FLOWS, frames::flows, [140, 900]),
+    (catalogue::ONE_FLOW, frames::one_flow, [100, 240]),
+    (catalogue::HALF, frames::half, [50, 80]),
+    (catalogue::MASKS, frames::masks, [120, 500]),
+    (catalogue::ECHO, hosts::echo, [90, 300]),
+    (catalogue::TCP, hosts::tcp, [130, 300]),
+    (catalogue::SETUP, setup::run, [70, 150]),
+    (catalogue::RULES, rules::run, [50, 120]),
+    (catalogue::SWEEP, sweep::run, [80, 200]),
+    (catalogue::CPU, cpu::run, [110, 240]),
     (catalogue::RESTART, restart::run, [60, 120]),
 ];
 

@@ -36,8 +36,7 @@ fn both(run: &mut Run, system: System) -> Result<Vec<Series>> {
     thread::sleep(QUIET);
     let idle = look()?;
     let busy = steady(&setting.ends, destination(0), FLOWS, BURST, || {
-        // Twice, so that flows are where they will stay.
-        thread::sleep(QUIET * 2);
+        thread::sleep(QUIET);
         look()
     })?;
     Ok(vec![idle, busy])

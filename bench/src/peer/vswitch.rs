@@ -198,7 +198,7 @@ pub fn text(rules: Rules) -> String {
                     "priority=10,in_port={from},tcp \
                      actions=move:NXM_OF_TCP_SRC[]->NXM_NX_REG0[0..15],\
                      move:NXM_OF_TCP_DST[]->NXM_NX_REG0[16..31],output:{to}\n\
-                     in_port={from} actions=output:{to}"
+                     priority=1,in_port={from} actions=output:{to}"
                 );
             }
         }
@@ -228,6 +228,31 @@ mod tests {
         );
         assert_eq!(number(line, "kernel:"), None);
         assert_eq!(number("  flows         : (current 65538) (avg 3)", "(current"), Some(65_538));
+    }
+
+    #[test]
+    fn what_looks_at_ports_comes_before_what_does_not() {
+        let text = text(Rules::PerConnection);
+        let of = |words: &str| {
+            let line = text.lines().find(|l| l.contains(words)).unwrap();
+            let number = line.strip_prefix("priority=").and_then(|l| l.split(',').next());
+            number.unwrap().parse::<u32>().unwrap()
+        };
+        assert!(of("in_port=2,tcp actions=move:") > of("in_port=2 actions=output:1"), "{text}");
+        assert!(of("in_port=1,tcp actions=move:") > of("in_port=1 actions=output:2"), "{text}");
+    }
+
+    #[test]
+    fn flows_are_spread_over_masks() {
+        let text = text(Rules::Masks(64, 8));
+        assert_eq!(text.lines().filter(|l| l.contains("resubmit(,1)")).count(), 64);
+        assert_eq!(text.lines().filter(|l| l.contains("load:8->")).count(), 8);
+        let masks: std::collections::HashSet<&str> = text
+            .lines()
+            .filter(|l| l.starts_with("table=1,"))
+            .filter_map(|l| l.split("nw_dst=").nth(1)?.split(' ').next())
+            .collect();
+        assert_eq!(masks.len(), 8);
     }
 
     #[test]
