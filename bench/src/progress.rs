@@ -64,11 +64,13 @@ impl Progress {
         self.begin.elapsed()
     }
 
-    /// What is expected to be left, when the rest goes as the experiments before did.
+    /// What is expected to be left, when the rest goes as the experiments before did. Short ones
+    /// say little, so it counts as if a minute before them had gone as expected.
     fn left(&self, elapsed: Duration) -> Duration {
+        const MINUTE: f64 = 60.0;
         let (all, over, _) = self.expected;
-        let rest = Duration::from_secs(all.saturating_sub(over));
-        if over == 0 { rest } else { rest.mul_f64(elapsed.as_secs_f64() / over as f64) }
+        let pace = (elapsed.as_secs_f64() + MINUTE) / (over as f64 + MINUTE);
+        Duration::from_secs(all.saturating_sub(over)).mul_f64(pace)
     }
 }
 
@@ -88,7 +90,9 @@ mod tests {
         progress.next("a", 10);
         assert_eq!(progress.left(Duration::ZERO), Duration::from_secs(40));
         progress.next("b", 30);
-        assert_eq!(progress.left(Duration::from_secs(20)), Duration::from_secs(60));
+        assert_eq!(progress.left(Duration::from_secs(10)), Duration::from_secs(30));
+        assert_eq!(progress.left(Duration::from_secs(80)), Duration::from_secs(60));
+        assert!(progress.left(Duration::ZERO) > Duration::from_secs(20));
         assert_eq!(clock(Duration::from_secs(125)), "2:05");
     }
 }
