@@ -8,6 +8,9 @@ use std::rc::Rc;
 use serde_json::Value;
 use tokio::sync::oneshot;
 
+/// Bytes of an error that a peer gets.
+const MAX_ERROR: usize = 1024;
+
 /// The way to answer one request, at once or later, from anywhere.
 ///
 /// Dropped without an answer, it answers with an error, so that a peer never waits in vain.
@@ -33,8 +36,9 @@ impl Reply {
         self.send(Err(text.into()));
     }
 
-    /// Answers with either.
+    /// Answers with either. An error beyond [`MAX_ERROR`] is abridged: it may quote a request.
     pub fn send(mut self, outcome: Result<String, String>) {
+        let outcome = outcome.map_err(|text| vlog::abridged(&text, MAX_ERROR).into_owned());
         if let Some(sender) = self.sender.take() {
             // The peer may have gone; then nobody wants the answer.
             let _ = sender.send(outcome);
@@ -237,6 +241,18 @@ mod tests {
             receiver.try_recv().unwrap(),
             Err("\"fdb/show\" command has non-string argument".into())
         );
+    }
+
+    #[test]
+    fn an_error_quotes_no_more_than_its_reader_can_bear() {
+        let registry = Registry::new("v");
+        registry.add("quote", "", 1, 1, |call| Err(format!("{}: no such port", call.args[0])));
+        let long = "x".repeat(60_000);
+        let unknown = call(&registry, &long, &[]).unwrap_err();
+        assert!(unknown.len() < 1100 && unknown.contains("is not a valid command"), "{unknown}");
+        let quoted = call(&registry, "quote", &[&long]).unwrap_err();
+        assert!(quoted.len() < 1100 && quoted.ends_with("x: no such port"), "{quoted}");
+        assert!(quoted.contains(" bytes ...]"), "{quoted}");
     }
 
     #[test]

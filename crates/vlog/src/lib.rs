@@ -36,7 +36,7 @@ use tracing_subscriber::layer::SubscriberExt;
 pub use known::OVS_MODULES;
 pub use layer::VlogLayer;
 pub use level::{Destination, Facility, Level};
-pub use logger::{LocalOffset, Logger, errno_text, set_subprogram};
+pub use logger::{LocalOffset, Logger, abridged, errno_text, set_subprogram};
 pub use rate_limit::{Admission, Dropped, RateLimit};
 pub use syslog::{SyslogMethod, parse_target};
 #[doc(hidden)]

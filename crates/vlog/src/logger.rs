@@ -18,7 +18,7 @@ use crate::spec::{self, Spec};
 use crate::syslog::{Syslog, SyslogMethod};
 
 /// Messages are cut to this many bytes.
-const MAX_MESSAGE: usize = 64 * 1024;
+const MAX_MESSAGE: usize = 4096;
 
 /// Header and text of messages to `--syslog-target`: RFC 5424, the text marked as UTF-8.
 const TARGET_PATTERN: &str = "<%B>1 %D{%Y-%m-%dT%H:%M:%S.###Z} %E %A %P %c - \u{feff}%m";
@@ -177,7 +177,8 @@ impl Logger {
         let time = SystemTime::now();
         let program = self.program();
         let subprogram = subprogram();
-        let message = cut(message);
+        let message = abridged(message, MAX_MESSAGE);
+        let message = plain(&message);
         let (patterns, facility) = {
             let style = self.style.read().unwrap_or_else(PoisonError::into_inner);
             (Destination::ALL.map(|d| Arc::clone(style.of(d))), style.facility)
@@ -494,15 +495,72 @@ pub fn errno_text(error: &io::Error) -> String {
     }
 }
 
-/// The message, cut on a character's border if it is beyond all measure.
-fn cut(message: &str) -> Cow<'_, str> {
-    if message.len() <= MAX_MESSAGE {
+/// The message without Rust's " (os error N)" behind the system's words, wherever it stands: the
+/// words say it.
+fn plain(message: &str) -> Cow<'_, str> {
+    const NUMBER: &str = " (os error ";
+    let mut rest = message;
+    let mut out = String::new();
+    while let Some((before, after)) = rest.split_once(NUMBER) {
+        let behind = after.trim_start_matches(|c: char| c.is_ascii_digit());
+        out.push_str(before);
+        match behind.strip_prefix(')') {
+            Some(behind) if behind.len() + 1 < after.len() => rest = behind,
+            _ => {
+                out.push_str(NUMBER);
+                rest = after;
+            }
+        }
+    }
+    if out.is_empty() && rest.len() == message.len() {
         return Cow::Borrowed(message);
     }
-    let mut end = MAX_MESSAGE;
-    while !message.is_char_boundary(end) {
+    Cow::Owned(out + rest)
+}
+
+/// A text of at most about `most` bytes: in place of the middle of a longer one stands how much of
+/// it is missing. A message that quotes what somebody sent, of any length, keeps its beginning,
+/// which says what it is about, and its end, which often says why.
+pub fn abridged(text: &str, most: usize) -> Cow<'_, str> {
+    if text.len() <= most {
+        return Cow::Borrowed(text);
+    }
+    let (mut end, mut begin) = (most / 4 * 3, text.len() - most / 4);
+    while !text.is_char_boundary(end) {
         end -= 1;
     }
-    let head = message.get(..end).unwrap_or_default();
-    Cow::Owned(format!("{head}... ({} bytes more)", message.len() - end))
+    while !text.is_char_boundary(begin) {
+        begin += 1;
+    }
+    let (head, tail) = (text.get(..end).unwrap_or_default(), text.get(begin..).unwrap_or_default());
+    Cow::Owned(format!("{head} [... {} bytes ...] {tail}", begin - end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_systems_words_are_enough() {
+        assert_eq!(
+            plain("h1: failed (No such device (os error 19)); go on"),
+            "h1: failed (No such device); go on"
+        );
+        assert_eq!(plain("No such device (os error 19)"), "No such device");
+        for text in ["", "an (os error ) of", "an (os error 1x)", "an (os error 1", "plain"] {
+            assert_eq!(plain(text), text);
+        }
+    }
+
+    #[test]
+    fn long_texts_keep_their_ends() {
+        assert_eq!(abridged("short", 5), "short");
+        let long = format!("\"{}\" is not a command", "x".repeat(60_000));
+        let text = abridged(&long, 100);
+        assert!(text.starts_with("\"xxx") && text.ends_with("x\" is not a command"), "{text}");
+        assert!(text.contains(" [... 59919 bytes ...] ") && text.len() < 130, "{text}");
+        for most in 0..40 {
+            let _ = abridged(&"\u{20ac}".repeat(100), most); // no half characters
+        }
+    }
 }
