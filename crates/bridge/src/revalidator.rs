@@ -153,9 +153,10 @@ impl SlowPath {
         };
         let unchanged = state.done_version.load(Ordering::Acquire) == version;
         let together = if unchanged { megaflows::MANY } else { megaflows::FEW };
+        let known = swept.len();
         self.megaflows.visit(swept, together, look, |ufid, verdict| match verdict {
             None if held || what == Pass::Statistics => strangers = true,
-            None if what == Pass::Full && self.explain(&**datapath, ufid, &round) => {}
+            None if what == Pass::Full && self.explain(&*datapath, ufid, &round) => {}
             None => doomed.push(ufid),
             Some(Verdict::Keep) => {}
             Some(Verdict::Modify(actions)) => {

@@ -21,7 +21,7 @@ use flow::{Field, Key, Mask, Match};
 use packet::Packet;
 use rcu::{Publisher, Reader};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 /// Megaflows that a port may have for each that there is still room for: one port alone gets eight
 /// ninths of the limit.
@@ -103,13 +103,20 @@ pub struct SlowPath {
     datapath: Attached,
 }
 
-/// The datapath, once there is one.
+/// The datapath, once there is one. The datapath owns the slow path, by its upcall factory; the
+/// other way round would keep both alive for ever.
 #[derive(Default)]
-struct Attached(OnceLock<Arc<dyn Datapath>>);
+struct Attached(OnceLock<Weak<dyn Datapath>>);
+
+impl Attached {
+    fn get(&self) -> Option<Arc<dyn Datapath>> {
+        self.0.get()?.upgrade()
+    }
+}
 
 impl std::fmt::Debug for Attached {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.0.get().map_or("no datapath", |d| d.name()))
+        f.write_str(self.get().as_ref().map_or("no datapath", |d| d.name()))
     }
 }
 
@@ -144,14 +151,14 @@ impl SlowPath {
     /// Joins the slow path with the datapath that it serves; upcalls start to be answered.
     /// Called once.
     pub fn attach(self: &Arc<Self>, datapath: Arc<dyn Datapath>) {
-        if self.datapath.0.set(Arc::clone(&datapath)).is_ok() {
+        if self.datapath.0.set(Arc::downgrade(&datapath)).is_ok() {
             datapath.set_upcall_factory(Arc::new(Factory(Arc::clone(self))));
         }
     }
 
-    /// The datapath; `None` before [`SlowPath::attach`].
-    pub fn datapath(&self) -> Option<&Arc<dyn Datapath>> {
-        self.datapath.0.get()
+    /// The datapath; `None` before [`SlowPath::attach`], and when its owner has dropped it.
+    pub fn datapath(&self) -> Option<Arc<dyn Datapath>> {
+        self.datapath.get()
     }
 
     pub(crate) fn send(&self, event: Event) {

@@ -13,6 +13,16 @@ use openflow::{Action, PortNo};
 use packet::build::Frame;
 use std::sync::Arc;
 
+#[test]
+fn a_switch_that_is_dropped_leaves_nothing_behind() {
+    let b = Bench::new(Rates::default());
+    b.packet();
+    assert_eq!(b.model.dump().len(), 1, "it has a megaflow, an upcaller and ports");
+    let model = Arc::downgrade(&b.model);
+    drop(b);
+    assert!(model.upgrade().is_none());
+}
+
 struct Bench {
     switch: Switch,
     model: Arc<Model>,
