@@ -167,12 +167,14 @@ impl Megaflows {
     /// additions of counters would.
     pub fn visit<T, V>(
         &self,
-        flows: impl IntoIterator<Item = (Ufid, T)>,
+        flows: Vec<(Ufid, T)>,
         together: usize,
         mut look: impl FnMut(Ufid, &T, Option<&mut Entry>) -> V,
         mut act: impl FnMut(Ufid, V),
     ) {
-        let mut shards: [Vec<(Ufid, T)>; SHARDS] = std::array::from_fn(|_| Vec::new());
+        let each = flows.len() / SHARDS + flows.len() / SHARDS / 4 + 8; // they are about equal
+        let mut shards: [Vec<(Ufid, T)>; SHARDS] =
+            std::array::from_fn(|_| Vec::with_capacity(each));
         for (ufid, with) in flows {
             shards[shard_of(ufid)].push((ufid, with));
         }

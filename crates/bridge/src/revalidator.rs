@@ -7,6 +7,11 @@
 //! ([`Revalidator`]) every `max-revalidator` milliseconds and soon after each publication,
 //! and on the control thread when someone asks for exact statistics or the clock is warped.
 //!
+//! A pass over many megaflows costs milliseconds, nearly all of them waiting for memory. Where
+//! the database does not say how long may pass between two, they become rarer by what they cost
+//! ([`RevalidatorState::pause`]), and statistics up to [`LONGEST_PAUSE`] old; never while tables
+//! change, or while megaflows may have to make room.
+//!
 //! A megaflow that the datapath has and the switch does not know (made by hand, or left by the
 //! daemon before) is *explained*: its match is translated, and when that agrees it is kept with
 //! the translation's actions, else it is removed. What it counted before goes to the rules that
@@ -37,6 +42,8 @@ pub struct RevalidatorState {
     pub max_idle: AtomicU64,
     /// `max-revalidator`, milliseconds between passes.
     pub interval: AtomicU64,
+    /// The database says so: passes are not made rarer.
+    pub is_interval_given: AtomicBool,
     /// `flow-limit`.
     pub configured_limit: AtomicU64,
     /// Length of the last pass in milliseconds.
@@ -60,6 +67,7 @@ impl Default for RevalidatorState {
         RevalidatorState {
             max_idle: AtomicU64::new(10_000),
             interval: AtomicU64::new(500),
+            is_interval_given: AtomicBool::new(false),
             configured_limit: AtomicU64::new(200_000),
             last_duration: AtomicU64::new(0),
             passes: AtomicU64::new(0),
@@ -69,6 +77,27 @@ impl Default for RevalidatorState {
             paused: AtomicBool::new(false),
             credited: AtomicI64::new(0),
         }
+    }
+}
+
+/// The longest time between two passes, unless the database asks for a longer one.
+pub const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+/// A pass may take one part in so many of the time.
+const SHARE: u32 = 320;
+
+impl RevalidatorState {
+    fn interval(&self) -> Duration {
+        Duration::from_millis(self.interval.load(Ordering::Relaxed).max(100))
+    }
+
+    /// The time from a pass that took `cost` to the next one, when nothing happens; `is_tight`:
+    /// there is hardly room for another megaflow.
+    fn pause(&self, cost: Duration, is_tight: bool) -> Duration {
+        let interval = self.interval();
+        if is_tight || self.is_interval_given.load(Ordering::Relaxed) {
+            return interval;
+        }
+        cost.saturating_mul(SHARE).clamp(interval, interval.max(LONGEST_PAUSE))
     }
 }
 
@@ -168,7 +197,7 @@ impl SlowPath {
         if what != Pass::Statistics || strangers {
             self.strangers.store(strangers, Ordering::Release);
         }
-        if what != Pass::Statistics && !self.megaflows.is_empty() {
+        if what != Pass::Statistics && self.megaflows.len() > known - doomed.len() {
             // In our store but not in the datapath for two passes: flushed there. (Missing in
             // one it may be on its way there.)
             for ufid in self.megaflows.select(|e| e.seen + 1 < number) {
@@ -404,9 +433,9 @@ const IDLE_SLEEP: Duration = Duration::from_secs(1);
 
 fn run(slow: &SlowPath, bell: &Bell) {
     let mut maintained = Instant::now();
+    let (mut passed, mut cost) = (Instant::now(), Duration::ZERO);
     loop {
-        let interval =
-            Duration::from_millis(slow.revalidator.interval.load(Ordering::Relaxed).max(100));
+        let interval = slow.revalidator.interval();
         let sleep = if slow.megaflows.is_empty() { interval.max(IDLE_SLEEP) } else { interval };
         let guard = bell.lock();
         let waiting = bell.rung.wait_timeout_while(guard, sleep, |s| !s.wanted && !s.stop);
@@ -416,15 +445,21 @@ fn run(slow: &SlowPath, bell: &Bell) {
         }
         let wanted = std::mem::take(&mut guard.wanted);
         drop(guard);
-        let nothing_to_do =
-            slow.megaflows.is_empty() && !wanted && !slow.strangers.load(Ordering::Acquire);
         let start = Instant::now();
-        if !slow.revalidator.paused.load(Ordering::Relaxed) && !nothing_to_do {
+        let is_due = || {
+            let is_tight = slow.megaflows.len() * 2 >= slow.flow_limit.load(Ordering::Relaxed);
+            let pause = slow.revalidator.pause(cost, is_tight);
+            // Waking up is never exact.
+            !slow.megaflows.is_empty() && start.duration_since(passed) + interval / 4 >= pause
+        };
+        let something_to_do = wanted || slow.strangers.load(Ordering::Acquire) || is_due();
+        if !slow.revalidator.paused.load(Ordering::Relaxed) && something_to_do {
             slow.pass(Pass::Full);
+            (passed, cost) = (start, start.elapsed());
             drop(bell.lock()); // who waits has either seen the pass or hears the bell
             bell.done.notify_all();
             // At most half of the time: a burst of flow mods then costs few passes.
-            std::thread::sleep(start.elapsed());
+            std::thread::sleep(cost);
         }
         // Behind the pass, which somebody may wait for, and not with each of a burst.
         if maintained.elapsed() >= interval {
@@ -433,5 +468,26 @@ fn run(slow: &SlowPath, bell: &Bell) {
                 datapath.maintain();
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dear_passes_are_rarer_unless_the_database_says_how_often() {
+        let state = RevalidatorState::default();
+        let ms = Duration::from_millis;
+        assert_eq!(state.pause(ms(1), false), ms(500));
+        assert_eq!(state.pause(ms(5), false), ms(1600));
+        assert_eq!(state.pause(ms(200), false), LONGEST_PAUSE);
+        assert_eq!(state.pause(ms(200), true), ms(500), "there is no room");
+        state.is_interval_given.store(true, Ordering::Relaxed);
+        assert_eq!(state.pause(ms(200), false), ms(500));
+        state.interval.store(10_000, Ordering::Relaxed);
+        assert_eq!(state.pause(ms(1), false), ms(10_000));
+        state.is_interval_given.store(false, Ordering::Relaxed);
+        assert_eq!(state.pause(ms(200), false), ms(10_000));
     }
 }

@@ -396,12 +396,9 @@ impl Flows for UserspaceDatapath {
     }
 
     fn sweep(&self, each: &mut dyn FnMut(Ufid, FlowStats)) {
-        let flows = self.shared.table().flows();
-        for flow in flows {
-            if !flow.is_dead() {
-                each(flow.ufid, flow.stats());
-            }
-        }
+        // A packet thread may wait to put its flow into the table, and `each` may call back.
+        let statistics = self.shared.table().statistics();
+        statistics.into_iter().for_each(|(ufid, stats)| each(ufid, stats));
     }
 
     fn dump(&self) -> Vec<FlowDump> {

@@ -7,7 +7,7 @@
 //! is as good as any.
 
 use crate::megaflow::Flow;
-use datapath::{Refusal, Ufid};
+use datapath::{FlowStats, Refusal, Ufid};
 use flow::{Key, Mask, Match};
 use foldhash::fast::RandomState;
 use hashbrown::{HashMap, HashTable};
@@ -173,17 +173,27 @@ impl Table {
         self.ufids.drain().map(|(_, flow)| flow).collect()
     }
 
-    /// All megaflows, in no order. Some are read before they are cloned: they lie all over memory,
-    /// and reads of them do not wait for each other, what a clone adds to does.
+    /// All megaflows, in no order.
     pub(crate) fn flows(&self) -> Vec<Arc<Flow>> {
-        let all: Vec<&Arc<Flow>> = self.ufids.values().collect();
-        let mut flows = Vec::with_capacity(all.len());
-        for some in all.chunks(64) {
-            let read = |flow: &&Arc<Flow>| Arc::strong_count(flow) + usize::from(flow.is_dead());
-            std::hint::black_box(some.iter().map(read).fold(0, usize::wrapping_add));
-            flows.extend(some.iter().copied().cloned());
+        self.ufids.values().cloned().collect()
+    }
+
+    /// What all megaflows counted, in no order. Some are read before their statistics are taken:
+    /// they lie all over memory, and reads of them do not wait for each other, locks do.
+    pub(crate) fn statistics(&self) -> Vec<(Ufid, FlowStats)> {
+        let mut all = Vec::with_capacity(self.ufids.len());
+        let mut flows = self.ufids.values();
+        let mut some: Vec<&Flow> = Vec::with_capacity(64);
+        loop {
+            some.clear();
+            some.extend(flows.by_ref().take(64).map(|flow| &**flow));
+            if some.is_empty() {
+                return all;
+            }
+            let dead = some.iter().filter(|flow| flow.is_dead()).count();
+            std::hint::black_box(dead);
+            all.extend(some.iter().map(|flow| (flow.ufid, flow.stats())));
         }
-        flows
     }
 
     pub(crate) fn len(&self) -> usize {

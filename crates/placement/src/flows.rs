@@ -4,7 +4,7 @@ use crate::fast_path::FastPath;
 use crate::gates::Allowed;
 use crate::placed::PlacedDatapath;
 use crate::queue;
-use crate::table::{Place, Shard, Table, add};
+use crate::table::{Groups, Place, Shard, add};
 use datapath::{
     Actions, FlowDump, FlowStats, Flows, Megaflow, Offloaded, PortNo, Refusal, Tier, Ufid,
 };
@@ -15,7 +15,8 @@ use std::sync::atomic::Ordering;
 /// Flows that a sweep looks at under one lock.
 const TOGETHER: usize = 64;
 
-/// What the fast path counted, in one sweep of it.
+/// What the fast path counted, in one sweep of it, of the flows in one part of the table: a map
+/// of few flows stays in the CPU's cache, one of all does not.
 #[derive(Default)]
 struct Swept {
     stats: HashMap<Ufid, FlowStats, foldhash::fast::RandomState>,
@@ -306,21 +307,23 @@ impl Flows for PlacedDatapath {
     fn sweep(&self, each: &mut dyn FnMut(Ufid, FlowStats)) {
         let Some(fast) = self.fast_path() else { return self.base.sweep(each) };
         let mut swept = Swept { moves: self.moves.load(Ordering::Acquire), ..Swept::default() };
-        swept.stats.reserve(fast.len());
-        fast.sweep(&mut |ufid, stats| {
-            swept.stats.insert(ufid, stats);
-        });
-        let mut in_base = Vec::with_capacity(swept.stats.len());
-        self.base.sweep(&mut |ufid, stats| in_base.push((ufid, stats)));
-        for group in Table::groups(in_base.into_iter()) {
-            for some in group.chunks(TOGETHER) {
+        let flows = fast.len();
+        let (mut in_fast, mut in_base) =
+            (Groups::with_capacity(flows), Groups::with_capacity(flows));
+        fast.sweep(&mut |ufid, stats| in_fast.push(ufid, stats));
+        self.base.sweep(&mut |ufid, stats| in_base.push(ufid, stats));
+        for (in_fast, in_base) in in_fast.iter().zip(in_base.iter()) {
+            swept.stats.clear();
+            swept.stats.extend(in_fast.iter().copied());
+            for some in in_base.chunks(TOGETHER) {
                 self.tell_totals(&**fast, &swept, some, each);
             }
-        }
-        if self.table.tally.adopted() > 0 {
-            for ufid in self.table.at(|place| matches!(place, Place::Adopted(_))) {
-                if let Some(stats) = swept.stats.get(&ufid) {
-                    each(ufid, *stats);
+            if self.table.tally.adopted() > 0 {
+                for (ufid, stats) in in_fast {
+                    let place = self.table.shard(*ufid).get(*ufid);
+                    if matches!(place, Some(Place::Adopted(_))) {
+                        each(*ufid, *stats);
+                    }
                 }
             }
         }

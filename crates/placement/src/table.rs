@@ -255,6 +255,26 @@ fn shard_of(ufid: Ufid) -> usize {
     (ufid.0 % SHARDS as u128) as usize
 }
 
+/// Flows, each with something, in groups; those of one are in the same part of the table.
+pub(crate) struct Groups<T>([Vec<(Ufid, T)>; SHARDS]);
+
+impl<T> Groups<T> {
+    /// Room for about so many flows: parts are about equal.
+    pub(crate) fn with_capacity(flows: usize) -> Groups<T> {
+        let each = flows / SHARDS + flows / SHARDS / 4 + 8;
+        Groups(std::array::from_fn(|_| Vec::with_capacity(each)))
+    }
+
+    pub(crate) fn push(&mut self, ufid: Ufid, with: T) {
+        self.0[shard_of(ufid)].push((ufid, with));
+    }
+
+    /// The groups, always in the same order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &[(Ufid, T)]> {
+        self.0.iter().map(Vec::as_slice)
+    }
+}
+
 /// The table.
 #[derive(Debug)]
 pub(crate) struct Table {
@@ -277,15 +297,6 @@ impl Table {
     /// The part that has `ufid`.
     pub(crate) fn shard(&self, ufid: Ufid) -> Shard<'_> {
         self.locked(&self.shards[shard_of(ufid)])
-    }
-
-    /// Flows in groups; those of one are in the same part.
-    pub(crate) fn groups<T>(flows: impl Iterator<Item = (Ufid, T)>) -> [Vec<(Ufid, T)>; SHARDS] {
-        let mut groups = [const { Vec::new() }; SHARDS];
-        for (ufid, with) in flows {
-            groups[shard_of(ufid)].push((ufid, with));
-        }
-        groups
     }
 
     /// Forgets all flows; `act` runs while nobody can change one.

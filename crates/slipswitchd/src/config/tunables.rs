@@ -9,6 +9,9 @@ use datapath_userspace::{Config, UpcallShare};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+/// `max-revalidator` where the database does not say, milliseconds.
+const MAX_REVALIDATOR: u64 = 500;
+
 /// Puts into force what differs.
 pub(super) fn sync(d: &mut Daemon, state: &mut State, wanted: &Wanted) {
     if let Some(files) = &wanted.tls
@@ -23,7 +26,9 @@ pub(super) fn sync(d: &mut Daemon, state: &mut State, wanted: &Wanted) {
     }
     let revalidator = &d.switch.slow_path().revalidator;
     revalidator.max_idle.store(new.max_idle, Ordering::Relaxed);
-    revalidator.interval.store(new.max_revalidator, Ordering::Relaxed);
+    let interval = new.max_revalidator.unwrap_or(MAX_REVALIDATOR);
+    revalidator.interval.store(interval, Ordering::Relaxed);
+    revalidator.is_interval_given.store(new.max_revalidator.is_some(), Ordering::Relaxed);
     if new.flow_limit != state.tunables.flow_limit || !state.configured {
         revalidator.configured_limit.store(new.flow_limit, Ordering::Relaxed);
         let limit = usize::try_from(new.flow_limit).unwrap_or(usize::MAX);

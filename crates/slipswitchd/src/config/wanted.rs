@@ -47,7 +47,8 @@ pub(super) struct Wanted {
 pub(super) struct Tunables {
     pub flow_limit: u64,
     pub max_idle: u64,
-    pub max_revalidator: u64,
+    /// `None`: the default, and passes may be made rarer.
+    pub max_revalidator: Option<u64>,
     pub pmd_cpu_mask: Option<String>,
     /// Milliseconds between writes of statistics.
     pub stats_interval: u64,
@@ -77,7 +78,7 @@ impl Default for Tunables {
         Tunables {
             flow_limit: 200_000,
             max_idle: 10_000,
-            max_revalidator: 500,
+            max_revalidator: None,
             pmd_cpu_mask: None,
             stats_interval: MIN_STATS_INTERVAL,
             flow_restore_wait: false,
@@ -219,10 +220,7 @@ fn tunables(root: &Row) -> Tunables {
     Tunables {
         flow_limit: other.uint("flow-limit").unwrap_or(defaults.flow_limit),
         max_idle: other.uint("max-idle").filter(|ms| *ms >= 500).unwrap_or(defaults.max_idle),
-        max_revalidator: other
-            .uint("max-revalidator")
-            .filter(|ms| *ms >= 100)
-            .unwrap_or(defaults.max_revalidator),
+        max_revalidator: other.uint("max-revalidator").filter(|ms| *ms >= 100),
         pmd_cpu_mask: other.get("pmd-cpu-mask").map(str::to_owned),
         stats_interval: other
             .uint("stats-update-interval")
