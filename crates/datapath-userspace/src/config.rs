@@ -33,9 +33,9 @@ pub struct Config {
     /// Entries of each packet thread's exact-match cache, rounded up to a power of two.
     pub cache_entries: usize,
     /// Interfaces of internal ports outlive the datapath (see [`netdev::OpenSpec::persistent`]),
-    /// for when a faster tier goes on without us. `remove_port` and
+    /// for when a faster tier goes on without us; the name is their owner's. `remove_port` and
     /// [`crate::UserspaceDatapath::cleanup`] delete them. Applies to ports added later.
-    pub persistent_internal: bool,
+    pub persistent_internal: Option<String>,
     /// System ports receive nothing until [`crate::UserspaceDatapath::set_receiving`]: programs
     /// that an earlier process left may take their packets already.
     pub open_muted: bool,
@@ -52,7 +52,7 @@ impl Default for Config {
             n_rxq: 1,
             upcall_share: UpcallShare::default(),
             cache_entries: 8192,
-            persistent_internal: false,
+            persistent_internal: None,
             open_muted: false,
             seed: 0x5115_5317_c400,
         }

@@ -347,7 +347,7 @@ fn give_up_interface(port: &Port) {
     if !matches!(port.device.kind(), Kind::Internal | Kind::Tap) {
         return;
     }
-    if let Err(e) = port.device.set_persistent(false) {
+    if let Err(e) = port.device.set_persistent(None) {
         tracing::warn!(
             target: "dpif_netdev",
             "{}: the interface stays ({e}): delete it with \"ip link del {}\"", port.info.name, port.info.name,

@@ -135,7 +135,7 @@ pub(crate) fn open(spec: &PortSpec, config: &Config) -> Result<(Opened, Kind), P
         n_rxq,
         options: spec.options.clone(),
         muted: config.open_muted,
-        persistent: kind == Kind::Internal && config.persistent_internal,
+        persistent: config.persistent_internal.clone().filter(|_| kind == Kind::Internal),
         mtu: spec.mtu,
         mac: spec.mac,
     };

@@ -44,7 +44,11 @@ fn in_namespace(name: &str, test: impl FnOnce() + Send + 'static) {
     }
 }
 
+/// Who made interfaces that outlive their datapath.
+const OWNER: &str = "/run/test";
+
 fn datapath(persistent_internal: bool) -> Arc<UserspaceDatapath> {
+    let persistent_internal = persistent_internal.then(|| OWNER.to_owned());
     let config = Config { persistent_internal, ..Config::default() };
     UserspaceDatapath::new("netdev@test", Clock::new(), config)
 }
@@ -77,7 +81,7 @@ fn persistent_internal_ports_outlive_shutdown_but_not_removal_or_cleanup() {
         assert!(is_gone("tap-c"), "only internal ports are kept");
         assert!(netdev::link::exists("int-b"));
         drop(dp);
-        assert_eq!(netdev::persistent_interfaces().expect("netlink"), ["int-b"]);
+        assert_eq!(netdev::persistent_interfaces(OWNER).expect("netlink"), ["int-b"]);
 
         let dp = datapath(true);
         assert_eq!(add(&dp, "int-b", "internal"), PortNo(1));

@@ -203,8 +203,8 @@ pub trait Device: Send + Sync {
     }
 
     /// Whether the interface stays when its last descriptor is closed, also by `kill -9`: see
-    /// [`crate::OpenSpec::persistent`]. `false` before dropping the device deletes the interface
-    /// for good.
+    /// [`crate::OpenSpec::persistent`], which says what `owner` is. `None` before dropping the
+    /// device deletes the interface for good.
     ///
     /// Only an interface that the switch created is changed; one that somebody else created
     /// stays as it is, and that is no error.
@@ -212,8 +212,8 @@ pub trait Device: Send + Sync {
     /// # Errors
     ///
     /// `Unsupported` for devices that are neither tap nor internal.
-    fn set_persistent(&self, on: bool) -> io::Result<()> {
-        let _ = on;
+    fn set_persistent(&self, owner: Option<&str>) -> io::Result<()> {
+        let _ = owner;
         Err(io::ErrorKind::Unsupported.into())
     }
 

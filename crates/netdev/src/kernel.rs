@@ -107,7 +107,7 @@ impl KernelDevice {
         Ok((self.place(), link))
     }
 
-    fn change(&self, change: Change) -> io::Result<()> {
+    fn change(&self, change: Change<'_>) -> io::Result<()> {
         self.act(|p| p.client.change(By::Index(p.index), change))
     }
 
@@ -239,16 +239,16 @@ impl Device for KernelDevice {
         }
     }
 
-    fn set_persistent(&self, on: bool) -> io::Result<()> {
+    fn set_persistent(&self, owner: Option<&str>) -> io::Result<()> {
         let fd = self.tun.as_ref().ok_or(io::ErrorKind::Unsupported)?;
         if !self.ours {
             return Ok(());
         }
-        if on {
+        if let Some(owner) = owner {
             // First, so that nothing without the mark is ever left behind.
-            self.change(Change::Alias(tun::MARK))?;
+            self.change(Change::Alias(&tun::mark(owner)))?;
             tun::keep_neighbours(self.name());
         }
-        tun::set_persistent(fd, on)
+        tun::set_persistent(fd, owner.is_some())
     }
 }

@@ -168,11 +168,11 @@ pub enum By<'a> {
 
 /// A change of an interface.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Change {
+pub(crate) enum Change<'a> {
     Mtu(u32),
     Mac([u8; 6]),
     AdminUp(bool),
-    Alias(&'static str),
+    Alias(&'a str),
     /// Frames that wait to be sent; for a tap, the length of its ring.
     TxQueueLength(u32),
     /// No IPv6 address is made when it comes up.
@@ -252,7 +252,7 @@ impl LinkClient {
         Ok(all)
     }
 
-    pub(crate) fn change(&self, by: By<'_>, change: Change) -> io::Result<()> {
+    pub(crate) fn change(&self, by: By<'_>, change: Change<'_>) -> io::Result<()> {
         let request = match change {
             Change::Mtu(mtu) => {
                 targeted(RTM_SETLINK, by, 0, 0).attribute(IFLA_MTU, &mtu.to_ne_bytes())

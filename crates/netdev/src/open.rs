@@ -73,11 +73,12 @@ pub struct OpenSpec {
     pub options: BTreeMap<String, String>,
     /// Internal and tap: the interface outlives the switch, so that its addresses, routes and
     /// the BPF programs on it do too. The next open of that name, in the same network namespace,
-    /// finds it again. It is marked as the switch's own, and deleted for good by
-    /// [`crate::Device::set_persistent`]. An interface that an earlier run left is opened
+    /// finds it again. It is marked with the name given here, which tells this switch's from
+    /// another's ([`crate::persistent_interfaces`]; the last 200 bytes count), and deleted for
+    /// good by [`crate::Device::set_persistent`]. An interface that an earlier run left is opened
     /// whether or not this is set; not set, it vanishes with this device. An interface that
     /// somebody else created keeps what he chose. Other kinds ignore it.
-    pub persistent: bool,
+    pub persistent: Option<String>,
     /// Receive nothing until [`crate::Device::set_receiving`] says so (`AF_PACKET`).
     pub muted: bool,
     /// MTU to set; `None` leaves it.
@@ -94,7 +95,7 @@ impl OpenSpec {
             kind,
             n_rxq: 1,
             options: BTreeMap::new(),
-            persistent: false,
+            persistent: None,
             muted: false,
             mtu: None,
             mac: None,
@@ -214,7 +215,7 @@ pub fn open(spec: &OpenSpec) -> Result<Opened, OpenError> {
     if matches!(spec.kind, Kind::Internal | Kind::Tap) {
         opened
             .device
-            .set_persistent(spec.persistent)
+            .set_persistent(spec.persistent.as_deref())
             .map_err(OpenError::system(&spec.name, "choosing how long the interface lives"))?;
     }
     Ok(opened)

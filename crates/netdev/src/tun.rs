@@ -22,7 +22,7 @@ use packet::Packet;
 use crate::afpacket::{FIRST_PART, REST_PART, attach_offload, join};
 use crate::device::{Opened, Queue, SendReport, Sender};
 use crate::kernel::KernelDevice;
-use crate::link::{self, By, LinkClient};
+use crate::link::{self, By, Link, LinkClient};
 use crate::netlink::attributes;
 use crate::open::{OpenError, OpenSpec, check_name};
 use crate::pool::PacketPool;
@@ -45,8 +45,25 @@ const TUN_F_TSO_ECN: libc::c_ulong = 0x08;
 const TUN_F_USO4: libc::c_ulong = 0x20;
 const TUN_F_USO6: libc::c_ulong = 0x40;
 
-/// `IFLA_IFALIAS` of the interfaces that outlive us, so that a later run knows them.
-pub(crate) const MARK: &str = "slipswitch";
+/// What `IFLA_IFALIAS` of the interfaces that outlive us begins with, so that a later run knows
+/// them. Their owner follows.
+const MARK: &str = "slipswitch";
+/// Bytes of an owner that count: with the mark they fit into `IFALIASZ`.
+const OWNER: usize = 200;
+
+/// The alias of an interface that `owner` made to outlive it.
+pub(crate) fn mark(owner: &str) -> String {
+    let mut from = owner.len().saturating_sub(OWNER);
+    while !owner.is_char_boundary(from) {
+        from += 1;
+    }
+    format!("{MARK} {}", owner.get(from..).unwrap_or_default())
+}
+
+/// True for an alias that a switch gave.
+fn is_mark(alias: &str) -> bool {
+    alias.split(' ').next() == Some(MARK)
+}
 
 // include/uapi/linux/if_link.h
 const IFLA_LINKINFO: u16 = 18;
@@ -60,7 +77,7 @@ pub(crate) fn open(spec: &OpenSpec) -> Result<Opened, OpenError> {
     let tap = attach(&spec.name)?;
     let client = LinkClient::new().map_err(err("opening a netlink socket"))?;
     let link = client.link(By::Name(&spec.name)).map_err(err("looking it up"))?;
-    let ours = tap.created || link.alias.as_deref() == Some(MARK);
+    let ours = tap.created || link.alias.as_deref().is_some_and(is_mark);
     let fd = Arc::new(tap.fd);
     let device = Arc::new(
         KernelDevice::new(&spec.name, spec.kind, client, link.index).with_tun(fd.clone(), ours),
@@ -189,17 +206,19 @@ pub(crate) fn set_persistent(fd: &OwnedFd, on: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// Interfaces of the calling thread's network namespace that a switch created to outlive it
+/// Interfaces of the calling thread's network namespace that `owner` created to outlive it
 /// ([`OpenSpec::persistent`]), whether or not it holds them now.
 ///
 /// # Errors
 ///
 /// What the kernel said.
-pub fn persistent_interfaces() -> io::Result<Vec<String>> {
+pub fn persistent_interfaces(owner: &str) -> io::Result<Vec<String>> {
     let all = link::list()?.into_iter();
-    let marked =
-        all.filter(|l| l.kind.as_deref() == Some("tun") && l.alias.as_deref() == Some(MARK));
-    Ok(marked.map(|l| l.name).collect())
+    Ok(all.filter(|link| is_of(link, owner)).map(|link| link.name).collect())
+}
+
+fn is_of(link: &Link, owner: &str) -> bool {
+    link.kind.as_deref() == Some("tun") && link.alias.as_deref() == Some(&mark(owner))
 }
 
 /// Has the host keep its neighbours on the interface while it has no carrier, which is while
@@ -219,17 +238,17 @@ pub(crate) fn keep_neighbours(name: &str) {
 ///
 /// # Errors
 ///
-/// [`OpenError::Busy`] when a process holds it, [`OpenError::Unsuitable`] when no switch created
-/// it, [`OpenError::NoDevice`] when it is gone.
-pub fn remove_persistent(name: &str) -> Result<(), OpenError> {
+/// [`OpenError::Busy`] when a process holds it, [`OpenError::Unsuitable`] when `owner` did not
+/// create it, [`OpenError::NoDevice`] when it is gone.
+pub fn remove_persistent(name: &str, owner: &str) -> Result<(), OpenError> {
     check_name(name)?;
     let err = |step| OpenError::system(name, step);
     let client = LinkClient::new().map_err(err("opening a netlink socket"))?;
     let link = client.link(By::Name(name)).map_err(err("looking it up"))?;
-    if link.kind.as_deref() != Some("tun") || link.alias.as_deref() != Some(MARK) {
+    if !is_of(&link, owner) {
         return Err(OpenError::Unsuitable {
             name: name.to_owned(),
-            reason: "it was not created by a switch, and stays".to_owned(),
+            reason: "it was not created by this switch, and stays".to_owned(),
         });
     }
     let tap = attach(name)?;

@@ -16,6 +16,10 @@ use netdev::{
 use packet::Gso;
 use support::*;
 
+/// The switch that made an interface, and another.
+const OWNER: &str = "/run/one";
+const OTHER: &str = "/run/one/more";
+
 /// How often the kernel copies each frame of `device` for somebody.
 fn hooks(device: &str) -> usize {
     let text = std::fs::read_to_string("/proc/thread-self/net/ptype").expect("proc is mounted");
@@ -85,19 +89,22 @@ fn a_system_port_that_does_not_receive_delivers_the_rest_and_sends_on() {
 fn a_persistent_internal_port_is_found_again_with_its_addresses() {
     in_namespace(|| {
         let mut s = spec("keep0", Kind::Internal);
-        s.persistent = true;
+        s.persistent = Some(OWNER.into());
         s.mac = Some([2, 0, 0, 0, 0, 1]);
         let port = opened(&s);
         port.device.set_admin_up(true).expect("allowed");
         ip("addr add 10.0.0.1/24 dev keep0");
         let index = port.device.ifindex();
-        assert!(matches!(remove_persistent("keep0"), Err(OpenError::Busy { .. })));
+        assert!(matches!(remove_persistent("keep0", OWNER), Err(OpenError::Busy { .. })));
         let busy = open(&s).err().expect("we hold it");
         assert_eq!(busy.to_string(), "keep0: device is already open");
         drop(port);
         thread::sleep(Duration::from_millis(50));
         assert!(shown("addr show dev keep0").contains("10.0.0.1/24"));
-        assert_eq!(persistent_interfaces().expect("netlink"), ["keep0"]);
+        assert_eq!(persistent_interfaces(OWNER).expect("netlink"), ["keep0"]);
+        assert_eq!(persistent_interfaces(OTHER).expect("netlink"), [""; 0]);
+        let others = remove_persistent("keep0", OTHER).expect_err("another switch made it");
+        assert!(matches!(others, OpenError::Unsuitable { .. }), "{others}");
 
         let mut port = opened(&s);
         assert_eq!(port.device.ifindex(), index);
@@ -108,16 +115,16 @@ fn a_persistent_internal_port_is_found_again_with_its_addresses() {
             let _ = socket.send_to(b"found again", "10.0.0.2:5000");
         });
         assert_eq!(p.offload.csum, Some((34, 6)), "with its offloads");
-        port.device.set_persistent(false).expect("ours");
+        port.device.set_persistent(None).expect("ours");
         assert!(netdev::link::exists("keep0"), "while the device lives");
         drop((port, socket));
         assert!(vanishes("keep0"));
 
         // Left behind and deleted without being opened as a port.
         drop(opened(&s));
-        remove_persistent("keep0").expect("nobody holds it");
+        remove_persistent("keep0", OWNER).expect("nobody holds it");
         assert!(vanishes("keep0"));
-        let gone = remove_persistent("keep0").expect_err("it is gone");
+        let gone = remove_persistent("keep0", OWNER).expect_err("it is gone");
         assert!(matches!(gone, OpenError::NoDevice { .. }), "{gone}");
     });
 }
@@ -128,15 +135,15 @@ fn taps_of_others_are_not_deleted_and_misfits_say_why() {
         ip("tuntap add name his mode tap");
         for persistent in [true, false] {
             let mut s = spec("his", Kind::Internal);
-            s.persistent = persistent;
+            s.persistent = persistent.then(|| OWNER.into());
             let port = opened(&s);
-            port.device.set_persistent(false).expect("no error");
+            port.device.set_persistent(None).expect("no error");
             drop(port);
             thread::sleep(Duration::from_millis(20));
             assert!(netdev::link::exists("his"));
         }
-        assert!(persistent_interfaces().expect("netlink").is_empty());
-        assert!(matches!(remove_persistent("his"), Err(OpenError::Unsuitable { .. })));
+        assert!(persistent_interfaces(OWNER).expect("netlink").is_empty());
+        assert!(matches!(remove_persistent("his", OWNER), Err(OpenError::Unsuitable { .. })));
         // One made without IFF_VNET_HDR (as that was) works all the same; these do not.
         ip("tuntap add name many mode tap multi_queue");
         ip("tuntap add name layer3 mode tun");
@@ -148,14 +155,14 @@ fn taps_of_others_are_not_deleted_and_misfits_say_why() {
         }
         let failed = open(&{
             let mut s = spec("fails", Kind::Internal);
-            s.persistent = true;
+            s.persistent = Some(OWNER.into());
             s.mtu = Some(9_999_999);
             s
         });
         assert!(failed.is_err());
         assert!(vanishes("fails"), "nothing is left behind");
         let system = spec("br0", Kind::System);
-        let e = opened(&system).device.set_persistent(true).err().map(|e| e.kind());
+        let e = opened(&system).device.set_persistent(Some(OWNER)).err().map(|e| e.kind());
         assert_eq!(e, Some(std::io::ErrorKind::Unsupported));
     });
 }

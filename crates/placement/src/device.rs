@@ -71,8 +71,8 @@ impl Device for Counted {
     fn set_receiving(&self, reception: Reception) -> io::Result<()> {
         self.device.set_receiving(reception)
     }
-    fn set_persistent(&self, on: bool) -> io::Result<()> {
-        self.device.set_persistent(on)
+    fn set_persistent(&self, owner: Option<&str>) -> io::Result<()> {
+        self.device.set_persistent(owner)
     }
     fn transmit_queues(&self) -> Vec<u32> {
         self.device.transmit_queues()

@@ -286,9 +286,9 @@ pub fn reconfigure(shared: &Shared) -> bool {
     state.lock_told = false;
     d.settle();
     if is_first {
-        offload::configured(d, &state);
+        offload::configured(d, &state, &wanted);
     }
-    write(d, &client, &mut state, false, Some(&wanted));
+    write(d, &client, &mut state, Extent::States, Some(&wanted));
     d.configuration.state = state;
     true
 }

@@ -100,6 +100,30 @@ fn the_hosts_own_port_survives_too() {
 }
 
 #[test]
+fn an_internal_port_that_nobody_wants_any_more_goes_with_the_next_daemon() {
+    let Some(mut switch) = switch() else { return };
+    switch.vsctl("add-port br0 keep -- set interface keep type=internal");
+    switch.vsctl("add-port br0 drop -- set interface drop type=internal");
+    let there =
+        |switch: &Switch, name: &str| switch.netns().run(&format!("ip link show {name}")).ok();
+    assert!(wait_until(SOON, || there(&switch, "keep") && there(&switch, "drop")));
+    // Of another switch, which is away, and of nobody.
+    switch
+        .netns()
+        .sh("ip tuntap add other mode tap; ip link set other alias 'slipswitch /run/other'");
+    switch.netns().sh("ip tuntap add his mode tap");
+    switch.kill_daemon();
+    switch.vsctl("--no-wait del-port drop");
+    assert!(there(&switch, "drop"), "it outlives the daemon");
+    switch.start_daemon();
+    assert!(wait_until(SOON, || !there(&switch, "drop")), "{}", switch.story());
+    for name in ["br0", "keep", "other", "his"] {
+        assert!(there(&switch, name), "{name} is gone: {}", switch.story());
+    }
+    assert!(switch.log().contains("drop: removed"), "{}", switch.story());
+}
+
+#[test]
 fn counters_of_adopted_flows_go_on() {
     let Some((mut switch, a, _b)) = pair() else { return };
     switch.flows("br0", "priority=1,actions=NORMAL");
@@ -138,6 +162,7 @@ fn flow_restore_wait_keeps_adopted_flows_until_the_tables_are_back() {
     switch.start_daemon();
     // The tables are empty for a second: without the wait all would be dropped.
     std::thread::sleep(Duration::from_secs(1));
+    assert!(wait_until(SOON, || switch.sh("ovs-ofctl show br0").ok()), "{}", switch.story());
     switch.ofctl("add-flow br0 actions=NORMAL");
     switch.vsctl("--no-wait remove open_vswitch . other_config flow-restore-wait");
     nothing_lost(ping, &switch);

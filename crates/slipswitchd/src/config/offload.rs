@@ -2,7 +2,7 @@
 //! and on by `other_config:bpf-offload`, and what an earlier daemon left in it.
 
 use super::state::State;
-use super::wanted::Tunables;
+use super::wanted::{Tunables, Wanted, WantedBridge};
 use crate::daemon::Daemon;
 use datapath_bpf::maps::{MAX_FLOWS, MAX_MASKS};
 use datapath_bpf::{BpfDatapath, Config};
@@ -90,11 +90,43 @@ fn begin(d: &Daemon, placed: &Arc<PlacedDatapath>, new: &Tunables) {
     }
 }
 
+/// The name by which a daemon knows interfaces that it made to outlive it: other daemons have
+/// other directories.
+pub(super) fn owner(d: &Daemon) -> String {
+    d.directories.run.display().to_string()
+}
+
+/// Removes interfaces of internal ports that an earlier daemon left, and that the database does
+/// not name any more.
+fn remove_orphans(d: &Daemon, wanted: &Wanted) {
+    let owner = owner(d);
+    let left = netdev::persistent_interfaces(&owner).unwrap_or_else(|error| {
+        tracing::warn!(target: "netdev_linux", "interfaces that an earlier daemon left cannot be looked for ({error})");
+        Vec::new()
+    });
+    let named = |name: &str| {
+        wanted.bridges.values().flat_map(WantedBridge::interfaces).any(|row| row.name == name)
+    };
+    for name in left.iter().filter(|name| !named(name)) {
+        match netdev::remove_persistent(name, &owner) {
+            Ok(()) => tracing::info!(
+                target: "netdev_linux",
+                "{name}: removed: an earlier daemon made it, and the database names it no more",
+            ),
+            Err(error) => tracing::warn!(
+                target: "netdev_linux",
+                "an interface that an earlier daemon left stays ({error}): ip link del {name} removes it",
+            ),
+        }
+    }
+}
+
 /// The ports of the first configuration are there: what was adopted for others goes, and the
 /// rest is checked against the rules, unless these are still to come.
-pub(super) fn configured(d: &mut Daemon, state: &State) {
+pub(super) fn configured(d: &mut Daemon, state: &State, wanted: &Wanted) {
     let Some(placed) = &d.placed else { return };
     placed.finish_adoption();
+    remove_orphans(d, wanted);
     if state.restoring.is_none() {
         d.switch.slow_path().hold(false);
         d.switch.need_revalidation();

@@ -94,7 +94,7 @@ pub(super) fn packet_threads(d: &Daemon, state: &mut State, new: &Tunables) {
             let is_placed = super::offload::is_on(d);
             d.userspace.reconfigure(Config {
                 cores,
-                persistent_internal: is_placed,
+                persistent_internal: is_placed.then(|| super::offload::owner(d)),
                 open_muted: is_placed,
                 upcall_share: upcall_share(d.dummy, new.upcall_cpu_percent),
                 ..Config::default()
