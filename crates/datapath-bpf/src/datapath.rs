@@ -5,6 +5,7 @@ use std::io;
 use std::mem::offset_of;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use clock::{Clock, Millis};
@@ -16,6 +17,7 @@ use datapath::{
 use crate::attach::{self, Attached, Place};
 use crate::attachment::{AttachError, Attachment, Config, Held, HookSet, Totals, Unavailable};
 use crate::flows::Flows;
+use crate::grace::Grace;
 use crate::layout::{ConfigEntry, MAX_PORTS, PORT_DEVMAP, PORT_SPLIT, PORT_STACK, word};
 use crate::load::Hook;
 use crate::maps::Maps;
@@ -52,7 +54,7 @@ pub struct BpfDatapath {
     meters: Mutex<BTreeMap<u32, (usize, Millis)>>,
     closed: Mutex<bool>,
     /// VLAN tags that the programs parse; see [`flow::extract::set_vlan_limit`].
-    vlan_limit: usize,
+    vlan_limit: AtomicUsize,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -76,7 +78,7 @@ impl BpfDatapath {
             objects: Mutex::default(),
             meters: Mutex::default(),
             closed: Mutex::new(false),
-            vlan_limit: flow::extract::vlan_limit(),
+            vlan_limit: AtomicUsize::new(flow::extract::vlan_limit()),
         })
     }
 
@@ -372,17 +374,39 @@ impl BpfDatapath {
 
     /// Packets must have the same keys here as in translation.
     fn check_keys(&self) -> Result<(), Refusal> {
-        if self.vlan_limit == flow::extract::vlan_limit() {
+        if self.vlan_limit() == flow::extract::vlan_limit() {
             Ok(())
         } else {
             Err(Refusal::UnsupportedKey)
         }
     }
 
-    /// How many VLAN tags the programs parse: what [`flow::extract::vlan_limit`] said when they
-    /// were loaded. While it says something else, no flow is taken.
+    /// How many VLAN tags the programs parse. While [`flow::extract::vlan_limit`] says something
+    /// else, no flow is taken.
     pub fn vlan_limit(&self) -> usize {
-        self.vlan_limit
+        self.vlan_limit.load(Ordering::Acquire)
+    }
+
+    /// Has the programs parse as many VLAN tags as [`flow::extract::vlan_limit`] says. Flows that
+    /// are there are removed: their keys are those of before. Users' programs are to be loaded
+    /// again. Takes as long as loading the programs did; forwarding goes on meanwhile, without
+    /// flows. On an error no flow is taken until this succeeds.
+    pub fn follow_vlan_limit(&self) -> Result<(), Unavailable> {
+        let limit = flow::extract::vlan_limit();
+        if self.vlan_limit() == limit {
+            return Ok(());
+        }
+        let mut old = Vec::with_capacity(self.len());
+        self.sweep(&mut |ufid, _| old.push(ufid));
+        self.remove_many(&old, &mut |_, _| {});
+        let tags = limit as u32; // at most VLANS
+        self.variants.set_vlan_limit(tags, self.maps().next_generation())?;
+        // A packet whose key was made by the old programs must not meet a new flow.
+        let system = |source| Unavailable::System { step: "waiting for programs".into(), source };
+        Grace::new().and_then(|grace| grace.wait()).map_err(system)?;
+        self.maps().config.store_half(0, offset_of!(ConfigEntry, vlan_limit), tags);
+        self.vlan_limit.store(limit, Ordering::Release);
+        Ok(())
     }
 
     /// Replaces a flow's actions, statistics go on; adds the flow when it is not there. On a

@@ -9,8 +9,8 @@
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::layout::{Tail, WORDS};
 use crate::load::{self, Hook};
@@ -44,23 +44,34 @@ impl Station {
         }
     }
 
-    fn full_lookup(&self) -> std::io::Result<()> {
-        match self.programs.get(self.hook.lookup()) {
-            Some(program) => self.put_lookup(program.as_fd()),
-            None => Ok(()),
-        }
-    }
-
     /// Fills the table of programs.
     pub fn fill_tails(&self) -> std::io::Result<()> {
+        self.fill_tails_with(|name| self.programs.get(name).map(AsFd::as_fd))
+    }
+
+    fn fill_tails_with<'a>(
+        &self,
+        program: impl Fn(&str) -> Option<BorrowedFd<'a>>,
+    ) -> std::io::Result<()> {
         let Some(tails) = self.tails() else { return Ok(()) };
         // The entry program comes upon the lookup last, when all it goes on to is there.
         for (tail, name) in self.hook.tails().iter().rev() {
-            if let Some(program) = self.programs.get(name) {
-                sys::set_program(tails, *tail as u32, program.as_fd())?;
+            if let Some(program) = program(name) {
+                sys::set_program(tails, *tail as u32, program)?;
             }
         }
         Ok(())
+    }
+
+    /// This hook's programs (all, or only `only`) with `settings`, over the same maps.
+    fn load_again(
+        &self,
+        only: Option<&str>,
+        settings: &Settings,
+        sizes: &Sizes,
+    ) -> Result<load::Loaded, crate::Unavailable> {
+        let have = self.maps.iter().map(|(name, fd)| (name.clone(), fd.as_fd())).collect();
+        load::load(self.hook, only, settings, sizes, &have)
     }
 }
 
@@ -102,6 +113,10 @@ struct Choice {
     times: u32,
     /// What the present variant was made from; `None`: the full one.
     present: Option<Fit>,
+    /// What the full variant was made from.
+    full: Settings,
+    /// Its lookup programs, where they are not those that stations were loaded with.
+    lookups: HashMap<Hook, OwnedFd>,
     /// Lines of the exact-match cache in the last one that was not the full one.
     emc_lines: u32,
     /// The verifier refused a variant: the full one stays.
@@ -111,7 +126,6 @@ struct Choice {
 /// Chooses and changes variants.
 pub struct Variants {
     stations: Vec<Station>,
-    full: Settings,
     sizes: Sizes,
     /// `Needs` of the present variant: words, features in the high half.
     active: AtomicU64,
@@ -127,13 +141,14 @@ impl Variants {
     pub fn new(stations: Vec<Station>, full: Settings, sizes: Sizes) -> Variants {
         Variants {
             stations,
-            full,
             sizes,
             active: AtomicU64::new(packed(Needs::ALL)),
             choice: Mutex::new(Choice {
                 seen: None,
                 times: 0,
                 present: None,
+                full,
+                lookups: HashMap::new(),
                 emc_lines: LEAST_LINES,
                 broken: false,
             }),
@@ -146,8 +161,43 @@ impl Variants {
     }
 
     /// The settings of the full variant.
-    pub fn full(&self) -> &Settings {
-        &self.full
+    pub fn full(&self) -> Settings {
+        self.lock().full
+    }
+
+    /// A holder that panicked has at most left out a change: the full variant serves all flows.
+    fn lock(&self) -> MutexGuard<'_, Choice> {
+        self.choice.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has all programs parse at most `limit` VLAN tags. To be called while there are no flows:
+    /// keys of before are not those of afterwards, and programs are changed one after the other.
+    /// Takes as long as loading them did. On an error the programs may parse either number.
+    pub fn set_vlan_limit(&self, limit: u32, generation: u32) -> Result<(), crate::Unavailable> {
+        let mut choice = self.lock();
+        let settings = Settings { vlan_limit: limit, generation, ..choice.full };
+        let mut fresh = Vec::new();
+        for station in &self.stations {
+            fresh.push((station, station.load_again(None, &settings, &self.sizes)?));
+        }
+        choice.full = settings;
+        choice.seen = None;
+        for (station, loaded) in fresh {
+            let names = station.hook.tails().iter().map(|(_, name)| *name);
+            let programs: HashMap<&str, OwnedFd> =
+                names.filter_map(|name| Some((name, loaded.program(name)?))).collect();
+            station.fill_tails_with(|name| programs.get(name).map(AsFd::as_fd)).map_err(
+                |source| crate::Unavailable::System {
+                    step: format!("changing the {} programs", station.hook.name()),
+                    source,
+                },
+            )?;
+            let lookup = station.hook.lookup();
+            choice.lookups.extend(loaded.program(lookup).map(|lookup| (station.hook, lookup)));
+        }
+        choice.broken = false;
+        self.go_full(&mut choice);
+        Ok(())
     }
 
     /// What the present variant serves.
@@ -162,7 +212,7 @@ impl Variants {
         if self.active().cover(needs) {
             return;
         }
-        let mut choice = self.choice.lock().unwrap_or_else(|e| e.into_inner());
+        let mut choice = self.lock();
         if !self.active().cover(needs) {
             self.go_full(&mut choice);
         }
@@ -170,7 +220,10 @@ impl Variants {
 
     fn go_full(&self, choice: &mut Choice) {
         for station in &self.stations {
-            if let Err(e) = station.full_lookup() {
+            let lookup = choice.lookups.get(&station.hook);
+            let lookup = lookup.or_else(|| station.programs.get(station.hook.lookup()));
+            let Some(lookup) = lookup else { continue };
+            if let Err(e) = station.put_lookup(lookup.as_fd()) {
                 // The walk still finds every flow.
                 tracing::error!("could not change the {} lookup ({e})", station.hook.name());
             }
@@ -188,7 +241,7 @@ impl Variants {
         flows: usize,
         generation: impl FnOnce() -> u32,
     ) {
-        let mut choice = self.choice.lock().unwrap_or_else(|e| e.into_inner());
+        let mut choice = self.lock();
         let emc_lines = emc_lines(choice.emc_lines, flows, self.sizes.emc_lines);
         let found = Fit { needs, union_mask, emc_lines };
         if choice.broken || choice.present == Some(found) {
@@ -217,12 +270,11 @@ impl Variants {
         found: Fit,
         generation: u32,
     ) -> Result<(), crate::Unavailable> {
-        let settings = self.full.for_flows(&found, generation);
+        let settings = choice.full.for_flows(&found, generation);
         let mut fresh = Vec::new();
         for station in &self.stations {
-            let have = station.maps.iter().map(|(name, fd)| (name.clone(), fd.as_fd())).collect();
             let name = station.hook.lookup();
-            let loaded = load::load(station.hook, Some(name), &settings, &self.sizes, &have)?;
+            let loaded = station.load_again(Some(name), &settings, &self.sizes)?;
             fresh.extend(loaded.program(name).map(|program| (station, program)));
         }
         // From here on `admit` waits, or sees the narrow variant.

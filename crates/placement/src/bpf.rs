@@ -100,6 +100,10 @@ impl FastPath for BpfDatapath {
         BpfDatapath::suits_xdp(self, flow)
     }
 
+    fn follow_vlan_limit(&self) -> Result<(), Reason> {
+        BpfDatapath::follow_vlan_limit(self).map_err(|e| unavailable(&e))
+    }
+
     fn release(&self, port: PortNo) {
         BpfDatapath::release(self, port);
     }

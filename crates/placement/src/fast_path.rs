@@ -107,6 +107,16 @@ pub trait FastPath: Send + Sync {
         Ok(())
     }
 
+    /// [`flow::extract::vlan_limit`] has changed: keys are made as it says from now on. Flows that
+    /// are there are of no use and go. May take a second.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot; no flow is taken then.
+    fn follow_vlan_limit(&self) -> Result<(), Reason> {
+        Ok(())
+    }
+
     /// Lets what arrives at a port go past all tiers from this instant; [`FastPath::detach`] or
     /// [`FastPath::attach`] follows.
     fn release(&self, port: PortNo);

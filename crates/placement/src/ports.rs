@@ -11,7 +11,7 @@ use crate::table::Place;
 use datapath::{
     Flows, Megaflow, PortError, PortInfo, PortNo, PortSpec, Ports, Refusal, Side, Tier, Ufid,
 };
-use netdev::{Device, Kind, Reception};
+use netdev::{Device, Kind, Reception, Status};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -233,18 +233,49 @@ impl PlacedDatapath {
     /// The device of a port, or what it is connected to, may have changed: up or down, MTU,
     /// offloads, the other end of a veth pair.
     pub fn refresh(&self, number: PortNo) {
-        let mut control = self.control();
-        let bars = control.bars.clone();
-        let Some(port) = control.ports.get_mut(&number) else { return };
-        let (mtu, up) = (port.mtu, port.up);
-        if self.look_at(number, port) {
-            self.place_port(number, port, &bars);
-        } else if (mtu, up) != (port.mtu, port.up)
-            && port.is_target
-            && let Some(fast) = self.fast_path()
-        {
-            fast.set_port(number, port.mtu, port.up);
+        let change = |port: &mut Port, bars: &Bars| {
+            let (mtu, up) = (port.mtu, port.up);
+            if self.look_at(number, port) {
+                self.place_port(number, port, bars);
+            } else if (mtu, up) != (port.mtu, port.up)
+                && port.is_target
+                && let Some(fast) = self.fast_path()
+            {
+                fast.set_port(number, port.mtu, port.up);
+            }
+        };
+        self.change_port(&mut self.control(), number, change);
+    }
+
+    /// Somebody else has read a port's status. When it is not as it was when this last looked,
+    /// this looks again: of two who read it at different times neither may miss what happened
+    /// between. Without a system call when it is.
+    pub fn compare(&self, number: PortNo, status: &Status) {
+        let differs = |port: &Port| {
+            (port.ifindex, port.mtu, port.up) != (status.ifindex, status.mtu, status.admin_up)
+        };
+        let differs = self.control().ports.get(&number).is_some_and(differs);
+        if differs {
+            self.refresh(number);
         }
+    }
+
+    /// [`flow::extract::set_vlan_limit`] was called, and flows were flushed: the fast path follows.
+    /// To be flushed again afterwards, because of flows that found it not ready. May take a second.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot; flows stay in the base.
+    pub fn follow_vlan_limit(&self) -> Result<(), Reason> {
+        let Some(fast) = self.fast_path() else { return Ok(()) };
+        let mut control = self.control();
+        fast.follow_vlan_limit()?;
+        // Users' programs were loaded for the old limit.
+        let Control { ports, bars, .. } = &mut *control;
+        for (number, port) in ports.iter_mut().filter(|(_, port)| port.object.is_some()) {
+            self.place_port(*number, port, bars);
+        }
+        Ok(())
     }
 
     /// `other_config:bpf-offload`: with `false` everything goes through the base.

@@ -316,4 +316,18 @@ fn the_kernel_counts_as_many_tags_as_translation_does() {
     let inner = |f: &Vec<u8>| f.get(16..18).map(<[u8]>::to_vec);
     assert_eq!(frames.len(), 5, "{frames:x?}");
     assert!(frames.iter().all(|f| inner(f) == Some(vec![8, 0])), "{frames:x?}");
+    // With two, IPv4 behind two tags is IPv4, at once and in the kernel.
+    switch.vsctl("set open_vswitch . other_config:vlan-limit=2");
+    let capture = b.capture(switch.place(), "eth0", "vlan");
+    send(&two, 20);
+    assert_eq!(capture.finish(20, SOON).len(), 20);
+    sees(&switch, &["in_port(h1)", "vlan(vid=10", "eth_type(0x0800)", "offloaded:yes, dp:tcx"]);
+    // And back.
+    switch.vsctl("remove open_vswitch . other_config vlan-limit");
+    let capture = b.capture(switch.place(), "eth0", "vlan");
+    send(&two, 20);
+    send(&one, 10);
+    assert_eq!(capture.finish(10, SOON).len(), 10);
+    sees(&switch, &["in_port(h1)", "vlan(vid=10", "eth_type(0x0800)", "offloaded:yes, dp:tcx"]);
+    assert_eq!(switch.warnings(), [""; 0]);
 }

@@ -50,7 +50,7 @@ impl BpfDatapath {
 
     fn load_object(&self, path: &Path) -> Result<UserObject, ObjectError> {
         let station = self.station(Hook::Xdp).ok_or(ObjectError::NoXdp)?;
-        UserObject::load(path, self.variants.full(), &station.maps)
+        UserObject::load(path, &self.variants.full(), &station.maps)
     }
 
     /// What the user's program of a port says that it can do; `None`: there is none.

@@ -48,20 +48,33 @@ pub(super) fn sync(d: &mut Daemon, state: &mut State, wanted: &Wanted) {
     state.tunables = new.clone();
 }
 
-/// How many VLAN tags keys have. Before the BPF programs are loaded, which keep to it.
-pub(super) fn vlan_limit(d: &Daemon, state: &mut State, new: &Tunables) {
+/// How many VLAN tags keys have. Before the BPF programs are loaded for the first time.
+pub(super) fn vlan_limit(d: &mut Daemon, state: &mut State, new: &Tunables) {
     if new.vlan_limit == state.tunables.vlan_limit && state.configured {
         return;
     }
+    let before = flow::extract::vlan_limit();
     flow::extract::set_vlan_limit(usize::try_from(new.vlan_limit).unwrap_or(usize::MAX));
-    // Keys from before do not compare with those from now on.
-    d.switch.slow_path().pass(Pass::Purge);
-    if super::offload::is_on(d) {
-        state.remarks.warn(
-            "other_config:vlan-limit has changed: new flows run in userspace until the daemon is \
-             started again",
-        );
+    if flow::extract::vlan_limit() == before {
+        return;
     }
+    forget_megaflows(d);
+    let Some(placed) = d.placed.clone() else { return };
+    if let Err(reason) = placed.follow_vlan_limit() {
+        state.remarks.warn(format!(
+            "other_config:vlan-limit has changed, and flows run in userspace until the daemon is \
+             started again: {reason}"
+        ));
+    }
+    // Those that came meanwhile were refused by BPF.
+    forget_megaflows(d);
+}
+
+/// Keys from before do not compare with those from now on.
+fn forget_megaflows(d: &mut Daemon) {
+    // A translation that is under way sees that what it was made on is of yesterday.
+    d.switch.need_revalidation();
+    d.switch.slow_path().pass(Pass::Purge);
 }
 
 /// What misses of ports may cost which have more and more of them: a twentieth of the machine, no
