@@ -5,7 +5,7 @@ use datapath::Refusal;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::encode::{Effect, Encoded};
-use crate::layout::{CELLS, NO_PORT, NO_PROGRAM, Op, VERSION, word};
+use crate::layout::{CELLS, NEEDS_L3, NO_PORT, NO_PROGRAM, Op, VERSION, WORDS, word};
 use crate::settings::ALL_WORDS;
 use crate::slot::Slot;
 
@@ -68,6 +68,80 @@ impl Capabilities {
     }
 }
 
+/// What is in each word of a key.
+const IN_WORDS: [&str; WORDS] = [
+    "in_port, dl_type, the first VLAN header",
+    "dl_dst, dl_src (start)",
+    "dl_src (end), nw_frag, nw_tos, nw_ttl, nw_proto",
+    "nw_src, nw_dst",
+    "tp_src, tp_dst, the second VLAN header",
+    "recirc_id, dp_hash",
+    "skb_priority, pkt_mark",
+    "igmp group, ipv6_label",
+    "mpls labels",
+    "mpls labels",
+    "ipv6_src",
+    "ipv6_src",
+    "ipv6_dst",
+    "ipv6_dst",
+    "nd_target",
+    "nd_target",
+    "arp and nd addresses (start)",
+    "arp and nd addresses (end), tcp_flags",
+    "nd_reserved, nd_options_type",
+];
+
+/// Instructions, by their numbers.
+const OPS: [&str; Op::CheckLen as usize + 1] = [
+    "lists of actions",
+    "output",
+    "drop",
+    "push_vlan",
+    "pop_vlan",
+    "set(eth)",
+    "set(ipv4)",
+    "set(ipv6)",
+    "set(tcp)",
+    "set(udp)",
+    "set(sctp)",
+    "set(icmp)",
+    "set(arp)",
+    "set(nd)",
+    "set(nd_ext)",
+    "set(mpls)",
+    "push_mpls",
+    "pop_mpls",
+    "set(skb_priority)",
+    "set(skb_mark)",
+    "recirc",
+    "hash",
+    "trunc",
+    "sample",
+    "meter",
+    "check_pkt_len",
+];
+
+/// The names whose bits are set, each once.
+fn named(names: &[&str], bits: u32) -> String {
+    let set = names.iter().enumerate().filter(|(bit, _)| bits >> bit & 1 == 1);
+    let mut named: Vec<&str> = set.map(|(_, name)| *name).collect();
+    named.dedup();
+    named.join(", ")
+}
+
+/// For people: what it was built for, what it compares, what it runs.
+impl std::fmt::Display for Capabilities {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        writeln!(f, "built for layout version {}", self.version)?;
+        let narrower = match self.needs & NEEDS_L3 {
+            0 => "; nothing behind the Ethernet and VLAN headers",
+            _ => "",
+        };
+        writeln!(f, "compares {}{narrower}", named(&IN_WORDS, self.needs))?;
+        write!(f, "runs {}", named(&OPS, self.ops))
+    }
+}
+
 fn bit(op: Op) -> u32 {
     1 << op as u32
 }
@@ -126,6 +200,21 @@ mod tests {
         wrong(Capabilities { pad: 1, ..SOUND }, "there are not");
         wrong(Capabilities { needs: 1 << word::PORT, ..SOUND }, "W_RECIRC");
         wrong(Capabilities { ops: 0, ..SOUND }, "no instruction");
+    }
+
+    #[test]
+    fn people_are_told_each_once() {
+        let more = 1 << word::MPLS0 | 1 << word::MPLS1;
+        let text = Capabilities { needs: ALWAYS | more | NEEDS_L3, ..SOUND }.to_string();
+        let expected = format!(
+            "built for layout version {VERSION}\ncompares in_port, dl_type, the first VLAN header, \
+             recirc_id, dp_hash, mpls labels\nruns output, drop"
+        );
+        assert_eq!(text, expected);
+        let narrow = SOUND.to_string();
+        assert!(narrow.contains("dp_hash; nothing behind the Ethernet"), "{narrow}");
+        let all = Capabilities { needs: ALL_WORDS, ops: ALL_OPS, ..SOUND }.to_string();
+        assert!(all.contains("nd_options_type") && all.ends_with("check_pkt_len"), "{all}");
     }
 
     #[test]

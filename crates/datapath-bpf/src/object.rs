@@ -118,22 +118,8 @@ impl UserObject {
     ) -> Result<UserObject, ObjectError> {
         let contract = |problem| ObjectError::Contract { path: path.to_owned(), problem };
         let bytes = read(path).map_err(|source| ObjectError::File { path: path.into(), source })?;
-        if !bytes.get().starts_with(b"\x7fELF") {
-            return Err(contract("it is no ELF object: build it with clang -target bpf -c".into()));
-        }
         let _words = Words::listen();
-        let said = |what: &str, e: &dyn std::fmt::Display| {
-            format!("{what} ({e}): {}", last_line(&Words::said()))
-        };
-        let open = ObjectBuilder::default().name("user").and_then(|b| b.open_memory(bytes.get()));
-        let mut open =
-            open.map_err(|e| contract(said("libbpf cannot read it as a BPF object", &e)))?;
-        let btf = Btf::from_raw("user", bytes.get())
-            .map_err(|e| contract(said("its type information cannot be read", &e)))?
-            .ok_or_else(|| contract("no type information: build it with -g".into()))?;
-        check_program(&open).map_err(contract)?;
-        let capabilities = capabilities(&open, &btf).map_err(contract)?;
-        capabilities.check().map_err(contract)?;
+        let Examined { mut open, btf, capabilities } = examine(&bytes).map_err(contract)?;
         bind(&mut open, &btf, maps).map_err(contract)?;
         write_settings(&mut open, &btf, &settings_for(full, &capabilities)).map_err(contract)?;
         if full.have_frags != 0 {
@@ -149,6 +135,44 @@ impl UserObject {
             program(&object).map_err(|source| ObjectError::File { path: path.into(), source })?;
         Ok(UserObject { program, capabilities })
     }
+}
+
+/// What the object at `path` says that it can do. Nothing is loaded.
+pub fn examine_file(path: &Path) -> Result<Capabilities, ObjectError> {
+    let bytes = read(path).map_err(|source| ObjectError::File { path: path.into(), source })?;
+    let _words = Words::listen();
+    match examine(&bytes) {
+        Ok(examined) => Ok(examined.capabilities),
+        Err(problem) => Err(ObjectError::Contract { path: path.to_owned(), problem }),
+    }
+}
+
+/// An object that keeps to the contract, as far as it can be seen without loading it.
+struct Examined<'a> {
+    open: OpenObject,
+    btf: Btf<'a>,
+    capabilities: Capabilities,
+}
+
+/// To be called while somebody listens to libbpf's words.
+fn examine(bytes: &Bytes) -> Result<Examined<'_>, String> {
+    if !bytes.get().starts_with(b"\x7fELF") {
+        return Err("it is no ELF object: build it with clang -target bpf -c".into());
+    }
+    let said = |what: &str, e: &dyn std::fmt::Display| {
+        format!("{what} ({e}): {}", last_line(&Words::said()))
+    };
+    let open = ObjectBuilder::default()
+        .name("user")
+        .and_then(|b| b.open_memory(bytes.get()))
+        .map_err(|e| said("libbpf cannot read it as a BPF object", &e))?;
+    let btf = Btf::from_raw("user", bytes.get())
+        .map_err(|e| said("its type information cannot be read", &e))?
+        .ok_or("no type information: build it with -g")?;
+    check_program(&open)?;
+    let capabilities = capabilities(&open, &btf)?;
+    capabilities.check()?;
+    Ok(Examined { open, btf, capabilities })
 }
 
 /// An object's bytes, aligned as ELF structures want it.

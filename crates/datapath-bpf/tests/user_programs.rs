@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use clock::Clock;
 use datapath::{Action, Actions, FlowStats, Megaflow, PortNo, Refusal, Side, Ufid};
-use datapath_bpf::object::ObjectError;
+use datapath_bpf::object::{ObjectError, examine_file};
 use datapath_bpf::{Attachment, BpfDatapath, Config, HookSet, Hooks, XdpMode, sys};
 use flow::{Field, Mask, Match};
 use packet::build::Frame;
@@ -27,6 +27,17 @@ const TWO: PortNo = PortNo(2);
 
 fn example() -> &'static Path {
     Path::new(concat!(env!("OUT_DIR"), "/l2-ipv4.bpf.o"))
+}
+
+#[test]
+fn what_an_object_can_do_is_read_without_loading_it() {
+    let about = examine_file(example()).unwrap_or_else(|e| panic!("{e}")).to_string();
+    for part in ["layout version", "in_port", "nw_src, nw_dst", "runs output, drop"] {
+        assert!(about.contains(part), "no {part:?} in {about}");
+    }
+    assert!(!about.contains("ipv6") && !about.contains("lists"), "{about}");
+    let missing = examine_file(Path::new("/no/such.o"));
+    assert!(matches!(missing, Err(ObjectError::File { .. })));
 }
 
 /// Runs `f` on a thread with a network namespace of its own.

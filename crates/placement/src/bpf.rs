@@ -20,6 +20,30 @@ pub fn unavailable(error: &Unavailable) -> Reason {
     Reason::new(refusal, error.to_string())
 }
 
+/// For people, in lines: which program of the user's a port has at XDP, what it can do (`known`,
+/// or read from the file, without loading it), and what becomes of the flows that it cannot run.
+pub fn about_object(path: &Path, known: Option<String>) -> Vec<String> {
+    let mut lines = vec![format!("options:bpf-object is {}", path.display())];
+    let about = match known {
+        Some(about) => Ok(about),
+        None => datapath_bpf::object::examine_file(path).map(|about| about.to_string()),
+    };
+    match about {
+        Ok(about) => {
+            lines.extend(about.lines().map(|line| format!("  {line}")));
+            lines.push(format!(
+                "  flows that compare more ({}) or do more ({}) run at the next tier",
+                Refusal::UnsupportedKey,
+                Refusal::UnsupportedAction,
+            ));
+        }
+        Err(error) => {
+            lines.push(format!("  it cannot be used, all flows run at the next tier: {error}"));
+        }
+    }
+    lines
+}
+
 fn hooks_of(tiers: TierSet) -> HookSet {
     let mut hooks = HookSet::empty();
     hooks.set(HookSet::XDP, tiers.has(Tier::Xdp));
@@ -94,6 +118,10 @@ impl FastPath for BpfDatapath {
             }
             Reason::new(Refusal::UserObject, e.to_string())
         })
+    }
+
+    fn about_object(&self, port: PortNo) -> Option<String> {
+        self.capabilities(port).map(|capabilities| capabilities.to_string())
     }
 
     fn suits_xdp(&self, flow: &Megaflow) -> Result<(), Refusal> {

@@ -82,10 +82,19 @@ impl Port {
 
     /// What is wanted of XDP: who gives a program of their own wants it to run.
     pub(crate) fn xdp_wish(&self) -> Wish {
-        match self.wish {
-            Wish::Auto if self.object.is_some() => Wish::Xdp,
-            wish => wish,
-        }
+        self.wish.with_object(self.object.is_some())
+    }
+
+    /// True when what a veth's other end does makes a difference: this end is to be at XDP, or
+    /// XDP, where some port is (`at_xdp`), may redirect to it. For cards, when their own settings
+    /// do (VLAN tags that they take off).
+    pub(crate) fn heeds_peer(&self, at_xdp: bool) -> bool {
+        let wants_xdp = match self.facts.link_kind.as_deref() {
+            None => matches!(self.wish, Wish::Auto | Wish::Xdp),
+            Some("veth") => self.xdp_wish() == Wish::Xdp || at_xdp,
+            Some(_) => false,
+        };
+        self.kind == Kind::System && wants_xdp
     }
 
     pub(crate) fn gate(&self) -> Gate {

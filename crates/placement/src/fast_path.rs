@@ -96,6 +96,13 @@ pub trait FastPath: Send + Sync {
         }
     }
 
+    /// What the user's program of a port says that it can do, in lines for people; `None` when
+    /// there is none, or it could not be used.
+    fn about_object(&self, port: PortNo) -> Option<String> {
+        let _ = port;
+        None
+    }
+
     /// Whether XDP can run a flow: its actions can be done there, there is room for what they
     /// need, and the program of its ingress port knows them (a user's may know less).
     ///

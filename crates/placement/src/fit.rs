@@ -45,6 +45,14 @@ impl Wish {
         })
     }
 
+    /// What is wanted of XDP: who gives a program of their own wants it to run.
+    pub fn with_object(self, has_object: bool) -> Wish {
+        match self {
+            Wish::Auto if has_object => Wish::Xdp,
+            wish => wish,
+        }
+    }
+
     /// The word of the setting.
     pub fn name(self) -> &'static str {
         Wish::WORDS.into_iter().find(|(_, wish)| *wish == self).map_or("auto", |(word, _)| word)

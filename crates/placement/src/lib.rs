@@ -61,7 +61,7 @@ mod tests;
 mod tier_set;
 
 pub use base::Base;
-pub use bpf::unavailable;
+pub use bpf::{about_object, unavailable};
 pub use control::TierState;
 pub use fast_path::{Attachment, FastPath, Held, Reason};
 pub use placed::PlacedDatapath;

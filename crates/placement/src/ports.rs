@@ -203,6 +203,13 @@ impl PlacedDatapath {
         ])
     }
 
+    /// What there is to say of a port's `options:bpf-object`, in lines; none when it has none.
+    pub fn about_object(&self, number: PortNo) -> Vec<String> {
+        let object = self.control().ports.get(&number).and_then(|port| port.object.clone());
+        let known = || self.fast_path().and_then(|fast| fast.about_object(number));
+        object.map_or_else(Vec::new, |path| crate::about_object(&path, known()))
+    }
+
     /// Whether flows at XDP may output to a port, or why not.
     pub fn redirect_state(&self, number: PortNo) -> Option<Result<(), Reason>> {
         self.control().ports.get(&number).map(|port| port.redirect.clone())

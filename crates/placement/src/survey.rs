@@ -16,6 +16,8 @@ pub struct Settings {
     pub enabled: bool,
     /// The port's `other_config:tier`.
     pub tier: Option<String>,
+    /// The port's `options:bpf-object`: who gives a program wants XDP.
+    pub object: Option<PathBuf>,
     /// The Interface row's type.
     pub kind: String,
     /// Where BPF objects are pinned.
@@ -27,6 +29,7 @@ impl Default for Settings {
         Settings {
             enabled: true,
             tier: None,
+            object: None,
             kind: "system".to_owned(),
             pins: PathBuf::from("/sys/fs/bpf"),
         }
@@ -58,7 +61,7 @@ const BPF_FS_MAGIC: u64 = 0xcafe_4a11;
 /// What tiers the interface called `name` could be on, fastest first.
 pub fn survey(name: &str, settings: &Settings) -> Vec<TierReport> {
     let host = Host::read(&settings.pins);
-    let reports = reports(name, settings, &host, &KernelProber);
+    let reports = reports(name, settings, &host, &KernelProber::default());
     reports.into_iter().map(|(tier, state)| TierReport { tier, state }).collect()
 }
 
@@ -72,7 +75,9 @@ fn reports(name: &str, settings: &Settings, host: &Host, prober: &dyn Prober) ->
 }
 
 fn wish(settings: &Settings) -> Result<Wish, Reason> {
-    Wish::parse(settings.tier.as_deref()).map_err(|e| Reason::new(Refusal::TierSetting, e))
+    let wish = Wish::parse(settings.tier.as_deref());
+    let wish = wish.map_err(|e| Reason::new(Refusal::TierSetting, e))?;
+    Ok(wish.with_object(settings.object.is_some()))
 }
 
 fn tcx(

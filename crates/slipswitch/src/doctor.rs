@@ -9,6 +9,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use placement::{Settings, TierReport, survey};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 #[derive(Args)]
 pub struct Options {
@@ -18,6 +19,9 @@ pub struct Options {
     /// Answer as for an Interface row with other_config:tier=TIER (auto, xdp, tcx, userspace)
     #[arg(long, value_name = "TIER")]
     tier: Option<String>,
+    /// Answer as for an Interface row with options:bpf-object=FILE
+    #[arg(long, value_name = "FILE")]
+    object: Option<PathBuf>,
 }
 
 pub fn run(place: &Place, options: &Options) -> Result<()> {
@@ -32,10 +36,10 @@ pub fn run(place: &Place, options: &Options) -> Result<()> {
     for name in names {
         println!();
         match running.get(name) {
-            Some(lines) if options.tier.is_none() => {
+            Some(lines) if options.tier.is_none() && options.object.is_none() => {
                 println!("{name} (a port of the running switch)\n{}", lines.trim_end());
             }
-            _ => print!("{}", interface(place, name, options.tier.clone())),
+            _ => print!("{}", interface(&settings(place, name, options), name)),
         }
     }
     Ok(())
@@ -67,10 +71,40 @@ fn host(place: &Place) -> String {
     out
 }
 
-fn interface(place: &Place, name: &str, tier: Option<String>) -> String {
-    let settings = Settings { tier, pins: place.pins(), ..Settings::default() };
-    let reports = survey(name, &settings);
-    format!("{name}\n{}", reports.iter().map(line).collect::<String>())
+/// What the database says of an interface, under what the command line says.
+fn settings(place: &Place, name: &str, options: &Options) -> Settings {
+    let [object, tier, kind] = row(place, name).unwrap_or_default();
+    let defaults = Settings::default();
+    Settings {
+        tier: options.tier.clone().or(tier),
+        object: options.object.clone().or(object.map(PathBuf::from)),
+        kind: kind.unwrap_or(defaults.kind),
+        pins: place.pins(),
+        ..Settings::default()
+    }
+}
+
+/// `options:bpf-object`, `other_config:tier` and `type` of an Interface row, when a database
+/// answers and has it.
+fn row(place: &Place, name: &str) -> Option<[Option<String>; 3]> {
+    let columns = ["options:bpf-object", "other_config:tier", "type"];
+    let get = ["--timeout=5", "--if-exists", "get", "Interface", name];
+    let arguments: Vec<&str> = get.into_iter().chain(columns).collect();
+    let text = place.db_answers().then(|| place.run("ovs-vsctl", &arguments))?.ok()?;
+    let mut lines = text.lines().map(|line| {
+        let value = line.trim().trim_matches('"');
+        (!value.is_empty()).then(|| value.to_owned())
+    });
+    Some([lines.next()?, lines.next()?, lines.next()?])
+}
+
+fn interface(settings: &Settings, name: &str) -> String {
+    let mut out = format!("{name}\n");
+    out.extend(survey(name, settings).iter().map(line));
+    for line in settings.object.iter().flat_map(|path| placement::about_object(path, None)) {
+        out += &format!("  {line}\n");
+    }
+    out
 }
 
 fn line(report: &TierReport) -> String {

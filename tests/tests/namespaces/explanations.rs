@@ -35,6 +35,18 @@ fn the_doctor_says_which_tiers_there_are_and_why_not_others() {
     assert!(spare.contains("xdp        no   device-kind"), "{spare}");
     let asked = slipswitch(&switch, "doctor --tier xdp spare");
     assert!(asked.contains("ethtool -K") || asked.contains("xdp        yes"), "{asked}");
+    // A program of one's own: of a port, of a row that waits for its device, and of none.
+    let refused = slipswitch(&switch, "doctor --object /no/such.o spare");
+    for part in ["options:bpf-object is /no/such.o", "cannot be used", "No such file"] {
+        assert!(refused.contains(part), "no {part:?} in\n{refused}");
+    }
+    switch.vsctl("set interface h1 options:bpf-object=/no/such.o");
+    let of_port = slipswitch(&switch, "doctor h1");
+    assert!(of_port.contains("options:bpf-object is /no/such.o"), "{of_port}");
+    switch.appctl("exit");
+    let of_row = slipswitch(&switch, "doctor h1");
+    assert!(!of_row.contains("a port of the running switch"), "{of_row}");
+    assert!(of_row.contains("options:bpf-object is /no/such.o"), "{of_row}");
     let missing = switch.sh_limited(
         &format!("{} doctor nosuch", tool_program().display()),
         Duration::from_secs(20),
