@@ -62,6 +62,9 @@ const LOCK: &str = "ovs_vswitchd";
 /// How long the server may take to say whether the lock is ours, before a person is told.
 const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 
+/// How long the database may be away, before a person is told. It may be restarted.
+const DATABASE_PATIENCE: Duration = Duration::from_secs(30);
+
 /// What the database said, and what was made of it.
 #[derive(Default)]
 pub struct Configuration {
@@ -298,6 +301,28 @@ fn ready(d: &Daemon) -> Option<Rc<Client>> {
     d.configuration.client.clone().filter(|c| c.is_synchronized() && c.has_lock())
 }
 
+/// Says once that the database has been away for long: packets go on, but nobody can change
+/// anything, and status and statistics that tools show are of before.
+fn watch_connection(client: &Client, state: &mut State) {
+    if client.is_synchronized() {
+        if state.absence_told {
+            tracing::info!(target: "bridge", "the database is back");
+        }
+        (state.without_database, state.absence_told) = (None, false);
+        return;
+    }
+    let since = *state.without_database.get_or_insert_with(Instant::now);
+    if since.elapsed() >= DATABASE_PATIENCE && !state.absence_told {
+        state.absence_told = true;
+        tracing::warn!(
+            target: "bridge",
+            "no connection to the database for {} s: packets are forwarded as configured last, and \
+             changes wait; is ovsdb-server running?",
+            since.elapsed().as_secs(),
+        );
+    }
+}
+
 /// Says once that another daemon serves the database.
 fn watch_lock(client: &Client, state: &mut State) {
     if !client.is_synchronized() || client.has_lock() {
@@ -348,6 +373,7 @@ pub fn status_tick(shared: &Shared) {
     let mut guard = shared.borrow_mut();
     let d = &mut *guard;
     if let Some(client) = d.configuration.client.clone() {
+        watch_connection(&client, &mut d.configuration.state);
         watch_lock(&client, &mut d.configuration.state);
     }
     if !d.configuration.state.configured {

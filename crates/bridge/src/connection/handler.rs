@@ -268,7 +268,12 @@ impl Connections {
             FragmentHandling::Drop => 1,
             FragmentHandling::NxMatch => 3,
             FragmentHandling::Reassemble => {
-                tracing::warn!(target: "ofproto", "unsupported fragment handling mode reassemble");
+                tracing::warn!(
+                    target: "ofproto",
+                    "{}: a controller asks for fragments to be reassembled, which is not supported: \
+                     nothing changes",
+                    switch.bridge(origin.bridge).map_or("", |b| &b.name),
+                );
                 return Ok(Reply::None);
             }
         };

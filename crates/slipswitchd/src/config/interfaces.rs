@@ -268,7 +268,7 @@ pub(super) fn configure(
         if let Some(mtu) = row.mtu.filter(|mtu| *mtu != status.mtu) {
             touched = true;
             if let Err(error) = device.set_mtu(mtu) {
-                remarks.warn(format!("interface {}: setting MTU {mtu} failed ({error})", row.name));
+                remarks.warn(mtu_failed(&row.name, mtu, &error, status.mtu_range));
             }
         }
         if state.policing != row.policing
@@ -294,7 +294,7 @@ pub(super) fn configure(
                 Ok(()) => (state.tier, state.object) = (tier.cloned(), object.cloned()),
                 Err(error) => {
                     let error = error.to_string();
-                    remarks.warn(format!("interface {}: {error}", row.name));
+                    remarks.warn(format!("interface {error}")); // it begins with the name
                     state.error = Some(error);
                 }
             }
@@ -331,11 +331,24 @@ fn internal_mtu(d: &mut Daemon, bridge: &mut BridgeState, remarks: &mut Remarks)
         let Some(device) = port(d, bridge.index, number).and_then(|p| p.device.clone()) else {
             continue;
         };
+        // Cards may take more than a tap.
+        let range = device.status().ok().and_then(|status| status.mtu_range);
+        let mtu = range.map_or(mtu, |(_, most)| if most == 0 { mtu } else { mtu.min(most) });
         if let Err(error) = device.set_mtu(mtu) {
-            remarks.warn(format!("interface {name}: setting MTU {mtu} failed ({error})"));
+            remarks.warn(mtu_failed(&name, mtu, &error, range));
         }
         refresh(d, bridge.index, number);
     }
+}
+
+/// What to say when a device does not take an MTU.
+fn mtu_failed(name: &str, mtu: u32, error: &std::io::Error, range: Option<(u32, u32)>) -> String {
+    let takes = match range {
+        Some((least, 0)) => format!("; it takes {least} and more"),
+        Some((least, most)) => format!("; it takes {least} to {most}"),
+        None => String::new(),
+    };
+    format!("interface {name}: setting MTU {mtu} failed ({error}{takes})")
 }
 
 fn shown_type(wanted: &WantedBridge) -> &str {

@@ -9,8 +9,10 @@ use clock::Millis;
 use openflow::PortNo;
 use openflow::message::Versions;
 use ovsdb::Uuid;
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::time::Instant;
 
 /// Everything that was made.
@@ -34,8 +36,14 @@ pub(super) struct State {
     pub configured: bool,
     /// Until when what an earlier daemon left is kept as it is (`flow-restore-wait`).
     pub restoring: Option<Instant>,
+    /// The last transaction did not take effect.
+    pub unwritten: Rc<Cell<bool>>,
     /// When statistics were last written.
     pub stats_written: Option<Millis>,
+    /// Since when the database is not there; and whether the log says so.
+    pub without_database: Option<Instant>,
+    /// See `without_database`.
+    pub absence_told: bool,
     /// Since when the database is there, but not its lock; and whether the log says so.
     pub without_lock: Option<Instant>,
     /// See `without_lock`.
