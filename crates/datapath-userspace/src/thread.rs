@@ -240,7 +240,9 @@ impl PacketThread {
             }
             Err(e) => {
                 self.remove(queue);
-                if queue.fail() {
+                // That a device is gone, whoever has asked for the port says.
+                let is_gone = e.raw_os_error() == Some(rustix::io::Errno::NODEV.raw_os_error());
+                if queue.fail() && !is_gone {
                     tracing::warn!(
                         target: "dpif_netdev",
                         "{}: receiving from the device failed ({e}); its packets stop until {}",

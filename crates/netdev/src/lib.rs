@@ -13,7 +13,7 @@
 //! what [`OpenSpec::persistent`] asks for stays.
 //!
 //! Beside devices there are [`tap::Tap`], by which BPF programs send packets up, and
-//! [`xdp_survey`], which tells what XDP would meet on an interface.
+//! [`Surveyor`], which tells what XDP would meet on an interface.
 //!
 //! # Invariants
 //!
@@ -70,5 +70,5 @@ pub use open::{Kind, OpenError, OpenSpec, open};
 pub use pcap::PcapWriter;
 pub use pool::PacketPool;
 pub use status::{DeviceStats, DriverInfo, Duplex, Features, Status};
-pub use survey::{Interface, Peer, XdpPrograms, XdpSurvey, decode as decode_interface, xdp_survey};
+pub use survey::{Interface, Peer, Surveyor, XdpPrograms, XdpSurvey, decode as decode_interface};
 pub use tun::{persistent_interfaces, remove_persistent};

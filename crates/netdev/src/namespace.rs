@@ -3,7 +3,7 @@
 //! The namespace is a property of the thread, so whoever wants something from another one does
 //! it on a thread that ends with the question.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -33,9 +33,29 @@ pub(crate) fn within<T: Send + 'static>(
     thread.join().unwrap_or_else(|_| Err(io::Error::other("the namespace thread panicked")))
 }
 
+/// By which paths namespaces were found, by their numbers. Paths, because an open descriptor would
+/// keep a namespace, and all devices in it, alive.
+pub(crate) type Ways = BTreeMap<i32, PathBuf>;
+
 /// The namespace that the one of `client` numbers `number` (`IFLA_LINK_NETNSID`), when it has a
-/// name, or is the namespace of a process.
-pub(crate) fn numbered(client: &LinkClient, number: i32) -> Option<OwnedFd> {
+/// name, or is the namespace of a process. There may be thousands of processes: the way by which
+/// it was found is tried first.
+pub(crate) fn numbered(client: &LinkClient, number: i32, ways: &mut Ways) -> Option<OwnedFd> {
+    let opened = |path: &Path| {
+        let namespace = OwnedFd::from(File::open(path).ok()?);
+        (number_of(client, &namespace) == Some(number)).then_some(namespace)
+    };
+    if let Some(namespace) = ways.get(&number).and_then(|path| opened(path)) {
+        return Some(namespace);
+    }
+    ways.remove(&number);
+    let (path, namespace) = search(opened)?;
+    ways.insert(number, path);
+    Some(namespace)
+}
+
+/// The first namespace that `opened` takes.
+fn search(opened: impl Fn(&Path) -> Option<OwnedFd>) -> Option<(PathBuf, OwnedFd)> {
     let mut seen = BTreeSet::new();
     let named =
         ["/run/netns", "/run/docker/netns"].into_iter().flat_map(|dir| entries(dir.as_ref()));
@@ -51,8 +71,8 @@ pub(crate) fn numbered(client: &LinkClient, number: i32) -> Option<OwnedFd> {
         if !seen.insert(identity) {
             return None;
         }
-        let namespace = OwnedFd::from(File::open(&path).ok()?);
-        (number_of(client, &namespace) == Some(number)).then_some(namespace)
+        let namespace = opened(&path)?;
+        Some((path, namespace))
     })
 }
 

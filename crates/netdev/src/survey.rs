@@ -15,6 +15,7 @@
 //! Whether a driver can run XDP programs itself only an attempt tells.
 
 use std::io;
+use std::sync::{Mutex, PoisonError};
 
 use crate::ethtool::Ethtool;
 use crate::link::{self, By, LinkClient};
@@ -118,7 +119,7 @@ pub enum Peer {
     },
 }
 
-/// What [`xdp_survey`] found.
+/// What [`Surveyor::survey`] found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct XdpSurvey {
     /// The interface that was asked for.
@@ -135,28 +136,47 @@ struct Read {
     peer_namespace: Option<i32>,
 }
 
-/// Surveys interface `name` of the calling thread's network namespace. Takes a few system calls;
-/// with a peer in another namespace some more for each process there is.
-///
-/// # Errors
-///
-/// `ENODEV` when there is none, or what the kernel said.
-pub fn xdp_survey(name: &str) -> io::Result<XdpSurvey> {
-    if name.is_empty() || name.len() >= libc::IFNAMSIZ {
-        return Err(io::Error::from_raw_os_error(libc::ENODEV));
-    }
-    let client = LinkClient::new()?;
-    let mut read = client.read(By::Name(name), None, parse)?;
-    ask_driver(&mut read.interface);
-    let is_pair = matches!(read.interface.kind.as_deref(), Some("veth" | "netkit"));
-    let peer = match read.peer.filter(|_| is_pair) {
-        None => Peer::None,
-        Some(index) => survey_peer(&client, index, read.peer_namespace),
-    };
-    Ok(XdpSurvey { interface: read.interface, peer })
+/// Looks at interfaces, and remembers how it came to the namespaces of their other ends. For one
+/// network namespace: that of the threads that use it.
+#[derive(Debug, Default)]
+pub struct Surveyor {
+    ways: Mutex<namespace::Ways>,
 }
 
-fn survey_peer(client: &LinkClient, index: u32, namespace: Option<i32>) -> Peer {
+impl Surveyor {
+    /// Surveys interface `name` of the calling thread's network namespace. Takes a few system
+    /// calls; the first time that a peer is in another namespace some more for each process there
+    /// is.
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV` when there is none, or what the kernel said.
+    pub fn survey(&self, name: &str) -> io::Result<XdpSurvey> {
+        if name.is_empty() || name.len() >= libc::IFNAMSIZ {
+            return Err(io::Error::from_raw_os_error(libc::ENODEV));
+        }
+        let client = LinkClient::new()?;
+        let mut read = client.read(By::Name(name), None, parse)?;
+        ask_driver(&mut read.interface);
+        let is_pair = matches!(read.interface.kind.as_deref(), Some("veth" | "netkit"));
+        let peer = match read.peer.filter(|_| is_pair) {
+            None => Peer::None,
+            Some(index) => {
+                // What is remembered is only tried: a panicked holder does no harm.
+                let mut ways = self.ways.lock().unwrap_or_else(PoisonError::into_inner);
+                survey_peer(&client, index, read.peer_namespace, &mut ways)
+            }
+        };
+        Ok(XdpSurvey { interface: read.interface, peer })
+    }
+}
+
+fn survey_peer(
+    client: &LinkClient,
+    index: u32,
+    namespace: Option<i32>,
+    ways: &mut namespace::Ways,
+) -> Peer {
     let mut interface = match client.read(By::Index(index), namespace, parse) {
         Ok(read) => read.interface,
         Err(e) => {
@@ -170,7 +190,7 @@ fn survey_peer(client: &LinkClient, index: u32, namespace: Option<i32>) -> Peer 
     match namespace {
         None => ask_driver(&mut interface),
         Some(number) => {
-            if let Some(there) = namespace::numbered(client, number) {
+            if let Some(there) = namespace::numbered(client, number, ways) {
                 let name = interface.name.clone();
                 // Without an answer, driver and offloads stay unknown.
                 if let Ok((driver, offloads)) = namespace::within(there, move || Ok(ask(&name))) {
@@ -273,11 +293,12 @@ mod tests {
 
     #[test]
     fn loopback_has_no_peer() {
-        let lo = xdp_survey("lo").expect("every namespace has lo");
+        let surveyor = Surveyor::default();
+        let lo = surveyor.survey("lo").expect("every namespace has lo");
         assert_eq!((lo.interface.name.as_str(), &lo.peer), ("lo", &Peer::None));
         assert!(lo.interface.offloads.is_some() && lo.interface.xdp.is_empty());
         for name in ["no-such-dev", "", "a-name-longer-than-any"] {
-            let e = xdp_survey(name).err().and_then(|e| e.raw_os_error());
+            let e = surveyor.survey(name).err().and_then(|e| e.raw_os_error());
             assert_eq!(e, Some(libc::ENODEV), "{name}");
         }
     }

@@ -4,7 +4,7 @@ mod support;
 
 use std::process::Command;
 
-use netdev::{Kind, Peer, Reception, XdpSurvey, xdp_survey};
+use netdev::{Kind, Peer, Reception, Surveyor, XdpSurvey};
 use support::*;
 
 /// A named network namespace that goes when this is dropped.
@@ -31,7 +31,7 @@ fn switch(inside: Option<&str>, name: &str, feature: &str, to: &str) {
 }
 
 fn survey(name: &str) -> XdpSurvey {
-    xdp_survey(name).unwrap_or_else(|e| panic!("{name}: {e}"))
+    Surveyor::default().survey(name).unwrap_or_else(|e| panic!("{name}: {e}"))
 }
 
 fn peer(survey: &XdpSurvey) -> (Option<i32>, &netdev::Interface) {
@@ -106,14 +106,24 @@ fn a_peer_in_another_namespace_is_found() {
         ip(&format!("link add p type veth peer name eth0 netns {}", far.0));
         ip("link set p up");
         ip(&format!("-n {} link set eth0 up", far.0));
-        let s = survey("p");
+        let surveyor = Surveyor::default();
+        let s = surveyor.survey("p").expect("it is there");
         let (namespace, eth0) = peer(&s);
         assert!(namespace.is_some());
         assert_eq!((eth0.name.as_str(), eth0.kind.as_deref()), ("eth0", Some("veth")));
         assert_eq!(eth0.driver.as_ref().map(|d| d.name.as_str()), Some("veth"));
         assert_eq!(eth0.runs_napi(), Some(false));
         assert!(eth0.offloads.as_ref().is_some_and(netdev::Offloads::leaves_checksums));
+        // The way there is remembered, what is there is not; and a way may end.
         switch(Some(&far.0), "eth0", "gro", "on");
-        assert_eq!(peer(&survey("p")).1.runs_napi(), Some(true));
+        let s = surveyor.survey("p").expect("it is there");
+        assert_eq!(peer(&s).1.runs_napi(), Some(true));
+        let other = Named(format!("slip-other-{}", std::process::id()));
+        ip(&format!("netns add {}", other.0));
+        ip(&format!("-n {} link set eth0 netns {}", far.0, other.0));
+        ip(&format!("-n {} link set eth0 up", other.0));
+        switch(Some(&other.0), "eth0", "gro", "off");
+        let s = surveyor.survey("p").expect("it is there");
+        assert_eq!(peer(&s).1.runs_napi(), Some(false));
     });
 }

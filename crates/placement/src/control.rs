@@ -40,6 +40,8 @@ pub(crate) struct Port {
     pub(crate) xdp: Result<(), Reason>,
     /// What the base receives from the device by itself.
     pub(crate) reception: Reception,
+    /// The base could not be told last time; the log says so.
+    pub(crate) is_deaf: bool,
 }
 
 pub(crate) fn not_yet() -> Reason {
@@ -65,6 +67,7 @@ impl Port {
             tcx: Err(not_yet()),
             xdp: Err(not_yet()),
             reception: Reception::On,
+            is_deaf: false,
         }
     }
 
@@ -151,6 +154,11 @@ impl Control {
             reserved: Vec::new(),
             adopting: false,
         }
+    }
+
+    /// Some port is at XDP.
+    pub(crate) fn is_at_xdp(&self) -> bool {
+        self.ports.values().any(|port| port.attached.has(Tier::Xdp))
     }
 
     /// Why there is no fast path before there may be one.

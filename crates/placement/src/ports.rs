@@ -28,6 +28,9 @@ fn object(spec: &PortSpec) -> Option<PathBuf> {
     spec.options.get("bpf-object").map(PathBuf::from)
 }
 
+/// `ENODEV`: there is no such device (any more).
+const ENODEV: i32 = 19;
+
 /// Devices that a fast path can be attached to.
 fn is_kernels(kind: Kind) -> bool {
     matches!(kind, Kind::System | Kind::Internal | Kind::Tap)
@@ -51,9 +54,12 @@ impl PlacedDatapath {
     /// Why the port is to be at no fast tier, if so.
     fn check(port: &Port, bars: &Bars) -> Result<(), Reason> {
         bars.check()?;
-        if !is_kernels(port.kind) || port.ifindex.is_none() {
+        if !is_kernels(port.kind) {
             let detail = format!("{} ports have no skb hook", port.kind);
             return Err(Reason::new(Refusal::DeviceKind, detail));
+        }
+        if port.ifindex.is_none() {
+            return Err(Reason::new(Refusal::PortNotHere, "its device is gone"));
         }
         if port.wish == Wish::Userspace {
             let detail = "other_config:tier=userspace of this port";
@@ -64,6 +70,41 @@ impl PlacedDatapath {
             return Err(Reason::new(Refusal::Policing, detail));
         }
         Ok(())
+    }
+
+    /// Looks at the other ends of pairs of virtual devices. What they do with packets that XDP
+    /// sends there, and what they send, changes without a word to this end: GRO or checksums that
+    /// are switched over there, a program that is put there or goes. Costs some system calls for
+    /// each such port, and none where XDP is not at stake; call it each few seconds.
+    pub fn look_at_peers(&self) {
+        self.look_at_peers_of(&mut self.control());
+    }
+
+    fn look_at_peers_of(&self, control: &mut Control) {
+        let at_xdp = control.is_at_xdp();
+        let Control { ports, bars, .. } = control;
+        for (number, port) in ports.iter_mut().filter(|(_, port)| port.heeds_peer(at_xdp)) {
+            if self.look_at(*number, port) {
+                self.place_port(*number, port, bars);
+            }
+        }
+    }
+
+    /// Changes a port. The first that is at XDP makes a difference to others: XDP may now redirect
+    /// to them.
+    fn change_port<T>(
+        &self,
+        control: &mut Control,
+        number: PortNo,
+        change: impl FnOnce(&mut Port, &Bars) -> T,
+    ) -> Option<T> {
+        let before = control.is_at_xdp();
+        let Control { ports, bars, .. } = &mut *control;
+        let done = change(ports.get_mut(&number)?, bars);
+        if !before && control.is_at_xdp() {
+            self.look_at_peers_of(control);
+        }
+        Some(done)
     }
 
     /// Attaches the port to the tiers that it is to be on. The gate is closed until then, and
@@ -176,20 +217,23 @@ impl PlacedDatapath {
         if port.kind != Kind::System || port.reception == reception {
             return true;
         }
-        match self.base.set_receiving(number, reception) {
-            Ok(()) => {
-                port.reception = reception;
-                true
-            }
-            Err(e) => {
-                tracing::warn!(
-                    target: "dpif",
-                    "{}: its socket cannot be told what to receive ({e})",
-                    port.name,
-                );
-                false
-            }
+        // A device that is gone sends nothing; that it is gone others say.
+        if port.ifindex.is_none() {
+            return false;
         }
+        let told = self.base.set_receiving(number, reception);
+        let was_deaf = std::mem::replace(&mut port.is_deaf, told.is_err());
+        match told {
+            Ok(()) => port.reception = reception,
+            Err(e) if e.raw_os_error() == Some(ENODEV) || was_deaf => {}
+            Err(e) => tracing::warn!(
+                target: "dpif",
+                "{}: its socket cannot be told what to receive ({e}): take the port out and add it \
+                 again",
+                port.name,
+            ),
+        }
+        !port.is_deaf
     }
 
     /// The tiers of a port, fastest first; `None` without such a port.
@@ -221,20 +265,16 @@ impl PlacedDatapath {
     ///
     /// `other_config:tier` is no word that there is; the port stays as it is.
     pub fn retier(&self, number: PortNo, spec: &PortSpec) -> Result<(), PortError> {
-        let wish = wish(spec)?;
-        let mut control = self.control();
-        let bars = control.bars.clone();
-        let port = control
-            .ports
-            .get_mut(&number)
-            .ok_or_else(|| PortError::NotFound(number.to_string()))?;
-        let object = object(spec);
-        if (port.wish, &port.object) != (wish, &object) {
-            (port.wish, port.object) = (wish, object);
-            self.look_at(number, port);
-            self.place_port(number, port, &bars);
-        }
-        Ok(())
+        let (wish, object) = (wish(spec)?, object(spec));
+        let change = |port: &mut Port, bars: &Bars| {
+            if (port.wish, &port.object) != (wish, &object) {
+                (port.wish, port.object) = (wish, object);
+                self.look_at(number, port);
+                self.place_port(number, port, bars);
+            }
+        };
+        self.change_port(&mut self.control(), number, change)
+            .ok_or_else(|| PortError::NotFound(number.to_string()))
     }
 
     /// The device of a port, or what it is connected to, may have changed: up or down, MTU,
@@ -314,6 +354,7 @@ impl PlacedDatapath {
             (port.attached, port.is_target) = (TierSet::NONE, false);
             self.place_port(*number, port, bars);
         }
+        self.look_at_peers_of(&mut control);
     }
 
     /// Where a flow would run that was installed now.
@@ -423,9 +464,11 @@ impl Ports for PlacedDatapath {
         if kind == Kind::System && self.base.opens_muted() {
             port.reception = Reception::Muted;
         }
-        self.look_at(number, &mut port);
-        self.place_port(number, &mut port, &control.bars);
         control.ports.insert(number, port);
+        self.change_port(&mut control, number, |port, bars| {
+            self.look_at(number, port);
+            self.place_port(number, port, bars);
+        });
         Ok(number)
     }
 
@@ -457,14 +500,12 @@ impl Ports for PlacedDatapath {
 
     fn set_policing(&self, number: PortNo, rate_kbps: u32, burst_kb: u32) -> Result<(), PortError> {
         self.base.set_policing(number, rate_kbps, burst_kb)?;
-        let mut control = self.control();
-        let bars = control.bars.clone();
         let policed = rate_kbps != 0;
-        if let Some(port) = control.ports.get_mut(&number)
-            && std::mem::replace(&mut port.policed, policed) != policed
-        {
-            self.place_port(number, port, &bars);
-        }
+        self.change_port(&mut self.control(), number, |port, bars| {
+            if std::mem::replace(&mut port.policed, policed) != policed {
+                self.place_port(number, port, bars);
+            }
+        });
         Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! Facts about devices, from the kernel.
 
 use crate::fit::{PeerFacts, XdpFacts};
-use netdev::{Interface, Offloads, Peer, XdpSurvey};
+use netdev::{Interface, Offloads, Peer, Surveyor, XdpSurvey};
 
 /// What ports ask about devices.
 pub trait Prober: Send + Sync {
@@ -13,8 +13,10 @@ pub trait Prober: Send + Sync {
 }
 
 /// Asks the kernel, in the calling thread's network namespace.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct KernelProber;
+#[derive(Debug, Default)]
+pub struct KernelProber {
+    surveyor: Surveyor,
+}
 
 impl Prober for KernelProber {
     fn ifindex(&self, name: &str) -> Option<u32> {
@@ -22,7 +24,7 @@ impl Prober for KernelProber {
     }
 
     fn xdp_facts(&self, name: &str) -> XdpFacts {
-        match netdev::xdp_survey(name) {
+        match self.surveyor.survey(name) {
             Ok(survey) => facts(&survey),
             // An interface that nothing is known of is nothing to try XDP on.
             Err(_) => XdpFacts { link_kind: Some("unknown".to_owned()), ..XdpFacts::default() },
@@ -74,8 +76,9 @@ mod tests {
 
     #[test]
     fn a_missing_interface_is_no_place_for_xdp() {
-        let facts = KernelProber.xdp_facts("no-such-dev");
+        let prober = KernelProber::default();
+        let facts = prober.xdp_facts("no-such-dev");
         assert!(crate::fit::xdp_fit(&facts, crate::fit::Wish::Xdp).is_err());
-        assert_eq!(KernelProber.ifindex("no-such-dev"), None);
+        assert_eq!(prober.ifindex("no-such-dev"), None);
     }
 }

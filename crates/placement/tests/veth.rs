@@ -100,7 +100,7 @@ fn packets_of_veths_go_through_bpf() {
     let clock = Clock::new();
     let base =
         UserspaceDatapath::new("netdev@test", clock.clone(), datapath_userspace::Config::default());
-    let placed = PlacedDatapath::new(base.clone(), Box::new(KernelProber));
+    let placed = PlacedDatapath::new(base.clone(), Box::new(KernelProber::default()));
     let config = datapath_bpf::Config { max_flows: 4096, ..datapath_bpf::Config::default() };
     let bpf = Arc::new(BpfDatapath::open(config, clock).expect("BPF"));
     placed.begin(Ok(bpf as Arc<dyn FastPath>));

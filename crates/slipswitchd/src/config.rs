@@ -51,6 +51,8 @@ use ovsdb::{
 };
 use process::Dirs;
 use state::State;
+use status::Extent;
+use std::cell::Cell;
 use std::future::Future;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -395,7 +397,13 @@ pub fn status_tick(shared: &Shared) {
     fail_modes(d);
     let mut state = std::mem::take(&mut d.configuration.state);
     if let Some(client) = ready(d) {
-        write(d, &client, &mut state, statistics, None);
+        let extent = match statistics {
+            true => Extent::Statistics,
+            // Dummies change without a word.
+            false if d.dummy != DummyLevel::Off || state.unwritten.get() => Extent::States,
+            false => Extent::Controllers,
+        };
+        write(d, &client, &mut state, extent, None);
     }
     d.configuration.state = state;
 }
@@ -419,20 +427,17 @@ pub fn fail_modes(d: &mut Daemon) {
 pub fn write_states(d: &mut Daemon) {
     let Some(client) = ready(d).filter(|_| d.configuration.state.configured) else { return };
     let mut state = std::mem::take(&mut d.configuration.state);
-    write(d, &client, &mut state, false, None);
+    write(d, &client, &mut state, Extent::States, None);
     d.configuration.state = state;
 }
 
 /// Writes what differs from the database, in one transaction. `wanted` is what was just made.
-fn write(
-    d: &Daemon,
-    client: &Client,
-    state: &mut State,
-    statistics: bool,
-    wanted: Option<&Wanted>,
-) {
+fn write(d: &Daemon, client: &Client, state: &mut State, extent: Extent, wanted: Option<&Wanted>) {
     let replica = client.replica();
-    let mut writer = status::Writer::new(client, &replica, statistics);
+    if extent >= Extent::States {
+        state.unwritten.set(false);
+    }
+    let mut writer = status::Writer::new(client, &replica, extent);
     for bridge in state.bridges.values_mut() {
         writer.bridge(d, bridge);
     }
@@ -443,16 +448,20 @@ fn write(
     }
     writer.root(d, state, wanted.is_some());
     if let Some(transaction) = writer.finish() {
-        submit(client, transaction);
+        submit(client, transaction, Rc::clone(&state.unwritten));
     }
 }
 
-/// Sends a transaction. One that did not take effect is made anew by the next round, because
-/// the replica still differs.
-fn submit(client: &Client, transaction: Transaction) {
+/// Sends a transaction. One that did not take effect is noted in `unwritten`, and made anew by the
+/// next round, because the replica still differs.
+fn submit(client: &Client, transaction: Transaction, unwritten: Rc<Cell<bool>>) {
     let outcome = client.submit(transaction);
     tokio::task::spawn_local(async move {
-        match outcome.await {
+        let outcome = outcome.await;
+        if !matches!(outcome, Ok(Outcome::Committed(_) | Outcome::Unchanged)) {
+            unwritten.set(true);
+        }
+        match outcome {
             Ok(Outcome::Failed(error)) => {
                 tracing::warn!(target: "bridge", "the database refused what was written into it ({error})");
             }

@@ -199,6 +199,13 @@ impl Daemon {
                 self.connections.port_status(bridge, PortStatusReason::Modify, &desc);
             }
         }
+        if let Some(placed) = &self.placed {
+            for port in self.switch.bridges().flat_map(|b| b.ports.values()) {
+                if let Some(number) = port.dp_port {
+                    placed.compare(number, &port.status);
+                }
+            }
+        }
     }
 
     /// Has the daemon stop after the present step.

@@ -164,7 +164,8 @@ fn assemble(args: &Args, dirs: &Dirs) -> Result<(Shared, Arc<Notify>)> {
     let userspace = UserspaceDatapath::new(name, clock.clone(), config);
     // In dummy mode everything runs on this thread, in order, so that tests are exact.
     let threads = args.dummy == DummyLevel::Off;
-    let placed = threads.then(|| PlacedDatapath::new(userspace.clone(), Box::new(KernelProber)));
+    let placed =
+        threads.then(|| PlacedDatapath::new(userspace.clone(), Box::new(KernelProber::default())));
     let datapath: Arc<dyn Datapath> = match &placed {
         Some(placed) => placed.clone(),
         None => userspace.clone(),

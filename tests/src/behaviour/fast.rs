@@ -55,7 +55,7 @@ impl Fast {
             Err(e @ (Unavailable::Permission(_) | Unavailable::Kernel { .. })) => return Err(e),
             Err(e) => panic!("{e}"),
         };
-        let placed = PlacedDatapath::new(base.clone(), Box::new(KernelProber));
+        let placed = PlacedDatapath::new(base.clone(), Box::new(KernelProber::default()));
         placed.begin(Ok(bpf.clone()));
         placed.serve_misses(base).expect("root can make a tap device");
         Ok(Fast {

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 /// Echo requests, 100 a second, that may be lost beyond those of a port's absence: what is on its
 /// way, and what the port's host takes to be found again by those that ask for its address.
 const MARGIN: usize = 300;
+/// The same where nobody has to ask for an address again.
+const NARROW: usize = 100;
 
 /// Two hosts that talk and one, 10.0.0.3 on port h3, whose device suffers.
 fn three() -> Option<(Switch, Host, Host, Host)> {
@@ -24,9 +26,10 @@ fn three() -> Option<(Switch, Host, Host, Host)> {
 }
 
 /// Pings 10.0.0.2 from `a`, of which nothing may be lost, and 10.0.0.3, while `work` is done.
-/// `absent` is how long the third host could not be reached at most, as `work` says.
+/// How long the third host could not be reached at most, `work` says; `margin` more
+/// requests may be lost.
 #[track_caller]
-fn under_load(switch: &Switch, a: &Host, c: &Host, work: impl FnOnce() -> Duration) {
+fn under_load(switch: &Switch, a: &Host, c: &Host, margin: usize, work: impl FnOnce() -> Duration) {
     let (others, own) = (Ping::start(switch, a, "10.0.0.2"), Ping::start(switch, a, "10.0.0.3"));
     std::thread::sleep(Duration::from_millis(300));
     let absent = work();
@@ -41,7 +44,7 @@ fn under_load(switch: &Switch, a: &Host, c: &Host, work: impl FnOnce() -> Durati
         others.sent
     );
     others.all(30, switch);
-    let bound = absent.as_millis() as usize / 10 + MARGIN;
+    let bound = absent.as_millis() as usize / 10 + margin;
     own.at_most(bound, 30, switch);
 }
 
@@ -56,7 +59,7 @@ fn described(switch: &Switch) -> String {
 fn a_device_that_vanishes_and_comes_back() {
     let Some((switch, a, _b, c)) = three() else { return };
     let number = switch.vsctl("get interface h3 ofport");
-    under_load(&switch, &a, &c, || {
+    under_load(&switch, &a, &c, MARGIN, || {
         let start = Instant::now();
         c.netns.sh("ip link del eth0");
         interface(&switch, "h3", "ofport", "-1");
@@ -74,15 +77,15 @@ fn a_device_that_vanishes_and_comes_back() {
         start.elapsed()
     });
     let warnings = switch.warnings();
-    let told = warnings.iter().filter(|l| l.contains("h3") && !l.contains("socket cannot be told"));
-    assert!(told.count() <= 2, "{warnings:#?}");
+    let told = warnings.iter().filter(|l| l.contains("h3")).count();
+    assert_eq!(told, 1, "{warnings:#?}");
 }
 
 #[test]
 fn a_device_that_is_renamed_and_named_back() {
     let Some((switch, a, _b, c)) = three() else { return };
     let number = switch.vsctl("get interface h3 ofport");
-    under_load(&switch, &a, &c, || {
+    under_load(&switch, &a, &c, MARGIN, || {
         let start = Instant::now();
         switch.netns().sh("ip link set h3 name other");
         interface(&switch, "h3", "ofport", "-1");
@@ -105,7 +108,7 @@ fn a_device_that_is_renamed_and_named_back() {
 fn a_device_whose_name_is_taken_by_another() {
     let Some((switch, a, _b, c)) = three() else { return };
     let before = switch.vsctl("get interface h3 ifindex");
-    under_load(&switch, &a, &c, || {
+    under_load(&switch, &a, &c, MARGIN, || {
         let start = Instant::now();
         // At one blow: the name never answers to nobody for long.
         switch.netns().sh("ip link set h3 name old");
@@ -157,7 +160,7 @@ fn a_carrier_that_comes_and_goes() {
         text.trim().parse().unwrap_or_else(|_| panic!("{text}"))
     };
     let before = resets(&switch);
-    under_load(&switch, &a, &c, || {
+    under_load(&switch, &a, &c, MARGIN, || {
         let start = Instant::now();
         for _ in 0..3 {
             c.netns.sh("ip link set eth0 down");
@@ -191,7 +194,7 @@ fn a_device_that_moves_to_another_namespace_and_back() {
     let Some((switch, a, _b, c)) = three() else { return };
     let number = switch.vsctl("get interface h3 ofport");
     let away = Netns::new();
-    under_load(&switch, &a, &c, || {
+    under_load(&switch, &a, &c, NARROW, || {
         let start = Instant::now();
         let path = |netns: &Netns| {
             let enter = netns.enter();

@@ -72,6 +72,12 @@ pub(super) struct FakeBase {
     pub(super) model: Arc<Model>,
     pub(super) receiving: Mutex<Vec<(u32, Reception)>>,
     pub(super) cannot_stop_receiving: AtomicBool,
+    /// How often it was asked to, all the same.
+    pub(super) asked_in_vain: AtomicUsize,
+    /// Devices are set down.
+    pub(super) is_down: AtomicBool,
+    /// Devices are gone.
+    pub(super) is_gone: AtomicBool,
     /// What devices look like now.
     pub(super) mtu: AtomicUsize,
 }
@@ -79,6 +85,7 @@ pub(super) struct FakeBase {
 impl Base for FakeBase {
     fn set_receiving(&self, port: PortNo, reception: Reception) -> io::Result<()> {
         if self.cannot_stop_receiving.load(Ordering::Relaxed) {
+            self.asked_in_vain.fetch_add(1, Ordering::Relaxed);
             return Err(io::ErrorKind::Unsupported.into());
         }
         lock(&self.receiving).push((port.0, reception));
@@ -102,9 +109,9 @@ impl Ports for FakeBase {
     fn device(&self, port: PortNo) -> Option<Arc<dyn Device>> {
         let info = self.model.ports().into_iter().find(|p| p.number == port)?;
         let status = Status {
-            ifindex: number_in(&info.name),
+            ifindex: number_in(&info.name).filter(|_| !self.is_gone.load(Ordering::Relaxed)),
             mtu: self.mtu.load(Ordering::Relaxed) as u32,
-            admin_up: true,
+            admin_up: !self.is_down.load(Ordering::Relaxed),
             current_name: info.name.clone(),
             ..Status::default()
         };
@@ -394,6 +401,8 @@ impl FastPath for FakeFast {
 pub(super) struct FakeProber {
     /// What to say of veths.
     pub(super) veth: Arc<Mutex<XdpFacts>>,
+    /// Devices that were looked at.
+    pub(super) asked: Arc<Mutex<Vec<String>>>,
 }
 
 impl Prober for FakeProber {
@@ -401,6 +410,7 @@ impl Prober for FakeProber {
         number_in(name)
     }
     fn xdp_facts(&self, name: &str) -> XdpFacts {
+        lock(&self.asked).push(name.to_owned());
         let card = |driver: &str| XdpFacts {
             driver: driver.to_owned(),
             takes_tags_off: Some(false),
@@ -459,6 +469,9 @@ impl Bench {
             model: Model::new("netdev@ovs-netdev", clock, 100_000, 1),
             receiving: Mutex::default(),
             cannot_stop_receiving: AtomicBool::new(false),
+            asked_in_vain: AtomicUsize::new(0),
+            is_down: AtomicBool::new(false),
+            is_gone: AtomicBool::new(false),
             mtu: AtomicUsize::new(1500),
         });
         let prober = FakeProber::default();

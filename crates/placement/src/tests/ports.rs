@@ -156,6 +156,44 @@ fn redirects_go_only_where_they_are_known_to_arrive() {
 }
 
 #[test]
+fn other_ends_are_looked_at_only_where_xdp_is_at_stake() {
+    let b = Bench::new();
+    let asked = || std::mem::take(&mut *b.prober.asked.lock().unwrap());
+    b.veths(3);
+    b.add("br4", "internal", None);
+    b.add("eth5", "system", Some("tcx"));
+    asked();
+    b.placed.look_at_peers();
+    assert_eq!(asked(), [""; 0], "no port is at XDP, and none wants to be");
+    // What was not looked at is out of date when XDP begins, and must not be believed.
+    let peer = PeerFacts { receives_redirects: Some(true), sends_whole_frames: None };
+    b.prober.veth.lock().unwrap().peer = Some(peer);
+    let card = b.add("eth6", "system", None);
+    assert_eq!(asked(), ["eth6", "veth1", "veth2", "veth3", "eth6"]);
+    assert_eq!(b.placed.redirect_state(PortNo(2)), Some(Ok(())));
+    b.prober.veth.lock().unwrap().peer = None;
+    b.placed.look_at_peers();
+    assert_eq!(asked(), ["veth1", "veth2", "veth3", "eth6"]);
+    assert!(b.placed.redirect_state(PortNo(2)).unwrap().is_err());
+    b.placed.retier(PortNo(card), &spec("eth6", "system", Some("tcx"))).unwrap();
+    b.placed.retier(PortNo(1), &spec("veth1", "system", Some("xdp"))).unwrap();
+    asked();
+    b.placed.look_at_peers();
+    assert_eq!(asked(), ["veth1"], "it waits for its other end to be prepared");
+}
+
+#[test]
+fn a_device_that_is_gone_is_told_nothing() {
+    let b = Bench::new();
+    b.veths(1);
+    b.base.is_gone.store(true, Ordering::Relaxed);
+    b.base.cannot_stop_receiving.store(true, Ordering::Relaxed);
+    b.placed.refresh(PortNo(1));
+    assert_eq!(b.base.asked_in_vain.load(Ordering::Relaxed), 0);
+    assert_eq!(states(&b, 1).1, Some(Refusal::PortNotHere));
+}
+
+#[test]
 fn a_prepared_veth_takes_xdp_when_asked() {
     let b = Bench::new();
     let peer = PeerFacts { receives_redirects: Some(true), sends_whole_frames: Some(true) };
@@ -214,6 +252,22 @@ fn a_device_that_changes_is_told() {
     b.placed.remove_port(PortNo(1)).unwrap();
     assert!(b.fast.ports.lock().unwrap().is_empty());
     assert!(b.placed.remove_port(PortNo(1)).is_err());
+}
+
+#[test]
+fn a_device_that_changed_between_two_looks_is_looked_at_again() {
+    let b = Bench::new();
+    b.base.is_down.store(true, Ordering::Relaxed);
+    b.veths(1);
+    // It comes up before the switch above looks for the first time: for that nothing changes.
+    b.base.is_down.store(false, Ordering::Relaxed);
+    let status = b.placed.device(PortNo(1)).unwrap().status().unwrap();
+    b.placed.compare(PortNo(1), &status);
+    assert_eq!(b.fast.take_log(), ["set_port 1 1500 true"]);
+    b.prober.asked.lock().unwrap().clear();
+    b.placed.compare(PortNo(1), &status);
+    assert_eq!(b.fast.take_log(), [""; 0]);
+    assert_eq!(*b.prober.asked.lock().unwrap(), [""; 0]);
 }
 
 #[test]

@@ -133,8 +133,8 @@ pub(super) fn configured(d: &mut Daemon, state: &State, wanted: &Wanted) {
     }
 }
 
-/// Ends a wait that has lasted too long; with `devices`, looks at what other ends of ports do.
-pub(super) fn tick(d: &mut Daemon, state: &mut State, devices: bool) {
+/// Ends a wait that has lasted too long; with `peers`, looks at what other ends of ports do.
+pub(super) fn tick(d: &mut Daemon, state: &mut State, peers: bool) {
     if state.restoring.is_some_and(|end| Instant::now() >= end) {
         state.restoring = None;
         tracing::warn!(
@@ -146,9 +146,7 @@ pub(super) fn tick(d: &mut Daemon, state: &mut State, devices: bool) {
         d.switch.slow_path().hold(false);
         d.switch.need_revalidation();
     }
-    if devices && let Some(placed) = &d.placed {
-        for port in d.switch.datapath().ports() {
-            placed.refresh(port.number);
-        }
+    if peers && let Some(placed) = &d.placed {
+        placed.look_at_peers();
     }
 }

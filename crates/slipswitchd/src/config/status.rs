@@ -24,14 +24,29 @@ pub(super) struct Writer<'a> {
     client: &'a Client,
     replica: &'a Replica,
     transaction: Transaction,
-    /// Statistics too.
-    pub statistics: bool,
+    extent: Extent,
+}
+
+/// What a round looks at. Comparing all columns of all rows costs more than all else that an idle
+/// daemon does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Extent {
+    /// Connections to controllers, which change by themselves.
+    Controllers,
+    /// All states.
+    States,
+    /// And statistics.
+    Statistics,
 }
 
 impl<'a> Writer<'a> {
     /// A round without anything yet.
-    pub fn new(client: &'a Client, replica: &'a Replica, statistics: bool) -> Writer<'a> {
-        Writer { client, replica, transaction: Transaction::new().guarded(), statistics }
+    pub fn new(client: &'a Client, replica: &'a Replica, extent: Extent) -> Writer<'a> {
+        Writer { client, replica, transaction: Transaction::new().guarded(), extent }
+    }
+
+    fn has_statistics(&self) -> bool {
+        self.extent == Extent::Statistics
     }
 
     /// What is to be sent; `None` when nothing changed.
@@ -45,6 +60,9 @@ impl<'a> Writer<'a> {
 
     /// The Open_vSwitch row. `configured` when the present `next_cfg` is in force.
     pub fn root(&mut self, d: &Daemon, state: &State, configured: bool) {
+        if self.extent < Extent::States {
+            return;
+        }
         let Some((uuid, row)) = self.replica.first("Open_vSwitch") else { return };
         let mut types = vec!["netdev"];
         if !d.disable_system || device::is_dummy_datapath("system", d.dummy) {
@@ -57,7 +75,7 @@ impl<'a> Writer<'a> {
         self.set("Open_vSwitch", uuid, "iface_types", Datum::set(device::types(d.dummy)));
         self.set("Open_vSwitch", uuid, "dpdk_initialized", false);
         self.set("Open_vSwitch", uuid, "dpdk_version", "none");
-        if self.statistics {
+        if self.has_statistics() {
             let statistics =
                 if state.tunables.host_statistics { host::statistics() } else { BTreeMap::new() };
             self.set("Open_vSwitch", uuid, "statistics", Datum::map(statistics));
@@ -70,15 +88,13 @@ impl<'a> Writer<'a> {
     /// A bridge and all that is in it.
     pub fn bridge(&mut self, d: &Daemon, state: &mut BridgeState) {
         let Some(bridge) = d.switch.bridge(state.index) else { return };
-        self.set(
-            "Bridge",
-            state.uuid,
-            "datapath_id",
-            format!("{:016x}", bridge.datapath_id).as_str(),
-        );
-        self.set("Bridge", state.uuid, "datapath_version", "<built-in>");
-        for interface in state.interfaces.values() {
-            self.interface(bridge, interface);
+        if self.extent >= Extent::States {
+            let id = format!("{:016x}", bridge.datapath_id);
+            self.set("Bridge", state.uuid, "datapath_id", id.as_str());
+            self.set("Bridge", state.uuid, "datapath_version", "<built-in>");
+            for interface in state.interfaces.values() {
+                self.interface(bridge, interface);
+            }
         }
         for controller in state.controllers.values_mut() {
             self.controller(d, controller);
@@ -141,7 +157,7 @@ impl<'a> Writer<'a> {
             .replica
             .row("Interface", row)
             .is_none_or(|r| r.datum("statistics").is_none_or(Datum::is_empty));
-        if self.statistics || unwritten {
+        if self.has_statistics() || unwritten {
             self.set("Interface", row, "statistics", Datum::map(statistics(port)));
         }
     }
@@ -170,7 +186,7 @@ impl<'a> Writer<'a> {
             facts.insert("last_error", cause(error).to_owned());
         }
         let written = (is_connected, role, facts);
-        if !self.statistics && state.written.as_ref() == Some(&written) {
+        if !self.has_statistics() && state.written.as_ref() == Some(&written) {
             return; // only seconds have passed
         }
         let mut facts = written.2.clone();
