@@ -116,6 +116,10 @@ impl Capture {
         let path = file.to_str().expect("the directory's name is text").to_owned();
         let arguments = ["-i", device, "-n", "-U", "-s", "0", "-Z", "root", "-w", &path, filter];
         let name = format!("tcpdump-{name}");
+        // An earlier one's frames, and its word that it listens, are not this one's.
+        for old in [file.clone(), place.file(&format!("{name}.err"))] {
+            let _ = std::fs::remove_file(old); // there may be none
+        }
         let process = Process::start(place, Some(netns), &name, "tcpdump", &arguments);
         let listens = wait_until(Duration::from_secs(5), || {
             place.read(&format!("{name}.err")).contains("listening on")
