@@ -173,7 +173,9 @@ fn bundles_of_all_connections_share_a_limit_of_memory() {
     b.done(q, Do::OpenRequest);
     b.fill(p, vec![fm(5, 1, &[]), fm(5, 2, &[]), fm(5, 3, &[])]);
     b.fill(q, vec![fm(5, 4, &[]), fm(5, 5, &[])]);
-    assert_eq!(b.error(q, add(1, 102, fm(5, 6, &[]))), OfError::OFPBFC_MSG_TOO_MANY);
+    let got = b.ask(q, 102, add(1, 102, fm(5, 6, &[])));
+    let [Message { xid: 102, body: Body::Error(e) }] = &got[..] else { panic!("{got:?}") };
+    assert_eq!(known(&e.error), OfError::OFPBFC_MSG_TOO_MANY);
     // The other's is not touched, and there is room again.
     assert_eq!(b.done(p, Do::CommitRequest), Do::CommitReply);
     assert_eq!(b.rule_count(), 3);
