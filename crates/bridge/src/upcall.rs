@@ -345,12 +345,12 @@ impl Handler {
             slow_path,
         };
         let mut ufid = megaflow.ufid;
-        if let Some(refused) = self.put(&**datapath, megaflow, entry) {
+        if let Some(refused) = self.put(&*datapath, megaflow, entry) {
             // It has no room for one more mask, but for those that match all there is.
             let narrow = slow.megaflow_under(key, &exact_mask(key), Arc::clone(&megaflow.actions));
             let matching = MiniMatch::new(&narrow.matching);
             slow.count_narrowed(now);
-            self.put(&**datapath, &narrow, Entry { matching, ..refused });
+            self.put(&*datapath, &narrow, Entry { matching, ..refused });
             ufid = narrow.ufid;
         }
         // The pass that follows a publication may have gone by between our translation and
