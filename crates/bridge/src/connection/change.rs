@@ -249,14 +249,16 @@ fn stack_entry(bytes: &[u8]) -> StackEntry {
 
 /// Checks what needs no tables.
 pub(super) fn check_flow_mod(fm: &FlowMod, version: Version) -> Result<(), OfError> {
-    if !matches!(fm.command, FlowModCommand::Delete | FlowModCommand::DeleteStrict) {
-        let table_id = match fm.table_id {
-            TABLE_ALL if fm.command == FlowModCommand::Add => Some(0),
-            TABLE_ALL => None,
-            id => Some(id),
-        };
-        check(&fm.actions, &fm.matching, &context(version, table_id))?;
+    // A deletion has neither actions nor a packet.
+    if matches!(fm.command, FlowModCommand::Delete | FlowModCommand::DeleteStrict) {
+        return Ok(());
     }
+    let table_id = match fm.table_id {
+        TABLE_ALL if fm.command == FlowModCommand::Add => Some(0),
+        TABLE_ALL => None,
+        id => Some(id),
+    };
+    check(&fm.actions, &fm.matching, &context(version, table_id))?;
     match fm.buffer_id {
         Some(_) => Err(OfError::OFPBRC_BUFFER_UNKNOWN), // packets are not buffered
         None => Ok(()),

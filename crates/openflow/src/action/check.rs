@@ -44,7 +44,10 @@ pub struct CheckContext {
 /// and OFPBIC_UNSUP_INST for instructions out of place; NXBAC_BAD_CONJUNCTION.
 pub fn check(actions: &[Action], matching: &Match, context: &CheckContext) -> Result<(), OfError> {
     verify::list(actions, context.version, true).map_err(|p| p.error())?;
-    Walk::new(matching, context).list(actions)
+    let mut walk = Walk::new(matching, context);
+    walk.list(actions)?;
+    // What else is wrong is told first, as by OVS.
+    if walk.inconsistent { Err(OfError::OFPBAC_MATCH_INCONSISTENT) } else { Ok(()) }
 }
 
 /// The packet as it is known to be.
@@ -55,13 +58,15 @@ struct Walk<'a> {
     vlans: usize,
     /// In an action set order does not count, so only what never fits is refused.
     action_set: bool,
+    /// An action was met that OpenFlow 1.0 alone admits for such packets.
+    inconsistent: bool,
 }
 
 impl<'a> Walk<'a> {
     fn new(matching: &Match, context: &'a CheckContext) -> Walk<'a> {
         let vlans =
             matching.key().vlans.iter().take_while(|vlan| vlan.tci.get() & VLAN_CFI != 0).count();
-        Walk { context, packet: *matching, vlans, action_set: false }
+        Walk { context, packet: *matching, vlans, action_set: false, inconsistent: false }
     }
 
     fn list(&mut self, actions: &[Action]) -> Result<(), OfError> {
@@ -76,16 +81,12 @@ impl<'a> Walk<'a> {
     }
 
     /// Wants `fits` for an action that OpenFlow 1.0 does not hold to it.
-    fn consistent(&self, fits: bool) -> Result<(), OfError> {
-        if fits || self.action_set || self.context.version == Version::V10 {
-            Ok(())
-        } else {
-            Err(OfError::OFPBAC_MATCH_INCONSISTENT)
-        }
+    fn consistent(&mut self, fits: bool) {
+        self.inconsistent |= !fits && !self.action_set && self.context.version != Version::V10;
     }
 
-    fn needs(&self, prerequisite: Prerequisite) -> Result<(), OfError> {
-        self.consistent(self.holds(prerequisite))
+    fn needs(&mut self, prerequisite: Prerequisite) {
+        self.consistent(self.holds(prerequisite));
     }
 
     fn readable(&self, part: Subfield) -> Result<(), OfError> {
@@ -135,13 +136,13 @@ impl<'a> Walk<'a> {
             Action::SetVlanVid { push_if_missing, .. }
             | Action::SetVlanPcp { push_if_missing, .. } => {
                 if !push_if_missing {
-                    self.needs(Prerequisite::Vlan)?;
+                    self.needs(Prerequisite::Vlan);
                 }
                 self.vlans = self.vlans.max(1);
                 Ok(())
             }
             Action::PopVlan { .. } => {
-                self.needs(Prerequisite::Vlan)?;
+                self.needs(Prerequisite::Vlan);
                 self.vlans = self.vlans.saturating_sub(1);
                 Ok(())
             }
@@ -152,20 +153,29 @@ impl<'a> Walk<'a> {
                 self.vlans += 1;
                 Ok(())
             }
-            Action::SetIpv4Src(_) | Action::SetIpv4Dst(_) => self.needs(Prerequisite::Ipv4),
+            Action::SetIpv4Src(_) | Action::SetIpv4Dst(_) => {
+                self.needs(Prerequisite::Ipv4);
+                Ok(())
+            }
             Action::SetIpDscp(_)
             | Action::SetIpEcn(_)
             | Action::SetIpTtl(_)
-            | Action::DecTtl { .. } => self.needs(Prerequisite::IpAny),
-            Action::SetL4Src(_) | Action::SetL4Dst(_) => self.consistent(
-                [Prerequisite::Tcp, Prerequisite::Udp, Prerequisite::Sctp]
-                    .into_iter()
-                    .any(|p| self.holds(p)),
-            ),
+            | Action::DecTtl { .. } => {
+                self.needs(Prerequisite::IpAny);
+                Ok(())
+            }
+            Action::SetL4Src(_) | Action::SetL4Dst(_) => {
+                let of = [Prerequisite::Tcp, Prerequisite::Udp, Prerequisite::Sctp];
+                self.consistent(of.into_iter().any(|p| self.holds(p)));
+                Ok(())
+            }
             Action::SetMplsLabel(_)
             | Action::SetMplsTc(_)
             | Action::SetMplsTtl(_)
-            | Action::DecMplsTtl => self.needs(Prerequisite::Mpls),
+            | Action::DecMplsTtl => {
+                self.needs(Prerequisite::Mpls);
+                Ok(())
+            }
             Action::PushMpls { ethertype } => {
                 mpls_ethertype(*ethertype)?;
                 // What is behind an MPLS header is not known any more.
@@ -174,11 +184,14 @@ impl<'a> Walk<'a> {
                 Ok(())
             }
             Action::PopMpls { ethertype } => {
-                self.needs(Prerequisite::Mpls)?;
+                self.needs(Prerequisite::Mpls);
                 self.packet.set(Field::EthType, u128::from(*ethertype));
                 Ok(())
             }
-            Action::FinTimeout { .. } => self.needs(Prerequisite::Tcp),
+            Action::FinTimeout { .. } => {
+                self.needs(Prerequisite::Tcp);
+                Ok(())
+            }
             Action::Learn(learn) => self.learn(learn),
             Action::Clone(nested) => {
                 verify::apply_only(nested, self.context.version)?;

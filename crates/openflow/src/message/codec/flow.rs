@@ -100,7 +100,8 @@ pub(super) fn decode_flow_mod10(mut r: Reader<'_>, p: &Protocol) -> Result<FlowM
     let (idle_timeout, hard_timeout, priority) = (r.u16()?, r.u16()?, r.u16()?);
     let buffer_id = buffer(r.u32()?);
     let out_port = r.port10()?;
-    let flags = decode_mod_flags(r.u16()?, command, Version::V10)?;
+    let flags = r.u16()?;
+    let actions = decode_instructions(r, Version::V10)?.into();
     Ok(FlowMod {
         command,
         matching,
@@ -117,8 +118,8 @@ pub(super) fn decode_flow_mod10(mut r: Reader<'_>, p: &Protocol) -> Result<FlowM
         buffer_id,
         out_port,
         out_group: GROUP_ANY,
-        flags,
-        actions: decode_instructions(r, Version::V10)?.into(),
+        flags: decode_mod_flags(flags, command, Version::V10)?,
+        actions,
     })
 }
 
@@ -140,6 +141,7 @@ pub(super) fn decode_nx_flow_mod(mut r: Reader<'_>, p: &Protocol) -> Result<Flow
         // There is no old cookie to match.
         return Err(OfError::NXBRC_NXM_INVALID);
     }
+    let actions = decode_instructions(r, p.version)?.into();
     Ok(FlowMod {
         command,
         matching,
@@ -156,7 +158,7 @@ pub(super) fn decode_nx_flow_mod(mut r: Reader<'_>, p: &Protocol) -> Result<Flow
         out_port,
         out_group: GROUP_ANY,
         flags: decode_mod_flags(flags, command, p.version)?,
-        actions: decode_instructions(r, p.version)?.into(),
+        actions,
     })
 }
 
@@ -168,14 +170,16 @@ pub(super) fn decode_flow_mod11(mut r: Reader<'_>, version: Version) -> Result<F
     let (out_port, out_group) = (r.u32()?, r.u32()?);
     let flags = r.u16()?;
     let importance = if version >= Version::V14 { r.u16()? } else { r.skip(2).map(|()| 0)? };
+    // As OVS: of several things that are wrong, what is before the actions is told first, then
+    // what is wrong with them, then the flags.
     let matching = decode_match(&mut r, version)?;
-    let actions = decode_instructions(r, version)?.into();
     let command = decode_command(u16::from(command))?;
     let deletes = matches!(command, FlowModCommand::Delete | FlowModCommand::DeleteStrict);
     if table_id == TABLE_ALL && !deletes {
         return Err(OfError::OFPFMFC_BAD_TABLE_ID);
     }
     let out_port = Reader::message(&out_port.to_be_bytes()).port11()?;
+    let actions = decode_instructions(r, version)?.into();
     // In OpenFlow 1.1 a modify that names no cookie adds the flow when there is none, so that
     // its cookie is the new one.
     let adds = match command {
