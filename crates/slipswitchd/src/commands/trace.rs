@@ -1,10 +1,11 @@
 //! `ofproto/trace` and `ofproto/trace-packet-out`: what would happen to a packet, and why.
 //!
 //! Without a packet a trace has no side effects. With one (in hexadecimal, or `-generate`)
-//! addresses and flows are learned as if it had come in; no rule counts it, and the datapath
-//! actions are not run. `--names` shows ports by name.
+//! addresses and flows are learned, meters run and controllers get it as if it had come in; no
+//! rule counts it, and it leaves by no port. `--names` shows ports by name.
 
 pub(super) mod arguments;
+mod side_effects;
 
 use super::ports::PortNames;
 use super::{ANY, Answer, Commands, compose};
@@ -129,10 +130,22 @@ pub(super) fn run(
         actions: packet_out.map(|(actions, _)| actions).filter(|actions| !actions.is_empty()),
         ..Request::new(&snapshot, place.bridge, place.key, &slow.recirc, now)
     });
-    if packet.is_some() {
+    if let Some(packet) = packet {
         effect::apply_uncounted(&translation.effects, place.key.tcp_flags.get(), now, &slow.events);
+        let actions = side_effects::without_outputs(&translation.actions);
+        if !actions.is_empty() {
+            let key = Key { in_port: in_port(&snapshot, &place).0.into(), ..place.key };
+            daemon.switch.datapath().execute(packet, &key, &actions);
+        }
     }
     Ok(Traced { bridge: place.bridge, key: place.key, translation, tracer, snapshot })
+}
+
+/// The datapath's number of the port that the packet came in by.
+fn in_port(snapshot: &Snapshot, place: &Place) -> datapath::PortNo {
+    let number = PortNo(place.key.in_port.get());
+    let port = snapshot.bridge(place.bridge).and_then(|b| b.ports.get(&number));
+    port.and_then(|p| p.dp_port).unwrap_or(datapath::PortNo::NONE)
 }
 
 /// Finds the bridge and reads the flow: in datapath syntax when it is that, else in OpenFlow's.
