@@ -31,10 +31,10 @@ pub enum Effect {
     Bucket {
         /// The group.
         group: Arc<Group>,
-        /// The bucket; `None` when none was live.
-        bucket: Option<usize>,
+        /// The bucket.
+        bucket: usize,
     },
-    /// A group of kind "all" was used: all its buckets got a copy.
+    /// A group of kind "all" or "indirect" was used: all its buckets got a copy.
     AllBuckets(Arc<Group>),
     /// Packets through one side of a patch port.
     Patch(Arc<[Count; 2]>, Direction),
@@ -187,7 +187,7 @@ pub fn apply(
             Effect::Table { stats, matched } => stats.credit(*matched, packets),
             Effect::Bucket { group, bucket } => {
                 group.stats.credit(packets, bytes);
-                if let Some(bucket) = bucket.and_then(|i| group.buckets.get(i)) {
+                if let Some(bucket) = group.buckets.get(*bucket) {
                     bucket.stats.credit(packets, bytes);
                 }
             }

@@ -149,4 +149,133 @@ scenarios! {
         ofctl add-flow br0 'table=1,recirc_id=1,actions=drop'
         ofctl --no-stats dump-flows br0
     "#;
+    headers_without_a_protocol_go_on_unchanged: r#"
+        ofctl add-flow br0 'ip,actions=mod_nw_src:1.2.3.4,mod_nw_tos:32,mod_tp_dst:80,2'
+        ofctl add-flow br0 'ipv6,actions=load:1->NXM_NX_IPV6_LABEL[],2'
+        ofctl add-flow br0 'arp,actions=load:0x01020304->NXM_OF_ARP_SPA[],2'
+        receive p1 50540000000250540000000108004500
+        receive p1 505400000002505400000001080045000014000720004000
+        receive p1 5054000000025054000000010800450000140007000040006ed70a0001010a000002
+        receive p1 50540000000250540000000186dd6000
+        receive p1 50540000000250540000000108060001080006040000505400000001
+        receive p1 505400000002505400000001080600010800060400005054000000010a0000010000000000000a000002
+        receive p1 505400000002505400000001080600010800060400015054000000010a0000010000000000000a000002
+        appctl dpctl/dump-flows | grep -v op=1
+        tail -c 42 p2-tx.pcap | od -An -v -tx1 -w42
+        ofctl dump-ports br0 p2
+    "#;
+    bundles_of_reserved_ports: r#"
+        ofctl add-flow br0 'in_port=1,actions=bundle(eth_src,0,active_backup,ofport,members:IN_PORT,2)'
+        ofctl add-flow br0 'in_port=2,actions=bundle(eth_src,0,active_backup,ofport,members:FLOOD,1)'
+        ofctl add-flow br0 'in_port=3,actions=bundle_load(eth_src,0,active_backup,ofport,NXM_NX_REG0[],members:9,ALL,1)'
+        trace in_port=1
+        trace in_port=2
+        trace in_port=3
+    "#;
+    branches_with_nothing_to_do: r#"
+        ofctl add-flow br0 'in_port=1,actions=check_pkt_larger(100)->NXM_NX_REG0[0]'
+        ofctl add-flow br0 'in_port=2,actions=3,check_pkt_larger(100)->NXM_NX_REG0[0]'
+        trace in_port=1
+        trace in_port=2
+    "#;
+    transport_ports_of_icmp: r#"
+        ofctl add-flow br0 'actions=mod_tp_src:3,mod_tp_dst:1,2'
+        trace in_port=1,icmp | grep -v -e Uses -e 'slow path'
+        trace in_port=1,icmp6 | grep -v -e Uses -e 'slow path'
+        trace in_port=1,igmp
+        trace in_port=1,sctp
+        trace in_port=1,ip,nw_frag=later
+        trace in_port=1,arp
+        receive p1 50540000000250540000000108004500001c00070000400160d70a0001010a0000020800f7ff00000000
+        appctl version
+        od -An -v -tx1 -j40 -w42 p2-tx.pcap
+    "#;
+    what_controllers_may_not_change: r#"
+        ofctl --strict del-flows br0 'table=254,priority=5,ip'
+        ofctl del-flows br0 'table=254,ip'
+        ofctl --strict del-flows br0 'table=254,priority=2,recirc_id=0'
+        ofctl del-flows br0 'table=254'
+        ofctl -O OpenFlow14 mod-flows br0 'table=254,dl_vlan=5,actions=drop'
+        ofctl mod-flows br0 'table=254,ip,actions=drop'
+        ofctl mod-flows br0 'table=1,cookie=1/1,dp_hash=5,actions=drop'
+        appctl bridge/dump-flows br0 | grep -c table_id=254
+    "#;
+    a_trace_of_a_packet_tells_controllers: r#"
+        ofctl -O OpenFlow13 add-meter br0 meter=1,pktps,stats,bands=type=drop,rate=10
+        ofctl -O OpenFlow13 add-flow br0 'actions=meter:1,set_field:50:54:00:00:00:09->eth_dst,2,controller'
+        ofctl monitor br0 65534 --detach --no-chdir --pidfile=$OVS_RUNDIR/monitor.pid 2>monitor.txt
+        appctl ofproto/trace br0 in_port=1 50540000000250540000000108004500001c0007000040116ed70a0001010a0000020035003500080000 | tail -1 | grep -o 'meter.*'
+        appctl ofproto/trace br0 in_port=1,ip | tail -1 | grep -o 'meter.*userspace'
+        for try in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do grep -q PACKET_IN monitor.txt && break; sleep 0.2; done
+        kill $(cat monitor.pid)
+        cat monitor.txt
+        ofctl -O OpenFlow13 meter-stats br0
+        ofctl dump-ports br0 2
+    "#;
+    which_error_is_told_first: r#"
+        ofctl -O OpenFlow14 add-group br0 'group_id=1,type=all,bucket=actions=2'
+        ofctl -O OpenFlow13 add-flow br0 'table=1,ip,actions=clone(mod_nw_tos:32,output:2),goto_table:2'
+        ofctl -O OpenFlow13 add-flow br0 'table=254,actions=group:9'
+    "#;
+    buckets_of_indirect_groups: r#"
+        ofctl -O OpenFlow15 add-group br0 'group_id=2,type=indirect,bucket=bucket_id:0,actions=4'
+        ofctl -O OpenFlow13 add-flow br0 'actions=group:2,3'
+        ofctl -O OpenFlow15 insert-buckets br0 'group_id=2,command_bucket_id=last,bucket=bucket_id:1,actions=2'
+        ofctl -O OpenFlow15 dump-groups br0
+        trace in_port=1
+        ofctl -O OpenFlow15 remove-buckets br0 'group_id=2,command_bucket_id=all'
+        ofctl -O OpenFlow15 dump-groups br0
+        trace in_port=1
+    "#;
+    groups_without_a_bucket_count_nothing: r#"
+        ofctl -O OpenFlow13 add-group br0 'group_id=2,type=ff'
+        ofctl -O OpenFlow13 add-group br0 'group_id=3,type=ff,bucket=watch_port:9,actions=2'
+        ofctl -O OpenFlow13 add-group br0 'group_id=4,type=all'
+        ofctl -O OpenFlow13 add-flow br0 'actions=group:2,group:3,group:4'
+        receive p1 50540000000250540000000108004500001c0007000040116ed70a0001010a0000020035003500080000
+        appctl revalidator/purge
+        ofctl -O OpenFlow13 dump-group-stats br0
+        trace in_port=1
+    "#;
+    buckets_that_are_not_live: r#"
+        ofctl -O OpenFlow13 add-group br0 'group_id=3,type=ff,bucket=watch_port:9,actions=2,bucket=watch_port:7,actions=3,bucket=watch_port:1,actions=4,bucket=watch_port:6,actions=3'
+        ofctl -O OpenFlow15 add-group br0 'group_id=4,type=ff,bucket=bucket_id:5,watch_port:9,actions=2'
+        ofctl -O OpenFlow15 add-group br0 'group_id=5,type=select,selection_method=hash,bucket=watch_port:9,weight:1,actions=2,bucket=watch_port:8,weight:1,actions=3'
+        ofctl -O OpenFlow13 add-flow br0 'actions=group:3,group:4'
+        ofctl -O OpenFlow13 add-flow br0 'in_port=3,actions=group:5'
+        trace in_port=1
+        trace in_port=3
+    "#;
+    told_once_where_an_address_is: r#"
+        vsctl add-br br1 -- set bridge br1 datapath_type=dummy fail_mode=standalone -- add-port br0 pa -- set interface pa type=patch options:peer=pb ofport_request=10 -- add-port br1 pb -- set interface pb type=patch options:peer=pa ofport_request=3
+        ofctl add-flow br0 'actions=output:10,output:10'
+        appctl ofproto/trace br0 in_port=4 5054000000025054000000030800 | grep -c learned
+    "#;
+    no_vlan_0_where_it_is_native_and_not_a_trunk: r#"
+        ofctl add-flow br0 actions=NORMAL
+        vsctl set port p2 vlan_mode=native-tagged trunks=5,7 -- set port p3 vlan_mode=native-untagged tag=0 trunks=5
+        trace in_port=1,dl_src=50:54:00:00:00:01,dl_dst=50:54:00:00:00:02
+        trace in_port=2,dl_src=50:54:00:00:00:01,dl_dst=50:54:00:00:00:02
+        vsctl set port p2 tag=5 trunks=7
+        trace in_port=1,dl_vlan=5,dl_src=50:54:00:00:00:01,dl_dst=50:54:00:00:00:02
+    "#;
+    limits_reached_in_another_bridge: r#"
+        vsctl add-br br1 -- set bridge br1 datapath_type=dummy fail_mode=standalone -- add-port br0 pa -- set interface pa type=patch options:peer=pb ofport_request=10 -- add-port br1 pb -- set interface pb type=patch options:peer=pa ofport_request=3
+        ofctl add-flow br0 'actions=output:10,TABLE'
+        appctl ofproto/trace br0 in_port=4 50540000000350540000000288a8 | grep -c TABLE
+        appctl ofproto/trace br0 in_port=4 50540000000350540000000288a8 | tail -12 | grep -v Megaflow
+        receive p4 50540000000350540000000288a8
+        appctl revalidator/purge
+        ofctl dump-ports br0 10
+        ofctl dump-tables br0 | grep -A1 'table 0'
+    "#;
+    service_tags_have_no_room_beside_the_mtu: r#"
+        ofctl add-flow br0 actions=2
+        vsctl set interface p2 mtu_request=68
+        receive p1 50540000000250540000000188a8$(printf '00%.0s' $(seq 69))
+        receive p1 5054000000025054000000018100$(printf '00%.0s' $(seq 69))
+        receive p1 50540000000250540000000188a8$(printf '00%.0s' $(seq 68))
+        appctl revalidator/purge
+        ofctl dump-ports br0 2 | grep 'tx pkts' | cut -d, -f1,2
+    "#;
 }

@@ -4,8 +4,10 @@ use super::{Change, Filter, NewRule, Pipeline};
 use crate::rule::{Rule, RuleStats, rank};
 use crate::snapshot::INTERNAL_TABLE;
 use clock::Millis;
-use openflow::OfError;
-use openflow::message::{FlowFlags, FlowMod, FlowModCommand, FlowRemovedReason, TABLE_ALL};
+use openflow::message::{
+    FlowFlags, FlowMod, FlowModCommand, FlowRemovedReason, GROUP_ANY, TABLE_ALL,
+};
+use openflow::{OfError, PortNo};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -24,6 +26,12 @@ impl Pipeline {
             return Err(OfError::OFPFMFC_TABLE_FULL);
         }
         if fm.table_id == INTERNAL_TABLE {
+            return self.leave_internal(fm);
+        }
+        // What the datapath tells of frozen packets is the switch's own, but for "not frozen".
+        let (m, id) = (&fm.matching, flow::Field::RecircId);
+        let not_frozen = m.is_any(id) || m.is_exact(id) && m.value(id) == 0;
+        if !deletes(fm) && !(not_frozen && m.is_any(flow::Field::DpHash)) {
             return Err(OfError::OFPBRC_EPERM);
         }
         match fm.command {
@@ -36,6 +44,13 @@ impl Pipeline {
             }
             FlowModCommand::Delete | FlowModCommand::DeleteStrict => self.delete_flows(fm),
         }
+    }
+
+    /// [`INTERNAL_TABLE`] is not for controllers. To delete what is not there is no error there
+    /// either.
+    fn leave_internal(&self, fm: &FlowMod) -> Result<Vec<Change>, OfError> {
+        let nothing = deletes(fm) && self.select(&Filter::from(fm))?.is_empty();
+        if nothing { Ok(Vec::new()) } else { Err(OfError::OFPBRC_EPERM) }
     }
 
     fn check_references(
@@ -62,12 +77,6 @@ impl Pipeline {
     }
 
     fn add_flow(&mut self, fm: &FlowMod, now: Millis) -> Result<Vec<Change>, OfError> {
-        // What the datapath tells of frozen packets is the switch's own, but for "not frozen".
-        let (m, id) = (&fm.matching, flow::Field::RecircId);
-        let not_frozen = m.is_any(id) || m.is_exact(id) && m.value(id) == 0;
-        if !not_frozen || !m.is_any(flow::Field::DpHash) {
-            return Err(OfError::OFPBRC_EPERM);
-        }
         let new = NewRule {
             table: if fm.table_id == TABLE_ALL { 0 } else { fm.table_id },
             priority: fm.priority,
@@ -192,15 +201,8 @@ impl Pipeline {
         meter_exists: &dyn Fn(u32) -> bool,
         now: Millis,
     ) -> Result<Vec<Change>, OfError> {
-        // `out_port` and `out_group` restrict deletions only.
-        let filter = Filter {
-            out_port: openflow::PortNo::NONE,
-            out_group: openflow::message::GROUP_ANY,
-            ..Filter::from(fm)
-        };
-        let found = self.select(&filter)?;
-        // OpenFlow 1.0 and 1.1: a modification of nothing adds, unless a cookie restricted it.
-        let adds = found.is_empty() && fm.cookie_mask == 0 && fm.new_cookie != u64::MAX;
+        let found = self.select(&Filter::from(fm))?;
+        let adds = found.is_empty() && adds_when_nothing_matches(fm);
         // What changes nothing may name what is not there.
         if adds || !found.is_empty() {
             self.check_references(&fm.actions, meter_exists)?;
@@ -324,6 +326,15 @@ impl Pipeline {
     }
 }
 
+fn deletes(fm: &FlowMod) -> bool {
+    matches!(fm.command, FlowModCommand::Delete | FlowModCommand::DeleteStrict)
+}
+
+/// OpenFlow 1.0 and 1.1: a modification of nothing adds, unless a cookie restricted it.
+fn adds_when_nothing_matches(fm: &FlowMod) -> bool {
+    fm.cookie_mask == 0 && fm.new_cookie != u64::MAX
+}
+
 fn modified(old: &Rule, fm: &FlowMod, now: Millis) -> Arc<Rule> {
     let new = NewRule {
         table: old.table,
@@ -344,14 +355,17 @@ impl From<&FlowMod> for Filter {
     fn from(fm: &FlowMod) -> Filter {
         let strict =
             matches!(fm.command, FlowModCommand::ModifyStrict | FlowModCommand::DeleteStrict);
+        // `out_port` and `out_group` restrict deletions only.
+        let (out_port, out_group) =
+            if deletes(fm) { (fm.out_port, fm.out_group) } else { (PortNo::NONE, GROUP_ANY) };
         Filter {
             matching: fm.matching,
             strict_priority: strict.then_some(fm.priority),
             table: fm.table_id,
             cookie: fm.cookie,
             cookie_mask: fm.cookie_mask,
-            out_port: fm.out_port,
-            out_group: fm.out_group,
+            out_port,
+            out_group,
         }
     }
 }

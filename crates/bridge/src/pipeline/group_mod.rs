@@ -118,11 +118,10 @@ impl Pipeline {
         self.set_buckets(gm.group_id, buckets)
     }
 
+    /// Of every kind of group: as in OVS, buckets may come and go one by one where a group as a
+    /// whole must have one.
     fn set_buckets(&mut self, id: u32, buckets: Vec<Bucket>) -> Result<Vec<Change>, OfError> {
         let old = self.groups.get(&id).ok_or(OfError::OFPGMFC_UNKNOWN_GROUP)?;
-        if old.kind == GroupKind::Indirect && buckets.len() != 1 {
-            return Err(OfError::OFPGMFC_INVALID_GROUP);
-        }
         let group = Group {
             id,
             kind: old.kind,

@@ -351,11 +351,16 @@ fn the_internal_table_is_seen_by_name_and_never_changed() {
         FlowModCommand::Modify,
         FlowModCommand::ModifyStrict,
         FlowModCommand::Delete,
-        FlowModCommand::DeleteStrict,
     ] {
         let fm = with(command, FlowMod { table_id: INTERNAL_TABLE, ..add(0, Match::ANY, &[]) });
         assert_eq!(b.run(&fm).unwrap_err(), OfError::OFPBRC_EPERM, "{command:?}");
     }
+    let mut one =
+        FlowMod { table_id: INTERNAL_TABLE, ..add(0, matching(&[(Field::Reg0, 1)]), &[]) };
+    one = with(FlowModCommand::DeleteStrict, one);
+    assert_eq!(b.run(&one).unwrap_err(), OfError::OFPBRC_EPERM);
+    one.priority = 1;
+    assert!(b.run(&one).unwrap().is_empty(), "there is no such rule");
     let delete =
         with(FlowModCommand::Delete, FlowMod { table_id: TABLE_ALL, ..add(0, Match::ANY, &[]) });
     assert!(b.run(&delete).unwrap().is_empty());

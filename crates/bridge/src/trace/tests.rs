@@ -163,7 +163,7 @@ bridge("br0")
      >> skipping output to input port
 
 Final flow: tcp,in_port=1,vlan_tci=0x0000,dl_src=50:54:00:00:00:05,dl_dst=50:54:00:00:00:07,nw_src=10.0.0.1,nw_dst=10.0.1.2,nw_tos=0,nw_ecn=0,nw_ttl=64,nw_frag=no,tp_src=1000,tp_dst=80,tcp_flags=0
-Megaflow: recirc_id=0,eth,ip,in_port=1,nw_src=0.0.0.1/0.0.0.255,nw_dst=0.0.0.0/0.0.255.0,nw_frag=no
+Megaflow: recirc_id=0,eth,tcp,in_port=1,nw_src=0.0.0.1/0.0.0.255,nw_dst=0.0.0.0/0.0.255.0,nw_frag=no
 Datapath actions: set(ipv4(dst=0.0.1.0/0.0.255.0)),2
 "#,
     );

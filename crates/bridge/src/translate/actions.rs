@@ -228,16 +228,12 @@ impl Context<'_> {
 
     /// `clone(...)`, and rules reached through patch ports: what the actions change is undone
     /// afterwards. A datapath clone is emitted only when they contain what cannot be undone by
-    /// further actions.
+    /// further actions. How deep lists nest is bounded where they are decoded.
     pub(super) fn clone_actions(&mut self, actions: &[Action], last: bool) {
-        if !self.may_recurse() {
-            return;
-        }
         let key = self.key;
         let was_mpls = self.was_mpls;
         let stack = self.stack.clone();
         let action_set = self.action_set.clone();
-        self.depth += 1;
         if actions.iter().all(is_reversible) || (last && self.action_set.is_empty()) {
             self.isolated(|ctx| {
                 ctx.do_actions(actions, last);
@@ -257,7 +253,6 @@ impl Context<'_> {
                 self.emit(DpAction::Clone(inner));
             }
         }
-        self.depth -= 1;
         self.key = key;
         self.was_mpls = was_mpls;
         self.stack = stack;
@@ -285,9 +280,7 @@ impl Context<'_> {
                 ctx.normalize_vlan();
             }
             let actions = ctx.nested(|ctx| {
-                if !rest.is_empty() {
-                    ctx.do_actions(rest, true);
-                }
+                ctx.do_actions(rest, true);
                 ctx.finish_level();
             });
             ctx.key = key;
@@ -339,12 +332,15 @@ impl Context<'_> {
 
     /// `bundle(...)` and `bundle_load(...)`.
     fn bundle_action(&mut self, b: &Bundle, last: bool) {
-        let live = |ctx: &Self, p: PortNo| {
-            let real = match p {
-                PortNo::IN_PORT => ctx.in_port(),
-                p => p,
-            };
-            ctx.port(real).is_some_and(|p| p.live)
+        // What is no port of its own is taken to be up.
+        let live = |ctx: &Self, p: PortNo| match p {
+            PortNo::IN_PORT
+            | PortNo::TABLE
+            | PortNo::NORMAL
+            | PortNo::FLOOD
+            | PortNo::ALL
+            | PortNo::NONE => true,
+            p => ctx.port(p).is_some_and(|p| p.live),
         };
         let chosen = match b.algorithm {
             BundleAlgorithm::ActiveBackup => b.members.iter().copied().find(|p| live(self, *p)),
@@ -356,13 +352,8 @@ impl Context<'_> {
         };
         let port = chosen.unwrap_or(PortNo::NONE);
         match &b.dst {
-            // A register holds OpenFlow 1.0's 16 bits when it has no more.
-            Some(dst) => {
-                let value =
-                    if dst.bits < 32 { port.to_u16().map_or(0xffff, u32::from) } else { port.0 };
-                let value = if port == PortNo::NONE && dst.bits >= 32 { 0xffff } else { value };
-                self.write_subfield(dst, value.into());
-            }
+            // As OpenFlow 1.0 counts ports, in 16 bits.
+            Some(dst) => self.write_subfield(dst, port.to_u16().unwrap_or(0xffff).into()),
             None => self.output(port, 0, false, last),
         }
     }

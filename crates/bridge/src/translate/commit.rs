@@ -133,10 +133,17 @@ impl Context<'_> {
 
     fn commit_network(&mut self) {
         let (k, b, m) = (&self.key, &mut self.base, &mut self.mask.0);
+        // IP and ARP headers that are cut off or impossible have no protocol (no operation) in the
+        // key. As in OVS, what has none goes on as it came.
+        let is_whole = |m: &mut Key| {
+            m.nw_proto = u8::MAX;
+            k.nw_proto != 0
+        };
         let set = match k.dl_type.get() {
             ethertype::IPV4 => {
                 if (k.nw_src, k.nw_dst, k.nw_tos, k.nw_ttl)
                     == (b.nw_src, b.nw_dst, b.nw_tos, b.nw_ttl)
+                    || !is_whole(m)
                 {
                     return;
                 }
@@ -150,6 +157,7 @@ impl Context<'_> {
             ethertype::IPV6 => {
                 if (k.ipv6_src, k.ipv6_dst, k.ipv6_label, k.nw_tos, k.nw_ttl)
                     == (b.ipv6_src, b.ipv6_dst, b.ipv6_label, b.nw_tos, b.nw_ttl)
+                    || !is_whole(m)
                 {
                     return;
                 }
@@ -164,6 +172,7 @@ impl Context<'_> {
             ethertype::ARP | ethertype::RARP => {
                 if (k.nw_proto, k.nw_src, k.nw_dst, k.arp_sha, k.arp_tha)
                     == (b.nw_proto, b.nw_src, b.nw_dst, b.arp_sha, b.arp_tha)
+                    || !is_whole(m)
                 {
                     return;
                 }
@@ -171,10 +180,7 @@ impl Context<'_> {
                 let op = byte(k.nw_proto, b.nw_proto, &mut m.nw_proto);
                 let op = match op.mask {
                     0 => Masked::default(),
-                    _ => {
-                        m.nw_proto = u8::MAX;
-                        Masked { value: u16::from(k.nw_proto), mask: u16::MAX }
-                    }
+                    _ => Masked { value: u16::from(k.nw_proto), mask: u16::MAX },
                 };
                 Set::Arp {
                     op,

@@ -231,17 +231,18 @@ impl Context<'_> {
         }
     }
 
+    /// The first or second half of the transport header's first word, whatever the protocol is:
+    /// ports, or ICMP's type or code. For others it is nothing that a commit could set.
     fn set_port(&mut self, source: bool, port: u16) {
-        let field = match (self.key.nw_proto, source) {
-            (packet::ip_proto::UDP, true) => Field::UdpSrc,
-            (packet::ip_proto::UDP, false) => Field::UdpDst,
-            (packet::ip_proto::SCTP, true) => Field::SctpSrc,
-            (packet::ip_proto::SCTP, false) => Field::SctpDst,
-            (_, true) => Field::TcpSrc,
-            (_, false) => Field::TcpDst,
-        };
-        // The choice above looked at the protocol, which is a prerequisite of each choice.
-        self.set_whole(field, port.into());
+        if !is_ip(&self.key) || self.key.nw_frag & FRAG_LATER != 0 {
+            return;
+        }
+        let (k, m) = (&mut self.key, &mut self.mask.0);
+        m.nw_proto = u8::MAX;
+        let (value, mask) =
+            if source { (&mut k.tp_src, &mut m.tp_src) } else { (&mut k.tp_dst, &mut m.tp_dst) };
+        mask.set(u16::MAX);
+        value.set(port);
     }
 
     /// True when the TTL ran out and the rest of the list must not run.

@@ -24,17 +24,16 @@ impl Context<'_> {
         }
         let was_in_group = std::mem::replace(&mut self.in_group, true);
         match group.kind {
-            GroupKind::All => {
+            // One of kind "indirect" has one bucket, unless others were inserted.
+            GroupKind::All | GroupKind::Indirect => {
                 self.effect(|| Effect::AllBuckets(Arc::clone(group)));
+                let only = group.kind == GroupKind::Indirect && group.buckets.len() == 1;
                 for bucket in &group.buckets {
-                    self.run_bucket(bucket, false);
+                    self.run_bucket(bucket, last && only);
                 }
             }
-            GroupKind::Indirect => {
-                self.run_chosen(group, (!group.buckets.is_empty()).then_some(0), last)
-            }
             GroupKind::FastFailover => {
-                let chosen = (0..group.buckets.len()).find(|i| self.bucket_is_live(group, *i));
+                let chosen = self.first_live(group, 0);
                 if let Some(bucket) = chosen.and_then(|i| group.buckets.get(i)) {
                     self.report(Kind::Detail, || format!("using bucket {}", bucket.id));
                 }
@@ -48,17 +47,17 @@ impl Context<'_> {
         self.in_group = was_in_group;
     }
 
+    /// Of a group without a live bucket nothing is counted.
     fn run_chosen(&mut self, group: &Arc<Group>, chosen: Option<usize>, last: bool) {
-        let bucket = chosen.and_then(|i| group.buckets.get(i));
-        if bucket.is_none() {
+        let Some((place, bucket)) = chosen.and_then(|i| group.buckets.get(i).map(|b| (i, b)))
+        else {
             self.report(Kind::Detail, || "no live bucket".to_string());
-        }
+            return;
+        };
         if self.freeze.is_none() {
-            self.effect(|| Effect::Bucket { group: Arc::clone(group), bucket: chosen });
+            self.effect(|| Effect::Bucket { group: Arc::clone(group), bucket: place });
         }
-        if let Some(bucket) = bucket {
-            self.run_bucket(bucket, last);
-        }
+        self.run_bucket(bucket, last);
     }
 
     /// Runs a bucket's action set on a copy of the packet.
@@ -88,26 +87,32 @@ impl Context<'_> {
         self.exit = false;
     }
 
-    fn bucket_is_live(&self, group: &Group, bucket: usize) -> bool {
+    fn bucket_is_live(&mut self, group: &Group, bucket: usize) -> bool {
         group.buckets.get(bucket).is_some_and(|b| self.is_live(b, 0))
     }
 
-    fn is_live(&self, bucket: &Bucket, depth: u32) -> bool {
-        let port = (bucket.watch_port != PortNo::NONE).then_some(bucket.watch_port);
-        let group = (bucket.watch_group != NO_GROUP).then_some(bucket.watch_group);
+    /// The first live bucket of a group; those before it are told of.
+    fn first_live(&mut self, group: &Group, depth: u32) -> Option<usize> {
+        group.buckets.iter().position(|bucket| {
+            let live = self.is_live(bucket, depth);
+            if !live {
+                self.report(Kind::Detail, || not_live_text(bucket));
+            }
+            live
+        })
+    }
+
+    fn is_live(&mut self, bucket: &Bucket, depth: u32) -> bool {
+        let (port, group) = watched(bucket);
         if port.is_none() && group.is_none() {
             return true;
         }
-        let port_live = |p: PortNo| self.port(p).is_some_and(|p| p.live);
-        let group_live = |g: u32| {
-            depth < MAX_LIVENESS_DEPTH
-                && self
-                    .bridge
-                    .groups
-                    .get(&g)
-                    .is_some_and(|g| g.buckets.iter().any(|b| self.is_live(b, depth + 1)))
-        };
-        port.is_some_and(port_live) || group.is_some_and(group_live)
+        if port.is_some_and(|p| self.port(p).is_some_and(|p| p.live)) {
+            return true;
+        }
+        let group = group.filter(|_| depth < MAX_LIVENESS_DEPTH);
+        let group = group.and_then(|g| self.bridge.groups.get(&g).map(Arc::clone));
+        group.is_some_and(|g| self.first_live(&g, depth + 1).is_some())
     }
 
     /// The bucket of a select group for this packet. `None` also while the datapath must first
@@ -191,4 +196,18 @@ impl Context<'_> {
         }
         chosen
     }
+}
+
+/// What a bucket's life depends on.
+fn watched(bucket: &Bucket) -> (Option<PortNo>, Option<u32>) {
+    let port = (bucket.watch_port != PortNo::NONE).then_some(bucket.watch_port);
+    let group = (bucket.watch_group != NO_GROUP).then_some(bucket.watch_group);
+    (port, group)
+}
+
+fn not_live_text(bucket: &Bucket) -> String {
+    let (port, group) = watched(bucket);
+    let reasons = [port.map(|p| format!("port {p}")), group.map(|g| format!("group {g}"))];
+    let reasons: Vec<String> = reasons.into_iter().flatten().collect();
+    format!("bucket {}: not live due to {}", bucket.id, reasons.join(" and "))
 }

@@ -161,7 +161,12 @@ impl Context<'_> {
         }
         // All members of a bond are one place.
         let port = if bond { bundle.members.first().copied().unwrap_or(port) } else { port };
-        if self.tracer.is_some() && macs.would_change(vlan, mac, port) {
+        let shown = |e: &Effect| {
+            matches!(e, Effect::Learn { macs: m, vlan: v, mac: a, port: p, .. }
+                if Arc::ptr_eq(m, macs) && (*v, *a, *p) == (vlan, mac, port))
+        };
+        let told = || self.effects.iter().any(shown);
+        if self.tracer.is_some() && macs.would_change(vlan, mac, port) && !told() {
             let [a, b, c, d, e, f] = mac;
             let name = &bundle.name;
             self.report(Kind::Detail, || {

@@ -8,6 +8,7 @@ use crate::effect::{Direction, Effect};
 use crate::recirc::FrozenState;
 use crate::snapshot::PortView;
 use crate::trace::Kind;
+use crate::translate::TranslationError;
 use datapath::{Action as DpAction, Userdata};
 use flow::Key;
 use openflow::PortNo;
@@ -136,9 +137,6 @@ impl Context<'_> {
     ) {
         let Some(bridge) = self.snapshot.bridge(peer_bridge) else { return };
         let Some(peer) = bridge.ports.get(&peer_port) else { return };
-        if !self.may_recurse() {
-            return;
-        }
         self.effect(|| Effect::Patch(Arc::clone(&port.patch_stats), Direction::Tx));
         self.effect(|| Effect::Patch(Arc::clone(&peer.patch_stats), Direction::Rx));
 
@@ -177,9 +175,10 @@ impl Context<'_> {
         (self.cookie, self.table, self.in_group, self.in_action_set, self.in_packet_out) = flags;
         (self.bridge_index, self.bridge) = place;
         self.freeze = freeze;
-        // What stopped the other bridge does not stop this one. (Errors of recursion do: the
-        // limits are of the whole translation.)
+        // What stopped the other bridge does not stop this one, as in OVS, but where part of the
+        // actions is missing.
         self.exit = false;
+        self.error = self.error.filter(|e| *e == TranslationError::TooManyActions);
     }
 
     /// `controller(...)` that does not pause.

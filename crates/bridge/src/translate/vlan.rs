@@ -155,12 +155,12 @@ fn listed(list: &[u16], vid: u16) -> bool {
     list.is_empty() || list.binary_search(&vid).is_ok()
 }
 
-/// True when a trunk carries VLAN `vid`; the native VLAN always is.
+/// True when a trunk carries VLAN `vid`; the native VLAN always is, unless it is 0.
 fn trunks(port: &BundleView, vid: u16) -> bool {
     let native = matches!(port.mode, VlanMode::NativeTagged | VlanMode::NativeUntagged);
     // What would be in VLAN 0 is in the native one.
     let elsewhere = native && vid == 0 && port.tag != 0;
-    native && vid == port.tag || !elsewhere && listed(&port.trunks, vid)
+    native && vid == port.tag && vid != 0 || !elsewhere && listed(&port.trunks, vid)
 }
 
 fn allows_customer(port: &BundleView, vid: u16) -> bool {

@@ -1,7 +1,7 @@
 //! VLAN settings of a row of the Port table.
 //!
 //! Follows `ovs-vswitchd.conf.db(5)`, "Port TABLE: VLAN Configuration": a mode that is not given
-//! follows from `tag`; a native VLAN is trunked, whatever `trunks` says.
+//! follows from `tag`; a native VLAN is trunked, whatever `trunks` says, unless it is 0.
 
 use bridge::snapshot::{BundleView, PriorityTags, VlanMode};
 use ovsdb::Row;
@@ -86,9 +86,10 @@ pub(super) fn vlan(vlan: i64) -> Option<u16> {
     (0..=MAX_VLAN).contains(&vlan).then_some(vlan as u16)
 }
 
-/// `trunks`, sorted, with `tag`; all VLANs (empty) stay all.
+/// `trunks`, sorted, with `tag` unless that is 0; all VLANs (empty) stay all.
 fn with(mut trunks: Vec<u16>, tag: u16) -> Vec<u16> {
-    if !trunks.is_empty()
+    if tag != 0
+        && !trunks.is_empty()
         && let Err(at) = trunks.binary_search(&tag)
     {
         trunks.insert(at, tag);
