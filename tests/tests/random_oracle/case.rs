@@ -39,6 +39,8 @@ pub struct Case {
     pub burst: bool,
     /// What is done.
     pub steps: Vec<Step>,
+    /// How many steps of each kind of `LEFT_OUT` it might have had.
+    pub left_out: Vec<u64>,
 }
 
 /// How messages of this version are written here.

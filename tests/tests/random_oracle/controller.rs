@@ -112,9 +112,11 @@ impl Controller {
             if let Some(message) = self.frames.next_message().map_err(std::io::Error::other)? {
                 return Ok(message.to_vec());
             }
-            match self.stream.read(&mut buffer)? {
-                0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
-                n => self.frames.push(buffer.get(..n).unwrap_or_default()),
+            match self.stream.read(&mut buffer) {
+                Ok(0) => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+                Ok(n) => self.frames.push(buffer.get(..n).unwrap_or_default()),
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
             }
         }
     }

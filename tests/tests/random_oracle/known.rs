@@ -27,6 +27,71 @@ pub const KNOWN: &[Known] = &[
         even: |_, real, ours| (sorted_floods(&real), sorted_floods(&ours)),
     },
     Known {
+        name: "order of floods into other bridges",
+        reason: "what a bridge does to its packet is undone for the ports that follow, in the order \
+                 of a hash table",
+        even: |_, real, ours| match real.contains("flooding") && real.contains("bridge(\"br1\")") {
+            true => (sorted_outputs(&real), sorted_outputs(&ours)),
+            false => (real, ours),
+        },
+    },
+    Known {
+        name: "place of trunc",
+        reason: "OVS says how much of a packet to send before it changes the packet; here it \
+                 stands at the output that it is for",
+        even: |_, real, ours| (trunc_last(&real), ours),
+    },
+    Known {
+        name: "sets of parts in OpenFlow 1.0",
+        reason: "OVS tells controllers of OpenFlow 1.0 of a set-field of a part of an address or \
+                 port as if it set the whole",
+        even: |of, real, ours| match of.contains("by OpenFlow10") {
+            true => (each_list(&real, &whole_sets), each_list(&ours, &whole_sets)),
+            false => (real, ours),
+        },
+    },
+    Known {
+        name: "what is not there yet",
+        reason: "a damaged message may name a field or an action of tunnels or connections, or \
+                 one for OVS's own tests; OVS then says what else is wrong with it",
+        even: |_, real, ours| {
+            let fields = ["NXFMFC_INVALID_TLV_FIELD", "OFPBMC_BAD_MASK", "OFPBMC_BAD_PREREQ"];
+            let of_field = fields.iter().any(|e| real.contains(e));
+            let of_action = real.contains("OFPBAC_BAD_LEN") || real.contains("OFPBAC_BAD_ARGUMENT");
+            match of_field && ours.contains("OFPBMC_BAD_FIELD")
+                || of_action && ours.contains("OFPBAC_BAD_VENDOR_TYPE")
+            {
+                true => (ours.clone(), ours),
+                false => (real, ours),
+            }
+        },
+    },
+    Known {
+        name: "set-field of unknown fields",
+        reason: "of a damaged one OVS blames the type or the length, by what follows; Slipswitch \
+                 the length",
+        even: |_, real, ours| match real.contains("BAD_SET_TYPE") && ours.contains("BAD_SET_LEN") {
+            true => (ours.clone(), ours),
+            false => (real, ours),
+        },
+    },
+    Known {
+        name: "packet type beside a recirculation id",
+        reason: "a flow that matches a recirculation id matches the packet type, too, which OVS \
+                 shows then",
+        even: |_, real, ours| {
+            let plain = |id: &str, text: String| {
+                text.replace(&format!("recirc_id={id},eth,"), &format!("recirc_id={id},"))
+            };
+            (plain("0", plain("ID", real)), ours)
+        },
+    },
+    Known {
+        name: "watched groups",
+        reason: "OVS calls a group that a bucket watches a port, where it says that it is not live",
+        even: |_, real, ours| (real, ours.replace("not live due to group", "not live due to port")),
+    },
+    Known {
         name: "final flow",
         reason: "OVS repeats a flow of which nothing changed but the output of its action set",
         even: |_, real, ours| (unchanged(&real), ours),
@@ -51,6 +116,115 @@ pub const KNOWN: &[Known] = &[
         },
     },
 ];
+
+/// The text with the list of actions of each flow in a reply (see `Player`) changed by `change`.
+fn each_list(text: &str, change: &dyn Fn(&str) -> String) -> String {
+    let line = |line: &str| {
+        let changed = || {
+            let (before, rest) = line.split_once(" bytes=")?;
+            let (bytes, rest) = rest.split_once(' ')?;
+            let (actions, behind) = rest.rsplit_once(" [Vlan")?;
+            Some(format!("{before} bytes={bytes} {} [Vlan{behind}", change(actions)))
+        };
+        changed().unwrap_or_else(|| line.to_owned())
+    };
+    text.lines().map(|l| line(l) + "\n").collect()
+}
+
+/// A list in which sets of addresses and ports, or of parts of them, are written alike, those of
+/// parts of the same one as one.
+fn whole_sets(actions: &str) -> String {
+    let mut out: Vec<String> = Vec::new();
+    let mut last: Option<(&str, u64)> = None;
+    for action in split_actions(actions) {
+        let set = set_of(action);
+        match (set, last) {
+            (Some((field, value)), Some((before, old))) if field == before => {
+                out.pop();
+                last = Some((field, old | value));
+            }
+            _ => last = set,
+        }
+        out.push(match last {
+            Some((field, value)) => format!("{field}={value:#x}"),
+            None => match action.split_once('(') {
+                Some((name @ ("clone" | "write_actions"), inner)) => {
+                    format!("{name}({})", whole_sets(inner.strip_suffix(')').unwrap_or(inner)))
+                }
+                _ => action.to_owned(),
+            },
+        });
+    }
+    out.join(",")
+}
+
+/// The field that an action of OpenFlow 1.0 sets, or a load sets a part of, and to what.
+fn set_of(action: &str) -> Option<(&'static str, u64)> {
+    /// Actions, how the names of their fields end, and the bits that the fields lie below them.
+    const FIELDS: [(&str, &str, u32); 13] = [
+        ("mod_dl_src", "_ETH_SRC", 0),
+        ("mod_dl_dst", "_ETH_DST", 0),
+        ("mod_nw_src", "_IP_SRC", 0),
+        ("mod_nw_src", "_IPV4_SRC", 0),
+        ("mod_nw_dst", "_IP_DST", 0),
+        ("mod_nw_dst", "_IPV4_DST", 0),
+        ("mod_nw_tos", "_IP_DSCP", 2),
+        ("mod_nw_tos", "_IP_TOS", 0),
+        ("mod_nw_ttl", "_IP_TTL", 0),
+        ("mod_vlan_vid", "_VLAN_VID", 0),
+        ("mod_vlan_pcp", "_VLAN_PCP", 0),
+        ("mod_tp_src", "P_SRC", 0),
+        ("mod_tp_dst", "P_DST", 0),
+    ];
+    let (name, argument) = action.split_once(':')?;
+    if name == "load" {
+        let (value, part) = argument.split_once("->")?;
+        let (field, bits) = part.split_once('[')?;
+        let (name, _, below) = FIELDS.iter().find(|(_, end, _)| field.ends_with(end))?;
+        let start: u32 = bits.split(['.', ']']).next().unwrap_or_default().parse().unwrap_or(0);
+        let value = u64::from_str_radix(value.strip_prefix("0x").unwrap_or(value), 16).ok()?;
+        let value = value << start << below;
+        // A VLAN number's field says, too, that there is a header.
+        return Some((name, if *name == "mod_vlan_vid" { value & 0xfff } else { value }));
+    }
+    let name = FIELDS.iter().find(|(n, ..)| *n == name)?.0;
+    let value = if argument.contains(':') {
+        u64::from_str_radix(&argument.replace(':', ""), 16).ok()?
+    } else if argument.contains('.') {
+        u64::from(argument.parse::<std::net::Ipv4Addr>().ok()?.to_bits())
+    } else {
+        argument.parse().ok()?
+    };
+    Some((name, value))
+}
+
+/// Datapath actions with every `trunc` right before the output that it is for.
+fn trunc_last(text: &str) -> String {
+    let line = |line: &str| {
+        let Some(actions) = line.strip_prefix("Datapath actions: ") else { return line.to_owned() };
+        format!("Datapath actions: {}", with_late_trunc(actions))
+    };
+    text.lines().map(|l| line(l) + "\n").collect()
+}
+
+fn with_late_trunc(actions: &str) -> String {
+    let mut out: Vec<String> = Vec::new();
+    let mut waits = None;
+    for action in split_actions(actions) {
+        let is_output = action.bytes().all(|b| b.is_ascii_digit());
+        match action.split_once('(') {
+            Some(("trunc", _)) => waits = Some(action.to_owned()),
+            _ if is_output => out.extend(waits.take().into_iter().chain([action.to_owned()])),
+            Some((name, inner)) if matches!(name, "clone" | "gt" | "le" | "check_pkt_len") => {
+                let inner = inner.strip_suffix(')').unwrap_or(inner);
+                out.push(format!("{name}({})", with_late_trunc(inner)));
+            }
+            _ => out.push(action.to_owned()),
+        }
+    }
+    out.extend(waits);
+    out.join(",")
+}
 
 fn unchanged(text: &str) -> String {
     let first = text.lines().next().and_then(|l| l.strip_prefix("Flow: ")).unwrap_or_default();
@@ -96,6 +270,18 @@ fn sorted_floods(text: &str) -> String {
         run.sort_unstable();
         out.append(&mut run);
         format!("Datapath actions: {}", out.join(","))
+    };
+    text.lines().map(|l| line(l) + "\n").collect()
+}
+
+/// Of datapath actions the outputs alone, sorted.
+fn sorted_outputs(text: &str) -> String {
+    let line = |line: &str| {
+        let Some(actions) = line.strip_prefix("Datapath actions: ") else { return line.to_owned() };
+        let mut ports: Vec<&str> = split_actions(actions);
+        ports.retain(|a| a.bytes().all(|b| b.is_ascii_digit()));
+        ports.sort_unstable();
+        format!("Datapath actions: {}", ports.join(","))
     };
     text.lines().map(|l| line(l) + "\n").collect()
 }

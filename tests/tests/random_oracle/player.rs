@@ -154,9 +154,11 @@ impl Player {
             },
             Step::Warp(ms) => {
                 let text = self.ask("time/warp", &[&ms.to_string()])?;
-                // What is due is done in the turns that follow.
-                self.process()?;
-                self.process()?;
+                // What is due is done in the turns that follow, by OVS in several.
+                for _ in 0..3 {
+                    self.process()?;
+                    std::thread::sleep(Duration::from_millis(5));
+                }
                 Ok(text)
             }
             Step::Trace { bridge, port, frame } => {

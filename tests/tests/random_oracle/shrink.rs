@@ -26,7 +26,7 @@ pub fn shrink(case: &Case, rounds: usize, mut fails: impl FnMut(&Case) -> bool) 
             while at < best.steps.len() {
                 let mut steps = best.steps.clone();
                 steps.drain(at..(at + size).min(steps.len()));
-                if !attempt(Case { burst: best.burst, steps }, &mut best) {
+                if !attempt(Case { steps, ..best.clone() }, &mut best) {
                     at += size;
                 }
             }
@@ -42,13 +42,13 @@ pub fn shrink(case: &Case, rounds: usize, mut fails: impl FnMut(&Case) -> bool) 
                 if let Some(step) = steps.get_mut(at) {
                     *step = smaller;
                 }
-                if !attempt(Case { burst: best.burst, steps }, &mut best) {
+                if !attempt(Case { steps, ..best.clone() }, &mut best) {
                     n += 1;
                 }
             }
         }
         if best.burst {
-            attempt(Case { burst: false, steps: best.steps.clone() }, &mut best);
+            attempt(Case { burst: false, ..best.clone() }, &mut best);
         }
         if format!("{best:?}") == before {
             return best;

@@ -248,10 +248,11 @@ fn one(g: &mut Gen, kind: usize, table: u8, depth: usize) -> Action {
             let mask = g.pick(&[u64::MAX, 0xff, 0xff00]);
             Action::WriteMetadata { value: g.pick(&[0u64, 1, 2, 0x1234]) & mask, mask }
         }
+        // Not 255, which is no table; OVS takes it, and runs on in a table that is not there.
         _ => Action::GotoTable(if g.one_in(20) {
-            g.pick(&[table, 254, 255])
+            g.pick(&[table, 254])
         } else {
-            table + 1 + g.small(2) as u8
+            table.saturating_add(1 + g.small(2) as u8).min(254)
         }),
     }
 }
@@ -275,7 +276,8 @@ fn set_field(g: &mut Gen) -> Action {
     let field = if field == Field::InPortOxm { Field::InPort } else { field };
     let value = g.value(field);
     let all = field.all_ones();
-    if g.one_in(3) {
+    // OpenFlow 1.5 has no words for a part of a VLAN's number.
+    if field != Field::VlanVid && g.one_in(3) {
         let p = part(g, &[field]);
         let ones = if p.bits >= 128 { u128::MAX } else { (1 << p.bits) - 1 };
         let mask = ones << p.start;
@@ -394,11 +396,12 @@ fn learn(g: &mut Gen) -> Action {
 }
 
 /// Not IN_PORT: ovs-actions(7) admits it, but OVS 3.1 takes it for a patch port and does nothing.
-/// Nor 0xff00, which OVS takes here and nowhere else.
+/// Nor 0xff00, which OVS takes here and nowhere else, nor none, which it takes in groups and then
+/// tells of in a reply that no controller can read.
 fn truncated_to(g: &mut Gen) -> PortNo {
     loop {
         let port = g.of_port();
-        if port != PortNo::IN_PORT && port != PortNo::MAX {
+        if ![PortNo::IN_PORT, PortNo::MAX, PortNo::NONE].contains(&port) {
             return port;
         }
     }

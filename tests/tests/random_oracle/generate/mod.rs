@@ -2,6 +2,7 @@
 
 pub mod actions;
 mod groups;
+pub mod left_out;
 mod matches;
 mod packets;
 mod world;
@@ -173,29 +174,8 @@ pub fn case(seed: u64, packets: usize) -> Case {
     let burst =
         !steps.iter().any(|s| format!("{s:?}").contains("Learn(") || is_normal(s)) && g.bool();
     events(&mut g, bridges, version, packets, &mut steps);
-    leave_out(&mut steps);
-    Case { burst, steps }
-}
-
-/// Frames that OVS damages or takes for what they are not, where the case's flows make it so.
-fn leave_out(steps: &mut Vec<Step>) {
-    let text = format!("{steps:?}");
-    let any = |words: &[&str]| words.iter().any(|w| text.contains(w));
-    let mpls = any(&["PushMpls", "PopMpls"]);
-    let ipv4 = any(&["SetIpv4", "Ipv4Src", "Ipv4Dst", "Damaged", "Message {"]);
-    let network = ipv4 || any(&["SetIp", "DecTtl", "SetField", "Move", "StackPop", "Learn("]);
-    let odd = |frame: &[u8]| {
-        // OVS writes an Ethernet type into a frame's length, and counts labels that are cut off.
-        mpls && (packets::has_length(frame) || packets::has_endless_labels(frame))
-            // OVS corrects a TCP or UDP checksum where a later fragment has its payload.
-            || ipv4 && packets::is_later_fragment(frame)
-            // Where an IP or ARP header is cut off, or its protocol or operation is 0, OVS sends
-            // on what Slipswitch drops, or changes as it was told. Open.
-            || network && packets::has_no_protocol(frame)
-    };
-    steps.retain(
-        |s| !matches!(s, Step::Packet { frame, .. } | Step::Trace { frame, .. } if odd(frame)),
-    );
+    let left_out = left_out::leave_out(&mut steps);
+    Case { burst, steps, left_out }
 }
 
 /// True when the switch may learn addresses by the step.
@@ -251,10 +231,6 @@ fn flow_mod(g: &mut Gen) -> FlowMod {
     if g.one_in(10) {
         use FlowModCommand::{Add, Delete, DeleteStrict, Modify, ModifyStrict};
         f.command = g.pick(&[Add, Modify, ModifyStrict, Delete, DeleteStrict]);
-        if f.table_id == 254 {
-            // Where there is no such flow, OVS does not say that it must not be changed.
-            f.table_id = 0;
-        }
         if g.bool() {
             (f.cookie, f.cookie_mask) = (1, 1);
         }

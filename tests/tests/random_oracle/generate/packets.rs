@@ -332,10 +332,33 @@ pub fn is_later_fragment(frame: &[u8]) -> bool {
     })
 }
 
-/// True for IP and ARP of protocol or operation 0, which those without a whole header have, too.
-pub fn has_no_protocol(frame: &[u8]) -> bool {
+/// True where the transport header, or a neighbour message, is not whole or impossible.
+pub fn is_cut_off(frame: &[u8]) -> bool {
+    (0..=2).any(|tags| {
+        let (key, layers) = flow::extract::extract_limited(frame, 1, tags);
+        let Some(at) = layers.l4.map(usize::from) else { return false };
+        let left = frame.len() - usize::from(layers.l2_pad) - at;
+        let no_ports = key.tp_src.get() == 0 && key.tp_dst.get() == 0;
+        match key.nw_proto {
+            6 | 17 | 132 => no_ports,
+            1 => left < 8,
+            58 if matches!(key.tp_src.get(), 135 | 136) => left < 24,
+            58 => left < 8,
+            _ => false,
+        }
+    })
+}
+
+/// True for ARP and RARP of operation 255.
+pub fn has_operation_255(frame: &[u8]) -> bool {
     (0..=2).any(|tags| {
         let key = flow::extract::extract_limited(frame, 1, tags).0;
-        matches!(key.dl_type.get(), 0x0800 | 0x86dd | 0x0806 | 0x8035) && key.nw_proto == 0
+        matches!(key.dl_type.get(), 0x0806 | 0x8035) && key.nw_proto == 255
     })
+}
+
+/// Number of VLAN headers that a switch sees that looks at `limit` of them.
+pub fn tags(frame: &[u8], limit: usize) -> usize {
+    let key = flow::extract::extract_limited(frame, 1, limit).0;
+    key.vlans.iter().filter(|v| v.tci.get() & flow::VLAN_CFI != 0).count()
 }

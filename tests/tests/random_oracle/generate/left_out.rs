@@ -1,0 +1,136 @@
+//! What no case has, though it could, and why: where Open vSwitch is not to be followed and one
+//! step changes all that comes behind it.
+
+use super::packets;
+use crate::case::Step;
+use openflow::Action;
+use openflow::message::GroupMod;
+
+/// A kind of steps that is left out.
+pub struct LeftOut {
+    /// Its name.
+    pub name: &'static str,
+    /// Why.
+    pub reason: &'static str,
+    /// True for steps of that kind.
+    of: fn(&Facts, &Step) -> bool,
+}
+
+/// What a case's steps do.
+struct Facts {
+    /// MPLS headers come or go.
+    mpls: bool,
+    /// IPv4 addresses may change.
+    ipv4: bool,
+    /// Fields of transport headers may change.
+    transport: bool,
+    /// Packets are branched on by their length.
+    branches: bool,
+    /// VLAN headers that a frame may get.
+    pushes: usize,
+    /// VLAN headers that a switch looks at.
+    vlan_limit: usize,
+}
+
+/// VLAN headers that a key has room for.
+const ROOM: usize = flow::VLANS;
+
+/// All of them.
+pub const LEFT_OUT: &[LeftOut] = &[
+    LeftOut {
+        name: "labels on frames with a length",
+        reason: "OVS writes an Ethernet type into the length",
+        of: |facts, step| facts.mpls && frame(step).is_some_and(packets::has_length),
+    },
+    LeftOut {
+        name: "stacks of labels without an end",
+        reason: "OVS counts labels that are cut off",
+        of: |facts, step| facts.mpls && frame(step).is_some_and(packets::has_endless_labels),
+    },
+    LeftOut {
+        name: "addresses of later fragments",
+        reason: "OVS corrects a checksum of TCP or UDP where a later fragment has its payload",
+        of: |facts, step| facts.ipv4 && frame(step).is_some_and(packets::is_later_fragment),
+    },
+    LeftOut {
+        name: "fields of transport headers that are cut off",
+        reason: "Slipswitch drops a frame on which not all can be done, as openvswitch.ko does; \
+                 OVS in userspace sends it with the rest of the changes",
+        of: |facts, step| facts.transport && frame(step).is_some_and(packets::is_cut_off),
+    },
+    LeftOut {
+        name: "a third VLAN header",
+        reason: "OVS loses the innermost of three, Slipswitch keeps all",
+        of: |facts, step| {
+            let tags = frame(step).map_or(0, |f| packets::tags(f, facts.vlan_limit));
+            facts.pushes > 0 && tags + facts.pushes > ROOM
+        },
+    },
+    LeftOut {
+        name: "ARP of operation 255",
+        reason: "OVS takes it for a mask, and loses what its megaflow counts",
+        of: |_, step| frame(step).is_some_and(packets::has_operation_255),
+    },
+    LeftOut {
+        name: "traces through check_pkt_larger",
+        reason: "OVS sends the packet that is traced, though a trace sends nothing",
+        of: |facts, step| facts.branches && matches!(step, Step::Trace { .. }),
+    },
+    LeftOut {
+        name: "groups that may lead to themselves",
+        reason: "Slipswitch refuses a circle (OFPGMFC_LOOP), OVS runs in it to its limit",
+        of: |_, step| matches!(step, Step::Group { change, .. } if leads_back(change)),
+    },
+];
+
+/// Takes them from `steps`; how many of each kind there were.
+pub fn leave_out(steps: &mut Vec<Step>) -> Vec<u64> {
+    let mut pushes = 0;
+    steps.retain(|step| {
+        pushes += pushes_of(step);
+        pushes <= ROOM || pushes_of(step) == 0
+    });
+    let facts = Facts::of(steps);
+    let mut counts = vec![0; LEFT_OUT.len()];
+    steps.retain(|step| {
+        let kind = LEFT_OUT.iter().position(|kind| (kind.of)(&facts, step));
+        kind.and_then(|k| counts.get_mut(k)).map(|count| *count += 1).is_none()
+    });
+    counts
+}
+
+impl Facts {
+    fn of(steps: &[Step]) -> Facts {
+        let text = format!("{steps:?}");
+        let any = |words: &[&str]| words.iter().any(|w| text.contains(w));
+        let fields = any(&["SetField", "Move", "StackPop", "Learn(", "Message {"]);
+        let limit = if any(&["vlan-limit=0", "vlan-limit=2"]) { ROOM } else { 1 };
+        Facts {
+            mpls: any(&["PushMpls", "PopMpls", "Message {"]),
+            ipv4: fields || any(&["SetIpv4"]),
+            branches: any(&["CheckPktLarger"]),
+            transport: fields || any(&["SetL4"]),
+            pushes: steps.iter().map(pushes_of).sum(),
+            vlan_limit: limit,
+        }
+    }
+}
+
+fn pushes_of(step: &Step) -> usize {
+    let text = format!("{step:?}");
+    // From OpenFlow 1.1 on the second is written as a push and a set.
+    ["PushVlan {", "push_if_missing: true"].iter().map(|w| text.matches(w).count()).sum()
+}
+
+fn frame(step: &Step) -> Option<&[u8]> {
+    match step {
+        Step::Packet { frame, .. } | Step::Trace { frame, .. } => Some(frame),
+        _ => None,
+    }
+}
+
+/// Groups that lead to higher ones only cannot lead back.
+fn leads_back(change: &GroupMod) -> bool {
+    let back = |a: &Action| matches!(a, Action::Group(id) if *id <= change.group_id);
+    change.buckets.iter().any(|b| b.actions.iter().any(back))
+}
