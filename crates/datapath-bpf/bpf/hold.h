@@ -7,7 +7,9 @@
  * back, and what was taken off in front or put there is undone. And the flows that it met are not
  * counted (`pending`) before it is sure that the packet stays: there they would be counted again.
  *
- * The daemon leaves to tc what cannot be undone: meters, chance. */
+ * The daemon leaves to tc what cannot be undone: meters, chance. And a frame in several buffers is
+ * not cut here: up to Linux 6.17 bpf_xdp_adjust_tail() gives the buffers of one from a veth back to
+ * where they do not come from. */
 #ifndef SLIPSWITCH_HOLD_H
 #define SLIPSWITCH_HOLD_H
 
@@ -192,7 +194,8 @@ static __always_inline int hold(hook_ctx *ctx)
 	p = bpf_map_lookup_elem(&programs, &st->program);
 	if (!p)
 		return drop(DROP_UNSUPPORTED);
-	if ((p->set && !can_copy(ctx, st, p)) || (p->again && !can_undo(ctx, st))) {
+	if ((p->set && !can_copy(ctx, st, p)) || (p->again && !can_undo(ctx, st)) ||
+	    (p->cuts && is_split(ctx, data_length(ctx)))) {
 		if (st->depth && put_back(ctx))
 			return drop(DROP_UNSUPPORTED);
 		COUNT(passed);

@@ -74,7 +74,7 @@ enum word {
 
 /* slot.flags */
 #define FLOW_NO_GSO 1 /* actions that a packet still to be segmented cannot go through */
-#define FLOW_HELD 2   /* XDP: the program has copies or looks packets up again: see hold.h */
+#define FLOW_HELD 2   /* XDP: the program has copies, looks packets up again, or cuts: see hold.h */
 #define FLOW_PACKET_TYPE 0x80 /* the daemon's own: the match names packet_type 0, which is always so */
 
 /* mask.needs of a mask in the midst that no flow uses and that may be written: walks go on past it. */
@@ -164,7 +164,8 @@ struct program {
 	__u8 exclude;  /* not to the ingress port, which is in the set as well */
 	__u8 growth;   /* bytes that the instructions add to a frame at most */
 	__u8 again;    /* has OP_RECIRC */
-	__u8 pad[3];
+	__u8 cuts;     /* has OP_TRUNC */
+	__u8 pad[2];
 };
 
 /* Sets of ports that copies go to at XDP. Each has a devmap of its own, `set0` and so on, because

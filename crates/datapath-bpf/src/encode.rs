@@ -103,7 +103,7 @@ pub fn encode(actions: &[Action]) -> Result<Encoded, Refusal> {
     if traits.again && writer.lasting {
         writer.only_tc();
     }
-    if traits.again || traits.copies.is_some() {
+    if traits.is_held() {
         writer.flags |= FLOW_HELD;
     }
     if writer.hooks.is_empty() {

@@ -277,7 +277,8 @@ pub struct Program {
     pub exclude: u8,
     pub growth: u8,
     pub again: u8,
-    pub pad: [u8; 3],
+    pub cuts: u8,
+    pub pad: [u8; 2],
 }
 
 /// `struct port_set`.

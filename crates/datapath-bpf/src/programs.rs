@@ -21,7 +21,8 @@ impl Program {
             exclude: set.is_some_and(|(_, exclude)| exclude).into(),
             growth: traits.growth,
             again: traits.again.into(),
-            pad: [0; 3],
+            cuts: traits.cuts.into(),
+            pad: [0; 2],
         }
     }
 

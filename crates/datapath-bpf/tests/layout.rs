@@ -56,7 +56,7 @@ fn structures_are_the_same_in_c_and_here() {
         same!(&btf, "emc_entry", EmcEntry { key, tag, slot, output, program, hooks, flags, pad });
         same!(&btf, "epochs", Epochs { of });
         same!(&btf, "flow_stats", FlowStatsEntry { packets, bytes });
-        same!(&btf, "program", Program { cells, set, exclude, growth, again, pad });
+        same!(&btf, "program", Program { cells, set, exclude, growth, again, cuts, pad });
         same!(&btf, "port_set", PortSet { mtu, blocked, blocked_port, count, ports });
         same!(
             &btf,

@@ -246,6 +246,8 @@ pub struct Traits {
     pub mpls: bool,
     /// One looks the packet up again.
     pub again: bool,
+    /// One cuts the packet.
+    pub cuts: bool,
     /// Bytes that they add to a frame at most.
     pub growth: u8,
     /// Ports that XDP sends copies to, in order.
@@ -253,6 +255,11 @@ pub struct Traits {
 }
 
 impl Traits {
+    /// XDP has to look at the frame before it begins (FLOW_HELD).
+    pub fn is_held(&self) -> bool {
+        self.again || self.cuts || self.copies.is_some()
+    }
+
     /// Of a program (see [`is_program`]).
     pub fn of(cells: &[u64; CELLS_TOTAL]) -> Traits {
         let mut traits = Traits::default();
@@ -264,6 +271,7 @@ impl Traits {
             at += length;
             traits.mpls |= matches!(op, Op::SetMpls | Op::PushMpls | Op::PopMpls);
             traits.again |= *op == Op::Recirc;
+            traits.cuts |= *op == Op::Trunc;
             if matches!(op, Op::PushVlan | Op::PushMpls) {
                 traits.growth = traits.growth.saturating_add(4);
             }

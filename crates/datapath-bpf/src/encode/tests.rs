@@ -62,7 +62,9 @@ fn copies_at_xdp_are_of_the_packet_in_the_end() {
     assert_eq!(program(&[check(&[TWO, four])]).1, HookSet::TC);
     let push = Action::PushVlan { tpid: 0x8100, tci: 7 };
     let traits = encode(&[push.clone(), push, TWO, THREE]).unwrap().traits;
-    assert_eq!((traits.growth, traits.again), (8, false));
+    assert_eq!((traits.growth, traits.again, traits.cuts), (8, false, false));
+    let cut = encode(&[Action::Trunc(64), TWO]).unwrap();
+    assert!(cut.traits.cuts && cut.flags & FLOW_HELD != 0 && cut.hooks == HookSet::all());
 }
 
 #[test]

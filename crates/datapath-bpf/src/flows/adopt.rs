@@ -97,8 +97,7 @@ impl Flows {
         }
         let program = self.maps.programs.read(slot.program as usize);
         let traits = Traits::of(&program.cells);
-        let is_held = traits.again || traits.copies.is_some();
-        if is_held != (slot.flags & FLOW_HELD != 0) {
+        if traits.is_held() != (slot.flags & FLOW_HELD != 0) {
             return false;
         }
         let Some(set) = program.set() else {
