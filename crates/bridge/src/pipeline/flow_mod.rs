@@ -31,7 +31,7 @@ impl Pipeline {
         // What the datapath tells of frozen packets is the switch's own, but for "not frozen".
         let (m, id) = (&fm.matching, flow::Field::RecircId);
         let not_frozen = m.is_any(id) || m.is_exact(id) && m.value(id) == 0;
-        if !deletes(fm) && !(not_frozen && m.is_any(flow::Field::DpHash)) {
+        if !(deletes(fm) || not_frozen && m.is_any(flow::Field::DpHash)) {
             return Err(OfError::OFPBRC_EPERM);
         }
         match fm.command {
