@@ -107,7 +107,10 @@ impl Args {
 
     /// The experiments that were asked for, in the order of the page.
     pub fn experiments(&self) -> Vec<Entry> {
-        let asked = |e: &Entry| self.only.is_empty() || self.only.iter().any(|n| n == e.0.name);
+        let asked = |e: &Entry| match self.only.as_slice() {
+            [] => self.full || !e.0.long,
+            names => names.iter().any(|n| n == e.0.name),
+        };
         experiment::ALL.into_iter().filter(asked).collect()
     }
 
@@ -158,9 +161,15 @@ mod tests {
     }
 
     #[test]
-    fn without_names_all_is_compared() {
-        let args = Args::parse_from(["bench"]);
+    fn without_names_all_is_compared_that_there_is_time_for() {
+        let has = |line: &[&str], name| {
+            Args::parse_from(line).experiments().iter().any(|e| e.0.name == name)
+        };
+        assert!(has(&["bench"], "grid") && !has(&["bench"], "flood"));
+        assert!(has(&["bench", "--only", "flood"], "flood"));
+        let args = Args::parse_from(["bench", "--full"]);
         assert_eq!(args.experiments().len(), experiment::ALL.len());
+        let args = Args::parse_from(["bench"]);
         assert_eq!(args.systems(), System::ALL);
         assert_eq!(args.plan().repeat, 5);
         assert_eq!(Args::parse_from(["bench", "cost"]).plan().repeat, 9);

@@ -13,6 +13,8 @@ pub struct Experiment {
     pub repeats: &'static str,
     /// Metrics that the page shows, the others being in the file of results; none for all.
     pub shown: &'static [&'static str],
+    /// Takes so long that it is left out of a short run unless it is asked for by name.
+    pub long: bool,
     /// The parameter that varies within a table.
     pub across: Option<&'static str>,
     /// Why a peer may be ahead: how its name begins, and a sentence.
@@ -61,7 +63,16 @@ pub const GRID: Experiment = Experiment {
             sink. Bytes are with Ethernet's checksum.",
     repeats: "*Virtual Switch Acceleration with OVS-TC*, 8 frame sizes by 7 numbers of flows up to \
               256 K, rules 1:1",
-    shown: &["rate", "rate per core", "loss", "latency p50", "latency p99"],
+    shown: &[
+        "rate",
+        "throughput",
+        "rate per core",
+        "loss",
+        "latency p50",
+        "latency p99",
+        "latency p99.9",
+    ],
+    long: false,
     across: Some("flows"),
     why: FRAMES,
 };
@@ -75,6 +86,7 @@ pub const FLOWS: Experiment = Experiment {
     repeats: "*OVS Kernel Datapath Offload at 100GbE* (Chelsio T6), packets a second and %CPU \
               against 1 to 10 K flows",
     shown: &["rate", "rate per core", "CPU"],
+    long: false,
     across: Some("flows"),
     why: FRAMES,
 };
@@ -88,6 +100,7 @@ pub const ONE_FLOW: Experiment = Experiment {
     repeats: "the single-flow figures of the papers on AF_XDP in Open vSwitch: physical to \
               physical and physical to container",
     shown: &["rate", "rate per core", "latency p50", "latency p99"],
+    long: false,
     across: None,
     why: FRAMES,
 };
@@ -100,6 +113,7 @@ pub const HALF: Experiment = Experiment {
             moves in this run. The notes below say how many that are.",
     repeats: "*Virtual Switch Acceleration with OVS-TC*, 2.5 times lower latency than OVS-DPDK",
     shown: &["latency p50", "latency p99"],
+    long: false,
     across: None,
     why: FRAMES,
 };
@@ -114,6 +128,7 @@ pub const MASKS: Experiment = Experiment {
     repeats: "none of the papers' tables; *Faster OVS Datapath with XDP* has a hash table for each \
               mask",
     shown: &["rate", "rate per core"],
+    long: false,
     across: Some("masks"),
     why: FRAMES,
 };
@@ -129,6 +144,7 @@ pub const ECHO: Experiment = Experiment {
             tcx against Slipswitch userspace is offload on against offload off.",
     repeats: "*Open vSwitch in NVIDIA BlueField SmartNIC*, echo test with OVS offload on and off",
     shown: &[],
+    long: false,
     across: Some("bytes"),
     why: HOSTS,
 };
@@ -144,8 +160,28 @@ pub const TCP: Experiment = Experiment {
     repeats: "none of the papers' tables; the AF_XDP numbers of *Faster OVS Datapath with XDP* \
               leave TCP out",
     shown: &[],
+    long: false,
     across: None,
     why: HOSTS,
+};
+
+/// TCP beside a flood.
+pub const FLOOD: Experiment = Experiment {
+    name: "flood",
+    title: "TCP beside a port that floods the switch",
+    about: "One TCP connection between two containers, while a third sends the smallest UDP packets \
+            as fast as one thread can; the switch drops all of them. Either one megaflow does so, or \
+            addresses and ports decide about each packet (they are random, so each is a new flow), \
+            or rules of many prefixes do (so that flows have many masks). Sending the packets takes \
+            CPU from the sender, too: they share one, receiver and daemon have the other. So what \
+            new flows and masks cost is the ratio, in brackets, to the throughput beside packets \
+            that one flow drops. CPU is that of the daemon, in percent of one. How many packets were sent \
+            and how many megaflows there were is in the file of results.",
+    repeats: "none of the papers' tables; it is what a hostile container can do to its neighbours",
+    shown: &["throughput", "CPU of the daemon"],
+    long: true,
+    across: Some("flood"),
+    why: &[],
 };
 
 /// Megaflows that begin.
@@ -159,6 +195,7 @@ pub const SETUP: Experiment = Experiment {
     repeats: "none of the papers' tables; flow set-up is what *Faster OVS Datapath with XDP* \
               names as the reason not to compile programs for each flow",
     shown: &[],
+    long: false,
     across: None,
     why: &[],
 };
@@ -175,6 +212,7 @@ pub const RULES: Experiment = Experiment {
     repeats: "none of the papers' tables; 256 K rules are the largest point of *Virtual Switch \
               Acceleration with OVS-TC*",
     shown: &[],
+    long: false,
     across: Some("rules"),
     why: &[],
 };
@@ -188,6 +226,7 @@ pub const SWEEP: Experiment = Experiment {
             in whole milliseconds.",
     repeats: "none of the papers' tables",
     shown: &[],
+    long: false,
     across: Some("megaflows"),
     why: &[],
 };
@@ -201,6 +240,7 @@ pub const CPU: Experiment = Experiment {
     repeats: "*OVS Kernel Datapath Offload at 100GbE* (Chelsio T6), %CPU against the number of \
               flows: 0.34 % at 10k",
     shown: &[],
+    long: false,
     across: None,
     why: &[],
 };
@@ -216,6 +256,7 @@ pub const RESTART: Experiment = Experiment {
     repeats: "none of the papers' tables; the BlueField page notes that rules are gone after a \
               restart",
     shown: &[],
+    long: false,
     across: None,
     why: &[],
 };

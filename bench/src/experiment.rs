@@ -4,6 +4,7 @@
 //! time. Each of those is measured alone, after the rest.
 
 mod cpu;
+mod flood;
 mod frames;
 mod hosts;
 mod restart;
@@ -49,7 +50,7 @@ pub type Work = fn(&mut Run, &Experiment) -> Result<()>;
 pub type Entry = (Experiment, Work, [u64; 2]);
 
 /// All experiments, in the order of the page.
-pub const ALL: [Entry; 12] = [
+pub const ALL: [Entry; 13] = [
     (catalogue::GRID, frames::grid, [360, 3600]),
     (catalogue::FLOWS, frames::flows, [140, 900]),
     (catalogue::ONE_FLOW, frames::one_flow, [100, 240]),
@@ -57,6 +58,7 @@ pub const ALL: [Entry; 12] = [
     (catalogue::MASKS, frames::masks, [120, 500]),
     (catalogue::ECHO, hosts::echo, [90, 300]),
     (catalogue::TCP, hosts::tcp, [130, 300]),
+    (catalogue::FLOOD, flood::run, [200, 420]),
     (catalogue::SETUP, setup::run, [70, 150]),
     (catalogue::RULES, rules::run, [50, 120]),
     (catalogue::SWEEP, sweep::run, [80, 200]),

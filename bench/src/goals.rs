@@ -1,6 +1,6 @@
 //! What Slipswitch is to reach against limits and peers, measured in one run.
 
-use crate::catalogue::{CPU, Experiment, GRID, HALF, RESTART, RULES, SETUP, TCP};
+use crate::catalogue::{CPU, Experiment, FLOOD, GRID, HALF, RESTART, RULES, SETUP, TCP};
 use crate::report::goals::{Bound, Figure, Goal, Which};
 
 const BARE: &str = "bare XDP redirect";
@@ -33,8 +33,20 @@ const fn grid(
     Goal { words, figure: Figure::Ratio(ours, theirs), bound }
 }
 
+/// Slipswitch's TCP beside a flood, against that beside the same packets that one flow drops.
+const fn beside(words: &'static str, flood: &'static [(&'static str, &'static str)]) -> Goal {
+    let tcp = which(FLOOD, "Slipswitch tcx", "throughput");
+    Goal {
+        words,
+        figure: Figure::Ratio(with(tcp, flood), with(tcp, DROPPED)),
+        bound: Bound::AtLeast(0.9),
+    }
+}
+
+const DROPPED: &[(&str, &str)] = &[("flood", "dropped by one flow")];
+
 /// All goals, in the order of the page.
-pub const ALL: [Goal; 15] = [
+pub const ALL: [Goal; 17] = [
     grid("64 B, 1 flow, rate against bare XDP", "rate", ONE, BARE, Bound::AtLeast(0.85)),
     grid("64 B, 64 K flows, rate against bare XDP", "rate", MANY, BARE, Bound::AtLeast(0.80)),
     grid("64 B, 256 K flows, rate against bare XDP", "rate", MOST, BARE, Bound::AtLeast(0.80)),
@@ -69,6 +81,8 @@ pub const ALL: [Goal; 15] = [
         ),
         bound: Bound::AtLeast(0.95),
     },
+    beside("TCP beside a flood of new flows", &[("flood", "new flows")]),
+    beside("TCP beside a flood of new masks", &[("flood", "new masks")]),
     Goal {
         words: "new flows a second against OVS AF_PACKET",
         figure: Figure::Ratio(

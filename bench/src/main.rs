@@ -12,6 +12,7 @@ mod cost;
 mod cpu_time;
 mod ends;
 mod experiment;
+mod flooder;
 mod generator;
 mod goals;
 mod histogram;
@@ -78,7 +79,8 @@ fn main() -> ExitCode {
 fn list() {
     println!("experiments:");
     for (experiment, ..) in experiment::ALL {
-        println!("  {:10} {}", experiment.name, experiment.title);
+        let long = if experiment.long { " (not part of a short run)" } else { "" };
+        println!("  {:10} {}{long}", experiment.name, experiment.title);
     }
     println!("systems:");
     for system in peer::System::ALL {

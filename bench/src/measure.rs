@@ -124,6 +124,18 @@ pub fn turns<T: Sample>(
     for contender in contenders.iter_mut() {
         contender()?;
     }
+    warm_turns(plan, limit, contenders)
+}
+
+/// The same for contenders that have each measured already.
+///
+/// # Errors
+/// When a contender fails.
+pub fn warm_turns<T: Sample>(
+    plan: Plan,
+    limit: f64,
+    contenders: &mut [Contender<'_, T>],
+) -> Result<Turns<T>> {
     let mut best = take(plan.repeat, contenders)?;
     for taken in 2..=1 + ANEW {
         if best.scatter() <= limit {

@@ -53,7 +53,7 @@ pub struct Load {
     pub hook: Hook,
     /// Most flows that may take turns.
     pub flows: u32,
-    /// tc: where `bare` redirects to.
+    /// tc: where `bare` and `flood` send.
     pub output: u32,
     /// XDP: programs say that they take frames of several buffers. A table of programs holds
     /// one sort only.
@@ -161,14 +161,7 @@ impl Programs {
     /// # Errors
     /// When the last run did not redirect.
     pub fn cost(&self, frame: &[u8], ifindex: u32, repeat: u32) -> Result<f64> {
-        let mut context = self.context(frame, ifindex);
-        let input = ProgramInput {
-            context_in: Some(&mut context),
-            data_in: Some(frame),
-            repeat,
-            ..ProgramInput::default()
-        };
-        let output = test_run(&self.program("touch")?, input)?;
+        let output = self.repeat("touch", frame, ifindex, repeat)?;
         let redirects = self.hook.redirects();
         ensure!(
             output.0 == redirects,
@@ -176,6 +169,29 @@ impl Programs {
             output.0
         );
         Ok(output.1)
+    }
+
+    /// Runs `program` so many times on one frame that arrives on `ifindex`; what the last run
+    /// returned, and nanoseconds of each. Packets that it sends wait until all runs are over, and
+    /// more than some hundred do not fit.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn repeat(
+        &self,
+        program: &str,
+        frame: &[u8],
+        ifindex: u32,
+        repeat: u32,
+    ) -> Result<(u32, f64)> {
+        let mut context = self.context(frame, ifindex);
+        let input = ProgramInput {
+            context_in: Some(&mut context),
+            data_in: Some(frame),
+            repeat,
+            ..ProgramInput::default()
+        };
+        test_run(&self.program(program)?, input)
     }
 
     /// Runs `program` over `count` live frames that arrive on `ifindex` of the calling thread's

@@ -16,7 +16,7 @@ mod vswitch;
 use crate::object::Hook;
 use crate::pin::Cpus;
 use crate::topology::Port;
-use anyhow::Result;
+use anyhow::{Result, bail};
 use slipswitch_tests::harness::{Netns, Switch};
 use std::net::Ipv4Addr;
 
@@ -140,6 +140,8 @@ pub enum Rules {
     Normal,
     /// Both ways, and the megaflows look at TCP's ports, so that each connection has its own.
     PerConnection,
+    /// Like [`Rules::Normal`], and this becomes of UDP from a third port.
+    Third(Third),
     /// From the first port, ARP, and a rule for each of the first so many addresses of
     /// [`DESTINATIONS`]; everything from the second.
     Destinations(u32),
@@ -154,7 +156,30 @@ impl Rules {
             Rules::Prefix => "prefix",
             Rules::Normal => "both ways",
             Rules::PerConnection => "both ways, by connection",
+            Rules::Third(third) => third.name(),
             Rules::Destinations(_) => "by destination",
+        }
+    }
+}
+
+/// What becomes of UDP from a third port. All of it is dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Third {
+    /// By one megaflow.
+    Dropped,
+    /// By a megaflow for each addresses and ports.
+    Flows,
+    /// By rules of many prefixes of both addresses: megaflows have many masks.
+    Masks,
+}
+
+impl Third {
+    /// Name in the report.
+    pub fn name(self) -> &'static str {
+        match self {
+            Third::Dropped => "dropped by one flow",
+            Third::Flows => "new flows",
+            Third::Masks => "new masks",
         }
     }
 }
@@ -177,6 +202,14 @@ pub trait Peer {
     /// # Errors
     /// When it does not take them.
     fn add_ports(&mut self, ports: &[Port; 2]) -> Result<()>;
+
+    /// Makes one more device a port, the third. Once, after [`Peer::add_ports`].
+    ///
+    /// # Errors
+    /// When it does not take it, as systems without rules do not.
+    fn add_third(&mut self, port: &Port) -> Result<()> {
+        bail!("{} would be a third port, and this system has two", port.name)
+    }
 
     /// Puts in rules in place of those there are. A system without rules forwards as it does.
     ///

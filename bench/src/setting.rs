@@ -4,7 +4,7 @@ use crate::ends::Ends;
 use crate::netns::run;
 use crate::peer::{Peer, Rules, System, Tier};
 use crate::pin::Cpus;
-use crate::topology::{Far, Topology};
+use crate::topology::{End, Far, Topology};
 use anyhow::{Context, Result, ensure};
 use slipswitch_tests::harness::Switch;
 use std::time::Duration;
@@ -25,6 +25,7 @@ pub struct Setting {
     /// What had to be done by hand, for the report.
     pub note: Option<String>,
     topology: Topology,
+    third: Option<End>,
 }
 
 impl Setting {
@@ -51,7 +52,7 @@ impl Setting {
              hosts"
                 .into()
         });
-        let setting = Setting { system, peer, ends, note, topology };
+        let setting = Setting { system, peer, ends, note, topology, third: None };
         let (one, two) = (&setting.topology.sender.host, &setting.topology.receiver.host);
         ensure!(one.reaches(two.address(), PATIENCE), "the hosts do not reach each other");
         Ok(setting)
@@ -76,6 +77,25 @@ impl Setting {
                 .into(),
         );
         Ok(self)
+    }
+
+    /// With a container at a third port, from which nothing is let through.
+    ///
+    /// # Errors
+    /// When the system does not take the port.
+    pub fn with_third(mut self) -> Result<Setting> {
+        let end = End::make(self.peer.netns(), "p3", "10.0.0.3/24", Far::Container)?;
+        self.peer.add_third(&end.port)?;
+        self.third = Some(end);
+        Ok(self)
+    }
+
+    /// What is at the third port.
+    ///
+    /// # Errors
+    /// When there is no such port.
+    pub fn third(&self) -> Result<&End> {
+        self.third.as_ref().context("there are two ports")
     }
 
     /// The daemon with its database.

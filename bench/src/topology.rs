@@ -81,7 +81,12 @@ impl Topology {
 }
 
 impl End {
-    fn make(switch: &Netns, name: &str, address: &str, far: Far) -> Result<End> {
+    /// Makes a device in the switch's namespace, and its other end with an address. To be called
+    /// on a thread that lives as long as this value.
+    ///
+    /// # Errors
+    /// When a device cannot be made or set up.
+    pub fn make(switch: &Netns, name: &str, address: &str, far: Far) -> Result<End> {
         let host = crate::attempt(|| Ok(Host::new(switch, name, address)))?;
         if far == Far::Card {
             run(switch, &format!("ethtool -K {name} gro on"))?;

@@ -63,7 +63,10 @@ pub fn prepared(setting: Setting) -> Result<Setting> {
 }
 
 /// Removes all megaflows.
-fn forget(setting: &Setting) -> Result<()> {
+///
+/// # Errors
+/// When the system has no daemon, or that refuses.
+pub fn forget(setting: &Setting) -> Result<()> {
     let switch = setting.switch()?;
     let output = switch.sh("ovs-appctl revalidator/purge");
     ensure!(output.ok(), "revalidator/purge: {}", output.text().trim());

@@ -1,12 +1,13 @@
 //! Daemons that are driven by ovsdb-server and OpenFlow: Slipswitch and Open vSwitch.
 
 use super::hugepages::Hugepages;
-use super::{Peer, Rules, Tier, destination};
+use super::{Peer, Rules, Third, Tier, destination};
 use crate::generator::{PORTS, SOURCES, TARGET, source};
 use crate::topology::Port;
 use anyhow::{Context, Result, ensure};
 use slipswitch_tests::harness::{Netns, Switch};
 use std::fmt::Write as _;
+use std::net::Ipv4Addr;
 
 const BRIDGE: &str = "br0";
 /// Seconds that rules may take.
@@ -55,6 +56,16 @@ impl Vswitch {
         Vswitch { switch, interface, settings, tier, _held: held }
     }
 
+    fn add_port(&self, number: u32, port: &Port) -> Result<()> {
+        let (name, interface) = (&port.name, (self.interface)(&port.name));
+        self.switch.vsctl(&format!(
+            "add-port {BRIDGE} {name} -- set interface {name} ofport_request={number} {interface}"
+        ));
+        let error = self.switch.vsctl(&format!("get interface {name} error"));
+        ensure!(error.trim() == "[]", "{name} is no port: {}", error.trim());
+        Ok(())
+    }
+
     fn pid(&self) -> Result<u32> {
         let text = self.switch.place().read("ovs-vswitchd.pid");
         text.trim().parse().with_context(|| format!("the pidfile says {text:?}"))
@@ -67,18 +78,12 @@ impl Peer for Vswitch {
     }
 
     fn add_ports(&mut self, ports: &[Port; 2]) -> Result<()> {
-        crate::attempt(|| {
-            for (number, port) in (1..).zip(ports) {
-                let (name, interface) = (&port.name, (self.interface)(&port.name));
-                self.switch.vsctl(&format!(
-                    "add-port {BRIDGE} {name} -- set interface {name} ofport_request={number} \
-                     {interface}"
-                ));
-                let error = self.switch.vsctl(&format!("get interface {name} error"));
-                ensure!(error.trim() == "[]", "{name} is no port: {}", error.trim());
-            }
-            Ok(())
-        })
+        let mut numbered = (1..).zip(ports);
+        crate::attempt(|| numbered.try_for_each(|(number, port)| self.add_port(number, port)))
+    }
+
+    fn add_third(&mut self, port: &Port) -> Result<()> {
+        crate::attempt(|| self.add_port(3, port))
     }
 
     fn install(&mut self, rules: Rules) -> Result<()> {
@@ -202,6 +207,10 @@ pub fn text(rules: Rules) -> String {
                 );
             }
         }
+        Rules::Third(third) => {
+            text.push_str(&self::text(Rules::Normal));
+            text.push_str(&from_third(third));
+        }
         Rules::Destinations(flows) => {
             text.push_str("in_port=1,arp actions=output:2\nin_port=2 actions=output:1\n");
             text.push_str("in_port=1,ip,nw_dst=10.0.0.2 actions=output:2\n");
@@ -215,9 +224,48 @@ pub fn text(rules: Rules) -> String {
     text
 }
 
+/// Bits of an address that prefixes are taken from.
+const BITS: u32 = 0x55aa_55aa;
+
+fn from_third(third: Third) -> String {
+    match third {
+        Third::Dropped => "priority=10,in_port=3,udp actions=drop\n".into(),
+        // What an action reads, a megaflow matches.
+        Third::Flows => "priority=10,in_port=3,udp \
+             actions=multipath(symmetric_l4,1,hrw,16,0,NXM_NX_REG0[])\n"
+            .into(),
+        Third::Masks => {
+            let mut text = "priority=2,in_port=3,udp actions=drop\n".to_owned();
+            let address = Ipv4Addr::from_bits(BITS);
+            for (field, base) in [("nw_src", 1000), ("nw_dst", 2000)] {
+                for length in 1..=32 {
+                    let _ = writeln!(
+                        text,
+                        "priority={},in_port=3,udp,{field}={address}/{length},tp_src=7,\
+                         tp_dst={length} actions=drop",
+                        base + length
+                    );
+                }
+            }
+            text
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_from_the_third_port_is_let_through() {
+        for (third, rules) in [(Third::Dropped, 1), (Third::Flows, 1), (Third::Masks, 65)] {
+            let text = text(Rules::Third(third));
+            let all: Vec<&str> = text.lines().filter(|l| l.contains("in_port=3,udp")).collect();
+            assert_eq!(all.len(), rules);
+            assert!(all.iter().all(|line| !line.contains("output")), "{text}");
+            assert!(text.starts_with(&super::text(Rules::Normal)));
+        }
+    }
 
     #[test]
     fn numbers_are_found_by_their_names() {

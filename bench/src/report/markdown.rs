@@ -238,6 +238,7 @@ mod tests {
         title: "Made up",
         about: "Figures for a test.",
         repeats: "nothing",
+        long: false,
         across: Some("flows"),
         shown: &["rate"],
         why: &[("OVS-DPDK", "It polls.")],
