@@ -28,7 +28,7 @@ namespaces of its own; nothing stays behind. It exits with 2 when an experiment 
 group could not be measured at all, and with 1 when a goal of a group is missed.
 
 Examples:
-  make bench                                                  the page, in about 20 minutes
+  make bench                                                  the page, in about 16 minutes
   cargo run --release -p slipswitch-bench -- --only echo,tcp
   cargo run --release -p slipswitch-bench -- --only setup --systems slipswitch,ovs --quick
   cargo run --release -p slipswitch-bench -- cost udp --repeat 15 --json figures.json
@@ -52,10 +52,10 @@ pub struct Args {
     /// All points: every size and number of flows
     #[arg(long, conflicts_with = "quick")]
     pub full: bool,
-    /// Shorter rounds and fewer of them: a first look, not a result
+    /// Shorter rounds: a first look, not a result
     #[arg(long)]
     pub quick: bool,
-    /// Rounds of each measurement [default: 5; 9 with --full or for groups; 3 with --quick]
+    /// Rounds of each measurement [default: 3; 9 with --full or for groups]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeat: Option<u32>,
     /// Write the page to FILE, plots and results.json to a directory of its name beside it
@@ -99,7 +99,7 @@ impl Args {
     pub fn plan(&self) -> Plan {
         let rounds = match self {
             Args { quick: true, .. } => 3,
-            Args { full: false, groups, .. } if groups.is_empty() => 5,
+            Args { full: false, groups, .. } if groups.is_empty() => 3,
             _ => 9,
         };
         Plan { repeat: self.repeat.unwrap_or(rounds), quick: self.quick, full: self.full }
@@ -171,7 +171,7 @@ mod tests {
         assert_eq!(args.experiments().len(), experiment::ALL.len());
         let args = Args::parse_from(["bench"]);
         assert_eq!(args.systems(), System::ALL);
-        assert_eq!(args.plan().repeat, 5);
+        assert_eq!(args.plan().repeat, 3);
         assert_eq!(Args::parse_from(["bench", "cost"]).plan().repeat, 9);
     }
 

@@ -12,10 +12,12 @@ mod rules;
 mod setup;
 mod sweep;
 
+pub use frames::Known;
+
 use crate::args::Plan;
 use crate::catalogue::{self, Experiment};
 use crate::cpu_time::of_process;
-use crate::measure::{Contender, Rounds, Series, rounds};
+use crate::measure::{Contender, Rounds, Series, warm_turns};
 use crate::peer::System;
 use crate::pin::Cpus;
 use crate::point::{Parameters, Point, Subject};
@@ -39,6 +41,8 @@ pub struct Run {
     pub systems: Vec<System>,
     /// What came of it so far.
     pub results: Results,
+    /// Frames that were measured so far, for experiments that have points in common.
+    pub known: Known,
     /// For who waits.
     pub progress: Progress,
 }
@@ -51,19 +55,19 @@ pub type Entry = (Experiment, Work, [u64; 2]);
 
 /// All experiments, in the order of the page.
 pub const ALL: [Entry; 13] = [
-    (catalogue::GRID, frames::grid, [360, 3600]),
-    (catalogue::FLOWS, frames::flows, [140, 900]),
-    (catalogue::ONE_FLOW, frames::one_flow, [100, 240]),
-    (catalogue::HALF, frames::half, [50, 80]),
-    (catalogue::MASKS, frames::masks, [120, 500]),
-    (catalogue::ECHO, hosts::echo, [90, 300]),
-    (catalogue::TCP, hosts::tcp, [130, 300]),
-    (catalogue::FLOOD, flood::run, [200, 420]),
-    (catalogue::SETUP, setup::run, [70, 150]),
-    (catalogue::RULES, rules::run, [50, 120]),
-    (catalogue::SWEEP, sweep::run, [80, 200]),
-    (catalogue::CPU, cpu::run, [110, 240]),
-    (catalogue::RESTART, restart::run, [60, 120]),
+    (catalogue::GRID, frames::grid, [265, 3600]),
+    (catalogue::FLOWS, frames::flows, [85, 850]),
+    (catalogue::ONE_FLOW, frames::one_flow, [50, 130]),
+    (catalogue::HALF, frames::half, [45, 80]),
+    (catalogue::MASKS, frames::masks, [105, 500]),
+    (catalogue::ECHO, hosts::echo, [55, 300]),
+    (catalogue::TCP, hosts::tcp, [85, 300]),
+    (catalogue::FLOOD, flood::run, [230, 560]),
+    (catalogue::SETUP, setup::run, [45, 150]),
+    (catalogue::RULES, rules::run, [35, 120]),
+    (catalogue::SWEEP, sweep::run, [50, 200]),
+    (catalogue::CPU, cpu::run, [85, 240]),
+    (catalogue::RESTART, restart::run, [45, 120]),
 ];
 
 /// A figure that systems are asked for.
@@ -225,7 +229,7 @@ fn turns(
     if contenders.is_empty() {
         return Ok(Vec::new());
     }
-    let rounds = rounds(plan, task.asked.wide, &mut contenders)?;
+    let rounds = Rounds::from(warm_turns(plan, task.asked.wide, &mut contenders)?);
     let at = limit.and_then(|l| Some((settings.iter().position(|s| s.system == l)?, l.name())));
     Ok(settings
         .iter()

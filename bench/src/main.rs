@@ -97,6 +97,7 @@ fn compare(args: &Args) -> Result<ExitCode> {
         plan,
         cpus,
         systems: args.systems(),
+        known: experiment::Known::default(),
         results: Results { machine: report::machine::facts(), ..Results::default() },
         progress: Progress::new(&expected),
     };

@@ -156,9 +156,14 @@ pub fn warm_turns<T: Sample>(
 /// # Errors
 /// When a contender fails.
 pub fn rounds(plan: Plan, limit: f64, contenders: &mut [Contender<'_>]) -> Result<Rounds> {
-    let turns = turns(plan, limit, contenders)?;
-    let (taken, unsteady) = (turns.taken, turns.unsteady);
-    Ok(Rounds { series: turns.samples.into_iter().map(Series).collect(), taken, unsteady })
+    turns(plan, limit, contenders).map(Rounds::from)
+}
+
+impl From<Turns<f64>> for Rounds {
+    fn from(turns: Turns<f64>) -> Rounds {
+        let Turns { samples, taken, unsteady } = turns;
+        Rounds { series: samples.into_iter().map(Series).collect(), taken, unsteady }
+    }
 }
 
 fn take<T>(repeat: u32, contenders: &mut [Contender<'_, T>]) -> Result<Turns<T>> {

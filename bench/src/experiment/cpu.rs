@@ -46,7 +46,7 @@ fn both(run: &mut Run, system: System) -> Result<Vec<Series>> {
 fn look(run: &Run, setting: &Setting) -> Result<impl Fn() -> Result<Series> + use<>> {
     let pid = *setting.peer.daemons().first().context("no daemon")?;
     let span = Duration::from_secs(if run.plan.full { 5 } else { 2 });
-    let samples = run.plan.repeat.min(3);
+    let samples = run.plan.repeat.min(if run.plan.full { 3 } else { 2 });
     Ok(move || {
         let series: Result<Vec<f64>> = (0..samples).map(|_| usage(pid, span)).collect();
         Ok(Series(series?))

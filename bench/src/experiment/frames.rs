@@ -7,6 +7,7 @@
 mod cases;
 mod delay;
 mod half;
+mod known;
 mod rate;
 mod ready;
 
@@ -17,11 +18,14 @@ use crate::catalogue::Experiment;
 use crate::measure::Series;
 use crate::peer::System;
 use crate::point::{Point, Subject};
+use crate::topology::Far;
 use anyhow::Result;
 use cases::{Case, Layout};
 use indexmap::IndexMap;
 
 pub use half::half;
+pub use known::Known;
+use known::Measured;
 
 /// (a): frame sizes by numbers of flows.
 pub fn grid(run: &mut Run, experiment: &Experiment) -> Result<()> {
@@ -52,15 +56,23 @@ fn sweep(run: &mut Run, experiment: &Experiment, layouts: &[Layout]) -> Result<(
     let mut limits: IndexMap<Choice, Series> = IndexMap::new();
     for system in run.systems.clone() {
         for layout in layouts {
-            let way = format!("{}, to a {}", system.name(), layout.receiver.name());
+            let receiver = layout.receiver;
+            let cases = repeat_known(run, experiment, system, layout, &mut limits);
+            if cases.is_empty() {
+                continue;
+            }
+            let layout = Layout { receiver, cases };
+            let way = format!("{}, to a {}", system.name(), receiver.name());
             run.progress.say(&format!("starting {way}"));
-            match crate::attempt(|| Bed::new(system, layout.receiver, run.cpus)) {
+            match crate::attempt(|| Bed::new(system, receiver, run.cpus)) {
                 Ok(bed) => {
                     let name = system.name().to_owned();
                     run.results.systems.entry(name).or_insert_with(|| bed.peer.settings());
                     let mut session =
                         Session { experiment, system, plan: run.plan, bed, ceiling: &ceiling };
-                    session.run(layout, &mut limits, &mut |point| run.add(point));
+                    session.run(&layout, &mut limits, &mut |case, points, limit| {
+                        keep(run, (system, receiver), case, points, limit);
+                    });
                 }
                 Err(e) => {
                     for case in &layout.cases {
@@ -73,6 +85,44 @@ fn sweep(run: &mut Run, experiment: &Experiment, layouts: &[Layout]) -> Result<(
     }
     add_limits(run, experiment, layouts, &limits);
     Ok(())
+}
+
+/// Adds the points of cases that were measured already; the other cases.
+fn repeat_known(
+    run: &mut Run,
+    experiment: &Experiment,
+    system: System,
+    layout: &Layout,
+    limits: &mut IndexMap<Choice, Series>,
+) -> Vec<Case> {
+    let mut rest = Vec::new();
+    for case in &layout.cases {
+        match run.known.find(system, layout.receiver, case) {
+            Some(measured) => {
+                limits.entry(case.choice()).or_default().0.extend(&measured.limit.0);
+                let points = measured.points_in(experiment.name, case);
+                points.into_iter().for_each(|point| run.add(point));
+            }
+            None => rest.push(case.clone()),
+        }
+    }
+    rest
+}
+
+/// Adds the points of a case, and keeps them for others when there is a limit, which says that it
+/// could be measured.
+fn keep(
+    run: &mut Run,
+    (system, receiver): (System, Far),
+    case: &Case,
+    points: Vec<Point>,
+    limit: Option<Series>,
+) {
+    if let Some(limit) = limit {
+        let (case, points) = (case.clone(), points.clone());
+        run.known.keep(Measured { system, receiver, case, points, limit });
+    }
+    points.into_iter().for_each(|point| run.add(point));
 }
 
 /// What matters to the generator alone: flows and size.
@@ -96,6 +146,9 @@ fn add_limits(
     }
 }
 
+/// Takes what came of a case: points, and rates of the generator alone when it could be measured.
+type Done<'a> = dyn FnMut(&Case, Vec<Point>, Option<Series>) + 'a;
+
 /// A system under measurement.
 struct Session<'a> {
     experiment: &'a Experiment,
@@ -106,12 +159,7 @@ struct Session<'a> {
 }
 
 impl Session<'_> {
-    fn run(
-        &mut self,
-        layout: &Layout,
-        limits: &mut IndexMap<Choice, Series>,
-        add: &mut dyn FnMut(Point),
-    ) {
+    fn run(&mut self, layout: &Layout, limits: &mut IndexMap<Choice, Series>, done: &mut Done<'_>) {
         let mut installed = None;
         let mut note = None;
         for case in &layout.cases {
@@ -128,10 +176,15 @@ impl Session<'_> {
             });
             match points {
                 Ok((points, limit)) => {
-                    limits.entry(case.choice()).or_default().0.extend(limit.0);
-                    points.into_iter().map(|p| with_note(p, note.as_deref())).for_each(&mut *add);
+                    limits.entry(case.choice()).or_default().0.extend(&limit.0);
+                    let note = note.as_deref();
+                    let points = points.into_iter().map(|p| with_note(p, note)).collect();
+                    done(case, points, Some(limit));
                 }
-                Err(e) => add(subject.absent(rate::METRIC, rate::UNIT, &format!("{e:#}"))),
+                Err(e) => {
+                    let point = subject.absent(rate::METRIC, rate::UNIT, &format!("{e:#}"));
+                    done(case, vec![point], None);
+                }
             }
         }
     }

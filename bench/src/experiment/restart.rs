@@ -38,7 +38,7 @@ fn restarts(run: &mut Run, system: System) -> Result<Vec<Series>> {
     let mut series = vec![Series::default(); 2];
     let lost = undisturbed(&setting)?;
     ensure!(lost == 0, "{lost} are lost in a second without a restart");
-    for _ in 0..run.plan.repeat.min(3) {
+    for _ in 0..run.plan.repeat.min(if run.plan.full { 3 } else { 2 }) {
         let ends = setting.ends.clone();
         let (outcome, ()) = paced(&ends, Flood { burst: BURST }, || {
             thread::sleep(QUIET);

@@ -22,7 +22,7 @@ const WIDE: f64 = 0.10;
 /// Measures.
 pub fn run(run: &mut Run, experiment: &Experiment) -> Result<()> {
     let numbers: &[u32] = if run.plan.full { &[FEW, MANY] } else { &[MANY] };
-    let rounds = run.plan.repeat.min(if run.plan.full { 5 } else { 3 });
+    let rounds = run.plan.repeat.min(if run.plan.full { 5 } else { 2 });
     for number in numbers.iter().copied() {
         let asked = |metric, unit| Asked {
             parameters: parameter("rules", number.into()),
