@@ -59,7 +59,8 @@ const HEAD: &str = "\
 
 This page is written by `make bench` (about 16 minutes) or `make bench-full` (all points); do not
 edit it. All figures are of one run on one machine, the one below: every system is measured there
-in turn, with the same generator and the same sink. What could not be measured says why. The
+in turn, with the same generator and the same sink. What could not be measured says why. What
+two experiments have in common is measured once and stands in both. The
 samples of every figure are in [benchmarks/results.json](benchmarks/results.json).
 
 How to read the tables: the median over the rounds, ± the median distance from it; in brackets,
