@@ -135,9 +135,13 @@ fn an_idle_switch_sleeps() {
         let fields: Vec<u64> = after.split(' ').map(|f| f.parse().unwrap_or(0)).collect();
         fields.get(11).copied().unwrap_or(0) + fields.get(12).copied().unwrap_or(0)
     };
-    std::thread::sleep(Duration::from_secs(1));
-    let before = ticks();
-    std::thread::sleep(Duration::from_secs(2));
-    let used = ticks() - before;
-    assert!(used <= 10, "{used} hundredths of a second in two seconds");
+    // At first it fits its programs to the flows, and the machine runs other tests.
+    let used: Vec<u64> = std::iter::repeat_with(|| {
+        let before = ticks();
+        std::thread::sleep(Duration::from_secs(2));
+        ticks() - before
+    })
+    .take(5)
+    .collect();
+    assert!(used.iter().any(|used| *used <= 2), "{used:?} hundredths of a second in two seconds");
 }
