@@ -12,16 +12,11 @@
 //! megaflows are made for what comes twice only. Pressed ports divide one share among them, so
 //! that several floods cost no more than one.
 //!
-//! Where the share is not exceeded but by CPU time that nobody else wants, it is no bound
-//! ([`Spare`]): then a port that has nothing left pays nothing. So on a machine that has little
-//! else to do flows are set up as fast as it can.
-//!
 //! What errs on which side: a batch pays when it is over, so an account may be overdrawn by a
 //! batch, or by what a faster tier had let go before it heard. The port is closed the longer, but
 //! no longer than it takes to save up a full account.
 
 use crate::ports::PortMap;
-use crate::spare::Spare;
 use datapath::PortNo;
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -128,15 +123,6 @@ impl Account {
         self.standing.pressed_until.store(0, Ordering::Relaxed);
     }
 
-    /// Lets off what was overdrawn.
-    fn forgive(&self) {
-        let mut balance = self.balance.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(balance) = &mut *balance {
-            balance.time = balance.time.max(0);
-        }
-        self.standing.closed_until.store(0, Ordering::Relaxed);
-    }
-
     /// Takes `cost` off the account, which fills by `rate` nanoseconds a second and would be full
     /// with `full`. Until when the port is closed, when it is.
     fn pay(&self, cost: Nanos, rate: u64, full: u64, now: Nanos) -> Option<Nanos> {
@@ -171,12 +157,11 @@ fn scaled(n: u64, by: u64, of: u64) -> u64 {
 }
 
 /// Has ports pay what they owe; tells of those that are closed, and until when. `share` is CPU
-/// time in a second; zero: nobody pays. `spare`: that of the machine may be had beyond the share.
+/// time in a second; zero: nobody pays.
 pub(crate) fn charge(
     ports: &PortMap,
     bill: &[(PortNo, Nanos)],
     share: Duration,
-    spare: Option<&Spare>,
 ) -> Vec<(PortNo, Nanos)> {
     let share = u64::try_from(share.as_nanos()).unwrap_or(u64::MAX);
     if share == 0 || bill.is_empty() {
@@ -188,10 +173,6 @@ pub(crate) fn charge(
         let account = &ports.get(port)?.account;
         let among = if account.is_pressed() { pressed.max(1) } else { 1 };
         let until = account.pay(*cost, (share / among).max(1), share, now)?;
-        if spare.is_some_and(|spare| spare.is_there(now)) {
-            account.forgive();
-            return None;
-        }
         if account.is_time_to_tell(now) {
             tracing::info!(
                 target: "dpif_netdev",
@@ -233,9 +214,6 @@ mod tests {
         assert_eq!(account.pay(110 * MS, share, share, later), Some(later + 100 * MS));
         // However much it was, a second is the most.
         assert_eq!(account.pay(900 * MS, share, share, later), Some(later + 1000 * MS));
-        account.forgive();
-        assert!(!account.is_closed() && account.is_pressed());
-        assert_eq!(account.pay(0, share, share, later), None, "nothing is owed");
         account.reset();
         assert!(!account.is_closed() && !account.is_pressed());
     }

@@ -2,16 +2,6 @@
 
 use std::time::Duration;
 
-/// What misses of a port may cost; the default is no limit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct UpcallShare {
-    /// CPU time of a second that they may cost on end, and that all ports which ask for more divide
-    /// among them; each may have saved up as much for bursts. Zero is no limit.
-    pub time: Duration,
-    /// They may cost more while CPU time of the machine is idle.
-    pub spare: bool,
-}
-
 /// Settings of a [`crate::UserspaceDatapath`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -28,8 +18,9 @@ pub struct Config {
     /// Receive queues of devices that can have several, when the port's `options:n_rxq` does not
     /// say (`0` is 1). Applies to ports added later.
     pub n_rxq: usize,
-    /// What misses of a port may cost.
-    pub upcall_share: UpcallShare,
+    /// CPU time of a second that misses of a port may cost on end, and that all ports which ask
+    /// for more divide among them; each may have saved up as much for bursts. Zero is no limit.
+    pub upcall_share: Duration,
     /// Entries of each packet thread's exact-match cache, rounded up to a power of two.
     pub cache_entries: usize,
     /// Interfaces of internal ports outlive the datapath (see [`netdev::OpenSpec::persistent`]),
@@ -50,7 +41,7 @@ impl Default for Config {
             max_masks: 960,
             cores: Vec::new(),
             n_rxq: 1,
-            upcall_share: UpcallShare::default(),
+            upcall_share: Duration::ZERO,
             cache_entries: 8192,
             persistent_internal: None,
             open_muted: false,

@@ -47,13 +47,12 @@ mod megaflow;
 mod meter;
 mod ports;
 mod shared;
-mod spare;
 mod stats;
 mod table;
 mod thread;
 
 pub use assign::ThreadInfo;
-pub use config::{Config, UpcallShare};
+pub use config::Config;
 pub use datapath::UserspaceDatapath;
 pub use handover::{Handover, HandoverId, Passed};
 pub use stats::PmdStats;

@@ -1,11 +1,10 @@
 //! What all threads of one datapath share.
 
 use crate::budget::{self, Nanos};
-use crate::config::{Config, UpcallShare};
+use crate::config::Config;
 use crate::engine::Engine;
 use crate::meter::Meter;
 use crate::ports::PortMap;
-use crate::spare::Spare;
 use crate::stats::{Drops, PmdStats, ThreadStats};
 use crate::table::{Limits, Table};
 use clock::{Clock, Millis};
@@ -14,6 +13,7 @@ use netdev::SendReport;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
 
 /// Milliseconds between two looks at the order of subtables.
 const SORT_INTERVAL: u64 = 1000;
@@ -29,8 +29,8 @@ pub(crate) struct Shared {
     pub(crate) tokens: AtomicU64,
     /// After shutdown: engines make no upcalls.
     pub(crate) closed: AtomicBool,
-    upcall_share: RwLock<UpcallShare>,
-    spare: Spare,
+    /// Nanoseconds.
+    upcall_share: AtomicU64,
     table: RwLock<Table>,
     ports: RwLock<Arc<PortMap>>,
     factory: RwLock<Option<Arc<dyn UpcallFactory>>>,
@@ -63,6 +63,10 @@ fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
     lock.write().unwrap_or_else(PoisonError::into_inner)
 }
 
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
 impl Shared {
     pub(crate) fn new(clock: Clock, config: &Config) -> Shared {
         let limits = Limits { flows: config.max_flows, masks: config.max_masks };
@@ -73,8 +77,7 @@ impl Shared {
             cache_entries: config.cache_entries,
             tokens: AtomicU64::new(1),
             closed: AtomicBool::new(false),
-            upcall_share: RwLock::new(config.upcall_share),
-            spare: Spare::default(),
+            upcall_share: AtomicU64::new(nanos(config.upcall_share)),
             table: RwLock::new(Table::new(limits)),
             ports: RwLock::new(Arc::default()),
             factory: RwLock::new(None),
@@ -128,20 +131,17 @@ impl Shared {
     }
 
     /// Accounts begin anew when it is another share.
-    pub(crate) fn set_upcall_share(&self, share: UpcallShare) {
-        let old = std::mem::replace(&mut *write(&self.upcall_share), share);
-        if old != share {
+    pub(crate) fn set_upcall_share(&self, share: Duration) {
+        let share = nanos(share);
+        if self.upcall_share.swap(share, Ordering::Relaxed) != share {
             self.ports().values().for_each(|port| port.account.reset());
         }
     }
 
     /// Has ports pay for their upcalls; see [`budget::charge`].
     pub(crate) fn charge(&self, bill: &[(PortNo, Nanos)]) -> Vec<(PortNo, Nanos)> {
-        if bill.is_empty() {
-            return Vec::new();
-        }
-        let share = *read(&self.upcall_share);
-        budget::charge(&self.ports(), bill, share.time, share.spare.then_some(&self.spare))
+        let share = Duration::from_nanos(self.upcall_share.load(Ordering::Relaxed));
+        budget::charge(&self.ports(), bill, share)
     }
 
     /// Counts what a sender dropped.

@@ -5,7 +5,7 @@ use super::wanted::{Tunables, Wanted};
 use crate::args::DummyLevel;
 use crate::daemon::Daemon;
 use bridge::revalidator::Pass;
-use datapath_userspace::{Config, UpcallShare};
+use datapath_userspace::Config;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -77,18 +77,17 @@ fn forget_megaflows(d: &mut Daemon) {
     d.switch.slow_path().pass(Pass::Purge);
 }
 
-/// What misses of ports may cost which have more and more of them: a twentieth of the machine, no
-/// more than a packet thread has, and what is idle; no more than `percent` of one CPU where that is
-/// said. Nothing bounds them in dummy mode, where results depend on no clock.
-pub(crate) fn upcall_share(dummy: DummyLevel, percent: Option<u64>) -> UpcallShare {
-    const TWENTIETH: u64 = 5;
-    if dummy != DummyLevel::Off {
-        return UpcallShare::default();
+/// CPU time in a second that misses of ports may cost which have more and more of them; see
+/// [`Config::upcall_share`]. No bound where `percent` (of one CPU) does not say: a port with tens of
+/// thousands of flows that are all new at once, after a start, say, would lose packets for it. None
+/// in dummy mode either, where results depend on no clock.
+pub(crate) fn upcall_share(dummy: DummyLevel, percent: Option<u64>) -> Duration {
+    match percent {
+        Some(percent) if dummy == DummyLevel::Off => {
+            Duration::from_millis(percent.saturating_mul(10))
+        }
+        _ => Duration::ZERO,
     }
-    let cpus = std::thread::available_parallelism().map_or(1, usize::from) as u64;
-    let some = percent.unwrap_or_else(|| (cpus * TWENTIETH).min(100));
-    let time = Duration::from_millis(some.saturating_mul(10));
-    UpcallShare { time, spare: percent.is_none() }
 }
 
 /// Cores of packet threads, their share for misses, and whether the host's own ports outlive the daemon.
