@@ -150,12 +150,6 @@ static __always_inline bool runs_here(hook_ctx *ctx, __u32 hooks, __u32 flags)
 	return AT_XDP || !(flags & FLOW_NO_GSO) || !is_gso(ctx);
 }
 
-/* The frame is in several buffers. */
-static __always_inline bool in_several(const struct view *v)
-{
-	return settings.have_frags && v->end - v->data < v->length;
-}
-
 /* XDP can redirect only to what is in the devmap, and frames in several buffers not to all of
  * that; the next hook can send to any port. */
 static __always_inline bool in_reach(const struct view *v, const struct port *port)
@@ -170,7 +164,7 @@ static __always_inline bool in_reach(const struct view *v, const struct port *po
 	flags = *(volatile __u32 *)&port->flags; /* anew: else most ports pay for keeping it */
 	if (!(flags & PORT_UP))
 		return true;
-	return flags & PORT_DEVMAP && !in_several(v);
+	return flags & PORT_DEVMAP && v->whole;
 #else
 	return true;
 #endif
@@ -182,7 +176,7 @@ static __always_inline bool can_send(const struct view *v)
 #if AT_XDP
 	struct config *c;
 
-	if (!in_several(v))
+	if (v->whole)
 		return true;
 	c = config_here();
 	return c && !*(volatile __u32 *)&c->whole_only;
@@ -301,6 +295,20 @@ static __always_inline bool decide(const __u64 *key, const struct emc_key *k, __
 
 #define NOT_HERE 0x7fffffff
 
+/* Sends a packet from a port by the flow in `slot`, which only sends it to port `output`. `bytes`:
+ * the frame. NOT_HERE, and nothing is done: this hook cannot. */
+static __always_inline int forward(hook_ctx *ctx, const struct view *v, __u32 in_port, __u32 slot,
+				   __u32 output, __u32 bytes, __u32 tcp_flags)
+{
+	struct port *port = port_of(output);
+
+	if (!in_reach(v, port))
+		return NOT_HERE;
+	count_flow(slot, bytes, tcp_flags);
+	count_arrival(in_port, bytes);
+	return output_to(ctx, port, output, v->length);
+}
+
 /* A packet of the shape that most have, when its flow is in the exact-match cache and only sends
  * it to one port; else NOT_HERE. */
 static __always_inline int lookup_plain(hook_ctx *ctx, __u32 in_port)
@@ -308,21 +316,15 @@ static __always_inline int lookup_plain(hook_ctx *ctx, __u32 in_port)
 	const struct view v = { data_of(ctx), data_end_of(ctx), linear_length(ctx), true };
 	struct emc_key key;
 	struct emc_entry *e;
-	struct port *port;
-	__u32 tcp_flags, bytes;
+	__u32 tcp_flags;
 
 	if (!plain(ctx, &v, in_port, &key, &tcp_flags))
 		return NOT_HERE;
 	e = emc_find(&key);
 	if (!e || e->output == NO_PORT || !runs_here(ctx, e->hooks, e->flags))
 		return NOT_HERE;
-	port = port_of(e->output);
-	if (!in_reach(&v, port))
-		return NOT_HERE;
-	bytes = v.length; /* no tag */
-	count_flow(e->slot, bytes, tcp_flags);
-	count_arrival(in_port, bytes);
-	return output_to(ctx, port, e->output, bytes);
+	/* No tag is beside it. */
+	return forward(ctx, &v, in_port, e->slot, e->output, v.length, tcp_flags);
 }
 
 /* Of a slot that has a program. It is looked up for that alone: what the fast path carries along,
@@ -381,13 +383,11 @@ static __always_inline int lookup(hook_ctx *ctx)
 		goto slow;
 	bytes = view.length + tag_length(ctx);
 	if (d.output != NO_PORT) {
-		struct port *port = port_of(d.output);
-
-		if (!in_reach(&view, port))
+		verdict = forward(ctx, &view, in_port, d.slot, d.output, bytes,
+				  p->layers.tcp_flags);
+		if (verdict == NOT_HERE)
 			goto slow;
-		count_flow(d.slot, bytes, p->layers.tcp_flags);
-		count_arrival(in_port, bytes);
-		return output_to(ctx, port, d.output, view.length);
+		return verdict;
 	}
 	if (d.program != NO_PROGRAM && !(settings.features & FEATURE_LAYERS))
 		goto walk;
