@@ -218,6 +218,9 @@ impl Flows {
     /// XDP.
     fn wanted(&self, flow: &Megaflow, allowed: HookSet) -> Result<Wanted, Refusal> {
         let mut wanted = Wanted::new(flow, allowed)?;
+        if wanted.encoded.traits.copies.is_none() {
+            return Ok(wanted); // most flows
+        }
         wanted.limit(&self.lock())?;
         if !wanted.encoded.hooks.contains(HookSet::XDP) {
             return Ok(wanted);
