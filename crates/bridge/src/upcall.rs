@@ -12,7 +12,7 @@ use crate::sightings::Sightings;
 use crate::snapshot::Snapshot;
 use crate::translate::{self, Request, Translation};
 use classifier::MiniMatch;
-use clock::{Clock, Millis};
+use clock::{Clock, Millis, Seldom};
 use datapath::{
     Action, Actions, Datapath, DropReason, FlowStats, Megaflow, PortNo, Refusal, Upcall,
     UpcallFactory, UpcallKind, Upcaller, Userdata, exact_mask, is_exact,
@@ -20,7 +20,7 @@ use datapath::{
 use flow::{Field, Key, Mask, Match};
 use packet::Packet;
 use rcu::{Publisher, Reader};
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 /// Megaflows that a port may have for each that there is still room for: one port alone gets eight
@@ -98,8 +98,8 @@ pub struct SlowPath {
     pub(crate) strangers: AtomicBool,
     /// Held during a pass.
     pub(crate) passing: Mutex<()>,
-    /// When a warning told of megaflows made narrower; zero: never.
-    told_of_masks: AtomicI64,
+    /// Of a warning that tells of megaflows made narrower.
+    told_of_masks: Seldom,
     datapath: Attached,
 }
 
@@ -141,7 +141,7 @@ impl SlowPath {
             held: AtomicBool::new(false),
             strangers: AtomicBool::new(true),
             passing: Mutex::new(()),
-            told_of_masks: AtomicI64::new(0),
+            told_of_masks: Seldom::new(TELL_INTERVAL),
             datapath: Attached::default(),
         };
         slow.set_flow_limit(flow_limit);
@@ -170,14 +170,7 @@ impl SlowPath {
     /// Counts a megaflow that was made narrower, and tells of it once in a while.
     fn count_narrowed(&self, now: Millis) {
         self.counters.narrowed.fetch_add(1, Ordering::Relaxed);
-        let told = self.told_of_masks.load(Ordering::Relaxed);
-        let is_time = told == 0 || now.since(Millis(told)) >= TELL_INTERVAL;
-        if is_time
-            && self
-                .told_of_masks
-                .compare_exchange(told, now.0.max(1), Ordering::Relaxed, Ordering::Relaxed)
-                .is_ok()
-        {
+        if self.told_of_masks.is_time(now) {
             tracing::warn!(
                 target: "ofproto",
                 "the datapath has as many masks as it may have: new megaflows match every field \

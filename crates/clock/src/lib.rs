@@ -4,6 +4,10 @@
 //! [`Millis`] argument; nothing else in the tree reads the system's clock for decisions.
 //! All methods may be called from any thread.
 
+mod seldom;
+
+pub use seldom::Seldom;
+
 use std::fmt;
 use std::ops::{Add, Sub};
 use std::sync::Arc;

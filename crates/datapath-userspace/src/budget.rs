@@ -17,6 +17,7 @@
 //! no longer than it takes to save up a full account.
 
 use crate::ports::PortMap;
+use clock::{Millis, Seldom};
 use datapath::PortNo;
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,8 +27,8 @@ use std::time::Duration;
 /// A full account has what the share is in this time.
 const SAVINGS: Nanos = 1_000_000_000;
 
-/// Between two lines in the log about a port.
-const TELL_INTERVAL: Nanos = 60_000_000_000;
+/// Milliseconds between two lines in the log about a port.
+const TELL_INTERVAL: u64 = 60_000;
 
 /// Nanoseconds: of CPU time, or since a beginning that all threads and the kernel's programs
 /// share (`CLOCK_MONOTONIC`).
@@ -76,12 +77,11 @@ impl Bill {
 }
 
 /// A port's account.
-#[derive(Default)]
 pub(crate) struct Account {
     balance: Mutex<Option<Balance>>,
     standing: Standing,
-    /// When the log told that the port is closed; zero: never.
-    told: AtomicU64,
+    /// Of the log telling that the port is closed.
+    told: Seldom,
 }
 
 /// CPU time that is there, less than zero when it is overdrawn, and when that was so.
@@ -97,6 +97,13 @@ struct Standing {
     pressed_until: AtomicU64,
 }
 
+impl Default for Account {
+    fn default() -> Account {
+        let (balance, standing) = (Mutex::default(), Standing::default());
+        Account { balance, standing, told: Seldom::new(TELL_INTERVAL) }
+    }
+}
+
 impl Account {
     /// True when misses are to be dropped.
     pub(crate) fn is_closed(&self) -> bool {
@@ -106,13 +113,6 @@ impl Account {
     /// True when half of what was saved is spent.
     pub(crate) fn is_pressed(&self) -> bool {
         is_ahead(&self.standing.pressed_until)
-    }
-
-    /// True once in [`TELL_INTERVAL`].
-    fn is_time_to_tell(&self, now: Nanos) -> bool {
-        let told = self.told.load(Ordering::Relaxed);
-        (told == 0 || now.saturating_sub(told) >= TELL_INTERVAL)
-            && self.told.swap(now, Ordering::Relaxed) == told
     }
 
     /// Begins anew.
@@ -173,7 +173,7 @@ pub(crate) fn charge(
         let account = &ports.get(port)?.account;
         let among = if account.is_pressed() { pressed.max(1) } else { 1 };
         let until = account.pay(*cost, (share / among).max(1), share, now)?;
-        if account.is_time_to_tell(now) {
+        if account.told.is_time(Millis((now / 1_000_000) as i64)) {
             tracing::info!(
                 target: "dpif_netdev",
                 "{}: so many packets match no megaflow that more are dropped \
