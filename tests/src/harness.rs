@@ -10,6 +10,7 @@
 //! whatever else was started in it, also when the test program itself is killed.
 
 mod flood;
+mod guard;
 mod host;
 mod netns;
 mod normalise;
@@ -23,6 +24,7 @@ mod switch;
 mod wait;
 
 pub use flood::{Flood, stranger, udp};
+pub use guard::Guard;
 pub use host::{Capture, Host};
 pub use netns::Netns;
 pub use normalise::{normalise, split_actions};

@@ -1,8 +1,10 @@
 //! Hugepages of 2 MiB, reserved for a while.
 
 use anyhow::{Context, Result, ensure};
+use slipswitch_tests::harness::Guard;
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 
 const FILE: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
 
@@ -24,7 +26,7 @@ echo $(($(cat "$2") - got)) >"$2"
 /// A reservation; given back when dropped, also when this program is killed.
 #[derive(Debug)]
 pub struct Hugepages {
-    guard: Child,
+    _guard: Guard,
 }
 
 impl Hugepages {
@@ -33,27 +35,16 @@ impl Hugepages {
     /// # Errors
     /// When the kernel has no such pages, or not so much memory in pieces of that size.
     pub fn reserve(pages: u64) -> Result<Hugepages> {
-        let guard = Command::new("setsid")
-            .args(["sh", "-c", GUARD, "guard", &pages.to_string(), FILE])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
+        let pages_text = pages.to_string();
+        let arguments = [OsStr::new(&pages_text), OsStr::new(FILE)];
+        let mut guard = Guard::start(GUARD, &arguments, Stdio::piped())
             .context("starting what reserves hugepages")?;
-        let mut held = Hugepages { guard };
         let mut said = String::new();
-        let out = held.guard.stdout.take().context("its output was asked for")?;
+        let out = guard.output().context("its output was asked for")?;
         BufReader::new(out).read_line(&mut said).context("reading how many hugepages there are")?;
         let got: u64 = said.trim().parse().with_context(|| format!("{FILE} cannot be used"))?;
         ensure!(got >= pages, "the kernel gives {got} of {pages} hugepages of 2 MiB");
-        Ok(held)
-    }
-}
-
-impl Drop for Hugepages {
-    fn drop(&mut self) {
-        drop(self.guard.stdin.take());
-        let _ = self.guard.wait();
+        Ok(Hugepages { _guard: guard })
     }
 }
 

@@ -1,14 +1,12 @@
 //! A directory in which a switch lives, and the guard that empties it.
 //!
-//! The guard is a shell that waits for the end of its standard input, whose other end only the
-//! test program holds. However that program ends, the guard then ends every process that has
-//! this directory, or one below it, as its `OVS_RUNDIR`, and removes the directory and what the
+//! However the test program ends, the guard then ends every process that has this directory, or one below it, as its `OVS_RUNDIR`, and removes the directory and what the
 //! switch has pinned in bpffs (links go with their pins, programs and maps with both). So daemons
 //! that have detached themselves leave nothing behind either.
 
-use super::Output;
+use super::{Guard, Output};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Seconds after which one of the OVS tools gives up.
@@ -29,7 +27,7 @@ for try in 1 2 3 4 5 6 7 8 9 10; do rm -rf "$1" && break; sleep 0.1; done
 #[derive(Debug)]
 pub struct Place {
     dir: PathBuf,
-    guard: Child,
+    _guard: Guard,
 }
 
 impl Place {
@@ -44,16 +42,11 @@ impl Place {
         let name = format!("slipswitch-test.{}.{number}", std::process::id());
         let dir = std::env::temp_dir().join(name);
         std::fs::create_dir(&dir).unwrap_or_else(|e| panic!("cannot make {}: {e}", dir.display()));
-        let guard = Command::new("setsid")
-            .args(["sh", "-c", GUARD, "guard"])
-            .arg(&dir)
-            .arg(pins(&dir))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("setsid is part of util-linux");
-        Place { dir, guard }
+        let pinned = pins(&dir);
+        let arguments = [dir.as_os_str(), pinned.as_os_str()];
+        let _guard =
+            Guard::start(GUARD, &arguments, Stdio::null()).expect("setsid is part of util-linux");
+        Place { dir, _guard }
     }
 
     /// The directory.
@@ -120,13 +113,6 @@ impl Place {
 
 fn pins(run: &Path) -> PathBuf {
     process::Dirs::from_vars(|name| (name == "OVS_RUNDIR").then(|| run.into())).bpf_pins()
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        drop(self.guard.stdin.take());
-        let _ = self.guard.wait();
-    }
 }
 
 #[cfg(test)]
