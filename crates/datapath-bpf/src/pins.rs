@@ -15,6 +15,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rustix::fs::FlockOperation;
 
@@ -24,6 +25,8 @@ use crate::sys;
 
 /// `include/uapi/linux/magic.h`: BPF_FS_MAGIC.
 const BPF_FS_MAGIC: u32 = 0xcafe_4a11;
+/// How long a daemon that ends may take until the next one has its tables.
+const HAND_OVER: Duration = Duration::from_secs(3);
 /// Where a BPF file system is by convention.
 const BPFFS: &str = "/sys/fs/bpf";
 
@@ -35,7 +38,7 @@ pub struct Pins {
 }
 
 impl Pins {
-    /// Makes and locks the directory.
+    /// Makes and locks the directory; waits for a daemon that is about to leave it.
     pub fn open(directory: &Path) -> Result<Pins, Unavailable> {
         let wrong = |cause: io::Error| Unavailable::NotBpffs { path: directory.to_owned(), cause };
         if !in_bpffs(directory) {
@@ -56,8 +59,7 @@ impl Pins {
                 .map_err(system)?;
         }
         let lock = File::open(directory).map_err(system)?;
-        rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)
-            .map_err(|_| Unavailable::InUse(directory.to_owned()))?;
+        take(&lock, directory)?;
         Ok(Pins { directory: directory.to_owned(), _lock: lock })
     }
 
@@ -110,6 +112,24 @@ impl Pins {
             }
         }
     }
+}
+
+/// Locks `directory`, which `file` is. One who holds it may be a daemon that is about to end: its
+/// flows go on meanwhile, and are worth waiting for.
+fn take(file: &File, directory: &Path) -> Result<(), Unavailable> {
+    let deadline = Instant::now() + HAND_OVER;
+    let mut told = false;
+    while rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive).is_err() {
+        if Instant::now() >= deadline {
+            return Err(Unavailable::InUse(directory.to_owned()));
+        }
+        if !told {
+            tracing::info!("waiting for the daemon that has {}", directory.display());
+            told = true;
+        }
+        std::thread::sleep(HAND_OVER / 100);
+    }
+    Ok(())
 }
 
 /// True when `path`, or what of it there is, is in a BPF file system.

@@ -81,16 +81,18 @@ fn abort_on_panic() {
     }));
 }
 
-fn block(args: Args, dirs: Dirs, process: process::Daemon) -> Result<()> {
+/// The pidfile, in `process`, goes last: scripts start the next daemon when it is gone, and that
+/// one wants what this one holds.
+fn block(args: Args, dirs: Dirs, mut process: process::Daemon) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
         .build()
         .context("cannot start")?;
-    LocalSet::new().block_on(&runtime, run(args, dirs, process))
+    LocalSet::new().block_on(&runtime, run(args, dirs, &mut process))
 }
 
-async fn run(args: Args, dirs: Dirs, mut process: process::Daemon) -> Result<()> {
+async fn run(args: Args, dirs: Dirs, process: &mut process::Daemon) -> Result<()> {
     let signals = Signals::install().context("cannot install signal handlers")?;
     if args.mlockall
         && let Err(error) = process::lock_memory()
