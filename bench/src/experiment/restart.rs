@@ -36,6 +36,7 @@ fn restarts(run: &mut Run, system: System) -> Result<Vec<Series>> {
     let mut setting = Setting::make(system, run.cpus, Rules::Normal)?.with_tcp()?;
     run.describe(&setting);
     let mut series = vec![Series::default(); 2];
+    restart(&mut setting)?; // settings of table sizes take effect at a start
     let lost = undisturbed(&setting)?;
     ensure!(lost == 0, "{lost} are lost in a second without a restart");
     for _ in 0..run.plan.repeat.min(if run.plan.full { 3 } else { 2 }) {

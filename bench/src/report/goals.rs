@@ -88,11 +88,8 @@ impl Goal {
             Figure::Value(which) => median(find(results, which)?),
             Figure::Ratio(of, to) => {
                 let (of, to) = (find(results, of)?, find(results, to)?);
-                // Rounds that took turns say more about each other than their medians do.
-                let paired = of.ratio_to.as_ref().filter(|r| r.system == to.system);
-                let same = of.parameters == to.parameters && of.metric == to.metric;
-                match paired.filter(|_| same) {
-                    Some(ratio) => Ok(ratio.median),
+                match in_turn(of, to) {
+                    Some(ratio) => Ok(ratio),
                     None => Ok(median(of)? / median(to)?),
                 }
                 .and_then(|r: f64| if r.is_finite() { Ok(r) } else { Err("division by 0".into()) })
@@ -121,6 +118,20 @@ impl Goal {
             }
         }
     }
+}
+
+/// The ratio by rounds that took turns, which say more about each other than medians of different
+/// minutes do: with each other, or both with one third system.
+fn in_turn(of: &Point, to: &Point) -> Option<f64> {
+    if of.parameters != to.parameters || of.metric != to.metric {
+        return None;
+    }
+    let ours = of.ratio_to.as_ref()?;
+    if ours.system == to.system {
+        return Some(ours.median);
+    }
+    let theirs = to.ratio_to.as_ref().filter(|theirs| theirs.system == ours.system)?;
+    Some(ours.median / theirs.median)
 }
 
 fn median(point: &Point) -> Result<f64, String> {
@@ -210,6 +221,17 @@ mod tests {
         let ours = results.points.pop().unwrap();
         results.points.push(ours.against("bare XDP redirect", &bare));
         assert_eq!(goal().judge(&results), Verdict::Missed(0.5));
+    }
+
+    #[test]
+    fn what_took_turns_with_one_third_system_is_compared_by_it() {
+        // The clock was half as fast when the limit was measured.
+        let mut results = results(8.0, 5.0);
+        let ours = results.points.pop().unwrap();
+        let bare = results.points.remove(1);
+        results.points.push(bare.against("bare generator", &Series(vec![5.0; 3])));
+        results.points.push(ours.against("bare generator", &Series(vec![10.0; 3])));
+        assert_eq!(goal().judge(&results), Verdict::Met(0.8));
     }
 
     #[test]

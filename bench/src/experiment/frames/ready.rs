@@ -23,7 +23,8 @@ const SETTLE: [Duration; 2] = [Duration::from_millis(300), Duration::from_secs(1
 /// When the peer refuses the rules, or no frame arrives.
 pub fn ready(bed: &mut Bed, case: &Case) -> Result<Option<String>> {
     bed.install(case.rules, case.flows)?;
-    let missing = if matches!(case.rules, Rules::OneToOne(_)) { fill(bed, case)? } else { None };
+    let each = matches!(case.rules, Rules::OneToOne(_) | Rules::Masks(..));
+    let missing = if each { fill(bed, case)? } else { None };
     let [least, most] = SETTLE;
     let steady = bed.traffic(Stream::flood(case.flows)).settle(least, most)?;
     let rising = || format!("the rate still rose after {} s of traffic", most.as_secs());
