@@ -54,6 +54,8 @@ pub enum System {
     BareTc,
     /// The bridge of the kernel.
     LinuxBridge,
+    /// Open vSwitch with the datapath of the kernel's module.
+    OvsKernel,
     /// Open vSwitch's userspace datapath over AF_PACKET.
     OvsAfPacket,
     /// Open vSwitch's userspace datapath over AF_XDP.
@@ -66,10 +68,11 @@ pub enum System {
 
 impl System {
     /// All of them, limits first.
-    pub const ALL: [System; 9] = [
+    pub const ALL: [System; 10] = [
         System::BareXdp,
         System::BareTc,
         System::LinuxBridge,
+        System::OvsKernel,
         System::OvsAfPacket,
         System::OvsAfXdp,
         System::OvsDpdk,
@@ -84,6 +87,7 @@ impl System {
             System::BareXdp => "bare XDP redirect",
             System::BareTc => "bare tc redirect",
             System::LinuxBridge => "Linux bridge",
+            System::OvsKernel => "OVS kernel",
             System::OvsAfPacket => "OVS AF_PACKET",
             System::OvsAfXdp => "OVS AF_XDP",
             System::OvsDpdk => "OVS-DPDK",
@@ -117,6 +121,7 @@ impl System {
             System::BareXdp => Ok(Box::new(bare::Bare::xdp()) as Box<dyn Peer>),
             System::BareTc => Ok(Box::new(bare::Bare::tc())),
             System::LinuxBridge => Ok(Box::new(bridge::Bridge::start()?)),
+            System::OvsKernel => Ok(Box::new(ovs::kernel(cpus)?)),
             System::OvsAfPacket => Ok(Box::new(ovs::af_packet(cpus))),
             System::OvsAfXdp => Ok(Box::new(ovs::af_xdp(cpus))),
             System::OvsDpdk => Ok(Box::new(ovs::dpdk(cpus)?)),

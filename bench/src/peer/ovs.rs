@@ -1,4 +1,5 @@
-//! Open vSwitch of the distribution, with its userspace datapath over three kinds of devices.
+//! Open vSwitch of the distribution, with the kernel's datapath, and with its own over three kinds
+//! of devices.
 
 use super::hugepages::Hugepages;
 use super::vswitch::{Recipe, Vswitch};
@@ -6,6 +7,7 @@ use crate::pin::Cpus;
 use anyhow::{Result, ensure};
 use slipswitch_tests::harness::{Kind, Mode, Options, Switch};
 use std::path::Path;
+use std::process::Command;
 
 /// Where Debian's openvswitch-switch-dpdk puts the daemon.
 pub const DPDK: &str = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk";
@@ -17,10 +19,39 @@ const BEFORE_DPDK: [&str; 4] =
 const PAGES: u64 = 512;
 /// Megabytes of these that the daemon takes at its start.
 const MEMORY: u64 = 768;
-/// For all of them: no flow has to give way because of limits or of rarely being met, and the
-/// signature match cache is there for what the exact match cache cannot hold.
+/// For all of them: no flow has to give way because of limits or of rarely being met.
+const LIMITS: &str = "other_config:flow-limit=400000 other_config:max-idle=60000";
+/// Likewise, and the signature match cache is there for what the exact match cache cannot hold.
 const CACHES: &str = "other_config:flow-limit=400000 other_config:max-idle=60000 \
                       other_config:smc-enable=true";
+/// The kernel's datapath.
+const MODULE: &str = "openvswitch";
+
+/// With the datapath of the kernel's module.
+///
+/// # Errors
+/// When this kernel has none.
+///
+/// # Panics
+/// When the daemon does not start.
+pub fn kernel(cpus: Cpus) -> Result<Vswitch> {
+    // Without the module there may be no modprobe either; it is seen below.
+    let _ = Command::new("modprobe").args(["-q", MODULE]).status();
+    let there = Path::new("/sys/module").join(MODULE).exists();
+    ensure!(there, "this kernel has no module {MODULE}: make bench-kernel takes one that has");
+    let before = vec!["taskset".into(), "-c".into(), cpus.other.to_string()];
+    let options = Options::new(Kind::RealOvs, Mode::Real);
+    let switch = Switch::with(Options { before, kernel_datapath: true, ..options });
+    Ok(Vswitch::new(Recipe {
+        switch,
+        prepare: format!("set Open_vSwitch . {LIMITS}"),
+        datapath: "system",
+        interface: Box::new(|_| String::new()),
+        settings: format!("{LIMITS}; the daemon is on CPU {}", cpus.other),
+        tier: None,
+        held: None,
+    }))
+}
 
 /// On plain devices, by AF_PACKET, which the main thread polls.
 ///
@@ -32,6 +63,7 @@ pub fn af_packet(cpus: Cpus) -> Vswitch {
     Vswitch::new(Recipe {
         switch,
         prepare: format!("set Open_vSwitch . {CACHES}"),
+        datapath: "netdev",
         interface: Box::new(|_| String::new()),
         settings: format!("{CACHES}; the daemon is on CPU {}", cpus.other),
         tier: None,
@@ -49,6 +81,7 @@ pub fn af_xdp(cpus: Cpus) -> Vswitch {
     Vswitch::new(Recipe {
         switch,
         prepare: format!("set Open_vSwitch . {CACHES} {threads}"),
+        datapath: "netdev",
         interface: Box::new(|_| "type=afxdp options:n_rxq=1 options:xdp-mode=native".into()),
         settings: format!(
             "{CACHES} {threads}; type=afxdp options:n_rxq=1 options:xdp-mode=native (veth has \
@@ -80,6 +113,7 @@ pub fn dpdk(cpus: Cpus) -> Result<Vswitch> {
             "set Open_vSwitch . {CACHES} {threads} other_config:dpdk-init=true \
              other_config:dpdk-socket-mem={MEMORY} 'other_config:dpdk-extra=\"{extra}\"'"
         ),
+        datapath: "netdev",
         interface: Box::new(|name| format!("type=dpdk options:dpdk-devargs={}", devargs(name))),
         settings: format!(
             "{CACHES} {threads}, {MEMORY} MiB of hugepages, {extra}; type=dpdk \

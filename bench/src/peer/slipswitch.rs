@@ -19,6 +19,7 @@ pub fn start(tier: Tier, cpus: Cpus) -> Vswitch {
     Vswitch::new(Recipe {
         switch,
         prepare: format!("set Open_vSwitch . {SIZES}"),
+        datapath: "netdev",
         interface: Box::new(move |_| format!("other_config:tier={name}")),
         settings: format!("{SIZES}; other_config:tier={name}; the daemon is on CPU {}", cpus.other),
         tier: Some(tier),

@@ -30,6 +30,8 @@ pub struct Recipe {
     pub switch: Switch,
     /// Arguments of `ovs-vsctl` before the bridge is made; empty for none.
     pub prepare: String,
+    /// The bridge's datapath: `netdev` or `system`.
+    pub datapath: &'static str,
     /// What `ovs-vsctl` sets at a port's interface, from the port's name.
     pub interface: Box<dyn Fn(&str) -> String>,
     /// For the report.
@@ -46,12 +48,12 @@ impl Vswitch {
     /// # Panics
     /// When the daemon does not answer.
     pub fn new(recipe: Recipe) -> Vswitch {
-        let Recipe { switch, prepare, interface, settings, tier, held } = recipe;
+        let Recipe { switch, prepare, datapath, interface, settings, tier, held } = recipe;
         if !prepare.is_empty() {
             switch.vsctl(&prepare);
         }
         switch.vsctl(&format!(
-            "add-br {BRIDGE} -- set bridge {BRIDGE} datapath_type=netdev fail_mode=secure"
+            "add-br {BRIDGE} -- set bridge {BRIDGE} datapath_type={datapath} fail_mode=secure"
         ));
         Vswitch { switch, interface, settings, tier, _held: held }
     }

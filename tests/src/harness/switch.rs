@@ -53,12 +53,15 @@ pub struct Options {
     /// A command that the daemon is started by, to be put before it: less privilege, another
     /// mount namespace. It has to become the daemon (`exec`).
     pub before: Vec<String>,
+    /// It may use the datapath of the kernel's module, too, which is one for all daemons of a
+    /// network namespace.
+    pub kernel_datapath: bool,
 }
 
 impl Options {
     /// Without anything special.
     pub fn new(kind: Kind, mode: Mode) -> Options {
-        Options { kind, mode, arguments: Vec::new(), before: Vec::new() }
+        Options { kind, mode, arguments: Vec::new(), before: Vec::new(), kernel_datapath: false }
     }
 }
 
@@ -180,8 +183,10 @@ impl Switch {
             "-vconsole:off",
             "-vsyslog:off",
             "-vfile:info",
-            "--disable-system",
         ]);
+        if !self.options.kernel_datapath {
+            command.push("--disable-system");
+        }
         if self.options.mode == Mode::Dummy {
             command.push("--enable-dummy");
         }
