@@ -35,4 +35,4 @@ pub use program::{daemon_program, tool_program};
 pub use scenario::{Scenario, compare};
 pub use skip::{skip, without_privilege, without_tool};
 pub use switch::{Kind, Mode, Options, Switch, dummy_bridge_line};
-pub use wait::{wait_for, wait_until};
+pub use wait::{patient, wait_for, wait_until};

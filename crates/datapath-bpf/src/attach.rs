@@ -274,9 +274,9 @@ mod tests {
         }
     }
 
-    fn in_namespace(test: &str, f: fn()) {
+    fn in_namespace(f: fn()) {
         if !rustix::process::geteuid().is_root() {
-            eprintln!("SKIPPED: {test}: it takes root");
+            testing::skip("it takes root");
             return;
         }
         std::thread::spawn(move || {
@@ -290,14 +290,11 @@ mod tests {
 
     #[test]
     fn a_program_for_one_buffer_is_refused_at_a_large_mtu() {
-        in_namespace(
-            "a_program_for_one_buffer_is_refused_at_a_large_mtu",
-            large_mtus_take_a_program_for_them,
-        );
+        in_namespace(large_mtus_take_a_program_for_them);
     }
 
     #[test]
     fn where_there_is_no_tcx() {
-        in_namespace("where_there_is_no_tcx", filters_come_and_go);
+        in_namespace(filters_come_and_go);
     }
 }

@@ -21,17 +21,17 @@ const TC_ACT_REDIRECT: u32 = 7;
 /// The loopback device, which test runs of skb programs come from.
 const LOOPBACK: u32 = 1;
 
-fn is_root(test: &str) -> bool {
+fn is_root() -> bool {
     let root = rustix::process::geteuid().is_root();
     if !root {
-        eprintln!("SKIPPED: {test}: it takes root (CAP_BPF, CAP_NET_ADMIN, CAP_SYS_ADMIN)");
+        testing::skip("it takes root (CAP_BPF, CAP_NET_ADMIN, CAP_SYS_ADMIN)");
     }
     root
 }
 
 /// Runs `f` on a thread with a network namespace of its own.
-fn in_namespace(test: &str, f: impl FnOnce() + Send) {
-    if !is_root(test) {
+fn in_namespace(f: impl FnOnce() + Send) {
+    if !is_root() {
         return;
     }
     std::thread::scope(|scope| {
@@ -127,7 +127,7 @@ fn run(program: BorrowedFd<'_>, frame: &[u8]) -> sys::RunOutput {
 
 #[test]
 fn flows_are_run_counted_and_removed() {
-    in_namespace("flows_are_run_counted_and_removed", || {
+    in_namespace(|| {
         let to = veth();
         let bpf = open(small());
         assert!(!bpf.was_adopted());
@@ -168,7 +168,7 @@ fn flows_are_run_counted_and_removed() {
 
 #[test]
 fn every_way_to_attach() {
-    in_namespace("every_way_to_attach", || {
+    in_namespace(|| {
         let a = veth();
         let bpf = open(small());
         let stack = Attachment { side: Side::Stack, ..attachment(a) };
@@ -193,7 +193,7 @@ fn every_way_to_attach() {
 
 #[test]
 fn a_new_daemon_takes_over() {
-    in_namespace("a_new_daemon_takes_over", || {
+    in_namespace(|| {
         let to = veth();
         let config = Config { pins: Some(pins("adopt")), ..small() };
         let bpf = open(config.clone());
@@ -238,7 +238,7 @@ fn a_new_daemon_takes_over() {
 /// or by none.
 #[test]
 fn no_packet_meets_a_recycled_flow() {
-    in_namespace("no_packet_meets_a_recycled_flow", || {
+    in_namespace(|| {
         let to = veth();
         let bpf = open(small());
         bpf.attach(PortNo(1), &attachment(LOOPBACK)).unwrap();
@@ -316,7 +316,7 @@ fn spent() -> Duration {
 #[test]
 #[ignore = "figures; run alone and optimised"]
 fn figures() {
-    in_namespace("figures", || {
+    in_namespace(|| {
         let to = veth();
         let bpf = open(Config::default());
         bpf.attach(PortNo(1), &attachment(LOOPBACK)).unwrap();

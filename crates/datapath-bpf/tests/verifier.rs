@@ -25,7 +25,7 @@ fn verified(program: &OwnedFd) -> Option<u64> {
 #[test]
 fn loads_every_program_far_below_the_verifiers_limit() {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED: loads_every_program_far_below_the_verifiers_limit: it takes root");
+        testing::skip("it takes root");
         return;
     }
     let config = Config { max_flows: 1024, ..Config::default() };

@@ -27,7 +27,7 @@ impl Drop for Namespace {
 
 fn in_namespace(name: &str, test: impl FnOnce() + Send + 'static) {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED: network namespaces need root");
+        testing::skip("network namespaces need root");
         return;
     }
     let namespace = Namespace(format!("slip-dpu-{name}-{}", std::process::id()));

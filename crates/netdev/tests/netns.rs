@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use netdev::{Kind, LinkEvent, LinkMonitor, Opened, PacketPool, open};
 use packet::{Offload, Packet};
 use support::*;
+use testing::patient;
 
 /// Turns a UDP packet from 10.0.0.1 to 10.0.0.2 around; the checksum holds for both ways.
 fn turn_around(p: &mut Packet) {
@@ -120,7 +121,7 @@ fn tap_and_internal_ports_meet_the_hosts_stack() {
             drop(socket);
             drop(port);
             // A child process that is just being started may hold a copy for a moment.
-            let end = Instant::now() + Duration::from_secs(2);
+            let end = Instant::now() + patient(Duration::from_secs(2));
             while netdev::link::exists("t0") {
                 assert!(Instant::now() < end, "it must vanish with us");
                 thread::sleep(Duration::from_millis(2));
@@ -179,7 +180,7 @@ fn tcp_between(kind_a: Kind, kind_b: Kind, bytes: usize) -> u64 {
                 let listener = TcpListener::bind("10.0.0.1:7000").expect("address is set");
                 ready_tx.send(0).expect("main waits");
                 let (mut stream, _) = listener.accept().expect("connects");
-                stream.set_read_timeout(Some(Duration::from_secs(5))).expect("not 0");
+                stream.set_read_timeout(Some(patient(Duration::from_secs(5)))).expect("not 0");
                 let mut sum = 0u64;
                 let mut buffer = vec![0; 65536];
                 loop {
@@ -194,10 +195,11 @@ fn tcp_between(kind_a: Kind, kind_b: Kind, bytes: usize) -> u64 {
             } else {
                 ready_tx.send(0).expect("main waits");
                 let address = "10.0.0.1:7000".parse().expect("an address");
-                let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(5))
-                    .expect("TCP connects through the ports");
-                stream.set_read_timeout(Some(Duration::from_secs(5))).expect("not 0");
-                stream.set_write_timeout(Some(Duration::from_secs(5))).expect("not 0");
+                let mut stream =
+                    TcpStream::connect_timeout(&address, patient(Duration::from_secs(5)))
+                        .expect("TCP connects through the ports");
+                stream.set_read_timeout(Some(patient(Duration::from_secs(5)))).expect("not 0");
+                stream.set_write_timeout(Some(patient(Duration::from_secs(5)))).expect("not 0");
                 let data: Vec<u8> = (0..bytes).map(|i| (i * 7 + i / 251) as u8).collect();
                 stream.write_all(&data).expect("sent");
                 stream.shutdown(std::net::Shutdown::Write).expect("connected");
@@ -239,10 +241,10 @@ fn tcp_between(kind_a: Kind, kind_b: Kind, bytes: usize) -> u64 {
     };
     for (_, go, _) in &hosts {
         go.send(()).expect("the host thread waits");
-        ready_rx.recv_timeout(Duration::from_secs(5)).expect("the host is ready");
+        ready_rx.recv_timeout(patient(Duration::from_secs(5))).expect("the host is ready");
     }
     let sums: Vec<_> =
-        hosts.iter().map(|(sum, ..)| sum.recv_timeout(Duration::from_secs(20))).collect();
+        hosts.iter().map(|(sum, ..)| sum.recv_timeout(patient(Duration::from_secs(20)))).collect();
     stop.store(true, Ordering::Relaxed);
     forwarder.join().expect("forwarding did not fail");
     drop(hosts);
@@ -281,7 +283,7 @@ fn has_af_xdp() -> bool {
         fd >= 0 && libc::close(fd) == 0
     };
     if !has {
-        eprintln!("SKIPPED: no AF_XDP here");
+        testing::skip("no AF_XDP here");
     }
     has
 }
@@ -387,7 +389,7 @@ fn a_device_that_goes_down_comes_back_and_one_that_vanishes_is_an_error() {
             } else {
                 ip("neigh replace 10.0.0.2 lladdr 02:00:00:00:00:02 dev t0");
             }
-            let end = Instant::now() + Duration::from_secs(2);
+            let end = Instant::now() + patient(Duration::from_secs(2));
             let socket = udp_socket();
             loop {
                 // The carrier may need a moment.
@@ -452,7 +454,7 @@ fn what_the_kernel_refuses_to_segment_is_segmented_here() {
         p.offload.gso = Some((packet::Gso::UdpL4, 1000, 42));
         assert_eq!(from.sender.send(&[p]).sent, 1);
         let (mut out, mut pool) = (Vec::new(), PacketPool::default());
-        let end = Instant::now() + Duration::from_secs(3);
+        let end = Instant::now() + patient(Duration::from_secs(3));
         while out.iter().filter(|p: &&Packet| p.data()[..12] == [2; 12]).count() < 3 {
             assert!(Instant::now() < end, "{out:?}");
             queue(&mut to).recv(&mut out, &mut pool, 8).expect("present");

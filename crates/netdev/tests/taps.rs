@@ -15,6 +15,7 @@ use netdev::{
 };
 use packet::Gso;
 use support::*;
+use testing::patient;
 
 /// The switch that made an interface, and another.
 const OWNER: &str = "/run/one";
@@ -170,7 +171,7 @@ fn taps_of_others_are_not_deleted_and_misfits_say_why() {
 /// Takes one packet with `text` in it from the tap; for 3 seconds.
 fn take(tap: &mut Tap, text: &[u8]) -> Raw {
     let mut pool = PacketPool::default();
-    let end = Instant::now() + Duration::from_secs(3);
+    let end = Instant::now() + patient(Duration::from_secs(3));
     let mut got = Vec::new();
     while Instant::now() < end {
         poll(&[tap.poll_fd().as_raw_fd()], 100);
@@ -243,7 +244,7 @@ fn the_tap_is_silent_counts_what_it_lost_and_vanishes() {
         for _ in 0..10 {
             port.sender.send(&vec![frame.clone(); 32]);
         }
-        let end = Instant::now() + Duration::from_secs(3);
+        let end = Instant::now() + patient(Duration::from_secs(3));
         while tap.recv(&mut got, &mut pool, 32).expect("up") == 32 {
             assert!(Instant::now() < end);
         }

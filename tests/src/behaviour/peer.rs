@@ -1,11 +1,12 @@
 //! The other end of a port's veth pair, where the test sits.
 
 use super::finished;
+use crate::harness::patient;
 use netdev::{Kind, OpenSpec, Opened, PacketPool};
 use packet::Packet;
 use std::time::{Duration, Instant};
 
-/// So long a frame that the kernel has counted may take.
+/// So long a frame that the kernel has counted may take, of [`patient`].
 const QUIET: Duration = Duration::from_millis(500);
 
 pub(super) struct Peer {
@@ -53,7 +54,7 @@ impl Peer {
     pub(super) fn collect(&mut self) -> Vec<Vec<u8>> {
         self.drain();
         let mut last = Instant::now();
-        while !self.has_all() && last.elapsed() < QUIET {
+        while !self.has_all() && last.elapsed() < patient(QUIET) {
             if self.drain() {
                 last = Instant::now();
             } else {

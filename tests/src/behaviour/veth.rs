@@ -4,6 +4,7 @@ use super::fast::Fast;
 use super::namespace::{Namespace, run};
 use super::peer::Peer;
 use super::{FLOW_LIMIT, Fixture, LARGE_MTU, MTU, PORTS, Ran, finished};
+use crate::harness::{patient, skip};
 use clock::Clock;
 use datapath::{Datapath, LookupStats, PortNo, PortSpec, Tier};
 use datapath_userspace::{Config, UserspaceDatapath};
@@ -11,8 +12,8 @@ use packet::Packet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Longest wait for a packet to go through.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Longest wait for a packet to go through, of [`patient`].
+const ARRIVAL: Duration = Duration::from_secs(5);
 
 /// The userspace datapath with `AF_PACKET` ports, alone or below BPF; the test sits at the other
 /// ends of the pairs.
@@ -30,16 +31,15 @@ impl Veth {
     /// the fastest that its ports are at. Where this cannot be it says so and does nothing.
     pub fn run(tier: Tier, test: impl FnOnce(Veth) + Send + 'static) {
         if !rustix::process::geteuid().is_root() {
-            eprintln!("SKIPPED: veth pairs need root");
+            skip("veth pairs need root");
             return;
         }
-        let thread =
-            std::thread::Builder::new().name("veth-case".to_owned()).spawn(
-                move || match Veth::new(tier) {
-                    Ok(fixture) => test(fixture),
-                    Err(why) => eprintln!("SKIPPED: {why}"),
-                },
-            );
+        // The test's name is the thread's, for what is said in it.
+        let name = std::thread::current().name().unwrap_or("test").to_owned();
+        let thread = std::thread::Builder::new().name(name).spawn(move || match Veth::new(tier) {
+            Ok(fixture) => test(fixture),
+            Err(why) => skip(&why.to_string()),
+        });
         if let Err(panic) = thread.expect("a thread can be started").join() {
             std::panic::resume_unwind(panic);
         }
@@ -203,7 +203,10 @@ impl Fixture for Veth {
         let start = Instant::now();
         let wait = |done: &dyn Fn() -> bool| {
             while !done() {
-                assert!(start.elapsed() < PATIENCE, "a packet did not arrive at the datapath");
+                assert!(
+                    start.elapsed() < patient(ARRIVAL),
+                    "a packet did not arrive at the datapath"
+                );
                 std::thread::sleep(Duration::from_micros(50));
             }
         };

@@ -1,6 +1,6 @@
 //! A host at the switch: a namespace at the other end of a plain veth pair.
 
-use super::{Netns, Output, Place, Process, wait_until};
+use super::{Netns, Output, Place, Process, patient, wait_until};
 use std::time::Duration;
 
 /// A namespace with `eth0`, whose other end is a device in the switch's namespace.
@@ -72,13 +72,21 @@ impl Host {
 
     /// Sends `count` echo requests, 20 ms apart; the number of answers.
     pub fn ping(&self, to: &str, count: u32) -> u32 {
-        let output = self.netns.run(&format!("ping -n -c {count} -i 0.02 -W 1 {to}"));
-        received(&output)
+        received(&self.netns.run(&ping(to, count)))
+    }
+
+    /// The same beside the test; what `ping` says in the end.
+    pub fn pinging(&self, to: &str, count: u32) -> std::thread::JoinHandle<String> {
+        let (netns, line) = (self.netns.clone(), ping(to, count));
+        self.netns.spawn(move || netns.run(&line).stdout)
     }
 
     /// Pings until there is an answer; false when there is none within `timeout`.
     pub fn reaches(&self, to: &str, timeout: Duration) -> bool {
-        wait_until(timeout, || received(&self.netns.run(&format!("ping -n -c 1 -W 0.2 {to}"))) == 1)
+        let wait = patient(Duration::from_millis(200)).as_secs_f64();
+        wait_until(timeout, || {
+            received(&self.netns.run(&format!("ping -n -c 1 -W {wait} {to}"))) == 1
+        })
     }
 
     /// Starts to record what arrives at and leaves a device of the host.
@@ -88,6 +96,11 @@ impl Host {
     pub fn capture(&self, place: &Place, device: &str, filter: &str) -> Capture {
         Capture::start(&self.netns, place, &format!("{}-{device}", self.name), device, filter)
     }
+}
+
+fn ping(to: &str, count: u32) -> String {
+    let wait = patient(Duration::from_secs(1)).as_secs();
+    format!("ping -n -q -c {count} -i 0.02 -W {wait} {to}")
 }
 
 fn received(output: &Output) -> u32 {

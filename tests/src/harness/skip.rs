@@ -1,15 +1,9 @@
-//! Saying aloud that a test does not run here.
+//! What tests need of the host, and saying aloud that they do not run without it.
+
+pub use testing::skip;
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
-
-/// Says on standard error that the test does not run, and why.
-pub fn skip(reason: &str) {
-    use std::io::Write;
-    let test = std::thread::current().name().unwrap_or("test").to_owned();
-    // Not `eprintln!`: the test runner keeps that to itself when the test passes.
-    let _ = writeln!(std::io::stderr(), "SKIPPED: {test}: {reason}");
-}
 
 /// True, after saying so, when network namespaces cannot be made here.
 pub fn without_privilege() -> bool {

@@ -100,11 +100,7 @@ fn offload_is_switched_off_and_on_while_packets_flow() {
     let Some((switch, a, _b)) = pair() else { return };
     warm(&a, "10.0.0.2");
     sees(&switch, &["in_port(h1)", "dp:tcx"]);
-    let netns = a.netns.clone();
-    let load = netns.spawn({
-        let netns = netns.clone();
-        move || netns.run("ping -n -q -c 200 -i 0.02 -W 1 10.0.0.2").stdout
-    });
+    let load = a.pinging("10.0.0.2", 200);
     switch.vsctl("set open_vswitch . other_config:bpf-offload=false");
     sees(&switch, &["in_port(h1)", "offloaded:no, dp:userspace", "tier-disabled"]);
     assert!(flows(&switch, &["dp:tcx"]).is_empty());

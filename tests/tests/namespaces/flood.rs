@@ -1,7 +1,7 @@
 //! One port that floods the switch with flows it has never seen, and its neighbours.
 
 use crate::tools::{SOON, pair};
-use slipswitch_tests::harness::{Flood, stranger};
+use slipswitch_tests::harness::{Flood, stranger, wait_until};
 use std::time::Duration;
 
 #[test]
@@ -28,6 +28,7 @@ fn two_ports_keep_pinging_while_a_third_floods_random_flows() {
         (there.join().expect("ping runs"), back.join().expect("ping runs"))
     });
     let flows = switch.appctl("upcall/show");
+    wait_until(SOON, || flood.sent() > 5_000);
     let sent = flood.sent();
     drop(flood);
     assert!(sent > 5_000, "only {sent} packets of the flood");

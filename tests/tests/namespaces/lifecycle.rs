@@ -1,7 +1,7 @@
 //! Things that come and go under traffic.
 
 use crate::tools::{SOON, pair, switch, tcp};
-use slipswitch_tests::harness::wait_until;
+use slipswitch_tests::harness::{patient, wait_until};
 use std::time::Duration;
 
 #[test]
@@ -9,11 +9,7 @@ fn a_port_is_removed_and_added_under_load() {
     let Some((switch, a, _b)) = pair() else { return };
     let c = switch.host_on("br0", "h3", "10.0.0.3/24");
     assert!(a.reaches("10.0.0.2", SOON));
-    let netns = a.netns.clone();
-    let load = netns.spawn({
-        let netns = netns.clone();
-        move || netns.run("ping -n -q -c 150 -i 0.02 -W 1 10.0.0.2").stdout
-    });
+    let load = a.pinging("10.0.0.2", 150);
     for _ in 0..5 {
         switch.vsctl("del-port br0 h3");
         switch.vsctl("add-port br0 h3");
@@ -38,11 +34,7 @@ fn a_killed_daemon_comes_back_with_its_ports() {
 fn packets_flow_while_the_database_restarts() {
     let Some((mut switch, a, _b)) = pair() else { return };
     assert!(a.reaches("10.0.0.2", SOON));
-    let netns = a.netns.clone();
-    let load = netns.spawn({
-        let netns = netns.clone();
-        move || netns.run("ping -n -q -c 150 -i 0.02 -W 1 10.0.0.2").stdout
-    });
+    let load = a.pinging("10.0.0.2", 150);
     switch.kill_database();
     std::thread::sleep(Duration::from_millis(500));
     switch.start_database();
@@ -119,7 +111,7 @@ fn sigterm_under_traffic_ends_it_cleanly() {
     switch.daemon().expect("it runs").signal("TERM");
     let start = std::time::Instant::now();
     switch.wait_for_end();
-    assert!(start.elapsed() < Duration::from_secs(5));
+    assert!(start.elapsed() < patient(Duration::from_secs(5)));
     assert!(!switch.place().file("ovs-vswitchd.pid").exists());
     let _ = load.join();
 }
@@ -143,5 +135,9 @@ fn an_idle_switch_sleeps() {
     })
     .take(5)
     .collect();
-    assert!(used.iter().any(|used| *used <= 2), "{used:?} hundredths of a second in two seconds");
+    let little = patient(Duration::from_millis(20)).as_millis() as u64 / 10; // a few
+    assert!(
+        used.iter().any(|used| *used <= little),
+        "{used:?} hundredths of a second in two seconds"
+    );
 }

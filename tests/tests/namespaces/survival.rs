@@ -1,15 +1,12 @@
 //! Flows outlive the daemon: what it pinned goes on forwarding, and a new daemon takes it over.
 
 use crate::tools::{SOON, Stream, pair, switch, warm};
-use slipswitch_tests::harness::{Netns, Switch, wait_until};
+use slipswitch_tests::harness::{Host, Switch, patient, wait_until};
 use std::time::Duration;
 
 /// Pings `to`, 50 times a second for `seconds`, beside the test.
-fn pinging(from: &Netns, to: &str, seconds: u32) -> std::thread::JoinHandle<String> {
-    let (netns, to) = (from.clone(), to.to_owned());
-    from.spawn(move || {
-        netns.run(&format!("ping -n -q -c {} -i 0.02 -W 1 {to}", seconds * 50)).stdout
-    })
+fn pinging(from: &Host, to: &str, seconds: u32) -> std::thread::JoinHandle<String> {
+    from.pinging(to, seconds * 50)
 }
 
 #[track_caller]
@@ -37,7 +34,7 @@ fn established_flows_lose_nothing_while_the_daemon_is_dead() {
     let Some((mut switch, a, b)) = pair() else { return };
     warm(&a, "10.0.0.2");
     settled(&switch);
-    let ping = pinging(&a.netns, "10.0.0.2", 4);
+    let ping = pinging(&a, "10.0.0.2", 4);
     let mut stream = Stream::new(&a, &b, "10.0.0.2:7000", "10.0.0.2:7000");
     stream.write(1_000_000);
     switch.kill_daemon();
@@ -64,7 +61,7 @@ fn a_plain_exit_leaves_flows_and_one_with_cleanup_does_not() {
     settled(&switch);
     let pins = switch.place().pins();
     assert!(pins.exists(), "{} is not there", pins.display());
-    let ping = pinging(&a.netns, "10.0.0.2", 3);
+    let ping = pinging(&a, "10.0.0.2", 3);
     switch.appctl("exit");
     assert_eq!(switch.wait_for_end(), Some(0));
     assert!(pins.exists());
@@ -91,7 +88,7 @@ fn the_hosts_own_port_survives_too() {
         })
     };
     assert!(wait_until(SOON, both));
-    let ping = pinging(&a.netns, "10.0.0.9", 3);
+    let ping = pinging(&a, "10.0.0.9", 3);
     switch.kill_daemon();
     std::thread::sleep(Duration::from_secs(1));
     switch.start_daemon();
@@ -156,7 +153,7 @@ fn flow_restore_wait_keeps_adopted_flows_until_the_tables_are_back() {
     switch.ofctl("add-flow br0 actions=NORMAL");
     warm(&a, "10.0.0.2");
     settled(&switch);
-    let ping = pinging(&a.netns, "10.0.0.2", 4);
+    let ping = pinging(&a, "10.0.0.2", 4);
     switch.vsctl("set open_vswitch . other_config:flow-restore-wait=true");
     switch.kill_daemon();
     switch.start_daemon();
@@ -175,7 +172,11 @@ fn flow_restore_wait_has_an_end() {
     switch.ofctl("add-flow br0 actions=NORMAL");
     warm(&a, "10.0.0.2");
     settled(&switch);
-    switch.vsctl("set open_vswitch . other_config:flow-restore-wait=true other_config:flow-restore-deadline=2");
+    let deadline = patient(Duration::from_secs(2)).as_secs();
+    switch.vsctl(&format!(
+        "set open_vswitch . other_config:flow-restore-wait=true \
+         other_config:flow-restore-deadline={deadline}"
+    ));
     switch.kill_daemon();
     switch.start_daemon();
     assert_eq!(a.ping("10.0.0.2", 5), 5, "the wait has not ended yet");

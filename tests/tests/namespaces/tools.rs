@@ -1,6 +1,8 @@
 //! Switches, hosts and traffic for these tests.
 
-use slipswitch_tests::harness::{Host, Kind, Mode, Netns, Switch, without_privilege, without_tool};
+use slipswitch_tests::harness::{
+    Host, Kind, Mode, Netns, Switch, patient, without_privilege, without_tool,
+};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::thread::JoinHandle;
@@ -49,7 +51,7 @@ pub fn tcp_to(from: &Netns, to: &Netns, address: &str, length: usize) {
     let port = listener.local_addr().expect("it is bound").port();
     let receiver = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().expect("someone connects");
-        stream.set_read_timeout(Some(SOON)).expect("not zero");
+        stream.set_read_timeout(Some(patient(SOON))).expect("not zero");
         let mut got = Vec::with_capacity(length);
         let end = stream.read_to_end(&mut got);
         (got, end.is_ok())
@@ -58,9 +60,9 @@ pub fn tcp_to(from: &Netns, to: &Netns, address: &str, length: usize) {
         let address =
             format!("{}:{port}", if target.contains(':') { format!("[{target}]") } else { target });
         let address = address.parse().expect("an address");
-        let mut stream =
-            TcpStream::connect_timeout(&address, SOON).expect("the switch carries the connection");
-        stream.set_write_timeout(Some(SOON)).expect("not zero");
+        let mut stream = TcpStream::connect_timeout(&address, patient(SOON))
+            .expect("the switch carries the connection");
+        stream.set_write_timeout(Some(patient(SOON))).expect("not zero");
         stream.write_all(&pattern(length)).expect("the switch carries data");
     });
     if let Err(panic) = sender.join() {
@@ -87,13 +89,13 @@ impl Stream {
             to.netns.with(move || TcpListener::bind(listening).expect("the host's address"));
         let reader = std::thread::spawn(move || {
             let (mut stream, _) = listener.accept().expect("someone connects");
-            stream.set_read_timeout(Some(SOON)).expect("not zero");
+            stream.set_read_timeout(Some(patient(SOON))).expect("not zero");
             std::io::copy(&mut stream, &mut std::io::sink()).expect("data goes on")
         });
         let target = target.parse().expect("an address");
         let stream = from
             .netns
-            .with(move || TcpStream::connect_timeout(&target, SOON).expect("it connects"));
+            .with(move || TcpStream::connect_timeout(&target, patient(SOON)).expect("it connects"));
         Stream { stream, reader }
     }
 
@@ -121,7 +123,7 @@ pub fn udp(from: &Host, to: &Host, lengths: &[usize]) -> Vec<bool> {
     let receiver = to
         .netns
         .with(move || UdpSocket::bind((address.as_str(), 0)).expect("the address is the host's"));
-    receiver.set_read_timeout(Some(Duration::from_secs(1))).expect("not zero");
+    receiver.set_read_timeout(Some(patient(Duration::from_secs(1)))).expect("not zero");
     let target = receiver.local_addr().expect("it is bound");
     let any = if target.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" };
     let sender = from.netns.with(move || UdpSocket::bind(any).expect("a socket"));

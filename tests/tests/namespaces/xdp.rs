@@ -1,7 +1,7 @@
 //! XDP at veth pairs whose other ends are prepared for it, with frames longer than a page.
 
 use crate::tools::{SOON, switch, tcp, warm};
-use slipswitch_tests::harness::{Capture, Host, Switch, wait_until, without_tool};
+use slipswitch_tests::harness::{Capture, Host, Switch, skip, wait_until, without_tool};
 
 /// Bytes behind the Ethernet header.
 const JUMBO: u32 = 9000;
@@ -49,7 +49,7 @@ fn jumbo(hosts: usize) -> Option<Jumbo> {
         // An older kernel refuses XDP at this MTU, and the switch says so.
         assert!(!datapath_bpf::load::have_frags(), "not at XDP: {told:?}");
         assert!(told.iter().all(|text| text.contains("driver-lacks-support")), "{told:?}");
-        eprintln!("SKIPPED: this kernel does not redirect frames in several buffers");
+        skip("this kernel does not redirect frames in several buffers");
         return None;
     }
     Some(Jumbo { switch, hosts, _processes: processes })

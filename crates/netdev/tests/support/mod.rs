@@ -9,17 +9,20 @@ use std::time::{Duration, Instant};
 
 use netdev::{Kind, OpenSpec, Opened, PacketPool, Queue, open};
 use packet::Packet;
+use testing::patient;
 
 /// Runs `test` on a thread in a fresh network namespace with loopback up and IPv6 off.
 pub fn in_namespace(test: impl FnOnce() + Send + 'static) {
-    let done = thread::spawn(move || {
+    // The test's name is the thread's, for what is said in it.
+    let name = thread::current().name().unwrap_or("test").to_owned();
+    let done = thread::Builder::new().name(name).spawn(move || {
         if !fresh_namespace() {
-            eprintln!("SKIPPED: no privilege to make a network namespace");
+            testing::skip("no privilege to make a network namespace");
             return;
         }
         test();
     });
-    if let Err(panic) = done.join() {
+    if let Err(panic) = done.expect("threads can be made").join() {
         std::panic::resume_unwind(panic);
     }
 }
@@ -59,7 +62,7 @@ pub fn queue(o: &mut Opened) -> &mut dyn Queue {
 /// Calls `send` now and again until a packet arrives that has `text` in it; for 3 seconds.
 pub fn receive(o: &mut Opened, text: &[u8], send: impl Fn()) -> Packet {
     let mut pool = PacketPool::default();
-    let end = Instant::now() + Duration::from_secs(3);
+    let end = Instant::now() + patient(Duration::from_secs(3));
     while Instant::now() < end {
         let mut got = Vec::new();
         send();
@@ -92,7 +95,7 @@ pub fn veth(host: &str, port: &str) {
     ip(&format!("link set {port} up"));
     ip(&format!("neigh add 10.0.0.2 lladdr 02:00:00:00:00:02 dev {host}"));
     // The queue takes packets once the carrier is noticed.
-    let end = Instant::now() + Duration::from_secs(3);
+    let end = Instant::now() + patient(Duration::from_secs(3));
     loop {
         let out = Command::new("ip").args(["link", "show", "dev", host]).output();
         let text = String::from_utf8(out.expect("iproute2 is installed").stdout).expect("text");
@@ -106,6 +109,6 @@ pub fn veth(host: &str, port: &str) {
 
 pub fn udp_socket() -> UdpSocket {
     let s = UdpSocket::bind("10.0.0.1:4000").expect("the address is set");
-    s.set_read_timeout(Some(Duration::from_secs(3))).expect("not zero");
+    s.set_read_timeout(Some(patient(Duration::from_secs(3)))).expect("not zero");
     s
 }

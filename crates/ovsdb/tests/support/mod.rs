@@ -23,10 +23,10 @@ pub fn available() -> bool {
     let all = ["ovsdb-server", "ovsdb-tool", "ovs-vsctl"].iter().all(|p| program(p))
         && Path::new(SCHEMA).exists();
     if !all {
-        eprintln!(
-            "SKIPPED: this test needs ovsdb-server, ovsdb-tool, ovs-vsctl and {SCHEMA}: \
+        testing::skip(&format!(
+            "this test needs ovsdb-server, ovsdb-tool, ovs-vsctl and {SCHEMA}: \
              apt-get install openvswitch-switch"
-        );
+        ));
     }
     all
 }
@@ -35,7 +35,7 @@ pub fn available() -> bool {
 pub fn tls_available() -> bool {
     let found = Command::new("ovs-pki").arg("--help").stdout(Stdio::null()).status().is_ok();
     if !found {
-        eprintln!("SKIPPED: this test needs ovs-pki: apt-get install openvswitch-pki");
+        testing::skip("this test needs ovs-pki: apt-get install openvswitch-pki");
     }
     available() && found
 }
