@@ -7,7 +7,9 @@ use std::sync::Mutex;
 
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::{DataSec, Var};
-use libbpf_rs::{MapCore as _, Object, ObjectBuilder, OpenObject, PrintLevel};
+use libbpf_rs::{
+    MapCore as _, Object, ObjectBuilder, OpenObject, OpenProgramMut, PrintLevel, ProgramType,
+};
 use zerocopy::IntoBytes;
 
 use crate::attachment::Unavailable;
@@ -92,7 +94,7 @@ impl Hook {
 pub const OWN_MAPS: [&str; 3] = ["tails", "states", "holds"];
 
 /// `include/uapi/linux/bpf.h`: the program takes frames in several buffers.
-pub(crate) const XDP_HAS_FRAGS: u32 = 1 << 5;
+const XDP_HAS_FRAGS: u32 = 1 << 5;
 /// BPF_FUNC_xdp_get_buff_len.
 const XDP_GET_BUFF_LEN: libbpf_sys::bpf_func_id = 188;
 
@@ -104,7 +106,16 @@ const REDIRECTS_FRAGS: (u32, u32) = (6, 3);
 /// Where they cannot, a driver refuses XDP at an MTU that takes several buffers, or makes them one.
 pub fn have_frags() -> bool {
     sys::kernel_version().is_some_and(|version| version >= REDIRECTS_FRAGS)
-        && libbpf_rs::ProgramType::Xdp.is_helper_supported(XDP_GET_BUFF_LEN).unwrap_or(false)
+        && ProgramType::Xdp.is_helper_supported(XDP_GET_BUFF_LEN).unwrap_or(false)
+}
+
+/// Has an XDP program take frames in several buffers, or only whole ones, whatever its section
+/// says. Programs that share a table of programs must be alike in this.
+pub(crate) fn set_frags(program: &mut OpenProgramMut<'_>, frags: bool) {
+    // With the type libbpf forgets the section, whose flag it would add when it loads.
+    program.set_prog_type(ProgramType::SchedCls);
+    program.set_prog_type(ProgramType::Xdp);
+    program.set_flags(if frags { XDP_HAS_FRAGS } else { 0 });
 }
 
 /// A loaded object.
@@ -172,8 +183,8 @@ pub fn load(
     for mut program in open.progs_mut() {
         let wanted = only.is_none_or(|only| program.name() == OsStr::new(only));
         program.set_autoload(wanted);
-        if hook == Hook::Xdp && settings.have_frags != 0 {
-            program.set_flags(XDP_HAS_FRAGS);
+        if hook == Hook::Xdp {
+            set_frags(&mut program, settings.have_frags != 0);
         }
     }
     let object = open.load().map_err(|e| failure(hook, &e))?;

@@ -15,7 +15,7 @@ use zerocopy::{FromBytes as _, IntoBytes as _};
 
 use crate::capabilities::Capabilities;
 use crate::layout::{EmcEntry, Epochs, Iface, Port};
-use crate::load::{Words, XDP_HAS_FRAGS, variable, write_settings};
+use crate::load::{Words, set_frags, variable, write_settings};
 use crate::maps::{TABLES, short_name};
 use crate::settings::Settings;
 use crate::sys;
@@ -122,10 +122,7 @@ impl UserObject {
         let Examined { mut open, btf, capabilities } = examine(&bytes).map_err(contract)?;
         bind(&mut open, &btf, maps).map_err(contract)?;
         write_settings(&mut open, &btf, &settings_for(full, &capabilities)).map_err(contract)?;
-        if full.have_frags != 0 {
-            // Programs that share a devmap or a table of programs must be alike in this.
-            open.progs_mut().for_each(|mut program| program.set_flags(XDP_HAS_FRAGS));
-        }
+        open.progs_mut().for_each(|mut program| set_frags(&mut program, full.have_frags != 0));
         let object = open.load().map_err(|e| ObjectError::Refused {
             path: path.to_owned(),
             cause: e.to_string(),

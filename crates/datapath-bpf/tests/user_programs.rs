@@ -1,14 +1,19 @@
 //! Users' own programs at XDP: the example over tables that the datapath fills, at a veth, and
 //! objects that are refused.
 
+use std::collections::HashMap;
 use std::io::Write as _;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use clock::Clock;
 use datapath::{Action, Actions, FlowStats, Megaflow, PortNo, Refusal, Side, Ufid};
-use datapath_bpf::object::{ObjectError, examine_file};
+use datapath_bpf::layout::Tail;
+use datapath_bpf::load::{self, Hook};
+use datapath_bpf::maps::Sizes;
+use datapath_bpf::object::{ObjectError, UserObject, examine_file};
+use datapath_bpf::settings::Settings;
 use datapath_bpf::{Attachment, BpfDatapath, Config, HookSet, Hooks, XdpMode, sys};
 use flow::{Field, Mask, Match};
 use packet::build::Frame;
@@ -41,9 +46,9 @@ fn what_an_object_can_do_is_read_without_loading_it() {
 }
 
 /// Runs `f` on a thread with a network namespace of its own.
-fn in_namespace(test: &str, f: impl FnOnce() + Send) {
+fn in_namespace(f: impl FnOnce() + Send) {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED: {test}: it takes root (CAP_BPF, CAP_NET_ADMIN, CAP_SYS_ADMIN)");
+        testing::skip("it takes root (CAP_BPF, CAP_NET_ADMIN, CAP_SYS_ADMIN)");
         return;
     }
     std::thread::scope(|scope| {
@@ -144,7 +149,7 @@ fn stats(bpf: &BpfDatapath, flow: &Megaflow) -> FlowStats {
 
 #[test]
 fn the_example_runs_what_it_says_it_can() {
-    in_namespace("the_example_runs_what_it_says_it_can", || {
+    in_namespace(|| {
         let bpf = bed();
         assert_eq!(verdict(&bpf, &udp(7)), XDP_PASS);
         let (to_two, dropped) = (ip_flow(7, &[out()]), ip_flow(8, &[]));
@@ -176,7 +181,7 @@ fn the_example_runs_what_it_says_it_can() {
 
 #[test]
 fn what_the_example_does_not_parse_it_passes() {
-    in_namespace("what_the_example_does_not_parse_it_passes", || {
+    in_namespace(|| {
         let bpf = bed();
         let mut all = Match::ANY;
         all.set(Field::InPort, 1);
@@ -202,7 +207,7 @@ fn what_the_example_does_not_parse_it_passes() {
 
 #[test]
 fn flows_beyond_the_example_stay_at_the_skb_hook() {
-    in_namespace("flows_beyond_the_example_stay_at_the_skb_hook", || {
+    in_namespace(|| {
         let bpf = bed();
         let mut transport = ip_flow(7, &[out()]);
         transport.matching.set(Field::IpProto, 17);
@@ -228,7 +233,7 @@ fn flows_beyond_the_example_stay_at_the_skb_hook() {
 
 #[test]
 fn the_example_forwards_between_veths() {
-    in_namespace("the_example_forwards_between_veths", || {
+    in_namespace(|| {
         let (from, to) = (veth("va", "vb"), veth("wa", "wb"));
         // A veth takes redirects when its other end polls, which GRO makes it do.
         run("ethtool", "-K wb gro on");
@@ -283,7 +288,7 @@ const FIELDS: [Field; 10] = [
 
 #[test]
 fn the_example_takes_no_packet_that_is_not_of_the_flow() {
-    in_namespace("the_example_takes_no_packet_that_is_not_of_the_flow", || {
+    in_namespace(|| {
         let bpf = bed();
         let mut rng = fastrand::Rng::with_seed(11);
         let (mut taken, mut others) = (0, 0);
@@ -332,7 +337,7 @@ fn pins() -> PathBuf {
 
 #[test]
 fn another_daemon_takes_over_with_another_program() {
-    in_namespace("another_daemon_takes_over_with_another_program", || {
+    in_namespace(|| {
         let (from, to) = (veth("va", "vb"), veth("wa", "wb"));
         let open = || {
             let config = Config { pins: Some(pins()), max_flows: 1024, ..Config::default() };
@@ -369,16 +374,18 @@ fn another_daemon_takes_over_with_another_program() {
     });
 }
 
-#[test]
-fn a_program_may_hand_on_to_ours() {
-    in_namespace("a_program_may_hand_on_to_ours", || {
-        let directory = tempfile::tempdir().unwrap();
-        let source = "#include \"hook_xdp.h\"\n#include \"capabilities.h\"\n\
+/// Looks nothing up itself.
+const HANDS_ON: &str = "#include \"hook_xdp.h\"\n#include \"capabilities.h\"\n\
             CAPABILITIES(ALL_NEEDS, (1u << OP_COUNT) - 1);\n\
             SEC(\"xdp.frags\") int p(struct xdp_md *ctx) {\n\
             bpf_tail_call_static(ctx, &tails, TAIL_LOOKUP); return XDP_PASS; }\n\
             char _license[] SEC(\"license\") = \"GPL\";\n";
-        let object = compile(directory.path(), "first", source);
+
+#[test]
+fn a_program_may_hand_on_to_ours() {
+    in_namespace(|| {
+        let directory = tempfile::tempdir().unwrap();
+        let object = compile(directory.path(), "first", HANDS_ON);
         let bpf = bed();
         bpf.use_object(ONE, Some(&object)).unwrap_or_else(|e| panic!("{e}"));
         let mut deep = ip_flow(7, &[out()]);
@@ -389,6 +396,32 @@ fn a_program_may_hand_on_to_ours() {
         let mut other = udp(7);
         other[37] ^= 1;
         assert_eq!(verdict(&bpf, &other), XDP_PASS);
+    });
+}
+
+/// Where XDP does not redirect frames in several buffers no program takes them, whatever its section
+/// says. A kernel that has not heard of them would refuse it, others would refuse its tail call, or
+/// lose the frames.
+#[test]
+fn a_programs_section_does_not_decide_whether_it_takes_frames_in_several_buffers() {
+    in_namespace(|| {
+        let directory = tempfile::tempdir().unwrap();
+        let object = compile(directory.path(), "first", HANDS_ON);
+        let sizes = Sizes::new(&Config { max_flows: 1024, ..Config::default() }, 1);
+        for frags in [false, true] {
+            if frags && !load::have_frags() {
+                continue;
+            }
+            let settings = Settings::full(&sizes, &[1; _], 1, frags);
+            let ours = load::load(Hook::Xdp, None, &settings, &sizes, &HashMap::new())
+                .unwrap_or_else(|e| panic!("{e}"));
+            let maps = ours.maps().into_iter().collect();
+            // Its first program makes the table of programs one for its kind.
+            let lookup = ours.program("lookup_xdp").unwrap();
+            let tails: &OwnedFd = HashMap::get(&maps, "tails").unwrap();
+            sys::set_program(tails.as_fd(), Tail::Lookup as u32, lookup.as_fd()).unwrap();
+            UserObject::load(&object, &settings, &maps).unwrap_or_else(|e| panic!("{e}"));
+        }
     });
 }
 
@@ -410,7 +443,7 @@ const PASSES: &str = "SEC(\"xdp\") int p(struct xdp_md *ctx) { return XDP_PASS; 
 
 #[test]
 fn broken_objects_are_refused_in_words() {
-    in_namespace("broken_objects_are_refused_in_words", || {
+    in_namespace(|| {
         let directory = tempfile::tempdir().unwrap();
         let map = |kind: &str, value: &str| {
             format!(
