@@ -34,8 +34,12 @@ use workspace::Workspace;
 const PROGRAMS: [(&str, &str); 2] = [("SLIPSWITCHD", "slipswitchd"), ("SLIPSWITCH", "slipswitch")];
 /// The package with those tests.
 const END_TO_END: &str = "slipswitch-tests";
-/// Tells tests that they are in an emulated machine, and on which kernel.
-const IN_GUEST: &str = "SLIPSWITCH_VM";
+/// What the tests' deadlines are multiplied by, unless the user says: emulation is slow.
+const PATIENCE: (&str, &str) = ("SLIPSWITCH_TEST_PATIENCE", "5");
+/// Name of the directory with programs as they are when the command starts.
+const PROGRAMS_KEPT: &str = "programs";
+/// Seconds that a guest may take beside its steps.
+const MARGIN: u64 = 900;
 
 /// Does it; the exit status.
 pub fn run(args: &Args) -> Result<u8> {
@@ -45,14 +49,17 @@ pub fn run(args: &Args) -> Result<u8> {
     if args.list {
         return list(&store).map(|()| 0);
     }
-    let job = job(&workspace, args)?;
+    let mut job = job(&workspace, args)?;
+    sweep(store.dir());
+    let programs = RunDir::new(store.dir(), PROGRAMS_KEPT)?;
+    job.keep_programs(&programs.dir)?;
     let mut reports = Vec::new();
     for series in args.series() {
         let kernel = store.obtain(series, args.update)?;
-        let report = run_on(&kernel, &job, &store, args.timeout)?;
+        let report = run_on(&kernel, &job, &store)?;
         let failed = report.code != 0;
         reports.push(report);
-        if failed && !args.keep_going {
+        if failed && args.fail_fast {
             break;
         }
     }
@@ -82,10 +89,14 @@ fn list(store: &Store) -> Result<()> {
 fn job(workspace: &Workspace, args: &Args) -> Result<Job> {
     let mut job = Job {
         directories: vec![workspace.root.clone(), workspace.target.clone()],
-        keep_going: args.keep_going,
+        fail_fast: args.fail_fast,
+        limit: args.timeout,
         ..Job::default()
     };
     job.inherit_environment();
+    if job.variables.iter().all(|(name, _)| name != PATIENCE.0) {
+        job.variables.push((PATIENCE.0.into(), PATIENCE.1.into()));
+    }
     if let Some(line) = &args.run {
         let words = ["/bin/sh", "-c", line].map(str::to_owned).to_vec();
         let dir = std::env::current_dir().context("the working directory is gone")?;
@@ -94,46 +105,35 @@ fn job(workspace: &Workspace, args: &Args) -> Result<Job> {
         return Ok(job);
     }
     let choices = plan::choose(workspace, args)?;
-    for choice in &choices {
-        job.steps.extend(build::steps(choice, args)?);
-    }
+    job.steps = build::steps(&choices, args)?;
     if job.steps.is_empty() {
         bail!("no test has such a name");
     }
     if choices.iter().any(|c| c.package.name == END_TO_END) {
-        for (variable, package) in PROGRAMS {
-            let program = build::program(package)?;
+        let programs = build::programs(&PROGRAMS.map(|(_, package)| package))?;
+        for ((variable, _), program) in PROGRAMS.iter().zip(programs) {
             job.variables.retain(|(name, _)| name != variable);
-            job.variables.push((variable.into(), program.display().to_string()));
+            job.variables.push(((*variable).into(), program.display().to_string()));
         }
     }
     Ok(job)
 }
 
-fn run_on(kernel: &Kernel, job: &Job, store: &Store, timeout: u64) -> Result<Report> {
+fn run_on(kernel: &Kernel, job: &Job, store: &Store) -> Result<Report> {
     let name = kernel.release.name();
-    let mut job = job.clone();
-    job.variables.push((IN_GUEST.into(), name.into()));
     let dir = RunDir::new(store.dir(), name)?;
     let files = dir.files();
-    std::fs::write(&files.initramfs, initramfs::build(kernel, &job)?)
+    std::fs::write(&files.initramfs, initramfs::build(kernel, job)?)
         .with_context(|| format!("cannot write {}", files.initramfs.display()))?;
     eprintln!("vm: starting {name}");
     let start = Instant::now();
-    let timeout = Duration::from_secs(timeout);
+    let timeout = Duration::from_secs(MARGIN + job.limit.saturating_mul(job.steps.len() as u64));
     let run = qemu::run(kernel, &files, job.steps.len(), timeout, &mut |event| {
-        tell(name, &job, event);
+        tell(name, job, event);
     })?;
     let console = std::fs::read(&files.console).unwrap_or_default();
     let console = String::from_utf8_lossy(&console);
-    let mut report = Report::new(name, &job, &run, &console);
-    report.lines.push(format!(
-        "{} passed, {} failed, {} skipped, in {:.0} s",
-        run.tally.passed,
-        run.tally.failed.len(),
-        run.tally.skipped.len(),
-        start.elapsed().as_secs_f64()
-    ));
+    let report = Report::new(name, job, &run, &console, start.elapsed());
     if report.code != 0 {
         eprintln!("vm: the end of the console of {name}, whole in {}:", files.console.display());
         console::last(&console).iter().for_each(|line| eprintln!("  {line}"));
@@ -161,6 +161,17 @@ fn conclude(reports: &[Report]) -> u8 {
         report.lines.iter().for_each(|line| eprintln!("  {line}"));
     }
     reports.iter().map(|r| r.code).find(|code| *code != 0).unwrap_or(0)
+}
+
+/// Removes the programs that commands which were killed have left.
+fn sweep(below: &Path) {
+    for entry in std::fs::read_dir(below.join("runs")).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let process = name.to_str().and_then(|n| n.strip_prefix(PROGRAMS_KEPT)?.strip_prefix('.'));
+        if process.is_some_and(|id| !Path::new("/proc").join(id).exists()) {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
 }
 
 /// The directory of one run. It is removed in the end unless it is kept.
@@ -196,5 +207,23 @@ impl Drop for RunDir {
         if !self.kept {
             let _ = std::fs::remove_dir_all(&self.dir);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_of_commands_that_are_gone_are_removed() {
+        let store = tempfile::tempdir().expect("a directory");
+        let mine = RunDir::new(store.path(), PROGRAMS_KEPT).expect("made");
+        let runs = store.path().join("runs");
+        let (gone, console) = (runs.join("programs.999999999"), runs.join("6.1.0-9.999999999"));
+        for dir in [&gone, &console] {
+            std::fs::create_dir(dir).expect("made");
+        }
+        sweep(store.path());
+        assert_eq!((mine.dir.exists(), gone.exists(), console.exists()), (true, false, true));
     }
 }

@@ -4,7 +4,7 @@
 # to the port "status", a line each:
 #   missing MODULE     ready UPTIME     begin STEP UPTIME     end STEP UPTIME EXIT-STATUS     done
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root
-keep_going=no
+fail_fast=no
 
 off() {
     echo o >/proc/sysrq-trigger
@@ -38,15 +38,16 @@ finish() {
     off
 }
 
-# step NUMBER DIRECTORY PROGRAM ARGUMENT...
+# step NUMBER LABEL DIRECTORY PROGRAM ARGUMENT...
 step() {
-    number=$1 directory=$2
-    shift 2
+    number=$1 label=$2 directory=$3
+    shift 3
+    echo "=== step $((number + 1)) of $steps: $label" >&3
     status "begin $number $(uptime)"
-    (cd "$directory" && exec "$@" 4>&-) </dev/null >&3 2>&3
+    (cd "$directory" && exec timeout -k 10 "$limit" "$@" 4>&-) </dev/null >&3 2>&3
     code=$?
     status "end $number $(uptime) $code"
-    [ $code = 0 ] || [ $keep_going = yes ] || finish
+    [ $code = 0 ] || [ $fail_fast = no ] || finish
 }
 
 mount -t proc proc /proc

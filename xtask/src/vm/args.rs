@@ -1,5 +1,6 @@
 //! The command line.
 
+use super::plan;
 use super::release::Series;
 
 /// Kernel series that `all` stands for.
@@ -7,17 +8,16 @@ pub const SUPPORTED: [Series; 2] = [Series { major: 6, minor: 1 }, Series { majo
 
 /// Run the workspace's tests on other kernels, in an emulated machine
 ///
-/// Fetches Debian's stock kernels, starts each in QEMU (software emulation, two CPUs, 2 GiB) and
+/// Fetches Debian's stock kernels, starts each in QEMU (software emulation, two CPUs, 4 GiB) and
 /// runs test programs in it as root. The guest's file system is the host's own, read-only, under a
 /// layer of memory: the guest has the host's tools, and nothing that it does stays. Neither root
 /// nor KVM is needed on the host. FILTER and what follows `--` go to the test programs as with
 /// `cargo test`. What tests print goes to standard output, the rest to standard error.
 ///
 /// A kernel that is not cached yet is fetched once (70 MB for 6.1, 107 MB for 6.12) and kept,
-/// unpacked, in the target directory under `vm/kernels` (400 MB and 114 MB). With a kernel there
-/// a guest starts in 5 to 10 seconds; tests run several times slower than on the host.
+/// unpacked, in the target directory under `vm/kernels` (400 MB and 114 MB).
 #[derive(Clone, Debug, clap::Args)]
-#[command(after_long_help = EXIT_STATUS, after_help = EXIT_STATUS)]
+#[command(arg_required_else_help = true, after_long_help = more(), after_help = more())]
 pub struct Args {
     /// Kernel series, as in 6.1, or all for every series that is supported; may be given more
     /// than once or as a list with commas [default: all; with --smoke: 6.1]
@@ -32,7 +32,7 @@ pub struct Args {
     #[arg(long)]
     pub update: bool,
 
-    /// Packages whose tests to run [default: those whose tests depend on the kernel]
+    /// Packages whose tests to run [default: the suites below]
     #[arg(long, short, value_name = "PACKAGE")]
     pub package: Vec<String>,
 
@@ -48,12 +48,12 @@ pub struct Args {
     #[arg(long, value_name = "LINE", conflicts_with_all = ["package", "test", "filter"])]
     pub run: Option<String>,
 
-    /// Go on with the next test program, and the next kernel, after a failure
+    /// End with the first test program that fails
     #[arg(long)]
-    pub keep_going: bool,
+    pub fail_fast: bool,
 
-    /// Seconds after which a guest is ended
-    #[arg(long, value_name = "SECONDS", default_value_t = 1800,
+    /// Seconds after which a test program is ended
+    #[arg(long, value_name = "SECONDS", default_value_t = 2400,
           value_parser = clap::value_parser!(u64).range(1..))]
     pub timeout: u64,
 
@@ -71,11 +71,36 @@ pub struct Args {
     pub test_args: Vec<String>,
 }
 
-const EXIT_STATUS: &str = "\
+/// What follows the options.
+fn more() -> String {
+    MORE.replace("@SUITES@", &plan::suites())
+}
+
+const MORE: &str = "\
+Kernels: 6.1 and 6.12 are supported; --list shows all that Debian has.
+
+Suites (package, test programs):
+@SUITES@
+
+Examples:
+  cargo xtask vm --kernel 6.12                  all suites on one kernel
+  cargo xtask vm --kernel all                   on both
+  cargo xtask vm --smoke                        a handful of tests on 6.1
+  cargo xtask vm --kernel 6.1 -p slipswitch-tests --test behaviour tcx::
+  cargo xtask vm --kernel 6.1 --run 'uname -a'
+
+In the end it tells of each program, and of each kernel, how many tests passed, failed, and were
+skipped for what reason. A suite takes some minutes to half an hour, by what else the host does;
+--smoke about two minutes when the tests are built.
+
+What tests wait for may take longer in a guest: SLIPSWITCH_TEST_PATIENCE, 5 unless it is set, is
+what their deadlines are multiplied by.
+
 Exit status:
   0    every test passed on every kernel
-  124  a guest did not end in time
+  124  a test program did not end in time
   1    a guest died, its kernel warned, or something is missing on the host
+  2    the command line is wrong
   else the status of the first test program that failed (101 when tests failed)";
 
 /// What `--kernel` names.
@@ -149,7 +174,7 @@ mod tests {
 
     #[test]
     fn kernels_are_chosen_once_each() {
-        assert_eq!(series(""), ["6.1", "6.12"]);
+        assert_eq!(series("some"), ["6.1", "6.12"]);
         assert_eq!(series("--smoke"), ["6.1"]);
         assert_eq!(series("--kernel 6.12"), ["6.12"]);
         assert_eq!(series("--kernel 6.12,all --kernel 6.1"), ["6.12", "6.1"]);
@@ -160,6 +185,14 @@ mod tests {
     fn filters_and_arguments_reach_the_tests() {
         let args = parse("--test-threads 4 one two -- --exact").expect("it is right");
         assert_eq!(args.program_args(&args.filter), ["one", "two", "--test-threads=4", "--exact"]);
+    }
+
+    #[test]
+    fn without_arguments_it_tells_what_there_is() {
+        let told = parse("").unwrap_err().to_string();
+        for part in ["6.1 and 6.12", "namespaces", "SLIPSWITCH_TEST_PATIENCE", "skipped"] {
+            assert!(told.contains(part), "no {part} in {told}");
+        }
     }
 
     #[test]

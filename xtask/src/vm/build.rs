@@ -9,16 +9,34 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Makes the programs of a choice; a step for each that has a test to run.
-pub fn steps(choice: &Choice, args: &Args) -> Result<Vec<Step>> {
-    if choice.targets.is_empty() {
-        return Ok(Vec::new());
-    }
+/// Makes the programs of all choices; a step for each that has a test to run.
+pub fn steps(choices: &[Choice], args: &Args) -> Result<Vec<Step>> {
+    // At once: each selection of packages has features of its own, and makes all anew.
     let mut command = cargo();
-    command.args(["test", "--no-run", "--package", &choice.package.name]);
-    command.args(choice.targets.iter().flat_map(Target::cargo_args));
-    let made = artifacts(&mut command)?;
-    let programs: Vec<_> = made.iter().filter_map(test_program).collect();
+    command.args(["test", "--no-run"]);
+    for choice in choices {
+        command.args(["--package", &choice.package.name]);
+    }
+    let mut selected: Vec<String> = choices
+        .iter()
+        .flat_map(|c| &c.targets)
+        .flat_map(Target::cargo_args)
+        .map(str::to_owned)
+        .collect();
+    selected.dedup();
+    let made = artifacts(command.args(selected))?;
+    let steps = choices.iter().map(|choice| steps_of(choice, &made, args));
+    Ok(steps.collect::<Result<Vec<_>>>()?.concat())
+}
+
+fn steps_of(choice: &Choice, made: &[Value], args: &Args) -> Result<Vec<Step>> {
+    let is_ours = |artifact: &&Value| {
+        let manifest = artifact["manifest_path"].as_str().map(Path::new);
+        manifest.and_then(Path::parent) == Some(&choice.package.dir)
+    };
+    let mut programs: Vec<_> = made.iter().filter(is_ours).filter_map(test_program).collect();
+    programs.retain(|(target, _)| choice.targets.contains(target));
+    programs.sort_by_key(|(target, _)| choice.targets.iter().position(|t| t == target));
     if choice.strict {
         every_word_is_used(choice, &programs)?;
     }
@@ -56,13 +74,19 @@ fn every_word_is_used(choice: &Choice, programs: &[(Target, PathBuf)]) -> Result
     Ok(())
 }
 
-/// Makes a program of the workspace; its file.
-pub fn program(name: &str) -> Result<PathBuf> {
+/// Makes programs of the workspace, each called as its package; their files.
+pub fn programs(names: &[&str]) -> Result<Vec<PathBuf>> {
     let mut command = cargo();
-    command.args(["build", "--package", name, "--bin", name]);
+    command.arg("build");
+    for name in names {
+        command.args(["--package", name, "--bin", name]);
+    }
     let made = artifacts(&mut command)?;
-    let file = made.iter().filter(|a| a["target"]["name"] == name).find_map(executable);
-    file.with_context(|| format!("cargo made no program {name}"))
+    let file = |name: &&str| {
+        let file = made.iter().filter(|a| a["target"]["name"] == *name).find_map(executable);
+        file.with_context(|| format!("cargo made no program {name}"))
+    };
+    names.iter().map(file).collect()
 }
 
 /// Runs Cargo and takes what it tells of each thing that it made.

@@ -1,5 +1,6 @@
 //! What the guest is to do.
 
+use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 
 /// One program to run.
@@ -22,8 +23,10 @@ pub struct Job {
     pub directories: Vec<PathBuf>,
     /// The steps, in order.
     pub steps: Vec<Step>,
-    /// Go on after a step that fails.
-    pub keep_going: bool,
+    /// End with the first step that fails.
+    pub fail_fast: bool,
+    /// Seconds after which a step is ended.
+    pub limit: u64,
 }
 
 /// Variables that tests may read and that mean the same in the guest, by the start of their names.
@@ -38,18 +41,45 @@ impl Job {
         self.variables.sort();
     }
 
+    /// Gives the programs another name in `dir`, which the guest uses: what is built anew while it
+    /// runs changes nothing for it.
+    ///
+    /// # Errors
+    /// A file cannot be linked or copied.
+    pub fn keep_programs(&mut self, dir: &Path) -> Result<()> {
+        let steps = self.steps.iter_mut().filter_map(|step| step.words.first_mut());
+        let variables = self.variables.iter_mut().map(|(_, value)| value);
+        let ours = |path: &Path| self.directories.iter().any(|d| path.starts_with(d));
+        for word in steps.chain(variables) {
+            let program = PathBuf::from(&*word);
+            let Some(name) = program.file_name().filter(|_| ours(&program) && program.is_file())
+            else {
+                continue;
+            };
+            let kept = dir.join(name);
+            if !kept.exists() && std::fs::hard_link(&program, &kept).is_err() {
+                std::fs::copy(&program, &kept)
+                    .with_context(|| format!("cannot copy {}", program.display()))?;
+            }
+            *word = kept.display().to_string();
+        }
+        Ok(())
+    }
+
     /// The part of the guest's script that is this job's own; `run.sh` reads it.
     pub fn script(&self) -> String {
         let mut script = String::new();
         for (name, value) in &self.variables {
             script += &format!("export {name}={}\n", quote(value));
         }
-        if self.keep_going {
-            script += "keep_going=yes\n";
+        if self.fail_fast {
+            script += "fail_fast=yes\n";
         }
+        script += &format!("limit={} steps={}\n", self.limit, self.steps.len());
         for (number, step) in self.steps.iter().enumerate() {
             let words = step.words.iter().map(|w| quote(w)).collect::<Vec<_>>().join(" ");
-            script += &format!("step {number} {} {words}\n", quote(&step.dir.to_string_lossy()));
+            let (label, dir) = (quote(&step.label), quote(&step.dir.to_string_lossy()));
+            script += &format!("step {number} {label} {dir} {words}\n");
         }
         script
     }
@@ -87,16 +117,45 @@ mod tests {
                 dir: "/a b".into(),
                 words: ["/bin/x", "--exact", "`a`"].map(str::to_owned).to_vec(),
             }],
-            keep_going: true,
+            fail_fast: true,
+            limit: 7,
             ..Job::default()
         };
-        let stub = "step() { printf '%s|' \"$@\" \"$WHO\" $keep_going; }\n";
+        let stub = "step() { printf '%s|' \"$@\" \"$WHO\" $fail_fast $limit $steps; }\n";
         let output = std::process::Command::new("sh")
             .args(["-c", &(stub.to_owned() + &job.script())])
             .output()
             .expect("there is a shell");
         let text = String::from_utf8_lossy(&output.stdout);
-        assert_eq!(text, "0|/a b|/bin/x|--exact|`a`|it's $HOME|yes|");
+        assert_eq!(text, "0|x|/a b|/bin/x|--exact|`a`|it's $HOME|yes|7|1|");
+    }
+
+    #[test]
+    fn programs_outlive_a_build() {
+        let target = tempfile::tempdir().expect("a directory");
+        let program = target.path().join("x");
+        std::fs::write(&program, "old").expect("written");
+        let kept = target.path().join("kept");
+        std::fs::create_dir(&kept).expect("made");
+        let path = program.display().to_string();
+        let step =
+            Step { label: "x".into(), dir: "/".into(), words: vec![path.clone(), "a".into()] };
+        let mut job = Job {
+            directories: vec![target.path().into()],
+            variables: vec![("X".into(), path), ("PATH".into(), "/bin:/usr/bin".into())],
+            steps: vec![
+                step,
+                Step { label: "y".into(), dir: "/".into(), words: vec!["/bin/sh".into()] },
+            ],
+            ..Job::default()
+        };
+        job.keep_programs(&kept).expect("linked");
+        std::fs::remove_file(&program).expect("it is there");
+        std::fs::write(&program, "new").expect("written");
+        let word = &job.steps[0].words[0];
+        assert_eq!(std::fs::read_to_string(word).expect("it is there"), "old");
+        assert_eq!(&job.variables[0].1, word);
+        assert_eq!((&*job.variables[1].1, &*job.steps[1].words[0]), ("/bin:/usr/bin", "/bin/sh"));
     }
 
     #[test]

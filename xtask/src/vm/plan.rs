@@ -24,8 +24,21 @@ type Row = (&'static str, &'static [&'static str], &'static [&'static str]);
 const DEFAULT: &[Row] = &[
     ("datapath-bpf", &["*"], &[]),
     ("netdev", &["*"], &[]),
-    ("slipswitch-tests", &["behaviour", "namespaces"], &[]),
+    ("placement", &["*"], &[]),
+    ("slipswitch-tests", &["behaviour", "equivalence", "namespaces", "userspace"], &[]),
+    ("slipswitch-tests", &["faults"], &["bpf::", "crash::", "devices::"]),
 ];
+
+/// What is run when nothing is named, for people.
+pub fn suites() -> String {
+    let line = |(package, programs, filter): &Row| {
+        let programs = if *programs == ["*"] { "all".to_owned() } else { programs.join(", ") };
+        let filter =
+            if filter.is_empty() { String::new() } else { format!(": {}", filter.join(", ")) };
+        format!("  {package:17} {programs}{filter}")
+    };
+    DEFAULT.iter().map(line).collect::<Vec<_>>().join("\n")
+}
 
 /// A few tests of each part: what breaks first on another kernel. The programs are loaded and run,
 /// attached in each way, and carry packets for the daemon.
@@ -50,7 +63,7 @@ pub fn choose(workspace: &Workspace, args: &Args) -> Result<Vec<Choice>> {
     } else {
         named(workspace, &args.package)?
     };
-    if !args.smoke {
+    if !args.filter.is_empty() {
         for choice in &mut choices {
             choice.filter.clone_from(&args.filter);
             choice.strict = false; // a word is for one package of several

@@ -4,6 +4,9 @@ use super::console;
 use super::job::Job;
 use super::qemu::Run;
 use super::status::Outcome;
+use super::tally::Tally;
+use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// The exit status when a guest was ended because its time was over, as `timeout` has it.
 const TIMED_OUT: u8 = 124;
@@ -23,13 +26,19 @@ pub struct Report {
 
 impl Report {
     /// Sums up a run.
-    pub fn new(kernel: &str, job: &Job, run: &Run, console: &str) -> Report {
+    pub fn new(kernel: &str, job: &Job, run: &Run, console: &str, took: Duration) -> Report {
         let mut lines = Vec::new();
-        for (step, outcome) in job.steps.iter().zip(&run.status.steps) {
-            lines.push(format!("{:32} {}", step.label, describe(*outcome)));
+        // A step tells its tally after it has begun.
+        let tallies = run.tallies.steps.iter().map(Some).chain(std::iter::repeat(None));
+        for ((step, outcome), tally) in job.steps.iter().zip(&run.status.steps).zip(tallies) {
+            let told = tally.map_or(String::new(), |tally| format!(": {}", counts(tally)));
+            lines.push(format!("{:32} {}{told}", step.label, describe(*outcome)));
+            let Some(tally) = tally else { continue };
+            lines.extend(tally.failed.iter().map(|test| format!("  failed: {test}")));
+            lines.extend(reasons(tally));
         }
-        lines.extend(run.tally.failed.iter().map(|test| format!("  failed: {test}")));
-        lines.extend(run.tally.skipped.iter().map(|test| format!("  skipped: {test}")));
+        let total = counts(&run.tallies.total());
+        lines.push(format!("in all: {total}, in {:.0} s", took.as_secs_f64()));
         if !run.status.missing.is_empty() {
             lines.push(format!("  modules that are missing: {}", run.status.missing.join(", ")));
         }
@@ -45,11 +54,37 @@ impl Report {
     }
 }
 
+fn counts(tally: &Tally) -> String {
+    let (failed, skipped) = (tally.failed.len(), tally.skipped.len());
+    // A test that says that it does not run here ends well.
+    let passed = tally.passed.saturating_sub(skipped as u64);
+    let ignored = match tally.ignored {
+        0 => String::new(),
+        ignored => format!(", {ignored} ignored"),
+    };
+    format!("{passed} passed, {failed} failed, {skipped} skipped{ignored}")
+}
+
+/// Why tests did not run, each reason once: what is behind a test's name.
+fn reasons(tally: &Tally) -> impl Iterator<Item = String> {
+    let mut tests: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for said in &tally.skipped {
+        let (test, reason) = said.split_once(": ").unwrap_or(("", said));
+        tests.entry(reason).or_default().push(test);
+    }
+    tests.into_iter().map(|(reason, tests)| match tests.as_slice() {
+        [""] => format!("  skipped: {reason}"),
+        [test] => format!("  skipped: {test}: {reason}"),
+        tests => format!("  skipped: {} tests: {reason}", tests.len()),
+    })
+}
+
 fn describe(outcome: Outcome) -> String {
     match outcome {
         Outcome::NotRun => "not run".into(),
         Outcome::Cut => "cut off".into(),
         Outcome::Ended(0, seconds) => format!("ok in {seconds:.0} s"),
+        Outcome::Ended(TIMED_OUT, seconds) => format!("ENDED, it took longer than {seconds:.0} s"),
         Outcome::Ended(code, seconds) => format!("FAILED with {code} in {seconds:.0} s"),
     }
 }
@@ -72,7 +107,7 @@ fn code(run: &Run, complaints: bool) -> u8 {
 mod tests {
     use super::super::job::Step;
     use super::super::status::Status;
-    use super::super::tally::Tally;
+    use super::super::tally::Tallies;
     use super::*;
 
     fn report(outcomes: &[Outcome], done: bool, timed_out: bool, console: &str) -> Report {
@@ -81,7 +116,8 @@ mod tests {
         let mut status = Status::new(0);
         status.steps = outcomes.to_vec();
         status.done = done;
-        Report::new("6.1", &job, &Run { status, tally: Tally::default(), timed_out }, console)
+        let run = Run { status, tallies: Tallies::default(), timed_out };
+        Report::new("6.1", &job, &run, console, Duration::from_secs(5))
     }
 
     #[test]
@@ -98,5 +134,14 @@ mod tests {
         let report = report(&[Outcome::Ended(0, 1.0)], true, false, "[ 1.0] BUG: bad\n");
         assert_eq!(report.code, 1);
         assert_eq!(report.lines.last().map(String::as_str), Some("  kernel: [ 1.0] BUG: bad"));
+    }
+
+    #[test]
+    fn reasons_are_told_once() {
+        let skipped = ["a: no card", "b: no card", "c: no disk", "odd"].map(str::to_owned).to_vec();
+        let tally = Tally { passed: 9, skipped, ..Tally::default() };
+        assert_eq!(counts(&tally), "5 passed, 0 failed, 4 skipped");
+        let expected = ["  skipped: 2 tests: no card", "  skipped: c: no disk", "  skipped: odd"];
+        assert_eq!(reasons(&tally).collect::<Vec<_>>(), expected);
     }
 }

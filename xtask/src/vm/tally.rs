@@ -1,18 +1,32 @@
 //! What test programs print, counted.
 
-/// Counts over every program of one guest.
+/// Counts of one step.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tally {
     /// Tests that passed.
     pub passed: u64,
+    /// Tests that are not run unless they are asked for.
+    pub ignored: u64,
     /// The names of those that failed.
     pub failed: Vec<String>,
-    /// Lines in which a test says that it does not run here, and why.
+    /// What tests said of not running here, and why.
     pub skipped: Vec<String>,
-    rest: Vec<u8>,
 }
 
-impl Tally {
+/// Counts over the output of one guest.
+#[derive(Clone, Debug, Default)]
+pub struct Tallies {
+    /// By step.
+    pub steps: Vec<Tally>,
+    rest: Vec<u8>,
+    /// Tests that the present program names as failed; none while it names none.
+    listed: Option<Vec<String>>,
+}
+
+/// What `run.sh` prints before it starts a step.
+const STEP: &str = "=== step ";
+
+impl Tallies {
     /// Takes the next piece of output.
     pub fn take(&mut self, bytes: &[u8]) {
         self.rest.extend_from_slice(bytes);
@@ -22,15 +36,42 @@ impl Tally {
         }
     }
 
-    fn line(&mut self, line: &str) {
-        if let Some(at) = line.find("SKIPPED: ") {
-            self.skipped.push(line[at + "SKIPPED: ".len()..].to_owned());
+    /// Of all steps.
+    pub fn total(&self) -> Tally {
+        let mut total = Tally::default();
+        for step in &self.steps {
+            total.passed += step.passed;
+            total.ignored += step.ignored;
+            total.failed.extend(step.failed.iter().cloned());
+            total.skipped.extend(step.skipped.iter().cloned());
         }
-        let Some(test) = line.strip_prefix("test ") else { return };
-        if let Some(result) = test.strip_prefix("result: ") {
-            self.passed += count(result, " passed");
-        } else if let Some(name) = test.strip_suffix(" ... FAILED") {
-            self.failed.push(name.to_owned());
+        total
+    }
+
+    fn line(&mut self, line: &str) {
+        if line.starts_with(STEP) {
+            self.steps.push(Tally::default());
+            self.listed = None;
+        }
+        let Some(tally) = self.steps.last_mut() else { return };
+        if let Some((_, said)) = line.split_once("SKIPPED: ") {
+            tally.skipped.push(said.to_owned());
+        }
+        // Two such lists end a program: what the tests printed, and their names.
+        if line == "failures:" {
+            self.listed = Some(Vec::new());
+        } else if let Some(result) = line.strip_prefix("test result: ") {
+            let mut listed = self.listed.take().unwrap_or_default();
+            // Names may be lost in what others print.
+            listed.resize(count(result, " failed") as usize, "?".to_owned()); // of one program
+            tally.failed.append(&mut listed);
+            tally.passed += count(result, " passed");
+            tally.ignored += count(result, " ignored");
+        } else if let (Some(name), Some(listed)) = (line.strip_prefix("    "), &mut self.listed)
+            && !name.is_empty()
+            && !name.contains(' ')
+        {
+            listed.push(name.to_owned());
         }
     }
 }
@@ -46,23 +87,46 @@ mod tests {
     use super::*;
 
     #[test]
-    fn results_are_counted_over_pieces() {
-        let text = "running 3 tests\ntest a::b ... ok\nSKIPPED: c: no card\ntest c ... ok\n\
-                    test d ... FAILED\n\ntest result: FAILED. 2 passed; 1 failed; 0 ignored;\n\
-                    test result: ok. 40 passed; 0 failed\n";
-        let mut tally = Tally::default();
+    fn results_are_counted_over_pieces_and_by_step() {
+        let text = "=== step 1 of 2: a\nrunning 3 tests\ntest a::b ... ok\nSKIPPED: c: no card\n\
+                    test c ... ok\ntest d ... said something\nFAILED\n\nfailures:\n\n---- d stdout\n\
+                    \u{20}   indented\n    two words\n\nfailures:\n    d\n\n\
+                    test result: FAILED. 2 passed; 1 failed; 0 ignored;\n\
+                    === step 2 of 2: b\ntest result: ok. 40 passed; 0 failed; 3 ignored\n";
+        let mut tallies = Tallies::default();
         for piece in text.as_bytes().chunks(7) {
-            tally.take(piece);
+            tallies.take(piece);
         }
-        assert_eq!(tally.passed, 42);
-        assert_eq!(tally.failed, ["d"]);
-        assert_eq!(tally.skipped, ["c: no card"]);
+        let [first, second] = tallies.steps.as_slice() else { panic!("{tallies:?}") };
+        assert_eq!((first.passed, second.passed, second.ignored), (2, 40, 3));
+        assert_eq!(first.failed, ["d"]);
+        assert_eq!(first.skipped, ["c: no card"]);
+        assert_eq!(tallies.total().passed, 42);
+        assert_eq!(second.failed, [""; 0]);
+    }
+
+    #[test]
+    fn programs_of_one_step_add_up() {
+        let mut tallies = Tallies::default();
+        let failed = "failures:\n    x::y\n\ntest result: FAILED. 1 passed; 1 failed; 0 ignored\n";
+        let text =
+            format!("=== step 1 of 1: a\n{failed}test result: ok. 3 passed; 0 failed\n{failed}");
+        tallies.take(text.as_bytes());
+        assert_eq!(tallies.total().failed, ["x::y", "x::y"]);
+        assert_eq!(tallies.total().passed, 5);
+    }
+
+    #[test]
+    fn failures_without_names_are_counted() {
+        let mut tallies = Tallies::default();
+        tallies.take(b"=== step 1 of 1: a\ntest result: FAILED. 0 passed; 2 failed; 0 ignored\n");
+        assert_eq!(tallies.total().failed, ["?", "?"]);
     }
 
     #[test]
     fn other_text_is_not_counted() {
-        let mut tally = Tally::default();
-        tally.take(b"test result: nothing\n\xff\xfe\ntests ... FAILED\n");
-        assert_eq!(tally, Tally::default());
+        let mut tallies = Tallies::default();
+        tallies.take(b"test result: nothing\n=== step 1\n\xff\xfe\ntests ... FAILED\n");
+        assert_eq!(tallies.total(), Tally::default());
     }
 }
