@@ -1,5 +1,6 @@
 //! The control side of every device that is a Linux interface.
 
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,10 +9,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::device::{Device, Reception};
 use crate::ethtool::Ethtool;
 use crate::link::{By, Change, Link, LinkClient};
+use crate::namespace::{self, Identity};
 use crate::open::Kind;
 use crate::policer::Policer;
 use crate::status::{DeviceStats, Status};
-use crate::{afpacket, namespace, sys, tun};
+use crate::{afpacket, sys, tun};
 
 /// Reads the frames that our own socket lost, in all.
 pub(crate) type Overrun = Box<dyn Fn() -> u64 + Send + Sync>;
@@ -21,6 +23,9 @@ pub(crate) type Overrun = Box<dyn Fn() -> u64 + Send + Sync>;
 pub(crate) struct KernelDevice {
     name: String,
     kind: Kind,
+    /// The namespace where it was opened; `None`: not known.
+    home: Option<Identity>,
+    /// Where it was last seen at home.
     place: Mutex<Arc<Place>>,
     /// The descriptor of a tap or internal port.
     tun: Option<Arc<OwnedFd>>,
@@ -40,6 +45,8 @@ struct Place {
     client: LinkClient,
     ethtool: Option<Ethtool>,
     index: u32,
+    /// In another namespace than the one where it was opened.
+    is_away: bool,
 }
 
 impl KernelDevice {
@@ -51,7 +58,8 @@ impl KernelDevice {
         KernelDevice {
             name: name.to_owned(),
             kind,
-            place: Mutex::new(Arc::new(Place { client, ethtool, index })),
+            home: namespace::own().ok(),
+            place: Mutex::new(Arc::new(Place { client, ethtool, index, is_away: false })),
             tun: None,
             ours: false,
             receive: None,
@@ -87,13 +95,19 @@ impl KernelDevice {
         self.place.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Runs `act` on the interface; when it is not where it was, looks where it went.
+    /// Runs `act` on the interface; when it is not where it was, looks where it went. While it is
+    /// away that is done each time: a socket that is kept there would keep the namespace, and with
+    /// it the interface, alive when its other users end.
     fn act<T>(&self, act: impl Fn(&Place) -> io::Result<T>) -> io::Result<T> {
         match act(&self.place()) {
             Err(e) if e.raw_os_error() == Some(libc::ENODEV) => {
-                let Some(place) = self.tun.as_ref().and_then(|fd| find_moved(fd).ok()) else {
+                let Some(place) = self.tun.as_ref().and_then(|fd| find_moved(fd, self.home).ok())
+                else {
                     return Err(e);
                 };
+                if place.is_away {
+                    return act(&place);
+                }
                 let place = Arc::new(place);
                 *self.place.lock().unwrap_or_else(PoisonError::into_inner) = place.clone();
                 act(&place)
@@ -102,9 +116,33 @@ impl KernelDevice {
         }
     }
 
-    fn link(&self) -> io::Result<(Arc<Place>, Link)> {
-        let link = self.act(|p| p.client.link(By::Index(p.index)))?;
-        Ok((self.place(), link))
+    fn link(&self) -> io::Result<Link> {
+        self.act(Place::link)
+    }
+
+    fn status_at(&self, place: &Place) -> io::Result<Status> {
+        let link = place.link()?;
+        let ethtool = place.ethtool.as_ref();
+        let driver = ethtool.and_then(|t| t.driver(&link.name).ok()).unwrap_or_default();
+        let mode = ethtool.and_then(|t| t.link_mode(&link.name).ok()).unwrap_or_default();
+        Ok(Status {
+            admin_up: link.admin_up,
+            link_up: link.link_up,
+            mac: link.mac,
+            mtu: link.mtu,
+            mtu_range: link.mtu_range,
+            ifindex: Some(link.index),
+            current_name: link.name,
+            is_away: place.is_away,
+            speed_bps: mode.speed_bps,
+            duplex: mode.duplex,
+            features: mode.features,
+            driver,
+            link_resets: link.carrier_changes,
+            promiscuous: link.promiscuous,
+            link_kind: link.kind,
+            extra: self.extra.clone(),
+        })
     }
 
     fn change(&self, change: Change<'_>) -> io::Result<()> {
@@ -124,18 +162,25 @@ impl KernelDevice {
     }
 }
 
+impl Place {
+    fn link(&self) -> io::Result<Link> {
+        self.client.link(By::Index(self.index))
+    }
+}
+
 /// Finds the interface behind a tun descriptor in whatever namespace it is now.
-fn find_moved(fd: &OwnedFd) -> io::Result<Place> {
+fn find_moved(fd: &OwnedFd, home: Option<Identity>) -> io::Result<Place> {
     let name = tun::current_name(fd)?;
     // SAFETY: no memory is passed; a non-negative result is a descriptor that is ours.
     let namespace = unsafe {
         let n = sys::check(libc::ioctl(fd.as_raw_fd(), tun::TUNGETDEVNETNS as _, 0))?;
-        OwnedFd::from_raw_fd(n)
+        File::from_raw_fd(n)
     };
-    namespace::within(namespace, move || {
+    let is_away = home.is_none_or(|home| namespace::identity(&namespace).ok() != Some(home));
+    namespace::within(namespace.into(), move || {
         let client = LinkClient::new()?;
         let index = client.link(By::Name(&name))?.index;
-        Ok(Place { client, ethtool: Ethtool::new().ok(), index })
+        Ok(Place { client, ethtool: Ethtool::new().ok(), index, is_away })
     })
 }
 
@@ -149,36 +194,15 @@ impl Device for KernelDevice {
     }
 
     fn ifindex(&self) -> Option<u32> {
-        self.link().ok().map(|(_, l)| l.index)
+        self.link().ok().map(|link| link.index)
     }
 
     fn status(&self) -> io::Result<Status> {
-        let (place, link) = self.link()?;
-        let ethtool = place.ethtool.as_ref();
-        let driver = ethtool.and_then(|t| t.driver(&link.name).ok()).unwrap_or_default();
-        let mode = ethtool.and_then(|t| t.link_mode(&link.name).ok()).unwrap_or_default();
-        Ok(Status {
-            admin_up: link.admin_up,
-            link_up: link.link_up,
-            mac: link.mac,
-            mtu: link.mtu,
-            mtu_range: link.mtu_range,
-            ifindex: Some(link.index),
-            current_name: link.name,
-            speed_bps: mode.speed_bps,
-            duplex: mode.duplex,
-            features: mode.features,
-            driver,
-            link_resets: link.carrier_changes,
-            promiscuous: link.promiscuous,
-            link_kind: link.kind,
-            extra: self.extra.clone(),
-        })
+        self.act(|place| self.status_at(place))
     }
 
     fn stats(&self) -> io::Result<DeviceStats> {
-        let (_, link) = self.link()?;
-        let k = link.stats;
+        let k = self.link()?.stats;
         let mut stats = match self.tun {
             None => k,
             // What the host sends through a tap, the switch receives from it.

@@ -33,6 +33,19 @@ pub(crate) fn within<T: Send + 'static>(
     thread.join().unwrap_or_else(|_| Err(io::Error::other("the namespace thread panicked")))
 }
 
+/// What tells a namespace from all others that there are: device and inode.
+pub(crate) type Identity = (u64, u64);
+
+/// The calling thread's.
+pub(crate) fn own() -> io::Result<Identity> {
+    fs::metadata("/proc/thread-self/ns/net").map(|m| (m.dev(), m.ino()))
+}
+
+/// That of a descriptor.
+pub(crate) fn identity(namespace: &File) -> io::Result<Identity> {
+    namespace.metadata().map(|m| (m.dev(), m.ino()))
+}
+
 /// By which paths namespaces were found, by their numbers. Paths, because an open descriptor would
 /// keep a namespace, and all devices in it, alive.
 pub(crate) type Ways = BTreeMap<i32, PathBuf>;

@@ -47,10 +47,12 @@ pub struct Status {
     pub mtu: u32,
     /// Smallest and largest MTU the driver takes, where known (0 = no limit known).
     pub mtu_range: Option<(u32, u32)>,
-    /// The kernel's index; `None` when there is no interface.
+    /// The kernel's index, in the interface's own namespace; `None` when there is no interface.
     pub ifindex: Option<u32>,
     /// Present name in its namespace; differs from the configured name after a rename.
     pub current_name: String,
+    /// It is in another network namespace than when it was opened.
+    pub is_away: bool,
     /// Bits per second; `None` when the driver does not know.
     pub speed_bps: Option<u64>,
     /// `None` when the driver does not know.
@@ -67,6 +69,13 @@ pub struct Status {
     pub link_kind: Option<String>,
     /// Further facts as `Interface.status` keys and values, e.g. `xdp-mode` of `AF_XDP` ports.
     pub extra: Vec<(String, String)>,
+}
+
+impl Status {
+    /// The index by which others in the namespace where the device was opened know it.
+    pub fn ifindex_here(&self) -> Option<u32> {
+        self.ifindex.filter(|_| !self.is_away)
+    }
 }
 
 /// Counters of a device since it was created. `None`: this device does not have that counter.

@@ -27,7 +27,10 @@ pub(crate) struct Port {
     /// `options:bpf-object`: the user's program for XDP.
     pub(crate) object: Option<PathBuf>,
     pub(crate) policed: bool,
+    /// The index of its device, while that is in the switch's namespace.
     pub(crate) ifindex: Option<u32>,
+    /// Its device is in another one.
+    pub(crate) is_away: bool,
     pub(crate) mtu: u32,
     pub(crate) up: bool,
     pub(crate) facts: XdpFacts,
@@ -58,6 +61,7 @@ impl Port {
             object: None,
             policed: false,
             ifindex: None,
+            is_away: false,
             mtu: 0,
             up: false,
             facts: XdpFacts::default(),

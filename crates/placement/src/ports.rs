@@ -41,10 +41,11 @@ impl PlacedDatapath {
     fn look_at(&self, number: PortNo, port: &mut Port) -> bool {
         let status = self.base.device(number).and_then(|device| device.status().ok());
         let before = (port.ifindex, judgement(port));
-        port.ifindex = status.as_ref().and_then(|s| s.ifindex);
+        port.ifindex = status.as_ref().and_then(Status::ifindex_here);
+        port.is_away = status.as_ref().is_some_and(|s| s.is_away);
         if let Some(status) = &status {
             (port.mtu, port.up) = (status.mtu, status.admin_up);
-            if is_kernels(port.kind) {
+            if is_kernels(port.kind) && !port.is_away {
                 port.facts = self.prober.xdp_facts(&status.current_name);
             }
         }
@@ -57,6 +58,11 @@ impl PlacedDatapath {
         if !is_kernels(port.kind) {
             let detail = format!("{} ports have no skb hook", port.kind);
             return Err(Reason::new(Refusal::DeviceKind, detail));
+        }
+        if port.is_away {
+            let detail = "its device is in another network namespace, and the kernel forwards \
+                          between devices of one";
+            return Err(Reason::new(Refusal::PortNotHere, detail));
         }
         if port.ifindex.is_none() {
             return Err(Reason::new(Refusal::PortNotHere, "its device is gone"));
@@ -299,7 +305,8 @@ impl PlacedDatapath {
     /// between. Without a system call when it is.
     pub fn compare(&self, number: PortNo, status: &Status) {
         let differs = |port: &Port| {
-            (port.ifindex, port.mtu, port.up) != (status.ifindex, status.mtu, status.admin_up)
+            (port.ifindex, port.mtu, port.up)
+                != (status.ifindex_here(), status.mtu, status.admin_up)
         };
         let differs = self.control().ports.get(&number).is_some_and(differs);
         if differs {

@@ -390,6 +390,7 @@ pub fn status_tick(shared: &Shared) {
     }
     offload::tick(d, &mut state, statistics);
     // Dummies change by command; others tell (`links_changed`), but for speed and the like.
+    let is_lost = statistics && has_lost(d);
     if statistics || d.dummy != DummyLevel::Off {
         d.refresh_ports();
     }
@@ -406,6 +407,16 @@ pub fn status_tick(shared: &Shared) {
         write(d, &client, &mut state, extent, None);
     }
     d.configuration.state = state;
+    drop(guard);
+    if is_lost {
+        links_changed(shared);
+    }
+}
+
+/// A device that was in another namespace is gone with that: nobody says so here.
+fn has_lost(d: &Daemon) -> bool {
+    let away = d.switch.bridges().flat_map(|b| b.ports.values()).filter(|p| p.status.is_away);
+    away.filter_map(|port| port.device.as_ref()).any(|device| device.status().is_err())
 }
 
 /// Opens and closes bridges by how their controllers do; part of [`status_tick`], and of time

@@ -1,7 +1,7 @@
 //! Things that come and go under traffic.
 
-use crate::tools::{SOON, pair, switch, tcp};
-use slipswitch_tests::harness::{patient, wait_until};
+use crate::tools::{SOON, pair, switch, tcp, tcp_to, warm};
+use slipswitch_tests::harness::{Netns, Switch, patient, wait_until};
 use std::time::Duration;
 
 #[test]
@@ -84,6 +84,60 @@ fn the_mtu_of_an_internal_port_follows_its_request() {
     switch.vsctl("add-port br0 int0 -- set interface int0 type=internal mtu_request=1400");
     assert!(wait_until(SOON, || switch.netns().sh("ip link show int0").contains("mtu 1400")));
     assert!(wait_until(SOON, || switch.vsctl("get interface int0 mtu") == "1400\n"));
+}
+
+/// Moves a device between namespaces.
+fn move_device(device: &str, from: &Netns, to: &Netns) {
+    let to = to.enter();
+    let to = to.get(1).and_then(|o| o.strip_prefix("--net=")).expect("nsenter's option");
+    from.sh(&format!("ip link set {device} netns {to}"));
+}
+
+/// Waits until a megaflow to or from int0 has all of `parts`.
+#[track_caller]
+fn sees(switch: &Switch, parts: &[&str]) {
+    let mut text = String::new();
+    let seen = wait_until(SOON, || {
+        text = switch.appctl("dpctl/dump-flows -m");
+        text.lines().any(|line| {
+            line.contains("eth_type(0x0800)") && parts.iter().all(|part| line.contains(part))
+        })
+    });
+    assert!(seen, "no megaflow with {parts:?}: {text}");
+}
+
+#[test]
+fn an_internal_port_may_be_moved_into_another_namespace() {
+    let Some(switch) = switch() else { return };
+    let a = switch.host_on("br0", "h1", "10.0.0.1/24");
+    switch.vsctl("add-port br0 int0 -- set interface int0 type=internal");
+    switch.netns().sh("ip addr add 10.0.0.9/24 dev int0; ip link set int0 up");
+    warm(&a, "10.0.0.9");
+    sees(&switch, &["in_port(h1)", "actions:int0", "dp:tcx"]);
+    let container = Netns::new();
+    move_device("int0", switch.netns(), &container);
+    container.sh("ip addr add 10.0.0.9/24 dev int0; ip link set int0 up");
+    warm(&a, "10.0.0.9");
+    tcp_to(&a.netns, &container, "10.0.0.9", 2_000_000);
+    tcp_to(&container, &a.netns, "10.0.0.1", 2_000_000);
+    for port in ["in_port(h1)", "in_port(int0)"] {
+        sees(&switch, &[port, "dp:userspace", "port-not-here"]);
+    }
+    let tiers = switch.appctl("slipswitch/tiers int0");
+    assert!(tiers.contains("another network namespace"), "{tiers}");
+    assert_eq!(switch.vsctl("get interface int0 error"), "[]\n");
+    // It comes home.
+    move_device("int0", &container, switch.netns());
+    switch.netns().sh("ip addr add 10.0.0.9/24 dev int0; ip link set int0 up");
+    warm(&a, "10.0.0.9");
+    sees(&switch, &["in_port(h1)", "actions:int0", "dp:tcx"]);
+    // It ends with a namespace, and the switch makes it anew.
+    move_device("int0", switch.netns(), &container);
+    container.sh("ip link set int0 up");
+    let is_here = || switch.netns().run("ip link show int0").ok();
+    assert!(!is_here());
+    drop(container);
+    assert!(wait_until(2 * SOON, is_here), "{}", switch.story());
 }
 
 #[test]

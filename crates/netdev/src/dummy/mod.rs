@@ -377,6 +377,7 @@ impl Device for Dummy {
             mtu_range: None,
             ifindex: self.ifindex,
             current_name: self.name.clone(),
+            is_away: false,
             speed_bps: None,
             duplex: None,
             features: Features::default(),
