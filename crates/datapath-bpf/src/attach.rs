@@ -148,16 +148,17 @@ pub fn release_pin(path: &Path) {
     }
 }
 
-/// Takes our filter off an interface, if it is there, and with the last filter its qdisc.
-pub fn remove_filter(program: BorrowedFd<'_>, ifindex: u32, side: Side) {
-    let mut hook = TcHook::new(program);
+/// Takes our filter off an interface, if it is there, and with the last filter its qdisc. `any` is
+/// asked for by the library, and used only to attach.
+pub fn remove_filter(any: BorrowedFd<'_>, ifindex: u32, side: Side) {
+    let mut hook = TcHook::new(any);
     let point = if side == Side::Device { TC_INGRESS } else { TC_EGRESS };
     hook.ifindex(ifindex as i32).attach_point(point);
     hook.handle(FILTER_HANDLE).priority(FILTER_PRIORITY);
     if hook.detach().is_err() {
         return; // gone with its interface, or there was none
     }
-    if let Err(e) = clsact::remove_unused(program, ifindex) {
+    if let Err(e) = clsact::remove_unused(any, ifindex) {
         tracing::debug!("the clsact qdisc of interface index {ifindex} stays ({e})");
     }
 }

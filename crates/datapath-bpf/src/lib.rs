@@ -30,6 +30,7 @@ mod attachment;
 pub mod capabilities;
 mod clsact;
 mod datapath;
+mod discard;
 pub mod encode;
 pub mod flows;
 pub mod grace;
@@ -58,3 +59,4 @@ pub use attachment::{
     AttachError, Attachment, Config, Held, HookSet, Hooks, Totals, Unavailable, XdpMode,
 };
 pub use datapath::BpfDatapath;
+pub use discard::discard;

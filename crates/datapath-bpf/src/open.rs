@@ -16,7 +16,7 @@ use crate::maps::{Maps, Sizes};
 use crate::pins::Pins;
 use crate::settings::Settings;
 use crate::variant::{Station, Variants};
-use crate::{hash, ports, sets, sys};
+use crate::{discard, hash, ports, sets, sys};
 
 /// BPF_FUNC_for_each_map_elem.
 const FOR_EACH_MAP_ELEM: libbpf_sys::bpf_func_id = 164;
@@ -95,7 +95,7 @@ fn left(pins: &Pins, sizes: &Sizes) -> Option<HashMap<String, OwnedFd>> {
     found
         .inspect_err(|why| {
             tracing::warn!("the BPF flows of a former daemon are not taken over: {why}");
-            pins.clear();
+            discard::clear(pins);
         })
         .ok()
 }

@@ -234,6 +234,26 @@ fn a_new_daemon_takes_over() {
     });
 }
 
+#[test]
+fn what_nobody_goes_on_with_is_taken_away() {
+    in_namespace("what_nobody_goes_on_with_is_taken_away", || {
+        let to = veth();
+        let pins = pins("discard");
+        assert!(!datapath_bpf::discard(&pins).unwrap(), "there is nothing");
+        let bpf = open(Config { pins: Some(pins.clone()), ..small() });
+        bpf.attach(PortNo(2), &attachment(to)).unwrap();
+        assert!(matches!(datapath_bpf::discard(&pins), Err(Unavailable::InUse(_))));
+        bpf.close(false);
+        drop(bpf);
+        assert!(pins.exists());
+        assert!(datapath_bpf::discard(&pins).unwrap());
+        assert!(!pins.exists());
+        // The hook is free, whatever kind it is.
+        let qdiscs = Command::new("tc").args(["qdisc", "show", "dev", "va"]).output().unwrap();
+        assert!(!String::from_utf8_lossy(&qdiscs.stdout).contains("clsact"), "{qdiscs:?}");
+    });
+}
+
 /// Flows come, change and go while packets run; a packet is edited by the flow that it matches,
 /// or by none.
 #[test]

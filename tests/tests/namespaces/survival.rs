@@ -200,6 +200,33 @@ fn flows_that_no_rule_explains_are_swept() {
 }
 
 #[test]
+fn what_a_daemon_left_in_bpf_ends_with_a_new_one_that_does_without() {
+    let Some((mut switch, a, b)) = pair() else { return };
+    warm(&a, "10.0.0.2");
+    settled(&switch);
+    switch.kill_daemon();
+    switch.vsctl("--no-wait set open_vswitch . other_config:bpf-offload=false");
+    switch.start_daemon();
+    let pins = switch.place().pins();
+    assert!(wait_until(SOON, || !pins.exists()), "{} is still there", pins.display());
+    // No packet goes twice, by the flows of then and by those of now.
+    let asked = b.capture(switch.place(), "eth0", "icmp[icmptype] == icmp-echo");
+    let answered = a.capture(switch.place(), "eth0", "icmp[icmptype] == icmp-echoreply");
+    assert!(a.reaches("10.0.0.2", SOON), "{}", switch.story());
+    assert_eq!(a.ping("10.0.0.2", 20), 20);
+    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!(asked.finish(21, SOON).len(), answered.finish(21, SOON).len());
+    // And none when no rule lets it.
+    switch.flows("br0", "actions=drop");
+    assert_eq!(a.ping("10.0.0.2", 3), 0);
+    // Switched on, it works as ever.
+    switch.flows("br0", "actions=NORMAL");
+    switch.vsctl("remove open_vswitch . other_config bpf-offload");
+    warm(&a, "10.0.0.2");
+    settled(&switch);
+}
+
+#[test]
 fn removing_the_bridge_leaves_nothing_on_the_devices() {
     let Some((switch, a, _b)) = pair() else { return };
     warm(&a, "10.0.0.2");

@@ -5,7 +5,7 @@ use super::state::State;
 use super::wanted::{Tunables, Wanted, WantedBridge};
 use crate::daemon::Daemon;
 use datapath_bpf::maps::{MAX_FLOWS, MAX_MASKS};
-use datapath_bpf::{BpfDatapath, Config};
+use datapath_bpf::{BpfDatapath, Config, Unavailable};
 use placement::{FastPath, PlacedDatapath, Reason};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -22,6 +22,9 @@ pub(super) fn sync(d: &mut Daemon, state: &mut State, new: &Tunables) {
     if new.bpf_offload && !placed.is_begun() {
         begin(d, &placed, new);
         super::tunables::packet_threads(d, state, new);
+    }
+    if !new.bpf_offload && !placed.is_begun() && !state.configured {
+        discard(d, "other_config:bpf-offload=false");
     }
     placed.set_enabled(new.bpf_offload);
     if new.bpf_sizes != state.tunables.bpf_sizes && state.configured && placed.is_begun() {
@@ -81,12 +84,34 @@ fn begin(d: &Daemon, placed: &Arc<PlacedDatapath>, new: &Tunables) {
         Err(error) => {
             let reason: Reason = placement::unavailable(&error);
             tracing::warn!(target: "dpif", "flows run in userspace: {reason}");
+            if !matches!(error, Unavailable::InUse(_)) {
+                discard(d, "its BPF tables cannot be gone on with");
+            }
             Err(reason)
         }
     };
     placed.begin(fast);
     if let Err(error) = placed.serve_misses(&d.userspace) {
         tracing::warn!(target: "dpif", "flows run in userspace: no device for packets that BPF passes up ({error})");
+    }
+}
+
+/// Takes away what an earlier daemon left in BPF: it would go on forwarding beside this one, by
+/// rules of then.
+fn discard(d: &Daemon, why: &str) {
+    let pins = d.directories.bpf_pins();
+    match datapath_bpf::discard(&pins) {
+        Ok(false) => {}
+        Ok(true) => tracing::info!(
+            target: "dpif",
+            "removed what an earlier daemon left in {}: {why}",
+            pins.display(),
+        ),
+        Err(error) => tracing::warn!(
+            target: "dpif",
+            "what an earlier daemon left in {} stays, and may forward ({error})",
+            pins.display(),
+        ),
     }
 }
 

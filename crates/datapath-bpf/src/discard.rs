@@ -1,0 +1,52 @@
+//! What a former daemon left, taken away by one that does not go on with it.
+
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use crate::attach;
+use crate::attachment::{Config, Unavailable};
+use crate::layout::{MAX_PORTS, PORT_STACK, Port};
+use crate::maps::Sizes;
+use crate::pins::Pins;
+use crate::shared::Shared;
+use crate::sys;
+use datapath::Side;
+
+/// Detaches and unpins what is in `directory`, and removes that. False when there was nothing.
+/// Loads no program and makes no map.
+///
+/// # Errors
+///
+/// Another daemon uses it, or it cannot be opened.
+pub fn discard(directory: &Path) -> Result<bool, Unavailable> {
+    if !directory.exists() {
+        return Ok(false);
+    }
+    let pins = Pins::open(directory)?;
+    let is_empty = pins.is_empty();
+    clear(&pins);
+    pins.remove_directory();
+    Ok(!is_empty)
+}
+
+/// Detaches and unpins everything in a directory that is ours.
+pub fn clear(pins: &Pins) {
+    remove_filters(pins);
+    pins.clear();
+}
+
+/// Links end with their pins. A filter is where the kernel has no links; on which interfaces, only
+/// the table of ports says, when it is one that this build can read.
+fn remove_filters(pins: &Pins) {
+    let Ok(map) = sys::open_pin(&pins.map("ports", None)) else { return };
+    let sizes = Sizes::new(&Config::default(), 1); // ports are as many in all
+    let is_known = sys::map_info(map.as_fd()).is_ok_and(|i| sizes.check("ports", &i).is_ok());
+    if !is_known {
+        return;
+    }
+    let Ok(ports) = Shared::<Port>::map(map.as_fd(), MAX_PORTS as usize) else { return };
+    for port in (0..ports.len()).map(|at| ports.read(at)).filter(|port| port.ifindex != 0) {
+        let side = if port.flags & PORT_STACK != 0 { Side::Stack } else { Side::Device };
+        attach::remove_filter(map.as_fd(), port.ifindex, side);
+    }
+}
