@@ -78,6 +78,28 @@ fn odd_values_in_the_database_do_no_harm() {
 }
 
 #[test]
+fn settings_that_are_none_are_named_in_the_log() {
+    let switch = switch();
+    for (key, value, what) in [
+        ("bpf-max-flows", "many", "not a number"),
+        ("bpf-max-flows", "-5", "not a number"),
+        ("bpf-max-masks", "1e6", "not a number"),
+        ("bpf-max-masks", "18446744073709551616", "not a number"),
+        ("flow-restore-deadline", "soon", "not a number"),
+        ("bpf-offload", "no", "neither true nor false, true is taken"),
+        ("flow-restore-wait", "yes", "neither true nor false, false is taken"),
+    ] {
+        switch.vsctl(&format!("set open_vswitch . other_config:{key}={value}"));
+        let told = |line: &String| {
+            [&format!("other_config:{key} \"{value}\""), what].iter().all(|p| line.contains(*p))
+        };
+        assert!(switch.warnings().iter().any(told), "{key}={value}: {}", switch.story());
+        switch.vsctl(&format!("remove open_vswitch . other_config {key}"));
+    }
+    unharmed(&switch);
+}
+
+#[test]
 fn malformed_flow_text_to_trace_says_what_is_wrong() {
     let switch = switch();
     for (text, wrong) in [

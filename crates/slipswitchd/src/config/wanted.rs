@@ -185,8 +185,8 @@ impl WantedBridge {
 /// Reads the replica. `None` when there is no Open_vSwitch row (yet).
 pub(super) fn read(replica: &Replica) -> Option<Wanted> {
     let (_, root) = replica.first("Open_vSwitch")?;
-    let mut wanted =
-        Wanted { tunables: tunables(root), tls: tls(replica, root), ..Wanted::default() };
+    let mut wanted = Wanted { tls: tls(replica, root), ..Wanted::default() };
+    wanted.tunables = tunables(root, &mut wanted.remarks);
     let mut taken = Taken::default();
     let mut rows: Vec<(Uuid, &Row)> = root
         .uuids("bridges")
@@ -214,28 +214,63 @@ struct Taken {
     interfaces: BTreeSet<String>,
 }
 
-fn tunables(root: &Row) -> Tunables {
-    let other = root.map("other_config");
+/// Keys of `other_config`, and what is said of values that are none.
+struct Settings<'a> {
+    map: StringMap<'a>,
+    remarks: &'a mut Vec<String>,
+}
+
+impl Settings<'_> {
+    fn number(&mut self, key: &str) -> Option<u64> {
+        let number = self.map.uint(key);
+        if number.is_none()
+            && let Some(text) = self.map.get(key)
+        {
+            self.remarks.push(format!(
+                "other_config:{key} \"{text}\" is not a number from 0 to {}, ignored",
+                u64::MAX
+            ));
+        }
+        number
+    }
+
+    fn switch(&mut self, key: &str, default: bool) -> bool {
+        if let Some(text) = self.map.get(key)
+            && !["true", "false"].iter().any(|word| text.eq_ignore_ascii_case(word))
+        {
+            self.remarks.push(format!(
+                "other_config:{key} \"{text}\" is neither true nor false, {default} is taken"
+            ));
+        }
+        self.map.bool(key, default)
+    }
+}
+
+fn tunables(root: &Row, remarks: &mut Vec<String>) -> Tunables {
+    let map = root.map("other_config");
+    let mut other = Settings { map, remarks };
     let defaults = Tunables::default();
     Tunables {
-        flow_limit: other.uint("flow-limit").unwrap_or(defaults.flow_limit),
-        max_idle: other.uint("max-idle").filter(|ms| *ms >= 500).unwrap_or(defaults.max_idle),
-        max_revalidator: other.uint("max-revalidator").filter(|ms| *ms >= 100),
-        pmd_cpu_mask: other.get("pmd-cpu-mask").map(str::to_owned),
+        flow_limit: other.number("flow-limit").unwrap_or(defaults.flow_limit),
+        max_idle: other.number("max-idle").filter(|ms| *ms >= 500).unwrap_or(defaults.max_idle),
+        max_revalidator: other.number("max-revalidator").filter(|ms| *ms >= 100),
+        pmd_cpu_mask: map.get("pmd-cpu-mask").map(str::to_owned),
         stats_interval: other
-            .uint("stats-update-interval")
+            .number("stats-update-interval")
             .map_or(MIN_STATS_INTERVAL, |ms| ms.max(MIN_STATS_INTERVAL)),
-        flow_restore_wait: other.bool("flow-restore-wait", false),
-        vlan_limit: other.uint("vlan-limit").unwrap_or(defaults.vlan_limit),
-        restore_deadline: other.uint("flow-restore-deadline").unwrap_or(defaults.restore_deadline),
-        hw_offload: other.bool("hw-offload", false),
-        bpf_offload: other.bool("bpf-offload", defaults.bpf_offload),
-        bpf_sizes: (other.uint("bpf-max-flows"), other.uint("bpf-max-masks")),
-        upcall_cpu_percent: other.uint("upcall-cpu-percent"),
-        host_statistics: other.bool("enable-statistics", false)
-            || other.bool("enable_statistics", false),
+        flow_restore_wait: other.switch("flow-restore-wait", false),
+        vlan_limit: other.number("vlan-limit").unwrap_or(defaults.vlan_limit),
+        restore_deadline: other
+            .number("flow-restore-deadline")
+            .unwrap_or(defaults.restore_deadline),
+        hw_offload: other.switch("hw-offload", false),
+        bpf_offload: other.switch("bpf-offload", defaults.bpf_offload),
+        bpf_sizes: (other.number("bpf-max-flows"), other.number("bpf-max-masks")),
+        upcall_cpu_percent: other.number("upcall-cpu-percent"),
+        host_statistics: other.switch("enable-statistics", false)
+            | other.switch("enable_statistics", false),
         bundle_idle_timeout: other
-            .uint("bundle-idle-timeout")
+            .number("bundle-idle-timeout")
             .filter(|s| *s > 0)
             .map(|s| s.saturating_mul(1000).max(1000)),
     }
