@@ -442,8 +442,12 @@ impl PacketSender {
         );
         if finish::is_finished(p) || !offload_refused {
             report.count_error(error);
-            return;
+        } else {
+            self.send_finished(p, report);
         }
+    }
+
+    fn send_finished(&self, p: &Packet, report: &mut SendReport) {
         match finish::finish(p) {
             Err(_) => report.dropped_malformed += 1,
             Ok(frames) => {
@@ -479,10 +483,15 @@ impl PacketSender {
 impl Sender for PacketSender {
     fn send(&self, packets: &[Packet]) -> SendReport {
         let mut report = SendReport::default();
+        let beyond = finish::is_beyond_the_kernel;
         // Runs of packets that are frames at all.
         for run in packets.split(|p| p.len() < headers::ETH_HEADER) {
-            for batch in run.chunks(BATCH) {
-                self.send_batch(batch, &mut report);
+            for part in run.chunk_by(|a, b| beyond(a) == beyond(b)) {
+                if part.first().is_some_and(beyond) {
+                    part.iter().for_each(|p| self.send_finished(p, &mut report));
+                } else {
+                    part.chunks(BATCH).for_each(|batch| self.send_batch(batch, &mut report));
+                }
             }
         }
         let all = packets.len() as u64;

@@ -43,6 +43,12 @@ pub fn is_finished(packet: &Packet) -> bool {
     packet.offload.csum.is_none() && packet.offload.gso.is_none()
 }
 
+/// True for a packet that the kernel would take and then not segment: behind labels it does so only
+/// when it pushed them itself, and drops the packet.
+pub(crate) fn is_beyond_the_kernel(packet: &Packet) -> bool {
+    packet.offload.gso.is_some() && headers::is_labelled(packet.data())
+}
+
 /// Finishes `packet`: one frame, or one for each segment.
 ///
 /// # Errors

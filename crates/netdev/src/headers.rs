@@ -67,6 +67,16 @@ pub(crate) struct Layers {
     pub end: usize,
 }
 
+/// True when MPLS labels follow the Ethernet header and its VLAN tags.
+pub(crate) fn is_labelled(frame: &[u8]) -> bool {
+    let mut types = (12..).step_by(VLAN_TAG).map_while(|at| be16(frame, at));
+    types.find(|kind| !is_vlan(*kind)).is_some_and(is_mpls)
+}
+
+fn is_mpls(kind: u16) -> bool {
+    matches!(kind, 0x8847 | 0x8848)
+}
+
 /// Finds the layers of the outermost IP packet behind VLAN tags and MPLS labels; `None` when the
 /// frame holds no complete IP header.
 pub(crate) fn layers(frame: &[u8]) -> Option<Layers> {
@@ -77,7 +87,7 @@ pub(crate) fn layers(frame: &[u8]) -> Option<Layers> {
         kind = be16(frame, at + 2)?;
         at += VLAN_TAG;
     }
-    if matches!(kind, 0x8847 | 0x8848) {
+    if is_mpls(kind) {
         loop {
             let label = be32(frame, at)?;
             at += 4;

@@ -436,6 +436,41 @@ fn drops_are_counted_by_reason() {
     });
 }
 
+/// TCP behind a label, still to be segmented. The kernel takes such a packet, and drops it.
+#[test]
+fn what_is_behind_labels_is_segmented_here() {
+    in_namespace(|| {
+        veth("v0", "p");
+        let (from, mut to) = (opened(&spec("v0", Kind::System)), opened(&spec("p", Kind::System)));
+        let payload: Vec<u8> = (0..2500u32).map(|i| (i / 10) as u8).collect();
+        let mut bytes = vec![2; 12];
+        bytes.extend([0x88, 0x47]);
+        bytes.extend((77u32 << 12 | 0x140).to_be_bytes());
+        bytes.extend([0x45, 0]);
+        bytes.extend(2540u16.to_be_bytes());
+        bytes.extend([0, 1, 0, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 0, 7, 0, 8]);
+        bytes.extend([0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x10, 1, 0, 0, 0, 0, 0]);
+        bytes.extend(&payload);
+        let mut p = Packet::from_slice(&bytes);
+        p.offload.gso = Some((packet::Gso::TcpV4, 1000, 58));
+        p.offload.csum = Some((38, 16));
+        // Beside packets that are as any other.
+        let plain = Packet::from_slice(&[3; 60]);
+        assert_eq!(from.sender.send(&[plain.clone(), p, plain]).sent, 3);
+        let (mut out, mut pool) = (Vec::new(), PacketPool::default());
+        let end = Instant::now() + Duration::from_secs(3);
+        let count = |out: &[Packet], first| out.iter().filter(|p| p.data()[..12] == first).count();
+        while count(&out, [2; 12]) < 3 || count(&out, [3; 12]) < 2 {
+            assert!(Instant::now() < end, "{out:?}");
+            queue(&mut to).recv(&mut out, &mut pool, 8).expect("present");
+        }
+        out.retain(|p| p.data()[..12] == [2; 12]);
+        let joined: Vec<u8> = out.iter().flat_map(|p| p.data()[58..].to_vec()).collect();
+        assert_eq!(joined, payload);
+        assert!(out.iter().all(|p| p.offload.gso.is_none() && p.len() <= 1058));
+    });
+}
+
 #[test]
 fn what_the_kernel_refuses_to_segment_is_segmented_here() {
     in_namespace(|| {

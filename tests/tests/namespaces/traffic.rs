@@ -72,6 +72,32 @@ fn tagged_frames_cross_a_trunk_between_two_bridges() {
 }
 
 #[test]
+fn labelled_frames_cross_a_trunk_between_two_bridges() {
+    let Some(switch) = switch() else { return };
+    let a = switch.host_on("br0", "h1", "10.0.0.1/24");
+    switch.vsctl("add-br br1 -- set bridge br1 datapath_type=netdev");
+    let b = switch.host_on("br1", "h2", "10.0.0.2/24");
+    switch.netns().sh("ip link add t0 mtu 1504 type veth peer name t1 mtu 1504
+         ip link set t0 up; ip link set t1 up");
+    switch.vsctl("add-port br0 t0 -- add-port br1 t1");
+    for (bridge, host, trunk) in [("br0", "h1", "t0"), ("br1", "h2", "t1")] {
+        let flows = format!(
+            "priority=9,ip,in_port={host},actions=push_mpls:0x8847,set_field:77->mpls_label,{trunk}
+             priority=9,mpls,in_port={trunk},actions=pop_mpls:0x0800,{host}
+             priority=1,arp,actions=NORMAL"
+        );
+        switch.flows_by("OpenFlow13", bridge, &flows);
+    }
+    let capture = Capture::start(switch.netns(), switch.place(), "trunk", "t1", "mpls 77");
+    assert!(a.reaches("10.0.0.2", SOON));
+    // What is still to be segmented, too.
+    tcp(&a, &b, 5_000_000);
+    tcp(&b, &a, 5_000_000);
+    assert_eq!(udp(&a, &b, &[1, 1472, 9000]), [true; 3]);
+    assert!(!capture.frames().is_empty(), "they carried the label");
+}
+
+#[test]
 fn a_vlan_device_of_a_host_reaches_an_access_port() {
     let Some((switch, a, b)) = pair() else { return };
     switch.vsctl("set port h1 tag=10");
