@@ -47,20 +47,17 @@ impl Pins {
             }
             mount().map_err(wrong)?;
         }
-        let system = |source| Unavailable::System {
-            step: format!("creating {}", directory.display()),
-            source,
-        };
-        DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(system)?;
-        // Its parent is Slipswitch's, too: whoever can rename in it chooses the tables.
-        for ours in directory.ancestors().take(2) {
-            fs::symlink_metadata(ours)
-                .and_then(|about| check_owner(ours, &about))
-                .map_err(system)?;
+        loop {
+            let lock = make(directory).map_err(|source| Unavailable::System {
+                step: format!("creating {}", directory.display()),
+                source,
+            })?;
+            take(&lock, directory)?;
+            // Who had it may have removed it at its end.
+            if is_at(&lock, directory) {
+                return Ok(Pins { directory: directory.to_owned(), _lock: lock });
+            }
         }
-        let lock = File::open(directory).map_err(system)?;
-        take(&lock, directory)?;
-        Ok(Pins { directory: directory.to_owned(), _lock: lock })
     }
 
     /// Where a map of `hook`, or one that both share, is pinned.
@@ -112,6 +109,23 @@ impl Pins {
             }
         }
     }
+}
+
+/// Makes the directory when there is none, and opens it.
+fn make(directory: &Path) -> io::Result<File> {
+    DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    // Its parent is Slipswitch's, too: whoever can rename in it chooses the tables.
+    for ours in directory.ancestors().take(2) {
+        fs::symlink_metadata(ours).and_then(|about| check_owner(ours, &about))?;
+    }
+    File::open(directory)
+}
+
+/// True when `path` leads to what `file` is.
+fn is_at(file: &File, path: &Path) -> bool {
+    let identity = |about: Metadata| (about.dev(), about.ino());
+    let there = fs::symlink_metadata(path).map(identity).ok();
+    there.is_some() && there == file.metadata().map(identity).ok()
 }
 
 /// Locks `directory`, which `file` is. One who holds it may be a daemon that is about to end: its
@@ -175,6 +189,27 @@ mod tests {
     use super::*;
     use std::fs::Permissions;
     use std::os::unix::fs::PermissionsExt as _;
+
+    #[test]
+    fn a_directory_that_its_last_user_removed_is_made_anew() {
+        if !rustix::process::geteuid().is_root() || !in_bpffs(Path::new(BPFFS)) {
+            eprintln!("SKIPPED: a_directory_that_its_last_user_removed_is_made_anew: no bpffs");
+            return;
+        }
+        let name = format!("slipswitch-test-{}-removed/i", std::process::id());
+        let directory = Path::new(BPFFS).join(name);
+        let first = Pins::open(&directory).unwrap();
+        let waiting = std::thread::spawn({
+            let directory = directory.clone();
+            move || Pins::open(&directory)
+        });
+        std::thread::sleep(HAND_OVER / 10);
+        first.remove_directory();
+        drop(first);
+        let second = waiting.join().unwrap().unwrap();
+        assert!(directory.exists());
+        second.remove_directory();
+    }
 
     #[test]
     fn what_others_may_change_is_not_used() {
