@@ -235,6 +235,31 @@ fn a_new_daemon_takes_over() {
 }
 
 #[test]
+fn half_a_million_flows_are_held_and_run() {
+    in_namespace("half_a_million_flows_are_held_and_run", || {
+        const FLOWS: u32 = 512 << 10;
+        let to = veth();
+        let bpf = open(Config { max_flows: FLOWS, max_masks: 256, ..Config::default() });
+        bpf.attach(PortNo(1), &attachment(LOOPBACK)).unwrap();
+        bpf.attach(PortNo(2), &attachment(to)).unwrap();
+        let refused = |id: &u32| bpf.install(&megaflow(*id, &[out()]), HookSet::all()).is_err();
+        let refused: Vec<u32> = (0..FLOWS).filter(refused).collect();
+        // Three flows of one hash are one too many; there are 2^32 hashes.
+        assert!(refused.len() <= 2, "{} are refused", refused.len());
+        assert!(bpf.len() >= (FLOWS - 2) as usize);
+        bpf.maintain();
+        let entry = bpf.program("entry_tc_ingress").unwrap();
+        for id in (0..FLOWS).step_by(997).filter(|id| !refused.contains(id)) {
+            assert_eq!(run(entry, &frame(id)).verdict, TC_ACT_REDIRECT, "flow {id}");
+        }
+        let mut packets = 0;
+        bpf.sweep(&mut |_, stats| packets += stats.packets);
+        assert!(packets >= u64::from(FLOWS / 997 - 2), "{packets}");
+        bpf.close(true);
+    });
+}
+
+#[test]
 fn what_nobody_goes_on_with_is_taken_away() {
     in_namespace("what_nobody_goes_on_with_is_taken_away", || {
         let to = veth();

@@ -3,7 +3,8 @@
 use crate::tools::{SOON, Stream, pair, switch, tcp, tcp_to, udp, warm};
 use packet::build::Frame;
 use slipswitch_tests::harness::{Host, Switch, wait_until};
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, UdpSocket};
+use std::time::Duration;
 
 /// The verbose lines of the megaflows that hold all of `parts`.
 fn flows(switch: &Switch, parts: &[&str]) -> Vec<String> {
@@ -59,6 +60,46 @@ fn what_was_seen_once_is_forwarded_in_the_kernel() {
     let counted = packets(&switch, &["in_port(h1)", "dp:tcx"]);
     assert!(counted >= 51, "{counted} packets counted");
     assert_eq!(switch.warnings(), Vec::<String>::new());
+}
+
+/// Bursts of packets of flows that are all new: when a flow goes to the kernel, its first packet
+/// has been sent.
+#[test]
+fn the_first_packet_of_a_flow_is_neither_lost_nor_overtaken() {
+    const FLOWS: usize = 100;
+    const BURST: usize = 20;
+    let Some((switch, a, b)) = pair() else { return };
+    warm(&a, "10.0.0.2");
+    // Each pair of ports is a megaflow.
+    switch.appctl("upcall/disable-megaflows");
+    let receiver = b.netns.with(|| UdpSocket::bind("10.0.0.2:0").expect("the host's address"));
+    receiver.set_read_timeout(Some(Duration::from_secs(2))).expect("not zero");
+    let target = receiver.local_addr().expect("it is bound");
+    let reader = std::thread::spawn(move || {
+        let mut flows: Vec<Vec<u8>> = vec![Vec::new(); FLOWS];
+        let mut data = [0; 2];
+        while let Ok(2) = receiver.recv(&mut data) {
+            flows[usize::from(data[0])].push(data[1]);
+        }
+        flows
+    });
+    a.netns.with(|| {
+        for flow in 0..FLOWS {
+            let socket = UdpSocket::bind("0.0.0.0:0").expect("a socket");
+            for packet in 0..BURST {
+                let sent = socket.send_to(&[flow as u8, packet as u8], target);
+                assert_eq!(sent.expect("there is room"), 2);
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    });
+    let flows = reader.join().expect("it does not fail");
+    for (flow, packets) in flows.iter().enumerate() {
+        assert_eq!(packets.first(), Some(&0), "flow {flow}: {packets:?}");
+    }
+    let arrived: usize = flows.iter().map(Vec::len).sum();
+    assert_eq!(arrived, FLOWS * BURST);
+    sees(&switch, &["in_port(h1)", "udp(", "offloaded:yes, dp:tcx"]);
 }
 
 #[test]
