@@ -23,7 +23,7 @@ pub use args::Args;
 use anyhow::{Context, Result, bail};
 use job::{Job, Step};
 use kernel::{Kernel, Store};
-use qemu::Files;
+use qemu::{Clock, Files};
 use report::Report;
 use status::Event;
 use std::path::{Path, PathBuf};
@@ -53,10 +53,11 @@ pub fn run(args: &Args) -> Result<u8> {
     sweep(store.dir());
     let programs = RunDir::new(store.dir(), PROGRAMS_KEPT)?;
     job.keep_programs(&programs.dir)?;
+    let clock = if args.count_instructions { Clock::Instructions } else { Clock::Host };
     let mut reports = Vec::new();
     for series in args.series() {
         let kernel = store.obtain(series, args.update)?;
-        let report = run_on(&kernel, &job, &store)?;
+        let report = run_on(&kernel, &job, &store, clock)?;
         let failed = report.code != 0;
         reports.push(report);
         if failed && args.fail_fast {
@@ -119,7 +120,7 @@ fn job(workspace: &Workspace, args: &Args) -> Result<Job> {
     Ok(job)
 }
 
-fn run_on(kernel: &Kernel, job: &Job, store: &Store) -> Result<Report> {
+fn run_on(kernel: &Kernel, job: &Job, store: &Store, clock: Clock) -> Result<Report> {
     let name = kernel.release.name();
     let dir = RunDir::new(store.dir(), name)?;
     let files = dir.files();
@@ -128,7 +129,7 @@ fn run_on(kernel: &Kernel, job: &Job, store: &Store) -> Result<Report> {
     eprintln!("vm: starting {name}");
     let start = Instant::now();
     let timeout = Duration::from_secs(MARGIN + job.limit.saturating_mul(job.steps.len() as u64));
-    let run = qemu::run(kernel, &files, job.steps.len(), timeout, &mut |event| {
+    let run = qemu::run(kernel, &files, clock, job.steps.len(), timeout, &mut |event| {
         tell(name, job, event);
     })?;
     let console = std::fs::read(&files.console).unwrap_or_default();

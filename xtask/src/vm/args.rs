@@ -44,6 +44,11 @@ pub struct Args {
     #[arg(long, conflicts_with_all = ["package", "test", "filter", "run"])]
     pub smoke: bool,
 
+    /// Make the guest's clock count instructions, a nanosecond each, on both CPUs together: times
+    /// are then numbers of instructions, whatever the host does meanwhile. Much slower
+    #[arg(long, requires = "run")]
+    pub count_instructions: bool,
+
     /// Run this line of shell in the guest instead of tests
     #[arg(long, value_name = "LINE", conflicts_with_all = ["package", "test", "filter"])]
     pub run: Option<String>,

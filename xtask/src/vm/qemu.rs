@@ -44,6 +44,19 @@ const COMMAND_LINE: &str = "console=ttyS0 loglevel=5 panic=-1 oops=panic nowatch
 /// How often the status is read.
 const TICK: Duration = Duration::from_millis(100);
 
+/// One CPU after the other, and a nanosecond (2^0 of them) for each instruction; time in which none
+/// has anything to do goes by as on the host.
+const COUNTING: [&str; 4] = ["-accel", "tcg,thread=single", "-icount", "shift=0,sleep=on"];
+
+/// By what the guest's clock goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clock {
+    /// The host's time.
+    Host,
+    /// Instructions that the guest has done.
+    Instructions,
+}
+
 /// Files of a run.
 #[derive(Clone, Debug)]
 pub struct Files {
@@ -78,11 +91,12 @@ struct Guest {
 pub fn run(
     kernel: &Kernel,
     files: &Files,
+    clock: Clock,
     steps: usize,
     timeout: Duration,
     tell: &mut dyn FnMut(&Event),
 ) -> Result<Run> {
-    let mut guest = Guest::start(kernel, files)?;
+    let mut guest = Guest::start(kernel, files, clock)?;
     let start = Instant::now();
     let mut reader =
         StatusReader { file: files.status.clone(), read: 0, status: Status::new(steps) };
@@ -102,11 +116,15 @@ pub fn run(
 }
 
 impl Guest {
-    fn start(kernel: &Kernel, files: &Files) -> Result<Guest> {
+    fn start(kernel: &Kernel, files: &Files, clock: Clock) -> Result<Guest> {
         let mut command = host::command("setpriv");
         let qemu = host::find("qemu-system-x86_64").context("qemu is not installed")?;
         let version = host::text(host::command("qemu-system-x86_64").arg("--version"))?;
-        command.args(["--pdeathsig", "KILL"]).arg(qemu).args(["-accel", accelerator(&version)]);
+        command.args(["--pdeathsig", "KILL"]).arg(qemu);
+        match clock {
+            Clock::Host => command.args(["-accel", accelerator(&version)]),
+            Clock::Instructions => command.args(COUNTING),
+        };
         command.args(MACHINE).args(devices(kernel, files));
         let mut child = command.stdout(Stdio::piped()).spawn().context("cannot start qemu")?;
         let output = child.stdout.take().context("qemu's output was asked for")?;
