@@ -21,6 +21,7 @@ pub use chaotic::Chaotic;
 pub use dummy::UserspaceDummy;
 pub use fast::Ran;
 pub use model::ModelFixture;
+pub use peer::Peer;
 pub use tiers::run_at;
 pub use veth::Veth;
 pub use world::{Seen, Why, World, on};

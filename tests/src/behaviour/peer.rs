@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 /// So long a frame that the kernel has counted may take, of [`patient`].
 const QUIET: Duration = Duration::from_millis(500);
 
-pub(super) struct Peer {
+/// One end of a veth pair, as a host has it.
+pub struct Peer {
     device: Opened,
     pool: PacketPool,
     received: Vec<Packet>,
@@ -18,21 +19,32 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    pub(super) fn open(name: &str) -> Peer {
+    /// Opens a device of the calling thread's namespace.
+    ///
+    /// # Panics
+    /// When that cannot be done.
+    pub fn open(name: &str) -> Peer {
         let device = netdev::open(&OpenSpec::new(name.to_owned(), Kind::System))
             .unwrap_or_else(|e| panic!("{name}: {e}"));
         Peer { device, pool: PacketPool::default(), received: Vec::new(), total: 0 }
     }
 
-    pub(super) fn send(&self, packets: &[Packet]) {
+    /// Sends all of `packets`.
+    ///
+    /// # Panics
+    /// When the device does not take them.
+    pub fn send(&self, packets: &[Packet]) {
         let report = self.device.sender.send(packets);
         assert_eq!(report.sent, packets.len() as u64, "the peer could not send: {report:?}");
     }
 
     /// True when everything that the kernel counts as sent to this end is here.
     fn has_all(&self) -> bool {
-        let counted = self.device.device.stats().ok().and_then(|s| s.rx_packets);
-        counted.is_none_or(|n| self.total >= n)
+        self.counted().is_none_or(|n| self.total >= n)
+    }
+
+    fn counted(&self) -> Option<u64> {
+        self.device.device.stats().ok().and_then(|s| s.rx_packets)
     }
 
     /// Takes what is there now; returns whether there was anything.
@@ -49,9 +61,9 @@ impl Peer {
         self.received.len() > before
     }
 
-    /// What arrived since the last call. What was sent is counted by the kernel at once, and may
-    /// be delivered a moment later.
-    pub(super) fn collect(&mut self) -> Vec<Vec<u8>> {
+    /// What arrived since the last call, checksums and segmentation finished. What was sent is
+    /// counted by the kernel at once, and may be delivered a moment later.
+    pub fn collect(&mut self) -> Vec<Vec<u8>> {
         self.drain();
         let mut last = Instant::now();
         while !self.has_all() && last.elapsed() < patient(QUIET) {
@@ -60,6 +72,10 @@ impl Peer {
             } else {
                 std::thread::sleep(Duration::from_micros(100));
             }
+        }
+        if !self.has_all() {
+            // It is lost, and not waited for again.
+            self.total = self.counted().unwrap_or(self.total);
         }
         finished(&std::mem::take(&mut self.received))
     }

@@ -7,112 +7,79 @@
 //! ORACLE_SEED=1 ORACLE_SECONDS=3600 cargo test -p slipswitch-tests --test random_oracle -- --ignored --nocapture
 //! ```
 //!
+//! `ORACLE_TIER` is `userspace` (which is the default), `tcx` or `xdp`: where Slipswitch's ports
+//! are. At a BPF tier each packet is sent twice, and the second must be forwarded there if its
+//! megaflows are. `ORACLE_PACKETS` is how many packets a configuration gets.
+//!
 //! `ORACLE_SEED=N ORACLE_CASES=1` plays the case of one seed again. A case that differs is made
 //! small and printed as a script for `tests/tests/oracle`.
 
 mod case;
 mod controller;
+mod devices;
 mod generate;
+mod ground;
 mod known;
+mod pair;
 mod player;
+mod shown;
 mod shrink;
 mod wire;
 
 use case::{Case, Step};
+use datapath::Tier;
 use generate::left_out::LEFT_OUT;
-use player::{Broken, Player, Seen};
-use slipswitch_tests::harness::{Kind, without_tool};
-use std::fmt::Write;
+use ground::{BEYOND, Ground};
+use pair::{Outcome, Pair, subject};
+use slipswitch_tests::harness::{without_privilege, without_tool};
 use std::time::{Duration, Instant};
 
 /// Cases of the default run, as far as it gets with them.
 const CASES: u64 = 100;
+/// Cases of the default run at each BPF tier, likewise.
+const CASES_AT_TIER: u64 = 30;
 /// Packets of a case.
 const PACKETS: usize = 60;
-/// Tries to make a failing case smaller.
+/// Tries to make a failing case smaller; fewer where each try costs a daemon.
 const SHRINKS: usize = 400;
+const COSTLY_SHRINKS: usize = 60;
 /// Differences after which a run ends.
 const ENOUGH: usize = 20;
 
-/// Both switches.
-struct Pair {
-    real: Player,
-    ours: Player,
-    /// How often each known difference was met.
-    known: Vec<u64>,
+/// What to run.
+#[derive(Clone, Copy, Debug)]
+struct Plan {
+    ground: Ground,
+    seed: u64,
+    cases: u64,
+    packets: usize,
+    time: Duration,
 }
 
-impl Pair {
-    fn new() -> Pair {
-        let (real, ours) = (Player::new(Kind::RealOvs), Player::new(Kind::under_test()));
-        Pair { real, ours, known: vec![0; known::KNOWN.len()] }
-    }
-
-    /// Plays a case on both: what differs, empty when nothing does.
-    ///
-    /// OVS tells controllers of a flow that is gone when its threads have come to rest, which may
-    /// be after all was asked for: where only that is missing, once is not enough.
-    fn play(&mut self, case: &Case) -> String {
-        let mut text = self.play_once(case);
-        for _ in 0..2 {
-            if !subject(&text).starts_with("sent to controllers") {
-                break;
-            }
-            text = self.play_once(case);
-        }
-        text
-    }
-
-    fn play_once(&mut self, case: &Case) -> String {
-        let Pair { real, ours, .. } = self;
-        let (a, b) = std::thread::scope(|scope| {
-            let a = scope.spawn(|| real.play(case));
-            (ours.play(case), a.join())
-        });
-        let (b, a) = (a, b.unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-        match (a, b) {
-            (Ok(a), Ok(b)) => self.difference(case, &a, &b),
-            (a, b) => {
-                let text = format!("{}{}", end("Open vSwitch", a), end("Slipswitch", b))
-                    + &self.real.story()
-                    + &self.ours.story();
-                let known = std::mem::take(&mut self.known);
-                let old = std::mem::replace(self, Pair { known, ..Pair::new() });
-                // That a daemon has crashed is in the text.
-                let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(old)));
-                text
-            }
+impl Plan {
+    /// As the environment says, else from `seed` on, so many cases in that time.
+    fn new(ground: Ground, seed: u64, cases: u64, time: Duration) -> Plan {
+        Plan {
+            ground,
+            seed: number("ORACLE_SEED").unwrap_or(seed),
+            cases: number("ORACLE_CASES").unwrap_or(cases),
+            packets: number("ORACLE_PACKETS").map_or(PACKETS, |n| n as usize),
+            time,
         }
     }
 
-    fn difference(&mut self, case: &Case, real: &[Seen], ours: &[Seen]) -> String {
-        let mut out = String::new();
-        for (real, ours) in real.iter().zip(ours) {
-            let (a, b) = known::even(real, ours, &mut self.known);
-            if a != b {
-                let _ = writeln!(out, "{}:\n- {}\n+ {}", real.of, a.trim_end(), b.trim_end());
-            }
-        }
-        if real.len() != ours.len() {
-            let _ = writeln!(out, "{} and {} things were seen", real.len(), ours.len());
-        }
-        if !out.is_empty() {
-            let _ = writeln!(out, "burst: {}", case.burst);
-        }
-        out
+    /// True, after saying so, when that cannot be done here.
+    fn is_impossible(&self) -> bool {
+        let devices = ["ip", "ethtool", "nsenter"];
+        without_tool(&["ovs-vswitchd", "ovsdb-server", "ovs-vsctl"])
+            || self.ground != Ground::Dummies && (without_privilege() || without_tool(&devices))
     }
-}
 
-/// What differs first.
-fn subject(difference: &str) -> String {
-    let first = difference.lines().next().unwrap_or_default();
-    first.chars().filter(|c| !c.is_ascii_digit()).collect()
-}
-
-fn end(who: &str, played: Result<Vec<Seen>, Broken>) -> String {
-    match played {
-        Ok(_) => String::new(),
-        Err(Broken(why)) => format!("{who} does not answer: {why}\n"),
+    /// Runs it; what differs makes the test fail.
+    fn run(self) -> Figures {
+        let figures = run(self);
+        assert!(figures.reports.is_empty(), "{}", figures.reports.join("\n"));
+        figures
     }
 }
 
@@ -123,55 +90,101 @@ struct Figures {
     packets: u64,
     changes: u64,
     reports: Vec<String>,
+    /// Cases by which Open vSwitch's daemon crashed.
+    crashes: Vec<u64>,
+    ran: Option<wire::Ran>,
 }
 
-/// Cases from `seed` on, until there are `cases` of them or the time is over.
-fn run(seed: u64, cases: u64, time: Duration) -> Figures {
-    let mut pair = Pair::new();
+fn run(plan: Plan) -> Figures {
+    let mut pair = Pair::new(plan.ground);
     let mut figures = Figures::default();
     let mut left_out = vec![0; LEFT_OUT.len()];
+    let mut beyond = vec![0; BEYOND.len()];
     let start = Instant::now();
-    for seed in seed.. {
-        if figures.cases >= cases || start.elapsed() > time || figures.reports.len() >= ENOUGH {
+    for seed in plan.seed.. {
+        let is_over = figures.cases >= plan.cases || start.elapsed() > plan.time;
+        if is_over || figures.reports.len() >= ENOUGH {
             break;
         }
-        let case = generate::case(seed, PACKETS);
+        let (case, not_here) = plan.ground.fit(generate::case(seed, plan.packets));
         figures.cases += 1;
         left_out.iter_mut().zip(&case.left_out).for_each(|(all, n)| *all += n);
+        beyond.iter_mut().zip(not_here).for_each(|(all, n)| *all += n);
         let count = |what: fn(&Step) -> bool| case.steps.iter().filter(|s| what(s)).count() as u64;
-        figures.packets += count(|s| matches!(s, Step::Packet { .. }));
+        figures.packets += count(|s| matches!(s, Step::Packet { .. })) * plan.ground.times() as u64;
         figures.changes += count(|s| s.message(0).is_some());
-        let first = pair.play(&case);
-        if first.is_empty() {
-            continue;
+        let (difference, crash) = examine(&mut pair, &case);
+        if let Some(text) = crash {
+            eprintln!("seed {seed}: Open vSwitch's own daemon crashes {text}");
+            figures.crashes.push(seed);
         }
-        // The same thing has to differ, lest another difference is found in its place.
-        let of = subject(&first);
-        let small = shrink::shrink(&case, SHRINKS, |case| subject(&pair.play(case)) == of);
-        let text = pair.play(&small);
-        let text = if text.is_empty() { format!("not every time: {first}") } else { text };
-        let report = format!(
-            "seed {seed}:\n{}\n- is Open vSwitch, + is Slipswitch:\n{text}",
-            small.script()
-        );
-        eprintln!("{report}");
-        figures.reports.push(report);
+        if let Some(text) = difference {
+            let report = format!("seed {seed}:\n{text}");
+            eprintln!("{report}");
+            figures.reports.push(report);
+        }
+    }
+    figures.ran = pair.ran();
+    for (who, spent) in ["Open vSwitch", "Slipswitch"].iter().zip(pair.spent()) {
+        eprintln!("time of {who}: {spent:?}");
     }
     for (known, count) in known::KNOWN.iter().zip(&pair.known) {
         eprintln!("{}: {count} times ({})", known.name, known.reason);
     }
-    for (kind, count) in LEFT_OUT.iter().zip(&left_out) {
-        eprintln!("left out {count} times: {} ({})", kind.name, kind.reason);
+    let kinds = LEFT_OUT.iter().map(|k| (k.name, k.reason)).zip(left_out);
+    let kinds = kinds.chain(BEYOND.iter().map(|k| (k.name, k.reason)).zip(beyond));
+    for ((name, reason), count) in kinds.filter(|(_, count)| *count > 0) {
+        eprintln!("left out {count} times: {name} ({reason})");
     }
     eprintln!(
-        "{} configurations, {} changes of tables, {} packets in {:?}: {} differences",
+        "{}: {} configurations, {} changes of tables, {} packets in {:?}: {} differences; crashes of \
+         Open vSwitch: {:?}; {:?}",
+        plan.ground.name(),
         figures.cases,
         figures.changes,
         figures.packets,
         start.elapsed(),
-        figures.reports.len()
+        figures.reports.len(),
+        figures.crashes,
+        figures.ran,
     );
     figures
+}
+
+/// Plays a case, and makes it small if it shows something: what differs, and how Open vSwitch
+/// crashes by it.
+fn examine(pair: &mut Pair, case: &Case) -> (Option<String>, Option<String>) {
+    let mut crash = None;
+    let mut outcome = pair.play(case);
+    if let Outcome::OracleCrashed(words) = outcome {
+        crash = Some(format!("behind the cases before it:\n{words}"));
+        outcome = pair.play(case);
+    }
+    match outcome {
+        Outcome::Same => (None, crash),
+        Outcome::OracleCrashed(words) => {
+            let crashes = |case: &Case| matches!(pair.play(case), Outcome::OracleCrashed(_));
+            let small = shrink::shrink(case, COSTLY_SHRINKS, crashes);
+            (None, Some(format!("each time:\n{}\n{words}", small.script())))
+        }
+        Outcome::Differs(text) => (Some(made_small(pair, case, text)), crash),
+    }
+}
+
+/// The smallest case found that differs in the same thing as `first` says, lest another difference
+/// is found in its place.
+fn made_small(pair: &mut Pair, case: &Case, first: String) -> String {
+    let of = subject(&first);
+    let is_the_same = |outcome: Outcome| match outcome {
+        Outcome::Differs(text) => subject(&text) == of,
+        _ => false,
+    };
+    let small = shrink::shrink(case, SHRINKS, |case| is_the_same(pair.play(case)));
+    let text = match pair.play(&small) {
+        Outcome::Differs(text) => text,
+        _ => format!("not every time:\n{first}"),
+    };
+    format!("{}\n- is Open vSwitch, + is Slipswitch:\n{text}", small.script())
 }
 
 fn number(variable: &str) -> Option<u64> {
@@ -179,31 +192,48 @@ fn number(variable: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("${variable} is a number, not {text}")))
 }
 
-fn absent() -> bool {
-    without_tool(&["ovs-vswitchd", "ovsdb-server", "ovs-vsctl"])
+fn at_a_tier(tier: Tier) {
+    let time = Duration::from_secs(25);
+    let plan = Plan::new(Ground::Devices(tier), 1, CASES_AT_TIER, time);
+    if plan.is_impossible() {
+        return;
+    }
+    if let Some(ran) = plan.run().ran {
+        assert!(ran.in_bpf > ran.again / 8, "hardly any packet was forwarded there: {ran:?}");
+    }
 }
 
 #[test]
 fn fixed_seeds() {
-    if absent() {
-        return;
+    let plan = Plan::new(Ground::Dummies, 1, CASES, Duration::from_secs(90));
+    if !plan.is_impossible() {
+        plan.run();
     }
-    let seed = number("ORACLE_SEED").unwrap_or(1);
-    let figures = run(seed, number("ORACLE_CASES").unwrap_or(CASES), Duration::from_secs(90));
-    assert!(figures.reports.is_empty(), "{}", figures.reports.join("\n"));
+}
+
+#[test]
+fn fixed_seeds_at_tcx() {
+    at_a_tier(Tier::Tcx);
+}
+
+#[test]
+fn fixed_seeds_at_xdp() {
+    at_a_tier(Tier::Xdp);
 }
 
 #[test]
 #[ignore = "takes as long as $ORACLE_SECONDS says"]
 fn many_seeds() {
-    if absent() {
+    let name = std::env::var("ORACLE_TIER").unwrap_or_else(|_| "userspace".to_owned());
+    let ground = Ground::parse(&name)
+        .unwrap_or_else(|| panic!("$ORACLE_TIER is userspace, tcx or xdp, not {name}"));
+    let time = Duration::from_secs(number("ORACLE_SECONDS").unwrap_or(900));
+    let plan = Plan::new(ground, fastrand::u64(..1 << 40), u64::MAX, time);
+    if plan.is_impossible() {
         return;
     }
-    let seed = number("ORACLE_SEED").unwrap_or_else(|| fastrand::u64(..1 << 40));
-    eprintln!("from seed {seed} on");
-    let time = Duration::from_secs(number("ORACLE_SECONDS").unwrap_or(900));
-    let figures = run(seed, number("ORACLE_CASES").unwrap_or(u64::MAX), time);
-    assert!(figures.reports.is_empty(), "{}", figures.reports.join("\n"));
+    eprintln!("from seed {} on", plan.seed);
+    plan.run();
 }
 
 /// Every action and field that there is turns up in cases.

@@ -1,22 +1,23 @@
 //! Plays a case on one switch, and writes down all that can be seen.
 
-use crate::case::{Case, Step, hex, protocol};
+use crate::case::{Case, Step, hex};
 use crate::controller::{Controller, error_of};
-use crate::wire::{Dummies, Wire};
-use openflow::PortNo;
-use openflow::Version;
-use openflow::message::{
-    Body, FlowStatsRequest, GROUP_ALL, GROUP_ANY, Message, MultipartReply, MultipartRequest,
-    PortStats, TABLE_ALL,
-};
-use slipswitch_tests::harness::{Kind, Mode, Switch, dummy_bridge_line, normalise};
+use crate::devices::Devices;
+use crate::ground::{self, Ground};
+use crate::shown::{PortCounts, port_counts, requests, shown};
+use crate::wire::{Dummies, Ran, Wire};
+use openflow::message::{Body, MultipartRequest};
+use openflow::{PortNo, Version};
+use slipswitch_tests::harness::{Kind, Mode, Switch, normalise};
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use unixctl::client::{CallError, Connection, socket_path};
 
 /// An answer that takes longer is none.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// So long a process may take to end that does not answer.
+const ENDING: Duration = Duration::from_secs(1);
 /// Every bridge that a case may have.
 pub const BRIDGES: [&str; 2] = ["br0", "br1"];
 
@@ -35,6 +36,23 @@ pub struct Player {
     control: Connection,
     wire: Box<dyn Wire + Send>,
     controllers: BTreeMap<(&'static str, u8), Controller>,
+    /// What the comparison is about.
+    ground: Ground,
+    /// What devices had counted when the case began.
+    ports: BTreeMap<&'static str, PortCounts>,
+    /// Where the time went.
+    pub spent: Spent,
+}
+
+/// Time that a switch took.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Spent {
+    /// For making bridges anew.
+    pub reset: Duration,
+    /// For a case's steps.
+    pub steps: Duration,
+    /// For telling what it counted and has.
+    pub summary: Duration,
 }
 
 /// Why a switch cannot play on: it is gone, or does not answer.
@@ -50,15 +68,41 @@ impl<E: std::error::Error> From<E> for Broken {
 type Result<T> = std::result::Result<T, Broken>;
 
 impl Player {
-    /// Starts a switch.
-    pub fn new(kind: Kind) -> Player {
-        let switch = Switch::start(kind, Mode::Dummy);
+    /// Starts a switch for a comparison over `ground`; Open vSwitch has dummies in any case.
+    pub fn new(kind: Kind, ground: Ground) -> Player {
+        let tier = match ground {
+            Ground::Devices(tier) if kind == Kind::Slipswitch => Some(tier),
+            _ => None,
+        };
+        let mode = if tier.is_some() { Mode::Real } else { Mode::Dummy };
+        let switch = Switch::start(kind, mode);
         let dir = switch.place().dir().to_owned();
         let socket = socket_path(&dir, "ovs-vswitchd").expect("a running daemon has a pidfile");
         let mut control = Connection::open(&socket, Some(PATIENCE)).expect("a daemon listens");
-        control.call::<&str>("time/stop", &[]).expect("dummy mode has it");
-        let wire = Box::new(Dummies::new(&dir));
-        Player { switch, control, wire, controllers: BTreeMap::new() }
+        let wire: Box<dyn Wire + Send> = match tier {
+            Some(tier) => Box::new(Devices::new(switch.netns(), tier)),
+            None => {
+                control.call::<&str>("time/stop", &[]).expect("dummy mode has it");
+                Box::new(Dummies::new(&dir))
+            }
+        };
+        let (controllers, ports) = (BTreeMap::new(), BTreeMap::new());
+        Player { switch, control, wire, controllers, ground, ports, spent: Spent::default() }
+    }
+
+    /// True when the daemon has ended; waits a moment for one that is about to.
+    pub fn has_crashed(&mut self) -> bool {
+        slipswitch_tests::harness::wait_until(ENDING, || !self.switch.is_alive())
+    }
+
+    /// True while the daemon runs, as far as can be seen at once.
+    pub fn is_alive(&mut self) -> bool {
+        self.switch.is_alive()
+    }
+
+    /// Where packets ran that were sent again.
+    pub fn ran(&self) -> Option<Ran> {
+        self.wire.ran()
     }
 
     /// What the daemon has logged.
@@ -69,7 +113,9 @@ impl Player {
     /// Plays `case` on bridges that are made for it.
     pub fn play(&mut self, case: &Case) -> Result<Vec<Seen>> {
         let mut seen = Vec::new();
-        let configured = self.reset(case);
+        let begin = Instant::now();
+        let configured = self.reset(case)?;
+        let reset = Instant::now();
         seen.push(Seen { of: "ovs-vsctl".into(), text: configured });
         let mut paused = false;
         let start = case.steps.iter().take_while(|s| matches!(s, Step::Configure(_))).count();
@@ -83,20 +129,17 @@ impl Player {
                 self.settle()?;
                 paused = false;
             }
-            let text = self.step(step)?;
-            if packet {
-                self.process()?;
-            }
-            if packet && !case.burst {
-                self.command("revalidator/purge")?;
-            }
-            let text = if packet { text + &self.taken()? } else { text };
+            let text = self.step(step, case.burst)?;
             seen.push(Seen { of: format!("step {n}"), text });
         }
         if paused {
             self.settle()?;
         }
+        let steps = Instant::now();
         self.summary(&mut seen)?;
+        self.spent.reset += reset - begin;
+        self.spent.steps += steps - reset;
+        self.spent.summary += steps.elapsed();
         Ok(seen)
     }
 
@@ -108,7 +151,7 @@ impl Player {
     }
 
     /// Bridges made anew, as the case's first steps say; what `ovs-vsctl` wrote.
-    fn reset(&mut self, case: &Case) -> String {
+    fn reset(&mut self, case: &Case) -> Result<String> {
         self.controllers.clear();
         self.wire.forget();
         let gone = BRIDGES.map(|b| format!("--if-exists del-br {b}")).join(" -- ");
@@ -116,18 +159,49 @@ impl Player {
             "ovs-vsctl {gone} -- clear open_vswitch . other_config -- set open_vswitch . other_config:max-idle=1000000"
         ))
         .text();
-        let mut line = dummy_bridge_line("br0", 4);
+        let mut line = self.wire.bridge();
         for step in &case.steps {
             let Step::Configure(arguments) = step else { break };
-            let _ = write!(line, " -- {arguments}");
+            let _ = write!(line, " -- {}", self.wire.arguments(arguments));
         }
         out += &self.switch.sh(&format!("ovs-vsctl {line}")).text();
-        out
+        self.wire.begin(&mut self.control, &line)?;
+        self.ports = BTreeMap::new();
+        for bridge in BRIDGES {
+            if self.ground == Ground::Dummies {
+                break;
+            }
+            if let Some(controller) = self.controller(bridge, Version::V13)? {
+                let all = Body::MultipartRequest(MultipartRequest::Port(PortNo::NONE));
+                let counts = port_counts(&controller.request(all)?, Version::V13);
+                self.ports.insert(bridge, counts);
+            }
+        }
+        Ok(out)
     }
 
-    fn step(&mut self, step: &Step) -> Result<String> {
+    /// A packet, as often as it is sent here, and what comes out.
+    fn packet(&mut self, port: &'static str, frame: &[u8], burst: bool) -> Result<String> {
+        let mut out = String::new();
+        for round in 0..self.ground.times() {
+            if round > 0 && !burst {
+                // What the first has changed is so for the second.
+                self.pass()?;
+            }
+            out += &self.wire.send(&mut self.control, port, frame, round)?;
+            self.process()?;
+            out += &self.taken();
+        }
+        if !burst {
+            self.command("revalidator/purge")?;
+        }
+        Ok(out)
+    }
+
+    fn step(&mut self, step: &Step, burst: bool) -> Result<String> {
         match step {
             Step::Configure(arguments) => {
+                let arguments = self.wire.arguments(arguments);
                 Ok(self.switch.sh(&format!("ovs-vsctl {arguments}")).text())
             }
             Step::Flow { bridge, version, .. }
@@ -143,22 +217,15 @@ impl Player {
                 let answers = controller.ask(&bytes, xid)?;
                 // Megaflows of before are gone.
                 self.command("revalidator/purge")?;
-                let text =
-                    |a: &Vec<u8>| error_of(a).unwrap_or_else(|| shown(a, *version).join("\n"));
+                let text = |a: &Vec<u8>| {
+                    error_of(a).unwrap_or_else(|| shown(a, *version, None).join("\n"))
+                };
                 Ok(answers.iter().map(text).collect::<Vec<_>>().join("\n"))
             }
-            Step::Packet { port, frame } => match self.wire.send(&mut self.control, port, frame) {
-                Ok(()) => Ok(String::new()),
-                Err(CallError::Refused(words)) => Ok(words),
-                Err(e) => Err(e.into()),
-            },
+            Step::Packet { port, frame } => self.packet(port, frame, burst),
             Step::Warp(ms) => {
                 let text = self.ask("time/warp", &[&ms.to_string()])?;
-                // What is due is done in the turns that follow, by OVS in several.
-                for _ in 0..3 {
-                    self.process()?;
-                    std::thread::sleep(Duration::from_millis(5));
-                }
+                self.pass()?;
                 Ok(text)
             }
             Step::Trace { bridge, port, frame } => {
@@ -169,10 +236,20 @@ impl Player {
             Step::Command(words) => {
                 let (command, arguments) = words.split_first().expect("a command has a name");
                 let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-                let text = self.ask(command, &arguments)?;
-                Ok(self.clean(&text))
+                self.asked(command, &arguments)
             }
         }
+    }
+
+    /// Has megaflows looked at, and what is due done. `revalidator/wait` waits for ever in Open
+    /// vSwitch while the clock stands; but revalidators pause at the start of a pass, so that
+    /// between two pauses there is a whole one, behind which flows expire.
+    fn pass(&mut self) -> Result<()> {
+        for _ in 0..2 {
+            self.command("revalidator/pause")?;
+            self.command("revalidator/resume")?;
+        }
+        self.process()
     }
 
     /// Waits until a packet has been processed. A switch may answer several commands before it
@@ -186,48 +263,59 @@ impl Player {
     }
 
     /// What came out at each port since the last time.
-    fn taken(&mut self) -> Result<String> {
+    fn taken(&mut self) -> String {
         let mut out = String::new();
+        let ground = self.ground;
         for (port, frames) in self.wire.taken() {
-            for frame in frames {
-                let _ = writeln!(out, "{port} {}", hex(&frame));
+            for frame in frames.iter().filter(|f| ground == Ground::Dummies || ground::carries(f)) {
+                let _ = writeln!(out, "{port} {}", hex(frame));
             }
         }
-        Ok(out)
+        out
     }
 
     /// What can be seen of the switch at the end.
     fn summary(&mut self, seen: &mut Vec<Seen>) -> Result<()> {
         self.process()?;
         self.command("revalidator/purge")?;
-        let mut add = |of: String, text: String| seen.push(Seen { of, text });
         for bridge in BRIDGES {
             for command in ["bridge/dump-flows", "fdb/show", "fdb/stats-show", "mdb/show"] {
-                let text = self.ask(command, &[bridge])?;
-                let mut lines: Vec<String> = self.clean(&text).lines().map(str::to_owned).collect();
-                if command == "bridge/dump-flows" {
-                    // Within a table the order is that of a hash table.
-                    lines.sort();
-                }
-                add(format!("{command} {bridge}"), lines.join("\n"));
+                let text = self.asked(command, &[bridge])?;
+                let of = format!("{command} {bridge}");
+                seen.push(Seen { of, text });
             }
             for version in [Version::V10, Version::V13, Version::V15] {
+                let before = self.ports.get(bridge).cloned();
                 let Some(controller) = self.controller(bridge, version)? else { continue };
                 for (name, request) in requests(version) {
                     let answers = controller.request(Body::MultipartRequest(request))?;
                     let mut lines: Vec<String> =
-                        answers.iter().flat_map(|a| shown(a, version)).collect();
+                        answers.iter().flat_map(|a| shown(a, version, before.as_ref())).collect();
                     lines.sort();
-                    add(format!("{name} of {bridge} by {version}"), lines.join("\n"));
+                    let of = format!("{name} of {bridge} by {version}");
+                    seen.push(Seen { of, text: lines.join("\n") });
                 }
             }
         }
+        self.unasked(seen)
+    }
+
+    /// What controllers were told of their own accord, behind what `seen` has of it. Open vSwitch
+    /// tells of a flow that is gone when all its threads have come to rest once.
+    pub fn unasked(&mut self, seen: &mut Vec<Seen>) -> Result<()> {
         for ((bridge, _), controller) in &mut self.controllers {
             let version = controller.version();
-            let mut lines: Vec<String> =
-                controller.unasked()?.iter().flat_map(|m| shown(m, version)).collect();
+            let of = format!("sent to controllers of {bridge} by {version}");
+            let new = controller.unasked()?;
+            let at = seen.iter().position(|s| s.of == of).unwrap_or_else(|| {
+                seen.push(Seen { of, text: String::new() });
+                seen.len() - 1
+            });
+            let Some(place) = seen.get_mut(at) else { continue };
+            let mut lines: Vec<String> = place.text.lines().map(str::to_owned).collect();
+            lines.extend(new.iter().flat_map(|m| shown(m, version, None)));
             lines.sort();
-            add(format!("sent to controllers of {bridge} by {version}"), lines.join("\n"));
+            place.text = lines.join("\n");
         }
         Ok(())
     }
@@ -261,93 +349,28 @@ impl Player {
         }
     }
 
+    /// A command's answer as far as it can be compared.
+    fn asked(&mut self, command: &str, arguments: &[&str]) -> Result<String> {
+        let text = self.ask(command, arguments)?;
+        let mut lines: Vec<String> = self.clean(&text).lines().map(str::to_owned).collect();
+        let is_aged = command == "fdb/show" && self.ground != Ground::Dummies;
+        if is_aged {
+            // Ages, and the order, which is theirs, are of a clock that does not stand.
+            lines.iter_mut().for_each(without_last_word);
+        }
+        // Within a table the order of flows is that of a hash table.
+        if is_aged || command == "bridge/dump-flows" {
+            lines.sort();
+        }
+        Ok(lines.join("\n"))
+    }
+
     fn clean(&self, text: &str) -> String {
         normalise(text, &self.switch.place().dir().display().to_string())
     }
 }
 
-fn requests(version: Version) -> Vec<(&'static str, MultipartRequest)> {
-    let all = FlowStatsRequest {
-        matching: flow::Match::ANY,
-        cookie: 0,
-        cookie_mask: 0,
-        out_port: PortNo::NONE,
-        out_group: GROUP_ANY,
-        table_id: TABLE_ALL,
-        nicira: version == Version::V10,
-    };
-    let flows = ("flows", MultipartRequest::Flow(Box::new(all.clone())));
-    match version {
-        Version::V10 => vec![flows],
-        Version::V13 => vec![
-            flows,
-            ("totals", MultipartRequest::Aggregate(Box::new(all))),
-            ("tables", MultipartRequest::Table),
-            ("ports", MultipartRequest::Port(PortNo::NONE)),
-            ("group statistics", MultipartRequest::Group(GROUP_ALL)),
-        ],
-        _ => vec![flows, ("groups", MultipartRequest::GroupDesc(GROUP_ALL))],
-    }
-}
-
-/// What a message says, an entry to a line, without times.
-fn shown(bytes: &[u8], version: Version) -> Vec<String> {
-    let message = match Message::decode(bytes, &protocol(version)) {
-        Ok(message) => message,
-        Err(e) => return vec![e.to_string()],
-    };
-    match message.body {
-        Body::MultipartReply { reply, .. } => entries(reply),
-        Body::FlowRemoved(mut removed) => {
-            removed.duration = Duration::ZERO;
-            vec![format!("{removed:?}")]
-        }
-        body => vec![format!("{body:?}")],
-    }
-}
-
-fn entries(reply: MultipartReply) -> Vec<String> {
-    let mut out = Vec::new();
-    match reply {
-        MultipartReply::Flow { flows, .. } => {
-            for f in flows {
-                let matching = flow::text::format_match(&f.matching, &flow::text::no_names);
-                let actions = openflow::text::format_actions(&f.actions, &flow::text::no_names);
-                out.push(format!(
-                    "table={} priority={} {matching} cookie={:#x} idle={} hard={} importance={} {:?} packets={} bytes={} {actions} {:?}",
-                    f.table_id, f.priority, f.cookie, f.idle_timeout, f.hard_timeout, f.importance,
-                    f.flags, f.packet_count, f.byte_count, f.matching.mask().0.vlans,
-                ));
-            }
-        }
-        MultipartReply::Table(tables) => {
-            let used = tables.into_iter().filter(|t| t.lookup_count != 0 || t.active_count != 0);
-            out.extend(used.map(|t| format!("{t:?}")));
-        }
-        MultipartReply::Port(ports) => out.extend(ports.into_iter().map(|mut p| {
-            p.duration = None;
-            // Slipswitch's dummies count frames that are too long for them, OVS's do not.
-            p.tx_dropped = u64::MAX;
-            let counts = [p.rx_packets, p.rx_bytes, p.tx_packets, p.tx_bytes];
-            let rest = PortStats { rx_packets: 0, rx_bytes: 0, tx_packets: 0, tx_bytes: 0, ..p };
-            let none = PortStats {
-                rx_packets: 0,
-                rx_bytes: 0,
-                tx_packets: 0,
-                tx_bytes: 0,
-                ..PortStats::unknown(rest.port_no)
-            };
-            let others = if rest == none { String::new() } else { format!("{rest:?}") };
-            format!("{} {counts:?} {others}", rest.port_no)
-        })),
-        MultipartReply::Group(groups) => out.extend(groups.into_iter().map(|mut g| {
-            g.duration = Duration::ZERO;
-            format!("{g:?}")
-        })),
-        MultipartReply::GroupDesc(groups) => {
-            out.extend(groups.into_iter().map(|g| format!("{g:?}")))
-        }
-        other => out.push(format!("{other:?}")),
-    }
-    out
+fn without_last_word(line: &mut String) {
+    let end = line.trim_end().rfind(' ').unwrap_or(0);
+    line.truncate(end);
 }

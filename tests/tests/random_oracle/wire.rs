@@ -1,22 +1,67 @@
 //! How frames get into a switch and come out of it.
 
+use crate::player::Broken;
+use slipswitch_tests::harness::dummy_bridge_line;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use unixctl::client::{CallError, Connection};
 
-/// The way of frames. What came out is asked for when the switch has settled.
+/// The ports of a switch and the way of frames to and from them.
 pub trait Wire {
-    /// A frame arrives on a port; an error is the switch's own words.
-    fn send(&mut self, control: &mut Connection, port: &str, frame: &[u8])
-    -> Result<(), CallError>;
+    /// The arguments of `ovs-vsctl` that make `br0` with the ports p1 to p4.
+    fn bridge(&self) -> String {
+        dummy_bridge_line("br0", 4)
+    }
+
+    /// A case's arguments of `ovs-vsctl` for such ports.
+    fn arguments(&self, of_case: &str) -> String {
+        of_case.to_owned()
+    }
+
+    /// Bridges were made anew, with ports of these names among others.
+    ///
+    /// # Errors
+    /// They are not there.
+    fn begin(&mut self, _control: &mut Connection, _arguments: &str) -> Result<(), Broken> {
+        Ok(())
+    }
+
+    /// A frame arrives on a port, for the `round`th time: the switch's own words about that. What
+    /// came out is asked for when the switch has settled.
+    ///
+    /// # Errors
+    /// The switch does not answer.
+    fn send(
+        &mut self,
+        control: &mut Connection,
+        port: &'static str,
+        frame: &[u8],
+        round: usize,
+    ) -> Result<String, Broken>;
 
     /// The frames that came out since the last time: by port, in their order at each.
     fn taken(&mut self) -> BTreeMap<&'static str, Vec<Vec<u8>>>;
 
     /// Ports are made anew.
     fn forget(&mut self);
+
+    /// Where packets ran, in a line.
+    fn ran(&self) -> Option<Ran> {
+        None
+    }
+}
+
+/// Where packets that were sent again ran.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ran {
+    /// Packets that were sent again.
+    pub again: u64,
+    /// Of them, those that no packet thread got.
+    pub in_bpf: u64,
+    /// Of them, those whose flows are all at the fastest tier of their port.
+    pub offloaded: u64,
 }
 
 /// Dummy ports: frames in by `netdev-dummy/receive`, out by `options:tx_pcap`.
@@ -38,7 +83,7 @@ const FILE_HEADER: usize = 24;
 const PACKET_HEADER: usize = 16;
 
 /// Every port that a case may have.
-pub const PORTS: [&str; 7] = ["p1", "p2", "p3", "p4", "p5", "p6", "p7"];
+pub const PORTS: [&str; 6] = ["p1", "p2", "p3", "p4", "p5", "p6"];
 
 impl Dummies {
     /// Of the switch in `dir`.
@@ -63,11 +108,16 @@ impl Wire for Dummies {
     fn send(
         &mut self,
         control: &mut Connection,
-        port: &str,
+        port: &'static str,
         frame: &[u8],
-    ) -> Result<(), CallError> {
+        _round: usize,
+    ) -> Result<String, Broken> {
         let frame = crate::case::hex(frame);
-        control.call("netdev-dummy/receive", &[port, &frame]).map(|_| ())
+        match control.call("netdev-dummy/receive", &[port, &frame]) {
+            Ok(_) => Ok(String::new()),
+            Err(CallError::Refused(words)) => Ok(words),
+            Err(e) => Err(e.into()),
+        }
     }
 
     fn taken(&mut self) -> BTreeMap<&'static str, Vec<Vec<u8>>> {

@@ -1,0 +1,146 @@
+//! What Slipswitch's ports stand on, and what of a case can be compared there.
+
+use crate::case::{Case, Step};
+use datapath::Tier;
+use openflow::Action;
+
+/// Longest frame that is sent to ports with an MTU of 1500: actions may add headers to it.
+const LONGEST: usize = 1400;
+
+/// Shortest frame that stays whole with two VLAN headers more or less.
+const SHORTEST: usize = 28;
+
+/// What the ports are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ground {
+    /// Dummies on both sides, and a clock that stands.
+    Dummies,
+    /// Veth pairs, with Slipswitch's ends forced to this tier. Open vSwitch has dummies: what its
+    /// tables and actions mean does not depend on devices, and dummies lose nothing.
+    Devices(Tier),
+}
+
+/// A kind of steps or frames that cannot be compared over devices.
+pub struct Beyond {
+    /// Its name.
+    pub name: &'static str,
+    /// Why.
+    pub reason: &'static str,
+    of: fn(&Step) -> bool,
+}
+
+/// All of them. Timeouts are left out of flows, too, and with them what `fin_timeout` does.
+pub const BEYOND: &[Beyond] = &[
+    Beyond {
+        name: "time at a tier",
+        reason: "the kernel's clock cannot be stopped, nor moved; timeouts are not the tier's, which \
+                 tells when a flow was last used",
+        of: |step| matches!(step, Step::Warp(_)),
+    },
+    Beyond {
+        name: "traces at a tier",
+        reason: "a trace runs no packet, and names datapath ports, whose numbers differ",
+        of: |step| matches!(step, Step::Trace { .. }),
+    },
+    Beyond {
+        name: "damaged messages at a tier",
+        reason: "they are about OpenFlow, and may give a flow a timeout",
+        of: |step| matches!(step, Step::Message { .. }),
+    },
+    Beyond {
+        name: "long frames at a tier",
+        reason: "what is too long is told by each kind of device in its own way",
+        of: |step| frame(step).is_some_and(|f| f.len() > LONGEST),
+    },
+    Beyond {
+        name: "tags that the kernel drops",
+        reason: "the kernel drops a frame with less than two bytes behind a VLAN header and its \
+                 inner type, before a switch or the other end sees it",
+        of: |step| frame(step).is_some_and(|f| f.len() < SHORTEST),
+    },
+];
+
+fn frame(step: &Step) -> Option<&[u8]> {
+    match step {
+        Step::Packet { frame, .. } => Some(frame),
+        _ => None,
+    }
+}
+
+/// False for frames that the kernel drops on some ways (`skb_vlan_untag`): of what comes out they are
+/// not compared.
+pub fn carries(frame: &[u8]) -> bool {
+    let is_tagged = matches!(frame.get(12..14), Some([0x81, 0] | [0x88, 0xa8]));
+    !is_tagged || frame.len() >= 20
+}
+
+impl Ground {
+    /// The ground called `name`, a tier's.
+    pub fn parse(name: &str) -> Option<Ground> {
+        [Ground::Dummies, Ground::Devices(Tier::Tcx), Ground::Devices(Tier::Xdp)]
+            .into_iter()
+            .find(|ground| ground.name() == name)
+    }
+
+    /// Its name: that of the tier.
+    pub fn name(self) -> &'static str {
+        match self {
+            Ground::Dummies => Tier::Userspace.name(),
+            Ground::Devices(tier) => tier.name(),
+        }
+    }
+
+    /// How often each packet is sent: a tier gets its flow with the first.
+    pub fn times(self) -> usize {
+        match self {
+            Ground::Dummies => 1,
+            Ground::Devices(_) => 2,
+        }
+    }
+
+    /// The case without what cannot be compared here, and how much there was of each kind of
+    /// [`BEYOND`].
+    pub fn fit(self, mut case: Case) -> (Case, Vec<u64>) {
+        let mut counts = vec![0; BEYOND.len()];
+        if self == Ground::Dummies {
+            return (case, counts);
+        }
+        case.steps.retain(|step| {
+            let kind = BEYOND.iter().position(|kind| (kind.of)(step));
+            kind.and_then(|k| counts.get_mut(k)).map(|count| *count += 1).is_none()
+        });
+        case.steps.iter_mut().for_each(without_timeouts);
+        (case, counts)
+    }
+}
+
+fn without_timeouts(step: &mut Step) {
+    match step {
+        Step::Flow { change, .. } => {
+            (change.idle_timeout, change.hard_timeout) = (0, 0);
+            change.actions = timeless(&change.actions).into();
+        }
+        Step::Group { change, .. } => {
+            for bucket in &mut change.buckets {
+                bucket.actions = timeless(&bucket.actions).into();
+            }
+        }
+        _ => {}
+    }
+}
+
+fn timeless(actions: &[Action]) -> Vec<Action> {
+    let one = |action: &Action| match action {
+        Action::FinTimeout { .. } => Action::FinTimeout { idle: 0, hard: 0 },
+        Action::Learn(learn) => {
+            let mut learn = learn.clone();
+            (learn.idle_timeout, learn.hard_timeout) = (0, 0);
+            (learn.fin_idle_timeout, learn.fin_hard_timeout) = (0, 0);
+            Action::Learn(learn)
+        }
+        Action::Clone(inner) => Action::Clone(timeless(inner)),
+        Action::WriteActions(inner) => Action::WriteActions(timeless(inner)),
+        other => other.clone(),
+    };
+    actions.iter().map(one).collect()
+}

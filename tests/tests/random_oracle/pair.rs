@@ -1,0 +1,144 @@
+//! Both switches, and what of a case differs between them.
+
+use crate::case::Case;
+use crate::ground::Ground;
+use crate::known;
+use crate::player::{Broken, Player, Seen, Spent};
+use crate::wire::Ran;
+use slipswitch_tests::harness::Kind;
+use std::fmt::Write;
+use std::time::{Duration, Instant};
+
+/// So late Open vSwitch may tell controllers of something.
+const LATE: Duration = Duration::from_millis(500);
+
+/// How a case went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Alike.
+    Same,
+    /// Something differs: what.
+    Differs(String),
+    /// Open vSwitch's own daemon crashed, and there is a new one: what it wrote last.
+    OracleCrashed(String),
+}
+
+/// What a text of differences is about: two with the same are taken for the same difference.
+pub fn subject(difference: &str) -> String {
+    let first = difference.lines().next().unwrap_or_default();
+    first.chars().filter(|c| !c.is_ascii_digit()).collect()
+}
+
+/// Both switches, each of which plays one case after the other.
+pub struct Pair {
+    ground: Ground,
+    real: Player,
+    ours: Player,
+    /// How often each known difference was met.
+    pub known: Vec<u64>,
+}
+
+impl Pair {
+    /// Starts them.
+    pub fn new(ground: Ground) -> Pair {
+        let real = Player::new(Kind::RealOvs, ground);
+        let ours = Player::new(Kind::under_test(), ground);
+        Pair { ground, real, ours, known: vec![0; known::KNOWN.len()] }
+    }
+
+    /// Where packets ran that were sent again, with the present daemon.
+    pub fn ran(&self) -> Option<Ran> {
+        self.ours.ran()
+    }
+
+    /// Where the time went: Open vSwitch's and Slipswitch's, of the present daemons.
+    pub fn spent(&self) -> [Spent; 2] {
+        [self.real.spent, self.ours.spent]
+    }
+
+    /// Plays a case on both.
+    pub fn play(&mut self, case: &Case) -> Outcome {
+        // A daemon that crashed behind its last case is not this case's.
+        if !self.real.is_alive() {
+            eprintln!("Open vSwitch has crashed between two cases:\n{}", self.real.story());
+            self.restart_real();
+        }
+        let Pair { real, ours, .. } = self;
+        let (real, ours) = std::thread::scope(|scope| {
+            let real = scope.spawn(|| real.play(case));
+            (ours.play(case), real.join())
+        });
+        let (ours, real) = (real, ours.unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        let real = real.and_then(|real| match &ours {
+            Ok(ours) => self.with_late(real, ours),
+            Err(_) => Ok(real),
+        });
+        match (real, ours) {
+            (Ok(real), Ok(ours)) => match self.difference(case, &real, &ours) {
+                text if text.is_empty() => Outcome::Same,
+                text => Outcome::Differs(text),
+            },
+            (real, ours) => self.broken(real.err(), ours.err()),
+        }
+    }
+
+    /// What was seen of Open vSwitch, with what it tells late as long as less was told than by
+    /// Slipswitch.
+    fn with_late(&mut self, mut real: Vec<Seen>, ours: &[Seen]) -> Result<Vec<Seen>, Broken> {
+        let told = |seen: &[Seen]| -> usize {
+            let told = seen.iter().filter(|s| s.of.starts_with("sent to controllers"));
+            told.map(|s| s.text.lines().count()).sum()
+        };
+        let start = Instant::now();
+        while told(&real) < told(ours) && start.elapsed() < LATE {
+            std::thread::sleep(Duration::from_millis(2));
+            self.real.unasked(&mut real)?;
+        }
+        Ok(real)
+    }
+
+    /// One of them does not answer: there is a new one.
+    fn broken(&mut self, real: Option<Broken>, ours: Option<Broken>) -> Outcome {
+        let mut text = String::new();
+        if let Some(Broken(why)) = ours {
+            let _ = write!(text, "Slipswitch does not answer: {why}\n{}", self.ours.story());
+            let new = Player::new(Kind::under_test(), self.ground);
+            discard(std::mem::replace(&mut self.ours, new));
+        }
+        let Some(Broken(why)) = real else { return Outcome::Differs(text) };
+        let crashed = self.real.has_crashed();
+        let story = self.real.story();
+        self.restart_real();
+        if crashed && text.is_empty() {
+            return Outcome::OracleCrashed(format!("{why}\n{story}"));
+        }
+        Outcome::Differs(format!("{text}Open vSwitch does not answer: {why}\n{story}"))
+    }
+
+    fn restart_real(&mut self) {
+        let new = Player::new(Kind::RealOvs, self.ground);
+        discard(std::mem::replace(&mut self.real, new));
+    }
+
+    fn difference(&mut self, case: &Case, real: &[Seen], ours: &[Seen]) -> String {
+        let mut out = String::new();
+        for (real, ours) in real.iter().zip(ours) {
+            let (a, b) = known::even(real, ours, &mut self.known);
+            if a != b {
+                let _ = writeln!(out, "{}:\n- {}\n+ {}", real.of, a.trim_end(), b.trim_end());
+            }
+        }
+        if real.len() != ours.len() {
+            let _ = writeln!(out, "{} and {} things were seen", real.len(), ours.len());
+        }
+        if !out.is_empty() {
+            let _ = writeln!(out, "burst: {}", case.burst);
+        }
+        out
+    }
+}
+
+/// Ends a switch. That its daemon has crashed is told elsewhere.
+fn discard(player: Player) {
+    let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(player)));
+}
