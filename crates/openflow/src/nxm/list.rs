@@ -87,6 +87,10 @@ pub(super) fn decode(
         ethernet |= field.prerequisite() != Prerequisite::None;
         require(&mut out.matching, field, entry.value, mask);
     }
+    if ethernet {
+        // It goes without saying: a flow that says it is the same as one that does not.
+        out.matching.clear(Field::PacketType);
+    }
     Ok(out)
 }
 
@@ -144,6 +148,9 @@ fn put_match(m: &Match, version: u8, out: &mut Vec<u8>) {
     }
     if !oxm {
         put(Field::VlanTci);
+    } else if is_of_priority_alone(m) {
+        // There are no words for it; what is left is that the packet has an Ethernet header.
+        put_entry(Field::PacketType, 0, None, version, out);
     } else {
         put_vlan(m, version, out);
     }
@@ -219,6 +226,13 @@ fn put_field(m: &Match, field: Field, version: u8, out: &mut Vec<u8>) {
     // A field that cannot be masked is exact as soon as some bit is.
     let exact = mask == field.all_ones() || !field.maskable();
     put_entry(field, value, (!exact).then_some(mask), version, out);
+}
+
+/// True for a match that looks at nothing of Ethernet but at a VLAN header's priority, there or not.
+fn is_of_priority_alone(m: &Match) -> bool {
+    let others = [Field::EthSrc, Field::EthDst, Field::EthType, Field::VlanVid, Field::PacketType];
+    let is_any = |field: Field| field.load(&m.mask().0) == 0;
+    !is_any(Field::VlanTci) && others.into_iter().all(is_any)
 }
 
 /// OXM has VLAN id (with the "present" bit) and priority apart; the priority needs a header

@@ -181,3 +181,33 @@ fn header_lists() {
         assert_eq!(decode_header_list(&out, true).unwrap_err(), OfError::OFPBMC_BAD_LEN);
     }
 }
+
+#[test]
+fn a_packet_type_of_ethernet_goes_without_saying() {
+    let packet_type = [0x80, 0, 44 << 1, 4, 0, 0, 0, 0];
+    let ipv6 = [0x80, 0, 5 << 1, 2, 0x86, 0xdd];
+    let mut plain = Match::ANY;
+    plain.set(Field::EthType, 0x86dd);
+    let said = list::decode(&[&packet_type[..], &ipv6].concat(), Strictness::Strict, false);
+    assert_eq!(said.unwrap().matching, plain);
+    let twice = list::decode(&[&ipv6[..], &packet_type].concat(), Strictness::Strict, false);
+    assert_eq!(twice.unwrap_err(), OfError::OFPBMC_DUP_FIELD);
+    // Without a field of Ethernet packets it says something.
+    let mut alone = Match::ANY;
+    alone.set(Field::PacketType, 0);
+    let said = list::decode(&packet_type, Strictness::Strict, false);
+    assert_eq!(said.unwrap().matching, alone);
+}
+
+#[test]
+fn of_a_priority_without_a_vlan_oxm_says_that_there_is_ethernet() {
+    let mut m = Match::ANY;
+    m.set_masked(Field::VlanTci, 0, 0xe000);
+    let mut out = Vec::new();
+    encode_oxm_list(Version::V13, &m, &mut out);
+    assert_eq!(out, [0x80, 0, 44 << 1, 4, 0, 0, 0, 0]);
+    m.set(Field::EthType, 0x0800);
+    let mut out = Vec::new();
+    encode_oxm_list(Version::V13, &m, &mut out);
+    assert_eq!(out, [0x80, 0, 5 << 1, 2, 8, 0]);
+}
