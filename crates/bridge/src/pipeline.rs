@@ -280,14 +280,10 @@ impl Pipeline {
     /// Removes rules whose timeouts have run out at `now`. Up to `credited` it is known which
     /// packets used them.
     pub fn expire(&mut self, now: Millis, credited: Millis) -> Vec<Change> {
+        let expired: Vec<_> = self.tables.iter().flat_map(|t| t.expired(now, credited)).collect();
         let mut out = Vec::new();
-        for (id, table) in (0u8..=254).zip(&mut self.tables) {
-            for (rule, reason) in table.expired(now, credited) {
-                if table.remove(&rule) {
-                    self.touched.insert(id);
-                    out.push(Change::Removed { rule, reason });
-                }
-            }
+        for (rule, reason) in expired {
+            self.remove_rule(rule, reason, &mut out);
         }
         out
     }

@@ -258,7 +258,7 @@ impl Pipeline {
             })
             .collect();
         for (table, cookie) in learned {
-            self.remove_learned(table, cookie, FlowRemovedReason::Delete, changes);
+            self.remove_learned(table, cookie, changes);
         }
     }
 
@@ -276,24 +276,18 @@ impl Pipeline {
         let learned: Vec<(u8, u64)> = rule.deletes_learned().collect();
         changes.push(Change::Removed { rule, reason });
         for (table, cookie) in learned {
-            self.remove_learned(table, cookie, reason, changes);
+            self.remove_learned(table, cookie, changes);
         }
     }
 
     /// Removes the rules with this cookie of this table, unless a rule is left that learns such.
-    fn remove_learned(
-        &mut self,
-        table: u8,
-        cookie: u64,
-        reason: FlowRemovedReason,
-        changes: &mut Vec<Change>,
-    ) {
+    fn remove_learned(&mut self, table: u8, cookie: u64, changes: &mut Vec<Change>) {
         if self.learns(table, cookie) {
             return;
         }
         let filter = Filter { table, cookie, cookie_mask: u64::MAX, ..Filter::default() };
         for rule in self.select(&filter).unwrap_or_default() {
-            self.remove_rule(rule, reason, changes);
+            self.remove_rule(rule, FlowRemovedReason::Delete, changes);
         }
     }
 

@@ -296,6 +296,40 @@ fn deleting_all_rules_keeps_hidden_ones_and_takes_learned_ones_along() {
 }
 
 #[test]
+fn a_rule_that_expires_takes_learned_ones_along() {
+    use openflow::action::Learn;
+    let mut b = Bench::new();
+    let learn = Learn {
+        idle_timeout: 0,
+        hard_timeout: 0,
+        priority: 1,
+        cookie: 0x33,
+        send_flow_removed: false,
+        delete_learned: true,
+        table: 7,
+        fin_idle_timeout: 0,
+        fin_hard_timeout: 0,
+        limit: 0,
+        result_dst: None,
+        specs: Vec::new(),
+    };
+    let learner = add(6, ip(1), &[Action::Learn(Box::new(learn))]);
+    b.run(&FlowMod { hard_timeout: 5, ..learner }).unwrap();
+    b.run(&FlowMod { table_id: 7, new_cookie: 0x33, ..add(5, ip(1), &[]) }).unwrap();
+    let later = b.now + 20_000;
+    let reasons: Vec<FlowRemovedReason> =
+        b.p.expire(later, later)
+            .iter()
+            .map(|change| match change {
+                Change::Removed { reason, .. } => *reason,
+                other => panic!("{other:?}"),
+            })
+            .collect();
+    assert_eq!(reasons, [FlowRemovedReason::HardTimeout, FlowRemovedReason::Delete]);
+    assert_eq!(b.count(), 0);
+}
+
+#[test]
 fn a_rule_that_was_replaced_is_not_removed_in_place_of_its_successor() {
     let mut b = Bench::new();
     b.run(&add(5, ip(1), &[output(1)])).unwrap();
