@@ -284,7 +284,10 @@ impl Context<'_> {
     }
 
     fn commit_mpls(&mut self) {
-        let wanted = mpls_depth(&self.key);
+        // The last entry may be taken off and the type still be MPLS: then there is none.
+        let is_empty = |key: &Key| key.mpls.iter().all(|lse| lse.get() == 0);
+        let is_emptied = is_empty(&self.key) && !is_empty(&self.base);
+        let wanted = if is_emptied { 0 } else { mpls_depth(&self.key) };
         let mut have = mpls_depth(&self.base);
         if wanted == 0 && have == 0 {
             return;

@@ -303,6 +303,14 @@ fn vlan_headers() {
 }
 
 #[test]
+fn what_is_below_the_last_label_may_be_called_mpls() {
+    let mut w = World::new(2);
+    w.rule("mpls", [Action::PopMpls { ethertype: 0x8847 }, out(2)]);
+    let t = w.translate(&key("in_port=1,mpls,mpls_label=5,mpls_ttl=3,mpls_bos=1"));
+    assert_eq!(datapath::text::format_plain(&t.actions), "pop_mpls(eth_type=0x8847),2");
+}
+
+#[test]
 fn mpls_labels() {
     let mut w = World::new(5);
     w.rule(
