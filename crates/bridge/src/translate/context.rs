@@ -217,6 +217,10 @@ impl<'a> Context<'a> {
         self.enter(Kind::Table, || found.text(names));
         self.run_found(&found, false, true, allowed);
         if allowed {
+            // The action set is that of the packet's first rule, whoever wrote to it.
+            if let Found::Rule(rule) = &found {
+                self.cookie = rule.cookie;
+            }
             self.finish_level();
         }
         self.leave();

@@ -54,16 +54,15 @@ impl Context<'_> {
         }
         let matching = Match::new(&key, &mask);
         let success = self.may_learn(learn, &matching);
-        if let Some(dst) = &learn.result_dst {
-            self.write_subfield(dst, u128::from(success));
-        }
         if !self.collect {
+            self.write_result(learn, success);
             self.report(Kind::Warning, || {
                 "suppressing side effects, so learn action ignored".to_string()
             });
             return;
         }
         if !success {
+            self.write_result(learn, false);
             let table = learn.table;
             self.report(Kind::Warning, || {
                 format!(
@@ -98,6 +97,7 @@ impl Context<'_> {
                 learn.table, learn.priority
             )
         });
+        self.write_result(learn, true);
         let rule = if learn.delete_learned {
             self.rule.as_ref().map(|r| (r.cookie, r.table))
         } else {
@@ -117,6 +117,12 @@ impl Context<'_> {
         });
         let bridge = self.bridge_index;
         self.effect(|| Effect::LearnFlow { bridge, flow });
+    }
+
+    fn write_result(&mut self, learn: &Learn, success: bool) {
+        if let Some(dst) = &learn.result_dst {
+            self.write_subfield(dst, u128::from(success));
+        }
     }
 
     /// False when the limit is reached and the flow is not there yet.
