@@ -1,4 +1,5 @@
-//! Loads rules into a pipeline and says what they cost: `load_rules [COUNT]`.
+//! Loads rules into a pipeline and says what they cost: `load_rules [COUNT [published]]`. With
+//! `published` packets see each rule before the next one comes, as where barriers are between them.
 
 use bridge::pipeline::Pipeline;
 use clock::Millis;
@@ -17,7 +18,9 @@ fn resident_kib() -> u64 {
 
 fn main() {
     let count: u32 = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(256_000);
+    let published = std::env::args().nth(2).is_some_and(|word| word == "published");
     let mut pipeline = Pipeline::default();
+    let mut seen = pipeline.view();
     let before = resident_kib();
     let start = Instant::now();
     for i in 0..count {
@@ -27,7 +30,11 @@ fn main() {
         let output = Action::Output { port: PortNo(1 + i % 100), max_len: 0 };
         let fm = FlowMod::add(100, matching, &[output]);
         pipeline.flow_mod(&fm, &|_| false, Millis(1)).expect("a plain rule is added");
+        if published {
+            seen = pipeline.view();
+        }
     }
+    drop(seen);
     let took = start.elapsed();
     let kib = resident_kib() - before;
     println!(

@@ -5,6 +5,7 @@
 //! [`Change`]s, from which the connections make flow-removed messages and monitor updates;
 //! nothing here talks to a controller.
 
+mod action_pool;
 mod eviction;
 mod flow_mod;
 mod group_mod;
@@ -17,8 +18,9 @@ pub use table::{EvictionConfig, Table};
 
 use crate::effect::LearnedFlow;
 use crate::group::Group;
-use crate::rule::{Rule, RuleStats, Timeouts};
+use crate::rule::{Rule, RuleStats, Timeouts, is_conjunctive};
 use crate::snapshot::{INTERNAL_TABLE, TABLES, TableArray};
+use action_pool::ActionPool;
 use clock::Millis;
 use flow::Match;
 use hashbrown::HashMap;
@@ -124,16 +126,6 @@ impl NewRule {
         now: Millis,
         stats: Arc<RuleStats>,
     ) -> Arc<Rule> {
-        let conjunctions = self
-            .actions
-            .iter()
-            .filter_map(|a| match a {
-                openflow::Action::Conjunction { id, clause, clauses } => {
-                    Some(classifier::Conjunction { id: *id, clause: *clause, clauses: *clauses })
-                }
-                _ => None,
-            })
-            .collect();
         Arc::new(Rule {
             id: Rule::next_id(),
             table: self.table,
@@ -146,8 +138,8 @@ impl NewRule {
             hidden: self.hidden,
             created,
             modified: now,
+            is_conjunctive: is_conjunctive(&self.actions),
             actions: self.actions,
-            conjunctions,
             stats,
         })
     }
@@ -162,13 +154,21 @@ pub struct Pipeline {
     /// Tables that may have changed since `view` was made.
     touched: BTreeSet<u8>,
     groups: Arc<HashMap<u32, Arc<Group>>>,
+    /// Rules that do the same share their actions.
+    pool: ActionPool,
 }
 
 impl Default for Pipeline {
     fn default() -> Self {
         let tables: Vec<Table> = (0..TABLES).map(|_| Table::default()).collect();
         let view = tables.iter().map(Table::view).collect();
-        Pipeline { tables, view, touched: BTreeSet::new(), groups: Arc::default() }
+        Pipeline {
+            tables,
+            view,
+            touched: BTreeSet::new(),
+            groups: Arc::default(),
+            pool: ActionPool::default(),
+        }
     }
 }
 
@@ -274,7 +274,8 @@ impl Pipeline {
                 return Ok(Vec::new());
             }
         }
-        self.add(NewRule::from(flow), false, false, now)
+        let new = NewRule { actions: self.pool.share(&flow.actions), ..NewRule::from(flow) };
+        self.add(new, false, false, now)
     }
 
     /// Removes rules whose timeouts have run out at `now`. Up to `credited` it is known which

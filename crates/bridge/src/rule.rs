@@ -83,7 +83,8 @@ impl Timeouts {
 }
 
 /// One rule. Immutable but for counters and timeouts: a modification makes a new `Rule` that
-/// shares [`Rule::stats`] with the old one.
+/// shares [`Rule::stats`] with the old one. There may be millions: nothing is kept here that can
+/// be told from the rest.
 #[derive(Debug)]
 pub struct Rule {
     /// Unique among all rules of the process.
@@ -110,9 +111,8 @@ pub struct Rule {
     pub modified: Millis,
     /// What it does.
     pub actions: Actions,
-    /// Conjunctive clauses that `actions` has; when not empty the rule matches only as part of
-    /// a conjunctive match.
-    pub conjunctions: Box<[classifier::Conjunction]>,
+    /// `actions` has conjunctive clauses: the rule matches only as part of a conjunctive match.
+    pub is_conjunctive: bool,
     /// Its counters.
     pub stats: Arc<RuleStats>,
 }
@@ -180,6 +180,21 @@ pub fn any_action(
     })
 }
 
+/// The clause that an action is.
+fn conjunction(action: &openflow::Action) -> Option<classifier::Conjunction> {
+    match *action {
+        openflow::Action::Conjunction { id, clause, clauses } => {
+            Some(classifier::Conjunction { id, clause, clauses })
+        }
+        _ => None,
+    }
+}
+
+/// True when these actions make a rule part of a conjunctive match.
+pub(crate) fn is_conjunctive(actions: &[openflow::Action]) -> bool {
+    actions.iter().any(|a| conjunction(a).is_some())
+}
+
 /// What the rule that forwards for absent controllers ranks by ("fail open"), as in OVS.
 const FAIL_OPEN: u32 = 0xf0_f0f0;
 
@@ -199,7 +214,11 @@ impl classifier::Entry for Rule {
         rank(self.table, self.priority, self.hidden)
     }
 
-    fn conjunctions(&self) -> &[classifier::Conjunction] {
-        &self.conjunctions
+    fn is_conjunctive(&self) -> bool {
+        self.is_conjunctive
+    }
+
+    fn conjunctions(&self) -> impl Iterator<Item = classifier::Conjunction> {
+        self.actions.iter().filter_map(conjunction)
     }
 }

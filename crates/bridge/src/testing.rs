@@ -10,7 +10,7 @@ use crate::snapshot::{
 };
 use crate::trace::Tracer;
 use crate::translate::{EffectsMode, Request, Translation, locate, translate};
-use classifier::{Classifier, Conjunction, MiniMatch};
+use classifier::{Classifier, MiniMatch};
 use clock::Millis;
 use datapath::PortNo as DpPort;
 use flow::text::{no_numbers, parse_match};
@@ -289,12 +289,6 @@ pub(crate) fn make_rule(
     matching: &Match,
     actions: Vec<Action>,
 ) -> Rule {
-    let conjunctions = actions.iter().filter_map(|a| match a {
-        Action::Conjunction { id, clause, clauses } => {
-            Some(Conjunction { id: *id, clause: *clause, clauses: *clauses })
-        }
-        _ => None,
-    });
     static ID: AtomicU64 = AtomicU64::new(1 << 32);
     Rule {
         id: ID.fetch_add(1, Ordering::Relaxed),
@@ -308,7 +302,7 @@ pub(crate) fn make_rule(
         hidden: false,
         created: Millis(1),
         modified: Millis(1),
-        conjunctions: conjunctions.collect(),
+        is_conjunctive: crate::rule::is_conjunctive(&actions),
         actions: Arc::from(actions),
         stats: Arc::new(RuleStats::new(Millis(1))),
     }

@@ -35,10 +35,10 @@
 //! mask of the subtable. Non-CIDR masks get no help from tries.
 #![forbid(unsafe_code)]
 
-mod chain;
 mod conjunction;
 mod mini;
 mod subtable;
+mod tree;
 mod trie;
 
 pub use conjunction::Conjunction;
@@ -55,8 +55,10 @@ pub trait Entry {
     fn matching(&self) -> &MiniMatch;
     /// Higher wins. Equal match and priority is the same place in the classifier.
     fn priority(&self) -> u32;
-    /// Its conjunctions; empty for an ordinary rule.
-    fn conjunctions(&self) -> &[Conjunction];
+    /// True when it is part of conjunctions: it matches only with their other clauses.
+    fn is_conjunctive(&self) -> bool;
+    /// Its conjunctions; none for an ordinary rule.
+    fn conjunctions(&self) -> impl Iterator<Item = Conjunction>;
 }
 
 #[derive(Debug)]
@@ -136,7 +138,7 @@ impl<R: Entry> Classifier<R> {
                 if floor.is_some_and(|f| rule.priority() <= f) {
                     break; // chains fall in priority
                 }
-                if rule.conjunctions().is_empty() {
+                if !rule.is_conjunctive() {
                     best = Some(rule);
                     break;
                 }

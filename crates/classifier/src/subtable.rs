@@ -1,63 +1,32 @@
 //! Rules that share a mask.
 
 use crate::Entry;
-use crate::chain::Chain;
 use crate::mini::{MiniMask, MiniMatch};
+use crate::tree::HashTree;
 use crate::trie::{self, Tries, Walks};
 use flow::{Key, Mask, WORDS};
-use imbl::hashmap::Entry as Slot;
-use imbl::{GenericHashMap, OrdMap};
+use imbl::OrdMap;
 use smallvec::SmallVec;
-use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 
-/// A hasher for keys that are hashes already.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Prehashed(u64);
-
-impl Hasher for Prehashed {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for b in bytes {
-            self.0 = self.0.rotate_left(8) ^ u64::from(*b);
-        }
-    }
-
-    fn write_u64(&mut self, v: u64) {
-        self.0 = v;
-    }
-}
-
-impl BuildHasher for Prehashed {
-    type Hasher = Prehashed;
-
-    fn build_hasher(&self) -> Prehashed {
-        Prehashed(0)
-    }
-}
-
-type HashMap<V> = GenericHashMap<u64, V, Prehashed, imbl::shared_ptr::DefaultSharedPtr>;
-
-/// One stage of the mask: the words up to its end, and what rules have there.
-#[derive(Clone, Debug)]
+/// One stage of the mask.
+#[derive(Debug)]
 struct Stage {
     /// Tries to ask before this stage's words are looked at: which, and our prefix length.
     tries: SmallVec<[(usize, u32); 2]>,
     /// The words of this stage: index and mask.
     words: Box<[(usize, u64)]>,
-    /// Hash of all words up to here to the number of rules that have them. `None` for the
-    /// last stage, where the rules themselves are looked up.
-    index: Option<HashMap<u32>>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Subtable<R> {
     mask: Arc<MiniMask>,
-    stages: SmallVec<[Stage; 4]>,
-    rules: HashMap<Chain<R>>,
+    stages: Arc<[Stage]>,
+    /// For each stage but the last, by the hash of all words up to its end, the number of rules
+    /// that have them.
+    indices: SmallVec<[HashTree<u32>; 3]>,
+    /// Those with the same match by falling priority.
+    rules: HashTree<Arc<R>>,
     /// Prefixes of the rules' ports.
     ports: Tries,
     /// How many rules there are of each priority.
@@ -69,7 +38,8 @@ impl<R> Clone for Subtable<R> {
     fn clone(&self) -> Self {
         Subtable {
             mask: Arc::clone(&self.mask),
-            stages: self.stages.clone(),
+            stages: Arc::clone(&self.stages),
+            indices: self.indices.clone(),
             rules: self.rules.clone(),
             ports: self.ports.clone(),
             priorities: self.priorities.clone(),
@@ -93,7 +63,7 @@ impl Stage {
 impl<R: Entry> Subtable<R> {
     pub fn new(mask: &Arc<MiniMask>) -> Subtable<R> {
         let full = mask.expand();
-        let mut stages: SmallVec<[Stage; 4]> = SmallVec::new();
+        let mut stages = Vec::new();
         let mut start = 0;
         for end in flow::STAGE_STARTS {
             let words: Box<[_]> = mask.iter().filter(|(i, _)| (start..end).contains(i)).collect();
@@ -106,17 +76,16 @@ impl<R: Entry> Subtable<R> {
                     })
                     .filter_map(|(which, f)| trie::prefix_len(*f, &full).map(|len| (which, len)))
                     .collect();
-                stages.push(Stage { tries, words, index: Some(HashMap::default()) });
+                stages.push(Stage { tries, words });
             }
             start = end;
         }
-        if let Some(last) = stages.last_mut() {
-            last.index = None;
-        }
+        let but_last = stages.len().saturating_sub(1);
         Subtable {
             mask: Arc::clone(mask),
-            stages,
-            rules: HashMap::default(),
+            stages: stages.into(),
+            indices: (0..but_last).map(|_| HashTree::default()).collect(),
+            rules: HashTree::default(),
             ports: Tries::default(),
             priorities: OrdMap::new(),
         }
@@ -139,7 +108,7 @@ impl<R: Entry> Subtable<R> {
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &Arc<R>> {
-        self.rules.values().flat_map(Chain::as_slice)
+        self.rules.values()
     }
 
     /// The rules that match `key`, by falling priority (they all have one and the same
@@ -151,21 +120,23 @@ impl<R: Entry> Subtable<R> {
         tries: &Tries,
         walks: &mut Walks,
     ) -> impl Iterator<Item = &'a Arc<R>> {
-        let chain = self.chain(key, wc, tries, walks);
+        let run = self.run(key, wc, tries, walks).unwrap_or_default();
         let key = *key;
-        chain.into_iter().flat_map(Chain::as_slice).filter(move |r| r.matching().matches(&key))
+        run.iter().map(|(_, rule)| rule).filter(move |r| r.matching().matches(&key))
     }
 
-    fn chain<'a>(
+    /// The rules with the hash of what `key` has under the mask, if there may be some.
+    fn run<'a>(
         &'a self,
         key: &Key,
         wc: &mut Mask,
         tries: &Tries,
         walks: &mut Walks,
-    ) -> Option<&'a Chain<R>> {
+    ) -> Option<&'a [(u32, Arc<R>)]> {
         let words = key.words();
         let mut hash = 0;
-        for stage in &self.stages {
+        let mut indices = self.indices.iter();
+        for stage in &*self.stages {
             for &(which, len) in &stage.tries {
                 let walk = match trie::PORTS.contains(&which) {
                     true => self.ports.walk(which, key)?,
@@ -183,11 +154,11 @@ impl<R: Entry> Subtable<R> {
                 }
             }
             hash = stage.hash(hash, words);
-            if stage.index.as_ref().is_some_and(|index| !index.contains_key(&hash)) {
+            if indices.next().is_some_and(|index| index.run(short(hash)).is_empty()) {
                 return None;
             }
         }
-        self.rules.get(&hash)
+        Some(self.rules.run(short(hash)))
     }
 
     /// True when rules have prefixes of ports.
@@ -196,7 +167,7 @@ impl<R: Entry> Subtable<R> {
     }
 
     /// Hashes of a match's words up to each stage's end.
-    fn hashes(&self, matching: &MiniMatch) -> SmallVec<[u64; 4]> {
+    fn hashes(&self, matching: &MiniMatch) -> SmallVec<[u32; 4]> {
         let mut words = [0u64; WORDS];
         for (i, v) in matching.values() {
             if let Some(w) = words.get_mut(i) {
@@ -208,81 +179,87 @@ impl<R: Entry> Subtable<R> {
             .iter()
             .map(|s| {
                 hash = s.hash(hash, &words);
-                hash
+                short(hash)
             })
             .collect()
     }
 
     pub fn insert(&mut self, rule: Arc<R>) -> Option<Arc<R>> {
         let hashes = self.hashes(rule.matching());
+        let hash = hashes.last().copied().unwrap_or(0);
         let priority = rule.priority();
-        let ports = self.has_ports().then(|| rule.matching().clone());
-        match self.rules.entry(hashes.last().copied().unwrap_or(0)) {
-            Slot::Vacant(slot) => {
-                slot.insert(Chain::One(rule));
-            }
-            Slot::Occupied(slot) => {
-                let chain = slot.into_mut();
-                let same = |r: &Arc<R>| r.matching() == rule.matching();
-                let old =
-                    chain.as_mut_slice().iter_mut().find(|r| r.priority() == priority && same(r));
-                if let Some(old) = old {
-                    return Some(std::mem::replace(old, rule));
-                }
-                let next = chain.as_slice().iter().position(|r| same(r) && r.priority() < priority);
-                chain.insert(next.unwrap_or(usize::MAX), rule);
-            }
+        let run = self.rules.run(hash);
+        if let Some(at) = place(run, rule.matching(), priority) {
+            return self.rules.get_mut(hash, at).map(|old| std::mem::replace(old, rule));
         }
-        if let Some(matching) = ports {
-            self.ports.insert(trie::PORTS, &matching);
+        let is_next = |r: &Arc<R>| r.matching() == rule.matching() && r.priority() < priority;
+        let next = run.iter().position(|(_, r)| is_next(r));
+        if self.has_ports() {
+            self.ports.insert(trie::PORTS, rule.matching());
         }
+        self.rules.insert(hash, next.unwrap_or(usize::MAX), rule);
         *self.priorities.entry(priority).or_default() += 1;
-        for (stage, hash) in self.stages.iter_mut().zip(hashes) {
-            if let Some(index) = &mut stage.index {
-                *index.entry(hash).or_default() += 1;
-            }
+        for (index, hash) in self.indices.iter_mut().zip(hashes) {
+            increment(index, hash);
         }
         None
     }
 
     pub fn find(&self, matching: &MiniMatch, priority: u32) -> Option<&Arc<R>> {
-        let hash = self.hashes(matching).last().copied().unwrap_or(0);
-        self.rules
-            .get(&hash)?
-            .as_slice()
-            .iter()
-            .find(|r| r.priority() == priority && r.matching() == matching)
+        let run = self.rules.run(self.hashes(matching).last().copied().unwrap_or(0));
+        run.get(place(run, matching, priority)?).map(|(_, rule)| rule)
     }
 
     pub fn remove(&mut self, matching: &MiniMatch, priority: u32) -> Option<Arc<R>> {
         let hashes = self.hashes(matching);
         let hash = hashes.last().copied().unwrap_or(0);
-        let chain = self.rules.get_mut(&hash)?;
-        let at = chain
-            .as_slice()
-            .iter()
-            .position(|r| r.priority() == priority && r.matching() == matching)?;
-        let removed = match chain.remove(at) {
-            Some(removed) => removed,
-            None => self.rules.remove(&hash)?.as_slice().first().map(Arc::clone)?, // the only one
-        };
+        let at = place(self.rules.run(hash), matching, priority)?;
+        let removed = self.rules.remove(hash, at)?;
         if self.has_ports() {
             self.ports.remove(trie::PORTS, matching);
         }
-        decrement(self.priorities.get_mut(&priority)).then(|| self.priorities.remove(&priority));
-        for (stage, hash) in self.stages.iter_mut().zip(hashes) {
-            if let Some(index) = &mut stage.index {
-                decrement(index.get_mut(&hash)).then(|| index.remove(&hash));
+        if let Some(count) = self.priorities.get_mut(&priority) {
+            *count -= 1; // it counted the rule
+            if *count == 0 {
+                self.priorities.remove(&priority);
             }
+        }
+        for (index, hash) in self.indices.iter_mut().zip(hashes) {
+            decrement(index, hash);
         }
         Some(removed)
     }
 }
 
-/// Counts down; true when nothing is left.
-fn decrement(count: Option<&mut u32>) -> bool {
-    count.is_some_and(|n| {
-        *n = n.saturating_sub(1);
-        *n == 0
-    })
+/// Where in a run the rule with exactly this match and priority is.
+fn place<R: Entry>(run: &[(u32, Arc<R>)], matching: &MiniMatch, priority: u32) -> Option<usize> {
+    run.iter().position(|(_, r)| r.priority() == priority && r.matching() == matching)
+}
+
+/// The bits of a hash that are kept. Rules that share them by chance are told apart by their
+/// matches; in a stage's index they may cost a packet bits, once in billions of lookups for each
+/// rule.
+fn short(hash: u64) -> u32 {
+    (hash >> 32) as u32
+}
+
+fn increment(index: &mut HashTree<u32>, hash: u32) {
+    if index.run(hash).is_empty() {
+        index.insert(hash, 0, 1);
+    } else if let Some(count) = index.get_mut(hash, 0) {
+        *count += 1;
+    }
+}
+
+fn decrement(index: &mut HashTree<u32>, hash: u32) {
+    match index.run(hash).first() {
+        Some((_, 2..)) => {
+            if let Some(count) = index.get_mut(hash, 0) {
+                *count -= 1;
+            }
+        }
+        _ => {
+            index.remove(hash, 0);
+        }
+    }
 }

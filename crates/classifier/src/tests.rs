@@ -19,8 +19,11 @@ impl Entry for Rule {
     fn priority(&self) -> u32 {
         self.priority
     }
-    fn conjunctions(&self) -> &[Conjunction] {
-        &self.conjunctions
+    fn is_conjunctive(&self) -> bool {
+        !self.conjunctions.is_empty()
+    }
+    fn conjunctions(&self) -> impl Iterator<Item = Conjunction> {
+        self.conjunctions.iter().copied()
     }
 }
 

@@ -20,15 +20,80 @@ pub(crate) const ADDRESSES: Range<usize> = 0..4;
 /// Which are ports.
 pub(crate) const PORTS: Range<usize> = ADDRESSES.end..FIELDS.len();
 
-/// A node: some bits, then a branch. `bits` are left-aligned in 128; a child's bits begin
-/// with the bit that chose it.
-#[derive(Clone, Debug)]
-struct Node {
-    bits: u128,
-    len: u32,
-    /// Rules whose prefix ends here.
-    rules: u32,
-    children: [Option<Arc<Node>>; 2],
+/// Bits as a node keeps them; everywhere else they are left-aligned in 128.
+trait Bits: Copy {
+    /// Keeps these. Those that there is no room for are zero.
+    fn keep(bits: u128) -> Self;
+    /// What was kept.
+    fn left(self) -> u128;
+}
+
+impl Bits for u32 {
+    fn keep(bits: u128) -> u32 {
+        (bits >> 96) as u32
+    }
+
+    fn left(self) -> u128 {
+        u128::from(self) << 96
+    }
+}
+
+impl Bits for u128 {
+    fn keep(bits: u128) -> u128 {
+        bits
+    }
+
+    fn left(self) -> u128 {
+        self
+    }
+}
+
+/// Some bits, and the number of rules whose prefix ends behind them. Small, as there is one for
+/// nearly every rule.
+#[derive(Clone, Copy, Debug)]
+struct Edge<B> {
+    bits: B,
+    /// Low 8 bits: how many bits there are. The rest: the number of rules; at [`MANY`] it stays
+    /// for good. A prefix that no rule has any more costs bits and is no danger.
+    len_rules: u32,
+}
+
+/// As many rules as an edge can count.
+const MANY: u32 = u32::MAX >> 8;
+
+impl<B: Bits> Edge<B> {
+    fn new(bits: u128, len: u32, rules: u32) -> Edge<B> {
+        Edge { bits: B::keep(top(bits, len)), len_rules: rules << 8 | len }
+    }
+
+    fn bits(&self) -> u128 {
+        self.bits.left()
+    }
+
+    fn len(&self) -> u32 {
+        self.len_rules & 0xff
+    }
+
+    fn rules(&self) -> u32 {
+        self.len_rules >> 8
+    }
+
+    fn add_rule(&mut self) {
+        if self.rules() < MANY {
+            self.len_rules += 1 << 8;
+        }
+    }
+
+    fn remove_rule(&mut self) {
+        if (1..MANY).contains(&self.rules()) {
+            self.len_rules -= 1 << 8;
+        }
+    }
+
+    /// How many leading bits are those of a prefix.
+    fn common(&self, bits: u128, len: u32) -> u32 {
+        (self.bits() ^ bits).leading_zeros().min(self.len()).min(len)
+    }
 }
 
 fn top(bits: u128, n: u32) -> u128 {
@@ -43,67 +108,150 @@ fn first(bits: u128) -> usize {
     (bits >> 127) as usize
 }
 
-impl Node {
-    fn leaf(bits: u128, len: u32) -> Node {
-        Node { bits: top(bits, len), len, rules: 1, children: [None, None] }
+/// What is below a place in the trie. A child's bits begin with the bit that chose it.
+#[derive(Clone, Debug, Default)]
+enum Tree<B> {
+    #[default]
+    Empty,
+    /// Prefixes that end here, and none that goes on.
+    Leaf(Edge<B>),
+    /// Some bits, then a branch: two children, or one when some rule's prefix ends between.
+    Node(Arc<Node<B>>),
+}
+
+#[derive(Clone, Debug)]
+struct Node<B> {
+    edge: Edge<B>,
+    children: [Tree<B>; 2],
+}
+
+impl<B: Bits> Tree<B> {
+    fn insert(&mut self, bits: u128, len: u32) {
+        match self {
+            Tree::Empty => *self = Tree::Leaf(Edge::new(bits, len, 1)),
+            Tree::Leaf(edge) if edge.len() == len && edge.common(bits, len) == len => {
+                edge.add_rule();
+            }
+            Tree::Leaf(edge) => {
+                let mut node = Node { edge: *edge, children: [Tree::Empty, Tree::Empty] };
+                node.insert(bits, len);
+                *self = Tree::Node(Arc::new(node));
+            }
+            Tree::Node(node) => Arc::make_mut(node).insert(bits, len),
+        }
     }
 
-    fn insert(&mut self, bits: u128, len: u32) {
-        let common = (self.bits ^ bits).leading_zeros().min(self.len).min(len);
-        if common < self.len {
-            // Split: what is left of this node becomes a child.
-            let rest = Node {
-                bits: shl(self.bits, common),
-                len: self.len - common,
-                rules: self.rules,
-                children: std::mem::take(&mut self.children),
+    /// Takes one rule's prefix out, if it is there.
+    fn remove(&mut self, bits: u128, len: u32) {
+        match self {
+            Tree::Empty => {}
+            Tree::Leaf(edge) => {
+                if edge.len() == len && edge.common(bits, len) == len {
+                    edge.remove_rule();
+                    if edge.rules() == 0 {
+                        *self = Tree::Empty;
+                    }
+                }
+            }
+            Tree::Node(node) => {
+                let node = Arc::make_mut(node);
+                node.remove(bits, len);
+                if let Some(simpler) = node.simpler() {
+                    *self = simpler;
+                }
+            }
+        }
+    }
+
+    fn walk(&self, value: u128) -> Walk {
+        let mut walk = Walk { lengths: 0, full: false, decisive: 0 };
+        let (mut tree, mut left, mut depth) = (self, value, 0u32);
+        loop {
+            let (edge, children) = match tree {
+                Tree::Empty => return walk,
+                Tree::Leaf(edge) => (edge, None),
+                Tree::Node(node) => (&node.edge, Some(&node.children)),
             };
-            self.bits = top(self.bits, common);
-            self.len = common;
-            self.rules = 0;
-            let side = first(rest.bits);
-            self.children[side] = Some(Arc::new(rest)); // side is 0 or 1
+            let same = (edge.bits() ^ left).leading_zeros();
+            if same < edge.len() {
+                walk.decisive = depth + same + 1; // the bit that differs
+                return walk;
+            }
+            depth += edge.len();
+            walk.decisive = depth;
+            left = shl(left, edge.len());
+            if edge.rules() > 0 {
+                if depth >= 128 {
+                    walk.full = true;
+                } else {
+                    walk.lengths |= 1 << depth;
+                }
+            }
+            let Some(children) = children else { return walk };
+            tree = &children[first(left)];
+            if matches!(tree, Tree::Empty) {
+                walk.decisive = depth + 1; // the bit that chose the side with nothing on it
+            }
+        }
+    }
+}
+
+impl<B: Bits> Node<B> {
+    fn insert(&mut self, bits: u128, len: u32) {
+        let common = self.edge.common(bits, len);
+        if common < self.edge.len() {
+            // Split: what is left of this node becomes a child.
+            let (old, len) = (self.edge.bits(), self.edge.len());
+            let edge = Edge::new(shl(old, common), len - common, self.edge.rules());
+            let rest = match std::mem::take(&mut self.children) {
+                [Tree::Empty, Tree::Empty] => Tree::Leaf(edge),
+                children => Tree::Node(Arc::new(Node { edge, children })),
+            };
+            self.children[first(edge.bits())] = rest; // 0 or 1
+            self.edge = Edge::new(old, common, 0);
         }
         if len == common {
-            self.rules += 1;
+            self.edge.add_rule();
             return;
         }
         let (bits, len) = (shl(bits, common), len - common);
-        match &mut self.children[first(bits)] {
-            Some(child) => Arc::make_mut(child).insert(bits, len),
-            none => *none = Some(Arc::new(Node::leaf(bits, len))),
+        self.children[first(bits)].insert(bits, len);
+    }
+
+    fn remove(&mut self, bits: u128, len: u32) {
+        if self.edge.common(bits, len) < self.edge.len() {
+            return; // was never inserted
+        }
+        if len == self.edge.len() {
+            self.edge.remove_rule();
+        } else {
+            let (bits, len) = (shl(bits, self.edge.len()), len - self.edge.len());
+            self.children[first(bits)].remove(bits, len);
         }
     }
 
-    /// Takes one rule's prefix out; true when this node is then of no use.
-    fn remove(&mut self, bits: u128, len: u32) -> bool {
-        if len < self.len || (self.bits ^ bits).leading_zeros() < self.len {
-            return false; // was never inserted
-        }
-        if len == self.len {
-            self.rules = self.rules.saturating_sub(1);
-        } else {
-            let (bits, len) = (shl(bits, self.len), len - self.len);
-            let slot = &mut self.children[first(bits)];
-            if slot.as_mut().is_some_and(|child| Arc::make_mut(child).remove(bits, len)) {
-                *slot = None;
-            }
-        }
-        if self.rules > 0 {
-            return false;
-        }
+    /// The same without this node, when it is of no use any more. Leaves nothing of use here then.
+    fn simpler(&mut self) -> Option<Tree<B>> {
+        let has_rules = self.edge.rules() > 0;
         match &mut self.children {
-            [None, None] => true,
-            [Some(only), None] | [None, Some(only)] => {
-                // A node with one child and no rule: join the two.
-                let child = Arc::unwrap_or_clone(Arc::clone(only));
-                self.bits |= child.bits.checked_shr(self.len).unwrap_or(0);
-                self.len += child.len;
-                self.rules = child.rules;
-                self.children = child.children;
-                false
+            [Tree::Empty, Tree::Empty] if has_rules => Some(Tree::Leaf(self.edge)),
+            [Tree::Empty, Tree::Empty] => Some(Tree::Empty),
+            [only, Tree::Empty] | [Tree::Empty, only] if !has_rules => {
+                let joined = |edge: &Edge<B>| {
+                    let bits = edge.bits().checked_shr(self.edge.len()).unwrap_or(0);
+                    let len = self.edge.len() + edge.len();
+                    Edge::new(self.edge.bits() | bits, len, edge.rules())
+                };
+                Some(match std::mem::take(only) {
+                    Tree::Empty => Tree::Empty,
+                    Tree::Leaf(edge) => Tree::Leaf(joined(&edge)),
+                    Tree::Node(node) => {
+                        let node = Arc::unwrap_or_clone(node);
+                        Tree::Node(Arc::new(Node { edge: joined(&node.edge), ..node }))
+                    }
+                })
             }
-            _ => false,
+            _ => None,
         }
     }
 }
@@ -127,50 +275,38 @@ impl Walk {
 }
 
 /// The trie of one field.
-#[derive(Clone, Debug, Default)]
-struct Trie {
-    root: Option<Arc<Node>>,
+#[derive(Clone, Debug)]
+enum Trie {
+    /// Of a field of up to 32 bits.
+    Short(Tree<u32>),
+    /// Of a longer one.
+    Long(Tree<u128>),
 }
 
 impl Trie {
+    fn new(field: Field) -> Trie {
+        if width(field) <= u32::BITS { Trie::Short(Tree::Empty) } else { Trie::Long(Tree::Empty) }
+    }
+
     fn insert(&mut self, bits: u128, len: u32) {
-        match &mut self.root {
-            Some(root) => Arc::make_mut(root).insert(bits, len),
-            none => *none = Some(Arc::new(Node::leaf(bits, len))),
+        match self {
+            Trie::Short(tree) => tree.insert(bits, len),
+            Trie::Long(tree) => tree.insert(bits, len),
         }
     }
 
     fn remove(&mut self, bits: u128, len: u32) {
-        if self.root.as_mut().is_some_and(|root| Arc::make_mut(root).remove(bits, len)) {
-            self.root = None;
+        match self {
+            Trie::Short(tree) => tree.remove(bits, len),
+            Trie::Long(tree) => tree.remove(bits, len),
         }
     }
 
     fn walk(&self, value: u128) -> Walk {
-        let mut walk = Walk { lengths: 0, full: false, decisive: 0 };
-        let (mut node, mut left, mut depth) = (self.root.as_deref(), value, 0u32);
-        while let Some(n) = node {
-            let same = (n.bits ^ left).leading_zeros();
-            if same < n.len {
-                walk.decisive = depth + same + 1; // the bit that differs
-                return walk;
-            }
-            depth += n.len;
-            walk.decisive = depth;
-            left = shl(left, n.len);
-            if n.rules > 0 {
-                if depth >= 128 {
-                    walk.full = true;
-                } else {
-                    walk.lengths |= 1 << depth;
-                }
-            }
-            node = n.children[first(left)].as_deref();
-            if node.is_none() && n.children.iter().any(Option::is_some) {
-                walk.decisive = depth + 1; // the bit that chose the side with nothing on it
-            }
+        match self {
+            Trie::Short(tree) => tree.walk(value),
+            Trie::Long(tree) => tree.walk(value),
         }
-        walk
     }
 }
 
@@ -192,8 +328,14 @@ pub(crate) fn prefix_len(field: Field, mask: &Mask) -> Option<u32> {
 }
 
 /// Tries by their place in [`FIELDS`]; its holder fills only a part of them.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Tries([Trie; FIELDS.len()]);
+
+impl Default for Tries {
+    fn default() -> Self {
+        Tries(FIELDS.map(Trie::new))
+    }
+}
 
 impl Tries {
     fn each(
@@ -255,6 +397,7 @@ pub(crate) fn unwildcard_prefix(which: usize, n: u32, wc: &mut Mask) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn v4(a: u8, b: u8, c: u8, d: u8) -> u128 {
         u128::from(u32::from_be_bytes([a, b, c, d])) << 96
@@ -262,7 +405,7 @@ mod tests {
 
     #[test]
     fn a_walk_looks_at_no_more_bits_than_it_needs() {
-        let mut t = Trie::default();
+        let mut t = Tree::<u32>::default();
         t.insert(v4(10, 0, 0, 0), 8);
         assert_eq!(t.walk(v4(10, 1, 2, 3)).decisive, 8);
         assert!(t.walk(v4(10, 1, 2, 3)).holds(8));
@@ -283,7 +426,7 @@ mod tests {
             (v4(10, 1, 2, 3), 32),
             (v4(11, 0, 0, 0), 8),
         ];
-        let mut t = Trie::default();
+        let mut t = Tree::<u32>::default();
         for (b, l) in prefixes {
             t.insert(b, l);
         }
@@ -295,7 +438,77 @@ mod tests {
             t.remove(b, l);
             assert!(!t.walk(b).holds(l));
         }
-        assert!(t.root.is_none());
+        assert!(matches!(t, Tree::Empty));
         assert_eq!(t.walk(v4(10, 0, 0, 0)).decisive, 0);
+    }
+
+    /// What a walk says, from the list of all prefixes.
+    fn plain(prefixes: &[(u128, u32)], value: u128) -> (Vec<u32>, u32) {
+        let common = |bits: u128| (bits ^ value).leading_zeros();
+        let held = (0..=128).filter(|l| prefixes.iter().any(|(b, n)| n == l && common(*b) >= *l));
+        let decisive = prefixes.iter().map(|(b, n)| (common(*b) + 1).min(*n)).max();
+        (held.filter(|l| *l > 0).collect(), decisive.unwrap_or(0))
+    }
+
+    fn check<B: Bits + std::fmt::Debug>(width: u32, steps: &[(u128, u32, bool)], values: &[u128]) {
+        let mut tree = Tree::<B>::default();
+        let mut prefixes: Vec<(u128, u32)> = Vec::new();
+        let mut kept = Vec::new();
+        for (bits, len, add) in steps {
+            let len = len % width + 1;
+            let prefix = (top(*bits, len), len);
+            if *add {
+                tree.insert(prefix.0, len);
+                prefixes.push(prefix);
+            } else {
+                tree.remove(prefix.0, len);
+                let at = prefixes.iter().position(|p| *p == prefix);
+                at.map(|at| prefixes.remove(at));
+            }
+            kept.push((tree.clone(), prefixes.clone()));
+        }
+        for (tree, prefixes) in &kept {
+            for value in values {
+                let walk = tree.walk(top(*value, width));
+                let (held, decisive) = plain(prefixes, top(*value, width));
+                let lengths: Vec<u32> = (1..=128).filter(|l| walk.holds(*l)).collect();
+                assert_eq!((lengths, walk.decisive), (held, decisive), "{prefixes:x?} {value:x}");
+            }
+        }
+        for (bits, len) in prefixes {
+            tree.remove(bits, len);
+        }
+        assert!(matches!(tree, Tree::Empty), "{tree:?}");
+    }
+
+    /// Values that have long prefixes in common.
+    fn value() -> impl Strategy<Value = u128> {
+        prop_oneof![
+            (0u128..8, 0u32..128).prop_map(|(n, by)| n << by),
+            (0u128..8, 92u32..128).prop_map(|(n, by)| n << by),
+            any::<u128>(),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn a_walk_tells_what_a_search_of_all_prefixes_tells(
+            steps in prop::collection::vec((value(), prop_oneof![0u32..128, 28u32..32], prop::bool::weighted(0.7)), 0..40),
+            values in prop::collection::vec(value(), 8),
+        ) {
+            let values: Vec<u128> = values.into_iter().chain(steps.iter().map(|s| s.0)).collect();
+            check::<u32>(32, &steps, &values);
+            check::<u128>(128, &steps, &values);
+        }
+    }
+
+    #[test]
+    fn a_prefix_of_more_rules_than_can_be_counted_stays() {
+        let mut edge = Edge::<u32>::new(v4(10, 0, 0, 0), 8, MANY - 1);
+        edge.add_rule();
+        edge.add_rule();
+        assert_eq!((edge.rules(), edge.len()), (MANY, 8));
+        edge.remove_rule();
+        assert_eq!((edge.rules(), edge.len(), edge.bits()), (MANY, 8, v4(10, 0, 0, 0)));
     }
 }

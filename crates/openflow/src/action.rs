@@ -24,7 +24,7 @@ use std::sync::Arc;
 pub type Actions = Arc<[Action]>;
 
 /// One action or instruction; ovs-actions(7) describes each.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
     /// `output:PORT`; `max_len` counts for CONTROLLER only (bytes).
     Output {
@@ -287,7 +287,7 @@ impl Action {
 }
 
 /// Which spelling a set came in, so that dumps give it back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SetSpelling {
     /// `set_field:`.
     SetField,
@@ -297,7 +297,7 @@ pub enum SetSpelling {
 
 /// Which name the removal of a VLAN header came by, so that the switch's own texts
 /// (`bridge/dump-flows`, `ofproto/trace`) give it back. On the wire the version decides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PopSpelling {
     /// `pop_vlan`: OpenFlow 1.1 and later.
     PopVlan,
@@ -306,7 +306,7 @@ pub enum PopSpelling {
 }
 
 /// `controller(...)`, NXAST_CONTROLLER and NXAST_CONTROLLER2.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Controller {
     /// Bytes of the packet to send; 0xffff is all of it.
     pub max_len: u16,
@@ -323,7 +323,7 @@ pub struct Controller {
 }
 
 /// `learn(...)`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Learn {
     /// Seconds; 0 is never.
     pub idle_timeout: u16,
@@ -352,7 +352,7 @@ pub struct Learn {
 }
 
 /// One item of `learn(...)`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct LearnSpec {
     /// Number of bits.
     pub bits: u16,
@@ -363,7 +363,7 @@ pub struct LearnSpec {
 }
 
 /// Source of a [`LearnSpec`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum LearnSource {
     /// A field of the packet.
     Field(Subfield),
@@ -372,7 +372,7 @@ pub enum LearnSource {
 }
 
 /// Target of a [`LearnSpec`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum LearnTarget {
     /// The learned flow matches it.
     Match(Subfield),
@@ -383,7 +383,7 @@ pub enum LearnTarget {
 }
 
 /// Hash fields of `multipath` and `bundle` (enum nx_hash_fields).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HashFields {
     /// `eth_src`.
     EthSrc,
@@ -402,7 +402,7 @@ pub enum HashFields {
 }
 
 /// Algorithm of `multipath` (enum nx_mp_algorithm).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MultipathAlgorithm {
     /// `modulo_n`.
     ModuloN,
@@ -415,7 +415,7 @@ pub enum MultipathAlgorithm {
 }
 
 /// `multipath(...)`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Multipath {
     /// What is hashed.
     pub fields: HashFields,
@@ -432,7 +432,7 @@ pub struct Multipath {
 }
 
 /// Algorithm of `bundle` (enum nx_bd_algorithm).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BundleAlgorithm {
     /// `active_backup`.
     ActiveBackup,
@@ -441,7 +441,7 @@ pub enum BundleAlgorithm {
 }
 
 /// `bundle(...)`, and `bundle_load(...)` when `dst` is there.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Bundle {
     /// What is hashed.
     pub fields: HashFields,
@@ -456,7 +456,7 @@ pub struct Bundle {
 }
 
 /// Direction of `sample(...)`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SampleDirection {
     /// Unset.
     Default,

@@ -4,6 +4,7 @@ use super::{Change, Filter, NewRule, Pipeline};
 use crate::rule::{Rule, RuleStats, rank};
 use crate::snapshot::INTERNAL_TABLE;
 use clock::Millis;
+use openflow::action::Actions;
 use openflow::message::{
     FlowFlags, FlowMod, FlowModCommand, FlowRemovedReason, GROUP_ANY, TABLE_ALL,
 };
@@ -87,7 +88,7 @@ impl Pipeline {
             importance: fm.importance,
             flags: fm.flags,
             hidden: false,
-            actions: Arc::clone(&fm.actions),
+            actions: self.pool.share(&fm.actions),
         };
         let keep_counts = !fm.flags.contains(FlowFlags::RESET_COUNTS);
         self.add(new, fm.flags.contains(FlowFlags::CHECK_OVERLAP), keep_counts, now)
@@ -210,13 +211,14 @@ impl Pipeline {
         if adds {
             return self.add_flow(fm, now);
         }
+        let actions = self.pool.share(&fm.actions);
         let mut changes = Vec::with_capacity(found.len());
         for old in found {
             let reset = fm.flags.contains(FlowFlags::RESET_COUNTS);
             if reset {
                 old.stats.reset();
             }
-            let new = modified(&old, fm, now);
+            let new = modified(&old, fm, &actions, now);
             self.replace(Arc::clone(&new));
             changes.push(Change::Modified { old, new });
         }
@@ -329,7 +331,7 @@ fn adds_when_nothing_matches(fm: &FlowMod) -> bool {
     fm.cookie_mask == 0 && fm.new_cookie != u64::MAX
 }
 
-fn modified(old: &Rule, fm: &FlowMod, now: Millis) -> Arc<Rule> {
+fn modified(old: &Rule, fm: &FlowMod, actions: &Actions, now: Millis) -> Arc<Rule> {
     let new = NewRule {
         table: old.table,
         priority: old.priority,
@@ -340,7 +342,7 @@ fn modified(old: &Rule, fm: &FlowMod, now: Millis) -> Arc<Rule> {
         importance: old.importance,
         flags: old.flags,
         hidden: old.hidden,
-        actions: Arc::clone(&fm.actions),
+        actions: Arc::clone(actions),
     };
     new.build(old.matching.clone(), old.created, now, Arc::clone(&old.stats))
 }

@@ -1,0 +1,67 @@
+//! Equal lists of actions, kept once.
+//!
+//! A table of a hundred thousand rules rarely has more than some dozen different lists of actions,
+//! and each flow mod brings a list of its own.
+
+use openflow::action::Actions;
+use std::hash::BuildHasher;
+use std::sync::Arc;
+
+/// Lists that are remembered.
+const PLACES: usize = 256;
+/// Actions of a list that is worth a look.
+const LONG: usize = 16;
+
+/// The lists that were used of late, each at the place that its hash gives it. A clone remembers
+/// nothing: that costs no more than memory for some lists.
+#[derive(Debug, Default)]
+pub(super) struct ActionPool {
+    places: Vec<Option<Actions>>,
+    seed: foldhash::fast::RandomState,
+}
+
+impl Clone for ActionPool {
+    fn clone(&self) -> Self {
+        ActionPool::default()
+    }
+}
+
+impl ActionPool {
+    /// A list that is equal to `actions`: one that is there already, if that is remembered.
+    pub fn share(&mut self, actions: &Actions) -> Actions {
+        if actions.len() > LONG {
+            return Arc::clone(actions);
+        }
+        if self.places.is_empty() {
+            self.places.resize(PLACES, None);
+        }
+        let at = (self.seed.hash_one(actions) % PLACES as u64) as usize;
+        let Some(place) = self.places.get_mut(at) else { return Arc::clone(actions) };
+        let known = place.get_or_insert_with(|| Arc::clone(actions));
+        if known != actions {
+            *known = Arc::clone(actions);
+        }
+        Arc::clone(known)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use openflow::{Action, PortNo};
+
+    #[test]
+    fn equal_lists_are_kept_once() {
+        let output = |n| -> Actions { Arc::new([Action::Output { port: PortNo(n), max_len: 0 }]) };
+        let mut pool = ActionPool::default();
+        let first = pool.share(&output(1));
+        assert!(Arc::ptr_eq(&pool.share(&output(1)), &first));
+        for n in 0..2000 {
+            assert_eq!(pool.share(&output(n)), output(n));
+        }
+        let remembered = pool.places.iter().flatten().count();
+        assert!(remembered > PLACES / 2 && remembered <= PLACES, "{remembered}");
+        let mut clone = pool.clone();
+        assert_eq!(clone.share(&output(1)), first);
+    }
+}
