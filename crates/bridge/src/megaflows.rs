@@ -13,7 +13,7 @@ use datapath::{Actions, FlowStats, PortNo, Ufid};
 use flow::Match;
 use hashbrown::HashMap;
 use std::hash::{BuildHasher, Hasher};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering, fence};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const SHARDS: usize = 64;
@@ -138,6 +138,9 @@ impl Megaflows {
         *self.ports().entry(entry.in_port).or_default() += 1;
         shard.insert(ufid, entry);
         self.len.fetch_add(1, Ordering::Relaxed);
+        // Who asks for the version of the snapshot after this sees one that was published before
+        // its publisher found no megaflows (`SlowPath::may_be_stale`).
+        fence(Ordering::SeqCst);
         true
     }
 

@@ -30,7 +30,7 @@ use classifier::MiniMatch;
 use clock::Millis;
 use datapath::{Datapath, FlowStats, PortNo, Ufid};
 use hashbrown::HashSet;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -222,6 +222,23 @@ impl SlowPath {
     pub fn set_flow_limit(&self, limit: usize) {
         self.revalidator.configured_limit.store(limit as u64, Ordering::Relaxed);
         self.flow_limit.store(limit, Ordering::Relaxed);
+    }
+
+    /// True when some megaflow may say other than the newest snapshot: a pass would find something
+    /// to do. An upcall that is about to install one looks at the version after that, and takes it
+    /// back when it is another than the one that it translated by; so what this call does not see
+    /// is not stale, or goes.
+    pub(crate) fn may_be_stale(&self) -> bool {
+        // Between our store to the version and our load of the number of megaflows; its
+        // counterpart is in `Megaflows::insert`.
+        fence(Ordering::SeqCst);
+        !self.megaflows.is_empty() || self.strangers.load(Ordering::Acquire)
+    }
+
+    /// Says that the datapath has got a megaflow that the switch does not know: the next pass
+    /// will look at it.
+    pub fn expect_strangers(&self) {
+        self.strangers.store(true, Ordering::Release);
     }
 
     /// Removes a megaflow and credits what it still counted.

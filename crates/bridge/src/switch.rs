@@ -387,7 +387,9 @@ impl Switch {
     /// connection should wait; then the rest follows within the next passes.
     pub fn publish_and_wait(&mut self) {
         self.publish();
-        if let Some(thread) = &self.revalidator {
+        if let Some(thread) = &self.revalidator
+            && self.slow.may_be_stale()
+        {
             thread.wait(&self.slow, self.slow.published.version(), BARRIER_PATIENCE);
         }
     }
@@ -402,7 +404,9 @@ impl Switch {
 
     fn revalidate_soon(&self) {
         match &self.revalidator {
-            Some(thread) => thread.kick(),
+            // Flow mods often come before traffic; two switches of threads would cost more than they.
+            Some(thread) if self.slow.may_be_stale() => thread.kick(),
+            Some(_) => {}
             None => self.revalidate_inline(),
         }
     }

@@ -12,6 +12,8 @@ use openflow::message::{FlowMod, FlowModCommand};
 use openflow::{Action, PortNo};
 use packet::build::Frame;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 #[test]
 fn a_switch_that_is_dropped_leaves_nothing_behind() {
@@ -31,14 +33,19 @@ struct Bench {
 }
 
 impl Bench {
-    /// Two ports; packets of TCP from port 1 go to port 2.
+    /// Two ports; packets of TCP from port 1 go to port 2. Passes are made when tests say so.
     fn new(rates: Rates) -> Bench {
+        Bench::with(rates, false)
+    }
+
+    /// The same; with `threads` a thread makes passes.
+    fn with(rates: Rates, threads: bool) -> Bench {
         let clock = Clock::new();
         clock.stop();
         let model = Model::new("dummy@ovs-dummy", clock.clone(), 1000, 1);
         let datapath = Chaos::new(model.clone(), rates, 1);
         let sender = Sender::new(|_| true);
-        let mut switch = Switch::new(datapath, clock.clone(), sender, 1000, false).unwrap();
+        let mut switch = Switch::new(datapath, clock.clone(), sender, 1000, threads).unwrap();
         let bridge = switch.add_bridge("br0", 1);
         for name in ["p1", "p2"] {
             let spec = PortSpec { name: name.into(), kind: "dummy".into(), ..PortSpec::default() };
@@ -190,4 +197,47 @@ fn doomed_megaflows_go_with_their_last_counts() {
     b.pass(Pass::Full);
     b.pass(Pass::Full);
     assert!(b.switch.slow_path().megaflows.is_empty());
+}
+
+#[test]
+fn what_changes_while_there_are_no_megaflows_costs_no_pass() {
+    let mut b = Bench::with(Rates::default(), true);
+    let passes = |b: &Bench| b.switch.slow_path().revalidator.passes.load(Ordering::Acquire);
+    let to_port = |b: &mut Bench, port| {
+        let mut matching = Match::ANY;
+        matching.set(Field::InPortOxm, 1);
+        matching.set(Field::EthType, 0x800);
+        let output = Action::Output { port: PortNo(port), max_len: 0 };
+        b.switch.flow_mod(b.bridge, &FlowMod::add(5, matching, &[output])).unwrap();
+        b.switch.publish_and_wait();
+    };
+    // The first one looks for megaflows of a daemon before this.
+    while passes(&b) == 0 {
+        b.switch.publish_and_wait();
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    // A pass that was asked for in the meantime.
+    std::thread::sleep(Duration::from_millis(50));
+    let before = passes(&b);
+    for port in [1, 2].repeat(20) {
+        to_port(&mut b, port);
+    }
+    assert_eq!(passes(&b), before);
+
+    b.packet();
+    let [flow] = &b.model.dump()[..] else { panic!("one megaflow") };
+    let ufid = flow.flow.ufid.0;
+    assert_eq!(b.actions(ufid).as_deref(), Some(&[datapath::Action::Output(b.dp_port(2))][..]));
+    to_port(&mut b, 1);
+    assert!(passes(&b) > before);
+    let in_port = [datapath::Action::Drop(datapath::DropReason::Flow)]; // not back where it came from
+    assert_eq!(b.actions(ufid).as_deref(), Some(&in_port[..]));
+
+    // What somebody else put there is looked at once it is said to be there.
+    b.switch.slow_path().pass(Pass::Purge);
+    assert!(b.model.dump().is_empty());
+    b.strange(77, datapath::PortNo(99), &[]);
+    b.switch.slow_path().expect_strangers();
+    to_port(&mut b, 2);
+    assert!(b.model.dump().is_empty());
 }

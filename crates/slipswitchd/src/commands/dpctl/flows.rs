@@ -232,6 +232,7 @@ fn put(
         datapath
             .install(&Megaflow { ufid, matching, actions })
             .map_err(|refusal| failure("updating flow table", refusal_text(refusal)))?;
+        daemon.switch.slow_path().expect_strangers();
     }
     Ok(statistics(daemon, before.unwrap_or_default(), options))
 }
