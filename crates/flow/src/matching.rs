@@ -1,6 +1,25 @@
 //! A key with a mask: what a rule or a megaflow matches.
 
+use crate::field::Prerequisite;
 use crate::{Field, FieldValue, Key, Mask};
+use std::sync::LazyLock;
+
+/// Each prerequisite, and where the fields are that have it.
+static PLACES: LazyLock<Vec<(Prerequisite, Mask)>> = LazyLock::new(|| {
+    let mut all: Vec<(Prerequisite, Mask)> = Vec::new();
+    for field in Field::ALL {
+        let prerequisite = field.prerequisite();
+        match all.iter_mut().find(|(p, _)| *p == prerequisite) {
+            Some((_, places)) => places.set_exact(field),
+            None => {
+                let mut places = Mask::WILDCARD;
+                places.set_exact(field);
+                all.push((prerequisite, places));
+            }
+        }
+    }
+    all
+});
 
 /// The packets that agree with `key` on every bit of `mask`.
 ///
@@ -96,14 +115,14 @@ impl Match {
             // Several fields share a place (TCP and UDP ports, ARP and IP addresses): a place
             // stays when any field there has its prerequisites.
             let mut keep = Mask::WILDCARD;
-            for field in Field::ALL {
-                if field.prerequisite().holds_for_match(self) {
-                    field.fill(&mut keep.0);
+            for (prerequisite, places) in &*PLACES {
+                if prerequisite.holds_for_match(self) {
+                    keep.union(places);
                 }
             }
             // No field names these; they go with L4 of IGMP, inner VLANs and labels.
             keep.0.vlans = Mask::EXACT.0.vlans;
-            if crate::field::Prerequisite::Mpls.holds_for_match(self) {
+            if Prerequisite::Mpls.holds_for_match(self) {
                 keep.0.mpls = Mask::EXACT.0.mpls;
             }
             let mask = self.mask;
