@@ -7,6 +7,7 @@
 
 mod connect;
 mod listen;
+mod pace;
 mod peer;
 mod stream;
 

@@ -1,5 +1,6 @@
 //! The task of one OpenFlow connection.
 
+use super::pace::Pace;
 use super::stream::Stream;
 use crate::daemon::Shared;
 use bridge::connection::{ConnectionId, Options};
@@ -47,6 +48,7 @@ async fn run(
     waker: &tokio::sync::Notify,
 ) -> io::Result<()> {
     let mut buf = vec![0u8; CHUNK];
+    let mut pace = Pace::default();
     loop {
         // Output first, and all of it: a long reply goes on only as the peer reads.
         loop {
@@ -68,9 +70,16 @@ async fn run(
             }
             d.connections.wants_input(id)
         };
-        let n = tokio::select! {
-            read = stream.read(&mut buf), if reads => read?,
-            () = waker.notified() => continue,
+        if pace.is_others_turn() {
+            tokio::task::yield_now().await;
+        }
+        let at_once = if reads { pace.read_soon(stream, &mut buf)? } else { None };
+        let n = match at_once {
+            Some(n) => n,
+            None => tokio::select! {
+                read = stream.read(&mut buf), if reads => read?,
+                () = waker.notified() => continue,
+            },
         };
         if n == 0 {
             return Ok(());

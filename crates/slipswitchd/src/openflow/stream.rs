@@ -1,6 +1,8 @@
 //! One byte stream, whatever carries it.
 
+use rustix::net::{RecvFlags, recv};
 use std::io;
+use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -11,6 +13,26 @@ pub(crate) enum Stream {
     Unix(UnixStream),
     Tcp(TcpStream),
     Tls(Box<tokio_rustls::TlsStream<TcpStream>>),
+}
+
+impl Stream {
+    /// What has come by now, into `buf`; `None` when that is nothing, or cannot be told without
+    /// more ado (TLS). Asks the kernel, whatever the runtime knows of the socket.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(crate) fn read_now(&self, buf: &mut [u8]) -> io::Result<Option<usize>> {
+        let fd = match self {
+            Stream::Unix(s) => s.as_fd(),
+            Stream::Tcp(s) => s.as_fd(),
+            Stream::Tls(_) => return Ok(None),
+        };
+        match recv(fd, buf, RecvFlags::DONTWAIT) {
+            Ok((n, _)) => Ok(Some(n)),
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(e) => Err(e.into()),
+        }
+    }
 }
 
 macro_rules! each {
