@@ -101,6 +101,42 @@ impl RevalidatorState {
     }
 }
 
+/// Whether the datapath may have megaflows that the switch does not know.
+#[derive(Debug)]
+pub(crate) struct Strangers {
+    /// How often there was a reason to think so.
+    expected: AtomicU64,
+    /// How many of these reasons there were when a pass began that has dealt with all it found.
+    met: AtomicU64,
+}
+
+impl Default for Strangers {
+    /// There may be some from the start.
+    fn default() -> Self {
+        Strangers { expected: AtomicU64::new(1), met: AtomicU64::new(0) }
+    }
+}
+
+impl Strangers {
+    fn expect(&self) {
+        self.expected.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Reasons by now, for [`Strangers::met`].
+    fn expected(&self) -> u64 {
+        self.expected.load(Ordering::Acquire)
+    }
+
+    /// A pass that began when there were so many reasons has dealt with all strangers.
+    fn met(&self, expected: u64) {
+        self.met.fetch_max(expected, Ordering::AcqRel);
+    }
+
+    fn may_be_there(&self) -> bool {
+        self.met.load(Ordering::Acquire) != self.expected()
+    }
+}
+
 /// What to do with megaflows beyond crediting them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pass {
@@ -165,6 +201,7 @@ impl SlowPath {
         let round = Round { snapshot: &snapshot, version, now, number };
 
         let mut doomed: Vec<Ufid> = Vec::new();
+        let expected = self.strangers.expected();
         let mut strangers = false;
         let mut swept = Vec::with_capacity(self.megaflows.len());
         datapath.sweep(&mut |ufid, stats| swept.push((ufid, stats)));
@@ -194,8 +231,10 @@ impl SlowPath {
             Some(Verdict::Remove) => doomed.push(ufid),
         });
         self.remove_many(&doomed);
-        if what != Pass::Statistics || strangers {
-            self.strangers.store(strangers, Ordering::Release);
+        if strangers {
+            self.strangers.expect();
+        } else if what != Pass::Statistics {
+            self.strangers.met(expected);
         }
         if what != Pass::Statistics && self.megaflows.len() > known - doomed.len() {
             // In our store but not in the datapath for two passes: flushed there. (Missing in
@@ -232,13 +271,13 @@ impl SlowPath {
         // Between our store to the version and our load of the number of megaflows; its
         // counterpart is in `Megaflows::insert`.
         fence(Ordering::SeqCst);
-        !self.megaflows.is_empty() || self.strangers.load(Ordering::Acquire)
+        !self.megaflows.is_empty() || self.strangers.may_be_there()
     }
 
-    /// Says that the datapath has got a megaflow that the switch does not know: the next pass
-    /// will look at it.
+    /// Says that the datapath may have got megaflows that the switch does not know: a pass will
+    /// look for them.
     pub fn expect_strangers(&self) {
-        self.strangers.store(true, Ordering::Release);
+        self.strangers.expect();
     }
 
     /// Removes a megaflow and credits what it still counted.
@@ -273,6 +312,7 @@ impl SlowPath {
     /// nothing is revalidated, expired, or removed because no rule explains it. The pass after
     /// that does it all.
     pub fn hold(&self, held: bool) {
+        self.expect_strangers(); // or there would be nothing to wait for
         self.held.store(held, Ordering::Release);
     }
 
@@ -469,7 +509,7 @@ fn run(slow: &SlowPath, bell: &Bell) {
             // Waking up is never exact.
             !slow.megaflows.is_empty() && start.duration_since(passed) + interval / 4 >= pause
         };
-        let something_to_do = wanted || slow.strangers.load(Ordering::Acquire) || is_due();
+        let something_to_do = wanted || slow.strangers.may_be_there() || is_due();
         if !slow.revalidator.paused.load(Ordering::Relaxed) && something_to_do {
             slow.pass(Pass::Full);
             (passed, cost) = (start, start.elapsed());

@@ -372,7 +372,10 @@ impl Switch {
             );
         }
         self.slow.published.publish(Arc::new(next));
-        self.revalidate_soon();
+        // Flow mods often come before traffic; two switches of threads would cost more than they.
+        if self.revalidator.is_none() || self.slow.may_be_stale() {
+            self.revalidate_soon();
+        }
     }
 
     fn resolve_patch(&self, name: &str) -> Option<(BridgeIndex, PortNo, Option<String>)> {
@@ -404,9 +407,7 @@ impl Switch {
 
     fn revalidate_soon(&self) {
         match &self.revalidator {
-            // Flow mods often come before traffic; two switches of threads would cost more than they.
-            Some(thread) if self.slow.may_be_stale() => thread.kick(),
-            Some(_) => {}
+            Some(thread) => thread.kick(),
             None => self.revalidate_inline(),
         }
     }

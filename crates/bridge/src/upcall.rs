@@ -7,7 +7,7 @@
 use crate::effect::{self, Event, Sender};
 use crate::megaflows::{Entry, Megaflows};
 use crate::recirc::RecircTable;
-use crate::revalidator::RevalidatorState;
+use crate::revalidator::{RevalidatorState, Strangers};
 use crate::sightings::Sightings;
 use crate::snapshot::Snapshot;
 use crate::translate::{self, Request, Translation};
@@ -95,7 +95,7 @@ pub struct SlowPath {
     /// Megaflows that nobody knows are left alone; see [`SlowPath::hold`].
     pub(crate) held: AtomicBool,
     /// The datapath may have megaflows that nobody knows.
-    pub(crate) strangers: AtomicBool,
+    pub(crate) strangers: Strangers,
     /// Held during a pass.
     pub(crate) passing: Mutex<()>,
     /// Of a warning that tells of megaflows made narrower.
@@ -139,7 +139,7 @@ impl SlowPath {
             counters: UpcallCounters::default(),
             revalidator: RevalidatorState::default(),
             held: AtomicBool::new(false),
-            strangers: AtomicBool::new(true),
+            strangers: Strangers::default(),
             passing: Mutex::new(()),
             told_of_masks: Seldom::new(TELL_INTERVAL),
             datapath: Attached::default(),
