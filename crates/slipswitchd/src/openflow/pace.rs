@@ -14,7 +14,7 @@ const MOMENT: Duration = Duration::from_micros(50);
 /// Requests that are waited for asleep after one that was waited for in vain, at first and at most.
 const PAUSE: (u32, u32) = (8, 1024);
 /// After so many requests in a row that were waited for awake others have their turn.
-const TURN: u32 = 64;
+const TURN: u32 = 16;
 
 /// The pace of one peer.
 #[derive(Debug, Default)]
