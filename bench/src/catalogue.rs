@@ -189,9 +189,11 @@ pub const SETUP: Experiment = Experiment {
     name: "setup",
     title: "Flow set-up",
     about: "UDP datagrams whose destination addresses the switch has not seen since its megaflows \
-            were removed, with an OpenFlow rule for each. In bursts of 32, the next when all of one \
-            have arrived: new flows a second. One at a time: how long the first packet of a flow \
-            takes, and a later one; from before it is sent until it is received, by one thread.",
+            were removed, with an OpenFlow rule for each. 64 of them are on their way, and with each \
+            that arrives another one is sent: new flows a second, and the CPU time of all threads \
+            of the daemon for each. One at a time: how long the first packet of a flow takes, and \
+            a later one; from before it is sent until it is received. One thread sends and \
+            receives. To the limit, a redirect, no flow is new: it is what the two ends can do.",
     repeats: "none of the papers' tables; flow set-up is what *Faster OVS Datapath with XDP* \
               names as the reason not to compile programs for each flow",
     shown: &[],

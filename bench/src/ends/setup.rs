@@ -1,8 +1,9 @@
 //! Datagrams of flows that the switch has not seen.
 //!
-//! One thread sends and receives, so that it waits for a datagram where the kernel delivers it:
-//! a burst of new flows goes out, and the next when all of it has arrived. A burst of one shows
-//! how long the first packet of a flow takes, larger ones how many flows a second can begin.
+//! One thread sends and receives, so that it waits for a datagram where the kernel delivers it.
+//! One datagram at a time shows how long the first packet of a flow takes. How many flows a second
+//! can begin shows a window: so many datagrams are on their way, and with each that arrives
+//! another flow begins, so that the switch always has work, and never more than its queues hold.
 
 use super::{Ends, PORT};
 use crate::pin::pin;
@@ -21,20 +22,18 @@ pub struct Misses {
     pub first: Ipv4Addr,
     /// How many flows.
     pub flows: u32,
-    /// Most that begin at once.
-    pub burst: u32,
+    /// Most datagrams that are on their way.
+    pub window: u32,
 }
 
 /// What the new flows took.
 #[derive(Clone, Debug, Default)]
 pub struct Taken {
-    /// All of them, without the lost bursts' time.
+    /// All of them, without the time in which nothing came because a datagram was lost.
     pub time: Duration,
-    /// Of each burst that was not lost, in microseconds.
-    pub bursts: Vec<f64>,
-    /// Datagrams that arrived.
-    pub arrived: u32,
-    /// Those that did not.
+    /// Each of those that arrived, from before it was sent, in microseconds.
+    pub delays: Vec<f64>,
+    /// Datagrams that did not arrive.
     pub lost: u32,
 }
 
@@ -64,40 +63,52 @@ pub fn misses(ends: &Ends, misses: Misses) -> Result<Taken> {
 
 fn begin_all(sender: &UdpSocket, receiver: &UdpSocket, misses: Misses) -> Result<Taken> {
     let mut taken = Taken::default();
-    let mut next = 0;
-    while next < misses.flows {
-        let end = misses.flows.min(next + misses.burst.max(1));
-        let begin = Instant::now();
-        for flow in next..end {
-            let address = Ipv4Addr::from_bits(misses.first.to_bits().wrapping_add(flow));
-            sender.send_to(&flow.to_be_bytes(), (address, PORT)).context("sending")?;
+    let mut sent: Vec<Instant> = Vec::new(); // by flow
+    let mut given_up = 0; // flows before this one are not waited for
+    let begin = Instant::now();
+    let mut waste = Duration::ZERO;
+    loop {
+        let began = u32::try_from(sent.len())?;
+        let arrived = u32::try_from(taken.delays.len())?;
+        let on_their_way = began - arrived - taken.lost;
+        if began < misses.flows && on_their_way < misses.window.max(1) {
+            let address = Ipv4Addr::from_bits(misses.first.to_bits().wrapping_add(began));
+            sent.push(Instant::now());
+            sender.send_to(&began.to_be_bytes(), (address, PORT)).context("sending")?;
+            continue;
         }
-        let arrived = arrivals(receiver, next..end)?;
-        taken.arrived += arrived;
-        if arrived == end - next {
-            taken.time += begin.elapsed();
-            taken.bursts.push(begin.elapsed().as_secs_f64() * 1e6);
-        } else {
-            taken.lost += end - next - arrived;
+        if on_their_way == 0 {
+            break;
         }
-        next = end;
+        match arrival(receiver)? {
+            // One that was given up does not count.
+            Some(flow) if flow < given_up => {}
+            Some(flow) => {
+                let since = sent.get(flow as usize).context("a datagram that was never sent")?;
+                taken.delays.push(since.elapsed().as_secs_f64() * 1e6);
+            }
+            None => {
+                waste += LOST;
+                taken.lost += on_their_way;
+                given_up = began;
+            }
+        }
     }
+    taken.time = begin.elapsed().saturating_sub(waste);
     Ok(taken)
 }
 
-/// Waits for a datagram of each of these flows; how many came.
-fn arrivals(receiver: &UdpSocket, flows: std::ops::Range<u32>) -> Result<u32> {
-    let wanted = flows.end - flows.start;
-    let mut arrived = 0;
-    while arrived < wanted {
+/// Waits for a datagram; the number of its flow. `None`: none came for long.
+fn arrival(receiver: &UdpSocket) -> Result<Option<u32>> {
+    loop {
         let mut number = [0; 4];
         match receiver.recv(&mut number) {
-            // One of a burst that was given up does not count.
-            Ok(4) if flows.contains(&u32::from_be_bytes(number)) => arrived += 1,
+            Ok(4) => return Ok(Some(u32::from_be_bytes(number))),
             Ok(_) => {}
-            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => break,
+            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                return Ok(None);
+            }
             Err(e) => return Err(e).context("receiving"),
         }
     }
-    Ok(arrived)
 }

@@ -2,22 +2,23 @@
 
 use super::{Asked, Measure, Run, Task, with_rules};
 use crate::catalogue::Experiment;
+use crate::cpu_time::of_process;
 use crate::ends::{Misses, Taken, misses};
 use crate::measure::Series;
 use crate::netns::run as sh;
-use crate::peer::{DESTINATIONS, Rules, destination};
+use crate::peer::{DESTINATIONS, Rules, System, destination};
 use crate::point::Parameters;
 use crate::setting::Setting;
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 
 /// Scatter (MAD over median) that is too wide.
 const WIDE: f64 = 0.10;
-/// Flows that begin together.
-const BURST: u32 = 32;
+/// Most datagrams that are on their way.
+const WINDOW: u32 = 64;
 /// Flows that begin one at a time in a round.
 const SINGLE: u32 = 500;
 
-/// Measures.
+/// Measures. The limit is a redirect, to which no flow is new.
 pub fn run(run: &mut Run, experiment: &Experiment) -> Result<()> {
     let flows = if run.plan.full { 1 << 16 } else { 1 << 14 };
     let task = |metric, unit, work: Measure<'static>| Task {
@@ -25,30 +26,40 @@ pub fn run(run: &mut Run, experiment: &Experiment) -> Result<()> {
         work,
     };
     let tasks = [
-        task(
-            "new flows",
-            "/s",
-            Box::new(move |s| {
-                forget(s)?;
-                let taken = begin(s, flows, BURST)?;
-                let began = taken.bursts.len() as f64 * f64::from(BURST);
-                Ok(began / taken.time.as_secs_f64())
-            }),
-        ),
+        task("new flows", "/s", Box::new(move |s| rate(s, flows))),
+        task("CPU of the daemon for a new flow", "µs", Box::new(move |s| cost(s, flows))),
         task(
             "first packet",
             "µs",
             Box::new(|s| {
                 forget(s)?;
-                Ok(Series(begin(s, SINGLE, 1)?.bursts).median())
+                Ok(Series(begin(s, SINGLE, 1)?.delays).median())
             }),
         ),
-        task("later packet", "µs", Box::new(|s| Ok(Series(begin(s, SINGLE, 1)?.bursts).median()))),
+        task("later packet", "µs", Box::new(|s| Ok(Series(begin(s, SINGLE, 1)?.delays).median()))),
     ];
     let cpus = run.cpus;
     let make = move |system| prepared(Setting::make(system, cpus, Rules::Destinations(flows))?);
-    run.compare(experiment, &with_rules(), None, &make, &tasks);
+    let systems = [vec![System::BareTc], with_rules()].concat();
+    run.compare(experiment, &systems, Some(System::BareTc), &make, &tasks);
     Ok(())
+}
+
+/// Flows that begin in a second.
+fn rate(setting: &Setting, flows: u32) -> Result<f64> {
+    forget(setting)?;
+    let taken = begin(setting, flows, WINDOW)?;
+    Ok(taken.delays.len() as f64 / taken.time.as_secs_f64())
+}
+
+/// CPU time of all threads of the daemon for each flow, in microseconds.
+fn cost(setting: &Setting, flows: u32) -> Result<f64> {
+    let pid = *setting.peer.daemons().first().context("there is no daemon")?;
+    forget(setting)?;
+    let before = of_process(pid)?;
+    let taken = begin(setting, flows, WINDOW)?;
+    let used = of_process(pid)?.saturating_sub(before);
+    Ok(used.as_secs_f64() * 1e6 / taken.delays.len() as f64)
 }
 
 /// The server takes what is for any of the destinations, and checksums pass.
@@ -62,12 +73,12 @@ pub fn prepared(setting: Setting) -> Result<Setting> {
     Ok(setting)
 }
 
-/// Removes all megaflows.
+/// Removes all megaflows, where there are any.
 ///
 /// # Errors
-/// When the system has no daemon, or that refuses.
+/// When the daemon refuses.
 pub fn forget(setting: &Setting) -> Result<()> {
-    let switch = setting.switch()?;
+    let Some(switch) = setting.peer.switch() else { return Ok(()) };
     let output = switch.sh("ovs-appctl revalidator/purge");
     ensure!(output.ok(), "revalidator/purge: {}", output.text().trim());
     Ok(())
@@ -77,6 +88,6 @@ pub fn forget(setting: &Setting) -> Result<()> {
 ///
 /// # Errors
 /// When too many are lost.
-pub fn begin(setting: &Setting, flows: u32, burst: u32) -> Result<Taken> {
-    misses(&setting.ends, Misses { first: destination(0), flows, burst })
+pub fn begin(setting: &Setting, flows: u32, window: u32) -> Result<Taken> {
+    misses(&setting.ends, Misses { first: destination(0), flows, window })
 }

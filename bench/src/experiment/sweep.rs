@@ -11,8 +11,8 @@ const FEW: u32 = 1 << 14;
 const MANY: u32 = 1 << 16;
 /// A megaflow is not removed before it has been idle for a minute.
 const KEEP: &str = "set Open_vSwitch . other_config:max-idle=60000";
-/// Flows that begin together.
-const BURST: u32 = 32;
+/// Most datagrams that are on their way.
+const WINDOW: u32 = 32;
 /// Scatter (MAD over median) that is too wide.
 const WIDE: f64 = 0.15;
 
@@ -44,7 +44,7 @@ pub fn run(run: &mut Run, experiment: &Experiment) -> Result<()> {
 fn pass(setting: &Setting, flows: u32) -> Result<f64> {
     let switch = setting.switch()?;
     // Each megaflow has something to credit.
-    begin(setting, flows, BURST)?;
+    begin(setting, flows, WINDOW)?;
     switch.appctl("revalidator/wait");
     let text = switch.appctl("upcall/show");
     let current = behind(&text, "current ").context("upcall/show tells no number of flows")?;
