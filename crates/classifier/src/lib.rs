@@ -26,6 +26,10 @@
 //! a header that the packet does not have is ever looked at. IP protocol lies in the L3
 //! stage, ports in L4.
 //!
+//! All this is about subtables that have no rule for the packet. One that has depends on its whole
+//! mask, and is found by one lookup; the others are asked why not when the rule is found, and not
+//! even then when their mask lies within what it made exact.
+//!
 //! # Snapshots
 //! A clone is O(1) and shares everything: the tables are persistent structures. The control
 //! thread changes its copy while packet threads read theirs.
@@ -45,6 +49,7 @@ pub use conjunction::Conjunction;
 pub use mini::{MiniMask, MiniMatch};
 
 use flow::{Key, Mask, Match};
+use smallvec::SmallVec;
 use std::sync::Arc;
 use subtable::Subtable;
 use trie::{Tries, Walks};
@@ -128,13 +133,18 @@ impl<R: Entry> Classifier<R> {
         mut soft: Option<&mut Vec<&'a Arc<R>>>,
     ) -> Option<&'a Arc<R>> {
         let mut best: Option<&Arc<R>> = None;
-        let mut walks = Walks::default();
+        let mut missed: SmallVec<[&Subtable<R>; 16]> = SmallVec::new();
         for subtable in &self.0.subtables {
             let floor = best.map(|r| r.priority());
             if floor.is_some_and(|f| subtable.max_priority() <= f) {
                 break;
             }
-            for rule in subtable.lookup(key, wc, &self.0.tries, &mut walks) {
+            let Some(rules) = subtable.find_for(key) else {
+                missed.push(subtable);
+                continue;
+            };
+            subtable.unwildcard(wc);
+            for rule in rules {
                 if floor.is_some_and(|f| rule.priority() <= f) {
                     break; // chains fall in priority
                 }
@@ -146,6 +156,11 @@ impl<R: Entry> Classifier<R> {
                     soft.push(rule);
                 }
             }
+        }
+        // Behind what was found: of the bits that are exact now, none is to be looked for.
+        let mut walks = Walks::default();
+        for subtable in missed {
+            subtable.unwildcard_miss(key, wc, &self.0.tries, &mut walks);
         }
         best
     }

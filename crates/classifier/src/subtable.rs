@@ -58,6 +58,15 @@ impl Stage {
     fn hash(&self, from: u64, words: &[u64; WORDS]) -> u64 {
         self.words.iter().fold(from, |h, (i, m)| mix(h, words.get(*i).copied().unwrap_or(0) & m))
     }
+
+    /// Makes this stage's bits exact.
+    fn unwildcard(&self, wc: &mut Mask) {
+        for (i, m) in &self.words {
+            if let Some(w) = wc.words_mut().get_mut(*i) {
+                *w |= m;
+            }
+        }
+    }
 }
 
 impl<R: Entry> Subtable<R> {
@@ -112,53 +121,47 @@ impl<R: Entry> Subtable<R> {
     }
 
     /// The rules that match `key`, by falling priority (they all have one and the same
-    /// match). Sets in `wc` what that depends on.
-    pub fn lookup<'a>(
-        &'a self,
-        key: &Key,
-        wc: &mut Mask,
-        tries: &Tries,
-        walks: &mut Walks,
-    ) -> impl Iterator<Item = &'a Arc<R>> {
-        let run = self.run(key, wc, tries, walks).unwrap_or_default();
+    /// match). `None`: no rule has the words of `key` under the mask.
+    pub fn find_for(&self, key: &Key) -> Option<impl Iterator<Item = &Arc<R>>> {
+        let hash = self.stages.iter().fold(0, |hash, stage| stage.hash(hash, key.words()));
+        let run = self.rules.run(short(hash));
         let key = *key;
-        run.iter().map(|(_, rule)| rule).filter(move |r| r.matching().matches(&key))
+        let rules = run.iter().map(|(_, rule)| rule);
+        (!run.is_empty()).then(|| rules.filter(move |r| r.matching().matches(&key)))
     }
 
-    /// The rules with the hash of what `key` has under the mask, if there may be some.
-    fn run<'a>(
-        &'a self,
-        key: &Key,
-        wc: &mut Mask,
-        tries: &Tries,
-        walks: &mut Walks,
-    ) -> Option<&'a [(u32, Arc<R>)]> {
+    /// Sets in `wc` the whole mask.
+    pub fn unwildcard(&self, wc: &mut Mask) {
+        self.stages.iter().for_each(|stage| stage.unwildcard(wc));
+    }
+
+    /// Sets in `wc` what it depends on that no rule matches `key`: part of the mask.
+    pub fn unwildcard_miss(&self, key: &Key, wc: &mut Mask, tries: &Tries, walks: &mut Walks) {
+        let is_exact = |(i, m): &(usize, u64)| wc.words().get(*i).is_some_and(|w| m & !w == 0);
+        if self.stages.iter().flat_map(|stage| &stage.words).all(is_exact) {
+            return;
+        }
         let words = key.words();
         let mut hash = 0;
         let mut indices = self.indices.iter();
         for stage in &*self.stages {
             for &(which, len) in &stage.tries {
                 let walk = match trie::PORTS.contains(&which) {
-                    true => self.ports.walk(which, key)?,
-                    false => walks.walk(which, tries, key)?,
+                    true => self.ports.walk(which, key),
+                    false => walks.walk(which, tries, key),
                 };
-                if !walk.holds(len) {
+                if let Some(walk) = walk.filter(|walk| !walk.holds(len)) {
                     // More bits than our prefixes have say nothing about these.
                     trie::unwildcard_prefix(which, walk.decisive.min(len), wc);
-                    return None;
+                    return;
                 }
             }
-            for (i, m) in &stage.words {
-                if let Some(w) = wc.words_mut().get_mut(*i) {
-                    *w |= m;
-                }
-            }
+            stage.unwildcard(wc);
             hash = stage.hash(hash, words);
             if indices.next().is_some_and(|index| index.run(short(hash)).is_empty()) {
-                return None;
+                return;
             }
         }
-        Some(self.rules.run(short(hash)))
     }
 
     /// True when rules have prefixes of ports.
