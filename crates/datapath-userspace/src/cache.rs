@@ -52,7 +52,7 @@ impl Cache {
             let Some(flow) = &entry.flow else { continue };
             if flow.is_dead() {
                 entry.flow = None;
-            } else if flow.matching.matches(key) {
+            } else if flow.matches(key) {
                 return Some(flow.clone());
             }
         }
@@ -75,6 +75,7 @@ impl Cache {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shape::Shape;
     use datapath::{Megaflow, Ufid};
     use flow::{Field, Match};
 
@@ -83,10 +84,9 @@ mod tests {
         matching.set(Field::Ipv4Src, src.into());
         let mut key = Key::ZERO;
         key.nw_src.set(src);
-        (
-            Arc::new(Flow::new(&Megaflow { ufid: Ufid(src.into()), matching, actions: [].into() })),
-            key,
-        )
+        let shape = Shape::new(matching.mask());
+        let megaflow = Megaflow { ufid: Ufid(src.into()), matching, actions: [].into() };
+        (Arc::new(Flow::new(&megaflow, &shape)), key)
     }
 
     #[test]

@@ -3,7 +3,6 @@
 use crate::assign::{self, Assignment, ThreadInfo};
 use crate::config::Config;
 use crate::handover::{Handover, HandoverId};
-use crate::megaflow::Flow;
 use crate::meter::Meter;
 use crate::ports::{self, Port, RxQueue};
 use crate::shared::Shared;
@@ -373,7 +372,6 @@ impl Flows for UserspaceDatapath {
         if !is_shallow(&flow.actions, ACTION_DEPTH_LIMIT) {
             return Err(Refusal::UnsupportedAction);
         }
-        let flow = Arc::new(Flow::new(flow));
         self.shared.table_mut().insert(flow)
     }
 

@@ -46,6 +46,7 @@ mod handover;
 mod megaflow;
 mod meter;
 mod ports;
+mod shape;
 mod shared;
 mod stats;
 mod table;

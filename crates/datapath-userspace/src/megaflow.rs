@@ -1,15 +1,17 @@
 //! One megaflow as the datapath holds it.
 
+use crate::shape::{Shape, Values};
 use clock::Millis;
 use datapath::{Actions, FlowDump, FlowStats, Megaflow, Tier, Ufid};
-use flow::Match;
+use flow::{Key, Match};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A megaflow. Shared by the table, the threads' caches and batches in flight.
 pub(crate) struct Flow {
     pub(crate) ufid: Ufid,
-    pub(crate) matching: Match,
+    pub(crate) shape: Arc<Shape>,
+    values: Values,
     /// A copy of "`State::actions` is `None`" that a cache reads without the lock.
     dead: AtomicBool,
     state: Mutex<State>,
@@ -22,10 +24,12 @@ struct State {
 }
 
 impl Flow {
-    pub(crate) fn new(flow: &Megaflow) -> Flow {
+    /// `shape` is that of its mask.
+    pub(crate) fn new(flow: &Megaflow, shape: &Arc<Shape>) -> Flow {
         Flow {
             ufid: flow.ufid,
-            matching: flow.matching,
+            shape: Arc::clone(shape),
+            values: shape.values(flow.matching.key()),
             dead: AtomicBool::new(false),
             state: Mutex::new(State {
                 actions: Some(flow.actions.clone()),
@@ -37,6 +41,16 @@ impl Flow {
     fn state(&self) -> MutexGuard<'_, State> {
         // Every change leaves whole values, so a panicked holder does no harm.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// True when `key` is one of its packets'.
+    pub(crate) fn matches(&self, key: &Key) -> bool {
+        self.shape.agrees(&self.values, key)
+    }
+
+    /// What it matches.
+    pub(crate) fn matching(&self) -> Match {
+        self.shape.matching(&self.values)
     }
 
     /// True when the flow was removed; may lag by a moment, [`Flow::count`] does not.
@@ -91,7 +105,7 @@ impl Flow {
         Some(FlowDump {
             flow: Megaflow {
                 ufid: self.ufid,
-                matching: self.matching,
+                matching: self.matching(),
                 actions: state.actions.clone()?,
             },
             stats: state.stats,

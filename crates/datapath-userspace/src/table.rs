@@ -7,59 +7,55 @@
 //! is as good as any.
 
 use crate::megaflow::Flow;
-use datapath::{FlowStats, Refusal, Ufid};
-use flow::{Key, Mask, Match};
+use crate::shape::Shape;
+use datapath::{FlowStats, Megaflow, Refusal, Ufid};
+use flow::{Key, Mask};
 use foldhash::fast::RandomState;
 use hashbrown::{HashMap, HashTable};
-use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// One word of a mask: its index in the key, and its bits.
-type MaskWord = (u8, u64);
+/// A megaflow with its hash: it is looked at only when the hash is right, and a table that grows
+/// looks at none.
+struct Held {
+    hash: u64,
+    flow: Arc<Flow>,
+}
 
 struct Subtable {
-    mask: Mask,
-    words: Box<[MaskWord]>,
-    flows: HashTable<Arc<Flow>>,
+    shape: Arc<Shape>,
+    flows: HashTable<Held>,
     /// Hits since the last sorting.
     hits: AtomicU64,
 }
 
-/// The value of the `i`th word; indexes come from a mask's words, which are a key's.
-fn word(key: &Key, i: u8) -> u64 {
-    key.words().get(usize::from(i)).copied().unwrap_or(0)
-}
-
 impl Subtable {
     fn new(mask: &Mask) -> Subtable {
-        let words = mask
-            .words()
-            .iter()
-            .zip(0u8..)
-            .filter(|(w, _)| **w != 0)
-            .map(|(w, i)| (i, *w))
-            .collect();
-        Subtable { mask: *mask, words, flows: HashTable::new(), hits: AtomicU64::new(0) }
-    }
-
-    /// Hash of `key` under the mask.
-    fn hash(&self, state: &RandomState, key: &Key) -> u64 {
-        let mut hasher = state.build_hasher();
-        for (i, m) in &self.words {
-            hasher.write_u64(word(key, *i) & m);
-        }
-        hasher.finish()
-    }
-
-    /// Both agree under the mask.
-    fn equal(&self, flow: &Flow, key: &Key) -> bool {
-        let own = flow.matching.key();
-        self.words.iter().all(|(i, m)| word(own, *i) == word(key, *i) & m)
+        Subtable { shape: Shape::new(mask), flows: HashTable::new(), hits: AtomicU64::new(0) }
     }
 
     fn find(&self, state: &RandomState, key: &Key) -> Option<&Arc<Flow>> {
-        self.flows.find(self.hash(state, key), |flow| self.equal(flow, key))
+        let hash = self.shape.hash(state, key);
+        let held = self.flows.find(hash, |held| held.hash == hash && held.flow.matches(key))?;
+        Some(&held.flow)
+    }
+
+    fn insert(&mut self, state: &RandomState, megaflow: &Megaflow) -> Arc<Flow> {
+        let hash = self.shape.hash(state, megaflow.matching.key());
+        let flow = Arc::new(Flow::new(megaflow, &self.shape));
+        let held = Held { hash, flow: Arc::clone(&flow) };
+        self.flows.insert_unique(hash, held, |held| held.hash);
+        flow
+    }
+
+    fn remove(&mut self, state: &RandomState, flow: &Arc<Flow>) {
+        let hash = self.shape.hash(state, flow.matching().key());
+        if let Ok(entry) = self.flows.find_entry(hash, |held| Arc::ptr_eq(&held.flow, flow)) {
+            entry.remove();
+        }
+        if self.flows.capacity() > 64 && self.flows.len() < self.flows.capacity() / 8 {
+            self.flows.shrink_to_fit(|held| held.hash);
+        }
     }
 }
 
@@ -92,11 +88,16 @@ impl Table {
     }
 
     /// True when there may be one more subtable, for `flow`.
-    fn has_room_for_mask(&self, flow: &Flow) -> bool {
+    fn has_room_for_mask(&self, flow: &Megaflow) -> bool {
         let masks = self.subtables.len();
         masks < self.limits.masks
             || masks < self.limits.masks.saturating_add(EXACT_MASKS)
                 && datapath::is_exact(&flow.matching)
+    }
+
+    /// The place of the subtable with this mask.
+    fn position(&self, mask: &Mask) -> Option<usize> {
+        self.subtables.iter().position(|s| s.shape.mask() == mask)
     }
 
     /// The megaflow that `key` matches, and how many subtables were probed.
@@ -112,7 +113,7 @@ impl Table {
         (None, probed)
     }
 
-    pub(crate) fn insert(&mut self, flow: Arc<Flow>) -> Result<(), Refusal> {
+    pub(crate) fn insert(&mut self, flow: &Megaflow) -> Result<(), Refusal> {
         if self.ufids.contains_key(&flow.ufid) {
             return Err(Refusal::Exists);
         }
@@ -120,23 +121,17 @@ impl Table {
             return Err(Refusal::TableFull);
         }
         let mask = flow.matching.mask();
-        let at = match self.subtables.iter().position(|s| s.mask == *mask) {
+        let at = match self.position(mask) {
             Some(at) => at,
-            None if !self.has_room_for_mask(&flow) => return Err(Refusal::MasksFull),
+            None if !self.has_room_for_mask(flow) => return Err(Refusal::MasksFull),
             None => {
                 self.subtables.push(Subtable::new(mask));
                 self.subtables.len() - 1
             }
         };
-        let Table { subtables, ufids, state, .. } = self;
-        if let Some(subtable) = subtables.get_mut(at) {
-            let hash = subtable.hash(state, flow.matching.key());
-            let words = std::mem::take(&mut subtable.words);
-            let rehash = |f: &Arc<Flow>| hash_words(&words, state, &f.matching);
-            subtable.flows.insert_unique(hash, flow.clone(), rehash);
-            subtable.words = words;
+        if let Some(subtable) = self.subtables.get_mut(at) {
+            self.ufids.insert(flow.ufid, subtable.insert(&self.state, flow));
         }
-        ufids.insert(flow.ufid, flow);
         Ok(())
     }
 
@@ -146,22 +141,12 @@ impl Table {
 
     pub(crate) fn remove(&mut self, ufid: Ufid) -> Option<Arc<Flow>> {
         let flow = self.ufids.remove(&ufid)?;
-        let mask = flow.matching.mask();
-        if let Some(at) = self.subtables.iter().position(|s| s.mask == *mask)
+        if let Some(at) = self.subtables.iter().position(|s| Arc::ptr_eq(&s.shape, &flow.shape))
             && let Some(subtable) = self.subtables.get_mut(at)
         {
-            let hash = subtable.hash(&self.state, flow.matching.key());
-            if let Ok(entry) = subtable.flows.find_entry(hash, |f| Arc::ptr_eq(f, &flow)) {
-                entry.remove();
-            }
+            subtable.remove(&self.state, &flow);
             if subtable.flows.is_empty() {
                 self.subtables.remove(at);
-            } else if subtable.flows.capacity() > 64
-                && subtable.flows.len() < subtable.flows.capacity() / 8
-            {
-                let words = std::mem::take(&mut subtable.words);
-                subtable.flows.shrink_to_fit(|f| hash_words(&words, &self.state, &f.matching));
-                subtable.words = words;
             }
         }
         Some(flow)
@@ -218,37 +203,27 @@ impl Table {
     }
 }
 
-/// As [`Subtable::hash`], for a stored megaflow.
-fn hash_words(words: &[MaskWord], state: &RandomState, matching: &Match) -> u64 {
-    let mut hasher = state.build_hasher();
-    for (i, m) in words {
-        hasher.write_u64(word(matching.key(), *i) & m);
-    }
-    hasher.finish()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use datapath::Megaflow;
-    use flow::Field;
+    use flow::{Field, Match};
     use proptest::prelude::*;
 
-    fn megaflow(ufid: u128, fields: &[(Field, u128, u128)]) -> Arc<Flow> {
+    fn megaflow(ufid: u128, fields: &[(Field, u128, u128)]) -> Megaflow {
         let mut matching = Match::ANY;
         for (field, value, mask) in fields {
             matching.set_masked(*field, *value, *mask);
         }
-        Arc::new(Flow::new(&Megaflow { ufid: Ufid(ufid), matching, actions: [].into() }))
+        Megaflow { ufid: Ufid(ufid), matching, actions: [].into() }
     }
 
     #[test]
     fn identity_and_room_are_checked() {
         let mut t = Table::new(limits(2));
-        assert_eq!(t.insert(megaflow(1, &[])), Ok(()));
-        assert_eq!(t.insert(megaflow(1, &[])), Err(Refusal::Exists));
-        assert_eq!(t.insert(megaflow(2, &[(Field::Ipv4Src, 1, 0xff)])), Ok(()));
-        assert_eq!(t.insert(megaflow(3, &[])), Err(Refusal::TableFull));
+        assert_eq!(t.insert(&megaflow(1, &[])), Ok(()));
+        assert_eq!(t.insert(&megaflow(1, &[])), Err(Refusal::Exists));
+        assert_eq!(t.insert(&megaflow(2, &[(Field::Ipv4Src, 1, 0xff)])), Ok(()));
+        assert_eq!(t.insert(&megaflow(3, &[])), Err(Refusal::TableFull));
         assert_eq!((t.len(), t.subtables()), (2, 2));
         assert!(t.remove(Ufid(2)).is_some());
         assert!(t.remove(Ufid(2)).is_none());
@@ -263,12 +238,12 @@ mod tests {
     fn masks_are_bounded_and_exact_megaflows_still_find_room() {
         let mut t = Table::new(Limits { flows: 1000, masks: 3 });
         for bits in 1..=3u128 {
-            t.insert(megaflow(bits, &[(Field::Ipv4Src, 1, bits)])).expect("room");
+            t.insert(&megaflow(bits, &[(Field::Ipv4Src, 1, bits)])).expect("room");
         }
         let one_more = megaflow(4, &[(Field::Ipv4Src, 1, 0xff)]);
-        assert_eq!(t.insert(one_more.clone()), Err(Refusal::MasksFull));
+        assert_eq!(t.insert(&one_more), Err(Refusal::MasksFull));
         assert_eq!(
-            t.insert(megaflow(5, &[(Field::Ipv4Src, 0, 1)])),
+            t.insert(&megaflow(5, &[(Field::Ipv4Src, 0, 1)])),
             Ok(()),
             "a mask that is there"
         );
@@ -278,21 +253,21 @@ mod tests {
             let matching = Match::new(&key, &datapath::exact_mask(&key));
             let exact =
                 Megaflow { ufid: Ufid(100 + u128::from(port)), matching, actions: [].into() };
-            assert_eq!(t.insert(Arc::new(Flow::new(&exact))), Ok(()));
+            assert_eq!(t.insert(&exact), Ok(()));
         }
         assert_eq!(t.subtables(), 4);
-        assert_eq!(t.insert(one_more.clone()), Err(Refusal::MasksFull));
+        assert_eq!(t.insert(&one_more), Err(Refusal::MasksFull));
         assert!(t.remove(Ufid(2)).is_some());
-        assert_eq!(t.insert(one_more), Err(Refusal::MasksFull), "exact ones take room, too");
+        assert_eq!(t.insert(&one_more), Err(Refusal::MasksFull), "exact ones take room, too");
         assert!(t.remove(Ufid(3)).is_some());
-        assert_eq!(t.insert(megaflow(4, &[(Field::Ipv4Src, 1, 0xff)])), Ok(()));
+        assert_eq!(t.insert(&megaflow(4, &[(Field::Ipv4Src, 1, 0xff)])), Ok(()));
     }
 
     #[test]
     fn sorting_moves_the_busy_subtable_first() {
         let mut t = Table::new(limits(10));
-        t.insert(megaflow(1, &[(Field::Ipv4Src, 1, 0xff)])).expect("room");
-        t.insert(megaflow(2, &[(Field::Ipv4Dst, 1, 0xff)])).expect("room");
+        t.insert(&megaflow(1, &[(Field::Ipv4Src, 1, 0xff)])).expect("room");
+        t.insert(&megaflow(2, &[(Field::Ipv4Dst, 1, 0xff)])).expect("room");
         let mut key = Key::ZERO;
         key.nw_dst.set(1);
         assert_eq!(t.lookup(&key).1, 2);
@@ -310,13 +285,13 @@ mod tests {
         ) {
             let masks = [(0u128, 0u128), (3, 0), (0, 3), (3, 3)];
             let mut t = Table::new(limits(1000));
-            let mut list: Vec<Arc<Flow>> = Vec::new();
+            let mut list: Vec<Megaflow> = Vec::new();
             for (add, ufid, value, mask) in steps {
                 if add {
                     let (a, b) = masks[mask];
                     let f = megaflow(ufid, &[(Field::Ipv4Src, value & a, a), (Field::Ipv4Dst, value & b, b)]);
                     let known = list.iter().any(|f| f.ufid == Ufid(ufid));
-                    prop_assert_eq!(t.insert(f.clone()).is_ok(), !known);
+                    prop_assert_eq!(t.insert(&f).is_ok(), !known);
                     if !known {
                         list.push(f);
                     }
@@ -333,7 +308,7 @@ mod tests {
                 key.nw_dst.set(dst);
                 let found = t.lookup(&key).0;
                 match found {
-                    Some(f) => prop_assert!(f.matching.matches(&key)),
+                    Some(f) => prop_assert!(f.matches(&key)),
                     None => prop_assert!(!list.iter().any(|f| f.matching.matches(&key))),
                 }
             }
