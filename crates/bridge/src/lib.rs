@@ -26,6 +26,7 @@ pub mod megaflows;
 pub mod meter;
 pub mod pipeline;
 pub mod port;
+mod recent;
 pub mod recirc;
 pub mod revalidator;
 pub mod rule;

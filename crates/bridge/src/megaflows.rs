@@ -9,7 +9,7 @@ use crate::effect::Effect;
 use crate::recirc::RecircRef;
 use classifier::MiniMatch;
 use clock::Millis;
-use datapath::{Actions, FlowStats, PortNo, Ufid};
+use datapath::{Actions, FlowStats, Megaflow, PortNo, Ufid};
 use flow::Match;
 use hashbrown::HashMap;
 use std::hash::{BuildHasher, Hasher};
@@ -127,6 +127,24 @@ impl Megaflows {
     /// True when there is none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Reads where some megaflows will be, before each is added: reads do not wait for each other,
+    /// but for locks they do, so the locks come first.
+    pub fn foresee(&self, flows: &[&Megaflow]) {
+        let mut shards: [Option<MutexGuard<'_, HashMap<Ufid, Entry>>>; SHARDS] =
+            [const { None }; SHARDS];
+        let wanted = flows.iter().fold(0u64, |wanted, flow| wanted | 1 << shard_of(flow.ufid));
+        for (n, (held, shard)) in shards.iter_mut().zip(&self.shards).enumerate() {
+            if wanted >> n & 1 != 0 {
+                *held = Some(shard.lock().unwrap_or_else(PoisonError::into_inner));
+            }
+        }
+        let is_there = |flow: &&&Megaflow| {
+            let shard = shards[shard_of(flow.ufid)].as_ref();
+            shard.is_some_and(|shard| shard.contains_key(&flow.ufid))
+        };
+        std::hint::black_box(flows.iter().filter(is_there).count());
     }
 
     /// Adds; false (and `entry` is dropped) when the identity is there already.

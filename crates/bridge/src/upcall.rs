@@ -6,7 +6,8 @@
 
 use crate::effect::{self, Event, Sender};
 use crate::megaflows::{Entry, Megaflows};
-use crate::recirc::RecircTable;
+use crate::recent::Recent;
+use crate::recirc::{RecircRef, RecircTable};
 use crate::revalidator::{RevalidatorState, Strangers};
 use crate::sightings::Sightings;
 use crate::snapshot::Snapshot;
@@ -190,14 +191,19 @@ impl SlowPath {
     /// What the datapath must match and do so that packets like `key` (a datapath's key) get
     /// what `translation` says.
     pub fn megaflow(&self, key: &Key, translation: &Translation) -> Megaflow {
-        let mut mask = translation.mask;
+        let actions = datapath_actions(translation.actions.clone(), translation.error.is_some());
+        self.megaflow_of(key, &translation.mask, actions.into())
+    }
+
+    fn megaflow_of(&self, key: &Key, mask: &Mask, actions: Actions) -> Megaflow {
+        let mut mask = *mask;
         for field in [Field::InPortOxm, Field::RecircId, Field::PacketType] {
             mask.set_exact(field);
         }
         if !self.megaflows_enabled.load(Ordering::Relaxed) {
             mask = exact_mask(key);
         }
-        self.megaflow_under(key, &mask, datapath_actions(translation))
+        self.megaflow_under(key, &mask, actions)
     }
 
     fn megaflow_under(&self, key: &Key, mask: &Mask, actions: Actions) -> Megaflow {
@@ -206,17 +212,13 @@ impl SlowPath {
     }
 }
 
-/// The translation's actions in the form in which a datapath keeps them.
-fn datapath_actions(translation: &Translation) -> Actions {
-    if translation.actions.is_empty() {
-        let reason = if translation.error.is_some() {
-            DropReason::TranslationError
-        } else {
-            DropReason::Flow
-        };
-        return Arc::new([Action::Drop(reason)]);
+/// A translation's actions in the form in which a datapath keeps them.
+fn datapath_actions(actions: Vec<Action>, failed: bool) -> Vec<Action> {
+    match (actions.is_empty(), failed) {
+        (false, _) => actions,
+        (true, true) => vec![Action::Drop(DropReason::TranslationError)],
+        (true, false) => vec![Action::Drop(DropReason::Flow)],
     }
-    translation.actions.as_slice().into()
 }
 
 struct Factory(Arc<SlowPath>);
@@ -227,6 +229,7 @@ impl UpcallFactory for Factory {
             snapshot: self.0.published.reader(),
             slow: Arc::clone(&self.0),
             sightings: Sightings::default(),
+            recent: Recent::default(),
         })
     }
 }
@@ -235,61 +238,80 @@ struct Handler {
     slow: Arc<SlowPath>,
     snapshot: Reader<Snapshot>,
     sightings: Sightings,
+    recent: Recent,
+}
+
+/// A megaflow to be installed.
+struct New<'a> {
+    /// The key of the packet that it was made for.
+    key: &'a Key,
+    megaflow: Megaflow,
+    effects: Vec<effect::Effect>,
+    recirc: Vec<RecircRef>,
+    slow_path: Option<&'static str>,
+    /// Of the snapshot that it was translated on.
+    version: u64,
+    now: Millis,
 }
 
 impl Upcaller for Handler {
     fn upcall(&mut self, upcall: &Upcall<'_>) -> Actions {
-        match upcall.kind {
-            UpcallKind::Miss => self.miss(upcall, true),
-            UpcallKind::Action(Userdata::SlowPath { .. }) => self.miss(upcall, false),
-            UpcallKind::Action(userdata @ Userdata::Controller { .. }) => {
-                self.controller(upcall, userdata);
-                Arc::new([])
-            }
-            // No collectors yet: the sample was counted by its flow and ends here.
-            UpcallKind::Action(Userdata::FlowSample { .. }) => Arc::new([]),
+        let (actions, new) = self.answer(upcall);
+        if let Some(new) = new {
+            self.install_all(vec![new]);
         }
+        actions
+    }
+
+    fn upcalls(&mut self, upcalls: &[Upcall<'_>], answers: &mut Vec<Actions>) {
+        let mut all = Vec::with_capacity(upcalls.len());
+        for upcall in upcalls {
+            let (actions, new) = self.answer(upcall);
+            answers.push(actions);
+            all.extend(new);
+        }
+        self.install_all(all);
     }
 }
 
 impl Handler {
-    fn miss(&mut self, upcall: &Upcall<'_>, install: bool) -> Actions {
+    /// What becomes of the packet, and the megaflow to be made for those that follow.
+    fn answer<'a>(&mut self, upcall: &Upcall<'a>) -> (Actions, Option<New<'a>>) {
+        match upcall.kind {
+            UpcallKind::Miss => self.miss(upcall),
+            UpcallKind::Action(Userdata::SlowPath { .. }) => (self.miss(upcall).0, None),
+            UpcallKind::Action(userdata @ Userdata::Controller { .. }) => {
+                self.controller(upcall, userdata);
+                (Arc::new([]), None)
+            }
+            // No collectors yet: the sample was counted by its flow and ends here.
+            UpcallKind::Action(Userdata::FlowSample { .. }) => (Arc::new([]), None),
+        }
+    }
+
+    fn miss<'a>(&mut self, upcall: &Upcall<'a>) -> (Actions, Option<New<'a>>) {
         let slow = &self.slow;
-        let snapshot = Arc::clone(self.snapshot.read());
-        let version = self.snapshot.version();
+        let snapshot = self.snapshot.read();
         let now = slow.clock.now();
         slow.counters.misses.fetch_add(1, Ordering::Relaxed);
-        let Some(translation) =
-            translate_key(slow, &snapshot, upcall.key, Some(upcall.packet), now)
+        let Some(translation) = translate_key(slow, snapshot, upcall.key, Some(upcall.packet), now)
         else {
-            return Arc::new([Action::Drop(DropReason::UnknownPort)]);
+            return (Arc::new([Action::Drop(DropReason::UnknownPort)]), None);
         };
         if translation.error.is_some() {
             slow.counters.errors.fetch_add(1, Ordering::Relaxed);
         }
+        let Translation { mask, effects, error, slow_path, recirc_ids: recirc, .. } = translation;
         let bytes = upcall.packet.len() as u64;
-        effect::apply(
-            &translation.effects,
-            1,
-            bytes,
-            upcall.key.tcp_flags.get(),
-            now,
-            &slow.events,
-        );
-        let megaflow = slow.megaflow(upcall.key, &translation);
-        let actions = Arc::clone(&megaflow.actions);
-        if install && !self.is_first(upcall, &megaflow) {
-            self.install(
-                upcall.key,
-                &megaflow,
-                translation.effects,
-                translation.recirc_ids,
-                translation.slow_path,
-                version,
-                now,
-            );
-        }
-        actions
+        effect::apply(&effects, 1, bytes, upcall.key.tcp_flags.get(), now, &slow.events);
+        let actions = datapath_actions(translation.actions, error.is_some());
+        let actions = self.recent.share(actions);
+        let megaflow = slow.megaflow_of(upcall.key, &mask, Arc::clone(&actions));
+        let version = self.snapshot.version();
+        let is_wanted = upcall.kind == UpcallKind::Miss && !self.is_first(upcall, &megaflow);
+        let key = upcall.key;
+        let new = New { key, megaflow, effects, recirc, slow_path, version, now };
+        (actions, is_wanted.then_some(new))
     }
 
     /// True, and counted, when the port is pressed and has not asked for this megaflow of late.
@@ -303,19 +325,19 @@ impl Handler {
         is_first
     }
 
-    #[expect(clippy::too_many_arguments, reason = "parts of a translation, each with an owner")]
-    fn install(
-        &self,
-        key: &Key,
-        megaflow: &Megaflow,
-        effects: Vec<effect::Effect>,
-        recirc: Vec<crate::recirc::RecircRef>,
-        slow_path: Option<&'static str>,
-        version: u64,
-        now: Millis,
-    ) {
+    fn install_all(&mut self, all: Vec<New<'_>>) {
+        let Some(datapath) = self.slow.datapath() else { return };
+        if all.len() > 1 {
+            let flows: Vec<&Megaflow> = all.iter().map(|new| &new.megaflow).collect();
+            self.slow.megaflows.foresee(&flows);
+            datapath.foresee(&flows);
+        }
+        all.into_iter().for_each(|new| self.install(&*datapath, new));
+    }
+
+    fn install(&mut self, datapath: &dyn Datapath, new: New<'_>) {
+        let New { key, megaflow, effects, recirc, slow_path, version, now } = new;
         let slow = &self.slow;
-        let Some(datapath) = slow.datapath() else { return };
         if slow.megaflows.len() >= slow.flow_limit.load(Ordering::Relaxed) {
             slow.counters.over_limit.fetch_add(1, Ordering::Relaxed);
             return;
@@ -327,7 +349,7 @@ impl Handler {
         }
         let entry = Entry {
             in_port,
-            matching: MiniMatch::new(&megaflow.matching),
+            matching: self.recent.compress(&megaflow.matching),
             actions: Arc::clone(&megaflow.actions),
             effects,
             recirc,
@@ -338,12 +360,12 @@ impl Handler {
             slow_path,
         };
         let mut ufid = megaflow.ufid;
-        if let Some(refused) = self.put(&*datapath, megaflow, entry) {
+        if let Some(refused) = self.put(datapath, &megaflow, entry) {
             // It has no room for one more mask, but for those that match all there is.
             let narrow = slow.megaflow_under(key, &exact_mask(key), Arc::clone(&megaflow.actions));
             let matching = MiniMatch::new(&narrow.matching);
             slow.count_narrowed(now);
-            self.put(&*datapath, &narrow, Entry { matching, ..refused });
+            self.put(datapath, &narrow, Entry { matching, ..refused });
             ufid = narrow.ufid;
         }
         // The pass that follows a publication may have gone by between our translation and

@@ -76,6 +76,17 @@ impl MiniMatch {
         MiniMatch { mask: Arc::new(mask), values }
     }
 
+    /// Compresses `matching`, with the mask of `other` when that is the same: `None` when not.
+    pub fn with_mask_of(other: &MiniMatch, matching: &Match) -> Option<MiniMatch> {
+        let (key, mask) = (matching.key().words(), matching.mask());
+        let is_same = other.mask.map == mask.word_map()
+            && other.mask.iter().all(|(i, m)| mask.words().get(i) == Some(&m));
+        is_same.then(|| MiniMatch {
+            mask: Arc::clone(&other.mask),
+            values: indices(other.mask.map).map(|i| key.get(i).copied().unwrap_or(0)).collect(),
+        })
+    }
+
     pub(crate) fn shared_mask(&self) -> &Arc<MiniMask> {
         &self.mask
     }

@@ -375,6 +375,10 @@ impl Flows for UserspaceDatapath {
         self.shared.table_mut().insert(flow)
     }
 
+    fn foresee(&self, flows: &[&Megaflow]) {
+        self.shared.table().foresee(flows);
+    }
+
     fn modify(&self, ufid: Ufid, actions: &Actions) -> bool {
         if !is_shallow(actions, ACTION_DEPTH_LIMIT) {
             return false;

@@ -6,6 +6,7 @@ use crate::cache::Cache;
 use crate::edit::{self, Parsed};
 use crate::handover::Passed;
 use crate::megaflow::Flow;
+use crate::ports::PortMap;
 use crate::shared::Shared;
 use crate::stats::{PmdStats, ThreadStats};
 use crate::table::Table;
@@ -80,6 +81,24 @@ impl Work {
     pub(crate) fn in_port(&self) -> PortNo {
         PortNo(self.key.in_port.get())
     }
+
+    fn upcall<'a>(&'a self, kind: UpcallKind<'a>, pressed: bool) -> Upcall<'a> {
+        Upcall { kind, packet: &self.packet, key: &self.key, in_port: self.in_port(), pressed }
+    }
+}
+
+/// The megaflow of a packet, and how many subtables were probed for it.
+struct Found {
+    flow: Arc<Flow>,
+    probed: u64,
+}
+
+/// Looks packets up that found nothing before, all in one state of the table: packets of one
+/// megaflow find it all, or none does.
+fn look_again(shared: &Shared, some: &[Work]) -> Vec<Option<Found>> {
+    let table = shared.table();
+    let found = some.iter().map(|work| table.lookup(&work.key));
+    found.map(|(flow, probed)| Some(Found { flow: Arc::clone(flow?), probed })).collect()
 }
 
 /// Packets by the megaflow they found, in the order of the first of each, and those that found
@@ -239,9 +258,7 @@ impl Engine {
                 missed.extend(works); // removed since it was found
             }
         }
-        for work in missed {
-            self.miss(shared, work, depth);
-        }
+        self.misses(shared, missed, depth);
     }
 
     /// The megaflow of one packet, from the cache or the table.
@@ -279,16 +296,35 @@ impl Engine {
         }
     }
 
-    /// A packet that matched nothing: an earlier packet's upcall may have changed that; else
-    /// call up and do what the answer says.
-    fn miss(&mut self, shared: &Shared, work: Work, depth: u32) {
-        let (found, probed) = {
-            let table = shared.table();
-            let (found, probed) = table.lookup(&work.key);
-            (found.cloned(), probed)
-        };
-        let mut work = work;
-        if let Some(flow) = found {
+    /// Packets that matched nothing. One of them first and then twice as many each time: what the
+    /// first asks for may be the megaflow of all. Those that still match nothing call up together
+    /// and do what the answers say, all in their order.
+    fn misses(&mut self, shared: &Shared, missed: Vec<Work>, depth: u32) {
+        let mut left = missed.into_iter();
+        for doublings in 0u32.. {
+            let together = 1usize.checked_shl(doublings).unwrap_or(usize::MAX);
+            let some: Vec<Work> = left.by_ref().take(together).collect();
+            if some.is_empty() {
+                return;
+            }
+            // Since the first was looked up nobody has called up here.
+            let found = if doublings == 0 { vec![None] } else { look_again(shared, &some) };
+            let answers = self.call_up_together(shared, &some, &found);
+            for ((work, found), answer) in some.into_iter().zip(found).zip(answers) {
+                self.miss(shared, work, found, answer, depth);
+            }
+        }
+    }
+
+    fn miss(
+        &mut self,
+        shared: &Shared,
+        mut work: Work,
+        found: Option<Found>,
+        mut answer: Option<Actions>,
+        depth: u32,
+    ) {
+        if let Some(Found { flow, probed }) = found {
             match self.run_flow(shared, &flow, vec![work], depth) {
                 Ok(()) => {
                     self.counted.masks_probed += probed;
@@ -301,8 +337,9 @@ impl Engine {
                     None => return,
                 },
             }
+            answer = self.upcall(shared, UpcallKind::Miss, &work);
         }
-        match self.upcall(shared, UpcallKind::Miss, &work) {
+        match answer {
             Some(actions) => {
                 self.counted.misses += 1;
                 self.run_all(shared, vec![work], &actions, depth);
@@ -315,6 +352,32 @@ impl Engine {
         }
     }
 
+    /// Calls up for the packets that found nothing, whose keys must be up to date. What each is to
+    /// do then; `None` for those that found something, when nobody answers, or the port has spent
+    /// what its misses may cost.
+    fn call_up_together(
+        &mut self,
+        shared: &Shared,
+        some: &[Work],
+        found: &[Option<Found>],
+    ) -> Vec<Option<Actions>> {
+        let ports = shared.ports();
+        let mut may = |(work, found): (&Work, &Option<Found>)| match found {
+            None => self.bill(&ports, work.in_port()),
+            Some(_) => None,
+        };
+        let pressed: Vec<Option<bool>> = some.iter().zip(found).map(&mut may).collect();
+        let kind = UpcallKind::Miss;
+        let upcalls: Vec<Upcall<'_>> =
+            some.iter().zip(&pressed).filter_map(|(w, p)| Some(w.upcall(kind, (*p)?))).collect();
+        let mut answers = Vec::with_capacity(upcalls.len());
+        if let Some(upcaller) = self.upcaller(shared) {
+            upcaller.upcalls(&upcalls, &mut answers);
+        }
+        let mut answers = answers.into_iter();
+        pressed.iter().map(|pressed| pressed.and_then(|_| answers.next())).collect()
+    }
+
     /// Calls up; `None` when nobody answers or the port has spent what its misses may cost. The key of `work`
     /// must be up to date.
     pub(crate) fn upcall(
@@ -323,23 +386,27 @@ impl Engine {
         kind: UpcallKind<'_>,
         work: &Work,
     ) -> Option<Actions> {
+        let pressed = self.bill(&shared.ports(), work.in_port())?;
+        Some(self.upcaller(shared)?.upcall(&work.upcall(kind, pressed)))
+    }
+
+    fn upcaller(&mut self, shared: &Shared) -> Option<&mut Box<dyn Upcaller>> {
         if self.upcaller.is_none() {
             self.upcaller = shared.upcaller();
         }
-        let upcaller = self.upcaller.as_mut()?;
-        let in_port = work.in_port();
-        let mut pressed = false;
+        self.upcaller.as_mut()
+    }
+
+    /// Puts an upcall on a port's bill; whether the port is pressed. `None`: it may not call up.
+    fn bill(&mut self, ports: &PortMap, in_port: PortNo) -> Option<bool> {
         // What is no port's was made by the switch itself.
-        if let Some(port) = shared.ports().get(&in_port) {
-            if !self.admitted && port.account.is_closed() {
-                return None;
-            }
-            pressed = port.account.is_pressed();
-            port.note_upcall();
-            self.bill.note(in_port);
+        let Some(port) = ports.get(&in_port) else { return Some(false) };
+        if !self.admitted && port.account.is_closed() {
+            return None;
         }
-        let (packet, key) = (&work.packet, &work.key);
-        Some(upcaller.upcall(&Upcall { kind, packet, key, in_port, pressed }))
+        port.note_upcall();
+        self.bill.note(in_port);
+        Some(port.account.is_pressed())
     }
 
     /// A copy of a packet in flight.

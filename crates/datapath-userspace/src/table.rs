@@ -113,6 +113,17 @@ impl Table {
         (None, probed)
     }
 
+    /// Reads where some megaflows will be; see [`datapath::Flows::foresee`].
+    pub(crate) fn foresee(&self, flows: &[&Megaflow]) {
+        let is_there = |flow: &&&Megaflow| {
+            let (mask, key) = (flow.matching.mask(), flow.matching.key());
+            let subtable = self.position(mask).and_then(|at| self.subtables.get(at));
+            let alike = subtable.is_some_and(|s| s.find(&self.state, key).is_some());
+            alike | self.ufids.contains_key(&flow.ufid)
+        };
+        std::hint::black_box(flows.iter().filter(is_there).count());
+    }
+
     pub(crate) fn insert(&mut self, flow: &Megaflow) -> Result<(), Refusal> {
         if self.ufids.contains_key(&flow.ufid) {
             return Err(Refusal::Exists);

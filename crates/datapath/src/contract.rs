@@ -35,6 +35,13 @@ pub trait Flows: Send + Sync {
     /// Adds a megaflow with zero statistics. A refusal changes nothing.
     fn install(&self, flow: &Megaflow) -> Result<(), Refusal>;
 
+    /// These megaflows are about to be installed, each by a call of its own. Changes nothing. Where
+    /// they go lies all over memory, and a datapath may read all these places now: reads do not
+    /// wait for each other, what each installation does waits for its own.
+    fn foresee(&self, flows: &[&Megaflow]) {
+        let _ = flows;
+    }
+
     /// Replaces a megaflow's actions; its statistics go on. False when it is not there.
     fn modify(&self, ufid: Ufid, actions: &crate::Actions) -> bool;
 

@@ -38,6 +38,12 @@ pub struct Upcall<'a> {
 pub trait Upcaller: Send {
     /// Must not block on the control plane; takes microseconds.
     fn upcall(&mut self, upcall: &Upcall<'_>) -> Actions;
+
+    /// Answers several, as [`Upcaller::upcall`] would one after the other; `answers` gets one more
+    /// for each. Megaflows may all be installed behind the last of them.
+    fn upcalls(&mut self, upcalls: &[Upcall<'_>], answers: &mut Vec<Actions>) {
+        answers.extend(upcalls.iter().map(|upcall| self.upcall(upcall)));
+    }
 }
 
 /// Makes an [`Upcaller`] for each packet thread.

@@ -247,6 +247,13 @@ impl Flows for PlacedDatapath {
         Ok(())
     }
 
+    fn foresee(&self, flows: &[&Megaflow]) {
+        if self.fast_path().is_some() {
+            self.table.foresee(flows);
+        }
+        self.base.foresee(flows);
+    }
+
     fn modify(&self, ufid: Ufid, actions: &Actions) -> bool {
         let Some(fast) = self.fast_path() else { return self.base.modify(ufid, actions) };
         self.when_settled(ufid, |mut shard| match shard.get(ufid) {

@@ -4,7 +4,7 @@
 //! place, so that who reads statistics under it never sees a flow in two places or in none.
 
 use crate::TierSet;
-use datapath::{FlowStats, Refusal, Tier, Ufid};
+use datapath::{FlowStats, Megaflow, Refusal, Tier, Ufid};
 use hashbrown::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -297,6 +297,23 @@ impl Table {
     /// The part that has `ufid`.
     pub(crate) fn shard(&self, ufid: Ufid) -> Shard<'_> {
         self.locked(&self.shards[shard_of(ufid)])
+    }
+
+    /// Reads where some flows will be; see [`datapath::Flows::foresee`]. Reads wait for locks, so
+    /// the locks come first.
+    pub(crate) fn foresee(&self, flows: &[&Megaflow]) {
+        let mut shards: [Option<Shard<'_>>; SHARDS] = [const { None }; SHARDS];
+        let wanted = flows.iter().fold(0u64, |wanted, flow| wanted | 1 << shard_of(flow.ufid));
+        for (n, (held, shard)) in shards.iter_mut().zip(&self.shards).enumerate() {
+            if wanted >> n & 1 != 0 {
+                *held = Some(self.locked(shard));
+            }
+        }
+        let is_there = |flow: &&&Megaflow| {
+            let shard = shards[shard_of(flow.ufid)].as_ref();
+            shard.is_some_and(|shard| shard.get(flow.ufid).is_some())
+        };
+        std::hint::black_box(flows.iter().filter(is_there).count());
     }
 
     /// Forgets all flows; `act` runs while nobody can change one.
