@@ -236,7 +236,7 @@ fn a_new_daemon_takes_over() {
 
 #[test]
 fn half_a_million_flows_are_held_and_run() {
-    in_namespace("half_a_million_flows_are_held_and_run", || {
+    in_namespace(|| {
         const FLOWS: u32 = 512 << 10;
         let to = veth();
         let bpf = open(Config { max_flows: FLOWS, max_masks: 256, ..Config::default() });
@@ -261,7 +261,7 @@ fn half_a_million_flows_are_held_and_run() {
 
 #[test]
 fn what_nobody_goes_on_with_is_taken_away() {
-    in_namespace("what_nobody_goes_on_with_is_taken_away", || {
+    in_namespace(|| {
         let to = veth();
         let pins = pins("discard");
         assert!(!datapath_bpf::discard(&pins).unwrap(), "there is nothing");
