@@ -13,8 +13,9 @@ use unixctl::client::Connection;
 
 /// A port that takes longer to be at its tier is not there.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// A packet that takes longer is lost.
+/// A packet that takes longer, and is not seen in so many looks, is lost.
 const LOST: Duration = Duration::from_millis(500);
+const TURNS: usize = 300;
 
 /// The pairs pN and hN in the switch's namespace.
 pub struct Devices {
@@ -73,13 +74,16 @@ impl Devices {
     /// Waits until a packet that was sent behind `before` is done with.
     fn settle(&self, control: &mut Connection, before: Counts) -> Result<Counts, Broken> {
         let start = Instant::now();
-        loop {
+        for turn in 0.. {
             let now = counts(control)?;
             let is_idle = now.up - before.up == now.received - before.received;
-            if now.looked_up > before.looked_up && is_idle || start.elapsed() > LOST {
+            // By turns, too: this machine may have stood still.
+            let is_lost = turn > TURNS && start.elapsed() > LOST;
+            if now.looked_up > before.looked_up && is_idle || is_lost {
                 return Ok(now);
             }
         }
+        unreachable!("turns have no end")
     }
 
     /// What is to be said of a packet that was sent again: where its flows are all at the tier, no

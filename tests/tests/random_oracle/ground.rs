@@ -58,6 +58,12 @@ pub const BEYOND: &[Beyond] = &[
                  inner type, before a switch or the other end sees it",
         of: |step| frame(step).is_some_and(|f| f.len() < SHORTEST),
     },
+    Beyond {
+        name: "types of VLANs without a VLAN header",
+        reason: "OVS drops the first packet for it; of the megaflow it forgets the type, and learns \
+                 from the second",
+        of: |step| frame(step).is_some_and(is_partial),
+    },
 ];
 
 fn frame(step: &Step) -> Option<&[u8]> {
@@ -65,6 +71,12 @@ fn frame(step: &Step) -> Option<&[u8]> {
         Step::Packet { frame, .. } => Some(frame),
         _ => None,
     }
+}
+
+fn is_partial(frame: &[u8]) -> bool {
+    let key = flow::extract::extract_limited(frame, 1, flow::VLANS).0;
+    let [outer, _] = key.vlans;
+    matches!(key.dl_type.get(), 0x8100 | 0x88a8) && outer.tci.get() & flow::VLAN_CFI == 0
 }
 
 /// False for frames that the kernel drops on some ways (`skb_vlan_untag`): of what comes out they are

@@ -175,6 +175,7 @@ fn examine(pair: &mut Pair, case: &Case) -> (Option<String>, Option<String>) {
 /// is found in its place.
 fn made_small(pair: &mut Pair, case: &Case, first: String) -> String {
     let of = subject(&first);
+    eprintln!("{of} differs; a smaller case is looked for");
     let is_the_same = |outcome: Outcome| match outcome {
         Outcome::Differs(text) => subject(&text) == of,
         _ => false,
@@ -182,7 +183,7 @@ fn made_small(pair: &mut Pair, case: &Case, first: String) -> String {
     let small = shrink::shrink(case, SHRINKS, |case| is_the_same(pair.play(case)));
     let text = match pair.play(&small) {
         Outcome::Differs(text) => text,
-        _ => format!("not every time:\n{first}"),
+        _ => format!("not every time; all of it was\n{}\n{first}", case.script()),
     };
     format!("{}\n- is Open vSwitch, + is Slipswitch:\n{text}", small.script())
 }

@@ -16,6 +16,10 @@ use unixctl::client::{CallError, Connection, socket_path};
 
 /// An answer that takes longer is none.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// It tells of a busy machine otherwise.
+const VSCTL: &str = "ovs-vsctl -vtimeval:off";
+/// In this time the threads of Open vSwitch come to rest, mostly.
+const REST: Duration = Duration::from_millis(10);
 /// So long a process may take to end that does not answer.
 const ENDING: Duration = Duration::from_secs(1);
 /// Every bridge that a case may have.
@@ -156,7 +160,7 @@ impl Player {
         self.wire.forget();
         let gone = BRIDGES.map(|b| format!("--if-exists del-br {b}")).join(" -- ");
         let mut out = self.switch.sh(&format!(
-            "ovs-vsctl {gone} -- clear open_vswitch . other_config -- set open_vswitch . other_config:max-idle=1000000"
+            "{VSCTL} {gone} -- clear open_vswitch . other_config -- set open_vswitch . other_config:max-idle=1000000"
         ))
         .text();
         let mut line = self.wire.bridge();
@@ -164,7 +168,7 @@ impl Player {
             let Step::Configure(arguments) = step else { break };
             let _ = write!(line, " -- {}", self.wire.arguments(arguments));
         }
-        out += &self.switch.sh(&format!("ovs-vsctl {line}")).text();
+        out += &self.switch.sh(&format!("{VSCTL} {line}")).text();
         self.wire.begin(&mut self.control, &line)?;
         self.ports = BTreeMap::new();
         for bridge in BRIDGES {
@@ -202,7 +206,7 @@ impl Player {
         match step {
             Step::Configure(arguments) => {
                 let arguments = self.wire.arguments(arguments);
-                Ok(self.switch.sh(&format!("ovs-vsctl {arguments}")).text())
+                Ok(self.switch.sh(&format!("{VSCTL} {arguments}")).text())
             }
             Step::Flow { bridge, version, .. }
             | Step::Group { bridge, version, .. }
@@ -226,6 +230,9 @@ impl Player {
             Step::Warp(ms) => {
                 let text = self.ask("time/warp", &[&ms.to_string()])?;
                 self.pass()?;
+                // Open vSwitch tells of flows that expired when its threads have come to rest;
+                // who connects before that is told, too.
+                std::thread::sleep(REST);
                 Ok(text)
             }
             Step::Trace { bridge, port, frame } => {

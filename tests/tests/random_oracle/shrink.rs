@@ -2,6 +2,7 @@
 //! still fails.
 
 use crate::case::{Case, Step};
+use crate::generate::left_out::admits;
 use flow::Field;
 
 /// The smallest case found from `case` for which `fails` holds, in at most `rounds` tries.
@@ -9,7 +10,7 @@ pub fn shrink(case: &Case, rounds: usize, mut fails: impl FnMut(&Case) -> bool) 
     let mut best = case.clone();
     let mut left = rounds;
     let mut attempt = |candidate: Case, best: &mut Case| {
-        let fits = left > 0 && {
+        let fits = left > 0 && admits(&candidate.steps) && {
             left -= 1;
             fails(&candidate)
         };

@@ -284,6 +284,7 @@ fn set_field(g: &mut Gen) -> Action {
         return Action::SetField { field, value: value & mask, mask, spelled: SetSpelling::Load };
     }
     let mask = if field.maskable() && g.one_in(3) { g.mask(field) } else { all };
+    let mask = if field == Field::VlanVid { all } else { mask };
     Action::SetField {
         field,
         value: fitted(field, value) & mask,

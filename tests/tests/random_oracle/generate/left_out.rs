@@ -3,8 +3,8 @@
 
 use super::packets;
 use crate::case::Step;
-use openflow::Action;
 use openflow::message::GroupMod;
+use openflow::{Action, PortNo};
 
 /// A kind of steps that is left out.
 pub struct LeftOut {
@@ -24,6 +24,8 @@ struct Facts {
     ipv4: bool,
     /// Fields of transport headers may change.
     transport: bool,
+    /// Timeouts are lowered when a connection ends.
+    fin_timeout: bool,
     /// Packets are branched on by their length.
     branches: bool,
     /// VLAN headers that a frame may get.
@@ -72,9 +74,28 @@ pub const LEFT_OUT: &[LeftOut] = &[
         of: |_, step| frame(step).is_some_and(packets::has_operation_255),
     },
     LeftOut {
+        name: "neighbour messages where there is fin_timeout",
+        reason: "OVS keeps the type of their options where a packet of TCP has its flags, and takes \
+                 some for FIN",
+        of: |facts, step| {
+            facts.fin_timeout && frame(step).is_some_and(packets::is_neighbour_message)
+        },
+    },
+    LeftOut {
         name: "traces through check_pkt_larger",
         reason: "OVS sends the packet that is traced, though a trace sends nothing",
         of: |facts, step| facts.branches && matches!(step, Step::Trace { .. }),
+    },
+    LeftOut {
+        name: "steps back to a table",
+        reason: "each step of a circle counts against its limit here, in OVS only the step back",
+        of: |_, step| match step {
+            Step::Flow { change, .. } => goes_back(&change.actions, change.table_id),
+            Step::Group { change, .. } => {
+                change.buckets.iter().any(|b| goes_back(&b.actions, u8::MAX))
+            }
+            _ => false,
+        },
     },
     LeftOut {
         name: "groups that may lead to themselves",
@@ -99,6 +120,13 @@ pub fn leave_out(steps: &mut Vec<Step>) -> Vec<u64> {
     counts
 }
 
+/// True when nothing of `steps` is to be left out, as when they were made smaller.
+pub fn admits(steps: &[Step]) -> bool {
+    let mut left = steps.to_vec();
+    leave_out(&mut left);
+    left.len() == steps.len()
+}
+
 impl Facts {
     fn of(steps: &[Step]) -> Facts {
         let text = format!("{steps:?}");
@@ -108,6 +136,7 @@ impl Facts {
         Facts {
             mpls: any(&["PushMpls", "PopMpls", "Message {"]),
             ipv4: fields || any(&["SetIpv4"]),
+            fin_timeout: any(&["FinTimeout", "fin_idle_timeout: 2", "Message {"]),
             branches: any(&["CheckPktLarger"]),
             transport: fields || any(&["SetL4"]),
             pushes: steps.iter().map(pushes_of).sum(),
@@ -127,6 +156,18 @@ fn frame(step: &Step) -> Option<&[u8]> {
         Step::Packet { frame, .. } | Step::Trace { frame, .. } => Some(frame),
         _ => None,
     }
+}
+
+/// True when a rule of `table` with these actions may lead to that table or one before it.
+fn goes_back(actions: &[Action], table: u8) -> bool {
+    actions.iter().any(|action| match action {
+        Action::Output { port, .. } | Action::OutputTrunc { port, .. } => *port == PortNo::TABLE,
+        Action::Enqueue { port, .. } => *port == PortNo::TABLE,
+        Action::Bundle(bundle) => bundle.members.contains(&PortNo::TABLE),
+        Action::Resubmit { table: to, .. } => to.is_none_or(|to| to <= table || to == u8::MAX),
+        Action::Clone(inner) | Action::WriteActions(inner) => goes_back(inner, table),
+        _ => false,
+    })
 }
 
 /// Groups that lead to higher ones only cannot lead back.

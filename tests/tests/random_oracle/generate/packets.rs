@@ -349,6 +349,14 @@ pub fn is_cut_off(frame: &[u8]) -> bool {
     })
 }
 
+/// True for a neighbour solicitation or advertisement.
+pub fn is_neighbour_message(frame: &[u8]) -> bool {
+    (0..=2).any(|tags| {
+        let key = flow::extract::extract_limited(frame, 1, tags).0;
+        key.nw_proto == 58 && matches!(key.tp_src.get(), 135 | 136)
+    })
+}
+
 /// True for ARP and RARP of operation 255.
 pub fn has_operation_255(frame: &[u8]) -> bool {
     (0..=2).any(|tags| {
