@@ -278,4 +278,20 @@ scenarios! {
         appctl revalidator/purge
         ofctl dump-ports br0 2 | grep 'tx pkts' | cut -d, -f1,2
     "#;
+    packets_of_an_action_set_have_the_first_rules_cookie: r#"
+        ofctl -O OpenFlow13 add-flow br0 'cookie=0x2,actions=write_actions(CONTROLLER:0),goto_table:1'
+        ofctl -O OpenFlow13 add-flow br0 'table=1,cookie=0x3,actions=drop'
+        appctl ofproto/trace br0 in_port=4,udp | tail -1
+    "#;
+    a_learned_flow_is_told_before_its_result: r#"
+        ofctl add-flow br0 'actions=learn(table=2,priority=104,result_dst=NXM_NX_REG1[1],load:0xffffffff->NXM_NX_XXREG0[])'
+        appctl ofproto/trace br0 in_port=2 5054000000025054000000031234 | grep -v Megaflow
+        receive p2 5054000000025054000000031234
+        appctl revalidator/purge
+        appctl bridge/dump-flows br0 | grep table_id=2
+    "#;
+    the_last_label_may_be_taken_off_and_the_type_stay: r#"
+        ofctl add-flow br0 'mpls,actions=pop_mpls:0x8847,2'
+        appctl ofproto/trace br0 in_port=3 5054000000045054000000038847fffff34000003f01cba99c6b1b8c4743e9ea0b00 | tail -1
+    "#;
 }
