@@ -13,20 +13,23 @@ use std::process::{Command, Stdio};
 pub fn steps(choices: &[Choice], args: &Args) -> Result<Vec<Step>> {
     // At once: each selection of packages has features of its own, and makes all anew.
     let mut command = cargo();
-    command.args(["test", "--no-run"]);
-    for choice in choices {
-        command.args(["--package", &choice.package.name]);
-    }
-    let mut selected: Vec<String> = choices
-        .iter()
-        .flat_map(|c| &c.targets)
-        .flat_map(Target::cargo_args)
-        .map(str::to_owned)
-        .collect();
-    selected.dedup();
-    let made = artifacts(command.args(selected))?;
+    command.args(["test", "--no-run"]).args(selection(choices));
+    let made = artifacts(&mut command)?;
     let steps = choices.iter().map(|choice| steps_of(choice, &made, args));
     Ok(steps.collect::<Result<Vec<_>>>()?.concat())
+}
+
+/// Packages and targets, each once, as Cargo wants them.
+fn selection(choices: &[Choice]) -> Vec<&str> {
+    let packages = choices.iter().map(|c| vec!["--package", c.package.name.as_str()]);
+    let targets = choices.iter().flat_map(|c| &c.targets).map(Target::cargo_args);
+    let mut all: Vec<Vec<&str>> = Vec::new();
+    for words in packages.chain(targets) {
+        if !all.contains(&words) {
+            all.push(words);
+        }
+    }
+    all.concat()
 }
 
 fn steps_of(choice: &Choice, made: &[Value], args: &Args) -> Result<Vec<Step>> {
@@ -128,6 +131,7 @@ fn count(program: &Path, dir: &Path, words: &[String]) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::workspace::Package;
     use super::*;
     use serde_json::json;
 
@@ -148,6 +152,23 @@ mod tests {
         let programs: Vec<_> =
             parse(&(text + "not a message\n")).iter().filter_map(test_program).collect();
         assert_eq!(programs, [(Target::Test("x".into()), PathBuf::from("/t/x"))]);
+    }
+
+    #[test]
+    fn everything_is_selected_once() {
+        let choice = |name: &str, targets: Vec<Target>| Choice {
+            package: Package { name: name.into(), dir: "/".into(), targets: targets.clone() },
+            targets,
+            filter: Vec::new(),
+            strict: true,
+        };
+        let choices = [
+            choice("a", vec![Target::Lib]),
+            choice("b", vec![Target::Lib, Target::Test("t".into())]),
+            choice("b", vec![Target::Test("u".into())]),
+        ];
+        let expected = "--package a --package b --lib --test t --test u";
+        assert_eq!(selection(&choices).join(" "), expected);
     }
 
     #[test]
