@@ -75,9 +75,11 @@ impl Host {
         received(&self.netns.run(&ping(to, count)))
     }
 
-    /// The same beside the test; what `ping` says in the end.
-    pub fn pinging(&self, to: &str, count: u32) -> std::thread::JoinHandle<String> {
-        let (netns, line) = (self.netns.clone(), ping(to, count));
+    /// Sends 50 echo requests a second beside the test, for `seconds`, of [`patient`]: what it is
+    /// beside takes longer on a slow machine, too. What `ping` says in the end.
+    pub fn pinging(&self, to: &str, seconds: u32) -> std::thread::JoinHandle<String> {
+        let seconds = patient(Duration::from_secs(seconds.into())).as_secs() as u32; // minutes
+        let (netns, line) = (self.netns.clone(), ping(to, seconds * 50));
         self.netns.spawn(move || netns.run(&line).stdout)
     }
 

@@ -1,13 +1,8 @@
 //! Flows outlive the daemon: what it pinned goes on forwarding, and a new daemon takes it over.
 
-use crate::tools::{SOON, Stream, pair, switch, warm};
-use slipswitch_tests::harness::{Host, Switch, patient, wait_until};
+use crate::tools::{SOON, Stream, acquainted, pair, switch, warm};
+use slipswitch_tests::harness::{Switch, patient, wait_until};
 use std::time::Duration;
-
-/// Pings `to`, 50 times a second for `seconds`, beside the test.
-fn pinging(from: &Host, to: &str, seconds: u32) -> std::thread::JoinHandle<String> {
-    from.pinging(to, seconds * 50)
-}
 
 #[track_caller]
 fn nothing_lost(ping: std::thread::JoinHandle<String>, switch: &Switch) {
@@ -33,8 +28,9 @@ fn settled(switch: &Switch) {
 fn established_flows_lose_nothing_while_the_daemon_is_dead() {
     let Some((mut switch, a, b)) = pair() else { return };
     warm(&a, "10.0.0.2");
+    acquainted(&a, &b);
     settled(&switch);
-    let ping = pinging(&a, "10.0.0.2", 4);
+    let ping = a.pinging("10.0.0.2", 4);
     let mut stream = Stream::new(&a, &b, "10.0.0.2:7000", "10.0.0.2:7000");
     stream.write(1_000_000);
     switch.kill_daemon();
@@ -56,12 +52,13 @@ fn established_flows_lose_nothing_while_the_daemon_is_dead() {
 
 #[test]
 fn a_plain_exit_leaves_flows_and_one_with_cleanup_does_not() {
-    let Some((mut switch, a, _b)) = pair() else { return };
+    let Some((mut switch, a, b)) = pair() else { return };
     warm(&a, "10.0.0.2");
+    acquainted(&a, &b);
     settled(&switch);
     let pins = switch.place().pins();
     assert!(pins.exists(), "{} is not there", pins.display());
-    let ping = pinging(&a, "10.0.0.2", 3);
+    let ping = a.pinging("10.0.0.2", 3);
     switch.appctl("exit");
     assert_eq!(switch.wait_for_end(), Some(0));
     assert!(pins.exists());
@@ -88,7 +85,7 @@ fn the_hosts_own_port_survives_too() {
         })
     };
     assert!(wait_until(SOON, both));
-    let ping = pinging(&a, "10.0.0.9", 3);
+    let ping = a.pinging("10.0.0.9", 3);
     switch.kill_daemon();
     std::thread::sleep(Duration::from_secs(1));
     switch.start_daemon();
@@ -148,12 +145,13 @@ fn counters_of_adopted_flows_go_on() {
 
 #[test]
 fn flow_restore_wait_keeps_adopted_flows_until_the_tables_are_back() {
-    let Some((mut switch, a, _b)) = pair() else { return };
+    let Some((mut switch, a, b)) = pair() else { return };
     switch.vsctl("set bridge br0 fail_mode=secure");
     switch.ofctl("add-flow br0 actions=NORMAL");
     warm(&a, "10.0.0.2");
+    acquainted(&a, &b);
     settled(&switch);
-    let ping = pinging(&a, "10.0.0.2", 4);
+    let ping = a.pinging("10.0.0.2", 4);
     switch.vsctl("set open_vswitch . other_config:flow-restore-wait=true");
     switch.kill_daemon();
     switch.start_daemon();

@@ -37,6 +37,16 @@ pub fn warm(from: &Host, to: &str) {
     from.ping(to, 15);
 }
 
+/// Has two hosts that have just exchanged packets keep each other's addresses. After half a minute
+/// they would ask for them again: nobody carries a new question while the daemon is away.
+#[track_caller]
+pub fn acquainted(a: &Host, b: &Host) {
+    for (host, other) in [(a, b), (b, a)] {
+        let address = other.address();
+        host.netns.sh(&format!("ip neigh change {address} dev eth0 nud permanent"));
+    }
+}
+
 /// Sends `length` bytes by TCP from one host to another, and compares what arrives.
 pub fn tcp(from: &Host, to: &Host, length: usize) {
     tcp_to(&from.netns, &to.netns, to.address(), length);
