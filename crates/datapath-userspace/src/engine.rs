@@ -361,6 +361,9 @@ impl Engine {
         some: &[Work],
         found: &[Option<Found>],
     ) -> Vec<Option<Actions>> {
+        if self.upcaller(shared).is_none() {
+            return vec![None; some.len()];
+        }
         let ports = shared.ports();
         let mut may = |(work, found): (&Work, &Option<Found>)| match found {
             None => self.bill(&ports, work.in_port()),
@@ -386,6 +389,7 @@ impl Engine {
         kind: UpcallKind<'_>,
         work: &Work,
     ) -> Option<Actions> {
+        self.upcaller(shared)?;
         let pressed = self.bill(&shared.ports(), work.in_port())?;
         Some(self.upcaller(shared)?.upcall(&work.upcall(kind, pressed)))
     }
