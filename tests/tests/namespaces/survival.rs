@@ -1,6 +1,6 @@
 //! Flows outlive the daemon: what it pinned goes on forwarding, and a new daemon takes it over.
 
-use crate::tools::{SOON, Stream, acquainted, pair, switch, warm};
+use crate::tools::{SOON, Stream, acquainted, pair, remember, switch, warm};
 use slipswitch_tests::harness::{Switch, patient, wait_until};
 use std::time::Duration;
 
@@ -77,6 +77,8 @@ fn the_hosts_own_port_survives_too() {
     let a = switch.host_on("br0", "h1", "10.0.0.1/24");
     switch.netns().sh("ip addr add 10.0.0.9/24 dev br0; ip link set br0 up");
     warm(&a, "10.0.0.9");
+    remember(&a.netns, "10.0.0.9", "eth0");
+    remember(switch.netns(), "10.0.0.1", "br0");
     let both = || {
         let text = switch.appctl("dpctl/dump-flows -m");
         ["in_port(h1)", "in_port(br0)"].iter().all(|p| {

@@ -37,14 +37,18 @@ pub fn warm(from: &Host, to: &str) {
     from.ping(to, 15);
 }
 
-/// Has two hosts that have just exchanged packets keep each other's addresses. After half a minute
-/// they would ask for them again: nobody carries a new question while the daemon is away.
+/// Has two hosts that have just exchanged packets keep each other's addresses: see [`remember`].
 #[track_caller]
 pub fn acquainted(a: &Host, b: &Host) {
-    for (host, other) in [(a, b), (b, a)] {
-        let address = other.address();
-        host.netns.sh(&format!("ip neigh change {address} dev eth0 nud permanent"));
-    }
+    remember(&a.netns, b.address(), "eth0");
+    remember(&b.netns, a.address(), "eth0");
+}
+
+/// Has a namespace keep what it knows of a neighbour. After half a minute it would ask again: nobody
+/// carries a new question while the daemon is away.
+#[track_caller]
+pub fn remember(netns: &Netns, address: &str, device: &str) {
+    netns.sh(&format!("ip neigh change {address} dev {device} nud permanent"));
 }
 
 /// Sends `length` bytes by TCP from one host to another, and compares what arrives.
