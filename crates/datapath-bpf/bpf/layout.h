@@ -293,7 +293,8 @@ struct miss_header {
 	__be16 version;
 	__be32 priority;
 	__be32 mark;
-	__be32 pad[2];
+	__be32 depth; /* recirculations so far */
+	__be32 pad;
 } __attribute__((packed));
 
 /* Instructions of struct program: the first cell is

@@ -44,6 +44,7 @@ static __always_inline int miss(hook_ctx *ctx)
 	header.version = bpf_htons(LAYOUT_VERSION);
 	header.priority = bpf_htonl(st->priority);
 	header.mark = bpf_htonl(st->mark);
+	header.depth = bpf_htonl(st->depth);
 	if (bpf_skb_change_head(ctx, sizeof(header), 0) ||
 	    bpf_skb_store_bytes(ctx, 0, &header, sizeof(header), 0)) {
 		struct port *port = port_of(st->in_port);

@@ -53,6 +53,7 @@ fn read_header(frame: &[u8], tag: usize) -> Option<Origin> {
         dp_hash: u32_at(frame, 8)?,
         priority: u32_at(frame, tag + 16)?,
         mark: u32_at(frame, tag + 20)?,
+        recirculations: u32_at(frame, tag + 24)?,
     })
 }
 
@@ -70,8 +71,14 @@ mod tests {
     use packet::{Gso, Offload};
     use proptest::prelude::*;
 
-    const ORIGIN: Origin =
-        Origin { in_port: PortNo(3), recirc_id: 7, dp_hash: 9, priority: 5, mark: 6 };
+    const ORIGIN: Origin = Origin {
+        in_port: PortNo(3),
+        recirc_id: 7,
+        dp_hash: 9,
+        priority: 5,
+        mark: 6,
+        recirculations: 2,
+    };
 
     fn header() -> Vec<u8> {
         let mut h = Vec::new();
@@ -80,7 +87,7 @@ mod tests {
         }
         h.extend(MISS_ETHERTYPE.to_be_bytes());
         h.extend((VERSION as u16).to_be_bytes());
-        for v in [5u32, 6, 0, 0] {
+        for v in [5u32, 6, 2, 0] {
             h.extend(v.to_be_bytes());
         }
         h

@@ -182,8 +182,8 @@ impl Engine {
         let mut depth = 0;
         for passed in passed.drain(..) {
             let key = passed.metadata();
-            // How often it was looked up before is not known, but once at least.
-            let own_depth = u32::from(passed.origin.recirc_id != 0);
+            // Programs of an earlier daemon do not say it; with an id it was once at least.
+            let own_depth = passed.origin.recirculations.max((passed.origin.recirc_id != 0).into());
             if own_depth != depth && !run.is_empty() {
                 self.process(shared, std::mem::take(&mut run), depth);
             }

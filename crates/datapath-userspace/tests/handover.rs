@@ -176,7 +176,14 @@ fn metadata_is_part_of_the_key_and_recirculated_packets_meet_their_flow() {
     let flow = Megaflow { ufid: Ufid(1), matching, actions };
     bed.dp.install(&flow).expect("room");
     let again = |recirc_id| {
-        let origin = Origin { in_port: PortNo(5), recirc_id, dp_hash: 3, priority: 4, mark: 0x77 };
+        let origin = Origin {
+            in_port: PortNo(5),
+            recirc_id,
+            dp_hash: 3,
+            priority: 4,
+            mark: 0x77,
+            recirculations: 1,
+        };
         Passed { origin, ..passed(5, recirc_id as u8) }
     };
     bed.tier.pass(vec![again(9), again(0), again(9), again(8)]);

@@ -49,11 +49,13 @@ pub struct Origin {
     pub priority: u32,
     /// `pkt_mark` of the key.
     pub mark: u32,
+    /// How often it was looked up again so far.
+    pub recirculations: u32,
 }
 
 impl Origin {
     /// A packet as it came in on a port.
     pub fn port(in_port: PortNo) -> Origin {
-        Origin { in_port, recirc_id: 0, dp_hash: 0, priority: 0, mark: 0 }
+        Origin { in_port, recirc_id: 0, dp_hash: 0, priority: 0, mark: 0, recirculations: 0 }
     }
 }

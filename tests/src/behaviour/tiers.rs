@@ -72,6 +72,12 @@ const EXCEPTIONS: &[Exception] = &[
         "the skb hook cannot finish a checksum before it cuts",
     ),
     but("a_miss_calls_up_and_runs_the_answer", Not::InBpf, BOTH, UP),
+    but(
+        "recirculations_are_counted_on_by_who_answers",
+        Not::AtXdp,
+        XDP,
+        "what finds no flow in the end begins anew at tcx",
+    ),
     but("a_refused_install_still_forwards", Not::InBpf, BOTH, UP),
     but("an_action_upcall_gets_the_packet_as_it_is", Not::InBpf, BOTH, UP),
     but("an_answer_to_an_action_upcall_runs_on_the_copy", Not::InBpf, BOTH, UP),

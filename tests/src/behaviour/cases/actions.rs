@@ -396,6 +396,16 @@ pub fn recirculation_is_limited(w: &World) {
     assert_eq!(w.stats(2).packets as u32, RECIRCULATION_LIMIT);
 }
 
+pub fn recirculations_are_counted_on_by_who_answers(w: &World) {
+    w.install(1, on(1), "recirc(0x1)");
+    w.install(2, again(1, 1), "recirc(0x2)");
+    w.answer(|_| World::actions("2,recirc(0x3)"));
+    w.inject(1, &udp(1));
+    // Two were made by flows.
+    assert_eq!(w.out(2).len() as u32, RECIRCULATION_LIMIT - 1);
+    assert_eq!(w.drops(DropReason::RecirculationLimit), 1);
+}
+
 pub fn long_lists_run_whole_in_every_pass(w: &World) {
     let list = |next: &str| format!("{}{next}", "2,3,".repeat(4));
     w.install(1, on(1), &list("recirc(0x1)"));
