@@ -39,18 +39,7 @@ pub fn kernel(cpus: Cpus) -> Result<Vswitch> {
     let _ = Command::new("modprobe").args(["-q", MODULE]).status();
     let there = Path::new("/sys/module").join(MODULE).exists();
     ensure!(there, "this kernel has no module {MODULE}: make bench-kernel takes one that has");
-    let before = vec!["taskset".into(), "-c".into(), cpus.other.to_string()];
-    let options = Options::new(Kind::RealOvs, Mode::Real);
-    let switch = Switch::with(Options { before, kernel_datapath: true, ..options });
-    Ok(Vswitch::new(Recipe {
-        switch,
-        prepare: format!("set Open_vSwitch . {LIMITS}"),
-        datapath: "system",
-        interface: Box::new(|_| String::new()),
-        settings: format!("{LIMITS}; the daemon is on CPU {}", cpus.other),
-        tier: None,
-        held: None,
-    }))
+    Ok(on_plain_devices("system", LIMITS, cpus))
 }
 
 /// On plain devices, by AF_PACKET, which the main thread polls.
@@ -58,14 +47,19 @@ pub fn kernel(cpus: Cpus) -> Result<Vswitch> {
 /// # Panics
 /// When the daemon does not start.
 pub fn af_packet(cpus: Cpus) -> Vswitch {
+    on_plain_devices("netdev", CACHES, cpus)
+}
+
+fn on_plain_devices(datapath: &'static str, settings: &str, cpus: Cpus) -> Vswitch {
     let before = vec!["taskset".into(), "-c".into(), cpus.other.to_string()];
-    let switch = Switch::with(Options { before, ..Options::new(Kind::RealOvs, Mode::Real) });
+    let kernel_datapath = datapath == "system";
+    let options = Options::new(Kind::RealOvs, Mode::Real);
     Vswitch::new(Recipe {
-        switch,
-        prepare: format!("set Open_vSwitch . {CACHES}"),
-        datapath: "netdev",
+        switch: Switch::with(Options { before, kernel_datapath, ..options }),
+        prepare: format!("set Open_vSwitch . {settings}"),
+        datapath,
         interface: Box::new(|_| String::new()),
-        settings: format!("{CACHES}; the daemon is on CPU {}", cpus.other),
+        settings: format!("{settings}; the daemon is on CPU {}", cpus.other),
         tier: None,
         held: None,
     })

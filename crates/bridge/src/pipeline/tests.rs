@@ -251,15 +251,13 @@ fn a_learned_flow_is_refreshed_not_doubled() {
     assert_eq!(b.p.expire(b.now + 15_001, b.now + 15_001).len(), 1);
 }
 
-#[test]
-fn deleting_all_rules_keeps_hidden_ones_and_takes_learned_ones_along() {
-    use openflow::action::Learn;
-    let mut b = Bench::new();
-    let learn = Learn {
+/// Learns into table 7; what it learns goes with its rule.
+fn learn_with_cookie(cookie: u64) -> openflow::action::Learn {
+    openflow::action::Learn {
         idle_timeout: 0,
         hard_timeout: 0,
         priority: 1,
-        cookie: 0x33,
+        cookie,
         send_flow_removed: false,
         delete_learned: true,
         table: 7,
@@ -268,12 +266,17 @@ fn deleting_all_rules_keeps_hidden_ones_and_takes_learned_ones_along() {
         limit: 0,
         result_dst: None,
         specs: Vec::new(),
-    };
+    }
+}
+
+#[test]
+fn deleting_all_rules_keeps_hidden_ones_and_takes_learned_ones_along() {
+    let mut b = Bench::new();
     b.p.add_hidden(0, 9, ip(1), [output(9)].as_slice().into(), b.now).unwrap();
     for dst in 1..100 {
         b.run(&FlowMod { idle_timeout: 9, ..add(5, ip(dst), &[output(1)]) }).unwrap();
     }
-    b.run(&add(6, ip(1), &[Action::Learn(Box::new(learn))])).unwrap();
+    b.run(&add(6, ip(1), &[Action::Learn(Box::new(learn_with_cookie(0x33)))])).unwrap();
     b.run(&FlowMod { table_id: 7, new_cookie: 0x33, ..add(5, ip(1), &[]) }).unwrap();
     b.run(&FlowMod { table_id: 7, new_cookie: 0x34, ..add(5, ip(2), &[]) }).unwrap();
     let before = b.p.clone();
@@ -297,23 +300,8 @@ fn deleting_all_rules_keeps_hidden_ones_and_takes_learned_ones_along() {
 
 #[test]
 fn a_rule_that_expires_takes_learned_ones_along() {
-    use openflow::action::Learn;
     let mut b = Bench::new();
-    let learn = Learn {
-        idle_timeout: 0,
-        hard_timeout: 0,
-        priority: 1,
-        cookie: 0x33,
-        send_flow_removed: false,
-        delete_learned: true,
-        table: 7,
-        fin_idle_timeout: 0,
-        fin_hard_timeout: 0,
-        limit: 0,
-        result_dst: None,
-        specs: Vec::new(),
-    };
-    let learner = add(6, ip(1), &[Action::Learn(Box::new(learn))]);
+    let learner = add(6, ip(1), &[Action::Learn(Box::new(learn_with_cookie(0x33)))]);
     b.run(&FlowMod { hard_timeout: 5, ..learner }).unwrap();
     b.run(&FlowMod { table_id: 7, new_cookie: 0x33, ..add(5, ip(1), &[]) }).unwrap();
     let later = b.now + 20_000;
