@@ -52,7 +52,8 @@ bench-full: deps deps-bench
 # not depend on the host. A quarter of an hour.
 bench-kernel: deps deps-vm
 	cargo build --release -p slipswitchd -p slipswitch-bench
-	cargo xtask vm --kernel 6.12 --timeout 3600 --count-instructions --run "target/release/slipswitch-bench \
+	cargo xtask vm --kernel 6.12 --timeout 3600 --count-instructions --run "\
+		SLIPSWITCHD=$(CURDIR)/target/release/slipswitchd target/release/slipswitch-bench \
 		--only one-flow --quick --repeat 2 --systems bare-tc,linux-bridge,ovs-kernel,slipswitch-tcx $(ARGS)"
 
 lint:

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// Frames a second while megaflows are made: no more than daemons can keep up with.
 const PACE: u32 = 40_000;
 /// Times that all flows may have a frame, beside the seconds that they may take in any case.
-const CYCLES: u32 = 4;
+const CYCLES: u32 = 2;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long frames flow as fast as possible before anything is measured.
 const SETTLE: [Duration; 2] = [Duration::from_millis(300), Duration::from_secs(10)];
