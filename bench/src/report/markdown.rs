@@ -57,7 +57,7 @@ pub fn page(results: &Results, layout: &Layout<'_>, folder: &str) -> Page {
 const HEAD: &str = "\
 # Benchmarks
 
-This page is written by `make bench` (about 16 minutes) or `make bench-full` (all points); do not
+This page is written by `make bench` (about 27 minutes) or `make bench-full` (all points); do not
 edit it. All figures are of one run on one machine, the one below: every system is measured there
 in turn, with the same generator and the same sink. What could not be measured says why. What
 two experiments have in common is measured once and stands in both. The
