@@ -1,10 +1,17 @@
-/* The exact-match cache: what a packet's flow does with it, by the words that most flows look at,
- * in one cache line.
+/* The exact-match cache: what a packet's flow does with it, by the words that most flows look at.
  *
  * An entry is made from a flow that a packet was found to match; its key is that packet's under
  * the union of all masks that this variant knows. A packet with the same bits is of the same
  * flow, as long as the flow looks at no other bits (`may_remember`), is alive, and the union is
  * the same. The last two are the entry's tag: the slot's epoch and the variant's generation.
+ *
+ * Entries are small, as with many flows what a lookup costs is the lines of memory that it reads,
+ * and those are in the CPU's caches or not by how many bytes there are for each flow. So an entry
+ * has no key but two sums of it, one of 64 bits and the top of another. Both are by factors that are random and
+ * secret: two keys that somebody chose have both sums in common for one choice of factors in
+ * 2^55 when they differ in nothing but the highest bits of several halves of words, else for one
+ * in 2^87, and never when they differ in one half of a word alone. The tag is added to the first
+ * sum, times an odd factor: of one key two tags never look the same.
  *
  * Why a dead flow's entry is not taken: the daemon marks a slot dead, then raises its epoch. Who
  * makes an entry reads the epoch first, then whether the slot is dead (at an address that depends
@@ -18,20 +25,30 @@
 
 /* A packet's key for this cache. */
 struct emc_key {
-	__u64 words[EMC_WORDS];
-	__u32 place; /* of one of the two entries that it may be in, the other is place ^ 1 */
+	__u64 sum;
+	__u64 check; /* the other sum, as entries have it */
+	__u32 line;  /* of one of the two lines that it may be in, the other is line ^ 1 */
 };
 
-#define EMC_UNDER(x)                                   \
-	k->words[x] = key[x] & settings.union_mask[x]; \
-	sum += hash_word(x, k->words[x]);
+static __always_inline __u64 check_word(__u32 x, __u64 word)
+{
+	return word * settings.factors[FACTORS_OF_CHECK + x] +
+	       (word >> 32) * settings.factors[FACTORS_OF_CHECK + EMC_WORDS + x];
+}
 
-/* Fills in the words; what they add to the hash of the signature cache. */
+#define EMC_UNDER(x)                             \
+	word = key[x] & settings.union_mask[x];  \
+	sum += hash_word(x, word);               \
+	check += check_word(x, word);
+
+/* Sums up the words; what they add to the hash of the signature cache. */
 static __always_inline __u64 emc_words(struct emc_key *k, const __u64 *key)
 {
-	__u64 sum = 0;
+	__u64 sum = 0, check = 0, word;
 
 	EMC_EACH(EMC_UNDER)
+	k->sum = sum;
+	k->check = check >> EMC_CHECK_SHIFT;
 	return sum;
 }
 
@@ -42,9 +59,9 @@ static __always_inline __u32 finish_hash(__u64 sum)
 	return sum >> 32;
 }
 
-static __always_inline void emc_set_place(struct emc_key *k, __u32 hash)
+static __always_inline void emc_set_line(struct emc_key *k, __u32 hash)
 {
-	k->place = bpf_get_smp_processor_id() * settings.emc_lines + (hash & settings.emc_mask);
+	k->line = bpf_get_smp_processor_id() * settings.emc_lines + (hash & settings.emc_mask);
 }
 
 /* The tag of a slot's entries now. */
@@ -56,38 +73,84 @@ static __always_inline __u64 emc_tag(__u32 slot)
 	return (__u64)settings.generation << 32 | e->of[slot % EPOCHS];
 }
 
-static __always_inline bool emc_is_live(const struct emc_entry *e)
+static __always_inline __u64 emc_sign(const struct emc_key *k, __u64 tag)
 {
-	return e->tag == emc_tag(e->slot);
+	return k->sum + tag * settings.factors[FACTOR_OF_TAG];
 }
 
-static __always_inline struct emc_entry *emc_entry_at(__u32 place)
+static __always_inline struct emc_line *emc_line_at(__u32 line)
 {
-	return ENTRY_OF(emc, place, settings.emc_entries);
+	return ENTRY_OF(emc, line, settings.emc_total);
 }
 
-#define EMC_DIFFERENCE(x) diff |= k->words[x] ^ e->key[x];
-
-/* NULL when the entry at `place` is not this key's. */
-static __always_inline struct emc_entry *emc_at(const struct emc_key *k, __u32 place)
+/* 1 when the entry has this check, else 0; without a branch, as nobody could foretell it. */
+static __always_inline __u64 has_check(const struct emc_entry *e, __u64 check)
 {
-	struct emc_entry *e = emc_entry_at(place);
-	__u64 diff = 0;
+	__u64 diff = e->what >> EMC_CHECK_SHIFT ^ check;
 
-	if (!e)
-		return 0;
-	EMC_EACH(EMC_DIFFERENCE)
-	return !diff && emc_is_live(e) ? e : 0;
+	opaque(diff);
+	return (diff - 1) >> 63;
 }
 
-static __always_inline struct emc_entry *emc_find(const struct emc_key *k)
+/* The entry that has the check of the key, else any. */
+static __always_inline struct emc_entry *emc_likely(struct emc_line *l, __u64 check)
 {
+	__u64 last = has_check(&l->ways[3], check);
+	__u64 way = has_check(&l->ways[1], check) | has_check(&l->ways[2], check) << 1 | last << 1 | last;
+
+	opaque(way);
+	return &l->ways[way % EMC_WAYS];
+}
+
+/* 0 when the line does not have the key. */
+static __always_inline __u64 emc_at(const struct emc_key *k, __u32 line)
+{
+	struct emc_line *l = emc_line_at(line);
 	struct emc_entry *e;
+	__u64 what, diff;
+
+	if (!l)
+		return 0;
+	e = emc_likely(l, k->check);
+	what = e->what;
+	diff = what >> EMC_CHECK_SHIFT ^ k->check;
+	diff |= e->sign ^ emc_sign(k, emc_tag(what % EMC_SLOTS));
+	return diff ? 0 : what;
+}
+
+/* `what` of the key's entry, 0 when there is none. */
+static __always_inline __u64 emc_find(const struct emc_key *k)
+{
+	__u64 what;
 
 	if (!settings.emc_mask)
 		return 0;
-	e = emc_at(k, k->place);
-	return e ? e : emc_at(k, k->place ^ 1);
+	what = emc_at(k, k->line);
+	return what ? what : emc_at(k, k->line ^ 1);
+}
+
+static __always_inline __u32 emc_slot(__u64 what)
+{
+	return what % EMC_SLOTS;
+}
+
+/* NO_PORT: see the slot. */
+static __always_inline __u32 emc_output(__u64 what)
+{
+	__u32 output = what >> EMC_OUTPUT_SHIFT & EMC_NO_OUTPUT;
+
+	return output == EMC_NO_OUTPUT ? NO_PORT : output;
+}
+
+static __always_inline __u32 emc_hooks(__u64 what)
+{
+	return what >> EMC_HOOKS_SHIFT & (HOOK_XDP | HOOK_TC);
+}
+
+/* Of a slot's flags, those that programs look at. */
+static __always_inline __u32 emc_flags(__u64 what)
+{
+	return what >> EMC_FLAGS_SHIFT & (FLOW_NO_GSO | FLOW_HELD);
 }
 
 #define EMC_BEYOND(x) beyond |= mask->words[x] & ~settings.union_mask[x];
@@ -102,28 +165,64 @@ static __always_inline bool may_remember(const struct mask *mask)
 	return settings.emc_mask && !beyond && !(mask->needs & COLD_BITS);
 }
 
-#define EMC_WRITE(x) e->key[x] = k->words[x];
+static __always_inline bool is_free(const struct emc_entry *e)
+{
+	return !e->what;
+}
 
-/* In the place of an entry that is void, else of either. `tag`: of before the slot was read. */
+/* A free entry of the line, else NULL. */
+static __always_inline struct emc_entry *emc_free(struct emc_line *l)
+{
+	struct emc_entry *found = 0;
+
+#pragma unroll
+	for (int i = EMC_WAYS - 1; i >= 0; i--)
+		if (is_free(&l->ways[i]))
+			found = &l->ways[i];
+	return found;
+}
+
+/* Where a key that is not found is put: where it was with another tag, else in a free entry,
+ * else in any, of its first line most times: what is in the other costs a line more to find. */
+static __always_inline struct emc_entry *emc_room(const struct emc_key *k)
+{
+	struct emc_line *l = emc_line_at(k->line), *other = emc_line_at(k->line ^ 1);
+	__u32 random = bpf_get_prandom_u32();
+	struct emc_entry *e;
+
+	if (!l || !other)
+		return 0;
+	e = emc_likely(l, k->check);
+	if (has_check(e, k->check))
+		return e;
+	e = emc_likely(other, k->check);
+	if (has_check(e, k->check))
+		return e;
+	e = emc_free(l);
+	if (e)
+		return e;
+	e = emc_free(other);
+	if (e)
+		return e;
+	if (!(random >> 16 & 7))
+		l = other;
+	return &l->ways[random % EMC_WAYS];
+}
+
+/* `tag`: of before the slot was read. */
 static __always_inline void emc_remember(const struct emc_key *k, const struct slot *slot,
 					 __u32 number, __u64 tag)
 {
-	struct emc_entry *e = emc_entry_at(k->place), *other;
+	struct emc_entry *e = emc_room(k);
+	__u64 output = slot->output < EMC_NO_OUTPUT ? slot->output : EMC_NO_OUTPUT;
+	__u64 flags = slot->flags & (FLOW_NO_GSO | FLOW_HELD);
 
 	if (!e)
 		return;
-	if (emc_is_live(e)) {
-		other = emc_entry_at(k->place ^ 1);
-		if (other && (!emc_is_live(other) || bpf_get_prandom_u32() & 1))
-			e = other;
-	}
-	EMC_EACH(EMC_WRITE)
-	e->slot = number;
-	e->output = slot->output;
-	e->program = slot->program;
-	e->hooks = slot->hooks;
-	e->flags = slot->flags;
-	e->tag = tag;
+	e->sign = emc_sign(k, tag);
+	e->what = k->check << EMC_CHECK_SHIFT | flags << EMC_FLAGS_SHIFT |
+		  (__u64)slot->hooks << EMC_HOOKS_SHIFT | output << EMC_OUTPUT_SHIFT |
+		  number % EMC_SLOTS;
 }
 
 #endif

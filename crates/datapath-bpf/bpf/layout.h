@@ -21,7 +21,7 @@
 #include <linux/types.h>
 
 #define LAYOUT_MAGIC 0x736c697073776368ull /* "slipswch" */
-#define LAYOUT_VERSION 3
+#define LAYOUT_VERSION 4
 
 /* Words of a key: the fields of `flow::Key` from `recirc_id` on (its registers are no datapath's
  * business), put together so that what tells most packets apart is the first five. Bytes are in
@@ -53,10 +53,13 @@ enum word {
 
 #define COLD_WORDS (WORDS - HOT_WORDS)
 
-/* Factors of the hash: of each word, of the mask's number, of the high half of each word. */
+/* Factors of the hash: of each word, of the mask's number, of the high half of each word. Then
+ * those of the exact-match cache: of its words, of their high halves, of the tag. */
 #define FACTOR_OF_MASK WORDS
 #define FACTORS_OF_HALVES (WORDS + 1)
-#define FACTORS (2 * WORDS + 1)
+#define FACTORS_OF_CHECK (2 * WORDS + 1)
+#define FACTOR_OF_TAG (FACTORS_OF_CHECK + 2 * EMC_WORDS)
+#define FACTORS (FACTOR_OF_TAG + 1)
 
 /* Beside the bits of words, where there are such: the flow looks behind the Ethernet header and
  * VLANs. (Some words have fields of both.) */
@@ -122,15 +125,21 @@ struct bucket {
 
 /* Exact-match cache: the first words of a key under the union of all masks -> what to do with the
  * packet. Each CPU has lines of its own, which only programs on it read and write (they do not
- * interrupt each other); [cpu * lines of a CPU + place]. An entry that has the epoch of its slot
+ * interrupt each other); [cpu * lines of a CPU + line]. An entry that has the epoch of its slot
  * is as good as the slot: see emc.h. */
+#define EMC_WAYS 4
+#define EMC_SLOTS (1u << 24) /* most flows that there may be */
+#define EMC_OUTPUT_SHIFT 24
+#define EMC_NO_OUTPUT 0x1fff /* beyond all ports */
+#define EMC_HOOKS_SHIFT 37
+#define EMC_FLAGS_SHIFT 39
+#define EMC_CHECK_SHIFT 41
 struct emc_entry {
-	__u64 key[EMC_WORDS];
-	__u64 tag; /* epoch of the slot, generation of the variant in the high half; 0: free */
-	__u32 slot;
-	__u32 output, program; /* as in the slot */
-	__u8 hooks, flags;
-	__u16 pad;
+	__u64 sign; /* a sum of the key, to which the tag is added */
+	__u64 what; /* slot, output, hooks, flags, another sum of the key; 0: free */
+};
+struct emc_line {
+	struct emc_entry ways[EMC_WAYS];
 };
 
 /* Epochs of slots, by number % EPOCHS; never 0. The daemon raises one after it marks a slot

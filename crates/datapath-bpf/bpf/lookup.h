@@ -258,14 +258,32 @@ struct decision {
 	__u32 hooks, flags;
 };
 
-#define DECIDE(d, number, from)              \
-	do {                                 \
-		(d)->slot = (number);        \
-		(d)->output = (from)->output;   \
-		(d)->program = (from)->program; \
-		(d)->hooks = (from)->hooks;     \
-		(d)->flags = (from)->flags;     \
-	} while (0)
+static __always_inline void decide_by(struct decision *d, __u32 number, const struct slot *slot)
+{
+	d->slot = number;
+	d->output = slot->output;
+	d->program = slot->program;
+	d->hooks = slot->hooks;
+	d->flags = slot->flags;
+}
+
+/* By an entry of the exact-match cache. False: by the walk. */
+static __always_inline bool decide_at_once(struct decision *d, __u64 what)
+{
+	struct slot *slot;
+
+	d->slot = emc_slot(what);
+	d->output = emc_output(what);
+	d->program = NO_PROGRAM;
+	d->hooks = emc_hooks(what);
+	d->flags = emc_flags(what);
+	if (d->output != NO_PORT)
+		return true;
+	slot = bpf_map_lookup_elem(&slots, &d->slot);
+	if (slot)
+		d->program = slot->program;
+	return slot;
+}
 
 /* By the signature cache; the exact-match cache then knows it, too. False: by the walk. */
 static __always_inline bool decide(const __u64 *key, const struct emc_key *k, __u32 hash,
@@ -287,7 +305,7 @@ static __always_inline bool decide(const __u64 *key, const struct emc_key *k, __
 	mask = bpf_map_lookup_elem(&masks, &mask_number);
 	if (!mask || slot->dead || mask->needs & ~settings.needs || !matches(key, slot, number, mask))
 		return false;
-	DECIDE(d, number, slot);
+	decide_by(d, number, slot);
 	if (may_remember(mask))
 		emc_remember(k, slot, number, tag);
 	return true;
@@ -315,16 +333,17 @@ static __always_inline int lookup_plain(hook_ctx *ctx, __u32 in_port)
 {
 	const struct view v = { data_of(ctx), data_end_of(ctx), linear_length(ctx), true };
 	struct emc_key key;
-	struct emc_entry *e;
-	__u32 tcp_flags;
+	__u32 tcp_flags, output;
+	__u64 what;
 
 	if (!plain(ctx, &v, in_port, &key, &tcp_flags))
 		return NOT_HERE;
-	e = emc_find(&key);
-	if (!e || e->output == NO_PORT || !runs_here(ctx, e->hooks, e->flags))
+	what = emc_find(&key);
+	output = emc_output(what);
+	if (!what || output == NO_PORT || !runs_here(ctx, emc_hooks(what), emc_flags(what)))
 		return NOT_HERE;
 	/* No tag is beside it. */
-	return forward(ctx, &v, in_port, e->slot, e->output, v.length, tcp_flags);
+	return forward(ctx, &v, in_port, emc_slot(what), output, v.length, tcp_flags);
 }
 
 /* Of a slot that has a program. It is looked up for that alone: what the fast path carries along,
@@ -348,10 +367,9 @@ static __always_inline int lookup(hook_ctx *ctx)
 	struct packet packet;
 	struct packet *p = &packet;
 	struct emc_key emc_key;
-	struct emc_entry *e;
 	struct decision d;
 	struct state *st;
-	__u64 *key, sum;
+	__u64 *key, sum, what;
 	__u32 hash, bytes;
 	bool held;
 	int err, verdict;
@@ -372,12 +390,10 @@ static __always_inline int lookup(hook_ctx *ctx)
 	if (err)
 		goto slow;
 	sum = emc_words(&emc_key, key);
-	emc_set_place(&emc_key, finish_hash(sum));
+	emc_set_line(&emc_key, finish_hash(sum));
 	hash = cache_hash_of_port(sum, key);
-	e = emc_find(&emc_key);
-	if (e)
-		DECIDE(&d, e->slot, e);
-	else if (!decide(key, &emc_key, hash, &d))
+	what = emc_find(&emc_key);
+	if (!(what ? decide_at_once(&d, what) : decide(key, &emc_key, hash, &d)))
 		goto walk;
 	if (!runs_here(ctx, d.hooks, d.flags))
 		goto slow;

@@ -37,8 +37,8 @@
 		entry_;                                             \
 	})
 
-/* [cpu * settings.emc_lines + place] */
-TABLE(emc_entry, emc);
+/* [cpu * settings.emc_lines + line] */
+TABLE(emc_line, emc);
 
 /* Of the epochs of slots. */
 TABLE(epochs, epochs);

@@ -74,7 +74,7 @@ static __always_inline bool plain(hook_ctx *ctx, const struct view *v, __u32 in_
 	if (!plain_ipv4(key, v, tcp_flags))
 		return false;
 	sum = emc_words(k, key);
-	emc_set_place(k, finish_hash(sum));
+	emc_set_line(k, finish_hash(sum));
 	return true;
 }
 

@@ -9,7 +9,8 @@ use crate::layout::{FACTORS, WORDS};
 use rustix::rand::{GetRandomFlags, getrandom};
 
 /// Odd random factors, as `FACTORS` in `bpf/layout.h` orders them: one a word, one for the mask's
-/// number, one for the high half of each word.
+/// number, one for the high half of each word; then those of the exact-match cache, which only
+/// programs use.
 pub type Factors = [u64; FACTORS];
 
 /// Where the factors of high halves begin.

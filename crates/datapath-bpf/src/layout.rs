@@ -6,7 +6,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// `config.magic`: "slipswch".
 pub const MAGIC: u64 = 0x736c_6970_7377_6368;
 /// `config.version`.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// Names of the words of a key, `enum word`.
 pub mod word {
@@ -52,14 +52,19 @@ pub mod word {
 
 /// Words of a key.
 pub const WORDS: usize = 19;
-/// Words that the exact-match cache compares.
+/// Words that the exact-match cache knows a key by.
 pub const EMC_WORDS: usize = 5;
 /// Words in the first cache line of a slot.
 pub const HOT_WORDS: usize = 6;
 /// The others.
 pub const COLD_WORDS: usize = WORDS - HOT_WORDS;
-/// Factors of the hash: one a word, one for the number of a mask, one for the high half of each word.
-pub const FACTORS: usize = 2 * WORDS + 1;
+/// Factors of the hash: one a word, one for the number of a mask, one for the high half of each word;
+/// of the exact-match cache: two a word, one for the tag.
+pub const FACTORS: usize = 2 * WORDS + 1 + 2 * EMC_WORDS + 1;
+/// Entries in a line of the exact-match cache.
+pub const EMC_WAYS: usize = 4;
+/// Most flows that an entry of the exact-match cache can name.
+pub const EMC_SLOTS: u32 = 1 << 24;
 
 /// Beside the bits of words: the flow looks behind the Ethernet header and VLANs.
 pub const NEEDS_L3: u32 = 1 << 30;
@@ -230,14 +235,16 @@ pub struct Bucket {
 #[repr(C)]
 #[allow(missing_docs)]
 pub struct EmcEntry {
-    pub key: [u64; EMC_WORDS],
-    pub tag: u64,
-    pub slot: u32,
-    pub output: u32,
-    pub program: u32,
-    pub hooks: u8,
-    pub flags: u8,
-    pub pad: u16,
+    pub sign: u64,
+    pub what: u64,
+}
+
+/// `struct emc_line`.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+#[allow(missing_docs)]
+pub struct EmcLine {
+    pub ways: [EmcEntry; EMC_WAYS],
 }
 
 /// `struct epochs`.
@@ -403,7 +410,7 @@ const _: () = {
     assert!(size_of::<MaskEntry>() == 160);
     assert!(offset_of!(MaskEntry, needs) == 152);
     assert!(size_of::<Bucket>() == 64);
-    assert!(size_of::<EmcEntry>() == 64);
+    assert!(size_of::<EmcLine>() == 64);
     assert!(size_of::<CacheLine>() == 32);
     assert!(size_of::<FlowStatsEntry>() == 16);
     assert!(size_of::<Program>() == 384);
@@ -417,7 +424,7 @@ const _: () = {
     assert!(size_of::<MeterBand>() == 40);
     assert!(size_of::<Meter>() == 384);
     assert!(offset_of!(Meter, bands) == 24);
-    assert!(size_of::<ConfigEntry>() == 376);
+    assert!(size_of::<ConfigEntry>() == 64 + 8 * FACTORS);
     assert!(offset_of!(ConfigEntry, miss_ifindex) == 36);
     assert!(offset_of!(ConfigEntry, factors) == 64);
     assert!(datapath::DropReason::ALL.len() <= DROPS);

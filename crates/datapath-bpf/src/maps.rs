@@ -15,7 +15,7 @@ pub const MMAPABLE: u32 = 1 << 10;
 const ARRAY: u32 = libbpf_sys::BPF_MAP_TYPE_ARRAY;
 
 /// Flows that there can be slots for (256 bytes each, taken at once).
-pub const MAX_FLOWS: RangeInclusive<u32> = 1 << 10..=1 << 24;
+pub const MAX_FLOWS: RangeInclusive<u32> = 1 << 10..=EMC_SLOTS;
 /// Masks that there can be.
 pub const MAX_MASKS: RangeInclusive<u32> = 1..=u16::MAX as u32;
 
@@ -26,8 +26,8 @@ const LEAST_CACHE_LINES: u32 = 1 << 9;
 /// The exact-match caches of all CPUs take about this much.
 const EMC_BYTES: usize = 64 << 20;
 /// But that of one CPU has this many lines at least and at most: what is in none of its hardware's
-/// caches is no faster than the table itself.
-const EMC_LINES: RangeInclusive<usize> = 1 << 12..=1 << 18;
+/// caches is hardly faster than the table itself.
+const EMC_LINES: RangeInclusive<usize> = 1 << 10..=1 << 18;
 
 /// The arrays that are one element of their map (`TABLE` of `bpf/maps.h`).
 pub const TABLES: [&str; 4] = ["emc", "epochs", "ports", "ifaces"];
@@ -72,7 +72,7 @@ impl Sizes {
         let flows =
             config.max_flows.clamp(*MAX_FLOWS.start(), *MAX_FLOWS.end()).next_power_of_two();
         let emc_cpus = cpus.clamp(1, 1 << 13);
-        let most = EMC_BYTES / size_of::<EmcEntry>() / emc_cpus;
+        let most = EMC_BYTES / size_of::<EmcLine>() / emc_cpus;
         let emc_lines = 1 << most.clamp(*EMC_LINES.start(), *EMC_LINES.end()).ilog2();
         let cpus = u32::try_from(cpus.max(1)).unwrap_or(1 << 16).min(1 << 16).next_power_of_two();
         let bytes = u64::from(flows) * size_of::<FlowStatsEntry>() as u64;
@@ -99,7 +99,7 @@ impl Sizes {
             ("details", size_of::<SlotDetail>(), self.flows),
             ("masks", size_of::<MaskEntry>(), self.masks),
             ("index", size_of::<Bucket>(), self.buckets),
-            ("emc", size_of::<EmcEntry>(), self.emc_cpus * self.emc_lines),
+            ("emc", size_of::<EmcLine>(), self.emc_cpus * self.emc_lines),
             ("epochs", size_of::<Epochs>(), 1),
             ("cache", size_of::<CacheLine>(), self.cache_lines),
             ("stats", size_of::<FlowStatsEntry>(), self.shards.saturating_mul(self.flows)),

@@ -14,7 +14,7 @@ use libbpf_rs::{Object, ObjectBuilder, OpenMap, OpenObject};
 use zerocopy::{FromBytes as _, IntoBytes as _};
 
 use crate::capabilities::Capabilities;
-use crate::layout::{EmcEntry, Epochs, Iface, Port};
+use crate::layout::{EmcLine, Epochs, Iface, Port};
 use crate::load::{Words, set_frags, variable, write_settings};
 use crate::maps::{TABLES, short_name};
 use crate::settings::Settings;
@@ -88,7 +88,7 @@ fn value_type(map: &str) -> Option<&'static str> {
     Some(match map {
         "slots" => "slot",
         "details" => "slot_detail",
-        "emc" => "emc_entry",
+        "emc" => "emc_line",
         "epochs" => "epochs",
         "masks" => "mask",
         "index" => "bucket",
@@ -287,7 +287,7 @@ fn type_name(btf: &Btf<'_>, value_type: u32) -> Option<String> {
 /// Bytes of a value, of a table's entry, by the daemon's own types.
 fn value_bytes(name: &str, info: &sys::MapInfo) -> u32 {
     match name {
-        "emc" => size_of::<EmcEntry>() as u32,
+        "emc" => size_of::<EmcLine>() as u32,
         "epochs" => size_of::<Epochs>() as u32,
         "ports" => size_of::<Port>() as u32,
         "ifaces" => size_of::<Iface>() as u32,

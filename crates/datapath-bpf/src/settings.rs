@@ -4,7 +4,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::hash::Factors;
 use crate::keys;
-use crate::layout::{NEEDS_L3, WORDS};
+use crate::layout::{FACTORS, NEEDS_L3, WORDS};
 use crate::maps::Sizes;
 use crate::variant::Fit;
 
@@ -36,7 +36,7 @@ pub struct Settings {
     pub emc_lines: u32,
     pub emc_mask: u32,
     pub generation: u32,
-    pub emc_entries: u32,
+    pub emc_total: u32,
     pub pad: u32,
     pub factors: Factors,
     pub union_mask: [u64; WORDS],
@@ -84,7 +84,7 @@ impl Settings {
             emc_lines: sizes.emc_lines,
             emc_mask: sizes.emc_lines - 1,
             generation,
-            emc_entries: sizes.emc_cpus * sizes.emc_lines,
+            emc_total: sizes.emc_cpus * sizes.emc_lines,
             pad: 0,
             factors: *factors,
             union_mask: keys::signature(),
@@ -104,4 +104,4 @@ impl Settings {
     }
 }
 
-const _: () = assert!(size_of::<Settings>() == 56 + 8 * (3 * WORDS + 1));
+const _: () = assert!(size_of::<Settings>() == 56 + 8 * (FACTORS + WORDS));

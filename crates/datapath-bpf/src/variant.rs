@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::layout::{Tail, WORDS};
+use crate::layout::{EMC_WAYS, Tail, WORDS};
 use crate::load::{self, Hook};
 use crate::maps::Sizes;
 use crate::settings::{Needs, Settings};
@@ -87,24 +87,20 @@ pub struct Fit {
 }
 
 /// Least lines of the exact-match cache that are used.
-const LEAST_LINES: u32 = 1 << 12;
+const LEAST_LINES: u32 = 1 << 10;
 
-/// How many lines of the exact-match cache `flows` flows use, when `present` were used before:
-/// about four a flow, so that few fall on the same two, and no more, so that they are on few
-/// pages. 0: more flows than it can hold; then asking it only costs.
+/// How many lines of the exact-match cache `flows` flows use, when `present` were used before: at
+/// most half of their entries, so that few flows find no room, and not much less, so that they are
+/// in few lines of memory. 0: more flows than it can hold; then asking it only costs.
 pub fn emc_lines(present: u32, flows: usize, most: u32) -> u32 {
     let flows = u64::try_from(flows).unwrap_or(u64::MAX).min(1 << 32);
-    let fills = |lines: u32, share: u64| flows * share >= lines.into();
-    let suits = !fills(present, 2) && (present <= LEAST_LINES || fills(present, 32));
+    let fits = |lines: u32| flows * 2 <= u64::from(lines) * EMC_WAYS as u64;
+    let suits = fits(present) && (present <= LEAST_LINES || flows * 8 >= present.into());
     if present != 0 && suits {
         return present;
     }
-    let wanted = (flows * 4).next_power_of_two().max(LEAST_LINES.into());
-    match u32::try_from(wanted) {
-        Ok(wanted) if wanted <= most => wanted,
-        _ if present != 0 && !fills(most, 2) => most,
-        _ => 0,
-    }
+    let wanted = flows.div_ceil(EMC_WAYS as u64 / 2).next_power_of_two().max(LEAST_LINES.into());
+    u32::try_from(wanted).ok().filter(|wanted| *wanted <= most).unwrap_or(0)
 }
 
 struct Choice {
@@ -303,18 +299,18 @@ mod tests {
 
     #[test]
     fn lines_follow_flows_and_do_not_flap() {
-        let most = 1 << 17;
+        let most = 1 << 15;
         assert_eq!(emc_lines(LEAST_LINES, 0, most), LEAST_LINES);
-        assert_eq!(emc_lines(LEAST_LINES, 2000, most), LEAST_LINES);
-        let grown = emc_lines(LEAST_LINES, 5000, most);
-        assert_eq!(grown, 32_768);
-        assert_eq!(emc_lines(grown, 10_000, most), grown);
-        assert_eq!(emc_lines(grown, 1100, most), grown);
+        assert_eq!(emc_lines(LEAST_LINES, 2048, most), LEAST_LINES);
+        let grown = emc_lines(LEAST_LINES, 10_000, most);
+        assert_eq!(grown, 8192);
+        assert_eq!(emc_lines(grown, 16_384, most), grown);
+        assert_eq!(emc_lines(grown, 1024, most), grown);
         assert_eq!(emc_lines(grown, 1000, most), LEAST_LINES);
         assert_eq!(emc_lines(grown, 40_000, most), most);
-        assert_eq!(emc_lines(most, 65_536, most), 0, "half full");
-        assert_eq!(emc_lines(0, 40_000, most), 0);
-        assert_eq!(emc_lines(0, 32_768, most), most);
+        assert_eq!(emc_lines(most, 65_536, most), most, "half full");
+        assert_eq!(emc_lines(most, 65_537, most), 0);
+        assert_eq!(emc_lines(0, 65_536, most), most);
         assert_eq!(emc_lines(most, usize::MAX, most), 0);
     }
 }

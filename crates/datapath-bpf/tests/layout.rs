@@ -53,7 +53,8 @@ fn structures_are_the_same_in_c_and_here() {
         same!(&btf, "mask", MaskEntry { words, needs, flows });
         same!(&btf, "bucket", Bucket { entries });
         same!(&btf, "cache_line", CacheLine { entries });
-        same!(&btf, "emc_entry", EmcEntry { key, tag, slot, output, program, hooks, flags, pad });
+        same!(&btf, "emc_entry", EmcEntry { sign, what });
+        same!(&btf, "emc_line", EmcLine { ways });
         same!(&btf, "epochs", Epochs { of });
         same!(&btf, "flow_stats", FlowStatsEntry { packets, bytes });
         same!(&btf, "program", Program { cells, set, exclude, growth, again, cuts, pad });
@@ -106,7 +107,7 @@ fn structures_are_the_same_in_c_and_here() {
                 emc_lines,
                 emc_mask,
                 generation,
-                emc_entries,
+                emc_total,
                 pad,
                 factors,
                 union_mask,
@@ -141,6 +142,7 @@ fn constants_are_the_same_in_c_and_here() {
         ("NO_PROGRAM", NO_PROGRAM.into()),
         ("BUCKET", BUCKET as u64),
         ("WAYS", WAYS as u64),
+        ("EMC_WAYS", EMC_WAYS as u64),
         ("EPOCHS", EPOCHS as u64),
         ("TCP_FLAGS_SHIFT", TCP_FLAGS_SHIFT.into()),
         ("CELLS", CELLS as u64),
