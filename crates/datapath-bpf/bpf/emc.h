@@ -36,12 +36,14 @@ static __always_inline __u64 check_word(__u32 x, __u64 word)
 	       (word >> 32) * settings.factors[FACTORS_OF_CHECK + EMC_WORDS + x];
 }
 
-#define EMC_UNDER(x)                             \
-	word = key[x] & settings.union_mask[x];  \
-	sum += hash_word(x, word);               \
-	check += check_word(x, word);
+#define EMC_UNDER(x)                                     \
+	if (wants(BIT(x))) {                             \
+		word = key[x] & settings.union_mask[x];  \
+		sum += hash_word(x, word);               \
+		check += check_word(x, word);            \
+	}
 
-/* Sums up the words; what they add to the hash of the signature cache. */
+/* Sums up the words that some flow looks at; what they add to the hash of the signature cache. */
 static __always_inline __u64 emc_words(struct emc_key *k, const __u64 *key)
 {
 	__u64 sum = 0, check = 0, word;
