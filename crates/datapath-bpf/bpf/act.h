@@ -137,7 +137,7 @@ static __always_inline __u32 checked_length(hook_ctx *ctx)
 	if (segment && segment < length)
 		length = segment;
 #endif
-	return !has_tag(ctx) && has_header(ctx, 0) ? length - 4 : length;
+	return !has_tag(ctx) && has_header(ctx) ? length - 4 : length;
 }
 
 /* Sends a copy or the packet itself; the latter ends it. */

@@ -6,8 +6,8 @@
 
 #define ADDRESSES 12
 #define ENTRY 4
-/* From behind the addresses to the stack: two tags, type, LLC/SNAP. */
-#define FRONT 18
+/* From behind the addresses to the stack: four tags (see encode.rs), type, LLC/SNAP, rounded up. */
+#define FRONT 28
 
 static __always_inline bool is_mpls(__be16 type)
 {
@@ -191,15 +191,24 @@ static __always_inline int remove_entry(hook_ctx *ctx, struct state *st, struct 
 
 #endif
 
+/* The label goes in front of a VLAN header that is payload; where that is beside the frame, one that
+ * is pushed for the time being has the kernel put it into the frame. */
 __noinline int act_push_mpls(hook_ctx *ctx, __u32 kind, __u32 lse)
 {
 	struct state *st = state_here();
+	bool covers_payload = false;
 	struct front f = {};
 	__u32 place;
 	int shift;
 
 	if (!st)
 		return FAILED;
+	if (has_tag(ctx) && begins_with_payload(ctx, st)) {
+		if (tag_push(ctx, st, ETH_P_8021Q, 0, &shift))
+			return FAILED;
+		shift_layers(st, shift);
+		covers_payload = true;
+	}
 	place = label_place(st);
 	if (!place || place > data_length(ctx) || type_of(ctx, st) == bpf_htons(0x05ff))
 		return MALFORMED;
@@ -211,6 +220,11 @@ __noinline int act_push_mpls(hook_ctx *ctx, __u32 kind, __u32 lse)
 	/* In the frame as it is now; tags may have come out of it. */
 	st->mpls = st->l3 = place + shift - ENTRY;
 	st->l4 = 0;
+	if (!covers_payload)
+		return EDITED;
+	if (tag_pop(ctx, st, &shift))
+		return FAILED;
+	shift_layers(st, shift);
 	return EDITED;
 }
 

@@ -16,26 +16,21 @@ static __always_inline void shift_layers(struct state *st, int shift)
 	st->l4 = shifted(st->l4, shift);
 }
 
-/* A VLAN header at 12 + `inside` * 4: its type, and the type behind it is in the frame. */
-static __always_inline bool has_header(hook_ctx *ctx, const __u32 inside)
+/* The frame begins with a VLAN header, and the type behind it is in the frame. */
+static __always_inline bool has_header(hook_ctx *ctx)
 {
 	__be16 type;
 
-	return data_length(ctx) >= 18 + inside * 4 &&
-	       !get(ctx, 12 + inside * 4, &type, sizeof(type)) && is_vlan(type);
+	return data_length(ctx) >= 18 && !get(ctx, 12, &type, sizeof(type)) && is_vlan(type);
 }
 
-/* Tags that a key has; no more than the limit. */
-static __always_inline __u32 visible_tags(hook_ctx *ctx)
+/* The outermost VLAN header is payload: there were more than the limit. Where the kernel has put it
+ * beside the frame, what is behind its type is less than an Ethernet header from the start. */
+static __always_inline bool begins_with_payload(hook_ctx *ctx, const struct state *st)
 {
-	__u32 count = has_tag(ctx) ? 1 : 0;
+	__u32 place = st->mpls ? st->mpls : st->l3;
 
-	if (count < settings.vlan_limit && has_header(ctx, 0)) {
-		count++;
-		if (count < settings.vlan_limit && has_header(ctx, 1))
-			count++;
-	}
-	return count;
+	return place + tag_length(ctx) <= ETH_HLEN;
 }
 
 #if AT_XDP
@@ -108,34 +103,16 @@ static __always_inline int tag_pop(hook_ctx *ctx, struct state *st, int *shift)
 __noinline int act_push_vlan(hook_ctx *ctx, __u32 tpid, __u32 tci)
 {
 	struct state *st = state_here();
-	bool hides;
 	int shift;
 
 	if (!st)
 		return FAILED;
 	if (data_length(ctx) < ETH_HLEN)
 		return MALFORMED;
-	hides = visible_tags(ctx) >= settings.vlan_limit;
 	if (tag_push(ctx, st, tpid, tci, &shift))
 		return FAILED;
-	if (!hides) {
-		shift_layers(st, shift);
-		return EDITED;
-	}
-	/* The innermost tag is beyond the limit now: its TPID is the type. */
-	st->mpls = st->l4 = 0;
-	st->l3 = ETH_HLEN + 4 * settings.vlan_limit - (has_tag(ctx) ? 4 : 0);
+	shift_layers(st, shift);
 	return EDITED;
-}
-
-/* Headers that a tag beyond the limit hid. */
-static __always_inline void find_layers(hook_ctx *ctx, struct state *st)
-{
-#if !AT_XDP
-	bpf_skb_pull_data(ctx, ctx->len < 256 ? ctx->len : 256);
-#endif
-	if (parse_all(ctx))
-		st->mpls = st->l3 = st->l4 = 0;
 }
 
 __noinline int act_pop_vlan(hook_ctx *ctx)
@@ -145,14 +122,8 @@ __noinline int act_pop_vlan(hook_ctx *ctx)
 
 	if (!st)
 		return FAILED;
-	if (!has_tag(ctx) && !has_header(ctx, 0))
+	if (begins_with_payload(ctx, st) || (!has_tag(ctx) && !has_header(ctx)))
 		return MALFORMED;
-	if (is_vlan(type_of(ctx, st))) {
-		if (tag_pop(ctx, st, &shift))
-			return FAILED;
-		find_layers(ctx, st);
-		return EDITED;
-	}
 	if (tag_pop(ctx, st, &shift))
 		return FAILED;
 	shift_layers(st, shift);

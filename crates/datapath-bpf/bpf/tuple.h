@@ -80,7 +80,18 @@ static __always_inline void tuple_ports(hook_ctx *ctx, const struct ip *ip, stru
 	t->dst.port = bpf_ntohs(ports[1]);
 }
 
-/* The hash of a packet with the layers of `state`, into it. */
+/* The layers of a packet that comes in as this one is now: the VLAN headers that are looked through
+ * count anew. */
+static __always_inline void find_layers(hook_ctx *ctx, struct state *st)
+{
+#if !AT_XDP
+	bpf_skb_pull_data(ctx, ctx->len < 256 ? ctx->len : 256);
+#endif
+	if (parse_all(ctx))
+		st->mpls = st->l3 = st->l4 = 0;
+}
+
+/* The hash of a packet, into `state`. */
 __noinline int hash_packet(hook_ctx *ctx, __u32 symmetric, __u32 basis)
 {
 	struct state *st = state_here();
@@ -91,6 +102,7 @@ __noinline int hash_packet(hook_ctx *ctx, __u32 symmetric, __u32 basis)
 
 	if (!st)
 		return -1;
+	find_layers(ctx, st);
 	type = type_of(ctx, st);
 	t.type = bpf_ntohs(type);
 	is_ip = !find_ip(ctx, &ip);

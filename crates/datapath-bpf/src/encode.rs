@@ -24,6 +24,10 @@ pub use cells::{Cells, Traits, is_program};
 /// is looked up again goes to the daemon when too few are left (`bpf/lookup.h`).
 pub const MOST_INSTRUCTIONS: usize = 20;
 
+/// VLAN headers that may be pushed before labels come or go: with those that were looked through
+/// there is room for no more (`bpf/edit_mpls.h`).
+const MOST_PUSHED: usize = 2;
+
 /// What a flow does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
@@ -92,6 +96,7 @@ pub fn encode(actions: &[Action]) -> Result<Encoded, Refusal> {
         features: FEATURE_LAYERS,
         ports: Vec::new(),
         label_popped: false,
+        pushed: 0,
         copies: None,
         copying: false,
         lasting: false,
@@ -132,6 +137,8 @@ struct Writer {
     ports: Vec<PortNo>,
     /// What the packet is now is known when it is looked up again.
     label_popped: bool,
+    /// VLAN headers pushed, in all branches together.
+    pushed: usize,
     /// Ports that copies go to at XDP.
     copies: Option<Vec<PortNo>>,
     /// The outputs to them are being written.
@@ -301,17 +308,19 @@ impl Writer {
                 if !matches!(tpid, 0x8100 | 0x88a8) {
                     return REFUSED;
                 }
+                self.pushed += 1;
                 let tci = tci & !flow::VLAN_CFI;
                 self.cells.op(Op::PushVlan, *tpid, tci.into(), &[])
             }
             Action::PopVlan => self.cells.op(Op::PopVlan, 0, 0, &[]),
             Action::PushMpls { lse, ethertype } => {
-                if !matches!(ethertype, 0x8847 | 0x8848) {
+                if !matches!(ethertype, 0x8847 | 0x8848) || self.pushed > MOST_PUSHED {
                     return REFUSED;
                 }
                 self.mpls();
                 self.cells.op(Op::PushMpls, *ethertype, *lse, &[])
             }
+            Action::PopMpls { .. } if self.pushed > MOST_PUSHED => REFUSED,
             Action::PopMpls { ethertype } => {
                 self.mpls();
                 self.label_popped = true;

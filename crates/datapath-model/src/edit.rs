@@ -39,13 +39,14 @@ struct Ip {
     routed: bool,
 }
 
-fn frame(data: &[u8]) -> Option<Frame> {
+/// Looks through at most `tags` VLAN headers.
+fn frame(data: &[u8], tags: usize) -> Option<Frame> {
     if data.len() < 14 {
         return None;
     }
     let mut f = Frame::default();
     let mut at = 12;
-    while f.tags < 2 && matches!(be16(data, at)?, 0x8100 | 0x88a8) && data.len() >= at + 6 {
+    while f.tags < tags && matches!(be16(data, at)?, 0x8100 | 0x88a8) && data.len() >= at + 6 {
         f.tags += 1;
         at += 4;
     }
@@ -246,12 +247,12 @@ fn put32(data: &mut [u8], at: usize, m: Masked<u32>) {
     put(data, at, &m.value.to_be_bytes(), &m.mask.to_be_bytes());
 }
 
-fn find(data: &[u8]) -> Result<Frame, Malformed> {
-    frame(data).ok_or(Malformed)
+fn find(data: &[u8], tags: usize) -> Result<Frame, Malformed> {
+    frame(data, tags).ok_or(Malformed)
 }
 
-pub(crate) fn set(packet: &mut Packet, set: &Set) -> Edited {
-    let f = find(packet.data())?;
+pub(crate) fn set(packet: &mut Packet, tags: usize, set: &Set) -> Edited {
+    let f = find(packet.data(), tags)?;
     let l3 = f.l3;
     let ip = |v6: bool| f.ip.as_ref().filter(|ip| ip.v6 == v6).ok_or(Malformed);
     let any_ip = || f.ip.as_ref().ok_or(Malformed);
@@ -387,24 +388,27 @@ fn label(data: &[u8], f: &Frame) -> Result<usize, Malformed> {
     if there { Ok(f.after_type) } else { Err(Malformed) }
 }
 
-pub(crate) fn push_vlan(packet: &mut Packet, tpid: u16, tci: u16) -> Edited {
-    find(packet.data())?;
+/// What was found behind the VLAN headers is still behind them, however many those become.
+pub(crate) fn push_vlan(packet: &mut Packet, tags: &mut usize, tpid: u16, tci: u16) -> Edited {
+    find(packet.data(), *tags)?;
+    *tags += 1;
     packet.insert_at(12, 4);
     store16(packet.data_mut(), 12, tpid);
     store16(packet.data_mut(), 14, tci & 0xefff);
     Ok(())
 }
 
-pub(crate) fn pop_vlan(packet: &mut Packet) -> Edited {
-    if find(packet.data())?.tags == 0 {
+pub(crate) fn pop_vlan(packet: &mut Packet, tags: &mut usize) -> Edited {
+    if find(packet.data(), *tags)?.tags == 0 {
         return Err(Malformed);
     }
+    *tags -= 1;
     packet.remove_at(12, 4);
     Ok(())
 }
 
-pub(crate) fn push_mpls(packet: &mut Packet, lse: u32, ethertype: u16) -> Edited {
-    let f = find(packet.data())?;
+pub(crate) fn push_mpls(packet: &mut Packet, tags: usize, lse: u32, ethertype: u16) -> Edited {
+    let f = find(packet.data(), tags)?;
     if f.kind < 0x600 {
         return Err(Malformed);
     }
@@ -414,8 +418,8 @@ pub(crate) fn push_mpls(packet: &mut Packet, lse: u32, ethertype: u16) -> Edited
     Ok(())
 }
 
-pub(crate) fn pop_mpls(packet: &mut Packet, ethertype: u16) -> Edited {
-    let f = find(packet.data())?;
+pub(crate) fn pop_mpls(packet: &mut Packet, tags: usize, ethertype: u16) -> Edited {
+    let f = find(packet.data(), tags)?;
     let at = label(packet.data(), &f)?;
     packet.remove_at(at, 4);
     store16(packet.data_mut(), at - 2, ethertype);
@@ -444,7 +448,7 @@ pub(crate) fn checked_len(packet: &Packet) -> usize {
         Some((_, segment, header)) => packet.len().min(usize::from(segment) + usize::from(header)),
         None => packet.len(),
     };
-    let tagged = frame(packet.data()).is_some_and(|f| f.tags > 0);
+    let tagged = frame(packet.data(), 1).is_some_and(|f| f.tags > 0);
     if tagged { len - 4 } else { len }
 }
 

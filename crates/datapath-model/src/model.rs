@@ -10,7 +10,7 @@ use datapath::{
     UpcallKind, Upcaller, hash,
 };
 use flow::Key;
-use flow::extract::key_of;
+use flow::extract::{key_of, vlan_limit};
 use netdev::Device;
 use packet::Packet;
 use std::collections::BTreeMap;
@@ -50,13 +50,20 @@ struct InFlight {
     packet: Packet,
     /// Metadata counts; the rest is read from the packet where it is needed.
     key: Key,
+    /// VLAN headers that edits look through.
+    tags: usize,
     cut: Option<u32>,
     passes: u32,
 }
 
 impl InFlight {
-    /// The key as the packet is now.
-    fn fresh_key(&self) -> Key {
+    fn new(packet: Packet, key: Key) -> InFlight {
+        InFlight { packet, key, tags: vlan_limit(), cut: None, passes: 0 }
+    }
+
+    /// The key of a packet that comes in as this one is now; edits go by that from then on.
+    fn fresh_key(&mut self) -> Key {
+        self.tags = vlan_limit();
         let old = &self.key;
         let mut key = key_of(self.packet.data(), old.in_port.get());
         key.regs = old.regs;
@@ -227,25 +234,26 @@ impl Model {
                 self.forward(copy);
             }
             Action::Hash { symmetric, basis } => {
-                p.key.dp_hash.set(hash::five_tuple(&p.fresh_key(), *symmetric, *basis));
+                let key = p.fresh_key();
+                p.key.dp_hash.set(hash::five_tuple(&key, *symmetric, *basis));
             }
             Action::Trunc(len) => p.cut = Some(*len),
             Action::PushVlan { tpid, tci } => {
-                edit::push_vlan(&mut p.packet, *tpid, *tci).map_err(malformed)?
+                edit::push_vlan(&mut p.packet, &mut p.tags, *tpid, *tci).map_err(malformed)?
             }
-            Action::PopVlan => edit::pop_vlan(&mut p.packet).map_err(malformed)?,
+            Action::PopVlan => edit::pop_vlan(&mut p.packet, &mut p.tags).map_err(malformed)?,
             Action::PushMpls { lse, ethertype } => {
-                edit::push_mpls(&mut p.packet, *lse, *ethertype).map_err(malformed)?;
+                edit::push_mpls(&mut p.packet, p.tags, *lse, *ethertype).map_err(malformed)?;
             }
             Action::PopMpls { ethertype } => {
-                edit::pop_mpls(&mut p.packet, *ethertype).map_err(malformed)?
+                edit::pop_mpls(&mut p.packet, p.tags, *ethertype).map_err(malformed)?
             }
             Action::Set(Set::Priority(value)) => p.key.skb_priority.set(*value),
             Action::Set(Set::Mark(m)) => {
                 let old = p.key.pkt_mark.get();
                 p.key.pkt_mark.set(old & !m.mask | m.value & m.mask);
             }
-            Action::Set(set) => edit::set(&mut p.packet, set).map_err(malformed)?,
+            Action::Set(set) => edit::set(&mut p.packet, p.tags, set).map_err(malformed)?,
             Action::Sample { probability, actions } => {
                 if *probability == u32::MAX || lock(&self.state).rng.u32(..) < *probability {
                     self.run(p.clone(), actions);
@@ -420,13 +428,13 @@ impl Packets for Model {
         if nesting(actions) > ACTION_DEPTH_LIMIT {
             return self.drop_packet(DropReason::UnsupportedAction);
         }
-        self.run_all(InFlight { packet, key: *key, cut: None, passes: 0 }, actions);
+        self.run_all(InFlight::new(packet, *key), actions);
     }
 
     fn inject(&self, packet: Packet, port: PortNo) {
         let mut key = Key::ZERO;
         key.in_port.set(port.0);
-        self.forward(InFlight { packet, key, cut: None, passes: 0 });
+        self.forward(InFlight::new(packet, key));
     }
 }
 

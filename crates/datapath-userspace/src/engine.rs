@@ -13,7 +13,7 @@ use crate::table::Table;
 use clock::Millis;
 use datapath::{Actions, DropReason, PortNo, Upcall, UpcallKind, Upcaller};
 use flow::Key;
-use flow::extract::{Layers, extract};
+use flow::extract::{Layers, extract_limited, vlan_limit};
 use netdev::PacketPool;
 use packet::Packet;
 use std::sync::Arc;
@@ -30,6 +30,9 @@ pub(crate) struct Work {
     pub(crate) changed: bool,
     /// Headers came or went: `layers`, and what of `key` says which headers there are, is too.
     pub(crate) moved: bool,
+    /// VLAN headers that are looked through. Those that actions push hide nothing of what was
+    /// found behind them, those that they pop uncover nothing.
+    pub(crate) tags: usize,
     /// Set by `trunc`.
     pub(crate) cut: Option<u32>,
 }
@@ -37,8 +40,9 @@ pub(crate) struct Work {
 impl Work {
     /// A packet as it came in on `port`.
     pub(crate) fn received(packet: Packet, port: PortNo) -> Work {
-        let (key, layers) = extract(packet.data(), port.0);
-        Work { packet, key, layers, changed: false, moved: false, cut: None }
+        let tags = vlan_limit();
+        let (key, layers) = extract_limited(packet.data(), port.0, tags);
+        Work { packet, key, layers, changed: false, moved: false, tags, cut: None }
     }
 
     /// A packet with the metadata of `key`.
@@ -49,31 +53,38 @@ impl Work {
             layers: Layers::default(),
             changed: true,
             moved: true,
+            tags: 0,
             cut: None,
         };
         work.refresh();
         work
     }
 
-    /// Brings key and layers up to date.
+    /// Makes key and layers those of a packet that comes in as this one is now.
     pub(crate) fn refresh(&mut self) {
         if !self.changed && !self.moved {
             return;
         }
-        let (mut key, layers) = extract(self.packet.data(), self.key.in_port.get());
+        self.tags = vlan_limit();
+        self.parse();
+        self.changed = false;
+    }
+
+    fn parse(&mut self) {
+        let in_port = self.key.in_port.get();
+        let (mut key, layers) = extract_limited(self.packet.data(), in_port, self.tags);
         for (new, kept) in key.words_mut().iter_mut().zip(self.key.words()).take(METADATA_WORDS) {
             *new = *kept;
         }
         self.key = key;
         self.layers = layers;
-        self.changed = false;
         self.moved = false;
     }
 
     /// What edits need to know, up to date.
     pub(crate) fn parsed(&mut self) -> (&mut Packet, Parsed<'_>) {
         if self.moved {
-            self.refresh();
+            self.parse();
         }
         (&mut self.packet, Parsed { key: &self.key, layers: &self.layers })
     }
@@ -421,6 +432,7 @@ impl Engine {
             layers: work.layers,
             changed: work.changed,
             moved: work.moved,
+            tags: work.tags,
             cut: work.cut,
         }
     }

@@ -190,6 +190,11 @@ impl Engine {
                 _ => Err(DropReason::UnsupportedAction),
             };
             work.changed = true;
+            work.tags = match action {
+                Action::PushVlan { .. } => work.tags.saturating_add(1),
+                Action::PopVlan => work.tags.saturating_sub(1),
+                _ => work.tags,
+            };
             // An ICMP type decides what the message is, as pushed and popped headers do.
             work.moved = !matches!(action, Action::Set(set) if !matches!(set, Set::Icmp { .. }));
             match edited {

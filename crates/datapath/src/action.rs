@@ -43,14 +43,17 @@ pub enum Action {
     /// unfinished checksum finished first and loses its segmentation.
     Trunc(u32),
     /// Push an 802.1Q or 802.1ad header. `tci` has the CFI bit set, as in keys; on the wire it
-    /// is clear.
+    /// is clear. What was found behind the VLAN headers is found there by the actions that
+    /// follow, also when headers are now more than `flow::extract::vlan_limit`: that counts again
+    /// when the packet is looked up again, calls up, or is hashed.
     PushVlan {
         /// Tag protocol.
         tpid: u16,
         /// Priority, presence bit, VLAN id.
         tci: u16,
     },
-    /// Pop the outermost VLAN header.
+    /// Pop the outermost VLAN header. Those beyond the limit stay payload until it counts again
+    /// (see [`Action::PushVlan`]): they are not popped, nor is anything found behind them.
     PopVlan,
     /// Push an MPLS label stack entry behind the VLAN headers and set the Ethernet type.
     PushMpls {

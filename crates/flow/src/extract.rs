@@ -94,7 +94,8 @@ pub fn extract(data: &[u8], in_port: u32) -> (Key, Layers) {
     extract_limited(data, in_port, vlan_limit())
 }
 
-/// As [`extract`], parsing at most `vlan_limit` VLAN tags.
+/// As [`extract`], parsing at most `vlan_limit` VLAN tags, of which the key holds the first
+/// [`VLANS`].
 pub fn extract_limited(data: &[u8], in_port: u32, vlan_limit: usize) -> (Key, Layers) {
     let mut key = Key::ZERO;
     let layers = parse(&mut key, data, in_port, vlan_limit);
@@ -113,7 +114,7 @@ fn parse(key: &mut Key, data: &[u8], in_port: u32, vlan_limit: usize) -> Layers 
 
     // `kind` is the type read last, `rest` what is behind it.
     let mut kind = eth.ethertype.get();
-    for slot in 0..vlan_limit.min(VLANS) {
+    for slot in 0..vlan_limit {
         if !ethertype::is_vlan(kind) {
             break;
         }

@@ -168,6 +168,10 @@ fn what_cannot_run_here() {
     }
     refused(&deep);
     refused(&[Action::PushVlan { tpid: 0x9100, tci: 0x1001 }, TWO]);
+    let push = Action::PushVlan { tpid: 0x8100, tci: 0x1001 };
+    let label = Action::PushMpls { lse: 1, ethertype: 0x8847 };
+    program(&[push.clone(), push.clone(), label.clone(), TWO]);
+    refused(&[push.clone(), push.clone(), push, label, TWO]);
 }
 
 #[test]

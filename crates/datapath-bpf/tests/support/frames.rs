@@ -9,7 +9,7 @@ const PROTOCOLS: [u8; 9] = [0, 1, 2, 6, 17, 43, 44, 58, 132];
 fn l2(rng: &mut Rng) -> Frame {
     let mut frame =
         Frame::ethernet(std::array::from_fn(|_| rng.u8(..)), [2, 0, 0, 0, 0, rng.u8(..)]);
-    for _ in 0..rng.usize(..4).saturating_sub(1) {
+    for _ in 0..rng.usize(..5).saturating_sub(1) {
         let tpid = if rng.bool() { ethertype::VLAN } else { ethertype::VLAN_SERVICE };
         frame = frame.vlan(tpid, rng.u16(..));
     }

@@ -42,6 +42,66 @@ pub fn vlan_push_pop_and_qinq(w: &World) {
     }
 }
 
+/// Two VLAN headers are looked through here. More of them that actions push hide nothing, and one
+/// that was payload stays that.
+pub fn vlan_headers_beyond_the_limit(w: &World) {
+    let tagged = |tags: &[u16]| tags.iter().fold(Frame::ethernet(B, A), |f, t| f.vlan(0x8100, *t));
+    let datagram =
+        |f: Frame, to, port| f.ipv4(v4(1), v4(to), 64).udp(1, port).payload(b"x").finish();
+    let push = |n: usize| "push_vlan(vid=9,pcp=0),".repeat(n);
+    let label = "push_mpls(label=5,tc=0,ttl=64,bos=1,eth_type=0x8847)";
+    let labelled = |tags: &[u16], payload: &[u8]| {
+        let label = MplsEntry::new(5, 0, true, 64);
+        tagged(tags).mpls(0x8847, label).payload(payload).finish()
+    };
+    let three = datagram(tagged(&[1, 2, 3]), 2, 2);
+    let behind_two = three.get(22..).expect("three headers");
+    for (actions, before, after) in [
+        (push(1) + "set(ipv4(dst=10.0.0.9)),2", &[1, 2][..], datagram(tagged(&[9, 1, 2]), 9, 2)),
+        (push(3) + "set(udp(dst=7)),2", &[1, 2], datagram(tagged(&[9, 9, 9, 1, 2]), 2, 7)),
+        (push(2) + "pop_vlan,set(udp(dst=7)),2", &[1, 2], datagram(tagged(&[9, 1, 2]), 2, 7)),
+        (push(1) + "pop_vlan,pop_vlan,set(udp(dst=7)),2", &[1, 2], datagram(tagged(&[2]), 2, 7)),
+        (
+            push(1) + label + ",2",
+            &[1, 2],
+            labelled(&[9, 1, 2], datagram(tagged(&[]), 2, 2).get(14..).expect("a header")),
+        ),
+        (push(1) + "2", &[1, 2, 3], datagram(tagged(&[9, 1, 2, 3]), 2, 2)),
+        ("pop_vlan,".to_owned() + label + ",2", &[1, 2, 3], labelled(&[2], behind_two)),
+        ("pop_vlan,pop_vlan,".to_owned() + label + ",2", &[1, 2, 3], labelled(&[], behind_two)),
+        (
+            "pop_vlan,pop_vlan,".to_owned() + label + "," + &push(1) + "2",
+            &[1, 2, 3],
+            labelled(&[9], behind_two),
+        ),
+        (
+            "pop_vlan,pop_vlan,".to_owned() + &push(1) + "2",
+            &[1, 2, 3],
+            datagram(tagged(&[9, 3]), 2, 2),
+        ),
+    ] {
+        let frame = Packet::from_slice(&datagram(tagged(before), 2, 2));
+        assert_eq!(w.through(&actions, frame), [after], "{actions}");
+    }
+    for actions in ["pop_vlan,pop_vlan,pop_vlan,2", "pop_vlan,set(ipv4(ttl=3)),2"] {
+        let before = w.drops(DropReason::Malformed);
+        assert!(w.through(actions, Packet::from_slice(&three)).is_empty(), "{actions}");
+        assert_eq!(w.drops(DropReason::Malformed), before + 1, "{actions}");
+    }
+    // Whoever looks the packet up again, or hashes it, counts anew.
+    let mut hidden = on(1);
+    hidden.set(Field::RecircId, 1);
+    hidden.set(Field::EthType, 0x8100);
+    let pushed = datagram(tagged(&[9, 1, 2]), 2, 2);
+    let hash = datapath::hash::five_tuple(&key_of(&pushed, 1), false, 0);
+    hidden.set(Field::DpHash, hash.into());
+    w.dp().flush();
+    w.install(1, on(1), "push_vlan(vid=9,pcp=0),hash(l4(0)),recirc(0x1)");
+    w.install(2, hidden, "pop_vlan,2");
+    w.inject(1, &datagram(tagged(&[1, 2]), 2, 2));
+    assert_eq!(w.out(2), [datagram(tagged(&[1, 2]), 2, 2)]);
+}
+
 pub fn pop_without_a_tag_is_malformed(w: &World) {
     for actions in ["pop_vlan,2", "pop_mpls(eth_type=0x800),2", "set(mpls(ttl=3)),2"] {
         let before = w.drops(DropReason::Malformed);

@@ -38,6 +38,7 @@ macro_rules! behaviour_cases {
                 upcalls_may_call_everything;
             headers:
                 vlan_push_pop_and_qinq,
+                vlan_headers_beyond_the_limit,
                 pop_without_a_tag_is_malformed,
                 mpls_push_set_and_pop,
                 every_field_can_be_set_with_right_checksums,
