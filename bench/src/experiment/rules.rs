@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 const FEW: u32 = 1 << 16;
 const MANY: u32 = 1 << 18;
+/// One system of each daemon: where packets run has no part in this.
+const DAEMONS: [System; 2] = [System::OvsAfPacket, System::Slipswitch(Tier::Tcx)];
 /// How long the tool may take.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// After the tool has returned, until what it sent has been freed.
@@ -31,7 +33,7 @@ pub fn run(run: &mut Run, experiment: &Experiment) -> Result<()> {
             wide: WIDE,
         };
         let asked = [asked("time to add", "s"), asked("memory of a rule", "bytes")];
-        run.each(experiment, &daemons(), &asked, &|run, system| {
+        run.each(experiment, &DAEMONS, &asked, &|run, system| {
             let mut series = vec![Series::default(); asked.len()];
             for _ in 0..rounds {
                 // A new daemon each time: memory that was freed would be used again.
@@ -42,11 +44,6 @@ pub fn run(run: &mut Run, experiment: &Experiment) -> Result<()> {
         });
     }
     Ok(())
-}
-
-/// One system of each daemon: where packets run has no part in this.
-fn daemons() -> Vec<System> {
-    vec![System::OvsAfPacket, System::Slipswitch(Tier::Tcx)]
 }
 
 /// Seconds, and bytes for each rule.

@@ -21,9 +21,9 @@ const PAGES: u64 = 512;
 const MEMORY: u64 = 768;
 /// For all of them: no flow has to give way because of limits or of rarely being met.
 const LIMITS: &str = "other_config:flow-limit=400000 other_config:max-idle=60000";
-/// Likewise, and the signature match cache is there for what the exact match cache cannot hold.
-const CACHES: &str = "other_config:flow-limit=400000 other_config:max-idle=60000 \
-                      other_config:smc-enable=true";
+/// For its own datapath: the signature match cache is there for what the exact match cache cannot
+/// hold.
+const CACHE: &str = "other_config:smc-enable=true";
 /// The kernel's datapath.
 const MODULE: &str = "openvswitch";
 
@@ -47,7 +47,7 @@ pub fn kernel(cpus: Cpus) -> Result<Vswitch> {
 /// # Panics
 /// When the daemon does not start.
 pub fn af_packet(cpus: Cpus) -> Vswitch {
-    on_plain_devices("netdev", CACHES, cpus)
+    on_plain_devices("netdev", &format!("{LIMITS} {CACHE}"), cpus)
 }
 
 fn on_plain_devices(datapath: &'static str, settings: &str, cpus: Cpus) -> Vswitch {
@@ -74,11 +74,11 @@ pub fn af_xdp(cpus: Cpus) -> Vswitch {
     let threads = pmd(cpus);
     Vswitch::new(Recipe {
         switch,
-        prepare: format!("set Open_vSwitch . {CACHES} {threads}"),
+        prepare: format!("set Open_vSwitch . {LIMITS} {CACHE} {threads}"),
         datapath: "netdev",
         interface: Box::new(|_| "type=afxdp options:n_rxq=1 options:xdp-mode=native".into()),
         settings: format!(
-            "{CACHES} {threads}; type=afxdp options:n_rxq=1 options:xdp-mode=native (veth has \
+            "{LIMITS} {CACHE} {threads}; type=afxdp options:n_rxq=1 options:xdp-mode=native (veth has \
              no zero copy)"
         ),
         tier: None,
@@ -104,13 +104,13 @@ pub fn dpdk(cpus: Cpus) -> Result<Vswitch> {
     let vswitch = Vswitch::new(Recipe {
         switch,
         prepare: format!(
-            "set Open_vSwitch . {CACHES} {threads} other_config:dpdk-init=true \
+            "set Open_vSwitch . {LIMITS} {CACHE} {threads} other_config:dpdk-init=true \
              other_config:dpdk-socket-mem={MEMORY} 'other_config:dpdk-extra=\"{extra}\"'"
         ),
         datapath: "netdev",
         interface: Box::new(|name| format!("type=dpdk options:dpdk-devargs={}", devargs(name))),
         settings: format!(
-            "{CACHES} {threads}, {MEMORY} MiB of hugepages, {extra}; type=dpdk \
+            "{LIMITS} {CACHE} {threads}, {MEMORY} MiB of hugepages, {extra}; type=dpdk \
              options:dpdk-devargs={}",
             devargs("PORT")
         ),
