@@ -70,21 +70,22 @@ pub struct MiniMatch {
 impl MiniMatch {
     /// Compresses `matching`.
     pub fn new(matching: &Match) -> MiniMatch {
-        let mask = MiniMask::new(matching.mask());
-        let key = matching.key().words();
-        let values = mask.iter().map(|(i, _)| key.get(i).copied().unwrap_or(0)).collect();
-        MiniMatch { mask: Arc::new(mask), values }
+        MiniMatch::under(Arc::new(MiniMask::new(matching.mask())), matching)
     }
 
     /// Compresses `matching`, with the mask of `other` when that is the same: `None` when not.
     pub fn with_mask_of(other: &MiniMatch, matching: &Match) -> Option<MiniMatch> {
-        let (key, mask) = (matching.key().words(), matching.mask());
+        let mask = matching.mask();
         let is_same = other.mask.map == mask.word_map()
             && other.mask.iter().all(|(i, m)| mask.words().get(i) == Some(&m));
-        is_same.then(|| MiniMatch {
-            mask: Arc::clone(&other.mask),
-            values: indices(other.mask.map).map(|i| key.get(i).copied().unwrap_or(0)).collect(),
-        })
+        is_same.then(|| MiniMatch::under(Arc::clone(&other.mask), matching))
+    }
+
+    /// Compresses `matching`, whose mask `mask` is.
+    fn under(mask: Arc<MiniMask>, matching: &Match) -> MiniMatch {
+        let key = matching.key().words();
+        let values = indices(mask.map).map(|i| key.get(i).copied().unwrap_or(0)).collect();
+        MiniMatch { mask, values }
     }
 
     pub(crate) fn shared_mask(&self) -> &Arc<MiniMask> {
