@@ -436,6 +436,21 @@ fn drops_are_counted_by_reason() {
     });
 }
 
+/// Receives until there are as many packets of each kind as `wanted` says, a kind being those whose
+/// MAC addresses are this byte throughout; gives the packets of each.
+fn received<const N: usize>(port: &mut Opened, wanted: [(u8, usize); N]) -> [Vec<Packet>; N] {
+    let (mut out, mut pool) = (Vec::new(), PacketPool::default());
+    let of = |out: &[Packet], byte: u8| -> Vec<Packet> {
+        out.iter().filter(|p| p.data()[..12] == [byte; 12]).cloned().collect()
+    };
+    let end = Instant::now() + patient(Duration::from_secs(3));
+    while wanted.iter().any(|(byte, count)| of(&out, *byte).len() < *count) {
+        assert!(Instant::now() < end, "{out:?}");
+        queue(port).recv(&mut out, &mut pool, 8).expect("present");
+    }
+    wanted.map(|(byte, _)| of(&out, byte))
+}
+
 /// TCP behind a label, still to be segmented. The kernel takes such a packet, and drops it.
 #[test]
 fn what_is_behind_labels_is_segmented_here() {
@@ -457,14 +472,7 @@ fn what_is_behind_labels_is_segmented_here() {
         // Beside packets that are as any other.
         let plain = Packet::from_slice(&[3; 60]);
         assert_eq!(from.sender.send(&[plain.clone(), p, plain]).sent, 3);
-        let (mut out, mut pool) = (Vec::new(), PacketPool::default());
-        let end = Instant::now() + Duration::from_secs(3);
-        let count = |out: &[Packet], first| out.iter().filter(|p| p.data()[..12] == first).count();
-        while count(&out, [2; 12]) < 3 || count(&out, [3; 12]) < 2 {
-            assert!(Instant::now() < end, "{out:?}");
-            queue(&mut to).recv(&mut out, &mut pool, 8).expect("present");
-        }
-        out.retain(|p| p.data()[..12] == [2; 12]);
+        let [out, _plain] = received(&mut to, [(2, 3), (3, 2)]);
         let joined: Vec<u8> = out.iter().flat_map(|p| p.data()[58..].to_vec()).collect();
         assert_eq!(joined, payload);
         assert!(out.iter().all(|p| p.offload.gso.is_none() && p.len() <= 1058));
@@ -488,13 +496,7 @@ fn what_the_kernel_refuses_to_segment_is_segmented_here() {
         // The kernel wants an unfinished checksum with UDP segmentation.
         p.offload.gso = Some((packet::Gso::UdpL4, 1000, 42));
         assert_eq!(from.sender.send(&[p]).sent, 1);
-        let (mut out, mut pool) = (Vec::new(), PacketPool::default());
-        let end = Instant::now() + patient(Duration::from_secs(3));
-        while out.iter().filter(|p: &&Packet| p.data()[..12] == [2; 12]).count() < 3 {
-            assert!(Instant::now() < end, "{out:?}");
-            queue(&mut to).recv(&mut out, &mut pool, 8).expect("present");
-        }
-        out.retain(|p| p.data()[..12] == [2; 12]);
+        let [out] = received(&mut to, [(2, 3)]);
         let joined: Vec<u8> = out.iter().flat_map(|p| p.data()[42..].to_vec()).collect();
         assert_eq!(joined, payload);
         assert!(out.iter().all(|p| p.offload.gso.is_none() && p.len() <= 1042));
