@@ -1,8 +1,9 @@
 //! A directory in which a switch lives, and the guard that empties it.
 //!
-//! However the test program ends, the guard then ends every process that has this directory, or one below it, as its `OVS_RUNDIR`, and removes the directory and what the
-//! switch has pinned in bpffs (links go with their pins, programs and maps with both). So daemons
-//! that have detached themselves leave nothing behind either.
+//! However the test program ends, the guard then ends every process that has this directory, or one
+//! below it, as its `OVS_RUNDIR`, and removes the directory and what the switch has pinned in bpffs
+//! (links go with their pins, programs and maps with both). So daemons that have detached themselves
+//! leave nothing behind either.
 
 use super::{Guard, Output};
 use std::path::{Path, PathBuf};
