@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn a_directory_that_its_last_user_removed_is_made_anew() {
         if !rustix::process::geteuid().is_root() || !in_bpffs(Path::new(BPFFS)) {
-            eprintln!("SKIPPED: a_directory_that_its_last_user_removed_is_made_anew: no bpffs");
+            testing::skip("it takes root, and a BPF file system");
             return;
         }
         let name = format!("slipswitch-test-{}-removed/i", std::process::id());
