@@ -19,6 +19,7 @@ use flow::Key;
 use flow::extract::key_of;
 use packet::Packet;
 use packet::build::Frame;
+use support::privilege::is_root;
 use support::*;
 
 const EXACT: [u64; WORDS] = [u64::MAX; WORDS];
@@ -45,14 +46,6 @@ impl std::ops::Deref for Site {
     fn deref(&self) -> &Bed {
         &self.bed
     }
-}
-
-fn root() -> bool {
-    let root = rustix::process::geteuid().is_root();
-    if !root {
-        testing::skip("it takes root");
-    }
-    root
 }
 
 fn model() -> Arc<Model> {
@@ -298,7 +291,7 @@ fn random(hook: Hook, seed: u64, make: fn(&mut Rng) -> Vec<u8>, at_least: usize)
 
 #[test]
 fn random_lists_on_sound_frames() {
-    if root() {
+    if is_root() {
         random(Hook::Tc, 1, frames::sound, 15_000);
         random(Hook::Xdp, 2, frames::sound, 15_000);
     }
@@ -306,7 +299,7 @@ fn random_lists_on_sound_frames() {
 
 #[test]
 fn random_lists_on_mangled_frames() {
-    if root() {
+    if is_root() {
         random(Hook::Tc, 3, frames::mangled, 15_000);
         random(Hook::Xdp, 4, frames::mangled, 15_000);
     }
@@ -314,7 +307,7 @@ fn random_lists_on_mangled_frames() {
 
 #[test]
 fn the_hash_and_the_key_after_edits_are_those_of_the_model() {
-    if !root() {
+    if !is_root() {
         return;
     }
     let (bed, model) = (Site::new(Hook::Tc), model());
@@ -355,7 +348,7 @@ fn the_hash_and_the_key_after_edits_are_those_of_the_model() {
 /// the sum of the packet any more.
 #[test]
 fn sets_keep_the_sum_that_a_card_computed() {
-    if !root() {
+    if !is_root() {
         return;
     }
     let bed = Site::new(Hook::Tc);
@@ -392,7 +385,7 @@ fn udp(payload: usize) -> Vec<u8> {
 
 #[test]
 fn lengths_are_checked_and_cut() {
-    if !root() {
+    if !is_root() {
         return;
     }
     let model = model();
@@ -428,7 +421,7 @@ fn lengths_are_checked_and_cut() {
 
 #[test]
 fn a_meter_lets_its_burst_pass_and_counts_the_highest_exceeded_band() {
-    if !root() {
+    if !is_root() {
         return;
     }
     for hook in [Hook::Tc, Hook::Xdp] {
@@ -460,7 +453,7 @@ fn a_meter_lets_its_burst_pass_and_counts_the_highest_exceeded_band() {
 
 #[test]
 fn a_packet_is_looked_up_again_no_more_than_six_times() {
-    if !root() {
+    if !is_root() {
         return;
     }
     for hook in [Hook::Tc, Hook::Xdp] {
@@ -485,7 +478,7 @@ fn a_packet_is_looked_up_again_no_more_than_six_times() {
 /// the next hook does all of it.
 #[test]
 fn what_xdp_leaves_after_edits_is_as_it_came() {
-    if !root() {
+    if !is_root() {
         return;
     }
     let bed = Site::new(Hook::Xdp);
@@ -518,7 +511,7 @@ fn what_xdp_leaves_after_edits_is_as_it_came() {
 /// Headers further behind than what is kept: the packet goes on before it is changed.
 #[test]
 fn what_could_not_be_undone_is_left_first() {
-    if !root() {
+    if !is_root() {
         return;
     }
     let bed = Site::new(Hook::Xdp);
@@ -543,7 +536,7 @@ fn what_could_not_be_undone_is_left_first() {
 
 #[test]
 fn copies_are_left_to_tc_when_a_port_does_not_take_them() {
-    if !root() {
+    if !is_root() {
         return;
     }
     let bed = Site::new(Hook::Xdp);
@@ -592,7 +585,7 @@ fn copies_are_left_to_tc_when_a_port_does_not_take_them() {
 /// Frames in several buffers: a page does not hold them.
 #[test]
 fn frames_in_several_buffers_are_edited_and_left_as_others() {
-    if !root() {
+    if !is_root() {
         return;
     }
     if !datapath_bpf::load::have_frags() {

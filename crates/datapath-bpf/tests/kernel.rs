@@ -3,7 +3,6 @@
 
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -15,55 +14,20 @@ use datapath_bpf::{
 };
 use flow::{Field, Match};
 use packet::build::Frame;
+use privilege::{ifindex, in_namespace, tool};
+
+#[path = "support/privilege.rs"]
+mod privilege;
 
 const TC_ACT_SHOT: u32 = 2;
 const TC_ACT_REDIRECT: u32 = 7;
 /// The loopback device, which test runs of skb programs come from.
 const LOOPBACK: u32 = 1;
 
-fn is_root() -> bool {
-    let root = rustix::process::geteuid().is_root();
-    if !root {
-        testing::skip("it takes root (CAP_BPF, CAP_NET_ADMIN, CAP_SYS_ADMIN)");
-    }
-    root
-}
-
-/// Runs `f` on a thread with a network namespace of its own.
-fn in_namespace(f: impl FnOnce() + Send) {
-    if !is_root() {
-        return;
-    }
-    std::thread::scope(|scope| {
-        let thread = scope.spawn(|| {
-            // SAFETY: an integer; it concerns this thread alone.
-            assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNET) }, 0);
-            ip("link set lo up");
-            f();
-        });
-        if let Err(panic) = thread.join() {
-            std::panic::resume_unwind(panic);
-        }
-    });
-}
-
-fn ip(arguments: &str) {
-    let done = Command::new("ip").args(arguments.split(' ')).output().unwrap();
-    assert!(done.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&done.stderr));
-}
-
-fn ifindex(name: &str) -> u32 {
-    let name = std::ffi::CString::new(name).unwrap();
-    // SAFETY: a string that ends with NUL.
-    let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
-    assert_ne!(index, 0);
-    index
-}
-
 fn veth() -> u32 {
-    ip("link add va type veth peer name vb");
-    ip("link set va up");
-    ip("link set vb up");
+    tool("ip", "link add va type veth peer name vb");
+    tool("ip", "link set va up");
+    tool("ip", "link set vb up");
     ifindex("va")
 }
 
@@ -186,7 +150,7 @@ fn every_way_to_attach() {
         assert!(bpf.attach(PortNo(4), &attachment(12345)).is_err());
         assert!(bpf.set_devmap(PortNo(4), true).is_err());
         assert_eq!(bpf.states(Hook::Tc).unwrap().len(), sys::possible_cpus().unwrap());
-        ip("link del va");
+        tool("ip", "link del va");
         bpf.detach(PortNo(3));
     });
 }
@@ -274,8 +238,8 @@ fn what_nobody_goes_on_with_is_taken_away() {
         assert!(datapath_bpf::discard(&pins).unwrap());
         assert!(!pins.exists());
         // The hook is free, whatever kind it is.
-        let qdiscs = Command::new("tc").args(["qdisc", "show", "dev", "va"]).output().unwrap();
-        assert!(!String::from_utf8_lossy(&qdiscs.stdout).contains("clsact"), "{qdiscs:?}");
+        let qdiscs = tool("tc", "qdisc show dev va");
+        assert!(!qdiscs.contains("clsact"), "{qdiscs}");
     });
 }
 

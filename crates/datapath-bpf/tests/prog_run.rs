@@ -11,6 +11,7 @@ use datapath_bpf::load::Hook;
 use datapath_bpf::slot::Slot;
 use flow::Key;
 use packet::build::Frame;
+use support::privilege::is_root;
 use support::*;
 
 const EXACT: [u64; WORDS] = [u64::MAX; WORDS];
@@ -21,14 +22,6 @@ fn memorable() -> [u64; WORDS] {
     let mut mask = keys::signature();
     mask[HOT_WORDS..].fill(0);
     mask
-}
-
-fn root() -> bool {
-    let root = rustix::process::geteuid().is_root();
-    if !root {
-        testing::skip("it takes root");
-    }
-    root
 }
 
 fn udp() -> Vec<u8> {
@@ -304,14 +297,14 @@ fn run_cases(hook: Hook, at: usize) {
 
 #[test]
 fn cases_at_tc() {
-    if root() {
+    if is_root() {
         run_cases(Hook::Tc, 0);
     }
 }
 
 #[test]
 fn cases_at_xdp() {
-    if root() {
+    if is_root() {
         run_cases(Hook::Xdp, 1);
     }
 }
@@ -319,7 +312,7 @@ fn cases_at_xdp() {
 /// At tc copies are sent at once, by a device.
 #[test]
 fn copies_at_xdp() {
-    if !root() {
+    if !is_root() {
         return;
     }
     let bed = Bed::new(Hook::Xdp);
@@ -339,7 +332,7 @@ fn copies_at_xdp() {
 
 #[test]
 fn a_device_that_is_no_port_is_left_alone() {
-    if !root() {
+    if !is_root() {
         return;
     }
     for (hook, verdict) in [(Hook::Tc, NONE[0]), (Hook::Xdp, NONE[1])] {
@@ -351,7 +344,7 @@ fn a_device_that_is_no_port_is_left_alone() {
 
 #[test]
 fn a_missed_packet_goes_up_behind_a_header_and_no_more_than_allowed() {
-    if !root() {
+    if !is_root() {
         return;
     }
     let bed = Bed::new(Hook::Tc);
@@ -374,7 +367,7 @@ fn a_missed_packet_goes_up_behind_a_header_and_no_more_than_allowed() {
 
 #[test]
 fn ports_of_the_host_are_counted_here() {
-    if !root() {
+    if !is_root() {
         return;
     }
     let bed = Bed::new(Hook::Tc);
@@ -477,7 +470,7 @@ fn random(seed: u64, make: fn(&mut fastrand::Rng) -> Vec<u8>) -> impl Iterator<I
 
 #[test]
 fn keys_of_sound_frames_at_both_hooks() {
-    if root() {
+    if is_root() {
         keys_agree(Hook::Tc, random(1, frames::sound), 5);
         keys_agree(Hook::Xdp, random(2, frames::sound), 5);
     }
@@ -485,7 +478,7 @@ fn keys_of_sound_frames_at_both_hooks() {
 
 #[test]
 fn keys_of_mangled_frames_at_both_hooks() {
-    if root() {
+    if is_root() {
         keys_agree(Hook::Tc, random(3, frames::mangled), 50);
         keys_agree(Hook::Xdp, random(4, frames::mangled), 50);
     }

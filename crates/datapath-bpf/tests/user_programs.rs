@@ -17,9 +17,12 @@ use datapath_bpf::settings::Settings;
 use datapath_bpf::{Attachment, BpfDatapath, Config, HookSet, Hooks, XdpMode, sys};
 use flow::{Field, Mask, Match};
 use packet::build::Frame;
+use privilege::{ifindex, in_namespace, tool};
 
 #[path = "support/frames.rs"]
 mod frames;
+#[path = "support/privilege.rs"]
+mod privilege;
 
 /// include/uapi/linux/bpf.h.
 const XDP_DROP: u32 = 1;
@@ -45,46 +48,12 @@ fn what_an_object_can_do_is_read_without_loading_it() {
     assert!(matches!(missing, Err(ObjectError::File { .. })));
 }
 
-/// Runs `f` on a thread with a network namespace of its own.
-fn in_namespace(f: impl FnOnce() + Send) {
-    if !rustix::process::geteuid().is_root() {
-        testing::skip("it takes root (CAP_BPF, CAP_NET_ADMIN, CAP_SYS_ADMIN)");
-        return;
-    }
-    std::thread::scope(|scope| {
-        let thread = scope.spawn(|| {
-            // SAFETY: an integer; it concerns this thread alone.
-            assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNET) }, 0);
-            run("ip", "link set lo up");
-            f();
-        });
-        if let Err(panic) = thread.join() {
-            std::panic::resume_unwind(panic);
-        }
-    });
-}
-
-fn run(program: &str, arguments: &str) -> String {
-    let done = Command::new(program).args(arguments.split(' ')).output().unwrap();
-    let said = String::from_utf8_lossy(&done.stderr);
-    assert!(done.status.success(), "{program} {arguments}: {said}");
-    String::from_utf8(done.stdout).unwrap()
-}
-
 /// Makes a pair, both ends up; the index of the first.
 fn veth(a: &str, b: &str) -> u32 {
-    run("ip", &format!("link add {a} type veth peer name {b}"));
-    run("ip", &format!("link set {a} up"));
-    run("ip", &format!("link set {b} up"));
-    index(a)
-}
-
-fn index(name: &str) -> u32 {
-    let name = std::ffi::CString::new(name).unwrap();
-    // SAFETY: a string that ends with NUL.
-    let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
-    assert_ne!(index, 0);
-    index
+    tool("ip", &format!("link add {a} type veth peer name {b}"));
+    tool("ip", &format!("link set {a} up"));
+    tool("ip", &format!("link set {b} up"));
+    ifindex(a)
 }
 
 fn open() -> BpfDatapath {
@@ -101,7 +70,7 @@ fn bed() -> BpfDatapath {
     veth("va", "vb");
     let bpf = open();
     bpf.attach(ONE, &attachment(LOOPBACK, None)).unwrap();
-    bpf.attach(TWO, &attachment(index("va"), None)).unwrap();
+    bpf.attach(TWO, &attachment(ifindex("va"), None)).unwrap();
     bpf.set_devmap(TWO, true).unwrap();
     bpf.use_object(ONE, Some(example())).unwrap_or_else(|e| panic!("{e}"));
     bpf
@@ -236,7 +205,7 @@ fn the_example_forwards_between_veths() {
     in_namespace(|| {
         let (from, to) = (veth("va", "vb"), veth("wa", "wb"));
         // A veth takes redirects when its other end polls, which GRO makes it do.
-        run("ethtool", "-K wb gro on");
+        tool("ethtool", "-K wb gro on");
         let bpf = open();
         bpf.use_object(ONE, Some(example())).unwrap();
         bpf.attach(ONE, &attachment(from, Some(XdpMode::Driver))).unwrap();
@@ -244,11 +213,11 @@ fn the_example_forwards_between_veths() {
         bpf.set_devmap(TWO, true).unwrap();
         let flow = ip_flow(0x0a00_0002, &[out()]);
         bpf.install(&flow, HookSet::all()).unwrap();
-        assert!(run("ip", "-d link show va").contains("xdp"));
-        run("ip", "addr add 10.0.0.1/24 dev vb");
-        run("ip", "neigh add 10.0.0.2 lladdr 02:00:00:00:00:09 dev vb");
+        assert!(tool("ip", "-d link show va").contains("xdp"));
+        tool("ip", "addr add 10.0.0.1/24 dev vb");
+        tool("ip", "neigh add 10.0.0.2 lladdr 02:00:00:00:00:09 dev vb");
         let received = || {
-            let text = run("ip", "-s link show wb");
+            let text = tool("ip", "-s link show wb");
             let line = text.lines().skip_while(|l| !l.contains("RX:")).nth(1).unwrap();
             line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap()
         };
@@ -262,13 +231,13 @@ fn the_example_forwards_between_veths() {
         assert!(received() >= before + 10);
         // Another object in its place, while it is attached.
         bpf.use_object(ONE, None).unwrap();
-        assert!(!run("ip", "-d link show va").contains("prog/xdp"));
+        assert!(!tool("ip", "-d link show va").contains("prog/xdp"));
         bpf.attach(ONE, &attachment(from, Some(XdpMode::Driver))).unwrap();
         socket.send_to(&[7; 100], "10.0.0.2:9").unwrap();
         std::thread::sleep(std::time::Duration::from_millis(100));
         assert_eq!(stats(&bpf, &flow).packets, 11);
         bpf.detach(ONE);
-        assert!(!run("ip", "-d link show va").contains("prog/xdp"));
+        assert!(!tool("ip", "-d link show va").contains("prog/xdp"));
     });
 }
 
@@ -343,7 +312,7 @@ fn another_daemon_takes_over_with_another_program() {
             let config = Config { pins: Some(pins()), max_flows: 1024, ..Config::default() };
             BpfDatapath::open(config, Clock::new()).unwrap_or_else(|e| panic!("{e}"))
         };
-        let at_xdp = || run("ip", "-d link show va");
+        let at_xdp = || tool("ip", "-d link show va");
         let driver = Some(XdpMode::Driver);
         let ours = open();
         ours.attach(ONE, &attachment(from, driver)).unwrap();
