@@ -9,6 +9,7 @@ use crate::effect::Effect;
 use crate::recirc::RecircRef;
 use classifier::MiniMatch;
 use clock::Millis;
+use datapath::shards::{self, Groups, SHARDS, shard_of};
 use datapath::{Actions, FlowStats, Megaflow, PortNo, Ufid};
 use flow::Match;
 use hashbrown::HashMap;
@@ -16,7 +17,6 @@ use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-const SHARDS: usize = 64;
 /// Megaflows that [`Megaflows::visit`] looks at under one lock, when it is to be short.
 pub const FEW: usize = 1;
 /// The same when each takes well below a microsecond.
@@ -66,11 +66,6 @@ impl Entry {
     }
 }
 
-/// Below [`SHARDS`].
-fn shard_of(ufid: Ufid) -> usize {
-    (ufid.0 % SHARDS as u128) as usize
-}
-
 /// All megaflows of one datapath, by identity.
 #[derive(Debug)]
 pub struct Megaflows {
@@ -107,7 +102,12 @@ impl Megaflows {
     }
 
     fn shard(&self, ufid: Ufid) -> MutexGuard<'_, HashMap<Ufid, Entry>> {
-        self.shards[shard_of(ufid)].lock().unwrap_or_else(PoisonError::into_inner)
+        self.locked(shard_of(ufid))
+    }
+
+    /// `n` is below [`SHARDS`].
+    fn locked(&self, n: usize) -> MutexGuard<'_, HashMap<Ufid, Entry>> {
+        self.shards[n].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Number of megaflows.
@@ -129,22 +129,9 @@ impl Megaflows {
         self.len() == 0
     }
 
-    /// Reads where some megaflows will be, before each is added: reads do not wait for each other,
-    /// but for locks they do, so the locks come first.
+    /// Reads where some megaflows will be, before each is added; see [`shards::foresee`].
     pub fn foresee(&self, flows: &[&Megaflow]) {
-        let mut shards: [Option<MutexGuard<'_, HashMap<Ufid, Entry>>>; SHARDS] =
-            [const { None }; SHARDS];
-        let wanted = flows.iter().fold(0u64, |wanted, flow| wanted | 1 << shard_of(flow.ufid));
-        for (n, (held, shard)) in shards.iter_mut().zip(&self.shards).enumerate() {
-            if wanted >> n & 1 != 0 {
-                *held = Some(shard.lock().unwrap_or_else(PoisonError::into_inner));
-            }
-        }
-        let is_there = |flow: &&&Megaflow| {
-            let shard = shards[shard_of(flow.ufid)].as_ref();
-            shard.is_some_and(|shard| shard.contains_key(&flow.ufid))
-        };
-        std::hint::black_box(flows.iter().filter(is_there).count());
+        shards::foresee(flows, |n| self.locked(n), |shard, ufid| shard.contains_key(&ufid));
     }
 
     /// Adds; false (and `entry` is dropped) when the identity is there already.
@@ -193,14 +180,10 @@ impl Megaflows {
         mut look: impl FnMut(Ufid, &T, Option<&mut Entry>) -> V,
         mut act: impl FnMut(Ufid, V),
     ) {
-        let each = flows.len() / SHARDS + flows.len() / SHARDS / 4 + 8; // they are about equal
-        let mut shards: [Vec<(Ufid, T)>; SHARDS] =
-            std::array::from_fn(|_| Vec::with_capacity(each));
-        for (ufid, with) in flows {
-            shards[shard_of(ufid)].push((ufid, with));
-        }
+        let mut groups = Groups::with_capacity(flows.len());
+        flows.into_iter().for_each(|(ufid, with)| groups.push(ufid, with));
         let mut said = Vec::with_capacity(together);
-        for group in shards.iter().flat_map(|shard| shard.chunks(together.max(1))) {
+        for group in groups.iter().flat_map(|group| group.chunks(together.max(1))) {
             let Some((first, _)) = group.first() else { continue };
             let mut shard = self.shard(*first);
             for (ufid, _) in group {

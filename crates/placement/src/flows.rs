@@ -4,7 +4,8 @@ use crate::fast_path::FastPath;
 use crate::gates::Allowed;
 use crate::placed::PlacedDatapath;
 use crate::queue;
-use crate::table::{Groups, Place, Shard, add};
+use crate::table::{Place, Shard, add};
+use datapath::shards::Groups;
 use datapath::{
     Actions, FlowDump, FlowStats, Flows, Megaflow, Offloaded, PortNo, Refusal, Tier, Ufid,
 };

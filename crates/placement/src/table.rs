@@ -4,12 +4,12 @@
 //! place, so that who reads statistics under it never sees a flow in two places or in none.
 
 use crate::TierSet;
+use datapath::shards::{self, SHARDS, shard_of};
 use datapath::{FlowStats, Megaflow, Refusal, Tier, Ufid};
 use hashbrown::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-const SHARDS: usize = 64;
 const REFUSALS: usize = Refusal::ALL.len();
 
 /// Where a flow is.
@@ -250,31 +250,6 @@ impl Shard<'_> {
     }
 }
 
-/// Below [`SHARDS`].
-fn shard_of(ufid: Ufid) -> usize {
-    (ufid.0 % SHARDS as u128) as usize
-}
-
-/// Flows, each with something, in groups; those of one are in the same part of the table.
-pub(crate) struct Groups<T>([Vec<(Ufid, T)>; SHARDS]);
-
-impl<T> Groups<T> {
-    /// Room for about so many flows: parts are about equal.
-    pub(crate) fn with_capacity(flows: usize) -> Groups<T> {
-        let each = flows / SHARDS + flows / SHARDS / 4 + 8;
-        Groups(std::array::from_fn(|_| Vec::with_capacity(each)))
-    }
-
-    pub(crate) fn push(&mut self, ufid: Ufid, with: T) {
-        self.0[shard_of(ufid)].push((ufid, with));
-    }
-
-    /// The groups, always in the same order.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &[(Ufid, T)]> {
-        self.0.iter().map(Vec::as_slice)
-    }
-}
-
 /// The table.
 #[derive(Debug)]
 pub(crate) struct Table {
@@ -299,21 +274,10 @@ impl Table {
         self.locked(&self.shards[shard_of(ufid)])
     }
 
-    /// Reads where some flows will be; see [`datapath::Flows::foresee`]. Reads wait for locks, so
-    /// the locks come first.
+    /// Reads where some flows will be; see [`shards::foresee`].
     pub(crate) fn foresee(&self, flows: &[&Megaflow]) {
-        let mut shards: [Option<Shard<'_>>; SHARDS] = [const { None }; SHARDS];
-        let wanted = flows.iter().fold(0u64, |wanted, flow| wanted | 1 << shard_of(flow.ufid));
-        for (n, (held, shard)) in shards.iter_mut().zip(&self.shards).enumerate() {
-            if wanted >> n & 1 != 0 {
-                *held = Some(self.locked(shard));
-            }
-        }
-        let is_there = |flow: &&&Megaflow| {
-            let shard = shards[shard_of(flow.ufid)].as_ref();
-            shard.is_some_and(|shard| shard.get(flow.ufid).is_some())
-        };
-        std::hint::black_box(flows.iter().filter(is_there).count());
+        let lock = |n: usize| self.locked(&self.shards[n]);
+        shards::foresee(flows, lock, |shard, ufid| shard.get(ufid).is_some());
     }
 
     /// Forgets all flows; `act` runs while nobody can change one.
