@@ -278,8 +278,7 @@ impl Handler {
     /// What becomes of the packet, and the megaflow to be made for those that follow.
     fn answer<'a>(&mut self, upcall: &Upcall<'a>) -> (Actions, Option<New<'a>>) {
         match upcall.kind {
-            UpcallKind::Miss => self.miss(upcall),
-            UpcallKind::Action(Userdata::SlowPath { .. }) => (self.miss(upcall).0, None),
+            UpcallKind::Miss | UpcallKind::Action(Userdata::SlowPath { .. }) => self.miss(upcall),
             UpcallKind::Action(userdata @ Userdata::Controller { .. }) => {
                 self.controller(upcall, userdata);
                 (Arc::new([]), None)
