@@ -220,8 +220,14 @@ struct port_stats {
 #define IFACE_PROBES 4
 struct iface {
 	__u32 ifindex; /* 0: free */
-	__u32 port;
+	__u32 port;    /* and IFACE_* */
 };
+
+/* What arrives is the daemon's, which has a socket there. */
+#define IFACE_DAEMONS (1u << 31)
+/* At the tc hook, only what the socket's filter has noted is ours. */
+#define IFACE_NOTED (1u << 30)
+#define IFACE_FLAGS (IFACE_DAEMONS | IFACE_NOTED)
 
 /* datapath::DropReason, in its numeric order. */
 #define DROPS 16

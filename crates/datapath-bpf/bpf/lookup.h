@@ -11,6 +11,7 @@
 #ifndef SLIPSWITCH_LOOKUP_H
 #define SLIPSWITCH_LOOKUP_H
 
+#include "arrival.h"
 #include "emc.h"
 #include "hold.h"
 #include "output.h"
@@ -206,20 +207,6 @@ static __always_inline void begin_program(struct state *st, __u32 program, __u32
 	st->length = length;
 }
 
-/* The datapath port of the hook's device, or NO_PORT. */
-static __always_inline __u32 port_of_interface(__u32 ifindex)
-{
-#pragma unroll
-	for (int i = 0; i < IFACE_PROBES; i++) {
-		__u32 place = (ifindex + i) % IFACES;
-		struct iface *iface = ENTRY_OF(ifaces, place, IFACES);
-
-		if (iface && iface->ifindex == ifindex)
-			return iface->port;
-	}
-	return NO_PORT;
-}
-
 /* What the host's stack sends is counted by no device. `bytes`: the frame. */
 static __always_inline void count_arrival(__u32 in_port, __u32 bytes)
 {
@@ -362,7 +349,7 @@ static __always_inline bool is_held(__u32 number)
 /* A packet from a port. */
 static __always_inline int lookup(hook_ctx *ctx)
 {
-	__u32 in_port = port_of_interface(arrival_ifindex(ctx));
+	__u32 in_port = port_of_arrival(ctx);
 	struct view view;
 	struct packet packet;
 	struct packet *p = &packet;

@@ -56,4 +56,11 @@ int miss_tc(struct __sk_buff *ctx)
 	return miss(ctx);
 }
 
+/* On the daemon's packet sockets, not at the tc hook. */
+SEC("socket")
+int filter_socket(struct __sk_buff *ctx)
+{
+	return let_in(ctx);
+}
+
 char _license[] SEC("license") = "Apache-2.0";

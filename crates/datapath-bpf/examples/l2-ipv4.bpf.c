@@ -123,7 +123,7 @@ static __always_inline __u32 in_port(struct xdp_md *ctx)
 		struct iface *iface = ENTRY_OF(ifaces, place, IFACES);
 
 		if (iface && iface->ifindex == ctx->ingress_ifindex)
-			return iface->port;
+			return iface->port & IFACE_DAEMONS ? NO_PORT : iface->port & ~IFACE_FLAGS;
 	}
 	return NO_PORT;
 }

@@ -164,6 +164,19 @@ pub struct Attachment {
     pub up: bool,
 }
 
+/// Whose a packet is that arrives where programs are attached and the daemon has a packet socket,
+/// which the kernel asks first. Each packet has one taker, also while that changes, as long as the
+/// socket has the filter [`crate::BpfDatapath::filter`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taker {
+    /// The socket's; programs let it pass but for what the filter kept from the socket before.
+    Socket,
+    /// The programs', of what the filter keeps from the socket.
+    Programs,
+    /// The programs', whatever a socket does: it need not be there.
+    ProgramsAlone,
+}
+
 bitflags::bitflags! {
     /// Hooks that can run a flow.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]

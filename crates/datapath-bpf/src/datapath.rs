@@ -15,7 +15,9 @@ use datapath::{
 };
 
 use crate::attach::{self, Attached, Place};
-use crate::attachment::{AttachError, Attachment, Config, Held, HookSet, Totals, Unavailable};
+use crate::attachment::{
+    AttachError, Attachment, Config, Held, HookSet, Hooks, Taker, Totals, Unavailable,
+};
 use crate::flows::Flows;
 use crate::grace::Grace;
 use crate::layout::{ConfigEntry, MAX_PORTS, PORT_DEVMAP, PORT_SPLIT, PORT_STACK, word};
@@ -132,7 +134,8 @@ impl BpfDatapath {
         }
         // The first packet of the hook finds the port.
         ports::put(self.maps(), port.0, to, self.upcall_limit);
-        if let Err(e) = ports::add_interface(self.maps(), to.ifindex, port.0) {
+        let is_hooked = to.hooks != Hooks::default();
+        if is_hooked && let Err(e) = ports::add_interface(self.maps(), to.ifindex, port.0) {
             self.detach_held(&mut held, port.0);
             return Err(e);
         }
@@ -146,8 +149,38 @@ impl BpfDatapath {
             .and_then(|()| self.attach_xdp(port.0, to, &before, entry));
         if done.is_err() {
             self.detach_held(&mut held, port.0);
+        } else if !is_hooked {
+            ports::remove_interface(self.maps(), to.ifindex, port.0);
         }
         done
+    }
+
+    /// The filter for packet sockets on interfaces where ports are or may be attached: see
+    /// [`Taker`]. It lets in what arrives where no port is attached.
+    pub fn filter(&self) -> Option<BorrowedFd<'_>> {
+        self.program(Hook::Tc.filter()?)
+    }
+
+    /// Says whose packets are that arrive at `ifindex`, which is or is about to be that of `port`,
+    /// from this instant. Without a word they are the programs' alone from
+    /// [`BpfDatapath::attach`] on.
+    pub fn set_taker(&self, port: PortNo, ifindex: u32, taker: Taker) -> Result<(), AttachError> {
+        if port.0 >= MAX_PORTS {
+            return Err(AttachError::PortNumber(port));
+        }
+        let _one_at_a_time = lock(&self.ports);
+        ports::set_taker(self.maps(), ifindex, port.0, taker)
+    }
+
+    /// True when what arrives at `ifindex` is the programs', as that of `port`.
+    pub fn takes(&self, port: PortNo, ifindex: u32) -> bool {
+        ports::takes(self.maps(), ifindex, port.0)
+    }
+
+    /// Returns when packets have gone through that were between the hooks of their device. Takes
+    /// milliseconds.
+    pub fn wait_for_packets(&self) -> io::Result<()> {
+        self.flows.wait_for_programs()
     }
 
     /// Leaves what another interface, or another side, has of this port.
@@ -219,16 +252,6 @@ impl BpfDatapath {
         match (entry.programs.remove(&hook), program) {
             (Some(attached), Some(program)) => attached.detach(program),
             _ => drop(pin.map(|path| attach::release_pin(&path))),
-        }
-    }
-
-    /// Lets what arrives at a port go where it would without these programs, from this instant;
-    /// they stay attached until [`BpfDatapath::detach`], which takes milliseconds.
-    pub fn release(&self, port: PortNo) {
-        if port.0 < MAX_PORTS {
-            let _one_at_a_time = lock(&self.ports);
-            let ifindex = self.maps().ports.read(port.0 as usize).ifindex;
-            ports::remove_interface(self.maps(), ifindex, port.0);
         }
     }
 

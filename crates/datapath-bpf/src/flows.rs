@@ -16,6 +16,7 @@
 //!
 //! One mutex guards the bookkeeping; it is held for a microsecond, never over a system call.
 
+use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Mutex;
 use std::sync::MutexGuard;
@@ -159,6 +160,11 @@ impl Flows {
     /// A panic of a caller's closure cannot leave the tables half changed: none runs under it.
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Returns when every program that runs now has ended.
+    pub fn wait_for_programs(&self) -> io::Result<()> {
+        self.grace.wait()
     }
 
     /// Number of flows.

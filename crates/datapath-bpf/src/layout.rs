@@ -116,6 +116,10 @@ pub const SET_PORTS: usize = 32;
 pub const IFACES: u32 = 8192;
 /// Steps of a search in it.
 pub const IFACE_PROBES: u32 = 4;
+/// `iface.port`: what arrives is the daemon's.
+pub const IFACE_DAEMONS: u32 = 1 << 31;
+/// `iface.port`: what the filter of the daemon's socket has noted decides.
+pub const IFACE_NOTED: u32 = 1 << 30;
 /// Drop reasons there is room for.
 pub const DROPS: usize = 16;
 /// Meter numbers.

@@ -56,7 +56,7 @@ pub mod sys;
 pub mod variant;
 
 pub use attachment::{
-    AttachError, Attachment, Config, Held, HookSet, Hooks, Totals, Unavailable, XdpMode,
+    AttachError, Attachment, Config, Held, HookSet, Hooks, Taker, Totals, Unavailable, XdpMode,
 };
 pub use datapath::BpfDatapath;
 pub use discard::discard;

@@ -81,6 +81,20 @@ impl Hook {
         names.iter().copied()
     }
 
+    /// The filter of sockets that share devices with the programs; `bpf/arrival.h`.
+    pub fn filter(self) -> Option<&'static str> {
+        match self {
+            Hook::Tc => Some("filter_socket"),
+            Hook::Xdp => None,
+        }
+    }
+
+    /// Every program that a daemon has loaded.
+    pub fn programs(self) -> impl Iterator<Item = &'static str> {
+        let tails = self.tails().iter().map(|(_, name)| *name);
+        tails.chain(self.entries()).chain(self.filter())
+    }
+
     /// Name of the program at [`Tail::Lookup`].
     pub fn lookup(self) -> &'static str {
         match self {

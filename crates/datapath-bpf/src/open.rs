@@ -204,9 +204,8 @@ fn station(
         }
         maps.insert(name, fd);
     }
-    let names = hook.tails().iter().map(|(_, name)| *name).chain(hook.entries());
     let mut programs = HashMap::new();
-    for name in names {
+    for name in hook.programs() {
         let program = loaded.program(name).ok_or_else(|| Unavailable::Build {
             object: hook.name(),
             cause: format!("no program {name}"),

@@ -3,9 +3,10 @@
 use std::mem::offset_of;
 use std::sync::atomic::Ordering;
 
-use crate::attachment::{AttachError, Attachment};
+use crate::attachment::{AttachError, Attachment, Taker};
 use crate::layout::{
-    IFACE_PROBES, IFACES, Iface, MAX_PORTS, PORT_DEVMAP, PORT_SPLIT, PORT_STACK, PORT_UP, Port,
+    IFACE_DAEMONS, IFACE_NOTED, IFACE_PROBES, IFACES, Iface, MAX_PORTS, PORT_DEVMAP, PORT_SPLIT,
+    PORT_STACK, PORT_UP, Port,
 };
 use crate::maps::Maps;
 use datapath::{AdoptedPort, PortCounts, PortNo, Side};
@@ -14,24 +15,50 @@ fn places(ifindex: u32) -> impl Iterator<Item = usize> {
     (0..IFACE_PROBES).map(move |step| (ifindex.wrapping_add(step) % IFACES) as usize)
 }
 
-/// Makes `ifindex` lead to `port`.
-pub fn add_interface(maps: &Maps, ifindex: u32, port: u32) -> Result<(), AttachError> {
+fn flags(taker: Taker) -> u32 {
+    match taker {
+        Taker::Socket => IFACE_DAEMONS | IFACE_NOTED,
+        Taker::Programs => IFACE_NOTED,
+        Taker::ProgramsAlone => 0,
+    }
+}
+
+fn leads_to(held: Iface, ifindex: u32, port: u32) -> bool {
+    held.ifindex == ifindex && held.port & !(IFACE_DAEMONS | IFACE_NOTED) == port
+}
+
+/// Makes `ifindex` lead to `port`, with what arrives there for `taker`.
+pub fn set_taker(maps: &Maps, ifindex: u32, port: u32, taker: Taker) -> Result<(), AttachError> {
     let held = |at: &usize| maps.ifaces.read(*at);
     let at = places(ifindex)
         .find(|at| held(at).ifindex == ifindex)
         .or_else(|| places(ifindex).find(|at| held(at).ifindex == 0))
         .ok_or(AttachError::Interfaces(ifindex))?;
-    maps.ifaces.write(at, &Iface { ifindex, port });
+    maps.ifaces.write(at, &Iface { ifindex, port: port | flags(taker) });
     Ok(())
 }
 
-/// Undoes [`add_interface`] when `ifindex` leads to `port`.
+/// Makes `ifindex` lead to `port`, for the programs alone; what [`set_taker`] has said of it stays.
+pub fn add_interface(maps: &Maps, ifindex: u32, port: u32) -> Result<(), AttachError> {
+    if places(ifindex).any(|at| leads_to(maps.ifaces.read(at), ifindex, port)) {
+        return Ok(());
+    }
+    set_taker(maps, ifindex, port, Taker::ProgramsAlone)
+}
+
+/// Undoes both when `ifindex` leads to `port`.
 pub fn remove_interface(maps: &Maps, ifindex: u32, port: u32) {
     for at in places(ifindex) {
-        if maps.ifaces.read(at) == (Iface { ifindex, port }) {
+        if leads_to(maps.ifaces.read(at), ifindex, port) {
             maps.ifaces.zero(at);
         }
     }
+}
+
+/// True when what arrives at `ifindex` is for the programs, as `port`'s.
+pub fn takes(maps: &Maps, ifindex: u32, port: u32) -> bool {
+    let ours = |held: Iface| leads_to(held, ifindex, port) && held.port & IFACE_DAEMONS == 0;
+    places(ifindex).any(|at| ours(maps.ifaces.read(at)))
 }
 
 /// Writes a port. Its count of packets on their way up starts anew when it was not there.
@@ -150,6 +177,27 @@ mod tests {
     use super::*;
     use crate::attachment::{Config, Hooks};
     use crate::maps::Sizes;
+
+    #[test]
+    fn an_interface_keeps_its_taker_when_it_is_attached_again() {
+        let maps = Maps::private(Sizes::new(&Config { max_flows: 1024, ..Config::default() }, 1));
+        add_interface(&maps, 7, 3).unwrap();
+        assert!(takes(&maps, 7, 3) && !takes(&maps, 7, 4) && !takes(&maps, 8, 3));
+        for (taker, programs) in
+            [(Taker::Socket, false), (Taker::Programs, true), (Taker::ProgramsAlone, true)]
+        {
+            set_taker(&maps, 7, 3, taker).unwrap();
+            add_interface(&maps, 7, 3).unwrap();
+            assert_eq!(takes(&maps, 7, 3), programs, "{taker:?}");
+            remove_interface(&maps, 7, 4);
+            assert_eq!(maps.ifaces.read(7), Iface { ifindex: 7, port: 3 | flags(taker) });
+        }
+        set_taker(&maps, 7, 3, Taker::Socket).unwrap();
+        add_interface(&maps, 7, 4).unwrap();
+        assert!(takes(&maps, 7, 4), "another port's");
+        remove_interface(&maps, 7, 4);
+        assert_eq!(maps.ifaces.read(7), Iface::default());
+    }
 
     #[test]
     fn packets_that_are_taken_are_not_on_their_way() {

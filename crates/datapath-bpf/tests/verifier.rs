@@ -34,7 +34,7 @@ fn loads_every_program_far_below_the_verifiers_limit() {
     let sizes = Sizes::new(&config, sys::possible_cpus().unwrap());
     let settings = Settings::full(&sizes, &hash::factors(), 1, load::have_frags());
     for hook in [Hook::Tc, Hook::Xdp] {
-        for name in hook.entries().chain(hook.tails().iter().map(|(_, name)| *name)) {
+        for name in hook.programs() {
             let start = Instant::now();
             let loaded = load::load(hook, Some(name), &settings, &sizes, &HashMap::new())
                 .unwrap_or_else(|e| panic!("{name}: {e}"));

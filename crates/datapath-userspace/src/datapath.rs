@@ -18,6 +18,7 @@ use netdev::{Device, Kind, Reception, dummy};
 use packet::Packet;
 use std::collections::BTreeMap;
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -171,6 +172,18 @@ impl UserspaceDatapath {
     pub fn set_receiving(&self, port: PortNo, reception: Reception) -> io::Result<()> {
         let device = self.device(port).ok_or(io::ErrorKind::NotFound)?;
         device.set_receiving(reception)
+    }
+
+    /// What `port` receives by its own device, from the next [`UserspaceDatapath::set_receiving`]
+    /// on; see [`netdev::Device::set_filter`].
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` without such a port, `Unsupported` when its device cannot, or what the kernel
+    /// said.
+    pub fn set_filter(&self, port: PortNo, filter: BorrowedFd<'_>) -> io::Result<()> {
+        let device = self.device(port).ok_or(io::ErrorKind::NotFound)?;
+        device.set_filter(filter)
     }
 
     /// [`Config::open_muted`], as of now.

@@ -125,12 +125,24 @@ fn receive_socket(link: &link::Link, muted: bool) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Begins or ends to receive on a socket of [`open`]. What is queued on it stays.
-pub(crate) fn set_receiving(socket: &OwnedFd, index: u32, reception: Reception) -> io::Result<()> {
+/// Begins or ends to receive on a socket of [`open`]: all, or what `filter` lets in. What is queued
+/// on it stays.
+pub(crate) fn set_receiving(
+    socket: &OwnedFd,
+    index: u32,
+    reception: Reception,
+    filter: Option<BorrowedFd<'_>>,
+) -> io::Result<()> {
     let fd = socket.as_fd();
     if reception == Reception::On {
         sys::bind(fd, &address(index, libc::ETH_P_ALL as u16))?;
-        return take_all(fd);
+        return match filter {
+            Some(filter) => {
+                let program = filter.as_raw_fd();
+                sys::set_option(fd, libc::SOL_SOCKET, libc::SO_ATTACH_BPF, &program)
+            }
+            None => take_all(fd),
+        };
     }
     take_none(fd)?;
     let protocol = match reception {

@@ -202,6 +202,17 @@ pub trait Device: Send + Sync {
         Err(io::ErrorKind::Unsupported.into())
     }
 
+    /// From the next [`Device::set_receiving`] on, what the queue gets while it receives is what
+    /// `filter`, a BPF program for sockets, lets in. A packet that it does not is not copied.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` for all but `AF_PACKET` devices.
+    fn set_filter(&self, filter: BorrowedFd<'_>) -> io::Result<()> {
+        let _ = filter;
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     /// Whether the interface stays when its last descriptor is closed, also by `kill -9`: see
     /// [`crate::OpenSpec::persistent`], which says what `owner` is. `None` before dropping the
     /// device deletes the interface for good.

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -33,6 +33,8 @@ pub(crate) struct KernelDevice {
     ours: bool,
     /// The receive socket of a system device.
     receive: Option<Arc<OwnedFd>>,
+    /// What that lets in; `None`: everything.
+    filter: Mutex<Option<OwnedFd>>,
     overrun: Option<Overrun>,
     extra: Vec<(String, String)>,
     pub(crate) policer: Policer,
@@ -63,6 +65,7 @@ impl KernelDevice {
             tun: None,
             ours: false,
             receive: None,
+            filter: Mutex::default(),
             overrun: None,
             extra: Vec::new(),
             policer: Policer::new(),
@@ -257,10 +260,23 @@ impl Device for KernelDevice {
 
     fn set_receiving(&self, reception: Reception) -> io::Result<()> {
         match (&self.receive, &self.tun) {
-            (Some(socket), _) => afpacket::set_receiving(socket, self.place().index, reception),
+            (Some(socket), _) => {
+                let filter = self.filter.lock().unwrap_or_else(PoisonError::into_inner);
+                let filter = filter.as_ref().map(AsFd::as_fd);
+                afpacket::set_receiving(socket, self.place().index, reception, filter)
+            }
             (None, Some(_)) => Ok(()),
             (None, None) => Err(io::ErrorKind::Unsupported.into()),
         }
+    }
+
+    fn set_filter(&self, filter: BorrowedFd<'_>) -> io::Result<()> {
+        if self.receive.is_none() {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        let filter = filter.try_clone_to_owned()?;
+        *self.filter.lock().unwrap_or_else(PoisonError::into_inner) = Some(filter);
+        Ok(())
     }
 
     fn set_persistent(&self, owner: Option<&str>) -> io::Result<()> {

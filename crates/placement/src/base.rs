@@ -4,6 +4,7 @@ use datapath::{Datapath, PortNo};
 use datapath_userspace::UserspaceDatapath;
 use netdev::Reception;
 use std::io;
+use std::os::fd::BorrowedFd;
 
 /// The datapath that holds every port and every flow.
 pub trait Base: Datapath {
@@ -14,6 +15,14 @@ pub trait Base: Datapath {
     ///
     /// What the system said; `Unsupported` for devices that cannot.
     fn set_receiving(&self, port: PortNo, reception: Reception) -> io::Result<()>;
+
+    /// What the port receives by its own socket, from the next [`Base::set_receiving`] on, is what
+    /// `filter`, a BPF program for sockets, lets in.
+    ///
+    /// # Errors
+    ///
+    /// As above.
+    fn set_filter(&self, port: PortNo, filter: BorrowedFd<'_>) -> io::Result<()>;
 
     /// Whether new ports receive nothing until [`Base::set_receiving`].
     fn opens_muted(&self) -> bool {
@@ -27,6 +36,10 @@ pub trait Base: Datapath {
 impl Base for UserspaceDatapath {
     fn set_receiving(&self, port: PortNo, reception: Reception) -> io::Result<()> {
         UserspaceDatapath::set_receiving(self, port, reception)
+    }
+
+    fn set_filter(&self, port: PortNo, filter: BorrowedFd<'_>) -> io::Result<()> {
+        UserspaceDatapath::set_filter(self, port, filter)
     }
 
     fn opens_muted(&self) -> bool {

@@ -5,9 +5,10 @@ use datapath::{
     Actions, AdoptedPort, DropReason, FlowStats, LookupStats, Megaflow, MeterConfig, MeterStats,
     Origin, PortCounts, PortNo, Refusal, Tier, Ufid,
 };
-use datapath_bpf::{AttachError, BpfDatapath, HookSet, Hooks, Unavailable, XdpMode};
+use datapath_bpf::{AttachError, BpfDatapath, HookSet, Hooks, Taker, Unavailable, XdpMode};
 use packet::Packet;
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 
 /// Why there is no BPF datapath, as a reason.
@@ -132,8 +133,22 @@ impl FastPath for BpfDatapath {
         BpfDatapath::follow_vlan_limit(self).map_err(|e| unavailable(&e))
     }
 
-    fn release(&self, port: PortNo) {
-        BpfDatapath::release(self, port);
+    fn filter(&self) -> Option<BorrowedFd<'_>> {
+        BpfDatapath::filter(self)
+    }
+
+    fn set_taker(&self, port: PortNo, ifindex: u32, taker: Taker) -> Result<(), Reason> {
+        BpfDatapath::set_taker(self, port, ifindex, taker).map_err(|e| reason(&e))
+    }
+
+    fn takes(&self, port: PortNo, ifindex: u32) -> bool {
+        BpfDatapath::takes(self, port, ifindex)
+    }
+
+    fn wait_for_packets(&self) {
+        if let Err(e) = BpfDatapath::wait_for_packets(self) {
+            tracing::warn!(target: "dpif", "packets may be lost: the kernel does not wait ({e})");
+        }
     }
 
     fn detach(&self, port: PortNo) {

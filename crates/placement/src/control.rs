@@ -43,6 +43,8 @@ pub(crate) struct Port {
     pub(crate) xdp: Result<(), Reason>,
     /// What the base receives from the device by itself.
     pub(crate) reception: Reception,
+    /// What it receives goes through the fast path's filter.
+    pub(crate) has_filter: bool,
     /// The base could not be told last time; the log says so.
     pub(crate) is_deaf: bool,
 }
@@ -71,6 +73,7 @@ impl Port {
             tcx: Err(not_yet()),
             xdp: Err(not_yet()),
             reception: Reception::On,
+            has_filter: false,
             is_deaf: false,
         }
     }

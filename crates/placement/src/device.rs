@@ -4,6 +4,7 @@ use crate::FastPath;
 use datapath::{PortNo, Side};
 use netdev::{Device, DeviceStats, Kind, Reception, Status};
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 /// A device, with what the fast path counted added to its statistics.
@@ -70,6 +71,9 @@ impl Device for Counted {
     }
     fn set_receiving(&self, reception: Reception) -> io::Result<()> {
         self.device.set_receiving(reception)
+    }
+    fn set_filter(&self, filter: BorrowedFd<'_>) -> io::Result<()> {
+        self.device.set_filter(filter)
     }
     fn set_persistent(&self, owner: Option<&str>) -> io::Result<()> {
         self.device.set_persistent(owner)

@@ -5,8 +5,10 @@ use datapath::{
     Actions, AdoptedPort, DropReason, FlowStats, LookupStats, Megaflow, MeterConfig, MeterStats,
     Origin, PortCounts, PortNo, Refusal, Side, Ufid,
 };
+use datapath_bpf::Taker;
 use flow::Match;
 use packet::Packet;
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 
 /// A port as a fast path sees it.
@@ -124,9 +126,26 @@ pub trait FastPath: Send + Sync {
         Ok(())
     }
 
-    /// Lets what arrives at a port go past all tiers from this instant; [`FastPath::detach`] or
-    /// [`FastPath::attach`] follows.
-    fn release(&self, port: PortNo);
+    /// The filter that the base's sockets need, so that each packet has one taker while that
+    /// changes; `None`: there is none.
+    fn filter(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// Whose packets are that arrive at `ifindex`, which is or is about to be that of `port`, from
+    /// this instant. Without a word they are the tiers' alone from [`FastPath::attach`] on.
+    ///
+    /// # Errors
+    ///
+    /// There is no room for the interface.
+    fn set_taker(&self, port: PortNo, ifindex: u32, taker: Taker) -> Result<(), Reason>;
+
+    /// True when tiers take what arrives at `ifindex`, as that of `port`.
+    fn takes(&self, port: PortNo, ifindex: u32) -> bool;
+
+    /// Returns when packets have gone through that were between a socket of the base and the
+    /// tiers. May take milliseconds.
+    fn wait_for_packets(&self);
 
     /// Takes a port out; flows that output to it drop with [`DropReason::OutputPortGone`]. May
     /// take milliseconds.

@@ -28,9 +28,6 @@ fn object(spec: &PortSpec) -> Option<PathBuf> {
     spec.options.get("bpf-object").map(PathBuf::from)
 }
 
-/// `ENODEV`: there is no such device (any more).
-const ENODEV: i32 = 19;
-
 /// Devices that a fast path can be attached to.
 fn is_kernels(kind: Kind) -> bool {
     matches!(kind, Kind::System | Kind::Internal | Kind::Tap)
@@ -125,11 +122,9 @@ impl PlacedDatapath {
             return;
         };
         port.tcx = Self::check(port, bars);
+        self.equip(&**fast, number, port);
         if port.tcx.is_err() {
-            // The slow steps before and after the instant in which the base takes over.
-            self.hear(number, port, Reception::Muted);
-            fast.release(number);
-            self.hear(number, port, Reception::On);
+            self.give_back(&**fast, number, port);
         }
         let can_target = bars.check().is_ok() && is_kernels(port.kind);
         match port.ifindex.filter(|_| can_target) {
@@ -166,12 +161,8 @@ impl PlacedDatapath {
         let (side, mtu, up) = (port.side(), port.mtu, port.up);
         let attach = |tiers| fast.attach(number, &Attachment { ifindex, side, tiers, mtu, up });
         if port.tcx.is_ok() {
-            port.tcx = attach(TierSet::TCX);
-        }
-        if port.tcx.is_ok() && !self.hear(number, port, Reception::Muted) {
-            // Each packet would be seen twice.
-            let detail = "its socket cannot be told to stop receiving";
-            port.tcx = Err(Reason::new(Refusal::TierUnavailable, detail));
+            let attach = || attach(TierSet::TCX);
+            port.tcx = self.take_over(fast, number, port, ifindex, attach);
         }
         if port.tcx.is_err() {
             port.is_target = attach(TierSet::NONE).is_ok();
@@ -215,31 +206,6 @@ impl PlacedDatapath {
             // It may have been one; no flow uses it as such now.
             let _ = fast.set_redirect_target(number, false);
         }
-    }
-
-    /// What a fast tier takes the base must not receive too, and the other way round. False when
-    /// the device's socket does not do as it is told.
-    fn hear(&self, number: PortNo, port: &mut Port, reception: Reception) -> bool {
-        if port.kind != Kind::System || port.reception == reception {
-            return true;
-        }
-        // A device that is gone sends nothing; that it is gone others say.
-        if port.ifindex.is_none() {
-            return false;
-        }
-        let told = self.base.set_receiving(number, reception);
-        let was_deaf = std::mem::replace(&mut port.is_deaf, told.is_err());
-        match told {
-            Ok(()) => port.reception = reception,
-            Err(e) if e.raw_os_error() == Some(ENODEV) || was_deaf => {}
-            Err(e) => tracing::warn!(
-                target: "dpif",
-                "{}: its socket cannot be told what to receive ({e}): take the port out and add it \
-                 again",
-                port.name,
-            ),
-        }
-        !port.is_deaf
     }
 
     /// The tiers of a port, fastest first; `None` without such a port.

@@ -3,5 +3,6 @@
 mod adoption;
 mod fakes;
 mod flows;
+mod handover;
 mod moves;
 mod ports;

@@ -4,6 +4,7 @@
 mod explanations;
 mod fastpath;
 mod flood;
+mod handover;
 mod lifecycle;
 mod survival;
 mod taps;

@@ -5,6 +5,8 @@ use slipswitch_tests::harness::{
 };
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -151,4 +153,71 @@ pub fn udp(from: &Host, to: &Host, lengths: &[usize]) -> Vec<bool> {
         })
     };
     lengths.iter().map(|l| arrive(*l)).collect()
+}
+
+/// Datagrams with numbers that go from one host to another, some 1,500 a second, beside the test.
+pub struct Numbered {
+    is_over: Arc<AtomicBool>,
+    sender: JoinHandle<u64>,
+    receiver: JoinHandle<Vec<u32>>,
+}
+
+/// What became of them.
+#[derive(Clone, Copy, Debug)]
+pub struct Counts {
+    /// Sent in all.
+    pub sent: u64,
+    /// Not arrived.
+    pub lost: u64,
+    /// Arrived more than once.
+    pub twice: u64,
+}
+
+impl Numbered {
+    /// Starts to send.
+    pub fn start(from: &Host, to: &Host) -> Numbered {
+        let address = to.address().to_owned();
+        let socket = to.netns.with(move || UdpSocket::bind((address, 0)).expect("its address"));
+        socket.set_read_timeout(Some(Duration::from_millis(100))).expect("not zero");
+        let target = socket.local_addr().expect("it is bound");
+        let is_over = Arc::new(AtomicBool::new(false));
+        let end = is_over.clone();
+        let receiver = std::thread::spawn(move || {
+            let (mut seen, mut bytes) = (Vec::new(), [0; 4]);
+            let mut quiet = 0;
+            while quiet < 5 {
+                match socket.recv(&mut bytes) {
+                    Ok(_) => seen.push(u32::from_be_bytes(bytes)),
+                    Err(_) if end.load(Ordering::Relaxed) => quiet += 1,
+                    Err(_) => {}
+                }
+            }
+            seen
+        });
+        let socket = from.netns.with(|| UdpSocket::bind("0.0.0.0:0").expect("a socket"));
+        let end = is_over.clone();
+        let sender = std::thread::spawn(move || {
+            let mut sent = 0u32;
+            while !end.load(Ordering::Relaxed) {
+                if socket.send_to(&sent.to_be_bytes(), target).is_ok() {
+                    sent += 1;
+                }
+                std::thread::sleep(Duration::from_micros(500));
+            }
+            u64::from(sent)
+        });
+        Numbered { is_over, sender, receiver }
+    }
+
+    /// Ends when all that is on its way has had time to arrive.
+    pub fn finish(self) -> Counts {
+        self.is_over.store(true, Ordering::Relaxed);
+        let sent = self.sender.join().expect("it sends");
+        let mut seen = self.receiver.join().expect("it receives");
+        let arrived = seen.len() as u64;
+        seen.sort_unstable();
+        seen.dedup();
+        let once = seen.len() as u64;
+        Counts { sent, lost: sent.saturating_sub(once), twice: arrived - once }
+    }
 }

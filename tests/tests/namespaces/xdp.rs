@@ -14,6 +14,23 @@ struct Jumbo {
     _processes: Vec<Capture>,
 }
 
+/// Whether all ports are at XDP, and what is said of each.
+fn tiers(switch: &Switch, ports: &[&str]) -> (bool, Vec<String>) {
+    let told: Vec<String> =
+        ports.iter().map(|port| switch.appctl(&format!("slipswitch/tiers {port}"))).collect();
+    let is_at_xdp = |text: &String| {
+        text.lines().any(|line| line.trim_start().starts_with("xdp") && line.contains("yes"))
+    };
+    (told.iter().all(is_at_xdp), told)
+}
+
+/// Waits until all ports are at XDP.
+#[track_caller]
+pub fn at_xdp(switch: &Switch, ports: &[&str]) {
+    let all = wait_until(SOON, || tiers(switch, ports).0);
+    assert!(all, "not at XDP: {:?}", tiers(switch, ports).1);
+}
+
 /// So many; `None`, after saying so, where that cannot be.
 fn jumbo(hosts: usize) -> Option<Jumbo> {
     if without_tool(&["ethtool"]) {
@@ -38,14 +55,9 @@ fn jumbo(hosts: usize) -> Option<Jumbo> {
         switch.vsctl(&format!("set interface h{i} other_config:tier=xdp"));
         ports.push(format!("h{i}"));
     }
-    let tiers = || -> Vec<String> {
-        ports.iter().map(|port| switch.appctl(&format!("slipswitch/tiers {port}"))).collect()
-    };
-    let is_at_xdp = |text: &String| {
-        text.lines().any(|line| line.trim_start().starts_with("xdp") && line.contains("yes"))
-    };
-    if !wait_until(SOON, || tiers().iter().all(is_at_xdp)) {
-        let told = tiers();
+    let ports: Vec<&str> = ports.iter().map(String::as_str).collect();
+    if !wait_until(SOON, || tiers(&switch, &ports).0) {
+        let (_, told) = tiers(&switch, &ports);
         // An older kernel refuses XDP at this MTU, and the switch says so.
         assert!(!datapath_bpf::load::have_frags(), "not at XDP: {told:?}");
         assert!(told.iter().all(|text| text.contains("driver-lacks-support")), "{told:?}");

@@ -2,7 +2,7 @@
 
 use crate::fit::XdpFacts;
 use crate::flows::in_port;
-use crate::{Attachment, Base, FastPath, Held, PlacedDatapath, Prober, Reason, TierSet};
+use crate::{Attachment, Base, FastPath, Held, PlacedDatapath, Prober, Reason, Taker, TierSet};
 use clock::{Clock, Millis};
 use datapath::{
     Action, Actions, AdoptedPort, Counters, Datapath, DropReason, FlowDump, FlowStats, Flows,
@@ -14,7 +14,9 @@ use flow::{Field, Key, Match};
 use netdev::{Device, DeviceStats, Kind, Reception, Status};
 use packet::Packet;
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -71,6 +73,9 @@ fn number_in(name: &str) -> Option<u32> {
 pub(super) struct FakeBase {
     pub(super) model: Arc<Model>,
     pub(super) receiving: Mutex<Vec<(u32, Reception)>>,
+    /// The fast path's.
+    steps: Arc<Mutex<Vec<Step>>>,
+    pub(super) opens_muted: AtomicBool,
     pub(super) cannot_stop_receiving: AtomicBool,
     /// How often it was asked to, all the same.
     pub(super) asked_in_vain: AtomicUsize,
@@ -89,7 +94,15 @@ impl Base for FakeBase {
             return Err(io::ErrorKind::Unsupported.into());
         }
         lock(&self.receiving).push((port.0, reception));
+        lock(&self.steps).push(Step::Receives(reception));
         Ok(())
+    }
+    fn set_filter(&self, _port: PortNo, _filter: BorrowedFd<'_>) -> io::Result<()> {
+        lock(&self.steps).push(Step::Filter);
+        Ok(())
+    }
+    fn opens_muted(&self) -> bool {
+        self.opens_muted.load(Ordering::Relaxed)
     }
     fn cleanup(&self) {
         self.model.shutdown();
@@ -190,6 +203,20 @@ pub(super) struct FakeFlow {
     pub(super) stats: FlowStats,
 }
 
+/// What changes whose a packet is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Step {
+    /// The base's socket.
+    Receives(Reception),
+    /// It has the filter when it receives next.
+    Filter,
+    /// The skb hook.
+    Hook(bool),
+    Taker(Taker),
+    /// Packets that were between the two are through.
+    Wait,
+}
+
 /// A fast path that writes down what happens.
 #[derive(Default)]
 pub(super) struct FakeFast {
@@ -211,9 +238,17 @@ pub(super) struct FakeFast {
     pub(super) refuse: Mutex<Option<Refusal>>,
     pub(super) sets_are_full: Mutex<bool>,
     pub(super) closed: Mutex<Option<bool>>,
+    /// Anything with a descriptor.
+    pub(super) filter: Option<File>,
+    pub(super) takers: Mutex<BTreeMap<(PortNo, u32), Taker>>,
+    pub(super) steps: Arc<Mutex<Vec<Step>>>,
 }
 
 impl FakeFast {
+    fn step(&self, step: Step) {
+        lock(&self.steps).push(step);
+    }
+
     pub(super) fn log(&self, text: impl Into<String>) {
         lock(&self.log).push(text.into());
     }
@@ -264,6 +299,16 @@ impl FastPath for FakeFast {
             }
         }
         lock(&self.ports).insert(port, *attachment);
+        let key = (port, attachment.ifindex);
+        let is_hooked = attachment.tiers.has(Tier::Tcx);
+        if is_hooked && !lock(&self.takers).contains_key(&key) {
+            lock(&self.takers).insert(key, Taker::ProgramsAlone);
+            self.step(Step::Taker(Taker::ProgramsAlone));
+        }
+        self.step(Step::Hook(is_hooked));
+        if !is_hooked {
+            lock(&self.takers).remove(&key);
+        }
         Ok(())
     }
     fn use_object(&self, port: PortNo, object: Option<&Path>) -> Result<(), Reason> {
@@ -285,10 +330,25 @@ impl FastPath for FakeFast {
         let suits = !has_object || flow.actions.len() < 2;
         if suits { Ok(()) } else { Err(Refusal::UnsupportedAction) }
     }
-    fn release(&self, _port: PortNo) {}
+    fn filter(&self) -> Option<BorrowedFd<'_>> {
+        self.filter.as_ref().map(AsFd::as_fd)
+    }
+    fn set_taker(&self, port: PortNo, ifindex: u32, taker: Taker) -> Result<(), Reason> {
+        lock(&self.takers).insert((port, ifindex), taker);
+        self.step(Step::Taker(taker));
+        Ok(())
+    }
+    fn takes(&self, port: PortNo, ifindex: u32) -> bool {
+        lock(&self.takers).get(&(port, ifindex)).is_some_and(|taker| *taker != Taker::Socket)
+    }
+    fn wait_for_packets(&self) {
+        self.step(Step::Wait);
+    }
     fn detach(&self, port: PortNo) {
         lock(&self.ports).remove(&port);
         lock(&self.targets).remove(&port);
+        lock(&self.takers).retain(|(p, _), _| *p != port);
+        self.step(Step::Hook(false));
     }
     fn set_port(&self, port: PortNo, mtu: u32, up: bool) {
         self.log(format!("set_port {port} {mtu} {up}"));
@@ -468,6 +528,8 @@ impl Bench {
         let base = Arc::new(FakeBase {
             model: Model::new("netdev@ovs-netdev", clock, 100_000, 1),
             receiving: Mutex::default(),
+            steps: fast.steps.clone(),
+            opens_muted: AtomicBool::new(false),
             cannot_stop_receiving: AtomicBool::new(false),
             asked_in_vain: AtomicUsize::new(0),
             is_down: AtomicBool::new(false),

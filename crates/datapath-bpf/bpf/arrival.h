@@ -1,0 +1,59 @@
+/* Whose a packet is that arrives at a device: ours, or that of the daemon, which has a packet
+ * socket there.
+ *
+ * The kernel shows a packet to the socket first and to the tc hook then, on one CPU. A port goes
+ * from one to the other while packets are between the two, so one of them decides and tells the
+ * other: the socket's filter decides, by the table of interfaces, and notes in the packet that it
+ * is ours. While IFACE_NOTED is set only that counts at the tc hook. XDP is before both and
+ * decides for itself: what it takes neither of them sees. */
+#ifndef SLIPSWITCH_ARRIVAL_H
+#define SLIPSWITCH_ARRIVAL_H
+
+#include "maps.h"
+
+/* In the first word of the packet's control block, which filters and the tc hook share. */
+#define NOTE_OURS 0x736c6970u
+
+/* The port of an interface, with its IFACE_* flags; NO_PORT, in which all of them are set, when it
+ * has none. */
+static __always_inline __u32 port_of_interface(__u32 ifindex)
+{
+#pragma unroll
+	for (int i = 0; i < IFACE_PROBES; i++) {
+		__u32 place = (ifindex + i) % IFACES;
+		struct iface *iface = ENTRY_OF(ifaces, place, IFACES);
+
+		if (iface && iface->ifindex == ifindex)
+			return *(volatile __u32 *)&iface->port;
+	}
+	return NO_PORT;
+}
+
+/* The datapath port of the hook's device, or NO_PORT when the packet is none of ours. */
+static __always_inline __u32 port_of_arrival(hook_ctx *ctx)
+{
+	__u32 port = port_of_interface(arrival_ifindex(ctx));
+
+	if (!(port & IFACE_FLAGS))
+		return port;
+#if AT_XDP
+	return port & IFACE_DAEMONS ? NO_PORT : port & ~IFACE_FLAGS;
+#else
+	return port != NO_PORT && ctx->cb[0] == NOTE_OURS ? port & ~IFACE_FLAGS : NO_PORT;
+#endif
+}
+
+#if !AT_XDP
+
+/* The filter of the daemon's socket: all of a packet, or nothing when it is ours. */
+static __always_inline int let_in(hook_ctx *ctx)
+{
+	bool is_ours = !(port_of_interface(ctx->ifindex) & IFACE_DAEMONS);
+
+	ctx->cb[0] = is_ours ? NOTE_OURS : 0;
+	return is_ours ? 0 : -1;
+}
+
+#endif
+
+#endif

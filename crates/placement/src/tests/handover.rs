@@ -1,0 +1,150 @@
+//! Each packet of a port has one taker, whatever the port's tiers become.
+
+use super::fakes::*;
+use crate::Taker;
+use datapath::{PortNo, Ports};
+use netdev::Reception;
+use std::fs::File;
+use std::sync::atomic::Ordering;
+
+/// What a packet meets, as of one step.
+#[derive(Clone, Copy, Debug)]
+struct Moment {
+    reception: Reception,
+    has_filter: bool,
+    hook: bool,
+    taker: Option<Taker>,
+}
+
+impl Moment {
+    fn after(mut self, step: Step) -> Moment {
+        match step {
+            Step::Receives(reception) => self.reception = reception,
+            Step::Filter => self.has_filter = true,
+            Step::Hook(hook) => {
+                self.hook = hook;
+                self.taker = self.taker.filter(|_| hook);
+            }
+            Step::Taker(taker) => self.taker = Some(taker),
+            Step::Wait => {}
+        }
+        self
+    }
+
+    /// The packet meets the socket, which takes it or not; and whether it leaves with a note.
+    fn socket(self) -> (bool, bool) {
+        let is_programs = self.taker.is_some_and(|taker| taker != Taker::Socket);
+        match self.reception {
+            Reception::On if self.has_filter => (!is_programs, is_programs),
+            Reception::On => (true, false),
+            Reception::Muted | Reception::Off => (false, false),
+        }
+    }
+
+    fn hook(self, has_note: bool) -> bool {
+        let takes = match self.taker {
+            None => false,
+            Some(Taker::Socket | Taker::Programs) => has_note,
+            Some(Taker::ProgramsAlone) => true,
+        };
+        self.hook && takes
+    }
+}
+
+/// How often each packet is taken that is anywhere on its way while these steps are done.
+fn takings(start: Moment, steps: &[Step]) -> Vec<(usize, String)> {
+    let mut moments = vec![start];
+    for step in steps {
+        moments.push(moments[moments.len() - 1].after(*step));
+    }
+    let mut found = Vec::new();
+    for (i, at_socket) in moments.iter().enumerate() {
+        let (taken, note) = at_socket.socket();
+        for (j, at_hook) in moments.iter().enumerate().skip(i) {
+            if steps[i..j].contains(&Step::Wait) {
+                break;
+            }
+            let times = usize::from(taken) + usize::from(at_hook.hook(note));
+            found.push((times, format!("at the socket {at_socket:?}, at the hook {at_hook:?}")));
+        }
+    }
+    found
+}
+
+fn steps(b: &Bench) -> Vec<Step> {
+    std::mem::take(&mut b.fast.steps.lock().unwrap())
+}
+
+fn with_filter() -> FakeFast {
+    FakeFast { filter: Some(File::open("/dev/null").unwrap()), ..FakeFast::default() }
+}
+
+/// All changes there are for a port at the skb hook; what each made of packets.
+fn changes(b: &Bench) -> Vec<(usize, String)> {
+    let port = PortNo(b.add("veth1", "system", None));
+    // Up to here it was nobody's, or everything went to an open socket.
+    let mut now = steps(b).into_iter().fold(
+        Moment { reception: Reception::On, has_filter: false, hook: false, taker: None },
+        Moment::after,
+    );
+    let mut found = Vec::new();
+    let mut follow = |change: &dyn Fn()| {
+        change();
+        let steps = steps(b);
+        found.extend(takings(now, &steps));
+        now = steps.into_iter().fold(now, Moment::after);
+    };
+    for tier in ["userspace", "tcx", "userspace", "auto", "xdp", "userspace", "xdp", "auto"] {
+        follow(&|| b.placed.retier(port, &spec("veth1", "system", Some(tier))).unwrap());
+        follow(&|| b.placed.look_at_peers());
+    }
+    for is_on in [false, true, false, true] {
+        follow(&|| b.placed.set_enabled(is_on));
+    }
+    for rate in [1000, 0] {
+        follow(&|| b.placed.set_policing(port, rate, 0).unwrap());
+    }
+    found
+}
+
+#[test]
+fn each_packet_is_taken_once() {
+    for opens_muted in [false, true] {
+        let b = Bench::with(with_filter());
+        b.base.opens_muted.store(opens_muted, Ordering::Relaxed);
+        let found = changes(&b);
+        assert!(found.len() > 50, "{}", found.len());
+        for (times, how) in found {
+            assert_eq!(times, 1, "{how}");
+        }
+    }
+}
+
+#[test]
+fn no_packet_is_taken_twice_without_a_filter() {
+    let b = Bench::new();
+    let found = changes(&b);
+    assert!(found.iter().any(|(times, _)| *times == 1));
+    for (times, how) in found {
+        assert!(times < 2, "{how}");
+    }
+}
+
+#[test]
+fn what_an_earlier_daemon_attached_is_taken_once_by_the_base() {
+    let b = Bench::late(with_filter());
+    b.base.opens_muted.store(true, Ordering::Relaxed);
+    b.fast.takers.lock().unwrap().insert((PortNo(1), 1), Taker::ProgramsAlone);
+    b.placed.begin(Ok(b.fast.clone()));
+    b.placed.open();
+    let start = Moment {
+        reception: Reception::Muted,
+        has_filter: false,
+        hook: true,
+        taker: Some(Taker::ProgramsAlone),
+    };
+    b.add("veth1", "system", Some("userspace"));
+    for (times, how) in takings(start, &steps(&b)) {
+        assert_eq!(times, 1, "{how}");
+    }
+}
