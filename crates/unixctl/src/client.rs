@@ -135,15 +135,32 @@ impl Connection {
     /// # Errors
     /// See [`CallError`]. After any but [`CallError::Refused`] the connection is of no more use.
     pub fn call<S: AsRef<str>>(&mut self, command: &str, args: &[S]) -> Result<String, CallError> {
+        self.send(command, args)?;
+        self.receive()
+    }
+
+    /// Asks for `command` and does not wait: answers come in the order of what was asked, each by
+    /// a [`Connection::receive`]. Who asks for much without reading any may wait for ever.
+    ///
+    /// # Errors
+    /// [`CallError::Transaction`]; the connection is of no more use.
+    pub fn send<S: AsRef<str>>(&mut self, command: &str, args: &[S]) -> Result<(), CallError> {
+        let args: Vec<&str> = args.iter().map(AsRef::as_ref).collect();
+        let request = json!({"method": command, "params": args, "id": 0}).to_string();
+        let broken = |source| CallError::Transaction { path: self.path.clone(), source };
+        self.stream.write_all(request.as_bytes()).map_err(broken)
+    }
+
+    /// The next answer.
+    ///
+    /// # Errors
+    /// As [`Connection::call`].
+    pub fn receive(&mut self) -> Result<String, CallError> {
         let path = &self.path;
         let broken = |source| CallError::Transaction { path: path.clone(), source };
         let bad = |reason: String| CallError::BadReply { path: path.clone(), reason };
 
-        let args: Vec<&str> = args.iter().map(AsRef::as_ref).collect();
-        let request = json!({"method": command, "params": args, "id": 0}).to_string();
-        self.stream.write_all(request.as_bytes()).map_err(broken)?;
-
-        let mut buffer = vec![0; 64 * 1024];
+        let mut buffer = [0; 16 * 1024];
         let object = loop {
             if let Some(object) = self.framer.next_object().map_err(|e| bad(e.to_string()))? {
                 break object;

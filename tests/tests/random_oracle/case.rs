@@ -31,12 +31,23 @@ pub enum Step {
     Command(Vec<String>),
 }
 
+/// What becomes of the megaflows that packets make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Megaflows {
+    /// There are none, as `flow-limit` is zero: each packet is translated.
+    None,
+    /// They are installed, and taken away behind each packet.
+    Purged,
+    /// They live on from packet to packet, and are not revalidated between them. Not for tables
+    /// that change by packets: which megaflow such a packet meets depends on masks.
+    Live,
+}
+
 /// A list of steps for a switch as each scenario starts with: see `Scenario`.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// Megaflows live on from packet to packet, and are not revalidated between them. Not for
-    /// tables that change by packets: which megaflow such a packet meets depends on masks.
-    pub burst: bool,
+    /// What becomes of megaflows.
+    pub megaflows: Megaflows,
     /// What is done.
     pub steps: Vec<Step>,
     /// How many steps of each kind of `LEFT_OUT` it might have had.
@@ -49,6 +60,28 @@ pub fn protocol(version: Version) -> Protocol {
 }
 
 impl Step {
+    /// The bridge that the step's message is for, and its version; `None` for other steps.
+    pub fn receiver(&self) -> Option<(&'static str, Version)> {
+        match self {
+            Step::Flow { bridge, version, .. }
+            | Step::Group { bridge, version, .. }
+            | Step::Message { bridge, version, .. } => Some((bridge, *version)),
+            _ => None,
+        }
+    }
+
+    /// What kind of step it is, in the plural.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Step::Configure(_) => "settings",
+            Step::Flow { .. } | Step::Group { .. } | Step::Message { .. } => "messages",
+            Step::Packet { .. } => "packets",
+            Step::Warp(_) => "warps",
+            Step::Trace { .. } => "traces",
+            Step::Command(_) => "commands",
+        }
+    }
+
     /// The OpenFlow message of the step with this transaction id, `None` for other steps and for
     /// what the version cannot say.
     pub fn message(&self, xid: u32) -> Option<Vec<u8>> {
@@ -72,14 +105,14 @@ impl Case {
     /// The case as a script for `scenarios!`. What the language has no words for is a comment.
     pub fn script(&self) -> String {
         let mut out = String::new();
-        let _ = writeln!(out, "        # burst: {}", self.burst);
+        let _ = writeln!(out, "        # megaflows: {:?}", self.megaflows);
         for step in &self.steps {
             let _ = writeln!(out, "        {}", line(step));
-            if matches!(step, Step::Packet { .. }) && !self.burst {
+            if matches!(step, Step::Packet { .. }) && self.megaflows != Megaflows::Live {
                 out += "        appctl revalidator/purge\n";
             }
         }
-        if self.burst {
+        if self.megaflows == Megaflows::Live {
             out += "        appctl revalidator/purge\n";
         }
         out += "        for p in p1 p2 p3 p4; do echo $p; od -An -v -tx1 -j24 $p-tx.pcap; done\n";

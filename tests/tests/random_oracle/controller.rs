@@ -34,16 +34,15 @@ impl Controller {
         stream.set_read_timeout(Some(PATIENCE))?;
         let frames = Frames::new();
         let mut c = Controller { stream, frames, version, xid: 0, unasked: Vec::new() };
-        c.stream.write_all(&hello(Versions::default().with(version), 0))?;
-        c.receive()?;
+        let mut greeting = hello(Versions::default().with(version), 0);
         let config = SwitchConfig {
             fragments: FragmentHandling::Normal,
             invalid_ttl_to_controller: None,
             miss_send_len: u16::MAX,
         };
-        c.tell(Body::SetConfig(config))?;
+        greeting.extend(c.encoded(Body::SetConfig(config))?.1);
         if version == Version::V10 {
-            c.tell(Body::FlowModTableId(true))?;
+            greeting.extend(c.encoded(Body::FlowModTableId(true))?.1);
         }
         // Until the first change of flows OVS takes every connection for one of OpenFlow 1.0,
         // whose misses go to controllers. This one changes nothing.
@@ -54,7 +53,9 @@ impl Controller {
             table_id: 253,
             ..FlowMod::add(0, flow::Match::ANY, &[])
         };
-        c.tell(Body::FlowMod(Box::new(nothing)))?;
+        greeting.extend(c.encoded(Body::FlowMod(Box::new(nothing)))?.1);
+        c.stream.write_all(&greeting)?;
+        c.receive()?; // The switch's own hello.
         c.request(Body::EchoRequest(Vec::new()))?;
         Ok(c)
     }
@@ -65,34 +66,57 @@ impl Controller {
         self.xid
     }
 
-    fn tell(&mut self, body: Body) -> std::io::Result<()> {
+    fn encoded(&mut self, body: Body) -> std::io::Result<(u32, Vec<u8>)> {
         let xid = self.next_xid();
         let bytes = Message { xid, body }.encode(&protocol(self.version));
-        self.stream.write_all(&bytes.map_err(std::io::Error::other)?)
+        Ok((xid, bytes.map_err(std::io::Error::other)?))
     }
 
-    /// Sends a message and a barrier; all that came with the message's transaction id until the
-    /// barrier was answered.
-    pub fn ask(&mut self, bytes: &[u8], xid: u32) -> std::io::Result<Vec<Vec<u8>>> {
-        self.stream.write_all(bytes)?;
-        self.tell(Body::BarrierRequest)?;
-        let barrier = self.xid.to_be_bytes();
-        let mut answers = Vec::new();
+    /// Sends messages, each with its transaction id, and a barrier; for each of them all that came
+    /// with its id until the barrier was answered.
+    pub fn ask(&mut self, messages: &[(u32, Vec<u8>)]) -> std::io::Result<Vec<Vec<Vec<u8>>>> {
+        let (barrier, last) = self.encoded(Body::BarrierRequest)?;
+        let all: Vec<&[u8]> =
+            messages.iter().map(|(_, bytes)| bytes.as_slice()).chain([last.as_slice()]).collect();
+        self.stream.write_all(&all.concat())?;
+        let mut answers = vec![Vec::new(); messages.len()];
         loop {
             let message = self.receive()?;
-            match message.get(4..HEADER_SIZE) {
-                Some(id) if id == barrier => return Ok(answers),
-                Some(id) if id == xid.to_be_bytes() => answers.push(message),
-                _ => self.unasked.push(message),
+            let id = message.get(4..HEADER_SIZE).unwrap_or_default();
+            if id == barrier.to_be_bytes() {
+                return Ok(answers);
+            }
+            let asked = messages.iter().position(|(xid, _)| id == xid.to_be_bytes());
+            match asked.and_then(|n| answers.get_mut(n)) {
+                Some(answers) => answers.push(message),
+                None => self.unasked.push(message),
             }
         }
     }
 
+    /// Asks for several things at once.
+    pub fn requests(&mut self, bodies: Vec<Body>) -> std::io::Result<Vec<Vec<Vec<u8>>>> {
+        let messages: std::io::Result<Vec<_>> =
+            bodies.into_iter().map(|body| self.encoded(body)).collect();
+        self.ask(&messages?)
+    }
+
     /// Asks for something.
     pub fn request(&mut self, body: Body) -> std::io::Result<Vec<Vec<u8>>> {
-        let xid = self.next_xid();
-        let bytes = Message { xid, body }.encode(&protocol(self.version));
-        self.ask(&bytes.map_err(std::io::Error::other)?, xid)
+        Ok(self.requests(vec![body])?.concat())
+    }
+
+    /// Waits until so many of the messages that nobody asked for and that have not been taken are
+    /// such as `of` is true for.
+    ///
+    /// # Errors
+    /// There are not so many in time.
+    pub fn await_unasked(&mut self, count: usize, of: fn(&[u8]) -> bool) -> std::io::Result<()> {
+        while self.unasked.iter().filter(|m| of(m)).count() < count {
+            let message = self.receive()?;
+            self.unasked.push(message);
+        }
+        Ok(())
     }
 
     /// What came without being asked for since the last time, without transaction ids.

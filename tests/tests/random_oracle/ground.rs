@@ -1,6 +1,6 @@
 //! What Slipswitch's ports stand on, and what of a case can be compared there.
 
-use crate::case::{Case, Step};
+use crate::case::{Case, Megaflows, Step};
 use datapath::Tier;
 use openflow::Action;
 
@@ -122,6 +122,10 @@ impl Ground {
             kind.and_then(|k| counts.get_mut(k)).map(|count| *count += 1).is_none()
         });
         case.steps.iter_mut().for_each(without_timeouts);
+        if case.megaflows == Megaflows::None {
+            // Without one nothing runs at the tier.
+            case.megaflows = Megaflows::Purged;
+        }
         (case, counts)
     }
 }

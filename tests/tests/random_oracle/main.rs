@@ -9,30 +9,36 @@
 //!
 //! `ORACLE_TIER` is `userspace` (which is the default), `tcx` or `xdp`: where Slipswitch's ports
 //! are. At a BPF tier each packet is sent twice, and the second must be forwarded there if its
-//! megaflows are. `ORACLE_PACKETS` is how many packets a configuration gets.
+//! megaflows are. `ORACLE_PACKETS` is how many packets a configuration gets, `ORACLE_PAIRS` how many
+//! pairs of daemons play cases beside each other (as many as there are CPUs).
 //!
-//! `ORACLE_SEED=N ORACLE_CASES=1` plays the case of one seed again. A case that differs is made
-//! small and printed as a script for `tests/tests/oracle`.
+//! Bridges are kept from case to case where only columns differ, and emptied; each case behind which
+//! something differed, and some others, have new ones. `ORACLE_SEED=N ORACLE_CASES=1` plays the case
+//! of one seed again, on new ones. A case that differs is made small and printed as a script for
+//! `tests/tests/oracle`.
 
 mod case;
 mod controller;
+mod database;
 mod devices;
 mod generate;
 mod ground;
 mod known;
 mod pair;
 mod player;
+mod profile;
+mod run;
+mod setting;
 mod shown;
 mod shrink;
 mod wire;
 
-use case::{Case, Step};
+use case::Step;
 use datapath::Tier;
-use generate::left_out::LEFT_OUT;
-use ground::{BEYOND, Ground};
-use pair::{Outcome, Pair, subject};
+use ground::Ground;
+use run::{Figures, Plan};
 use slipswitch_tests::harness::{without_privilege, without_tool};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Cases of the default run, as far as it gets with them.
 const CASES: u64 = 100;
@@ -40,21 +46,8 @@ const CASES: u64 = 100;
 const CASES_AT_TIER: u64 = 30;
 /// Packets of a case.
 const PACKETS: usize = 60;
-/// Tries to make a failing case smaller; fewer where each try costs a daemon.
-const SHRINKS: usize = 400;
-const COSTLY_SHRINKS: usize = 60;
-/// Differences after which a run ends.
+/// Differences that are told of, at most three of a kind, after which a run ends.
 const ENOUGH: usize = 20;
-
-/// What to run.
-#[derive(Clone, Copy, Debug)]
-struct Plan {
-    ground: Ground,
-    seed: u64,
-    cases: u64,
-    packets: usize,
-    time: Duration,
-}
 
 impl Plan {
     /// As the environment says, else from `seed` on, so many cases in that time.
@@ -64,7 +57,9 @@ impl Plan {
             seed: number("ORACLE_SEED").unwrap_or(seed),
             cases: number("ORACLE_CASES").unwrap_or(cases),
             packets: number("ORACLE_PACKETS").map_or(PACKETS, |n| n as usize),
+            pairs: number("ORACLE_PAIRS").map_or_else(cpus, |n| n as usize),
             time,
+            enough: number("ORACLE_ENOUGH").map_or(ENOUGH, |n| n as usize),
         }
     }
 
@@ -76,116 +71,15 @@ impl Plan {
     }
 
     /// Runs it; what differs makes the test fail.
-    fn run(self) -> Figures {
-        let figures = run(self);
+    fn check(self) -> Figures {
+        let figures = run::run(self);
         assert!(figures.reports.is_empty(), "{}", figures.reports.join("\n"));
         figures
     }
 }
 
-/// What a run did.
-#[derive(Debug, Default)]
-struct Figures {
-    cases: u64,
-    packets: u64,
-    changes: u64,
-    reports: Vec<String>,
-    /// Cases by which Open vSwitch's daemon crashed.
-    crashes: Vec<u64>,
-    ran: Option<wire::Ran>,
-}
-
-fn run(plan: Plan) -> Figures {
-    let mut pair = Pair::new(plan.ground);
-    let mut figures = Figures::default();
-    let mut left_out = vec![0; LEFT_OUT.len()];
-    let mut beyond = vec![0; BEYOND.len()];
-    let start = Instant::now();
-    for seed in plan.seed.. {
-        let is_over = figures.cases >= plan.cases || start.elapsed() > plan.time;
-        if is_over || figures.reports.len() >= ENOUGH {
-            break;
-        }
-        let (case, not_here) = plan.ground.fit(generate::case(seed, plan.packets));
-        figures.cases += 1;
-        left_out.iter_mut().zip(&case.left_out).for_each(|(all, n)| *all += n);
-        beyond.iter_mut().zip(not_here).for_each(|(all, n)| *all += n);
-        let count = |what: fn(&Step) -> bool| case.steps.iter().filter(|s| what(s)).count() as u64;
-        figures.packets += count(|s| matches!(s, Step::Packet { .. })) * plan.ground.times() as u64;
-        figures.changes += count(|s| s.message(0).is_some());
-        let (difference, crash) = examine(&mut pair, &case);
-        if let Some(text) = crash {
-            eprintln!("seed {seed}: Open vSwitch's own daemon crashes {text}");
-            figures.crashes.push(seed);
-        }
-        if let Some(text) = difference {
-            let report = format!("seed {seed}:\n{text}");
-            eprintln!("{report}");
-            figures.reports.push(report);
-        }
-    }
-    figures.ran = pair.ran();
-    for (who, spent) in ["Open vSwitch", "Slipswitch"].iter().zip(pair.spent()) {
-        eprintln!("time of {who}: {spent:?}");
-    }
-    for (known, count) in known::KNOWN.iter().zip(&pair.known) {
-        eprintln!("{}: {count} times ({})", known.name, known.reason);
-    }
-    let kinds = LEFT_OUT.iter().map(|k| (k.name, k.reason)).zip(left_out);
-    let kinds = kinds.chain(BEYOND.iter().map(|k| (k.name, k.reason)).zip(beyond));
-    for ((name, reason), count) in kinds.filter(|(_, count)| *count > 0) {
-        eprintln!("left out {count} times: {name} ({reason})");
-    }
-    eprintln!(
-        "{}: {} configurations, {} changes of tables, {} packets in {:?}: {} differences; crashes of \
-         Open vSwitch: {:?}; {:?}",
-        plan.ground.name(),
-        figures.cases,
-        figures.changes,
-        figures.packets,
-        start.elapsed(),
-        figures.reports.len(),
-        figures.crashes,
-        figures.ran,
-    );
-    figures
-}
-
-/// Plays a case, and makes it small if it shows something: what differs, and how Open vSwitch
-/// crashes by it.
-fn examine(pair: &mut Pair, case: &Case) -> (Option<String>, Option<String>) {
-    let mut crash = None;
-    let mut outcome = pair.play(case);
-    if let Outcome::OracleCrashed(words) = outcome {
-        crash = Some(format!("behind the cases before it:\n{words}"));
-        outcome = pair.play(case);
-    }
-    match outcome {
-        Outcome::Same => (None, crash),
-        Outcome::OracleCrashed(words) => {
-            let crashes = |case: &Case| matches!(pair.play(case), Outcome::OracleCrashed(_));
-            let small = shrink::shrink(case, COSTLY_SHRINKS, crashes);
-            (None, Some(format!("each time:\n{}\n{words}", small.script())))
-        }
-        Outcome::Differs(text) => (Some(made_small(pair, case, text)), crash),
-    }
-}
-
-/// The smallest case found that differs in the same thing as `first` says, lest another difference
-/// is found in its place.
-fn made_small(pair: &mut Pair, case: &Case, first: String) -> String {
-    let of = subject(&first);
-    eprintln!("{of} differs; a smaller case is looked for");
-    let is_the_same = |outcome: Outcome| match outcome {
-        Outcome::Differs(text) => subject(&text) == of,
-        _ => false,
-    };
-    let small = shrink::shrink(case, SHRINKS, |case| is_the_same(pair.play(case)));
-    let text = match pair.play(&small) {
-        Outcome::Differs(text) => text,
-        _ => format!("not every time; all of it was\n{}\n{first}", case.script()),
-    };
-    format!("{}\n- is Open vSwitch, + is Slipswitch:\n{text}", small.script())
+fn cpus() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 fn number(variable: &str) -> Option<u64> {
@@ -199,7 +93,7 @@ fn at_a_tier(tier: Tier) {
     if plan.is_impossible() {
         return;
     }
-    if let Some(ran) = plan.run().ran {
+    if let Some(ran) = plan.check().ran {
         assert!(ran.in_bpf > ran.again / 8, "hardly any packet was forwarded there: {ran:?}");
     }
 }
@@ -208,7 +102,7 @@ fn at_a_tier(tier: Tier) {
 fn fixed_seeds() {
     let plan = Plan::new(Ground::Dummies, 1, CASES, Duration::from_secs(90));
     if !plan.is_impossible() {
-        plan.run();
+        plan.check();
     }
 }
 
@@ -234,7 +128,7 @@ fn many_seeds() {
         return;
     }
     eprintln!("from seed {} on", plan.seed);
-    plan.run();
+    plan.check();
 }
 
 /// Every action and field that there is turns up in cases.

@@ -3,7 +3,8 @@
 use crate::case::Case;
 use crate::ground::Ground;
 use crate::known;
-use crate::player::{Broken, Player, Seen, Spent};
+use crate::player::{Bridges, Broken, Player, Seen};
+use crate::profile::Profile;
 use crate::wire::Ran;
 use slipswitch_tests::harness::Kind;
 use std::fmt::Write;
@@ -34,6 +35,8 @@ pub struct Pair {
     ground: Ground,
     real: Player,
     ours: Player,
+    /// Counters that are never cleared may differ: bridges are to be made anew.
+    is_uneven: bool,
     /// How often each known difference was met.
     pub known: Vec<u64>,
 }
@@ -43,7 +46,7 @@ impl Pair {
     pub fn new(ground: Ground) -> Pair {
         let real = Player::new(Kind::RealOvs, ground);
         let ours = Player::new(Kind::under_test(), ground);
-        Pair { ground, real, ours, known: vec![0; known::KNOWN.len()] }
+        Pair { ground, real, ours, is_uneven: false, known: vec![0; known::KNOWN.len()] }
     }
 
     /// Where packets ran that were sent again, with the present daemon.
@@ -52,12 +55,19 @@ impl Pair {
     }
 
     /// Where the time went: Open vSwitch's and Slipswitch's, of the present daemons.
-    pub fn spent(&self) -> [Spent; 2] {
-        [self.real.spent, self.ours.spent]
+    pub fn profiles(&self) -> [&Profile; 2] {
+        [&self.real.profile, &self.ours.profile]
     }
 
-    /// Plays a case on both.
-    pub fn play(&mut self, case: &Case) -> Outcome {
+    /// Plays a case on both, on kept bridges only if what they count is the same.
+    pub fn play(&mut self, case: &Case, bridges: Bridges) -> Outcome {
+        let bridges = if self.is_uneven { Bridges::Fresh } else { bridges };
+        let outcome = self.compare(case, bridges);
+        self.is_uneven = outcome != Outcome::Same;
+        outcome
+    }
+
+    fn compare(&mut self, case: &Case, bridges: Bridges) -> Outcome {
         // A daemon that crashed behind its last case is not this case's.
         if !self.real.is_alive() {
             eprintln!("Open vSwitch has crashed between two cases:\n{}", self.real.story());
@@ -65,8 +75,8 @@ impl Pair {
         }
         let Pair { real, ours, .. } = self;
         let (real, ours) = std::thread::scope(|scope| {
-            let real = scope.spawn(|| real.play(case));
-            (ours.play(case), real.join())
+            let real = scope.spawn(|| real.play(case, bridges));
+            (ours.play(case, bridges), real.join())
         });
         let (ours, real) = (real, ours.unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         let real = real.and_then(|real| match &ours {
@@ -132,7 +142,7 @@ impl Pair {
             let _ = writeln!(out, "{} and {} things were seen", real.len(), ours.len());
         }
         if !out.is_empty() {
-            let _ = writeln!(out, "burst: {}", case.burst);
+            let _ = writeln!(out, "megaflows: {:?}", case.megaflows);
         }
         out
     }

@@ -1,11 +1,15 @@
 //! Plays a case on one switch, and writes down all that can be seen.
 
-use crate::case::{Case, Step, hex};
+mod bridges;
+mod summary;
+
+use crate::case::{Case, Megaflows, Step, hex};
 use crate::controller::{Controller, error_of};
 use crate::devices::Devices;
 use crate::ground::{self, Ground};
-use crate::shown::{PortCounts, port_counts, requests, shown};
-use crate::wire::{Dummies, Ran, Wire};
+use crate::profile::Profile;
+use crate::shown::{PortCounts, port_counts, shown};
+use crate::wire::{Dummies, PORTS, Ran, Wire};
 use openflow::message::{Body, MultipartRequest};
 use openflow::{PortNo, Version};
 use slipswitch_tests::harness::{Kind, Mode, Switch, normalise};
@@ -22,6 +26,8 @@ const VSCTL: &str = "ovs-vsctl -vtimeval:off";
 const REST: Duration = Duration::from_millis(10);
 /// So long a process may take to end that does not answer.
 const ENDING: Duration = Duration::from_secs(1);
+/// As many frames wait at a dummy port at most.
+const QUEUE: usize = 50;
 /// Every bridge that a case may have.
 pub const BRIDGES: [&str; 2] = ["br0", "br1"];
 
@@ -44,19 +50,19 @@ pub struct Player {
     ground: Ground,
     /// What devices had counted when the case began.
     ports: BTreeMap<&'static str, PortCounts>,
+    /// The shape of the bridges that there are, while they are good for another case.
+    kept: Option<Vec<String>>,
     /// Where the time went.
-    pub spent: Spent,
+    pub profile: Profile,
 }
 
-/// Time that a switch took.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Spent {
-    /// For making bridges anew.
-    pub reset: Duration,
-    /// For a case's steps.
-    pub steps: Duration,
-    /// For telling what it counted and has.
-    pub summary: Duration,
+/// What bridges a case is played on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bridges {
+    /// Those of the case before, emptied, where they have the same shape.
+    Kept,
+    /// New ones.
+    Fresh,
 }
 
 /// Why a switch cannot play on: it is gone, or does not answer.
@@ -91,7 +97,8 @@ impl Player {
             }
         };
         let (controllers, ports) = (BTreeMap::new(), BTreeMap::new());
-        Player { switch, control, wire, controllers, ground, ports, spent: Spent::default() }
+        let (kept, profile) = (None, Profile::default());
+        Player { switch, control, wire, controllers, ground, ports, kept, profile }
     }
 
     /// True when the daemon has ended; waits a moment for one that is about to.
@@ -114,81 +121,144 @@ impl Player {
         self.switch.story()
     }
 
-    /// Plays `case` on bridges that are made for it.
-    pub fn play(&mut self, case: &Case) -> Result<Vec<Seen>> {
+    /// Plays `case`.
+    pub fn play(&mut self, case: &Case, bridges: Bridges) -> Result<Vec<Seen>> {
         let mut seen = Vec::new();
-        let begin = Instant::now();
-        let configured = self.reset(case)?;
-        let reset = Instant::now();
-        seen.push(Seen { of: "ovs-vsctl".into(), text: configured });
-        let mut paused = false;
-        let start = case.steps.iter().take_while(|s| matches!(s, Step::Configure(_))).count();
-        for (n, step) in case.steps.iter().enumerate().skip(start) {
-            let packet = matches!(step, Step::Packet { .. });
-            if case.burst && packet && !paused {
-                self.command("revalidator/pause")?;
-                paused = true;
-            }
-            if paused && !packet {
-                self.settle()?;
-                paused = false;
-            }
-            let text = self.step(step, case.burst)?;
-            seen.push(Seen { of: format!("step {n}"), text });
+        self.begin(case, bridges, &mut seen)?;
+        let mut at = case.steps.iter().take_while(|s| matches!(s, Step::Configure(_))).count();
+        while let Some(rest) = case.steps.get(at..).filter(|rest| !rest.is_empty()) {
+            at += self.some(case, at, rest, &mut seen)?;
         }
-        if paused {
-            self.settle()?;
-        }
-        let steps = Instant::now();
+        let start = Instant::now();
         self.summary(&mut seen)?;
-        self.spent.reset += reset - begin;
-        self.spent.steps += steps - reset;
-        self.spent.summary += steps.elapsed();
+        self.profile.add("summaries", start);
         Ok(seen)
     }
 
-    /// Ends a burst.
-    fn settle(&mut self) -> Result<()> {
-        self.command("revalidator/resume")?;
-        self.command("revalidator/purge")?;
+    /// Does the first of `steps`, the `at`th of the case, and those behind it that can be done with
+    /// it; how many that were.
+    fn some(
+        &mut self,
+        case: &Case,
+        at: usize,
+        steps: &[Step],
+        seen: &mut Vec<Seen>,
+    ) -> Result<usize> {
+        let Some(first) = steps.first() else { return Ok(0) };
+        let start = Instant::now();
+        let is_packet = |step: &Step| matches!(step, Step::Packet { .. });
+        if let Some(to) = first.receiver() {
+            let count = steps.iter().take_while(|s| s.receiver() == Some(to)).count();
+            self.messages(at, to, steps.get(..count).unwrap_or_default(), seen)?;
+            self.profile.add("messages", start);
+            return Ok(count);
+        }
+        if is_packet(first) && case.megaflows == Megaflows::Live {
+            let count = steps.iter().take_while(|s| is_packet(s)).count();
+            self.burst(at, steps.get(..count).unwrap_or_default(), seen)?;
+            self.profile.add("bursts", start);
+            return Ok(count);
+        }
+        let text = self.step(first, case.megaflows)?;
+        seen.push(Seen { of: format!("step {at}"), text });
+        self.profile.add(first.name(), start);
+        Ok(1)
+    }
+
+    /// Changes of flows and groups by one controller.
+    fn messages(
+        &mut self,
+        at: usize,
+        (bridge, version): (&'static str, Version),
+        steps: &[Step],
+        seen: &mut Vec<Seen>,
+    ) -> Result<()> {
+        let Some(controller) = self.controller(bridge, version)? else {
+            let none = |n| Seen { of: format!("step {n}"), text: "no such bridge".to_owned() };
+            seen.extend((at..at + steps.len()).map(none));
+            return Ok(());
+        };
+        let mut messages = Vec::new();
+        let mut said = Vec::new();
+        for step in steps {
+            let xid = controller.next_xid();
+            let bytes = step.message(xid);
+            said.push(bytes.is_some());
+            messages.extend(bytes.map(|bytes| (xid, bytes)));
+        }
+        let mut answers = controller.ask(&messages)?.into_iter();
+        let one = |a: &Vec<u8>| error_of(a).unwrap_or_else(|| shown(a, version, None).join("\n"));
+        for (n, said) in said.into_iter().enumerate() {
+            let text = match said {
+                true => answers.next().unwrap_or_default().iter().map(one).collect::<Vec<_>>(),
+                false => vec!["cannot be said".to_owned()],
+            };
+            seen.push(Seen { of: format!("step {}", at + n), text: text.join("\n") });
+        }
         Ok(())
     }
 
-    /// Bridges made anew, as the case's first steps say; what `ovs-vsctl` wrote.
-    fn reset(&mut self, case: &Case) -> Result<String> {
-        self.controllers.clear();
-        self.wire.forget();
-        let gone = BRIDGES.map(|b| format!("--if-exists del-br {b}")).join(" -- ");
-        let mut out = self.switch.sh(&format!(
-            "{VSCTL} {gone} -- clear open_vswitch . other_config -- set open_vswitch . other_config:max-idle=1000000"
-        ))
-        .text();
-        let mut line = self.wire.bridge();
-        for step in &case.steps {
-            let Step::Configure(arguments) = step else { break };
-            let _ = write!(line, " -- {}", self.wire.arguments(arguments));
-        }
-        out += &self.switch.sh(&format!("{VSCTL} {line}")).text();
-        self.wire.begin(&mut self.control, &line)?;
-        self.ports = BTreeMap::new();
-        for bridge in BRIDGES {
-            if self.ground == Ground::Dummies {
-                break;
+    /// Packets while megaflows live on. What they do depends on none before them, so that those of
+    /// one port can be sent at once.
+    fn burst(&mut self, at: usize, steps: &[Step], seen: &mut Vec<Seen>) -> Result<()> {
+        self.command("revalidator/pause")?;
+        let packets = steps.iter().filter_map(|step| match step {
+            Step::Packet { port, frame } => Some((*port, frame.as_slice())),
+            _ => None,
+        });
+        if self.ground != Ground::Dummies {
+            for (n, (port, frame)) in packets.enumerate() {
+                let text = self.packet(port, frame, Megaflows::Live)?;
+                seen.push(Seen { of: format!("step {}", at + n), text });
             }
-            if let Some(controller) = self.controller(bridge, Version::V13)? {
-                let all = Body::MultipartRequest(MultipartRequest::Port(PortNo::NONE));
-                let counts = port_counts(&controller.request(all)?, Version::V13);
-                self.ports.insert(bridge, counts);
+        } else {
+            let packets: Vec<_> = packets.collect();
+            for port in PORTS {
+                let to_port = packets.iter().filter(|(to, _)| *to == port);
+                let frames: Vec<&[u8]> = to_port.map(|(_, frame)| *frame).collect();
+                for frames in frames.chunks(QUEUE) {
+                    let text = self.at_once(port, frames)?;
+                    seen.push(Seen { of: format!("step {at} on, at {port}"), text });
+                }
             }
         }
+        self.command("revalidator/resume")?;
+        self.command("revalidator/purge")
+    }
+
+    /// Frames that arrive at a dummy port one behind the other, and what comes out.
+    fn at_once(&mut self, port: &'static str, frames: &[&[u8]]) -> Result<String> {
+        let before = self.received(port)?;
+        let mut arguments = vec![port.to_owned()];
+        arguments.extend(frames.iter().map(|frame| hex(frame)));
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let mut out = self.ask("netdev-dummy/receive", &arguments)?;
+        let start = Instant::now();
+        while out.is_empty() && self.received(port)? < before + frames.len() as u64 {
+            if start.elapsed() > PATIENCE {
+                return Err(Broken(format!("{port} does not take {} frames", frames.len())));
+            }
+        }
+        out += &self.taken();
         Ok(out)
     }
 
+    /// Packets that a port has received. All of them have been processed.
+    fn received(&mut self, port: &str) -> Result<u64> {
+        let number = PORTS.iter().position(|p| *p == port).unwrap_or(PORTS.len()) as u32;
+        let (bridge, number) = if number < 4 { ("br0", number + 1) } else { ("br1", number - 3) };
+        let Some(controller) = self.controller(bridge, Version::V13)? else { return Ok(0) };
+        let number = PortNo(number);
+        let request = Body::MultipartRequest(MultipartRequest::Port(number));
+        let counts = port_counts(&controller.request(request)?, Version::V13);
+        Ok(counts.get(&number).map_or(0, |counts| counts[0]))
+    }
+
     /// A packet, as often as it is sent here, and what comes out.
-    fn packet(&mut self, port: &'static str, frame: &[u8], burst: bool) -> Result<String> {
+    fn packet(&mut self, port: &'static str, frame: &[u8], megaflows: Megaflows) -> Result<String> {
         let mut out = String::new();
         for round in 0..self.ground.times() {
-            if round > 0 && !burst {
+            if round > 0 && megaflows != Megaflows::Live {
                 // What the first has changed is so for the second.
                 self.pass()?;
             }
@@ -196,37 +266,22 @@ impl Player {
             self.process()?;
             out += &self.taken();
         }
-        if !burst {
+        if megaflows == Megaflows::Purged {
             self.command("revalidator/purge")?;
         }
         Ok(out)
     }
 
-    fn step(&mut self, step: &Step, burst: bool) -> Result<String> {
+    fn step(&mut self, step: &Step, megaflows: Megaflows) -> Result<String> {
         match step {
             Step::Configure(arguments) => {
                 let arguments = self.wire.arguments(arguments);
                 Ok(self.switch.sh(&format!("{VSCTL} {arguments}")).text())
             }
-            Step::Flow { bridge, version, .. }
-            | Step::Group { bridge, version, .. }
-            | Step::Message { bridge, version, .. } => {
-                let Some(controller) = self.controller(bridge, *version)? else {
-                    return Ok("no such bridge".to_owned());
-                };
-                let xid = controller.next_xid();
-                let Some(bytes) = step.message(xid) else {
-                    return Ok("cannot be said".to_owned());
-                };
-                let answers = controller.ask(&bytes, xid)?;
-                // Megaflows of before are gone.
-                self.command("revalidator/purge")?;
-                let text = |a: &Vec<u8>| {
-                    error_of(a).unwrap_or_else(|| shown(a, *version, None).join("\n"))
-                };
-                Ok(answers.iter().map(text).collect::<Vec<_>>().join("\n"))
+            Step::Flow { .. } | Step::Group { .. } | Step::Message { .. } => {
+                Err(Broken("messages are sent by controllers".to_owned()))
             }
-            Step::Packet { port, frame } => self.packet(port, frame, burst),
+            Step::Packet { port, frame } => self.packet(port, frame, megaflows),
             Step::Warp(ms) => {
                 let text = self.ask("time/warp", &[&ms.to_string()])?;
                 self.pass()?;
@@ -252,10 +307,7 @@ impl Player {
     /// vSwitch while the clock stands; but revalidators pause at the start of a pass, so that
     /// between two pauses there is a whole one, behind which flows expire.
     fn pass(&mut self) -> Result<()> {
-        for _ in 0..2 {
-            self.command("revalidator/pause")?;
-            self.command("revalidator/resume")?;
-        }
+        self.commands(&["revalidator/pause", "revalidator/resume"].repeat(2))?;
         self.process()
     }
 
@@ -279,52 +331,6 @@ impl Player {
             }
         }
         out
-    }
-
-    /// What can be seen of the switch at the end.
-    fn summary(&mut self, seen: &mut Vec<Seen>) -> Result<()> {
-        self.process()?;
-        self.command("revalidator/purge")?;
-        for bridge in BRIDGES {
-            for command in ["bridge/dump-flows", "fdb/show", "fdb/stats-show", "mdb/show"] {
-                let text = self.asked(command, &[bridge])?;
-                let of = format!("{command} {bridge}");
-                seen.push(Seen { of, text });
-            }
-            for version in [Version::V10, Version::V13, Version::V15] {
-                let before = self.ports.get(bridge).cloned();
-                let Some(controller) = self.controller(bridge, version)? else { continue };
-                for (name, request) in requests(version) {
-                    let answers = controller.request(Body::MultipartRequest(request))?;
-                    let mut lines: Vec<String> =
-                        answers.iter().flat_map(|a| shown(a, version, before.as_ref())).collect();
-                    lines.sort();
-                    let of = format!("{name} of {bridge} by {version}");
-                    seen.push(Seen { of, text: lines.join("\n") });
-                }
-            }
-        }
-        self.unasked(seen)
-    }
-
-    /// What controllers were told of their own accord, behind what `seen` has of it. Open vSwitch
-    /// tells of a flow that is gone when all its threads have come to rest once.
-    pub fn unasked(&mut self, seen: &mut Vec<Seen>) -> Result<()> {
-        for ((bridge, _), controller) in &mut self.controllers {
-            let version = controller.version();
-            let of = format!("sent to controllers of {bridge} by {version}");
-            let new = controller.unasked()?;
-            let at = seen.iter().position(|s| s.of == of).unwrap_or_else(|| {
-                seen.push(Seen { of, text: String::new() });
-                seen.len() - 1
-            });
-            let Some(place) = seen.get_mut(at) else { continue };
-            let mut lines: Vec<String> = place.text.lines().map(str::to_owned).collect();
-            lines.extend(new.iter().flat_map(|m| shown(m, version, None)));
-            lines.sort();
-            place.text = lines.join("\n");
-        }
-        Ok(())
     }
 
     fn controller(
@@ -356,10 +362,26 @@ impl Player {
         }
     }
 
+    /// Commands without arguments, which have to succeed.
+    fn commands(&mut self, commands: &[&str]) -> Result<()> {
+        for command in commands {
+            self.control.send::<&str>(command, &[])?;
+        }
+        for _ in commands {
+            self.control.receive()?;
+        }
+        Ok(())
+    }
+
     /// A command's answer as far as it can be compared.
     fn asked(&mut self, command: &str, arguments: &[&str]) -> Result<String> {
         let text = self.ask(command, arguments)?;
-        let mut lines: Vec<String> = self.clean(&text).lines().map(str::to_owned).collect();
+        Ok(self.compared(command, &text))
+    }
+
+    /// As much of a command's answer as can be compared.
+    fn compared(&self, command: &str, text: &str) -> String {
+        let mut lines: Vec<String> = self.clean(text).lines().map(str::to_owned).collect();
         let is_aged = command == "fdb/show" && self.ground != Ground::Dummies;
         if is_aged {
             // Ages, and the order, which is theirs, are of a clock that does not stand.
@@ -369,7 +391,7 @@ impl Player {
         if is_aged || command == "bridge/dump-flows" {
             lines.sort();
         }
-        Ok(lines.join("\n"))
+        lines.join("\n")
     }
 
     fn clean(&self, text: &str) -> String {

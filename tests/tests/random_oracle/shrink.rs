@@ -1,7 +1,7 @@
 //! A failing case made small: steps, actions and parts of matches are left out as long as it
 //! still fails.
 
-use crate::case::{Case, Step};
+use crate::case::{Case, Megaflows, Step};
 use crate::generate::left_out::admits;
 use flow::Field;
 
@@ -48,8 +48,8 @@ pub fn shrink(case: &Case, rounds: usize, mut fails: impl FnMut(&Case) -> bool) 
                 }
             }
         }
-        if best.burst {
-            attempt(Case { burst: false, ..best.clone() }, &mut best);
+        if best.megaflows == Megaflows::Live {
+            attempt(Case { megaflows: Megaflows::Purged, ..best.clone() }, &mut best);
         }
         if format!("{best:?}") == before {
             return best;

@@ -7,7 +7,7 @@ mod matches;
 mod packets;
 mod world;
 
-use crate::case::{Case, Step};
+use crate::case::{Case, Megaflows, Step};
 use flow::{Field, FieldValue};
 use openflow::message::{FlowFlags, FlowMod, FlowModCommand, GROUP_ANY, TABLE_ALL};
 use openflow::{PortNo, Version};
@@ -171,11 +171,16 @@ pub fn case(seed: u64, packets: usize) -> Case {
             tables(&mut g, bridge, version, &mut steps);
         }
     }
-    let burst =
+    let lives =
         !steps.iter().any(|s| format!("{s:?}").contains("Learn(") || is_normal(s)) && g.bool();
     events(&mut g, bridges, version, packets, &mut steps);
     let left_out = left_out::leave_out(&mut steps);
-    Case { burst, steps, left_out }
+    let megaflows = match lives {
+        true => Megaflows::Live,
+        false if g.one_in(8) => Megaflows::Purged,
+        false => Megaflows::None,
+    };
+    Case { megaflows, steps, left_out }
 }
 
 /// True when the switch may learn addresses by the step.

@@ -1,0 +1,170 @@
+//! The bridges that a case is played on: made anew, or those of the case before, emptied.
+//!
+//! What cannot be emptied, counters of ports and tables, is compared before the case: it is equal
+//! behind the case, too, if the case counts the same.
+
+use super::{BRIDGES, Bridges, Broken, Player, Result, Seen, VSCTL};
+use crate::case::{Case, Megaflows, Step};
+use crate::database;
+use crate::ground::Ground;
+use crate::setting::Setting;
+use crate::shown::port_counts;
+use openflow::message::{
+    Body, FlowFlags, FlowMod, FlowModCommand, GROUP_ALL, GroupCommand, GroupKind, GroupMod,
+    GroupProperties, Message, MultipartReply, MultipartRequest, TABLE_ALL, bucket,
+};
+use openflow::{PortNo, Version};
+use std::fmt::Write;
+use std::time::Instant;
+use unixctl::client::CallError;
+
+/// OFPT_FLOW_REMOVED from OpenFlow 1.1 on.
+const FLOW_REMOVED: u8 = 11;
+
+impl Player {
+    /// Bridges as the case's first steps say.
+    pub(super) fn begin(
+        &mut self,
+        case: &Case,
+        bridges: Bridges,
+        seen: &mut Vec<Seen>,
+    ) -> Result<()> {
+        let start = Instant::now();
+        // Where none is installed a packet costs no look at all that there are.
+        let limit = match case.megaflows {
+            Megaflows::None => 0,
+            Megaflows::Purged | Megaflows::Live => 10_000,
+        };
+        let global = format!(
+            "set open_vswitch . other_config:max-idle=1000000 other_config:flow-limit={limit}"
+        );
+        let mut line = self.wire.bridge();
+        for step in &case.steps {
+            let Step::Configure(arguments) = step else { break };
+            let _ = write!(line, " -- {}", self.wire.arguments(arguments));
+        }
+        let setting = Setting::parse(&format!("{global} -- {line}"));
+        // Whatever goes wrong from here on, they are not to be kept.
+        let kept = self.kept.take();
+        if bridges == Bridges::Kept && kept.as_ref() == Some(&setting.shape) {
+            self.empty(seen)?;
+            database::apply(&self.switch.place().file("db.sock"), &setting)?;
+            self.profile.add("emptying bridges", start);
+        } else {
+            self.make(&global, &line, seen)?;
+            self.profile.add("making bridges", start);
+        }
+        self.wire.begin(&mut self.control, &line)?;
+        self.control.call("upcall/set-flow-limit", &[limit.to_string()])?;
+        self.count_ports()?;
+        self.kept = Some(setting.shape);
+        Ok(())
+    }
+
+    /// Takes the bridges away, and makes others.
+    fn make(&mut self, global: &str, line: &str, seen: &mut Vec<Seen>) -> Result<()> {
+        self.controllers.clear();
+        self.wire.forget();
+        let gone = BRIDGES.map(|b| format!("--if-exists del-br {b}")).join(" -- ");
+        let gone = format!("{VSCTL} {gone} -- clear open_vswitch . other_config -- {global}");
+        let text = [gone, format!("{VSCTL} {line}")].map(|line| self.switch.sh(&line).text());
+        seen.push(Seen { of: "ovs-vsctl".into(), text: text.concat() });
+        Ok(())
+    }
+
+    /// Takes from the bridges all that cases put there, and looks whether it is gone.
+    fn empty(&mut self, seen: &mut Vec<Seen>) -> Result<()> {
+        for bridge in BRIDGES {
+            if self.controller(bridge, Version::V13)?.is_none() {
+                continue;
+            }
+            self.delete_flows(bridge)?;
+            for command in ["fdb/flush", "fdb/stats-clear", "mdb/flush", "fdb/show"] {
+                self.control.send(command, &[bridge])?;
+            }
+            let mut text = String::new();
+            for _ in 0..4 {
+                text = match self.control.receive() {
+                    Ok(text) | Err(CallError::Refused(text)) => text,
+                    Err(e) => return Err(e.into()),
+                };
+            }
+            if text.lines().count() != 1 {
+                return Err(Broken(format!("addresses of {bridge} are not gone:\n{text}")));
+            }
+            self.counted(bridge, Version::V13, "before: ", seen)?;
+            let left = |s: &&Seen| {
+                let is_empty =
+                    ["flows", "group statistics"].map(|n| format!("before: {n} of {bridge}"));
+                is_empty.iter().any(|of| s.of.starts_with(of)) && !s.text.is_empty()
+            };
+            if let Some(left) = seen.iter().find(left) {
+                return Err(Broken(format!("not gone: {}:\n{}", left.of, left.text)));
+            }
+        }
+        self.command("revalidator/purge")?;
+        // What it tells of them is not for the next case.
+        self.controllers.clear();
+        let text = self.taken();
+        seen.push(Seen { of: "between two cases".to_owned(), text });
+        Ok(())
+    }
+
+    /// Deletes all flows and groups of a bridge. Open vSwitch tells late of flows that are gone: it
+    /// is waited for.
+    fn delete_flows(&mut self, bridge: &'static str) -> Result<()> {
+        let Some(controller) = self.controller(bridge, Version::V13)? else { return Ok(()) };
+        controller.unasked()?;
+        let all = crate::shown::requests(Version::V13).into_iter().next();
+        let (_, all) = all.ok_or_else(|| Broken("flows are asked for first".to_owned()))?;
+        let replies = controller.request(Body::MultipartRequest(all))?;
+        let told = replies.iter().map(|reply| told_of(reply)).sum();
+        let flows = FlowMod {
+            command: FlowModCommand::Delete,
+            table_id: TABLE_ALL,
+            ..FlowMod::add(0, flow::Match::ANY, &[])
+        };
+        let groups = GroupMod {
+            command: GroupCommand::Delete,
+            kind: GroupKind::All,
+            group_id: GROUP_ALL,
+            command_bucket_id: bucket::ALL,
+            buckets: Vec::new(),
+            properties: GroupProperties::default(),
+        };
+        let refused =
+            controller.requests(vec![Body::FlowMod(Box::new(flows)), Body::GroupMod(groups)])?;
+        if refused.iter().any(|answers| !answers.is_empty()) {
+            return Err(Broken(format!("flows and groups cannot be deleted: {refused:?}")));
+        }
+        controller.await_unasked(told, |m| m.get(1) == Some(&FLOW_REMOVED))?;
+        Ok(())
+    }
+
+    /// Notes what devices have counted so far.
+    fn count_ports(&mut self) -> Result<()> {
+        self.ports.clear();
+        for bridge in BRIDGES {
+            if self.ground == Ground::Dummies {
+                break;
+            }
+            if let Some(controller) = self.controller(bridge, Version::V13)? {
+                let all = Body::MultipartRequest(MultipartRequest::Port(PortNo::NONE));
+                let counts = port_counts(&controller.request(all)?, Version::V13);
+                self.ports.insert(bridge, counts);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How many flows of a reply controllers are told of when they are gone.
+fn told_of(reply: &[u8]) -> usize {
+    let message = Message::decode(reply, &crate::case::protocol(Version::V13));
+    match message.map(|m| m.body) {
+        Ok(Body::MultipartReply { reply: MultipartReply::Flow { flows, .. }, .. }) => {
+            flows.iter().filter(|f| f.flags.contains(FlowFlags::SEND_FLOW_REM)).count()
+        }
+        _ => 0,
+    }
+}

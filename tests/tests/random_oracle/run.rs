@@ -1,0 +1,260 @@
+//! Many cases, by several pairs of switches beside each other.
+
+use crate::case::{Case, Step};
+use crate::generate::{self, left_out::LEFT_OUT};
+use crate::ground::{BEYOND, Ground};
+use crate::known;
+use crate::pair::{Outcome, Pair, subject};
+use crate::player::Bridges;
+use crate::profile::Profile;
+use crate::setting::Setting;
+use crate::shrink::shrink;
+use crate::wire::Ran;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Tries to make a failing case smaller; fewer where each try costs a daemon.
+const SHRINKS: usize = 400;
+const COSTLY_SHRINKS: usize = 60;
+/// Differences of one kind that are made small; further ones are counted.
+const OF_A_KIND: usize = 3;
+/// One in so many cases has bridges of its own, so that making them goes on being tried.
+const FRESH: u64 = 50;
+/// A run tells how far it is behind so many cases.
+const PROGRESS: u64 = 500;
+
+/// What to run.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// What the ports are.
+    pub ground: Ground,
+    /// The first case's.
+    pub seed: u64,
+    /// At most so many cases.
+    pub cases: u64,
+    /// Packets of a case.
+    pub packets: usize,
+    /// Pairs of switches that play cases beside each other.
+    pub pairs: usize,
+    /// No case begins later.
+    pub time: Duration,
+    /// Differences after which the run ends.
+    pub enough: usize,
+}
+
+/// What a run did.
+#[derive(Debug, Default)]
+pub struct Figures {
+    cases: u64,
+    packets: u64,
+    changes: u64,
+    /// What differed.
+    pub reports: Vec<String>,
+    /// Seeds by what their small cases are made of.
+    kinds: BTreeMap<String, Vec<u64>>,
+    /// Cases by which Open vSwitch's daemon crashed.
+    crashes: Vec<u64>,
+    /// Where packets ran that were sent again.
+    pub ran: Option<Ran>,
+    left_out: Vec<u64>,
+    beyond: Vec<u64>,
+    known: Vec<u64>,
+    profiles: [Profile; 2],
+}
+
+/// Plays cases as the plan says, and tells what came of it.
+pub fn run(plan: Plan) -> Figures {
+    let start = Instant::now();
+    let (next, figures) = (AtomicU64::new(plan.seed), Mutex::new(Figures::default()));
+    std::thread::scope(|scope| {
+        for _ in 0..plan.pairs.max(1) {
+            scope.spawn(|| work(plan, start, &next, &figures));
+        }
+    });
+    let figures = figures.into_inner().unwrap_or_else(PoisonError::into_inner);
+    figures.tell(plan, start.elapsed());
+    figures
+}
+
+/// Plays the cases whose turn it is, until there are no more.
+fn work(plan: Plan, start: Instant, next: &AtomicU64, figures: &Mutex<Figures>) {
+    let figures = || figures.lock().unwrap_or_else(PoisonError::into_inner);
+    // Each shape has a pair of switches, so that bridges can be kept.
+    let mut pairs: BTreeMap<Vec<String>, Pair> = BTreeMap::new();
+    loop {
+        let seed = next.fetch_add(1, Ordering::Relaxed);
+        let is_last = seed - plan.seed >= plan.cases || start.elapsed() > plan.time;
+        if is_last || figures().reports.len() >= plan.enough {
+            break;
+        }
+        let (case, not_here) = plan.ground.fit(generate::case(seed, plan.packets));
+        let pair = pairs.entry(shape(&case)).or_insert_with(|| Pair::new(plan.ground));
+        let bridges = if seed % FRESH == 0 { Bridges::Fresh } else { Bridges::Kept };
+        let found = examine(pair, &case, bridges);
+        let mut figures = figures();
+        figures.count(plan, &case, &not_here);
+        figures.note(seed, found);
+        if figures.cases.is_multiple_of(PROGRESS) {
+            eprintln!("{} configurations in {:?}", figures.cases, start.elapsed());
+        }
+    }
+    pairs.values().for_each(|pair| figures().add(pair));
+}
+
+fn shape(case: &Case) -> Vec<String> {
+    let settings = case.steps.iter().filter_map(|step| match step {
+        Step::Configure(arguments) => Some(arguments.as_str()),
+        _ => None,
+    });
+    Setting::parse(&settings.collect::<Vec<_>>().join(" -- ")).shape
+}
+
+/// What a case showed.
+#[derive(Debug, Default)]
+struct Found {
+    /// What differs, and what the small case is made of.
+    difference: Option<(String, String)>,
+    /// How Open vSwitch crashes.
+    crash: Option<String>,
+}
+
+/// Plays a case, and makes it small if it shows something.
+fn examine(pair: &mut Pair, case: &Case, bridges: Bridges) -> Found {
+    let mut crash = None;
+    let mut outcome = pair.play(case, bridges);
+    if let Outcome::OracleCrashed(words) = outcome {
+        crash = Some(format!("behind the cases before it:\n{words}"));
+        outcome = pair.play(case, Bridges::Fresh);
+    }
+    match outcome {
+        Outcome::Same => Found { difference: None, crash },
+        Outcome::OracleCrashed(words) => {
+            let crashes =
+                |case: &Case| matches!(pair.play(case, Bridges::Fresh), Outcome::OracleCrashed(_));
+            let small = shrink(case, COSTLY_SHRINKS, crashes);
+            let crash = Some(format!("each time:\n{}\n{words}", small.script()));
+            Found { difference: None, crash }
+        }
+        Outcome::Differs(text) => Found { difference: Some(made_small(pair, case, &text)), crash },
+    }
+}
+
+/// The smallest case found that differs in the same thing as `first` says, lest another difference
+/// is found in its place; and of what kind it is. It is looked for on kept bridges, and has to
+/// differ on new ones; else it is looked for on those.
+fn made_small(pair: &mut Pair, case: &Case, first: &str) -> (String, String) {
+    let of = subject(first);
+    eprintln!("{of} differs; a smaller case is looked for");
+    let is_the_same = |outcome: &Outcome| match outcome {
+        Outcome::Differs(text) => subject(text) == of,
+        _ => false,
+    };
+    for bridges in [Bridges::Kept, Bridges::Fresh] {
+        let small = shrink(case, SHRINKS, |case| is_the_same(&pair.play(case, bridges)));
+        let outcome = pair.play(&small, Bridges::Fresh);
+        if let Outcome::Differs(text) = &outcome
+            && is_the_same(&outcome)
+        {
+            let text = format!("{}\n- is Open vSwitch, + is Slipswitch:\n{text}", small.script());
+            return (text, kind(&of, &small));
+        }
+    }
+    let text =
+        format!("not on new bridges, or not every time; all of it was\n{}\n{first}", case.script());
+    (text, format!("{of} not every time"))
+}
+
+/// What differs by a case of what actions.
+fn kind(of: &str, case: &Case) -> String {
+    let mut names = std::collections::BTreeSet::new();
+    for step in &case.steps {
+        let lists: Vec<&[openflow::Action]> = match step {
+            Step::Flow { change, .. } => vec![&change.actions],
+            Step::Group { change, .. } => change.buckets.iter().map(|b| &b.actions[..]).collect(),
+            _ => Vec::new(),
+        };
+        names.insert(step.name().to_owned());
+        names.extend(lists.concat().iter().map(|action| {
+            let text = format!("{action:?}");
+            text.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default().to_owned()
+        }));
+    }
+    format!("{of} {}", names.into_iter().collect::<Vec<_>>().join(" "))
+}
+
+fn add(all: &mut Vec<u64>, more: &[u64]) {
+    all.resize(all.len().max(more.len()), 0);
+    all.iter_mut().zip(more).for_each(|(all, n)| *all += n);
+}
+
+impl Figures {
+    fn count(&mut self, plan: Plan, case: &Case, not_here: &[u64]) {
+        let count = |what: fn(&Step) -> bool| case.steps.iter().filter(|s| what(s)).count() as u64;
+        self.cases += 1;
+        self.packets += count(|s| matches!(s, Step::Packet { .. })) * plan.ground.times() as u64;
+        self.changes += count(|s| s.message(0).is_some());
+        add(&mut self.left_out, &case.left_out);
+        add(&mut self.beyond, not_here);
+    }
+
+    fn note(&mut self, seed: u64, found: Found) {
+        if let Some(text) = found.crash {
+            eprintln!("seed {seed}: Open vSwitch's own daemon crashes {text}");
+            self.crashes.push(seed);
+        }
+        let Some((text, kind)) = found.difference else { return };
+        eprintln!("seed {seed} differs: {kind}");
+        let seeds = self.kinds.entry(kind).or_default();
+        seeds.push(seed);
+        if seeds.len() <= OF_A_KIND {
+            let report = format!("seed {seed}:\n{text}");
+            eprintln!("{report}");
+            self.reports.push(report);
+        }
+    }
+
+    fn add(&mut self, pair: &Pair) {
+        add(&mut self.known, &pair.known);
+        for (all, more) in self.profiles.iter_mut().zip(pair.profiles()) {
+            all.merge(more);
+        }
+        if let Some(more) = pair.ran() {
+            let all = self.ran.get_or_insert_default();
+            all.again += more.again;
+            all.in_bpf += more.in_bpf;
+            all.offloaded += more.offloaded;
+        }
+    }
+
+    fn tell(&self, plan: Plan, took: Duration) {
+        for (who, profile) in ["Open vSwitch", "Slipswitch"].iter().zip(&self.profiles) {
+            eprintln!("time of {who}: {profile}");
+        }
+        for (known, count) in known::KNOWN.iter().zip(&self.known) {
+            eprintln!("{}: {count} times ({})", known.name, known.reason);
+        }
+        let kinds = LEFT_OUT.iter().map(|k| (k.name, k.reason)).zip(&self.left_out);
+        let kinds = kinds.chain(BEYOND.iter().map(|k| (k.name, k.reason)).zip(&self.beyond));
+        for ((name, reason), count) in kinds.filter(|(_, count)| **count > 0) {
+            eprintln!("left out {count} times: {name} ({reason})");
+        }
+        for (kind, seeds) in &self.kinds {
+            eprintln!("differs in {} cases: {kind} {seeds:?}", seeds.len());
+        }
+        eprintln!(
+            "{}, {} pairs: {} configurations, {} changes of tables, {} packets in {took:?}: {} \
+             differences of {} kinds; crashes of Open vSwitch: {:?}; {:?}",
+            plan.ground.name(),
+            plan.pairs,
+            self.cases,
+            self.changes,
+            self.packets,
+            self.kinds.values().map(Vec::len).sum::<usize>(),
+            self.kinds.len(),
+            self.crashes,
+            self.ran,
+        );
+    }
+}

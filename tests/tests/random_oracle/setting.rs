@@ -1,0 +1,164 @@
+//! What a case's bridges and ports are to be, read from the arguments of `ovs-vsctl` that make
+//! them: what stays as it is while they are there, and the columns that can be set at any time.
+
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// A table whose rows a case sets columns of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Table {
+    /// The one row for the switch.
+    OpenVswitch,
+    /// Bridges.
+    Bridge,
+    /// Ports.
+    Port,
+}
+
+/// A column's value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Datum {
+    Numbers(Vec<u64>),
+    Text(Option<String>),
+    Flag(bool),
+    Map(BTreeMap<String, String>),
+}
+
+/// The columns of a row, by name.
+type Row = BTreeMap<&'static str, Datum>;
+
+/// What bridges and ports are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Setting {
+    /// Which there are, of which types, with which devices. They have to be made anew for another.
+    pub shape: Vec<String>,
+    rows: BTreeMap<(Table, String), Row>,
+}
+
+impl Table {
+    /// Its name in the database.
+    fn name(self) -> &'static str {
+        match self {
+            Table::OpenVswitch => "Open_vSwitch",
+            Table::Bridge => "Bridge",
+            Table::Port => "Port",
+        }
+    }
+
+    /// All columns that cases set, with what they are in a row that was just made.
+    fn empty(self) -> Row {
+        let map = || Datum::Map(BTreeMap::new());
+        let numbers = || Datum::Numbers(Vec::new());
+        match self {
+            Table::OpenVswitch => [("other_config", map())].into(),
+            Table::Bridge => [
+                ("fail_mode", Datum::Text(None)),
+                ("flood_vlans", numbers()),
+                ("other_config", map()),
+            ]
+            .into(),
+            Table::Port => [
+                ("vlan_mode", Datum::Text(None)),
+                ("tag", numbers()),
+                ("trunks", numbers()),
+                ("cvlans", numbers()),
+                ("protected", Datum::Flag(false)),
+                ("other_config", map()),
+            ]
+            .into(),
+        }
+    }
+}
+
+impl Datum {
+    /// Changes it as `ovs-vsctl set` does with this key, if there is one, and this value.
+    fn set(&mut self, key: Option<&str>, text: &str) {
+        let number = |word: &str| word.parse().expect("such a column has numbers");
+        match (self, key) {
+            (Datum::Map(map), Some(key)) => {
+                map.insert(key.to_owned(), text.to_owned());
+            }
+            (Datum::Numbers(numbers), None) => *numbers = text.split(',').map(number).collect(),
+            (Datum::Text(value), None) => *value = Some(text.to_owned()),
+            (Datum::Flag(value), None) => *value = text == "true",
+            (datum, key) => panic!("{text} for {key:?} is nothing for {datum:?}"),
+        }
+    }
+
+    fn json(&self) -> Value {
+        match self {
+            Datum::Numbers(numbers) => json!(["set", numbers]),
+            Datum::Text(Some(text)) => json!(text),
+            Datum::Text(None) => json!(["set", []]),
+            Datum::Flag(value) => json!(value),
+            Datum::Map(map) => json!(["map", map.iter().collect::<Vec<_>>()]),
+        }
+    }
+}
+
+impl Setting {
+    /// What `line` makes: arguments of `ovs-vsctl`, with `--` between commands.
+    ///
+    /// # Panics
+    /// When it has a command or a column that no case has.
+    pub fn parse(line: &str) -> Setting {
+        let mut setting = Setting::default();
+        for command in line.split(" -- ") {
+            let words: Vec<&str> = command.split_whitespace().collect();
+            match words.as_slice() {
+                ["add-br", bridge] => setting.row(Table::Bridge, bridge),
+                ["add-port", _, port] => setting.row(Table::Port, port),
+                ["set", "open_vswitch", ".", columns @ ..] => {
+                    setting.set(Table::OpenVswitch, "", columns);
+                }
+                ["set", "bridge", bridge, columns @ ..] => {
+                    setting.set(Table::Bridge, bridge, columns);
+                }
+                ["set", "port", port, columns @ ..] => setting.set(Table::Port, port, columns),
+                ["set", "interface", ..] => {}
+                [] => continue,
+                _ => panic!("no case has {command}"),
+            }
+            if !matches!(words.as_slice(), ["set", "open_vswitch" | "bridge" | "port", ..]) {
+                setting.shape.push(words.join(" "));
+            }
+        }
+        setting.shape.sort();
+        setting
+    }
+
+    fn row(&mut self, table: Table, name: &str) {
+        self.rows.insert((table, name.to_owned()), table.empty());
+    }
+
+    fn set(&mut self, table: Table, name: &str, columns: &[&str]) {
+        let row = self.rows.entry((table, name.to_owned())).or_insert_with(|| table.empty());
+        for word in columns {
+            let (column, value) = word.split_once('=').expect("a column is set to something");
+            let (column, key) = match column.split_once(':') {
+                Some((column, key)) => (column, Some(key)),
+                None => (column, None),
+            };
+            if column == "datapath_type" {
+                self.shape.push(format!("{name} {word}"));
+                continue;
+            }
+            let datum = row.get_mut(column).unwrap_or_else(|| panic!("no case has {word}"));
+            datum.set(key, value);
+        }
+    }
+
+    /// The operations that set every column of every row.
+    pub fn operations(&self) -> Vec<Value> {
+        let operation = |((table, name), row): (&(Table, String), &Row)| {
+            let row: serde_json::Map<String, Value> =
+                row.iter().map(|(column, datum)| ((*column).to_owned(), datum.json())).collect();
+            let of = match table {
+                Table::OpenVswitch => json!([]),
+                _ => json!([["name", "==", name]]),
+            };
+            json!({"op": "update", "table": table.name(), "where": of, "row": row})
+        };
+        self.rows.iter().map(operation).collect()
+    }
+}
