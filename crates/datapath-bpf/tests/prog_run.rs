@@ -388,7 +388,7 @@ fn ports_of_the_host_are_counted_here() {
 /// The exact-match cache has sums in place of keys.
 #[test]
 fn a_packet_that_differs_in_one_bit_or_two_is_not_taken_for_another() {
-    if !root() {
+    if !is_root() {
         return;
     }
     const HEADERS: usize = 14 + 20 + 8;

@@ -91,7 +91,7 @@ fn work(plan: Plan, start: Instant, next: &AtomicU64, figures: &Mutex<Figures>) 
         }
         let (case, not_here) = plan.ground.fit(generate::case(seed, plan.packets));
         let pair = pairs.entry(shape(&case)).or_insert_with(|| Pair::new(plan.ground));
-        let bridges = if seed % FRESH == 0 { Bridges::Fresh } else { Bridges::Kept };
+        let bridges = if seed.is_multiple_of(FRESH) { Bridges::Fresh } else { Bridges::Kept };
         let found = examine(pair, &case, bridges);
         let mut figures = figures();
         figures.count(plan, &case, &not_here);
