@@ -62,6 +62,8 @@ pub struct FrozenState {
     pub action_set: Vec<Action>,
     /// What is left to do, first to last.
     pub steps: Vec<FrozenStep>,
+    /// The packet comes into the bridge: what to do is for `table` to say, and there are no steps.
+    pub enters: bool,
     /// The datapath has hashed the packets that come back: their `dp_hash` counts.
     pub hashed: bool,
     /// For states that only carry a packet-in's metadata.
@@ -88,7 +90,7 @@ impl FrozenState {
         for step in &self.steps {
             (step.table, step.cookie, step.actions.len()).hash(&mut h);
         }
-        self.hashed.hash(&mut h);
+        (self.enters, self.hashed).hash(&mut h);
         self.packet_in.hash(&mut h);
         h.finish()
     }
@@ -261,6 +263,7 @@ mod tests {
             stack: Vec::new(),
             action_set: Vec::new(),
             steps: vec![FrozenStep { table, cookie: 0, actions: vec![Action::Exit] }],
+            enters: false,
             hashed: false,
             packet_in: None,
         }

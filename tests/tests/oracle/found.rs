@@ -294,4 +294,16 @@ scenarios! {
         ofctl add-flow br0 'mpls,actions=pop_mpls:0x8847,2'
         appctl ofproto/trace br0 in_port=3 5054000000045054000000038847fffff34000003f01cba99c6b1b8c4743e9ea0b00 | tail -1
     "#;
+    popped_labels_and_the_next_bridge: r#"
+        vsctl add-br br1 -- set bridge br1 datapath_type=dummy fail_mode=secure other_config:hwaddr=aa:55:aa:55:00:01 -- add-port br0 pa -- set interface pa type=patch options:peer=pb ofport_request=10 -- add-port br1 pb -- set interface pb type=patch options:peer=pa ofport_request=3
+        ofctl add-flow br0 'actions=pop_mpls:0x0800,output:10'
+        ofctl add-flow br1 'ip,nw_dst=10.0.0.2,actions=IN_PORT'
+        ofctl add-flow br1 'priority=1,ip,nw_dst=0.0.0.0,actions=drop'
+        receive p1 505400000002505400000001884700005140450000200007000040116680a0001010a000002003500350000000000000000
+        receive p1 505400000002505400000001884700005140450000200007000040116680a0001010a000003003500350000000000000000
+        appctl revalidator/purge
+        ofctl dump-flows br0 | cut -d, -f3-5
+        appctl bridge/dump-flows br1 | sort
+        appctl ofproto/trace br0 in_port=3 505400000002505400000001884700005140450000200007000040116680a0001010a000002003500350000000000000000 | grep -v Megaflow
+    "#;
 }

@@ -205,6 +205,7 @@ impl Connections {
                 })
                 .collect(),
             // The controller does not give the hash back.
+            enters: false,
             hashed: false,
             packet_in: None,
         };

@@ -59,6 +59,8 @@ pub(super) struct Freeze {
     pub again: bool,
     /// The list of that action is in `steps` already.
     pub stored: bool,
+    /// The packet has just come into the bridge: its first table is still to be asked.
+    pub enters: bool,
     /// What is left to do.
     pub steps: Vec<FrozenStep>,
 }

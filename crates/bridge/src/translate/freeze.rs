@@ -48,6 +48,7 @@ impl Context<'_> {
             stack: std::mem::take(&mut self.stack),
             action_set: std::mem::take(&mut self.action_set),
             steps: freeze.steps,
+            enters: freeze.enters,
             hashed: freeze.pause.is_none() && (self.hashed || freeze.hash.is_some()),
             packet_in,
         };
@@ -107,6 +108,9 @@ impl Context<'_> {
             });
         }
         self.leave();
+        if state.enters {
+            self.table_action(self.in_port(), state.table, true, false, true);
+        }
         for (i, part) in parts.iter().enumerate() {
             if part.restores {
                 let (table, cookie) = (part.step.table, part.step.cookie);

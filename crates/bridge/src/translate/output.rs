@@ -1,7 +1,7 @@
 //! Where packets leave: ports, flooding, patch ports, controllers.
 
 use super::context::{
-    Context, REASON_ACTION, REASON_ACTION_SET, REASON_EXPLICIT_MISS, REASON_GROUP,
+    Context, Freeze, REASON_ACTION, REASON_ACTION_SET, REASON_EXPLICIT_MISS, REASON_GROUP,
     REASON_INVALID_TTL, REASON_PACKET_OUT,
 };
 use crate::effect::{Direction, Effect};
@@ -159,7 +159,13 @@ impl Context<'_> {
         self.key.in_port.set(peer_port.0);
         if self.may_receive(peer_port) {
             self.isolated(|ctx| {
-                ctx.table_action(peer_port, 0, true, true, false);
+                if ctx.was_mpls {
+                    // The peer's rules may ask for what is under the stack.
+                    ctx.table = 0;
+                    ctx.start_freezing(Freeze { enters: true, ..Freeze::default() });
+                } else {
+                    ctx.table_action(peer_port, 0, true, true, false);
+                }
                 if ctx.error.is_none() {
                     ctx.finish_level();
                 }
@@ -207,6 +213,7 @@ impl Context<'_> {
             stack: Vec::new(),
             action_set: Vec::new(),
             steps: Vec::new(),
+            enters: false,
             hashed: false,
             packet_in: Some(self.frozen_packet_in(userdata, reason)),
         };

@@ -742,6 +742,28 @@ fn patch_ports() {
     assert_eq!(locate(&w.snapshot, &k, &w.recirc).unwrap_err(), LocateError::UnknownPort(999));
 }
 
+/// The rules of the other bridge may ask for what was under the labels.
+#[test]
+fn a_popped_stack_and_a_patch_port() {
+    let mut w = World::new(3);
+    let br1 = w.add_bridge(3);
+    w.patch((BridgeIndex(0), 3), (br1, 3));
+    w.rule("mpls", [Action::PopMpls { ethertype: 0x800 }, out(3), out(2)]);
+    w.rule_on(br1, "ip,nw_dst=0.0.0.0", [out(1)]);
+    w.rule_on(br1, "ip,nw_dst=10.0.0.2", [out(2)]);
+    let t = w.translate(&key("in_port=1,mpls,mpls_label=5,mpls_ttl=3,mpls_bos=1"));
+    let text = datapath::text::format_plain(&t.actions);
+    assert_eq!(text, "pop_mpls(eth_type=0x800),recirc(0x1),2");
+    let mut back = key("in_port=1,ip,nw_dst=10.0.0.2");
+    back.recirc_id.set(1);
+    let t = w.translate(&back);
+    assert_eq!(datapath::text::format_plain(&t.actions), "102");
+    // The other bridge's miss is one.
+    back.nw_dst = std::net::Ipv4Addr::new(10, 0, 0, 3).to_bits().into();
+    let t = w.translate(&back);
+    assert!(t.effects.iter().any(|e| matches!(e, Effect::Table { matched: false, .. })));
+}
+
 #[test]
 fn controllers() {
     let mut w = World::new(3);
