@@ -306,4 +306,20 @@ scenarios! {
         appctl bridge/dump-flows br1 | sort
         appctl ofproto/trace br0 in_port=3 505400000002505400000001884700005140450000200007000040116680a0001010a000002003500350000000000000000 | grep -v Megaflow
     "#;
+    modified_groups_count_anew: r#"
+        ofctl -O OpenFlow15 add-group br0 'group_id=1,type=all,bucket=bucket_id:0,actions=output:1'
+        ofctl -O OpenFlow15 add-flow br0 actions=group:1
+        receive p3 5054000000035054000000010800
+        appctl revalidator/purge
+        ofctl -O OpenFlow15 mod-group br0 'group_id=1,type=all,bucket=bucket_id:0,actions=output:1'
+        ofctl -O OpenFlow15 dump-group-stats br0
+        receive p3 5054000000035054000000010800
+        appctl revalidator/purge
+        ofctl -O OpenFlow15 insert-buckets br0 'group_id=1,command_bucket_id=last,bucket=bucket_id:7,actions=drop'
+        ofctl -O OpenFlow15 dump-group-stats br0
+        receive p3 5054000000035054000000010800
+        appctl revalidator/purge
+        ofctl -O OpenFlow15 remove-buckets br0 'group_id=1,command_bucket_id=7'
+        ofctl -O OpenFlow15 dump-group-stats br0
+    "#;
 }

@@ -42,15 +42,16 @@ impl Pipeline {
         if self.groups.len() >= MAX_GROUPS {
             return Err(OfError::OFPGMFC_OUT_OF_GROUPS);
         }
-        let group = group(gm, now, Arc::default())?;
+        let group = group(gm, now)?;
         self.check_chain(&group)?;
         Arc::make_mut(&mut self.groups).insert(group.id, Arc::new(group));
         Ok(Vec::new())
     }
 
+    /// What the group has counted begins anew, as in OVS.
     fn modify_group(&mut self, gm: &GroupMod) -> Result<Vec<Change>, OfError> {
         let old = self.groups.get(&gm.group_id).ok_or(OfError::OFPGMFC_UNKNOWN_GROUP)?;
-        let group = group(gm, old.created, Arc::clone(&old.stats))?;
+        let group = group(gm, old.created)?;
         self.check_chain(&group)?;
         Arc::make_mut(&mut self.groups).insert(group.id, Arc::new(group));
         Ok(Vec::new())
@@ -119,7 +120,7 @@ impl Pipeline {
     }
 
     /// Of every kind of group: as in OVS, buckets may come and go one by one where a group as a
-    /// whole must have one.
+    /// whole must have one. Buckets that stay go on counting; the group begins anew.
     fn set_buckets(&mut self, id: u32, buckets: Vec<Bucket>) -> Result<Vec<Change>, OfError> {
         let old = self.groups.get(&id).ok_or(OfError::OFPGMFC_UNKNOWN_GROUP)?;
         let group = Group {
@@ -128,7 +129,7 @@ impl Pipeline {
             selection: old.selection.clone(),
             buckets,
             created: old.created,
-            stats: Arc::clone(&old.stats),
+            stats: Arc::default(),
         };
         self.check_chain(&group)?;
         Arc::make_mut(&mut self.groups).insert(id, Arc::new(group));
@@ -169,7 +170,7 @@ fn new_bucket(b: &of::Bucket, kind: GroupKind) -> Bucket {
     }
 }
 
-fn group(gm: &GroupMod, created: Millis, stats: Arc<Count>) -> Result<Group, OfError> {
+fn group(gm: &GroupMod, created: Millis) -> Result<Group, OfError> {
     let kind = gm.kind;
     if kind == GroupKind::Indirect && gm.buckets.len() != 1 {
         return Err(OfError::OFPGMFC_INVALID_GROUP);
@@ -184,7 +185,7 @@ fn group(gm: &GroupMod, created: Millis, stats: Arc<Count>) -> Result<Group, OfE
         selection: selection(&gm.properties)?,
         buckets: gm.buckets.iter().map(|b| new_bucket(b, kind)).collect(),
         created,
-        stats,
+        stats: Arc::default(),
     })
 }
 
