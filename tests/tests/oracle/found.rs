@@ -322,4 +322,8 @@ scenarios! {
         ofctl -O OpenFlow15 remove-buckets br0 'group_id=1,command_bucket_id=7'
         ofctl -O OpenFlow15 dump-group-stats br0
     "#;
+    a_fourth_label: r#"
+        ofctl -O OpenFlow13 add-flow br0 'actions=push_mpls:0x8847'
+        appctl ofproto/trace br0 in_port=4 50540000000150540000000288470000064000064840fffff1004500 | grep -v Megaflow
+    "#;
 }

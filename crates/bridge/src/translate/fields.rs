@@ -325,7 +325,10 @@ impl Context<'_> {
         self.expose_mpls_depth();
         if mpls_depth(&self.key) >= MPLS_LABELS {
             self.fail(TranslationError::TooManyMplsLabels, || {
-                format!("cannot push MPLS label: the packet already has {MPLS_LABELS}")
+                format!(
+                    "dropping packet on which an MPLS push action can't be performed as it would \
+                     have more MPLS LSEs than the {MPLS_LABELS} supported."
+                )
             });
             return;
         }
