@@ -413,11 +413,11 @@ impl Encoder {
     ) {
         let all = field.all_ones();
         let whole = mask & all == all;
-        // Set-field may not write these (see the decoder); a load may.
+        // Set-field may not write these (see the decoder); a load may, where there is one.
         let no_native = field == Field::InPortOxm
             || (field == Field::VlanVid && (mask & value) & u128::from(VLAN_CFI) == 0);
         let mask = if whole { ones(field.bits()) } else { mask };
-        if self.version >= Version::V15 && !no_native {
+        if self.version >= Version::V15 {
             self.native_set(field, value, (!whole).then_some(mask), out);
         } else if spelled == SetSpelling::Load || !whole || no_native {
             put_loads(field, value, mask, out);

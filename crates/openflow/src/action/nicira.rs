@@ -54,17 +54,19 @@ pub(super) const CLONE: u16 = 42;
 pub(super) const LEARN2: u16 = 45;
 pub(super) const CHECK_PKT_LARGER: u16 = 49;
 
-/// True for subtypes that this switch has in `version`. Where OpenFlow 1.1+ has an action of its
-/// own for it, Nicira's is for OpenFlow 1.0 alone.
+/// True for subtypes that this switch has in `version`. Where a version has an action of its own
+/// for it, Nicira's is for those before it.
 pub(super) fn is_known(version: Version, subtype: u16) -> bool {
     match subtype {
         SET_QUEUE | DEC_TTL | PUSH_MPLS | POP_MPLS | SET_MPLS_TTL | DEC_MPLS_TTL
         | SET_MPLS_LABEL | SET_MPLS_TC | GROUP => version == Version::V10,
-        RESUBMIT | POP_QUEUE | REG_MOVE | REG_LOAD | NOTE | MULTIPATH | BUNDLE | BUNDLE_LOAD
-        | RESUBMIT_TABLE | OUTPUT_REG | LEARN | EXIT | FIN_TIMEOUT | CONTROLLER
-        | DEC_TTL_CNT_IDS | WRITE_METADATA | STACK_PUSH | STACK_POP | SAMPLE | OUTPUT_REG2
-        | REG_LOAD2 | CONJUNCTION | CONTROLLER2 | SAMPLE2 | OUTPUT_TRUNC | SAMPLE3 | CLONE
-        | LEARN2 | CHECK_PKT_LARGER => true,
+        REG_MOVE | REG_LOAD | REG_LOAD2 => version < Version::V15,
+        RESUBMIT | POP_QUEUE | NOTE | MULTIPATH | BUNDLE | BUNDLE_LOAD | RESUBMIT_TABLE
+        | OUTPUT_REG | LEARN | EXIT | FIN_TIMEOUT | CONTROLLER | DEC_TTL_CNT_IDS
+        | WRITE_METADATA | STACK_PUSH | STACK_POP | SAMPLE | OUTPUT_REG2 | CONJUNCTION
+        | CONTROLLER2 | SAMPLE2 | OUTPUT_TRUNC | SAMPLE3 | CLONE | LEARN2 | CHECK_PKT_LARGER => {
+            true
+        }
         _ => false,
     }
 }
@@ -72,12 +74,12 @@ pub(super) fn is_known(version: Version, subtype: u16) -> bool {
 /// Length of a subtype's body behind the 10 bytes of header: `Ok` exactly, `Err` at least.
 fn body_len(subtype: u16) -> Result<usize, usize> {
     match subtype {
-        REG_LOAD | SAMPLE => Ok(14),
+        REG_LOAD | SAMPLE | STACK_PUSH | STACK_POP => Ok(14),
         OUTPUT_REG | OUTPUT_REG2 => Ok(14),
         MULTIPATH | WRITE_METADATA | SAMPLE2 | SAMPLE3 => Ok(22),
-        REG_MOVE | NOTE | BUNDLE | BUNDLE_LOAD | LEARN | LEARN2 | DEC_TTL_CNT_IDS | STACK_PUSH
-        | STACK_POP | REG_LOAD2 | CONTROLLER2 | CLONE | CHECK_PKT_LARGER => Err(match subtype {
-            REG_MOVE => 14,
+        REG_MOVE | NOTE | BUNDLE | BUNDLE_LOAD | LEARN | LEARN2 | DEC_TTL_CNT_IDS | REG_LOAD2
+        | CONTROLLER2 | CLONE | CHECK_PKT_LARGER => Err(match subtype {
+            REG_MOVE | CHECK_PKT_LARGER => 14,
             BUNDLE | BUNDLE_LOAD | LEARN => 22,
             LEARN2 => 30,
             _ => 6,
