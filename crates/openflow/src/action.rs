@@ -367,7 +367,8 @@ pub struct LearnSpec {
 pub enum LearnSource {
     /// A field of the packet.
     Field(Subfield),
-    /// A constant, right-aligned.
+    /// A constant, right-aligned. As in OVS it is kept in whole bytes; bits beyond
+    /// [`LearnSpec::bits`] do not count, but are told.
     Value(FieldValue),
 }
 

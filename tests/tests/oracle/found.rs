@@ -326,4 +326,11 @@ scenarios! {
         ofctl -O OpenFlow13 add-flow br0 'actions=push_mpls:0x8847'
         appctl ofproto/trace br0 in_port=4 50540000000150540000000288470000064000064840fffff1004500 | grep -v Megaflow
     "#;
+    what_is_learned_of_headers_as_text: r#"
+        ofctl add-flow br0 'actions=learn(table=2,vlan_vid=4106)'
+        ofctl add-flow br0 'table=3,actions=learn(table=2,vlan_vid=5)'
+        ofctl add-flow br0 'table=4,actions=learn(table=2,packet_type=(0,2))'
+        appctl bridge/dump-flows br0 | grep learn | sort
+        ofctl --no-stats dump-flows br0
+    "#;
 }

@@ -83,7 +83,7 @@ fn spec(head: u16, r: &mut Reader) -> Result<LearnSpec, OfError> {
         // More than 128 bits fit no field; the target's check says so.
         let bytes = r.bytes(value_len(bits))?;
         let value = bytes.iter().fold(0u128, |v, b| v << 8 | u128::from(*b));
-        LearnSource::Value(low_bits(value, bits))
+        LearnSource::Value(low_bits(value, bits.next_multiple_of(8)))
     } else {
         LearnSource::Field(part(bits, r)?)
     };

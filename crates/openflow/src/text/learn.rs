@@ -40,7 +40,16 @@ pub(super) fn put(l: &Learn, ports: &dyn Fn(u32) -> Option<String>, out: &mut St
         out.push(',');
         let _ = match (&spec.dst, &spec.src) {
             (LearnTarget::Match(dst), LearnSource::Value(v)) if is_whole(*dst) => {
-                let value = dst.field.format_value(*v, dst.field.all_ones(), ports);
+                let value = match dst.field {
+                    // With the bit that says that there is a header, if that was given.
+                    Field::VlanVid => v.to_string(),
+                    // As OVS has it, with its name once more.
+                    Field::PacketType => format!(
+                        "packet_type={}",
+                        dst.field.format_value(*v, dst.field.all_ones(), ports)
+                    ),
+                    field => field.format_value(*v, field.all_ones(), ports),
+                };
                 write!(out, "{}={value}", dst.field.name())
             }
             (LearnTarget::Match(dst), LearnSource::Value(v)) => write!(out, "{dst}={}", c_hex(*v)),
