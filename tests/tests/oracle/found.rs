@@ -333,4 +333,12 @@ scenarios! {
         appctl bridge/dump-flows br0 | grep learn | sort
         ofctl --no-stats dump-flows br0
     "#;
+    vlan_headers_beyond_the_limit_hide_nothing: r#"
+        ofctl -O OpenFlow13 add-flow br0 'in_port=1,ip,actions=push_vlan:0x8100,set_field:4105->vlan_vid,set_field:10.0.0.9->nw_dst,output:2'
+        ofctl -O OpenFlow13 add-flow br0 'in_port=3,actions=pop_vlan,push_mpls:0x8847,output:4'
+        receive p1 50540000000250540000000181000005080045000020000700004011667a0a0001010a000002003500350000000000000000
+        receive p3 5054000000025054000000018100000581000006080045000020000700004011667a0a0001010a000002003500350000000000000000
+        od -An -v -tx1 -j40 p2-tx.pcap
+        od -An -v -tx1 -j40 p4-tx.pcap
+    "#;
 }
