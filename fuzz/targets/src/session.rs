@@ -8,8 +8,8 @@ use crate::input::{Input, with_true_length};
 use bridge::connection::{ConnectionId, Kind, Options, format_flows};
 use bridge::snapshot::BridgeIndex;
 use openflow::message::{
-    Body, BundleControlKind, FlowStatsRequest, GROUP_ALL, GROUP_ANY, Message, MultipartReply,
-    MultipartRequest, Protocol, TABLE_ALL, Versions,
+    Body, BundleControlKind, FlowStatsRequest, GROUP_ALL, Message, MultipartReply,
+    MultipartRequest, Protocol, Versions,
 };
 use openflow::{PortNo, Version, frame};
 
@@ -192,7 +192,7 @@ impl Peer {
         let echo = self.ask(Body::EchoRequest(vec![1, 2, 3]));
         assert_eq!(echo, [Body::EchoReply(vec![1, 2, 3])]);
         assert_eq!(self.ask(Body::BarrierRequest), [Body::BarrierReply]);
-        let flows = self.multipart(MultipartRequest::Flow(Box::new(all())));
+        let flows = self.multipart(MultipartRequest::Flow(Box::new(FlowStatsRequest::all())));
         let listed: usize = flows
             .iter()
             .map(|reply| match reply {
@@ -200,7 +200,8 @@ impl Peer {
                 other => panic!("{other:?}"),
             })
             .sum();
-        let aggregate = self.multipart(MultipartRequest::Aggregate(Box::new(all())));
+        let aggregate =
+            self.multipart(MultipartRequest::Aggregate(Box::new(FlowStatsRequest::all())));
         let [MultipartReply::Aggregate { stats, .. }] = &aggregate[..] else {
             panic!("{aggregate:?}")
         };
@@ -232,16 +233,4 @@ impl Peer {
 /// NXT_PACKET_IN2 (include/openflow/nicira-ext.h).
 fn is_packet_in2(message: &[u8]) -> bool {
     message.get(8..16) == Some(&[0, 0, 0x23, 0x20, 0, 0, 0, 30])
-}
-
-fn all() -> FlowStatsRequest {
-    FlowStatsRequest {
-        matching: flow::Match::ANY,
-        cookie: 0,
-        cookie_mask: 0,
-        out_port: PortNo::NONE,
-        out_group: GROUP_ANY,
-        table_id: TABLE_ALL,
-        nicira: false,
-    }
 }

@@ -2,8 +2,7 @@
 
 use crate::case::protocol;
 use openflow::message::{
-    Body, FlowStatsRequest, GROUP_ALL, GROUP_ANY, Message, MultipartReply, MultipartRequest,
-    PortStats, TABLE_ALL,
+    Body, FlowStatsRequest, GROUP_ALL, Message, MultipartReply, MultipartRequest, PortStats,
 };
 use openflow::{PortNo, Version};
 use std::collections::BTreeMap;
@@ -11,15 +10,7 @@ use std::time::Duration;
 
 /// What is asked at the end of a case, with a name for each.
 pub fn requests(version: Version) -> Vec<(&'static str, MultipartRequest)> {
-    let all = FlowStatsRequest {
-        matching: flow::Match::ANY,
-        cookie: 0,
-        cookie_mask: 0,
-        out_port: PortNo::NONE,
-        out_group: GROUP_ANY,
-        table_id: TABLE_ALL,
-        nicira: version == Version::V10,
-    };
+    let all = FlowStatsRequest { nicira: version == Version::V10, ..FlowStatsRequest::all() };
     let flows = ("flows", MultipartRequest::Flow(Box::new(all.clone())));
     match version {
         Version::V10 => vec![flows],

@@ -44,7 +44,7 @@ fn a_flow_forwards_after_a_barrier_and_its_counters_are_exact() {
         assert_eq!(flows.len(), 1);
         assert_eq!((flows[0].packet_count, flows[0].duration.as_secs()), (5, 3), "{version}");
         assert_eq!(flows[0].actions[..], [output(2)]);
-        let request = MultipartRequest::Aggregate(Box::new(all_flows()));
+        let request = MultipartRequest::Aggregate(Box::new(FlowStatsRequest::all()));
         let MultipartReply::Aggregate { stats, .. } = b.multipart(p, request) else { panic!() };
         assert_eq!((stats.flow_count, stats.packet_count), (1, 5));
         let MultipartReply::Table(tables) = b.multipart_parts(p, MultipartRequest::Table) else {
@@ -82,8 +82,10 @@ fn dumps_are_complete_ordered_and_bounded_while_the_peer_does_not_read() {
     for n in 0..N {
         b.switch.flow_mod(b.bridge, &flow(5, ip(n), &[output(1)])).unwrap();
     }
-    let request =
-        Message::new(9, Body::MultipartRequest(MultipartRequest::Flow(Box::new(all_flows()))));
+    let request = Message::new(
+        9,
+        Body::MultipartRequest(MultipartRequest::Flow(Box::new(FlowStatsRequest::all()))),
+    );
     let request = request.encode(&p.protocol).unwrap();
     let barrier = Message::new(10, Body::BarrierRequest).encode(&p.protocol).unwrap();
     b.bytes(p, &[request, barrier].concat());

@@ -150,7 +150,7 @@ impl Bench {
     }
 
     fn flows(&mut self, peer: Peer) -> Vec<FlowStats> {
-        let request = MultipartRequest::Flow(Box::new(all_flows()));
+        let request = MultipartRequest::Flow(Box::new(FlowStatsRequest::all()));
         let mut out = Vec::new();
         let got = self.ask(peer, 9, Body::MultipartRequest(request));
         let last = got.len() - 1;
@@ -209,18 +209,6 @@ fn known(code: &ErrorCode) -> OfError {
     match code {
         ErrorCode::Known(e) => *e,
         other => panic!("{other:?}"),
-    }
-}
-
-fn all_flows() -> FlowStatsRequest {
-    FlowStatsRequest {
-        matching: Match::ANY,
-        cookie: 0,
-        cookie_mask: 0,
-        out_port: PortNo::NONE,
-        out_group: GROUP_ANY,
-        table_id: TABLE_ALL,
-        nicira: false,
     }
 }
 

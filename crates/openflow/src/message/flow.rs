@@ -186,6 +186,21 @@ pub struct FlowStatsRequest {
     pub nicira: bool,
 }
 
+impl FlowStatsRequest {
+    /// Asks for all flows of all tables, in OpenFlow's own form.
+    pub fn all() -> FlowStatsRequest {
+        FlowStatsRequest {
+            matching: Match::ANY,
+            cookie: 0,
+            cookie_mask: 0,
+            out_port: PortNo::NONE,
+            out_group: GROUP_ANY,
+            table_id: TABLE_ALL,
+            nicira: false,
+        }
+    }
+}
+
 /// One flow of a flow statistics reply.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FlowStats {
