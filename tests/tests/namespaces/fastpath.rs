@@ -1,37 +1,10 @@
 //! Where flows run: the fast tiers take what they can, and say why not otherwise.
 
-use crate::tools::{SOON, Stream, pair, switch, tcp, tcp_to, udp, warm};
+use crate::tools::{SOON, Stream, megaflows, packets, pair, sees, switch, tcp, tcp_to, udp, warm};
 use packet::build::Frame;
 use slipswitch_tests::harness::{Host, Switch, wait_until};
 use std::net::{Ipv4Addr, UdpSocket};
 use std::time::Duration;
-
-/// The verbose lines of the megaflows that hold all of `parts`.
-fn flows(switch: &Switch, parts: &[&str]) -> Vec<String> {
-    let text = switch.appctl("dpctl/dump-flows -m");
-    text.lines().filter(|l| parts.iter().all(|p| l.contains(p))).map(str::to_owned).collect()
-}
-
-/// Waits until a megaflow's line holds all of `parts`.
-#[track_caller]
-fn sees(switch: &Switch, parts: &[&str]) -> String {
-    let mut found = Vec::new();
-    let seen = wait_until(SOON, || {
-        found = flows(switch, parts);
-        !found.is_empty()
-    });
-    assert!(seen, "no megaflow with {parts:?}:\n{}", switch.appctl("dpctl/dump-flows -m"));
-    found.swap_remove(0)
-}
-
-/// Packets on the megaflows that hold all of `parts`.
-fn packets(switch: &Switch, parts: &[&str]) -> u64 {
-    let count = |line: &String| -> u64 {
-        let digits = line.split("packets:").nth(1).unwrap_or_default();
-        digits.split(',').next().and_then(|n| n.parse().ok()).unwrap_or(0)
-    };
-    flows(switch, parts).iter().map(count).sum()
-}
 
 /// Packets that are none of the test's: hosts ask for their neighbours again after some seconds,
 /// which a slow machine takes.
@@ -144,7 +117,7 @@ fn offload_is_switched_off_and_on_while_packets_flow() {
     let load = a.pinging("10.0.0.2", 4);
     switch.vsctl("set open_vswitch . other_config:bpf-offload=false");
     sees(&switch, &["in_port(h1)", "offloaded:no, dp:userspace", "tier-disabled"]);
-    assert!(flows(&switch, &["dp:tcx"]).is_empty());
+    assert!(megaflows(&switch, &["dp:tcx"]).is_empty());
     switch.vsctl("set open_vswitch . other_config:bpf-offload=true");
     sees(&switch, &["in_port(h1)", "dp:tcx"]);
     let text = load.join().expect("ping runs");

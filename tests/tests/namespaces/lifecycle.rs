@@ -1,7 +1,7 @@
 //! Things that come and go under traffic.
 
-use crate::tools::{SOON, pair, switch, tcp, tcp_to, warm};
-use slipswitch_tests::harness::{Netns, Switch, patient, wait_until};
+use crate::tools::{SOON, pair, sees, switch, tcp, tcp_to, warm};
+use slipswitch_tests::harness::{Netns, patient, wait_until};
 use std::time::Duration;
 
 #[test]
@@ -93,27 +93,15 @@ fn move_device(device: &str, from: &Netns, to: &Netns) {
     from.sh(&format!("ip link set {device} netns {to}"));
 }
 
-/// Waits until a megaflow to or from int0 has all of `parts`.
-#[track_caller]
-fn sees(switch: &Switch, parts: &[&str]) {
-    let mut text = String::new();
-    let seen = wait_until(SOON, || {
-        text = switch.appctl("dpctl/dump-flows -m");
-        text.lines().any(|line| {
-            line.contains("eth_type(0x0800)") && parts.iter().all(|part| line.contains(part))
-        })
-    });
-    assert!(seen, "no megaflow with {parts:?}: {text}");
-}
-
 #[test]
 fn an_internal_port_may_be_moved_into_another_namespace() {
+    const IPV4: &str = "eth_type(0x0800)";
     let Some(switch) = switch() else { return };
     let a = switch.host_on("br0", "h1", "10.0.0.1/24");
     switch.vsctl("add-port br0 int0 -- set interface int0 type=internal");
     switch.netns().sh("ip addr add 10.0.0.9/24 dev int0; ip link set int0 up");
     warm(&a, "10.0.0.9");
-    sees(&switch, &["in_port(h1)", "actions:int0", "dp:tcx"]);
+    sees(&switch, &["in_port(h1)", IPV4, "actions:int0", "dp:tcx"]);
     let container = Netns::new();
     move_device("int0", switch.netns(), &container);
     container.sh("ip addr add 10.0.0.9/24 dev int0; ip link set int0 up");
@@ -121,7 +109,7 @@ fn an_internal_port_may_be_moved_into_another_namespace() {
     tcp_to(&a.netns, &container, "10.0.0.9", 2_000_000);
     tcp_to(&container, &a.netns, "10.0.0.1", 2_000_000);
     for port in ["in_port(h1)", "in_port(int0)"] {
-        sees(&switch, &[port, "dp:userspace", "port-not-here"]);
+        sees(&switch, &[port, IPV4, "dp:userspace", "port-not-here"]);
     }
     let tiers = switch.appctl("slipswitch/tiers int0");
     assert!(tiers.contains("another network namespace"), "{tiers}");
@@ -130,7 +118,7 @@ fn an_internal_port_may_be_moved_into_another_namespace() {
     move_device("int0", &container, switch.netns());
     switch.netns().sh("ip addr add 10.0.0.9/24 dev int0; ip link set int0 up");
     warm(&a, "10.0.0.9");
-    sees(&switch, &["in_port(h1)", "actions:int0", "dp:tcx"]);
+    sees(&switch, &["in_port(h1)", IPV4, "actions:int0", "dp:tcx"]);
     // It ends with a namespace, and the switch makes it anew.
     move_device("int0", switch.netns(), &container);
     container.sh("ip link set int0 up");

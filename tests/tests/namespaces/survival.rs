@@ -1,6 +1,8 @@
 //! Flows outlive the daemon: what it pinned goes on forwarding, and a new daemon takes it over.
 
-use crate::tools::{SOON, Stream, acquainted, pair, remember, switch, warm};
+use crate::tools::{
+    SOON, Stream, acquainted, in_kernel, megaflows, packets, pair, remember, switch, warm,
+};
 use slipswitch_tests::harness::{Switch, patient, wait_until};
 use std::time::Duration;
 
@@ -13,15 +15,7 @@ fn nothing_lost(ping: std::thread::JoinHandle<String>, switch: &Switch) {
 /// Waits until both directions between h1 and h2 run in the kernel.
 #[track_caller]
 fn settled(switch: &Switch) {
-    let mut text = String::new();
-    let both = wait_until(SOON, || {
-        text = switch.appctl("dpctl/dump-flows -m");
-        ["in_port(h1)", "in_port(h2)"].iter().all(|port| {
-            text.lines()
-                .any(|l| l.contains(port) && l.contains("eth_type(0x0800)") && l.contains("dp:tcx"))
-        })
-    });
-    assert!(both, "{text}");
+    in_kernel(switch, ["h1", "h2"]);
 }
 
 #[test]
@@ -79,14 +73,7 @@ fn the_hosts_own_port_survives_too() {
     warm(&a, "10.0.0.9");
     remember(&a.netns, "10.0.0.9", "eth0");
     remember(switch.netns(), "10.0.0.1", "br0");
-    let both = || {
-        let text = switch.appctl("dpctl/dump-flows -m");
-        ["in_port(h1)", "in_port(br0)"].iter().all(|p| {
-            text.lines()
-                .any(|l| l.contains(p) && l.contains("eth_type(0x0800)") && l.contains("dp:tcx"))
-        })
-    };
-    assert!(wait_until(SOON, both));
+    in_kernel(&switch, ["h1", "br0"]);
     let ping = a.pinging("10.0.0.9", 3);
     switch.kill_daemon();
     std::thread::sleep(Duration::from_secs(1));
@@ -126,23 +113,18 @@ fn counters_of_adopted_flows_go_on() {
     warm(&a, "10.0.0.2");
     settled(&switch);
     assert_eq!(a.ping("10.0.0.2", 40), 40);
-    let packets = |switch: &Switch| -> u64 {
-        let text = switch.appctl("dpctl/dump-flows -m");
-        let line =
-            text.lines().find(|l| l.contains("in_port(h1)") && l.contains("eth_type(0x0800)"));
-        line.and_then(|l| l.split("packets:").nth(1)?.split(',').next()?.parse().ok()).unwrap_or(0)
-    };
-    let before = packets(&switch);
+    let count = |switch: &Switch| packets(switch, &["in_port(h1)", "eth_type(0x0800)"]);
+    let before = count(&switch);
     assert!(before >= 40, "{before}");
     switch.kill_daemon();
     assert_eq!(a.ping("10.0.0.2", 20), 20);
     switch.start_daemon();
     let mut after = 0;
     let more = wait_until(SOON, || {
-        after = packets(&switch);
+        after = count(&switch);
         after >= before + 20
     });
-    assert!(more, "{after} after {before}: {}", switch.appctl("dpctl/dump-flows -m"));
+    assert!(more, "{after} after {before}: {}", megaflows(&switch, &[]).join("\n"));
 }
 
 #[test]
@@ -196,7 +178,7 @@ fn flows_that_no_rule_explains_are_swept() {
     switch.kill_daemon();
     switch.start_daemon(); // its tables are empty
     let swept = wait_until(SOON, || a.ping("10.0.0.2", 1) == 0);
-    assert!(swept, "{}", switch.appctl("dpctl/dump-flows -m"));
+    assert!(swept, "{}", megaflows(&switch, &[]).join("\n"));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Switches, hosts and traffic for these tests.
 
 use slipswitch_tests::harness::{
-    Host, Kind, Mode, Netns, Switch, patient, without_privilege, without_tool,
+    Host, Kind, Mode, Netns, Switch, patient, wait_until, without_privilege, without_tool,
 };
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -51,6 +51,39 @@ pub fn acquainted(a: &Host, b: &Host) {
 #[track_caller]
 pub fn remember(netns: &Netns, address: &str, device: &str) {
     netns.sh(&format!("ip neigh change {address} dev {device} nud permanent"));
+}
+
+/// The verbose lines of the megaflows that hold all of `parts`.
+pub fn megaflows(switch: &Switch, parts: &[&str]) -> Vec<String> {
+    let text = switch.appctl("dpctl/dump-flows -m");
+    text.lines().filter(|l| parts.iter().all(|p| l.contains(p))).map(str::to_owned).collect()
+}
+
+/// Waits until a megaflow's line holds all of `parts`.
+#[track_caller]
+pub fn sees(switch: &Switch, parts: &[&str]) {
+    let seen = wait_until(SOON, || !megaflows(switch, parts).is_empty());
+    assert!(seen, "no megaflow with {parts:?}:\n{}", megaflows(switch, &[]).join("\n"));
+}
+
+/// Packets on the megaflows that hold all of `parts`.
+pub fn packets(switch: &Switch, parts: &[&str]) -> u64 {
+    let count = |line: &String| -> u64 {
+        let digits = line.split("packets:").nth(1).unwrap_or_default();
+        digits.split(',').next().and_then(|n| n.parse().ok()).unwrap_or(0)
+    };
+    megaflows(switch, parts).iter().map(count).sum()
+}
+
+/// Waits until IPv4 from both of these ports runs in the kernel.
+#[track_caller]
+pub fn in_kernel(switch: &Switch, ports: [&str; 2]) {
+    let is_there = |port: &str| {
+        let port = format!("in_port({port})");
+        !megaflows(switch, &[&port, "eth_type(0x0800)", "dp:tcx"]).is_empty()
+    };
+    let both = wait_until(SOON, || ports.into_iter().all(is_there));
+    assert!(both, "{}", megaflows(switch, &[]).join("\n"));
 }
 
 /// Sends `length` bytes by TCP from one host to another, and compares what arrives.

@@ -1,6 +1,6 @@
 //! XDP at veth pairs whose other ends are prepared for it, with frames longer than a page.
 
-use crate::tools::{SOON, switch, tcp, warm};
+use crate::tools::{SOON, sees, switch, tcp, warm};
 use slipswitch_tests::harness::{Capture, Host, Switch, skip, wait_until, without_tool};
 
 /// Bytes behind the Ethernet header.
@@ -65,17 +65,6 @@ fn jumbo(hosts: usize) -> Option<Jumbo> {
         return None;
     }
     Some(Jumbo { switch, hosts, _processes: processes })
-}
-
-/// Waits until there is a megaflow whose line has all of `parts`.
-#[track_caller]
-fn sees(switch: &Switch, parts: &[&str]) {
-    let mut text = String::new();
-    let seen = wait_until(SOON, || {
-        text = switch.appctl("dpctl/dump-flows -m");
-        text.lines().any(|line| parts.iter().all(|part| line.contains(part)))
-    });
-    assert!(seen, "no megaflow with {parts:?}:\n{text}");
 }
 
 #[test]
