@@ -54,13 +54,6 @@ static __always_inline __u64 emc_words(struct emc_key *k, const __u64 *key)
 	return sum;
 }
 
-static __always_inline __u32 finish_hash(__u64 sum)
-{
-	sum ^= sum >> 32;
-	sum *= 0x9e3779b97f4a7c15ull;
-	return sum >> 32;
-}
-
 static __always_inline void emc_set_line(struct emc_key *k, __u32 hash)
 {
 	k->line = bpf_get_smp_processor_id() * settings.emc_lines + (hash & settings.emc_mask);

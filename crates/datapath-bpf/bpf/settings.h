@@ -47,4 +47,12 @@ static __always_inline __u64 hash_word(__u32 x, __u64 word)
 	return word * settings.factors[x] + (word >> 32) * settings.factors[FACTORS_OF_HALVES + x];
 }
 
+/* The hash of a key, of the sum of its words. */
+static __always_inline __u32 finish_hash(__u64 sum)
+{
+	sum ^= sum >> 32;
+	sum *= 0x9e3779b97f4a7c15ull;
+	return sum >> 32;
+}
+
 #endif
