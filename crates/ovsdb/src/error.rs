@@ -3,11 +3,16 @@
 use std::fmt;
 
 use serde_json::Value;
+use vlog::abridged;
+
+/// Bytes of a problem, and of each place: they may quote the message.
+const MAX_QUOTE: usize = 256;
 
 /// A JSON value that could not be read as the OVSDB notion it stands for.
 ///
 /// Carries where in the message the trouble sits (outermost place first) and what was wrong, so
-/// that the text can go to a log line as it is.
+/// that the text can go to a log line as it is. Of each it keeps what may be shown: a message may
+/// have names of any length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DecodeError {
     places: Vec<String>,
@@ -17,7 +22,7 @@ pub struct DecodeError {
 impl DecodeError {
     /// An error whose place is not yet known; callers add it with [`DecodeError::within`].
     pub fn new(problem: impl Into<String>) -> Self {
-        DecodeError { places: Vec::new(), problem: problem.into() }
+        DecodeError { places: Vec::new(), problem: quoted(problem) }
     }
 
     /// "expected X, got JSON".
@@ -28,7 +33,7 @@ impl DecodeError {
     /// Adds an enclosing place, such as `column "ports"`.
     #[must_use]
     pub fn within(mut self, place: impl Into<String>) -> Self {
-        self.places.push(place.into());
+        self.places.push(quoted(place));
         self
     }
 }
@@ -44,7 +49,12 @@ impl fmt::Display for DecodeError {
 
 impl std::error::Error for DecodeError {}
 
-/// At most 80 characters of `value` as JSON, for error texts. Looks at the value's own size first
+fn quoted(text: impl Into<String>) -> String {
+    let text = text.into();
+    if text.len() <= MAX_QUOTE { text } else { abridged(&text, MAX_QUOTE).into_owned() }
+}
+
+/// About 80 bytes of `value` as JSON, for error texts. Looks at the value's own size first
 /// so that a huge update is not printed only to be cut.
 pub(crate) fn excerpt(value: &Value) -> String {
     match value {
@@ -52,14 +62,31 @@ pub(crate) fn excerpt(value: &Value) -> String {
         Value::Object(members) if members.len() > 8 => {
             format!("an object of {} members", members.len())
         }
-        _ => shorten(&value.to_string(), 80),
+        _ => abridged(&value.to_string(), 80).into_owned(),
     }
 }
 
-/// The first `limit` characters of `text`, with an ellipsis when some were cut.
-pub(crate) fn shorten(text: &str, limit: usize) -> String {
-    match text.char_indices().nth(limit) {
-        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
-        None => text.to_owned(),
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_text_quotes_little_of_what_came() {
+        let long = "\u{20ac}".repeat(20_000);
+        let value = json!({ "a": long });
+        let errors = [
+            DecodeError::new(format!("no table is called \"{long}\"")),
+            DecodeError::new("a row").within(format!("column \"{long}\"")),
+            DecodeError::expected("a number", &value),
+            long.parse::<crate::Uuid>().unwrap_err(),
+        ];
+        for error in errors.iter().map(ToString::to_string) {
+            assert!(error.len() < 400 && error.contains(" bytes ...]"), "{error}");
+        }
+        assert_eq!(
+            DecodeError::expected("a number", &json!("x")).within("row 1").to_string(),
+            "row 1: expected a number, got \"x\""
+        );
     }
 }

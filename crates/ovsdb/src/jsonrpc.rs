@@ -71,15 +71,20 @@ fn names(members: &Map<String, Value>) -> String {
     format!("members [{}]", names.join(", "))
 }
 
-/// An `<error>` (RFC 7047 section 3.1) or any other error value as one line of text.
+/// Bytes of a server's error, which may quote what it was sent.
+const MAX_ERROR: usize = 1024;
+
+/// An `<error>` (RFC 7047 section 3.1) or any other error value as one line of text, abridged when
+/// it is long.
 pub(crate) fn error_text(error: &Value) -> String {
     let member = |name: &str| error.get(name).and_then(Value::as_str);
-    match (error, member("error"), member("details")) {
+    let text = match (error, member("error"), member("details")) {
         (Value::String(text), ..) => text.clone(),
         (_, Some(error), Some(details)) => format!("{error}: {details}"),
         (_, Some(error), None) => error.to_owned(),
         _ => excerpt(error),
-    }
+    };
+    vlog::abridged(&text, MAX_ERROR).into_owned()
 }
 
 /// The tag of an error: the string by which RFC 7047 tells errors apart.
@@ -133,5 +138,7 @@ mod tests {
             ("not owner", "not owner: lock x")
         );
         assert_eq!(error_text(&json!([1])), "[1]");
+        let long = error_text(&json!({"error": "syntax error", "details": "x".repeat(60_000)}));
+        assert!(long.len() < 1100 && long.starts_with("syntax error: xx"), "{long}");
     }
 }

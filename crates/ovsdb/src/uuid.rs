@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::error::{DecodeError, shorten};
+use crate::error::DecodeError;
 
 /// A 128-bit row identifier. Ordered as its text form is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
@@ -57,7 +57,7 @@ impl FromStr for Uuid {
         let bad = || {
             DecodeError::new(format!(
                 "\"{}\" is not a UUID (8-4-4-4-12 hexadecimal digits)",
-                shorten(text, 60)
+                vlog::abridged(text, 60)
             ))
         };
         if text.len() != 36 {
