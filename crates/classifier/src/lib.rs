@@ -66,10 +66,25 @@ pub trait Entry {
     fn conjunctions(&self) -> impl Iterator<Item = Conjunction>;
 }
 
+/// A subtable's place in the order of subtables. One that is looked for by its mask is found
+/// without a look at the others.
+#[derive(Debug)]
+struct Slot<R> {
+    /// Of the mask.
+    hash: u64,
+    subtable: Arc<Subtable<R>>,
+}
+
+impl<R> Clone for Slot<R> {
+    fn clone(&self) -> Self {
+        Slot { hash: self.hash, subtable: Arc::clone(&self.subtable) }
+    }
+}
+
 #[derive(Debug)]
 struct Inner<R> {
     /// By falling [`Subtable::max_priority`].
-    subtables: Vec<Arc<Subtable<R>>>,
+    subtables: Vec<Slot<R>>,
     tries: Tries,
     len: usize,
 }
@@ -134,7 +149,7 @@ impl<R: Entry> Classifier<R> {
     ) -> Option<&'a Arc<R>> {
         let mut best: Option<&Arc<R>> = None;
         let mut missed: SmallVec<[&Subtable<R>; 16]> = SmallVec::new();
-        for subtable in &self.0.subtables {
+        for subtable in self.subtables() {
             let floor = best.map(|r| r.priority());
             if floor.is_some_and(|f| subtable.max_priority() <= f) {
                 break;
@@ -165,20 +180,26 @@ impl<R: Entry> Classifier<R> {
         best
     }
 
-    fn position(&self, mask: &Arc<MiniMask>) -> Option<usize> {
-        self.0.subtables.iter().position(|s| s.mask() == mask)
+    fn subtables(&self) -> impl Iterator<Item = &Subtable<R>> {
+        self.0.subtables.iter().map(|slot| &*slot.subtable)
+    }
+
+    fn with_mask(&self, mask: &MiniMask) -> Option<&Subtable<R>> {
+        let at = self.0.position(mask, mask.hash())?;
+        self.0.subtables.get(at).map(|slot| &*slot.subtable)
     }
 
     /// Adds `rule`; returns what had the same match and priority before.
     pub fn insert(&mut self, rule: Arc<R>) -> Option<Arc<R>> {
         let inner = Arc::make_mut(&mut self.0);
-        let at = inner.subtables.iter().position(|s| s.mask() == rule.matching().shared_mask());
-        let at = at.unwrap_or_else(|| {
-            inner.subtables.push(Arc::new(Subtable::new(rule.matching().shared_mask())));
+        let mask = rule.matching().shared_mask();
+        let hash = mask.hash();
+        let at = inner.position(mask, hash).unwrap_or_else(|| {
+            inner.subtables.push(Slot { hash, subtable: Arc::new(Subtable::new(mask)) });
             inner.subtables.len() - 1
         });
         let matching = rule.matching().clone();
-        let subtable = inner.subtables.get_mut(at).map(Arc::make_mut)?; // `at` is in bounds
+        let subtable = inner.subtable_mut(at)?; // `at` is in bounds
         let replaced = subtable.insert(rule);
         if replaced.is_none() {
             inner.len += 1;
@@ -190,10 +211,11 @@ impl<R: Entry> Classifier<R> {
 
     /// Removes what has exactly this match and priority.
     pub fn remove(&mut self, matching: &MiniMatch, priority: u32) -> Option<Arc<R>> {
-        let at = self.position(matching.shared_mask())?;
-        self.0.subtables.get(at)?.find(matching, priority)?;
+        let mask = matching.shared_mask();
+        let at = self.0.position(mask, mask.hash())?;
+        self.0.subtables.get(at)?.subtable.find(matching, priority)?;
         let inner = Arc::make_mut(&mut self.0);
-        let subtable = inner.subtables.get_mut(at).map(Arc::make_mut)?;
+        let subtable = inner.subtable_mut(at)?;
         let removed = subtable.remove(matching, priority)?;
         let empty = subtable.is_empty();
         inner.tries.remove(trie::ADDRESSES, matching);
@@ -210,7 +232,7 @@ impl<R: Entry> Classifier<R> {
     /// rule made of it takes less memory, and is found faster.
     pub fn compress(&self, matching: &Match) -> MiniMatch {
         let mut mini = MiniMatch::new(matching);
-        if let Some(subtable) = self.0.subtables.iter().find(|s| s.mask() == mini.shared_mask()) {
+        if let Some(subtable) = self.with_mask(mini.shared_mask()) {
             mini.share_mask(subtable.mask());
         }
         mini
@@ -218,21 +240,19 @@ impl<R: Entry> Classifier<R> {
 
     /// What has exactly this match and priority.
     pub fn find(&self, matching: &MiniMatch, priority: u32) -> Option<&Arc<R>> {
-        self.0.subtables.get(self.position(matching.shared_mask())?)?.find(matching, priority)
+        self.with_mask(matching.shared_mask())?.find(matching, priority)
     }
 
     /// All rules, in no order.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<R>> {
-        self.0.subtables.iter().flat_map(|s| s.iter())
+        self.subtables().flat_map(|s| s.iter())
     }
 
     /// All rules whose match lies within `matching` (OpenFlow's loose matching).
     pub fn iter_within<'a>(&'a self, matching: &'a Match) -> impl Iterator<Item = &'a Arc<R>> {
         let mask = MiniMask::new(matching.mask());
         let any = matching.mask().is_wildcard();
-        self.0
-            .subtables
-            .iter()
+        self.subtables()
             .filter(move |s| s.mask().covers(&mask))
             .flat_map(move |s| s.iter().filter(move |r| any || r.matching().is_within(matching)))
     }
@@ -240,7 +260,7 @@ impl<R: Entry> Classifier<R> {
     /// True when a rule of the same priority, other than one with the same match, has packets
     /// in common with `matching` (OFPFF_CHECK_OVERLAP).
     pub fn overlaps(&self, matching: &Match, priority: u32) -> bool {
-        self.0.subtables.iter().any(|s| {
+        self.subtables().any(|s| {
             s.has_priority(priority)
                 && s.iter().any(|r| {
                     r.priority() == priority && {
@@ -268,9 +288,18 @@ impl<R: Entry> Classifier<R> {
 }
 
 impl<R: Entry> Inner<R> {
+    /// Where the subtable with `mask` is, whose hash is `hash`.
+    fn position(&self, mask: &MiniMask, hash: u64) -> Option<usize> {
+        self.subtables.iter().position(|s| s.hash == hash && **s.subtable.mask() == *mask)
+    }
+
+    fn subtable_mut(&mut self, at: usize) -> Option<&mut Subtable<R>> {
+        self.subtables.get_mut(at).map(|slot| Arc::make_mut(&mut slot.subtable))
+    }
+
     /// Moves the subtable at `at`, whose highest priority may have changed, to its place.
     fn restore_order(&mut self, at: usize) {
-        let p = |s: &[Arc<Subtable<R>>], i: usize| s.get(i).map(|s| s.max_priority());
+        let p = |s: &[Slot<R>], i: usize| s.get(i).map(|s| s.subtable.max_priority());
         let mut at = at;
         while at > 0 && p(&self.subtables, at - 1) < p(&self.subtables, at) {
             self.subtables.swap(at - 1, at);

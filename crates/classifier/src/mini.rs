@@ -3,6 +3,14 @@
 use flow::{Key, Mask, Match, WORDS};
 use std::sync::Arc;
 
+/// A hash that goes on with `word`.
+pub(crate) fn mix(hash: u64, word: u64) -> u64 {
+    // A folded multiply: every bit of both inputs reaches every bit of the hash.
+    let wide = u128::from(hash ^ word ^ 0x9e37_79b9_7f4a_7c15)
+        * u128::from(0xd6e8_feb8_6659_fd93_u64 ^ hash.rotate_left(23));
+    (wide as u64) ^ ((wide >> 64) as u64)
+}
+
 fn indices(map: u64) -> impl Iterator<Item = usize> {
     let mut left = map;
     std::iter::from_fn(move || {
@@ -40,6 +48,11 @@ impl MiniMask {
             }
         }
         mask
+    }
+
+    /// A hash of which bits are set.
+    pub(crate) fn hash(&self) -> u64 {
+        self.words.iter().fold(self.map, |hash, word| mix(hash, *word))
     }
 
     /// Pairs of word index (below [`WORDS`]) and non-zero mask word, rising.

@@ -1,7 +1,7 @@
 //! Rules that share a mask.
 
 use crate::Entry;
-use crate::mini::{MiniMask, MiniMatch};
+use crate::mini::{MiniMask, MiniMatch, mix};
 use crate::tree::HashTree;
 use crate::trie::{self, Tries, Walks};
 use flow::{Key, Mask, WORDS};
@@ -24,9 +24,9 @@ pub(crate) struct Subtable<R> {
     stages: Arc<[Stage]>,
     /// For each stage but the last, by the hash of all words up to its end, the number of rules
     /// that have them.
-    indices: SmallVec<[HashTree<u32>; 3]>,
-    /// Those with the same match by falling priority.
-    rules: HashTree<Arc<R>>,
+    indices: SmallVec<[HashTree<u32, u32>; 3]>,
+    /// By [`rank`].
+    rules: HashTree<u64, Arc<R>>,
     /// Prefixes of the rules' ports.
     ports: Tries,
     /// How many rules there are of each priority.
@@ -45,13 +45,6 @@ impl<R> Clone for Subtable<R> {
             priorities: self.priorities.clone(),
         }
     }
-}
-
-fn mix(hash: u64, word: u64) -> u64 {
-    // A folded multiply: every bit of both inputs reaches every bit of the hash.
-    let wide = u128::from(hash ^ word ^ 0x9e37_79b9_7f4a_7c15)
-        * u128::from(0xd6e8_feb8_6659_fd93_u64 ^ hash.rotate_left(23));
-    (wide as u64) ^ ((wide >> 64) as u64)
 }
 
 impl Stage {
@@ -124,10 +117,9 @@ impl<R: Entry> Subtable<R> {
     /// match). `None`: no rule has the words of `key` under the mask.
     pub fn find_for(&self, key: &Key) -> Option<impl Iterator<Item = &Arc<R>>> {
         let hash = self.stages.iter().fold(0, |hash, stage| stage.hash(hash, key.words()));
-        let run = self.rules.run(short(hash));
+        let rules = self.rules.alike(rank(short(hash), 0), u32::BITS);
         let key = *key;
-        let rules = run.iter().map(|(_, rule)| rule);
-        (!run.is_empty()).then(|| rules.filter(move |r| r.matching().matches(&key)))
+        (!rules.is_empty()).then(|| rules.filter(move |r| r.matching().matches(&key)))
     }
 
     /// Sets in `wc` the whole mask.
@@ -191,16 +183,14 @@ impl<R: Entry> Subtable<R> {
         let hashes = self.hashes(rule.matching());
         let hash = hashes.last().copied().unwrap_or(0);
         let priority = rule.priority();
-        let run = self.rules.run(hash);
-        if let Some(at) = place(run, rule.matching(), priority) {
-            return self.rules.get_mut(hash, at).map(|old| std::mem::replace(old, rule));
+        let rank = rank(hash, priority);
+        if let Some(at) = place(self.rules.run(rank), rule.matching()) {
+            return self.rules.get_mut(rank, at).map(|old| std::mem::replace(old, rule));
         }
-        let is_next = |r: &Arc<R>| r.matching() == rule.matching() && r.priority() < priority;
-        let next = run.iter().position(|(_, r)| is_next(r));
         if self.has_ports() {
             self.ports.insert(trie::PORTS, rule.matching());
         }
-        self.rules.insert(hash, next.unwrap_or(usize::MAX), rule);
+        self.rules.insert(rank, usize::MAX, rule);
         *self.priorities.entry(priority).or_default() += 1;
         for (index, hash) in self.indices.iter_mut().zip(hashes) {
             increment(index, hash);
@@ -209,15 +199,16 @@ impl<R: Entry> Subtable<R> {
     }
 
     pub fn find(&self, matching: &MiniMatch, priority: u32) -> Option<&Arc<R>> {
-        let run = self.rules.run(self.hashes(matching).last().copied().unwrap_or(0));
-        run.get(place(run, matching, priority)?).map(|(_, rule)| rule)
+        let hash = self.hashes(matching).last().copied().unwrap_or(0);
+        let run = self.rules.run(rank(hash, priority));
+        run.get(place(run, matching)?).map(|(_, rule)| rule)
     }
 
     pub fn remove(&mut self, matching: &MiniMatch, priority: u32) -> Option<Arc<R>> {
         let hashes = self.hashes(matching);
-        let hash = hashes.last().copied().unwrap_or(0);
-        let at = place(self.rules.run(hash), matching, priority)?;
-        let removed = self.rules.remove(hash, at)?;
+        let rank = rank(hashes.last().copied().unwrap_or(0), priority);
+        let at = place(self.rules.run(rank), matching)?;
+        let removed = self.rules.remove(rank, at)?;
         if self.has_ports() {
             self.ports.remove(trie::PORTS, matching);
         }
@@ -234,9 +225,14 @@ impl<R: Entry> Subtable<R> {
     }
 }
 
-/// Where in a run the rule with exactly this match and priority is.
-fn place<R: Entry>(run: &[(u32, Arc<R>)], matching: &MiniMatch, priority: u32) -> Option<usize> {
-    run.iter().position(|(_, r)| r.priority() == priority && r.matching() == matching)
+/// What rules are kept by: those that share a hash by falling priority.
+fn rank(hash: u32, priority: u32) -> u64 {
+    u64::from(hash) << 32 | u64::from(!priority)
+}
+
+/// Where in the run of a rank the rule with exactly this match is.
+fn place<R: Entry>(run: &[(u64, Arc<R>)], matching: &MiniMatch) -> Option<usize> {
+    run.iter().position(|(_, r)| r.matching() == matching)
 }
 
 /// The bits of a hash that are kept. Rules that share them by chance are told apart by their
@@ -246,7 +242,7 @@ fn short(hash: u64) -> u32 {
     (hash >> 32) as u32
 }
 
-fn increment(index: &mut HashTree<u32>, hash: u32) {
+fn increment(index: &mut HashTree<u32, u32>, hash: u32) {
     if index.run(hash).is_empty() {
         index.insert(hash, 0, 1);
     } else if let Some(count) = index.get_mut(hash, 0) {
@@ -254,7 +250,7 @@ fn increment(index: &mut HashTree<u32>, hash: u32) {
     }
 }
 
-fn decrement(index: &mut HashTree<u32>, hash: u32) {
+fn decrement(index: &mut HashTree<u32, u32>, hash: u32) {
     match index.run(hash).first() {
         Some((_, 2..)) => {
             if let Some(count) = index.get_mut(hash, 0) {

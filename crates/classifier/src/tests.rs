@@ -371,3 +371,22 @@ fn compressed_matches_share_the_mask_of_their_subtable() {
     assert!(!std::ptr::eq(other.mini_mask(), held.mini_mask()));
     assert_eq!(other.expand(), Match::ANY);
 }
+
+#[test]
+fn many_priorities_of_one_match_fall() {
+    let mut classifier = Classifier::new();
+    for priority in (0..3000).map(|n| n * 7 % 3000) {
+        assert!(classifier.insert(rule(priority, &[(Field::Ipv4Dst, 7, u128::MAX)])).is_none());
+    }
+    let best = |classifier: &Classifier<Rule>| {
+        let mut key = key(&[(Field::Ipv4Dst, 7)]);
+        classifier.lookup(&mut key, &mut Mask::WILDCARD.clone()).map(|r| r.priority)
+    };
+    let matching = rule(0, &[(Field::Ipv4Dst, 7, u128::MAX)]).matching.clone();
+    for priority in (0..3000).rev() {
+        assert_eq!(best(&classifier), Some(priority));
+        assert_eq!(classifier.remove(&matching, priority).map(|r| r.priority), Some(priority));
+        assert!(classifier.remove(&matching, priority).is_none());
+    }
+    assert_eq!((best(&classifier), classifier.masks()), (None, 0));
+}
