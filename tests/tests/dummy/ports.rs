@@ -22,6 +22,16 @@ fn add_br_and_add_port_write_their_status_back() {
 }
 
 #[test]
+fn an_error_does_not_repeat_all_that_is_wrong() {
+    let switch = Switch::dummy(1);
+    let kind = "x".repeat(60_000);
+    switch.sh(&format!("ovs-vsctl add-port br0 bad -- set interface bad type={kind}"));
+    let error = switch.vsctl("get interface bad error");
+    assert!(error.contains("could not open network device bad") && error.len() < 1200, "{error}");
+    assert!(error.contains(" bytes ...]"), "{error}");
+}
+
+#[test]
 fn ofproto_list_and_dpif_show_name_bridges_and_ports() {
     let switch = Switch::dummy(2);
     assert_eq!(switch.appctl("ofproto/list"), "br0\n");

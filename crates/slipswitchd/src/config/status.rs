@@ -19,6 +19,9 @@ use openflow::message::Role;
 use ovsdb::{Client, Datum, Replica, Transaction, Uuid};
 use std::collections::BTreeMap;
 
+/// Bytes of an error in the database, which may quote what somebody has put there.
+const MAX_ERROR: usize = 1024;
+
 /// One round of writing.
 pub(super) struct Writer<'a> {
     client: &'a Client,
@@ -130,7 +133,8 @@ impl<'a> Writer<'a> {
 
     fn interface(&mut self, bridge: &Bridge, state: &InterfaceState) {
         let Some(row) = state.uuid else { return };
-        let error = state.error.as_deref().map_or_else(Datum::empty, Datum::from);
+        let error = state.error.as_deref().map(|text| vlog::abridged(text, MAX_ERROR));
+        let error = error.map_or_else(Datum::empty, |text| Datum::from(&*text));
         self.set("Interface", row, "error", error);
         let port = state.number.and_then(|n| bridge.ports.get(&n));
         let Some(port) = port else {
