@@ -109,8 +109,18 @@ const DECODERS: &[Decoder] = &[
         accepted: 75,
     },
     Decoder { name: "OVSDB session", samples: conversations, decode: ovsdb_session, accepted: 100 },
-    Decoder { name: "control socket", samples: requests, decode: control_socket, accepted: 100 },
-    Decoder { name: "match text", samples: match_texts, decode: match_text, accepted: 95 },
+    Decoder {
+        name: "control socket",
+        samples: || lines(seeds::REQUESTS),
+        decode: control_socket,
+        accepted: 100,
+    },
+    Decoder {
+        name: "match text",
+        samples: || lines(seeds::match_texts()),
+        decode: match_text,
+        accepted: 95,
+    },
     Decoder {
         name: "datapath flow text",
         samples: || lines(seeds::ODP_FLOWS),
@@ -118,7 +128,12 @@ const DECODERS: &[Decoder] = &[
         accepted: 100,
     },
     Decoder { name: "flow text", samples: flow_texts, decode: flow_text, accepted: 90 },
-    Decoder { name: "action text", samples: action_texts, decode: action_text, accepted: 90 },
+    Decoder {
+        name: "action text",
+        samples: || lines(seeds::action_texts()),
+        decode: action_text,
+        accepted: 90,
+    },
     Decoder {
         name: "datapath action text",
         samples: || lines(seeds::ODP_ACTIONS),
@@ -127,7 +142,7 @@ const DECODERS: &[Decoder] = &[
     },
     Decoder {
         name: "subfield text",
-        samples: || lines(SUBFIELDS),
+        samples: || lines(seeds::SUBFIELDS),
         decode: subfield,
         accepted: 100,
     },
@@ -327,32 +342,16 @@ fn nd_option_list(bytes: &[u8]) -> bool {
 
 // OpenFlow.
 
-const PRINTED_ACTIONS: &str = include_str!("../../crates/openflow/tests/vectors/actions.txt");
+/// Bytes of actions and instructions: kind, version, bytes, what they are.
 const BYTES_OF_ACTIONS: &str = include_str!("../../crates/openflow/tests/vectors/wire.txt");
-const PRINTED_MATCHES: &str = include_str!("../../crates/openflow/tests/vectors/matches.txt");
-const MESSAGES: [&str; 4] = [
-    include_str!("../../crates/openflow/src/message/codec/tests/requests.txt"),
-    include_str!("../../crates/openflow/src/message/codec/tests/replies.txt"),
-    include_str!("../../crates/openflow/src/message/codec/tests/ofctl.txt"),
-    include_str!("../../crates/openflow/src/message/codec/tests/printed.txt"),
-];
 
 fn unhex(text: &str) -> Vec<u8> {
-    let digit = |c: u8| (c as char).to_digit(16).expect("the vectors are hexadecimal") as u8;
-    text.as_bytes().chunks_exact(2).map(|c| digit(c[0]) << 4 | digit(c[1])).collect()
-}
-
-fn rows(text: &'static str) -> impl Iterator<Item = Vec<&'static str>> {
-    let lines = text.lines().filter(|l| !l.starts_with('#') && !l.is_empty());
-    lines.map(|l| l.split(" | ").map(str::trim).collect())
+    fuzz_targets::pack::unhex(text).expect("the vectors are hexadecimal")
 }
 
 /// Messages that ovs-ofctl and the switch sent in a version.
 fn messages(version: u8) -> Vec<Vec<u8>> {
-    let lines = MESSAGES.iter().flat_map(|text| text.lines());
-    let bytes = lines.filter(|l| !l.starts_with('#')).filter_map(|l| l.split(' ').nth(2));
-    // The truncations of longer ones would take most of the test's time.
-    bytes.map(unhex).filter(|b| b.first() == Some(&version) && b.len() <= 1024).collect()
+    seeds::recorded().filter(|m| m.first() == Some(&version)).collect()
 }
 
 fn message(bytes: &[u8], version: Version) -> bool {
@@ -402,8 +401,9 @@ fn stream(bytes: &[u8]) -> bool {
 /// Recorded action lists (`kind` as in the vectors, and the ones printed in `versions`); the
 /// first byte of each sample is the version.
 fn action_bytes(kind: &str, versions: &str) -> Vec<Vec<u8>> {
-    let listed = rows(BYTES_OF_ACTIONS).filter(|r| r[0] == kind).map(|r| (r[1], r[2]));
-    let printed = rows(PRINTED_ACTIONS).filter(|r| versions.contains(r[0])).map(|r| (r[0], r[3]));
+    let listed = seeds::rows(BYTES_OF_ACTIONS).filter(|r| r[0] == kind).map(|r| (r[1], r[2]));
+    let printed =
+        seeds::rows(seeds::ACTIONS).filter(|r| versions.contains(r[0])).map(|r| (r[0], r[3]));
     listed
         .chain(printed)
         .map(|(v, bytes)| [unhex(&format!("0{v}")), unhex(bytes)].concat())
@@ -450,7 +450,7 @@ fn instruction_list(bytes: &[u8]) -> bool {
 
 /// Recorded matches of some forms; the first byte of each sample is the version.
 fn match_bytes(forms: &str) -> Vec<Vec<u8>> {
-    let wanted = rows(PRINTED_MATCHES).filter(|r| forms.contains(r[0]));
+    let wanted = seeds::rows(seeds::MATCHES).filter(|r| forms.contains(r[0]));
     wanted
         .map(|r| {
             let (mut list, version) = (unhex(r[3]), unhex(&format!("0{}", r[1])));
@@ -549,14 +549,6 @@ fn ovsdb_session(bytes: &[u8]) -> bool {
     received.is_ok() && session.is_synchronized()
 }
 
-fn requests() -> Vec<Vec<u8>> {
-    lines(&[
-        r#"{"method":"version","params":[],"id":0}"#,
-        r#"{"id":{"a":1.5},"method":"list-commands","params":[]}{"method":"echo","params":["a","\u00e4\\\""],"id":7}"#,
-        r#" {"method":"no-such","params":["x"],"id":null,"id":[]} "#,
-    ])
-}
-
 /// A control socket, and the runtime that serves it.
 struct Control {
     runtime: tokio::runtime::Runtime,
@@ -619,21 +611,12 @@ fn control_socket(bytes: &[u8]) -> bool {
 
 // Texts.
 
-fn lines(list: &[&str]) -> Vec<Vec<u8>> {
-    list.iter().map(|l| l.as_bytes().to_vec()).collect()
+fn lines<T: AsRef<str>>(list: impl IntoIterator<Item = T>) -> Vec<Vec<u8>> {
+    list.into_iter().map(|line| line.as_ref().as_bytes().to_vec()).collect()
 }
 
 fn text(bytes: &[u8]) -> std::borrow::Cow<'_, str> {
     String::from_utf8_lossy(bytes)
-}
-
-fn distinct(texts: impl Iterator<Item = &'static str>) -> Vec<Vec<u8>> {
-    let set: BTreeSet<&str> = texts.collect();
-    set.into_iter().map(|t| t.as_bytes().to_vec()).collect()
-}
-
-fn match_texts() -> Vec<Vec<u8>> {
-    distinct(rows(PRINTED_MATCHES).map(|r| r[2]))
 }
 
 fn match_text(bytes: &[u8]) -> bool {
@@ -653,16 +636,11 @@ fn odp_flow(bytes: &[u8]) -> bool {
 }
 
 fn flow_texts() -> Vec<Vec<u8>> {
-    let listed = [
-        "table=3,priority=5,cookie=0x1/0xff,idle_timeout=3,hard_timeout=5,importance=7,send_flow_rem,check_overlap,in_port=1,actions=drop",
-        " cookie=0x0, duration=1.5s, table=0, n_packets=3, n_bytes=4, idle_age=5, priority=1,tcp,tp_dst=80 actions=output:2,controller:64",
-        "out_port=3,out_group=5,reset_counts,no_packet_counts,no_byte_counts,ip actions=resubmit(,1),goto_table:7",
-    ];
-    let built = rows(PRINTED_ACTIONS).filter(|r| r[0] == "4").map(|r| match r[1] {
+    let built = seeds::rows(seeds::ACTIONS).filter(|r| r[0] == "4").map(|r| match r[1] {
         "" => format!("table=1,actions={}", r[2]),
         fields => format!("priority=7,{fields} actions={}", r[2]),
     });
-    listed.iter().map(|t| t.as_bytes().to_vec()).chain(built.map(String::into_bytes)).collect()
+    lines(seeds::FLOWS).into_iter().chain(built.map(String::into_bytes)).collect()
 }
 
 fn flow_text(bytes: &[u8]) -> bool {
@@ -672,10 +650,6 @@ fn flow_text(bytes: &[u8]) -> bool {
     write_match(&flow.matching);
     write_actions(&flow.actions.unwrap_or_default(), Version::V14);
     true
-}
-
-fn action_texts() -> Vec<Vec<u8>> {
-    distinct(rows(PRINTED_ACTIONS).map(|r| r[2]))
 }
 
 fn action_text(bytes: &[u8]) -> bool {
@@ -696,16 +670,6 @@ fn odp_actions(bytes: &[u8]) -> bool {
     assert!(datapath::text::parse(&written, &|_| None).is_ok(), "{written} does not parse");
     true
 }
-
-const SUBFIELDS: &[&str] = &[
-    "reg0[]",
-    "NXM_NX_REG1[5]",
-    "OXM_OF_ETH_SRC[0..47]",
-    "eth_dst",
-    "metadata[3..63]",
-    "xxreg0[100..127]",
-    "ip_dscp[0..1]",
-];
 
 fn subfield(bytes: &[u8]) -> bool {
     let text = text(bytes);

@@ -4,10 +4,10 @@
 mod openflow;
 mod text;
 
-pub use openflow::{messages, sessions};
+pub use openflow::{messages, recorded, sessions};
 pub use text::{
-    ENDPOINTS, LOG_SPECS, ODP_ACTIONS, ODP_FLOWS, action_texts, flow_texts, odp_lines, odp_texts,
-    option_lines, options,
+    ACTIONS, ENDPOINTS, FLOWS, LOG_SPECS, MATCHES, ODP_ACTIONS, ODP_FLOWS, SUBFIELDS, action_texts,
+    flow_texts, match_texts, odp_lines, odp_texts, option_lines, options, rows,
 };
 
 use crate::database;
@@ -141,18 +141,19 @@ pub fn conversations() -> Vec<Vec<u8>> {
     .collect()
 }
 
+/// Requests to a control socket.
+pub const REQUESTS: &[&str] = &[
+    r#"{"method":"version","params":[],"id":0}"#,
+    r#"{"id":{"a":1.5},"method":"list-commands","params":[]}{"method":"echo","params":["a","\u00e4\\\""],"id":7}"#,
+    r#" {"method":"no-such","params":["x"],"id":null,"id":[]} "#,
+    r#"{"method":"pair","params":["a","b"],"id":"x"}{"method":"pair","params":[1],"id":"y"}"#,
+    r#"{"method":"echo","params":[],"id":1,"error":null,"result":null}"#,
+];
+
 /// Seeds of `unixctl`.
 pub fn requests() -> Vec<Vec<u8>> {
-    [
-        r#"{"method":"version","params":[],"id":0}"#,
-        r#"{"id":{"a":1.5},"method":"list-commands","params":[]}{"method":"echo","params":["a","\u00e4\\\""],"id":7}"#,
-        r#" {"method":"no-such","params":["x"],"id":null,"id":[]} "#,
-        r#"{"method":"pair","params":["a","b"],"id":"x"}{"method":"pair","params":[1],"id":"y"}"#,
-        r#"{"method":"echo","params":[],"id":1,"error":null,"result":null}"#,
-    ]
-    .iter()
-    .flat_map(|text| [0, 0x40, 0xff].map(|at| [&[at], text.as_bytes()].concat()))
-    .collect()
+    let cut = |text: &&str| [0, 0x40, 0xff].map(|at| [&[at], text.as_bytes()].concat());
+    REQUESTS.iter().flat_map(cut).collect()
 }
 
 /// Seeds of `netlink`: messages as include/uapi/linux/if_link.h says.

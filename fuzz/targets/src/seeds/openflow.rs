@@ -16,8 +16,8 @@ const RECORDED: [&str; 4] = [
 /// Longer messages are left out: they are lists of what shorter ones have once.
 const LONGEST: usize = 1024;
 
-/// What ovs-ofctl and the switch sent, in all versions.
-fn recorded() -> impl Iterator<Item = Vec<u8>> {
+/// Messages that ovs-ofctl and the switch sent, in all versions.
+pub fn recorded() -> impl Iterator<Item = Vec<u8>> {
     let lines = RECORDED.iter().flat_map(|text| text.lines()).filter(|l| !l.starts_with('#'));
     let bytes = lines.filter_map(|l| unhex(l.split(' ').nth(2)?));
     bytes.filter(|b| (8..=LONGEST).contains(&b.len()))

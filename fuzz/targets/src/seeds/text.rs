@@ -2,12 +2,19 @@
 
 use std::collections::BTreeSet;
 
-const ACTIONS: &str = include_str!("../../../../crates/openflow/tests/vectors/actions.txt");
-const MATCHES: &str = include_str!("../../../../crates/openflow/tests/vectors/matches.txt");
+/// Recorded lists of actions: version, match, text, bytes, text printed.
+pub const ACTIONS: &str = include_str!("../../../../crates/openflow/tests/vectors/actions.txt");
+/// Recorded matches: form, version, text, bytes, text printed.
+pub const MATCHES: &str = include_str!("../../../../crates/openflow/tests/vectors/matches.txt");
+
+/// The lines of a table like these, column by column.
+pub fn rows(text: &'static str) -> impl Iterator<Item = Vec<&'static str>> {
+    let lines = text.lines().filter(|l| !l.starts_with('#') && !l.is_empty());
+    lines.map(|l| l.split(" | ").map(str::trim).collect())
+}
 
 fn columns(text: &'static str, column: usize) -> BTreeSet<&'static str> {
-    let lines = text.lines().filter(|l| !l.starts_with('#') && !l.is_empty());
-    lines.filter_map(|l| l.split(" | ").nth(column).map(str::trim)).collect()
+    rows(text).filter_map(|row| row.get(column).copied()).collect()
 }
 
 /// Every list of actions that was recorded, in the syntax of ovs-ofctl.
@@ -15,19 +22,33 @@ pub fn action_texts() -> BTreeSet<&'static str> {
     columns(ACTIONS, 2)
 }
 
+/// Every match that was recorded, in that syntax.
+pub fn match_texts() -> BTreeSet<&'static str> {
+    columns(MATCHES, 2)
+}
+
+/// Flows in it.
+pub const FLOWS: &[&str] = &[
+    "table=3,priority=5,cookie=0x1/0xff,idle_timeout=3,hard_timeout=5,importance=7,send_flow_rem,check_overlap,in_port=1,actions=drop",
+    " cookie=0x0, duration=1.5s, table=0, n_packets=3, n_bytes=4, idle_age=5, priority=1,tcp,tp_dst=80 actions=output:2,controller:64",
+    "out_port=3,out_group=5,reset_counts,no_packet_counts,no_byte_counts,ip actions=resubmit(,1),goto_table:7",
+];
+
+/// Parts of fields.
+pub const SUBFIELDS: &[&str] = &[
+    "reg0[]",
+    "NXM_NX_REG1[5]",
+    "OXM_OF_ETH_SRC[0..47]",
+    "eth_dst",
+    "metadata[3..63]",
+    "xxreg0[100..127]",
+    "ip_dscp[0..1]",
+];
+
 /// Seeds of `flow_text`.
 pub fn flow_texts() -> Vec<Vec<u8>> {
-    let flows = [
-        "table=3,priority=5,cookie=0x1/0xff,idle_timeout=3,hard_timeout=5,importance=7,send_flow_rem,check_overlap,in_port=1,actions=drop",
-        " cookie=0x0, duration=1.5s, table=0, n_packets=3, n_bytes=4, idle_age=5, priority=1,tcp,tp_dst=80 actions=output:2,controller:64",
-        "out_port=3,out_group=5,reset_counts,no_packet_counts,no_byte_counts,ip actions=resubmit(,1),goto_table:7",
-        "reg0[]",
-        "NXM_NX_REG1[5]",
-        "OXM_OF_ETH_SRC[0..47]",
-        "xxreg0[100..127]",
-    ];
-    let matches = columns(MATCHES, 2);
-    let all = flows.into_iter().chain(action_texts()).chain(matches);
+    let lines = FLOWS.iter().chain(SUBFIELDS).copied();
+    let all = lines.chain(action_texts()).chain(match_texts());
     all.map(|t| [&[3], t.as_bytes()].concat()).collect()
 }
 
