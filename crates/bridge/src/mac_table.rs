@@ -250,13 +250,14 @@ impl MacTable {
         }
     }
 
-    /// True when [`MacTable::learn`] with these arguments would return true. Changes nothing.
-    pub fn would_change(&self, vlan: u16, mac: [u8; 6], port: PortNo) -> bool {
+    /// True when the table takes it that `mac` is at `port`, as a packet shows: behind
+    /// [`MacTable::learn`] it is there. Changes nothing.
+    pub fn accepts(&self, vlan: u16, mac: [u8; 6], port: PortNo) -> bool {
         let inner = self.lock();
         !is_multicast(&mac)
             && inner.learns(vlan)
             && !inner.closed.contains(&port)
-            && inner.entries.get(&(vlan, mac)).is_none_or(|p| p.seen.is_some() && p.port != port)
+            && inner.entries.get(&(vlan, mac)).is_none_or(|p| p.seen.is_some())
     }
 
     /// A gratuitous ARP for `mac` came within the last 5 s by another port than a bond; a bond
@@ -389,9 +390,9 @@ mod tests {
     #[test]
     fn learns_moves_and_ages_by_vlan() {
         let t = table();
-        assert!(t.would_change(1, mac(1), P1));
+        assert!(t.accepts(1, mac(1), P1));
         assert!(t.learn(1, mac(1), P1, false, Millis(10)));
-        assert!(!t.would_change(1, mac(1), P1));
+        assert!(t.accepts(1, mac(1), P1));
         assert!(!t.learn(1, mac(1), P1, false, Millis(1_500)));
         assert_eq!(t.lookup(1, mac(1)), Some(P1));
         assert_eq!(t.lookup(2, mac(1)), None);
@@ -417,7 +418,7 @@ mod tests {
         assert!(t.configure(10, 300, vec![9, 7]));
         assert_eq!(t.lookup(7, mac(1)), None);
         assert!(!t.learn(7, mac(1), P1, false, Millis(1)));
-        assert!(!t.would_change(7, mac(1), P1));
+        assert!(!t.accepts(7, mac(1), P1));
         assert!(!t.configure(10, 300, vec![7, 9]));
     }
 
@@ -446,7 +447,7 @@ mod tests {
         assert_eq!(t.add_static(5, mac(1), P1), Some(true));
         assert_eq!(t.add_static(5, mac(1), P1), Some(false));
         assert!(!t.learn(5, mac(1), P2, false, Millis(1)));
-        assert!(!t.would_change(5, mac(1), P2));
+        assert!(!t.accepts(5, mac(1), P2));
         t.learn(5, mac(2), P2, false, Millis(1));
         assert!(t.flush());
         assert!(!t.flush());
@@ -467,7 +468,7 @@ mod tests {
         let t = table();
         assert!(t.learn(0, mac(1), P1, false, Millis(1)));
         t.close_port(P1);
-        assert!(!t.would_change(0, mac(1), P1));
+        assert!(!t.accepts(0, mac(1), P1));
         assert!(!t.learn(0, mac(1), P1, false, Millis(2)));
         assert_eq!(t.lookup(0, mac(1)), None);
         assert!(t.learn(0, mac(1), P2, false, Millis(3)));

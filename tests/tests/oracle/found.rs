@@ -294,6 +294,14 @@ scenarios! {
         ofctl add-flow br0 'mpls,actions=pop_mpls:0x8847,2'
         appctl ofproto/trace br0 in_port=3 5054000000045054000000038847fffff34000003f01cba99c6b1b8c4743e9ea0b00 | tail -1
     "#;
+    vlan_headers_beyond_the_limit_hide_nothing: r#"
+        ofctl -O OpenFlow13 add-flow br0 'in_port=1,ip,actions=push_vlan:0x8100,set_field:4105->vlan_vid,set_field:10.0.0.9->nw_dst,output:2'
+        ofctl -O OpenFlow13 add-flow br0 'in_port=3,actions=pop_vlan,push_mpls:0x8847,output:4'
+        receive p1 50540000000250540000000181000005080045000020000700004011667a0a0001010a000002003500350000000000000000
+        receive p3 5054000000025054000000018100000581000006080045000020000700004011667a0a0001010a000002003500350000000000000000
+        od -An -v -tx1 -j40 p2-tx.pcap
+        od -An -v -tx1 -j40 p4-tx.pcap
+    "#;
     popped_labels_and_the_next_bridge: r#"
         vsctl add-br br1 -- set bridge br1 datapath_type=dummy fail_mode=secure other_config:hwaddr=aa:55:aa:55:00:01 -- add-port br0 pa -- set interface pa type=patch options:peer=pb ofport_request=10 -- add-port br1 pb -- set interface pb type=patch options:peer=pa ofport_request=3
         ofctl add-flow br0 'actions=pop_mpls:0x0800,output:10'
@@ -322,10 +330,6 @@ scenarios! {
         ofctl -O OpenFlow15 remove-buckets br0 'group_id=1,command_bucket_id=7'
         ofctl -O OpenFlow15 dump-group-stats br0
     "#;
-    a_fourth_label: r#"
-        ofctl -O OpenFlow13 add-flow br0 'actions=push_mpls:0x8847'
-        appctl ofproto/trace br0 in_port=4 50540000000150540000000288470000064000064840fffff1004500 | grep -v Megaflow
-    "#;
     what_is_learned_of_headers_as_text: r#"
         ofctl add-flow br0 'actions=learn(table=2,vlan_vid=4106)'
         ofctl add-flow br0 'table=3,actions=learn(table=2,vlan_vid=5)'
@@ -333,12 +337,17 @@ scenarios! {
         appctl bridge/dump-flows br0 | grep learn | sort
         ofctl --no-stats dump-flows br0
     "#;
-    vlan_headers_beyond_the_limit_hide_nothing: r#"
-        ofctl -O OpenFlow13 add-flow br0 'in_port=1,ip,actions=push_vlan:0x8100,set_field:4105->vlan_vid,set_field:10.0.0.9->nw_dst,output:2'
-        ofctl -O OpenFlow13 add-flow br0 'in_port=3,actions=pop_vlan,push_mpls:0x8847,output:4'
-        receive p1 50540000000250540000000181000005080045000020000700004011667a0a0001010a000002003500350000000000000000
-        receive p3 5054000000025054000000018100000581000006080045000020000700004011667a0a0001010a000002003500350000000000000000
-        od -An -v -tx1 -j40 p2-tx.pcap
-        od -An -v -tx1 -j40 p4-tx.pcap
+    a_fourth_label: r#"
+        ofctl -O OpenFlow13 add-flow br0 'actions=push_mpls:0x8847'
+        appctl ofproto/trace br0 in_port=4 50540000000150540000000288470000064000064840fffff1004500 | grep -v Megaflow
+    "#;
+    an_address_that_a_copy_shows_elsewhere: r#"
+        vsctl add-br br1 -- set bridge br1 datapath_type=dummy fail_mode=secure -- add-port br0 pa -- set interface pa type=patch options:peer=pb ofport_request=10 -- add-port br1 pb -- set interface pb type=patch options:peer=pa ofport_request=3
+        ofctl add-flow br0 actions=NORMAL
+        ofctl add-flow br1 actions=IN_PORT,IN_PORT
+        receive p4 5054000000025054000000030800
+        appctl fdb/show br0
+        appctl ofproto/trace br0 in_port=2 5054000000025054000000030800 | grep learned
+        appctl fdb/show br0
     "#;
 }

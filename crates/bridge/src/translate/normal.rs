@@ -134,7 +134,7 @@ impl Context<'_> {
         }
     }
 
-    /// Where `mac` is: as the packet itself has just shown, else as the MAC table has it. (What
+    /// Where `mac` is: as the packet itself showed last, else as the MAC table has it. (What
     /// is learned gets into the table only after translation.)
     fn place_of(&self, vlan: u16, mac: [u8; 6]) -> Option<PortNo> {
         let table = &self.bridge.macs;
@@ -142,7 +142,7 @@ impl Context<'_> {
             Effect::Learn { macs, vlan: v, mac: m, port, .. }
                 if (*v, *m) == (vlan, mac) && Arc::ptr_eq(macs, table) =>
             {
-                table.would_change(vlan, mac, *port).then_some(*port)
+                table.accepts(vlan, mac, *port).then_some(*port)
             }
             _ => None,
         });
@@ -161,12 +161,8 @@ impl Context<'_> {
         }
         // All members of a bond are one place.
         let port = if bond { bundle.members.first().copied().unwrap_or(port) } else { port };
-        let shown = |e: &Effect| {
-            matches!(e, Effect::Learn { macs: m, vlan: v, mac: a, port: p, .. }
-                if Arc::ptr_eq(m, macs) && (*v, *a, *p) == (vlan, mac, port))
-        };
-        let told = || self.effects.iter().any(shown);
-        if self.tracer.is_some() && macs.would_change(vlan, mac, port) && !told() {
+        let moves = || macs.accepts(vlan, mac, port) && self.place_of(vlan, mac) != Some(port);
+        if self.tracer.is_some() && moves() {
             let [a, b, c, d, e, f] = mac;
             let name = &bundle.name;
             self.report(Kind::Detail, || {
