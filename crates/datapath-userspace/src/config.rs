@@ -26,7 +26,7 @@ pub struct Config {
     /// Interfaces of internal ports outlive the datapath (see [`netdev::OpenSpec::persistent`]),
     /// for when a faster tier goes on without us; the name is their owner's. `remove_port` and
     /// [`crate::UserspaceDatapath::cleanup`] delete them. Applies to ports added later.
-    pub persistent_internal: Option<String>,
+    pub persistent_internal: Option<netdev::Owner>,
     /// System ports receive nothing until [`crate::UserspaceDatapath::set_receiving`]: programs
     /// that an earlier process left may take their packets already.
     pub open_muted: bool,

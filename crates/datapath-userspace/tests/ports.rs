@@ -48,7 +48,7 @@ fn in_namespace(name: &str, test: impl FnOnce() + Send + 'static) {
 const OWNER: &str = "/run/test";
 
 fn datapath(persistent_internal: bool) -> Arc<UserspaceDatapath> {
-    let persistent_internal = persistent_internal.then(|| OWNER.to_owned());
+    let persistent_internal = persistent_internal.then(|| OWNER.into());
     let config = Config { persistent_internal, ..Config::default() };
     UserspaceDatapath::new("netdev@test", Clock::new(), config)
 }

@@ -286,7 +286,7 @@ impl Device for KernelDevice {
         }
         if let Some(owner) = owner {
             // First, so that nothing without the mark is ever left behind.
-            self.change(Change::Alias(&tun::mark(owner)))?;
+            self.change(Change::Alias(&tun::mark(&self.name, owner)))?;
             tun::keep_neighbours(self.name());
         }
         tun::set_persistent(fd, owner.is_some())

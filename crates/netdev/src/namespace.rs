@@ -62,13 +62,13 @@ pub(crate) fn numbered(client: &LinkClient, number: i32, ways: &mut Ways) -> Opt
         return Some(namespace);
     }
     ways.remove(&number);
-    let (path, namespace) = search(opened)?;
+    let (namespace, path) = all().find_map(|(path, _)| Some((opened(&path)?, path)))?;
     ways.insert(number, path);
     Some(namespace)
 }
 
-/// The first namespace that `opened` takes.
-fn search(opened: impl Fn(&Path) -> Option<OwnedFd>) -> Option<(PathBuf, OwnedFd)> {
+/// Every namespace that has a name, or is that of a process, once.
+pub(crate) fn all() -> impl Iterator<Item = (PathBuf, Identity)> {
     let mut seen = BTreeSet::new();
     let named =
         ["/run/netns", "/run/docker/netns"].into_iter().flat_map(|dir| entries(dir.as_ref()));
@@ -78,14 +78,10 @@ fn search(opened: impl Fn(&Path) -> Option<OwnedFd>) -> Option<(PathBuf, OwnedFd
             name.first().is_some_and(u8::is_ascii_digit)
         })
         .map(|process| process.join("ns/net"));
-    named.chain(of_processes).find_map(|path| {
+    named.chain(of_processes).filter_map(move |path| {
         // Processes and names come and go, and some are not for us to look at.
         let identity = fs::metadata(&path).ok().map(|m| (m.dev(), m.ino()))?;
-        if !seen.insert(identity) {
-            return None;
-        }
-        let namespace = opened(&path)?;
-        Some((path, namespace))
+        seen.insert(identity).then_some((path, identity))
     })
 }
 

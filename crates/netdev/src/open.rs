@@ -5,6 +5,7 @@ use std::fmt;
 use std::io;
 
 use crate::device::Opened;
+use crate::stray::Owner;
 use crate::{afpacket, dummy, tun, xdp};
 
 /// Kind of a device.
@@ -73,12 +74,12 @@ pub struct OpenSpec {
     pub options: BTreeMap<String, String>,
     /// Internal and tap: the interface outlives the switch, so that its addresses, routes and
     /// the BPF programs on it do too. The next open of that name, in the same network namespace,
-    /// finds it again. It is marked with the name given here, which tells this switch's from
-    /// another's ([`crate::persistent_interfaces`]; the last 200 bytes count), and deleted for
-    /// good by [`crate::Device::set_persistent`]. An interface that an earlier run left is opened
+    /// finds it again, also when it has been moved to another one since, which a process or a name
+    /// leads to. It is marked with the owner given here, which tells this switch's from another's
+    /// ([`crate::persistent_interfaces`]), and deleted for good by [`crate::Device::set_persistent`]. An interface that an earlier run left is opened
     /// whether or not this is set; not set, it vanishes with this device. An interface that
     /// somebody else created keeps what he chose. Other kinds ignore it.
-    pub persistent: Option<String>,
+    pub persistent: Option<Owner>,
     /// Receive nothing until [`crate::Device::set_receiving`] says so (`AF_PACKET`).
     pub muted: bool,
     /// MTU to set; `None` leaves it.
@@ -215,7 +216,7 @@ pub fn open(spec: &OpenSpec) -> Result<Opened, OpenError> {
     if matches!(spec.kind, Kind::Internal | Kind::Tap) {
         opened
             .device
-            .set_persistent(spec.persistent.as_deref())
+            .set_persistent(spec.persistent.as_ref().map(Owner::name))
             .map_err(OpenError::system(&spec.name, "choosing how long the interface lives"))?;
     }
     Ok(opened)

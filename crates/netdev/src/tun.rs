@@ -46,18 +46,34 @@ const TUN_F_USO4: libc::c_ulong = 0x20;
 const TUN_F_USO6: libc::c_ulong = 0x40;
 
 /// What `IFLA_IFALIAS` of the interfaces that outlive us begins with, so that a later run knows
-/// them. Their owner follows.
+/// them. Their port's name and their owner follow, with a space before each.
 const MARK: &str = "slipswitch";
 /// Bytes of an owner that count: with the mark they fit into `IFALIASZ`.
 const OWNER: usize = 200;
 
-/// The alias of an interface that `owner` made to outlive it.
-pub(crate) fn mark(owner: &str) -> String {
+/// What counts of an owner's name.
+fn end(owner: &str) -> &str {
     let mut from = owner.len().saturating_sub(OWNER);
     while !owner.is_char_boundary(from) {
         from += 1;
     }
-    format!("{MARK} {}", owner.get(from..).unwrap_or_default())
+    owner.get(from..).unwrap_or_default()
+}
+
+/// The alias of an interface that `owner` made to outlive it, for `port`.
+pub(crate) fn mark(port: &str, owner: &str) -> String {
+    format!("{MARK} {port} {}", end(owner))
+}
+
+/// The port that `owner` made an interface for; `None` when somebody else made it. An interface
+/// may be called something else than its port.
+pub(crate) fn port_of<'a>(link: &'a Link, owner: &str) -> Option<&'a str> {
+    if link.kind.as_deref() != Some("tun") {
+        return None;
+    }
+    let rest = link.alias.as_deref()?.strip_prefix(MARK)?.strip_prefix(' ')?;
+    let (port, by) = rest.split_once(' ')?;
+    (by == end(owner)).then_some(port)
 }
 
 /// True for an alias that a switch gave.
@@ -74,13 +90,23 @@ const IFLA_TUN_MULTI_QUEUE: u16 = 7;
 /// Opens an internal or tap port.
 pub(crate) fn open(spec: &OpenSpec) -> Result<Opened, OpenError> {
     let err = |step| OpenError::system(&spec.name, step);
-    let tap = attach(&spec.name)?;
     let client = LinkClient::new().map_err(err("opening a netlink socket"))?;
-    let link = client.link(By::Name(&spec.name)).map_err(err("looking it up"))?;
-    let ours = tap.created || link.alias.as_deref().is_some_and(is_mark);
+    let stray = match &spec.persistent {
+        Some(owner) if !link::exists(&spec.name) => owner.attach_stray(&spec.name)?,
+        _ => None,
+    };
+    let (tap, index, ours) = match stray {
+        Some(tap) => (tap, NOWHERE, true),
+        None => {
+            let tap = attach(&spec.name)?;
+            let link = client.link(By::Name(&spec.name)).map_err(err("looking it up"))?;
+            let ours = tap.created || link.alias.as_deref().is_some_and(is_mark);
+            (tap, link.index, ours)
+        }
+    };
     let fd = Arc::new(tap.fd);
     let device = Arc::new(
-        KernelDevice::new(&spec.name, spec.kind, client, link.index).with_tun(fd.clone(), ours),
+        KernelDevice::new(&spec.name, spec.kind, client, index).with_tun(fd.clone(), ours),
     );
     Ok(Opened {
         queues: vec![Box::new(TunQueue {
@@ -92,6 +118,9 @@ pub(crate) fn open(spec: &OpenSpec) -> Result<Opened, OpenError> {
         device,
     })
 }
+
+/// An index that no interface has: the interface is in another namespace.
+const NOWHERE: u32 = i32::MAX as u32;
 
 /// A descriptor that stands for a tap interface.
 pub(crate) struct Attached {
@@ -214,11 +243,7 @@ pub(crate) fn set_persistent(fd: &OwnedFd, on: bool) -> io::Result<()> {
 /// What the kernel said.
 pub fn persistent_interfaces(owner: &str) -> io::Result<Vec<String>> {
     let all = link::list()?.into_iter();
-    Ok(all.filter(|link| is_of(link, owner)).map(|link| link.name).collect())
-}
-
-fn is_of(link: &Link, owner: &str) -> bool {
-    link.kind.as_deref() == Some("tun") && link.alias.as_deref() == Some(&mark(owner))
+    Ok(all.filter(|link| port_of(link, owner).is_some()).map(|link| link.name).collect())
 }
 
 /// Has the host keep its neighbours on the interface while it has no carrier, which is while
@@ -245,7 +270,7 @@ pub fn remove_persistent(name: &str, owner: &str) -> Result<(), OpenError> {
     let err = |step| OpenError::system(name, step);
     let client = LinkClient::new().map_err(err("opening a netlink socket"))?;
     let link = client.link(By::Name(name)).map_err(err("looking it up"))?;
-    if !is_of(&link, owner) {
+    if port_of(&link, owner).is_none() {
         return Err(OpenError::Unsuitable {
             name: name.to_owned(),
             reason: "it was not created by this switch, and stays".to_owned(),

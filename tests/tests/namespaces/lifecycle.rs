@@ -1,7 +1,7 @@
 //! Things that come and go under traffic.
 
 use crate::tools::{SOON, pair, sees, switch, tcp, tcp_to, warm};
-use slipswitch_tests::harness::{Netns, patient, wait_until};
+use slipswitch_tests::harness::{Netns, Process, Switch, patient, wait_until};
 use std::time::Duration;
 
 #[test]
@@ -126,6 +126,36 @@ fn an_internal_port_may_be_moved_into_another_namespace() {
     assert!(!is_here());
     drop(container);
     assert!(wait_until(2 * SOON, is_here), "{}", switch.story());
+}
+
+#[test]
+fn a_killed_daemon_finds_an_internal_port_in_another_namespace() {
+    let Some(mut switch) = switch() else { return };
+    let a = switch.host_on("br0", "h1", "10.0.0.1/24");
+    switch.vsctl("add-port br0 int0 -- set interface int0 type=internal");
+    let container = Netns::new();
+    // By it others find the way there.
+    let _process = Process::start(switch.place(), Some(&container), "inmate", "sleep", &["600"]);
+    assert!(wait_until(SOON, || switch.netns().run("ip link show int0").ok()));
+    move_device("int0", switch.netns(), &container);
+    container
+        .sh("ip link set int0 name eth0; ip addr add 10.0.0.9/24 dev eth0; ip link set eth0 up");
+    warm(&a, "10.0.0.9");
+    let address = || container.sh("ip -o link show eth0 | grep -o 'link/ether [0-9a-f:]*'");
+    let before = address();
+    switch.kill_daemon();
+    switch.start_daemon();
+    assert!(a.reaches("10.0.0.9", SOON), "{}", switch.story());
+    tcp_to(&a.netns, &container, "10.0.0.9", 1_000_000);
+    assert!(!switch.netns().run("ip link show int0").ok(), "there is a second one");
+    assert_eq!(switch.vsctl("get interface int0 error"), "[]\n");
+    let tiers = switch.appctl("slipswitch/tiers int0");
+    assert!(tiers.contains("another network namespace"), "{tiers}");
+    assert!(switch.log().contains("in another network namespace, as eth0"), "{}", switch.log());
+    assert_eq!(address(), before);
+    // It is the switch's as ever.
+    switch.vsctl("del-port br0 int0");
+    assert!(wait_until(SOON, || !container.run("ip link show eth0").ok()), "{}", switch.story());
 }
 
 #[test]

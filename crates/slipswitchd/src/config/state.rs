@@ -32,6 +32,8 @@ pub(super) struct State {
     pub tls_policy: tls::Policy,
     /// See `tls_policy`.
     pub tls_peer_ca: Option<PathBuf>,
+    /// Whose the interfaces are that outlive the daemon; known when there may be some.
+    pub owner: Option<netdev::Owner>,
     /// The first configuration was made.
     pub configured: bool,
     /// Until when what an earlier daemon left is kept as it is (`flow-restore-wait`).

@@ -104,9 +104,10 @@ pub(super) fn packet_threads(d: &Daemon, state: &mut State, new: &Tunables) {
                 ));
             }
             let is_placed = super::offload::is_on(d);
+            let owner = state.owner.get_or_insert_with(|| super::offload::owner(d).into());
             d.userspace.reconfigure(Config {
                 cores,
-                persistent_internal: is_placed.then(|| super::offload::owner(d)),
+                persistent_internal: is_placed.then(|| owner.clone()),
                 open_muted: is_placed,
                 upcall_share: upcall_share(d.dummy, new.upcall_cpu_percent),
                 ..Config::default()
