@@ -115,6 +115,21 @@ pub(crate) fn text_of(value: &[u8]) -> String {
     String::from_utf8_lossy(value.get(..end).unwrap_or_default()).into_owned()
 }
 
+/// The number in the `used` bytes of control messages that say which namespace a datagram comes
+/// from. Only this kind of message is switched on.
+fn namespace_of(control: &[u64; 8], used: usize) -> Option<i32> {
+    // cmsghdr: length(8) level(4) type(4); then the number.
+    if used < 16 + 4 {
+        return None;
+    }
+    let [_, kind, number, ..] = control.map(u64::to_ne_bytes);
+    let [level0, level1, level2, level3, ..] = kind;
+    if i32::from_ne_bytes([level0, level1, level2, level3]) != libc::SOL_NETLINK {
+        return None;
+    }
+    number.first_chunk().map(|bytes| i32::from_ne_bytes(*bytes))
+}
+
 /// An rtnetlink socket. It stays in the network namespace where it was made.
 pub(crate) struct Socket {
     fd: OwnedFd,
@@ -156,6 +171,30 @@ impl Socket {
                 Err(e) => return Err(e),
             }
         }
+    }
+
+    /// Receives one datagram, on a socket that hears other namespaces (`NETLINK_LISTEN_ALL_NSID`),
+    /// and the number of the one that it comes from; `None`: ours. `WouldBlock` when there is none.
+    pub(crate) fn receive_from_any<'b>(
+        &self,
+        buffer: &'b mut [u8],
+    ) -> io::Result<(&'b [u8], Option<i32>)> {
+        let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+        // One message: a header of 16 bytes and an int, padded to 8.
+        let mut control = [0u64; 8];
+        // SAFETY: integers and null pointers; zero is valid.
+        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+        message.msg_iov = &raw mut part;
+        message.msg_iovlen = 1;
+        message.msg_control = control.as_mut_ptr().cast();
+        message.msg_controllen = size_of_val(&control) as _;
+        // SAFETY: the message names one iovec, which names the caller's buffer, and a control
+        // buffer of the stated length on this stack frame; nobody else touches them meanwhile.
+        let got = sys::check_len(unsafe {
+            libc::recvmsg(self.fd.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT)
+        })?;
+        let used = message.msg_controllen;
+        Ok((buffer.get(..got).unwrap_or_default(), namespace_of(&control, used)))
     }
 
     /// Sends a request and calls `each` for every answer (its `RTM_` kind and payload).

@@ -8,7 +8,7 @@
 
 use crate::Reason;
 use datapath::Refusal;
-use netdev::Kind;
+use netdev::{End, Kind};
 
 /// A port's `other_config:tier`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -79,6 +79,8 @@ pub struct XdpFacts {
     pub takes_tags_off: Option<bool>,
     /// The other end, for a veth.
     pub peer: Option<PeerFacts>,
+    /// Which that is.
+    pub end: Option<End>,
 }
 
 /// Whether packets of a device shall meet XDP. `Ok` says that it is to be tried.

@@ -69,5 +69,5 @@ pub use fast_path::{Attachment, FastPath, Held, Reason};
 pub use placed::PlacedDatapath;
 pub use probe::{KernelProber, Prober};
 pub use report::{OffloadStats, ReasonStats, TierStats};
-pub use survey::{Settings, TierReport, survey};
+pub use survey::{Settings, TierReport, hears_other_ends, survey};
 pub use tier_set::TierSet;

@@ -11,7 +11,7 @@ use crate::table::Place;
 use datapath::{
     Flows, Megaflow, PortError, PortInfo, PortNo, PortSpec, Ports, Refusal, Side, Tier, Ufid,
 };
-use netdev::{Device, Kind, Reception, Status};
+use netdev::{Device, End, Kind, Reception, Status};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -80,13 +80,24 @@ impl PlacedDatapath {
     /// are switched over there, a program that is put there or goes. Costs some system calls for
     /// each such port, and none where XDP is not at stake; call it each few seconds.
     pub fn look_at_peers(&self) {
-        self.look_at_peers_of(&mut self.control());
+        self.look_at_peers_of(&mut self.control(), |_| true);
     }
 
-    fn look_at_peers_of(&self, control: &mut Control) {
+    /// Something may have changed at these interfaces: what [`PlacedDatapath::look_at_peers`] does,
+    /// of ports that they are, or that they are the other ends of.
+    pub fn ends_changed(&self, ends: &[End]) {
+        let is_theirs = |port: &Port| {
+            let own = port.ifindex.map(|index| End { namespace: None, index });
+            [own, port.facts.end].into_iter().flatten().any(|end| ends.contains(&end))
+        };
+        self.look_at_peers_of(&mut self.control(), is_theirs);
+    }
+
+    fn look_at_peers_of(&self, control: &mut Control, which: impl Fn(&Port) -> bool) {
         let at_xdp = control.is_at_xdp();
         let Control { ports, bars, .. } = control;
-        for (number, port) in ports.iter_mut().filter(|(_, port)| port.heeds_peer(at_xdp)) {
+        let heed = |port: &Port| port.heeds_peer(at_xdp) && which(port);
+        for (number, port) in ports.iter_mut().filter(|(_, port)| heed(port)) {
             if self.look_at(*number, port) {
                 self.place_port(*number, port, bars);
             }
@@ -105,7 +116,7 @@ impl PlacedDatapath {
         let Control { ports, bars, .. } = &mut *control;
         let done = change(ports.get_mut(&number)?, bars);
         if !before && control.is_at_xdp() {
-            self.look_at_peers_of(control);
+            self.look_at_peers_of(control, |_| true);
         }
         Some(done)
     }
@@ -327,7 +338,7 @@ impl PlacedDatapath {
             (port.attached, port.is_target) = (TierSet::NONE, false);
             self.place_port(*number, port, bars);
         }
-        self.look_at_peers_of(&mut control);
+        self.look_at_peers_of(&mut control, |_| true);
     }
 
     /// Where a flow would run that was installed now.

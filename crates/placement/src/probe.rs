@@ -1,7 +1,7 @@
 //! Facts about devices, from the kernel.
 
 use crate::fit::{PeerFacts, XdpFacts};
-use netdev::{Interface, Offloads, Peer, Surveyor, XdpSurvey};
+use netdev::{End, Interface, Offloads, Peer, Surveyor, XdpSurvey};
 
 /// What ports ask about devices.
 pub trait Prober: Send + Sync {
@@ -42,6 +42,12 @@ fn facts(survey: &XdpSurvey) -> XdpFacts {
             Peer::None => None,
             Peer::Known { interface, .. } => Some(peer_facts(interface)),
             Peer::Hidden { .. } => Some(PeerFacts::default()),
+        },
+        end: match &survey.peer {
+            Peer::Known { namespace, interface } => {
+                Some(End { namespace: *namespace, index: interface.index })
+            }
+            Peer::None | Peer::Hidden { .. } => None,
         },
     }
 }

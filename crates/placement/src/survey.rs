@@ -50,6 +50,7 @@ const OLDEST: (u32, u32) = (5, 15);
 const TCX_LINKS: (u32, u32) = (6, 6);
 
 /// Capabilities by number (include/uapi/linux/capability.h).
+const CAP_NET_BROADCAST: u32 = 11;
 const CAP_NET_ADMIN: u32 = 12;
 const CAP_SYS_ADMIN: u32 = 21;
 const CAP_PERFMON: u32 = 38;
@@ -198,6 +199,12 @@ fn capabilities(status: &str) -> u64 {
         .unwrap_or(0)
 }
 
+/// Whether a process hears at once of what the other ends of veth pairs do, by its
+/// `/proc/PID/status`; else these are looked at now and then.
+pub fn hears_other_ends(status: &str) -> bool {
+    capabilities(status) >> CAP_NET_BROADCAST & 1 == 1
+}
+
 /// Whether `path`, or the deepest directory on the way to it, is in a BPF file system.
 fn is_bpffs(path: &Path) -> bool {
     path.ancestors()
@@ -268,6 +275,8 @@ mod tests {
         assert_eq!(version("strange"), None);
         assert_eq!(capabilities("Name:\tx\nCapEff:\t000001ffffffffff\n"), (1 << 41) - 1);
         assert_eq!(capabilities(""), 0);
+        assert!(hears_other_ends("CapEff:\t0000000000000800\n"));
+        assert!(!hears_other_ends("CapEff:\t000001fffffff7ff\n"));
         assert!(!is_bpffs(Path::new("/proc/self")));
     }
 }

@@ -68,7 +68,19 @@ fn host(place: &Place) -> String {
         None => "does not run".to_owned(),
     };
     out += &format!("daemon            {daemon}\n");
+    out += &format!("other ends        {}\n", other_ends(place.running("ovs-vswitchd")));
     out
+}
+
+/// How soon the daemon, or one that ran like this program, hears of what other ends of veths do.
+fn other_ends(daemon: Option<i32>) -> &'static str {
+    let process = daemon.map_or_else(|| "self".to_owned(), |pid| pid.to_string());
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    if placement::hears_other_ends(&status) {
+        "what veths' other ends do is heard at once"
+    } else {
+        "what veths' other ends do is looked for each 5 s: with CAP_NET_BROADCAST it is heard at once"
+    }
 }
 
 /// What the database says of an interface, under what the command line says.

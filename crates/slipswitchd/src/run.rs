@@ -127,6 +127,7 @@ async fn run(args: Args, dirs: Dirs, process: &mut process::Daemon) -> Result<()
     spawn_local(watch_events(Rc::clone(&daemon), bell));
     spawn_local(watch_clock(Rc::clone(&daemon)));
     spawn_local(watch_links(Rc::clone(&daemon)));
+    spawn_local(watch_ends(Rc::clone(&daemon)));
     spawn_local(watch_signals(Rc::clone(&daemon), signals));
 
     // A timeout is fine: the configuration comes when the database does.
@@ -255,6 +256,28 @@ async fn follow_links(daemon: &Shared) -> std::io::Result<()> {
             d.settle();
             drop(d);
             config::links_changed(daemon);
+        }
+    }
+}
+
+/// Other ends of ports, where it matters what they do: what XDP sends to them.
+async fn watch_ends(daemon: Shared) {
+    let Some(placed) = daemon.borrow().placed.clone() else { return };
+    if let Err(error) = follow_ends(&placed).await {
+        tracing::warn!(target: "netdev_linux", "changes at other ends of veths will be seen late, by polling: {error}");
+    }
+}
+
+async fn follow_ends(placed: &PlacedDatapath) -> std::io::Result<()> {
+    let mut monitor = netdev::EndMonitor::new()?;
+    let fd = readable(monitor.poll_fd())?;
+    loop {
+        let mut ready = fd.readable().await?;
+        let changed = monitor.changed()?;
+        ready.clear_ready();
+        match changed {
+            Some(ends) => placed.ends_changed(&ends),
+            None => placed.look_at_peers(),
         }
     }
 }

@@ -1,8 +1,8 @@
 //! A port changes its tier in the midst of traffic: no packet arrives twice, hardly one is lost.
 
 use crate::tools::{Numbered, SOON, acquainted, pair, warm};
-use crate::xdp::at_xdp;
-use slipswitch_tests::harness::{Host, Switch, without_tool};
+use crate::xdp::{at_xdp, prepared};
+use slipswitch_tests::harness::{Host, Switch};
 use std::time::Duration;
 
 /// Between two changes: some hundred packets, each way.
@@ -65,19 +65,7 @@ fn a_daemon_that_comes_back_to_another_setting_takes_nothing_twice() {
 
 #[test]
 fn to_and_from_xdp_each_packet_arrives_once() {
-    if without_tool(&["ethtool"]) {
-        return;
-    }
-    let Some((switch, a, b)) = pair() else { return };
-    let prepared = [&a, &b].map(|host| {
-        host.netns.sh(
-            "ethtool -K eth0 tx off tso off gso off txvlan off tx-vlan-stag-hw-insert off gro on",
-        );
-        // By a process the switch finds the other end of its port.
-        host.capture(switch.place(), "eth0", "tcp port 1")
-    });
-    warm(&a, "10.0.0.2");
-    acquainted(&a, &b);
+    let Some((switch, a, b, prepared)) = prepared() else { return };
     switch.vsctl("set interface h2 other_config:tier=xdp");
     at_xdp(&switch, &["h2"]);
     let lost = through(&switch, &a, &b, 30, |turn| {

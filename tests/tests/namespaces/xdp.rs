@@ -1,6 +1,6 @@
 //! XDP at veth pairs whose other ends are prepared for it, with frames longer than a page.
 
-use crate::tools::{SOON, sees, switch, tcp, warm};
+use crate::tools::{Numbered, SOON, acquainted, pair, sees, switch, tcp, warm};
 use slipswitch_tests::harness::{Capture, Host, Switch, skip, wait_until, without_tool};
 
 /// Bytes behind the Ethernet header.
@@ -31,6 +31,25 @@ pub fn at_xdp(switch: &Switch, ports: &[&str]) {
     assert!(all, "not at XDP: {:?}", tiers(switch, ports).1);
 }
 
+/// What hosts leave to their devices, which XDP cannot do.
+const WHOLE: &str = "tx off tso off gso off txvlan off tx-vlan-stag-hw-insert off";
+
+/// A switch with two hosts whose ends are prepared for XDP, and processes there: by them the switch
+/// finds the other ends of its ports. `None`, after saying so, where that cannot be.
+pub fn prepared() -> Option<(Switch, Host, Host, [Capture; 2])> {
+    if without_tool(&["ethtool"]) {
+        return None;
+    }
+    let (switch, a, b) = pair()?;
+    let processes = [&a, &b].map(|host| {
+        host.netns.sh(&format!("ethtool -K eth0 {WHOLE} gro on"));
+        host.capture(switch.place(), "eth0", "tcp port 1")
+    });
+    warm(&a, "10.0.0.2");
+    acquainted(&a, &b);
+    Some((switch, a, b, processes))
+}
+
 /// So many; `None`, after saying so, where that cannot be.
 fn jumbo(hosts: usize) -> Option<Jumbo> {
     if without_tool(&["ethtool"]) {
@@ -49,8 +68,7 @@ fn jumbo(hosts: usize) -> Option<Jumbo> {
     let processes: Vec<Capture> = hosts.iter().map(process).collect();
     let mut ports = Vec::new();
     for (i, host) in (1..).zip(&hosts) {
-        let off = "tx off tso off gso off txvlan off tx-vlan-stag-hw-insert off";
-        host.netns.sh(&format!("ethtool -K eth0 {off} gro on; ip link set eth0 mtu {JUMBO}"));
+        host.netns.sh(&format!("ethtool -K eth0 {WHOLE} gro on; ip link set eth0 mtu {JUMBO}"));
         switch.netns().sh(&format!("ip link set h{i} mtu {JUMBO}"));
         switch.vsctl(&format!("set interface h{i} other_config:tier=xdp"));
         ports.push(format!("h{i}"));
@@ -111,4 +129,23 @@ fn a_flood_reaches_all_ports_from_xdp() {
     assert_eq!(hosts[0].ping("10.0.0.2", 20), 20);
     switch.netns().sh("ip link set h3 up");
     assert!(hosts[0].reaches("10.0.0.3", SOON));
+}
+
+#[test]
+fn an_other_end_that_gives_up_gro_is_left_at_once() {
+    let Some((switch, a, b, _processes)) = prepared() else { return };
+    switch.vsctl("set interface h1 other_config:tier=xdp");
+    at_xdp(&switch, &["h1"]);
+    let stream = Numbered::start(&a, &b);
+    for _ in 0..3 {
+        sees(&switch, &["in_port(h1)", "eth_type(0x0800)", "offloaded:yes, dp:xdp"]);
+        b.netns.sh("ethtool -K eth0 gro off");
+        sees(&switch, &["in_port(h1)", "eth_type(0x0800)", "dp:tcx", "unverified-peer"]);
+        b.netns.sh("ethtool -K eth0 gro on");
+    }
+    sees(&switch, &["in_port(h1)", "eth_type(0x0800)", "offloaded:yes, dp:xdp"]);
+    let counts = stream.finish();
+    println!("{counts:?}");
+    // Looking there now and then would cost some thousand.
+    assert!(counts.lost <= 1000 && counts.twice == 0, "{counts:?}\n{}", switch.story());
 }
