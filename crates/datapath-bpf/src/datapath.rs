@@ -37,6 +37,8 @@ struct Attachments {
     attachment: Attachment,
     /// Programs on its interface, by hook.
     programs: HashMap<Hook, Attached>,
+    /// Packets that had gone up when the miss device was last found empty.
+    gone_up: u64,
 }
 
 /// A flow table in the kernel's hands. All methods may be called from any thread; those that
@@ -139,9 +141,11 @@ impl BpfDatapath {
             self.detach_held(&mut held, port.0);
             return Err(e);
         }
-        let entry = held
-            .entry(port.0)
-            .or_insert_with(|| Attachments { attachment: *to, programs: HashMap::new() });
+        let entry = held.entry(port.0).or_insert_with(|| Attachments {
+            attachment: *to,
+            programs: HashMap::new(),
+            gone_up: 0,
+        });
         self.flows.refresh_port(port.0);
         let before = std::mem::replace(&mut entry.attachment, *to);
         let done = self
@@ -382,10 +386,12 @@ impl BpfDatapath {
         if port.0 < MAX_PORTS { ports::on_their_way(self.maps(), port.0) } else { 0 }
     }
 
-    /// The miss device is empty: packets that were lost on the way are not waited for.
+    /// The miss device was found empty: packets that were lost on the way are not waited for. What
+    /// has gone up since the last time may have come into it since, and is.
     pub fn resync_taken(&self) {
-        for port in lock(&self.ports).keys() {
-            ports::settle(self.maps(), *port);
+        let most = u64::from(self.upcall_limit / 2);
+        for (port, entry) in lock(&self.ports).iter_mut() {
+            entry.gone_up = ports::give_up(self.maps(), *port, entry.gone_up, most);
         }
     }
 
