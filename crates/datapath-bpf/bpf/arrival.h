@@ -29,6 +29,28 @@ static __always_inline __u32 port_of_interface(__u32 ifindex)
 	return NO_PORT;
 }
 
+#if !AT_XDP
+
+/* Where generic XDP has to copy a packet to give it the room that programs may ask for (Linux 6.9),
+ * the copy does not know how long its link header is, and the hook sees what is behind it. What is
+ * before it is the header: it is put there again, which also tells its length. False when that
+ * cannot be done. */
+static __always_inline bool find_header(hook_ctx *ctx)
+{
+	__u64 seen[2] = {}, header[2] = {};
+
+	if (bpf_skb_load_bytes_relative(ctx, 0, header, ETH_HLEN, BPF_HDR_START_MAC))
+		return false;
+	if (bpf_skb_load_bytes(ctx, 0, seen, ETH_HLEN))
+		return false;
+	if (seen[0] == header[0] && seen[1] == header[1])
+		return true;
+	return !bpf_skb_change_head(ctx, ETH_HLEN, 0) &&
+	       !bpf_skb_store_bytes(ctx, 0, header, ETH_HLEN, 0);
+}
+
+#endif
+
 /* The datapath port of the hook's device, or NO_PORT when the packet is none of ours. */
 static __always_inline __u32 port_of_arrival(hook_ctx *ctx)
 {
@@ -39,7 +61,11 @@ static __always_inline __u32 port_of_arrival(hook_ctx *ctx)
 #if AT_XDP
 	return port & IFACE_DAEMONS ? NO_PORT : port & ~IFACE_FLAGS;
 #else
-	return port != NO_PORT && ctx->cb[0] == NOTE_OURS ? port & ~IFACE_FLAGS : NO_PORT;
+	if (port == NO_PORT || (port & IFACE_NOTED && ctx->cb[0] != NOTE_OURS))
+		return NO_PORT;
+	if (port & IFACE_GENERIC && !find_header(ctx))
+		return NO_PORT;
+	return port & ~IFACE_FLAGS;
 #endif
 }
 

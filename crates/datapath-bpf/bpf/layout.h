@@ -227,7 +227,9 @@ struct iface {
 #define IFACE_DAEMONS (1u << 31)
 /* At the tc hook, only what the socket's filter has noted is ours. */
 #define IFACE_NOTED (1u << 30)
-#define IFACE_FLAGS (IFACE_DAEMONS | IFACE_NOTED)
+/* Generic XDP is attached. */
+#define IFACE_GENERIC (1u << 29)
+#define IFACE_FLAGS (IFACE_DAEMONS | IFACE_NOTED | IFACE_GENERIC)
 
 /* datapath::DropReason, in its numeric order. */
 #define DROPS 16

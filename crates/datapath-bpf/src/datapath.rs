@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::mem::offset_of;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
@@ -16,7 +15,7 @@ use datapath::{
 
 use crate::attach::{self, Attached, Place};
 use crate::attachment::{
-    AttachError, Attachment, Config, Held, HookSet, Hooks, Taker, Totals, Unavailable,
+    AttachError, Attachment, Config, Held, HookSet, Hooks, Taker, Totals, Unavailable, XdpMode,
 };
 use crate::flows::Flows;
 use crate::grace::Grace;
@@ -205,15 +204,15 @@ impl BpfDatapath {
         entry: &mut Attachments,
     ) -> Result<(), AttachError> {
         let name = entry_name(to.side);
-        let pin = self.link_pin(port, Hook::Tc);
         if !to.hooks.tc {
-            self.leave_hook(Hook::Tc, pin, entry);
+            self.leave_hook(Hook::Tc, port, entry);
             return Ok(());
         }
         if entry.programs.contains_key(&Hook::Tc) {
             return Ok(());
         }
         let program = self.program(name).ok_or_else(|| missing(to.ifindex, "tc"))?;
+        let pin = self.pins.as_ref().map(|pins| pins.link(port, Hook::Tc));
         let attached = Place { program, ifindex: to.ifindex, pin }.tc(to.side)?;
         entry.programs.insert(Hook::Tc, attached);
         Ok(())
@@ -226,17 +225,30 @@ impl BpfDatapath {
         before: &Attachment,
         entry: &mut Attachments,
     ) -> Result<(), AttachError> {
-        let pin = self.link_pin(port, Hook::Xdp);
         let Some(mode) = to.hooks.xdp else {
-            self.leave_hook(Hook::Xdp, pin, entry);
+            self.leave_hook(Hook::Xdp, port, entry);
+            ports::set_generic(self.maps(), to.ifindex, port, false);
             return Ok(());
         };
         if entry.programs.contains_key(&Hook::Xdp) {
             if before.hooks.xdp == Some(mode) {
                 return Ok(());
             }
-            self.leave_hook(Hook::Xdp, pin.clone(), entry);
+            self.leave_hook(Hook::Xdp, port, entry);
         }
+        let (pin, other) = match (&self.pins, mode) {
+            (None, _) => (None, None),
+            (Some(p), XdpMode::Driver) => {
+                (Some(p.link(port, Hook::Xdp)), Some(p.generic_link(port)))
+            }
+            (Some(p), XdpMode::Generic) => {
+                (Some(p.generic_link(port)), Some(p.link(port, Hook::Xdp)))
+            }
+        };
+        // The kernel has one of them at a time.
+        other.iter().for_each(|path| attach::release_pin(path));
+        // The next hook is told before the first packet comes from there, and after the last.
+        ports::set_generic(self.maps(), to.ifindex, port, mode == XdpMode::Generic);
         let objects = lock(&self.objects);
         let users = objects.get(&port).map(|object| object.program.as_fd());
         let program =
@@ -246,16 +258,21 @@ impl BpfDatapath {
         Ok(())
     }
 
-    fn link_pin(&self, port: u32, hook: Hook) -> Option<PathBuf> {
-        self.pins.as_ref().map(|pins| pins.link(port, hook))
-    }
-
     /// Detaches one hook, also what a former daemon attached.
-    fn leave_hook(&self, hook: Hook, pin: Option<PathBuf>, entry: &mut Attachments) {
+    fn leave_hook(&self, hook: Hook, port: u32, entry: &mut Attachments) {
         let program = self.program(hook.lookup());
         match (entry.programs.remove(&hook), program) {
             (Some(attached), Some(program)) => attached.detach(program),
-            _ => drop(pin.map(|path| attach::release_pin(&path))),
+            _ => self.release_links(port, hook),
+        }
+    }
+
+    /// Detaches what is pinned for one hook of a port.
+    fn release_links(&self, port: u32, hook: Hook) {
+        let Some(pins) = &self.pins else { return };
+        attach::release_pin(&pins.link(port, hook));
+        if hook == Hook::Xdp {
+            attach::release_pin(&pins.generic_link(port));
         }
     }
 
@@ -276,7 +293,7 @@ impl BpfDatapath {
         match held.remove(&port) {
             Some(mut entry) => {
                 for hook in [Hook::Xdp, Hook::Tc] {
-                    self.leave_hook(hook, self.link_pin(port, hook), &mut entry);
+                    self.leave_hook(hook, port, &mut entry);
                 }
             }
             None if old.ifindex != 0 => self.detach_adopted(port, old.ifindex, side),
@@ -295,9 +312,7 @@ impl BpfDatapath {
     /// Detaches what a former daemon attached and this one did not.
     fn detach_adopted(&self, port: u32, ifindex: u32, side: Side) {
         for hook in [Hook::Xdp, Hook::Tc] {
-            if let Some(path) = self.link_pin(port, hook) {
-                attach::release_pin(&path);
-            }
+            self.release_links(port, hook);
         }
         if let Some(program) = self.program(entry_name(side)) {
             attach::remove_filter(program, ifindex, side);

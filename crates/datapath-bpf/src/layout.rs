@@ -120,6 +120,8 @@ pub const IFACE_PROBES: u32 = 4;
 pub const IFACE_DAEMONS: u32 = 1 << 31;
 /// `iface.port`: what the filter of the daemon's socket has noted decides.
 pub const IFACE_NOTED: u32 = 1 << 30;
+/// `iface.port`: generic XDP is attached.
+pub const IFACE_GENERIC: u32 = 1 << 29;
 /// Drop reasons there is room for.
 pub const DROPS: usize = 16;
 /// Meter numbers.

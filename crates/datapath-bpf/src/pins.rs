@@ -5,6 +5,7 @@
 //!     slots masks index … devmap     shared maps, by their names
 //!     tails_tc states_tc tails_xdp … maps that each hook has for itself
 //!     link_PORT_tc link_PORT_xdp     what is attached to a port
+//!     link_PORT_generic              XDP behind the driver: of a link the kernel does not say
 //! ```
 //!
 //! The directory is locked while a daemon uses it.
@@ -68,9 +69,14 @@ impl Pins {
         })
     }
 
-    /// Where a port's link is pinned.
+    /// Where a port's link is pinned; for XDP, one in the driver.
     pub fn link(&self, port: u32, hook: Hook) -> PathBuf {
         self.directory.join(format!("link_{port}_{}", hook.name()))
+    }
+
+    /// Where a port's link to generic XDP is pinned.
+    pub fn generic_link(&self, port: u32) -> PathBuf {
+        self.directory.join(format!("link_{port}_generic"))
     }
 
     /// The maps called `names` that are here. All of them, or a map is missing: then nothing.

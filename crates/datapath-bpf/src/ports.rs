@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 
 use crate::attachment::{AttachError, Attachment, Taker};
 use crate::layout::{
-    IFACE_DAEMONS, IFACE_NOTED, IFACE_PROBES, IFACES, Iface, MAX_PORTS, PORT_DEVMAP, PORT_SPLIT,
-    PORT_STACK, PORT_UP, Port,
+    IFACE_DAEMONS, IFACE_GENERIC, IFACE_NOTED, IFACE_PROBES, IFACES, Iface, MAX_PORTS, PORT_DEVMAP,
+    PORT_SPLIT, PORT_STACK, PORT_UP, Port,
 };
 use crate::maps::Maps;
 use datapath::{AdoptedPort, PortCounts, PortNo, Side};
@@ -24,7 +24,7 @@ fn flags(taker: Taker) -> u32 {
 }
 
 fn leads_to(held: Iface, ifindex: u32, port: u32) -> bool {
-    held.ifindex == ifindex && held.port & !(IFACE_DAEMONS | IFACE_NOTED) == port
+    held.ifindex == ifindex && held.port & !(IFACE_DAEMONS | IFACE_NOTED | IFACE_GENERIC) == port
 }
 
 /// Makes `ifindex` lead to `port`, with what arrives there for `taker`.
@@ -34,8 +34,22 @@ pub fn set_taker(maps: &Maps, ifindex: u32, port: u32, taker: Taker) -> Result<(
         .find(|at| held(at).ifindex == ifindex)
         .or_else(|| places(ifindex).find(|at| held(at).ifindex == 0))
         .ok_or(AttachError::Interfaces(ifindex))?;
-    maps.ifaces.write(at, &Iface { ifindex, port: port | flags(taker) });
+    let old = held(&at);
+    let kept = if leads_to(old, ifindex, port) { old.port & IFACE_GENERIC } else { 0 };
+    maps.ifaces.write(at, &Iface { ifindex, port: port | kept | flags(taker) });
     Ok(())
+}
+
+/// Says whether generic XDP is attached at `ifindex`, when that leads to `port`.
+pub fn set_generic(maps: &Maps, ifindex: u32, port: u32, is_attached: bool) {
+    for at in places(ifindex) {
+        let held = maps.ifaces.read(at);
+        if leads_to(held, ifindex, port) {
+            let others = held.port & !IFACE_GENERIC;
+            let port = if is_attached { others | IFACE_GENERIC } else { others };
+            maps.ifaces.write(at, &Iface { ifindex, port });
+        }
+    }
 }
 
 /// Makes `ifindex` lead to `port`, for the programs alone; what [`set_taker`] has said of it stays.
@@ -209,6 +223,12 @@ mod tests {
             remove_interface(&maps, 7, 4);
             assert_eq!(maps.ifaces.read(7), Iface { ifindex: 7, port: 3 | flags(taker) });
         }
+        set_taker(&maps, 7, 3, Taker::Socket).unwrap();
+        set_generic(&maps, 7, 3, true);
+        set_taker(&maps, 7, 3, Taker::ProgramsAlone).unwrap();
+        assert_eq!(maps.ifaces.read(7).port, 3 | IFACE_GENERIC);
+        set_generic(&maps, 7, 3, false);
+        assert_eq!(maps.ifaces.read(7).port, 3);
         set_taker(&maps, 7, 3, Taker::Socket).unwrap();
         add_interface(&maps, 7, 4).unwrap();
         assert!(takes(&maps, 7, 4), "another port's");

@@ -61,6 +61,11 @@ impl Offloads {
         self.is_on("rx-gro")
     }
 
+    /// Packets that come in are put together before the stack sees them, by the kernel or the card.
+    pub fn merges(&self) -> bool {
+        ["rx-gro", "rx-gro-hw", "rx-lro"].iter().any(|name| self.is_on(name))
+    }
+
     /// The stack leaves transport checksums to the interface when it sends.
     pub fn leaves_checksums(&self) -> bool {
         let names = ["tx-checksum-ip-generic", "tx-checksum-ipv4", "tx-checksum-ipv6"];

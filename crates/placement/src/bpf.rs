@@ -5,7 +5,7 @@ use datapath::{
     Actions, AdoptedPort, DropReason, FlowStats, LookupStats, Megaflow, MeterConfig, MeterStats,
     Origin, PortCounts, PortNo, Refusal, Tier, Ufid,
 };
-use datapath_bpf::{AttachError, BpfDatapath, HookSet, Hooks, Taker, Unavailable, XdpMode};
+use datapath_bpf::{AttachError, BpfDatapath, HookSet, Hooks, Taker, Unavailable};
 use packet::Packet;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -104,7 +104,7 @@ impl FastPath for BpfDatapath {
             side: at.side,
             hooks: Hooks {
                 tc: at.tiers.has(Tier::Tcx),
-                xdp: at.tiers.has(Tier::Xdp).then_some(XdpMode::Driver),
+                xdp: at.tiers.has(Tier::Xdp).then_some(at.mode),
             },
             mtu: at.mtu,
             up: at.up,

@@ -5,6 +5,7 @@ use crate::fast_path::Reason;
 use crate::fit::{Wish, XdpFacts};
 use crate::gates::Gate;
 use datapath::{AdoptedPort, PortNo, Refusal, Side, Tier};
+use datapath_bpf::XdpMode;
 use netdev::{Kind, Reception};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -16,6 +17,8 @@ pub struct TierState {
     pub tier: Tier,
     /// Attached, or why not.
     pub state: Result<(), Reason>,
+    /// What there is to say of how it is attached; empty for the ordinary way.
+    pub how: &'static str,
 }
 
 /// What the control side knows of a port.
@@ -24,6 +27,8 @@ pub(crate) struct Port {
     pub(crate) name: String,
     pub(crate) kind: Kind,
     pub(crate) wish: Wish,
+    /// `other_config:xdp-mode`.
+    pub(crate) mode: XdpMode,
     /// `options:bpf-object`: the user's program for XDP.
     pub(crate) object: Option<PathBuf>,
     pub(crate) policed: bool,
@@ -60,6 +65,7 @@ impl Port {
             name: name.to_owned(),
             kind,
             wish,
+            mode: XdpMode::Driver,
             object: None,
             policed: false,
             ifindex: None,

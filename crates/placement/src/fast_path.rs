@@ -5,7 +5,7 @@ use datapath::{
     Actions, AdoptedPort, DropReason, FlowStats, LookupStats, Megaflow, MeterConfig, MeterStats,
     Origin, PortCounts, PortNo, Refusal, Side, Ufid,
 };
-use datapath_bpf::Taker;
+use datapath_bpf::{Taker, XdpMode};
 use flow::Match;
 use packet::Packet;
 use std::os::fd::BorrowedFd;
@@ -21,6 +21,8 @@ pub struct Attachment {
     /// Tiers that take the port's packets. Empty: none does, but flows of other ports may
     /// output to this one.
     pub tiers: TierSet,
+    /// How XDP is attached, when it is among them.
+    pub mode: XdpMode,
     /// Bytes behind the Ethernet header.
     pub mtu: u32,
     /// May be sent to.

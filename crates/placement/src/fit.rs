@@ -8,6 +8,7 @@
 
 use crate::Reason;
 use datapath::Refusal;
+use datapath_bpf::XdpMode;
 use netdev::{End, Kind};
 
 /// A port's `other_config:tier`.
@@ -59,6 +60,30 @@ impl Wish {
     }
 }
 
+/// A port's `other_config:xdp-mode`, and its default.
+const MODES: [(&str, XdpMode); 2] = [("native", XdpMode::Driver), ("generic", XdpMode::Generic)];
+
+/// Reads `other_config:xdp-mode`; none is `native`.
+///
+/// # Errors
+///
+/// A sentence that names the words there are.
+pub fn parse_mode(setting: Option<&str>) -> Result<XdpMode, String> {
+    let Some(text) = setting else { return Ok(XdpMode::Driver) };
+    let found = MODES.into_iter().find(|(word, _)| *word == text);
+    found.map(|(_, mode)| mode).ok_or_else(|| {
+        format!("other_config:xdp-mode: \"{text}\" is not one of native and generic")
+    })
+}
+
+/// What there is to say of a port at XDP in this mode; empty for the ordinary one.
+pub fn how(mode: XdpMode) -> &'static str {
+    match mode {
+        XdpMode::Driver => "",
+        XdpMode::Generic => "behind the driver (other_config:xdp-mode=generic)",
+    }
+}
+
 /// The other end of a veth pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct PeerFacts {
@@ -77,6 +102,8 @@ pub struct XdpFacts {
     pub driver: String,
     /// A card that takes VLAN tags off what comes in, so that XDP does not see them.
     pub takes_tags_off: Option<bool>,
+    /// What comes in is put together before the stack, and generic XDP, see it (GRO).
+    pub merges: Option<bool>,
     /// The other end, for a veth.
     pub peer: Option<PeerFacts>,
     /// Which that is.
@@ -84,7 +111,7 @@ pub struct XdpFacts {
 }
 
 /// Whether packets of a device shall meet XDP. `Ok` says that it is to be tried.
-pub fn xdp_fit(facts: &XdpFacts, wish: Wish) -> Result<(), Reason> {
+pub fn xdp_fit(facts: &XdpFacts, wish: Wish, mode: XdpMode) -> Result<(), Reason> {
     match wish {
         Wish::Tcx | Wish::Userspace => {
             return Err(Reason::new(
@@ -94,6 +121,14 @@ pub fn xdp_fit(facts: &XdpFacts, wish: Wish) -> Result<(), Reason> {
         }
         Wish::Auto | Wish::Xdp => {}
     }
+    place_fit(facts, wish)?;
+    match mode {
+        XdpMode::Driver => Ok(()),
+        XdpMode::Generic => generic_fit(facts),
+    }
+}
+
+fn place_fit(facts: &XdpFacts, wish: Wish) -> Result<(), Reason> {
     match facts.link_kind.as_deref() {
         None => nic_fit(facts),
         Some("veth") if wish == Wish::Auto => Err(Reason::new(
@@ -105,6 +140,21 @@ pub fn xdp_fit(facts: &XdpFacts, wish: Wish) -> Result<(), Reason> {
         Some(kind) => Err(Reason::new(
             Refusal::DeviceKind,
             format!("XDP is for network cards; this is a {kind} device"),
+        )),
+    }
+}
+
+fn generic_fit(facts: &XdpFacts) -> Result<(), Reason> {
+    match facts.merges {
+        Some(false) => Ok(()),
+        // They would be longer than any port takes.
+        Some(true) => Err(Reason::new(
+            Refusal::DriverLacksSupport,
+            "packets are put together before generic XDP sees them: do ethtool -K DEVICE gro off",
+        )),
+        None => Err(Reason::new(
+            Refusal::DriverLacksSupport,
+            "it cannot be read whether packets are put together before generic XDP sees them",
         )),
     }
 }
@@ -141,7 +191,8 @@ fn veth_fit(peer: PeerFacts) -> Result<(), Reason> {
     }
 }
 
-/// Whether XDP may redirect packets to a device at which XDP is attached (`is_attached`) or not.
+/// Whether XDP may redirect packets to a device at whose driver XDP is attached (`is_attached`) or
+/// not.
 pub fn redirect_fit(facts: &XdpFacts, kind: Kind, is_attached: bool) -> Result<(), Reason> {
     if matches!(kind, Kind::Internal | Kind::Tap) {
         return Err(Reason::new(
@@ -258,21 +309,62 @@ mod tests {
 
     #[test]
     fn network_cards_are_tried() {
-        assert_eq!(xdp_fit(&nic("any"), Wish::Auto), Ok(()));
+        assert_eq!(xdp_fit(&nic("any"), Wish::Auto, XdpMode::Driver), Ok(()));
         for takes_tags_off in [None, Some(true)] {
             let blind = XdpFacts { takes_tags_off, ..nic("e100") };
-            assert_eq!(refusal(xdp_fit(&blind, Wish::Xdp)), Some(Refusal::DriverLacksSupport));
+            assert_eq!(
+                refusal(xdp_fit(&blind, Wish::Xdp, XdpMode::Driver)),
+                Some(Refusal::DriverLacksSupport)
+            );
         }
-        assert_eq!(refusal(xdp_fit(&nic("ice"), Wish::Tcx)), Some(Refusal::TierSetting));
-        assert_eq!(refusal(xdp_fit(&nic("ice"), Wish::Userspace)), Some(Refusal::TierSetting));
+        assert_eq!(
+            refusal(xdp_fit(&nic("ice"), Wish::Tcx, XdpMode::Driver)),
+            Some(Refusal::TierSetting)
+        );
+        assert_eq!(
+            refusal(xdp_fit(&nic("ice"), Wish::Userspace, XdpMode::Driver)),
+            Some(Refusal::TierSetting)
+        );
+    }
+
+    #[test]
+    fn the_mode_has_two_words() {
+        assert_eq!(parse_mode(None), Ok(XdpMode::Driver));
+        for (word, mode) in MODES {
+            assert_eq!(parse_mode(Some(word)), Ok(mode));
+        }
+        let error = parse_mode(Some("skb")).unwrap_err();
+        assert!(error.contains("native and generic"), "{error}");
+    }
+
+    #[test]
+    fn generic_xdp_wants_packets_as_they_came() {
+        for (merges, expected) in [
+            (Some(false), None),
+            (Some(true), Some(Refusal::DriverLacksSupport)),
+            (None, Some(Refusal::DriverLacksSupport)),
+        ] {
+            let card = XdpFacts { merges, ..nic("any") };
+            assert_eq!(refusal(xdp_fit(&card, Wish::Auto, XdpMode::Generic)), expected);
+            assert_eq!(xdp_fit(&card, Wish::Auto, XdpMode::Driver), Ok(()));
+        }
+        let tap = XdpFacts { link_kind: Some("tun".into()), merges: Some(false), ..nic("tun") };
+        let fit = xdp_fit(&tap, Wish::Xdp, XdpMode::Generic);
+        assert_eq!(refusal(fit), Some(Refusal::DeviceKind));
     }
 
     #[test]
     fn virtual_devices_stay_at_the_skb_hook() {
         for kind in ["tun", "bridge", "bond", "vlan", "macvlan", "ipvlan"] {
             let facts = XdpFacts { link_kind: Some(kind.into()), ..nic("x") };
-            assert_eq!(refusal(xdp_fit(&facts, Wish::Auto)), Some(Refusal::DeviceKind));
-            assert_eq!(refusal(xdp_fit(&facts, Wish::Xdp)), Some(Refusal::DeviceKind));
+            assert_eq!(
+                refusal(xdp_fit(&facts, Wish::Auto, XdpMode::Driver)),
+                Some(Refusal::DeviceKind)
+            );
+            assert_eq!(
+                refusal(xdp_fit(&facts, Wish::Xdp, XdpMode::Driver)),
+                Some(Refusal::DeviceKind)
+            );
             let target = redirect_fit(&facts, Kind::System, false);
             assert_eq!(refusal(target), Some(Refusal::UnverifiedPeer));
         }
@@ -281,14 +373,20 @@ mod tests {
     #[test]
     fn a_veth_takes_xdp_when_asked_and_prepared() {
         let whole = PeerFacts { sends_whole_frames: Some(true), receives_redirects: Some(true) };
-        assert_eq!(refusal(xdp_fit(&veth(Some(whole)), Wish::Auto)), Some(Refusal::DeviceKind));
-        assert_eq!(xdp_fit(&veth(Some(whole)), Wish::Xdp), Ok(()));
+        assert_eq!(
+            refusal(xdp_fit(&veth(Some(whole)), Wish::Auto, XdpMode::Driver)),
+            Some(Refusal::DeviceKind)
+        );
+        assert_eq!(xdp_fit(&veth(Some(whole)), Wish::Xdp, XdpMode::Driver), Ok(()));
         for sends_whole_frames in [None, Some(false)] {
             let peer = PeerFacts { sends_whole_frames, ..whole };
-            let fit = xdp_fit(&veth(Some(peer)), Wish::Xdp);
+            let fit = xdp_fit(&veth(Some(peer)), Wish::Xdp, XdpMode::Driver);
             assert_eq!(refusal(fit), Some(Refusal::UnverifiedPeer));
         }
-        assert_eq!(refusal(xdp_fit(&veth(None), Wish::Xdp)), Some(Refusal::UnverifiedPeer));
+        assert_eq!(
+            refusal(xdp_fit(&veth(None), Wish::Xdp, XdpMode::Driver)),
+            Some(Refusal::UnverifiedPeer)
+        );
     }
 
     #[test]

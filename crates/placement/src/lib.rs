@@ -64,7 +64,7 @@ mod tier_set;
 pub use base::Base;
 pub use bpf::{about_object, unavailable};
 pub use control::TierState;
-pub use datapath_bpf::Taker;
+pub use datapath_bpf::{Taker, XdpMode};
 pub use fast_path::{Attachment, FastPath, Held, Reason};
 pub use placed::PlacedDatapath;
 pub use probe::{KernelProber, Prober};

@@ -11,6 +11,7 @@ use crate::table::Place;
 use datapath::{
     Flows, Megaflow, PortError, PortInfo, PortNo, PortSpec, Ports, Refusal, Side, Tier, Ufid,
 };
+use datapath_bpf::XdpMode;
 use netdev::{Device, End, Kind, Reception, Status};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,6 +22,11 @@ fn option_error(name: &str, problem: String) -> PortError {
 
 fn wish(spec: &PortSpec) -> Result<Wish, PortError> {
     Wish::parse(spec.other_config.get("tier").map(String::as_str))
+        .map_err(|problem| option_error(&spec.name, problem))
+}
+
+fn mode(spec: &PortSpec) -> Result<XdpMode, PortError> {
+    fit::parse_mode(spec.other_config.get("xdp-mode").map(String::as_str))
         .map_err(|problem| option_error(&spec.name, problem))
 }
 
@@ -169,8 +175,9 @@ impl PlacedDatapath {
     }
 
     fn attach(&self, fast: &dyn FastPath, number: PortNo, port: &mut Port, ifindex: u32) {
-        let (side, mtu, up) = (port.side(), port.mtu, port.up);
-        let attach = |tiers| fast.attach(number, &Attachment { ifindex, side, tiers, mtu, up });
+        let (side, mode, mtu, up) = (port.side(), port.mode, port.mtu, port.up);
+        let attach =
+            |tiers| fast.attach(number, &Attachment { ifindex, side, tiers, mode, mtu, up });
         if port.tcx.is_ok() {
             let attach = || attach(TierSet::TCX);
             port.tcx = self.take_over(fast, number, port, ifindex, attach);
@@ -182,7 +189,7 @@ impl PlacedDatapath {
             port.attached = TierSet::TCX;
             port.is_target = true;
             port.xdp = match port.side() {
-                Side::Device => fit::xdp_fit(&port.facts, port.xdp_wish()),
+                Side::Device => fit::xdp_fit(&port.facts, port.xdp_wish(), port.mode),
                 Side::Stack => {
                     Err(Reason::new(Refusal::DeviceKind, "packets of the host are no raw frames"))
                 }
@@ -205,7 +212,7 @@ impl PlacedDatapath {
                 }
             }
         }
-        let has_xdp = port.attached.has(Tier::Xdp);
+        let has_xdp = port.attached.has(Tier::Xdp) && port.mode == XdpMode::Driver;
         port.redirect = match port.is_target {
             true => fit::redirect_fit(&port.facts, port.kind, has_xdp).and_then(|()| {
                 fast.set_split_target(number, fit::takes_split_frames(&port.facts));
@@ -224,9 +231,9 @@ impl PlacedDatapath {
         let control = self.control();
         let port = control.ports.get(&number)?;
         Some(vec![
-            TierState { tier: Tier::Xdp, state: port.xdp.clone() },
-            TierState { tier: Tier::Tcx, state: port.tcx.clone() },
-            TierState { tier: Tier::Userspace, state: Ok(()) },
+            TierState { tier: Tier::Xdp, state: port.xdp.clone(), how: fit::how(port.mode) },
+            TierState { tier: Tier::Tcx, state: port.tcx.clone(), how: "" },
+            TierState { tier: Tier::Userspace, state: Ok(()), how: "" },
         ])
     }
 
@@ -242,16 +249,17 @@ impl PlacedDatapath {
         self.control().ports.get(&number).map(|port| port.redirect.clone())
     }
 
-    /// The settings of a port's row have changed: `other_config:tier` or `options:bpf-object`.
+    /// The settings of a port's row have changed: `other_config:tier` or `xdp-mode`, or
+    /// `options:bpf-object`.
     ///
     /// # Errors
     ///
-    /// `other_config:tier` is no word that there is; the port stays as it is.
+    /// One of the first two is no word that there is; the port stays as it is.
     pub fn retier(&self, number: PortNo, spec: &PortSpec) -> Result<(), PortError> {
-        let (wish, object) = (wish(spec)?, object(spec));
+        let (wish, mode, object) = (wish(spec)?, mode(spec)?, object(spec));
         let change = |port: &mut Port, bars: &Bars| {
-            if (port.wish, &port.object) != (wish, &object) {
-                (port.wish, port.object) = (wish, object);
+            if (port.wish, port.mode, &port.object) != (wish, mode, &object) {
+                (port.wish, port.mode, port.object) = (wish, mode, object);
                 self.look_at(number, port);
                 self.place_port(number, port, bars);
             }
@@ -407,7 +415,7 @@ impl PlacedDatapath {
 fn judgement(port: &Port) -> [Option<Refusal>; 3] {
     let refusal = |fit: Result<(), Reason>| fit.err().map(|reason| reason.refusal);
     [
-        refusal(fit::xdp_fit(&port.facts, port.xdp_wish())),
+        refusal(fit::xdp_fit(&port.facts, port.xdp_wish(), port.mode)),
         refusal(fit::redirect_fit(&port.facts, port.kind, false)),
         refusal(fit::redirect_fit(&port.facts, port.kind, true)),
     ]
@@ -423,14 +431,15 @@ fn log_port(port: &Port) {
             tracing::info!(target: "dpif", "{}: at {}; not at xdp: {reason}", port.name, fast.join(" and "));
         }
         (Ok(()), Ok(())) => {
-            tracing::info!(target: "dpif", "{}: at {}", port.name, fast.join(" and "));
+            let text = format!("at {} {}", fast.join(" and "), fit::how(port.mode));
+            tracing::info!(target: "dpif", "{}: {}", port.name, text.trim_end());
         }
     }
 }
 
 impl Ports for PlacedDatapath {
     fn add_port(&self, spec: &PortSpec) -> Result<PortNo, PortError> {
-        let wish = wish(spec)?;
+        let (wish, mode) = (wish(spec)?, mode(spec)?);
         let mut control = self.control();
         let number = if control.reserved.is_empty() {
             self.base.add_port(spec)?
@@ -444,7 +453,7 @@ impl Ports for PlacedDatapath {
             .or_else(|| Kind::from_type(&spec.kind))
             .unwrap_or(Kind::Dummy);
         let mut port = Port::new(&spec.name, kind, wish);
-        port.object = object(spec);
+        (port.mode, port.object) = (mode, object(spec));
         if kind == Kind::System && self.base.opens_muted() {
             port.reception = Reception::Muted;
         }

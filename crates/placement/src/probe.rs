@@ -38,6 +38,7 @@ fn facts(survey: &XdpSurvey) -> XdpFacts {
         link_kind: own.kind.clone(),
         driver: own.driver.as_ref().map(|d| d.name.clone()).unwrap_or_default(),
         takes_tags_off: own.offloads.as_ref().map(Offloads::takes_tags_off),
+        merges: own.offloads.as_ref().map(Offloads::merges),
         peer: match &survey.peer {
             Peer::None => None,
             Peer::Known { interface, .. } => Some(peer_facts(interface)),
@@ -84,7 +85,9 @@ mod tests {
     fn a_missing_interface_is_no_place_for_xdp() {
         let prober = KernelProber::default();
         let facts = prober.xdp_facts("no-such-dev");
-        assert!(crate::fit::xdp_fit(&facts, crate::fit::Wish::Xdp).is_err());
+        assert!(
+            crate::fit::xdp_fit(&facts, crate::fit::Wish::Xdp, crate::XdpMode::Driver).is_err()
+        );
         assert_eq!(prober.ifindex("no-such-dev"), None);
     }
 }

@@ -4,7 +4,7 @@
 //! (whether a card's driver has XDP) is said to be tried.
 
 use crate::fit::{self, Wish};
-use crate::{KernelProber, Prober, Reason};
+use crate::{KernelProber, Prober, Reason, XdpMode};
 use datapath::{Refusal, Tier};
 use netdev::Kind;
 use std::path::{Path, PathBuf};
@@ -16,6 +16,8 @@ pub struct Settings {
     pub enabled: bool,
     /// The port's `other_config:tier`.
     pub tier: Option<String>,
+    /// The port's `other_config:xdp-mode`.
+    pub mode: Option<String>,
     /// The port's `options:bpf-object`: who gives a program wants XDP.
     pub object: Option<PathBuf>,
     /// The Interface row's type.
@@ -29,6 +31,7 @@ impl Default for Settings {
         Settings {
             enabled: true,
             tier: None,
+            mode: None,
             object: None,
             kind: "system".to_owned(),
             pins: PathBuf::from("/sys/fs/bpf"),
@@ -116,15 +119,16 @@ fn xdp(name: &str, settings: &Settings, prober: &dyn Prober) -> Result<String, R
         return Err(Reason::new(Refusal::DeviceKind, "packets of the host are no raw frames"));
     }
     let facts = prober.xdp_facts(name);
-    fit::xdp_fit(&facts, wish(settings)?)?;
-    Ok(match fit::redirect_fit(&facts, Kind::System, true) {
-        Ok(()) => format!("is tried in the driver ({})", facts.driver),
-        Err(reason) => {
-            format!(
-                "is tried in the driver ({}); others do not redirect to it: {reason}",
-                facts.driver
-            )
-        }
+    let mode = fit::parse_mode(settings.mode.as_deref());
+    let mode = mode.map_err(|e| Reason::new(Refusal::TierSetting, e))?;
+    fit::xdp_fit(&facts, wish(settings)?, mode)?;
+    let place = match mode {
+        XdpMode::Driver => format!("in the driver ({})", facts.driver),
+        XdpMode::Generic => fit::how(mode).to_owned(),
+    };
+    Ok(match fit::redirect_fit(&facts, Kind::System, mode == XdpMode::Driver) {
+        Ok(()) => format!("is tried {place}"),
+        Err(reason) => format!("is tried {place}; others do not redirect to it: {reason}"),
     })
 }
 
@@ -225,7 +229,12 @@ mod tests {
         }
         fn xdp_facts(&self, _name: &str) -> XdpFacts {
             let driver = "ice".to_owned();
-            XdpFacts { driver, takes_tags_off: Some(false), ..XdpFacts::default() }
+            XdpFacts {
+                driver,
+                takes_tags_off: Some(false),
+                merges: Some(false),
+                ..XdpFacts::default()
+            }
         }
     }
 
@@ -262,6 +271,11 @@ mod tests {
             let set = Settings { tier: Some(tier.to_owned()), ..plain.clone() };
             assert_eq!(refusals("eth0", &set, &host()), expected, "{tier}");
         }
+        let generic = Settings { mode: Some("generic".to_owned()), ..plain.clone() };
+        let states = reports("eth0", &generic, &host(), &Card);
+        assert!(states.iter().any(|(_, s)| s.as_ref().is_ok_and(|how| how.contains("behind"))));
+        let unheard = Settings { mode: Some("offload".to_owned()), ..plain.clone() };
+        assert_eq!(refusals("eth0", &unheard, &host()), [Some(Refusal::TierSetting), None, None]);
         let internal = Settings { kind: "internal".to_owned(), ..plain.clone() };
         assert_eq!(refusals("br0", &internal, &host()), [Some(Refusal::DeviceKind), None, None]);
         let dummy = Settings { kind: "dummy".to_owned(), ..plain };

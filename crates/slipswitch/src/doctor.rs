@@ -19,9 +19,19 @@ pub struct Options {
     /// Answer as for an Interface row with other_config:tier=TIER (auto, xdp, tcx, userspace)
     #[arg(long, value_name = "TIER")]
     tier: Option<String>,
+    /// Answer as for an Interface row with other_config:xdp-mode=MODE (native, generic)
+    #[arg(long, value_name = "MODE")]
+    xdp_mode: Option<String>,
     /// Answer as for an Interface row with options:bpf-object=FILE
     #[arg(long, value_name = "FILE")]
     object: Option<PathBuf>,
+}
+
+impl Options {
+    /// Something is asked that need not be so.
+    fn is_hypothetical(&self) -> bool {
+        self.tier.is_some() || self.xdp_mode.is_some() || self.object.is_some()
+    }
 }
 
 pub fn run(place: &Place, options: &Options) -> Result<()> {
@@ -36,7 +46,7 @@ pub fn run(place: &Place, options: &Options) -> Result<()> {
     for name in names {
         println!();
         match running.get(name) {
-            Some(lines) if options.tier.is_none() && options.object.is_none() => {
+            Some(lines) if !options.is_hypothetical() => {
                 println!("{name} (a port of the running switch)\n{}", lines.trim_end());
             }
             _ => print!("{}", interface(&settings(place, name, options), name)),
@@ -85,10 +95,11 @@ fn other_ends(daemon: Option<i32>) -> &'static str {
 
 /// What the database says of an interface, under what the command line says.
 fn settings(place: &Place, name: &str, options: &Options) -> Settings {
-    let [object, tier, kind] = row(place, name).unwrap_or_default();
+    let [object, tier, mode, kind] = row(place, name).unwrap_or_default();
     let defaults = Settings::default();
     Settings {
         tier: options.tier.clone().or(tier),
+        mode: options.xdp_mode.clone().or(mode),
         object: options.object.clone().or(object.map(PathBuf::from)),
         kind: kind.unwrap_or(defaults.kind),
         pins: place.pins(),
@@ -96,10 +107,10 @@ fn settings(place: &Place, name: &str, options: &Options) -> Settings {
     }
 }
 
-/// `options:bpf-object`, `other_config:tier` and `type` of an Interface row, when a database
-/// answers and has it.
-fn row(place: &Place, name: &str) -> Option<[Option<String>; 3]> {
-    let columns = ["options:bpf-object", "other_config:tier", "type"];
+/// `options:bpf-object`, `other_config:tier` and `xdp-mode`, and `type` of an Interface row, when
+/// a database answers and has it.
+fn row(place: &Place, name: &str) -> Option<[Option<String>; 4]> {
+    let columns = ["options:bpf-object", "other_config:tier", "other_config:xdp-mode", "type"];
     let get = ["--timeout=5", "--if-exists", "get", "Interface", name];
     let arguments: Vec<&str> = get.into_iter().chain(columns).collect();
     let text = place.db_answers().then(|| place.run("ovs-vsctl", &arguments))?.ok()?;
@@ -107,7 +118,7 @@ fn row(place: &Place, name: &str) -> Option<[Option<String>; 3]> {
         let value = line.trim().trim_matches('"');
         (!value.is_empty()).then(|| value.to_owned())
     });
-    Some([lines.next()?, lines.next()?, lines.next()?])
+    Some([lines.next()?, lines.next()?, lines.next()?, lines.next()?])
 }
 
 fn interface(settings: &Settings, name: &str) -> String {

@@ -149,3 +149,51 @@ fn an_other_end_that_gives_up_gro_is_left_at_once() {
     // Looking there now and then would cost some thousand.
     assert!(counts.lost <= 1000 && counts.twice == 0, "{counts:?}\n{}", switch.story());
 }
+
+/// What the kernel says of XDP at a device of the switch: "xdp" or "xdpgeneric", or nothing.
+fn attached(switch: &Switch, device: &str) -> Option<&'static str> {
+    let text = switch.netns().sh(&format!("ip -d link show {device}"));
+    let words: Vec<&str> = text.split([' ', '/']).collect();
+    ["xdpgeneric", "xdp"].into_iter().find(|mode| words.contains(mode))
+}
+
+#[test]
+fn generic_xdp_is_used_where_it_is_asked_for() {
+    let Some((mut switch, a, b, _processes)) = prepared() else { return };
+    let ask = |switch: &Switch, mode: &str| {
+        let setting = format!("other_config:tier=xdp other_config:xdp-mode={mode}");
+        switch.vsctl(&format!("set interface h1 {setting}"));
+    };
+    let tiers = |switch: &Switch| switch.appctl("slipswitch/tiers h1");
+    let says = |switch: &Switch, words: &str| {
+        let said = wait_until(SOON, || tiers(switch).contains(words));
+        assert!(said, "not {words:?} in {}", tiers(switch));
+    };
+    ask(&switch, "generic");
+    says(&switch, "behind the driver (other_config:xdp-mode=generic)");
+    assert_eq!(attached(&switch, "h1"), Some("xdpgeneric"));
+    warm(&a, "10.0.0.2");
+    sees(&switch, &["in_port(h1)", "eth_type(0x0800)", "offloaded:yes, dp:xdp"]);
+    assert_eq!(a.ping("10.0.0.2", 20), 20);
+    tcp(&a, &b, 5_000_000);
+    tcp(&b, &a, 5_000_000);
+    sees(&switch, &["in_port(h1)", "eth_type(0x0800)", "offloaded:yes, dp:xdp"]);
+    ask(&switch, "native");
+    assert!(wait_until(SOON, || attached(&switch, "h1") == Some("xdp")), "{}", tiers(&switch));
+    assert!(!tiers(&switch).contains("behind the driver"), "{}", tiers(&switch));
+    // The next daemon does not go on with what was attached in the other mode.
+    switch.kill_daemon();
+    switch.vsctl("--no-wait set interface h1 other_config:xdp-mode=generic");
+    switch.start_daemon();
+    let is_generic = || attached(&switch, "h1") == Some("xdpgeneric");
+    assert!(wait_until(SOON, is_generic), "{}", switch.story());
+    assert_eq!(a.ping("10.0.0.2", 20), 20);
+    // Packets that the kernel has put together would be too long for any port.
+    switch.netns().sh("ethtool -K h1 gro on");
+    says(&switch, "do ethtool -K DEVICE gro off");
+    switch.netns().sh("ethtool -K h1 gro off");
+    says(&switch, "behind the driver");
+    ask(&switch, "fast");
+    let error = || switch.vsctl("get interface h1 error");
+    assert!(wait_until(SOON, || error().contains("native and generic")), "{}", error());
+}

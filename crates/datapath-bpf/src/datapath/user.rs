@@ -6,7 +6,6 @@ use std::path::Path;
 use datapath::{Megaflow, PortNo, Refusal};
 
 use super::{BpfDatapath, lock};
-use crate::attach::release_pin;
 use crate::capabilities::Capabilities;
 use crate::layout::MAX_PORTS;
 use crate::load::Hook;
@@ -23,14 +22,12 @@ impl BpfDatapath {
         let mut objects = lock(&self.objects);
         let old = objects.remove(&port.0);
         if old.is_some() || matches!(loaded, Ok(Some(_))) {
-            let pin = self.link_pin(port.0, Hook::Xdp);
-            match (held.get_mut(&port.0), pin) {
-                (Some(entry), pin) => {
-                    self.leave_hook(Hook::Xdp, pin, entry);
+            match held.get_mut(&port.0) {
+                Some(entry) => {
+                    self.leave_hook(Hook::Xdp, port.0, entry);
                     entry.attachment.hooks.xdp = None;
                 }
-                (None, Some(pin)) => release_pin(&pin), // a former daemon's
-                (None, None) => {}
+                None => self.release_links(port.0, Hook::Xdp), // a former daemon's
             }
         }
         let object = match loaded {

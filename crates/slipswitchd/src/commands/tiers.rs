@@ -31,7 +31,7 @@ pub(super) fn lines(daemon: &Daemon, port: PortNo) -> String {
     for state in placed.tiers(port).unwrap_or_default() {
         let name = state.tier.name();
         let _ = match state.state {
-            Ok(()) => writeln!(out, "  {name:<10} yes"),
+            Ok(()) => writeln!(out, "{}", format!("  {name:<10} yes  {}", state.how).trim_end()),
             Err(reason) => writeln!(out, "  {name:<10} no   {reason}"),
         };
     }

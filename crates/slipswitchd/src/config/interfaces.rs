@@ -141,8 +141,7 @@ pub(super) fn add_missing(
                 state.options = row.options.clone();
                 state.mac = request.spec.mac;
                 state.mtu = row.mtu;
-                state.tier = row.other_config.get("tier").cloned();
-                state.object = row.options.get("bpf-object").cloned();
+                state.placing = row.placing();
                 added(d, bridge.index, number, &form);
                 state.form = Some(form);
             }
@@ -279,9 +278,7 @@ pub(super) fn configure(
                 Err(error) => remarks.warn(error.to_string()),
             }
         }
-        let tier = row.other_config.get("tier");
-        let object = row.options.get("bpf-object");
-        if (state.tier.as_ref(), state.object.as_ref()) != (tier, object)
+        if state.placing != row.placing()
             && let (Some(placed), Some(dp_port)) = (&d.placed, dp_port)
         {
             let spec = PortSpec {
@@ -291,7 +288,7 @@ pub(super) fn configure(
                 ..PortSpec::default()
             };
             match placed.retier(dp_port, &spec) {
-                Ok(()) => (state.tier, state.object) = (tier.cloned(), object.cloned()),
+                Ok(()) => state.placing = row.placing(),
                 Err(error) => {
                     let error = error.to_string();
                     remarks.warn(format!("interface {error}")); // it begins with the name

@@ -114,10 +114,8 @@ pub(super) struct InterfaceState {
     pub last: Option<u32>,
     pub error: Option<String>,
     pub policing: (u32, u32),
-    /// `other_config:tier`.
-    pub tier: Option<String>,
-    /// `options:bpf-object`.
-    pub object: Option<String>,
+    /// What of the row decides about its tiers; see [`WantedInterface::placing`].
+    pub placing: [Option<String>; 3],
     pub mac: Option<Mac>,
     pub mtu: Option<u32>,
 }

@@ -175,6 +175,14 @@ pub(super) struct WantedInterface {
     pub policing: (u32, u32),
 }
 
+impl WantedInterface {
+    /// What decides about its tiers.
+    pub fn placing(&self) -> [Option<String>; 3] {
+        let [tier, mode] = ["tier", "xdp-mode"].map(|key| self.other_config.get(key).cloned());
+        [tier, mode, self.options.get("bpf-object").cloned()]
+    }
+}
+
 impl WantedBridge {
     /// All interfaces, by port name, then as the Port row has them.
     pub fn interfaces(&self) -> impl Iterator<Item = &WantedInterface> {
