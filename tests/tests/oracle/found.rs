@@ -1,6 +1,12 @@
 //! What random cases found, each made small.
 
 scenarios! {
+    no_clone_where_nothing_follows: r#"
+        ofctl add-flow br0 'actions=clone(output(port=2,max_len=34),output:4),load:1->NXM_NX_REG0[]'
+        appctl ofproto/trace br0 in_port=1 5054000000035054000000011234 | tail -1
+        ofctl add-flow br0 'actions=clone(output(port=2,max_len=34),output:4),load:1->NXM_NX_REG0[],3'
+        appctl ofproto/trace br0 in_port=1 5054000000035054000000011234 | tail -1
+    "#;
     misses_are_counted: r#"
         receive p1 5054000000025054000000010800
         appctl revalidator/purge

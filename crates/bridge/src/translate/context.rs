@@ -1,6 +1,6 @@
 //! The state of one translation, tables, and recursion.
 
-use super::finish::{final_mask, initial_mask};
+use super::finish::{final_mask, initial_mask, without_last_clone};
 use super::{EffectsMode, MAX_ACTIONS, MAX_DEPTH, MAX_RESUBMITS, MAX_STACK_BYTES};
 use super::{Request, Translation, TranslationError};
 use crate::effect::Effect;
@@ -201,7 +201,7 @@ impl<'a> Context<'a> {
             t.finish(&ctx.key, !ctx.collect);
         }
         Translation {
-            actions: ctx.out,
+            actions: without_last_clone(ctx.out),
             mask: final_mask(ctx.mask, &original),
             effects: ctx.effects,
             error: ctx.error,

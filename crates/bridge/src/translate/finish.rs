@@ -1,5 +1,6 @@
-//! The mask before and after the pipeline.
+//! The mask before and after the pipeline, and the last touch to datapath actions.
 
+use datapath::Action as DpAction;
 use flow::extract::{FRAG_ANY, FRAG_LATER};
 use flow::{Key, Mask, VLAN_CFI};
 use packet::{ethertype, ip_proto};
@@ -86,6 +87,15 @@ pub(super) fn final_mask(mut mask: Mask, key: &Key) -> Mask {
     m.recirc_id.set(u32::MAX);
     m.packet_type.set(u32::MAX);
     mask
+}
+
+/// The actions without a clone that ends them: nothing comes behind it that it would protect.
+pub(super) fn without_last_clone(mut actions: Vec<DpAction>) -> Vec<DpAction> {
+    match actions.pop() {
+        Some(DpAction::Clone(inner)) => actions.extend(inner),
+        last => actions.extend(last),
+    }
+    actions
 }
 
 /// IPv4 or IPv6.

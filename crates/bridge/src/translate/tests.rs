@@ -414,6 +414,16 @@ fn clones_action_sets_and_goto() {
     );
     assert_eq!(w.dp(TCP), "clone(trunc(100),2),3");
     w.clear_rules();
+    // A clone is not needed where no datapath action comes behind it, though others do.
+    w.rule(
+        "",
+        [
+            Action::Clone(vec![Action::OutputTrunc { port: PortNo(2), max_len: 100 }]),
+            set(Field::Reg0, 1),
+        ],
+    );
+    assert_eq!(w.dp(TCP), "trunc(100),2");
+    w.clear_rules();
     w.rule("", [Action::Clone(vec![Action::Exit, out(2)]), out(3), Action::Exit, out(4)]);
     assert_eq!(w.dp(TCP), "3");
     // Order within the set is OpenFlow's, and a group wins over an output.
