@@ -286,6 +286,24 @@ impl Action {
     }
 }
 
+/// The register loads that set the one bits of `mask` in a field to those of `value`: one for each run
+/// of bits, of at most 64 bits, lowest first.
+pub(crate) fn loads(
+    field: Field,
+    value: FieldValue,
+    mask: FieldValue,
+) -> impl Iterator<Item = (Subfield, u64)> {
+    let mut mask = mask & crate::nxm::ones(field.bits());
+    std::iter::from_fn(move || {
+        let start = mask.checked_ilog2().map(|_| mask.trailing_zeros())?;
+        let bits = (mask >> start).trailing_ones().min(64);
+        let run = crate::nxm::ones(bits as u16);
+        mask &= !(run << start);
+        let dst = Subfield { field, start: start as u16, bits: bits as u16 };
+        Some((dst, (value >> start & run) as u64)) // run is at most 64 bits
+    })
+}
+
 /// Which spelling a set came in, so that dumps give it back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SetSpelling {

@@ -7,6 +7,14 @@ scenarios! {
         ofctl add-flow br0 'actions=clone(output(port=2,max_len=34),output:4),load:1->NXM_NX_REG0[],3'
         appctl ofproto/trace br0 in_port=1 5054000000035054000000011234 | tail -1
     "#;
+    a_long_load_is_one_action: r#"
+        ofctl add-flow br0 'actions=learn(table=2,priority=104,load:0x1ffffffffffffffff->NXM_NX_XXREG0[])'
+        receive p2 5054000000025054000000031234
+        appctl revalidator/purge
+        ofctl dump-flows br0 table=2
+        ofctl -O OpenFlow15 dump-flows br0 table=2
+        appctl bridge/dump-flows br0 | grep table_id=2
+    "#;
     misses_are_counted: r#"
         receive p1 5054000000025054000000010800
         appctl revalidator/purge

@@ -4,7 +4,7 @@ use super::context::Context;
 use crate::effect::{Effect, LearnedFlow};
 use crate::trace::{Kind, PortNames, actions_text};
 use flow::text::{format_match, no_names};
-use flow::{FieldValue, Key, Mask, Match, Subfield};
+use flow::{FieldValue, Key, Mask, Match};
 use openflow::PortNo;
 use openflow::action::{Action, Learn, LearnSource, LearnTarget, SetSpelling};
 use std::sync::Arc;
@@ -30,7 +30,15 @@ impl Context<'_> {
                     dst.store(&mut key, value);
                     dst.set_exact(&mut mask);
                 }
-                LearnTarget::Load(dst) => actions.extend(loads(dst, value)),
+                LearnTarget::Load(dst) => {
+                    let shift = u32::from(dst.start);
+                    actions.push(Action::SetField {
+                        field: dst.field,
+                        value: value.checked_shl(shift).unwrap_or(0),
+                        mask: ones(dst.bits).checked_shl(shift).unwrap_or(0),
+                        spelled: SetSpelling::Load,
+                    });
+                }
                 LearnTarget::Output => {
                     let port = match u16::try_from(value) {
                         Ok(n) if spec.bits <= 16 => PortNo::from_u16(n),
@@ -132,47 +140,6 @@ impl Context<'_> {
     }
 }
 
-/// Loads of `value`, which go to 64 bits at most each, as in OVS.
-fn loads(dst: &Subfield, value: FieldValue) -> impl Iterator<Item = Action> {
-    (0..dst.bits).step_by(64).map(move |done| {
-        let bits = (dst.bits - done).min(64);
-        let shift = u32::from(dst.start + done);
-        Action::SetField {
-            field: dst.field,
-            value: (value >> done & ones(bits)).checked_shl(shift).unwrap_or(0),
-            mask: ones(bits).checked_shl(shift).unwrap_or(0),
-            spelled: SetSpelling::Load,
-        }
-    })
-}
-
 fn ones(bits: u16) -> FieldValue {
     if bits >= 128 { FieldValue::MAX } else { (1 << bits) - 1 }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use flow::Field;
-
-    #[test]
-    fn long_fields_are_loaded_in_parts() {
-        let value = 0x0123_4567_89ab_cdef_0000_0000_ffff_ffff;
-        let dst = Subfield { field: Field::Xxreg0, start: 0, bits: 128 };
-        let text: Vec<String> =
-            loads(&dst, value).map(|a| openflow::text::format_actions(&[a], &no_names)).collect();
-        let parts = [
-            "load:0xffffffff->NXM_NX_XXREG0[0..63]",
-            "load:0x123456789abcdef->NXM_NX_XXREG0[64..127]",
-        ];
-        assert_eq!(text, parts);
-        let dst = Subfield { field: Field::Reg0, start: 8, bits: 4 };
-        let load = Action::SetField {
-            field: Field::Reg0,
-            value: 0x500,
-            mask: 0xf00,
-            spelled: SetSpelling::Load,
-        };
-        assert_eq!(loads(&dst, 5).collect::<Vec<_>>(), [load]);
-    }
 }

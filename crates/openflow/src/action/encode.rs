@@ -8,7 +8,7 @@
 //! too, which is whose encoder refuses it.
 
 use super::nicira as nx;
-use super::{Action, Controller, PopSpelling, SetSpelling, learn};
+use super::{Action, Controller, PopSpelling, SetSpelling, learn, loads};
 use crate::nxm::{encode_header, ones, put_entry};
 use crate::wire::Put;
 use crate::{PortNo, Version};
@@ -466,19 +466,13 @@ impl Encoder {
     }
 }
 
-/// Register loads for each run of one bits in `mask`, of at most 64 bits, lowest first.
 fn put_loads(field: Field, value: FieldValue, mask: FieldValue, out: &mut Vec<u8>) {
-    let mut mask = mask & ones(field.bits());
-    while mask != 0 {
-        let start = mask.trailing_zeros();
-        let bits = (mask >> start).trailing_ones().min(64);
-        let run = ones(bits as u16);
+    for (dst, value) in loads(field, value, mask) {
         Encoder::nicira(nx::REG_LOAD, out, |out| {
-            out.put_u16(ofs_nbits(Subfield { field, start: start as u16, bits: bits as u16 }));
+            out.put_u16(ofs_nbits(dst));
             encode_header(field, false, 0, out);
-            out.put_u64((value >> start & run) as u64); // run is at most 64 bits
+            out.put_u64(value);
         });
-        mask &= !(run << start);
     }
 }
 

@@ -2,8 +2,7 @@
 
 use super::{BUNDLE_ALGORITHMS, HASH_FIELDS, MULTIPATH_ALGORITHMS, REASONS, learn, name_of};
 use crate::PortNo;
-use crate::action::{Action, Bundle, Controller, SampleDirection, SetSpelling};
-use flow::Subfield;
+use crate::action::{Action, Bundle, Controller, SampleDirection, SetSpelling, loads};
 use std::fmt::Write;
 use std::net::Ipv4Addr;
 
@@ -91,11 +90,10 @@ fn put(action: &Action, ports: Ports<'_>, out: &mut String) {
             write!(out, "set_field:{value}->{}", field.name())
         }
         Action::SetField { field, value, mask, spelled: SetSpelling::Load } => {
-            let mask = mask & crate::nxm::ones(field.bits());
-            let start = mask.trailing_zeros().min(127) as u16;
-            let bits = mask.count_ones().max(1) as u16;
-            let dst = Subfield { field: *field, start, bits };
-            write!(out, "load:{}->{dst}", c_hex((value & mask) >> start))
+            let parts = loads(*field, *value, *mask)
+                .map(|(dst, value)| format!("load:{}->{dst}", c_hex(value.into())));
+            out.push_str(&parts.collect::<Vec<_>>().join(","));
+            Ok(())
         }
         Action::Move { src, dst } => write!(out, "move:{src}->{dst}"),
         Action::StackPush(part) => write!(out, "push:{part}"),

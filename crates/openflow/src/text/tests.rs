@@ -2,6 +2,7 @@
 //! is in `tests/vectors.rs`.
 
 use super::*;
+use crate::action::{Action, SetSpelling};
 use crate::{PortNo, Version};
 use flow::{Field, Match};
 use proptest::prelude::*;
@@ -22,6 +23,20 @@ fn port_names_both_ways() {
     assert_eq!(format_actions(&actions, &names), text);
     assert_eq!(parse_actions("p1", Version::V13, &numbers).unwrap(), actions[..1]);
     assert!(parse_actions("p2", Version::V13, &numbers).is_err());
+}
+
+#[test]
+fn long_loads_have_parts() {
+    let load = |field, value, mask| {
+        let spelled = SetSpelling::Load;
+        format_actions(&[Action::SetField { field, value, mask, spelled }], &names)
+    };
+    let value = 0x0123_4567_89ab_cdef_0000_0000_ffff_ffff;
+    assert_eq!(
+        load(Field::Xxreg0, value, u128::MAX),
+        "load:0xffffffff->NXM_NX_XXREG0[0..63],load:0x123456789abcdef->NXM_NX_XXREG0[64..127]"
+    );
+    assert_eq!(load(Field::Reg0, 0x500, 0xf00), "load:0x5->NXM_NX_REG0[8..11]");
 }
 
 #[test]
