@@ -15,6 +15,11 @@ scenarios! {
         ofctl -O OpenFlow15 dump-flows br0 table=2
         appctl bridge/dump-flows br0 | grep table_id=2
     "#;
+    behind_labels_no_protocol_is_known: r#"
+        ofctl add-flow br0 'tcp,actions=push_mpls:0x8847,mod_tp_dst:5'
+        ofctl -O OpenFlow13 dump-flows br0
+        ofctl -O OpenFlow15 dump-flows br0
+    "#;
     misses_are_counted: r#"
         receive p1 5054000000025054000000010800
         appctl revalidator/purge

@@ -212,6 +212,8 @@ impl Encoder {
             }
             Action::PushMpls { ethertype } => {
                 self.either(nx::PUSH_MPLS, 19, &ethertype.to_be_bytes(), out);
+                // What is behind the labels is not known any more.
+                self.ip_proto = 0;
             }
             Action::PopMpls { ethertype } => {
                 self.either(nx::POP_MPLS, 20, &ethertype.to_be_bytes(), out);
