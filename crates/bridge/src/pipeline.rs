@@ -275,7 +275,8 @@ impl Pipeline {
             }
         }
         let new = NewRule { actions: self.pool.share(&flow.actions), ..NewRule::from(flow) };
-        self.add(new, false, false, now)
+        // A flow that is there and does something else goes on counting.
+        self.add(new, false, true, now)
     }
 
     /// Removes rules whose timeouts have run out at `now`. Up to `credited` it is known which

@@ -20,6 +20,14 @@ scenarios! {
         ofctl -O OpenFlow13 dump-flows br0
         ofctl -O OpenFlow15 dump-flows br0
     "#;
+    a_learned_flow_that_changes_goes_on_counting: r#"
+        ofctl add-flow br0 'actions=learn(table=1,priority=12,NXM_NX_REG4[],output:NXM_OF_IN_PORT[]),resubmit(,1)'
+        receive p3 5054000000015054000000020800
+        appctl revalidator/purge
+        receive p4 50540000000450540000000386dd
+        appctl revalidator/purge
+        ofctl dump-flows br0 table=1
+    "#;
     misses_are_counted: r#"
         receive p1 5054000000025054000000010800
         appctl revalidator/purge
