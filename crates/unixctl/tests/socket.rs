@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use unixctl::client::{CallError, call_socket, socket_path};
+use unixctl::client::{CallError, Connection, call_socket, socket_path};
 use unixctl::{Registry, Reply, Server};
 
 /// Runs a server in this thread while `client` works in another.
@@ -102,6 +102,22 @@ fn commands_answer_now_or_later() {
             Err(CallError::Refused(text)) => assert!(text.ends_with("valid commands)\n")),
             other => panic!("{other:?}"),
         }
+    });
+}
+
+#[test]
+fn answers_come_in_the_order_of_what_was_asked() {
+    with_server(|path| {
+        let mut peer = Connection::open(&path, Some(Duration::from_secs(10))).unwrap();
+        for word in ["one", "two", "three"] {
+            peer.send("echo", &[word]).unwrap();
+        }
+        peer.send::<&str>("nosuch", &[]).unwrap();
+        for word in ["one", "two", "three"] {
+            assert_eq!(peer.receive().unwrap(), format!("{word}\n"));
+        }
+        assert!(matches!(peer.receive(), Err(CallError::Refused(_))));
+        assert_eq!(peer.call("echo", &["four"]).unwrap(), "four\n");
     });
 }
 
