@@ -2,12 +2,13 @@
 //! the language of the scenarios (see `Scenario` in the harness).
 
 use flow::text::no_names;
-use openflow::Version;
 use openflow::frame::HEADER_SIZE;
 use openflow::message::{
-    Body, FlowFormat, FlowMod, FlowModCommand, GroupCommand, GroupMod, Message, Protocol, bucket,
+    Body, FlowFlags, FlowFormat, FlowMod, FlowModCommand, GroupCommand, GroupMod, Message,
+    Protocol, bucket,
 };
 use openflow::text::format_actions;
+use openflow::{Action, Version};
 use std::fmt::Write;
 
 /// What is done.
@@ -102,6 +103,18 @@ impl Step {
 }
 
 impl Case {
+    /// True when controllers may be told of flows that are gone.
+    pub fn tells(&self) -> bool {
+        self.steps.iter().any(|step| match step {
+            Step::Flow { change, .. } => {
+                let learns = |a: &Action| matches!(a, Action::Learn(l) if l.send_flow_removed);
+                change.flags.contains(FlowFlags::SEND_FLOW_REM) || change.actions.iter().any(learns)
+            }
+            Step::Message { .. } => true,
+            _ => false,
+        })
+    }
+
     /// The case as a script for `scenarios!`. What the language has no words for is a comment.
     pub fn script(&self) -> String {
         let mut out = String::new();
@@ -157,7 +170,6 @@ pub fn hex(bytes: &[u8]) -> String {
 }
 
 fn flow_text(bridge: &str, f: &FlowMod) -> String {
-    use openflow::message::FlowFlags;
     let adds = matches!(
         f.command,
         FlowModCommand::Add | FlowModCommand::Modify | FlowModCommand::ModifyStrict

@@ -15,6 +15,8 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(20);
 /// OFPT_ERROR.
 const ERROR: u8 = 1;
+/// OFPT_FLOW_REMOVED.
+const FLOW_REMOVED: u8 = 11;
 
 /// A connection to one bridge in one version.
 #[derive(Debug)]
@@ -106,13 +108,17 @@ impl Controller {
         Ok(self.requests(vec![body])?.concat())
     }
 
-    /// Waits until so many of the messages that nobody asked for and that have not been taken are
-    /// such as `of` is true for.
+    /// How many flows it was told are gone, of messages that have not been taken.
+    pub fn told(&self) -> usize {
+        self.unasked.iter().filter(|m| m.get(1) == Some(&FLOW_REMOVED)).count()
+    }
+
+    /// Waits until it was told of that many.
     ///
     /// # Errors
-    /// There are not so many in time.
-    pub fn await_unasked(&mut self, count: usize, of: fn(&[u8]) -> bool) -> std::io::Result<()> {
-        while self.unasked.iter().filter(|m| of(m)).count() < count {
+    /// It is not told in time.
+    pub fn await_told(&mut self, count: usize) -> std::io::Result<()> {
+        while self.told() < count {
             let message = self.receive()?;
             self.unasked.push(message);
         }

@@ -189,10 +189,17 @@ impl Wire for Devices {
 
 fn counts(control: &mut Connection) -> Result<Counts, Broken> {
     // What BPF counts for a flow is added up by a pass.
-    control.call::<&str>("revalidator/wait", &[])?;
-    let show = control.call::<&str>("dpctl/show", &[])?;
-    let offload = control.call::<&str>("dpctl/offload-stats-show", &[])?;
-    let threads = control.call::<&str>("dpif-netdev/pmd-stats-show", &[])?;
+    let commands = [
+        "revalidator/wait",
+        "dpctl/show",
+        "dpctl/offload-stats-show",
+        "dpif-netdev/pmd-stats-show",
+    ];
+    for command in commands {
+        control.send::<&str>(command, &[])?;
+    }
+    control.receive()?;
+    let (show, offload, threads) = (control.receive()?, control.receive()?, control.receive()?);
     let lookups = ["hit:", "missed:", "lost:"].map(|name| numbers(&show, name));
     Ok(Counts {
         looked_up: lookups.iter().sum(),

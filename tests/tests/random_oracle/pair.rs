@@ -30,6 +30,12 @@ pub fn subject(difference: &str) -> String {
     first.chars().filter(|c| !c.is_ascii_digit()).collect()
 }
 
+/// The number of the step that a text of differences starts with, if it starts with one.
+pub fn step(difference: &str) -> Option<usize> {
+    let number = difference.strip_prefix("step ")?;
+    number.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+}
+
 /// Both switches, each of which plays one case after the other.
 pub struct Pair {
     ground: Ground,

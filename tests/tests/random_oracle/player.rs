@@ -130,6 +130,8 @@ impl Player {
             at += self.some(case, at, rest, &mut seen)?;
         }
         let start = Instant::now();
+        // As in a warp, of flows that were deleted.
+        std::thread::sleep(if case.tells() { REST } else { Duration::ZERO });
         self.summary(&mut seen)?;
         self.profile.add("summaries", start);
         Ok(seen)
@@ -160,7 +162,7 @@ impl Player {
             return Ok(count);
         }
         let text = self.step(first, case.megaflows)?;
-        seen.push(Seen { of: format!("step {at}"), text });
+        seen.push(Seen { of: format!("step {at} ({})", first.name()), text });
         self.profile.add(first.name(), start);
         Ok(1)
     }
@@ -174,7 +176,8 @@ impl Player {
         seen: &mut Vec<Seen>,
     ) -> Result<()> {
         let Some(controller) = self.controller(bridge, version)? else {
-            let none = |n| Seen { of: format!("step {n}"), text: "no such bridge".to_owned() };
+            let text = "no such bridge".to_owned();
+            let none = |n| Seen { of: format!("step {n} (messages)"), text: text.clone() };
             seen.extend((at..at + steps.len()).map(none));
             return Ok(());
         };
@@ -193,7 +196,7 @@ impl Player {
                 true => answers.next().unwrap_or_default().iter().map(one).collect::<Vec<_>>(),
                 false => vec!["cannot be said".to_owned()],
             };
-            seen.push(Seen { of: format!("step {}", at + n), text: text.join("\n") });
+            seen.push(Seen { of: format!("step {} (messages)", at + n), text: text.join("\n") });
         }
         Ok(())
     }
@@ -209,7 +212,7 @@ impl Player {
         if self.ground != Ground::Dummies {
             for (n, (port, frame)) in packets.enumerate() {
                 let text = self.packet(port, frame, Megaflows::Live)?;
-                seen.push(Seen { of: format!("step {}", at + n), text });
+                seen.push(Seen { of: format!("step {} (packets)", at + n), text });
             }
         } else {
             let packets: Vec<_> = packets.collect();
@@ -218,7 +221,7 @@ impl Player {
                 let frames: Vec<&[u8]> = to_port.map(|(_, frame)| *frame).collect();
                 for frames in frames.chunks(QUEUE) {
                     let text = self.at_once(port, frames)?;
-                    seen.push(Seen { of: format!("step {at} on, at {port}"), text });
+                    seen.push(Seen { of: format!("step {at} on, at {port} (packets)"), text });
                 }
             }
         }
@@ -282,14 +285,7 @@ impl Player {
                 Err(Broken("messages are sent by controllers".to_owned()))
             }
             Step::Packet { port, frame } => self.packet(port, frame, megaflows),
-            Step::Warp(ms) => {
-                let text = self.ask("time/warp", &[&ms.to_string()])?;
-                self.pass()?;
-                // Open vSwitch tells of flows that expired when its threads have come to rest;
-                // who connects before that is told, too.
-                std::thread::sleep(REST);
-                Ok(text)
-            }
+            Step::Warp(ms) => self.warp(*ms),
             Step::Trace { bridge, port, frame } => {
                 let port = format!("in_port={port}");
                 let text = self.ask("ofproto/trace", &[bridge, &port, &hex(frame)])?;
@@ -301,6 +297,27 @@ impl Player {
                 self.asked(command, &arguments)
             }
         }
+    }
+
+    /// Lets time go by. Open vSwitch tells of flows that expired when its threads have come to rest;
+    /// who connects before that is told, too, so that it is waited for.
+    fn warp(&mut self, ms: u32) -> Result<String> {
+        let before = self.to_be_told()?;
+        let told: Vec<usize> = self
+            .controllers
+            .values()
+            .filter(|c| c.version() == Version::V13)
+            .map(Controller::told)
+            .collect();
+        let text = self.ask("time/warp", &[&ms.to_string()])?;
+        self.pass()?;
+        let now = self.to_be_told()?;
+        for (((bridge, before), (_, now)), told) in before.into_iter().zip(now).zip(told) {
+            if let Some(controller) = self.controller(bridge, Version::V13)? {
+                controller.await_told(told + before.saturating_sub(now))?;
+            }
+        }
+        Ok(text)
     }
 
     /// Has megaflows looked at, and what is due done. `revalidator/wait` waits for ever in Open

@@ -4,11 +4,11 @@ use crate::case::{Case, Step};
 use crate::generate::{self, left_out::LEFT_OUT};
 use crate::ground::{BEYOND, Ground};
 use crate::known;
-use crate::pair::{Outcome, Pair, subject};
+use crate::pair::{Outcome, Pair, step, subject};
 use crate::player::Bridges;
 use crate::profile::Profile;
 use crate::setting::Setting;
-use crate::shrink::shrink;
+use crate::shrink::{shrink, up_to};
 use crate::wire::Ran;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,8 +18,11 @@ use std::time::{Duration, Instant};
 /// Tries to make a failing case smaller; fewer where each try costs a daemon.
 const SHRINKS: usize = 400;
 const COSTLY_SHRINKS: usize = 60;
-/// Differences of one kind that are made small; further ones are counted.
+/// Differences of one kind that are told of; further ones are counted.
 const OF_A_KIND: usize = 3;
+/// Differences in the same thing that are made small, which takes longer than a hundred cases;
+/// further ones are counted.
+const IN_A_THING: usize = 12;
 /// One in so many cases has bridges of its own, so that making them goes on being tried.
 const FRESH: u64 = 50;
 /// A run tells how far it is behind so many cases.
@@ -54,6 +57,8 @@ pub struct Figures {
     pub reports: Vec<String>,
     /// Seeds by what their small cases are made of.
     kinds: BTreeMap<String, Vec<u64>>,
+    /// How often each thing differed.
+    things: BTreeMap<String, usize>,
     /// Cases by which Open vSwitch's daemon crashed.
     crashes: Vec<u64>,
     /// Where packets ran that were sent again.
@@ -92,7 +97,13 @@ fn work(plan: Plan, start: Instant, next: &AtomicU64, figures: &Mutex<Figures>) 
         let (case, not_here) = plan.ground.fit(generate::case(seed, plan.packets));
         let pair = pairs.entry(shape(&case)).or_insert_with(|| Pair::new(plan.ground));
         let bridges = if seed.is_multiple_of(FRESH) { Bridges::Fresh } else { Bridges::Kept };
-        let found = examine(pair, &case, bridges);
+        let is_new = |of: &str| {
+            let mut figures = figures();
+            let count = figures.things.entry(of.to_owned()).or_default();
+            *count += 1;
+            *count <= IN_A_THING
+        };
+        let found = examine(pair, &case, bridges, is_new);
         let mut figures = figures();
         figures.count(plan, &case, &not_here);
         figures.note(seed, found);
@@ -121,7 +132,7 @@ struct Found {
 }
 
 /// Plays a case, and makes it small if it shows something.
-fn examine(pair: &mut Pair, case: &Case, bridges: Bridges) -> Found {
+fn examine(pair: &mut Pair, case: &Case, bridges: Bridges, is_new: impl Fn(&str) -> bool) -> Found {
     let mut crash = None;
     let mut outcome = pair.play(case, bridges);
     if let Outcome::OracleCrashed(words) = outcome {
@@ -137,7 +148,13 @@ fn examine(pair: &mut Pair, case: &Case, bridges: Bridges) -> Found {
             let crash = Some(format!("each time:\n{}\n{words}", small.script()));
             Found { difference: None, crash }
         }
-        Outcome::Differs(text) => Found { difference: Some(made_small(pair, case, &text)), crash },
+        Outcome::Differs(text) => {
+            let difference = match is_new(&subject(&text)) {
+                true => made_small(pair, case, &text),
+                false => (text.clone(), format!("{} not made small", subject(&text))),
+            };
+            Found { difference: Some(difference), crash }
+        }
     }
 }
 
@@ -151,6 +168,7 @@ fn made_small(pair: &mut Pair, case: &Case, first: &str) -> (String, String) {
         Outcome::Differs(text) => subject(text) == of,
         _ => false,
     };
+    let case = &step(first).map_or_else(|| case.clone(), |n| up_to(case, n));
     for bridges in [Bridges::Kept, Bridges::Fresh] {
         let small = shrink(case, SHRINKS, |case| is_the_same(&pair.play(case, bridges)));
         let outcome = pair.play(&small, Bridges::Fresh);

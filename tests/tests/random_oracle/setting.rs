@@ -162,3 +162,23 @@ impl Setting {
         self.rows.iter().map(operation).collect()
     }
 }
+
+#[test]
+fn a_setting_says_every_column() {
+    let line = "add-br br0 -- set bridge br0 datapath_type=dummy fail_mode=secure -- add-port br0 p1 \
+                -- set interface p1 type=dummy";
+    let plain = Setting::parse(line);
+    let tagged = Setting::parse(&format!("{line} -- set port p1 tag=5 trunks=1,7 protected=true"));
+    assert_eq!(plain.shape, tagged.shape);
+    assert_ne!(plain, tagged);
+    assert_eq!(
+        plain.shape,
+        ["add-br br0", "add-port br0 p1", "br0 datapath_type=dummy", "set interface p1 type=dummy"]
+    );
+    let row = |setting: &Setting| setting.operations().last().map(|o| o["row"].to_string());
+    let text = r#"{"cvlans":["set",[]],"other_config":["map",[]],"protected":true,"tag":["set",[5]],"trunks":["set",[1,7]],"vlan_mode":["set",[]]}"#;
+    assert_eq!(row(&tagged).as_deref(), Some(text));
+    let text = r#"{"cvlans":["set",[]],"other_config":["map",[]],"protected":false,"tag":["set",[]],"trunks":["set",[]],"vlan_mode":["set",[]]}"#;
+    assert_eq!(row(&plain).as_deref(), Some(text));
+    assert_ne!(Setting::parse(&line.replace("type=dummy", "type=tap")).shape, plain.shape);
+}

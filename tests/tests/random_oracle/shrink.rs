@@ -19,6 +19,13 @@ pub fn shrink(case: &Case, rounds: usize, mut fails: impl FnMut(&Case) -> bool) 
         }
         fits
     };
+    // Mostly the last of all that happens is enough.
+    let is_setup = |step: &Step| matches!(step, Step::Configure(_)) || step.receiver().is_some();
+    if let Some((last, before)) = case.steps.split_last() {
+        let before = before.iter().filter(|step| is_setup(step));
+        let steps: Vec<Step> = before.chain([last]).cloned().collect();
+        attempt(Case { steps, ..case.clone() }, &mut best);
+    }
     loop {
         let before = format!("{best:?}");
         let mut size = best.steps.len().div_ceil(2).max(1);
@@ -55,6 +62,14 @@ pub fn shrink(case: &Case, rounds: usize, mut fails: impl FnMut(&Case) -> bool) 
             return best;
         }
     }
+}
+
+/// The case up to its `n`th step, and the packets behind it where they were sent with it.
+pub fn up_to(case: &Case, n: usize) -> Case {
+    let is_with_it =
+        |step: &&Step| case.megaflows == Megaflows::Live && matches!(step, Step::Packet { .. });
+    let more = case.steps.iter().skip(n + 1).take_while(is_with_it).count();
+    Case { steps: case.steps.iter().take(n + 1 + more).cloned().collect(), ..case.clone() }
 }
 
 /// The `n`th step that is a little less than `step`.

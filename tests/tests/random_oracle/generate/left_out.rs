@@ -3,6 +3,7 @@
 
 use super::packets;
 use crate::case::Step;
+use flow::Field;
 use openflow::message::GroupMod;
 use openflow::{Action, PortNo};
 
@@ -20,6 +21,8 @@ pub struct LeftOut {
 struct Facts {
     /// MPLS headers come or go.
     mpls: bool,
+    /// Labels may change.
+    labels: bool,
     /// IPv4 addresses may change.
     ipv4: bool,
     /// Fields of transport headers may change.
@@ -28,6 +31,8 @@ struct Facts {
     fin_timeout: bool,
     /// Packets are branched on by their length.
     branches: bool,
+    /// Headers may come and go.
+    resizes: bool,
     /// VLAN headers that a frame may get.
     pushes: usize,
     /// VLAN headers that a switch looks at.
@@ -51,8 +56,10 @@ pub const LEFT_OUT: &[LeftOut] = &[
     },
     LeftOut {
         name: "stacks of labels without an end",
-        reason: "OVS counts labels that are cut off",
-        of: |facts, step| facts.mpls && frame(step).is_some_and(packets::has_endless_labels),
+        reason: "OVS counts labels that are cut off, and writes where there are none",
+        of: |facts, step| {
+            (facts.mpls || facts.labels) && frame(step).is_some_and(packets::has_endless_labels)
+        },
     },
     LeftOut {
         name: "addresses of later fragments",
@@ -90,6 +97,28 @@ pub const LEFT_OUT: &[LeftOut] = &[
         name: "traces through check_pkt_larger",
         reason: "OVS sends the packet that is traced, though a trace sends nothing",
         of: |facts, step| facts.branches && matches!(step, Step::Trace { .. }),
+    },
+    LeftOut {
+        name: "truncated packets where headers come and go",
+        reason: "OVS says how much to send before it changes the packet, so that what headers are \
+                 longer or shorter then is more or less than was asked for; here it is what was asked \
+                 for",
+        of: |facts, step| {
+            facts.resizes && any_action(step, &|a| matches!(a, Action::OutputTrunc { .. }))
+        },
+    },
+    LeftOut {
+        name: "results of check_pkt_larger in headers",
+        reason: "OVS leaves the bit out of the mask of what it sets, and the packet as it was",
+        of: |_, step| {
+            let in_header = |a: &Action| match a {
+                Action::CheckPktLarger { dst, .. } => {
+                    !dst.field.is_register() && dst.field != Field::Metadata
+                }
+                _ => false,
+            };
+            any_action(step, &in_header)
+        },
     },
     LeftOut {
         name: "steps back to a table",
@@ -150,9 +179,23 @@ impl Facts {
         let limit = if any(&["vlan-limit=0", "vlan-limit=2"]) { ROOM } else { 1 };
         Facts {
             mpls: any(&["PushMpls", "PopMpls", "Message {"]),
+            labels: fields || any(&["SetMpls", "DecMpls"]),
             ipv4: fields || any(&["SetIpv4"]),
             fin_timeout: any(&["FinTimeout", "fin_idle_timeout: 2", "Message {"]),
             branches: any(&["CheckPktLarger"]),
+            resizes: any(&[
+                "PushVlan",
+                "PopVlan",
+                "PushMpls",
+                "PopMpls",
+                "SetVlan",
+                "VlanTci",
+                "VlanVid",
+                "VlanPcp",
+                "tag=",
+                "vlan_mode=",
+                "Message {",
+            ]),
             transport: fields || any(&["SetL4"]),
             pushes: steps.iter().map(pushes_of).sum(),
             vlan_limit: limit,
@@ -171,6 +214,21 @@ fn frame(step: &Step) -> Option<&[u8]> {
     match step {
         Step::Packet { frame, .. } | Step::Trace { frame, .. } => Some(frame),
         _ => None,
+    }
+}
+
+/// True when an action of the step, at any depth, is one of those.
+fn any_action(step: &Step, of: &dyn Fn(&Action) -> bool) -> bool {
+    fn among(actions: &[Action], of: &dyn Fn(&Action) -> bool) -> bool {
+        actions.iter().any(|action| match action {
+            Action::Clone(inner) | Action::WriteActions(inner) => among(inner, of),
+            action => of(action),
+        })
+    }
+    match step {
+        Step::Flow { change, .. } => among(&change.actions, of),
+        Step::Group { change, .. } => change.buckets.iter().any(|b| among(&b.actions, of)),
+        _ => false,
     }
 }
 

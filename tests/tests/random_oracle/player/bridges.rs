@@ -5,10 +5,11 @@
 
 use super::{BRIDGES, Bridges, Broken, Player, Result, Seen, VSCTL};
 use crate::case::{Case, Megaflows, Step};
+use crate::controller::Controller;
 use crate::database;
 use crate::ground::Ground;
 use crate::setting::Setting;
-use crate::shown::port_counts;
+use crate::shown::{port_counts, requests};
 use openflow::message::{
     Body, FlowFlags, FlowMod, FlowModCommand, GROUP_ALL, GroupCommand, GroupKind, GroupMod,
     GroupProperties, Message, MultipartReply, MultipartRequest, TABLE_ALL, bucket,
@@ -17,9 +18,6 @@ use openflow::{PortNo, Version};
 use std::fmt::Write;
 use std::time::Instant;
 use unixctl::client::CallError;
-
-/// OFPT_FLOW_REMOVED from OpenFlow 1.1 on.
-const FLOW_REMOVED: u8 = 11;
 
 impl Player {
     /// Bridges as the case's first steps say.
@@ -57,6 +55,10 @@ impl Player {
         self.wire.begin(&mut self.control, &line)?;
         self.control.call("upcall/set-flow-limit", &[limit.to_string()])?;
         self.count_ports()?;
+        // Of what is told late, those are told that are there.
+        for bridge in BRIDGES {
+            self.controller(bridge, Version::V13)?;
+        }
         self.kept = Some(setting.shape);
         Ok(())
     }
@@ -115,10 +117,7 @@ impl Player {
     fn delete_flows(&mut self, bridge: &'static str) -> Result<()> {
         let Some(controller) = self.controller(bridge, Version::V13)? else { return Ok(()) };
         controller.unasked()?;
-        let all = crate::shown::requests(Version::V13).into_iter().next();
-        let (_, all) = all.ok_or_else(|| Broken("flows are asked for first".to_owned()))?;
-        let replies = controller.request(Body::MultipartRequest(all))?;
-        let told = replies.iter().map(|reply| told_of(reply)).sum();
+        let told = to_be_told(controller)?;
         let flows = FlowMod {
             command: FlowModCommand::Delete,
             table_id: TABLE_ALL,
@@ -137,8 +136,19 @@ impl Player {
         if refused.iter().any(|answers| !answers.is_empty()) {
             return Err(Broken(format!("flows and groups cannot be deleted: {refused:?}")));
         }
-        controller.await_unasked(told, |m| m.get(1) == Some(&FLOW_REMOVED))?;
+        controller.await_told(told)?;
         Ok(())
+    }
+
+    /// How many flows of each bridge controllers will be told of when they are gone.
+    pub(super) fn to_be_told(&mut self) -> Result<Vec<(&'static str, usize)>> {
+        let mut out = Vec::new();
+        for bridge in BRIDGES {
+            if let Some(controller) = self.controller(bridge, Version::V13)? {
+                out.push((bridge, to_be_told(controller)?));
+            }
+        }
+        Ok(out)
     }
 
     /// Notes what devices have counted so far.
@@ -158,13 +168,17 @@ impl Player {
     }
 }
 
-/// How many flows of a reply controllers are told of when they are gone.
-fn told_of(reply: &[u8]) -> usize {
-    let message = Message::decode(reply, &crate::case::protocol(Version::V13));
-    match message.map(|m| m.body) {
-        Ok(Body::MultipartReply { reply: MultipartReply::Flow { flows, .. }, .. }) => {
-            flows.iter().filter(|f| f.flags.contains(FlowFlags::SEND_FLOW_REM)).count()
+fn to_be_told(controller: &mut Controller) -> Result<usize> {
+    let all = requests(Version::V13).into_iter().find(|(name, _)| *name == "flows");
+    let (_, all) = all.ok_or_else(|| Broken("nobody asks for flows".to_owned()))?;
+    let replies = controller.request(Body::MultipartRequest(all))?;
+    let mut told = 0;
+    for reply in replies {
+        let message = Message::decode(&reply, &crate::case::protocol(Version::V13))?;
+        if let Body::MultipartReply { reply: MultipartReply::Flow { flows, .. }, .. } = message.body
+        {
+            told += flows.iter().filter(|f| f.flags.contains(FlowFlags::SEND_FLOW_REM)).count();
         }
-        _ => 0,
     }
+    Ok(told)
 }
