@@ -1,7 +1,7 @@
 //! Things that come and go under traffic.
 
 use crate::tools::{SOON, pair, sees, switch, tcp, tcp_to, warm};
-use slipswitch_tests::harness::{Netns, Process, Switch, patient, wait_until};
+use slipswitch_tests::harness::{Netns, Process, patient, wait_until};
 use std::time::Duration;
 
 #[test]
