@@ -44,8 +44,8 @@ struct Facts {
 /// VLAN headers that a key has room for.
 const ROOM: usize = flow::VLANS;
 
-/// Bytes of headers that come and go before a length is compared, at most.
-const CLOSE: usize = 16;
+/// Bytes of headers that come and go before a length is compared, as a rule.
+const CHANGES: usize = 8;
 
 /// All of them.
 pub const LEFT_OUT: &[LeftOut] = &[
@@ -141,9 +141,12 @@ pub const LEFT_OUT: &[LeftOut] = &[
         reason: "OVS's userspace datapath counts that header in check_pkt_larger, against its \
                  manual and openvswitch.ko",
         of: |facts, step| {
-            let close = |f: &[u8]| facts.lengths.iter().any(|n| f.len().abs_diff(*n) <= CLOSE);
-            let has_tag = |f: &[u8]| facts.pushes > 0 || packets::tags(f, 1) > 0;
-            frame(step).is_some_and(|f| close(f) && has_tag(f))
+            let changes = if facts.pushes > 0 || facts.mpls { CHANGES } else { 0 };
+            let differs = |f: &[u8], n: usize| {
+                let tags = packets::tags(f, ROOM) + facts.pushes;
+                tags > 0 && f.len() + changes > n && f.len() <= n + 4 * tags + changes
+            };
+            frame(step).is_some_and(|f| facts.lengths.iter().any(|n| differs(f, *n)))
         },
     },
 ];
