@@ -15,7 +15,7 @@ use datapath::{
 
 use crate::attach::{self, Attached, Place};
 use crate::attachment::{
-    AttachError, Attachment, Config, Held, HookSet, Hooks, Taker, Totals, Unavailable, XdpMode,
+    AttachError, Attachment, Config, Held, HookSet, Hooks, Totals, Unavailable, XdpMode,
 };
 use crate::flows::Flows;
 use crate::grace::Grace;
@@ -29,6 +29,7 @@ use crate::settings::{FEATURE_STACK, Needs};
 use crate::variant::{Station, Variants};
 use crate::{meters, ports, sys};
 
+mod taker;
 mod user;
 
 /// What is attached for one port.
@@ -156,34 +157,6 @@ impl BpfDatapath {
             ports::remove_interface(self.maps(), to.ifindex, port.0);
         }
         done
-    }
-
-    /// The filter for packet sockets on interfaces where ports are or may be attached: see
-    /// [`Taker`]. It lets in what arrives where no port is attached.
-    pub fn filter(&self) -> Option<BorrowedFd<'_>> {
-        self.program(Hook::Tc.filter()?)
-    }
-
-    /// Says whose packets are that arrive at `ifindex`, which is or is about to be that of `port`,
-    /// from this instant. Without a word they are the programs' alone from
-    /// [`BpfDatapath::attach`] on.
-    pub fn set_taker(&self, port: PortNo, ifindex: u32, taker: Taker) -> Result<(), AttachError> {
-        if port.0 >= MAX_PORTS {
-            return Err(AttachError::PortNumber(port));
-        }
-        let _one_at_a_time = lock(&self.ports);
-        ports::set_taker(self.maps(), ifindex, port.0, taker)
-    }
-
-    /// True when what arrives at `ifindex` is the programs', as that of `port`.
-    pub fn takes(&self, port: PortNo, ifindex: u32) -> bool {
-        ports::takes(self.maps(), ifindex, port.0)
-    }
-
-    /// Returns when packets have gone through that were between the hooks of their device. Takes
-    /// milliseconds.
-    pub fn wait_for_packets(&self) -> io::Result<()> {
-        self.flows.wait_for_programs()
     }
 
     /// Leaves what another interface, or another side, has of this port.
