@@ -49,6 +49,7 @@ pub use conjunction::Conjunction;
 pub use mini::{MiniMask, MiniMatch};
 
 use flow::{Key, Mask, Match};
+use imbl::Vector;
 use smallvec::SmallVec;
 use std::sync::Arc;
 use subtable::Subtable;
@@ -84,7 +85,7 @@ impl<R> Clone for Slot<R> {
 #[derive(Debug)]
 struct Inner<R> {
     /// By falling [`Subtable::max_priority`].
-    subtables: Vec<Slot<R>>,
+    subtables: Vector<Slot<R>>,
     tries: Tries,
     len: usize,
 }
@@ -108,7 +109,7 @@ impl<R> Clone for Classifier<R> {
 
 impl<R> Default for Classifier<R> {
     fn default() -> Self {
-        Classifier(Arc::new(Inner { subtables: Vec::new(), tries: Tries::default(), len: 0 }))
+        Classifier(Arc::new(Inner { subtables: Vector::new(), tries: Tries::default(), len: 0 }))
     }
 }
 
@@ -195,7 +196,7 @@ impl<R: Entry> Classifier<R> {
         let mask = rule.matching().shared_mask();
         let hash = mask.hash();
         let at = inner.position(mask, hash).unwrap_or_else(|| {
-            inner.subtables.push(Slot { hash, subtable: Arc::new(Subtable::new(mask)) });
+            inner.subtables.push_back(Slot { hash, subtable: Arc::new(Subtable::new(mask)) });
             inner.subtables.len() - 1
         });
         let matching = rule.matching().clone();
@@ -299,7 +300,7 @@ impl<R: Entry> Inner<R> {
 
     /// Moves the subtable at `at`, whose highest priority may have changed, to its place.
     fn restore_order(&mut self, at: usize) {
-        let p = |s: &[Slot<R>], i: usize| s.get(i).map(|s| s.subtable.max_priority());
+        let p = |s: &Vector<Slot<R>>, i: usize| s.get(i).map(|s| s.subtable.max_priority());
         let mut at = at;
         while at > 0 && p(&self.subtables, at - 1) < p(&self.subtables, at) {
             self.subtables.swap(at - 1, at);
