@@ -17,6 +17,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod bell;
 pub mod bridge;
 pub mod connection;
 pub mod effect;
@@ -24,6 +25,7 @@ pub mod group;
 pub mod mac_table;
 pub mod megaflows;
 pub mod meter;
+mod patience;
 pub mod pipeline;
 pub mod port;
 mod recent;

@@ -49,6 +49,8 @@ struct Inner {
     /// For each port, its learned addresses, least recently used first.
     by_use: HashMap<PortNo, BTreeMap<u64, Address>>,
     turn: u64,
+    /// No learned address was last seen before; `None` when there is none.
+    oldest: Option<Millis>,
     capacity: usize,
     ageing: u32,
     flood_vlans: Vec<u16>,
@@ -134,7 +136,8 @@ impl Inner {
     fn put(&mut self, address: Address, port: PortNo, seen: Option<Millis>, locked_until: Millis) {
         self.turn += 1;
         let place = Place { port, turn: self.turn, seen, locked_until };
-        if seen.is_some() {
+        if let Some(seen) = seen {
+            self.oldest = Some(self.oldest.map_or(seen, |oldest| oldest.min(seen)));
             self.by_use.entry(port).or_default().insert(place.turn, address);
         }
         self.entries.insert(address, place);
@@ -163,6 +166,7 @@ impl MacTable {
                 entries: HashMap::new(),
                 by_use: HashMap::new(),
                 turn: 0,
+                oldest: None,
                 capacity: DEFAULT_CAPACITY,
                 ageing: DEFAULT_AGEING,
                 flood_vlans: Vec::new(),
@@ -321,10 +325,21 @@ impl MacTable {
 
     /// Removes what was not seen for longer than the age; how many. Called about once a second.
     pub fn expire(&self, now: Millis) -> usize {
+        if self.deadline().is_none_or(|deadline| now < deadline) {
+            return 0;
+        }
         let ageing = u64::from(self.lock().ageing) * 1_000;
         let n = self.remove_if(|_, p| p.seen.is_some_and(|seen| now.since(seen) >= ageing));
-        self.lock().stats.expired += n as u64;
+        let mut inner = self.lock();
+        inner.oldest = inner.entries.values().filter_map(|p| p.seen).min();
+        inner.stats.expired += n as u64;
         n
+    }
+
+    /// Before this time nothing expires; `None` when nothing will.
+    pub fn deadline(&self) -> Option<Millis> {
+        let inner = self.lock();
+        inner.oldest.map(|oldest| oldest + i64::from(inner.ageing) * 1_000)
     }
 
     fn remove_if(&self, which: impl Fn(&Address, &Place) -> bool) -> usize {
@@ -402,7 +417,9 @@ mod tests {
             t.entries(Millis(4_600)),
             [MacEntry { port: P2, vlan: 1, mac: mac(1), age: Some(2) }]
         );
+        assert_eq!(t.deadline(), Some(Millis(300_010)), "the second look has not been seen");
         assert_eq!(t.expire(Millis(302_499)), 0);
+        assert_eq!(t.deadline(), Some(Millis(302_500)));
         assert_eq!(t.expire(Millis(302_500)), 1);
         assert_eq!(t.stats(), MacStats { learned: 1, expired: 1, evicted: 0, moved: 1 });
         t.clear_stats();

@@ -5,6 +5,7 @@
 //! its packets were credited already. The store is sharded by identity: packet threads
 //! insert, the revalidator visits, and neither holds a lock for longer than one entry takes.
 
+use crate::bell::Bell;
 use crate::effect::Effect;
 use crate::recirc::RecircRef;
 use classifier::MiniMatch;
@@ -15,7 +16,7 @@ use flow::Match;
 use hashbrown::HashMap;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Megaflows that [`Megaflows::visit`] looks at under one lock, when it is to be short.
 pub const FEW: usize = 1;
@@ -74,20 +75,22 @@ pub struct Megaflows {
     /// How many each port has.
     of_ports: Mutex<HashMap<PortNo, usize>>,
     seed: foldhash::quality::RandomState,
+    /// Rung when there are megaflows again.
+    bell: Arc<Bell>,
 }
 
-impl Default for Megaflows {
-    fn default() -> Self {
+impl Megaflows {
+    /// None yet. Rouses who sleeps on `bell` when the first one comes.
+    pub fn new(bell: Arc<Bell>) -> Megaflows {
         Megaflows {
+            bell,
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             len: AtomicUsize::new(0),
             of_ports: Mutex::default(),
             seed: foldhash::quality::RandomState::default(),
         }
     }
-}
 
-impl Megaflows {
     /// The identity of the megaflow that matches `matching`. The same for equal matches as
     /// long as the store lives; seeded, so that packets cannot aim at collisions.
     pub fn ufid(&self, matching: &Match) -> Ufid {
@@ -142,10 +145,14 @@ impl Megaflows {
         }
         *self.ports().entry(entry.in_port).or_default() += 1;
         shard.insert(ufid, entry);
-        self.len.fetch_add(1, Ordering::Relaxed);
+        let is_first = self.len.fetch_add(1, Ordering::Relaxed) == 0;
         // Who asks for the version of the snapshot after this sees one that was published before
         // its publisher found no megaflows (`SlowPath::may_be_stale`).
         fence(Ordering::SeqCst);
+        drop(shard);
+        if is_first {
+            self.bell.rouse();
+        }
         true
     }
 

@@ -9,8 +9,9 @@
 //!
 //! A pass over many megaflows costs milliseconds, nearly all of them waiting for memory. Where
 //! the database does not say how long may pass between two, they become rarer by what they cost
-//! ([`RevalidatorState::pause`]), and statistics up to [`LONGEST_PAUSE`] old; never while tables
-//! change, or while megaflows may have to make room.
+//! ([`RevalidatorState::pause`]), up to [`LONGEST_PAUSE`] apart; never while tables change, or while
+//! megaflows may have to make room. Who asks for statistics meanwhile is a reason for a pass
+//! ([`crate::switch::Switch::collect_statistics`]).
 //!
 //! A megaflow that the datapath has and the switch does not know (made by hand, or left by the
 //! daemon before) is *explained*: its match is translated, and when that agrees it is kept with
@@ -22,6 +23,7 @@
 //! is kept though it is too specific. A megaflow is stale for as long as it takes until the
 //! next pass comes to it (milliseconds).
 
+use crate::bell::{Bell, Woken};
 use crate::effect;
 use crate::megaflows::{self, Entry};
 use crate::snapshot::Snapshot;
@@ -31,7 +33,7 @@ use clock::Millis;
 use datapath::{Datapath, FlowStats, PortNo, Ufid};
 use hashbrown::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering, fence};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -46,8 +48,8 @@ pub struct RevalidatorState {
     pub is_interval_given: AtomicBool,
     /// `flow-limit`.
     pub configured_limit: AtomicU64,
-    /// Length of the last pass in milliseconds.
-    pub last_duration: AtomicU64,
+    /// Length of the last full pass in nanoseconds; [`UNKNOWN`] before there was one.
+    cost: AtomicU64,
     /// Passes since start.
     pub passes: AtomicU64,
     /// Highest number of megaflows seen, and a running average.
@@ -58,6 +60,8 @@ pub struct RevalidatorState {
     pub done_version: AtomicU64,
     /// No passes (`revalidator/pause`).
     pub paused: AtomicBool,
+    /// Rules go when they were not used for some seconds: that has to be known in time.
+    pub is_awaited: AtomicBool,
     /// Start of the last finished pass: what packets did before is credited.
     credited: AtomicI64,
 }
@@ -69,23 +73,59 @@ impl Default for RevalidatorState {
             interval: AtomicU64::new(500),
             is_interval_given: AtomicBool::new(false),
             configured_limit: AtomicU64::new(200_000),
-            last_duration: AtomicU64::new(0),
+            cost: AtomicU64::new(UNKNOWN),
             passes: AtomicU64::new(0),
             max_flows: AtomicU64::new(0),
             average_flows: AtomicU64::new(0),
             done_version: AtomicU64::new(0),
             paused: AtomicBool::new(false),
+            is_awaited: AtomicBool::new(false),
             credited: AtomicI64::new(0),
         }
     }
 }
 
 /// The longest time between two passes, unless the database asks for a longer one.
-pub const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+pub const LONGEST_PAUSE: Duration = Duration::from_secs(4);
+/// The same while rules have timeouts, which count in seconds.
+const LONGEST_AWAITED: Duration = Duration::from_secs(2);
 /// A pass may take one part in so many of the time.
-const SHARE: u32 = 320;
+const SHARE: u32 = 400;
+
+/// Between two passes, whatever is asked for: to be woken for each rule of a burst would take longer
+/// than the passes.
+const LEAST_REST: Duration = Duration::from_millis(1);
+/// No length of a pass.
+const UNKNOWN: u64 = u64::MAX;
+/// About what it takes to have another thread do something and to be told that it is done.
+const SHORT: Duration = Duration::from_micros(50);
+/// So many megaflows may take a pass that short.
+const FEW_ENOUGH: usize = 32;
 
 impl RevalidatorState {
+    /// Length of the last full pass; `None` before there was one.
+    pub fn last_pass(&self) -> Option<Duration> {
+        let ns = self.cost.load(Ordering::Relaxed);
+        (ns != UNKNOWN).then(|| Duration::from_nanos(ns))
+    }
+
+    /// How long it takes at most, as far as is known, until the thread has made a pass that is
+    /// asked for now: one may be under way, and is rested from.
+    pub(crate) fn until_passed(&self) -> Duration {
+        let cost = self.last_pass().unwrap_or_default();
+        cost.saturating_mul(2).saturating_add(cost.max(LEAST_REST))
+    }
+
+    /// Every megaflow was checked against snapshot `version`.
+    pub(crate) fn is_done(&self, version: u64) -> bool {
+        self.done_version.load(Ordering::Acquire) >= version
+    }
+
+    /// What packets did before is credited.
+    pub(crate) fn credited(&self) -> Millis {
+        Millis(self.credited.load(Ordering::Acquire))
+    }
+
     fn interval(&self) -> Duration {
         Duration::from_millis(self.interval.load(Ordering::Relaxed).max(100))
     }
@@ -97,7 +137,9 @@ impl RevalidatorState {
         if is_tight || self.is_interval_given.load(Ordering::Relaxed) {
             return interval;
         }
-        cost.saturating_mul(SHARE).clamp(interval, interval.max(LONGEST_PAUSE))
+        let is_awaited = self.is_awaited.load(Ordering::Relaxed);
+        let longest = if is_awaited { LONGEST_AWAITED } else { LONGEST_PAUSE };
+        cost.saturating_mul(SHARE).clamp(interval, interval.max(longest))
     }
 }
 
@@ -181,7 +223,23 @@ impl SlowPath {
         if let Some(alone) = self.passing.try_lock().ok().filter(|_| few) {
             self.pass_alone(Pass::Statistics, &alone);
         }
-        Millis(self.revalidator.credited.load(Ordering::Acquire))
+        self.revalidator.credited()
+    }
+
+    /// Makes a full pass here and now, if that is a shorter matter than to have the revalidator's
+    /// thread make it: there are few megaflows, and the last pass was short. False when it was not
+    /// made.
+    pub(crate) fn pass_if_short(&self) -> bool {
+        let state = &self.revalidator;
+        let is_short = self.megaflows.len() <= FEW_ENOUGH
+            && state.last_pass().is_some_and(|cost| cost <= SHORT)
+            && !self.strangers.may_be_there()
+            && !state.paused.load(Ordering::Relaxed);
+        let Some(alone) = is_short.then(|| self.passing.try_lock().ok()).flatten() else {
+            return false;
+        };
+        self.pass_alone(Pass::Full, &alone);
+        true
     }
 
     fn pass_alone(&self, what: Pass, _alone: &MutexGuard<'_, ()>) {
@@ -247,9 +305,11 @@ impl SlowPath {
             state.done_version.store(version, Ordering::Release);
         }
         state.credited.store(now.0, Ordering::Release);
-        let ms = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let cost = start.elapsed();
+        let ms = u64::try_from(cost.as_millis()).unwrap_or(u64::MAX);
         if what == Pass::Full {
-            state.last_duration.store(ms.max(1), Ordering::Relaxed);
+            let ns = u64::try_from(cost.as_nanos()).unwrap_or(u64::MAX);
+            state.cost.store(ns, Ordering::Relaxed);
             state.max_flows.fetch_max(count, Ordering::Relaxed);
             let average = state.average_flows.load(Ordering::Relaxed);
             state.average_flows.store((average + count) / 2, Ordering::Relaxed);
@@ -278,6 +338,7 @@ impl SlowPath {
     /// look for them.
     pub fn expect_strangers(&self) {
         self.strangers.expect();
+        self.bell.rouse();
     }
 
     /// Removes a megaflow and credits what it still counted.
@@ -416,27 +477,6 @@ fn credit(slow: &SlowPath, entry: &mut crate::megaflows::Entry, stats: FlowStats
     entry.credited = stats;
 }
 
-#[derive(Debug, Default)]
-struct Bell {
-    state: Mutex<BellState>,
-    /// Rung when a pass is wanted or the thread shall stop.
-    rung: Condvar,
-    /// Rung after each pass.
-    done: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct BellState {
-    wanted: bool,
-    stop: bool,
-}
-
-impl Bell {
-    fn lock(&self) -> MutexGuard<'_, BellState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// The revalidator thread. Dropping it stops and joins the thread.
 #[derive(Debug)]
 pub struct Revalidator {
@@ -447,61 +487,64 @@ pub struct Revalidator {
 impl Revalidator {
     /// Starts passes over `slow`'s megaflows.
     pub fn start(slow: Arc<SlowPath>) -> std::io::Result<Revalidator> {
-        let bell = Arc::new(Bell::default());
-        let ring = Arc::clone(&bell);
+        let bell = Arc::clone(&slow.bell);
         let thread = std::thread::Builder::new()
             .name("revalidator1".to_owned())
-            .spawn(move || run(&slow, &ring))?;
+            .spawn(move || run(&slow))?;
         Ok(Revalidator { bell, thread: Some(thread) })
     }
 
     /// Asks for a pass now: the tables have changed.
     pub fn kick(&self) {
-        self.bell.lock().wanted = true;
-        self.bell.rung.notify_one();
+        self.bell.ring();
     }
 
-    /// Waits until every megaflow was checked against snapshot `version`, at most for
-    /// `patience`. False when that took longer.
-    pub fn wait(&self, slow: &SlowPath, version: u64, patience: Duration) -> bool {
-        let is_done = || slow.revalidator.done_version.load(Ordering::Acquire) >= version;
+    /// Asks for the thread's attention, for a while: ports or settings have changed.
+    pub fn rouse(&self) {
+        self.bell.rouse();
+    }
+
+    /// Waits until a pass has done what is waited for, or no passes are made, at most for
+    /// `patience`.
+    pub fn wait(&self, slow: &SlowPath, patience: Duration, is_done: impl Fn() -> bool) {
         let paused =
             || slow.revalidator.paused.load(Ordering::Relaxed) || slow.held.load(Ordering::Acquire);
-        let guard = self.bell.lock();
-        let waiting =
-            self.bell.done.wait_timeout_while(guard, patience, |_| !is_done() && !paused());
-        drop(waiting.unwrap_or_else(PoisonError::into_inner));
-        is_done()
+        self.bell.wait(patience, || is_done() || paused());
     }
 }
 
 impl Drop for Revalidator {
     fn drop(&mut self) {
-        self.bell.lock().stop = true;
-        self.bell.rung.notify_one();
+        self.bell.stop();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join(); // a panic there was reported on stderr
         }
     }
 }
 
-/// Longest sleep with no megaflow; the first one then waits so long for its first pass.
-const IDLE_SLEEP: Duration = Duration::from_secs(1);
+/// Between two looks when there has been no megaflow for [`QUIET_ROUNDS`].
+const LONG_SLEEP: Duration = Duration::from_secs(5);
+/// Looks after the last megaflow went: what it left is tidied up by then.
+const QUIET_ROUNDS: u32 = 4;
 
-fn run(slow: &SlowPath, bell: &Bell) {
+fn run(slow: &SlowPath) {
     let mut maintained = Instant::now();
     let (mut passed, mut cost) = (Instant::now(), Duration::ZERO);
+    let mut quiet = 0;
     loop {
         let interval = slow.revalidator.interval();
-        let sleep = if slow.megaflows.is_empty() { interval.max(IDLE_SLEEP) } else { interval };
-        let guard = bell.lock();
-        let waiting = bell.rung.wait_timeout_while(guard, sleep, |s| !s.wanted && !s.stop);
-        let (mut guard, _) = waiting.unwrap_or_else(PoisonError::into_inner);
-        if guard.stop {
-            return;
+        let is_long = quiet == QUIET_ROUNDS;
+        let sleep = if is_long { interval.max(LONG_SLEEP) } else { interval };
+        let woken = slow.bell.sleep(sleep, is_long);
+        quiet = match woken {
+            Woken::Stop => return,
+            Woken::Roused | Woken::Wanted => 0,
+            Woken::Late if !slow.megaflows.is_empty() => 0,
+            Woken::Late => QUIET_ROUNDS.min(quiet + 1),
+        };
+        if is_long && woken == Woken::Roused {
+            continue; // what there is now is looked after in a while
         }
-        let wanted = std::mem::take(&mut guard.wanted);
-        drop(guard);
         let start = Instant::now();
         let is_due = || {
             let is_tight = slow.megaflows.len() * 2 >= slow.flow_limit.load(Ordering::Relaxed);
@@ -509,14 +552,13 @@ fn run(slow: &SlowPath, bell: &Bell) {
             // Waking up is never exact.
             !slow.megaflows.is_empty() && start.duration_since(passed) + interval / 4 >= pause
         };
-        let something_to_do = wanted || slow.strangers.may_be_there() || is_due();
+        let something_to_do = woken == Woken::Wanted || slow.strangers.may_be_there() || is_due();
         if !slow.revalidator.paused.load(Ordering::Relaxed) && something_to_do {
             slow.pass(Pass::Full);
             (passed, cost) = (start, start.elapsed());
-            drop(bell.lock()); // who waits has either seen the pass or hears the bell
-            bell.done.notify_all();
-            // At most half of the time: a burst of flow mods then costs few passes.
-            std::thread::sleep(cost);
+            slow.bell.tell();
+            // A burst of flow mods then costs few passes, and half of the time at most.
+            std::thread::sleep(cost.max(LEAST_REST));
         }
         // Behind the pass, which somebody may wait for, and not with each of a burst.
         if maintained.elapsed() >= interval {
@@ -537,9 +579,11 @@ mod tests {
         let state = RevalidatorState::default();
         let ms = Duration::from_millis;
         assert_eq!(state.pause(ms(1), false), ms(500));
-        assert_eq!(state.pause(ms(5), false), ms(1600));
+        assert_eq!(state.pause(ms(4), false), ms(1600));
         assert_eq!(state.pause(ms(200), false), LONGEST_PAUSE);
         assert_eq!(state.pause(ms(200), true), ms(500), "there is no room");
+        state.is_awaited.store(true, Ordering::Relaxed);
+        assert_eq!(state.pause(ms(200), false), LONGEST_AWAITED, "rules may time out");
         state.is_interval_given.store(true, Ordering::Relaxed);
         assert_eq!(state.pause(ms(200), false), ms(500));
         state.interval.store(10_000, Ordering::Relaxed);

@@ -6,6 +6,7 @@
 use crate::bridge::Bridge;
 use crate::effect::{self, Sender};
 use crate::meter::MeterIds;
+use crate::patience::{self, Patience};
 use crate::pipeline::Change;
 use crate::port::Port;
 use crate::revalidator::{Pass, Revalidator};
@@ -23,10 +24,7 @@ use packet::Packet;
 use rcu::Publisher;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
-
-/// How long [`Switch::publish_and_wait`] waits for megaflows to follow.
-const BARRIER_PATIENCE: Duration = Duration::from_millis(50);
+use std::time::Instant;
 
 /// A port to add to a bridge.
 #[derive(Clone, Debug, Default)]
@@ -57,6 +55,8 @@ pub struct Switch {
     dirty: HashMap<BridgeIndex, Dirty>,
     meter_ids: MeterIds,
     revalidator: Option<Revalidator>,
+    /// For waiting until megaflows follow.
+    patience: Patience,
     clock: Clock,
 }
 
@@ -89,6 +89,7 @@ impl Switch {
             dirty: HashMap::new(),
             meter_ids: MeterIds::default(),
             revalidator,
+            patience: Patience::new(Instant::now()),
             clock,
         })
     }
@@ -370,6 +371,9 @@ impl Switch {
                     .filter_map(|(index, p)| p.dp_port.map(|dp_port| (dp_port, (index, p.number))))
                     .collect(),
             );
+            if let Some(thread) = &self.revalidator {
+                thread.rouse();
+            }
         }
         self.slow.published.publish(Arc::new(next));
         // Flow mods often come before traffic; two switches of threads would cost more than they.
@@ -387,13 +391,19 @@ impl Switch {
 
     /// Publishes, and waits until the megaflows follow: packets that come after this returns
     /// are handled by what was published. A large table may take longer than a control
-    /// connection should wait; then the rest follows within the next passes.
+    /// connection should wait, and so may one wait after the other ([`crate::patience`]); then
+    /// the rest follows within the next passes.
     pub fn publish_and_wait(&mut self) {
         self.publish();
-        if let Some(thread) = &self.revalidator
-            && self.slow.may_be_stale()
-        {
-            thread.wait(&self.slow, self.slow.published.version(), BARRIER_PATIENCE);
+        let Some(thread) = &self.revalidator else { return };
+        let version = self.slow.published.version();
+        let state = &self.slow.revalidator;
+        if state.is_done(version) || !self.slow.may_be_stale() {
+            return;
+        }
+        if let Some(left) = self.patience.left(state.until_passed(), Instant::now()) {
+            thread.wait(&self.slow, left, || state.is_done(version));
+            self.patience.spend(Instant::now());
         }
     }
 
@@ -405,10 +415,16 @@ impl Switch {
         self.revalidate_soon();
     }
 
-    fn revalidate_soon(&self) {
-        match &self.revalidator {
-            Some(thread) => thread.kick(),
-            None => self.revalidate_inline(),
+    fn revalidate_soon(&mut self) {
+        let Some(thread) = &self.revalidator else { return self.revalidate_inline() };
+        let cost = self.slow.revalidator.last_pass().unwrap_or_default();
+        let is_made = self.patience.left(cost, Instant::now()).is_some() && {
+            let is_made = self.slow.pass_if_short();
+            self.patience.spend(Instant::now());
+            is_made
+        };
+        if !is_made {
+            thread.kick();
         }
     }
 
@@ -421,7 +437,7 @@ impl Switch {
 
     /// Stops passes over the megaflows (they then keep the actions that they have, and are not
     /// expired), or lets them go on, beginning with one that catches up.
-    pub fn pause_revalidation(&self, paused: bool) {
+    pub fn pause_revalidation(&mut self, paused: bool) {
         self.slow.revalidator.paused.store(paused, Ordering::Relaxed);
         if !paused {
             self.revalidate_soon();
@@ -434,13 +450,26 @@ impl Switch {
     }
 
     /// Brings statistics home, so that counters are exact as of now. With a revalidator thread
-    /// and many megaflows they are as of its last pass instead: the control thread does not
-    /// wait for it.
-    pub fn collect_statistics(&self) {
-        self.collect();
+    /// and many megaflows that is waited for, unless it takes longer than the control thread should
+    /// wait ([`crate::patience`]): then they are as of the last pass.
+    pub fn collect_statistics(&mut self) {
+        let asked = self.now();
+        if self.collect() >= asked {
+            return;
+        }
+        let state = &self.slow.revalidator;
+        let cost = state.until_passed();
+        let Some(thread) = self.revalidator.as_ref().filter(|_| cost <= patience::MOST) else {
+            return;
+        };
+        if let Some(left) = self.patience.left(cost, Instant::now()) {
+            thread.kick();
+            thread.wait(&self.slow, left, || state.credited() >= asked);
+            self.patience.spend(Instant::now());
+        }
     }
 
-    /// Likewise; tells the time as of which statistics are exact.
+    /// Brings statistics home without waiting; tells the time as of which they are exact.
     fn collect(&self) -> Millis {
         if self.has_revalidator_thread() {
             return self.slow.collect();
@@ -449,12 +478,22 @@ impl Switch {
         self.now()
     }
 
+    /// When [`Switch::run`] has something to do at the latest, as long as nothing is added; `None`
+    /// for never.
+    pub fn deadline(&self) -> Option<Millis> {
+        let timed = self.bridges().any(|b| b.pipeline.has_timeouts());
+        // When a rule was used last only statistics tell.
+        let rules = timed.then(|| self.clock.now());
+        self.bridges().filter_map(|b| b.macs.deadline()).chain(rules).min()
+    }
+
     /// Periodic work: expires rules and MAC entries. Returns removed rules by bridge.
     pub fn run(&mut self) -> Vec<(BridgeIndex, Change)> {
         let now = self.clock.now();
         let mut out = Vec::new();
         let mut relearn = false;
         let timed = self.bridges().any(|b| b.pipeline.has_timeouts());
+        self.slow.revalidator.is_awaited.store(timed, Ordering::Relaxed);
         // Idle times count from the last packet, to the last time when all were seen.
         let credited = if timed { self.collect().min(now) } else { now };
         for bridge in self.bridges.iter_mut().flatten() {

@@ -4,6 +4,7 @@
 //! and installs through the datapath's [`Flows`]. When the table is at its limit, or the
 //! datapath refuses, packets are still forwarded, each by its own translation.
 
+use crate::bell::Bell;
 use crate::effect::{self, Event, Sender};
 use crate::megaflows::{Entry, Megaflows};
 use crate::recent::Recent;
@@ -99,6 +100,8 @@ pub struct SlowPath {
     pub(crate) strangers: Strangers,
     /// Held during a pass.
     pub(crate) passing: Mutex<()>,
+    /// Wakes the revalidator's thread.
+    pub(crate) bell: Arc<Bell>,
     /// Of a warning that tells of megaflows made narrower.
     told_of_masks: Seldom,
     datapath: Attached,
@@ -129,9 +132,10 @@ impl SlowPath {
         clock: Clock,
         flow_limit: usize,
     ) -> Arc<SlowPath> {
+        let bell = Arc::<Bell>::default();
         let slow = SlowPath {
             published,
-            megaflows: Megaflows::default(),
+            megaflows: Megaflows::new(Arc::clone(&bell)),
             recirc: RecircTable::default(),
             events,
             clock,
@@ -142,6 +146,7 @@ impl SlowPath {
             held: AtomicBool::new(false),
             strangers: Strangers::default(),
             passing: Mutex::new(()),
+            bell,
             told_of_masks: Seldom::new(TELL_INTERVAL),
             datapath: Attached::default(),
         };

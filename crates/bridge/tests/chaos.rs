@@ -63,7 +63,7 @@ impl Bench {
     }
 
     /// Packets that all rules have counted.
-    fn counted(&self) -> u64 {
+    fn counted(&mut self) -> u64 {
         self.switch.collect_statistics();
         let pipeline = &self.switch.bridge(self.bridge).unwrap().pipeline;
         let rules = pipeline.select(&Default::default()).unwrap();

@@ -87,7 +87,7 @@ impl Bench {
     }
 
     /// Packets that the rules have counted, by priority.
-    fn counts(&self) -> Vec<(u16, u64)> {
+    fn counts(&mut self) -> Vec<(u16, u64)> {
         self.switch.collect_statistics();
         let rules =
             self.switch.bridge(self.bridge).unwrap().pipeline.select(&Default::default()).unwrap();

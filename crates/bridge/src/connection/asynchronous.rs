@@ -142,7 +142,7 @@ impl Connections {
 
     /// Sends OFPT_FLOW_REMOVED for rules that went, with counters that are exact: the datapath
     /// is asked once for all of them.
-    pub(super) fn flush_removed(&mut self, switch: &Switch) {
+    pub(super) fn flush_removed(&mut self, switch: &mut Switch) {
         let bridges: Vec<BridgeIndex> =
             self.bridges.iter().filter(|(_, b)| !b.removed.is_empty()).map(|(i, _)| *i).collect();
         if bridges.is_empty() {

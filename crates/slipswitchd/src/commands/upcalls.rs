@@ -26,7 +26,7 @@ pub(super) fn register(commands: &Commands<'_>) {
             state.average_flows.load(Ordering::Relaxed),
             state.max_flows.load(Ordering::Relaxed),
             slow.flow_limit.load(Ordering::Relaxed),
-            state.last_duration.load(Ordering::Relaxed).max(1),
+            state.last_pass().unwrap_or_default().as_millis().max(1),
         ))
     });
     for (name, on, text) in [
