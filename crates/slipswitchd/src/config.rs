@@ -33,6 +33,7 @@ mod fail;
 mod host;
 mod interfaces;
 mod offload;
+mod rest;
 mod state;
 mod status;
 #[cfg(test)]
@@ -41,6 +42,7 @@ mod tunables;
 mod vlan;
 mod wanted;
 
+pub use rest::rest;
 pub(crate) use tunables::upcall_share;
 
 use crate::args::{Args, CaCert, DummyLevel};
@@ -57,6 +59,7 @@ use std::future::Future;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
+use tokio::sync::Notify;
 use wanted::Wanted;
 
 /// The lock that the daemon holds while it serves a database, as OVS's does.
@@ -300,7 +303,11 @@ pub fn reconfigure(shared: &Shared) -> bool {
 
 /// The client, when the database can be read and written.
 fn ready(d: &Daemon) -> Option<Rc<Client>> {
-    d.configuration.client.clone().filter(|c| c.is_synchronized() && c.has_lock())
+    d.configuration.client.clone().filter(|c| is_ready(c))
+}
+
+fn is_ready(client: &Client) -> bool {
+    client.is_synchronized() && client.has_lock()
 }
 
 /// Says once that the database has been away for long: packets go on, but nobody can change
@@ -370,7 +377,7 @@ pub fn links_changed(shared: &Shared) {
 
 /// Periodic work: fail modes, and writing of states that changed and, each
 /// `stats-update-interval`, of statistics. Cheap when nothing changed; call it about twice a
-/// second.
+/// second, but for as long as [`rest`] says.
 pub fn status_tick(shared: &Shared) {
     let mut guard = shared.borrow_mut();
     let d = &mut *guard;
@@ -459,18 +466,24 @@ fn write(d: &Daemon, client: &Client, state: &mut State, extent: Extent, wanted:
     }
     writer.root(d, state, wanted.is_some());
     if let Some(transaction) = writer.finish() {
-        submit(client, transaction, Rc::clone(&state.unwritten));
+        submit(client, transaction, Rc::clone(&state.unwritten), Rc::clone(&d.activity));
     }
 }
 
 /// Sends a transaction. One that did not take effect is noted in `unwritten`, and made anew by the
-/// next round, because the replica still differs.
-fn submit(client: &Client, transaction: Transaction, unwritten: Rc<Cell<bool>>) {
+/// next round, because the replica still differs; `activity` is rung for that.
+fn submit(
+    client: &Client,
+    transaction: Transaction,
+    unwritten: Rc<Cell<bool>>,
+    activity: Rc<Notify>,
+) {
     let outcome = client.submit(transaction);
     tokio::task::spawn_local(async move {
         let outcome = outcome.await;
         if !matches!(outcome, Ok(Outcome::Committed(_) | Outcome::Unchanged)) {
             unwritten.set(true);
+            activity.notify_one();
         }
         match outcome {
             Ok(Outcome::Failed(error)) => {

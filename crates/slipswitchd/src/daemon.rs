@@ -61,6 +61,10 @@ pub struct Daemon {
     pub exit: Option<Exit>,
     /// Rung when `exit` was set.
     pub stop: Rc<Notify>,
+    /// Rung when something was done that may be followed by something to do by the clock.
+    pub activity: Rc<Notify>,
+    /// Somebody sleeps until `activity` is rung.
+    pub is_resting: bool,
     events: mpsc::Receiver<Event>,
 }
 
@@ -109,6 +113,8 @@ impl Daemon {
             directories,
             exit: None,
             stop: Rc::new(Notify::new()),
+            activity: Rc::new(Notify::new()),
+            is_resting: false,
             events,
         }
     }
@@ -162,6 +168,14 @@ impl Daemon {
         self.drain_events();
         self.switch.publish();
         self.services.wake(&self.connections);
+        self.stir();
+    }
+
+    /// Ends a rest of the tasks that go by the clock: there may be something for them.
+    pub fn stir(&mut self) {
+        if std::mem::take(&mut self.is_resting) {
+            self.activity.notify_one();
+        }
     }
 
     /// Periodic work: timeouts, ages, probes.

@@ -23,7 +23,8 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 use tokio::task::{LocalSet, spawn_local};
 
-/// Between two rounds of timeouts and status. Rules' timeouts count in seconds.
+/// Between two rounds of timeouts and status, when there is something that may time out or
+/// change. Rules' timeouts count in seconds.
 const TICK: Duration = Duration::from_millis(500);
 /// How long a detaching parent waits for the first configuration; a database that does not
 /// answer by then is waited for in the background.
@@ -199,6 +200,7 @@ async fn watch_database(daemon: Shared, configured: Rc<Notify>) {
         if config::reconfigure(&daemon) {
             configured.notify_one();
         }
+        daemon.borrow_mut().stir(); // also when the database has gone
     }
 }
 
@@ -222,16 +224,32 @@ async fn watch_events(daemon: Shared, bell: Arc<Notify>) {
 }
 
 async fn watch_clock(daemon: Shared) {
-    let mut tick = tokio::time::interval(TICK);
-    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
-        tick.tick().await;
         // A stopped clock (dummy mode) moves only by `time/warp`, which does this work itself.
         if !daemon.borrow().clock.is_stopped() {
             daemon.borrow_mut().tick();
         }
         config::status_tick(&daemon);
+        rest(&daemon).await;
     }
+}
+
+/// Sleeps until something is due by the clock; a moment longer where something was done that may
+/// have made it due.
+async fn rest(daemon: &Shared) {
+    let due = config::rest(&daemon.borrow());
+    let Some(rest) = due.filter(|rest| *rest > TICK) else {
+        return tokio::time::sleep(TICK).await;
+    };
+    let activity = {
+        let mut d = daemon.borrow_mut();
+        d.is_resting = true;
+        Rc::clone(&d.activity)
+    };
+    if tokio::time::timeout(rest, activity.notified()).await.is_ok() {
+        tokio::time::sleep(TICK).await;
+    }
+    daemon.borrow_mut().is_resting = false;
 }
 
 async fn watch_links(daemon: Shared) {

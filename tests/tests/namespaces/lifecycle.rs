@@ -30,6 +30,37 @@ fn a_killed_daemon_comes_back_with_its_ports() {
     assert_eq!(switch.vsctl("get interface h1 error"), "[]\n");
 }
 
+/// How often the threads of a process went to sleep.
+fn sleeps(pid: u32) -> u64 {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).expect("it runs");
+    let of = |text: String| {
+        let line = text.lines().find_map(|l| l.strip_prefix("voluntary_ctxt_switches:"));
+        line.and_then(|n| n.trim().parse::<u64>().ok()).expect("the kernel counts")
+    };
+    tasks
+        .flatten()
+        .filter_map(|task| std::fs::read_to_string(task.path().join("status")).ok())
+        .map(of)
+        .sum()
+}
+
+#[test]
+fn a_daemon_with_nothing_to_do_hardly_wakes() {
+    let Some(switch) = switch() else { return };
+    switch.vsctl("set bridge br0 fail_mode=secure");
+    for port in ["p1", "p2"] {
+        switch.vsctl(&format!("add-port br0 {port} -- set interface {port} type=internal"));
+    }
+    let pid = switch.daemon().expect("it runs").pid();
+    std::thread::sleep(Duration::from_secs(4)); // what it puts off
+    let before = sleeps(pid);
+    std::thread::sleep(Duration::from_secs(10));
+    let woken = sleeps(pid) - before;
+    // Two rounds of statistics, of coverage, of probes of the database, of the revalidator. To look
+    // twice a second for something to do takes twice as many.
+    assert!(woken <= 40, "{woken} times in 10 s");
+}
+
 #[test]
 fn packets_flow_while_the_database_restarts() {
     let Some((mut switch, a, _b)) = pair() else { return };
