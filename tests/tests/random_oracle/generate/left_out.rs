@@ -2,6 +2,7 @@
 //! step changes all that comes behind it.
 
 use super::packets;
+use super::truncation::Resized;
 use crate::case::Step;
 use flow::Field;
 use openflow::message::GroupMod;
@@ -31,8 +32,8 @@ struct Facts {
     fin_timeout: bool,
     /// Packets are branched on by their length.
     branches: bool,
-    /// Headers may come and go.
-    resizes: bool,
+    /// Where headers have come or gone.
+    resized: Resized,
     /// VLAN headers that a frame may get.
     pushes: usize,
     /// VLAN headers that a switch looks at.
@@ -103,9 +104,7 @@ pub const LEFT_OUT: &[LeftOut] = &[
         reason: "OVS says how much to send before it changes the packet, so that what headers are \
                  longer or shorter then is more or less than was asked for; here it is what was asked \
                  for",
-        of: |facts, step| {
-            facts.resizes && any_action(step, &|a| matches!(a, Action::OutputTrunc { .. }))
-        },
+        of: |facts, step| facts.resized.truncated_by(step),
     },
     LeftOut {
         name: "results of check_pkt_larger in headers",
@@ -186,19 +185,7 @@ impl Facts {
             ipv4: fields || any(&["SetIpv4"]),
             fin_timeout: any(&["FinTimeout", "fin_idle_timeout: 2", "Message {"]),
             branches: any(&["CheckPktLarger"]),
-            resizes: any(&[
-                "PushVlan",
-                "PopVlan",
-                "PushMpls",
-                "PopMpls",
-                "SetVlan",
-                "VlanTci",
-                "VlanVid",
-                "VlanPcp",
-                "tag=",
-                "vlan_mode=",
-                "Message {",
-            ]),
+            resized: Resized::of(steps),
             transport: fields || any(&["SetL4"]),
             pushes: steps.iter().map(pushes_of).sum(),
             vlan_limit: limit,

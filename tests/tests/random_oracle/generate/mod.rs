@@ -5,6 +5,7 @@ mod groups;
 pub mod left_out;
 mod matches;
 mod packets;
+mod truncation;
 mod world;
 
 use crate::case::{Case, Megaflows, Step};
