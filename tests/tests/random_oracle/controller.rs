@@ -15,6 +15,9 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(20);
 /// OFPT_ERROR.
 const ERROR: u8 = 1;
+/// OFPT_ECHO_REQUEST and OFPT_ECHO_REPLY.
+const ECHO_REQUEST: u8 = 2;
+const ECHO_REPLY: u8 = 3;
 /// OFPT_FLOW_REMOVED.
 const FLOW_REMOVED: u8 = 11;
 
@@ -140,7 +143,14 @@ impl Controller {
         let mut buffer = [0; 16 * 1024];
         loop {
             if let Some(message) = self.frames.next_message().map_err(std::io::Error::other)? {
-                return Ok(message.to_vec());
+                let message = message.to_vec();
+                // OVS hangs up on who does not answer.
+                if message.get(1) == Some(&ECHO_REQUEST) {
+                    let mut reply = message.clone();
+                    reply.splice(1..2, [ECHO_REPLY]);
+                    self.stream.write_all(&reply)?;
+                }
+                return Ok(message);
             }
             match self.stream.read(&mut buffer) {
                 Ok(0) => return Err(std::io::ErrorKind::UnexpectedEof.into()),

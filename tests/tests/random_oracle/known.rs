@@ -30,9 +30,12 @@ pub const KNOWN: &[Known] = &[
         name: "order of floods into other bridges",
         reason: "what a bridge does to its packet is undone for the ports that follow, in the order \
                  of a hash table",
-        even: |_, real, ours| match real.contains("flooding") && real.contains("bridge(\"br1\")") {
-            true => (sorted_outputs(&real), sorted_outputs(&ours)),
-            false => (real, ours),
+        even: |_, real, ours| {
+            let floods = ["flooding", " ALL\n", " FLOOD\n"].iter().any(|word| real.contains(word));
+            match floods && real.contains("bridge(\"br1\")") {
+                true => (sorted_outputs(&real), sorted_outputs(&ours)),
+                false => (real, ours),
+            }
         },
     },
     Known {
@@ -76,12 +79,14 @@ pub const KNOWN: &[Known] = &[
         },
     },
     Known {
-        name: "commands that are not there",
-        reason: "a damaged message may be wrong in more than its command; Slipswitch tells of the \
-                 command first, OVS last",
+        name: "commands and watched ports that are not there",
+        reason: "a message may be wrong in more than those; Slipswitch tells of them first, OVS last",
         even: |of, real, ours| {
             let is_error = real.starts_with("Known(OfError");
-            match of.starts_with("step") && is_error && ours.contains("OFPFMFC_BAD_COMMAND") {
+            match of.starts_with("step")
+                && is_error
+                && ["OFPFMFC_BAD_COMMAND", "OFPGMFC_BAD_WATCH"].iter().any(|e| ours.contains(e))
+            {
                 true => (ours.clone(), ours),
                 false => (real, ours),
             }

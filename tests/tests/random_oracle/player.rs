@@ -302,7 +302,7 @@ impl Player {
     /// Lets time go by. Open vSwitch tells of flows that expired when its threads have come to rest;
     /// who connects before that is told, too, so that it is waited for.
     fn warp(&mut self, ms: u32) -> Result<String> {
-        let before = self.to_be_told()?;
+        let before = self.flows_to_tell_of()?;
         let told: Vec<usize> = self
             .controllers
             .values()
@@ -311,7 +311,7 @@ impl Player {
             .collect();
         let text = self.ask("time/warp", &[&ms.to_string()])?;
         self.pass()?;
-        let now = self.to_be_told()?;
+        let now = self.flows_to_tell_of()?;
         for (((bridge, before), (_, now)), told) in before.into_iter().zip(now).zip(told) {
             if let Some(controller) = self.controller(bridge, Version::V13)? {
                 controller.await_told(told + before.saturating_sub(now))?;
