@@ -19,6 +19,10 @@ const FLOWS: u32 = 10_000;
 const BURST: u32 = 20;
 /// After the last change, until the daemon has done what it puts off.
 const QUIET: Duration = Duration::from_secs(3);
+/// After the last packet, until megaflows are gone (10 s) and the daemon has acted on that.
+const IDLE: Duration = Duration::from_secs(18);
+/// Daemons tell the database of statistics as often.
+const SPAN: Duration = Duration::from_secs(5);
 
 /// Measures.
 pub fn run(run: &mut Run, experiment: &Experiment) -> Result<()> {
@@ -33,7 +37,7 @@ fn both(run: &mut Run, system: System) -> Result<Vec<Series>> {
     let setting = prepared(Setting::make(system, run.cpus, Rules::Destinations(FLOWS))?)?;
     run.describe(&setting);
     let look = look(run, &setting)?;
-    thread::sleep(QUIET);
+    thread::sleep(IDLE);
     let idle = look()?;
     let busy = steady(&setting.ends, destination(0), FLOWS, BURST, || {
         thread::sleep(QUIET);
@@ -45,10 +49,9 @@ fn both(run: &mut Run, system: System) -> Result<Vec<Series>> {
 /// Looks at the daemon's CPU time, several times.
 fn look(run: &Run, setting: &Setting) -> Result<impl Fn() -> Result<Series> + use<>> {
     let pid = *setting.peer.daemons().first().context("no daemon")?;
-    let span = Duration::from_secs(if run.plan.full { 5 } else { 2 });
-    let samples = run.plan.repeat.min(if run.plan.full { 3 } else { 2 });
+    let samples = run.plan.repeat.min(if run.plan.full { 3 } else { 1 });
     Ok(move || {
-        let series: Result<Vec<f64>> = (0..samples).map(|_| usage(pid, span)).collect();
+        let series: Result<Vec<f64>> = (0..samples).map(|_| usage(pid, SPAN)).collect();
         Ok(Series(series?))
     })
 }
