@@ -158,7 +158,11 @@ pub const KNOWN: &[Known] = &[
         name: "order of copies from other bridges",
         reason: "a flood's copy that another bridge sends back floods when its port's turn is, in \
                  the order of a hash table",
-        even: |of, real, ours| match of.starts_with("step") && is_flooded_again(&real) {
+        // Where several packets came in at once the rule would hide their order.
+        even: |of, real, ours| match of.starts_with("step")
+            && !of.contains(" on, at ")
+            && is_flooded_again(&real)
+        {
             true => (sorted_lines(&real), sorted_lines(&ours)),
             false => (real, ours),
         },
