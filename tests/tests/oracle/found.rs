@@ -368,6 +368,14 @@ scenarios! {
         ofctl -O OpenFlow13 add-flow br0 'actions=push_mpls:0x8847'
         appctl ofproto/trace br0 in_port=4 50540000000150540000000288470000064000064840fffff1004500 | grep -v Megaflow
     "#;
+    two_headers_from_a_tunnel: r#"
+        ofctl -O OpenFlow13 add-flow br0 'actions=push_vlan:0x8100,set_field:4105->vlan_vid,NORMAL'
+        vsctl set port p1 vlan_mode=dot1q-tunnel tag=10
+        receive p1 50540000000250540000000181000005080045000020000700004011667a0a0001010a000002003500350000000000000000
+        appctl revalidator/purge
+        appctl fdb/show br0
+        for port in 2 3 4; do ofctl dump-ports br0 $port | grep -o 'tx pkts=[0-9]*'; done
+    "#;
     an_address_that_a_copy_shows_elsewhere: r#"
         vsctl add-br br1 -- set bridge br1 datapath_type=dummy fail_mode=secure -- add-port br0 pa -- set interface pa type=patch options:peer=pb ofport_request=10 -- add-port br1 pb -- set interface pb type=patch options:peer=pa ofport_request=3
         ofctl add-flow br0 actions=NORMAL

@@ -240,18 +240,10 @@ impl Context<'_> {
                 ctx.finish_level();
             });
         } else {
-            self.commit();
-            let base = self.base;
-            let irreversible = self.irreversible;
-            let inner = self.nested(|ctx| {
+            self.copied(|ctx| {
                 ctx.do_actions(actions, true);
                 ctx.finish_level();
             });
-            self.base = base;
-            self.irreversible = irreversible;
-            if !inner.is_empty() {
-                self.emit(DpAction::Clone(inner));
-            }
         }
         self.key = key;
         self.was_mpls = was_mpls;

@@ -297,6 +297,20 @@ impl<'a> Context<'a> {
         }
     }
 
+    /// Runs `inside`, whose changes to the packet are those of a datapath clone, if it emits any
+    /// action.
+    pub(super) fn copied(&mut self, inside: impl FnOnce(&mut Self)) {
+        self.commit();
+        let base = self.base;
+        let irreversible = self.irreversible;
+        let inner = self.nested(inside);
+        self.base = base;
+        self.irreversible = irreversible;
+        if !inner.is_empty() {
+            self.emit(DpAction::Clone(inner));
+        }
+    }
+
     /// Runs `inside` with an empty list of datapath actions and returns what it emitted.
     pub(super) fn nested(&mut self, inside: impl FnOnce(&mut Self)) -> Vec<DpAction> {
         let outer = std::mem::take(&mut self.out);

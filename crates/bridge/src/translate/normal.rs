@@ -5,6 +5,7 @@ use super::vlan::Vlans;
 use crate::effect::Effect;
 use crate::snapshot::{BundleView, PortView, PriorityTags};
 use crate::trace::Kind;
+use datapath::Action as DpAction;
 use flow::{VLAN_CFI, VLANS, Vlan};
 use openflow::PortNo;
 use packet::ethertype;
@@ -121,7 +122,8 @@ impl Context<'_> {
                 let wanted = |(i, b): &(usize, &BundleView)| {
                     Some(*i) != own && b.floodable && vlans.included_in(b)
                 };
-                let (now, pcp) = (self.key.vlans, self.key.vlans[0].tci.get());
+                let [outer, inner] = self.key.vlans;
+                let (now, pcp) = ([outer, inner, Vlan::default()], outer.tci.get());
                 let mut targets: Vec<&BundleView> =
                     bridge.bundles.iter().enumerate().filter(wanted).map(|(_, b)| b).collect();
                 // Who takes the packet's headers as they are comes first: then they are changed
@@ -212,13 +214,36 @@ impl Context<'_> {
                 m.tci.set(u16::MAX);
             }
         }
-        let new = vlans.output(bundle, pcp);
+        let [outer, inner, innermost] = vlans.output(bundle, pcp);
+        let new = [outer, inner];
+        let is_third = innermost != Vlan::default();
         let has_two = |v: &[Vlan; VLANS]| v.iter().all(|v| v.tci.get() & VLAN_CFI != 0);
-        if has_two(&old) != has_two(&new) && self.port(member).is_some_and(|p| p.is_patch) {
+        if (is_third || has_two(&old) != has_two(&new))
+            && self.port(member).is_some_and(|p| p.is_patch)
+        {
             self.expose_vlans(); // the other bridge finds one of them in another place
         }
-        self.key.vlans = new;
-        self.output_port(member, None);
+        if is_third {
+            self.output_wrapped(member, new);
+        } else {
+            self.key.vlans = new;
+            self.output_port(member, None);
+        }
         self.key.vlans = old;
+    }
+
+    /// To a port with another VLAN header before the two that the packet has. The key has no room
+    /// for three, and cannot say how to undo that: so it is done to a copy.
+    fn output_wrapped(&mut self, port: PortNo, vlans: [Vlan; VLANS]) {
+        let [new, _] = vlans;
+        self.copied(|ctx| {
+            ctx.key.vlans = vlans;
+            ctx.base.vlans = vlans;
+            let sent = ctx.nested(|ctx| ctx.output_port(port, None));
+            if !sent.is_empty() {
+                ctx.emit(DpAction::PushVlan { tpid: new.tpid.get(), tci: new.tci.get() });
+                ctx.out.extend(sent);
+            }
+        });
     }
 }

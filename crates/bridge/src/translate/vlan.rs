@@ -2,7 +2,7 @@
 //! for another (ovs-vswitchd.conf.db(5), Port: `vlan_mode`, `tag`, `trunks`, `cvlans`).
 
 use crate::snapshot::{BundleView, PriorityTags, VlanMode};
-use flow::{Key, VLAN_CFI, Vlan};
+use flow::{Key, VLAN_CFI, VLANS, Vlan};
 use packet::ethertype;
 use zerocopy::network_endian::U16;
 
@@ -10,7 +10,7 @@ const VID: u16 = 0x0fff;
 const PCP: u16 = 0xe000;
 
 /// One VLAN header, as meaning: VLAN 0 is "none".
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Tag {
     /// 0 when there was no header.
     tpid: u16,
@@ -20,10 +20,12 @@ struct Tag {
 }
 
 impl Tag {
+    const NONE: Tag = Tag { tpid: 0, vid: 0, pcp: 0 };
+
     fn of(v: &Vlan) -> Tag {
         let tci = v.tci.get();
         if tci & VLAN_CFI == 0 {
-            return Tag::default();
+            return Tag::NONE;
         }
         Tag { tpid: v.tpid.get(), vid: tci & VID, pcp: tci & PCP }
     }
@@ -47,18 +49,25 @@ impl Tag {
     }
 }
 
+/// VLAN headers that a packet has within a bridge: one more than its key, which a dot1q-tunnel
+/// port puts before them.
+pub(super) const DEPTH: usize = VLANS + 1;
+
 /// The VLANs of a packet within the bridge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Vlans {
     outer: Tag,
     inner: Tag,
+    innermost: Tag,
 }
 
 impl Vlans {
+    const NONE: Vlans = Vlans { outer: Tag::NONE, inner: Tag::NONE, innermost: Tag::NONE };
+
     /// What the headers say.
     pub(super) fn of(key: &Key) -> Vlans {
         let [outer, inner] = &key.vlans;
-        Vlans { outer: Tag::of(outer), inner: Tag::of(inner) }
+        Vlans { outer: Tag::of(outer), inner: Tag::of(inner), ..Vlans::NONE }
     }
 
     /// The VLAN that the packet is in.
@@ -68,12 +77,12 @@ impl Vlans {
 
     /// True when what becomes of the headers depends on more than their VLANs.
     pub(super) fn has_priority_tag(&self) -> bool {
-        self.outer.is_priority_tag() || self.inner.is_priority_tag()
+        [self.outer, self.inner, self.innermost].into_iter().any(Tag::is_priority_tag)
     }
 
     /// Without the outer header.
     fn popped(self) -> Vlans {
-        Vlans { outer: self.inner, inner: Tag::default() }
+        Vlans { outer: self.inner, inner: self.innermost, ..Vlans::NONE }
     }
 
     /// Why a packet with these headers may not come in by `port`.
@@ -90,9 +99,6 @@ impl Vlans {
                     format!("dropping VLAN {vid} packet received on port {name} not configured for trunking VLAN {vid}")
                 })
             }
-            VlanMode::Dot1qTunnel if self.inner.tpid != 0 => Some(format!(
-                "dropping packet with two VLAN headers received on dot1q-tunnel port {name}: it has no room for a third"
-            )),
             VlanMode::Dot1qTunnel => (!allows_customer(port, vid)).then(|| {
                 format!("dropping VLAN {vid} packet received on dot1q-tunnel port {name} that excludes this VLAN")
             }),
@@ -104,14 +110,14 @@ impl Vlans {
         let native =
             || Tag { tpid: self.outer.tpid_or_customer(), vid: port.tag, pcp: self.outer.pcp };
         match port.mode {
-            VlanMode::Access => Vlans { outer: native(), inner: Tag::default() },
+            VlanMode::Access => Vlans { outer: native(), ..Vlans::NONE },
             VlanMode::NativeTagged | VlanMode::NativeUntagged if self.vid() == 0 => {
-                Vlans { outer: native(), inner: self.inner }
+                Vlans { outer: native(), ..*self }
             }
             VlanMode::Trunk | VlanMode::NativeTagged | VlanMode::NativeUntagged => *self,
             VlanMode::Dot1qTunnel => {
                 let outer = Tag { tpid: port.qinq_tpid, vid: port.tag, pcp: 0 };
-                Vlans { outer, inner: self.outer }
+                Vlans { outer, inner: self.outer, innermost: self.inner }
             }
         }
     }
@@ -132,9 +138,9 @@ impl Vlans {
     /// The headers with which the packet leaves by `port`; `pcp` is the priority that it has
     /// now. `priority-tags` gives that to the outer header, and so may make one; only `always`
     /// keeps headers without VLAN and priority.
-    pub(super) fn output(&self, port: &BundleView, pcp: u16) -> [Vlan; 2] {
+    pub(super) fn output(&self, port: &BundleView, pcp: u16) -> [Vlan; DEPTH] {
         let mut out = match port.mode {
-            VlanMode::Access => Vlans { outer: Tag::default(), inner: Tag::default() },
+            VlanMode::Access => Vlans::NONE,
             VlanMode::Dot1qTunnel => self.popped(),
             VlanMode::NativeUntagged if self.vid() == port.tag => self.popped(),
             VlanMode::Trunk | VlanMode::NativeTagged | VlanMode::NativeUntagged => *self,
@@ -143,11 +149,12 @@ impl Vlans {
             out.outer.pcp = pcp & PCP;
         }
         let kept = port.priority_tags == PriorityTags::Always;
-        match [out.outer.header(kept), out.inner.header(kept)] {
-            // Behind a header that goes nothing stays.
-            [outer, _] if outer == Vlan::default() => [Vlan::default(); 2],
-            both => both,
-        }
+        let mut headers = [out.outer, out.inner, out.innermost].map(|tag| tag.header(kept));
+        // Behind a header that goes nothing stays.
+        let is_gone = |header: &Vlan| *header == Vlan::default();
+        let staying = headers.iter().position(is_gone).unwrap_or(DEPTH);
+        headers.iter_mut().skip(staying).for_each(|header| *header = Vlan::default());
+        headers
     }
 }
 

@@ -152,7 +152,7 @@ pub const LEFT_OUT: &[LeftOut] = &[
 
 /// Takes them from `steps`; how many of each kind there were.
 pub fn leave_out(steps: &mut Vec<Step>) -> Vec<u64> {
-    let mut pushes = 0;
+    let mut pushes = tunnels(steps);
     steps.retain(|step| {
         pushes += pushes_of(step);
         pushes <= ROOM || pushes_of(step) == 0
@@ -187,11 +187,16 @@ impl Facts {
             branches: any(&["CheckPktLarger"]),
             resized: Resized::of(steps),
             transport: fields || any(&["SetL4"]),
-            pushes: steps.iter().map(pushes_of).sum(),
+            pushes: tunnels(steps) + steps.iter().map(pushes_of).sum::<usize>(),
             vlan_limit: limit,
             lengths: lengths(&text),
         }
     }
+}
+
+/// VLAN headers that a frame may get at ports.
+fn tunnels(steps: &[Step]) -> usize {
+    usize::from(format!("{steps:?}").contains("dot1q-tunnel"))
 }
 
 fn pushes_of(step: &Step) -> usize {

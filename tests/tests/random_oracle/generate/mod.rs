@@ -150,11 +150,6 @@ pub fn case(seed: u64, packets: usize) -> Case {
         g.known.push((port, frame));
     }
     let mut steps = world::steps(&mut g);
-    let has = |steps: &[Step], word: &str| steps.iter().any(|s| format!("{s:?}").contains(word));
-    if has(&steps, "dot1q-tunnel") {
-        // Of three headers OVS loses the innermost; Slipswitch takes no third one.
-        steps.retain(|s| !has(std::slice::from_ref(s), "vlan-limit"));
-    }
     let bridges: &[&'static str] =
         if steps.iter().any(|s| matches!(s, Step::Configure(c) if c.starts_with("add-br"))) {
             &["br0", "br0", "br1"]

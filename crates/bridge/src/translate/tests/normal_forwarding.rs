@@ -84,6 +84,18 @@ fn vlan_modes() {
         flow::Vlan { tpid: 0x8100.into(), tci: 0x100a.into() },
     ];
     assert_eq!(datapath::text::format_plain(&w.translate(&qinq).actions), "pop_vlan,3");
+    // A customer's own two headers stay behind the tunnel's.
+    qinq.in_port.set(3);
+    qinq.vlans.swap(0, 1);
+    let wrapped = "push_vlan(tpid=0x88a8,vid=100,pcp=0),5";
+    assert_eq!(datapath::text::format_plain(&w.translate(&qinq).actions), wrapped);
+    w.bundle(4, |b| (b.mode, b.tag) = (VlanMode::Dot1qTunnel, 100));
+    let both = format!("4,{wrapped}");
+    assert_eq!(datapath::text::format_plain(&w.translate(&qinq).actions), both);
+    w.bundle(4, |b| (b.mode, b.tag, b.trunks) = (VlanMode::Trunk, 0, Arc::from([])));
+    let twice = format!("clone({}),{wrapped}", wrapped.replace('5', "4"));
+    assert_eq!(datapath::text::format_plain(&w.translate(&qinq).actions), twice);
+    w.bundle(4, |b| b.trunks = Arc::from([11, 12]));
     // Priority tags.
     let prio = "in_port=5,dl_src=00:00:00:00:00:01,dl_vlan=0,dl_vlan_pcp=3,dl_type=0x1234";
     w.bundle(3, |b| (b.mode, b.tag) = (VlanMode::Access, 0));
