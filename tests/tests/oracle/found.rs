@@ -317,6 +317,15 @@ scenarios! {
         appctl revalidator/purge
         appctl bridge/dump-flows br0 | grep table_id=2
     "#;
+    what_a_limit_keeps_from_being_learned: r#"
+        ofctl add-flow br0 'actions=learn(table=2,idle_timeout=5,priority=4,limit=1,result_dst=OXM_OF_METADATA[0],NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[],load:NXM_OF_IN_PORT[]->NXM_NX_REG0[0..15])'
+        receive p3 5054000000025054000000030800
+        appctl revalidator/purge
+        appctl ofproto/trace br0 in_port=4 5054000000025054000000040800 | grep -v Megaflow
+        ofctl add-flow br0 'table=0,actions=learn(table=2,priority=4,limit=1,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[])'
+        appctl ofproto/trace br0 in_port=4 5054000000025054000000040800 | grep -v Megaflow
+        appctl bridge/dump-flows br0 | grep table_id=2
+    "#;
     the_last_label_may_be_taken_off_and_the_type_stay: r#"
         ofctl add-flow br0 'mpls,actions=pop_mpls:0x8847,2'
         appctl ofproto/trace br0 in_port=3 5054000000045054000000038847fffff34000003f01cba99c6b1b8c4743e9ea0b00 | tail -1

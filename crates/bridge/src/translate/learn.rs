@@ -61,16 +61,6 @@ impl Context<'_> {
             });
             return;
         }
-        if !success {
-            self.write_result(learn, false);
-            let table = learn.table;
-            self.report(Kind::Warning, || {
-                format!(
-                    "learn action skipped: table {table} has reached the limit of learned flows"
-                )
-            });
-            return;
-        }
         // By number even where ports have names elsewhere, as OVS does.
         self.report(Kind::Detail, || {
             let shown = format_match(&matching, &no_names);
@@ -97,7 +87,11 @@ impl Context<'_> {
                 learn.table, learn.priority
             )
         });
-        self.write_result(learn, true);
+        self.write_result(learn, success);
+        if !success {
+            self.report(Kind::Detail, || "Limit exceeded, learn failed".to_string());
+            return;
+        }
         let rule = if learn.delete_learned {
             self.rule.as_ref().map(|r| (r.cookie, r.table))
         } else {
