@@ -410,3 +410,30 @@ fn check_knows_the_highest_port() {
     assert_eq!(to(PortNo::LOCAL.0), Ok(()));
     assert_eq!(to(PortNo::NONE.0), Err(OfError::OFPBAC_BAD_OUT_PORT));
 }
+
+fn unhex(text: &str) -> Vec<u8> {
+    let byte = |at| u8::from_str_radix(&text[at..at + 2], 16).unwrap();
+    (0..text.len()).step_by(2).map(byte).collect()
+}
+
+/// An action of Nicira's, from its subtype on, as OpenFlow 1.3 has it.
+fn nicira(rest: &str) -> Vec<u8> {
+    let rest = unhex(rest);
+    let len = 8 + rest.len();
+    [&[0xff, 0xff, 0, len as u8, 0, 0, 0x23, 0x20], rest.as_slice()].concat()
+}
+
+#[test]
+fn bundle_load_by_what_is_not_there() {
+    let load = |algorithm: &str, fields: &str, count: &str, kind: &str| {
+        let rest =
+            format!("000d{algorithm}{fields}0000{kind}{count}000f00010004000000000002000a00040000");
+        decode_actions(&nicira(&rest), Version::V13).map(|list| list.len())
+    };
+    assert_eq!(load("0001", "0006", "0003", "00000002"), Ok(1));
+    let bad = Err(OfError::OFPBAC_BAD_ARGUMENT);
+    assert_eq!(load("0001", "0007", "0003", "00000002"), bad);
+    assert_eq!(load("0002", "0006", "0003", "00000002"), bad);
+    assert_eq!(load("0001", "0006", "0801", "00000002"), bad);
+    assert_eq!(load("0001", "0006", "0003", "00000004"), bad);
+}

@@ -136,6 +136,15 @@ pub const LEFT_OUT: &[LeftOut] = &[
         of: |_, step| matches!(step, Step::Group { change, .. } if leads_back(change)),
     },
     LeftOut {
+        name: "bundle_load by what is not there",
+        reason: "OVS takes one by hash fields or an algorithm that it does not know, and ends at \
+                 the first packet",
+        of: |_, step| match step {
+            Step::Message { bytes, .. } => has_odd_bundle_load(bytes),
+            _ => false,
+        },
+    },
+    LeftOut {
         name: "lengths of frames with a VLAN header",
         reason: "OVS's userspace datapath counts that header in check_pkt_larger, against its \
                  manual and openvswitch.ko",
@@ -192,6 +201,28 @@ impl Facts {
             lengths: lengths(&text),
         }
     }
+}
+
+/// True when there is a `bundle_load` of which Open vSwitch forgets what is wrong: its algorithm,
+/// hash fields, number of members or their kind.
+fn has_odd_bundle_load(message: &[u8]) -> bool {
+    /// Vendor and subtype.
+    const HEAD: [u8; 6] = [0, 0, 0x23, 0x20, 0, 13];
+    const ALGORITHMS: u16 = 2;
+    const HASH_FIELDS: u16 = 7;
+    const MAX_MEMBERS: u16 = 2048;
+    const OF_PORTS: [u8; 4] = [0, 0, 0, 2];
+    message.windows(HEAD.len() + 12).any(|action| {
+        let Some(&[a0, a1, f0, f1, _, _, k0, k1, k2, k3, n0, n1]) =
+            action.strip_prefix(&HEAD).and_then(|rest| rest.first_chunk())
+        else {
+            return false;
+        };
+        u16::from_be_bytes([a0, a1]) >= ALGORITHMS
+            || u16::from_be_bytes([f0, f1]) >= HASH_FIELDS
+            || u16::from_be_bytes([n0, n1]) > MAX_MEMBERS
+            || [k0, k1, k2, k3] != OF_PORTS
+    })
 }
 
 /// VLAN headers that a frame may get at ports.
