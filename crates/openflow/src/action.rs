@@ -13,7 +13,7 @@ mod learn;
 mod nicira;
 pub(crate) mod verify;
 
-pub use check::{CheckContext, check};
+pub use check::{CheckContext, check, check_parts};
 pub use codec::Encoder;
 
 use crate::PortNo;

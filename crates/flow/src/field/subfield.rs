@@ -12,7 +12,7 @@ pub struct Subfield {
     pub field: Field,
     /// First bit.
     pub start: u16,
-    /// Number of bits, at least 1.
+    /// Number of bits, at least 1 and none beyond the field but in actions that are not checked.
     pub bits: u16,
 }
 
@@ -154,7 +154,8 @@ impl fmt::Display for Subfield {
         } else if self.bits == 1 {
             write!(f, "[{}]", self.start)
         } else {
-            write!(f, "[{}..{}]", self.start, u32::from(self.start) + u32::from(self.bits) - 1)
+            let end = u32::from(self.start) + u32::from(self.bits);
+            write!(f, "[{}..{}]", self.start, end.saturating_sub(1))
         }
     }
 }

@@ -10,7 +10,7 @@
 
 use super::decode::{mpls_ethertype, output_port};
 use super::verify;
-use super::{Action, Learn, LearnSource, LearnTarget};
+use super::{Action, Learn, LearnSource, LearnSpec, LearnTarget};
 use crate::{OfError, PortNo, Version};
 use flow::field::Prerequisite;
 use flow::{Field, FieldValue, Match, Subfield, VLAN_CFI};
@@ -48,6 +48,29 @@ pub fn check(actions: &[Action], matching: &Match, context: &CheckContext) -> Re
     walk.list(actions)?;
     // What else is wrong is told first, as by OVS.
     if walk.inconsistent { Err(OfError::OFPBAC_MATCH_INCONSISTENT) } else { Ok(()) }
+}
+
+/// Checks that all parts of fields are within them. [`check`] does so, too; this is for actions of
+/// which not more is known.
+///
+/// # Errors
+/// OFPBAC_BAD_SET_LEN.
+pub fn check_parts(actions: &[Action]) -> Result<(), OfError> {
+    actions.iter().try_for_each(|action| match action {
+        Action::Learn(learn) => learn.specs.iter().try_for_each(learned_parts),
+        Action::Clone(nested) | Action::WriteActions(nested) => check_parts(nested),
+        _ => Ok(()), // they are not decoded otherwise
+    })
+}
+
+fn learned_parts(spec: &LearnSpec) -> Result<(), OfError> {
+    if let LearnSource::Field(part) = spec.src {
+        readable(part, |_| true)?;
+    }
+    match spec.dst {
+        LearnTarget::Match(part) | LearnTarget::Load(part) => readable(part, |_| true),
+        LearnTarget::Output => Ok(()),
+    }
 }
 
 /// The packet as it is known to be.

@@ -100,10 +100,12 @@ fn value_len(bits: u16) -> usize {
     2 * usize::from(bits.div_ceil(16))
 }
 
+/// Part of a field, which it may be beyond: that is told behind what else is wrong with the
+/// specifications before it, as by Open vSwitch.
 fn part(bits: u16, r: &mut Reader) -> Result<Subfield, OfError> {
     let field = old_header(r)?;
     let start = r.u16()?;
-    subfield(field, start, bits)
+    Ok(Subfield { field, start, bits })
 }
 
 /// True when it takes NXAST_LEARN2 to say it.

@@ -437,3 +437,25 @@ fn bundle_load_by_what_is_not_there() {
     assert_eq!(load("0001", "0006", "0801", "00000002"), bad);
     assert_eq!(load("0001", "0006", "0003", "00000004"), bad);
 }
+
+#[test]
+fn parts_beyond_what_is_learned_are_told_in_order() {
+    let context = CheckContext {
+        version: Version::V13,
+        max_ports: PortNo::MAX,
+        table_id: Some(0),
+        n_tables: Some(254),
+    };
+    // Bits 125 on of ICMP's type, from ICMP's type.
+    let fixed = ["00000000", "0001", "0000000000000000", "0000", "0200", "00000000"].concat();
+    let rest = ["0010", &fixed, "0008", "00001a010000", "00001a01007d", "0000"].concat();
+    let list = decode_actions(&nicira(&rest), Version::V13).unwrap();
+    let check_for = |matching: &str| {
+        let flow = crate::text::parse_flow(matching, Version::V13, &flow::text::no_numbers);
+        check(&list, &flow.unwrap().matching, &context)
+    };
+    assert_eq!(check_for("actions=drop"), Err(OfError::OFPBAC_MATCH_INCONSISTENT));
+    assert_eq!(check_for("icmp,actions=drop"), Err(OfError::OFPBAC_BAD_SET_LEN));
+    assert_eq!(check_parts(&list), Err(OfError::OFPBAC_BAD_SET_LEN));
+    assert_eq!(check_parts(&[Action::Clone(list)]), Err(OfError::OFPBAC_BAD_SET_LEN));
+}

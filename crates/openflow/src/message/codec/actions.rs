@@ -2,6 +2,7 @@
 
 use super::Version;
 use crate::Action;
+use crate::action::check_parts;
 use crate::action::codec::{self, Encoder};
 use crate::nxm::{self, Strictness};
 use crate::wire::{Put, Reader, Result};
@@ -55,7 +56,15 @@ pub(super) fn encoder(version: Version, matching: &Match) -> Encoder {
     Encoder::for_match(version, matching)
 }
 
+/// Actions whose parts of fields are within them.
 pub(super) fn decode_actions(r: Reader<'_>, version: Version) -> Result<Vec<Action>> {
+    let actions = codec::decode_actions(r.peek(), version)?;
+    check_parts(&actions)?;
+    Ok(actions)
+}
+
+/// Actions that who takes them must [`crate::action::check`].
+pub(super) fn decode_unchecked_actions(r: Reader<'_>, version: Version) -> Result<Vec<Action>> {
     codec::decode_actions(r.peek(), version)
 }
 
@@ -63,7 +72,8 @@ pub(super) fn encode_actions(actions: &[Action], encoder: impl Into<Encoder>, ou
     codec::encode_actions(actions, encoder, out);
 }
 
-/// Actions of OpenFlow 1.0, instructions later.
+/// Actions of OpenFlow 1.0, instructions later, that who takes them must
+/// [`crate::action::check`].
 pub(super) fn decode_instructions(r: Reader<'_>, version: Version) -> Result<Vec<Action>> {
     codec::decode_instructions(r.peek(), version)
 }

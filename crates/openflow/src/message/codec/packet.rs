@@ -1,6 +1,8 @@
 //! Packet-in and packet-out.
 
-use super::actions::{decode_actions, decode_match_loose, decode_nx_match, encode_actions};
+use super::actions::{
+    decode_match_loose, decode_nx_match, decode_unchecked_actions, encode_actions,
+};
 use super::continuation;
 use super::header::{Encoded, begin, begin_nicira, finish, nxt, ofpt};
 use super::property::{self, Kind};
@@ -294,7 +296,7 @@ pub(super) fn decode_packet_out(mut r: Reader<'_>, version: Version) -> Result<P
     let from = in_port.0 < PortNo::MAX.0
         || matches!(in_port, PortNo::LOCAL | PortNo::NONE | PortNo::CONTROLLER);
     let actions = r.sub(usize::from(actions_len)).map_err(|_| OfError::OFPBRC_BAD_LEN)?;
-    let actions = decode_actions(actions, version)?.into();
+    let actions = decode_unchecked_actions(actions, version)?.into();
     if !from {
         return Err(OfError::OFPBRC_BAD_PORT);
     }

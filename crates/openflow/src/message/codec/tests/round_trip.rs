@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::PortNo;
-use crate::action::Action;
+use crate::action::{Action, LearnTarget};
 use ::flow::{Field, Match};
 use proptest::prelude::*;
 use std::time::Duration;
@@ -409,6 +409,39 @@ fn what_a_version_cannot_say() {
         message.encode(&Protocol::new(Version::V10)),
         Err(EncodeError::Unsupported { what: "OFPT_METER_MOD", version: Version::V10 })
     );
+}
+
+#[test]
+fn a_part_beyond_its_field_is_refused_where_nothing_checks_actions() {
+    let text = "learn(table=2,NXM_OF_ICMP_TYPE[]=NXM_OF_ICMP_TYPE[])";
+    let mut actions =
+        crate::text::parse_actions(text, Version::V13, &::flow::text::no_numbers).unwrap();
+    if let [Action::Learn(learn)] = actions.as_mut_slice()
+        && let LearnTarget::Match(part) = &mut learn.specs[0].dst
+    {
+        part.start = 125;
+    }
+    let bucket = Bucket {
+        id: 0,
+        weight: 0,
+        watch_port: PortNo::NONE,
+        watch_group: GROUP_ANY,
+        actions: actions.into(),
+    };
+    let group = GroupMod {
+        command: GroupCommand::Add,
+        kind: GroupKind::All,
+        group_id: 1,
+        command_bucket_id: bucket::ALL,
+        buckets: vec![bucket],
+        properties: GroupProperties::default(),
+    };
+    for version in [Version::V13, Version::V15] {
+        let protocol = Protocol::new(version);
+        let message = Message::new(1, Body::GroupMod(group.clone()));
+        let error = Message::decode(&message.encode(&protocol).unwrap(), &protocol).unwrap_err();
+        assert_eq!(error.error, OfError::OFPBAC_BAD_SET_LEN);
+    }
 }
 
 #[test]
