@@ -394,4 +394,15 @@ scenarios! {
         appctl ofproto/trace br0 in_port=2 5054000000025054000000030800 | grep learned
         appctl fdb/show br0
     "#;
+    a_label_taken_off_and_put_back: r#"
+        vsctl add-br br1 -- set bridge br1 datapath_type=dummy fail_mode=secure -- add-port br1 p5 -- set interface p5 type=dummy ofport_request=1 -- add-port br0 pa -- set interface pa type=patch options:peer=pb ofport_request=10 -- add-port br1 pb -- set interface pb type=patch options:peer=pa ofport_request=3
+        ofctl -O OpenFlow15 add-flow br0 'actions=write_actions(pop_mpls:0x8848,output:4)'
+        ofctl -O OpenFlow15 add-flow br1 'actions=clone(3),3,IN_PORT'
+        receive p5 505400000004505400000003884800000340fb97d14dc01422e39ab713e03619971b
+        od -An -v -tx1 -j40 -N30 p4-tx.pcap
+        tail -c 30 p4-tx.pcap | od -An -v -tx1
+        appctl ofproto/trace br1 in_port=1 505400000004505400000003884800000340fb97d14dc01422e39ab713e03619971b | tail -1
+        ofctl -O OpenFlow13 add-flow br0 'mpls,actions=pop_mpls:0x8847,pop_mpls:0x0800,output:2,push_mpls:0x8848,output:3'
+        appctl ofproto/trace br0 in_port=1 50540000000450540000000388470000034045000014000000004000000000000000 | tail -1
+    "#;
 }

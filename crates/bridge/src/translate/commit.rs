@@ -63,8 +63,9 @@ fn address(key: U32, base: U32, mask: &mut U32) -> Masked<[u8; 4]> {
     Masked { value: m.value.to_be_bytes(), mask: m.mask.to_be_bytes() }
 }
 
-/// Number of MPLS entries in the key: up to the bottom of the stack, or all it holds.
-pub(super) fn mpls_depth(key: &Key) -> usize {
+/// Number of MPLS entries in the key of a packet as it came: up to the bottom of the stack, or all
+/// that the key holds.
+pub(super) fn mpls_entries(key: &Key) -> usize {
     if !is_mpls(key) {
         return 0;
     }
@@ -97,6 +98,16 @@ pub(super) fn vlan_count(key: &Key) -> usize {
 }
 
 impl Context<'_> {
+    /// Number of MPLS entries that `key` (of the packet as it is, or as the datapath has it) says
+    /// there are. The last may have been taken off and the type still be MPLS: then there is none,
+    /// or what fields were set of since, as in OVS.
+    pub(super) fn mpls_depth(&self, key: &Key) -> usize {
+        if !is_mpls(key) || mpls_complete(key) || self.is_mpls_endless {
+            return mpls_entries(key);
+        }
+        key.mpls.iter().filter(|lse| lse.get() != 0).count()
+    }
+
     /// Makes the datapath's packet what the key says.
     pub(super) fn commit(&mut self) {
         if self.key == self.base {
@@ -284,12 +295,12 @@ impl Context<'_> {
     }
 
     fn commit_mpls(&mut self) {
-        // The last entry may be taken off and the type still be MPLS: then there is none.
-        let is_empty = |key: &Key| key.mpls.iter().all(|lse| lse.get() == 0);
-        let is_emptied = is_empty(&self.key) && !is_empty(&self.base);
-        let wanted = if is_emptied { 0 } else { mpls_depth(&self.key) };
-        let mut have = mpls_depth(&self.base);
+        let wanted = self.mpls_depth(&self.key);
+        let mut have = self.mpls_depth(&self.base);
         if wanted == 0 && have == 0 {
+            if is_mpls(&self.base) && !is_mpls(&self.key) {
+                self.commit_type();
+            }
             return;
         }
         let entry = |key: &Key, i: usize| key.mpls.get(i).map_or(0, |lse| lse.get());
@@ -332,6 +343,15 @@ impl Context<'_> {
         }
         self.base.dl_type = self.key.dl_type;
         self.base.mpls = self.key.mpls;
+    }
+
+    /// Gives a packet its own type again from which the last MPLS entry was taken off as if there
+    /// was another below: only an entry that goes again changes a type.
+    fn commit_type(&mut self) {
+        let ethertype = self.key.dl_type.get();
+        self.emit(DpAction::PushMpls { lse: MPLS_BOS, ethertype: self.base.dl_type.get() });
+        self.emit(DpAction::PopMpls { ethertype });
+        self.base.dl_type = self.key.dl_type;
     }
 
     fn commit_vlans(&mut self) {

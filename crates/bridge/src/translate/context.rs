@@ -1,6 +1,6 @@
 //! The state of one translation, tables, and recursion.
 
-use super::finish::{final_mask, initial_mask, without_last_clone};
+use super::finish::{final_mask, initial_mask, is_mpls, without_last_clone};
 use super::{EffectsMode, MAX_ACTIONS, MAX_DEPTH, MAX_RESUBMITS, MAX_STACK_BYTES};
 use super::{Request, Translation, TranslationError};
 use crate::effect::Effect;
@@ -92,6 +92,8 @@ pub(super) struct Context<'a> {
     pub original_vlans: [Vlan; VLANS],
     /// Depth of the MPLS stack that the packet came with.
     pub original_mpls: usize,
+    /// The key does not hold the end of that stack.
+    pub is_mpls_endless: bool,
     /// `skb_priority` of the packet as it came.
     pub original_priority: u32,
 
@@ -149,7 +151,8 @@ impl<'a> Context<'a> {
             base: original,
             mask: initial_mask(&original),
             original_vlans: original.vlans,
-            original_mpls: super::commit::mpls_depth(&original),
+            original_mpls: super::commit::mpls_entries(&original),
+            is_mpls_endless: is_mpls(&original) && !super::commit::mpls_complete(&original),
             original_priority: original.skb_priority.get(),
             out: Vec::new(),
             emitted: 0,

@@ -1,6 +1,6 @@
 //! Actions that change the packet's fields and headers, and the stack.
 
-use super::commit::{MPLS_BOS, mpls_complete, mpls_depth, pop_mpls, push_mpls, vlan_count};
+use super::commit::{MPLS_BOS, mpls_complete, pop_mpls, push_mpls, vlan_count};
 use super::context::{Context, Freeze};
 use super::finish::{is_ip, is_mpls};
 use super::{MAX_STACK_BYTES, TranslationError};
@@ -298,7 +298,7 @@ impl Context<'_> {
     }
 
     fn push_mpls(&mut self, ethertype: u16) {
-        if !is_mpls(&self.key) {
+        if self.mpls_depth(&self.key) == 0 {
             // What is above L2 as it is now goes below the label.
             self.commit();
             let mut lse = MPLS_NULL_V4 << 12 | MPLS_BOS | 64;
@@ -323,7 +323,7 @@ impl Context<'_> {
             return;
         }
         self.expose_mpls_depth();
-        if mpls_depth(&self.key) >= MPLS_LABELS {
+        if self.mpls_depth(&self.key) >= MPLS_LABELS {
             self.fail(TranslationError::TooManyMplsLabels, || {
                 format!(
                     "dropping packet on which an MPLS push action can't be performed as it would \
@@ -338,7 +338,7 @@ impl Context<'_> {
     }
 
     fn pop_mpls(&mut self, ethertype: u16) {
-        if !is_mpls(&self.key) {
+        if self.mpls_depth(&self.key) == 0 {
             return;
         }
         self.expose_mpls_depth();
@@ -354,7 +354,7 @@ impl Context<'_> {
             self.start_freezing(Freeze::default());
             return;
         }
-        if mpls_depth(&self.key) > 1 {
+        if self.mpls_depth(&self.key) > 1 {
             self.expose_mpls();
         }
         pop_mpls(&mut self.key, ethertype);

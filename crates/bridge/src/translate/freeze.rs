@@ -1,6 +1,5 @@
 //! Freezing a pipeline, thawing it when the packet comes back, and packet-ins.
 
-use super::commit::mpls_depth;
 use super::context::{Context, Freeze, REASON_ACTION, REASON_EXPLICIT_MISS};
 use super::output::pipeline_fields;
 use crate::effect::PacketIn;
@@ -143,7 +142,7 @@ impl Context<'_> {
         if self.was_mpls && !self.exit && needs_payload(action) {
             self.start_freezing(Freeze::default());
         }
-        debug_assert!(!self.was_mpls || mpls_depth(&self.key) == 0 || self.exit);
+        debug_assert!(!self.was_mpls || self.mpls_depth(&self.key) == 0 || self.exit);
     }
 }
 

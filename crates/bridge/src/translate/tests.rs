@@ -311,6 +311,32 @@ fn what_is_below_the_last_label_may_be_called_mpls() {
 }
 
 #[test]
+fn a_stack_without_labels() {
+    let pop = |ethertype| Action::PopMpls { ethertype };
+    let label = "in_port=1,mpls,mpls_label=5,mpls_ttl=3,mpls_bos=1";
+    let mut w = World::new(5);
+    w.rule("mpls", [Action::Clone(vec![pop(0x8848), out(2)]), out(3)]);
+    assert_eq!(
+        w.dp(label),
+        "pop_mpls(eth_type=0x8848),2,push_mpls(label=5,tc=0,ttl=3,bos=1,eth_type=0x8847),3"
+    );
+    // There is nothing more to take off; what is put on is the only one.
+    let push = Action::PushMpls { ethertype: 0x8848 };
+    w.rule("mpls", [pop(0x8847), pop(0x800), out(2), push.clone(), out(3)]);
+    assert_eq!(
+        w.dp(label),
+        "pop_mpls(eth_type=0x8847),2,push_mpls(label=0,tc=0,ttl=64,bos=1,eth_type=0x8848),3"
+    );
+    // What had no label gets its type back.
+    w.rule("ip", [Action::Clone(vec![push, out(2), pop(0x8847), out(3)]), out(4)]);
+    assert_eq!(
+        w.dp(TCP),
+        "push_mpls(label=0,tc=0,ttl=64,bos=1,eth_type=0x8848),2,pop_mpls(eth_type=0x8847),3,\
+         push_mpls(label=0,tc=0,ttl=0,bos=1,eth_type=0x8847),pop_mpls(eth_type=0x800),4"
+    );
+}
+
+#[test]
 fn mpls_labels() {
     let mut w = World::new(5);
     w.rule(
