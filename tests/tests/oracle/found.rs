@@ -405,4 +405,10 @@ scenarios! {
         ofctl -O OpenFlow13 add-flow br0 'mpls,actions=pop_mpls:0x8847,pop_mpls:0x0800,output:2,push_mpls:0x8848,output:3'
         appctl ofproto/trace br0 in_port=1 50540000000450540000000388470000034045000014000000004000000000000000 | tail -1
     "#;
+    no_labels_without_an_ethernet_header: r#"
+        ofctl add-flow br0 'table=2,packet_type=(0,2),actions=push_mpls:0x8848'
+        ofctl -O OpenFlow13 add-flow br0 'table=3,packet_type=(1,0x8847),actions=dec_mpls_ttl'
+        ofctl --no-stats dump-flows br0
+        ofctl -O OpenFlow13 --no-stats dump-flows br0
+    "#;
 }

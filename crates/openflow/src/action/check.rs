@@ -73,6 +73,9 @@ fn learned_parts(spec: &LearnSpec) -> Result<(), OfError> {
     }
 }
 
+/// Packet types of this namespace are Ethernet types (OFPHTN_ETHERTYPE).
+const NAMESPACE_ETHERTYPE: u32 = 1;
+
 /// The packet as it is known to be.
 struct Walk<'a> {
     context: &'a CheckContext,
@@ -89,7 +92,15 @@ impl<'a> Walk<'a> {
     fn new(matching: &Match, context: &'a CheckContext) -> Walk<'a> {
         let vlans =
             matching.key().vlans.iter().take_while(|vlan| vlan.tci.get() & VLAN_CFI != 0).count();
-        Walk { context, packet: *matching, vlans, action_set: false, inconsistent: false }
+        let mut packet = *matching;
+        // What has no Ethernet header has the type that its packet type says.
+        let packet_type = matching.key().packet_type.get();
+        if packet_type != 0 {
+            let is_ethertype = packet_type >> 16 == NAMESPACE_ETHERTYPE;
+            let ethertype = if is_ethertype { packet_type & 0xffff } else { 0 };
+            packet.set(Field::EthType, ethertype.into());
+        }
+        Walk { context, packet, vlans, action_set: false, inconsistent: false }
     }
 
     fn list(&mut self, actions: &[Action]) -> Result<(), OfError> {
@@ -110,6 +121,13 @@ impl<'a> Walk<'a> {
 
     fn needs(&mut self, prerequisite: Prerequisite) {
         self.consistent(self.holds(prerequisite));
+    }
+
+    /// The packet has that Ethernet type from here on, if it has an Ethernet header.
+    fn has_type(&mut self, ethertype: u16) {
+        if self.holds(Prerequisite::Ethernet) {
+            self.packet.set(Field::EthType, ethertype.into());
+        }
     }
 
     fn readable(&self, part: Subfield) -> Result<(), OfError> {
@@ -201,14 +219,16 @@ impl<'a> Walk<'a> {
             }
             Action::PushMpls { ethertype } => {
                 mpls_ethertype(*ethertype)?;
+                self.needs(Prerequisite::Ethernet);
+                self.has_type(*ethertype);
                 // What is behind an MPLS header is not known any more.
-                self.packet.set(Field::EthType, u128::from(*ethertype));
                 self.packet.clear(Field::IpProto);
                 Ok(())
             }
             Action::PopMpls { ethertype } => {
+                self.needs(Prerequisite::Ethernet);
                 self.needs(Prerequisite::Mpls);
-                self.packet.set(Field::EthType, u128::from(*ethertype));
+                self.has_type(*ethertype);
                 Ok(())
             }
             Action::FinTimeout { .. } => {

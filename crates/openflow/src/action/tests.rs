@@ -385,6 +385,15 @@ fn consistency() {
         ("actions=mod_nw_src:1.2.3.4", inconsistent),
         ("udp6,actions=mod_tp_dst:5", Ok(())),
         ("icmp,actions=mod_tp_dst:5", inconsistent),
+        // Packets without an Ethernet header.
+        ("packet_type=(0,2),actions=push_mpls:0x8847", inconsistent),
+        ("packet_type=(1,0x800),actions=push_mpls:0x8847", inconsistent),
+        ("packet_type=(1,0x8847),actions=pop_mpls:0x800", inconsistent),
+        ("packet_type=(1,0x8847),actions=dec_mpls_ttl", Ok(())),
+        ("packet_type=(1,0x800),actions=dec_ttl", Ok(())),
+        ("packet_type=(0,0x800),actions=dec_ttl", inconsistent),
+        ("packet_type=(1,0x800),actions=write_actions(push_mpls:0x8847)", Ok(())),
+        ("packet_type=(1,0x800),actions=push_vlan:0x8100,pop_vlan", Ok(())),
     ];
     for (text, want) in cases {
         assert_eq!(checked(Version::V13, text), want, "{text}");
@@ -394,6 +403,10 @@ fn consistency() {
         assert_eq!(checked(Version::V10, text), Ok(()), "{text}");
     }
     assert_eq!(checked(Version::V10, "actions=set_field:80->tcp_dst"), inconsistent);
+    let text = "packet_type=(0,2),actions=push_mpls:0x8847";
+    assert_eq!(checked(Version::V10, text), Ok(()));
+    let text = "packet_type=(0,2),actions=push_mpls:0x8847,set_field:5->mpls_label";
+    assert_eq!(checked(Version::V10, text), inconsistent);
 }
 
 #[test]
