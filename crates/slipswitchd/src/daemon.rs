@@ -182,11 +182,23 @@ impl Daemon {
     pub fn tick(&mut self) {
         let now = self.clock.now();
         self.switch.revalidate_inline();
+        self.expire();
+        self.connections.run(&mut self.switch, now);
+        self.settle();
+    }
+
+    /// What follows a pass over all megaflows: what packets did is known, so rules whose time is
+    /// up go, as in OVS, also while the clock stands (`fin_timeout` may have made them overdue).
+    pub fn after_pass(&mut self) {
+        self.settle();
+        self.expire();
+        self.settle();
+    }
+
+    fn expire(&mut self) {
         for (bridge, change) in self.switch.run() {
             self.changed(bridge, vec![change]);
         }
-        self.connections.run(&mut self.switch, now);
-        self.settle();
     }
 
     /// Moves the clock forward by `ms` in steps of at most `step` milliseconds, doing in

@@ -411,4 +411,12 @@ scenarios! {
         ofctl --no-stats dump-flows br0
         ofctl -O OpenFlow13 --no-stats dump-flows br0
     "#;
+    an_overdue_rule_ends_though_the_clock_stands: r#"
+        ofctl add-flow br0 'actions=fin_timeout(idle_timeout=2,hard_timeout=1),2'
+        appctl time/warp 20000
+        receive p1 5054000000025054000000010800450000280000000040067ccd0a0000010a000002000a0014000000000000000050010000bbc00000
+        appctl revalidator/purge
+        sleep 1
+        ofctl --no-stats dump-flows br0
+    "#;
 }

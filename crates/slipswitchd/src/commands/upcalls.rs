@@ -66,6 +66,7 @@ pub(super) fn register(commands: &Commands<'_>) {
 
     commands.change("revalidator/purge", "", 0, 0, |daemon, _| {
         daemon.switch.slow_path().pass(Pass::Purge);
+        daemon.after_pass();
         Ok(String::new())
     });
     for (name, paused) in [("revalidator/pause", true), ("revalidator/resume", false)] {
@@ -84,14 +85,14 @@ pub(super) fn register(commands: &Commands<'_>) {
         };
         if !threads {
             slow.pass(Pass::Full);
-            daemon.borrow_mut().settle();
+            daemon.borrow_mut().after_pass();
             return reply.ok("");
         }
         // A whole pass, not on this thread: packets' events go on being handled meanwhile.
         spawn_local(async move {
             match spawn_blocking(move || slow.pass(Pass::Full)).await {
                 Ok(()) => {
-                    daemon.borrow_mut().settle();
+                    daemon.borrow_mut().after_pass();
                     reply.ok("");
                 }
                 Err(error) => reply.error(format!("the pass over megaflows failed ({error})")),
