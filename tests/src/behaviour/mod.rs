@@ -11,7 +11,6 @@ mod dummy;
 mod fast;
 pub mod frames;
 mod model;
-mod namespace;
 mod peer;
 mod tiers;
 mod veth;

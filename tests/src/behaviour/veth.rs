@@ -1,14 +1,15 @@
 //! A datapath over real veth pairs, in a network namespace of its own. Needs root.
 
 use super::fast::Fast;
-use super::namespace::{Namespace, run};
 use super::peer::Peer;
 use super::{FLOW_LIMIT, Fixture, LARGE_MTU, MTU, PORTS, Ran, finished};
-use crate::harness::{patient, skip};
+use crate::harness::{Netns, patient, skip};
 use clock::Clock;
 use datapath::{Datapath, LookupStats, PortNo, PortSpec, Tier};
 use datapath_userspace::{Config, UserspaceDatapath};
 use packet::Packet;
+use std::io::Write;
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -23,31 +24,24 @@ pub struct Veth {
     userspace: Arc<UserspaceDatapath>,
     fast: Option<Fast>,
     peers: Vec<Mutex<Peer>>,
-    _namespace: Namespace,
 }
 
 impl Veth {
     /// Runs `test` with a new fixture, on a thread that is in the fixture's namespace. `tier` is
     /// the fastest that its ports are at. Where this cannot be it says so and does nothing.
-    pub fn run(tier: Tier, test: impl FnOnce(Veth) + Send + 'static) {
+    pub fn run(tier: Tier, test: impl FnOnce(Veth) + Send) {
         if !rustix::process::geteuid().is_root() {
             skip("veth pairs need root");
             return;
         }
-        // The test's name is the thread's, for what is said in it.
-        let name = std::thread::current().name().unwrap_or("test").to_owned();
-        let thread = std::thread::Builder::new().name(name).spawn(move || match Veth::new(tier) {
+        Netns::new().with(|| match Veth::new(tier) {
             Ok(fixture) => test(fixture),
             Err(why) => skip(&why.to_string()),
         });
-        if let Err(panic) = thread.expect("a thread can be started").join() {
-            std::panic::resume_unwind(panic);
-        }
     }
 
+    /// On a thread that is in the fixture's namespace.
     fn new(tier: Tier) -> Result<Veth, datapath_bpf::Unavailable> {
-        let namespace = Namespace::new();
-        namespace.enter();
         add_links();
         if tier == Tier::Xdp {
             (1..=PORTS).for_each(prepare_for_xdp);
@@ -70,7 +64,6 @@ impl Veth {
             fast,
             // Before the ports, so that nothing of what BPF sends is missed.
             peers: (1..=PORTS).map(|i| Mutex::new(Peer::open(&format!("h{i}")))).collect(),
-            _namespace: namespace,
         };
         (1..=PORTS).for_each(|i| fixture.add_port(i, tier));
         Ok(fixture)
@@ -222,4 +215,19 @@ impl Fixture for Veth {
     fn collect(&self, port: PortNo) -> Vec<Vec<u8>> {
         self.peer(port).collect()
     }
+}
+
+/// Runs a command of iproute2 or ethtool in the calling thread's namespace; it must succeed.
+fn run(command: &str, args: &[&str], input: &str) {
+    let mut child = Command::new(command)
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap_or_else(|e| panic!("{command}: {e} (Debian packages iproute2, ethtool)"));
+    child.stdin.take().expect("piped").write_all(input.as_bytes()).expect("it reads its input");
+    let output = child.wait_with_output().expect("it ends");
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command} {args:?}: {words}");
 }
