@@ -6,8 +6,8 @@ use crate::snapshot::INTERNAL_TABLE;
 use clock::Millis;
 use flow::{Field, Match};
 use openflow::message::{
-    Bucket, FlowFlags, FlowMod, FlowModCommand, FlowRemovedReason, GROUP_ANY, GroupCommand,
-    GroupKind, GroupMod, GroupProperties, TABLE_ALL,
+    Bucket, FlowFlags, FlowMod, FlowModCommand, FlowRemovedReason, GroupCommand, GroupKind,
+    GroupMod, GroupProperties, TABLE_ALL,
 };
 use openflow::{Action, OfError, PortNo};
 use std::sync::Arc;
@@ -186,13 +186,7 @@ fn group(command: GroupCommand, id: u32, kind: GroupKind, actions: &[Action]) ->
         kind,
         group_id: id,
         command_bucket_id: openflow::message::group::bucket::ALL,
-        buckets: vec![Bucket {
-            id: 0,
-            weight: 1,
-            watch_port: PortNo::NONE,
-            watch_group: GROUP_ANY,
-            actions: actions.into(),
-        }],
+        buckets: vec![Bucket { weight: 1, ..Bucket::new(0, actions) }],
         properties: GroupProperties::default(),
     }
 }

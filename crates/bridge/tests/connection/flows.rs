@@ -9,13 +9,7 @@ use openflow::message::{
 };
 
 fn group_mod(command: GroupCommand, group_id: u32, actions: &[Action]) -> GroupMod {
-    let bucket = Bucket {
-        id: 0,
-        weight: 0,
-        watch_port: PortNo::NONE,
-        watch_group: GROUP_ANY,
-        actions: actions.into(),
-    };
+    let bucket = Bucket::new(0, actions);
     GroupMod {
         command,
         kind: GroupKind::All,

@@ -63,6 +63,19 @@ pub struct Bucket {
     pub actions: Actions,
 }
 
+impl Bucket {
+    /// One that has no weight and watches nothing.
+    pub fn new(id: u32, actions: impl Into<Actions>) -> Bucket {
+        Bucket {
+            id,
+            weight: 0,
+            watch_port: PortNo::NONE,
+            watch_group: super::GROUP_ANY,
+            actions: actions.into(),
+        }
+    }
+}
+
 /// How a select group chooses (NTR selection method, 1.5).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupProperties {

@@ -103,13 +103,8 @@ fn decode_buckets15(mut r: Reader<'_>, version: Version, kind: GroupKind) -> Res
         let actions_len = usize::from(b.u16()?);
         let id = b.u32()?;
         let actions = decode_actions(b.sub(actions_len).map_err(bad)?, version)?;
-        let mut bucket = Bucket {
-            id,
-            weight: u16::from(kind == GroupKind::Select),
-            watch_port: PortNo::NONE,
-            watch_group: GROUP_ANY,
-            actions: actions.into(),
-        };
+        let weight = u16::from(kind == GroupKind::Select);
+        let mut bucket = Bucket { weight, ..Bucket::new(id, actions) };
         while !b.is_empty() {
             let prop = property::next(&mut b)?;
             match prop.kind {

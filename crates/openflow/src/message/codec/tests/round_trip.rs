@@ -155,11 +155,8 @@ fn port_desc() -> impl Strategy<Value = PortDesc> {
 fn buckets(weights: bool) -> impl Strategy<Value = Vec<Bucket>> {
     proptest::collection::vec((any::<u16>(), actions()), 0..6).prop_map(move |all| {
         let bucket = |(id, (weight, actions)): (usize, (u16, Vec<Action>))| Bucket {
-            id: id as u32,
             weight: if weights { weight } else { 0 },
-            watch_port: PortNo::NONE,
-            watch_group: GROUP_ANY,
-            actions: actions.into(),
+            ..Bucket::new(id as u32, actions)
         };
         all.into_iter().enumerate().map(bucket).collect()
     })
@@ -382,13 +379,7 @@ fn a_record_that_is_too_long_is_refused() {
     let group = GroupDesc {
         group_id: 1,
         kind: GroupKind::All,
-        buckets: vec![Bucket {
-            id: 0,
-            weight: 0,
-            watch_port: PortNo::NONE,
-            watch_group: GROUP_ANY,
-            actions: actions.into(),
-        }],
+        buckets: vec![Bucket::new(0, actions)],
         properties: GroupProperties::default(),
     };
     let message = Message::reply(1, MultipartReply::GroupDesc(vec![group]));
@@ -421,13 +412,7 @@ fn a_part_beyond_its_field_is_refused_where_nothing_checks_actions() {
     {
         part.start = 125;
     }
-    let bucket = Bucket {
-        id: 0,
-        weight: 0,
-        watch_port: PortNo::NONE,
-        watch_group: GROUP_ANY,
-        actions: actions.into(),
-    };
+    let bucket = Bucket::new(0, actions);
     let group = GroupMod {
         command: GroupCommand::Add,
         kind: GroupKind::All,
