@@ -7,11 +7,11 @@
  *
  * Entries are small, as with many flows what a lookup costs is the lines of memory that it reads,
  * and those are in the CPU's caches or not by how many bytes there are for each flow. So an entry
- * has no key but two sums of it, one of 64 bits and the top of another. Both are by factors that are random and
- * secret: two keys that somebody chose have both sums in common for one choice of factors in
- * 2^55 when they differ in nothing but the highest bits of several halves of words, else for one
- * in 2^87, and never when they differ in one half of a word alone. The tag is added to the first
- * sum, times an odd factor: of one key two tags never look the same.
+ * has no key but two sums of it, one of 64 bits and the top of another. Both are by factors that
+ * are random and secret: two keys that somebody chose have both sums in common for one choice of
+ * factors in 2^55 when they differ in nothing but the highest bits of several halves of words,
+ * else for one in 2^87, and never when they differ in one half of a word alone. The tag is added
+ * to the first sum, times an odd factor: of one key two tags never look the same.
  *
  * Why a dead flow's entry is not taken: the daemon marks a slot dead, then raises its epoch. Who
  * makes an entry reads the epoch first, then whether the slot is dead (at an address that depends
@@ -32,8 +32,7 @@ struct emc_key {
 
 static __always_inline __u64 check_word(__u32 x, __u64 word)
 {
-	return word * settings.factors[FACTORS_OF_CHECK + x] +
-	       (word >> 32) * settings.factors[FACTORS_OF_CHECK + EMC_WORDS + x];
+	return weigh(word, FACTORS_OF_CHECK + x, FACTORS_OF_CHECK + EMC_WORDS + x);
 }
 
 #define EMC_UNDER(x)                                     \

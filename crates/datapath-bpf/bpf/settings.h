@@ -37,14 +37,20 @@ const volatile struct settings settings = {
 	.max_programs = 1,
 };
 
-/* What word `x` of a key adds to the hash; zero adds nothing. Its high half has a factor of its own,
- * as else the highest bits of a word would reach the highest bits of the sum only: keys that
- * differ in such bits of two words could have one hash whatever the factors are. So the sums of
- * two keys that anybody chose without knowing the factors are equal for one choice of factors in
- * 2^32. */
+/* What a word of a key adds to a sum, by the factors with these numbers; zero adds nothing. Its high
+ * half has a factor of its own, as else the highest bits of a word would reach the highest bits of
+ * the sum only: keys that differ in such bits of two words could have one sum whatever the factors
+ * are. So the sums of two keys that anybody chose without knowing the factors are equal for one
+ * choice of factors in 2^32. */
+static __always_inline __u64 weigh(__u64 word, __u32 whole, __u32 half)
+{
+	return word * settings.factors[whole] + (word >> 32) * settings.factors[half];
+}
+
+/* What word `x` adds to the hash. */
 static __always_inline __u64 hash_word(__u32 x, __u64 word)
 {
-	return word * settings.factors[x] + (word >> 32) * settings.factors[FACTORS_OF_HALVES + x];
+	return weigh(word, x, FACTORS_OF_HALVES + x);
 }
 
 /* The hash of a key, of the sum of its words. */
