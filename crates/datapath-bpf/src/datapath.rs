@@ -209,17 +209,15 @@ impl BpfDatapath {
             }
             self.leave_hook(Hook::Xdp, port, entry);
         }
-        let (pin, other) = match (&self.pins, mode) {
-            (None, _) => (None, None),
-            (Some(p), XdpMode::Driver) => {
-                (Some(p.link(port, Hook::Xdp)), Some(p.generic_link(port)))
-            }
-            (Some(p), XdpMode::Generic) => {
-                (Some(p.generic_link(port)), Some(p.link(port, Hook::Xdp)))
-            }
-        };
-        // The kernel has one of them at a time.
-        other.iter().for_each(|path| attach::release_pin(path));
+        let pin = self.pins.as_ref().map(|pins| {
+            let (driver, generic) = (pins.link(port, Hook::Xdp), pins.generic_link(port));
+            let (pin, other) = match mode {
+                XdpMode::Driver => (driver, generic),
+                XdpMode::Generic => (generic, driver),
+            };
+            attach::release_pin(&other); // the kernel has one of them at a time
+            pin
+        });
         // The next hook is told before the first packet comes from there, and after the last.
         ports::set_generic(self.maps(), to.ifindex, port, mode == XdpMode::Generic);
         let objects = lock(&self.objects);

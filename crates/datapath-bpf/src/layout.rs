@@ -122,6 +122,8 @@ pub const IFACE_DAEMONS: u32 = 1 << 31;
 pub const IFACE_NOTED: u32 = 1 << 30;
 /// `iface.port`: generic XDP is attached.
 pub const IFACE_GENERIC: u32 = 1 << 29;
+/// What of `iface.port` is no number.
+pub const IFACE_FLAGS: u32 = IFACE_DAEMONS | IFACE_NOTED | IFACE_GENERIC;
 /// Drop reasons there is room for.
 pub const DROPS: usize = 16;
 /// Meter numbers.

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 
 use crate::attachment::{AttachError, Attachment, Taker};
 use crate::layout::{
-    IFACE_DAEMONS, IFACE_GENERIC, IFACE_NOTED, IFACE_PROBES, IFACES, Iface, MAX_PORTS, PORT_DEVMAP,
-    PORT_SPLIT, PORT_STACK, PORT_UP, Port,
+    IFACE_DAEMONS, IFACE_FLAGS, IFACE_GENERIC, IFACE_NOTED, IFACE_PROBES, IFACES, Iface, MAX_PORTS,
+    PORT_DEVMAP, PORT_SPLIT, PORT_STACK, PORT_UP, Port,
 };
 use crate::maps::Maps;
 use datapath::{AdoptedPort, PortCounts, PortNo, Side};
@@ -24,7 +24,7 @@ fn flags(taker: Taker) -> u32 {
 }
 
 fn leads_to(held: Iface, ifindex: u32, port: u32) -> bool {
-    held.ifindex == ifindex && held.port & !(IFACE_DAEMONS | IFACE_NOTED | IFACE_GENERIC) == port
+    held.ifindex == ifindex && held.port & !IFACE_FLAGS == port
 }
 
 /// Makes `ifindex` lead to `port`, with what arrives there for `taker`.
