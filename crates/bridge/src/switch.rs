@@ -478,10 +478,15 @@ impl Switch {
         self.now()
     }
 
+    /// Some rule goes when its time is over.
+    fn has_timeouts(&self) -> bool {
+        self.bridges().any(|b| b.pipeline.has_timeouts())
+    }
+
     /// When [`Switch::run`] has something to do at the latest, as long as nothing is added; `None`
     /// for never.
     pub fn deadline(&self) -> Option<Millis> {
-        let timed = self.bridges().any(|b| b.pipeline.has_timeouts());
+        let timed = self.has_timeouts();
         // When a rule was used last only statistics tell.
         let rules = timed.then(|| self.clock.now());
         self.bridges().filter_map(|b| b.macs.deadline()).chain(rules).min()
@@ -492,7 +497,7 @@ impl Switch {
         let now = self.clock.now();
         let mut out = Vec::new();
         let mut relearn = false;
-        let timed = self.bridges().any(|b| b.pipeline.has_timeouts());
+        let timed = self.has_timeouts();
         self.slow.revalidator.is_awaited.store(timed, Ordering::Relaxed);
         // Idle times count from the last packet, to the last time when all were seen.
         let credited = if timed { self.collect().min(now) } else { now };
