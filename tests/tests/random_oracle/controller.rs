@@ -7,6 +7,7 @@ use openflow::message::{
     Body, FlowMod, FlowModCommand, FragmentHandling, Message, SwitchConfig, Versions,
 };
 use std::io::{Read, Write};
+use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
@@ -132,6 +133,13 @@ impl Controller {
     pub fn unasked(&mut self) -> std::io::Result<Vec<Vec<u8>>> {
         self.request(Body::EchoRequest(Vec::new()))?;
         Ok(std::mem::take(&mut self.unasked))
+    }
+
+    /// Hangs up, and waits until the switch has done the same: then it has noticed.
+    pub fn end(mut self) -> std::io::Result<()> {
+        self.stream.shutdown(Shutdown::Write)?;
+        std::io::copy(&mut self.stream, &mut std::io::sink())?;
+        Ok(())
     }
 
     /// The version spoken.

@@ -266,7 +266,7 @@ impl Player {
                 self.pass()?;
             }
             out += &self.wire.send(&mut self.control, port, frame, round)?;
-            self.process()?;
+            self.process("br0")?;
             out += &self.taken();
         }
         if megaflows == Megaflows::Purged {
@@ -325,13 +325,13 @@ impl Player {
     /// between two pauses there is a whole one, behind which flows expire.
     fn pass(&mut self) -> Result<()> {
         self.commands(&["revalidator/pause", "revalidator/resume"].repeat(2))?;
-        self.process()
+        self.process("br0")
     }
 
     /// Waits until a packet has been processed. A switch may answer several commands before it
     /// looks after its ports again, but it does that before it looks after OpenFlow connections.
-    fn process(&mut self) -> Result<()> {
-        if let Some(controller) = self.controller("br0", Version::V13)? {
+    fn process(&mut self, bridge: &'static str) -> Result<()> {
+        if let Some(controller) = self.controller(bridge, Version::V13)? {
             let messages = controller.request(Body::EchoRequest(Vec::new()))?;
             debug_assert_eq!(messages.len(), 1);
         }

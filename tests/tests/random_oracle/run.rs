@@ -53,8 +53,11 @@ pub struct Figures {
     cases: u64,
     packets: u64,
     changes: u64,
-    /// What differed.
+    /// What differed, and does so again.
     pub reports: Vec<String>,
+    /// What differed, and not again: what one of the switches does then depends on when, mostly
+    /// Open vSwitch on when its threads come to rest.
+    pub once: Vec<String>,
     /// Seeds by what their small cases are made of.
     kinds: BTreeMap<String, Vec<u64>>,
     /// How often each thing differed.
@@ -122,11 +125,21 @@ fn shape(case: &Case) -> Vec<String> {
     Setting::parse(&settings.collect::<Vec<_>>().join(" -- ")).shape
 }
 
+/// What differs in a case.
+#[derive(Debug)]
+struct Difference {
+    /// The small case, and what differs.
+    text: String,
+    /// What the small case is made of.
+    kind: String,
+    /// It differs each time.
+    comes_again: bool,
+}
+
 /// What a case showed.
 #[derive(Debug, Default)]
 struct Found {
-    /// What differs, and what the small case is made of.
-    difference: Option<(String, String)>,
+    difference: Option<Difference>,
     /// How Open vSwitch crashes.
     crash: Option<String>,
 }
@@ -151,7 +164,10 @@ fn examine(pair: &mut Pair, case: &Case, bridges: Bridges, is_new: impl Fn(&str)
         Outcome::Differs(text) => {
             let difference = match is_new(&subject(&text)) {
                 true => made_small(pair, case, &text),
-                false => (text.clone(), format!("{} not made small", subject(&text))),
+                false => {
+                    let kind = format!("{} not made small", subject(&text));
+                    Difference { text, kind, comes_again: true }
+                }
             };
             Found { difference: Some(difference), crash }
         }
@@ -161,7 +177,7 @@ fn examine(pair: &mut Pair, case: &Case, bridges: Bridges, is_new: impl Fn(&str)
 /// The smallest case found that differs in the same thing as `first` says, lest another difference
 /// is found in its place; and of what kind it is. It is looked for on kept bridges, and has to
 /// differ on new ones; else it is looked for on those.
-fn made_small(pair: &mut Pair, case: &Case, first: &str) -> (String, String) {
+fn made_small(pair: &mut Pair, case: &Case, first: &str) -> Difference {
     let of = subject(first);
     eprintln!("{of} differs; a smaller case is looked for");
     let is_the_same = |outcome: &Outcome| match outcome {
@@ -176,12 +192,12 @@ fn made_small(pair: &mut Pair, case: &Case, first: &str) -> (String, String) {
             && is_the_same(&outcome)
         {
             let text = format!("{}\n- is Open vSwitch, + is Slipswitch:\n{text}", small.script());
-            return (text, kind(&of, &small));
+            return Difference { text, kind: kind(&of, &small), comes_again: true };
         }
     }
     let text =
         format!("not on new bridges, or not every time; all of it was\n{}\n{first}", case.script());
-    (text, format!("{of} not every time"))
+    Difference { text, kind: format!("{of} not every time"), comes_again: false }
 }
 
 /// What differs by a case of what actions.
@@ -208,6 +224,11 @@ fn add(all: &mut Vec<u64>, more: &[u64]) {
 }
 
 impl Figures {
+    /// Differs in more cases without coming again than the moment may explain.
+    pub fn is_unsteady(&self) -> bool {
+        self.once.len() as u64 > 1 + self.cases / 100
+    }
+
     fn count(&mut self, plan: Plan, case: &Case, not_here: &[u64]) {
         let count = |what: fn(&Step) -> bool| case.steps.iter().filter(|s| what(s)).count() as u64;
         self.cases += 1;
@@ -222,14 +243,14 @@ impl Figures {
             eprintln!("seed {seed}: Open vSwitch's own daemon crashes {text}");
             self.crashes.push(seed);
         }
-        let Some((text, kind)) = found.difference else { return };
+        let Some(Difference { text, kind, comes_again }) = found.difference else { return };
         eprintln!("seed {seed} differs: {kind}");
         let seeds = self.kinds.entry(kind).or_default();
         seeds.push(seed);
         if seeds.len() <= OF_A_KIND {
             let report = format!("seed {seed}:\n{text}");
             eprintln!("{report}");
-            self.reports.push(report);
+            if comes_again { &mut self.reports } else { &mut self.once }.push(report);
         }
     }
 

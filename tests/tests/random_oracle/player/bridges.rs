@@ -55,9 +55,10 @@ impl Player {
         self.wire.begin(&mut self.control, &line)?;
         self.control.call("upcall/set-flow-limit", &[limit.to_string()])?;
         self.count_ports()?;
-        // Of what is told late, those are told that are there.
+        // Of what is told late, those are told that are there. Behind the answer the switch knows
+        // which of the case before are gone, on which depends what becomes of a miss.
         for bridge in BRIDGES {
-            self.controller(bridge, Version::V13)?;
+            self.process(bridge)?;
         }
         self.kept = Some(setting.shape);
         Ok(())
@@ -106,7 +107,9 @@ impl Player {
         }
         self.command("revalidator/purge")?;
         // What it tells of them is not for the next case.
-        self.controllers.clear();
+        for (_, controller) in std::mem::take(&mut self.controllers) {
+            controller.end()?;
+        }
         let text = self.taken();
         seen.push(Seen { of: "between two cases".to_owned(), text });
         Ok(())

@@ -12,7 +12,7 @@ const COMMANDS: [&str; 4] = ["bridge/dump-flows", "fdb/show", "fdb/stats-show", 
 impl Player {
     /// All of it.
     pub(super) fn summary(&mut self, seen: &mut Vec<Seen>) -> Result<()> {
-        self.process()?;
+        self.process("br0")?;
         self.command("revalidator/purge")?;
         for bridge in BRIDGES {
             for command in COMMANDS {
