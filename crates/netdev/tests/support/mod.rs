@@ -1,6 +1,7 @@
 //! What tests on real interfaces share: namespaces, interfaces, receiving.
 #![allow(dead_code, reason = "no test file uses all of it")]
 
+use std::io::ErrorKind;
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
 use std::process::Command;
@@ -45,6 +46,19 @@ pub fn ip(arguments: &str) {
     let out =
         Command::new("ip").args(arguments.split(' ')).output().expect("iproute2 is installed");
     assert!(out.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&out.stderr));
+}
+
+/// True when `done` holds soon: a child process that is just being started may hold a copy of a
+/// descriptor for a moment.
+pub fn soon(mut done: impl FnMut() -> bool) -> bool {
+    let end = Instant::now() + patient(Duration::from_secs(2));
+    while !done() {
+        if Instant::now() > end {
+            return false;
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+    true
 }
 
 pub fn spec(name: &str, kind: Kind) -> OpenSpec {
@@ -108,7 +122,14 @@ pub fn veth(host: &str, port: &str) {
 }
 
 pub fn udp_socket() -> UdpSocket {
-    let s = UdpSocket::bind("10.0.0.1:4000").expect("the address is set");
+    let mut bound = None;
+    soon(|| {
+        let made = UdpSocket::bind("10.0.0.1:4000");
+        let is_held = made.as_ref().is_err_and(|e| e.kind() == ErrorKind::AddrInUse);
+        bound = Some(made);
+        !is_held
+    });
+    let s = bound.expect("it was tried").expect("the address is set");
     s.set_read_timeout(Some(patient(Duration::from_secs(3)))).expect("not zero");
     s
 }
