@@ -143,6 +143,12 @@ static __always_inline int leave(hook_ctx *ctx, bool recirculated)
 #endif
 }
 
+/* The daemon wants no misses of this port now. */
+static __always_inline bool is_closed(const struct port *port)
+{
+	return *(volatile __u64 *)&port->closed_until > bpf_ktime_get_coarse_ns();
+}
+
 /* `hooks`, `flags`: of a slot. */
 static __always_inline bool runs_here(hook_ctx *ctx, __u32 hooks, __u32 flags)
 {

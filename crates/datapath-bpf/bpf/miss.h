@@ -12,7 +12,7 @@ static __always_inline bool admit(__u32 in_port)
 	struct port *port = port_of(in_port);
 	__s64 waiting;
 
-	if (!port || *(volatile __u64 *)&port->closed_until > bpf_ktime_get_coarse_ns())
+	if (!port || is_closed(port))
 		return false;
 	waiting = *(volatile __u64 *)&port->sent_up - *(volatile __u64 *)&port->taken_up;
 	/* Below zero when the daemon took a packet that is not counted yet. */

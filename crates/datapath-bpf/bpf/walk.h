@@ -97,6 +97,21 @@ static __always_inline void remember(__u32 hash, __u32 number)
 	*(volatile __u64 *)&l->entries[way % WAYS] = (__u64)hash << 32 | (number + 1);
 }
 
+/* No flow at any hook is for the packet. XDP drops what would not go up behind the next hook: a
+ * flood costs no socket buffers. */
+static __always_inline int not_found(hook_ctx *ctx, const struct state *st)
+{
+#if AT_XDP
+	struct port *port = port_of(st->in_port);
+
+	if (!st->depth && port && is_closed(port)) {
+		count_arrival(st->in_port, frame_length(ctx));
+		return drop(DROP_UPCALL_LIMIT);
+	}
+#endif
+	return leave(ctx, st->depth);
+}
+
 static __always_inline int walk(hook_ctx *ctx)
 {
 	struct walk w = { .st = state_here(), .found = NO_SLOT };
@@ -122,7 +137,7 @@ static __always_inline int walk(hook_ctx *ctx)
 		add(&counters->found, slot ? 1 : 0);
 	}
 	if (!slot)
-		return leave(ctx, st->depth);
+		return not_found(ctx, st);
 	remember(st->cache_hash, number);
 	return run(ctx, st, slot, number);
 }

@@ -366,6 +366,36 @@ fn a_missed_packet_goes_up_behind_a_header_and_no_more_than_allowed() {
 }
 
 #[test]
+fn a_port_whose_misses_are_not_wanted_loses_them_at_either_hook() {
+    if !is_root() {
+        return;
+    }
+    for (at, hook) in [Hook::Tc, Hook::Xdp].into_iter().enumerate() {
+        let bed = Bed::new(hook);
+        bed.set_miss_device(1);
+        let close = |until| {
+            let port = bed.maps.ports.read(IN_PORT as usize);
+            bed.maps.ports.write(IN_PORT as usize, &Port { closed_until: until, ..port });
+        };
+        let run = || (bed.run(&udp()).verdict, bed.counters().drops[8]);
+        let goes_up = [REDIRECT[0], NONE[1]][at];
+        close(u64::MAX);
+        assert_eq!(run(), (DROP[at], 1));
+        // What has a flow is not held back, also where it runs at the next hook only.
+        let mut flow = bed.flow(&key(&udp()), &EXACT);
+        flow.output = OUT_PORT;
+        bed.install(&flow, &EXACT);
+        assert_eq!(run(), (REDIRECT[at], 1));
+        flow.hooks = HOOK_TC;
+        bed.install(&flow, &EXACT);
+        assert_eq!(run(), (goes_up, 1));
+        bed.remove();
+        close(1);
+        assert_eq!(run(), (goes_up, 1));
+    }
+}
+
+#[test]
 fn ports_of_the_host_are_counted_here() {
     if !is_root() {
         return;
