@@ -73,8 +73,8 @@ fn refusal_of(error: &AttachError) -> Refusal {
 }
 
 fn refusal_of_system(error: &io::Error) -> Refusal {
-    if error.raw_os_error() == Some(rustix::io::Errno::RANGE.raw_os_error()) {
-        return Refusal::DriverLacksSupport; // veth: the MTU is too large for XDP
+    if is_mtu(error) {
+        return Refusal::DriverLacksSupport;
     }
     match error.kind() {
         io::ErrorKind::PermissionDenied => Refusal::NoPermission,
@@ -86,7 +86,19 @@ fn refusal_of_system(error: &io::Error) -> Refusal {
 }
 
 fn reason(error: &AttachError) -> Reason {
-    Reason::new(refusal_of(error), error.to_string())
+    let detail = match error {
+        AttachError::Kernel { source, .. } if is_mtu(source) => format!(
+            "{error}: frames of its other end's MTU are in several buffers, which this kernel \
+             cannot redirect (Linux 6.3 can); ip link set DEVICE mtu 3400 makes them one"
+        ),
+        _ => error.to_string(),
+    };
+    Reason::new(refusal_of(error), detail)
+}
+
+/// ERANGE: what veth says of an MTU that is too large for XDP.
+fn is_mtu(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(rustix::io::Errno::RANGE.raw_os_error())
 }
 
 impl FastPath for BpfDatapath {

@@ -33,8 +33,12 @@ use std::sync::Arc;
 /// Ports of a fixture; they are numbered from 1.
 pub const PORTS: usize = 4;
 
-/// MTU of port 1, from which longer frames can come than the other ports take.
-pub const LARGE_MTU: u32 = 9000;
+/// MTU of port 1, from which longer frames can come than the other ports take; see
+/// [`Fixture::large_mtu`].
+const LARGE_MTU: u32 = 9000;
+
+/// The same where a frame has to be in one buffer.
+const LARGE_MTU_OF_ONE_BUFFER: u32 = 3400;
 
 /// MTU of the other ports.
 pub const MTU: u32 = 1500;
@@ -57,6 +61,11 @@ pub trait Fixture {
 
     /// Does what the daemon does about twice a second, until nothing is left to be done.
     fn maintain(&self) {}
+
+    /// MTU of port 1.
+    fn large_mtu(&self) -> u32 {
+        LARGE_MTU
+    }
 
     /// Where packets ran, for a datapath of several tiers.
     fn ran(&self) -> Option<Ran> {

@@ -119,7 +119,9 @@ const EXCEPTIONS: &[Exception] = &[
 ];
 
 fn exception(case: &str, tier: Tier, not: Not) -> Option<&'static str> {
-    let is_it = |e: &&Exception| e.case == case && e.not == not && e.tiers.contains(&tier);
+    let can_be = |e: &&Exception| e.why != SPLIT || datapath_bpf::load::have_frags();
+    let is_it =
+        |e: &&Exception| e.case == case && e.not == not && e.tiers.contains(&tier) && can_be(e);
     EXCEPTIONS.iter().find(is_it).map(|e| e.why)
 }
 

@@ -2,7 +2,7 @@
 
 use super::fast::Fast;
 use super::peer::Peer;
-use super::{FLOW_LIMIT, Fixture, LARGE_MTU, MTU, PORTS, Ran, finished};
+use super::{FLOW_LIMIT, Fixture, LARGE_MTU, LARGE_MTU_OF_ONE_BUFFER, MTU, PORTS, Ran, finished};
 use crate::harness::{Netns, patient, skip};
 use clock::Clock;
 use datapath::{Datapath, LookupStats, PortNo, PortSpec, Tier};
@@ -24,6 +24,7 @@ pub struct Veth {
     userspace: Arc<UserspaceDatapath>,
     fast: Option<Fast>,
     peers: Vec<Mutex<Peer>>,
+    large_mtu: u32,
 }
 
 impl Veth {
@@ -42,7 +43,9 @@ impl Veth {
 
     /// On a thread that is in the fixture's namespace.
     fn new(tier: Tier) -> Result<Veth, datapath_bpf::Unavailable> {
-        add_links();
+        let is_split = tier != Tier::Xdp || datapath_bpf::load::have_frags();
+        let large_mtu = if is_split { LARGE_MTU } else { LARGE_MTU_OF_ONE_BUFFER };
+        add_links(large_mtu);
         if tier == Tier::Xdp {
             (1..=PORTS).for_each(prepare_for_xdp);
         }
@@ -64,6 +67,7 @@ impl Veth {
             fast,
             // Before the ports, so that nothing of what BPF sends is missed.
             peers: (1..=PORTS).map(|i| Mutex::new(Peer::open(&format!("h{i}")))).collect(),
+            large_mtu,
         };
         (1..=PORTS).for_each(|i| fixture.add_port(i, tier));
         Ok(fixture)
@@ -110,14 +114,14 @@ impl Veth {
     }
 }
 
-fn add_links() {
+fn add_links(large_mtu: u32) {
     // The kernel must not talk on the links by itself.
     std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1")
         .expect("root may set sysctls");
     let mut batch = String::new();
     for i in 1..=PORTS {
-        let mtu = if i == 1 { LARGE_MTU } else { MTU };
-        batch += &format!("link add p{i} mtu {mtu} type veth peer name h{i} mtu {LARGE_MTU}\n");
+        let mtu = if i == 1 { large_mtu } else { MTU };
+        batch += &format!("link add p{i} mtu {mtu} type veth peer name h{i} mtu {large_mtu}\n");
         batch += &format!("link set p{i} up\nlink set h{i} up\n");
     }
     run("ip", &["-batch", "-"], &batch);
@@ -146,6 +150,10 @@ impl Drop for Veth {
 impl Fixture for Veth {
     fn datapath(&self) -> &Arc<dyn Datapath> {
         &self.datapath
+    }
+
+    fn large_mtu(&self) -> u32 {
+        self.large_mtu
     }
 
     fn clock(&self) -> &Clock {

@@ -47,7 +47,7 @@ pub fn too_long_frames_are_counted(w: &World) {
     assert_eq!(w.drops(DropReason::OutputTooLong), 1);
     w.dp().flush();
     w.install(2, on(1), "trunc(200),2");
-    w.inject(1, &udp(4000));
+    w.inject(1, &udp(w.fixture().large_mtu() as usize / 2));
     assert_eq!(w.out(2).iter().map(Vec::len).collect::<Vec<_>>(), [200]);
 }
 
