@@ -54,7 +54,7 @@ pub fn copies_are_equal(w: &World) {
 pub fn copies_that_some_port_does_not_take(w: &World) {
     // Port 1 takes longer frames than the others.
     w.install(1, on(1), "1,2,3");
-    let long = udp(4000);
+    let long = udp(w.fixture().large_mtu() as usize / 2);
     w.inject(1, &long);
     assert_eq!((w.out(1), w.out(2).len(), w.out(3).len()), (vec![long], 0, 0));
     assert_eq!(w.drops(DropReason::OutputTooLong), 2);
