@@ -153,6 +153,16 @@ pub enum Rules {
 }
 
 impl Rules {
+    /// Flows that are to have a megaflow each; `None` where that is not said beforehand.
+    pub fn flows(self) -> Option<u32> {
+        match self {
+            Rules::OneToOne(flows) | Rules::Masks(flows, _) | Rules::Destinations(flows) => {
+                Some(flows)
+            }
+            _ => None,
+        }
+    }
+
     /// Name in the report.
     pub fn name(self) -> &'static str {
         match self {
@@ -216,7 +226,9 @@ pub trait Peer {
         bail!("{} would be a third port, and this system has two", port.name)
     }
 
-    /// Puts in rules in place of those there are. A system without rules forwards as it does.
+    /// Puts in rules in place of those there are, and sees to it that there may be a megaflow for
+    /// each. Where the rules that there are stay, so do their megaflows. A system without rules
+    /// forwards as it does.
     ///
     /// # Errors
     /// When it refuses them.

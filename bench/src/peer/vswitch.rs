@@ -8,10 +8,14 @@ use anyhow::{Context, Result, ensure};
 use slipswitch_tests::harness::{Netns, Switch};
 use std::fmt::Write as _;
 use std::net::Ipv4Addr;
+use std::ops::Range;
 
 const BRIDGE: &str = "br0";
 /// Seconds that rules may take.
 const PATIENCE: u32 = 300;
+/// Megaflows that there may be where each flow is to have one. `other_config:flow-limit` alone is
+/// only what Open vSwitch's own limit rises to, from 10,000 and by 1,000 with each pass.
+const LIMIT: u32 = 400_000;
 
 /// A daemon with its database, in a directory and a namespace of its own.
 pub struct Vswitch {
@@ -20,6 +24,8 @@ pub struct Vswitch {
     interface: Box<dyn Fn(&str) -> String>,
     settings: String,
     tier: Option<Tier>,
+    /// Rules that it has; `None` when that is not known.
+    installed: Option<Rules>,
     // Behind the daemon, which uses them.
     _held: Option<Hugepages>,
 }
@@ -55,7 +61,10 @@ impl Vswitch {
         switch.vsctl(&format!(
             "add-br {BRIDGE} -- set bridge {BRIDGE} datapath_type={datapath} fail_mode=secure"
         ));
-        Vswitch { switch, interface, settings, tier, _held: held }
+        let settings = format!(
+            "{settings}; upcall/set-flow-limit {LIMIT} where each flow is to have a megaflow"
+        );
+        Vswitch { switch, interface, settings, tier, installed: None, _held: held }
     }
 
     fn add_port(&self, number: u32, port: &Port) -> Result<()> {
@@ -65,6 +74,20 @@ impl Vswitch {
         ));
         let error = self.switch.vsctl(&format!("get interface {name} error"));
         ensure!(error.trim() == "[]", "{name} is no port: {}", error.trim());
+        Ok(())
+    }
+
+    /// Adds the rules of a text, in one bundle: with a message and a barrier for each it takes two
+    /// to five times as long.
+    fn add(&self, rules: &str) -> Result<()> {
+        let file = self.switch.place().write("rules.txt", rules);
+        let output = self.switch.sh(&format!(
+            "ovs-ofctl --timeout={PATIENCE} --bundle -O OpenFlow14 add-flows {BRIDGE} {}",
+            file.display()
+        ));
+        // Before its last words the tool tells of itself.
+        let words = output.text();
+        ensure!(output.ok(), "ovs-ofctl add-flows: {}", words.lines().last().unwrap_or_default());
         Ok(())
     }
 
@@ -89,22 +112,30 @@ impl Peer for Vswitch {
     }
 
     fn install(&mut self, rules: Rules) -> Result<()> {
+        let had = self.installed.take();
         crate::attempt(|| {
-            self.switch.ofctl(&format!("del-flows {BRIDGE}"));
-            self.restore(rules)?;
-            // Megaflows of before are gone when this returns.
+            match missing(had, rules) {
+                Some(flows) => self.add(&one_to_one(flows))?,
+                None => {
+                    self.switch.ofctl(&format!("del-flows {BRIDGE}"));
+                    self.add(&text(rules))?;
+                }
+            }
+            if rules.flows().is_some() {
+                self.switch.appctl(&format!("upcall/set-flow-limit {LIMIT}"));
+            }
+            // Megaflows of rules that are gone are gone when this returns.
             self.switch.revalidate();
             Ok(())
-        })
+        })?;
+        self.installed = Some(rules);
+        Ok(())
     }
 
     fn restore(&mut self, rules: Rules) -> Result<()> {
-        let file = self.switch.place().write("rules.txt", text(rules));
-        let line = format!("ovs-ofctl --timeout={PATIENCE} add-flows {BRIDGE} {}", file.display());
-        let output = self.switch.sh(&line);
-        // Before its last words the tool tells of itself.
-        let words = output.text();
-        ensure!(output.ok(), "ovs-ofctl add-flows: {}", words.lines().last().unwrap_or_default());
+        self.installed = None;
+        self.add(&text(rules))?;
+        self.installed = Some(rules);
         Ok(())
     }
 
@@ -152,22 +183,35 @@ fn number(line: &str, name: &str) -> Option<u64> {
     digits.parse().ok()
 }
 
+/// The flows whose rules are missing, when those that there are stay.
+fn missing(had: Option<Rules>, wanted: Rules) -> Option<Range<u32>> {
+    match (had, wanted) {
+        (Some(Rules::OneToOne(had)), Rules::OneToOne(wanted)) if had <= wanted => Some(had..wanted),
+        _ => None,
+    }
+}
+
+/// A rule for each of these flows of the generator.
+fn one_to_one(flows: Range<u32>) -> String {
+    let mut text = String::new();
+    for flow in flows {
+        let _ = writeln!(
+            text,
+            "priority=10,in_port=1,udp,nw_src={},nw_dst={TARGET},tp_src={},tp_dst={} \
+             actions=output:2",
+            source(flow),
+            PORTS.0,
+            PORTS.1
+        );
+    }
+    text
+}
+
 /// The rules as `ovs-ofctl add-flows` takes them.
 pub fn text(rules: Rules) -> String {
     let mut text = String::new();
     match rules {
-        Rules::OneToOne(flows) => {
-            for flow in 0..flows {
-                let _ = writeln!(
-                    text,
-                    "priority=10,in_port=1,udp,nw_src={},nw_dst={TARGET},tp_src={},tp_dst={} \
-                     actions=output:2",
-                    source(flow),
-                    PORTS.0,
-                    PORTS.1
-                );
-            }
-        }
+        Rules::OneToOne(flows) => text.push_str(&one_to_one(0..flows)),
         Rules::Masks(flows, masks) => {
             // The second table's subtables are told apart by a register, which is no part of a
             // megaflow, before they look at the address.
@@ -303,6 +347,18 @@ mod tests {
             .filter_map(|l| l.split("nw_dst=").nth(1)?.split(' ').next())
             .collect();
         assert_eq!(masks.len(), 8);
+    }
+
+    #[test]
+    fn rules_that_stay_are_not_added_again() {
+        let had = |flows| Some(Rules::OneToOne(flows));
+        assert_eq!(missing(had(2), Rules::OneToOne(5)), Some(2..5));
+        assert_eq!(missing(had(5), Rules::OneToOne(5)), Some(5..5));
+        assert_eq!(missing(had(5), Rules::OneToOne(2)), None);
+        assert_eq!(missing(had(5), Rules::Prefix), None);
+        assert_eq!(missing(None, Rules::OneToOne(5)), None);
+        let both = [text(Rules::OneToOne(2)), one_to_one(2..5)].concat();
+        assert_eq!(both, text(Rules::OneToOne(5)));
     }
 
     #[test]
