@@ -1,11 +1,12 @@
 //! Traffic: live frames by `BPF_PROG_RUN`, and its rate where it ends.
 //!
 //! The kernel sleeps some 20 ms after each run, so one run has more frames than are looked at,
-//! and a switch in a map makes the rest cost next to nothing.
+//! and is interrupted when they have been. A switch in a map has ended the traffic by then.
 
 use crate::args::Plan;
 use crate::cpu_time::Movers;
 use crate::histogram::Histogram;
+use crate::live::Runner;
 use crate::object::{Control, Programs};
 use crate::pin;
 use crate::sink::{Sink, Tally};
@@ -14,7 +15,7 @@ use packet::build::Frame;
 use slipswitch_tests::harness::Netns;
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -327,9 +328,17 @@ impl Traffic<'_> {
         thread::scope(|scope| {
             let (over, failed) = (&over, &failed);
             let watch = scope.spawn(move || {
-                let result = self.watch(&told, failed, look);
+                let told_first = told.recv().context("there is no generator");
+                let (runner, result) = match told_first {
+                    Ok((runner, movers)) => (Some(runner), self.watch(movers, failed, look)),
+                    Err(e) => (None, Err(e)),
+                };
                 over.store(true, Ordering::Release);
-                self.programs.control(self.stream.control(true)?)?;
+                let stopped = self.stream.control(true).and_then(|c| self.programs.control(c));
+                if let Some(runner) = runner {
+                    until_ended(runner, &told);
+                }
+                stopped?;
                 result
             });
             let sent = self.netns.with(|| self.generate(span, tell, over));
@@ -340,11 +349,17 @@ impl Traffic<'_> {
         })
     }
 
-    /// On the thread that generates: says what moves packets, then sends until it is over.
-    fn generate(&self, span: Duration, tell: Sender<Movers>, over: &AtomicBool) -> Result<()> {
+    /// On the thread that generates: says who it is and what moves packets, then sends until it is
+    /// over.
+    fn generate(
+        &self,
+        span: Duration,
+        tell: Sender<(Runner, Movers)>,
+        over: &AtomicBool,
+    ) -> Result<()> {
         pin::pin(self.cpus.traffic)?;
         let movers = Movers::here(self.cpus.traffic).and(&self.daemons, self.cpus.other);
-        tell.send(movers).ok();
+        tell.send((Runner::here(), movers)).ok();
         let batch = match self.stream.pace {
             Pace::Flood => 0,
             Pace::Even(_) => 1,
@@ -359,15 +374,25 @@ impl Traffic<'_> {
     /// On the thread that looks.
     fn watch<T>(
         &self,
-        told: &Receiver<Movers>,
+        movers: Movers,
         failed: &AtomicBool,
         look: impl FnOnce(&Live<'_>) -> Result<T>,
     ) -> Result<T> {
         pin::pin(self.cpus.other)?;
-        let movers = told.recv().context("there is no generator")?;
         let live = Live { traffic: self, movers };
         live.first_packet(failed)?;
         look(&live)
+    }
+}
+
+/// Interrupts the thread that generates until it holds its end of the channel no more.
+fn until_ended(runner: Runner, told: &Receiver<(Runner, Movers)>) {
+    const AGAIN: Duration = Duration::from_millis(1);
+    loop {
+        runner.interrupt();
+        if matches!(told.recv_timeout(AGAIN), Err(RecvTimeoutError::Disconnected)) {
+            return;
+        }
     }
 }
 

@@ -1,8 +1,9 @@
 //! Live frames by `BPF_PROG_RUN`, with a batch size, which `libbpf-rs` has no parameter for.
 
 use anyhow::{Context, Result};
-use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::sync::Once;
+use std::{io, mem, ptr};
 
 /// `BPF_F_TEST_XDP_LIVE_FRAMES` of linux/bpf.h.
 const LIVE_FRAMES: u32 = 1 << 1;
@@ -20,7 +21,46 @@ pub struct Run<'a> {
     pub batch: u32,
 }
 
-/// Runs `program` over the frames, in the calling thread and its network namespace.
+/// A thread whose runs can be cut short.
+#[derive(Clone, Copy, Debug)]
+pub struct Runner(libc::pid_t);
+
+impl Runner {
+    /// The calling thread.
+    pub fn here() -> Runner {
+        static ONCE: Once = Once::new();
+        ONCE.call_once(be_disturbed);
+        Runner(rustix::thread::gettid().as_raw_nonzero().get())
+    }
+
+    /// Ends the run that the thread is in, behind the present batch. To be repeated until it has
+    /// ended: one that begins meanwhile is not disturbed.
+    pub fn interrupt(self) {
+        // SAFETY: the call takes three integers; its result does not matter: a thread of this
+        // process that has ended needs no signal, and the signal does nothing but disturb.
+        unsafe { libc::syscall(libc::SYS_tgkill, std::process::id(), self.0, SIGNAL) };
+    }
+}
+
+/// Ends what a thread waits for in the kernel, and is used for nothing else here.
+const SIGNAL: libc::c_int = libc::SIGUSR2;
+
+/// Does nothing: that there is a handler is what ends a system call.
+extern "C" fn disturbed(_: libc::c_int) {}
+
+/// Lets the signal interrupt system calls, and nothing else.
+fn be_disturbed() {
+    // SAFETY: all zeros is a valid `sigaction`: no flags, an empty mask.
+    let mut action: libc::sigaction = unsafe { mem::zeroed() };
+    let handler: extern "C" fn(libc::c_int) = disturbed;
+    action.sa_sigaction = handler as usize;
+    // SAFETY: the structure lives until the call returns, the old one is not asked for, and a
+    // handler that does nothing may run at any time. With a valid signal the call cannot fail.
+    unsafe { libc::sigaction(SIGNAL, &raw const action, ptr::null_mut()) };
+}
+
+/// Runs `program` over the frames, in the calling thread and its network namespace; over fewer
+/// when the thread is interrupted.
 ///
 /// # Errors
 /// When the kernel refuses; live frames came with Linux 5.18.
@@ -40,7 +80,7 @@ pub fn run(program: BorrowedFd<'_>, run: Run<'_>) -> Result<()> {
     // lengths beside them; the kernel only reads them, because no output buffers are given.
     let result =
         unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &raw mut options) };
-    if result < 0 {
+    if result < 0 && result != -libc::EINTR {
         let error = io::Error::from_raw_os_error(-result);
         return Err(error).context("running a program over live frames (needs Linux 5.18)");
     }
