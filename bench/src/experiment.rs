@@ -17,8 +17,8 @@ pub use frames::Known;
 use crate::args::Plan;
 use crate::catalogue::{self, Experiment};
 use crate::cpu_time::of_process;
-use crate::measure::{Contender, Rounds, Series, warm_turns};
-use crate::peer::System;
+use crate::measure::{Contender, Series, Stand, stands};
+use crate::peer::{Rules, System};
 use crate::pin::Cpus;
 use crate::point::{Parameters, Point, Subject};
 use crate::progress::Progress;
@@ -39,6 +39,10 @@ pub struct Run {
     pub cpus: Cpus,
     /// Systems that were asked for.
     pub systems: Vec<System>,
+    /// Names of the experiments that were asked for.
+    pub asked: Vec<&'static str>,
+    /// Systems whose threads were seen to poll.
+    pub pollers: Vec<System>,
     /// What came of it so far.
     pub results: Results,
     /// Frames that were measured so far, for experiments that have points in common.
@@ -55,19 +59,19 @@ pub type Entry = (Experiment, Work, [u64; 2]);
 
 /// All experiments, in the order of the page.
 pub const ALL: [Entry; 13] = [
-    (catalogue::GRID, frames::grid, [265, 3600]),
-    (catalogue::FLOWS, frames::flows, [85, 850]),
-    (catalogue::ONE_FLOW, frames::one_flow, [50, 130]),
-    (catalogue::HALF, frames::half, [45, 80]),
-    (catalogue::MASKS, frames::masks, [105, 500]),
+    (catalogue::GRID, frames::grid, [420, 4900]),
+    (catalogue::FLOWS, frames::flows, [1, 1]),
+    (catalogue::ONE_FLOW, frames::one_flow, [40, 130]),
+    (catalogue::HALF, frames::half, [30, 80]),
+    (catalogue::MASKS, frames::masks, [1, 1]),
     (catalogue::ECHO, hosts::echo, [55, 300]),
-    (catalogue::TCP, hosts::tcp, [85, 300]),
+    (catalogue::TCP, hosts::tcp, [75, 300]),
     (catalogue::FLOOD, flood::run, [230, 560]),
-    (catalogue::SETUP, setup::run, [45, 150]),
-    (catalogue::RULES, rules::run, [35, 120]),
-    (catalogue::SWEEP, sweep::run, [50, 200]),
-    (catalogue::CPU, cpu::run, [85, 240]),
-    (catalogue::RESTART, restart::run, [45, 120]),
+    (catalogue::SETUP, setup::run, [35, 150]),
+    (catalogue::RULES, rules::run, [65, 170]),
+    (catalogue::SWEEP, sweep::run, [35, 200]),
+    (catalogue::CPU, cpu::run, [100, 300]),
+    (catalogue::RESTART, restart::run, [75, 120]),
 ];
 
 /// A figure that systems are asked for.
@@ -90,8 +94,25 @@ pub type Measure<'a> = Box<dyn Fn(&Setting) -> Result<f64> + 'a>;
 pub struct Task<'a> {
     /// The figure.
     pub asked: Asked,
+    /// Rules that take the place of a system's for this figure and those behind it; systems that
+    /// take none are not asked for it.
+    pub rules: Option<Rules>,
     /// Measures once.
     pub work: Measure<'a>,
+}
+
+impl Task<'_> {
+    fn suits(&self, system: System) -> bool {
+        self.rules.is_none() || system.has_rules()
+    }
+
+    /// Measures once after the rules have been put in.
+    fn first(&self, setting: &mut Setting) -> Result<f64> {
+        if let Some(rules) = self.rules {
+            setting.peer.install(rules)?;
+        }
+        (self.work)(setting)
+    }
 }
 
 impl Run {
@@ -105,25 +126,44 @@ impl Run {
         make: &dyn Fn(System) -> Result<Setting>,
         tasks: &[Task<'_>],
     ) {
-        let wanted: Vec<System> =
+        self.in_groups(systems, make, &mut |run, group| match group {
+            Group::Ready(mut settings) => run.take_turns(experiment, &mut settings, limit, tasks),
+            Group::Failed(system, why) => {
+                let suited = tasks.iter().filter(|task| task.suits(system));
+                suited.for_each(|task| run.absent(experiment, system, &task.asked, &why));
+            }
+        });
+    }
+
+    /// Sets up systems, and gives them to `work` in groups: all that do not poll, and then one by
+    /// one those that do.
+    pub fn in_groups(
+        &mut self,
+        systems: &[System],
+        make: &dyn Fn(System) -> Result<Setting>,
+        work: &mut dyn FnMut(&mut Run, Group),
+    ) {
+        let mut together = Vec::new();
+        let systems: Vec<System> =
             systems.iter().copied().filter(|s| self.systems.contains(s)).collect();
-        let (mut together, mut alone) = (Vec::new(), Vec::new());
-        for system in wanted {
+        for system in systems.iter().copied() {
+            if self.pollers.contains(&system) {
+                continue;
+            }
             self.progress.say(&format!("starting {}", system.name()));
             match crate::attempt(|| make(system)) {
-                Err(e) => tasks.iter().for_each(|t| self.absent(experiment, system, &t.asked, &e)),
+                Err(why) => work(self, Group::Failed(system, why)),
                 // It starts again when the others have gone.
-                Ok(setting) if polls(&setting) => alone.push(system),
+                Ok(setting) if polls(&setting) => self.pollers.push(system),
                 Ok(setting) => together.push(setting),
             }
         }
-        self.take_turns(experiment, &together, limit, tasks);
-        drop(together);
-        for system in alone {
+        work(self, Group::Ready(together));
+        for system in systems.into_iter().filter(|s| self.pollers.contains(s)).collect::<Vec<_>>() {
             self.progress.say(&format!("{} alone, because it polls", system.name()));
             match crate::attempt(|| make(system)) {
-                Err(e) => tasks.iter().for_each(|t| self.absent(experiment, system, &t.asked, &e)),
-                Ok(setting) => self.take_turns(experiment, &[setting], limit, tasks),
+                Err(why) => work(self, Group::Failed(system, why)),
+                Ok(setting) => work(self, Group::Ready(vec![setting])),
             }
         }
     }
@@ -131,18 +171,18 @@ impl Run {
     fn take_turns(
         &mut self,
         experiment: &Experiment,
-        settings: &[Setting],
+        settings: &mut [Setting],
         limit: Option<System>,
         tasks: &[Task<'_>],
     ) {
-        for setting in settings {
+        for setting in settings.iter() {
             self.describe(setting);
         }
         for task in tasks {
             // Who cannot do it at all does not hold up the others.
-            let mut able = Vec::new();
-            for setting in settings {
-                match crate::attempt(|| (task.work)(setting)) {
+            let mut able: Vec<&Setting> = Vec::new();
+            for setting in settings.iter_mut().filter(|s| task.suits(s.system)) {
+                match crate::attempt(|| task.first(setting)) {
                     Ok(_) => able.push(setting),
                     Err(e) => self.absent(experiment, setting.system, &task.asked, &e),
                 }
@@ -202,6 +242,14 @@ impl Run {
     }
 }
 
+/// What comes of setting systems up.
+pub enum Group {
+    /// They run; to be measured together.
+    Ready(Vec<Setting>),
+    /// This one cannot be measured, and why.
+    Failed(System, Error),
+}
+
 /// What the points of a system in an experiment have in common.
 fn subject(experiment: &Experiment, system: System, parameters: Parameters) -> Subject {
     Subject { experiment: experiment.name, system: system.name().to_owned(), parameters }
@@ -229,35 +277,30 @@ fn turns(
     if contenders.is_empty() {
         return Ok(Vec::new());
     }
-    let rounds = Rounds::from(warm_turns(plan, task.asked.wide, &mut contenders)?);
     let at = limit.and_then(|l| Some((settings.iter().position(|s| s.system == l)?, l.name())));
-    Ok(settings
-        .iter()
-        .enumerate()
-        .filter_map(|(number, setting)| {
-            point(experiment, setting, &task.asked, &rounds, number, at)
-        })
-        .collect())
+    let stands = stands(plan, task.asked.wide, at.map(|(at, _)| at), &mut contenders)?;
+    let name = at.map(|(_, name)| name);
+    let each = settings.iter().zip(&stands);
+    Ok(each.map(|(setting, stand)| point(experiment, setting, &task.asked, stand, name)).collect())
 }
 
-/// The point of the contender `number`, against that of a number and a name.
+/// The point of a contender, against the limit of that name.
 fn point(
     experiment: &Experiment,
     setting: &Setting,
     asked: &Asked,
-    rounds: &Rounds,
-    number: usize,
-    limit: Option<(usize, &str)>,
-) -> Option<Point> {
-    let series = rounds.series.get(number)?;
+    stand: &Stand<f64>,
+    limit: Option<&str>,
+) -> Point {
+    let series = stand.series(|sample| *sample);
     let subject = subject(experiment, setting.system, asked.parameters.clone());
-    let mut point = subject.point(asked.metric, asked.unit, series);
-    (point.taken, point.unsteady) = (rounds.taken, series.scatter() > asked.wide);
+    let mut point = subject.point(asked.metric, asked.unit, &series);
+    (point.taken, point.unsteady) = (stand.taken, series.scatter() > asked.wide);
     point.note.clone_from(&setting.note);
-    Some(match limit.filter(|(at, _)| *at != number) {
-        Some((at, name)) => point.against(name, rounds.series.get(at)?),
-        None => point,
-    })
+    match (limit, stand.limit(|sample| *sample)) {
+        (Some(name), Some(series)) => point.against(name, &series),
+        _ => point,
+    }
 }
 
 /// True when a daemon uses much of a CPU although there is no traffic, as far as others leave it

@@ -1,8 +1,8 @@
 //! Measures Slipswitch against the limits of the machine it runs on. A program, not a test: see
 //! `--help`.
 //!
-//! Unsafe code is in `link` and `live` only, for calls that `libbpf-rs` lacks. The benchmark is no
-//! part of the switch.
+//! Unsafe code is in `link` and `live` only, for calls that `libbpf-rs` lacks and to interrupt one.
+//! The benchmark is no part of the switch.
 #![deny(unsafe_code)]
 
 mod args;
@@ -97,6 +97,8 @@ fn compare(args: &Args) -> Result<ExitCode> {
         plan,
         cpus,
         systems: args.systems(),
+        asked: entries.iter().map(|(experiment, ..)| experiment.name).collect(),
+        pollers: Vec::new(),
         known: experiment::Known::default(),
         results: Results { machine: report::machine::facts(), ..Results::default() },
         progress: Progress::new(&expected),

@@ -124,18 +124,6 @@ pub fn turns<T: Sample>(
     for contender in contenders.iter_mut() {
         contender()?;
     }
-    warm_turns(plan, limit, contenders)
-}
-
-/// The same for contenders that have each measured already.
-///
-/// # Errors
-/// When a contender fails.
-pub fn warm_turns<T: Sample>(
-    plan: Plan,
-    limit: f64,
-    contenders: &mut [Contender<'_, T>],
-) -> Result<Turns<T>> {
     let mut best = take(plan.repeat, contenders)?;
     for taken in 2..=1 + ANEW {
         if best.scatter() <= limit {
@@ -149,6 +137,75 @@ pub fn warm_turns<T: Sample>(
     }
     best.unsteady = best.scatter() > limit;
     Ok(best)
+}
+
+/// What one of several contenders measured, and the limit in the same rounds.
+#[derive(Clone, Debug)]
+pub struct Stand<T> {
+    /// Its samples.
+    pub own: Vec<T>,
+    /// Those of the limit, where there is one and it is another contender.
+    pub limit: Option<Vec<T>>,
+    /// Times it was taken, 1 or more.
+    pub taken: u32,
+}
+
+impl<T> Stand<T> {
+    /// A number from each of its samples.
+    pub fn series(&self, number: impl Fn(&T) -> f64) -> Series {
+        Series(self.own.iter().map(number).collect())
+    }
+
+    /// A number from each of the limit's.
+    pub fn limit(&self, number: impl Fn(&T) -> f64) -> Option<Series> {
+        Some(Series(self.limit.as_ref()?.iter().map(number).collect()))
+    }
+}
+
+impl<T: Sample> Stand<T> {
+    fn scatter(&self) -> f64 {
+        self.series(Sample::value).scatter()
+    }
+}
+
+/// Lets contenders that have each measured already take turns, `plan.repeat` rounds. Those whose
+/// samples scatter by more than `wide` of their median then take turns with the contender `limit`
+/// alone, which does not hold up the others; of several times the steadiest counts.
+///
+/// # Errors
+/// When a contender fails.
+pub fn stands<T: Sample + Clone>(
+    plan: Plan,
+    wide: f64,
+    limit: Option<usize>,
+    contenders: &mut [Contender<'_, T>],
+) -> Result<Vec<Stand<T>>> {
+    let all: Vec<usize> = (0..contenders.len()).collect();
+    let first = take_some(plan.repeat, contenders, &all)?;
+    let mut stands = Vec::new();
+    for (number, own) in first.iter().enumerate() {
+        let other = limit.filter(|limit| *limit != number);
+        let beside = other.and_then(|other| first.get(other).cloned());
+        let mut best = Stand { own: own.clone(), limit: beside, taken: 1 };
+        for taken in 2..=1 + ANEW {
+            if best.scatter() <= wide {
+                break;
+            }
+            let mut again = take_some(
+                plan.repeat,
+                contenders,
+                &other.into_iter().chain([number]).collect::<Vec<_>>(),
+            )?;
+            let own = again.pop().unwrap_or_default();
+            let again = Stand { own, limit: again.pop(), taken };
+            if again.scatter() < best.scatter() {
+                best = again;
+            }
+            best.taken = taken;
+        }
+        stands.push(best);
+    }
+    Ok(stands)
 }
 
 /// The same for contenders that measure one number.
@@ -167,13 +224,26 @@ impl From<Turns<f64>> for Rounds {
 }
 
 fn take<T>(repeat: u32, contenders: &mut [Contender<'_, T>]) -> Result<Turns<T>> {
-    let mut samples: Vec<Vec<T>> = contenders.iter().map(|_| Vec::new()).collect();
+    let all: Vec<usize> = (0..contenders.len()).collect();
+    let samples = take_some(repeat, contenders, &all)?;
+    Ok(Turns { samples, taken: 1, unsteady: false })
+}
+
+/// Samples of those contenders, in the order of their numbers here.
+fn take_some<T>(
+    repeat: u32,
+    contenders: &mut [Contender<'_, T>],
+    which: &[usize],
+) -> Result<Vec<Vec<T>>> {
+    let mut samples: Vec<Vec<T>> = which.iter().map(|_| Vec::new()).collect();
     for _ in 0..repeat {
-        for (samples, contender) in samples.iter_mut().zip(contenders.iter_mut()) {
-            samples.push(contender()?);
+        for (samples, number) in samples.iter_mut().zip(which) {
+            if let Some(contender) = contenders.get_mut(*number) {
+                samples.push(contender()?);
+            }
         }
     }
-    Ok(Turns { samples, taken: 1, unsteady: false })
+    Ok(samples)
 }
 
 #[cfg(test)]
@@ -201,6 +271,26 @@ mod tests {
         let rounds = rounds(plan, 0.1, &mut [turn('a'), turn('b')]).unwrap();
         assert_eq!(order.borrow().as_str(), "ababab");
         assert_eq!((rounds.taken, rounds.unsteady), (1, false));
+    }
+
+    #[test]
+    fn who_scatters_takes_turns_with_the_limit_alone() {
+        let order = std::cell::RefCell::new(String::new());
+        let turn = |name, step| {
+            let (order, mut last) = (&order, 1.0);
+            Box::new(move || {
+                order.borrow_mut().push(name);
+                last *= step;
+                Ok(last)
+            }) as Contender<'_>
+        };
+        let plan = Plan { repeat: 3, quick: true, full: false };
+        let mut contenders = [turn('l', 1.0), turn('a', 1.0), turn('w', 2.0)];
+        let stands = stands(plan, 0.1, Some(0), &mut contenders).unwrap();
+        assert_eq!(order.borrow().as_str(), "lawlawlawlwlwlwlwlwlw");
+        assert_eq!(stands.iter().map(|s| s.taken).collect::<Vec<_>>(), [1, 1, 3]);
+        let limits: Vec<_> = stands.iter().map(|s| s.limit.as_ref().map(Vec::len)).collect();
+        assert_eq!(limits, [None, Some(3), Some(3)]);
     }
 
     #[test]

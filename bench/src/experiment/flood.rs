@@ -9,7 +9,7 @@ use crate::catalogue::Experiment;
 use crate::cpu_time::of_process;
 use crate::ends::bulk;
 use crate::flooder::Flooder;
-use crate::measure::{Contender, Sample, Turns, warm_turns};
+use crate::measure::{Contender, Sample, Stand, stands};
 use crate::peer::{Rules, System, Third, Tier};
 use crate::point::{Parameters, Point};
 use crate::setting::Setting;
@@ -41,6 +41,7 @@ const METRICS: [Metric; 4] = [
 ];
 
 /// What one measurement gave.
+#[derive(Clone, Debug)]
 struct Beside {
     gbits: f64,
     cpu: f64,
@@ -90,9 +91,10 @@ fn floods(run: &mut Run, experiment: &Experiment, setting: Setting) -> Result<()
     for flood in able.iter().copied() {
         contenders.push(Box::new(move || once(flood)));
     }
-    match warm_turns(run.plan, WIDE, &mut contenders) {
-        Ok(turns) => {
-            for mut point in points(experiment, system, &able, &turns) {
+    let dropped = able.iter().position(|f| *f == Some(Third::Dropped));
+    match stands(run.plan, WIDE, dropped, &mut contenders) {
+        Ok(stands) => {
+            for mut point in points(experiment, system, &able, &stands) {
                 point.note.clone_from(&note);
                 run.add(point);
             }
@@ -107,20 +109,19 @@ fn points(
     experiment: &Experiment,
     system: System,
     floods: &[Option<Third>],
-    turns: &Turns<Beside>,
+    stands: &[Stand<Beside>],
 ) -> Vec<Point> {
-    let dropped = floods.iter().position(|f| *f == Some(Third::Dropped));
     let mut points = Vec::new();
-    for (number, flood) in floods.iter().enumerate() {
+    for (flood, stand) in floods.iter().zip(stands) {
         let subject = subject(experiment, system, parameters(*flood));
-        let unsteady = turns.series(number, Sample::value).scatter() > WIDE;
+        let unsteady = stand.series(Sample::value).scatter() > WIDE;
         for (metric, unit, figure) in METRICS {
-            let point = subject.point(metric, unit, &turns.series(number, figure));
-            let point = Point { taken: turns.taken, unsteady, ..point };
+            let point = subject.point(metric, unit, &stand.series(figure));
+            let point = Point { taken: stand.taken, unsteady, ..point };
             // Only for the throughput is there more or less than beside dropped packets.
-            let other = dropped.filter(|at| metric == METRICS[0].0 && *at < number);
-            points.push(match other {
-                Some(at) => point.against(AGAINST, &turns.series(at, figure)),
+            let is_other = metric == METRICS[0].0 && flood.is_some();
+            points.push(match stand.limit(figure).filter(|_| is_other) {
+                Some(dropped) => point.against(AGAINST, &dropped),
                 None => point,
             });
         }
@@ -182,10 +183,14 @@ mod tests {
     #[test]
     fn floods_are_compared_with_dropped_packets_of_the_same_rounds() {
         let sample = |gbits| Beside { gbits, cpu: 1.0, mpps: 1.0, megaflows: 2.0 };
-        let samples = [10.0, 8.0, 4.0].map(|gbits| vec![sample(gbits)]).into();
-        let turns = Turns { samples, taken: 1, unsteady: false };
+        let stand = |gbits, dropped: Option<f64>| Stand {
+            own: vec![sample(gbits)],
+            limit: dropped.map(|gbits| vec![sample(gbits)]),
+            taken: 1,
+        };
+        let stands = [stand(10.0, Some(8.0)), stand(8.0, None), stand(4.0, Some(8.0))];
         let system = System::Slipswitch(Tier::Tcx);
-        let points = points(&crate::catalogue::FLOOD, system, &FLOODS[..3], &turns);
+        let points = points(&crate::catalogue::FLOOD, system, &FLOODS[..3], &stands);
         assert_eq!(points.len(), 3 * METRICS.len());
         let ratios: Vec<_> =
             points.iter().filter_map(|p| Some((p.metric.as_str(), p.ratio_to.as_ref()?))).collect();

@@ -29,39 +29,39 @@ use known::Measured;
 
 /// (a): frame sizes by numbers of flows.
 pub fn grid(run: &mut Run, experiment: &Experiment) -> Result<()> {
-    sweep(run, experiment, &cases::grid(run.plan.full))
+    sweep(run, experiment)
 }
 
 /// (b): numbers of flows.
 pub fn flows(run: &mut Run, experiment: &Experiment) -> Result<()> {
-    sweep(run, experiment, &cases::flows(run.plan.full))
+    sweep(run, experiment)
 }
 
 /// (e): numbers of masks, for systems that have any.
 pub fn masks(run: &mut Run, experiment: &Experiment) -> Result<()> {
-    let all = run.systems.clone();
-    run.systems.retain(|s| s.has_rules());
-    let result = sweep(run, experiment, &cases::masks(run.plan.full));
-    run.systems = all;
-    result
+    sweep(run, experiment)
 }
 
 /// (c): one flow, to a card and to a container.
 pub fn one_flow(run: &mut Run, experiment: &Experiment) -> Result<()> {
-    sweep(run, experiment, &cases::one_flow())
+    sweep(run, experiment)
 }
 
-fn sweep(run: &mut Run, experiment: &Experiment, layouts: &[Layout]) -> Result<()> {
+/// Measures all cases of an experiment. Each system runs once for all experiments that put it
+/// between the same ends: it gives the cases of those that come later, too, which are kept for them.
+fn sweep(run: &mut Run, experiment: &Experiment) -> Result<()> {
     let ceiling = Ceiling::new(run.cpus)?;
     let mut limits: IndexMap<Choice, Series> = IndexMap::new();
+    let layouts = cases::of(experiment.name, run.plan.full);
     for system in run.systems.clone() {
-        for layout in layouts {
+        for layout in layouts.iter().filter(|layout| layout.suits(system)) {
             let receiver = layout.receiver;
-            let cases = repeat_known(run, experiment, system, layout, &mut limits);
-            if cases.is_empty() {
+            let own = repeat_known(run, experiment, system, layout, &mut limits);
+            if own.is_empty() {
                 continue;
             }
-            let layout = Layout { receiver, cases };
+            let cases = [own.clone(), later(run, system, receiver, &own)].concat();
+            let layout = Layout { cases: cases::in_order(cases), ..layout.clone() };
             let way = format!("{}, to a {}", system.name(), receiver.name());
             run.progress.say(&format!("starting {way}"));
             match crate::attempt(|| Bed::new(system, receiver, run.cpus)) {
@@ -70,12 +70,28 @@ fn sweep(run: &mut Run, experiment: &Experiment, layouts: &[Layout]) -> Result<(
                     run.results.systems.entry(name).or_insert_with(|| bed.peer.settings());
                     let mut session =
                         Session { experiment, system, plan: run.plan, bed, ceiling: &ceiling };
-                    session.run(&layout, &mut limits, &mut |case, points, limit| {
-                        keep(run, (system, receiver), case, points, limit);
+                    session.run(&layout, &mut |case, points, limit| {
+                        let measured = limit.map(|limit| {
+                            let (case, points) = (case.clone(), points.clone());
+                            Measured { system, receiver, case, points, limit }
+                        });
+                        if !own.contains(case) {
+                            let (name, rules, flows) =
+                                (system.name(), case.rules.name(), case.flows);
+                            let words = format!("{name}, rules {rules}, flows {flows}: for later");
+                            run.progress.say(&words);
+                        } else {
+                            if let Some(measured) = &measured {
+                                let limits = limits.entry(case.choice()).or_default();
+                                limits.0.extend(&measured.limit.0);
+                            }
+                            points.into_iter().for_each(|point| run.add(point));
+                        }
+                        measured.into_iter().for_each(|measured| run.known.keep(measured));
                     });
                 }
                 Err(e) => {
-                    for case in &layout.cases {
+                    for case in &own {
                         let subject = subject(experiment, system, case.parameters.clone());
                         run.add(subject.absent(rate::METRIC, rate::UNIT, &format!("{e:#}")));
                     }
@@ -83,8 +99,24 @@ fn sweep(run: &mut Run, experiment: &Experiment, layouts: &[Layout]) -> Result<(
             }
         }
     }
-    add_limits(run, experiment, layouts, &limits);
+    add_limits(run, experiment, &layouts, &limits);
     Ok(())
+}
+
+/// Cases of all experiments that were asked for which a system can give between the same ends,
+/// but those that are known and those of `own`.
+fn later(run: &Run, system: System, receiver: Far, own: &[Case]) -> Vec<Case> {
+    let mut cases: Vec<Case> = Vec::new();
+    let layouts = run.asked.iter().flat_map(|name| cases::of(name, run.plan.full));
+    for case in layouts.filter(|l| l.receiver == receiver && l.suits(system)).flat_map(|l| l.cases)
+    {
+        let is_there = |other: &Case| other.stands_for(&case);
+        let is_known = run.known.find(system, receiver, &case).is_some();
+        if !is_known && !own.iter().chain(&cases).any(is_there) {
+            cases.push(case);
+        }
+    }
+    cases
 }
 
 /// Adds the points of cases that were measured already; the other cases.
@@ -107,22 +139,6 @@ fn repeat_known(
         }
     }
     rest
-}
-
-/// Adds the points of a case, and keeps them for others when there is a limit, which says that it
-/// could be measured.
-fn keep(
-    run: &mut Run,
-    (system, receiver): (System, Far),
-    case: &Case,
-    points: Vec<Point>,
-    limit: Option<Series>,
-) {
-    if let Some(limit) = limit {
-        let (case, points) = (case.clone(), points.clone());
-        run.known.keep(Measured { system, receiver, case, points, limit });
-    }
-    points.into_iter().for_each(|point| run.add(point));
 }
 
 /// What matters to the generator alone: flows and size.
@@ -159,7 +175,7 @@ struct Session<'a> {
 }
 
 impl Session<'_> {
-    fn run(&mut self, layout: &Layout, limits: &mut IndexMap<Choice, Series>, done: &mut Done<'_>) {
+    fn run(&mut self, layout: &Layout, done: &mut Done<'_>) {
         let mut installed = None;
         let mut note = None;
         for case in &layout.cases {
@@ -176,7 +192,6 @@ impl Session<'_> {
             });
             match points {
                 Ok((points, limit)) => {
-                    limits.entry(case.choice()).or_default().0.extend(&limit.0);
                     let note = note.as_deref();
                     let points = points.into_iter().map(|p| with_note(p, note)).collect();
                     done(case, points, Some(limit));

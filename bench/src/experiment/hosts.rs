@@ -1,6 +1,6 @@
 //! Two containers that talk by TCP.
 
-use super::{Asked, Run, Task, parameter, with_rules};
+use super::{Asked, Run, Task, parameter};
 use crate::catalogue::Experiment;
 use crate::ends::{bulk, connections, echo as exchange, echo_rounds, requests};
 use crate::peer::{Rules, System};
@@ -30,6 +30,7 @@ pub fn echo(run: &mut Run, experiment: &Experiment) -> Result<()> {
             unit: "µs",
             wide: WIDE,
         },
+        rules: None,
         work: Box::new(move |s: &Setting| exchange(&s.ends, size, echo_rounds(), limit)),
     };
     let tasks: Vec<Task<'_>> = sizes.map(task).collect();
@@ -44,20 +45,21 @@ pub fn tcp(run: &mut Run, experiment: &Experiment) -> Result<()> {
     // There are many figures; in the short run each gets half of the time.
     let window = if run.plan.full { run.plan.window() } else { run.plan.window() / 2 };
     let cpus = run.cpus;
-    let task = |metric, unit, work: fn(&Setting, Duration) -> Result<f64>| Task {
+    let task = |metric, unit, rules, work: fn(&Setting, Duration) -> Result<f64>| Task {
         asked: Asked { parameters: Parameters::new(), metric, unit, wide: WIDE },
+        rules,
         work: Box::new(move |s: &Setting| work(s, window)),
     };
+    let by_connection = Some(Rules::PerConnection);
     let tasks = [
-        task("throughput", "Gbit/s", |s, window| bulk(&s.ends, window)),
-        task("requests", "/s", |s, window| requests(&s.ends, window)),
-        task("connections", "/s", |s, window| connections(&s.ends, window)),
+        task("throughput", "Gbit/s", None, |s, window| bulk(&s.ends, window)),
+        task("requests", "/s", None, |s, window| requests(&s.ends, window)),
+        task("connections", "/s", None, |s, window| connections(&s.ends, window)),
+        task("connections, megaflows for each", "/s", by_connection, |s, window| {
+            connections(&s.ends, window)
+        }),
     ];
     let make = move |system| Setting::make(system, cpus, Rules::Normal)?.with_tcp();
     run.compare(experiment, &System::ALL, Some(System::BareTc), &make, &tasks);
-    let tasks =
-        [task("connections, megaflows for each", "/s", |s, window| connections(&s.ends, window))];
-    let make = move |system| Setting::make(system, cpus, Rules::PerConnection)?.with_tcp();
-    run.compare(experiment, &with_rules(), None, &make, &tasks);
     Ok(())
 }

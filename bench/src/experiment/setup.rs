@@ -23,6 +23,7 @@ pub fn run(run: &mut Run, experiment: &Experiment) -> Result<()> {
     let flows = if run.plan.full { 1 << 16 } else { 1 << 14 };
     let task = |metric, unit, work: Measure<'static>| Task {
         asked: Asked { parameters: Parameters::new(), metric, unit, wide: WIDE },
+        rules: None,
         work,
     };
     let tasks = [

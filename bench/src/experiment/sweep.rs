@@ -28,6 +28,7 @@ pub fn run(run: &mut Run, experiment: &Experiment) -> Result<()> {
                 unit: "ms",
                 wide: WIDE,
             },
+            rules: None,
             work: Box::new(move |s: &Setting| pass(s, flows)),
         };
         let make = move |system| {

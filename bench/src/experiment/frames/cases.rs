@@ -1,7 +1,7 @@
 //! Which points an experiment has.
 
 use crate::generator::SIZES;
-use crate::peer::Rules;
+use crate::peer::{Rules, System};
 use crate::point::{Parameters, Value};
 use crate::topology::Far;
 
@@ -24,6 +24,8 @@ const MASKS_CHOICE: [u32; 3] = [1, 16, 256];
 /// A way to put a system between, and what is measured there.
 #[derive(Clone, Debug)]
 pub struct Layout {
+    /// Only systems that take rules.
+    pub by_rules: bool,
     /// What is behind the second port.
     pub receiver: Far,
     /// Cases of the same rules stand together.
@@ -31,7 +33,7 @@ pub struct Layout {
 }
 
 /// One choice of parameters.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Case {
     /// The system's rules.
     pub rules: Rules,
@@ -45,7 +47,20 @@ pub struct Case {
     pub parameters: Parameters,
 }
 
+impl Layout {
+    /// True when a system is to be measured so.
+    pub fn suits(&self, system: System) -> bool {
+        !self.by_rules || system.has_rules()
+    }
+}
+
 impl Case {
+    /// True when what is measured for it is all that `other` asks for.
+    pub fn stands_for(&self, other: &Case) -> bool {
+        let traffic = |case: &Case| (case.rules, case.flows, case.size);
+        traffic(self) == traffic(other) && (self.delays || !other.delays)
+    }
+
     /// What matters to the generator alone.
     pub fn choice(&self) -> (u32, u32) {
         (self.flows, self.size)
@@ -83,7 +98,28 @@ fn named<const N: usize>(parameters: [(&str, Value); N]) -> Parameters {
 
 /// Between cards.
 fn between_cards(cases: Vec<Case>) -> Vec<Layout> {
-    vec![Layout { receiver: Far::Card, cases }]
+    vec![Layout { by_rules: false, receiver: Far::Card, cases }]
+}
+
+/// The cases of an experiment, by its name; none when it has no such cases.
+pub fn of(experiment: &str, full: bool) -> Vec<Layout> {
+    match experiment {
+        "grid" => grid(full),
+        "flows" => flows(full),
+        "masks" => masks(full),
+        "one-flow" => one_flow(),
+        _ => Vec::new(),
+    }
+}
+
+/// In an order in which rules and megaflows that are there can stay: more and more flows with a
+/// rule each, then the rest.
+pub fn in_order(mut cases: Vec<Case>) -> Vec<Case> {
+    cases.sort_by_key(|case| match case.rules {
+        Rules::OneToOne(flows) => flows,
+        _ => u32::MAX,
+    });
+    cases
 }
 
 /// All of the grid, or a choice.
@@ -113,7 +149,8 @@ pub fn flows(full: bool) -> Vec<Layout> {
 /// Numbers of masks.
 pub fn masks(full: bool) -> Vec<Layout> {
     let masks: &[u32] = if full { &MASKS } else { &MASKS_CHOICE };
-    between_cards(masks.iter().copied().map(Case::by_masks).collect())
+    let layouts = between_cards(masks.iter().copied().map(Case::by_masks).collect());
+    layouts.into_iter().map(|layout| Layout { by_rules: true, ..layout }).collect()
 }
 
 /// One flow between cards.
@@ -121,12 +158,13 @@ pub fn half() -> Layout {
     let rules = Rules::OneToOne(1);
     let parameters = Parameters::new();
     let case = Case { rules, flows: 1, size: SIZES[0], delays: true, parameters };
-    Layout { receiver: Far::Card, cases: vec![case] }
+    Layout { by_rules: false, receiver: Far::Card, cases: vec![case] }
 }
 
 /// To a card and to a container.
 pub fn one_flow() -> Vec<Layout> {
-    let layout = |receiver| Layout { receiver, cases: vec![Case::by_way(receiver)] };
+    let layout =
+        |receiver| Layout { by_rules: false, receiver, cases: vec![Case::by_way(receiver)] };
     [Far::Card, Far::Container].map(layout).into()
 }
 
@@ -146,6 +184,24 @@ mod tests {
         for flows in [1, 1 << 16, 1 << 18] {
             assert!(choice.contains(&(flows, 64)));
         }
+    }
+
+    #[test]
+    fn rules_that_are_there_can_stay() {
+        let all: Vec<Case> = ["masks", "grid", "flows"]
+            .into_iter()
+            .flat_map(|name| of(name, true))
+            .flat_map(|layout| layout.cases)
+            .collect();
+        let count = all.len();
+        let ordered = in_order(all);
+        assert_eq!(ordered.len(), count);
+        let exact = ordered.iter().take_while(|c| matches!(c.rules, Rules::OneToOne(_)));
+        let flows: Vec<u32> = exact.map(|c| c.flows).collect();
+        assert!(flows.is_sorted() && flows.len() > 50, "{flows:?}");
+        let rest = ordered.iter().skip(flows.len());
+        assert!(rest.clone().count() > 0);
+        assert!(rest.into_iter().all(|c| !matches!(c.rules, Rules::OneToOne(_))));
     }
 
     #[test]
