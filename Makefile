@@ -1,7 +1,7 @@
 # make demo    from a fresh Debian 12 with Rust to packets through the switch
 # make test    all tests
 # make build   target/release/slipswitchd and target/release/slipswitch
-# make bench   measures this machine and writes docs/benchmarks.md, in about 27 minutes
+# make bench   measures this machine and writes docs/benchmarks.md, in about 16 minutes
 # make bench-full   the same with all points
 # make bench-kernel   Open vSwitch of the kernel beside Slipswitch, in an emulated guest
 

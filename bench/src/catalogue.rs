@@ -1,5 +1,7 @@
 //! The experiments, in words: what each is, and whose table it repeats.
 
+use crate::point::Value;
+
 /// An experiment, for readers and for the command line.
 #[derive(Clone, Copy, Debug)]
 pub struct Experiment {
@@ -17,52 +19,102 @@ pub struct Experiment {
     pub long: bool,
     /// The parameter that varies within a table.
     pub across: Option<&'static str>,
-    /// Why a peer may be ahead: how its name begins, and a sentence.
-    pub why: &'static [(&'static str, &'static str)],
+    /// What only a full run has beside more and longer rounds; empty for nothing.
+    pub more: &'static str,
+    /// Why a peer may be ahead.
+    pub why: &'static [Reason],
+}
+
+/// Why a peer may be ahead in some metrics.
+#[derive(Clone, Copy, Debug)]
+pub struct Reason {
+    /// How the peer's name begins.
+    pub system: &'static str,
+    /// The metrics that it explains.
+    pub metrics: &'static [&'static str],
+    /// The largest value of the parameter across for which it does; `None` for all.
+    pub most: Option<u64>,
+    /// A sentence.
+    pub words: &'static str,
+}
+
+impl Experiment {
+    /// Why a peer is ahead in a metric at a value of the parameter across, if that is known.
+    pub fn reason(&self, system: &str, metric: &str, at: &Value) -> Option<&'static str> {
+        let holds = |most: u64| matches!(at, Value::Count(count) if *count <= most);
+        let fits = |reason: &&Reason| {
+            system.starts_with(reason.system)
+                && reason.metrics.contains(&metric)
+                && reason.most.is_none_or(holds)
+        };
+        self.why.iter().find(fits).map(|reason| reason.words)
+    }
 }
 
 /// Why peers may be ahead wherever packets go through the hosts' stacks.
-const HOSTS: &[(&str, &str)] = &[
-    (
-        "Linux bridge",
-        "It forwards inside the receive path without parsing beyond the Ethernet header and \
-         without flows to count, and here both ports are known to it.",
-    ),
-    ("OVS AF_XDP", POLLS),
-    ("OVS-DPDK", POLLS),
+const HOSTS: &[Reason] = &[
+    Reason {
+        system: "Linux bridge",
+        metrics: &["time of an echo", "throughput", "requests", "connections"],
+        most: None,
+        words: "It forwards inside the receive path without parsing beyond the Ethernet header and \
+                without flows to count, and here both ports are known to it.",
+    },
+    Reason { system: "OVS AF_XDP", ..POLLS },
+    Reason { system: "OVS-DPDK", ..POLLS },
 ];
 
-/// What polling is worth to hosts that wait for each other.
-const POLLS: &str = "Its thread polls on a CPU of its own, also when nothing comes: between a \
-                     request and its answer that CPU does not go to sleep, and waking an idle one \
-                     takes longer than forwarding does.";
-
-/// What polling is worth to first packets.
-const AWAKE: &str = "Its thread polls on a CPU of its own: a first packet wakes nobody, while the \
-                     daemon of Slipswitch sleeps until the kernel has something for it.";
+/// What polling is worth to hosts that wait for each other, as long as messages are short.
+const POLLS: Reason = Reason {
+    system: "",
+    metrics: &["time of an echo", "requests", "connections", "connections, megaflows for each"],
+    most: Some(1 << 14),
+    words: "Its thread polls on a CPU of its own, also when nothing comes: between a request and \
+            its answer that CPU does not go to sleep, and waking an idle one takes longer than \
+            forwarding does.",
+};
 
 /// Why peers may be ahead where flows begin.
-const MISSES: &[(&str, &str)] = &[("OVS AF_XDP", AWAKE), ("OVS-DPDK", AWAKE)];
+const MISSES: &[Reason] =
+    &[Reason { system: "OVS AF_XDP", ..AWAKE }, Reason { system: "OVS-DPDK", ..AWAKE }];
+
+/// What polling is worth to first packets.
+const AWAKE: Reason = Reason {
+    system: "",
+    metrics: &["new flows", "first packet"],
+    most: None,
+    words: "Its thread polls on a CPU of its own: a first packet wakes nobody, while the daemon of \
+            Slipswitch sleeps until the kernel has something for it.",
+};
 
 /// Why peers may be ahead where frames come from the generator.
-const FRAMES: &[(&str, &str)] = &[
-    (
-        "Linux bridge",
-        "It forwards by destination address alone: neither rules nor flows are looked at, and \
-         nothing is counted for a flow.",
-    ),
-    (
-        "OVS AF_XDP",
-        "Its polling thread has a CPU of its own, which the figure for each core takes into \
-         account and the plain rate does not.",
-    ),
-    (
-        "OVS-DPDK",
-        "Its polling thread has a CPU of its own, which the figure for each core takes into \
-         account and the plain rate does not, and reads frames from a ring shared with the \
-         kernel, without system calls.",
-    ),
+const FRAMES: &[Reason] = &[
+    Reason {
+        system: "Linux bridge",
+        metrics: &[
+            "rate",
+            "throughput",
+            "rate per core",
+            "latency p50",
+            "latency p99",
+            "latency p99.9",
+        ],
+        most: None,
+        words: "It forwards by destination address alone: neither rules nor flows are looked at, \
+                and nothing is counted for a flow.",
+    },
+    Reason { system: "OVS AF_XDP", ..OWN_CPU },
+    Reason { system: "OVS-DPDK", ..OWN_CPU },
 ];
+
+/// What a thread that polls has for itself.
+const OWN_CPU: Reason = Reason {
+    system: "",
+    metrics: &["rate", "throughput"],
+    most: None,
+    words: "Its polling thread has a CPU of its own, which the figure for each core takes into \
+            account and the plain rate does not.",
+};
 
 /// Frame sizes by numbers of flows.
 pub const GRID: Experiment = Experiment {
@@ -74,8 +126,9 @@ pub const GRID: Experiment = Experiment {
             per second of time, the rate per core per second of CPU time of all that moves \
             packets, the generator included. The generator and what the kernel does for arriving \
             frames share one CPU; daemons have the other. The bare generator sends the same frames \
-            into the sink without a switch, in turn with every system: nothing can be faster here. \
-            Latency is of 100,000 frames a second at an even pace, from the generator to the \
+            into the sink without a switch, in turn with every system: that is the limit. Rules are \
+            put in by one bundle, and nothing is measured before each flow has its megaflow; where \
+            some are missing, a note says so. Latency is of 100,000 frames a second at an even pace, from the generator to the \
             sink. Bytes are with Ethernet's checksum.",
     repeats: "*Virtual Switch Acceleration with OVS-TC*, 8 frame sizes by 7 numbers of flows up to \
               256 K, rules 1:1",
@@ -90,6 +143,7 @@ pub const GRID: Experiment = Experiment {
     ],
     long: false,
     across: Some("flows"),
+    more: "all 8 frame sizes by 7 numbers of flows, and the latency of each",
     why: FRAMES,
 };
 
@@ -104,6 +158,7 @@ pub const FLOWS: Experiment = Experiment {
     shown: &["rate", "rate per core", "CPU"],
     long: false,
     across: Some("flows"),
+    more: "7 numbers of flows, also with one rule for all of them",
     why: FRAMES,
 };
 
@@ -118,6 +173,7 @@ pub const ONE_FLOW: Experiment = Experiment {
     shown: &["rate", "rate per core", "latency p50", "latency p99"],
     long: false,
     across: None,
+    more: "",
     why: FRAMES,
 };
 
@@ -126,11 +182,12 @@ pub const HALF: Experiment = Experiment {
     name: "half",
     title: "Latency at half of OVS-DPDK's rate",
     about: "The smallest frames of one flow between cards, at an even pace: half of what OVS-DPDK \
-            moves in this run. The notes below say how many that are.",
+            moves in this run. Where that is known, the notes below say how many frames it is.",
     repeats: "*Virtual Switch Acceleration with OVS-TC*, 2.5 times lower latency than OVS-DPDK",
     shown: &["latency p50", "latency p99"],
     long: false,
     across: None,
+    more: "",
     why: FRAMES,
 };
 
@@ -147,6 +204,7 @@ pub const MASKS: Experiment = Experiment {
     shown: &["rate", "rate per core"],
     long: false,
     across: Some("masks"),
+    more: "9 numbers of masks",
     why: FRAMES,
 };
 
@@ -163,6 +221,7 @@ pub const ECHO: Experiment = Experiment {
     shown: &[],
     long: false,
     across: Some("bytes"),
+    more: "sizes by factors of 4, and 50 exchanges of large messages, too",
     why: HOSTS,
 };
 
@@ -179,6 +238,7 @@ pub const TCP: Experiment = Experiment {
     shown: &[],
     long: false,
     across: None,
+    more: "",
     why: HOSTS,
 };
 
@@ -198,6 +258,7 @@ pub const FLOOD: Experiment = Experiment {
     shown: &["throughput", "CPU of the daemon"],
     long: true,
     across: Some("flood"),
+    more: "",
     why: &[],
 };
 
@@ -216,6 +277,7 @@ pub const SETUP: Experiment = Experiment {
     shown: &[],
     long: false,
     across: None,
+    more: "65,536 flows in place of 16,384",
     why: MISSES,
 };
 
@@ -233,6 +295,7 @@ pub const RULES: Experiment = Experiment {
     shown: &[],
     long: false,
     across: Some("rules"),
+    more: "65,536 rules, too",
     why: &[],
 };
 
@@ -247,6 +310,7 @@ pub const SWEEP: Experiment = Experiment {
     shown: &[],
     long: false,
     across: Some("megaflows"),
+    more: "16,384 megaflows, too",
     why: &[],
 };
 
@@ -255,12 +319,14 @@ pub const CPU: Experiment = Experiment {
     name: "cpu",
     title: "CPU that the daemon uses",
     about: "CPU time of all threads of the daemon, as the scheduler counts it, in percent of one \
-            CPU: with nothing to do, and under traffic of 10,000 flows, a rule for each.",
+            CPU: with nothing to do, and under traffic of 10,000 flows, a rule for each. Daemons \
+            that do not poll have nothing to do at the same time, and traffic one after the other.",
     repeats: "*OVS Kernel Datapath Offload at 100GbE* (Chelsio T6), %CPU against the number of \
               flows: 0.34 % at 10k",
     shown: &[],
     long: false,
     across: None,
+    more: "",
     why: &[],
 };
 
@@ -277,16 +343,30 @@ pub const RESTART: Experiment = Experiment {
     shown: &[],
     long: false,
     across: None,
+    more: "",
     why: &[],
 };
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+
     #[test]
     fn each_experiment_says_what_it_is() {
         for (experiment, ..) in crate::experiment::ALL {
             assert!(!experiment.about.is_empty() && !experiment.repeats.is_empty());
             assert!(experiment.name.chars().all(|c| c.is_ascii_lowercase() || c == '-'));
         }
+    }
+
+    #[test]
+    fn reasons_are_for_what_they_explain() {
+        let reason = |metric, bytes| ECHO.reason("OVS-DPDK", metric, &Value::Count(bytes));
+        assert_eq!(reason("time of an echo", 16), Some(POLLS.words));
+        assert_eq!(reason("time of an echo", 16 << 20), None);
+        let reason = |metric| GRID.reason("OVS AF_XDP", metric, &Value::Count(1));
+        assert_eq!(reason("rate"), Some(OWN_CPU.words));
+        assert_eq!(reason("rate per core"), None);
+        assert_eq!(GRID.reason("Linux bridge", "loss", &Value::Count(1)), None);
     }
 }

@@ -74,6 +74,12 @@ pub const ALL: [Entry; 13] = [
     (catalogue::RESTART, restart::run, [75, 120]),
 ];
 
+/// About how many minutes a short run takes.
+pub fn minutes() -> u64 {
+    let short = ALL.iter().filter(|(experiment, ..)| !experiment.long);
+    short.map(|(.., [seconds, _])| seconds).sum::<u64>().div_ceil(60)
+}
+
 /// A figure that systems are asked for.
 #[derive(Clone, Debug)]
 pub struct Asked {

@@ -43,7 +43,7 @@ use pin::Cpus;
 use progress::{Progress, clock};
 use report::Report;
 use report::markdown::{Layout, Page, page};
-use report::results::{GENERATOR, Results};
+use report::results::{ALL_POINTS, GENERATOR, POINTS, Results};
 use slipswitch_tests::harness::{Netns, without_privilege};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -125,6 +125,7 @@ fn how(plan: Plan, cpus: Cpus, progress: &Progress) -> report::machine::Facts {
     let facts = [
         ("command", std::env::args().skip(1).collect::<Vec<_>>().join(" ")),
         ("took", clock(progress.elapsed())),
+        (POINTS, if plan.full { ALL_POINTS } else { "a choice" }.to_owned()),
         ("rounds", format!("{} of {} ms", plan.repeat, plan.window().as_millis())),
         ("CPUs", format!("traffic on {}, daemons and servers on {}", cpus.traffic, cpus.other)),
         ("load after", load().to_string()),
@@ -151,7 +152,12 @@ fn publish(args: &Args, results: &Results) -> Result<()> {
     let experiments: Vec<_> = experiment::ALL.into_iter().map(|(e, ..)| e).collect();
     let mut systems = vec![GENERATOR];
     systems.extend(peer::System::ALL.map(peer::System::name));
-    let layout = Layout { experiments: &experiments, systems: &systems, goals: &goals::ALL };
+    let layout = Layout {
+        experiments: &experiments,
+        systems: &systems,
+        goals: &goals::ALL,
+        minutes: experiment::minutes(),
+    };
     let Page { text, plots } = page(results, &layout, &folder.to_string_lossy());
     let Some(page) = &args.page else {
         print!("{text}");

@@ -11,6 +11,8 @@ pub struct Progress {
     expected: (u64, u64, u64),
     /// Number of the present experiment and of all.
     number: (usize, usize),
+    /// When the present experiment began.
+    began: Duration,
 }
 
 impl Progress {
@@ -20,6 +22,7 @@ impl Progress {
             begin: Instant::now(),
             expected: (seconds.iter().sum(), 0, 0),
             number: (0, seconds.len()),
+            began: Duration::ZERO,
         }
     }
 
@@ -28,14 +31,16 @@ impl Progress {
         self.number.0 += 1;
         self.expected.1 += self.expected.2;
         self.expected.2 = seconds;
-        let (elapsed, left) = (self.begin.elapsed(), self.left(self.begin.elapsed()));
+        self.began = self.begin.elapsed();
+        let (elapsed, left) = (self.began, self.left(self.began));
         let (number, all) = self.number;
         eprintln!("[{number}/{all}] {title} ({} gone, about {} left)", clock(elapsed), clock(left));
     }
 
     /// Something that takes a while begins.
     pub fn say(&self, words: &str) {
-        eprintln!("  {} {words}", clock(self.begin.elapsed()));
+        let elapsed = self.begin.elapsed();
+        eprintln!("  {} {words} (about {} left)", clock(elapsed), clock(self.left(elapsed)));
     }
 
     /// A point is there.
@@ -53,10 +58,11 @@ impl Progress {
         let ratio =
             ratio.map_or(String::new(), |r| format!(" ({} of {})", number(r.median), r.system));
         let unsteady = if point.unsteady { " ~" } else { "" };
-        self.say(&format!(
-            "{}: {figure}{ratio}{unsteady}",
+        eprintln!(
+            "  {} {}: {figure}{ratio}{unsteady}",
+            clock(self.begin.elapsed()),
             [&[point.system.clone(), point.metric.clone()], &parameters[..]].concat().join(", ")
-        ));
+        );
     }
 
     /// Time since the beginning.
@@ -65,12 +71,14 @@ impl Progress {
     }
 
     /// What is expected to be left, when the rest goes as the experiments before did. Short ones
-    /// say little, so it counts as if a minute before them had gone as expected.
+    /// say little, so it counts as if a minute before them had gone as expected. One that takes
+    /// longer than expected is always about to end.
     fn left(&self, elapsed: Duration) -> Duration {
         const MINUTE: f64 = 60.0;
-        let (all, over, _) = self.expected;
-        let pace = (elapsed.as_secs_f64() + MINUTE) / (over as f64 + MINUTE);
-        Duration::from_secs(all.saturating_sub(over)).mul_f64(pace)
+        let (all, over, present) = self.expected;
+        let pace = (self.began.as_secs_f64() + MINUTE) / (over as f64 + MINUTE);
+        let rest = |over: u64| Duration::from_secs(all.saturating_sub(over)).mul_f64(pace);
+        rest(over).saturating_sub(elapsed.saturating_sub(self.began)).max(rest(over + present))
     }
 }
 
@@ -88,11 +96,17 @@ mod tests {
     fn the_rest_is_expected_to_go_as_the_beginning_did() {
         let mut progress = Progress::new(&[10, 30]);
         progress.next("a", 10);
+        progress.began = Duration::ZERO;
         assert_eq!(progress.left(Duration::ZERO), Duration::from_secs(40));
+        assert_eq!(progress.left(Duration::from_secs(4)).as_secs(), 36);
+        assert_eq!(progress.left(Duration::from_secs(90)).as_secs(), 30);
         progress.next("b", 30);
+        progress.began = Duration::from_secs(10);
         assert_eq!(progress.left(Duration::from_secs(10)), Duration::from_secs(30));
+        progress.began = Duration::from_secs(80);
         assert_eq!(progress.left(Duration::from_secs(80)), Duration::from_secs(60));
-        assert!(progress.left(Duration::ZERO) > Duration::from_secs(20));
+        assert_eq!(progress.left(Duration::from_secs(100)), Duration::from_secs(40));
+        assert_eq!(progress.left(Duration::from_secs(200)), Duration::ZERO);
         assert_eq!(clock(Duration::from_secs(125)), "2:05");
     }
 }

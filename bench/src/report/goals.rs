@@ -51,6 +51,16 @@ pub enum Figure {
     Value(Which),
 }
 
+impl Figure {
+    /// Names of the experiments that it is of.
+    pub fn experiments(self) -> Vec<&'static str> {
+        match self {
+            Figure::Ratio(of, to) => vec![of.experiment, to.experiment],
+            Figure::Value(which) => vec![which.experiment],
+        }
+    }
+}
+
 /// A goal.
 #[derive(Clone, Copy, Debug)]
 pub struct Goal {

@@ -4,9 +4,10 @@ use super::goals::{Goal, Verdict};
 use super::plot::{self, Frame, Line, Value as Drawn};
 use super::results::{Results, more_is_better};
 use super::scale::{Spread, number};
-use super::table::{Table, one_line, shown, tables};
+use super::table::{Ahead, Table, one_line, shown, tables};
 use crate::catalogue::Experiment;
 use crate::point::{Point, Value};
+use indexmap::IndexMap;
 use std::fmt::Write as _;
 
 /// Factor between the largest and the smallest value from which a plot is logarithmic.
@@ -30,13 +31,15 @@ pub struct Layout<'a> {
     pub systems: &'a [&'a str],
     /// A row each.
     pub goals: &'a [Goal],
+    /// About how long a short run takes.
+    pub minutes: u64,
 }
 
 /// Writes the page. Plots are shown from `folder`, a path relative to the page's.
 pub fn page(results: &Results, layout: &Layout<'_>, folder: &str) -> Page {
-    let mut text = String::from(HEAD);
+    let mut text = head(results, layout.minutes);
     facts(&mut text, results);
-    goals_table(&mut text, results, layout.goals);
+    goals_table(&mut text, results, layout);
     let mut plots = Vec::new();
     text.push_str("\n## What was compared\n\n| system | what it is here |\n|---|---|\n");
     for (system, setting) in &results.systems {
@@ -54,13 +57,20 @@ pub fn page(results: &Results, layout: &Layout<'_>, folder: &str) -> Page {
     Page { text, plots }
 }
 
-const HEAD: &str = "\
+/// What stands above all figures.
+fn head(results: &Results, minutes: u64) -> String {
+    let rest = match results.is_full() {
+        true => "This is the full run.",
+        false => "Below each experiment stands what only the full run has.",
+    };
+    format!(
+        "\
 # Benchmarks
 
-This page is written by `make bench` (about 27 minutes) or `make bench-full` (all points); do not
-edit it. All figures are of one run on one machine, the one below: every system is measured there
-in turn, with the same generator and the same sink. What could not be measured says why. What
-two experiments have in common is measured once and stands in both. The
+This page is written by `make bench` (about {minutes} minutes) or `make bench-full` (all points, more and
+longer rounds); do not edit it. {rest} All figures are of one run on one machine, the one below:
+every system is measured there, with the same generator and the same sink. What could not be
+measured says why. What two experiments have in common is measured once and stands in both. The
 samples of every figure are in [benchmarks/results.json](benchmarks/results.json).
 
 How to read the tables: the median over the rounds, ± the median distance from it; in brackets,
@@ -69,7 +79,9 @@ bold, the best switch of a column (limits are no switches); `~`, figures that sc
 also when they were taken again; [1], a note below the table. Plots show the smallest and the
 largest sample as a thin line.
 
-";
+"
+    )
+}
 
 fn facts(text: &mut String, results: &Results) {
     text.push_str("## The machine and the run\n\n| | |\n|---|---|\n");
@@ -78,7 +90,8 @@ fn facts(text: &mut String, results: &Results) {
     }
 }
 
-fn goals_table(text: &mut String, results: &Results, goals: &[Goal]) {
+fn goals_table(text: &mut String, results: &Results, layout: &Layout<'_>) {
+    let goals = layout.goals;
     let verdicts: Vec<Verdict> = goals.iter().map(|g| g.judge(results)).collect();
     let met = verdicts.iter().filter(|v| matches!(v, Verdict::Met(_))).count();
     let missed = verdicts.iter().filter(|v| matches!(v, Verdict::Missed(_))).count();
@@ -90,6 +103,16 @@ fn goals_table(text: &mut String, results: &Results, goals: &[Goal]) {
     );
     for goal in goals {
         let _ = writeln!(text, "{}", goal.row(results));
+    }
+    for experiment in layout.experiments.iter().filter(|experiment| experiment.long) {
+        let is_judged = |goal: &Goal| goal.figure.experiments().contains(&experiment.name);
+        if goals.iter().any(is_judged) && results.of(experiment.name).next().is_none() {
+            let (title, name) = (experiment.title, experiment.name);
+            let _ = writeln!(
+                text,
+                "\n{title} ({name}) takes long: `make bench-full` judges the goals about it."
+            );
+        }
     }
 }
 
@@ -111,8 +134,12 @@ fn section(
         |p: &&Point| experiment.shown.is_empty() || experiment.shown.contains(&p.metric.as_str());
     let points = results.of(experiment.name).filter(is_shown);
     let tables = tables(points, experiment.across, systems);
+    if !results.is_full() && !experiment.more.is_empty() {
+        let _ = writeln!(text, "\nOnly `make bench-full` has {}.", experiment.more);
+    }
     if tables.is_empty() {
-        text.push_str("\nNot part of this run.\n");
+        text.push_str("\nNot part of this run.");
+        text.push_str(if experiment.long { " Only `make bench-full` has it.\n" } else { "\n" });
     }
     for (number, table) in (1..).zip(&tables) {
         let _ =
@@ -133,24 +160,20 @@ fn better(table: &Table<'_>) -> String {
 
 /// Says where a peer is ahead of Slipswitch, and why.
 fn ahead(text: &mut String, table: &Table<'_>, experiment: &Experiment) {
-    let ahead = table.ahead();
-    let mut systems: Vec<&str> = ahead.iter().map(|(system, ..)| *system).collect();
-    systems.dedup();
-    systems.sort_unstable();
-    systems.dedup();
-    for system in systems {
-        let places: Vec<String> = ahead
-            .iter()
-            .filter(|(s, ..)| *s == system)
-            .map(|(_, column, its, ours)| {
-                let at = table
-                    .across
-                    .map_or(String::new(), |name| format!("at {name} {}: ", shown(column)));
-                format!("{at}{} against {}", number(*its), number(*ours))
-            })
-            .collect();
-        let why = experiment.why.iter().find(|(prefix, _)| system.starts_with(prefix));
-        let why = why.map_or("Why has not been found out.", |(_, why)| why);
+    let mut ahead: IndexMap<(&str, &str), Vec<String>> = IndexMap::new();
+    let mut all = table.ahead();
+    all.sort_by_key(|ahead| ahead.system);
+    for Ahead { system, column, its, ours, clear } in all {
+        let at =
+            table.across.map_or(String::new(), |name| format!("at {name} {}: ", shown(column)));
+        let why = match clear {
+            true => experiment.reason(system, table.metric, column).unwrap_or(UNKNOWN),
+            false => SCATTER,
+        };
+        let place = format!("{at}{} against {}", number(its), number(ours));
+        ahead.entry((system, why)).or_default().push(place);
+    }
+    for ((system, why), places) in ahead {
         let _ = writeln!(
             text,
             "\n{system} is ahead of every tier of Slipswitch here ({}). {why}",
@@ -158,6 +181,9 @@ fn ahead(text: &mut String, table: &Table<'_>, experiment: &Experiment) {
         );
     }
 }
+
+const UNKNOWN: &str = "Why has not been found out.";
+const SCATTER: &str = "That is less than what the samples of both scatter.";
 
 /// Lines where a count varies, bars where nothing does; nothing where less than two systems
 /// were measured.
@@ -230,9 +256,11 @@ fn drawn(table: &Table<'_>, system: &str, column: &Value) -> Option<Drawn> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalogue::Reason;
     use crate::measure::Series;
     use crate::point::Subject;
     use crate::report::goals::{Bound, Figure, Which};
+    use crate::report::results::{ALL_POINTS, POINTS};
 
     const MADE_UP: Experiment = Experiment {
         name: "made-up",
@@ -242,7 +270,8 @@ mod tests {
         long: false,
         across: Some("flows"),
         shown: &["rate"],
-        why: &[("OVS-DPDK", "It polls.")],
+        more: "more flows",
+        why: &[Reason { system: "OVS-DPDK", metrics: &["rate"], most: None, words: "It polls." }],
     };
     const GOAL: Goal = Goal {
         words: "rate",
@@ -259,6 +288,7 @@ mod tests {
         experiments: &[MADE_UP],
         systems: &["bare XDP redirect", "OVS-DPDK", "Slipswitch xdp"],
         goals: &[GOAL],
+        minutes: 3,
     };
 
     fn point(system: &str, flows: u64, rate: f64) -> Point {
@@ -266,7 +296,7 @@ mod tests {
         Subject { experiment: "made-up", system: system.into(), parameters }.point(
             "rate",
             "Mpps",
-            &Series(vec![rate, rate * 1.1, rate * 0.9]),
+            &Series(vec![rate, rate * 1.01, rate * 0.99]),
         )
     }
 
@@ -298,7 +328,9 @@ mod tests {
             "| rate | ≥ 5 Mpps | 4.00 Mpps | **missed** |",
             "| OVS-DPDK | one PMD |",
             "## Made up\n\nFigures for a test.\n\nRepeats: nothing. Again, to the terminal: \
-             `cargo run --release -p slipswitch-bench -- --only made-up`.",
+             `cargo run --release -p slipswitch-bench -- --only made-up`.\n\n\
+             Only `make bench-full` has more flows.",
+            "`make bench` (about 3 minutes)",
             "| flows → | 1 | 1K |",
             "OVS-DPDK is ahead of every tier of Slipswitch here (at flows 1: 9.50 against 9.00). It polls.",
             "![Rate](benchmarks/made-up-1.svg)",
@@ -310,6 +342,33 @@ mod tests {
         let [(file, svg)] = &page.plots[..] else { panic!("one plot was expected") };
         assert_eq!(file, "made-up-1.svg");
         assert_eq!(svg.matches("<polyline ").count(), 3);
+    }
+
+    #[test]
+    fn the_page_of_a_full_run_says_that_it_is_one() {
+        let mut results = results();
+        results.run.insert(POINTS.into(), ALL_POINTS.into());
+        let page = page(&results, &LAYOUT, "benchmarks");
+        assert!(page.text.contains("This is the full run."), "{}", page.text);
+        assert!(!page.text.contains("more flows"), "{}", page.text);
+    }
+
+    #[test]
+    fn goals_of_what_takes_long_say_who_judges_them() {
+        let long = Experiment { long: true, ..MADE_UP };
+        let layout = Layout { experiments: &[long], ..LAYOUT };
+        let words = "Made up (made-up) takes long: `make bench-full` judges the goals about it.";
+        assert!(page(&Results::default(), &layout, "benchmarks").text.contains(words));
+        assert!(!page(&results(), &layout, "benchmarks").text.contains(words));
+    }
+
+    #[test]
+    fn who_wins_by_less_than_samples_scatter_says_so_and_no_reason() {
+        let mut results = results();
+        results.points.iter_mut().for_each(|p| p.spread = Some(1.0));
+        let text = page(&results, &LAYOUT, "benchmarks").text;
+        assert!(text.contains("9.50 against 9.00). That is less than"), "{text}");
+        assert!(!text.contains("It polls."), "{text}");
     }
 
     #[test]

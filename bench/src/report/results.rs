@@ -51,7 +51,17 @@ pub fn more_is_better(unit: &str) -> bool {
     unit.ends_with("/s") || unit.ends_with("pps")
 }
 
+/// The fact of a run that says which points it has, and what it says when these are all.
+pub const POINTS: &str = "points";
+/// See [`POINTS`].
+pub const ALL_POINTS: &str = "all";
+
 impl Results {
+    /// True for a run of all points.
+    pub fn is_full(&self) -> bool {
+        self.run.get(POINTS).is_some_and(|points| points == ALL_POINTS)
+    }
+
     /// The points of an experiment.
     pub fn of<'a>(&'a self, experiment: &'a str) -> impl Iterator<Item = &'a Point> + Clone {
         self.points.iter().filter(move |p| p.experiment == experiment)

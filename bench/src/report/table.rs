@@ -22,6 +22,21 @@ pub struct Table<'a> {
     points: Vec<&'a Point>,
 }
 
+/// A peer that is ahead of each of our tiers in a column.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ahead<'a> {
+    /// The peer.
+    pub system: &'a str,
+    /// The column.
+    pub column: &'a Value,
+    /// Its median.
+    pub its: f64,
+    /// The best of ours.
+    pub ours: f64,
+    /// By more than what samples of both scatter.
+    pub clear: bool,
+}
+
 /// A value that no parameter has.
 static NOTHING: Value = Value::Count(0);
 
@@ -178,16 +193,22 @@ impl<'a> Table<'a> {
         })
     }
 
-    /// Peers that are ahead of each of our tiers: the peer, the column, its median and our best.
-    pub fn ahead(&self) -> Vec<(&'a str, &'a Value, f64, f64)> {
+    /// Peers that are ahead of each of our tiers.
+    pub fn ahead(&self) -> Vec<Ahead<'a>> {
         let more = more_is_better(self.unit);
         let mut ahead = Vec::new();
         for column in &self.columns {
-            let Some((_, ours)) = self.best_of(column, |role| role == Role::Ours) else { continue };
+            let Some((best, ours)) = self.best_of(column, |role| role == Role::Ours) else {
+                continue;
+            };
+            let spread = |system| self.point(system, column).and_then(|p| p.spread);
             for system in self.systems.iter().filter(|s| Role::of(s) == Role::Peer) {
                 let its = self.point(system, column).and_then(|p| p.median);
                 let wins = |its: &f64| if more { *its > ours } else { *its < ours };
-                ahead.extend(its.filter(wins).map(|its| (*system, *column, its, ours)));
+                let Some(its) = its.filter(wins) else { continue };
+                let spreads: f64 = [spread(system), spread(best)].into_iter().flatten().sum();
+                let clear = (its - ours).abs() > spreads;
+                ahead.push(Ahead { system, column, its, ours, clear });
             }
         }
         ahead
@@ -259,7 +280,20 @@ mod tests {
         ];
         let tables = tables(points.iter(), Some("flows"), &["bare XDP redirect"]);
         assert!(tables[0].markdown().contains("| OVS-DPDK | **9.90 ±0** | 1.00 ±0 |"));
-        assert_eq!(tables[0].ahead(), [("OVS-DPDK", &Value::Count(1), 9.9, 9.5)]);
+        let column = &Value::Count(1);
+        let ahead = Ahead { system: "OVS-DPDK", column, its: 9.9, ours: 9.5, clear: true };
+        assert_eq!(tables[0].ahead(), [ahead]);
+    }
+
+    #[test]
+    fn who_is_ahead_by_less_than_samples_scatter_is_not_clearly_so() {
+        let mut points = [point("OVS-DPDK", "1:1", 1, 9.9), point("Slipswitch xdp", "1:1", 1, 9.5)];
+        for (spreads, clear) in [([0.1, 0.2], true), ([0.3, 0.2], false)] {
+            for (point, spread) in points.iter_mut().zip(spreads) {
+                point.spread = Some(spread);
+            }
+            assert_eq!(tables(points.iter(), Some("flows"), &[])[0].ahead()[0].clear, clear);
+        }
     }
 
     #[test]
