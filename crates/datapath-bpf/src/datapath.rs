@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use clock::{Clock, Millis};
 use datapath::{
-    Actions, AdoptedPort, FlowStats, Megaflow, MeterConfig, MeterStats, PortCounts, PortNo,
+    Action, Actions, AdoptedPort, FlowStats, Megaflow, MeterConfig, MeterStats, PortCounts, PortNo,
     Refusal, Side, Ufid,
 };
 
@@ -444,6 +444,11 @@ impl BpfDatapath {
     /// One flow.
     pub fn flow(&self, ufid: Ufid) -> Option<Held> {
         self.flows.flow(ufid)
+    }
+
+    /// What a flow does, in the contract's words; nested lists that ended it are part of it.
+    pub fn actions(&self, ufid: Ufid) -> Option<Vec<Action>> {
+        self.flows.actions(ufid)
     }
 
     /// All flows, for people.

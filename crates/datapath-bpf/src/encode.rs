@@ -18,7 +18,7 @@ use crate::settings::{FEATURE_LAYERS, FEATURE_MPLS};
 
 mod cells;
 
-pub use cells::{Cells, Traits, is_program};
+pub use cells::{Cells, Traits, instruction_cells, is_program};
 
 /// Instructions of one flow: each is a tail call, and a packet may make 33 of them. A packet that
 /// is looked up again goes to the daemon when too few are left (`bpf/lookup.h`).

@@ -30,6 +30,7 @@ mod attachment;
 pub mod capabilities;
 mod clsact;
 mod datapath;
+pub mod decode;
 mod discard;
 pub mod encode;
 pub mod flows;

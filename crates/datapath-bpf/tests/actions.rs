@@ -290,6 +290,22 @@ fn random(hook: Hook, seed: u64, make: fn(&mut Rng) -> Vec<u8>, at_least: usize)
 }
 
 #[test]
+fn lists_are_read_back_from_programs() {
+    let mut rng = Rng::with_seed(9);
+    let mut read = 0;
+    for _ in 0..5_000 {
+        let frame = frames::sound(&mut rng);
+        let actions = list(&mut rng, &key_of(&frame, IN_PORT));
+        let Ok(encoded) = encode::encode(&actions) else { continue };
+        if let Effect::Program(cells) = encoded.effect {
+            assert_eq!(datapath_bpf::decode::actions(&cells), actions);
+            read += 1;
+        }
+    }
+    assert!(read > 3_000, "{read}");
+}
+
+#[test]
 fn random_lists_on_sound_frames() {
     if is_root() {
         random(Hook::Tc, 1, frames::sound, 15_000);

@@ -230,6 +230,10 @@ impl FastPath for BpfDatapath {
         Some(Held { matching: held.matching, tiers: tiers_of(held.hooks), stats: held.stats })
     }
 
+    fn actions(&self, ufid: Ufid) -> Option<Actions> {
+        BpfDatapath::actions(self, ufid).map(Actions::from)
+    }
+
     fn len(&self) -> usize {
         BpfDatapath::len(self)
     }

@@ -234,6 +234,9 @@ pub trait FastPath: Send + Sync {
         self.flow(ufid).map(|held| held.stats)
     }
 
+    /// What a flow does; perhaps not written as it was when it was installed.
+    fn actions(&self, ufid: Ufid) -> Option<Actions>;
+
     /// Number of flows.
     fn len(&self) -> usize;
 

@@ -2,6 +2,7 @@
 
 use crate::fast_path::FastPath;
 use crate::gates::Allowed;
+use crate::moves::lacks;
 use crate::placed::PlacedDatapath;
 use crate::queue;
 use crate::table::{Place, Shard, add};
@@ -206,19 +207,20 @@ impl PlacedDatapath {
         dump
     }
 
-    /// A flow that is in the fast path only. Its actions are not known in the contract's form:
-    /// the list is empty.
+    /// A flow that is in the fast path only, as it is there.
     fn adopted(&self, ufid: Ufid) -> Option<FlowDump> {
         let fast = self.fast_path()?;
         let place = self.table.shard(ufid).get(ufid)?;
         let Place::Adopted(tiers) = place else { return None };
         let held = fast.flow(ufid)?;
+        let flow = Megaflow { ufid, matching: held.matching, actions: fast.actions(ufid)? };
+        let refusal = self.decide(&flow).ok().and_then(|allowed| lacks(tiers, allowed));
         Some(FlowDump {
-            flow: Megaflow { ufid, matching: held.matching, actions: Actions::from([]) },
+            flow,
             stats: held.stats,
             tier: tiers.fastest().unwrap_or(Tier::Userspace),
-            refusal: None,
-            offloaded: Offloaded::Yes,
+            refusal,
+            offloaded: if refusal.is_some() { Offloaded::Partial } else { Offloaded::Yes },
         })
     }
 }

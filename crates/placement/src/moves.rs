@@ -21,7 +21,7 @@ const FULL: [Refusal; 4] =
     [Refusal::TableFull, Refusal::Evicted, Refusal::MasksFull, Refusal::ProgramsFull];
 
 /// Why a fast path that takes the tiers but not this flow in all of them does not.
-fn lacks(taken: TierSet, allowed: Allowed) -> Option<Refusal> {
+pub(crate) fn lacks(taken: TierSet, allowed: Allowed) -> Option<Refusal> {
     if taken.covers(allowed.wanted) {
         return None;
     }

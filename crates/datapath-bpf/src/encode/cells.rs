@@ -196,6 +196,11 @@ const LENGTHS: [(Op, usize); 27] = [
     (Op::Copies, 1),
 ];
 
+/// The operation of an instruction's first cell, and the cells that it takes with its operands.
+pub fn instruction_cells(first: u64) -> Option<(Op, usize)> {
+    LENGTHS.get((first & 0xff) as usize).copied()
+}
+
 /// True when `cells` are what [`super::encode`] may have written: known instructions of the right
 /// length, branches that land on instructions, everything that runs ends. Total.
 pub fn is_program(cells: &[u64; CELLS_TOTAL]) -> bool {
@@ -213,12 +218,12 @@ pub fn is_program(cells: &[u64; CELLS_TOTAL]) -> bool {
             return false;
         };
         *start = true;
-        let Some((op, length)) = LENGTHS.get((first & 0xff) as usize) else {
+        let Some((op, length)) = instruction_cells(*first) else {
             return false;
         };
-        count += usize::from(*op != Op::Copies);
+        count += usize::from(op != Op::Copies);
         let (stated, a, b) = ((first >> 8) & 0xff, (first >> 16) as u16, (first >> 32) as u32);
-        if stated != *length as u64 || count > MOST_INSTRUCTIONS {
+        if stated != length as u64 || count > MOST_INSTRUCTIONS {
             return false;
         }
         let fits = match op {
@@ -233,7 +238,7 @@ pub fn is_program(cells: &[u64; CELLS_TOTAL]) -> bool {
         if !fits {
             return false;
         }
-        ended = matches!(op, Op::End | Op::Drop | Op::Recirc) || (*op == Op::Output && a == 1);
+        ended = matches!(op, Op::End | Op::Drop | Op::Recirc) || (op == Op::Output && a == 1);
         at += length;
     }
     at <= CELLS && targets.iter().all(|target| starts.get(*target) == Some(&true))
@@ -267,15 +272,15 @@ impl Traits {
         let mut copying = false;
         let mut at = 0;
         while let Some(first) = cells.get(at) {
-            let Some((op, length)) = LENGTHS.get((first & 0xff) as usize) else { break };
+            let Some((op, length)) = instruction_cells(*first) else { break };
             at += length;
             traits.mpls |= matches!(op, Op::SetMpls | Op::PushMpls | Op::PopMpls);
-            traits.again |= *op == Op::Recirc;
-            traits.cuts |= *op == Op::Trunc;
+            traits.again |= op == Op::Recirc;
+            traits.cuts |= op == Op::Trunc;
             if matches!(op, Op::PushVlan | Op::PushMpls) {
                 traits.growth = traits.growth.saturating_add(4);
             }
-            if *op == Op::Copies {
+            if op == Op::Copies {
                 copying = true;
                 copies.clear();
             }
@@ -288,7 +293,7 @@ impl Traits {
                 Op::End => {}
                 _ => copies.clear(), // not ours: no set has no ports
             }
-            if *op == Op::Output && first >> 16 & 1 == 0 {
+            if op == Op::Output && first >> 16 & 1 == 0 {
                 continue;
             }
             copying = false;

@@ -1,9 +1,11 @@
 //! Looking at flows.
 
-use datapath::FlowStats;
+use datapath::{DropReason, FlowStats};
 
 use super::*;
 use crate::attachment::Held;
+use crate::decode;
+use crate::layout::NO_PORT;
 
 impl Flows {
     /// One flow.
@@ -30,6 +32,21 @@ impl Flows {
             hooks: HookSet::from_bits_truncate(slot.hooks),
             stats: stats::flow_stats(&count, used),
         }
+    }
+
+    /// What a flow does; see [`crate::decode`].
+    pub fn actions(&self, ufid: Ufid) -> Option<Vec<Action>> {
+        let inner = self.lock();
+        let slot = Slot::read(&self.maps, *inner.by_ufid.get(&ufid)? as usize);
+        Some(match (slot.output, slot.program) {
+            (NO_PORT, NO_PROGRAM) => {
+                let reason = DropReason::ALL.into_iter().find(|r| *r as u32 == slot.reason);
+                let reason = reason.filter(|reason| *reason != DropReason::Flow);
+                reason.map(Action::Drop).into_iter().collect()
+            }
+            (NO_PORT, program) => decode::actions(&self.maps.programs.read(program as usize).cells),
+            (port, _) => vec![Action::Output(PortNo(port))],
+        })
     }
 
     /// All flows, for people.

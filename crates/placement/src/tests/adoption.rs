@@ -46,7 +46,7 @@ fn adopted_flows_are_there_with_what_they_counted() {
     let b = bench();
     assert_eq!(b.swept(1).unwrap().packets, 7);
     let dump = b.placed.flow(Ufid(1)).unwrap();
-    assert_eq!(dump.flow.matching, flow(1, 5, &[]).matching);
+    assert_eq!(dump.flow, flow(1, 5, &[output(6)]), "what it does is told");
     assert_eq!((dump.tier, dump.stats.packets), (Tier::Tcx, 7));
     assert_eq!(b.placed.dump().len(), 3);
     let stats = b.placed.offload_stats();

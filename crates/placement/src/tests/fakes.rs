@@ -417,6 +417,9 @@ impl FastPath for FakeFast {
         let held = flows.get(&ufid)?;
         Some(Held { matching: held.flow.matching, tiers: held.tiers, stats: held.stats })
     }
+    fn actions(&self, ufid: Ufid) -> Option<Actions> {
+        lock(&self.flows).get(&ufid).map(|held| held.flow.actions.clone())
+    }
     fn len(&self) -> usize {
         lock(&self.flows).len()
     }

@@ -1,0 +1,292 @@
+//! The cells of a `struct program` as actions again: what flows do that another daemon installed.
+//!
+//! What comes back does the same as what was encoded. It may be written otherwise: nested lists
+//! of which nothing follows are part of the list, and what never happens is left out.
+
+use datapath::{Action, DropReason, Masked, PortNo, Set};
+
+use crate::encode::instruction_cells;
+use crate::layout::{CELLS_TOTAL, Op};
+
+/// The actions of a program. Total: of cells that are no program (see
+/// [`crate::encode::is_program`]) it gives what can be read.
+pub fn actions(cells: &[u64; CELLS_TOTAL]) -> Vec<Action> {
+    list(cells, 0, cells.len())
+}
+
+/// The list that begins at `at` and goes on to `end`, if nothing ends it before.
+fn list(cells: &[u64], mut at: usize, end: usize) -> Vec<Action> {
+    let mut actions = Vec::new();
+    while at < end {
+        let Some(i) = Instruction::read(cells, at) else { break };
+        at += i.cells;
+        let landing = at.saturating_add(i.a.into()).min(end);
+        match i.op {
+            Op::End => break,
+            Op::Copies => {}
+            Op::Sample => {
+                let nested = list(cells, at, landing);
+                actions.push(Action::Sample { probability: i.b, actions: nested });
+                at = landing;
+            }
+            Op::CheckLen => {
+                actions.push(Action::CheckPktLen {
+                    len: i.b as u16, // it was one
+                    greater: list(cells, landing, end),
+                    not_greater: list(cells, at, landing),
+                });
+                break;
+            }
+            _ => {
+                actions.extend(i.action());
+                if matches!(i.op, Op::Drop | Op::Recirc) || (i.op == Op::Output && i.a == 1) {
+                    break;
+                }
+            }
+        }
+    }
+    actions
+}
+
+/// Reads operands in the order in which they lie in memory.
+struct Operands<'a>(&'a [u64]);
+
+impl Operands<'_> {
+    /// Bytes `at`.. of all operands.
+    fn bytes<const N: usize>(&self, at: usize) -> [u8; N] {
+        let byte = |i: usize| self.0.get(i / 8).map_or(0, |cell| cell.to_ne_bytes()[i % 8]);
+        std::array::from_fn(|i| byte(at + i))
+    }
+
+    fn masked<const N: usize>(&self, value: usize, mask: usize) -> Masked<[u8; N]> {
+        Masked { value: self.bytes(value), mask: self.bytes(mask) }
+    }
+
+    /// A value and its mask behind it.
+    fn octet(&self, at: usize) -> Masked<u8> {
+        let [value, mask] = self.bytes(at);
+        Masked { value, mask }
+    }
+
+    fn short(&self, at: usize) -> Masked<u16> {
+        let [value, mask] = [at, at + 2].map(|at| u16::from_be_bytes(self.bytes(at)));
+        Masked { value, mask }
+    }
+
+    fn long(&self, at: usize) -> Masked<u32> {
+        let [value, mask] = [at, at + 4].map(|at| u32::from_be_bytes(self.bytes(at)));
+        Masked { value, mask }
+    }
+}
+
+struct Instruction<'a> {
+    op: Op,
+    /// How many it takes.
+    cells: usize,
+    a: u16,
+    b: u32,
+    operands: Operands<'a>,
+}
+
+impl Instruction<'_> {
+    fn read(cells: &[u64], at: usize) -> Option<Instruction<'_>> {
+        let (first, rest) = cells.get(at..)?.split_first()?;
+        let (op, length) = instruction_cells(*first)?;
+        let operands = Operands(rest.get(..length - 1)?);
+        // Halves and a quarter of the cell.
+        let (a, b) = ((first >> 16) as u16, (first >> 32) as u32);
+        Some(Instruction { op, cells: length, a, b, operands })
+    }
+
+    /// What has no other actions in it.
+    fn action(&self) -> Option<Action> {
+        Some(match self.op {
+            Op::Output => Action::Output(PortNo(self.b)),
+            Op::Drop => {
+                let is_it = |reason: &DropReason| *reason as u32 == self.b;
+                Action::Drop(DropReason::ALL.into_iter().find(is_it)?)
+            }
+            Op::Recirc => Action::Recirc(self.b),
+            Op::PushVlan => {
+                // Below 2^16, as it was written.
+                Action::PushVlan { tpid: self.a, tci: self.b as u16 | flow::VLAN_CFI }
+            }
+            Op::PopVlan => Action::PopVlan,
+            Op::PushMpls => Action::PushMpls { lse: self.b, ethertype: self.a },
+            Op::PopMpls => Action::PopMpls { ethertype: self.a },
+            Op::Hash => Action::Hash { symmetric: self.a != 0, basis: self.b },
+            Op::Trunc => Action::Trunc(self.b),
+            Op::Meter => Action::Meter(self.b),
+            _ => Action::Set(self.set()?),
+        })
+    }
+
+    fn set(&self) -> Option<Set> {
+        let o = &self.operands;
+        Some(match self.op {
+            Op::SetEth => Set::Ethernet { dst: o.masked(0, 16), src: o.masked(6, 22) },
+            Op::SetIpv4 => Set::Ipv4 {
+                src: o.masked(0, 8),
+                dst: o.masked(4, 12),
+                tos: o.octet(16),
+                ttl: o.octet(18),
+            },
+            Op::SetIpv6 => Set::Ipv6 {
+                src: o.masked(0, 16),
+                dst: o.masked(32, 48),
+                label: o.long(64),
+                tclass: o.octet(72),
+                hlimit: o.octet(74),
+            },
+            Op::SetTcp => Set::Tcp { src: o.short(0), dst: o.short(4) },
+            Op::SetUdp => Set::Udp { src: o.short(0), dst: o.short(4) },
+            Op::SetSctp => Set::Sctp { src: o.short(0), dst: o.short(4) },
+            Op::SetIcmp => {
+                let [kind, kind_mask, code, code_mask] = self.b.to_ne_bytes();
+                Set::Icmp {
+                    kind: Masked { value: kind, mask: kind_mask },
+                    code: Masked { value: code, mask: code_mask },
+                    v6: self.a != 0,
+                }
+            }
+            Op::SetArp => Set::Arp {
+                op: Masked { value: self.a, mask: self.b as u16 }, // it was one
+                spa: o.masked(0, 8),
+                tpa: o.masked(4, 12),
+                sha: o.masked(16, 32),
+                tha: o.masked(22, 38),
+            },
+            Op::SetNd => {
+                Set::Nd { target: o.masked(0, 16), sll: o.masked(32, 40), tll: o.masked(48, 56) }
+            }
+            Op::SetNdExt => {
+                let [value, mask] = self.a.to_le_bytes();
+                Set::NdExtensions { reserved: o.long(0), options_type: Masked { value, mask } }
+            }
+            Op::SetMpls => Set::Mpls(o.long(0)),
+            Op::SetPriority => Set::Priority(self.b),
+            Op::SetMark => {
+                let both = o.0.first()?;
+                Set::Mark(Masked { value: *both as u32, mask: (both >> 32) as u32 }) // halves
+            }
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::encode::{Effect, encode};
+    use proptest::prelude::*;
+
+    fn there_and_back(actions: &[Action]) -> Vec<Action> {
+        let encoded = encode(actions).unwrap();
+        let Effect::Program(cells) = &encoded.effect else { panic!("{actions:?}") };
+        let back = super::actions(cells);
+        let again = encode(&back).unwrap();
+        assert_eq!((again.hooks, again.flags, &again.ports), {
+            (encoded.hooks, encoded.flags, &encoded.ports)
+        });
+        back
+    }
+
+    fn output(port: u32) -> Action {
+        Action::Output(PortNo(port))
+    }
+
+    #[test]
+    fn lists_come_back() {
+        let port = |value| Masked { value, mask: 0xffff };
+        let mac = |value| Masked { value: [value; 6], mask: [0xff; 6] };
+        let address = |value| Masked { value: [value; 4], mask: [0xff, 0xff, 0xff, 0] };
+        let wide = |value| Masked { value: [value; 16], mask: [0xff; 16] };
+        let octet = |value| Masked { value, mask: 0xf0 };
+        for actions in [
+            vec![output(2), output(3)],
+            vec![output(2), Action::PopVlan, output(3)],
+            vec![Action::PushVlan { tpid: 0x88a8, tci: 0x7005 }, output(3)],
+            vec![Action::PushMpls { lse: 0x1234_5678, ethertype: 0x8848 }, output(3)],
+            vec![Action::Set(Set::Mpls(Masked { value: 0x1000, mask: 0xffff_f000 })), output(3)],
+            vec![Action::PopMpls { ethertype: 0x800 }, output(3)],
+            vec![Action::Hash { symmetric: true, basis: 9 }, Action::Recirc(77)],
+            vec![Action::Trunc(100), output(4)],
+            vec![Action::Meter(3), output(4)],
+            vec![output(1), Action::Drop(DropReason::TranslationError)],
+            vec![Action::Set(Set::Ethernet { src: mac(1), dst: mac(2) }), output(1)],
+            vec![
+                Action::Set(Set::Ipv4 {
+                    src: address(0x12),
+                    dst: address(0x34),
+                    tos: octet(0x20),
+                    ttl: octet(0x40),
+                }),
+                output(1),
+            ],
+            vec![
+                Action::Set(Set::Ipv6 {
+                    src: wide(1),
+                    dst: wide(2),
+                    label: Masked { value: 0x5_0000, mask: 0xf_0000 },
+                    tclass: octet(0x10),
+                    hlimit: octet(0x30),
+                }),
+                output(1),
+            ],
+            vec![Action::Set(Set::Tcp { src: port(1), dst: port(2) }), output(1)],
+            vec![Action::Set(Set::Udp { src: port(3), dst: Masked::default() }), output(1)],
+            vec![Action::Set(Set::Sctp { src: port(1), dst: port(2) }), output(1)],
+            vec![
+                Action::Set(Set::Icmp { kind: octet(0x80), code: octet(0x10), v6: true }),
+                output(1),
+            ],
+            vec![
+                Action::Set(Set::Arp {
+                    op: port(2),
+                    spa: address(1),
+                    tpa: address(2),
+                    sha: mac(3),
+                    tha: mac(4),
+                }),
+                output(1),
+            ],
+            vec![Action::Set(Set::Nd { target: wide(9), sll: mac(1), tll: mac(2) }), output(1)],
+            vec![
+                Action::Set(Set::NdExtensions {
+                    reserved: Masked { value: 0x8000_0000, mask: 0xc000_0000 },
+                    options_type: octet(0x10),
+                }),
+                output(1),
+            ],
+            vec![Action::Set(Set::Priority(7)), output(1)],
+            vec![Action::Set(Set::Mark(Masked { value: 0x12, mask: 0xff })), output(1)],
+            vec![output(5), Action::Sample { probability: 7, actions: vec![output(6)] }],
+            vec![Action::CheckPktLen {
+                len: 1500,
+                greater: vec![Action::PopVlan, output(2)],
+                not_greater: vec![output(2), output(3)],
+            }],
+        ] {
+            assert_eq!(there_and_back(&actions), actions);
+        }
+    }
+
+    #[test]
+    fn what_was_nested_at_the_end_is_part_of_the_list() {
+        let nested = [output(2), Action::Clone(vec![Action::PopVlan, output(3)])];
+        assert_eq!(there_and_back(&nested), [output(2), Action::PopVlan, output(3)]);
+        let never = Action::Sample { probability: 0, actions: vec![output(4)] };
+        assert_eq!(there_and_back(&[output(2), output(3), never]), [output(2), output(3)]);
+    }
+
+    proptest! {
+        #[test]
+        fn any_cells_are_read(cells in proptest::array::uniform32(any::<u64>()), small: bool) {
+            let mut all = [0u64; CELLS_TOTAL];
+            for (to, from) in all.iter_mut().zip(cells) {
+                *to = if small { from & 0x0000_0001_0007_0f1f } else { from };
+            }
+            actions(&all);
+        }
+    }
+}
