@@ -261,6 +261,7 @@ mod tests {
             vec![Action::Set(Set::Priority(7)), output(1)],
             vec![Action::Set(Set::Mark(Masked { value: 0x12, mask: 0xff })), output(1)],
             vec![output(5), Action::Sample { probability: 7, actions: vec![output(6)] }],
+            vec![Action::Sample { probability: 7, actions: vec![output(6)] }, output(5)],
             vec![Action::CheckPktLen {
                 len: 1500,
                 greater: vec![Action::PopVlan, output(2)],

@@ -238,6 +238,9 @@ impl Writer {
             Action::Clone(nested) => self.copies(nested, depth + 1),
             Action::Sample { probability: 0, .. } => Ok(()),
             Action::Sample { probability: u32::MAX, actions } => self.copies(actions, depth + 1),
+            Action::Sample { probability, actions } => {
+                self.some_copies(*probability, actions, depth + 1)
+            }
             Action::CheckPktLen { greater, not_greater, .. } if greater == not_greater => {
                 self.copies(greater, depth + 1)
             }
@@ -245,10 +248,7 @@ impl Writer {
                 [Action::Output(_)] => self.trunc(*len),
                 _ => REFUSED,
             },
-            Action::Drop(_)
-            | Action::Recirc(_)
-            | Action::Sample { .. }
-            | Action::CheckPktLen { .. } => REFUSED,
+            Action::Drop(_) | Action::Recirc(_) | Action::CheckPktLen { .. } => REFUSED,
             other => self.edit(other),
         }
     }
@@ -263,6 +263,15 @@ impl Writer {
             Action::Clone(inner) => self.copies(inner, depth + 1),
             _ => REFUSED,
         })
+    }
+
+    /// The same for some packets. It leaves the packet as it was, so that the list may go on.
+    fn some_copies(&mut self, probability: u32, nested: &[Action], depth: usize) -> Done {
+        self.lasting = true;
+        let branch = self.cells.branch(Op::Sample, probability)?;
+        self.copies(nested, depth)?;
+        self.cells.land(branch);
+        Ok(())
     }
 
     fn sample(&mut self, probability: u32, nested: &[Action], depth: usize) -> Done {

@@ -130,6 +130,39 @@ fn flows_are_run_counted_and_removed() {
     });
 }
 
+/// Frames that a device of this namespace has sent.
+fn sent_by(device: &str) -> u64 {
+    let text = tool("ip", &format!("-s link show {device}"));
+    let numbers = text.lines().skip_while(|line| !line.contains("TX:")).nth(1).unwrap();
+    numbers.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+#[test]
+fn some_packets_are_copied_amid_a_list() {
+    in_namespace(|| {
+        let to = veth();
+        let bpf = open(small());
+        bpf.attach(PortNo(1), &attachment(LOOPBACK)).unwrap();
+        bpf.attach(PortNo(2), &attachment(to)).unwrap();
+        let quarter = Action::Sample { probability: 1 << 30, actions: vec![out()] };
+        let mut actions = stamping(7, 0).actions.to_vec();
+        actions.insert(0, quarter);
+        assert_eq!(bpf.install(&megaflow(7, &actions), HookSet::all()), Ok(HookSet::TC));
+        assert_eq!(bpf.actions(Ufid(8)), Some(actions));
+        let entry = bpf.program("entry_tc_ingress").unwrap();
+        let before = sent_by("va");
+        // A run does not send what it redirects; copies are sent at once.
+        for _ in 0..400 {
+            let got = run(entry, &frame(7));
+            assert_eq!((got.verdict, &got.data[..6]), (TC_ACT_REDIRECT, &stamp(7, 0)[..]));
+        }
+        let copies = sent_by("va") - before;
+        assert!((50..170).contains(&copies), "{copies} of 400");
+        assert_eq!(bpf.flow(Ufid(8)).unwrap().stats.packets, 400);
+        bpf.close(true);
+    });
+}
+
 #[test]
 fn every_way_to_attach() {
     in_namespace(|| {

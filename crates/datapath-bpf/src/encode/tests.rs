@@ -123,7 +123,11 @@ fn nested_lists_stand_last_or_are_outputs() {
         program(&[TWO, Action::PopVlan, THREE])
     });
     refused(&[Action::Clone(vec![Action::PopVlan, TWO]), THREE]);
-    refused(&[sample(7, &[TWO]), THREE]);
+    let (cells, hooks) = program(&[sample(7, &[TWO]), THREE]);
+    let expected =
+        [cell(Op::Sample, 1, 1, 7), cell(Op::Output, 1, 0, 2), cell(Op::Output, 1, 1, 3)];
+    assert_eq!((&cells[..], hooks), (&expected[..], HookSet::TC));
+    refused(&[sample(7, &[Action::PopVlan, TWO]), THREE]);
     let (cells, _) = program(&[sample(7, &[Action::PopVlan, TWO])]);
     assert_eq!(
         cells,
