@@ -1,13 +1,14 @@
 //! The datapath with the kernel: loading, forwarding, adoption, and flows that come and go while
 //! packets run.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use clock::Clock;
 use datapath::{Action, Actions, Masked, Megaflow, PortNo, Refusal, Set, Side, Ufid};
+use datapath_bpf::layout::TAILS;
 use datapath_bpf::load::Hook;
 use datapath_bpf::{
     Attachment, BpfDatapath, Config, HookSet, Hooks, Unavailable, XdpMode, grace, sys,
@@ -228,6 +229,196 @@ fn a_new_daemon_takes_over() {
         bpf.close(true);
         drop(bpf);
         assert!(!config.pins.unwrap().exists());
+    });
+}
+
+/// A program for the skb hook that drops everything.
+fn drops_everything() -> OwnedFd {
+    let instruction = |code, imm| libbpf_sys::bpf_insn { code, imm, ..Default::default() };
+    // BPF_ALU64 | BPF_MOV | BPF_K: r0 is the verdict. BPF_JMP | BPF_EXIT.
+    let code = [instruction(0xb7, TC_ACT_SHOT as i32), instruction(0x95, 0)];
+    // SAFETY: two whole instructions, strings that end with NUL, no options.
+    let fd = unsafe {
+        libbpf_sys::bpf_prog_load(
+            libbpf_sys::BPF_PROG_TYPE_SCHED_CLS,
+            c"drops".as_ptr(),
+            c"GPL".as_ptr(),
+            code.as_ptr(),
+            code.len() as libbpf_sys::size_t,
+            std::ptr::null_mut(),
+        )
+    };
+    assert!(fd >= 0, "{}", std::io::Error::last_os_error());
+    // SAFETY: it is new, and nobody else's.
+    unsafe { OwnedFd::from_raw_fd(fd) }
+}
+
+/// The kernel's number of a program.
+fn program_id(program: BorrowedFd<'_>) -> u32 {
+    let mut info = libbpf_sys::bpf_prog_info::default();
+    let mut len = size_of_val(&info) as u32;
+    // SAFETY: `info` is `len` bytes that the kernel may fill.
+    let err = unsafe {
+        libbpf_sys::bpf_prog_get_info_by_fd(program.as_raw_fd(), &raw mut info, &raw mut len)
+    };
+    assert_eq!(err, 0);
+    info.id
+}
+
+/// That of the program that a link attaches.
+fn program_of(link: BorrowedFd<'_>) -> u32 {
+    let mut info = libbpf_sys::bpf_link_info::default();
+    let mut len = size_of_val(&info) as u32;
+    // SAFETY: `info` is `len` bytes that the kernel may fill.
+    let err = unsafe {
+        libbpf_sys::bpf_link_get_info_by_fd(link.as_raw_fd(), &raw mut info, &raw mut len)
+    };
+    assert_eq!(err, 0);
+    info.prog_id
+}
+
+/// An earlier build whose programs are others, over the same tables.
+#[test]
+fn a_newer_build_puts_its_programs_in_the_place_of_all_that_it_finds() {
+    in_namespace(|| {
+        let to = veth();
+        let config = Config { pins: Some(pins("build")), ..small() };
+        let directory = config.pins.clone().unwrap();
+        let bpf = open(config.clone());
+        bpf.attach(PortNo(2), &attachment(to)).unwrap();
+        bpf.attach(PortNo(1), &attachment(LOOPBACK)).unwrap();
+        bpf.install(&stamping(7, 0), HookSet::all()).unwrap();
+        let entry = bpf.program("entry_tc_ingress").unwrap();
+        assert_eq!(run(entry, &frame(7)).verdict, TC_ACT_REDIRECT);
+        let old = drops_everything();
+        let tails = sys::open_pin(&directory.join("tails_tc")).unwrap();
+        for tail in 0..TAILS {
+            sys::set_program(tails.as_fd(), tail, old.as_fd()).unwrap();
+        }
+        assert_eq!(run(entry, &frame(7)).verdict, TC_ACT_SHOT);
+        // Where there are no tcx links the program is part of a filter, which is replaced as well.
+        let links = ["link_1_tc", "link_2_tc"].map(|name| sys::open_pin(&directory.join(name)));
+        let links: Vec<OwnedFd> = links.into_iter().flatten().collect();
+        for link in &links {
+            sys::update_link(link.as_fd(), old.as_fd()).unwrap();
+        }
+        bpf.close(false);
+        drop(bpf);
+
+        let bpf = open(config);
+        assert!(bpf.was_adopted());
+        assert_eq!(bpf.len(), 1);
+        bpf.attach(PortNo(1), &attachment(LOOPBACK)).unwrap();
+        bpf.attach(PortNo(2), &attachment(to)).unwrap();
+        let entry = bpf.program("entry_tc_ingress").unwrap();
+        let got = run(entry, &frame(7));
+        assert_eq!((got.verdict, &got.data[..6]), (TC_ACT_REDIRECT, &stamp(7, 0)[..]));
+        assert_eq!(bpf.flow(Ufid(8)).unwrap().stats.packets, 2, "what it counted before, too");
+        let new = program_id(entry);
+        assert_ne!(new, program_id(old.as_fd()));
+        for link in &links {
+            assert_eq!(program_of(link.as_fd()), new);
+        }
+        bpf.close(true);
+    });
+}
+
+#[test]
+fn under_each_of_256_masks_flows_are_found() {
+    const MASKS: u32 = 256;
+    // From port 1000, of which flows look at different bits.
+    let flow = |id: u32| {
+        let mut flow = megaflow(id, &[out()]);
+        let mask = u128::from(id | MASKS);
+        flow.matching.set_masked(Field::UdpSrc, 1000 & mask, mask);
+        flow
+    };
+    in_namespace(|| {
+        let to = veth();
+        let bpf = open(Config { max_masks: MASKS, ..small() });
+        bpf.attach(PortNo(1), &attachment(LOOPBACK)).unwrap();
+        bpf.attach(PortNo(2), &attachment(to)).unwrap();
+        for id in 0..MASKS {
+            assert_eq!(bpf.install(&flow(id), HookSet::all()), Ok(HookSet::all()), "{id}");
+        }
+        let beyond = megaflow(MASKS, &[out()]);
+        assert_eq!(bpf.install(&beyond, HookSet::all()), Err(Refusal::MasksFull));
+        let entry = bpf.program("entry_tc_ingress").unwrap();
+        // The second packet of each finds it in a cache.
+        for (id, count) in (1..=2).flat_map(|count| (0..MASKS).map(move |id| (id, count))) {
+            assert_eq!(run(entry, &frame(id)).verdict, TC_ACT_REDIRECT, "flow {id}");
+            assert_eq!(bpf.flow(flow(id).ufid).unwrap().stats.packets, count, "flow {id}");
+        }
+        assert_ne!(run(entry, &frame(MASKS)).verdict, TC_ACT_REDIRECT);
+        bpf.close(true);
+    });
+}
+
+/// Has bpf(2) fail for this thread from now on.
+fn without_bpf_calls() {
+    let statement = |code, k| libc::sock_filter { code, jt: 0, jf: 0, k };
+    let nr = std::mem::offset_of!(libc::seccomp_data, nr) as u32;
+    let refuse = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
+    let mut code = [
+        statement((libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16, nr),
+        libc::sock_filter {
+            code: (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16,
+            jt: 0,
+            jf: 1,
+            k: libc::SYS_bpf as u32,
+        },
+        statement((libc::BPF_RET | libc::BPF_K) as u16, refuse),
+        statement((libc::BPF_RET | libc::BPF_K) as u16, libc::SECCOMP_RET_ALLOW),
+    ];
+    let filter = libc::sock_fprog { len: code.len() as u16, filter: code.as_mut_ptr() };
+    // SAFETY: integers; it concerns this thread alone.
+    assert_eq!(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }, 0);
+    // SAFETY: a whole program, which the kernel copies; it concerns this thread alone.
+    let done =
+        unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const filter) };
+    assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
+}
+
+#[test]
+fn flows_come_go_and_are_counted_without_bpf_calls() {
+    const FLOWS: u32 = 400;
+    in_namespace(|| {
+        let to = veth();
+        let bpf = open(small());
+        bpf.attach(PortNo(1), &attachment(LOOPBACK)).unwrap();
+        bpf.attach(PortNo(2), &attachment(to)).unwrap();
+        // A thread of its own: runs of programs are such calls, too.
+        let changes = |change: &(dyn Fn() + Sync)| {
+            std::thread::scope(|scope| {
+                let thread = scope.spawn(|| {
+                    without_bpf_calls();
+                    assert!(sys::value_map(64).is_err(), "they fail");
+                    change();
+                });
+                thread.join().unwrap();
+            });
+        };
+        changes(&|| {
+            for id in 0..FLOWS {
+                assert_eq!(bpf.install(&stamping(id, 0), HookSet::TC), Ok(HookSet::TC));
+                assert_eq!(bpf.replace(&stamping(id, 1), HookSet::TC), Ok(HookSet::TC));
+            }
+        });
+        let entry = bpf.program("entry_tc_ingress").unwrap();
+        for id in 0..FLOWS {
+            assert_eq!(run(entry, &frame(id)).data[..6], stamp(id, 1));
+        }
+        changes(&|| {
+            let mut swept = 0;
+            bpf.sweep(&mut |_, stats| swept += stats.packets);
+            assert_eq!(swept, FLOWS.into());
+            let ufids: Vec<Ufid> = (1..=FLOWS.into()).map(Ufid).collect();
+            let mut last = 0;
+            bpf.remove_many(&ufids, &mut |_, stats| last += stats.packets);
+            assert_eq!(last, FLOWS.into());
+        });
+        assert_ne!(run(entry, &frame(7)).verdict, TC_ACT_REDIRECT);
+        assert!(bpf.is_empty());
     });
 }
 
