@@ -19,6 +19,14 @@ scenarios! {
         appctl dpif/show
         appctl dpctl/dump-dps
     "#;
+    types_of_megaflows: r#"
+        ofctl add-flow br0 in_port=1,actions=2
+        receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:02),eth_type(0x0806),arp(sip=10.0.0.1,tip=10.0.0.2,op=1,sha=50:54:00:00:00:07,tha=00:00:00:00:00:00)'
+        appctl revalidator/wait
+        for t in ovs tc dpdk offloaded non-offloaded partially-offloaded all; do appctl dpctl/dump-flows type=$t; done
+        for t in ovs,tc tc,dpdk, '' , ovs,, ,ovs; do appctl dpctl/dump-flows "type=$t"; done
+        for t in all,foo foo,ovs OVS; do appctl dpctl/dump-flows "type=$t"; done
+    "#;
     narrow_megaflows: r#"
         ofctl add-flow br0 priority=10,tcp,nw_dst=10.0.0.9,tp_dst=80,actions=2
         ofctl add-flow br0 priority=5,ip,nw_src=10.0.0.0/8,actions=3

@@ -85,16 +85,35 @@ fn tcp_flags_text(flags: u16) -> String {
 /// "offloaded" is hardware; here it is every tier that is faster than userspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TypeFilter {
+    /// Anywhere.
+    All,
     /// In one tier.
     Tier(Tier),
     /// So much of it is in a fast tier.
     Offloaded(Offloaded),
+    /// In a card that DPDK drives, which is no tier of ours: no flow passes.
+    Dpdk,
 }
 
 impl TypeFilter {
+    /// The filters of a list. The last comma may have nothing behind it; a list of nothing admits
+    /// no flow.
+    ///
+    /// # Errors
+    ///
+    /// The first word that is no filter.
+    pub fn parse_list(text: &str) -> Result<Vec<TypeFilter>, &str> {
+        let list = text.strip_suffix(',').unwrap_or(text);
+        if text.is_empty() {
+            return Ok(Vec::new());
+        }
+        list.split(',').map(|word| TypeFilter::parse(word).ok_or(word)).collect()
+    }
+
     /// The filter called `name`.
-    pub fn parse(name: &str) -> Option<TypeFilter> {
+    fn parse(name: &str) -> Option<TypeFilter> {
         Some(match name {
+            "all" => TypeFilter::All,
             "ovs" | "non-offloaded" => TypeFilter::Offloaded(Offloaded::No),
             "tc" => TypeFilter::Tier(Tier::Tc),
             "xdp" => TypeFilter::Tier(Tier::Xdp),
@@ -102,7 +121,8 @@ impl TypeFilter {
             "kernel" => TypeFilter::Tier(Tier::Kernel),
             "userspace" => TypeFilter::Tier(Tier::Userspace),
             "offloaded" => TypeFilter::Offloaded(Offloaded::Yes),
-            "dpdk" | "partially-offloaded" => TypeFilter::Offloaded(Offloaded::Partial),
+            "partially-offloaded" => TypeFilter::Offloaded(Offloaded::Partial),
+            "dpdk" => TypeFilter::Dpdk,
             _ => return None,
         })
     }
@@ -110,8 +130,10 @@ impl TypeFilter {
     /// Whether a flow passes.
     pub fn admits(self, flow: &FlowDump) -> bool {
         match self {
+            TypeFilter::All => true,
             TypeFilter::Tier(wanted) => flow.tier == wanted,
             TypeFilter::Offloaded(wanted) => flow.offloaded == wanted,
+            TypeFilter::Dpdk => false,
         }
     }
 }
@@ -155,9 +177,19 @@ mod tests {
             ("partially-offloaded", Tier::Xdp, Offloaded::Partial, true),
             ("tcx", Tier::Tcx, yes, true),
             ("tc", Tier::Userspace, no, false),
+            ("all", Tier::Userspace, no, true),
+            ("all", Tier::Xdp, Offloaded::Partial, true),
+            ("dpdk", Tier::Xdp, Offloaded::Partial, false),
+            ("dpdk", Tier::Xdp, yes, false),
         ] {
             let admitted = TypeFilter::parse(name).map(|f| f.admits(&flow(tier, offloaded)));
             assert_eq!(admitted, Some(passes), "{name}");
+        }
+        assert_eq!(TypeFilter::parse_list(""), Ok(vec![]));
+        let two = vec![TypeFilter::Tier(Tier::Tc), TypeFilter::Tier(Tier::Xdp)];
+        assert_eq!(TypeFilter::parse_list("tc,xdp,"), Ok(two));
+        for (list, bad) in [(",", ""), (",ovs", ""), ("ovs,,", ""), ("all,foo", "foo")] {
+            assert_eq!(TypeFilter::parse_list(list), Err(bad), "{list}");
         }
     }
 }

@@ -87,12 +87,9 @@ impl DumpFilter {
                         })?;
                 filter.matching = Some(matching);
             } else if let Some(text) = word.strip_prefix("type=") {
-                let types: Option<Vec<TypeFilter>> =
-                    text.split(',').filter(|t| !t.is_empty()).map(TypeFilter::parse).collect();
-                filter.types =
-                    Some(types.ok_or_else(|| {
-                        failure(&format!("Failed to parse type ({text})"), INVALID)
-                    })?);
+                let types = TypeFilter::parse_list(text)
+                    .map_err(|bad| failure(&format!("Failed to parse type ({bad})"), INVALID))?;
+                filter.types = Some(types);
             } else if let Some(text) = word.strip_prefix("pmd=") {
                 let number = text
                     .parse()
