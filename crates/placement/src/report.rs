@@ -71,6 +71,11 @@ impl PlacedDatapath {
         }
     }
 
+    /// Times that a flow was refused for `reason` since start; see [`ReasonStats::refusals`].
+    pub fn refusals(&self, reason: Refusal) -> u64 {
+        self.table.tally.refused_ever(reason)
+    }
+
     fn stats_without_fast_path(&self, flows: usize) -> OffloadStats {
         let reason = self.no_fast_path().map(|reason| ReasonStats {
             reason,

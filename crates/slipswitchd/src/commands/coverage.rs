@@ -74,40 +74,58 @@ fn counters(daemon: &Daemon) -> Vec<Counter> {
         ("control_event_lost", load(&upcalls.events_lost)),
         ("revalidator_pass", load(&slow.revalidator.passes)),
     ];
-    out.extend(
-        Refusal::ALL.into_iter().map(|reason| (refusal_counter(reason), upcalls.refusals(reason))),
-    );
+    out.extend(Refusal::ALL.into_iter().map(|r| (refusal_counters(r).put, upcalls.refusals(r))));
+    let offload = |reason| daemon.placed.as_ref().map_or(0, |p| p.refusals(reason));
+    out.extend(Refusal::ALL.into_iter().map(|r| (refusal_counters(r).offload, offload(r))));
     out.extend(DropReason::ALL.into_iter().map(|reason| (reason.name(), datapath.drops(reason))));
     out
 }
 
-/// The name of the counter of megaflows that the datapath refused for `reason`.
-fn refusal_counter(reason: Refusal) -> &'static str {
-    match reason {
-        Refusal::TableFull => "dpif_flow_put_table_full",
-        Refusal::Exists => "dpif_flow_put_exists",
-        Refusal::UnsupportedKey => "dpif_flow_put_unsupported_key",
-        Refusal::UnsupportedAction => "dpif_flow_put_unsupported_action",
-        Refusal::PortNotHere => "dpif_flow_put_port_not_here",
-        Refusal::Synthetic => "dpif_flow_put_synthetic",
-        Refusal::MasksFull => "dpif_flow_put_masks_full",
-        Refusal::ProgramsFull => "dpif_flow_put_programs_full",
-        Refusal::TierDisabled => "dpif_flow_put_tier_disabled",
-        Refusal::TierSetting => "dpif_flow_put_tier_setting",
-        Refusal::KernelTooOld => "dpif_flow_put_kernel_too_old",
-        Refusal::NoPermission => "dpif_flow_put_no_permission",
-        Refusal::TierUnavailable => "dpif_flow_put_tier_unavailable",
-        Refusal::DeviceKind => "dpif_flow_put_device_kind",
-        Refusal::DriverLacksSupport => "dpif_flow_put_driver_lacks_support",
-        Refusal::HookBusy => "dpif_flow_put_hook_busy",
-        Refusal::Policing => "dpif_flow_put_policing",
-        Refusal::UnverifiedPeer => "dpif_flow_put_unverified_peer",
-        Refusal::NeedsUserspace => "dpif_flow_put_needs_userspace",
-        Refusal::Unsettled => "dpif_flow_put_unsettled",
-        Refusal::Evicted => "dpif_flow_put_evicted",
-        Refusal::UserObject => "dpif_flow_put_user_object",
-        Refusal::PortSetsFull => "dpif_flow_put_port_sets_full",
-    }
+/// The names of the counters of a reason.
+struct RefusalCounters {
+    /// Megaflows that no tier took.
+    put: &'static str,
+    /// Times that the fast tiers of a megaflow's port did not take it, or not all of them.
+    offload: &'static str,
+}
+
+macro_rules! refusal_counters {
+    ($($reason:ident => $name:literal,)*) => {
+        fn refusal_counters(reason: Refusal) -> RefusalCounters {
+            match reason {
+                $(Refusal::$reason => RefusalCounters {
+                    put: concat!("dpif_flow_put_", $name),
+                    offload: concat!("dpif_flow_offload_", $name),
+                },)*
+            }
+        }
+    };
+}
+
+refusal_counters! {
+    TableFull => "table_full",
+    Exists => "exists",
+    UnsupportedKey => "unsupported_key",
+    UnsupportedAction => "unsupported_action",
+    PortNotHere => "port_not_here",
+    Synthetic => "synthetic",
+    MasksFull => "masks_full",
+    ProgramsFull => "programs_full",
+    TierDisabled => "tier_disabled",
+    TierSetting => "tier_setting",
+    KernelTooOld => "kernel_too_old",
+    NoPermission => "no_permission",
+    TierUnavailable => "tier_unavailable",
+    DeviceKind => "device_kind",
+    DriverLacksSupport => "driver_lacks_support",
+    HookBusy => "hook_busy",
+    Policing => "policing",
+    UnverifiedPeer => "unverified_peer",
+    NeedsUserspace => "needs_userspace",
+    Unsettled => "unsettled",
+    Evicted => "evicted",
+    UserObject => "user_object",
+    PortSetsFull => "port_sets_full",
 }
 
 /// Past values of all counters, newest last.
@@ -209,6 +227,16 @@ mod tests {
                 fingerprint(["hmap_expand"].into_iter())
             )
         );
+    }
+
+    #[test]
+    fn refusals_have_counters_by_their_names() {
+        for reason in Refusal::ALL {
+            let name = reason.name().replace('-', "_");
+            let RefusalCounters { put, offload } = refusal_counters(reason);
+            assert_eq!(put, format!("dpif_flow_put_{name}"));
+            assert_eq!(offload, format!("dpif_flow_offload_{name}"));
+        }
     }
 
     #[test]
