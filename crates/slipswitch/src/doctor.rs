@@ -98,6 +98,7 @@ fn settings(place: &Place, name: &str, options: &Options) -> Settings {
     let [object, tier, mode, kind] = row(place, name).unwrap_or_default();
     let defaults = Settings::default();
     Settings {
+        enabled: !is_switched_off(place),
         tier: options.tier.clone().or(tier),
         mode: options.xdp_mode.clone().or(mode),
         object: options.object.clone().or(object.map(PathBuf::from)),
@@ -111,14 +112,31 @@ fn settings(place: &Place, name: &str, options: &Options) -> Settings {
 /// a database answers and has it.
 fn row(place: &Place, name: &str) -> Option<[Option<String>; 4]> {
     let columns = ["options:bpf-object", "other_config:tier", "other_config:xdp-mode", "type"];
-    let get = ["--timeout=5", "--if-exists", "get", "Interface", name];
+    columns_of(place, "Interface", name, columns)
+}
+
+/// `other_config:bpf-offload` of the Open_vSwitch row, when a database answers, is false.
+fn is_switched_off(place: &Place) -> bool {
+    let value = columns_of(place, "Open_vSwitch", ".", ["other_config:bpf-offload"]);
+    value.is_some_and(|[value]| value.is_some_and(|word| word.eq_ignore_ascii_case("false")))
+}
+
+/// Columns of a row, or elements of them; `None` where there is nothing.
+fn columns_of<const N: usize>(
+    place: &Place,
+    table: &str,
+    row: &str,
+    columns: [&str; N],
+) -> Option<[Option<String>; N]> {
+    let get = ["--timeout=5", "--if-exists", "get", table, row];
     let arguments: Vec<&str> = get.into_iter().chain(columns).collect();
     let text = place.db_answers().then(|| place.run("ovs-vsctl", &arguments))?.ok()?;
-    let mut lines = text.lines().map(|line| {
-        let value = line.trim().trim_matches('"');
-        (!value.is_empty()).then(|| value.to_owned())
-    });
-    Some([lines.next()?, lines.next()?, lines.next()?, lines.next()?])
+    let values: Vec<_> = text
+        .lines()
+        .map(|line| line.trim().trim_matches('"'))
+        .map(|value| (!value.is_empty()).then(|| value.to_owned()))
+        .collect();
+    values.try_into().ok()
 }
 
 fn interface(settings: &Settings, name: &str) -> String {

@@ -1,7 +1,8 @@
 //! `slipswitch doctor` and `slipswitch explain`.
 
 use crate::tools::{SOON, pair, warm};
-use slipswitch_tests::harness::{Switch, tool_program, wait_until};
+use packet::build::Frame;
+use slipswitch_tests::harness::{Switch, skip, tool_program, wait_until};
 use std::time::Duration;
 
 /// Runs the tool in the switch's namespace.
@@ -47,11 +48,55 @@ fn the_doctor_says_which_tiers_there_are_and_why_not_others() {
     let of_row = slipswitch(&switch, "doctor h1");
     assert!(!of_row.contains("a port of the running switch"), "{of_row}");
     assert!(of_row.contains("options:bpf-object is /no/such.o"), "{of_row}");
+    switch.vsctl("--no-wait set open_vswitch . other_config:bpf-offload=false");
+    let off = slipswitch(&switch, "doctor spare");
+    for tier in ["xdp        no   tier-disabled", "tcx        no   tier-disabled"] {
+        assert!(off.contains(tier), "no {tier:?} in\n{off}");
+    }
     let missing = switch.sh_limited(
         &format!("{} doctor nosuch", tool_program().display()),
         Duration::from_secs(20),
     );
     assert!(!missing.ok() && missing.text().contains("nosuch"), "{}", missing.text());
+}
+
+#[test]
+fn the_doctor_has_a_reason_for_each_kind_of_device() {
+    let Some((switch, _a, _b)) = pair() else { return };
+    switch.vsctl(
+        "add-port br0 in0 -- set interface in0 type=internal \
+         -- add-port br0 tap0 -- set interface tap0 type=tap",
+    );
+    // None whose module makes devices in the host's namespace when it is loaded.
+    let kinds = [
+        ("bridge", "ip link add new type bridge"),
+        ("vlan", "ip link add link h1 name new type vlan id 7"),
+        ("macvlan", "ip link add link h1 name new type macvlan"),
+        ("tun", "ip tuntap add new mode tap"),
+    ];
+    let mut seen = 0;
+    for (kind, made) in kinds {
+        if !switch.netns().run(made).ok() {
+            skip(&format!("this kernel has no {kind} devices"));
+            continue;
+        }
+        seen += 1;
+        let text = slipswitch(&switch, "doctor new");
+        assert!(text.contains("tcx        yes"), "{kind}: {text}");
+        let why = format!(
+            "xdp        no   device-kind (XDP is for network cards; this is a {kind} device)"
+        );
+        assert!(text.contains(&why), "{kind}: {text}");
+        switch.netns().sh("ip link del new");
+    }
+    assert!(seen >= 2, "{seen} kinds");
+    // Ports that are the host's.
+    for port in ["br0", "in0", "tap0"] {
+        let text = slipswitch(&switch, &format!("doctor {port}"));
+        assert!(text.contains("tcx        yes"), "{port}: {text}");
+        assert!(text.contains("xdp        no   device-kind"), "{port}: {text}");
+        assert!(text.contains("userspace  yes"), "{port}: {text}");
+    }
 }
 
 #[test]
@@ -76,6 +121,15 @@ fn explain_goes_from_the_rule_to_the_tier() {
     let fields = account.split("0. ip,nw_dst=10.0.0.2, priority 20").next().expect("the rule");
     assert!(fields.contains("nw_dst=10.0.0.2"), "{text}");
     assert!(text.contains("tcx        yes"), "{text}");
+    // Of a packet, too.
+    let frame = Frame::ethernet([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2])
+        .ipv4([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 64)
+        .icmp(8, 0, 1)
+        .finish();
+    let hex: String = frame.iter().map(|byte| format!("{byte:02x}")).collect();
+    let of_packet = explain(&format!("in_port=h1 {hex}"));
+    assert!(of_packet.contains("0. ip,nw_dst=10.0.0.2, priority 20"), "{of_packet}");
+    assert!(of_packet.contains("offloaded:yes, dp:tcx"), "{of_packet}");
     // What needs the daemon says so, also before there is such a megaflow.
     let up = explain("in_port=h2,icmp,nw_src=10.0.0.2,nw_dst=10.0.0.77");
     assert!(up.contains("needs-userspace"), "{up}");
