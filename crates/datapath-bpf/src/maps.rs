@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::io;
 use std::mem::offset_of;
 use std::ops::RangeInclusive;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use zerocopy::IntoBytes;
 
 use crate::attachment::Config;
 use crate::layout::*;
@@ -150,6 +152,33 @@ impl Sizes {
             info.max_entries, info.value_size
         ))
     }
+}
+
+/// Says so when tables that begin so are not of this layout.
+fn check_layout(magic: u64, version: u32) -> Result<(), String> {
+    match (magic, version) {
+        (MAGIC, VERSION) => Ok(()),
+        (MAGIC, other) => Err(format!("layout version {other} where {VERSION} is wanted")),
+        _ => Err("they are no tables of Slipswitch".to_owned()),
+    }
+}
+
+/// Reads the layout of the tables whose map `config` is behind `fd`: in each version it begins with
+/// these two. Where it is another one, nothing else needs to agree.
+///
+/// # Errors
+///
+/// It is another one, or cannot be read.
+pub fn check_layout_of(fd: BorrowedFd<'_>) -> Result<(), String> {
+    let info = crate::sys::map_info(fd).map_err(|e| format!("map config: {e}"))?;
+    let head = offset_of!(ConfigEntry, version) + size_of::<u64>();
+    if info.kind != ARRAY || (info.value_size as usize) < head || info.flags & MMAPABLE == 0 {
+        return Err("map config is of another kind".to_owned());
+    }
+    let head = Shared::<[u64; 2]>::map(fd, 1).map_err(|e| format!("map config: {e}"))?.read(0);
+    let version = head.as_bytes().get(offset_of!(ConfigEntry, version)..);
+    let version = version.and_then(<[u8]>::first_chunk).map_or(0, |v| u32::from_ne_bytes(*v));
+    check_layout(head[0], version)
 }
 
 /// The shared arrays.
@@ -300,9 +329,7 @@ impl Maps {
     pub fn configured(&self) -> Result<ConfigEntry, String> {
         let c = self.config.read(0);
         let s = &self.sizes;
-        if c.magic != MAGIC || c.version != VERSION {
-            return Err(format!("layout version {} where {VERSION} is wanted", c.version));
-        }
+        check_layout(c.magic, c.version)?;
         let is = [c.max_flows, c.max_masks, c.buckets, c.cache_lines, c.shards, c.max_programs];
         if is != [s.flows, s.masks, s.buckets, s.cache_lines, s.shards, s.programs]
             || [c.emc_lines, c.emc_cpus] != [s.emc_lines, s.emc_cpus]

@@ -12,7 +12,7 @@ use crate::attachment::{Config, Unavailable};
 use crate::flows::Flows;
 use crate::grace::Grace;
 use crate::load::{self, Hook};
-use crate::maps::{Maps, Sizes};
+use crate::maps::{self, Maps, Sizes};
 use crate::pins::Pins;
 use crate::settings::Settings;
 use crate::variant::{Station, Variants};
@@ -88,16 +88,22 @@ fn left(pins: &Pins, sizes: &Sizes) -> Option<HashMap<String, OwnedFd>> {
         .into_iter()
         .map(|(name, hook)| (key(name, hook), pins.map(name, hook)))
         .collect();
-    let found = match pins.maps(&names) {
+    let found = same_layout(pins).and_then(|()| match pins.maps(&names) {
         None => Err("not all maps are there".to_owned()),
         Some(maps) => compatible(&maps, sizes).map(|()| maps),
-    };
+    });
     found
         .inspect_err(|why| {
             tracing::warn!("the BPF flows of a former daemon are not taken over: {why}");
             discard::clear(pins);
         })
         .ok()
+}
+
+fn same_layout(pins: &Pins) -> Result<(), String> {
+    let config = pins.map("config", None);
+    let fd = sys::open_pin(&config).map_err(|e| format!("{}: {e}", config.display()))?;
+    maps::check_layout_of(fd.as_fd())
 }
 
 fn compatible(fds: &HashMap<String, OwnedFd>, sizes: &Sizes) -> Result<(), String> {

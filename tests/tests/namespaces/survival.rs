@@ -1,8 +1,9 @@
 //! Flows outlive the daemon: what it pinned goes on forwarding, and a new daemon takes it over.
 
 use crate::tools::{
-    SOON, Stream, acquainted, in_kernel, megaflows, packets, pair, remember, switch, warm,
+    SOON, Stream, acquainted, in_kernel, megaflows, packets, pair, remember, sees, switch, warm,
 };
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use slipswitch_tests::harness::{Switch, patient, wait_until};
 use std::time::Duration;
 
@@ -139,6 +140,10 @@ fn flow_restore_wait_keeps_adopted_flows_until_the_tables_are_back() {
     switch.vsctl("set open_vswitch . other_config:flow-restore-wait=true");
     switch.kill_daemon();
     switch.start_daemon();
+    // What is not checked yet is shown as it is.
+    sees(&switch, &["in_port(h1)", "eth_type(0x0800)", "actions:h2, offloaded:yes, dp:tcx"]);
+    let stats = switch.appctl("dpctl/offload-stats-show");
+    assert!(stats.contains("adopted and not yet checked"), "{stats}");
     // The tables are empty for a second: without the wait all would be dropped.
     std::thread::sleep(Duration::from_secs(1));
     assert!(wait_until(SOON, || switch.sh("ovs-ofctl show br0").ok()), "{}", switch.story());
@@ -179,6 +184,49 @@ fn flows_that_no_rule_explains_are_swept() {
     switch.start_daemon(); // its tables are empty
     let swept = wait_until(SOON, || a.ping("10.0.0.2", 1) == 0);
     assert!(swept, "{}", megaflows(&switch, &[]).join("\n"));
+}
+
+/// What another build left whose tables this one cannot read: it is said once, and nothing of it
+/// goes on beside the new tables.
+#[test]
+fn tables_of_another_layout_are_replaced_and_that_is_told() {
+    let Some((mut switch, a, b)) = pair() else { return };
+    warm(&a, "10.0.0.2");
+    settled(&switch);
+    let pins = switch.place().pins();
+    let links = || {
+        let names = std::fs::read_dir(&pins).expect("pins are there").flatten();
+        names.filter(|e| e.file_name().to_string_lossy().starts_with("link_")).count()
+    };
+    let before = links();
+    switch.kill_daemon();
+    let config = MapHandle::from_pinned_path(pins.join("config")).expect("it is pinned");
+    let key = 0u32.to_ne_bytes();
+    let mut value = config.lookup(&key, MapFlags::ANY).expect("an array").expect("one element");
+    value[8..12].copy_from_slice(&99u32.to_ne_bytes()); // magic, then version: layout.h
+    config.update(&key, &value, MapFlags::ANY).expect("it is an array");
+    // Its tables may be of other sizes, too.
+    switch.vsctl("--no-wait set open_vswitch . other_config:bpf-max-flows=2048");
+    switch.start_daemon();
+    let told = |switch: &Switch| -> Vec<String> {
+        let of = |line: &&str| line.contains("not taken over");
+        switch.log().lines().filter(of).map(str::to_owned).collect()
+    };
+    assert!(wait_until(SOON, || !told(&switch).is_empty()), "{}", switch.story());
+    let lines = told(&switch);
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(lines[0].contains("|WARN|") && lines[0].contains("layout version 99"), "{lines:?}");
+    // No packet goes twice, and the new tables serve.
+    let asked = b.capture(switch.place(), "eth0", "icmp[icmptype] == icmp-echo");
+    let answered = a.capture(switch.place(), "eth0", "icmp[icmptype] == icmp-echoreply");
+    assert!(a.reaches("10.0.0.2", SOON), "{}", switch.story());
+    assert_eq!(a.ping("10.0.0.2", 20), 20);
+    settled(&switch);
+    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!(asked.finish(21, SOON).len(), answered.finish(21, SOON).len());
+    assert_eq!(links(), before);
+    switch.flows("br0", "actions=drop");
+    assert_eq!(a.ping("10.0.0.2", 3), 0);
 }
 
 #[test]
