@@ -1,13 +1,12 @@
 //! Where flows run: the fast tiers take what they can, and say why not otherwise.
 
-use crate::tools::{SOON, Stream, megaflows, packets, pair, sees, switch, tcp, tcp_to, udp, warm};
+use crate::tools::{
+    SOON, Stream, bursts_of_new_flows, megaflows, packets, pair, sees, switch, tcp, tcp_to, udp,
+    warm,
+};
 use packet::build::Frame;
 use slipswitch_tests::harness::{Host, Switch, wait_until};
-use std::net::{Ipv4Addr, UdpSocket};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
-use testing::patient;
+use std::net::Ipv4Addr;
 
 /// Packets that are none of the test's: hosts ask for their neighbours again after some seconds,
 /// which a slow machine takes.
@@ -38,52 +37,11 @@ fn what_was_seen_once_is_forwarded_in_the_kernel() {
     assert_eq!(switch.warnings(), Vec::<String>::new());
 }
 
-/// Bursts of packets of flows that are all new: when a flow goes to the kernel, its first packet
-/// has been sent.
 #[test]
 fn the_first_packet_of_a_flow_is_neither_lost_nor_overtaken() {
-    const FLOWS: usize = 100;
-    const BURST: usize = 20;
-    /// Packets that may be on their way, far fewer than may wait for the daemon: on a slow machine
-    /// it takes long for each.
-    const AHEAD: usize = 5 * BURST;
     let Some((switch, a, b)) = pair() else { return };
     warm(&a, "10.0.0.2");
-    // Each pair of ports is a megaflow.
-    switch.appctl("upcall/disable-megaflows");
-    let receiver = b.netns.with(|| UdpSocket::bind("10.0.0.2:0").expect("the host's address"));
-    receiver.set_read_timeout(Some(patient(Duration::from_secs(2)))).expect("not zero");
-    let target = receiver.local_addr().expect("it is bound");
-    let arrived = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&arrived);
-    let reader = std::thread::spawn(move || {
-        let mut flows: Vec<Vec<u8>> = vec![Vec::new(); FLOWS];
-        let mut data = [0; 2];
-        while let Ok(2) = receiver.recv(&mut data) {
-            flows[usize::from(data[0])].push(data[1]);
-            count.fetch_add(1, Ordering::Relaxed);
-        }
-        flows
-    });
-    a.netns.with(|| {
-        for flow in 0..FLOWS {
-            let sent = flow * BURST;
-            let follows = || sent <= arrived.load(Ordering::Relaxed) + AHEAD;
-            assert!(wait_until(SOON, follows), "{arrived:?} of {sent} packets arrived");
-            let socket = UdpSocket::bind("0.0.0.0:0").expect("a socket");
-            for packet in 0..BURST {
-                let sent = socket.send_to(&[flow as u8, packet as u8], target);
-                assert_eq!(sent.expect("there is room"), 2);
-            }
-            std::thread::sleep(Duration::from_millis(2));
-        }
-    });
-    let flows = reader.join().expect("it does not fail");
-    for (flow, packets) in flows.iter().enumerate() {
-        assert_eq!(packets.first(), Some(&0), "flow {flow}: {packets:?}");
-    }
-    let arrived: usize = flows.iter().map(Vec::len).sum();
-    assert_eq!(arrived, FLOWS * BURST);
+    bursts_of_new_flows(&switch, &a, &b);
     sees(&switch, &["in_port(h1)", "udp(", "offloaded:yes, dp:tcx"]);
 }
 
@@ -119,6 +77,8 @@ fn a_flow_that_needs_the_daemon_says_so() {
     assert!(rest.contains("dp:userspace") && !rest.contains("dp:tcx"), "{rest}");
     let stats = switch.appctl("dpctl/offload-stats-show");
     assert!(stats.contains("tcx") && stats.contains("needs-userspace"), "{stats}");
+    let counter = switch.appctl("coverage/read-counter dpif_flow_offload_needs_userspace");
+    assert!(counter.trim().parse::<u64>().expect("a number") >= 1, "{counter}");
 }
 
 #[test]

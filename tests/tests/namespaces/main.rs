@@ -4,8 +4,10 @@
 mod explanations;
 mod fastpath;
 mod flood;
+mod full;
 mod handover;
 mod lifecycle;
+mod objects;
 mod survival;
 mod taps;
 mod tools;

@@ -1,7 +1,7 @@
 //! Ports that are taps, from either side: the host's own stack, and a program that holds a tap's
 //! descriptor as a virtual machine's monitor does.
 
-use crate::tools::{SOON, switch, tcp_to};
+use crate::tools::{SOON, sees, switch, tcp, tcp_to, warm};
 use netdev::{Kind, OpenSpec, PacketPool};
 use packet::Packet;
 use packet::build::Frame;
@@ -29,6 +29,30 @@ fn a_tap_port_joins_the_hosts_stack_to_the_bridge() {
         !switch.netns().run("ip link show tap0").ok(),
         "the switch made it, so it goes with its port"
     );
+}
+
+/// A bridge of the kernel as a port: what it passes to the host meets the switch.
+#[test]
+fn a_bridge_of_the_kernel_may_be_a_port() {
+    let Some(switch) = switch() else { return };
+    let a = switch.host_on("br0", "h1", "10.0.0.1/24");
+    let c = switch.host("c1", "10.0.0.3/24");
+    switch
+        .netns()
+        .sh("ip link add lb type bridge && ip link set c1 master lb && ip link set lb up");
+    switch.vsctl("add-port br0 lb");
+    assert_eq!(switch.vsctl("get interface lb error"), "[]\n");
+    warm(&c, "10.0.0.1");
+    for port in ["h1", "lb"] {
+        sees(&switch, &[&format!("in_port({port})"), "eth_type(0x0800)", "offloaded:yes, dp:tcx"]);
+    }
+    assert_eq!(a.ping("10.0.0.3", 20), 20);
+    tcp(&a, &c, 5_000_000);
+    tcp(&c, &a, 5_000_000);
+    let tiers = switch.appctl("slipswitch/tiers lb");
+    assert!(tiers.contains("tcx        yes"), "{tiers}");
+    assert!(tiers.contains("xdp        no   device-kind"), "{tiers}");
+    assert_eq!(switch.warnings(), Vec::<String>::new());
 }
 
 #[test]

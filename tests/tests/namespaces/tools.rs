@@ -6,7 +6,7 @@ use slipswitch_tests::harness::{
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -158,6 +158,52 @@ impl Stream {
         drop(self.stream);
         self.reader.join().expect("it does not fail")
     }
+}
+
+/// Sends bursts of packets of flows that are all new, 10.0.0.1 to 10.0.0.2: the first packet of each
+/// comes first, and all come.
+#[track_caller]
+pub fn bursts_of_new_flows(switch: &Switch, a: &Host, b: &Host) {
+    const FLOWS: usize = 100;
+    const BURST: usize = 20;
+    /// Packets that may be on their way, far fewer than may wait for the daemon: on a slow machine
+    /// it takes long for each.
+    const AHEAD: usize = 5 * BURST;
+    // Each pair of ports is a megaflow.
+    switch.appctl("upcall/disable-megaflows");
+    let receiver = b.netns.with(|| UdpSocket::bind("10.0.0.2:0").expect("the host's address"));
+    receiver.set_read_timeout(Some(patient(Duration::from_secs(2)))).expect("not zero");
+    let target = receiver.local_addr().expect("it is bound");
+    let arrived = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&arrived);
+    let reader = std::thread::spawn(move || {
+        let mut flows: Vec<Vec<u8>> = vec![Vec::new(); FLOWS];
+        let mut data = [0; 2];
+        while let Ok(2) = receiver.recv(&mut data) {
+            flows[usize::from(data[0])].push(data[1]);
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+        flows
+    });
+    a.netns.with(|| {
+        for flow in 0..FLOWS {
+            let sent = flow * BURST;
+            let follows = || sent <= arrived.load(Ordering::Relaxed) + AHEAD;
+            assert!(wait_until(SOON, follows), "{arrived:?} of {sent} packets arrived");
+            let socket = UdpSocket::bind("0.0.0.0:0").expect("a socket");
+            for packet in 0..BURST {
+                let sent = socket.send_to(&[flow as u8, packet as u8], target);
+                assert_eq!(sent.expect("there is room"), 2);
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    });
+    let flows = reader.join().expect("it does not fail");
+    for (flow, packets) in flows.iter().enumerate() {
+        assert_eq!(packets.first(), Some(&0), "flow {flow}: {packets:?}");
+    }
+    let arrived: usize = flows.iter().map(Vec::len).sum();
+    assert_eq!(arrived, FLOWS * BURST);
 }
 
 /// Data in which a lost, doubled or moved byte shows.

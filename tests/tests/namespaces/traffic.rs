@@ -1,6 +1,6 @@
 //! What goes through.
 
-use crate::tools::{SOON, Stream, pair, switch, tcp, tcp_to, udp};
+use crate::tools::{SOON, Stream, pair, sees, switch, tcp, tcp_to, udp};
 use slipswitch_tests::harness::{Capture, wait_until};
 use std::time::Duration;
 
@@ -38,6 +38,9 @@ fn ipv6_works() {
     assert!(a.reaches("fd00:1::2", SOON));
     tcp(&a, &b, 3_000_000);
     assert_eq!(udp(&b, &a, &[10, 1400, 4000]), [true; 3]);
+    for port in ["h1", "h2"] {
+        sees(&switch, &[&format!("in_port({port})"), "eth_type(0x86dd)", "offloaded:yes, dp:tcx"]);
+    }
 }
 
 #[test]
@@ -68,6 +71,8 @@ fn tagged_frames_cross_a_trunk_between_two_bridges() {
     tcp(&b, &a, 5_000_000);
     assert_eq!(udp(&a, &b, &[1, 1468, 1472, 9000]), [true; 4]);
     assert!(!capture.frames().is_empty(), "they carried the tag");
+    sees(&switch, &["in_port(h1)", "push_vlan(vid=10", "offloaded:yes, dp:tcx"]);
+    sees(&switch, &["in_port(t1)", "pop_vlan", "offloaded:yes, dp:tcx"]);
     assert_eq!(c.ping("10.0.0.2", 2), 0);
 }
 

@@ -1,6 +1,8 @@
 //! XDP at veth pairs whose other ends are prepared for it, with frames longer than a page.
 
-use crate::tools::{Numbered, SOON, acquainted, pair, sees, switch, tcp, warm};
+use crate::tools::{
+    Numbered, SOON, acquainted, bursts_of_new_flows, pair, sees, switch, tcp, warm,
+};
 use slipswitch_tests::harness::{Capture, Host, Switch, skip, wait_until, without_tool};
 
 /// Bytes behind the Ethernet header.
@@ -104,6 +106,18 @@ fn jumbo_frames_go_by_xdp() {
     tcp(&hosts[0], &hosts[1], 20_000_000);
     sees(&switch, &["in_port(h1)", "set(ipv4(", "offloaded:yes, dp:xdp"]);
     assert_eq!(switch.warnings(), Vec::<String>::new());
+}
+
+#[test]
+fn the_first_packet_of_a_flow_is_neither_lost_nor_overtaken_at_xdp() {
+    let Some((switch, a, b, _processes)) = prepared() else { return };
+    for port in ["h1", "h2"] {
+        switch.vsctl(&format!("set interface {port} other_config:tier=xdp"));
+    }
+    at_xdp(&switch, &["h1", "h2"]);
+    warm(&a, "10.0.0.2");
+    bursts_of_new_flows(&switch, &a, &b);
+    sees(&switch, &["in_port(h1)", "udp(", "offloaded:yes, dp:xdp"]);
 }
 
 #[test]
