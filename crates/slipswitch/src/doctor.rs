@@ -104,7 +104,6 @@ fn settings(place: &Place, name: &str, options: &Options) -> Settings {
         object: options.object.clone().or(object.map(PathBuf::from)),
         kind: kind.unwrap_or(defaults.kind),
         pins: place.pins(),
-        ..Settings::default()
     }
 }
 
