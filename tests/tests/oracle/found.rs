@@ -419,4 +419,10 @@ scenarios! {
         sleep 1
         ofctl --no-stats dump-flows br0
     "#;
+    a_flow_that_names_a_group_twice_counts_twice: r#"
+        ofctl -O OpenFlow13 add-group br0 'group_id=2,type=all,bucket=output:2'
+        ofctl -O OpenFlow13 add-flow br0 'table=0,actions=group:2,clone(group:2),group:2'
+        ofctl -O OpenFlow13 add-flow br0 'table=1,actions=write_actions(group:2)'
+        ofctl -O OpenFlow13 dump-group-stats br0
+    "#;
 }

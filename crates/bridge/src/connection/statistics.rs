@@ -205,33 +205,42 @@ fn groups(bridge: &Bridge, id: u32) -> Vec<Arc<Group>> {
     groups
 }
 
-/// How many rules use each group.
+/// How often rules name each group: one that names it twice counts twice, as in OVS.
 fn group_uses(bridge: &Bridge) -> HashMap<u32, u32> {
-    uses(bridge, &|a| if let Action::Group(id) = a { Some(*id) } else { None })
+    let group = |a: &Action| if let Action::Group(id) = a { Some(*id) } else { None };
+    uses(bridge, &|rule| named(rule, &group))
 }
 
 /// How many rules use each meter.
 fn meter_uses(bridge: &Bridge) -> HashMap<u32, u32> {
-    uses(bridge, &|a| if let Action::Meter(id) = a { Some(*id) } else { None })
+    let meter = |a: &Action| if let Action::Meter(id) = a { Some(*id) } else { None };
+    uses(bridge, &|rule| {
+        let mut ids = named(rule, &meter);
+        ids.sort_unstable();
+        ids.dedup();
+        ids
+    })
 }
 
-fn uses(bridge: &Bridge, used: &dyn Fn(&Action) -> Option<u32>) -> HashMap<u32, u32> {
-    let counts = std::cell::RefCell::new(HashMap::new());
-    let mut seen = Vec::new();
+/// How often each number is among what `of` gives for the rules.
+fn uses(bridge: &Bridge, of: &dyn Fn(&Rule) -> Vec<u32>) -> HashMap<u32, u32> {
+    let mut counts = HashMap::new();
     for rule in bridge.pipeline.tables().flat_map(|(_, t)| t.rules().iter()) {
-        let found = std::cell::RefCell::new(std::mem::take(&mut seen));
-        any_action(&rule.actions, &|a| {
-            found.borrow_mut().extend(used(a));
-            false // go on
-        });
-        seen = found.into_inner();
-        seen.sort_unstable();
-        seen.dedup();
-        for id in seen.drain(..) {
-            *counts.borrow_mut().entry(id).or_insert(0) += 1;
+        for id in of(rule) {
+            *counts.entry(id).or_insert(0) += 1;
         }
     }
-    counts.into_inner()
+    counts
+}
+
+/// What a rule's actions name, nested ones included, as often as they do.
+fn named(rule: &Rule, name: &dyn Fn(&Action) -> Option<u32>) -> Vec<u32> {
+    let found = std::cell::RefCell::new(Vec::new());
+    any_action(&rule.actions, &|a| {
+        found.borrow_mut().extend(name(a));
+        false // go on
+    });
+    found.into_inner()
 }
 
 fn group_stats(g: &Group, origin: Origin<'_>) -> GroupStats {
