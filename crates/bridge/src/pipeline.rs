@@ -255,17 +255,9 @@ impl Pipeline {
             return Err(OfError::OFPBRC_EPERM);
         }
         let mini = table.rules().compress(&flow.matching);
-        if let Some(old) = table.rules().find(&mini, u32::from(flow.priority))
-            && old.actions == flow.actions
-            && old.cookie == flow.cookie
-        {
-            // The same flow: its hard timeout starts over, its counters go on.
-            let stats = Arc::clone(&old.stats);
-            stats.credit(0, 0, used);
-            let created = old.created;
-            let refreshed = NewRule::from(flow).build(mini, created, used, stats);
-            self.replace(refreshed);
-            return Ok(Vec::new());
+        if let Some(old) = table.rules().find(&mini, u32::from(flow.priority)) {
+            let old = Arc::clone(old);
+            return Ok(self.learn_again(old, flow, used, now));
         }
         if flow.limit != 0 {
             let cookie = flow.cookie;
@@ -275,8 +267,29 @@ impl Pipeline {
             }
         }
         let new = NewRule { actions: self.pool.share(&flow.actions), ..NewRule::from(flow) };
-        // A flow that is there and does something else goes on counting.
-        self.add(new, false, true, now)
+        self.add(new, false, false, now)
+    }
+
+    /// The flow is there. As when a controller modifies it, it goes on counting, and its timeouts,
+    /// which `fin_timeout` may have lowered, and flags stay.
+    fn learn_again(
+        &mut self,
+        old: Arc<Rule>,
+        flow: &LearnedFlow,
+        used: Millis,
+        now: Millis,
+    ) -> Vec<Change> {
+        let is_same = old.actions == flow.actions && old.cookie == flow.cookie;
+        // What is the same lives on as its packet has shown.
+        let modified = if is_same { used } else { now };
+        old.stats.credit(0, 0, modified);
+        let actions = match old.actions == flow.actions {
+            true => Arc::clone(&old.actions),
+            false => self.pool.share(&flow.actions),
+        };
+        let new = flow_mod::modified(&old, flow.cookie, &actions, modified);
+        self.replace(Arc::clone(&new));
+        if is_same { Vec::new() } else { vec![Change::Modified { old, new }] }
     }
 
     /// Removes rules whose timeouts have run out at `now`. Up to `credited` it is known which

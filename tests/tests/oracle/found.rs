@@ -425,4 +425,12 @@ scenarios! {
         ofctl -O OpenFlow13 add-flow br0 'table=1,actions=write_actions(group:2)'
         ofctl -O OpenFlow13 dump-group-stats br0
     "#;
+    learned_again_with_lowered_timeouts: r#"
+        ofctl add-flow br0 'actions=resubmit(,1),learn(table=1,idle_timeout=5,fin_idle_timeout=2,priority=32770,load:0->NXM_NX_PKT_MARK[])'
+        receive p1 50540000000250540000000488a8
+        appctl revalidator/purge
+        receive p1 5054000000045054000000028100cfff080045010028000700000206a2c30a0001040a0001021388000000000000000000005004000086530000
+        appctl revalidator/purge
+        ofctl dump-flows br0 table=1
+    "#;
 }

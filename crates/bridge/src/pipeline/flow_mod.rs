@@ -218,7 +218,8 @@ impl Pipeline {
             if reset {
                 old.stats.reset();
             }
-            let new = modified(&old, fm, &actions, now);
+            let cookie = if fm.modify_cookie { fm.new_cookie } else { old.cookie };
+            let new = modified(&old, cookie, &actions, now);
             self.replace(Arc::clone(&new));
             changes.push(Change::Modified { old, new });
         }
@@ -331,12 +332,13 @@ fn adds_when_nothing_matches(fm: &FlowMod) -> bool {
     fm.cookie_mask == 0 && fm.new_cookie != u64::MAX
 }
 
-fn modified(old: &Rule, fm: &FlowMod, actions: &Actions, now: Millis) -> Arc<Rule> {
+/// `old` with another cookie and other actions; its timeouts, flags, age and counters stay.
+pub(super) fn modified(old: &Rule, cookie: u64, actions: &Actions, now: Millis) -> Arc<Rule> {
     let new = NewRule {
         table: old.table,
         priority: old.priority,
         matching: old.matching.expand(),
-        cookie: if fm.modify_cookie { fm.new_cookie } else { old.cookie },
+        cookie,
         idle_timeout: old.timeouts.idle(),
         hard_timeout: old.timeouts.hard(),
         importance: old.importance,

@@ -222,10 +222,9 @@ fn group_chains_must_not_loop() {
     assert_eq!(looped.unwrap_err(), OfError::OFPGMFC_LOOP);
 }
 
-#[test]
-fn a_learned_flow_is_refreshed_not_doubled() {
-    let mut b = Bench::new();
-    let flow = LearnedFlow {
+/// Learned with a hard timeout of 10 s, none for idleness.
+fn learned() -> LearnedFlow {
+    LearnedFlow {
         table: 1,
         priority: 9,
         matching: ip(1),
@@ -236,13 +235,37 @@ fn a_learned_flow_is_refreshed_not_doubled() {
         send_flow_removed: false,
         delete_with: None,
         limit: 0,
-    };
+    }
+}
+
+#[test]
+fn a_learned_flow_is_refreshed_not_doubled() {
+    let mut b = Bench::new();
+    let flow = learned();
     assert_eq!(b.p.learn(&flow, b.now, b.now).unwrap().len(), 1);
     assert!(b.p.learn(&flow, b.now + 5000, b.now + 5000).unwrap().is_empty());
     assert_eq!(b.count(), 1);
     assert!(b.p.expire(b.now + 14_000, b.now + 14_000).is_empty(), "the hard timeout started over");
     assert!(b.p.expire(b.now + 15_000, b.now + 15_000).is_empty(), "not over it yet");
     assert_eq!(b.p.expire(b.now + 15_001, b.now + 15_001).len(), 1);
+}
+
+#[test]
+fn a_learned_flow_that_is_learned_again_keeps_timeouts_that_were_lowered() {
+    let mut b = Bench::new();
+    let flow = learned();
+    let added = b.p.learn(&flow, b.now, b.now).unwrap();
+    let [Change::Added(rule)] = &added[..] else { panic!("{added:?}") };
+    rule.timeouts.reduce(2, 4);
+    assert!(b.p.learn(&flow, b.now + 1000, b.now + 1000).unwrap().is_empty());
+    let other = LearnedFlow { actions: Arc::new([output(4)]), cookie: 6, ..flow };
+    let changed = b.p.learn(&other, b.now + 2000, b.now + 2000).unwrap();
+    let [Change::Modified { new, .. }] = &changed[..] else { panic!("{changed:?}") };
+    assert_eq!((new.timeouts.idle(), new.timeouts.hard()), (2, 4));
+    assert_eq!((new.cookie, &new.actions[..]), (6, &[output(4)][..]));
+    assert_eq!((new.created, new.modified), (b.now, b.now + 2000));
+    assert!(b.p.expire(b.now + 4000, b.now + 4000).is_empty());
+    assert_eq!(b.p.expire(b.now + 4001, b.now + 4001).len(), 1);
 }
 
 /// Learns into table 7; what it learns goes with its rule.
