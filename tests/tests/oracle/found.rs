@@ -433,4 +433,10 @@ scenarios! {
         appctl revalidator/purge
         ofctl dump-flows br0 table=1
     "#;
+    below_labels_that_all_go_is_mpls: r#"
+        ofctl add-flow br0 'mplsm,actions=pop_mpls:0x0800,2'
+        ofctl add-flow br0 'mpls,actions=pop_mpls:0x0800,2'
+        appctl ofproto/trace br0 in_port=4 505000000002505400000001884800065c0200064c02fffff7401174723e6044d6576ccc81c85e18cfe3 | tail -1
+        appctl ofproto/trace br0 in_port=4 505000000002505400000001884700065c0200064c02fffff7401174723e6044d6576ccc81c85e18cfe3 | tail -1
+    "#;
 }

@@ -327,8 +327,10 @@ impl Context<'_> {
                 common += 1;
             } else {
                 // Below the last entry is what the key says, below the others is MPLS.
-                let inner = if is_mpls(&self.key) { &self.key } else { &self.base };
-                let below = if have > 1 { inner.dl_type.get() } else { self.key.dl_type.get() };
+                let below = match have > 1 && !is_mpls(&self.key) {
+                    true => ethertype::MPLS,
+                    false => self.key.dl_type.get(),
+                };
                 self.emit(DpAction::PopMpls { ethertype: below });
                 pop_mpls(&mut self.base, below);
                 have -= 1;
