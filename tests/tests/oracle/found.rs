@@ -439,4 +439,8 @@ scenarios! {
         appctl ofproto/trace br0 in_port=4 505000000002505400000001884800065c0200064c02fffff7401174723e6044d6576ccc81c85e18cfe3 | tail -1
         appctl ofproto/trace br0 in_port=4 505000000002505400000001884700065c0200064c02fffff7401174723e6044d6576ccc81c85e18cfe3 | tail -1
     "#;
+    what_cannot_be_learned: r#"
+        ofctl add-flow br0 'actions=learn(table=254,hard_timeout=10,priority=10,cookie=0x9,limit=2,reg10=0,result_dst=reg1[0])'
+        appctl ofproto/trace br0 in_port=1 5054000000025054000000031234
+    "#;
 }

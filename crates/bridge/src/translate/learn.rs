@@ -2,11 +2,12 @@
 
 use super::context::Context;
 use crate::effect::{Effect, LearnedFlow};
+use crate::snapshot::INTERNAL_TABLE;
 use crate::trace::{Kind, PortNames, actions_text};
 use flow::text::{format_match, no_names};
 use flow::{FieldValue, Key, Mask, Match};
-use openflow::PortNo;
 use openflow::action::{Action, Learn, LearnSource, LearnTarget, SetSpelling};
+use openflow::{OfError, PortNo};
 use std::sync::Arc;
 
 impl Context<'_> {
@@ -87,6 +88,12 @@ impl Context<'_> {
                 learn.table, learn.priority
             )
         });
+        if learn.table == INTERNAL_TABLE {
+            self.report(Kind::Error, || {
+                format!("LEARN action execution failed ({}).", OfError::OFPBRC_EPERM)
+            });
+            return;
+        }
         self.write_result(learn, success);
         if !success {
             self.report(Kind::Detail, || "Limit exceeded, learn failed".to_string());
