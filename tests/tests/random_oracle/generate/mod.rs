@@ -167,11 +167,11 @@ pub fn case(seed: u64, packets: usize) -> Case {
             tables(&mut g, bridge, version, &mut steps);
         }
     }
-    let lives =
-        !steps.iter().any(|s| format!("{s:?}").contains("Learn(") || is_normal(s)) && g.bool();
+    let lives = !steps.iter().any(learns) && g.bool();
     events(&mut g, bridges, version, packets, &mut steps);
     let left_out = left_out::leave_out(&mut steps);
-    let megaflows = match lives {
+    // What comes between packets may learn, too.
+    let megaflows = match lives && !steps.iter().any(learns) {
         true => Megaflows::Live,
         false if g.one_in(8) => Megaflows::Purged,
         false => Megaflows::None,
@@ -179,9 +179,11 @@ pub fn case(seed: u64, packets: usize) -> Case {
     Case { megaflows, steps, left_out }
 }
 
-/// True when the switch may learn addresses by the step.
-fn is_normal(step: &Step) -> bool {
-    format!("{step:?}").contains("PortNo(4294967290)")
+/// True when packets may change the switch's tables by the step.
+fn learns(step: &Step) -> bool {
+    let text = format!("{step:?}");
+    text.contains("Learn(")
+        || text.contains("PortNo(4294967290)")
         || matches!(step, Step::Configure(c) if c.contains("standalone"))
         || matches!(step, Step::Message { .. })
 }
