@@ -40,6 +40,11 @@ pub fn matching(g: &mut Gen, any: bool) -> Match {
         }
         m.set_masked(field, value, mask);
     }
+    // Of one of parts of the number and of the priority alone it does so, too.
+    let (tci, mask) = (m.value(Field::VlanTci), m.mask_of(Field::VlanTci));
+    if tci & 0x1000 == 0 && tci & 0xfff != 0 {
+        m.set_masked(Field::VlanTci, tci & 0x1fff, mask & 0x1fff);
+    }
     m
 }
 
