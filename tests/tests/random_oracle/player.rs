@@ -3,7 +3,7 @@
 mod bridges;
 mod summary;
 
-use crate::case::{Case, Megaflows, Step, hex};
+use crate::case::{Case, Megaflows, Step, hex, lowers_timeouts};
 use crate::controller::{Controller, error_of};
 use crate::devices::Devices;
 use crate::ground::{self, Ground};
@@ -126,8 +126,12 @@ impl Player {
         let mut seen = Vec::new();
         self.begin(case, bridges, &mut seen)?;
         let mut at = case.steps.iter().take_while(|s| matches!(s, Step::Configure(_))).count();
+        let lowers = lowers_timeouts(&case.steps);
         while let Some(rest) = case.steps.get(at..).filter(|rest| !rest.is_empty()) {
             at += self.some(case, at, rest, &mut seen)?;
+            if lowers && matches!(rest, [Step::Packet { .. } | Step::Trace { .. }, ..]) {
+                self.end_rules()?;
+            }
         }
         let start = Instant::now();
         // As in a warp, of flows that were deleted.
@@ -329,6 +333,13 @@ impl Player {
     }
 
     /// Waits until a packet has been processed. A switch may answer several commands before it
+    /// Has rules go whose time is up: Open vSwitch takes them away behind a pass, Slipswitch behind
+    /// a purge, too.
+    fn end_rules(&mut self) -> Result<()> {
+        self.command("revalidator/purge")?;
+        self.pass()
+    }
+
     /// looks after its ports again, but it does that before it looks after OpenFlow connections.
     fn process(&mut self, bridge: &'static str) -> Result<()> {
         if let Some(controller) = self.controller(bridge, Version::V13)? {

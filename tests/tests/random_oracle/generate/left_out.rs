@@ -3,7 +3,7 @@
 
 use super::packets;
 use super::truncation::Resized;
-use crate::case::Step;
+use crate::case::{Step, lowers_timeouts};
 use flow::Field;
 use openflow::message::GroupMod;
 use openflow::{Action, PortNo};
@@ -192,7 +192,7 @@ impl Facts {
             mpls: any(&["PushMpls", "PopMpls", "Message {"]),
             labels: fields || any(&["SetMpls", "DecMpls"]),
             ipv4: fields || any(&["SetIpv4"]),
-            fin_timeout: any(&["FinTimeout", "fin_idle_timeout: 2", "Message {"]),
+            fin_timeout: lowers_timeouts(steps),
             branches: any(&["CheckPktLarger"]),
             resized: Resized::of(steps),
             transport: fields || any(&["SetL4"]),
