@@ -5,7 +5,7 @@ use super::packets;
 use super::truncation::Resized;
 use crate::case::{Step, lowers_timeouts};
 use flow::Field;
-use openflow::message::GroupMod;
+use openflow::message::{Body, FlowMod, GroupMod, Message};
 use openflow::{Action, PortNo};
 
 /// A kind of steps that is left out.
@@ -123,11 +123,10 @@ pub const LEFT_OUT: &[LeftOut] = &[
         name: "steps back to a table",
         reason: "each step of a circle counts against its limit here, in OVS only the step back",
         of: |_, step| match step {
-            Step::Flow { change, .. } => goes_back(&change.actions, change.table_id),
             Step::Group { change, .. } => {
                 change.buckets.iter().any(|b| goes_back(&b.actions, u8::MAX))
             }
-            _ => false,
+            step => flow_of(step).is_some_and(|flow| goes_back(&flow.actions, flow.table_id)),
         },
     },
     LeftOut {
@@ -252,9 +251,22 @@ fn any_action(step: &Step, of: &dyn Fn(&Action) -> bool) -> bool {
         })
     }
     match step {
-        Step::Flow { change, .. } => among(&change.actions, of),
         Step::Group { change, .. } => change.buckets.iter().any(|b| among(&b.actions, of)),
-        _ => false,
+        step => flow_of(step).is_some_and(|flow| among(&flow.actions, of)),
+    }
+}
+
+/// The change of a flow table that a step is, if it is one, or a damaged one that can be read.
+fn flow_of(step: &Step) -> Option<Box<FlowMod>> {
+    match step {
+        Step::Flow { change, .. } => Some(change.clone()),
+        Step::Message { version, bytes, .. } => {
+            match Message::decode(bytes, &crate::case::protocol(*version)).ok()?.body {
+                Body::FlowMod(flow) => Some(flow),
+                _ => None,
+            }
+        }
+        _ => None,
     }
 }
 
