@@ -192,9 +192,15 @@ fn without_thawed(real: &str, ours: &str) -> String {
             }
         }
         if line.trim_start().starts_with("pop_mpls:") {
+    let mut is_shorter = false;
             popped = Some(indent(line));
         } else if popped.is_some_and(|at| line.is_empty() || indent(line) < at) {
             popped = None;
+            if is_shorter && let Some(theirs) = real.next_if(|theirs| comes_back(theirs, line)) {
+                out.push(theirs);
+                continue;
+            }
+            is_shorter = true;
         }
         out.push(line);
     }
@@ -213,6 +219,17 @@ fn sorted_lines(text: &str) -> String {
 /// Lines `PORT HEX` by which several ports have several different frames, all the same ones.
 fn is_flooded_again(text: &str) -> bool {
     let mut ports = std::collections::BTreeMap::<&str, std::collections::BTreeSet<&str>>::new();
+/// Lines of datapath actions: Open vSwitch's send the packet back where Slipswitch's go on, or have
+/// nothing to do.
+fn comes_back(real: &str, ours: &str) -> bool {
+    const HEAD: &str = "Datapath actions: ";
+    let (Some(real), Some(ours)) = (real.strip_prefix(HEAD), ours.strip_prefix(HEAD)) else {
+        return false;
+    };
+    let before = real.rsplit_once(",recirc(").filter(|(_, id)| id.ends_with(')'));
+    before.is_some_and(|(before, _)| ours == "drop" || ours.starts_with(before))
+}
+
     for (port, frame) in text.lines().filter_map(|line| line.split_once(' ')) {
         ports.entry(port).or_default().insert(frame);
     }
