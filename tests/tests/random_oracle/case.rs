@@ -109,6 +109,11 @@ pub fn lowers_timeouts(steps: &[Step]) -> bool {
 }
 
 impl Case {
+    /// True when packets may go from one bridge to the other.
+    pub fn joins_bridges(&self) -> bool {
+        self.steps.iter().any(|s| matches!(s, Step::Configure(c) if c.contains("type=patch")))
+    }
+
     /// True when controllers may be told of flows that are gone.
     pub fn tells(&self) -> bool {
         self.steps.iter().any(|step| match step {

@@ -161,12 +161,13 @@ impl Player {
         }
         if is_packet(first) && case.megaflows == Megaflows::Live {
             let count = steps.iter().take_while(|s| is_packet(s)).count();
-            self.burst(at, steps.get(..count).unwrap_or_default(), seen)?;
+            self.burst(at, steps.get(..count).unwrap_or_default(), packets_of(case), seen)?;
             self.profile.add("bursts", start);
             return Ok(count);
         }
         let text = self.step(first, case.megaflows)?;
-        seen.push(Seen { of: format!("step {at} ({})", first.name()), text });
+        let what = if is_packet(first) { packets_of(case) } else { first.name() };
+        seen.push(Seen { of: format!("step {at} ({what})"), text });
         self.profile.add(first.name(), start);
         Ok(1)
     }
@@ -207,7 +208,7 @@ impl Player {
 
     /// Packets while megaflows live on. What they do depends on none before them, so that those of
     /// one port can be sent at once.
-    fn burst(&mut self, at: usize, steps: &[Step], seen: &mut Vec<Seen>) -> Result<()> {
+    fn burst(&mut self, at: usize, steps: &[Step], what: &str, seen: &mut Vec<Seen>) -> Result<()> {
         self.command("revalidator/pause")?;
         let packets = steps.iter().filter_map(|step| match step {
             Step::Packet { port, frame } => Some((*port, frame.as_slice())),
@@ -216,7 +217,7 @@ impl Player {
         if self.ground != Ground::Dummies {
             for (n, (port, frame)) in packets.enumerate() {
                 let text = self.packet(port, frame, Megaflows::Live)?;
-                seen.push(Seen { of: format!("step {} (packets)", at + n), text });
+                seen.push(Seen { of: format!("step {} ({what})", at + n), text });
             }
         } else {
             let packets: Vec<_> = packets.collect();
@@ -225,7 +226,7 @@ impl Player {
                 let frames: Vec<&[u8]> = to_port.map(|(_, frame)| *frame).collect();
                 for frames in frames.chunks(QUEUE) {
                     let text = self.at_once(port, frames)?;
-                    seen.push(Seen { of: format!("step {at} on, at {port} (packets)"), text });
+                    seen.push(Seen { of: format!("step {at} on, at {port} ({what})"), text });
                 }
             }
         }
@@ -332,7 +333,6 @@ impl Player {
         self.process("br0")
     }
 
-    /// Waits until a packet has been processed. A switch may answer several commands before it
     /// Has rules go whose time is up: Open vSwitch takes them away behind a pass, Slipswitch behind
     /// a purge, too.
     fn end_rules(&mut self) -> Result<()> {
@@ -340,6 +340,7 @@ impl Player {
         self.pass()
     }
 
+    /// Waits until a packet has been processed. A switch may answer several commands before it
     /// looks after its ports again, but it does that before it looks after OpenFlow connections.
     fn process(&mut self, bridge: &'static str) -> Result<()> {
         if let Some(controller) = self.controller(bridge, Version::V13)? {
@@ -425,6 +426,11 @@ impl Player {
     fn clean(&self, text: &str) -> String {
         normalise(text, &self.switch.place().dir().display().to_string())
     }
+}
+
+/// What a case's packets are called: where they may go to another bridge more is known to differ.
+fn packets_of(case: &Case) -> &'static str {
+    if case.joins_bridges() { "packets between bridges" } else { "packets" }
 }
 
 fn without_last_word(line: &mut String) {
