@@ -12,6 +12,7 @@ use crate::rule::Rule;
 use crate::snapshot::{BridgeIndex, TableStats};
 use clock::Millis;
 use openflow::PortNo;
+use openflow::message::FlowFlags;
 use packet::Packet;
 use std::sync::Arc;
 
@@ -101,6 +102,27 @@ pub struct LearnedFlow {
     pub delete_with: Option<(u64, u8)>,
     /// At most so many flows with this cookie in this table; 0 is no limit.
     pub limit: u32,
+}
+
+impl LearnedFlow {
+    /// Flags that the rule keeps.
+    pub(crate) fn flags(&self) -> FlowFlags {
+        match self.send_flow_removed {
+            true => FlowFlags::SEND_FLOW_REM,
+            false => FlowFlags::empty(),
+        }
+    }
+
+    /// True when `rule`, which matches the same, is this flow in all else, too. Another is
+    /// modified, where the limit allows it.
+    pub(crate) fn is(&self, rule: &Rule) -> bool {
+        rule.actions == self.actions
+            && rule.cookie == self.cookie
+            && rule.timeouts.idle() == self.idle_timeout
+            && rule.timeouts.hard() == self.hard_timeout
+            && rule.importance == 0
+            && rule.flags == self.flags()
+    }
 }
 
 /// A packet for controllers.

@@ -255,9 +255,14 @@ impl Pipeline {
             return Err(OfError::OFPBRC_EPERM);
         }
         let mini = table.rules().compress(&flow.matching);
-        if let Some(old) = table.rules().find(&mini, u32::from(flow.priority)) {
-            let old = Arc::clone(old);
-            return Ok(self.learn_again(old, flow, used, now));
+        let old = table.rules().find(&mini, u32::from(flow.priority)).map(Arc::clone);
+        if let Some(old) = &old
+            && flow.is(old)
+        {
+            // It lives on as its packet has shown.
+            old.stats.credit(0, 0, used);
+            self.replace(flow_mod::modified(old, old.cookie, &old.actions, used));
+            return Ok(Vec::new());
         }
         if flow.limit != 0 {
             let cookie = flow.cookie;
@@ -266,30 +271,16 @@ impl Pipeline {
                 return Ok(Vec::new());
             }
         }
-        let new = NewRule { actions: self.pool.share(&flow.actions), ..NewRule::from(flow) };
-        self.add(new, false, false, now)
-    }
-
-    /// The flow is there. As when a controller modifies it, it goes on counting, and its timeouts,
-    /// which `fin_timeout` may have lowered, and flags stay.
-    fn learn_again(
-        &mut self,
-        old: Arc<Rule>,
-        flow: &LearnedFlow,
-        used: Millis,
-        now: Millis,
-    ) -> Vec<Change> {
-        let is_same = old.actions == flow.actions && old.cookie == flow.cookie;
-        // What is the same lives on as its packet has shown.
-        let modified = if is_same { used } else { now };
-        old.stats.credit(0, 0, modified);
-        let actions = match old.actions == flow.actions {
-            true => Arc::clone(&old.actions),
-            false => self.pool.share(&flow.actions),
+        let actions = self.pool.share(&flow.actions);
+        let Some(old) = old else {
+            return self.add(NewRule { actions, ..NewRule::from(flow) }, false, false, now);
         };
-        let new = flow_mod::modified(&old, flow.cookie, &actions, modified);
+        // As when a controller modifies it, it goes on counting, and its timeouts, which
+        // `fin_timeout` may have lowered, and flags are those that it has.
+        old.stats.credit(0, 0, now);
+        let new = flow_mod::modified(&old, flow.cookie, &actions, now);
         self.replace(Arc::clone(&new));
-        if is_same { Vec::new() } else { vec![Change::Modified { old, new }] }
+        Ok(vec![Change::Modified { old, new }])
     }
 
     /// Removes rules whose timeouts have run out at `now`. Up to `credited` it is known which
@@ -365,11 +356,7 @@ impl From<&LearnedFlow> for NewRule {
             idle_timeout: flow.idle_timeout,
             hard_timeout: flow.hard_timeout,
             importance: 0,
-            flags: if flow.send_flow_removed {
-                FlowFlags::SEND_FLOW_REM
-            } else {
-                FlowFlags::empty()
-            },
+            flags: flow.flags(),
             hidden: false,
             actions: Arc::clone(&flow.actions),
         }

@@ -443,4 +443,15 @@ scenarios! {
         ofctl add-flow br0 'actions=learn(table=254,hard_timeout=10,priority=10,cookie=0x9,limit=2,reg10=0,result_dst=reg1[0])'
         appctl ofproto/trace br0 in_port=1 5054000000025054000000031234
     "#;
+    what_is_learned_at_its_limit_does_not_change: r#"
+        ofctl add-flow br0 'actions=learn(table=3,priority=12,cookie=0x9,limit=2,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[],load:NXM_OF_IN_PORT[]->NXM_NX_REG0[0..15])'
+        receive p4 168ed5fc5fda7b579e06fb8186dd
+        appctl revalidator/purge
+        receive p1 5054000000025054000000040800
+        appctl revalidator/purge
+        receive p3 168ed5fc5fda7b579e06fb8186dd
+        appctl revalidator/purge
+        ofctl dump-flows br0 table=3
+        appctl ofproto/trace br0 in_port=3 168ed5fc5fda7b579e06fb8186dd | grep -v Megaflow
+    "#;
 }

@@ -257,7 +257,8 @@ fn a_learned_flow_that_is_learned_again_keeps_timeouts_that_were_lowered() {
     let added = b.p.learn(&flow, b.now, b.now).unwrap();
     let [Change::Added(rule)] = &added[..] else { panic!("{added:?}") };
     rule.timeouts.reduce(2, 4);
-    assert!(b.p.learn(&flow, b.now + 1000, b.now + 1000).unwrap().is_empty());
+    let again = b.p.learn(&flow, b.now + 1000, b.now + 1000).unwrap();
+    assert!(matches!(&again[..], [Change::Modified { .. }]), "{again:?}");
     let other = LearnedFlow { actions: Arc::new([output(4)]), cookie: 6, ..flow };
     let changed = b.p.learn(&other, b.now + 2000, b.now + 2000).unwrap();
     let [Change::Modified { new, .. }] = &changed[..] else { panic!("{changed:?}") };
@@ -266,6 +267,18 @@ fn a_learned_flow_that_is_learned_again_keeps_timeouts_that_were_lowered() {
     assert_eq!((new.created, new.modified), (b.now, b.now + 2000));
     assert!(b.p.expire(b.now + 4000, b.now + 4000).is_empty());
     assert_eq!(b.p.expire(b.now + 4001, b.now + 4001).len(), 1);
+}
+
+#[test]
+fn at_the_limit_a_learned_flow_lives_on_and_does_not_change() {
+    let mut b = Bench::new();
+    let flow = LearnedFlow { limit: 1, ..learned() };
+    assert_eq!(b.p.learn(&flow, b.now, b.now).unwrap().len(), 1);
+    let other = LearnedFlow { actions: Arc::new([output(4)]), ..flow.clone() };
+    assert!(b.p.learn(&other, b.now + 5000, b.now + 5000).unwrap().is_empty());
+    assert!(b.p.learn(&flow, b.now + 5000, b.now + 5000).unwrap().is_empty());
+    let rule = b.p.tables().flat_map(|(_, t)| t.rules().iter()).find(|r| r.table == 1).unwrap();
+    assert_eq!((&rule.actions[..], rule.modified), (&[output(3)][..], b.now + 5000));
 }
 
 /// Learns into table 7; what it learns goes with its rule.

@@ -54,7 +54,20 @@ impl Context<'_> {
             }
         }
         let matching = Match::new(&key, &mask);
-        let success = self.may_learn(learn, &matching);
+        let rule = self.rule.as_ref().filter(|_| learn.delete_learned);
+        let flow = LearnedFlow {
+            table: learn.table,
+            priority: learn.priority,
+            matching,
+            actions: Arc::from(actions),
+            cookie: learn.cookie,
+            idle_timeout: learn.idle_timeout,
+            hard_timeout: learn.hard_timeout,
+            send_flow_removed: learn.send_flow_removed,
+            delete_with: rule.map(|r| (r.cookie, r.table)),
+            limit: learn.limit,
+        };
+        let success = self.may_learn(&flow);
         if !self.collect {
             self.write_result(learn, success);
             self.report(Kind::Warning, || {
@@ -62,32 +75,7 @@ impl Context<'_> {
             });
             return;
         }
-        // By number even where ports have names elsewhere, as OVS does.
-        self.report(Kind::Detail, || {
-            let shown = format_match(&matching, &no_names);
-            let space = if shown.is_empty() { "" } else { " " };
-            let list = if actions.is_empty() {
-                "drop".to_string()
-            } else {
-                actions_text(&actions, PortNames::default())
-            };
-            let mut kept = String::new();
-            if learn.cookie != 0 {
-                kept += &format!(" cookie={:#x}", learn.cookie);
-            }
-            for (name, seconds) in [("idle", learn.idle_timeout), ("hard", learn.hard_timeout)] {
-                if seconds != 0 {
-                    kept += &format!(" {name}={seconds}");
-                }
-            }
-            if learn.send_flow_removed {
-                kept += " send_flow_rem";
-            }
-            format!(
-                "table={}{space}{shown} priority={}{kept} actions={list}",
-                learn.table, learn.priority
-            )
-        });
+        self.report(Kind::Detail, || shown(&flow));
         if learn.table == INTERNAL_TABLE {
             self.report(Kind::Error, || {
                 format!("LEARN action execution failed ({}).", OfError::OFPBRC_EPERM)
@@ -99,25 +87,8 @@ impl Context<'_> {
             self.report(Kind::Detail, || "Limit exceeded, learn failed".to_string());
             return;
         }
-        let rule = if learn.delete_learned {
-            self.rule.as_ref().map(|r| (r.cookie, r.table))
-        } else {
-            None
-        };
-        let flow = Arc::new(LearnedFlow {
-            table: learn.table,
-            priority: learn.priority,
-            matching,
-            actions: Arc::from(actions),
-            cookie: learn.cookie,
-            idle_timeout: learn.idle_timeout,
-            hard_timeout: learn.hard_timeout,
-            send_flow_removed: learn.send_flow_removed,
-            delete_with: rule,
-            limit: learn.limit,
-        });
         let bridge = self.bridge_index;
-        self.effect(|| Effect::LearnFlow { bridge, flow });
+        self.effect(|| Effect::LearnFlow { bridge, flow: Arc::new(flow) });
     }
 
     fn write_result(&mut self, learn: &Learn, success: bool) {
@@ -126,19 +97,42 @@ impl Context<'_> {
         }
     }
 
-    /// False when the limit is reached and the flow is not there yet.
-    fn may_learn(&self, learn: &Learn, matching: &Match) -> bool {
-        if learn.limit == 0 {
+    /// False when the limit is reached and the flow is not there yet as it is.
+    fn may_learn(&self, flow: &LearnedFlow) -> bool {
+        if flow.limit == 0 {
             return true;
         }
-        let Some(table) = self.bridge.tables.get(usize::from(learn.table)) else { return false };
-        let exact = classifier::MiniMatch::new(matching);
-        if table.rules.find(&exact, learn.priority.into()).is_some() {
+        let Some(table) = self.bridge.tables.get(usize::from(flow.table)) else { return false };
+        let exact = classifier::MiniMatch::new(&flow.matching);
+        if table.rules.find(&exact, flow.priority.into()).is_some_and(|rule| flow.is(rule)) {
             return true;
         }
-        let limit = usize::try_from(learn.limit).unwrap_or(usize::MAX);
-        table.rules.iter().filter(|r| r.cookie == learn.cookie).take(limit).count() < limit
+        let limit = usize::try_from(flow.limit).unwrap_or(usize::MAX);
+        table.rules.iter().filter(|r| r.cookie == flow.cookie).take(limit).count() < limit
     }
+}
+
+/// As a trace shows it: ports by number even where they have names elsewhere, as in OVS.
+fn shown(flow: &LearnedFlow) -> String {
+    let matching = format_match(&flow.matching, &no_names);
+    let space = if matching.is_empty() { "" } else { " " };
+    let list = match flow.actions.is_empty() {
+        true => "drop".to_string(),
+        false => actions_text(&flow.actions, PortNames::default()),
+    };
+    let mut kept = String::new();
+    if flow.cookie != 0 {
+        kept += &format!(" cookie={:#x}", flow.cookie);
+    }
+    for (name, seconds) in [("idle", flow.idle_timeout), ("hard", flow.hard_timeout)] {
+        if seconds != 0 {
+            kept += &format!(" {name}={seconds}");
+        }
+    }
+    if flow.send_flow_removed {
+        kept += " send_flow_rem";
+    }
+    format!("table={}{space}{matching} priority={}{kept} actions={list}", flow.table, flow.priority)
 }
 
 fn ones(bits: u16) -> FieldValue {

@@ -737,12 +737,17 @@ fn learned_flows() {
         ]
     ));
     assert_eq!((flow.delete_with, flow.limit, flow.cookie), (Some((77, 0)), 1, 9));
-    // At the limit: no flow, and the result says so. The flow itself may be refreshed.
+    // At the limit: no flow, and the result says so. One that matches the same may not be changed
+    // either, the flow itself may be refreshed.
+    let learned = flow.actions.to_vec();
     w.rule("table=5,cookie=9,dl_dst=00:00:00:00:00:01", [out(2)]);
     let t = w.translate(&k);
     assert_eq!(datapath::text::format_plain(&t.actions), "2");
     assert!(!t.effects.iter().any(|e| matches!(e, Effect::LearnFlow { .. })));
     w.rule("table=5,cookie=9,priority=100,ip,dl_dst=50:54:00:00:00:05", [out(3)]);
+    assert_eq!(datapath::text::format_plain(&w.translate(&k).actions), "2");
+    let same = w.rule("table=5,cookie=9,priority=100,ip,dl_dst=50:54:00:00:00:05", learned);
+    same.timeouts.reduce(10, 0);
     assert_eq!(datapath::text::format_plain(&w.translate(&k).actions), "1,2");
 }
 
