@@ -454,4 +454,12 @@ scenarios! {
         ofctl dump-flows br0 table=3
         appctl ofproto/trace br0 in_port=3 168ed5fc5fda7b579e06fb8186dd | grep -v Megaflow
     "#;
+    a_group_behind_popped_labels_counts_at_once: r#"
+        ofctl -O OpenFlow13 add-group br0 'group_id=1,type=all,bucket=output:2,bucket=mod_nw_ttl:3,output:3'
+        ofctl -O OpenFlow13 add-group br0 'group_id=2,type=ff,bucket=watch_port:1,actions=output:2'
+        ofctl add-flow br0 'actions=pop_mpls:0x0800,group:1,group:2'
+        receive p4 5054000000015054000000018847000641404500001c0007000040116ed70a0001010a0000020035003500080000
+        appctl revalidator/purge
+        ofctl -O OpenFlow13 dump-group-stats br0
+    "#;
 }

@@ -3,6 +3,7 @@
 use super::context::{Context, Freeze, REASON_ACTION, REASON_EXPLICIT_MISS};
 use super::output::pipeline_fields;
 use crate::effect::PacketIn;
+use crate::group::GroupKind;
 use crate::recirc::{FrozenState, FrozenStep, RecircTable};
 use crate::snapshot::{BridgeIndex, Snapshot};
 use crate::trace::{Kind, actions_text};
@@ -139,10 +140,21 @@ impl Context<'_> {
 
     /// Freezes when `action` needs to see what was below a popped MPLS stack.
     pub(super) fn freeze_for_mpls(&mut self, action: &Action) {
-        if self.was_mpls && !self.exit && needs_payload(action) {
+        if self.was_mpls && !self.exit && self.waits(action) {
             self.start_freezing(Freeze::default());
         }
         debug_assert!(!self.was_mpls || self.mpls_depth(&self.key) == 0 || self.exit);
+    }
+
+    /// True when `action` needs it. The actions of a group's buckets are asked by themselves, once it
+    /// is known which they are; what a packet is decides that in a select group.
+    fn waits(&self, action: &Action) -> bool {
+        match action {
+            Action::Group(id) => {
+                self.bridge.groups.get(id).is_some_and(|g| g.kind == GroupKind::Select)
+            }
+            action => needs_payload(action),
+        }
     }
 }
 
