@@ -7,8 +7,7 @@
 
 use crate::netns::{ifindex, run};
 use anyhow::{Context, Result};
-use slipswitch_tests::harness::{Host, Netns};
-use std::process::{Child, Command, Stdio};
+use slipswitch_tests::harness::{Host, Netns, Resident};
 
 /// What stands at the other end of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,33 +94,8 @@ impl End {
                 "ethtool -K eth0 gro on tx off tso off txvlan off tx-vlan-stag-hw-insert off",
             )?;
         }
-        let resident = Resident::of(&host.netns)?;
+        let resident = Resident::of(&host.netns).context("starting a process in a namespace")?;
         let port = Port { name: name.to_owned(), ifindex: ifindex(switch, name)? };
         Ok(End { ifindex: ifindex(&host.netns, "eth0")?, host, port, _resident: resident })
-    }
-}
-
-/// A process that lives in a namespace, as there is one in any container: a daemon that wants to
-/// know what is at the other end of a veth finds that namespace by its processes.
-#[derive(Debug)]
-struct Resident(Child);
-
-impl Resident {
-    fn of(netns: &Netns) -> Result<Resident> {
-        let child = Command::new("setpriv")
-            .args(["--pdeathsig", "KILL"])
-            .args(netns.enter())
-            .args(["sleep", "infinity"])
-            .stdin(Stdio::null())
-            .spawn()
-            .context("starting a process in a namespace")?;
-        Ok(Resident(child))
-    }
-}
-
-impl Drop for Resident {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }

@@ -5,34 +5,28 @@
 //! clock that tests move; [`Mode::Real`] runs the daemon in a network namespace of its own, to
 //! which [`Host`]s are tied by plain veth pairs.
 //!
-//! Nothing outlives a test: processes die with the test's thread, namespaces have no name and
-//! go with the last descriptor, and a guard process (see [`Place`]) removes the directory and
-//! whatever else was started in it, also when the test program itself is killed.
+//! Nothing outlives a test: processes die with the test's thread, and the crate `testing` sees to
+//! namespaces, the directory and whatever else was started in it, also when the test program
+//! itself is killed.
 
 mod flood;
-mod guard;
 mod host;
-mod netns;
 mod normalise;
-mod output;
 mod place;
 mod process;
 mod program;
 mod scenario;
-mod skip;
 mod switch;
-mod wait;
 
 pub use flood::{Flood, stranger, udp};
-pub use guard::Guard;
 pub use host::{Capture, Host};
-pub use netns::Netns;
 pub use normalise::{normalise, split_actions};
-pub use output::Output;
 pub use place::Place;
 pub use process::Process;
 pub use program::{daemon_program, tool_program};
 pub use scenario::{Scenario, compare};
-pub use skip::{skip, without_privilege, without_tool};
 pub use switch::{Kind, Mode, Options, Switch, dummy_bridge_line};
-pub use wait::{patient, wait_for, wait_until};
+pub use testing::{
+    Guard, Netns, Output, Resident, patient, skip, wait_for, wait_until, without_privilege,
+    without_tool,
+};

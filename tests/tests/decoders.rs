@@ -553,14 +553,14 @@ fn ovsdb_session(bytes: &[u8]) -> bool {
 struct Control {
     runtime: tokio::runtime::Runtime,
     local: tokio::task::LocalSet,
-    directory: tempfile::TempDir,
+    directory: testing::TempDir,
 }
 
 impl Control {
     fn start() -> Control {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        let directory = tempfile::tempdir().expect("a directory");
+        let directory = testing::directory();
         let registry = unixctl::Registry::new("1.0");
         registry.add("echo", "WORD...", 0, usize::MAX, |call| Ok(call.args.join(" ")));
         let local = tokio::task::LocalSet::new();

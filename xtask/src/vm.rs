@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn programs_of_commands_that_are_gone_are_removed() {
-        let store = tempfile::tempdir().expect("a directory");
+        let store = testing::directory();
         let mine = RunDir::new(store.path(), PROGRAMS_KEPT).expect("made");
         let runs = store.path().join("runs");
         let (gone, console) = (runs.join("programs.999999999"), runs.join("6.1.0-9.999999999"));

@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn only_what_is_in_force_is_spelled_out() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = testing::directory();
         fs::write(dir.path().join("meltdown"), "Not affected\n").unwrap();
         fs::write(dir.path().join("spectre_v2"), "Mitigation: Retpolines\n").unwrap();
         let text = mitigations(dir.path());

@@ -276,17 +276,10 @@ mod tests {
     }
 
     fn in_namespace(f: fn()) {
-        if !rustix::process::geteuid().is_root() {
-            testing::skip("it takes root");
-            return;
+        match rustix::process::geteuid().is_root() {
+            true => testing::in_namespace(f),
+            false => testing::skip("it takes root"),
         }
-        std::thread::spawn(move || {
-            // SAFETY: an integer; it concerns this thread alone.
-            assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNET) }, 0);
-            f();
-        })
-        .join()
-        .unwrap();
     }
 
     #[test]

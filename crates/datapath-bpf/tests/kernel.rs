@@ -2,7 +2,6 @@
 //! packets run.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -16,6 +15,7 @@ use datapath_bpf::{
 use flow::{Field, Match};
 use packet::build::Frame;
 use privilege::{ifindex, in_namespace, tool};
+use testing::BpfFs;
 
 #[path = "support/privilege.rs"]
 mod privilege;
@@ -48,10 +48,6 @@ fn attachment(ifindex: u32) -> Attachment {
         mtu: 1500,
         up: true,
     }
-}
-
-fn pins(name: &str) -> PathBuf {
-    format!("/sys/fs/bpf/slipswitch-test-{}-{name}/i", std::process::id()).into()
 }
 
 fn frame(id: u32) -> Vec<u8> {
@@ -193,7 +189,8 @@ fn every_way_to_attach() {
 fn a_new_daemon_takes_over() {
     in_namespace(|| {
         let to = veth();
-        let config = Config { pins: Some(pins("adopt")), ..small() };
+        let bpffs = BpfFs::new().expect("root may mount");
+        let config = Config { pins: Some(bpffs.path().join("of/one")), ..small() };
         let bpf = open(config.clone());
         bpf.attach(PortNo(1), &attachment(LOOPBACK)).unwrap();
         bpf.attach(PortNo(2), &attachment(to)).unwrap();
@@ -282,7 +279,8 @@ fn program_of(link: BorrowedFd<'_>) -> u32 {
 fn a_newer_build_puts_its_programs_in_the_place_of_all_that_it_finds() {
     in_namespace(|| {
         let to = veth();
-        let config = Config { pins: Some(pins("build")), ..small() };
+        let bpffs = BpfFs::new().expect("root may mount");
+        let config = Config { pins: Some(bpffs.path().join("of/one")), ..small() };
         let directory = config.pins.clone().unwrap();
         let bpf = open(config.clone());
         bpf.attach(PortNo(2), &attachment(to)).unwrap();
@@ -451,7 +449,8 @@ fn half_a_million_flows_are_held_and_run() {
 fn what_nobody_goes_on_with_is_taken_away() {
     in_namespace(|| {
         let to = veth();
-        let pins = pins("discard");
+        let bpffs = BpfFs::new().expect("root may mount");
+        let pins = bpffs.path().join("of/one");
         assert!(!datapath_bpf::discard(&pins).unwrap(), "there is nothing");
         let bpf = open(Config { pins: Some(pins.clone()), ..small() });
         bpf.attach(PortNo(2), &attachment(to)).unwrap();

@@ -300,16 +300,14 @@ fn the_example_takes_no_packet_that_is_not_of_the_flow() {
     });
 }
 
-fn pins() -> PathBuf {
-    format!("/sys/fs/bpf/slipswitch-test-{}-user/i", std::process::id()).into()
-}
-
 #[test]
 fn another_daemon_takes_over_with_another_program() {
     in_namespace(|| {
         let (from, to) = (veth("va", "vb"), veth("wa", "wb"));
+        let bpffs = testing::BpfFs::new().expect("root may mount");
+        let pins = bpffs.path().join("of/one");
         let open = || {
-            let config = Config { pins: Some(pins()), max_flows: 1024, ..Config::default() };
+            let config = Config { pins: Some(pins.clone()), max_flows: 1024, ..Config::default() };
             BpfDatapath::open(config, Clock::new()).unwrap_or_else(|e| panic!("{e}"))
         };
         let at_xdp = || tool("ip", "-d link show va");
@@ -339,7 +337,7 @@ fn another_daemon_takes_over_with_another_program() {
         assert!(at_xdp().contains("entry_xdp"), "{}", at_xdp());
         assert_eq!(again.replace(&beyond, HookSet::all()), Ok(HookSet::all()));
         again.close(true);
-        assert!(!at_xdp().contains("prog/xdp") && !pins().exists());
+        assert!(!at_xdp().contains("prog/xdp") && !pins.exists());
     });
 }
 
@@ -353,7 +351,7 @@ const HANDS_ON: &str = "#include \"hook_xdp.h\"\n#include \"capabilities.h\"\n\
 #[test]
 fn a_program_may_hand_on_to_ours() {
     in_namespace(|| {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = testing::directory();
         let object = compile(directory.path(), "first", HANDS_ON);
         let bpf = bed();
         bpf.use_object(ONE, Some(&object)).unwrap_or_else(|e| panic!("{e}"));
@@ -374,7 +372,7 @@ fn a_program_may_hand_on_to_ours() {
 #[test]
 fn a_programs_section_does_not_decide_whether_it_takes_frames_in_several_buffers() {
     in_namespace(|| {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = testing::directory();
         let object = compile(directory.path(), "first", HANDS_ON);
         let sizes = Sizes::new(&Config { max_flows: 1024, ..Config::default() }, 1);
         for frags in [false, true] {
@@ -413,7 +411,7 @@ const PASSES: &str = "SEC(\"xdp\") int p(struct xdp_md *ctx) { return XDP_PASS; 
 #[test]
 fn broken_objects_are_refused_in_words() {
     in_namespace(|| {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = testing::directory();
         let map = |kind: &str, value: &str| {
             format!(
                 "{HEAD}{SAYS}struct other {{ char c[64]; }};\nstruct {{ __uint(type, {kind}); \

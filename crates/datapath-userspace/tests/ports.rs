@@ -4,44 +4,15 @@ use clock::Clock;
 use datapath::{Datapath, PortNo, PortSpec, Ports};
 use datapath_userspace::{Config, UserspaceDatapath};
 use netdev::Reception;
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
-use std::os::fd::AsFd;
 use std::process::Command;
 use std::sync::Arc;
+use testing::in_namespace;
 
 /// Runs `ip`, which must succeed.
 fn ip(arguments: &str) {
     let out =
         Command::new("ip").args(arguments.split(' ')).output().expect("iproute2 is installed");
     assert!(out.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&out.stderr));
-}
-
-/// A network namespace that goes when this is dropped.
-struct Namespace(String);
-
-impl Drop for Namespace {
-    fn drop(&mut self) {
-        ip(&format!("netns del {}", self.0));
-    }
-}
-
-fn in_namespace(name: &str, test: impl FnOnce() + Send + 'static) {
-    if !rustix::process::geteuid().is_root() {
-        testing::skip("network namespaces need root");
-        return;
-    }
-    let namespace = Namespace(format!("slip-dpu-{name}-{}", std::process::id()));
-    ip(&format!("netns add {}", namespace.0));
-    let path = format!("/run/netns/{}", namespace.0);
-    let thread = std::thread::spawn(move || {
-        let file = std::fs::File::open(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
-        move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))
-            .expect("root may enter a network namespace");
-        test();
-    });
-    if let Err(panic) = thread.join() {
-        std::panic::resume_unwind(panic);
-    }
 }
 
 /// Who made interfaces that outlive their datapath.
@@ -68,7 +39,7 @@ fn is_gone(name: &str) -> bool {
 
 #[test]
 fn persistent_internal_ports_outlive_shutdown_but_not_removal_or_cleanup() {
-    in_namespace("keep", || {
+    in_namespace(|| {
         let dp = datapath(true);
         let a = add(&dp, "int-a", "internal");
         add(&dp, "int-b", "internal");
@@ -103,7 +74,7 @@ fn persistent_internal_ports_outlive_shutdown_but_not_removal_or_cleanup() {
 
 #[test]
 fn receiving_is_passed_to_the_device() {
-    in_namespace("recv", || {
+    in_namespace(|| {
         ip("link add v0 type veth peer name p0");
         let dp = datapath(false);
         let port = add(&dp, "p0", "system");

@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn a_file_has_header_and_records() -> io::Result<()> {
-        let dir = tempfile::tempdir()?;
+        let dir = testing::directory();
         let path = dir.path().join("x.pcap");
         let mut w = PcapWriter::create(&path)?;
         w.write_at(&[1, 2, 3], Duration::from_micros(5_000_007))?;

@@ -71,7 +71,7 @@ fn names_are_taken_while_a_device_is_open() {
 
 #[test]
 fn frames_are_captured_and_counted() {
-    let dir = tempfile::tempdir().expect("a temporary directory");
+    let dir = testing::directory();
     let (rx, tx) = (dir.path().join("rx"), dir.path().join("tx"));
     let o = opened(
         "pcap0",
@@ -115,7 +115,7 @@ fn frames_are_captured_and_counted() {
 
 #[test]
 fn large_packets_leave_in_segments() {
-    let dir = tempfile::tempdir().expect("a temporary directory");
+    let dir = testing::directory();
     let tx = dir.path().join("tx");
     let o = opened("gso0", &[("tx_pcap", tx.to_str().expect("text"))]);
     // Ethernet, IPv4, UDP with 3,000 bytes of payload.
@@ -155,7 +155,7 @@ fn a_dummy_with_an_address_answers_arp() {
 
 #[test]
 fn dummies_connect_by_streams() {
-    let dir = tempfile::tempdir().expect("a temporary directory");
+    let dir = testing::directory();
     let path = dir.path().join("sock");
     let path = path.to_str().expect("text");
     let mut a = opened("conn-a", &[("pstream", &format!("punix:{path}"))]);

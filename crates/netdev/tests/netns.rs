@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use netdev::{Kind, LinkEvent, LinkMonitor, Opened, PacketPool, open};
 use packet::{Offload, Packet};
 use support::*;
-use testing::patient;
+use testing::{Netns, patient};
 
 /// Turns a UDP packet from 10.0.0.1 to 10.0.0.2 around; the checksum holds for both ways.
 fn turn_around(p: &mut Packet) {
@@ -162,15 +162,13 @@ fn forward(mut a: Opened, mut b: Opened, stop: &AtomicBool) -> u64 {
 fn tcp_between(kind_a: Kind, kind_b: Kind, bytes: usize) -> u64 {
     let stop = Arc::new(AtomicBool::new(false));
     let large = Arc::new(AtomicU64::new(0));
-    let (ready_tx, ready_rx) = mpsc::channel::<i32>();
+    let (ready_tx, ready_rx) = mpsc::channel::<()>();
     let mut hosts = Vec::new();
     for side in 0..2 {
         let (ready_tx, (go_tx, go_rx)) = (ready_tx.clone(), mpsc::channel::<()>());
         let (sum_tx, sum_rx) = mpsc::channel::<u64>();
-        thread::spawn(move || {
-            assert!(fresh_namespace());
-            // SAFETY: no memory is passed.
-            ready_tx.send(unsafe { libc::gettid() }).expect("main waits");
+        let netns = Netns::new();
+        netns.spawn(move || {
             if go_rx.recv().is_err() {
                 return; // the main thread gave up
             }
@@ -178,7 +176,7 @@ fn tcp_between(kind_a: Kind, kind_b: Kind, bytes: usize) -> u64 {
             ip(&format!("link set e{side} up"));
             let sum = if side == 0 {
                 let listener = TcpListener::bind("10.0.0.1:7000").expect("address is set");
-                ready_tx.send(0).expect("main waits");
+                ready_tx.send(()).expect("main waits");
                 let (mut stream, _) = listener.accept().expect("connects");
                 stream.set_read_timeout(Some(patient(Duration::from_secs(5)))).expect("not 0");
                 let mut sum = 0u64;
@@ -193,7 +191,7 @@ fn tcp_between(kind_a: Kind, kind_b: Kind, bytes: usize) -> u64 {
                 stream.write_all(&sum.to_be_bytes()).expect("connected");
                 sum
             } else {
-                ready_tx.send(0).expect("main waits");
+                ready_tx.send(()).expect("main waits");
                 let address = "10.0.0.1:7000".parse().expect("an address");
                 let mut stream =
                     TcpStream::connect_timeout(&address, patient(Duration::from_secs(5)))
@@ -210,26 +208,24 @@ fn tcp_between(kind_a: Kind, kind_b: Kind, bytes: usize) -> u64 {
                 sum
             };
             sum_tx.send(sum).expect("main waits");
-            // The namespace, and with it an internal port, lives until main is done.
-            let _ = go_rx.recv();
         });
-        let tid = ready_rx.recv().expect("the host thread runs");
-        hosts.push((sum_rx, go_tx, tid));
+        hosts.push((sum_rx, go_tx, netns));
     }
     let mut ports = Vec::new();
     for (side, kind) in [kind_a, kind_b].into_iter().enumerate() {
-        let tid = hosts[side].2;
+        let netns = hosts[side].2.path();
+        let netns = netns.display();
         match kind {
             Kind::Internal => {
                 let port = opened(&spec(&format!("e{side}"), kind));
-                ip(&format!("link set e{side} netns {tid}"));
+                ip(&format!("link set e{side} netns {netns}"));
                 assert!(port.device.status().is_ok(), "found in its new namespace");
                 ports.push(port);
             }
             _ => {
                 ip(&format!("link add p{side} type veth peer name e{side}"));
                 ip(&format!("link set p{side} up"));
-                ip(&format!("link set e{side} netns {tid}"));
+                ip(&format!("link set e{side} netns {netns}"));
                 ports.push(opened(&spec(&format!("p{side}"), kind)));
             }
         }

@@ -6,28 +6,12 @@ use std::process::Command;
 
 use netdev::{Kind, Peer, Reception, Surveyor, XdpSurvey};
 use support::*;
+use testing::{Netns, Resident};
 
-/// A named network namespace that goes when this is dropped.
-struct Named(String);
-
-impl Drop for Named {
-    fn drop(&mut self) {
-        let _ = Command::new("ip").args(["netns", "del", &self.0]).status();
-    }
-}
-
-/// Whether the offload `feature` of `name` could be switched by `ethtool`, in namespace `inside`.
-fn switch(inside: Option<&str>, name: &str, feature: &str, to: &str) {
-    let mut command = match inside {
-        Some(namespace) => {
-            let mut c = Command::new("ip");
-            c.args(["netns", "exec", namespace, "ethtool"]);
-            c
-        }
-        None => Command::new("ethtool"),
-    };
-    let status = command.args(["-K", name, feature, to]).status().expect("ethtool is installed");
-    assert!(status.success(), "ethtool -K {name} {feature} {to}");
+/// Switches the offload `feature` of `name` to `to`, in the thread's namespace.
+fn switch(name: &str, feature: &str, to: &str) {
+    let status = Command::new("ethtool").args(["-K", name, feature, to]).status();
+    assert!(status.expect("ethtool is installed").success(), "ethtool -K {name} {feature} {to}");
 }
 
 fn survey(name: &str) -> XdpSurvey {
@@ -56,10 +40,10 @@ fn a_plain_pair_takes_no_redirects_and_leaves_work_to_the_other_end() {
         assert_eq!(v0.runs_napi(), Some(false));
         let on = v0.offloads.as_ref().expect("readable");
         assert!(on.leaves_checksums() && on.leaves_tags() && on.leaves_segmentation(), "{on:?}");
-        switch(None, "v0", "tx", "off");
-        switch(None, "v0", "txvlan", "off");
-        switch(None, "v0", "tx-vlan-stag-hw-insert", "off");
-        switch(None, "v0", "gro", "on");
+        switch("v0", "tx", "off");
+        switch("v0", "txvlan", "off");
+        switch("v0", "tx-vlan-stag-hw-insert", "off");
+        switch("v0", "gro", "on");
         let s = survey("p");
         let (_, v0) = peer(&s);
         assert_eq!(v0.runs_napi(), Some(true), "GRO runs it");
@@ -101,11 +85,11 @@ fn programs_at_the_other_end_are_seen() {
 #[test]
 fn a_peer_in_another_namespace_is_found() {
     in_namespace(|| {
-        let far = Named(format!("slip-survey-{}", std::process::id()));
-        ip(&format!("netns add {}", far.0));
-        ip(&format!("link add p type veth peer name eth0 netns {}", far.0));
+        let far = Netns::new();
+        let _resident = Resident::of(&far).expect("util-linux is installed");
+        ip(&format!("link add p type veth peer name eth0 netns {}", far.path().display()));
         ip("link set p up");
-        ip(&format!("-n {} link set eth0 up", far.0));
+        far.sh("ip link set eth0 up");
         let surveyor = Surveyor::default();
         let s = surveyor.survey("p").expect("it is there");
         let (namespace, eth0) = peer(&s);
@@ -115,14 +99,13 @@ fn a_peer_in_another_namespace_is_found() {
         assert_eq!(eth0.runs_napi(), Some(false));
         assert!(eth0.offloads.as_ref().is_some_and(netdev::Offloads::leaves_checksums));
         // The way there is remembered, what is there is not; and a way may end.
-        switch(Some(&far.0), "eth0", "gro", "on");
+        far.with(|| switch("eth0", "gro", "on"));
         let s = surveyor.survey("p").expect("it is there");
         assert_eq!(peer(&s).1.runs_napi(), Some(true));
-        let other = Named(format!("slip-other-{}", std::process::id()));
-        ip(&format!("netns add {}", other.0));
-        ip(&format!("-n {} link set eth0 netns {}", far.0, other.0));
-        ip(&format!("-n {} link set eth0 up", other.0));
-        switch(Some(&other.0), "eth0", "gro", "off");
+        let other = Netns::new();
+        let _other_resident = Resident::of(&other).expect("util-linux is installed");
+        far.sh(&format!("ip link set eth0 netns {}", other.path().display()));
+        other.sh("ip link set eth0 up; ethtool -K eth0 gro off");
         let s = surveyor.survey("p").expect("it is there");
         assert_eq!(peer(&s).1.runs_napi(), Some(false));
     });

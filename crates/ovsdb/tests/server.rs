@@ -339,7 +339,7 @@ fn a_schema_with_fewer_columns_is_fine() {
     let members = schema.as_object_mut().unwrap();
     members.remove("cksum");
     members.insert("version".into(), "8.0.0".into());
-    let directory = tempfile::tempdir().unwrap();
+    let directory = testing::directory();
     let file = directory.path().join("old.ovsschema");
     std::fs::write(&file, schema.to_string()).unwrap();
     let mut server = Server::with_schema(&file);

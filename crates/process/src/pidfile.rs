@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn written_and_removed() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = testing::directory();
         let path = dir.path().join("x.pid");
         fs::write(&path, "stale").unwrap();
         let pidfile = Pidfile::create(&path, false).unwrap();
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn a_link_in_its_way_is_not_followed() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = testing::directory();
         let victim = dir.path().join("victim");
         fs::write(&victim, "precious").unwrap();
         std::os::unix::fs::symlink(&victim, dir.path().join("x.pid.tmp")).unwrap();
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn another_file_at_the_path_stays() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = testing::directory();
         let path = dir.path().join("x.pid");
         let pidfile = Pidfile::create(&path, false).unwrap();
         fs::remove_file(&path).unwrap();
@@ -184,7 +184,7 @@ mod tests {
     fn errors_name_the_step() {
         let error = Pidfile::create(Path::new("/nosuch/y"), false).unwrap_err();
         assert_eq!(error.to_string(), "/nosuch/y.tmp: create failed (No such file or directory)");
-        let dir = tempfile::tempdir().unwrap();
+        let dir = testing::directory();
         let error = Pidfile::create(dir.path(), false).unwrap_err();
         assert!(error.to_string().ends_with("pidfile check failed (Is a directory), aborting"));
         assert!(read_pidfile(&dir.path().join("none")).is_err());

@@ -18,13 +18,13 @@ fn sleeper() -> PathBuf {
 
 /// A directory with daemons in it, which are killed when it goes.
 struct Field {
-    dir: tempfile::TempDir,
+    dir: testing::TempDir,
     pids: Vec<Pid>,
 }
 
 impl Field {
     fn new() -> Field {
-        Field { dir: tempfile::tempdir().unwrap(), pids: Vec::new() }
+        Field { dir: testing::directory(), pids: Vec::new() }
     }
 
     fn pidfile(&self) -> PathBuf {
@@ -36,6 +36,7 @@ impl Field {
             .arg(format!("--pidfile={}", self.pidfile().display()))
             .args(args)
             .env("OVS_SYSLOG_METHOD", "null")
+            .env("OVS_RUNDIR", self.dir.path())
             .current_dir(self.dir.path())
             .stdin(Stdio::null())
             .output()

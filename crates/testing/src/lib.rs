@@ -1,51 +1,28 @@
 //! For tests: what they owe to the machine that they run on.
+//!
+//! Nothing outlives a test, however its program ends, `SIGKILL` included. Network namespaces
+//! ([`Netns`]) and BPF file systems ([`BpfFs`]) have no name and go with the last descriptor.
+//! Directories ([`directory`], [`Home`]) are removed by a process that waits for the program's end
+//! ([`Guard`]), which before that ends every process that has one of them as its `OVS_RUNDIR`.
 
 #![forbid(unsafe_code)]
 
-use std::io::Write;
-use std::time::Duration;
+mod bpffs;
+mod guard;
+mod home;
+mod netns;
+mod output;
+mod resident;
+mod skip;
+mod wait;
 
-/// What deadlines are multiplied by.
-const PATIENCE: &str = "SLIPSWITCH_TEST_PATIENCE";
+pub use bpffs::BpfFs;
+pub use guard::Guard;
+pub use home::{Home, directory};
+pub use netns::{Netns, in_namespace};
+pub use output::Output;
+pub use resident::Resident;
+pub use skip::{skip, without_privilege, without_tool};
+pub use wait::{patient, wait_for, wait_until};
 
-/// Says on standard error that the calling thread's test does not run, and why: a sentence that
-/// names what is missing.
-///
-/// The test runner keeps what a test prints to itself when the test passes, and a test that does not
-/// run passes. What is said here goes past it. `cargo xtask vm` counts it.
-pub fn skip(reason: &str) {
-    let thread = std::thread::current();
-    let test = thread.name().unwrap_or("test");
-    // In one write, so that no other test's words are in it.
-    let _ = std::io::stderr().write_all(format!("SKIPPED: {test}: {reason}\n").as_bytes());
-}
-
-/// A deadline as this machine needs it: `timeout`, times `SLIPSWITCH_TEST_PATIENCE` where that is
-/// set. Only for what ends as soon as what is waited for is there.
-///
-/// # Panics
-/// When the variable is no number from 1 to 1000.
-pub fn patient(timeout: Duration) -> Duration {
-    let Ok(text) = std::env::var(PATIENCE) else { return timeout };
-    match factor(&text) {
-        Some(factor) => timeout * factor,
-        None => panic!("{PATIENCE}={text}: a number from 1 to 1000 is wanted"),
-    }
-}
-
-fn factor(text: &str) -> Option<u32> {
-    text.parse().ok().filter(|n| (1..=1000).contains(n))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::factor;
-
-    #[test]
-    fn the_factor_is_a_number_that_makes_sense() {
-        assert_eq!(factor("5"), Some(5));
-        for text in ["", "0", "-1", "1001", "two"] {
-            assert_eq!(factor(text), None, "{text}");
-        }
-    }
-}
+pub use tempfile::TempDir;

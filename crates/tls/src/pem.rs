@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn a_damaged_key_is_not_quoted() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = testing::directory();
         let path = dir.path().join("key.pem");
         for text in [
             "-----BEGIN SECRET",

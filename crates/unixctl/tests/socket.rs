@@ -16,7 +16,7 @@ use unixctl::{Registry, Reply, Server};
 
 /// Runs a server in this thread while `client` works in another.
 fn with_server<T: Send + 'static>(client: impl FnOnce(PathBuf) -> T + Send + 'static) -> T {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = testing::directory();
     let path = dir.path().join("ovs-vswitchd.1.ctl");
     // A stale socket from a process before us.
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
@@ -187,7 +187,7 @@ fn many_connections_at_once() {
 
 #[test]
 fn a_deep_directory_is_no_obstacle() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = testing::directory();
     let deep = dir.path().join("d".repeat(120));
     std::fs::create_dir(&deep).unwrap();
     let path = deep.join("ovs-vswitchd.1.ctl");
@@ -207,7 +207,7 @@ fn a_deep_directory_is_no_obstacle() {
 
 #[test]
 fn a_reply_that_is_asked_for_is_waited_for() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = testing::directory();
     let path = dir.path().join("ctl");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let local = tokio::task::LocalSet::new();
@@ -243,7 +243,7 @@ fn a_reply_that_is_asked_for_is_waited_for() {
 
 #[test]
 fn targets() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = testing::directory();
     let rundir = dir.path();
     assert_eq!(socket_path(rundir, "/a/b").unwrap(), Path::new("/a/b"));
     std::fs::write(rundir.join("ovs-vswitchd.pid"), "123\n").unwrap();
@@ -258,7 +258,7 @@ fn targets() {
 
 #[test]
 fn something_else_at_the_path_is_kept() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = testing::directory();
     let path = dir.path().join("precious");
     std::fs::write(&path, "data").unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -193,7 +193,7 @@ mod tests {
             assert!(sink.write("line\n").is_none());
         }
         assert_eq!(sink.lost(), 3);
-        let dir = tempfile::tempdir().unwrap();
+        let dir = testing::directory();
         let path = dir.path().join("log");
         sink.file = Some(FileSink::open(&path).unwrap());
         let (lost, why) = sink.write("line\n").unwrap();
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn links_of_strangers_are_not_followed() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = testing::directory();
         let (path, target) = (dir.path().join("log"), dir.path().join("target"));
         std::os::unix::fs::symlink(&target, &path).unwrap();
         assert!(FileSink::open(&path).is_ok(), "our own link");
@@ -219,7 +219,7 @@ mod tests {
     #[test]
     fn the_owner_changes_of_the_file_itself_only() {
         let us = rustix::process::geteuid().as_raw();
-        let dir = tempfile::tempdir().unwrap();
+        let dir = testing::directory();
         let (path, other) = (dir.path().join("log"), dir.path().join("other"));
         let sink = |path: &Path| {
             let mut sink = FileSink::default();
@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn reopening_tells_a_new_file() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = testing::directory();
         let path = dir.path().join("log");
         let mut sink = FileSink::default();
         sink.replace(&path, FileSink::open(&path).unwrap());

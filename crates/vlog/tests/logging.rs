@@ -20,7 +20,7 @@ fn alone() -> MutexGuard<'static, ()> {
 /// A logger with a file, its console and syslog silent, and a way to run code under it.
 struct Bench {
     logger: Arc<Logger>,
-    dir: tempfile::TempDir,
+    dir: testing::TempDir,
 }
 
 impl Bench {
@@ -28,7 +28,7 @@ impl Bench {
         let logger = Arc::new(Logger::new("ovs-vswitchd"));
         logger.set_syslog_method(SyslogMethod::Null);
         logger.set("console:off").unwrap();
-        let dir = tempfile::tempdir().unwrap();
+        let dir = testing::directory();
         logger.open_file(&dir.path().join("log")).unwrap();
         Bench { logger, dir }
     }
@@ -164,7 +164,7 @@ FILE     none                              %D{%Y-%m-%dT%H:%M:%S.###Z}|%05N|%c%T|
 #[test]
 fn syslog_gets_a_datagram_for_each_line() {
     let _alone = alone();
-    let dir = tempfile::tempdir().unwrap();
+    let dir = testing::directory();
     let path = dir.path().join("s");
     let logger = Logger::new("ovs-vswitchd");
     logger.set("console:off").unwrap();

@@ -148,7 +148,7 @@ impl Userspace {
         let datapath: Arc<dyn Datapath> = UserspaceDatapath::new("netdev@fuzz", clock, config);
         let prefix = format!("z{}p", NEXT.fetch_add(1, Ordering::Relaxed));
         // The files stay open; their names go at once.
-        let directory = tempfile::tempdir().expect("a directory");
+        let directory = testing::directory();
         let captures = (1..).zip(MTUS).map(|(n, mtu)| {
             let name = format!("{prefix}{n}");
             let file = directory.path().join(&name);

@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 struct Control {
     runtime: tokio::runtime::Runtime,
     local: tokio::task::LocalSet,
-    directory: tempfile::TempDir,
+    directory: testing::TempDir,
 }
 
 thread_local! {
@@ -24,7 +24,7 @@ impl Control {
         count_panics();
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        let directory = tempfile::tempdir().expect("a directory");
+        let directory = testing::directory();
         let registry = unixctl::Registry::new("1.0");
         registry.add("echo", "WORD...", 0, usize::MAX, |call| Ok(call.args.join(" ")));
         registry.add("pair", "A B", 2, 2, |call| Err(format!("{:?}", call.arg(1))));

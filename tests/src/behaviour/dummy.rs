@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
-use tempfile::TempDir;
+use testing::TempDir;
 
 /// Dummies are found by name in the whole process: each fixture has names of its own.
 static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -31,7 +31,7 @@ impl UserspaceDummy {
         let config = Config { max_flows: FLOW_LIMIT, ..Config::default() };
         let datapath: Arc<dyn Datapath> =
             UserspaceDatapath::new("netdev@test", clock.clone(), config);
-        let directory = tempfile::tempdir().expect("a temporary directory");
+        let directory = testing::directory();
         let fixture = NEXT.fetch_add(1, Ordering::Relaxed);
         let names: Vec<String> = (1..=PORTS).map(|i| format!("f{fixture}p{i}")).collect();
         for (i, name) in names.iter().enumerate() {

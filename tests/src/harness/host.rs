@@ -32,11 +32,8 @@ impl Host {
     pub fn tie(&self, switch: &Netns) {
         let name = &self.name;
         // The pair is made in the host and one end moved, through the thread's own namespace.
-        let target = switch.enter();
-        let target = target
-            .get(1)
-            .and_then(|o| o.strip_prefix("--net="))
-            .expect("nsenter takes its namespace first");
+        let target = switch.path();
+        let target = target.display();
         self.netns.sh(&format!("ip link add eth0 type veth peer name {name} netns {target}"));
         switch.sh(&format!("ip link set {name} up"));
         self.configure("eth0");

@@ -1,8 +1,9 @@
 //! BPF that cannot be had: the daemon goes on with what is left, and says what to do.
 
 use crate::tools::{SOON, settled, started_by, two_hosts, warm, warnings_with, without_namespaces};
-use slipswitch_tests::harness::{Host, Mode, Switch, skip, tool_program, wait_until};
+use slipswitch_tests::harness::{Guard, Host, Mode, Switch, skip, tool_program, wait_until};
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::time::Duration;
 
 /// A switch with two hosts whose daemon is started by `before`.
@@ -92,8 +93,20 @@ fn a_bpf_file_system_that_is_not_mounted_is_mounted() {
     assert_eq!(switch.warnings(), Vec::<String>::new());
 }
 
-/// A group of processes whose memory is limited.
-struct Limit(PathBuf);
+/// Waits for the end of its standard input, whose other end only this program holds, and removes the
+/// group `$1`, whose last process may be about to end.
+const UNGROUP: &str = r#"
+trap '' INT TERM HUP
+read -r _
+for try in $(seq 200); do rmdir "$1" && break; sleep 0.05; done
+"#;
+
+/// A group of processes whose memory is limited. It goes when this is dropped, and however the
+/// program ends.
+struct Limit {
+    group: PathBuf,
+    _guard: Guard,
+}
 
 impl Limit {
     /// `None`, after saying so, where there are no such groups.
@@ -101,23 +114,17 @@ impl Limit {
         let name = format!("slipswitch-test-{}", std::process::id());
         let group = Path::new("/sys/fs/cgroup/memory").join(name);
         let file = group.join("memory.limit_in_bytes");
-        let made =
-            std::fs::create_dir(&group).and_then(|()| std::fs::write(file, bytes.to_string()));
-        if let Err(error) = made {
+        if let Err(error) = std::fs::create_dir(&group) {
             skip(&format!("no group with a memory limit can be made ({error})"));
             return None;
         }
-        Some(Limit(group))
-    }
-}
-
-impl Drop for Limit {
-    fn drop(&mut self) {
-        // The kernel notices a little later that its last process has ended.
-        let removed = wait_until(SOON, || std::fs::remove_dir(&self.0).is_ok());
-        if !removed {
-            eprintln!("could not remove {}", self.0.display());
+        let _guard = Guard::start(UNGROUP, &[group.as_os_str()], Stdio::null())
+            .expect("setsid is part of util-linux");
+        if let Err(error) = std::fs::write(file, bytes.to_string()) {
+            skip(&format!("a group cannot be given a memory limit ({error})"));
+            return None;
         }
+        Some(Limit { group, _guard })
     }
 }
 
@@ -127,7 +134,7 @@ fn tables_for_which_there_is_no_memory_are_told_of() {
         return;
     }
     let Some(limit) = Limit::new(512 << 20) else { return };
-    let script = format!("echo $$ >{}/cgroup.procs && exec \"$@\"", limit.0.display());
+    let script = format!("echo $$ >{}/cgroup.procs && exec \"$@\"", limit.group.display());
     let Some((mut switch, a, _b)) = switch(&["sh", "-e", "-c", &script, "sh"]) else { return };
     // Four gigabytes.
     again(&mut switch, "set open_vswitch . other_config:bpf-max-flows=16777216");

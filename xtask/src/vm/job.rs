@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn programs_outlive_a_build() {
-        let target = tempfile::tempdir().expect("a directory");
+        let target = testing::directory();
         let program = target.path().join("x");
         std::fs::write(&program, "old").expect("written");
         let kept = target.path().join("kept");

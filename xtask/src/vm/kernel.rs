@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn the_newest_cached_kernel_of_the_series_is_taken() {
-        let dir = tempfile::tempdir().expect("a directory");
+        let dir = testing::directory();
         for name in ["6.1.0-9-amd64", "6.1.0-56-amd64", "6.12.1+deb12-amd64", "else"] {
             std::fs::create_dir_all(dir.path().join("kernels").join(name)).expect("made");
         }

@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn the_status_is_read_line_by_line() {
-        let dir = tempfile::tempdir().expect("a directory");
+        let dir = testing::directory();
         let file = dir.path().join("status");
         let mut reader = StatusReader { file: file.clone(), read: 0, status: Status::new(1) };
         let mut seen = 0;

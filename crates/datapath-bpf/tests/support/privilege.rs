@@ -13,22 +13,12 @@ pub fn is_root() -> bool {
     root
 }
 
-/// Runs `f` on a thread with a network namespace of its own, whose loopback device is up.
+/// Runs `f` on a thread with a network namespace of its own.
 pub fn in_namespace(f: impl FnOnce() + Send) {
     if !is_root() {
         return;
     }
-    std::thread::scope(|scope| {
-        let thread = scope.spawn(|| {
-            // SAFETY: an integer; it concerns this thread alone.
-            assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNET) }, 0);
-            tool("ip", "link set lo up");
-            f();
-        });
-        if let Err(panic) = thread.join() {
-            std::panic::resume_unwind(panic);
-        }
-    });
+    testing::in_namespace(f);
 }
 
 /// Runs a program, which must succeed; what it prints.

@@ -10,36 +10,8 @@ use std::time::{Duration, Instant};
 
 use netdev::{Kind, OpenSpec, Opened, PacketPool, Queue, open};
 use packet::Packet;
+pub use testing::in_namespace;
 use testing::patient;
-
-/// Runs `test` on a thread in a fresh network namespace with loopback up and IPv6 off.
-pub fn in_namespace(test: impl FnOnce() + Send + 'static) {
-    // The test's name is the thread's, for what is said in it.
-    let name = thread::current().name().unwrap_or("test").to_owned();
-    let done = thread::Builder::new().name(name).spawn(move || {
-        if !fresh_namespace() {
-            testing::skip("no privilege to make a network namespace");
-            return;
-        }
-        test();
-    });
-    if let Err(panic) = done.expect("threads can be made").join() {
-        std::panic::resume_unwind(panic);
-    }
-}
-
-pub fn fresh_namespace() -> bool {
-    // SAFETY: no memory is passed.
-    if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
-        return false;
-    }
-    for which in ["default", "all"] {
-        // Where there is no IPv6 there is nothing to switch off.
-        let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6"), "1");
-    }
-    ip("link set lo up");
-    true
-}
 
 /// Runs iproute2 in the thread's namespace.
 pub fn ip(arguments: &str) {

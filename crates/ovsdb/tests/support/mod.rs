@@ -43,7 +43,7 @@ pub fn tls_available() -> bool {
 /// A directory with a database, and perhaps a server on it. Dropping it ends the server, also
 /// while a failed test unwinds.
 pub struct Server {
-    pub directory: tempfile::TempDir,
+    pub directory: testing::TempDir,
     child: Option<Child>,
 }
 
@@ -54,7 +54,7 @@ impl Server {
     }
 
     pub fn with_schema(schema: &Path) -> Self {
-        let directory = tempfile::tempdir().expect("a temporary directory");
+        let directory = testing::directory();
         let server = Server { directory, child: None };
         run("ovsdb-tool", &[Path::new("create"), &server.path("db"), schema]);
         server

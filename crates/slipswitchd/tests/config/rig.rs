@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
-use tempfile::TempDir;
+use testing::{Netns, TempDir};
 
 const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
 pub const OURS: &str = env!("CARGO_BIN_EXE_slipswitchd");
@@ -42,8 +42,8 @@ pub struct Rig {
     pub daemon: Option<Process>,
     pub server: Option<Process>,
     program: &'static str,
-    /// A process in the network namespace where the daemon runs, when that is not ours.
-    namespace: Option<Process>,
+    /// Where the daemon runs, when that is not here.
+    namespace: Option<Netns>,
     dir: TempDir,
 }
 
@@ -55,29 +55,11 @@ impl Rig {
     /// Our daemon with real devices, in a network namespace that ends with the rig. `None`, and
     /// a word to the reader, without the privilege.
     pub fn in_namespace() -> Option<Rig> {
-        let mut holder = Command::new("unshare");
-        holder
-            .args(["--net", "sleep", "600"])
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        let mut holder = Process(holder.spawn().expect("unshare (util-linux) runs"));
-        let namespace = format!("/proc/{}/ns/net", holder.0.id());
-        let ours = std::fs::read_link("/proc/self/ns/net").expect("our namespace");
-        let mut refused = false;
-        until("a namespace", || {
-            refused = matches!(holder.0.try_wait(), Ok(Some(_)));
-            refused || std::fs::read_link(&namespace).is_ok_and(|theirs| theirs != ours)
-        });
-        if refused {
-            testing::skip("no privilege to make a network namespace");
-            return None;
-        }
-        Some(Rig::within(OURS, Some(holder)))
+        (!testing::without_privilege()).then(|| Rig::within(OURS, Some(Netns::new())))
     }
 
-    fn within(program: &'static str, namespace: Option<Process>) -> Rig {
-        let dir = tempfile::Builder::new().prefix("ovs").tempdir().expect("a temporary directory");
+    fn within(program: &'static str, namespace: Option<Netns>) -> Rig {
+        let dir = testing::directory();
         let mut rig = Rig { daemon: None, server: None, program, namespace, dir };
         let made =
             rig.command("ovsdb-tool").arg("create").arg(rig.path("conf.db")).arg(SCHEMA).output();
@@ -147,7 +129,7 @@ impl Rig {
 
     /// nsenter's option for the rig's namespace.
     fn inside(&self) -> Option<String> {
-        self.namespace.as_ref().map(|holder| format!("--net=/proc/{}/ns/net", holder.0.id()))
+        self.namespace.as_ref().map(|netns| format!("--net={}", netns.path().display()))
     }
 
     /// Runs iproute2 in the rig's namespace; what it printed.

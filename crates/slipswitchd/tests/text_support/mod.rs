@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use tempfile::TempDir;
+use testing::TempDir;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
@@ -47,7 +47,7 @@ impl Rig {
             eprintln!("skipped: {daemon}, ovsdb-server or {SCHEMA} is not installed");
             return None;
         }
-        let mut rig = Rig { processes: Vec::new(), dir: tempfile::tempdir().unwrap() };
+        let mut rig = Rig { processes: Vec::new(), dir: testing::directory() };
         rig.run("ovsdb-tool", &["create", &rig.file("conf.db"), SCHEMA]);
         let remote = format!("--remote=punix:{}", rig.file("db.sock"));
         rig.spawn("ovsdb-server", &[&rig.file("conf.db"), &remote]);

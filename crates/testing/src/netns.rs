@@ -1,9 +1,10 @@
 //! Network namespaces without a name.
 
-use super::{Output, wait_for};
+use crate::{Output, wait_for, without_privilege};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -21,7 +22,7 @@ impl Netns {
     /// packets are exact.
     ///
     /// # Panics
-    /// Without the privilege to make one; see [`super::without_privilege`].
+    /// Without the privilege to make one; see [`without_privilege`].
     #[expect(clippy::new_without_default, reason = "it makes a namespace")]
     pub fn new() -> Netns {
         let mut holder = Command::new("setpriv")
@@ -42,10 +43,23 @@ impl Netns {
         Netns { file }
     }
 
+    /// The one that the calling thread is in.
+    ///
+    /// # Panics
+    /// Where no procfs is mounted.
+    pub fn of_this_thread() -> Netns {
+        let file = File::open("/proc/thread-self/ns/net").expect("procfs is mounted");
+        Netns { file: Arc::new(file) }
+    }
+
+    /// A path to the namespace for as long as this value lives, for programs that take one.
+    pub fn path(&self) -> PathBuf {
+        format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd()).into()
+    }
+
     /// The command that enters the namespace, to be put before another.
     pub fn enter(&self) -> Vec<String> {
-        let path = format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd());
-        vec!["nsenter".into(), format!("--net={path}"), "--".into()]
+        vec!["nsenter".into(), format!("--net={}", self.path().display()), "--".into()]
     }
 
     /// Runs a line of shell in the namespace.
@@ -124,7 +138,43 @@ impl Netns {
     }
 }
 
+/// Runs `test` on a thread in a namespace of its own, and waits; where none can be made it says so
+/// and does nothing.
+///
+/// # Panics
+/// When `test` does.
+pub fn in_namespace(test: impl FnOnce() + Send) {
+    if !without_privilege() {
+        Netns::new().with(test);
+    }
+}
+
 /// The calling thread's name, for threads that work for it.
 fn thread_name() -> String {
     std::thread::current().name().unwrap_or("test").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namespace_ends_with_its_last_descriptor() {
+        if without_privilege() {
+            return;
+        }
+        let (here, there) = (Netns::new(), Netns::new());
+        let path = there.path();
+        here.sh(&format!("ip link add v0 type veth peer name v1 netns {}", path.display()));
+        assert!(there.sh("ip -o link show").contains("v1@"));
+        let again = there.clone();
+        drop(there);
+        assert!(again.sh("ip -o link show").contains("v1@"));
+        drop(again);
+        // The kernel takes a namespace down in its own time, and with it the other end.
+        let gone = wait_for(Duration::from_secs(10), || {
+            (!here.run("ip link show dev v0").ok()).then_some(())
+        });
+        assert!(gone.is_some(), "{} leads to it still", path.display());
+    }
 }
