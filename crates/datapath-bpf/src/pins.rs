@@ -48,11 +48,20 @@ impl Pins {
             }
             mount().map_err(wrong)?;
         }
+        let deadline = Instant::now() + HAND_OVER;
         loop {
-            let lock = make(directory).map_err(|source| Unavailable::System {
-                step: format!("creating {}", directory.display()),
-                source,
-            })?;
+            let lock = match make(directory) {
+                // Another daemon has just removed it, or the directory around it, at its end. (One
+                // that goes while it is looked at exists already and is no directory.)
+                Err(e) if is_passing(&e) && Instant::now() < deadline => {
+                    std::thread::sleep(HAND_OVER / 3000);
+                    continue;
+                }
+                made => made.map_err(|source| Unavailable::System {
+                    step: format!("creating {}", directory.display()),
+                    source,
+                })?,
+            };
             take(&lock, directory)?;
             // Who had it may have removed it at its end.
             if is_at(&lock, directory) {
@@ -127,6 +136,11 @@ fn make(directory: &Path) -> io::Result<File> {
     File::open(directory)
 }
 
+/// True for errors of [`make`] that a directory has which is removed meanwhile.
+fn is_passing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists)
+}
+
 /// True when `path` leads to what `file` is.
 fn is_at(file: &File, path: &Path) -> bool {
     let identity = |about: Metadata| (about.dev(), about.ino());
@@ -154,8 +168,7 @@ fn take(file: &File, directory: &Path) -> Result<(), Unavailable> {
 
 /// True when `path`, or what of it there is, is in a BPF file system.
 fn in_bpffs(path: &Path) -> bool {
-    let there = path.ancestors().find(|p| p.exists());
-    there.and_then(|p| rustix::fs::statfs(p).ok()).is_some_and(|s| is_bpffs(&s))
+    path.ancestors().find_map(|p| rustix::fs::statfs(p).ok()).is_some_and(|s| is_bpffs(&s))
 }
 
 fn is_bpffs(file_system: &rustix::fs::StatFs) -> bool {
@@ -215,6 +228,25 @@ mod tests {
         let second = waiting.join().unwrap().unwrap();
         assert!(directory.exists());
         second.remove_directory();
+    }
+
+    #[test]
+    fn daemons_that_end_are_not_in_the_way_of_others() {
+        if !rustix::process::geteuid().is_root() {
+            testing::skip("it takes root");
+            return;
+        }
+        let bpffs = testing::BpfFs::new().unwrap();
+        std::thread::scope(|scope| {
+            for name in ["of/one", "of/other"] {
+                let directory = bpffs.path().join(name);
+                scope.spawn(move || {
+                    for _ in 0..5000 {
+                        Pins::open(&directory).unwrap().remove_directory();
+                    }
+                });
+            }
+        });
     }
 
     #[test]
