@@ -1,6 +1,6 @@
 //! Instructions of OpenFlow 1.1+ (OFPIT_*), kept in one list with the actions.
 
-use super::decode::{decode_actions, decode_list};
+use super::decode::decode_list;
 use super::encode::{Encoder, encode_list};
 use super::{Action, verify};
 use crate::wire::{Put, Reader};
@@ -19,12 +19,14 @@ const EXPERIMENTER: u16 = 0xffff;
 const METER_MAX: u32 = 0xffff_0000;
 
 /// Reads the instructions of a flow mod, to the end of `bytes`; for [`Version::V10`], its
-/// actions, in which Nicira's write_metadata may be.
+/// actions. Nicira's write_metadata may be the last of the actions to apply: it is the
+/// instruction, then.
 ///
 /// # Errors
 /// OFPBIC_BAD_LEN for lengths that are no multiple of 8 or not the instruction's;
 /// OFPBIC_UNKNOWN_INST, OFPBIC_BAD_EXPERIMENTER, OFPBIC_DUP_INST; OFPMMFC_INVALID_METER;
-/// OFPBAC_BAD_TYPE for what an action set cannot hold; those of [`decode_actions`].
+/// OFPBAC_BAD_TYPE for what an action set cannot hold; OFPBAC_UNSUPPORTED_ORDER for a second
+/// write_metadata, or actions behind one; those of [`super::decode::decode_actions`].
 pub fn decode_instructions(bytes: &[u8], version: Version) -> Result<Vec<Action>, OfError> {
     if version == Version::V10 {
         let actions = decode_list(version, bytes)?;
@@ -74,7 +76,7 @@ pub fn decode_instructions(bytes: &[u8], version: Version) -> Result<Vec<Action>
     }
     if let Some(mut r) = body(APPLY_ACTIONS) {
         r.skip(4)?;
-        out.extend(decode_actions(r.peek(), version)?);
+        out.extend(decode_list(version, r.peek())?);
     }
     if body(CLEAR_ACTIONS).is_some() {
         out.push(Action::ClearActions);
@@ -97,7 +99,7 @@ pub fn decode_instructions(bytes: &[u8], version: Version) -> Result<Vec<Action>
 /// Reads actions for an action set, as Write-Actions and OpenFlow 1.1's buckets have them.
 ///
 /// # Errors
-/// OFPBAC_BAD_TYPE for an action that an action set cannot hold; those of [`decode_actions`].
+/// OFPBAC_BAD_TYPE for an action that an action set cannot hold; those of [`super::decode::decode_actions`].
 pub fn decode_action_set(bytes: &[u8], version: Version) -> Result<Vec<Action>, OfError> {
     let actions = decode_list(version, bytes)?;
     if actions.iter().all(verify::allowed_in_action_set) {

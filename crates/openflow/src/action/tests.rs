@@ -472,3 +472,35 @@ fn parts_beyond_what_is_learned_are_told_in_order() {
     assert_eq!(check_parts(&list), Err(OfError::OFPBAC_BAD_SET_LEN));
     assert_eq!(check_parts(&[Action::Clone(list)]), Err(OfError::OFPBAC_BAD_SET_LEN));
 }
+
+#[test]
+fn niciras_write_metadata_ends_the_actions_to_apply() {
+    let metadata = nicira("0016000000000000000000000000000500000000000000ff");
+    let v10 = unhex("0000000800020000");
+    let output = unhex("00000010000000020000000000000000");
+    let apply = |lists: &[&[u8]]| {
+        let body = lists.concat();
+        [&[0, 4, 0, 8 + body.len() as u8, 0, 0, 0, 0], body.as_slice()].concat()
+    };
+    let instruction = unhex("0002001800000000000000000000000700000000000000ff");
+    let goto = unhex("0001000805000000");
+    let write = Action::WriteMetadata { value: 5, mask: 0xff };
+    let order = Err(OfError::OFPBAC_UNSUPPORTED_ORDER);
+    let read = |bytes: &[u8], version| decode_instructions(bytes, version);
+    for version in [Version::V11, Version::V13, Version::V15] {
+        assert_eq!(read(&apply(&[&metadata]), version), Ok(vec![write.clone()]));
+        let behind = read(&apply(&[&output, &metadata]), version).map(|list| list.len());
+        assert_eq!(behind, Ok(2));
+        assert_eq!(read(&apply(&[&metadata, &output]), version), order);
+        assert_eq!(read(&apply(&[&metadata, &metadata]), version), order);
+        assert_eq!(read(&[apply(&[&metadata]), instruction.clone()].concat(), version), order);
+        let and_go = read(&[apply(&[&metadata]), goto.clone()].concat(), version);
+        assert_eq!(and_go, Ok(vec![write.clone(), Action::GotoTable(5)]));
+        let alone = decode_actions(&metadata, version);
+        assert_eq!(alone, Err(OfError::OFPBIC_UNSUP_INST), "not in packet-outs and buckets");
+        assert_eq!(decode_action_set(&metadata, version), Err(OfError::OFPBAC_BAD_TYPE));
+    }
+    assert_eq!(read(&metadata, Version::V10), Ok(vec![write]));
+    assert_eq!(read(&[&*v10, &*metadata].concat(), Version::V10).map(|list| list.len()), Ok(2));
+    assert_eq!(read(&[&*metadata, &*v10].concat(), Version::V10), order);
+}
