@@ -14,6 +14,7 @@ mod table;
 mod tests;
 
 pub use group_mod::{MAX_GROUPS, properties};
+pub(crate) use table::as_added;
 pub use table::{EvictionConfig, Table};
 
 use crate::effect::LearnedFlow;
@@ -211,7 +212,7 @@ impl Pipeline {
         self.view.clone()
     }
 
-    /// Rules that `filter` admits, in table order. Hidden ones are left out, but for those of
+    /// Rules that `filter` admits: by table, in the order in which they were added. Hidden ones are left out, but for those of
     /// [`INTERNAL_TABLE`] where the filter names it.
     pub fn select(&self, filter: &Filter) -> Result<Vec<Arc<Rule>>, OfError> {
         let shown = |rule: &Rule| !rule.hidden || filter.table == INTERNAL_TABLE;
@@ -224,13 +225,10 @@ impl Pipeline {
                     let found = table.rules().find(&mini, u32::from(priority));
                     out.extend(found.filter(|r| shown(r) && filter.admits(r)).map(Arc::clone));
                 }
-                None => out.extend(
-                    table
-                        .rules()
-                        .iter_within(&filter.matching)
-                        .filter(|r| shown(r) && filter.admits(r))
-                        .map(Arc::clone),
-                ),
+                None => {
+                    let within = table.rules().iter_within(&filter.matching);
+                    out.extend(as_added(within.filter(|r| shown(r) && filter.admits(r))));
+                }
             }
         }
         Ok(out)
@@ -331,8 +329,7 @@ impl Pipeline {
         let mut out = Vec::new();
         for (id, table) in (0u8..=254).zip(&mut self.tables) {
             self.touched.insert(id);
-            let rules: Vec<_> = table.rules().iter().filter(|r| goes(r)).map(Arc::clone).collect();
-            for rule in rules {
+            for rule in as_added(table.rules().iter().filter(|r| goes(r))) {
                 if table.remove(&rule) {
                     out.push(Change::Removed { rule, reason: FlowRemovedReason::Delete });
                 }

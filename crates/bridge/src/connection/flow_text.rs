@@ -1,13 +1,13 @@
 //! Rules as `ovs-appctl bridge/dump-flows` prints them.
 
 use crate::bridge::Bridge;
+use crate::pipeline::as_added;
 use crate::rule::Rule;
 use classifier::Entry;
 use clock::Millis;
 use flow::text::{format_match, no_names};
 use openflow::text::format_actions;
 use std::fmt::Write;
-use std::sync::Arc;
 
 /// Priority of flow mods that name none; texts leave it out.
 const DEFAULT_PRIORITY: u32 = 32_768;
@@ -41,10 +41,8 @@ pub fn format_flow(rule: &Rule, now: Millis) -> String {
 pub fn format_flows(bridge: &Bridge, now: Millis) -> String {
     let mut out = String::new();
     for (_, table) in bridge.pipeline.tables() {
-        let mut rules: Vec<&Arc<Rule>> = table.rules().iter().collect();
-        rules.sort_unstable_by_key(|r| r.id);
-        for rule in rules {
-            out.push_str(&format_flow(rule, now));
+        for rule in as_added(table.rules().iter()) {
+            out.push_str(&format_flow(&rule, now));
             out.push('\n');
         }
     }

@@ -8,7 +8,7 @@
 //! with what the controller has not read.
 
 use super::{ConnectionId, Connections};
-use crate::pipeline::{Change, Filter, Pipeline};
+use crate::pipeline::{Change, Filter, Pipeline, as_added};
 use crate::rule::Rule;
 use crate::snapshot::BridgeIndex;
 use crate::switch::Switch;
@@ -117,9 +117,7 @@ fn difference(known: &Pipeline, now: &Pipeline) -> VecDeque<(FlowUpdateEvent, Ar
     let visible = |pipeline: &Pipeline| -> Vec<Arc<Rule>> {
         pipeline
             .tables()
-            .flat_map(|(_, t)| t.rules().iter())
-            .filter(|r| !r.hidden)
-            .map(Arc::clone)
+            .flat_map(|(_, t)| as_added(t.rules().iter().filter(|r| !r.hidden)))
             .collect()
     };
     for rule in visible(known) {

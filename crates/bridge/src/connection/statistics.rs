@@ -135,7 +135,7 @@ impl Connections {
 
 /// The rules asked for: by table, in the order in which they were added.
 fn rules(bridge: &Bridge, q: &FlowStatsRequest) -> Result<Vec<Arc<Rule>>, OfError> {
-    let mut rules = bridge.pipeline.select(&Filter {
+    bridge.pipeline.select(&Filter {
         matching: q.matching,
         strict_priority: None,
         table: q.table_id,
@@ -143,9 +143,7 @@ fn rules(bridge: &Bridge, q: &FlowStatsRequest) -> Result<Vec<Arc<Rule>>, OfErro
         cookie_mask: q.cookie_mask,
         out_port: q.out_port,
         out_group: q.out_group,
-    })?;
-    rules.sort_unstable_by_key(|r| (r.table, r.id));
-    Ok(rules)
+    })
 }
 
 fn tables(bridge: &Bridge, version: Version) -> Vec<TableStats> {

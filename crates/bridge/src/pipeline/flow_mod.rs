@@ -1,6 +1,6 @@
 //! Flow mods (OpenFlow 1.5 section 6.4; "Flow Table Modification Messages").
 
-use super::{Change, Filter, NewRule, Pipeline};
+use super::{Change, Filter, NewRule, Pipeline, as_added};
 use crate::rule::{Rule, RuleStats, rank};
 use crate::snapshot::INTERNAL_TABLE;
 use clock::Millis;
@@ -305,9 +305,7 @@ impl Pipeline {
         let users: Vec<Arc<Rule>> = self
             .tables
             .iter()
-            .flat_map(|t| t.rules().iter())
-            .filter(|r| r.any_action(&uses))
-            .map(Arc::clone)
+            .flat_map(|t| as_added(t.rules().iter().filter(|r| r.any_action(&uses))))
             .collect();
         for rule in users {
             self.remove_rule(rule, FlowRemovedReason::MeterDelete, &mut changes);

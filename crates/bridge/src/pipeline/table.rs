@@ -22,6 +22,14 @@ pub struct EvictionConfig {
     pub groups: Vec<Subfield>,
 }
 
+/// `rules` in the order in which they were added. A classifier's order is another one in each run,
+/// and is not to be seen from outside.
+pub(crate) fn as_added<'a>(rules: impl Iterator<Item = &'a Arc<Rule>>) -> Vec<Arc<Rule>> {
+    let mut rules: Vec<_> = rules.map(Arc::clone).collect();
+    rules.sort_unstable_by_key(|rule| rule.id);
+    rules
+}
+
 /// One table: its rules and its settings.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
@@ -100,34 +108,35 @@ impl Table {
         let old = std::mem::take(&mut self.rules);
         self.timed = imbl::HashMap::new();
         let stays = |rule: &Arc<Rule>| rule.hidden && !hidden_too;
-        let (stay, gone): (Vec<_>, Vec<_>) = old.iter().map(Arc::clone).partition(stays);
+        let (stay, gone): (Vec<_>, Vec<_>) = as_added(old.iter()).into_iter().partition(stays);
         for rule in stay {
             self.insert(rule);
         }
         gone.into_iter()
     }
 
-    /// Rules whose time is up at `now`; their use is known up to `credited`.
+    /// Rules whose time is up at `now`, in the order in which they were added; their use is known up
+    /// to `credited`.
     pub(super) fn expired(
         &self,
         now: Millis,
         credited: Millis,
     ) -> Vec<(Arc<Rule>, FlowRemovedReason)> {
-        self.timed
-            .values()
-            .filter_map(|rule| {
-                let (idle, hard) = (rule.timeouts.idle(), rule.timeouts.hard());
-                let over = |now: Millis, since: Millis, seconds: u16| {
-                    seconds != 0 && now.since(since) > u64::from(seconds) * 1000
-                };
-                if over(now, rule.modified, hard) {
-                    Some((Arc::clone(rule), FlowRemovedReason::HardTimeout))
-                } else if over(credited, rule.stats.used(), idle) {
-                    Some((Arc::clone(rule), FlowRemovedReason::IdleTimeout))
-                } else {
-                    None
-                }
-            })
-            .collect()
+        let expired = self.timed.values().filter_map(|rule| {
+            let (idle, hard) = (rule.timeouts.idle(), rule.timeouts.hard());
+            let over = |now: Millis, since: Millis, seconds: u16| {
+                seconds != 0 && now.since(since) > u64::from(seconds) * 1000
+            };
+            if over(now, rule.modified, hard) {
+                Some((Arc::clone(rule), FlowRemovedReason::HardTimeout))
+            } else if over(credited, rule.stats.used(), idle) {
+                Some((Arc::clone(rule), FlowRemovedReason::IdleTimeout))
+            } else {
+                None
+            }
+        });
+        let mut expired: Vec<_> = expired.collect();
+        expired.sort_unstable_by_key(|(rule, _)| rule.id);
+        expired
     }
 }

@@ -72,6 +72,32 @@ fn adding_the_same_match_and_priority_replaces() {
 }
 
 #[test]
+fn rules_go_in_the_order_in_which_they_were_added() {
+    // By their hashes it would be another one, and not the same in each run.
+    let added: Vec<u128> = (0..40).map(|n| n * 7 % 40).collect();
+    let filled = || {
+        let mut b = Bench::new();
+        for dst in &added {
+            b.run(&FlowMod { hard_timeout: 5, ..add(5, ip(*dst), &[output(1)]) }).unwrap();
+        }
+        b
+    };
+    let gone = |changes: Vec<Change>| -> Vec<u128> {
+        let address = |change: Change| match change {
+            Change::Removed { rule, .. } => Field::Ipv4Dst.load(rule.matching.expand().key()),
+            other => panic!("{other:?}"),
+        };
+        changes.into_iter().map(address).collect()
+    };
+    for which in [Match::ANY, matching(&[(Field::EthType, 0x800)])] {
+        let delete = with(FlowModCommand::Delete, add(0, which, &[]));
+        assert_eq!(gone(filled().run(&delete).unwrap()), added);
+    }
+    assert_eq!(gone(filled().p.clear_rules()), added);
+    assert_eq!(gone(filled().p.expire(Millis(9000), Millis(9000))), added);
+}
+
+#[test]
 fn overlap_is_refused_when_asked() {
     let mut b = Bench::new();
     b.run(&add(5, ip(1), &[])).unwrap();
