@@ -403,6 +403,13 @@ mod tests {
     }
 
     #[test]
+    fn no_two_tables_have_the_same_hashes() {
+        use std::hash::BuildHasher;
+        let hash = |t: &MacTable| t.lock().entries.hasher().hash_one((1u16, mac(1)));
+        assert_ne!(hash(&table()), hash(&table()));
+    }
+
+    #[test]
     fn learns_moves_and_ages_by_vlan() {
         let t = table();
         assert!(t.accepts(1, mac(1), P1));

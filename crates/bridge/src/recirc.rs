@@ -18,9 +18,10 @@
 
 use crate::snapshot::BridgeIndex;
 use flow::Key;
+use foldhash::quality::RandomState;
 use openflow::action::Action;
 use std::collections::VecDeque;
-use std::hash::{Hash, Hasher};
+use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 /// How many states without a reference can still be looked up.
@@ -80,8 +81,8 @@ pub struct StackEntry {
 }
 
 impl FrozenState {
-    fn digest(&self) -> u64 {
-        let mut h = std::hash::DefaultHasher::new();
+    fn digest(&self, seed: &RandomState) -> u64 {
+        let mut h = seed.build_hasher();
         self.bridge.hash(&mut h);
         self.table.hash(&mut h);
         self.metadata.hash(&mut h);
@@ -179,7 +180,11 @@ impl Inner {
 
 /// All frozen pipelines of a datapath.
 #[derive(Clone, Debug, Default)]
-pub struct RecircTable(Arc<Mutex<Inner>>);
+pub struct RecircTable {
+    inner: Arc<Mutex<Inner>>,
+    /// Of digests: packets have a say in what states hold.
+    seed: RandomState,
+}
 
 fn lock(inner: &Mutex<Inner>) -> MutexGuard<'_, Inner> {
     // A panic elsewhere leaves the maps whole: every change below is complete before it can fail.
@@ -194,10 +199,10 @@ impl RecircTable {
 
     /// The id of `state`: that of an equal living or just retired state, else a new one.
     pub fn intern(&self, state: FrozenState) -> RecircRef {
-        let digest = state.digest();
+        let digest = state.digest(&self.seed);
         // References that die here must do so after the lock is released, as their end takes it.
         let mut passing = Vec::new();
-        let mut inner = lock(&self.0);
+        let mut inner = lock(&self.inner);
         for id in inner.by_digest.get(&digest).cloned().unwrap_or_default() {
             if let Some(node) = inner.live.get(&id).and_then(Weak::upgrade) {
                 if *node.state == state {
@@ -212,7 +217,7 @@ impl RecircTable {
             Some((id, _, state)) => (id, state),
             None => (inner.free_id(), Arc::new(state)),
         };
-        let node = Arc::new(Node { id, digest, state, table: Arc::downgrade(&self.0) });
+        let node = Arc::new(Node { id, digest, state, table: Arc::downgrade(&self.inner) });
         inner.live.insert(id, Arc::downgrade(&node));
         let ids = inner.by_digest.entry(digest).or_default();
         if !ids.contains(&id) {
@@ -225,7 +230,7 @@ impl RecircTable {
 
     /// The state with this id.
     pub fn state(&self, id: u32) -> Option<Arc<FrozenState>> {
-        let inner = lock(&self.0);
+        let inner = lock(&self.inner);
         let node = inner.live.get(&id).and_then(Weak::upgrade);
         let found = match &node {
             Some(node) => Some(Arc::clone(&node.state)),
@@ -237,12 +242,12 @@ impl RecircTable {
 
     /// A reference to a living id, to keep it alive for longer (a paused pipeline).
     pub fn hold(&self, id: u32) -> Option<RecircRef> {
-        lock(&self.0).live.get(&id).and_then(Weak::upgrade).map(RecircRef)
+        lock(&self.inner).live.get(&id).and_then(Weak::upgrade).map(RecircRef)
     }
 
     /// Number of ids with a reference.
     pub fn len(&self) -> usize {
-        lock(&self.0).live.values().filter(|n| n.strong_count() > 0).count()
+        lock(&self.inner).live.values().filter(|n| n.strong_count() > 0).count()
     }
 
     /// True when no id has a reference.
@@ -267,6 +272,14 @@ mod tests {
             hashed: false,
             packet_in: None,
         }
+    }
+
+    #[test]
+    fn no_two_tables_have_the_same_digests() {
+        let digest = |table: &RecircTable| state(1).digest(&table.seed);
+        let (one, other) = (RecircTable::new(), RecircTable::new());
+        assert_eq!(digest(&one), digest(&one.clone()));
+        assert_ne!(digest(&one), digest(&other));
     }
 
     #[test]

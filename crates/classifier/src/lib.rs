@@ -30,6 +30,11 @@
 //! mask, and is found by one lookup; the others are asked why not when the rule is found, and not
 //! even then when their mask lies within what it made exact.
 //!
+//! # Enemies
+//! Rules may be made by packets (`learn`), and keys always are. So hashes begin with a random seed
+//! of the classifier's own: who does not know it cannot fill one bucket. Hashes of masks have none,
+//! as packets do not choose masks.
+//!
 //! # Snapshots
 //! A clone is O(1) and shares everything: the tables are persistent structures. The control
 //! thread changes its copy while packet threads read theirs.
@@ -51,6 +56,7 @@ pub use mini::{MiniMask, MiniMatch};
 use flow::{Key, Mask, Match};
 use imbl::Vector;
 use smallvec::SmallVec;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use subtable::Subtable;
 use trie::{Tries, Walks};
@@ -88,11 +94,19 @@ struct Inner<R> {
     subtables: Vector<Slot<R>>,
     tries: Tries,
     len: usize,
+    /// What the hashes of rules and keys begin with. Only this process knows it, so nobody can
+    /// choose packets, or rules that packets make, whose hashes are equal.
+    seed: u64,
 }
 
 impl<R> Clone for Inner<R> {
     fn clone(&self) -> Self {
-        Inner { subtables: self.subtables.clone(), tries: self.tries.clone(), len: self.len }
+        Inner {
+            subtables: self.subtables.clone(),
+            tries: self.tries.clone(),
+            len: self.len,
+            seed: self.seed,
+        }
     }
 }
 
@@ -109,7 +123,10 @@ impl<R> Clone for Classifier<R> {
 
 impl<R> Default for Classifier<R> {
     fn default() -> Self {
-        Classifier(Arc::new(Inner { subtables: Vector::new(), tries: Tries::default(), len: 0 }))
+        // The standard library's tables are seeded by the kernel's generator.
+        let seed = RandomState::new().hash_one(0);
+        let (subtables, tries) = (Vector::new(), Tries::default());
+        Classifier(Arc::new(Inner { subtables, tries, len: 0, seed }))
     }
 }
 
@@ -196,7 +213,8 @@ impl<R: Entry> Classifier<R> {
         let mask = rule.matching().shared_mask();
         let hash = mask.hash();
         let at = inner.position(mask, hash).unwrap_or_else(|| {
-            inner.subtables.push_back(Slot { hash, subtable: Arc::new(Subtable::new(mask)) });
+            let subtable = Arc::new(Subtable::new(mask, inner.seed));
+            inner.subtables.push_back(Slot { hash, subtable });
             inner.subtables.len() - 1
         });
         let matching = rule.matching().clone();
@@ -244,12 +262,12 @@ impl<R: Entry> Classifier<R> {
         self.with_mask(matching.shared_mask())?.find(matching, priority)
     }
 
-    /// All rules, in no order.
+    /// All rules, in no order, and in another one in each run of the program.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<R>> {
         self.subtables().flat_map(|s| s.iter())
     }
 
-    /// All rules whose match lies within `matching` (OpenFlow's loose matching).
+    /// All rules whose match lies within `matching` (OpenFlow's loose matching), in no order.
     pub fn iter_within<'a>(&'a self, matching: &'a Match) -> impl Iterator<Item = &'a Arc<R>> {
         let mask = MiniMask::new(matching.mask());
         let any = matching.mask().is_wildcard();

@@ -21,6 +21,8 @@ struct Stage {
 #[derive(Debug)]
 pub(crate) struct Subtable<R> {
     mask: Arc<MiniMask>,
+    /// What hashes begin with.
+    seed: u64,
     stages: Arc<[Stage]>,
     /// For each stage but the last, by the hash of all words up to its end, the number of rules
     /// that have them.
@@ -38,6 +40,7 @@ impl<R> Clone for Subtable<R> {
     fn clone(&self) -> Self {
         Subtable {
             mask: Arc::clone(&self.mask),
+            seed: self.seed,
             stages: Arc::clone(&self.stages),
             indices: self.indices.clone(),
             rules: self.rules.clone(),
@@ -63,7 +66,8 @@ impl Stage {
 }
 
 impl<R: Entry> Subtable<R> {
-    pub fn new(mask: &Arc<MiniMask>) -> Subtable<R> {
+    /// An empty one, whose hashes begin with `seed`.
+    pub fn new(mask: &Arc<MiniMask>, seed: u64) -> Subtable<R> {
         let full = mask.expand();
         let mut stages = Vec::new();
         let mut start = 0;
@@ -85,6 +89,7 @@ impl<R: Entry> Subtable<R> {
         let but_last = stages.len().saturating_sub(1);
         Subtable {
             mask: Arc::clone(mask),
+            seed,
             stages: stages.into(),
             indices: (0..but_last).map(|_| HashTree::default()).collect(),
             rules: HashTree::default(),
@@ -116,7 +121,7 @@ impl<R: Entry> Subtable<R> {
     /// The rules that match `key`, by falling priority (they all have one and the same
     /// match). `None`: no rule has the words of `key` under the mask.
     pub fn find_for(&self, key: &Key) -> Option<impl Iterator<Item = &Arc<R>>> {
-        let hash = self.stages.iter().fold(0, |hash, stage| stage.hash(hash, key.words()));
+        let hash = self.stages.iter().fold(self.seed, |hash, stage| stage.hash(hash, key.words()));
         let rules = self.rules.alike(rank(short(hash), 0), u32::BITS);
         let key = *key;
         (!rules.is_empty()).then(|| rules.filter(move |r| r.matching().matches(&key)))
@@ -134,7 +139,7 @@ impl<R: Entry> Subtable<R> {
             return;
         }
         let words = key.words();
-        let mut hash = 0;
+        let mut hash = self.seed;
         let mut indices = self.indices.iter();
         for stage in &*self.stages {
             for &(which, len) in &stage.tries {
@@ -169,7 +174,7 @@ impl<R: Entry> Subtable<R> {
                 *w = v;
             }
         }
-        let mut hash = 0;
+        let mut hash = self.seed;
         self.stages
             .iter()
             .map(|s| {
@@ -179,9 +184,14 @@ impl<R: Entry> Subtable<R> {
             .collect()
     }
 
+    /// The hash of all words, of [`Subtable::hashes`]; a mask without words has none.
+    fn whole(&self, hashes: &[u32]) -> u32 {
+        hashes.last().copied().unwrap_or(short(self.seed))
+    }
+
     pub fn insert(&mut self, rule: Arc<R>) -> Option<Arc<R>> {
         let hashes = self.hashes(rule.matching());
-        let hash = hashes.last().copied().unwrap_or(0);
+        let hash = self.whole(&hashes);
         let priority = rule.priority();
         let rank = rank(hash, priority);
         if let Some(at) = place(self.rules.run(rank), rule.matching()) {
@@ -199,14 +209,14 @@ impl<R: Entry> Subtable<R> {
     }
 
     pub fn find(&self, matching: &MiniMatch, priority: u32) -> Option<&Arc<R>> {
-        let hash = self.hashes(matching).last().copied().unwrap_or(0);
+        let hash = self.whole(&self.hashes(matching));
         let run = self.rules.run(rank(hash, priority));
         run.get(place(run, matching)?).map(|(_, rule)| rule)
     }
 
     pub fn remove(&mut self, matching: &MiniMatch, priority: u32) -> Option<Arc<R>> {
         let hashes = self.hashes(matching);
-        let rank = rank(hashes.last().copied().unwrap_or(0), priority);
+        let rank = rank(self.whole(&hashes), priority);
         let at = place(self.rules.run(rank), matching)?;
         let removed = self.rules.remove(rank, at)?;
         if self.has_ports() {
@@ -260,5 +270,88 @@ fn decrement(index: &mut HashTree<u32, u32>, hash: u32) {
         _ => {
             index.remove(hash, 0);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Classifier, Conjunction};
+    use flow::{Field, Match};
+    use std::collections::BTreeMap;
+
+    struct Rule(MiniMatch);
+
+    impl Entry for Rule {
+        fn matching(&self) -> &MiniMatch {
+            &self.0
+        }
+        fn priority(&self) -> u32 {
+            1
+        }
+        fn is_conjunctive(&self) -> bool {
+            false
+        }
+        fn conjunctions(&self) -> impl Iterator<Item = Conjunction> {
+            std::iter::empty()
+        }
+    }
+
+    /// Rules for IPv6 addresses whose hashes are all equal, where hashes begin with `seed`: the
+    /// second half of an address makes the factor zero that the first half comes to.
+    fn aimed(seed: u64, count: u64) -> Vec<Arc<Rule>> {
+        let mut mask = Mask::WILDCARD;
+        mask.set_exact(Field::Ipv6Dst);
+        let places: Vec<usize> = MiniMask::new(&mask).iter().map(|(place, _)| place).collect();
+        let [first, second] = places[..] else { panic!("an address has two words: {places:?}") };
+        let rule = |number: u64| {
+            let mut key = Key::ZERO;
+            key.words_mut()[first] = number;
+            key.words_mut()[second] = mix(seed, number) ^ 0x9e37_79b9_7f4a_7c15;
+            Arc::new(Rule(MiniMatch::new(&Match::new(&key, &mask))))
+        };
+        (0..count).map(rule).collect()
+    }
+
+    /// How many of `rules` have the hash that most have.
+    fn most_alike(subtable: &Subtable<Rule>, rules: &[Arc<Rule>]) -> usize {
+        let mut counts = BTreeMap::new();
+        for rule in rules {
+            *counts.entry(subtable.hashes(&rule.0).last().copied()).or_insert(0) += 1;
+        }
+        counts.into_values().max().unwrap_or(0)
+    }
+
+    #[test]
+    fn rules_that_are_aimed_at_one_bucket_miss_it() {
+        const RULES: usize = 1000;
+        for known in [0, 1, u64::MAX] {
+            let rules = aimed(known, RULES as u64);
+            let in_view = Subtable::new(rules[0].0.shared_mask(), known);
+            assert_eq!(most_alike(&in_view, &rules), RULES, "the aim is good");
+            let mut classifier = Classifier::new();
+            for rule in &rules {
+                classifier.insert(Arc::clone(rule));
+            }
+            let subtable = classifier.subtables().next().expect("there are rules");
+            // Two of a thousand have one hash of 32 bits by chance now and then.
+            assert!(most_alike(subtable, &rules) <= 2);
+        }
+    }
+
+    #[test]
+    fn no_two_classifiers_have_the_same_hashes() {
+        let rules = aimed(0, 1);
+        let hashes = || {
+            let mut classifier = Classifier::new();
+            classifier.insert(Arc::clone(&rules[0]));
+            let clone = classifier.clone();
+            let of = |c: &Classifier<Rule>| {
+                c.subtables().map(|s| s.hashes(&rules[0].0)).collect::<Vec<_>>()
+            };
+            assert_eq!(of(&classifier), of(&clone));
+            of(&classifier)
+        };
+        assert_ne!(hashes(), hashes());
     }
 }

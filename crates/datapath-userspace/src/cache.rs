@@ -122,4 +122,11 @@ mod tests {
             "a renewed entry evicts nothing"
         );
     }
+    #[test]
+    fn no_two_caches_have_the_same_signatures() {
+        let (_, key) = flow(1);
+        let (one, other) = (Cache::new(2), Cache::new(2));
+        assert_eq!(one.signature(&key), one.signature(&key));
+        assert_ne!(one.signature(&key), other.signature(&key));
+    }
 }

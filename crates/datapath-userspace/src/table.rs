@@ -275,6 +275,17 @@ mod tests {
     }
 
     #[test]
+    fn no_two_tables_have_the_same_hashes() {
+        let f = megaflow(1, &[(Field::Ipv4Src, 1, 0xff)]);
+        let hash = || {
+            let mut t = Table::new(limits(10));
+            t.insert(&f).expect("room");
+            t.subtables[0].shape.hash(&t.state, f.matching.key())
+        };
+        assert_ne!(hash(), hash());
+    }
+
+    #[test]
     fn sorting_moves_the_busy_subtable_first() {
         let mut t = Table::new(limits(10));
         t.insert(&megaflow(1, &[(Field::Ipv4Src, 1, 0xff)])).expect("room");
