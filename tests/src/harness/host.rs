@@ -180,3 +180,23 @@ pub(super) fn pcap_frames(bytes: &[u8]) -> Vec<Vec<u8>> {
     }
     frames
 }
+
+/// Has two hosts that have just exchanged packets keep each other's addresses: see [`remember`].
+///
+/// # Panics
+/// When they do not know each other.
+#[track_caller]
+pub fn acquainted(a: &Host, b: &Host) {
+    remember(&a.netns, b.address(), "eth0");
+    remember(&b.netns, a.address(), "eth0");
+}
+
+/// Has a namespace keep what it knows of a neighbour. After half a minute it would ask again: nobody
+/// carries a new question while the daemon is away.
+///
+/// # Panics
+/// When nothing is known.
+#[track_caller]
+pub fn remember(netns: &Netns, address: &str, device: &str) {
+    netns.sh(&format!("ip neigh change {address} dev {device} nud permanent"));
+}

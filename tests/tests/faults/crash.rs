@@ -4,7 +4,7 @@ use crate::kernel::Objects;
 use crate::tools::{SOON, descriptors, memory, pair, settled, warm, without_namespaces};
 use crate::traffic::{Ping, Talk};
 use fastrand::Rng;
-use slipswitch_tests::harness::{Switch, wait_until};
+use slipswitch_tests::harness::{Switch, acquainted, wait_until};
 use std::time::Duration;
 
 /// Kilobytes by which one daemon may be larger than another.
@@ -97,6 +97,7 @@ fn a_daemon_that_is_killed_at_any_moment_costs_no_packet_and_leaves_nothing() {
     switch.vsctl("set bridge br0 fail_mode=secure");
     switch.flows("br0", &rules());
     warm(&switch, &a, "10.0.0.2");
+    acquainted(&a, &b);
     let ping = Ping::start(&switch, &a, "10.0.0.2");
     let back = Ping::start(&switch, &b, "10.0.0.1");
     let talk = Talk::start(&a, &b);

@@ -1,7 +1,7 @@
 //! Traffic that notices what it loses.
 
 use crate::tools::SOON;
-use slipswitch_tests::harness::{Host, Netns, Process, Switch};
+use slipswitch_tests::harness::{Host, Netns, Process, Switch, patient};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
@@ -145,7 +145,7 @@ fn byte(at: u64) -> u8 {
 }
 
 fn speak(mut stream: TcpStream, stopped: &AtomicBool) -> u64 {
-    stream.set_write_timeout(Some(SOON)).expect("not zero");
+    stream.set_write_timeout(Some(patient(SOON))).expect("not zero");
     let mut said = 0;
     while !stopped.load(Ordering::Relaxed) {
         let data: Vec<u8> = (said..said + 12_000).map(byte).collect();
@@ -158,7 +158,7 @@ fn speak(mut stream: TcpStream, stopped: &AtomicBool) -> u64 {
 
 fn listen(listener: &TcpListener) -> (u64, Duration) {
     let (mut stream, _) = listener.accept().expect("someone connects");
-    stream.set_read_timeout(Some(SOON)).expect("not zero");
+    stream.set_read_timeout(Some(patient(SOON))).expect("not zero");
     let mut buffer = vec![0; 1 << 16];
     let (mut heard, mut silence, mut last) = (0, Duration::ZERO, Instant::now());
     loop {

@@ -1,8 +1,8 @@
 //! A port changes its tier in the midst of traffic: no packet arrives twice, hardly one is lost.
 
-use crate::tools::{Numbered, SOON, acquainted, pair, warm};
+use crate::tools::{Numbered, SOON, pair, warm};
 use crate::xdp::{at_xdp, prepared};
-use slipswitch_tests::harness::{Host, Switch};
+use slipswitch_tests::harness::{Host, Switch, acquainted};
 use std::time::Duration;
 
 /// Between two changes: some hundred packets, each way.

@@ -1,10 +1,8 @@
 //! Flows outlive the daemon: what it pinned goes on forwarding, and a new daemon takes it over.
 
-use crate::tools::{
-    SOON, Stream, acquainted, in_kernel, megaflows, packets, pair, remember, sees, switch, warm,
-};
+use crate::tools::{SOON, Stream, in_kernel, megaflows, packets, pair, sees, switch, warm};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
-use slipswitch_tests::harness::{Switch, patient, wait_until};
+use slipswitch_tests::harness::{Switch, acquainted, patient, remember, wait_until};
 use std::time::Duration;
 
 #[track_caller]

@@ -39,20 +39,6 @@ pub fn warm(from: &Host, to: &str) {
     from.ping(to, 15);
 }
 
-/// Has two hosts that have just exchanged packets keep each other's addresses: see [`remember`].
-#[track_caller]
-pub fn acquainted(a: &Host, b: &Host) {
-    remember(&a.netns, b.address(), "eth0");
-    remember(&b.netns, a.address(), "eth0");
-}
-
-/// Has a namespace keep what it knows of a neighbour. After half a minute it would ask again: nobody
-/// carries a new question while the daemon is away.
-#[track_caller]
-pub fn remember(netns: &Netns, address: &str, device: &str) {
-    netns.sh(&format!("ip neigh change {address} dev {device} nud permanent"));
-}
-
 /// The verbose lines of the megaflows that hold all of `parts`.
 pub fn megaflows(switch: &Switch, parts: &[&str]) -> Vec<String> {
     let text = switch.appctl("dpctl/dump-flows -m");

@@ -1,9 +1,9 @@
 //! XDP at veth pairs whose other ends are prepared for it, with frames longer than a page.
 
-use crate::tools::{
-    Numbered, SOON, acquainted, bursts_of_new_flows, pair, sees, switch, tcp, warm,
+use crate::tools::{Numbered, SOON, bursts_of_new_flows, pair, sees, switch, tcp, warm};
+use slipswitch_tests::harness::{
+    Capture, Host, Switch, acquainted, skip, wait_until, without_tool,
 };
-use slipswitch_tests::harness::{Capture, Host, Switch, skip, wait_until, without_tool};
 
 /// Bytes behind the Ethernet header.
 const JUMBO: u32 = 9000;
