@@ -10,21 +10,23 @@ use tempfile::TempDir;
 
 /// Ends all processes of the directory `$1`, and removes it, everything else that is named, and the
 /// directories around that as far as they are empty. What a process has just started may not have
-/// been seen, so it looks until there is none.
+/// been seen, nor one that is becoming another program, so it looks until there is none twice.
 const GUARD: &str = r#"
 trap '' INT TERM HUP
 read -r _
 processes() {
     grep -lzxE "OVS_RUNDIR=$1(/.*)?" /proc/[0-9]*/environ | grep -vx "/proc/$$/environ"
 }
+last=some
 for try in $(seq 100); do
     found=$(processes "$1")
-    [ "$found" ] || break
+    [ "$found$last" ] || break
+    last=$found
     for environment in $found; do
         pid=${environment#/proc/}
         kill -9 "${pid%/environ}"
     done
-    sleep 0.02
+    sleep 0.01
 done
 rm -rf "$@"
 shift
@@ -98,6 +100,11 @@ mod tests {
         std::fs::read(format!("/proc/{pid}/environ")).is_ok_and(|text| !text.is_empty())
     }
 
+    /// While it becomes another program it has no environment.
+    fn runs_soon(pid: &str) -> bool {
+        wait_until(Duration::from_secs(10), || runs(pid))
+    }
+
     #[test]
     fn processes_of_a_home_end_with_it() {
         let elsewhere = directory();
@@ -110,11 +117,11 @@ mod tests {
         let (one, two) = (detached(home.dir()), detached(&home.dir().join("below")));
         let other = detached(elsewhere.path());
         let dir = home.dir().to_owned();
-        assert!(runs(&one) && runs(&two) && runs(&other) && dir.exists());
+        assert!(runs_soon(&one) && runs_soon(&two) && runs_soon(&other) && dir.exists());
         drop(home);
         assert!(!dir.exists() && !file.exists() && !around.exists());
         assert!(elsewhere.path().join("other").exists());
-        assert!(!runs(&one) && !runs(&two) && runs(&other));
+        assert!(!runs(&one) && !runs(&two) && runs_soon(&other));
         let _ = Command::new("kill").args(["-9", &other]).status();
     }
 
@@ -140,7 +147,7 @@ mod tests {
         let said = said.expect("where it lives");
         let (dir, pid) = said.split_once(' ').expect("a directory and a process");
         let all = Path::new(dir).parent().expect("it is below another");
-        assert!(all.exists() && runs(pid));
+        assert!(all.exists() && runs_soon(pid));
         victim.kill().expect("it is ours");
         victim.wait().expect("it is ours");
         assert!(wait_until(Duration::from_secs(10), || !all.exists() && !runs(pid)), "{said}");
