@@ -81,11 +81,11 @@ fn a_device_that_vanishes_and_comes_back() {
     assert_eq!(told, 1, "{warnings:#?}");
 }
 
-/// Gives a device of the switch another name; before Linux 6.2 it has to be down for that.
-fn rename(switch: &Switch, from: &str, to: &str) {
+/// Gives a device another name; before Linux 6.2 it has to be down for that.
+fn rename(netns: &Netns, from: &str, to: &str) {
     let down = format!("ip link set {from} down && ip link set {from} name {to}");
     let by_down = format!("({down} && ip link set {to} up)");
-    switch.netns().sh(&format!("ip link set {from} name {to} 2>/dev/null || {by_down}"));
+    netns.sh(&format!("ip link set {from} name {to} 2>/dev/null || {by_down}"));
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn a_device_that_is_renamed_and_named_back() {
     let number = switch.vsctl("get interface h3 ofport");
     under_load(&switch, &a, &c, MARGIN, || {
         let start = Instant::now();
-        rename(&switch, "h3", "other");
+        rename(switch.netns(), "h3", "other");
         interface(&switch, "h3", "ofport", "-1");
         let error = switch.vsctl("get interface h3 error");
         assert!(error.contains("h3"), "{error}");
@@ -103,7 +103,7 @@ fn a_device_that_is_renamed_and_named_back() {
         interface(&switch, "other", "link_state", "up");
         assert!(c.reaches("10.0.0.1", SOON), "{}", switch.story());
         switch.vsctl("del-port other");
-        rename(&switch, "other", "h3");
+        rename(switch.netns(), "other", "h3");
         interface(&switch, "h3", "ofport", number.trim());
         interface(&switch, "h3", "error", "[]");
         interface(&switch, "h3", "link_state", "up");
@@ -118,8 +118,8 @@ fn a_device_whose_name_is_taken_by_another() {
     under_load(&switch, &a, &c, MARGIN, || {
         let start = Instant::now();
         // At one blow: the name never answers to nobody for long.
-        rename(&switch, "h3", "old");
-        c.netns.sh("ip link set eth0 name eth1");
+        rename(switch.netns(), "h3", "old");
+        rename(&c.netns, "eth0", "eth1");
         c.tie(switch.netns());
         switch.netns().sh("ip link del old");
         a.netns.sh("ip neigh flush all");
