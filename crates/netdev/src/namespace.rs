@@ -54,22 +54,28 @@ pub(crate) type Ways = BTreeMap<i32, PathBuf>;
 /// name, or is the namespace of a process. There may be thousands of processes: the way by which
 /// it was found is tried first.
 pub(crate) fn numbered(client: &LinkClient, number: i32, ways: &mut Ways) -> Option<OwnedFd> {
-    let opened = |path: &Path| {
-        let namespace = OwnedFd::from(File::open(path).ok()?);
-        (number_of(client, &namespace) == Some(number)).then_some(namespace)
-    };
-    if let Some(namespace) = ways.get(&number).and_then(|path| opened(path)) {
-        return Some(namespace);
+    let is_it = |namespace: &File| number_of(client, namespace) == Some(number);
+    if let Some(namespace) = ways.get(&number).and_then(|path| File::open(path).ok())
+        && is_it(&namespace)
+    {
+        return Some(namespace.into());
     }
     ways.remove(&number);
-    let (namespace, path) = all().find_map(|(path, _)| Some((opened(&path)?, path)))?;
-    ways.insert(number, path);
-    Some(namespace)
+    let found = all().find(|found| is_it(&found.namespace))?;
+    ways.insert(number, found.path);
+    Some(found.namespace.into())
+}
+
+/// A namespace, and by which path it was found.
+pub(crate) struct Found {
+    pub(crate) path: PathBuf,
+    pub(crate) identity: Identity,
+    /// Keeps the namespace, and all devices in it, alive.
+    pub(crate) namespace: File,
 }
 
 /// Every namespace that has a name, or is that of a process, once.
-pub(crate) fn all() -> impl Iterator<Item = (PathBuf, Identity)> {
-    let mut seen = BTreeSet::new();
+pub(crate) fn all() -> impl Iterator<Item = Found> {
     let named =
         ["/run/netns", "/run/docker/netns"].into_iter().flat_map(|dir| entries(dir.as_ref()));
     let of_processes = entries("/proc".as_ref())
@@ -78,10 +84,20 @@ pub(crate) fn all() -> impl Iterator<Item = (PathBuf, Identity)> {
             name.first().is_some_and(u8::is_ascii_digit)
         })
         .map(|process| process.join("ns/net"));
-    named.chain(of_processes).filter_map(move |path| {
-        // Processes and names come and go, and some are not for us to look at.
-        let identity = fs::metadata(&path).ok().map(|m| (m.dev(), m.ino()))?;
-        seen.insert(identity).then_some((path, identity))
+    distinct(named.chain(of_processes), |path| File::open(path))
+}
+
+/// What is at the paths, each once. Processes and names come and go, and some are not for us to
+/// look at: one that cannot be opened any more does not hide another of the same namespace.
+fn distinct(
+    paths: impl Iterator<Item = PathBuf>,
+    open: impl Fn(&Path) -> io::Result<File>,
+) -> impl Iterator<Item = Found> {
+    let mut seen = BTreeSet::new();
+    paths.filter_map(move |path| {
+        let namespace = open(&path).ok()?;
+        let identity = identity(&namespace).ok()?;
+        seen.insert(identity).then_some(Found { path, identity, namespace })
     })
 }
 
@@ -90,7 +106,7 @@ fn entries(dir: &Path) -> impl Iterator<Item = PathBuf> + use<> {
 }
 
 /// What the namespace of `client` numbers `namespace`; `None` without a number.
-fn number_of(client: &LinkClient, namespace: &OwnedFd) -> Option<i32> {
+fn number_of(client: &LinkClient, namespace: &File) -> Option<i32> {
     // struct rtgenmsg: family, padded.
     let request = Request::new(RTM_GETNSID, NLM_F_ACK, &[0])
         .attribute(NETNSA_FD, &namespace.as_raw_fd().to_ne_bytes());
@@ -105,4 +121,22 @@ fn number_of(client: &LinkClient, namespace: &OwnedFd) -> Option<i32> {
     });
     asked.ok()?;
     number.filter(|n| *n >= 0) // -1: not numbered
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_ends_hides_no_other_of_its_namespace() {
+        let own = Path::new("/proc/thread-self/ns/net");
+        let paths = ["/proc/1/ns/net", "/proc/2/ns/net", "/proc/3/ns/net"].map(PathBuf::from);
+        let found: Vec<_> = distinct(paths.into_iter(), |path| {
+            let is_there = path != Path::new("/proc/1/ns/net");
+            if is_there { File::open(own) } else { Err(io::ErrorKind::NotFound.into()) }
+        })
+        .map(|found| found.path)
+        .collect();
+        assert_eq!(found, [Path::new("/proc/2/ns/net")]);
+    }
 }

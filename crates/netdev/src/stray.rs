@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use crate::link;
@@ -87,20 +87,20 @@ impl Owner {
 /// Interfaces of `owner` in all namespaces but the calling thread's, by their ports.
 fn search(owner: &str) -> BTreeMap<String, Stray> {
     let own = namespace::own().ok();
-    let others = namespace::all().filter(|(_, identity)| Some(*identity) != own);
-    let mut found = BTreeMap::new();
-    for (namespace, identity) in others {
-        // Processes and names come and go, and some are not for us to enter.
-        for (port, name) in ports_in(&namespace, owner).unwrap_or_default() {
-            found.insert(port, Stray { namespace: namespace.clone(), identity, name });
+    let others = namespace::all().filter(|found| Some(found.identity) != own);
+    let mut strays = BTreeMap::new();
+    for namespace::Found { path, identity, namespace } in others {
+        // Some are not for us to enter.
+        for (port, name) in ports_in(namespace, owner).unwrap_or_default() {
+            strays.insert(port, Stray { namespace: path.clone(), identity, name });
         }
     }
-    found
+    strays
 }
 
 /// Ports of `owner`, and what their interfaces are called there.
-fn ports_in(namespace: &Path, owner: &str) -> io::Result<Vec<(String, String)>> {
-    let links = namespace::within(File::open(namespace)?.into(), link::list)?;
+fn ports_in(namespace: File, owner: &str) -> io::Result<Vec<(String, String)>> {
+    let links = namespace::within(namespace.into(), link::list)?;
     let of_owner = links.into_iter().filter_map(|link| {
         let port = port_of(&link, owner)?.to_owned();
         Some((port, link.name))

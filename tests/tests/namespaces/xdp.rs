@@ -201,6 +201,8 @@ fn generic_xdp_is_used_where_it_is_asked_for() {
     switch.start_daemon();
     let is_generic = || attached(&switch, "h1") == Some("xdpgeneric");
     assert!(wait_until(SOON, is_generic), "{}", switch.story());
+    // It is attached before the other port and the rules are there.
+    warm(&a, "10.0.0.2");
     assert_eq!(a.ping("10.0.0.2", 20), 20);
     // Packets that the kernel has put together would be too long for any port.
     switch.netns().sh("ethtool -K h1 gro on");
