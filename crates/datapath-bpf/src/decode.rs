@@ -102,10 +102,7 @@ impl Instruction<'_> {
     fn action(&self) -> Option<Action> {
         Some(match self.op {
             Op::Output => Action::Output(PortNo(self.b)),
-            Op::Drop => {
-                let is_it = |reason: &DropReason| *reason as u32 == self.b;
-                Action::Drop(DropReason::ALL.into_iter().find(is_it)?)
-            }
+            Op::Drop => Action::Drop(DropReason::from_number(self.b)?),
             Op::Recirc => Action::Recirc(self.b),
             Op::PushVlan => {
                 // Below 2^16, as it was written.

@@ -50,6 +50,11 @@ impl DropReason {
         DropReason::Policing,
     ];
 
+    /// That with this number; `None`: there is none.
+    pub fn from_number(number: u32) -> Option<DropReason> {
+        DropReason::ALL.get(usize::try_from(number).ok()?).copied()
+    }
+
     /// Name of its counter.
     pub fn name(self) -> &'static str {
         match self {

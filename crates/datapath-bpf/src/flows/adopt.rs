@@ -115,9 +115,7 @@ impl Flows {
         let hooks = HookSet::from_bits(slot.hooks).is_some_and(|hooks| !hooks.is_empty());
         let short = slot.instructions <= encode::MOST_INSTRUCTIONS as u64;
         let effect = match (slot.output, slot.program) {
-            (NO_PORT, NO_PROGRAM) => {
-                DropReason::ALL.iter().any(|reason| *reason as u32 == slot.reason)
-            }
+            (NO_PORT, NO_PROGRAM) => DropReason::from_number(slot.reason).is_some(),
             (NO_PORT, _) => slot.reason == 0,
             (port, NO_PROGRAM) => port < MAX_PORTS && slot.reason == 0,
             _ => false,

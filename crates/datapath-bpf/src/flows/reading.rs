@@ -40,7 +40,7 @@ impl Flows {
         let slot = Slot::read(&self.maps, *inner.by_ufid.get(&ufid)? as usize);
         Some(match (slot.output, slot.program) {
             (NO_PORT, NO_PROGRAM) => {
-                let reason = DropReason::ALL.into_iter().find(|r| *r as u32 == slot.reason);
+                let reason = DropReason::from_number(slot.reason);
                 let reason = reason.filter(|reason| *reason != DropReason::Flow);
                 reason.map(Action::Drop).into_iter().collect()
             }
