@@ -8,6 +8,7 @@ use crate::place::Place;
 use anyhow::{Result, bail};
 use clap::Args;
 use placement::{Settings, TierReport, survey};
+use std::cell::LazyCell;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -42,6 +43,7 @@ pub fn run(place: &Place, options: &Options) -> Result<()> {
         bail!("there is no interface {missing} in this network namespace (ip link lists them)");
     }
     let running = running_ports(place);
+    let enabled = LazyCell::new(|| !is_switched_off(place));
     print!("{}", host(place));
     for name in names {
         println!();
@@ -49,7 +51,7 @@ pub fn run(place: &Place, options: &Options) -> Result<()> {
             Some(lines) if !options.is_hypothetical() => {
                 println!("{name} (a port of the running switch)\n{}", lines.trim_end());
             }
-            _ => print!("{}", interface(&settings(place, name, options), name)),
+            _ => print!("{}", interface(&settings(place, name, options, *enabled), name)),
         }
     }
     Ok(())
@@ -93,12 +95,13 @@ fn other_ends(daemon: Option<i32>) -> &'static str {
     }
 }
 
-/// What the database says of an interface, under what the command line says.
-fn settings(place: &Place, name: &str, options: &Options) -> Settings {
+/// What the database says of an interface, under what the command line says. `enabled`: places of
+/// flows in the kernel are not switched off.
+fn settings(place: &Place, name: &str, options: &Options, enabled: bool) -> Settings {
     let [object, tier, mode, kind] = row(place, name).unwrap_or_default();
     let defaults = Settings::default();
     Settings {
-        enabled: !is_switched_off(place),
+        enabled,
         tier: options.tier.clone().or(tier),
         mode: options.xdp_mode.clone().or(mode),
         object: options.object.clone().or(object.map(PathBuf::from)),
