@@ -59,11 +59,11 @@ pub type Entry = (Experiment, Work, [u64; 2]);
 
 /// All experiments, in the order of the page.
 pub const ALL: [Entry; 13] = [
-    (catalogue::GRID, frames::grid, [420, 4900]),
-    (catalogue::FLOWS, frames::flows, [1, 1]),
-    (catalogue::ONE_FLOW, frames::one_flow, [40, 130]),
+    (catalogue::GRID, frames::sweep, [420, 4900]),
+    (catalogue::FLOWS, frames::sweep, [1, 1]),
+    (catalogue::ONE_FLOW, frames::sweep, [40, 130]),
     (catalogue::HALF, frames::half, [30, 80]),
-    (catalogue::MASKS, frames::masks, [1, 1]),
+    (catalogue::MASKS, frames::sweep, [1, 1]),
     (catalogue::ECHO, hosts::echo, [55, 300]),
     (catalogue::TCP, hosts::tcp, [75, 300]),
     (catalogue::FLOOD, flood::run, [230, 560]),

@@ -208,7 +208,7 @@ pub fn stands<T: Sample + Clone>(
     Ok(stands)
 }
 
-/// The same for contenders that measure one number.
+/// [`turns`] for contenders that measure one number.
 ///
 /// # Errors
 /// When a contender fails.

@@ -27,29 +27,11 @@ pub use half::half;
 pub use known::Known;
 use known::Measured;
 
-/// (a): frame sizes by numbers of flows.
-pub fn grid(run: &mut Run, experiment: &Experiment) -> Result<()> {
-    sweep(run, experiment)
-}
-
-/// (b): numbers of flows.
-pub fn flows(run: &mut Run, experiment: &Experiment) -> Result<()> {
-    sweep(run, experiment)
-}
-
-/// (e): numbers of masks, for systems that have any.
-pub fn masks(run: &mut Run, experiment: &Experiment) -> Result<()> {
-    sweep(run, experiment)
-}
-
-/// (c): one flow, to a card and to a container.
-pub fn one_flow(run: &mut Run, experiment: &Experiment) -> Result<()> {
-    sweep(run, experiment)
-}
-
-/// Measures all cases of an experiment. Each system runs once for all experiments that put it
-/// between the same ends: it gives the cases of those that come later, too, which are kept for them.
-fn sweep(run: &mut Run, experiment: &Experiment) -> Result<()> {
+/// Measures all cases of an experiment: (a) frame sizes by numbers of flows, (b) numbers of flows,
+/// (c) one flow to a card and to a container, (e) numbers of masks. Each system runs once for all
+/// experiments that put it between the same ends: it gives the cases of those that come later, too,
+/// which are kept for them.
+pub fn sweep(run: &mut Run, experiment: &Experiment) -> Result<()> {
     let ceiling = Ceiling::new(run.cpus)?;
     let mut limits: IndexMap<Choice, Series> = IndexMap::new();
     let layouts = cases::of(experiment.name, run.plan.full);
