@@ -247,10 +247,15 @@ impl Figures {
         eprintln!("seed {seed} differs: {kind}");
         let seeds = self.kinds.entry(kind).or_default();
         seeds.push(seed);
-        if seeds.len() <= OF_A_KIND {
-            let report = format!("seed {seed}:\n{text}");
+        let report = format!("seed {seed}:\n{text}");
+        let is_told = seeds.len() <= OF_A_KIND;
+        if is_told {
             eprintln!("{report}");
-            if comes_again { &mut self.reports } else { &mut self.once }.push(report);
+        }
+        match comes_again {
+            true if is_told => self.reports.push(report),
+            true => {}
+            false => self.once.push(report),
         }
     }
 
