@@ -8,6 +8,8 @@
 pub mod action;
 pub mod error;
 pub mod frame;
+#[cfg(test)]
+mod hex;
 pub mod message;
 pub mod nxm;
 pub mod port;

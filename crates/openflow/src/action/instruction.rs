@@ -99,7 +99,8 @@ pub fn decode_instructions(bytes: &[u8], version: Version) -> Result<Vec<Action>
 /// Reads actions for an action set, as Write-Actions and OpenFlow 1.1's buckets have them.
 ///
 /// # Errors
-/// OFPBAC_BAD_TYPE for an action that an action set cannot hold; those of [`super::decode::decode_actions`].
+/// OFPBAC_BAD_TYPE for an action that an action set cannot hold; those of
+/// [`super::decode::decode_actions`].
 pub fn decode_action_set(bytes: &[u8], version: Version) -> Result<Vec<Action>, OfError> {
     let actions = decode_list(version, bytes)?;
     if actions.iter().all(verify::allowed_in_action_set) {

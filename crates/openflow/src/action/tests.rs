@@ -3,6 +3,7 @@
 
 use super::codec::*;
 use super::*;
+use crate::hex::unhex;
 use crate::{OfError, PortNo, Version};
 use flow::Match;
 use proptest::prelude::*;
@@ -422,11 +423,6 @@ fn check_knows_the_highest_port() {
     assert_eq!(to(10), Err(OfError::OFPBAC_BAD_OUT_PORT));
     assert_eq!(to(PortNo::LOCAL.0), Ok(()));
     assert_eq!(to(PortNo::NONE.0), Err(OfError::OFPBAC_BAD_OUT_PORT));
-}
-
-fn unhex(text: &str) -> Vec<u8> {
-    let byte = |at| u8::from_str_radix(&text[at..at + 2], 16).unwrap();
-    (0..text.len()).step_by(2).map(byte).collect()
 }
 
 /// An action of Nicira's, from its subtype on, as OpenFlow 1.3 has it.

@@ -1,9 +1,9 @@
 //! Messages that the switch above did not happen to send, each checked by hand with
 //! `ovs-ofctl ofp-print` of Open vSwitch 3.1 (`printed.txt` quotes its words).
 
-use super::vectors::{hex, text};
 use super::*;
 use crate::action::Action;
+use crate::hex::{hex, unhex};
 use crate::{OfError, PortNo};
 use ::flow::{Field, Match};
 use std::time::Duration;
@@ -12,8 +12,8 @@ fn check(version: Version, body: Body, expected: &str) {
     let protocol = Protocol::new(version);
     let message = Message { xid: 1, body };
     let bytes = message.encode(&protocol).expect("the version can say it");
-    assert_eq!(text(&bytes), expected);
-    assert_eq!(Message::decode(&hex(expected), &protocol), Ok(message));
+    assert_eq!(hex(&bytes), expected);
+    assert_eq!(Message::decode(&unhex(expected), &protocol), Ok(message));
 }
 
 fn reply(reply: MultipartReply) -> Body {

@@ -4,23 +4,11 @@
 //! (`ofctl.txt`: version, "request" or "reply", bytes).
 
 use super::*;
+use crate::hex::{hex, unhex};
 
 pub(super) const REPLIES: &str = include_str!("replies.txt");
 pub(super) const REQUESTS: &str = include_str!("requests.txt");
 pub(super) const OFCTL: &str = include_str!("ofctl.txt");
-
-pub(super) fn hex(text: &str) -> Vec<u8> {
-    (0..text.len())
-        .step_by(2)
-        .map(|i| {
-            u8::from_str_radix(&text[i..i + 2], 16).expect("the files hold hexadecimal digits")
-        })
-        .collect()
-}
-
-pub(super) fn text(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
-}
 
 pub(super) struct Line {
     pub(super) protocol: Protocol,
@@ -36,8 +24,8 @@ pub(super) fn lines(text: &'static str) -> impl Iterator<Item = Line> {
         let version =
             word().parse().ok().and_then(Version::from_wire).expect("versions are 1 to 6");
         let name = word();
-        let bytes = hex(word());
-        let error = words.next().filter(|w| *w != "ok").map(hex);
+        let bytes = unhex(word());
+        let error = words.next().filter(|w| *w != "ok").map(unhex);
         let mut protocol = Protocol::new(version);
         if name == "async1" || name == "async2" {
             protocol.flow_format = FlowFormat::Nxm;
@@ -62,7 +50,7 @@ fn replies_decode_and_encode_to_the_same_bytes() {
             Ok(message) => match message.encode(&protocol) {
                 Ok(back) if back == line.bytes => {}
                 Ok(back) => {
-                    bad.push(format!("{what}:\n  was {}\n  is  {}", text(&line.bytes), text(&back)))
+                    bad.push(format!("{what}:\n  was {}\n  is  {}", hex(&line.bytes), hex(&back)))
                 }
                 Err(e) => bad.push(format!("{what}: {e}")),
             },
@@ -103,10 +91,10 @@ fn requests_get_the_errors_that_ovs_answers() {
                 let reply = e.reply().encode(&line.protocol).expect("errors can be encoded");
                 // OVS echoes more of an assembled multipart request than 64 bytes.
                 if !error.starts_with(&reply[8..]) {
-                    bad.push(format!("{what}: {e}: {} not {}", text(&reply[8..]), text(error)));
+                    bad.push(format!("{what}: {e}: {} not {}", hex(&reply[8..]), hex(error)));
                 }
             }
-            (Ok(_), Some(error)) => bad.push(format!("{what}: good, not {}", text(error))),
+            (Ok(_), Some(error)) => bad.push(format!("{what}: good, not {}", hex(error))),
             (Err(e), None) => bad.push(format!("{what}: {e}, not good")),
         }
     }
@@ -133,14 +121,14 @@ fn what_ovs_ofctl_sends_decodes_and_encodes_to_the_same_bytes() {
     let mut bad = Vec::new();
     for line in lines(OFCTL) {
         let version = line.protocol.version;
-        let what = format!("{version} {} {}", line.name, text(&line.bytes));
+        let what = format!("{version} {} {}", line.name, hex(&line.bytes));
         let mut tries = Vec::new();
         let same = protocols(version).any(|protocol| {
             let back = Message::decode(&line.bytes, &protocol)
                 .map_err(|e| e.to_string())
                 .and_then(|m| m.encode(&protocol).map_err(|e| e.to_string()));
             let same = back.as_ref() == Ok(&line.bytes);
-            tries.push(back.map(|b| text(&b)));
+            tries.push(back.map(|b| hex(&b)));
             same
         });
         if !same {
