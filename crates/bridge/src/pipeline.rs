@@ -212,8 +212,8 @@ impl Pipeline {
         self.view.clone()
     }
 
-    /// Rules that `filter` admits: by table, in the order in which they were added. Hidden ones are left out, but for those of
-    /// [`INTERNAL_TABLE`] where the filter names it.
+    /// Rules that `filter` admits: by table, in the order in which they were added. Hidden ones are
+    /// left out, but for those of [`INTERNAL_TABLE`] where the filter names it.
     pub fn select(&self, filter: &Filter) -> Result<Vec<Arc<Rule>>, OfError> {
         let shown = |rule: &Rule| !rule.hidden || filter.table == INTERNAL_TABLE;
         let mut out = Vec::new();

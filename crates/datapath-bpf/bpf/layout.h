@@ -342,10 +342,14 @@ enum op {
 	OP_RECIRC,        /* b: recirc_id, host integer */
 	OP_HASH,          /* a: symmetric, b: basis */
 	OP_TRUNC,         /* b: bytes, for the next output */
-	OP_SAMPLE,        /* a: cells to skip when not chosen; b: probability. The packet itself goes on into what follows, so only where nothing follows the sample, or it holds nothing but copies */
+	/* a: cells to skip when not chosen; b: probability. The packet itself goes on into what follows,
+	 * so only where nothing follows the sample, or it holds nothing but copies. */
+	OP_SAMPLE,
 	OP_METER,         /* b: id */
 	OP_CHECK_LEN,     /* a: cells to skip when longer; b: length */
-	OP_COPIES,        /* XDP: to all ports of the program's set, which ends it. tc: nothing; outputs to the same ports follow */
+	/* XDP: to all ports of the program's set, which ends it. tc: nothing; outputs to the same ports
+	 * follow. */
+	OP_COPIES,
 	OP_COUNT,
 };
 

@@ -122,6 +122,7 @@ mod tests {
             "a renewed entry evicts nothing"
         );
     }
+
     #[test]
     fn no_two_caches_have_the_same_signatures() {
         let (_, key) = flow(1);
