@@ -28,5 +28,5 @@ pub use scenario::{Scenario, compare};
 pub use switch::{Kind, Mode, Options, Switch, dummy_bridge_line};
 pub use testing::{
     Guard, Netns, Output, Resident, patient, skip, wait_for, wait_until, without_privilege,
-    without_tool,
+    without_root, without_tool,
 };

@@ -275,20 +275,13 @@ mod tests {
         }
     }
 
-    fn in_namespace(f: fn()) {
-        match rustix::process::geteuid().is_root() {
-            true => testing::in_namespace(f),
-            false => testing::skip("it takes root"),
-        }
-    }
-
     #[test]
     fn a_program_for_one_buffer_is_refused_at_a_large_mtu() {
-        in_namespace(large_mtus_take_a_program_for_them);
+        testing::in_namespace_as_root(large_mtus_take_a_program_for_them);
     }
 
     #[test]
     fn where_there_is_no_tcx() {
-        in_namespace(filters_come_and_go);
+        testing::in_namespace_as_root(filters_come_and_go);
     }
 }

@@ -211,8 +211,7 @@ mod tests {
 
     #[test]
     fn a_directory_that_its_last_user_removed_is_made_anew() {
-        if !rustix::process::geteuid().is_root() {
-            testing::skip("it takes root");
+        if testing::without_root() {
             return;
         }
         let bpffs = testing::BpfFs::new().unwrap();
@@ -232,8 +231,7 @@ mod tests {
 
     #[test]
     fn daemons_that_end_are_not_in_the_way_of_others() {
-        if !rustix::process::geteuid().is_root() {
-            testing::skip("it takes root");
+        if testing::without_root() {
             return;
         }
         let bpffs = testing::BpfFs::new().unwrap();

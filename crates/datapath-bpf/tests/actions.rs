@@ -19,8 +19,8 @@ use flow::Key;
 use flow::extract::key_of;
 use packet::Packet;
 use packet::build::Frame;
-use support::privilege::is_root;
 use support::*;
+use testing::without_root;
 
 const EXACT: [u64; WORDS] = [u64::MAX; WORDS];
 const REDIRECT: [u32; 2] = [7 /* TC_ACT_REDIRECT */, 4 /* XDP_REDIRECT */];
@@ -307,7 +307,7 @@ fn lists_are_read_back_from_programs() {
 
 #[test]
 fn random_lists_on_sound_frames() {
-    if is_root() {
+    if !without_root() {
         random(Hook::Tc, 1, frames::sound, 15_000);
         random(Hook::Xdp, 2, frames::sound, 15_000);
     }
@@ -315,7 +315,7 @@ fn random_lists_on_sound_frames() {
 
 #[test]
 fn random_lists_on_mangled_frames() {
-    if is_root() {
+    if !without_root() {
         random(Hook::Tc, 3, frames::mangled, 15_000);
         random(Hook::Xdp, 4, frames::mangled, 15_000);
     }
@@ -323,7 +323,7 @@ fn random_lists_on_mangled_frames() {
 
 #[test]
 fn the_hash_and_the_key_after_edits_are_those_of_the_model() {
-    if !is_root() {
+    if without_root() {
         return;
     }
     let (bed, model) = (Site::new(Hook::Tc), model());
@@ -364,7 +364,7 @@ fn the_hash_and_the_key_after_edits_are_those_of_the_model() {
 /// the sum of the packet any more.
 #[test]
 fn sets_keep_the_sum_that_a_card_computed() {
-    if !is_root() {
+    if without_root() {
         return;
     }
     let bed = Site::new(Hook::Tc);
@@ -401,7 +401,7 @@ fn udp(payload: usize) -> Vec<u8> {
 
 #[test]
 fn lengths_are_checked_and_cut() {
-    if !is_root() {
+    if without_root() {
         return;
     }
     let model = model();
@@ -437,7 +437,7 @@ fn lengths_are_checked_and_cut() {
 
 #[test]
 fn a_meter_lets_its_burst_pass_and_counts_the_highest_exceeded_band() {
-    if !is_root() {
+    if without_root() {
         return;
     }
     for hook in [Hook::Tc, Hook::Xdp] {
@@ -469,7 +469,7 @@ fn a_meter_lets_its_burst_pass_and_counts_the_highest_exceeded_band() {
 
 #[test]
 fn a_packet_is_looked_up_again_no_more_than_six_times() {
-    if !is_root() {
+    if without_root() {
         return;
     }
     for hook in [Hook::Tc, Hook::Xdp] {
@@ -494,7 +494,7 @@ fn a_packet_is_looked_up_again_no_more_than_six_times() {
 /// the next hook does all of it.
 #[test]
 fn what_xdp_leaves_after_edits_is_as_it_came() {
-    if !is_root() {
+    if without_root() {
         return;
     }
     let bed = Site::new(Hook::Xdp);
@@ -527,7 +527,7 @@ fn what_xdp_leaves_after_edits_is_as_it_came() {
 /// Headers further behind than what is kept: the packet goes on before it is changed.
 #[test]
 fn what_could_not_be_undone_is_left_first() {
-    if !is_root() {
+    if without_root() {
         return;
     }
     let bed = Site::new(Hook::Xdp);
@@ -552,7 +552,7 @@ fn what_could_not_be_undone_is_left_first() {
 
 #[test]
 fn copies_are_left_to_tc_when_a_port_does_not_take_them() {
-    if !is_root() {
+    if without_root() {
         return;
     }
     let bed = Site::new(Hook::Xdp);
@@ -601,7 +601,7 @@ fn copies_are_left_to_tc_when_a_port_does_not_take_them() {
 /// Frames in several buffers: a page does not hold them.
 #[test]
 fn frames_in_several_buffers_are_edited_and_left_as_others() {
-    if !is_root() {
+    if without_root() {
         return;
     }
     if !datapath_bpf::load::have_frags() {

@@ -12,13 +12,13 @@ use datapath_bpf::load::Hook;
 use datapath_bpf::{
     Attachment, BpfDatapath, Config, HookSet, Hooks, Unavailable, XdpMode, grace, sys,
 };
+use devices::{ifindex, tool};
 use flow::{Field, Match};
 use packet::build::Frame;
-use privilege::{ifindex, in_namespace, tool};
-use testing::BpfFs;
+use testing::{BpfFs, in_namespace_as_root};
 
-#[path = "support/privilege.rs"]
-mod privilege;
+#[path = "support/devices.rs"]
+mod devices;
 
 const TC_ACT_SHOT: u32 = 2;
 const TC_ACT_REDIRECT: u32 = 7;
@@ -88,7 +88,7 @@ fn run(program: BorrowedFd<'_>, frame: &[u8]) -> sys::RunOutput {
 
 #[test]
 fn flows_are_run_counted_and_removed() {
-    in_namespace(|| {
+    in_namespace_as_root(|| {
         let to = veth();
         let bpf = open(small());
         assert!(!bpf.was_adopted());
@@ -136,7 +136,7 @@ fn sent_by(device: &str) -> u64 {
 
 #[test]
 fn some_packets_are_copied_amid_a_list() {
-    in_namespace(|| {
+    in_namespace_as_root(|| {
         let to = veth();
         let bpf = open(small());
         bpf.attach(PortNo(1), &attachment(LOOPBACK)).unwrap();
@@ -162,7 +162,7 @@ fn some_packets_are_copied_amid_a_list() {
 
 #[test]
 fn every_way_to_attach() {
-    in_namespace(|| {
+    in_namespace_as_root(|| {
         let a = veth();
         let bpf = open(small());
         let stack = Attachment { side: Side::Stack, ..attachment(a) };
@@ -187,7 +187,7 @@ fn every_way_to_attach() {
 
 #[test]
 fn a_new_daemon_takes_over() {
-    in_namespace(|| {
+    in_namespace_as_root(|| {
         let to = veth();
         let bpffs = BpfFs::new().expect("root may mount");
         let config = Config { pins: Some(bpffs.path().join("of/one")), ..small() };
@@ -277,7 +277,7 @@ fn program_of(link: BorrowedFd<'_>) -> u32 {
 /// An earlier build whose programs are others, over the same tables.
 #[test]
 fn a_newer_build_puts_its_programs_in_the_place_of_all_that_it_finds() {
-    in_namespace(|| {
+    in_namespace_as_root(|| {
         let to = veth();
         let bpffs = BpfFs::new().expect("root may mount");
         let config = Config { pins: Some(bpffs.path().join("of/one")), ..small() };
@@ -331,7 +331,7 @@ fn under_each_of_256_masks_flows_are_found() {
         flow.matching.set_masked(Field::UdpSrc, 1000 & mask, mask);
         flow
     };
-    in_namespace(|| {
+    in_namespace_as_root(|| {
         let to = veth();
         let bpf = open(Config { max_masks: MASKS, ..small() });
         bpf.attach(PortNo(1), &attachment(LOOPBACK)).unwrap();
@@ -380,7 +380,7 @@ fn without_bpf_calls() {
 #[test]
 fn flows_come_go_and_are_counted_without_bpf_calls() {
     const FLOWS: u32 = 400;
-    in_namespace(|| {
+    in_namespace_as_root(|| {
         let to = veth();
         let bpf = open(small());
         bpf.attach(PortNo(1), &attachment(LOOPBACK)).unwrap();
@@ -422,7 +422,7 @@ fn flows_come_go_and_are_counted_without_bpf_calls() {
 
 #[test]
 fn half_a_million_flows_are_held_and_run() {
-    in_namespace(|| {
+    in_namespace_as_root(|| {
         const FLOWS: u32 = 512 << 10;
         let to = veth();
         let bpf = open(Config { max_flows: FLOWS, max_masks: 256, ..Config::default() });
@@ -447,7 +447,7 @@ fn half_a_million_flows_are_held_and_run() {
 
 #[test]
 fn what_nobody_goes_on_with_is_taken_away() {
-    in_namespace(|| {
+    in_namespace_as_root(|| {
         let to = veth();
         let bpffs = BpfFs::new().expect("root may mount");
         let pins = bpffs.path().join("of/one");
@@ -470,7 +470,7 @@ fn what_nobody_goes_on_with_is_taken_away() {
 /// or by none.
 #[test]
 fn no_packet_meets_a_recycled_flow() {
-    in_namespace(|| {
+    in_namespace_as_root(|| {
         let to = veth();
         let bpf = open(small());
         bpf.attach(PortNo(1), &attachment(LOOPBACK)).unwrap();
@@ -548,7 +548,7 @@ fn spent() -> Duration {
 #[test]
 #[ignore = "figures; run alone and optimised"]
 fn figures() {
-    in_namespace(|| {
+    in_namespace_as_root(|| {
         let to = veth();
         let bpf = open(Config::default());
         bpf.attach(PortNo(1), &attachment(LOOPBACK)).unwrap();

@@ -11,8 +11,8 @@ use datapath_bpf::load::Hook;
 use datapath_bpf::slot::Slot;
 use flow::Key;
 use packet::build::Frame;
-use support::privilege::is_root;
 use support::*;
+use testing::without_root;
 
 const EXACT: [u64; WORDS] = [u64::MAX; WORDS];
 
@@ -297,14 +297,14 @@ fn run_cases(hook: Hook, at: usize) {
 
 #[test]
 fn cases_at_tc() {
-    if is_root() {
+    if !without_root() {
         run_cases(Hook::Tc, 0);
     }
 }
 
 #[test]
 fn cases_at_xdp() {
-    if is_root() {
+    if !without_root() {
         run_cases(Hook::Xdp, 1);
     }
 }
@@ -312,7 +312,7 @@ fn cases_at_xdp() {
 /// At tc copies are sent at once, by a device.
 #[test]
 fn copies_at_xdp() {
-    if !is_root() {
+    if without_root() {
         return;
     }
     let bed = Bed::new(Hook::Xdp);
@@ -332,7 +332,7 @@ fn copies_at_xdp() {
 
 #[test]
 fn a_device_that_is_no_port_is_left_alone() {
-    if !is_root() {
+    if without_root() {
         return;
     }
     for (hook, verdict) in [(Hook::Tc, NONE[0]), (Hook::Xdp, NONE[1])] {
@@ -344,7 +344,7 @@ fn a_device_that_is_no_port_is_left_alone() {
 
 #[test]
 fn a_missed_packet_goes_up_behind_a_header_and_no_more_than_allowed() {
-    if !is_root() {
+    if without_root() {
         return;
     }
     let bed = Bed::new(Hook::Tc);
@@ -367,7 +367,7 @@ fn a_missed_packet_goes_up_behind_a_header_and_no_more_than_allowed() {
 
 #[test]
 fn a_port_whose_misses_are_not_wanted_loses_them_at_either_hook() {
-    if !is_root() {
+    if without_root() {
         return;
     }
     for (at, hook) in [Hook::Tc, Hook::Xdp].into_iter().enumerate() {
@@ -397,7 +397,7 @@ fn a_port_whose_misses_are_not_wanted_loses_them_at_either_hook() {
 
 #[test]
 fn ports_of_the_host_are_counted_here() {
-    if !is_root() {
+    if without_root() {
         return;
     }
     let bed = Bed::new(Hook::Tc);
@@ -418,7 +418,7 @@ fn ports_of_the_host_are_counted_here() {
 /// The exact-match cache has sums in place of keys.
 #[test]
 fn a_packet_that_differs_in_one_bit_or_two_is_not_taken_for_another() {
-    if !is_root() {
+    if without_root() {
         return;
     }
     const HEADERS: usize = 14 + 20 + 8;
@@ -500,7 +500,7 @@ fn random(seed: u64, make: fn(&mut fastrand::Rng) -> Vec<u8>) -> impl Iterator<I
 
 #[test]
 fn keys_of_sound_frames_at_both_hooks() {
-    if is_root() {
+    if !without_root() {
         keys_agree(Hook::Tc, random(1, frames::sound), 5);
         keys_agree(Hook::Xdp, random(2, frames::sound), 5);
     }
@@ -508,7 +508,7 @@ fn keys_of_sound_frames_at_both_hooks() {
 
 #[test]
 fn keys_of_mangled_frames_at_both_hooks() {
-    if is_root() {
+    if !without_root() {
         keys_agree(Hook::Tc, random(3, frames::mangled), 50);
         keys_agree(Hook::Xdp, random(4, frames::mangled), 50);
     }

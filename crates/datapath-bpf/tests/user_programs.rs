@@ -15,14 +15,15 @@ use datapath_bpf::maps::Sizes;
 use datapath_bpf::object::{ObjectError, UserObject, examine_file};
 use datapath_bpf::settings::Settings;
 use datapath_bpf::{Attachment, BpfDatapath, Config, HookSet, Hooks, XdpMode, sys};
+use devices::{ifindex, tool};
 use flow::{Field, Mask, Match};
 use packet::build::Frame;
-use privilege::{ifindex, in_namespace, tool};
+use testing::in_namespace_as_root;
 
+#[path = "support/devices.rs"]
+mod devices;
 #[path = "support/frames.rs"]
 mod frames;
-#[path = "support/privilege.rs"]
-mod privilege;
 
 /// include/uapi/linux/bpf.h.
 const XDP_DROP: u32 = 1;
@@ -118,7 +119,7 @@ fn stats(bpf: &BpfDatapath, flow: &Megaflow) -> FlowStats {
 
 #[test]
 fn the_example_runs_what_it_says_it_can() {
-    in_namespace(|| {
+    in_namespace_as_root(|| {
         let bpf = bed();
         assert_eq!(verdict(&bpf, &udp(7)), XDP_PASS);
         let (to_two, dropped) = (ip_flow(7, &[out()]), ip_flow(8, &[]));
@@ -150,7 +151,7 @@ fn the_example_runs_what_it_says_it_can() {
 
 #[test]
 fn what_the_example_does_not_parse_it_passes() {
-    in_namespace(|| {
+    in_namespace_as_root(|| {
         let bpf = bed();
         let mut all = Match::ANY;
         all.set(Field::InPort, 1);
@@ -176,7 +177,7 @@ fn what_the_example_does_not_parse_it_passes() {
 
 #[test]
 fn flows_beyond_the_example_stay_at_the_skb_hook() {
-    in_namespace(|| {
+    in_namespace_as_root(|| {
         let bpf = bed();
         let mut transport = ip_flow(7, &[out()]);
         transport.matching.set(Field::IpProto, 17);
@@ -202,7 +203,7 @@ fn flows_beyond_the_example_stay_at_the_skb_hook() {
 
 #[test]
 fn the_example_forwards_between_veths() {
-    in_namespace(|| {
+    in_namespace_as_root(|| {
         let (from, to) = (veth("va", "vb"), veth("wa", "wb"));
         // A veth takes redirects when its other end polls, which GRO makes it do.
         tool("ethtool", "-K wb gro on");
@@ -257,7 +258,7 @@ const FIELDS: [Field; 10] = [
 
 #[test]
 fn the_example_takes_no_packet_that_is_not_of_the_flow() {
-    in_namespace(|| {
+    in_namespace_as_root(|| {
         let bpf = bed();
         let mut rng = fastrand::Rng::with_seed(11);
         let (mut taken, mut others) = (0, 0);
@@ -302,7 +303,7 @@ fn the_example_takes_no_packet_that_is_not_of_the_flow() {
 
 #[test]
 fn another_daemon_takes_over_with_another_program() {
-    in_namespace(|| {
+    in_namespace_as_root(|| {
         let (from, to) = (veth("va", "vb"), veth("wa", "wb"));
         let bpffs = testing::BpfFs::new().expect("root may mount");
         let pins = bpffs.path().join("of/one");
@@ -350,7 +351,7 @@ const HANDS_ON: &str = "#include \"hook_xdp.h\"\n#include \"capabilities.h\"\n\
 
 #[test]
 fn a_program_may_hand_on_to_ours() {
-    in_namespace(|| {
+    in_namespace_as_root(|| {
         let directory = testing::directory();
         let object = compile(directory.path(), "first", HANDS_ON);
         let bpf = bed();
@@ -371,7 +372,7 @@ fn a_program_may_hand_on_to_ours() {
 /// lose the frames.
 #[test]
 fn a_programs_section_does_not_decide_whether_it_takes_frames_in_several_buffers() {
-    in_namespace(|| {
+    in_namespace_as_root(|| {
         let directory = testing::directory();
         let object = compile(directory.path(), "first", HANDS_ON);
         let sizes = Sizes::new(&Config { max_flows: 1024, ..Config::default() }, 1);
@@ -410,7 +411,7 @@ const PASSES: &str = "SEC(\"xdp\") int p(struct xdp_md *ctx) { return XDP_PASS; 
 
 #[test]
 fn broken_objects_are_refused_in_words() {
-    in_namespace(|| {
+    in_namespace_as_root(|| {
         let directory = testing::directory();
         let map = |kind: &str, value: &str| {
             format!(

@@ -11,9 +11,6 @@ use datapath_bpf::maps::Sizes;
 use datapath_bpf::settings::Settings;
 use datapath_bpf::{Config, hash, sys};
 
-#[path = "support/privilege.rs"]
-mod privilege;
-
 /// The verifier gives up after a million; what a program costs differs between kernels, so a
 /// program that is near the limit on one is beyond it on another.
 const MOST: u64 = 500_000;
@@ -27,7 +24,7 @@ fn verified(program: &OwnedFd) -> Option<u64> {
 
 #[test]
 fn loads_every_program_far_below_the_verifiers_limit() {
-    if !privilege::is_root() {
+    if testing::without_root() {
         return;
     }
     let config = Config { max_flows: 1024, ..Config::default() };

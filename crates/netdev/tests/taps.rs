@@ -15,7 +15,7 @@ use netdev::{
 };
 use packet::Gso;
 use support::*;
-use testing::patient;
+use testing::{patient, wait_until};
 
 /// The switch that made an interface, and another.
 const OWNER: &str = "/run/one";
@@ -28,7 +28,7 @@ fn hooks(device: &str) -> usize {
 }
 
 fn vanishes(name: &str) -> bool {
-    soon(|| !netdev::link::exists(name))
+    wait_until(COPIES, || !netdev::link::exists(name))
 }
 
 fn shown(arguments: &str) -> String {
@@ -119,7 +119,7 @@ fn a_persistent_internal_port_is_found_again_with_its_addresses() {
 
         // Left behind and deleted without being opened as a port.
         drop(opened(&s));
-        assert!(soon(|| match remove_persistent("keep0", OWNER) {
+        assert!(wait_until(COPIES, || match remove_persistent("keep0", OWNER) {
             Err(OpenError::Busy { .. }) => false,
             removed => removed.map(|()| true).expect("nobody holds it"),
         }));

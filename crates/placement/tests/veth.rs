@@ -63,10 +63,7 @@ fn ufid(key: &Key) -> Ufid {
 
 #[test]
 fn packets_of_veths_go_through_bpf() {
-    match rustix::process::geteuid().is_root() {
-        true => testing::in_namespace(cable),
-        false => testing::skip("it takes root"),
-    }
+    testing::in_namespace_as_root(cable);
 }
 
 fn cable() {

@@ -95,10 +95,6 @@ fn link(pid: Pid, what: &str) -> PathBuf {
     fs::read_link(format!("/proc/{}/{what}", pid.as_raw_nonzero())).unwrap()
 }
 
-fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
-}
-
 #[test]
 fn detach_waits_for_the_child() {
     let mut field = Field::new();
@@ -180,8 +176,7 @@ fn the_monitor_mends_crashes_only() {
 
 #[test]
 fn another_user_keeps_what_a_switch_needs() {
-    if !is_root() {
-        eprintln!("skipped: needs root");
+    if testing::without_root() {
         return;
     }
     let mut field = Field::new();

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod bpffs;
+mod cargo;
 mod guard;
 mod home;
 mod netns;
@@ -17,12 +18,13 @@ mod skip;
 mod wait;
 
 pub use bpffs::BpfFs;
+pub use cargo::cargo;
 pub use guard::Guard;
 pub use home::{Home, directory};
-pub use netns::{Netns, in_namespace};
+pub use netns::{Netns, in_namespace, in_namespace_as_root};
 pub use output::Output;
 pub use resident::Resident;
-pub use skip::{skip, without_privilege, without_tool};
+pub use skip::{skip, without_privilege, without_root, without_tool};
 pub use wait::{patient, wait_for, wait_until};
 
 pub use tempfile::TempDir;

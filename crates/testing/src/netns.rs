@@ -1,6 +1,6 @@
 //! Network namespaces without a name.
 
-use crate::{Output, wait_for, without_privilege};
+use crate::{Output, wait_for, without_privilege, without_root};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd};
@@ -146,6 +146,16 @@ impl Netns {
 pub fn in_namespace(test: impl FnOnce() + Send) {
     if !without_privilege() {
         Netns::new().with(test);
+    }
+}
+
+/// [`in_namespace`], for a test that takes root beside.
+///
+/// # Panics
+/// When `test` does.
+pub fn in_namespace_as_root(test: impl FnOnce() + Send) {
+    if !without_root() {
+        in_namespace(test);
     }
 }
 

@@ -31,6 +31,16 @@ pub fn without_privilege() -> bool {
     !able
 }
 
+/// True, after saying so, when the test does not run as root: it uses BPF, file systems of its own or
+/// other users.
+pub fn without_root() -> bool {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        skip("it takes root");
+    }
+    !root
+}
+
 /// True, after saying so, when one of the programs in `tools` is not installed.
 pub fn without_tool(tools: &[&str]) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();

@@ -3,7 +3,7 @@
 use super::fast::Fast;
 use super::peer::Peer;
 use super::{FLOW_LIMIT, Fixture, LARGE_MTU, LARGE_MTU_OF_ONE_BUFFER, MTU, PORTS, Ran, finished};
-use crate::harness::{Netns, patient, skip};
+use crate::harness::{Netns, patient, skip, without_root};
 use clock::Clock;
 use datapath::{Datapath, LookupStats, PortNo, PortSpec, Tier};
 use datapath_userspace::{Config, UserspaceDatapath};
@@ -31,8 +31,7 @@ impl Veth {
     /// Runs `test` with a new fixture, on a thread that is in the fixture's namespace. `tier` is
     /// the fastest that its ports are at. Where this cannot be it says so and does nothing.
     pub fn run(tier: Tier, test: impl FnOnce(Veth) + Send) {
-        if !rustix::process::geteuid().is_root() {
-            skip("veth pairs need root");
+        if without_root() {
             return;
         }
         Netns::new().with(|| match Veth::new(tier) {

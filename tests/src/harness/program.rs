@@ -1,7 +1,6 @@
 //! Where the programs under test are.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::OnceLock;
 
 /// The daemon: `$SLIPSWITCHD`, or the one that Cargo built beside this test, which is built
@@ -43,13 +42,7 @@ fn built(name: &str) -> Result<PathBuf, String> {
     let profile = test.ancestors().skip(1).find(|dir| !dir.ends_with("deps"));
     let profile = profile.expect("Cargo puts programs two levels deep");
     let program = profile.join(name);
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    // What Cargo tells a test of its own package some build scripts watch: they would run again.
-    let of_package =
-        |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
-    for (name, _) in std::env::vars_os().filter(|(n, _)| n.to_str().is_some_and(of_package)) {
-        cargo.env_remove(name);
-    }
+    let mut cargo = testing::cargo();
     cargo
         .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")))
         .args(["build", "--quiet", "-p", name, "--bin", name]);

@@ -114,16 +114,9 @@ fn package(package: &Value) -> Option<Package> {
     })
 }
 
-/// The Cargo that runs this program, without the variables that it sets for this program: some
-/// build scripts run again when those change.
+/// Cargo, in this workspace.
 pub fn cargo() -> Command {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    let own = ["CARGO_PKG_", "CARGO_MANIFEST_"];
-    for (name, _) in std::env::vars_os() {
-        if own.iter().any(|o| name.to_string_lossy().starts_with(o)) {
-            command.env_remove(name);
-        }
-    }
+    let mut command = testing::cargo();
     // As Cargo sets it now: the workspace may have moved since this program was made.
     let dir = std::env::var_os("CARGO_MANIFEST_DIR");
     command.current_dir(dir.unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into()));

@@ -16,7 +16,6 @@ use datapath_bpf::slot::Slot;
 use datapath_bpf::{Config, hash, keys};
 
 pub mod frames;
-pub mod privilege;
 
 pub const IN_PORT: u32 = 1;
 pub const OUT_PORT: u32 = 2;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use netdev::{Kind, OpenSpec, Opened, PacketPool, Queue, open};
 use packet::Packet;
 pub use testing::in_namespace;
-use testing::patient;
+use testing::{patient, wait_for};
 
 /// Runs iproute2 in the thread's namespace.
 pub fn ip(arguments: &str) {
@@ -20,18 +20,8 @@ pub fn ip(arguments: &str) {
     assert!(out.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&out.stderr));
 }
 
-/// True when `done` holds soon: a child process that is just being started may hold a copy of a
-/// descriptor for a moment.
-pub fn soon(mut done: impl FnMut() -> bool) -> bool {
-    let end = Instant::now() + patient(Duration::from_secs(2));
-    while !done() {
-        if Instant::now() > end {
-            return false;
-        }
-        thread::sleep(Duration::from_millis(2));
-    }
-    true
-}
+/// A child process that is just being started may hold a copy of a descriptor for a moment.
+pub const COPIES: Duration = Duration::from_secs(2);
 
 pub fn spec(name: &str, kind: Kind) -> OpenSpec {
     OpenSpec::new(name, kind)
@@ -94,14 +84,11 @@ pub fn veth(host: &str, port: &str) {
 }
 
 pub fn udp_socket() -> UdpSocket {
-    let mut bound = None;
-    soon(|| {
-        let made = UdpSocket::bind("10.0.0.1:4000");
-        let is_held = made.as_ref().is_err_and(|e| e.kind() == ErrorKind::AddrInUse);
-        bound = Some(made);
-        !is_held
+    let bound = wait_for(COPIES, || match UdpSocket::bind("10.0.0.1:4000") {
+        Err(e) if e.kind() == ErrorKind::AddrInUse => None,
+        bound => Some(bound),
     });
-    let s = bound.expect("it was tried").expect("the address is set");
+    let s = bound.expect("nobody has the address for long").expect("the address is set");
     s.set_read_timeout(Some(patient(Duration::from_secs(3)))).expect("not zero");
     s
 }

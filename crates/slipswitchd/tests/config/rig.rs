@@ -116,10 +116,11 @@ impl Rig {
 
     pub fn start_daemon(&mut self) {
         let args = ["--no-chdir", "--pidfile", "--log-file", "--disable-system"];
-        let inside = self.inside();
-        self.daemon = Some(match &inside {
-            Some(inside) => {
-                self.spawn("nsenter", &[&[inside.as_str(), self.program][..], &args].concat())
+        let enter = self.namespace.as_ref().map(Netns::enter);
+        self.daemon = Some(match &enter {
+            Some(enter) => {
+                let enter: Vec<&str> = enter.iter().skip(1).map(String::as_str).collect();
+                self.spawn("nsenter", &[&enter[..], &[self.program], &args].concat())
             }
             None => self.spawn(self.program, &[&["--enable-dummy=override"][..], &args].concat()),
         });
@@ -127,16 +128,10 @@ impl Rig {
         until("the daemon runs", || pidfile.exists());
     }
 
-    /// nsenter's option for the rig's namespace.
-    fn inside(&self) -> Option<String> {
-        self.namespace.as_ref().map(|netns| format!("--net={}", netns.path().display()))
-    }
-
     /// Runs iproute2 in the rig's namespace; what it printed.
     pub fn ip(&self, args: &str) -> String {
-        let inside = self.inside().expect("a rig with a namespace");
-        let out = Command::new("nsenter").args([&inside, "ip"]).args(args.split(' ')).output();
-        text(out.expect("nsenter (util-linux) runs"), &[args])
+        let namespace = self.namespace.as_ref().expect("a rig with a namespace");
+        namespace.sh(&format!("ip {args}"))
     }
 
     pub fn vsctl(&self, args: &[&str]) -> Output {

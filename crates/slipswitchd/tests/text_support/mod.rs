@@ -44,7 +44,7 @@ impl Rig {
     /// Starts `daemon` without bridges.
     pub fn launch(daemon: &str, options: &[&str]) -> Option<Rig> {
         if !Path::new(SCHEMA).exists() || !is_installed("ovsdb-server") || !is_installed(daemon) {
-            eprintln!("skipped: {daemon}, ovsdb-server or {SCHEMA} is not installed");
+            testing::skip(&format!("{daemon}, ovsdb-server or {SCHEMA} is not installed"));
             return None;
         }
         let mut rig = Rig { processes: Vec::new(), dir: testing::directory() };

@@ -1,25 +1,6 @@
-//! What takes root, and a network namespace of its own.
-
-#![allow(dead_code)] // each test program uses some of it
+//! Devices of the calling thread's network namespace.
 
 use std::process::Command;
-
-/// False, after saying so, where a test cannot run.
-pub fn is_root() -> bool {
-    let root = rustix::process::geteuid().is_root();
-    if !root {
-        testing::skip("it takes root (CAP_BPF, CAP_NET_ADMIN, CAP_SYS_ADMIN)");
-    }
-    root
-}
-
-/// Runs `f` on a thread with a network namespace of its own.
-pub fn in_namespace(f: impl FnOnce() + Send) {
-    if !is_root() {
-        return;
-    }
-    testing::in_namespace(f);
-}
 
 /// Runs a program, which must succeed; what it prints.
 pub fn tool(program: &str, arguments: &str) -> String {
