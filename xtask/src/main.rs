@@ -3,6 +3,8 @@
 #![forbid(unsafe_code)]
 
 mod fuzz;
+mod tally;
+mod test;
 mod vm;
 
 use clap::{Parser, Subcommand};
@@ -19,12 +21,14 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Fuzz(fuzz::Args),
+    Test(test::Args),
     Vm(vm::Args),
 }
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Fuzz(args) => fuzz::run(&args),
+        Command::Test(args) => test::run(&args),
         Command::Vm(args) => vm::run(&args),
     };
     match done {

@@ -15,7 +15,6 @@ mod qemu;
 mod release;
 mod report;
 mod status;
-mod tally;
 pub(crate) mod workspace;
 
 pub use args::Args;

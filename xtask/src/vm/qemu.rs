@@ -3,7 +3,7 @@
 use super::host;
 use super::kernel::Kernel;
 use super::status::{Event, Status};
-use super::tally::Tallies;
+use crate::tally::Tallies;
 use anyhow::{Context, Result};
 use std::ffi::OsString;
 use std::io::{Read, Write};
@@ -11,6 +11,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+/// What `run.sh` prints before it starts a step.
+pub const STEP: &str = "=== step ";
 
 const MACHINE: [&str; 15] = [
     "-cpu",
@@ -135,7 +138,7 @@ impl Guest {
     /// Ends the guest if it has not ended, and takes what is left of its output.
     fn end(mut self) -> Tallies {
         self.stop();
-        self.relay.take().and_then(|relay| relay.join().ok()).unwrap_or_default()
+        self.relay.take().and_then(|relay| relay.join().ok()).unwrap_or_else(|| Tallies::new(STEP))
     }
 
     fn stop(&mut self) {
@@ -187,7 +190,7 @@ fn file(id: &str, path: &Path) -> OsString {
 }
 
 fn relay(mut from: impl Read) -> Tallies {
-    let mut tallies = Tallies::default();
+    let mut tallies = Tallies::new(STEP);
     let mut buffer = [0; 8192];
     let mut to = std::io::stdout();
     while let Ok(size @ 1..) = from.read(&mut buffer) {

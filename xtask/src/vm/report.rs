@@ -4,7 +4,7 @@ use super::console;
 use super::job::Job;
 use super::qemu::Run;
 use super::status::Outcome;
-use super::tally::Tally;
+use crate::tally::Tally;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -106,9 +106,10 @@ fn code(run: &Run, complaints: bool) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::super::job::Step;
+    use super::super::qemu::STEP;
     use super::super::status::Status;
-    use super::super::tally::Tallies;
     use super::*;
+    use crate::tally::Tallies;
 
     fn report(outcomes: &[Outcome], done: bool, timed_out: bool, console: &str) -> Report {
         let step = Step { label: "p t".into(), dir: "/".into(), words: Vec::new() };
@@ -116,7 +117,7 @@ mod tests {
         let mut status = Status::new(0);
         status.steps = outcomes.to_vec();
         status.done = done;
-        let run = Run { status, tallies: Tallies::default(), timed_out };
+        let run = Run { status, tallies: Tallies::new(STEP), timed_out };
         Report::new("6.1", &job, &run, console, Duration::from_secs(5))
     }
 

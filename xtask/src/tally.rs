@@ -13,20 +13,24 @@ pub struct Tally {
     pub skipped: Vec<String>,
 }
 
-/// Counts over the output of one guest.
-#[derive(Clone, Debug, Default)]
+/// Counts over an output, by step.
+#[derive(Clone, Debug)]
 pub struct Tallies {
     /// By step.
     pub steps: Vec<Tally>,
+    /// Lines that begin so begin a step.
+    step: &'static str,
     rest: Vec<u8>,
     /// Tests that the present program names as failed; none while it names none.
     listed: Option<Vec<String>>,
 }
 
-/// What `run.sh` prints before it starts a step.
-const STEP: &str = "=== step ";
-
 impl Tallies {
+    /// Nothing yet; lines that begin with `step` begin one.
+    pub fn new(step: &'static str) -> Tallies {
+        Tallies { steps: Vec::new(), step, rest: Vec::new(), listed: None }
+    }
+
     /// Takes the next piece of output.
     pub fn take(&mut self, bytes: &[u8]) {
         self.rest.extend_from_slice(bytes);
@@ -48,8 +52,9 @@ impl Tallies {
         total
     }
 
-    fn line(&mut self, line: &str) {
-        if line.starts_with(STEP) {
+    /// Takes the next line, without what ends it.
+    pub fn line(&mut self, line: &str) {
+        if line.starts_with(self.step) {
             self.steps.push(Tally::default());
             self.listed = None;
         }
@@ -86,6 +91,10 @@ fn count(text: &str, word: &str) -> u64 {
 mod tests {
     use super::*;
 
+    fn guest() -> Tallies {
+        Tallies::new("=== step ")
+    }
+
     #[test]
     fn results_are_counted_over_pieces_and_by_step() {
         let text = "=== step 1 of 2: a\nrunning 3 tests\ntest a::b ... ok\nSKIPPED: c: no card\n\
@@ -93,7 +102,7 @@ mod tests {
                     \u{20}   indented\n    two words\n\nfailures:\n    d\n\n\
                     test result: FAILED. 2 passed; 1 failed; 0 ignored;\n\
                     === step 2 of 2: b\ntest result: ok. 40 passed; 0 failed; 3 ignored\n";
-        let mut tallies = Tallies::default();
+        let mut tallies = guest();
         for piece in text.as_bytes().chunks(7) {
             tallies.take(piece);
         }
@@ -107,7 +116,7 @@ mod tests {
 
     #[test]
     fn programs_of_one_step_add_up() {
-        let mut tallies = Tallies::default();
+        let mut tallies = guest();
         let failed = "failures:\n    x::y\n\ntest result: FAILED. 1 passed; 1 failed; 0 ignored\n";
         let text =
             format!("=== step 1 of 1: a\n{failed}test result: ok. 3 passed; 0 failed\n{failed}");
@@ -118,14 +127,14 @@ mod tests {
 
     #[test]
     fn failures_without_names_are_counted() {
-        let mut tallies = Tallies::default();
+        let mut tallies = guest();
         tallies.take(b"=== step 1 of 1: a\ntest result: FAILED. 0 passed; 2 failed; 0 ignored\n");
         assert_eq!(tallies.total().failed, ["?", "?"]);
     }
 
     #[test]
     fn other_text_is_not_counted() {
-        let mut tallies = Tallies::default();
+        let mut tallies = guest();
         tallies.take(b"test result: nothing\n=== step 1\n\xff\xfe\ntests ... FAILED\n");
         assert_eq!(tallies.total(), Tally::default());
     }
