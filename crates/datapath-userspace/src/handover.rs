@@ -33,26 +33,23 @@ impl Passed {
 ///
 /// Each turn is one [`Handover::recv`], after which all its packets are processed, each to the
 /// end, and what they cause to be sent is sent, and then one [`Handover::done`]. The next turn
-/// begins after that. Neither may add or remove ports or handovers. [`Handover::done`] is left out when there were no packets, and when the
-/// handover was removed in between.
+/// begins after that. Neither may add or remove ports or handovers. [`Handover::done`] is left out
+/// when there were no packets, and when the handover was removed in between.
 pub trait Handover: Send {
     /// Descriptor that is readable when [`Handover::recv`] may return packets (level triggered).
     /// Always the same one.
     fn poll_fd(&self) -> BorrowedFd<'_>;
 
     /// Takes at most `max` packets, in the order in which they came, appended to `out`; buffers
-    /// from `pool`. Returns how many were appended. Never blocks.
+    /// from `pool`. Returns how many others it lost, because their parts contradict each other; they
+    /// are counted ([`datapath::DropReason::Malformed`]). Never blocks.
     ///
     /// # Errors
     ///
     /// It will never deliver again, and is taken out of service and dropped. Packets appended
     /// before are processed.
-    fn recv(
-        &mut self,
-        out: &mut Vec<Passed>,
-        pool: &mut PacketPool,
-        max: usize,
-    ) -> io::Result<usize>;
+    fn recv(&mut self, out: &mut Vec<Passed>, pool: &mut PacketPool, max: usize)
+    -> io::Result<u64>;
 
     /// Before `until`, in nanoseconds of `CLOCK_MONOTONIC`, packets of `port` are not wanted: the
     /// port has spent what its misses may cost. They are to be dropped as early as can be, and

@@ -7,7 +7,7 @@ use crate::handover::{Passed, count_by_port};
 use crate::ports::{RxQueue, Source};
 use crate::shared::Shared;
 use crate::stats::ThreadStats;
-use datapath::PortNo;
+use datapath::{DropReason, PortNo};
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
 use rustix::io::Errno;
@@ -210,7 +210,9 @@ impl PacketThread {
 
     fn serve(&self, shared: &Shared, engine: &mut Engine, queue: &Arc<RxQueue>, state: &mut Loop) {
         let received = match &mut *queue.lock() {
-            Some(Source::Queue(q)) => q.recv(&mut state.packets, &mut engine.pool, BATCH),
+            Some(Source::Queue(q)) => {
+                q.recv(&mut state.packets, &mut engine.pool, BATCH).map(|_| 0)
+            }
             Some(Source::Handover(h)) => h.recv(&mut state.passed, &mut engine.pool, BATCH),
             None => return, // the port was removed
         };
@@ -226,7 +228,8 @@ impl PacketThread {
             state.finish_handover();
         }
         match received {
-            Ok(_) if count > 0 => {
+            Ok(lost) if count > 0 || lost > 0 => {
+                shared.drops.add(DropReason::Malformed, lost);
                 state.empty_turns.remove(&queue.token);
             }
             Ok(_) => {

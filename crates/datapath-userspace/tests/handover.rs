@@ -2,8 +2,8 @@
 
 use clock::Clock;
 use datapath::{
-    Action, Actions, Datapath, FlowDump, Flows, Megaflow, Origin, Packets, PortNo, PortSpec, Ports,
-    Ufid, Upcall, UpcallFactory, Upcaller,
+    Action, Actions, Counters, Datapath, DropReason, FlowDump, Flows, Megaflow, Origin, Packets,
+    PortNo, PortSpec, Ports, Ufid, Upcall, UpcallFactory, Upcaller,
 };
 use datapath_userspace::{Config, Handover, Passed, UserspaceDatapath};
 use flow::{Field, Match};
@@ -17,6 +17,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
+use testing::wait_until;
 
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -30,6 +31,7 @@ struct Tier {
     broken: AtomicBool,
     turns: AtomicU64,
     dropped: AtomicBool,
+    malformed: AtomicU64,
     done: Mutex<mpsc::Sender<Done>>,
     output: String,
 }
@@ -52,7 +54,7 @@ impl Handover for Side {
         self.0.ready.as_fd()
     }
 
-    fn recv(&mut self, out: &mut Vec<Passed>, _: &mut PacketPool, max: usize) -> io::Result<usize> {
+    fn recv(&mut self, out: &mut Vec<Passed>, _: &mut PacketPool, max: usize) -> io::Result<u64> {
         self.0.turns.fetch_add(1, Ordering::Relaxed);
         if self.0.broken.load(Ordering::Relaxed) {
             return Err(io::Error::other("torn off"));
@@ -63,7 +65,7 @@ impl Handover for Side {
         if n > 0 && waiting.is_empty() {
             rustix::io::read(&self.0.ready, &mut [0; 8]).expect("it is ready");
         }
-        Ok(n)
+        Ok(self.0.malformed.swap(0, Ordering::Relaxed))
     }
 
     fn done(&mut self, processed: &[(PortNo, u64)]) {
@@ -120,6 +122,7 @@ fn bed(output: &str) -> Bed {
         broken: AtomicBool::new(false),
         turns: AtomicU64::new(0),
         dropped: AtomicBool::new(false),
+        malformed: AtomicU64::new(0),
         done: Mutex::new(sender),
         output: output.to_owned(),
     });
@@ -206,6 +209,20 @@ fn a_panic_loses_the_batch_but_it_is_accounted_for() {
     assert_eq!(bed.wait_done().0, [(PortNo(2), 2), (PortNo(66), 1)]);
     bed.tier.pass(vec![passed(2, 4)]);
     assert_eq!(bed.wait_done().0, [(PortNo(2), 1)]);
+}
+
+#[test]
+fn packets_that_cannot_be_handed_over_are_counted() {
+    let bed = bed("handover-malformed");
+    bed.tier.malformed.store(3, Ordering::Relaxed);
+    bed.tier.pass(vec![passed(5, 1)]);
+    bed.wait_done();
+    // The counter is written behind the packets' turn.
+    let counted = || Counters::drops(&*bed.dp, DropReason::Malformed);
+    assert!(wait_until(PATIENCE, || counted() == 3), "{}", counted());
+    bed.tier.malformed.store(2, Ordering::Relaxed);
+    bed.tier.make_ready(); // a turn without packets
+    assert!(wait_until(PATIENCE, || counted() == 5), "{}", counted());
 }
 
 #[test]

@@ -35,6 +35,14 @@ pub(crate) struct MissQueue {
     drained: bool,
 }
 
+/// A packet that cannot be handed over.
+struct Useless {
+    packet: Packet,
+    /// The fast path sent it, and its parts contradict each other. Others came from somebody else,
+    /// like what the kernel says of itself at each device.
+    is_lost: bool,
+}
+
 impl MissQueue {
     pub(crate) fn new(
         tap: Tap,
@@ -46,16 +54,17 @@ impl MissQueue {
         MissQueue { tap, fast, placed, giver, raw, taken, drained: false }
     }
 
-    /// The packet as the fast path had it; the buffer when it came from somebody else, or its
-    /// parts contradict each other.
-    fn open(&mut self, raw: Raw) -> Result<Passed, Packet> {
+    /// The packet as the fast path had it.
+    fn open(&mut self, raw: Raw) -> Result<Passed, Useless> {
         let Raw { mut packet, header } = raw;
         let length = packet.len();
-        let Some(origin) = self.fast.unwrap(&mut packet) else { return Err(packet) };
+        let Some(origin) = self.fast.unwrap(&mut packet) else {
+            return Err(Useless { packet, is_lost: false });
+        };
         self.count(origin.in_port);
         let prefix = length.saturating_sub(packet.len());
         let Some(offload) = tap::decode_offload(&header, packet.data(), prefix) else {
-            return Err(packet);
+            return Err(Useless { packet, is_lost: true });
         };
         packet.offload = offload;
         Ok(Passed { packet, origin })
@@ -88,25 +97,28 @@ impl Handover for MissQueue {
         out: &mut Vec<Passed>,
         pool: &mut PacketPool,
         max: usize,
-    ) -> io::Result<usize> {
+    ) -> io::Result<u64> {
         let before = out.len();
         let mut raw = std::mem::take(&mut self.raw);
         let received = self.tap.recv(&mut raw, pool, max);
         self.drained = raw.len() < max;
+        let mut lost = 0;
         for raw in raw.drain(..) {
             match self.open(raw) {
                 Ok(passed) => out.push(passed),
-                Err(useless) => pool.give(useless),
+                Err(useless) => {
+                    lost += u64::from(useless.is_lost);
+                    pool.give(useless.packet);
+                }
             }
         }
         self.raw = raw;
-        let count = out.len() - before;
-        if count > 0 {
+        if out.len() > before {
             queue::begin_batch(self.giver);
         } else {
             self.note_taken(); // `done` is not called
         }
-        received.map(|_| count)
+        received.map(|_| lost)
     }
 
     fn hold_back(&mut self, port: PortNo, until: u64) {
