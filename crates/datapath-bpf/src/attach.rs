@@ -70,7 +70,7 @@ impl Place<'_> {
                 // EINVAL: no such kind of link. An interface that is not there is ENODEV.
                 Err(e) if e.raw_os_error() == Some(libc::EINVAL) => {
                     if TCX.swap(false, Ordering::Relaxed) {
-                        tracing::info!("this kernel has no tcx links: clsact filters are used");
+                        tracing::info!(target: "dpif", "this kernel has no tcx links: clsact filters are used");
                     }
                 }
                 Err(e) => return Err(self.refused(hook)(e)),
@@ -144,7 +144,7 @@ pub fn release_pin(path: &Path) {
     let Ok(link) = sys::open_pin(path) else { return };
     let _ = sys::detach_link(link.as_fd()); // its device may be gone
     if let Err(e) = std::fs::remove_file(path) {
-        tracing::warn!("could not unpin {} ({e})", path.display());
+        tracing::warn!(target: "dpif", "could not unpin {} ({e})", path.display());
     }
 }
 
@@ -159,7 +159,7 @@ pub fn remove_filter(any: BorrowedFd<'_>, ifindex: u32, side: Side) {
         return; // gone with its interface, or there was none
     }
     if let Err(e) = clsact::remove_unused(any, ifindex) {
-        tracing::debug!("the clsact qdisc of interface index {ifindex} stays ({e})");
+        tracing::debug!(target: "dpif", "the clsact qdisc of interface index {ifindex} stays ({e})");
     }
 }
 
@@ -172,7 +172,7 @@ impl Attached {
                 if let Some(path) = pin
                     && let Err(e) = std::fs::remove_file(&path)
                 {
-                    tracing::warn!("could not unpin {} ({e})", path.display());
+                    tracing::warn!(target: "dpif", "could not unpin {} ({e})", path.display());
                 }
             }
             Attached::Filter { ifindex, side } => remove_filter(program, ifindex, side),

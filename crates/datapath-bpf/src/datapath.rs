@@ -273,7 +273,7 @@ impl BpfDatapath {
         if old.flags & PORT_DEVMAP != 0
             && let Err(e) = self.set_devmap_held(port, false)
         {
-            tracing::warn!("port {port} stays a target of XDP redirects ({e})");
+            tracing::warn!(target: "dpif", "port {port} stays a target of XDP redirects ({e})");
         }
         ports::remove_interface(self.maps(), old.ifindex, port);
         ports::clear(self.maps(), port);

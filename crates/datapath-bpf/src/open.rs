@@ -94,7 +94,7 @@ fn left(pins: &Pins, sizes: &Sizes) -> Option<HashMap<String, OwnedFd>> {
     });
     found
         .inspect_err(|why| {
-            tracing::warn!("the BPF flows of a former daemon are not taken over: {why}");
+            tracing::warn!(target: "dpif", "the BPF flows of a former daemon are not taken over: {why}");
             discard::clear(pins);
         })
         .ok()
@@ -148,7 +148,7 @@ pub fn open(config: &Config, clock: Clock) -> Result<Opened, Unavailable> {
     let mut stations = vec![station(Hook::Tc, &full, &sizes, &mut fds)?];
     match station(Hook::Xdp, &full, &sizes, &mut fds) {
         Ok(station) => stations.push(station),
-        Err(e) => tracing::warn!("no XDP, the skb hook is used alone: {e}"),
+        Err(e) => tracing::warn!(target: "dpif", "no XDP, the skb hook is used alone: {e}"),
     }
     let maps = Maps::map(&fds, sizes).map_err(system("mapping the tables"))?;
     let devmaps = set_devmaps(&fds).map_err(system("copying a descriptor"))?;
@@ -160,7 +160,7 @@ pub fn open(config: &Config, clock: Clock) -> Result<Opened, Unavailable> {
             .map_err(system("waiting for a grace period"))?;
         let ports = ports::list(flows.maps());
         tracing::info!(
-            "took over {} BPF flows on {} ports ({} damaged ones were removed)",
+            target: "dpif", "took over {} BPF flows on {} ports ({} damaged ones were removed)",
             found.flows,
             ports.len(),
             found.refused

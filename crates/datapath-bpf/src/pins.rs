@@ -111,7 +111,7 @@ impl Pins {
                 let _ = sys::detach_link(link.as_fd()); // a link whose device is gone
             }
             if let Err(e) = fs::remove_file(&path) {
-                tracing::warn!("could not unpin {} ({e})", path.display());
+                tracing::warn!(target: "dpif", "could not unpin {} ({e})", path.display());
             }
         }
     }
@@ -158,7 +158,7 @@ fn take(file: &File, directory: &Path) -> Result<(), Unavailable> {
             return Err(Unavailable::InUse(directory.to_owned()));
         }
         if !told {
-            tracing::info!("waiting for the daemon that has {}", directory.display());
+            tracing::info!(target: "dpif", "waiting for the daemon that has {}", directory.display());
             told = true;
         }
         std::thread::sleep(HAND_OVER / 100);
@@ -177,7 +177,7 @@ fn is_bpffs(file_system: &rustix::fs::StatFs) -> bool {
 }
 
 fn mount() -> io::Result<()> {
-    tracing::info!("mounting a BPF file system at {BPFFS}");
+    tracing::info!(target: "dpif", "mounting a BPF file system at {BPFFS}");
     let flags = rustix::mount::MountFlags::empty();
     rustix::mount::mount("bpf", BPFFS, "bpf", flags, Some(c"mode=0700"))?;
     Ok(())

@@ -73,7 +73,7 @@ impl PortSets {
         if set.ports != ports {
             set.ports = ports.to_vec();
             if let Err(e) = self.fill(maps, number, &set.ports) {
-                tracing::warn!("no set of ports for copies at XDP ({e})");
+                tracing::warn!(target: "dpif", "no set of ports for copies at XDP ({e})");
                 set.ports.clear();
                 return None;
             }
@@ -109,7 +109,7 @@ impl PortSets {
     pub fn adopted(&self, maps: &Maps) {
         for (number, set) in self.lock().iter().enumerate() {
             if let Err(e) = self.fill(maps, number, &set.ports) {
-                tracing::warn!("a set of ports for copies at XDP is not as it was ({e})");
+                tracing::warn!(target: "dpif", "a set of ports for copies at XDP is not as it was ({e})");
             }
         }
     }
@@ -126,7 +126,7 @@ impl PortSets {
             }
             match self.put(maps, number, place, port) {
                 Ok(()) => tell(maps, number, &set.ports),
-                Err(e) => tracing::warn!("port {port} gets no copies at XDP ({e})"),
+                Err(e) => tracing::warn!(target: "dpif", "port {port} gets no copies at XDP ({e})"),
             }
         }
     }

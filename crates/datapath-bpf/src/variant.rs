@@ -221,7 +221,7 @@ impl Variants {
             let Some(lookup) = lookup else { continue };
             if let Err(e) = station.put_lookup(lookup.as_fd()) {
                 // The walk still finds every flow.
-                tracing::error!("could not change the {} lookup ({e})", station.hook.name());
+                tracing::error!(target: "dpif", "could not change the {} lookup ({e})", station.hook.name());
             }
         }
         choice.present = None;
@@ -254,7 +254,7 @@ impl Variants {
         }
         choice.times = 0;
         if let Err(e) = self.change(&mut choice, found, generation()) {
-            tracing::warn!("the general lookup program stays in use: {e}");
+            tracing::warn!(target: "dpif", "the general lookup program stays in use: {e}");
             choice.broken = true;
             self.go_full(&mut choice);
         }
@@ -284,7 +284,7 @@ impl Variants {
         choice.present = Some(found);
         choice.emc_lines = found.emc_lines;
         tracing::debug!(
-            words = found.needs.words.count_ones(),
+            target: "dpif", words = found.needs.words.count_ones(),
             features = found.needs.features,
             lines = found.emc_lines,
             "the lookup programs fit the present flows"

@@ -66,6 +66,7 @@ pub use bpf::{about_object, unavailable};
 pub use control::TierState;
 pub use datapath_bpf::{Taker, XdpMode};
 pub use fast_path::{Attachment, FastPath, Held, Reason};
+pub use miss::is_miss_device;
 pub use placed::PlacedDatapath;
 pub use probe::{KernelProber, Prober};
 pub use report::{OffloadStats, ReasonStats, TierStats};

@@ -12,14 +12,20 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Weak};
 
-/// The kernel puts a number for "%d".
-const NAME: &str = "slipmiss%d";
+/// With a number behind it, the device's name.
+const NAME: &str = "slipmiss";
 /// Packets that may wait; ports share it, and each is kept to its own limit by the fast path.
 const RING: u32 = 8192;
 
 /// Makes the miss device.
 pub(crate) fn open() -> Result<Tap, OpenError> {
-    Tap::open(NAME, RING)
+    Tap::open(&format!("{NAME}%d"), RING) // the kernel chooses the number
+}
+
+/// Whether an interface of this name is a switch's own, by which its fast path hands packets over.
+pub fn is_miss_device(name: &str) -> bool {
+    let number = name.strip_prefix(NAME);
+    number.is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
 }
 
 /// The reading end, served by a packet thread of the base.

@@ -14,7 +14,8 @@ use std::path::PathBuf;
 
 #[derive(Args)]
 pub struct Options {
-    /// Interfaces to look at; all of this network namespace when none is named
+    /// Interfaces to look at; all of this network namespace but what a switch made for itself when
+    /// none is named
     #[arg(value_name = "INTERFACE")]
     interfaces: Vec<String>,
     /// Answer as for an Interface row with other_config:tier=TIER (auto, xdp, tcx, userspace)
@@ -38,7 +39,9 @@ impl Options {
 pub fn run(place: &Place, options: &Options) -> Result<()> {
     let links = netdev::link::list()?;
     let all: Vec<String> = links.into_iter().map(|l| l.name).filter(|n| n != "lo").collect();
-    let names = if options.interfaces.is_empty() { &all } else { &options.interfaces };
+    let is_other = |name: &&String| !placement::is_miss_device(name);
+    let others: Vec<String> = all.iter().filter(is_other).cloned().collect();
+    let names = if options.interfaces.is_empty() { &others } else { &options.interfaces };
     if let Some(missing) = names.iter().find(|n| !all.contains(n)) {
         bail!("there is no interface {missing} in this network namespace (ip link lists them)");
     }

@@ -27,7 +27,7 @@ impl Flows {
         }
         if let Err(e) = self.grace.wait() {
             // The slots stay out of use: a packet might still run one.
-            tracing::error!("could not wait for BPF programs to end ({e}): slots are lost");
+            tracing::error!(target: "dpif", "could not wait for BPF programs to end ({e}): slots are lost");
             return self.tell(&unlinked, each);
         }
         self.tell(&unlinked, each);
@@ -90,7 +90,7 @@ impl Flows {
             return;
         }
         if let Err(e) = self.reclaim_batch(&batch) {
-            tracing::error!("could not wait for BPF programs to end ({e})");
+            tracing::error!(target: "dpif", "could not wait for BPF programs to end ({e})");
             self.lock().removed.extend(batch);
         }
     }
