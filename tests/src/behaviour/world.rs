@@ -6,6 +6,7 @@ use datapath::{
     UpcallFactory, UpcallKind, Upcaller, Userdata, text,
 };
 use flow::{Field, Key, Match};
+use netdev::finish::finish_checksum;
 use packet::Packet;
 use std::sync::{Arc, Mutex};
 
@@ -23,7 +24,7 @@ pub enum Why {
 pub struct Seen {
     /// Why.
     pub why: Why,
-    /// The frame.
+    /// The frame, its checksum finished: who finishes that of a packet with a label differs.
     pub frame: Vec<u8>,
     /// Its key.
     pub key: Key,
@@ -52,12 +53,10 @@ impl Upcaller for Factory {
             UpcallKind::Miss => Why::Miss,
             UpcallKind::Action(data) => Why::Action(data.clone()),
         };
-        let seen = Seen {
-            why,
-            frame: upcall.packet.data().to_vec(),
-            key: *upcall.key,
-            in_port: upcall.in_port,
-        };
+        let mut packet = upcall.packet.clone();
+        let _ = finish_checksum(&mut packet); // where it lies outside the packet stays as it is
+        let seen =
+            Seen { why, frame: packet.data().to_vec(), key: *upcall.key, in_port: upcall.in_port };
         let answer = self.0.answer.lock().expect("no holder panics").clone();
         let actions = answer(&seen);
         self.0.seen.lock().expect("no holder panics").push(seen);

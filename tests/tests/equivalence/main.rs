@@ -9,11 +9,13 @@ use datapath::{
 use datapath::{Tier, Ufid};
 use generate::{about, actions, disjoint, forward, kernel_actions, leaf, matching, packet};
 use packet::Packet;
+use packet::build::Frame;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{TestCaseError, TestRunner};
+use slipswitch_tests::behaviour::frames::{A, B, unfinished, v4};
 use slipswitch_tests::behaviour::{
-    Fixture, ModelFixture, PORTS, Seen, UserspaceDummy, Veth, World,
+    Fixture, ModelFixture, PORTS, Seen, UserspaceDummy, Veth, World, on,
 };
 
 /// All that can be seen of one run.
@@ -209,6 +211,27 @@ fn compare(w: &World, script: &Script, narrow: bool) -> Result<(), TestCaseError
     }
     prop_assert_eq!(actual, expected);
     Ok(())
+}
+
+/// A kernel finishes the checksum of what has a label before the packet is handed over.
+#[test]
+fn an_unfinished_checksum_below_a_label_that_tcx_pushed() {
+    Veth::run(Tier::Tcx, |fixture| {
+        fixture.clock().stop();
+        let w = World::new(fixture);
+        let frame = Frame::ethernet(B, A).ipv4(v4(1), v4(2), 64).tcp(7, 0, 0x12).payload(&[0, 1]);
+        let label = Action::PushMpls { lse: 0, ethertype: 0x8847 };
+        let labelled = |last| disjoint(vec![(on(1), vec![label.clone(), last])]);
+        for last in [Action::Recirc(1), Action::Output(PortNo(2))] {
+            let script = Script {
+                meters: wide_meters(),
+                flows: labelled(last),
+                answer: Vec::new(),
+                packets: vec![(1, unfinished(&frame.clone().finish()))],
+            };
+            compare(&w, &script, false).unwrap_or_else(|e| panic!("{e}"));
+        }
+    });
 }
 
 #[test]

@@ -9,8 +9,8 @@ use std::time::Duration;
 const PAUSE: Duration = Duration::from_millis(150);
 
 /// Packets that may be lost in all, of some 20,000. None is where there are tcx links; in an emulated
-/// machine with clsact filters (Linux 6.1) 20 of 41,000 were.
-const LOST: u64 = 50;
+/// machine with clsact filters (Linux 6.1) 20 of 41,000 were, and 57 where it had little of its host.
+const LOST: u64 = 100;
 
 /// What became of numbered packets in both directions while `change` was done again and again.
 #[track_caller]
