@@ -2,7 +2,7 @@
 //!
 //! Behind a fixed part follows a list of specifications, each with a 16-bit head: bit 13 tells
 //! an immediate value from a field as source, bits 11 and 12 the target (0 match, 1 load, 2
-//! output), bits 0 to 10 the width. A zero head, or the end, ends the list.
+//! output), bits 0 to 9 the width. A zero head, or the end, ends the list.
 
 use super::decode::{low_bits, old_header, subfield, writable};
 use super::{Learn, LearnSource, LearnSpec, LearnTarget};
@@ -21,7 +21,7 @@ const DST_MASK: u16 = 3 << 11;
 const DST_MATCH: u16 = 0;
 const DST_LOAD: u16 = 1 << 11;
 const DST_OUTPUT: u16 = 2 << 11;
-const BITS_MASK: u16 = 0x7ff;
+const BITS_MASK: u16 = 0x3ff;
 
 /// Reads the action from its idle_timeout on.
 pub(super) fn decode(r: &mut Reader, learn2: bool) -> Result<Learn, OfError> {

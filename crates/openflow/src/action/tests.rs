@@ -500,3 +500,15 @@ fn niciras_write_metadata_ends_the_actions_to_apply() {
     assert_eq!(read(&[&*v10, &*metadata].concat(), Version::V10).map(|list| list.len()), Ok(2));
     assert_eq!(read(&[&*metadata, &*v10].concat(), Version::V10), order);
 }
+
+#[test]
+fn ten_bits_of_what_is_learned_say_how_wide_it_is() {
+    let fixed = ["00000000", "0001", "0000000000000000", "0000", "0200", "00000000"].concat();
+    let load = |head: &str| {
+        let rest = ["0010", &fixed, head, "0005", "000100040000", "000000000000"].concat();
+        decode_actions(&nicira(&rest), Version::V13)
+    };
+    assert_eq!(load("2810").map(|list| list.len()), Ok(1));
+    assert_eq!(load("2c10"), load("2810"));
+    assert_eq!(load("ec10"), load("2810"));
+}
