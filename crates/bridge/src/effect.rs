@@ -8,8 +8,8 @@
 //! the control thread must do goes through [`Sender`] as an [`Event`].
 
 use crate::group::{Count, Group};
-use crate::rule::Rule;
-use crate::snapshot::{BridgeIndex, TableStats};
+use crate::rule::{Rule, matches_frozen};
+use crate::snapshot::{BridgeIndex, INTERNAL_TABLE, TableStats};
 use clock::Millis;
 use openflow::PortNo;
 use openflow::message::FlowFlags;
@@ -105,6 +105,11 @@ pub struct LearnedFlow {
 }
 
 impl LearnedFlow {
+    /// True when only the switch itself may have such a flow: it is not learned (OFPBRC_EPERM).
+    pub(crate) fn is_the_switchs_own(&self) -> bool {
+        self.table == INTERNAL_TABLE || matches_frozen(&self.matching)
+    }
+
     /// Flags that the rule keeps.
     pub(crate) fn flags(&self) -> FlowFlags {
         match self.send_flow_removed {

@@ -249,7 +249,7 @@ impl Pipeline {
         now: Millis,
     ) -> Result<Vec<Change>, OfError> {
         let Some(table) = self.table(flow.table) else { return Err(OfError::OFPFMFC_BAD_TABLE_ID) };
-        if flow.table == INTERNAL_TABLE {
+        if flow.is_the_switchs_own() {
             return Err(OfError::OFPBRC_EPERM);
         }
         let mini = table.rules().compress(&flow.matching);

@@ -195,6 +195,14 @@ pub(crate) fn is_conjunctive(actions: &[openflow::Action]) -> bool {
     actions.iter().any(|a| conjunction(a).is_some())
 }
 
+/// True when a match asks for what the datapath tells of frozen packets, which is the switch's own,
+/// but for "not frozen".
+pub(crate) fn matches_frozen(matching: &flow::Match) -> bool {
+    let id = flow::Field::RecircId;
+    let not_frozen = matching.is_any(id) || matching.is_exact(id) && matching.value(id) == 0;
+    !(not_frozen && matching.is_any(flow::Field::DpHash))
+}
+
 /// What the rule that forwards for absent controllers ranks by ("fail open"), as in OVS.
 const FAIL_OPEN: u32 = 0xf0_f0f0;
 

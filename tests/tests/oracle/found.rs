@@ -462,4 +462,23 @@ scenarios! {
         appctl revalidator/purge
         ofctl -O OpenFlow13 dump-group-stats br0
     "#;
+    matches_of_what_is_hidden_are_not_learned: r#"
+        ofctl add-flow br0 'in_port=1,actions=learn(table=3,recirc_id=2,result_dst=NXM_NX_REG1[0])'
+        ofctl add-flow br0 'in_port=2,actions=learn(table=3,recirc_id=0,result_dst=NXM_NX_REG1[0])'
+        ofctl add-flow br0 'in_port=3,actions=learn(table=3,dp_hash=0)'
+        appctl ofproto/trace br0 in_port=1 5054000000025054000000031234
+        appctl ofproto/trace br0 in_port=2 5054000000025054000000031234
+        appctl ofproto/trace br0 in_port=3 5054000000025054000000031234
+        receive p1 5054000000025054000000031234
+        receive p3 5054000000025054000000031234
+        appctl revalidator/purge
+        appctl bridge/dump-flows br0
+    "#;
+    a_trace_learns_nothing_and_has_no_result: r#"
+        ofctl add-flow br0 'actions=learn(table=254,priority=10,limit=2,result_dst=NXM_NX_REG1[0]),resubmit(,1)'
+        ofctl add-flow br0 'table=1,reg1=1,actions=2'
+        trace in_port=1
+        ofctl add-flow br0 'actions=learn(table=3,priority=10,limit=2,result_dst=NXM_NX_REG1[0]),resubmit(,1)'
+        trace in_port=1
+    "#;
 }

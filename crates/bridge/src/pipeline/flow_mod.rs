@@ -1,7 +1,7 @@
 //! Flow mods (OpenFlow 1.5 section 6.4; "Flow Table Modification Messages").
 
 use super::{Change, Filter, NewRule, Pipeline, as_added};
-use crate::rule::{Rule, RuleStats, rank};
+use crate::rule::{Rule, RuleStats, matches_frozen, rank};
 use crate::snapshot::INTERNAL_TABLE;
 use clock::Millis;
 use openflow::action::Actions;
@@ -29,10 +29,7 @@ impl Pipeline {
         if fm.table_id == INTERNAL_TABLE {
             return self.leave_internal(fm);
         }
-        // What the datapath tells of frozen packets is the switch's own, but for "not frozen".
-        let (m, id) = (&fm.matching, flow::Field::RecircId);
-        let not_frozen = m.is_any(id) || m.is_exact(id) && m.value(id) == 0;
-        if !(deletes(fm) || not_frozen && m.is_any(flow::Field::DpHash)) {
+        if !deletes(fm) && matches_frozen(&fm.matching) {
             return Err(OfError::OFPBRC_EPERM);
         }
         match fm.command {

@@ -2,7 +2,6 @@
 
 use super::context::Context;
 use crate::effect::{Effect, LearnedFlow};
-use crate::snapshot::INTERNAL_TABLE;
 use crate::trace::{Kind, PortNames, actions_text};
 use flow::text::{format_match, no_names};
 use flow::{FieldValue, Key, Mask, Match};
@@ -67,34 +66,29 @@ impl Context<'_> {
             delete_with: rule.map(|r| (r.cookie, r.table)),
             limit: learn.limit,
         };
-        let success = self.may_learn(&flow);
         if !self.collect {
-            self.write_result(learn, success);
             self.report(Kind::Warning, || {
                 "suppressing side effects, so learn action ignored".to_string()
             });
             return;
         }
         self.report(Kind::Detail, || shown(&flow));
-        if learn.table == INTERNAL_TABLE {
+        if flow.is_the_switchs_own() {
             self.report(Kind::Error, || {
                 format!("LEARN action execution failed ({}).", OfError::OFPBRC_EPERM)
             });
             return;
         }
-        self.write_result(learn, success);
+        let success = self.may_learn(&flow);
+        if let Some(dst) = &learn.result_dst {
+            self.write_subfield(dst, u128::from(success));
+        }
         if !success {
             self.report(Kind::Detail, || "Limit exceeded, learn failed".to_string());
             return;
         }
         let bridge = self.bridge_index;
         self.effect(|| Effect::LearnFlow { bridge, flow: Arc::new(flow) });
-    }
-
-    fn write_result(&mut self, learn: &Learn, success: bool) {
-        if let Some(dst) = &learn.result_dst {
-            self.write_subfield(dst, u128::from(success));
-        }
     }
 
     /// False when the limit is reached and the flow is not there yet as it is.
