@@ -462,6 +462,88 @@ scenarios! {
         appctl revalidator/purge
         ofctl -O OpenFlow13 dump-group-stats br0
     "#;
+    packets_come_back_behind_popped_labels: r#"
+        ofctl -O OpenFlow13 add-group br0 'group_id=1,type=all'
+        ofctl add-flow br0 'table=1,in_port=4,actions=pop_mpls:0x0800,check_pkt_larger(1500)->NXM_NX_REG1[0],group:1'
+        ofctl -O OpenFlow13 add-flow br0 'table=1,in_port=3,actions=push_mpls:0x8847,pop_mpls:0x86dd,mod_vlan_pcp:1,goto_table:2'
+        ofctl -O OpenFlow13 add-flow br0 'table=2,actions=drop'
+        ofctl add-flow br0 'actions=resubmit(,1)'
+        receive p4 50540000000150540000000181006014884800003040000031ffb38ae96c5649a0dd
+        receive p3 50540000000450540000000386dd
+        appctl revalidator/purge
+        ofctl -O OpenFlow13 dump-group-stats br0
+        appctl bridge/dump-flows br0
+    "#;
+    which_actions_wait_for_what_is_below_labels: r#"
+        ofctl add-flow br0 'in_port=1,actions=pop_mpls:0x0800,load:0xfff9->NXM_NX_REG1[0..15],output:NXM_NX_REG1[],2'
+        trace in_port=1,mpls,mpls_label=5,mpls_bos=1
+        ofctl add-flow br0 'in_port=1,actions=pop_mpls:0x0800,TABLE,2'
+        trace in_port=1,mpls,mpls_label=5,mpls_bos=1
+        ofctl add-flow br0 'in_port=1,actions=pop_mpls:0x0800,enqueue:2:1,mod_vlan_vid:3,mod_vlan_pcp:2,mod_dl_src:00:00:00:00:00:03,set_queue:1,2'
+        trace in_port=1,mpls,mpls_label=5,mpls_bos=1
+        ofctl add-flow br0 'in_port=1,actions=pop_mpls:0x0800,exit'
+        trace in_port=1,mpls,mpls_label=5,mpls_bos=1
+        ofctl add-flow br0 'in_port=1,actions=pop_mpls:0x0800,push:NXM_NX_REG1[],2'
+        trace in_port=1,mpls,mpls_label=5,mpls_bos=1
+        ofctl add-flow br0 'in_port=1,actions=pop_mpls:0x0800,move:NXM_NX_REG1[]->NXM_NX_REG2[],2'
+        trace in_port=1,mpls,mpls_label=5,mpls_bos=1
+        ofctl add-flow br0 'in_port=1,actions=pop_mpls:0x0800,strip_vlan,2'
+        trace in_port=1,mpls,mpls_label=5,mpls_bos=1
+        ofctl -O OpenFlow13 add-flow br0 'in_port=1,actions=pop_mpls:0x0800,write_metadata:1'
+        trace in_port=1,mpls,mpls_label=5,mpls_bos=1
+        ofctl -O OpenFlow13 add-group br0 'group_id=1,type=select,bucket=output:2'
+        ofctl -O OpenFlow13 add-flow br0 'in_port=1,actions=pop_mpls:0x0800,group:1,3'
+        trace in_port=1,mpls,mpls_label=5,mpls_bos=1
+        ofctl add-flow br0 'in_port=1,actions=clone(pop_mpls:0x0800,2),strip_vlan,3'
+        trace in_port=1,mpls,mpls_label=5,mpls_bos=1 | grep -v Megaflow
+        ofctl add-flow br0 'in_port=1,actions=clone(pop_mpls:0x0800,2),3'
+        trace in_port=1,mpls,mpls_label=5,mpls_bos=1 | grep -v Megaflow
+    "#;
+    what_is_stored_is_one_list: r#"
+        ofctl add-flow br0 'mpls,actions=resubmit(,1),output:NXM_NX_REG1[],3'
+        ofctl add-flow br0 'table=1,actions=pop_mpls:0x0800,check_pkt_larger(30)->NXM_NX_REG1[1]'
+        receive p1 5054000000015054000000028847000641404500001c0007000040116ed70a0001010a0000020035003500080000
+        receive p1 505400000001505400000002884700064140450000140007000040116ed70a0001010a000002
+        receive p1 5054000000015054000000028847000641404500
+        appctl revalidator/purge
+        appctl bridge/dump-flows br0
+        ofctl dump-ports br0
+    "#;
+    below_labels_with_nothing_left_to_do: r#"
+        ofctl add-flow br0 'in_port=1,mpls,actions=pop_mpls:0x0800,note:01'
+        ofctl add-flow br0 'ip,actions=3'
+        receive p1 5054000000015054000000028847000641404500001c0007000040116ed70a0001010a0000020035003500080000
+        appctl revalidator/purge
+        appctl bridge/dump-flows br0
+    "#;
+    instructions_are_actions_when_a_packet_comes_back: r#"
+        ofctl -O OpenFlow11 mod-table br0 1 controller
+        ofctl -O OpenFlow11 mod-table br0 2 continue
+        ofctl -O OpenFlow13 add-flow br0 'in_port=1,mpls,actions=pop_mpls:0x0800,write_metadata:5,goto_table:1'
+        ofctl -O OpenFlow13 add-flow br0 'in_port=3,mpls,actions=pop_mpls:0x0800,goto_table:2'
+        ofctl -O OpenFlow13 add-flow br0 'table=1,metadata=4,actions=drop'
+        ofctl -O OpenFlow13 add-flow br0 'table=3,actions=drop'
+        receive p1 5054000000015054000000028847000641404500001c0007000040116ed70a0001010a0000020035003500080000
+        receive p3 5054000000015054000000028847000641404500001c0007000040116ed70a0001010a0000020035003500080000
+        appctl revalidator/purge
+        appctl bridge/dump-flows br0
+    "#;
+    exit_ends_the_lists_around_clones_and_the_action_set: r#"
+        ofctl add-flow br0 'actions=clone(2,exit),3'
+        trace in_port=1,ip
+        ofctl add-flow br0 'actions=clone(output(port=2,max_len=64),exit),3'
+        trace in_port=1,ip
+        ofctl add-flow br0 'actions=resubmit(,1),4'
+        ofctl add-flow br0 'table=1,actions=clone(2,exit),3'
+        trace in_port=1,ip
+        ofctl add-flow br0 'table=1,actions=clone(pop_mpls:0x0800,dec_ttl,2),3'
+        trace in_port=1,mpls,mpls_label=5,mpls_bos=1
+        ofctl add-flow br0 'table=1,actions=check_pkt_larger(100)->NXM_NX_REG1[0],2,exit'
+        trace in_port=1,ip | grep 'Datapath actions'
+        ofctl -O OpenFlow13 add-flow br0 'table=0,actions=write_actions(output:2),goto_table:1'
+        ofctl -O OpenFlow13 add-flow br0 'table=1,actions=exit'
+        trace in_port=1,ip | grep -v 'Final flow'
+    "#;
     matches_of_what_is_hidden_are_not_learned: r#"
         ofctl add-flow br0 'in_port=1,actions=learn(table=3,recirc_id=2,result_dst=NXM_NX_REG1[0])'
         ofctl add-flow br0 'in_port=2,actions=learn(table=3,recirc_id=0,result_dst=NXM_NX_REG1[0])'

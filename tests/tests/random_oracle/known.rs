@@ -33,6 +33,10 @@ pub const KNOWN: &[Known] = &[
         even: |_, real, ours| {
             let floods = ["flooding", " ALL\n", " FLOOD\n"].iter().any(|word| real.contains(word));
             match floods && real.contains("bridge(\"br1\")") {
+                // What is told of the ports themselves, too.
+                true if real.contains("protected ports, skipping") => {
+                    (sorted_reports(&real), sorted_reports(&ours))
+                }
                 true => (sorted_outputs(&real), sorted_outputs(&ours)),
                 false => (real, ours),
             }
@@ -137,15 +141,6 @@ pub const KNOWN: &[Known] = &[
         },
     },
     Known {
-        name: "actions behind popped labels",
-        reason: "OVS looks at what was under the labels before nearly every action, Slipswitch \
-                 only before those that need it; what OVS does then is not in its trace",
-        even: |_, real, ours| {
-            let shorter = without_thawed(&real, &ours);
-            (real, shorter)
-        },
-    },
-    Known {
         name: "probes of management connections",
         reason: "OVS probes a peer at a bridge's own socket after a minute; that one is gone is \
                  seen there at once",
@@ -186,49 +181,6 @@ pub const KNOWN: &[Known] = &[
         },
     },
 ];
-
-/// Slipswitch's trace without the actions behind a `pop_mpls` that Open vSwitch's has not.
-fn without_thawed(real: &str, ours: &str) -> String {
-    let indent = |line: &str| line.len() - line.trim_start().len();
-    let mut real = real.lines().peekable();
-    let mut popped = None;
-    let mut is_shorter = false;
-    let mut out = Vec::new();
-    for line in ours.lines() {
-        if real.next_if_eq(&line).is_none() {
-            if is_shorter && let Some(theirs) = real.next_if(|theirs| comes_back(theirs, line)) {
-                out.push(theirs);
-                continue;
-            }
-            is_shorter = true;
-            match popped {
-                Some(at) if !line.is_empty() && indent(line) >= at => continue,
-                _ => return ours.to_owned(),
-            }
-        }
-        if line.trim_start().starts_with("pop_mpls:") {
-            popped = Some(indent(line));
-        } else if popped.is_some_and(|at| line.is_empty() || indent(line) < at) {
-            popped = None;
-        }
-        out.push(line);
-    }
-    if ours.ends_with('\n') {
-        out.push("");
-    }
-    out.join("\n")
-}
-
-/// Lines of datapath actions: Open vSwitch's send the packet back where Slipswitch's go on, or have
-/// nothing to do.
-fn comes_back(real: &str, ours: &str) -> bool {
-    const HEAD: &str = "Datapath actions: ";
-    let (Some(real), Some(ours)) = (real.strip_prefix(HEAD), ours.strip_prefix(HEAD)) else {
-        return false;
-    };
-    let before = real.rsplit_once(",recirc(").filter(|(_, id)| id.ends_with(')'));
-    before.is_some_and(|(before, _)| ours == "drop" || ours.starts_with(before))
-}
 
 fn sorted_lines(text: &str) -> String {
     let mut lines: Vec<&str> = text.lines().collect();
@@ -448,6 +400,15 @@ fn sorted_outputs(text: &str) -> String {
         format!("Datapath actions: {}", ports.join(","))
     };
     text.lines().map(|l| line(l) + "\n").collect()
+}
+
+/// A trace as its lines in any order and at any depth, with the outputs of its datapath actions alone.
+fn sorted_reports(text: &str) -> String {
+    let text = sorted_outputs(text);
+    let mut lines: Vec<&str> =
+        text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    lines.sort_unstable();
+    lines.join("\n")
 }
 
 fn without_megaflow(text: &str) -> String {

@@ -1,6 +1,7 @@
 //! Lists of actions: one after the other, the action set, clones, branches on length.
 
 use super::context::{Context, Freeze};
+use super::freeze::Segment;
 use super::hash::{choose_link, hash_fields, score};
 use crate::effect::Effect;
 use crate::trace::{Kind, action_text, actions_text};
@@ -21,30 +22,35 @@ impl Context<'_> {
     /// Runs a list of actions. `last`: nothing follows it in the whole pipeline but the action
     /// set.
     pub(super) fn do_actions(&mut self, actions: &[Action], last: bool) {
+        self.do_list(actions, last, &[]);
+    }
+
+    /// The same, where parts follow. True when an action took them along: then they have run.
+    pub(super) fn do_list(&mut self, actions: &[Action], last: bool, behind: &[Segment]) -> bool {
         if actions.is_empty() {
             self.report(Kind::Action, || "drop".to_string());
         }
         for (i, action) in actions.iter().enumerate() {
             if self.error.is_some() {
-                return;
+                return false;
             }
             let rest = actions.get(i + 1..).unwrap_or_default();
             self.freeze_for_mpls(action);
             if self.exit {
                 // `exit`, or frozen: then this and the rest are to be done later.
                 self.freeze_rest(actions.get(i..).unwrap_or_default());
-                return;
+                return false;
             }
             let names = self.names();
             self.report(Kind::Action, || action_text(action, names));
             // Actions that take the rest of the list with them.
             if let Action::CheckPktLarger { len, dst } = action {
-                self.check_packet_length(*len, dst, rest);
-                return;
+                self.check_packet_length(*len, dst, rest, behind);
+                return true;
             }
             match self.do_action(action, last && rest.is_empty()) {
                 Next::Continue => {}
-                Next::Stop => return,
+                Next::Stop => return false,
             }
             // The action froze the pipeline by itself (none that it led to did).
             if let Some(freeze) = &self.freeze
@@ -52,9 +58,10 @@ impl Context<'_> {
             {
                 let from = if freeze.again { i } else { i + 1 };
                 self.freeze_rest(actions.get(from..).unwrap_or_default());
-                return;
+                return false;
             }
         }
+        false
     }
 
     fn do_action(&mut self, action: &Action, last: bool) -> Next {
@@ -211,7 +218,8 @@ impl Context<'_> {
         }
     }
 
-    /// Runs the action set and empties it.
+    /// Runs the action set and empties it. Behind `exit` it does nothing, as in OVS, whose manual
+    /// has it otherwise.
     pub(super) fn run_action_set(&mut self) {
         let set = std::mem::take(&mut self.action_set);
         let list = ordered_set(&set);
@@ -219,7 +227,6 @@ impl Context<'_> {
             return;
         }
         self.in_action_set = true;
-        self.exit = false;
         self.enter(Kind::Table, || "--. Executing action set:".to_string());
         self.do_actions(&list, true);
         self.leave();
@@ -229,6 +236,9 @@ impl Context<'_> {
     /// `clone(...)`, and rules reached through patch ports: what the actions change is undone
     /// afterwards. A datapath clone is emitted only when they contain what cannot be undone by
     /// further actions. How deep lists nest is bounded where they are decoded.
+    ///
+    /// As in OVS, what ends the list (`exit`, a packet that comes back) ends the one that the clone
+    /// is in, too, and labels that were taken off without a datapath clone count as popped behind it.
     pub(super) fn clone_actions(&mut self, actions: &[Action], last: bool) {
         let key = self.key;
         let was_mpls = self.was_mpls;
@@ -244,19 +254,31 @@ impl Context<'_> {
                 ctx.do_actions(actions, true);
                 ctx.finish_level();
             });
+            self.was_mpls = was_mpls;
         }
         self.key = key;
-        self.was_mpls = was_mpls;
         self.stack = stack;
         self.action_set = action_set;
-        self.exit = false;
     }
 
-    /// `check_pkt_larger(LEN)->DST`: the rest of the list runs in both branches.
-    fn check_packet_length(&mut self, len: u16, dst: &flow::Subfield, rest: &[Action]) {
+    /// `check_pkt_larger(LEN)->DST`: the rest of the list runs in both branches. What ends the first
+    /// of them ends what is behind both, as in OVS.
+    fn check_packet_length(
+        &mut self,
+        len: u16,
+        dst: &flow::Subfield,
+        rest: &[Action],
+        behind: &[Segment],
+    ) {
         if !self.may_recurse() {
             return;
         }
+        let rest =
+            Segment { table: self.table, cookie: self.cookie, actions: rest, restores: false };
+        // An empty list is one that drops; behind it there may be others.
+        let is_part = !rest.actions.is_empty() || behind.is_empty();
+        let parts: Vec<Segment> =
+            is_part.then_some(rest).into_iter().chain(behind.iter().copied()).collect();
         self.commit();
         let there = self.has(dst.field);
         dst.set_exact(&mut self.mask);
@@ -272,7 +294,7 @@ impl Context<'_> {
                 ctx.normalize_vlan();
             }
             let actions = ctx.nested(|ctx| {
-                ctx.do_actions(rest, true);
+                ctx.do_segments(&parts);
                 ctx.finish_level();
             });
             ctx.key = key;
@@ -280,11 +302,11 @@ impl Context<'_> {
             ctx.was_mpls = was_mpls;
             ctx.stack.clone_from(&stack);
             ctx.action_set.clone_from(&action_set);
-            ctx.exit = false;
-            actions
+            (actions, std::mem::take(&mut ctx.exit))
         };
-        let greater = branch(self, 1);
-        let not_greater = branch(self, 0);
+        let (greater, exit) = branch(self, 1);
+        let (not_greater, _) = branch(self, 0);
+        self.exit = exit;
         self.depth -= 1;
         // The action set ran in both branches.
         self.action_set.clear();

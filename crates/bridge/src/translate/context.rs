@@ -55,6 +55,8 @@ pub(super) struct Freeze {
     pub hash: Option<(bool, u32)>,
     /// The packet goes to a controller, which resumes the pipeline.
     pub pause: Option<Box<Controller>>,
+    /// It waits for what was below a popped MPLS stack.
+    pub for_mpls: bool,
     /// The action that froze is to be run again.
     pub again: bool,
     /// The list of that action is in `steps` already.
@@ -388,7 +390,7 @@ impl<'a> Context<'a> {
         cloned: bool,
         last: bool,
     ) {
-        if !self.may_recurse() {
+        if self.freeze_again_for_mpls() || !self.may_recurse() {
             return;
         }
         self.resubmits += 1;

@@ -3,14 +3,13 @@
 use super::context::{Context, Freeze, REASON_ACTION, REASON_EXPLICIT_MISS};
 use super::output::pipeline_fields;
 use crate::effect::PacketIn;
-use crate::group::GroupKind;
 use crate::recirc::{FrozenState, FrozenStep, RecircTable};
 use crate::snapshot::{BridgeIndex, Snapshot};
 use crate::trace::{Kind, actions_text};
 use datapath::{Action as DpAction, Userdata};
 use flow::{Field, Key, Match};
 use openflow::PortNo;
-use openflow::action::Action;
+use openflow::action::{Action, SetSpelling};
 use packet::Packet;
 use std::sync::Arc;
 
@@ -26,29 +25,31 @@ impl Context<'_> {
         let (table, cookie) = (self.table, self.cookie);
         if let Some(freeze) = &mut self.freeze {
             freeze.stored = true;
-            if !rest.is_empty() {
-                freeze.steps.push(FrozenStep { table, cookie, actions: rest.to_vec() });
+            let actions: Vec<Action> = rest.iter().filter_map(stored).collect();
+            if !actions.is_empty() {
+                freeze.steps.push(FrozenStep { table, cookie, actions });
             }
         }
     }
 
-    /// Emits the recirculation (or the packet for the controller that resumes), and goes on
-    /// as if nothing was frozen.
+    /// Emits the recirculation (or the packet for the controller that resumes). The lists that
+    /// froze stay ended: whoever runs one of several says whether the others go on.
     pub(super) fn finish_freezing(&mut self) {
         let Some(freeze) = self.freeze.take() else { return };
-        self.exit = false;
         if self.error.is_some() {
             return;
         }
         let packet_in = freeze.pause.as_ref().map(|c| self.frozen_packet_in(&c.userdata, c.reason));
+        // What comes back without its labels to nothing at all is looked up anew, as in OVS.
+        let anew = freeze.for_mpls && freeze.steps.is_empty() && self.action_set.is_empty();
         let state = FrozenState {
             bridge: self.bridge_index,
-            table: self.table,
+            table: if anew { 0 } else { self.table },
             metadata: pipeline_fields(&self.key),
             stack: std::mem::take(&mut self.stack),
             action_set: std::mem::take(&mut self.action_set),
             steps: freeze.steps,
-            enters: freeze.enters,
+            enters: freeze.enters || anew,
             hashed: freeze.pause.is_none() && (self.hashed || freeze.hash.is_some()),
             packet_in,
         };
@@ -101,7 +102,7 @@ impl Context<'_> {
             let names = self.names();
             self.report(Kind::Thaw, || {
                 let texts = parts.iter().map(|p| match p.restores {
-                    true => format!("{},{}", unroll_text(p.step), actions_text(p.actions, names)),
+                    true => format!("{},{}", unroll_text(p), actions_text(p.actions, names)),
                     false => actions_text(p.actions, names),
                 });
                 format!("Restoring actions: {}", texts.collect::<Vec<_>>().join(","))
@@ -111,59 +112,80 @@ impl Context<'_> {
         if state.enters {
             self.table_action(self.in_port(), state.table, true, false, true);
         }
+        self.do_segments(&parts);
+        self.finish_level();
+    }
+
+    /// Runs parts of a list one after the other, to the first that ends them all.
+    pub(super) fn do_segments(&mut self, parts: &[Segment]) {
         for (i, part) in parts.iter().enumerate() {
             if part.restores {
-                let (table, cookie) = (part.step.table, part.step.cookie);
-                self.report(Kind::Action, || unroll_text(part.step));
+                self.report(Kind::Action, || unroll_text(part));
                 self.report(Kind::Action, || {
-                    format!("restored state: table={table}, cookie={cookie:#x}")
+                    format!("restored state: table={}, cookie={:#x}", part.table, part.cookie)
                         .replace("=0x0", "=0")
                 });
             }
-            self.table = part.step.table;
-            self.cookie = part.step.cookie;
-            self.do_actions(part.actions, i + 1 == parts.len());
-            if self.exit || self.error.is_some() {
-                // Frozen again: the parts behind are still to be done. `exit`: they are not.
-                if let Some(freeze) = &mut self.freeze {
-                    freeze.steps.extend(parts.iter().skip(i + 1).map(|p| FrozenStep {
-                        table: p.step.table,
-                        cookie: p.step.cookie,
+            self.table = part.table;
+            self.cookie = part.cookie;
+            let behind = parts.get(i + 1..).unwrap_or_default();
+            let has_run = self.do_list(part.actions, behind.is_empty(), behind);
+            if has_run || self.exit || self.error.is_some() {
+                // Frozen again: the parts behind are still to be done, if they are not.
+                if let Some(freeze) = self.freeze.as_mut().filter(|_| !has_run) {
+                    freeze.steps.extend(behind.iter().map(|p| FrozenStep {
+                        table: p.table,
+                        cookie: p.cookie,
                         actions: p.actions.to_vec(),
                     }));
                 }
                 break;
             }
         }
-        self.finish_level();
     }
 
-    /// Freezes when `action` needs to see what was below a popped MPLS stack.
+    /// Freezes when `action` may need to see what was below a popped MPLS stack.
     pub(super) fn freeze_for_mpls(&mut self, action: &Action) {
-        if self.was_mpls && !self.exit && self.waits(action) {
-            self.start_freezing(Freeze::default());
+        if self.was_mpls && !self.exit && needs_payload(action) {
+            self.start_freezing(Freeze { for_mpls: true, ..Freeze::default() });
         }
-        debug_assert!(!self.was_mpls || self.mpls_depth(&self.key) == 0 || self.exit);
     }
 
-    /// True when `action` needs it. The actions of a group's buckets are asked by themselves, once it
-    /// is known which they are; what a packet is decides that in a select group.
-    fn waits(&self, action: &Action) -> bool {
-        match action {
-            Action::Group(id) => {
-                self.bridge.groups.get(id).is_some_and(|g| g.kind == GroupKind::Select)
-            }
-            action => needs_payload(action),
+    /// The same for an action that has begun, and learned only then that it does.
+    pub(super) fn freeze_again_for_mpls(&mut self) -> bool {
+        if self.was_mpls {
+            self.start_freezing(Freeze { for_mpls: true, again: true, ..Freeze::default() });
         }
+        self.was_mpls
     }
 }
 
-/// A part of a frozen step; only for texts are steps parted.
-struct Segment<'a> {
-    step: &'a FrozenStep,
-    actions: &'a [Action],
+/// How an action waits, if it does: when the packet comes back there are actions only, and no
+/// instructions. So a table that `goto_table` leads to then has no miss, as in OVS.
+fn stored(action: &Action) -> Option<Action> {
+    match action {
+        Action::GotoTable(table) => {
+            Some(Action::Resubmit { port: Some(PortNo::IN_PORT), table: Some(*table) })
+        }
+        Action::WriteMetadata { value, mask } => Some(Action::SetField {
+            field: Field::Metadata,
+            value: (*value).into(),
+            mask: (*mask).into(),
+            spelled: SetSpelling::SetField,
+        }),
+        Action::Note(_) | Action::Conjunction { .. } => None,
+        action => Some(action.clone()),
+    }
+}
+
+/// A part of a list of actions that came from several; only for texts are steps parted further.
+#[derive(Clone, Copy)]
+pub(super) struct Segment<'a> {
+    pub table: u8,
+    pub cookie: u64,
+    pub actions: &'a [Action],
     /// `ofproto/trace` says before it that table and cookie are another's now.
-    restores: bool,
+    pub restores: bool,
 }
 
 /// Parts the steps where OVS restores table and cookie: before the first action of each that
@@ -188,52 +210,38 @@ fn segments(steps: &[FrozenStep]) -> Vec<Segment<'_>> {
         let state = Some((step.table, step.cookie));
         let at = if now == state { None } else { step.actions.iter().position(tells) };
         let (before, behind) = step.actions.split_at(at.unwrap_or(step.actions.len()));
+        let (table, cookie) = (step.table, step.cookie);
         if !before.is_empty() {
-            out.push(Segment { step, actions: before, restores: false });
+            out.push(Segment { table, cookie, actions: before, restores: false });
         }
         if !behind.is_empty() {
             now = state;
-            out.push(Segment { step, actions: behind, restores: true });
+            out.push(Segment { table, cookie, actions: behind, restores: true });
         }
     }
     out
 }
 
-fn unroll_text(step: &FrozenStep) -> String {
-    format!("unroll_xlate(table={}, cookie={})", step.table, step.cookie)
+fn unroll_text(part: &Segment) -> String {
+    format!("unroll_xlate(table={}, cookie={})", part.table, part.cookie)
 }
 
-/// True when an action looks at, or writes to, L3 or L4, or at tables that may.
+/// True when the packet is to come back before the action: for all but those that are known to do
+/// with L2, as in OVS. What counts bytes behind it sees the packet as long as it is then. Tables and
+/// groups are asked by themselves, a group's buckets once it is known which they are.
 fn needs_payload(action: &Action) -> bool {
-    let field = |f: Field| Key::ZERO != filled_payload(f);
     match action {
-        Action::Output { port, .. } => *port == PortNo::TABLE,
-        Action::OutputReg { .. }
+        Action::Output { .. }
+        | Action::OutputReg { .. }
         | Action::OutputTrunc { .. }
-        | Action::Controller(_)
-        | Action::Enqueue { .. } => false,
-        Action::SetQueue(_)
-        | Action::PopQueue
-        | Action::Note(_)
-        | Action::Exit
-        | Action::Conjunction { .. } => false,
-        Action::SetVlanVid { .. }
+        | Action::Enqueue { .. }
+        | Action::Group(_)
+        | Action::SetVlanVid { .. }
         | Action::SetVlanPcp { .. }
-        | Action::PopVlan { .. }
-        | Action::PushVlan { .. } => false,
-        Action::SetEthSrc(_)
+        | Action::SetEthSrc(_)
         | Action::SetEthDst(_)
-        | Action::Meter(_)
-        | Action::WriteMetadata { .. } => false,
-        Action::ClearActions
-        | Action::WriteActions(_)
-        | Action::Sample { .. }
-        | Action::CheckPktLarger { .. } => false,
-        // Each of its actions is asked by itself.
-        Action::Clone(_) => false,
-        Action::SetField { field: f, .. } => field(*f),
-        Action::Move { src, dst } => field(src.field) || field(dst.field),
-        Action::StackPush(s) | Action::StackPop(s) => field(s.field),
+        | Action::SetQueue(_) => false,
+        Action::SetField { field, .. } => filled_payload(*field) != Key::ZERO,
         _ => true,
     }
 }

@@ -115,9 +115,12 @@ impl Context<'_> {
         group.is_some_and(|g| self.first_live(&g, depth + 1).is_some())
     }
 
-    /// The bucket of a select group for this packet. `None` also while the datapath must first
-    /// hash the packet (the pipeline is then frozen).
+    /// The bucket of a select group for this packet. `None` also while the packet must
+    /// come back first, hashed or without its labels (the pipeline is then frozen).
     fn select(&mut self, group: &Arc<Group>) -> Option<usize> {
+        if self.freeze_again_for_mpls() {
+            return None;
+        }
         match &group.selection {
             Selection::Default => self.select_by_datapath(group, true, 0),
             Selection::DpHash { basis, algorithm } => {

@@ -450,8 +450,16 @@ fn clones_action_sets_and_goto() {
     );
     assert_eq!(w.dp(TCP), "trunc(100),2");
     w.clear_rules();
-    w.rule("", [Action::Clone(vec![Action::Exit, out(2)]), out(3), Action::Exit, out(4)]);
-    assert_eq!(w.dp(TCP), "3");
+    w.rule("", [Action::Clone(vec![out(2)]), out(3), Action::Exit, out(4)]);
+    assert_eq!(w.dp(TCP), "2,3");
+    // What ends a clone ends the list that it is in, and its action set.
+    w.clear_rules();
+    w.rule("", [Action::Clone(vec![out(2), Action::Exit]), out(3)]);
+    assert_eq!(w.dp(TCP), "2");
+    w.clear_rules();
+    w.rule("", [Action::WriteActions(vec![out(3)]), Action::GotoTable(1)]);
+    w.rule("table=1", [out(2), Action::Exit]);
+    assert_eq!(w.dp(TCP), "2");
     // Order within the set is OpenFlow's, and a group wins over an output.
     w.clear_rules();
     w.group(1, GroupKind::Indirect, Selection::Default, vec![(0, PortNo::NONE, vec![out(4)])]);

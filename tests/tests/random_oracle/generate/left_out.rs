@@ -32,6 +32,8 @@ struct Facts {
     fin_timeout: bool,
     /// Packets are branched on by their length.
     branches: bool,
+    /// Tables are gone to with an action set.
+    set_waits: bool,
     /// Where headers have come or gone.
     resized: Resized,
     /// VLAN headers that a frame may get.
@@ -98,6 +100,20 @@ pub const LEFT_OUT: &[LeftOut] = &[
         name: "traces through check_pkt_larger",
         reason: "OVS sends the packet that is traced, though a trace sends nothing",
         of: |facts, step| facts.branches && matches!(step, Step::Trace { .. }),
+    },
+    LeftOut {
+        name: "branches and buckets with labels popped while an action set waits",
+        reason: "OVS runs the action set for a longer packet twice, and for the packet of a bucket \
+                 that comes back, too",
+        of: |facts, step| {
+            let branch = |a: &Action| matches!(a, Action::CheckPktLarger { .. });
+            let pop = |a: &Action| matches!(a, Action::PopMpls { .. });
+            facts.set_waits
+                && match step {
+                    Step::Group { .. } => any_action(step, &pop),
+                    step => any_action(step, &branch),
+                }
+        },
     },
     LeftOut {
         name: "truncated packets where headers come and go",
@@ -193,6 +209,7 @@ impl Facts {
             ipv4: fields || any(&["SetIpv4"]),
             fin_timeout: lowers_timeouts(steps),
             branches: any(&["CheckPktLarger"]),
+            set_waits: steps.iter().any(goes_on_with_a_set),
             resized: Resized::of(steps),
             transport: fields || any(&["SetL4"]),
             pushes: tunnels(steps) + steps.iter().map(pushes_of).sum::<usize>(),
@@ -240,6 +257,14 @@ fn frame(step: &Step) -> Option<&[u8]> {
         Step::Packet { frame, .. } | Step::Trace { frame, .. } => Some(frame),
         _ => None,
     }
+}
+
+/// True when a rule goes to another table with something in its action set.
+fn goes_on_with_a_set(step: &Step) -> bool {
+    flow_of(step).is_some_and(|flow| {
+        let has = |of: fn(&Action) -> bool| flow.actions.iter().any(of);
+        has(|a| matches!(a, Action::WriteActions(_))) && has(|a| matches!(a, Action::GotoTable(_)))
+    })
 }
 
 /// True when an action of the step, at any depth, is one of those.
