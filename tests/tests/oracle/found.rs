@@ -544,6 +544,10 @@ scenarios! {
         ofctl -O OpenFlow13 add-flow br0 'table=1,actions=exit'
         trace in_port=1,ip | grep -v 'Final flow'
     "#;
+    queues_of_an_action_set_are_set_in_order: r#"
+        ofctl -O OpenFlow13 add-flow br0 'actions=write_actions(set_queue:2,mod_nw_ttl:3,set_queue:1,output:2)'
+        trace in_port=1,ip,nw_ttl=64
+    "#;
     matches_of_what_is_hidden_are_not_learned: r#"
         ofctl add-flow br0 'in_port=1,actions=learn(table=3,recirc_id=2,result_dst=NXM_NX_REG1[0])'
         ofctl add-flow br0 'in_port=2,actions=learn(table=3,recirc_id=0,result_dst=NXM_NX_REG1[0])'

@@ -382,7 +382,8 @@ impl Context<'_> {
 }
 
 /// The actions of an action set in the order in which OpenFlow runs them (1.5.1 section 5.6;
-/// ovs-actions(7), "Action sets"): of each kind the last one written, of sets all in order. An
+/// ovs-actions(7), "Action sets"): of each kind the last one written, of sets all in order, of
+/// queues, too, as in OVS. An
 /// action set that goes nowhere does nothing.
 pub(super) fn ordered_set(set: &[Action]) -> Vec<Action> {
     let last = |which: &dyn Fn(&Action) -> bool| set.iter().rev().find(|a| which(a)).cloned();
@@ -422,10 +423,10 @@ pub(super) fn ordered_set(set: &[Action]) -> Vec<Action> {
                 | Action::SetMplsLabel(_)
                 | Action::SetMplsTc(_)
                 | Action::SetMplsTtl(_)
+                | Action::SetQueue(_)
         )
     };
     out.extend(set.iter().filter(is_set).cloned());
-    out.extend(last(&|a| matches!(a, Action::SetQueue(_))));
     out.push(end);
     out
 }

@@ -166,9 +166,9 @@ pub(super) fn decode(
         }
         STACK_PUSH | STACK_POP => {
             let start = r.u16()?;
-            let field = pull_header(r)?;
-            let part = subfield(field, start, r.u16()?)?;
+            let (field, bits) = (pull_header(r)?, r.u16()?);
             r.zero_rest(must_be_zero)?;
+            let part = subfield(field, start, bits)?;
             if subtype == STACK_PUSH {
                 Action::StackPush(part)
             } else {
@@ -177,16 +177,16 @@ pub(super) fn decode(
         }
         OUTPUT_REG => {
             let word = r.u16()?;
-            let src = ofs_nbits(old_header(r)?, word)?;
+            let mut field = Reader::new(r.bytes(4)?, OfError::OFPBAC_BAD_LEN);
             let max_len = r.u16()?;
             r.zero_rest(bad)?;
-            Action::OutputReg { src, max_len }
+            Action::OutputReg { src: ofs_nbits(old_header(&mut field)?, word)?, max_len }
         }
         OUTPUT_REG2 => {
             let (word, max_len) = (r.u16()?, r.u16()?);
-            let src = ofs_nbits(pull_header(r)?, word)?;
+            let field = pull_header(r)?;
             r.zero_rest(must_be_zero)?;
-            Action::OutputReg { src, max_len }
+            Action::OutputReg { src: ofs_nbits(field, word)?, max_len }
         }
         OUTPUT_TRUNC => {
             let port = PortNo::from_u16(r.u16()?);
@@ -230,9 +230,9 @@ pub(super) fn decode(
         }
         CHECK_PKT_LARGER => {
             let (len, start) = (r.u16()?, r.u16()?);
-            let dst = writable(subfield(pull_header(r)?, start, 1)?)?;
+            let field = pull_header(r)?;
             r.zero_rest(must_be_zero)?;
-            Action::CheckPktLarger { len, dst }
+            Action::CheckPktLarger { len, dst: writable(subfield(field, start, 1)?)? }
         }
         _ => return Err(OfError::OFPBAC_BAD_VENDOR_TYPE),
     })

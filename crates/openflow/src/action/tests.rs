@@ -512,3 +512,26 @@ fn ten_bits_of_what_is_learned_say_how_wide_it_is() {
     assert_eq!(load("2c10"), load("2810"));
     assert_eq!(load("ec10"), load("2810"));
 }
+
+#[test]
+fn what_is_not_zero_is_told_before_parts_of_fields() {
+    let decode = |rest: &str| decode_actions(&nicira(rest), Version::V13).map(|list| list.len());
+    // output_reg: no such field, and bytes behind it.
+    assert_eq!(decode("000f001f80010e370000000000000000"), Err(OfError::OFPBAC_BAD_SET_TYPE));
+    assert_eq!(decode("000f001f80010e370000000000780000"), Err(OfError::OFPBAC_BAD_ARGUMENT));
+    // push, and check_pkt_larger: bits that a register has not.
+    assert_eq!(decode("001b00200001000400010000000000ff"), Err(OfError::NXBRC_MUST_BE_ZERO));
+    assert_eq!(decode("001b0020000100040001000000000000"), Err(OfError::OFPBAC_BAD_SET_LEN));
+    assert_eq!(decode("0031006400200001000400000000ff00"), Err(OfError::NXBRC_MUST_BE_ZERO));
+}
+
+#[test]
+fn instructions_out_of_place_are_told_in_order() {
+    let conjunction = Action::Conjunction { id: 0, clause: 0, clauses: 2 };
+    let write = Action::WriteMetadata { value: 0, mask: u64::MAX };
+    let error = |list: &[Action]| verify::list(list, Version::V13, false).map_err(|p| p.error());
+    let out_of_place = Err(OfError::OFPBIC_UNSUP_INST);
+    assert_eq!(error(&[write.clone(), conjunction.clone()]), out_of_place);
+    assert_eq!(error(&[conjunction.clone(), write]), Err(OfError::NXBAC_BAD_CONJUNCTION));
+    assert_eq!(error(&[Action::Note(vec![]), conjunction]), Ok(()));
+}

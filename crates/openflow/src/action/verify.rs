@@ -90,16 +90,11 @@ pub(crate) fn list(
     version: Version,
     instructions: bool,
 ) -> Result<(), Problem> {
-    if actions.iter().any(|a| matches!(a, Action::Conjunction { .. })) {
-        let other =
-            actions.iter().find(|a| !matches!(a, Action::Conjunction { .. } | Action::Note(_)));
-        return match other {
-            Some(other) => Err(Problem::Conjunction { other: other.keyword() }),
-            None => Ok(()),
-        };
-    }
     let mut last: Option<Instruction> = None;
     for action in actions {
+        if matches!(action, Action::Conjunction { .. }) {
+            return beside_conjunction(actions);
+        }
         let this = Instruction::of(action, version);
         if this != Instruction::ApplyActions && !instructions {
             return Err(Problem::NotAllowed(this));
@@ -115,6 +110,14 @@ pub(crate) fn list(
         }
     }
     Ok(())
+}
+
+fn beside_conjunction(actions: &[Action]) -> Result<(), Problem> {
+    let other = |a: &&Action| !matches!(a, Action::Conjunction { .. } | Action::Note(_));
+    match actions.iter().find(other) {
+        Some(other) => Err(Problem::Conjunction { other: other.keyword() }),
+        None => Ok(()),
+    }
 }
 
 /// [`list`] where no instruction may be.

@@ -160,6 +160,14 @@ pub const LEFT_OUT: &[LeftOut] = &[
         },
     },
     LeftOut {
+        name: "actions for OVS's own tests",
+        reason: "OVS takes debug_slow and debug_recirc, and tells of them what no controller can read",
+        of: |_, step| match step {
+            Step::Message { bytes, .. } => has_debug_action(bytes),
+            _ => false,
+        },
+    },
+    LeftOut {
         name: "lengths of frames with a VLAN header",
         reason: "OVS's userspace datapath counts that header in check_pkt_larger, against its \
                  manual and openvswitch.ko",
@@ -238,6 +246,17 @@ fn has_odd_bundle_load(message: &[u8]) -> bool {
             || u16::from_be_bytes([f0, f1]) >= HASH_FIELDS
             || u16::from_be_bytes([n0, n1]) > MAX_MEMBERS
             || [k0, k1, k2, k3] != OF_PORTS
+    })
+}
+
+/// True when there may be an action of Nicira's that only tests of Open vSwitch use.
+fn has_debug_action(message: &[u8]) -> bool {
+    /// Vendor, and the subtypes.
+    const NICIRA: [u8; 4] = [0, 0, 0x23, 0x20];
+    const SUBTYPES: [[u8; 2]; 2] = [[0, 254], [0, 255]];
+    message.windows(NICIRA.len() + 2).any(|action| {
+        let subtype = action.strip_prefix(&NICIRA).and_then(|rest| rest.first_chunk());
+        subtype.is_some_and(|subtype| SUBTYPES.contains(subtype))
     })
 }
 
