@@ -189,7 +189,8 @@ fn sorted_lines(text: &str) -> String {
 }
 
 /// Lines `PORT HEX` by which several ports have frames, and those that have several different ones
-/// the same, among which are those of the others (which the packet came from, or reach it once).
+/// the same. Others (which the packet came from, which reach it once, or are the other bridge's) have
+/// one, which has no order.
 fn is_flooded_again(text: &str) -> bool {
     let mut ports = std::collections::BTreeMap::<&str, std::collections::BTreeSet<&str>>::new();
     for (port, frame) in text.lines().filter_map(|line| line.split_once(' ')) {
@@ -197,11 +198,9 @@ fn is_flooded_again(text: &str) -> bool {
     }
     let most = ports.values().max_by_key(|frames| frames.len());
     most.is_some_and(|most| {
-        let is_part = |frames: &std::collections::BTreeSet<&str>| match frames.len() {
-            1 => frames.is_subset(most),
-            _ => frames == most,
-        };
-        most.len() > 1 && ports.len() > 1 && ports.values().all(is_part)
+        let is_one_or_most =
+            |frames: &std::collections::BTreeSet<&str>| frames.len() == 1 || frames == most;
+        most.len() > 1 && ports.len() > 1 && ports.values().all(is_one_or_most)
     })
 }
 
