@@ -382,9 +382,8 @@ impl Context<'_> {
 }
 
 /// The actions of an action set in the order in which OpenFlow runs them (1.5.1 section 5.6;
-/// ovs-actions(7), "Action sets"): of each kind the last one written, of sets all in order, of
-/// queues, too, as in OVS. An
-/// action set that goes nowhere does nothing.
+/// ovs-actions(7), "Action sets"): of each kind the last one written, of sets and, as in OVS, of
+/// queues all in order. An action set that goes nowhere does nothing.
 pub(super) fn ordered_set(set: &[Action]) -> Vec<Action> {
     let last = |which: &dyn Fn(&Action) -> bool| set.iter().rev().find(|a| which(a)).cloned();
     let end = last(&|a| matches!(a, Action::Group(_)))
