@@ -107,9 +107,10 @@ fn an_internal_port_that_nobody_wants_any_more_goes_with_the_next_daemon() {
 
 #[test]
 fn counters_of_adopted_flows_go_on() {
-    let Some((mut switch, a, _b)) = pair() else { return };
+    let Some((mut switch, a, b)) = pair() else { return };
     switch.flows("br0", "priority=1,actions=NORMAL");
     warm(&a, "10.0.0.2");
+    acquainted(&a, &b);
     settled(&switch);
     assert_eq!(a.ping("10.0.0.2", 40), 40);
     let count = |switch: &Switch| packets(switch, &["in_port(h1)", "eth_type(0x0800)"]);
@@ -152,10 +153,11 @@ fn flow_restore_wait_keeps_adopted_flows_until_the_tables_are_back() {
 
 #[test]
 fn flow_restore_wait_has_an_end() {
-    let Some((mut switch, a, _b)) = pair() else { return };
+    let Some((mut switch, a, b)) = pair() else { return };
     switch.vsctl("set bridge br0 fail_mode=secure");
     switch.ofctl("add-flow br0 actions=NORMAL");
     warm(&a, "10.0.0.2");
+    acquainted(&a, &b);
     settled(&switch);
     // It begins before the programs are loaded.
     let deadline = patient(Duration::from_secs(4)).as_secs();
@@ -175,10 +177,11 @@ fn flow_restore_wait_has_an_end() {
 
 #[test]
 fn flows_that_no_rule_explains_are_swept() {
-    let Some((mut switch, a, _b)) = pair() else { return };
+    let Some((mut switch, a, b)) = pair() else { return };
     switch.vsctl("set bridge br0 fail_mode=secure");
     switch.ofctl("add-flow br0 actions=NORMAL");
     warm(&a, "10.0.0.2");
+    acquainted(&a, &b);
     settled(&switch);
     switch.kill_daemon();
     switch.start_daemon(); // its tables are empty
@@ -192,6 +195,7 @@ fn flows_that_no_rule_explains_are_swept() {
 fn tables_of_another_layout_are_replaced_and_that_is_told() {
     let Some((mut switch, a, b)) = pair() else { return };
     warm(&a, "10.0.0.2");
+    acquainted(&a, &b);
     settled(&switch);
     let pins = switch.place().pins();
     let links = || {
