@@ -5,7 +5,7 @@
 //! more, one after the other. What passes then is told of at the end, so that it can be mended; what
 //! fails again has failed, and so has a program that ended in another way.
 
-use crate::tally::{Tallies, Tally};
+use crate::tally::Tallies;
 use anyhow::{Context, Result};
 use std::io::{BufRead, BufReader, Write};
 use std::process::Command;
@@ -44,10 +44,7 @@ pub fn run(args: &Args) -> Result<u8> {
         "\ntest: passed, but UNSTEADY: these failed among the others and passed by themselves:"
     );
     for failed in few {
-        failed
-            .tests
-            .iter()
-            .for_each(|test| eprintln!("test:   {}: {test}", failed.program.join(" ")));
+        eprintln!("test:   {}: {}", failed.program.join(" "), failed.tests.join(" "));
     }
     Ok(0)
 }
@@ -124,8 +121,7 @@ impl Reading {
     }
 
     fn end(self, passed: bool) -> Outcome {
-        let Tally { passed: tests, .. } = self.tallies.total();
-        Outcome { passed, tests, failed: self.failed }
+        Outcome { passed, tests: self.tallies.total().passed, failed: self.failed }
     }
 }
 

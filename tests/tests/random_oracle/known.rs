@@ -404,10 +404,8 @@ fn sorted_outputs(text: &str) -> String {
 /// A trace as its lines in any order and at any depth, with the outputs of its datapath actions alone.
 fn sorted_reports(text: &str) -> String {
     let text = sorted_outputs(text);
-    let mut lines: Vec<&str> =
-        text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    lines.sort_unstable();
-    lines.join("\n")
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    sorted_lines(&lines.join("\n"))
 }
 
 fn without_megaflow(text: &str) -> String {
