@@ -19,7 +19,7 @@ mod scenario;
 mod switch;
 
 pub use flood::{Flood, stranger, udp};
-pub use host::{Capture, Host, acquainted, remember};
+pub use host::{Capture, Host, acquainted, remember, unanswered};
 pub use normalise::{normalise, split_actions};
 pub use place::Place;
 pub use process::Process;

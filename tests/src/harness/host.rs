@@ -103,12 +103,23 @@ fn ping(to: &str, count: u32) -> String {
 }
 
 fn received(output: &Output) -> u32 {
-    let words: Vec<&str> = output.stdout.split_whitespace().collect();
-    words
-        .windows(2)
-        .find(|w| w.get(1) == Some(&"received,"))
-        .and_then(|w| w.first()?.parse().ok())
-        .unwrap_or(0)
+    counts(&output.stdout).map_or(0, |(_, received)| received)
+}
+
+/// How many echo requests had no answer, from what `ping` says in the end.
+pub fn unanswered(said: &str) -> Option<u32> {
+    let (sent, received) = counts(said)?;
+    sent.checked_sub(received)
+}
+
+/// Echo requests and answers: `ping` says "20 packets transmitted, 20 received, ...".
+fn counts(said: &str) -> Option<(u32, u32)> {
+    let words: Vec<&str> = said.split_whitespace().collect();
+    let before = |behind: &[&str]| {
+        let at = words.windows(behind.len()).position(|w| w == behind)?;
+        words.get(at.checked_sub(1)?)?.parse().ok()
+    };
+    Some((before(&["packets", "transmitted,"])?, before(&["received,"])?))
 }
 
 /// A running `tcpdump`.

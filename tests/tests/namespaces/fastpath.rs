@@ -2,10 +2,10 @@
 
 use crate::tools::{
     SOON, Stream, bursts_of_new_flows, megaflows, packets, pair, sees, switch, tcp, tcp_to, udp,
-    unanswered, warm,
+    warm,
 };
 use packet::build::Frame;
-use slipswitch_tests::harness::{Host, Switch, wait_until};
+use slipswitch_tests::harness::{Host, Switch, unanswered, wait_until};
 use std::net::Ipv4Addr;
 
 /// Packets that are none of the test's: hosts ask for their neighbours again after some seconds,

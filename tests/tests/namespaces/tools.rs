@@ -286,11 +286,3 @@ impl Numbered {
         Counts { sent, lost: sent.saturating_sub(once), twice: arrived - once }
     }
 }
-
-/// How many echo requests had no answer, from what `ping` says in the end.
-pub fn unanswered(said: &str) -> Option<u32> {
-    let line = said.lines().find(|line| line.contains(" packets transmitted, "))?;
-    let mut numbers = line.split_whitespace().filter_map(|word| word.parse::<u32>().ok());
-    let (sent, received) = (numbers.next()?, numbers.next()?);
-    sent.checked_sub(received)
-}
