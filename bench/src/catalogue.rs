@@ -252,7 +252,8 @@ pub const FLOOD: Experiment = Experiment {
             or rules of many prefixes do (so that flows have many masks). Sending the packets takes \
             CPU from the sender, too: they share one, receiver and daemon have the other. So what \
             new flows and masks cost is the ratio, in brackets, to the throughput beside packets \
-            that one flow drops. CPU is that of the daemon, in percent of one. How many packets were sent \
+            that one flow drops. It is measured when a flood has gone on for four seconds: what a port has \
+            saved up for new flows is spent then. CPU is that of the daemon, in percent of one. How many packets were sent \
             and how many megaflows there were is in the file of results.",
     repeats: "none of the papers' tables; it is what a hostile container can do to its neighbours",
     shown: &["throughput", "CPU of the daemon"],

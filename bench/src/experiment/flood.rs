@@ -28,7 +28,7 @@ const FLOODS: [Option<Third>; 4] =
 /// Scatter (MAD over median) that is too wide.
 const WIDE: f64 = 0.15;
 /// From the beginning of a flood until what a port has saved up is spent.
-const ONSET: Duration = Duration::from_millis(1500);
+const ONSET: Duration = Duration::from_secs(4);
 
 /// A metric: its name, its unit, and its number in a sample.
 type Metric = (&'static str, &'static str, fn(&Beside) -> f64);
@@ -159,7 +159,9 @@ fn beside(setting: &mut Setting, flood: Option<Third>, window: Duration) -> Resu
         Some(_) => Some(Flooder::start(setting.third()?, cpu)?),
         None => None,
     };
-    thread::sleep(ONSET);
+    if flood.is_some() {
+        thread::sleep(ONSET);
+    }
     let sent = || flooder.as_ref().map_or(0, Flooder::sent);
     let pid = *setting.peer.daemons().first().context("no daemon")?;
     let (begin, sent_before, used_before) = (Instant::now(), sent(), of_process(pid)?);

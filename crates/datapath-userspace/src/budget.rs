@@ -3,10 +3,13 @@
 //! A miss costs the switch a translation, mostly a megaflow, and all that follows from it: some
 //! ten microseconds. Whoever sends packets of ever new flows could have all CPU time of the
 //! machine spent on them, and ports whose packets never leave the kernel would lose it. So each
-//! port has an *account* of CPU time. It fills at the rate of the *share* up to [`SAVINGS`] of it,
-//! and pays for the port's misses behind each batch, by what the clock of the thread says. A port
-//! whose account is overdrawn is *closed* until it is not: its misses are dropped and counted
-//! ([`datapath::DropReason::UpcallLimit`]), in the tier where they happen.
+//! port has an *account* of CPU time. It fills at the rate of the *share* up to what comes in
+//! [`SAVINGS`], and pays for the port's misses behind each batch, by what the clock of the thread
+//! says. A port whose account is overdrawn is *closed* until it is not: its misses are dropped and
+//! counted ([`datapath::DropReason::UpcallLimit`]), in the tier where they happen.
+//!
+//! What is saved tells a flood from a port that has tens of thousands of flows at once, after a
+//! start, say: those are paid for by savings, and a flood has soon used them up.
 //!
 //! A port whose account is less than half full is *pressed*: its upcalls are told so, and
 //! megaflows are made for what comes twice only. Pressed ports divide one share among them, so
@@ -14,7 +17,7 @@
 //!
 //! What errs on which side: a batch pays when it is over, so an account may be overdrawn by a
 //! batch, or by what a faster tier had let go before it heard. The port is closed the longer, but
-//! no longer than it takes to save up a full account.
+//! for no more than [`DEBT`].
 
 use crate::ports::PortMap;
 use clock::{Millis, Seldom};
@@ -24,8 +27,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// A full account has what the share is in this time.
-const SAVINGS: Nanos = 1_000_000_000;
+/// A share is CPU time in this time.
+const SECOND: Nanos = 1_000_000_000;
+/// A full account has what comes in this time.
+const SAVINGS: Nanos = 5 * SECOND;
+/// An account is overdrawn by no more than what comes in this time.
+const DEBT: Nanos = SECOND;
 
 /// Milliseconds between two lines in the log about a port.
 const TELL_INTERVAL: u64 = 60_000;
@@ -50,7 +57,8 @@ fn used() -> Nanos {
     nanos(ClockId::ThreadCPUTime)
 }
 
-/// The upcalls of one batch, and the CPU time since the first.
+/// The upcalls of one batch, and the CPU time since it began, or since the first of them where
+/// that was not said.
 #[derive(Default)]
 pub(crate) struct Bill {
     since: Option<Nanos>,
@@ -58,6 +66,11 @@ pub(crate) struct Bill {
 }
 
 impl Bill {
+    /// A batch begins that upcalls are expected of: to take its packets is part of what they cost.
+    pub(crate) fn begin(&mut self) {
+        self.since = Some(used());
+    }
+
     /// An upcall for a packet of `port` begins.
     pub(crate) fn note(&mut self, port: PortNo) {
         self.since.get_or_insert_with(used);
@@ -69,7 +82,9 @@ impl Bill {
 
     /// Ends the batch: what each port owes.
     pub(crate) fn settle(&mut self) -> Vec<(PortNo, Nanos)> {
-        let Some(since) = self.since.take() else { return Vec::new() };
+        let Some(since) = self.since.take().filter(|_| !self.upcalls.is_empty()) else {
+            return Vec::new();
+        };
         let spent = used().saturating_sub(since);
         let all: u64 = self.upcalls.iter().map(|(_, n)| n).sum();
         self.upcalls.drain(..).map(|(port, n)| (port, spent * n / all.max(1))).collect()
@@ -123,19 +138,20 @@ impl Account {
         self.standing.pressed_until.store(0, Ordering::Relaxed);
     }
 
-    /// Takes `cost` off the account, which fills by `rate` nanoseconds a second and would be full
-    /// with `full`. Until when the port is closed, when it is.
-    fn pay(&self, cost: Nanos, rate: u64, full: u64, now: Nanos) -> Option<Nanos> {
-        let full = i64::try_from(full).unwrap_or(i64::MAX);
+    /// Takes `cost` off the account, which fills by `rate` nanoseconds a second and has room for
+    /// what comes with `share` nanoseconds a second. Until when the port is closed, when it is.
+    fn pay(&self, cost: Nanos, rate: u64, share: u64, now: Nanos) -> Option<Nanos> {
+        let in_time = |time| i64::try_from(scaled(share, time, SECOND)).unwrap_or(i64::MAX);
+        let (full, debt) = (in_time(SAVINGS), in_time(DEBT));
         let mut balance = self.balance.lock().unwrap_or_else(PoisonError::into_inner);
         let time = balance.as_ref().map_or(full, |old| {
-            let gained = scaled(now.saturating_sub(old.at), rate, SAVINGS);
+            let gained = scaled(now.saturating_sub(old.at), rate, SECOND);
             old.time.saturating_add_unsigned(gained).min(full)
         });
-        let time = time.saturating_sub_unsigned(cost).max(full.saturating_neg());
+        let time = time.saturating_sub_unsigned(cost).max(debt.saturating_neg());
         *balance = Some(Balance { time, at: now });
         let when = |wanted: i64| match wanted.saturating_sub(time) {
-            missing @ 1.. => now.saturating_add(scaled(missing.unsigned_abs(), SAVINGS, rate)),
+            missing @ 1.. => now.saturating_add(scaled(missing.unsigned_abs(), SECOND, rate)),
             _ => 0,
         };
         let closed = when(0);
@@ -195,23 +211,23 @@ mod tests {
     #[test]
     fn savings_are_spent_and_come_back_at_the_rate() {
         let account = Account::default();
-        let (share, start) = (100 * MS, now() + 3_600_000 * MS); // far ahead: nothing expires here
+        let (share, start) = (20 * MS, now() + 3_600_000 * MS); // far ahead: nothing expires here
         assert_eq!(account.pay(40 * MS, share, share, start), None);
         assert!(!account.is_closed() && !account.is_pressed());
         assert_eq!(account.pay(20 * MS, share, share, start), None);
         assert!(!account.is_closed() && account.is_pressed());
-        // 40 are left: 60 more are 20 too many, which takes 200 ms at 100 ms a second.
-        assert_eq!(account.pay(60 * MS, share, share, start), Some(start + 200 * MS));
+        // 40 of 100 are left: 50 more are 10 too many, which takes 500 ms at 20 ms a second.
+        assert_eq!(account.pay(50 * MS, share, share, start), Some(start + 500 * MS));
         assert!(account.is_closed());
-        let open = start + 200 * MS;
+        let open = start + 500 * MS;
         assert_eq!(account.pay(0, share, share, open), None);
         assert!(!account.is_closed() && account.is_pressed());
         // Half as fast, as another port is pressed.
-        assert_eq!(account.pay(5 * MS, share / 2, share, open), Some(open + 100 * MS));
+        assert_eq!(account.pay(5 * MS, share / 2, share, open), Some(open + 500 * MS));
         // No more than the savings come back.
         let later = open + 3_600_000 * MS;
         assert_eq!(account.pay(0, share, share, later), None);
-        assert_eq!(account.pay(110 * MS, share, share, later), Some(later + 100 * MS));
+        assert_eq!(account.pay(110 * MS, share, share, later), Some(later + 500 * MS));
         // However much it was, a second is the most.
         assert_eq!(account.pay(900 * MS, share, share, later), Some(later + 1000 * MS));
         account.reset();
@@ -230,6 +246,8 @@ mod tests {
             std::hint::black_box(begin);
         }
         let owed = bill.settle();
+        bill.begin();
+        assert_eq!(bill.settle(), [], "nothing called up");
         let [(PortNo(1), first), (PortNo(2), second)] = owed.as_slice() else { panic!("{owed:?}") };
         assert!(*second >= MS && *first >= 3 * second && *first <= 3 * second + 3, "{owed:?}");
         assert_eq!(bill.settle(), []);

@@ -19,7 +19,8 @@ pub struct Config {
     /// say (`0` is 1). Applies to ports added later.
     pub n_rxq: usize,
     /// CPU time of a second that misses of a port may cost on end, and that all ports which ask
-    /// for more divide among them; each may have saved up as much for bursts. Zero is no limit.
+    /// for more divide among them; each may have saved up what comes in five seconds. Zero is no
+    /// limit.
     pub upcall_share: Duration,
     /// Entries of each packet thread's exact-match cache, rounded up to a power of two.
     pub cache_entries: usize,

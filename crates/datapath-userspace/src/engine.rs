@@ -154,8 +154,6 @@ pub(crate) struct Engine {
     bill: Bill,
     /// A faster tier let the packets of the present batch go up.
     admitted: bool,
-    /// Ports of such packets whose misses are not wanted before these times.
-    pub(crate) closed: Vec<(PortNo, Nanos)>,
 }
 
 impl Engine {
@@ -171,7 +169,6 @@ impl Engine {
             now: Millis(0),
             bill: Bill::default(),
             admitted: false,
-            closed: Vec::new(),
         }
     }
 
@@ -182,6 +179,19 @@ impl Engine {
         self.counted.received += batch.len() as u64;
         self.process(shared, batch, 0);
         self.finish(shared);
+        self.charge(shared);
+    }
+
+    /// A batch of a faster tier begins, which mostly passes on what calls up; [`Engine::charge`]
+    /// ends it.
+    pub(crate) fn expect_upcalls(&mut self) {
+        self.bill.begin();
+    }
+
+    /// Has ports pay for the upcalls of the batch that is over; tells of those that are closed, and
+    /// until when.
+    pub(crate) fn charge(&mut self, shared: &Shared) -> Vec<(PortNo, Nanos)> {
+        shared.charge(&self.bill.settle())
     }
 
     /// Processes packets that a faster tier passed on to the end, and empties `passed`.
@@ -220,6 +230,7 @@ impl Engine {
         let batch = vec![Work::with_metadata(packet, key)];
         self.run_all(shared, batch, actions, 0);
         self.finish(shared);
+        self.charge(shared);
     }
 
     /// Sends what was gathered and publishes what was counted.
@@ -246,10 +257,6 @@ impl Engine {
         }
         self.outputs = outputs;
         self.stats.add(&mut self.counted);
-        let closed = shared.charge(&self.bill.settle());
-        if self.admitted {
-            self.closed.extend(closed); // who let them go up has to know
-        }
         shared.sort_table_sometimes(self.now);
     }
 

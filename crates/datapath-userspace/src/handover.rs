@@ -54,7 +54,7 @@ pub trait Handover: Send {
     /// Before `until`, in nanoseconds of `CLOCK_MONOTONIC`, packets of `port` are not wanted: the
     /// port has spent what its misses may cost. They are to be dropped as early as can be, and
     /// counted (`DropReason::UpcallLimit`). Those that come nevertheless are processed.
-    /// Called between [`Handover::recv`] and [`Handover::done`].
+    /// Called behind [`Handover::done`].
     fn hold_back(&mut self, port: PortNo, until: u64) {
         let _ = (port, until);
     }

@@ -213,7 +213,10 @@ impl PacketThread {
             Some(Source::Queue(q)) => {
                 q.recv(&mut state.packets, &mut engine.pool, BATCH).map(|_| 0)
             }
-            Some(Source::Handover(h)) => h.recv(&mut state.passed, &mut engine.pool, BATCH),
+            Some(Source::Handover(h)) => {
+                engine.expect_upcalls();
+                h.recv(&mut state.passed, &mut engine.pool, BATCH)
+            }
             None => return, // the port was removed
         };
         let count = state.packets.len() + state.passed.len();
@@ -224,9 +227,9 @@ impl PacketThread {
             state.unfinished =
                 Some(Unfinished { queue: queue.clone(), taken: count_by_port(&state.passed) });
             engine.take_over(shared, &mut state.passed);
-            hold_back(queue, &mut engine.closed);
             state.finish_handover();
         }
+        hold_back(queue, &engine.charge(shared));
         match received {
             Ok(lost) if count > 0 || lost > 0 => {
                 shared.drops.add(DropReason::Malformed, lost);
@@ -309,12 +312,12 @@ impl Loop {
 }
 
 /// Tells a handover of ports that have spent what their misses may cost.
-fn hold_back(queue: &RxQueue, closed: &mut Vec<(PortNo, Nanos)>) {
+fn hold_back(queue: &RxQueue, closed: &[(PortNo, Nanos)]) {
     if !closed.is_empty()
         && let Some(Source::Handover(handover)) = &mut *queue.lock()
     {
-        for (port, until) in closed.drain(..) {
-            handover.hold_back(port, until);
+        for (port, until) in closed {
+            handover.hold_back(*port, *until);
         }
     }
 }
