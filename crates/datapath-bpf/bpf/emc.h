@@ -27,7 +27,7 @@
 struct emc_key {
 	__u64 sum;
 	__u64 check; /* the other sum, as entries have it */
-	__u32 line;  /* of one of the two lines that it may be in, the other is line ^ 1 */
+	__u32 hash;  /* says in which two lines it may be */
 };
 
 static __always_inline __u64 check_word(__u32 x, __u64 word)
@@ -53,9 +53,25 @@ static __always_inline __u64 emc_words(struct emc_key *k, const __u64 *key)
 	return sum;
 }
 
-static __always_inline void emc_set_line(struct emc_key *k, __u32 hash)
+/* The line of this CPU that a hash leads to. */
+static __always_inline __u32 emc_line_of(__u32 hash)
 {
-	k->line = bpf_get_smp_processor_id() * settings.emc_lines + (hash & settings.emc_mask);
+	__u32 line = (__u64)hash * settings.emc_used >> 32;
+
+	return bpf_get_smp_processor_id() * settings.emc_lines + line;
+}
+
+/* The line that a key is put in and looked for first. */
+static __always_inline __u32 emc_first(const struct emc_key *k)
+{
+	return emc_line_of(k->hash);
+}
+
+/* The other one: keys that share their first lines do not share these, so that nearly all find
+ * room though four fifths of the entries are in use. */
+static __always_inline __u32 emc_second(const struct emc_key *k)
+{
+	return emc_line_of(k->hash * 0x9e3779b1u);
 }
 
 /* The tag of a slot's entries now. */
@@ -117,10 +133,10 @@ static __always_inline __u64 emc_find(const struct emc_key *k)
 {
 	__u64 what;
 
-	if (!settings.emc_mask)
+	if (!settings.emc_used)
 		return 0;
-	what = emc_at(k, k->line);
-	return what ? what : emc_at(k, k->line ^ 1);
+	what = emc_at(k, emc_first(k));
+	return what ? what : emc_at(k, emc_second(k));
 }
 
 static __always_inline __u32 emc_slot(__u64 what)
@@ -156,7 +172,7 @@ static __always_inline bool may_remember(const struct mask *mask)
 	__u64 beyond = 0;
 
 	EMC_EACH(EMC_BEYOND)
-	return settings.emc_mask && !beyond && !(mask->needs & COLD_BITS);
+	return settings.emc_used && !beyond && !(mask->needs & COLD_BITS);
 }
 
 static __always_inline bool is_free(const struct emc_entry *e)
@@ -180,7 +196,7 @@ static __always_inline struct emc_entry *emc_free(struct emc_line *l)
  * else in any, of its first line most times: what is in the other costs a line more to find. */
 static __always_inline struct emc_entry *emc_room(const struct emc_key *k)
 {
-	struct emc_line *l = emc_line_at(k->line), *other = emc_line_at(k->line ^ 1);
+	struct emc_line *l = emc_line_at(emc_first(k)), *other = emc_line_at(emc_second(k));
 	__u32 random = bpf_get_prandom_u32();
 	struct emc_entry *e;
 

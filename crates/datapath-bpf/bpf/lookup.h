@@ -383,7 +383,7 @@ static __always_inline int lookup(hook_ctx *ctx)
 	if (err)
 		goto slow;
 	sum = emc_words(&emc_key, key);
-	emc_set_line(&emc_key, finish_hash(sum));
+	emc_key.hash = finish_hash(sum);
 	hash = cache_hash_of_port(sum, key);
 	what = emc_find(&emc_key);
 	if (!(what ? decide_at_once(&d, what) : decide(key, &emc_key, hash, &d)))

@@ -65,7 +65,7 @@ static __always_inline bool plain(hook_ctx *ctx, const struct view *v, __u32 in_
 	__u64 key[EMC_WORDS];
 	__u64 sum;
 
-	if (!settings.emc_mask || has_tag(ctx) || eth + ETH_HLEN + PLAIN_IP + PLAIN_UDP > v->end ||
+	if (!settings.emc_used || has_tag(ctx) || eth + ETH_HLEN + PLAIN_IP + PLAIN_UDP > v->end ||
 	    load16(eth + 12) != bpf_htons(ETH_P_IP))
 		return false;
 	key[W_PORT] = PLACE(bpf_htons(in_port), 2, 0) | PLACE(bpf_htons(ETH_P_IP), 2, 2);
@@ -74,7 +74,7 @@ static __always_inline bool plain(hook_ctx *ctx, const struct view *v, __u32 in_
 	if (!plain_ipv4(key, v, tcp_flags))
 		return false;
 	sum = emc_words(k, key);
-	emc_set_line(k, finish_hash(sum));
+	k->hash = finish_hash(sum);
 	return true;
 }
 

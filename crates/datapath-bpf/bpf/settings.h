@@ -21,7 +21,7 @@ struct settings {
 	__u32 vlan_limit;    /* 1 or 2 */
 	__u32 have_frags;    /* XDP: the kernel has frames in several buffers and can redirect them (6.3) */
 	__u32 emc_lines;     /* of one CPU */
-	__u32 emc_mask;      /* of a line among them; 0: the cache is not asked */
+	__u32 emc_used;      /* of them; 0: the cache is not asked */
 	__u32 generation;    /* of this variant; never 0 */
 	__u32 emc_total;     /* lines of all CPUs */
 	__u32 pad;

@@ -34,7 +34,7 @@ pub struct Settings {
     pub vlan_limit: u32,
     pub have_frags: u32,
     pub emc_lines: u32,
-    pub emc_mask: u32,
+    pub emc_used: u32,
     pub generation: u32,
     pub emc_total: u32,
     pub pad: u32,
@@ -82,7 +82,7 @@ impl Settings {
             vlan_limit: flow::extract::vlan_limit() as u32, // at most VLANS
             have_frags: have_frags.into(),
             emc_lines: sizes.emc_lines,
-            emc_mask: sizes.emc_lines - 1,
+            emc_used: sizes.emc_lines,
             generation,
             emc_total: sizes.emc_cpus * sizes.emc_lines,
             pad: 0,
@@ -97,7 +97,7 @@ impl Settings {
             needs: fit.needs.words,
             features: fit.needs.features,
             union_mask: fit.union_mask,
-            emc_mask: fit.emc_lines.saturating_sub(1),
+            emc_used: fit.emc_lines,
             generation,
             ..*self
         }

@@ -82,7 +82,7 @@ pub struct Fit {
     pub needs: Needs,
     /// All masks ORed.
     pub union_mask: [u64; WORDS],
-    /// Lines of the exact-match cache that are used; a power of two, or 0: it is not asked.
+    /// Lines of the exact-match cache that are used; 0: it is not asked.
     pub emc_lines: u32,
 }
 
@@ -90,17 +90,28 @@ pub struct Fit {
 const LEAST_LINES: u32 = 1 << 10;
 
 /// How many lines of the exact-match cache `flows` flows use, when `present` were used before: at
-/// most half of their entries, so that few flows find no room, and not much less, so that they are
-/// in few lines of memory. 0: more flows than it can hold; then asking it only costs.
+/// most three quarters of their entries, so that few flows find no room, and not much less, so that
+/// they are in few lines of memory. 0: more flows than it can hold; then asking it only costs.
 pub fn emc_lines(present: u32, flows: usize, most: u32) -> u32 {
-    let flows = u64::try_from(flows).unwrap_or(u64::MAX).min(1 << 32);
-    let fits = |lines: u32| flows * 2 <= u64::from(lines) * EMC_WAYS as u64;
-    let suits = fits(present) && (present <= LEAST_LINES || flows * 8 >= present.into());
-    if present != 0 && suits {
-        return present;
+    let wanted = steps().find(|lines| fits(flows, *lines)).unwrap_or(u32::MAX);
+    let suits = fits(flows, present) && present / 2 < wanted;
+    match wanted {
+        _ if suits => present,
+        _ if wanted <= most => wanted,
+        _ if fits(flows, most) => most,
+        _ => 0,
     }
-    let wanted = flows.div_ceil(EMC_WAYS as u64 / 2).next_power_of_two().max(LEAST_LINES.into());
-    u32::try_from(wanted).ok().filter(|wanted| *wanted <= most).unwrap_or(0)
+}
+
+fn fits(flows: usize, lines: u32) -> bool {
+    flows as u64 * 4 <= u64::from(lines) * EMC_WAYS as u64 * 3
+}
+
+/// Numbers of lines to choose from, each at most a quarter more than the one before: another one
+/// takes another program, and empties the cache.
+fn steps() -> impl Iterator<Item = u32> {
+    let octaves = (LEAST_LINES.ilog2()..u32::BITS).map(|n| 1 << (n - 2));
+    octaves.flat_map(|quarter: u32| (4..8).map(move |n| quarter * n))
 }
 
 struct Choice {
@@ -301,16 +312,18 @@ mod tests {
     fn lines_follow_flows_and_do_not_flap() {
         let most = 1 << 15;
         assert_eq!(emc_lines(LEAST_LINES, 0, most), LEAST_LINES);
-        assert_eq!(emc_lines(LEAST_LINES, 2048, most), LEAST_LINES);
+        assert_eq!(emc_lines(LEAST_LINES, 3072, most), LEAST_LINES);
         let grown = emc_lines(LEAST_LINES, 10_000, most);
-        assert_eq!(grown, 8192);
-        assert_eq!(emc_lines(grown, 16_384, most), grown);
-        assert_eq!(emc_lines(grown, 1024, most), grown);
-        assert_eq!(emc_lines(grown, 1000, most), LEAST_LINES);
-        assert_eq!(emc_lines(grown, 40_000, most), most);
-        assert_eq!(emc_lines(most, 65_536, most), most, "half full");
-        assert_eq!(emc_lines(most, 65_537, most), 0);
-        assert_eq!(emc_lines(0, 65_536, most), most);
-        assert_eq!(emc_lines(most, usize::MAX, most), 0);
+        assert_eq!(grown, 3584);
+        assert_eq!(emc_lines(grown, 10_752, most), grown, "three quarters");
+        assert_eq!(emc_lines(grown, 10_753, most), 4096);
+        assert_eq!(emc_lines(grown, 5_400, most), grown, "more than half of that");
+        assert_eq!(emc_lines(grown, 5_000, most), 1792);
+        assert_eq!(emc_lines(most, 98_304, most), most);
+        assert_eq!(emc_lines(most, 98_305, most), 0);
+        assert_eq!(emc_lines(0, 98_304, most), most);
+        assert_eq!(emc_lines(most, usize::MAX >> 3, most), 0);
+        assert_eq!(emc_lines(0, 500, 100), 0, "too small a cache for any");
+        assert_eq!(emc_lines(0, 50, 100), 100);
     }
 }

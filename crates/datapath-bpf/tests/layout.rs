@@ -105,7 +105,7 @@ fn structures_are_the_same_in_c_and_here() {
                 vlan_limit,
                 have_frags,
                 emc_lines,
-                emc_mask,
+                emc_used,
                 generation,
                 emc_total,
                 pad,
