@@ -406,7 +406,18 @@ fn datapath_flows_of_packets() {
     assert_eq!(key.vlans[0].tci.get(), 5 | VLAN_CFI);
     assert_eq!(mask.0.vlans[0].tci.get(), 0x1fff);
     assert_eq!(key.dl_type.get(), 0x0800);
+    // A header that is cut off is none.
+    let cut_off = odp("in_port(1),eth_type(0x8100),vlan(vid=0,cfi=0)");
+    assert_eq!(cut_off, odp("in_port(1),eth_type(0x8100)"));
     for (given, error) in [
+        (
+            "eth_type(0x8100),vlan(vid=0,cfi=0/0)",
+            "vlan(vid=0,cfi=0) is a header that is cut off, cfi=0/0 is none",
+        ),
+        (
+            "eth_type(0x8100),vlan(vid=0,cfi=0),encap()",
+            "encap() without eth_type() and vlan() before",
+        ),
         ("in_port(1),eth(),eth_type(0x0800),ipv4(frag=bogus)", "syntax error at ipv4(frag=bogus)"),
         ("garbage(1)", "syntax error at garbage(1)"),
         ("in_port(1),5054", "syntax error at 5054"),

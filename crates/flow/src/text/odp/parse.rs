@@ -198,6 +198,13 @@ impl<'a> Parser<'a> {
             tci = tci & !all | (v as u16) << shift;
             mask = mask & !all | (m as u16) << shift;
         }
+        if tci == 0 {
+            // A frame whose header is cut off has the type, but no tag.
+            let is_cut_off = mask & VLAN_CFI != 0;
+            let error =
+                OdpError::Vlan("vlan(vid=0,cfi=0) is a header that is cut off, cfi=0/0 is none");
+            return is_cut_off.then_some(true).ok_or(error);
+        }
         let Some((place, mask_place)) =
             self.key.vlans.get_mut(self.vlans).zip(self.mask.0.vlans.get_mut(self.vlans))
         else {
