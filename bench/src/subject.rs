@@ -68,6 +68,15 @@ impl Subject {
         flows.map(masked).try_for_each(|flow| self.install(&flow))
     }
 
+    /// Puts in a rule for all flows of the generator, and one for the first alone, so that keys of
+    /// all others differ, too.
+    ///
+    /// # Errors
+    /// When one is refused.
+    pub fn install_few(&self) -> Result<()> {
+        [exact(0), any(1)].iter().try_for_each(|flow| self.install(flow))
+    }
+
     fn install(&self, flow: &Megaflow) -> Result<()> {
         let hooks = self.datapath.install(flow, HookSet::all());
         let hooks = hooks.map_err(|e| anyhow!("a flow was refused: {}", e.meaning()))?;
@@ -135,6 +144,14 @@ fn masked(flow: u32) -> Megaflow {
     key.nw_dst.set(TARGET.to_bits());
     mask.0.nw_dst.set(0xffff_ff00 | (flow & 0xff));
     megaflow(flow, &key, &mask)
+}
+
+/// A rule for all flows of the generator.
+fn any(number: u32) -> Megaflow {
+    let (mut key, mut mask) = common(number);
+    key.nw_src.set(0);
+    mask.0.nw_src.set(0);
+    megaflow(number, &key, &mask)
 }
 
 fn megaflow(flow: u32, key: &Key, mask: &Mask) -> Megaflow {

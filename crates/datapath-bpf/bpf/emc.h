@@ -216,6 +216,7 @@ static __always_inline struct emc_entry *emc_room(const struct emc_key *k)
 		return e;
 	if (!(random >> 16 & 7))
 		l = other;
+	COUNT(evicted);
 	return &l->ways[random % EMC_WAYS];
 }
 

@@ -257,7 +257,8 @@ struct counters {
 	__u64 found;   /* walks that found a flow */
 	__u64 up;      /* packets sent to the daemon */
 	__u64 passed;  /* XDP: packets left to the next hook */
-	__u64 pad[3];
+	__u64 evicted; /* keys that left the exact-match cache for others */
+	__u64 pad[2];
 };
 
 /* Meters: GCRA, one "theoretical arrival time" a band. */

@@ -216,6 +216,8 @@ pub struct Totals {
     pub up: u64,
     /// Packets that XDP left to the next hook.
     pub passed: u64,
+    /// Keys that left the exact-match caches for others.
+    pub evicted: u64,
     /// Masks now.
     pub masks: usize,
     /// Flows now.

@@ -489,6 +489,7 @@ impl BpfDatapath {
             sum.found = sum.found.wrapping_add(c.found);
             sum.up = sum.up.wrapping_add(c.up);
             sum.passed = sum.passed.wrapping_add(c.passed);
+            sum.evicted = sum.evicted.wrapping_add(c.evicted);
         }
         sum
     }
@@ -532,9 +533,10 @@ impl BpfDatapath {
             let _held = lock(&self.ports); // who changes a port's flags holds it
             self.set_whole_only(ports::has_whole_only(self.maps()));
         }
-        let flows = self.flows.len();
-        self.maps().fit_cache(flows);
-        self.variants.choose(self.needs(), flows, || self.maps().next_generation());
+        let Totals { found, evicted, .. } = self.counters();
+        let keys = self.variants.keys(self.flows.len(), found.wrapping_add(evicted));
+        self.maps().fit_cache(keys);
+        self.variants.choose(self.needs(), keys, || self.maps().next_generation());
         // Flows that came while a variant was loaded.
         self.variants.admit(self.needs().0);
     }

@@ -358,7 +358,8 @@ pub struct Counters {
     pub found: u64,
     pub up: u64,
     pub passed: u64,
-    pub pad: [u64; 3],
+    pub evicted: u64,
+    pub pad: [u64; 2],
 }
 
 /// `struct meter_band`.

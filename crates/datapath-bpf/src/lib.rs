@@ -31,6 +31,7 @@ pub mod capabilities;
 mod clsact;
 mod datapath;
 pub mod decode;
+mod demand;
 mod discard;
 pub mod encode;
 pub mod flows;

@@ -304,13 +304,13 @@ impl Maps {
         );
     }
 
-    /// Sets how many lines of the signature cache are used for `flows` flows: each flow finds room
+    /// Sets how many lines of the signature cache are used for `keys` keys: each finds room
     /// for two, on as few pages as can be. Programs may change to it at any time; what they had
     /// put elsewhere is found anew.
-    pub fn fit_cache(&self, flows: usize) {
+    pub fn fit_cache(&self, keys: usize) {
         let at = offset_of!(ConfigEntry, cache_mask);
         let present = self.config.load_half(0, at).wrapping_add(1);
-        let wanted = u32::try_from(flows.saturating_mul(2) / WAYS).unwrap_or(u32::MAX / 2);
+        let wanted = u32::try_from(keys.saturating_mul(2) / WAYS).unwrap_or(u32::MAX / 2);
         let wanted = wanted.max(LEAST_CACHE_LINES).next_power_of_two().min(self.sizes.cache_lines);
         if wanted > present || wanted < present / 4 || present > self.sizes.cache_lines {
             self.config.store_half(0, at, wanted - 1);

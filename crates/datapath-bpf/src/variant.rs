@@ -12,6 +12,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::demand::Demand;
 use crate::layout::{EMC_WAYS, Tail, WORDS};
 use crate::load::{self, Hook};
 use crate::maps::Sizes;
@@ -89,22 +90,24 @@ pub struct Fit {
 /// Least lines of the exact-match cache that are used.
 const LEAST_LINES: u32 = 1 << 10;
 
-/// How many lines of the exact-match cache `flows` flows use, when `present` were used before: at
-/// most three quarters of their entries, so that few flows find no room, and not much less, so that
-/// they are in few lines of memory. 0: more flows than it can hold; then asking it only costs.
-pub fn emc_lines(present: u32, flows: usize, most: u32) -> u32 {
-    let wanted = steps().find(|lines| fits(flows, *lines)).unwrap_or(u32::MAX);
-    let suits = fits(flows, present) && present / 2 < wanted;
+/// How many lines of the exact-match cache are used for `keys` keys, when `present` were used
+/// before: at most three quarters of their entries, so that few keys find no room, and not much
+/// less, so that they are in few lines of memory. 0: more than it can hold; then asking it only
+/// costs.
+pub fn emc_lines(present: u32, keys: usize, most: u32) -> u32 {
+    let wanted = steps().find(|lines| keys <= room(*lines)).unwrap_or(u32::MAX);
+    let suits = keys <= room(present) && present / 2 < wanted;
     match wanted {
         _ if suits => present,
         _ if wanted <= most => wanted,
-        _ if fits(flows, most) => most,
+        _ if keys <= room(most) => most,
         _ => 0,
     }
 }
 
-fn fits(flows: usize, lines: u32) -> bool {
-    flows as u64 * 4 <= u64::from(lines) * EMC_WAYS as u64 * 3
+/// Keys that find room in so many lines.
+fn room(lines: u32) -> usize {
+    lines as usize * EMC_WAYS / 4 * 3
 }
 
 /// Numbers of lines to choose from, each at most a quarter more than the one before: another one
@@ -126,6 +129,7 @@ struct Choice {
     lookups: HashMap<Hook, OwnedFd>,
     /// Lines of the exact-match cache in the last one that was not the full one.
     emc_lines: u32,
+    demand: Demand,
     /// The verifier refused a variant: the full one stays.
     broken: bool,
 }
@@ -157,6 +161,7 @@ impl Variants {
                 full,
                 lookups: HashMap::new(),
                 emc_lines: LEAST_LINES,
+                demand: Demand::default(),
                 broken: false,
             }),
         }
@@ -240,16 +245,25 @@ impl Variants {
         self.active.store(packed(Needs::ALL), Ordering::Release);
     }
 
-    /// Changes to what fits `flows` flows that need `needs`, when it is the same as last time;
+    /// How many keys caches are to have room for, with `flows` flows, when so many `missed` them so
+    /// far. About twice a second.
+    pub fn keys(&self, flows: usize, missed: u64) -> usize {
+        let mut choice = self.lock();
+        let present = room(choice.emc_lines);
+        let demand = choice.demand.observe(missed, present);
+        flows.max(demand.min(room(self.sizes.emc_lines)))
+    }
+
+    /// Changes to what fits `keys` keys of flows that need `needs`, when it is the same as last time;
     /// `generation` is then asked for a new one. About twice a second.
     pub fn choose(
         &self,
         (needs, union_mask): (Needs, [u64; WORDS]),
-        flows: usize,
+        keys: usize,
         generation: impl FnOnce() -> u32,
     ) {
         let mut choice = self.lock();
-        let emc_lines = emc_lines(choice.emc_lines, flows, self.sizes.emc_lines);
+        let emc_lines = emc_lines(choice.emc_lines, keys, self.sizes.emc_lines);
         let found = Fit { needs, union_mask, emc_lines };
         if choice.broken || choice.present == Some(found) {
             choice.times = 0;

@@ -352,6 +352,38 @@ fn under_each_of_256_masks_flows_are_found() {
     });
 }
 
+#[test]
+fn connections_of_few_flows_find_room_in_the_cache() {
+    // More than the cache has at first; a flow tells them apart, and most are another one's.
+    const CONNECTIONS: u32 = 12_000;
+    in_namespace_as_root(|| {
+        let to = veth();
+        let bpf = open(Config { max_flows: CONNECTIONS, ..small() });
+        bpf.attach(PortNo(1), &attachment(LOOPBACK)).unwrap();
+        bpf.attach(PortNo(2), &attachment(to)).unwrap();
+        let mut all = megaflow(CONNECTIONS, &[out()]);
+        all.matching.set_masked(Field::Ipv4Dst, 0, 0);
+        for flow in [megaflow(0, &[out()]), all] {
+            assert_eq!(bpf.install(&flow, HookSet::all()), Ok(HookSet::all()));
+        }
+        let entry = bpf.program("entry_tc_ingress").unwrap();
+        let missed = || bpf.counters().found + bpf.counters().evicted;
+        let missed_by_all = || {
+            let before = missed();
+            for id in 0..CONNECTIONS {
+                assert_eq!(run(entry, &frame(id)).verdict, TC_ACT_REDIRECT, "connection {id}");
+            }
+            (0..3).for_each(|_| bpf.maintain());
+            (missed() - before) as u32
+        };
+        (0..3).for_each(|_| bpf.maintain());
+        let missed: Vec<u32> = (0..8).map(|_| missed_by_all()).collect();
+        assert!(missed[1] > CONNECTIONS / 4, "{missed:?}");
+        assert!(missed[7] < CONNECTIONS / 50, "{missed:?}");
+        bpf.close(true);
+    });
+}
+
 /// Has bpf(2) fail for this thread from now on.
 fn without_bpf_calls() {
     let statement = |code, k| libc::sock_filter { code, jt: 0, jf: 0, k };

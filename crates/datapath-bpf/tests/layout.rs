@@ -66,7 +66,7 @@ fn structures_are_the_same_in_c_and_here() {
         );
         same!(&btf, "port_stats", PortCount { rx_packets, rx_bytes, tx_packets, tx_bytes });
         same!(&btf, "iface", Iface { ifindex, port });
-        same!(&btf, "counters", Counters { drops, walked, masks, found, up, passed, pad });
+        same!(&btf, "counters", Counters { drops, walked, masks, found, up, passed, evicted, pad });
         same!(&btf, "meter_band", MeterBand { cost, depth, tat, packets, bytes });
         same!(&btf, "meter", Meter { in_use, per_packet, packets, bytes, bands, pad });
         same!(
