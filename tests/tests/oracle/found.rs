@@ -567,4 +567,15 @@ scenarios! {
         ofctl add-flow br0 'actions=learn(table=3,priority=10,limit=2,result_dst=NXM_NX_REG1[0]),resubmit(,1)'
         trace in_port=1
     "#;
+    parts_of_fields_by_openflow_1_0: r#"
+        ofctl add-flow br0 'priority=1,ip,nw_src=10.0.3.0/255.0.255.0,actions=drop'
+        ofctl add-flow br0 'priority=2,ip,nw_dst=0.0.0.5/0.0.0.7,actions=drop'
+        ofctl add-flow br0 'priority=3,tcp,tp_src=0x100/0x6100,actions=drop'
+        ofctl add-flow br0 'priority=4,dl_dst=01:00:00:00:00:00/03:00:00:00:00:00,actions=drop'
+        ofctl add-flow br0 'priority=5,vlan_tci=0x0000/0x0800,actions=drop'
+        ofctl add-flow br0 'priority=6,vlan_tci=0x3003/0x7003,actions=drop'
+        ofctl add-flow br0 'priority=7,vlan_tci=0x2000/0x2000,actions=drop'
+        ofctl -F openflow10 dump-flows br0
+        ofctl -F nxm dump-flows br0
+    "#;
 }

@@ -144,7 +144,9 @@ fn port_bits(key: &Key) -> u16 {
     }
 }
 
-/// The match as `ofp10_match`. What it cannot say is left out: the result matches no less.
+/// The match as `ofp10_match`, which has a mask for IPv4 addresses only. A field of which a part is
+/// matched is told as if all of it were, its other bits clear, as Open vSwitch does; see
+/// [`fits_of10`].
 pub fn encode_of10(matching: &Match) -> [u8; OF10_MATCH_LEN] {
     let (k, m) = (matching.key(), &matching.mask().0);
     let mut wild = 0;
@@ -154,30 +156,29 @@ pub fn encode_of10(matching: &Match) -> [u8; OF10_MATCH_LEN] {
         }
         !cond
     };
-    let in_port = wildcard(m.in_port.get() != u32::MAX, W10_IN_PORT);
-    let dl_src = wildcard(m.dl_src != [0xff; 6], W10_DL_SRC);
-    let dl_dst = wildcard(m.dl_dst != [0xff; 6], W10_DL_DST);
-    let dl_type = wildcard(m.dl_type.get() != u16::MAX, W10_DL_TYPE);
-    let nw_tos = wildcard(m.nw_tos & DSCP_MASK != DSCP_MASK, W10_NW_TOS);
-    let nw_proto = wildcard(m.nw_proto != u8::MAX, W10_NW_PROTO);
-    let whole = port_bits(k);
-    let tp_src = wildcard(m.tp_src.get() & whole != whole, W10_TP_SRC);
-    let tp_dst = wildcard(m.tp_dst.get() & whole != whole, W10_TP_DST);
+    let in_port = wildcard(m.in_port.get() == 0, W10_IN_PORT);
+    let dl_src = wildcard(m.dl_src == [0; 6], W10_DL_SRC);
+    let dl_dst = wildcard(m.dl_dst == [0; 6], W10_DL_DST);
+    let dl_type = wildcard(m.dl_type.get() == 0, W10_DL_TYPE);
+    let nw_tos = wildcard(m.nw_tos & DSCP_MASK == 0, W10_NW_TOS);
+    let nw_proto = wildcard(m.nw_proto == 0, W10_NW_PROTO);
+    let tp_src = wildcard(m.tp_src.get() == 0, W10_TP_SRC);
+    let tp_dst = wildcard(m.tp_dst.get() == 0, W10_TP_DST);
 
     let (tci, tci_mask) = (k.vlans[0].tci.get(), m.vlans[0].tci.get());
     let (mut vlan, mut pcp) = (0, 0);
     if tci_mask & VLAN_CFI != 0 && tci & VLAN_CFI == 0 {
         vlan = VLAN_NONE;
     } else {
-        if wildcard(tci_mask & VID_MASK != VID_MASK, W10_DL_VLAN) {
+        if wildcard(tci_mask & VID_MASK == 0, W10_DL_VLAN) {
             vlan = tci & VID_MASK;
         }
-        if wildcard(tci_mask & PCP_MASK != PCP_MASK, W10_DL_VLAN_PCP) {
+        if wildcard(tci_mask & PCP_MASK == 0, W10_DL_VLAN_PCP) {
             pcp = (tci >> PCP_SHIFT) as u8;
         }
     }
-    // The prefix that is matched; a mask of another shape gives the prefix it starts with.
-    let wild_bits = |mask: u32| 32 - mask.leading_ones();
+    // A mask of another shape than a prefix gives the prefix that it ends with.
+    let wild_bits = u32::trailing_zeros;
     wild |= wild_bits(m.nw_src.get()) << W10_NW_SRC_SHIFT;
     wild |= wild_bits(m.nw_dst.get()) << W10_NW_DST_SHIFT;
     let address = |v: u32, mask: u32| v & prefix_mask(wild_bits(mask));
