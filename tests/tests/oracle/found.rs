@@ -567,6 +567,18 @@ scenarios! {
         ofctl add-flow br0 'actions=learn(table=3,priority=10,limit=2,result_dst=NXM_NX_REG1[0]),resubmit(,1)'
         trace in_port=1
     "#;
+    parts_of_ports_are_set: r#"
+        ofctl -O OpenFlow15 add-flow br0 'table=1,priority=1,actions=load:0->NXM_OF_IN_PORT[15]'
+        ofctl -O OpenFlow15 add-flow br0 'table=1,priority=2,actions=load:3->NXM_OF_IN_PORT[14..15]'
+        ofctl -O OpenFlow15 add-flow br0 'table=1,priority=3,actions=load:1->NXM_OF_IN_PORT[]'
+        ofctl -O OpenFlow15 add-flow br0 'table=1,priority=4,actions=learn(table=2,in_port_oxm=2178209287)'
+        appctl bridge/dump-flows br0 | grep table_id=1
+    "#;
+    packet_types_to_learn: r#"
+        ofctl add-flow br0 'table=1,actions=learn(table=3,packet_type=(0,0))'
+        ofctl add-flow br0 'table=2,actions=learn(table=3,packet_type=(1,0x0800))'
+        appctl bridge/dump-flows br0 | grep -v table_id=254
+    "#;
     parts_of_fields_by_openflow_1_0: r#"
         ofctl add-flow br0 'priority=1,ip,nw_src=10.0.3.0/255.0.255.0,actions=drop'
         ofctl add-flow br0 'priority=2,ip,nw_dst=0.0.0.5/0.0.0.7,actions=drop'
@@ -577,5 +589,9 @@ scenarios! {
         ofctl add-flow br0 'priority=7,vlan_tci=0x2000/0x2000,actions=drop'
         ofctl -F openflow10 dump-flows br0
         ofctl -F nxm dump-flows br0
+    "#;
+    traces_show_port_0_as_no_port: r#"
+        ofctl add-flow br0 'actions=load:0->NXM_OF_IN_PORT[],2'
+        trace in_port=1
     "#;
 }

@@ -190,3 +190,15 @@ proptest! {
         let _ = text.parse::<Subfield>();
     }
 }
+
+#[test]
+fn ports_as_values() {
+    let text = |field: Field, value, mask| field.format_value(value, mask, &|_| None);
+    let all = u128::MAX;
+    assert_eq!(text(Field::InPort, 3, all), "3");
+    assert_eq!(text(Field::InPort, 0xfffe, all), "LOCAL");
+    assert_eq!(text(Field::InPort, 0xc000, 0xc000), "49152/0xc000");
+    assert_eq!(text(Field::InPortOxm, 3, all), "3");
+    assert_eq!(text(Field::InPortOxm, 0x81d5_1e07, all), "ANY");
+    assert_eq!(text(Field::InPortOxm, 2, 7), "2/0x7");
+}

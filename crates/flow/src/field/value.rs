@@ -292,8 +292,11 @@ impl Field {
             Format::Ethernet => ethernet_text(&ethernet_of(value)),
             Format::Ipv4 => return ipv4_text(value as u32, mask as u32),
             Format::Ipv6 => return ipv6_text(value, mask),
-            Format::Port10 => return port_text(port_from_of10(value as u16), ports),
-            Format::Port11 => return port_text(value as u32, ports),
+            Format::Port10 if exact => return port_text(port_from_of10(value as u16), ports),
+            // Numbers between the two ranges that there are name no port.
+            Format::Port11 if exact && port_to_of10(value as u32).is_none() => return "ANY".into(),
+            Format::Port11 if exact => return port_text(value as u32, ports),
+            Format::Port10 | Format::Port11 => value.to_string(),
             Format::Frag => return frag_text(value as u8, mask as u8).to_string(),
             Format::TcpFlags => return tcp_flags_text(value as u16, mask as u16),
             Format::PacketType => {

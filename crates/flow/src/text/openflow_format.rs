@@ -286,6 +286,7 @@ pub fn format_key(key: &Key, ports: &dyn Fn(u32) -> Option<String>) -> String {
     for (m, k) in [
         (&mut m.recirc_id, key.recirc_id),
         (&mut m.dp_hash, key.dp_hash),
+        (&mut m.in_port, key.in_port),
         (&mut m.actset_output, key.actset_output),
         (&mut m.skb_priority, key.skb_priority),
         (&mut m.pkt_mark, key.pkt_mark),

@@ -53,6 +53,8 @@ pub(super) fn decode(r: &mut Reader, learn2: bool) -> Result<Learn, OfError> {
         r.zeros(2, OfError::NXBAC_MUST_BE_ZERO)?;
         if flags & WRITE_RESULT != 0 {
             out.result_dst = Some(writable(subfield(pull_header(r)?, start, 1)?)?);
+        } else if start != 0 {
+            return Err(bad);
         }
     }
     while r.len() >= 2 {

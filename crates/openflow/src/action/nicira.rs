@@ -194,7 +194,7 @@ pub(super) fn decode(
             if max_len < ETHERNET_HEADER_LEN {
                 return Err(bad);
             }
-            Action::OutputTrunc { port: output_port(port)?, max_len }
+            Action::OutputTrunc { port, max_len }
         }
         CONTROLLER => {
             let (max_len, controller_id, reason) = (r.u16()?, r.u16()?, r.u8()?);

@@ -448,6 +448,36 @@ fn bundle_load_by_what_is_not_there() {
 }
 
 #[test]
+fn learn2_has_a_place_for_a_result_or_none() {
+    let learn = |flags: &str, start: &str| {
+        let fixed = ["003c0000ea61", "0000000000000000", flags, "010000000000", "00000000"];
+        let rest = ["002d", &fixed.concat(), start, "0000"].concat();
+        let rest = rest + if flags == "0004" { "000100040000000000" } else { "" };
+        let rest = rest.clone() + &"0".repeat(rest.len().next_multiple_of(16) - rest.len());
+        decode_actions(&nicira(&rest), Version::V13).map(|list| list.len())
+    };
+    assert_eq!(learn("0000", "0000"), Ok(1));
+    assert_eq!(learn("0000", "0003"), Err(OfError::OFPBAC_BAD_ARGUMENT));
+    assert_eq!(learn("0004", "0003"), Ok(1));
+}
+
+#[test]
+fn a_port_that_there_is_not_is_told_behind_what_cannot_be_read() {
+    let to_a_wrong_port = nicira("0027ff0000000022");
+    let unknown = [&[0xff, 0xff, 0, 16, 0, 0, 0x70, 0x20][..], &[0; 8]].concat();
+    let list = [to_a_wrong_port.clone(), unknown].concat();
+    assert_eq!(decode_actions(&list, Version::V13), Err(OfError::OFPBAC_BAD_VENDOR));
+    let list = decode_actions(&to_a_wrong_port, Version::V13).unwrap();
+    let context = CheckContext {
+        version: Version::V13,
+        max_ports: PortNo::MAX,
+        table_id: None,
+        n_tables: None,
+    };
+    assert_eq!(check(&list, &Match::ANY, &context), Err(OfError::OFPBAC_BAD_OUT_PORT));
+}
+
+#[test]
 fn parts_beyond_what_is_learned_are_told_in_order() {
     let context = CheckContext {
         version: Version::V13,

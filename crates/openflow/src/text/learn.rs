@@ -43,7 +43,8 @@ pub(super) fn put(l: &Learn, ports: &dyn Fn(u32) -> Option<String>, out: &mut St
                 let value = match dst.field {
                     // With the bit that says that there is a header, if that was given.
                     Field::VlanVid => v.to_string(),
-                    // As OVS has it, with its name once more.
+                    Field::PacketType if *v == 0 => "eth".to_owned(),
+                    // As OVS has others, with the name once more.
                     Field::PacketType => format!(
                         "packet_type={}",
                         dst.field.format_value(*v, dst.field.all_ones(), ports)
