@@ -129,7 +129,7 @@ impl Rule {
     pub fn may_expire(&self) -> bool {
         self.timeouts.idle() != 0
             || self.timeouts.hard() != 0
-            || self.actions.iter().any(|a| matches!(a, openflow::Action::FinTimeout { .. }))
+            || self.any_action(&|a| matches!(a, openflow::Action::FinTimeout { .. }))
     }
 
     /// True when some action, nested ones included, satisfies `wanted`.

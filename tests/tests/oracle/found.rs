@@ -567,6 +567,23 @@ scenarios! {
         ofctl add-flow br0 'actions=learn(table=3,priority=10,limit=2,result_dst=NXM_NX_REG1[0]),resubmit(,1)'
         trace in_port=1
     "#;
+    fin_timeout_of_what_has_labels_by_then: r#"
+        ofctl add-flow br0 'actions=push_mpls:0x8847,fin_timeout(idle_timeout=3,hard_timeout=2)'
+        receive p2 5054000000025054000000010800450000280000000040066ecf0a0001010a0000020035003500000000000000005004000000000000
+        ofctl dump-flows br0
+    "#;
+    fin_timeout_in_a_clone_ends_the_rule: r#"
+        ofctl add-flow br0 'actions=clone(fin_timeout(idle_timeout=2,hard_timeout=4),output:4)'
+        receive p2 50540000000250540000000108004500002800000000400666ce0a0001010a0000020035003500000000000000005001000000000000
+        appctl revalidator/purge
+        appctl time/warp 20000
+        ofctl dump-flows br0
+    "#;
+    a_label_too_many_ends_the_bucket_alone: r#"
+        ofctl -O OpenFlow13 add-group br0 'group_id=4,type=all,bucket=actions=push_mpls:0x8847,output:3,bucket=actions=output:1'
+        ofctl -O OpenFlow13 add-flow br0 'actions=group:4,output:4'
+        appctl ofproto/trace br0 in_port=2 0180c200000150540000000488480006460200003801000007401636 | tail -1
+    "#;
     parts_of_ports_are_set: r#"
         ofctl -O OpenFlow15 add-flow br0 'table=1,priority=1,actions=load:0->NXM_OF_IN_PORT[15]'
         ofctl -O OpenFlow15 add-flow br0 'table=1,priority=2,actions=load:3->NXM_OF_IN_PORT[14..15]'
@@ -590,8 +607,19 @@ scenarios! {
         ofctl -F openflow10 dump-flows br0
         ofctl -F nxm dump-flows br0
     "#;
+    no_meter_in_a_bucket: r#"
+        ofctl -O OpenFlow15 add-meter br0 meter=1,kbps,band=type=drop,rate=1000
+        ofctl -O OpenFlow15 add-group br0 'group_id=3,type=all,bucket=actions=meter:1,mod_dl_src:00:00:00:00:00:01,output:2'
+        ofctl -O OpenFlow15 add-flow br0 'actions=group:3'
+        trace in_port=3
+    "#;
     traces_show_port_0_as_no_port: r#"
         ofctl add-flow br0 'actions=load:0->NXM_OF_IN_PORT[],2'
+        trace in_port=1
+    "#;
+    an_action_set_that_goes_nowhere_was_empty: r#"
+        ofctl -O OpenFlow13 add-flow br0 'actions=write_actions(load:1->NXM_NX_REG1[]),goto_table:1'
+        ofctl -O OpenFlow13 add-flow br0 'table=1,actions=clear_actions'
         trace in_port=1
     "#;
 }

@@ -4,11 +4,10 @@ use super::context::{Context, Freeze};
 use super::freeze::Segment;
 use super::hash::{choose_link, hash_fields, score};
 use crate::effect::Effect;
-use crate::trace::{Kind, action_text, actions_text};
+use crate::trace::{Kind, PortNames, action_text, actions_text};
 use datapath::{Action as DpAction, Userdata};
 use openflow::PortNo;
 use openflow::action::{Action, Bundle, BundleAlgorithm, Multipath};
-use packet::ip_proto;
 use std::sync::Arc;
 
 /// What an action says about the rest of its list.
@@ -109,9 +108,9 @@ impl Context<'_> {
             }
             Action::FinTimeout { idle, hard } => {
                 self.mask.0.nw_proto = u8::MAX;
-                if self.key.nw_proto == ip_proto::TCP
-                    && let Some(rule) = self.rule.clone()
-                {
+                // What counts are the flags that the packet came with, whatever it is by now:
+                // another than TCP's has none.
+                if let Some(rule) = self.rule.clone() {
                     self.effect(|| Effect::FinTimeout { rule, idle: *idle, hard: *hard });
                 }
             }
@@ -147,10 +146,7 @@ impl Context<'_> {
                 let old = std::mem::take(&mut self.action_set);
                 self.key.actset_output.set(PortNo::UNSET.0);
                 let names = self.names();
-                self.report(Kind::Detail, || match old.is_empty() {
-                    true => "action set was empty".to_string(),
-                    false => format!("action set was: {}", actions_text(&ordered_set(&old), names)),
-                });
+                self.report(Kind::Detail, || action_set_text("was", &old, names));
             }
             Action::WriteActions(actions) => self.write_actions(actions),
             Action::WriteMetadata { value, mask } => {
@@ -207,14 +203,7 @@ impl Context<'_> {
         let names = self.names();
         let set = &self.action_set;
         if let Some(t) = self.tracer.as_deref_mut() {
-            let list = ordered_set(set);
-            t.add(
-                Kind::Detail,
-                match list.is_empty() {
-                    true => "action set is empty".to_string(),
-                    false => format!("action set is: {}", actions_text(&list, names)),
-                },
-            );
+            t.add(Kind::Detail, action_set_text("is", set, names));
         }
     }
 
@@ -381,9 +370,19 @@ impl Context<'_> {
     }
 }
 
+/// What a trace says of an action set: what of it would run.
+fn action_set_text(verb: &str, set: &[Action], names: PortNames<'_>) -> String {
+    let list = ordered_set(set);
+    match list.is_empty() {
+        true => format!("action set {verb} empty"),
+        false => format!("action set {verb}: {}", actions_text(&list, names)),
+    }
+}
+
 /// The actions of an action set in the order in which OpenFlow runs them (1.5.1 section 5.6;
 /// ovs-actions(7), "Action sets"): of each kind the last one written, of sets and, as in OVS, of
-/// queues all in order. An action set that goes nowhere does nothing.
+/// queues all in order. An action set that goes nowhere does nothing. Meters have no place in one,
+/// as in OVS.
 pub(super) fn ordered_set(set: &[Action]) -> Vec<Action> {
     let last = |which: &dyn Fn(&Action) -> bool| set.iter().rev().find(|a| which(a)).cloned();
     let end = last(&|a| matches!(a, Action::Group(_)))
@@ -391,8 +390,7 @@ pub(super) fn ordered_set(set: &[Action]) -> Vec<Action> {
         .or_else(|| last(&|a| matches!(a, Action::Resubmit { .. })));
     let Some(end) = end else { return Vec::new() };
     let mut out = Vec::new();
-    let once: [&dyn Fn(&Action) -> bool; 7] = [
-        &|a| matches!(a, Action::Meter(_)),
+    let once: [&dyn Fn(&Action) -> bool; 6] = [
         &|a| matches!(a, Action::PopVlan { .. }),
         &|a| matches!(a, Action::PopMpls { .. }),
         &|a| matches!(a, Action::PushMpls { .. }),

@@ -6,6 +6,7 @@ use super::hash::{Hasher, hash_fields, score, share};
 use crate::effect::Effect;
 use crate::group::{Bucket, Group, GroupKind, Selection};
 use crate::trace::Kind;
+use crate::translate::TranslationError;
 use openflow::PortNo;
 use openflow::action::HashFields;
 use std::sync::Arc;
@@ -85,6 +86,8 @@ impl Context<'_> {
         self.key = key;
         self.was_mpls = was_mpls;
         self.exit = false;
+        // Nor does a label too many; limits on all of a translation do.
+        self.error = self.error.filter(|e| *e != TranslationError::TooManyMplsLabels);
     }
 
     fn bucket_is_live(&mut self, group: &Group, bucket: usize) -> bool {
