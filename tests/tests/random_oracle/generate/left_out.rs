@@ -30,6 +30,8 @@ struct Facts {
     transport: bool,
     /// Timeouts are lowered when a connection ends.
     fin_timeout: bool,
+    /// Packets are truncated.
+    truncates: bool,
     /// Packets are branched on by their length.
     branches: bool,
     /// Tables are gone to with an action set.
@@ -49,6 +51,9 @@ const ROOM: usize = flow::VLANS;
 
 /// Bytes of headers that come and go before a length is compared, as a rule.
 const CHANGES: usize = 8;
+
+/// A frame longer than this may be too long for a port, with the headers that it gets.
+const LONG: usize = 1500;
 
 /// All of them.
 pub const LEFT_OUT: &[LeftOut] = &[
@@ -168,6 +173,34 @@ pub const LEFT_OUT: &[LeftOut] = &[
         },
     },
     LeftOut {
+        name: "matches of what is not there yet",
+        reason: "a damaged message may match any tunnel or connection, which OVS takes",
+        of: |_, step| match step {
+            Step::Message { version, bytes, .. } => matches_what_is_not_there(*version, bytes),
+            _ => false,
+        },
+    },
+    LeftOut {
+        name: "MPLS without a label",
+        reason: "OVS cannot read the key of its megaflow, and loses what that counts",
+        of: |_, step| frame(step).is_some_and(packets::is_without_label),
+    },
+    LeftOut {
+        name: "long frames that are truncated",
+        reason: "behind a frame that is too long OVS's dummies lose what else the packet sends to \
+                 the port",
+        of: |facts, step| facts.truncates && frame(step).is_some_and(|f| f.len() > LONG),
+    },
+    LeftOut {
+        name: "labels and classes that are too large",
+        reason: "OVS takes labels of more than 20 bits and classes of more than 3, and tells of them \
+                 what no controller can read",
+        of: |_, step| match step {
+            Step::Message { bytes, .. } => has_large_label(bytes),
+            _ => false,
+        },
+    },
+    LeftOut {
         name: "lengths of frames with a VLAN header",
         reason: "OVS's userspace datapath counts that header in check_pkt_larger, against its \
                  manual and openvswitch.ko",
@@ -207,7 +240,7 @@ pub fn admits(steps: &[Step]) -> bool {
 
 impl Facts {
     fn of(steps: &[Step]) -> Facts {
-        let text = format!("{steps:?}");
+        let text: String = steps.iter().map(text_of).collect();
         let any = |words: &[&str]| words.iter().any(|w| text.contains(w));
         let fields = any(&["SetField", "Move", "StackPop", "Learn(", "Message {"]);
         let limit = if any(&["vlan-limit=0", "vlan-limit=2"]) { ROOM } else { 1 };
@@ -216,6 +249,7 @@ impl Facts {
             labels: fields || any(&["SetMpls", "DecMpls"]),
             ipv4: fields || any(&["SetIpv4"]),
             fin_timeout: lowers_timeouts(steps),
+            truncates: any(&["OutputTrunc"]),
             branches: any(&["CheckPktLarger"]),
             set_waits: steps.iter().any(goes_on_with_a_set),
             resized: Resized::of(steps),
@@ -260,13 +294,42 @@ fn has_debug_action(message: &[u8]) -> bool {
     })
 }
 
+/// True for a message that Slipswitch refuses for a field, where there may be one of tunnels or
+/// connections.
+fn matches_what_is_not_there(version: openflow::Version, message: &[u8]) -> bool {
+    let refused = Message::decode(message, &crate::case::protocol(version)).err();
+    let of_field = refused.is_some_and(|e| e.error == openflow::OfError::OFPBMC_BAD_FIELD);
+    // Nicira's class, and the field with a bit for a mask behind it.
+    let is_such = |header: &[u8]| match header {
+        [0, 1, field] => matches!(field >> 1, 16 | 31 | 32 | 38..=110 | 119..=124),
+        _ => false,
+    };
+    of_field && message.windows(3).any(is_such)
+}
+
+/// True when there may be an action that sets an MPLS label or traffic class to more than there is room
+/// for, Nicira's or OpenFlow 1.1's.
+fn has_large_label(message: &[u8]) -> bool {
+    /// What stands before a label, and before a class.
+    const LABEL: [&[u8]; 2] = [&[0, 0, 0x23, 0x20, 0, 30, 0, 0], &[0, 13, 0, 8]];
+    const CLASS: [&[u8]; 2] = [&[0, 0, 0x23, 0x20, 0, 31], &[0, 14, 0, 8]];
+    let follows = |head: &[u8], is_large: &dyn Fn(&[u8; 4]) -> bool| {
+        message.windows(head.len() + 4).any(|window| {
+            let value = window.strip_prefix(head).and_then(|rest| rest.first_chunk());
+            value.is_some_and(is_large)
+        })
+    };
+    LABEL.iter().any(|head| follows(head, &|label| u32::from_be_bytes(*label) >> 20 != 0))
+        || CLASS.iter().any(|head| follows(head, &|[class, ..]| class >> 3 != 0))
+}
+
 /// VLAN headers that a frame may get at ports.
 fn tunnels(steps: &[Step]) -> usize {
     usize::from(format!("{steps:?}").contains("dot1q-tunnel"))
 }
 
 fn pushes_of(step: &Step) -> usize {
-    let text = format!("{step:?}");
+    let text = text_of(step);
     // From OpenFlow 1.1 on the second is written as a push and a set.
     ["PushVlan {", "push_if_missing: true"].iter().map(|w| text.matches(w).count()).sum()
 }
@@ -298,6 +361,17 @@ fn any_action(step: &Step, of: &dyn Fn(&Action) -> bool) -> bool {
         Step::Group { change, .. } => change.buckets.iter().any(|b| among(&b.actions, of)),
         step => flow_of(step).is_some_and(|flow| among(&flow.actions, of)),
     }
+}
+
+/// What there is in a step, also where it is a message that can be read.
+fn text_of(step: &Step) -> String {
+    let read = match step {
+        Step::Message { version, bytes, .. } => {
+            Message::decode(bytes, &crate::case::protocol(*version)).ok()
+        }
+        _ => None,
+    };
+    format!("{step:?} {read:?}")
 }
 
 /// The change of a flow table that a step is, if it is one, or a damaged one that can be read.

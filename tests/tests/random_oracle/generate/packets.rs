@@ -324,6 +324,14 @@ pub fn has_endless_labels(frame: &[u8]) -> bool {
     })
 }
 
+/// True for a frame of MPLS in which no label is whole, or all are zero.
+pub fn is_without_label(frame: &[u8]) -> bool {
+    (0..=2).any(|tags| {
+        let key = flow::extract::extract_limited(frame, 1, tags).0;
+        matches!(key.dl_type.get(), 0x8847 | 0x8848) && key.mpls.iter().all(|l| l.get() == 0)
+    })
+}
+
 /// True for a fragment of IPv4 that is not the first.
 pub fn is_later_fragment(frame: &[u8]) -> bool {
     (0..=2).any(|tags| {
