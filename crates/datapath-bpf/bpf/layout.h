@@ -21,7 +21,7 @@
 #include <linux/types.h>
 
 #define LAYOUT_MAGIC 0x736c697073776368ull /* "slipswch" */
-#define LAYOUT_VERSION 4
+#define LAYOUT_VERSION 5
 
 /* Words of a key: the fields of `flow::Key` from `recirc_id` on (its registers are no datapath's
  * business), put together so that what tells most packets apart is the first five. Bytes are in
@@ -156,12 +156,51 @@ struct cache_line {
 	__u64 entries[WAYS];
 };
 
-/* Statistics of a slot on one shard of CPUs: stats[shard * max_flows + slot]. Written by
- * programs only, each shard by its own CPUs; zeroed by the daemon before publication. */
+/* Statistics of a slot: what it counted of late on each shard of CPUs, one word that is all that
+ * most packets touch, recent[shard * max_flows + slot], and what was taken out of these words
+ * before, totals[slot]. Written by programs only, each shard's words by its own CPUs; zeroed by the
+ * daemon before publication. From the lowest bit on a word has
+ *
+ *   34 bits  bytes
+ *   17 bits  packets
+ *    1 bit   RECENT_SPILLED: the totals are not zero; stays
+ *   12 bits  TCP flags, ORed; stay
+ *
+ * A packet is one addition to both counts. Whoever then finds the top bit of one of them set spills:
+ * moves both to the totals. No count overflows into what is above it. Where a shard has one CPU a
+ * count is below its top bit before a packet is added, and no packet has 2^33 bytes. Where CPUs
+ * share a shard each of them may add a packet more before the first has spilled, and spills itself
+ * before it adds another. A packet has at most 512 KiB then: GSO_MAX_SIZE, the limit of BIG TCP.
+ *
+ * Spilling: `begun` is raised, the word is taken, its counts are added to the totals, `ended` is
+ * raised, each seen by other CPUs in this order. A reader loads `ended`, the totals, the words,
+ * `begun`. When both numbers are equal nobody spilled meanwhile: those who had begun had ended
+ * before. Else what it has is too little, never too much, since no word has what it found in the
+ * totals. */
+#define RECENT_PACKETS_SHIFT 34
+#define RECENT_SPILLED_SHIFT 51
 #define TCP_FLAGS_SHIFT 52
-struct flow_stats {
-	__u64 packets; /* from TCP_FLAGS_SHIFT on: TCP flags, ORed */
+#define RECENT_PACKET (1ull << RECENT_PACKETS_SHIFT)
+#define RECENT_BYTES (RECENT_PACKET - 1)
+#define RECENT_SPILLED (1ull << RECENT_SPILLED_SHIFT)
+#define RECENT_FLAGS (~0ull << TCP_FLAGS_SHIFT)
+/* The top bits of packets and of bytes. */
+#define RECENT_TOP_PACKETS (1ull << (RECENT_SPILLED_SHIFT - 1))
+#define RECENT_TOP_BYTES (1ull << (RECENT_PACKETS_SHIFT - 1))
+#define RECENT_FULL (RECENT_TOP_PACKETS | RECENT_TOP_BYTES)
+#define LONGEST_PACKET (1ull << 19)
+#define MOST_CPUS (1ull << 13) /* NR_CPUS of every architecture is at most this */
+_Static_assert(MOST_CPUS * RECENT_PACKET < RECENT_TOP_PACKETS, "packets of a word overflow");
+_Static_assert(MOST_CPUS * LONGEST_PACKET < RECENT_TOP_BYTES, "bytes of a word overflow");
+_Static_assert(1ull << 32 <= RECENT_TOP_BYTES, "a number of bytes overflows");
+struct recent {
+	__u64 word;
+};
+struct totals {
+	__u64 packets;
 	__u64 bytes;
+	__u64 begun;
+	__u64 ended;
 };
 
 /* Actions that are more than one output: cells of 64 bits, see program.h. */

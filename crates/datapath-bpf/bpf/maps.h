@@ -94,14 +94,23 @@ struct {
 	__type(value, struct cache_line);
 } cache SEC(".maps");
 
-/* [shard * max_flows + slot] */
+/* What flows counted of late: [shard * max_flows + slot] */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct flow_stats);
-} stats SEC(".maps");
+	__type(value, struct recent);
+} recent SEC(".maps");
+
+/* What they counted before, by slot number. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct totals);
+} totals SEC(".maps");
 
 /* Actions that are more than one output. */
 struct {

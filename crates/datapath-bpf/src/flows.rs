@@ -63,10 +63,12 @@ enum State {
 #[derive(Clone, Copy, Debug)]
 struct Record {
     ufid: Ufid,
-    /// Packets at the last sweep.
-    seen: u64,
+    /// What was seen of its statistics at the last look.
+    packets: u64,
+    bytes: u64,
     used: Millis,
     position: Position,
+    tcp_flags: u16,
     state: State,
     /// There is an entry in `Inner::earlier`.
     has_earlier: bool,
@@ -555,12 +557,34 @@ impl Record {
     fn published(ufid: Ufid, position: Position) -> Record {
         Record {
             ufid,
-            seen: 0,
+            packets: 0,
+            bytes: 0,
             used: Millis(0),
             position,
+            tcp_flags: 0,
             state: State::Published,
             has_earlier: false,
         }
+    }
+
+    fn seen(&self) -> FlowCount {
+        FlowCount { packets: self.packets, bytes: self.bytes, tcp_flags: self.tcp_flags }
+    }
+
+    fn see(&mut self, count: &FlowCount) {
+        (self.packets, self.bytes, self.tcp_flags) = (count.packets, count.bytes, count.tcp_flags);
+    }
+}
+
+// A sweep goes through all of them.
+const _: () = assert!(size_of::<Record>() == 48);
+
+impl Earlier {
+    /// What all of them counted.
+    fn count(&self, maps: &Maps) -> FlowCount {
+        let mut sum = self.sum;
+        self.slots.iter().for_each(|slot| sum.add(&FlowCount::of_slot(maps, *slot)));
+        sum
     }
 }
 

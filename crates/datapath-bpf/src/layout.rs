@@ -6,7 +6,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// `config.magic`: "slipswch".
 pub const MAGIC: u64 = 0x736c_6970_7377_6368;
 /// `config.version`.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// Names of the words of a key, `enum word`.
 pub mod word {
@@ -92,7 +92,11 @@ pub const BUCKET: usize = 8;
 pub const WAYS: usize = 4;
 /// Epochs that slots share.
 pub const EPOCHS: usize = 1024;
-/// Where TCP flags begin in `flow_stats.packets`.
+/// Where packets begin in `recent.word`; bytes are below.
+pub const RECENT_PACKETS_SHIFT: u32 = 34;
+/// The bit of `recent.word` that says that the totals are not zero.
+pub const RECENT_SPILLED_SHIFT: u32 = 51;
+/// Where TCP flags begin in `recent.word`.
 pub const TCP_FLAGS_SHIFT: u32 = 52;
 /// Cells where a list may begin an instruction.
 pub const CELLS: usize = 32;
@@ -271,15 +275,27 @@ pub struct CacheLine {
     pub entries: [u64; WAYS],
 }
 
-/// `struct flow_stats`.
+/// `struct recent`.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
 #[repr(C)]
 #[allow(missing_docs)]
-pub struct FlowStatsEntry {
+pub struct Recent {
+    pub word: u64,
+}
+
+/// `struct totals`.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+#[allow(missing_docs)]
+pub struct Totals {
     pub packets: u64,
     pub bytes: u64,
+    pub begun: u64,
+    pub ended: u64,
 }
 
 /// `struct program`.
@@ -421,7 +437,13 @@ const _: () = {
     assert!(size_of::<Bucket>() == 64);
     assert!(size_of::<EmcLine>() == 64);
     assert!(size_of::<CacheLine>() == 32);
-    assert!(size_of::<FlowStatsEntry>() == 16);
+    assert!(size_of::<Recent>() == 8);
+    assert!(RECENT_PACKETS_SHIFT < RECENT_SPILLED_SHIFT);
+    assert!(RECENT_SPILLED_SHIFT + 1 == TCP_FLAGS_SHIFT);
+    assert!(size_of::<Totals>() == 32);
+    assert!(offset_of!(Totals, bytes) == 8);
+    assert!(offset_of!(Totals, begun) == 16);
+    assert!(offset_of!(Totals, ended) == 24);
     assert!(size_of::<Program>() == 384);
     assert!(size_of::<PortSet>() == 80);
     assert!(size_of::<Port>() == 64);

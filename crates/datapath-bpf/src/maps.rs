@@ -16,13 +16,13 @@ use crate::shared::Shared;
 pub const MMAPABLE: u32 = 1 << 10;
 const ARRAY: u32 = libbpf_sys::BPF_MAP_TYPE_ARRAY;
 
-/// Flows that there can be slots for (256 bytes each, taken at once).
+/// Flows that there can be slots for (256 bytes each and 32 of totals, taken at once).
 pub const MAX_FLOWS: RangeInclusive<u32> = 1 << 10..=EMC_SLOTS;
 /// Masks that there can be.
 pub const MAX_MASKS: RangeInclusive<u32> = 1..=u16::MAX as u32;
 
-/// Statistics take no more than this; above it CPUs share shards.
-const MOST_STATS_BYTES: u64 = 256 << 20;
+/// What flows counted of late takes no more than this; above it CPUs share shards.
+const MOST_RECENT_BYTES: u64 = 256 << 20;
 /// Lines of the signature cache that are used at least.
 const LEAST_CACHE_LINES: u32 = 1 << 9;
 /// The exact-match caches of all CPUs take about this much.
@@ -77,8 +77,8 @@ impl Sizes {
         let most = EMC_BYTES / size_of::<EmcLine>() / emc_cpus;
         let emc_lines = 1 << most.clamp(*EMC_LINES.start(), *EMC_LINES.end()).ilog2();
         let cpus = u32::try_from(cpus.max(1)).unwrap_or(1 << 16).min(1 << 16).next_power_of_two();
-        let bytes = u64::from(flows) * size_of::<FlowStatsEntry>() as u64;
-        let most = (MOST_STATS_BYTES / bytes).clamp(1, 1 << 16) as u32; // fits: clamped
+        let bytes = u64::from(flows) * size_of::<Recent>() as u64;
+        let most = (MOST_RECENT_BYTES / bytes).clamp(1, 1 << 16) as u32; // fits: clamped
         let most = if most.is_power_of_two() { most } else { most.next_power_of_two() / 2 };
         let shards = cpus.min(most);
         Sizes {
@@ -95,7 +95,7 @@ impl Sizes {
     }
 
     /// Name, value bytes and entries of every shared array.
-    pub fn arrays(&self) -> [(&'static str, usize, u32); 16] {
+    pub fn arrays(&self) -> [(&'static str, usize, u32); 17] {
         [
             ("slots", size_of::<SlotEntry>(), self.flows),
             ("details", size_of::<SlotDetail>(), self.flows),
@@ -104,7 +104,8 @@ impl Sizes {
             ("emc", size_of::<EmcLine>(), self.emc_cpus * self.emc_lines),
             ("epochs", size_of::<Epochs>(), 1),
             ("cache", size_of::<CacheLine>(), self.cache_lines),
-            ("stats", size_of::<FlowStatsEntry>(), self.shards.saturating_mul(self.flows)),
+            ("recent", size_of::<Recent>(), self.shards.saturating_mul(self.flows)),
+            ("totals", size_of::<Totals>(), self.flows),
             ("programs", size_of::<Program>(), self.programs),
             ("ports", size_of::<Port>(), MAX_PORTS),
             ("port_stats", size_of::<PortCount>(), self.shards.saturating_mul(MAX_PORTS)),
@@ -195,8 +196,10 @@ pub struct Maps {
     pub cache: Shared<CacheLine>,
     /// Epochs of slots.
     pub epochs: Shared<Epochs>,
-    /// Statistics of flows.
-    pub stats: Shared<FlowStatsEntry>,
+    /// What flows counted of late.
+    pub recent: Shared<Recent>,
+    /// What they counted before.
+    pub totals: Shared<Totals>,
     /// Action lists.
     pub programs: Shared<Program>,
     /// Ports.
@@ -242,7 +245,8 @@ impl Maps {
             index: one(fds, &sizes, "index")?,
             cache: one(fds, &sizes, "cache")?,
             epochs: one(fds, &sizes, "epochs")?,
-            stats: one(fds, &sizes, "stats")?,
+            recent: one(fds, &sizes, "recent")?,
+            totals: one(fds, &sizes, "totals")?,
             programs: one(fds, &sizes, "programs")?,
             ports: one(fds, &sizes, "ports")?,
             port_stats: one(fds, &sizes, "port_stats")?,
@@ -265,7 +269,8 @@ impl Maps {
             index: Shared::private(of("index")),
             cache: Shared::private(of("cache")),
             epochs: Shared::private(of("epochs")),
-            stats: Shared::private(of("stats")),
+            recent: Shared::private(of("recent")),
+            totals: Shared::private(of("totals")),
             programs: Shared::private(of("programs")),
             ports: Shared::private(of("ports")),
             port_stats: Shared::private(of("port_stats")),

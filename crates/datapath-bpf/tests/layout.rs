@@ -56,7 +56,8 @@ fn structures_are_the_same_in_c_and_here() {
         same!(&btf, "emc_entry", EmcEntry { sign, what });
         same!(&btf, "emc_line", EmcLine { ways });
         same!(&btf, "epochs", Epochs { of });
-        same!(&btf, "flow_stats", FlowStatsEntry { packets, bytes });
+        same!(&btf, "recent", Recent { word });
+        same!(&btf, "totals", Totals { packets, bytes, begun, ended });
         same!(&btf, "program", Program { cells, set, exclude, growth, again, cuts, pad });
         same!(&btf, "port_set", PortSet { mtu, blocked, blocked_port, count, ports });
         same!(
@@ -144,6 +145,8 @@ fn constants_are_the_same_in_c_and_here() {
         ("WAYS", WAYS as u64),
         ("EMC_WAYS", EMC_WAYS as u64),
         ("EPOCHS", EPOCHS as u64),
+        ("RECENT_PACKETS_SHIFT", RECENT_PACKETS_SHIFT.into()),
+        ("RECENT_SPILLED_SHIFT", RECENT_SPILLED_SHIFT.into()),
         ("TCP_FLAGS_SHIFT", TCP_FLAGS_SHIFT.into()),
         ("CELLS", CELLS as u64),
         ("CELLS_TOTAL", CELLS_TOTAL as u64),

@@ -4,7 +4,10 @@
 
 mod support;
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use datapath::{Action, DropReason, PortNo};
+use datapath_bpf::flows::FlowCount;
 use datapath_bpf::keys;
 use datapath_bpf::layout::*;
 use datapath_bpf::load::Hook;
@@ -306,6 +309,98 @@ fn cases_at_tc() {
 fn cases_at_xdp() {
     if !without_root() {
         run_cases(Hook::Xdp, 1);
+    }
+}
+
+#[test]
+fn flows_count_exactly_when_a_word_is_full() {
+    if without_root() {
+        return;
+    }
+    const PACKET: u64 = 1 << RECENT_PACKETS_SHIFT;
+    const SPILLED: u64 = 1 << RECENT_SPILLED_SHIFT;
+    const MOST: (u64, u64) = ((1 << 16) - 1, (1 << 33) - 1);
+    let frame = tcp(5);
+    let bytes = frame.len() as u64;
+    for (hook, at, bed) in [Hook::Tc, Hook::Xdp]
+        .into_iter()
+        .enumerate()
+        .flat_map(|(at, hook)| [(hook, at, Bed::new(hook)), (hook, at, Bed::with_one_shard(hook))])
+    {
+        // Packets and bytes of the word, and after how many packets it is spilled.
+        for (packets, counted, spills) in [
+            (MOST.0 - 3, 60, 4),
+            (MOST.0, MOST.1, 1),
+            (7, MOST.1 - 2 * bytes, 3),
+            (0, MOST.1 + 1, 1),
+            (2 * MOST.0, 60, 1),
+        ] {
+            let mut flow = bed.flow(&key(&frame), &memorable());
+            flow.output = OUT_PORT;
+            bed.install(&flow, &memorable());
+            bed.set_recent(packets * PACKET + counted);
+            for times in 1..=10 {
+                assert_eq!(bed.run(&frame).verdict, REDIRECT[at]);
+                let stats = bed.stats();
+                let words = format!("{hook:?}: {packets}, {counted}: time {times}: {stats:?}");
+                assert_eq!(stats.packets, packets + times, "{words}");
+                assert_eq!(stats.bytes, counted + times * bytes, "{words}");
+                assert_eq!(stats.tcp_flags, 0x12, "{words}");
+                let totals = bed.maps.totals.read(0);
+                let moved = u64::from(times >= spills);
+                assert_eq!((totals.begun, totals.ended), (moved, moved), "{words}");
+                assert_eq!(totals.packets, moved * (packets + spills), "{words}");
+                assert_eq!(totals.bytes, moved * (counted + spills * bytes), "{words}");
+            }
+        }
+        // Full again: it is added to what was there.
+        bed.set_recent(SPILLED | MOST.0 * PACKET | 60);
+        let before = bed.maps.totals.read(0);
+        bed.run(&frame);
+        let after = bed.maps.totals.read(0);
+        assert_eq!((after.begun, after.ended), (2, 2));
+        assert_eq!(after.packets - before.packets, MOST.0 + 1);
+        assert_eq!(after.bytes - before.bytes, 60 + bytes);
+        assert_eq!(bed.stats().packets, after.packets);
+    }
+}
+
+/// Threads stay on CPUs of their own, where there are two, while somebody reads.
+#[test]
+fn cpus_that_share_a_shard_lose_no_packet() {
+    if without_root() {
+        return;
+    }
+    const TIMES: u32 = 300_000;
+    const ALL: u64 = 2 * TIMES as u64;
+    let frame = tcp(5);
+    for hook in [Hook::Tc, Hook::Xdp] {
+        let bed = Bed::with_one_shard(hook);
+        let mut flow = bed.flow(&key(&frame), &memorable());
+        flow.output = OUT_PORT;
+        bed.install(&flow, &memorable());
+        let (maps, entry, running) = (&bed.maps, bed.entry(), AtomicUsize::new(2));
+        let mut seen = FlowCount::default();
+        std::thread::scope(|scope| {
+            for cpu in two_cpus() {
+                let (frame, running) = (&frame, &running);
+                scope.spawn(move || {
+                    pin_to(cpu);
+                    let done = run_entry(entry, frame, TIMES, 0);
+                    running.fetch_sub(1, Ordering::SeqCst);
+                    done.unwrap();
+                });
+            }
+            while running.load(Ordering::SeqCst) > 0 {
+                seen = FlowCount::of_slot(maps, 0).at_least(&seen);
+            }
+        });
+        let stats = bed.stats();
+        assert_eq!((stats.packets, stats.bytes), (ALL, ALL * frame.len() as u64), "{hook:?}");
+        assert_eq!(stats.tcp_flags, 0x12);
+        assert_eq!(stats.at_least(&seen), stats, "{hook:?}: more was seen than there was");
+        let totals = maps.totals.read(0);
+        assert!(totals.begun >= ALL >> 17 && totals.begun == totals.ended, "{totals:?}");
     }
 }
 

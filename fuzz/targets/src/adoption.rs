@@ -29,7 +29,7 @@ const SIZES: Sizes = Sizes {
     emc_cpus: 2,
     shards_atomic: false,
 };
-const ARRAYS: usize = 8;
+const ARRAYS: usize = 9;
 /// The first of them are what flows consist of.
 const OF_FLOWS: usize = 6;
 const PORTS: usize = 8;
@@ -79,7 +79,8 @@ fn words(maps: &Maps) -> [&[AtomicU64]; ARRAYS] {
         maps.programs.all_words(),
         maps.port_sets.all_words(),
         maps.cache.all_words(),
-        maps.stats.all_words(),
+        maps.recent.all_words(),
+        maps.totals.all_words(),
     ]
 }
 

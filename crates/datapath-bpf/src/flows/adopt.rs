@@ -79,10 +79,11 @@ impl Flows {
             }
             return Err(());
         }
-        let count = stats::of_slot(&self.maps, number);
+        let count = FlowCount::of_slot(&self.maps, number);
         let used = if count.packets == 0 { Millis(0) } else { self.clock.now() };
-        let record = Record::published(ufid, position);
-        inner.record(number, Record { seen: count.packets, used, ..record });
+        let mut record = Record { used, ..Record::published(ufid, position) };
+        record.see(&count);
+        inner.record(number, record);
         inner.by_ufid.insert(ufid, number);
         inner.count_features(self.features_of(&slot), 1);
         Ok(true)

@@ -10,27 +10,22 @@ use crate::layout::NO_PORT;
 impl Flows {
     /// One flow.
     pub fn flow(&self, ufid: Ufid) -> Option<Held> {
-        let inner = self.lock();
+        let mut inner = self.lock();
         let slot = *inner.by_ufid.get(&ufid)?;
-        Some(self.held(&inner, slot))
+        Some(self.held(&mut inner, slot))
     }
 
-    fn held(&self, inner: &Inner, number: u32) -> Held {
+    fn held(&self, inner: &mut Inner, number: u32) -> Held {
         let slot = Slot::read(&self.maps, number as usize);
         let matching = Matching {
             words: slot.words,
             mask: self.maps.masks.read(slot.mask.into()).words,
             packet_type: slot.flags & FLOW_PACKET_TYPE != 0,
         };
-        let count = self.count(inner, number);
-        let used = inner
-            .records
-            .get(number as usize)
-            .map_or(Millis(0), |r| if count.packets == r.seen { r.used } else { self.clock.now() });
         Held {
             matching: matching.to_match(),
             hooks: HookSet::from_bits_truncate(slot.hooks),
-            stats: stats::flow_stats(&count, used),
+            stats: self.observe(inner, number, self.clock.now()),
         }
     }
 
@@ -54,10 +49,10 @@ impl Flows {
         let ufids: Vec<Ufid> = self.lock().by_ufid.keys().copied().collect();
         let mut all = Vec::with_capacity(ufids.len());
         for some in ufids.chunks(256) {
-            let inner = self.lock();
+            let mut inner = self.lock();
             for ufid in some {
-                if let Some(slot) = inner.by_ufid.get(ufid) {
-                    all.push((*ufid, self.held(&inner, *slot)));
+                if let Some(slot) = inner.by_ufid.get(ufid).copied() {
+                    all.push((*ufid, self.held(&mut inner, slot)));
                 }
             }
         }
@@ -95,17 +90,26 @@ impl Flows {
             if record.state != State::Published {
                 continue;
             }
-            let count = self.count(inner, at as u32);
-            let mut used = record.used;
-            if count.packets != record.seen {
-                used = now;
-                inner.hits = inner.hits.wrapping_add(count.packets.wrapping_sub(record.seen));
-                if let Some(r) = inner.records.get_mut(at) {
-                    (r.seen, r.used) = (count.packets, now);
-                }
-            }
-            out.push((record.ufid, stats::flow_stats(&count, used)));
+            out.push((record.ufid, self.observe(inner, at as u32, now)));
         }
+    }
+
+    /// What a flow counted, and when it was used last. Nothing in it is ever less than it was
+    /// before.
+    fn observe(&self, inner: &mut Inner, slot: u32, now: Millis) -> FlowStats {
+        let count = self.count(inner, slot);
+        let Some(record) = inner.records.get_mut(slot as usize) else { return count.told(now) };
+        let seen = record.seen();
+        let count = count.at_least(&seen);
+        if count != seen {
+            record.see(&count);
+        }
+        let new = count.packets - seen.packets; // not less
+        if new != 0 {
+            record.used = now;
+            inner.hits = inner.hits.wrapping_add(new);
+        }
+        count.told(record.used)
     }
 
     /// Packets that flows took, as of the last sweep.
@@ -113,14 +117,11 @@ impl Flows {
         self.lock().hits
     }
 
-    pub(super) fn count(&self, inner: &Inner, slot: u32) -> FlowCount {
-        let mut count = stats::of_slot(&self.maps, slot);
+    fn count(&self, inner: &Inner, slot: u32) -> FlowCount {
+        let mut count = FlowCount::of_slot(&self.maps, slot);
         let has_earlier = inner.records.get(slot as usize).is_some_and(|r| r.has_earlier);
         if has_earlier && let Some(earlier) = inner.earlier.get(&slot) {
-            stats::add(&mut count, &earlier.sum);
-            for old in &earlier.slots {
-                stats::add(&mut count, &stats::of_slot(&self.maps, *old));
-            }
+            count.add(&earlier.count(&self.maps));
         }
         count
     }

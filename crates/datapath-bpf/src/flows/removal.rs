@@ -59,21 +59,19 @@ impl Flows {
     fn tell(&self, unlinked: &[Unlinked], each: &mut dyn FnMut(Ufid, FlowStats)) {
         let now = self.clock.now();
         for Unlinked { ufid, slot, record } in unlinked {
-            let mut count = stats::of_slot(&self.maps, *slot);
+            let mut count = FlowCount::of_slot(&self.maps, *slot);
             let mut inner = self.lock();
             if record.has_earlier
                 && let Some(earlier) = inner.earlier.remove(slot)
             {
-                stats::add(&mut count, &earlier.sum);
-                for old in &earlier.slots {
-                    stats::add(&mut count, &stats::of_slot(&self.maps, *old));
-                }
+                count.add(&earlier.count(&self.maps));
             }
-            let new = count.packets.wrapping_sub(record.seen);
+            let count = count.at_least(&record.seen());
+            let new = count.packets - record.packets; // not less
             inner.hits = inner.hits.wrapping_add(new);
             drop(inner);
             let used = if new == 0 { record.used } else { now };
-            each(*ufid, stats::flow_stats(&count, used));
+            each(*ufid, count.told(used));
         }
     }
 
@@ -126,7 +124,7 @@ impl Flows {
                 let final_now =
                     records.get(*slot as usize).is_some_and(|r| r.state == State::Settled);
                 if final_now {
-                    stats::add(sum, &stats::of_slot(&self.maps, *slot));
+                    sum.add(&FlowCount::of_slot(&self.maps, *slot));
                 }
                 !final_now
             });

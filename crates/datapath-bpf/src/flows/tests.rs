@@ -1,6 +1,9 @@
 use super::*;
 use crate::attachment::Config;
-use crate::layout::{ConfigEntry, FACTORS, FLOW_HELD, PORT_SETS, Port, PortSet, SlotDetail};
+use crate::layout::{
+    ConfigEntry, FACTORS, FLOW_HELD, PORT_SETS, Port, PortSet, RECENT_PACKETS_SHIFT,
+    RECENT_SPILLED_SHIFT, Recent, SlotDetail, Totals,
+};
 use crate::maps::Sizes;
 use datapath::{Actions, FlowStats};
 use flow::{Field, Match};
@@ -65,8 +68,8 @@ fn lookup(flows: &Flows, key: &flow::Key) -> Option<u32> {
 
 fn packet(flows: &Flows, flow: &Megaflow) -> Option<u32> {
     let slot = lookup(flows, flow.matching.key())?;
-    let word = flows.maps.stats.word(slot as usize, 0);
-    word.fetch_add(1, Ordering::Relaxed);
+    let word = flows.maps.recent.word(slot as usize, 0);
+    word.fetch_add(1 << RECENT_PACKETS_SHIFT, Ordering::Relaxed);
     Some(Slot::read(&flows.maps, slot as usize).output)
 }
 
@@ -273,6 +276,34 @@ fn sweeps_say_when_a_flow_was_used() {
     flows.clock.advance(100);
     assert_eq!(sweep(), [(1, then)]);
     assert_eq!(flows.hits(), 1);
+}
+
+/// A program that moves counts and is held up in it leaves less to see for that long.
+#[test]
+fn statistics_never_go_back() {
+    let flows = table(1024);
+    let flow = megaflow(7, &[out(2)]);
+    install(&flows, &flow).unwrap();
+    let full = Recent { word: 65_536 << RECENT_PACKETS_SHIFT | 6_000_000 };
+    flows.maps.recent.write(0, &full);
+    let seen = flows.flow(flow.ufid).unwrap().stats;
+    assert_eq!((seen.packets, seen.bytes), (65_536, 6_000_000));
+    // Taken, and not yet added to the totals.
+    let word = flows.maps.recent.word(0, 0);
+    flows.maps.totals.write(0, &Totals { begun: 1, ..Totals::default() });
+    word.store(1 << RECENT_SPILLED_SHIFT, Ordering::Relaxed);
+    packet(&flows, &flow);
+    let mut swept = Vec::new();
+    flows.sweep(&mut |_, stats| swept.push((stats.packets, stats.bytes)));
+    assert_eq!(swept, [(65_536, 6_000_000)]);
+    assert_eq!((flows.flow(flow.ufid).unwrap().stats, flows.hits()), (seen, 65_536));
+    let totals = Totals { packets: 65_536, bytes: 6_000_000, begun: 1, ended: 1 };
+    flows.maps.totals.write(0, &totals);
+    assert_eq!(flows.flow(flow.ufid).unwrap().stats.packets, 65_537);
+    assert_eq!(flows.hits(), 65_537);
+    assert_eq!(remove(&flows, flow.ufid).unwrap().packets, 65_537);
+    flows.reclaim();
+    assert_eq!((word.load(Ordering::Relaxed), flows.maps.totals.read(0)), Default::default());
 }
 
 #[test]

@@ -49,14 +49,64 @@ pub struct Bed {
 }
 
 pub fn pin_to_one_cpu() -> usize {
-    // SAFETY: sched_getcpu has no arguments; cpu_set_t is plain memory, sized as said.
+    // SAFETY: sched_getcpu has no arguments.
+    let cpu = unsafe { libc::sched_getcpu() }.max(0) as usize;
+    pin_to(cpu);
+    cpu
+}
+
+/// The calling thread stays on this CPU.
+pub fn pin_to(cpu: usize) {
+    // SAFETY: cpu_set_t is plain memory, sized as said.
     unsafe {
-        let cpu = libc::sched_getcpu().max(0) as usize;
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         libc::CPU_SET(cpu, &mut set);
         assert_eq!(libc::sched_setaffinity(0, size_of_val(&set), &set), 0);
-        cpu
     }
+}
+
+/// Two CPUs that this process may run on, the same one twice where there is no other.
+#[allow(dead_code)] // not every file of tests needs it
+pub fn two_cpus() -> [usize; 2] {
+    // SAFETY: cpu_set_t is plain memory, sized as said; 0 stands for this thread, and the
+    // process's first one is never pinned.
+    let mut cpus = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        let process = libc::getpid();
+        assert_eq!(libc::sched_getaffinity(process, size_of_val(&set), &mut set), 0);
+        (0..libc::CPU_SETSIZE as usize)
+            .filter(|cpu| libc::CPU_ISSET(*cpu, &set))
+            .collect::<Vec<_>>()
+    };
+    cpus.truncate(2);
+    [cpus[0], cpus[cpus.len() - 1]]
+}
+
+/// Runs a program `repeat` times, with `BPF_F_TEST_*` flags. Also nanoseconds a run.
+pub fn run_entry(
+    entry: BorrowedFd<'_>,
+    frame: &[u8],
+    repeat: u32,
+    flags: u32,
+) -> std::io::Result<(Outcome, u32)> {
+    let mut out = vec![0u8; frame.len() + 256];
+    let mut opts = libbpf_sys::bpf_test_run_opts {
+        sz: size_of::<libbpf_sys::bpf_test_run_opts>() as _,
+        data_in: frame.as_ptr().cast(),
+        data_size_in: frame.len() as u32,
+        data_out: out.as_mut_ptr().cast(),
+        data_size_out: out.len() as u32,
+        repeat: repeat as i32,
+        flags,
+        ..Default::default()
+    };
+    // SAFETY: the buffers live through the call and are as long as said.
+    let err = unsafe { libbpf_sys::bpf_prog_test_run_opts(entry.as_raw_fd(), &raw mut opts) };
+    if err != 0 {
+        return Err(std::io::Error::from_raw_os_error(-err));
+    }
+    out.truncate(opts.data_size_out as usize);
+    Ok((Outcome { verdict: opts.retval, frame: out }, opts.duration))
 }
 
 fn update(map: BorrowedFd<'_>, key: u32, value: u32) -> i32 {
@@ -73,11 +123,21 @@ fn update(map: BorrowedFd<'_>, key: u32, value: u32) -> i32 {
 
 impl Bed {
     pub fn new(hook: Hook) -> Bed {
+        Bed::with(hook, |_| {})
+    }
+
+    /// All CPUs count on one shard.
+    pub fn with_one_shard(hook: Hook) -> Bed {
+        Bed::with(hook, |sizes| (sizes.shards, sizes.shards_atomic) = (1, true))
+    }
+
+    fn with(hook: Hook, change: impl FnOnce(&mut Sizes)) -> Bed {
         let config =
             Config { pins: None, max_flows: 1024, max_masks: 8, max_programs: 8, upcall_limit: 4 };
         let cpu = pin_to_one_cpu();
         let cpus = libbpf_rs::num_possible_cpus().unwrap();
-        let sizes = Sizes::new(&config, cpus);
+        let mut sizes = Sizes::new(&config, cpus);
+        change(&mut sizes);
         let factors = hash::factors();
         let settings = Settings::full(&sizes, &factors, 1, load::have_frags());
         let loaded = load::load(hook, None, &settings, &sizes, &HashMap::new())
@@ -179,7 +239,8 @@ impl Bed {
         self.remove();
         let entry = MaskEntry { words: *mask, needs: keys::needs(mask), flows: 1 };
         self.maps.masks.write(0, &entry);
-        self.maps.stats.write(self.stats_at(), &zerocopy::FromZeros::new_zeroed());
+        self.set_recent(0);
+        self.maps.totals.write(0, &Totals::default());
         flow.write(&self.maps, 0);
         let hash = hash::of_flow(&flow.words, 0, &self.factors);
         let [bucket, _] = hash::buckets(hash, self.maps.sizes.buckets - 1);
@@ -207,12 +268,14 @@ impl Bed {
         self.cpu & (self.maps.sizes.shards as usize - 1)
     }
 
-    fn stats_at(&self) -> usize {
-        self.shard() * self.maps.sizes.flows as usize
+    /// Makes this the word of what the flow counted of late.
+    pub fn set_recent(&self, word: u64) {
+        let at = self.shard() * self.maps.sizes.flows as usize;
+        self.maps.recent.write(at, &Recent { word });
     }
 
     pub fn stats(&self) -> FlowCount {
-        FlowCount::from(self.maps.stats.read(self.stats_at()))
+        FlowCount::of_slot(&self.maps, 0)
     }
 
     pub fn counters(&self) -> Counters {
@@ -239,25 +302,12 @@ impl Bed {
         repeat: u32,
         flags: u32,
     ) -> std::io::Result<(Outcome, u32)> {
-        let mut out = vec![0u8; frame.len() + 256];
-        let mut opts = libbpf_sys::bpf_test_run_opts {
-            sz: size_of::<libbpf_sys::bpf_test_run_opts>() as _,
-            data_in: frame.as_ptr().cast(),
-            data_size_in: frame.len() as u32,
-            data_out: out.as_mut_ptr().cast(),
-            data_size_out: out.len() as u32,
-            repeat: repeat as i32,
-            flags,
-            ..Default::default()
-        };
-        // SAFETY: the buffers live through the call and are as long as said.
-        let err =
-            unsafe { libbpf_sys::bpf_prog_test_run_opts(self.entry.as_raw_fd(), &raw mut opts) };
-        if err != 0 {
-            return Err(std::io::Error::from_raw_os_error(-err));
-        }
-        out.truncate(opts.data_size_out as usize);
-        Ok((Outcome { verdict: opts.retval, frame: out }, opts.duration))
+        run_entry(self.entry(), frame, repeat, flags)
+    }
+
+    /// The program that packets meet first.
+    pub fn entry(&self) -> BorrowedFd<'_> {
+        self.entry.as_fd()
     }
 
     /// The key that the last walk on this CPU was about.
