@@ -17,9 +17,10 @@ const GROUP: &str = "table";
 const FLOWS: u32 = 1 << 18;
 /// Scatter (MAD over median) that is too wide.
 const WIDE: f64 = 0.1;
-/// Bytes of a flow's slot and of its statistics, as `struct slot` and `struct flow_stats`.
+/// Bytes of a flow's slot, as `struct slot` and `struct slot_detail`, and of what it counted of late
+/// on two CPUs, as `struct recent`.
 const SLOT: usize = 256;
-const STATS: usize = 32;
+const STATS: usize = 16;
 
 /// Measures; to be called in `netns`, on a pinned thread.
 ///
@@ -28,7 +29,7 @@ const STATS: usize = 32;
 pub fn run(report: &mut Report, plan: Plan, netns: &Netns) -> Result<()> {
     report.note(
         "table: the limit of install and remove is writing, that of a sweep reading, as many \
-         bytes of plain memory as the table's slots (256 bytes) or statistics (32) have. Install \
+         bytes of plain memory as the table's slots (256 bytes) or statistics (16) have. Install \
          and remove take turns and the datapath's upkeep runs in between, as in the daemon; \
          making the flows is not counted.",
     );
