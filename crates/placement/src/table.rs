@@ -183,8 +183,8 @@ struct Flows {
 /// Adds the counts of one place to those of another.
 pub(crate) fn add(a: FlowStats, b: FlowStats) -> FlowStats {
     FlowStats {
-        packets: a.packets + b.packets,
-        bytes: a.bytes + b.bytes,
+        packets: a.packets.saturating_add(b.packets),
+        bytes: a.bytes.saturating_add(b.bytes),
         used: a.used.max(b.used),
         tcp_flags: a.tcp_flags | b.tcp_flags,
     }
