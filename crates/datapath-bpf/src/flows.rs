@@ -22,7 +22,7 @@ use std::sync::Mutex;
 use std::sync::MutexGuard;
 
 use clock::{Clock, Millis};
-use datapath::{Action, Megaflow, PortNo, Refusal, Ufid};
+use datapath::{Action, FlowStats, Megaflow, PortNo, Refusal, Ufid};
 use hashbrown::HashMap;
 
 use crate::attachment::HookSet;
@@ -567,12 +567,37 @@ impl Record {
         }
     }
 
+    #[inline]
     fn seen(&self) -> FlowCount {
         FlowCount { packets: self.packets, bytes: self.bytes, tcp_flags: self.tcp_flags }
     }
 
     fn see(&mut self, count: &FlowCount) {
         (self.packets, self.bytes, self.tcp_flags) = (count.packets, count.bytes, count.tcp_flags);
+    }
+
+    /// Notes what the flow counted, and gives how many packets are new. Nothing that is noted is
+    /// ever less than it was before.
+    #[inline]
+    fn observe(&mut self, count: &FlowCount, now: Millis) -> u64 {
+        let seen = self.seen();
+        if *count == seen {
+            return 0; // most flows; nothing is written
+        }
+        let count = count.at_least(&seen);
+        self.see(&count);
+        let new = count.packets - seen.packets; // not less
+        if new != 0 {
+            self.used = now;
+        }
+        new
+    }
+
+    /// What was noted, as a datapath tells it.
+    #[inline]
+    fn told(&self) -> FlowStats {
+        let Record { packets, bytes, used, tcp_flags, .. } = *self;
+        FlowStats { packets, bytes, used, tcp_flags }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Looking at flows.
 
-use datapath::{DropReason, FlowStats};
+use datapath::DropReason;
 
 use super::*;
 use crate::attachment::Held;
@@ -25,7 +25,7 @@ impl Flows {
         Held {
             matching: matching.to_match(),
             hooks: HookSet::from_bits_truncate(slot.hooks),
-            stats: self.observe(inner, number, self.clock.now()),
+            stats: self.stats(inner, number),
         }
     }
 
@@ -85,31 +85,24 @@ impl Flows {
         now: Millis,
         out: &mut Vec<(Ufid, FlowStats)>,
     ) {
-        for at in from..inner.records.len().min(from + CHUNK) {
-            let Some(record) = inner.records.get(at).copied() else { return };
-            if record.state != State::Published {
-                continue;
+        let Inner { records, earlier, hits, .. } = inner;
+        let some = records.get_mut(from..).unwrap_or_default();
+        for (record, slot) in some.iter_mut().zip(from as u32..).take(CHUNK) {
+            if record.state == State::Published {
+                let count = self.count(record, slot, earlier);
+                *hits = hits.wrapping_add(record.observe(&count, now));
+                out.push((record.ufid, record.told()));
             }
-            out.push((record.ufid, self.observe(inner, at as u32, now)));
         }
     }
 
-    /// What a flow counted, and when it was used last. Nothing in it is ever less than it was
-    /// before.
-    fn observe(&self, inner: &mut Inner, slot: u32, now: Millis) -> FlowStats {
-        let count = self.count(inner, slot);
-        let Some(record) = inner.records.get_mut(slot as usize) else { return count.told(now) };
-        let seen = record.seen();
-        let count = count.at_least(&seen);
-        if count != seen {
-            record.see(&count);
-        }
-        let new = count.packets - seen.packets; // not less
-        if new != 0 {
-            record.used = now;
-            inner.hits = inner.hits.wrapping_add(new);
-        }
-        count.told(record.used)
+    /// The same for one flow.
+    fn stats(&self, inner: &mut Inner, slot: u32) -> FlowStats {
+        let Inner { records, earlier, hits, .. } = inner;
+        let Some(record) = records.get_mut(slot as usize) else { return FlowStats::default() };
+        let count = self.count(record, slot, earlier);
+        *hits = hits.wrapping_add(record.observe(&count, self.clock.now()));
+        record.told()
     }
 
     /// Packets that flows took, as of the last sweep.
@@ -117,10 +110,12 @@ impl Flows {
         self.lock().hits
     }
 
-    fn count(&self, inner: &Inner, slot: u32) -> FlowCount {
+    #[inline]
+    fn count(&self, record: &Record, slot: u32, earlier: &HashMap<u32, Earlier>) -> FlowCount {
         let mut count = FlowCount::of_slot(&self.maps, slot);
-        let has_earlier = inner.records.get(slot as usize).is_some_and(|r| r.has_earlier);
-        if has_earlier && let Some(earlier) = inner.earlier.get(&slot) {
+        if record.has_earlier
+            && let Some(earlier) = earlier.get(&slot)
+        {
             count.add(&earlier.count(&self.maps));
         }
         count

@@ -2,8 +2,6 @@
 
 use std::sync::atomic::Ordering;
 
-use datapath::FlowStats;
-
 use super::*;
 
 /// A flow that was taken out of the index.
@@ -66,12 +64,10 @@ impl Flows {
             {
                 count.add(&earlier.count(&self.maps));
             }
-            let count = count.at_least(&record.seen());
-            let new = count.packets - record.packets; // not less
-            inner.hits = inner.hits.wrapping_add(new);
+            let mut record = *record;
+            inner.hits = inner.hits.wrapping_add(record.observe(&count, now));
             drop(inner);
-            let used = if new == 0 { record.used } else { now };
-            each(*ufid, count.told(used));
+            each(*ufid, record.told());
         }
     }
 

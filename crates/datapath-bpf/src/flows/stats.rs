@@ -2,12 +2,9 @@
 //! programs write them.
 
 use std::mem::offset_of;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use clock::Millis;
-use datapath::FlowStats;
-
-use crate::layout::{RECENT_PACKETS_SHIFT, RECENT_SPILLED_SHIFT, Recent, TCP_FLAGS_SHIFT, Totals};
+use crate::layout::{RECENT_PACKETS_SHIFT, RECENT_SPILLED_SHIFT, TCP_FLAGS_SHIFT, Totals};
 use crate::maps::Maps;
 
 /// How often a flow is read whose counts are just moved, which takes a program some 100 ns. What was
@@ -25,32 +22,18 @@ pub struct FlowCount {
     pub tcp_flags: u16,
 }
 
-impl From<Recent> for FlowCount {
-    fn from(Recent { word }: Recent) -> FlowCount {
-        let packets = RECENT_SPILLED_SHIFT - RECENT_PACKETS_SHIFT;
-        FlowCount {
-            packets: word >> RECENT_PACKETS_SHIFT & ((1 << packets) - 1),
-            bytes: word & ((1 << RECENT_PACKETS_SHIFT) - 1),
-            tcp_flags: (word >> TCP_FLAGS_SHIFT) as u16, // 12 bits
-        }
-    }
-}
-
-impl Recent {
-    /// The slot's totals are not zero.
-    fn is_spilled(self) -> bool {
-        self.word >> RECENT_SPILLED_SHIFT & 1 != 0
-    }
-}
-
 impl FlowCount {
     /// What a slot counted. While a program moves counts to the totals, and goes on with it for long,
     /// it may be less, but never more.
+    #[inline]
     pub fn of_slot(maps: &Maps, slot: u32) -> FlowCount {
-        let (recent, is_spilled) = of_late(maps, slot);
-        if !is_spilled {
-            return recent; // nothing was ever moved, as of each word
-        }
+        // In any order: when no word says that it was spilled, each has all that its shard counted.
+        let (recent, is_spilled) = of_late(maps, slot, Ordering::Relaxed);
+        if is_spilled { FlowCount::with_totals(maps, slot) } else { recent }
+    }
+
+    #[cold]
+    fn with_totals(maps: &Maps, slot: u32) -> FlowCount {
         let totals = |offset| maps.totals.word(slot as usize, offset).load(Ordering::Acquire);
         let mut sum = FlowCount::default();
         for _ in 0..READS {
@@ -61,7 +44,7 @@ impl FlowCount {
                 bytes: totals(offset_of!(Totals, bytes)),
                 tcp_flags: 0,
             };
-            sum.add(&of_late(maps, slot).0);
+            sum.add(&of_late(maps, slot, Ordering::Acquire).0);
             if totals(offset_of!(Totals, begun)) == ended {
                 break;
             }
@@ -85,33 +68,43 @@ impl FlowCount {
             tcp_flags: self.tcp_flags | other.tcp_flags,
         }
     }
-
-    /// As a datapath tells it.
-    pub fn told(&self, used: Millis) -> FlowStats {
-        FlowStats { packets: self.packets, bytes: self.bytes, used, tcp_flags: self.tcp_flags }
-    }
 }
 
-/// The places of a slot's words.
-fn places(maps: &Maps, slot: u32) -> impl Iterator<Item = usize> + use<> {
-    let flows = maps.sizes.flows as usize;
-    (0..maps.sizes.shards as usize).map(move |shard| shard * flows + slot as usize)
+/// The words of a slot, of each shard.
+#[inline]
+fn words(maps: &Maps, slot: u32) -> impl Iterator<Item = &AtomicU64> {
+    let (words, flows) = (maps.recent.all_words(), maps.sizes.flows as usize);
+    let mut at = slot as usize;
+    std::iter::from_fn(move || {
+        let word = words.get(at)?;
+        at += flows;
+        Some(word)
+    })
 }
 
-/// What a slot's words have, and whether some of them was spilled.
-fn of_late(maps: &Maps, slot: u32) -> (FlowCount, bool) {
-    let (mut sum, mut is_spilled) = (FlowCount::default(), false);
-    for at in places(maps, slot) {
-        let recent = Recent { word: maps.recent.word(at, 0).load(Ordering::Acquire) };
-        sum.add(&recent.into());
-        is_spilled |= recent.is_spilled();
+/// What words have, added up, and whether some of them was spilled.
+#[inline]
+fn sum(words: impl Iterator<Item = u64>) -> (FlowCount, bool) {
+    const PACKETS: u64 = (1 << (RECENT_SPILLED_SHIFT - RECENT_PACKETS_SHIFT)) - 1;
+    const BYTES: u64 = (1 << RECENT_PACKETS_SHIFT) - 1;
+    let (mut packets, mut bytes, mut bits) = (0, 0, 0);
+    for word in words {
+        packets += word >> RECENT_PACKETS_SHIFT & PACKETS; // there are at most 2^16
+        bytes += word & BYTES;
+        bits |= word;
     }
-    (sum, is_spilled)
+    let tcp_flags = (bits >> TCP_FLAGS_SHIFT) as u16; // 12 bits
+    (FlowCount { packets, bytes, tcp_flags }, bits >> RECENT_SPILLED_SHIFT & 1 != 0)
+}
+
+#[inline]
+fn of_late(maps: &Maps, slot: u32, order: Ordering) -> (FlowCount, bool) {
+    sum(words(maps, slot).map(|word| word.load(order)))
 }
 
 /// Makes a slot's statistics zero; no program counts on it.
 pub fn clear(maps: &Maps, slot: u32) {
-    places(maps, slot).for_each(|at| maps.recent.zero(at));
+    words(maps, slot).for_each(|word| word.store(0, Ordering::Relaxed));
     maps.totals.zero(slot as usize);
 }
 
@@ -119,6 +112,7 @@ pub fn clear(maps: &Maps, slot: u32) {
 mod tests {
     use super::*;
     use crate::attachment::Config;
+    use crate::layout::Recent;
     use crate::maps::Sizes;
 
     const PACKET: u64 = 1 << RECENT_PACKETS_SHIFT;
@@ -134,7 +128,7 @@ mod tests {
 
     #[test]
     fn a_word_has_flags_packets_and_bytes() {
-        let of = |word| (FlowCount::from(Recent { word }), Recent { word }.is_spilled());
+        let of = |word| sum([word].into_iter());
         assert_eq!(of(0), (count(0, 0, 0), false));
         assert_eq!(of(3 * PACKET + 180), (count(3, 180, 0), false));
         assert_eq!(of(PACKET - 1), (count(0, (1 << 34) - 1, 0), false));

@@ -5,7 +5,7 @@ use crate::layout::{
     RECENT_SPILLED_SHIFT, Recent, SlotDetail, Totals,
 };
 use crate::maps::Sizes;
-use datapath::{Actions, FlowStats};
+use datapath::Actions;
 use flow::{Field, Match};
 use proptest::prelude::*;
 use std::mem::offset_of;
