@@ -354,7 +354,7 @@ fn flows_count_exactly_when_a_word_is_full() {
             }
         }
         // Full again: it is added to what was there.
-        bed.set_recent(SPILLED | MOST.0 * PACKET | 60);
+        bed.set_recent(SPILLED + MOST.0 * PACKET + 60);
         let before = bed.maps.totals.read(0);
         bed.run(&frame);
         let after = bed.maps.totals.read(0);

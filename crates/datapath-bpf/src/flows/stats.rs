@@ -144,9 +144,9 @@ mod tests {
         assert_eq!(maps.sizes.shards, 2);
         maps.totals.write(5, &Totals { packets: 70_000, bytes: 9_000_000, begun: 2, ended: 2 });
         let set = |shard: usize, word| maps.recent.write(shard * 1024 + 5, &Recent { word });
-        set(0, 2 * PACKET + 120 | 0x002 << TCP_FLAGS_SHIFT);
+        set(0, (2 * PACKET + 120) | (0x002 << TCP_FLAGS_SHIFT));
         assert_eq!(FlowCount::of_slot(&maps, 5), count(2, 120, 0x002));
-        set(1, SPILLED + PACKET + 60 | 0x010 << TCP_FLAGS_SHIFT);
+        set(1, (SPILLED + PACKET + 60) | (0x010 << TCP_FLAGS_SHIFT));
         assert_eq!(FlowCount::of_slot(&maps, 5), count(70_003, 9_000_180, 0x012));
         // Somebody began and does not end: this takes an end all the same.
         maps.totals.write(5, &Totals { packets: 70_000, bytes: 9_000_000, begun: 3, ended: 2 });
