@@ -269,11 +269,13 @@ impl<R: Entry> Classifier<R> {
 
     /// All rules whose match lies within `matching` (OpenFlow's loose matching), in no order.
     pub fn iter_within<'a>(&'a self, matching: &'a Match) -> impl Iterator<Item = &'a Arc<R>> {
-        let mask = MiniMask::new(matching.mask());
         let any = matching.mask().is_wildcard();
-        self.subtables()
-            .filter(move |s| s.mask().covers(&mask))
-            .flat_map(move |s| s.iter().filter(move |r| any || r.matching().is_within(matching)))
+        self.subtables().flat_map(move |s| {
+            let wanted = matching.beyond(&s.mask().expand());
+            let covers = s.mask().covers(&MiniMask::new(wanted.mask()));
+            let rules = covers.then(|| s.iter()).into_iter().flatten();
+            rules.filter(move |r| any || r.matching().is_within(&wanted))
+        })
     }
 
     /// True when a rule of the same priority, other than one with the same match, has packets

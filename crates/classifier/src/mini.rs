@@ -145,8 +145,15 @@ impl MiniMatch {
             .all(|((i, m), v)| words.get(i).is_some_and(|w| w & m == *v))
     }
 
-    /// True when every packet of `self` is one of `other`.
+    /// True when every packet of `self` is one of `other`; see [`Match::is_within`].
     pub fn is_within(&self, other: &Match) -> bool {
+        match other.asks_for_ethernet() {
+            true => self.has_all_of(&other.beyond(&self.mask.expand())),
+            false => self.has_all_of(other),
+        }
+    }
+
+    fn has_all_of(&self, other: &Match) -> bool {
         let (mut mask, mut key) = ([0u64; WORDS], [0u64; WORDS]);
         for ((i, m), v) in self.mask.iter().zip(self.values.iter()) {
             if let (Some(mw), Some(kw)) = (mask.get_mut(i), key.get_mut(i)) {

@@ -390,3 +390,30 @@ fn many_priorities_of_one_match_fall() {
     }
     assert_eq!((best(&classifier), classifier.masks()), (None, 0));
 }
+
+#[test]
+fn who_asks_for_ethernet_gets_what_says_so_by_its_fields() {
+    let mut c: Classifier<Rule> = Classifier::new();
+    for rule in [
+        rule(1, &[(Field::EthDst, 1, 0xff)]),
+        rule(2, &[(Field::EthType, 0x800, 0xffff)]),
+        rule(3, &[(Field::InPort, 1, 0xffff)]),
+        rule(4, &[(Field::PacketType, 0, u128::MAX)]),
+        rule(5, &[(Field::PacketType, 0x1_0800, u128::MAX)]),
+        rule(6, &[(Field::InPort, 1, 0xffff), (Field::EthDst, 1, 0xff)]),
+    ] {
+        c.insert(rule);
+    }
+    let within = |fields: &[(Field, u128)]| {
+        let mut m = Match::ANY;
+        fields.iter().for_each(|(field, value)| m.set(*field, *value));
+        let mut found: Vec<u32> = c.iter_within(&m).map(|r| r.priority).collect();
+        found.sort_unstable();
+        assert!(c.iter().all(|r| r.matching.is_within(&m) == found.contains(&r.priority)));
+        found
+    };
+    assert_eq!(within(&[(Field::PacketType, 0)]), [1, 2, 4, 6]);
+    assert_eq!(within(&[(Field::PacketType, 0), (Field::InPort, 1)]), [6]);
+    assert_eq!(within(&[(Field::PacketType, 0x1_0800)]), [5]);
+    assert_eq!(within(&[]), [1, 2, 3, 4, 5, 6]);
+}

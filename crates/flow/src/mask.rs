@@ -1,5 +1,6 @@
 //! Which bits of a [`Key`] count.
 
+use crate::field::Prerequisite;
 use crate::{Field, Key, WORDS};
 
 /// The bits of a [`Key`] that are matched: set is exact, clear is a wildcard. Has a key's
@@ -51,6 +52,12 @@ impl Mask {
     /// True when every bit of `other` is in `self`: `self` is at least as specific.
     pub fn covers(&self, other: &Mask) -> bool {
         self.words().iter().zip(other.words()).all(|(w, o)| o & !w == 0)
+    }
+
+    /// True when it looks at a field that only Ethernet packets have.
+    pub fn says_ethernet(&self) -> bool {
+        let says_it = |f: Field| f.prerequisite() != Prerequisite::None && f.load(&self.0) != 0;
+        Field::ALL.into_iter().any(says_it)
     }
 
     /// Makes every bit of `field` exact.

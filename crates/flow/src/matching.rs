@@ -146,7 +146,23 @@ impl Match {
 
     /// True when every packet of `self` is one of `other`.
     pub fn is_within(&self, other: &Match) -> bool {
+        let other = other.beyond(&self.mask);
         self.mask.covers(&other.mask) && self.key.equal_under(&other.key, &other.mask)
+    }
+
+    /// What it asks for that a match under `mask` does not say by itself: one that looks at a field
+    /// that only Ethernet packets have says that they are such.
+    pub fn beyond(&self, mask: &Mask) -> Match {
+        let mut rest = *self;
+        if self.asks_for_ethernet() && mask.says_ethernet() {
+            rest.clear(Field::PacketType);
+        }
+        rest
+    }
+
+    /// True when it asks for Ethernet packets by their packet type.
+    pub fn asks_for_ethernet(&self) -> bool {
+        !self.is_any(Field::PacketType) && self.key.packet_type.get() == 0
     }
 
     /// True when some packet matches both.

@@ -622,4 +622,16 @@ scenarios! {
         ofctl -O OpenFlow13 add-flow br0 'table=1,actions=clear_actions'
         trace in_port=1
     "#;
+    loose_changes_of_ethernet_packets: r#"
+        ofctl -O OpenFlow15 add-flow br0 'priority=1,dl_dst=00:00:00:00:00:01,actions=drop'
+        ofctl -O OpenFlow15 add-flow br0 'priority=2,ip,actions=drop'
+        ofctl -O OpenFlow15 add-flow br0 'priority=3,in_port=1,actions=drop'
+        ofctl -O OpenFlow15 add-flow br0 'priority=4,packet_type=(0,0),actions=drop'
+        ofctl -O OpenFlow15 add-flow br0 'priority=5,vlan_tci=0,actions=drop'
+        ofctl -O OpenFlow15 mod-flows br0 'packet_type=(0,0),actions=output:1'
+        ofctl -O OpenFlow15 dump-flows br0
+        ofctl -O OpenFlow15 dump-flows br0 'packet_type=(0,0)'
+        ofctl -O OpenFlow15 del-flows br0 'packet_type=(0,0)'
+        ofctl -O OpenFlow15 dump-flows br0
+    "#;
 }

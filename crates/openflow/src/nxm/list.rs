@@ -90,9 +90,7 @@ pub(super) fn decode(
     if ethernet {
         // It goes without saying: a flow that says it is the same as one that does not.
         out.matching.clear(Field::PacketType);
-        let says_it =
-            |f: &Field| f.prerequisite() != Prerequisite::None && !out.matching.is_any(*f);
-        if !Field::ALL.iter().any(says_it) {
+        if !out.matching.mask().says_ethernet() {
             // All had masks of zero: what is left of them, as in OVS, is what they need.
             out.matching.set(Field::PacketType, 0);
         }
