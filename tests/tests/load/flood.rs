@@ -50,20 +50,6 @@ fn misses_beyond_a_ports_share_are_dropped_and_counted_and_others_lose_nothing()
 }
 
 #[test]
-fn a_flood_is_bounded_without_being_asked_for() {
-    // With more CPUs the default is more than one thread can spend.
-    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    if cpus > 4 {
-        testing::skip(&format!("with {cpus} CPUs there is no bound that one flood exceeds"));
-        return;
-    }
-    let Some(scene) = Scene::new(MICROFLOWS) else { return };
-    let _flood = Flood::start(&scene.attacker, 11, stranger);
-    scene.exceeds("datapath_drop_upcall_limit", 0);
-    others_lose_nothing(&scene);
-}
-
-#[test]
 fn the_same_in_userspace() {
     let Some(scene) = Scene::new(MICROFLOWS) else { return };
     scene.switch.vsctl("set Open_vSwitch . other_config:bpf-offload=false");

@@ -11,9 +11,6 @@ use std::time::Duration;
 
 /// `max-revalidator` where the database does not say, milliseconds.
 const MAX_REVALIDATOR: u64 = 500;
-/// `upcall-cpu-percent` where the database does not say, for each CPU: others keep nine tenths of
-/// what they have, and a machine with many CPUs, where nobody is short of them, has no bound.
-const UPCALL_PERCENT: u64 = 10;
 
 /// Puts into force what differs.
 pub(super) fn sync(d: &mut Daemon, state: &mut State, wanted: &Wanted) {
@@ -80,26 +77,23 @@ fn forget_megaflows(d: &mut Daemon) {
     d.switch.slow_path().pass(Pass::Purge);
 }
 
-/// CPU time in a second that misses of ports may cost which have more and more of them, by
-/// `percent` of one CPU, or [`UPCALL_PERCENT`] of all; see [`Config::upcall_share`]. No bound in
-/// dummy mode, where results depend on no clock.
+/// CPU time in a second that misses of ports may cost which have more and more of them; see
+/// [`Config::upcall_share`]. No bound where `percent` (of one CPU) does not say: a port with tens of
+/// thousands of flows that all have packets at once, after a start, say, would lose packets for it.
+/// None in dummy mode either, where results depend on no clock.
 pub(crate) fn upcall_share(dummy: DummyLevel, percent: Option<u64>) -> Duration {
-    if dummy != DummyLevel::Off {
-        return Duration::ZERO;
+    match percent {
+        Some(percent) if dummy == DummyLevel::Off => {
+            Duration::from_millis(percent.saturating_mul(10))
+        }
+        _ => Duration::ZERO,
     }
-    let percent = percent.unwrap_or_else(|| UPCALL_PERCENT * cpus() as u64);
-    Duration::from_millis(percent.saturating_mul(10))
-}
-
-/// CPUs that the daemon may run on.
-fn cpus() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// Cores of packet threads, their share for misses, and whether the host's own ports outlive the daemon.
 pub(super) fn packet_threads(d: &Daemon, state: &mut State, new: &Tunables) {
     let mask = new.pmd_cpu_mask.as_deref().unwrap_or_default();
-    let available = cpus();
+    let available = std::thread::available_parallelism().map_or(1, usize::from);
     match Config::cores_of_mask(mask) {
         Ok(cores) => {
             let (cores, absent): (Vec<usize>, Vec<usize>) =
