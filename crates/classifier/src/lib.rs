@@ -274,7 +274,7 @@ impl<R: Entry> Classifier<R> {
             let wanted = matching.beyond(&s.mask().expand());
             let covers = s.mask().covers(&MiniMask::new(wanted.mask()));
             let rules = covers.then(|| s.iter()).into_iter().flatten();
-            rules.filter(move |r| any || r.matching().is_within(&wanted))
+            rules.filter(move |r| any || r.matching().has_all_of(&wanted))
         })
     }
 

@@ -153,7 +153,8 @@ impl MiniMatch {
         }
     }
 
-    fn has_all_of(&self, other: &Match) -> bool {
+    /// True when it requires all that `other` does, in so many words.
+    pub(crate) fn has_all_of(&self, other: &Match) -> bool {
         let (mut mask, mut key) = ([0u64; WORDS], [0u64; WORDS]);
         for ((i, m), v) in self.mask.iter().zip(self.values.iter()) {
             if let (Some(mw), Some(kw)) = (mask.get_mut(i), key.get_mut(i)) {
