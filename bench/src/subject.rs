@@ -109,23 +109,29 @@ impl Drop for Subject {
     }
 }
 
-/// What every rule looks at: the IPv4 source, and what always counts.
-fn common(flow: u32) -> (Key, Mask) {
+/// What every rule looks at.
+fn common() -> (Key, Mask) {
     let (mut key, mut mask) = (Key::ZERO, Mask::WILDCARD);
     for field in [Field::RecircId, Field::PacketType, Field::InPortOxm, Field::EthType] {
         mask.set_exact(field);
     }
     key.in_port.set(LEFT.0);
     key.dl_type.set(ethertype::IPV4);
+    mask.0.nw_frag = FRAG_BITS;
+    (key, mask)
+}
+
+/// The same, and the IPv4 source, which is the flow's.
+fn from_source(flow: u32) -> (Key, Mask) {
+    let (mut key, mut mask) = common();
     key.nw_src.set(source(flow).to_bits());
     mask.0.nw_src.set(u32::MAX);
-    mask.0.nw_frag = FRAG_BITS;
     (key, mask)
 }
 
 /// The rule for one flow of the generator, as a 5-tuple.
 pub fn exact(flow: u32) -> Megaflow {
-    let (mut key, mut mask) = common(flow);
+    let (mut key, mut mask) = from_source(flow);
     key.nw_dst.set(TARGET.to_bits());
     key.nw_proto = ip_proto::UDP;
     key.tp_src.set(PORTS.0);
@@ -140,7 +146,7 @@ pub fn exact(flow: u32) -> Megaflow {
 /// The rule for one flow of the generator, under a mask that no other flow below 256 has: the
 /// bits of the flow's number choose bits of the destination that count.
 fn masked(flow: u32) -> Megaflow {
-    let (mut key, mut mask) = common(flow);
+    let (mut key, mut mask) = from_source(flow);
     key.nw_dst.set(TARGET.to_bits());
     mask.0.nw_dst.set(0xffff_ff00 | (flow & 0xff));
     megaflow(flow, &key, &mask)
@@ -148,9 +154,7 @@ fn masked(flow: u32) -> Megaflow {
 
 /// A rule for all flows of the generator.
 fn any(number: u32) -> Megaflow {
-    let (mut key, mut mask) = common(number);
-    key.nw_src.set(0);
-    mask.0.nw_src.set(0);
+    let (key, mask) = common();
     megaflow(number, &key, &mask)
 }
 

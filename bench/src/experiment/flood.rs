@@ -156,12 +156,13 @@ fn beside(setting: &mut Setting, flood: Option<Third>, window: Duration) -> Resu
     forget(setting)?;
     let cpu = setting.ends.cpus.traffic;
     let flooder = match flood {
-        Some(_) => Some(Flooder::start(setting.third()?, cpu)?),
+        Some(_) => {
+            let flooder = Flooder::start(setting.third()?, cpu)?;
+            thread::sleep(ONSET);
+            Some(flooder)
+        }
         None => None,
     };
-    if flood.is_some() {
-        thread::sleep(ONSET);
-    }
     let sent = || flooder.as_ref().map_or(0, Flooder::sent);
     let pid = *setting.peer.daemons().first().context("no daemon")?;
     let (begin, sent_before, used_before) = (Instant::now(), sent(), of_process(pid)?);
