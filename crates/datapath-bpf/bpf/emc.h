@@ -68,7 +68,7 @@ static __always_inline __u32 emc_first(const struct emc_key *k)
 }
 
 /* The other one: keys that share their first lines do not share these, so that nearly all find
- * room though four fifths of the entries are in use. */
+ * room though three quarters of the entries are in use. */
 static __always_inline __u32 emc_second(const struct emc_key *k)
 {
 	return emc_line_of(k->hash * 0x9e3779b1u);
