@@ -409,6 +409,7 @@ fn datapath_flows_of_packets() {
     // A header that is cut off is none.
     let cut_off = odp("in_port(1),eth_type(0x8100),vlan(vid=0,cfi=0)");
     assert_eq!(cut_off, odp("in_port(1),eth_type(0x8100)"));
+    assert_eq!(cut_off, odp("in_port(1),eth_type(0x8100),vlan(vid=6/0,cfi=0)"));
     for (given, error) in [
         (
             "eth_type(0x8100),vlan(vid=0,cfi=0/0)",

@@ -198,6 +198,7 @@ impl<'a> Parser<'a> {
             tci = tci & !all | (v as u16) << shift;
             mask = mask & !all | (m as u16) << shift;
         }
+        tci &= mask;
         if tci == 0 {
             // A frame whose header is cut off has the type, but no tag.
             let is_cut_off = mask & VLAN_CFI != 0;
