@@ -6,7 +6,7 @@ use datapath::{
     Actions, Counters, Datapath, DropReason, Flows, LookupStats, Megaflow, Packets, PortError,
     PortNo, PortSpec, Ports, Tier, Ufid, Upcall, UpcallFactory, Upcaller,
 };
-use datapath_userspace::{Config, UserspaceDatapath};
+use datapath_userspace::{Config, UpcallShare, UserspaceDatapath};
 use packet::Packet;
 use slipswitch_tests::behaviour::frames::udp;
 use slipswitch_tests::behaviour::{PORTS, Veth, World, on};
@@ -59,7 +59,8 @@ fn without_an_answerer_misses_are_lost() {
 #[test]
 fn misses_of_one_port_are_paid_for_and_others_go_on() {
     // A nanosecond a second, and as much saved: the first miss spends it all.
-    let (dp, _) = plain(Config { upcall_share: Duration::from_nanos(1), ..Config::default() });
+    let upcall_share = UpcallShare { time: Duration::from_nanos(1), takes_spare: false };
+    let (dp, _) = plain(Config { upcall_share, ..Config::default() });
     let upcalls = Counting::default();
     dp.set_upcall_factory(Arc::new(upcalls.clone()));
     for (i, name) in ["limit-a", "limit-b"].into_iter().enumerate() {

@@ -29,9 +29,10 @@ use crate::megaflows::{self, Entry};
 use crate::snapshot::Snapshot;
 use crate::upcall::{SlowPath, translate_key};
 use classifier::MiniMatch;
-use clock::Millis;
+use clock::{Millis, Seldom};
 use datapath::{Datapath, FlowStats, PortNo, Ufid};
 use hashbrown::HashSet;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering, fence};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -62,6 +63,8 @@ pub struct RevalidatorState {
     pub paused: AtomicBool,
     /// Rules go when they were not used for some seconds: that has to be known in time.
     pub is_awaited: AtomicBool,
+    /// Who asks for a pass since a port is pressed.
+    pub(crate) pressed: Seldom,
     /// Start of the last finished pass: what packets did before is credited.
     credited: AtomicI64,
 }
@@ -80,6 +83,7 @@ impl Default for RevalidatorState {
             done_version: AtomicU64::new(0),
             paused: AtomicBool::new(false),
             is_awaited: AtomicBool::new(false),
+            pressed: Seldom::new(PRESSED),
             credited: AtomicI64::new(0),
         }
     }
@@ -95,6 +99,8 @@ const SHARE: u32 = 400;
 /// Between two passes, whatever is asked for: to be woken for each rule of a burst would take longer
 /// than the passes.
 const LEAST_REST: Duration = Duration::from_millis(1);
+/// Milliseconds from one pass to another while a port is pressed.
+const PRESSED: u64 = 250;
 /// No length of a pass.
 const UNKNOWN: u64 = u64::MAX;
 /// About what it takes to have another thread do something and to be told that it is done.
@@ -261,11 +267,15 @@ impl SlowPath {
         let mut doomed: Vec<Ufid> = Vec::new();
         let expected = self.strangers.expected();
         let mut strangers = false;
+        let mut used: BTreeMap<PortNo, u64> = BTreeMap::new();
         let mut swept = Vec::with_capacity(self.megaflows.len());
         datapath.sweep(&mut |ufid, stats| swept.push((ufid, stats)));
         let look = |_, stats: &FlowStats, entry: Option<&mut Entry>| {
             let entry = entry?;
             entry.seen = number;
+            if entry.credited.packets == 0 && stats.packets > 0 {
+                *used.entry(entry.in_port).or_default() += 1;
+            }
             credit(self, entry, *stats);
             Some(match what {
                 Pass::Statistics => Verdict::Keep,
@@ -289,6 +299,7 @@ impl SlowPath {
             Some(Verdict::Remove) => doomed.push(ufid),
         });
         self.remove_many(&doomed);
+        used.into_iter().for_each(|(port, n)| datapath.megaflows_used(port, n));
         if strangers {
             self.strangers.expect();
         } else if what != Pass::Statistics {

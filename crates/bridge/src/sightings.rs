@@ -2,14 +2,15 @@
 
 use datapath::Ufid;
 
-/// Identities that are remembered at most.
-const PLACES: usize = 8192;
+/// Identities that are remembered at most: a port that is pressed may have some 100,000 flows, of
+/// which each comes again when all others have. Memory that was never written takes none.
+const PLACES: usize = 1 << 20;
 
 /// Megaflows that packets asked for lately, and that were not made. Each has one place, which the
-/// next one that falls there takes; so one that comes again may be forgotten, and none is taken
-/// for another (but once in 2^63).
+/// next one that falls there takes; so one that comes again may be forgotten, and one may be taken
+/// for another, in one of 2^31 cases: it gets its megaflow a packet too soon.
 #[derive(Default)]
-pub(crate) struct Sightings(Vec<u64>);
+pub(crate) struct Sightings(Vec<u32>);
 
 impl Sightings {
     /// True when `ufid` was seen before and is remembered; it is from now on.
@@ -17,7 +18,7 @@ impl Sightings {
         if self.0.is_empty() {
             self.0 = vec![0; PLACES];
         }
-        let mark = (ufid.0 >> 64) as u64 | 1; // 0: nothing was seen
+        let mark = (ufid.0 >> 64) as u32 | 1; // 0: nothing was seen
         let place = self.0.get_mut(ufid.0 as usize % PLACES);
         place.is_some_and(|place| std::mem::replace(place, mark) == mark)
     }

@@ -312,7 +312,7 @@ impl Handler {
         let actions = self.recent.share(actions);
         let megaflow = slow.megaflow_of(upcall.key, &mask, Arc::clone(&actions));
         let version = self.snapshot.version();
-        let is_wanted = upcall.kind == UpcallKind::Miss && !self.is_first(upcall, &megaflow);
+        let is_wanted = upcall.kind == UpcallKind::Miss && !self.is_first(upcall, &megaflow, now);
         let key = upcall.key;
         let new = New { key, megaflow, effects, recirc, slow_path, version, now };
         (actions, is_wanted.then_some(new))
@@ -320,9 +320,16 @@ impl Handler {
 
     /// True, and counted, when the port is pressed and has not asked for this megaflow of late.
     /// Most of a flood of new flows is packets that nothing follows: megaflows for them would
-    /// cost more than the packets, and take the room of others.
-    fn is_first(&mut self, upcall: &Upcall<'_>, megaflow: &Megaflow) -> bool {
-        let is_first = upcall.pressed && !self.sightings.again(megaflow.ufid);
+    /// cost more than the packets, and take the room of others. Whether the port has used those
+    /// that it has, and is pressed without a reason, is for a pass to find out, soon.
+    fn is_first(&mut self, upcall: &Upcall<'_>, megaflow: &Megaflow, now: Millis) -> bool {
+        if !upcall.pressed {
+            return false;
+        }
+        if self.slow.revalidator.pressed.is_time(now) {
+            self.slow.bell.ring();
+        }
+        let is_first = !self.sightings.again(megaflow.ufid);
         if is_first {
             self.slow.counters.seen_once.fetch_add(1, Ordering::Relaxed);
         }

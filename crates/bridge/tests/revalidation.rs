@@ -130,6 +130,23 @@ fn a_stranger_that_a_rule_explains_is_kept_and_counted() {
 }
 
 #[test]
+fn a_megaflow_is_used_when_it_meets_its_first_packet() {
+    let b = Bench::new(Rates::default());
+    let used = || b.model.used(b.dp_port(1));
+    b.packet(); // it has led to the megaflow, and did not use it
+    b.pass(Pass::Full);
+    assert_eq!((b.model.dump().len(), used()), (1, 0));
+    b.packet();
+    assert_eq!(used(), 0, "nobody has looked");
+    b.pass(Pass::Full);
+    assert_eq!(used(), 1);
+    b.packet();
+    b.pass(Pass::Statistics);
+    assert_eq!(used(), 1, "once");
+    assert_eq!(b.model.used(b.dp_port(2)), 0);
+}
+
+#[test]
 fn a_stranger_with_other_actions_gets_those_of_its_rule() {
     let b = Bench::new(Rates::default());
     b.strange(77, b.dp_port(1), &[datapath::Action::Output(b.dp_port(1))]);

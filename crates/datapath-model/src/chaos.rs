@@ -202,6 +202,9 @@ impl Packets for Chaos {
     fn inject(&self, packet: Packet, port: PortNo) {
         self.inner.inject(packet, port);
     }
+    fn megaflows_used(&self, port: PortNo, n: u64) {
+        self.inner.megaflows_used(port, n);
+    }
 }
 
 impl Counters for Chaos {

@@ -34,6 +34,8 @@ struct State {
     meters: BTreeMap<u32, ModelMeter>,
     lookups: LookupStats,
     drops: BTreeMap<DropReason, u64>,
+    /// Megaflows that were said to be used.
+    used: BTreeMap<PortNo, u64>,
     rng: fastrand::Rng,
 }
 
@@ -96,11 +98,17 @@ impl Model {
                 meters: BTreeMap::new(),
                 lookups: LookupStats::default(),
                 drops: BTreeMap::new(),
+                used: BTreeMap::new(),
                 rng: fastrand::Rng::with_seed(seed),
             }),
             factory: Mutex::new(None),
             upcallers: Mutex::new(Vec::new()),
         })
+    }
+
+    /// How many megaflows were said to be used, of those that upcalls from `port` led to.
+    pub fn used(&self, port: PortNo) -> u64 {
+        lock(&self.state).used.get(&port).copied().unwrap_or(0)
     }
 
     /// Takes the frames that were sent to `port` since it was last asked, in order, offload work
@@ -435,6 +443,10 @@ impl Packets for Model {
         let mut key = Key::ZERO;
         key.in_port.set(port.0);
         self.forward(InFlight::new(packet, key));
+    }
+
+    fn megaflows_used(&self, port: PortNo, n: u64) {
+        *lock(&self.state).used.entry(port).or_default() += n;
     }
 }
 

@@ -1,6 +1,6 @@
 //! Settings.
 
-use std::time::Duration;
+use crate::budget::UpcallShare;
 
 /// Settings of a [`crate::UserspaceDatapath`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,10 +18,8 @@ pub struct Config {
     /// Receive queues of devices that can have several, when the port's `options:n_rxq` does not
     /// say (`0` is 1). Applies to ports added later.
     pub n_rxq: usize,
-    /// CPU time of a second that misses of a port may cost on end, and that all ports which ask
-    /// for more divide among them; each may have saved up what comes in five seconds. Zero is no
-    /// limit.
-    pub upcall_share: Duration,
+    /// What misses of a port may cost on end.
+    pub upcall_share: UpcallShare,
     /// Entries of each packet thread's exact-match cache, rounded up to a power of two.
     pub cache_entries: usize,
     /// Interfaces of internal ports outlive the datapath (see [`netdev::OpenSpec::persistent`]),
@@ -42,7 +40,7 @@ impl Default for Config {
             max_masks: 960,
             cores: Vec::new(),
             n_rxq: 1,
-            upcall_share: Duration::ZERO,
+            upcall_share: UpcallShare::default(),
             cache_entries: 8192,
             persistent_internal: None,
             open_muted: false,

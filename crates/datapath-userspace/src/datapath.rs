@@ -445,6 +445,10 @@ impl Packets for UserspaceDatapath {
     fn inject(&self, packet: Packet, port: PortNo) {
         self.shared.with_engine(|engine| engine.receive(&self.shared, port, &mut vec![packet]));
     }
+
+    fn megaflows_used(&self, port: PortNo, n: u64) {
+        self.shared.refund(port, n);
+    }
 }
 
 impl Meters for UserspaceDatapath {

@@ -48,11 +48,13 @@ mod meter;
 mod ports;
 mod shape;
 mod shared;
+mod spare;
 mod stats;
 mod table;
 mod thread;
 
 pub use assign::ThreadInfo;
+pub use budget::UpcallShare;
 pub use config::Config;
 pub use datapath::UserspaceDatapath;
 pub use handover::{Handover, HandoverId, Passed};

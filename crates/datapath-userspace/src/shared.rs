@@ -1,10 +1,11 @@
 //! What all threads of one datapath share.
 
-use crate::budget::{self, Nanos};
+use crate::budget::{self, Due, Nanos, UpcallShare};
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::meter::Meter;
 use crate::ports::PortMap;
+use crate::spare::Spare;
 use crate::stats::{Drops, PmdStats, ThreadStats};
 use crate::table::{Limits, Table};
 use clock::{Clock, Millis};
@@ -13,7 +14,6 @@ use netdev::SendReport;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::time::Duration;
 
 /// Milliseconds between two looks at the order of subtables.
 const SORT_INTERVAL: u64 = 1000;
@@ -29,8 +29,8 @@ pub(crate) struct Shared {
     pub(crate) tokens: AtomicU64,
     /// After shutdown: engines make no upcalls.
     pub(crate) closed: AtomicBool,
-    /// Nanoseconds.
-    upcall_share: AtomicU64,
+    upcall_share: RwLock<UpcallShare>,
+    spare: Spare,
     table: RwLock<Table>,
     ports: RwLock<Arc<PortMap>>,
     factory: RwLock<Option<Arc<dyn UpcallFactory>>>,
@@ -63,10 +63,6 @@ fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
     lock.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
-}
-
 impl Shared {
     pub(crate) fn new(clock: Clock, config: &Config) -> Shared {
         let limits = Limits { flows: config.max_flows, masks: config.max_masks };
@@ -77,7 +73,8 @@ impl Shared {
             cache_entries: config.cache_entries,
             tokens: AtomicU64::new(1),
             closed: AtomicBool::new(false),
-            upcall_share: AtomicU64::new(nanos(config.upcall_share)),
+            upcall_share: RwLock::new(config.upcall_share),
+            spare: Spare::default(),
             table: RwLock::new(Table::new(limits)),
             ports: RwLock::new(Arc::default()),
             factory: RwLock::new(None),
@@ -131,17 +128,24 @@ impl Shared {
     }
 
     /// Accounts begin anew when it is another share.
-    pub(crate) fn set_upcall_share(&self, share: Duration) {
-        let share = nanos(share);
-        if self.upcall_share.swap(share, Ordering::Relaxed) != share {
+    pub(crate) fn set_upcall_share(&self, share: UpcallShare) {
+        if std::mem::replace(&mut *write(&self.upcall_share), share) != share {
             self.ports().values().for_each(|port| port.account.reset());
         }
     }
 
+    fn upcall_share(&self) -> UpcallShare {
+        *read(&self.upcall_share)
+    }
+
     /// Has ports pay for their upcalls; see [`budget::charge`].
-    pub(crate) fn charge(&self, bill: &[(PortNo, Nanos)]) -> Vec<(PortNo, Nanos)> {
-        let share = Duration::from_nanos(self.upcall_share.load(Ordering::Relaxed));
-        budget::charge(&self.ports(), bill, share)
+    pub(crate) fn charge(&self, bill: &[Due]) -> Vec<(PortNo, Nanos)> {
+        budget::charge(&self.ports(), bill, self.upcall_share(), &self.spare)
+    }
+
+    /// `n` megaflows that misses of `port` led to have met packets; see [`budget::refund`].
+    pub(crate) fn refund(&self, port: PortNo, n: u64) {
+        budget::refund(&self.ports(), port, n, self.upcall_share(), &self.spare);
     }
 
     /// Counts what a sender dropped.

@@ -87,6 +87,10 @@ pub trait Packets: Send + Sync {
     /// Takes a packet as if it had been received on `port`, on the caller's thread: lookup,
     /// upcall, actions. For dummy ports and tests.
     fn inject(&self, packet: Packet, port: PortNo);
+
+    /// `n` megaflows that upcalls for packets of `port` led to have met their first packet: a
+    /// datapath which bounds what a port's upcalls cost need not count these.
+    fn megaflows_used(&self, _port: PortNo, _n: u64) {}
 }
 
 /// Meters that [`Action::Meter`] refers to.

@@ -244,4 +244,8 @@ impl Packets for PlacedDatapath {
     fn inject(&self, packet: Packet, port: PortNo) {
         self.base.inject(packet, port);
     }
+
+    fn megaflows_used(&self, port: PortNo, n: u64) {
+        self.base.megaflows_used(port, n);
+    }
 }

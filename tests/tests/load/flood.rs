@@ -3,11 +3,14 @@
 use crate::tools::{MICROFLOWS, SOON, Scene};
 use slipswitch_tests::harness::{Flood, Host, stranger, udp};
 use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
 /// Beside an attack under way: established flows lose nothing, commands are answered.
 fn others_lose_nothing(scene: &Scene) {
-    let (there, back) = std::thread::scope(|scope| {
+    let (there, back) = thread::scope(|scope| {
         let there = scope.spawn(|| scene.a.ping("10.0.0.2", 100));
         let back = scope.spawn(|| scene.b.ping("10.0.0.1", 100));
         scene.commands_are_prompt();
@@ -47,6 +50,45 @@ fn misses_beyond_a_ports_share_are_dropped_and_counted_and_others_lose_nothing()
     assert!(scene.attacker.reaches("10.0.0.1", SOON), "{}", scene.switch.story());
     assert_eq!(scene.attacker.ping("10.0.0.1", 20), 20);
     assert_eq!(scene.switch.warnings(), Vec::<String>::new());
+}
+
+/// Uses up all CPUs until it is dropped.
+struct Hurry(Arc<AtomicBool>);
+
+impl Hurry {
+    fn new(cpus: usize) -> Hurry {
+        let over = Arc::<AtomicBool>::default();
+        for _ in 0..cpus {
+            let over = Arc::clone(&over);
+            thread::spawn(move || {
+                while !over.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+        }
+        Hurry(over)
+    }
+}
+
+impl Drop for Hurry {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_flood_is_bounded_without_being_asked_for_where_others_want_the_cpus() {
+    // With more CPUs the default is more than one thread can spend.
+    let cpus = thread::available_parallelism().map_or(1, usize::from);
+    if cpus > 4 {
+        testing::skip(&format!("with {cpus} CPUs there is no bound that one flood exceeds"));
+        return;
+    }
+    let Some(scene) = Scene::new(MICROFLOWS) else { return };
+    let _hurry = Hurry::new(cpus);
+    let _flood = Flood::start(&scene.attacker, 11, stranger);
+    scene.exceeds("datapath_drop_upcall_limit", 0);
+    others_lose_nothing(&scene);
 }
 
 #[test]

@@ -5,12 +5,15 @@ use super::wanted::{Tunables, Wanted};
 use crate::args::DummyLevel;
 use crate::daemon::Daemon;
 use bridge::revalidator::Pass;
-use datapath_userspace::Config;
+use datapath_userspace::{Config, UpcallShare};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// `max-revalidator` where the database does not say, milliseconds.
 const MAX_REVALIDATOR: u64 = 500;
+/// `upcall-cpu-percent` where the database does not say, for each CPU: others keep nine tenths of
+/// what they have.
+const UPCALL_PERCENT: u64 = 10;
 
 /// Puts into force what differs.
 pub(super) fn sync(d: &mut Daemon, state: &mut State, wanted: &Wanted) {
@@ -77,23 +80,27 @@ fn forget_megaflows(d: &mut Daemon) {
     d.switch.slow_path().pass(Pass::Purge);
 }
 
-/// CPU time in a second that misses of ports may cost which have more and more of them; see
-/// [`Config::upcall_share`]. No bound where `percent` (of one CPU) does not say: a port with tens of
-/// thousands of flows that all have packets at once, after a start, say, would lose packets for it.
-/// None in dummy mode either, where results depend on no clock.
-pub(crate) fn upcall_share(dummy: DummyLevel, percent: Option<u64>) -> Duration {
-    match percent {
-        Some(percent) if dummy == DummyLevel::Off => {
-            Duration::from_millis(percent.saturating_mul(10))
-        }
-        _ => Duration::ZERO,
+/// What misses of ports may cost: `percent` of one CPU. Where that is not said it is
+/// [`UPCALL_PERCENT`] of all, and what nobody else wants. No bound in dummy mode, where results
+/// depend on no clock.
+pub(crate) fn upcall_share(dummy: DummyLevel, percent: Option<u64>) -> UpcallShare {
+    if dummy != DummyLevel::Off {
+        return UpcallShare::default();
     }
+    let per_second = |percent: u64| Duration::from_millis(percent.saturating_mul(10));
+    let ours = || per_second(UPCALL_PERCENT * cpus() as u64);
+    UpcallShare { time: percent.map_or_else(ours, per_second), takes_spare: percent.is_none() }
+}
+
+/// CPUs that the daemon may run on.
+fn cpus() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// Cores of packet threads, their share for misses, and whether the host's own ports outlive the daemon.
 pub(super) fn packet_threads(d: &Daemon, state: &mut State, new: &Tunables) {
     let mask = new.pmd_cpu_mask.as_deref().unwrap_or_default();
-    let available = std::thread::available_parallelism().map_or(1, usize::from);
+    let available = cpus();
     match Config::cores_of_mask(mask) {
         Ok(cores) => {
             let (cores, absent): (Vec<usize>, Vec<usize>) =
