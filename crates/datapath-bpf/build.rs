@@ -40,7 +40,7 @@ fn compile(clang: &str, source: &Path, object: &Path) {
         Ok(status) if status.success() => {}
         Ok(_) => fail(&format!("{clang} could not compile {}", source.display())),
         Err(e) => fail(&format!(
-            "{clang} could not be run ({e}): the BPF programs are compiled by clang 11 or newer; \
+            "{clang} could not be run ({e}): the BPF programs are compiled by clang 12 or newer; \
              install it (\"apt install clang\", \"dnf install clang\") or set CLANG to its path"
         )),
     }
