@@ -634,4 +634,12 @@ scenarios! {
         ofctl -O OpenFlow15 del-flows br0 'packet_type=(0,0)'
         ofctl -O OpenFlow15 dump-flows br0
     "#;
+    moves_of_what_is_not_there: r#"
+        ofctl -O OpenFlow13 add-group br0 'group_id=1,type=indirect,bucket=actions=move:OXM_OF_IP_DSCP[3..5]->OXM_OF_PKT_REG3[0..2],move:NXM_NX_REG0[0..5]->OXM_OF_IP_DSCP[0..5],output:2'
+        ofctl -O OpenFlow13 add-group br0 'group_id=2,type=indirect,bucket=actions=move:NXM_NX_REG0[0..5]->NXM_OF_TCP_SRC[0..5],output:3'
+        ofctl -O OpenFlow13 add-flow br0 'actions=group:1,group:2'
+        trace in_port=4,dl_type=0x9100
+        trace in_port=4,arp
+        trace in_port=4,udp,udp_src=7
+    "#;
 }

@@ -58,6 +58,16 @@ impl Context<'_> {
     /// True when the packet has `field`; what was looked at to know is made exact.
     pub(super) fn has(&mut self, field: Field) -> bool {
         let need = field.prerequisite();
+        if needs_ip(field) && !ruled_out(need, &self.key) {
+            // As OVS does, so that a set of an IP field never spans protocols: packets whose
+            // IP header is cut off have protocol 0.
+            self.mask.0.nw_proto = u8::MAX;
+        }
+        self.meets(need)
+    }
+
+    /// True when the packet is as `need` says; what was looked at to know is made exact.
+    fn meets(&mut self, need: Prerequisite) -> bool {
         // The Ethernet type, and whether an IP packet is a fragment, are exact in every
         // megaflow, and what the actions did to them is the same for all packets of one. Where
         // they rule the field out nothing else matters.
@@ -65,11 +75,6 @@ impl Context<'_> {
             return false;
         }
         need.unwildcard(&mut self.mask);
-        if needs_ip(field) {
-            // As OVS does, so that a set of an IP field never spans protocols: packets whose
-            // IP header is cut off have protocol 0.
-            self.mask.0.nw_proto = u8::MAX;
-        }
         need.holds(&self.key)
     }
 
@@ -147,19 +152,19 @@ impl Context<'_> {
         src.load(&self.key)
     }
 
+    /// Where the packet lacks one of the fields nothing moves, and what the other has is told all the
+    /// same, as in OVS.
     fn move_field(&mut self, src: &Subfield, dst: &Subfield) {
-        src.field.prerequisite().unwildcard(&mut self.mask);
-        dst.field.prerequisite().unwildcard(&mut self.mask);
-        if src.field.prerequisite().holds(&self.key) && dst.field.prerequisite().holds(&self.key) {
+        if self.meets(dst.field.prerequisite()) && self.meets(src.field.prerequisite()) {
             let value = self.read_subfield(src);
             self.expose_vlan(dst.field);
             dst.set_exact(&mut self.mask);
             dst.store(&mut self.key, value);
             self.normalize_vlan();
-            let key = &self.key;
-            if let Some(t) = self.tracer.as_deref_mut() {
-                t.add(Kind::Detail, subfield_text(dst, key));
-            }
+        }
+        let key = &self.key;
+        if let Some(t) = self.tracer.as_deref_mut() {
+            t.add(Kind::Detail, subfield_text(dst, key));
         }
     }
 
