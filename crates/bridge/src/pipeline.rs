@@ -13,6 +13,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use flow_mod::permit;
 pub use group_mod::{MAX_GROUPS, properties};
 pub(crate) use table::as_added;
 pub use table::{EvictionConfig, Table};

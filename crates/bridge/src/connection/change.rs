@@ -7,7 +7,7 @@ use super::monitor::Cause;
 use super::reply::Reply;
 use crate::bridge::Bridge;
 use crate::effect;
-use crate::pipeline::Change;
+use crate::pipeline::{self, Change};
 use crate::recirc::{FrozenState, FrozenStep, StackEntry};
 use crate::rule::any_action;
 use crate::snapshot::{TABLES, TableMiss};
@@ -260,6 +260,7 @@ pub(super) fn check_flow_mod(fm: &FlowMod, version: Version) -> Result<(), OfErr
         id => Some(id),
     };
     check(&fm.actions, &fm.matching, &context(version, table_id))?;
+    pipeline::permit(fm)?;
     match fm.buffer_id {
         Some(_) => Err(OfError::OFPBRC_BUFFER_UNKNOWN), // packets are not buffered
         None => Ok(()),

@@ -22,15 +22,9 @@ impl Pipeline {
         meter_exists: &dyn Fn(u32) -> bool,
         now: Millis,
     ) -> Result<Vec<Change>, OfError> {
-        // No emergency flow cache; OpenFlow has no better word for it, and OVS says the same.
-        if fm.flags.contains(FlowFlags::EMERGENCY) {
-            return Err(OfError::OFPFMFC_TABLE_FULL);
-        }
+        permit(fm)?;
         if fm.table_id == INTERNAL_TABLE {
             return self.leave_internal(fm);
-        }
-        if !deletes(fm) && matches_frozen(&fm.matching) {
-            return Err(OfError::OFPBRC_EPERM);
         }
         match fm.command {
             FlowModCommand::Add => {
@@ -44,10 +38,10 @@ impl Pipeline {
         }
     }
 
-    /// [`INTERNAL_TABLE`] is not for controllers. To delete what is not there is no error there
-    /// either.
+    /// A deletion from [`INTERNAL_TABLE`], which is not for controllers. To delete what is not there
+    /// is no error there either.
     fn leave_internal(&self, fm: &FlowMod) -> Result<Vec<Change>, OfError> {
-        let nothing = deletes(fm) && self.select(&Filter::from(fm))?.is_empty();
+        let nothing = self.select(&Filter::from(fm))?.is_empty();
         if nothing { Ok(Vec::new()) } else { Err(OfError::OFPBRC_EPERM) }
     }
 
@@ -316,6 +310,16 @@ impl Pipeline {
             .iter()
             .any(|t| t.rules().iter().any(|r| r.deletes_learned().any(|l| l == (table, cookie))))
     }
+}
+
+/// Refuses what no controller may do, whatever is in the tables.
+pub(crate) fn permit(fm: &FlowMod) -> Result<(), OfError> {
+    // No emergency flow cache; OpenFlow has no better word for it, and OVS says the same.
+    if fm.flags.contains(FlowFlags::EMERGENCY) {
+        return Err(OfError::OFPFMFC_TABLE_FULL);
+    }
+    let is_ours = fm.table_id == INTERNAL_TABLE || matches_frozen(&fm.matching);
+    if is_ours && !deletes(fm) { Err(OfError::OFPBRC_EPERM) } else { Ok(()) }
 }
 
 fn deletes(fm: &FlowMod) -> bool {

@@ -130,6 +130,7 @@ fn bad_flow_mods_get_the_right_error_and_change_nothing() {
     };
     for (fm, error) in [
         (FlowMod { buffer_id: Some(7), ..good.clone() }, OfError::OFPBRC_BUFFER_UNKNOWN),
+        (FlowMod { buffer_id: Some(7), table_id: 254, ..good.clone() }, OfError::OFPBRC_EPERM),
         (flow(5, ip(1), &[Action::Group(9)]), OfError::OFPBAC_BAD_OUT_GROUP),
         (flow(5, ip(1), &[Action::Meter(9)]), OfError::OFPMMFC_INVALID_METER),
         (flow(5, ip(1), &[set_port]), OfError::OFPBAC_MATCH_INCONSISTENT),
