@@ -82,8 +82,14 @@ fn resizes(action: &Action) -> bool {
         | Action::PopMpls { .. }
         | Action::SetVlanVid { .. }
         | Action::SetVlanPcp { .. } => true,
-        Action::SetField { field, .. } => *field == Field::VlanTci,
-        Action::Move { dst, .. } | Action::StackPop(dst) => dst.field == Field::VlanTci,
+        Action::SetField { field, .. } => may_add_header(*field),
+        Action::Move { dst, .. } | Action::StackPop(dst) => may_add_header(dst.field),
         _ => false,
     }
+}
+
+/// True when a packet has a VLAN header behind a set of the field.
+fn may_add_header(field: Field) -> bool {
+    use Field::{DlVlan, DlVlanPcp, VlanPcp, VlanTci, VlanVid};
+    matches!(field, VlanTci | VlanVid | VlanPcp | DlVlan | DlVlanPcp)
 }
