@@ -7,7 +7,7 @@
 
 PACKAGES := openvswitch-switch openvswitch-common openvswitch-pki openvswitch-testcontroller \
 	iproute2 iputils-ping iperf3 tcpdump ethtool procps util-linux openssl ca-certificates gcc libc6-dev make \
-	clang libelf-dev zlib1g-dev pkg-config
+	clang libbpf-dev linux-libc-dev libelf-dev zlib1g-dev pkg-config
 
 # Whom Slipswitch is compared with, beside the above. It leaves the alternative ovs-vswitchd as it is.
 # DPDK's drivers are packages that it only recommends.
