@@ -75,7 +75,9 @@ use openflow::action::Action;
 use packet::Packet;
 use std::sync::Arc;
 
-/// How deep tables, groups, patch ports and clones may nest.
+/// How many steps back to a table that is not behind the present one (in another bridge, too),
+/// groups and branches may nest. Steps forward do not count, as in OVS: a pipeline may have as many
+/// tables as there are, one behind the other.
 pub const MAX_DEPTH: u32 = 64;
 /// How many table lookups by resubmit one translation may make.
 pub const MAX_RESUBMITS: u32 = MAX_DEPTH * MAX_DEPTH;

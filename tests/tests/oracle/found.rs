@@ -642,4 +642,16 @@ scenarios! {
         trace in_port=4,arp
         trace in_port=4,udp,udp_src=7
     "#;
+    packets_between_bridges_end: r#"
+        vsctl add-br br1 -- set bridge br1 datapath_type=dummy fail_mode=secure
+        vsctl add-port br1 p6 -- set interface p6 type=dummy ofport_request=2
+        vsctl add-port br0 pa -- set interface pa type=patch options:peer=pb ofport_request=10
+        vsctl add-port br1 pb -- set interface pb type=patch options:peer=pa ofport_request=3
+        ofctl -O OpenFlow14 add-flow br0 'actions=IN_PORT'
+        ofctl -O OpenFlow14 add-flow br1 'actions=IN_PORT,write_actions(pop_mpls:0x1234,output:3)'
+        receive p6 50540000000450540000000388a88fff884800003e0200000f40e72061e5c35e877f
+        appctl revalidator/purge
+        ofctl dump-flows br0
+        ofctl dump-flows br1
+    "#;
 }

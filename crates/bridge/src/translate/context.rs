@@ -16,6 +16,12 @@ use openflow::PortNo;
 use openflow::action::{Action, Actions, Controller};
 use std::sync::Arc;
 
+/// Bytes of stack that there have to be for a table: what its rule may nest before the next one,
+/// in a build without optimisation.
+const STACK_LEFT: usize = 1 << 20;
+/// Bytes of another piece of stack, where they are not there.
+const STACK_MORE: usize = 4 << 20;
+
 /// OFPC_FRAG_DROP.
 const FRAG_DROP: u16 = 1;
 /// OFPC_FRAG_NX_MATCH.
@@ -394,14 +400,28 @@ impl<'a> Context<'a> {
             return;
         }
         self.resubmits += 1;
+        let deeper = u32::from(table <= self.table);
+        self.depth += deeper;
+        self.run_table(in_port, table, honor_miss, cloned, last);
+        self.depth -= deeper;
+    }
+
+    /// The same, where no limit counts it: a packet that comes back begins like one from a port.
+    pub(super) fn run_table(
+        &mut self,
+        in_port: PortNo,
+        table: u8,
+        honor_miss: bool,
+        cloned: bool,
+        last: bool,
+    ) {
         let old_table = self.table;
         let found = self.lookup(in_port, table, honor_miss, honor_miss);
-        self.depth += 1;
         let names = self.names();
         self.enter(Kind::Table, || found.text(names));
-        self.run_found(&found, cloned, last, true);
+        let run = || self.run_found(&found, cloned, last, true);
+        stacker::maybe_grow(STACK_LEFT, STACK_MORE, run);
         self.leave();
-        self.depth -= 1;
         self.table = old_table;
     }
 

@@ -110,7 +110,7 @@ impl Context<'_> {
         }
         self.leave();
         if state.enters {
-            self.table_action(self.in_port(), state.table, true, false, true);
+            self.run_table(self.in_port(), state.table, true, false, true);
         }
         self.do_segments(&parts);
         self.finish_level();

@@ -233,6 +233,22 @@ fn fragments() {
 }
 
 #[test]
+fn all_tables_may_be_one_behind_the_other() {
+    let mut w = World::new(2);
+    for step in [resubmit, Action::GotoTable] {
+        w.clear_rules();
+        for i in 0..253 {
+            w.rule(&format!("table={i}"), [step(i + 1)]);
+        }
+        w.rule("table=253", [out(2)]);
+        assert_eq!(w.dp(TCP), "2");
+    }
+    // With steps back, as often as tables may be looked up: the stack is large enough for all.
+    w.rule("table=253", [resubmit(0)]);
+    assert_eq!(w.translate(&key(TCP)).error, Some(TranslationError::TooManyResubmits));
+}
+
+#[test]
 fn loops_end() {
     let mut w = World::new(2);
     w.rule("", [resubmit(0)]);

@@ -5,8 +5,8 @@ use super::packets;
 use super::truncation::Resized;
 use crate::case::{Step, lowers_timeouts};
 use flow::Field;
+use openflow::Action;
 use openflow::message::{Body, FlowMod, GroupMod, Message};
-use openflow::{Action, PortNo};
 
 /// A kind of steps that is left out.
 pub struct LeftOut {
@@ -138,16 +138,6 @@ pub const LEFT_OUT: &[LeftOut] = &[
                 _ => false,
             };
             any_action(step, &in_header)
-        },
-    },
-    LeftOut {
-        name: "steps back to a table",
-        reason: "each step of a circle counts against its limit here, in OVS only the step back",
-        of: |_, step| match step {
-            Step::Group { change, .. } => {
-                change.buckets.iter().any(|b| goes_back(&b.actions, u8::MAX))
-            }
-            step => flow_of(step).is_some_and(|flow| goes_back(&flow.actions, flow.table_id)),
         },
     },
     LeftOut {
@@ -386,18 +376,6 @@ fn flow_of(step: &Step) -> Option<Box<FlowMod>> {
         }
         _ => None,
     }
-}
-
-/// True when a rule of `table` with these actions may lead to that table or one before it.
-fn goes_back(actions: &[Action], table: u8) -> bool {
-    actions.iter().any(|action| match action {
-        Action::Output { port, .. } | Action::OutputTrunc { port, .. } => *port == PortNo::TABLE,
-        Action::Enqueue { port, .. } => *port == PortNo::TABLE,
-        Action::Bundle(bundle) => bundle.members.contains(&PortNo::TABLE),
-        Action::Resubmit { table: to, .. } => to.is_none_or(|to| to <= table || to == u8::MAX),
-        Action::Clone(inner) | Action::WriteActions(inner) => goes_back(inner, table),
-        _ => false,
-    })
 }
 
 /// What `check_pkt_larger` compares with, in the text of steps.
