@@ -17,10 +17,11 @@ static __always_inline __u16 fold(__u64 sum)
 	return sum;
 }
 
-/* `sum` after words that sum up to `gone` became words that sum up to `come`. */
+/* `sum` after words that sum up to `gone` became words that sum up to `come`. Of the two zeros of
+ * one's complement it is 0, never 0xffff, as of the helper at tc: a zero is left in the sum. */
 static __always_inline __u16 checksum_moved(__u16 sum, __u64 gone, __u64 come)
 {
-	return ~fold((__u64)(__u16)~sum + (__u16)~fold(gone) + come);
+	return ~fold(0xffff0000 + (__u64)(__u16)~sum + (__u16)~fold(gone) + come);
 }
 
 /* What a transport checksum is. */

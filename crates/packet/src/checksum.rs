@@ -60,7 +60,7 @@ pub fn internet(bytes: &[u8]) -> u16 {
 
 /// `checksum` after a covered word changed from `old` to `new` (RFC 1624, equation 3).
 pub fn update_u16(checksum: u16, old: u16, new: u16) -> u16 {
-    !update_unfinished(!checksum, &old.to_be_bytes(), &new.to_be_bytes())
+    update(checksum, &old.to_be_bytes(), &new.to_be_bytes())
 }
 
 /// `checksum` after two covered words changed from `old` to `new`.
@@ -68,22 +68,32 @@ pub fn update_u32(checksum: u16, old: u32, new: u32) -> u16 {
     update(checksum, &old.to_be_bytes(), &new.to_be_bytes())
 }
 
-/// `checksum` after covered bytes at an even offset changed from `old` to `new`.
+/// `checksum` after covered bytes at an even offset changed from `old` to `new`. As the kernel's
+/// helpers do it, of the two zeros of one's complement it is 0, never 0xffff.
 pub fn update(checksum: u16, old: &[u8], new: &[u8]) -> u16 {
-    !update_unfinished(!checksum, old, new)
+    /// A zero that is left in every sum.
+    const ZERO: u32 = 0xffff_0000;
+    let mut s = moved(!checksum, old, new);
+    s.add_u32(ZERO);
+    s.finish()
 }
 
 /// As [`update`] for an unfinished checksum: a field that holds the folded sum of the pseudo
 /// header and no complement (`VIRTIO_NET_HDR_F_NEEDS_CSUM`). Only changes of what the pseudo
 /// header covers concern it.
 pub fn update_unfinished(sum: u16, old: &[u8], new: &[u8]) -> u16 {
+    moved(sum, old, new).folded()
+}
+
+/// A sum whose words changed from `old` to `new`.
+fn moved(sum: u16, old: &[u8], new: &[u8]) -> Sum {
     let mut gone = Sum::default();
     gone.add(old);
     let mut s = Sum::default();
     s.add_u16(sum);
     s.add_u16(!gone.folded());
     s.add(new);
-    s.folded()
+    s
 }
 
 /// Slicing-by-8 tables for the reflected polynomial 0x82f63b78.
@@ -158,6 +168,9 @@ mod tests {
         assert_eq!(crc32c(&[b"1234", b"56789"]), 0xe306_9283);
         // RFC 1624, section 4.
         assert_eq!(update_u16(0xdd2f, 0x5555, 0x3285), 0x0000);
+        // Words of zero are summed up to 0, others to 0xffff: what is stored is 0 in both cases.
+        assert_eq!(update_u16(0xffff, 0xffff, 0x0000), 0x0000);
+        assert_eq!(update_u16(0xffff, 0x0000, 0xffff), 0x0000);
     }
 
     proptest! {

@@ -458,6 +458,26 @@ pub fn a_udp_checksum_is_never_set_to_zero(w: &World) {
     assert_eq!(w.through(&actions, Packet::from_slice(&with_address(n ^ 1))), [with_address(n)]);
 }
 
+pub fn of_its_two_zeros_a_checksum_is_the_plain_one(w: &World) {
+    // Sums that only zeros give, and so no packet that is right.
+    let with = |at: usize, sum: [u8; 2], covered: usize, value: &[u8]| {
+        let mut frame = tcp(2, 10);
+        frame[at..at + 2].copy_from_slice(&sum);
+        frame[covered..covered + value.len()].copy_from_slice(value);
+        frame
+    };
+    let out =
+        w.through("set(tcp(dst=0)),2", Packet::from_slice(&with(50, [0xff; 2], 36, &[0xff; 2])));
+    assert_eq!(out, [with(50, [0; 2], 36, &[0; 2])]);
+    let out = w
+        .through("set(ipv4(tos=0xff,ttl=0)),2", Packet::from_slice(&with(24, [0xff; 2], 15, &[0])));
+    let ttl = u16::from(tcp(2, 10)[22]) << 8;
+    let mut changed =
+        with(24, packet::checksum::update_u16(0, ttl, 0xff).to_be_bytes(), 15, &[0xff]);
+    changed[22] = 0;
+    assert_eq!(out, [changed]);
+}
+
 pub fn padding_is_left_alone(w: &World) {
     for (actions, before, after) in [
         ("set(sctp(dst=9)),2", ipv4().sctp(1, 2).finish(), ipv4().sctp(1, 9).finish()),

@@ -46,6 +46,7 @@ macro_rules! behaviour_cases {
                 a_wrong_checksum_stays_wrong,
                 a_missing_udp_checksum_stays_missing,
                 a_udp_checksum_is_never_set_to_zero,
+                of_its_two_zeros_a_checksum_is_the_plain_one,
                 padding_is_left_alone,
                 fragments_keep_their_payload,
                 unfinished_checksums_are_finished_right,
