@@ -435,6 +435,14 @@ fn datapath_flows_of_packets() {
             "tcp() does not go with the eth_type() and protocol given",
         ),
         (
+            "eth_type(0x0800),ipv4(proto=6/0xfc),tcp(src=1)",
+            "tcp() does not go with the eth_type() and protocol given",
+        ),
+        (
+            "eth_type(0x0800),ipv4(proto=6/0),tcp_flags(+syn)",
+            "tcp_flags() does not go with the eth_type() and protocol given",
+        ),
+        (
             "eth_type(0x86dd),ipv6(proto=58),icmpv6(type=134,code=0),nd(target=::1)",
             "nd() does not go with the eth_type() and protocol given",
         ),

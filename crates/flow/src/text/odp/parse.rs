@@ -336,6 +336,8 @@ impl<'a> Parser<'a> {
         if !self.seen.contains(&"eth_type") {
             self.set(Field::EthType, DL_TYPE_NONE.into(), 0xffff);
         }
+        // Of a protocol that is not asked for, or in part, no header's fields are known.
+        let known = self.key.masked(&self.mask);
         for name in &self.seen {
             let needed = match *name {
                 "ipv4" => Prerequisite::Ipv4,
@@ -354,10 +356,19 @@ impl<'a> Parser<'a> {
             let (kind, code) = (self.mask.0.tp_src.get(), self.mask.0.tp_dst.get());
             let is_known = needed != Prerequisite::Nd || kind & code & 0xff == 0xff;
             let fits = needed.holds(&self.key) && is_known;
-            if !fits {
+            if !fits || self.matches_transport() && !needed.holds(&known) {
                 return Err(OdpError::Inconsistent { attribute: (*name).to_string() });
             }
         }
         Ok(())
+    }
+
+    /// True when the flow asks for anything behind the network header.
+    fn matches_transport(&self) -> bool {
+        let m = &self.mask.0;
+        let ports = m.tp_src.get() | m.tp_dst.get() | m.tcp_flags.get();
+        let neighbour =
+            m.nd_reserved.get() != 0 || m.nd_options_type != 0 || m.nd_target != [0; 16];
+        ports != 0 || neighbour
     }
 }
