@@ -139,6 +139,12 @@ pub const KNOWN: &[Known] = &[
         },
     },
     Known {
+        name: "NSH in a trace",
+        reason: "OVS shows the fields of NSH, and those of IP that it then looks at, of any frame of \
+                 that type; there is no NSH here",
+        even: |_, real, ours| (without_nsh(&real), ours),
+    },
+    Known {
         name: "slow path in a trace",
         reason: "OVS says of a set of ICMP's type that its datapath cannot do it; here there is no \
                  slow path for it",
@@ -192,6 +198,18 @@ pub const KNOWN: &[Known] = &[
         },
     },
 ];
+
+/// A trace's flows of NSH's type, without what comes behind the type.
+fn without_nsh(text: &str) -> String {
+    const TYPE: &str = "dl_type=0x894f";
+    let line = |line: &str| match line.split_once(TYPE) {
+        Some((before, _)) if line.starts_with("Flow: ") || line.starts_with("Final flow: ") => {
+            format!("{before}{TYPE}")
+        }
+        _ => line.to_owned(),
+    };
+    text.lines().map(|l| line(l) + "\n").collect()
+}
 
 /// A reply about flows, where the match says that there is a VLAN header without the headers that are
 /// pushed for what sets a part of it.

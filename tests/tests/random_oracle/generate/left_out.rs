@@ -102,6 +102,12 @@ pub const LEFT_OUT: &[LeftOut] = &[
         },
     },
     LeftOut {
+        name: "learned flows with fin_timeout that their own packet meets",
+        reason: "the packet of a FIN may change the flow that it meets: OVS then lowers the timeouts of \
+                 the flow as it was, Slipswitch those that go on",
+        of: |_, step| flow_of(step).is_some_and(|flow| learns_what_it_meets(&flow)),
+    },
+    LeftOut {
         name: "traces through check_pkt_larger",
         reason: "OVS sends the packet that is traced, though a trace sends nothing",
         of: |facts, step| facts.branches && matches!(step, Step::Trace { .. }),
@@ -337,6 +343,14 @@ fn goes_on_with_a_set(step: &Step) -> bool {
         let has = |of: fn(&Action) -> bool| flow.actions.iter().any(of);
         has(|a| matches!(a, Action::WriteActions(_))) && has(|a| matches!(a, Action::GotoTable(_)))
     })
+}
+
+/// True when a packet that learns may go on to the flow that it has learned, and lower its timeouts.
+fn learns_what_it_meets(flow: &FlowMod) -> bool {
+    let lowers = |learn: &openflow::action::Learn| {
+        (learn.fin_idle_timeout, learn.fin_hard_timeout) != (0, 0) && learn.table > flow.table_id
+    };
+    flow.actions.iter().any(|a| matches!(a, Action::Learn(learn) if lowers(learn)))
 }
 
 /// True when an action of the step, at any depth, is one of those.
