@@ -174,7 +174,9 @@ impl Pipeline {
             stats.credit(0, 0, now); // its idle time starts over
             let rule = new.build(mini, now, now, stats);
             table.insert(Arc::clone(&rule));
-            return Ok(vec![Change::Modified { old, new: rule }]);
+            let mut changes = vec![Change::Modified { old, new: rule }];
+            self.forget_learned(&mut changes);
+            return Ok(changes);
         }
         let mut changes = Vec::new();
         if let Some(victim) = table.make_room().map_err(|_| OfError::OFPFMFC_TABLE_FULL)? {
@@ -214,6 +216,7 @@ impl Pipeline {
             self.replace(Arc::clone(&new));
             changes.push(Change::Modified { old, new });
         }
+        self.forget_learned(&mut changes);
         Ok(changes)
     }
 
@@ -243,12 +246,21 @@ impl Pipeline {
                 );
             }
         }
-        let removed = changes.get(start..).unwrap_or_default();
-        let learned: BTreeSet<(u8, u64)> = removed
+        let mut removed = changes.split_off(start);
+        self.forget_learned(&mut removed);
+        changes.append(&mut removed);
+    }
+
+    /// Behind `changes`, removes what their old rules learned with `delete_learned` and nobody learns
+    /// any more.
+    fn forget_learned(&mut self, changes: &mut Vec<Change>) {
+        let learned: BTreeSet<(u8, u64)> = changes
             .iter()
             .flat_map(|change| match change {
-                Change::Removed { rule, .. } => rule.deletes_learned().collect(),
-                _ => Vec::new(),
+                Change::Removed { rule, .. } | Change::Modified { old: rule, .. } => {
+                    rule.deletes_learned().collect()
+                }
+                Change::Added(_) => Vec::new(),
             })
             .collect();
         for (table, cookie) in learned {
