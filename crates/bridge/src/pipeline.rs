@@ -258,8 +258,7 @@ impl Pipeline {
         if let Some(old) = &old
             && flow.is(old)
         {
-            // It lives on as its packet has shown.
-            old.stats.credit(0, 0, used);
+            // Its hard timeout begins anew; its idle timeout only where a packet meets it.
             self.replace(flow_mod::modified(old, old.cookie, &old.actions, used));
             return Ok(Vec::new());
         }
@@ -276,7 +275,6 @@ impl Pipeline {
         };
         // As when a controller modifies it, it goes on counting, and its timeouts, which
         // `fin_timeout` may have lowered, and flags are those that it has.
-        old.stats.credit(0, 0, now);
         let new = flow_mod::modified(&old, flow.cookie, &actions, now);
         self.replace(Arc::clone(&new));
         Ok(vec![Change::Modified { old, new }])

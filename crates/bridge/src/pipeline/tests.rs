@@ -291,8 +291,8 @@ fn a_learned_flow_that_is_learned_again_keeps_timeouts_that_were_lowered() {
     assert_eq!((new.timeouts.idle(), new.timeouts.hard()), (2, 4));
     assert_eq!((new.cookie, &new.actions[..]), (6, &[output(4)][..]));
     assert_eq!((new.created, new.modified), (b.now, b.now + 2000));
-    assert!(b.p.expire(b.now + 4000, b.now + 4000).is_empty());
-    assert_eq!(b.p.expire(b.now + 4001, b.now + 4001).len(), 1);
+    assert!(b.p.expire(b.now + 2000, b.now + 2000).is_empty());
+    assert_eq!(b.p.expire(b.now + 2001, b.now + 2001).len(), 1);
 }
 
 #[test]
