@@ -1,6 +1,6 @@
 //! Lists of actions: one after the other, the action set, clones, branches on length.
 
-use super::context::{Context, Freeze};
+use super::context::{Context, Freeze, on_stack};
 use super::freeze::Segment;
 use super::hash::{choose_link, hash_fields, score};
 use crate::effect::Effect;
@@ -276,16 +276,16 @@ impl Context<'_> {
         let was_mpls = self.was_mpls;
         let stack = self.stack.clone();
         let action_set = self.action_set.clone();
-        self.depth += 1;
         let branch = |ctx: &mut Self, larger: u128| {
             if there {
                 dst.store(&mut ctx.key, larger);
                 ctx.normalize_vlan();
             }
-            let actions = ctx.nested(|ctx| {
+            let run = |ctx: &mut Self| {
                 ctx.do_segments(&parts);
                 ctx.finish_level();
-            });
+            };
+            let actions = on_stack(|| ctx.nested(run));
             ctx.key = key;
             ctx.base = base;
             ctx.was_mpls = was_mpls;
@@ -296,7 +296,6 @@ impl Context<'_> {
         let (greater, exit) = branch(self, 1);
         let (not_greater, _) = branch(self, 0);
         self.exit = exit;
-        self.depth -= 1;
         // The action set ran in both branches.
         self.action_set.clear();
         self.emit(DpAction::CheckPktLen { len, greater, not_greater });

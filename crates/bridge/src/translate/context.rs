@@ -419,8 +419,7 @@ impl<'a> Context<'a> {
         let found = self.lookup(in_port, table, honor_miss, honor_miss);
         let names = self.names();
         self.enter(Kind::Table, || found.text(names));
-        let run = || self.run_found(&found, cloned, last, true);
-        stacker::maybe_grow(STACK_LEFT, STACK_MORE, run);
+        on_stack(|| self.run_found(&found, cloned, last, true));
         self.leave();
         self.table = old_table;
     }
@@ -558,4 +557,9 @@ impl Found {
             }
         }
     }
+}
+
+/// Runs what may nest deeply, with more of a stack where little is left.
+pub(super) fn on_stack<T>(run: impl FnOnce() -> T) -> T {
+    stacker::maybe_grow(STACK_LEFT, STACK_MORE, run)
 }

@@ -4,7 +4,7 @@ use super::context::Context;
 use crate::effect::{Effect, LearnedFlow};
 use crate::trace::{Kind, PortNames, actions_text};
 use flow::text::{format_match, no_names};
-use flow::{FieldValue, Key, Mask, Match};
+use flow::{Field, FieldValue, Key, Mask, Match};
 use openflow::action::{Action, Learn, LearnSource, LearnTarget, SetSpelling};
 use openflow::{OfError, PortNo};
 use std::sync::Arc;
@@ -52,7 +52,11 @@ impl Context<'_> {
                 }
             }
         }
-        let matching = Match::new(&key, &mask);
+        let mut matching = Match::new(&key, &mask);
+        let port = matching.value(Field::InPortOxm) as u32;
+        if matching.is_exact(Field::InPortOxm) && flow::field::port_to_of10(port).is_none() {
+            matching.set(Field::InPortOxm, PortNo::NONE.0.into()); // as in OVS
+        }
         let rule = self.rule.as_ref().filter(|_| learn.delete_learned);
         let flow = LearnedFlow {
             table: learn.table,

@@ -776,6 +776,41 @@ fn learned_flows() {
 }
 
 #[test]
+fn a_port_that_none_can_have_is_learned_as_none() {
+    let mut w = World::new(3);
+    let learn = Learn {
+        idle_timeout: 0,
+        hard_timeout: 0,
+        priority: 1,
+        cookie: 0,
+        send_flow_removed: false,
+        delete_learned: false,
+        table: 5,
+        fin_idle_timeout: 0,
+        fin_hard_timeout: 0,
+        limit: 0,
+        result_dst: None,
+        specs: vec![LearnSpec {
+            bits: 32,
+            src: LearnSource::Value(0x1905_a74d),
+            dst: LearnTarget::Match(sub("in_port_oxm[]")),
+        }],
+    };
+    w.rule("", [Action::Learn(Box::new(learn))]);
+    let effects = w.translate(&key(TCP)).effects;
+    let [.., Effect::LearnFlow { flow, .. }] = effects.as_slice() else { panic!("{effects:?}") };
+    assert_eq!(flow.matching.value(Field::InPortOxm), PortNo::NONE.0.into());
+}
+
+#[test]
+fn a_long_list_of_branches_ends() {
+    let mut w = World::new(3);
+    let branch = |len| Action::CheckPktLarger { len, dst: sub("reg0[0]") };
+    w.rule("", (0..4000).map(branch).chain([out(2)]).collect::<Vec<_>>());
+    assert_eq!(w.translate(&key(TCP)).error, Some(TranslationError::TooManyActions));
+}
+
+#[test]
 fn patch_ports() {
     let mut w = World::new(3);
     let br1 = w.add_bridge(3);
