@@ -654,4 +654,35 @@ scenarios! {
         ofctl dump-flows br0
         ofctl dump-flows br1
     "#;
+    learning_a_flow_again_is_no_use_of_it: r#"
+        ofctl add-flow br0 'actions=learn(table=2,idle_timeout=60,load:NXM_OF_IN_PORT[]->NXM_NX_REG0[0..15],NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[])'
+        receive p4 50540000000450540000000386dd
+        receive p4 50540000000450540000000586dd
+        appctl revalidator/purge
+        appctl time/warp 40000
+        receive p1 50540000000450540000000386dd
+        receive p4 50540000000450540000000586dd
+        appctl revalidator/purge
+        ofctl dump-flows br0 table=2
+        appctl time/warp 21000
+        ofctl dump-flows br0 table=2
+    "#;
+    a_flow_that_is_changed_forgets_what_it_learned: r#"
+        ofctl add-flow br0 'table=2,priority=107,actions=drop'
+        ofctl add-flow br0 'table=2,priority=108,cookie=5,actions=drop'
+        ofctl add-flow br0 'cookie=1,actions=learn(table=2,delete_learned,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[])'
+        ofctl mod-flows br0 'cookie=1/1,actions=drop'
+        ofctl --no-stats dump-flows br0
+        ofctl add-flow br0 'actions=learn(table=2,cookie=5,priority=3,delete_learned,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[])'
+        ofctl add-flow br0 'actions=learn(table=2,cookie=5,priority=4,delete_learned,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[])'
+        ofctl --no-stats dump-flows br0
+        ofctl add-flow br0 'actions=drop'
+        ofctl --no-stats dump-flows br0
+    "#;
+    branches_on_length_are_no_depth: r#"
+        ofctl -O OpenFlow13 add-flow br0 'actions=check_pkt_larger(100)->NXM_NX_REG3[0],TABLE'
+        receive p1 50540000000150540000000388a8
+        appctl revalidator/purge
+        ofctl dump-flows br0
+    "#;
 }

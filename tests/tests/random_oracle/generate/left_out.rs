@@ -247,7 +247,9 @@ impl Facts {
             fin_timeout: lowers_timeouts(steps),
             truncates: any(&["OutputTrunc"]),
             branches: any(&["CheckPktLarger"]),
-            set_waits: steps.iter().any(goes_on_with_a_set),
+            set_waits: steps.iter().any(goes_on_with_a_set)
+                || steps.iter().any(branches_behind_tables)
+                    && any_step(steps, &|a| matches!(a, Action::WriteActions(_))),
             resized: Resized::of(steps),
             transport: fields || any(&["SetL4"]),
             pushes: tunnels(steps) + steps.iter().map(pushes_of).sum::<usize>(),
@@ -342,6 +344,26 @@ fn goes_on_with_a_set(step: &Step) -> bool {
     flow_of(step).is_some_and(|flow| {
         let has = |of: fn(&Action) -> bool| flow.actions.iter().any(of);
         has(|a| matches!(a, Action::WriteActions(_))) && has(|a| matches!(a, Action::GotoTable(_)))
+    })
+}
+
+/// True when a rule looks into tables, which may write an action set, and then branches.
+fn branches_behind_tables(step: &Step) -> bool {
+    let looks = |a: &Action| {
+        let into_table = |port: &openflow::PortNo| *port == openflow::PortNo::TABLE;
+        matches!(a, Action::Resubmit { .. })
+            || matches!(a, Action::Output { port, .. } if into_table(port))
+    };
+    flow_of(step).is_some_and(|flow| {
+        let mut rest = flow.actions.iter().skip_while(|a| !looks(a));
+        rest.any(|a| matches!(a, Action::CheckPktLarger { .. }))
+    })
+}
+
+fn any_step(steps: &[Step], of: &dyn Fn(&Action) -> bool) -> bool {
+    let own = |a: &Action| of(a);
+    steps.iter().any(|step| {
+        any_action(step, of) || flow_of(step).is_some_and(|flow| flow.actions.iter().any(own))
     })
 }
 
