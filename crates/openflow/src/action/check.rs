@@ -287,7 +287,8 @@ impl<'a> Walk<'a> {
         // The parts of a VLAN header can be set only where there is one; its TCI makes one.
         let of_header =
             matches!(field, Field::VlanVid | Field::VlanPcp | Field::DlVlan | Field::DlVlanPcp);
-        if !self.holds(field.prerequisite()) || (of_header && self.vlans == 0) {
+        let has_header = self.vlans > 0 && self.holds(Prerequisite::Ethernet);
+        if !self.holds(field.prerequisite()) || (of_header && !has_header) {
             return Err(OfError::OFPBAC_MATCH_INCONSISTENT);
         }
         if field == Field::VlanTci {

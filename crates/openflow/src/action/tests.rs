@@ -347,6 +347,7 @@ fn consistency() {
         ("actions=set_field:4102->vlan_vid", inconsistent),
         ("actions=set_field:1->vlan_pcp", inconsistent),
         ("actions=set_field:0x1005->vlan_tci,set_field:1->vlan_pcp", Ok(())),
+        ("packet_type=(1,0x800),actions=push_vlan:0x8100,set_field:1->vlan_pcp", inconsistent),
         ("actions=push_vlan:0x8100,push_vlan:0x8100", Ok(())),
         (
             "actions=push_vlan:0x8100,push_vlan:0x8100,push_vlan:0x8100",
