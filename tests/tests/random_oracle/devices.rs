@@ -125,7 +125,9 @@ impl Wire for Devices {
     fn begin(&mut self, control: &mut Connection, arguments: &str) -> Result<(), Broken> {
         let bridges = ["br0", "br1"];
         let there = bridges.iter().filter(|b| arguments.contains(&format!("add-br {b} ")));
-        let up: String = there.map(|b| format!("ip link set {b} up\n")).collect();
+        // What ovs-vsctl refused, as it may of a case that is being made small, is not there.
+        let up = |b| format!("if ip link show {b} > /dev/null 2>&1; then ip link set {b} up; fi\n");
+        let up: String = there.map(up).collect();
         self.netns.sh(&format!("set -e\n{up}"));
         self.present = PORTS
             .into_iter()

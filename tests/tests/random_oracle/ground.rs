@@ -87,6 +87,12 @@ pub fn carries(frame: &[u8]) -> bool {
 }
 
 impl Ground {
+    /// True when no step is beyond it, as one may be in a case that was made smaller.
+    pub fn bears(self, steps: &[Step]) -> bool {
+        let is_beyond = |step: &Step| BEYOND.iter().any(|kind| (kind.of)(step));
+        self == Ground::Dummies || !steps.iter().any(is_beyond)
+    }
+
     /// The ground called `name`, a tier's.
     pub fn parse(name: &str) -> Option<Ground> {
         [Ground::Dummies, Ground::Devices(Tier::Tcx), Ground::Devices(Tier::Xdp)]

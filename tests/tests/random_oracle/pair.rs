@@ -38,7 +38,8 @@ pub fn step(difference: &str) -> Option<usize> {
 
 /// Both switches, each of which plays one case after the other.
 pub struct Pair {
-    ground: Ground,
+    /// What Slipswitch's ports stand on.
+    pub ground: Ground,
     real: Player,
     ours: Player,
     /// Counters that are never cleared may differ: bridges are to be made anew.

@@ -252,7 +252,10 @@ impl Facts {
                     && any_step(steps, &|a| matches!(a, Action::WriteActions(_))),
             resized: Resized::of(steps),
             transport: fields || any(&["SetL4"]),
-            pushes: tunnels(steps) + steps.iter().map(pushes_of).sum::<usize>(),
+            // By a rule that looks twice into tables another may push twice.
+            pushes: tunnels(steps)
+                + steps.iter().map(pushes_of).sum::<usize>()
+                    * if steps.iter().any(|step| looks_into_tables(step) > 1) { 2 } else { 1 },
             vlan_limit: limit,
             lengths: lengths(&text),
         }
@@ -349,21 +352,26 @@ fn goes_on_with_a_set(step: &Step) -> bool {
 
 /// True when a rule looks into tables, which may write an action set, and then branches.
 fn branches_behind_tables(step: &Step) -> bool {
-    let looks = |a: &Action| {
-        let into_table = |port: &openflow::PortNo| *port == openflow::PortNo::TABLE;
-        matches!(a, Action::Resubmit { .. })
-            || matches!(a, Action::Output { port, .. } if into_table(port))
-    };
     flow_of(step).is_some_and(|flow| {
-        let mut rest = flow.actions.iter().skip_while(|a| !looks(a));
+        let mut rest = flow.actions.iter().skip_while(|a| !is_look(a));
         rest.any(|a| matches!(a, Action::CheckPktLarger { .. }))
     })
 }
 
+/// How often a rule looks into tables.
+fn looks_into_tables(step: &Step) -> usize {
+    flow_of(step).map_or(0, |flow| flow.actions.iter().filter(|a| is_look(a)).count())
+}
+
+fn is_look(action: &Action) -> bool {
+    let is_table = |port: &openflow::PortNo| *port == openflow::PortNo::TABLE;
+    matches!(action, Action::Resubmit { .. })
+        || matches!(action, Action::Output { port, .. } if is_table(port))
+}
+
 fn any_step(steps: &[Step], of: &dyn Fn(&Action) -> bool) -> bool {
-    let own = |a: &Action| of(a);
     steps.iter().any(|step| {
-        any_action(step, of) || flow_of(step).is_some_and(|flow| flow.actions.iter().any(own))
+        any_action(step, of) || flow_of(step).is_some_and(|flow| flow.actions.iter().any(of))
     })
 }
 
