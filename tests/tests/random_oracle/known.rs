@@ -170,9 +170,12 @@ pub const KNOWN: &[Known] = &[
         name: "DEI of headers in a flood",
         reason: "a header that is taken off for one port and put on for the next loses its DEI, \
                  and the order of ports is that of a hash table",
-        even: |of, real, ours| match of.starts_with("step") {
-            true => (without_dei(&real), without_dei(&ours)),
-            false => (real, ours),
+        even: |of, real, ours| match of {
+            _ if of.starts_with("step") => (without_dei(&real), without_dei(&ours)),
+            _ if of.starts_with("sent to controllers") => {
+                (told_without_dei(&real), told_without_dei(&ours))
+            }
+            _ => (real, ours),
         },
     },
     Known {
@@ -400,6 +403,24 @@ fn without_dei(text: &str) -> String {
         line
     };
     text.lines().map(|l| line(l) + "\n").collect()
+}
+
+/// Packet-ins, with the DEI of their packet's first VLAN header clear.
+fn told_without_dei(text: &str) -> String {
+    const DATA: &str = "data: [";
+    let cleared = |rest: &str| {
+        let (data, behind) = rest.split_once(']')?;
+        let mut bytes: Vec<u8> = data.split(", ").filter_map(|b| b.parse().ok()).collect();
+        if let Some([0x81, 0] | [0x88, 0xa8]) = bytes.get(12..14)
+            && let Some(dei) = bytes.get_mut(14)
+        {
+            *dei &= !0x10;
+        }
+        Some(format!("{DATA}{bytes:?}]{behind}"))
+    };
+    let mut parts = text.split(DATA);
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| text + &cleared(part).unwrap_or_else(|| format!("{DATA}{part}")))
 }
 
 /// Datapath actions with every run of outputs and VLAN headers as the sorted ports: how headers

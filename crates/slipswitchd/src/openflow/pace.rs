@@ -10,7 +10,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 /// So long a request is waited for awake: about what waking up takes on both sides.
-const MOMENT: Duration = Duration::from_micros(50);
+const MOMENT: Duration = Duration::from_micros(150);
 /// Requests that are waited for asleep after one that was waited for in vain, at first and at most.
 const PAUSE: (u32, u32) = (8, 1024);
 /// After so many requests in a row that were waited for awake others have their turn.
