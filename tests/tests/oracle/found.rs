@@ -679,6 +679,13 @@ scenarios! {
         ofctl add-flow br0 'actions=drop'
         ofctl --no-stats dump-flows br0
     "#;
+    no_flow_learns_the_switchs_own: r#"
+        ofctl add-flow br0 'actions=learn(table=254,delete_learned,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[])'
+        ofctl --no-stats dump-flows br0
+        ofctl mod-flows br0 'actions=drop'
+        ofctl del-flows br0
+        appctl bridge/dump-flows br0
+    "#;
     branches_on_length_are_no_depth: r#"
         ofctl -O OpenFlow13 add-flow br0 'actions=check_pkt_larger(100)->NXM_NX_REG3[0],TABLE'
         receive p1 50540000000150540000000388a8

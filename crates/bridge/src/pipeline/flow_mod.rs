@@ -286,9 +286,10 @@ impl Pipeline {
         }
     }
 
-    /// Removes the rules with this cookie of this table, unless a rule is left that learns such.
+    /// Removes the rules with this cookie of this table, unless a rule is left that learns such. The
+    /// switch's own are nobody's to learn.
     fn remove_learned(&mut self, table: u8, cookie: u64, changes: &mut Vec<Change>) {
-        if self.learns(table, cookie) {
+        if table == INTERNAL_TABLE || self.learns(table, cookie) {
             return;
         }
         let filter = Filter { table, cookie, cookie_mask: u64::MAX, ..Filter::default() };
