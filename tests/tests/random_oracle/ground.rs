@@ -10,6 +10,9 @@ const LONGEST: usize = 1400;
 /// Shortest frame that stays whole with two VLAN headers more or less.
 const SHORTEST: usize = 28;
 
+/// IPv6 extension headers that programs in the kernel follow.
+const FOLLOWED: usize = 6;
+
 /// What the ports are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ground {
@@ -59,6 +62,11 @@ pub const BEYOND: &[Beyond] = &[
         of: |step| frame(step).is_some_and(|f| f.len() < SHORTEST),
     },
     Beyond {
+        name: "long chains of IPv6 extension headers",
+        reason: "in BPF at most six are followed; a packet with more goes to a packet thread each time",
+        of: |step| frame(step).is_some_and(|f| extensions(f) > FOLLOWED),
+    },
+    Beyond {
         name: "types of VLANs without a VLAN header",
         reason: "OVS drops the first packet for it; of the megaflow it forgets the type, and learns \
                  from the second",
@@ -71,6 +79,26 @@ fn frame(step: &Step) -> Option<&[u8]> {
         Step::Packet { frame, .. } => Some(frame),
         _ => None,
     }
+}
+
+/// How many IPv6 extension headers there are one behind the other, whole or not.
+fn extensions(frame: &[u8]) -> usize {
+    let (key, layers) = flow::extract::extract_limited(frame, 1, flow::VLANS);
+    let ip = layers.l3.and_then(|at| frame.get(usize::from(at)..)).unwrap_or_default();
+    let (mut next, mut rest) = (ip.get(6).copied(), ip.get(40..).unwrap_or_default());
+    let mut count = 0;
+    while let Some(kind @ (0 | 43 | 44 | 51 | 60)) = next.filter(|_| key.dl_type.get() == 0x86dd) {
+        count += 1;
+        let units = rest.get(1).map_or(0, |units| usize::from(*units));
+        let len = match kind {
+            44 => 8,
+            51 => (units + 2) * 4,
+            _ => (units + 1) * 8,
+        };
+        next = rest.first().copied();
+        rest = rest.get(len..).unwrap_or_default();
+    }
+    count
 }
 
 fn is_partial(frame: &[u8]) -> bool {
