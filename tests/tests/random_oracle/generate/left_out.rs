@@ -240,6 +240,8 @@ impl Facts {
         let any = |words: &[&str]| words.iter().any(|w| text.contains(w));
         let fields = any(&["SetField", "Move", "StackPop", "Learn(", "Message {"]);
         let limit = if any(&["vlan-limit=0", "vlan-limit=2"]) { ROOM } else { 1 };
+        // By a rule that looks twice into tables another may push twice.
+        let times = if steps.iter().any(|step| looks_into_tables(step) > 1) { 2 } else { 1 };
         Facts {
             mpls: any(&["PushMpls", "PopMpls", "Message {"]),
             labels: fields || any(&["SetMpls", "DecMpls"]),
@@ -252,10 +254,7 @@ impl Facts {
                     && any_step(steps, &|a| matches!(a, Action::WriteActions(_))),
             resized: Resized::of(steps),
             transport: fields || any(&["SetL4"]),
-            // By a rule that looks twice into tables another may push twice.
-            pushes: tunnels(steps)
-                + steps.iter().map(pushes_of).sum::<usize>()
-                    * if steps.iter().any(|step| looks_into_tables(step) > 1) { 2 } else { 1 },
+            pushes: tunnels(steps) + times * steps.iter().map(pushes_of).sum::<usize>(),
             vlan_limit: limit,
             lengths: lengths(&text),
         }
