@@ -449,16 +449,26 @@ fn sorted_floods(text: &str) -> String {
     text.lines().map(|l| line(l) + "\n").collect()
 }
 
-/// Of datapath actions the outputs alone, sorted.
+/// Of datapath actions the outputs alone, sorted; those in clones, too, which there are where the
+/// other bridge's turn is not the last.
 fn sorted_outputs(text: &str) -> String {
     let line = |line: &str| {
         let Some(actions) = line.strip_prefix("Datapath actions: ") else { return line.to_owned() };
-        let mut ports: Vec<&str> = split_actions(actions);
-        ports.retain(|a| a.bytes().all(|b| b.is_ascii_digit()));
+        let mut ports = outputs(actions);
         ports.sort_unstable();
         format!("Datapath actions: {}", ports.join(","))
     };
     text.lines().map(|l| line(l) + "\n").collect()
+}
+
+fn outputs(actions: &str) -> Vec<&str> {
+    let of = |action| match str::strip_prefix(action, "clone(") {
+        Some(inner) => outputs(inner.strip_suffix(')').unwrap_or(inner)),
+        None => vec![action],
+    };
+    let mut ports: Vec<&str> = split_actions(actions).into_iter().flat_map(of).collect();
+    ports.retain(|a| a.bytes().all(|b| b.is_ascii_digit()));
+    ports
 }
 
 /// A trace as its lines in any order and at any depth, with the outputs of its datapath actions alone.
