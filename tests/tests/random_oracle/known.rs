@@ -73,7 +73,8 @@ pub const KNOWN: &[Known] = &[
         even: |_, real, ours| {
             let fields = ["NXFMFC_INVALID_TLV_FIELD", "OFPBMC_BAD_MASK", "OFPBMC_BAD_PREREQ"];
             let of_field = fields.iter().any(|e| real.contains(e));
-            let of_action = real.contains("OFPBAC_BAD_LEN") || real.contains("OFPBAC_BAD_ARGUMENT");
+            let errors = ["OFPBAC_BAD_LEN", "OFPBAC_BAD_ARGUMENT", "OFPBAC_BAD_SET_ARGUMENT"];
+            let of_action = errors.iter().any(|e| real.contains(e));
             let unmapped = real.contains("NXFMFC_INVALID_TLV_FIELD");
             match of_field && ours.contains("OFPBMC_BAD_FIELD")
                 || unmapped && ours.contains("OFPBAC_BAD_SET_TYPE")
@@ -111,12 +112,7 @@ pub const KNOWN: &[Known] = &[
         name: "packet type beside a recirculation id",
         reason: "a flow that matches a recirculation id matches the packet type, too, which OVS \
                  shows then",
-        even: |_, real, ours| {
-            let plain = |id: &str, text: String| {
-                text.replace(&format!("recirc_id={id},eth,"), &format!("recirc_id={id},"))
-            };
-            (plain("0", plain("ID", real)), ours)
-        },
+        even: |_, real, ours| (without_packet_type(&real), ours),
     },
     Known {
         name: "watched groups",
@@ -202,6 +198,15 @@ pub const KNOWN: &[Known] = &[
     },
 ];
 
+/// Flows that match a recirculation id, without the packet type that stands behind it.
+fn without_packet_type(text: &str) -> String {
+    let line = |line: &str| {
+        let split = line.split_once(",eth,").filter(|(before, _)| before.contains("recirc_id="));
+        split.map_or_else(|| line.to_owned(), |(before, behind)| format!("{before},{behind}"))
+    };
+    each_line(text, line)
+}
+
 /// A trace's flows of NSH's type, without what comes behind the type.
 fn without_nsh(text: &str) -> String {
     const TYPE: &str = "dl_type=0x894f";
@@ -211,7 +216,13 @@ fn without_nsh(text: &str) -> String {
         }
         _ => line.to_owned(),
     };
-    text.lines().map(|l| line(l) + "\n").collect()
+    each_line(text, line)
+}
+
+/// The text with each line changed by `change`, and with or without an end of its last line, as it was.
+fn each_line(text: &str, change: impl Fn(&str) -> String) -> String {
+    let lines: Vec<String> = text.lines().map(change).collect();
+    lines.join("\n") + if text.ends_with('\n') { "\n" } else { "" }
 }
 
 /// A reply about flows, where the match says that there is a VLAN header without the headers that are
@@ -221,7 +232,7 @@ fn without_pushes(text: &str) -> String {
         true => line.replace("push_vlan:0x8100,set_field:", "set_field:"),
         false => line.to_owned(),
     };
-    text.lines().map(|l| line(l) + "\n").collect()
+    each_line(text, line)
 }
 
 fn sorted_lines(text: &str) -> String {
@@ -274,7 +285,7 @@ fn each_list(text: &str, change: &dyn Fn(&str) -> String) -> String {
         };
         changed().unwrap_or_else(|| line.to_owned())
     };
-    text.lines().map(|l| line(l) + "\n").collect()
+    each_line(text, line)
 }
 
 /// A list in which sets of addresses and ports, or of parts of them, are written alike, those of
@@ -361,7 +372,7 @@ fn trunc_last(text: &str) -> String {
         let Some(actions) = line.strip_prefix("Datapath actions: ") else { return line.to_owned() };
         format!("Datapath actions: {}", with_late_trunc(actions))
     };
-    text.lines().map(|l| line(l) + "\n").collect()
+    each_line(text, line)
 }
 
 fn with_late_trunc(actions: &str) -> String {
@@ -402,7 +413,7 @@ fn without_dei(text: &str) -> String {
         }
         line
     };
-    text.lines().map(|l| line(l) + "\n").collect()
+    each_line(text, line)
 }
 
 /// Packet-ins, with the DEI of their packet's first VLAN header clear.
@@ -446,7 +457,7 @@ fn sorted_floods(text: &str) -> String {
         out.append(&mut run);
         format!("Datapath actions: {}", out.join(","))
     };
-    text.lines().map(|l| line(l) + "\n").collect()
+    each_line(text, line)
 }
 
 /// Of datapath actions the outputs alone, sorted; those in clones, too, which there are where the
@@ -458,7 +469,7 @@ fn sorted_outputs(text: &str) -> String {
         ports.sort_unstable();
         format!("Datapath actions: {}", ports.join(","))
     };
-    text.lines().map(|l| line(l) + "\n").collect()
+    each_line(text, line)
 }
 
 fn outputs(actions: &str) -> Vec<&str> {
