@@ -416,6 +416,14 @@ fn datapath_flows_of_packets() {
             "vlan(vid=0,cfi=0) is a header that is cut off, cfi=0/0 is none",
         ),
         (
+            "eth_type(0x8100),vlan(vid=61,cfi=0/0)",
+            "vlan() with a vid or a pcp is a tag, and a tag has cfi=1",
+        ),
+        (
+            "eth_type(0x8100),vlan(vid=61,pcp=1,cfi=0)",
+            "vlan() with a vid or a pcp is a tag, and a tag has cfi=1",
+        ),
+        (
             "eth_type(0x8100),vlan(vid=0,cfi=0),encap()",
             "encap() without eth_type() and vlan() before",
         ),

@@ -206,6 +206,9 @@ impl<'a> Parser<'a> {
                 OdpError::Vlan("vlan(vid=0,cfi=0) is a header that is cut off, cfi=0/0 is none");
             return is_cut_off.then_some(true).ok_or(error);
         }
+        if tci & VLAN_CFI == 0 {
+            return Err(OdpError::Vlan("vlan() with a vid or a pcp is a tag, and a tag has cfi=1"));
+        }
         let Some((place, mask_place)) =
             self.key.vlans.get_mut(self.vlans).zip(self.mask.0.vlans.get_mut(self.vlans))
         else {
