@@ -692,4 +692,15 @@ scenarios! {
         appctl revalidator/purge
         ofctl dump-flows br0
     "#;
+    branches_on_length_are_allowed_at_the_last_level: r#"
+        vsctl add-br br1 -- set bridge br1 datapath_type=dummy fail_mode=secure
+        vsctl add-port br1 p6 -- set interface p6 type=dummy ofport_request=2
+        vsctl add-port br0 pa -- set interface pa type=patch options:peer=pb ofport_request=10
+        vsctl add-port br1 pb -- set interface pb type=patch options:peer=pa ofport_request=3
+        ofctl add-flow br0 'actions=output:10'
+        ofctl add-flow br1 'actions=check_pkt_larger(0)->OXM_OF_METADATA[0],output:2,resubmit(,0)'
+        receive p1 5054000000025054000000010806
+        appctl revalidator/purge
+        ofctl dump-ports br1 2
+    "#;
 }

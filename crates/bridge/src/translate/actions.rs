@@ -259,7 +259,7 @@ impl Context<'_> {
         rest: &[Action],
         behind: &[Segment],
     ) {
-        if !self.may_recurse() {
+        if self.error.is_some() {
             return;
         }
         let rest =
