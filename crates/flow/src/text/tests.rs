@@ -437,6 +437,13 @@ fn datapath_flows_of_packets() {
         ("in_port(1),eth(src=50:54:00:00:00:05", "syntax error at eth(src=50:54:00:00:00:05"),
         ("in_port(nosuch)", "no port with name nosuch"),
         ("in_port(1),in_port(2)", "duplicate attribute in_port"),
+        ("eth_type(0x8100),vlan(vid=1,vid=2)", "duplicate attribute vid in vlan()"),
+        ("packet_type(ns=1,ns=2,id=3)", "duplicate attribute ns in packet_type()"),
+        ("eth_type(0x8847),mpls(bos=1,ttl=6,bos=0)", "syntax error at mpls(bos=1,ttl=6,bos=0)"),
+        (
+            "eth_type(0x8847),mpls(ttl=6,ttl=7,ttl=8,ttl=9)",
+            "syntax error at mpls(ttl=6,ttl=7,ttl=8,ttl=9)",
+        ),
         ("eth_type(0x0800),tcp(src=1)", "tcp() does not go with the eth_type() and protocol given"),
         (
             "eth_type(0x0800),ipv4(proto=6,frag=later),tcp(src=1)",

@@ -4,9 +4,9 @@ use crate::extract::DL_TYPE_NONE;
 use crate::field::Prerequisite;
 use crate::field::value::{ethernet, integer, tcp_flags_parse};
 use crate::{Field, Key, Mask, VLAN_CFI, VLANS};
-use packet::ethertype;
+use packet::{MplsEntry, ethertype};
 use std::net::{Ipv4Addr, Ipv6Addr};
-use zerocopy::network_endian::U16;
+use zerocopy::network_endian::{U16, U32};
 
 /// Why a datapath flow text is none.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -14,7 +14,7 @@ pub enum OdpError {
     /// The text from the attribute that could not be read, as OVS names it.
     #[error("syntax error at {0}")]
     Syntax(String),
-    /// An attribute is given twice.
+    /// An attribute, or one of its fields, is given twice.
     #[error("duplicate attribute {0}")]
     Duplicate(String),
     /// `in_port()` with a name that no port has.
@@ -88,6 +88,18 @@ fn split_attribute(text: &str) -> Option<(&str, &str, &str)> {
     None
 }
 
+/// A field that an attribute's body names more than once.
+fn given_twice(body: &str) -> Option<&str> {
+    let mut given: Vec<&str> = Vec::new();
+    for (name, _) in body.split(',').filter_map(|item| item.split_once('=')) {
+        if given.contains(&name) {
+            return Some(name);
+        }
+        given.push(name);
+    }
+    None
+}
+
 impl<'a> Parser<'a> {
     fn attributes(&mut self, mut rest: &'a str) -> Result<(), OdpError> {
         loop {
@@ -149,8 +161,16 @@ impl<'a> Parser<'a> {
             "tcp_flags" => tcp_flags_parse(body).ok().map(|(value, mask)| {
                 self.set(Field::TcpFlags, value.into(), mask.into());
             }),
-            "vlan" => return self.vlan(body),
-            _ => self.fields(name, body),
+            "mpls" => self.mpls(body),
+            _ => {
+                if let Some(field) = given_twice(body) {
+                    return Err(OdpError::Duplicate(format!("{field} in {name}()")));
+                }
+                if name == "vlan" {
+                    return self.vlan(body);
+                }
+                self.fields(name, body)
+            }
         };
         Ok(done.is_some())
     }
@@ -225,7 +245,6 @@ impl<'a> Parser<'a> {
 
     /// Attributes with named fields.
     fn fields(&mut self, attribute: &str, body: &str) -> Option<()> {
-        let mut label = 0; // of mpls()
         for item in body.split(',').filter(|i| !i.is_empty()) {
             let (name, value) = item.split_once('=')?;
             let field = match (attribute, name) {
@@ -276,24 +295,6 @@ impl<'a> Parser<'a> {
                     mask.set(mask.get() | (m as u32) << shift);
                     continue;
                 }
-                ("mpls", _) => {
-                    let (shift, all) = match name {
-                        "label" => (12, 0xf_ffff),
-                        "tc" => (9, 7),
-                        "bos" => (8, 1),
-                        "ttl" => (0, 0xff),
-                        _ => return None,
-                    };
-                    let (v, m) = masked(value, all)?;
-                    let (key, mask) =
-                        self.key.mpls.get_mut(label).zip(self.mask.0.mpls.get_mut(label))?;
-                    key.set(key.get() | (v as u32) << shift); // both fit `all`
-                    mask.set(mask.get() | (m as u32) << shift);
-                    if name == "bos" {
-                        label += 1; // the last of an entry's fields
-                    }
-                    continue;
-                }
                 _ => return None,
             };
             let (v, m) = match field.def().format {
@@ -328,10 +329,39 @@ impl<'a> Parser<'a> {
                 | "icmpv6"
                 | "nd"
                 | "nd_ext"
-                | "mpls"
                 | "packet_type"
         )
         .then_some(())
+    }
+
+    /// Label stack entries one behind the other, up to the bottom: another one begins where a field
+    /// comes again.
+    fn mpls(&mut self, body: &str) -> Option<()> {
+        let mut given: Vec<&str> = Vec::new();
+        let mut entries = self.key.mpls.iter_mut().zip(&mut self.mask.0.mpls);
+        let (mut key, mut mask) = entries.next()?;
+        for item in body.split(',').filter(|i| !i.is_empty()) {
+            let (name, value) = item.split_once('=')?;
+            let (shift, all) = match name {
+                "label" => (12, 0xf_ffff),
+                "tc" => (9, 7),
+                "bos" => (8, 1),
+                "ttl" => (0, 0xff),
+                _ => return None,
+            };
+            if given.contains(&name) {
+                if MplsEntry(U32::new(key.get() & mask.get())).is_bottom() {
+                    return None; // nothing is behind it
+                }
+                (key, mask) = entries.next()?;
+                given.clear();
+            }
+            given.push(name);
+            let (v, m) = masked(value, all)?;
+            key.set(key.get() | (v as u32) << shift); // both fit `all`
+            mask.set(mask.get() | (m as u32) << shift);
+        }
+        Some(())
     }
 
     /// The type of frames without one, and whether the headers go together.
