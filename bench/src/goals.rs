@@ -4,6 +4,7 @@ use crate::catalogue::{CPU, Experiment, FLOOD, GRID, HALF, RESTART, RULES, SETUP
 use crate::report::goals::{Bound, Figure, Goal, Which};
 
 const BARE: &str = "bare XDP redirect";
+const BARE_TC: &str = "bare tc redirect";
 /// CPU in percent that is shown as 0.0.
 const NOTHING: f64 = 0.05;
 
@@ -30,7 +31,7 @@ const fn grid(
 ) -> Goal {
     let ours = with(which(GRID, "Slipswitch xdp", metric), parameters);
     let theirs = with(which(GRID, other, metric), parameters);
-    Goal { words, figure: Figure::Ratio(ours, theirs), bound }
+    Goal { words, figure: Figure::Ratio(ours, theirs), bound, limit: Some(BARE) }
 }
 
 /// Slipswitch's TCP beside a flood, against that beside the same packets that one flow drops.
@@ -40,6 +41,7 @@ const fn beside(words: &'static str, flood: &'static [(&'static str, &'static st
         words,
         figure: Figure::Ratio(with(tcp, flood), with(tcp, DROPPED)),
         bound: Bound::AtLeast(0.9),
+        limit: None,
     }
 }
 
@@ -72,14 +74,16 @@ pub const ALL: [Goal; 17] = [
             which(HALF, "OVS-DPDK", "latency p50"),
         ),
         bound: Bound::AtMost(0.4),
+        limit: Some(BARE),
     },
     Goal {
         words: "TCP throughput against a bare tc redirect",
         figure: Figure::Ratio(
             which(TCP, "Slipswitch tcx", "throughput"),
-            which(TCP, "bare tc redirect", "throughput"),
+            which(TCP, BARE_TC, "throughput"),
         ),
         bound: Bound::AtLeast(0.95),
+        limit: Some(BARE_TC),
     },
     beside("TCP beside a flood of new flows", &[("flood", "new flows")]),
     beside("TCP beside a flood of new masks", &[("flood", "new masks")]),
@@ -90,6 +94,7 @@ pub const ALL: [Goal; 17] = [
             which(SETUP, "OVS AF_PACKET", "new flows"),
         ),
         bound: Bound::AtLeast(5.0),
+        limit: Some(BARE_TC),
     },
     Goal {
         words: "time to add 256 K rules against OVS",
@@ -98,6 +103,7 @@ pub const ALL: [Goal; 17] = [
             with(which(RULES, "OVS AF_PACKET", "time to add"), &[("rules", "262144")]),
         ),
         bound: Bound::AtMost(0.5),
+        limit: None,
     },
     Goal {
         words: "memory of 256 K rules against OVS",
@@ -106,26 +112,31 @@ pub const ALL: [Goal; 17] = [
             with(which(RULES, "OVS AF_PACKET", "memory of a rule"), &[("rules", "262144")]),
         ),
         bound: Bound::AtMost(0.5),
+        limit: None,
     },
     Goal {
         words: "CPU of the daemon at 10 K flows, tcx",
         figure: Figure::Value(which(CPU, "Slipswitch tcx", "CPU, 10K flows")),
         bound: Bound::AtMost(0.34),
+        limit: None,
     },
     Goal {
         words: "CPU of the daemon at 10 K flows, xdp",
         figure: Figure::Value(which(CPU, "Slipswitch xdp", "CPU, 10K flows")),
         bound: Bound::AtMost(0.34),
+        limit: None,
     },
     Goal {
         words: "CPU of the daemon, idle (0, rounded to tenths)",
         figure: Figure::Value(which(CPU, "Slipswitch tcx", "CPU, idle")),
         bound: Bound::AtMost(NOTHING),
+        limit: None,
     },
     Goal {
         words: "packets lost over a restart",
         figure: Figure::Value(which(RESTART, "Slipswitch tcx", "packets lost")),
         bound: Bound::AtMost(0.0),
+        limit: None,
     },
 ];
 

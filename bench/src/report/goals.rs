@@ -70,6 +70,9 @@ pub struct Goal {
     pub figure: Figure,
     /// What it has to be.
     pub bound: Bound,
+    /// A system that looks at no packet and has no rules: what it has in the place of Slipswitch
+    /// shows how much this machine leaves to be reached.
+    pub limit: Option<&'static str>,
 }
 
 /// What became of a goal.
@@ -96,15 +99,16 @@ impl Goal {
     fn value(&self, results: &Results) -> Result<f64, String> {
         match self.figure {
             Figure::Value(which) => median(find(results, which)?),
-            Figure::Ratio(of, to) => {
-                let (of, to) = (find(results, of)?, find(results, to)?);
-                match in_turn(of, to) {
-                    Some(ratio) => Ok(ratio),
-                    None => Ok(median(of)? / median(to)?),
-                }
-                .and_then(|r: f64| if r.is_finite() { Ok(r) } else { Err("division by 0".into()) })
-            }
+            Figure::Ratio(of, to) => ratio(results, of, to),
         }
+    }
+
+    /// The ratio that the limit has to the same system, where that is another one and both were
+    /// measured.
+    fn of_limit(&self, results: &Results) -> Option<f64> {
+        let Figure::Ratio(of, to) = self.figure else { return None };
+        let system = self.limit.filter(|limit| *limit != to.system)?;
+        ratio(results, Which { system, ..of }, to).ok()
     }
 
     /// A row of the table of goals.
@@ -115,19 +119,29 @@ impl Goal {
                 find(results, which).map(|p| format!(" {}", p.unit)).unwrap_or_default()
             }
         };
-        let bound = self.bound.text(&unit);
-        match self.judge(results) {
-            Verdict::Met(value) => {
-                format!("| {} | {bound} | {}{unit} | met |", self.words, number(value))
-            }
+        let of_limit = self.of_limit(results);
+        let (measured, verdict) = match self.judge(results) {
+            Verdict::Met(value) => (format!("{}{unit}", number(value)), "met".to_owned()),
             Verdict::Missed(value) => {
-                format!("| {} | {bound} | {}{unit} | **missed** |", self.words, number(value))
+                let beyond = of_limit.is_some_and(|limit| !self.bound.holds(limit));
+                let verdict = if beyond { "**missed**, by the limit, too" } else { "**missed**" };
+                (format!("{}{unit}", number(value)), verdict.to_owned())
             }
-            Verdict::Unknown(why) => {
-                format!("| {} | {bound} | – | not measured: {why} |", self.words)
-            }
-        }
+            Verdict::Unknown(why) => ("–".to_owned(), format!("not measured: {why}")),
+        };
+        let limit = of_limit.map_or_else(|| "–".to_owned(), number);
+        let bound = self.bound.text(&unit);
+        format!("| {} | {bound} | {measured} | {limit} | {verdict} |", self.words)
     }
+}
+
+fn ratio(results: &Results, of: Which, to: Which) -> Result<f64, String> {
+    let (of, to) = (find(results, of)?, find(results, to)?);
+    let ratio = match in_turn(of, to) {
+        Some(ratio) => ratio,
+        None => median(of)? / median(to)?,
+    };
+    if ratio.is_finite() { Ok(ratio) } else { Err("division by 0".into()) }
 }
 
 /// The ratio by rounds that took turns, which say more about each other than medians of different
@@ -203,6 +217,7 @@ mod tests {
             words: "64K flows against bare XDP",
             figure: Figure::Ratio(which("Slipswitch xdp"), which("bare XDP redirect")),
             bound: Bound::AtLeast(0.8),
+            limit: Some("bare XDP redirect"),
         }
     }
 
@@ -210,7 +225,22 @@ mod tests {
     fn goals_are_judged_by_the_points_with_their_parameters() {
         assert_eq!(goal().judge(&results(8.0, 10.0)), Verdict::Met(0.8));
         assert_eq!(goal().judge(&results(7.0, 10.0)), Verdict::Missed(0.7));
-        assert!(goal().row(&results(7.0, 10.0)).ends_with("| ≥ 0.8 | 0.70 | **missed** |"));
+        assert!(goal().row(&results(7.0, 10.0)).ends_with("| ≥ 0.8 | 0.70 | – | **missed** |"));
+    }
+
+    #[test]
+    fn a_goal_that_the_limit_misses_too_says_so() {
+        let mut results = results(8.0, 10.0);
+        results.points.push(point("OVS-DPDK", 65_536, 1.0));
+        let against = |bound| Goal {
+            figure: Figure::Ratio(which("Slipswitch xdp"), which("OVS-DPDK")),
+            bound: Bound::AtLeast(bound),
+            ..goal()
+        };
+        let row = |bound| against(bound).row(&results);
+        assert!(row(8.0).ends_with("| ≥ 8 | 8.00 | 10.0 | met |"));
+        assert!(row(9.0).ends_with("| ≥ 9 | 8.00 | 10.0 | **missed** |"));
+        assert!(row(20.0).ends_with("| ≥ 20 | 8.00 | 10.0 | **missed**, by the limit, too |"));
     }
 
     #[test]
@@ -250,8 +280,9 @@ mod tests {
             words: "lost",
             figure: Figure::Value(which("Slipswitch xdp")),
             bound: Bound::AtMost(0.0),
+            limit: None,
         };
         assert_eq!(goal.judge(&results(0.0, 1.0)), Verdict::Met(0.0));
-        assert!(goal.row(&results(3.0, 1.0)).contains("| ≤ 0 Mpps | 3.00 Mpps | **missed** |"));
+        assert!(goal.row(&results(3.0, 1.0)).contains("| ≤ 0 Mpps | 3.00 Mpps | – | **missed** |"));
     }
 }

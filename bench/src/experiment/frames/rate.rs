@@ -43,10 +43,11 @@ pub fn measure(
     )?;
     let of = |number: fn(&Span) -> f64| -> Series { turns.series(1, number) };
     let limit = turns.series(0, Span::mpps);
+    let limit_per_core = turns.series(0, Span::per_core);
     let points = [
         subject.point(METRIC, UNIT, &of(Span::mpps)).against(CEILING, &limit),
         subject.point("throughput", "Gbit/s", &of(Span::gbits)),
-        subject.point("rate per core", UNIT, &of(Span::per_core)),
+        subject.point("rate per core", UNIT, &of(Span::per_core)).against(CEILING, &limit_per_core),
         subject.point("CPU", "%", &of(|span| span.cores() * 100.0)),
         subject.point("loss", "%", &of(Span::loss)),
     ];
