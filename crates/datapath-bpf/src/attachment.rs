@@ -86,7 +86,7 @@ pub enum Unavailable {
         /// What differs.
         cause: String,
     },
-    /// Not enough memory for the tables.
+    /// Not enough memory, for what.
     #[error("no memory for {0}: lower the number of flows, or raise the memory limit")]
     Memory(String),
     /// Any other system call.

@@ -212,7 +212,7 @@ fn failure(hook: Hook, error: &libbpf_rs::Error) -> Unavailable {
         {
             Unavailable::Permission("load BPF programs")
         }
-        libbpf_rs::ErrorKind::OutOfMemory => Unavailable::Memory("BPF maps".into()),
+        libbpf_rs::ErrorKind::OutOfMemory => Unavailable::Memory("BPF maps and programs".into()),
         _ => Unavailable::Verifier {
             object: hook.name(),
             cause: error.to_string(),

@@ -33,7 +33,10 @@ pub struct Opened {
 
 fn system(step: &str) -> impl Fn(std::io::Error) -> Unavailable {
     let step = step.to_owned();
-    move |source| Unavailable::System { step: step.clone(), source }
+    move |source| match source.kind() {
+        std::io::ErrorKind::OutOfMemory => Unavailable::Memory(step.clone()),
+        _ => Unavailable::System { step: step.clone(), source },
+    }
 }
 
 /// Asks the kernel for what the programs cannot do without.

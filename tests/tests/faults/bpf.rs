@@ -67,6 +67,65 @@ fn without_the_capability_flows_run_in_userspace() {
     assert!(doctor.contains("no-permission"), "{doctor}");
 }
 
+/// Has the kernel refuse one command of bpf(2) to this thread and to what it starts from now on.
+fn refuse(command: u32, errno: i32) {
+    const ARGUMENT: usize = std::mem::offset_of!(libc::seccomp_data, args)
+        + if cfg!(target_endian = "big") { 4 } else { 0 };
+    let step = |code: u32, yes: u8, no: u8, k: u32| libc::sock_filter {
+        code: u16::try_from(code).expect("codes are small"),
+        jt: yes,
+        jf: no,
+        k,
+    };
+    let load = |at| step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, at);
+    let unless = |value, over| step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, over, value);
+    let end = |what| step(libc::BPF_RET | libc::BPF_K, 0, 0, what);
+    let mut filter = [
+        load(0), // the number of the system call
+        unless(libc::SYS_bpf as u32, 3),
+        load(ARGUMENT as u32),
+        unless(command, 1),
+        end(libc::SECCOMP_RET_ERRNO | errno.unsigned_abs()),
+        end(libc::SECCOMP_RET_ALLOW),
+    ];
+    let program =
+        libc::sock_fprog { len: filter.len() as libc::c_ushort, filter: filter.as_mut_ptr() };
+    // SAFETY: the kernel reads the program, which lives through the call, and keeps a copy.
+    let installed = unsafe {
+        libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program)
+    };
+    assert_eq!(installed, 0, "seccomp: {}", std::io::Error::last_os_error());
+}
+
+/// What is said when the kernel refuses a command of bpf(2).
+#[track_caller]
+fn refused(command: u32, errno: i32, reason: &'static str, advice: &'static str) {
+    // The filter is the thread's for good.
+    let test = std::thread::spawn(move || {
+        refuse(command, errno);
+        let Some((switch, a, _b)) = switch(&[]) else { return };
+        in_userspace(&switch, &a, reason, advice);
+    });
+    if let Err(panic) = test.join() {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+#[test]
+fn programs_that_the_verifier_refuses_are_told_of() {
+    refused(libbpf_sys::BPF_PROG_LOAD, libc::EACCES, "tier-unavailable", "verifier refused");
+}
+
+#[test]
+fn programs_for_which_there_is_no_memory_are_told_of() {
+    refused(libbpf_sys::BPF_PROG_LOAD, libc::ENOMEM, "tier-unavailable", "no memory for");
+}
+
+#[test]
+fn maps_for_which_there_is_no_memory_are_told_of() {
+    refused(libbpf_sys::BPF_MAP_CREATE, libc::ENOMEM, "tier-unavailable", "no memory for");
+}
+
 #[test]
 fn without_a_bpf_file_system_flows_run_in_userspace() {
     let before = in_mounts("umount -l /sys/fs/bpf && mount -t tmpfs -o ro none /sys/fs");
