@@ -158,7 +158,7 @@ impl Wire for Devices {
         round: usize,
     ) -> Result<String, Broken> {
         if !self.present.contains(port) {
-            return Ok("no such dummy netdev".to_owned());
+            return Ok("no such dummy netdev\n".to_owned());
         }
         let before = counts(control)?;
         let flows_before = if round == 0 { Flows::new() } else { flows(control)? };
