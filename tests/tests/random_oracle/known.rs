@@ -2,6 +2,7 @@
 
 use crate::player::Seen;
 use slipswitch_tests::harness::split_actions;
+use std::ops::Range;
 
 /// A difference that is no error.
 pub struct Known {
@@ -184,6 +185,16 @@ pub const KNOWN: &[Known] = &[
             && is_flooded_again(&real)
         {
             true => (sorted_lines(&real), sorted_lines(&ours)),
+            false => (real, ours),
+        },
+    },
+    Known {
+        name: "types behind labels that go in other bridges",
+        reason: "a label that is on for a flood, and that another bridge takes off, was never put \
+                 on where that bridge's turn is first, and OVS then leaves the type as it was; \
+                 the order of ports is that of a hash table",
+        even: |of, real, ours| match of.contains("between bridges") && has_labels(&real) {
+            true => (without_types(&real), without_types(&ours)),
             false => (real, ours),
         },
     },
@@ -416,6 +427,34 @@ fn without_dei(text: &str) -> String {
     each_line(text, line)
 }
 
+/// Where in a line for a frame its type is, behind a VLAN header if it has one.
+fn type_of(line: &str) -> Option<Range<usize>> {
+    let start = line.find(' ')? + 1 + 24;
+    let is_tagged = matches!(line.get(start..start + 4)?, "8100" | "88a8");
+    let start = if is_tagged { start + 8 } else { start };
+    line.get(start..start + 4).map(|_| start..start + 4)
+}
+
+fn is_labelled(line: &str) -> bool {
+    type_of(line).is_some_and(|at| matches!(line.get(at), Some("8847" | "8848")))
+}
+
+fn has_labels(text: &str) -> bool {
+    text.lines().any(is_labelled)
+}
+
+/// Frames without their types, but for those that say that there are labels.
+fn without_types(text: &str) -> String {
+    let line = |line: &str| {
+        let mut line = line.to_owned();
+        if let Some(at) = type_of(&line).filter(|_| !is_labelled(&line)) {
+            line.replace_range(at, "type");
+        }
+        line
+    };
+    each_line(text, line)
+}
+
 /// Packet-ins, with the DEI of their packet's first VLAN header clear.
 fn told_without_dei(text: &str) -> String {
     const DATA: &str = "data: [";
@@ -507,4 +546,21 @@ pub fn even(real: &Seen, ours: &Seen, counts: &mut [u64]) -> (String, String) {
         }
     }
     (a, b)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_are_looked_over_beside_labels_alone() {
+        let addresses = "505400000003505400000004";
+        let frames =
+            |kind: &str| format!("p2 {addresses}88a8000588480000\np5 {addresses}{kind}0007");
+        assert_eq!(without_types(&frames("0800")), without_types(&frames("86dd")));
+        assert_eq!(without_types(&frames("81000001b859")), without_types(&frames("8100000186dd")));
+        assert_ne!(without_types(&frames("810000010800")), without_types(&frames("810000020800")));
+        assert!(has_labels(&frames("0800")) && !has_labels(&format!("p5 {addresses}0800")));
+        assert_eq!(without_types("nothing"), "nothing");
+    }
 }

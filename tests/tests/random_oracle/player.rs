@@ -329,6 +329,7 @@ impl Player {
     /// vSwitch while the clock stands; but revalidators pause at the start of a pass, so that
     /// between two pauses there is a whole one, behind which flows expire.
     fn pass(&mut self) -> Result<()> {
+        self.turn()?;
         self.commands(&["revalidator/pause", "revalidator/resume"].repeat(2))?;
         self.process("br0")
     }
@@ -338,6 +339,15 @@ impl Player {
     fn end_rules(&mut self) -> Result<()> {
         self.command("revalidator/purge")?;
         self.pass()
+    }
+
+    /// Waits until the main loop has begun again. Open vSwitch has its revalidators look at what
+    /// bridges have learned in the turn behind that in which they learn it. A turn may answer any
+    /// number of OpenFlow requests one behind the other, but commands only in its end: a request
+    /// behind a command is of another turn.
+    fn turn(&mut self) -> Result<()> {
+        self.command("version")?;
+        self.process("br0")
     }
 
     /// Waits until a packet has been processed. A switch may answer several commands before it
