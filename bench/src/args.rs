@@ -12,7 +12,8 @@ Without names of groups it compares Slipswitch with bare redirects and other swi
 experiment after the other, and prints a page of tables with the goals and what became of them.
 `--list` shows experiments and systems. Systems take turns, pinned to CPUs; those that poll are
 measured alone. A figure is the median over the rounds; what scatters too widely is taken again, at
-most twice, and marked with ~ if it still does. What cannot be measured says why.
+most twice, and marked with ~ if it still does. What cannot be measured says why. Each experiment
+that is over goes to the page at once, if one is named: what is cut off later leaves those.
 
 Groups, which look at parts of Slipswitch against the least that could be done:
   cost   nanoseconds of the switch's programs over a bare redirect, by BPF_PROG_RUN, at XDP and

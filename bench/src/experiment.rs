@@ -59,7 +59,7 @@ pub type Entry = (Experiment, Work, [u64; 2]);
 
 /// All experiments, in the order of the page.
 pub const ALL: [Entry; 13] = [
-    (catalogue::GRID, frames::sweep, [420, 4900]),
+    (catalogue::GRID, frames::sweep, [420, 3600]),
     (catalogue::FLOWS, frames::sweep, [1, 1]),
     (catalogue::ONE_FLOW, frames::sweep, [40, 130]),
     (catalogue::HALF, frames::half, [30, 80]),

@@ -107,7 +107,14 @@ fn compare(args: &Args) -> Result<ExitCode> {
         run.results.note(note);
     }
     let mut failed = false;
-    for (experiment, work, times) in &entries {
+    for (over, (experiment, work, times)) in entries.iter().enumerate() {
+        if over > 0 && args.page.is_some() {
+            // A run that is cut off leaves what it has.
+            let so_far = format!("after {over} of {} experiments", entries.len());
+            run.results.run = how(plan, cpus, &run.progress);
+            run.results.run.insert("cut off".to_owned(), so_far);
+            publish(args, &run.results)?;
+        }
         run.progress.next(experiment.title, seconds(*times));
         if let Err(e) = experiment::perform(&mut run, experiment, *work) {
             failed = true;

@@ -196,9 +196,9 @@ impl Session<'_> {
     }
 }
 
-/// Rounds for one point: there are many points.
+/// Rounds for one point: there are many points, in a full run more than 500.
 fn rounds_of(plan: Plan) -> Plan {
-    Plan { repeat: plan.repeat.min(if plan.full { 5 } else { 3 }), ..plan }
+    Plan { repeat: plan.repeat.min(3), ..plan }
 }
 
 fn with_note(mut point: Point, note: Option<&str>) -> Point {

@@ -44,7 +44,7 @@ impl Sample for Delayed {
 pub fn measure(bed: &Bed, case: &Case, subject: &Subject, rate: u32, plan: Plan) -> Vec<Point> {
     let stream = Stream { flows: case.flows, size: case.size, pace: Pace::Even(rate) };
     let traffic = bed.traffic(stream);
-    let window = Duration::from_millis(if plan.full { 1000 } else { 300 });
+    let window = Duration::from_millis(if plan.full { 500 } else { 300 });
     let once = || {
         let (span, delays) = traffic.delays(window)?;
         Ok(Delayed { span, delays })

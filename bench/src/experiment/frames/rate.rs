@@ -35,7 +35,7 @@ pub fn measure(
 ) -> Result<(Vec<Point>, Series)> {
     let stream = Stream { size: case.size, ..Stream::flood(case.flows) };
     let (alone, through) = (ceiling.traffic(stream), bed.traffic(stream));
-    let window = Duration::from_millis(if plan.full { 300 } else { 100 });
+    let window = Duration::from_millis(if plan.full { 200 } else { 100 });
     let turns = turns(
         super::rounds_of(plan),
         WIDE,
