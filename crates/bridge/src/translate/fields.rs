@@ -225,9 +225,11 @@ impl Context<'_> {
         let new = Vlan { tpid: U16::new(tpid), tci: U16::new(VLAN_CFI) };
         if full {
             // The innermost header becomes payload: the key cannot say what happens to it, so
-            // the push happens here and now.
+            // the push happens here and now, and no other bridge's or bucket's key can tell how to
+            // undo it.
             self.commit();
             self.emit(DpAction::PushVlan { tpid, tci: VLAN_CFI });
+            self.irreversible = true;
         }
         let [first, _] = self.key.vlans;
         self.key.vlans = [new, first];

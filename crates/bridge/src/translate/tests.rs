@@ -319,6 +319,17 @@ fn vlan_headers() {
 }
 
 #[test]
+fn a_third_vlan_header_is_undone_with_those_above_it() {
+    let push = Action::PushVlan { tpid: 0x8100 };
+    let mut w = World::new(3);
+    w.rule("", [Action::Clone(vec![push.clone(), push, out(2)]), out(3)]);
+    assert_eq!(
+        w.dp("in_port=1,dl_vlan=5,dl_type=0x1234"),
+        "clone(push_vlan(vid=0,pcp=0),push_vlan(vid=0,pcp=0),2),3"
+    );
+}
+
+#[test]
 fn what_is_below_the_last_label_may_be_called_mpls() {
     let mut w = World::new(2);
     w.rule("mpls", [Action::PopMpls { ethertype: 0x8847 }, out(2)]);

@@ -254,7 +254,10 @@ impl Facts {
                     && any_step(steps, &|a| matches!(a, Action::WriteActions(_))),
             resized: Resized::of(steps),
             transport: fields || any(&["SetL4"]),
-            pushes: tunnels(steps) + times * steps.iter().map(pushes_of).sum::<usize>(),
+            pushes: match times * steps.iter().map(pushes_of).sum::<usize>() {
+                0 => tunnels(steps),
+                pushes => tunnels(steps) + pushes + tags_between(steps),
+            },
             vlan_limit: limit,
             lengths: lengths(&text),
         }
@@ -326,6 +329,12 @@ fn has_large_label(message: &[u8]) -> bool {
 /// VLAN headers that a frame may get at ports.
 fn tunnels(steps: &[Step]) -> usize {
     usize::from(format!("{steps:?}").contains("dot1q-tunnel"))
+}
+
+/// VLAN headers that a frame may get at ports before another bridge pushes some.
+fn tags_between(steps: &[Step]) -> usize {
+    let text = format!("{steps:?}");
+    usize::from(text.contains("patch") && text.contains("tag="))
 }
 
 fn pushes_of(step: &Step) -> usize {
