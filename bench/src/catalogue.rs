@@ -232,7 +232,9 @@ pub const TCP: Experiment = Experiment {
     about: "One connection's throughput; requests of one byte that are answered by one byte, one \
             at a time; connections that are made, used for one request and closed, one at a time. \
             Connections are counted twice: with rules that do not look at TCP's ports, and with \
-            rules that do, so that each connection needs two new megaflows.",
+            rules that do, so that each connection needs two new megaflows. Hosts control congestion \
+            by CUBIC, as Linux does by itself, whatever this machine was told: TCP that paces itself \
+            would show its timers.",
     repeats: "none of the papers' tables; the AF_XDP numbers of *Faster OVS Datapath with XDP* \
               leave TCP out",
     shown: &[],

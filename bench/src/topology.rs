@@ -30,6 +30,11 @@ impl Far {
     }
 }
 
+/// How hosts control congestion of TCP: as Linux does where nobody says otherwise. Machines that say
+/// otherwise mostly have BBR, which paces: on a virtual CPU it spends most of its time on setting
+/// timers, and what a switch adds is lost in that.
+pub const CONGESTION_CONTROL: &str = "cubic";
+
 /// A device of the switch's namespace that becomes a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Port {
@@ -87,6 +92,10 @@ impl End {
     /// When a device cannot be made or set up.
     pub fn make(switch: &Netns, name: &str, address: &str, far: Far) -> Result<End> {
         let host = crate::attempt(|| Ok(Host::new(switch, name, address)))?;
+        run(
+            &host.netns,
+            &format!("sysctl -qw net.ipv4.tcp_congestion_control={CONGESTION_CONTROL}"),
+        )?;
         if far == Far::Card {
             run(switch, &format!("ethtool -K {name} gro on"))?;
             run(

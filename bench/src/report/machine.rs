@@ -1,5 +1,6 @@
 //! What a run was made on: the machine, the kernel, the versions of what was compared.
 
+use crate::topology::CONGESTION_CONTROL;
 use indexmap::IndexMap;
 use std::fs;
 use std::path::Path;
@@ -21,6 +22,7 @@ pub fn facts() -> Facts {
         ("mitigations", Some(mitigations(Path::new("/sys/devices/system/cpu/vulnerabilities")))),
         ("BPF JIT", read("/proc/sys/net/core/bpf_jit_enable").map(|on| jit(&on))),
         ("clock source", read("/sys/devices/system/clocksource/clocksource0/current_clocksource")),
+        ("TCP", Some(tcp())),
         ("load before", read("/proc/loadavg")),
         ("distribution", field_by("/etc/os-release", "PRETTY_NAME", '=')),
         ("Slipswitch", Some(slipswitch())),
@@ -105,6 +107,12 @@ fn mitigations(dir: &Path) -> String {
     }
     in_force.push(format!("not affected by {others} others"));
     in_force.join("; ")
+}
+
+fn tcp() -> String {
+    let of_machine = read("/proc/sys/net/ipv4/tcp_congestion_control");
+    let of_machine = of_machine.unwrap_or_else(|| "unknown".into());
+    format!("{CONGESTION_CONTROL} at hosts (this machine's own is {of_machine})")
 }
 
 fn jit(on: &str) -> String {
