@@ -75,8 +75,18 @@ const POLLS: Reason = Reason {
 };
 
 /// Why peers may be ahead where flows begin.
-const MISSES: &[Reason] =
-    &[Reason { system: "OVS AF_XDP", ..AWAKE }, Reason { system: "OVS-DPDK", ..AWAKE }];
+const MISSES: &[Reason] = &[
+    Reason { system: "OVS AF_XDP", ..AWAKE },
+    Reason { system: "OVS-DPDK", ..AWAKE },
+    Reason {
+        system: "OVS AF_PACKET",
+        metrics: &["first packet"],
+        most: None,
+        words: "Every packet goes through its main thread, which is mostly still awake from the one \
+                before; the daemon of Slipswitch sleeps by then, and to wake it is \
+                most of what takes longer, above all where CPUs are virtual.",
+    },
+];
 
 /// What polling is worth to first packets.
 const AWAKE: Reason = Reason {
@@ -289,10 +299,11 @@ pub const RULES: Experiment = Experiment {
     name: "rules",
     title: "Adding OpenFlow rules",
     about: "`ovs-ofctl add-flows` of rules that are exact in port and 5-tuple, into an empty table, \
-            until the tool returns (it waits for a barrier); the tool's own time is part of it for \
-            every switch. Memory is what the daemon has more of afterwards (resident), divided by \
-            the number of rules. Open vSwitch keeps rules in the same way on every datapath, so \
-            one stands for all.",
+            until the tool returns; it waits for a barrier behind each rule. Tool and daemon have a \
+            CPU each. The tool's own time is part of it for every switch: the limit, in turn with \
+            every switch, is a server that polls, answers barriers and keeps nothing. Memory is \
+            what the daemon has more of afterwards (resident), divided by the number of rules. Open \
+            vSwitch keeps rules in the same way on every datapath, so one stands for all.",
     repeats: "none of the papers' tables; 256 K rules are the largest point of *Virtual Switch \
               Acceleration with OVS-TC*",
     shown: &[],

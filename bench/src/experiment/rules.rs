@@ -1,11 +1,18 @@
 //! What OpenFlow rules cost: time to add, memory to keep.
 
+mod answerer;
+
 use super::{Asked, Run, parameter};
+use crate::args::Plan;
 use crate::catalogue::Experiment;
-use crate::measure::Series;
+use crate::measure::{Contender, Sample, Series, Stand, stands};
 use crate::peer::{Rules, System, Tier, rules_text};
+use crate::pin::Cpus;
+use crate::point::{Point, Subject};
+use crate::report::results::ANSWERER;
+use answerer::Answerer;
 use anyhow::{Context, Result, ensure};
-use slipswitch_tests::harness::Switch;
+use slipswitch_tests::harness::{Place, Switch};
 use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -20,50 +27,125 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const QUIET: Duration = Duration::from_secs(1);
 /// Scatter (MAD over median) that is too wide.
 const WIDE: f64 = 0.10;
+/// A file in a switch's directory.
+const FILE: &str = "many.txt";
 
-/// Measures.
+/// What adding rules once gives.
+#[derive(Clone, Copy)]
+struct Added {
+    seconds: f64,
+    /// Bytes for each rule; `None` of who keeps none.
+    memory: Option<f64>,
+}
+
+impl Sample for Added {
+    fn value(&self) -> f64 {
+        self.seconds
+    }
+}
+
+/// Measures. The limit keeps no rules.
 pub fn run(run: &mut Run, experiment: &Experiment) -> Result<()> {
     let numbers: &[u32] = if run.plan.full { &[FEW, MANY] } else { &[MANY] };
-    let rounds = run.plan.repeat.min(if run.plan.full { 5 } else { 2 });
+    let plan = Plan { repeat: run.plan.repeat.min(if run.plan.full { 5 } else { 2 }), ..run.plan };
     for number in numbers.iter().copied() {
-        let asked = |metric, unit| Asked {
-            parameters: parameter("rules", number.into()),
-            metric,
-            unit,
-            wide: WIDE,
-        };
-        let asked = [asked("time to add", "s"), asked("memory of a rule", "bytes")];
-        run.each(experiment, &DAEMONS, &asked, &|run, system| {
-            let mut series = vec![Series::default(); asked.len()];
-            for _ in 0..rounds {
-                // A new daemon each time: memory that was freed would be used again.
-                let figures = add(system, run, number)?;
-                series.iter_mut().zip(figures).for_each(|(s, figure)| s.0.push(figure));
+        let mut able = Vec::new();
+        for system in DAEMONS.into_iter().filter(|s| run.systems.contains(s)).collect::<Vec<_>>() {
+            // Who cannot do it at all does not hold up the others.
+            match crate::attempt(|| by_daemon(system, run.cpus, 1)) {
+                Ok(_) => able.push(system),
+                Err(why) => {
+                    for asked in asked(number) {
+                        run.absent(experiment, system, &asked, &why);
+                    }
+                }
             }
-            Ok(series)
-        });
+        }
+        let (progress, cpus) = (&run.progress, run.cpus);
+        let mut contenders: Vec<Contender<'_, Added>> = vec![Box::new(|| {
+            progress.say(&format!("{number} rules: {ANSWERER}"));
+            crate::attempt(|| by_nobody(cpus, number))
+        })];
+        contenders.extend(able.iter().map(|system| {
+            Box::new(move || {
+                progress.say(&format!("{number} rules: {}", system.name()));
+                crate::attempt(|| by_daemon(*system, cpus, number))
+            }) as Contender<'_, Added>
+        }));
+        let stands = stands(plan, WIDE, Some(0), &mut contenders)?;
+        drop(contenders);
+        let names = [ANSWERER].into_iter().chain(able.iter().map(|system| system.name()));
+        for (name, stand) in names.zip(&stands) {
+            let parameters = parameter("rules", number.into());
+            let subject =
+                Subject { experiment: experiment.name, system: name.to_owned(), parameters };
+            points(&subject, number, stand).into_iter().for_each(|point| run.add(point));
+        }
     }
     Ok(())
 }
 
-/// Seconds, and bytes for each rule.
-fn add(system: System, run: &Run, rules: u32) -> Result<[f64; 2]> {
-    let peer = system.start(run.cpus)?;
+/// Time and memory.
+fn asked(rules: u32) -> [Asked; 2] {
+    [("time to add", "s"), ("memory of a rule", "bytes")].map(|(metric, unit)| Asked {
+        parameters: parameter("rules", rules.into()),
+        metric,
+        unit,
+        wide: WIDE,
+    })
+}
+
+fn points(subject: &Subject, rules: u32, stand: &Stand<Added>) -> Vec<Point> {
+    let make = |asked: &Asked, series: &Series| {
+        let mut point = subject.point(asked.metric, asked.unit, series);
+        (point.taken, point.unsteady) = (stand.taken, series.scatter() > asked.wide);
+        point
+    };
+    let [time, memory] = asked(rules);
+    let seconds = make(&time, &stand.series(Sample::value));
+    let seconds = match stand.limit(Sample::value) {
+        Some(limit) => seconds.against(ANSWERER, &limit),
+        None => seconds,
+    };
+    let bytes = Series(stand.own.iter().filter_map(|added| added.memory).collect());
+    let bytes = Some(bytes).filter(|bytes| !bytes.0.is_empty());
+    [Some(seconds), bytes.map(|bytes| make(&memory, &bytes))].into_iter().flatten().collect()
+}
+
+/// By a new daemon: memory that was freed would be used again.
+fn by_daemon(system: System, cpus: Cpus, rules: u32) -> Result<Added> {
+    let peer = system.start(cpus)?;
     let switch = peer.switch().context("this system has no daemon")?;
-    switch.place().write("many.txt", rules_text(Rules::OneToOne(rules)));
     let pid = *peer.daemons().first().context("no daemon")?;
     let before = resident(pid)?;
-    let begin = Instant::now();
-    let seconds = PATIENCE.as_secs();
-    let output = switch.sh(&format!("ovs-ofctl --timeout={seconds} add-flows br0 many.txt"));
-    let time = begin.elapsed().as_secs_f64();
-    // Before its last words the tool tells of itself.
-    let words = output.text();
-    ensure!(output.ok(), "ovs-ofctl: {}", words.lines().last().unwrap_or_default());
+    let seconds = add(switch.place(), cpus, "br0", rules)?;
     ensure_rules(switch, rules)?;
     thread::sleep(QUIET);
     let bytes = resident(pid)?.saturating_sub(before);
-    Ok([time, bytes as f64 / f64::from(rules)])
+    Ok(Added { seconds, memory: Some(bytes as f64 / f64::from(rules)) })
+}
+
+/// By who keeps nothing.
+fn by_nobody(cpus: Cpus, rules: u32) -> Result<Added> {
+    let place = Place::new();
+    let socket = place.file("answerer.mgmt");
+    let _server = Answerer::start(&socket, cpus.other)?;
+    let seconds = add(&place, cpus, &format!("unix:{}", socket.display()), rules)?;
+    Ok(Added { seconds, memory: None })
+}
+
+/// How long the tool takes, in seconds. It has the CPU that daemons do not have.
+fn add(place: &Place, cpus: Cpus, target: &str, rules: u32) -> Result<f64> {
+    place.write(FILE, rules_text(Rules::OneToOne(rules)));
+    let (cpu, patience) = (cpus.traffic, PATIENCE.as_secs());
+    let begin = Instant::now();
+    let output = place
+        .sh(&format!("taskset -c {cpu} ovs-ofctl --timeout={patience} add-flows {target} {FILE}"));
+    let time = begin.elapsed();
+    // Before its last words the tool tells of itself.
+    let words = output.text();
+    ensure!(output.ok(), "ovs-ofctl: {}", words.lines().last().unwrap_or_default());
+    Ok(time.as_secs_f64())
 }
 
 fn ensure_rules(switch: &Switch, rules: u32) -> Result<()> {

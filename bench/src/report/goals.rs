@@ -70,8 +70,8 @@ pub struct Goal {
     pub figure: Figure,
     /// What it has to be.
     pub bound: Bound,
-    /// A system that looks at no packet and has no rules: what it has in the place of Slipswitch
-    /// shows how much this machine leaves to be reached.
+    /// What looks at no packet and keeps no rule: what it has in the place of Slipswitch shows how
+    /// much this machine leaves to be reached.
     pub limit: Option<&'static str>,
 }
 
@@ -145,17 +145,19 @@ fn ratio(results: &Results, of: Which, to: Which) -> Result<f64, String> {
 }
 
 /// The ratio by rounds that took turns, which say more about each other than medians of different
-/// minutes do: with each other, or both with one third system.
+/// minutes do: one of them with the other, or both with one third system.
 fn in_turn(of: &Point, to: &Point) -> Option<f64> {
     if of.parameters != to.parameters || of.metric != to.metric {
         return None;
     }
-    let ours = of.ratio_to.as_ref()?;
-    if ours.system == to.system {
-        return Some(ours.median);
+    match (&of.ratio_to, &to.ratio_to) {
+        (Some(ours), _) if ours.system == to.system => Some(ours.median),
+        (_, Some(theirs)) if theirs.system == of.system => Some(1.0 / theirs.median),
+        (Some(ours), Some(theirs)) if ours.system == theirs.system => {
+            Some(ours.median / theirs.median)
+        }
+        _ => None,
     }
-    let theirs = to.ratio_to.as_ref().filter(|theirs| theirs.system == ours.system)?;
-    Some(ours.median / theirs.median)
 }
 
 fn median(point: &Point) -> Result<f64, String> {
@@ -272,6 +274,20 @@ mod tests {
         results.points.push(bare.against("bare generator", &Series(vec![5.0; 3])));
         results.points.push(ours.against("bare generator", &Series(vec![10.0; 3])));
         assert_eq!(goal().judge(&results), Verdict::Met(0.8));
+    }
+
+    #[test]
+    fn a_limit_is_compared_by_who_took_turns_with_it() {
+        // The limit was measured again when the clock was half as fast.
+        let mut results = results(8.0, 5.0);
+        let peer = point("OVS-DPDK", 65_536, 1.0);
+        results.points.push(peer.against("bare XDP redirect", &Series(vec![10.0; 3])));
+        let against = Goal {
+            figure: Figure::Ratio(which("Slipswitch xdp"), which("OVS-DPDK")),
+            bound: Bound::AtLeast(9.0),
+            ..goal()
+        };
+        assert!(against.row(&results).ends_with("| 8.00 | 10.0 | **missed** |"));
     }
 
     #[test]

@@ -98,7 +98,8 @@ fn goals_table(text: &mut String, results: &Results, layout: &Layout<'_>) {
     let _ = writeln!(
         text,
         "\n## Goals\n\n{met} met, {missed} missed, {} not measured.\n\n\
-         The limit has what a redirect that looks at no packet has in the place of Slipswitch.\n\n\
+         The limit has what takes the place of Slipswitch and does the least that can be done: a \
+         redirect that looks at no packet, an OpenFlow server that keeps no rule.\n\n\
          | goal | bound | measured | the limit has | |\n|---|---|---|---|---|",
         goals.len() - met - missed
     );
@@ -184,7 +185,8 @@ fn ahead(text: &mut String, table: &Table<'_>, experiment: &Experiment) {
 }
 
 const UNKNOWN: &str = "Why has not been found out.";
-const SCATTER: &str = "That is less than what the samples of both scatter.";
+const SCATTER: &str =
+    "That is less than what the samples of both scatter, or less than one in a hundred.";
 
 /// Lines where a count varies, bars where nothing does; nothing where less than two systems
 /// were measured.

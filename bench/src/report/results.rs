@@ -21,6 +21,8 @@ pub struct Results {
 
 /// What stands in a comparison for nothing between generator and sink.
 pub const GENERATOR: &str = "bare generator, no switch";
+/// What stands in a comparison for an OpenFlow server that keeps no rules.
+pub const ANSWERER: &str = "bare OpenFlow server, no switch";
 
 /// What a system is in a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -22,6 +22,11 @@ pub struct Table<'a> {
     points: Vec<&'a Point>,
 }
 
+/// Share of a figure that nobody is clearly ahead by.
+const ALIKE: f64 = 0.01;
+/// Figures below are shown as 0.000.
+const UNSEEN: f64 = 0.0005;
+
 /// A peer that is ahead of each of our tiers in a column.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ahead<'a> {
@@ -33,7 +38,7 @@ pub struct Ahead<'a> {
     pub its: f64,
     /// The best of ours.
     pub ours: f64,
-    /// By more than what samples of both scatter.
+    /// By more than what samples of both scatter, and by more than one in a hundred.
     pub clear: bool,
 }
 
@@ -206,8 +211,11 @@ impl<'a> Table<'a> {
                 let its = self.point(system, column).and_then(|p| p.median);
                 let wins = |its: &f64| if more { *its > ours } else { *its < ours };
                 let Some(its) = its.filter(wins) else { continue };
+                if its.max(ours) < UNSEEN {
+                    continue;
+                }
                 let spreads: f64 = [spread(system), spread(best)].into_iter().flatten().sum();
-                let clear = (its - ours).abs() > spreads;
+                let clear = (its - ours).abs() > spreads.max(its.max(ours) * ALIKE);
                 ahead.push(Ahead { system, column, its, ours, clear });
             }
         }
@@ -294,6 +302,19 @@ mod tests {
             }
             assert_eq!(tables(points.iter(), Some("flows"), &[])[0].ahead()[0].clear, clear);
         }
+    }
+
+    #[test]
+    fn who_is_ahead_by_what_no_table_shows_is_not_clearly_so() {
+        let ahead = |its, ours| {
+            let points =
+                [point("OVS-DPDK", "1:1", 1, its), point("Slipswitch xdp", "1:1", 1, ours)];
+            let tables = tables(points.iter(), Some("flows"), &[]);
+            tables[0].ahead().iter().map(|ahead| ahead.clear).collect::<Vec<_>>()
+        };
+        assert_eq!(ahead(10.2, 10.0), [true]);
+        assert_eq!(ahead(10.05, 10.0), [false]);
+        assert!(ahead(0.0004, 0.0).is_empty());
     }
 
     #[test]

@@ -1,0 +1,180 @@
+//! An OpenFlow server that answers what a tool waits for and keeps nothing: the least that adding
+//! rules can take with this tool.
+
+use crate::pin::pin;
+use anyhow::{Context, Result, bail};
+use openflow::Version;
+use openflow::frame::{Frames, HEADER_SIZE, Negotiation, hello, negotiate};
+use openflow::message::{
+    Body, Capabilities, Message, MultipartReply, MultipartRequest, Protocol, SwitchFeatures,
+    Versions,
+};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+
+/// What tools ask for is no longer than this; rules are, and are not looked at.
+const QUESTION: usize = HEADER_SIZE + 8;
+/// Bytes read at once.
+const READ: usize = 1 << 16;
+
+/// A server that runs, for one connection after the other, until it is dropped. Its thread polls:
+/// to be woken is part of what a switch takes, and not of what is the least.
+pub struct Answerer {
+    ends: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Answerer {
+    /// Listens at `path`, on the CPU `cpu`.
+    ///
+    /// # Errors
+    /// When the socket cannot be made.
+    pub fn start(path: &Path, cpu: usize) -> Result<Answerer> {
+        let listener =
+            UnixListener::bind(path).with_context(|| format!("listening at {}", path.display()))?;
+        listener.set_nonblocking(true)?;
+        let ends = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&ends);
+        let thread = thread::spawn(move || {
+            let done = pin(cpu).and_then(|()| serve(&listener, &told));
+            if let Err(error) = done {
+                // The tool sees its connection end, and says so.
+                eprintln!("  the bare OpenFlow server: {error:#}");
+            }
+        });
+        Ok(Answerer { ends, thread: Some(thread) })
+    }
+}
+
+impl Drop for Answerer {
+    fn drop(&mut self) {
+        self.ends.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // A panic was shown where it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn serve(listener: &UnixListener, ends: &AtomicBool) -> Result<()> {
+    while !ends.load(Ordering::Relaxed) {
+        match listener.accept() {
+            Ok((stream, _)) => answer(stream, ends)?,
+            Err(e) if e.kind() == ErrorKind::WouldBlock => std::hint::spin_loop(),
+            Err(e) => return Err(e).context("accepting a connection"),
+        }
+    }
+    Ok(())
+}
+
+/// Answers until the other side closes.
+fn answer(mut stream: UnixStream, ends: &AtomicBool) -> Result<()> {
+    stream.set_nonblocking(true)?;
+    stream.write_all(&hello(Versions::KNOWN, 0))?;
+    let (mut frames, mut bytes, mut spoken) = (Frames::new(), vec![0; READ], None);
+    while !ends.load(Ordering::Relaxed) {
+        match stream.read(&mut bytes) {
+            Ok(0) => return Ok(()),
+            Ok(length) => frames.push(bytes.get(..length).unwrap_or_default()),
+            Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                std::hint::spin_loop();
+                continue;
+            }
+            // The tool has what it wanted.
+            Err(e) if e.kind() == ErrorKind::ConnectionReset => return Ok(()),
+            Err(e) => return Err(e).context("reading"),
+        }
+        while let Some(message) = frames.next_message()? {
+            let Some(version) = spoken else {
+                spoken = Some(agreed(message)?);
+                continue;
+            };
+            if let Some(reply) = reply(message, version)? {
+                stream.write_all(&reply).context("answering")?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn agreed(first: &[u8]) -> Result<Version> {
+    match negotiate(Versions::KNOWN, first) {
+        Negotiation::Agreed(version) => Ok(version),
+        Negotiation::Failed { reason, .. } | Negotiation::NoHello { reason } => bail!(reason),
+    }
+}
+
+/// A tool asks for the names of tables and ports before the first rule, and there are none; it then
+/// waits for barriers.
+fn reply(message: &[u8], version: Version) -> Result<Option<Vec<u8>>> {
+    if message.len() > QUESTION {
+        return Ok(None);
+    }
+    let protocol = Protocol::new(version);
+    let Ok(Message { xid, body }) = Message::decode(message, &protocol) else { return Ok(None) };
+    let reply = match body {
+        Body::BarrierRequest => Message::new(xid, Body::BarrierReply),
+        Body::FeaturesRequest => Message::new(xid, Body::FeaturesReply(without_ports())),
+        Body::MultipartRequest(MultipartRequest::Table) => {
+            Message::reply(xid, MultipartReply::Table(Vec::new()))
+        }
+        Body::MultipartRequest(MultipartRequest::PortDesc(_)) => {
+            Message::reply(xid, MultipartReply::PortDesc(Vec::new()))
+        }
+        _ => return Ok(None),
+    };
+    reply.encode(&protocol).map(Some).context("encoding a reply")
+}
+
+fn without_ports() -> SwitchFeatures {
+    SwitchFeatures {
+        datapath_id: 1,
+        n_buffers: 0,
+        n_tables: 1,
+        auxiliary_id: 0,
+        capabilities: Capabilities::empty(),
+        actions: SwitchFeatures::ALL_OF10_ACTIONS,
+        ports: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use testing::directory;
+
+    #[test]
+    fn barriers_are_answered_and_rules_are_not_looked_at() {
+        let dir = directory();
+        let path = dir.path().join("answerer");
+        let server = Answerer::start(&path, crate::pin::cpus().unwrap().other).unwrap();
+        let protocol = Protocol::new(Version::V13);
+        let barrier = Message::new(7, Body::BarrierRequest).encode(&protocol).unwrap();
+        // A flow that no switch would take: its match goes on behind its end.
+        let mut flow = vec![4, 14, 0, 64, 0, 0, 0, 6];
+        flow.resize(64, 0xff);
+        let only = Versions::NONE.with(Version::V13);
+        let mut stream = UnixStream::connect(&path).unwrap();
+        stream.write_all(&[hello(only, 1), flow, barrier].concat()).unwrap();
+
+        let mut frames = Frames::new();
+        let mut messages = Vec::new();
+        let mut bytes = [0; 256];
+        while messages.len() < 2 {
+            let length = stream.read(&mut bytes).unwrap();
+            assert!(length > 0, "only {messages:?} came");
+            frames.push(&bytes[..length]);
+            while let Some(message) = frames.next_message().unwrap() {
+                messages.push(Message::decode(message, &protocol).unwrap());
+            }
+        }
+        assert!(matches!(messages[0].body, Body::Hello(_)), "{messages:?}");
+        assert_eq!(messages[1], Message::new(7, Body::BarrierReply));
+        drop(server);
+        assert!(UnixStream::connect(&path).is_err());
+    }
+}
