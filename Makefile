@@ -1,8 +1,8 @@
 # make demo    from a fresh Debian 12 with Rust to packets through the switch
 # make test    all tests
 # make build   target/release/slipswitchd and target/release/slipswitch
-# make bench   measures this machine and writes docs/benchmarks.md, in about 16 minutes
-# make bench-full   the same with all points, in two hours and more
+# make bench   measures this machine and writes docs/benchmarks.md, in about 17 minutes
+# make bench-full   the same with all points, in an hour and a quarter
 # make bench-kernel   Open vSwitch of the kernel beside Slipswitch, in an emulated guest
 
 PACKAGES := openvswitch-switch openvswitch-common openvswitch-pki openvswitch-testcontroller \

@@ -29,7 +29,7 @@ namespaces of its own; nothing stays behind. It exits with 2 when an experiment 
 group could not be measured at all, and with 1 when a goal of a group is missed.
 
 Examples:
-  make bench                                                  the page, in about 16 minutes
+  make bench                                                  the page, in about 17 minutes
   cargo run --release -p slipswitch-bench -- --only echo,tcp
   cargo run --release -p slipswitch-bench -- --only setup --systems slipswitch,ovs --quick
   cargo run --release -p slipswitch-bench -- cost udp --repeat 15 --json figures.json
@@ -56,7 +56,7 @@ pub struct Args {
     /// Shorter rounds: a first look, not a result
     #[arg(long)]
     pub quick: bool,
-    /// Rounds of each measurement [default: 3; 9 with --full or for groups]
+    /// Rounds of each measurement [default: 3; 5 with --full, 9 for groups]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeat: Option<u32>,
     /// Write the page to FILE, plots and results.json to a directory of its name beside it
@@ -100,7 +100,8 @@ impl Args {
     pub fn plan(&self) -> Plan {
         let rounds = match self {
             Args { quick: true, .. } => 3,
-            Args { full: false, groups, .. } if groups.is_empty() => 3,
+            Args { full: true, .. } => 5,
+            Args { groups, .. } if groups.is_empty() => 3,
             _ => 9,
         };
         Plan { repeat: self.repeat.unwrap_or(rounds), quick: self.quick, full: self.full }
@@ -170,6 +171,7 @@ mod tests {
         assert!(has(&["bench", "--only", "flood"], "flood"));
         let args = Args::parse_from(["bench", "--full"]);
         assert_eq!(args.experiments().len(), experiment::ALL.len());
+        assert_eq!(args.plan().repeat, 5);
         let args = Args::parse_from(["bench"]);
         assert_eq!(args.systems(), System::ALL);
         assert_eq!(args.plan().repeat, 3);

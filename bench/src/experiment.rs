@@ -59,19 +59,19 @@ pub type Entry = (Experiment, Work, [u64; 2]);
 
 /// All experiments, in the order of the page.
 pub const ALL: [Entry; 13] = [
-    (catalogue::GRID, frames::sweep, [420, 3600]),
+    (catalogue::GRID, frames::sweep, [420, 2400]),
     (catalogue::FLOWS, frames::sweep, [1, 1]),
-    (catalogue::ONE_FLOW, frames::sweep, [40, 130]),
-    (catalogue::HALF, frames::half, [30, 80]),
+    (catalogue::ONE_FLOW, frames::sweep, [40, 90]),
+    (catalogue::HALF, frames::half, [30, 60]),
     (catalogue::MASKS, frames::sweep, [1, 1]),
-    (catalogue::ECHO, hosts::echo, [55, 300]),
-    (catalogue::TCP, hosts::tcp, [75, 300]),
-    (catalogue::FLOOD, flood::run, [230, 560]),
-    (catalogue::SETUP, setup::run, [35, 150]),
-    (catalogue::RULES, rules::run, [65, 170]),
-    (catalogue::SWEEP, sweep::run, [35, 200]),
-    (catalogue::CPU, cpu::run, [100, 300]),
-    (catalogue::RESTART, restart::run, [75, 120]),
+    (catalogue::ECHO, hosts::echo, [55, 180]),
+    (catalogue::TCP, hosts::tcp, [100, 200]),
+    (catalogue::FLOOD, flood::run, [230, 340]),
+    (catalogue::SETUP, setup::run, [35, 100]),
+    (catalogue::RULES, rules::run, [80, 240]),
+    (catalogue::SWEEP, sweep::run, [35, 120]),
+    (catalogue::CPU, cpu::run, [100, 200]),
+    (catalogue::RESTART, restart::run, [75, 100]),
 ];
 
 /// About how many minutes a short run takes.
