@@ -226,6 +226,14 @@ pub enum Action {
 }
 
 impl Action {
+    /// `set_field` of the bits of `mask` that are in the field. What does not set all of it keeps bits
+    /// of the mask that say nothing, such as those of ECN in a ToS, so that dumps give them back.
+    pub(crate) fn set_field(field: Field, value: FieldValue, mask: FieldValue) -> Action {
+        let all = field.all_ones();
+        let mask = if mask & all == all { all } else { mask & crate::nxm::ones(field.bits()) };
+        Action::SetField { field, value: value & mask, mask, spelled: SetSpelling::SetField }
+    }
+
     /// The word that texts name the action by, such as `output` or `set_field`.
     pub fn keyword(&self) -> &'static str {
         match self {

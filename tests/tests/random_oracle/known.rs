@@ -68,6 +68,20 @@ pub const KNOWN: &[Known] = &[
         },
     },
     Known {
+        name: "ports of modified flows",
+        reason: "OVS tells of a set of a transport port by the protocol that the match of the change \
+                 names, not by that of the flow; without one, by what only OpenFlow 1.1 has",
+        even: |of, real, ours| {
+            let is_newer = of.starts_with("flows of") && !of.contains("OpenFlow10");
+            match is_newer && real.contains("mod_tp_") {
+                true => {
+                    (each_list(&real, &without_protocols), each_list(&ours, &without_protocols))
+                }
+                false => (real, ours),
+            }
+        },
+    },
+    Known {
         name: "what is not there yet",
         reason: "a damaged message may name a field or an action of tunnels or connections, or \
                  one for OVS's own tests; OVS then says what else is wrong with it",
@@ -297,6 +311,24 @@ fn each_list(text: &str, change: &dyn Fn(&str) -> String) -> String {
         changed().unwrap_or_else(|| line.to_owned())
     };
     each_line(text, line)
+}
+
+/// A list in which whole transport ports are set as OpenFlow 1.0 says it.
+fn without_protocols(actions: &str) -> String {
+    let plain = |action: &str| {
+        let (value, field) = action.strip_prefix("set_field:")?.split_once("->")?;
+        let (_, which) = field.split_once('_').filter(|(protocol, which)| {
+            matches!(*protocol, "tcp" | "udp" | "sctp") && matches!(*which, "src" | "dst")
+        })?;
+        (!value.contains('/')).then(|| format!("mod_tp_{which}:{value}"))
+    };
+    let of = |action: &str| match action.split_once('(') {
+        Some((name @ ("clone" | "write_actions"), inner)) => {
+            format!("{name}({})", without_protocols(inner.strip_suffix(')').unwrap_or(inner)))
+        }
+        _ => plain(action).unwrap_or_else(|| action.to_owned()),
+    };
+    split_actions(actions).into_iter().map(of).collect::<Vec<_>>().join(",")
 }
 
 /// A list in which sets of addresses and ports, or of parts of them, are written alike, those of
@@ -551,6 +583,18 @@ pub fn even(real: &Seen, ours: &Seen, counts: &mut [u64]) -> (String, String) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn whole_transport_ports_are_looked_over_alone() {
+        let plain = "mod_tp_dst:5000,clone(mod_tp_src:1,output:2)";
+        let udp = "set_field:5000->udp_dst,clone(set_field:1->tcp_src,output:2)";
+        assert_eq!(without_protocols(udp), plain);
+        assert_eq!(without_protocols(plain), plain);
+        for other in ["set_field:5000/0xfff0->udp_dst", "set_field:5->nw_ttl", "set_field:1->reg0"]
+        {
+            assert_eq!(without_protocols(other), other);
+        }
+    }
 
     #[test]
     fn types_are_looked_over_beside_labels_alone() {

@@ -4,7 +4,7 @@
 //! Open vSwitch gives for the same bytes. Padding is ignored where OpenFlow says "pad" and must
 //! be zero where Nicira's extensions say "must be zero".
 
-use super::{Action, PopSpelling, SetSpelling, nicira, verify};
+use super::{Action, PopSpelling, nicira, verify};
 use crate::nxm::{ones, pull_entry, pull_header, value_is_valid};
 use crate::wire::Reader;
 use crate::{OfError, PortNo, Version};
@@ -233,7 +233,7 @@ impl Codec {
         {
             return Err(OfError::OFPBAC_BAD_SET_ARGUMENT);
         }
-        Ok(set_action(field, value, mask))
+        Ok(Action::set_field(field, value, mask.unwrap_or(FieldValue::MAX)))
     }
 }
 
@@ -282,12 +282,6 @@ pub(super) fn set_entry(
         return Err(OfError::OFPBAC_BAD_SET_ARGUMENT);
     }
     Ok((entry.field, entry.value, entry.mask))
-}
-
-/// `set_field` of an entry.
-pub(super) fn set_action(field: Field, value: FieldValue, mask: Option<FieldValue>) -> Action {
-    let mask = mask.unwrap_or(FieldValue::MAX) & field.all_ones();
-    Action::SetField { field, value: value & mask, mask, spelled: SetSpelling::SetField }
 }
 
 fn one_of(v: u16, allowed: &[u16]) -> Result<u16, OfError> {

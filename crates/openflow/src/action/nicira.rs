@@ -3,7 +3,7 @@
 
 use super::decode::{
     MAX_CLONE_DEPTH, decode_nested, low_bits, move_action, mpls_ethertype, ofs_nbits, old_header,
-    output_port, set_action, set_entry, subfield, writable,
+    output_port, set_entry, subfield, writable,
 };
 use super::{
     Action, Bundle, BundleAlgorithm, Controller, HashFields, Multipath, MultipathAlgorithm,
@@ -12,7 +12,7 @@ use super::{
 use crate::nxm::pull_header;
 use crate::wire::Reader;
 use crate::{OfError, PortNo, Version};
-use flow::Field;
+use flow::{Field, FieldValue};
 
 // Subtypes.
 pub(super) const RESUBMIT: u16 = 1;
@@ -162,7 +162,7 @@ pub(super) fn decode(
         }
         REG_LOAD2 => {
             let (field, value, mask) = set_entry(r)?;
-            set_action(field, value, mask)
+            Action::set_field(field, value, mask.unwrap_or(FieldValue::MAX))
         }
         STACK_PUSH | STACK_POP => {
             let start = r.u16()?;

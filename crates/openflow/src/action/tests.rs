@@ -247,6 +247,22 @@ fn openflow_15_has_actions_of_its_own_for_loads_and_moves() {
 }
 
 #[test]
+fn a_mask_of_openflow_15_keeps_bits_beside_the_field() {
+    // load:0->NXM_OF_IP_TOS[0..2]: two of the three bits are ECN's.
+    let message = [0, 25, 0, 16, 0, 0, 0x0b, 2, 0, 7, 0, 0, 0, 0, 0, 0];
+    let set = Action::SetField {
+        field: Field::IpDscp,
+        value: 0,
+        mask: 7,
+        spelled: SetSpelling::SetField,
+    };
+    assert_eq!(decode_actions(&message, Version::V15), Ok(vec![set.clone()]));
+    let mut out = Vec::new();
+    encode_actions(&[set], Version::V15, &mut out);
+    assert_eq!(out, message);
+}
+
+#[test]
 fn truncation_at_every_byte() {
     for (version, bytes) in vectors() {
         let whole = decode_instructions(&bytes, version);

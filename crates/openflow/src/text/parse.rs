@@ -433,8 +433,7 @@ fn set_field(value: &str, ports: Ports<'_>) -> Result<Action, TextError> {
     if !crate::nxm::value_is_valid(field, value) {
         return err(format!("{text} is not a valid value for field {name}"));
     }
-    let mask = mask & field.all_ones();
-    Ok(Action::SetField { field, value: value & mask, mask, spelled: SetSpelling::SetField })
+    Ok(Action::set_field(field, value, mask))
 }
 
 fn load(text: &str) -> Result<Action, TextError> {
