@@ -39,12 +39,13 @@ use anyhow::{Context, Result, anyhow};
 use args::{Args, Group, Plan};
 use clap::Parser;
 use experiment::Run;
+use peer::System;
 use pin::Cpus;
 use progress::{Progress, clock};
 use report::Report;
 use report::markdown::{Layout, Page, page};
 use report::results::{ALL_POINTS, ANSWERER, GENERATOR, POINTS, Results};
-use slipswitch_tests::harness::{Netns, without_privilege};
+use slipswitch_tests::harness::{Netns, daemon_program, without_privilege};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::process::ExitCode;
@@ -83,7 +84,7 @@ fn list() {
         println!("  {:10} {}{long}", experiment.name, experiment.title);
     }
     println!("systems:");
-    for system in peer::System::ALL {
+    for system in System::ALL {
         println!("  {}", args::short(system));
     }
 }
@@ -91,6 +92,10 @@ fn list() {
 /// Runs experiments and makes the page.
 fn compare(args: &Args) -> Result<ExitCode> {
     let (plan, cpus, entries) = (args.plan(), pin::cpus()?, args.experiments());
+    if args.systems().iter().any(|system| matches!(system, System::Slipswitch(_))) {
+        // Built now, if it has to be: an hour later the source may be another one.
+        attempt(|| Ok(daemon_program()))?;
+    }
     let seconds = |times: [u64; 2]| if plan.full { times[1] } else { times[0] };
     let expected: Vec<u64> = entries.iter().map(|(.., times)| seconds(*times)).collect();
     let mut run = Run {
@@ -158,7 +163,7 @@ fn publish(args: &Args, results: &Results) -> Result<()> {
     let folder = args.page.as_ref().and_then(|page| page.file_stem()).unwrap_or_default();
     let experiments: Vec<_> = experiment::ALL.into_iter().map(|(e, ..)| e).collect();
     let mut systems = vec![GENERATOR, ANSWERER];
-    systems.extend(peer::System::ALL.map(peer::System::name));
+    systems.extend(System::ALL.map(System::name));
     let layout = Layout {
         experiments: &experiments,
         systems: &systems,
