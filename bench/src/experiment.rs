@@ -298,12 +298,25 @@ fn point(
     stand: &Stand<f64>,
     limit: Option<&str>,
 ) -> Point {
-    let series = stand.series(|sample| *sample);
     let subject = subject(experiment, setting.system, asked.parameters.clone());
+    let mut point = of_stand(&subject, asked, stand, |sample| *sample, limit);
+    point.note.clone_from(&setting.note);
+    point
+}
+
+/// The point of a number in a contender's samples, against the limit of that name where it took turns
+/// with one.
+fn of_stand<T>(
+    subject: &Subject,
+    asked: &Asked,
+    stand: &Stand<T>,
+    number: impl Fn(&T) -> f64,
+    limit: Option<&str>,
+) -> Point {
+    let series = stand.series(&number);
     let mut point = subject.point(asked.metric, asked.unit, &series);
     (point.taken, point.unsteady) = (stand.taken, series.scatter() > asked.wide);
-    point.note.clone_from(&setting.note);
-    match (limit, stand.limit(|sample| *sample)) {
+    match (limit, stand.limit(&number)) {
         (Some(name), Some(series)) => point.against(name, &series),
         _ => point,
     }

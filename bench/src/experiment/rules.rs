@@ -2,10 +2,10 @@
 
 mod answerer;
 
-use super::{Asked, Run, parameter};
+use super::{Asked, Run, of_stand, parameter};
 use crate::args::Plan;
 use crate::catalogue::Experiment;
-use crate::measure::{Contender, Sample, Series, Stand, stands};
+use crate::measure::{Contender, Sample, Stand, stands};
 use crate::peer::{Rules, System, Tier, rules_text};
 use crate::pin::Cpus;
 use crate::point::{Point, Subject};
@@ -95,21 +95,16 @@ fn asked(rules: u32) -> [Asked; 2] {
     })
 }
 
+/// Who keeps no rules has no memory of them.
 fn points(subject: &Subject, rules: u32, stand: &Stand<Added>) -> Vec<Point> {
-    let make = |asked: &Asked, series: &Series| {
-        let mut point = subject.point(asked.metric, asked.unit, series);
-        (point.taken, point.unsteady) = (stand.taken, series.scatter() > asked.wide);
-        point
-    };
     let [time, memory] = asked(rules);
-    let seconds = make(&time, &stand.series(Sample::value));
-    let seconds = match stand.limit(Sample::value) {
-        Some(limit) => seconds.against(ANSWERER, &limit),
-        None => seconds,
-    };
-    let bytes = Series(stand.own.iter().filter_map(|added| added.memory).collect());
-    let bytes = Some(bytes).filter(|bytes| !bytes.0.is_empty());
-    [Some(seconds), bytes.map(|bytes| make(&memory, &bytes))].into_iter().flatten().collect()
+    let mut points = vec![of_stand(subject, &time, stand, Sample::value, Some(ANSWERER))];
+    let bytes: Option<Vec<f64>> = stand.own.iter().map(|added| added.memory).collect();
+    if let Some(own) = bytes {
+        let stand = Stand { own, limit: None, taken: stand.taken };
+        points.push(of_stand(subject, &memory, &stand, |bytes| *bytes, None));
+    }
+    points
 }
 
 /// By a new daemon: memory that was freed would be used again.

@@ -322,13 +322,18 @@ fn without_protocols(actions: &str) -> String {
         })?;
         (!value.contains('/')).then(|| format!("mod_tp_{which}:{value}"))
     };
-    let of = |action: &str| match action.split_once('(') {
-        Some((name @ ("clone" | "write_actions"), inner)) => {
-            format!("{name}({})", without_protocols(inner.strip_suffix(')').unwrap_or(inner)))
-        }
-        _ => plain(action).unwrap_or_else(|| action.to_owned()),
+    let of = |action: &str| {
+        let changed = plain(action).or_else(|| inside(action, without_protocols));
+        changed.unwrap_or_else(|| action.to_owned())
     };
     split_actions(actions).into_iter().map(of).collect::<Vec<_>>().join(",")
+}
+
+/// An action that holds a list, with that changed by `change`; `None` for others.
+fn inside(action: &str, change: impl Fn(&str) -> String) -> Option<String> {
+    let (name, inner) = action.split_once('(')?;
+    let holds = matches!(name, "clone" | "write_actions");
+    holds.then(|| format!("{name}({})", change(inner.strip_suffix(')').unwrap_or(inner))))
 }
 
 /// A list in which sets of addresses and ports, or of parts of them, are written alike, those of
@@ -352,12 +357,7 @@ fn whole_sets(actions: &str) -> String {
                 format!("mod_vlan_vid={:#x},mod_vlan_pcp={:#x}", value & 0xfff, value >> 13)
             }
             Some((field, value)) => format!("{field}={value:#x}"),
-            None => match action.split_once('(') {
-                Some((name @ ("clone" | "write_actions"), inner)) => {
-                    format!("{name}({})", whole_sets(inner.strip_suffix(')').unwrap_or(inner)))
-                }
-                _ => action.to_owned(),
-            },
+            None => inside(action, whole_sets).unwrap_or_else(|| action.to_owned()),
         });
     }
     out.join(",")
