@@ -92,10 +92,7 @@ impl End {
     /// When a device cannot be made or set up.
     pub fn make(switch: &Netns, name: &str, address: &str, far: Far) -> Result<End> {
         let host = crate::attempt(|| Ok(Host::new(switch, name, address)))?;
-        run(
-            &host.netns,
-            &format!("sysctl -qw net.ipv4.tcp_congestion_control={CONGESTION_CONTROL}"),
-        )?;
+        control_congestion(&host.netns)?;
         if far == Far::Card {
             run(switch, &format!("ethtool -K {name} gro on"))?;
             run(
@@ -106,5 +103,39 @@ impl End {
         let resident = Resident::of(&host.netns).context("starting a process in a namespace")?;
         let port = Port { name: name.to_owned(), ifindex: ifindex(switch, name)? };
         Ok(End { ifindex: ifindex(&host.netns, "eth0")?, host, port, _resident: resident })
+    }
+}
+
+/// Has TCP of a host use [`CONGESTION_CONTROL`]. By its route: a namespace may be set to no other
+/// than what the machine allows to everybody, which is what it was built or told to use itself.
+fn control_congestion(host: &Netns) -> Result<()> {
+    let route = "$(ip -4 route show dev eth0 scope link) dev eth0";
+    run(host, &format!("ip route change {route} congctl {CONGESTION_CONTROL}"))?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::sockopt::tcp_congestion;
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with};
+    use std::net::SocketAddr;
+
+    #[test]
+    fn hosts_control_congestion_alike_whatever_the_machine_does() {
+        let switch = Netns::new();
+        let topology = Topology::around(&switch, Far::Container, Far::Card).unwrap();
+        for (end, other) in [(&topology.sender, [10, 0, 0, 2]), (&topology.receiver, [10, 0, 0, 1])]
+        {
+            let used = end.host.netns.with(move || {
+                let flags = SocketFlags::NONBLOCK;
+                let socket =
+                    socket_with(AddressFamily::INET, SocketType::STREAM, flags, None).unwrap();
+                // Nobody answers; how to begin is decided before.
+                connect(&socket, &SocketAddr::from((other, 9))).unwrap_err();
+                tcp_congestion(&socket).unwrap()
+            });
+            assert_eq!(used, CONGESTION_CONTROL);
+        }
     }
 }
