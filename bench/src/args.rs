@@ -65,8 +65,11 @@ pub struct Args {
     /// Also write the figures, with every sample, to FILE
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+    /// Let the page say this, too, about the run
+    #[arg(long, value_name = "TEXT", conflicts_with = "groups")]
+    pub note: Option<String>,
     /// Measure nothing; make the page anew from the results of a run
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["groups", "only", "systems", "json"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["groups", "only", "systems", "json", "note"])]
     pub render: Option<PathBuf>,
     /// Show experiments and systems
     #[arg(long)]

@@ -21,6 +21,7 @@ mod link;
 #[allow(unsafe_code)]
 mod live;
 mod measure;
+mod memory;
 mod netns;
 mod object;
 mod peer;
@@ -108,9 +109,10 @@ fn compare(args: &Args) -> Result<ExitCode> {
         results: Results { machine: report::machine::facts(), ..Results::default() },
         progress: Progress::new(&expected),
     };
-    if let Some(note) = busy() {
+    for note in args.note.as_deref().into_iter().chain(busy()) {
         run.results.note(note);
     }
+    run.results.machine.insert("reading memory, before".to_owned(), reading_memory(cpus));
     let mut failed = false;
     for (over, (experiment, work, times)) in entries.iter().enumerate() {
         if over > 0 && args.page.is_some() {
@@ -141,8 +143,14 @@ fn how(plan: Plan, cpus: Cpus, progress: &Progress) -> report::machine::Facts {
         ("rounds", format!("{} of {} ms", plan.repeat, plan.window().as_millis())),
         ("CPUs", format!("traffic on {}, daemons and servers on {}", cpus.traffic, cpus.other)),
         ("load after", load().to_string()),
+        ("reading memory, after", reading_memory(cpus)),
     ];
     facts.into_iter().map(|(name, fact)| (name.to_owned(), fact)).collect()
+}
+
+/// What a look into a table of many flows takes at least.
+fn reading_memory(cpus: Cpus) -> String {
+    memory::in_words(cpus.traffic).unwrap_or_else(|error| format!("unknown: {error:#}"))
 }
 
 /// Makes the page from a file of results.

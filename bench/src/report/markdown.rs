@@ -35,9 +35,10 @@ pub struct Layout<'a> {
     pub minutes: u64,
 }
 
-/// Writes the page. Plots are shown from `folder`, a path relative to the page's.
+/// Writes the page. Plots are shown from `folder`, a path relative to the page's; none are shown where
+/// it is empty, as for a page that goes to a terminal.
 pub fn page(results: &Results, layout: &Layout<'_>, folder: &str) -> Page {
-    let mut text = head(results, layout.minutes);
+    let mut text = head(results, layout.minutes, folder);
     facts(&mut text, results);
     goals_table(&mut text, results, layout);
     let mut plots = Vec::new();
@@ -45,9 +46,12 @@ pub fn page(results: &Results, layout: &Layout<'_>, folder: &str) -> Page {
     for (system, setting) in &results.systems {
         let _ = writeln!(text, "| {system} | {} |", one_line(setting));
     }
-    for experiment in layout.experiments {
+    let (run, not_run): (Vec<&Experiment>, Vec<&Experiment>) =
+        layout.experiments.iter().partition(|experiment| results.has(experiment.name));
+    for experiment in run {
         section(&mut text, &mut plots, results, experiment, layout.systems, folder);
     }
+    missing(&mut text, &not_run);
     if !results.notes.is_empty() {
         text.push_str("\n## Notes\n\n");
     }
@@ -58,20 +62,27 @@ pub fn page(results: &Results, layout: &Layout<'_>, folder: &str) -> Page {
 }
 
 /// What stands above all figures.
-fn head(results: &Results, minutes: u64) -> String {
+fn head(results: &Results, minutes: u64, folder: &str) -> String {
     let rest = match results.is_full() {
         true => "This is the full run.",
         false => "Below each experiment stands what only the full run has.",
+    };
+    let samples = match folder {
+        "" => String::new(),
+        _ => format!(
+            "\nSamples of every figure are in [{folder}/results.json]({folder}/results.json)."
+        ),
     };
     format!(
         "\
 # Benchmarks
 
-This page is written by `make bench` (about {minutes} minutes) or `make bench-full` (all points, more and
-longer rounds); do not edit it. {rest} All figures are of one run on one machine, the one below:
+Pages like this are written by `make bench` (about {minutes} minutes), `make bench-full` (all points, more
+rounds) and `make bench-kernel` (beside the kernel's Open vSwitch, in an emulated guest:
+[benchmarks-kernel.md](benchmarks-kernel.md)); do not edit them. {rest}
+All figures are of one run on one machine, the one below:
 every system is measured there, with the same generator and the same sink. What could not be
-measured says why. What two experiments have in common is measured once and stands in both. The
-samples of every figure are in [benchmarks/results.json](benchmarks/results.json).
+measured says why. What two experiments have in common is measured once and stands in both.{samples}
 
 How to read the tables: the median over the rounds, ± the median distance from it; in brackets,
 the median of the rounds' ratios to the limit of the experiment, where it was taken in turn with it;
@@ -97,18 +108,28 @@ fn goals_table(text: &mut String, results: &Results, layout: &Layout<'_>) {
     let missed = verdicts.iter().filter(|v| matches!(v, Verdict::Missed(_))).count();
     let _ = writeln!(
         text,
-        "\n## Goals\n\n{met} met, {missed} missed, {} not measured.\n\n\
-         The limit has what takes the place of Slipswitch and does the least that can be done: a \
-         redirect that looks at no packet, an OpenFlow server that keeps no rule.\n\n\
-         | goal | bound | measured | the limit has | |\n|---|---|---|---|---|",
+        "\n## Goals\n\n{met} met, {missed} missed, {} not measured.",
         goals.len() - met - missed
     );
-    for goal in goals {
+    let (run, not_run): (Vec<&Goal>, Vec<&Goal>) = goals
+        .iter()
+        .partition(|goal| goal.figure.experiments().into_iter().all(|name| results.has(name)));
+    if !not_run.is_empty() {
+        text.push_str("\nWhat is not in a table here is about experiments that were not run.\n");
+    }
+    if !run.is_empty() {
+        text.push_str(
+            "\nThe limit has what takes the place of Slipswitch and does the least that can be done: a \
+             redirect that looks at no packet, an OpenFlow server that keeps no rule.\n\n\
+             | goal | bound | measured | the limit has | |\n|---|---|---|---|---|\n",
+        );
+    }
+    for goal in run {
         let _ = writeln!(text, "{}", goal.row(results));
     }
     for experiment in layout.experiments.iter().filter(|experiment| experiment.long) {
         let is_judged = |goal: &Goal| goal.figure.experiments().contains(&experiment.name);
-        if goals.iter().any(is_judged) && results.of(experiment.name).next().is_none() {
+        if goals.iter().any(is_judged) && !results.has(experiment.name) {
             let (title, name) = (experiment.title, experiment.name);
             let _ = writeln!(
                 text,
@@ -139,19 +160,27 @@ fn section(
     if !results.is_full() && !experiment.more.is_empty() {
         let _ = writeln!(text, "\nOnly `make bench-full` has {}.", experiment.more);
     }
-    if tables.is_empty() {
-        text.push_str("\nNot part of this run.");
-        text.push_str(if experiment.long { " Only `make bench-full` has it.\n" } else { "\n" });
-    }
     for (number, table) in (1..).zip(&tables) {
         let _ =
             writeln!(text, "\n**{}** ({})\n\n{}", table.title(), better(table), table.markdown());
         if let Some(svg) = draw(table, systems) {
             let file = format!("{}-{number}.svg", experiment.name);
-            let _ = writeln!(text, "![{}]({folder}/{file})", table.title());
+            if !folder.is_empty() {
+                let _ = writeln!(text, "![{}]({folder}/{file})", table.title());
+            }
             plots.push((file, svg));
         }
         ahead(text, table, experiment);
+    }
+}
+
+/// What there is beside, and how to run it.
+fn missing(text: &mut String, experiments: &[&Experiment]) {
+    if !experiments.is_empty() {
+        text.push_str("\n## Not part of this run\n\n");
+    }
+    for Experiment { title, name, .. } in experiments {
+        let _ = writeln!(text, "- {title}: `--only {name}`");
     }
 }
 
@@ -338,6 +367,7 @@ mod tests {
             "| flows → | 1 | 1K |",
             "OVS-DPDK is ahead of every tier of Slipswitch here (at flows 1: 9.50 against 9.00). It polls.",
             "![Rate](benchmarks/made-up-1.svg)",
+            "[benchmarks/results.json](benchmarks/results.json)",
             "- A note \\| of two lines.",
         ] {
             assert!(page.text.contains(words), "{words}\nis not in\n{}", page.text);
@@ -376,12 +406,25 @@ mod tests {
     }
 
     #[test]
-    fn an_experiment_without_points_says_so() {
+    fn what_was_not_run_is_named_and_no_more() {
         let none = Results::default();
         let page = page(&none, &LAYOUT, "benchmarks");
-        assert!(page.text.contains("Not part of this run."), "{}", page.text);
-        assert!(page.text.contains("0 met, 0 missed, 1 not measured."), "{}", page.text);
+        for words in [
+            "## Not part of this run\n\n- Made up: `--only made-up`\n",
+            "0 met, 0 missed, 1 not measured.\n\nWhat is not in a table here",
+        ] {
+            assert!(page.text.contains(words), "{words}\nis not in\n{}", page.text);
+        }
+        for words in ["## Made up", "| goal |"] {
+            assert!(!page.text.contains(words), "{words}\nis in\n{}", page.text);
+        }
         assert!(page.plots.is_empty());
+    }
+
+    #[test]
+    fn a_page_for_a_terminal_names_no_files() {
+        let text = page(&results(), &LAYOUT, "").text;
+        assert!(text.contains("**Rate**") && !text.contains("](/"), "{text}");
     }
 
     #[test]

@@ -64,6 +64,11 @@ impl Results {
         self.run.get(POINTS).is_some_and(|points| points == ALL_POINTS)
     }
 
+    /// True where an experiment gave anything.
+    pub fn has(&self, experiment: &str) -> bool {
+        self.of(experiment).next().is_some()
+    }
+
     /// The points of an experiment.
     pub fn of<'a>(&'a self, experiment: &'a str) -> impl Iterator<Item = &'a Point> + Clone {
         self.points.iter().filter(move |p| p.experiment == experiment)
