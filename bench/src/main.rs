@@ -130,6 +130,7 @@ fn compare(args: &Args) -> Result<ExitCode> {
         }
     }
     run.results.run = how(plan, cpus, &run.progress);
+    run.results.run.insert("reading memory, after".to_owned(), reading_memory(cpus));
     publish(args, &run.results)?;
     Ok(if failed { ExitCode::from(2) } else { ExitCode::SUCCESS })
 }
@@ -143,7 +144,6 @@ fn how(plan: Plan, cpus: Cpus, progress: &Progress) -> report::machine::Facts {
         ("rounds", format!("{} of {} ms", plan.repeat, plan.window().as_millis())),
         ("CPUs", format!("traffic on {}, daemons and servers on {}", cpus.traffic, cpus.other)),
         ("load after", load().to_string()),
-        ("reading memory, after", reading_memory(cpus)),
     ];
     facts.into_iter().map(|(name, fact)| (name.to_owned(), fact)).collect()
 }

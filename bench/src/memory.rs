@@ -3,6 +3,7 @@
 //! With many flows that is most of what a packet takes, and it depends on the machine and on what
 //! its neighbours leave of a cache that they share, not on the switch.
 
+use crate::measure::Series;
 use crate::pin::pin;
 use crate::report::scale::number;
 use anyhow::{Result, anyhow};
@@ -10,7 +11,7 @@ use std::hint::black_box;
 use std::thread;
 use std::time::Instant;
 
-/// Bytes that are in use, in MiB.
+/// How much is in use, in MiB.
 const SIZES: [usize; 5] = [1, 4, 8, 16, 64];
 /// Words of a cache line.
 const LINE: usize = 64 / size_of::<u32>();
@@ -50,9 +51,7 @@ fn nanoseconds(bytes: usize) -> f64 {
         begin.elapsed().as_secs_f64() * 1e9 / f64::from(times)
     };
     read(lines.len() as u32); // so that caches have what they can hold
-    let mut rounds: [f64; ROUNDS] = std::array::from_fn(|_| read(READS));
-    rounds.sort_by(f64::total_cmp);
-    rounds[ROUNDS / 2]
+    Series((0..ROUNDS).map(|_| read(READS)).collect()).median()
 }
 
 /// A random order in which `count` places follow each other, all of them before the first comes again
