@@ -13,13 +13,13 @@ struct control {
 	__u32 flows;
 	__u32 stop; /* not 0: no more traffic */
 	__u32 stamp; /* not 0: each frame says when it was made */
-	__u32 pad;
+	__u32 mask; /* the least power of two that is not less than `flows`, less one */
 	__u64 gap; /* nanoseconds from frame to frame; 0: none */
 };
 
 /* How far it is. One element, the program's own; one CPU at a time runs it. */
 struct progress {
-	__u32 next;
+	__u32 last; /* number */
 	__u32 pad;
 	__u64 due; /* when the next frame is to leave */
 	__u64 sent;
@@ -38,14 +38,6 @@ struct {
 	__type(key, __u32);
 	__type(value, struct progress);
 } progress SEC(".maps");
-
-/* The order in which flows take turns. The size is set before the load. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u32);
-} order SEC(".maps");
 
 /* What is measured: the switch's program or a bare redirect. */
 struct {
@@ -69,17 +61,23 @@ static __always_inline struct progress *progress_here(void)
 	return bpf_map_lookup_elem(&progress, &zero);
 }
 
-/* The source address of the next flow. */
+/* Numbers in a row that may be no flow's. */
+#define TRIES 64
+
+/* The source address of the next flow. They take turns in the order of a linear congruential generator
+ * whose period is the power of two (Hull and Dobell: the increment is odd, the factor 1 modulo 4), each
+ * of them once in a period. The order is not kept in a table: a packet from a device takes none of
+ * the CPU's caches for that either. */
 static __always_inline int next_source(struct control *c, struct progress *p, __be32 *address)
 {
-	__u32 turn = p->next;
-	__u32 *number = bpf_map_lookup_elem(&order, &turn);
-
-	p->next = turn + 1 < c->flows ? turn + 1 : 0;
-	if (!number)
-		return -1;
-	*address = bpf_htonl(0x0a000000 | *number);
-	return 0;
+	for (int i = 0; i < TRIES; i++) {
+		p->last = (p->last * 1664525u + 1013904223u) & c->mask;
+		if (p->last < c->flows) {
+			*address = bpf_htonl(0x0a000000 | p->last);
+			return 0;
+		}
+	}
+	return -1;
 }
 
 /* Makes the frame one of the next flow; the header's checksum stays right (RFC 1624). */

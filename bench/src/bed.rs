@@ -10,9 +10,6 @@ use crate::topology::{Far, Topology};
 use anyhow::{Result, ensure};
 use slipswitch_tests::harness::Netns;
 
-/// Most flows that take turns.
-pub const MOST: u32 = 1 << 18;
-
 /// A peer with two ports: a generator in front of the first, a sink behind the second.
 pub struct Bed {
     /// The peer; ends before its devices go.
@@ -123,7 +120,7 @@ impl Ceiling {
 
 /// A generator that sends out of a device of the calling thread's namespace.
 fn generator(ifindex: u32) -> Result<Programs> {
-    let load = Load { hook: Hook::Xdp, flows: MOST, output: 0, frags: false };
+    let load = Load { hook: Hook::Xdp, output: 0, frags: false };
     let programs = Programs::load(load)?;
     programs.set_way(0, ifindex)?;
     Ok(programs)

@@ -136,7 +136,7 @@ fn around(
     let sorts: &[bool] = if hook == Hook::Xdp { &[true, false] } else { &[false] };
     let mut result = Err(anyhow::anyhow!("no way to load"));
     for frags in sorts {
-        let load = Load { hook, flows: point.flows, output, frags: *frags };
+        let load = Load { hook, output, frags: *frags };
         let programs = Programs::load(load)?;
         programs.set_flows(point.flows)?;
         result = fill(&programs).map(|()| programs);

@@ -51,8 +51,6 @@ pub struct Programs {
 pub struct Load {
     /// Which one.
     pub hook: Hook,
-    /// Most flows that may take turns.
-    pub flows: u32,
     /// tc: where `bare` and `flood` send.
     pub output: u32,
     /// XDP: programs say that they take frames of several buffers. A table of programs holds
@@ -75,9 +73,7 @@ impl Programs {
             .and_then(|b| b.open_memory(bytes))
             .context("opening the benchmark's programs")?;
         for mut map in open.maps_mut() {
-            if map.name() == "order" {
-                map.set_max_entries(load.flows)?;
-            } else if map.name().to_string_lossy().ends_with(".rodata") {
+            if map.name().to_string_lossy().ends_with(".rodata") {
                 map.set_initial_value(&load.output.to_ne_bytes())?;
             }
         }
@@ -95,14 +91,8 @@ impl Programs {
     /// Lets this many flows take turns, in random order.
     ///
     /// # Errors
-    /// When they are more than the object was loaded for.
+    /// When the kernel refuses.
     pub fn set_flows(&self, flows: u32) -> Result<()> {
-        let mut order: Vec<u32> = (0..flows).collect();
-        fastrand::Rng::with_seed(1).shuffle(&mut order);
-        let map = self.map("order")?;
-        for (turn, number) in (0u32..).zip(order) {
-            map.update(&turn.to_ne_bytes(), &number.to_ne_bytes(), MapFlags::ANY)?;
-        }
         self.control(Control { flows, ..Control::default() })
     }
 
@@ -218,7 +208,8 @@ impl Programs {
     /// # Errors
     /// When the kernel refuses.
     pub fn control(&self, control: Control) -> Result<()> {
-        let words = [control.flows, u32::from(control.stop), u32::from(control.stamp), 0];
+        let mask = control.flows.next_power_of_two() - 1;
+        let words = [control.flows, u32::from(control.stop), u32::from(control.stamp), mask];
         let mut bytes: Vec<u8> = words.iter().flat_map(|w: &u32| w.to_ne_bytes()).collect();
         bytes.extend(control.gap.to_ne_bytes());
         Ok(self.map("control")?.update(&0u32.to_ne_bytes(), &bytes, MapFlags::ANY)?)

@@ -1,7 +1,7 @@
 //! Small packets at XDP: generator, switch and sink on one core.
 
 use crate::args::Plan;
-use crate::bed::{Ceiling, MOST};
+use crate::bed::Ceiling;
 use crate::generator::{Stream, Traffic};
 use crate::measure::{Rounds, rounds};
 use crate::netns::{Pair, veth};
@@ -41,7 +41,7 @@ impl Path {
     fn new(netns: &Netns, name: &str) -> Result<Path> {
         let front = veth(netns, &format!("{name}f"))?;
         let back = veth(netns, &format!("{name}b"))?;
-        let load = Load { hook: Hook::Xdp, flows: MOST, output: 0, frags: false };
+        let load = Load { hook: Hook::Xdp, output: 0, frags: false };
         let programs = Programs::load(load)?;
         let drain = Drain::at(Hook::Xdp, back.far)?;
         Ok(Path { netns: netns.clone(), programs, front, back, drain, _bare: None })

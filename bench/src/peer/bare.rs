@@ -62,7 +62,7 @@ impl Peer for Bare {
 }
 
 fn redirect(hook: Hook, from: u32, to: u32) -> Result<Held> {
-    let programs = Programs::load(Load { hook, flows: 1, output: to, frags: false })?;
+    let programs = Programs::load(Load { hook, output: to, frags: false })?;
     Ok(match hook {
         Hook::Xdp => {
             programs.set_way(1, to)?;

@@ -203,11 +203,4 @@ mod tests {
         assert!(rest.clone().count() > 0);
         assert!(rest.into_iter().all(|c| !matches!(c.rules, Rules::OneToOne(_))));
     }
-
-    #[test]
-    fn no_case_has_more_flows_than_the_generator() {
-        for layout in [grid(true), flows(true), masks(true), one_flow()].into_iter().flatten() {
-            assert!(layout.cases.iter().all(|c| c.flows <= crate::bed::MOST));
-        }
-    }
 }
