@@ -4,7 +4,7 @@
 
 #include <bpf/bpf_helpers.h>
 
-#include "count.h"
+#include "flow_count.h"
 
 /* What the verifier lets a packet pointer move by, with room for the operand. */
 #define MAX_OFFSET 0x7fff

@@ -12,7 +12,8 @@
  * at an address that depends on it, so it sees the slot filled. A published slot never changes,
  * but for `dead`. A slot is used anew only after: its number was taken from the index; a grace
  * period (programs that hold the number end; they may have put it into the cache); the cache
- * was searched for the number; another grace period (programs that had it from the cache end).
+ * was searched for the number; another grace period (programs that had it from the cache end); no
+ * batch names it any more.
  * The exact-match cache need not be searched: its entries end with the epoch.
  */
 #ifndef SLIPSWITCH_LAYOUT_H
@@ -21,7 +22,7 @@
 #include <linux/types.h>
 
 #define LAYOUT_MAGIC 0x736c697073776368ull /* "slipswch" */
-#define LAYOUT_VERSION 5
+#define LAYOUT_VERSION 6
 
 /* Words of a key: the fields of `flow::Key` from `recirc_id` on (its registers are no datapath's
  * business), put together so that what tells most packets apart is the first five. Bytes are in
@@ -203,6 +204,34 @@ struct totals {
 	__u64 ended;
 };
 
+/* Packets of one CPU that are not in `recent` yet, each with its flow's slot, where settings.batched.
+ * When a batch is full all of them are added, one behind the other: with many flows each word is a
+ * line of memory that no cache has, and the CPU then reads them side by side, where it would wait
+ * for each one if each packet were added by itself. From the lowest bit on an entry has
+ *
+ *   24 bits  slot
+ *   27 bits  bytes
+ *    1 bit   the lowest bit of how many batches were added before this one
+ *   12 bits  TCP flags
+ *
+ * Zero is no packet. `turn` is twice how many batches were added, and odd while one is: raised,
+ * words, raised, each seen by other CPUs in this order. A reader loads `turn`, then the entries:
+ * those that have its second bit wait. Before and behind a flow's words and totals it loads `turn`
+ * again. While that is the same and even they do not have what waits; when it is more by two or more
+ * before, they have it. Else it is not known, and the words alone are too little, never too much. */
+#define BATCH 16
+#define BATCH_BYTES_SHIFT 24
+#define BATCH_TURN_SHIFT 51
+#define BATCH_BYTES ((1ull << (BATCH_TURN_SHIFT - BATCH_BYTES_SHIFT)) - 1)
+_Static_assert(EMC_SLOTS <= 1ull << BATCH_BYTES_SHIFT, "a slot does not fit into an entry");
+_Static_assert(LONGEST_PACKET <= BATCH_BYTES, "a packet's bytes do not fit into an entry");
+struct batch {
+	__u64 cursor; /* packets so far; only the CPU's own programs look at it */
+	__u64 turn;
+	__u64 pad[6];
+	__u64 entries[BATCH];
+};
+
 /* Actions that are more than one output: cells of 64 bits, see program.h. */
 #define CELLS 32       /* where a list may begin an instruction */
 #define CELLS_TOTAL 47 /* operands of the last one reach so far */
@@ -332,7 +361,7 @@ struct config {
 	__u32 miss_ifindex; /* where packets go up; 0: nobody is there */
 	__u32 vlan_limit;
 	__u32 emc_lines; /* of one CPU; a power of two */
-	__u32 emc_cpus;
+	__u32 cpus;
 	__u32 generations; /* of variants so far */
 	__u32 cache_mask;  /* lines of the signature cache that are used, less one; may change */
 	__u32 whole_only;  /* some port is PORT_DEVMAP and not PORT_SPLIT; may change */

@@ -43,6 +43,9 @@ TABLE(emc_line, emc);
 /* Of the epochs of slots. */
 TABLE(epochs, epochs);
 
+/* By CPU. */
+TABLE(batch, batches);
+
 /* By datapath port number. */
 TABLE(port, ports);
 

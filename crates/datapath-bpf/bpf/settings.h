@@ -24,6 +24,8 @@ struct settings {
 	__u32 emc_used;      /* of them; 0: the cache is not asked */
 	__u32 generation;    /* of this variant; never 0 */
 	__u32 emc_total;     /* lines of all CPUs */
+	__u32 cpus;          /* that have lines and batches */
+	__u32 batched;       /* packets are counted batch by batch */
 	__u32 pad;
 	__u64 factors[FACTORS];
 	__u64 union_mask[WORDS]; /* all masks ORed */

@@ -9,7 +9,7 @@
 //! 4. One grace period later no program that runs has its number but from the cache, and each
 //!    sees it dead: statistics are final.
 //! 5. The cache is searched and the number taken out. One more grace period later nobody has it:
-//!    free.
+//!    free, unless a CPU's batch still names it. Then it is free when that batch was added.
 //!
 //! A new flow in the place of another with the same match takes over its index entry in one
 //! store, so that no packet finds neither. What the old slot counts until step 4 is added.
@@ -41,11 +41,13 @@ use crate::settings::{FEATURE_LAYERS, FEATURE_MPLS, Needs};
 use crate::slot::Slot;
 
 mod adopt;
+mod batches;
 mod limits;
 mod reading;
 mod removal;
 mod stats;
 
+use batches::{Batched, Batches};
 pub use stats::FlowCount;
 
 /// Where a slot is in its life.
@@ -88,6 +90,8 @@ struct Inner {
     records: Vec<Record>,
     free: Vec<u32>,
     removed: Vec<u32>,
+    /// They would be free, but a batch names them.
+    lingering: Vec<u32>,
     earlier: HashMap<u32, Earlier>,
     masks: Masks,
     programs: Programs,
@@ -130,6 +134,7 @@ impl Flows {
             records: Vec::with_capacity(most),
             free: Vec::new(),
             removed: Vec::new(),
+            lingering: Vec::new(),
             earlier: HashMap::new(),
             masks: Masks::new(),
             programs: Programs::new(),
@@ -606,9 +611,9 @@ const _: () = assert!(size_of::<Record>() == 48);
 
 impl Earlier {
     /// What all of them counted.
-    fn count(&self, maps: &Maps) -> FlowCount {
+    fn count(&self, maps: &Maps, batched: Batched<'_>) -> FlowCount {
         let mut sum = self.sum;
-        self.slots.iter().for_each(|slot| sum.add(&FlowCount::of_slot(maps, *slot)));
+        self.slots.iter().for_each(|slot| sum.add(&FlowCount::with(maps, *slot, batched)));
         sum
     }
 }

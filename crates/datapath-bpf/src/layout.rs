@@ -6,7 +6,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// `config.magic`: "slipswch".
 pub const MAGIC: u64 = 0x736c_6970_7377_6368;
 /// `config.version`.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 
 /// Names of the words of a key, `enum word`.
 pub mod word {
@@ -98,6 +98,12 @@ pub const RECENT_PACKETS_SHIFT: u32 = 34;
 pub const RECENT_SPILLED_SHIFT: u32 = 51;
 /// Where TCP flags begin in `recent.word`.
 pub const TCP_FLAGS_SHIFT: u32 = 52;
+/// Packets of a batch.
+pub const BATCH: usize = 16;
+/// Where bytes begin in an entry of a batch; before them is the slot.
+pub const BATCH_BYTES_SHIFT: u32 = 24;
+/// The bit of an entry that says which batch it is of.
+pub const BATCH_TURN_SHIFT: u32 = 51;
 /// Cells where a list may begin an instruction.
 pub const CELLS: usize = 32;
 /// Cells of a program.
@@ -285,6 +291,19 @@ pub struct Recent {
     pub word: u64,
 }
 
+/// `struct batch`.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+#[allow(missing_docs)]
+pub struct Batch {
+    pub cursor: u64,
+    pub turn: u64,
+    pub pad: [u64; 6],
+    pub entries: [u64; BATCH],
+}
+
 /// `struct totals`.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
@@ -419,7 +438,7 @@ pub struct ConfigEntry {
     pub miss_ifindex: u32,
     pub vlan_limit: u32,
     pub emc_lines: u32,
-    pub emc_cpus: u32,
+    pub cpus: u32,
     pub generations: u32,
     pub cache_mask: u32,
     pub whole_only: u32,
@@ -440,6 +459,10 @@ const _: () = {
     assert!(size_of::<Recent>() == 8);
     assert!(RECENT_PACKETS_SHIFT < RECENT_SPILLED_SHIFT);
     assert!(RECENT_SPILLED_SHIFT + 1 == TCP_FLAGS_SHIFT);
+    assert!(size_of::<Batch>() == 192);
+    assert!(offset_of!(Batch, turn) == 8);
+    assert!(offset_of!(Batch, entries) == 64);
+    assert!(BATCH_TURN_SHIFT + 1 == TCP_FLAGS_SHIFT);
     assert!(size_of::<Totals>() == 32);
     assert!(offset_of!(Totals, bytes) == 8);
     assert!(offset_of!(Totals, begun) == 16);

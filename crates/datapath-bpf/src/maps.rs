@@ -32,7 +32,7 @@ const EMC_BYTES: usize = 64 << 20;
 const EMC_LINES: RangeInclusive<usize> = 1 << 10..=1 << 18;
 
 /// The arrays that are one element of their map (`TABLE` of `bpf/maps.h`).
-pub const TABLES: [&str; 4] = ["emc", "epochs", "ports", "ifaces"];
+pub const TABLES: [&str; 5] = ["emc", "epochs", "batches", "ports", "ifaces"];
 /// What goes before the name of such a map in an object.
 const SECTION: &str = ".data.";
 /// Every kernel takes values of this size (KMALLOC_MAX_SIZE of `kernel/bpf/arraymap.c`).
@@ -60,8 +60,8 @@ pub struct Sizes {
     pub programs: u32,
     /// Lines of the exact-match cache of one CPU; a power of two.
     pub emc_lines: u32,
-    /// CPUs that have one.
-    pub emc_cpus: u32,
+    /// CPUs that have one, and a batch.
+    pub cpus: u32,
     /// CPUs share shards.
     pub shards_atomic: bool,
 }
@@ -73,8 +73,8 @@ impl Sizes {
     pub fn new(config: &Config, cpus: usize) -> Sizes {
         let flows =
             config.max_flows.clamp(*MAX_FLOWS.start(), *MAX_FLOWS.end()).next_power_of_two();
-        let emc_cpus = cpus.clamp(1, 1 << 13);
-        let most = EMC_BYTES / size_of::<EmcLine>() / emc_cpus;
+        let with_own = cpus.clamp(1, 1 << 13); // NR_CPUS is at most this
+        let most = EMC_BYTES / size_of::<EmcLine>() / with_own;
         let emc_lines = 1 << most.clamp(*EMC_LINES.start(), *EMC_LINES.end()).ilog2();
         let cpus = u32::try_from(cpus.max(1)).unwrap_or(1 << 16).min(1 << 16).next_power_of_two();
         let bytes = u64::from(flows) * size_of::<Recent>() as u64;
@@ -89,20 +89,21 @@ impl Sizes {
             shards,
             programs: config.max_programs.clamp(1, 1 << 22),
             emc_lines,
-            emc_cpus: emc_cpus as u32, // clamped
+            cpus: with_own as u32, // clamped
             shards_atomic: shards < cpus,
         }
     }
 
     /// Name, value bytes and entries of every shared array.
-    pub fn arrays(&self) -> [(&'static str, usize, u32); 17] {
+    pub fn arrays(&self) -> [(&'static str, usize, u32); 18] {
         [
             ("slots", size_of::<SlotEntry>(), self.flows),
             ("details", size_of::<SlotDetail>(), self.flows),
             ("masks", size_of::<MaskEntry>(), self.masks),
             ("index", size_of::<Bucket>(), self.buckets),
-            ("emc", size_of::<EmcLine>(), self.emc_cpus * self.emc_lines),
+            ("emc", size_of::<EmcLine>(), self.cpus * self.emc_lines),
             ("epochs", size_of::<Epochs>(), 1),
+            ("batches", size_of::<Batch>(), self.cpus),
             ("cache", size_of::<CacheLine>(), self.cache_lines),
             ("recent", size_of::<Recent>(), self.shards.saturating_mul(self.flows)),
             ("totals", size_of::<Totals>(), self.flows),
@@ -196,6 +197,8 @@ pub struct Maps {
     pub cache: Shared<CacheLine>,
     /// Epochs of slots.
     pub epochs: Shared<Epochs>,
+    /// Packets that are not in `recent` yet.
+    pub batches: Shared<Batch>,
     /// What flows counted of late.
     pub recent: Shared<Recent>,
     /// What they counted before.
@@ -245,6 +248,7 @@ impl Maps {
             index: one(fds, &sizes, "index")?,
             cache: one(fds, &sizes, "cache")?,
             epochs: one(fds, &sizes, "epochs")?,
+            batches: one(fds, &sizes, "batches")?,
             recent: one(fds, &sizes, "recent")?,
             totals: one(fds, &sizes, "totals")?,
             programs: one(fds, &sizes, "programs")?,
@@ -269,6 +273,7 @@ impl Maps {
             index: Shared::private(of("index")),
             cache: Shared::private(of("cache")),
             epochs: Shared::private(of("epochs")),
+            batches: Shared::private(of("batches")),
             recent: Shared::private(of("recent")),
             totals: Shared::private(of("totals")),
             programs: Shared::private(of("programs")),
@@ -300,7 +305,7 @@ impl Maps {
                 miss_ifindex: 0,
                 vlan_limit: flow::extract::vlan_limit() as u32, // at most VLANS
                 emc_lines: s.emc_lines,
-                emc_cpus: s.emc_cpus,
+                cpus: s.cpus,
                 generations: 1,
                 cache_mask: s.cache_lines - 1,
                 whole_only: 0,
@@ -337,7 +342,7 @@ impl Maps {
         check_layout(c.magic, c.version)?;
         let is = [c.max_flows, c.max_masks, c.buckets, c.cache_lines, c.shards, c.max_programs];
         if is != [s.flows, s.masks, s.buckets, s.cache_lines, s.shards, s.programs]
-            || [c.emc_lines, c.emc_cpus] != [s.emc_lines, s.emc_cpus]
+            || [c.emc_lines, c.cpus] != [s.emc_lines, s.cpus]
         {
             return Err("other sizes".into());
         }

@@ -14,7 +14,7 @@ use libbpf_rs::{Object, ObjectBuilder, OpenMap, OpenObject};
 use zerocopy::{FromBytes as _, IntoBytes as _};
 
 use crate::capabilities::Capabilities;
-use crate::layout::{EmcLine, Epochs, Iface, Port};
+use crate::layout::{Batch, EmcLine, Epochs, Iface, Port};
 use crate::load::{Words, set_frags, variable, write_settings};
 use crate::maps::{TABLES, short_name};
 use crate::settings::Settings;
@@ -90,6 +90,7 @@ fn value_type(map: &str) -> Option<&'static str> {
         "details" => "slot_detail",
         "emc" => "emc_line",
         "epochs" => "epochs",
+        "batches" => "batch",
         "masks" => "mask",
         "index" => "bucket",
         "cache" => "cache_line",
@@ -290,6 +291,7 @@ fn value_bytes(name: &str, info: &sys::MapInfo) -> u32 {
     match name {
         "emc" => size_of::<EmcLine>() as u32,
         "epochs" => size_of::<Epochs>() as u32,
+        "batches" => size_of::<Batch>() as u32,
         "ports" => size_of::<Port>() as u32,
         "ifaces" => size_of::<Iface>() as u32,
         _ => info.value_size,

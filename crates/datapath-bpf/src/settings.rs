@@ -4,7 +4,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::hash::Factors;
 use crate::keys;
-use crate::layout::{FACTORS, NEEDS_L3, WORDS};
+use crate::layout::{EmcLine, FACTORS, NEEDS_L3, WORDS};
 use crate::maps::Sizes;
 use crate::variant::Fit;
 
@@ -37,6 +37,8 @@ pub struct Settings {
     pub emc_used: u32,
     pub generation: u32,
     pub emc_total: u32,
+    pub cpus: u32,
+    pub batched: u32,
     pub pad: u32,
     pub factors: Factors,
     pub union_mask: [u64; WORDS],
@@ -68,6 +70,16 @@ impl Needs {
     }
 }
 
+/// With more lines of the exact-match cache in use, programs count batch by batch: what flows count
+/// is then in no cache near the CPU. With fewer the batches cost more than they save.
+const MOST_AT_ONCE: u32 = (2 << 20) / size_of::<EmcLine>() as u32;
+
+/// Whether programs count batch by batch where so many lines of the exact-match cache are used; 0: more
+/// than there are.
+fn is_batched(emc_lines: u32) -> bool {
+    emc_lines == 0 || emc_lines > MOST_AT_ONCE
+}
+
 impl Settings {
     /// The settings with which every flow is served.
     pub fn full(sizes: &Sizes, factors: &Factors, generation: u32, have_frags: bool) -> Settings {
@@ -84,7 +96,9 @@ impl Settings {
             emc_lines: sizes.emc_lines,
             emc_used: sizes.emc_lines,
             generation,
-            emc_total: sizes.emc_cpus * sizes.emc_lines,
+            emc_total: sizes.cpus * sizes.emc_lines,
+            cpus: sizes.cpus,
+            batched: 0,
             pad: 0,
             factors: *factors,
             union_mask: keys::signature(),
@@ -98,10 +112,11 @@ impl Settings {
             features: fit.needs.features,
             union_mask: fit.union_mask,
             emc_used: fit.emc_lines,
+            batched: is_batched(fit.emc_lines).into(),
             generation,
             ..*self
         }
     }
 }
 
-const _: () = assert!(size_of::<Settings>() == 56 + 8 * (FACTORS + WORDS));
+const _: () = assert!(size_of::<Settings>() == 64 + 8 * (FACTORS + WORDS));

@@ -57,6 +57,7 @@ fn structures_are_the_same_in_c_and_here() {
         same!(&btf, "emc_line", EmcLine { ways });
         same!(&btf, "epochs", Epochs { of });
         same!(&btf, "recent", Recent { word });
+        same!(&btf, "batch", Batch { cursor, turn, pad, entries });
         same!(&btf, "totals", Totals { packets, bytes, begun, ended });
         same!(&btf, "program", Program { cells, set, exclude, growth, again, cuts, pad });
         same!(&btf, "port_set", PortSet { mtu, blocked, blocked_port, count, ports });
@@ -85,7 +86,7 @@ fn structures_are_the_same_in_c_and_here() {
                 miss_ifindex,
                 vlan_limit,
                 emc_lines,
-                emc_cpus,
+                cpus,
                 generations,
                 cache_mask,
                 whole_only,
@@ -109,6 +110,8 @@ fn structures_are_the_same_in_c_and_here() {
                 emc_used,
                 generation,
                 emc_total,
+                cpus,
+                batched,
                 pad,
                 factors,
                 union_mask,
@@ -148,6 +151,9 @@ fn constants_are_the_same_in_c_and_here() {
         ("RECENT_PACKETS_SHIFT", RECENT_PACKETS_SHIFT.into()),
         ("RECENT_SPILLED_SHIFT", RECENT_SPILLED_SHIFT.into()),
         ("TCP_FLAGS_SHIFT", TCP_FLAGS_SHIFT.into()),
+        ("BATCH", BATCH as u64),
+        ("BATCH_BYTES_SHIFT", BATCH_BYTES_SHIFT.into()),
+        ("BATCH_TURN_SHIFT", BATCH_TURN_SHIFT.into()),
         ("CELLS", CELLS as u64),
         ("CELLS_TOTAL", CELLS_TOTAL as u64),
         ("MAX_PORTS", MAX_PORTS.into()),

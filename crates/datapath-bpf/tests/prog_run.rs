@@ -320,13 +320,14 @@ fn flows_count_exactly_when_a_word_is_full() {
     const PACKET: u64 = 1 << RECENT_PACKETS_SHIFT;
     const SPILLED: u64 = 1 << RECENT_SPILLED_SHIFT;
     const MOST: (u64, u64) = ((1 << 16) - 1, (1 << 33) - 1);
+    const PACKETS: u64 = 2 * BATCH as u64 + 8;
     let frame = tcp(5);
     let bytes = frame.len() as u64;
-    for (hook, at, bed) in [Hook::Tc, Hook::Xdp]
-        .into_iter()
-        .enumerate()
-        .flat_map(|(at, hook)| [(hook, at, Bed::new(hook)), (hook, at, Bed::with_one_shard(hook))])
+    let hooks = [(Hook::Tc, REDIRECT[0]), (Hook::Xdp, REDIRECT[1])];
+    for ((hook, redirect), counting) in
+        hooks.into_iter().flat_map(|hook| Counting::EACH.map(|counting| (hook, counting)))
     {
+        let bed = Bed::that_counts(hook, counting);
         // Packets and bytes of the word, and after how many packets it is spilled.
         for (packets, counted, spills) in [
             (MOST.0 - 3, 60, 4),
@@ -339,15 +340,16 @@ fn flows_count_exactly_when_a_word_is_full() {
             flow.output = OUT_PORT;
             bed.install(&flow, &memorable());
             bed.set_recent(packets * PACKET + counted);
-            for times in 1..=10 {
-                assert_eq!(bed.run(&frame).verdict, REDIRECT[at]);
+            for times in 1..=PACKETS {
+                assert_eq!(bed.run(&frame).verdict, redirect);
                 let stats = bed.stats();
-                let words = format!("{hook:?}: {packets}, {counted}: time {times}: {stats:?}");
+                let words =
+                    format!("{hook:?}, {counting:?}: {packets}, {counted}: {times}: {stats:?}");
                 assert_eq!(stats.packets, packets + times, "{words}");
                 assert_eq!(stats.bytes, counted + times * bytes, "{words}");
                 assert_eq!(stats.tcp_flags, 0x12, "{words}");
                 let totals = bed.maps.totals.read(0);
-                let moved = u64::from(times >= spills);
+                let moved = u64::from(counting.added(times) >= spills);
                 assert_eq!((totals.begun, totals.ended), (moved, moved), "{words}");
                 assert_eq!(totals.packets, moved * (packets + spills), "{words}");
                 assert_eq!(totals.bytes, moved * (counted + spills * bytes), "{words}");
@@ -356,12 +358,14 @@ fn flows_count_exactly_when_a_word_is_full() {
         // Full again: it is added to what was there.
         bed.set_recent(SPILLED + MOST.0 * PACKET + 60);
         let before = bed.maps.totals.read(0);
-        bed.run(&frame);
+        let times = if counting.in_batches { BATCH } else { 1 };
+        (0..times).for_each(|_| drop(bed.run(&frame)));
         let after = bed.maps.totals.read(0);
         assert_eq!((after.begun, after.ended), (2, 2));
         assert_eq!(after.packets - before.packets, MOST.0 + 1);
         assert_eq!(after.bytes - before.bytes, 60 + bytes);
-        assert_eq!(bed.stats().packets, after.packets);
+        let waited = PACKETS - counting.added(PACKETS);
+        assert_eq!(bed.stats().packets, after.packets + waited + times as u64 - 1);
     }
 }
 
@@ -374,8 +378,11 @@ fn cpus_that_share_a_shard_lose_no_packet() {
     const TIMES: u32 = 300_000;
     const ALL: u64 = 2 * TIMES as u64;
     let frame = tcp(5);
-    for hook in [Hook::Tc, Hook::Xdp] {
-        let bed = Bed::with_one_shard(hook);
+    let on_one_shard = Counting::EACH.into_iter().filter(|counting| counting.on_one_shard);
+    for (hook, counting) in
+        on_one_shard.flat_map(|counting| [(Hook::Tc, counting), (Hook::Xdp, counting)])
+    {
+        let bed = Bed::that_counts(hook, counting);
         let mut flow = bed.flow(&key(&frame), &memorable());
         flow.output = OUT_PORT;
         bed.install(&flow, &memorable());

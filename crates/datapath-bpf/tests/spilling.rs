@@ -1,4 +1,4 @@
-//! A model of how what flows counted of late is moved to their totals (`bpf/count.h`) while
+//! A model of how what flows counted of late is moved to their totals (`bpf/flow_count.h`) while
 //! somebody reads both (`src/flows/stats.rs`), run under shuttle. Each rule is also left out once,
 //! to see that the model finds what then goes wrong.
 

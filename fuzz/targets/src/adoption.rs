@@ -26,10 +26,10 @@ const SIZES: Sizes = Sizes {
     shards: 2,
     programs: 16,
     emc_lines: 16,
-    emc_cpus: 2,
+    cpus: 2,
     shards_atomic: false,
 };
-const ARRAYS: usize = 9;
+const ARRAYS: usize = 10;
 /// The first of them are what flows consist of.
 const OF_FLOWS: usize = 6;
 const PORTS: usize = 8;
@@ -81,6 +81,7 @@ fn words(maps: &Maps) -> [&[AtomicU64]; ARRAYS] {
         maps.cache.all_words(),
         maps.recent.all_words(),
         maps.totals.all_words(),
+        maps.batches.all_words(),
     ]
 }
 

@@ -136,7 +136,7 @@ impl Flows {
     /// Everything that is in nobody's index entry goes through a reclamation: the cache may have
     /// it, and packets may be about to count on it.
     fn free_the_rest(&self) -> std::io::Result<()> {
-        let rest: Vec<u32> = {
+        let mut rest: Vec<u32> = {
             let inner = self.lock();
             let free = inner.records.iter().enumerate().filter(|(_, r)| r.state == State::Free);
             free.map(|(slot, _)| slot as u32).collect()
@@ -148,12 +148,8 @@ impl Flows {
         self.grace.wait()?;
         self.scrub(&rest);
         self.grace.wait()?;
-        for slot in &rest {
-            stats::clear(&self.maps, *slot);
-        }
-        let mut inner = self.lock();
-        inner.free = rest;
-        inner.free.reverse(); // low numbers first
+        rest.reverse(); // low numbers are taken first
+        self.release_slots(&rest);
         Ok(())
     }
 }

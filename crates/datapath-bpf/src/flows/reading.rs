@@ -62,6 +62,7 @@ impl Flows {
     /// Calls `each` for the statistics of every flow.
     pub fn sweep(&self, each: &mut dyn FnMut(Ufid, FlowStats)) {
         let mut some = Vec::with_capacity(CHUNK);
+        let batches = Batches::read(&self.maps);
         let mut from = 0;
         loop {
             let now = self.clock.now();
@@ -69,7 +70,7 @@ impl Flows {
             if from >= inner.records.len() {
                 return;
             }
-            self.look_at(&mut inner, from, now, &mut some);
+            self.look_at(&mut inner, from, now, &batches, &mut some);
             drop(inner);
             for (ufid, stats) in some.drain(..) {
                 each(ufid, stats);
@@ -83,13 +84,15 @@ impl Flows {
         inner: &mut Inner,
         from: usize,
         now: Millis,
+        batches: &Batches,
         out: &mut Vec<(Ufid, FlowStats)>,
     ) {
         let Inner { records, earlier, hits, .. } = inner;
         let some = records.get_mut(from..).unwrap_or_default();
+        let batched = batches.all().within(from as u32..(from + CHUNK) as u32);
         for (record, slot) in some.iter_mut().zip(from as u32..).take(CHUNK) {
             if record.state == State::Published {
-                let count = self.count(record, slot, earlier);
+                let count = self.count(record, slot, earlier, batched, batches);
                 *hits = hits.wrapping_add(record.observe(&count, now));
                 out.push((record.ufid, record.told()));
             }
@@ -100,7 +103,8 @@ impl Flows {
     fn stats(&self, inner: &mut Inner, slot: u32) -> FlowStats {
         let Inner { records, earlier, hits, .. } = inner;
         let Some(record) = records.get_mut(slot as usize) else { return FlowStats::default() };
-        let count = self.count(record, slot, earlier);
+        let batches = Batches::read(&self.maps);
+        let count = self.count(record, slot, earlier, batches.all(), &batches);
         *hits = hits.wrapping_add(record.observe(&count, self.clock.now()));
         record.told()
     }
@@ -110,13 +114,21 @@ impl Flows {
         self.lock().hits
     }
 
+    /// `batched`: of `batches` what may be the slot's own.
     #[inline]
-    fn count(&self, record: &Record, slot: u32, earlier: &HashMap<u32, Earlier>) -> FlowCount {
-        let mut count = FlowCount::of_slot(&self.maps, slot);
+    fn count(
+        &self,
+        record: &Record,
+        slot: u32,
+        earlier: &HashMap<u32, Earlier>,
+        batched: Batched<'_>,
+        batches: &Batches,
+    ) -> FlowCount {
+        let mut count = FlowCount::with(&self.maps, slot, batched);
         if record.has_earlier
             && let Some(earlier) = earlier.get(&slot)
         {
-            count.add(&earlier.count(&self.maps));
+            count.add(&earlier.count(&self.maps, batches.all()));
         }
         count
     }

@@ -56,13 +56,14 @@ impl Flows {
     /// before it is in `removed`, or added up in `earlier`.
     fn tell(&self, unlinked: &[Unlinked], each: &mut dyn FnMut(Ufid, FlowStats)) {
         let now = self.clock.now();
+        let batches = Batches::read(&self.maps);
         for Unlinked { ufid, slot, record } in unlinked {
-            let mut count = FlowCount::of_slot(&self.maps, *slot);
+            let mut count = FlowCount::with(&self.maps, *slot, batches.all());
             let mut inner = self.lock();
             if record.has_earlier
                 && let Some(earlier) = inner.earlier.remove(slot)
             {
-                count.add(&earlier.count(&self.maps));
+                count.add(&earlier.count(&self.maps, batches.all()));
             }
             let mut record = *record;
             inner.hits = inner.hits.wrapping_add(record.observe(&count, now));
@@ -75,6 +76,7 @@ impl Flows {
     /// there is something to do.
     pub fn reclaim(&self) {
         let _one = self.reclaiming.lock().unwrap_or_else(|e| e.into_inner());
+        self.release_lingering();
         let (batch, masks) = {
             let mut inner = self.lock();
             let masks = inner.masks.retire(&self.maps.masks);
@@ -94,10 +96,11 @@ impl Flows {
         self.settle(batch);
         self.scrub(batch);
         self.grace.wait()?;
+        let batches = Batches::read(&self.maps);
         let mut inner = self.lock();
         inner.masks.free(&self.maps.masks);
         for some in batch.chunks(CHUNK) {
-            some.iter().for_each(|slot| self.free(&mut inner, *slot));
+            some.iter().for_each(|slot| self.free(&mut inner, *slot, &batches));
             drop(inner); // packet threads install meanwhile
             inner = self.lock();
         }
@@ -107,6 +110,7 @@ impl Flows {
     /// The statistics of these slots are final: those that were replaced are added to those who
     /// replaced them.
     fn settle(&self, batch: &[u32]) {
+        let batches = Batches::read(&self.maps);
         let mut inner = self.lock();
         let Inner { records, earlier, .. } = &mut *inner;
         for slot in batch {
@@ -120,7 +124,7 @@ impl Flows {
                 let final_now =
                     records.get(*slot as usize).is_some_and(|r| r.state == State::Settled);
                 if final_now {
-                    sum.add(&FlowCount::of_slot(&self.maps, *slot));
+                    sum.add(&FlowCount::with(&self.maps, *slot, batches.all()));
                 }
                 !final_now
             });
@@ -147,10 +151,9 @@ impl Flows {
         }
     }
 
-    fn free(&self, inner: &mut Inner, slot: u32) {
+    fn free(&self, inner: &mut Inner, slot: u32, batches: &Batches) {
         let at = slot as usize;
         let held = Slot::read(&self.maps, at);
-        stats::clear(&self.maps, slot);
         inner.masks.release(&self.maps.masks, held.mask);
         if held.program != NO_PROGRAM {
             let program = self.maps.programs.read(held.program as usize);
@@ -160,6 +163,34 @@ impl Flows {
         if let Some(record) = inner.records.get_mut(at) {
             record.state = State::Free;
         }
-        inner.free.push(slot);
+        self.release_slot(inner, slot, batches);
+    }
+
+    /// No program notes packets of this slot any more. One whose batch still names it would add them
+    /// to the next flow there.
+    fn release_slot(&self, inner: &mut Inner, slot: u32, batches: &Batches) {
+        if batches.may_name(slot) {
+            inner.lingering.push(slot);
+        } else {
+            stats::clear(&self.maps, slot);
+            inner.free.push(slot);
+        }
+    }
+
+    /// The same for many slots.
+    pub(super) fn release_slots(&self, slots: &[u32]) {
+        let batches = Batches::read(&self.maps);
+        for some in slots.chunks(CHUNK) {
+            let mut inner = self.lock(); // packet threads install in between
+            some.iter().for_each(|slot| self.release_slot(&mut inner, *slot, &batches));
+        }
+    }
+
+    /// The same for those that a batch named the last time.
+    fn release_lingering(&self) {
+        let lingering = std::mem::take(&mut self.lock().lingering);
+        if !lingering.is_empty() {
+            self.release_slots(&lingering);
+        }
     }
 }

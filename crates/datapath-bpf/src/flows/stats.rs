@@ -2,12 +2,13 @@
 //! programs write them.
 
 use std::mem::offset_of;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
+use super::batches::{Batched, Batches};
 use crate::layout::{RECENT_PACKETS_SHIFT, RECENT_SPILLED_SHIFT, TCP_FLAGS_SHIFT, Totals};
 use crate::maps::Maps;
 
-/// How often a flow is read whose counts are just moved, which takes a program some 100 ns. What was
+/// How often something is read that a program is just moving, which takes it some 100 ns. What was
 /// read the last time is too little then.
 const READS: usize = 16;
 
@@ -23,10 +24,43 @@ pub struct FlowCount {
 }
 
 impl FlowCount {
-    /// What a slot counted. While a program moves counts to the totals, and goes on with it for long,
-    /// it may be less, but never more.
-    #[inline]
+    /// What a slot counted. While a program moves counts, and goes on with it for long, it may be
+    /// less, but never more.
     pub fn of_slot(maps: &Maps, slot: u32) -> FlowCount {
+        FlowCount::with(maps, slot, Batches::read(maps).all())
+    }
+
+    /// The same with what was in batches a moment ago; of what came into them since nothing counts.
+    #[inline]
+    pub(super) fn with(maps: &Maps, slot: u32, batched: Batched<'_>) -> FlowCount {
+        let batched = batched.of(slot);
+        if batched.is_empty() {
+            FlowCount::added(maps, slot)
+        } else {
+            FlowCount::with_batched(maps, slot, batched)
+        }
+    }
+
+    #[cold]
+    fn with_batched(maps: &Maps, slot: u32, batched: Batched<'_>) -> FlowCount {
+        let mut sum = FlowCount::default();
+        for _ in 0..READS {
+            let (_, before) = batched.waiting(maps);
+            sum = FlowCount::added(maps, slot);
+            fence(Ordering::Acquire); // the words are loaded before `turn` is again
+            let (waiting, after) = batched.waiting(maps);
+            sum.add(&waiting);
+            if before.is_some() && before == after {
+                break; // the same: nothing waits that did not before
+            }
+            std::hint::spin_loop();
+        }
+        sum
+    }
+
+    /// What is in a slot's words and totals.
+    #[inline]
+    fn added(maps: &Maps, slot: u32) -> FlowCount {
         // In any order: when no word says that it was spilled, each has all that its shard counted.
         let (recent, is_spilled) = of_late(maps, slot, Ordering::Relaxed);
         if is_spilled { FlowCount::with_totals(maps, slot) } else { recent }

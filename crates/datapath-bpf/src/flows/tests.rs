@@ -1,8 +1,9 @@
 use super::*;
 use crate::attachment::Config;
 use crate::layout::{
-    ConfigEntry, FACTORS, FLOW_HELD, PORT_SETS, Port, PortSet, RECENT_PACKETS_SHIFT,
-    RECENT_SPILLED_SHIFT, Recent, SlotDetail, Totals,
+    BATCH, BATCH_BYTES_SHIFT, BATCH_TURN_SHIFT, Batch, ConfigEntry, EMC_SLOTS, FACTORS, FLOW_HELD,
+    PORT_SETS, Port, PortSet, RECENT_PACKETS_SHIFT, RECENT_SPILLED_SHIFT, Recent, SlotDetail,
+    Totals,
 };
 use crate::maps::Sizes;
 use datapath::Actions;
@@ -304,6 +305,102 @@ fn statistics_never_go_back() {
     assert_eq!(remove(&flows, flow.ufid).unwrap().packets, 65_537);
     flows.reclaim();
     assert_eq!((word.load(Ordering::Relaxed), flows.maps.totals.read(0)), Default::default());
+}
+
+/// As a program notes a packet of 60 bytes in the batch of CPU 0, at this place of it.
+fn note(flows: &Flows, slot: u32, place: usize) {
+    let mut batch = flows.maps.batches.read(0);
+    batch.entries[place] = u64::from(slot) | 60 << BATCH_BYTES_SHIFT;
+    flows.maps.batches.write(0, &batch);
+}
+
+/// As a program adds the batch of CPU 0.
+fn add_batch(flows: &Flows) {
+    let batch = flows.maps.batches.read(0);
+    for entry in batch.entries.iter().filter(|entry| **entry != 0) {
+        let word = flows.maps.recent.word(*entry as usize & (EMC_SLOTS as usize - 1), 0);
+        word.fetch_add(1 << RECENT_PACKETS_SHIFT | 60, Ordering::Relaxed);
+    }
+    flows.maps.batches.write(0, &Batch { turn: batch.turn + 2, ..batch });
+}
+
+#[test]
+fn packets_in_batches_count_once() {
+    let flows = table(1024);
+    let flow = megaflow(7, &[out(2)]);
+    install(&flows, &flow).unwrap();
+    let seen = || {
+        let one = flows.flow(flow.ufid).unwrap().stats;
+        let mut swept = Vec::new();
+        flows.sweep(&mut |_, stats| swept.push(stats));
+        assert_eq!(swept, [one]);
+        (one.packets, one.bytes, one.used)
+    };
+    let then = flows.clock.now();
+    note(&flows, 0, 0);
+    note(&flows, 0, 1);
+    assert_eq!(seen(), (2, 120, then));
+    flows.clock.advance(100);
+    add_batch(&flows);
+    assert_eq!(seen(), (2, 120, then), "they came no later than they were seen");
+    assert_eq!(flows.hits(), 2);
+    // What took its place goes on with what waits for the old slot.
+    let changed = Megaflow { actions: Actions::from([out(3)].as_slice()), ..flow.clone() };
+    let mut batch = flows.maps.batches.read(0);
+    batch.entries = [0; BATCH];
+    batch.entries[0] = 60 << BATCH_BYTES_SHIFT | 1 << BATCH_TURN_SHIFT; // of slot 0
+    flows.maps.batches.write(0, &batch);
+    flows.replace(&changed, HookSet::all(), |_| {}).unwrap();
+    assert_eq!(seen().0, 3);
+    flows.reclaim();
+    assert_eq!(seen().0, 3);
+    assert_eq!(remove(&flows, flow.ufid).unwrap().packets, 3);
+}
+
+/// A CPU that has nothing more to do adds nothing, and whoever gets the slot counts from zero.
+#[test]
+fn a_slot_that_a_batch_names_is_not_used_again() {
+    let flows = table(1024);
+    let flow = megaflow(7, &[out(2)]);
+    install(&flows, &flow).unwrap();
+    note(&flows, 0, 5);
+    assert_eq!(remove(&flows, flow.ufid).unwrap().packets, 1);
+    (0..3).for_each(|_| flows.reclaim());
+    let next = megaflow(8, &[out(2)]);
+    install(&flows, &next).unwrap();
+    assert_eq!(lookup(&flows, next.matching.key()), Some(1));
+    add_batch(&flows);
+    assert_eq!(flows.flow(next.ufid).unwrap().stats.packets, 0);
+    flows.reclaim();
+    let last = megaflow(9, &[out(2)]);
+    install(&flows, &last).unwrap();
+    assert_eq!(lookup(&flows, last.matching.key()), Some(0));
+    assert_eq!(flows.flow(last.ufid).unwrap().stats, FlowStats::default());
+}
+
+/// The same when another daemon begins.
+#[test]
+fn a_batch_outlives_the_daemon() {
+    let flows = table(1024);
+    let [gone, stays] = [7, 8].map(|id| megaflow(id, &[out(2)]));
+    for (slot, flow) in [&gone, &stays].into_iter().enumerate() {
+        install(&flows, flow).unwrap();
+        note(&flows, slot as u32, slot);
+    }
+    remove(&flows, gone.ufid);
+    let Flows { maps, factors, clock, .. } = flows;
+    let (flows, _) = Flows::adopt(maps, Vec::new(), factors, Grace::Nobody, clock).unwrap();
+    assert_eq!(flows.flow(stays.ufid).unwrap().stats.packets, 1);
+    install(&flows, &gone).unwrap();
+    assert_eq!(lookup(&flows, gone.matching.key()), Some(2));
+    add_batch(&flows);
+    assert_eq!(flows.flow(gone.ufid).unwrap().stats.packets, 0);
+    assert_eq!(flows.flow(stays.ufid).unwrap().stats.packets, 1);
+    flows.reclaim();
+    let next = megaflow(9, &[out(2)]);
+    install(&flows, &next).unwrap();
+    assert_eq!(lookup(&flows, next.matching.key()), Some(0));
+    assert_eq!(flows.flow(next.ufid).unwrap().stats.packets, 0);
 }
 
 #[test]

@@ -121,25 +121,47 @@ fn update(map: BorrowedFd<'_>, key: u32, value: u32) -> i32 {
     }
 }
 
+/// How a bed's programs count.
+#[derive(Clone, Copy, Debug)]
+pub struct Counting {
+    /// All CPUs on one shard.
+    pub on_one_shard: bool,
+    /// Batch by batch.
+    pub in_batches: bool,
+}
+
+impl Counting {
+    /// Every way.
+    pub const EACH: [Counting; 4] = [
+        Counting { on_one_shard: false, in_batches: false },
+        Counting { on_one_shard: false, in_batches: true },
+        Counting { on_one_shard: true, in_batches: false },
+        Counting { on_one_shard: true, in_batches: true },
+    ];
+
+    /// How many of so many packets are in their flow's words.
+    pub fn added(self, packets: u64) -> u64 {
+        if self.in_batches { packets / BATCH as u64 * BATCH as u64 } else { packets }
+    }
+}
+
 impl Bed {
     pub fn new(hook: Hook) -> Bed {
-        Bed::with(hook, |_| {})
+        Bed::that_counts(hook, Counting::EACH[0])
     }
 
-    /// All CPUs count on one shard.
-    pub fn with_one_shard(hook: Hook) -> Bed {
-        Bed::with(hook, |sizes| (sizes.shards, sizes.shards_atomic) = (1, true))
-    }
-
-    fn with(hook: Hook, change: impl FnOnce(&mut Sizes)) -> Bed {
+    pub fn that_counts(hook: Hook, counting: Counting) -> Bed {
         let config =
             Config { pins: None, max_flows: 1024, max_masks: 8, max_programs: 8, upcall_limit: 4 };
         let cpu = pin_to_one_cpu();
         let cpus = libbpf_rs::num_possible_cpus().unwrap();
         let mut sizes = Sizes::new(&config, cpus);
-        change(&mut sizes);
+        if counting.on_one_shard {
+            (sizes.shards, sizes.shards_atomic) = (1, true);
+        }
         let factors = hash::factors();
-        let settings = Settings::full(&sizes, &factors, 1, load::have_frags());
+        let full = Settings::full(&sizes, &factors, 1, load::have_frags());
+        let settings = Settings { batched: counting.in_batches.into(), ..full };
         let loaded = load::load(hook, None, &settings, &sizes, &HashMap::new())
             .unwrap_or_else(|e| panic!("{e}"));
         let fds: HashMap<String, OwnedFd> = loaded.maps().into_iter().collect();
@@ -240,6 +262,7 @@ impl Bed {
         let entry = MaskEntry { words: *mask, needs: keys::needs(mask), flows: 1 };
         self.maps.masks.write(0, &entry);
         self.set_recent(0);
+        (0..self.maps.batches.len()).for_each(|cpu| self.maps.batches.zero(cpu));
         self.maps.totals.write(0, &Totals::default());
         flow.write(&self.maps, 0);
         let hash = hash::of_flow(&flow.words, 0, &self.factors);
