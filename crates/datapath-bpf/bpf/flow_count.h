@@ -116,21 +116,22 @@ static __noinline int add_batch(struct batch *b)
 	return 0;
 }
 
-/* Notes a packet in the batch of this CPU. `flags`: those of RECENT_FLAGS. */
-static __always_inline void note_packet(__u32 slot, __u64 bytes, __u64 flags)
+/* Notes a packet in the batch of this CPU. `flags`: those of RECENT_FLAGS. False: it has none. */
+static __always_inline bool note_packet(__u32 slot, __u64 bytes, __u64 flags)
 {
 	struct batch *b = ENTRY_OF(batches, bpf_get_smp_processor_id(), settings.cpus);
 	__u64 cursor;
 
 	if (!b)
-		return; /* there would be more CPUs than `settings` says */
+		return false;
 	cursor = b->cursor;
 	*(volatile __u64 *)&b->entries[cursor % BATCH] = slot | bytes << BATCH_BYTES_SHIFT |
-		cursor / BATCH % 2 << BATCH_TURN_SHIFT | flags;
+		(b->turn >> 1 & 1) << BATCH_TURN_SHIFT | flags;
 	cursor++;
 	if (!(cursor % BATCH))
 		add_batch(b);
 	b->cursor = cursor;
+	return true;
 }
 
 /* `tcp_flags`: host integer; 0 when the packet is not TCP. */
@@ -139,9 +140,9 @@ static __always_inline void count_flow(__u32 slot, __u32 bytes, __u32 tcp_flags)
 	__u64 flags = (__u64)tcp_flags << TCP_FLAGS_SHIFT;
 	__u32 at = shard() * settings.max_flows + slot;
 
-	if (settings.batched)
-		note_packet(slot, bytes, flags);
-	else if (add_packet(at, bytes, flags))
+	if (settings.batched && note_packet(slot, bytes, flags))
+		return;
+	if (add_packet(at, bytes, flags))
 		spill(at);
 }
 

@@ -211,12 +211,12 @@ struct totals {
  *
  *   24 bits  slot
  *   27 bits  bytes
- *    1 bit   the lowest bit of how many batches were added before this one
+ *    1 bit   the second bit of `turn` when it was noted
  *   12 bits  TCP flags
  *
- * Zero is no packet. `turn` is twice how many batches were added, and odd while one is: raised,
- * words, raised, each seen by other CPUs in this order. A reader loads `turn`, then the entries:
- * those that have its second bit wait. Before and behind a flow's words and totals it loads `turn`
+ * Zero is no packet: each has bytes. `turn` is twice how many batches were added, and odd while one is:
+ * raised, words, raised, each seen by other CPUs in this order. A reader loads `turn`, then the
+ * entries: those that have its second bit wait. Before and behind a flow's words and totals it loads `turn`
  * again. While that is the same and even they do not have what waits; when it is more by two or more
  * before, they have it. Else it is not known, and the words alone are too little, never too much. */
 #define BATCH 16
@@ -226,7 +226,7 @@ struct totals {
 _Static_assert(EMC_SLOTS <= 1ull << BATCH_BYTES_SHIFT, "a slot does not fit into an entry");
 _Static_assert(LONGEST_PACKET <= BATCH_BYTES, "a packet's bytes do not fit into an entry");
 struct batch {
-	__u64 cursor; /* packets so far; only the CPU's own programs look at it */
+	__u64 cursor; /* packets so far; 0: none ever */
 	__u64 turn;
 	__u64 pad[6];
 	__u64 entries[BATCH];

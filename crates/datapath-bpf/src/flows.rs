@@ -49,6 +49,7 @@ mod stats;
 
 use batches::{Batched, Batches};
 pub use stats::FlowCount;
+use stats::Reads;
 
 /// Where a slot is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -611,9 +612,9 @@ const _: () = assert!(size_of::<Record>() == 48);
 
 impl Earlier {
     /// What all of them counted.
-    fn count(&self, maps: &Maps, batched: Batched<'_>) -> FlowCount {
+    fn count(&self, maps: &Maps, batched: Batched<'_>, reads: Reads) -> FlowCount {
         let mut sum = self.sum;
-        self.slots.iter().for_each(|slot| sum.add(&FlowCount::with(maps, *slot, batched)));
+        self.slots.iter().for_each(|slot| sum.add(&FlowCount::with(maps, *slot, batched, reads)));
         sum
     }
 }

@@ -4,7 +4,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::hash::Factors;
 use crate::keys;
-use crate::layout::{EmcLine, FACTORS, NEEDS_L3, WORDS};
+use crate::layout::{BATCH, EmcLine, FACTORS, NEEDS_L3, WORDS};
 use crate::maps::Sizes;
 use crate::variant::Fit;
 
@@ -74,12 +74,6 @@ impl Needs {
 /// is then in no cache near the CPU. With fewer the batches cost more than they save.
 const MOST_AT_ONCE: u32 = (2 << 20) / size_of::<EmcLine>() as u32;
 
-/// Whether programs count batch by batch where so many lines of the exact-match cache are used; 0: more
-/// than there are.
-fn is_batched(emc_lines: u32) -> bool {
-    emc_lines == 0 || emc_lines > MOST_AT_ONCE
-}
-
 impl Settings {
     /// The settings with which every flow is served.
     pub fn full(sizes: &Sizes, factors: &Factors, generation: u32, have_frags: bool) -> Settings {
@@ -105,6 +99,15 @@ impl Settings {
         }
     }
 
+    /// Whether programs count batch by batch where so many lines of the exact-match cache are used; 0:
+    /// more than there are. CPUs that share words gain nothing, as atomic additions wait for each other.
+    /// And batches keep slots from being used again.
+    fn is_batched(&self, emc_lines: u32) -> bool {
+        let kept = self.cpus.saturating_mul(BATCH as u32);
+        let is_large = emc_lines == 0 || emc_lines > MOST_AT_ONCE;
+        is_large && self.shards_atomic == 0 && kept <= self.max_flows / 8
+    }
+
     /// The same for a variant.
     pub fn for_flows(&self, fit: &Fit, generation: u32) -> Settings {
         Settings {
@@ -112,7 +115,7 @@ impl Settings {
             features: fit.needs.features,
             union_mask: fit.union_mask,
             emc_used: fit.emc_lines,
-            batched: is_batched(fit.emc_lines).into(),
+            batched: self.is_batched(fit.emc_lines).into(),
             generation,
             ..*self
         }
@@ -120,3 +123,25 @@ impl Settings {
 }
 
 const _: () = assert!(size_of::<Settings>() == 64 + 8 * (FACTORS + WORDS));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attachment::Config;
+    use crate::hash;
+
+    #[test]
+    fn batches_are_for_many_flows() {
+        let with = |max_flows, cpus| {
+            let sizes = Sizes::new(&Config { max_flows, ..Config::default() }, cpus);
+            Settings::full(&sizes, &hash::factors(), 1, false)
+        };
+        let settings = with(1 << 18, 2);
+        assert_eq!(settings.batched, 0);
+        let lines = [1, 1 << 15, (1 << 15) + 1, 0];
+        assert_eq!(lines.map(|n| settings.is_batched(n)), [false, false, true, true]);
+        assert!(!with(1 << 10, 16).is_batched(0), "a quarter of all slots");
+        let shared = with(1 << 22, 64);
+        assert!(shared.shards_atomic == 1 && !shared.is_batched(0));
+    }
+}

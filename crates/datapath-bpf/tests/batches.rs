@@ -51,7 +51,7 @@ struct Batched {
 impl Cpu {
     fn packet(&self, cursor: &mut usize, flow: usize, rules: Rules) {
         self.came[flow].fetch_add(1, SeqCst);
-        let bit = if rules.bit { (*cursor / BATCH % 2) as u64 } else { 0 };
+        let bit = if rules.bit { self.turn.load(SeqCst) >> 1 & 1 } else { 0 };
         self.entries[*cursor % BATCH].store(flow as u64 | PACKET | bit << TURN, SeqCst);
         *cursor += 1;
         if cursor.is_multiple_of(BATCH) {

@@ -26,12 +26,13 @@ impl Flows {
         let flows = Flows::new(maps, devmaps, factors, grace, clock);
         let mut found = Adopted { flows: 0, refused: 0 };
         {
+            let batches = Batches::read(&flows.maps);
             let mut inner = flows.lock();
             inner.masks = Masks::adopt(&flows.maps.masks);
             let unused = Record { state: State::Free, ..Record::published(Ufid(0), 0) };
             inner.records.resize(flows.maps.slots.len(), unused);
             for position in 0..(flows.maps.index.len() * BUCKET) as Position {
-                match flows.adopt_entry(&mut inner, position) {
+                match flows.adopt_entry(&mut inner, position, &batches) {
                     Ok(true) => found.flows += 1,
                     Ok(false) => {}
                     Err(()) => {
@@ -49,7 +50,12 @@ impl Flows {
     }
 
     /// `Ok(false)`: the place is free. `Err`: what is there is of no use.
-    fn adopt_entry(&self, inner: &mut Inner, position: Position) -> Result<bool, ()> {
+    fn adopt_entry(
+        &self,
+        inner: &mut Inner,
+        position: Position,
+        batches: &Batches,
+    ) -> Result<bool, ()> {
         let entry = index::entry_at(&self.maps.index, position);
         if entry == 0 {
             return Ok(false);
@@ -79,7 +85,7 @@ impl Flows {
             }
             return Err(());
         }
-        let count = FlowCount::of_slot(&self.maps, number);
+        let count = FlowCount::with(&self.maps, number, batches.all(), Reads::Some);
         let used = if count.packets == 0 { Millis(0) } else { self.clock.now() };
         let mut record = Record { used, ..Record::published(ufid, position) };
         record.see(&count);

@@ -67,21 +67,18 @@ impl<'a> Batched<'a> {
         self.0.is_empty()
     }
 
-    /// What of it still waits, and on how many CPUs; `None` for that when it cannot be said of each
-    /// packet whether it does, as a program is adding some.
-    pub fn waiting(self, maps: &Maps) -> (FlowCount, Option<usize>) {
-        let (mut sum, mut cpus, mut is_sure) = (FlowCount::default(), 0, true);
+    /// What of it still waits, and how many packets that is; `None` for that when it cannot be said of
+    /// each whether it does, as a program is adding some.
+    pub fn waiting(self, maps: &Maps) -> (FlowCount, Option<u64>) {
+        let (mut sum, mut is_sure) = (FlowCount::default(), true);
         for share in self.0 {
             match turn(maps, share.cpu).load(Ordering::Acquire).wrapping_sub(share.turn) {
-                0 => {
-                    sum.add(&share.count);
-                    cpus += 1;
-                }
+                0 => sum.add(&share.count),
                 1 => is_sure = false,
                 _ => {} // it was added
             }
         }
-        (sum, is_sure.then_some(cpus))
+        (sum, is_sure.then_some(sum.packets))
     }
 }
 
@@ -91,6 +88,9 @@ fn turn(maps: &Maps, cpu: u32) -> &AtomicU64 {
 
 /// Adds what the batch of `cpu` has. What is overwritten meanwhile was added to its flow's words.
 fn read_one(maps: &Maps, cpu: u32, shares: &mut Vec<Share>) {
+    if maps.batches.word(cpu as usize, offset_of!(Batch, cursor)).load(Ordering::Relaxed) == 0 {
+        return;
+    }
     let now = turn(maps, cpu).load(Ordering::Acquire);
     let entries = &maps.batches.words(cpu as usize)[offset_of!(Batch, entries) / 8..];
     for entry in entries {
@@ -112,6 +112,7 @@ fn taken_apart(entry: u64) -> (u32, FlowCount) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::stats::Reads;
     use super::*;
     use crate::attachment::Config;
     use crate::layout::{BATCH, RECENT_PACKETS_SHIFT, RECENT_SPILLED_SHIFT, Recent, Totals};
@@ -131,7 +132,7 @@ mod tests {
     fn batch(turn: u64, some: &[u64]) -> Batch {
         let mut entries = [0; BATCH];
         entries.iter_mut().zip(some).for_each(|(to, from)| *to = *from);
-        Batch { turn, entries, ..Batch::default() }
+        Batch { cursor: some.len() as u64, turn, entries, ..Batch::default() }
     }
 
     fn of(maps: &Maps, slot: u32) -> (u64, u64, u16) {
@@ -173,7 +174,7 @@ mod tests {
         maps.recent.write(7, &Recent { word: 2 << RECENT_PACKETS_SHIFT | 120 });
         held.turn = 6;
         maps.batches.write(0, &held);
-        assert_eq!(FlowCount::with(&maps, 7, before.all()).packets, 2);
+        assert_eq!(FlowCount::with(&maps, 7, before.all(), Reads::Some).packets, 2);
         assert!(!Batches::read(&maps).may_name(7));
         assert!(before.may_name(7) && !before.may_name(9));
     }

@@ -10,12 +10,13 @@ use crate::layout::NO_PORT;
 impl Flows {
     /// One flow.
     pub fn flow(&self, ufid: Ufid) -> Option<Held> {
+        let batches = Batches::read(&self.maps);
         let mut inner = self.lock();
         let slot = *inner.by_ufid.get(&ufid)?;
-        Some(self.held(&mut inner, slot))
+        Some(self.held(&mut inner, slot, &batches))
     }
 
-    fn held(&self, inner: &mut Inner, number: u32) -> Held {
+    fn held(&self, inner: &mut Inner, number: u32, batches: &Batches) -> Held {
         let slot = Slot::read(&self.maps, number as usize);
         let matching = Matching {
             words: slot.words,
@@ -25,7 +26,7 @@ impl Flows {
         Held {
             matching: matching.to_match(),
             hooks: HookSet::from_bits_truncate(slot.hooks),
-            stats: self.stats(inner, number),
+            stats: self.stats(inner, number, batches),
         }
     }
 
@@ -49,10 +50,11 @@ impl Flows {
         let ufids: Vec<Ufid> = self.lock().by_ufid.keys().copied().collect();
         let mut all = Vec::with_capacity(ufids.len());
         for some in ufids.chunks(256) {
+            let batches = Batches::read(&self.maps);
             let mut inner = self.lock();
             for ufid in some {
                 if let Some(slot) = inner.by_ufid.get(ufid).copied() {
-                    all.push((*ufid, self.held(&mut inner, slot)));
+                    all.push((*ufid, self.held(&mut inner, slot, &batches)));
                 }
             }
         }
@@ -100,11 +102,10 @@ impl Flows {
     }
 
     /// The same for one flow.
-    fn stats(&self, inner: &mut Inner, slot: u32) -> FlowStats {
+    fn stats(&self, inner: &mut Inner, slot: u32, batches: &Batches) -> FlowStats {
         let Inner { records, earlier, hits, .. } = inner;
         let Some(record) = records.get_mut(slot as usize) else { return FlowStats::default() };
-        let batches = Batches::read(&self.maps);
-        let count = self.count(record, slot, earlier, batches.all(), &batches);
+        let count = self.count(record, slot, earlier, batches.all(), batches);
         *hits = hits.wrapping_add(record.observe(&count, self.clock.now()));
         record.told()
     }
@@ -124,11 +125,11 @@ impl Flows {
         batched: Batched<'_>,
         batches: &Batches,
     ) -> FlowCount {
-        let mut count = FlowCount::with(&self.maps, slot, batched);
+        let mut count = FlowCount::with(&self.maps, slot, batched, Reads::Some);
         if record.has_earlier
             && let Some(earlier) = earlier.get(&slot)
         {
-            count.add(&earlier.count(&self.maps, batches.all()));
+            count.add(&earlier.count(&self.maps, batches.all(), Reads::Some));
         }
         count
     }

@@ -58,12 +58,12 @@ impl Flows {
         let now = self.clock.now();
         let batches = Batches::read(&self.maps);
         for Unlinked { ufid, slot, record } in unlinked {
-            let mut count = FlowCount::with(&self.maps, *slot, batches.all());
+            let mut count = FlowCount::with(&self.maps, *slot, batches.all(), Reads::Last);
             let mut inner = self.lock();
             if record.has_earlier
                 && let Some(earlier) = inner.earlier.remove(slot)
             {
-                count.add(&earlier.count(&self.maps, batches.all()));
+                count.add(&earlier.count(&self.maps, batches.all(), Reads::Last));
             }
             let mut record = *record;
             inner.hits = inner.hits.wrapping_add(record.observe(&count, now));
@@ -124,7 +124,7 @@ impl Flows {
                 let final_now =
                     records.get(*slot as usize).is_some_and(|r| r.state == State::Settled);
                 if final_now {
-                    sum.add(&FlowCount::with(&self.maps, *slot, batches.all()));
+                    sum.add(&FlowCount::with(&self.maps, *slot, batches.all(), Reads::Last));
                 }
                 !final_now
             });

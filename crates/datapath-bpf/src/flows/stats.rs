@@ -8,9 +8,15 @@ use super::batches::{Batched, Batches};
 use crate::layout::{RECENT_PACKETS_SHIFT, RECENT_SPILLED_SHIFT, TCP_FLAGS_SHIFT, Totals};
 use crate::maps::Maps;
 
-/// How often something is read that a program is just moving, which takes it some 100 ns. What was
-/// read the last time is too little then.
-const READS: usize = 16;
+/// How often something is read that a program is just moving, which takes it some 100 ns, longer when
+/// it is interrupted. What was read the last time is too little then.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Reads {
+    /// There will be another look.
+    Some = 16,
+    /// There will not.
+    Last = 1 << 14,
+}
 
 /// What flows counted, over all CPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,26 +33,26 @@ impl FlowCount {
     /// What a slot counted. While a program moves counts, and goes on with it for long, it may be
     /// less, but never more.
     pub fn of_slot(maps: &Maps, slot: u32) -> FlowCount {
-        FlowCount::with(maps, slot, Batches::read(maps).all())
+        FlowCount::with(maps, slot, Batches::read(maps).all(), Reads::Some)
     }
 
     /// The same with what was in batches a moment ago; of what came into them since nothing counts.
     #[inline]
-    pub(super) fn with(maps: &Maps, slot: u32, batched: Batched<'_>) -> FlowCount {
+    pub(super) fn with(maps: &Maps, slot: u32, batched: Batched<'_>, reads: Reads) -> FlowCount {
         let batched = batched.of(slot);
         if batched.is_empty() {
-            FlowCount::added(maps, slot)
+            FlowCount::added(maps, slot, reads)
         } else {
-            FlowCount::with_batched(maps, slot, batched)
+            FlowCount::with_batched(maps, slot, batched, reads)
         }
     }
 
     #[cold]
-    fn with_batched(maps: &Maps, slot: u32, batched: Batched<'_>) -> FlowCount {
+    fn with_batched(maps: &Maps, slot: u32, batched: Batched<'_>, reads: Reads) -> FlowCount {
         let mut sum = FlowCount::default();
-        for _ in 0..READS {
+        for _ in 0..reads as usize {
             let (_, before) = batched.waiting(maps);
-            sum = FlowCount::added(maps, slot);
+            sum = FlowCount::added(maps, slot, Reads::Some); // each time
             fence(Ordering::Acquire); // the words are loaded before `turn` is again
             let (waiting, after) = batched.waiting(maps);
             sum.add(&waiting);
@@ -60,17 +66,17 @@ impl FlowCount {
 
     /// What is in a slot's words and totals.
     #[inline]
-    fn added(maps: &Maps, slot: u32) -> FlowCount {
+    fn added(maps: &Maps, slot: u32, reads: Reads) -> FlowCount {
         // In any order: when no word says that it was spilled, each has all that its shard counted.
         let (recent, is_spilled) = of_late(maps, slot, Ordering::Relaxed);
-        if is_spilled { FlowCount::with_totals(maps, slot) } else { recent }
+        if is_spilled { FlowCount::with_totals(maps, slot, reads) } else { recent }
     }
 
     #[cold]
-    fn with_totals(maps: &Maps, slot: u32) -> FlowCount {
+    fn with_totals(maps: &Maps, slot: u32, reads: Reads) -> FlowCount {
         let totals = |offset| maps.totals.word(slot as usize, offset).load(Ordering::Acquire);
         let mut sum = FlowCount::default();
-        for _ in 0..READS {
+        for _ in 0..reads as usize {
             // Each load is done before the next one.
             let ended = totals(offset_of!(Totals, ended));
             sum = FlowCount {

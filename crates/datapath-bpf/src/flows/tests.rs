@@ -311,6 +311,7 @@ fn statistics_never_go_back() {
 fn note(flows: &Flows, slot: u32, place: usize) {
     let mut batch = flows.maps.batches.read(0);
     batch.entries[place] = u64::from(slot) | 60 << BATCH_BYTES_SHIFT;
+    batch.cursor = place as u64 + 1;
     flows.maps.batches.write(0, &batch);
 }
 
