@@ -5,6 +5,8 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
 
 use crate::device::{Device, Reception};
 use crate::ethtool::Ethtool;
@@ -102,21 +104,27 @@ impl KernelDevice {
     /// away that is done each time: a socket that is kept there would keep the namespace, and with
     /// it the interface, alive when its other users end.
     fn act<T>(&self, act: impl Fn(&Place) -> io::Result<T>) -> io::Result<T> {
-        match act(&self.place()) {
-            Err(e) if e.raw_os_error() == Some(libc::ENODEV) => {
-                let Some(place) = self.tun.as_ref().and_then(|fd| find_moved(fd, self.home).ok())
-                else {
-                    return Err(e);
-                };
-                if place.is_away {
-                    return act(&place);
-                }
-                let place = Arc::new(place);
-                *self.place.lock().unwrap_or_else(PoisonError::into_inner) = place.clone();
-                act(&place)
+        let mut result = act(&self.place());
+        let Some(fd) = &self.tun else { return result };
+        for look in 0..LOOKS {
+            if !result.as_ref().is_err_and(is_not_there) {
+                break;
             }
-            other => other,
+            if look > 0 {
+                thread::sleep(PAUSE);
+            }
+            match find_moved(fd, self.home) {
+                Ok(place) if place.is_away => result = act(&place),
+                Ok(place) => {
+                    let place = Arc::new(place);
+                    *self.place.lock().unwrap_or_else(PoisonError::into_inner) = place.clone();
+                    result = act(&place);
+                }
+                Err(e) if is_not_there(&e) => {}
+                Err(_) => break, // it was deleted
+            }
         }
+        result
     }
 
     fn link(&self) -> io::Result<Link> {
@@ -171,7 +179,17 @@ impl Place {
     }
 }
 
-/// Finds the interface behind a tun descriptor in whatever namespace it is now.
+/// How often, and with what pauses, an interface is looked for that exists and is nowhere: it is being
+/// moved, which takes the kernel some milliseconds, or got another name meanwhile.
+const LOOKS: u32 = 50;
+const PAUSE: Duration = Duration::from_millis(1);
+
+fn is_not_there(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::ENODEV)
+}
+
+/// Finds the interface behind a tun descriptor in whatever namespace it is now. The descriptor of one
+/// that was deleted says so, by another error than ENODEV.
 fn find_moved(fd: &OwnedFd, home: Option<Identity>) -> io::Result<Place> {
     let name = tun::current_name(fd)?;
     // SAFETY: no memory is passed; a non-negative result is a descriptor that is ours.

@@ -253,6 +253,28 @@ fn tcp_between(kind_a: Kind, kind_b: Kind, bytes: usize) -> u64 {
     large.load(Ordering::Relaxed)
 }
 
+/// While the kernel moves an interface it is in no namespace.
+#[test]
+fn an_internal_port_that_is_on_its_way_is_not_gone() {
+    in_namespace(|| {
+        let port = opened(&spec("e0", Kind::Internal));
+        let (here, there) = (Netns::of_this_thread(), Netns::new());
+        let (home, away) = (here.path().display().to_string(), there.path().display().to_string());
+        let mover = thread::spawn(move || {
+            for _ in 0..20 {
+                here.sh(&format!("ip link set e0 netns {away}"));
+                there.sh("ip link set e0 name eth0 && ip link set eth0 name e0");
+                there.sh(&format!("ip link set e0 netns {home}"));
+            }
+        });
+        while !mover.is_finished() {
+            let status = port.device.status();
+            assert!(status.is_ok(), "{:?}", status.err());
+        }
+        mover.join().expect("all commands succeed");
+    });
+}
+
 #[test]
 fn tcp_between_system_ports_stays_in_large_packets() {
     in_namespace(|| {
