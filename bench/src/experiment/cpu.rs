@@ -51,7 +51,8 @@ fn all(run: &mut Run, experiment: &Experiment, settings: &[Setting]) {
     // What a thread that polls has to do beside is nothing.
     let polls = settings.iter().any(|setting| run.pollers.contains(&setting.system));
     thread::sleep(if polls { QUIET } else { IDLE });
-    let samples = run.plan.repeat.min(if run.plan.full { 3 } else { 1 });
+    // One look is too few to judge by: what a daemon does now and then falls into it or not.
+    let samples = run.plan.repeat.min(3);
     let mut idle = look(settings, samples).map(Vec::into_iter);
     for setting in settings {
         let idle = match &mut idle {
