@@ -8,8 +8,8 @@ use super::batches::{Batched, Batches};
 use crate::layout::{RECENT_PACKETS_SHIFT, RECENT_SPILLED_SHIFT, TCP_FLAGS_SHIFT, Totals};
 use crate::maps::Maps;
 
-/// How often something is read that a program is just moving, which takes it some 100 ns, longer when
-/// it is interrupted. What was read the last time is too little then.
+/// How often something is read that a program is just moving, which takes it some 100 ns, a batch of
+/// packets a microsecond, longer when it is interrupted. What was read the last time is too little then.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Reads {
     /// There will be another look.
