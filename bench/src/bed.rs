@@ -3,7 +3,7 @@
 use crate::generator::{Stream, Traffic};
 use crate::netns::{Pair, veth};
 use crate::object::{Hook, Load, Programs};
-use crate::peer::{Peer, Rules, System};
+use crate::peer::{Peer, System};
 use crate::pin::Cpus;
 use crate::sink::Drain;
 use crate::topology::{Far, Topology};
@@ -45,16 +45,7 @@ impl Bed {
         Ok(Bed { peer, drain, generator, topology, cpus })
     }
 
-    /// Gives the peer rules, and the generator its flows.
-    ///
-    /// # Errors
-    /// When the peer refuses them.
-    pub fn install(&mut self, rules: Rules, flows: u32) -> Result<()> {
-        self.peer.install(rules)?;
-        self.generator.set_flows(flows)
-    }
-
-    /// A stream through the peer, of as many flows as were installed.
+    /// A stream through the peer.
     pub fn traffic(&self, stream: Stream) -> Traffic<'_> {
         let start = &self.topology.sender;
         Traffic {
@@ -95,15 +86,7 @@ impl Ceiling {
         Ok(Ceiling { netns, pair, generator, drain, cpus })
     }
 
-    /// Lets so many flows take turns.
-    ///
-    /// # Errors
-    /// When they are too many.
-    pub fn set_flows(&self, flows: u32) -> Result<()> {
-        self.generator.set_flows(flows)
-    }
-
-    /// A stream, of as many flows as were set.
+    /// A stream.
     pub fn traffic(&self, stream: Stream) -> Traffic<'_> {
         Traffic {
             programs: &self.generator,
@@ -130,6 +113,7 @@ fn generator(ifindex: u32) -> Result<Programs> {
 mod tests {
     use super::*;
     use crate::generator::{CHECKSUM, Pace, SIZES, Span};
+    use crate::peer::Rules;
     use crate::pin;
     use slipswitch_tests::harness::{skip, without_privilege};
     use std::time::Duration;
@@ -152,7 +136,7 @@ mod tests {
         ];
         for (system, receiver) in layouts {
             let mut bed = Bed::new(system, receiver, cpus).unwrap();
-            bed.install(Rules::OneToOne(3), 3).unwrap();
+            bed.peer.install(Rules::OneToOne(3)).unwrap();
             for size in SIZES {
                 let stream = Stream { flows: 3, size, pace: Pace::Even(2_000) };
                 // On a busy machine a window may pass without a frame.

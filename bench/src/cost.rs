@@ -4,7 +4,7 @@ use crate::args::Plan;
 use crate::generator::{SIZES, frame};
 use crate::measure::rounds;
 use crate::netns::veth;
-use crate::object::{Hook, Load, Programs};
+use crate::object::{Control, Hook, Load, Programs};
 use crate::report::{Figure, Goal, Relation, Report};
 use crate::subject::{Subject, hooks};
 use anyhow::{Context, Result, ensure};
@@ -138,7 +138,7 @@ fn around(
     for frags in sorts {
         let load = Load { hook, output, frags: *frags };
         let programs = Programs::load(load)?;
-        programs.set_flows(point.flows)?;
+        programs.control(Control { flows: point.flows, ..Control::default() })?;
         result = fill(&programs).map(|()| programs);
         if result.is_ok() {
             break;

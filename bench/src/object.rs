@@ -83,17 +83,7 @@ impl Programs {
             }
         }
         let object = open.load().context("loading the benchmark's programs")?;
-        let programs = Programs { object, hook: load.hook };
-        programs.set_flows(1)?;
-        Ok(programs)
-    }
-
-    /// Lets this many flows take turns, in random order.
-    ///
-    /// # Errors
-    /// When the kernel refuses.
-    pub fn set_flows(&self, flows: u32) -> Result<()> {
-        self.control(Control { flows, ..Control::default() })
+        Ok(Programs { object, hook: load.hook })
     }
 
     /// A map.

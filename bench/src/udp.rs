@@ -55,9 +55,8 @@ impl Path {
         Ok(self)
     }
 
-    fn traffic(&self, flows: u32, cpus: Cpus) -> Result<Traffic<'_>> {
-        self.programs.set_flows(flows)?;
-        Ok(Traffic {
+    fn traffic(&self, flows: u32, cpus: Cpus) -> Traffic<'_> {
+        Traffic {
             programs: &self.programs,
             program: "generate",
             netns: self.netns.clone(),
@@ -66,7 +65,7 @@ impl Path {
             sink: &self.drain.sink,
             daemons: Vec::new(),
             cpus,
-        })
+        }
     }
 }
 
@@ -88,7 +87,7 @@ impl Switched {
     fn traffic(&self, had: u32, flows: u32, cpus: Cpus) -> Result<Traffic<'_>> {
         self.subject.install_exact(had..flows)?;
         self.subject.settle();
-        self.path.traffic(flows, cpus)
+        Ok(self.path.traffic(flows, cpus))
     }
 }
 
@@ -107,7 +106,7 @@ pub fn run(report: &mut Report, plan: Plan, netns: &Netns, cpus: Cpus) -> Result
     let mut had = 0;
     for (flows, name, goal) in POINTS {
         eprintln!("udp: {name}");
-        let limit = bare.traffic(flows, cpus)?;
+        let limit = bare.traffic(flows, cpus);
         let switched = switch.as_ref().map_err(|e| format!("{e:#}"));
         let switched =
             switched.and_then(|s| s.traffic(had, flows, cpus).map_err(|e| format!("{e:#}")));

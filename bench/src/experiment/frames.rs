@@ -166,7 +166,6 @@ impl Session<'_> {
             let points = crate::attempt(|| {
                 if installed != Some(wanted) {
                     installed = None;
-                    self.ceiling.set_flows(case.flows)?;
                     note = ready::ready(&mut self.bed, case)?;
                     installed = Some(wanted);
                 }

@@ -26,7 +26,7 @@ const SETTLE: [Duration; 2] = [Duration::from_millis(300), Duration::from_secs(1
 /// # Errors
 /// When the peer refuses the rules, or no frame arrives.
 pub fn ready(bed: &mut Bed, case: &Case) -> Result<Option<String>> {
-    bed.install(case.rules, case.flows)?;
+    bed.peer.install(case.rules)?;
     let missing = if case.rules.flows().is_some() { fill(bed, case.flows)? } else { None };
     let [least, most] = SETTLE;
     let steady = bed.traffic(Stream::flood(case.flows)).settle(least, most)?;
