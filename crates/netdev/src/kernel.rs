@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::device::{Device, Reception};
 use crate::ethtool::Ethtool;
-use crate::link::{By, Change, Link, LinkClient};
+use crate::link::{By, Change, Link, LinkClient, is_not_there};
 use crate::namespace::{self, Identity};
 use crate::open::Kind;
 use crate::policer::Policer;
@@ -164,7 +164,7 @@ impl KernelDevice {
     pub(crate) fn is_present(&self) -> bool {
         match self.link() {
             Ok(_) => true,
-            Err(e) => e.raw_os_error() != Some(libc::ENODEV),
+            Err(e) => !is_not_there(&e),
         }
     }
 
@@ -183,10 +183,6 @@ impl Place {
 /// moved, which takes the kernel some milliseconds, or got another name meanwhile.
 const LOOKS: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(1);
-
-fn is_not_there(error: &io::Error) -> bool {
-    error.raw_os_error() == Some(libc::ENODEV)
-}
 
 /// Finds the interface behind a tun descriptor in whatever namespace it is now. The descriptor of one
 /// that was deleted says so, by another error than ENODEV.

@@ -315,6 +315,11 @@ pub fn list() -> io::Result<Vec<Link>> {
     LinkClient::new()?.list()
 }
 
+/// An interface was asked for that is not where it was looked for.
+pub(crate) fn is_not_there(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::ENODEV)
+}
+
 /// The interface of that name in the calling thread's network namespace.
 ///
 /// # Errors

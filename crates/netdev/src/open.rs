@@ -5,6 +5,7 @@ use std::fmt;
 use std::io;
 
 use crate::device::Opened;
+use crate::link::is_not_there;
 use crate::stray::Owner;
 use crate::{afpacket, dummy, tun, xdp};
 
@@ -164,7 +165,7 @@ impl OpenError {
     pub(crate) fn system(name: &str, step: &'static str) -> impl FnOnce(io::Error) -> OpenError {
         let name = name.to_owned();
         move |source| {
-            if source.raw_os_error() == Some(libc::ENODEV) {
+            if is_not_there(&source) {
                 OpenError::NoDevice { name }
             } else {
                 OpenError::System { name, step, source }

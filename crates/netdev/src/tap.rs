@@ -25,7 +25,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use packet::Packet;
 
-use crate::link::{By, Change, LinkClient};
+use crate::link::{By, Change, LinkClient, is_not_there};
 use crate::open::{OpenError, check_name};
 use crate::pool::PacketPool;
 use crate::tun::{self, FrameReader};
@@ -157,7 +157,7 @@ impl Tap {
     fn is_present(&self) -> bool {
         match self.client.link(By::Index(self.index)) {
             Ok(_) => true,
-            Err(e) => e.raw_os_error() != Some(libc::ENODEV),
+            Err(e) => !is_not_there(&e),
         }
     }
 }
