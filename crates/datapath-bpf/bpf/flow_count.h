@@ -54,6 +54,13 @@ static __always_inline void spill(__u32 at)
 	add_in_order(&t->ended, 1);
 }
 
+/* The same from places that are many; only a function of its own is not put into each of them. */
+static __noinline int spill_apart(__u32 at)
+{
+	spill(at);
+	return 0;
+}
+
 /* Adds a packet to recent[at]. `flags`: those of RECENT_FLAGS. True: it is to be spilled. */
 static __always_inline bool add_packet(__u32 at, __u64 bytes, __u64 flags)
 {
@@ -88,13 +95,7 @@ static __always_inline void store_in_order(__u64 *to, __u64 value)
 #endif
 }
 
-/* The same from places that are many; only a function of its own is not put into each of them. */
-static __noinline int spill_apart(__u32 at)
-{
-	spill(at);
-	return 0;
-}
-
+/* Adds all packets of a batch. */
 static __noinline int add_batch(struct batch *b)
 {
 	__u32 shard_at = shard() * settings.max_flows;

@@ -214,11 +214,12 @@ struct totals {
  *    1 bit   the second bit of `turn` when it was noted
  *   12 bits  TCP flags
  *
- * Zero is no packet: each has bytes. `turn` is twice how many batches were added, and odd while one is:
- * raised, words, raised, each seen by other CPUs in this order. A reader loads `turn`, then the
- * entries: those that have its second bit wait. Before and behind a flow's words and totals it loads `turn`
- * again. While that is the same and even they do not have what waits; when it is more by two or more
- * before, they have it. Else it is not known, and the words alone are too little, never too much. */
+ * Zero is no packet: each has bytes. `turn` is twice how many batches were added, and odd while one
+ * is: raised, words, raised, each seen by other CPUs in this order. A reader loads `turn`, then the
+ * entries: those that have its second bit wait. Before and behind a flow's words and totals it
+ * loads `turn` again. While that is the same and even they do not have what waits; when it is more
+ * by two or more before, they have it. Else it is not known, and the words alone are too little,
+ * never too much. */
 #define BATCH 16
 #define BATCH_BYTES_SHIFT 24
 #define BATCH_TURN_SHIFT 51

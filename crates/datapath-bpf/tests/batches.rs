@@ -9,6 +9,11 @@ use std::sync::Arc;
 use shuttle::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use shuttle::thread;
 
+#[path = "support/model.rs"]
+mod model;
+
+use model::goes_wrong;
+
 const BATCH: usize = 2;
 const FLOWS: usize = 2;
 /// In an entry, above its flow's number: it is a packet, and the bit of its batch.
@@ -151,12 +156,7 @@ fn scene(rules: Rules) {
 }
 
 fn found_wrong(rules: Rules) -> bool {
-    let hook = std::panic::take_hook();
-    std::panic::set_hook(Box::new(|_| {}));
-    let tried = || shuttle::check_random(move || scene(rules), 100_000);
-    let found = std::panic::catch_unwind(tried);
-    std::panic::set_hook(hook);
-    found.is_err()
+    goes_wrong(100_000, move || scene(rules))
 }
 
 #[test]

@@ -7,6 +7,11 @@ use std::sync::Arc;
 use shuttle::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use shuttle::thread;
 
+#[path = "support/model.rs"]
+mod model;
+
+use model::goes_wrong;
+
 /// A word: packets, the top bit of their count, a bit that says spilled, a flag of each writer.
 const PACKETS: u64 = 0xff;
 const FULL: u64 = 2;
@@ -139,12 +144,7 @@ fn scene(rules: Rules, is_shared: bool) {
 }
 
 fn found_wrong(rules: Rules, is_shared: bool) -> bool {
-    let hook = std::panic::take_hook();
-    std::panic::set_hook(Box::new(|_| {}));
-    let tried = || shuttle::check_random(move || scene(rules, is_shared), 100_000);
-    let found = std::panic::catch_unwind(tried);
-    std::panic::set_hook(hook);
-    found.is_err()
+    goes_wrong(100_000, move || scene(rules, is_shared))
 }
 
 #[test]

@@ -18,6 +18,22 @@ pub(super) enum Reads {
     Last = 1 << 14,
 }
 
+impl Reads {
+    /// The first count of which `look` is sure that nothing was moved meanwhile, else the last one.
+    fn until_sure(self, look: impl Fn() -> (FlowCount, bool)) -> FlowCount {
+        let mut last = FlowCount::default();
+        for _ in 0..self as usize {
+            let (count, is_sure) = look();
+            last = count;
+            if is_sure {
+                break;
+            }
+            std::hint::spin_loop();
+        }
+        last
+    }
+}
+
 /// What flows counted, over all CPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowCount {
@@ -49,19 +65,15 @@ impl FlowCount {
 
     #[cold]
     fn with_batched(maps: &Maps, slot: u32, batched: Batched<'_>, reads: Reads) -> FlowCount {
-        let mut sum = FlowCount::default();
-        for _ in 0..reads as usize {
+        reads.until_sure(|| {
             let (_, before) = batched.waiting(maps);
-            sum = FlowCount::added(maps, slot, Reads::Some); // each time
+            let mut sum = FlowCount::added(maps, slot, Reads::Some); // each time
             fence(Ordering::Acquire); // the words are loaded before `turn` is again
             let (waiting, after) = batched.waiting(maps);
             sum.add(&waiting);
-            if before.is_some() && before == after {
-                break; // the same: nothing waits that did not before
-            }
-            std::hint::spin_loop();
-        }
-        sum
+            // The same: what waits now did so before.
+            (sum, before.is_some() && before == after)
+        })
     }
 
     /// What is in a slot's words and totals.
@@ -75,22 +87,17 @@ impl FlowCount {
     #[cold]
     fn with_totals(maps: &Maps, slot: u32, reads: Reads) -> FlowCount {
         let totals = |offset| maps.totals.word(slot as usize, offset).load(Ordering::Acquire);
-        let mut sum = FlowCount::default();
-        for _ in 0..reads as usize {
+        reads.until_sure(|| {
             // Each load is done before the next one.
             let ended = totals(offset_of!(Totals, ended));
-            sum = FlowCount {
+            let mut sum = FlowCount {
                 packets: totals(offset_of!(Totals, packets)),
                 bytes: totals(offset_of!(Totals, bytes)),
                 tcp_flags: 0,
             };
             sum.add(&of_late(maps, slot, Ordering::Acquire).0);
-            if totals(offset_of!(Totals, begun)) == ended {
-                break;
-            }
-            std::hint::spin_loop();
-        }
-        sum
+            (sum, totals(offset_of!(Totals, begun)) == ended)
+        })
     }
 
     /// Adds `other`.

@@ -1,0 +1,16 @@
+//! Models that run under shuttle.
+
+use std::panic::{catch_unwind, set_hook, take_hook};
+
+/// True when some order of steps, of so many random ones, breaks an assertion of `scene`. It does not
+/// print which.
+pub fn goes_wrong(
+    times: usize,
+    scene: impl Fn() + Send + Sync + std::panic::UnwindSafe + 'static,
+) -> bool {
+    let hook = take_hook();
+    set_hook(Box::new(|_| {}));
+    let tried = catch_unwind(|| shuttle::check_random(scene, times));
+    set_hook(hook);
+    tried.is_err()
+}
