@@ -102,7 +102,9 @@ fn an_internal_port_that_nobody_wants_any_more_goes_with_the_next_daemon() {
     for name in ["br0", "keep", "other", "his"] {
         assert!(there(&switch, name), "{name} is gone: {}", switch.story());
     }
-    assert!(switch.log().contains("drop: removed"), "{}", switch.story());
+    // It says so behind that.
+    let says_so = || switch.log().contains("drop: removed");
+    assert!(wait_until(SOON, says_so), "{}", switch.story());
 }
 
 #[test]
