@@ -10,7 +10,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_DEVMAP);
 	__uint(max_entries, 2);
 	__type(key, __u32);
-	__type(value, __u32);
+	__type(value, struct bpf_devmap_val);
 } ways SEC(".maps");
 
 /* Looks at the clock, at most. */
@@ -88,15 +88,27 @@ int bare(struct xdp_md *ctx)
 	return bpf_redirect_map(&ways, WAY_ON, 0);
 }
 
-/* Where traffic ends. */
-SEC("xdp")
-int sink(struct xdp_md *ctx)
+static __always_inline int sink_here(struct xdp_md *ctx)
 {
 	void *data = (void *)(long)ctx->data;
 	void *data_end = (void *)(long)ctx->data_end;
 
 	arrived(data, data_end, data_end - data);
 	return XDP_DROP;
+}
+
+/* Where traffic ends. */
+SEC("xdp")
+int sink(struct xdp_md *ctx)
+{
+	return sink_here(ctx);
+}
+
+/* Where traffic ends, too: run over frames on their way out, before their device takes them. */
+SEC("xdp/devmap")
+int leave(struct xdp_md *ctx)
+{
+	return sink_here(ctx);
 }
 
 /* Changes the flow, then runs the subject. */

@@ -5,7 +5,7 @@ use crate::netns::{Pair, veth};
 use crate::object::{Hook, Load, Programs};
 use crate::peer::{Peer, System};
 use crate::pin::Cpus;
-use crate::sink::Drain;
+use crate::sink::{Drain, Sink};
 use crate::topology::{Far, Topology};
 use anyhow::{Result, ensure};
 use slipswitch_tests::harness::Netns;
@@ -61,12 +61,14 @@ impl Bed {
     }
 }
 
-/// A generator whose sink is at the other end of its device: what no switch can exceed here.
+/// A generator without a switch: what no switch can exceed here, and what it does itself.
 pub struct Ceiling {
     netns: Netns,
     pair: Pair,
     generator: Programs,
     drain: Drain,
+    alone: Programs,
+    leaving: Sink,
     cpus: Cpus,
 }
 
@@ -78,23 +80,36 @@ impl Ceiling {
     pub fn new(cpus: Cpus) -> Result<Ceiling> {
         let netns = Netns::new();
         let pair = veth(&netns, "c")?;
-        let (drain, generator) = netns.with(|| {
+        let (drain, generator, alone) = netns.with(|| {
             // The kernel takes a redirect's target only with something behind it.
             let drain = Drain::at(Hook::Xdp, pair.far)?;
-            anyhow::Ok((drain, generator(pair.near)?))
+            let alone = programs()?;
+            alone.end_at(0, pair.near)?;
+            anyhow::Ok((drain, generator(pair.near)?, alone))
         })?;
-        Ok(Ceiling { netns, pair, generator, drain, cpus })
+        let leaving = Sink::of(&alone)?;
+        Ok(Ceiling { netns, pair, generator, drain, alone, leaving, cpus })
     }
 
-    /// A stream.
+    /// A stream that a sink takes at the other end of the device, on the generator's CPU.
     pub fn traffic(&self, stream: Stream) -> Traffic<'_> {
+        self.from(&self.generator, &self.drain.sink, stream)
+    }
+
+    /// A stream that is counted where the generator's device would take it, and ends there: what
+    /// the generator can send, without what receiving it costs.
+    pub fn sent(&self, stream: Stream) -> Traffic<'_> {
+        self.from(&self.alone, &self.leaving, stream)
+    }
+
+    fn from<'a>(&'a self, programs: &'a Programs, sink: &'a Sink, stream: Stream) -> Traffic<'a> {
         Traffic {
-            programs: &self.generator,
+            programs,
             program: "generate",
             netns: self.netns.clone(),
             ifindex: self.pair.near,
             stream,
-            sink: &self.drain.sink,
+            sink,
             daemons: Vec::new(),
             cpus: self.cpus,
         }
@@ -103,10 +118,13 @@ impl Ceiling {
 
 /// A generator that sends out of a device of the calling thread's namespace.
 fn generator(ifindex: u32) -> Result<Programs> {
-    let load = Load { hook: Hook::Xdp, output: 0, frags: false };
-    let programs = Programs::load(load)?;
+    let programs = programs()?;
     programs.set_way(0, ifindex)?;
     Ok(programs)
+}
+
+fn programs() -> Result<Programs> {
+    Programs::load(Load { hook: Hook::Xdp, output: 0, frags: false })
 }
 
 #[cfg(test)]
@@ -151,6 +169,26 @@ mod tests {
                 assert!(delays.count() > 0 && delays.quantile(0.5) > Some(0.0));
             }
         }
+    }
+
+    /// What the generator sends is counted on its way out, and goes no further.
+    #[test]
+    fn frames_of_the_generator_alone_end_at_its_device() {
+        if without_privilege() {
+            return;
+        }
+        let Ok(cpus) = pin::cpus() else { return skip("there is one CPU only") };
+        let ceiling = Ceiling::new(cpus).unwrap();
+        let traffic = ceiling.sent(Stream { flows: 3, size: SIZES[1], pace: Pace::Flood });
+        let mut windows = (0..TRIES).map(|_| traffic.measure(WINDOW).unwrap());
+        let span = windows.find(|span| span.sent > 0 && span.arrived.packets > 0).unwrap();
+        let bytes = span.arrived.packets * u64::from(SIZES[1] - CHECKSUM);
+        // A look may fall between the two counts of a frame.
+        assert!(span.arrived.bytes.abs_diff(bytes) <= 2 * u64::from(SIZES[1]), "{span:?}");
+        assert_eq!(ceiling.drain.sink.tally().unwrap().packets, 0);
+        let through = ceiling.traffic(Stream::flood(1)).measure(WINDOW).unwrap();
+        assert!(through.arrived.packets > 0, "{through:?}");
+        assert!(ceiling.drain.sink.tally().unwrap().packets >= through.arrived.packets);
     }
 
     #[test]

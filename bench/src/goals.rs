@@ -1,8 +1,9 @@
-//! What Slipswitch is to reach against limits and peers, measured in one run.
+//! What Slipswitch is to reach against limits and peers, and the generator that tells, measured in
+//! one run.
 
-use crate::catalogue::{CPU, Experiment, FLOOD, GRID, HALF, RESTART, RULES, SETUP, TCP};
+use crate::catalogue::{CPU, Experiment, FLOOD, GRID, HALF, ONE_FLOW, RESTART, RULES, SETUP, TCP};
 use crate::report::goals::{Bound, Figure, Goal, Which};
-use crate::report::results::ANSWERER;
+use crate::report::results::{ANSWERER, SENDER};
 
 const BARE: &str = "bare XDP redirect";
 const BARE_TC: &str = "bare tc redirect";
@@ -49,7 +50,13 @@ const fn beside(words: &'static str, flood: &'static [(&'static str, &'static st
 const DROPPED: &[(&str, &str)] = &[("flood", "dropped by one flow")];
 
 /// All goals, in the order of the page.
-pub const ALL: [Goal; 17] = [
+pub const ALL: [Goal; 18] = [
+    Goal {
+        words: "64 B frames that the generator sends on one core",
+        figure: Figure::Value(which(ONE_FLOW, SENDER, "rate per core")),
+        bound: Bound::AtLeast(8.0),
+        limit: None,
+    },
     grid("64 B, 1 flow, rate against bare XDP", "rate", ONE, BARE, Bound::AtLeast(0.85)),
     grid("64 B, 64 K flows, rate against bare XDP", "rate", MANY, BARE, Bound::AtLeast(0.80)),
     grid("64 B, 256 K flows, rate against bare XDP", "rate", MOST, BARE, Bound::AtLeast(0.80)),
@@ -148,7 +155,8 @@ mod tests {
 
     #[test]
     fn goals_name_systems_that_there_are() {
-        let names: Vec<&str> = System::ALL.iter().map(|s| s.name()).collect();
+        let mut names: Vec<&str> = System::ALL.iter().map(|s| s.name()).collect();
+        names.push(SENDER);
         for goal in ALL {
             let figures = match goal.figure {
                 Figure::Value(which) => vec![which],

@@ -45,7 +45,7 @@ use pin::Cpus;
 use progress::{Progress, clock};
 use report::Report;
 use report::markdown::{Layout, Page, page};
-use report::results::{ALL_POINTS, ANSWERER, GENERATOR, POINTS, Results};
+use report::results::{ALL_POINTS, ANSWERER, GENERATOR, POINTS, Results, SENDER};
 use slipswitch_tests::harness::{Netns, daemon_program, without_privilege};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -170,7 +170,7 @@ fn publish(args: &Args, results: &Results) -> Result<()> {
     }
     let folder = args.page.as_ref().and_then(|page| page.file_stem()).unwrap_or_default();
     let experiments: Vec<_> = experiment::ALL.into_iter().map(|(e, ..)| e).collect();
-    let mut systems = vec![GENERATOR, ANSWERER];
+    let mut systems = vec![SENDER, GENERATOR, ANSWERER];
     systems.extend(System::ALL.map(System::name));
     let layout = Layout {
         experiments: &experiments,

@@ -5,7 +5,7 @@ use anyhow::{Context, Result, ensure};
 use libbpf_rs::{
     Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, Program, ProgramInput, ProgramMut,
 };
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 const TC: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tc.bpf.o"));
 const XDP: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/xdp.bpf.o"));
@@ -121,8 +121,23 @@ impl Programs {
     /// # Errors
     /// When the kernel refuses.
     pub fn set_way(&self, way: u32, ifindex: u32) -> Result<()> {
+        self.redirect(way, ifindex, 0)
+    }
+
+    /// XDP: the same, but `leave` counts and drops what is redirected where the device would take
+    /// it.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn end_at(&self, way: u32, ifindex: u32) -> Result<()> {
+        self.redirect(way, ifindex, self.program("leave")?.as_fd().as_raw_fd())
+    }
+
+    /// Writes a `struct bpf_devmap_val`: what redirects to `way` goes to. `program`: 0 for none.
+    fn redirect(&self, way: u32, ifindex: u32, program: RawFd) -> Result<()> {
+        let value = [ifindex.to_ne_bytes(), program.to_ne_bytes()].concat();
         self.map("ways")?
-            .update(&way.to_ne_bytes(), &ifindex.to_ne_bytes(), MapFlags::ANY)
+            .update(&way.to_ne_bytes(), &value, MapFlags::ANY)
             .with_context(|| format!("redirecting to interface {ifindex}"))
     }
 

@@ -164,11 +164,15 @@ fn figure(name: String, rounds: &Rounds) -> Figure {
     }
 }
 
-/// What the generator gives when the sink is right behind it.
+/// What the generator sends, and what of it arrives when the sink is right behind it.
 fn ceiling(report: &mut Report, plan: Plan, cpus: Cpus) -> Result<()> {
     eprintln!("udp: generator's ceiling");
-    let ceiling = Ceiling::new(cpus)?;
-    let name = "generator's ceiling (one veth pair, then the sink)";
-    report.add(alone(plan, name.into(), &ceiling.traffic(Stream::flood(1)))?);
+    let (ceiling, stream) = (Ceiling::new(cpus)?, Stream::flood(1));
+    for (name, traffic) in [
+        ("what the generator sends, up to its device", ceiling.sent(stream)),
+        ("generator's ceiling (one veth pair, then the sink)", ceiling.traffic(stream)),
+    ] {
+        report.add(alone(plan, name.into(), &traffic)?);
+    }
     Ok(())
 }

@@ -14,10 +14,11 @@ mod ready;
 use super::{Run, subject};
 use crate::args::Plan;
 use crate::bed::{Bed, Ceiling};
-use crate::catalogue::Experiment;
+use crate::catalogue::{Experiment, ONE_FLOW};
 use crate::measure::Series;
 use crate::peer::System;
 use crate::point::{Point, Subject};
+use crate::report::results::SENDER;
 use crate::topology::Far;
 use anyhow::Result;
 use cases::{Case, Layout};
@@ -82,6 +83,11 @@ pub fn sweep(run: &mut Run, experiment: &Experiment) -> Result<()> {
         }
     }
     add_limits(run, experiment, &layouts, &limits);
+    if experiment.name == ONE_FLOW.name {
+        for case in layouts.iter().filter(|l| l.receiver == Far::Card).flat_map(|l| &l.cases) {
+            add_sender(run, experiment, &ceiling, case);
+        }
+    }
     Ok(())
 }
 
@@ -142,6 +148,21 @@ fn add_limits(
         };
         run.add(subject.point(rate::METRIC, rate::UNIT, samples));
     }
+}
+
+/// Adds how many frames of a case the generator sends, whatever becomes of them.
+fn add_sender(run: &mut Run, experiment: &Experiment, ceiling: &Ceiling, case: &Case) {
+    let subject = Subject {
+        experiment: experiment.name,
+        system: SENDER.to_owned(),
+        parameters: case.parameters.clone(),
+    };
+    run.progress.say(SENDER);
+    let points = rate::sent(ceiling, case, &subject, run.plan).unwrap_or_else(|e| {
+        let why = format!("{e:#}");
+        [rate::METRIC, rate::PER_CORE].map(|metric| subject.absent(metric, rate::UNIT, &why))
+    });
+    points.into_iter().for_each(|point| run.add(point));
 }
 
 /// Takes what came of a case: points, and rates of the generator alone when it could be measured.

@@ -21,6 +21,9 @@ pub struct Results {
 
 /// What stands in a comparison for nothing between generator and sink.
 pub const GENERATOR: &str = "bare generator, no switch";
+/// What stands for the generator by itself: its frames are counted, and end, where its device would
+/// take them.
+pub const SENDER: &str = "bare generator, up to its device";
 /// What stands in a comparison for an OpenFlow server that keeps no rules.
 pub const ANSWERER: &str = "bare OpenFlow server, no switch";
 

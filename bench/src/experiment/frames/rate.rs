@@ -4,14 +4,16 @@ use super::cases::Case;
 use crate::args::Plan;
 use crate::bed::{Bed, Ceiling};
 use crate::generator::{Span, Stream};
-use crate::measure::{Sample, Series, turns};
+use crate::measure::{Sample, Series, Turns, turns};
 use crate::point::{Point, Subject};
 use anyhow::Result;
 use std::time::Duration;
 
 /// The main metric.
 pub const METRIC: &str = "rate";
-/// Its unit.
+/// The same by CPU time.
+pub const PER_CORE: &str = "rate per core";
+/// Their unit.
 pub const UNIT: &str = "Mpps";
 /// What a rate is compared with, in place of a system's name.
 pub const CEILING: &str = crate::report::results::GENERATOR;
@@ -35,7 +37,7 @@ pub fn measure(
 ) -> Result<(Vec<Point>, Series)> {
     let stream = Stream { size: case.size, ..Stream::flood(case.flows) };
     let (alone, through) = (ceiling.traffic(stream), bed.traffic(stream));
-    let window = Duration::from_millis(if plan.full { 200 } else { 100 });
+    let window = window(plan);
     let turns = turns(
         super::rounds_of(plan),
         WIDE,
@@ -47,10 +49,32 @@ pub fn measure(
     let points = [
         subject.point(METRIC, UNIT, &of(Span::mpps)).against(CEILING, &limit),
         subject.point("throughput", "Gbit/s", &of(Span::gbits)),
-        subject.point("rate per core", UNIT, &of(Span::per_core)).against(CEILING, &limit_per_core),
+        subject.point(PER_CORE, UNIT, &of(Span::per_core)).against(CEILING, &limit_per_core),
         subject.point("CPU", "%", &of(|span| span.cores() * 100.0)),
         subject.point("loss", "%", &of(Span::loss)),
     ];
-    let mark = |point| Point { taken: turns.taken, unsteady: turns.unsteady, ..point };
-    Ok((points.map(mark).into(), limit))
+    Ok((points.map(|point| marked(&turns, point)).into(), limit))
+}
+
+/// What the generator sends, up to its device.
+///
+/// # Errors
+/// When no frame gets there.
+pub fn sent(ceiling: &Ceiling, case: &Case, subject: &Subject, plan: Plan) -> Result<[Point; 2]> {
+    let stream = Stream { size: case.size, ..Stream::flood(case.flows) };
+    let (traffic, window) = (ceiling.sent(stream), window(plan));
+    let turns = turns(super::rounds_of(plan), WIDE, &mut [Box::new(|| traffic.measure(window))])?;
+    let points = [
+        subject.point(METRIC, UNIT, &turns.series(0, Span::mpps)),
+        subject.point(PER_CORE, UNIT, &turns.series(0, Span::per_core)),
+    ];
+    Ok(points.map(|point| marked(&turns, point)))
+}
+
+fn window(plan: Plan) -> Duration {
+    Duration::from_millis(if plan.full { 200 } else { 100 })
+}
+
+fn marked(turns: &Turns<Span>, point: Point) -> Point {
+    Point { taken: turns.taken, unsteady: turns.unsteady, ..point }
 }
