@@ -41,7 +41,7 @@ impl Bed {
         let drain = end.host.netns.with(|| Drain::at(hook, end.ifindex))?;
         peer.add_ports(&topology.ports())?;
         let start = &topology.sender;
-        let generator = start.host.netns.with(|| generator(start.ifindex))?;
+        let generator = start.host.netns.with(|| generator(start.ifindex, End::Sink))?;
         Ok(Bed { peer, drain, generator, topology, cpus })
     }
 
@@ -61,14 +61,23 @@ impl Bed {
     }
 }
 
-/// A generator without a switch: what no switch can exceed here, and what it does itself.
+/// Where frames of a generator without a switch are counted, and end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// A sink behind its device, on the same CPU: what no switch can exceed here.
+    Sink,
+    /// Where its device would take them: what it sends, without what receiving costs.
+    Device,
+}
+
+/// A generator without a switch.
 pub struct Ceiling {
     netns: Netns,
     pair: Pair,
     generator: Programs,
     drain: Drain,
-    alone: Programs,
-    leaving: Sink,
+    /// Counts what ends before the drain.
+    leaving: Option<Sink>,
     cpus: Cpus,
 }
 
@@ -77,39 +86,30 @@ impl Ceiling {
     ///
     /// # Errors
     /// When the kernel refuses.
-    pub fn new(cpus: Cpus) -> Result<Ceiling> {
+    pub fn new(end: End, cpus: Cpus) -> Result<Ceiling> {
         let netns = Netns::new();
         let pair = veth(&netns, "c")?;
-        let (drain, generator, alone) = netns.with(|| {
+        let (drain, generator) = netns.with(|| {
             // The kernel takes a redirect's target only with something behind it.
             let drain = Drain::at(Hook::Xdp, pair.far)?;
-            let alone = programs()?;
-            alone.end_at(0, pair.near)?;
-            anyhow::Ok((drain, generator(pair.near)?, alone))
+            anyhow::Ok((drain, generator(pair.near, end)?))
         })?;
-        let leaving = Sink::of(&alone)?;
-        Ok(Ceiling { netns, pair, generator, drain, alone, leaving, cpus })
+        let leaving = match end {
+            End::Sink => None,
+            End::Device => Some(Sink::of(&generator)?),
+        };
+        Ok(Ceiling { netns, pair, generator, drain, leaving, cpus })
     }
 
-    /// A stream that a sink takes at the other end of the device, on the generator's CPU.
+    /// A stream.
     pub fn traffic(&self, stream: Stream) -> Traffic<'_> {
-        self.from(&self.generator, &self.drain.sink, stream)
-    }
-
-    /// A stream that is counted where the generator's device would take it, and ends there: what
-    /// the generator can send, without what receiving it costs.
-    pub fn sent(&self, stream: Stream) -> Traffic<'_> {
-        self.from(&self.alone, &self.leaving, stream)
-    }
-
-    fn from<'a>(&'a self, programs: &'a Programs, sink: &'a Sink, stream: Stream) -> Traffic<'a> {
         Traffic {
-            programs,
+            programs: &self.generator,
             program: "generate",
             netns: self.netns.clone(),
             ifindex: self.pair.near,
             stream,
-            sink,
+            sink: self.leaving.as_ref().unwrap_or(&self.drain.sink),
             daemons: Vec::new(),
             cpus: self.cpus,
         }
@@ -117,14 +117,14 @@ impl Ceiling {
 }
 
 /// A generator that sends out of a device of the calling thread's namespace.
-fn generator(ifindex: u32) -> Result<Programs> {
-    let programs = programs()?;
-    programs.set_way(0, ifindex)?;
+fn generator(ifindex: u32, end: End) -> Result<Programs> {
+    let load = Load { hook: Hook::Xdp, output: 0, frags: false };
+    let programs = Programs::load(load)?;
+    match end {
+        End::Sink => programs.set_way(0, ifindex)?,
+        End::Device => programs.end_at(0, ifindex)?,
+    }
     Ok(programs)
-}
-
-fn programs() -> Result<Programs> {
-    Programs::load(Load { hook: Hook::Xdp, output: 0, frags: false })
 }
 
 #[cfg(test)]
@@ -178,14 +178,15 @@ mod tests {
             return;
         }
         let Ok(cpus) = pin::cpus() else { return skip("there is one CPU only") };
-        let ceiling = Ceiling::new(cpus).unwrap();
-        let traffic = ceiling.sent(Stream { flows: 3, size: SIZES[1], pace: Pace::Flood });
+        let ceiling = Ceiling::new(End::Device, cpus).unwrap();
+        let traffic = ceiling.traffic(Stream { flows: 3, size: SIZES[1], pace: Pace::Flood });
         let mut windows = (0..TRIES).map(|_| traffic.measure(WINDOW).unwrap());
         let span = windows.find(|span| span.sent > 0 && span.arrived.packets > 0).unwrap();
         let bytes = span.arrived.packets * u64::from(SIZES[1] - CHECKSUM);
         // A look may fall between the two counts of a frame.
         assert!(span.arrived.bytes.abs_diff(bytes) <= 2 * u64::from(SIZES[1]), "{span:?}");
         assert_eq!(ceiling.drain.sink.tally().unwrap().packets, 0);
+        let ceiling = Ceiling::new(End::Sink, cpus).unwrap();
         let through = ceiling.traffic(Stream::flood(1)).measure(WINDOW).unwrap();
         assert!(through.arrived.packets > 0, "{through:?}");
         assert!(ceiling.drain.sink.tally().unwrap().packets >= through.arrived.packets);

@@ -61,7 +61,7 @@ pub type Entry = (Experiment, Work, [u64; 2]);
 pub const ALL: [Entry; 13] = [
     (catalogue::GRID, frames::sweep, [420, 2400]),
     (catalogue::FLOWS, frames::sweep, [1, 1]),
-    (catalogue::ONE_FLOW, frames::sweep, [40, 90]),
+    (catalogue::ONE_FLOW, frames::one_flow, [40, 90]),
     (catalogue::HALF, frames::half, [30, 60]),
     (catalogue::MASKS, frames::sweep, [1, 1]),
     (catalogue::ECHO, hosts::echo, [55, 180]),

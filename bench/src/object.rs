@@ -59,7 +59,7 @@ pub struct Load {
 }
 
 impl Programs {
-    /// Loads the object; one flow takes turns.
+    /// Loads the object; no flow takes turns until [`Programs::control`] says how many.
     ///
     /// # Errors
     /// When the kernel refuses.

@@ -1,7 +1,7 @@
 //! Small packets at XDP: generator, switch and sink on one core.
 
 use crate::args::Plan;
-use crate::bed::Ceiling;
+use crate::bed::{Ceiling, End};
 use crate::generator::{Stream, Traffic};
 use crate::measure::{Rounds, rounds};
 use crate::netns::{Pair, veth};
@@ -167,12 +167,12 @@ fn figure(name: String, rounds: &Rounds) -> Figure {
 /// What the generator sends, and what of it arrives when the sink is right behind it.
 fn ceiling(report: &mut Report, plan: Plan, cpus: Cpus) -> Result<()> {
     eprintln!("udp: generator's ceiling");
-    let (ceiling, stream) = (Ceiling::new(cpus)?, Stream::flood(1));
-    for (name, traffic) in [
-        ("what the generator sends, up to its device", ceiling.sent(stream)),
-        ("generator's ceiling (one veth pair, then the sink)", ceiling.traffic(stream)),
+    for (name, end) in [
+        ("what the generator sends, up to its device", End::Device),
+        ("generator's ceiling (one veth pair, then the sink)", End::Sink),
     ] {
-        report.add(alone(plan, name.into(), &traffic)?);
+        let ceiling = Ceiling::new(end, cpus)?;
+        report.add(alone(plan, name.into(), &ceiling.traffic(Stream::flood(1)))?);
     }
     Ok(())
 }

@@ -13,8 +13,8 @@ mod ready;
 
 use super::{Run, subject};
 use crate::args::Plan;
-use crate::bed::{Bed, Ceiling};
-use crate::catalogue::{Experiment, ONE_FLOW};
+use crate::bed::{Bed, Ceiling, End};
+use crate::catalogue::Experiment;
 use crate::measure::Series;
 use crate::peer::System;
 use crate::point::{Point, Subject};
@@ -33,7 +33,7 @@ use known::Measured;
 /// experiments that put it between the same ends: it gives the cases of those that come later, too,
 /// which are kept for them.
 pub fn sweep(run: &mut Run, experiment: &Experiment) -> Result<()> {
-    let ceiling = Ceiling::new(run.cpus)?;
+    let ceiling = Ceiling::new(End::Sink, run.cpus)?;
     let mut limits: IndexMap<Choice, Series> = IndexMap::new();
     let layouts = cases::of(experiment.name, run.plan.full);
     for system in run.systems.clone() {
@@ -83,10 +83,22 @@ pub fn sweep(run: &mut Run, experiment: &Experiment) -> Result<()> {
         }
     }
     add_limits(run, experiment, &layouts, &limits);
-    if experiment.name == ONE_FLOW.name {
-        for case in layouts.iter().filter(|l| l.receiver == Far::Card).flat_map(|l| &l.cases) {
-            add_sender(run, experiment, &ceiling, case);
-        }
+    Ok(())
+}
+
+/// (c): one flow to a card and to a container, and what the generator sends, whatever becomes of it.
+pub fn one_flow(run: &mut Run, experiment: &Experiment) -> Result<()> {
+    sweep(run, experiment)?;
+    let ceiling = Ceiling::new(End::Device, run.cpus)?;
+    let layouts = cases::of(experiment.name, run.plan.full);
+    for case in layouts.iter().filter(|l| l.receiver == Far::Card).flat_map(|l| &l.cases) {
+        run.progress.say(SENDER);
+        let subject = no_switch(experiment, SENDER, case);
+        let points = rate::sent(&ceiling, case, &subject, run.plan).unwrap_or_else(|e| {
+            let why = format!("{e:#}");
+            [rate::METRIC, rate::PER_CORE].map(|metric| subject.absent(metric, rate::UNIT, &why))
+        });
+        points.into_iter().for_each(|point| run.add(point));
     }
     Ok(())
 }
@@ -141,28 +153,18 @@ fn add_limits(
 ) {
     for case in layouts.iter().flat_map(|layout| &layout.cases) {
         let Some(samples) = limits.get(&case.choice()) else { continue };
-        let subject = Subject {
-            experiment: experiment.name,
-            system: rate::CEILING.to_owned(),
-            parameters: case.parameters.clone(),
-        };
+        let subject = no_switch(experiment, rate::CEILING, case);
         run.add(subject.point(rate::METRIC, rate::UNIT, samples));
     }
 }
 
-/// Adds how many frames of a case the generator sends, whatever becomes of them.
-fn add_sender(run: &mut Run, experiment: &Experiment, ceiling: &Ceiling, case: &Case) {
-    let subject = Subject {
+/// What stands in the place of a system.
+fn no_switch(experiment: &Experiment, name: &str, case: &Case) -> Subject {
+    Subject {
         experiment: experiment.name,
-        system: SENDER.to_owned(),
+        system: name.to_owned(),
         parameters: case.parameters.clone(),
-    };
-    run.progress.say(SENDER);
-    let points = rate::sent(ceiling, case, &subject, run.plan).unwrap_or_else(|e| {
-        let why = format!("{e:#}");
-        [rate::METRIC, rate::PER_CORE].map(|metric| subject.absent(metric, rate::UNIT, &why))
-    });
-    points.into_iter().for_each(|point| run.add(point));
+    }
 }
 
 /// Takes what came of a case: points, and rates of the generator alone when it could be measured.

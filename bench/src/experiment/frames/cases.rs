@@ -1,6 +1,6 @@
 //! Which points an experiment has.
 
-use crate::generator::SIZES;
+use crate::generator::{SIZES, Stream};
 use crate::peer::{Rules, System};
 use crate::point::{Parameters, Value};
 use crate::topology::Far;
@@ -59,6 +59,11 @@ impl Case {
     pub fn stands_for(&self, other: &Case) -> bool {
         let traffic = |case: &Case| (case.rules, case.flows, case.size);
         traffic(self) == traffic(other) && (self.delays || !other.delays)
+    }
+
+    /// Its frames as fast as possible.
+    pub fn flood(&self) -> Stream {
+        Stream { size: self.size, ..Stream::flood(self.flows) }
     }
 
     /// What matters to the generator alone.

@@ -3,7 +3,7 @@
 use super::cases::Case;
 use crate::args::Plan;
 use crate::bed::{Bed, Ceiling};
-use crate::generator::{Span, Stream};
+use crate::generator::Span;
 use crate::measure::{Sample, Series, Turns, turns};
 use crate::point::{Point, Subject};
 use anyhow::Result;
@@ -35,7 +35,7 @@ pub fn measure(
     subject: &Subject,
     plan: Plan,
 ) -> Result<(Vec<Point>, Series)> {
-    let stream = Stream { size: case.size, ..Stream::flood(case.flows) };
+    let stream = case.flood();
     let (alone, through) = (ceiling.traffic(stream), bed.traffic(stream));
     let window = window(plan);
     let turns = turns(
@@ -61,8 +61,7 @@ pub fn measure(
 /// # Errors
 /// When no frame gets there.
 pub fn sent(ceiling: &Ceiling, case: &Case, subject: &Subject, plan: Plan) -> Result<[Point; 2]> {
-    let stream = Stream { size: case.size, ..Stream::flood(case.flows) };
-    let (traffic, window) = (ceiling.sent(stream), window(plan));
+    let (traffic, window) = (ceiling.traffic(case.flood()), window(plan));
     let turns = turns(super::rounds_of(plan), WIDE, &mut [Box::new(|| traffic.measure(window))])?;
     let points = [
         subject.point(METRIC, UNIT, &turns.series(0, Span::mpps)),
