@@ -162,10 +162,7 @@ impl KernelDevice {
 
     /// Whether the interface is still there.
     pub(crate) fn is_present(&self) -> bool {
-        match self.link() {
-            Ok(_) => true,
-            Err(e) => !is_not_there(&e),
-        }
+        !self.link().as_ref().is_err_and(is_not_there)
     }
 
     pub(crate) fn count_malformed(&self) {

@@ -155,9 +155,6 @@ impl Tap {
     }
 
     fn is_present(&self) -> bool {
-        match self.client.link(By::Index(self.index)) {
-            Ok(_) => true,
-            Err(e) => !is_not_there(&e),
-        }
+        !self.client.link(By::Index(self.index)).as_ref().is_err_and(is_not_there)
     }
 }
