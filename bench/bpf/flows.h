@@ -61,6 +61,20 @@ static __always_inline struct progress *progress_here(void)
 	return bpf_map_lookup_elem(&progress, &zero);
 }
 
+#define FIRST_SOURCE 0x0a000000
+/* Flows that there may be, at most: a power of two. */
+#define MOST_FLOWS (1 << 18)
+
+static __always_inline __be32 source_of(__u32 flow)
+{
+	return bpf_htonl(FIRST_SOURCE | flow);
+}
+
+static __always_inline __u32 flow_of(__be32 source)
+{
+	return bpf_ntohl(source) & (MOST_FLOWS - 1);
+}
+
 /* Numbers in a row that may be no flow's. */
 #define TRIES 64
 
@@ -73,7 +87,7 @@ static __always_inline int next_source(struct control *c, struct progress *p, __
 	for (int i = 0; i < TRIES; i++) {
 		p->last = (p->last * 1664525u + 1013904223u) & c->mask;
 		if (p->last < c->flows) {
-			*address = bpf_htonl(0x0a000000 | p->last);
+			*address = source_of(p->last);
 			return 0;
 		}
 	}

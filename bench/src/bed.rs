@@ -27,8 +27,9 @@ impl Bed {
     /// # Errors
     /// When the system does not start or does not take the ports.
     pub fn new(system: System, receiver: Far, cpus: Cpus) -> Result<Bed> {
+        let redirects = matches!(system, System::BareXdp | System::BareLookup);
         ensure!(
-            (system, receiver) != (System::BareXdp, Far::Container),
+            !redirects || receiver != Far::Container,
             "the kernel drops XDP redirects to a veth whose other end has neither XDP nor GRO"
         );
         let mut peer = system.start(cpus)?;
@@ -148,6 +149,7 @@ mod tests {
         let Ok(cpus) = pin::cpus() else { return skip("there is one CPU only") };
         let layouts = [
             (System::BareXdp, Far::Card),
+            (System::BareLookup, Far::Card),
             (System::BareTc, Far::Card),
             (System::BareTc, Far::Container),
             (System::LinuxBridge, Far::Card),

@@ -50,6 +50,9 @@ impl Tier {
 pub enum System {
     /// A redirect through a devmap at XDP: the least that can be done there.
     BareXdp,
+    /// The same for flows of the generator, each of which it finds and counts: the least that can
+    /// be done there by who has flows.
+    BareLookup,
     /// A redirect at the skb hook.
     BareTc,
     /// The bridge of the kernel.
@@ -68,8 +71,9 @@ pub enum System {
 
 impl System {
     /// All of them, limits first.
-    pub const ALL: [System; 10] = [
+    pub const ALL: [System; 11] = [
         System::BareXdp,
+        System::BareLookup,
         System::BareTc,
         System::LinuxBridge,
         System::OvsKernel,
@@ -85,6 +89,7 @@ impl System {
     pub fn name(self) -> &'static str {
         match self {
             System::BareXdp => "bare XDP redirect",
+            System::BareLookup => "bare XDP lookup",
             System::BareTc => "bare tc redirect",
             System::LinuxBridge => "Linux bridge",
             System::OvsKernel => "OVS kernel",
@@ -99,14 +104,19 @@ impl System {
 
     /// True when it takes OpenFlow rules.
     pub fn has_rules(self) -> bool {
-        !matches!(self, System::BareXdp | System::BareTc | System::LinuxBridge)
+        !matches!(self, System::BareXdp | System::BareLookup | System::BareTc | System::LinuxBridge)
+    }
+
+    /// True when it forwards whatever hosts send, and not frames of the generator alone.
+    pub fn serves_hosts(self) -> bool {
+        self != System::BareLookup
     }
 
     /// As what frames leave it for a card, and where a sink costs it least: without ever being
     /// an skb, or as one.
     pub fn leaves_by(self) -> Hook {
         match self {
-            System::BareXdp | System::Slipswitch(Tier::Xdp) => Hook::Xdp,
+            System::BareXdp | System::BareLookup | System::Slipswitch(Tier::Xdp) => Hook::Xdp,
             _ => Hook::Tc,
         }
     }
@@ -119,6 +129,7 @@ impl System {
         // The harness panics where a test would end.
         crate::attempt(|| match self {
             System::BareXdp => Ok(Box::new(bare::Bare::xdp()) as Box<dyn Peer>),
+            System::BareLookup => Ok(Box::new(bare::Bare::lookup())),
             System::BareTc => Ok(Box::new(bare::Bare::tc())),
             System::LinuxBridge => Ok(Box::new(bridge::Bridge::start()?)),
             System::OvsKernel => Ok(Box::new(ovs::kernel(cpus)?)),

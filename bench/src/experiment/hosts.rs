@@ -16,6 +16,10 @@ const SHORT: Duration = Duration::from_millis(200);
 /// In the full run all fifty begin.
 const LONG: Duration = Duration::from_secs(60);
 
+fn between_hosts() -> Vec<System> {
+    System::ALL.into_iter().filter(|s| s.serves_hosts()).collect()
+}
+
 /// (d): echo.
 pub fn echo(run: &mut Run, experiment: &Experiment) -> Result<()> {
     let full = run.plan.full;
@@ -36,7 +40,7 @@ pub fn echo(run: &mut Run, experiment: &Experiment) -> Result<()> {
     let tasks: Vec<Task<'_>> = sizes.map(task).collect();
     let cpus = run.cpus;
     let make = move |system| Setting::make(system, cpus, Rules::Normal)?.with_tcp();
-    run.compare(experiment, &System::ALL, Some(System::BareTc), &make, &tasks);
+    run.compare(experiment, &between_hosts(), Some(System::BareTc), &make, &tasks);
     Ok(())
 }
 
@@ -60,6 +64,6 @@ pub fn tcp(run: &mut Run, experiment: &Experiment) -> Result<()> {
         }),
     ];
     let make = move |system| Setting::make(system, cpus, Rules::Normal)?.with_tcp();
-    run.compare(experiment, &System::ALL, Some(System::BareTc), &make, &tasks);
+    run.compare(experiment, &between_hosts(), Some(System::BareTc), &make, &tasks);
     Ok(())
 }

@@ -11,10 +11,36 @@ use std::os::fd::{AsFd, OwnedFd};
 
 /// Each port's packets go out of the other.
 pub struct Bare {
-    hook: Hook,
+    limit: Limit,
     netns: Netns,
     held: Vec<Held>,
 }
+
+/// A program that redirects.
+#[derive(Clone, Copy)]
+struct Limit {
+    hook: Hook,
+    program: &'static str,
+    settings: &'static str,
+}
+
+const XDP: Limit = Limit {
+    hook: Hook::Xdp,
+    program: "bare",
+    settings: "a devmap redirect at XDP in the driver; looks at no packet and has no rules",
+};
+const LOOKUP: Limit = Limit {
+    hook: Hook::Xdp,
+    program: "lookup",
+    settings: "the same behind one access to memory for each packet: 16 bytes that are the flow's \
+               own say where it goes, and count it; they are found by the source address, nothing \
+               is compared, and there are no rules",
+};
+const TC: Limit = Limit {
+    hook: Hook::Tc,
+    program: "bare",
+    settings: "bpf_redirect at tcx ingress; looks at no packet and has no rules",
+};
 
 /// A program at a port, as long as it is held.
 enum Held {
@@ -25,12 +51,21 @@ enum Held {
 impl Bare {
     /// At the driver, through a devmap.
     pub fn xdp() -> Bare {
-        Bare { hook: Hook::Xdp, netns: Netns::new(), held: Vec::new() }
+        Bare::new(XDP)
+    }
+
+    /// The same, and each flow of the generator has memory.
+    pub fn lookup() -> Bare {
+        Bare::new(LOOKUP)
     }
 
     /// At the skb hook.
     pub fn tc() -> Bare {
-        Bare { hook: Hook::Tc, netns: Netns::new(), held: Vec::new() }
+        Bare::new(TC)
+    }
+
+    fn new(limit: Limit) -> Bare {
+        Bare { limit, netns: Netns::new(), held: Vec::new() }
     }
 }
 
@@ -40,10 +75,10 @@ impl Peer for Bare {
     }
 
     fn add_ports(&mut self, ports: &[Port; 2]) -> Result<()> {
-        let (hook, [one, two]) = (self.hook, ports.clone().map(|p| p.ifindex));
+        let (limit, [one, two]) = (self.limit, ports.clone().map(|p| p.ifindex));
         let ways = [(one, two), (two, one)];
         self.held = self.netns.with(move || {
-            ways.into_iter().map(|(from, to)| redirect(hook, from, to)).collect::<Result<_>>()
+            ways.into_iter().map(|(from, to)| redirect(limit, from, to)).collect::<Result<_>>()
         })?;
         Ok(())
     }
@@ -53,21 +88,18 @@ impl Peer for Bare {
     }
 
     fn settings(&self) -> String {
-        let how = match self.hook {
-            Hook::Xdp => "a devmap redirect at XDP in the driver",
-            Hook::Tc => "bpf_redirect at tcx ingress",
-        };
-        format!("{how}; looks at no packet and has no rules")
+        self.limit.settings.to_owned()
     }
 }
 
-fn redirect(hook: Hook, from: u32, to: u32) -> Result<Held> {
+fn redirect(limit: Limit, from: u32, to: u32) -> Result<Held> {
+    let Limit { hook, program, .. } = limit;
     let programs = Programs::load(Load { hook, output: to, frags: false })?;
     Ok(match hook {
         Hook::Xdp => {
             programs.set_way(1, to)?;
-            Held::Xdp { _link: programs.attach_xdp("bare", from)? }
+            Held::Xdp { _link: programs.attach_xdp(program, from)? }
         }
-        Hook::Tc => Held::Tc { _link: tcx_ingress(programs.program("bare")?.as_fd(), from)? },
+        Hook::Tc => Held::Tc { _link: tcx_ingress(programs.program(program)?.as_fd(), from)? },
     })
 }

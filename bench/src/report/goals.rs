@@ -70,8 +70,8 @@ pub struct Goal {
     pub figure: Figure,
     /// What it has to be.
     pub bound: Bound,
-    /// What looks at no packet and keeps no rule: what it has in the place of Slipswitch shows how
-    /// much this machine leaves to be reached.
+    /// What does the least that can be done for the same traffic: what it has in the place of
+    /// Slipswitch shows how much this machine leaves to be reached.
     pub limit: Option<&'static str>,
 }
 

@@ -120,7 +120,8 @@ fn goals_table(text: &mut String, results: &Results, layout: &Layout<'_>) {
     if !run.is_empty() {
         text.push_str(
             "\nThe limit has what takes the place of Slipswitch and does the least that can be done: a \
-             redirect that looks at no packet, an OpenFlow server that keeps no rule.\n\n\
+             redirect that finds and counts a packet's flow or, between hosts, looks at no packet; \
+             an OpenFlow server that keeps no rule.\n\n\
              | goal | bound | measured | the limit has | |\n|---|---|---|---|---|\n",
         );
     }
