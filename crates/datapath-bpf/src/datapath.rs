@@ -19,7 +19,7 @@ use crate::attachment::{
 };
 use crate::flows::Flows;
 use crate::grace::Grace;
-use crate::layout::{ConfigEntry, MAX_PORTS, PORT_DEVMAP, PORT_SPLIT, PORT_STACK, word};
+use crate::layout::{ConfigEntry, Counters, MAX_PORTS, PORT_DEVMAP, PORT_SPLIT, PORT_STACK, word};
 use crate::load::Hook;
 use crate::maps::Maps;
 use crate::object::UserObject;
@@ -533,8 +533,12 @@ impl BpfDatapath {
             let _held = lock(&self.ports); // who changes a port's flags holds it
             self.set_whole_only(ports::has_whole_only(self.maps()));
         }
-        let Totals { found, evicted, .. } = self.counters();
-        let keys = self.variants.keys(self.flows.len(), found.wrapping_add(evicted));
+        let counters = &self.maps().counters;
+        let missed = (0..counters.len()).map(|shard| {
+            let Counters { found, evicted, .. } = counters.read(shard);
+            found.wrapping_add(evicted)
+        });
+        let keys = self.variants.keys(self.flows.len(), missed);
         self.maps().fit_cache(keys);
         self.variants.choose(self.needs(), keys, || self.maps().next_generation());
         // Flows that came while a variant was loaded.
@@ -554,6 +558,12 @@ impl BpfDatapath {
     /// What the present lookup programs serve.
     pub fn variant(&self) -> Needs {
         self.variants.active()
+    }
+
+    /// Lines of each CPU's exact-match cache that the lookup programs made for the present flows use;
+    /// `None` while those for all flows are in use.
+    pub fn emc_lines(&self) -> Option<u32> {
+        self.variants.emc_lines()
     }
 
     /// Ends. With `cleanup`, or when nothing is pinned, all programs are detached, and nothing

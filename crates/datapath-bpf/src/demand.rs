@@ -3,11 +3,15 @@
 //! One for each flow is not always enough. A key has all bits that any flow looks at, so a flow
 //! that looks at fewer has several: of each connection one, say, when it looks at addresses alone
 //! and another flow looks at ports. Nobody counts these. But programs count keys that no cache had
-//! though there is a flow for them, and keys that they evict: are these many, time and again, there
-//! are more keys than there is room for.
+//! though there is a flow for them, and keys that they evict: are these more than it takes to fill the
+//! caches, there are more keys than there is room for.
+//!
+//! Caches fill whenever flows are new, and when another lookup program begins with empty ones. That
+//! is no demand: room that nobody needs puts the entries of the same keys in more lines of memory,
+//! and the lines are what lookups wait for.
 
-/// Misses between two looks that are too many: more than a quarter of what there is room for.
-const TOO_MANY: usize = 4;
+/// Misses between two looks that are many: more than a quarter of what there is room for.
+const MANY: usize = 4;
 /// Looks without pressure until less room is tried, at first (two minutes) and at most (an hour).
 const PATIENCE: u32 = 240;
 const MOST_PATIENCE: u32 = 7200;
@@ -19,9 +23,11 @@ const FEW: usize = 1024;
 /// Keys beyond those that flows are known to have.
 #[derive(Debug)]
 pub struct Demand {
+    /// CPUs that count in the same place. Each has an exact-match cache of its own.
+    sharers: u32,
     keys: usize,
-    /// Misses that were counted at the last look; `None` before the first.
-    missed: Option<u64>,
+    /// By place; none before the first look.
+    misses: Vec<Misses>,
     /// Looks since there was pressure, or less room was tried.
     calm: u32,
     patience: u32,
@@ -29,23 +35,58 @@ pub struct Demand {
     is_trial: bool,
 }
 
-impl Default for Demand {
-    fn default() -> Demand {
-        Demand { keys: 0, missed: None, calm: 0, patience: PATIENCE, is_trial: false }
-    }
+/// What programs count in one place.
+#[derive(Clone, Copy, Debug)]
+struct Misses {
+    /// All, as of the last look.
+    counted: u64,
+    /// Those since looks have found many of them, and the caches are those of now.
+    pressure: u64,
 }
 
 impl Demand {
-    /// A look, about twice a second: so many keys `missed` so far, while the exact-match cache has
-    /// room for `room`. For how many there should be room, if flows have fewer.
-    pub fn observe(&mut self, missed: u64, room: usize) -> usize {
-        let fresh = missed.wrapping_sub(self.missed.replace(missed).unwrap_or(missed));
-        if fresh > (room / TOO_MANY) as u64 {
+    /// None so far. So many CPUs count in the same place.
+    pub fn new(sharers: u32) -> Demand {
+        let misses = Vec::new();
+        Demand { sharers, keys: 0, misses, calm: 0, patience: PATIENCE, is_trial: false }
+    }
+
+    /// The exact-match caches begin anew.
+    pub fn begin_anew(&mut self) {
+        self.misses.iter_mut().for_each(|misses| misses.pressure = 0);
+    }
+
+    /// A look, about twice a second: by the place where they are counted, so many keys `missed` so
+    /// far, while the exact-match cache of a CPU has room for `room`. For how many there should be
+    /// room, if flows have fewer.
+    pub fn observe(&mut self, missed: impl Iterator<Item = u64>, room: usize) -> usize {
+        let (most, mut is_calm, mut is_too_much) = (self.filling(room), true, false);
+        for (place, counted) in missed.enumerate() {
+            let Some(misses) = self.misses.get_mut(place) else {
+                self.misses.push(Misses { counted, pressure: 0 });
+                continue;
+            };
+            let fresh = counted.wrapping_sub(std::mem::replace(&mut misses.counted, counted));
+            if fresh > (room / MANY) as u64 {
+                is_calm = false;
+                misses.pressure = misses.pressure.saturating_add(fresh);
+                is_too_much |= misses.pressure > most;
+            } else {
+                misses.pressure = 0;
+            }
+        }
+        if is_too_much {
             self.grow(room);
-        } else if self.keys > 0 {
+        } else if is_calm && self.keys > 0 {
             self.rest();
         }
         self.keys
+    }
+
+    /// The most misses of caches that get to know as many keys as they have room for: each is
+    /// walked for once, and on each CPU may evict something that no key has any more.
+    fn filling(&self, room: usize) -> u64 {
+        (u64::from(self.sharers) + 1).saturating_mul(room as u64)
     }
 
     fn grow(&mut self, room: usize) {
@@ -53,6 +94,7 @@ impl Demand {
             self.patience = self.patience.saturating_mul(2).min(MOST_PATIENCE);
         }
         self.keys = self.keys.max(room.saturating_mul(2));
+        self.begin_anew();
         self.calm = 0;
     }
 
@@ -66,7 +108,8 @@ impl Demand {
         self.is_trial = true;
         self.keys /= 2;
         if self.keys < FEW {
-            *self = Demand { missed: self.missed, ..Demand::default() };
+            self.keys = 0;
+            (self.patience, self.is_trial) = (PATIENCE, false);
         }
     }
 }
@@ -75,44 +118,91 @@ impl Demand {
 mod tests {
     use super::*;
 
+    /// More misses than it takes to fill the cache of one CPU with 3000 keys.
+    const PRESSURE: u64 = 6001;
+
+    /// Demand, and all misses of one place so far.
+    struct Looks {
+        demand: Demand,
+        missed: u64,
+    }
+
+    impl Looks {
+        fn new() -> Looks {
+            let mut looks = Looks { demand: Demand::new(1), missed: 1_000_000 };
+            assert_eq!(looks.after(0, 3000), 0, "of an earlier daemon");
+            looks
+        }
+
+        fn after(&mut self, fresh: u64, room: usize) -> usize {
+            self.missed += fresh;
+            self.demand.observe([self.missed].into_iter(), room)
+        }
+
+        /// Calm looks until there is to be less room.
+        fn until_less(&mut self, room: usize) -> u32 {
+            1 + (0..100_000).take_while(|_| self.after(0, room) == room).count() as u32
+        }
+    }
+
     #[test]
     fn many_misses_ask_for_twice_the_room() {
-        let mut demand = Demand::default();
-        assert_eq!(demand.observe(1_000_000, 3000), 0, "of an earlier daemon");
-        assert_eq!(demand.observe(1_000_750, 3000), 0, "not too many");
-        assert_eq!(demand.observe(1_001_501, 3000), 6000);
-        assert_eq!(demand.observe(1_009_000, 3000), 6000, "it takes a moment until there is room");
-        assert_eq!(demand.observe(1_011_000, 6000), 12_000);
-        assert_eq!(demand.observe(1_011_000, 12_000), 12_000);
-        assert_eq!(demand.observe(1_011_000, 0), 12_000, "the cache is not asked");
+        let mut looks = Looks::new();
+        assert_eq!(looks.after(PRESSURE, 3000), 6000);
+        assert_eq!(looks.after(PRESSURE, 3000), 6000, "it takes a moment until there is room");
+        assert_eq!(looks.after(2 * PRESSURE, 6000), 12_000);
+        assert_eq!(looks.after(0, 12_000), 12_000);
+        assert_eq!(looks.after(PRESSURE, 0), 12_000, "the cache is not asked");
+    }
+
+    #[test]
+    fn caches_that_fill_ask_for_nothing() {
+        let mut looks = Looks::new();
+        // As fast as can be: all keys are walked for, and evict what nobody has any more.
+        assert_eq!(looks.after(6000, 3000), 0);
+        // Another program begins: the same again.
+        looks.demand.begin_anew();
+        assert_eq!(looks.after(6000, 3000), 0);
+        // It was over: some flows later they fill once more.
+        assert_eq!(looks.after(750, 3000), 0, "not many");
+        assert_eq!([looks.after(2000, 3000), looks.after(4000, 3000)], [0, 0]);
+        // But this is not how caches fill.
+        assert_eq!(looks.after(751, 3000), 6000);
+    }
+
+    #[test]
+    fn each_cpu_fills_a_cache_of_its_own() {
+        let mut demand = Demand::new(1);
+        demand.observe([0; 3].into_iter(), 3000);
+        assert_eq!(demand.observe([6000; 3].into_iter(), 3000), 0);
+        assert_eq!(demand.observe([6000, 6751, 6750].into_iter(), 3000), 6000);
+        // Where two count together, these are the misses of both.
+        let mut demand = Demand::new(2);
+        demand.observe([0].into_iter(), 3000);
+        assert_eq!(demand.observe([9000].into_iter(), 3000), 0);
+        assert_eq!(demand.observe([9751].into_iter(), 3000), 6000);
     }
 
     #[test]
     fn less_room_is_tried_again_more_and_more_rarely() {
-        let mut demand = Demand::default();
-        let mut missed = 0;
-        demand.observe(missed, 3000);
-        let mut looks_until_less = |demand: &mut Demand| {
-            missed += 6000;
-            assert_eq!(demand.observe(missed, 3000), 6000);
-            1 + (0..).take_while(|_| demand.observe(missed, 6000) == 6000).count() as u32
+        let mut looks = Looks::new();
+        let until_less = |looks: &mut Looks| {
+            assert_eq!(looks.after(PRESSURE, 3000), 6000);
+            looks.until_less(6000)
         };
-        assert_eq!(looks_until_less(&mut demand), PATIENCE);
-        assert_eq!(looks_until_less(&mut demand), 2 * PATIENCE);
-        assert_eq!(looks_until_less(&mut demand), 4 * PATIENCE);
+        assert_eq!(until_less(&mut looks), PATIENCE);
+        assert_eq!(until_less(&mut looks), 2 * PATIENCE);
+        assert_eq!(until_less(&mut looks), 4 * PATIENCE);
         // What goes well for a while was no trial.
-        (0..TRIAL).for_each(|_| assert_eq!(demand.observe(missed + 1, 3000), 3000));
-        assert_eq!(demand.observe(missed + 6000, 3000), 6000);
-        let looks = (0..).take_while(|_| demand.observe(missed + 6000, 6000) == 6000).count();
-        assert_eq!(looks as u32 + 1, 4 * PATIENCE);
+        (0..TRIAL).for_each(|_| assert_eq!(looks.after(0, 3000), 3000));
+        assert_eq!(until_less(&mut looks), 4 * PATIENCE);
     }
 
     #[test]
     fn what_nobody_needs_any_more_is_given_back() {
-        let mut demand = Demand::default();
-        demand.observe(0, 3000);
-        demand.observe(6000, 3000);
-        let looks = (0..10 * PATIENCE).take_while(|_| demand.observe(6000, 6000) > 0).count();
-        assert!(looks as u32 <= 4 * PATIENCE, "{looks}");
+        let mut looks = Looks::new();
+        looks.after(PRESSURE, 3000);
+        let until_none = (0..10 * PATIENCE).take_while(|_| looks.after(0, 6000) > 0).count();
+        assert!(until_none as u32 <= 4 * PATIENCE, "{until_none}");
     }
 }

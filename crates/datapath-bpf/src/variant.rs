@@ -161,7 +161,7 @@ impl Variants {
                 full,
                 lookups: HashMap::new(),
                 emc_lines: LEAST_LINES,
-                demand: Demand::default(),
+                demand: Demand::new(sizes.cpus.div_ceil(sizes.shards)),
                 broken: false,
             }),
         }
@@ -218,6 +218,11 @@ impl Variants {
         Needs { words: active as u32, features: (active >> 32) as u32 }
     }
 
+    /// Lines of the exact-match cache in the present variant, when it is not the full one.
+    pub fn emc_lines(&self) -> Option<u32> {
+        self.lock().present.map(|fit| fit.emc_lines)
+    }
+
     /// Called before something is published that needs `needs`. No system call when the present
     /// variant has it.
     pub fn admit(&self, needs: Needs) {
@@ -242,12 +247,13 @@ impl Variants {
         }
         choice.present = None;
         choice.times = 0;
+        choice.demand.begin_anew();
         self.active.store(packed(Needs::ALL), Ordering::Release);
     }
 
     /// How many keys caches are to have room for, with `flows` flows, when so many `missed` them so
-    /// far. About twice a second.
-    pub fn keys(&self, flows: usize, missed: u64) -> usize {
+    /// far, by shard. About twice a second.
+    pub fn keys(&self, flows: usize, missed: impl Iterator<Item = u64>) -> usize {
         let mut choice = self.lock();
         let present = room(choice.emc_lines);
         let demand = choice.demand.observe(missed, present);
@@ -308,6 +314,7 @@ impl Variants {
         }
         choice.present = Some(found);
         choice.emc_lines = found.emc_lines;
+        choice.demand.begin_anew();
         tracing::debug!(
             target: "dpif", words = found.needs.words.count_ones(),
             features = found.needs.features,
