@@ -1,6 +1,7 @@
 //! The datapath with the kernel: loading, forwarding, adoption, and flows that come and go while
 //! packets run.
 
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -38,6 +39,15 @@ fn small() -> Config {
 
 fn open(config: Config) -> BpfDatapath {
     BpfDatapath::open(config, Clock::new()).unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// Opens it; packets come from port 1, the loopback device, and go to port 2.
+fn open_with_ports(config: Config) -> BpfDatapath {
+    let to = veth();
+    let bpf = open(config);
+    bpf.attach(PortNo(1), &attachment(LOOPBACK)).unwrap();
+    bpf.attach(PortNo(2), &attachment(to)).unwrap();
+    bpf
 }
 
 fn attachment(ifindex: u32) -> Attachment {
@@ -84,6 +94,13 @@ fn stamping(id: u32, version: u8) -> Megaflow {
 
 fn run(program: BorrowedFd<'_>, frame: &[u8]) -> sys::RunOutput {
     sys::run(program, frame, &[], 1).unwrap()
+}
+
+/// Runs a frame with each of these numbers.
+fn assert_redirects_all(program: BorrowedFd<'_>, ids: Range<u32>) {
+    for id in ids {
+        assert_eq!(run(program, &frame(id)).verdict, TC_ACT_REDIRECT, "frame {id}");
+    }
 }
 
 #[test]
@@ -137,10 +154,7 @@ fn sent_by(device: &str) -> u64 {
 #[test]
 fn some_packets_are_copied_amid_a_list() {
     in_namespace_as_root(|| {
-        let to = veth();
-        let bpf = open(small());
-        bpf.attach(PortNo(1), &attachment(LOOPBACK)).unwrap();
-        bpf.attach(PortNo(2), &attachment(to)).unwrap();
+        let bpf = open_with_ports(small());
         let quarter = Action::Sample { probability: 1 << 30, actions: vec![out()] };
         let mut actions = stamping(7, 0).actions.to_vec();
         actions.insert(0, quarter);
@@ -332,10 +346,7 @@ fn under_each_of_256_masks_flows_are_found() {
         flow
     };
     in_namespace_as_root(|| {
-        let to = veth();
-        let bpf = open(Config { max_masks: MASKS, ..small() });
-        bpf.attach(PortNo(1), &attachment(LOOPBACK)).unwrap();
-        bpf.attach(PortNo(2), &attachment(to)).unwrap();
+        let bpf = open_with_ports(Config { max_masks: MASKS, ..small() });
         for id in 0..MASKS {
             assert_eq!(bpf.install(&flow(id), HookSet::all()), Ok(HookSet::all()), "{id}");
         }
@@ -357,10 +368,7 @@ fn connections_of_few_flows_find_room_in_the_cache() {
     // More than the cache has at first; a flow tells them apart, and most are another one's.
     const CONNECTIONS: u32 = 12_000;
     in_namespace_as_root(|| {
-        let to = veth();
-        let bpf = open(Config { max_flows: CONNECTIONS, ..small() });
-        bpf.attach(PortNo(1), &attachment(LOOPBACK)).unwrap();
-        bpf.attach(PortNo(2), &attachment(to)).unwrap();
+        let bpf = open_with_ports(Config { max_flows: CONNECTIONS, ..small() });
         let mut all = megaflow(CONNECTIONS, &[out()]);
         all.matching.set_masked(Field::Ipv4Dst, 0, 0);
         for flow in [megaflow(0, &[out()]), all] {
@@ -370,9 +378,7 @@ fn connections_of_few_flows_find_room_in_the_cache() {
         let missed = || bpf.counters().found + bpf.counters().evicted;
         let missed_by_all = || {
             let before = missed();
-            for id in 0..CONNECTIONS {
-                assert_eq!(run(entry, &frame(id)).verdict, TC_ACT_REDIRECT, "connection {id}");
-            }
+            assert_redirects_all(entry, 0..CONNECTIONS);
             bpf.maintain();
             (missed() - before) as u32
         };
@@ -388,10 +394,7 @@ fn connections_of_few_flows_find_room_in_the_cache() {
 fn flows_whose_packets_begin_all_at_once_ask_for_no_more_room_than_they_have() {
     const FLOWS: u32 = 6_000;
     in_namespace_as_root(|| {
-        let to = veth();
-        let bpf = open(Config { max_flows: FLOWS, ..small() });
-        bpf.attach(PortNo(1), &attachment(LOOPBACK)).unwrap();
-        bpf.attach(PortNo(2), &attachment(to)).unwrap();
+        let bpf = open_with_ports(Config { max_flows: FLOWS, ..small() });
         for id in 0..FLOWS {
             assert_eq!(bpf.install(&megaflow(id, &[out()]), HookSet::all()), Ok(HookSet::all()));
         }
@@ -399,9 +402,7 @@ fn flows_whose_packets_begin_all_at_once_ask_for_no_more_room_than_they_have() {
         (0..4).for_each(|_| bpf.maintain());
         let lines = bpf.emc_lines().unwrap();
         for _ in 0..8 {
-            for id in 0..FLOWS {
-                assert_eq!(run(entry, &frame(id)).verdict, TC_ACT_REDIRECT, "flow {id}");
-            }
+            assert_redirects_all(entry, 0..FLOWS);
             bpf.maintain();
             assert_eq!(bpf.emc_lines(), Some(lines));
         }
@@ -438,10 +439,7 @@ fn without_bpf_calls() {
 fn flows_come_go_and_are_counted_without_bpf_calls() {
     const FLOWS: u32 = 400;
     in_namespace_as_root(|| {
-        let to = veth();
-        let bpf = open(small());
-        bpf.attach(PortNo(1), &attachment(LOOPBACK)).unwrap();
-        bpf.attach(PortNo(2), &attachment(to)).unwrap();
+        let bpf = open_with_ports(small());
         // A thread of its own: runs of programs are such calls, too.
         let changes = |change: &(dyn Fn() + Sync)| {
             std::thread::scope(|scope| {
@@ -481,10 +479,7 @@ fn flows_come_go_and_are_counted_without_bpf_calls() {
 fn half_a_million_flows_are_held_and_run() {
     in_namespace_as_root(|| {
         const FLOWS: u32 = 512 << 10;
-        let to = veth();
-        let bpf = open(Config { max_flows: FLOWS, max_masks: 256, ..Config::default() });
-        bpf.attach(PortNo(1), &attachment(LOOPBACK)).unwrap();
-        bpf.attach(PortNo(2), &attachment(to)).unwrap();
+        let bpf = open_with_ports(Config { max_flows: FLOWS, max_masks: 256, ..Config::default() });
         let refused = |id: &u32| bpf.install(&megaflow(*id, &[out()]), HookSet::all()).is_err();
         let refused: Vec<u32> = (0..FLOWS).filter(refused).collect();
         // Three flows of one hash are one too many; there are 2^32 hashes.
@@ -553,10 +548,7 @@ fn what_nobody_goes_on_with_is_taken_away() {
 #[test]
 fn no_packet_meets_a_recycled_flow() {
     in_namespace_as_root(|| {
-        let to = veth();
-        let bpf = open(small());
-        bpf.attach(PortNo(1), &attachment(LOOPBACK)).unwrap();
-        bpf.attach(PortNo(2), &attachment(to)).unwrap();
+        let bpf = open_with_ports(small());
         const IDS: u32 = 1500;
         let (stop, ran, hit) = (AtomicBool::new(false), AtomicU32::new(0), AtomicU32::new(0));
         let end = Instant::now() + Duration::from_secs(8);
@@ -631,10 +623,7 @@ fn spent() -> Duration {
 #[ignore = "figures; run alone and optimised"]
 fn figures() {
     in_namespace_as_root(|| {
-        let to = veth();
-        let bpf = open(Config::default());
-        bpf.attach(PortNo(1), &attachment(LOOPBACK)).unwrap();
-        bpf.attach(PortNo(2), &attachment(to)).unwrap();
+        let bpf = open_with_ports(Config::default());
         let flows: Vec<Megaflow> = (0..262_144).map(|id| megaflow(id, &[out()])).collect();
         let start = Instant::now();
         let before = spent();
