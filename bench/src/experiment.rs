@@ -59,7 +59,7 @@ pub type Entry = (Experiment, Work, [u64; 2]);
 
 /// All experiments, in the order of the page.
 pub const ALL: [Entry; 13] = [
-    (catalogue::GRID, frames::sweep, [420, 2400]),
+    (catalogue::GRID, frames::sweep, [420, 3600]),
     (catalogue::FLOWS, frames::sweep, [1, 1]),
     (catalogue::ONE_FLOW, frames::one_flow, [40, 90]),
     (catalogue::HALF, frames::half, [30, 60]),

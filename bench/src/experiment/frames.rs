@@ -4,6 +4,7 @@
 //! with every system, in the same rounds. The generator's CPU also runs what the kernel does for
 //! arriving frames; daemons have the other CPU.
 
+mod alone;
 mod cases;
 mod delay;
 mod half;
@@ -15,14 +16,13 @@ use super::{Run, subject};
 use crate::args::Plan;
 use crate::bed::{Bed, Ceiling, End};
 use crate::catalogue::Experiment;
-use crate::measure::Series;
 use crate::peer::System;
 use crate::point::{Point, Subject};
 use crate::report::results::SENDER;
 use crate::topology::Far;
+use alone::Alone;
 use anyhow::Result;
 use cases::{Case, Layout};
-use indexmap::IndexMap;
 
 pub use half::half;
 pub use known::Known;
@@ -34,12 +34,12 @@ use known::Measured;
 /// which are kept for them.
 pub fn sweep(run: &mut Run, experiment: &Experiment) -> Result<()> {
     let ceiling = Ceiling::new(End::Sink, run.cpus)?;
-    let mut limits: IndexMap<Choice, Series> = IndexMap::new();
+    let mut alone = alone::All::default();
     let layouts = cases::of(experiment.name, run.plan.full);
     for system in run.systems.clone() {
         for layout in layouts.iter().filter(|layout| layout.suits(system)) {
             let receiver = layout.receiver;
-            let own = repeat_known(run, experiment, system, layout, &mut limits);
+            let own = repeat_known(run, experiment, system, layout, &mut alone);
             if own.is_empty() {
                 continue;
             }
@@ -53,10 +53,10 @@ pub fn sweep(run: &mut Run, experiment: &Experiment) -> Result<()> {
                     run.results.systems.entry(name).or_insert_with(|| bed.peer.settings());
                     let mut session =
                         Session { experiment, system, plan: run.plan, bed, ceiling: &ceiling };
-                    session.run(&layout, &mut |case, points, limit| {
-                        let measured = limit.map(|limit| {
+                    session.run(&layout, &mut |case, points, beside| {
+                        let measured = beside.map(|alone| {
                             let (case, points) = (case.clone(), points.clone());
-                            Measured { system, receiver, case, points, limit }
+                            Measured { system, receiver, case, points, alone }
                         });
                         if !own.contains(case) {
                             let (name, rules, flows) =
@@ -65,8 +65,7 @@ pub fn sweep(run: &mut Run, experiment: &Experiment) -> Result<()> {
                             run.progress.say(&words);
                         } else {
                             if let Some(measured) = &measured {
-                                let limits = limits.entry(case.choice()).or_default();
-                                limits.0.extend(&measured.limit.0);
+                                alone.add(case, &measured.alone);
                             }
                             points.into_iter().for_each(|point| run.add(point));
                         }
@@ -82,7 +81,7 @@ pub fn sweep(run: &mut Run, experiment: &Experiment) -> Result<()> {
             }
         }
     }
-    add_limits(run, experiment, &layouts, &limits);
+    add_alone(run, experiment, &layouts, &alone);
     Ok(())
 }
 
@@ -125,13 +124,13 @@ fn repeat_known(
     experiment: &Experiment,
     system: System,
     layout: &Layout,
-    limits: &mut IndexMap<Choice, Series>,
+    alone: &mut alone::All,
 ) -> Vec<Case> {
     let mut rest = Vec::new();
     for case in &layout.cases {
         match run.known.find(system, layout.receiver, case) {
             Some(measured) => {
-                limits.entry(case.choice()).or_default().0.extend(&measured.limit.0);
+                alone.add(case, &measured.alone);
                 let points = measured.points_in(experiment.name, case);
                 points.into_iter().for_each(|point| run.add(point));
             }
@@ -141,20 +140,13 @@ fn repeat_known(
     rest
 }
 
-/// What matters to the generator alone: flows and size.
-type Choice = (u32, u32);
-
 /// Adds what the generator alone did beside all systems, for each case.
-fn add_limits(
-    run: &mut Run,
-    experiment: &Experiment,
-    layouts: &[Layout],
-    limits: &IndexMap<Choice, Series>,
-) {
+fn add_alone(run: &mut Run, experiment: &Experiment, layouts: &[Layout], all: &alone::All) {
     for case in layouts.iter().flat_map(|layout| &layout.cases) {
-        let Some(samples) = limits.get(&case.choice()) else { continue };
-        let subject = no_switch(experiment, rate::CEILING, case);
-        run.add(subject.point(rate::METRIC, rate::UNIT, samples));
+        let subject = no_switch(experiment, alone::NAME, case);
+        for Alone { metric, unit, samples } in all.of(case) {
+            run.add(subject.point(metric, unit, samples));
+        }
     }
 }
 
@@ -167,8 +159,8 @@ fn no_switch(experiment: &Experiment, name: &str, case: &Case) -> Subject {
     }
 }
 
-/// Takes what came of a case: points, and rates of the generator alone when it could be measured.
-type Done<'a> = dyn FnMut(&Case, Vec<Point>, Option<Series>) + 'a;
+/// Takes what came of a case: points, and what the generator alone did when it could be measured.
+type Done<'a> = dyn FnMut(&Case, Vec<Point>, Option<Vec<Alone>>) + 'a;
 
 /// A system under measurement.
 struct Session<'a> {
@@ -195,10 +187,10 @@ impl Session<'_> {
                 self.measure(case, &subject)
             });
             match points {
-                Ok((points, limit)) => {
+                Ok((points, alone)) => {
                     let note = note.as_deref();
                     let points = points.into_iter().map(|p| with_note(p, note)).collect();
-                    done(case, points, Some(limit));
+                    done(case, points, Some(alone));
                 }
                 Err(e) => {
                     let point = subject.absent(rate::METRIC, rate::UNIT, &format!("{e:#}"));
@@ -208,13 +200,20 @@ impl Session<'_> {
         }
     }
 
-    /// The system's points, and the rates of the generator alone beside it.
-    fn measure(&self, case: &Case, subject: &Subject) -> Result<(Vec<Point>, Series)> {
-        let (mut points, limit) = rate::measure(&self.bed, self.ceiling, case, subject, self.plan)?;
+    /// The system's points, and what the generator alone did beside it.
+    fn measure(&self, case: &Case, subject: &Subject) -> Result<(Vec<Point>, Vec<Alone>)> {
+        let (mut points, rates) = rate::measure(&self.bed, self.ceiling, case, subject, self.plan)?;
+        let mut alone = vec![rates];
         if case.delays {
-            points.extend(delay::measure(&self.bed, case, subject, delay::FEW, self.plan));
+            // It takes a clock that runs now slower, now faster out of the comparison, and as long
+            // as the system's own turn.
+            let ceiling = (case.flows == 1).then_some(self.ceiling);
+            let (delays, beside) =
+                delay::measure(&self.bed, ceiling, case, subject, delay::FEW, self.plan);
+            points.extend(delays);
+            alone.extend(beside);
         }
-        Ok((points, limit))
+        Ok((points, alone))
     }
 }
 

@@ -1,12 +1,14 @@
 //! How long frames are on their way when there are few.
 
+use super::alone::{Alone, NAME};
 use super::cases::Case;
 use crate::args::Plan;
-use crate::bed::Bed;
-use crate::generator::{Pace, Span, Stream};
+use crate::bed::{Bed, Ceiling};
+use crate::generator::{Pace, Span, Stream, Traffic};
 use crate::histogram::Histogram;
-use crate::measure::{Sample, Turns, turns};
+use crate::measure::{Contender, Sample, Turns, turns};
 use crate::point::{Point, Subject};
+use anyhow::Result;
 use std::time::Duration;
 
 /// Frames a second that are few for any system.
@@ -40,34 +42,57 @@ impl Sample for Delayed {
     }
 }
 
-/// Measures under so many frames a second at an even pace; or says why that could not be done.
-pub fn measure(bed: &Bed, case: &Case, subject: &Subject, rate: u32, plan: Plan) -> Vec<Point> {
+/// Measures under so many frames a second at an even pace; or says why that could not be done. With
+/// a `ceiling` the generator alone takes turns with the system; what it did then comes second.
+pub fn measure(
+    bed: &Bed,
+    ceiling: Option<&Ceiling>,
+    case: &Case,
+    subject: &Subject,
+    rate: u32,
+    plan: Plan,
+) -> (Vec<Point>, Vec<Alone>) {
     let stream = Stream { flows: case.flows, size: case.size, pace: Pace::Even(rate) };
-    let traffic = bed.traffic(stream);
     let window = Duration::from_millis(if plan.full { 500 } else { 300 });
-    let once = || {
-        let (span, delays) = traffic.delays(window)?;
-        Ok(Delayed { span, delays })
-    };
-    match turns(super::rounds_of(plan), WIDE, &mut [Box::new(once)]) {
+    let through = bed.traffic(stream);
+    let alone = ceiling.map(|ceiling| ceiling.traffic(stream));
+    let contender = |traffic| -> Contender<'_, Delayed> { Box::new(move || look(traffic, window)) };
+    let mut contenders: Vec<_> = [&through].into_iter().chain(&alone).map(contender).collect();
+    match turns(super::rounds_of(plan), WIDE, &mut contenders) {
         Ok(turns) => points(subject, rate, &turns),
         Err(e) => {
             let why = format!("{e:#}");
-            QUANTILES.map(|(_, metric)| subject.absent(metric, UNIT, &why)).into()
+            (QUANTILES.map(|(_, metric)| subject.absent(metric, UNIT, &why)).into(), Vec::new())
         }
     }
 }
 
-fn points(subject: &Subject, rate: u32, turns: &Turns<Delayed>) -> Vec<Point> {
-    let delays = QUANTILES.map(|(share, metric)| {
-        subject.point(metric, UNIT, &turns.series(0, |sample| sample.quantile(share)))
-    });
+fn look(traffic: &Traffic<'_>, window: Duration) -> Result<Delayed> {
+    let (span, delays) = traffic.delays(window)?;
+    Ok(Delayed { span, delays })
+}
+
+/// Of the first contender; and what the second did, where there is one.
+fn points(subject: &Subject, rate: u32, turns: &Turns<Delayed>) -> (Vec<Point>, Vec<Alone>) {
+    let quantiles = |contender, share| turns.series(contender, |s: &Delayed| s.quantile(share));
     let loss = turns.series(0, |sample| sample.span.loss());
-    let loss = subject.point("loss at an even pace", "%", &loss);
     let sent = turns.series(0, |sample| sample.span.sent as f64 / sample.span.seconds).median();
     let slow = sent < f64::from(rate) * (1.0 - SLOW);
     let note = slow.then(|| format!("the generator sent only {sent:.0} frames a second"));
     let mark =
         |point| Point { taken: turns.taken, unsteady: turns.unsteady, note: note.clone(), ..point };
-    delays.into_iter().chain([loss]).map(mark).collect()
+    let mut points = Vec::new();
+    let mut alone = Vec::new();
+    for (share, metric) in QUANTILES {
+        let point = subject.point(metric, UNIT, &quantiles(0, share));
+        if turns.samples.len() > 1 {
+            let samples = quantiles(1, share);
+            points.push(mark(point.against(NAME, &samples)));
+            alone.push(Alone { metric, unit: UNIT, samples });
+        } else {
+            points.push(mark(point));
+        }
+    }
+    points.push(mark(subject.point("loss at an even pace", "%", &loss)));
+    (points, alone)
 }

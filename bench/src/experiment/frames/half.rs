@@ -38,7 +38,7 @@ pub fn half(run: &mut Run, experiment: &Experiment) -> Result<()> {
                 .systems
                 .entry(system.name().to_owned())
                 .or_insert_with(|| bed.peer.settings());
-            Ok(delay::measure(&bed, case, &subject, *rate, run.plan))
+            Ok(delay::measure(&bed, None, case, &subject, *rate, run.plan).0)
         });
         match points {
             Ok(points) => points.into_iter().for_each(|point| run.add(point)),

@@ -1,7 +1,7 @@
 //! What was measured already in this run: two experiments may have a case in common.
 
+use super::alone::Alone;
 use super::cases::Case;
-use crate::measure::Series;
 use crate::peer::System;
 use crate::point::Point;
 use crate::topology::Far;
@@ -17,8 +17,8 @@ pub struct Measured {
     pub case: Case,
     /// What came of it.
     pub points: Vec<Point>,
-    /// Rates of the generator alone beside it.
-    pub limit: Series,
+    /// What the generator alone did beside it.
+    pub alone: Vec<Alone>,
 }
 
 /// All that were.
@@ -55,6 +55,7 @@ impl Measured {
 mod tests {
     use super::super::cases;
     use super::*;
+    use crate::measure::Series;
     use crate::point::Subject;
 
     const SYSTEM: System = System::LinuxBridge;
@@ -69,11 +70,11 @@ mod tests {
             system: SYSTEM.name().into(),
             parameters: case.parameters.clone(),
         };
-        let rates = Series(vec![1.0]);
-        let points = vec![subject.point("rate", "Mpps", &rates)];
+        let points = vec![subject.point("rate", "Mpps", &Series(vec![1.0]))];
         let case = case.clone();
         let mut known = Known::default();
-        known.keep(Measured { system: SYSTEM, receiver: Far::Card, case, points, limit: rates });
+        let alone = Vec::new();
+        known.keep(Measured { system: SYSTEM, receiver: Far::Card, case, points, alone });
         known
     }
 

@@ -1,5 +1,6 @@
 //! How many frames a system moves when there are more than it can.
 
+use super::alone::{Alone, NAME};
 use super::cases::Case;
 use crate::args::Plan;
 use crate::bed::{Bed, Ceiling};
@@ -15,8 +16,6 @@ pub const METRIC: &str = "rate";
 pub const PER_CORE: &str = "rate per core";
 /// Their unit.
 pub const UNIT: &str = "Mpps";
-/// What a rate is compared with, in place of a system's name.
-pub const CEILING: &str = crate::report::results::GENERATOR;
 /// Scatter (MAD over median) that is too wide.
 const WIDE: f64 = 0.05;
 
@@ -28,13 +27,16 @@ impl Sample for Span {
 
 /// Lets the generator alone and the system take turns; the system's points, and the rates of the
 /// generator alone.
+///
+/// # Errors
+/// When no frame gets through.
 pub fn measure(
     bed: &Bed,
     ceiling: &Ceiling,
     case: &Case,
     subject: &Subject,
     plan: Plan,
-) -> Result<(Vec<Point>, Series)> {
+) -> Result<(Vec<Point>, Alone)> {
     let stream = case.flood();
     let (alone, through) = (ceiling.traffic(stream), bed.traffic(stream));
     let window = window(plan);
@@ -47,13 +49,14 @@ pub fn measure(
     let limit = turns.series(0, Span::mpps);
     let limit_per_core = turns.series(0, Span::per_core);
     let points = [
-        subject.point(METRIC, UNIT, &of(Span::mpps)).against(CEILING, &limit),
+        subject.point(METRIC, UNIT, &of(Span::mpps)).against(NAME, &limit),
         subject.point("throughput", "Gbit/s", &of(Span::gbits)),
-        subject.point(PER_CORE, UNIT, &of(Span::per_core)).against(CEILING, &limit_per_core),
+        subject.point(PER_CORE, UNIT, &of(Span::per_core)).against(NAME, &limit_per_core),
         subject.point("CPU", "%", &of(|span| span.cores() * 100.0)),
         subject.point("loss", "%", &of(Span::loss)),
     ];
-    Ok((points.map(|point| marked(&turns, point)).into(), limit))
+    let alone = Alone { metric: METRIC, unit: UNIT, samples: limit };
+    Ok((points.map(|point| marked(&turns, point)).into(), alone))
 }
 
 /// What the generator sends, up to its device.
