@@ -18,7 +18,7 @@ use crate::bed::{Bed, Ceiling, End};
 use crate::catalogue::Experiment;
 use crate::peer::System;
 use crate::point::{Point, Subject};
-use crate::report::results::SENDER;
+use crate::report::results::{GENERATOR, SENDER};
 use crate::topology::Far;
 use alone::Alone;
 use anyhow::Result;
@@ -143,7 +143,7 @@ fn repeat_known(
 /// Adds what the generator alone did beside all systems, for each case.
 fn add_alone(run: &mut Run, experiment: &Experiment, layouts: &[Layout], all: &alone::All) {
     for case in layouts.iter().flat_map(|layout| &layout.cases) {
-        let subject = no_switch(experiment, alone::NAME, case);
+        let subject = no_switch(experiment, GENERATOR, case);
         for Alone { metric, unit, samples } in all.of(case) {
             run.add(subject.point(metric, unit, samples));
         }

@@ -3,11 +3,7 @@
 
 use super::cases::Case;
 use crate::measure::Series;
-use crate::report::results::GENERATOR;
 use indexmap::IndexMap;
-
-/// What it is called, in place of a system's name.
-pub const NAME: &str = GENERATOR;
 
 /// One metric of the generator alone.
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
 //! How long frames are on their way when there are few.
 
-use super::alone::{Alone, NAME};
+use super::alone::Alone;
 use super::cases::Case;
 use crate::args::Plan;
 use crate::bed::{Bed, Ceiling};
@@ -8,6 +8,7 @@ use crate::generator::{Pace, Span, Stream, Traffic};
 use crate::histogram::Histogram;
 use crate::measure::{Contender, Sample, Turns, turns};
 use crate::point::{Point, Subject};
+use crate::report::results::GENERATOR;
 use anyhow::Result;
 use std::time::Duration;
 
@@ -84,13 +85,11 @@ fn points(subject: &Subject, rate: u32, turns: &Turns<Delayed>) -> (Vec<Point>, 
     let mut points = Vec::new();
     let mut alone = Vec::new();
     for (share, metric) in QUANTILES {
+        let samples = quantiles(1, share);
         let point = subject.point(metric, UNIT, &quantiles(0, share));
-        if turns.samples.len() > 1 {
-            let samples = quantiles(1, share);
-            points.push(mark(point.against(NAME, &samples)));
+        points.push(mark(point.against(GENERATOR, &samples)));
+        if !samples.0.is_empty() {
             alone.push(Alone { metric, unit: UNIT, samples });
-        } else {
-            points.push(mark(point));
         }
     }
     points.push(mark(subject.point("loss at an even pace", "%", &loss)));

@@ -1,12 +1,13 @@
 //! How many frames a system moves when there are more than it can.
 
-use super::alone::{Alone, NAME};
+use super::alone::Alone;
 use super::cases::Case;
 use crate::args::Plan;
 use crate::bed::{Bed, Ceiling};
 use crate::generator::Span;
 use crate::measure::{Sample, Series, Turns, turns};
 use crate::point::{Point, Subject};
+use crate::report::results::GENERATOR;
 use anyhow::Result;
 use std::time::Duration;
 
@@ -49,9 +50,9 @@ pub fn measure(
     let limit = turns.series(0, Span::mpps);
     let limit_per_core = turns.series(0, Span::per_core);
     let points = [
-        subject.point(METRIC, UNIT, &of(Span::mpps)).against(NAME, &limit),
+        subject.point(METRIC, UNIT, &of(Span::mpps)).against(GENERATOR, &limit),
         subject.point("throughput", "Gbit/s", &of(Span::gbits)),
-        subject.point(PER_CORE, UNIT, &of(Span::per_core)).against(NAME, &limit_per_core),
+        subject.point(PER_CORE, UNIT, &of(Span::per_core)).against(GENERATOR, &limit_per_core),
         subject.point("CPU", "%", &of(|span| span.cores() * 100.0)),
         subject.point("loss", "%", &of(Span::loss)),
     ];
