@@ -73,7 +73,7 @@ impl Needs {
 /// With more lines of the exact-match cache in use, programs count batch by batch: with these and
 /// what flows count the CPU's own caches are then full, and what it shares with others may have
 /// neither. With fewer the batches cost more than they save.
-const MOST_AT_ONCE: u32 = (1 << 20) / size_of::<EmcLine>() as u32;
+const MOST_AT_ONCE: u32 = (1 << 19) / size_of::<EmcLine>() as u32;
 
 impl Settings {
     /// The settings with which every flow is served.
@@ -139,7 +139,7 @@ mod tests {
         };
         let settings = with(1 << 18, 2);
         assert_eq!(settings.batched, 0);
-        let lines = [1, 1 << 14, (1 << 14) + 1, 0];
+        let lines = [1, 1 << 13, (1 << 13) + 1, 0];
         assert_eq!(lines.map(|n| settings.is_batched(n)), [false, false, true, true]);
         assert!(!with(1 << 10, 16).is_batched(0), "a quarter of all slots");
         let shared = with(1 << 22, 64);
