@@ -1,7 +1,7 @@
 # make demo    from a fresh Debian 12 with Rust to packets through the switch
 # make test    all tests
 # make build   target/release/slipswitchd and target/release/slipswitch
-# make bench   measures this machine and writes docs/benchmarks.md, in about 17 minutes
+# make bench   measures this machine and writes docs/benchmarks.md, in about 18 minutes
 # make bench-full   the same with all points, in an hour and a half or two
 # make bench-kernel   the kernel's Open vSwitch beside Slipswitch in an emulated guest, to docs/benchmarks-kernel.md
 

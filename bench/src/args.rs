@@ -29,7 +29,7 @@ namespaces of its own; nothing stays behind. It exits with 2 when an experiment 
 group could not be measured at all, and with 1 when a goal of a group is missed.
 
 Examples:
-  make bench                                                  the page, in about 17 minutes
+  make bench                                                  the page, in about 18 minutes
   cargo run --release -p slipswitch-bench -- --only echo,tcp
   cargo run --release -p slipswitch-bench -- --only setup --systems slipswitch,ovs --quick
   cargo run --release -p slipswitch-bench -- cost udp --repeat 15 --json figures.json

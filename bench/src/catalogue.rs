@@ -249,7 +249,9 @@ pub const TCP: Experiment = Experiment {
             Connections are counted twice: with rules that do not look at TCP's ports, and with \
             rules that do, so that each connection needs two new megaflows. Hosts control congestion \
             by CUBIC, as Linux does by itself, whatever this machine was told: TCP that paces itself \
-            would show its timers.",
+            would show its timers. Systems take turns of 50 ms, because a machine that others use, \
+            too, may be twice as fast a second later; a round is the mean over as many turns as fill \
+            its time.",
     repeats: "none of the papers' tables; the AF_XDP numbers of *Faster OVS Datapath with XDP* \
               leave TCP out",
     shown: &[],

@@ -65,7 +65,7 @@ pub const ALL: [Entry; 13] = [
     (catalogue::HALF, frames::half, [30, 60]),
     (catalogue::MASKS, frames::sweep, [1, 1]),
     (catalogue::ECHO, hosts::echo, [55, 180]),
-    (catalogue::TCP, hosts::tcp, [100, 200]),
+    (catalogue::TCP, hosts::tcp, [200, 330]),
     (catalogue::FLOOD, flood::run, [230, 340]),
     (catalogue::SETUP, setup::run, [35, 100]),
     (catalogue::RULES, rules::run, [80, 240]),
@@ -103,7 +103,11 @@ pub struct Task<'a> {
     /// Rules that take the place of a system's for this figure and those behind it; systems that
     /// take none are not asked for it.
     pub rules: Option<Rules>,
-    /// Measures once.
+    /// In a round systems take so many turns, 1 or more, and the mean is what the round says:
+    /// where it takes but a moment to begin, short turns see the same machine, which may be
+    /// twice as fast a second later.
+    pub turns: u32,
+    /// Measures once, which is a turn.
     pub work: Measure<'a>,
 }
 
@@ -284,7 +288,7 @@ fn turns(
         return Ok(Vec::new());
     }
     let at = limit.and_then(|l| Some((settings.iter().position(|s| s.system == l)?, l.name())));
-    let stands = stands(plan, task.asked.wide, at.map(|(at, _)| at), &mut contenders)?;
+    let stands = stands(plan, task.turns, task.asked.wide, at.map(|(at, _)| at), &mut contenders)?;
     let name = at.map(|(_, name)| name);
     let each = settings.iter().zip(&stands);
     Ok(each.map(|(setting, stand)| point(experiment, setting, &task.asked, stand, name)).collect())

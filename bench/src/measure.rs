@@ -142,23 +142,30 @@ pub fn turns<T: Sample>(
 /// What one of several contenders measured, and the limit in the same rounds.
 #[derive(Clone, Debug)]
 pub struct Stand<T> {
-    /// Its samples.
+    /// Its samples, one a turn.
     pub own: Vec<T>,
     /// Those of the limit, where there is one and it is another contender.
     pub limit: Option<Vec<T>>,
+    /// Turns of a round, 1 or more.
+    pub turns: usize,
     /// Times it was taken, 1 or more.
     pub taken: u32,
 }
 
 impl<T> Stand<T> {
-    /// A number from each of its samples.
+    /// A number from each of its rounds: the mean of that from the samples of the round.
     pub fn series(&self, number: impl Fn(&T) -> f64) -> Series {
-        Series(self.own.iter().map(number).collect())
+        self.by_round(&self.own, number)
     }
 
     /// A number from each of the limit's.
     pub fn limit(&self, number: impl Fn(&T) -> f64) -> Option<Series> {
-        Some(Series(self.limit.as_ref()?.iter().map(number).collect()))
+        Some(self.by_round(self.limit.as_ref()?, number))
+    }
+
+    fn by_round(&self, samples: &[T], number: impl Fn(&T) -> f64) -> Series {
+        let mean = |round: &[T]| round.iter().map(&number).sum::<f64>() / round.len() as f64;
+        Series(samples.chunks(self.turns.max(1)).map(mean).collect())
     }
 }
 
@@ -168,36 +175,40 @@ impl<T: Sample> Stand<T> {
     }
 }
 
-/// Lets contenders that have each measured already take turns, `plan.repeat` rounds. Those whose
-/// samples scatter by more than `wide` of their median then take turns with the contender `limit`
-/// alone, which does not hold up the others; of several times the steadiest counts.
+/// Lets contenders that have each measured already take turns, `plan.repeat` rounds of `turns`
+/// each. Those whose rounds scatter by more than `wide` of their median then take turns with the
+/// contender `limit` alone, which does not hold up the others; of several times the steadiest
+/// counts.
 ///
 /// # Errors
 /// When a contender fails.
 pub fn stands<T: Sample + Clone>(
     plan: Plan,
+    turns: u32,
     wide: f64,
     limit: Option<usize>,
     contenders: &mut [Contender<'_, T>],
 ) -> Result<Vec<Stand<T>>> {
     let all: Vec<usize> = (0..contenders.len()).collect();
-    let first = take_some(plan.repeat, contenders, &all)?;
+    let all_turns = plan.repeat * turns;
+    let turns = turns as usize;
+    let first = take_some(all_turns, contenders, &all)?;
     let mut stands = Vec::new();
     for (number, own) in first.iter().enumerate() {
         let other = limit.filter(|limit| *limit != number);
         let beside = other.and_then(|other| first.get(other).cloned());
-        let mut best = Stand { own: own.clone(), limit: beside, taken: 1 };
+        let mut best = Stand { own: own.clone(), limit: beside, turns, taken: 1 };
         for taken in 2..=1 + ANEW {
             if best.scatter() <= wide {
                 break;
             }
             let mut again = take_some(
-                plan.repeat,
+                all_turns,
                 contenders,
                 &other.into_iter().chain([number]).collect::<Vec<_>>(),
             )?;
             let own = again.pop().unwrap_or_default();
-            let again = Stand { own, limit: again.pop(), taken };
+            let again = Stand { own, limit: again.pop(), turns, taken };
             if again.scatter() < best.scatter() {
                 best = again;
             }
@@ -286,11 +297,30 @@ mod tests {
         };
         let plan = Plan { repeat: 3, quick: true, full: false };
         let mut contenders = [turn('l', 1.0), turn('a', 1.0), turn('w', 2.0)];
-        let stands = stands(plan, 0.1, Some(0), &mut contenders).unwrap();
+        let stands = stands(plan, 1, 0.1, Some(0), &mut contenders).unwrap();
         assert_eq!(order.borrow().as_str(), "lawlawlawlwlwlwlwlwlw");
         assert_eq!(stands.iter().map(|s| s.taken).collect::<Vec<_>>(), [1, 1, 3]);
         let limits: Vec<_> = stands.iter().map(|s| s.limit.as_ref().map(Vec::len)).collect();
         assert_eq!(limits, [None, Some(3), Some(3)]);
+    }
+
+    #[test]
+    fn short_turns_make_a_round_and_their_mean_its_number() {
+        // Both are twice as fast from the third turn on, and a round has four.
+        let turn = |speed: f64| {
+            let mut turns = 0;
+            Box::new(move || {
+                turns += 1;
+                Ok(if turns % 4 == 1 || turns % 4 == 2 { speed } else { 2.0 * speed })
+            }) as Contender<'_>
+        };
+        let plan = Plan { repeat: 3, quick: true, full: false };
+        let mut contenders = [turn(10.0), turn(8.0)];
+        let stands = stands(plan, 4, 0.01, Some(0), &mut contenders).unwrap();
+        assert_eq!(stands[1].own.len(), 12);
+        assert_eq!(stands[1].series(|s| *s), Series(vec![12.0; 3]));
+        assert_eq!(stands[1].limit(|s| *s), Some(Series(vec![15.0; 3])));
+        assert_eq!(stands[1].taken, 1, "turns of one round scatter, rounds do not");
     }
 
     #[test]

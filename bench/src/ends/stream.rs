@@ -6,8 +6,8 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-/// Until the window is open.
-const WARM_UP: Duration = Duration::from_millis(300);
+/// Until the window is open, at some hundred round trips, and the ends have fallen into step.
+const WARM_UP: Duration = Duration::from_millis(50);
 /// Bytes of one write, as much as a GSO packet takes several times over.
 const CHUNK: usize = 512 << 10;
 

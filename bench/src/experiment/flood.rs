@@ -92,7 +92,7 @@ fn floods(run: &mut Run, experiment: &Experiment, setting: Setting) -> Result<()
         contenders.push(Box::new(move || once(flood)));
     }
     let dropped = able.iter().position(|f| *f == Some(Third::Dropped));
-    match stands(run.plan, WIDE, dropped, &mut contenders) {
+    match stands(run.plan, 1, WIDE, dropped, &mut contenders) {
         Ok(stands) => {
             for mut point in points(experiment, system, &able, &stands) {
                 point.note.clone_from(&note);
@@ -189,6 +189,7 @@ mod tests {
         let stand = |gbits, dropped: Option<f64>| Stand {
             own: vec![sample(gbits)],
             limit: dropped.map(|gbits| vec![sample(gbits)]),
+            turns: 1,
             taken: 1,
         };
         let stands = [stand(10.0, Some(8.0)), stand(8.0, None), stand(4.0, Some(8.0))];

@@ -9,6 +9,8 @@ use crate::setting::Setting;
 use anyhow::Result;
 use std::time::Duration;
 
+/// How long systems take turns with what begins in a moment.
+const TURN: Duration = Duration::from_millis(50);
 /// Scatter (MAD over median) that is too wide.
 const WIDE: f64 = 0.05;
 /// Exchanges of a size that begin later than this are left out in the short run.
@@ -35,6 +37,7 @@ pub fn echo(run: &mut Run, experiment: &Experiment) -> Result<()> {
             wide: WIDE,
         },
         rules: None,
+        turns: 1,
         work: Box::new(move |s: &Setting| exchange(&s.ends, size, echo_rounds(), limit)),
     };
     let tasks: Vec<Task<'_>> = sizes.map(task).collect();
@@ -46,13 +49,13 @@ pub fn echo(run: &mut Run, experiment: &Experiment) -> Result<()> {
 
 /// Throughput, requests, connections.
 pub fn tcp(run: &mut Run, experiment: &Experiment) -> Result<()> {
-    // There are many figures; in the short run each gets half of the time.
-    let window = if run.plan.full { run.plan.window() } else { run.plan.window() / 2 };
+    let turns = run.plan.window().div_duration_f64(TURN).ceil() as u32;
     let cpus = run.cpus;
     let task = |metric, unit, rules, work: fn(&Setting, Duration) -> Result<f64>| Task {
         asked: Asked { parameters: Parameters::new(), metric, unit, wide: WIDE },
         rules,
-        work: Box::new(move |s: &Setting| work(s, window)),
+        turns,
+        work: Box::new(move |s: &Setting| work(s, TURN)),
     };
     let by_connection = Some(Rules::PerConnection);
     let tasks = [

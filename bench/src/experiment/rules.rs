@@ -72,7 +72,7 @@ pub fn run(run: &mut Run, experiment: &Experiment) -> Result<()> {
                 crate::attempt(|| by_daemon(*system, cpus, number))
             }) as Contender<'_, Added>
         }));
-        let stands = stands(plan, WIDE, Some(0), &mut contenders)?;
+        let stands = stands(plan, 1, WIDE, Some(0), &mut contenders)?;
         drop(contenders);
         let names = [ANSWERER].into_iter().chain(able.iter().map(|system| system.name()));
         for (name, stand) in names.zip(&stands) {
@@ -101,7 +101,7 @@ fn points(subject: &Subject, rules: u32, stand: &Stand<Added>) -> Vec<Point> {
     let mut points = vec![of_stand(subject, &time, stand, Sample::value, Some(ANSWERER))];
     let bytes: Option<Vec<f64>> = stand.own.iter().map(|added| added.memory).collect();
     if let Some(own) = bytes {
-        let stand = Stand { own, limit: None, taken: stand.taken };
+        let stand = Stand { own, limit: None, turns: 1, taken: stand.taken };
         points.push(of_stand(subject, &memory, &stand, |bytes| *bytes, None));
     }
     points

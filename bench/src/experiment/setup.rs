@@ -24,6 +24,7 @@ pub fn run(run: &mut Run, experiment: &Experiment) -> Result<()> {
     let task = |metric, unit, work: Measure<'static>| Task {
         asked: Asked { parameters: Parameters::new(), metric, unit, wide: WIDE },
         rules: None,
+        turns: 1,
         work,
     };
     let tasks = [

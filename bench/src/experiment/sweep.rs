@@ -29,6 +29,7 @@ pub fn run(run: &mut Run, experiment: &Experiment) -> Result<()> {
                 wide: WIDE,
             },
             rules: None,
+            turns: 1,
             work: Box::new(move |s: &Setting| pass(s, flows)),
         };
         let make = move |system| {
