@@ -119,8 +119,7 @@ impl Ceiling {
 
 /// A generator that sends out of a device of the calling thread's namespace.
 fn generator(ifindex: u32, end: End) -> Result<Programs> {
-    let load = Load { hook: Hook::Xdp, output: 0, frags: false };
-    let programs = Programs::load(load)?;
+    let programs = Programs::load(Load::at(Hook::Xdp))?;
     match end {
         End::Sink => programs.set_way(0, ifindex)?,
         End::Device => programs.end_at(0, ifindex)?,

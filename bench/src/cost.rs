@@ -136,7 +136,7 @@ fn around(
     let sorts: &[bool] = if hook == Hook::Xdp { &[true, false] } else { &[false] };
     let mut result = Err(anyhow::anyhow!("no way to load"));
     for frags in sorts {
-        let load = Load { hook, output, frags: *frags };
+        let load = Load { output, frags: *frags, ..Load::at(hook) };
         let programs = Programs::load(load)?;
         programs.control(Control { flows: point.flows, ..Control::default() })?;
         result = fill(&programs).map(|()| programs);

@@ -34,7 +34,7 @@ impl Flooder {
         let (ready, begins) = channel();
         let thread = end.host.netns.spawn(move || {
             pin(cpu)?;
-            let load = Load { hook: Hook::Tc, output: device, frags: false };
+            let load = Load { output: device, ..Load::at(Hook::Tc) };
             let programs = Programs::load(load)?;
             let frame = frame(SIZES[0]);
             let burst = || programs.repeat("flood", &frame, device, BURST).map(drop);

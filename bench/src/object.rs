@@ -13,6 +13,9 @@ const XDP: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/xdp.bpf.o"));
 /// `BPF_F_XDP_HAS_FRAGS` of linux/bpf.h.
 const XDP_HAS_FRAGS: u32 = 1 << 5;
 
+/// Flows that there may be, at most: as in `bpf/flows.h`.
+const MOST_FLOWS: u32 = 1 << 18;
+
 /// Which hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hook {
@@ -56,6 +59,15 @@ pub struct Load {
     /// XDP: programs say that they take frames of several buffers. A table of programs holds
     /// one sort only.
     pub frags: bool,
+    /// XDP: `lookup` has memory for each flow.
+    pub lookup: bool,
+}
+
+impl Load {
+    /// With nothing that has to be asked for.
+    pub fn at(hook: Hook) -> Load {
+        Load { hook, output: 0, frags: false, lookup: false }
+    }
 }
 
 impl Programs {
@@ -73,8 +85,12 @@ impl Programs {
             .and_then(|b| b.open_memory(bytes))
             .context("opening the benchmark's programs")?;
         for mut map in open.maps_mut() {
-            if map.name().to_string_lossy().ends_with(".rodata") {
+            let name = map.name().to_string_lossy().into_owned();
+            if name.ends_with(".rodata") {
                 map.set_initial_value(&load.output.to_ne_bytes())?;
+            }
+            if name == "known" && !load.lookup {
+                map.set_max_entries(1)?;
             }
         }
         if load.frags {
@@ -211,8 +227,13 @@ impl Programs {
     /// Tells the generator what to do from now on.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// When there are more flows than programs tell apart, and when the kernel refuses.
     pub fn control(&self, control: Control) -> Result<()> {
+        ensure!(
+            control.flows <= MOST_FLOWS,
+            "{} flows: the generator has at most {MOST_FLOWS}",
+            control.flows
+        );
         let mask = control.flows.next_power_of_two() - 1;
         let words = [control.flows, u32::from(control.stop), u32::from(control.stamp), mask];
         let mut bytes: Vec<u8> = words.iter().flat_map(|w: &u32| w.to_ne_bytes()).collect();
@@ -273,4 +294,16 @@ pub fn attached(hook: Hook, ifindex: u32) -> Option<OwnedFd> {
     };
     let link = LinkInfoIter::default().find(|link| on(&link.info))?;
     Program::fd_from_id(link.prog_id).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_tell_so_many_flows_apart() {
+        let mut open = ObjectBuilder::default().open_memory(XDP).unwrap();
+        let known = open.maps_mut().find(|map| map.name() == "known").unwrap();
+        assert_eq!(known.max_entries(), MOST_FLOWS);
+    }
 }

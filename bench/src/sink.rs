@@ -83,7 +83,7 @@ impl Drain {
     /// # Errors
     /// When the kernel refuses.
     pub fn at(hook: Hook, ifindex: u32) -> Result<Drain> {
-        let programs = Programs::load(Load { hook, output: 0, frags: false })?;
+        let programs = Programs::load(Load::at(hook))?;
         let held = match hook {
             Hook::Xdp => Held::Xdp { _link: programs.attach_xdp("sink", ifindex)? },
             Hook::Tc => {

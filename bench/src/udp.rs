@@ -41,8 +41,7 @@ impl Path {
     fn new(netns: &Netns, name: &str) -> Result<Path> {
         let front = veth(netns, &format!("{name}f"))?;
         let back = veth(netns, &format!("{name}b"))?;
-        let load = Load { hook: Hook::Xdp, output: 0, frags: false };
-        let programs = Programs::load(load)?;
+        let programs = Programs::load(Load::at(Hook::Xdp))?;
         let drain = Drain::at(Hook::Xdp, back.far)?;
         Ok(Path { netns: netns.clone(), programs, front, back, drain, _bare: None })
     }
