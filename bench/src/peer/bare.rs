@@ -21,20 +21,17 @@ pub struct Bare {
 struct Limit {
     hook: Hook,
     program: &'static str,
-    lookup: bool,
     settings: &'static str,
 }
 
 const XDP: Limit = Limit {
     hook: Hook::Xdp,
     program: "bare",
-    lookup: false,
     settings: "a devmap redirect at XDP in the driver; looks at no packet and has no rules",
 };
 const LOOKUP: Limit = Limit {
     hook: Hook::Xdp,
     program: "lookup",
-    lookup: true,
     settings: "the same behind one access to memory for each packet: 16 bytes that are the flow's \
                own say where it goes, and count it; they are found by the source address, nothing \
                is compared, and there are no rules",
@@ -42,7 +39,6 @@ const LOOKUP: Limit = Limit {
 const TC: Limit = Limit {
     hook: Hook::Tc,
     program: "bare",
-    lookup: false,
     settings: "bpf_redirect at tcx ingress; looks at no packet and has no rules",
 };
 
@@ -97,7 +93,8 @@ impl Peer for Bare {
 }
 
 fn redirect(limit: Limit, from: u32, to: u32) -> Result<Held> {
-    let Limit { hook, program, lookup, .. } = limit;
+    let Limit { hook, program, .. } = limit;
+    let lookup = program == LOOKUP.program;
     let programs = Programs::load(Load { output: to, lookup, ..Load::at(hook) })?;
     Ok(match hook {
         Hook::Xdp => {
