@@ -35,6 +35,7 @@ struct pending {
 	__u32 tcp_flags;
 };
 
+/* A change here is a new LAYOUT_VERSION, as of struct state. */
 struct hold {
 	__u64 head[HELD_WORDS];
 	__u32 kept;   /* bytes of it */

@@ -1,4 +1,5 @@
-/* What one packet carries from program to program, where it is not in the fast path. */
+/* What one packet carries from program to program, where it is not in the fast path. Programs of a
+ * former daemon may begin a packet that ours end: a change here is a new LAYOUT_VERSION. */
 #ifndef SLIPSWITCH_STATE_H
 #define SLIPSWITCH_STATE_H
 

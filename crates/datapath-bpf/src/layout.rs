@@ -8,6 +8,12 @@ pub const MAGIC: u64 = 0x736c_6970_7377_6368;
 /// `config.version`.
 pub const VERSION: u32 = 6;
 
+/// Bytes of `struct state` and of `struct hold`, which programs hand on to one another. The daemon
+/// does not look into them.
+pub const STATE_BYTES: u32 = 208;
+/// See [`STATE_BYTES`].
+pub const HOLD_BYTES: u32 = 296;
+
 /// Names of the words of a key, `enum word`.
 pub mod word {
     /// `in_port`, `dl_type`, the first VLAN header.

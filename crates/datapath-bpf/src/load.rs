@@ -72,6 +72,14 @@ impl Hook {
         }
     }
 
+    /// Maps that the hook has for itself.
+    pub fn own_maps(self) -> &'static [&'static str] {
+        match self {
+            Hook::Tc => &["tails", "states"],
+            Hook::Xdp => &["tails", "states", "holds"],
+        }
+    }
+
     /// The programs that are attached.
     pub fn entries(self) -> impl Iterator<Item = &'static str> {
         let names: &[&str] = match self {
@@ -103,9 +111,6 @@ impl Hook {
         }
     }
 }
-
-/// Maps that each hook has for itself.
-pub const OWN_MAPS: [&str; 3] = ["tails", "states", "holds"];
 
 /// `include/uapi/linux/bpf.h`: the program takes frames in several buffers.
 const XDP_HAS_FRAGS: u32 = 1 << 5;

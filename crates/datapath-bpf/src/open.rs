@@ -11,6 +11,7 @@ use libbpf_rs::ProgramType;
 use crate::attachment::{Config, Unavailable};
 use crate::flows::Flows;
 use crate::grace::Grace;
+use crate::layout::{HOLD_BYTES, STATE_BYTES};
 use crate::load::{self, Hook};
 use crate::maps::{self, Maps, Sizes};
 use crate::pins::Pins;
@@ -67,11 +68,17 @@ fn probe() -> Result<(), Unavailable> {
 }
 
 /// Names of the maps that are pinned, with the hook that has one for itself.
+///
+/// What a packet carries from program to program (`states`, `holds`) is among them: a packet that
+/// a former daemon's lookup has begun is ended by our programs, which have taken the place of those
+/// that it would have gone on to.
 fn pinned(sizes: &Sizes) -> Vec<(&'static str, Option<Hook>)> {
     let shared = sizes.arrays().into_iter().map(|(name, ..)| (name, None));
-    let own = [("devmap", None), ("tails", Some(Hook::Tc)), ("tails", Some(Hook::Xdp))];
+    let own = [Hook::Tc, Hook::Xdp]
+        .into_iter()
+        .flat_map(|hook| hook.own_maps().iter().map(move |name| (*name, Some(hook))));
     let sets = sets::NAMES.into_iter().map(|name| (name, None));
-    shared.chain(own).chain(sets).collect()
+    shared.chain([("devmap", None)]).chain(own).chain(sets).collect()
 }
 
 /// As a key of the maps that are at hand.
@@ -113,13 +120,15 @@ fn compatible(fds: &HashMap<String, OwnedFd>, sizes: &Sizes) -> Result<(), Strin
     for (name, fd) in fds {
         let info = sys::map_info(fd.as_fd()).map_err(|e| format!("map {name}: {e}"))?;
         sizes.check(name, &info)?;
-        let kind = match name.as_str() {
-            "devmap" => libbpf_sys::BPF_MAP_TYPE_DEVMAP,
-            name if sets::NAMES.contains(&name) => libbpf_sys::BPF_MAP_TYPE_DEVMAP,
-            _ if name.starts_with("tails") => libbpf_sys::BPF_MAP_TYPE_PROG_ARRAY,
+        let (kind, bytes) = match name.as_str() {
+            "devmap" => (libbpf_sys::BPF_MAP_TYPE_DEVMAP, 4),
+            name if sets::NAMES.contains(&name) => (libbpf_sys::BPF_MAP_TYPE_DEVMAP, 4),
+            _ if name.starts_with("tails") => (libbpf_sys::BPF_MAP_TYPE_PROG_ARRAY, 4),
+            _ if name.starts_with("states") => (libbpf_sys::BPF_MAP_TYPE_PERCPU_ARRAY, STATE_BYTES),
+            _ if name.starts_with("holds") => (libbpf_sys::BPF_MAP_TYPE_PERCPU_ARRAY, HOLD_BYTES),
             _ => continue,
         };
-        if (info.kind, info.key_size, info.value_size) != (kind, 4, 4) {
+        if (info.kind, info.key_size, info.value_size) != (kind, 4, bytes) {
             return Err(format!("map {name} is of another kind"));
         }
     }
@@ -193,24 +202,19 @@ fn station(
     sizes: &Sizes,
     fds: &mut HashMap<String, OwnedFd>,
 ) -> Result<Station, Unavailable> {
-    let tails = key("tails", Some(hook));
-    let mut have: HashMap<_, _> = fds
-        .iter()
-        .filter(|(name, _)| !name.starts_with("tails"))
-        .map(|(name, fd)| (name.clone(), fd.as_fd()))
-        .collect();
-    if let Some(fd) = fds.get(&tails) {
-        have.insert("tails".into(), fd.as_fd());
+    let own = hook.own_maps();
+    let mut have: HashMap<_, _> = fds.iter().map(|(name, fd)| (name.clone(), fd.as_fd())).collect();
+    for name in own {
+        if let Some(fd) = fds.get(&key(name, Some(hook))) {
+            have.insert((*name).to_owned(), fd.as_fd());
+        }
     }
     let loaded = load::load(hook, None, settings, sizes, &have)?;
     let copy = |fd: &OwnedFd| fd.try_clone().map_err(system("copying a descriptor"));
     let mut maps = HashMap::new();
     for (name, fd) in loaded.maps() {
-        match name.as_str() {
-            "tails" => drop(fds.insert(tails.clone(), copy(&fd)?)),
-            "states" | "holds" => {} // nothing in them outlives a packet
-            _ => drop(fds.insert(name.clone(), copy(&fd)?)),
-        }
+        let owner = own.contains(&&*name).then_some(hook);
+        fds.insert(key(&name, owner), copy(&fd)?);
         maps.insert(name, fd);
     }
     let mut programs = HashMap::new();

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use clock::Clock;
 use datapath::{Action, Actions, Masked, Megaflow, PortNo, Refusal, Set, Side, Ufid};
-use datapath_bpf::layout::TAILS;
+use datapath_bpf::layout::{TAILS, Tail};
 use datapath_bpf::load::Hook;
 use datapath_bpf::{
     Attachment, BpfDatapath, Config, HookSet, Hooks, Unavailable, XdpMode, grace, sys,
@@ -240,6 +240,35 @@ fn a_new_daemon_takes_over() {
         bpf.close(true);
         drop(bpf);
         assert!(!config.pins.unwrap().exists());
+    });
+}
+
+#[test]
+fn new_programs_end_packets_that_old_ones_have_begun() {
+    in_namespace_as_root(|| {
+        let to = veth();
+        let bpffs = BpfFs::new().expect("root may mount");
+        let config = Config { pins: Some(bpffs.path().join("of/one")), ..small() };
+        let bpf = open(config.clone());
+        bpf.attach(PortNo(1), &attachment(LOOPBACK)).unwrap();
+        bpf.attach(PortNo(2), &attachment(to)).unwrap();
+        for id in 0..10 {
+            bpf.install(&stamping(id, 0), HookSet::all()).unwrap();
+        }
+        let old = bpf.program("lookup_tc").unwrap().try_clone_to_owned().unwrap();
+        bpf.close(false);
+        drop(bpf);
+
+        let bpf = open(config);
+        assert!(bpf.was_adopted());
+        // As between the last of them that is put in its place, and a packet that came before.
+        let tails = bpf.map(Hook::Tc, "tails").unwrap();
+        sys::set_program(tails, Tail::Lookup as u32, old.as_fd()).unwrap();
+        for id in [7, 3] {
+            let got = run(bpf.program("entry_tc_ingress").unwrap(), &frame(id));
+            assert_eq!((got.verdict, &got.data[..6]), (TC_ACT_REDIRECT, &stamp(id, 0)[..]));
+        }
+        bpf.close(true);
     });
 }
 

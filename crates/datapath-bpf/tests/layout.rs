@@ -68,6 +68,10 @@ fn structures_are_the_same_in_c_and_here() {
         );
         same!(&btf, "port_stats", PortCount { rx_packets, rx_bytes, tx_packets, tx_bytes });
         same!(&btf, "iface", Iface { ifindex, port });
+        assert_eq!(in_c(&btf, "state").0, STATE_BYTES as usize);
+        if hook == Hook::Xdp {
+            assert_eq!(in_c(&btf, "hold").0, HOLD_BYTES as usize);
+        }
         same!(&btf, "counters", Counters { drops, walked, masks, found, up, passed, evicted, pad });
         same!(&btf, "meter_band", MeterBand { cost, depth, tat, packets, bytes });
         same!(&btf, "meter", Meter { in_use, per_packet, packets, bytes, bands, pad });
