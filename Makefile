@@ -6,7 +6,7 @@
 # make bench-kernel   the kernel's Open vSwitch beside Slipswitch in an emulated guest, to docs/benchmarks-kernel.md
 
 PACKAGES := openvswitch-switch openvswitch-common openvswitch-pki openvswitch-testcontroller \
-	iproute2 iputils-ping iperf3 tcpdump ethtool procps util-linux openssl ca-certificates gcc libc6-dev make \
+	iproute2 iputils-ping fping iperf3 tcpdump ethtool procps util-linux openssl ca-certificates gcc libc6-dev make \
 	clang libbpf-dev linux-libc-dev libelf-dev zlib1g-dev pkg-config
 
 # Whom Slipswitch is compared with, beside the above. It leaves the alternative ovs-vswitchd as it is.

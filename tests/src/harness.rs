@@ -9,6 +9,7 @@
 //! namespaces, the directory and whatever else was started in it, also when the test program
 //! itself is killed.
 
+mod echo;
 mod flood;
 mod host;
 mod normalise;
@@ -18,8 +19,9 @@ mod program;
 mod scenario;
 mod switch;
 
+pub use echo::Echoes;
 pub use flood::{Flood, stranger, udp};
-pub use host::{Capture, Host, acquainted, remember, unanswered};
+pub use host::{Capture, Host, acquainted, remember};
 pub use normalise::{normalise, split_actions};
 pub use place::Place;
 pub use process::Process;

@@ -1,10 +1,11 @@
 //! A host at the switch: a namespace at the other end of a plain veth pair.
 
-use super::{Netns, Output, Place, Process, patient, wait_until};
+use super::echo::{self, Echoes};
+use super::{Netns, Place, Process, patient, wait_until};
 use std::time::Duration;
 
 /// A namespace with `eth0`, whose other end is a device in the switch's namespace.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Host {
     /// Its namespace.
     pub netns: Netns,
@@ -69,23 +70,26 @@ impl Host {
 
     /// Sends `count` echo requests, 20 ms apart; the number of answers.
     pub fn ping(&self, to: &str, count: u32) -> u32 {
-        received(&self.netns.run(&ping(to, count)))
+        echoes(&self.netns, to, count, None).answered
+    }
+
+    /// Likewise, with so many bytes behind their headers, none of which may be fragmented.
+    pub fn ping_whole(&self, to: &str, count: u32, bytes: u32) -> u32 {
+        echoes(&self.netns, to, count, Some(bytes)).answered
     }
 
     /// Sends 50 echo requests a second beside the test, for `seconds`, of [`patient`]: what it is
-    /// beside takes longer on a slow machine, too. What `ping` says in the end.
-    pub fn pinging(&self, to: &str, seconds: u32) -> std::thread::JoinHandle<String> {
+    /// beside takes longer on a slow machine, too.
+    pub fn pinging(&self, to: &str, seconds: u32) -> std::thread::JoinHandle<Echoes> {
         let seconds = patient(Duration::from_secs(seconds.into())).as_secs() as u32; // minutes
-        let (netns, line) = (self.netns.clone(), ping(to, seconds * 50));
-        self.netns.spawn(move || netns.run(&line).stdout)
+        let (netns, to) = (self.netns.clone(), to.to_owned());
+        self.netns.spawn(move || echoes(&netns, &to, seconds * 50, None))
     }
 
     /// Pings until there is an answer; false when there is none within `timeout`.
     pub fn reaches(&self, to: &str, timeout: Duration) -> bool {
         let wait = patient(Duration::from_millis(200)).as_secs_f64();
-        wait_until(timeout, || {
-            received(&self.netns.run(&format!("ping -n -c 1 -W {wait} {to}"))) == 1
-        })
+        wait_until(timeout, || self.netns.run(&format!("ping -n -c 1 -W {wait} {to}")).ok())
     }
 
     /// Starts to record what arrives at and leaves a device of the host.
@@ -97,29 +101,8 @@ impl Host {
     }
 }
 
-fn ping(to: &str, count: u32) -> String {
-    let wait = patient(Duration::from_secs(1)).as_secs();
-    format!("ping -n -q -c {count} -i 0.02 -W {wait} {to}")
-}
-
-fn received(output: &Output) -> u32 {
-    counts(&output.stdout).map_or(0, |(_, received)| received)
-}
-
-/// How many echo requests had no answer, from what `ping` says in the end.
-pub fn unanswered(said: &str) -> Option<u32> {
-    let (sent, received) = counts(said)?;
-    sent.checked_sub(received)
-}
-
-/// Echo requests and answers: `ping` says "20 packets transmitted, 20 received, ...".
-fn counts(said: &str) -> Option<(u32, u32)> {
-    let words: Vec<&str> = said.split_whitespace().collect();
-    let before = |behind: &[&str]| {
-        let at = words.windows(behind.len()).position(|w| w == behind)?;
-        words.get(at.checked_sub(1)?)?.parse().ok()
-    };
-    Some((before(&["packets", "transmitted,"])?, before(&["received,"])?))
+fn echoes(netns: &Netns, to: &str, count: u32, bytes: Option<u32>) -> Echoes {
+    Echoes::of(&netns.run(&echo::line(to, count, bytes)), count)
 }
 
 /// A running `tcpdump`.

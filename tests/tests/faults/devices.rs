@@ -150,10 +150,7 @@ fn an_mtu_that_changes_costs_no_packet() {
     // And what does not fit is dropped, not what does.
     switch.netns().sh("ip link set h3 mtu 1000");
     interface(&switch, "h3", "mtu", "1000");
-    let answers = |size: u32| {
-        let line = format!("ping -n -q -c 5 -i 0.02 -W 1 -s {size} -M do 10.0.0.3");
-        a.netns.run(&line).stdout.contains(" 0% packet loss")
-    };
+    let answers = |size: u32| a.ping_whole("10.0.0.3", 5, size) == 5;
     assert!(answers(900));
     assert!(!answers(1200));
     assert!(c.reaches("10.0.0.1", SOON));

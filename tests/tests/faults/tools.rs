@@ -13,7 +13,7 @@ pub const BACKOFF: Duration = Duration::from_secs(20);
 
 /// True, after saying so, where switches with devices cannot be made.
 pub fn without_namespaces() -> bool {
-    without_privilege() || without_tool(&["ip", "ping", "nsenter", "ss"])
+    without_privilege() || without_tool(&["ip", "ping", "fping", "nsenter", "ss"])
 }
 
 /// Options of a switch of `mode` whose daemon is started by `before`.

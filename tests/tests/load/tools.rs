@@ -22,7 +22,7 @@ pub struct Scene {
 impl Scene {
     /// `None`, after saying so, where tests cannot make one. The first two reach each other.
     pub fn new(flows: &str) -> Option<Scene> {
-        if without_privilege() || without_tool(&["ip", "ping", "nsenter"]) {
+        if without_privilege() || without_tool(&["ip", "ping", "fping", "nsenter"]) {
             return None;
         }
         let switch = Switch::start(Kind::Slipswitch, Mode::Real);

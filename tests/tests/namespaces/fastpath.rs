@@ -5,7 +5,7 @@ use crate::tools::{
     warm,
 };
 use packet::build::Frame;
-use slipswitch_tests::harness::{Host, Switch, unanswered, wait_until};
+use slipswitch_tests::harness::{Host, Switch, wait_until};
 use std::net::Ipv4Addr;
 
 /// Packets that are none of the test's: hosts ask for their neighbours again after some seconds,
@@ -92,10 +92,10 @@ fn offload_is_switched_off_and_on_while_packets_flow() {
     assert!(megaflows(&switch, &["dp:tcx"]).is_empty());
     switch.vsctl("set open_vswitch . other_config:bpf-offload=true");
     sees(&switch, &["in_port(h1)", "dp:tcx"]);
-    let text = load.join().expect("ping runs");
+    let echoes = load.join().expect("fping runs");
     // Clsact filters (before Linux 6.6) lose one or another.
     let lost = if switch.log().contains("no tcx links") { 5 } else { 0 };
-    assert!(unanswered(&text).is_some_and(|n| n <= lost), "{text}");
+    assert!(echoes.lost() <= lost, "{}", echoes.said);
 }
 
 #[test]

@@ -2,13 +2,14 @@
 
 use crate::tools::{SOON, Stream, in_kernel, megaflows, packets, pair, sees, switch, warm};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
-use slipswitch_tests::harness::{Switch, acquainted, patient, remember, wait_until};
+use slipswitch_tests::harness::{Echoes, Switch, acquainted, patient, remember, wait_until};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 #[track_caller]
-fn nothing_lost(ping: std::thread::JoinHandle<String>, switch: &Switch) {
-    let text = ping.join().expect("ping runs");
-    assert!(text.contains(" 0% packet loss"), "{text}\n{}", switch.story());
+fn nothing_lost(ping: JoinHandle<Echoes>, switch: &Switch) {
+    let echoes = ping.join().expect("fping runs");
+    assert_eq!(echoes.lost(), 0, "{}\n{}", echoes.said, switch.story());
 }
 
 /// Waits until both directions between h1 and h2 run in the kernel.

@@ -15,7 +15,7 @@ pub const SOON: Duration = Duration::from_secs(10);
 
 /// A switch with a NORMAL bridge `br0`; `None`, after saying so, where tests cannot make one.
 pub fn switch() -> Option<Switch> {
-    if without_privilege() || without_tool(&["ip", "ping", "tcpdump", "nsenter"]) {
+    if without_privilege() || without_tool(&["ip", "ping", "fping", "tcpdump", "nsenter"]) {
         return None;
     }
     let switch = Switch::start(Kind::under_test(), Mode::Real);

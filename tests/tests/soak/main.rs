@@ -37,7 +37,7 @@ fn churn_for_long_leaves_nothing_behind() {
 }
 
 fn soak(length: Duration) {
-    if without_privilege() || without_tool(&["ip", "ping", "nsenter"]) {
+    if without_privilege() || without_tool(&["ip", "ping", "fping", "nsenter"]) {
         return;
     }
     let mut switch = Switch::start(Kind::Slipswitch, Mode::Real);

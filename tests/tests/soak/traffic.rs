@@ -8,7 +8,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Echo requests of one `ping`.
+/// Echo requests in one go.
 const ECHOES: u32 = 50;
 /// Bytes of one connection.
 const BYTES: usize = 4 << 20;
@@ -104,15 +104,12 @@ impl Traffic {
 
 fn echoes(from: &Host, to: &Host, counters: &Arc<Counters>) -> JoinHandle<()> {
     let counters = Arc::clone(counters);
-    let (netns, target) = (from.netns.clone(), to.address().to_owned());
+    let (from, target) = (from.clone(), to.address().to_owned());
     std::thread::spawn(move || {
         while !counters.stop.load(Ordering::Relaxed) {
-            let line = format!("ping -n -q -c {ECHOES} -i 0.02 -W 2 {target}");
-            let text = netns.run(&line).stdout;
-            let answered = text.split(" received").next().and_then(|t| t.rsplit(' ').next());
-            let answered = answered.and_then(|n| n.parse().ok()).unwrap_or(0);
+            let answered = from.ping(&target, ECHOES);
             counters.asked.fetch_add(ECHOES.into(), Ordering::Relaxed);
-            counters.answered.fetch_add(answered, Ordering::Relaxed);
+            counters.answered.fetch_add(answered.into(), Ordering::Relaxed);
         }
     })
 }
