@@ -141,8 +141,9 @@ pub const GRID: Experiment = Experiment {
             its number and counts: with many flows it waits for memory, as every switch then does. \
             Rules are put in by one bundle, and nothing is measured before each flow has its megaflow; where \
             some are missing, a note says so. Latency is of 100,000 frames a second at an even pace, from the generator to the \
-            sink; of one flow it is taken in turn with the bare generator, too. Bytes are with \
-            Ethernet's checksum.",
+            sink; of one flow it is taken in turn with the bare XDP redirect, which its ratio is to, in turns \
+            of 50 ms, because a machine that others use, too, may be twice as fast a second later. \
+            Bytes are with Ethernet's checksum.",
     repeats: "*Virtual Switch Acceleration with OVS-TC*, 8 frame sizes by 7 numbers of flows up to \
               256 K, rules 1:1",
     shown: &[

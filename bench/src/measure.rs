@@ -87,8 +87,10 @@ pub type Contender<'a, T = f64> = Box<dyn FnMut() -> Result<T> + 'a>;
 /// What contenders measured that took turns.
 #[derive(Clone, Debug)]
 pub struct Turns<T> {
-    /// The samples of each contender, in their order.
+    /// The samples of each contender, in their order; one a turn.
     pub samples: Vec<Vec<T>>,
+    /// Turns of a round, 1 or more.
+    pub turns: usize,
     /// Times it was taken, 1 or more.
     pub taken: u32,
     /// No time was steady.
@@ -96,9 +98,9 @@ pub struct Turns<T> {
 }
 
 impl<T> Turns<T> {
-    /// A number from each sample of a contender.
+    /// A number from each round of a contender.
     pub fn series(&self, contender: usize, number: impl Fn(&T) -> f64) -> Series {
-        Series(self.samples.get(contender).into_iter().flatten().map(number).collect())
+        by_round(self.samples.get(contender).map_or(&[], Vec::as_slice), self.turns, number)
     }
 }
 
@@ -110,26 +112,33 @@ impl<T: Sample> Turns<T> {
     }
 }
 
-/// Lets `contenders` take turns, `plan.repeat` rounds, after a round that does not count. Takes
-/// all rounds anew when a series scatters by more than `limit` of its median; of several times
-/// the steadiest counts.
+/// A number from each round of `turns` samples: the mean of that from each.
+fn by_round<T>(samples: &[T], turns: usize, number: impl Fn(&T) -> f64) -> Series {
+    let mean = |round: &[T]| round.iter().map(&number).sum::<f64>() / round.len() as f64;
+    Series(samples.chunks(turns.max(1)).map(mean).collect())
+}
+
+/// Lets `contenders` take turns, `plan.repeat` rounds of `turns` each, after a turn of each that
+/// does not count. Takes all rounds anew when a series scatters by more than `limit` of its median;
+/// of several times the steadiest counts.
 ///
 /// # Errors
 /// When a contender fails.
 pub fn turns<T: Sample>(
     plan: Plan,
+    turns: u32,
     limit: f64,
     contenders: &mut [Contender<'_, T>],
 ) -> Result<Turns<T>> {
     for contender in contenders.iter_mut() {
         contender()?;
     }
-    let mut best = take(plan.repeat, contenders)?;
+    let mut best = take(plan.repeat, turns, contenders)?;
     for taken in 2..=1 + ANEW {
         if best.scatter() <= limit {
             break;
         }
-        let again = take(plan.repeat, contenders)?;
+        let again = take(plan.repeat, turns, contenders)?;
         if again.scatter() < best.scatter() {
             best = again;
         }
@@ -155,17 +164,12 @@ pub struct Stand<T> {
 impl<T> Stand<T> {
     /// A number from each of its rounds: the mean of that from the samples of the round.
     pub fn series(&self, number: impl Fn(&T) -> f64) -> Series {
-        self.by_round(&self.own, number)
+        by_round(&self.own, self.turns, number)
     }
 
     /// A number from each of the limit's.
     pub fn limit(&self, number: impl Fn(&T) -> f64) -> Option<Series> {
-        Some(self.by_round(self.limit.as_ref()?, number))
-    }
-
-    fn by_round(&self, samples: &[T], number: impl Fn(&T) -> f64) -> Series {
-        let mean = |round: &[T]| round.iter().map(&number).sum::<f64>() / round.len() as f64;
-        Series(samples.chunks(self.turns.max(1)).map(mean).collect())
+        Some(by_round(self.limit.as_ref()?, self.turns, number))
     }
 }
 
@@ -219,25 +223,25 @@ pub fn stands<T: Sample + Clone>(
     Ok(stands)
 }
 
-/// [`turns`] for contenders that measure one number.
+/// [`turns`] for contenders that measure one number, a turn a round.
 ///
 /// # Errors
 /// When a contender fails.
 pub fn rounds(plan: Plan, limit: f64, contenders: &mut [Contender<'_>]) -> Result<Rounds> {
-    turns(plan, limit, contenders).map(Rounds::from)
+    turns(plan, 1, limit, contenders).map(Rounds::from)
 }
 
 impl From<Turns<f64>> for Rounds {
     fn from(turns: Turns<f64>) -> Rounds {
-        let Turns { samples, taken, unsteady } = turns;
+        let Turns { samples, taken, unsteady, .. } = turns;
         Rounds { series: samples.into_iter().map(Series).collect(), taken, unsteady }
     }
 }
 
-fn take<T>(repeat: u32, contenders: &mut [Contender<'_, T>]) -> Result<Turns<T>> {
+fn take<T>(repeat: u32, turns: u32, contenders: &mut [Contender<'_, T>]) -> Result<Turns<T>> {
     let all: Vec<usize> = (0..contenders.len()).collect();
-    let samples = take_some(repeat, contenders, &all)?;
-    Ok(Turns { samples, taken: 1, unsteady: false })
+    let samples = take_some(repeat * turns, contenders, &all)?;
+    Ok(Turns { samples, turns: turns as usize, taken: 1, unsteady: false })
 }
 
 /// Samples of those contenders, in the order of their numbers here.
@@ -321,6 +325,11 @@ mod tests {
         assert_eq!(stands[1].series(|s| *s), Series(vec![12.0; 3]));
         assert_eq!(stands[1].limit(|s| *s), Some(Series(vec![15.0; 3])));
         assert_eq!(stands[1].taken, 1, "turns of one round scatter, rounds do not");
+        // The turn that does not count is one of the slow ones.
+        let turns = turns(plan, 4, 0.01, &mut [turn(10.0), turn(8.0)]).unwrap();
+        assert_eq!(turns.samples[0][..4], [10.0, 20.0, 20.0, 10.0]);
+        assert_eq!([0, 1].map(|of| turns.series(of, |s| *s).0[2]), [15.0, 12.0]);
+        assert_eq!((turns.taken, turns.unsteady), (1, false));
     }
 
     #[test]

@@ -23,6 +23,7 @@ use crate::topology::Far;
 use alone::Alone;
 use anyhow::Result;
 use cases::{Case, Layout};
+use delay::Beside;
 
 pub use half::half;
 pub use known::Known;
@@ -34,6 +35,7 @@ use known::Measured;
 /// which are kept for them.
 pub fn sweep(run: &mut Run, experiment: &Experiment) -> Result<()> {
     let ceiling = Ceiling::new(End::Sink, run.cpus)?;
+    let redirect = Bed::new(delay::REDIRECT, Far::Card, run.cpus)?;
     let mut alone = alone::All::default();
     let layouts = cases::of(experiment.name, run.plan.full);
     for system in run.systems.clone() {
@@ -51,8 +53,13 @@ pub fn sweep(run: &mut Run, experiment: &Experiment) -> Result<()> {
                 Ok(bed) => {
                     let name = system.name().to_owned();
                     run.results.systems.entry(name).or_insert_with(|| bed.peer.settings());
-                    let mut session =
-                        Session { experiment, system, plan: run.plan, bed, ceiling: &ceiling };
+                    let has_redirect = system != delay::REDIRECT && receiver == Far::Card;
+                    let beside = match has_redirect {
+                        true => Beside::Redirect(&redirect),
+                        false => Beside::Generator(&ceiling),
+                    };
+                    let (plan, ceiling) = (run.plan, &ceiling);
+                    let mut session = Session { experiment, system, plan, bed, ceiling, beside };
                     session.run(&layout, &mut |case, points, beside| {
                         let measured = beside.map(|alone| {
                             let (case, points) = (case.clone(), points.clone());
@@ -169,6 +176,8 @@ struct Session<'a> {
     plan: Plan,
     bed: Bed,
     ceiling: &'a Ceiling,
+    /// Takes turns with it where the latency of one flow is measured.
+    beside: Beside<'a>,
 }
 
 impl Session<'_> {
@@ -206,12 +215,12 @@ impl Session<'_> {
         let mut alone = vec![rates];
         if case.delays {
             // It takes a clock that runs now slower, now faster out of the comparison, and as long
-            // as the system's own turn.
-            let ceiling = (case.flows == 1).then_some(self.ceiling);
-            let (delays, beside) =
-                delay::measure(&self.bed, ceiling, case, subject, delay::FEW, self.plan);
+            // as the system's own turns.
+            let beside = (case.flows == 1).then_some(self.beside);
+            let (delays, generator) =
+                delay::measure(&self.bed, beside, case, subject, delay::FEW, self.plan);
             points.extend(delays);
-            alone.extend(beside);
+            alone.extend(generator);
         }
         Ok((points, alone))
     }

@@ -7,6 +7,7 @@ use crate::bed::{Bed, Ceiling};
 use crate::generator::{Pace, Span, Stream, Traffic};
 use crate::histogram::Histogram;
 use crate::measure::{Contender, Sample, Turns, turns};
+use crate::peer::System;
 use crate::point::{Point, Subject};
 use crate::report::results::GENERATOR;
 use anyhow::Result;
@@ -16,13 +17,43 @@ use std::time::Duration;
 pub const FEW: u32 = 100_000;
 /// Scatter (MAD over median) of the median delay that is too wide.
 const WIDE: f64 = 0.2;
+/// One of several turns of a round, where a system takes turns with another: a machine may be twice
+/// as fast, or as slow, a second later, and both are to see the same one.
+const TURN: Duration = Duration::from_millis(50);
 /// Share of the frames that the generator may send less.
 const SLOW: f64 = 0.05;
+/// The bare redirect that others take turns with.
+pub const REDIRECT: System = System::BareXdp;
 /// Of delays.
 pub const UNIT: &str = "µs";
 /// Shares of the frames, and how they are called.
 pub const QUANTILES: [(f64, &str); 3] =
     [(0.5, "latency p50"), (0.99, "latency p99"), (0.999, "latency p99.9")];
+
+/// What takes turns with a system.
+#[derive(Clone, Copy)]
+pub enum Beside<'a> {
+    /// The generator alone.
+    Generator(&'a Ceiling),
+    /// A bare redirect between the same ends.
+    Redirect(&'a Bed),
+}
+
+impl<'a> Beside<'a> {
+    fn name(self) -> &'static str {
+        match self {
+            Beside::Generator(_) => GENERATOR,
+            Beside::Redirect(_) => REDIRECT.name(),
+        }
+    }
+
+    fn traffic(self, stream: Stream) -> Traffic<'a> {
+        match self {
+            Beside::Generator(ceiling) => ceiling.traffic(stream),
+            Beside::Redirect(bed) => bed.traffic(stream),
+        }
+    }
+}
 
 /// Traffic of an even pace.
 struct Delayed {
@@ -43,24 +74,28 @@ impl Sample for Delayed {
     }
 }
 
-/// Measures under so many frames a second at an even pace; or says why that could not be done. With
-/// a `ceiling` the generator alone takes turns with the system; what it did then comes second.
+/// Measures under so many frames a second at an even pace; or says why that could not be done. What
+/// the generator alone did comes second, where it was `beside`.
 pub fn measure(
     bed: &Bed,
-    ceiling: Option<&Ceiling>,
+    beside: Option<Beside<'_>>,
     case: &Case,
     subject: &Subject,
     rate: u32,
     plan: Plan,
 ) -> (Vec<Point>, Vec<Alone>) {
     let stream = Stream { flows: case.flows, size: case.size, pace: Pace::Even(rate) };
-    let window = Duration::from_millis(if plan.full { 500 } else { 300 });
+    let round = Duration::from_millis(if plan.full { 500 } else { 300 });
+    let (window, of_a_round) = match beside {
+        Some(_) => (TURN, round.div_duration_f64(TURN).ceil() as u32),
+        None => (round, 1),
+    };
     let through = bed.traffic(stream);
-    let alone = ceiling.map(|ceiling| ceiling.traffic(stream));
+    let other = beside.map(|beside| beside.traffic(stream));
     let contender = |traffic| -> Contender<'_, Delayed> { Box::new(move || look(traffic, window)) };
-    let mut contenders: Vec<_> = [&through].into_iter().chain(&alone).map(contender).collect();
-    match turns(super::rounds_of(plan), WIDE, &mut contenders) {
-        Ok(turns) => points(subject, rate, &turns),
+    let mut contenders: Vec<_> = [&through].into_iter().chain(&other).map(contender).collect();
+    match turns(super::rounds_of(plan), of_a_round, WIDE, &mut contenders) {
+        Ok(turns) => points(subject, rate, &turns, beside),
         Err(e) => {
             let why = format!("{e:#}");
             (QUANTILES.map(|(_, metric)| subject.absent(metric, UNIT, &why)).into(), Vec::new())
@@ -73,8 +108,13 @@ fn look(traffic: &Traffic<'_>, window: Duration) -> Result<Delayed> {
     Ok(Delayed { span, delays })
 }
 
-/// Of the first contender; and what the second did, where there is one.
-fn points(subject: &Subject, rate: u32, turns: &Turns<Delayed>) -> (Vec<Point>, Vec<Alone>) {
+/// Of the first contender; and what the second did, where that is the generator alone.
+fn points(
+    subject: &Subject,
+    rate: u32,
+    turns: &Turns<Delayed>,
+    beside: Option<Beside<'_>>,
+) -> (Vec<Point>, Vec<Alone>) {
     let quantiles = |contender, share| turns.series(contender, |s: &Delayed| s.quantile(share));
     let loss = turns.series(0, |sample| sample.span.loss());
     let sent = turns.series(0, |sample| sample.span.sent as f64 / sample.span.seconds).median();
@@ -85,11 +125,13 @@ fn points(subject: &Subject, rate: u32, turns: &Turns<Delayed>) -> (Vec<Point>, 
     let mut points = Vec::new();
     let mut alone = Vec::new();
     for (share, metric) in QUANTILES {
-        let samples = quantiles(1, share);
         let point = subject.point(metric, UNIT, &quantiles(0, share));
-        points.push(mark(point.against(GENERATOR, &samples)));
-        if !samples.0.is_empty() {
-            alone.push(Alone { metric, unit: UNIT, samples });
+        points.push(mark(match beside {
+            Some(beside) => point.against(beside.name(), &quantiles(1, share)),
+            None => point,
+        }));
+        if let Some(Beside::Generator(_)) = beside {
+            alone.push(Alone { metric, unit: UNIT, samples: quantiles(1, share) });
         }
     }
     points.push(mark(subject.point("loss at an even pace", "%", &loss)));

@@ -43,6 +43,7 @@ pub fn measure(
     let window = window(plan);
     let turns = turns(
         super::rounds_of(plan),
+        1,
         WIDE,
         &mut [Box::new(|| alone.measure(window)), Box::new(|| through.measure(window))],
     )?;
@@ -66,7 +67,8 @@ pub fn measure(
 /// When no frame gets there.
 pub fn sent(ceiling: &Ceiling, case: &Case, subject: &Subject, plan: Plan) -> Result<[Point; 2]> {
     let (traffic, window) = (ceiling.traffic(case.flood()), window(plan));
-    let turns = turns(super::rounds_of(plan), WIDE, &mut [Box::new(|| traffic.measure(window))])?;
+    let turns =
+        turns(super::rounds_of(plan), 1, WIDE, &mut [Box::new(|| traffic.measure(window))])?;
     let points = [
         subject.point(METRIC, UNIT, &turns.series(0, Span::mpps)),
         subject.point(PER_CORE, UNIT, &turns.series(0, Span::per_core)),
