@@ -85,7 +85,8 @@ every system is measured there, with the same generator and the same sink. What 
 measured says why. What two experiments have in common is measured once and stands in both.{samples}
 
 How to read the tables: the median over the rounds, ± the median distance from it; in brackets,
-the median of the rounds' ratios to the limit of the experiment, where it was taken in turn with it;
+the median of the rounds' ratios to the limit of the experiment, or to what its text names, where that
+took turns with it;
 bold, the best switch of a column (limits are no switches); `~`, figures that scatter widely,
 also when they were taken again; [1], a note below the table. Plots show the smallest and the
 largest sample as a thin line.
