@@ -10,7 +10,8 @@
 //! A pass over many megaflows costs milliseconds, nearly all of them waiting for memory. Where
 //! the database does not say how long may pass between two, they become rarer by what they cost
 //! ([`RevalidatorState::pause`]), up to [`LONGEST_PAUSE`] apart; never while tables change, or while
-//! megaflows may have to make room. Who asks for statistics meanwhile is a reason for a pass
+//! megaflows may have to make room ([`Room`]). They cost the packets something, too, whose CPUs had
+//! the counts that a pass reads for themselves. Who asks for statistics meanwhile is a reason for a pass
 //! ([`crate::switch::Switch::collect_statistics`]).
 //!
 //! A megaflow that the datapath has and the switch does not know (made by hand, or left by the
@@ -93,6 +94,8 @@ impl Default for RevalidatorState {
 pub const LONGEST_PAUSE: Duration = Duration::from_secs(4);
 /// The same while rules have timeouts, which count in seconds.
 const LONGEST_AWAITED: Duration = Duration::from_secs(2);
+/// The rate at which megaflows come is that over so long, or longer.
+const LOOK: Duration = Duration::from_millis(100);
 /// A pass may take one part in so many of the time.
 const SHARE: u32 = 400;
 
@@ -538,8 +541,36 @@ const LONG_SLEEP: Duration = Duration::from_secs(5);
 /// Looks after the last megaflow went: what it left is tidied up by then.
 const QUIET_ROUNDS: u32 = 4;
 
+/// Whether megaflows may run out of room between two passes.
+struct Room {
+    looked: Instant,
+    /// How many there were then.
+    flows: usize,
+    /// How many more there were each second before that.
+    rate: f64,
+}
+
+impl Room {
+    fn new(now: Instant) -> Room {
+        Room { looked: now, flows: 0, rate: 0.0 }
+    }
+
+    /// True when `flows` may come to `limit` before a pass that is made when nothing happens: seven
+    /// eighths of it are there, or all would be at the rate at which they came of late.
+    fn is_tight(&mut self, now: Instant, flows: usize, limit: usize) -> bool {
+        let elapsed = now.duration_since(self.looked);
+        if elapsed >= LOOK {
+            self.rate = flows.saturating_sub(self.flows) as f64 / elapsed.as_secs_f64();
+            (self.looked, self.flows) = (now, flows);
+        }
+        let coming = self.rate * LONGEST_PAUSE.as_secs_f64();
+        flows as f64 + coming >= limit as f64 || flows >= limit - limit / 8
+    }
+}
+
 fn run(slow: &SlowPath) {
     let mut maintained = Instant::now();
+    let mut room = Room::new(maintained);
     let (mut passed, mut cost) = (Instant::now(), Duration::ZERO);
     let mut quiet = 0;
     loop {
@@ -557,8 +588,9 @@ fn run(slow: &SlowPath) {
             continue; // what there is now is looked after in a while
         }
         let start = Instant::now();
-        let is_due = || {
-            let is_tight = slow.megaflows.len() * 2 >= slow.flow_limit.load(Ordering::Relaxed);
+        let mut is_due = || {
+            let limit = slow.flow_limit.load(Ordering::Relaxed);
+            let is_tight = room.is_tight(start, slow.megaflows.len(), limit);
             let pause = slow.revalidator.pause(cost, is_tight);
             // Waking up is never exact.
             !slow.megaflows.is_empty() && start.duration_since(passed) + interval / 4 >= pause
@@ -584,6 +616,22 @@ fn run(slow: &SlowPath) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn room_is_tight_where_megaflows_would_fill_it() {
+        const LIMIT: usize = 200_000;
+        let begin = Instant::now();
+        let mut room = Room::new(begin);
+        let mut at = |ms, flows| room.is_tight(begin + Duration::from_millis(ms), flows, LIMIT);
+        assert!(at(500, 60_000), "they come fast");
+        assert!(at(501, 60_000), "one look");
+        assert!(!at(1000, 60_000), "no more of them");
+        assert!(!at(1500, 65_000), "40,000 in a pause");
+        assert!(at(2000, 85_000), "160,000 in a pause");
+        assert!(at(2500, 150_000), "more");
+        assert!(!at(3000, 150_000), "many, and no more of them");
+        assert!(at(3500, 175_000) && at(4000, 175_000), "hardly any room");
+    }
 
     #[test]
     fn dear_passes_are_rarer_unless_the_database_says_how_often() {
