@@ -35,7 +35,8 @@ use known::Measured;
 /// which are kept for them.
 pub fn sweep(run: &mut Run, experiment: &Experiment) -> Result<()> {
     let ceiling = Ceiling::new(End::Sink, run.cpus)?;
-    let redirect = Bed::new(delay::REDIRECT, Far::Card, run.cpus)?;
+    // Without it latency is against the generator alone, which the points then say.
+    let redirect = crate::attempt(|| Bed::new(delay::REDIRECT, Far::Card, run.cpus)).ok();
     let mut alone = alone::All::default();
     let layouts = cases::of(experiment.name, run.plan.full);
     for system in run.systems.clone() {
@@ -53,10 +54,10 @@ pub fn sweep(run: &mut Run, experiment: &Experiment) -> Result<()> {
                 Ok(bed) => {
                     let name = system.name().to_owned();
                     run.results.systems.entry(name).or_insert_with(|| bed.peer.settings());
-                    let has_redirect = system != delay::REDIRECT && receiver == Far::Card;
-                    let beside = match has_redirect {
-                        true => Beside::Redirect(&redirect),
-                        false => Beside::Generator(&ceiling),
+                    let is_same_way = system != delay::REDIRECT && receiver == Far::Card;
+                    let beside = match redirect.as_ref().filter(|_| is_same_way) {
+                        Some(redirect) => Beside::Redirect(redirect),
+                        None => Beside::Generator(&ceiling),
                     };
                     let (plan, ceiling) = (run.plan, &ceiling);
                     let mut session = Session { experiment, system, plan, bed, ceiling, beside };

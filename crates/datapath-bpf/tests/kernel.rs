@@ -37,6 +37,11 @@ fn small() -> Config {
     Config { max_flows: 1024, max_masks: 64, max_programs: 2048, ..Config::default() }
 }
 
+/// What is pinned in `bpffs` goes from one to the next.
+fn pinned(bpffs: &BpfFs) -> Config {
+    Config { pins: Some(bpffs.path().join("of/one")), ..small() }
+}
+
 fn open(config: Config) -> BpfDatapath {
     BpfDatapath::open(config, Clock::new()).unwrap_or_else(|e| panic!("{e}"))
 }
@@ -202,12 +207,9 @@ fn every_way_to_attach() {
 #[test]
 fn a_new_daemon_takes_over() {
     in_namespace_as_root(|| {
-        let to = veth();
         let bpffs = BpfFs::new().expect("root may mount");
-        let config = Config { pins: Some(bpffs.path().join("of/one")), ..small() };
-        let bpf = open(config.clone());
-        bpf.attach(PortNo(1), &attachment(LOOPBACK)).unwrap();
-        bpf.attach(PortNo(2), &attachment(to)).unwrap();
+        let config = pinned(&bpffs);
+        let bpf = open_with_ports(config.clone());
         for id in 0..100 {
             bpf.install(&stamping(id, 0), HookSet::all()).unwrap();
         }
@@ -246,12 +248,9 @@ fn a_new_daemon_takes_over() {
 #[test]
 fn new_programs_end_packets_that_old_ones_have_begun() {
     in_namespace_as_root(|| {
-        let to = veth();
         let bpffs = BpfFs::new().expect("root may mount");
-        let config = Config { pins: Some(bpffs.path().join("of/one")), ..small() };
-        let bpf = open(config.clone());
-        bpf.attach(PortNo(1), &attachment(LOOPBACK)).unwrap();
-        bpf.attach(PortNo(2), &attachment(to)).unwrap();
+        let config = pinned(&bpffs);
+        let bpf = open_with_ports(config.clone());
         for id in 0..10 {
             bpf.install(&stamping(id, 0), HookSet::all()).unwrap();
         }
@@ -323,7 +322,7 @@ fn a_newer_build_puts_its_programs_in_the_place_of_all_that_it_finds() {
     in_namespace_as_root(|| {
         let to = veth();
         let bpffs = BpfFs::new().expect("root may mount");
-        let config = Config { pins: Some(bpffs.path().join("of/one")), ..small() };
+        let config = pinned(&bpffs);
         let directory = config.pins.clone().unwrap();
         let bpf = open(config.clone());
         bpf.attach(PortNo(2), &attachment(to)).unwrap();
