@@ -35,6 +35,7 @@ use datapath::{Datapath, FlowStats, PortNo, Ufid};
 use hashbrown::HashSet;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering, fence};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -491,21 +492,28 @@ fn credit(slow: &SlowPath, entry: &mut crate::megaflows::Entry, stats: FlowStats
     entry.credited = stats;
 }
 
-/// The revalidator thread. Dropping it stops and joins the thread.
+/// The revalidator's thread, and one for the datapath's housekeeping. Dropping it stops and joins
+/// both.
 #[derive(Debug)]
 pub struct Revalidator {
     bell: Arc<Bell>,
-    thread: Option<JoinHandle<()>>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 impl Revalidator {
     /// Starts passes over `slow`'s megaflows.
     pub fn start(slow: Arc<SlowPath>) -> std::io::Result<Revalidator> {
-        let bell = Arc::clone(&slow.bell);
-        let thread = std::thread::Builder::new()
-            .name("revalidator1".to_owned())
-            .spawn(move || run(&slow))?;
-        Ok(Revalidator { bell, thread: Some(thread) })
+        let mut revalidator = Revalidator { bell: Arc::clone(&slow.bell), threads: Vec::new() };
+        let (housekeeping, due) = sync_channel(1);
+        let keeper = Arc::clone(&slow);
+        revalidator.spawn("housekeeper", move || keep_house(&keeper, &due))?;
+        revalidator.spawn("revalidator1", move || run(&slow, &housekeeping))?;
+        Ok(revalidator)
+    }
+
+    fn spawn(&mut self, name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+        self.threads.push(std::thread::Builder::new().name(name.to_owned()).spawn(work)?);
+        Ok(())
     }
 
     /// Asks for a pass now: the tables have changed.
@@ -530,7 +538,8 @@ impl Revalidator {
 impl Drop for Revalidator {
     fn drop(&mut self) {
         self.bell.stop();
-        if let Some(thread) = self.thread.take() {
+        // The revalidator first: the other thread ends behind it.
+        for thread in self.threads.drain(..).rev() {
             let _ = thread.join(); // a panic there was reported on stderr
         }
     }
@@ -568,7 +577,17 @@ impl Room {
     }
 }
 
-fn run(slow: &SlowPath) {
+/// The datapath's housekeeping, each time that it is `due`: it may take a tenth of a second, as
+/// programs are loaded there, and no megaflow is to be stale for so long.
+fn keep_house(slow: &SlowPath, due: &Receiver<()>) {
+    while due.recv().is_ok() {
+        if let Some(datapath) = slow.datapath() {
+            datapath.maintain();
+        }
+    }
+}
+
+fn run(slow: &SlowPath, housekeeping: &SyncSender<()>) {
     let mut maintained = Instant::now();
     let mut room = Room::new(maintained);
     let (mut passed, mut cost) = (Instant::now(), Duration::ZERO);
@@ -606,9 +625,7 @@ fn run(slow: &SlowPath) {
         // Behind the pass, which somebody may wait for, and not with each of a burst.
         if maintained.elapsed() >= interval {
             maintained = Instant::now();
-            if let Some(datapath) = slow.datapath() {
-                datapath.maintain();
-            }
+            let _ = housekeeping.try_send(()); // or it is at it, and again is in the channel
         }
     }
 }

@@ -27,6 +27,7 @@ fn a_switch_that_is_dropped_leaves_nothing_behind() {
 
 struct Bench {
     switch: Switch,
+    chaos: Arc<Chaos>,
     model: Arc<Model>,
     bridge: BridgeIndex,
     clock: Clock,
@@ -43,9 +44,9 @@ impl Bench {
         let clock = Clock::new();
         clock.stop();
         let model = Model::new("dummy@ovs-dummy", clock.clone(), 1000, 1);
-        let datapath = Chaos::new(model.clone(), rates, 1);
+        let chaos = Chaos::new(model.clone(), rates, 1);
         let sender = Sender::new(|_| true);
-        let mut switch = Switch::new(datapath, clock.clone(), sender, 1000, threads).unwrap();
+        let mut switch = Switch::new(chaos.clone(), clock.clone(), sender, 1000, threads).unwrap();
         let bridge = switch.add_bridge("br0", 1);
         for name in ["p1", "p2"] {
             let spec = PortSpec { name: name.into(), kind: "dummy".into(), ..PortSpec::default() };
@@ -54,7 +55,7 @@ impl Bench {
                 bridge::port::Bundle { interfaces: vec![name.into()], ..Default::default() };
             switch.bridge_mut(bridge).unwrap().bundles.push(bundle);
         }
-        let mut b = Bench { switch, model, bridge, clock };
+        let mut b = Bench { switch, chaos, model, bridge, clock };
         let mut matching = Match::ANY;
         matching.set(Field::InPortOxm, 1);
         matching.set(Field::EthType, 0x800);
@@ -92,6 +93,16 @@ impl Bench {
             .payload(&[0; 20])
             .packet();
         self.model.inject(packet, self.dp_port(1));
+    }
+
+    /// Packets from port 1 go to another port.
+    fn redirect(&mut self, port: u32) {
+        let mut matching = Match::ANY;
+        matching.set(Field::InPortOxm, 1);
+        matching.set(Field::EthType, 0x800);
+        let output = Action::Output { port: PortNo(port), max_len: 0 };
+        self.switch.flow_mod(self.bridge, &FlowMod::add(5, matching, &[output])).unwrap();
+        self.switch.publish_and_wait();
     }
 
     fn pass(&self, what: Pass) {
@@ -216,6 +227,24 @@ fn doomed_megaflows_go_with_their_last_counts() {
     assert!(b.switch.slow_path().megaflows.is_empty());
 }
 
+/// Nothing goes back to where it came from.
+const DROPPED: [datapath::Action; 1] = [datapath::Action::Drop(datapath::DropReason::Flow)];
+
+#[test]
+fn no_pass_waits_for_housekeeping() {
+    let mut b = Bench::with(Rates::default(), true);
+    b.packet();
+    let [flow] = &b.model.dump()[..] else { panic!("one megaflow") };
+    let ufid = flow.flow.ufid.0;
+    b.chaos.hold_up_housekeeping(true);
+    eventually("housekeeping", || b.chaos.housekeeping_waits());
+    b.switch.slow_path().expect_strangers(); // the control thread leaves the pass to the other one
+    b.redirect(1);
+    eventually("other actions", || b.actions(ufid).as_deref() == Some(&DROPPED[..]));
+    assert!(b.chaos.housekeeping_waits());
+    b.chaos.hold_up_housekeeping(false);
+}
+
 /// Waits for the revalidator's thread; a busy machine lets it wait.
 fn eventually(what: &str, is_so: impl Fn() -> bool) {
     let end = Instant::now() + Duration::from_secs(20);
@@ -229,20 +258,12 @@ fn eventually(what: &str, is_so: impl Fn() -> bool) {
 fn what_changes_while_there_are_no_megaflows_costs_no_pass() {
     let mut b = Bench::with(Rates::default(), true);
     let passes = |b: &Bench| b.switch.slow_path().revalidator.passes.load(Ordering::Acquire);
-    let to_port = |b: &mut Bench, port| {
-        let mut matching = Match::ANY;
-        matching.set(Field::InPortOxm, 1);
-        matching.set(Field::EthType, 0x800);
-        let output = Action::Output { port: PortNo(port), max_len: 0 };
-        b.switch.flow_mod(b.bridge, &FlowMod::add(5, matching, &[output])).unwrap();
-        b.switch.publish_and_wait();
-    };
     let is_empty = |b: &Bench| b.model.dump().is_empty();
     // The first one looks for megaflows of a daemon before this.
     eventually("a first pass", || passes(&b) > 0);
     let before = passes(&b);
     for port in [1, 2].repeat(20) {
-        to_port(&mut b, port);
+        b.redirect(port);
     }
     // One or two may have been asked for before.
     assert!(passes(&b) < before + 10, "{}", passes(&b) - before);
@@ -251,25 +272,23 @@ fn what_changes_while_there_are_no_megaflows_costs_no_pass() {
     let [flow] = &b.model.dump()[..] else { panic!("one megaflow") };
     let ufid = flow.flow.ufid.0;
     assert_eq!(b.actions(ufid).as_deref(), Some(&[datapath::Action::Output(b.dp_port(2))][..]));
-    to_port(&mut b, 1);
-    // Nothing goes back to where it came from.
-    let dropped = [datapath::Action::Drop(datapath::DropReason::Flow)];
-    eventually("other actions", || b.actions(ufid).as_deref() == Some(&dropped[..]));
+    b.redirect(1);
+    eventually("other actions", || b.actions(ufid).as_deref() == Some(&DROPPED[..]));
 
     // What somebody else put there is looked at once it is said to be there.
     b.switch.slow_path().pass(Pass::Purge);
     assert!(is_empty(&b));
     b.strange(77, datapath::PortNo(99), &[]);
     b.switch.slow_path().expect_strangers();
-    to_port(&mut b, 2);
+    b.redirect(2);
     eventually("no stranger", || is_empty(&b));
 
     // So is what comes while passes hold back.
     b.switch.slow_path().hold(true);
     b.strange(78, datapath::PortNo(99), &[]);
-    to_port(&mut b, 1);
+    b.redirect(1);
     assert!(!is_empty(&b));
     b.switch.slow_path().hold(false);
-    to_port(&mut b, 2);
+    b.redirect(2);
     eventually("no stranger", || is_empty(&b));
 }

@@ -5,7 +5,7 @@
 //! real ones cannot hide behind it), a megaflow that is to be modified or removed turns out to be
 //! gone (it really is removed, with its statistics), a sweep leaves one out, a packet to be
 //! executed is lost, an upcall is lost with its packet or made twice, a port cannot be opened or
-//! closed. Which calls fail depends on the seed and the order of calls only.
+//! closed, housekeeping takes long. Which calls fail depends on the seed and the order of calls only.
 
 use datapath::{
     Action, Actions, Counters, Datapath, DropReason, FlowDump, FlowStats, Flows, LookupStats,
@@ -15,8 +15,9 @@ use datapath::{
 use flow::Key;
 use netdev::Device;
 use packet::Packet;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// How many of a thousand calls fail, by operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,6 +68,9 @@ pub struct Chaos {
     dice: Arc<Dice>,
     lost: Arc<AtomicU64>,
     doubled: Arc<AtomicU64>,
+    /// Housekeeping is not to end; it waits for that.
+    held_up: AtomicBool,
+    waits: AtomicBool,
 }
 
 /// Decides, and counts.
@@ -83,6 +87,9 @@ impl Dice {
     }
 }
 
+/// A test that fails is to end.
+const MOST_HELD_UP: Duration = Duration::from_secs(30);
+
 /// The cause in the text of a [`PortError`] that [`Chaos`] made up.
 pub const SYNTHETIC: &str = "synthetic fault";
 
@@ -91,7 +98,15 @@ impl Chaos {
     pub fn new(inner: Arc<dyn Datapath>, rates: Rates, seed: u64) -> Arc<Chaos> {
         let rng = Mutex::new(fastrand::Rng::with_seed(seed));
         let dice = Arc::new(Dice { rng, faults: AtomicU64::new(0) });
-        Arc::new(Chaos { inner, rates, dice, lost: Arc::default(), doubled: Arc::default() })
+        Arc::new(Chaos {
+            inner,
+            rates,
+            dice,
+            lost: Arc::default(),
+            doubled: Arc::default(),
+            held_up: AtomicBool::new(false),
+            waits: AtomicBool::new(false),
+        })
     }
 
     /// Faults made so far.
@@ -102,6 +117,17 @@ impl Chaos {
     /// Packets that were lost so far: by [`Packets::execute`], or with their upcall.
     pub fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
+    }
+
+    /// Housekeeping that begins from now on does not end before it may, or [`MOST_HELD_UP`] is over:
+    /// to load programs takes long.
+    pub fn hold_up_housekeeping(&self, held_up: bool) {
+        self.held_up.store(held_up, Ordering::Release);
+    }
+
+    /// Housekeeping is under way, and held up.
+    pub fn housekeeping_waits(&self) -> bool {
+        self.waits.load(Ordering::Acquire)
     }
 
     /// Upcalls that were made twice so far.
@@ -290,6 +316,12 @@ impl Datapath for Chaos {
         self.inner.supports(action)
     }
     fn maintain(&self) {
+        let begin = Instant::now();
+        while self.held_up.load(Ordering::Acquire) && begin.elapsed() < MOST_HELD_UP {
+            self.waits.store(true, Ordering::Release);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.waits.store(false, Ordering::Release);
         self.inner.maintain();
     }
     fn shutdown(&self) {

@@ -121,8 +121,8 @@ pub trait Datapath: Ports + Flows + Packets + Counters {
     fn meters(&self) -> Option<&dyn Meters>;
     /// True when a megaflow may match or set what `action` and its nested actions need.
     fn supports(&self, action: &Action) -> bool;
-    /// Housekeeping that packets do not wait for. Called about twice a second, by one thread; may
-    /// take milliseconds.
+    /// Housekeeping that neither packets nor passes over megaflows wait for. Called about twice a
+    /// second, by one thread; may take a tenth of a second, as where programs are loaded.
     fn maintain(&self) {}
     /// Stops packet threads and closes ports; megaflows are gone for a userspace datapath.
     fn shutdown(&self);
