@@ -3,9 +3,19 @@
 use crate::args::Plan;
 use anyhow::Result;
 use serde_json::{Value, json};
+use std::time::Duration;
 
 /// Times that measurements which scatter too widely are taken anew.
 const ANEW: u32 = 2;
+
+/// How long those take turns that need but a moment to begin: a machine may be twice as fast, or as
+/// slow, a second later, and all are to see the same one.
+pub const TURN: Duration = Duration::from_millis(50);
+
+/// Turns of [`TURN`] that fill a round.
+pub fn turns_in(round: Duration) -> u32 {
+    round.div_duration_f64(TURN).ceil() as u32
+}
 
 /// Measurements of one thing, one a round.
 #[derive(Clone, Debug, PartialEq, Default)]

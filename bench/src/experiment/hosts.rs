@@ -3,14 +3,13 @@
 use super::{Asked, Run, Task, parameter};
 use crate::catalogue::Experiment;
 use crate::ends::{bulk, connections, echo as exchange, echo_rounds, requests};
+use crate::measure::{TURN, turns_in};
 use crate::peer::{Rules, System};
 use crate::point::Parameters;
 use crate::setting::Setting;
 use anyhow::Result;
 use std::time::Duration;
 
-/// How long systems take turns with what begins in a moment.
-const TURN: Duration = Duration::from_millis(50);
 /// Scatter (MAD over median) that is too wide.
 const WIDE: f64 = 0.05;
 /// Exchanges of a size that begin later than this are left out in the short run.
@@ -49,7 +48,7 @@ pub fn echo(run: &mut Run, experiment: &Experiment) -> Result<()> {
 
 /// Throughput, requests, connections.
 pub fn tcp(run: &mut Run, experiment: &Experiment) -> Result<()> {
-    let turns = run.plan.window().div_duration_f64(TURN).ceil() as u32;
+    let turns = turns_in(run.plan.window());
     let cpus = run.cpus;
     let task = |metric, unit, rules, work: fn(&Setting, Duration) -> Result<f64>| Task {
         asked: Asked { parameters: Parameters::new(), metric, unit, wide: WIDE },

@@ -8,7 +8,7 @@ use clock::Clock;
 use datapath::{Actions, Datapath, Flows, Megaflow, Packets, PortSpec, Ufid};
 use datapath_model::{Chaos, Model, Rates};
 use flow::{Field, Match};
-use openflow::message::{FlowMod, FlowModCommand};
+use openflow::message::FlowMod;
 use openflow::{Action, PortNo};
 use packet::build::Frame;
 use std::sync::Arc;
@@ -56,12 +56,7 @@ impl Bench {
             switch.bridge_mut(bridge).unwrap().bundles.push(bundle);
         }
         let mut b = Bench { switch, chaos, model, bridge, clock };
-        let mut matching = Match::ANY;
-        matching.set(Field::InPortOxm, 1);
-        matching.set(Field::EthType, 0x800);
-        let output = Action::Output { port: PortNo(2), max_len: 0 };
-        let add = FlowMod { command: FlowModCommand::Add, ..FlowMod::add(5, matching, &[output]) };
-        b.switch.flow_mod(b.bridge, &add).unwrap();
+        b.rule(2);
         b.switch.publish();
         b
     }
@@ -95,13 +90,19 @@ impl Bench {
         self.model.inject(packet, self.dp_port(1));
     }
 
-    /// Packets from port 1 go to another port.
-    fn redirect(&mut self, port: u32) {
+    /// A rule, or another one in its place, by which packets from port 1 go to this port; to be
+    /// published.
+    fn rule(&mut self, port: u32) {
         let mut matching = Match::ANY;
         matching.set(Field::InPortOxm, 1);
         matching.set(Field::EthType, 0x800);
         let output = Action::Output { port: PortNo(port), max_len: 0 };
         self.switch.flow_mod(self.bridge, &FlowMod::add(5, matching, &[output])).unwrap();
+    }
+
+    /// Packets from port 1 go to another port.
+    fn redirect(&mut self, port: u32) {
+        self.rule(port);
         self.switch.publish_and_wait();
     }
 

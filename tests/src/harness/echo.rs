@@ -4,7 +4,7 @@
 //! no longer than lies between two requests, or twice the longest answer so far, whatever `-W` says.
 //! On a busy machine an answer may take longer than that, and would be taken for lost.
 
-use super::{Output, patient};
+use super::{Netns, patient};
 use std::time::Duration;
 
 /// How many echo requests there were, and answers.
@@ -24,20 +24,16 @@ impl Echoes {
         self.sent.saturating_sub(self.answered)
     }
 
-    /// What came of a [`line`] with `count` requests: none was answered when `fping` says nothing.
-    pub(super) fn of(output: &Output, count: u32) -> Echoes {
-        let said = output.text();
+    /// Sends `count` requests from `netns` to `to`, 20 ms apart, each of which waits for its answer
+    /// for a second, of [`patient`]. With `bytes` behind their headers, in one piece. None was
+    /// answered when `fping` does not say how many.
+    pub fn ask(netns: &Netns, to: &str, count: u32, bytes: Option<u32>) -> Echoes {
+        let wait = patient(Duration::from_secs(1)).as_millis();
+        let whole = bytes.map_or_else(String::new, |bytes| format!(" -M -b {bytes}"));
+        let said = netns.run(&format!("fping -q -c {count} -p 20 -t {wait}{whole} {to}")).text();
         let (sent, answered) = counts(&said).unwrap_or((count, 0));
         Echoes { sent, answered, said }
     }
-}
-
-/// The command line for `count` requests to `to`, 20 ms apart, each of which waits for its answer
-/// for a second, of [`patient`]. With `bytes` behind their headers, in one piece.
-pub(super) fn line(to: &str, count: u32, bytes: Option<u32>) -> String {
-    let wait = patient(Duration::from_secs(1)).as_millis();
-    let whole = bytes.map_or_else(String::new, |bytes| format!(" -M -b {bytes}"));
-    format!("fping -q -c {count} -p 20 -t {wait}{whole} {to}")
 }
 
 /// `fping` says "10.0.0.2 : xmt/rcv/%loss = 20/20/0%, min/avg/max = ...".
@@ -50,7 +46,7 @@ fn counts(said: &str) -> Option<(u32, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::harness::{Netns, wait_until, without_privilege, without_tool};
+    use crate::harness::{wait_until, without_privilege, without_tool};
     use netdev::{Kind, OpenSpec, Opened, PacketPool};
     use packet::Packet;
 
@@ -112,7 +108,7 @@ mod tests {
             answer_all(&mut tap, COUNT, Duration::from_millis(300));
             tap // the device is there as long as it
         });
-        let echoes = Echoes::of(&netns.run(&line("10.0.0.2", COUNT, None)), COUNT);
+        let echoes = Echoes::ask(&netns, "10.0.0.2", COUNT, None);
         answering.join().unwrap();
         assert_eq!((echoes.sent, echoes.answered), (COUNT, COUNT), "{}", echoes.said);
     }

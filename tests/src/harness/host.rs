@@ -1,7 +1,6 @@
 //! A host at the switch: a namespace at the other end of a plain veth pair.
 
-use super::echo::{self, Echoes};
-use super::{Netns, Place, Process, patient, wait_until};
+use super::{Echoes, Netns, Place, Process, patient, wait_until};
 use std::time::Duration;
 
 /// A namespace with `eth0`, whose other end is a device in the switch's namespace.
@@ -70,12 +69,12 @@ impl Host {
 
     /// Sends `count` echo requests, 20 ms apart; the number of answers.
     pub fn ping(&self, to: &str, count: u32) -> u32 {
-        echoes(&self.netns, to, count, None).answered
+        Echoes::ask(&self.netns, to, count, None).answered
     }
 
     /// Likewise, with so many bytes behind their headers, none of which may be fragmented.
     pub fn ping_whole(&self, to: &str, count: u32, bytes: u32) -> u32 {
-        echoes(&self.netns, to, count, Some(bytes)).answered
+        Echoes::ask(&self.netns, to, count, Some(bytes)).answered
     }
 
     /// Sends 50 echo requests a second beside the test, for `seconds`, of [`patient`]: what it is
@@ -83,7 +82,7 @@ impl Host {
     pub fn pinging(&self, to: &str, seconds: u32) -> std::thread::JoinHandle<Echoes> {
         let seconds = patient(Duration::from_secs(seconds.into())).as_secs() as u32; // minutes
         let (netns, to) = (self.netns.clone(), to.to_owned());
-        self.netns.spawn(move || echoes(&netns, &to, seconds * 50, None))
+        self.netns.spawn(move || Echoes::ask(&netns, &to, seconds * 50, None))
     }
 
     /// Pings until there is an answer; false when there is none within `timeout`.
@@ -99,10 +98,6 @@ impl Host {
     pub fn capture(&self, place: &Place, device: &str, filter: &str) -> Capture {
         Capture::start(&self.netns, place, &format!("{}-{device}", self.name), device, filter)
     }
-}
-
-fn echoes(netns: &Netns, to: &str, count: u32, bytes: Option<u32>) -> Echoes {
-    Echoes::of(&netns.run(&echo::line(to, count, bytes)), count)
 }
 
 /// A running `tcpdump`.

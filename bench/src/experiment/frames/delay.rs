@@ -6,7 +6,7 @@ use crate::args::Plan;
 use crate::bed::{Bed, Ceiling};
 use crate::generator::{Pace, Span, Stream, Traffic};
 use crate::histogram::Histogram;
-use crate::measure::{Contender, Sample, Turns, turns};
+use crate::measure::{Contender, Sample, TURN, Turns, turns, turns_in};
 use crate::peer::System;
 use crate::point::{Point, Subject};
 use crate::report::results::GENERATOR;
@@ -17,9 +17,6 @@ use std::time::Duration;
 pub const FEW: u32 = 100_000;
 /// Scatter (MAD over median) of the median delay that is too wide.
 const WIDE: f64 = 0.2;
-/// One of several turns of a round, where a system takes turns with another: a machine may be twice
-/// as fast, or as slow, a second later, and both are to see the same one.
-const TURN: Duration = Duration::from_millis(50);
 /// Share of the frames that the generator may send less.
 const SLOW: f64 = 0.05;
 /// The bare redirect that others take turns with.
@@ -87,7 +84,7 @@ pub fn measure(
     let stream = Stream { flows: case.flows, size: case.size, pace: Pace::Even(rate) };
     let round = Duration::from_millis(if plan.full { 500 } else { 300 });
     let (window, of_a_round) = match beside {
-        Some(_) => (TURN, round.div_duration_f64(TURN).ceil() as u32),
+        Some(_) => (TURN, turns_in(round)),
         None => (round, 1),
     };
     let through = bed.traffic(stream);
