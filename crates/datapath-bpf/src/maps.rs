@@ -330,9 +330,7 @@ impl Maps {
     /// A number for a new variant of the programs; never 0, and no other has it.
     pub fn next_generation(&self) -> u32 {
         let at = offset_of!(ConfigEntry, generations);
-        let next = self.config.load_half(0, at).wrapping_add(1).max(1);
-        self.config.store_half(0, at, next);
-        next
+        self.config.update_half(0, at, |last| last.wrapping_add(1).max(1))
     }
 
     /// The configuration of tables that were left, when it is of this layout and these sizes.

@@ -123,21 +123,39 @@ impl<T: FromBytes + IntoBytes + Immutable + KnownLayout> Shared<T> {
         self.words(index).iter().for_each(|word| word.store(0, Ordering::Relaxed));
     }
 
-    /// Changes the 32-bit half at byte `offset` of an element; the other half of its word must
-    /// be written by this process only, under the caller's lock.
+    /// Sets the 32-bit half at byte `offset` of an element, with release order. Threads may write
+    /// the other half of its word meanwhile.
     pub fn store_half(&self, index: usize, offset: usize, value: u32) {
+        self.update_half(index, offset, |_| value);
+    }
+
+    /// Changes the 32-bit half at byte `offset` of an element to what `next` makes of it, which is
+    /// asked again when another thread was first, and gives that. Like [`Shared::store_half`].
+    pub fn update_half(&self, index: usize, offset: usize, next: impl Fn(u32) -> u32) -> u32 {
         let word = self.word(index, offset & !7);
-        let mut bytes = word.load(Ordering::Relaxed).to_ne_bytes();
-        bytes[offset & 7..][..4].copy_from_slice(&value.to_ne_bytes()); // 0 or 4
-        word.store(u64::from_ne_bytes(bytes), Ordering::Release);
+        let mut seen = word.load(Ordering::Relaxed);
+        loop {
+            let half = next(half_of(seen, offset));
+            let mut bytes = seen.to_ne_bytes();
+            bytes[offset & 4..][..4].copy_from_slice(&half.to_ne_bytes());
+            let wanted = u64::from_ne_bytes(bytes);
+            match word.compare_exchange_weak(seen, wanted, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => return half,
+                Err(now) => seen = now,
+            }
+        }
     }
 
     /// The 32-bit half at byte `offset` of an element.
     pub fn load_half(&self, index: usize, offset: usize) -> u32 {
-        let bytes = self.word(index, offset & !7).load(Ordering::Relaxed).to_ne_bytes();
-        let [a, b, c, d, e, f, g, h] = bytes;
-        u32::from_ne_bytes(if offset & 4 == 0 { [a, b, c, d] } else { [e, f, g, h] })
+        half_of(self.word(index, offset & !7).load(Ordering::Relaxed), offset)
     }
+}
+
+/// The half at byte `offset`, a multiple of 4, of what holds `word`.
+fn half_of(word: u64, offset: usize) -> u32 {
+    let [a, b, c, d, e, f, g, h] = word.to_ne_bytes();
+    u32::from_ne_bytes(if offset & 4 == 0 { [a, b, c, d] } else { [e, f, g, h] })
 }
 
 fn value_words<T: IntoBytes + FromBytes + KnownLayout>(
@@ -187,5 +205,30 @@ mod tests {
         assert_eq!(ifaces.len(), 8192);
         ifaces.write(8191, &Iface { ifindex: 3, port: 4 });
         assert_eq!(ifaces.read(8191), Iface { ifindex: 3, port: 4 });
+    }
+
+    #[test]
+    fn threads_write_halves_of_one_word() {
+        const TIMES: u32 = 100_000;
+        let ifaces: Shared<Iface> = Shared::private(1);
+        let ifaces = &ifaces;
+        std::thread::scope(|scope| {
+            for offset in [0, 4] {
+                scope.spawn(move || {
+                    for n in 1..=TIMES {
+                        ifaces.store_half(0, offset, n);
+                        assert_eq!(ifaces.load_half(0, offset), n, "at {offset}");
+                    }
+                });
+            }
+        });
+        let count = || (0..TIMES).map(|_| ifaces.update_half(0, 0, |n| n + 1)).collect();
+        let (mut all, other): (Vec<u32>, Vec<u32>) = std::thread::scope(|scope| {
+            let other = scope.spawn(count);
+            (count(), other.join().expect("no panic"))
+        });
+        all.extend(other);
+        all.sort_unstable();
+        assert!(all.windows(2).all(|pair| pair[1] == pair[0] + 1), "a number was given twice");
     }
 }

@@ -6,6 +6,9 @@
 //! more than the present variant has is published only when the full variant is back
 //! ([`Variants::admit`]). A variant that does not know a flow never takes a packet for it: it
 //! passes what it cannot compare to the walk.
+//!
+//! Loading takes some 100 ms, most of it the verifier's, and nobody waits for it: it is done
+//! without the lock, and what was loaded is put away when the full variant was asked for meanwhile.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -130,9 +133,51 @@ struct Choice {
     /// Lines of the exact-match cache in the last one that was not the full one.
     emc_lines: u32,
     demand: Demand,
+    /// How often the full variant was put back. What was loaded for an earlier count is out of date.
+    resets: u64,
     /// The verifier refused a variant: the full one stays.
     broken: bool,
 }
+
+/// A variant to be loaded.
+struct Wanted {
+    fit: Fit,
+    /// The full variant's settings when it was wanted.
+    full: Settings,
+    /// [`Choice::resets`] when it was wanted.
+    resets: u64,
+}
+
+impl Choice {
+    /// What to change to, when it was wanted [`STEADY`] times in a row.
+    fn wanted(
+        &mut self,
+        needs: Needs,
+        union_mask: [u64; WORDS],
+        keys: usize,
+        most_lines: u32,
+    ) -> Option<Wanted> {
+        let emc_lines = emc_lines(self.emc_lines, keys, most_lines);
+        let fit = Fit { needs, union_mask, emc_lines };
+        if self.broken || self.present == Some(fit) {
+            self.times = 0;
+            return None;
+        }
+        if self.seen != Some(fit) {
+            self.seen = Some(fit);
+            self.times = 0;
+        }
+        self.times += 1;
+        if self.times < STEADY {
+            return None;
+        }
+        self.times = 0;
+        Some(Wanted { fit, full: self.full, resets: self.resets })
+    }
+}
+
+/// Lookup programs and whose they are.
+type Lookups<'a> = Vec<(&'a Station, OwnedFd)>;
 
 /// Chooses and changes variants.
 pub struct Variants {
@@ -162,6 +207,7 @@ impl Variants {
                 lookups: HashMap::new(),
                 emc_lines: LEAST_LINES,
                 demand: Demand::new(sizes.cpus.div_ceil(sizes.shards)),
+                resets: 0,
                 broken: false,
             }),
         }
@@ -186,12 +232,13 @@ impl Variants {
     /// keys of before are not those of afterwards, and programs are changed one after the other.
     /// Takes as long as loading them did. On an error the programs may parse either number.
     pub fn set_vlan_limit(&self, limit: u32, generation: u32) -> Result<(), crate::Unavailable> {
-        let mut choice = self.lock();
-        let settings = Settings { vlan_limit: limit, generation, ..choice.full };
+        let settings = Settings { vlan_limit: limit, generation, ..self.full() };
         let mut fresh = Vec::new();
         for station in &self.stations {
             fresh.push((station, station.load_again(None, &settings, &self.sizes)?));
         }
+        let mut choice = self.lock();
+        choice.resets += 1; // also when what follows fails: nothing loaded for before is right
         choice.full = settings;
         choice.seen = None;
         for (station, loaded) in fresh {
@@ -224,7 +271,7 @@ impl Variants {
     }
 
     /// Called before something is published that needs `needs`. No system call when the present
-    /// variant has it.
+    /// variant has it; otherwise one for each hook.
     pub fn admit(&self, needs: Needs) {
         if self.active().cover(needs) {
             return;
@@ -247,6 +294,7 @@ impl Variants {
         }
         choice.present = None;
         choice.times = 0;
+        choice.resets += 1;
         choice.demand.begin_anew();
         self.active.store(packed(Needs::ALL), Ordering::Release);
     }
@@ -261,64 +309,62 @@ impl Variants {
     }
 
     /// Changes to what fits `keys` keys of flows that need `needs`, when it is the same as last time;
-    /// `generation` is then asked for a new one. About twice a second.
+    /// `generation` is then asked for a new one. About twice a second, by one thread, which waits
+    /// for the programs to be loaded; no other does.
     pub fn choose(
         &self,
         (needs, union_mask): (Needs, [u64; WORDS]),
         keys: usize,
         generation: impl FnOnce() -> u32,
     ) {
+        let Some(wanted) = self.lock().wanted(needs, union_mask, keys, self.sizes.emc_lines) else {
+            return;
+        };
+        let loaded = self.load(&wanted, generation());
         let mut choice = self.lock();
-        let emc_lines = emc_lines(choice.emc_lines, keys, self.sizes.emc_lines);
-        let found = Fit { needs, union_mask, emc_lines };
-        if choice.broken || choice.present == Some(found) {
-            choice.times = 0;
+        if choice.resets != wanted.resets {
+            tracing::debug!(target: "dpif", "lookup programs for flows of before are put away");
             return;
         }
-        if choice.seen != Some(found) {
-            choice.seen = Some(found);
-            choice.times = 0;
-        }
-        choice.times += 1;
-        if choice.times < STEADY {
-            return;
-        }
-        choice.times = 0;
-        if let Err(e) = self.change(&mut choice, found, generation()) {
+        if let Err(e) = loaded.and_then(|lookups| self.change(&mut choice, wanted.fit, &lookups)) {
             tracing::warn!(target: "dpif", "the general lookup program stays in use: {e}");
             choice.broken = true;
             self.go_full(&mut choice);
         }
     }
 
-    fn change(
-        &self,
-        choice: &mut Choice,
-        found: Fit,
-        generation: u32,
-    ) -> Result<(), crate::Unavailable> {
-        let settings = choice.full.for_flows(&found, generation);
-        let mut fresh = Vec::new();
+    fn load(&self, wanted: &Wanted, generation: u32) -> Result<Lookups<'_>, crate::Unavailable> {
+        let settings = wanted.full.for_flows(&wanted.fit, generation);
+        let mut lookups = Vec::new();
         for station in &self.stations {
             let name = station.hook.lookup();
             let loaded = station.load_again(Some(name), &settings, &self.sizes)?;
-            fresh.extend(loaded.program(name).map(|program| (station, program)));
+            lookups.extend(loaded.program(name).map(|program| (station, program)));
         }
+        Ok(lookups)
+    }
+
+    fn change(
+        &self,
+        choice: &mut Choice,
+        fit: Fit,
+        lookups: &Lookups<'_>,
+    ) -> Result<(), crate::Unavailable> {
         // From here on `admit` waits, or sees the narrow variant.
-        self.active.store(packed(found.needs), Ordering::Release);
-        for (station, program) in &fresh {
+        self.active.store(packed(fit.needs), Ordering::Release);
+        for (station, program) in lookups {
             station.put_lookup(program.as_fd()).map_err(|source| crate::Unavailable::System {
                 step: format!("changing the {} lookup", station.hook.name()),
                 source,
             })?;
         }
-        choice.present = Some(found);
-        choice.emc_lines = found.emc_lines;
+        choice.present = Some(fit);
+        choice.emc_lines = fit.emc_lines;
         choice.demand.begin_anew();
         tracing::debug!(
-            target: "dpif", words = found.needs.words.count_ones(),
-            features = found.needs.features,
-            lines = found.emc_lines,
+            target: "dpif", words = fit.needs.words.count_ones(),
+            features = fit.needs.features,
+            lines = fit.emc_lines,
             "the lookup programs fit the present flows"
         );
         Ok(())
@@ -328,6 +374,59 @@ impl Variants {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::attachment::Config;
+    use crate::hash;
+
+    /// Variants for no hook, and what some flows need.
+    fn variants() -> (Variants, Needs) {
+        let sizes = Sizes::new(&Config::default(), 1);
+        let full = Settings::full(&sizes, &hash::factors(), 1, false);
+        (Variants::new(Vec::new(), full, sizes), Needs { words: 1, features: 0 })
+    }
+
+    #[test]
+    fn a_flow_that_needs_more_does_not_wait_for_programs_that_load() {
+        let (variants, few) = variants();
+        let loading = std::cell::Cell::new(0);
+        let choose = |needs, meanwhile: &dyn Fn()| {
+            variants.choose((needs, [0; WORDS]), 1, || {
+                loading.set(loading.get() + 1);
+                meanwhile();
+                loading.get()
+            });
+        };
+        choose(few, &|| ());
+        assert_eq!(loading.get(), 0, "not twice the same");
+        choose(few, &|| ());
+        assert_eq!((loading.get(), variants.active()), (1, few));
+
+        let more = Needs { words: 3, features: 0 };
+        let most = Needs { words: 7, features: 0 };
+        choose(more, &|| ());
+        choose(more, &|| {
+            variants.admit(most);
+            assert_eq!(variants.active(), Needs::ALL);
+        });
+        assert_eq!(loading.get(), 2);
+        assert_eq!(variants.active(), Needs::ALL, "what was loaded does not know that flow");
+        choose(most, &|| ());
+        choose(most, &|| ());
+        assert_eq!((loading.get(), variants.active()), (3, most));
+    }
+
+    #[test]
+    fn programs_that_load_are_put_away_when_the_vlan_limit_changes() {
+        let (variants, few) = variants();
+        let choose = |meanwhile: &dyn Fn()| {
+            variants.choose((few, [0; WORDS]), 1, || {
+                meanwhile();
+                1
+            });
+        };
+        choose(&|| ());
+        choose(&|| variants.set_vlan_limit(1, 2).expect("no hook, nothing to load"));
+        assert_eq!((variants.active(), variants.full().vlan_limit), (Needs::ALL, 1));
+    }
 
     #[test]
     fn lines_follow_flows_and_do_not_flap() {
