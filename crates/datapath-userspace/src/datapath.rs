@@ -14,7 +14,7 @@ use datapath::{
     PortNo, PortSpec, Ports, Refusal, Ufid, UpcallFactory,
 };
 use flow::Key;
-use netdev::{Device, Kind, Reception, dummy};
+use netdev::{Device, DeviceStats, Kind, Reception, dummy};
 use packet::Packet;
 use std::collections::BTreeMap;
 use std::io;
@@ -492,12 +492,15 @@ impl Counters for UserspaceDatapath {
 
     fn drops(&self, reason: DropReason) -> u64 {
         let own = self.shared.drops.of(reason);
-        if reason != DropReason::Policing {
+        let of_device = |stats: DeviceStats| match reason {
+            DropReason::Policing => stats.rx_policed,
+            _ => stats.rx_malformed,
+        };
+        if !matches!(reason, DropReason::Policing | DropReason::Malformed) {
             return own;
         }
         let ports = self.shared.ports();
-        let policed = ports.values().filter_map(|p| p.device.stats().ok()?.rx_policed).sum::<u64>();
-        own + policed
+        own + ports.values().filter_map(|p| of_device(p.device.stats().ok()?)).sum::<u64>()
     }
 }
 

@@ -291,6 +291,7 @@ pub(crate) fn attach_offload(p: &mut Packet, header: &[u8; VNET_HEADER]) -> bool
     match vnet::decode(header, p.data()) {
         Some(offload) => {
             p.offload = offload;
+            finish::finish_crc(p);
             true
         }
         None => false,
@@ -373,6 +374,12 @@ impl Queue for PacketQueue {
                 }
                 Err(e) => match e.raw_os_error() {
                     Some(libc::EAGAIN | libc::EINTR | libc::ENOBUFS | libc::ENOMEM) => break,
+                    // It had one that its header cannot describe (SCTP in segments; UDP's before
+                    // Linux 6.2), and has thrown it away.
+                    Some(libc::EINVAL) => {
+                        self.device.count_malformed();
+                        left -= 1;
+                    }
                     // Down, which ends by itself, or gone.
                     Some(libc::ENETDOWN) if self.device.is_present() => break,
                     Some(libc::ENETDOWN) => {

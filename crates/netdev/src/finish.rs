@@ -17,9 +17,12 @@
 //! Only the outermost IP packet is segmented (behind VLAN tags and MPLS labels): a segmented
 //! packet inside a tunnel is refused with [`FinishError::Encapsulated`].
 
-use packet::{Gso, Packet};
+use packet::{Gso, Packet, checksum};
 
-use crate::headers::{self, Ip, Layers, PROTO_TCP, PROTO_UDP, be16, be32, fold, put};
+use crate::headers::{self, Ip, Layers, PROTO_SCTP, PROTO_TCP, PROTO_UDP, be16, be32, fold, put};
+
+/// Where an SCTP packet has its CRC32c (RFC 9260, 3.1).
+const SCTP_CRC: u16 = 8;
 
 /// Why offload work cannot be finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -82,14 +85,48 @@ pub fn finish_checksum(packet: &mut Packet) -> Result<(), FinishError> {
     Ok(())
 }
 
+/// Stores the CRC32c of an SCTP packet that was left to a device. To be done where the packet comes
+/// in: what is left of its metadata later looks like an Internet checksum's.
+pub fn finish_crc(packet: &mut Packet) {
+    if let Some((start, SCTP_CRC)) = packet.offload.csum
+        && headers::layers(packet.data()).is_some_and(|l| is_sctp_at(&l, start))
+        && store_crc(packet)
+    {
+        packet.offload.csum = None;
+    }
+}
+
+fn is_sctp_at(l: &Layers, start: u16) -> bool {
+    l.proto == PROTO_SCTP && !l.fragment && l.l4 == usize::from(start)
+}
+
+/// Of a whole SCTP packet that is in no tunnel. False when it is cut off.
+fn store_crc(packet: &mut Packet) -> bool {
+    let data = packet.data();
+    let crc = headers::layers(data).and_then(|l| {
+        let at = l.l4 + usize::from(SCTP_CRC);
+        Some((at, checksum::sctp(data.get(l.l4..l.end)?)?))
+    });
+    crc.is_some_and(|(at, crc)| put(packet.data_mut(), at, &crc).is_some())
+}
+
 /// Recognises a checksum that its sender left unfinished where a device lost the metadata
 /// (`AF_XDP` on virtual interfaces), and notes it in `packet.offload`. Returns whether it did.
 ///
 /// The field of such a TCP or UDP packet holds exactly the pseudo header's sum. A packet whose
 /// *finished* checksum happens to be that value is taken for unfinished too; finishing it gives
-/// the same value again, so nothing changes on the wire.
+/// the same value again, so nothing changes on the wire. The CRC of an SCTP packet is 0 then, and is
+/// stored at once.
 pub fn recognise_unfinished(packet: &mut Packet) -> bool {
     let data = packet.data();
+    if let Some(l) = headers::layers(data)
+        && l.proto == PROTO_SCTP
+        && !l.fragment
+        && be32(data, l.l4 + usize::from(SCTP_CRC)) == Some(0)
+    {
+        store_crc(packet);
+        return false;
+    }
     let found = headers::layers(data).and_then(|l| {
         let offset = match l.proto {
             PROTO_TCP => 16,

@@ -14,6 +14,7 @@ const TYPE_IPV6: u16 = 0x86dd;
 
 pub(crate) const PROTO_TCP: u8 = 6;
 pub(crate) const PROTO_UDP: u8 = 17;
+pub(crate) const PROTO_SCTP: u8 = 132;
 
 /// Reads 16 bits, most significant byte first.
 pub(crate) fn be16(data: &[u8], at: usize) -> Option<u16> {

@@ -247,8 +247,15 @@ impl Device for KernelDevice {
             },
         };
         stats.rx_policed = Some(self.policer.dropped());
-        stats.rx_malformed = Some(self.malformed.load(Ordering::Relaxed));
-        stats.rx_overrun = self.overrun.as_ref().map(|f| f());
+        let malformed = self.malformed.load(Ordering::Relaxed);
+        let overrun = self.overrun.as_ref().map(|f| f());
+        // What the kernel has counted as received, and we could not take. (Where a driver gives
+        // frames to AF_XDP it counts those that find no room itself.)
+        stats.rx_errors = stats.rx_errors.map(|n| n.saturating_add(malformed));
+        let unseen = overrun.filter(|_| self.kind != Kind::AfXdp).unwrap_or(0);
+        stats.rx_dropped = stats.rx_dropped.map(|n| n.saturating_add(unseen));
+        stats.rx_malformed = Some(malformed);
+        stats.rx_overrun = overrun;
         Ok(stats)
     }
 

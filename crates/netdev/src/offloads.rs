@@ -68,7 +68,8 @@ impl Offloads {
 
     /// The stack leaves transport checksums to the interface when it sends.
     pub fn leaves_checksums(&self) -> bool {
-        let names = ["tx-checksum-ip-generic", "tx-checksum-ipv4", "tx-checksum-ipv6"];
+        let names =
+            ["tx-checksum-ip-generic", "tx-checksum-ipv4", "tx-checksum-ipv6", "tx-checksum-sctp"];
         names.iter().any(|name| self.is_on(name))
     }
 

@@ -107,8 +107,9 @@ pub struct DeviceStats {
     pub tx_window_errors: Option<u64>,
     /// Dropped by [`crate::Device::set_policing`]; ours, not the kernel's.
     pub rx_policed: Option<u64>,
-    /// Frames that our receive socket lost because it was not read in time.
+    /// Frames that our receive socket lost because it was not read in time; with `AF_PACKET` in
+    /// `rx_dropped`, too.
     pub rx_overrun: Option<u64>,
-    /// Frames too short or too contradictory to be passed on.
+    /// Frames too short or too contradictory to be passed on; in `rx_errors`, too.
     pub rx_malformed: Option<u64>,
 }

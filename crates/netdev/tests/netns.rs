@@ -521,6 +521,33 @@ fn what_the_kernel_refuses_to_segment_is_segmented_here() {
     });
 }
 
+/// A guest's tap that is a port may bring packets that are to be fragmented by whoever has them next;
+/// the kernel has no words for that in what a packet socket reads.
+#[test]
+fn a_packet_that_the_kernel_cannot_describe_is_lost_alone() {
+    in_namespace(|| {
+        let guest = opened(&spec("t0", Kind::Tap));
+        guest.device.set_admin_up(true).expect("allowed");
+        let mut port = opened(&spec("t0", Kind::System));
+        let mut bytes = vec![2; 12];
+        bytes.extend([8, 0, 0x45, 0]);
+        bytes.extend(2528u16.to_be_bytes());
+        bytes.extend([0, 1, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 0, 7, 0, 8]);
+        bytes.extend(2508u16.to_be_bytes());
+        bytes.extend([0; 2502]);
+        let mut large = Packet::from_slice(&bytes);
+        large.offload.gso = Some((packet::Gso::UdpFragment, 1000, 42));
+        large.offload.csum = Some((34, 6));
+        let plain = Packet::from_slice(&[3; 60]);
+        let batch = [plain.clone(), large.clone(), large, plain];
+        assert_eq!(guest.sender.send(&batch).sent, 4);
+        let [got] = received(&mut port, [(3, 2)]);
+        assert_eq!(got.len(), 2);
+        let stats = port.device.stats().expect("present");
+        assert_eq!(stats.rx_malformed, Some(2));
+    });
+}
+
 #[test]
 fn policing_drops_what_exceeds_the_rate() {
     in_namespace(|| {

@@ -73,6 +73,7 @@ impl MissQueue {
             return Err(Useless { packet, is_lost: true });
         };
         packet.offload = offload;
+        netdev::finish::finish_crc(&mut packet);
         Ok(Passed { packet, origin })
     }
 

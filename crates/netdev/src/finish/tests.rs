@@ -228,3 +228,37 @@ fn contradictions_are_named() {
     };
     assert_eq!(with(&csum_only), Some(FinishError::ChecksumOutside));
 }
+
+/// An SCTP packet (an INIT without parameters) whose CRC is left to a device.
+fn sctp() -> Packet {
+    let mut f = ETH.to_vec();
+    f.extend([8, 0, 0x45, 0, 0, 52, 0, 0, 0x40, 0, 64, 132, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+    f.extend([0x30, 0x39, 0, 80, 0, 0, 0, 0, 0, 0, 0, 0]);
+    f.extend([1, 0, 0, 20, 1, 2, 3, 4, 0, 1, 0, 0, 0, 10, 0, 10, 5, 6, 7, 8]);
+    f.extend([0; 4]); // padding of the frame
+    let mut p = Packet::from_slice(&f);
+    p.offload.csum = Some((34, 8));
+    p
+}
+
+#[test]
+fn sctp_has_a_crc_and_no_internet_checksum() {
+    let expected = checksum::sctp(&sctp().data()[34..66]).expect("long enough");
+    let mut p = sctp();
+    finish_crc(&mut p);
+    assert_eq!((&p.data()[42..46], p.offload.csum), (&expected[..], None));
+    let mut lost = sctp();
+    lost.offload.csum = None;
+    assert!(!recognise_unfinished(&mut lost));
+    assert_eq!(lost.data(), p.data());
+    // Another protocol that has something there is none of ours, nor is SCTP in a tunnel.
+    let mut udp = unfinished(false, PROTO_UDP, 0, &[7; 20], None);
+    udp.offload.csum = Some((34, 8));
+    let before = udp.clone();
+    finish_crc(&mut udp);
+    assert_eq!((udp.data(), udp.offload.csum), (before.data(), Some((34, 8))));
+    let mut inner = sctp();
+    inner.offload.csum = Some((36, 8));
+    finish_crc(&mut inner);
+    assert_eq!(inner.offload.csum, Some((36, 8)));
+}
