@@ -31,7 +31,7 @@ use crate::snapshot::Snapshot;
 use crate::upcall::{SlowPath, translate_key};
 use classifier::MiniMatch;
 use clock::{Millis, Seldom};
-use datapath::{Datapath, FlowStats, PortNo, Ufid};
+use datapath::{Actions, Datapath, FlowStats, PortNo, Ufid};
 use hashbrown::HashSet;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering, fence};
@@ -202,6 +202,8 @@ pub enum Pass {
 
 /// So many megaflows are visited in a few milliseconds.
 const FEW: usize = 2000;
+/// Megaflows that a pass gives new actions at once.
+const MODIFIED_AT_ONCE: usize = 64;
 
 /// What one pass goes by.
 struct Round<'a> {
@@ -214,8 +216,14 @@ struct Round<'a> {
 
 enum Verdict {
     Keep,
-    Modify(datapath::Actions),
+    Modify(Actions),
     Remove,
+}
+
+/// Gives megaflows their new actions; those that the datapath does not take go.
+fn modify(datapath: &dyn Datapath, changed: &mut Vec<(Ufid, Actions)>, doomed: &mut Vec<Ufid>) {
+    datapath.modify_many(changed, &mut |ufid| doomed.push(ufid));
+    changed.clear();
 }
 
 impl SlowPath {
@@ -269,6 +277,7 @@ impl SlowPath {
         let round = Round { snapshot: &snapshot, version, now, number };
 
         let mut doomed: Vec<Ufid> = Vec::new();
+        let mut changed: Vec<(Ufid, Actions)> = Vec::new();
         let expected = self.strangers.expected();
         let mut strangers = false;
         let mut used: BTreeMap<PortNo, u64> = BTreeMap::new();
@@ -298,10 +307,14 @@ impl SlowPath {
             None => doomed.push(ufid),
             Some(Verdict::Keep) => {}
             Some(Verdict::Modify(actions)) => {
-                datapath.modify(ufid, &actions);
+                changed.push((ufid, actions));
+                if changed.len() == MODIFIED_AT_ONCE {
+                    modify(&*datapath, &mut changed, &mut doomed);
+                }
             }
             Some(Verdict::Remove) => doomed.push(ufid),
         });
+        modify(&*datapath, &mut changed, &mut doomed);
         self.remove_many(&doomed);
         used.into_iter().for_each(|(port, n)| datapath.megaflows_used(port, n));
         if strangers {
@@ -311,9 +324,11 @@ impl SlowPath {
         }
         if what != Pass::Statistics && self.megaflows.len() > known - doomed.len() {
             // In our store but not in the datapath for two passes: flushed there. (Missing in
-            // one it may be on its way there.)
+            // one it may be on its way there; a thread that takes so long to install one makes it
+            // a stranger.)
             for ufid in self.megaflows.select(|e| e.seen + 1 < number) {
                 self.megaflows.remove(ufid);
+                self.strangers.expect();
             }
         }
         if what != Pass::Statistics {

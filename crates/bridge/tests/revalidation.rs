@@ -93,11 +93,14 @@ impl Bench {
     /// A rule, or another one in its place, by which packets from port 1 go to this port; to be
     /// published.
     fn rule(&mut self, port: u32) {
+        self.rule_with(&[Action::Output { port: PortNo(port), max_len: 0 }]);
+    }
+
+    fn rule_with(&mut self, actions: &[Action]) {
         let mut matching = Match::ANY;
         matching.set(Field::InPortOxm, 1);
         matching.set(Field::EthType, 0x800);
-        let output = Action::Output { port: PortNo(port), max_len: 0 };
-        self.switch.flow_mod(self.bridge, &FlowMod::add(5, matching, &[output])).unwrap();
+        self.switch.flow_mod(self.bridge, &FlowMod::add(5, matching, actions)).unwrap();
     }
 
     /// Packets from port 1 go to another port.
@@ -292,4 +295,24 @@ fn what_changes_while_there_are_no_megaflows_costs_no_pass() {
     b.switch.slow_path().hold(false);
     b.redirect(2);
     eventually("no stranger", || is_empty(&b));
+}
+
+#[test]
+fn a_megaflow_whose_new_actions_the_datapath_does_not_take_goes() {
+    let mut b = Bench::new(Rates::default());
+    b.packet();
+    assert_eq!(b.model.dump().len(), 1);
+    // More lists in lists than datapaths run.
+    let short = || Action::OutputTrunc { port: PortNo(2), max_len: 64 };
+    let back = || Action::Output { port: PortNo::IN_PORT, max_len: 0 };
+    let nested =
+        (0..20).fold(vec![short()], |inner, _| vec![short(), Action::Clone(inner), back()]);
+    b.rule_with(&nested);
+    b.switch.publish_and_wait();
+    b.pass(Pass::Full);
+    assert!(b.model.dump().is_empty(), "it has the old actions: {:?}", b.model.dump());
+    assert!(b.switch.slow_path().megaflows.is_empty());
+    b.packet();
+    assert!(b.model.dump().is_empty());
+    assert_eq!(b.counted(), 2);
 }

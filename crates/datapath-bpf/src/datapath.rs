@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::mem::offset_of;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use clock::{Clock, Millis};
 use datapath::{
-    Action, Actions, AdoptedPort, FlowStats, Megaflow, MeterConfig, MeterStats, PortCounts, PortNo,
-    Refusal, Side, Ufid,
+    Action, Actions, AdoptedPort, DropReason, FlowStats, Megaflow, MeterConfig, MeterStats,
+    PortCounts, PortNo, Refusal, Side, Ufid,
 };
 
 use crate::attach::{self, Attached, Place};
@@ -37,8 +37,6 @@ struct Attachments {
     attachment: Attachment,
     /// Programs on its interface, by hook.
     programs: HashMap<Hook, Attached>,
-    /// Packets that had gone up when the miss device was last found empty.
-    gone_up: u64,
 }
 
 /// A flow table in the kernel's hands. All methods may be called from any thread; those that
@@ -50,8 +48,13 @@ pub struct BpfDatapath {
     devmap: Option<OwnedFd>,
     adopted: Option<Vec<AdoptedPort>>,
     upcall_limit: u32,
+    /// Packets that went up and never came into the miss device.
+    lost_on_the_way: AtomicU64,
     clock: Clock,
     ports: Mutex<BTreeMap<u32, Attachments>>,
+    /// Packets of each port that had gone up when the miss device was last found empty. Apart from
+    /// `ports`, which is held while programs are attached: misses do not wait for that.
+    gone_up: Mutex<HashMap<u32, u64>>,
     /// Users' programs for XDP, by port; locked behind `ports`.
     objects: Mutex<BTreeMap<u32, UserObject>>,
     /// Bands of each meter, and when it was set.
@@ -77,8 +80,10 @@ impl BpfDatapath {
             devmap,
             adopted,
             upcall_limit: config.upcall_limit,
+            lost_on_the_way: AtomicU64::new(0),
             clock,
             ports: Mutex::default(),
+            gone_up: Mutex::default(),
             objects: Mutex::default(),
             meters: Mutex::default(),
             closed: Mutex::new(false),
@@ -141,11 +146,10 @@ impl BpfDatapath {
             self.detach_held(&mut held, port.0);
             return Err(e);
         }
-        let entry = held.entry(port.0).or_insert_with(|| Attachments {
-            attachment: *to,
-            programs: HashMap::new(),
-            gone_up: 0,
-        });
+        let entry = held
+            .entry(port.0)
+            .or_insert_with(|| Attachments { attachment: *to, programs: HashMap::new() });
+        lock(&self.gone_up).entry(port.0).or_insert(0);
         self.flows.refresh_port(port.0);
         let before = std::mem::replace(&mut entry.attachment, *to);
         let done = self
@@ -261,6 +265,7 @@ impl BpfDatapath {
     fn detach_held(&self, held: &mut BTreeMap<u32, Attachments>, port: u32) {
         let old = self.maps().ports.read(port as usize);
         let side = if old.flags & PORT_STACK != 0 { Side::Stack } else { Side::Device };
+        lock(&self.gone_up).remove(&port);
         match held.remove(&port) {
             Some(mut entry) => {
                 for hook in [Hook::Xdp, Hook::Tc] {
@@ -376,8 +381,10 @@ impl BpfDatapath {
     /// has gone up since the last time may have come into it since, and is.
     pub fn resync_taken(&self) {
         let most = u64::from(self.upcall_limit / 2);
-        for (port, entry) in lock(&self.ports).iter_mut() {
-            entry.gone_up = ports::give_up(self.maps(), *port, entry.gone_up, most);
+        for (port, gone_up) in lock(&self.gone_up).iter_mut() {
+            let (now, lost) = ports::give_up(self.maps(), *port, *gone_up, most);
+            *gone_up = now;
+            self.lost_on_the_way.fetch_add(lost, Ordering::Relaxed);
         }
     }
 
@@ -490,6 +497,9 @@ impl BpfDatapath {
             sum.up = sum.up.wrapping_add(c.up);
             sum.passed = sum.passed.wrapping_add(c.passed);
             sum.evicted = sum.evicted.wrapping_add(c.evicted);
+        }
+        if let Some(limited) = sum.drops.get_mut(DropReason::UpcallLimit as usize) {
+            *limited = limited.wrapping_add(self.lost_on_the_way.load(Ordering::Relaxed));
         }
         sum
     }

@@ -160,18 +160,20 @@ pub fn on_their_way(maps: &Maps, number: u32) -> u64 {
 /// The miss device was found empty. Packets that had gone up by the last time when it was, and that
 /// were not taken, are lost and not waited for; those since may be in it by now. Where as many as
 /// `most` are waited for none of them is, as the port could send no more. `before` is what this
-/// said last time.
-pub fn give_up(maps: &Maps, number: u32, before: u64, most: u64) -> u64 {
+/// said last time. How many have gone up so far, and how many of them are lost.
+pub fn give_up(maps: &Maps, number: u32, before: u64, most: u64) -> (u64, u64) {
     let at = number as usize;
     let sent = maps.ports.word(at, offset_of!(Port, sent_up)).load(Ordering::Relaxed);
     let taken = maps.ports.word(at, offset_of!(Port, taken_up));
     let is_later = |a: u64, b: u64| a.wrapping_sub(b) as i64 > 0;
+    let known = taken.load(Ordering::Relaxed);
+    let is_lost = is_later(before, known) && !is_later(before, sent);
     if on_their_way(maps, number) >= most {
         taken.store(sent, Ordering::Relaxed);
-    } else if is_later(before, taken.load(Ordering::Relaxed)) && !is_later(before, sent) {
+    } else if is_lost {
         taken.store(before, Ordering::Relaxed);
     }
-    sent
+    (sent, if is_lost { before.wrapping_sub(known) } else { 0 })
 }
 
 /// No packet of this port is on its way up: those lost on the way are not waited for.
@@ -246,16 +248,18 @@ mod tests {
         sent.store(5, Ordering::Relaxed);
         note_taken(&maps, 3, 2);
         assert_eq!(on_their_way(&maps, 3), 3);
-        let seen = give_up(&maps, 3, 0, 5);
+        let (seen, lost) = give_up(&maps, 3, 0, 5);
+        assert_eq!((seen, lost), (5, 0));
         assert_eq!(on_their_way(&maps, 3), 3, "they may have come this moment");
         sent.store(7, Ordering::Relaxed);
         note_taken(&maps, 3, 1);
-        let seen = give_up(&maps, 3, seen, 5);
+        let (seen, lost) = give_up(&maps, 3, seen, 5);
+        assert_eq!((seen, lost), (7, 2));
         assert_eq!(on_their_way(&maps, 3), 2, "two were lost, two may have come");
         sent.store(11, Ordering::Relaxed);
-        give_up(&maps, 3, seen, 5);
+        assert_eq!(give_up(&maps, 3, seen, 5), (11, 2));
         assert_eq!(on_their_way(&maps, 3), 0, "no more could go up");
-        give_up(&maps, 3, 100, 5);
+        assert_eq!(give_up(&maps, 3, 100, 5), (11, 0));
         assert_eq!(on_their_way(&maps, 3), 0, "a count of another life of the port");
         settle(&maps, 3);
         sent.store(10, Ordering::Relaxed);

@@ -42,8 +42,19 @@ pub trait Flows: Send + Sync {
         let _ = flows;
     }
 
-    /// Replaces a megaflow's actions; its statistics go on. False when it is not there.
+    /// Replaces a megaflow's actions; its statistics go on. False when it is not there, or when no
+    /// tier takes these actions: then it has those of before, and is to be removed.
     fn modify(&self, ufid: Ufid, actions: &crate::Actions) -> bool;
+
+    /// [`Flows::modify`] for many, which may be much faster; `refused` is told of those for which
+    /// it is false.
+    fn modify_many(&self, flows: &[(Ufid, crate::Actions)], refused: &mut dyn FnMut(Ufid)) {
+        for (ufid, actions) in flows {
+            if !self.modify(*ufid, actions) {
+                refused(*ufid);
+            }
+        }
+    }
 
     /// Removes a megaflow and returns its final statistics: no packet is counted after this
     /// returns that is not in them. `None` when it is not there.

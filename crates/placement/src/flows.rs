@@ -12,7 +12,6 @@ use datapath::{
 };
 use hashbrown::HashMap;
 use std::sync::PoisonError;
-use std::sync::atomic::Ordering;
 
 /// Flows that a sweep looks at under one lock.
 const TOGETHER: usize = 64;
@@ -22,8 +21,17 @@ const TOGETHER: usize = 64;
 #[derive(Default)]
 struct Swept {
     stats: HashMap<Ufid, FlowStats, foldhash::fast::RandomState>,
-    /// When no flow left the fast path since, a flow's counts are of its present stay there.
-    moves: u64,
+    /// Which sweep: counts of a flow that came to the fast path later are of an earlier stay there.
+    number: u32,
+}
+
+/// What became of a flow that gets other actions.
+enum Modified {
+    Yes,
+    /// It is not there, or its actions are too much for the base.
+    No,
+    /// In the base; in the fast path it has the old ones, and is to be withdrawn for this reason.
+    Withdraw(Refusal),
 }
 
 /// The ingress port of a flow.
@@ -60,8 +68,6 @@ impl PlacedDatapath {
             let in_base = self.base.remove(ufid);
             match shard.take(ufid) {
                 Some((place @ (Place::Fast { .. } | Place::Adopted(_)), carried)) => {
-                    // One with the same identity may come before a sweep has ended.
-                    self.moves.fetch_add(1, Ordering::AcqRel);
                     Some((place, add(in_base.unwrap_or_default(), carried)))
                 }
                 Some((place, carried)) => in_base.map(|stats| (place, add(stats, carried))),
@@ -77,15 +83,15 @@ impl PlacedDatapath {
         mut shard: Shard<'_>,
         ufid: Ufid,
         actions: &Actions,
-    ) -> bool {
+    ) -> Modified {
         let Some(held) = fast.flow(ufid) else {
             shard.take(ufid);
-            return false;
+            return Modified::No;
         };
         let tiers = held.tiers; // a user's program may have made them less since
         let flow = Megaflow { ufid, matching: held.matching, actions: actions.clone() };
         if self.base.install(&flow).is_err() {
-            return false;
+            return Modified::No;
         }
         let done = self.decide(&flow).and_then(|allowed| {
             if allowed.tiers != tiers || !fast.encodes_alike(ufid, actions) {
@@ -94,11 +100,9 @@ impl PlacedDatapath {
             shard.put(ufid, self.place_of(Ok(tiers), allowed));
             Ok(())
         });
-        let Err(refusal) = done else { return true };
+        let Err(refusal) = done else { return Modified::Yes };
         shard.put(ufid, Place::Fast { tiers, lacks: None });
-        drop(shard);
-        self.withdraw(&[ufid], refusal);
-        true
+        Modified::Withdraw(refusal)
     }
 
     /// Gives a flow of the fast path other actions there.
@@ -120,21 +124,37 @@ impl PlacedDatapath {
         mut shard: Shard<'_>,
         ufid: Ufid,
         actions: &Actions,
-    ) -> bool {
+    ) -> Modified {
         if !self.base.modify(ufid, actions) {
-            return false;
+            return Modified::No;
         }
         if fast.encodes_alike(ufid, actions) {
-            return true;
+            return Modified::Yes;
         }
-        let Some(dump) = self.base.flow(ufid) else { return false };
+        let Some(dump) = self.base.flow(ufid) else { return Modified::No };
         let done = self
             .decide(&dump.flow)
             .and_then(|allowed| self.replace_in(fast, &mut shard, &dump.flow, allowed));
-        let Err(refusal) = done else { return true };
-        drop(shard);
-        self.withdraw(&[ufid], refusal);
-        true
+        done.map_or_else(Modified::Withdraw, |()| Modified::Yes)
+    }
+
+    fn modify_one(&self, ufid: Ufid, actions: &Actions) -> Modified {
+        let base = |modified| if modified { Modified::Yes } else { Modified::No };
+        let Some(fast) = self.fast_path() else { return base(self.base.modify(ufid, actions)) };
+        self.when_settled(ufid, |mut shard| match shard.get(ufid) {
+            Some(Place::Adopted(_)) => self.adopt(&**fast, shard, ufid, actions),
+            Some(Place::Fast { .. }) => self.modify_fast(&**fast, shard, ufid, actions),
+            Some(Place::Base(_)) => {
+                let modified = self.base.modify(ufid, actions);
+                if modified && let Some(dump) = self.base.flow(ufid) {
+                    // Perhaps now; behind what is on its way in userspace.
+                    shard.put(ufid, Place::Queued);
+                    self.queue.push(ufid, in_port(&dump.flow), 0);
+                }
+                base(modified)
+            }
+            _ => base(self.base.modify(ufid, actions)),
+        })
     }
 
     /// What the flow counted, all places together. Notes how busy it is. It is not on its way out
@@ -150,8 +170,8 @@ impl PlacedDatapath {
         let mut total = add(in_base, shard.carried(ufid));
         let Some(entry) = shard.entry(ufid) else { return total };
         if let Place::Fast { .. } = entry.place {
-            let is_fresh = self.moves.load(Ordering::Acquire) == swept.moves;
-            let known = swept.stats.get(&ufid).copied().filter(|_| is_fresh);
+            let was_there = entry.came_before(swept.number);
+            let known = swept.stats.get(&ufid).copied().filter(|_| was_there);
             total = add(total, known.or_else(|| fast.stats(ufid)).unwrap_or_default());
         }
         entry.note(total.packets);
@@ -258,21 +278,23 @@ impl Flows for PlacedDatapath {
     }
 
     fn modify(&self, ufid: Ufid, actions: &Actions) -> bool {
-        let Some(fast) = self.fast_path() else { return self.base.modify(ufid, actions) };
-        self.when_settled(ufid, |mut shard| match shard.get(ufid) {
-            Some(Place::Adopted(_)) => self.adopt(&**fast, shard, ufid, actions),
-            Some(Place::Fast { .. }) => self.modify_fast(&**fast, shard, ufid, actions),
-            Some(Place::Base(_)) => {
-                let modified = self.base.modify(ufid, actions);
-                if modified && let Some(dump) = self.base.flow(ufid) {
-                    // Perhaps now; behind what is on its way in userspace.
-                    shard.put(ufid, Place::Queued);
-                    self.queue.push(ufid, in_port(&dump.flow), 0);
-                }
-                modified
+        let mut is_refused = false;
+        self.modify_many(&[(ufid, actions.clone())], &mut |_| is_refused = true);
+        !is_refused
+    }
+
+    fn modify_many(&self, flows: &[(Ufid, Actions)], refused: &mut dyn FnMut(Ufid)) {
+        let mut leaving = Vec::new();
+        for (ufid, actions) in flows {
+            match self.modify_one(*ufid, actions) {
+                Modified::Yes => {}
+                Modified::No => refused(*ufid),
+                Modified::Withdraw(refusal) => leaving.push((*ufid, refusal)),
             }
-            _ => self.base.modify(ufid, actions),
-        })
+        }
+        if !leaving.is_empty() {
+            self.withdraw(&leaving);
+        }
     }
 
     fn remove(&self, ufid: Ufid) -> Option<FlowStats> {
@@ -316,7 +338,7 @@ impl Flows for PlacedDatapath {
 
     fn sweep(&self, each: &mut dyn FnMut(Ufid, FlowStats)) {
         let Some(fast) = self.fast_path() else { return self.base.sweep(each) };
-        let mut swept = Swept { moves: self.moves.load(Ordering::Acquire), ..Swept::default() };
+        let mut swept = Swept { number: self.table.begin_sweep(), ..Swept::default() };
         let flows = fast.len();
         let (mut in_fast, mut in_base) =
             (Groups::with_capacity(flows), Groups::with_capacity(flows));

@@ -94,19 +94,22 @@ impl PlacedDatapath {
         }
     }
 
-    /// Takes flows out of the fast path; they go on in the base. Waits until their counts are
-    /// final. Not to be called with a shard's lock.
-    pub(crate) fn withdraw(&self, ufids: &[Ufid], reason: Refusal) {
+    /// Takes flows out of the fast path, for these reasons; they go on in the base. Waits until
+    /// their counts are final, and until those are that others withdraw. Not to be called with a
+    /// shard's lock.
+    pub(crate) fn withdraw(&self, flows: &[(Ufid, Refusal)]) {
         let Some(fast) = self.fast_path() else { return };
         let _one_at_a_time = self.leaving.lock().unwrap_or_else(PoisonError::into_inner);
-        self.moves.fetch_add(1, Ordering::AcqRel);
-        let mut leaving = Vec::with_capacity(ufids.len());
-        for ufid in ufids {
+        let mut leaving = Vec::with_capacity(flows.len());
+        for (ufid, reason) in flows {
             let mut shard = self.table.shard(*ufid);
             if matches!(shard.get(*ufid), Some(Place::Fast { .. })) {
-                shard.put(*ufid, Place::Leaving(reason));
+                shard.put(*ufid, Place::Leaving(*reason));
                 leaving.push(*ufid);
             }
+        }
+        if leaving.is_empty() {
+            return;
         }
         let mut last: HashMap<Ufid, FlowStats, foldhash::fast::RandomState> = HashMap::default();
         fast.remove_many(&leaving, &mut |ufid, stats| {
@@ -114,7 +117,7 @@ impl PlacedDatapath {
         });
         for ufid in leaving {
             let mut shard = self.table.shard(ufid);
-            if matches!(shard.get(ufid), Some(Place::Leaving(_))) {
+            if let Some(Place::Leaving(reason)) = shard.get(ufid) {
                 shard.carry(ufid, last.get(&ufid).copied().unwrap_or_default());
                 shard.put(ufid, Place::Base(reason));
             }
@@ -178,15 +181,10 @@ impl PlacedDatapath {
     /// Brings every flow in line with the ports and settings of now. When this returns, no
     /// flow of the fast path does what they do not allow.
     pub(crate) fn review(&self) {
-        let mut refused: HashMap<Refusal, Vec<Ufid>> = HashMap::new();
-        for ufid in self.table.at(|place| matches!(place, Place::Fast { .. })) {
-            if let Err(refusal) = self.review_fast(ufid) {
-                refused.entry(refusal).or_default().push(ufid);
-            }
-        }
-        for (refusal, ufids) in refused {
-            self.withdraw(&ufids, refusal);
-        }
+        let fast = self.table.at(|place| matches!(place, Place::Fast { .. }));
+        let refused = |ufid| self.review_fast(ufid).err().map(|refusal| (ufid, refusal));
+        // With none of its own to withdraw it still waits for those that others do.
+        self.withdraw(&fast.into_iter().filter_map(refused).collect::<Vec<_>>());
         self.requeue(|reason| {
             !FULL.contains(&reason)
                 && !matches!(reason, Refusal::UnsupportedKey | Refusal::NeedsUserspace)
@@ -234,14 +232,12 @@ impl PlacedDatapath {
         let waiting = waiting
             .into_iter()
             .filter(|(_, ufid)| matches!(self.table.shard(*ufid).get(*ufid), Some(Place::Base(_))));
-        let cold: Vec<Ufid> = waiting
+        let cold: Vec<(Ufid, Refusal)> = waiting
             .zip(there)
             .take_while(|((hot, _), (cold, _))| *hot > cold.saturating_mul(2))
-            .map(|(_, (_, ufid))| ufid)
+            .map(|(_, (_, ufid))| (ufid, Refusal::Evicted))
             .collect();
-        if !cold.is_empty() {
-            self.withdraw(&cold, Refusal::Evicted);
-        }
+        self.withdraw(&cold);
     }
 
     /// Offers a flow that found no room; why it found none now.

@@ -11,7 +11,7 @@ use datapath_userspace::UserspaceDatapath;
 use flow::Key;
 use packet::Packet;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 /// A datapath that puts each flow into the fastest place that can run it; see the crate's text.
@@ -26,8 +26,6 @@ pub struct PlacedDatapath {
     control: Mutex<Control>,
     /// Held while flows leave the fast path; taken before any shard's lock.
     pub(crate) leaving: Mutex<()>,
-    /// How often flows left it.
-    pub(crate) moves: AtomicU64,
     /// Ports or settings changed: what was refused may now be taken.
     pub(crate) changed: AtomicBool,
     givers: AtomicU32,
@@ -45,7 +43,6 @@ impl PlacedDatapath {
             gates: RwLock::default(),
             control: Mutex::new(Control::new()),
             leaving: Mutex::new(()),
-            moves: AtomicU64::new(0),
             changed: AtomicBool::new(false),
             givers: AtomicU32::new(1),
         })

@@ -34,6 +34,14 @@ fn object(spec: &PortSpec) -> Option<PathBuf> {
     spec.options.get("bpf-object").map(PathBuf::from)
 }
 
+/// The kernel lets programs put a header before packets of up to 16,064 bytes with it
+/// (`SKB_MAX_ALLOC`, with pages of 4 KiB); a miss goes up behind one. Room is left for tags.
+const LONGEST_MTU: u32 = 16_000;
+
+fn is_too_long(port: &Port) -> bool {
+    port.mtu > LONGEST_MTU
+}
+
 /// Devices that a fast path can be attached to.
 fn is_kernels(kind: Kind) -> bool {
     matches!(kind, Kind::System | Kind::Internal | Kind::Tap)
@@ -43,7 +51,7 @@ impl PlacedDatapath {
     /// Reads the device anew. True when something changed that tiers depend on.
     fn look_at(&self, number: PortNo, port: &mut Port) -> bool {
         let status = self.base.device(number).and_then(|device| device.status().ok());
-        let before = (port.ifindex, judgement(port));
+        let before = (port.ifindex, is_too_long(port), judgement(port));
         port.ifindex = status.as_ref().and_then(Status::ifindex_here);
         port.is_away = status.as_ref().is_some_and(|s| s.is_away);
         if let Some(status) = &status {
@@ -52,7 +60,7 @@ impl PlacedDatapath {
                 port.facts = self.prober.xdp_facts(&status.current_name);
             }
         }
-        before != (port.ifindex, judgement(port))
+        before != (port.ifindex, is_too_long(port), judgement(port))
     }
 
     /// Why the port is to be at no fast tier, if so.
@@ -77,6 +85,13 @@ impl PlacedDatapath {
         if port.policed {
             let detail = "ingress_policing_rate is set; 0 turns it off";
             return Err(Reason::new(Refusal::Policing, detail));
+        }
+        if is_too_long(port) {
+            let detail = format!(
+                "its MTU of {} is above {LONGEST_MTU}: so long a packet without a flow could not be sent up",
+                port.mtu
+            );
+            return Err(Reason::new(Refusal::DeviceKind, detail));
         }
         Ok(())
     }

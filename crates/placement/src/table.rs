@@ -7,7 +7,7 @@ use crate::TierSet;
 use datapath::shards::{self, SHARDS, shard_of};
 use datapath::{FlowStats, Megaflow, Refusal, Tier, Ufid};
 use hashbrown::HashMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const REFUSALS: usize = Refusal::ALL.len();
@@ -60,9 +60,17 @@ pub(crate) struct Entry {
     seen: u32,
     /// Packets between the last two sweeps; `u32::MAX` before it had any.
     pub(crate) recent: u32,
+    /// The last sweep that had begun when the flow came to the fast path.
+    came: u32,
 }
 
 impl Entry {
+    /// True when the flow has been in the fast path since before this sweep began. (False, too, of
+    /// one that was there for half of all numbers of sweeps: who asks then reads again.)
+    pub(crate) fn came_before(&self, sweep: u32) -> bool {
+        sweep.wrapping_sub(self.came).wrapping_sub(1) < u32::MAX / 2
+    }
+
     /// Remembers how busy the flow is.
     pub(crate) fn note(&mut self, packets: u64) {
         let low = packets as u32; // the low half is meant: only differences count
@@ -71,7 +79,7 @@ impl Entry {
     }
 }
 
-/// An identity in four-byte words, so that an entry with its identity takes 28 bytes.
+/// An identity in four-byte words, so that an entry with its identity takes 32 bytes.
 type Id = [u32; 4];
 
 fn id(ufid: Ufid) -> Id {
@@ -170,7 +178,7 @@ impl Tally {
 /// A part of the table, locked.
 pub(crate) struct Shard<'a> {
     flows: MutexGuard<'a, Flows>,
-    tally: &'a Tally,
+    table: &'a Table,
 }
 
 #[derive(Debug, Default)]
@@ -208,25 +216,29 @@ impl Shard<'_> {
 
     /// Puts a flow to `place`, one that is not there too.
     pub(crate) fn put(&mut self, ufid: Ufid, place: Place) {
-        let fresh = Entry { place, seen: 0, recent: u32::MAX };
+        let sweep = self.table.sweeps.load(Ordering::Acquire);
+        let is_fast = |place| matches!(place, Place::Fast { .. });
         let entry = self.flows.entries.entry(id(ufid));
         match entry {
             hashbrown::hash_map::Entry::Occupied(mut there) => {
                 let there = there.get_mut();
-                self.tally.leave(there.place);
+                self.table.tally.leave(there.place);
+                if is_fast(place) && !is_fast(there.place) {
+                    there.came = sweep;
+                }
                 there.place = place;
             }
             hashbrown::hash_map::Entry::Vacant(vacant) => {
-                vacant.insert(fresh);
+                vacant.insert(Entry { place, seen: 0, recent: u32::MAX, came: sweep });
             }
         }
-        self.tally.enter(place);
+        self.table.tally.enter(place);
     }
 
     /// Forgets a flow: where it was, and what it carried.
     pub(crate) fn take(&mut self, ufid: Ufid) -> Option<(Place, FlowStats)> {
         let entry = self.flows.entries.remove(&id(ufid))?;
-        self.tally.leave(entry.place);
+        self.table.tally.leave(entry.place);
         Some((entry.place, self.flows.carried.remove(&id(ufid)).unwrap_or_default()))
     }
 
@@ -244,7 +256,7 @@ impl Shard<'_> {
 
     fn clear(&mut self) {
         for entry in self.flows.entries.values() {
-            self.tally.leave(entry.place);
+            self.table.tally.leave(entry.place);
         }
         *self.flows = Flows::default();
     }
@@ -255,18 +267,31 @@ impl Shard<'_> {
 pub(crate) struct Table {
     shards: Vec<Mutex<Flows>>,
     pub(crate) tally: Tally,
+    /// Sweeps of the fast path that have begun.
+    sweeps: AtomicU32,
 }
 
 impl Default for Table {
     fn default() -> Table {
-        Table { shards: (0..SHARDS).map(|_| Mutex::default()).collect(), tally: Tally::default() }
+        Table {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            tally: Tally::default(),
+            sweeps: AtomicU32::new(0),
+        }
     }
 }
 
 impl Table {
     fn locked<'a>(&'a self, flows: &'a Mutex<Flows>) -> Shard<'a> {
         // Whole entries only: a panicked holder does no harm.
-        Shard { flows: flows.lock().unwrap_or_else(PoisonError::into_inner), tally: &self.tally }
+        Shard { flows: flows.lock().unwrap_or_else(PoisonError::into_inner), table: self }
+    }
+
+    /// The number of a sweep of the fast path that begins now; see [`Entry::came_before`]. Who sees
+    /// a flow in that sweep that left later sees this number when the flow comes again: it leaves
+    /// and comes under the same locks of the fast path.
+    pub(crate) fn begin_sweep(&self) -> u32 {
+        self.sweeps.fetch_add(1, Ordering::AcqRel).wrapping_add(1)
     }
 
     /// The part that has `ufid`.
@@ -309,7 +334,7 @@ mod tests {
 
     #[test]
     fn an_entry_is_small() {
-        assert_eq!(size_of::<(Id, Entry)>(), 28);
+        assert_eq!(size_of::<(Id, Entry)>(), 32);
         let n = Ufid(0x0123_4567_89ab_cdef_0011_2233_4455_6677);
         assert_eq!(ufid(id(n)), n);
     }
@@ -336,8 +361,31 @@ mod tests {
     }
 
     #[test]
+    fn a_stay_in_the_fast_path_is_older_than_the_sweeps_that_began_in_it() {
+        let table = Table::default();
+        let a = Ufid(1);
+        let fast = |lacks| Place::Fast { tiers: TierSet::TCX, lacks };
+        let came_before = |sweep| table.shard(a).entry(a).unwrap().came_before(sweep);
+        let first = table.begin_sweep();
+        table.shard(a).put(a, Place::Queued);
+        table.shard(a).put(a, fast(None));
+        assert!(!came_before(first));
+        let second = table.begin_sweep();
+        assert!(came_before(second));
+        table.shard(a).put(a, fast(Some(Refusal::UnverifiedPeer)));
+        assert!(came_before(second), "the same stay");
+        table.shard(a).put(a, Place::Base(Refusal::Evicted));
+        table.shard(a).put(a, fast(None));
+        assert!(!came_before(second));
+        table.sweeps.store(u32::MAX, Ordering::Relaxed);
+        table.shard(a).put(a, Place::Base(Refusal::Evicted));
+        table.shard(a).put(a, fast(None));
+        assert!(came_before(table.begin_sweep()), "numbers begin anew");
+    }
+
+    #[test]
     fn busyness_is_between_two_sweeps() {
-        let mut entry = Entry { place: Place::Queued, seen: 0, recent: u32::MAX };
+        let mut entry = Entry { place: Place::Queued, seen: 0, recent: u32::MAX, came: 0 };
         entry.note(7);
         assert_eq!(entry.recent, 7);
         entry.note(u64::from(u32::MAX) + 3);

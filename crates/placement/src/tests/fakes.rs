@@ -242,9 +242,23 @@ pub(super) struct FakeFast {
     pub(super) filter: Option<File>,
     pub(super) takers: Mutex<BTreeMap<(PortNo, u32), Taker>>,
     pub(super) steps: Arc<Mutex<Vec<Step>>>,
+    /// What happens before the next flows are removed.
+    pub(super) before_removal: Mutex<Option<Meanwhile>>,
+    /// What happens when the next sweep has read all counts.
+    pub(super) behind_sweep: Mutex<Option<Meanwhile>>,
 }
 
+/// What others do meanwhile, once.
+pub(super) type Meanwhile = Box<dyn FnOnce() + Send>;
+
 impl FakeFast {
+    fn meanwhile(which: &Mutex<Option<Meanwhile>>) {
+        let act = lock(which).take();
+        if let Some(act) = act {
+            act();
+        }
+    }
+
     fn step(&self, step: Step) {
         lock(&self.steps).push(step);
     }
@@ -398,6 +412,7 @@ impl FastPath for FakeFast {
         Ok(tiers)
     }
     fn remove_many(&self, ufids: &[Ufid], each: &mut dyn FnMut(Ufid, FlowStats)) {
+        FakeFast::meanwhile(&self.before_removal);
         self.log(format!("remove {}", ufids.len()));
         for ufid in ufids {
             let removed = lock(&self.flows).remove(ufid);
@@ -408,6 +423,7 @@ impl FastPath for FakeFast {
     }
     fn sweep(&self, each: &mut dyn FnMut(Ufid, FlowStats)) {
         let flows = lock(&self.flows).clone();
+        FakeFast::meanwhile(&self.behind_sweep);
         for (ufid, held) in flows {
             each(ufid, held.stats);
         }

@@ -172,6 +172,29 @@ fn equal_actions_touch_nothing() {
 }
 
 #[test]
+fn many_are_modified_in_the_time_of_one() {
+    let b = Bench::new();
+    b.veths(2);
+    for ufid in 1..=5 {
+        b.placed.install(&flow(ufid, 1, &[output(2)])).unwrap();
+        b.fast.count(ufid, ufid as u64);
+    }
+    b.fast.take_log();
+    let up: Action = Action::Userspace(Userdata::SlowPath { reason: "cfm" });
+    let to_all = |actions: Action| (2..=6).map(|n| (Ufid(n), [actions.clone()].into())).collect();
+    let mut refused = Vec::new();
+    let flows: Vec<_> = to_all(up);
+    b.placed.modify_many(&flows, &mut |ufid| refused.push(ufid));
+    assert_eq!(b.fast.take_log(), ["remove 4"]);
+    assert_eq!(refused, [Ufid(6)], "it is not there");
+    for ufid in 2..=5 {
+        assert_eq!(b.place(ufid), (Tier::Userspace, Some(Refusal::NeedsUserspace)));
+        assert_eq!(b.packets(ufid), ufid as u64);
+    }
+    assert_eq!(b.place(1), (Tier::Tcx, None));
+}
+
+#[test]
 fn many_are_removed_in_the_time_of_one() {
     let b = Bench::new();
     b.veths(2);

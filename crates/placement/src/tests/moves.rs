@@ -4,6 +4,7 @@ use super::fakes::*;
 use crate::moves::EVICTIONS_AT_ONCE;
 use datapath::{Flows, Packets, PortNo, Ports, Refusal, Tier, Ufid};
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, mpsc};
 
 fn full_bench(limit: usize) -> Bench {
     let b = Bench::new();
@@ -142,9 +143,78 @@ fn an_identity_on_its_way_out_is_taken_later() {
     assert_eq!(b.place(1), (Tier::Tcx, None));
 }
 
+/// What a sweep says of flow 1 that begins when `leave` is about to take it out of the fast path,
+/// reads its counts there, and goes on when `come` has brought it back.
+fn swept_between(b: &Arc<Bench>, leave: impl FnOnce(), come: impl FnOnce()) -> Option<u64> {
+    let (has_read, wait_for_read) = mpsc::channel();
+    let (go_on, wait_to_go_on) = mpsc::channel::<()>();
+    let (say, said) = mpsc::channel();
+    *b.fast.behind_sweep.lock().unwrap() = Some(Box::new(move || {
+        has_read.send(()).unwrap();
+        wait_to_go_on.recv().unwrap();
+    }));
+    let sweeper = b.clone();
+    *b.fast.before_removal.lock().unwrap() = Some(Box::new(move || {
+        std::thread::spawn(move || {
+            say.send(sweeper.swept(1).map(|stats| stats.packets)).unwrap();
+        });
+        wait_for_read.recv().unwrap();
+    }));
+    leave();
+    come();
+    go_on.send(()).unwrap();
+    said.recv().unwrap()
+}
+
+#[test]
+fn a_flow_that_leaves_and_comes_back_during_a_sweep_is_counted_once() {
+    let b = Arc::new(full_bench(1000));
+    b.placed.install(&flow(1, 1, &[output(2)])).unwrap();
+    b.fast.count(1, 10);
+    let leave = || b.placed.withdraw(&[(Ufid(1), Refusal::TableFull)]);
+    let come = || {
+        b.placed.maintain();
+        assert_eq!(b.place(1), (Tier::Tcx, None));
+        b.fast.count(1, 2);
+    };
+    assert_eq!(swept_between(&b, leave, come), Some(12));
+    assert_eq!(b.packets(1), 12);
+}
+
+#[test]
+fn a_flow_does_not_inherit_the_counts_of_one_of_its_name() {
+    let b = Arc::new(full_bench(1000));
+    b.placed.install(&flow(1, 1, &[output(2)])).unwrap();
+    b.fast.count(1, 10);
+    let leave = || assert_eq!(b.placed.remove(Ufid(1)).unwrap().packets, 10);
+    let come = || {
+        b.placed.install(&flow(1, 1, &[output(2)])).unwrap();
+        b.fast.count(1, 2);
+    };
+    assert_eq!(swept_between(&b, leave, come), Some(2));
+}
+
+#[test]
+fn a_review_waits_for_flows_that_another_thread_takes_out() {
+    let b = Arc::new(full_bench(1000));
+    b.placed.install(&flow(1, 1, &[output(2)])).unwrap();
+    let (say, said) = mpsc::channel();
+    let reviewer = b.clone();
+    *b.fast.before_removal.lock().unwrap() = Some(Box::new(move || {
+        std::thread::spawn(move || {
+            reviewer.placed.review();
+            say.send(reviewer.fast.has(1)).unwrap();
+        });
+        // A review that does not wait is over by now.
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }));
+    b.placed.withdraw(&[(Ufid(1), Refusal::TierDisabled)]);
+    assert!(!said.recv().unwrap(), "it was still there when the review had ended");
+}
+
 #[test]
 fn statistics_hold_while_flows_move() {
-    let b = std::sync::Arc::new(full_bench(1000));
+    let b = Arc::new(full_bench(1000));
     for ufid in 1..=40 {
         b.placed.install(&flow(ufid, 1, &[output(2)])).unwrap();
         b.fast.count(ufid, 10);

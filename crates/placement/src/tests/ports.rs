@@ -255,6 +255,27 @@ fn a_device_that_changes_is_told() {
 }
 
 #[test]
+fn a_port_of_long_packets_stays_in_userspace_while_they_are() {
+    let b = Bench::new();
+    b.veths(2);
+    b.placed.install(&flow(1, 1, &[output(2)])).unwrap();
+    assert_eq!(b.place(1), (Tier::Tcx, None));
+    b.base.mtu.store(16_001, Ordering::Relaxed);
+    b.placed.refresh(PortNo(1));
+    assert_eq!(b.place(1), (Tier::Userspace, Some(Refusal::DeviceKind)));
+    assert_eq!(b.fast.tiers_of(1), Some(TierSet::NONE));
+    let tiers = b.placed.tiers(PortNo(1)).unwrap();
+    let reason = tiers[1].state.as_ref().unwrap_err();
+    assert!(reason.to_string().contains("16001"), "{reason}");
+    b.base.mtu.store(16_000, Ordering::Relaxed);
+    b.placed.refresh(PortNo(1));
+    for _ in 0..3 {
+        b.placed.maintain();
+    }
+    assert_eq!(b.place(1), (Tier::Tcx, None));
+}
+
+#[test]
 fn a_device_that_changed_between_two_looks_is_looked_at_again() {
     let b = Bench::new();
     b.base.is_down.store(true, Ordering::Relaxed);
