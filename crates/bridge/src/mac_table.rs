@@ -210,7 +210,8 @@ impl MacTable {
     }
 
     /// Learns or refreshes; true when where `mac` is has changed (megaflows must be
-    /// revalidated). Multicast sources, flood VLANs and static entries change nothing.
+    /// revalidated). Multicast sources, flood VLANs and static entries change nothing, nor does
+    /// what came by another port before the address was last seen: statistics come late.
     /// `gratuitous_arp` locks the entry for 5 s, see [`MacTable::is_locked`].
     pub fn learn(
         &self,
@@ -234,6 +235,7 @@ impl MacTable {
             {
                 false
             }
+            Some(Place { seen: Some(seen), port: old, .. }) if old != port && now < seen => false,
             Some(old @ Place { seen: Some(seen), .. }) => {
                 inner.unlink(&old);
                 inner.put(address, port, Some(seen.max(now)), old.locked_until.max(lock));
@@ -432,6 +434,16 @@ mod tests {
         t.clear_stats();
         assert_eq!(t.stats(), MacStats::default());
         assert_eq!(t.bridge(), BridgeIndex(3));
+    }
+
+    #[test]
+    fn late_statistics_do_not_move_an_address_back() {
+        let t = table();
+        t.learn(0, mac(1), P1, false, Millis(0));
+        assert!(t.learn(0, mac(1), P2, false, Millis(200)));
+        assert!(!t.learn(0, mac(1), P1, false, Millis(100)));
+        assert_eq!(t.lookup(0, mac(1)), Some(P2));
+        assert!(t.learn(0, mac(1), P1, false, Millis(201)), "there again");
     }
 
     #[test]

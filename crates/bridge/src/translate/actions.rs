@@ -1,6 +1,6 @@
 //! Lists of actions: one after the other, the action set, clones, branches on length.
 
-use super::context::{Context, Freeze, on_stack};
+use super::context::{Context, Freeze, OnMiss, on_stack};
 use super::freeze::Segment;
 use super::hash::{choose_link, hash_fields, score};
 use crate::effect::Effect;
@@ -121,11 +121,11 @@ impl Context<'_> {
                 };
                 // 255 is "this table" on the wire.
                 let table = table.filter(|t| *t != 255).unwrap_or(self.table);
-                self.table_action(port, table, false, false, last);
+                self.table_action(port, table, OnMiss::Nothing, false, last);
             }
             Action::GotoTable(table) => {
                 let port = self.in_port();
-                self.table_action(port, *table, true, false, last);
+                self.table_action(port, *table, OnMiss::AsConfigured, false, last);
             }
             Action::Learn(learn) => self.learn(learn),
             Action::Multipath(m) => self.multipath(m),
@@ -229,6 +229,7 @@ impl Context<'_> {
     /// As in OVS, what ends the list (`exit`, a packet that comes back) ends the one that the clone
     /// is in, too, and labels that were taken off without a datapath clone count as popped behind it.
     pub(super) fn clone_actions(&mut self, actions: &[Action], last: bool) {
+        let in_group = std::mem::replace(&mut self.in_group, false);
         let key = self.key;
         let was_mpls = self.was_mpls;
         let stack = self.stack.clone();
@@ -245,6 +246,7 @@ impl Context<'_> {
             });
             self.was_mpls = was_mpls;
         }
+        self.in_group = in_group;
         self.key = key;
         self.stack = stack;
         self.action_set = action_set;

@@ -136,6 +136,17 @@ pub(super) struct Context<'a> {
     pub error: Option<TranslationError>,
 }
 
+/// What is done where a table has no rule for a packet.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum OnMiss {
+    /// Nothing.
+    Nothing,
+    /// The next table is asked where the table's configuration says so; no controller.
+    OtherTables,
+    /// What the table's configuration says.
+    AsConfigured,
+}
+
 impl<'a> Context<'a> {
     pub(super) fn run(request: Request<'a>) -> Translation {
         let original = request.key;
@@ -225,7 +236,7 @@ impl<'a> Context<'a> {
     fn first_table(&mut self) {
         let in_port = PortNo(self.key.in_port.get());
         let allowed = self.may_receive(in_port);
-        let found = self.lookup(in_port, 0, true, true);
+        let found = self.lookup(in_port, 0, OnMiss::AsConfigured);
         let names = self.names();
         self.enter(Kind::Table, || found.text(names));
         self.run_found(&found, false, true, allowed);
@@ -386,13 +397,12 @@ impl<'a> Context<'a> {
     }
 
     /// Looks the packet up in `table` as if it had come in by `in_port`, and runs what it
-    /// finds. `honor_miss`: a miss does what the table's configuration says, else nothing.
-    /// `cloned`: changes that the rule makes are undone afterwards.
+    /// finds. `cloned`: changes that the rule makes are undone afterwards.
     pub(super) fn table_action(
         &mut self,
         in_port: PortNo,
         table: u8,
-        honor_miss: bool,
+        on_miss: OnMiss,
         cloned: bool,
         last: bool,
     ) {
@@ -402,7 +412,7 @@ impl<'a> Context<'a> {
         self.resubmits += 1;
         let deeper = u32::from(table <= self.table);
         self.depth += deeper;
-        self.run_table(in_port, table, honor_miss, cloned, last);
+        self.run_table(in_port, table, on_miss, cloned, last);
         self.depth -= deeper;
     }
 
@@ -411,12 +421,12 @@ impl<'a> Context<'a> {
         &mut self,
         in_port: PortNo,
         table: u8,
-        honor_miss: bool,
+        on_miss: OnMiss,
         cloned: bool,
         last: bool,
     ) {
         let old_table = self.table;
-        let found = self.lookup(in_port, table, honor_miss, honor_miss);
+        let found = self.lookup(in_port, table, on_miss);
         let names = self.names();
         self.enter(Kind::Table, || found.text(names));
         on_stack(|| self.run_found(&found, cloned, last, true));
@@ -424,13 +434,7 @@ impl<'a> Context<'a> {
         self.table = old_table;
     }
 
-    fn lookup(
-        &mut self,
-        in_port: PortNo,
-        first: u8,
-        honor_miss: bool,
-        may_packet_in: bool,
-    ) -> Found {
+    fn lookup(&mut self, in_port: PortNo, first: u8, on_miss: OnMiss) -> Found {
         if let Some(t) = self.tracer.as_deref_mut() {
             t.looked(&self.mask); // what the rule that leads here looked at
         }
@@ -460,18 +464,21 @@ impl<'a> Context<'a> {
                 return Found::Rule(Arc::clone(rule));
             }
             let miss = view.map_or(TableMiss::Drop, |v| v.miss);
+            let next = table.saturating_add(1);
+            let has_next = next != INTERNAL_TABLE && usize::from(next) < self.bridge.tables.len();
             let to_controller = match miss {
-                _ if !honor_miss => false,
-                TableMiss::Continue if usize::from(table) + 1 < self.bridge.tables.len() => {
-                    table += 1; // at most 254
+                TableMiss::Continue if has_next && on_miss != OnMiss::Nothing => {
+                    table = next;
                     continue;
                 }
-                TableMiss::Controller => true,
-                TableMiss::Default | TableMiss::Continue => config.miss_to_controller,
+                _ if on_miss != OnMiss::AsConfigured => false,
+                // Behind the last table there is nothing but the controller.
+                TableMiss::Controller | TableMiss::Continue => self.port(in_port).is_some(),
+                TableMiss::Default => config.miss_to_controller,
                 TableMiss::Drop => false,
             };
             let quiet = self.port(in_port).is_some_and(|p| p.config & NO_PACKET_IN != 0);
-            return Found::Miss { table, to_controller: to_controller && may_packet_in && !quiet };
+            return Found::Miss { table, to_controller: to_controller && !quiet };
         }
     }
 
@@ -489,11 +496,14 @@ impl<'a> Context<'a> {
             let cookie = rule.as_ref().map_or(0, |r| r.cookie);
             let old_cookie = std::mem::replace(&mut self.cookie, cookie);
             let old_rule = std::mem::replace(&mut self.rule, rule);
+            // The rule's actions are no bucket's.
+            let in_group = std::mem::replace(&mut self.in_group, false);
             if cloned {
                 self.clone_actions(&actions, last);
             } else {
                 self.do_actions(&actions, last);
             }
+            self.in_group = in_group;
             self.rule = old_rule;
             self.cookie = old_cookie;
         }

@@ -1,6 +1,6 @@
 //! Freezing a pipeline, thawing it when the packet comes back, and packet-ins.
 
-use super::context::{Context, Freeze, REASON_ACTION, REASON_EXPLICIT_MISS};
+use super::context::{Context, Freeze, OnMiss, REASON_ACTION, REASON_EXPLICIT_MISS};
 use super::output::pipeline_fields;
 use crate::effect::PacketIn;
 use crate::recirc::{FrozenState, FrozenStep, RecircTable};
@@ -110,7 +110,7 @@ impl Context<'_> {
         }
         self.leave();
         if state.enters {
-            self.run_table(self.in_port(), state.table, true, false, true);
+            self.run_table(self.in_port(), state.table, OnMiss::AsConfigured, false, true);
         }
         self.do_segments(&parts);
         self.finish_level();

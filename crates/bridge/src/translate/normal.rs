@@ -91,6 +91,16 @@ impl Context<'_> {
             return;
         }
 
+        // What comes by another member of a bond than its active one is what the other end sends
+        // to all its ports, or what it sends back of what this end sent.
+        if let Input::Bundle(_, b) = &input
+            && b.members.len() > 1
+            && self.active_member(b) != Some(in_port)
+        {
+            self.report(Kind::Detail, || "bonding refused admissibility, dropping".to_string());
+            return;
+        }
+
         let gratuitous = self.is_gratuitous_arp();
         if let Input::Bundle(_, b) = &input {
             self.learn_source(b, vid, in_port, gratuitous);
@@ -201,11 +211,16 @@ impl Context<'_> {
         }
     }
 
+    /// The member that carries a bundle's traffic: the first that is up; with none up, the first,
+    /// whose device drops.
+    fn active_member(&self, bundle: &BundleView) -> Option<PortNo> {
+        let up = bundle.members.iter().find(|p| self.port(**p).is_some_and(|p| p.up));
+        up.or(bundle.members.first()).copied()
+    }
+
     /// To a bundle, with the VLAN headers that it wants.
     fn output_bundle(&mut self, bundle: &BundleView, vlans: &Vlans) {
-        // The first member that is up; with none up, the first, whose device drops.
-        let up = bundle.members.iter().find(|p| self.port(**p).is_some_and(|p| p.up));
-        let Some(member) = up.or(bundle.members.first()).copied() else { return };
+        let Some(member) = self.active_member(bundle) else { return };
         let old = self.key.vlans;
         let pcp = old[0].tci.get();
         if bundle.priority_tags != PriorityTags::Never || vlans.has_priority_tag() {

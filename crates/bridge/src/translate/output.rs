@@ -1,7 +1,7 @@
 //! Where packets leave: ports, flooding, patch ports, controllers.
 
 use super::context::{
-    Context, Freeze, REASON_ACTION, REASON_ACTION_SET, REASON_EXPLICIT_MISS, REASON_GROUP,
+    Context, Freeze, OnMiss, REASON_ACTION, REASON_ACTION_SET, REASON_EXPLICIT_MISS, REASON_GROUP,
     REASON_INVALID_TTL, REASON_PACKET_OUT,
 };
 use crate::effect::{Direction, Effect};
@@ -13,6 +13,7 @@ use datapath::{Action as DpAction, Userdata};
 use flow::Key;
 use openflow::PortNo;
 use openflow::action::Controller;
+use openflow::message::meter_id;
 use std::sync::Arc;
 use zerocopy::network_endian::{U32, U64};
 
@@ -20,14 +21,21 @@ use zerocopy::network_endian::{U32, U64};
 const NO_FLOOD: u32 = 1 << 4;
 /// OFPPC_NO_FWD.
 const NO_FWD: u32 = 1 << 5;
+/// NX_CTLR_NO_METER: `controller` names no meter, and gets the one that all have ("controller"),
+/// where there is one (OpenFlow 1.5.1, 6.2.1).
+const NO_METER: u32 = u32::MAX;
 
 impl Context<'_> {
-    /// `output` to any port, reserved ones too. `max_len` counts for CONTROLLER.
+    /// `output` to any port, reserved ones too. `max_len` counts for CONTROLLER; `packet_in`: what
+    /// TABLE does not find may go to controllers.
     pub(super) fn output(&mut self, port: PortNo, max_len: u16, packet_in: bool, last: bool) {
         let in_port = self.in_port();
         match port {
             PortNo::IN_PORT => self.output_port(in_port, None),
-            PortNo::TABLE => self.table_action(in_port, 0, packet_in, false, last),
+            PortNo::TABLE => {
+                let on_miss = if packet_in { OnMiss::AsConfigured } else { OnMiss::OtherTables };
+                self.table_action(in_port, 0, on_miss, false, last);
+            }
             PortNo::NORMAL => self.normal(),
             PortNo::FLOOD => self.flood(false),
             PortNo::ALL => self.flood(true),
@@ -41,7 +49,7 @@ impl Context<'_> {
                 } else {
                     REASON_ACTION
                 };
-                self.send_to_controller(max_len, reason, 0, &[], u32::MAX);
+                self.send_to_controller(max_len, reason, 0, &[], NO_METER);
             }
             PortNo::NONE => {}
             _ if port == in_port => {
@@ -145,14 +153,12 @@ impl Context<'_> {
         let stack = std::mem::take(&mut self.stack);
         let action_set = std::mem::take(&mut self.action_set);
         let rule = self.rule.take();
-        let flags =
-            (self.cookie, self.table, self.in_group, self.in_action_set, self.in_packet_out);
+        let flags = (self.cookie, self.table);
         let place = (self.bridge_index, self.bridge);
         let freeze = self.freeze.take();
 
         self.enter(Kind::Bridge, || format!("bridge(\"{}\")", bridge.name));
         (self.bridge_index, self.bridge) = (peer_bridge, bridge);
-        (self.in_group, self.in_action_set, self.in_packet_out) = (false, false, false);
         self.key.regs = [U32::ZERO; 16];
         self.key.metadata = U64::ZERO;
         self.key.actset_output.set(PortNo::UNSET.0);
@@ -164,7 +170,7 @@ impl Context<'_> {
                     ctx.table = 0;
                     ctx.start_freezing(Freeze { enters: true, ..Freeze::default() });
                 } else {
-                    ctx.table_action(peer_port, 0, true, true, false);
+                    ctx.table_action(peer_port, 0, OnMiss::AsConfigured, true, false);
                 }
                 if ctx.error.is_none() {
                     ctx.finish_level();
@@ -178,7 +184,7 @@ impl Context<'_> {
         self.stack = stack;
         self.action_set = action_set;
         self.rule = rule;
-        (self.cookie, self.table, self.in_group, self.in_action_set, self.in_packet_out) = flags;
+        (self.cookie, self.table) = flags;
         (self.bridge_index, self.bridge) = place;
         self.freeze = freeze;
         // What stopped the other bridge does not stop this one, as in OVS, but where part of the
@@ -194,7 +200,7 @@ impl Context<'_> {
 
     /// A packet that dec_ttl found no more TTL in.
     pub(super) fn invalid_ttl(&mut self, controller_id: u16) {
-        self.send_to_controller(u16::MAX, REASON_INVALID_TTL, controller_id, &[], u32::MAX);
+        self.send_to_controller(u16::MAX, REASON_INVALID_TTL, controller_id, &[], NO_METER);
     }
 
     fn send_to_controller(
@@ -231,7 +237,9 @@ impl Context<'_> {
             continuation: false,
         });
         self.recirc_ids.push(recirc);
-        match self.bridge.meters.get(&meter) {
+        let meters = &self.bridge.meters;
+        let meter = if meter == NO_METER { meter_id::CONTROLLER } else { meter };
+        match meters.get(&meter) {
             Some(meter) => self.emit(DpAction::Clone(vec![DpAction::Meter(*meter), send])),
             None => self.emit(send),
         }

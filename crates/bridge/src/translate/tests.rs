@@ -1,6 +1,7 @@
 //! What pipelines translate to. The expected datapath actions and megaflows of the cases here
 //! were printed by the real program (`ofproto/trace`) for the same tables and packet.
 
+mod controllers;
 mod headers;
 mod normal_forwarding;
 mod revalidated;
@@ -217,6 +218,49 @@ fn table_miss() {
     w.port(1, |p| p.config = 0);
     w.rule("", [resubmit(7), out(2)]);
     assert_eq!(w.dp(TCP), "2");
+}
+
+#[test]
+fn a_miss_goes_on_to_the_last_table_that_may_have_rules() {
+    let mut w = World::new(2);
+    w.rule("", [Action::GotoTable(252)]);
+    for table in [252, 253] {
+        w.br0().tables[table].miss = TableMiss::Continue;
+    }
+    w.rule("table=254", [out(2)]);
+    let t = w.translate(&key(TCP));
+    assert!(
+        matches!(t.actions.as_slice(), [datapath::Action::Userspace(_)]),
+        "only the controller is left: {:?}",
+        t.actions
+    );
+    w.port(1, |p| p.config = 64); // no-packet-in
+    assert_eq!(w.dp(TCP), "drop");
+    // From no port nothing is sent up, unless controllers want all misses.
+    w.clear_rules();
+    w.br0().tables[0].miss = TableMiss::Controller;
+    let table = [to(PortNo::TABLE)];
+    let sent = |w: &World| {
+        let k = key(&TCP.replace("in_port=1", "in_port=controller"));
+        w.run(&k, EffectsMode::Collect, None, Some(&table)).actions.len()
+    };
+    assert_eq!(sent(&w), 0);
+    w.br0().tables[0].miss = TableMiss::Default;
+    assert_eq!(sent(&w), 0);
+    w.br0().config.miss_to_controller = true;
+    assert_eq!(sent(&w), 1);
+}
+
+#[test]
+fn a_table_that_a_register_names_may_ask_the_next_one_but_no_controller() {
+    let mut w = World::new(2);
+    let to_table = || Action::OutputReg { src: sub("reg0[0..15]"), max_len: 0 };
+    w.rule("priority=2,reg0=0", [set(Field::Reg0, 0xfff9), to_table()]);
+    w.rule("table=1,reg0=0xfff9", [out(2)]);
+    w.br0().tables[0].miss = TableMiss::Continue;
+    assert_eq!(w.dp(TCP), "2");
+    w.br0().tables[0].miss = TableMiss::Controller;
+    assert_eq!(w.dp(TCP), "drop");
 }
 
 #[test]

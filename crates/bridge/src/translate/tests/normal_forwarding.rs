@@ -34,6 +34,25 @@ fn normal_learns_and_forwards() {
 }
 
 #[test]
+fn a_bond_takes_packets_by_its_active_member_only() {
+    let mut w = World::new(4);
+    w.rule("", normal());
+    w.bundle(2, |b| b.members = vec![PortNo(2), PortNo(3)]);
+    w.bundle(3, |b| b.floodable = false);
+    w.port(3, |p| p.bundle = Some(1));
+    let reflected = "in_port=3,dl_src=00:00:00:00:00:01,dl_dst=ff:ff:ff:ff:ff:ff";
+    let t = w.translate(&key(reflected));
+    assert!(t.actions.is_empty(), "{:?}", t.actions);
+    assert!(!t.effects.iter().any(|e| matches!(e, Effect::Learn { .. })), "it is not there");
+    assert_eq!(w.dp(&reflected.replace("in_port=3", "in_port=2")), "1,4");
+    w.port(2, |p| p.up = false);
+    assert_eq!(w.dp(reflected), "1,4");
+    assert_eq!(w.dp(&reflected.replace("in_port=3", "in_port=2")), "drop");
+    w.port(3, |p| p.up = false);
+    assert_eq!(w.dp(reflected), "drop");
+}
+
+#[test]
 fn gratuitous_arp_is_seen() {
     let mut w = World::new(2);
     w.rule("", normal());
