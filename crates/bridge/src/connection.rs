@@ -160,7 +160,7 @@ impl Connections {
     pub fn closed(&mut self, id: ConnectionId, now: Millis) {
         if let Some(session) = self.sessions.remove(&id)
             && session.kind() == Kind::Primary
-            && session.is_connected()
+            && session.version().is_some()
             && let Some(state) = self.bridges.get_mut(&session.bridge)
         {
             state.primary_seen = Some(now);
@@ -242,10 +242,11 @@ impl Connections {
             .any(|s| s.bridge == bridge && s.kind() == Kind::Primary && s.is_connected())
     }
 
-    /// When a controller of `bridge` was last connected: now, when one is; `None` when none
-    /// ever was.
+    /// When a controller of `bridge` was last connected: now, when one is, also when its connection
+    /// is to be closed; `None` when none ever was.
     pub fn primary_last_connected(&self, bridge: BridgeIndex, now: Millis) -> Option<Millis> {
-        if self.is_any_primary_connected(bridge) {
+        let is_here = |s: &Session| s.kind() == Kind::Primary && s.version().is_some();
+        if self.sessions.values().any(|s| s.bridge == bridge && is_here(s)) {
             return Some(now);
         }
         self.bridges.get(&bridge)?.primary_seen

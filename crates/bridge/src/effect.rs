@@ -7,13 +7,14 @@
 //! idle times follow the traffic that the slow path never sees). Nothing here blocks: what
 //! the control thread must do goes through [`Sender`] as an [`Event`].
 
+use crate::event::{Event, Sender};
 use crate::group::{Count, Group};
 use crate::rule::{Rule, matches_frozen};
-use crate::snapshot::{BridgeIndex, INTERNAL_TABLE, TableStats};
+use crate::snapshot::{BridgeIndex, BridgeView, INTERNAL_TABLE, TableStats, TableView};
+use classifier::MiniMatch;
 use clock::Millis;
 use openflow::PortNo;
 use openflow::message::FlowFlags;
-use packet::Packet;
 use std::sync::Arc;
 
 /// One consequence of a megaflow's packets.
@@ -118,83 +119,18 @@ impl LearnedFlow {
         }
     }
 
-    /// True when `rule`, which matches the same, is this flow in all else, too. Another is
-    /// modified, where the limit allows it.
+    /// True when packets of `bridge`, which is the one that it is for, see it as it is.
+    pub(crate) fn is_in(&self, bridge: &BridgeView) -> bool {
+        let exact = MiniMatch::new(&self.matching);
+        let find = |table: &TableView| table.rules.find(&exact, self.priority.into()).cloned();
+        let there = bridge.tables.get(usize::from(self.table)).and_then(find);
+        there.is_some_and(|rule| self.is(&rule))
+    }
+
+    /// True when `rule`, which matches the same, has its actions and cookie. Another is modified,
+    /// where the limit allows it; timeouts and flags are those that it has, as in OVS.
     pub(crate) fn is(&self, rule: &Rule) -> bool {
-        rule.actions == self.actions
-            && rule.cookie == self.cookie
-            && rule.timeouts.idle() == self.idle_timeout
-            && rule.timeouts.hard() == self.hard_timeout
-            && rule.importance == 0
-            && rule.flags == self.flags()
-    }
-}
-
-/// A packet for controllers.
-#[derive(Clone, Debug)]
-pub struct PacketIn {
-    /// Which bridge.
-    pub bridge: BridgeIndex,
-    /// The packet as the action found it.
-    pub packet: Packet,
-    /// Its metadata: in_port (OpenFlow number), registers, metadata, ….
-    pub metadata: flow::Match,
-    /// OFPR_* in OpenFlow 1.4's full enumeration (NO_MATCH 0 is 1.0's; see the openflow crate).
-    pub reason: u8,
-    /// Table of the rule.
-    pub table: u8,
-    /// Cookie of the rule; all ones on a table miss.
-    pub cookie: u64,
-    /// Bytes to send.
-    pub max_len: u16,
-    /// Which controllers.
-    pub controller_id: u16,
-    /// Data of `controller(userdata=...)`.
-    pub userdata: Arc<[u8]>,
-    /// The rule is a table-miss rule (priority 0, match all).
-    pub table_miss: bool,
-    /// Frozen pipeline for NXT_RESUME.
-    pub continuation: Option<Arc<Vec<u8>>>,
-}
-
-/// Work for the control thread.
-#[derive(Clone, Debug)]
-pub enum Event {
-    /// Send to controllers.
-    PacketIn(Box<PacketIn>),
-    /// Add or refresh a learned flow (from packets seen at the time).
-    LearnFlow {
-        /// Which bridge.
-        bridge: BridgeIndex,
-        /// The flow.
-        flow: Arc<LearnedFlow>,
-        /// When its packets were seen.
-        used: Millis,
-    },
-    /// Something in a MAC table changed: megaflows must be translated again.
-    MacTableChanged(BridgeIndex),
-}
-
-/// Where events go. Bounded: what does not fit is dropped and counted, so that packets never
-/// wait and memory stays bounded. Clones send to the same control thread.
-#[derive(Clone)]
-pub struct Sender(Arc<dyn Fn(Event) -> bool + Send + Sync>);
-
-impl Sender {
-    /// `deliver` takes an event and says whether it had room; it must not block.
-    pub fn new(deliver: impl Fn(Event) -> bool + Send + Sync + 'static) -> Sender {
-        Sender(Arc::new(deliver))
-    }
-
-    /// Sends; false when there was no room.
-    pub fn send(&self, event: Event) -> bool {
-        (self.0)(event)
-    }
-}
-
-impl std::fmt::Debug for Sender {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Sender")
+        rule.actions == self.actions && rule.cookie == self.cookie
     }
 }
 

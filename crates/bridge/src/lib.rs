@@ -7,7 +7,8 @@
 //! translate on the newest snapshot in upcalls; one *revalidator thread* sweeps statistics
 //! and translates again when the snapshot changed. What packets change (rule statistics, MAC
 //! tables, learned flows, packet-ins) goes through atomics, short locks, or the channel of
-//! [`effect`]; packet threads never wait for the control thread.
+//! [`event`]; packet threads wait for the control thread only where packets make flows (`learn`),
+//! and not for long.
 //!
 //! ```text
 //! control thread:  Switch ── publish ──▶ Snapshot
@@ -21,6 +22,7 @@ mod bell;
 pub mod bridge;
 pub mod connection;
 pub mod effect;
+pub mod event;
 pub mod group;
 pub mod mac_table;
 pub mod megaflows;

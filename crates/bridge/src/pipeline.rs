@@ -20,7 +20,7 @@ pub use table::{EvictionConfig, Table};
 
 use crate::effect::LearnedFlow;
 use crate::group::Group;
-use crate::rule::{Rule, RuleStats, Timeouts, is_conjunctive};
+use crate::rule::{Latest, Rule, RuleStats, Timeouts, is_conjunctive};
 use crate::snapshot::{INTERNAL_TABLE, TABLES, TableArray};
 use action_pool::ActionPool;
 use clock::Millis;
@@ -44,6 +44,8 @@ pub enum Change {
         old: Arc<Rule>,
         /// After.
         new: Arc<Rule>,
+        /// By a command that adds: monitors hear of a rule that was added.
+        is_added: bool,
     },
     /// A rule was removed.
     Removed {
@@ -139,7 +141,7 @@ impl NewRule {
             flags: self.flags & FlowFlags::STATE,
             hidden: self.hidden,
             created,
-            modified: now,
+            modified: Latest::new(now),
             is_conjunctive: is_conjunctive(&self.actions),
             actions: self.actions,
             stats,
@@ -242,7 +244,8 @@ impl Pipeline {
         }
     }
 
-    /// Adds or refreshes a flow that a `learn` action made. `used` is when its packet came.
+    /// Adds or refreshes a flow that a `learn` action made. `used` is when its packet came. Without
+    /// changes there is nothing new for packets.
     pub fn learn(
         &mut self,
         flow: &LearnedFlow,
@@ -258,8 +261,9 @@ impl Pipeline {
         if let Some(old) = &old
             && flow.is(old)
         {
-            // Its hard timeout begins anew; its idle timeout only where a packet meets it.
-            self.replace(flow_mod::modified(old, old.cookie, &old.actions, used));
+            // Its hard timeout begins anew; its idle timeout only where a packet meets it. Packets
+            // see nothing of that.
+            old.modified.note(used);
             return Ok(Vec::new());
         }
         if flow.limit != 0 {
@@ -275,9 +279,9 @@ impl Pipeline {
         };
         // As when a controller modifies it, it goes on counting, and its timeouts, which
         // `fin_timeout` may have lowered, and flags are those that it has.
-        let new = flow_mod::modified(&old, flow.cookie, &actions, now);
+        let new = flow_mod::modified(&old, flow.cookie, &actions, Arc::clone(&old.stats), now);
         self.replace(Arc::clone(&new));
-        Ok(vec![Change::Modified { old, new }])
+        Ok(vec![Change::Modified { old, new, is_added: false }])
     }
 
     /// Removes rules whose timeouts have run out at `now`. Up to `credited` it is known which
@@ -287,6 +291,16 @@ impl Pipeline {
         let mut out = Vec::new();
         for (rule, reason) in expired {
             self.remove_rule(rule, reason, &mut out);
+        }
+        out
+    }
+
+    /// Evicts what a table has beyond its limit, where it evicts.
+    pub fn trim(&mut self, table: u8) -> Vec<Change> {
+        let excess = self.table(table).map(Table::excess).unwrap_or_default();
+        let mut out = Vec::with_capacity(excess.len());
+        for rule in excess {
+            self.remove_rule(rule, FlowRemovedReason::Eviction, &mut out);
         }
         out
     }

@@ -8,25 +8,46 @@ use openflow::message::FlowFlags;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
+/// The time of the last of some events, which any thread may tell of, in any order.
+#[derive(Debug, Default)]
+pub struct Latest(AtomicI64);
+
+impl Latest {
+    /// The first was at `time`.
+    pub fn new(time: Millis) -> Latest {
+        Latest(AtomicI64::new(time.0))
+    }
+
+    /// When the last was.
+    pub fn get(&self) -> Millis {
+        Millis(self.0.load(Ordering::Relaxed))
+    }
+
+    /// There was one at `time`.
+    pub fn note(&self, time: Millis) {
+        self.0.fetch_max(time.0, Ordering::Relaxed);
+    }
+}
+
 /// Counters of a rule, written by any thread. They outlive a modification of the rule.
 #[derive(Debug, Default)]
 pub struct RuleStats {
     packets: AtomicU64,
     bytes: AtomicU64,
-    used: AtomicI64,
+    used: Latest,
 }
 
 impl RuleStats {
     /// Counters at zero, last used at `now` (a new rule's idle time starts then).
     pub fn new(now: Millis) -> RuleStats {
-        RuleStats { used: AtomicI64::new(now.0), ..RuleStats::default() }
+        RuleStats { used: Latest::new(now), ..RuleStats::default() }
     }
 
     /// Adds packets that the rule matched. `used` is when the last came.
     pub fn credit(&self, packets: u64, bytes: u64, used: Millis) {
         self.packets.fetch_add(packets, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.used.fetch_max(used.0, Ordering::Relaxed);
+        self.used.note(used);
     }
 
     /// Packets and bytes so far.
@@ -36,13 +57,7 @@ impl RuleStats {
 
     /// When a packet last matched, or when the rule was added.
     pub fn used(&self) -> Millis {
-        Millis(self.used.load(Ordering::Relaxed))
-    }
-
-    /// Sets the counters to zero (OFPFF_RESET_COUNTS).
-    pub fn reset(&self) {
-        self.packets.store(0, Ordering::Relaxed);
-        self.bytes.store(0, Ordering::Relaxed);
+        self.used.get()
     }
 }
 
@@ -82,9 +97,9 @@ impl Timeouts {
     }
 }
 
-/// One rule. Immutable but for counters and timeouts: a modification makes a new `Rule` that
-/// shares [`Rule::stats`] with the old one. There may be millions: nothing is kept here that can
-/// be told from the rest.
+/// One rule. Immutable but for counters, timeouts and when it was last learned: a modification makes
+/// a new `Rule` that shares [`Rule::stats`] with the old one. There may be millions: nothing is kept
+/// here that can be told from the rest.
 #[derive(Debug)]
 pub struct Rule {
     /// Unique among all rules of the process.
@@ -107,8 +122,9 @@ pub struct Rule {
     pub hidden: bool,
     /// When it was added.
     pub created: Millis,
-    /// When its actions last changed (hard timeout counts from here, as in OVS).
-    pub modified: Millis,
+    /// When its actions last changed, or a `learn` action last made it as it is (hard timeout counts
+    /// from here, as in OVS).
+    pub modified: Latest,
     /// What it does.
     pub actions: Actions,
     /// `actions` has conjunctive clauses: the rule matches only as part of a conjunctive match.

@@ -4,7 +4,8 @@
 //! after [`Switch::publish`], which the control loop calls after each batch of work.
 
 use crate::bridge::Bridge;
-use crate::effect::{self, Sender};
+use crate::effect::{self, LearnedFlow};
+use crate::event::Sender;
 use crate::meter::MeterIds;
 use crate::patience::{self, Patience};
 use crate::pipeline::Change;
@@ -57,6 +58,8 @@ pub struct Switch {
     revalidator: Option<Revalidator>,
     /// For waiting until megaflows follow.
     patience: Patience,
+    /// Flows of `learn` actions, new ones or not, since the last publication.
+    learned: u64,
     clock: Clock,
 }
 
@@ -71,7 +74,8 @@ impl std::fmt::Debug for Switch {
 
 impl Switch {
     /// A switch without bridges over `datapath`, whose upcalls it answers from now on.
-    /// `threads` false leaves out the revalidator thread (dummy mode: the caller makes passes).
+    /// `threads` false leaves out the revalidator thread (dummy mode: the caller makes passes). With
+    /// it, this is the thread that calls [`Switch::learn`].
     pub fn new(
         datapath: Arc<dyn Datapath>,
         clock: Clock,
@@ -81,6 +85,9 @@ impl Switch {
     ) -> std::io::Result<Switch> {
         let slow = SlowPath::new(Publisher::new(Arc::default()), events, clock.clone(), flow_limit);
         slow.attach(Arc::clone(&datapath));
+        if threads {
+            slow.learns_here();
+        }
         let revalidator = if threads { Some(Revalidator::start(Arc::clone(&slow))?) } else { None };
         Ok(Switch {
             slow,
@@ -90,6 +97,7 @@ impl Switch {
             meter_ids: MeterIds::default(),
             revalidator,
             patience: Patience::new(Instant::now()),
+            learned: 0,
             clock,
         })
     }
@@ -337,8 +345,37 @@ impl Switch {
         Ok(())
     }
 
+    /// Adds or refreshes a flow that a packet's `learn` action made ([`Event::LearnFlow`]).
+    ///
+    /// # Errors
+    ///
+    /// Why there is no such flow. Nothing has changed.
+    ///
+    /// [`Event::LearnFlow`]: crate::event::Event::LearnFlow
+    pub fn learn(
+        &mut self,
+        index: BridgeIndex,
+        flow: &LearnedFlow,
+        used: Millis,
+    ) -> Result<Vec<Change>, OfError> {
+        self.learned += 1;
+        let Some(bridge) = self.bridges.get_mut(index.0).and_then(Option::as_mut) else {
+            return Ok(Vec::new()); // it went meanwhile
+        };
+        let changes = bridge.pipeline.learn(flow, used, self.clock.now())?;
+        if !changes.is_empty() {
+            mark(&mut self.dirty, index, Dirty::Rules);
+        }
+        Ok(changes)
+    }
+
     /// Lets packets see what has changed. Does nothing when nothing has.
     pub fn publish(&mut self) {
+        self.publish_changes();
+        self.slow.events.tell_learned(std::mem::take(&mut self.learned));
+    }
+
+    fn publish_changes(&mut self) {
         if self.dirty.is_empty() {
             return;
         }
@@ -492,8 +529,10 @@ impl Switch {
         self.bridges().filter_map(|b| b.macs.deadline()).chain(rules).min()
     }
 
-    /// Periodic work: expires rules and MAC entries. Returns removed rules by bridge.
-    pub fn run(&mut self) -> Vec<(BridgeIndex, Change)> {
+    /// Periodic work: expires rules and MAC entries. Returns removed rules by bridge, to be told all
+    /// together: a monitor whose peer is slow is told later what differs from the tables of then,
+    /// which have none of these rules any more.
+    pub fn run(&mut self) -> Vec<(BridgeIndex, Vec<Change>)> {
         let now = self.clock.now();
         let mut out = Vec::new();
         let mut relearn = false;
@@ -506,7 +545,7 @@ impl Switch {
             let gone = bridge.pipeline.expire(now, credited);
             if !gone.is_empty() {
                 mark(&mut self.dirty, bridge.index, Dirty::Rules);
-                out.extend(gone.into_iter().map(|c| (bridge.index, c)));
+                out.push((bridge.index, gone));
             }
         }
         self.publish();

@@ -3,7 +3,7 @@
 use crate::group::{Bucket, Group, GroupKind, Selection};
 use crate::mac_table::MacTable;
 use crate::recirc::RecircTable;
-use crate::rule::{Rule, RuleStats, Timeouts};
+use crate::rule::{Latest, Rule, RuleStats, Timeouts};
 use crate::snapshot::{
     BridgeConfig, BridgeIndex, BridgeView, BundleView, PortView, Snapshot, TABLES, TableMiss,
     TableStats, TableView,
@@ -301,7 +301,7 @@ pub(crate) fn make_rule(
         flags: FlowFlags::empty(),
         hidden: false,
         created: Millis(1),
-        modified: Millis(1),
+        modified: Latest::new(Millis(1)),
         is_conjunctive: crate::rule::is_conjunctive(&actions),
         actions: Arc::from(actions),
         stats: Arc::new(RuleStats::new(Millis(1))),

@@ -1,11 +1,14 @@
 //! Upcalls: a packet without a megaflow is translated, forwarded, and its megaflow installed.
 //!
-//! Runs on packet threads. It reads the newest snapshot, never waits for the control thread,
-//! and installs through the datapath's [`Flows`]. When the table is at its limit, or the
-//! datapath refuses, packets are still forwarded, each by its own translation.
+//! Runs on packet threads. It reads the newest snapshot and installs through the datapath's
+//! [`Flows`]. For the control thread it waits only where a packet has made a flow (`learn`), which
+//! is to be there before the packet leaves, and not for long ([`Sender::await_learned`]). When the
+//! table is at its limit, or the datapath refuses, packets are still forwarded, each by its own
+//! translation.
 
 use crate::bell::Bell;
-use crate::effect::{self, Event, Sender};
+use crate::effect::{self, Effect};
+use crate::event::{Event, Sender};
 use crate::megaflows::{Entry, Megaflows};
 use crate::recent::Recent;
 use crate::recirc::{RecircRef, RecircTable};
@@ -24,6 +27,7 @@ use packet::Packet;
 use rcu::{Publisher, Reader};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::thread::ThreadId;
 
 /// Megaflows that a port may have for each that there is still room for: one port alone gets eight
 /// ninths of the limit.
@@ -52,8 +56,6 @@ pub struct UpcallCounters {
     pub seen_once: AtomicU64,
     /// Translations that failed.
     pub errors: AtomicU64,
-    /// Events that the control thread had no room for.
-    pub events_lost: AtomicU64,
 }
 
 impl UpcallCounters {
@@ -104,6 +106,8 @@ pub struct SlowPath {
     pub(crate) bell: Arc<Bell>,
     /// Of a warning that tells of megaflows made narrower.
     told_of_masks: Seldom,
+    /// The thread that learns flows, where it is not the one that packets are on.
+    learner: OnceLock<ThreadId>,
     datapath: Attached,
 }
 
@@ -148,6 +152,7 @@ impl SlowPath {
             passing: Mutex::new(()),
             bell,
             told_of_masks: Seldom::new(TELL_INTERVAL),
+            learner: OnceLock::new(),
             datapath: Attached::default(),
         };
         slow.set_flow_limit(flow_limit);
@@ -162,15 +167,14 @@ impl SlowPath {
         }
     }
 
+    /// This is the thread that learns flows: others wait for it. Without one nobody does.
+    pub(crate) fn learns_here(&self) {
+        let _ = self.learner.set(std::thread::current().id()); // the first stays
+    }
+
     /// The datapath; `None` before [`SlowPath::attach`], and when its owner has dropped it.
     pub fn datapath(&self) -> Option<Arc<dyn Datapath>> {
         self.datapath.get()
-    }
-
-    pub(crate) fn send(&self, event: Event) {
-        if !self.events.send(event) {
-            self.counters.events_lost.fetch_add(1, Ordering::Relaxed);
-        }
     }
 
     /// Counts a megaflow that was made narrower, and tells of it once in a while.
@@ -231,6 +235,7 @@ struct Factory(Arc<SlowPath>);
 impl UpcallFactory for Factory {
     fn upcaller(&self) -> Box<dyn Upcaller> {
         Box::new(Handler {
+            learns: false,
             snapshot: self.0.published.reader(),
             slow: Arc::clone(&self.0),
             sightings: Sightings::default(),
@@ -240,6 +245,8 @@ impl UpcallFactory for Factory {
 }
 
 struct Handler {
+    /// A packet of this batch has made a flow.
+    learns: bool,
     slow: Arc<SlowPath>,
     snapshot: Reader<Snapshot>,
     sightings: Sightings,
@@ -251,7 +258,7 @@ struct New<'a> {
     /// The key of the packet that it was made for.
     key: &'a Key,
     megaflow: Megaflow,
-    effects: Vec<effect::Effect>,
+    effects: Vec<Effect>,
     recirc: Vec<RecircRef>,
     slow_path: Option<&'static str>,
     /// Of the snapshot that it was translated on.
@@ -262,6 +269,7 @@ struct New<'a> {
 impl Upcaller for Handler {
     fn upcall(&mut self, upcall: &Upcall<'_>) -> Actions {
         let (actions, new) = self.answer(upcall);
+        self.await_learned();
         if let Some(new) = new {
             self.install_all(vec![new]);
         }
@@ -275,6 +283,7 @@ impl Upcaller for Handler {
             answers.push(actions);
             all.extend(new);
         }
+        self.await_learned();
         self.install_all(all);
     }
 }
@@ -308,6 +317,7 @@ impl Handler {
         let Translation { mask, effects, error, slow_path, recirc_ids: recirc, .. } = translation;
         let bytes = upcall.packet.len() as u64;
         effect::apply(&effects, 1, bytes, upcall.key.tcp_flags.get(), now, &slow.events);
+        self.learns |= effects.iter().any(|effect| is_learned_anew(effect, snapshot));
         let actions = datapath_actions(translation.actions, error.is_some());
         let actions = self.recent.share(actions);
         let megaflow = slow.megaflow_of(upcall.key, &mask, Arc::clone(&actions));
@@ -316,6 +326,16 @@ impl Handler {
         let key = upcall.key;
         let new = New { key, megaflow, effects, recirc, slow_path, version, now };
         (actions, is_wanted.then_some(new))
+    }
+
+    /// Before packets of a batch leave: flows that they made are there, as in OVS. What comes back
+    /// because of them may need these.
+    fn await_learned(&mut self) {
+        let learns = std::mem::take(&mut self.learns);
+        let here = std::thread::current().id();
+        if learns && self.slow.learner.get().is_some_and(|learner| *learner != here) {
+            self.slow.events.await_learned();
+        }
     }
 
     /// True, and counted, when the port is pressed and has not asked for this megaflow of late.
@@ -349,6 +369,9 @@ impl Handler {
     fn install(&mut self, datapath: &dyn Datapath, new: New<'_>) {
         let New { key, megaflow, effects, recirc, slow_path, version, now } = new;
         let slow = &self.slow;
+        if slow.published.version() != version {
+            return; // what is below would take it back
+        }
         if slow.megaflows.len() >= slow.flow_limit.load(Ordering::Relaxed) {
             slow.counters.over_limit.fetch_add(1, Ordering::Relaxed);
             return;
@@ -406,9 +429,15 @@ impl Handler {
         if let Some(packet_in) =
             translate::controller_packet_in(upcall.key, userdata, upcall.packet, &self.slow.recirc)
         {
-            self.slow.send(Event::PacketIn(Box::new(packet_in)));
+            self.slow.events.send(Event::PacketIn(Box::new(packet_in)));
         }
     }
+}
+
+/// True when a packet makes a flow that is not in `snapshot`.
+fn is_learned_anew(effect: &Effect, snapshot: &Snapshot) -> bool {
+    let Effect::LearnFlow { bridge, flow } = effect else { return false };
+    snapshot.bridge(*bridge).is_some_and(|bridge| !flow.is_in(bridge))
 }
 
 /// Translates a packet (or any packet, when `None`) with a datapath's key. `None` when its

@@ -1,6 +1,6 @@
 //! A whole switch over a datapath that fails on purpose: rules in, packets through, counters out.
 
-use bridge::effect::Sender;
+use bridge::event::Sender;
 use bridge::revalidator::Pass;
 use bridge::snapshot::BridgeIndex;
 use bridge::switch::{PortRequest, Switch};

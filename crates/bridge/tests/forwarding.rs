@@ -1,18 +1,20 @@
 //! A whole switch over the model datapath: rules in, packets through, counters out.
 
-use bridge::effect::{Event, Sender};
+use bridge::event::{Event, Sender};
 use bridge::revalidator::Pass;
 use bridge::snapshot::BridgeIndex;
 use bridge::switch::{PortRequest, Switch};
 use clock::Clock;
 use datapath::{Datapath, Packets, PortSpec};
 use datapath_model::Model;
-use flow::{Field, Match};
+use flow::{Field, Match, Subfield};
+use openflow::action::{Learn, LearnSource, LearnSpec, LearnTarget};
 use openflow::message::{FlowMod, FlowModCommand};
 use openflow::{Action, PortNo};
 use packet::Packet;
 use packet::build::Frame;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 struct Bench {
     switch: Switch,
@@ -24,17 +26,22 @@ struct Bench {
 
 impl Bench {
     fn new(ports: u32) -> Bench {
+        Bench::with(ports, false)
+    }
+
+    /// The same; with `threads` the caller is not the only one that has packets.
+    fn with(ports: u32, threads: bool) -> Bench {
         let clock = Clock::new();
         clock.stop();
         let model = Model::new("dummy@ovs-dummy", clock.clone(), 1000, 1);
         let events: Arc<Mutex<Vec<Event>>> = Arc::default();
         let sink = Arc::clone(&events);
-        let sender = Sender::new(move |e| {
+        let sender = Sender::with_patience(Duration::from_secs(60), move |e| {
             sink.lock().unwrap().push(e);
             true
         });
         let datapath: Arc<dyn Datapath> = model.clone();
-        let mut switch = Switch::new(datapath, clock.clone(), sender, 1000, false).unwrap();
+        let mut switch = Switch::new(datapath, clock.clone(), sender, 1000, threads).unwrap();
         let bridge = switch.add_bridge("br0", 1);
         for n in 1..=ports {
             let spec =
@@ -72,8 +79,11 @@ impl Bench {
     }
 
     fn receive(&self, port: u32, packet: &Packet) {
-        let number = self.switch.bridge(self.bridge).unwrap().ports[&PortNo(port)].dp_port.unwrap();
-        self.model.inject(packet.clone(), number);
+        self.model.inject(packet.clone(), self.dp_port(port));
+    }
+
+    fn dp_port(&self, port: u32) -> datapath::PortNo {
+        self.switch.bridge(self.bridge).unwrap().ports[&PortNo(port)].dp_port.unwrap()
     }
 
     /// Which ports packets left by since the last call.
@@ -134,6 +144,90 @@ fn a_changed_rule_changes_megaflows_at_once() {
     b.flow(FlowModCommand::Delete, 0, &[], &[]);
     b.receive(1, &udp(1, 2));
     assert!(b.sent().is_empty());
+}
+
+/// A rule for packets from port 1, by which what comes back to their source goes to port 1: in
+/// table 1, where all packets from port 2 are looked up.
+fn add_reflexive_rules(b: &mut Bench) {
+    let whole = |field| Subfield { field, start: 0, bits: 48 };
+    let learn = Learn {
+        idle_timeout: 0,
+        hard_timeout: 10,
+        priority: 5,
+        cookie: 0,
+        send_flow_removed: false,
+        delete_learned: false,
+        table: 1,
+        fin_idle_timeout: 0,
+        fin_hard_timeout: 0,
+        limit: 0,
+        result_dst: None,
+        specs: vec![
+            LearnSpec {
+                bits: 48,
+                src: LearnSource::Field(whole(Field::EthSrc)),
+                dst: LearnTarget::Match(whole(Field::EthDst)),
+            },
+            LearnSpec { bits: 16, src: LearnSource::Value(1), dst: LearnTarget::Output },
+        ],
+    };
+    b.add(5, &[(Field::InPortOxm, 1)], &[Action::Learn(Box::new(learn)), output(2)]);
+    b.add(5, &[(Field::InPortOxm, 2)], &[Action::GotoTable(1)]);
+}
+
+/// Learns what packets have asked for; how many flows that were.
+fn learn_all(b: &mut Bench) -> usize {
+    let events = std::mem::take(&mut *b.events.lock().unwrap());
+    let learned = events.iter().filter(|event| {
+        let Event::LearnFlow { bridge, flow, used } = event else { return false };
+        b.switch.learn(*bridge, flow, *used).unwrap();
+        true
+    });
+    let count = learned.count();
+    b.switch.publish();
+    count
+}
+
+#[test]
+fn a_packet_leaves_when_the_flow_that_it_made_is_there() {
+    let mut b = Bench::with(2, true);
+    add_reflexive_rules(&mut b);
+    let (model, from) = (b.model.clone(), b.dp_port(1));
+    let packet_thread = std::thread::spawn(move || model.inject(udp(1, 2), from));
+    let begin = Instant::now();
+    while b.events.lock().unwrap().is_empty() {
+        assert!(begin.elapsed() < Duration::from_secs(30), "nothing is to be learned");
+        std::thread::yield_now();
+    }
+    std::thread::sleep(Duration::from_millis(20));
+    assert!(b.sent().is_empty(), "an answer would find no flow");
+    assert_eq!(learn_all(&mut b), 1);
+    packet_thread.join().unwrap();
+    assert_eq!(b.sent(), [2]);
+    b.receive(2, &udp(2, 1));
+    assert_eq!(b.sent(), [1]);
+    // The next one makes the same flow: it waits for nobody.
+    b.receive(1, &udp(1, 2));
+    let (model, from) = (b.model.clone(), b.dp_port(1));
+    std::thread::spawn(move || model.inject(udp(1, 2), from)).join().unwrap();
+    assert_eq!(b.sent(), [2, 2]);
+}
+
+#[test]
+fn a_flow_that_is_learned_again_is_nothing_new_for_packets() {
+    let mut b = Bench::new(2);
+    add_reflexive_rules(&mut b);
+    let version = |b: &Bench| b.switch.slow_path().published.version();
+    b.receive(1, &udp(1, 2));
+    assert_eq!(learn_all(&mut b), 1);
+    let before = version(&b);
+    b.clock.advance(1_000);
+    for _ in 0..3 {
+        b.receive(1, &udp(1, 2));
+        b.switch.collect_statistics();
+        assert!(learn_all(&mut b) > 0, "its hard timeout begins anew");
+    }
+    assert_eq!(version(&b), before);
 }
 
 #[test]

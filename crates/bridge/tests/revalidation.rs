@@ -1,6 +1,6 @@
 //! Megaflows that the switch did not make, and passes that hold back.
 
-use bridge::effect::Sender;
+use bridge::event::Sender;
 use bridge::revalidator::Pass;
 use bridge::snapshot::BridgeIndex;
 use bridge::switch::{PortRequest, Switch};

@@ -9,7 +9,7 @@ use crate::args::DummyLevel;
 use crate::config::Configuration;
 use crate::openflow::Services;
 use bridge::connection::Connections;
-use bridge::effect::{Event, Sender};
+use bridge::event::{Event, Sender};
 use bridge::pipeline::Change;
 use bridge::snapshot::BridgeIndex;
 use bridge::switch::Switch;
@@ -122,7 +122,6 @@ impl Daemon {
     /// Handles what packets have sent; with packet threads, at most [`EVENT_TURN`] of it. They
     /// may well send faster than this thread works, which must come to its other duties.
     pub fn drain_events(&mut self) {
-        let mut relearned: Vec<BridgeIndex> = Vec::new();
         let most = if self.switch.has_revalidator_thread() { EVENT_TURN } else { usize::MAX };
         for _ in 0..most {
             let Ok(event) = self.events.try_recv() else { break };
@@ -131,19 +130,17 @@ impl Daemon {
                     self.connections.packet_in(&packet_in, &self.switch, self.clock.now())
                 }
                 Event::LearnFlow { bridge, flow, used } => {
-                    let now = self.clock.now();
-                    let Some(b) = self.switch.bridge_mut(bridge) else { continue };
-                    match b.pipeline.learn(&flow, used, now) {
+                    match self.switch.learn(bridge, &flow, used) {
                         Ok(changes) => self.changed(bridge, changes),
                         Err(error) => {
                             tracing::debug!(target: "ofproto", "learned flow was not added ({error})");
                         }
                     }
                 }
-                Event::MacTableChanged(bridge) => relearned.push(bridge),
+                Event::MacTableChanged(_) => {}
             }
         }
-        if !relearned.is_empty() {
+        if self.switch.slow_path().events.take_moves() {
             self.switch.need_revalidation();
         }
     }
@@ -187,6 +184,13 @@ impl Daemon {
         self.settle();
     }
 
+    /// The part of [`Daemon::tick`] that may be due between two of them.
+    pub fn run_connections(&mut self) {
+        let now = self.clock.now();
+        self.connections.run(&mut self.switch, now);
+        self.settle();
+    }
+
     /// What follows a pass over all megaflows: what packets did is known, so rules whose time is
     /// up go, as in OVS, also while the clock stands (`fin_timeout` may have made them overdue).
     pub fn after_pass(&mut self) {
@@ -196,8 +200,8 @@ impl Daemon {
     }
 
     fn expire(&mut self) {
-        for (bridge, change) in self.switch.run() {
-            self.changed(bridge, vec![change]);
+        for (bridge, changes) in self.switch.run() {
+            self.changed(bridge, changes);
         }
     }
 

@@ -17,7 +17,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
@@ -26,6 +26,8 @@ use tokio::task::{LocalSet, spawn_local};
 /// Between two rounds of timeouts and status, when there is something that may time out or
 /// change. Rules' timeouts count in seconds.
 const TICK: Duration = Duration::from_millis(500);
+/// Connections are looked at no more often than that between two rounds.
+const LEAST_SLEEP: Duration = Duration::from_millis(10);
 /// How long a detaching parent waits for the first configuration; a database that does not
 /// answer by then is waited for in the background.
 const FIRST_CONFIGURATION: Duration = Duration::from_secs(3);
@@ -238,18 +240,52 @@ async fn watch_clock(daemon: Shared) {
 /// have made it due.
 async fn rest(daemon: &Shared) {
     let due = config::rest(&daemon.borrow());
-    let Some(rest) = due.filter(|rest| *rest > TICK) else {
-        return tokio::time::sleep(TICK).await;
+    let is_over = match due.filter(|rest| *rest > TICK) {
+        Some(rest) => !is_stirred(daemon, rest).await,
+        None => false,
     };
+    if !is_over {
+        pause(daemon).await;
+    }
+}
+
+/// Sleeps for a tick. What connections have to do by the clock in that time is done: a rate limit
+/// of packets lets some go each few milliseconds, and keeps only so many.
+async fn pause(daemon: &Shared) {
+    let end = Instant::now() + TICK;
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return; // however much is stirred
+        }
+        let due = {
+            let d = daemon.borrow();
+            let at = d.connections.deadline().filter(|_| !d.clock.is_stopped());
+            at.map(|at| Duration::from_millis(at.since(d.clock.now()) + 1).max(LEAST_SLEEP))
+        };
+        if let Some(due) = due.filter(|due| *due < left) {
+            tokio::time::sleep(due).await;
+            daemon.borrow_mut().run_connections();
+        } else if is_stirred(daemon, left).await {
+            // There may be something for connections now. However much is done, it is looked at
+            // now and then.
+            tokio::time::sleep(LEAST_SLEEP).await;
+        } else {
+            return;
+        }
+    }
+}
+
+/// Sleeps until something is done, or for `longest`, and then gives false.
+async fn is_stirred(daemon: &Shared, longest: Duration) -> bool {
     let activity = {
         let mut d = daemon.borrow_mut();
         d.is_resting = true;
         Rc::clone(&d.activity)
     };
-    if tokio::time::timeout(rest, activity.notified()).await.is_ok() {
-        tokio::time::sleep(TICK).await;
-    }
+    let is_stirred = tokio::time::timeout(longest, activity.notified()).await.is_ok();
     daemon.borrow_mut().is_resting = false;
+    is_stirred
 }
 
 async fn watch_links(daemon: Shared) {

@@ -14,7 +14,8 @@
 //!
 //! What holds:
 //! - A connector reads the CA file in each handshake, so that a renewed CA needs no new connector.
-//!   The key and the certificate, and all files of an acceptor, are read when it is made.
+//!   The key and the certificate, and all files of an acceptor, are read when it is made: who makes
+//!   one for each connection has renewed ones in force without being told.
 //! - Errors name the file that is the trouble, and tell nothing of what is in a private key's.
 //! - A private key that every user of the host can read is used, and said to be so in the log.
 //! - Peers are always verified; there is no way to connect without a CA.

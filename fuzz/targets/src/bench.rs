@@ -2,7 +2,7 @@
 //! stands still.
 
 use bridge::connection::Connections;
-use bridge::effect::{Event, Sender};
+use bridge::event::{Event, Sender};
 use bridge::port::Bundle;
 use bridge::snapshot::BridgeIndex;
 use bridge::switch::{PortRequest, Switch};
@@ -85,10 +85,8 @@ impl Bench {
                     self.connections.packet_in(&packet_in, &self.switch, now);
                 }
                 Event::LearnFlow { bridge, flow, used } => {
-                    if let Some(b) = self.switch.bridge_rules_mut(bridge) {
-                        let changes = b.pipeline.learn(&flow, used, now).unwrap_or_default();
-                        self.connections.rules_changed(bridge, changes, &mut self.switch, now);
-                    }
+                    let changes = self.switch.learn(bridge, &flow, used).unwrap_or_default();
+                    self.connections.rules_changed(bridge, changes, &mut self.switch, now);
                 }
                 Event::MacTableChanged(_) => {}
             }
@@ -99,8 +97,8 @@ impl Bench {
     pub fn tick(&mut self, ms: u64) {
         self.clock.advance(ms);
         let now = self.clock.now();
-        for (bridge, change) in self.switch.run() {
-            self.connections.rules_changed(bridge, vec![change], &mut self.switch, now);
+        for (bridge, changes) in self.switch.run() {
+            self.connections.rules_changed(bridge, changes, &mut self.switch, now);
         }
         self.connections.run(&mut self.switch, now);
         self.switch.publish();

@@ -138,6 +138,77 @@ fn a_passive_controller_takes_several_connections() {
     switch.run("for i in 1 2 3; do ovs-ofctl probe unix:br0.passive & done; wait");
 }
 
+/// How often the log says that the controller was connected to.
+fn times_connected(switch: &Switch) -> usize {
+    switch.log().matches("controller.sock: connected").count()
+}
+
+/// A learning controller that the bridge is connected to.
+fn with_controller(switch: &Switch, settings: &str) {
+    switch.run("ovs-testcontroller --detach --no-chdir --pidfile=controller.pid --unixctl=controller.ctl -vconsole:off punix:controller.sock");
+    switch.vsctl(&format!(
+        "set-controller br0 unix:controller.sock -- set controller br0 {settings}"
+    ));
+    let up = wait_until(SOON, || {
+        switch.appctl("time/warp 1000");
+        switch.vsctl("get controller br0 is_connected") == "true\n"
+    });
+    assert!(up, "{}", switch.story());
+}
+
+#[test]
+fn tuning_a_controller_keeps_its_connection() {
+    let switch = Switch::dummy(1);
+    with_controller(&switch, "max_backoff=2000");
+    assert_eq!(times_connected(&switch), 1);
+    switch.vsctl("set controller br0 max_backoff=3000 inactivity_probe=30000 controller_rate_limit=200 controller_burst_limit=50 enable_async_messages=false");
+    switch.appctl("time/warp 2000 500");
+    assert_eq!(switch.vsctl("get controller br0 is_connected"), "true\n");
+    assert_eq!(times_connected(&switch), 1, "{}", switch.story());
+    assert!(!switch.log().contains("removed primary controller"), "{}", switch.story());
+}
+
+#[test]
+fn a_listener_is_there_behind_every_change() {
+    let switch = Switch::dummy(1);
+    let port = std::net::TcpListener::bind("127.0.0.1:0")
+        .and_then(|l| l.local_addr())
+        .expect("a port is free")
+        .port();
+    switch.vsctl(&format!("set-controller br0 ptcp:{port}:127.0.0.1"));
+    let listens = |version: &str| {
+        wait_until(SOON, || {
+            switch.sh(&format!("ovs-ofctl -O {version} show tcp:127.0.0.1:{port}")).ok()
+        })
+    };
+    assert!(listens("OpenFlow10"), "{}", switch.story());
+    switch.vsctl("set controller br0 inactivity_probe=10000");
+    assert!(listens("OpenFlow10"), "{}", switch.story());
+    switch.vsctl("set bridge br0 protocols=OpenFlow13");
+    assert!(listens("OpenFlow13"), "{}", switch.story());
+    assert!(!switch.sh(&format!("ovs-ofctl -O OpenFlow10 show tcp:127.0.0.1:{port}")).ok());
+    switch
+        .vsctl(&format!("clear bridge br0 protocols -- set-controller br0 ptcp:{port}:127.0.0.1"));
+    assert!(listens("OpenFlow10"), "{}", switch.story());
+}
+
+#[test]
+fn a_controller_that_reconnects_was_here_a_moment_ago() {
+    let switch = Switch::dummy(2);
+    switch.vsctl("set bridge br0 fail_mode=standalone");
+    // Without probes the bridge is patient for 15 s.
+    with_controller(&switch, "inactivity_probe=0 max_backoff=1000");
+    switch.appctl("time/warp 60000 1000");
+    let before = times_connected(&switch);
+    switch.appctl("bridge/reconnect br0");
+    let again = wait_until(SOON, || {
+        switch.appctl("time/warp 100 100");
+        times_connected(&switch) > before
+    });
+    assert!(again, "{}", switch.story());
+    assert!(!switch.log().contains("failing open"), "{}", switch.story());
+}
+
 #[test]
 fn fail_mode_standalone_adds_the_normal_flow_when_the_controller_stays_away() {
     let switch = Switch::dummy(2);

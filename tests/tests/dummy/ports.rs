@@ -74,6 +74,26 @@ fn the_same_database_change_twice_changes_nothing() {
 }
 
 #[test]
+fn a_number_that_is_asked_for_is_taken_from_who_does_not_ask_for_it() {
+    let switch = Switch::dummy(0);
+    switch.vsctl("add-port br0 q1 -- set interface q1 type=dummy -- add-port br0 q2 -- set interface q2 type=dummy");
+    let number =
+        |port: &str| switch.vsctl(&format!("get interface {port} ofport")).trim().to_owned();
+    let (first, second) = (number("q1"), number("q2"));
+    switch.vsctl(&format!("set interface q2 ofport_request={first}"));
+    assert_eq!(number("q2"), first);
+    assert_ne!(number("q1"), first);
+    // In one step they change places.
+    switch.vsctl(&format!(
+        "set interface q1 ofport_request={first} -- set interface q2 ofport_request={second}"
+    ));
+    assert_eq!((number("q1"), number("q2")), (first.clone(), second));
+    // Who asks for it, too, was first.
+    switch.vsctl(&format!("set interface q2 ofport_request={first}"));
+    assert_eq!(number("q1"), first);
+}
+
+#[test]
 fn flows_and_port_numbers_survive_changes_of_other_ports() {
     let switch = Switch::dummy(4);
     switch.flows("br0", "in_port=1,actions=3");

@@ -71,8 +71,12 @@ fn packet_out(length: usize) -> Vec<u8> {
 
 /// A connection that has said hello.
 fn connect(switch: &Switch) -> UnixStream {
-    let mut stream =
-        UnixStream::connect(switch.place().file("br0.mgmt")).expect("the bridge listens");
+    connect_by(switch, "br0.mgmt")
+}
+
+/// The same by another socket of the bridge.
+fn connect_by(switch: &Switch, socket: &str) -> UnixStream {
+    let mut stream = UnixStream::connect(switch.place().file(socket)).expect("the bridge listens");
     stream.set_read_timeout(Some(SOON)).expect("not zero");
     stream.set_write_timeout(Some(SOON)).expect("not zero");
     stream.write_all(&message(0, 1, &[])).expect("the bridge reads");
@@ -425,4 +429,32 @@ fn a_controller_that_says_nothing_is_given_up() {
     let log = switch.log();
     let said: Vec<&str> = log.lines().skip(lines).collect();
     assert!(said.is_empty(), "{said:#?}");
+}
+
+#[test]
+fn a_rate_limit_lets_packets_go_one_by_one() {
+    const QUEUED: usize = 25;
+    let switch = switch();
+    switch.vsctl(
+        "set-controller br0 punix:$OVS_RUNDIR/br0.limited \
+         -- set controller br0 controller_rate_limit=100 controller_burst_limit=25",
+    );
+    assert!(wait_until(SOON, || switch.place().file("br0.limited").exists()), "{}", switch.story());
+    let mut controller = connect_by(&switch, "br0.limited");
+    controller.write_all(&message(9, 2, &[0, 0, 0, 128])).expect("the bridge reads");
+    echo(&mut controller); // it is a listener by now
+    switch.flows("br0", "in_port=1,actions=controller");
+    let frames = [FRAME].repeat(2 * QUEUED).join(" ");
+    switch.appctl(&format!("netdev-dummy/receive p1 {frames}"));
+    let mut arrivals = Vec::new();
+    while arrivals.len() < 2 * QUEUED {
+        let packet_in = read(&mut controller).expect("as many as were sent");
+        if packet_in[1] == 10 {
+            arrivals.push(Instant::now());
+        }
+    }
+    // A burst at once; of the others one each 10 ms, however busy the machine is now and then.
+    let late = arrivals.windows(2).filter(|two| two[1] - two[0] > Duration::from_millis(4));
+    let bunches = late.count();
+    assert!(bunches >= 4, "{QUEUED} packets came in {bunches} bunches");
 }

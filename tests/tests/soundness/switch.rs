@@ -2,7 +2,8 @@
 
 use crate::frames::station;
 use crate::pipeline::{Pipeline, PortSpec, actions};
-use bridge::effect::{Effect, Sender};
+use bridge::effect::Effect;
+use bridge::event::Sender;
 use bridge::port::Bundle;
 use bridge::snapshot::{BridgeIndex, BundleView, PriorityTags, Snapshot, VlanMode};
 use bridge::switch::{PortRequest, Switch};

@@ -2,7 +2,7 @@
 
 use super::monitor::Cause;
 use super::{ConnectionId, Connections};
-use crate::effect;
+use crate::event;
 use crate::pipeline::{Change, Table};
 use crate::recirc::FrozenState;
 use crate::rule::Rule;
@@ -29,7 +29,7 @@ pub(super) struct Removed {
 impl Connections {
     /// Sends a packet to the controllers of its bridge that want it. As in OVS the whole packet
     /// is sent: packets are not buffered, so that a part would be of no use.
-    pub fn packet_in(&mut self, packet_in: &effect::PacketIn, switch: &Switch, now: Millis) {
+    pub fn packet_in(&mut self, packet_in: &event::PacketIn, switch: &Switch, now: Millis) {
         let index = packet_in.bridge;
         let Some(bridge) = switch.bridge(index) else { return };
         let reason = reason(packet_in);
@@ -295,7 +295,7 @@ pub(super) fn table_desc(id: u8, table: &Table) -> TableDesc {
     }
 }
 
-fn reason(packet_in: &effect::PacketIn) -> PacketInReason {
+fn reason(packet_in: &event::PacketIn) -> PacketInReason {
     let told = PacketInReason::from_number(packet_in.reason).unwrap_or(PacketInReason::Action);
     match told {
         PacketInReason::Action if packet_in.table_miss => PacketInReason::ExplicitMiss,
@@ -304,7 +304,7 @@ fn reason(packet_in: &effect::PacketIn) -> PacketInReason {
 }
 
 /// The frozen pipeline of a paused packet, for the controller to hand back.
-fn continuation(packet_in: &effect::PacketIn, switch: &Switch) -> Option<Continuation> {
+fn continuation(packet_in: &event::PacketIn, switch: &Switch) -> Option<Continuation> {
     let id: [u8; 4] = packet_in.continuation.as_ref()?.get(..4)?.try_into().ok()?;
     let state = switch.slow_path().recirc.state(u32::from_be_bytes(id))?;
     Some(from_frozen(&state))

@@ -138,12 +138,21 @@ fn difference(known: &Pipeline, now: &Pipeline) -> VecDeque<(FlowUpdateEvent, Ar
 /// A change and the transaction id of the message that made it.
 pub(super) type Cause = (Change, u32);
 
-fn event(change: &Change) -> (FlowUpdateEvent, &Arc<Rule>, Option<&Rule>) {
+fn event(change: &Change) -> Option<(FlowUpdateEvent, &Arc<Rule>, Option<&Rule>)> {
     match change {
-        Change::Added(rule) => (FlowUpdateEvent::Added, rule, None),
-        Change::Modified { old, new } => (FlowUpdateEvent::Modified, new, Some(old)),
-        Change::Removed { rule, reason } => (FlowUpdateEvent::Deleted(*reason), rule, None),
+        Change::Added(rule) => Some((FlowUpdateEvent::Added, rule, None)),
+        Change::Modified { old, new, is_added: true } => {
+            Some((FlowUpdateEvent::Added, new, Some(old)))
+        }
+        // Nothing has changed that a monitor would tell.
+        Change::Modified { old, new, .. } if is_alike(old, new) => None,
+        Change::Modified { old, new, .. } => Some((FlowUpdateEvent::Modified, new, Some(old))),
+        Change::Removed { rule, reason } => Some((FlowUpdateEvent::Deleted(*reason), rule, None)),
     }
+}
+
+fn is_alike(a: &Rule, b: &Rule) -> bool {
+    a.actions == b.actions && a.cookie == b.cookie
 }
 
 impl Connections {
@@ -236,7 +245,7 @@ impl Connections {
                 self.pause_monitors(id, causes.get(at..).unwrap_or_default(), switch);
                 return;
             }
-            let (event, rule, old) = event(change);
+            let Some((event, rule, old)) = event(change) else { continue };
             let flags = session.monitors.flags(event, rule, old);
             if flags.is_empty() || rule.hidden {
                 continue;
@@ -275,9 +284,9 @@ impl Connections {
         let Some(bridge) = switch.bridge(session.bridge) else { return };
         let backlog = untold
             .iter()
-            .map(|(change, _)| {
-                let (event, rule, _) = event(change);
-                (event, Arc::clone(rule))
+            .filter_map(|(change, _)| {
+                let (event, rule, _) = event(change)?;
+                Some((event, Arc::clone(rule)))
             })
             .collect();
         session.monitors.behind =

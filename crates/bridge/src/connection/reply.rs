@@ -107,7 +107,7 @@ pub(super) fn flow_stats(rule: &Rule, now: Millis) -> FlowStats {
         idle_timeout: rule.timeouts.idle(),
         hard_timeout: rule.timeouts.hard(),
         idle_age: Some(seconds(now.since(rule.stats.used()))),
-        hard_age: Some(seconds(now.since(rule.modified))),
+        hard_age: Some(seconds(now.since(rule.modified.get()))),
         importance: rule.importance,
         flags: rule.flags,
         packet_count,

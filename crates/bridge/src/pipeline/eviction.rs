@@ -8,6 +8,8 @@ use super::table::Table;
 use crate::rule::Rule;
 use clock::Millis;
 use hashbrown::HashMap;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 impl Table {
@@ -22,22 +24,48 @@ impl Table {
         if !config.evict && !config.evict_by_openflow {
             return Err(TableFull);
         }
-        let mut groups: HashMap<Vec<flow::FieldValue>, Vec<&Arc<Rule>>> = HashMap::new();
+        self.victims(1).pop().map(Some).ok_or(TableFull)
+    }
+
+    /// The rules to evict because the limit is lower than it was, in their order.
+    pub(super) fn excess(&self) -> Vec<Arc<Rule>> {
+        let config = &self.eviction;
+        let limit = config.limit.filter(|_| config.evict || config.evict_by_openflow);
+        let count = limit.map_or(0, |limit| self.rules().len().saturating_sub(limit as usize));
+        self.victims(count)
+    }
+
+    /// The first `count` rules that are to go; less when there are no more that may.
+    fn victims(&self, count: usize) -> Vec<Arc<Rule>> {
+        if count == 0 {
+            return Vec::new();
+        }
+        let fields = &self.eviction.groups;
+        let mut groups: HashMap<Vec<flow::FieldValue>, BinaryHeap<_>> = HashMap::new();
         for rule in self.timed() {
-            let key = if config.groups.is_empty() {
+            let key = if fields.is_empty() {
                 Vec::new()
             } else {
                 let expanded = rule.matching.expand();
-                config.groups.iter().map(|f| f.load(expanded.key())).collect()
+                fields.iter().map(|f| f.load(expanded.key())).collect()
             };
-            groups.entry(key).or_default().push(rule);
+            groups.entry(key).or_default().push(Reverse((self.worth(rule), rule.id)));
         }
-        groups
-            .into_values()
-            .max_by_key(Vec::len)
-            .and_then(|group| group.into_iter().min_by_key(|r| self.worth(r)))
-            .map(|rule| Some(Arc::clone(rule)))
-            .ok_or(TableFull)
+        let mut groups: Vec<_> = groups.into_values().collect();
+        let mut largest: BinaryHeap<(usize, usize)> =
+            groups.iter().enumerate().map(|(at, group)| (group.len(), at)).collect();
+        let mut victims = Vec::with_capacity(count.min(self.rules().len()));
+        while victims.len() < count
+            && let Some((_, at)) = largest.pop()
+        {
+            let Some(group) = groups.get_mut(at) else { break };
+            let first = group.pop().and_then(|Reverse((_, id))| self.timed_rule(id));
+            victims.extend(first.map(Arc::clone));
+            if !group.is_empty() {
+                largest.push((group.len(), at));
+            }
+        }
+        victims
     }
 
     /// Order of eviction: lowest first.
@@ -45,7 +73,7 @@ impl Table {
         let ends = |since: Millis, seconds: u16| {
             if seconds == 0 { i64::MAX } else { since.0.saturating_add(i64::from(seconds) * 1000) }
         };
-        let expires = ends(rule.modified, rule.timeouts.hard())
+        let expires = ends(rule.modified.get(), rule.timeouts.hard())
             .min(ends(rule.stats.used(), rule.timeouts.idle()));
         (rule.importance, expires)
     }

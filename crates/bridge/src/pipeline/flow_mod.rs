@@ -174,7 +174,7 @@ impl Pipeline {
             stats.credit(0, 0, now); // its idle time starts over
             let rule = new.build(mini, now, now, stats);
             table.insert(Arc::clone(&rule));
-            let mut changes = vec![Change::Modified { old, new: rule }];
+            let mut changes = vec![Change::Modified { old, new: rule, is_added: true }];
             self.forget_learned(&mut changes);
             return Ok(changes);
         }
@@ -186,6 +186,7 @@ impl Pipeline {
         let rule = new.build(mini, now, now, Arc::new(RuleStats::new(now)));
         table.insert(Arc::clone(&rule));
         changes.push(Change::Added(rule));
+        self.forget_learned(&mut changes);
         Ok(changes)
     }
 
@@ -207,14 +208,15 @@ impl Pipeline {
         let actions = self.pool.share(&fm.actions);
         let mut changes = Vec::with_capacity(found.len());
         for old in found {
-            let reset = fm.flags.contains(FlowFlags::RESET_COUNTS);
-            if reset {
-                old.stats.reset();
-            }
             let cookie = if fm.modify_cookie { fm.new_cookie } else { old.cookie };
-            let new = modified(&old, cookie, &actions, now);
+            let stats = match fm.flags.contains(FlowFlags::RESET_COUNTS) {
+                // Packets that megaflows have counted and not told are the old rule's.
+                true => Arc::new(RuleStats::new(old.stats.used())),
+                false => Arc::clone(&old.stats),
+            };
+            let new = modified(&old, cookie, &actions, stats, now);
             self.replace(Arc::clone(&new));
-            changes.push(Change::Modified { old, new });
+            changes.push(Change::Modified { old, new, is_added: false });
         }
         self.forget_learned(&mut changes);
         Ok(changes)
@@ -344,8 +346,14 @@ fn adds_when_nothing_matches(fm: &FlowMod) -> bool {
     fm.cookie_mask == 0 && fm.new_cookie != u64::MAX
 }
 
-/// `old` with another cookie and other actions; its timeouts, flags, age and counters stay.
-pub(super) fn modified(old: &Rule, cookie: u64, actions: &Actions, now: Millis) -> Arc<Rule> {
+/// `old` with another cookie, other actions and these counters; its timeouts, flags and age stay.
+pub(super) fn modified(
+    old: &Rule,
+    cookie: u64,
+    actions: &Actions,
+    stats: Arc<RuleStats>,
+    now: Millis,
+) -> Arc<Rule> {
     let new = NewRule {
         table: old.table,
         priority: old.priority,
@@ -358,7 +366,7 @@ pub(super) fn modified(old: &Rule, cookie: u64, actions: &Actions, now: Millis) 
         hidden: old.hidden,
         actions: Arc::clone(actions),
     };
-    new.build(old.matching.clone(), old.created, now, Arc::clone(&old.stats))
+    new.build(old.matching.clone(), old.created, now, stats)
 }
 
 impl From<&FlowMod> for Filter {

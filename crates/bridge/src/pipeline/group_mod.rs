@@ -6,8 +6,8 @@ use clock::Millis;
 use flow::Field;
 use hashbrown::HashMap;
 use openflow::message::{
-    self as of, FlowRemovedReason, GROUP_ALL, GROUP_MAX, GroupCommand, GroupMod, GroupProperties,
-    bucket,
+    self as of, FlowRemovedReason, GROUP_ALL, GROUP_ANY, GROUP_MAX, GroupCommand, GroupMod,
+    GroupProperties, bucket,
 };
 use openflow::{Action, OfError};
 use std::sync::Arc;
@@ -58,18 +58,23 @@ impl Pipeline {
     }
 
     fn delete_groups(&mut self, id: u32) -> Vec<Change> {
-        let ids: Vec<u32> = if id == GROUP_ALL {
-            self.groups.keys().copied().collect()
-        } else {
-            self.groups.get(&id).map(|g| g.id).into_iter().collect()
-        };
         let mut changes = Vec::new();
-        for id in ids {
-            let filter = Filter { out_group: id, ..Filter::default() };
-            for rule in self.select(&filter).unwrap_or_default() {
+        let all = id == GROUP_ALL;
+        if !all && !self.groups.contains_key(&id) {
+            return changes;
+        }
+        // One look at all rules, however many groups go.
+        let out_group = if all { GROUP_ANY } else { id };
+        for rule in self.select(&Filter { out_group, ..Filter::default() }).unwrap_or_default() {
+            if !all || rule.any_action(&|a| matches!(a, Action::Group(_))) {
                 self.remove_rule(rule, FlowRemovedReason::GroupDelete, &mut changes);
             }
-            Arc::make_mut(&mut self.groups).remove(&id);
+        }
+        let groups = Arc::make_mut(&mut self.groups);
+        if all {
+            groups.clear()
+        } else {
+            drop(groups.remove(&id))
         }
         changes
     }

@@ -73,6 +73,11 @@ impl Table {
         self.timed.values()
     }
 
+    /// The one of them with this number.
+    pub(super) fn timed_rule(&self, id: u64) -> Option<&Arc<Rule>> {
+        self.timed.get(&id)
+    }
+
     /// Adds `rule` in the place of one with the same match and priority, which is returned.
     pub(super) fn insert(&mut self, rule: Arc<Rule>) -> Option<Arc<Rule>> {
         if rule.may_expire() {
@@ -127,7 +132,7 @@ impl Table {
             let over = |now: Millis, since: Millis, seconds: u16| {
                 seconds != 0 && now.since(since) > u64::from(seconds) * 1000
             };
-            if over(now, rule.modified, hard) {
+            if over(now, rule.modified.get(), hard) {
                 Some((Arc::clone(rule), FlowRemovedReason::HardTimeout))
             } else if over(credited, rule.stats.used(), idle) {
                 Some((Arc::clone(rule), FlowRemovedReason::IdleTimeout))

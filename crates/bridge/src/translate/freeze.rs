@@ -2,7 +2,7 @@
 
 use super::context::{Context, Freeze, OnMiss, REASON_ACTION, REASON_EXPLICIT_MISS};
 use super::output::pipeline_fields;
-use crate::effect::PacketIn;
+use crate::event::PacketIn;
 use crate::recirc::{FrozenState, FrozenStep, RecircTable};
 use crate::snapshot::{BridgeIndex, Snapshot};
 use crate::trace::{Kind, actions_text};

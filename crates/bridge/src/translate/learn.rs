@@ -101,8 +101,7 @@ impl Context<'_> {
             return true;
         }
         let Some(table) = self.bridge.tables.get(usize::from(flow.table)) else { return false };
-        let exact = classifier::MiniMatch::new(&flow.matching);
-        if table.rules.find(&exact, flow.priority.into()).is_some_and(|rule| flow.is(rule)) {
+        if flow.is_in(self.bridge) {
             return true;
         }
         let limit = usize::try_from(flow.limit).unwrap_or(usize::MAX);

@@ -823,7 +823,7 @@ fn counters_follow_packets() {
     let first = w.rule("", [resubmit(1)]);
     let second = w.rule("table=1", [Action::FinTimeout { idle: 5, hard: 0 }, out(2)]);
     let t = w.translate(&key(TCP));
-    let events = crate::effect::Sender::new(|_| true);
+    let events = crate::event::Sender::new(|_| true);
     apply(&t.effects, 3, 180, 1, Millis(50), &events);
     assert_eq!(first.stats.counts(), (3, 180));
     assert_eq!(second.stats.counts(), (3, 180));

@@ -116,8 +116,12 @@ fn silent_peers_are_probed_then_given_up() {
     assert_eq!(b.output(p).len(), 1);
     b.tick(5000);
     assert!(b.connections.closing(p.id).unwrap().contains("inactivity probe"));
+    b.tick(10);
+    // The fail mode counts from here, not from before the controller came.
     b.connections.closed(p.id, b.clock.now());
     assert!(!b.connections.is_any_primary_connected(b.bridge));
+    let lost = b.clock.now();
+    assert_eq!(b.connections.primary_last_connected(b.bridge, lost + 700), Some(lost));
 }
 
 #[test]

@@ -9,7 +9,7 @@ mod monitors;
 mod roles;
 
 use bridge::connection::{ConnectionId, Connections, Kind, Options};
-use bridge::effect::{Event, Sender};
+use bridge::event::{Event, Sender};
 use bridge::snapshot::BridgeIndex;
 use bridge::snapshot::INTERNAL_TABLE;
 use bridge::switch::{PortRequest, Switch};
@@ -193,8 +193,8 @@ impl Bench {
     fn tick(&mut self, ms: u64) {
         self.clock.advance(ms);
         let now = self.clock.now();
-        for (bridge, change) in self.switch.run() {
-            self.connections.rules_changed(bridge, vec![change], &mut self.switch, now);
+        for (bridge, changes) in self.switch.run() {
+            self.connections.rules_changed(bridge, changes, &mut self.switch, now);
         }
         self.connections.run(&mut self.switch, now);
     }

@@ -71,7 +71,7 @@ fn counters(daemon: &Daemon) -> Vec<Counter> {
         ("upcall_translation_error", load(&upcalls.errors)),
         ("dpif_flow_put", load(&upcalls.installed)),
         ("dpif_flow_put_refused", Refusal::ALL.into_iter().map(|r| upcalls.refusals(r)).sum()),
-        ("control_event_lost", load(&upcalls.events_lost)),
+        ("control_event_lost", slow.events.lost()),
         ("revalidator_pass", load(&slow.revalidator.passes)),
     ];
     out.extend(Refusal::ALL.into_iter().map(|r| (refusal_counters(r).put, upcalls.refusals(r))));

@@ -191,6 +191,7 @@ fn tables(d: &mut Daemon, bridge: &mut BridgeState, row: &WantedBridge) {
         return;
     }
     let Some(b) = d.switch.bridge_mut(bridge.index) else { return };
+    let mut evicted = Vec::new();
     for id in 0..=253u8 {
         let (old, new) = (bridge.tables.get(&id), row.tables.get(&id));
         if old == new {
@@ -202,7 +203,9 @@ fn tables(d: &mut Daemon, bridge: &mut BridgeState, row: &WantedBridge) {
             table.name = new.name;
             table.eviction = new.eviction;
             table.eviction.evict_by_openflow = by_openflow;
+            evicted.extend(b.pipeline.trim(id));
         }
     }
+    d.changed(bridge.index, evicted);
     bridge.tables.clone_from(&row.tables);
 }

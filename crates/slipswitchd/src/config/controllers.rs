@@ -5,7 +5,7 @@ use super::state::{BridgeState, ControllerState, Remarks, Service, State};
 use super::wanted::{WantedBridge, WantedController};
 use crate::daemon::{Daemon, Shared};
 use crate::openflow::{Connector, Endpoint, Listener, Target};
-use bridge::connection::{Kind, Options};
+use bridge::connection::{Kind, Options, RateLimit};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
@@ -56,6 +56,9 @@ pub(super) fn sync(
     }
     for (target, controller) in rows {
         if let Some(state) = bridge.controllers.get_mut(target) {
+            if settings(controller) != settings(&state.wanted) {
+                retune(d, &state.service, &options(wanted, controller), controller);
+            }
             state.wanted = controller.clone(); // the same target in another row
             if !matches!(state.service, Service::Failed) {
                 continue;
@@ -87,9 +90,35 @@ fn kind_name(service: &Service) -> &'static str {
     }
 }
 
-/// Rows for which one connection does.
+/// Rows for which one connection does; it may have other [`settings`].
 fn same(a: &WantedController, b: &WantedController) -> bool {
-    WantedController { uuid: a.uuid, rows: a.rows.clone(), ..b.clone() } == *a
+    (&a.target, a.service) == (&b.target, b.service)
+}
+
+/// What may change while a connection is there.
+fn settings(w: &WantedController) -> (u64, u64, Option<RateLimit>, bool) {
+    (w.max_backoff, w.inactivity_probe, w.limit, w.async_messages)
+}
+
+/// What connections of a row have.
+fn options(wanted: &WantedBridge, controller: &WantedController) -> Options {
+    let active = is_active(&controller.target);
+    let kind = if active && !controller.service { Kind::Primary } else { Kind::Service };
+    Options {
+        inactivity_probe: controller.inactivity_probe,
+        packet_in_limit: controller.limit,
+        async_messages: controller.async_messages,
+        ..Options::new(kind, &controller.target, wanted.versions)
+    }
+}
+
+fn retune(d: &mut Daemon, service: &Service, options: &Options, controller: &WantedController) {
+    let backoff = Duration::from_millis(controller.max_backoff);
+    match service {
+        Service::Active(connector) => connector.reconfigure(options, backoff, &mut d.connections),
+        Service::Passive(listener) => listener.reconfigure(options, &mut d.connections),
+        Service::Failed => {}
+    }
 }
 
 /// `BRIDGE.mgmt` and `BRIDGE.snoop`.
@@ -128,31 +157,23 @@ fn start(
         confine::check(text, &wanted.name, &d.directories.run)?;
     }
     let bad_tls = |error: std::io::Error| format!("controller {text}: TLS is not set up: {error}");
-    let mut options = Options::new(Kind::Primary, text, wanted.versions);
-    options.inactivity_probe = controller.inactivity_probe;
-    options.packet_in_limit = controller.limit;
-    options.async_messages = controller.async_messages;
+    let options = options(wanted, controller);
     if let Some(target) = Target::parse(text, &d.directories.run) {
-        if controller.service {
-            options.kind = Kind::Service;
+        // What is wrong with the files is said now; connections read them anew.
+        if let (Target::Tls(..), Some(files)) = (&target, files) {
+            tls::connector(files).map_err(bad_tls)?;
         }
-        let tls = match (&target, files) {
-            (Target::Tls(..), Some(files)) => Some(tls::connector(files).map_err(bad_tls)?),
-            _ => None,
-        };
-        let backoff = Duration::from_millis(controller.max_backoff);
+        let (backoff, tls) = (Duration::from_millis(controller.max_backoff), files.cloned());
         let connector = Connector::start(shared, target, bridge.index, options, backoff, tls);
         return Ok(Service::Active(connector));
     }
     let endpoint = Endpoint::parse(text, &d.directories.run).map_err(|_| {
         format!("controller target \"{text}\" is no connection method; use tcp:IP[:PORT], ssl:IP[:PORT], unix:FILE, ptcp:[PORT][:IP], pssl:[PORT][:IP] or punix:FILE")
     })?;
-    options.kind = Kind::Service;
-    let tls = match (&endpoint, files) {
-        (Endpoint::Tls(_), Some(files)) => Some(tls::acceptor(files).map_err(bad_tls)?),
-        _ => None,
-    };
-    Listener::start(shared, &endpoint, bridge.index, options, tls)
+    if let (Endpoint::Tls(_), Some(files)) = (&endpoint, files) {
+        tls::acceptor(files).map_err(bad_tls)?;
+    }
+    Listener::start(shared, &endpoint, bridge.index, options, files.cloned())
         .map(Service::Passive)
         .map_err(|e| e.to_string())
 }

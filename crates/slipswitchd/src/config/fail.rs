@@ -76,7 +76,9 @@ pub(super) fn tick(d: &mut Daemon, bridge: &mut BridgeState, hold: bool) {
         }
     });
     let patience = probes.max().unwrap_or(DEFAULT_PROBE).saturating_mul(3);
-    let last = d.connections.primary_last_connected(bridge.index, now).unwrap_or(bridge.fail.since);
+    // Controllers of before the present ones do not count.
+    let seen = d.connections.primary_last_connected(bridge.index, now);
+    let last = seen.map_or(bridge.fail.since, |seen| seen.max(bridge.fail.since));
     let is_alone = now.since(last) >= patience;
     if is_alone && !bridge.fail.open {
         tracing::warn!(

@@ -16,7 +16,7 @@ use bridge::switch::PortRequest;
 use datapath::PortSpec;
 use openflow::PortNo;
 use openflow::message::PortStatusReason;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Highest OpenFlow number of a port in OpenFlow 1.0, that every version can express.
 const MAX_OFPORT: u32 = 0xfeff;
@@ -50,14 +50,20 @@ pub(super) fn remove_stale(d: &mut Daemon, bridge: &mut BridgeState, wanted: &Wa
         close_port(d, bridge, &name);
     }
     bridge.interfaces.retain(|name, _| rows.contains_key(name.as_str()));
-    // Numbers: one that is asked for is given when it is free by now.
-    let mut moving = Vec::new();
-    for (name, state) in &bridge.interfaces {
-        let (Some(number), Some(row)) = (state.number, rows.get(name.as_str())) else { continue };
-        let Some(asked) = requested(row).map(PortNo) else { continue };
-        let is_free = d.switch.bridge(bridge.index).is_some_and(|b| !b.ports.contains_key(&asked));
-        if number != PortNo::LOCAL && number != asked && is_free {
-            moving.push(name.clone());
+    // Numbers: one that is asked for is given when it is free by now, or when the port that has it
+    // does not ask for it; that one gets another, as in OVS.
+    let asks = |name: &str| rows.get(name).and_then(|row| requested(row)).map(PortNo);
+    let holders: BTreeMap<PortNo, &str> = bridge
+        .interfaces
+        .iter()
+        .filter_map(|(name, state)| Some((state.number?, name.as_str())))
+        .collect();
+    let mut moving = BTreeSet::new();
+    for (number, name) in &holders {
+        let Some(asked) = asks(name).filter(|asked| asked != number) else { continue };
+        let holder = holders.get(&asked);
+        if *number != PortNo::LOCAL && holder.is_none_or(|holder| asks(holder) != Some(asked)) {
+            moving.extend(std::iter::once(*name).chain(holder.copied()).map(str::to_owned));
         }
     }
     for name in moving {

@@ -96,22 +96,35 @@ pub struct ConnectorStatus {
 
 /// Keeps one controller connected until [`Connector::close`].
 pub struct Connector {
+    settings: Rc<Settings>,
     task: AbortHandle,
     stopped: Rc<Cell<bool>>,
     status: Rc<RefCell<ConnectorStatus>>,
 }
 
+/// What may change while it runs.
+struct Settings {
+    /// For connections to come.
+    options: RefCell<Options>,
+    /// The longest wait between two attempts.
+    max_backoff: Cell<Duration>,
+}
+
 impl Connector {
     /// Starts to connect. `max_backoff` is the longest wait between two attempts. `tls` is for
-    /// [`Target::Tls`].
+    /// [`Target::Tls`]; its files are read for each attempt.
     pub fn start(
         daemon: &Shared,
         target: Target,
         bridge: BridgeIndex,
         options: Options,
         max_backoff: Duration,
-        tls: Option<tokio_rustls::TlsConnector>,
+        tls: Option<tls::Files>,
     ) -> Connector {
+        let settings = Rc::new(Settings {
+            options: RefCell::new(options),
+            max_backoff: Cell::new(max_backoff),
+        });
         let status = Rc::new(RefCell::new(ConnectorStatus {
             state: "BACKOFF",
             ..ConnectorStatus::default()
@@ -121,13 +134,28 @@ impl Connector {
             daemon: Rc::clone(daemon),
             target,
             bridge,
-            options,
+            settings: Rc::clone(&settings),
             tls,
             stopped: Rc::clone(&stopped),
             status: Rc::clone(&status),
         };
-        let task = tokio::task::spawn_local(attempt.keep_connected(max_backoff));
-        Connector { task: task.abort_handle(), stopped, status }
+        let task = tokio::task::spawn_local(attempt.keep_connected());
+        Connector { settings, task: task.abort_handle(), stopped, status }
+    }
+
+    /// Changes what connections have that are there and that come. One that is there keeps its kind,
+    /// its versions and whether it gets asynchronous messages.
+    pub fn reconfigure(
+        &self,
+        options: &Options,
+        max_backoff: Duration,
+        connections: &mut Connections,
+    ) {
+        self.settings.options.borrow_mut().clone_from(options);
+        self.settings.max_backoff.set(max_backoff);
+        if let Some(id) = self.status.borrow().id {
+            connections.reconfigure(id, options.packet_in_limit, options.inactivity_probe);
+        }
     }
 
     /// What it does now.
@@ -163,15 +191,14 @@ struct Attempt {
     daemon: Shared,
     target: Target,
     bridge: BridgeIndex,
-    options: Options,
-    tls: Option<tokio_rustls::TlsConnector>,
+    settings: Rc<Settings>,
+    tls: Option<tls::Files>,
     stopped: Rc<Cell<bool>>,
     status: Rc<RefCell<ConnectorStatus>>,
 }
 
 impl Attempt {
-    async fn keep_connected(self, max_backoff: Duration) {
-        let longest = max_backoff.max(MIN_BACKOFF);
+    async fn keep_connected(self) {
         let mut backoff = MIN_BACKOFF;
         // The waits have reached their longest: what follows would only be the same again.
         let mut quiet = false;
@@ -213,6 +240,8 @@ impl Attempt {
                 status.state = "BACKOFF";
                 status.last_error = Some(error);
             }
+            let longest = self.settings.max_backoff.get().max(MIN_BACKOFF);
+            backoff = backoff.min(longest);
             if backoff < longest {
                 let wait = backoff.as_secs();
                 say(false, &name, &format!("waiting {wait} seconds before reconnect"));
@@ -243,11 +272,12 @@ impl Attempt {
                 Ok(Stream::Tcp(stream))
             }
             Target::Tls(host, port) => {
-                let tls = self.tls.as_ref().ok_or_else(|| {
+                let files = self.tls.as_ref().ok_or_else(|| {
                     io::Error::other(
                         "private key and certificate are not configured; use ovs-vsctl set-ssl",
                     )
                 })?;
+                let tls = tls::connector(files)?;
                 let stream = TcpStream::connect((host.as_str(), *port)).await?;
                 let peer: SocketAddr = stream.peer_addr()?;
                 let name = tokio_rustls::rustls::pki_types::ServerName::IpAddress(peer.ip().into());
@@ -265,7 +295,7 @@ impl Attempt {
             status.state = "ACTIVE";
             status.connected = Some(Instant::now());
         };
-        let options = Options { quiet, ..self.options.clone() };
+        let options = Options { quiet, ..self.settings.options.borrow().clone() };
         let serving = peer::serve(&self.daemon, stream, self.bridge, options, started);
         tokio::pin!(serving);
         let result = loop {

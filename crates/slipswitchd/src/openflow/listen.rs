@@ -14,7 +14,8 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
-use tokio::net::{TcpListener, UnixListener};
+use std::task::Poll;
+use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::AbortHandle;
 
@@ -94,51 +95,80 @@ fn address(text: &str) -> Option<SocketAddr> {
     Some(SocketAddr::new(ip, port))
 }
 
-/// A socket that accepts peers for one bridge. Dropping it stops listening and removes its
+/// A socket that accepts peers for one bridge. Dropping it stops listening, at once, and removes its
 /// socket file; [`Listener::close`] also ends the connections that it accepted.
 pub struct Listener {
     task: AbortHandle,
     path: Option<PathBuf>,
-    accepted: Accepted,
+    shared: Rc<Listening>,
 }
 
-/// Connections that a listener accepted and that are still there.
-type Accepted = Rc<RefCell<HashSet<ConnectionId>>>;
+/// What a listener and its tasks share.
+struct Listening {
+    /// `None`: nobody listens any more, and a peer whose handshake ends now is too late.
+    socket: RefCell<Option<Socket>>,
+    /// For connections to come.
+    options: RefCell<Options>,
+    /// Connections that were accepted and are still there.
+    accepted: RefCell<HashSet<ConnectionId>>,
+}
+
+enum Socket {
+    Unix(UnixListener),
+    Tcp(TcpListener),
+}
+
+impl Socket {
+    fn poll_accept(&self, cx: &mut std::task::Context<'_>) -> Poll<io::Result<Stream>> {
+        match self {
+            Socket::Unix(l) => l.poll_accept(cx).map_ok(|(stream, _)| Stream::Unix(stream)),
+            Socket::Tcp(l) => l.poll_accept(cx).map_ok(|(stream, _)| Stream::Tcp(stream)),
+        }
+    }
+}
 
 impl Listener {
-    /// Starts to listen. `tls` makes an acceptor from the present certificates.
+    /// Starts to listen. The files of `tls` are read for each peer.
     pub fn start(
         daemon: &Shared,
         endpoint: &Endpoint,
         bridge: BridgeIndex,
         options: Options,
-        tls: Option<tokio_rustls::TlsAcceptor>,
+        tls: Option<tls::Files>,
     ) -> Result<Listener, ListenError> {
         let failed = |error| ListenError::Io { what: endpoint.to_string(), error };
-        let accepted = Accepted::default();
-        let context =
-            Context { daemon: Rc::clone(daemon), bridge, options, accepted: Rc::clone(&accepted) };
-        let (task, path) = match endpoint {
+        let (socket, path) = match endpoint {
             Endpoint::Unix(path) => {
-                let listener = bind_unix(path).map_err(failed)?;
-                (tokio::task::spawn_local(accept_unix(listener, context)), Some(path.clone()))
+                (Socket::Unix(bind_unix(path).map_err(failed)?), Some(path.clone()))
             }
-            Endpoint::Tcp(address) => {
-                let listener = bind_tcp(*address).map_err(failed)?;
-                (tokio::task::spawn_local(accept_tcp(listener, context, None)), None)
-            }
-            Endpoint::Tls(address) => {
-                let tls = tls.ok_or(ListenError::NoTls)?;
-                let listener = bind_tcp(*address).map_err(failed)?;
-                (tokio::task::spawn_local(accept_tcp(listener, context, Some(tls))), None)
+            Endpoint::Tls(_) if tls.is_none() => return Err(ListenError::NoTls),
+            Endpoint::Tcp(address) | Endpoint::Tls(address) => {
+                (Socket::Tcp(bind_tcp(*address).map_err(failed)?), None)
             }
         };
-        Ok(Listener { task: task.abort_handle(), path, accepted })
+        let tls = tls.filter(|_| matches!(endpoint, Endpoint::Tls(_)));
+        let shared = Rc::new(Listening {
+            socket: RefCell::new(Some(socket)),
+            options: RefCell::new(options),
+            accepted: RefCell::default(),
+        });
+        let context = Context { daemon: Rc::clone(daemon), bridge, shared: Rc::clone(&shared) };
+        let task = tokio::task::spawn_local(accept(context, tls));
+        Ok(Listener { task: task.abort_handle(), path, shared })
+    }
+
+    /// Changes what connections have that are there and that come. Those that are there keep their
+    /// kind, their versions and whether they get asynchronous messages.
+    pub fn reconfigure(&self, options: &Options, connections: &mut Connections) {
+        self.shared.options.borrow_mut().clone_from(options);
+        for id in self.shared.accepted.borrow().iter() {
+            connections.reconfigure(*id, options.packet_in_limit, options.inactivity_probe);
+        }
     }
 
     /// Stops listening and ends the connections that were accepted.
     pub fn close(self, connections: &mut Connections, services: &Services) {
-        for id in self.accepted.borrow().iter() {
+        for id in self.shared.accepted.borrow().iter() {
             connections.close(*id, "its listener was removed");
             services.kick(*id);
         }
@@ -147,6 +177,8 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
+        // The task goes when it is its turn; the address is to be free for another one now.
+        drop(self.shared.socket.borrow_mut().take());
         self.task.abort();
         if let Some(path) = &self.path {
             let _ = std::fs::remove_file(path); // already gone is as good
@@ -179,8 +211,7 @@ fn bind_tcp(address: SocketAddr) -> io::Result<TcpListener> {
 struct Context {
     daemon: Shared,
     bridge: BridgeIndex,
-    options: Options,
-    accepted: Accepted,
+    shared: Rc<Listening>,
 }
 
 impl Context {
@@ -188,20 +219,53 @@ impl Context {
     fn serve(&self, stream: Stream, slot: OwnedSemaphorePermit) {
         let c = self.clone();
         tokio::task::spawn_local(async move {
+            if c.shared.socket.borrow().is_none() {
+                return;
+            }
             let mine = Cell::new(None);
             let started = |id| {
                 mine.set(Some(id));
-                c.accepted.borrow_mut().insert(id);
+                c.shared.accepted.borrow_mut().insert(id);
             };
-            let result = peer::serve(&c.daemon, stream, c.bridge, c.options, started).await;
+            let options = c.shared.options.borrow().clone();
+            let result = peer::serve(&c.daemon, stream, c.bridge, options, started).await;
             if let Some(id) = mine.get() {
-                c.accepted.borrow_mut().remove(&id);
+                c.shared.accepted.borrow_mut().remove(&id);
             }
             drop(slot);
             if let Err(error) = result {
                 tracing::debug!(target: "rconn", "connection ended ({error})");
             }
         });
+    }
+
+    /// Serves a peer by TLS, when it can show what it should.
+    async fn shake_hands(self, stream: TcpStream, slot: OwnedSemaphorePermit, files: tls::Files) {
+        let tls = match tls::acceptor(&files) {
+            Ok(tls) => tls,
+            Err(error) => {
+                tracing::warn!(target: "stream_ssl", "a peer was refused: TLS is not set up: {error}");
+                return;
+            }
+        };
+        match tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await {
+            Ok(Ok(s)) => self.serve(Stream::Tls(Box::new(s.into())), slot),
+            Ok(Err(error)) => {
+                tracing::warn!(target: "stream_ssl", "TLS handshake with a peer failed ({error})");
+            }
+            Err(_) => {
+                tracing::warn!(target: "stream_ssl", "a peer did not finish its TLS handshake, disconnecting");
+            }
+        }
+    }
+
+    /// The next peer; `None` when nobody listens any more.
+    async fn next(&self) -> Option<io::Result<Stream>> {
+        std::future::poll_fn(|cx| match &*self.shared.socket.borrow() {
+            Some(socket) => socket.poll_accept(cx).map(Some),
+            None => Poll::Ready(None),
+        })
+        .await
     }
 }
 
@@ -210,42 +274,18 @@ async fn room(slots: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
     Arc::clone(slots).acquire_owned().await.ok()
 }
 
-async fn accept_unix(listener: UnixListener, context: Context) {
+async fn accept(context: Context, tls: Option<tls::Files>) {
     let slots = Arc::new(Semaphore::new(MAX_PEERS));
-    while let Some(slot) = room(&slots).await {
-        match listener.accept().await {
-            Ok((stream, _)) => context.serve(Stream::Unix(stream), slot),
-            Err(error) => accept_failed(&error).await,
-        }
-    }
-}
-
-async fn accept_tcp(
-    listener: TcpListener,
-    context: Context,
-    tls: Option<tokio_rustls::TlsAcceptor>,
-) {
-    let slots = Arc::new(Semaphore::new(MAX_PEERS));
-    while let Some(slot) = room(&slots).await {
-        match listener.accept().await {
-            Ok((stream, _)) => match &tls {
-                None => context.serve(Stream::Tcp(stream), slot),
-                Some(tls) => {
-                    let (tls, context) = (tls.clone(), context.clone());
-                    tokio::task::spawn_local(async move {
-                        match tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await {
-                            Ok(Ok(s)) => context.serve(Stream::Tls(Box::new(s.into())), slot),
-                            Ok(Err(error)) => {
-                                tracing::warn!(target: "stream_ssl", "TLS handshake with a peer failed ({error})");
-                            }
-                            Err(_) => {
-                                tracing::warn!(target: "stream_ssl", "a peer did not finish its TLS handshake, disconnecting");
-                            }
-                        }
-                    });
-                }
-            },
-            Err(error) => accept_failed(&error).await,
+    while let Some(slot) = room(&slots).await
+        && let Some(peer) = context.next().await
+    {
+        match (peer, &tls) {
+            (Ok(Stream::Tcp(stream)), Some(files)) => {
+                let context = context.clone();
+                tokio::task::spawn_local(context.shake_hands(stream, slot, files.clone()));
+            }
+            (Ok(stream), _) => context.serve(stream, slot),
+            (Err(error), _) => accept_failed(&error).await,
         }
     }
 }

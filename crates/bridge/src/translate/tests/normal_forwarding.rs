@@ -8,7 +8,7 @@ fn normal_learns_and_forwards() {
     w.rule("", normal());
     assert_eq!(w.dp(TCP), "2,3,4");
     let t = w.translate(&key(TCP));
-    let events = crate::effect::Sender::new(|_| true);
+    let events = crate::event::Sender::new(|_| true);
     apply(&t.effects, 1, 60, 0, Millis(5), &events);
     let back = "in_port=3,tcp,dl_src=50:54:00:00:00:07,dl_dst=50:54:00:00:00:05";
     assert_eq!(w.dp(back), "1");

@@ -1,0 +1,259 @@
+//! What packets have for the control thread, and the way there.
+//!
+//! Packet threads and the revalidator send ([`Sender`]); the control thread takes what was sent when
+//! it comes to it. Sending never waits. What does not fit is dropped and counted, but for that a MAC
+//! table changed, which cannot be lost. A packet that has made a flow may wait until the flow is
+//! there ([`Sender::await_learned`]).
+
+use crate::effect::LearnedFlow;
+use crate::snapshot::BridgeIndex;
+use clock::Millis;
+use packet::Packet;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// A packet for controllers.
+#[derive(Clone, Debug)]
+pub struct PacketIn {
+    /// Which bridge.
+    pub bridge: BridgeIndex,
+    /// The packet as the action found it.
+    pub packet: Packet,
+    /// Its metadata: in_port (OpenFlow number), registers, metadata, ….
+    pub metadata: flow::Match,
+    /// OFPR_* in OpenFlow 1.4's full enumeration (NO_MATCH 0 is 1.0's; see the openflow crate).
+    pub reason: u8,
+    /// Table of the rule.
+    pub table: u8,
+    /// Cookie of the rule; all ones on a table miss.
+    pub cookie: u64,
+    /// Bytes to send.
+    pub max_len: u16,
+    /// Which controllers.
+    pub controller_id: u16,
+    /// Data of `controller(userdata=...)`.
+    pub userdata: Arc<[u8]>,
+    /// The rule is a table-miss rule (priority 0, match all).
+    pub table_miss: bool,
+    /// Frozen pipeline for NXT_RESUME.
+    pub continuation: Option<Arc<Vec<u8>>>,
+}
+
+/// Work for the control thread.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// Send to controllers.
+    PacketIn(Box<PacketIn>),
+    /// Add or refresh a learned flow (from packets seen at the time).
+    LearnFlow {
+        /// Which bridge.
+        bridge: BridgeIndex,
+        /// The flow.
+        flow: Arc<LearnedFlow>,
+        /// When its packets were seen.
+        used: Millis,
+    },
+    /// Something in a MAC table changed: megaflows must be translated again. It only wakes:
+    /// [`Sender::take_moves`] says so also when this found no room.
+    MacTableChanged(BridgeIndex),
+}
+
+/// Where events go. Bounded: what does not fit is dropped and counted, so that sending never
+/// waits and memory stays bounded. Clones send to the same control thread.
+#[derive(Clone)]
+pub struct Sender(Arc<Outlet<dyn Fn(Event) -> bool + Send + Sync>>);
+
+/// How long a packet may wait until the flow that it made is there, unless tests say otherwise.
+const LONGEST_LEARNING: Duration = Duration::from_millis(10);
+
+/// How far learning is behind.
+#[derive(Default)]
+struct Learning {
+    /// Flows sent to be learned.
+    sent: u64,
+    /// The first so many of them are learned and published, or were refused.
+    done: u64,
+    /// Who sent the last of these waited for it in vain: until it is done, nobody waits.
+    overdue: u64,
+}
+
+struct Outlet<F: ?Sized> {
+    longest_learning: Duration,
+    learning: Mutex<Learning>,
+    learned: Condvar,
+    lost: AtomicU64,
+    /// A MAC table changed, and nobody has asked yet.
+    moved: AtomicBool,
+    deliver: F,
+}
+
+impl Sender {
+    /// `deliver` takes an event and says whether it had room; it must not block, and wakes the
+    /// control thread in either case.
+    pub fn new(deliver: impl Fn(Event) -> bool + Send + Sync + 'static) -> Sender {
+        Sender::with_patience(LONGEST_LEARNING, deliver)
+    }
+
+    /// The same, where a packet waits so long for the flow that it made: for tests.
+    pub fn with_patience(
+        longest_learning: Duration,
+        deliver: impl Fn(Event) -> bool + Send + Sync + 'static,
+    ) -> Sender {
+        Sender(Arc::new(Outlet {
+            longest_learning,
+            learning: Mutex::default(),
+            learned: Condvar::new(),
+            lost: AtomicU64::new(0),
+            moved: AtomicBool::new(false),
+            deliver,
+        }))
+    }
+
+    /// Sends; an event that finds no room is dropped and counted.
+    pub fn send(&self, event: Event) {
+        let sent = match event {
+            Event::LearnFlow { .. } => {
+                // Held so that flows have the order in which they are counted.
+                let mut learning = self.learning();
+                let sent = (self.0.deliver)(event);
+                learning.sent += u64::from(sent);
+                sent
+            }
+            Event::MacTableChanged(_) => {
+                self.0.moved.store(true, Ordering::Release);
+                (self.0.deliver)(event)
+            }
+            Event::PacketIn(_) => (self.0.deliver)(event),
+        };
+        if !sent {
+            self.0.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn learning(&self) -> MutexGuard<'_, Learning> {
+        self.0.learning.lock().unwrap_or_else(PoisonError::into_inner) // numbers, each whole
+    }
+
+    /// Waits until all flows that were sent to be learned so far are there, so that what a packet
+    /// brings about finds the flows that it made. Not for long, and not at all while the control
+    /// thread is known to be late: a thread has other packets, too. Never on the control thread.
+    pub fn await_learned(&self) {
+        let mut learning = self.learning();
+        if learning.overdue > learning.done {
+            return;
+        }
+        let target = learning.sent;
+        let is_late = |learning: &mut Learning| learning.done < target;
+        let waited = self.0.learned.wait_timeout_while(learning, self.0.longest_learning, is_late);
+        learning = waited.unwrap_or_else(PoisonError::into_inner).0;
+        if learning.done < target {
+            learning.overdue = learning.overdue.max(target);
+        }
+    }
+
+    /// The next `count` flows that were sent to be learned are there, or were refused.
+    pub fn tell_learned(&self, count: u64) {
+        if count > 0 {
+            self.learning().done += count;
+            self.0.learned.notify_all();
+        }
+    }
+
+    /// True when MAC tables have changed since this was asked last. For the control thread.
+    pub fn take_moves(&self) -> bool {
+        self.0.moved.swap(false, Ordering::AcqRel)
+    }
+
+    /// Events that found no room.
+    pub fn lost(&self) -> u64 {
+        self.0.lost.load(Ordering::Relaxed)
+    }
+}
+
+impl std::fmt::Debug for Sender {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Sender")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::effect::{Effect, apply};
+    use crate::mac_table::MacTable;
+    use openflow::PortNo;
+
+    fn learn() -> Event {
+        let flow = LearnedFlow {
+            table: 1,
+            priority: 5,
+            matching: flow::Match::ANY,
+            actions: Arc::new([]),
+            cookie: 0,
+            idle_timeout: 0,
+            hard_timeout: 0,
+            send_flow_removed: false,
+            delete_with: None,
+            limit: 0,
+        };
+        Event::LearnFlow { bridge: BridgeIndex(0), flow: Arc::new(flow), used: Millis(1) }
+    }
+
+    #[test]
+    fn learned_flows_are_awaited() {
+        let events = Sender::with_patience(Duration::from_secs(60), |_| true);
+        events.await_learned();
+        events.send(learn());
+        events.send(learn());
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| events.await_learned());
+            events.tell_learned(1);
+            std::thread::sleep(Duration::from_millis(20));
+            assert!(!waits.is_finished(), "one of two");
+            events.tell_learned(1);
+        });
+        assert_eq!(events.learning().done, 2);
+    }
+
+    #[test]
+    fn nobody_waits_for_what_was_awaited_in_vain() {
+        let longest = Duration::from_millis(30);
+        let events = Sender::with_patience(longest, |_| true);
+        events.send(learn());
+        let begin = std::time::Instant::now();
+        events.await_learned();
+        assert!(begin.elapsed() >= longest);
+        assert_eq!(events.learning().overdue, 1);
+        events.send(learn());
+        events.await_learned();
+        assert_eq!(events.learning().overdue, 1, "waited again");
+        events.tell_learned(1);
+        events.await_learned();
+        assert_eq!(events.learning().overdue, 2);
+        // What found no room is not waited for.
+        let full = Sender::with_patience(Duration::from_secs(60), |_| false);
+        full.send(learn());
+        full.await_learned();
+        assert_eq!(full.lost(), 1);
+    }
+
+    #[test]
+    fn that_an_address_moved_is_not_lost_with_its_event() {
+        let events = Sender::new(|_| false);
+        let learned = Effect::Learn {
+            macs: Arc::new(MacTable::new(BridgeIndex(0))),
+            vlan: 0,
+            mac: [2, 0, 0, 0, 0, 1],
+            port: PortNo(1),
+            gratuitous_arp: false,
+        };
+        let effects = [learned];
+        apply(&effects, 1, 60, 0, Millis(1), &events);
+        assert_eq!(events.lost(), 1);
+        assert!(events.take_moves());
+        assert!(!events.take_moves());
+        apply(&effects, 1, 60, 0, Millis(2), &events);
+        assert!(!events.take_moves(), "it is where it was");
+    }
+}
