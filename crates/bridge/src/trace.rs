@@ -279,9 +279,9 @@ fn datapath_name(snapshot: &Snapshot, port: datapath::PortNo) -> Option<String> 
     Some(snapshot.bridge(*bridge)?.ports.get(number)?.name.clone())
 }
 
-/// ` 0. ip,in_port=1, priority 100, cookie 0x5`.
-pub(crate) fn rule_text(rule: &Rule, names: PortNames<'_>) -> String {
-    let mut out = format!("{:2}. ", rule.table);
+/// ` 0. ip,in_port=1, priority 100, cookie 0x5`, with the number of the table that was asked.
+pub(crate) fn rule_text(rule: &Rule, table: u8, names: PortNames<'_>) -> String {
+    let mut out = format!("{table:2}. ");
     let matching = format_match(&rule.matching.expand(), &|number| names.name(number));
     if !matching.is_empty() {
         let _ = write!(out, "{matching}, ");

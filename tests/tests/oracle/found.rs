@@ -703,4 +703,56 @@ scenarios! {
         appctl revalidator/purge
         ofctl dump-ports br1 2
     "#;
+    reasons_behind_groups_and_patch_ports: r#"
+        vsctl add-br br1 -- set bridge br1 datapath_type=dummy fail_mode=secure
+        vsctl add-port br0 pa -- set interface pa type=patch options:peer=pb ofport_request=10
+        vsctl add-port br1 pb -- set interface pb type=patch options:peer=pa ofport_request=3
+        ofctl -vconsole:off monitor br0 65534 -P nxt_packet_in --detach --no-chdir --pidfile=m.pid --unixctl=m.ctl >m.txt 2>&1
+        ofctl -vconsole:off monitor br1 65534 -P nxt_packet_in --detach --no-chdir --pidfile=m1.pid --unixctl=m1.ctl >m1.txt 2>&1
+        ofctl -O OpenFlow13 add-group br0 'group_id=1,type=all,bucket=resubmit(,1)'
+        ofctl -O OpenFlow13 add-group br0 'group_id=2,type=all,bucket=controller'
+        ofctl -O OpenFlow13 add-flow br0 'in_port=1,actions=group:1,group:2,controller'
+        ofctl -O OpenFlow13 add-flow br0 'table=1,priority=5,arp,actions=controller,clone(controller)'
+        ofctl -O OpenFlow13 add-flow br0 'table=1,priority=0,actions=controller'
+        ofctl add-flow br1 'priority=0,actions=controller'
+        receive p1 505400000002505400000001080600010800060400015054000000010a0000010000000000000a000002
+        receive p1 50540000000250540000000188cc
+        ofctl packet-out br0 in_port=controller,packet=50540000000250540000000188cc,actions=output:10,controller
+        sleep 0.3
+        cat m.txt m1.txt
+    "#;
+    a_miss_behind_the_last_table: r#"
+        ofctl -O OpenFlow11 mod-table br0 252 continue
+        ofctl -O OpenFlow11 mod-table br0 253 continue
+        ofctl -O OpenFlow13 add-flow br0 'actions=goto_table:252'
+        appctl ofproto/trace br0 in_port=1,ip
+        ofctl -O OpenFlow11 mod-table br0 0 controller
+        ofctl del-flows br0
+        appctl ofproto/trace br0 in_port=1,ip
+        appctl ofproto/trace-packet-out br0 in_port=controller,ip actions=TABLE
+        ofctl mod-port br0 p1 no-packet-in
+        appctl ofproto/trace br0 in_port=1,ip
+        ofctl -O OpenFlow11 mod-table br0 0 continue
+        ofctl add-flow br0 'priority=2,reg0=0,actions=load:0xfff9->NXM_NX_REG0[0..15],output:NXM_NX_REG0[0..15]'
+        ofctl add-flow br0 'table=1,reg0=0xfff9,actions=2'
+        appctl ofproto/trace br0 in_port=1,ip
+    "#;
+    a_bond_takes_packets_by_its_active_member: r#"
+        vsctl add-bond br0 bond0 q1 q2 bond_mode=active-backup other_config:bond-primary=q1 -- set interface q1 type=dummy ofport_request=21 -- set interface q2 type=dummy ofport_request=22
+        appctl time/warp 3000 1000
+        ofctl add-flow br0 actions=NORMAL
+        appctl ofproto/trace br0 in_port=22,dl_src=50:54:00:00:00:01,dl_dst=ff:ff:ff:ff:ff:ff -generate
+        appctl fdb/show br0
+        appctl ofproto/trace br0 in_port=21,dl_src=50:54:00:00:00:01,dl_dst=ff:ff:ff:ff:ff:ff -generate
+    "#;
+    a_table_whose_limit_is_lowered: r#"
+        ofctl add-flow br0 'hard_timeout=100,importance=3,tcp,actions=1'
+        ofctl add-flow br0 'hard_timeout=50,udp,actions=1'
+        ofctl add-flow br0 'hard_timeout=60,icmp,actions=1'
+        ofctl add-flow br0 'arp,actions=1'
+        vsctl -- --id=@t create flow_table flow_limit=2 overflow_policy=evict -- set bridge br0 flow_tables:0=@t >/dev/null
+        ofctl --no-stats dump-flows br0
+        vsctl set flow_table . flow_limit=1
+        ofctl --no-stats dump-flows br0
+    "#;
 }

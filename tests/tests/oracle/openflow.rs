@@ -125,6 +125,16 @@ scenarios! {
         sleep 0.3
         cat m.txt
     "#;
+    flow_monitor_of_changes_that_change_nothing: r#"
+        ofctl add-flow br0 cookie=0x1,ip,actions=1
+        ofctl -vconsole:off monitor br0 watch: --detach --no-chdir --pidfile=m.pid --unixctl=m.ctl >m.txt 2>&1
+        ofctl add-flow br0 cookie=0x1,ip,actions=1
+        ofctl mod-flows br0 ip,actions=1
+        ofctl add-flow br0 cookie=0x2,ip,actions=2
+        ofctl mod-flows br0 cookie=0x3,ip,actions=2
+        sleep 0.3
+        cat m.txt
+    "#;
     flow_monitor_that_filters: r#"
         ofctl add-flow br0 cookie=0x1,ip,actions=1
         ofctl -vconsole:off monitor br0 'watch:!initial,!own,out_port=2' --detach --no-chdir --pidfile=m.pid --unixctl=m.ctl >m.txt 2>&1

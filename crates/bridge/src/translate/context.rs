@@ -238,7 +238,7 @@ impl<'a> Context<'a> {
         let allowed = self.may_receive(in_port);
         let found = self.lookup(in_port, 0, OnMiss::AsConfigured);
         let names = self.names();
-        self.enter(Kind::Table, || found.text(names));
+        self.enter(Kind::Table, || found.text(found.table(), names));
         self.run_found(&found, false, true, allowed);
         if allowed {
             // The action set is that of the packet's first rule, whoever wrote to it.
@@ -428,7 +428,8 @@ impl<'a> Context<'a> {
         let old_table = self.table;
         let found = self.lookup(in_port, table, on_miss);
         let names = self.names();
-        self.enter(Kind::Table, || found.text(names));
+        // As in OVS the one that was asked first, but for a packet from a port.
+        self.enter(Kind::Table, || found.text(table, names));
         on_stack(|| self.run_found(&found, cloned, last, true));
         self.leave();
         self.table = old_table;
@@ -552,15 +553,23 @@ pub(crate) fn miss_action() -> Action {
 }
 
 impl Found {
-    /// As `ofproto/trace` shows it.
-    fn text(&self, names: PortNames<'_>) -> String {
+    /// Table where it ended, which is not the first where tables continue with the next.
+    fn table(&self) -> u8 {
         match self {
-            Found::Rule(rule) => crate::trace::rule_text(rule, names),
-            Found::Miss { table, to_controller: true } => {
+            Found::Rule(rule) => rule.table,
+            Found::Miss { table, .. } | Found::FragmentDropped { table } => *table,
+        }
+    }
+
+    /// As `ofproto/trace` shows it, by this number of the table.
+    fn text(&self, table: u8, names: PortNames<'_>) -> String {
+        match self {
+            Found::Rule(rule) => crate::trace::rule_text(rule, table, names),
+            Found::Miss { to_controller: true, .. } => {
                 format!("{table:2}. No match, and a \"packet-in\" is called for.")
             }
-            Found::Miss { table, .. } => format!("{table:2}. No match."),
-            Found::FragmentDropped { table } => {
+            Found::Miss { .. } => format!("{table:2}. No match."),
+            Found::FragmentDropped { .. } => {
                 format!(
                     "{table:2}. Packets are IP fragments and the fragment handling mode is \"drop\"."
                 )
