@@ -32,3 +32,12 @@ pub use testing::{
     Guard, Netns, Output, Resident, patient, skip, wait_for, wait_until, without_privilege,
     without_root, without_tool,
 };
+
+/// A TCP port of 127.0.0.1 that nobody listens at now.
+///
+/// # Panics
+/// When there is none.
+pub fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0");
+    listener.and_then(|l| l.local_addr()).expect("a port is free").port()
+}

@@ -1,7 +1,8 @@
 //! Who can reach what the daemon makes, what the daemon may do, and what it does not tell.
 
 use slipswitch_tests::harness::{
-    Kind, Mode, Options, Place, Switch, daemon_program, skip, wait_until, without_privilege,
+    Kind, Mode, Options, Place, Switch, daemon_program, free_port, skip, wait_until,
+    without_privilege,
 };
 use std::io::Read;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -193,10 +194,7 @@ fn tls_uses_what_the_options_allow() {
     certificates(&switch);
     let told: Vec<String> = switch.warnings();
     assert!(told.iter().any(|l| l.contains("TLSv1.1 will not be spoken")), "{told:?}");
-    let port = std::net::TcpListener::bind("127.0.0.1:0")
-        .and_then(|l| l.local_addr())
-        .expect("a port is free")
-        .port();
+    let port = free_port();
     let client = |more: &str| {
         switch.sh(&format!("openssl s_client -connect 127.0.0.1:{port} -cert cert.pem -key key.pem -CAfile ca.pem -verify_return_error -showcerts {more}"))
     };

@@ -159,8 +159,7 @@ impl Connections {
     /// Forgets a connection: its transport is gone.
     pub fn closed(&mut self, id: ConnectionId, now: Millis) {
         if let Some(session) = self.sessions.remove(&id)
-            && session.kind() == Kind::Primary
-            && session.version().is_some()
+            && session.is_controller()
             && let Some(state) = self.bridges.get_mut(&session.bridge)
         {
             state.primary_seen = Some(now);
@@ -235,18 +234,10 @@ impl Connections {
         self.sessions.iter().filter(move |(_, s)| s.bridge == bridge).map(|(id, _)| *id)
     }
 
-    /// True when some controller of `bridge` has finished its handshake (for the fail mode).
-    pub fn is_any_primary_connected(&self, bridge: BridgeIndex) -> bool {
-        self.sessions
-            .values()
-            .any(|s| s.bridge == bridge && s.kind() == Kind::Primary && s.is_connected())
-    }
-
-    /// When a controller of `bridge` was last connected: now, when one is, also when its connection
-    /// is to be closed; `None` when none ever was.
+    /// When a controller of `bridge` was last connected, for the fail mode: now, when one is, also when
+    /// its connection is to be closed; `None` when none ever was.
     pub fn primary_last_connected(&self, bridge: BridgeIndex, now: Millis) -> Option<Millis> {
-        let is_here = |s: &Session| s.kind() == Kind::Primary && s.version().is_some();
-        if self.sessions.values().any(|s| s.bridge == bridge && is_here(s)) {
+        if self.sessions.values().any(|s| s.bridge == bridge && s.is_controller()) {
             return Some(now);
         }
         self.bridges.get(&bridge)?.primary_seen

@@ -10,7 +10,7 @@
 use crate::event::{Event, Sender};
 use crate::group::{Count, Group};
 use crate::rule::{Rule, matches_frozen};
-use crate::snapshot::{BridgeIndex, BridgeView, INTERNAL_TABLE, TableStats, TableView};
+use crate::snapshot::{BridgeIndex, BridgeView, INTERNAL_TABLE, TableStats};
 use classifier::MiniMatch;
 use clock::Millis;
 use openflow::PortNo;
@@ -122,9 +122,9 @@ impl LearnedFlow {
     /// True when packets of `bridge`, which is the one that it is for, see it as it is.
     pub(crate) fn is_in(&self, bridge: &BridgeView) -> bool {
         let exact = MiniMatch::new(&self.matching);
-        let find = |table: &TableView| table.rules.find(&exact, self.priority.into()).cloned();
-        let there = bridge.tables.get(usize::from(self.table)).and_then(find);
-        there.is_some_and(|rule| self.is(&rule))
+        let table = bridge.tables.get(usize::from(self.table));
+        let there = table.and_then(|table| table.rules.find(&exact, self.priority.into()));
+        there.is_some_and(|rule| self.is(rule))
     }
 
     /// True when `rule`, which matches the same, has its actions and cookie. Another is modified,

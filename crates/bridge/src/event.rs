@@ -112,22 +112,15 @@ impl Sender {
 
     /// Sends; an event that finds no room is dropped and counted.
     pub fn send(&self, event: Event) {
-        let sent = match event {
-            Event::LearnFlow { .. } => {
-                // Held so that flows have the order in which they are counted.
-                let mut learning = self.learning();
-                let sent = (self.0.deliver)(event);
-                learning.sent += u64::from(sent);
-                sent
-            }
-            Event::MacTableChanged(_) => {
-                self.0.moved.store(true, Ordering::Release);
-                (self.0.deliver)(event)
-            }
-            Event::PacketIn(_) => (self.0.deliver)(event),
-        };
-        if !sent {
+        if matches!(event, Event::MacTableChanged(_)) {
+            self.0.moved.store(true, Ordering::Release);
+        }
+        // Held so that flows have the order in which they are counted.
+        let learning = matches!(event, Event::LearnFlow { .. }).then(|| self.learning());
+        if !(self.0.deliver)(event) {
             self.0.lost.fetch_add(1, Ordering::Relaxed);
+        } else if let Some(mut learning) = learning {
+            learning.sent += 1;
         }
     }
 

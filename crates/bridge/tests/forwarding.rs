@@ -7,10 +7,10 @@ use bridge::switch::{PortRequest, Switch};
 use clock::Clock;
 use datapath::{Datapath, Packets, PortSpec};
 use datapath_model::Model;
-use flow::{Field, Match, Subfield};
-use openflow::action::{Learn, LearnSource, LearnSpec, LearnTarget};
+use flow::{Field, Match};
 use openflow::message::{FlowMod, FlowModCommand};
-use openflow::{Action, PortNo};
+use openflow::text::parse_actions;
+use openflow::{Action, PortNo, Version};
 use packet::Packet;
 use packet::build::Frame;
 use std::sync::{Arc, Mutex};
@@ -149,29 +149,9 @@ fn a_changed_rule_changes_megaflows_at_once() {
 /// A rule for packets from port 1, by which what comes back to their source goes to port 1: in
 /// table 1, where all packets from port 2 are looked up.
 fn add_reflexive_rules(b: &mut Bench) {
-    let whole = |field| Subfield { field, start: 0, bits: 48 };
-    let learn = Learn {
-        idle_timeout: 0,
-        hard_timeout: 10,
-        priority: 5,
-        cookie: 0,
-        send_flow_removed: false,
-        delete_learned: false,
-        table: 1,
-        fin_idle_timeout: 0,
-        fin_hard_timeout: 0,
-        limit: 0,
-        result_dst: None,
-        specs: vec![
-            LearnSpec {
-                bits: 48,
-                src: LearnSource::Field(whole(Field::EthSrc)),
-                dst: LearnTarget::Match(whole(Field::EthDst)),
-            },
-            LearnSpec { bits: 16, src: LearnSource::Value(1), dst: LearnTarget::Output },
-        ],
-    };
-    b.add(5, &[(Field::InPortOxm, 1)], &[Action::Learn(Box::new(learn)), output(2)]);
+    const ACTIONS: &str = "learn(table=1,priority=5,hard_timeout=10,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[],output:NXM_OF_IN_PORT[]),output:2";
+    let actions = parse_actions(ACTIONS, Version::V13, &|_| None).unwrap();
+    b.add(5, &[(Field::InPortOxm, 1)], &actions);
     b.add(5, &[(Field::InPortOxm, 2)], &[Action::GotoTable(1)]);
 }
 

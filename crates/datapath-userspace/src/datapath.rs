@@ -492,13 +492,11 @@ impl Counters for UserspaceDatapath {
 
     fn drops(&self, reason: DropReason) -> u64 {
         let own = self.shared.drops.of(reason);
-        let of_device = |stats: DeviceStats| match reason {
-            DropReason::Policing => stats.rx_policed,
-            _ => stats.rx_malformed,
+        let of_device: fn(DeviceStats) -> Option<u64> = match reason {
+            DropReason::Policing => |stats| stats.rx_policed,
+            DropReason::Malformed => |stats| stats.rx_malformed,
+            _ => return own,
         };
-        if !matches!(reason, DropReason::Policing | DropReason::Malformed) {
-            return own;
-        }
         let ports = self.shared.ports();
         own + ports.values().filter_map(|p| of_device(p.device.stats().ok()?)).sum::<u64>()
     }

@@ -89,25 +89,20 @@ pub fn finish_checksum(packet: &mut Packet) -> Result<(), FinishError> {
 /// in: what is left of its metadata later looks like an Internet checksum's.
 pub fn finish_crc(packet: &mut Packet) {
     if let Some((start, SCTP_CRC)) = packet.offload.csum
-        && headers::layers(packet.data()).is_some_and(|l| is_sctp_at(&l, start))
-        && store_crc(packet)
+        && let Some(l) = headers::layers(packet.data())
+        && l.proto == PROTO_SCTP
+        && !l.fragment
+        && l.l4 == usize::from(start)
+        && store_crc(packet.data_mut(), &l).is_some()
     {
         packet.offload.csum = None;
     }
 }
 
-fn is_sctp_at(l: &Layers, start: u16) -> bool {
-    l.proto == PROTO_SCTP && !l.fragment && l.l4 == usize::from(start)
-}
-
-/// Of a whole SCTP packet that is in no tunnel. False when it is cut off.
-fn store_crc(packet: &mut Packet) -> bool {
-    let data = packet.data();
-    let crc = headers::layers(data).and_then(|l| {
-        let at = l.l4 + usize::from(SCTP_CRC);
-        Some((at, checksum::sctp(data.get(l.l4..l.end)?)?))
-    });
-    crc.is_some_and(|(at, crc)| put(packet.data_mut(), at, &crc).is_some())
+/// Of a whole SCTP packet. `None` when it is cut off.
+fn store_crc(data: &mut [u8], l: &Layers) -> Option<()> {
+    let crc = checksum::sctp(data.get(l.l4..l.end)?)?;
+    put(data, l.l4 + usize::from(SCTP_CRC), &crc)
 }
 
 /// Recognises a checksum that its sender left unfinished where a device lost the metadata
@@ -118,24 +113,17 @@ fn store_crc(packet: &mut Packet) -> bool {
 /// the same value again, so nothing changes on the wire. The CRC of an SCTP packet is 0 then, and is
 /// stored at once.
 pub fn recognise_unfinished(packet: &mut Packet) -> bool {
-    let data = packet.data();
-    if let Some(l) = headers::layers(data)
-        && l.proto == PROTO_SCTP
-        && !l.fragment
-        && be32(data, l.l4 + usize::from(SCTP_CRC)) == Some(0)
-    {
-        store_crc(packet);
-        return false;
-    }
-    let found = headers::layers(data).and_then(|l| {
+    let data = packet.data_mut();
+    let found = headers::layers(data).filter(|l| !l.fragment).and_then(|l| {
         let offset = match l.proto {
             PROTO_TCP => 16,
             PROTO_UDP => 6,
+            PROTO_SCTP if be32(data, l.l4 + usize::from(SCTP_CRC)) == Some(0) => {
+                store_crc(data, &l)?;
+                return None;
+            }
             _ => return None,
         };
-        if l.fragment {
-            return None;
-        }
         let stored = be16(data, l.l4 + offset)?;
         if l.proto == PROTO_UDP && stored == 0 {
             return None; // no checksum

@@ -38,8 +38,16 @@ fn object(spec: &PortSpec) -> Option<PathBuf> {
 /// (`SKB_MAX_ALLOC`, with pages of 4 KiB); a miss goes up behind one. Room is left for tags.
 const LONGEST_MTU: u32 = 16_000;
 
-fn is_too_long(port: &Port) -> bool {
-    port.mtu > LONGEST_MTU
+/// Whether its misses can go up, however long they are.
+fn fits_the_header(port: &Port) -> Result<(), Reason> {
+    if port.mtu <= LONGEST_MTU {
+        return Ok(());
+    }
+    let detail = format!(
+        "its MTU of {} is above {LONGEST_MTU}: so long a packet without a flow could not be sent up",
+        port.mtu
+    );
+    Err(Reason::new(Refusal::DeviceKind, detail))
 }
 
 /// Devices that a fast path can be attached to.
@@ -51,7 +59,7 @@ impl PlacedDatapath {
     /// Reads the device anew. True when something changed that tiers depend on.
     fn look_at(&self, number: PortNo, port: &mut Port) -> bool {
         let status = self.base.device(number).and_then(|device| device.status().ok());
-        let before = (port.ifindex, is_too_long(port), judgement(port));
+        let before = (port.ifindex, judgement(port));
         port.ifindex = status.as_ref().and_then(Status::ifindex_here);
         port.is_away = status.as_ref().is_some_and(|s| s.is_away);
         if let Some(status) = &status {
@@ -60,7 +68,7 @@ impl PlacedDatapath {
                 port.facts = self.prober.xdp_facts(&status.current_name);
             }
         }
-        before != (port.ifindex, is_too_long(port), judgement(port))
+        before != (port.ifindex, judgement(port))
     }
 
     /// Why the port is to be at no fast tier, if so.
@@ -86,14 +94,7 @@ impl PlacedDatapath {
             let detail = "ingress_policing_rate is set; 0 turns it off";
             return Err(Reason::new(Refusal::Policing, detail));
         }
-        if is_too_long(port) {
-            let detail = format!(
-                "its MTU of {} is above {LONGEST_MTU}: so long a packet without a flow could not be sent up",
-                port.mtu
-            );
-            return Err(Reason::new(Refusal::DeviceKind, detail));
-        }
-        Ok(())
+        fits_the_header(port)
     }
 
     /// Looks at the other ends of pairs of virtual devices. What they do with packets that XDP
@@ -427,9 +428,10 @@ impl PlacedDatapath {
 
 /// What a port's place depends on, of all that is known of its device: not on every fact, because
 /// the other end of a veth pair can be looked at or not as processes there come and go.
-fn judgement(port: &Port) -> [Option<Refusal>; 3] {
+fn judgement(port: &Port) -> [Option<Refusal>; 4] {
     let refusal = |fit: Result<(), Reason>| fit.err().map(|reason| reason.refusal);
     [
+        refusal(fits_the_header(port)),
         refusal(fit::xdp_fit(&port.facts, port.xdp_wish(), port.mode)),
         refusal(fit::redirect_fit(&port.facts, port.kind, false)),
         refusal(fit::redirect_fit(&port.facts, port.kind, true)),

@@ -177,11 +177,9 @@ impl Daemon {
 
     /// Periodic work: timeouts, ages, probes.
     pub fn tick(&mut self) {
-        let now = self.clock.now();
         self.switch.revalidate_inline();
         self.expire();
-        self.connections.run(&mut self.switch, now);
-        self.settle();
+        self.run_connections();
     }
 
     /// The part of [`Daemon::tick`] that may be due between two of them.

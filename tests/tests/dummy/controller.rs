@@ -1,7 +1,7 @@
 //! Controllers: packets to them, monitors, connections.
 
 use crate::packets::{ip, tcp};
-use slipswitch_tests::harness::{Switch, wait_until};
+use slipswitch_tests::harness::{Switch, free_port, wait_until};
 use std::time::Duration;
 
 const SOON: Duration = Duration::from_secs(5);
@@ -99,16 +99,26 @@ fn port_status_is_sent_on_changes() {
     monitored(&switch, "DEL: 9(p9)");
 }
 
-#[test]
-fn an_active_controller_is_connected_and_shown() {
-    let switch = Switch::dummy(2);
+/// Starts a learning controller.
+fn start_controller(switch: &Switch) {
     switch.run("ovs-testcontroller --detach --no-chdir --pidfile=controller.pid --unixctl=controller.ctl --log-file=controller.log -vconsole:off punix:controller.sock");
-    switch.vsctl("set-controller br0 unix:controller.sock");
+}
+
+/// Waits until the bridge is connected to its controller.
+fn wait_connected(switch: &Switch) {
     let up = wait_until(SOON, || {
         switch.appctl("time/warp 1000");
         switch.vsctl("get controller br0 is_connected") == "true\n"
     });
-    assert!(up, "{}", switch.vsctl("list controller"));
+    assert!(up, "{}\n{}", switch.vsctl("list controller"), switch.story());
+}
+
+#[test]
+fn an_active_controller_is_connected_and_shown() {
+    let switch = Switch::dummy(2);
+    start_controller(&switch);
+    switch.vsctl("set-controller br0 unix:controller.sock");
+    wait_connected(&switch);
     // The learning controller answers packet-ins with flows.
     switch.receive("p1", &crate::packets::arp("50:54:00:00:00:01", "ff:ff:ff:ff:ff:ff"));
     let flooded = wait_until(SOON, || switch.sent("p2").len() == 1);
@@ -121,12 +131,8 @@ fn a_controller_that_is_away_is_tried_again() {
     let switch = Switch::dummy(1);
     switch.vsctl("set-controller br0 unix:controller.sock -- set controller br0 max_backoff=1000");
     assert_eq!(switch.vsctl("get controller br0 is_connected"), "false\n");
-    switch.run("ovs-testcontroller --detach --no-chdir --pidfile=controller.pid --unixctl=controller.ctl -vconsole:off punix:controller.sock");
-    let up = wait_until(SOON, || {
-        switch.appctl("time/warp 1000");
-        switch.vsctl("get controller br0 is_connected") == "true\n"
-    });
-    assert!(up, "{}", switch.story());
+    start_controller(&switch);
+    wait_connected(&switch);
 }
 
 #[test]
@@ -145,15 +151,11 @@ fn times_connected(switch: &Switch) -> usize {
 
 /// A learning controller that the bridge is connected to.
 fn with_controller(switch: &Switch, settings: &str) {
-    switch.run("ovs-testcontroller --detach --no-chdir --pidfile=controller.pid --unixctl=controller.ctl -vconsole:off punix:controller.sock");
+    start_controller(switch);
     switch.vsctl(&format!(
         "set-controller br0 unix:controller.sock -- set controller br0 {settings}"
     ));
-    let up = wait_until(SOON, || {
-        switch.appctl("time/warp 1000");
-        switch.vsctl("get controller br0 is_connected") == "true\n"
-    });
-    assert!(up, "{}", switch.story());
+    wait_connected(switch);
 }
 
 #[test]
@@ -171,10 +173,7 @@ fn tuning_a_controller_keeps_its_connection() {
 #[test]
 fn a_listener_is_there_behind_every_change() {
     let switch = Switch::dummy(1);
-    let port = std::net::TcpListener::bind("127.0.0.1:0")
-        .and_then(|l| l.local_addr())
-        .expect("a port is free")
-        .port();
+    let port = free_port();
     switch.vsctl(&format!("set-controller br0 ptcp:{port}:127.0.0.1"));
     let listens = |version: &str| {
         wait_until(SOON, || {

@@ -288,7 +288,7 @@ pub(super) fn vacancy(table: &Table) -> u8 {
 pub(super) fn table_desc(id: u8, table: &Table) -> TableDesc {
     TableDesc {
         table_id: id,
-        eviction: table.eviction.evict_by_openflow || table.eviction.evict,
+        eviction: table.eviction.is_on(),
         // As in OVS all are in force, and none can be changed.
         eviction_flags: openflow::message::EvictionFlags::all(),
         vacancy: table.vacancy.map(|v| Vacancy { current: vacancy(table), ..v }),

@@ -190,6 +190,11 @@ impl Session {
         self.protocol.is_some() && self.closing.is_none()
     }
 
+    /// One of a controller that has finished its handshake, also when it is to be closed.
+    pub(super) fn is_controller(&self) -> bool {
+        self.kind() == Kind::Primary && self.version().is_some()
+    }
+
     pub(super) fn version(&self) -> Option<Version> {
         self.protocol.map(|p| p.version)
     }

@@ -21,7 +21,7 @@ impl Table {
             Some(limit) if self.rules().len() >= limit as usize => {}
             _ => return Ok(None),
         }
-        if !config.evict && !config.evict_by_openflow {
+        if !config.is_on() {
             return Err(TableFull);
         }
         self.victims(1).pop().map(Some).ok_or(TableFull)
@@ -30,7 +30,7 @@ impl Table {
     /// The rules to evict because the limit is lower than it was, in their order.
     pub(super) fn excess(&self) -> Vec<Arc<Rule>> {
         let config = &self.eviction;
-        let limit = config.limit.filter(|_| config.evict || config.evict_by_openflow);
+        let limit = config.limit.filter(|_| config.is_on());
         let count = limit.map_or(0, |limit| self.rules().len().saturating_sub(limit as usize));
         self.victims(count)
     }

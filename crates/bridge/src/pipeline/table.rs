@@ -22,6 +22,13 @@ pub struct EvictionConfig {
     pub groups: Vec<Subfield>,
 }
 
+impl EvictionConfig {
+    /// Evict instead of refusing, whoever says so.
+    pub fn is_on(&self) -> bool {
+        self.evict || self.evict_by_openflow
+    }
+}
+
 /// `rules` in the order in which they were added. A classifier's order is another one in each run,
 /// and is not to be seen from outside.
 pub(crate) fn as_added<'a>(rules: impl Iterator<Item = &'a Arc<Rule>>) -> Vec<Arc<Rule>> {

@@ -393,12 +393,18 @@ fn deleting_all_rules_keeps_hidden_ones_and_takes_learned_ones_along() {
     assert_eq!((b.p.clear_rules().len(), b.count()), (1, 0));
 }
 
-#[test]
-fn a_rule_that_is_evicted_takes_learned_ones_along() {
+/// A rule that has a hard timeout of 5 s, and one that it has learned.
+fn with_learner_and_learned() -> Bench {
     let mut b = Bench::new();
     let learner = add(6, ip(1), &[Action::Learn(Box::new(learn_with_cookie(0x33)))]);
     b.run(&FlowMod { hard_timeout: 5, ..learner }).unwrap();
     b.run(&FlowMod { table_id: 7, new_cookie: 0x33, ..add(5, ip(1), &[]) }).unwrap();
+    b
+}
+
+#[test]
+fn a_rule_that_is_evicted_takes_learned_ones_along() {
+    let mut b = with_learner_and_learned();
     let eviction = &mut b.p.table_mut(0).unwrap().eviction;
     (eviction.limit, eviction.evict) = (Some(1), true);
     b.run(&add(5, ip(2), &[])).unwrap();
@@ -430,10 +436,7 @@ fn a_limit_that_is_lowered_evicts_at_once() {
 
 #[test]
 fn a_rule_that_expires_takes_learned_ones_along() {
-    let mut b = Bench::new();
-    let learner = add(6, ip(1), &[Action::Learn(Box::new(learn_with_cookie(0x33)))]);
-    b.run(&FlowMod { hard_timeout: 5, ..learner }).unwrap();
-    b.run(&FlowMod { table_id: 7, new_cookie: 0x33, ..add(5, ip(1), &[]) }).unwrap();
+    let mut b = with_learner_and_learned();
     let later = b.now + 20_000;
     let reasons: Vec<FlowRemovedReason> =
         b.p.expire(later, later)
