@@ -470,32 +470,11 @@ impl PacketSender {
         match finish::finish(p) {
             Err(_) => report.dropped_malformed += 1,
             Ok(frames) => {
-                for frame in &frames {
-                    if let Err(e) = self.send_plain(frame.data()) {
-                        report.count_error(&e);
-                        return;
-                    }
-                }
-                report.sent += 1;
+                let mut one = SendReport::default();
+                frames.chunks(BATCH).for_each(|batch| self.send_batch(batch, &mut one));
+                *report += SendReport::of_one(&one);
             }
         }
-    }
-
-    fn send_plain(&self, frame: &[u8]) -> io::Result<()> {
-        let header = [0u8; VNET_HEADER];
-        let parts = [
-            libc::iovec { iov_base: header.as_ptr().cast_mut().cast(), iov_len: VNET_HEADER },
-            libc::iovec { iov_base: frame.as_ptr().cast_mut().cast(), iov_len: frame.len() },
-        ];
-        // SAFETY: integers and null pointers; zero is valid.
-        let mut message: libc::msghdr = unsafe { mem::zeroed() };
-        message.msg_iov = parts.as_ptr().cast_mut();
-        message.msg_iovlen = parts.len() as _;
-        // SAFETY: the iovecs name live buffers, which the kernel only reads.
-        sys::check_len(unsafe {
-            libc::sendmsg(self.socket.as_raw_fd(), &raw const message, libc::MSG_DONTWAIT)
-        })?;
-        Ok(())
     }
 }
 

@@ -71,6 +71,24 @@ impl SendReport {
             + self.dropped_error
     }
 
+    /// What became of one packet, of what became of the frames that it was cut into: it was sent when
+    /// all of them were.
+    pub(crate) fn of_one(frames: &SendReport) -> SendReport {
+        let mut one = SendReport::default();
+        let fates = [
+            (frames.dropped_too_long, &mut one.dropped_too_long),
+            (frames.dropped_down, &mut one.dropped_down),
+            (frames.dropped_malformed, &mut one.dropped_malformed),
+            (frames.dropped_error, &mut one.dropped_error),
+            (frames.dropped_full, &mut one.dropped_full),
+        ];
+        match fates.into_iter().find(|(count, _)| *count > 0) {
+            Some((_, fate)) => *fate = 1,
+            None => one.sent = 1,
+        }
+        one
+    }
+
     /// Counts one packet that the kernel refused with `error`.
     pub(crate) fn count_error(&mut self, error: &io::Error) {
         match error.raw_os_error() {

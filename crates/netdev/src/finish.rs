@@ -12,14 +12,23 @@
 //! * The transport payloads of the frames, one after the other, are the payload that went in.
 //! * Metadata that contradicts the bytes is an error, never a wrong frame.
 //!
-//! # Limits
+//! # Tunnels
 //!
-//! Only the outermost IP packet is segmented (behind VLAN tags and MPLS labels): a segmented
-//! packet inside a tunnel is refused with [`FinishError::Encapsulated`].
+//! The packet that is segmented may be inside of one tunnel over UDP, GRE or IP, which gets lengths,
+//! identifications and checksums of its own for each segment. How far its headers reach is known by
+//! where the segmented packet's transport header starts. What is in more than one tunnel is refused
+//! ([`FinishError::Encapsulated`]).
 
 use packet::{Gso, Packet, checksum};
 
-use crate::headers::{self, Ip, Layers, PROTO_SCTP, PROTO_TCP, PROTO_UDP, be16, be32, fold, put};
+use crate::headers::{
+    self, Ip, Layers, PROTO_GRE, PROTO_IPV4, PROTO_IPV6, PROTO_SCTP, PROTO_TCP, PROTO_UDP, be16,
+    be32, fold, put,
+};
+
+/// Bits of a GRE header's first byte: it has a checksum; it has a number (RFC 2784, RFC 2890).
+const GRE_CHECKSUM: u8 = 0x80;
+const GRE_SEQUENCE: u8 = 0x10;
 
 /// Where an SCTP packet has its CRC32c (RFC 9260, 3.1).
 const SCTP_CRC: u16 = 8;
@@ -36,8 +45,11 @@ pub enum FinishError {
     /// A segment size of 0.
     #[error("the segment size is 0, or too small for a fragment")]
     SegmentSize,
-    /// The transport header is not that of the outermost IP packet.
-    #[error("the packet to be segmented is inside of a tunnel")]
+    /// The transport header is neither that of the outermost IP packet nor that of one in a tunnel
+    /// which can be given to each segment.
+    #[error(
+        "the packet to be segmented is inside of a tunnel that cannot be made for each segment"
+    )]
     Encapsulated,
 }
 
@@ -46,10 +58,19 @@ pub fn is_finished(packet: &Packet) -> bool {
     packet.offload.csum.is_none() && packet.offload.gso.is_none()
 }
 
-/// True for a packet that the kernel would take and then not segment: behind labels it does so only
-/// when it pushed them itself, and drops the packet.
+/// True for a packet that the kernel would take and then not segment: behind labels, or inside of a
+/// tunnel, it does so only when it put the packet there itself. It drops the packet.
 pub(crate) fn is_beyond_the_kernel(packet: &Packet) -> bool {
-    packet.offload.gso.is_some() && headers::is_labelled(packet.data())
+    let data = packet.data();
+    packet.offload.gso.is_some()
+        && (headers::is_labelled(data)
+            || headers::layers(data).is_some_and(|outer| tunnelled_at(packet, &outer).is_some()))
+}
+
+/// Where the transport header of a packet in a tunnel starts.
+fn tunnelled_at(packet: &Packet, outer: &Layers) -> Option<usize> {
+    let (start, _) = packet.offload.csum?;
+    Some(usize::from(start)).filter(|at| *at > outer.l4)
 }
 
 /// Finishes `packet`: one frame, or one for each segment.
@@ -160,15 +181,18 @@ pub(crate) fn header_length(frame: &[u8], kind: Gso, transport: usize) -> Option
 
 fn segment(packet: &Packet, kind: Gso, size: u16) -> Result<Vec<Packet>, FinishError> {
     let data = packet.data();
-    let layers = headers::layers(data).ok_or(FinishError::WrongHeaders)?;
+    let outermost = headers::layers(data).ok_or(FinishError::WrongHeaders)?;
+    let (outer, layers) = match tunnelled_at(packet, &outermost) {
+        None => (None, outermost),
+        Some(l4) => {
+            let inner = headers::inner(data, &outermost, l4).ok_or(FinishError::Encapsulated)?;
+            (Some(outermost), inner)
+        }
+    };
     if let Some((start, _)) = packet.offload.csum
         && usize::from(start) != layers.l4
     {
-        return Err(if usize::from(start) > layers.l4 {
-            FinishError::Encapsulated
-        } else {
-            FinishError::WrongHeaders
-        });
+        return Err(FinishError::WrongHeaders);
     }
     let fits = match kind {
         Gso::TcpV4 => layers.ip == Ip::V4 && layers.proto == PROTO_TCP,
@@ -177,6 +201,9 @@ fn segment(packet: &Packet, kind: Gso, size: u16) -> Result<Vec<Packet>, FinishE
     };
     if !fits || layers.fragment {
         return Err(FinishError::WrongHeaders);
+    }
+    if outer.is_some_and(|o| kind == Gso::UdpFragment || !can_be_repeated(data, &o)) {
+        return Err(FinishError::Encapsulated);
     }
     if size == 0 {
         return Err(FinishError::SegmentSize);
@@ -191,22 +218,35 @@ fn segment(packet: &Packet, kind: Gso, size: u16) -> Result<Vec<Packet>, FinishE
     let cut = match kind {
         Gso::UdpFragment => fragment_udp(packet, &layers, end, size),
         Gso::TcpV4 | Gso::TcpV6 | Gso::UdpL4 => {
-            segment_transport(data, &layers, headers_end, end, size)
+            let head = data.get(..headers_end);
+            let payload = data.get(headers_end..end);
+            head.zip(payload).and_then(|(head, payload)| {
+                segment_transport(head, payload, &layers, outer.as_ref(), size)
+            })
         }
     };
     cut.ok_or(FinishError::WrongHeaders)
 }
 
-/// TCP and UDP segmentation: each segment has all headers.
+/// True when the headers of a tunnel may stand before each segment.
+fn can_be_repeated(data: &[u8], outer: &Layers) -> bool {
+    let is_known = match outer.proto {
+        PROTO_IPV4 | PROTO_IPV6 | PROTO_UDP => true,
+        PROTO_GRE => data.get(outer.l4).is_some_and(|flags| flags & GRE_SEQUENCE == 0),
+        _ => false,
+    };
+    is_known && !outer.fragment
+}
+
+/// TCP and UDP segmentation: each segment has all of `head`, which has `layers`, and before them
+/// those of a tunnel.
 fn segment_transport(
-    data: &[u8],
+    head: &[u8],
+    payload: &[u8],
     layers: &Layers,
-    headers_end: usize,
-    end: usize,
+    outer: Option<&Layers>,
     size: usize,
 ) -> Option<Vec<Packet>> {
-    let head = data.get(..headers_end)?;
-    let payload = data.get(headers_end..end)?;
     let count = payload.len().div_ceil(size).max(1);
     let mut out = Vec::with_capacity(count);
     for i in 0..count {
@@ -234,9 +274,34 @@ fn segment_transport(
             l4 + 6
         };
         finish_transport(d, layers, sum_at)?;
+        if let Some(outer) = outer {
+            finish_tunnel(d, outer, i)?;
+        }
         out.push(p);
     }
     Some(out)
+}
+
+/// Sets lengths, identification and checksums of a tunnel's headers, behind which all is finished.
+fn finish_tunnel(d: &mut [u8], outer: &Layers, number: usize) -> Option<()> {
+    finish_ip(d, outer, number)?;
+    let l4 = outer.l4;
+    match outer.proto {
+        PROTO_UDP => {
+            let length = u16::try_from(d.len() - l4).ok()?;
+            put(d, l4 + 4, &length.to_be_bytes())?;
+            if be16(d, l4 + 6)? != 0 {
+                finish_transport(d, outer, l4 + 6)?;
+            }
+        }
+        PROTO_GRE if d.get(l4)? & GRE_CHECKSUM != 0 => {
+            put(d, l4 + 4, &[0, 0])?;
+            let sum = !fold(headers::add_sum(0, d.get(l4..)?));
+            put(d, l4 + 4, &sum.to_be_bytes())?;
+        }
+        _ => {}
+    }
+    Some(())
 }
 
 /// Sets the IP length and, for IPv4, the identification (counted on by `number`) and checksum.

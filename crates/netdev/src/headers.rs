@@ -8,12 +8,18 @@ pub(crate) const ETH_HEADER: usize = 14;
 /// Bytes of one VLAN tag.
 pub(crate) const VLAN_TAG: usize = 4;
 
+/// Bytes of an IPv6 header with extensions, within which it is looked for inside of a tunnel.
+const MOST_IPV6_HEADERS: usize = 40 + 256;
+
 const TYPE_IPV4: u16 = 0x0800;
 const TYPE_ARP: u16 = 0x0806;
 const TYPE_IPV6: u16 = 0x86dd;
 
+pub(crate) const PROTO_IPV4: u8 = 4;
 pub(crate) const PROTO_TCP: u8 = 6;
 pub(crate) const PROTO_UDP: u8 = 17;
+pub(crate) const PROTO_IPV6: u8 = 41;
+pub(crate) const PROTO_GRE: u8 = 47;
 pub(crate) const PROTO_SCTP: u8 = 132;
 
 /// Reads 16 bits, most significant byte first.
@@ -166,6 +172,25 @@ fn ipv6(frame: &[u8], l3: usize) -> Option<Layers> {
             return Some(Layers { ip: Ip::V6, l3, l4, proto_at, proto, fragment, end });
         }
     }
+}
+
+/// The IP packet inside of `outer` whose transport header is at `l4`, whatever tunnel it is in: its
+/// header ends there, and says that the packet ends where the outer one does.
+pub(crate) fn inner(frame: &[u8], outer: &Layers, l4: usize) -> Option<Layers> {
+    let v4 = (20..=60).step_by(4);
+    let v6 = (40..=MOST_IPV6_HEADERS).step_by(8);
+    let starts = |length: usize| l4.checked_sub(length).filter(|l3| *l3 >= outer.l4);
+    let mut all = v4.filter_map(starts).filter_map(|l3| {
+        let l = ipv4(frame, l3)?;
+        let sum = add_sum(0, frame.get(l3..l.l4)?);
+        let total = usize::from(be16(frame, l3 + 2)?);
+        (fold(sum) == 0xffff && l3 + total == outer.end).then_some(l)
+    });
+    let mut others = v6.filter_map(starts).filter_map(|l3| {
+        let length = usize::from(be16(frame, l3 + 4)?);
+        ipv6(frame, l3).filter(|_| l3 + 40 + length == outer.end)
+    });
+    all.find(|l| l.l4 == l4).or_else(|| others.find(|l| l.l4 == l4))
 }
 
 /// One's complement sum of `data` (RFC 1071), added to `sum`; an odd last byte is padded.

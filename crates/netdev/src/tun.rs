@@ -434,6 +434,11 @@ impl TunSender {
     }
 }
 
+/// The kernel does not take the packet as it is, perhaps for its metadata.
+fn is_refused(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EMSGSIZE))
+}
+
 impl Sender for TunSender {
     fn send(&self, packets: &[Packet]) -> SendReport {
         let mut report = SendReport::default();
@@ -442,15 +447,15 @@ impl Sender for TunSender {
                 report.dropped_malformed += 1;
                 continue;
             }
-            let mut result = self.write(p.data(), vnet::encode(&p.offload));
-            let refused = matches!(
-                &result,
-                Err(e) if matches!(e.raw_os_error(), Some(libc::EINVAL | libc::EMSGSIZE))
-            );
-            if refused && !finish::is_finished(p) {
-                result = self.send_finished(p);
-            }
-            match result {
+            let sent = if finish::is_beyond_the_kernel(p) {
+                self.send_finished(p)
+            } else {
+                match self.write(p.data(), vnet::encode(&p.offload)) {
+                    Err(e) if is_refused(&e) && !finish::is_finished(p) => self.send_finished(p),
+                    sent => sent,
+                }
+            };
+            match sent {
                 Ok(()) => report.sent += 1,
                 Err(e) => report.count_error(&e),
             }

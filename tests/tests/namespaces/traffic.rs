@@ -1,7 +1,7 @@
 //! What goes through.
 
 use crate::tools::{SOON, Stream, pair, sees, switch, tcp, tcp_to, udp};
-use slipswitch_tests::harness::{Capture, wait_until};
+use slipswitch_tests::harness::{Capture, skip, wait_until};
 use std::time::Duration;
 
 #[test]
@@ -259,6 +259,48 @@ fn checksums_are_whole_at_the_receiver() {
             .collect();
         assert!(wrong.is_empty(), "{name}: {wrong:#?}");
         assert!(of(&text, "(correct)") > 5, "{name}: TCP was captured: {text}");
+    }
+}
+
+#[test]
+fn segments_in_a_tunnel_reach_a_device_that_takes_none() {
+    let Some((switch, a, b)) = pair() else { return };
+    if slipswitch_tests::harness::without_tool(&["ethtool"]) {
+        return;
+    }
+    // In userspace a large segment does not know any more that it is in a tunnel, and the kernel
+    // would not cut it for a device that takes none, but drop it.
+    for port in ["h1", "h2"] {
+        switch.vsctl(&format!("set interface {port} other_config:tier=userspace"));
+        switch.netns().sh(&format!("ethtool -K {port} tx off"));
+    }
+    let retransmitted = || -> u64 {
+        let text = a.netns.sh("cat /proc/net/snmp");
+        let mut lines = text.lines().filter_map(|l| l.strip_prefix("Tcp: "));
+        let (names, numbers) = (lines.next(), lines.next());
+        let (names, numbers) = (names.expect("names"), numbers.expect("numbers"));
+        let mut pairs = names.split(' ').zip(numbers.split(' '));
+        let (_, number) = pairs.find(|(name, _)| *name == "RetransSegs").expect("it is counted");
+        number.parse().expect("a number")
+    };
+    for sums in ["noudpcsum", "udpcsum"] {
+        for (host, net, peer) in [(&a, 1, 2), (&b, 2, 1)] {
+            let device = format!(
+                "ip link add vx0 type vxlan id 7 dev eth0 local 10.0.0.{net} remote 10.0.0.{peer} dstport 4789 {sums}"
+            );
+            if !host.netns.run(&device).ok() {
+                skip("this kernel has no VXLAN");
+                return;
+            }
+            host.netns.sh(&format!("ip addr add 10.9.0.{net}/24 dev vx0; ip link set vx0 up"));
+        }
+        assert!(a.reaches("10.9.0.2", SOON), "{sums}: {}", switch.story());
+        let before = retransmitted();
+        tcp_to(&a.netns, &b.netns, "10.9.0.2", 3_000_000);
+        let again = retransmitted() - before;
+        assert!(again < 20, "{sums}: {again} segments of 2,200 were sent again");
+        a.netns.sh("ip link del vx0");
+        b.netns.sh("ip link del vx0");
     }
 }
 

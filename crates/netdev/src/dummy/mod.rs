@@ -231,18 +231,18 @@ impl Dummy {
     }
 
     /// Sends one frame after its offload work is finished.
-    fn transmit(&self, s: &mut State, frame: &[u8], report: &mut SendReport) -> bool {
+    fn transmit(&self, s: &mut State, frame: &[u8], report: &mut SendReport) {
         let Some(kind) = headers::ethertype(frame) else {
             report.dropped_malformed += 1;
             s.stats.tx_dropped += 1;
-            return false;
+            return;
         };
         // As OVS's dummies: a customer's tag has room beside the MTU, a service tag has not.
         let tag = if kind == ethertype::VLAN { headers::VLAN_TAG } else { 0 };
         if frame.len() > s.mtu as usize + headers::ETH_HEADER + tag {
             report.dropped_too_long += 1;
             s.stats.tx_dropped += 1;
-            return false;
+            return;
         }
         s.stats.tx_packets += 1;
         s.stats.tx_bytes += frame.len() as u64;
@@ -252,7 +252,7 @@ impl Dummy {
         if let Some(connection) = &s.connection {
             connection.send(frame);
         }
-        true
+        report.sent += 1;
     }
 }
 
@@ -325,26 +325,18 @@ impl Sender for Dummy {
                 if let Some(reply) = s.arp_reply(p.data()) {
                     replies.push(reply);
                 }
-                let mut one = SendReport::default();
                 if finish::is_finished(p) {
-                    if self.transmit(s, p.data(), &mut one) {
-                        one.sent = 1;
-                    }
-                } else {
-                    // A packet counts as sent when all its segments were.
-                    match finish::finish(p) {
-                        Ok(frames) => {
-                            let all = frames.iter().all(|f| self.transmit(s, f.data(), &mut one));
-                            one = if all {
-                                SendReport { sent: 1, ..SendReport::default() }
-                            } else {
-                                SendReport { dropped_too_long: 1, ..SendReport::default() }
-                            };
-                        }
-                        Err(_) => one.dropped_malformed = 1,
-                    }
+                    self.transmit(s, p.data(), &mut report);
+                    continue;
                 }
-                report += one;
+                match finish::finish(p) {
+                    Ok(frames) => {
+                        let mut one = SendReport::default();
+                        frames.iter().for_each(|f| self.transmit(s, f.data(), &mut one));
+                        report += SendReport::of_one(&one);
+                    }
+                    Err(_) => report.dropped_malformed += 1,
+                }
             }
         }
         if !replies.is_empty() {

@@ -54,6 +54,47 @@ fn unfinished(v6: bool, proto: u8, tags: usize, payload: &[u8], gso: Option<(Gso
     p
 }
 
+/// What a packet in a tunnel has before it.
+#[derive(Clone, Copy, Debug)]
+enum Tunnel {
+    /// VXLAN, with a checksum of its own or without (RFC 7348).
+    Vxlan(bool),
+    /// GRE with an Ethernet frame in it, likewise.
+    Gre(bool),
+    /// IP in IP.
+    Ip,
+}
+
+/// A packet in a tunnel, as a host's stack leaves it: all headers are those of the whole.
+fn tunnelled(v6: bool, tunnel: Tunnel, inner: &Packet) -> Packet {
+    let frame = inner.data();
+    let ip = &frame[headers::layers(frame).expect("it has layers").l3..];
+    let (proto, mut behind) = match tunnel {
+        Tunnel::Vxlan(_) => (PROTO_UDP, vec![0x30, 0x39, 0x12, 0xb5, 0, 0, 0, 0]),
+        Tunnel::Gre(false) => (PROTO_GRE, vec![0, 0, 0x65, 0x58]),
+        Tunnel::Gre(true) => (PROTO_GRE, vec![0x80, 0, 0x65, 0x58, 0, 0, 0, 0]),
+        Tunnel::Ip if ip[0] >> 4 == 4 => (PROTO_IPV4, Vec::new()),
+        Tunnel::Ip => (PROTO_IPV6, Vec::new()),
+    };
+    if let Tunnel::Vxlan(sums) = tunnel {
+        behind.extend([8, 0, 0, 0, 0, 0, 7, 0]);
+        let length = (behind.len() + frame.len()) as u16;
+        put(&mut behind, 4, &length.to_be_bytes()).expect("built above");
+        put(&mut behind, 6, &u16::from(sums).to_be_bytes()).expect("built above");
+    }
+    let content = if matches!(tunnel, Tunnel::Ip) { ip } else { frame };
+    behind.extend(content);
+    // Like any transport's, but for what `unfinished` puts before its payload.
+    let mut p = unfinished(v6, proto, 0, &behind[8..], None);
+    let l4 = p.len() - behind.len();
+    p.data_mut()[l4..].copy_from_slice(&behind);
+    let moved = (p.len() - frame.len()) as u16;
+    let gso = inner.offload.gso.map(|(kind, size, header)| (kind, size, header + moved));
+    let csum = inner.offload.csum.map(|(start, offset)| (start + moved, offset));
+    p.offload = Offload { csum, gso, ..Offload::default() };
+    p
+}
+
 /// True when IP and transport checksums and lengths of a whole frame are right.
 fn is_valid(frame: &[u8]) -> bool {
     let Some(l) = headers::layers(frame) else { return false };
@@ -129,6 +170,59 @@ proptest! {
     }
 
     #[test]
+    fn segments_in_a_tunnel_have_all_of_its_headers(
+        outer_v6: bool,
+        v6: bool,
+        tcp: bool,
+        tunnel in prop::sample::select(vec![
+            Tunnel::Vxlan(false),
+            Tunnel::Vxlan(true),
+            Tunnel::Gre(false),
+            Tunnel::Gre(true),
+            Tunnel::Ip,
+        ]),
+        payload in proptest::collection::vec(any::<u8>(), 1..5000),
+        size in 1..2000u16,
+    ) {
+        let (proto, kind) = match (tcp, v6) {
+            (true, false) => (PROTO_TCP, Gso::TcpV4),
+            (true, true) => (PROTO_TCP, Gso::TcpV6),
+            _ => (PROTO_UDP, Gso::UdpL4),
+        };
+        let inner = unfinished(v6, proto, 0, &payload, Some((kind, size)));
+        let whole = tunnelled(outer_v6, tunnel, &inner);
+        prop_assert!(is_beyond_the_kernel(&whole) && !is_beyond_the_kernel(&inner));
+        let outer = headers::layers(whole.data()).unwrap();
+        let eth = if matches!(tunnel, Tunnel::Ip) { 0 } else { 14 };
+        let ip = usize::from(whole.offload.csum.unwrap().0) - if v6 { 40 } else { 20 };
+        let frames = finish(&whole).unwrap();
+        let alone = finish(&inner).unwrap();
+        prop_assert_eq!(frames.len(), alone.len());
+        for (i, (f, alone)) in frames.iter().zip(&alone).enumerate() {
+            prop_assert!(is_finished(f));
+            // Inside, it is what it would be without a tunnel.
+            prop_assert_eq!(&f.data()[ip - eth..], &alone.data()[14 - eth..]);
+            // Outside, lengths and checksums are right, and nothing else changed.
+            let l = headers::layers(f.data()).unwrap();
+            prop_assert_eq!((l.l4, l.proto, l.end), (outer.l4, outer.proto, f.len()));
+            let part = &f.data()[l.l4..];
+            match tunnel {
+                Tunnel::Vxlan(sums) => {
+                    prop_assert_eq!(usize::from(be16(part, 4).unwrap()), part.len());
+                    prop_assert_eq!(be16(part, 6).unwrap() != 0, sums);
+                    prop_assert!(!sums || is_valid(f.data()), "segment {}", i);
+                }
+                Tunnel::Gre(true) => prop_assert_eq!(fold(headers::add_sum(0, part)), 0xffff),
+                Tunnel::Gre(false) | Tunnel::Ip => {}
+            }
+            if !outer_v6 {
+                prop_assert_eq!(fold(headers::add_sum(0, &f.data()[l.l3..l.l4])), 0xffff);
+                prop_assert_eq!(be16(f.data(), l.l3 + 4).unwrap(), 0x12ff + i as u16);
+            }
+        }
+    }
+
+    #[test]
     fn fragments_are_whole(
         v6: bool,
         payload in proptest::collection::vec(any::<u8>(), 1..5000),
@@ -174,6 +268,7 @@ proptest! {
     #[test]
     fn mutated_frames_never_panic(
         v6: bool,
+        inside: bool,
         cut in 0..120usize,
         at in 0..120usize,
         value: u8,
@@ -182,6 +277,7 @@ proptest! {
         let kind = [Gso::TcpV4, Gso::TcpV6, Gso::UdpL4, Gso::UdpFragment][kind];
         let proto = if matches!(kind, Gso::TcpV4 | Gso::TcpV6) { PROTO_TCP } else { PROTO_UDP };
         let p = unfinished(v6, proto, 1, &[7; 40], Some((kind, 16)));
+        let p = if inside { tunnelled(v6, Tunnel::Vxlan(v6), &p) } else { p };
         let mut bytes = p.data().to_vec();
         bytes.truncate(cut);
         if let Some(b) = bytes.get_mut(at) {
@@ -222,6 +318,17 @@ fn contradictions_are_named() {
         Some(FinishError::SegmentSize)
     );
     assert_eq!(with(&|q| q.offload.csum = Some((84, 16))), Some(FinishError::Encapsulated));
+    let numbered = |q: &mut Packet| {
+        *q = tunnelled(false, Tunnel::Gre(true), &p);
+        q.data_mut()[34] |= GRE_SEQUENCE;
+    };
+    assert_eq!(with(&numbered), Some(FinishError::Encapsulated));
+    let longer_inside = |q: &mut Packet| {
+        *q = tunnelled(false, Tunnel::Vxlan(false), &p);
+        let length = (q.len() - 14 - 1) as u16; // the outer packet ends before the inner one
+        q.data_mut()[16..18].copy_from_slice(&length.to_be_bytes());
+    };
+    assert_eq!(with(&longer_inside), Some(FinishError::Encapsulated));
     let csum_only = |q: &mut Packet| {
         q.offload.gso = None;
         q.offload.csum = Some((160, 16));

@@ -330,14 +330,7 @@ impl Transmitter {
                         for f in &frames {
                             self.enqueue(side, f.data(), &mut one);
                         }
-                        // A packet counts once, as sent when all its segments were.
-                        if one.dropped_too_long > 0 {
-                            report.dropped_too_long += 1;
-                        } else if one.dropped() > 0 {
-                            report.dropped_full += 1;
-                        } else {
-                            report.sent += 1;
-                        }
+                        report += SendReport::of_one(&one);
                     }
                 }
             }
