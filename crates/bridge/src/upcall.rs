@@ -278,6 +278,9 @@ impl Upcaller for Handler {
 
     fn upcalls(&mut self, upcalls: &[Upcall<'_>], answers: &mut Vec<Actions>) {
         let mut all = Vec::with_capacity(upcalls.len());
+        if upcalls.len() > 1 {
+            self.foresee(upcalls);
+        }
         for upcall in upcalls {
             let (actions, new) = self.answer(upcall);
             answers.push(actions);
@@ -289,6 +292,23 @@ impl Upcaller for Handler {
 }
 
 impl Handler {
+    /// Reads the rules that packets from ports meet first.
+    fn foresee(&mut self, upcalls: &[Upcall<'_>]) {
+        let snapshot = self.snapshot.read();
+        let locate = |upcall: &Upcall<'_>| {
+            let located = translate::locate(snapshot, upcall.key, &self.slow.recirc).ok()?;
+            located.frozen.is_none().then_some(located)
+        };
+        let located: Vec<_> = upcalls.iter().filter_map(locate).collect();
+        for same in located.chunk_by(|a, b| a.bridge == b.bridge) {
+            let bridge = same.first().and_then(|located| snapshot.bridge(located.bridge));
+            if let Some(table) = bridge.and_then(|bridge| bridge.tables.get(0)) {
+                let keys: Vec<&Key> = same.iter().map(|located| &located.key).collect();
+                table.rules.foresee(&keys);
+            }
+        }
+    }
+
     /// What becomes of the packet, and the megaflow to be made for those that follow.
     fn answer<'a>(&mut self, upcall: &Upcall<'a>) -> (Actions, Option<New<'a>>) {
         match upcall.kind {

@@ -61,6 +61,11 @@ use std::sync::Arc;
 use subtable::Subtable;
 use trie::{Tries, Walks};
 
+/// Rules that caches do not hold for long, beside all else that a packet needs.
+const MANY_RULES: usize = 4096;
+/// Subtables that are looked into before lookups, of those that are asked first.
+const FORESEEN: usize = 4;
+
 /// What a classifier holds.
 pub trait Entry {
     /// What it matches.
@@ -196,6 +201,16 @@ impl<R: Entry> Classifier<R> {
             subtable.unwildcard_miss(key, wc, &self.0.tries, &mut walks);
         }
         best
+    }
+
+    /// Reads what lookups of `keys` will, side by side: of many rules those that packets find are in
+    /// no cache, and a lookup waits for memory at each step of its way. To be called before these
+    /// lookups; where rules are few, or the subtables many, it does nothing or a part.
+    pub fn foresee(&self, keys: &[&Key]) {
+        if self.len() >= MANY_RULES {
+            let subtables = self.subtables().take(FORESEEN);
+            std::hint::black_box(subtables.map(|s| s.foresee(keys)).fold(0, u64::wrapping_add));
+        }
     }
 
     fn subtables(&self) -> impl Iterator<Item = &Subtable<R>> {

@@ -2,7 +2,7 @@
 
 use crate::Entry;
 use crate::mini::{MiniMask, MiniMatch, mix};
-use crate::tree::HashTree;
+use crate::tree::{HashTree, KEYS};
 use crate::trie::{self, Tries, Walks};
 use flow::{Key, Mask, WORDS};
 use imbl::OrdMap;
@@ -120,11 +120,24 @@ impl<R: Entry> Subtable<R> {
 
     /// The rules that match `key`, by falling priority (they all have one and the same
     /// match). `None`: no rule has the words of `key` under the mask.
-    pub fn find_for(&self, key: &Key) -> Option<impl Iterator<Item = &Arc<R>>> {
+    pub fn find_for<'a>(&'a self, key: &Key) -> Option<impl Iterator<Item = &'a Arc<R>>> {
+        let rules = self.rules.alike(self.highest(key), u32::BITS);
+        (!rules.is_empty()).then(|| rules.filter(move |r| r.matching().matches(key)))
+    }
+
+    /// Reads what [`Subtable::find_for`] will, for all of `keys` side by side. The result means nothing.
+    pub fn foresee(&self, keys: &[&Key]) -> u64 {
+        let ranks = keys.iter().map(|key| self.highest(key));
+        let rules = self.rules.foresee(ranks, u32::BITS);
+        // Each reads what the one before has found for all.
+        let matches: SmallVec<[&MiniMatch; KEYS]> = rules.iter().map(|r| r.matching()).collect();
+        matches.iter().flat_map(|m| m.values().next()).fold(0, |sum, (_, v)| sum.wrapping_add(v))
+    }
+
+    /// The rank of the rule for `key` that has the highest priority there is.
+    fn highest(&self, key: &Key) -> u64 {
         let hash = self.stages.iter().fold(self.seed, |hash, stage| stage.hash(hash, key.words()));
-        let rules = self.rules.alike(rank(short(hash), 0), u32::BITS);
-        let key = *key;
-        (!rules.is_empty()).then(|| rules.filter(move |r| r.matching().matches(&key)))
+        rank(short(hash), 0)
     }
 
     /// Sets in `wc` the whole mask.

@@ -10,6 +10,7 @@
 //! its own) takes the high bits of a hash, and what tells them apart the low ones: no leaf
 //! grows with them.
 
+use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -21,6 +22,9 @@ const WAYS: usize = 1 << BITS;
 const LEAF: usize = 32;
 /// Places that a full leaf gets at least.
 const STEP: usize = 4;
+
+/// Hashes that [`HashTree::foresee`] has room for without an allocation.
+pub(crate) const KEYS: usize = 32;
 
 /// What values are kept by.
 pub(crate) trait Hash: Copy + Ord {
@@ -166,6 +170,37 @@ impl<H: Hash, V> HashTree<H, V> {
         values
     }
 
+    /// Reads the way to the first value of each of [`HashTree::alike`], one node of all before the
+    /// next node of any: reads of memory wait for the one before on their way, not for each other.
+    pub fn foresee(&self, hashes: impl Iterator<Item = H>, bits: u32) -> SmallVec<[&V; KEYS]> {
+        let mut ways: SmallVec<[(H, &Link<H, V>); KEYS]> =
+            hashes.map(|h| (h, &self.root)).collect();
+        let mut leaves = SmallVec::<[_; KEYS]>::new();
+        let mut depth = 0;
+        while !ways.is_empty() {
+            ways.retain(|(hash, link)| {
+                let node: Option<&Node<H, V>> = (*link).as_deref();
+                match node {
+                    Some(Node::Branch(children)) if depth < bits => {
+                        *link = &children[hash.way(depth)];
+                        true
+                    }
+                    Some(Node::Leaf(entries)) => {
+                        leaves.push((*hash, entries));
+                        false
+                    }
+                    Some(Node::Branch(_)) | None => false,
+                }
+            });
+            depth += BITS;
+        }
+        let firsts = leaves.into_iter().filter_map(|(hash, entries)| {
+            let (first, last) = hash.range(bits);
+            entries.get(place(entries, first, last)).and_then(|run| run.first())
+        });
+        firsts.map(|(_, value)| value).collect()
+    }
+
     /// All values, by rising hash.
     pub fn values(&self) -> Values<'_, H, V> {
         Values { nodes: self.root.as_deref().into_iter().collect(), leaf: [].iter() }
@@ -276,6 +311,8 @@ mod tests {
             let alike = |other: u32| (hash ^ other).leading_zeros() >= bits;
             let expected: Vec<&u32> =
                 model.iter().filter(|(h, _)| alike(**h)).flat_map(|(_, run)| run).collect();
+            let first = tree.foresee([*hash].into_iter(), bits);
+            assert!(expected.is_empty() || bits < u32::BITS || first[..] == expected[..1]);
             let found = tree.alike(*hash, bits);
             assert_eq!(found.is_empty(), expected.is_empty());
             assert_eq!(found.collect::<Vec<_>>(), expected, "{bits} bits of {hash:x}");

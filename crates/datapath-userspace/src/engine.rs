@@ -117,7 +117,10 @@ fn look_again(shared: &Shared, some: &[Work]) -> Vec<Option<Found>> {
 type Groups = (Vec<(Arc<Flow>, Vec<Work>)>, Vec<Work>);
 
 fn group(batch: Vec<Work>, found: Vec<Option<Arc<Flow>>>) -> Groups {
-    // Mostly all packets of a batch are one megaflow's: then none of them moves.
+    // Mostly all packets of a batch are one megaflow's, or new: then none of them moves.
+    if found.iter().all(Option::is_none) {
+        return (Vec::new(), batch);
+    }
     if let Some(Some(first)) = found.first()
         && found.iter().all(|f| f.as_ref().is_some_and(|f| Arc::ptr_eq(f, first)))
     {
@@ -320,15 +323,15 @@ impl Engine {
     fn misses(&mut self, shared: &Shared, missed: Vec<Work>, depth: u32) {
         let mut left = missed.into_iter();
         for doublings in 0u32.. {
-            let together = 1usize.checked_shl(doublings).unwrap_or(usize::MAX);
-            let some: Vec<Work> = left.by_ref().take(together).collect();
+            let together = 1usize.checked_shl(doublings).unwrap_or(usize::MAX).min(left.len());
+            let some = left.as_slice().get(..together).unwrap_or_default();
             if some.is_empty() {
                 return;
             }
             // Since the first was looked up nobody has called up here.
-            let found = if doublings == 0 { vec![None] } else { look_again(shared, &some) };
-            let answers = self.call_up_together(shared, &some, &found);
-            for ((work, found), answer) in some.into_iter().zip(found).zip(answers) {
+            let found = if doublings == 0 { vec![None] } else { look_again(shared, some) };
+            let answers = self.call_up_together(shared, some, &found);
+            for ((work, found), answer) in left.by_ref().take(together).zip(found).zip(answers) {
                 self.miss(shared, work, found, answer, depth);
             }
         }
