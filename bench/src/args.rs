@@ -56,7 +56,8 @@ pub struct Args {
     /// Shorter rounds: a first look, not a result
     #[arg(long)]
     pub quick: bool,
-    /// Rounds of each measurement [default: 3; 5 with --full, 9 for groups]
+    /// Rounds of each measurement [default: 3, 5 with --full, 2 or 3 of what takes long; 9 for
+    /// groups]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeat: Option<u32>,
     /// Write the page to FILE, plots and results.json to a directory of its name beside it
@@ -92,6 +93,8 @@ pub enum Group {
 pub struct Plan {
     /// Rounds.
     pub repeat: u32,
+    /// So many were asked for: no measurement takes fewer because it is long.
+    pub exactly: bool,
     /// Shorter rounds.
     pub quick: bool,
     /// All points.
@@ -107,7 +110,12 @@ impl Args {
             Args { groups, .. } if groups.is_empty() => 3,
             _ => 9,
         };
-        Plan { repeat: self.repeat.unwrap_or(rounds), quick: self.quick, full: self.full }
+        Plan {
+            repeat: self.repeat.unwrap_or(rounds),
+            exactly: self.repeat.is_some(),
+            quick: self.quick,
+            full: self.full,
+        }
     }
 
     /// The experiments that were asked for, in the order of the page.
@@ -130,6 +138,13 @@ impl Args {
 }
 
 impl Plan {
+    /// For measurements that are many or long: with no more rounds than these, unless more were
+    /// asked for.
+    pub fn at_most(self, rounds: u32) -> Plan {
+        let repeat = if self.exactly { self.repeat } else { self.repeat.min(rounds) };
+        Plan { repeat, ..self }
+    }
+
     /// How long traffic is looked at in one round.
     pub fn window(&self) -> Duration {
         Duration::from_millis(if self.quick { 300 } else { 1000 })

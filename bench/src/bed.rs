@@ -3,7 +3,7 @@
 use crate::generator::{Stream, Traffic};
 use crate::netns::{Pair, veth};
 use crate::object::{Hook, Load, Programs};
-use crate::peer::{Peer, System};
+use crate::peer::{Between, Peer, System};
 use crate::pin::Cpus;
 use crate::sink::{Drain, Sink};
 use crate::topology::{Far, Topology};
@@ -32,7 +32,7 @@ impl Bed {
             !redirects || receiver != Far::Container,
             "the kernel drops XDP redirects to a veth whose other end has neither XDP nor GRO"
         );
-        let mut peer = system.start(cpus)?;
+        let mut peer = system.start(cpus, Between::Frames)?;
         let topology = Topology::around(peer.netns(), Far::Card, receiver)?;
         let hook = match receiver {
             Far::Container => Hook::Tc,

@@ -137,7 +137,10 @@ impl Run {
         tasks: &[Task<'_>],
     ) {
         self.in_groups(systems, make, &mut |run, group| match group {
-            Group::Ready(mut settings) => run.take_turns(experiment, &mut settings, limit, tasks),
+            Group::Ready(mut settings) => {
+                run.take_turns(experiment, &mut settings, limit, tasks);
+                settings.into_iter().for_each(|s| run.end(s.system, s));
+            }
             Group::Failed(system, why) => {
                 let suited = tasks.iter().filter(|task| task.suits(system));
                 suited.for_each(|task| run.absent(experiment, system, &task.asked, &why));
@@ -164,7 +167,10 @@ impl Run {
             match crate::attempt(|| make(system)) {
                 Err(why) => work(self, Group::Failed(system, why)),
                 // It starts again when the others have gone.
-                Ok(setting) if polls(&setting) => self.pollers.push(system),
+                Ok(setting) if polls(&setting) => {
+                    self.pollers.push(system);
+                    self.end(system, setting);
+                }
                 Ok(setting) => together.push(setting),
             }
         }
@@ -230,6 +236,17 @@ impl Run {
                     }
                 }
             }
+        }
+    }
+
+    /// Ends a system. That its daemon has ended before is to be seen then, and holds up nobody else.
+    pub fn end<T>(&mut self, system: System, running: T) {
+        let ended = crate::attempt(|| {
+            drop(running);
+            Ok(())
+        });
+        if let Err(why) = ended {
+            self.results.note(format!("{} did not end as it should: {why:#}", system.name()));
         }
     }
 

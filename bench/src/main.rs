@@ -141,7 +141,15 @@ fn how(plan: Plan, cpus: Cpus, progress: &Progress) -> report::machine::Facts {
         ("command", std::env::args().skip(1).collect::<Vec<_>>().join(" ")),
         ("took", clock(progress.elapsed())),
         (POINTS, if plan.full { ALL_POINTS } else { "a choice" }.to_owned()),
-        ("rounds", format!("{} of {} ms", plan.repeat, plan.window().as_millis())),
+        (
+            "rounds",
+            format!(
+                "{} of {} ms; of frames {}, which are shorter; 2 to 5 of rules, CPU and restarts",
+                plan.repeat,
+                plan.window().as_millis(),
+                plan.at_most(3).repeat
+            ),
+        ),
         ("CPUs", format!("traffic on {}, daemons and servers on {}", cpus.traffic, cpus.other)),
         ("load after", load().to_string()),
     ];

@@ -292,7 +292,7 @@ mod tests {
                 Ok(1.0)
             }) as Contender<'_>
         };
-        let plan = Plan { repeat: 2, quick: true, full: false };
+        let plan = Plan { repeat: 2, exactly: true, quick: true, full: false };
         let rounds = rounds(plan, 0.1, &mut [turn('a'), turn('b')]).unwrap();
         assert_eq!(order.borrow().as_str(), "ababab");
         assert_eq!((rounds.taken, rounds.unsteady), (1, false));
@@ -309,7 +309,7 @@ mod tests {
                 Ok(last)
             }) as Contender<'_>
         };
-        let plan = Plan { repeat: 3, quick: true, full: false };
+        let plan = Plan { repeat: 3, exactly: true, quick: true, full: false };
         let mut contenders = [turn('l', 1.0), turn('a', 1.0), turn('w', 2.0)];
         let stands = stands(plan, 1, 0.1, Some(0), &mut contenders).unwrap();
         assert_eq!(order.borrow().as_str(), "lawlawlawlwlwlwlwlwlw");
@@ -328,7 +328,7 @@ mod tests {
                 Ok(if turns % 4 == 1 || turns % 4 == 2 { speed } else { 2.0 * speed })
             }) as Contender<'_>
         };
-        let plan = Plan { repeat: 3, quick: true, full: false };
+        let plan = Plan { repeat: 3, exactly: true, quick: true, full: false };
         let mut contenders = [turn(10.0), turn(8.0)];
         let stands = stands(plan, 4, 0.01, Some(0), &mut contenders).unwrap();
         assert_eq!(stands[1].own.len(), 12);
@@ -350,7 +350,8 @@ mod tests {
             Ok(n * n * n)
         });
         let rounds =
-            rounds(Plan { repeat: 3, quick: true, full: false }, 0.01, &mut [wild]).unwrap();
+            rounds(Plan { repeat: 3, exactly: true, quick: true, full: false }, 0.01, &mut [wild])
+                .unwrap();
         assert_eq!((rounds.taken, rounds.unsteady), (3, true));
     }
 }

@@ -125,7 +125,7 @@ impl System {
     ///
     /// # Errors
     /// When this machine cannot run it, with the reason.
-    pub fn start(self, cpus: Cpus) -> Result<Box<dyn Peer>> {
+    pub fn start(self, cpus: Cpus, between: Between) -> Result<Box<dyn Peer>> {
         // The harness panics where a test would end.
         crate::attempt(|| match self {
             System::BareXdp => Ok(Box::new(bare::Bare::xdp()) as Box<dyn Peer>),
@@ -133,12 +133,21 @@ impl System {
             System::BareTc => Ok(Box::new(bare::Bare::tc())),
             System::LinuxBridge => Ok(Box::new(bridge::Bridge::start()?)),
             System::OvsKernel => Ok(Box::new(ovs::kernel(cpus)?)),
-            System::OvsAfPacket => Ok(Box::new(ovs::af_packet(cpus))),
+            System::OvsAfPacket => Ok(Box::new(ovs::af_packet(cpus, between))),
             System::OvsAfXdp => Ok(Box::new(ovs::af_xdp(cpus))),
             System::OvsDpdk => Ok(Box::new(ovs::dpdk(cpus)?)),
             System::Slipswitch(tier) => Ok(Box::new(slipswitch::start(tier, cpus))),
         })
     }
+}
+
+/// What a peer is between: settings that are the best for the one are not for the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Between {
+    /// Our generator and its sink.
+    Frames,
+    /// Hosts, which leave checksums and segments to their devices.
+    Hosts,
 }
 
 /// What a peer is to forward from its first port to its second.

@@ -2,7 +2,7 @@
 
 use crate::ends::Ends;
 use crate::netns::run;
-use crate::peer::{Peer, Rules, System, Tier};
+use crate::peer::{Between, Peer, Rules, System, Tier};
 use crate::pin::Cpus;
 use crate::topology::{End, Far, Topology};
 use anyhow::{Context, Result, ensure};
@@ -40,7 +40,7 @@ impl Setting {
     /// # Errors
     /// When it does not start, or they do not.
     pub fn make(system: System, cpus: Cpus, rules: Rules) -> Result<Setting> {
-        let mut peer = system.start(cpus).context("starting")?;
+        let mut peer = system.start(cpus, Between::Hosts).context("starting")?;
         let xdp = matches!(system, System::BareXdp | System::Slipswitch(Tier::Xdp));
         let far = if xdp { Far::Card } else { Far::Container };
         let topology = Topology::around(peer.netns(), far, far)?;

@@ -52,7 +52,7 @@ fn all(run: &mut Run, experiment: &Experiment, settings: &[Setting]) {
     let polls = settings.iter().any(|setting| run.pollers.contains(&setting.system));
     thread::sleep(if polls { QUIET } else { IDLE });
     // One look is too few to judge by: what a daemon does now and then falls into it or not.
-    let samples = run.plan.repeat.min(3);
+    let samples = run.plan.at_most(3).repeat;
     let mut idle = look(settings, samples).map(Vec::into_iter);
     for setting in settings {
         let idle = match &mut idle {

@@ -79,6 +79,7 @@ pub fn sweep(run: &mut Run, experiment: &Experiment) -> Result<()> {
                         }
                         measured.into_iter().for_each(|measured| run.known.keep(measured));
                     });
+                    run.end(system, session);
                 }
                 Err(e) => {
                     for case in &own {
@@ -153,7 +154,8 @@ fn add_alone(run: &mut Run, experiment: &Experiment, layouts: &[Layout], all: &a
     for case in layouts.iter().flat_map(|layout| &layout.cases) {
         let subject = no_switch(experiment, GENERATOR, case);
         for Alone { metric, unit, samples } in all.of(case) {
-            run.add(subject.point(metric, unit, samples));
+            let unsteady = samples.scatter() > rate::WIDE;
+            run.add(Point { unsteady, ..subject.point(metric, unit, samples) });
         }
     }
 }
@@ -229,7 +231,7 @@ impl Session<'_> {
 
 /// Rounds for one point: there are many points, in a full run more than 500.
 fn rounds_of(plan: Plan) -> Plan {
-    Plan { repeat: plan.repeat.min(3), ..plan }
+    plan.at_most(3)
 }
 
 fn with_note(mut point: Point, note: Option<&str>) -> Point {

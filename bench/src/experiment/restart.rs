@@ -39,7 +39,7 @@ fn restarts(run: &mut Run, system: System) -> Result<Vec<Series>> {
     restart(&mut setting)?; // settings of table sizes take effect at a start
     let lost = undisturbed(&setting)?;
     ensure!(lost == 0, "{lost} are lost in a second without a restart");
-    for _ in 0..run.plan.repeat.min(if run.plan.full { 3 } else { 2 }) {
+    for _ in 0..run.plan.at_most(if run.plan.full { 3 } else { 2 }).repeat {
         let ends = setting.ends.clone();
         let (outcome, ()) = paced(&ends, Flood { burst: BURST }, || {
             thread::sleep(QUIET);

@@ -3,10 +3,9 @@
 mod answerer;
 
 use super::{Asked, Run, of_stand, parameter};
-use crate::args::Plan;
 use crate::catalogue::Experiment;
 use crate::measure::{Contender, Sample, Stand, stands};
-use crate::peer::{Rules, System, Tier, rules_text};
+use crate::peer::{Between, Rules, System, Tier, rules_text};
 use crate::pin::Cpus;
 use crate::point::{Point, Subject};
 use crate::report::results::ANSWERER;
@@ -47,7 +46,7 @@ impl Sample for Added {
 /// Measures. The limit keeps no rules.
 pub fn run(run: &mut Run, experiment: &Experiment) -> Result<()> {
     let numbers: &[u32] = if run.plan.full { &[FEW, MANY] } else { &[MANY] };
-    let plan = Plan { repeat: run.plan.repeat.min(if run.plan.full { 5 } else { 2 }), ..run.plan };
+    let plan = run.plan.at_most(if run.plan.full { 5 } else { 2 });
     for number in numbers.iter().copied() {
         let mut able = Vec::new();
         for system in DAEMONS.into_iter().filter(|s| run.systems.contains(s)).collect::<Vec<_>>() {
@@ -109,7 +108,7 @@ fn points(subject: &Subject, rules: u32, stand: &Stand<Added>) -> Vec<Point> {
 
 /// By a new daemon: memory that was freed would be used again.
 fn by_daemon(system: System, cpus: Cpus, rules: u32) -> Result<Added> {
-    let peer = system.start(cpus)?;
+    let peer = system.start(cpus, Between::Frames)?;
     let switch = peer.switch().context("this system has no daemon")?;
     let pid = *peer.daemons().first().context("no daemon")?;
     let before = resident(pid)?;

@@ -1,6 +1,7 @@
 //! Open vSwitch of the distribution, with the kernel's datapath, and with its own over three kinds
 //! of devices.
 
+use super::Between;
 use super::hugepages::Hugepages;
 use super::vswitch::{Recipe, Vswitch};
 use crate::pin::Cpus;
@@ -24,6 +25,10 @@ const LIMITS: &str = "other_config:flow-limit=400000 other_config:max-idle=60000
 /// For its own datapath: the signature match cache is there for what the exact match cache cannot
 /// hold.
 const CACHE: &str = "other_config:smc-enable=true";
+/// Over plain devices it takes large segments and unfinished checksums by AF_PACKET, and hands them on.
+const SEGMENTS: &str = "other_config:userspace-tso-enable=true";
+/// Of daemons whose polling thread alone is pinned.
+const LOOSE: &str = "its other threads are where the kernel puts them";
 /// The kernel's datapath.
 const MODULE: &str = "openvswitch";
 
@@ -39,24 +44,29 @@ pub fn kernel(cpus: Cpus) -> Result<Vswitch> {
     let _ = Command::new("modprobe").args(["-q", MODULE]).status();
     let there = Path::new("/sys/module").join(MODULE).exists();
     ensure!(there, "this kernel has no module {MODULE}: make bench-kernel takes one that has");
-    Ok(on_plain_devices("system", LIMITS, cpus))
+    Ok(on_plain_devices("system", LIMITS, LIMITS, cpus))
 }
 
 /// On plain devices, by AF_PACKET, which the main thread polls.
 ///
 /// # Panics
 /// When the daemon does not start.
-pub fn af_packet(cpus: Cpus) -> Vswitch {
-    on_plain_devices("netdev", &format!("{LIMITS} {CACHE}"), cpus)
+pub fn af_packet(cpus: Cpus, between: Between) -> Vswitch {
+    let settings = format!("{LIMITS} {CACHE}");
+    let prepare = match between {
+        Between::Frames => settings.clone(),
+        Between::Hosts => format!("{settings} {SEGMENTS}"),
+    };
+    on_plain_devices("netdev", &prepare, &format!("{settings}, {SEGMENTS} between hosts"), cpus)
 }
 
-fn on_plain_devices(datapath: &'static str, settings: &str, cpus: Cpus) -> Vswitch {
+fn on_plain_devices(datapath: &'static str, prepare: &str, settings: &str, cpus: Cpus) -> Vswitch {
     let before = vec!["taskset".into(), "-c".into(), cpus.other.to_string()];
     let kernel_datapath = datapath == "system";
     let options = Options::new(Kind::RealOvs, Mode::Real);
     Vswitch::new(Recipe {
         switch: Switch::with(Options { before, kernel_datapath, ..options }),
-        prepare: format!("set Open_vSwitch . {settings}"),
+        prepare: format!("set Open_vSwitch . {prepare}"),
         datapath,
         interface: Box::new(|_| String::new()),
         settings: format!("{settings}; the daemon is on CPU {}", cpus.other),
@@ -79,7 +89,7 @@ pub fn af_xdp(cpus: Cpus) -> Vswitch {
         interface: Box::new(|_| "type=afxdp options:n_rxq=1 options:xdp-mode=native".into()),
         settings: format!(
             "{LIMITS} {CACHE} {threads}; type=afxdp options:n_rxq=1 options:xdp-mode=native (veth has \
-             no zero copy)"
+             no zero copy); {LOOSE}"
         ),
         tier: None,
         held: None,
@@ -111,7 +121,7 @@ pub fn dpdk(cpus: Cpus) -> Result<Vswitch> {
         interface: Box::new(|name| format!("type=dpdk options:dpdk-devargs={}", devargs(name))),
         settings: format!(
             "{LIMITS} {CACHE} {threads}, {MEMORY} MiB of hugepages, {extra}; type=dpdk \
-             options:dpdk-devargs={}",
+             options:dpdk-devargs={}; {LOOSE}",
             devargs("PORT")
         ),
         tier: None,

@@ -5,8 +5,9 @@ use super::vswitch::{Recipe, Vswitch};
 use crate::pin::Cpus;
 use slipswitch_tests::harness::{Kind, Mode, Options, Switch};
 
-/// No flow has to give way because of limits.
-const SIZES: &str = "other_config:flow-limit=400000 other_config:bpf-max-flows=524288";
+/// No flow has to give way because of limits or of rarely being met, as with the others.
+const SIZES: &str = "other_config:flow-limit=400000 other_config:max-idle=60000 \
+     other_config:bpf-max-flows=524288";
 
 /// Starts the daemon on the CPU that traffic is not on; ports get the tier.
 ///

@@ -13,7 +13,7 @@ use std::ops::Range;
 const BRIDGE: &str = "br0";
 /// Seconds that rules may take.
 const PATIENCE: u32 = 300;
-/// Megaflows that there may be where each flow is to have one. `other_config:flow-limit` alone is
+/// Megaflows that there may be. `other_config:flow-limit` alone is
 /// only what Open vSwitch's own limit rises to, from 10,000 and by 1,000 with each pass.
 const LIMIT: u32 = 400_000;
 
@@ -61,9 +61,7 @@ impl Vswitch {
         switch.vsctl(&format!(
             "add-br {BRIDGE} -- set bridge {BRIDGE} datapath_type={datapath} fail_mode=secure"
         ));
-        let settings = format!(
-            "{settings}; upcall/set-flow-limit {LIMIT} where each flow is to have a megaflow"
-        );
+        let settings = format!("{settings}; upcall/set-flow-limit {LIMIT}");
         Vswitch { switch, interface, settings, tier, installed: None, _held: held }
     }
 
@@ -121,9 +119,7 @@ impl Peer for Vswitch {
                     self.add(&text(rules))?;
                 }
             }
-            if rules.flows().is_some() {
-                self.switch.appctl(&format!("upcall/set-flow-limit {LIMIT}"));
-            }
+            self.switch.appctl(&format!("upcall/set-flow-limit {LIMIT}"));
             // Megaflows of rules that are gone are gone when this returns.
             self.switch.revalidate();
             Ok(())

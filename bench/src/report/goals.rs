@@ -2,6 +2,7 @@
 
 use super::results::Results;
 use super::scale::number;
+use crate::measure::Series;
 use crate::point::Point;
 
 /// A bound for a figure.
@@ -47,8 +48,12 @@ pub struct Which {
 pub enum Figure {
     /// The first divided by the second.
     Ratio(Which, Which),
+    /// What a point's rounds were, against those of what took turns with it.
+    Paired(Which),
     /// The median of a point, in its unit.
     Value(Which),
+    /// The largest of a point's samples, in its unit.
+    Worst(Which),
 }
 
 impl Figure {
@@ -56,7 +61,9 @@ impl Figure {
     pub fn experiments(self) -> Vec<&'static str> {
         match self {
             Figure::Ratio(of, to) => vec![of.experiment, to.experiment],
-            Figure::Value(which) => vec![which.experiment],
+            Figure::Paired(which) | Figure::Value(which) | Figure::Worst(which) => {
+                vec![which.experiment]
+            }
         }
     }
 }
@@ -99,6 +106,16 @@ impl Goal {
     fn value(&self, results: &Results) -> Result<f64, String> {
         match self.figure {
             Figure::Value(which) => median(find(results, which)?),
+            Figure::Worst(which) => {
+                let point = find(results, which)?;
+                median(point).map(|_| Series(point.samples.clone()).max())
+            }
+            Figure::Paired(which) => {
+                let point = find(results, which)?;
+                median(point)?;
+                let ratio = point.ratio_to.as_ref().map(|ratio| ratio.median);
+                ratio.ok_or_else(|| format!("{} took no turns with another", point.system))
+            }
             Figure::Ratio(of, to) => ratio(results, of, to),
         }
     }
@@ -111,21 +128,32 @@ impl Goal {
         ratio(results, Which { system, ..of }, to).ok()
     }
 
+    /// A figure with so many digits that a reader comes to the same verdict by them.
+    fn text(&self, value: f64) -> String {
+        let short = number(value);
+        let digits = (3..=6).map(|digits| format!("{value:.digits$}"));
+        let agrees = |text: &String| {
+            let shown = text.replace(',', "").parse();
+            shown.is_ok_and(|shown: f64| self.bound.holds(shown) == self.bound.holds(value))
+        };
+        std::iter::once(short.clone()).chain(digits).find(agrees).unwrap_or(short)
+    }
+
     /// A row of the table of goals.
     pub fn row(&self, results: &Results) -> String {
         let unit = match self.figure {
-            Figure::Ratio(..) => String::new(),
-            Figure::Value(which) => {
+            Figure::Ratio(..) | Figure::Paired(_) => String::new(),
+            Figure::Value(which) | Figure::Worst(which) => {
                 find(results, which).map(|p| format!(" {}", p.unit)).unwrap_or_default()
             }
         };
         let of_limit = self.of_limit(results);
         let (measured, verdict) = match self.judge(results) {
-            Verdict::Met(value) => (format!("{}{unit}", number(value)), "met".to_owned()),
+            Verdict::Met(value) => (format!("{}{unit}", self.text(value)), "met".to_owned()),
             Verdict::Missed(value) => {
                 let beyond = of_limit.is_some_and(|limit| !self.bound.holds(limit));
                 let verdict = if beyond { "**missed**, by the limit, too" } else { "**missed**" };
-                (format!("{}{unit}", number(value)), verdict.to_owned())
+                (format!("{}{unit}", self.text(value)), verdict.to_owned())
             }
             Verdict::Unknown(why) => ("–".to_owned(), format!("not measured: {why}")),
         };
@@ -188,7 +216,6 @@ fn find(results: &Results, which: Which) -> Result<&Point, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::Series;
     use crate::point::Subject;
 
     fn point(system: &str, flows: u64, rate: f64) -> Point {
@@ -228,6 +255,37 @@ mod tests {
         assert_eq!(goal().judge(&results(8.0, 10.0)), Verdict::Met(0.8));
         assert_eq!(goal().judge(&results(7.0, 10.0)), Verdict::Missed(0.7));
         assert!(goal().row(&results(7.0, 10.0)).ends_with("| ≥ 0.8 | 0.70 | – | **missed** |"));
+    }
+
+    #[test]
+    fn what_is_missed_by_little_does_not_look_met() {
+        let row = |ours| goal().row(&results(ours, 10.0));
+        assert!(row(7.996).ends_with("| ≥ 0.8 | 0.7996 | – | **missed** |"), "{}", row(7.996));
+        assert!(row(8.004).ends_with("| ≥ 0.8 | 0.80 | – | met |"), "{}", row(8.004));
+    }
+
+    #[test]
+    fn one_bad_sample_is_the_worst() {
+        let mut results = results(0.0, 1.0);
+        let goal = Goal {
+            figure: Figure::Worst(which("Slipswitch xdp")),
+            bound: Bound::AtMost(0.0),
+            limit: None,
+            ..goal()
+        };
+        assert_eq!(goal.judge(&results), Verdict::Met(0.0));
+        results.points.last_mut().unwrap().samples = vec![0.0, 0.0, 57.0];
+        assert_eq!(goal.judge(&results), Verdict::Missed(57.0));
+    }
+
+    #[test]
+    fn what_took_turns_under_another_choice_is_judged_by_its_rounds() {
+        let mut results = results(8.0, 10.0);
+        let goal = Goal { figure: Figure::Paired(which("Slipswitch xdp")), limit: None, ..goal() };
+        assert!(matches!(goal.judge(&results), Verdict::Unknown(_)));
+        let ours = results.points.pop().unwrap();
+        results.points.push(ours.against("Slipswitch xdp", &Series(vec![10.0, 16.0, 16.0])));
+        assert_eq!(goal.judge(&results), Verdict::Missed(0.5));
     }
 
     #[test]

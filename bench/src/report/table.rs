@@ -164,7 +164,10 @@ impl<'a> Table<'a> {
         if point.unsteady {
             cell.push('~');
         }
-        if self.best(column) == Some(system) {
+        if Role::of(system) != Role::Limit
+            && point.median.is_some()
+            && point.median == self.best(column)
+        {
             cell = format!("**{cell}**");
         }
         if let Some(ratio) = &point.ratio_to {
@@ -180,9 +183,9 @@ impl<'a> Table<'a> {
         cell
     }
 
-    /// The switch that is best in a column; limits are none.
-    fn best(&self, column: &Value) -> Option<&'a str> {
-        self.best_of(column, |role| role != Role::Limit).map(|(system, _)| system)
+    /// The median of the switch that is best in a column; limits are none.
+    fn best(&self, column: &Value) -> Option<f64> {
+        self.best_of(column, |role| role != Role::Limit).map(|(_, median)| median)
     }
 
     /// The best of the systems of some roles in a column, with its median.

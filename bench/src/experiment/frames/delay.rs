@@ -19,6 +19,8 @@ pub const FEW: u32 = 100_000;
 const WIDE: f64 = 0.2;
 /// Share of the frames that the generator may send less.
 const SLOW: f64 = 0.05;
+/// Percent of the frames that are too many to be lost without a word.
+const MUCH: f64 = 1.0;
 /// The bare redirect that others take turns with.
 pub const REDIRECT: System = System::BareXdp;
 /// Of delays.
@@ -116,7 +118,14 @@ fn points(
     let loss = turns.series(0, |sample| sample.span.loss());
     let sent = turns.series(0, |sample| sample.span.sent as f64 / sample.span.seconds).median();
     let slow = sent < f64::from(rate) * (1.0 - SLOW);
-    let note = slow.then(|| format!("the generator sent only {sent:.0} frames a second"));
+    let slow = slow.then(|| format!("the generator sent only {sent:.0} frames a second"));
+    let lost = (loss.median() > MUCH).then(|| {
+        format!(
+            "{:.0} % of the frames did not arrive: these are the delays of the others",
+            loss.median()
+        )
+    });
+    let note = slow.into_iter().chain(lost).reduce(|one, other| format!("{one}; {other}"));
     let mark =
         |point| Point { taken: turns.taken, unsteady: turns.unsteady, note: note.clone(), ..point };
     let mut points = Vec::new();

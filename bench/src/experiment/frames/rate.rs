@@ -18,7 +18,7 @@ pub const PER_CORE: &str = "rate per core";
 /// Their unit.
 pub const UNIT: &str = "Mpps";
 /// Scatter (MAD over median) that is too wide.
-const WIDE: f64 = 0.05;
+pub const WIDE: f64 = 0.05;
 
 impl Sample for Span {
     fn value(&self) -> f64 {
@@ -77,7 +77,11 @@ pub fn sent(ceiling: &Ceiling, case: &Case, subject: &Subject, plan: Plan) -> Re
 }
 
 fn window(plan: Plan) -> Duration {
-    Duration::from_millis(if plan.full { 200 } else { 100 })
+    Duration::from_millis(match plan {
+        Plan { full: true, .. } => 200,
+        Plan { quick: true, .. } => 50,
+        _ => 100,
+    })
 }
 
 fn marked(turns: &Turns<Span>, point: Point) -> Point {
