@@ -137,7 +137,8 @@ pub(crate) fn open(spec: &PortSpec, config: &Config) -> Result<(Opened, Kind), P
         muted: config.open_muted,
         persistent: config.persistent_internal.clone().filter(|_| kind == Kind::Internal),
         mtu: spec.mtu,
-        mac: spec.mac,
+        mac: None,
+        first_mac: spec.mac,
     };
     let opened = netdev::open(&open).map_err(|e| port_error(&spec.name, e))?;
     Ok((opened, kind))

@@ -33,7 +33,8 @@ pub struct PortSpec {
     pub other_config: BTreeMap<String, String>,
     /// Wanted number; given when free.
     pub wanted: Option<PortNo>,
-    /// MAC address for devices that the switch creates.
+    /// MAC address of a device that the switch creates by adding the port; one that is there
+    /// already keeps its own.
     pub mac: Option<[u8; 6]>,
     /// MTU in bytes for devices that the switch creates.
     pub mtu: Option<u32>,

@@ -43,6 +43,15 @@ pub trait Sender: Send + Sync {
     fn send(&self, packets: &[Packet]) -> SendReport;
 }
 
+/// Frames that were received and not handed on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OwnDrops {
+    /// Above the limit of [`Device::set_policing`].
+    pub policed: u64,
+    /// Their parts contradict each other, or the kernel cannot describe them.
+    pub malformed: u64,
+}
+
 /// What became of a batch given to [`Sender::send`]; the sum of all members is the batch's
 /// length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -169,6 +178,12 @@ pub trait Device: Send + Sync {
     ///
     /// `ENODEV` when the interface is gone.
     fn stats(&self) -> io::Result<DeviceStats>;
+
+    /// What the switch's own side of the device dropped of what it received; known also when the
+    /// interface is gone.
+    fn own_drops(&self) -> OwnDrops {
+        OwnDrops::default()
+    }
 
     /// Sets the MTU: bytes of a frame without its Ethernet header and one VLAN tag.
     ///

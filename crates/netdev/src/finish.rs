@@ -26,9 +26,13 @@ use crate::headers::{
     be32, fold, put,
 };
 
-/// Bits of a GRE header's first byte: it has a checksum; it has a number (RFC 2784, RFC 2890).
+/// Bits of a GRE header's first byte: it has a checksum (RFC 2784); a route (RFC 1701); a number
+/// (RFC 2890).
 const GRE_CHECKSUM: u8 = 0x80;
+const GRE_ROUTING: u8 = 0x40;
 const GRE_SEQUENCE: u8 = 0x10;
+/// Bits of its second byte: the version, 0 but for PPTP (RFC 2637).
+const GRE_VERSION: u8 = 0x07;
 
 /// Where an SCTP packet has its CRC32c (RFC 9260, 3.1).
 const SCTP_CRC: u16 = 8;
@@ -209,8 +213,10 @@ fn segment(packet: &Packet, kind: Gso, size: u16) -> Result<Vec<Packet>, FinishE
         return Err(FinishError::SegmentSize);
     }
     let size = usize::from(size);
-    // The IP length of a packet above 64 KiB (IPv6 jumbo) is 0: then the frame's end counts.
-    let end = if layers.end == layers.l4 { data.len() } else { layers.end };
+    // The IP length of a packet above 64 KiB (IPv6 jumbo) is 0: then the frame's end counts. In a
+    // tunnel there is no such packet: it ends where the outer one says.
+    let is_jumbo = outer.is_none() && layers.end == layers.l4;
+    let end = if is_jumbo { data.len() } else { layers.end };
     let headers_end = header_length(data, kind, layers.l4).ok_or(FinishError::WrongHeaders)?;
     if headers_end > end {
         return Err(FinishError::WrongHeaders);
@@ -232,10 +238,18 @@ fn segment(packet: &Packet, kind: Gso, size: u16) -> Result<Vec<Packet>, FinishE
 fn can_be_repeated(data: &[u8], outer: &Layers) -> bool {
     let is_known = match outer.proto {
         PROTO_IPV4 | PROTO_IPV6 | PROTO_UDP => true,
-        PROTO_GRE => data.get(outer.l4).is_some_and(|flags| flags & GRE_SEQUENCE == 0),
+        PROTO_GRE => is_plain_gre(data, outer.l4),
         _ => false,
     };
     is_known && !outer.fragment
+}
+
+/// True for a GRE header that says nothing that is another thing for each packet.
+fn is_plain_gre(data: &[u8], at: usize) -> bool {
+    let Some([flags, version]) = data.get(at..).and_then(|d| d.first_chunk::<2>()) else {
+        return false;
+    };
+    flags & (GRE_SEQUENCE | GRE_ROUTING) == 0 && version & GRE_VERSION == 0
 }
 
 /// TCP and UDP segmentation: each segment has all of `head`, which has `layers`, and before them

@@ -175,22 +175,48 @@ fn ipv6(frame: &[u8], l3: usize) -> Option<Layers> {
 }
 
 /// The IP packet inside of `outer` whose transport header is at `l4`, whatever tunnel it is in: its
-/// header ends there, and says that the packet ends where the outer one does.
+/// header ends there, and says that the packet ends where the outer one does. `None` when there is
+/// another packet between the two.
 pub(crate) fn inner(frame: &[u8], outer: &Layers, l4: usize) -> Option<Layers> {
     let v4 = (20..=60).step_by(4);
     let v6 = (40..=MOST_IPV6_HEADERS).step_by(8);
     let starts = |length: usize| l4.checked_sub(length).filter(|l3| *l3 >= outer.l4);
-    let mut all = v4.filter_map(starts).filter_map(|l3| {
-        let l = ipv4(frame, l3)?;
-        let sum = add_sum(0, frame.get(l3..l.l4)?);
-        let total = usize::from(be16(frame, l3 + 2)?);
-        (fold(sum) == 0xffff && l3 + total == outer.end).then_some(l)
-    });
-    let mut others = v6.filter_map(starts).filter_map(|l3| {
-        let length = usize::from(be16(frame, l3 + 4)?);
-        ipv6(frame, l3).filter(|_| l3 + 40 + length == outer.end)
-    });
-    all.find(|l| l.l4 == l4).or_else(|| others.find(|l| l.l4 == l4))
+    let mut all = v4.filter_map(starts).filter_map(|l3| ipv4_until(frame, l3, outer.end));
+    let mut others = v6
+        .filter_map(starts)
+        .filter(|l3| is_ipv6_until(frame, *l3, outer.end))
+        .filter_map(|l3| ipv6(frame, l3));
+    let found = all.find(|l| l.l4 == l4).or_else(|| others.find(|l| l.l4 == l4))?;
+    // Where the tunnel's own header ends that is always there; what is in IP begins at once.
+    let tunnel = match outer.proto {
+        PROTO_IPV4 | PROTO_IPV6 if found.l3 != outer.l4 => return None,
+        PROTO_UDP => 8,
+        PROTO_GRE => 4,
+        _ => 0,
+    };
+    let mut between = outer.l4 + tunnel..found.l3;
+    let is_nested = between.any(|l3| is_ip_before(frame, l3, found.l3, outer.end));
+    (!is_nested).then_some(found)
+}
+
+/// The IPv4 packet at `l3`, when its header has the right checksum and says that it ends at `end`.
+fn ipv4_until(frame: &[u8], l3: usize, end: usize) -> Option<Layers> {
+    let l = ipv4(frame, l3)?;
+    let sum = add_sum(0, frame.get(l3..l.l4)?);
+    let total = usize::from(be16(frame, l3 + 2)?);
+    (fold(sum) == 0xffff && l3 + total == end).then_some(l)
+}
+
+/// True when there may be an IPv6 packet at `l3`, with a header that says that it ends at `end`.
+fn is_ipv6_until(frame: &[u8], l3: usize, end: usize) -> bool {
+    let is_v6 = frame.get(l3).is_some_and(|first| first >> 4 == 6);
+    is_v6 && be16(frame, l3 + 4).is_some_and(|length| l3 + 40 + usize::from(length) == end)
+}
+
+/// True when an IP header at `l3`, all of it before `before`, says that its packet ends at `end`.
+fn is_ip_before(frame: &[u8], l3: usize, before: usize, end: usize) -> bool {
+    ipv4_until(frame, l3, end).is_some_and(|l| l.l4 <= before)
+        || (l3 + 40 <= before && is_ipv6_until(frame, l3, end))
 }
 
 /// One's complement sum of `data` (RFC 1071), added to `sum`; an odd last byte is padded.

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use crate::device::{Device, Reception};
+use crate::device::{Device, OwnDrops, Reception};
 use crate::ethtool::Ethtool;
 use crate::link::{By, Change, Link, LinkClient, is_not_there};
 use crate::namespace::{self, Identity};
@@ -102,7 +102,8 @@ impl KernelDevice {
 
     /// Runs `act` on the interface; when it is not where it was, looks where it went. While it is
     /// away that is done each time: a socket that is kept there would keep the namespace, and with
-    /// it the interface, alive when its other users end.
+    /// it the interface, alive when its other users end. That it could not be looked for (as when
+    /// there are too many open files) does not say that it is gone, and is the error then.
     fn act<T>(&self, act: impl Fn(&Place) -> io::Result<T>) -> io::Result<T> {
         let mut result = act(&self.place());
         let Some(fd) = &self.tun else { return result };
@@ -121,7 +122,8 @@ impl KernelDevice {
                     result = act(&place);
                 }
                 Err(e) if is_not_there(&e) => {}
-                Err(_) => break, // it was deleted
+                Err(e) if e.raw_os_error() == Some(libc::EBADFD) => break, // it was deleted
+                Err(e) => return Err(e),
             }
         }
         result
@@ -182,7 +184,7 @@ const LOOKS: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// Finds the interface behind a tun descriptor in whatever namespace it is now. The descriptor of one
-/// that was deleted says so, by another error than ENODEV.
+/// that was deleted says so, by EBADFD.
 fn find_moved(fd: &OwnedFd, home: Option<Identity>) -> io::Result<Place> {
     let name = tun::current_name(fd)?;
     // SAFETY: no memory is passed; a non-negative result is a descriptor that is ours.
@@ -246,8 +248,8 @@ impl Device for KernelDevice {
                 ..DeviceStats::default()
             },
         };
-        stats.rx_policed = Some(self.policer.dropped());
-        let malformed = self.malformed.load(Ordering::Relaxed);
+        let OwnDrops { policed, malformed } = self.own_drops();
+        stats.rx_policed = Some(policed);
         let overrun = self.overrun.as_ref().map(|f| f());
         // What the kernel has counted as received, and we could not take. (Where a driver gives
         // frames to AF_XDP it counts those that find no room itself.)
@@ -257,6 +259,11 @@ impl Device for KernelDevice {
         stats.rx_malformed = Some(malformed);
         stats.rx_overrun = overrun;
         Ok(stats)
+    }
+
+    fn own_drops(&self) -> OwnDrops {
+        let malformed = self.malformed.load(Ordering::Relaxed);
+        OwnDrops { policed: self.policer.dropped(), malformed }
     }
 
     fn set_mtu(&self, mtu: u32) -> io::Result<()> {

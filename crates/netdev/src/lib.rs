@@ -65,7 +65,7 @@ mod tun;
 mod vnet;
 pub mod xdp;
 
-pub use device::{Device, Opened, Queue, Reception, SendReport, Sender};
+pub use device::{Device, Opened, OwnDrops, Queue, Reception, SendReport, Sender};
 pub use monitor::{LinkEvent, LinkMonitor};
 pub use offloads::Offloads;
 pub use open::{Kind, OpenError, OpenSpec, open};

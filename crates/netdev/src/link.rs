@@ -320,6 +320,12 @@ pub(crate) fn is_not_there(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::ENODEV)
 }
 
+/// Whether an error that an interface's [`crate::Device`] gave says that the interface is gone.
+/// Others may pass: too many open files, too little memory.
+pub fn is_gone(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENXIO | libc::EBADFD))
+}
+
 /// The interface of that name in the calling thread's network namespace.
 ///
 /// # Errors
@@ -353,6 +359,15 @@ mod tests {
         assert!(!exists("no-such-dev"));
         assert!(!exists("a-name-longer-than-any"));
         assert!(!exists(""));
+    }
+
+    #[test]
+    fn a_passing_error_does_not_say_that_an_interface_is_gone() {
+        let is_gone = |number| is_gone(&io::Error::from_raw_os_error(number));
+        assert!([libc::ENODEV, libc::ENXIO, libc::EBADFD].into_iter().all(is_gone));
+        assert!(![libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::EAGAIN].into_iter().any(is_gone));
+        let e = find("no-such-dev").expect_err("there is none");
+        assert!(super::is_gone(&e), "{e}");
     }
 
     proptest! {

@@ -87,6 +87,9 @@ pub struct OpenSpec {
     pub mtu: Option<u32>,
     /// Ethernet address to set; `None` leaves it.
     pub mac: Option<[u8; 6]>,
+    /// The address of an interface that does not exist yet, and so one that this open creates
+    /// (internal, tap, dummy), where `mac` is `None`. One that is there already keeps its own.
+    pub first_mac: Option<[u8; 6]>,
 }
 
 impl OpenSpec {
@@ -101,6 +104,7 @@ impl OpenSpec {
             muted: false,
             mtu: None,
             mac: None,
+            first_mac: None,
         }
     }
 }
@@ -201,7 +205,8 @@ pub fn open(spec: &OpenSpec) -> Result<Opened, OpenError> {
         Kind::AfXdp => xdp::open(spec)?,
         Kind::Dummy => dummy::open(spec)?,
     };
-    if let Some(mac) = spec.mac {
+    // A dummy is new each time. Of the others `tun` knows whether it created one.
+    if let Some(mac) = spec.mac.or(spec.first_mac.filter(|_| spec.kind == Kind::Dummy)) {
         let same = opened.device.status().is_ok_and(|s| s.mac == mac);
         if !same {
             opened

@@ -7,8 +7,8 @@ const PACKET_CAPACITY: usize = 2048;
 
 /// A stack of free packets of one packet thread.
 ///
-/// Of packets that carried more than a few kilobytes only few are kept, so that a burst of large
-/// packets does not pin memory.
+/// Of packets that have more than a few kilobytes of memory only few are kept, so that a burst of
+/// large packets does not pin it, whatever was cut off them since.
 pub struct PacketPool {
     free: Vec<Packet>,
     large: Vec<Packet>,
@@ -22,8 +22,9 @@ impl Default for PacketPool {
 }
 
 impl PacketPool {
-    /// Packets longer than this, in bytes, are large.
-    const LARGE: usize = 4096;
+    /// Packets with more memory than this, in bytes, are large; an ordinary one that had to grow
+    /// for a frame of 4 KiB is none, though growing may double it.
+    const LARGE: usize = 3 * PACKET_CAPACITY;
     /// Large packets that are kept at most.
     const LARGE_KEPT: usize = 32;
 
@@ -44,7 +45,7 @@ impl PacketPool {
 
     /// Gives a packet back; its contents are discarded.
     pub fn give(&mut self, mut packet: Packet) {
-        let (list, most) = if packet.len() > Self::LARGE {
+        let (list, most) = if packet.capacity() > Self::LARGE {
             (&mut self.large, Self::LARGE_KEPT)
         } else {
             (&mut self.free, self.capacity)
@@ -70,5 +71,25 @@ impl PacketPool {
     /// True when a [`PacketPool::take`] would allocate.
     pub fn is_empty(&self) -> bool {
         self.free.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_large_buffers_few_are_kept_whatever_is_in_them() {
+        let mut pool = PacketPool::default();
+        for _ in 0..100 {
+            let mut cut = Packet::with_capacity(65_536);
+            cut.resize(64);
+            pool.give(cut);
+        }
+        assert_eq!((pool.len(), pool.large.len()), (0, PacketPool::LARGE_KEPT));
+        let mut grown = pool.take();
+        grown.resize(4096);
+        pool.give(grown);
+        assert_eq!(pool.len(), 1);
     }
 }

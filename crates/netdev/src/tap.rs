@@ -128,6 +128,8 @@ impl Tap {
                 Ok(None) => self.malformed += 1,
                 Err(e) => match e.raw_os_error() {
                     Some(libc::EAGAIN | libc::EINTR | libc::ENOBUFS | libc::ENOMEM) => break,
+                    // A frame that the kernel cannot describe; it has dropped that one.
+                    Some(libc::EINVAL) => self.malformed += 1,
                     // Set down by somebody: it ends by itself, unless the interface is gone.
                     Some(libc::EBADFD | libc::EIO | libc::ENETDOWN) if self.is_present() => break,
                     Some(libc::EBADFD | libc::EIO | libc::ENETDOWN) => {

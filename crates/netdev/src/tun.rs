@@ -20,7 +20,7 @@ use std::sync::Arc;
 use packet::Packet;
 
 use crate::afpacket::{FIRST_PART, REST_PART, attach_offload, join};
-use crate::device::{Opened, Queue, SendReport, Sender};
+use crate::device::{Device, Opened, Queue, SendReport, Sender};
 use crate::kernel::KernelDevice;
 use crate::link::{self, By, Link, LinkClient};
 use crate::netlink::attributes;
@@ -104,10 +104,17 @@ pub(crate) fn open(spec: &OpenSpec) -> Result<Opened, OpenError> {
             (tap, link.index, ours)
         }
     };
+    let created = tap.created;
     let fd = Arc::new(tap.fd);
     let device = Arc::new(
         KernelDevice::new(&spec.name, spec.kind, client, index).with_tun(fd.clone(), ours),
     );
+    if created
+        && spec.mac.is_none()
+        && let Some(mac) = spec.first_mac
+    {
+        device.set_mac(mac).map_err(err("setting the Ethernet address"))?;
+    }
     Ok(Opened {
         queues: vec![Box::new(TunQueue {
             fd: fd.clone(),
@@ -384,6 +391,8 @@ impl Queue for TunQueue {
                 Ok(p) => out.extend(p),
                 Err(e) => match e.raw_os_error() {
                     Some(libc::EAGAIN | libc::EINTR | libc::ENOBUFS | libc::ENOMEM) => break,
+                    // A frame that the kernel cannot describe; it has dropped that one.
+                    Some(libc::EINVAL) => self.device.count_malformed(),
                     // Down or on its way to another namespace, which ends by itself, or gone.
                     Some(libc::EBADFD | libc::EFAULT | libc::EIO | libc::ENETDOWN)
                         if self.device.is_present() =>

@@ -130,6 +130,31 @@ fn a_persistent_internal_port_is_found_again_with_its_addresses() {
 }
 
 #[test]
+fn an_address_of_its_first_time_does_not_replace_one_that_it_was_given() {
+    in_namespace(|| {
+        let mac = |port: &netdev::Opened| port.device.status().expect("it is there").mac;
+        let mut s = spec("keep0", Kind::Internal);
+        s.persistent = Some(OWNER.into());
+        s.first_mac = Some([2, 0, 0, 0, 0, 1]);
+        let port = opened(&s);
+        assert_eq!(mac(&port), [2, 0, 0, 0, 0, 1]);
+        ip("link set keep0 address 02:00:00:00:00:02");
+        drop(port);
+        thread::sleep(Duration::from_millis(50));
+        let port = opened(&s);
+        assert_eq!(mac(&port), [2, 0, 0, 0, 0, 2]);
+        port.device.set_persistent(None).expect("ours");
+        drop(port);
+        assert!(vanishes("keep0"));
+        // What is to be set in any case goes before.
+        s.mac = Some([2, 0, 0, 0, 0, 3]);
+        let port = opened(&s);
+        assert_eq!(mac(&port), [2, 0, 0, 0, 0, 3]);
+        port.device.set_persistent(None).expect("ours");
+    });
+}
+
+#[test]
 fn taps_of_others_are_not_deleted_and_misfits_say_why() {
     in_namespace(|| {
         ip("tuntap add name his mode tap");

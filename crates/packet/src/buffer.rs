@@ -92,6 +92,11 @@ impl Packet {
         self.buf.len() - self.head
     }
 
+    /// Bytes of memory that the buffer has, headroom and all.
+    pub fn capacity(&self) -> usize {
+        self.buf.capacity()
+    }
+
     /// True when the frame has no byte.
     pub fn is_empty(&self) -> bool {
         self.len() == 0

@@ -230,6 +230,16 @@ impl Dummy {
         result
     }
 
+    /// Sends the frames that one packet was cut into: all of them, or none.
+    fn transmit_all(&self, s: &mut State, frames: &[Packet]) -> SendReport {
+        let mut report = SendReport::default();
+        match frames.iter().find(|f| !s.takes(f.data())) {
+            Some(unfit) => self.transmit(s, unfit.data(), &mut report), // which counts it
+            None => frames.iter().for_each(|f| self.transmit(s, f.data(), &mut report)),
+        }
+        SendReport::of_one(&report)
+    }
+
     /// Sends one frame after its offload work is finished.
     fn transmit(&self, s: &mut State, frame: &[u8], report: &mut SendReport) {
         let Some(kind) = headers::ethertype(frame) else {
@@ -237,9 +247,7 @@ impl Dummy {
             s.stats.tx_dropped += 1;
             return;
         };
-        // As OVS's dummies: a customer's tag has room beside the MTU, a service tag has not.
-        let tag = if kind == ethertype::VLAN { headers::VLAN_TAG } else { 0 };
-        if frame.len() > s.mtu as usize + headers::ETH_HEADER + tag {
+        if frame.len() > s.longest(kind) {
             report.dropped_too_long += 1;
             s.stats.tx_dropped += 1;
             return;
@@ -257,6 +265,18 @@ impl Dummy {
 }
 
 impl State {
+    /// The most bytes that a frame of this EtherType may have.
+    fn longest(&self, kind: u16) -> usize {
+        // As OVS's dummies: a customer's tag has room beside the MTU, a service tag has not.
+        let tag = if kind == ethertype::VLAN { headers::VLAN_TAG } else { 0 };
+        self.mtu as usize + headers::ETH_HEADER + tag
+    }
+
+    /// Whether a frame is one, and not too long.
+    fn takes(&self, frame: &[u8]) -> bool {
+        headers::ethertype(frame).is_some_and(|kind| frame.len() <= self.longest(kind))
+    }
+
     fn take_waiting(&mut self) -> Vec<(usize, Vec<Packet>)> {
         let mut all = Vec::new();
         for (i, list) in self.waiting.iter_mut().enumerate() {
@@ -330,11 +350,7 @@ impl Sender for Dummy {
                     continue;
                 }
                 match finish::finish(p) {
-                    Ok(frames) => {
-                        let mut one = SendReport::default();
-                        frames.iter().for_each(|f| self.transmit(s, f.data(), &mut one));
-                        report += SendReport::of_one(&one);
-                    }
+                    Ok(frames) => report += self.transmit_all(s, &frames),
                     Err(_) => report.dropped_malformed += 1,
                 }
             }
@@ -484,4 +500,37 @@ pub(crate) fn open(spec: &OpenSpec) -> Result<Opened, OpenError> {
         .map(|number| Box::new(DummyQueue { device: device.clone(), number }) as Box<dyn Queue>)
         .collect();
     Ok(Opened { queues, sender: device.clone(), device })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use packet::{Gso, Offload};
+
+    /// A datagram that is cut into segments with `size` bytes of payload.
+    fn datagram(payload: usize, size: u16) -> Packet {
+        let length = |headers: usize| ((headers + payload) as u16).to_be_bytes();
+        let mut p = Packet::from_slice(&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0]);
+        p.extend(&length(28));
+        p.extend(&[0, 0, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 0x30, 0x39, 0, 53]);
+        p.extend(&length(8));
+        p.extend(&[0, 0]);
+        p.resize(42 + payload);
+        let gso = Some((Gso::UdpL4, size, 42));
+        p.offload = Offload { csum: Some((34, 6)), gso, ..Offload::default() };
+        p
+    }
+
+    #[test]
+    fn a_packet_is_sent_with_all_its_segments_or_not_at_all() {
+        let opened = open(&OpenSpec::new("all-or-none", Kind::Dummy)).expect("a dummy");
+        let sent = |packet: Packet| {
+            let report = opened.sender.send(&[packet]);
+            let stats = opened.device.stats().expect("always");
+            (report.sent, report.dropped_too_long, stats.tx_packets, stats.tx_dropped)
+        };
+        assert_eq!(sent(datagram(2500, 1000)), (1, 0, Some(3), None));
+        // The last segment alone would fit.
+        assert_eq!(sent(datagram(3100, 1500)), (0, 1, Some(3), Some(1)));
+    }
 }

@@ -318,11 +318,23 @@ fn contradictions_are_named() {
         Some(FinishError::SegmentSize)
     );
     assert_eq!(with(&|q| q.offload.csum = Some((84, 16))), Some(FinishError::Encapsulated));
-    let numbered = |q: &mut Packet| {
-        *q = tunnelled(false, Tunnel::Gre(true), &p);
-        q.data_mut()[34] |= GRE_SEQUENCE;
+    for (at, bit) in [(34, GRE_SEQUENCE), (34, GRE_ROUTING), (35, 1)] {
+        let special = |q: &mut Packet| {
+            *q = tunnelled(false, Tunnel::Gre(true), &p);
+            q.data_mut()[at] |= bit;
+        };
+        assert_eq!(with(&special), Some(FinishError::Encapsulated), "{bit:#x} at {at}");
+    }
+    let without_transport = |q: &mut Packet| {
+        *q = tunnelled(false, Tunnel::Vxlan(false), &p);
+        // Both IP packets end where the transport header would be; what follows is padding.
+        let inside = Layers { l3: 64, l4: 84, ..headers::layers(q.data()).unwrap() };
+        let d = q.data_mut();
+        put(d, 16, &70u16.to_be_bytes()).unwrap();
+        put(d, 66, &20u16.to_be_bytes()).unwrap();
+        ipv4_checksum(d, &inside).unwrap();
     };
-    assert_eq!(with(&numbered), Some(FinishError::Encapsulated));
+    assert_eq!(with(&without_transport), Some(FinishError::WrongHeaders));
     let longer_inside = |q: &mut Packet| {
         *q = tunnelled(false, Tunnel::Vxlan(false), &p);
         let length = (q.len() - 14 - 1) as u16; // the outer packet ends before the inner one
@@ -334,6 +346,29 @@ fn contradictions_are_named() {
         q.offload.csum = Some((160, 16));
     };
     assert_eq!(with(&csum_only), Some(FinishError::ChecksumOutside));
+}
+
+#[test]
+fn what_is_in_two_tunnels_is_refused() {
+    let tunnels = [
+        Tunnel::Vxlan(false),
+        Tunnel::Vxlan(true),
+        Tunnel::Gre(false),
+        Tunnel::Gre(true),
+        Tunnel::Ip,
+    ];
+    for (outer, middle) in tunnels.into_iter().flat_map(|o| tunnels.map(|m| (o, m))) {
+        for bits in 0..8 {
+            let (v6, middle_v6, outer_v6) = (bits & 1 != 0, bits & 2 != 0, bits & 4 != 0);
+            let kind = if v6 { Gso::TcpV6 } else { Gso::TcpV4 };
+            let inside = unfinished(v6, PROTO_TCP, 0, &[7; 100], Some((kind, 40)));
+            let once = tunnelled(middle_v6, middle, &inside);
+            assert_eq!(finish(&once).map(|frames| frames.len()), Ok(3), "{middle:?}, {bits:#b}");
+            let twice = tunnelled(outer_v6, outer, &once);
+            let error = finish(&twice).err();
+            assert_eq!(error, Some(FinishError::Encapsulated), "{outer:?}, {middle:?}, {bits:#b}");
+        }
+    }
 }
 
 /// An SCTP packet (an INIT without parameters) whose CRC is left to a device.

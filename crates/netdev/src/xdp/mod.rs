@@ -38,6 +38,7 @@ mod socket;
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use packet::Packet;
 
@@ -211,14 +212,22 @@ struct XdpSender {
 impl Sender for XdpSender {
     fn send(&self, packets: &[Packet]) -> SendReport {
         let mut report = SendReport::default();
-        if packets.is_empty() {
-            return report;
-        }
-        // A free one spares waiting; with all taken, the first one's turn comes soon.
-        let sent = self.transmitters.iter().any(|t| t.try_send(packets, &mut report));
-        if !sent && let Some(first) = self.transmitters.first() {
-            first.send(packets, &mut report);
+        // Behind each is a queue of its own: by two of them the packets of a flow would overtake
+        // each other.
+        let own = THREAD.with(|number| *number) % self.transmitters.len().max(1);
+        if let Some(transmitter) = self.transmitters.get(own)
+            && !packets.is_empty()
+        {
+            transmitter.send(packets, &mut report);
         }
         report
     }
+}
+
+/// Threads that have sent so far.
+static THREADS: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    /// The number of this one.
+    static THREAD: usize = THREADS.fetch_add(1, Ordering::Relaxed);
 }

@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use libc::xdp_desc;
@@ -294,21 +294,6 @@ struct TxSide {
 }
 
 impl Transmitter {
-    /// Sends unless another thread is sending here; returns whether it did.
-    pub(super) fn try_send(&self, packets: &[Packet], report: &mut SendReport) -> bool {
-        match self.side.try_lock() {
-            Ok(mut side) => {
-                *report += self.send_locked(&mut side, packets);
-                true
-            }
-            Err(TryLockError::Poisoned(p)) => {
-                *report += self.send_locked(&mut p.into_inner(), packets);
-                true
-            }
-            Err(TryLockError::WouldBlock) => false,
-        }
-    }
-
     /// Sends, after the other threads' turn.
     pub(super) fn send(&self, packets: &[Packet], report: &mut SendReport) {
         let mut side = self.side.lock().unwrap_or_else(PoisonError::into_inner);
