@@ -512,6 +512,13 @@ impl BpfDatapath {
         ports::stats(self.maps(), port.0)
     }
 
+    /// Counters of a port begin anew.
+    pub fn forget_counts(&self, port: PortNo) {
+        if port.0 < MAX_PORTS {
+            ports::clear_stats(self.maps(), port.0);
+        }
+    }
+
     /// Sets or replaces a meter.
     pub fn set_meter(&self, id: u32, config: &MeterConfig) -> Result<(), Refusal> {
         let mut held = lock(&self.meters);

@@ -192,11 +192,21 @@ pub fn list(maps: &Maps) -> Vec<AdoptedPort> {
     (0..MAX_PORTS).filter_map(there).collect()
 }
 
+/// Where the shards of a port's counters are.
+fn shards(maps: &Maps, number: u32) -> impl Iterator<Item = usize> {
+    (0..maps.sizes.shards).map(move |shard| (shard * MAX_PORTS + number) as usize)
+}
+
+/// Sets a port's counters to zero.
+pub fn clear_stats(maps: &Maps, number: u32) {
+    shards(maps, number).for_each(|at| maps.port_stats.zero(at));
+}
+
 /// Counters of a port.
 pub fn stats(maps: &Maps, number: u32) -> PortCounts {
     let mut sum = PortCounts::default();
-    for shard in 0..maps.sizes.shards {
-        let count = maps.port_stats.read((shard * MAX_PORTS + number) as usize);
+    for at in shards(maps, number) {
+        let count = maps.port_stats.read(at);
         sum.rx_packets = sum.rx_packets.wrapping_add(count.rx_packets);
         sum.rx_bytes = sum.rx_bytes.wrapping_add(count.rx_bytes);
         sum.tx_packets = sum.tx_packets.wrapping_add(count.tx_packets);
@@ -236,6 +246,24 @@ mod tests {
         assert!(takes(&maps, 7, 4), "another port's");
         remove_interface(&maps, 7, 4);
         assert_eq!(maps.ifaces.read(7), Iface::default());
+    }
+
+    #[test]
+    fn counters_are_cleared_in_all_shards_and_of_one_port() {
+        let maps = Maps::private(Sizes::new(&Config { max_flows: 1024, ..Config::default() }, 4));
+        let all = |number| {
+            let at: Vec<usize> = shards(&maps, number).collect();
+            assert_eq!(at.len(), maps.sizes.shards as usize);
+            at
+        };
+        for at in all(3).into_iter().chain(all(4)) {
+            maps.port_stats.words(at).iter().for_each(|word| word.store(1, Ordering::Relaxed));
+        }
+        let (one, other) = (stats(&maps, 3), stats(&maps, 4));
+        assert_eq!(one.rx_packets, u64::from(maps.sizes.shards));
+        clear_stats(&maps, 3);
+        assert_eq!(stats(&maps, 3), PortCounts::default());
+        assert_eq!(stats(&maps, 4), other);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use datapath::{
     PortNo, PortSpec, Ports, Refusal, Ufid, UpcallFactory,
 };
 use flow::Key;
-use netdev::{Device, DeviceStats, Kind, Reception, dummy};
+use netdev::{Device, Kind, Reception, dummy};
 use packet::Packet;
 use std::collections::BTreeMap;
 use std::io;
@@ -27,8 +27,14 @@ use std::time::{Duration, Instant};
 const MAX_METERS: u32 = 1 << 18;
 const MAX_BANDS: u8 = 8;
 
+/// Numbers of ports go round up to this one: faster tiers have room for some thousands, by number.
+const ROUND: u32 = 2048;
+
 /// How long `remove_port` waits for batches in flight to let go of the device.
 const RELEASE_WAIT: Duration = Duration::from_millis(100);
+
+/// Reasons for which devices drop packets themselves.
+const BY_DEVICES: [DropReason; 2] = [DropReason::Policing, DropReason::Malformed];
 
 /// The userspace datapath; see the crate's text.
 pub struct UserspaceDatapath {
@@ -42,6 +48,27 @@ struct Control {
     config: Config,
     assignment: Assignment,
     handovers: BTreeMap<HandoverId, Arc<RxQueue>>,
+    /// Where the search for a free number goes on.
+    next_port: u32,
+}
+
+impl Control {
+    /// A number that no port has. They go round: megaflows of a port that was removed are there until
+    /// the next pass, and must not see the packets of another.
+    fn free_number(&mut self, is_taken: impl Fn(PortNo) -> bool) -> Option<PortNo> {
+        let first = (self.next_port..=ROUND).chain(1..self.next_port);
+        let mut all = first.chain(ROUND + 1..u32::MAX).map(PortNo);
+        let number = all.find(|n| !is_taken(*n))?;
+        self.next_port = number.0 % ROUND + 1;
+        Some(number)
+    }
+
+    /// A number is free now: the search has it behind it.
+    fn give_back(&mut self, number: PortNo) {
+        if (self.next_port..=ROUND).contains(&number.0) {
+            self.next_port = number.0 % ROUND + 1;
+        }
+    }
 }
 
 impl UserspaceDatapath {
@@ -56,6 +83,7 @@ impl UserspaceDatapath {
                 config,
                 assignment: Assignment::default(),
                 handovers: BTreeMap::new(),
+                next_port: 1,
             }),
         })
     }
@@ -140,7 +168,7 @@ impl UserspaceDatapath {
         if self.shared.closed.load(Ordering::Relaxed) {
             return Err(io::Error::other("the datapath was shut down"));
         }
-        let Control { config, assignment, handovers } = &mut *control;
+        let Control { config, assignment, handovers, .. } = &mut *control;
         assignment.add(&self.shared, config, &queue)?;
         let id = HandoverId(token);
         handovers.insert(id, queue);
@@ -223,6 +251,13 @@ impl UserspaceDatapath {
         self.shared.drop_engines();
     }
 
+    /// What the device of a port that is no longer in the map dropped stays counted.
+    fn keep_drops(&self, port: &Port) {
+        for reason in BY_DEVICES {
+            self.shared.drops.add(reason, dropped_by_device(port, reason));
+        }
+    }
+
     /// Takes a port that is no longer in the map out of service. Not under the control lock: a
     /// batch in flight may be in an upcall that waits for it.
     fn close_port(&self, port: Arc<Port>, is_packet_thread: bool) {
@@ -262,9 +297,8 @@ impl Ports for UserspaceDatapath {
         }
         let number = match spec.wanted {
             Some(wanted) if wanted != PortNo::NONE && !map.contains_key(&wanted) => wanted,
-            _ => (1..u32::MAX)
-                .map(PortNo)
-                .find(|n| !map.contains_key(n))
+            _ => control
+                .free_number(|n| map.contains_key(&n))
                 .ok_or_else(|| PortError::Full(spec.name.clone()))?,
         };
         let affinity = ports::affinity(spec)?;
@@ -313,14 +347,16 @@ impl Ports for UserspaceDatapath {
     }
 
     fn remove_port(&self, port: PortNo) -> Result<(), PortError> {
-        let control = self.control();
+        let mut control = self.control();
         let mut map = (*self.shared.ports()).clone();
         let removed = map.remove(&port).ok_or_else(|| PortError::NotFound(port.to_string()))?;
         self.shared.publish_ports(map);
+        control.give_back(port);
         for queue in &removed.queues {
             control.assignment.remove(queue);
         }
         let is_packet_thread = control.assignment.is_caller_one();
+        self.keep_drops(&removed);
         drop(control);
         give_up_interface(&removed);
         self.close_port(removed, is_packet_thread);
@@ -364,6 +400,16 @@ fn give_up_interface(port: &Port) {
             target: "dpif_netdev",
             "{}: the interface stays ({e}): delete it with \"ip link del {}\"", port.info.name, port.info.name,
         );
+    }
+}
+
+/// Packets that a port's device dropped for one of [`BY_DEVICES`], also when it is gone.
+fn dropped_by_device(port: &Port, reason: DropReason) -> u64 {
+    let drops = port.device.own_drops();
+    match reason {
+        DropReason::Policing => drops.policed,
+        DropReason::Malformed => drops.malformed,
+        _ => 0,
     }
 }
 
@@ -491,14 +537,14 @@ impl Counters for UserspaceDatapath {
     }
 
     fn drops(&self, reason: DropReason) -> u64 {
-        let own = self.shared.drops.of(reason);
-        let of_device: fn(DeviceStats) -> Option<u64> = match reason {
-            DropReason::Policing => |stats| stats.rx_policed,
-            DropReason::Malformed => |stats| stats.rx_malformed,
-            _ => return own,
-        };
+        if !BY_DEVICES.contains(&reason) {
+            return self.shared.drops.of(reason);
+        }
+        // What the device of a port that is being removed dropped is counted nowhere for a moment.
+        let _control = self.control();
         let ports = self.shared.ports();
-        own + ports.values().filter_map(|p| of_device(p.device.stats().ok()?)).sum::<u64>()
+        let by_devices: u64 = ports.values().map(|port| dropped_by_device(port, reason)).sum();
+        self.shared.drops.of(reason) + by_devices
     }
 }
 
@@ -517,5 +563,27 @@ impl Datapath for UserspaceDatapath {
 
     fn shutdown(&self) {
         self.end(false);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_given_again_late() {
+        let dp = UserspaceDatapath::new("netdev@late", Clock::new(), Config::default());
+        let add = |name: &str| {
+            let spec = PortSpec { name: name.into(), kind: "dummy".into(), ..PortSpec::default() };
+            dp.add_port(&spec).expect("dummies need nothing").0
+        };
+        assert_eq!([add("late-a"), add("late-b")], [1, 2]);
+        dp.remove_port(PortNo(1)).expect("it is there");
+        assert_eq!(add("late-c"), 3);
+        for expected in 4..=ROUND {
+            assert_eq!(add("late-d"), expected);
+            dp.remove_port(PortNo(expected)).expect("it is there");
+        }
+        assert_eq!([add("late-e"), add("late-f")], [1, 4]);
     }
 }

@@ -246,9 +246,10 @@ impl PacketThread {
             }
             Err(e) => {
                 self.remove(queue);
-                // That a device is gone, whoever has asked for the port says.
+                // That a device is gone, whoever has asked for the port says. For a handover
+                // nobody has asked.
                 let is_gone = e.raw_os_error() == Some(rustix::io::Errno::NODEV.raw_os_error());
-                if queue.fail() && !is_gone {
+                if queue.fail() && (!is_gone || queue.is_handover()) {
                     tracing::warn!(
                         target: "dpif_netdev",
                         "{}: receiving from the device failed ({e}); its packets stop until {}",

@@ -1,9 +1,10 @@
 //! Ports on real interfaces, in a network namespace of each test's own. Needs root.
 
 use clock::Clock;
-use datapath::{Datapath, PortNo, PortSpec, Ports};
+use datapath::{Counters, Datapath, DropReason, PortNo, PortSpec, Ports};
 use datapath_userspace::{Config, UserspaceDatapath};
 use netdev::Reception;
+use std::net::UdpSocket;
 use std::process::Command;
 use std::sync::Arc;
 use testing::in_namespace;
@@ -90,5 +91,30 @@ fn receiving_is_passed_to_the_device() {
         dp.set_receiving(port, Reception::On).expect("a system port can");
         assert_eq!(hooks(), 1);
         dp.shutdown();
+    });
+}
+
+#[test]
+fn what_a_device_dropped_is_still_counted_when_its_port_is_gone() {
+    in_namespace(|| {
+        ip("link add va type veth peer name vb");
+        ip("link set va up");
+        ip("link set vb up");
+        ip("addr add 10.0.0.1/24 dev vb");
+        ip("neigh add 10.0.0.2 lladdr 02:00:00:00:00:02 dev vb");
+        let dp = datapath(false);
+        let port = add(&dp, "va", "system");
+        dp.set_policing(port, 1, 1).expect("it can be policed");
+        let socket = UdpSocket::bind("10.0.0.1:0").expect("the address is there");
+        let dropped = || dp.drops(DropReason::Policing);
+        let drops = (0..2000).any(|_| {
+            socket.send_to(&[0; 1000], "10.0.0.2:9").expect("its neighbour is known");
+            std::thread::sleep(std::time::Duration::from_millis(2));
+            dropped() > 0
+        });
+        assert!(drops, "nothing was above the limit");
+        let before = dropped();
+        dp.remove_port(port).expect("it is there");
+        assert!(dropped() >= before, "{} instead of {before}", dropped());
     });
 }

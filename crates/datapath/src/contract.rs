@@ -12,7 +12,8 @@ use std::sync::Arc;
 /// Devices of a datapath. Called by the control thread; may take milliseconds.
 pub trait Ports: Send + Sync {
     /// Opens the device and starts to receive from it. The port gets `spec.wanted` when that
-    /// is free, else the lowest free number from 1. On an error nothing has changed.
+    /// is free, else a free number from 1: in an empty datapath the lowest, later any, as megaflows
+    /// of removed ports are better not met by others. On an error nothing has changed.
     fn add_port(&self, spec: &PortSpec) -> Result<PortNo, PortError>;
 
     /// Closes the port. Megaflows that name it stay until they are removed; what they send to

@@ -263,6 +263,10 @@ impl FastPath for BpfDatapath {
         BpfDatapath::port_counts(self, port)
     }
 
+    fn forget_counts(&self, port: PortNo) {
+        BpfDatapath::forget_counts(self, port);
+    }
+
     fn sent_up(&self) -> u64 {
         self.counters().up
     }

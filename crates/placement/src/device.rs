@@ -2,7 +2,7 @@
 
 use crate::FastPath;
 use datapath::{PortNo, Side};
-use netdev::{Device, DeviceStats, Kind, Reception, Status};
+use netdev::{Device, DeviceStats, Kind, OwnDrops, Reception, Status};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -56,6 +56,9 @@ impl Device for Counted {
             tx_bytes: plus(stats.tx_bytes, counts.tx_bytes),
             ..stats
         })
+    }
+    fn own_drops(&self) -> OwnDrops {
+        self.device.own_drops()
     }
     fn set_mtu(&self, mtu: u32) -> io::Result<()> {
         self.device.set_mtu(mtu)

@@ -257,6 +257,10 @@ pub trait FastPath: Send + Sync {
     /// What it counted at a port on the side of the host's stack.
     fn port_counts(&self, port: PortNo) -> PortCounts;
 
+    /// A port is there no more, and another one may get its number: what [`FastPath::port_counts`]
+    /// tells begins anew.
+    fn forget_counts(&self, port: PortNo);
+
     /// Packets that it sent up.
     fn sent_up(&self) -> u64;
 

@@ -10,6 +10,7 @@ use netdev::{OpenError, PacketPool};
 use packet::Packet;
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 /// With a number behind it, the device's name.
@@ -124,6 +125,11 @@ impl Handover for MissQueue {
             queue::begin_batch(self.giver);
         } else {
             self.note_taken(); // `done` is not called
+        }
+        if received.is_err()
+            && let Some(placed) = self.placed.upgrade()
+        {
+            placed.lost_misses.store(true, Ordering::Release); // it is not asked again
         }
         received.map(|_| lost)
     }

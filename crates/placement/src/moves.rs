@@ -127,6 +127,9 @@ impl PlacedDatapath {
     /// Housekeeping; the daemon calls it about twice a second, from one thread.
     pub fn maintain(&self) {
         let Some(fast) = self.fast_path() else { return };
+        if self.lost_misses.swap(false, Ordering::AcqRel) {
+            self.leave_fast_path(&**fast);
+        }
         fast.maintain();
         for ufid in self.queue.overdue() {
             self.settle(ufid);

@@ -28,6 +28,8 @@ pub struct PlacedDatapath {
     pub(crate) leaving: Mutex<()>,
     /// Ports or settings changed: what was refused may now be taken.
     pub(crate) changed: AtomicBool,
+    /// The miss device failed: nobody takes what the fast path passes up any more.
+    pub(crate) lost_misses: AtomicBool,
     givers: AtomicU32,
 }
 
@@ -44,6 +46,7 @@ impl PlacedDatapath {
             control: Mutex::new(Control::new()),
             leaving: Mutex::new(()),
             changed: AtomicBool::new(false),
+            lost_misses: AtomicBool::new(false),
             givers: AtomicU32::new(1),
         })
     }
@@ -137,6 +140,23 @@ impl PlacedDatapath {
     pub fn give_up(&self, error: &io::Error) {
         let detail = format!("the device for packets without a flow: {error}");
         self.control().give_up(Reason::new(Refusal::TierUnavailable, detail));
+        self.place_ports();
+    }
+
+    /// The miss device failed, most likely since somebody deleted it: all flows and ports go on in
+    /// the base.
+    pub(crate) fn leave_fast_path(&self, fast: &dyn FastPath) {
+        tracing::error!(
+            target: "dpif",
+            "the device for packets that BPF passes up is gone: everything goes on in userspace \
+             until the switch is started again, which makes a new one",
+        );
+        fast.set_miss_device(0);
+        let detail = "the device for packets without a flow is gone; a restart makes a new one";
+        let mut control = self.control();
+        control.give_up(Reason::new(Refusal::TierUnavailable, detail));
+        self.close_gates(Refusal::TierUnavailable);
+        drop(control);
         self.place_ports();
     }
 

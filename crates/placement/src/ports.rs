@@ -340,18 +340,23 @@ impl PlacedDatapath {
             return;
         }
         if !enabled {
-            // All gates first, so that flows leave in one go.
-            self.change_gates(|gates| {
-                for gate in gates.ports.values_mut() {
-                    gate.tiers = TierSet::NONE;
-                    gate.closed = Refusal::TierDisabled;
-                    gate.is_target = false;
-                }
-            });
-            self.review();
+            self.close_gates(Refusal::TierDisabled);
         }
         drop(control);
         self.place_ports();
+    }
+
+    /// No flow uses any port in a fast tier any more, for this reason. All gates are closed first,
+    /// so that flows leave in one go.
+    pub(crate) fn close_gates(&self, reason: Refusal) {
+        self.change_gates(|gates| {
+            for gate in gates.ports.values_mut() {
+                gate.tiers = TierSet::NONE;
+                gate.closed = reason;
+                gate.is_target = false;
+            }
+        });
+        self.review();
     }
 
     /// Brings all ports in line with the settings, when no flow uses one.
@@ -397,6 +402,7 @@ impl PlacedDatapath {
         for number in &gone {
             if !control.ports.contains_key(number) {
                 fast.detach(*number);
+                fast.forget_counts(*number);
             }
         }
         drop(control);
@@ -493,6 +499,7 @@ impl Ports for PlacedDatapath {
         });
         if let Some(fast) = self.fast_path() {
             fast.detach(number);
+            fast.forget_counts(number); // the next port of this number begins with none
         }
         drop(control);
         self.base.remove_port(number)

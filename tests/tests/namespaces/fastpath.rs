@@ -99,6 +99,18 @@ fn offload_is_switched_off_and_on_while_packets_flow() {
 }
 
 #[test]
+fn without_the_miss_device_packets_go_on_in_userspace() {
+    let Some((switch, a, b)) = pair() else { return };
+    warm(&a, "10.0.0.2");
+    sees(&switch, &["in_port(h1)", "dp:tcx"]);
+    switch.netns().sh("ip link del $(ip -o link | grep -o 'slipmiss[0-9]*' | head -n 1)");
+    sees(&switch, &["in_port(h1)", "offloaded:no, dp:userspace", "tier-unavailable"]);
+    assert!(a.reaches("10.0.0.2", SOON), "{}", switch.story());
+    tcp(&a, &b, 1_000_000); // which is a new flow
+    assert!(switch.log().contains("the device for packets that BPF passes up is gone"));
+}
+
+#[test]
 fn an_interface_can_be_kept_in_userspace() {
     let Some((switch, a, b)) = pair() else { return };
     switch.vsctl("set interface h1 other_config:tier=userspace");

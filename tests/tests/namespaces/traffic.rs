@@ -298,7 +298,8 @@ fn segments_in_a_tunnel_reach_a_device_that_takes_none() {
         let before = retransmitted();
         tcp_to(&a.netns, &b.netns, "10.9.0.2", 3_000_000);
         let again = retransmitted() - before;
-        assert!(again < 20, "{sums}: {again} segments of 2,200 were sent again");
+        // A loaded host loses some; without the segmentation it is most of them.
+        assert!(again < 150, "{sums}: {again} segments of 2,200 were sent again");
         a.netns.sh("ip link del vx0");
         b.netns.sh("ip link del vx0");
     }

@@ -240,6 +240,8 @@ pub(super) struct FakeFast {
     pub(super) closed: Mutex<Option<bool>>,
     /// Anything with a descriptor.
     pub(super) filter: Option<File>,
+    /// Ports whose counts begin anew.
+    pub(super) forgotten: Mutex<Vec<PortNo>>,
     pub(super) takers: Mutex<BTreeMap<(PortNo, u32), Taker>>,
     pub(super) steps: Arc<Mutex<Vec<Step>>>,
     /// What happens before the next flows are removed.
@@ -450,6 +452,9 @@ impl FastPath for FakeFast {
     }
     fn port_counts(&self, _port: PortNo) -> PortCounts {
         PortCounts::default()
+    }
+    fn forget_counts(&self, port: PortNo) {
+        lock(&self.forgotten).push(port);
     }
     fn sent_up(&self) -> u64 {
         11

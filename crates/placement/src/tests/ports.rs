@@ -226,6 +226,37 @@ fn the_whole_can_be_switched_off_and_on() {
 }
 
 #[test]
+fn without_the_miss_device_everything_goes_on_in_userspace() {
+    let b = Bench::new();
+    b.veths(2);
+    b.placed.install(&flow(1, 1, &[output(2)])).unwrap();
+    b.fast.count(1, 3);
+    b.placed.lost_misses.store(true, Ordering::Release);
+    b.placed.maintain();
+    let in_userspace = (Tier::Userspace, Some(Refusal::TierUnavailable));
+    assert_eq!(b.place(1), in_userspace);
+    assert!(b.fast.ports.lock().unwrap().is_empty() && !b.fast.has(1));
+    assert_eq!(states(&b, 1).1, Some(Refusal::TierUnavailable));
+    assert_eq!(b.base.receiving.lock().unwrap().last(), Some(&(2, On)));
+    // No setting brings the device back.
+    b.placed.set_enabled(false);
+    b.placed.set_enabled(true);
+    (0..3).for_each(|_| b.placed.maintain());
+    assert_eq!((b.place(1), b.packets(1)), (in_userspace, 3));
+}
+
+#[test]
+fn the_next_port_of_a_number_begins_without_counts() {
+    let b = Bench::new();
+    b.veths(2);
+    b.base.is_gone.store(true, Ordering::Relaxed);
+    b.placed.refresh(PortNo(1));
+    assert!(b.fast.forgotten.lock().unwrap().is_empty(), "its device is away, no more");
+    b.placed.remove_port(PortNo(1)).unwrap();
+    assert_eq!(*b.fast.forgotten.lock().unwrap(), [PortNo(1)]);
+}
+
+#[test]
 fn without_a_fast_path_everything_has_its_reason() {
     let reason = Reason::new(Refusal::NoPermission, "no CAP_BPF");
     let b = Bench::over(std::sync::Arc::default(), Err(reason));
