@@ -39,6 +39,8 @@ pub struct Bridge {
     pub ports: BTreeMap<PortNo, Port>,
     /// Rows of the Port table.
     pub bundles: Vec<Bundle>,
+    /// Of bonds, by name: the member that carries the traffic, in the view that was made last.
+    active_members: HashMap<String, PortNo>,
     /// Where the search for a free port number goes on: numbers are reused late.
     next_port: u32,
 }
@@ -62,6 +64,7 @@ impl Bridge {
             macs: Arc::new(MacTable::new(index)),
             ports: BTreeMap::new(),
             bundles: Vec::new(),
+            active_members: HashMap::new(),
             next_port: 1,
         }
     }
@@ -81,6 +84,23 @@ impl Bridge {
         let n = (self.next_port..PortNo::MAX.0).chain(1..self.next_port).find(free)?;
         self.next_port = n + 1;
         Some(PortNo(n))
+    }
+
+    /// The member that carries a bond's traffic: as in OVS the one that did, as long as it is up,
+    /// else the first that is. `None` when none is up.
+    pub fn active_member(&self, bond: &Bundle) -> Option<&Port> {
+        let members = bond.interfaces.iter().filter_map(|name| self.port_by_name(name));
+        let up: Vec<&Port> = members.filter(|p| p.is_up()).collect();
+        let before = self.active_members.get(&bond.settings.name);
+        up.iter().find(|p| before == Some(&p.number)).or(up.first()).copied()
+    }
+
+    /// Settles which members of bonds are active, for the view that is made next.
+    pub(crate) fn settle_active_members(&mut self) {
+        let settled =
+            |bond: &Bundle| Some((bond.settings.name.clone(), self.active_member(bond)?.number));
+        let bonds = self.bundles.iter().filter(|b| b.interfaces.len() > 1);
+        self.active_members = bonds.filter_map(settled).collect();
     }
 
     /// What translation sees, with `tables` as the pipeline's view.
@@ -104,7 +124,8 @@ impl Bridge {
             let peer = port.peer.as_deref().and_then(resolve).and_then(|(bridge, number, back)| {
                 (back.as_deref() == Some(&port.name)).then_some((bridge, number))
             });
-            port.view(peer, bundle_of.get(port.name.as_str()).copied())
+            let is_active = self.active_members.values().any(|n| *n == port.number);
+            port.view(peer, bundle_of.get(port.name.as_str()).copied(), is_active)
         };
         let ports: HashMap<PortNo, PortView> =
             self.ports.values().map(|p| (p.number, view(p))).collect();

@@ -10,7 +10,7 @@
 use crate::event::{Event, Sender};
 use crate::group::{Count, Group};
 use crate::rule::{Rule, matches_frozen};
-use crate::snapshot::{BridgeIndex, BridgeView, INTERNAL_TABLE, TableStats};
+use crate::snapshot::{BridgeIndex, BridgeView, INTERNAL_TABLE, Snapshot, TableStats};
 use classifier::MiniMatch;
 use clock::Millis;
 use openflow::PortNo;
@@ -121,10 +121,14 @@ impl LearnedFlow {
 
     /// True when packets of `bridge`, which is the one that it is for, see it as it is.
     pub(crate) fn is_in(&self, bridge: &BridgeView) -> bool {
+        self.rule_in(bridge).is_some()
+    }
+
+    /// The rule that it is in `bridge`, which is the one that it is for.
+    fn rule_in<'a>(&self, bridge: &'a BridgeView) -> Option<&'a Arc<Rule>> {
         let exact = MiniMatch::new(&self.matching);
-        let table = bridge.tables.get(usize::from(self.table));
-        let there = table.and_then(|table| table.rules.find(&exact, self.priority.into()));
-        there.is_some_and(|rule| self.is(rule))
+        let table = bridge.tables.get(usize::from(self.table))?;
+        table.rules.find(&exact, self.priority.into()).filter(|rule| self.is(rule))
     }
 
     /// True when `rule`, which matches the same, has its actions and cookie. Another is modified,
@@ -132,6 +136,23 @@ impl LearnedFlow {
     pub(crate) fn is(&self, rule: &Rule) -> bool {
         rule.actions == self.actions && rule.cookie == self.cookie
     }
+}
+
+/// Refreshes the flows that `effects` learn, as the control thread would, where there are any and
+/// `snapshot` has all of them as they are. False, and nothing is done, where that thread must come
+/// to them, in their order.
+pub(crate) fn refresh_learned(effects: &[Effect], used: Millis, snapshot: &Snapshot) -> bool {
+    let mut rules = Vec::new();
+    for effect in effects {
+        let Effect::LearnFlow { bridge, flow } = effect else { continue };
+        let there = snapshot.bridge(*bridge).and_then(|bridge| flow.rule_in(bridge));
+        match there {
+            Some(rule) if !flow.is_the_switchs_own() => rules.push(rule),
+            _ => return false,
+        }
+    }
+    rules.iter().for_each(|rule| rule.modified.note(used));
+    !rules.is_empty()
 }
 
 /// Applies `effects` for `packets` packets of `bytes` bytes in all, the last at `used`, with

@@ -125,11 +125,12 @@ impl Port {
     }
 
     /// What translation sees. `peer` is where a patch port leads, `bundle` its place in the
-    /// bridge's bundles.
+    /// bridge's bundles; `is_active` says that it carries the traffic of a bond.
     pub(crate) fn view(
         &self,
         peer: Option<(BridgeIndex, PortNo)>,
         bundle: Option<usize>,
+        is_active: bool,
     ) -> PortView {
         PortView {
             number: self.number,
@@ -141,6 +142,7 @@ impl Port {
             config: self.config.bits(),
             up: self.is_up(),
             live: self.is_up(),
+            is_active,
             mtu: self.status.mtu,
             patch_stats: Arc::clone(&self.patch_stats),
         }

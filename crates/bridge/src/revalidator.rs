@@ -25,7 +25,7 @@
 //! next pass comes to it (milliseconds).
 
 use crate::bell::{Bell, Woken};
-use crate::effect;
+use crate::effect::{self, Effect};
 use crate::megaflows::{self, Entry};
 use crate::snapshot::Snapshot;
 use crate::upcall::{SlowPath, translate_key};
@@ -502,9 +502,28 @@ fn credit(slow: &SlowPath, entry: &mut crate::megaflows::Entry, stats: FlowStats
     let bytes = stats.bytes.saturating_sub(entry.credited.bytes);
     let flags = stats.tcp_flags & !entry.credited.tcp_flags;
     if packets > 0 || flags != 0 {
-        effect::apply(&entry.effects, packets, bytes, stats.tcp_flags, stats.used, &slow.events);
+        let apply = |effects: &[Effect]| {
+            effect::apply(effects, packets, bytes, stats.tcp_flags, stats.used, &slow.events);
+        };
+        if packets > 0 && refresh_learned(slow, &entry.effects, stats.used) {
+            entry.effects.split(learns).for_each(apply);
+        } else {
+            apply(&entry.effects);
+        }
     }
     entry.credited = stats;
+}
+
+/// Refreshes learned flows that are there already. Else each pass would have an event for each
+/// megaflow that learns, and there may be more of these than the control thread's queue holds.
+fn refresh_learned(slow: &SlowPath, effects: &[Effect], used: Millis) -> bool {
+    slow.has_learner()
+        && effects.iter().any(learns)
+        && effect::refresh_learned(effects, used, &slow.published.newest())
+}
+
+fn learns(effect: &Effect) -> bool {
+    matches!(effect, Effect::LearnFlow { .. })
 }
 
 /// The revalidator's thread, and one for the datapath's housekeeping. Dropping it stops and joins

@@ -189,6 +189,8 @@ pub struct PortView {
     pub up: bool,
     /// Live, for fast failover groups.
     pub live: bool,
+    /// Of a bond's members the one that carries its traffic; always false without a bond.
+    pub is_active: bool,
     /// MTU in bytes.
     pub mtu: u32,
     /// Packets through a patch port (others are counted by their device): rx then tx.
@@ -242,7 +244,7 @@ pub struct BundleView {
     pub priority_tags: PriorityTags,
     /// `Port:protected`: no traffic between protected ports.
     pub protected: bool,
-    /// Its OpenFlow ports; the first that is up carries traffic when there are several.
+    /// Its OpenFlow ports; of several the one that is active carries traffic.
     pub members: Vec<PortNo>,
     /// Floods to it are allowed (no member has NO_FLOOD).
     pub floodable: bool,

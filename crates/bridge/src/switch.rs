@@ -384,8 +384,13 @@ impl Switch {
         next.bridges.resize(self.bridges.len(), None);
         let dirty = std::mem::take(&mut self.dirty);
         for (index, dirty) in &dirty {
-            let tables =
-                self.bridges.get_mut(index.0).and_then(Option::as_mut).map(|b| b.pipeline.view());
+            let bridge = self.bridges.get_mut(index.0).and_then(Option::as_mut);
+            let tables = bridge.map(|bridge| {
+                if *dirty == Dirty::All {
+                    bridge.settle_active_members();
+                }
+                bridge.pipeline.view()
+            });
             let before = old.bridge(*index).filter(|_| *dirty == Dirty::Rules);
             let view = match (self.bridge(*index), tables, before) {
                 (Some(bridge), Some(tables), Some(before)) => {

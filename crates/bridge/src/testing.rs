@@ -88,6 +88,7 @@ impl World {
             config: 0,
             up: true,
             live: true,
+            is_active: false,
             mtu: 1500,
             patch_stats: Arc::default(),
         };
@@ -197,6 +198,15 @@ impl World {
             stats: Arc::default(),
         };
         Arc::make_mut(&mut self.br0().groups).insert(id, Arc::new(group));
+    }
+
+    /// Has the first buckets of a group of bridge 0 watch these groups.
+    pub fn watch_groups(&mut self, id: u32, watched: &[u32]) {
+        let group = Arc::make_mut(&mut self.br0().groups).get_mut(&id).and_then(Arc::get_mut);
+        let buckets = &mut group.unwrap().buckets; // tests name groups that are there
+        for (bucket, watched) in buckets.iter_mut().zip(watched) {
+            bucket.watch_group = *watched;
+        }
     }
 
     /// Translates a key with an OpenFlow in_port of bridge 0.

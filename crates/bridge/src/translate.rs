@@ -81,6 +81,9 @@ use std::sync::Arc;
 pub const MAX_DEPTH: u32 = 64;
 /// How many table lookups by resubmit one translation may make.
 pub const MAX_RESUBMITS: u32 = MAX_DEPTH * MAX_DEPTH;
+/// How many buckets the groups may have that one translation runs, each group counted as often as
+/// it runs. So many may be asked whether they are live, too.
+pub const MAX_BUCKETS: u32 = 16 * MAX_RESUBMITS;
 /// How many datapath actions (nested ones included) one translation may give.
 pub const MAX_ACTIONS: usize = 4096;
 /// How many bytes the stack may hold.
@@ -154,7 +157,7 @@ pub enum TranslationError {
     /// More than [`MAX_DEPTH`] levels.
     #[error("Recursion too deep")]
     RecursionTooDeep,
-    /// More than [`MAX_RESUBMITS`] lookups.
+    /// More than [`MAX_RESUBMITS`] lookups, or more than [`MAX_BUCKETS`] buckets of groups.
     #[error("Too many resubmits")]
     TooManyResubmits,
     /// More than [`MAX_STACK_BYTES`].

@@ -172,6 +172,11 @@ impl SlowPath {
         let _ = self.learner.set(std::thread::current().id()); // the first stays
     }
 
+    /// Flows are learned by a thread that is told of them through a queue.
+    pub(crate) fn has_learner(&self) -> bool {
+        self.learner.get().is_some()
+    }
+
     /// The datapath; `None` before [`SlowPath::attach`], and when its owner has dropped it.
     pub fn datapath(&self) -> Option<Arc<dyn Datapath>> {
         self.datapath.get()

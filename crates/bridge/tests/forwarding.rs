@@ -1,6 +1,7 @@
 //! A whole switch over the model datapath: rules in, packets through, counters out.
 
 use bridge::event::{Event, Sender};
+use bridge::pipeline::Filter;
 use bridge::revalidator::Pass;
 use bridge::snapshot::BridgeIndex;
 use bridge::switch::{PortRequest, Switch};
@@ -8,7 +9,7 @@ use clock::Clock;
 use datapath::{Datapath, Packets, PortSpec};
 use datapath_model::Model;
 use flow::{Field, Match};
-use openflow::message::{FlowMod, FlowModCommand};
+use openflow::message::{FlowMod, FlowModCommand, PortConfig};
 use openflow::text::parse_actions;
 use openflow::{Action, PortNo, Version};
 use packet::Packet;
@@ -211,6 +212,25 @@ fn a_flow_that_is_learned_again_is_nothing_new_for_packets() {
 }
 
 #[test]
+fn a_pass_refreshes_learned_flows_that_are_there_by_itself() {
+    let mut b = Bench::with(2, true);
+    add_reflexive_rules(&mut b);
+    for _ in 0..2 {
+        b.receive(1, &udp(1, 2));
+        b.switch.slow_path().pass(Pass::Full);
+        learn_all(&mut b);
+    }
+    b.clock.advance(1_000);
+    b.receive(1, &udp(1, 2));
+    b.switch.slow_path().pass(Pass::Statistics);
+    assert_eq!(learn_all(&mut b), 0, "nothing is left to do");
+    let table = Filter { table: 1, ..Filter::default() };
+    let rules = b.switch.bridge(b.bridge).unwrap().pipeline.select(&table).unwrap();
+    assert_eq!(rules.len(), 1);
+    assert_eq!(rules[0].modified.get(), b.clock.now(), "its hard timeout begins anew");
+}
+
+#[test]
 fn normal_floods_learns_and_forwards() {
     let mut b = Bench::new(3);
     b.add(0, &[], &[output(PortNo::NORMAL.0)]);
@@ -224,6 +244,27 @@ fn normal_floods_learns_and_forwards() {
     b.switch.need_revalidation();
     b.receive(1, &udp(1, 2));
     assert_eq!(b.sent(), [2], "the flooding megaflow was revalidated");
+}
+
+#[test]
+fn a_bond_keeps_its_active_member_as_long_as_that_is_up() {
+    let mut b = Bench::new(3);
+    b.add(0, &[], &[output(PortNo::NORMAL.0)]);
+    let bundles = &mut b.switch.bridge_mut(b.bridge).unwrap().bundles;
+    bundles.truncate(1);
+    let interfaces = vec!["p2".to_string(), "p3".to_string()];
+    bundles.push(bridge::port::Bundle { interfaces, ..Default::default() });
+    let sent_when = |b: &mut Bench, port: u32, is_down: bool| {
+        let ports = &mut b.switch.bridge_mut(b.bridge).unwrap().ports;
+        ports.get_mut(&PortNo(port)).unwrap().config.set(PortConfig::PORT_DOWN, is_down);
+        b.switch.publish();
+        b.receive(1, &udp(1, 2));
+        b.sent()
+    };
+    assert_eq!(sent_when(&mut b, 2, false), [2]);
+    assert_eq!(sent_when(&mut b, 2, true), [3]);
+    assert_eq!(sent_when(&mut b, 2, false), [3], "the first is not better than another");
+    assert_eq!(sent_when(&mut b, 3, true), [2]);
 }
 
 #[test]

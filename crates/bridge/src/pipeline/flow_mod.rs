@@ -163,9 +163,6 @@ impl Pipeline {
     ) -> Result<Vec<Change>, OfError> {
         let table = self.table_mut(new.table).ok_or(OfError::OFPFMFC_BAD_TABLE_ID)?;
         let priority = rank(new.table, new.priority, new.hidden);
-        if check_overlap && table.rules().overlaps(&new.matching, priority) {
-            return Err(OfError::OFPFMFC_OVERLAP);
-        }
         let mini = table.rules().compress(&new.matching);
         if let Some(old) = table.rules().find(&mini, priority) {
             let old = Arc::clone(old);
@@ -177,6 +174,10 @@ impl Pipeline {
             let mut changes = vec![Change::Modified { old, new: rule, is_added: true }];
             self.forget_learned(&mut changes);
             return Ok(changes);
+        }
+        // As in OVS only what is new may overlap: what it replaces is no other rule.
+        if check_overlap && table.rules().overlaps(&new.matching, priority) {
+            return Err(OfError::OFPFMFC_OVERLAP);
         }
         let mut changes = Vec::new();
         if let Some(victim) = table.make_room().map_err(|_| OfError::OFPFMFC_TABLE_FULL)? {

@@ -143,6 +143,9 @@ fn overlap_is_refused_when_asked() {
     let wide = matching(&[(Field::EthType, 0x800)]);
     let check = FlowMod { flags: FlowFlags::CHECK_OVERLAP, ..add(5, wide, &[]) };
     assert_eq!(b.run(&check).unwrap_err(), OfError::OFPFMFC_OVERLAP);
+    // A rule that is there may be replaced, whatever it overlaps.
+    b.run(&add(5, wide, &[])).unwrap();
+    assert!(matches!(&b.run(&check).unwrap()[..], [Change::Modified { .. }]));
     assert!(b.run(&FlowMod { priority: 6, ..check }).is_ok());
 }
 

@@ -119,6 +119,10 @@ pub(super) struct Context<'a> {
     pub cookie: u64,
     pub depth: u32,
     resubmits: u32,
+    /// Buckets of the groups that have run; each group counts as one more.
+    pub buckets: u32,
+    /// Buckets that were asked whether they are live.
+    pub asked_buckets: u32,
     pub stack: Vec<StackEntry>,
     pub action_set: Vec<Action>,
     pub in_group: bool,
@@ -182,6 +186,8 @@ impl<'a> Context<'a> {
             cookie: NO_COOKIE,
             depth: 0,
             resubmits: 0,
+            buckets: 0,
+            asked_buckets: 0,
             stack: Vec::new(),
             action_set: Vec::new(),
             in_group: false,
@@ -209,8 +215,11 @@ impl<'a> Context<'a> {
                 ctx.error = Some(TranslationError::NoRecirculationContext);
             }
             (None, Some(actions)) => {
-                ctx.do_actions(actions, true);
-                ctx.finish_level();
+                let in_port = ctx.in_port();
+                if ctx.may_receive(in_port) {
+                    ctx.do_actions(actions, true);
+                    ctx.finish_level();
+                }
             }
             (None, None) => ctx.first_table(),
         }
@@ -260,7 +269,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// OFPPC_NO_RECV and NO_RECV_STP.
+    /// OFPPC_NO_RECV and NO_RECV_STP. As in OVS they hold for the port of a packet-out, too.
     pub(super) fn may_receive(&mut self, port: PortNo) -> bool {
         let Some(config) = self.port(port).map(|p| p.config) else { return true };
         if config & (NO_RECV | NO_RECV_STP) == 0 {

@@ -6,7 +6,7 @@ use super::hash::{Hasher, hash_fields, score, share};
 use crate::effect::Effect;
 use crate::group::{Bucket, Group, GroupKind, Selection};
 use crate::trace::Kind;
-use crate::translate::TranslationError;
+use crate::translate::{MAX_BUCKETS, TranslationError};
 use openflow::PortNo;
 use openflow::action::HashFields;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ const NO_GROUP: u32 = u32::MAX;
 
 impl Context<'_> {
     pub(super) fn run_group(&mut self, group: &Arc<Group>, last: bool) {
-        if !self.may_recurse() {
+        if !self.may_recurse() || !self.may_run(group) {
             return;
         }
         let was_in_group = std::mem::replace(&mut self.in_group, true);
@@ -46,6 +46,19 @@ impl Context<'_> {
             }
         }
         self.in_group = was_in_group;
+    }
+
+    /// Counts the buckets of a group that is about to run. False when one translation has run too
+    /// many: groups of many buckets that lead on to others would else take for ever.
+    fn may_run(&mut self, group: &Group) -> bool {
+        let buckets = u32::try_from(group.buckets.len()).unwrap_or(u32::MAX);
+        self.buckets = self.buckets.saturating_add(buckets).saturating_add(1);
+        if self.buckets > MAX_BUCKETS {
+            self.fail(TranslationError::TooManyResubmits, || {
+                format!("over {MAX_BUCKETS} buckets of groups")
+            });
+        }
+        self.buckets <= MAX_BUCKETS
     }
 
     /// Of a group without a live bucket nothing is counted.
@@ -105,7 +118,10 @@ impl Context<'_> {
         })
     }
 
+    /// Where one translation has asked too many buckets (groups that watch each other), those that
+    /// only a group could keep alive are not live.
     fn is_live(&mut self, bucket: &Bucket, depth: u32) -> bool {
+        self.asked_buckets = self.asked_buckets.saturating_add(1);
         let (port, group) = watched(bucket);
         if port.is_none() && group.is_none() {
             return true;
@@ -113,7 +129,8 @@ impl Context<'_> {
         if port.is_some_and(|p| self.port(p).is_some_and(|p| p.live)) {
             return true;
         }
-        let group = group.filter(|_| depth < MAX_LIVENESS_DEPTH);
+        let may_ask = depth < MAX_LIVENESS_DEPTH && self.asked_buckets < MAX_BUCKETS;
+        let group = group.filter(|_| may_ask);
         let group = group.and_then(|g| self.bridge.groups.get(&g).map(Arc::clone));
         group.is_some_and(|g| self.first_live(&g, depth + 1).is_some())
     }
@@ -128,6 +145,11 @@ impl Context<'_> {
             Selection::Default => self.select_by_datapath(group, true, 0),
             Selection::DpHash { basis, algorithm } => {
                 self.select_by_datapath(group, *algorithm == 1, *basis)
+            }
+            // Without fields the hash is what it was before there was `dp_hash`, as in OVS.
+            Selection::Hash { fields, .. } if fields.is_empty() => {
+                let hash = hash_fields(HashFields::SymmetricL4, 0, &self.key, &mut self.mask);
+                self.select_by_score(group, hash)
             }
             Selection::Hash { basis, fields } => {
                 let mut h = Hasher::new((*basis).into());
@@ -149,20 +171,24 @@ impl Context<'_> {
         }
     }
 
-    /// The live bucket with the highest score.
+    /// The live bucket with the highest score. As in OVS, where none of those that are live has a
+    /// weight it is the last of them.
     fn select_by_score(&mut self, group: &Arc<Group>, hash: u32) -> Option<usize> {
         let mut best: Option<(u64, usize)> = None;
+        let mut weightless = None;
         for (i, bucket) in group.buckets.iter().enumerate() {
-            if bucket.weight == 0 || !self.bucket_is_live(group, i) {
+            if !self.bucket_is_live(group, i) {
                 continue;
             }
             let value = u64::from(score(hash, bucket.id) & 0xffff) * u64::from(bucket.weight);
             self.report(Kind::Detail, || format!("bucket {}: score {value}", bucket.id));
-            if best.is_none_or(|(s, _)| value > s) {
+            if bucket.weight == 0 {
+                weightless = Some(i);
+            } else if best.is_none_or(|(s, _)| value > s) {
                 best = Some((value, i));
             }
         }
-        let chosen = best.map(|(_, i)| i);
+        let chosen = best.map(|(_, i)| i).or(weightless);
         if let Some(bucket) = chosen.and_then(|i| group.buckets.get(i)) {
             self.report(Kind::Detail, || format!("using bucket {}", bucket.id));
         }

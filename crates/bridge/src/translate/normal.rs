@@ -211,11 +211,14 @@ impl Context<'_> {
         }
     }
 
-    /// The member that carries a bundle's traffic: the first that is up; with none up, the first,
-    /// whose device drops.
+    /// The member that carries a bundle's traffic: the one that is active; with none up, the
+    /// first, whose device drops.
     fn active_member(&self, bundle: &BundleView) -> Option<PortNo> {
-        let up = bundle.members.iter().find(|p| self.port(**p).is_some_and(|p| p.up));
-        up.or(bundle.members.first()).copied()
+        let first = |wanted: fn(&PortView) -> bool| {
+            bundle.members.iter().find(|p| self.port(**p).is_some_and(wanted))
+        };
+        let active = first(|p| p.is_active).or_else(|| first(|p| p.up));
+        active.or(bundle.members.first()).copied()
     }
 
     /// To a bundle, with the VLAN headers that it wants.

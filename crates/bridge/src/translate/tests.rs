@@ -531,6 +531,74 @@ fn groups_that_contain_themselves_end() {
 }
 
 #[test]
+fn groups_that_multiply_end() {
+    let mut w = World::new(2);
+    for id in 1..=9 {
+        let buckets = vec![(0, PortNo::NONE, vec![Action::Group(id + 1)]); 20];
+        w.group(id, GroupKind::All, Selection::Default, buckets);
+    }
+    w.group(10, GroupKind::All, Selection::Default, Vec::new());
+    w.rule("", [Action::Group(1)]);
+    let t = w.translate(&key(TCP));
+    assert_eq!(t.error, Some(TranslationError::TooManyResubmits));
+    assert!(t.effects.len() < MAX_BUCKETS as usize);
+    // Fewer of them are no matter.
+    w.rule("", [Action::Group(7), out(2)]);
+    assert_eq!(w.dp(TCP), "2");
+}
+
+#[test]
+fn groups_that_watch_each_other_end() {
+    let mut w = World::new(3);
+    let bucket = |watched: u32, port: u32| (0, PortNo(watched), vec![out(port)]);
+    let kind = GroupKind::FastFailover;
+    let (any, none) = (PortNo::NONE.0, Selection::Default);
+    w.group(1, kind, none.clone(), vec![bucket(any, 2), bucket(any, 2), bucket(3, 3)]);
+    w.watch_groups(1, &[2, 2]);
+    w.group(2, kind, none.clone(), vec![bucket(any, 2), bucket(any, 2)]);
+    w.watch_groups(2, &[2, 2]);
+    w.rule("", [Action::Group(1)]);
+    assert_eq!(w.dp(TCP), "3");
+    w.port(3, |p| p.live = false);
+    assert_eq!(w.dp(TCP), "drop");
+    // One that is live in itself keeps those alive that watch it.
+    w.group(2, kind, none, vec![bucket(any, 2), bucket(2, 2)]);
+    w.watch_groups(2, &[2]);
+    assert_eq!(w.dp(TCP), "2");
+}
+
+#[test]
+fn a_hash_of_no_fields_is_one_of_the_whole_packet() {
+    let mut w = World::new(3);
+    let hash = Selection::Hash { basis: 0, fields: Vec::new() };
+    let any = PortNo::NONE;
+    w.group(1, GroupKind::Select, hash, vec![(1, any, vec![out(2)]), (1, any, vec![out(3)])]);
+    w.rule("", [Action::Group(1)]);
+    let sent = |port: u32| w.dp(&TCP.replace("tp_src=1000", &format!("tp_src={port}")));
+    let used: std::collections::BTreeSet<String> = (1..=64).map(sent).collect();
+    assert_eq!(used, ["2".to_string(), "3".to_string()].into());
+    assert_eq!(w.translate(&key(TCP)).mask.0.tp_src.get(), u16::MAX);
+}
+
+#[test]
+fn where_no_live_bucket_has_a_weight_the_last_one_is_used() {
+    let mut w = World::new(4);
+    let bucket = |weight: u16, port: u32| (weight, PortNo(port), vec![out(port)]);
+    let buckets = |weight: u16| vec![bucket(0, 2), bucket(weight, 3), bucket(0, 4)];
+    w.group(1, GroupKind::Select, Selection::Default, buckets(0));
+    w.rule("", [Action::Group(1)]);
+    assert_eq!(w.dp(TCP), "4");
+    w.port(4, |p| p.live = false);
+    assert_eq!(w.dp(TCP), "3");
+    w.port(4, |p| p.live = true);
+    let hash = Selection::Hash { basis: 0, fields: vec![(Field::Ipv4Src, u32::MAX.into())] };
+    w.group(1, GroupKind::Select, hash, buckets(5));
+    assert_eq!(w.dp(TCP), "3", "the only one with a weight");
+    w.port(3, |p| p.live = false);
+    assert_eq!(w.dp(TCP), "4");
+}
+
+#[test]
 fn hashing_actions() {
     let mut w = World::new(4);
     let multipath = Multipath {
@@ -815,6 +883,10 @@ fn packet_out() {
             datapath::Action::Userspace(Userdata::Controller { reason: 5, .. })
         ]
     ));
+    // Nothing comes by a port that is to receive nothing.
+    w.port(1, |p| p.config = 4);
+    let t = w.run(&key(TCP), EffectsMode::Collect, None, Some(&list));
+    assert_eq!((t.actions.len(), t.error), (0, None));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Bonds (`bond/`): bundles of several ports. The first member that is up carries the traffic.
+//! Bonds (`bond/`): bundles of several ports. One member that is up carries the traffic.
 
 use super::{Commands, mac_text};
 use bridge::bridge::Bridge;
@@ -6,7 +6,7 @@ use bridge::port::{Bundle, Port};
 use std::fmt::Write as _;
 
 const NO_BOND: &str = "no such bond";
-const ONE_ACTIVE: &str = "the first member that is up is the active one";
+const ONE_ACTIVE: &str = "a member is active until it goes down, then the first that is up";
 
 pub(super) fn register(commands: &Commands<'_>) {
     commands.show("bond/list", "", 0, 0, |daemon, _| {
@@ -67,7 +67,7 @@ fn members<'a>(bridge: &'a Bridge, bond: &'a Bundle) -> impl Iterator<Item = &'a
 }
 
 fn bond_text(bridge: &Bridge, bond: &Bundle) -> String {
-    let active = members(bridge, bond).find(|p| p.is_up());
+    let active = bridge.active_member(bond);
     let mut out = format!(
         "---- {} ----\n\
          bond_mode: active-backup\n\

@@ -45,6 +45,9 @@ fn a_bond_takes_packets_by_its_active_member_only() {
     assert!(t.actions.is_empty(), "{:?}", t.actions);
     assert!(!t.effects.iter().any(|e| matches!(e, Effect::Learn { .. })), "it is not there");
     assert_eq!(w.dp(&reflected.replace("in_port=3", "in_port=2")), "1,4");
+    w.port(3, |p| p.is_active = true);
+    assert_eq!(w.dp(reflected), "1,4", "not the first that is up");
+    w.port(3, |p| p.is_active = false);
     w.port(2, |p| p.up = false);
     assert_eq!(w.dp(reflected), "1,4");
     assert_eq!(w.dp(&reflected.replace("in_port=3", "in_port=2")), "drop");
