@@ -415,15 +415,12 @@ async fn converse(shared: &Shared, stream: Box<dyn Stream>, mut works: impl FnMu
             unflushed |= !output.is_empty();
         }
         let deadline = shared.session.borrow().deadline().map(Instant::from_std);
+        // In order: what has arrived is seen before the deadline for it. Neither input nor output
+        // starves the other: of output there is only so much, and while the peer takes none, there
+        // is time to read. A steady stream of input moves the deadline on, so that may wait.
         let result = tokio::select! {
-            read = reader.read(&mut input) => match read {
-                Ok(0) => return End::Closed,
-                Ok(length) => {
-                    let bytes = input.get(..length).unwrap_or_default();
-                    shared.session.borrow_mut().receive(bytes, Instant::now().into_std())
-                }
-                Err(error) => return End::Io(error),
-            },
+            biased;
+            () = shared.restart.notified() => return End::Restart,
             wrote = send(&mut writer, output.get(sent..).unwrap_or_default()), if unflushed => {
                 match wrote {
                     Ok(Some(length)) => sent += length,
@@ -432,11 +429,18 @@ async fn converse(shared: &Shared, stream: Box<dyn Stream>, mut works: impl FnMu
                 }
                 Ok(())
             }
+            read = reader.read(&mut input) => match read {
+                Ok(0) => return End::Closed,
+                Ok(length) => {
+                    let bytes = input.get(..length).unwrap_or_default();
+                    shared.session.borrow_mut().receive(bytes, Instant::now().into_std())
+                }
+                Err(error) => return End::Io(error),
+            },
+            () = shared.poke.notified() => Ok(()),
             () = wait_until(deadline) => {
                 shared.session.borrow_mut().tick(Instant::now().into_std())
             }
-            () = shared.poke.notified() => Ok(()),
-            () = shared.restart.notified() => return End::Restart,
         };
         shared.dispatch();
         if shared.session.borrow().is_synchronized() {

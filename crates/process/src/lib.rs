@@ -59,10 +59,36 @@ pub fn return_large_blocks() {
     sys::return_large_blocks();
 }
 
+/// Raises the number of files that the process may have open to the most that it may have.
+///
+/// # Errors
+/// The kernel's.
+pub fn raise_file_limit() -> std::io::Result<()> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current == limit.maximum {
+        return Ok(());
+    }
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit })?;
+    Ok(())
+}
+
 /// Locks all memory of the process, present and future, into RAM (`--mlockall`).
 ///
 /// # Errors
 /// The kernel's: usually that the caller lacks `CAP_IPC_LOCK`.
 pub fn lock_memory() -> std::io::Result<()> {
     sys::mlock_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::process::{Resource, getrlimit};
+
+    #[test]
+    fn as_many_files_as_the_process_may_have_can_be_open() {
+        super::raise_file_limit().expect("no privilege is needed");
+        let limit = getrlimit(Resource::Nofile);
+        assert_eq!(limit.current, limit.maximum);
+    }
 }

@@ -21,8 +21,8 @@
 //!
 //! # What we know it does not do
 //! Mirrors, NetFlow, sFlow, IPFIX, STP, RSTP, multicast snooping, bonds other than
-//! active-backup, QoS, tunnels and in-band control are later work: their settings are said to be
-//! ignored.
+//! active-backup, QoS, BFD, CFM, LLDP, tunnels and in-band control are later work: their settings
+//! are said to be ignored.
 
 mod address;
 mod bridges;
@@ -54,7 +54,7 @@ use ovsdb::{
 use process::Dirs;
 use state::State;
 use status::Extent;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -125,9 +125,9 @@ impl Configuration {
         self.state.configured
     }
 
-    /// `other_config:flow-restore-wait`.
+    /// `other_config:flow-restore-wait` holds controllers back: it was never false since the start.
     pub fn flow_restore_wait(&self) -> bool {
-        self.state.tunables.flow_restore_wait
+        self.state.configured && !self.state.restored
     }
 
     /// `other_config:vlan-limit`; 0 is no limit.
@@ -191,7 +191,10 @@ impl Configuration {
                     "protected",
                     "other_config",
                     "bond_mode",
+                    "bond_updelay",
+                    "bond_downdelay",
                     "lacp",
+                    "qos",
                 ],
             )
             .table(
@@ -206,6 +209,10 @@ impl Configuration {
                     "mtu_request",
                     "ingress_policing_rate",
                     "ingress_policing_burst",
+                    "ingress_policing_kpkts_rate",
+                    "bfd",
+                    "cfm_mpid",
+                    "lldp",
                 ],
             )
             .written(
@@ -231,6 +238,7 @@ impl Configuration {
                     "target",
                     "type",
                     "connection_mode",
+                    "local_ip",
                     "max_backoff",
                     "inactivity_probe",
                     "enable_async_messages",
@@ -281,6 +289,7 @@ pub fn reconfigure(shared: &Shared) -> bool {
     for remark in &wanted.remarks {
         state.remarks.warn(remark.as_str());
     }
+    state.restored |= !wanted.tunables.flow_restore_wait;
     let tls = state.tls.clone();
     tunables::vlan_limit(d, &mut state, &wanted.tunables);
     offload::sync(d, &mut state, &wanted.tunables);
@@ -423,7 +432,8 @@ pub fn status_tick(shared: &Shared) {
 /// A device that was in another namespace is gone with that: nobody says so here.
 fn has_lost(d: &Daemon) -> bool {
     let away = d.switch.bridges().flat_map(|b| b.ports.values()).filter(|p| p.status.is_away);
-    away.filter_map(|port| port.device.as_ref()).any(|device| device.status().is_err())
+    away.filter_map(|port| port.device.as_ref())
+        .any(|device| device.status().is_err_and(|error| netdev::link::is_gone(&error)))
 }
 
 /// Opens and closes bridges by how their controllers do; part of [`status_tick`], and of time
@@ -434,7 +444,7 @@ pub fn fail_modes(d: &mut Daemon) {
     }
     let mut state = std::mem::take(&mut d.configuration.state);
     for bridge in state.bridges.values_mut() {
-        fail::tick(d, bridge, state.tunables.flow_restore_wait);
+        fail::tick(d, bridge, !state.restored);
     }
     d.configuration.state = state;
     d.settle();
@@ -466,16 +476,19 @@ fn write(d: &Daemon, client: &Client, state: &mut State, extent: Extent, wanted:
     }
     writer.root(d, state, wanted.is_some());
     if let Some(transaction) = writer.finish() {
-        submit(client, transaction, Rc::clone(&state.unwritten), Rc::clone(&d.activity));
+        let refused = Rc::clone(&state.refused);
+        submit(client, transaction, Rc::clone(&state.unwritten), refused, Rc::clone(&d.activity));
     }
 }
 
 /// Sends a transaction. One that did not take effect is noted in `unwritten`, and made anew by the
-/// next round, because the replica still differs; `activity` is rung for that.
+/// next round, because the replica still differs; `activity` is rung for that. Why it was `refused`
+/// is said once, until one takes effect or there is another reason.
 fn submit(
     client: &Client,
     transaction: Transaction,
     unwritten: Rc<Cell<bool>>,
+    refused: Rc<RefCell<Option<String>>>,
     activity: Rc<Notify>,
 ) {
     let outcome = client.submit(transaction);
@@ -487,12 +500,18 @@ fn submit(
         }
         match outcome {
             Ok(Outcome::Failed(error)) => {
-                tracing::warn!(target: "bridge", "the database refused what was written into it ({error})");
+                let said = refused.replace(Some(error.clone()));
+                if said.as_ref() != Some(&error) {
+                    tracing::warn!(target: "bridge", "the database refused what was written into it ({error})");
+                }
             }
             Ok(Outcome::TryAgain(why)) => {
                 tracing::debug!(target: "bridge", "what was written into the database is to be written again ({why})");
             }
-            Ok(Outcome::Committed(_) | Outcome::Unchanged | Outcome::NotLocked) | Err(_) => {}
+            Ok(Outcome::Committed(_)) => {
+                *refused.borrow_mut() = None;
+            }
+            Ok(Outcome::Unchanged | Outcome::NotLocked) | Err(_) => {}
         }
     });
 }

@@ -92,7 +92,10 @@ fn block(args: Args, dirs: Dirs, mut process: process::Daemon) -> Result<()> {
         .enable_time()
         .build()
         .context("cannot start")?;
-    LocalSet::new().block_on(&runtime, run(args, dirs, &mut process))
+    let result = LocalSet::new().block_on(&runtime, run(args, dirs, &mut process));
+    // A name that is still being looked up holds a thread, which nobody waits for.
+    runtime.shutdown_background();
+    result
 }
 
 async fn run(args: Args, dirs: Dirs, process: &mut process::Daemon) -> Result<()> {
@@ -101,6 +104,12 @@ async fn run(args: Args, dirs: Dirs, process: &mut process::Daemon) -> Result<()
         && let Err(error) = process::lock_memory()
     {
         tracing::error!(target: "ovs_vswitchd", "mlockall failed: {error}");
+    }
+    if let Err(error) = process::raise_file_limit() {
+        tracing::warn!(
+            target: "ovs_vswitchd",
+            "the limit of open files stays as it is, which may be too low for many ports ({error})"
+        );
     }
     tracing::info!(target: "vlog", "{VERSION_LINE}, by Slipswitch {}", env!("CARGO_PKG_VERSION"));
 

@@ -29,6 +29,7 @@ mod socket_name;
 pub use logging::add_vlog_commands;
 pub use registry::{Invocation, Registry, Reply};
 pub use server::{Replies, Server, ServerError};
+pub use socket_name::SocketName;
 
 /// The largest request in bytes: room for any command line that the kernel lets `ovs-appctl` have
 /// (2 MiB), with every byte escaped.

@@ -12,7 +12,7 @@ const MAX_PATH: usize = 107;
 
 /// A path that fits an address, good as long as this lives.
 #[derive(Debug)]
-pub(crate) struct SocketName {
+pub struct SocketName {
     name: PathBuf,
     /// Keeps the descriptor in `name` valid.
     _directory: Option<File>,
@@ -23,7 +23,7 @@ impl SocketName {
     ///
     /// # Errors
     /// The path is long and its directory cannot be opened, or it names nothing in a directory.
-    pub(crate) fn new(path: &Path) -> io::Result<SocketName> {
+    pub fn new(path: &Path) -> io::Result<SocketName> {
         use std::os::fd::AsRawFd;
         if path.as_os_str().len() <= MAX_PATH {
             return Ok(SocketName { name: path.to_owned(), _directory: None });
@@ -35,7 +35,8 @@ impl SocketName {
         Ok(SocketName { name, _directory: Some(directory) })
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    /// The name, for a socket's address.
+    pub fn path(&self) -> &Path {
         &self.name
     }
 }

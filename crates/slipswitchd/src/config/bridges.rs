@@ -69,15 +69,7 @@ pub(super) fn sync(shared: &Shared, d: &mut Daemon, state: &mut State, wanted: &
         interfaces::bundles(d, bridge.index, row);
         settings(d, bridge, row, &mut remarks);
         tables(d, bridge, row);
-        controllers::sync(
-            shared,
-            d,
-            bridge,
-            row,
-            files.as_ref(),
-            wanted.tunables.flow_restore_wait,
-            &mut remarks,
-        );
+        controllers::sync(shared, d, bridge, row, files.as_ref(), !state.restored, &mut remarks);
         fail::sync(d, bridge, row, fresh.contains(name));
     }
     state.remarks = remarks;
@@ -106,7 +98,7 @@ fn create(d: &mut Daemon, row: &WantedBridge, remarks: &mut Remarks) -> BridgeSt
         fail: fail_state(row),
         tables: BTreeMap::new(),
         mac_table: None,
-        services: Vec::new(),
+        services: BTreeMap::new(),
         controllers: BTreeMap::new(),
         interfaces: BTreeMap::new(),
         min_mtu: None,

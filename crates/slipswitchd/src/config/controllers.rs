@@ -33,9 +33,7 @@ pub(super) fn sync(
         d.connections.close_all(bridge.index, "protocols changed");
         bridge.versions = wanted.versions;
     }
-    if bridge.services.is_empty() {
-        services(shared, d, bridge, wanted, remarks);
-    }
+    services(shared, d, bridge, wanted, remarks);
     let stale: Vec<String> = bridge
         .controllers
         .iter()
@@ -130,16 +128,21 @@ fn services(
     remarks: &mut Remarks,
 ) {
     for (suffix, kind) in [("mgmt", Kind::Service), ("snoop", Kind::Snoop)] {
+        if bridge.services.contains_key(suffix) {
+            continue;
+        }
         let path = d.directories.run.join(format!("{}.{suffix}", wanted.name));
         let endpoint = Endpoint::Unix(path);
         let name = format!("{}<->unix", wanted.name);
         let options = Options::new(kind, &name, wanted.versions);
         match Listener::start(shared, &endpoint, bridge.index, options, None) {
-            Ok(listener) => bridge.services.push(listener),
+            Ok(listener) => {
+                bridge.services.insert(suffix, listener);
+                if kind == Kind::Service {
+                    tracing::info!(target: "connmgr", "{}: added service controller \"{endpoint}\"", wanted.name);
+                }
+            }
             Err(error) => remarks.warn(format!("{}: {error}", wanted.name)),
-        }
-        if kind == Kind::Service {
-            tracing::info!(target: "connmgr", "{}: added service controller \"{endpoint}\"", wanted.name);
         }
     }
 }
@@ -191,7 +194,7 @@ pub(super) fn close(d: &mut Daemon, bridge: &mut BridgeState) {
     for (_, state) in std::mem::take(&mut bridge.controllers) {
         stop(d, state.service);
     }
-    for listener in std::mem::take(&mut bridge.services) {
+    for listener in std::mem::take(&mut bridge.services).into_values() {
         listener.close(&mut d.connections, &d.services);
     }
 }

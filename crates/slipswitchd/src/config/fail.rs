@@ -7,9 +7,10 @@
 //! connected for three probe intervals, until one is back (`ovs-vswitchd.conf.db(5)`,
 //! `Bridge:fail_mode`). A secure bridge does what its tables say.
 
+use super::confine;
 use super::controllers::is_active;
 use super::state::{BridgeState, Fail};
-use super::wanted::{FailMode, WantedBridge};
+use super::wanted::{FailMode, WantedBridge, WantedController};
 use crate::daemon::Daemon;
 use bridge::pipeline::Change;
 use bridge::snapshot::BridgeIndex;
@@ -24,9 +25,18 @@ fn normal() -> Actions {
     Arc::from([Action::Output { port: PortNo::NORMAL, max_len: 0 }])
 }
 
+/// True for a controller that the bridge connects to and leaves to decide: not for a target that
+/// it is kept from, by which no controller can ever come.
+fn is_primary(d: &Daemon, bridge: &str, controller: &WantedController) -> bool {
+    let target = &controller.target;
+    let is_allowed =
+        !d.configuration.confined || confine::check(target, bridge, &d.directories.run).is_ok();
+    !controller.service && is_active(target) && is_allowed
+}
+
 /// Takes up a new mode or the coming and going of controllers; `fresh` for a new bridge.
 pub(super) fn sync(d: &mut Daemon, bridge: &mut BridgeState, wanted: &WantedBridge, fresh: bool) {
-    let has_controllers = wanted.controllers.values().any(|c| !c.service && is_active(&c.target));
+    let has_controllers = wanted.controllers.values().any(|c| is_primary(d, &wanted.name, c));
     let turned = has_controllers != bridge.fail.has_controllers;
     let remoded = wanted.fail_mode != bridge.fail.mode;
     bridge.fail.mode = wanted.fail_mode;

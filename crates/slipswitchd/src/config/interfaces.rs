@@ -82,7 +82,10 @@ pub(super) fn is_gone(d: &Daemon, index: BridgeIndex, number: PortNo) -> bool {
 /// another namespace and rename it there.
 fn answers(device: &dyn netdev::Device, port: &Port) -> bool {
     let is_own = matches!(port.kind.as_str(), "internal" | "tap");
-    device.status().is_ok_and(|status| is_own || status.current_name == port.name)
+    match device.status() {
+        Ok(status) => is_own || status.current_name == port.name,
+        Err(error) => !netdev::link::is_gone(&error),
+    }
 }
 
 /// Closes a port; its row stays known, with its last number.
@@ -145,7 +148,6 @@ pub(super) fn add_missing(
                 state.number = Some(number);
                 state.last = Some(number.0);
                 state.options = row.options.clone();
-                state.mac = request.spec.mac;
                 state.mtu = row.mtu;
                 state.placing = row.placing();
                 added(d, bridge.index, number, &form);
@@ -171,7 +173,8 @@ fn request(
         Form::Device { kind, .. } => (*kind, None),
         Form::Patch { peer } => ("patch", Some(peer.clone())),
     };
-    // An internal port's address is the row's, else one that stays over restarts.
+    // An internal port's first address is the row's, else one that is the same each time. One that
+    // outlived an earlier daemon keeps its own until `configure` gives it the row's.
     let mac = match kind {
         "internal" | "dummy-internal" if is_local => None,
         "internal" => row.mac.or(row.uuid.map(from_row)),
@@ -260,11 +263,18 @@ pub(super) fn configure(
                     row.name
                 ));
             }
-        } else if state.is_internal() && row.mac.is_some() && row.mac != state.mac {
-            state.mac = row.mac;
-            if let Some(mac) = row.mac.filter(|mac| *mac != status.mac) {
+        } else if state.is_internal()
+            && let Some(mac) = row.mac
+            && state.mac != Some(mac)
+        {
+            let mut set = Ok(());
+            if mac != status.mac {
                 touched = true;
-                if let Err(error) = device.set_mac(mac) {
+                set = device.set_mac(mac);
+            }
+            match set {
+                Ok(()) => state.mac = Some(mac),
+                Err(error) => {
                     remarks.warn(format!("interface {}: setting MAC failed ({error})", row.name));
                 }
             }

@@ -9,7 +9,7 @@ use clock::Millis;
 use openflow::PortNo;
 use openflow::message::Versions;
 use ovsdb::Uuid;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -38,8 +38,13 @@ pub(super) struct State {
     pub configured: bool,
     /// Until when what an earlier daemon left is kept as it is (`flow-restore-wait`).
     pub restoring: Option<Instant>,
+    /// `flow-restore-wait` was false once. It is not read any more then: whoever sets it later
+    /// prepares the next start, and must not lose the controllers of this one.
+    pub restored: bool,
     /// The last transaction did not take effect.
     pub unwritten: Rc<Cell<bool>>,
+    /// Why the database refused the last transaction that it answered; the log says so.
+    pub refused: Rc<RefCell<Option<String>>>,
     /// When statistics were last written.
     pub stats_written: Option<Millis>,
     /// Since when the database is not there; and whether the log says so.
@@ -62,8 +67,9 @@ pub(super) struct BridgeState {
     pub fail: Fail,
     pub tables: BTreeMap<u8, WantedTable>,
     pub mac_table: Option<(usize, u32, Vec<u16>)>,
-    /// `BRIDGE.mgmt` and `BRIDGE.snoop`.
-    pub services: Vec<Listener>,
+    /// `BRIDGE.mgmt` and `BRIDGE.snoop`, by what is behind the dot; one that could not be opened is
+    /// not there.
+    pub services: BTreeMap<&'static str, Listener>,
     /// Controllers by target.
     pub controllers: BTreeMap<String, ControllerState>,
     /// Interfaces by name, those that could not be opened too.

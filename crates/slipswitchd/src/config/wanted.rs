@@ -25,6 +25,8 @@ const MIN_LIMIT: i64 = 25;
 const MIN_BACKOFF: i64 = 1000;
 /// Least `stats-update-interval`.
 const MIN_STATS_INTERVAL: u64 = 5000;
+/// Least `max-idle`, milliseconds.
+const MIN_MAX_IDLE: u64 = 500;
 
 /// String-to-string columns.
 pub(super) type Map = BTreeMap<String, String>;
@@ -260,7 +262,7 @@ fn tunables(root: &Row, remarks: &mut Vec<String>) -> Tunables {
     let defaults = Tunables::default();
     Tunables {
         flow_limit: other.number("flow-limit").unwrap_or(defaults.flow_limit),
-        max_idle: other.number("max-idle").filter(|ms| *ms >= 500).unwrap_or(defaults.max_idle),
+        max_idle: other.number("max-idle").map_or(defaults.max_idle, |ms| ms.max(MIN_MAX_IDLE)),
         max_revalidator: other.number("max-revalidator").filter(|ms| *ms >= 100),
         pmd_cpu_mask: map.get("pmd-cpu-mask").map(str::to_owned),
         stats_interval: other
@@ -317,8 +319,7 @@ fn bridge(
     if datapath_id.is_none() {
         bad("datapath-id", "16 hexadecimal digits that are not all zero");
     }
-    let hwaddr =
-        other.get("hwaddr").and_then(parse_mac).filter(|mac| mac[0] & 1 == 0 && *mac != [0; 6]);
+    let hwaddr = other.get("hwaddr").and_then(parse_mac).filter(|mac| is_unicast(*mac));
     if hwaddr.is_none() {
         bad("hwaddr", "a unicast Ethernet address");
     }
@@ -350,9 +351,7 @@ fn bridge(
         (row.opt_uuid("auto_attach").is_some(), "auto-attach"),
     ] {
         if present {
-            remarks.push(format!(
-                "bridge {name}: {what} is not supported by this version, its settings are ignored"
-            ));
+            remarks.push(ignored(&format!("bridge {name}"), what));
         }
     }
     WantedBridge {
@@ -380,9 +379,14 @@ fn bridge(
     }
 }
 
-/// A value that is given, brought into its range.
+/// A value that is given, brought into its range; 0 stands for the default, as in OVS.
 fn bounded(value: Option<i64>, min: i64, max: i64) -> Option<u32> {
-    value.map(|v| v.clamp(min, max) as u32)
+    value.filter(|v| *v != 0).map(|v| v.clamp(min, max) as u32)
+}
+
+/// What the log is told of a setting of `row` ("port p1") that does nothing here.
+fn ignored(row: &str, what: &str) -> String {
+    format!("{row}: {what} is not supported by this version, its settings are ignored")
 }
 
 fn tables(
@@ -437,6 +441,9 @@ fn controllers(
                  the controller must be reachable without the bridge"
             ));
         }
+        if row.opt_str("local_ip").is_some() {
+            remarks.push(ignored(&format!("bridge {bridge}: controller {target}"), "local_ip"));
+        }
         let rate =
             row.opt_int("controller_rate_limit").filter(|n| *n > 0).map(|n| at_least(n, MIN_LIMIT));
         let limit = rate.map(|rate| RateLimit {
@@ -489,7 +496,7 @@ fn ports(
         let mut interfaces = Vec::new();
         for uuid in row.uuids("interfaces") {
             let Some(row) = replica.row("Interface", uuid) else { continue };
-            let wanted = interface(uuid, row);
+            let wanted = interface(uuid, row, remarks);
             if taken.interfaces.insert(wanted.name.clone()) {
                 interfaces.push(wanted);
             } else {
@@ -506,7 +513,15 @@ fn ports(
         interfaces.sort_by(|a: &WantedInterface, b| a.name.cmp(&b.name));
         let (settings, more) = vlan::settings(name, row);
         remarks.extend(more);
+        if row.opt_uuid("qos").is_some() {
+            remarks.push(ignored(&format!("port {name}"), "QoS"));
+        }
         if interfaces.len() > 1 {
+            for column in ["bond_updelay", "bond_downdelay"] {
+                if row.int(column) > 0 {
+                    remarks.push(ignored(&format!("port {name}"), column));
+                }
+            }
             let mode = row.opt_str("bond_mode").unwrap_or("active-backup");
             if mode != "active-backup" || row.opt_str("lacp").is_some_and(|l| l != "off") {
                 remarks.push(format!(
@@ -540,17 +555,28 @@ fn ports(
     ports
 }
 
-fn interface(uuid: Uuid, row: &Row) -> WantedInterface {
+fn interface(uuid: Uuid, row: &Row, remarks: &mut Vec<String>) -> WantedInterface {
     let number = |n: i64| u32::try_from(n).ok().filter(|n| *n > 0);
+    let name = row.str("name");
+    for (is_asked_for, what) in [
+        (row.int("ingress_policing_kpkts_rate") > 0, "policing by packets"),
+        (row.map("bfd").bool("enable", false), "BFD"),
+        (row.opt_int("cfm_mpid").is_some(), "CFM"),
+        (row.map("lldp").bool("enable", false), "LLDP"),
+    ] {
+        if is_asked_for {
+            remarks.push(ignored(&format!("interface {name}"), what));
+        }
+    }
     WantedInterface {
         uuid: Some(uuid),
-        name: row.str("name").to_owned(),
+        name: name.to_owned(),
         kind: row.str("type").to_owned(),
         options: map(row.map("options")),
         other_config: map(row.map("other_config")),
         ofport_request: row.opt_int("ofport_request").and_then(number),
         ofport: row.opt_int("ofport").and_then(number),
-        mac: row.opt_str("mac").and_then(parse_mac),
+        mac: mac(name, row, remarks),
         mtu: row.opt_int("mtu_request").and_then(number),
         policing: (
             u32::try_from(row.int("ingress_policing_rate")).unwrap_or(0),
@@ -559,6 +585,85 @@ fn interface(uuid: Uuid, row: &Row) -> WantedInterface {
     }
 }
 
+/// The address that a row asks for, when an interface can have it.
+fn mac(name: &str, row: &Row, remarks: &mut Vec<String>) -> Option<Mac> {
+    let text = row.opt_str("mac")?;
+    let mac = parse_mac(text).filter(|mac| is_unicast(*mac));
+    if mac.is_none() {
+        remarks.push(format!(
+            "interface {name}: mac \"{text}\" is not a unicast Ethernet address, ignored"
+        ));
+    }
+    mac
+}
+
+/// True for an address of one interface.
+fn is_unicast(mac: Mac) -> bool {
+    mac[0] & 1 == 0 && mac != [0; 6]
+}
+
 fn map(column: StringMap<'_>) -> Map {
     column.iter().map(|(k, v)| (k.to_owned(), v.to_owned())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ovsdb::Datum;
+    use std::sync::Arc;
+
+    fn row(columns: Vec<(&str, Datum)>) -> Row {
+        Row::new(columns.into_iter().map(|(c, d)| (Arc::from(c), d)))
+    }
+
+    fn of_interface(columns: Vec<(&str, Datum)>) -> (WantedInterface, Vec<String>) {
+        let mut remarks = Vec::new();
+        let wanted = interface(Uuid::from_u128(1), &row(columns), &mut remarks);
+        (wanted, remarks)
+    }
+
+    #[test]
+    fn numbers_are_read_as_in_open_vswitch() {
+        assert_eq!(bounded(None, 15, 3600), None);
+        assert_eq!(bounded(Some(0), 15, 3600), None);
+        assert_eq!(bounded(Some(-5), 15, 3600), Some(15));
+        assert_eq!(bounded(Some(20), 15, 3600), Some(20));
+        let of = |idle: &str| {
+            let row = row(vec![("other_config", Datum::map([("max-idle", idle)]))]);
+            tunables(&row, &mut Vec::new()).max_idle
+        };
+        assert_eq!([of("100"), of("500"), of("60000"), of("x")], [500, 500, 60_000, 10_000]);
+    }
+
+    #[test]
+    fn an_interface_has_a_unicast_address() {
+        let of =
+            |mac: &str| of_interface(vec![("name", Datum::from("i")), ("mac", Datum::from(mac))]);
+        let (wanted, remarks) = of("02:00:00:00:00:01");
+        assert_eq!((wanted.mac, remarks.len()), (Some([2, 0, 0, 0, 0, 1]), 0));
+        for bad in ["03:00:00:00:00:01", "00:00:00:00:00:00", "nonsense"] {
+            let (wanted, remarks) = of(bad);
+            assert_eq!(wanted.mac, None);
+            let told =
+                format!("interface i: mac \"{bad}\" is not a unicast Ethernet address, ignored");
+            assert_eq!(remarks, [told]);
+        }
+    }
+
+    #[test]
+    fn what_an_interface_cannot_have_is_said() {
+        let (_, remarks) = of_interface(vec![
+            ("ingress_policing_kpkts_rate", Datum::from(0)),
+            ("bfd", Datum::map([("enable", "false")])),
+            ("lldp", Datum::map([("other", "true")])),
+        ]);
+        assert!(remarks.is_empty(), "{remarks:?}");
+        let (_, remarks) = of_interface(vec![
+            ("ingress_policing_kpkts_rate", Datum::from(5)),
+            ("bfd", Datum::map([("enable", "true")])),
+            ("cfm_mpid", Datum::from(7)),
+            ("lldp", Datum::map([("enable", "true")])),
+        ]);
+        assert_eq!(remarks.len(), 4, "{remarks:?}");
+    }
 }

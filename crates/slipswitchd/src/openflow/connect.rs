@@ -15,6 +15,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::task::AbortHandle;
+use unixctl::SocketName;
 
 /// A connection attempt that takes longer has failed.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -265,7 +266,10 @@ impl Attempt {
 
     async fn connect(&self) -> io::Result<Stream> {
         match &self.target {
-            Target::Unix(path) => UnixStream::connect(path).await.map(Stream::Unix),
+            Target::Unix(path) => {
+                let name = SocketName::new(path)?;
+                UnixStream::connect(name.path()).await.map(Stream::Unix)
+            }
             Target::Tcp(host, port) => {
                 let stream = TcpStream::connect((host.as_str(), *port)).await?;
                 stream.set_nodelay(true)?;

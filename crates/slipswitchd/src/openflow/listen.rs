@@ -18,6 +18,7 @@ use std::task::Poll;
 use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::AbortHandle;
+use unixctl::SocketName;
 
 /// Port that the Internet Assigned Numbers Authority gave to OpenFlow.
 pub const OPENFLOW_PORT: u16 = 6653;
@@ -195,7 +196,7 @@ fn bind_unix(path: &Path) -> io::Result<UnixListener> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error),
     }
-    let listener = UnixListener::bind(path)?;
+    let listener = UnixListener::bind(SocketName::new(path)?.path())?;
     let mode = std::fs::symlink_metadata(path)?.permissions().mode() & 0o770;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
     Ok(listener)
@@ -299,6 +300,19 @@ async fn accept_failed(error: &io::Error) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_socket_may_have_a_longer_path_than_an_address_holds() {
+        let directory =
+            std::env::temp_dir().join(format!("{}-{}", std::process::id(), "x".repeat(120)));
+        std::fs::create_dir_all(&directory).expect("a directory");
+        let path = directory.join("br0.mgmt");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
+        let bound = runtime.expect("a runtime").block_on(async { bind_unix(&path).map(drop) });
+        let is_there = path.exists();
+        std::fs::remove_dir_all(&directory).expect("it was made");
+        assert!(bound.is_ok() && is_there, "{bound:?}");
+    }
 
     #[test]
     fn passive_targets() {

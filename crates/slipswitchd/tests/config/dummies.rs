@@ -222,6 +222,10 @@ fn fail_modes_without_controllers() {
     assert!(!rig.path("br0.extra").exists());
     rig.vsctl_ok(&["del-controller", "br0"]);
     assert_eq!(rig.rules("br0"), normal);
+    // One that the daemon may not connect to can never come.
+    rig.vsctl_ok(&["set-controller", "br0", "unix:/nowhere/else.sock"]);
+    assert_eq!(rig.rules("br0"), normal);
+    assert!(rig.log().contains("not connecting to \"unix:/nowhere/else.sock\""), "{}", rig.log());
     rig.vsctl_ok(&words("add-br br1 -- set-fail-mode br1 secure"));
     assert!(rig.rules("br1").is_empty());
 }
@@ -277,6 +281,13 @@ fn addresses_and_mtu_follow_their_rows() {
     rig.vsctl_ok(&["set", "interface", "i", "mtu_request=1400", "mac=\"02:00:00:00:00:78\""]);
     assert_eq!(rig.interface("i", "mtu"), "1400");
     assert_eq!(rig.interface("i", "mac_in_use"), "\"02:00:00:00:00:78\"");
+    // An address that no interface can have harms neither this port nor one that is new.
+    let bad = "mac=\"03:00:00:00:00:79\"";
+    rig.vsctl_ok(&["set", "interface", "i", bad]);
+    assert_eq!(rig.interface("i", "mac_in_use"), "\"02:00:00:00:00:78\"");
+    rig.vsctl_ok(&["add-port", "br0", "j", "--", "set", "interface", "j", "type=internal", bad]);
+    assert_eq!(rig.interface("j", "error"), "[]");
+    assert!(rig.log().contains("interface j: mac \"03:00:00:00:00:79\" is not"), "{}", rig.log());
     // Internal ports follow the lowest MTU of the others, unless their row says another.
     rig.vsctl_ok(&words("add-port br0 p -- set interface p mtu_request=1300"));
     assert_eq!(rig.interface("p", "mtu"), "1300");
@@ -356,10 +367,13 @@ fn a_standalone_bridge_fails_open_until_its_controller_is_back() {
 
 #[test]
 fn controllers_wait_for_restored_flows() {
-    let rig = Rig::ours();
+    let mut rig = Rig::ours();
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("an address").port();
-    rig.vsctl_ok(&["set", "open_vswitch", ".", "other_config:flow-restore-wait=true"]);
+    let wait = words("--no-wait set open_vswitch . other_config:flow-restore-wait=true");
+    rig.daemon = None;
+    rig.vsctl_ok(&wait);
+    rig.start_daemon();
     rig.vsctl_ok(&[
         "add-br",
         "br0",
@@ -373,8 +387,45 @@ fn controllers_wait_for_restored_flows() {
     std::thread::sleep(Duration::from_millis(300));
     assert!(listener.accept().is_err(), "connected too early");
     rig.vsctl_ok(&["remove", "open_vswitch", ".", "other_config", "flow-restore-wait"]);
-    until("the switch connects", || listener.accept().is_ok());
+    let mut connection = None;
+    until("the switch connects", || {
+        connection = listener.accept().ok();
+        connection.is_some()
+    });
     assert_eq!(rig.rules("br0"), ["priority=7 actions=drop"]);
+    // Once it was false it is of the next start.
+    rig.vsctl_ok(&wait[1..]);
+    assert_eq!(rig.rules("br0"), ["priority=7 actions=drop"]);
+    let log = rig.log();
+    assert!(!log.contains("removed primary controller"), "{log}");
+    drop(connection);
+}
+
+#[test]
+fn settings_that_are_ignored_are_said() {
+    let rig = Rig::ours();
+    rig.vsctl_ok(&words(
+        "add-br br0 -- set-controller br0 unix:nobody.sock -- add-port br0 p1 \
+         -- --id=@q create qos type=linux-htb -- set port p1 qos=@q \
+         -- set interface p1 ingress_policing_kpkts_rate=5 cfm_mpid=1 \
+         -- set interface p1 bfd:enable=true lldp:enable=true \
+         -- add-bond br0 bond0 b1 b2 -- set port bond0 bond_updelay=100 bond_downdelay=200",
+    ));
+    rig.vsctl_ok(&["set", "controller", "br0", "local_ip=192.0.2.1"]);
+    let log = rig.log();
+    for what in [
+        "port p1: QoS",
+        "port bond0: bond_updelay",
+        "port bond0: bond_downdelay",
+        "interface p1: policing by packets",
+        "interface p1: BFD",
+        "interface p1: CFM",
+        "interface p1: LLDP",
+        "bridge br0: controller unix:nobody.sock: local_ip",
+    ] {
+        let line = format!("{what} is not supported by this version, its settings are ignored");
+        assert_eq!(log.matches(&line).count(), 1, "{line}: {log}");
+    }
 }
 
 #[test]
