@@ -110,6 +110,15 @@ fn is_valid(frame: &[u8]) -> bool {
     ip_ok && fold(sum) == 0xffff
 }
 
+/// What a packet is cut by that has TCP, or else UDP.
+fn cut(v6: bool, tcp: bool) -> (u8, Gso) {
+    match (tcp, v6) {
+        (true, false) => (PROTO_TCP, Gso::TcpV4),
+        (true, true) => (PROTO_TCP, Gso::TcpV6),
+        (false, _) => (PROTO_UDP, Gso::UdpL4),
+    }
+}
+
 proptest! {
     #[test]
     fn checksums_are_finished(
@@ -143,11 +152,7 @@ proptest! {
         payload in proptest::collection::vec(any::<u8>(), 1..5000),
         size in 1..2000u16,
     ) {
-        let (proto, kind) = match (tcp, v6) {
-            (true, false) => (PROTO_TCP, Gso::TcpV4),
-            (true, true) => (PROTO_TCP, Gso::TcpV6),
-            _ => (PROTO_UDP, Gso::UdpL4),
-        };
+        let (proto, kind) = cut(v6, tcp);
         let p = unfinished(v6, proto, tags, &payload, Some((kind, size)));
         let header = usize::from(p.offload.gso.unwrap().2);
         let frames = finish(&p).unwrap();
@@ -184,11 +189,7 @@ proptest! {
         payload in proptest::collection::vec(any::<u8>(), 1..5000),
         size in 1..2000u16,
     ) {
-        let (proto, kind) = match (tcp, v6) {
-            (true, false) => (PROTO_TCP, Gso::TcpV4),
-            (true, true) => (PROTO_TCP, Gso::TcpV6),
-            _ => (PROTO_UDP, Gso::UdpL4),
-        };
+        let (proto, kind) = cut(v6, tcp);
         let inner = unfinished(v6, proto, 0, &payload, Some((kind, size)));
         let whole = tunnelled(outer_v6, tunnel, &inner);
         prop_assert!(is_beyond_the_kernel(&whole) && !is_beyond_the_kernel(&inner));
