@@ -106,9 +106,9 @@ impl Connections {
         Connections { bundle_memory: Some(bytes), ..Connections::default() }
     }
 
-    /// `other_config:bundle-idle-timeout`, in milliseconds.
-    pub fn set_bundle_idle_timeout(&mut self, ms: u64) {
-        self.bundle_idle_timeout = Some(ms);
+    /// `other_config:bundle-idle-timeout`, in milliseconds; `None` for what it is by default.
+    pub fn set_bundle_idle_timeout(&mut self, ms: Option<u64>) {
+        self.bundle_idle_timeout = ms;
     }
 
     /// Takes up a connection to `bridge` whose transport has just been made. Its hello is in

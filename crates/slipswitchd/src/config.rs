@@ -125,11 +125,6 @@ impl Configuration {
         self.state.configured
     }
 
-    /// `other_config:flow-restore-wait` holds controllers back: it was never false since the start.
-    pub fn flow_restore_wait(&self) -> bool {
-        self.state.configured && !self.state.restored
-    }
-
     /// `other_config:vlan-limit`; 0 is no limit.
     pub fn vlan_limit(&self) -> u64 {
         self.state.tunables.vlan_limit

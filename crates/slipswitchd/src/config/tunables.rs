@@ -11,8 +11,6 @@ use std::time::Duration;
 
 /// `max-revalidator` where the database does not say, milliseconds.
 const MAX_REVALIDATOR: u64 = 500;
-/// `bundle-idle-timeout` where the database does not say, milliseconds.
-const BUNDLE_IDLE_TIMEOUT: u64 = 10_000;
 /// `upcall-cpu-percent` where the database does not say, for each CPU: others keep nine tenths of
 /// what they have.
 const UPCALL_PERCENT: u64 = 10;
@@ -44,8 +42,7 @@ pub(super) fn sync(d: &mut Daemon, state: &mut State, wanted: &Wanted) {
     {
         packet_threads(d, state, new);
     }
-    let idle_timeout = new.bundle_idle_timeout.unwrap_or(BUNDLE_IDLE_TIMEOUT);
-    d.connections.set_bundle_idle_timeout(idle_timeout);
+    d.connections.set_bundle_idle_timeout(new.bundle_idle_timeout);
     if new.hw_offload && !state.tunables.hw_offload {
         tracing::info!(target: "bridge", "hw-offload is set; this version does not drive TC flower: flows run in BPF or in userspace");
     }
