@@ -70,7 +70,7 @@ pub struct Args {
     #[arg(long, value_name = "TEXT", conflicts_with = "groups")]
     pub note: Option<String>,
     /// Measure nothing; make the page anew from the results of a run
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["groups", "only", "systems", "json", "note"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["groups", "only", "systems", "json"])]
     pub render: Option<PathBuf>,
     /// Show experiments and systems
     #[arg(long)]

@@ -35,6 +35,7 @@ mod subject;
 mod table;
 mod topology;
 mod udp;
+mod waking;
 
 use anyhow::{Context, Result, anyhow};
 use args::{Args, Group, Plan};
@@ -113,6 +114,7 @@ fn compare(args: &Args) -> Result<ExitCode> {
         run.results.note(note);
     }
     run.results.machine.insert("reading memory, before".to_owned(), reading_memory(cpus));
+    run.results.machine.insert("waking an idle CPU, before".to_owned(), waking(cpus));
     let mut failed = false;
     for (over, (experiment, work, times)) in entries.iter().enumerate() {
         if over > 0 && args.page.is_some() {
@@ -131,6 +133,7 @@ fn compare(args: &Args) -> Result<ExitCode> {
     }
     run.results.run = how(plan, cpus, &run.progress);
     run.results.run.insert("reading memory, after".to_owned(), reading_memory(cpus));
+    run.results.run.insert("waking an idle CPU, after".to_owned(), waking(cpus));
     publish(args, &run.results)?;
     Ok(if failed { ExitCode::from(2) } else { ExitCode::SUCCESS })
 }
@@ -161,10 +164,19 @@ fn reading_memory(cpus: Cpus) -> String {
     memory::in_words(cpus.traffic).unwrap_or_else(|error| format!("unknown: {error:#}"))
 }
 
+/// What a daemon or a tool that sleeps until it is needed takes at least.
+fn waking(cpus: Cpus) -> String {
+    waking::in_words(cpus).unwrap_or_else(|error| format!("unknown: {error:#}"))
+}
+
 /// Makes the page from a file of results.
 fn render(args: &Args, file: &Path) -> Result<ExitCode> {
     let text = fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
-    let results = serde_json::from_str(&text).with_context(|| format!("{}", file.display()))?;
+    let mut results: Results =
+        serde_json::from_str(&text).with_context(|| format!("{}", file.display()))?;
+    if let Some(note) = &args.note {
+        results.note(note.clone());
+    }
     publish(args, &results)?;
     Ok(ExitCode::SUCCESS)
 }
