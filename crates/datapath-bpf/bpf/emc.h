@@ -35,19 +35,26 @@ static __always_inline __u64 check_word(__u32 x, __u64 word)
 	return weigh(word, FACTORS_OF_CHECK + x, FACTORS_OF_CHECK + EMC_WORDS + x);
 }
 
-#define EMC_UNDER(x)                                     \
-	if (wants(BIT(x))) {                             \
-		word = key[x] & settings.union_mask[x];  \
-		sum += hash_word(x, word);               \
-		check += check_word(x, word);            \
+#define EMC_UNDER(x) words[x] = key[x] & settings.union_mask[x];
+
+/* Of a packet's key what flows look at. (To ask which words these are would take longer.) */
+static __always_inline void emc_under(__u64 *words, const __u64 *key)
+{
+	EMC_EACH(EMC_UNDER)
+}
+
+#define EMC_ADD(x)                                 \
+	if (wants(BIT(x))) {                       \
+		sum += hash_word(x, words[x]);     \
+		check += check_word(x, words[x]);  \
 	}
 
-/* Sums up the words that some flow looks at; what they add to the hash of the signature cache. */
-static __always_inline __u64 emc_words(struct emc_key *k, const __u64 *key)
+/* Sums up what `emc_under` left; what it adds to the hash of the signature cache. */
+static __always_inline __u64 emc_words(struct emc_key *k, const __u64 *words)
 {
-	__u64 sum = 0, check = 0, word;
+	__u64 sum = 0, check = 0;
 
-	EMC_EACH(EMC_UNDER)
+	EMC_EACH(EMC_ADD)
 	k->sum = sum;
 	k->check = check >> EMC_CHECK_SHIFT;
 	return sum;
@@ -112,8 +119,8 @@ static __always_inline struct emc_entry *emc_likely(struct emc_line *l, __u64 ch
 	return &l->ways[way % EMC_WAYS];
 }
 
-/* 0 when the line does not have the key. */
-static __always_inline __u64 emc_at(const struct emc_key *k, __u32 line)
+/* 0 when the line does not have the key; else `tag` is that of the entry. */
+static __always_inline __u64 emc_at(const struct emc_key *k, __u32 line, __u64 *tag)
 {
 	struct emc_line *l = emc_line_at(line);
 	struct emc_entry *e;
@@ -124,19 +131,20 @@ static __always_inline __u64 emc_at(const struct emc_key *k, __u32 line)
 	e = emc_likely(l, k->check);
 	what = e->what;
 	diff = what >> EMC_CHECK_SHIFT ^ k->check;
-	diff |= e->sign ^ emc_sign(k, emc_tag(what % EMC_SLOTS));
+	*tag = emc_tag(what % EMC_SLOTS);
+	diff |= e->sign ^ emc_sign(k, *tag);
 	return diff ? 0 : what;
 }
 
-/* `what` of the key's entry, 0 when there is none. */
-static __always_inline __u64 emc_find(const struct emc_key *k)
+/* `what` of the key's entry, and its tag; 0 when there is none. */
+static __always_inline __u64 emc_find(const struct emc_key *k, __u64 *tag)
 {
 	__u64 what;
 
 	if (!settings.emc_used)
 		return 0;
-	what = emc_at(k, emc_first(k));
-	return what ? what : emc_at(k, emc_second(k));
+	what = emc_at(k, emc_first(k), tag);
+	return what ? what : emc_at(k, emc_second(k), tag);
 }
 
 static __always_inline __u32 emc_slot(__u64 what)

@@ -22,7 +22,7 @@
 #include <linux/types.h>
 
 #define LAYOUT_MAGIC 0x736c697073776368ull /* "slipswch" */
-#define LAYOUT_VERSION 6
+#define LAYOUT_VERSION 7
 
 /* Words of a key: the fields of `flow::Key` from `recirc_id` on (its registers are no datapath's
  * business), put together so that what tells most packets apart is the first five. Bytes are in
@@ -141,6 +141,16 @@ struct emc_entry {
 };
 struct emc_line {
 	struct emc_entry ways[EMC_WAYS];
+};
+
+/* Packets that follow each other: their key under the union of all masks, and what the exact-match
+ * cache had for it. Each CPU has its own, as above: see train.h. */
+struct train {
+	__u64 key[EMC_WORDS];
+	__u64 tag;   /* that the entry was found under */
+	__u64 what;  /* of the entry; 0: there is no train */
+	__u32 last;  /* slot of the packet before */
+	__u32 again; /* no train, but two packets of one flow: the next one may make one */
 };
 
 /* Epochs of slots, by number % EPOCHS; never 0. The daemon raises one after it marks a slot

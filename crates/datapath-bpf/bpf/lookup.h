@@ -4,9 +4,9 @@
  * also the mask's number times one more), the high half mixed once. Factors are odd, random and
  * secret.
  *
- * First asked is the exact-match cache, then the signature cache, which goes by the hash under
- * the union of all masks. What that has is a hint: the key is compared under the mask of the
- * slot. What the present variant cannot compare is not there for it; the walk, which parses
+ * First asked is the train, then the exact-match cache, then the signature cache, which goes by the
+ * hash under the union of all masks. What that has is a hint: the key is compared under the mask of
+ * the slot. What the present variant cannot compare is not there for it; the walk, which parses
  * everything, decides then. */
 #ifndef SLIPSWITCH_LOOKUP_H
 #define SLIPSWITCH_LOOKUP_H
@@ -17,6 +17,7 @@
 #include "output.h"
 #include "parse.h"
 #include "plain.h"
+#include "train.h"
 
 #define NO_SLOT 0xffffffffu
 #define PULL_BYTES 512 /* tc: how much of a packet is made linear for its headers */
@@ -325,13 +326,13 @@ static __always_inline int forward(hook_ctx *ctx, const struct view *v, __u32 in
 static __always_inline int lookup_plain(hook_ctx *ctx, __u32 in_port)
 {
 	const struct view v = { data_of(ctx), data_end_of(ctx), linear_length(ctx), true };
-	struct emc_key key;
+	struct train *train = train_here(); /* a call: before registers are in use */
+	__u64 words[EMC_WORDS], what;
 	__u32 tcp_flags, output;
-	__u64 what;
 
-	if (!plain(ctx, &v, in_port, &key, &tcp_flags))
+	if (!plain(ctx, &v, in_port, words, &tcp_flags))
 		return NOT_HERE;
-	what = emc_find(&key);
+	what = emc_find_plain(train, words);
 	output = emc_output(what);
 	if (!what || output == NO_PORT || !runs_here(ctx, emc_hooks(what), emc_flags(what)))
 		return NOT_HERE;
@@ -362,7 +363,7 @@ static __always_inline int lookup(hook_ctx *ctx)
 	struct emc_key emc_key;
 	struct decision d;
 	struct state *st;
-	__u64 *key, sum, what;
+	__u64 words[EMC_WORDS], *key, sum, what, tag;
 	__u32 hash, bytes;
 	bool held;
 	int err, verdict;
@@ -382,10 +383,11 @@ static __always_inline int lookup(hook_ctx *ctx)
 	err = parse(key, ctx, &view, &p->layers, false);
 	if (err)
 		goto slow;
-	sum = emc_words(&emc_key, key);
+	emc_under(words, key);
+	sum = emc_words(&emc_key, words);
 	emc_key.hash = finish_hash(sum);
 	hash = cache_hash_of_port(sum, key);
-	what = emc_find(&emc_key);
+	what = emc_find(&emc_key, &tag);
 	if (!(what ? decide_at_once(&d, what) : decide(key, &emc_key, hash, &d)))
 		goto walk;
 	if (!runs_here(ctx, d.hooks, d.flags))

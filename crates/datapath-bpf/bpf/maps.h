@@ -40,6 +40,9 @@
 /* [cpu * settings.emc_lines + line] */
 TABLE(emc_line, emc);
 
+/* By CPU. */
+TABLE(train, trains);
+
 /* Of the epochs of slots. */
 TABLE(epochs, epochs);
 

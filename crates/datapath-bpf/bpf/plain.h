@@ -2,8 +2,8 @@
  * fragment, and TCP or UDP behind it, all within reach.
  *
  * Its key for the exact-match cache is made in registers, without a branch for anything else;
- * it is the key that `parse` makes, which every other packet goes to, and this one when the cache
- * does not have it. */
+ * it is the key that `parse` makes, which every other packet goes to, and this one when neither a
+ * train nor the cache has it. */
 #ifndef SLIPSWITCH_PLAIN_H
 #define SLIPSWITCH_PLAIN_H
 
@@ -57,13 +57,12 @@ static __always_inline bool plain_ipv4(__u64 *key, const struct view *v, __u32 *
 	return plain_transport(key, v, load8(ip + 9), total - PLAIN_IP, tcp_flags);
 }
 
-/* As above; `k` becomes the packet's key. `v`: with linear_length. */
-static __always_inline bool plain(hook_ctx *ctx, const struct view *v, __u32 in_port,
-				  struct emc_key *k, __u32 *tcp_flags)
+/* As above; `words` becomes what flows look at of the packet's key. `v`: with linear_length. */
+static __always_inline bool plain(hook_ctx *ctx, const struct view *v, __u32 in_port, __u64 *words,
+				  __u32 *tcp_flags)
 {
 	const void *eth = v->data;
 	__u64 key[EMC_WORDS];
-	__u64 sum;
 
 	if (!settings.emc_used || has_tag(ctx) || eth + ETH_HLEN + PLAIN_IP + PLAIN_UDP > v->end ||
 	    load16(eth + 12) != bpf_htons(ETH_P_IP))
@@ -73,8 +72,7 @@ static __always_inline bool plain(hook_ctx *ctx, const struct view *v, __u32 in_
 	key[W_ETH1] = PLACE(load32(eth + 8), 4, 0);
 	if (!plain_ipv4(key, v, tcp_flags))
 		return false;
-	sum = emc_words(k, key);
-	k->hash = finish_hash(sum);
+	emc_under(words, key);
 	return true;
 }
 

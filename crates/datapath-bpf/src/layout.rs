@@ -6,7 +6,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// `config.magic`: "slipswch".
 pub const MAGIC: u64 = 0x736c_6970_7377_6368;
 /// `config.version`.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 
 /// Bytes of `struct state` and of `struct hold`, which programs hand on to one another. The daemon
 /// does not look into them.
@@ -271,6 +271,18 @@ pub struct EmcLine {
     pub ways: [EmcEntry; EMC_WAYS],
 }
 
+/// `struct train`.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+#[allow(missing_docs)]
+pub struct Train {
+    pub key: [u64; EMC_WORDS],
+    pub tag: u64,
+    pub what: u64,
+    pub last: u32,
+    pub again: u32,
+}
+
 /// `struct epochs`.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -461,6 +473,7 @@ const _: () = {
     assert!(offset_of!(MaskEntry, needs) == 152);
     assert!(size_of::<Bucket>() == 64);
     assert!(size_of::<EmcLine>() == 64);
+    assert!(size_of::<Train>() == 64);
     assert!(size_of::<CacheLine>() == 32);
     assert!(size_of::<Recent>() == 8);
     assert!(RECENT_PACKETS_SHIFT < RECENT_SPILLED_SHIFT);

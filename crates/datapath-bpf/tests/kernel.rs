@@ -438,6 +438,57 @@ fn flows_whose_packets_begin_all_at_once_ask_for_no_more_room_than_they_have() {
     });
 }
 
+/// Keeps this thread on the CPU where it is: what a CPU remembers of the packet before, it remembers.
+fn stay_here() {
+    // SAFETY: an empty set is a valid one; the call fills in what it is asked about.
+    let set = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(libc::sched_getcpu() as usize, &mut set);
+        set
+    };
+    // SAFETY: a whole set, which the kernel reads; it concerns this thread alone.
+    let done = unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) };
+    assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
+}
+
+#[test]
+fn a_packet_is_taken_for_the_one_before_only_when_it_is_of_its_flow_and_that_lives() {
+    const FLOWS: Range<u32> = 0..4;
+    in_namespace_as_root(|| {
+        stay_here();
+        let bpf = open_with_ports(small());
+        for id in FLOWS {
+            assert_eq!(bpf.install(&megaflow(id, &[out()]), HookSet::all()), Ok(HookSet::all()));
+        }
+        (0..4).for_each(|_| bpf.maintain());
+        let entry = bpf.program("entry_tc_ingress").unwrap();
+        let is_sent = |id| run(entry, &frame(id)).verdict == TC_ACT_REDIRECT;
+        let count = |id| bpf.flow(megaflow(id, &[]).ufid).unwrap().stats.packets;
+        let turns = [0, 0, 0, 1, 1, 0, 2, 3, 3, 2, 0, 0];
+        for id in turns {
+            assert!(is_sent(id), "{id}");
+        }
+        for id in FLOWS {
+            let expected = turns.iter().filter(|turn| **turn == id).count() as u64;
+            assert_eq!(count(id), expected, "{id}");
+            // Another packet of no flow, right behind.
+            assert!(is_sent(id) && !is_sent(id + 100), "{id}");
+        }
+        // It changes, and goes, right behind its packet.
+        assert!(is_sent(1));
+        bpf.replace(&megaflow(1, &[]), HookSet::all()).unwrap();
+        assert!(!is_sent(1));
+        bpf.replace(&megaflow(1, &[out()]), HookSet::all()).unwrap();
+        assert!(is_sent(1) && is_sent(1));
+        bpf.remove_many(&[megaflow(1, &[]).ufid], &mut |_, _| {});
+        assert!(!is_sent(1));
+        assert!(is_sent(0) && is_sent(0));
+        bpf.set_port(PortNo(2), 1500, false);
+        assert!(!is_sent(0));
+        bpf.close(true);
+    });
+}
+
 /// Has bpf(2) fail for this thread from now on.
 fn without_bpf_calls() {
     let statement = |code, k| libc::sock_filter { code, jt: 0, jf: 0, k };

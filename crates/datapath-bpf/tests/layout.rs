@@ -55,6 +55,7 @@ fn structures_are_the_same_in_c_and_here() {
         same!(&btf, "cache_line", CacheLine { entries });
         same!(&btf, "emc_entry", EmcEntry { sign, what });
         same!(&btf, "emc_line", EmcLine { ways });
+        same!(&btf, "train", Train { key, tag, what, last, again });
         same!(&btf, "epochs", Epochs { of });
         same!(&btf, "recent", Recent { word });
         same!(&btf, "batch", Batch { cursor, turn, pad, entries });
