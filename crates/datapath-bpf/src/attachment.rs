@@ -68,6 +68,12 @@ pub enum Unavailable {
         /// Configuration option.
         option: &'static str,
     },
+    /// Programs on one CPU may interrupt each other.
+    #[error(
+        "on this kernel (PREEMPT_RT, Linux 6.18 or newer) programs on one CPU may interrupt each \
+         other, which ours do not expect"
+    )]
+    Preemptible,
     /// The verifier did not accept a program.
     #[error("the kernel's verifier refused the {object} programs ({cause}): {log}")]
     Verifier {

@@ -67,6 +67,17 @@ fn probe() -> Result<(), Unavailable> {
     }
 }
 
+/// First kernel where PREEMPT_RT has no lock around softirqs (unless built with
+/// PREEMPT_RT_NEEDS_BH_LOCK, which cannot be seen): one packet's programs may interrupt another's on
+/// their CPU. What they keep for a CPU would be mixed up.
+const PREEMPTS_SOFTIRQS: (u32, u32) = (6, 18);
+
+/// By what `uname -v` says, and the version.
+fn is_preemptible(build: &str, version: Option<(u32, u32)>) -> bool {
+    build.split_whitespace().any(|word| word == "PREEMPT_RT")
+        && version.is_none_or(|version| version >= PREEMPTS_SOFTIRQS)
+}
+
 /// Names of the maps that are pinned, with the hook that has one for itself.
 ///
 /// What a packet carries from program to program (`states`, `holds`) is among them: a packet that
@@ -142,6 +153,9 @@ fn is_too_big(made: &std::io::Result<OwnedFd>) -> bool {
 
 /// Opens everything. See [`crate::BpfDatapath::open`].
 pub fn open(config: &Config, clock: Clock) -> Result<Opened, Unavailable> {
+    if is_preemptible(&sys::kernel_build(), sys::kernel_version()) {
+        return Err(Unavailable::Preemptible);
+    }
     probe()?;
     let mut sizes = Sizes::new(config, sys::possible_cpus().map_err(system("counting CPUs"))?);
     // Other errors come again where they are told. Sizes must not depend on them: tables of other
@@ -235,4 +249,19 @@ fn pin_all(pins: &Pins, fds: &HashMap<String, OwnedFd>, sizes: &Sizes) -> Result
         sys::pin(fd.as_fd(), &path).map_err(system(&format!("pinning {}", path.display())))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_where_programs_interrupt_each_other_are_known() {
+        let build = "#1 SMP PREEMPT_RT Debian 6.18.3-1 (2026-01-10)";
+        assert!(is_preemptible(build, Some((6, 18))));
+        assert!(is_preemptible(build, Some((7, 0))));
+        assert!(is_preemptible(build, None));
+        assert!(!is_preemptible(build, Some((6, 12))), "a lock is around them");
+        assert!(!is_preemptible("#1 SMP PREEMPT_DYNAMIC @0", Some((6, 18))));
+    }
 }

@@ -45,6 +45,11 @@ pub fn kernel_version() -> Option<(u32, u32)> {
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
+/// What the kernel says of how it was built.
+pub fn kernel_build() -> String {
+    rustix::system::uname().version().to_string_lossy().into_owned()
+}
+
 /// What a map is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MapInfo {

@@ -475,14 +475,15 @@ fn a_packet_is_taken_for_the_one_before_only_when_it_is_of_its_flow_and_that_liv
             assert!(is_sent(id) && !is_sent(id + 100), "{id}");
         }
         // It changes, and goes, right behind its packet.
-        assert!(is_sent(1));
+        // (A train takes four packets, and two more where the cache does not have the flow yet.)
+        assert!((0..8).all(|_| is_sent(1)));
         bpf.replace(&megaflow(1, &[]), HookSet::all()).unwrap();
         assert!(!is_sent(1));
         bpf.replace(&megaflow(1, &[out()]), HookSet::all()).unwrap();
-        assert!(is_sent(1) && is_sent(1));
+        assert!((0..8).all(|_| is_sent(1)));
         bpf.remove_many(&[megaflow(1, &[]).ufid], &mut |_, _| {});
         assert!(!is_sent(1));
-        assert!(is_sent(0) && is_sent(0));
+        assert!((0..8).all(|_| is_sent(0)));
         bpf.set_port(PortNo(2), 1500, false);
         assert!(!is_sent(0));
         bpf.close(true);

@@ -278,8 +278,8 @@ fn run_cases(hook: Hook, at: usize) {
             bed.put_program(&mut flow, &case.actions);
         }
         bed.install(&flow, &mask);
-        // By the walk, by the signature cache, and twice by the exact-match cache if it can.
-        for times in 1..=4 {
+        // By the walk, by the signature cache, by the exact-match cache and by a train if it can.
+        for times in 1..=6 {
             let before = bed.counters();
             let outcome = bed.run(&case.frame);
             let words = format!("{hook:?}: {}, time {times}", case.sentence);
