@@ -525,7 +525,7 @@ fn configurations_are_compared() {
     let good: ConfigEntry = maps.configured().unwrap();
     for change in [
         ConfigEntry { magic: 1, ..good },
-        ConfigEntry { version: 7, ..good },
+        ConfigEntry { version: good.version + 1, ..good },
         ConfigEntry { max_flows: 2048, ..good },
         ConfigEntry { factors: [2; FACTORS], ..good },
     ] {
