@@ -113,8 +113,7 @@ fn compare(args: &Args) -> Result<ExitCode> {
     for note in args.note.as_deref().into_iter().chain(busy()) {
         run.results.note(note);
     }
-    run.results.machine.insert("reading memory, before".to_owned(), reading_memory(cpus));
-    run.results.machine.insert("waking an idle CPU, before".to_owned(), waking(cpus));
+    run.results.machine.extend(now(cpus, "before"));
     let mut failed = false;
     for (over, (experiment, work, times)) in entries.iter().enumerate() {
         if over > 0 && args.page.is_some() {
@@ -132,8 +131,7 @@ fn compare(args: &Args) -> Result<ExitCode> {
         }
     }
     run.results.run = how(plan, cpus, &run.progress);
-    run.results.run.insert("reading memory, after".to_owned(), reading_memory(cpus));
-    run.results.run.insert("waking an idle CPU, after".to_owned(), waking(cpus));
+    run.results.run.extend(now(cpus, "after"));
     publish(args, &run.results)?;
     Ok(if failed { ExitCode::from(2) } else { ExitCode::SUCCESS })
 }
@@ -159,14 +157,17 @@ fn how(plan: Plan, cpus: Cpus, progress: &Progress) -> report::machine::Facts {
     facts.into_iter().map(|(name, fact)| (name.to_owned(), fact)).collect()
 }
 
-/// What a look into a table of many flows takes at least.
-fn reading_memory(cpus: Cpus) -> String {
-    memory::in_words(cpus.traffic).unwrap_or_else(|error| format!("unknown: {error:#}"))
-}
-
-/// What a daemon or a tool that sleeps until it is needed takes at least.
-fn waking(cpus: Cpus) -> String {
-    waking::in_words(cpus).unwrap_or_else(|error| format!("unknown: {error:#}"))
+/// What the machine takes at least, as it is `when` this is asked: for a look into a table of many
+/// flows, and for a daemon or a tool that sleeps until it is needed.
+fn now(cpus: Cpus, when: &str) -> [(String, String); 2] {
+    [
+        ("reading memory", memory::in_words(cpus.traffic)),
+        ("waking an idle CPU", waking::in_words(cpus)),
+    ]
+    .map(|(name, words)| {
+        let words = words.unwrap_or_else(|error| format!("unknown: {error:#}"));
+        (format!("{name}, {when}"), words)
+    })
 }
 
 /// Makes the page from a file of results.

@@ -49,7 +49,7 @@ static __always_inline void emc_under(__u64 *words, const __u64 *key)
 		check += check_word(x, words[x]);  \
 	}
 
-/* Sums up what `emc_under` left; what it adds to the hash of the signature cache. */
+/* The key of what `emc_under` left; its sum, which the hash of the signature cache begins with. */
 static __always_inline __u64 emc_words(struct emc_key *k, const __u64 *words)
 {
 	__u64 sum = 0, check = 0;
@@ -57,6 +57,7 @@ static __always_inline __u64 emc_words(struct emc_key *k, const __u64 *words)
 	EMC_EACH(EMC_ADD)
 	k->sum = sum;
 	k->check = check >> EMC_CHECK_SHIFT;
+	k->hash = finish_hash(sum);
 	return sum;
 }
 

@@ -385,7 +385,6 @@ static __always_inline int lookup(hook_ctx *ctx)
 		goto slow;
 	emc_under(words, key);
 	sum = emc_words(&emc_key, words);
-	emc_key.hash = finish_hash(sum);
 	hash = cache_hash_of_port(sum, key);
 	what = emc_find(&emc_key, &tag);
 	if (!(what ? decide_at_once(&d, what) : decide(key, &emc_key, hash, &d)))

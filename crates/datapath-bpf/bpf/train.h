@@ -74,7 +74,7 @@ static __always_inline __u64 emc_find_plain(struct train *t, const __u64 *words)
 	} else if (t && t->again) {
 		train_begin(t, words);
 	}
-	k.hash = finish_hash(emc_words(&k, words));
+	emc_words(&k, words);
 	what = emc_find(&k, &tag);
 	if (t)
 		train_note(t, what, tag);

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use clock::Clock;
+use cpus::pin_to_one_cpu;
 use datapath::{Action, Actions, Masked, Megaflow, PortNo, Refusal, Set, Side, Ufid};
 use datapath_bpf::layout::{TAILS, Tail};
 use datapath_bpf::load::Hook;
@@ -18,6 +19,8 @@ use flow::{Field, Match};
 use packet::build::Frame;
 use testing::{BpfFs, in_namespace_as_root};
 
+#[path = "support/cpus.rs"]
+mod cpus;
 #[path = "support/devices.rs"]
 mod devices;
 
@@ -438,24 +441,11 @@ fn flows_whose_packets_begin_all_at_once_ask_for_no_more_room_than_they_have() {
     });
 }
 
-/// Keeps this thread on the CPU where it is: what a CPU remembers of the packet before, it remembers.
-fn stay_here() {
-    // SAFETY: an empty set is a valid one; the call fills in what it is asked about.
-    let set = unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(libc::sched_getcpu() as usize, &mut set);
-        set
-    };
-    // SAFETY: a whole set, which the kernel reads; it concerns this thread alone.
-    let done = unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) };
-    assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
-}
-
 #[test]
 fn a_packet_is_taken_for_the_one_before_only_when_it_is_of_its_flow_and_that_lives() {
     const FLOWS: Range<u32> = 0..4;
     in_namespace_as_root(|| {
-        stay_here();
+        pin_to_one_cpu(); // each keeps a train of its own
         let bpf = open_with_ports(small());
         for id in FLOWS {
             assert_eq!(bpf.install(&megaflow(id, &[out()]), HookSet::all()), Ok(HookSet::all()));
