@@ -71,27 +71,39 @@ pub struct BridgeView {
 }
 
 /// All tables of a bridge. A clone shares them, and a change copies only the few tables next
-/// to the changed one: snapshots are made for each flow mod that a barrier follows.
+/// to the changed one: snapshots are made for each flow mod that a barrier follows. There are three
+/// levels, so that there is little next to it: references are counted to all that is copied.
 #[derive(Clone, Debug)]
-pub struct TableArray(Vec<Arc<Vec<TableView>>>);
+pub struct TableArray(Vec<Block>);
 
 /// Tables that are copied together.
-const CHUNK: usize = 16;
+type Chunk = Arc<[TableView]>;
+/// Chunks whose references are copied together.
+type Block = Arc<[Chunk]>;
+
+/// Tables of a chunk.
+const CHUNK: usize = 4;
+/// Tables of a block.
+const BLOCK: usize = 32;
+
+// A table's place in its chunk does not depend on the block.
+const _: () = assert!(BLOCK.is_multiple_of(CHUNK));
 
 impl TableArray {
     /// Table `id`.
     pub fn get(&self, id: usize) -> Option<&TableView> {
-        self.0.get(id / CHUNK)?.get(id % CHUNK)
+        self.0.get(id / BLOCK)?.get(id % BLOCK / CHUNK)?.get(id % CHUNK)
     }
 
     /// Table `id`, to change in this copy.
     pub fn get_mut(&mut self, id: usize) -> Option<&mut TableView> {
-        Arc::make_mut(self.0.get_mut(id / CHUNK)?).get_mut(id % CHUNK)
+        let block = Arc::make_mut(self.0.get_mut(id / BLOCK)?);
+        Arc::make_mut(block.get_mut(id % BLOCK / CHUNK)?).get_mut(id % CHUNK)
     }
 
     /// Number of tables.
     pub fn len(&self) -> usize {
-        self.0.iter().map(|c| c.len()).sum()
+        self.0.iter().flat_map(|block| block.iter()).map(|chunk| chunk.len()).sum()
     }
 
     /// True when there is none.
@@ -102,18 +114,9 @@ impl TableArray {
 
 impl FromIterator<TableView> for TableArray {
     fn from_iter<I: IntoIterator<Item = TableView>>(tables: I) -> TableArray {
-        let mut chunks: Vec<Arc<Vec<TableView>>> = Vec::new();
-        let mut chunk = Vec::with_capacity(CHUNK);
-        for table in tables {
-            chunk.push(table);
-            if chunk.len() == CHUNK {
-                chunks.push(Arc::new(std::mem::replace(&mut chunk, Vec::with_capacity(CHUNK))));
-            }
-        }
-        if !chunk.is_empty() {
-            chunks.push(Arc::new(chunk));
-        }
-        TableArray(chunks)
+        let tables: Vec<TableView> = tables.into_iter().collect();
+        let block = |tables: &[TableView]| tables.chunks(CHUNK).map(Chunk::from).collect::<Block>();
+        TableArray(tables.chunks(BLOCK).map(block).collect())
     }
 }
 

@@ -6,14 +6,14 @@
 //! speed, a set bit too few is a security hole.** Every shortcut below has its argument.
 //!
 //! # How it works
-//! Rules with equal masks share a *subtable*, a hash table keyed by the masked words of the
+//! Rules with equal masks share a *subtable*, a tree by hashes of the masked words of the
 //! key. Subtables are visited by falling highest priority, until none left can beat what was
 //! found. Two devices keep masks narrow:
 //!
-//! - *Stages.* A subtable's words are split into metadata, L2, L3 and L4. For each stage but
-//!   the last there is an index of the prefixes of masked words that some rule has. When a
-//!   packet's words are not in the index, no rule of the subtable can match, and only the
-//!   bits up to that stage were looked at.
+//! - *Stages.* A subtable's words are split into metadata, L2, L3 and L4, and its tree goes by a
+//!   hash of those up to the end of the first stage, then of the second, and so on. So for each
+//!   stage it tells whether some rule has a packet's words up to its end. When none has, no rule of
+//!   the subtable can match, and only the bits up to that stage were looked at.
 //! - *Prefix tries.* For each address field, one trie holds all CIDR prefixes that any rule
 //!   has; for each port field, one in each subtable holds those of its rules. One walk tells
 //!   which prefix lengths can match at all, and how many leading bits of the field decide that.
@@ -46,6 +46,7 @@
 
 mod conjunction;
 mod mini;
+mod priorities;
 mod subtable;
 mod tree;
 mod trie;
@@ -217,7 +218,7 @@ impl<R: Entry> Classifier<R> {
         self.0.subtables.iter().map(|slot| &*slot.subtable)
     }
 
-    fn with_mask(&self, mask: &MiniMask) -> Option<&Subtable<R>> {
+    fn with_mask(&self, mask: &Arc<MiniMask>) -> Option<&Subtable<R>> {
         let at = self.0.position(mask, mask.hash())?;
         self.0.subtables.get(at).map(|slot| &*slot.subtable)
     }
@@ -232,12 +233,15 @@ impl<R: Entry> Classifier<R> {
             inner.subtables.push_back(Slot { hash, subtable });
             inner.subtables.len() - 1
         });
-        let matching = rule.matching().clone();
-        let subtable = inner.subtable_mut(at)?; // `at` is in bounds
-        let replaced = subtable.insert(rule);
+        let key = rule.matching().key();
+        let slot = inner.subtables.get_mut(at)?; // `at` is in bounds
+        let subtable = Arc::make_mut(&mut slot.subtable);
+        let replaced = subtable.insert(rule, &key);
         if replaced.is_none() {
             inner.len += 1;
-            inner.tries.insert(trie::ADDRESSES, &matching);
+            for (which, len) in subtable.prefixes(trie::ADDRESSES) {
+                inner.tries.insert(which, len, &key);
+            }
         }
         inner.restore_order(at);
         replaced
@@ -249,12 +253,14 @@ impl<R: Entry> Classifier<R> {
         let at = self.0.position(mask, mask.hash())?;
         self.0.subtables.get(at)?.subtable.find(matching, priority)?;
         let inner = Arc::make_mut(&mut self.0);
-        let subtable = inner.subtable_mut(at)?;
-        let removed = subtable.remove(matching, priority)?;
-        let empty = subtable.is_empty();
-        inner.tries.remove(trie::ADDRESSES, matching);
+        let key = matching.key();
+        let subtable = Arc::make_mut(&mut inner.subtables.get_mut(at)?.subtable);
+        let removed = subtable.remove(matching, &key, priority)?;
+        for (which, len) in subtable.prefixes(trie::ADDRESSES) {
+            inner.tries.remove(which, len, &key);
+        }
         inner.len -= 1;
-        if empty {
+        if subtable.is_empty() {
             inner.subtables.remove(at);
         } else {
             inner.restore_order(at);
@@ -265,11 +271,12 @@ impl<R: Entry> Classifier<R> {
     /// Compresses `matching`, with the mask shared with the rules that are here already: a
     /// rule made of it takes less memory, and is found faster.
     pub fn compress(&self, matching: &Match) -> MiniMatch {
-        let mut mini = MiniMatch::new(matching);
-        if let Some(subtable) = self.with_mask(mini.shared_mask()) {
-            mini.share_mask(subtable.mask());
+        let hash = MiniMask::hash_of(matching.mask());
+        let mut alike = self.0.subtables.iter().filter(|slot| slot.hash == hash);
+        match alike.find(|slot| slot.subtable.mask().is(matching.mask())) {
+            Some(slot) => MiniMatch::under(Arc::clone(slot.subtable.mask()), matching),
+            None => MiniMatch::new(matching),
         }
-        mini
     }
 
     /// What has exactly this match and priority.
@@ -325,12 +332,9 @@ impl<R: Entry> Classifier<R> {
 
 impl<R: Entry> Inner<R> {
     /// Where the subtable with `mask` is, whose hash is `hash`.
-    fn position(&self, mask: &MiniMask, hash: u64) -> Option<usize> {
-        self.subtables.iter().position(|s| s.hash == hash && **s.subtable.mask() == *mask)
-    }
-
-    fn subtable_mut(&mut self, at: usize) -> Option<&mut Subtable<R>> {
-        self.subtables.get_mut(at).map(|slot| Arc::make_mut(&mut slot.subtable))
+    fn position(&self, mask: &Arc<MiniMask>, hash: u64) -> Option<usize> {
+        // Masks that are one and the same are not read.
+        self.subtables.iter().position(|s| s.hash == hash && s.subtable.mask() == mask)
     }
 
     /// Moves the subtable at `at`, whose highest priority may have changed, to its place.

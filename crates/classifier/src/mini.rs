@@ -55,6 +55,17 @@ impl MiniMask {
         self.words.iter().fold(self.map, |hash, word| mix(hash, *word))
     }
 
+    /// The hash of what `mask` is compressed to.
+    pub(crate) fn hash_of(mask: &Mask) -> u64 {
+        let words = mask.words().iter().filter(|word| **word != 0);
+        words.fold(mask.word_map(), |hash, word| mix(hash, *word))
+    }
+
+    /// True when this is what `mask` is compressed to.
+    pub(crate) fn is(&self, mask: &Mask) -> bool {
+        self.map == mask.word_map() && self.iter().all(|(i, m)| mask.words().get(i) == Some(&m))
+    }
+
     /// Pairs of word index (below [`WORDS`]) and non-zero mask word, rising.
     pub fn iter(&self) -> impl Iterator<Item = (usize, u64)> {
         indices(self.map).zip(self.words.iter().copied())
@@ -88,39 +99,37 @@ impl MiniMatch {
 
     /// Compresses `matching`, with the mask of `other` when that is the same: `None` when not.
     pub fn with_mask_of(other: &MiniMatch, matching: &Match) -> Option<MiniMatch> {
-        let mask = matching.mask();
-        let is_same = other.mask.map == mask.word_map()
-            && other.mask.iter().all(|(i, m)| mask.words().get(i) == Some(&m));
+        let is_same = other.mask.is(matching.mask());
         is_same.then(|| MiniMatch::under(Arc::clone(&other.mask), matching))
     }
 
     /// Compresses `matching`, whose mask `mask` is.
-    fn under(mask: Arc<MiniMask>, matching: &Match) -> MiniMatch {
+    pub(crate) fn under(mask: Arc<MiniMask>, matching: &Match) -> MiniMatch {
         let key = matching.key().words();
-        let values = indices(mask.map).map(|i| key.get(i).copied().unwrap_or(0)).collect();
-        MiniMatch { mask, values }
+        // As many as there are: a list that grows is moved.
+        let mut values = Vec::with_capacity(mask.words.len());
+        values.extend(indices(mask.map).map(|i| key.get(i).copied().unwrap_or(0)));
+        MiniMatch { mask, values: values.into_boxed_slice() }
     }
 
     pub(crate) fn shared_mask(&self) -> &Arc<MiniMask> {
         &self.mask
     }
 
-    /// Takes `mask` in the place of its own, which must be equal.
-    pub(crate) fn share_mask(&mut self, mask: &Arc<MiniMask>) {
-        if self.mask == *mask {
-            self.mask = Arc::clone(mask);
-        }
-    }
-
-    /// Expands to a full match.
-    pub fn expand(&self) -> Match {
+    /// The values in their places, zero where wildcarded.
+    pub(crate) fn key(&self) -> Key {
         let mut key = Key::ZERO;
         for (i, value) in self.values() {
             if let Some(word) = key.words_mut().get_mut(i) {
                 *word = value;
             }
         }
-        Match::new(&key, &self.mask.expand())
+        key
+    }
+
+    /// Expands to a full match.
+    pub fn expand(&self) -> Match {
+        Match::new(&self.key(), &self.mask.expand())
     }
 
     /// The mask.

@@ -1,13 +1,22 @@
 //! Rules that share a mask.
+//!
+//! A rule's place is its *rank*: for each stage of the mask a hash of the rule's words up to the
+//! stage's end, one behind the other, and its priority, inverted. So rules that begin with the same
+//! words are side by side, those with one match by falling priority; and one tree tells which rules
+//! there are, and of which first words there are any.
 
 use crate::Entry;
 use crate::mini::{MiniMask, MiniMatch, mix};
+use crate::priorities::Priorities;
 use crate::tree::{HashTree, KEYS};
 use crate::trie::{self, Tries, Walks};
 use flow::{Key, Mask, WORDS};
-use imbl::OrdMap;
 use smallvec::SmallVec;
+use std::ops::Range;
 use std::sync::Arc;
+
+// With more, hashes and a priority are longer than a rank.
+const _: () = assert!(flow::STAGE_STARTS.len() <= 4);
 
 /// One stage of the mask.
 #[derive(Debug)]
@@ -24,15 +33,15 @@ pub(crate) struct Subtable<R> {
     /// What hashes begin with.
     seed: u64,
     stages: Arc<[Stage]>,
-    /// For each stage but the last, by the hash of all words up to its end, the number of rules
-    /// that have them.
-    indices: SmallVec<[HashTree<u32, u32>; 3]>,
-    /// By [`rank`].
-    rules: HashTree<u64, Arc<R>>,
+    /// Bits of a rank that each stage has.
+    width: u32,
+    /// Bits that all stages have.
+    bits: u32,
+    /// By rank.
+    rules: HashTree<Arc<R>>,
     /// Prefixes of the rules' ports.
     ports: Tries,
-    /// How many rules there are of each priority.
-    priorities: OrdMap<u32, u32>,
+    priorities: Priorities,
 }
 
 // By hand, as a derived one would ask for `R: Clone`.
@@ -42,7 +51,8 @@ impl<R> Clone for Subtable<R> {
             mask: Arc::clone(&self.mask),
             seed: self.seed,
             stages: Arc::clone(&self.stages),
-            indices: self.indices.clone(),
+            width: self.width,
+            bits: self.bits,
             rules: self.rules.clone(),
             ports: self.ports.clone(),
             priorities: self.priorities.clone(),
@@ -86,15 +96,21 @@ impl<R: Entry> Subtable<R> {
             }
             start = end;
         }
-        let but_last = stages.len().saturating_sub(1);
+        // Room for a priority is left in any case.
+        let width = match stages.len() {
+            0..=2 => 48,
+            3 => 32,
+            _ => 24,
+        };
         Subtable {
             mask: Arc::clone(mask),
             seed,
+            width,
+            bits: stages.iter().map(|_| width).sum(),
             stages: stages.into(),
-            indices: (0..but_last).map(|_| HashTree::default()).collect(),
             rules: HashTree::default(),
             ports: Tries::default(),
-            priorities: OrdMap::new(),
+            priorities: Priorities::default(),
         }
     }
 
@@ -103,11 +119,11 @@ impl<R: Entry> Subtable<R> {
     }
 
     pub fn max_priority(&self) -> u32 {
-        self.priorities.get_max().map_or(0, |(p, _)| *p)
+        self.priorities.max()
     }
 
     pub fn has_priority(&self, priority: u32) -> bool {
-        self.priorities.contains_key(&priority)
+        self.priorities.has(priority)
     }
 
     pub fn is_empty(&self) -> bool {
@@ -121,23 +137,36 @@ impl<R: Entry> Subtable<R> {
     /// The rules that match `key`, by falling priority (they all have one and the same
     /// match). `None`: no rule has the words of `key` under the mask.
     pub fn find_for<'a>(&'a self, key: &Key) -> Option<impl Iterator<Item = &'a Arc<R>>> {
-        let rules = self.rules.alike(self.highest(key), u32::BITS);
+        let rules = self.rules.alike(self.rank(key), self.bits);
         (!rules.is_empty()).then(|| rules.filter(move |r| r.matching().matches(key)))
     }
 
-    /// Reads what [`Subtable::find_for`] will, for all of `keys` side by side. The result means nothing.
+    /// Reads what [`Subtable::find_for`] will, for all of `keys` side by side. The result means
+    /// nothing.
     pub fn foresee(&self, keys: &[&Key]) -> u64 {
-        let ranks = keys.iter().map(|key| self.highest(key));
-        let rules = self.rules.foresee(ranks, u32::BITS);
+        let ranks = keys.iter().map(|key| self.rank(key));
+        let rules = self.rules.foresee(ranks, self.bits);
         // Each reads what the one before has found for all.
         let matches: SmallVec<[&MiniMatch; KEYS]> = rules.iter().map(|r| r.matching()).collect();
         matches.iter().flat_map(|m| m.values().next()).fold(0, |sum, (_, v)| sum.wrapping_add(v))
     }
 
-    /// The rank of the rule for `key` that has the highest priority there is.
-    fn highest(&self, key: &Key) -> u64 {
-        let hash = self.stages.iter().fold(self.seed, |hash, stage| stage.hash(hash, key.words()));
-        rank(short(hash), 0)
+    /// The rank of a rule with the words of `key` and the highest priority there is.
+    fn rank(&self, key: &Key) -> u128 {
+        let (mut hash, mut rank, mut bits) = (self.seed, 0, 0);
+        for stage in &*self.stages {
+            hash = stage.hash(hash, key.words());
+            bits += self.width;
+            rank |= self.part(hash, bits);
+        }
+        rank
+    }
+
+    /// A stage's part of a rank, which ends at `bits`: the bits of its hash that are kept. Rules
+    /// that share them by chance are told apart by their matches. A packet that shares a rule's may
+    /// pay for it with bits of its mask; with four stages one of 16 million does for each rule.
+    fn part(&self, hash: u64, bits: u32) -> u128 {
+        u128::from(hash >> (u64::BITS - self.width)) << (u128::BITS - bits)
     }
 
     /// Sets in `wc` the whole mask.
@@ -151,9 +180,7 @@ impl<R: Entry> Subtable<R> {
         if self.stages.iter().flat_map(|stage| &stage.words).all(is_exact) {
             return;
         }
-        let words = key.words();
-        let mut hash = self.seed;
-        let mut indices = self.indices.iter();
+        let (mut hash, mut rank, mut bits) = (self.seed, 0, 0);
         for stage in &*self.stages {
             for &(which, len) in &stage.tries {
                 let walk = match trie::PORTS.contains(&which) {
@@ -167,123 +194,61 @@ impl<R: Entry> Subtable<R> {
                 }
             }
             stage.unwildcard(wc);
-            hash = stage.hash(hash, words);
-            if indices.next().is_some_and(|index| index.run(short(hash)).is_empty()) {
+            hash = stage.hash(hash, key.words());
+            bits += self.width;
+            rank |= self.part(hash, bits);
+            if bits < self.bits && !self.rules.has(rank, bits) {
                 return;
             }
         }
     }
 
-    /// True when rules have prefixes of ports.
-    fn has_ports(&self) -> bool {
-        self.stages.iter().flat_map(|s| &s.tries).any(|(which, _)| trie::PORTS.contains(which))
+    /// Which tries of `part` have a prefix of each rule, and of how many bits.
+    pub fn prefixes(&self, part: Range<usize>) -> impl Iterator<Item = (usize, u32)> {
+        prefixes(&self.stages, part)
     }
 
-    /// Hashes of a match's words up to each stage's end.
-    fn hashes(&self, matching: &MiniMatch) -> SmallVec<[u32; 4]> {
-        let mut words = [0u64; WORDS];
-        for (i, v) in matching.values() {
-            if let Some(w) = words.get_mut(i) {
-                *w = v;
-            }
-        }
-        let mut hash = self.seed;
-        self.stages
-            .iter()
-            .map(|s| {
-                hash = s.hash(hash, &words);
-                short(hash)
-            })
-            .collect()
-    }
-
-    /// The hash of all words, of [`Subtable::hashes`]; a mask without words has none.
-    fn whole(&self, hashes: &[u32]) -> u32 {
-        hashes.last().copied().unwrap_or(short(self.seed))
-    }
-
-    pub fn insert(&mut self, rule: Arc<R>) -> Option<Arc<R>> {
-        let hashes = self.hashes(rule.matching());
-        let hash = self.whole(&hashes);
+    /// Adds `rule`, whose values are `key`; returns what had the same match and priority before.
+    pub fn insert(&mut self, rule: Arc<R>, key: &Key) -> Option<Arc<R>> {
         let priority = rule.priority();
-        let rank = rank(hash, priority);
-        if let Some(at) = place(self.rules.run(rank), rule.matching()) {
-            return self.rules.get_mut(rank, at).map(|old| std::mem::replace(old, rule));
+        let rank = with_priority(self.rank(key), priority);
+        let is_same = |old: &Arc<R>, new: &Arc<R>| old.matching() == new.matching();
+        let replaced = self.rules.insert(rank, rule, is_same);
+        if replaced.is_none() {
+            for (which, len) in prefixes(&self.stages, trie::PORTS) {
+                self.ports.insert(which, len, key);
+            }
+            self.priorities.add(priority);
         }
-        if self.has_ports() {
-            self.ports.insert(trie::PORTS, rule.matching());
-        }
-        self.rules.insert(rank, usize::MAX, rule);
-        *self.priorities.entry(priority).or_default() += 1;
-        for (index, hash) in self.indices.iter_mut().zip(hashes) {
-            increment(index, hash);
-        }
-        None
+        replaced
     }
 
     pub fn find(&self, matching: &MiniMatch, priority: u32) -> Option<&Arc<R>> {
-        let hash = self.whole(&self.hashes(matching));
-        let run = self.rules.run(rank(hash, priority));
-        run.get(place(run, matching)?).map(|(_, rule)| rule)
+        let run = self.rules.run(with_priority(self.rank(&matching.key()), priority));
+        run.iter().map(|held| &held.value).find(|rule| rule.matching() == matching)
     }
 
-    pub fn remove(&mut self, matching: &MiniMatch, priority: u32) -> Option<Arc<R>> {
-        let hashes = self.hashes(matching);
-        let rank = rank(self.whole(&hashes), priority);
-        let at = place(self.rules.run(rank), matching)?;
-        let removed = self.rules.remove(rank, at)?;
-        if self.has_ports() {
-            self.ports.remove(trie::PORTS, matching);
+    /// Removes what has this match, whose values are `key`, and priority.
+    pub fn remove(&mut self, matching: &MiniMatch, key: &Key, priority: u32) -> Option<Arc<R>> {
+        let rank = with_priority(self.rank(key), priority);
+        let removed = self.rules.remove(rank, |rule| rule.matching() == matching)?;
+        for (which, len) in prefixes(&self.stages, trie::PORTS) {
+            self.ports.remove(which, len, key);
         }
-        if let Some(count) = self.priorities.get_mut(&priority) {
-            *count -= 1; // it counted the rule
-            if *count == 0 {
-                self.priorities.remove(&priority);
-            }
-        }
-        for (index, hash) in self.indices.iter_mut().zip(hashes) {
-            decrement(index, hash);
-        }
+        self.priorities.remove(priority);
         Some(removed)
     }
 }
 
-/// What rules are kept by: those that share a hash by falling priority.
-fn rank(hash: u32, priority: u32) -> u64 {
-    u64::from(hash) << 32 | u64::from(!priority)
+/// What becomes of the rank for the highest priority there is.
+fn with_priority(rank: u128, priority: u32) -> u128 {
+    rank | u128::from(!priority)
 }
 
-/// Where in the run of a rank the rule with exactly this match is.
-fn place<R: Entry>(run: &[(u64, Arc<R>)], matching: &MiniMatch) -> Option<usize> {
-    run.iter().position(|(_, r)| r.matching() == matching)
-}
-
-/// The bits of a hash that are kept. Rules that share them by chance are told apart by their
-/// matches; in a stage's index they may cost a packet bits, once in billions of lookups for each
-/// rule.
-fn short(hash: u64) -> u32 {
-    (hash >> 32) as u32
-}
-
-fn increment(index: &mut HashTree<u32, u32>, hash: u32) {
-    if index.run(hash).is_empty() {
-        index.insert(hash, 0, 1);
-    } else if let Some(count) = index.get_mut(hash, 0) {
-        *count += 1;
-    }
-}
-
-fn decrement(index: &mut HashTree<u32, u32>, hash: u32) {
-    match index.run(hash).first() {
-        Some((_, 2..)) => {
-            if let Some(count) = index.get_mut(hash, 0) {
-                *count -= 1;
-            }
-        }
-        _ => {
-            index.remove(hash, 0);
-        }
-    }
+/// See [`Subtable::prefixes`].
+fn prefixes(stages: &[Stage], part: Range<usize>) -> impl Iterator<Item = (usize, u32)> {
+    let all = stages.iter().flat_map(|stage| &stage.tries).copied();
+    all.filter(move |(which, _)| part.contains(which))
 }
 
 #[cfg(test)]
@@ -330,7 +295,7 @@ mod tests {
     fn most_alike(subtable: &Subtable<Rule>, rules: &[Arc<Rule>]) -> usize {
         let mut counts = BTreeMap::new();
         for rule in rules {
-            *counts.entry(subtable.hashes(&rule.0).last().copied()).or_insert(0) += 1;
+            *counts.entry(subtable.rank(&rule.0.key())).or_insert(0) += 1;
         }
         counts.into_values().max().unwrap_or(0)
     }
@@ -347,9 +312,33 @@ mod tests {
                 classifier.insert(Arc::clone(rule));
             }
             let subtable = classifier.subtables().next().expect("there are rules");
-            // Two of a thousand have one hash of 32 bits by chance now and then.
+            // Two of a thousand may have one hash of 48 bits by chance.
             assert!(most_alike(subtable, &rules) <= 2);
         }
+    }
+
+    #[test]
+    fn rules_that_share_a_rank_are_told_apart() {
+        const RULES: usize = 100;
+        let rules = aimed(7, 2 * RULES as u64);
+        let (held, others) = rules.split_at(RULES);
+        let mut subtable = Subtable::new(rules[0].0.shared_mask(), 7);
+        for rule in held {
+            assert!(subtable.insert(Arc::clone(rule), &rule.0.key()).is_none());
+        }
+        let found = |subtable: &Subtable<Rule>, rule: &Rule| {
+            let matching = subtable.find_for(&rule.0.key()).map_or(0, Iterator::count);
+            assert_eq!(subtable.find(&rule.0, 1).is_some(), matching == 1);
+            matching
+        };
+        assert!(held.iter().all(|rule| found(&subtable, rule) == 1));
+        assert!(others.iter().all(|rule| found(&subtable, rule) == 0));
+        assert!(subtable.insert(Arc::clone(&held[9]), &held[9].0.key()).is_some());
+        for rule in held {
+            assert!(subtable.remove(&rule.0, &rule.0.key(), 1).is_some());
+            assert_eq!(found(&subtable, rule), 0);
+        }
+        assert!(subtable.is_empty() && !subtable.has_priority(1));
     }
 
     #[test]
@@ -360,7 +349,7 @@ mod tests {
             classifier.insert(Arc::clone(&rules[0]));
             let clone = classifier.clone();
             let of = |c: &Classifier<Rule>| {
-                c.subtables().map(|s| s.hashes(&rules[0].0)).collect::<Vec<_>>()
+                c.subtables().map(|s| s.rank(&rules[0].0.key())).collect::<Vec<_>>()
             };
             assert_eq!(of(&classifier), of(&clone));
             of(&classifier)

@@ -105,6 +105,37 @@ fn a_thousand_hosts_cost_a_stranger_few_bits() {
 }
 
 #[test]
+fn a_packet_pays_for_the_stages_that_some_rule_has() {
+    let mut c = Classifier::new();
+    for i in 0..100u128 {
+        c.insert(rule(
+            5,
+            &[
+                (Field::InPortOxm, i % 10, 0xffff_ffff),
+                IP_M,
+                (Field::Ipv4Dst, 0x0a00_0000 + i, 0xffff_ffff),
+                TCP_M,
+                (Field::TcpDst, i, 0xffff),
+            ],
+        ));
+    }
+    let price = |fields: &[(Field, u128)]| {
+        let mut wc = Mask::WILDCARD;
+        assert!(c.lookup(&mut key(fields), &mut wc).is_none());
+        wc
+    };
+    let mut expected = Mask::WILDCARD;
+    expected.set_exact(Field::InPortOxm);
+    assert_eq!(price(&[(Field::InPortOxm, 10), IP]), expected);
+    expected.set_exact(Field::EthType);
+    assert_eq!(price(&[(Field::InPortOxm, 9), (Field::EthType, 0x0806)]), expected);
+    let to = (Field::Ipv4Dst, 0x0a00_0009);
+    expected.set_exact(Field::Ipv4Dst);
+    expected.set_exact(Field::IpProto);
+    assert_eq!(price(&[(Field::InPortOxm, 9), IP, to, (Field::IpProto, 17)]), expected);
+}
+
+#[test]
 fn ports_of_rules_with_other_masks_cost_nothing() {
     let to = (Field::Ipv4Dst, 0x0a00_0035, 0xffff_ffff);
     let mut c = Classifier::new();
@@ -127,6 +158,26 @@ fn a_short_prefix_is_ruled_out_by_as_many_bits() {
     let mut wc = Mask::WILDCARD;
     assert!(c.lookup(&mut key(&[IP, (Field::Ipv4Dst, 0x0a01_0202)]), &mut wc).is_none());
     assert_eq!(Field::Ipv4Dst.load(&wc.0), 0xff00_0000);
+}
+
+#[test]
+fn of_rules_with_one_prefix_each_counts() {
+    let to = |priority: u32, first: u128| {
+        rule(priority, &[IP_M, (Field::Ipv4Dst, first << 24, 0xff00_0000)])
+    };
+    // As many between the two as put the first into the trie, or do not.
+    for (between, removed) in (0..10).flat_map(|between| [(between, 5), (between, 6)]) {
+        let mut c = Classifier::new();
+        c.insert(to(5, 10));
+        for other in 0..between {
+            c.insert(to(4, 20 + other));
+        }
+        c.insert(to(6, 10));
+        assert!(c.remove(&to(removed, 10).matching, removed).is_some());
+        let mut wc = Mask::WILDCARD;
+        assert!(c.lookup(&mut key(&[IP, (Field::Ipv4Dst, 11 << 24)]), &mut wc).is_none());
+        assert_eq!(Field::Ipv4Dst.load(&wc.0), 0xff00_0000, "the eighth bit tells 11.* from 10.*");
+    }
 }
 
 #[test]
@@ -317,16 +368,53 @@ proptest! {
         }
     }
 
+    /// What is shared with a clone is not changed.
+    #[test]
+    fn a_clone_finds_what_a_search_of_the_list_of_then_finds(
+        specs in rules(), keys in prop::collection::vec(packet_key(), 3),
+        removed in prop::collection::vec(prop::option::of(any::<prop::sample::Index>()), 40),
+    ) {
+        let mut all: Vec<Arc<Rule>> = Vec::new();
+        let mut c = Classifier::new();
+        let mut kept = Vec::new();
+        for (r, removed) in build(&specs).into_iter().zip(removed) {
+            prop_assert!(c.insert(Arc::clone(&r)).is_none());
+            all.push(r);
+            kept.push((c.clone(), all.clone()));
+            if let Some(index) = removed {
+                let r = all.swap_remove(index.index(all.len()));
+                prop_assert!(c.remove(&r.matching, r.priority).is_some());
+                kept.push((c.clone(), all.clone()));
+            }
+        }
+        for (c, all) in &kept {
+            prop_assert_eq!(c.len(), all.len());
+            prop_assert!(all.iter().all(|r| c.find(&r.matching, r.priority).is_some()));
+            for key in &keys {
+                let mut copy = *key;
+                let found = c.lookup(&mut copy, &mut Mask::WILDCARD.clone()).map(|r| r.priority);
+                prop_assert_eq!(found, slow_lookup(all, key));
+            }
+        }
+    }
+
     /// Whatever differs only where the mask is clear finds the same rule.
     #[test]
     fn the_mask_holds_every_bit_the_answer_depends_on(
         specs in rules(), keys in prop::collection::vec(packet_key(), 6), noise in prop::collection::vec(any::<u64>(), WORDS),
         others in prop::collection::vec(packet_key(), 6),
+        removed in prop::collection::vec(any::<prop::sample::Index>(), 0..20),
     ) {
-        let all = build(&specs);
+        let mut all = build(&specs);
         let mut c = Classifier::new();
         for r in &all {
             c.insert(Arc::clone(r));
+        }
+        // What rules leave behind must be what the others have, no less.
+        for index in removed {
+            if all.is_empty() { break; }
+            let r = all.swap_remove(index.index(all.len()));
+            prop_assert!(c.remove(&r.matching, r.priority).is_some());
         }
         for key in keys {
             let mut wc = Mask::WILDCARD;

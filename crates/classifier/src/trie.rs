@@ -5,11 +5,18 @@
 //! A walk down a trie with a packet's field gives the lengths of the prefixes that hold for
 //! the packet, and the number of leading bits that decide this: any other packet with the
 //! same leading bits takes the same steps and gets the same lengths.
+//!
+//! A few prefixes need no trie: they lie side by side, and a walk looks at each. So it is at the
+//! ends of a trie, which are most of it, and for the last few that have come (see [`Prefixes`]).
 
-use crate::mini::MiniMatch;
+use crate::tree::{halves, whole};
 use flow::{Field, Key, Mask};
+use smallvec::{SmallVec, smallvec};
 use std::ops::Range;
 use std::sync::Arc;
+
+/// Prefixes that need no trie. Fewer in tests, for many nodes.
+const FEW: usize = if cfg!(test) { 3 } else { 16 };
 
 /// Fields that get a trie. Every field lies in one stage of the key; a port's field stands
 /// for all protocols (it is one place in the key).
@@ -38,13 +45,13 @@ impl Bits for u32 {
     }
 }
 
-impl Bits for u128 {
-    fn keep(bits: u128) -> u128 {
-        bits
+impl Bits for [u64; 2] {
+    fn keep(bits: u128) -> [u64; 2] {
+        halves(bits)
     }
 
     fn left(self) -> u128 {
-        self
+        whole(self)
     }
 }
 
@@ -78,10 +85,10 @@ impl<B: Bits> Edge<B> {
         self.len_rules >> 8
     }
 
-    fn add_rule(&mut self) {
-        if self.rules() < MANY {
-            self.len_rules += 1 << 8;
-        }
+    /// There are so many rules more.
+    fn add_rules(&mut self, more: u32) {
+        let rules = self.rules().saturating_add(more).min(MANY);
+        self.len_rules = rules << 8 | self.len();
     }
 
     fn remove_rule(&mut self) {
@@ -93,6 +100,11 @@ impl<B: Bits> Edge<B> {
     /// How many leading bits are those of a prefix.
     fn common(&self, bits: u128, len: u32) -> u32 {
         (self.bits() ^ bits).leading_zeros().min(self.len()).min(len)
+    }
+
+    /// True when it is this prefix.
+    fn is(&self, bits: u128, len: u32) -> bool {
+        self.len() == len && self.common(bits, len) == len
     }
 }
 
@@ -115,9 +127,13 @@ enum Tree<B> {
     Empty,
     /// Prefixes that end here, and none that goes on.
     Leaf(Edge<B>),
+    /// Two prefixes or more, at most [`FEW`], in no order.
+    Few(Arc<Edges<B>>),
     /// Some bits, then a branch: two children, or one when some rule's prefix ends between.
     Node(Arc<Node<B>>),
 }
+
+type Edges<B> = SmallVec<[Edge<B>; FEW]>;
 
 #[derive(Clone, Debug)]
 struct Node<B> {
@@ -126,69 +142,92 @@ struct Node<B> {
 }
 
 impl<B: Bits> Tree<B> {
-    fn insert(&mut self, bits: u128, len: u32) {
+    /// Adds the prefix of so many rules more.
+    fn insert(&mut self, bits: u128, len: u32, rules: u32) {
         match self {
-            Tree::Empty => *self = Tree::Leaf(Edge::new(bits, len, 1)),
-            Tree::Leaf(edge) if edge.len() == len && edge.common(bits, len) == len => {
-                edge.add_rule();
-            }
+            Tree::Empty => *self = Tree::Leaf(Edge::new(bits, len, rules)),
+            Tree::Leaf(edge) if edge.is(bits, len) => edge.add_rules(rules),
             Tree::Leaf(edge) => {
-                let mut node = Node { edge: *edge, children: [Tree::Empty, Tree::Empty] };
-                node.insert(bits, len);
-                *self = Tree::Node(Arc::new(node));
+                let edges: Edges<B> = smallvec![*edge, Edge::new(bits, len, rules)];
+                *self = Tree::Few(Arc::new(edges));
             }
-            Tree::Node(node) => Arc::make_mut(node).insert(bits, len),
+            Tree::Few(edges) => {
+                let edges = Arc::make_mut(edges);
+                if let Some(edge) = edges.iter_mut().find(|edge| edge.is(bits, len)) {
+                    edge.add_rules(rules);
+                    return;
+                }
+                edges.push(Edge::new(bits, len, rules));
+                if edges.len() > FEW {
+                    *self = Tree::Node(Arc::new(Node::of(edges)));
+                }
+            }
+            Tree::Node(node) => Arc::make_mut(node).insert(bits, len, rules),
         }
     }
 
-    /// Takes one rule's prefix out, if it is there.
-    fn remove(&mut self, bits: u128, len: u32) {
+    /// Takes one rule's prefix out; false when it is not there.
+    fn remove(&mut self, bits: u128, len: u32) -> bool {
         match self {
-            Tree::Empty => {}
+            Tree::Empty => false,
             Tree::Leaf(edge) => {
-                if edge.len() == len && edge.common(bits, len) == len {
+                let is_there = edge.is(bits, len);
+                if is_there {
                     edge.remove_rule();
                     if edge.rules() == 0 {
                         *self = Tree::Empty;
                     }
                 }
+                is_there
+            }
+            Tree::Few(edges) => {
+                let at = edges.iter().position(|edge| edge.is(bits, len));
+                let Some(at) = at else { return false };
+                let edges = Arc::make_mut(edges);
+                if let Some(edge) = edges.get_mut(at) {
+                    edge.remove_rule();
+                }
+                edges.retain(|edge| edge.rules() > 0);
+                if let [only] = edges[..] {
+                    *self = Tree::Leaf(only);
+                }
+                true
             }
             Tree::Node(node) => {
                 let node = Arc::make_mut(node);
-                node.remove(bits, len);
+                let is_there = node.remove(bits, len);
                 if let Some(simpler) = node.simpler() {
                     *self = simpler;
                 }
+                is_there
             }
         }
     }
 
     fn walk(&self, value: u128) -> Walk {
-        let mut walk = Walk { lengths: 0, full: false, decisive: 0 };
+        let mut walk = Walk::default();
         let (mut tree, mut left, mut depth) = (self, value, 0u32);
         loop {
-            let (edge, children) = match tree {
+            let node = match tree {
                 Tree::Empty => return walk,
-                Tree::Leaf(edge) => (edge, None),
-                Tree::Node(node) => (&node.edge, Some(&node.children)),
+                Tree::Leaf(edge) => {
+                    walk.along(edge, left, depth);
+                    return walk;
+                }
+                Tree::Few(edges) => {
+                    for edge in edges.iter() {
+                        walk.along(edge, left, depth);
+                    }
+                    return walk;
+                }
+                Tree::Node(node) => node,
             };
-            let same = (edge.bits() ^ left).leading_zeros();
-            if same < edge.len() {
-                walk.decisive = depth + same + 1; // the bit that differs
+            if !walk.along(&node.edge, left, depth) {
                 return walk;
             }
-            depth += edge.len();
-            walk.decisive = depth;
-            left = shl(left, edge.len());
-            if edge.rules() > 0 {
-                if depth >= 128 {
-                    walk.full = true;
-                } else {
-                    walk.lengths |= 1 << depth;
-                }
-            }
-            let Some(children) = children else { return walk };
-            tree = &children[first(left)];
+            depth += node.edge.len();
+            left = shl(left, node.edge.len());
+            tree = &node.children[first(left)];
             if matches!(tree, Tree::Empty) {
                 walk.decisive = depth + 1; // the bit that chose the side with nothing on it
             }
@@ -197,7 +236,19 @@ impl<B: Bits> Tree<B> {
 }
 
 impl<B: Bits> Node<B> {
-    fn insert(&mut self, bits: u128, len: u32) {
+    /// One of all that these have in common, and the rest below it.
+    fn of(edges: &[Edge<B>]) -> Node<B> {
+        let bits = edges.first().map_or(0, Edge::bits);
+        let len = edges.iter().map(|edge| edge.common(bits, 128)).min().unwrap_or(0);
+        let edge = Edge::new(bits, len, 0);
+        let mut node = Node { edge, children: [Tree::Empty, Tree::Empty] };
+        for edge in edges {
+            node.insert(edge.bits(), edge.len(), edge.rules());
+        }
+        node
+    }
+
+    fn insert(&mut self, bits: u128, len: u32, rules: u32) {
         let common = self.edge.common(bits, len);
         if common < self.edge.len() {
             // Split: what is left of this node becomes a child.
@@ -211,23 +262,24 @@ impl<B: Bits> Node<B> {
             self.edge = Edge::new(old, common, 0);
         }
         if len == common {
-            self.edge.add_rule();
+            self.edge.add_rules(rules);
             return;
         }
         let (bits, len) = (shl(bits, common), len - common);
-        self.children[first(bits)].insert(bits, len);
+        self.children[first(bits)].insert(bits, len, rules);
     }
 
-    fn remove(&mut self, bits: u128, len: u32) {
+    fn remove(&mut self, bits: u128, len: u32) -> bool {
         if self.edge.common(bits, len) < self.edge.len() {
-            return; // was never inserted
+            return false; // was never inserted
         }
         if len == self.edge.len() {
+            let is_there = self.edge.rules() > 0;
             self.edge.remove_rule();
-        } else {
-            let (bits, len) = (shl(bits, self.edge.len()), len - self.edge.len());
-            self.children[first(bits)].remove(bits, len);
+            return is_there;
         }
+        let (bits, len) = (shl(bits, self.edge.len()), len - self.edge.len());
+        self.children[first(bits)].remove(bits, len)
     }
 
     /// The same without this node, when it is of no use any more. Leaves nothing of use here then.
@@ -245,6 +297,7 @@ impl<B: Bits> Node<B> {
                 Some(match std::mem::take(only) {
                     Tree::Empty => Tree::Empty,
                     Tree::Leaf(edge) => Tree::Leaf(joined(&edge)),
+                    Tree::Few(edges) => Tree::Few(Arc::new(edges.iter().map(joined).collect())),
                     Tree::Node(node) => {
                         let node = Arc::unwrap_or_clone(node);
                         Tree::Node(Arc::new(Node { edge: joined(&node.edge), ..node }))
@@ -257,7 +310,7 @@ impl<B: Bits> Node<B> {
 }
 
 /// What one walk found.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Walk {
     /// Bit n: a prefix of n bits holds (n is 1 to 127).
     lengths: u128,
@@ -272,40 +325,104 @@ impl Walk {
     pub fn holds(&self, len: u32) -> bool {
         if len >= 128 { self.full } else { self.lengths >> len & 1 == 1 }
     }
+
+    /// Goes along an edge that begins behind `depth` bits, with those that are `left`. False when
+    /// they are others.
+    fn along<B: Bits>(&mut self, edge: &Edge<B>, left: u128, depth: u32) -> bool {
+        let same = (edge.bits() ^ left).leading_zeros();
+        if same < edge.len() {
+            self.decisive = self.decisive.max(depth + same + 1); // the bit that differs
+            return false;
+        }
+        let depth = depth + edge.len();
+        self.decisive = self.decisive.max(depth);
+        if edge.rules() > 0 {
+            if depth >= 128 {
+                self.full = true;
+            } else {
+                self.lengths |= 1 << depth;
+            }
+        }
+        true
+    }
+}
+
+/// The prefixes of one field. Those that come one after the other often have most of their way in
+/// common, and the way is copied when others have the trie, too. So the last few are kept aside,
+/// and go into the trie together.
+#[derive(Clone, Debug, Default)]
+struct Prefixes<B> {
+    tree: Tree<B>,
+    /// At most [`FEW`].
+    recent: Tree<B>,
+}
+
+impl<B: Bits> Prefixes<B> {
+    fn insert(&mut self, bits: u128, len: u32) {
+        if let Tree::Few(edges) = &self.recent
+            && edges.len() == FEW
+        {
+            for edge in edges.iter() {
+                self.tree.insert(edge.bits(), edge.len(), edge.rules());
+            }
+            self.recent = Tree::Empty;
+        }
+        self.recent.insert(bits, len, 1);
+    }
+
+    /// Takes one rule's prefix out, if it is there.
+    fn remove(&mut self, bits: u128, len: u32) {
+        if !self.recent.remove(bits, len) {
+            self.tree.remove(bits, len);
+        }
+    }
+
+    fn walk(&self, value: u128) -> Walk {
+        let (tree, recent) = (self.tree.walk(value), self.recent.walk(value));
+        Walk {
+            lengths: tree.lengths | recent.lengths,
+            full: tree.full || recent.full,
+            decisive: tree.decisive.max(recent.decisive),
+        }
+    }
 }
 
 /// The trie of one field.
 #[derive(Clone, Debug)]
 enum Trie {
     /// Of a field of up to 32 bits.
-    Short(Tree<u32>),
+    Short(Prefixes<u32>),
     /// Of a longer one.
-    Long(Tree<u128>),
+    Long(Prefixes<[u64; 2]>),
 }
 
 impl Trie {
     fn new(field: Field) -> Trie {
-        if width(field) <= u32::BITS { Trie::Short(Tree::Empty) } else { Trie::Long(Tree::Empty) }
+        if width(field) <= u32::BITS {
+            Trie::Short(Prefixes::default())
+        } else {
+            Trie::Long(Prefixes::default())
+        }
     }
 
     fn insert(&mut self, bits: u128, len: u32) {
         match self {
-            Trie::Short(tree) => tree.insert(bits, len),
-            Trie::Long(tree) => tree.insert(bits, len),
+            Trie::Short(prefixes) => prefixes.insert(bits, len),
+            Trie::Long(prefixes) => prefixes.insert(bits, len),
         }
     }
 
     fn remove(&mut self, bits: u128, len: u32) {
         match self {
-            Trie::Short(tree) => tree.remove(bits, len),
-            Trie::Long(tree) => tree.remove(bits, len),
+            Trie::Short(prefixes) => prefixes.remove(bits, len),
+            Trie::Long(prefixes) => prefixes.remove(bits, len),
         }
     }
 
     fn walk(&self, value: u128) -> Walk {
         match self {
-            Trie::Short(tree) => tree.walk(value),
-            Trie::Long(tree) => tree.walk(value),
+            Trie::Short(prefixes) => prefixes.walk(value),
+            Trie::Long(prefixes) => prefixes.walk(value),
         }
     }
 }
@@ -338,27 +455,20 @@ impl Default for Tries {
 }
 
 impl Tries {
-    fn each(
-        &mut self,
-        part: Range<usize>,
-        matching: &MiniMatch,
-        mut act: impl FnMut(&mut Trie, u128, u32),
-    ) {
-        let matching = matching.expand();
-        let tries = self.0.iter_mut().zip(FIELDS).skip(part.start).take(part.len());
-        for (trie, field) in tries {
-            if let Some(len) = prefix_len(field, matching.mask()) {
-                act(trie, field.load(matching.key()) << (128 - width(field)), len);
-            }
+    fn act(&mut self, which: usize, key: &Key, act: impl FnOnce(&mut Trie, u128)) {
+        if let (Some(trie), Some(field)) = (self.0.get_mut(which), FIELDS.get(which)) {
+            act(trie, field.load(key) << (128 - width(*field)));
         }
     }
 
-    pub fn insert(&mut self, part: Range<usize>, matching: &MiniMatch) {
-        self.each(part, matching, Trie::insert);
+    /// Adds to the trie number `which` a rule's prefix of `len` bits, which `key` has.
+    pub fn insert(&mut self, which: usize, len: u32, key: &Key) {
+        self.act(which, key, |trie, bits| trie.insert(bits, len));
     }
 
-    pub fn remove(&mut self, part: Range<usize>, matching: &MiniMatch) {
-        self.each(part, matching, Trie::remove);
+    /// Takes out what [`Tries::insert`] has added.
+    pub fn remove(&mut self, which: usize, len: u32, key: &Key) {
+        self.act(which, key, |trie, bits| trie.remove(bits, len));
     }
 
     /// Walks the trie number `which` with `key`.
@@ -403,9 +513,13 @@ mod tests {
         u128::from(u32::from_be_bytes([a, b, c, d])) << 96
     }
 
+    fn is_empty<B>(prefixes: &Prefixes<B>) -> bool {
+        matches!((&prefixes.tree, &prefixes.recent), (Tree::Empty, Tree::Empty))
+    }
+
     #[test]
     fn a_walk_looks_at_no_more_bits_than_it_needs() {
-        let mut t = Tree::<u32>::default();
+        let mut t = Prefixes::<u32>::default();
         t.insert(v4(10, 0, 0, 0), 8);
         assert_eq!(t.walk(v4(10, 1, 2, 3)).decisive, 8);
         assert!(t.walk(v4(10, 1, 2, 3)).holds(8));
@@ -426,7 +540,7 @@ mod tests {
             (v4(10, 1, 2, 3), 32),
             (v4(11, 0, 0, 0), 8),
         ];
-        let mut t = Tree::<u32>::default();
+        let mut t = Prefixes::<u32>::default();
         for (b, l) in prefixes {
             t.insert(b, l);
         }
@@ -438,7 +552,7 @@ mod tests {
             t.remove(b, l);
             assert!(!t.walk(b).holds(l));
         }
-        assert!(matches!(t, Tree::Empty));
+        assert!(is_empty(&t));
         assert_eq!(t.walk(v4(10, 0, 0, 0)).decisive, 0);
     }
 
@@ -450,8 +564,12 @@ mod tests {
         (held.filter(|l| *l > 0).collect(), decisive.unwrap_or(0))
     }
 
-    fn check<B: Bits + std::fmt::Debug>(width: u32, steps: &[(u128, u32, bool)], values: &[u128]) {
-        let mut tree = Tree::<B>::default();
+    fn check<B: Bits + std::fmt::Debug + Default>(
+        width: u32,
+        steps: &[(u128, u32, bool)],
+        values: &[u128],
+    ) {
+        let mut tree = Prefixes::<B>::default();
         let mut prefixes: Vec<(u128, u32)> = Vec::new();
         let mut kept = Vec::new();
         for (bits, len, add) in steps {
@@ -478,7 +596,7 @@ mod tests {
         for (bits, len) in prefixes {
             tree.remove(bits, len);
         }
-        assert!(matches!(tree, Tree::Empty), "{tree:?}");
+        assert!(is_empty(&tree), "{tree:?}");
     }
 
     /// Values that have long prefixes in common.
@@ -498,15 +616,15 @@ mod tests {
         ) {
             let values: Vec<u128> = values.into_iter().chain(steps.iter().map(|s| s.0)).collect();
             check::<u32>(32, &steps, &values);
-            check::<u128>(128, &steps, &values);
+            check::<[u64; 2]>(128, &steps, &values);
         }
     }
 
     #[test]
     fn a_prefix_of_more_rules_than_can_be_counted_stays() {
         let mut edge = Edge::<u32>::new(v4(10, 0, 0, 0), 8, MANY - 1);
-        edge.add_rule();
-        edge.add_rule();
+        edge.add_rules(1);
+        edge.add_rules(1);
         assert_eq!((edge.rules(), edge.len()), (MANY, 8));
         edge.remove_rule();
         assert_eq!((edge.rules(), edge.len(), edge.bits()), (MANY, 8, v4(10, 0, 0, 0)));
