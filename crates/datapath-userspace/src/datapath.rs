@@ -214,6 +214,14 @@ impl UserspaceDatapath {
         device.set_filter(filter)
     }
 
+    /// A number for a port that is to come: no port has it, nor had it of late, as megaflows of
+    /// that may still be there, and `is_kept` does not name it. `None`: there is none.
+    pub fn free_number(&self, is_kept: impl Fn(PortNo) -> bool) -> Option<PortNo> {
+        let mut control = self.control();
+        let map = self.shared.ports();
+        control.free_number(|n| map.contains_key(&n) || is_kept(n))
+    }
+
     /// [`Config::open_muted`], as of now.
     pub fn opens_muted(&self) -> bool {
         self.control().config.open_muted
@@ -585,5 +593,20 @@ mod tests {
             dp.remove_port(PortNo(expected)).expect("it is there");
         }
         assert_eq!([add("late-e"), add("late-f")], [1, 4]);
+    }
+
+    #[test]
+    fn a_number_that_is_kept_for_another_is_not_given() {
+        let dp = UserspaceDatapath::new("netdev@kept", Clock::new(), Config::default());
+        let add = |name: &str, wanted| {
+            let spec = PortSpec { name: name.into(), kind: "dummy".into(), ..PortSpec::default() };
+            dp.add_port(&PortSpec { wanted, ..spec }).expect("dummies need nothing")
+        };
+        let free = || dp.free_number(|n| n == PortNo(2));
+        assert_eq!(free(), Some(PortNo(1)));
+        assert_eq!(add("kept-a", Some(PortNo(5))), PortNo(5));
+        assert_eq!([free(), free(), free()], [3, 4, 6].map(|n| Some(PortNo(n))));
+        dp.remove_port(PortNo(5)).expect("it is there");
+        assert_eq!(free(), Some(PortNo(7)), "5 is given again late");
     }
 }

@@ -14,6 +14,8 @@
 //!   of a large packet. Only what a large packet really has beyond the second part is copied.
 //! * Frames that the host sends through the interface are not received
 //!   (`PACKET_IGNORE_OUTGOING`), neither are ours.
+//! * A device is one interface, not whichever has its index: once that was deleted or moved to
+//!   another namespace the device is gone, also when one with the same index comes (back).
 //!
 //! The interface is in promiscuous mode while the device is open; this ends with the socket.
 
@@ -67,9 +69,10 @@ pub(crate) fn open(spec: &OpenSpec) -> Result<Opened, OpenError> {
             source: io::Error::from_raw_os_error(libc::EOPNOTSUPP),
         });
     }
+    // First, as it tells whether the interface has been the same one since.
+    let send = Arc::new(send_socket(found.index).map_err(err("opening a send socket"))?);
     let receive =
         Arc::new(receive_socket(&found, spec.muted).map_err(err("opening a receive socket"))?);
-    let send = send_socket(found.index).map_err(err("opening a send socket"))?;
     let lost = AtomicU64::new(0);
     let counted = receive.clone();
     let overrun = Box::new(move || {
@@ -85,6 +88,7 @@ pub(crate) fn open(spec: &OpenSpec) -> Result<Opened, OpenError> {
     let device = Arc::new(
         KernelDevice::new(&spec.name, spec.kind, client, found.index)
             .with_overrun(overrun)
+            .with_hold(Some(send.clone()))
             .with_receive(receive.clone()),
     );
     Ok(Opened {
@@ -167,12 +171,28 @@ fn take_all(fd: BorrowedFd<'_>) -> io::Result<()> {
 }
 
 fn send_socket(index: u32) -> io::Result<OwnedFd> {
-    let socket = sys::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_NONBLOCK, 0)?;
+    let socket = bound_socket(index)?;
     let fd = socket.as_fd();
     sys::set_option(fd, libc::SOL_PACKET, libc::PACKET_VNET_HDR, &1)?;
     sys::grow_buffer(fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, SOCKET_BUFFER);
-    sys::bind(fd, &address(index, 0))?;
     Ok(socket)
+}
+
+/// A socket on interface `index`, for [`is_bound`]. Nothing is queued on it.
+pub(crate) fn bound_socket(index: u32) -> io::Result<OwnedFd> {
+    let socket = sys::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_NONBLOCK, 0)?;
+    sys::bind(socket.as_fd(), &address(index, 0))?;
+    Ok(socket)
+}
+
+/// Whether a socket of [`bound_socket`] is on its interface still. The kernel takes it off for good
+/// when the interface is deleted or moved to another namespace; one that comes later may have the
+/// same index.
+pub(crate) fn is_bound(socket: &OwnedFd, index: u32) -> bool {
+    match sys::bound_to::<libc::sockaddr_ll>(socket.as_fd()) {
+        Ok(address) => address.sll_ifindex == index as i32,
+        Err(_) => true, // as far as is known
+    }
 }
 
 /// Room for one `struct tpacket_auxdata` control message (40 bytes), aligned.
@@ -396,7 +416,7 @@ impl Queue for PacketQueue {
 }
 
 struct PacketSender {
-    socket: OwnedFd,
+    socket: Arc<OwnedFd>,
 }
 
 impl PacketSender {

@@ -167,7 +167,9 @@ pub trait Device: Send + Sync {
     ///
     /// # Errors
     ///
-    /// `ENODEV` when the interface is gone.
+    /// `ENODEV` when the interface is gone. That of a system or `AF_XDP` device is, for good, when
+    /// it was deleted or moved to another namespace: what comes back, perhaps with its index, is to
+    /// be opened anew.
     fn status(&self) -> io::Result<Status>;
 
     /// Reads the counters, as the switch sees them: "rx" is what came into the switch through

@@ -33,6 +33,9 @@ pub(crate) struct KernelDevice {
     tun: Option<Arc<OwnedFd>>,
     /// The tap or internal port's interface was created by the switch, now or in an earlier run.
     ours: bool,
+    /// A socket that the kernel takes off the interface when that is deleted or moved away; see
+    /// [`afpacket::is_bound`].
+    hold: Option<Arc<OwnedFd>>,
     /// The receive socket of a system device.
     receive: Option<Arc<OwnedFd>>,
     /// What that lets in; `None`: everything.
@@ -66,6 +69,7 @@ impl KernelDevice {
             place: Mutex::new(Arc::new(Place { client, ethtool, index, is_away: false })),
             tun: None,
             ours: false,
+            hold: None,
             receive: None,
             filter: Mutex::default(),
             overrun: None,
@@ -78,6 +82,13 @@ impl KernelDevice {
     pub(crate) fn with_tun(mut self, fd: Arc<OwnedFd>, ours: bool) -> KernelDevice {
         self.tun = Some(fd);
         self.ours = ours;
+        self
+    }
+
+    /// Tells the interface from another one with its index, by a socket of
+    /// [`afpacket::bound_socket`].
+    pub(crate) fn with_hold(mut self, socket: Option<Arc<OwnedFd>>) -> KernelDevice {
+        self.hold = socket;
         self
     }
 
@@ -105,8 +116,11 @@ impl KernelDevice {
     /// it the interface, alive when its other users end. That it could not be looked for (as when
     /// there are too many open files) does not say that it is gone, and is the error then.
     fn act<T>(&self, act: impl Fn(&Place) -> io::Result<T>) -> io::Result<T> {
+        self.check_hold()?; // what is there now is not ours to change
         let mut result = act(&self.place());
-        let Some(fd) = &self.tun else { return result };
+        let Some(fd) = &self.tun else {
+            return self.check_hold().and(result); // nor what was found, if it left meanwhile
+        };
         for look in 0..LOOKS {
             if !result.as_ref().is_err_and(is_not_there) {
                 break;
@@ -127,6 +141,17 @@ impl KernelDevice {
             }
         }
         result
+    }
+
+    /// `ENODEV` when what has the interface's index now is not what was opened, or has been away
+    /// since: our sockets hear nothing of it. It is to be opened anew.
+    fn check_hold(&self) -> io::Result<()> {
+        match &self.hold {
+            Some(hold) if !afpacket::is_bound(hold, self.place().index) => {
+                Err(io::Error::from_raw_os_error(libc::ENODEV))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn link(&self) -> io::Result<Link> {
@@ -284,6 +309,7 @@ impl Device for KernelDevice {
     }
 
     fn set_receiving(&self, reception: Reception) -> io::Result<()> {
+        self.check_hold()?; // it would bind the socket again
         match (&self.receive, &self.tun) {
             (Some(socket), _) => {
                 let filter = self.filter.lock().unwrap_or_else(PoisonError::into_inner);

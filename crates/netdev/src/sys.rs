@@ -124,6 +124,18 @@ pub(crate) fn bind<T: Plain>(fd: BorrowedFd<'_>, address: &T) -> io::Result<()> 
     Ok(())
 }
 
+/// `getsockname`: what a socket is bound to, as a structure of a family that T belongs to. What the
+/// kernel leaves out is zero.
+pub(crate) fn bound_to<T: Plain>(fd: BorrowedFd<'_>) -> io::Result<T> {
+    // SAFETY: T is Plain, so zeros are a valid value.
+    let mut address: T = unsafe { mem::zeroed() };
+    let mut len = mem::size_of::<T>() as libc::socklen_t;
+    let to = (&raw mut address).cast();
+    // SAFETY: the kernel writes at most `len` bytes to `address`; any bytes are a valid T.
+    check(unsafe { libc::getsockname(fd.as_raw_fd(), to, &raw mut len) })?;
+    Ok(address)
+}
+
 /// Asks for `bytes` of socket buffer, above the system's limit if we may.
 pub(crate) fn grow_buffer(fd: BorrowedFd<'_>, forced: c_int, plain: c_int, bytes: c_int) {
     // A smaller buffer only loses more packets under load, so failure is no error.

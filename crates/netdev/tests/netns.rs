@@ -13,7 +13,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use netdev::{Kind, LinkEvent, LinkMonitor, Opened, PacketPool, open};
+use netdev::{Kind, LinkEvent, LinkMonitor, Opened, PacketPool, Reception, open};
 use packet::{Offload, Packet};
 use support::*;
 use testing::{Netns, patient};
@@ -437,6 +437,78 @@ fn a_device_that_goes_down_comes_back_and_one_that_vanishes_is_an_error() {
     });
 }
 
+/// An interface keeps its index in another namespace and on its way back, where nobody has that.
+#[test]
+fn a_device_that_was_away_is_gone_though_it_is_back_with_its_index() {
+    in_namespace(|| {
+        let (here, there) = (Netns::of_this_thread(), Netns::new());
+        for kind in [Kind::System, Kind::AfXdp] {
+            if kind == Kind::AfXdp && !has_af_xdp() {
+                continue;
+            }
+            veth("v0", "p");
+            let mut port = opened(&spec("p", kind));
+            let index = port.device.ifindex();
+            ip(&format!("link set p netns {}", there.path().display()));
+            there.sh(&format!("ip link set p netns {}", here.path().display()));
+            ip("link set p up");
+            assert_eq!(netdev::link::find("p").ok().map(|link| link.index), index);
+            let number = |e: Option<std::io::Error>| e.and_then(|e| e.raw_os_error());
+            for _ in 0..2 {
+                assert_eq!(number(port.device.status().err()), Some(libc::ENODEV), "{kind}");
+                assert_eq!(port.device.ifindex(), None, "{kind}");
+                // This must not take hold of what is there now.
+                assert!(port.device.set_receiving(Reception::On).is_err(), "{kind}");
+            }
+            let (mut out, mut pool) = (Vec::new(), PacketPool::default());
+            let error = (0..100).find_map(|_| queue(&mut port).recv(&mut out, &mut pool, 8).err());
+            assert_eq!(number(error), Some(libc::ENODEV), "{kind}");
+            let report = port.sender.send(&[Packet::from_slice(&[0xff; 60])]);
+            assert_eq!(report.dropped_down, 1, "{kind}: {report:?}");
+            drop(port);
+            let mut port = opened(&spec("p", kind));
+            let socket = udp_socket();
+            receive(&mut port, b"here again", || {
+                // The carrier may need a moment.
+                let _ = socket.send_to(b"here again", "10.0.0.2:5000");
+            });
+            drop((port, socket));
+            ip("link del v0");
+        }
+    });
+}
+
+/// It may be set down for that, which takes sockets off it for a while.
+#[test]
+fn a_device_that_gets_another_name_is_the_same_one() {
+    in_namespace(|| {
+        for kind in [Kind::System, Kind::AfXdp] {
+            if kind == Kind::AfXdp && !has_af_xdp() {
+                continue;
+            }
+            veth("v0", "p");
+            let mut port = opened(&spec("p", kind));
+            let index = port.device.ifindex();
+            let (mut out, mut pool) = (Vec::new(), PacketPool::default());
+            for change in ["link set p down", "link set p name q", "link set q up"] {
+                ip(change);
+                for _ in 0..3 {
+                    queue(&mut port).recv(&mut out, &mut pool, 8).expect("present");
+                    let status = port.device.status().expect("present");
+                    assert_eq!(status.ifindex, index, "{kind}: {change}");
+                }
+            }
+            let socket = udp_socket();
+            receive(&mut port, b"by another name", || {
+                // The carrier may need a moment.
+                let _ = socket.send_to(b"by another name", "10.0.0.2:5000");
+            });
+            drop((port, socket));
+            ip("link del v0");
+        }
+    });
+}
+
 #[test]
 fn drops_are_counted_by_reason() {
     in_namespace(|| {
@@ -467,6 +539,36 @@ fn received<const N: usize>(port: &mut Opened, wanted: [(u8, usize); N]) -> [Vec
         queue(port).recv(&mut out, &mut pool, 8).expect("present");
     }
     wanted.map(|(byte, _)| of(&out, byte))
+}
+
+/// The interface below a macvlan holds frames back here, and the kernel lets a socket have only so
+/// many on their way.
+#[test]
+fn what_a_busy_device_had_no_room_for_leaves_though_nothing_more_is_sent() {
+    in_namespace(|| {
+        if !has_af_xdp() {
+            return;
+        }
+        let here = Netns::of_this_thread();
+        veth("low", "far");
+        let made = here.run(
+            "ip link add link low name mv type macvlan && ip link set mv up \
+             && tc qdisc add dev low root tbf rate 1mbit burst 3000 limit 1000000",
+        );
+        if !made.ok() {
+            testing::skip("no macvlan, or no tbf here");
+            return;
+        }
+        here.carrier("mv");
+        let mut far = opened(&spec("far", Kind::System));
+        let mut s = spec("mv", Kind::AfXdp);
+        s.options = BTreeMap::from([("xdp-mode".to_owned(), "generic".to_owned())]);
+        let port = opened(&s);
+        let report = port.sender.send(&vec![Packet::from_slice(&[2; 60]); 800]);
+        assert_eq!(report.sent, 800, "{report:?}");
+        let [all] = received(&mut far, [(2, 800)]);
+        assert_eq!(all.len(), 800);
+    });
 }
 
 /// TCP behind a label, still to be segmented. The kernel takes such a packet, and drops it.

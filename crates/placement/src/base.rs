@@ -24,6 +24,10 @@ pub trait Base: Datapath {
     /// As above.
     fn set_filter(&self, port: PortNo, filter: BorrowedFd<'_>) -> io::Result<()>;
 
+    /// The number that [`datapath::Ports::add_port`] would give, of those that `is_kept` does not
+    /// name. `None`: there is none.
+    fn free_number(&self, is_kept: &dyn Fn(PortNo) -> bool) -> Option<PortNo>;
+
     /// Whether new ports receive nothing until [`Base::set_receiving`].
     fn opens_muted(&self) -> bool {
         false
@@ -40,6 +44,10 @@ impl Base for UserspaceDatapath {
 
     fn set_filter(&self, port: PortNo, filter: BorrowedFd<'_>) -> io::Result<()> {
         UserspaceDatapath::set_filter(self, port, filter)
+    }
+
+    fn free_number(&self, is_kept: &dyn Fn(PortNo) -> bool) -> Option<PortNo> {
+        UserspaceDatapath::free_number(self, is_kept)
     }
 
     fn opens_muted(&self) -> bool {

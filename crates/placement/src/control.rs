@@ -203,24 +203,21 @@ impl Control {
         })
     }
 
-    /// The number for a device: the one that it had, else the wanted or the lowest free one that
-    /// no other device had. `None` when that makes no difference.
+    /// The number for a device: the one that it had, else the wanted one. `None`: neither is there,
+    /// or free.
     pub(crate) fn number(
         &self,
         ifindex: Option<u32>,
         wanted: Option<PortNo>,
         taken: &BTreeSet<PortNo>,
     ) -> Option<PortNo> {
-        if self.reserved.is_empty() {
-            return wanted;
-        }
         let own = self.reserved.iter().find(|r| Some(r.ifindex) == ifindex).map(|r| r.number);
-        let is_free = |n: &PortNo| {
-            !taken.contains(n)
-                && self.reserved.iter().all(|r| r.number != *n || Some(r.ifindex) == ifindex)
-        };
-        own.filter(is_free)
-            .or(wanted.filter(is_free))
-            .or_else(|| (1..u32::MAX).map(PortNo).find(is_free))
+        let is_free = |n: &PortNo| !taken.contains(n) && !self.is_kept(*n, ifindex);
+        own.filter(is_free).or(wanted.filter(is_free))
+    }
+
+    /// Adopted flows know a device by this number, and not the one with this index.
+    pub(crate) fn is_kept(&self, number: PortNo, ifindex: Option<u32>) -> bool {
+        self.reserved.iter().any(|r| r.number == number && Some(r.ifindex) != ifindex)
     }
 }

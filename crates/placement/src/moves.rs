@@ -6,7 +6,7 @@ use crate::gates::Allowed;
 use crate::placed::PlacedDatapath;
 use crate::queue::Giver;
 use crate::table::{Entry, Place};
-use datapath::{FlowStats, Megaflow, Refusal, Tier, Ufid};
+use datapath::{FlowDump, FlowStats, Megaflow, Refusal, Tier, Ufid};
 use hashbrown::HashMap;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
@@ -119,9 +119,19 @@ impl PlacedDatapath {
             let mut shard = self.table.shard(ufid);
             if let Some(Place::Leaving(reason)) = shard.get(ufid) {
                 shard.carry(ufid, last.get(&ufid).copied().unwrap_or_default());
+                let has_passed = self.has_passed(ufid, reason);
+                let reason = if has_passed { Refusal::Unsettled } else { reason };
                 shard.put(ufid, Place::Base(reason));
             }
         }
+    }
+
+    /// Whether a flow that leaves the fast path for this reason could run there after all. Who
+    /// found the reason held no lock since: others may have given the flow other actions by then,
+    /// and nothing would offer it again. (Where there was no room it is offered in any case.)
+    fn has_passed(&self, ufid: Ufid, reason: Refusal) -> bool {
+        let would_run = |dump: FlowDump| self.would_run(&dump.flow).is_ok();
+        !FULL.contains(&reason) && self.base.flow(ufid).is_some_and(would_run)
     }
 
     /// Housekeeping; the daemon calls it about twice a second, from one thread.

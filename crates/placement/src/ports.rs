@@ -428,7 +428,13 @@ impl PlacedDatapath {
     fn spec_with_number(&self, spec: &PortSpec, control: &Control) -> PortSpec {
         let ifindex = self.prober.ifindex(&spec.name);
         let taken = self.base.ports().into_iter().map(|p| p.number).collect();
-        PortSpec { wanted: control.number(ifindex, spec.wanted, &taken), ..spec.clone() }
+        let is_kept = |number| control.is_kept(number, ifindex);
+        // Else the base chooses: flows of a port that is gone may still be there, and it gives a
+        // number again as late as it can.
+        let number = control
+            .number(ifindex, spec.wanted, &taken)
+            .or_else(|| self.base.free_number(&is_kept));
+        PortSpec { wanted: number, ..spec.clone() }
     }
 }
 

@@ -29,22 +29,28 @@
 //!   end switch `tx-vlan-offload` off, or use `system`.
 //! * Frames above 3,840 bytes are dropped by the kernel, counted in
 //!   [`crate::DeviceStats::rx_overrun`].
+//! * Frames that a busy interface has no room for are counted as sent and wait in the transmit
+//!   ring for it, or for the next ones that are sent (`late.rs`). What waits there when the device
+//!   is closed is lost.
 //! * After the interface went down, frames already counted as sent or as dropped for that
 //!   reason may still leave when it comes up again.
 
+mod late;
 mod program;
 mod ring;
 mod socket;
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use packet::Packet;
 
+use crate::afpacket;
 use crate::device::{Device, Opened, Queue, SendReport, Sender};
 use crate::kernel::KernelDevice;
-use crate::link::{ARPHRD_ETHER, By, LinkClient};
+use crate::link::{ARPHRD_ETHER, By, Link, LinkClient};
 use crate::open::{OpenError, OpenSpec};
 use program::{Hook, Program};
 use socket::{Binding, Transmitter, XdpQueue, XdpSocket};
@@ -120,13 +126,14 @@ pub(crate) fn open(spec: &OpenSpec) -> Result<Opened, OpenError> {
             format!("{queues} queues asked for, but the interface has {present}"),
         ));
     }
+    // Before the sockets, as it tells whether the interface has been the same one since. Where it
+    // cannot be had, an interface that comes back with its index is taken for one that never left.
+    let hold = afpacket::bound_socket(link.index).ok();
     let mut last = None;
     for mode in modes {
         match open_mode(*mode, link.index, queues, need_wakeup) {
             Ok((program, sockets)) => {
-                // Hardware finishes checksums before a frame arrives here.
-                let is_virtual = link.kind.is_some();
-                return Ok(assemble(spec, client, link.index, *mode, program, sockets, is_virtual));
+                return Ok(assemble(spec, client, &link, *mode, program, sockets, hold));
             }
             Err(e) => {
                 tracing::debug!(
@@ -168,11 +175,11 @@ fn open_mode(
 fn assemble(
     spec: &OpenSpec,
     client: LinkClient,
-    index: u32,
+    link: &Link,
     mode: Mode,
     program: Program,
     sockets: Vec<XdpSocket>,
-    is_virtual: bool,
+    hold: Option<OwnedFd>,
 ) -> Opened {
     let program = Arc::new(program);
     let shared: Vec<_> = sockets.iter().map(XdpSocket::shared).collect();
@@ -187,16 +194,19 @@ fn assemble(
         ("xdp-zerocopy".to_owned(), (mode == Mode::NativeZeroCopy).to_string()),
     ];
     let device = Arc::new(
-        KernelDevice::new(&spec.name, spec.kind, client, index)
+        KernelDevice::new(&spec.name, spec.kind, client, link.index)
             .with_overrun(overrun)
+            .with_hold(hold.map(Arc::new))
             .with_extra(extra),
     );
+    // Hardware finishes checksums before a frame arrives here.
+    let is_virtual = link.kind.is_some();
     let mut queues: Vec<Box<dyn Queue>> = Vec::with_capacity(sockets.len());
     let mut transmitters = Vec::with_capacity(sockets.len());
     for socket in sockets {
         let (receiver, transmitter) = socket.split();
         queues.push(Box::new(XdpQueue::new(receiver, device.clone(), program.clone(), is_virtual)));
-        transmitters.push(transmitter);
+        transmitters.push(Arc::new(transmitter));
     }
     let sender = XdpSender { transmitters, _program: program };
     let device: Arc<dyn Device> = device;
@@ -205,7 +215,7 @@ fn assemble(
 
 struct XdpSender {
     /// At least one.
-    transmitters: Vec<Transmitter>,
+    transmitters: Vec<Arc<Transmitter>>,
     _program: Arc<Program>,
 }
 

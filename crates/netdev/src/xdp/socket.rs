@@ -10,12 +10,13 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use libc::xdp_desc;
 use packet::Packet;
 
+use super::late::{Laggard, Late, Outcome};
 use super::program::Program;
 use super::ring::{Mapping, Ring};
 use crate::device::{Queue, SendReport};
@@ -29,6 +30,8 @@ const RX_FRAMES: u32 = 2048;
 const TX_FRAMES: u32 = 1024;
 /// System calls without progress after which the transmitter gives up for now.
 const IDLE_KICKS: u32 = 8;
+/// Transmitters that gave up with frames in their rings.
+static LATE: Late = Late::new();
 /// How long a queue that another socket uses is waited for.
 const BUSY_PATIENCE: Duration = Duration::from_millis(200);
 
@@ -148,6 +151,7 @@ impl XdpSocket {
                 tx: self.tx,
                 completion: self.completion,
                 free: free.collect(),
+                is_late: false,
             }),
         };
         (Receiver { shared: self.shared, rx: self.rx, fill: self.fill }, transmitter)
@@ -291,16 +295,28 @@ struct TxSide {
     completion: Ring<u64>,
     /// Addresses of frames that are ours.
     free: Vec<u64>,
+    /// It is among [`LATE`].
+    is_late: bool,
 }
 
 impl Transmitter {
-    /// Sends, after the other threads' turn.
-    pub(super) fn send(&self, packets: &[Packet], report: &mut SendReport) {
-        let mut side = self.side.lock().unwrap_or_else(PoisonError::into_inner);
-        *report += self.send_locked(&mut side, packets);
+    fn side(&self) -> MutexGuard<'_, TxSide> {
+        self.side.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn send_locked(&self, side: &mut TxSide, packets: &[Packet]) -> SendReport {
+    /// Sends, after the other threads' turn.
+    pub(super) fn send(self: &Arc<Self>, packets: &[Packet], report: &mut SendReport) {
+        let mut side = self.side();
+        let (sent, is_left) = self.send_locked(&mut side, packets);
+        *report += sent;
+        if is_left && !side.is_late {
+            let laggard = Arc::downgrade(self);
+            side.is_late = LATE.add(laggard);
+        }
+    }
+
+    /// Sends; what came of it, and whether frames are left that nobody sends unless asked again.
+    fn send_locked(&self, side: &mut TxSide, packets: &[Packet]) -> (SendReport, bool) {
         let mut report = SendReport::default();
         for p in packets {
             if p.len() < headers::ETH_HEADER {
@@ -321,13 +337,14 @@ impl Transmitter {
             }
         }
         side.tx.publish();
-        if let Err(e) = self.drive(side)
+        let driven = self.drive(side);
+        if let Err(e) = &driven
             && matches!(e.raw_os_error(), Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV))
         {
             report.dropped_down += report.sent;
             report.sent = 0;
         }
-        report
+        (report, driven.unwrap_or(false))
     }
 
     /// Copies `frame` into a free frame and puts it into the transmit ring, unpublished.
@@ -364,31 +381,29 @@ impl Transmitter {
     }
 
     /// Lets the kernel take what is in the transmit ring, and takes finished frames back. In
-    /// copy mode one call sends a few frames only, so it is repeated while it gets on.
-    fn drive(&self, side: &mut TxSide) -> io::Result<()> {
+    /// copy mode one call sends a few frames only, so it is repeated while it gets on. True when
+    /// frames are left that the kernel, which is too busy for them, does not go on with by itself.
+    fn drive(&self, side: &mut TxSide) -> io::Result<bool> {
+        let zero_copy = self.shared.binding.zero_copy;
         let mut idle = 0;
-        let mut result = Ok(());
         let mut pending = side.tx.pending();
-        while pending > 0 && (!self.shared.binding.zero_copy || side.tx.needs_wakeup()) {
-            result = self.kick();
-            if let Err(e) = &result
-                && !matches!(
-                    e.raw_os_error(),
-                    Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS | libc::EINTR)
-                )
-            {
-                break;
-            }
+        while pending > 0 && (!zero_copy || side.tx.needs_wakeup()) {
+            let kicked = self.kick();
             self.reclaim(side);
+            match kicked {
+                Ok(()) if zero_copy => return Ok(false), // the driver goes on
+                Err(e) if !is_busy(&e) => return Err(e),
+                Ok(()) | Err(_) => {}
+            }
             let now = side.tx.pending();
             idle = if now < pending { 0 } else { idle + 1 };
             pending = now;
-            if idle >= IDLE_KICKS || (self.shared.binding.zero_copy && result.is_ok()) {
-                break;
+            if idle >= IDLE_KICKS {
+                return Ok(true);
             }
         }
         self.reclaim(side);
-        result
+        Ok(false)
     }
 
     fn kick(&self) -> io::Result<()> {
@@ -406,6 +421,7 @@ impl Transmitter {
         Ok(())
     }
 
+    /// Takes back frames that the kernel is done with.
     fn reclaim(&self, side: &mut TxSide) {
         let mut any = false;
         while let Some(address) = side.completion.pop() {
@@ -420,4 +436,26 @@ impl Transmitter {
             side.completion.release();
         }
     }
+}
+
+impl Laggard for Transmitter {
+    fn try_again(&self) -> Outcome {
+        let mut side = self.side();
+        let before = side.tx.pending();
+        // Where it fails the interface is down or gone, and tries do not help.
+        let is_left = self.drive(&mut side).unwrap_or(false);
+        side.is_late = is_left;
+        match is_left {
+            false => Outcome::Done,
+            true if side.tx.pending() < before => Outcome::Less,
+            true => Outcome::Stuck,
+        }
+    }
+}
+
+/// What the kernel says when it may take a frame a moment later.
+fn is_busy(error: &io::Error) -> bool {
+    let number = error.raw_os_error();
+    let busy = [libc::EAGAIN, libc::EBUSY, libc::ENOBUFS, libc::ENOMEM, libc::EINTR];
+    number.is_some_and(|number| busy.contains(&number))
 }

@@ -42,6 +42,18 @@ fn devices_keep_their_numbers() {
 }
 
 #[test]
+fn a_number_is_given_again_late_while_others_are_kept() {
+    let b = bench();
+    assert_eq!(b.add("veth4", "system", None), 2);
+    b.placed.remove_port(PortNo(2)).unwrap();
+    assert_eq!(b.add("veth8", "system", None), 3, "flows of 2 may still be there");
+    // One that adopted flows know, too.
+    b.placed.remove_port(PortNo(6)).unwrap();
+    assert_eq!(b.add("veth9", "system", None), 4);
+    assert_eq!(b.add("veth10", "system", None), 7);
+}
+
+#[test]
 fn adopted_flows_are_there_with_what_they_counted() {
     let b = bench();
     assert_eq!(b.swept(1).unwrap().packets, 7);

@@ -85,6 +85,8 @@ pub(super) struct FakeBase {
     pub(super) is_gone: AtomicBool,
     /// What devices look like now.
     pub(super) mtu: AtomicUsize,
+    /// Numbers of ports that were removed.
+    given_back: Mutex<Vec<PortNo>>,
 }
 
 impl Base for FakeBase {
@@ -101,6 +103,12 @@ impl Base for FakeBase {
         lock(&self.steps).push(Step::Filter);
         Ok(())
     }
+    fn free_number(&self, is_kept: &dyn Fn(PortNo) -> bool) -> Option<PortNo> {
+        let taken: Vec<PortNo> = self.model.ports().into_iter().map(|p| p.number).collect();
+        let late = lock(&self.given_back);
+        let is_free = |n: &PortNo| !taken.contains(n) && !late.contains(n) && !is_kept(*n);
+        (1..2048).map(PortNo).find(is_free)
+    }
     fn opens_muted(&self) -> bool {
         self.opens_muted.load(Ordering::Relaxed)
     }
@@ -114,6 +122,7 @@ impl Ports for FakeBase {
         self.model.add_port(spec)
     }
     fn remove_port(&self, port: PortNo) -> Result<(), PortError> {
+        lock(&self.given_back).push(port);
         self.model.remove_port(port)
     }
     fn ports(&self) -> Vec<PortInfo> {
@@ -559,6 +568,7 @@ impl Bench {
             is_down: AtomicBool::new(false),
             is_gone: AtomicBool::new(false),
             mtu: AtomicUsize::new(1500),
+            given_back: Mutex::default(),
         });
         let prober = FakeProber::default();
         let placed = PlacedDatapath::new(base.clone(), Box::new(prober.clone()));

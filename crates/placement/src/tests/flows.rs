@@ -171,8 +171,8 @@ fn equal_actions_touch_nothing() {
     assert_eq!(b.packets(1), 2);
 }
 
-#[test]
-fn many_are_modified_in_the_time_of_one() {
+/// Flows 1 to 5 are in the fast path, and each has counted as many packets there.
+fn five_flows() -> Bench {
     let b = Bench::new();
     b.veths(2);
     for ufid in 1..=5 {
@@ -180,6 +180,12 @@ fn many_are_modified_in_the_time_of_one() {
         b.fast.count(ufid, ufid as u64);
     }
     b.fast.take_log();
+    b
+}
+
+#[test]
+fn many_are_modified_in_the_time_of_one() {
+    let b = five_flows();
     let up: Action = Action::Userspace(Userdata::SlowPath { reason: "cfm" });
     let to_all = |actions: Action| (2..=6).map(|n| (Ufid(n), [actions.clone()].into())).collect();
     let mut refused = Vec::new();
@@ -196,14 +202,8 @@ fn many_are_modified_in_the_time_of_one() {
 
 #[test]
 fn many_are_removed_in_the_time_of_one() {
-    let b = Bench::new();
-    b.veths(2);
-    for ufid in 1..=5 {
-        b.placed.install(&flow(ufid, 1, &[output(2)])).unwrap();
-        b.fast.count(ufid, ufid as u64);
-    }
+    let b = five_flows();
     b.placed.install(&flow(6, 1, &[output(99)])).unwrap();
-    b.fast.take_log();
     let mut removed: Vec<(u128, FlowStats)> = Vec::new();
     let ufids: Vec<Ufid> = (2..=7).map(Ufid).collect();
     b.placed.remove_many(&ufids, &mut |ufid, stats| removed.push((ufid.0, stats)));

@@ -212,6 +212,27 @@ fn a_review_waits_for_flows_that_another_thread_takes_out() {
     assert!(!said.recv().unwrap(), "it was still there when the review had ended");
 }
 
+/// Another thread has given the flow actions that the fast path runs, between the one that found a
+/// reason to take it out and the one that does so.
+#[test]
+fn a_flow_that_left_for_a_reason_that_has_passed_comes_back() {
+    let b = full_bench(1000);
+    for ufid in [1, 2] {
+        b.placed.install(&flow(ufid, 1, &[output(2)])).unwrap();
+        b.fast.count(ufid, 10);
+    }
+    assert!(b.base.modify(Ufid(2), &[output(9)].into()), "it is still to leave");
+    let reasons = [(Ufid(1), Refusal::NeedsUserspace), (Ufid(2), Refusal::PortNotHere)];
+    b.placed.withdraw(&reasons);
+    assert!(!b.fast.has(1) && !b.fast.has(2));
+    assert_eq!(b.place(1), (Tier::Userspace, Some(Refusal::Unsettled)));
+    for _ in 0..3 {
+        b.placed.maintain();
+    }
+    assert_eq!((b.place(1), b.packets(1)), ((Tier::Tcx, None), 10));
+    assert_eq!(b.place(2), (Tier::Userspace, Some(Refusal::PortNotHere)));
+}
+
 #[test]
 fn statistics_hold_while_flows_move() {
     let b = Arc::new(full_bench(1000));
