@@ -292,12 +292,13 @@ impl Pipeline {
         for (rule, reason) in expired {
             self.remove_rule(rule, reason, &mut out);
         }
+        self.tables.iter_mut().for_each(Table::note_timeouts);
         out
     }
 
     /// Evicts what a table has beyond its limit, where it evicts.
     pub fn trim(&mut self, table: u8) -> Vec<Change> {
-        let excess = self.table(table).map(Table::excess).unwrap_or_default();
+        let excess = self.table_mut(table).map(Table::excess).unwrap_or_default();
         let mut out = Vec::with_capacity(excess.len());
         for rule in excess {
             self.remove_rule(rule, FlowRemovedReason::Eviction, &mut out);

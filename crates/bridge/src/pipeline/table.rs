@@ -1,5 +1,6 @@
 //! One OpenFlow table.
 
+use super::eviction::Queue;
 use crate::rule::Rule;
 use crate::snapshot::{TableMiss, TableStats, TableView};
 use classifier::{Classifier, Entry};
@@ -37,12 +38,17 @@ pub(crate) fn as_added<'a>(rules: impl Iterator<Item = &'a Arc<Rule>>) -> Vec<Ar
     rules
 }
 
+/// Rules by [`Rule::id`].
+pub(super) type Timed = imbl::HashMap<u64, Arc<Rule>>;
+
 /// One table: its rules and its settings.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     rules: Classifier<Rule>,
-    /// Rules that may expire, by [`Rule::id`].
-    timed: imbl::HashMap<u64, Arc<Rule>>,
+    /// Rules that may expire; only they may be evicted.
+    pub(super) timed: Timed,
+    /// The same in the order in which they go, once the table has been full and evicts.
+    pub(super) queue: Option<Queue>,
     stats: Arc<TableStats>,
     /// What a miss does.
     pub miss: TableMiss,
@@ -75,35 +81,38 @@ impl Table {
         !self.timed.is_empty()
     }
 
-    /// Rules that may expire; only they may be evicted.
-    pub(super) fn timed(&self) -> impl Iterator<Item = &Arc<Rule>> {
-        self.timed.values()
-    }
-
-    /// The one of them with this number.
-    pub(super) fn timed_rule(&self, id: u64) -> Option<&Arc<Rule>> {
-        self.timed.get(&id)
-    }
-
     /// Adds `rule` in the place of one with the same match and priority, which is returned.
     pub(super) fn insert(&mut self, rule: Arc<Rule>) -> Option<Arc<Rule>> {
         if rule.may_expire() {
             self.timed.insert(rule.id, Arc::clone(&rule));
+            if !self.eviction.is_on() {
+                self.queue = None; // nobody asks for it
+            } else if let Some(queue) = &mut self.queue {
+                queue.insert(&rule);
+            }
         }
         let old = self.rules.insert(rule);
         if let Some(old) = &old {
-            self.timed.remove(&old.id);
+            self.forget_timed(old);
         }
         old
+    }
+
+    /// A rule is no longer there: it neither expires nor is evicted.
+    fn forget_timed(&mut self, rule: &Rule) {
+        if !self.timed.is_empty()
+            && self.timed.remove(&rule.id).is_some()
+            && let Some(queue) = &mut self.queue
+        {
+            queue.remove(rule);
+        }
     }
 
     /// Removes exactly `rule`; false when it is not there (any more).
     pub(super) fn remove(&mut self, rule: &Rule) -> bool {
         match self.rules.remove(&rule.matching, rule.priority()) {
             Some(found) if found.id == rule.id => {
-                if !self.timed.is_empty() {
-                    self.timed.remove(&rule.id);
-                }
+                self.forget_timed(rule);
                 true
             }
             Some(other) => {
@@ -118,13 +127,21 @@ impl Table {
     /// than to list them: an emptied table is a new one.
     pub(super) fn empty(&mut self, hidden_too: bool) -> impl Iterator<Item = Arc<Rule>> + use<> {
         let old = std::mem::take(&mut self.rules);
-        self.timed = imbl::HashMap::new();
+        self.timed = Timed::new();
+        self.queue = None;
         let stays = |rule: &Arc<Rule>| rule.hidden && !hidden_too;
         let (stay, gone): (Vec<_>, Vec<_>) = as_added(old.iter()).into_iter().partition(stays);
         for rule in stay {
             self.insert(rule);
         }
         gone.into_iter()
+    }
+
+    /// Has rules whose timeouts were lowered take their place among those that are evicted.
+    pub(super) fn note_timeouts(&mut self) {
+        if let Some(queue) = &mut self.queue {
+            queue.advance(&self.timed);
+        }
     }
 
     /// Rules whose time is up at `now`, in the order in which they were added; their use is known up

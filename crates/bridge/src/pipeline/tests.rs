@@ -1,16 +1,18 @@
 //! Flow and group mods, expiry and eviction.
 
-use super::{Change, Filter, Pipeline};
+use super::{Change, EvictionConfig, Filter, Pipeline};
 use crate::effect::LearnedFlow;
+use crate::rule::Rule;
 use crate::snapshot::INTERNAL_TABLE;
 use clock::Millis;
-use flow::{Field, Match};
+use flow::{Field, Match, Subfield};
 use openflow::message::{
     Bucket, FlowFlags, FlowMod, FlowModCommand, FlowRemovedReason, GROUP_ALL, GroupCommand,
     GroupKind, GroupMod, GroupProperties, TABLE_ALL,
 };
 use openflow::{Action, OfError, PortNo};
 use std::sync::Arc;
+use std::time::Instant;
 
 fn matching(fields: &[(Field, u128)]) -> Match {
     let mut m = Match::ANY;
@@ -233,6 +235,115 @@ fn a_full_table_refuses_or_evicts_the_least_important() {
         OfError::OFPFMFC_TABLE_FULL,
         "none left that expires"
     );
+}
+
+/// Table 0 has as many rules as it may have, all of which expire; it evicts.
+fn full(count: u32) -> Bench {
+    let mut b = Bench::new();
+    let eviction = &mut b.p.table_mut(0).unwrap().eviction;
+    (eviction.limit, eviction.evict) = (Some(count), true);
+    for dst in 0..count {
+        b.run(&expiring(dst)).unwrap();
+    }
+    b
+}
+
+fn expiring(dst: u32) -> FlowMod {
+    FlowMod { idle_timeout: 100, ..add(5, ip(dst.into()), &[output(1)]) }
+}
+
+/// The rule that had to go for another one.
+fn evicted(changes: &[Change]) -> Option<&Rule> {
+    match changes {
+        [Change::Removed { rule, reason: FlowRemovedReason::Eviction }, Change::Added(_)] => {
+            Some(rule)
+        }
+        [Change::Added(_)] => None,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn to_evict_from_a_large_table_is_no_look_at_all_its_rules() {
+    let time = |count: u32| {
+        let (mut b, mut dst) = (full(count), count);
+        let mut round = || {
+            let start = Instant::now();
+            for _ in 0..200 {
+                assert!(evicted(&b.run(&expiring(dst)).unwrap()).is_some());
+                dst += 1;
+            }
+            start.elapsed()
+        };
+        (0..5).map(|_| round()).min().unwrap()
+    };
+    let (small, large) = (time(500), time(50_000));
+    assert!(large < small * 20, "{large:?}, and {small:?} with a hundredth of the rules");
+}
+
+#[test]
+fn who_is_evicted_is_who_would_be_if_all_were_compared() {
+    fn group_of(rule: &Rule) -> u128 {
+        Field::Ipv4Dst.load(rule.matching.expand().key()) & 3
+    }
+    fn worth(rule: &Rule) -> (u16, i64, u64) {
+        let ends = |since: Millis, seconds: u16| match seconds {
+            0 => i64::MAX,
+            _ => since.0 + i64::from(seconds) * 1000,
+        };
+        let idle = ends(rule.stats.used(), rule.timeouts.idle());
+        let hard = ends(rule.modified.get(), rule.timeouts.hard());
+        (rule.importance, idle.min(hard), rule.id)
+    }
+    let mut b = Bench::new();
+    let groups = vec![Subfield::new(Field::Ipv4Dst, 0, 2).unwrap()];
+    b.p.table_mut(0).unwrap().eviction =
+        EvictionConfig { limit: Some(40), evict: true, groups, ..EvictionConfig::default() };
+    let mut seed = 1u64;
+    let mut random = |below: u16| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (seed >> 33) as u16 % below
+    };
+    for dst in 0..2000u32 {
+        b.now = b.now + i64::from(random(3000));
+        let rules = b.p.select(&Filter::default()).unwrap();
+        for rule in &rules {
+            if random(8) == 0 {
+                rule.stats.credit(1, 60, b.now);
+            }
+        }
+        let fm = FlowMod {
+            // Some stay for ever.
+            idle_timeout: if dst < 5 { 0 } else { 1 + random(100) },
+            hard_timeout: if dst < 5 { 0 } else { random(100) },
+            importance: random(3),
+            ..add(5, ip(dst.into()), &[output(1)])
+        };
+        let before = b.p.clone();
+        if random(4) == 0 {
+            b.run(&fm).unwrap();
+            b.p = before; // as a bundle that fails
+        }
+        let changes = b.run(&fm).unwrap();
+        let Some(gone) = evicted(&changes) else { continue };
+        let may_go: Vec<&Arc<Rule>> = rules.iter().filter(|rule| rule.may_expire()).collect();
+        let of = |group: u128| may_go.iter().filter(move |rule| group_of(rule) == group);
+        let largest = (0..4).map(|group| of(group).count()).max();
+        assert_eq!(Some(of(group_of(gone)).count()), largest);
+        assert_eq!(of(group_of(gone)).map(|rule| worth(rule)).min(), Some(worth(gone)));
+    }
+    assert_eq!(b.count(), 40);
+}
+
+#[test]
+fn a_rule_whose_timeout_was_lowered_is_evicted_sooner() {
+    let mut b = full(3);
+    b.run(&expiring(3)).unwrap(); // from here on there is an order
+    let last = b.p.select(&Filter { matching: ip(3), ..Filter::default() }).unwrap().remove(0);
+    last.timeouts.reduce(1, 0);
+    assert!(b.p.expire(b.now, b.now).is_empty());
+    let changes = b.run(&expiring(4)).unwrap();
+    assert_eq!(evicted(&changes).map(|rule| rule.id), Some(last.id));
 }
 
 #[test]
