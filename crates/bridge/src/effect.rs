@@ -193,6 +193,25 @@ pub fn apply(
     }
 }
 
+/// [`apply`] for all of `effects` but flows that are learned, as these are there already.
+pub(crate) fn apply_but_learning(
+    effects: &[Effect],
+    packets: u64,
+    bytes: u64,
+    tcp_flags: u16,
+    used: Millis,
+    events: &Sender,
+) {
+    for others in effects.split(learns) {
+        apply(others, packets, bytes, tcp_flags, used, events);
+    }
+}
+
+/// True when packets make a flow.
+pub(crate) fn learns(effect: &Effect) -> bool {
+    matches!(effect, Effect::LearnFlow { .. })
+}
+
 /// Applies what `effects` say beside counters, for one packet that is only traced: addresses
 /// and flows are learned and timeouts lowered, but nothing counts a packet that never came.
 pub fn apply_uncounted(effects: &[Effect], tcp_flags: u16, used: Millis, events: &Sender) {

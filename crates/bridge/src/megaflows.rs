@@ -15,7 +15,7 @@ use datapath::{Actions, FlowStats, Megaflow, PortNo, Ufid};
 use flow::Match;
 use hashbrown::HashMap;
 use std::hash::{BuildHasher, Hasher};
-use std::sync::atomic::{AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Megaflows that [`Megaflows::visit`] looks at under one lock, when it is to be short.
@@ -45,7 +45,7 @@ pub struct Entry {
     pub created: Millis,
     /// Version of the snapshot that it was translated on.
     pub version: u64,
-    /// Number of the last sweep that saw it in the datapath.
+    /// Number of the last pass that saw it in the datapath, or had begun when it was added.
     pub seen: u64,
     /// Translated in the slow path for each packet (a reason for texts).
     pub slow_path: Option<&'static str>,
@@ -137,12 +137,16 @@ impl Megaflows {
         shards::foresee(flows, |n| self.locked(n), |shard, ufid| shard.contains_key(&ufid));
     }
 
-    /// Adds; false (and `entry` is dropped) when the identity is there already.
-    pub fn insert(&self, ufid: Ufid, entry: Entry) -> bool {
+    /// Adds; false (and `entry` is dropped) when the identity is there already. `passes` are those
+    /// that have begun.
+    pub fn insert(&self, ufid: Ufid, mut entry: Entry, passes: &AtomicU64) -> bool {
         let mut shard = self.shard(ufid);
         if shard.contains_key(&ufid) {
             return false;
         }
+        // Under the lock, behind the removal of one that was there before: a pass that has swept
+        // that one is seen to have begun.
+        entry.seen = passes.load(Ordering::Acquire);
         *self.ports().entry(entry.in_port).or_default() += 1;
         shard.insert(ufid, entry);
         let is_first = self.len.fetch_add(1, Ordering::Relaxed) == 0;

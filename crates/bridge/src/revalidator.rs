@@ -32,7 +32,6 @@ use crate::upcall::{SlowPath, translate_key};
 use classifier::MiniMatch;
 use clock::{Millis, Seldom};
 use datapath::{Actions, Datapath, FlowStats, PortNo, Ufid};
-use hashbrown::HashSet;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering, fence};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -210,8 +209,6 @@ struct Round<'a> {
     snapshot: &'a Arc<Snapshot>,
     version: u64,
     now: Millis,
-    /// Of the pass.
-    number: u64,
 }
 
 enum Verdict {
@@ -274,7 +271,7 @@ impl SlowPath {
 
         let held = self.held.load(Ordering::Acquire);
         let what = if held && what == Pass::Full { Pass::Statistics } else { what };
-        let round = Round { snapshot: &snapshot, version, now, number };
+        let round = Round { snapshot: &snapshot, version, now };
 
         let mut doomed: Vec<Ufid> = Vec::new();
         let mut changed: Vec<(Ufid, Actions)> = Vec::new();
@@ -285,16 +282,20 @@ impl SlowPath {
         datapath.sweep(&mut |ufid, stats| swept.push((ufid, stats)));
         let look = |_, stats: &FlowStats, entry: Option<&mut Entry>| {
             let entry = entry?;
-            entry.seen = number;
-            if entry.credited.packets == 0 && stats.packets > 0 {
-                *used.entry(entry.in_port).or_default() += 1;
+            // One that came since the pass began may have the place of one that was swept.
+            let is_swept = std::mem::replace(&mut entry.seen, number) != number;
+            if is_swept {
+                if entry.credited.packets == 0 && stats.packets > 0 {
+                    *used.entry(entry.in_port).or_default() += 1;
+                }
+                credit(self, entry, *stats);
             }
-            credit(self, entry, *stats);
             Some(match what {
                 Pass::Statistics => Verdict::Keep,
                 Pass::Purge => Verdict::Remove,
                 Pass::Full if now.since(entry.last_used()) > max_idle => Verdict::Remove,
-                Pass::Full if entry.version == version => Verdict::Keep,
+                // A later one may be there by now, and packet threads translate by that.
+                Pass::Full if entry.version >= version => Verdict::Keep,
                 Pass::Full => self.revalidate(&snapshot, version, entry, now),
             })
         };
@@ -324,8 +325,8 @@ impl SlowPath {
         }
         if what != Pass::Statistics && self.megaflows.len() > known - doomed.len() {
             // In our store but not in the datapath for two passes: flushed there. (Missing in
-            // one it may be on its way there; a thread that takes so long to install one makes it
-            // a stranger.)
+            // one it may be on its way there, or out of our store by who removed it there; a thread
+            // that takes so long to install one makes it a stranger.)
             for ufid in self.megaflows.select(|e| e.seen + 1 < number) {
                 self.megaflows.remove(ufid);
                 self.strangers.expect();
@@ -371,31 +372,25 @@ impl SlowPath {
         self.bell.rouse();
     }
 
-    /// Removes a megaflow and credits what it still counted.
+    /// Removes a megaflow and credits what it still counted. Where several threads do so at once
+    /// the datapath gives its last counts to one of them. Only that one takes the entry out: so they
+    /// are credited, and nobody takes out the entry of a megaflow that has come since.
     pub fn remove(&self, ufid: Ufid) {
-        let last = self.datapath().and_then(|d| d.remove(ufid));
-        if let Some(mut entry) = self.megaflows.remove(ufid)
-            && let Some(stats) = last
-        {
-            credit(self, &mut entry, stats);
+        if let Some(last) = self.datapath().and_then(|datapath| datapath.remove(ufid)) {
+            self.removed(ufid, last);
         }
     }
 
     /// [`SlowPath::remove`] for many, which may be much faster.
     fn remove_many(&self, ufids: &[Ufid]) {
-        let Some(datapath) = self.datapath() else { return };
-        let mut missing: HashSet<Ufid> = ufids.iter().copied().collect();
-        if missing.is_empty() {
-            return;
+        if let Some(datapath) = self.datapath().filter(|_| !ufids.is_empty()) {
+            datapath.remove_many(ufids, &mut |ufid, last| self.removed(ufid, last));
         }
-        datapath.remove_many(ufids, &mut |ufid, stats| {
-            missing.remove(&ufid);
-            if let Some(mut entry) = self.megaflows.remove(ufid) {
-                credit(self, &mut entry, stats);
-            }
-        });
-        for ufid in missing {
-            self.megaflows.remove(ufid);
+    }
+
+    fn removed(&self, ufid: Ufid, last: FlowStats) {
+        if let Some(mut entry) = self.megaflows.remove(ufid) {
+            credit(self, &mut entry, last);
         }
     }
 
@@ -430,10 +425,10 @@ impl SlowPath {
             credited: FlowStats::default(), // the next pass credits all that it counted
             created: round.now,
             version: round.version,
-            seen: round.number,
+            seen: 0, // not yet
             slow_path: translation.slow_path,
         };
-        if !self.megaflows.insert(ufid, entry) {
+        if !self.megaflows.insert(ufid, entry, &self.revalidator.passes) {
             return true; // an upcall was faster
         }
         if datapath.modify(ufid, &megaflow.actions) {
@@ -502,13 +497,11 @@ fn credit(slow: &SlowPath, entry: &mut crate::megaflows::Entry, stats: FlowStats
     let bytes = stats.bytes.saturating_sub(entry.credited.bytes);
     let flags = stats.tcp_flags & !entry.credited.tcp_flags;
     if packets > 0 || flags != 0 {
-        let apply = |effects: &[Effect]| {
-            effect::apply(effects, packets, bytes, stats.tcp_flags, stats.used, &slow.events);
-        };
-        if packets > 0 && refresh_learned(slow, &entry.effects, stats.used) {
-            entry.effects.split(learns).for_each(apply);
+        let (effects, tcp_flags, used) = (&entry.effects, stats.tcp_flags, stats.used);
+        if packets > 0 && refresh_learned(slow, effects, used) {
+            effect::apply_but_learning(effects, packets, bytes, tcp_flags, used, &slow.events);
         } else {
-            apply(&entry.effects);
+            effect::apply(effects, packets, bytes, tcp_flags, used, &slow.events);
         }
     }
     entry.credited = stats;
@@ -518,12 +511,8 @@ fn credit(slow: &SlowPath, entry: &mut crate::megaflows::Entry, stats: FlowStats
 /// megaflow that learns, and there may be more of these than the control thread's queue holds.
 fn refresh_learned(slow: &SlowPath, effects: &[Effect], used: Millis) -> bool {
     slow.has_learner()
-        && effects.iter().any(learns)
+        && effects.iter().any(effect::learns)
         && effect::refresh_learned(effects, used, &slow.published.newest())
-}
-
-fn learns(effect: &Effect) -> bool {
-    matches!(effect, Effect::LearnFlow { .. })
 }
 
 /// The revalidator's thread, and one for the datapath's housekeeping. Dropping it stops and joins

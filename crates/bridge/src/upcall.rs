@@ -415,7 +415,7 @@ impl Handler {
             credited: FlowStats::default(),
             created: now,
             version,
-            seen: slow.revalidator.passes.load(Ordering::Acquire),
+            seen: 0, // not yet
             slow_path,
         };
         let mut ufid = megaflow.ufid;
@@ -438,7 +438,7 @@ impl Handler {
     /// has no room for its mask, and might have for a narrower one.
     fn put(&self, datapath: &dyn Datapath, megaflow: &Megaflow, entry: Entry) -> Option<Entry> {
         let slow = &self.slow;
-        if !slow.megaflows.insert(megaflow.ufid, entry) {
+        if !slow.megaflows.insert(megaflow.ufid, entry, &slow.revalidator.passes) {
             return None;
         }
         let Err(refusal) = datapath.install(megaflow) else {

@@ -5,11 +5,14 @@ use bridge::revalidator::Pass;
 use bridge::snapshot::BridgeIndex;
 use bridge::switch::{PortRequest, Switch};
 use clock::Clock;
-use datapath::{Actions, Datapath, Flows, Megaflow, Packets, PortSpec, Ufid};
+use datapath::{Actions, Datapath, Flows, Megaflow, Meters, Packets, PortSpec, Ufid};
 use datapath_model::{Chaos, Model, Rates};
 use flow::{Field, Match};
-use openflow::message::FlowMod;
+use openflow::message::{
+    FlowMod, MeterBand, MeterBandKind, MeterCommand, MeterConfig, MeterFlags, MeterMod,
+};
 use openflow::{Action, PortNo};
+use packet::Packet;
 use packet::build::Frame;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -82,12 +85,19 @@ impl Bench {
     }
 
     fn packet(&self) {
-        let packet = Frame::ethernet([2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 1])
-            .ipv4([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 64)
-            .udp(1000, 2000)
-            .payload(&[0; 20])
-            .packet();
-        self.model.inject(packet, self.dp_port(1));
+        self.model.inject(udp(), self.dp_port(1));
+    }
+
+    /// The megaflow of five packets.
+    fn five_packets(&self) -> Ufid {
+        (0..5).for_each(|_| self.packet());
+        let [flow] = &self.model.dump()[..] else { panic!("one megaflow") };
+        flow.flow.ufid
+    }
+
+    /// Number of megaflows that the switch knows.
+    fn known(&self) -> usize {
+        self.switch.slow_path().megaflows.len()
     }
 
     /// A rule, or another one in its place, by which packets from port 1 go to this port; to be
@@ -101,6 +111,19 @@ impl Bench {
         matching.set(Field::InPortOxm, 1);
         matching.set(Field::EthType, 0x800);
         self.switch.flow_mod(self.bridge, &FlowMod::add(5, matching, actions)).unwrap();
+    }
+
+    /// Adds or deletes a meter.
+    fn meter(&mut self, command: MeterCommand, meter_id: u32) {
+        let band = MeterBand { kind: MeterBandKind::Drop, rate: 1, burst_size: 0 };
+        let meter = MeterConfig { meter_id, flags: MeterFlags::PKTPS, bands: vec![band] };
+        self.switch.meter_mod(self.bridge, &MeterMod { command, meter }).unwrap();
+        self.switch.publish();
+    }
+
+    /// The datapath's numbers of meters.
+    fn meters(&self) -> Vec<u32> {
+        (0..10).filter(|id| Meters::stats(&*self.model, *id).is_some()).collect()
     }
 
     /// Packets from port 1 go to another port.
@@ -122,6 +145,14 @@ impl Bench {
         let pipeline = &self.switch.bridge(self.bridge).unwrap().pipeline;
         pipeline.select(&Default::default()).unwrap().iter().map(|r| r.stats.counts().0).sum()
     }
+}
+
+fn udp() -> Packet {
+    Frame::ethernet([2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 1])
+        .ipv4([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 64)
+        .udp(1000, 2000)
+        .payload(&[0; 20])
+        .packet()
 }
 
 #[test]
@@ -229,6 +260,66 @@ fn doomed_megaflows_go_with_their_last_counts() {
     b.pass(Pass::Full);
     b.pass(Pass::Full);
     assert!(b.switch.slow_path().megaflows.is_empty());
+}
+
+#[test]
+fn of_two_that_remove_a_megaflow_the_one_with_its_last_counts_credits_them() {
+    let b = Bench::new(Rates::default());
+    let (ufid, slow) = (b.five_packets(), Arc::clone(b.switch.slow_path()));
+    b.chaos.interrupt(move || {
+        slow.remove(ufid);
+        assert_eq!(slow.megaflows.len(), 1, "it is for the other to take out");
+    });
+    b.switch.slow_path().remove(ufid);
+    assert_eq!((b.counted(), b.known()), (5, 0));
+}
+
+#[test]
+fn a_pass_leaves_a_megaflow_to_another_that_has_its_last_counts() {
+    let b = Bench::new(Rates::default());
+    let (ufid, model) = (b.five_packets(), Arc::clone(&b.model));
+    b.chaos.interrupt(move || assert!(Flows::remove(&*model, ufid).is_some()));
+    b.pass(Pass::Purge);
+    assert_eq!(b.known(), 1, "it has yet to take the entry out");
+    // One that never does: what two passes have not seen goes.
+    b.pass(Pass::Full);
+    assert_eq!(b.known(), 1);
+    b.pass(Pass::Full);
+    assert_eq!((b.counted(), b.known()), (5, 0));
+}
+
+#[test]
+fn a_megaflow_is_not_credited_with_what_its_predecessor_counted() {
+    let b = Bench::new(Rates::default());
+    let (ufid, slow) = (b.five_packets(), Arc::clone(b.switch.slow_path()));
+    let (model, from) = (Arc::clone(&b.model), b.dp_port(1));
+    b.chaos.interrupt(move || {
+        slow.remove(ufid);
+        model.inject(udp(), from);
+    });
+    b.pass(Pass::Full); // it has swept the first one by then
+    assert_eq!((b.counted(), b.known()), (6, 1));
+    assert!(b.model.flow(ufid).is_some(), "it is in the place of the first one");
+    b.packet();
+    b.pass(Pass::Full);
+    assert_eq!(b.counted(), 7);
+}
+
+#[test]
+fn no_megaflow_is_policed_by_a_meter_that_came_later() {
+    let mut b = Bench::new(Rates::default());
+    b.meter(MeterCommand::Add, 1);
+    b.rule_with(&[Action::Meter(1), Action::Output { port: PortNo(2), max_len: 0 }]);
+    b.switch.publish();
+    b.packet();
+    assert_eq!((b.model.dump().len(), b.meters()), (1, vec![0]));
+    b.switch.pause_revalidation(true);
+    b.meter(MeterCommand::Delete, 1);
+    b.meter(MeterCommand::Add, 2);
+    assert_eq!(b.meters(), [1], "the megaflow still names the other");
+    b.switch.pause_revalidation(false);
+    b.meter(MeterCommand::Add, 3);
+    assert_eq!(b.meters(), [0, 1]);
 }
 
 /// Nothing goes back to where it came from.

@@ -5,7 +5,8 @@
 //! real ones cannot hide behind it), a megaflow that is to be modified or removed turns out to be
 //! gone (it really is removed, with its statistics), a sweep leaves one out, a packet to be
 //! executed is lost, an upcall is lost with its packet or made twice, a port cannot be opened or
-//! closed, housekeeping takes long. Which calls fail depends on the seed and the order of calls only.
+//! closed, housekeeping takes long, another thread comes between. Which calls fail depends on the
+//! seed and the order of calls only.
 
 use datapath::{
     Action, Actions, Counters, Datapath, DropReason, FlowDump, FlowStats, Flows, LookupStats,
@@ -71,7 +72,11 @@ pub struct Chaos {
     /// Housekeeping is not to end; it waits for that.
     held_up: AtomicBool,
     waits: AtomicBool,
+    /// What another thread does; see [`Chaos::interrupt`].
+    other: Mutex<Option<Act>>,
 }
+
+type Act = Box<dyn FnOnce() + Send>;
 
 /// Decides, and counts.
 struct Dice {
@@ -106,6 +111,7 @@ impl Chaos {
             doubled: Arc::default(),
             held_up: AtomicBool::new(false),
             waits: AtomicBool::new(false),
+            other: Mutex::default(),
         })
     }
 
@@ -128,6 +134,20 @@ impl Chaos {
     /// Housekeeping is under way, and held up.
     pub fn housekeeping_waits(&self) -> bool {
         self.waits.load(Ordering::Acquire)
+    }
+
+    /// Has `act` done, as another thread might, behind the next sweep or removal of a megaflow,
+    /// before its caller has what came of it.
+    pub fn interrupt(&self, act: impl FnOnce() + Send + 'static) {
+        *self.other.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(act));
+    }
+
+    /// Here the caller may be interrupted, once.
+    fn let_others(&self) {
+        let act = self.other.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(act) = act {
+            act();
+        }
     }
 
     /// Upcalls that were made twice so far.
@@ -192,6 +212,7 @@ impl Flows for Chaos {
     }
     fn remove(&self, ufid: Ufid) -> Option<FlowStats> {
         let stats = self.inner.remove(ufid);
+        self.let_others();
         if self.fails(self.rates.remove) { None } else { stats }
     }
     fn flow(&self, ufid: Ufid) -> Option<FlowDump> {
@@ -203,6 +224,7 @@ impl Flows for Chaos {
                 each(ufid, stats);
             }
         });
+        self.let_others();
     }
     fn dump(&self) -> Vec<FlowDump> {
         self.inner.dump()
