@@ -86,21 +86,53 @@ impl Bridge {
         Some(PortNo(n))
     }
 
-    /// The member that carries a bond's traffic: as in OVS the one that did, as long as it is up,
-    /// else the first that is. `None` when none is up.
+    /// Bundles of several interfaces.
+    pub fn bonds(&self) -> impl Iterator<Item = &Bundle> {
+        self.bundles.iter().filter(|b| b.interfaces.len() > 1)
+    }
+
+    /// The bond called `name`.
+    pub fn bond(&self, name: &str) -> Option<&Bundle> {
+        self.bonds().find(|b| b.settings.name == name)
+    }
+
+    /// The member that carries a bond's traffic: as in OVS the primary one, whenever that is up;
+    /// else the one that did, as long as it is up; else the first that is. `None` when none is up.
     pub fn active_member(&self, bond: &Bundle) -> Option<&Port> {
         let members = bond.interfaces.iter().filter_map(|name| self.port_by_name(name));
         let up: Vec<&Port> = members.filter(|p| p.is_up()).collect();
+        let primary = up.iter().find(|p| bond.primary.as_ref() == Some(&p.name));
         let before = self.active_members.get(&bond.settings.name);
-        up.iter().find(|p| before == Some(&p.number)).or(up.first()).copied()
+        let same = || up.iter().find(|p| before == Some(&p.number));
+        primary.or_else(same).or(up.first()).copied()
     }
 
-    /// Settles which members of bonds are active, for the view that is made next.
-    pub(crate) fn settle_active_members(&mut self) {
+    /// Takes it that the member with the address `mac` has carried the traffic of the bond called
+    /// `name` until now, as the database says of an earlier life of the daemon. Where this bridge
+    /// knows better, nothing changes.
+    pub fn recall_active_member(&mut self, name: &str, mac: [u8; 6]) {
+        if self.active_members.contains_key(name) {
+            return;
+        }
+        let members = self.bond(name).into_iter().flat_map(|bond| &bond.interfaces);
+        let mut ports = members.filter_map(|member| self.port_by_name(member));
+        let number = ports.find(|p| p.status.mac == mac).map(|p| p.number);
+        if let Some(number) = number {
+            self.active_members.insert(name.to_owned(), number);
+        }
+    }
+
+    /// Settles which members of bonds are active, for the view that is made next. The bonds that
+    /// another member carries from now on.
+    pub(crate) fn settle_active_members(&mut self) -> Vec<String> {
         let settled =
             |bond: &Bundle| Some((bond.settings.name.clone(), self.active_member(bond)?.number));
-        let bonds = self.bundles.iter().filter(|b| b.interfaces.len() > 1);
-        self.active_members = bonds.filter_map(settled).collect();
+        let now: Vec<(String, PortNo)> = self.bonds().filter_map(settled).collect();
+        let is_other =
+            |(name, number): &&(String, PortNo)| self.active_members.get(name) != Some(number);
+        let moved = now.iter().filter(is_other).map(|(name, _)| name.clone()).collect();
+        self.active_members = now.into_iter().collect();
+        moved
     }
 
     /// What translation sees, with `tables` as the pipeline's view.

@@ -19,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 mod bell;
+mod bond;
 pub mod bridge;
 pub mod connection;
 pub mod effect;

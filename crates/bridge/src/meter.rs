@@ -7,6 +7,7 @@ use openflow::OfError;
 use openflow::message::{
     MeterBandKind, MeterCommand, MeterConfig, MeterFlags, MeterMod, MeterStats, meter_id,
 };
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,16 +19,24 @@ struct Meter {
 }
 
 /// The meters of one bridge. Datapath meter numbers are shared by all bridges of a datapath:
-/// each bridge takes the lowest one that is free ([`MeterIds`]).
+/// each bridge takes the lowest one that is free ([`MeterIds`]), as faster tiers have room for a
+/// thousand, by number.
 #[derive(Debug, Default)]
 pub struct MeterTable {
     meters: HashMap<u32, Meter>,
 }
 
-/// Free datapath meter numbers.
+/// Which datapath meter numbers are free. That of a meter which was removed is not, as long as
+/// megaflows may name it: their packets must not be policed by another meter.
 #[derive(Debug, Default)]
 pub struct MeterIds {
-    used: std::collections::BTreeSet<u32>,
+    /// Of meters that are there, or were.
+    used: BTreeSet<u32>,
+    /// Of meters that are removed, while packets may still see them.
+    removed: Vec<u32>,
+    /// The same when they do not any more: behind the version of the first snapshot that is without
+    /// the meter, oldest first.
+    retired: VecDeque<(u64, u32)>,
 }
 
 impl MeterIds {
@@ -37,8 +46,29 @@ impl MeterIds {
         Some(id)
     }
 
+    /// Its meter has come to nothing.
     fn give_back(&mut self, id: u32) {
         self.used.remove(&id);
+    }
+
+    /// Its meter is removed.
+    fn retire(&mut self, id: u32) {
+        self.removed.push(id);
+    }
+
+    /// All that was changed is in a snapshot that was published as `version`.
+    pub(crate) fn published(&mut self, version: u64) {
+        self.retired.extend(self.removed.drain(..).map(|id| (version, id)));
+    }
+
+    /// No megaflow is left that was made by a snapshot older than `version`: numbers are free
+    /// again.
+    pub(crate) fn settled(&mut self, version: u64) {
+        while self.retired.front().is_some_and(|(since, _)| *since <= version)
+            && let Some((_, id)) = self.retired.pop_front()
+        {
+            self.used.remove(&id);
+        }
     }
 }
 
@@ -94,7 +124,7 @@ impl MeterTable {
                 for id in &ids_to_go {
                     if let Some(meter) = self.meters.remove(id) {
                         datapath.remove(meter.dp_id);
-                        ids.give_back(meter.dp_id);
+                        ids.retire(meter.dp_id);
                     }
                 }
                 Ok(ids_to_go)
@@ -156,4 +186,29 @@ fn to_datapath(config: &MeterConfig, datapath: &dyn Meters) -> Result<DpConfig, 
         packets: config.flags.contains(MeterFlags::PKTPS),
         bands: bands.collect::<Result<_, _>>()?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_free_again_when_no_megaflow_names_it() {
+        let mut ids = MeterIds::default();
+        assert_eq!([ids.take(3), ids.take(3)], [Some(0), Some(1)]);
+        ids.retire(0);
+        ids.settled(7);
+        assert_eq!(ids.take(3), Some(2), "packets still see the meter");
+        ids.published(8);
+        ids.settled(7);
+        assert_eq!(ids.take(3), None, "a megaflow may be older than that");
+        ids.retire(1);
+        ids.published(9);
+        ids.settled(8);
+        assert_eq!([ids.take(3), ids.take(3)], [Some(0), None]);
+        ids.give_back(0);
+        assert_eq!(ids.take(3), Some(0), "no packet has seen it");
+        ids.settled(9);
+        assert_eq!(ids.take(3), Some(1));
+    }
 }

@@ -174,4 +174,6 @@ pub struct Bundle {
     pub settings: BundleView,
     /// Interfaces, in the order of the database.
     pub interfaces: Vec<String>,
+    /// Of a bond: the interface that carries its traffic whenever it is up.
+    pub primary: Option<String>,
 }

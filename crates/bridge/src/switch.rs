@@ -3,16 +3,17 @@
 //! Changes are made through [`Switch::bridge_mut`] and the methods here, and seen by packets
 //! after [`Switch::publish`], which the control loop calls after each batch of work.
 
+use crate::bond;
 use crate::bridge::Bridge;
-use crate::effect::{self, LearnedFlow};
+use crate::effect::{self, Effect, LearnedFlow};
 use crate::event::Sender;
 use crate::meter::MeterIds;
 use crate::patience::{self, Patience};
-use crate::pipeline::Change;
+use crate::pipeline::{Change, Pipeline};
 use crate::port::Port;
 use crate::revalidator::{Pass, Revalidator};
 use crate::snapshot::{BridgeIndex, BridgeView, Snapshot};
-use crate::translate::{self, Request};
+use crate::translate::{self, Request, Translation};
 use crate::upcall::SlowPath;
 use clock::{Clock, Millis};
 use datapath::{Datapath, PortError, PortSpec};
@@ -60,6 +61,8 @@ pub struct Switch {
     patience: Patience,
     /// Flows of `learn` actions, new ones or not, since the last publication.
     learned: u64,
+    /// Bonds that got another active member and have not told the other end.
+    moved_bonds: Vec<(BridgeIndex, String)>,
     clock: Clock,
 }
 
@@ -98,6 +101,7 @@ impl Switch {
             revalidator,
             patience: Patience::new(Instant::now()),
             learned: 0,
+            moved_bonds: Vec::new(),
             clock,
         })
     }
@@ -294,17 +298,35 @@ impl Switch {
         mm: &openflow::message::MeterMod,
     ) -> Result<Vec<Change>, OfError> {
         let now = self.clock.now();
+        let settled = self.settled_version();
+        self.meter_ids.settled(settled);
         mark(&mut self.dirty, index, Dirty::All);
         let bridge =
             self.bridges.get_mut(index.0).and_then(Option::as_mut).ok_or(OfError::OFPBRC_EPERM)?;
-        // Rules first: a megaflow must not name a meter number that another bridge takes.
         let removed = bridge.meters.modify(mm, self.datapath.meters(), &mut self.meter_ids, now)?;
         Ok(bridge.pipeline.remove_users_of_meters(&removed))
     }
 
+    /// No megaflow is left that was made by a snapshot older than this version.
+    fn settled_version(&self) -> u64 {
+        // First: what may be stale is asked behind it.
+        let published = self.slow.published.version();
+        if self.slow.may_be_stale() {
+            self.slow.revalidator.done_version.load(Ordering::Acquire)
+        } else {
+            published
+        }
+    }
+
     /// Runs `actions` on a packet as if it had come in on `in_port` (OFPT_PACKET_OUT).
     /// `metadata` holds what OpenFlow 1.5 lets the controller say beside `in_port`, which need not
-    /// be a port that is there.
+    /// be a port that is there. As in OVS flows that it makes (`learn`) are there before it leaves;
+    /// returned is what that did to rules.
+    ///
+    /// # Errors
+    ///
+    /// Where the actions lead cannot be followed to its end, or a flow cannot be made. The packet
+    /// is not sent, and nothing has changed.
     pub fn packet_out(
         &mut self,
         index: BridgeIndex,
@@ -312,26 +334,15 @@ impl Switch {
         metadata: &flow::Match,
         in_port: PortNo,
         actions: &[Action],
-    ) -> Result<(), OfError> {
+    ) -> Result<Vec<(BridgeIndex, Vec<Change>)>, OfError> {
         self.publish();
         let snapshot = self.slow.published.newest();
-        let bridge = snapshot.bridge(index).ok_or(OfError::OFPBRC_EPERM)?;
+        let (key, translation) =
+            self.translate_out(&snapshot, index, &packet, metadata, in_port, actions)?;
         let now = self.clock.now();
-        let mut key = flow::extract::key_of(packet.data(), in_port.0);
-        for ((k, m), v) in
-            key.words_mut().iter_mut().zip(metadata.mask().words()).zip(metadata.key().words())
-        {
-            *k = *k & !m | v;
-        }
-        key.in_port = in_port.0.into();
-        let dp_in =
-            bridge.ports.get(&in_port).and_then(|p| p.dp_port).unwrap_or(datapath::PortNo::NONE);
-        let translation = translate::translate(Request {
-            packet: Some(&packet),
-            actions: Some(actions),
-            ..Request::new(&snapshot, index, key, &self.slow.recirc, now)
-        });
-        effect::apply(
+        let learned = self.learn_all(&translation.effects, now)?;
+        self.publish();
+        effect::apply_but_learning(
             &translation.effects,
             1,
             packet.len() as u64,
@@ -339,10 +350,96 @@ impl Switch {
             now,
             &self.slow.events,
         );
+        let port = snapshot.bridge(index).and_then(|bridge| bridge.ports.get(&in_port));
+        let dp_in = port.and_then(|p| p.dp_port).unwrap_or(datapath::PortNo::NONE);
         let dp_key =
             Key { in_port: dp_in.0.into(), ..flow::extract::key_of(packet.data(), dp_in.0) };
         self.datapath.execute(packet, &dp_key, &translation.actions);
-        Ok(())
+        Ok(learned)
+    }
+
+    /// What [`Switch::packet_out`] makes of a packet by `snapshot`, and the packet's key.
+    pub(crate) fn translate_out(
+        &self,
+        snapshot: &Snapshot,
+        index: BridgeIndex,
+        packet: &Packet,
+        metadata: &flow::Match,
+        in_port: PortNo,
+        actions: &[Action],
+    ) -> Result<(Key, Translation), OfError> {
+        if snapshot.bridge(index).is_none() {
+            return Err(OfError::OFPBRC_EPERM);
+        }
+        let mut key = flow::extract::key_of(packet.data(), in_port.0);
+        for ((k, m), v) in
+            key.words_mut().iter_mut().zip(metadata.mask().words()).zip(metadata.key().words())
+        {
+            *k = *k & !m | v;
+        }
+        key.in_port = in_port.0.into();
+        let translation = translate::translate(Request {
+            packet: Some(packet),
+            actions: Some(actions),
+            ..Request::new(snapshot, index, key, &self.slow.recirc, self.clock.now())
+        });
+        match translation.error {
+            None => Ok((key, translation)),
+            // What OVS says, whatever the error is.
+            Some(_) => Err(OfError::OFPFMFC_UNKNOWN),
+        }
+    }
+
+    /// Adds or refreshes the flows that `effects` learn: all of them or, on an error, none. To be
+    /// published. Returns what that did to rules, by bridge.
+    pub(crate) fn learn_all(
+        &mut self,
+        effects: &[Effect],
+        used: Millis,
+    ) -> Result<Vec<(BridgeIndex, Vec<Change>)>, OfError> {
+        let mut before = HashMap::new();
+        let learned = self.learn_each(effects, used, &mut before);
+        if learned.is_err() {
+            self.put_back(before);
+        }
+        learned
+    }
+
+    /// Fails where [`Switch::learn_all`] would. No rule has come or gone.
+    pub(crate) fn foresee_learning(
+        &mut self,
+        effects: &[Effect],
+        used: Millis,
+    ) -> Result<(), OfError> {
+        let mut before = HashMap::new();
+        let learned = self.learn_each(effects, used, &mut before);
+        self.put_back(before);
+        learned.map(drop)
+    }
+
+    /// Learns up to the first flow that cannot be made. `before` gets tables as they were.
+    fn learn_each(
+        &mut self,
+        effects: &[Effect],
+        used: Millis,
+        before: &mut HashMap<BridgeIndex, Pipeline>,
+    ) -> Result<Vec<(BridgeIndex, Vec<Change>)>, OfError> {
+        let mut all = Vec::new();
+        for effect in effects {
+            let Effect::LearnFlow { bridge: index, flow } = effect else { continue };
+            let Some(bridge) = self.bridge(*index) else { continue };
+            before.entry(*index).or_insert_with(|| bridge.pipeline.clone());
+            note(&mut all, *index, self.learn_one(*index, flow, used)?);
+        }
+        Ok(all)
+    }
+
+    fn put_back(&mut self, pipelines: HashMap<BridgeIndex, Pipeline>) {
+        for (index, pipeline) in pipelines {
+            if let Some(bridge) = self.bridge_rules_mut(index) {
+                bridge.pipeline = pipeline;
+            }
+        }
     }
 
     /// Adds or refreshes a flow that a packet's `learn` action made ([`Event::LearnFlow`]).
@@ -359,6 +456,15 @@ impl Switch {
         used: Millis,
     ) -> Result<Vec<Change>, OfError> {
         self.learned += 1;
+        self.learn_one(index, flow, used)
+    }
+
+    fn learn_one(
+        &mut self,
+        index: BridgeIndex,
+        flow: &LearnedFlow,
+        used: Millis,
+    ) -> Result<Vec<Change>, OfError> {
         let Some(bridge) = self.bridges.get_mut(index.0).and_then(Option::as_mut) else {
             return Ok(Vec::new()); // it went meanwhile
         };
@@ -379,6 +485,21 @@ impl Switch {
         if self.dirty.is_empty() {
             return;
         }
+        let next = self.draft();
+        let all = std::mem::take(&mut self.dirty).into_values().any(|dirty| dirty == Dirty::All);
+        if all && let Some(thread) = &self.revalidator {
+            thread.rouse();
+        }
+        let version = self.slow.published.publish(Arc::new(next));
+        self.meter_ids.published(version);
+        // Flow mods often come before traffic; two switches of threads would cost more than they.
+        if self.revalidator.is_none() || self.slow.may_be_stale() {
+            self.revalidate_soon();
+        }
+    }
+
+    /// What packets will see when all that has changed is published.
+    pub(crate) fn draft(&mut self) -> Snapshot {
         let old = self.slow.published.newest();
         let mut next = Snapshot { bridges: old.bridges.clone(), ports: Arc::clone(&old.ports) };
         next.bridges.resize(self.bridges.len(), None);
@@ -387,7 +508,8 @@ impl Switch {
             let bridge = self.bridges.get_mut(index.0).and_then(Option::as_mut);
             let tables = bridge.map(|bridge| {
                 if *dirty == Dirty::All {
-                    bridge.settle_active_members();
+                    let moved = bridge.settle_active_members();
+                    self.moved_bonds.extend(moved.into_iter().map(|name| (*index, name)));
                 }
                 bridge.pipeline.view()
             });
@@ -413,15 +535,33 @@ impl Switch {
                     .filter_map(|(index, p)| p.dp_port.map(|dp_port| (dp_port, (index, p.number))))
                     .collect(),
             );
-            if let Some(thread) = &self.revalidator {
-                thread.rouse();
+        }
+        self.dirty = dirty;
+        next
+    }
+
+    /// Tells the other ends of bonds that got another active member since the last call where hosts
+    /// are now; see [`crate::bond`]. Returns what flows that this made (behind patch ports) did to
+    /// rules.
+    pub fn announce_bonds(&mut self) -> Vec<(BridgeIndex, Vec<Change>)> {
+        let mut learned = Vec::new();
+        let mut moved = std::mem::take(&mut self.moved_bonds);
+        moved.dedup();
+        for (index, name) in moved {
+            let told = self.bridge(index).and_then(|b| bond::announcements(b, &name, self.now()));
+            let Some((port, frames)) = told else { continue };
+            tracing::info!(target: "bond", "bond {name}: active member is now {}", port.name);
+            let actions = [Action::Output { port: port.number, max_len: 0 }];
+            let any = flow::Match::ANY;
+            for frame in frames {
+                // One that leads into a loop behind a patch port is left out.
+                let made = self.packet_out(index, frame.packet(), &any, PortNo::NONE, &actions);
+                for (bridge, changes) in made.unwrap_or_default() {
+                    note(&mut learned, bridge, changes);
+                }
             }
         }
-        self.slow.published.publish(Arc::new(next));
-        // Flow mods often come before traffic; two switches of threads would cost more than they.
-        if self.revalidator.is_none() || self.slow.may_be_stale() {
-            self.revalidate_soon();
-        }
+        learned
     }
 
     fn resolve_patch(&self, name: &str) -> Option<(BridgeIndex, PortNo, Option<String>)> {
@@ -564,4 +704,14 @@ impl Switch {
 fn mark(all: &mut HashMap<BridgeIndex, Dirty>, index: BridgeIndex, dirty: Dirty) {
     let entry = all.entry(index).or_insert(dirty);
     *entry = dirty.max(*entry);
+}
+
+/// Adds what was done to rules of a bridge to what was done to them before: to be told all together,
+/// as in [`Switch::run`].
+fn note(all: &mut Vec<(BridgeIndex, Vec<Change>)>, index: BridgeIndex, changes: Vec<Change>) {
+    match all.iter_mut().find(|(bridge, _)| *bridge == index) {
+        Some((_, before)) => before.extend(changes),
+        None if changes.is_empty() => {}
+        None => all.push((index, changes)),
+    }
 }

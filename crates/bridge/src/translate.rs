@@ -64,6 +64,7 @@ mod vlan;
 
 pub(crate) use context::miss_action;
 pub use freeze::{LocateError, Located, controller_packet_in, locate};
+pub(crate) use vlan::header_on;
 
 use crate::effect::Effect;
 use crate::recirc::{FrozenState, RecircRef, RecircTable};

@@ -3,9 +3,9 @@
 use bridge::event::{Event, Sender};
 use bridge::pipeline::Filter;
 use bridge::revalidator::Pass;
-use bridge::snapshot::BridgeIndex;
+use bridge::snapshot::{BridgeIndex, BundleView, VlanMode};
 use bridge::switch::{PortRequest, Switch};
-use clock::Clock;
+use clock::{Clock, Millis};
 use datapath::{Datapath, Packets, PortSpec};
 use datapath_model::Model;
 use flow::{Field, Match};
@@ -246,25 +246,163 @@ fn normal_floods_learns_and_forwards() {
     assert_eq!(b.sent(), [2], "the flooding megaflow was revalidated");
 }
 
-#[test]
-fn a_bond_keeps_its_active_member_as_long_as_that_is_up() {
+/// A switch with port 1 and a bond of ports 2 and 3, not published yet, where all is NORMAL.
+fn bonded(primary: Option<&str>) -> Bench {
     let mut b = Bench::new(3);
     b.add(0, &[], &[output(PortNo::NORMAL.0)]);
     let bundles = &mut b.switch.bridge_mut(b.bridge).unwrap().bundles;
     bundles.truncate(1);
+    let settings = BundleView { name: "bond0".to_string(), ..BundleView::default() };
     let interfaces = vec!["p2".to_string(), "p3".to_string()];
-    bundles.push(bridge::port::Bundle { interfaces, ..Default::default() });
-    let sent_when = |b: &mut Bench, port: u32, is_down: bool| {
-        let ports = &mut b.switch.bridge_mut(b.bridge).unwrap().ports;
-        ports.get_mut(&PortNo(port)).unwrap().config.set(PortConfig::PORT_DOWN, is_down);
-        b.switch.publish();
-        b.receive(1, &udp(1, 2));
-        b.sent()
-    };
+    let primary = primary.map(str::to_string);
+    bundles.push(bridge::port::Bundle { settings, interfaces, primary });
+    b
+}
+
+/// Sets a port down, or up again, and tells the other ends of bonds.
+fn set_down(b: &mut Bench, port: u32, is_down: bool) {
+    let ports = &mut b.switch.bridge_mut(b.bridge).unwrap().ports;
+    ports.get_mut(&PortNo(port)).unwrap().config.set(PortConfig::PORT_DOWN, is_down);
+    b.switch.publish();
+    b.switch.announce_bonds();
+}
+
+/// Which ports a packet from port 1 leaves by when another port is down, or up again.
+fn sent_when(b: &mut Bench, port: u32, is_down: bool) -> Vec<u32> {
+    set_down(b, port, is_down);
+    b.sent();
+    b.receive(1, &udp(1, 2));
+    b.sent()
+}
+
+#[test]
+fn a_bond_keeps_its_active_member_as_long_as_that_is_up() {
+    let mut b = bonded(None);
     assert_eq!(sent_when(&mut b, 2, false), [2]);
     assert_eq!(sent_when(&mut b, 2, true), [3]);
     assert_eq!(sent_when(&mut b, 2, false), [3], "the first is not better than another");
     assert_eq!(sent_when(&mut b, 3, true), [2]);
+}
+
+#[test]
+fn a_bonds_primary_member_is_active_whenever_it_is_up() {
+    let mut b = bonded(Some("p3"));
+    assert_eq!(sent_when(&mut b, 2, false), [3]);
+    assert_eq!(sent_when(&mut b, 3, true), [2]);
+    assert_eq!(sent_when(&mut b, 3, false), [3], "back to it");
+    assert_eq!(sent_when(&mut b, 2, true), [3]);
+    // One that is no member is nobody's.
+    let mut b = bonded(Some("p1"));
+    assert_eq!(sent_when(&mut b, 2, false), [2]);
+}
+
+#[test]
+fn a_bond_recalls_the_member_that_was_active_before_it_was_made() {
+    let recalling = |mac: [u8; 6]| {
+        let mut b = bonded(None);
+        let bridge = b.switch.bridge_mut(b.bridge).unwrap();
+        for (number, port) in &mut bridge.ports {
+            port.status.mac = [2, 0, 0, 0, 1, number.0 as u8];
+        }
+        bridge.recall_active_member("bond0", mac);
+        b
+    };
+    let mut b = recalling([2, 0, 0, 0, 1, 3]);
+    assert_eq!(sent_when(&mut b, 2, false), [3]);
+    // From then on it is as with any other: what is known of before counts no more.
+    assert_eq!(sent_when(&mut b, 3, true), [2]);
+    b.switch.bridge_mut(b.bridge).unwrap().recall_active_member("bond0", [2, 0, 0, 0, 1, 3]);
+    assert_eq!(sent_when(&mut b, 3, false), [2]);
+    // Of a member that is down, or of none, nothing is recalled.
+    let mut b = recalling([2, 0, 0, 0, 1, 3]);
+    assert_eq!(sent_when(&mut b, 3, true), [2]);
+    let mut b = recalling([2, 0, 0, 0, 1, 1]);
+    assert_eq!(sent_when(&mut b, 3, false), [2]);
+}
+
+/// The reverse ARP request by which a host shows where it is, behind a VLAN header or none.
+fn reverse_arp(host: u8, header: &[u8]) -> Vec<u8> {
+    let mac = [2, 0, 0, 0, 0, host];
+    let request = [0x80, 0x35, 0, 1, 8, 0, 6, 4, 0, 3];
+    [&[0xffu8; 6][..], &mac, header, &request, &mac, &[0; 4], &mac, &[0; 4]].concat()
+}
+
+#[test]
+fn the_other_end_of_a_bond_is_told_where_hosts_are_when_another_member_takes_over() {
+    let mut b = bonded(None);
+    set_down(&mut b, 2, false);
+    assert!(b.sent().is_empty(), "nothing is learned yet");
+    let tagged = Frame::ethernet([2, 0, 0, 0, 0, 9], [2, 0, 0, 0, 0, 3])
+        .vlan(0x8100, 7)
+        .ipv4([10, 0, 0, 3].into(), [10, 0, 0, 9].into(), 64)
+        .udp(1000, 2000)
+        .packet();
+    b.receive(1, &udp(1, 9));
+    b.receive(1, &tagged);
+    b.receive(2, &udp(2, 9)); // behind the bond itself
+    b.sent();
+    b.switch.announce_bonds();
+    assert!(b.sent().is_empty(), "the member is the same");
+
+    let taken = |b: &Bench, port: u32| -> Vec<Vec<u8>> {
+        b.model.take_sent(b.dp_port(port)).iter().map(|p| p.data().to_vec()).collect()
+    };
+    set_down(&mut b, 2, true);
+    assert_eq!(taken(&b, 3), [reverse_arp(1, &[]), reverse_arp(3, &[0x81, 0, 0, 7])]);
+    assert!(b.sent().is_empty(), "nobody else is told");
+    // An access port has one VLAN, without a header.
+    let settings = &mut b.switch.bridge_mut(b.bridge).unwrap().bundles[1].settings;
+    (settings.mode, settings.tag) = (VlanMode::Access, 7);
+    set_down(&mut b, 2, false);
+    set_down(&mut b, 3, true);
+    assert_eq!(taken(&b, 2), [reverse_arp(3, &[])]);
+    // With all members down there is nobody to tell, and the first one that is back is told.
+    set_down(&mut b, 2, true);
+    assert!(b.sent().is_empty());
+    set_down(&mut b, 3, false);
+    assert_eq!(taken(&b, 3), [reverse_arp(3, &[])]);
+}
+
+#[test]
+fn a_bond_announces_addresses_with_the_headers_that_its_mode_has() {
+    for (mode, header) in [
+        (VlanMode::NativeUntagged, vec![]),
+        (VlanMode::Dot1qTunnel, vec![]),
+        (VlanMode::NativeTagged, vec![0x81, 0, 0, 7]),
+    ] {
+        let mut b = bonded(None);
+        let settings = &mut b.switch.bridge_mut(b.bridge).unwrap().bundles[1].settings;
+        (settings.mode, settings.tag) = (mode, 7);
+        set_down(&mut b, 2, false);
+        // The bond does not carry the VLAN of the second one.
+        let macs = &b.switch.bridge(b.bridge).unwrap().macs;
+        macs.learn(7, [2, 0, 0, 0, 0, 1], PortNo(1), false, Millis(0));
+        macs.learn(0, [2, 0, 0, 0, 0, 3], PortNo(1), false, Millis(0));
+        set_down(&mut b, 2, true);
+        let sent = b.model.take_sent(b.dp_port(3));
+        let frames: Vec<Vec<u8>> = sent.iter().map(|p| p.data().to_vec()).collect();
+        assert_eq!(frames, [reverse_arp(1, &header)], "{mode:?}");
+    }
+}
+
+#[test]
+fn a_bond_announces_the_addresses_seen_last_when_there_are_many() {
+    let mut b = bonded(None);
+    set_down(&mut b, 2, false);
+    let macs = &b.switch.bridge(b.bridge).unwrap().macs;
+    macs.configure(10_000, 300, Vec::new());
+    let mac = |n: u16| {
+        let [high, low] = n.to_be_bytes();
+        [2, 0, 0, 1, high, low]
+    };
+    for n in 0..8200 {
+        macs.learn(0, mac(n), PortNo(1), false, Millis(i64::from(n)));
+    }
+    set_down(&mut b, 2, true);
+    let sent = b.model.take_sent(b.dp_port(3));
+    let sources = [sent.first(), sent.last()].map(|p| p.unwrap().data()[6..12].to_vec());
+    assert_eq!(sent.len(), 8192);
+    assert_eq!(sources, [8, 8199].map(|n| mac(n).to_vec()));
 }
 
 #[test]

@@ -192,6 +192,7 @@ impl Configuration {
                     "qos",
                 ],
             )
+            .written("Port", ["bond_active_slave"])
             .table(
                 "Interface",
                 [

@@ -161,6 +161,9 @@ impl Daemon {
     pub fn settle(&mut self) {
         self.drain_events();
         self.switch.publish();
+        for (bridge, changes) in self.switch.announce_bonds() {
+            self.changed(bridge, changes);
+        }
         // Without a revalidator thread, publishing makes a pass, whose effects are events.
         self.drain_events();
         self.switch.publish();

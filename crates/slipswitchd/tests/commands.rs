@@ -323,6 +323,36 @@ fn bonds_are_listed() {
 }
 
 #[test]
+fn a_bonds_primary_member_is_shown_and_active_whenever_it_is_up() {
+    let Some(rig) = switch() else { return };
+    rig.run("ovs-vsctl", &["--timeout=10", "add-bond", "br0", "bond0", "b1", "b2"]);
+    let primary_is = |name: &str| {
+        let setting = format!("other_config:bond-primary={name}");
+        rig.run("ovs-vsctl", &["--timeout=10", "set", "port", "bond0", &setting]);
+    };
+    let shown = |primary: &str, active: &str| {
+        let text = rig.appctl(&["bond/show", "bond0"]);
+        assert!(text.contains(&format!("\nactive-backup primary: {primary}\nactive")), "{text}");
+        assert!(text.contains(&format!("({active})\n\n")), "{text}");
+        assert!(text.contains(&format!("member {active}: enabled\n  active member\n")), "{text}");
+    };
+    let set_state = |member: &str, state: &str| {
+        assert_eq!(rig.appctl(&["netdev-dummy/set-admin-state", member, state]), "OK\n");
+    };
+    shown("<none>", "b1");
+    primary_is("b2");
+    shown("b2", "b2");
+    set_state("b2", "down");
+    shown("b2", "b1");
+    set_state("b2", "up");
+    shown("b2", "b2");
+    // Without it the one that is active stays so.
+    primary_is("b9");
+    shown("b9 (no such member)", "b2");
+    assert!(rig.log().contains("bond bond0: active member is now b2"), "{}", rig.log());
+}
+
+#[test]
 fn counters_are_shown_and_read() {
     let Some(rig) = switch() else { return };
     rig.appctl(&["netdev-dummy/receive", "p1", UDP]);

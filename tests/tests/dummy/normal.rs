@@ -1,6 +1,6 @@
 //! The NORMAL action: learning, flooding, the MAC table.
 
-use crate::packets::arp;
+use crate::packets::{arp, tagged_arp};
 use slipswitch_tests::harness::Switch;
 
 const A: &str = "50:54:00:00:00:01";
@@ -146,4 +146,31 @@ fn standalone_has_the_normal_flow_and_secure_has_none() {
     switch.vsctl("add-br br1 -- set bridge br1 datapath_type=dummy");
     assert_eq!(switch.dump("br1"), ["priority=0 actions=NORMAL"]);
     assert_eq!(switch.dump("br0"), Vec::<String>::new());
+}
+
+#[test]
+fn a_bond_shows_the_other_end_where_hosts_are_when_another_member_takes_over() {
+    let switch = Switch::dummy(1);
+    switch.vsctl(
+        "add-bond br0 bond0 q1 q2 bond_mode=active-backup other_config:bond-primary=q1 \
+         -- set interface q1 type=dummy options:tx_pcap=q1-tx.pcap \
+         -- set interface q2 type=dummy options:tx_pcap=q2-tx.pcap",
+    );
+    switch.appctl("time/warp 1000");
+    switch.flows("br0", "actions=NORMAL");
+    switch.receive("p1", &arp(A, ALL));
+    switch.receive("p1", &tagged_arp(B, ALL, 7));
+    switch.revalidate();
+    let reverse_arp = |host: &str, tag: &str| {
+        let mac = host.replace(':', "");
+        format!("ffffffffffff{mac}{tag}80350001080006040003{mac}00000000{mac}00000000")
+    };
+    let both = [reverse_arp(A, ""), reverse_arp(B, "81000007")];
+    switch.appctl("netdev-dummy/set-admin-state q1 down");
+    switch.appctl("time/warp 1000");
+    assert_eq!(switch.sent_hex("q2"), both);
+    let before = switch.sent("q1").len();
+    switch.appctl("netdev-dummy/set-admin-state q1 up");
+    switch.appctl("time/warp 1000");
+    assert_eq!(switch.sent_hex("q1")[before..], both, "back to the primary member");
 }

@@ -745,6 +745,25 @@ scenarios! {
         appctl fdb/show br0
         appctl ofproto/trace br0 in_port=21,dl_src=50:54:00:00:00:01,dl_dst=ff:ff:ff:ff:ff:ff -generate
     "#;
+    a_bond_goes_back_to_its_primary_member: r#"
+        vsctl add-bond br0 bond0 q1 q2 bond_mode=active-backup other_config:bond-primary=q1 -- set interface q1 type=dummy options:tx_pcap=q1-tx.pcap -- set interface q2 type=dummy options:tx_pcap=q2-tx.pcap
+        appctl time/warp 3000 1000
+        ofctl add-flow br0 actions=NORMAL
+        receive p1 5054000000025054000000011234
+        appctl revalidator/purge
+        appctl netdev-dummy/set-admin-state q1 down
+        appctl time/warp 3000 1000
+        appctl bond/show bond0 | grep -v ' mac: '
+        tail -c 42 q2-tx.pcap | od -An -v -tx1 -w42
+        appctl netdev-dummy/set-admin-state q1 up
+        appctl time/warp 3000 1000
+        appctl bond/show bond0 | grep -v ' mac: '
+        tail -c 42 q1-tx.pcap | od -An -v -tx1 -w42
+        vsctl set port bond0 other_config:bond-primary=q9
+        appctl bond/show bond0 | grep primary
+        vsctl remove port bond0 other_config bond-primary
+        appctl bond/show bond0 | grep primary
+    "#;
     a_table_whose_limit_is_lowered: r#"
         ofctl add-flow br0 'hard_timeout=100,importance=3,tcp,actions=1'
         ofctl add-flow br0 'hard_timeout=50,udp,actions=1'

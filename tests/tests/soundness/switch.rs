@@ -113,7 +113,7 @@ fn add_port(switch: &mut Switch, bridge: BridgeIndex, name: &str, peer: Option<&
     let request = PortRequest { spec, ofport: None, peer: peer.map(str::to_owned) };
     switch.add_port(bridge, &request).expect("names differ");
     let settings = BundleView { qinq_tpid: 0x88a8, ..BundleView::default() };
-    let bundle = Bundle { settings, interfaces: vec![name.to_owned()] };
+    let bundle = Bundle { settings, interfaces: vec![name.to_owned()], ..Bundle::default() };
     switch.bridge_mut(bridge).expect("added").bundles.push(bundle);
 }
 

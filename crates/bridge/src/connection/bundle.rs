@@ -7,7 +7,7 @@
 //! Packets, monitors and other controllers learn of the changes only once all of them succeeded.
 
 use super::change::{
-    check_flow_mod, check_packet_out, check_port_mod, modify_port, send_packet_out,
+    check_flow_mod, check_packet_out, check_port_mod, foresee_packet_out, modify_port,
 };
 use super::handler::Origin;
 use super::monitor::Cause;
@@ -64,7 +64,14 @@ struct Rest {
     causes: Vec<Cause>,
     groups: Vec<(u32, GroupMod)>,
     ports: Vec<PortMod>,
-    packets: Vec<PacketOut>,
+    packets: Vec<Departure>,
+}
+
+/// A packet-out, and its message for an error.
+struct Departure {
+    packet: PacketOut,
+    xid: u32,
+    raw: Vec<u8>,
 }
 
 /// A message of a bundle that failed.
@@ -137,15 +144,11 @@ impl Connections {
         &mut self,
         origin: Origin<'_>,
         add: &BundleAdd,
-        switch: &Switch,
     ) -> Result<Reply, OfError> {
         match &add.message.body {
             Body::FlowMod(fm) => check_flow_mod(fm, origin.version)?,
-            Body::GroupMod(_) => {}
-            Body::PortMod(pm) => {
-                let bridge = switch.bridge(origin.bridge).ok_or(OfError::OFPBRC_EPERM)?;
-                check_port_mod(pm, bridge)?;
-            }
+            // Whether these fail the commit says, which then fails as a whole.
+            Body::GroupMod(_) | Body::PortMod(_) => {}
             Body::PacketOut(po) if po.buffer_id.is_some() => {
                 return Err(OfError::OFPBRC_BUFFER_UNKNOWN);
             }
@@ -220,9 +223,9 @@ impl Connections {
             }
         }
         switch.publish_and_wait();
-        for po in &rest.packets {
-            if let Err(error) = send_packet_out(po, origin, switch) {
-                // It was right when it was checked: its port went with a change of this bundle.
+        for Departure { packet, .. } in &rest.packets {
+            if let Err(error) = self.send_packet_out(packet, origin, switch) {
+                // It could be when this was foreseen: packets before it have learned.
                 tracing::debug!(target: "ofproto", "packet-out of a bundle was not sent ({error})");
             }
         }
@@ -272,16 +275,33 @@ fn apply(
             }
             Err(e) => return Err(Failed { error: e.error, xid: e.xid, raw: e.data }),
         };
-        let xid = add.message.xid;
-        let raw = add.raw;
-        one(origin, add.message, &mut rest, switch).map_err(|error| Failed { error, xid, raw })?;
+        let BundleAdd { message, raw, .. } = *add;
+        let xid = message.xid;
+        one(origin, message, &raw, &mut rest, switch).map_err(|error| Failed {
+            error,
+            xid,
+            raw,
+        })?;
+    }
+    // Packets leave behind all changes, and meet what is there then.
+    if !rest.packets.is_empty() {
+        let then = switch.draft();
+        for Departure { packet, xid, raw } in &rest.packets {
+            foresee_packet_out(packet, origin, &then, switch).map_err(|error| Failed {
+                error,
+                xid: *xid,
+                raw: raw.clone(),
+            })?;
+        }
     }
     Ok(rest)
 }
 
+/// Carries out a message as far as that can be undone; `raw` is what an error shows of it.
 fn one(
     origin: Origin<'_>,
     message: Message,
+    raw: &[u8],
     rest: &mut Rest,
     switch: &mut Switch,
 ) -> Result<(), OfError> {
@@ -305,7 +325,7 @@ fn one(
                 switch.bridge(origin.bridge).ok_or(OfError::OFPBRC_EPERM)?,
                 origin.version,
             )?;
-            rest.packets.push(*po);
+            rest.packets.push(Departure { packet: *po, xid, raw: raw.to_vec() });
             Vec::new()
         }
         _ => return Err(OfError::OFPBFC_MSG_UNSUP),

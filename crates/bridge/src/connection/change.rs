@@ -10,9 +10,10 @@ use crate::effect;
 use crate::pipeline::{self, Change};
 use crate::recirc::{FrozenState, FrozenStep, StackEntry};
 use crate::rule::any_action;
-use crate::snapshot::{TABLES, TableMiss};
+use crate::snapshot::{BridgeIndex, Snapshot, TABLES, TableMiss};
 use crate::switch::Switch;
 use crate::translate::{self, Request};
+use clock::Millis;
 use flow::{Field, Key, Mask, Match};
 use openflow::action::{CheckContext, check};
 use openflow::message::{
@@ -168,13 +169,40 @@ impl Connections {
     ) -> Result<Reply, OfError> {
         let bridge = switch.bridge(origin.bridge).ok_or(OfError::OFPBRC_EPERM)?;
         check_packet_out(po, bridge, origin.version)?;
-        send_packet_out(po, origin, switch)?;
+        self.send_packet_out(po, origin, switch)?;
         Ok(Reply::None)
+    }
+
+    /// Sends a packet-out that was checked. Flows that it makes are there, and told of.
+    pub(super) fn send_packet_out(
+        &mut self,
+        po: &PacketOut,
+        origin: Origin<'_>,
+        switch: &mut Switch,
+    ) -> Result<(), OfError> {
+        let packet = Packet::from_slice(&po.data);
+        let learned =
+            switch.packet_out(origin.bridge, packet, &metadata(po), po.in_port(), &po.actions)?;
+        self.learned(learned, switch, origin.now);
+        Ok(())
+    }
+
+    /// Tells of what flows that a controller's packet made did to rules.
+    fn learned(
+        &mut self,
+        learned: Vec<(BridgeIndex, Vec<Change>)>,
+        switch: &mut Switch,
+        now: Millis,
+    ) {
+        for (bridge, changes) in learned {
+            self.rules_changed(bridge, changes, switch, now);
+        }
     }
 
     /// NXT_RESUME: the pipeline of a paused packet goes on, with what the controller made of
     /// packet and metadata.
     pub(super) fn resume(
+        &mut self,
         origin: Origin<'_>,
         packet_in: &PacketIn,
         switch: &mut Switch,
@@ -226,8 +254,14 @@ impl Connections {
             frozen: Some(Arc::new(state)),
             ..Request::new(&snapshot, origin.bridge, key, &slow.recirc, origin.now)
         });
+        // As in OVS it goes on also without them.
+        let learned = switch.learn_all(&translation.effects, origin.now).unwrap_or_else(|error| {
+            tracing::debug!(target: "ofproto", "learned flows were not added ({error})");
+            Vec::new()
+        });
+        switch.publish();
         let bytes = packet.len() as u64;
-        effect::apply(
+        effect::apply_but_learning(
             &translation.effects,
             1,
             bytes,
@@ -238,6 +272,7 @@ impl Connections {
         let dp_key =
             Key { pkt_mark: key.pkt_mark, ..flow::extract::key_of(packet.data(), dp_in.0) };
         switch.datapath().execute(packet, &dp_key, &translation.actions);
+        self.learned(learned, switch, origin.now);
         Ok(Reply::None)
     }
 }
@@ -293,16 +328,25 @@ pub(super) fn check_packet_out(
     Ok(())
 }
 
-pub(super) fn send_packet_out(
+/// Fails where a packet-out that was checked could not be sent once `snapshot` is published.
+pub(super) fn foresee_packet_out(
     po: &PacketOut,
     origin: Origin<'_>,
+    snapshot: &Snapshot,
     switch: &mut Switch,
 ) -> Result<(), OfError> {
-    let in_port = po.in_port();
-    // In_port is an argument of its own.
+    let packet = Packet::from_slice(&po.data);
+    let (metadata, in_port) = (metadata(po), po.in_port());
+    let (_, translation) =
+        switch.translate_out(snapshot, origin.bridge, &packet, &metadata, in_port, &po.actions)?;
+    switch.foresee_learning(&translation.effects, origin.now)
+}
+
+/// What a packet-out says of its packet beside the port, which is an argument of its own.
+fn metadata(po: &PacketOut) -> Match {
     let mut metadata = po.metadata;
     metadata.clear(Field::InPortOxm);
-    switch.packet_out(origin.bridge, Packet::from_slice(&po.data), &metadata, in_port, &po.actions)
+    metadata
 }
 
 pub(super) fn check_port_mod(pm: &PortMod, bridge: &Bridge) -> Result<(), OfError> {

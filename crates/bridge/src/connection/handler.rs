@@ -161,7 +161,7 @@ impl Connections {
             Body::TableMod(tm) => self.table_mod(origin, &tm, switch),
             Body::PacketOut(po) => self.packet_out(origin, &po, switch),
             Body::BundleControl(control) => self.bundle_control(origin, &control, switch),
-            Body::BundleAdd(add) => self.bundle_add(origin, &add, switch),
+            Body::BundleAdd(add) => self.bundle_add(origin, &add),
             Body::MultipartRequest(request) => self.multipart(origin, request, switch),
             Body::QueueGetConfigRequest { port } => Self::queue_configuration(origin, port, switch),
             Body::FlowMonitorCancel(monitor) => {
@@ -176,7 +176,7 @@ impl Connections {
             },
             // There is no connection tracker to flush.
             Body::CtFlushZone(_) | Body::CtFlush(_) => Err(OfError::OFPBRC_BAD_SUBTYPE),
-            Body::Resume(packet_in) => Self::resume(origin, &packet_in, switch),
+            Body::Resume(packet_in) => self.resume(origin, &packet_in, switch),
             // What a switch sends and does not get.
             Body::MultipartReply { .. } => Err(OfError::OFPBRC_BAD_STAT),
             Body::FeaturesReply(_)

@@ -158,6 +158,15 @@ impl Vlans {
     }
 }
 
+/// The header with which a packet in VLAN `vid` (0 for none), without a priority, leaves by `port`.
+/// `None` when the port does not carry that VLAN.
+pub(crate) fn header_on(port: &BundleView, vid: u16) -> Option<Vlan> {
+    let outer = if vid == 0 { Tag::NONE } else { Tag { tpid: ethertype::VLAN, vid, pcp: 0 } };
+    let vlans = Vlans { outer, ..Vlans::NONE };
+    let [header, ..] = vlans.output(port, 0);
+    vlans.included_in(port).then_some(header)
+}
+
 fn listed(list: &[u16], vid: u16) -> bool {
     list.is_empty() || list.binary_search(&vid).is_ok()
 }

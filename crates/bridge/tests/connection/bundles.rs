@@ -2,7 +2,8 @@
 
 use super::*;
 use openflow::message::{
-    BundleAdd, BundleControl, BundleControlKind as Do, BundleFlags, PacketOut,
+    BundleAdd, BundleControl, BundleControlKind as Do, BundleFlags, PacketOut, PortConfig,
+    PortFeatures, PortMod,
 };
 
 const ATOMIC: BundleFlags = BundleFlags::ATOMIC;
@@ -31,6 +32,32 @@ impl Bench {
             other => panic!("{other:?}"),
         }
     }
+
+    /// Commits bundle 1, which fails: the message that is to blame, and its error.
+    fn blame(&mut self, p: Peer) -> (u32, OfError) {
+        let got = self.ask(p, 7, control(1, Do::CommitRequest));
+        let [
+            Message { xid, body: Body::Error(first) },
+            Message { xid: 7, body: Body::Error(second) },
+        ] = &got[..]
+        else {
+            panic!("{got:?}")
+        };
+        assert_eq!(known(&second.error), OfError::OFPBFC_MSG_FAILED);
+        (*xid, known(&first.error))
+    }
+}
+
+/// A packet-out through the tables.
+fn to_tables() -> Body {
+    let mut metadata = Match::ANY;
+    metadata.set(Field::InPortOxm, PortNo::CONTROLLER.0.into());
+    Body::PacketOut(Box::new(PacketOut {
+        buffer_id: None,
+        data: udp(1, 2).data().to_vec(),
+        metadata,
+        actions: [output(PortNo::TABLE.0)].into(),
+    }))
 }
 
 fn fm(priority: u16, n: u32, actions: &[Action]) -> Body {
@@ -45,16 +72,7 @@ fn a_bundle_happens_at_its_commit() {
         b.add(p, flow(1, ip(9), &[output(1)]));
         assert_eq!(b.done(p, Do::OpenRequest), Do::OpenReply);
         let delete = Body::FlowMod(Box::new(delete_all()));
-        let mut metadata = Match::ANY;
-        metadata.set(Field::InPortOxm, PortNo::CONTROLLER.0.into());
-        let packet = PacketOut {
-            buffer_id: None,
-            data: udp(1, 2).data().to_vec(),
-            metadata,
-            actions: [output(PortNo::TABLE.0)].into(),
-        };
-        let packet = Body::PacketOut(Box::new(packet));
-        b.fill(p, vec![delete, packet, fm(5, 0x0a00_0002, &[output(2)]), fm(5, 2, &[])]);
+        b.fill(p, vec![delete, to_tables(), fm(5, 0x0a00_0002, &[output(2)]), fm(5, 2, &[])]);
         assert_eq!(b.rule_count(), 1, "nothing happened yet");
         assert_eq!(b.done(p, Do::CloseRequest), Do::CloseReply);
         assert_eq!(b.done(p, Do::CommitRequest), Do::CommitReply);
@@ -87,6 +105,70 @@ fn a_failing_message_undoes_the_bundle_and_is_named() {
     assert_eq!(known(&second.error), OfError::OFPBFC_MSG_FAILED);
     let after = b.flows(p);
     assert_eq!(before, after);
+}
+
+#[test]
+fn a_port_mod_that_fails_undoes_the_bundle_and_is_named() {
+    let mut b = Bench::new(1);
+    let p = b.connect(Kind::Service, Version::V14);
+    let good = PortMod {
+        port_no: PortNo(1),
+        hw_addr: [0; 6],
+        config: PortConfig::NO_FWD,
+        mask: PortConfig::NO_FWD,
+        advertise: PortFeatures::empty(),
+    };
+    let is_changed = |b: &Bench| {
+        let port = &b.switch.bridge(b.bridge).unwrap().ports[&PortNo(1)];
+        (b.rule_count(), port.config.contains(PortConfig::NO_FWD))
+    };
+    for (bad, error) in [
+        (PortMod { port_no: PortNo(9), ..good }, OfError::OFPPMFC_BAD_PORT),
+        (PortMod { hw_addr: [1; 6], ..good }, OfError::OFPPMFC_BAD_HW_ADDR),
+    ] {
+        b.done(p, Do::OpenRequest);
+        let mods = [good, bad].map(Body::PortMod);
+        b.fill(p, [fm(5, 1, &[])].into_iter().chain(mods).collect());
+        assert_eq!(b.blame(p), (102, error));
+        assert_eq!(is_changed(&b), (0, false));
+    }
+    b.done(p, Do::OpenRequest);
+    b.fill(p, vec![fm(5, 1, &[]), Body::PortMod(good)]);
+    assert_eq!(b.done(p, Do::CommitRequest), Do::CommitReply);
+    assert_eq!(is_changed(&b), (1, true));
+}
+
+#[test]
+fn a_packet_out_whose_actions_have_no_end_undoes_the_bundle() {
+    let mut b = Bench::new(1);
+    let p = b.connect(Kind::Service, Version::V14);
+    b.done(p, Do::OpenRequest);
+    let round = [Action::Resubmit { port: None, table: Some(0) }];
+    b.fill(p, vec![fm(5, 0x0a00_0002, &round), to_tables(), fm(5, 3, &[])]);
+    assert_eq!(b.blame(p), (101, OfError::OFPFMFC_UNKNOWN));
+    assert_eq!(b.rule_count(), 0);
+}
+
+#[test]
+fn a_packet_out_that_cannot_learn_undoes_the_bundle() {
+    let mut b = Bench::new(2);
+    let p = b.connect(Kind::Service, Version::V14);
+    let learn = "learn(table=1,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[]),output:2";
+    let learn = openflow::text::parse_actions(learn, Version::V14, &|_| None).unwrap();
+    let set_limit = |b: &mut Bench, limit: u32| {
+        let pipeline = &mut b.switch.bridge_mut(b.bridge).unwrap().pipeline;
+        pipeline.table_mut(1).unwrap().eviction.limit = Some(limit);
+    };
+    set_limit(&mut b, 0);
+    b.done(p, Do::OpenRequest);
+    b.fill(p, vec![fm(5, 0x0a00_0002, &learn), to_tables()]);
+    assert_eq!(b.blame(p), (101, OfError::OFPFMFC_TABLE_FULL));
+    assert_eq!((b.rule_count(), b.sent(2)), (0, 0));
+    set_limit(&mut b, 1);
+    b.done(p, Do::OpenRequest);
+    b.fill(p, vec![fm(5, 0x0a00_0002, &learn), to_tables()]);
+    assert_eq!(b.done(p, Do::CommitRequest), Do::CommitReply);
+    assert_eq!((b.rule_count(), b.sent(2)), (2, 1), "learned once");
 }
 
 #[test]

@@ -323,6 +323,79 @@ fn packet_outs_go_out_or_through_the_tables() {
     assert_eq!(b.error(p, Body::PacketOut(Box::new(buffered))), OfError::OFPBRC_BUFFER_UNKNOWN);
 }
 
+/// A packet-out of a packet from port 1.
+fn from_1(actions: &[Action]) -> Body {
+    let mut metadata = Match::ANY;
+    metadata.set(Field::InPortOxm, 1);
+    let data = udp(1, 2).data().to_vec();
+    Body::PacketOut(Box::new(PacketOut {
+        buffer_id: None,
+        data,
+        metadata,
+        actions: actions.into(),
+    }))
+}
+
+#[test]
+fn a_packet_out_whose_actions_have_no_end_is_an_error_and_counts_nowhere() {
+    let mut b = Bench::new(2);
+    let p = b.connect(Kind::Service, Version::V13);
+    let round = Action::Resubmit { port: None, table: Some(0) };
+    b.add(p, flow(5, Match::ANY, &[output(2), round]));
+    let lost = from_1(&[output(2), output(PortNo::TABLE.0)]);
+    assert_eq!(b.error(p, lost), OfError::OFPFMFC_UNKNOWN);
+    assert_eq!((b.sent(2), b.flows(p)[0].packet_count), (0, 0));
+}
+
+fn actions(text: &str) -> Vec<Action> {
+    openflow::text::parse_actions(text, Version::V13, &|_| None).unwrap()
+}
+
+#[test]
+fn what_a_packet_out_learns_is_there_for_the_next_message() {
+    let mut b = Bench::new(2);
+    let p = b.connect(Kind::Service, Version::V13);
+    let learn = actions("learn(table=1,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[]),output:2");
+    assert!(b.ask(p, 1, from_1(&learn)).is_empty());
+    assert_eq!((b.rule_count(), b.sent(2)), (1, 1));
+    assert!(b.events.lock().unwrap().is_empty(), "it would be learned once more, later");
+    // One message right behind the other.
+    let delete = Body::FlowMod(Box::new(delete_all()));
+    let messages = [from_1(&learn), delete].map(|body| Message { xid: 1, body });
+    let bytes = messages.map(|message| message.encode(&p.protocol).unwrap());
+    b.bytes(p, &bytes.concat());
+    assert!(b.output(p).is_empty());
+    assert_eq!((b.rule_count(), b.sent(2)), (0, 1));
+}
+
+#[test]
+fn what_a_packet_out_learns_is_told_together() {
+    let mut b = Bench::new(2);
+    let learn = actions(
+        "learn(table=1,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[]),\
+         learn(table=2,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[])",
+    );
+    let bridge = b.bridge;
+    let told = b.switch.packet_out(bridge, udp(1, 2), &Match::ANY, PortNo(1), &learn).unwrap();
+    // Monitors that pause between two of them would miss the second.
+    let [(of, changes)] = &told[..] else { panic!("{told:?}") };
+    assert_eq!((*of, changes.len()), (bridge, 2));
+}
+
+#[test]
+fn a_packet_out_that_cannot_learn_all_learns_nothing_and_is_not_sent() {
+    let mut b = Bench::new(2);
+    let p = b.connect(Kind::Service, Version::V13);
+    let pipeline = &mut b.switch.bridge_mut(b.bridge).unwrap().pipeline;
+    pipeline.table_mut(1).unwrap().eviction.limit = Some(1);
+    let learn = actions(
+        "learn(table=1,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[]),\
+         learn(table=1,NXM_OF_ETH_SRC[]=NXM_OF_ETH_DST[]),output:2",
+    );
+    assert_eq!(b.error(p, from_1(&learn)), OfError::OFPFMFC_TABLE_FULL);
+    assert_eq!((b.rule_count(), b.sent(2)), (0, 0));
+}
+
 #[test]
 fn text_of_rules_is_ovs_s() {
     let mut b = Bench::new(1);

@@ -1,4 +1,5 @@
-//! Bonds (`bond/`): bundles of several ports. One member that is up carries the traffic.
+//! Bonds (`bond/`): bundles of several ports. One member that is up carries the traffic, the
+//! primary one whenever it is.
 
 use super::{Commands, mac_text};
 use bridge::bridge::Bridge;
@@ -6,7 +7,8 @@ use bridge::port::{Bundle, Port};
 use std::fmt::Write as _;
 
 const NO_BOND: &str = "no such bond";
-const ONE_ACTIVE: &str = "a member is active until it goes down, then the first that is up";
+const ONE_ACTIVE: &str =
+    "other_config:bond-primary is active whenever it is up, any other member until it goes down";
 
 pub(super) fn register(commands: &Commands<'_>) {
     commands.show("bond/list", "", 0, 0, |daemon, _| {
@@ -57,9 +59,9 @@ pub(super) fn register(commands: &Commands<'_>) {
     );
 }
 
-/// Bundles of more than one interface.
+/// The bonds of a bridge, each with the bridge.
 fn bonds(bridge: &Bridge) -> impl Iterator<Item = (&Bridge, &Bundle)> {
-    bridge.bundles.iter().filter(|b| b.interfaces.len() > 1).map(move |bundle| (bridge, bundle))
+    bridge.bonds().map(move |bond| (bridge, bond))
 }
 
 fn members<'a>(bridge: &'a Bridge, bond: &'a Bundle) -> impl Iterator<Item = &'a Port> {
@@ -68,6 +70,8 @@ fn members<'a>(bridge: &'a Bridge, bond: &'a Bundle) -> impl Iterator<Item = &'a
 
 fn bond_text(bridge: &Bridge, bond: &Bundle) -> String {
     let active = bridge.active_member(bond);
+    let primary = bond.primary.as_deref();
+    let is_member = |name: &str| members(bridge, bond).any(|m| m.name == name);
     let mut out = format!(
         "---- {} ----\n\
          bond_mode: active-backup\n\
@@ -78,9 +82,11 @@ fn bond_text(bridge: &Bridge, bond: &Bundle) -> String {
          downdelay: 0 ms\n\
          lacp_status: off\n\
          lacp_fallback_ab: false\n\
-         active-backup primary: <none>\n\
+         active-backup primary: {}{}\n\
          active member mac: {}({})\n\n",
         bond.settings.name,
+        primary.unwrap_or("<none>"),
+        if primary.is_none_or(is_member) { "" } else { " (no such member)" },
         mac_text(active.map_or([0; 6], |p| p.status.mac)),
         active.map_or("none", |p| &p.name),
     );

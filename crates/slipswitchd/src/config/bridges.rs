@@ -67,6 +67,8 @@ pub(super) fn sync(shared: &Shared, d: &mut Daemon, state: &mut State, wanted: &
         let Some(bridge) = state.bridges.get_mut(*name) else { continue };
         interfaces::configure(d, bridge, row, &mut remarks);
         interfaces::bundles(d, bridge.index, row);
+        let bonds = row.ports.iter().filter(|(_, port)| port.is_bond());
+        bridge.bonds = bonds.filter_map(|(name, port)| Some((name.clone(), port.uuid?))).collect();
         settings(d, bridge, row, &mut remarks);
         tables(d, bridge, row);
         controllers::sync(shared, d, bridge, row, files.as_ref(), !state.restored, &mut remarks);
@@ -101,6 +103,7 @@ fn create(d: &mut Daemon, row: &WantedBridge, remarks: &mut Remarks) -> BridgeSt
         services: BTreeMap::new(),
         controllers: BTreeMap::new(),
         interfaces: BTreeMap::new(),
+        bonds: BTreeMap::new(),
         min_mtu: None,
     }
 }

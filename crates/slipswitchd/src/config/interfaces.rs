@@ -416,13 +416,14 @@ pub(super) fn bundles(d: &mut Daemon, index: BridgeIndex, wanted: &WantedBridge)
         .map(|port| Bundle {
             settings: port.settings.clone(),
             interfaces: port.interfaces.iter().map(|i| i.name.clone()).collect(),
+            primary: port.primary.clone(),
         })
         .collect();
     let same = |a: &Bundle, b: &Bundle| {
         vlan::same(&a.settings, &b.settings) && a.interfaces == b.interfaces
     };
     if bridge.bundles.len() == bundles.len()
-        && bridge.bundles.iter().zip(&bundles).all(|(a, b)| same(a, b))
+        && bridge.bundles.iter().zip(&bundles).all(|(a, b)| same(a, b) && a.primary == b.primary)
     {
         return;
     }
@@ -439,6 +440,11 @@ pub(super) fn bundles(d: &mut Daemon, index: BridgeIndex, wanted: &WantedBridge)
     bridge.bundles = bundles;
     for port in changed {
         bridge.macs.flush_port(port);
+    }
+    for bond in wanted.ports.values().filter(|port| port.is_bond()) {
+        if let Some(mac) = bond.active {
+            bridge.recall_active_member(&bond.settings.name, mac);
+        }
     }
 }
 

@@ -74,6 +74,8 @@ pub(super) struct BridgeState {
     pub controllers: BTreeMap<String, ControllerState>,
     /// Interfaces by name, those that could not be opened too.
     pub interfaces: BTreeMap<String, InterfaceState>,
+    /// Port rows of bonds, by name.
+    pub bonds: BTreeMap<String, Uuid>,
     /// Lowest MTU among ports that are not internal, as last given to those that are.
     pub min_mtu: Option<u32>,
 }

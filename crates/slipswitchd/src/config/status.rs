@@ -98,6 +98,9 @@ impl<'a> Writer<'a> {
             for interface in state.interfaces.values() {
                 self.interface(bridge, interface);
             }
+            for (name, row) in &state.bonds {
+                self.bond(bridge, name, *row);
+            }
         }
         for controller in state.controllers.values_mut() {
             self.controller(d, controller);
@@ -163,6 +166,17 @@ impl<'a> Writer<'a> {
             .is_none_or(|r| r.datum("statistics").is_none_or(Datum::is_empty));
         if self.has_statistics() || unwritten {
             self.set("Interface", row, "statistics", Datum::map(statistics(port)));
+        }
+    }
+
+    /// The address of a bond's active member; all zeros when the last one went down, as in OVS.
+    fn bond(&mut self, bridge: &Bridge, name: &str, row: Uuid) {
+        let Some(bond) = bridge.bond(name) else { return };
+        let active = bridge.active_member(bond).map(|port| port.status.mac);
+        let column = "bond_active_slave";
+        let had_one = self.replica.row("Port", row).is_some_and(|r| r.opt_str(column).is_some());
+        if active.is_some() || had_one {
+            self.set("Port", row, column, mac_text(active.unwrap_or_default()).as_str());
         }
     }
 

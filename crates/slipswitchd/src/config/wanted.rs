@@ -155,8 +155,21 @@ pub(super) struct WantedController {
 /// A row of the Port table.
 #[derive(Clone, Debug)]
 pub(super) struct WantedPort {
+    /// `None` for the bridge's own port when the database does not name it.
+    pub uuid: Option<Uuid>,
     pub settings: BundleView,
     pub interfaces: Vec<WantedInterface>,
+    /// `other_config:bond-primary`.
+    pub primary: Option<String>,
+    /// Address of the active member that the row shows, from an earlier life of the daemon.
+    pub active: Option<Mac>,
+}
+
+impl WantedPort {
+    /// True for several interfaces.
+    pub fn is_bond(&self) -> bool {
+        self.interfaces.len() > 1
+    }
 }
 
 /// A row of the Interface table.
@@ -529,7 +542,11 @@ fn ports(
                 ));
             }
         }
-        ports.insert(name.to_owned(), WantedPort { settings, interfaces });
+        let primary = row.map("other_config").get("bond-primary").map(str::to_owned);
+        let active = row.opt_str("bond_active_slave").and_then(parse_mac);
+        let active = active.filter(|mac| is_unicast(*mac));
+        let port = WantedPort { uuid: Some(uuid), settings, interfaces, primary, active };
+        ports.insert(name.to_owned(), port);
     }
     if !ports.values().any(|p: &WantedPort| p.interfaces.iter().any(|i| i.name == bridge)) {
         taken.interfaces.insert(bridge.to_owned());
@@ -546,11 +563,14 @@ fn ports(
             mtu: None,
             policing: (0, 0),
         };
-        ports
-            .entry(bridge.to_owned())
-            .or_insert(WantedPort { settings, interfaces: Vec::new() })
-            .interfaces
-            .push(local);
+        let port = WantedPort {
+            uuid: None,
+            settings,
+            interfaces: Vec::new(),
+            primary: None,
+            active: None,
+        };
+        ports.entry(bridge.to_owned()).or_insert(port).interfaces.push(local);
     }
     ports
 }

@@ -187,6 +187,34 @@ fn numbers_stay_over_restarts_and_follow_requests() {
 }
 
 #[test]
+fn a_bonds_active_member_is_written_and_stays_over_restarts() {
+    let mut rig = Rig::ours();
+    let appctl = |rig: &Rig, args: &[&str]| {
+        let output = rig.command("ovs-appctl").arg("--timeout=20").args(args).output();
+        text(output.expect("ovs-appctl runs"), args)
+    };
+    let written = |rig: &Rig| rig.vsctl_ok(&["get", "port", "bond0", "bond_active_slave"]);
+    let is_active = |rig: &Rig, member: &str| written(rig) == rig.interface(member, "mac_in_use");
+    rig.vsctl_ok(&words("add-br br0 -- add-bond br0 bond0 b1 b2 -- add-port br0 p1"));
+    assert!(is_active(&rig, "b1"), "{}", written(&rig));
+    assert_eq!(rig.vsctl_ok(&["get", "port", "p1", "bond_active_slave"]), "[]", "no bond");
+    appctl(&rig, &["netdev-dummy/set-admin-state", "b1", "down"]);
+    until("another member is written", || is_active(&rig, "b2"));
+    appctl(&rig, &["netdev-dummy/set-admin-state", "b2", "down"]);
+    until("none is written", || written(&rig) == "\"00:00:00:00:00:00\"");
+    appctl(&rig, &["netdev-dummy/set-admin-state", "b2", "up"]);
+    until("it is written again", || is_active(&rig, "b2"));
+    appctl(&rig, &["netdev-dummy/set-admin-state", "b1", "up"]);
+
+    rig.daemon = None;
+    rig.start_daemon();
+    until("the bridge is there", || rig.path("br0.mgmt").exists());
+    let shown = appctl(&rig, &["bond/show", "bond0"]);
+    assert!(shown.contains("member b2: enabled\n  active member\n"), "{shown}");
+    assert!(is_active(&rig, "b2"), "{}", written(&rig));
+}
+
+#[test]
 fn interfaces_move_between_bridges_in_one_step() {
     let rig = Rig::ours();
     rig.vsctl_ok(&words("add-br br0 -- add-br br1 -- add-port br1 p"));
