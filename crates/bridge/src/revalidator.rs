@@ -362,7 +362,8 @@ impl SlowPath {
         // Between our store to the version and our load of the number of megaflows; its
         // counterpart is in `Megaflows::insert`.
         fence(Ordering::SeqCst);
-        !self.megaflows.is_empty() || self.strangers.may_be_there()
+        // In this order: a pass that has met the strangers has made entries for them before.
+        self.strangers.may_be_there() || !self.megaflows.is_empty()
     }
 
     /// Says that the datapath may have got megaflows that the switch does not know: a pass will

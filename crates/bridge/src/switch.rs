@@ -291,6 +291,24 @@ impl Switch {
         bridge.pipeline.flow_mod(fm, &|id| meters.contains(id), now)
     }
 
+    /// True when `fm` adds a rule or replaces one, whatever is added before it, and nobody has to be
+    /// told of other rules by it.
+    pub(crate) fn surely_adds(&self, index: BridgeIndex, fm: &openflow::message::FlowMod) -> bool {
+        self.bridge(index)
+            .is_some_and(|bridge| bridge.pipeline.surely_adds(fm, &|id| bridge.meters.contains(id)))
+    }
+
+    /// What changes until the next [`Switch::publish`], which is to follow at once, holds from now
+    /// on: who looks at the tables for a packet waits for it. False when it holds only with that
+    /// publication, as there are megaflows.
+    pub(crate) fn announce(&self) -> bool {
+        if self.slow.may_be_stale() {
+            return false;
+        }
+        self.slow.published.announce();
+        !self.slow.may_be_stale() // one may have come meanwhile
+    }
+
     /// Carries out a meter mod. Rules that use a removed meter go with it.
     pub fn meter_mod(
         &mut self,
@@ -483,6 +501,7 @@ impl Switch {
 
     fn publish_changes(&mut self) {
         if self.dirty.is_empty() {
+            self.slow.published.withdraw();
             return;
         }
         let next = self.draft();
@@ -500,7 +519,7 @@ impl Switch {
 
     /// What packets will see when all that has changed is published.
     pub(crate) fn draft(&mut self) -> Snapshot {
-        let old = self.slow.published.newest();
+        let old = self.slow.published.last();
         let mut next = Snapshot { bridges: old.bridges.clone(), ports: Arc::clone(&old.ports) };
         next.bridges.resize(self.bridges.len(), None);
         let dirty = std::mem::take(&mut self.dirty);
@@ -592,8 +611,8 @@ impl Switch {
     /// Has the megaflows checked: something that translation reads outside the snapshot (a
     /// MAC table) has changed.
     pub fn need_revalidation(&mut self) {
-        let newest = self.slow.published.newest();
-        self.slow.published.publish(newest);
+        let last = self.slow.published.last();
+        self.slow.published.publish(last);
         self.revalidate_soon();
     }
 

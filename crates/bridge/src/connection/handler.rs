@@ -1,5 +1,6 @@
 //! What happens to each message that comes.
 
+use super::barrier::Deferred;
 use super::reply::Reply;
 use super::session::Kind;
 use super::{ConnectionId, Connections};
@@ -31,8 +32,20 @@ pub(super) struct Origin<'a> {
 }
 
 impl Connections {
-    /// Carries out what is complete in the input, as far as the peer reads.
-    pub(super) fn work(&mut self, id: ConnectionId, switch: &mut Switch, now: Millis) {
+    /// Carries out what is complete in the input, as far as the peer reads. Before a flow mod that
+    /// waits for it, answers are given to `write`, which tells how many of their bytes it wrote.
+    pub(super) fn work(
+        &mut self,
+        id: ConnectionId,
+        switch: &mut Switch,
+        now: Millis,
+        write: &mut dyn FnMut(&[u8]) -> usize,
+    ) {
+        self.work_input(id, switch, now);
+        self.answer(id, switch, write);
+    }
+
+    fn work_input(&mut self, id: ConnectionId, switch: &mut Switch, now: Millis) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         // Out of the session, so that messages can be lent to handlers.
         let mut frames = std::mem::take(&mut session.frames);
@@ -82,6 +95,9 @@ impl Connections {
                 return;
             }
         };
+        if !matches!(message.body, Body::BarrierRequest) {
+            self.carry_out_deferred(switch);
+        }
         let xid = message.xid;
         let origin = Origin { id, bridge, version: protocol.version, xid, bytes, now };
         let answer = match (kind, message.body) {
@@ -132,8 +148,7 @@ impl Connections {
             Body::GetConfigRequest => self.configuration(origin, switch),
             Body::SetConfig(config) => self.set_configuration(origin, &config, switch),
             Body::BarrierRequest => {
-                switch.publish_and_wait();
-                self.flush_removed(switch);
+                self.barrier(switch);
                 Ok(Reply::of(Body::BarrierReply))
             }
             Body::RoleRequest(request) => {
@@ -153,6 +168,10 @@ impl Connections {
             Body::SetFlowFormat(format) => self.set_flow_format(origin, format),
             Body::FlowModTableId(on) => {
                 self.with_session(id, |s| s.set_protocol(|p| p.flow_mod_table_id = on))
+            }
+            Body::FlowMod(fm) if self.may_defer(origin, &fm, switch) => {
+                self.deferred = Some(Deferred::new(origin, fm));
+                Ok(Reply::None)
             }
             Body::FlowMod(fm) => self.flow_mod(origin, &fm, switch),
             Body::GroupMod(gm) => self.group_mod(origin, gm, switch),

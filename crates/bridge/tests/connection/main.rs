@@ -1,6 +1,7 @@
 //! OpenFlow connections, driven by bytes, over a switch with the model datapath.
 
 mod asynchronous;
+mod barriers;
 mod bundles;
 mod flows;
 mod fuzz;

@@ -7,7 +7,7 @@ use openflow::message::{
 };
 use std::collections::BTreeMap;
 
-fn monitor(id: u32, flags: MonitorFlags) -> FlowMonitorRequest {
+pub(super) fn monitor(id: u32, flags: MonitorFlags) -> FlowMonitorRequest {
     FlowMonitorRequest {
         id,
         command: MonitorCommand::Add,
@@ -47,7 +47,7 @@ fn full(update: &FlowUpdate) -> (Event, u16, usize) {
     }
 }
 
-const EVENTS: MonitorFlags =
+pub(super) const EVENTS: MonitorFlags =
     MonitorFlags::ADD.union(MonitorFlags::DELETE).union(MonitorFlags::MODIFY);
 
 #[test]

@@ -88,7 +88,8 @@ async fn run(
         let d = &mut *d;
         let now = d.clock.now();
         let chunk = buf.get(..n).unwrap_or_default();
-        d.connections.receive(id, chunk, &mut d.switch, now);
+        let mut write = |output: &[u8]| stream.write_now(output);
+        d.connections.receive_and_write(id, chunk, &mut d.switch, now, &mut write);
         d.settle();
     }
 }

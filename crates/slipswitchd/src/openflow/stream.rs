@@ -1,8 +1,8 @@
 //! One byte stream, whatever carries it.
 
-use rustix::net::{RecvFlags, recv};
+use rustix::net::{RecvFlags, SendFlags, recv, send};
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -22,15 +22,27 @@ impl Stream {
     /// # Errors
     /// The kernel's.
     pub(crate) fn read_now(&self, buf: &mut [u8]) -> io::Result<Option<usize>> {
-        let fd = match self {
-            Stream::Unix(s) => s.as_fd(),
-            Stream::Tcp(s) => s.as_fd(),
-            Stream::Tls(_) => return Ok(None),
-        };
+        let Some(fd) = self.plain() else { return Ok(None) };
         match recv(fd, buf, RecvFlags::DONTWAIT) {
             Ok((n, _)) => Ok(Some(n)),
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(None),
             Err(e) => Err(e.into()),
+        }
+    }
+
+    /// Writes what the kernel takes of `bytes` now; tells how many these are. None of them where
+    /// that cannot be told without more ado (TLS), or by an error: who writes the rest meets it.
+    pub(crate) fn write_now(&self, bytes: &[u8]) -> usize {
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        self.plain().map_or(0, |fd| send(fd, bytes, flags).unwrap_or_default())
+    }
+
+    /// The socket, where what it carries is what is read and written.
+    fn plain(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Stream::Unix(s) => Some(s.as_fd()),
+            Stream::Tcp(s) => Some(s.as_fd()),
+            Stream::Tls(_) => None,
         }
     }
 }
@@ -70,5 +82,25 @@ impl AsyncWrite for Stream {
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         each!(self, s => Pin::new(s).poll_shutdown(cx))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_takes_at_once_is_told() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
+        runtime.expect("a runtime").block_on(async {
+            let (ours, peer) = UnixStream::pair().expect("sockets");
+            let ours = Stream::Unix(ours);
+            let many = vec![7; 16 << 20];
+            let taken = ours.write_now(&many);
+            assert!(0 < taken && taken < many.len(), "{taken}");
+            assert_eq!(ours.write_now(&many), 0, "there is no room");
+            drop(peer);
+            assert_eq!(ours.write_now(&many), 0, "and nobody there");
+        });
     }
 }
