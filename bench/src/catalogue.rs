@@ -315,10 +315,11 @@ pub const RULES: Experiment = Experiment {
             CPU each. The tool's own time is part of it for every switch: the limit, in turn with \
             every switch, is a server that polls, answers barriers and keeps nothing. The tool \
             sleeps until it has its answer, so where an idle CPU halts at once and is slow to wake, \
-            that is most of the time of every switch: only an answer that comes before the CPU has \
-            halted avoids it. Memory is what the daemon has more of afterwards (resident), divided \
-            by the number of rules. Open vSwitch keeps rules in the same way on every datapath, so \
-            one stands for all.",
+            that is most of the time of a switch, but where the answer comes before the CPU has \
+            halted, some 4 µs after the request: Slipswitch answers when it has accepted a rule, and \
+            adds it while the tool makes the next one. Memory is what the daemon has more of \
+            afterwards (resident), divided by the number of rules. Open vSwitch keeps rules in the \
+            same way on every datapath, so one stands for all.",
     repeats: "none of the papers' tables; 256 K rules are the largest point of *Virtual Switch \
               Acceleration with OVS-TC*",
     shown: &[],

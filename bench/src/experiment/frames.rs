@@ -16,9 +16,10 @@ use super::{Run, subject};
 use crate::args::Plan;
 use crate::bed::{Bed, Ceiling, End};
 use crate::catalogue::Experiment;
+use crate::object::Hook;
 use crate::peer::System;
 use crate::point::{Point, Subject};
-use crate::report::results::{GENERATOR, SENDER};
+use crate::report::results::{GENERATOR, Role, SENDER};
 use crate::topology::Far;
 use alone::Alone;
 use anyhow::Result;
@@ -39,7 +40,7 @@ pub fn sweep(run: &mut Run, experiment: &Experiment) -> Result<()> {
     let redirect = crate::attempt(|| Bed::new(delay::REDIRECT, Far::Card, run.cpus)).ok();
     let mut alone = alone::All::default();
     let layouts = cases::of(experiment.name, run.plan.full);
-    for system in run.systems.clone() {
+    for system in in_turn(&run.systems) {
         for layout in layouts.iter().filter(|layout| layout.suits(system)) {
             let receiver = layout.receiver;
             let own = repeat_known(run, experiment, system, layout, &mut alone);
@@ -109,6 +110,14 @@ pub fn one_flow(run: &mut Run, experiment: &Experiment) -> Result<()> {
         points.into_iter().for_each(|point| run.add(point));
     }
     Ok(())
+}
+
+/// Systems in the order in which they are measured: ours right behind the limits at their hook, as a
+/// machine's memory may be another one half an hour later.
+fn in_turn(systems: &[System]) -> Vec<System> {
+    let mut systems = systems.to_vec();
+    systems.sort_by_key(|s| (Role::of(s.name()) == Role::Peer, s.leaves_by() != Hook::Xdp));
+    systems
 }
 
 /// Cases of all experiments that were asked for which a system can give between the same ends,
@@ -239,4 +248,18 @@ fn with_note(mut point: Point, note: Option<&str>) -> Point {
         point.note = note.map(str::to_owned);
     }
     point
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ours_follow_their_limits() {
+        let names: Vec<&str> = in_turn(&System::ALL).iter().map(|s| s.name()).collect();
+        let ours = ["Slipswitch xdp", "bare tc redirect", "Slipswitch tcx", "Slipswitch userspace"];
+        assert_eq!(names[..2], ["bare XDP redirect", "bare XDP lookup"]);
+        assert_eq!(names[2..6], ours);
+        assert_eq!(names.len(), System::ALL.len());
+    }
 }
