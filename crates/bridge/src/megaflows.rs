@@ -8,6 +8,7 @@
 use crate::bell::Bell;
 use crate::effect::Effect;
 use crate::recirc::RecircRef;
+use crate::rule::Rule;
 use classifier::MiniMatch;
 use clock::Millis;
 use datapath::shards::{self, Groups, SHARDS, shard_of};
@@ -57,14 +58,25 @@ impl Entry {
         self.credited.used.max(self.created)
     }
 
-    /// Reads what crediting will write; the result means nothing.
-    fn touch(&self) -> u64 {
-        let rule = |effect: &Effect| match effect {
-            Effect::Rule(rule) => rule.stats.counts().0,
-            _ => 0,
-        };
-        self.effects.iter().map(rule).fold(0, u64::wrapping_add)
+    fn rules(&self) -> impl Iterator<Item = &Arc<Rule>> {
+        self.effects.iter().filter_map(|effect| match effect {
+            Effect::Rule(rule) => Some(rule),
+            _ => None,
+        })
     }
+}
+
+/// Reads what crediting these entries will read and write. Each step finds where the next one reads,
+/// and what one step reads for one entry does not wait for what it reads for another.
+fn touch(entries: &[&Entry]) {
+    fn step(reads: impl Iterator<Item = u64>) {
+        std::hint::black_box(reads.fold(0, u64::wrapping_add));
+    }
+    let rules = || entries.iter().flat_map(|entry| entry.rules());
+    step(entries.iter().map(|e| e.seen ^ e.version ^ e.credited.packets ^ e.effects.len() as u64));
+    step(rules().map(|rule| Arc::as_ptr(rule) as u64));
+    step(rules().map(|rule| Arc::as_ptr(&rule.stats) as u64));
+    step(rules().map(|rule| rule.stats.counts().0));
 }
 
 /// All megaflows of one datapath, by identity.
@@ -186,19 +198,17 @@ impl Megaflows {
     /// additions of counters would.
     pub fn visit<T, V>(
         &self,
-        flows: Vec<(Ufid, T)>,
+        flows: &Groups<T>,
         together: usize,
         mut look: impl FnMut(Ufid, &T, Option<&mut Entry>) -> V,
         mut act: impl FnMut(Ufid, V),
     ) {
-        let mut groups = Groups::with_capacity(flows.len());
-        flows.into_iter().for_each(|(ufid, with)| groups.push(ufid, with));
         let mut said = Vec::with_capacity(together);
-        for group in groups.iter().flat_map(|group| group.chunks(together.max(1))) {
+        for group in flows.iter().flat_map(|group| group.chunks(together.max(1))) {
             let Some((first, _)) = group.first() else { continue };
             let mut shard = self.shard(*first);
-            for (ufid, _) in group {
-                std::hint::black_box(shard.get(ufid).map_or(0, Entry::touch));
+            if group.len() > 1 {
+                touch(&group.iter().filter_map(|(ufid, _)| shard.get(ufid)).collect::<Vec<_>>());
             }
             said.extend(group.iter().map(|(ufid, t)| (*ufid, look(*ufid, t, shard.get_mut(ufid)))));
             drop(shard);

@@ -31,6 +31,7 @@ use crate::snapshot::Snapshot;
 use crate::upcall::{SlowPath, translate_key};
 use classifier::MiniMatch;
 use clock::{Millis, Seldom};
+use datapath::shards::Groups;
 use datapath::{Actions, Datapath, FlowStats, PortNo, Ufid};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering, fence};
@@ -258,7 +259,13 @@ impl SlowPath {
     }
 
     fn pass_alone(&self, what: Pass, _alone: &MutexGuard<'_, ()>) {
-        let Some(datapath) = self.datapath() else { return };
+        if let Some(datapath) = self.datapath() {
+            self.swept.with(|swept| self.pass_over(&*datapath, swept, what));
+        }
+    }
+
+    /// `swept`: empty.
+    fn pass_over(&self, datapath: &dyn Datapath, swept: &mut Groups<FlowStats>, what: Pass) {
         let start = Instant::now();
         let state = &self.revalidator;
         let now = self.clock.now();
@@ -278,8 +285,7 @@ impl SlowPath {
         let expected = self.strangers.expected();
         let mut strangers = false;
         let mut used: BTreeMap<PortNo, u64> = BTreeMap::new();
-        let mut swept = Vec::with_capacity(self.megaflows.len());
-        datapath.sweep(&mut |ufid, stats| swept.push((ufid, stats)));
+        datapath.sweep(&mut |ufid, stats| swept.push(ufid, stats));
         let look = |_, stats: &FlowStats, entry: Option<&mut Entry>| {
             let entry = entry?;
             // One that came since the pass began may have the place of one that was swept.
@@ -304,18 +310,18 @@ impl SlowPath {
         let known = swept.len();
         self.megaflows.visit(swept, together, look, |ufid, verdict| match verdict {
             None if held || what == Pass::Statistics => strangers = true,
-            None if what == Pass::Full && self.explain(&*datapath, ufid, &round) => {}
+            None if what == Pass::Full && self.explain(datapath, ufid, &round) => {}
             None => doomed.push(ufid),
             Some(Verdict::Keep) => {}
             Some(Verdict::Modify(actions)) => {
                 changed.push((ufid, actions));
                 if changed.len() == MODIFIED_AT_ONCE {
-                    modify(&*datapath, &mut changed, &mut doomed);
+                    modify(datapath, &mut changed, &mut doomed);
                 }
             }
             Some(Verdict::Remove) => doomed.push(ufid),
         });
-        modify(&*datapath, &mut changed, &mut doomed);
+        modify(datapath, &mut changed, &mut doomed);
         self.remove_many(&doomed);
         used.into_iter().for_each(|(port, n)| datapath.megaflows_used(port, n));
         if strangers {

@@ -18,6 +18,8 @@ use crate::snapshot::Snapshot;
 use crate::translate::{self, Request, Translation};
 use classifier::MiniMatch;
 use clock::{Clock, Millis, Seldom};
+use datapath::scratch::Scratch;
+use datapath::shards::Groups;
 use datapath::{
     Action, Actions, Datapath, DropReason, FlowStats, Megaflow, PortNo, Refusal, Upcall,
     UpcallFactory, UpcallKind, Upcaller, Userdata, exact_mask, is_exact,
@@ -102,6 +104,8 @@ pub struct SlowPath {
     pub(crate) strangers: Strangers,
     /// Held during a pass.
     pub(crate) passing: Mutex<()>,
+    /// What a pass finds in the datapath.
+    pub(crate) swept: Scratch<Groups<FlowStats>>,
     /// Wakes the revalidator's thread.
     pub(crate) bell: Arc<Bell>,
     /// Of a warning that tells of megaflows made narrower.
@@ -150,6 +154,7 @@ impl SlowPath {
             held: AtomicBool::new(false),
             strangers: Strangers::default(),
             passing: Mutex::new(()),
+            swept: Scratch::default(),
             bell,
             told_of_masks: Seldom::new(TELL_INTERVAL),
             learner: OnceLock::new(),

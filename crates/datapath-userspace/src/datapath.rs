@@ -8,6 +8,7 @@ use crate::ports::{self, Port, RxQueue};
 use crate::shared::Shared;
 use crate::stats::PmdStats;
 use clock::Clock;
+use datapath::scratch::Scratch;
 use datapath::{
     ACTION_DEPTH_LIMIT, Action, Actions, Counters, Datapath, DropReason, FlowDump, FlowStats,
     Flows, LookupStats, Megaflow, MeterConfig, MeterStats, Meters, Packets, PortError, PortInfo,
@@ -42,6 +43,8 @@ pub struct UserspaceDatapath {
     shared: Arc<Shared>,
     /// Changes of ports and threads happen one at a time, under this lock. Packets never take it.
     control: Mutex<Control>,
+    /// What a sweep finds.
+    swept: Scratch<Vec<(Ufid, FlowStats)>>,
 }
 
 struct Control {
@@ -85,6 +88,7 @@ impl UserspaceDatapath {
                 handovers: BTreeMap::new(),
                 next_port: 1,
             }),
+            swept: Scratch::default(),
         })
     }
 
@@ -466,8 +470,10 @@ impl Flows for UserspaceDatapath {
 
     fn sweep(&self, each: &mut dyn FnMut(Ufid, FlowStats)) {
         // A packet thread may wait to put its flow into the table, and `each` may call back.
-        let statistics = self.shared.table().statistics();
-        statistics.into_iter().for_each(|(ufid, stats)| each(ufid, stats));
+        self.swept.with(|swept| {
+            self.shared.table().statistics(swept);
+            swept.iter().for_each(|(ufid, stats)| each(*ufid, *stats));
+        });
     }
 
     fn dump(&self) -> Vec<FlowDump> {

@@ -58,6 +58,11 @@ impl Flow {
         self.dead.load(Ordering::Relaxed)
     }
 
+    /// Reads what [`Flow::stats`] will; the result means nothing.
+    pub(crate) fn touch(&self) -> u64 {
+        self.ufid.0 as u64 ^ u64::from(self.is_dead()) ^ u64::from(self.state.is_poisoned())
+    }
+
     /// Counts packets and returns the actions to run on them; `None`, and nothing counted, when
     /// the flow was removed.
     pub(crate) fn count(

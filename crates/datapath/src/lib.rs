@@ -33,6 +33,7 @@ mod megaflow;
 mod meter;
 mod port;
 mod refusal;
+pub mod scratch;
 pub mod shards;
 pub mod text;
 mod upcall;

@@ -1,6 +1,7 @@
 //! Stores of megaflows are in parts by identity, each under a lock of its own, so that threads seldom
 //! wait for each other. Here is what such stores have in common.
 
+use crate::scratch::Recycle;
 use crate::{Megaflow, Ufid};
 
 /// Number of parts.
@@ -16,11 +17,27 @@ pub fn shard_of(ufid: Ufid) -> usize {
 #[derive(Debug)]
 pub struct Groups<T>([Vec<(Ufid, T)>; SHARDS]);
 
+impl<T> Default for Groups<T> {
+    fn default() -> Groups<T> {
+        Groups([const { Vec::new() }; SHARDS])
+    }
+}
+
+impl<T> Recycle for Groups<T> {
+    fn recycle(&mut self) {
+        self.0.iter_mut().for_each(Recycle::recycle);
+    }
+}
+
 impl<T> Groups<T> {
-    /// Room for about so many megaflows: parts are about equal.
-    pub fn with_capacity(flows: usize) -> Groups<T> {
-        let each = flows / SHARDS + flows / SHARDS / 4 + 8;
-        Groups(std::array::from_fn(|_| Vec::with_capacity(each)))
+    /// Number of megaflows.
+    pub fn len(&self) -> usize {
+        self.0.iter().map(Vec::len).sum()
+    }
+
+    /// True when there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.iter().all(Vec::is_empty)
     }
 
     /// Adds a megaflow to its group, behind those that are there.
@@ -81,7 +98,7 @@ mod tests {
 
     #[test]
     fn a_group_is_of_one_part() {
-        let mut groups = Groups::with_capacity(3);
+        let mut groups = Groups::default();
         for n in [65, 0, 1, 64] {
             groups.push(Ufid(n), n);
         }

@@ -466,15 +466,18 @@ fn a_device_that_was_away_is_gone_though_it_is_back_with_its_index() {
             let report = port.sender.send(&[Packet::from_slice(&[0xff; 60])]);
             assert_eq!(report.dropped_down, 1, "{kind}: {report:?}");
             drop(port);
-            let mut port = opened(&spec("p", kind));
-            let socket = udp_socket();
-            receive(&mut port, b"here again", || {
-                // The carrier may need a moment.
-                let _ = socket.send_to(b"here again", "10.0.0.2:5000");
-            });
-            drop((port, socket));
+            receives_from_peer(opened(&spec("p", kind)), b"here again");
             ip("link del v0");
         }
+    });
+}
+
+/// What the host sends from the other end comes to the port, which ends then.
+fn receives_from_peer(mut port: Opened, text: &[u8]) {
+    let socket = udp_socket();
+    receive(&mut port, text, || {
+        // The carrier may need a moment.
+        let _ = socket.send_to(text, "10.0.0.2:5000");
     });
 }
 
@@ -498,12 +501,7 @@ fn a_device_that_gets_another_name_is_the_same_one() {
                     assert_eq!(status.ifindex, index, "{kind}: {change}");
                 }
             }
-            let socket = udp_socket();
-            receive(&mut port, b"by another name", || {
-                // The carrier may need a moment.
-                let _ = socket.send_to(b"by another name", "10.0.0.2:5000");
-            });
-            drop((port, socket));
+            receives_from_peer(port, b"by another name");
             ip("link del v0");
         }
     });

@@ -205,6 +205,34 @@ impl PlacedDatapath {
         told.into_iter().for_each(|(ufid, total)| each(ufid, total));
     }
 
+    /// A sweep of both; the lists are empty.
+    fn sweep_both(
+        &self,
+        fast: &dyn FastPath,
+        in_fast: &mut Groups<FlowStats>,
+        in_base: &mut Groups<FlowStats>,
+        each: &mut dyn FnMut(Ufid, FlowStats),
+    ) {
+        let mut swept = Swept { number: self.table.begin_sweep(), ..Swept::default() };
+        fast.sweep(&mut |ufid, stats| in_fast.push(ufid, stats));
+        self.base.sweep(&mut |ufid, stats| in_base.push(ufid, stats));
+        for (in_fast, in_base) in in_fast.iter().zip(in_base.iter()) {
+            swept.stats.clear();
+            swept.stats.extend(in_fast.iter().copied());
+            for some in in_base.chunks(TOGETHER) {
+                self.tell_totals(fast, &swept, some, each);
+            }
+            if self.table.tally.adopted() > 0 {
+                for (ufid, stats) in in_fast {
+                    let place = self.table.shard(*ufid).get(*ufid);
+                    if matches!(place, Some(Place::Adopted(_))) {
+                        each(*ufid, *stats);
+                    }
+                }
+            }
+        }
+    }
+
     /// Fills in what placement knows of a flow of the base.
     fn complete(&self, mut dump: FlowDump) -> FlowDump {
         let Some(fast) = self.fast_path() else {
@@ -337,27 +365,11 @@ impl Flows for PlacedDatapath {
     }
 
     fn sweep(&self, each: &mut dyn FnMut(Ufid, FlowStats)) {
-        let Some(fast) = self.fast_path() else { return self.base.sweep(each) };
-        let mut swept = Swept { number: self.table.begin_sweep(), ..Swept::default() };
-        let flows = fast.len();
-        let (mut in_fast, mut in_base) =
-            (Groups::with_capacity(flows), Groups::with_capacity(flows));
-        fast.sweep(&mut |ufid, stats| in_fast.push(ufid, stats));
-        self.base.sweep(&mut |ufid, stats| in_base.push(ufid, stats));
-        for (in_fast, in_base) in in_fast.iter().zip(in_base.iter()) {
-            swept.stats.clear();
-            swept.stats.extend(in_fast.iter().copied());
-            for some in in_base.chunks(TOGETHER) {
-                self.tell_totals(&**fast, &swept, some, each);
-            }
-            if self.table.tally.adopted() > 0 {
-                for (ufid, stats) in in_fast {
-                    let place = self.table.shard(*ufid).get(*ufid);
-                    if matches!(place, Some(Place::Adopted(_))) {
-                        each(*ufid, *stats);
-                    }
-                }
-            }
+        match self.fast_path() {
+            Some(fast) => self.swept.with(|(in_fast, in_base)| {
+                self.sweep_both(&**fast, in_fast, in_base, each);
+            }),
+            None => self.base.sweep(each),
         }
     }
 

@@ -6,7 +6,9 @@ use crate::miss::{self, MissQueue};
 use crate::queue::{Giver, Queue};
 use crate::table::{Place, Table};
 use crate::{Base, FastPath, Prober, Reason};
-use datapath::{Action, Datapath, Meters, Packets, PortNo, Refusal, UpcallFactory};
+use datapath::scratch::Scratch;
+use datapath::shards::Groups;
+use datapath::{Action, Datapath, FlowStats, Meters, Packets, PortNo, Refusal, UpcallFactory};
 use datapath_userspace::UserspaceDatapath;
 use flow::Key;
 use packet::Packet;
@@ -26,6 +28,8 @@ pub struct PlacedDatapath {
     control: Mutex<Control>,
     /// Held while flows leave the fast path; taken before any shard's lock.
     pub(crate) leaving: Mutex<()>,
+    /// What a sweep finds in the fast path and in the base.
+    pub(crate) swept: Scratch<(Groups<FlowStats>, Groups<FlowStats>)>,
     /// Ports or settings changed: what was refused may now be taken.
     pub(crate) changed: AtomicBool,
     /// The miss device failed: nobody takes what the fast path passes up any more.
@@ -45,6 +49,7 @@ impl PlacedDatapath {
             gates: RwLock::default(),
             control: Mutex::new(Control::new()),
             leaving: Mutex::new(()),
+            swept: Scratch::default(),
             changed: AtomicBool::new(false),
             lost_misses: AtomicBool::new(false),
             givers: AtomicU32::new(1),
