@@ -174,8 +174,8 @@ impl Table {
         self.ufids.values().cloned().collect()
     }
 
-    /// Adds what all megaflows counted to `all`, in no order. Some are read before their statistics are taken:
-    /// they lie all over memory, and reads of them do not wait for each other, locks do.
+    /// Adds what all megaflows counted to `all`, in no order. Some are read before their statistics
+    /// are taken: they lie all over memory, and reads of them do not wait for each other, locks do.
     pub(crate) fn statistics(&self, all: &mut Vec<(Ufid, FlowStats)>) {
         all.reserve(self.ufids.len());
         let mut flows = self.ufids.values();
