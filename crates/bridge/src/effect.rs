@@ -13,6 +13,7 @@ use crate::rule::{Rule, matches_frozen};
 use crate::snapshot::{BridgeIndex, BridgeView, INTERNAL_TABLE, Snapshot, TableStats};
 use classifier::MiniMatch;
 use clock::Millis;
+use datapath::FlowStats;
 use openflow::PortNo;
 use openflow::message::FlowFlags;
 use std::sync::Arc;
@@ -155,16 +156,9 @@ pub(crate) fn refresh_learned(effects: &[Effect], used: Millis, snapshot: &Snaps
     !rules.is_empty()
 }
 
-/// Applies `effects` for `packets` packets of `bytes` bytes in all, the last at `used`, with
-/// the TCP flags seen among them.
-pub fn apply(
-    effects: &[Effect],
-    packets: u64,
-    bytes: u64,
-    tcp_flags: u16,
-    used: Millis,
-    events: &Sender,
-) {
+/// Applies `effects` for the packets that `seen` tells of.
+pub fn apply(effects: &[Effect], seen: &FlowStats, events: &Sender) {
+    let FlowStats { packets, bytes, used, tcp_flags } = *seen;
     for effect in effects {
         match effect {
             Effect::Rule(rule) => rule.stats.credit(packets, bytes, used),
@@ -194,16 +188,9 @@ pub fn apply(
 }
 
 /// [`apply`] for all of `effects` but flows that are learned, as these are there already.
-pub(crate) fn apply_but_learning(
-    effects: &[Effect],
-    packets: u64,
-    bytes: u64,
-    tcp_flags: u16,
-    used: Millis,
-    events: &Sender,
-) {
+pub(crate) fn apply_but_learning(effects: &[Effect], seen: &FlowStats, events: &Sender) {
     for others in effects.split(learns) {
-        apply(others, packets, bytes, tcp_flags, used, events);
+        apply(others, seen, events);
     }
 }
 

@@ -242,11 +242,13 @@ mod tests {
             gratuitous_arp: false,
         };
         let effects = [learned];
-        apply(&effects, 1, 60, 0, Millis(1), &events);
+        let seen = datapath::FlowStats { packets: 1, bytes: 60, used: Millis(1), tcp_flags: 0 };
+        apply(&effects, &seen, &events);
         assert_eq!(events.lost(), 1);
         assert!(events.take_moves());
         assert!(!events.take_moves());
-        apply(&effects, 1, 60, 0, Millis(2), &events);
+        let seen = datapath::FlowStats { packets: 1, bytes: 60, used: Millis(2), tcp_flags: 0 };
+        apply(&effects, &seen, &events);
         assert!(!events.take_moves(), "it is where it was");
     }
 }

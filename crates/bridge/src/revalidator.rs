@@ -504,11 +504,11 @@ fn credit(slow: &SlowPath, entry: &mut crate::megaflows::Entry, stats: FlowStats
     let bytes = stats.bytes.saturating_sub(entry.credited.bytes);
     let flags = stats.tcp_flags & !entry.credited.tcp_flags;
     if packets > 0 || flags != 0 {
-        let (effects, tcp_flags, used) = (&entry.effects, stats.tcp_flags, stats.used);
-        if packets > 0 && refresh_learned(slow, effects, used) {
-            effect::apply_but_learning(effects, packets, bytes, tcp_flags, used, &slow.events);
+        let (effects, seen) = (&entry.effects, FlowStats { packets, bytes, ..stats });
+        if packets > 0 && refresh_learned(slow, effects, stats.used) {
+            effect::apply_but_learning(effects, &seen, &slow.events);
         } else {
-            effect::apply(effects, packets, bytes, tcp_flags, used, &slow.events);
+            effect::apply(effects, &seen, &slow.events);
         }
     }
     entry.credited = stats;

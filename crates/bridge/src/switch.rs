@@ -16,7 +16,7 @@ use crate::snapshot::{BridgeIndex, BridgeView, Snapshot};
 use crate::translate::{self, Request, Translation};
 use crate::upcall::SlowPath;
 use clock::{Clock, Millis};
-use datapath::{Datapath, PortError, PortSpec};
+use datapath::{Datapath, FlowStats, PortError, PortSpec};
 use flow::Key;
 use hashbrown::HashMap;
 use netdev::Status;
@@ -360,14 +360,9 @@ impl Switch {
         let now = self.clock.now();
         let learned = self.learn_all(&translation.effects, now)?;
         self.publish();
-        effect::apply_but_learning(
-            &translation.effects,
-            1,
-            packet.len() as u64,
-            key.tcp_flags.get(),
-            now,
-            &self.slow.events,
-        );
+        let (bytes, tcp_flags) = (packet.len() as u64, key.tcp_flags.get());
+        let seen = FlowStats { packets: 1, bytes, used: now, tcp_flags };
+        effect::apply_but_learning(&translation.effects, &seen, &self.slow.events);
         let port = snapshot.bridge(index).and_then(|bridge| bridge.ports.get(&in_port));
         let dp_in = port.and_then(|p| p.dp_port).unwrap_or(datapath::PortNo::NONE);
         let dp_key =

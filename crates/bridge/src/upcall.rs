@@ -346,7 +346,9 @@ impl Handler {
         }
         let Translation { mask, effects, error, slow_path, recirc_ids: recirc, .. } = translation;
         let bytes = upcall.packet.len() as u64;
-        effect::apply(&effects, 1, bytes, upcall.key.tcp_flags.get(), now, &slow.events);
+        let seen =
+            FlowStats { packets: 1, bytes, used: now, tcp_flags: upcall.key.tcp_flags.get() };
+        effect::apply(&effects, &seen, &slow.events);
         self.learns |= effects.iter().any(|effect| is_learned_anew(effect, snapshot));
         let actions = datapath_actions(translation.actions, error.is_some());
         let actions = self.recent.share(actions);

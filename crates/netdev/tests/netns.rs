@@ -306,6 +306,11 @@ fn has_af_xdp() -> bool {
     has
 }
 
+/// Of these kinds those that this kernel has.
+fn present<const N: usize>(kinds: [Kind; N]) -> impl Iterator<Item = Kind> {
+    kinds.into_iter().filter(|kind| *kind != Kind::AfXdp || has_af_xdp())
+}
+
 #[test]
 fn tcp_between_afxdp_and_other_ports() {
     in_namespace(|| {
@@ -376,11 +381,7 @@ fn afxdp_modes() {
 #[test]
 fn a_device_that_goes_down_comes_back_and_one_that_vanishes_is_an_error() {
     in_namespace(|| {
-        let kinds = [Kind::System, Kind::AfXdp, Kind::Internal];
-        for kind in kinds {
-            if kind == Kind::AfXdp && !has_af_xdp() {
-                continue;
-            }
+        for kind in present([Kind::System, Kind::AfXdp, Kind::Internal]) {
             let (mut port, doomed) = if kind == Kind::Internal {
                 let port = opened(&spec("t0", kind));
                 port.device.set_admin_up(true).expect("allowed");
@@ -442,10 +443,7 @@ fn a_device_that_goes_down_comes_back_and_one_that_vanishes_is_an_error() {
 fn a_device_that_was_away_is_gone_though_it_is_back_with_its_index() {
     in_namespace(|| {
         let (here, there) = (Netns::of_this_thread(), Netns::new());
-        for kind in [Kind::System, Kind::AfXdp] {
-            if kind == Kind::AfXdp && !has_af_xdp() {
-                continue;
-            }
+        for kind in present([Kind::System, Kind::AfXdp]) {
             veth("v0", "p");
             let mut port = opened(&spec("p", kind));
             let index = port.device.ifindex();
@@ -485,10 +483,7 @@ fn receives_from_peer(mut port: Opened, text: &[u8]) {
 #[test]
 fn a_device_that_gets_another_name_is_the_same_one() {
     in_namespace(|| {
-        for kind in [Kind::System, Kind::AfXdp] {
-            if kind == Kind::AfXdp && !has_af_xdp() {
-                continue;
-            }
+        for kind in present([Kind::System, Kind::AfXdp]) {
             veth("v0", "p");
             let mut port = opened(&spec("p", kind));
             let index = port.device.ifindex();

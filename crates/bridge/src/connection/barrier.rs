@@ -6,23 +6,16 @@
 //! added while the peer makes the next. Nobody can tell: who looks at the tables for a packet
 //! waits for the rule ([`Switch::announce`]), and all that is asked of the switch comes after it.
 
-use super::change::check_flow_mod;
 use super::handler::Origin;
 use super::{ConnectionId, Connections};
-use crate::snapshot::BridgeIndex;
 use crate::switch::Switch;
-use clock::Millis;
-use openflow::Version;
 use openflow::message::FlowMod;
 
 /// A flow mod that was accepted and is not carried out yet.
 #[derive(Debug)]
 pub(super) struct Deferred {
-    id: ConnectionId,
-    bridge: BridgeIndex,
-    version: Version,
-    xid: u32,
-    now: Millis,
+    /// Without the message's bytes.
+    origin: Origin<'static>,
     fm: Box<FlowMod>,
     /// The answer of the barrier behind it is in the output.
     is_answered: bool,
@@ -30,18 +23,18 @@ pub(super) struct Deferred {
 
 impl Deferred {
     pub(super) fn new(origin: Origin<'_>, fm: Box<FlowMod>) -> Deferred {
-        let Origin { id, bridge, version, xid, now, .. } = origin;
-        Deferred { id, bridge, version, xid, now, fm, is_answered: false }
+        let Origin { id, bridge, version, xid, bytes: _, now } = origin;
+        let origin = Origin { id, bridge, version, xid, bytes: &[], now };
+        Deferred { origin, fm, is_answered: false }
     }
 }
 
 impl Connections {
-    /// True when `fm` cannot fail, and nothing has to be sent because of it before the barrier's
-    /// answer.
+    /// True when `fm`, which was checked, cannot fail, and nothing has to be sent because of it before
+    /// the barrier's answer.
     pub(super) fn may_defer(&self, origin: Origin<'_>, fm: &FlowMod, switch: &Switch) -> bool {
         self.sessions.get(&origin.id).is_some_and(|s| s.monitors.is_empty())
             && self.bridges.get(&origin.bridge).is_some_and(|b| b.vacancy.is_empty())
-            && check_flow_mod(fm, origin.version).is_ok()
             && switch.surely_adds(origin.bridge, fm)
     }
 
@@ -80,11 +73,10 @@ impl Connections {
     /// Carries out the flow mod that was only accepted, if there is one.
     pub(super) fn carry_out_deferred(&mut self, switch: &mut Switch) {
         let Some(deferred) = self.deferred.take() else { return };
-        let Deferred { id, bridge, version, xid, now, fm, is_answered } = deferred;
-        let origin = Origin { id, bridge, version, xid, bytes: &[], now };
-        if let Err(error) = self.flow_mod(origin, &fm, switch) {
+        let Deferred { origin, fm, is_answered } = deferred;
+        if let Err(error) = self.change_flows(origin, &fm, switch) {
             tracing::error!(target: "connmgr", "a flow mod that was accepted failed ({error})");
-            self.send_error(id, xid, error, origin.bytes);
+            self.send_error(origin.id, origin.xid, error, origin.bytes);
         }
         if is_answered {
             switch.publish_and_wait();

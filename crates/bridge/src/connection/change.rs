@@ -2,6 +2,7 @@
 
 use super::Connections;
 use super::asynchronous::{bridge_tag, vacancy};
+use super::barrier::Deferred;
 use super::handler::Origin;
 use super::monitor::Cause;
 use super::reply::Reply;
@@ -14,6 +15,7 @@ use crate::snapshot::{BridgeIndex, Snapshot, TABLES, TableMiss};
 use crate::switch::Switch;
 use crate::translate::{self, Request};
 use clock::Millis;
+use datapath::FlowStats;
 use flow::{Field, Key, Mask, Match};
 use openflow::action::{CheckContext, check};
 use openflow::message::{
@@ -26,16 +28,32 @@ use packet::Packet;
 use std::sync::Arc;
 
 impl Connections {
+    /// Carries out a flow mod, or only accepts it where that cannot be told apart.
     pub(super) fn flow_mod(
+        &mut self,
+        origin: Origin<'_>,
+        fm: Box<FlowMod>,
+        switch: &mut Switch,
+    ) -> Result<Reply, OfError> {
+        check_flow_mod(&fm, origin.version)?;
+        if self.may_defer(origin, &fm, switch) {
+            self.deferred = Some(Deferred::new(origin, fm));
+        } else {
+            self.change_flows(origin, &fm, switch)?;
+        }
+        Ok(Reply::None)
+    }
+
+    /// Carries out a flow mod that was checked.
+    pub(super) fn change_flows(
         &mut self,
         origin: Origin<'_>,
         fm: &FlowMod,
         switch: &mut Switch,
-    ) -> Result<Reply, OfError> {
-        check_flow_mod(fm, origin.version)?;
+    ) -> Result<(), OfError> {
         let changes = switch.flow_mod(origin.bridge, fm)?;
         self.made(origin, changes, switch);
-        Ok(Reply::None)
+        Ok(())
     }
 
     /// Tells others what the message of `origin` did to rules.
@@ -260,15 +278,9 @@ impl Connections {
             Vec::new()
         });
         switch.publish();
-        let bytes = packet.len() as u64;
-        effect::apply_but_learning(
-            &translation.effects,
-            1,
-            bytes,
-            key.tcp_flags.get(),
-            origin.now,
-            &slow.events,
-        );
+        let (bytes, tcp_flags) = (packet.len() as u64, key.tcp_flags.get());
+        let seen = FlowStats { packets: 1, bytes, used: origin.now, tcp_flags };
+        effect::apply_but_learning(&translation.effects, &seen, &slow.events);
         let dp_key =
             Key { pkt_mark: key.pkt_mark, ..flow::extract::key_of(packet.data(), dp_in.0) };
         switch.datapath().execute(packet, &dp_key, &translation.actions);

@@ -1,6 +1,5 @@
 //! What happens to each message that comes.
 
-use super::barrier::Deferred;
 use super::reply::Reply;
 use super::session::Kind;
 use super::{ConnectionId, Connections};
@@ -20,7 +19,7 @@ const TLV_LIMITS: TlvTableReply =
     TlvTableReply { max_option_space: 256, max_fields: 64, mappings: Vec::new() };
 
 /// A message and where it came from.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Origin<'a> {
     pub(super) id: ConnectionId,
     pub(super) bridge: BridgeIndex,
@@ -169,11 +168,7 @@ impl Connections {
             Body::FlowModTableId(on) => {
                 self.with_session(id, |s| s.set_protocol(|p| p.flow_mod_table_id = on))
             }
-            Body::FlowMod(fm) if self.may_defer(origin, &fm, switch) => {
-                self.deferred = Some(Deferred::new(origin, fm));
-                Ok(Reply::None)
-            }
-            Body::FlowMod(fm) => self.flow_mod(origin, &fm, switch),
+            Body::FlowMod(fm) => self.flow_mod(origin, fm, switch),
             Body::GroupMod(gm) => self.group_mod(origin, gm, switch),
             Body::MeterMod(mm) => self.meter_mod(origin, mm, switch),
             Body::PortMod(pm) => self.port_mod(origin, &pm, switch),

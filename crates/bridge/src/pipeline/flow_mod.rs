@@ -43,7 +43,6 @@ impl Pipeline {
     pub(crate) fn surely_adds(&self, fm: &FlowMod, meter_exists: &dyn Fn(u32) -> bool) -> bool {
         let id = if fm.table_id == TABLE_ALL { 0 } else { fm.table_id };
         fm.command == FlowModCommand::Add
-            && id != INTERNAL_TABLE
             && !fm.flags.contains(FlowFlags::CHECK_OVERLAP)
             && permit(fm).is_ok()
             && self.table(id).is_some_and(|t| t.eviction.limit.is_none() && !t.may_forget_learned())

@@ -896,7 +896,8 @@ fn counters_follow_packets() {
     let second = w.rule("table=1", [Action::FinTimeout { idle: 5, hard: 0 }, out(2)]);
     let t = w.translate(&key(TCP));
     let events = crate::event::Sender::new(|_| true);
-    apply(&t.effects, 3, 180, 1, Millis(50), &events);
+    let seen = datapath::FlowStats { packets: 3, bytes: 180, used: Millis(50), tcp_flags: 1 };
+    apply(&t.effects, &seen, &events);
     assert_eq!(first.stats.counts(), (3, 180));
     assert_eq!(second.stats.counts(), (3, 180));
     assert_eq!(second.stats.used(), Millis(50));

@@ -9,7 +9,8 @@ fn normal_learns_and_forwards() {
     assert_eq!(w.dp(TCP), "2,3,4");
     let t = w.translate(&key(TCP));
     let events = crate::event::Sender::new(|_| true);
-    apply(&t.effects, 1, 60, 0, Millis(5), &events);
+    let seen = datapath::FlowStats { packets: 1, bytes: 60, used: Millis(5), tcp_flags: 0 };
+    apply(&t.effects, &seen, &events);
     let back = "in_port=3,tcp,dl_src=50:54:00:00:00:07,dl_dst=50:54:00:00:00:05";
     assert_eq!(w.dp(back), "1");
     // From the port that it is behind: dropped.
