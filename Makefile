@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # make demo    from a fresh Debian 12 with Rust to packets through the switch
 # make test    all tests
 # make build   target/release/slipswitchd and target/release/slipswitch

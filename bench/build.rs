@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Compiles the benchmark's own BPF programs with clang.
 
 use std::env;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Which flow a packet is of: the IPv4 source address is 10.0.0.0 and the flow's number. */
 #ifndef BENCH_FLOWS_H
 #define BENCH_FLOWS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Where traffic ends: frames of the generator are counted, and how long they were on their way. */
 #ifndef BENCH_SINK_H
 #define BENCH_SINK_H

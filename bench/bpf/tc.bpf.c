@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* The benchmark's programs at the skb hook. */
 #include "flows.h"
 #include "sink.h"
@@ -57,4 +58,4 @@ int flood(struct __sk_buff *skb)
 	return TC_ACT_OK;
 }
 
-char _license[] SEC("license") = "Apache-2.0";
+char _license[] SEC("license") = "Dual BSD/GPL";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* The benchmark's programs at the XDP hook. */
 #include "flows.h"
 #include "sink.h"
@@ -156,4 +157,4 @@ int touch(struct xdp_md *ctx)
 	return XDP_ABORTED;
 }
 
-char _license[] SEC("license") = "Apache-2.0";
+char _license[] SEC("license") = "Dual BSD/GPL";

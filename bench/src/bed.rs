@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A peer between a generator and a sink, and the generator with nothing but a sink.
 
 use crate::generator::{Stream, Traffic};

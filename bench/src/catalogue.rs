@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The experiments, in words: what each is, and whose table it repeats.
 
 use crate::point::Value;

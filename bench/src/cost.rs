@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What the switch's programs cost over a bare redirect, by BPF_PROG_RUN.
 
 use crate::args::Plan;

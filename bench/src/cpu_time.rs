@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! CPU time as the scheduler counts it.
 
 use anyhow::{Context, Result};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What runs at the two ends of a switch: a client and a server, each on a thread in its own
 //! namespace, pinned to a CPU.
 

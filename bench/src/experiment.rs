@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What experiments have in common: systems that take turns, and points that come of it.
 //!
 //! Systems whose threads poll cannot take turns with others, because they take a CPU all the

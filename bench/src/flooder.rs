@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Packets of ever new flows, out of a host as fast as one thread can.
 
 use crate::generator::{SIZES, frame};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Traffic: live frames by `BPF_PROG_RUN`, and its rate where it ends.
 //!
 //! The kernel sleeps some 20 ms after each run, so one run has more frames than are looked at,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What Slipswitch is to reach against limits and peers, and the generator that tells, measured in
 //! one run.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Delays in log-linear buckets, as the programs of `bpf/sink.h` count them.
 
 /// Bits below the highest one that tell buckets apart.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A link of a program to the tcx hook, which `libbpf-rs` has no call for.
 
 use anyhow::{Context, Result};

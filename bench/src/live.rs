@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Live frames by `BPF_PROG_RUN`, with a batch size, which `libbpf-rs` has no parameter for.
 
 use anyhow::{Context, Result};

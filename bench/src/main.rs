@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Measures Slipswitch against the limits of the machine it runs on. A program, not a test: see
 //! `--help`.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Rounds of measurements that take turns.
 
 use crate::args::Plan;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How long memory takes, by how much of it is in use: what a look into a table of that size costs.
 //!
 //! With many flows that is most of what a packet takes, and it depends on the machine and on what

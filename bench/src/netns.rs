@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Devices in namespaces.
 
 use anyhow::{Context, Result, anyhow};

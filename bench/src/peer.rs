@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Systems that are compared: what moves packets from one port to another.
 //!
 //! The life of a peer: [`System::start`] starts it, in a directory and a network namespace of

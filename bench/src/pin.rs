@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Threads that stay on one CPU.
 
 use anyhow::{Context, Result, ensure};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a comparison says: one metric of one system under one choice of parameters.
 
 use crate::measure::Series;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a run tells who waits for it.
 
 use crate::point::Point;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a run says: here the figures of groups, below the page of experiments.
 
 pub mod goals;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A system that runs between two hosts, ready for traffic.
 
 use crate::ends::Ends;

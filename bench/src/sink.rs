@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Where traffic ends, and is counted.
 
 use crate::histogram::{BUCKETS, Histogram};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The switch's BPF datapath without a daemon: two ports and the flows of a benchmark.
 
 use crate::generator::{PORTS, TARGET, source};

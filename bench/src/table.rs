@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Operations of the BPF flow table, against plain memory.
 
 use crate::args::Plan;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a switch is put between: two ports, and what is at their other ends.
 //!
 //! ```text

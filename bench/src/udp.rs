@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Small packets at XDP: generator, switch and sink on one core.
 
 use crate::args::Plan;

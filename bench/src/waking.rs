@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How long it takes to wake a thread on an idle CPU: what a daemon that does not poll pays for each
 //! first packet, and a tool that waits for answers pays for each answer.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Compiles the BPF programs with clang, one object a hook, and puts them where the loader
 //! includes them from.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Between corpora as they are kept (`corpora/TARGET.hex`) and as libFuzzer wants them (a
 //! directory of files).
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The end-to-end harness: a switch with Debian's own tools around it, in a place of its own.
 //!
 //! [`Switch`] starts a private `ovsdb-server` and a daemon, either Slipswitch or Debian's

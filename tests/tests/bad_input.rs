@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Bad input: a clear error, and nothing is lost.
 
 use slipswitch_tests::harness::{Switch, wait_until};

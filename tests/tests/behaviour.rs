@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Runs the behaviour suite over each datapath: `model`, `userspace` (dummy ports, no
 //! privileges), `veth` (the userspace datapath over real veth pairs), `tcx` and `xdp` (the BPF
 //! tiers above it, over such pairs). The last three need root. In `chaos` three calls of ten fail,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A datapath that fails on purpose: whoever drives it loses nothing but what the fault took.
 
 use datapath::{Flows, Megaflow, Packets, PortError, PortNo, PortSpec, Ports, Refusal, Ufid};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Every decoder that meets bytes or text from outside, in one table: what is valid decodes, and
 //! nothing (every truncation, and a hundred thousand seeded mutations each) makes one panic.
 //!

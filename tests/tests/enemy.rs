@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! An enemy of the switch: floods, peers that do not read, endings at the wrong moment. What
 //! must hold: nothing crashes, nothing hangs, other ports and other peers go on.
 

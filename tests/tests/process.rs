@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The daemon as a process: its command line, its files, its end; and `slipswitch up`.
 
 use slipswitch_tests::harness::{

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Who can reach what the daemon makes, what the daemon may do, and what it does not tell.
 
 use slipswitch_tests::harness::{

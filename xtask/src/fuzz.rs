@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `cargo xtask fuzz`: the targets of `fuzz/`, under libFuzzer.
 
 mod args;

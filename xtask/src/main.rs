@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Chores of this workspace that Cargo has no command for: `cargo xtask COMMAND`.
 
 #![forbid(unsafe_code)]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What test programs print, counted.
 
 /// Counts of one step.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `cargo xtask test`: all tests of the workspace.
 //!
 //! Tests that run daemons and send packets share the machine with each other, and with whatever else

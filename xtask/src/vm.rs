@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `cargo xtask vm`: tests on other kernels.
 
 mod apt;

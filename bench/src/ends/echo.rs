@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Messages that come back, each compared with what was sent.
 
 use super::{Door, Ends, connect};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Numbered datagrams at a steady rate, to see which are lost while something happens.
 
 use super::{Ends, PORT};

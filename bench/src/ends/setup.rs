@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Datagrams of flows that the switch has not seen.
 //!
 //! One thread sends and receives, so that it waits for a datagram where the kernel delivers it.

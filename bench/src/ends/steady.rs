@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Datagrams of many flows at a steady rate, that nobody has to answer.
 
 use super::{Ends, PORT};

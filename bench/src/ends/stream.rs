@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! As many bytes as one connection carries.
 
 use super::{Door, Ends, connect};

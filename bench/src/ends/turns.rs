@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! One byte there, one byte back: on a connection that stays, or on a new one each time.
 
 use super::{Door, Ends, connect};

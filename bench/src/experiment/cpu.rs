@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! CPU that a daemon uses, without traffic and under traffic of many flows.
 
 use super::setup::prepared;

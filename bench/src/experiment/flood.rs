@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! TCP between two ports while a third floods the switch.
 //!
 //! What the flood costs by being sent is not the switch's doing: it takes CPU from the two that

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Frames of our own generator through every system, each by itself, one after the other.
 //!
 //! Generator and sink are the same for all, and the generator's own ceiling is measured in turn

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Two containers that talk by TCP.
 
 use super::{Asked, Run, Task, parameter};

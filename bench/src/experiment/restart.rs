@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Packets that a restart of the daemon costs.
 
 use super::{Asked, Run, with_rules};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What OpenFlow rules cost: time to add, memory to keep.
 
 mod answerer;

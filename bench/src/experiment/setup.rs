@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Flow set-up: new flows a second, and what a first packet takes.
 
 use super::{Asked, Measure, Run, Task, with_rules};

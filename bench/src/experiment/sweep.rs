@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How long a pass over all megaflows takes.
 
 use super::setup::{are_there, begin, prepared};

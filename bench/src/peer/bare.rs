@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Redirects with nothing else: the limits.
 
 use super::{Peer, Rules};

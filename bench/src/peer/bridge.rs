@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The bridge of the kernel.
 
 use super::{Peer, Rules};

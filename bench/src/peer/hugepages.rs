@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Hugepages of 2 MiB, reserved for a while.
 
 use anyhow::{Context, Result, ensure};

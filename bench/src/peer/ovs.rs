@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Open vSwitch of the distribution, with the kernel's datapath, and with its own over three kinds
 //! of devices.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! This switch, on one tier.
 
 use super::Tier;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Daemons that are driven by ovsdb-server and OpenFlow: Slipswitch and Open vSwitch.
 
 use super::hugepages::Hugepages;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What is to be reached, judged by the points of a run.
 
 use super::results::Results;

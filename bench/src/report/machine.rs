@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a run was made on: the machine, the kernel, the versions of what was compared.
 
 use crate::topology::CONGESTION_CONTROL;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The page: goals, machine, and a section for each experiment, with its plots.
 
 use super::goals::{Goal, Verdict};

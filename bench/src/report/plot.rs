@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Plots, as SVG text: lines over a number, bars over names.
 //!
 //! A colour and a mark belong to a system, the same in every plot of a report. The marks differ in

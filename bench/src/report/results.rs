@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Everything that a run gave, as it is kept in a file.
 
 use super::machine::Facts;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Axes: from values to places on the paper, and where the marks are.
 
 /// How values are spread over an axis.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The tables of an experiment: systems down, parameters across.
 
 use super::results::{Role, more_is_better};

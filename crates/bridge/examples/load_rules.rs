@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Loads rules into a pipeline and says what they cost: `load_rules [COUNT [published]]`. With
 //! `published` packets see each rule before the next one comes, as where barriers are between them.
 

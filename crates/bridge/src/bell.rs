@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What the revalidator's thread sleeps on, and what wakes it.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What the other end of a bond is told when another member becomes active.
 //!
 //! The switches there have learned the addresses behind this bridge on the old member, and would

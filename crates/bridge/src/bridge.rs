@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! One bridge: the control thread's mutable state.
 
 use crate::mac_table::MacTable;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! OpenFlow connections: what controllers, `ovs-ofctl` and snoopers say to the bridges of one
 //! switch and hear from them. (OVS: connmgr, and the message handling of ofproto.)
 //!

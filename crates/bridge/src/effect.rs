@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What packets change beside leaving by a port.
 //!
 //! Translation gives, beside datapath actions, a list of [`Effect`]s: who is credited with

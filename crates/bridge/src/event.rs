@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What packets have for the control thread, and the way there.
 //!
 //! Packet threads and the revalidator send ([`Sender`]); the control thread takes what was sent when

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Groups (OpenFlow 1.1+ section 5.6).
 
 use clock::Millis;

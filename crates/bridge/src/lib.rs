@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Bridges: OpenFlow tables, groups, meters and learning; translation of packets into
 //! megaflows; upcalls and revalidation. (OVS: ofproto and ofproto-dpif.)
 //!

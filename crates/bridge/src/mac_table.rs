@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Learned MAC addresses of one bridge.
 //!
 //! # What it is

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What the switch knows of each megaflow that it installed (OVS: udpif keys).
 //!
 //! A datapath knows a megaflow's match and actions; the switch also knows what the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! OpenFlow meters of one bridge (OpenFlow 1.3 section 5.7), kept by the datapath.
 
 use clock::Millis;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How long the control thread waits for megaflows to follow the tables.
 //!
 //! Who changes a rule and then sends a packet expects the packet to meet the rule, so a barrier

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The OpenFlow tables and groups of one bridge: the control thread's mutable copy.
 //!
 //! Tables are persistent structures, so a [`Pipeline`] clones cheaply. That is how bundles are

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Ports and bundles of one bridge: the control thread's copy.
 
 use crate::group::Count;

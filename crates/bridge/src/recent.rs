@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What megaflows that were made lately had in common: most of them have one of a few masks, and
 //! one of a few lists of actions, which they then share.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Frozen pipelines: where translation goes on when a packet comes back to the tables.
 //!
 //! Some actions cannot be translated to the end in one go: what is under a popped MPLS stack,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Revalidation: megaflows kept true to the tables, and their statistics brought home.
 //!
 //! One pass ([`SlowPath::pass`]) does, for every megaflow: credit what the datapath counted

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Rules: what OpenFlow calls flow entries.
 
 use crate::snapshot::INTERNAL_TABLE;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What was seen lately, in a fixed amount of memory.
 
 use datapath::Ufid;

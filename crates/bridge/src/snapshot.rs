@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The immutable state that translation reads.
 //!
 //! Published as one `Arc<Snapshot>` by the control thread after each change (or batch of

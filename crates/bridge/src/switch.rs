@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The switch: all bridges over one datapath. Owned by the control thread.
 //!
 //! Changes are made through [`Switch::bridge_mut`] and the methods here, and seen by packets

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Snapshots for tests, built by hand.
 
 use crate::group::{Bucket, Group, GroupKind, Selection};

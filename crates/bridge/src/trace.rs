@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What `ofproto/trace` prints of a translation.
 //!
 //! Translation reports what it does into a [`Tracer`] as a tree; [`Tracer::render`] prints it

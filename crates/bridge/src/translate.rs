@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Translation: from a packet's key to the megaflow that it belongs to.
 //!
 //! # What it is

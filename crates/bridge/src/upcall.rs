@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Upcalls: a packet without a megaflow is translated, forwarded, and its megaflow installed.
 //!
 //! Runs on packet threads. It reads the newest snapshot and installs through the datapath's

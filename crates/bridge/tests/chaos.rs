@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A whole switch over a datapath that fails on purpose: rules in, packets through, counters out.
 
 use bridge::event::Sender;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A whole switch over the model datapath: rules in, packets through, counters out.
 
 use bridge::event::{Event, Sender};

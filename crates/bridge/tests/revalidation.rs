@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Megaflows that the switch did not make, and passes that hold back.
 
 use bridge::event::Sender;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Conjunctive matches: ovs-fields(7), "CONJUNCTIVE MATCH FIELDS".
 
 use crate::Entry;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Tuple space search with priorities, and the un-wildcarding that makes megaflows.
 //!
 //! A [`Classifier`] holds rules that may overlap; [`Classifier::lookup`] gives the one of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Matches and masks without their zero words.
 
 use flow::{Key, Mask, Match, WORDS};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How many rules of a subtable have which priority.
 
 use imbl::OrdMap;

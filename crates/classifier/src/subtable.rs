@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Rules that share a mask.
 //!
 //! A rule's place is its *rank*: for each stage of the mask a hash of the rule's words up to the

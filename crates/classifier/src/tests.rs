@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The classifier against a list that is searched from end to end.
 
 use crate::{Classifier, Conjunction, Entry, MiniMatch};

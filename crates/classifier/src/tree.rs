@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Persistent trees of values by their hashes: what subtables keep rules in.
 //!
 //! Made for tables of very many small values that are shared after nearly every change. Such a

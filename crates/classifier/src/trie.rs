@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Tries of the prefixes that rules have, one for each field with prefixes. Those of addresses are
 //! the classifier's: one walk serves all subtables. Those of ports are each subtable's own: the
 //! ports of other rules (of another protocol, perhaps) would only cost bits.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The switch's clock: monotonic milliseconds that dummy mode can stop and warp.
 //!
 //! Every component that looks at the time gets a [`Clock`] (a cheap, shareable handle) or a

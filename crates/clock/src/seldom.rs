@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What is done at most once in a while.
 
 use crate::Millis;

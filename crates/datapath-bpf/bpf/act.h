@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* The action interpreter: one instruction of `struct program` an invocation, then on to itself by
  * a tail call. That keeps each invocation small for the verifier: what an instruction leaves
  * unknown does not multiply with the next one. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Whose a packet is that arrives at a device: ours, or that of the daemon, which has a packet
  * socket there.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* What a user's program for the XDP hook can do: docs/user-programs.md is the contract. */
 #ifndef SLIPSWITCH_CAPABILITIES_H
 #define SLIPSWITCH_CAPABILITIES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Checksums after a change: RFC 1624, equation 3. A wrong one stays wrong.
  *
  * Sums are of words as they lie in memory; the sum of swapped words is the swapped sum. */

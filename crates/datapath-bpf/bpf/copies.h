@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* XDP: one frame to several ports. */
 #ifndef SLIPSWITCH_COPIES_H
 #define SLIPSWITCH_COPIES_H

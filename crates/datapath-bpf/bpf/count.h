@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Counters, and statistics of ports. Each CPU counts on its shard; only when there are fewer shards
  * than CPUs do two CPUs meet there. */
 #ifndef SLIPSWITCH_COUNT_H

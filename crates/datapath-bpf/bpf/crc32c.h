@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* CRC32c of a message of which few bytes changed. The CRC is linear: what it changes by depends on
  * the changed bytes and on how far from the end they are, not on the rest.
  *

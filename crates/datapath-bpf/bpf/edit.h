@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* What edits need to know of a packet, and how they change its bytes.
  *
  * A lookup writes only the words of the key that some flow looks at, so edits go by the places of

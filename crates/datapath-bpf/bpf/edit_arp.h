@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Setting fields of ARP and RARP of IPv4 over Ethernet. */
 #ifndef SLIPSWITCH_EDIT_ARP_H
 #define SLIPSWITCH_EDIT_ARP_H

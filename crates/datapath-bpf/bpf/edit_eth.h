@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Setting Ethernet addresses. */
 #ifndef SLIPSWITCH_EDIT_ETH_H
 #define SLIPSWITCH_EDIT_ETH_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Setting fields of IPv4 and IPv6 headers. */
 #ifndef SLIPSWITCH_EDIT_IP_H
 #define SLIPSWITCH_EDIT_IP_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Setting transport ports, and type and code of ICMP. */
 #ifndef SLIPSWITCH_EDIT_L4_H
 #define SLIPSWITCH_EDIT_L4_H

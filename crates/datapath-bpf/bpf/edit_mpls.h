@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* MPLS: the label stack stands between the Ethernet type (behind tags and LLC/SNAP) and L3. */
 #ifndef SLIPSWITCH_EDIT_MPLS_H
 #define SLIPSWITCH_EDIT_MPLS_H

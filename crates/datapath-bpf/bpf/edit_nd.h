@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Setting fields of IPv6 neighbour solicitations and advertisements. */
 #ifndef SLIPSWITCH_EDIT_ND_H
 #define SLIPSWITCH_EDIT_ND_H

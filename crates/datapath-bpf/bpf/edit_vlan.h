@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Pushing and popping VLAN tags, and where the layers are after that. */
 #ifndef SLIPSWITCH_EDIT_VLAN_H
 #define SLIPSWITCH_EDIT_VLAN_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* The exact-match cache: what a packet's flow does with it, by the words that most flows look at.
  *
  * An entry is made from a flow that a packet was found to match; its key is that packet's under

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* What is attached. It stays while variants of the lookup come and go. */
 #ifndef SLIPSWITCH_ENTRY_H
 #define SLIPSWITCH_ENTRY_H

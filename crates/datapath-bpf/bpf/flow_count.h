@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Statistics of flows. A packet is added to a word of `recent`, at once or, where flows are many, with
  * others of its CPU's batch; what is full there goes to `totals`. layout.h has the forms, and the
  * order that readers rely on. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* The packet hash of the `hash` action: the same as datapath::hash::five_tuple. */
 #ifndef SLIPSWITCH_HASH_H
 #define SLIPSWITCH_HASH_H

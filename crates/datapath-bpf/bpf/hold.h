@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* XDP: programs after which the frame may have to go on to the next hook as it came, or that send
  * copies.
  *

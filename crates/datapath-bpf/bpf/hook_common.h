@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* What both hooks have: included by their headers, which say what the names mean. */
 #ifndef SLIPSWITCH_HOOK_COMMON_H
 #define SLIPSWITCH_HOOK_COMMON_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* The tc hook: a packet as the kernel knows it; maybe still to be segmented, maybe with its
  * checksum unfinished, maybe with its outermost VLAN tag beside it. hook_xdp.h says what the
  * names mean. */

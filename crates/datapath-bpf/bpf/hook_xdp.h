@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* The XDP hook: a frame as the driver received it.
  *
  * Both hook headers define the same names; the shared headers use nothing else of a context:

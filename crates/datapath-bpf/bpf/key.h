@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* A key in the making: words as they lie in memory, see layout.h. */
 #ifndef SLIPSWITCH_KEY_H
 #define SLIPSWITCH_KEY_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* The memory that the daemon and the programs share.
  *
  * Every array here is a BPF_MAP_TYPE_ARRAY with BPF_F_MMAPABLE (those of maps.h's TABLE with all

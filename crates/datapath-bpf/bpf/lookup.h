@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* From a key to a flow by the signature cache, and what to do with a packet whose flow is known.
  *
  * Hash: the sum of the words under a mask, each by factors of its own (`hash_word`; in the index

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* The maps, by the names that the loader knows. Sizes of 1 are set by the loader. Plain arrays
  * are mapped by the daemon; looking one up is a few instructions without a call.
  *

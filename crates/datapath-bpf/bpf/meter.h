@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Meters: token buckets as datapath::MeterConfig says, kept as the time at which a bucket is full
  * again ("theoretical arrival time" of the generic cell rate algorithm, ITU-T I.371): one word
  * that CPUs change by compare and swap, with no clock to advance.

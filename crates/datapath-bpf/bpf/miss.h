@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* tc: a packet without a flow that runs here goes up to the daemon, through a tap device, so
  * that its segmentation and its unfinished checksum go with it. */
 #ifndef SLIPSWITCH_MISS_H

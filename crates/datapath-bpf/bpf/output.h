@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Sending. `output` and `output_to` end a packet, `output_copy` (tc) does not. */
 #ifndef SLIPSWITCH_OUTPUT_H
 #define SLIPSWITCH_OUTPUT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* From a frame to the words of its key: the same as flow::extract, whose text says what is zero
  * in the key of a malformed frame.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* The shape that most packets have: an untagged frame with an IPv4 header without options, of no
  * fragment, and TCP or UDP behind it, all within reach.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* What is constant for one variant of the programs. The loader fills `settings` in before the
  * verifier reads it, so a branch on it costs nothing: the side not taken is deleted. */
 #ifndef SLIPSWITCH_SETTINGS_H

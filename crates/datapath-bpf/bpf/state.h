@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* What one packet carries from program to program, where it is not in the fast path. Programs of a
  * former daemon may begin a packet that ours end: a change here is a new LAYOUT_VERSION. */
 #ifndef SLIPSWITCH_STATE_H

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* The datapath at the tc hook. */
 #include "hook_tc.h"
 
@@ -63,4 +64,4 @@ int filter_socket(struct __sk_buff *ctx)
 	return let_in(ctx);
 }
 
-char _license[] SEC("license") = "Apache-2.0";
+char _license[] SEC("license") = "Dual BSD/GPL";

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Packets come in trains: the next one is often of the same flow. So where some have followed each
  * other a CPU keeps their key, bit by bit, and what their flow does with them. To compare that takes
  * a few instructions, where to sum a key up and to look for the sums takes a hundred. Where packets

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* What the `hash` action hashes, as the packet is now. */
 #ifndef SLIPSWITCH_TUPLE_H
 #define SLIPSWITCH_TUPLE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* For users' programs at the XDP hook: all that is alike in them, so that what is left to write is
  * the parsing of frames. docs/user-programs.md is the contract; what is here keeps its side of it.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* The bytes of a frame that can be read directly, and how a parse ends. */
 #ifndef SLIPSWITCH_VIEW_H
 #define SLIPSWITCH_VIEW_H

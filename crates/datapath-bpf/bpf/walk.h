@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* The search that the cache spares: mask after mask, in the index. Everything is parsed here, so
  * a variant of the lookup may know less than the present flows look at. */
 #ifndef SLIPSWITCH_WALK_H

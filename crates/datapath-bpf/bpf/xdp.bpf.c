@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* The datapath at the XDP hook. */
 #include "hook_xdp.h"
 
@@ -42,4 +43,4 @@ int act_xdp(struct xdp_md *ctx)
 	return act(ctx);
 }
 
-char _license[] SEC("license") = "Apache-2.0";
+char _license[] SEC("license") = "Dual BSD/GPL";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* A datapath of one's own for the XDP hook, as an example: Ethernet and IPv4, one output or drop.
  * Packets and flows that it does not know are left to the next hook. */
 #include "user.h"
@@ -49,4 +50,4 @@ int l2_ipv4(struct xdp_md *ctx)
 	return parse(ctx, &q) && find_flow(ctx, &q) ? run_flow(ctx, &q) : pass();
 }
 
-char _license[] SEC("license") = "Apache-2.0";
+char _license[] SEC("license") = "Dual BSD/GPL";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Attaching the entry programs to interfaces.
 //!
 //! The skb hook is a tcx link (Linux 6.6); where the kernel has none, a filter on a clsact

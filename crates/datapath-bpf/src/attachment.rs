@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Words of the public interface: configuration, attachments, hooks, errors.
 
 use std::io;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a user's program for XDP says that it can do (`bpf/capabilities.h`), and whether a flow
 //! is within that.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The clsact qdisc, on which filters are where the kernel has no tcx links (before Linux 6.6).
 //!
 //! A qdisc says nothing of who made it, and the daemon that did may have died since. But one

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The BPF datapath as one thing.
 
 use std::collections::{BTreeMap, HashMap};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The cells of a `struct program` as actions again: what flows do that another daemon installed.
 //!
 //! What comes back does the same as what was encoded. It may be written otherwise: nested lists

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How many keys of packets the caches are to have room for.
 //!
 //! One for each flow is not always enough. A key has all bits that any flow looks at, so a flow

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a former daemon left, taken away by one that does not go on with it.
 
 use std::os::fd::AsFd;

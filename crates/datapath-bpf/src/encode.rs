@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Actions as the cells of a `struct program`, and which hooks can run them. Pure.
 //!
 //! A program edits the packet itself, and only `clone_redirect` at tc makes a copy. So what

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The flow table: slots, index, masks, programs and what the daemon knows of each flow.
 //!
 //! # Life of a slot

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Waiting until every program that runs now has ended.
 //!
 //! Programs run inside RCU read-side critical sections, so an RCU grace period of the kernel is

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The hash of a key under a mask: as `bpf/settings.h` and `bpf/lookup.h` compute it.
 //!
 //! Whoever sends packets chooses keys, and must not be able to choose such that have one hash: an

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The index: hash of a flow under its mask to its slot, in buckets of eight with two choices.
 //!
 //! A program that searches for a hash looks at one entry with that hash in each of the two

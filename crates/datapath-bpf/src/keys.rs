@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! [`flow::Key`] and [`flow::Match`] in the words of the shared tables, and back.
 
 use std::mem::offset_of;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `bpf/layout.h` in Rust: what the daemon and the programs share. The C header says what each
 //! field means and who writes it; `tests/layout.rs` compares both by the object's BTF.
 

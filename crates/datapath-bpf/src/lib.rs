@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The BPF datapath: flows in array maps that the daemon and BPF programs share, the programs at
 //! the XDP and the skb hook, and what attaches and fits them.
 //!

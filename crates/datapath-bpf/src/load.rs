@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Opening and loading the compiled programs.
 
 use std::collections::HashMap;

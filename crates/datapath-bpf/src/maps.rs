@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The shared arrays, their names and sizes.
 
 use std::collections::HashMap;

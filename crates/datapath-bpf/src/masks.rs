@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The masks that flows have, in the array that walks go through.
 //!
 //! The place of a mask is written while no walk compares under it: a mask that lost its last flow

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Meters in the shared array. `struct meter` has a rate as the time that a bit or a packet
 //! takes, and a burst as the time that a full bucket lasts.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What comes out of the miss device: a tap frame that begins with `struct miss_header`.
 //!
 //! A packet whose outermost VLAN tag was beside its bytes comes with the tag where an Ethernet

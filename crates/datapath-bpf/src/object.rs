@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A user's own object: read, checked against what the daemon has, and loaded over its maps.
 //! `docs/user-programs.md` is the contract.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Making the maps and loading the programs, or taking over what is pinned.
 
 use std::collections::HashMap;

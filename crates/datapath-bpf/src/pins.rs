@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What outlives the daemon: maps and links, pinned in a directory of a BPF file system.
 //!
 //! ```text

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Ports and interfaces in the shared arrays.
 
 use std::mem::offset_of;

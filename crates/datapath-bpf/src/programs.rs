@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Action programs, one for each content, with the number of flows that use it.
 
 use hashbrown::HashMap;

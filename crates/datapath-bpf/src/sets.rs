@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Sets of ports that XDP sends copies to, and the devmap of each.
 //!
 //! The kernel copies a frame to everything that is in a devmap. There is no devmap for each flow:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `struct settings` of `bpf/settings.h`: what is constant for one variant of the programs.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};

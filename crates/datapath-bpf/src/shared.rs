@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! An array map in this process's memory.
 //!
 //! Programs on other CPUs read and write the same memory, so every access is an atomic one of

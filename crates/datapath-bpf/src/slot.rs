@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A flow of the shared tables as one thing: its entry in `slots` and the one in `details`.
 
 use std::mem::offset_of;

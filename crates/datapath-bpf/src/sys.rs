@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! bpf(2) and membarrier(2), as far as `libbpf-rs` does not have what is needed.
 
 use std::ffi::CString;

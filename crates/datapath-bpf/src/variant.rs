@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Variants of the lookup programs.
 //!
 //! The full variant serves every flow and is always loaded. [`Variants::choose`] looks what the

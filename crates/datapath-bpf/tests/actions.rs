@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Actions at both hooks give the bytes that the model datapath gives. Needs root.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs)]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The datapath with the kernel: loading, forwarding, adoption, and flows that come and go while
 //! packets run.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The Rust mirror of `bpf/layout.h` against the type information of the compiled programs.
 
 use std::collections::HashMap;

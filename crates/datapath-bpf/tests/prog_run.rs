@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The BPF programs run one packet at a time by `BPF_PROG_RUN`, at both hooks. Needs root.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs)]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A model of how slots are published, removed and used again (`src/flows.rs`), run under
 //! shuttle: programs on two CPUs, one daemon, and every order of their steps that a random
 //! scheduler finds. Each rule is also left out once, to see that the model finds what then goes

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A model of how what flows counted of late is moved to their totals (`bpf/flow_count.h`) while
 //! somebody reads both (`src/flows/stats.rs`), run under shuttle. Each rule is also left out once,
 //! to see that the model finds what then goes wrong.

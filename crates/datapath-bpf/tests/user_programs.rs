@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Users' own programs at XDP: the example over tables that the datapath fills, at a veth, and
 //! objects that are refused.
 

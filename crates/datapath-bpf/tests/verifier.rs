@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What the programs cost this kernel's verifier. Needs root.
 
 #![allow(clippy::unwrap_used, missing_docs)]

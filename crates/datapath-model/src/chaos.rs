@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A datapath that fails on purpose.
 //!
 //! Every fault is one that the contract allows, so that whoever drives a datapath must live with

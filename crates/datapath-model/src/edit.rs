@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What actions do to a packet, written plainly: bytes are changed in place, then the checksum
 //! that covers them is moved by the difference between the whole sums before and after.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! For tests: a slow, plain datapath that is obviously right, and one that fails on purpose.
 //!
 //! [`Model`] keeps megaflows in a vector and looks through all of them for each packet; its

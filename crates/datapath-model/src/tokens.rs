@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Meters, written from the text of [`datapath::MeterConfig`]: levels are recomputed in exact
 //! integers from milliseconds.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Which thread serves which receive queue.
 
 use crate::config::Config;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What the misses of a port may cost.
 //!
 //! A miss costs the switch a translation, mostly a megaflow, and all that follows from it: some

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The exact-match (microflow) cache of one packet thread.
 //!
 //! From a hash of the whole key to the megaflow that such a packet matched last. An entry is a

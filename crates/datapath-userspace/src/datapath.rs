@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! [`UserspaceDatapath`]: the contract, on what the other modules do.
 
 use crate::assign::{self, Assignment, ThreadInfo};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Changing headers: what `set`, `push` and `pop` actions do to one packet.
 //!
 //! Every function finds its header by what [`flow::extract`] found in the packet ([`Parsed`]), so

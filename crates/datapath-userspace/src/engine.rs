@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What processes packets: one engine for each packet thread, and as many as are needed for
 //! packets that other threads bring (`execute`, `inject`, dummy ports).
 

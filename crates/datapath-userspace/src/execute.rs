@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Running actions on a batch of packets.
 
 use crate::edit;

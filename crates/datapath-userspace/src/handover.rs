@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Packets that a faster tier passes on to this datapath, which holds every flow.
 
 use datapath::{Origin, PortNo};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The userspace datapath: the base that holds every flow and can run every action.
 //!
 //! # How a packet goes through

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! One megaflow as the datapath holds it.
 
 use crate::shape::{Shape, Values};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Meters: token buckets on the datapath's clock. [`datapath::MeterConfig`] says how they work.
 
 use clock::Millis;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Ports: open devices, their queues, and the account that pays for their misses.
 
 use crate::budget::Account;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A mask as lookups use it: the words of a key that it has bits in, and only those. Most masks
 //! touch a handful of the key's words, so megaflows keep the values of these and share the rest.
 

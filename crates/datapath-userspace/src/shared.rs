@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What all threads of one datapath share.
 
 use crate::budget::{self, Due, Nanos, UpcallShare};

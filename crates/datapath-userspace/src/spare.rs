@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! CPU time that nobody wants.
 //!
 //! Misses cost the CPU on which the packet thread runs, and the one on which their packets come

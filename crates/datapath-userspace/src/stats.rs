@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What packet threads and the datapath count.
 
 use datapath::DropReason;

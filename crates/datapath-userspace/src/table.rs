@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The table of megaflows: tuple space search.
 //!
 //! Megaflows with equal masks share a *subtable*: a hash table over the words of the key that

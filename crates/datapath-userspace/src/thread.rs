@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Packet threads: asleep in `epoll` until a queue has packets.
 
 use crate::BATCH;

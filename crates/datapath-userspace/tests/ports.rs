@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Ports on real interfaces, in a network namespace of each test's own. Needs root.
 
 use clock::Clock;

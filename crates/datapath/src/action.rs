@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Actions of megaflows: what OVS calls ODP actions (include/uapi/linux/openvswitch.h,
 //! `enum ovs_action_attr`). Addresses and ports are network-order bytes or host integers as
 //! each field says.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The traits; the crate's text says what they are for.
 
 use crate::{

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a datapath counts beside flows and ports.
 
 /// Why a packet was dropped. Each has a counter, shown by `coverage/show` and `dpctl/show`.

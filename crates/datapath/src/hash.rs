@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The packet hash of [`crate::Action::Hash`], the same in every datapath that computes it in
 //! software, so that a select group spreads flows equally wherever they run.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What datapaths that are joined into one say to each other: a faster one that holds some flows,
 //! and the one below it that holds all.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The contract between the switch and the places that forward packets.
 //!
 //! A *datapath* has ports, holds megaflows, runs their actions on packets, and calls up when

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Megaflows: what a datapath holds.
 
 use crate::{Actions, Refusal};

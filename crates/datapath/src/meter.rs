@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Meters (OpenFlow 1.3 section 5.7).
 
 use clock::Millis;

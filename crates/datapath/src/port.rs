@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Ports of a datapath.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Why a datapath, or a faster tier of one, did not take a flow.
 
 /// Why a datapath refused a megaflow, or why a megaflow is not in a faster tier. One enumeration

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Lists of all megaflows, which each pass over them needs for a moment.
 //!
 //! Their memory is large, so the allocator has it from the kernel each time and gives it back; to map

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Stores of megaflows are in parts by identity, each under a lock of its own, so that threads seldom
 //! wait for each other. Here is what such stores have in common.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Actions as text, in the words of `ovs-appctl dpctl/dump-flows` and `ofproto/trace`.
 //!
 //! [`format()`] writes what OVS writes for the same actions (order, separators and number bases

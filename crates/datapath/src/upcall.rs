@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Upcalls: a packet for which the datapath has no answer.
 
 use crate::{Actions, PortNo, Userdata};

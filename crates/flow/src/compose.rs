@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! From a [`Key`] to a frame that has it.
 
 use crate::extract::{DL_TYPE_NONE, FRAG_ANY, FRAG_LATER};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The table of fields, and what one field can do to a [`Key`].
 //!
 //! Everything that names a packet field comes from the one table in [`table`]: its texts, its

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The key of a packet: all its fields in one flat structure.
 //!
 //! Everything is in network byte order, also what never was in a packet (registers, port

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Packet fields: the one table that names them, and the values built from it.
 //!
 //! - [`Key`]: every field of one packet, a flat structure in network byte order;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Which bits of a [`Key`] count.
 
 use crate::field::Prerequisite;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A key with a mask: what a rule or a megaflow matches.
 
 use crate::field::Prerequisite;

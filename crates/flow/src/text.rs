@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Texts of matches, packets' keys and megaflows, as OVS's tools write and read them.
 //!
 //! Two syntaxes: OpenFlow's (`tcp,in_port=1,nw_dst=10.0.0.0/8`: [`format_match`],

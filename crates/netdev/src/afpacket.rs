@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Any Linux interface, by `AF_PACKET` raw sockets (packet(7)).
 //!
 //! # What it is

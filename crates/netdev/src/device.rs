@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The three faces of an open device: [`Queue`] for packet threads, [`Sender`] for everybody,
 //! [`Device`] for the control side.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What drivers say about themselves and their links, by the `SIOCETHTOOL` ioctl
 //! (include/uapi/linux/ethtool.h).
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Finishing in software what a sender left to a device: checksums and segmentation.
 //!
 //! # What it is

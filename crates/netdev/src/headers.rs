@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The few header facts that devices need: where the layers of a frame start, and the Internet
 //! checksum. Total over any bytes.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The control side of every device that is a Linux interface.
 
 use std::fs::File;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Network devices: opening them, moving packets, reading and changing their state.
 //!
 //! # What it is

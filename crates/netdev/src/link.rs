@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Linux interfaces as rtnetlink shows them: list, find, read, change.
 //!
 //! The functions work in the network namespace of the calling thread; a [`LinkClient`] in that

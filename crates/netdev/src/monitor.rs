@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Changes of interfaces, as they happen.
 
 use std::collections::BTreeMap;

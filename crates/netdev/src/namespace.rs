@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Work in other network namespaces.
 //!
 //! The namespace is a property of the thread, so whoever wants something from another one does

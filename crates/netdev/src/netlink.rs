@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A small rtnetlink client: requests, dumps, attributes.
 //!
 //! Follows include/uapi/linux/netlink.h and rtnetlink.h. All integers are in host byte order.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Which work an interface does itself (`ethtool -k`), by the `SIOCETHTOOL` ioctl.
 
 use std::collections::BTreeSet;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What to open, and opening it.
 
 use std::collections::BTreeMap;

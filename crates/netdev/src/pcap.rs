@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Packet capture files of the classic format (draft-ietf-opsawg-pcap), for dummy devices.
 
 use std::fs::File;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Changes of interfaces in other network namespaces, as they happen.
 //!
 //! What the other end of a veth pair does with packets is that end's business: nothing is said

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Ingress policing: a token bucket in front of the receive queues.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Free packets, so that receiving needs no allocation.
 
 use packet::Packet;

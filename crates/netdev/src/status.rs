@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! State and counters of a device.
 
 /// Full or half duplex.

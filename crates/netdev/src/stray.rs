@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Interfaces of internal ports that an earlier run left, in other network namespaces.
 //!
 //! Who uses an internal port may move it into a container's namespace, and call it something else

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What one must know of an interface before XDP programs are put on it, or frames are
 //! redirected to it. Facts only; what follows from them is for others to decide.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Thin, checked wrappers of the system calls that this crate makes.
 
 use std::ffi::c_int;

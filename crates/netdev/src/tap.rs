@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A tap interface that only the switch reads: BPF programs send packets up by redirecting them
 //! to it, since that way a packet's segmentation and unfinished checksum reach us with it.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Tap interfaces by `/dev/net/tun` (Documentation/networking/tuntap.rst): what the host's stack
 //! sends through the interface we read, what we write the host's stack receives.
 //!

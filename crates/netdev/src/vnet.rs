@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `struct virtio_net_hdr` (include/uapi/linux/virtio_net.h), as `AF_PACKET` sockets with
 //! `PACKET_VNET_HDR` and tap devices with `IFF_VNET_HDR` put it before each frame: 10 bytes in
 //! host byte order.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Dummy devices: no privilege, no kernel.
 
 use std::sync::{Arc, Mutex};

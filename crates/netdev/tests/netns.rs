@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Devices on real interfaces, each test in a network namespace of its own thread, which ends
 //! with it. Without root the tests say SKIPPED and pass.
 

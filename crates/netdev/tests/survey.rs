@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What XDP would meet on an interface.
 
 mod support;

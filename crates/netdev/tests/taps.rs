@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a faster tier in front of the devices needs of them: ports that do not receive, internal
 //! ports that outlive the switch, and the tap by which packets come up.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Actions and instructions, free of their many wire forms.
 //!
 //! Instructions are kept in the same list, in the order in which OpenFlow 1.1+ runs them

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! OpenFlow errors: one name each, whatever the version.
 //!
 //! An error such as OFPBAC_BAD_TAG has a *place* in each version: OpenFlow's own type and code

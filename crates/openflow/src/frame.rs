@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! From a byte stream to messages, and the first exchange on a connection; no I/O.
 //!
 //! OpenFlow frames itself: the third and fourth byte of each message are its length. The one

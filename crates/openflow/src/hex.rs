@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Messages as text, for tests.
 
 /// The bytes that `text` spells, two hexadecimal digits each.

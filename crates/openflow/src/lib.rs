@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! OpenFlow 1.0 to 1.5 with Nicira's extensions: messages as version-neutral values, and the
 //! codec between them and bytes.
 //!

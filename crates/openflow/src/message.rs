@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! OpenFlow messages as values that know no version.
 //!
 //! A [`Message`] says *what* is meant; the codec knows how OpenFlow 1.0, 1.1, ..., 1.5, the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Matches on the wire: NXM and OXM lists, and the fixed structures of OpenFlow 1.0 and 1.1.
 //!
 //! | form | who uses it | here |

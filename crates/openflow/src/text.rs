@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Texts of actions and flows, as ovs-ofctl(8) and ovs-actions(7) have them.
 //!
 //! [`format_actions`] writes what `ovs-ofctl dump-flows`, `bridge/dump-flows` and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Reading and writing big-endian bytes, without panics.
 
 use crate::{OfError, PortNo, Version};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The codec and the texts against what Open vSwitch's ovs-ofctl sends and prints; the vectors
 //! were recorded from its version 3.1.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The five atomic values of OVSDB (RFC 7047 section 3.2, `<atomic-type>`; section 5.1, `<atom>`).
 
 use std::cmp::Ordering;

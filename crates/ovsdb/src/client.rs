@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The driver: a [`Session`] on real connections, as a task of a current-thread runtime.
 //!
 //! All state is shared between the [`Client`] in the daemon's hands and the task, both on one

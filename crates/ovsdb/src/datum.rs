@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Column values: a set or a map of atoms (RFC 7047 section 5.1, `<value>`).
 //!
 //! A datum is kept in one form only: elements sorted, each once. A scalar is a set of one, as on

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Why a piece of JSON is not what the protocol says it should be.
 
 use std::fmt;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Cutting a byte stream into JSON texts.
 //!
 //! OVSDB's JSON-RPC has no length prefix and no separator: one object follows the other (RFC 7047

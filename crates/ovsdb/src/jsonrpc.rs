@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! JSON-RPC 1.0 messages, as RFC 7047 section 4 uses them.
 
 use serde_json::{Map, Value, json};

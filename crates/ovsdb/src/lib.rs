@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 #![forbid(unsafe_code)]
 //! A client of OVSDB servers: RFC 7047 and the extensions of ovsdb-server(7).
 //!

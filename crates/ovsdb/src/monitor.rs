@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What to replicate: the caller's wish ([`MonitorSpec`]), and what of it the server's schema can
 //! give (`Plan`).
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Where database servers listen, in OVS's notation (ovsdb(7), "Connection Methods"), and how to
 //! reach them.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The local copy of the database, and the record of what changed in it.
 //!
 //! Invariants:

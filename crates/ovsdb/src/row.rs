@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! One row of the replica, with accessors that never fail.
 //!
 //! A column that the server's schema does not have, that was not asked for, or that has another

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Database schemas (RFC 7047 section 3.2), read with patience.
 //!
 //! Only what a client needs is kept: which tables and columns there are, and of which type. A

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The protocol without any I/O: bytes in, bytes and events out.
 //!
 //! One [`Session`] lives as long as the client. The driver tells it when a connection came up

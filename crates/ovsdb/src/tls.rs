@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! TLS to the database server. The files are read anew for each connection, so that renewed
 //! certificates need no restart.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Transactions (RFC 7047 section 4.1.3 and 5.2): built here, sent by the session, answered with
 //! an [`Outcome`].
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Reading `<table-updates>` (RFC 7047 section 4.1.6) and `<table-updates2>` (ovsdb-server(7)
 //! section 4.1.14) into row changes.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Row identifiers (RFC 4122 text form, as RFC 7047 section 5.1 uses it).
 
 use std::fmt;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Whatever the bytes, the session survives: truncation at every byte of every message, and
 //! 100,000 random mutations, at every stage of the conversation.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The client against Debian's ovsdb-server and ovs-vsctl.
 
 mod support;

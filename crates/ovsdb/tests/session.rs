@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The protocol's state machine against a server that exists only as JSON.
 
 use std::time::{Duration, Instant};

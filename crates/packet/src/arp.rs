@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! ARP and RARP for IPv4 over Ethernet (RFC 826, RFC 903).
 
 use zerocopy::network_endian::{U16, U32};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! An owned packet: bytes with headroom for pushed headers, and unfinished offload work.
 
 use std::fmt;

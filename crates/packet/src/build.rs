@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Frames built header by header, with lengths and checksums filled in at the end.
 //!
 //! For tests, tools and composed packets. The calls go from the outside in:

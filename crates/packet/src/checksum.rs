@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Checksums: the Internet checksum (RFC 1071), its incremental update (RFC 1624), and the
 //! CRC32c of SCTP (RFC 9260, appendix A).
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Ethernet, VLAN (IEEE 802.1Q), LLC/SNAP (IEEE 802.2) and MPLS (RFC 3032) headers.
 
 use zerocopy::network_endian::{U16, U32};

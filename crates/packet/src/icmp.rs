@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! ICMP (RFC 792), ICMPv6 (RFC 4443), neighbour discovery (RFC 4861), IGMP (RFC 2236).
 
 use zerocopy::network_endian::{U16, U32};

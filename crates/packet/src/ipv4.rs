@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! IPv4 (RFC 791).
 
 use zerocopy::network_endian::{U16, U32};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! IPv6 and its extension headers (RFC 8200).
 
 use crate::ip_proto;

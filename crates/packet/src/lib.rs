@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Packets: owned buffers with headroom and offload state, checked header views, checksums,
 //! builders.
 //!

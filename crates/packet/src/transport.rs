@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! TCP (RFC 9293), UDP (RFC 768) and SCTP (RFC 9260) headers.
 
 use zerocopy::network_endian::{U16, U32};

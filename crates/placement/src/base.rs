@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What placement needs of the base beyond the contract.
 
 use datapath::{Datapath, PortNo};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The BPF datapath as a fast path.
 
 use crate::{Attachment, FastPath, Held, Reason, TierSet};

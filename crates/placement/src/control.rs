@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What the control side knows of ports and settings.
 
 use crate::TierSet;

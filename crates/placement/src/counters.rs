@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The contract's counters: sums.
 
 use crate::placed::PlacedDatapath;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Devices whose packets a fast path takes before the driver counts them.
 
 use crate::FastPath;

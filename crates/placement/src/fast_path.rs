@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What placement needs of a datapath that is faster than the base.
 
 use crate::TierSet;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Whether a device suits XDP: as a place where packets come in, and as one they are redirected
 //! to.
 //!

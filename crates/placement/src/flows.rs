@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The contract's flows: the base's, joined with the fast path's.
 
 use crate::fast_path::FastPath;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Which tiers a flow may go to, by its ports and actions.
 //!
 //! Read on every install; replaced as a whole when a port or a setting changes.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Packets of a port go over from the base's socket to the fast path, and back.
 //!
 //! The kernel shows a packet to the socket first and to the skb hook then, and other packets are

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Placement: which tier holds which flow, and why it is not a faster one.
 //!
 //! # What it is

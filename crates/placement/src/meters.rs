@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The contract's meters: in the base, and mirrored in the fast path.
 
 use crate::placed::PlacedDatapath;

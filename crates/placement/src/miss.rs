@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The miss device: a tap by which a fast path hands over what no flow of it matches.
 
 use crate::FastPath;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Flows change their place: into the fast path, out of it, and in again.
 
 use crate::TierSet;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! [`PlacedDatapath`]: what it is made of, its beginning and its end.
 
 use crate::control::Control;

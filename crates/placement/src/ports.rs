@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The contract's ports, and which tiers each is attached to.
 
 use crate::TierSet;

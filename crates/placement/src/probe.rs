@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Facts about devices, from the kernel.
 
 use crate::fit::{PeerFacts, XdpFacts};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Flows on their way to the fast path.
 //!
 //! A flow is installed while its first packet is being processed in userspace. Were it put into

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What is where, in numbers (`dpctl/offload-stats-show`).
 
 use crate::placed::PlacedDatapath;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What this host and a device would allow, without a running daemon (`slipswitch doctor`).
 //!
 //! Nothing is changed: no program is loaded, nothing attached. So what only an attempt can tell

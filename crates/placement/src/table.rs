@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Where each flow is.
 //!
 //! One small entry a flow, sharded by identity; a shard's lock is held while a flow changes its

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Placement over a model of the base and a fast path that is made up.
 
 mod adoption;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Real parts: veths, the userspace datapath, the BPF datapath, the miss device. Needs root.
 
 use clock::Clock;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A daemon that does nothing, for the tests of this crate: it starts as its arguments say, waits
 //! for SIGTERM, and can fail or crash on request.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Detaching, and the notification that the daemon is ready.
 
 use std::io;

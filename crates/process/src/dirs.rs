@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The directories that daemon, tools and scripts agree on.
 
 use std::ffi::OsString;

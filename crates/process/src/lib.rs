@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The life of a daemon process: directories, detaching, the pidfile, the monitor, the user it
 //! runs as, and signals.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The monitor: a process that starts the daemon anew when a programming error has killed it.
 //!
 //! The monitor forks and waits. A daemon that ends for any other reason (an exit, SIGTERM, SIGKILL)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The pidfile: a file with the process's number in it, locked as long as the process lives.
 
 use std::fs::{self, File, OpenOptions};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Signals as flags and a descriptor.
 //!
 //! A handler stores a bit and writes one byte to a pipe; the rest of the program polls the pipe's

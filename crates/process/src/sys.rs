@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The system calls that need `unsafe`, each wrapped once.
 
 use std::ffi::CString;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Running as another user (`--user`), with just the capabilities that a switch needs.
 
 use crate::error::ProcessError;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Real processes: detach, pidfile, monitor, user. Each test ends what it has started.
 
 use std::fs;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Publication of immutable state to packet threads.
 //!
 //! One writer publishes a new `Arc<T>` now and then; many packet threads look at the newest

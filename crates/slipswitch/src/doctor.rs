@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `slipswitch doctor`: which tiers this kernel and each interface have, why not the others, and
 //! what would change that.
 //!

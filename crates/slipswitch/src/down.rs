@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `slipswitch down`.
 
 use crate::place::Place;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `slipswitch explain`: what happens to a packet, where, and why there.
 
 use crate::place::Place;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `slipswitch`: the user's tool. Starts and stops a switch, and says where flows run and why;
 //! what else one does with a switch is done with `ovs-vsctl`, `ovs-ofctl` and `ovs-appctl`.
 #![forbid(unsafe_code)]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Where a switch keeps its files, and the programs that are run there.
 
 use anyhow::{Context, Result, bail};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The command line of `ovs-vswitchd(8)`.
 //!
 //! Read by hand, by the rules of `getopt_long(3)`: long options may be shortened to any unique

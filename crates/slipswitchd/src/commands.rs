@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `ovs-appctl` commands: what people and scripts ask a running switch.
 //!
 //! Every command of `ovs-vswitchd` 3.1 is here. It answers in OVS's words, order and number

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The switch, made what the database says. (OVS: vswitchd/bridge.c.)
 //!
 //! # What it is

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The daemon's state: one structure on one thread.
 //!
 //! Everything that asks for work (the database, OpenFlow peers, `ovs-appctl`, packets'

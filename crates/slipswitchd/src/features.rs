@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What the datapath can do, in OVS's words.
 //!
 //! One table ([`of`]) feeds `ovs-appctl dpif/show-dp-features` and the log lines at the making

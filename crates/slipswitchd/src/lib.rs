@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The switch daemon, in the place of `ovs-vswitchd`: arguments, threads and wiring.
 //!
 //! One control thread owns all state ([`daemon`]); packet threads belong to the datapath, and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `slipswitchd`: see the library's text.
 #![forbid(unsafe_code)]
 

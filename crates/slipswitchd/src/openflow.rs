@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! OpenFlow over sockets: listeners (`BRIDGE.mgmt`, `BRIDGE.snoop`, passive controllers) and
 //! connectors (active controllers).
 //!

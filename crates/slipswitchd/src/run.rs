@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! From a command line to a running daemon, and back.
 
 use crate::args::{Args, DummyLevel, Exit as ArgsExit, PROGRAM, VERSION_LINE};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What the built daemon answers to `ovs-appctl` in dummy mode. The texts were recorded from
 //! ovs-vswitchd 3.1 in the same state.
 

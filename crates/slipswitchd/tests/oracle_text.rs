@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The same commands to this switch and to the real ovs-vswitchd, where it is installed: the
 //! answers must be the same text, but for identities, times that differ and names of datapaths.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! BPF file systems without a name.
 
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Cargo, from programs that Cargo runs.
 
 use std::process::Command;

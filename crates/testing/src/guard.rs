@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A shell that outlives the program and cleans up after it.
 
 use std::ffi::OsStr;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Directories in which programs live, and the guard that empties them.
 
 use crate::Guard;

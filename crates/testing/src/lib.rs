@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! For tests: what they owe to the machine that they run on.
 //!
 //! Nothing outlives a test, however its program ends, `SIGKILL` included. Network namespaces

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Network namespaces without a name.
 
 use crate::{Output, wait_for, without_privilege, without_root};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a command wrote.
 
 /// What a command wrote, and how it ended.

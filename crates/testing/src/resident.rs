@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Somebody who lives in a network namespace.
 
 use crate::Netns;

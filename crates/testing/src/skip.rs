@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What tests need of the host, and saying aloud that they do not run without it.
 
 use std::io::Write;

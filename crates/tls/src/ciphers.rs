@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Lists of cipher suites as OpenSSL has them (ciphers(1), "CIPHER LIST FORMAT"), for TLS 1.2.
 //!
 //! Words that name no suite of ours add and remove nothing, as in OpenSSL, where suites that are

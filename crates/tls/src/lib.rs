@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! TLS with OVS's rules, for OpenFlow and for OVSDB.
 //!
 //! Both sides show a certificate; each must be signed by the configured CA. The name in a

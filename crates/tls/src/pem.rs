@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Files in PEM form (RFC 7468).
 
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a connection may use (`--ssl-protocols`, `--ssl-ciphers`).
 
 use crate::ciphers;

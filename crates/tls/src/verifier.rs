@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The check of the certificate that a peer shows to an active connection.
 
 use crate::{roots, save_ca};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The asking side, for tools: blocking, without a runtime.
 
 use std::fs;

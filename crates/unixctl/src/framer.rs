@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Cutting a byte stream into JSON objects.
 //!
 //! The stream has no lengths and no separators: an object ends where its braces balance outside

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The control socket: how `ovs-appctl` talks to the daemon.
 //!
 //! The protocol is JSON-RPC 1.0 on a Unix stream socket, a plain sequence of JSON objects without

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The commands `vlog/*`, which every daemon has.
 
 use std::sync::Arc;

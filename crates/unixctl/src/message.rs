@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Requests and replies, in the shape that `ovs-appctl` and `ovs-vswitchd` exchange.
 
 use serde_json::{Map, Value, json};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Commands: their names, their words, and what answers them.
 
 use std::cell::RefCell;

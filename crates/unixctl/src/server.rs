@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The listening side.
 
 use std::cell::Cell;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Socket paths that are longer than an address can hold.
 //!
 //! A Unix socket's address holds 107 bytes of path. A longer path is reached through a descriptor

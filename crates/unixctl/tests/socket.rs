@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The server on a real socket: against our client, against raw bytes, and against the real
 //! `ovs-appctl` where it is installed.
 

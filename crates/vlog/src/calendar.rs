@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Dates for log lines: the civil calendar and the conversions of `strftime(3)` in the C locale
 //! that log patterns use, over an explicit time, so that nothing here reads a clock.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The module names of `ovs-vswitchd` 3.1, as its `vlog/list` shows them.
 //!
 //! Scripts name them in `-v` and `vlog/set`; a daemon that takes ovs-vswitchd's place accepts

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The bridge from `tracing` events to the logger.
 
 use std::fmt::{self, Write};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Severity levels, destinations and syslog facilities: the closed word lists that a log
 //! specification is made of.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Logging as Open vSwitch does it, behind `tracing`.
 //!
 //! Code logs with `tracing`'s macros. The *module* of a message is the last segment of its target

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The logger: modules, destinations and patterns of one process, and the texts of `vlog/*`.
 
 use std::borrow::Cow;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Modules: the names that messages carry, and the thresholds of each.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Log patterns: how a record becomes a line. The escapes are those of `ovs-appctl(8)`,
 //! "vlog/set PATTERN".
 

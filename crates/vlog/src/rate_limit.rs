@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Rate limiting of call sites: a token bucket that counts what it holds back and says so with
 //! the next line it lets through.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The file and the console: writing lines so that neither a full disk nor a reader that has
 //! stopped can hold the process up or bring it down.
 

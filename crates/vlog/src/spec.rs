@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Log specifications: the argument of `-v` and of `vlog/set`.
 
 use crate::level::{Destination, Facility, Level};

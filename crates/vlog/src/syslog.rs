@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The system log: local datagram socket, UDP, or nothing.
 //!
 //! A syslog daemon that is absent, slow or restarted never holds the process up: sockets do not

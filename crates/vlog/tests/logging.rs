@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The whole way from an event to a line, and the texts of `vlog/*` as the real program prints
 //! them.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Tables in shared memory that another daemon left, damaged anywhere.
 //!
 //! The input is megaflows that the other daemon had, and what then happened to words of its

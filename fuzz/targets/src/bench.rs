@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A switch in this process over the model datapath, as targets need it: no threads, and time
 //! stands still.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The part of the Open_vSwitch database that the daemon reads, as a schema for tests.
 
 use serde_json::{Map, Value, json};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Texts in the syntax of `ovs-ofctl`: matches, flows, actions, subfields.
 //!
 //! The first byte is the version, the rest text.

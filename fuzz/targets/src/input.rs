@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Values out of fuzzed bytes. What the bytes no longer give is zero, so that every input means
 //! something and a cut one means nearly the same.
 

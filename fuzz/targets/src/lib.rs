@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What is fuzzed: each target is an ordinary function over bytes that panics when something
 //! that always holds does not.
 //!

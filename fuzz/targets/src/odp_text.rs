@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Texts in the syntax of datapaths (`dpctl`): flows and actions.
 
 use flow::text::{no_names, no_numbers, odp};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Messages of every version.
 //!
 //! The first byte says what the connection has agreed on; then comes one message, whose second

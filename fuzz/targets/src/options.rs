@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Small languages: log specifications, connection targets, command lines.
 //!
 //! Words of a command line are separated by newlines.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a database server says: framing, JSON-RPC, monitors' updates, and the daemon's reading
 //! of the rows that came.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Corpora and regressions as files of text: inputs in hexadecimal, one a line. Lines that begin
 //! with `#` say something about them. One such file holds what would be thousands of files.
 

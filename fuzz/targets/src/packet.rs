@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Parsing of frames: the walkers and the key, composing, checksums, unfinished work.
 //!
 //! The first two bytes are settings, the rest is a frame.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What datapath actions do to packets, however mangled: the model and the userspace datapath
 //! do the same, and what goes out has right checksums where what came in had them.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Real inputs to start from: recorded messages and texts, frames, and for targets that read
 //! settings from their input, those settings in front.
 

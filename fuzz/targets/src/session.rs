@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A controller's connection to a live bridge: hello, then anything.
 //!
 //! The input is the version and a list of steps. A step is a message (whose length is made

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Translation of any packet by any tables: it ends, is bounded, can be said to a datapath, and
 //! is sound: another packet of the same megaflow gives the same actions.
 //!

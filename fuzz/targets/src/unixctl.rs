@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The control socket: requests as they come in, on a socket of this process.
 //!
 //! The first byte says where the stream is cut in two.

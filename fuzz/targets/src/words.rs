@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Words of the languages that targets read.
 
 use crate::{database, seeds};

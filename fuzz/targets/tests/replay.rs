@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Every seed, everything that fuzzing has collected, and every input that once failed, through
 //! its target. On stable: libFuzzer is not needed.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A fixture whose datapath fails on purpose, and a driver that is not put off by that.
 
 use super::{Fixture, Ran};

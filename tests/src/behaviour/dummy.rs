@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The userspace datapath over dummy ports: no privileges, no threads, no time.
 
 use super::{FLOW_LIMIT, Fixture, LARGE_MTU, MTU, PORTS};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The BPF tiers over a userspace datapath, and where packets ran.
 
 use super::PORTS;

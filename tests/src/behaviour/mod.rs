@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The behaviour suite: what every datapath must do, written once against the contract.
 //!
 //! A [`Fixture`] makes one datapath with [`PORTS`] ports and can let frames arrive on them and

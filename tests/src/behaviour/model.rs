@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The model as a fixture.
 
 use super::{FLOW_LIMIT, Fixture, LARGE_MTU, MTU, PORTS};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The other end of a port's veth pair, where the test sits.
 
 use super::finished;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What the suite expects of the BPF tiers beyond what it expects of every datapath: that packets
 //! do run there. What they cannot is listed here with its reason; a reason that has ceased to be
 //! fails the case, too.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A datapath over real veth pairs, in a network namespace of its own. Needs root.
 
 use super::fast::Fast;

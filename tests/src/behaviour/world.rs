@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A fixture with an answerer of upcalls, and short words for cases.
 
 use super::Fixture;

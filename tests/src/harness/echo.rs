@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Echo requests (RFC 792, RFC 4443), and how many were answered.
 //!
 //! `fping` sends them: `ping` of iputils waits for what is still missing behind its last request for

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Packets out of a host, mostly each of a new flow.
 
 use super::Host;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A host at the switch: a namespace at the other end of a plain veth pair.
 
 use super::{Echoes, Netns, Place, Process, patient, wait_until};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Taking out of a text what may differ between two runs of the same program.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A directory in which a switch lives.
 //!
 //! What the switch has pinned in bpffs goes with it: links with their pins, programs and maps with

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A process that a test has started and that dies with it.
 
 use super::{Netns, Output, Place, wait_for, wait_until};

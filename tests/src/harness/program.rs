@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Where the programs under test are.
 
 use std::path::{Path, PathBuf};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The same commands given to both daemons, and what came of them compared.
 
 use super::switch::dummy_bridge_line;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A switch with its database and the tools that drive it.
 
 use super::host::pcap_frames;

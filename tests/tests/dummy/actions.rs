@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Actions, seen in what leaves and in the datapath's actions.
 
 use crate::packets::{ip, tcp, udp};

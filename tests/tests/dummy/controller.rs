@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Controllers: packets to them, monitors, connections.
 
 use crate::packets::{ip, tcp};

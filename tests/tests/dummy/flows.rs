@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Flow tables: what `ovs-ofctl` writes into them comes out again, and no more.
 
 use crate::packets::{ip, tcp};

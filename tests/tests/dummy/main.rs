@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The daemon in dummy mode, driven by Debian's tools: no privilege, no clock, exact counts.
 //!
 //! With `SLIPSWITCH_TEST_ORACLE=1` the same tests run against Debian's `ovs-vswitchd`, which

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Megaflows: as wide as they may be, and gone when they no longer hold.
 
 use crate::packets::{ip, tcp};

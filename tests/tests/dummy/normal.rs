@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The NORMAL action: learning, flooding, the MAC table.
 
 use crate::packets::{arp, tagged_arp};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! OpenFlow as `ovs-ofctl` speaks it, in every version.
 
 use slipswitch_tests::harness::{Switch, wait_until};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Packets in the text form that `netdev-dummy/receive` and `ofproto/trace` take.
 
 /// Ethernet source and destination used where they do not matter.

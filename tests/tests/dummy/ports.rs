@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Bridges and ports from the database.
 
 use slipswitch_tests::harness::{Switch, wait_until};

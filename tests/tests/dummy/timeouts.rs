@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Time: the clock stands until a test moves it.
 
 use crate::packets::ip;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! VLAN modes of ports.
 
 use slipswitch_tests::harness::Switch;

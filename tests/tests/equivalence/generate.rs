@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Random megaflows, actions and packets.
 
 use datapath::{Action, Masked, Megaflow, PortNo, Set, Ufid, Userdata};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Random megaflows, actions and packets: each datapath does what the model does, byte for byte,
 //! count for count.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! BPF that cannot be had: the daemon goes on with what is left, and says what to do.
 
 use crate::tools::{SOON, settled, started_by, two_hosts, warm, warnings_with, without_namespaces};

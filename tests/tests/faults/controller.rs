@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Controllers that flood, stall, break off or talk nonsense. Others are not disturbed, and what
 //! it costs is bounded.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The daemon is killed at random moments, again and again.
 
 use crate::kernel::Objects;

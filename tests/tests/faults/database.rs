@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A database server that is slow, talks nonsense, dies or hangs. Packets go on meanwhile, a
 //! person is told once, and in the end the switch is what the database says.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Devices that vanish, come back, change and move, under load. Other ports lose nothing, the
 //! port itself what its own absence takes, and the database says what is.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! No room on the disk: for the log, and for the database.
 
 use crate::tools::{BACKOFF, SOON, started_by, without_namespaces};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What of a switch is in the kernel.
 
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, MapType};

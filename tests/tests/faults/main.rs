@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Faults of everything around the daemon, and of itself: what it needs goes away, answers
 //! nonsense or has no room, and it is killed. What must hold: packets go on, nothing is lost
 //! beyond what the fault took, a person is told once, and all is right again afterwards.

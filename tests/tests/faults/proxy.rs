@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A man in the middle of two Unix sockets, who does what he is told.
 
 use std::io::{Read, Write};

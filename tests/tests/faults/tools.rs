@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Switches and looks at them for these tests.
 
 use slipswitch_tests::harness::{

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Traffic that notices what it loses.
 
 use crate::tools::SOON;

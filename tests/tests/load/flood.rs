@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A port whose packets are all of new flows.
 
 use crate::tools::{MICROFLOWS, SOON, Scene};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A port that makes as many masks as it can.
 
 use crate::tools::Scene;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A switch with two hosts that talk and one that attacks.
 
 use slipswitch_tests::harness::{

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `slipswitch doctor` and `slipswitch explain`.
 
 use crate::tools::{SOON, pair, warm};

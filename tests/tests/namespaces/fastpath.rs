@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Where flows run: the fast tiers take what they can, and say why not otherwise.
 
 use crate::tools::{

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! One port that floods the switch with flows it has never seen, and its neighbours.
 
 use crate::tools::{SOON, pair};

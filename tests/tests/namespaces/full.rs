@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A BPF table that is full.
 
 use crate::tools::{SOON, megaflows, switch, warm};

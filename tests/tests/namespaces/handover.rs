@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A port changes its tier in the midst of traffic: no packet arrives twice, hardly one is lost.
 
 use crate::tools::{Numbered, SOON, pair, warm};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Things that come and go under traffic.
 
 use crate::tools::{SOON, pair, sees, switch, tcp, tcp_to, warm};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Real packets between network namespaces on plain veth pairs, nothing switched on or off by
 //! hand but where XDP is asked for (`xdp`). Needs root; without it each test says SKIPPED.
 

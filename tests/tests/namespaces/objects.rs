@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Programs of users' own in place of ours (`options:bpf-object`).
 
 use crate::tools::{SOON, sees, tcp, warm};

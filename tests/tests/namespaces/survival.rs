@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Flows outlive the daemon: what it pinned goes on forwarding, and a new daemon takes it over.
 
 use crate::tools::{SOON, Stream, in_kernel, megaflows, packets, pair, sees, switch, warm};

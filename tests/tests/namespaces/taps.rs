@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Ports that are taps, from either side: the host's own stack, and a program that holds a tap's
 //! descriptor as a virtual machine's monitor does.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Switches, hosts and traffic for these tests.
 
 use slipswitch_tests::harness::{

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What goes through.
 
 use crate::tools::{SOON, Stream, pair, sees, switch, tcp, tcp_to, udp};

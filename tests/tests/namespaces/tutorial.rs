@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The walk-through of "Open vSwitch in NVIDIA BlueField SmartNIC".
 
 use crate::tools::{SOON, switch, tcp};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! XDP at veth pairs whose other ends are prepared for it, with frames longer than a page.
 
 use crate::tools::{Numbered, SOON, bursts_of_new_flows, pair, sees, switch, tcp, warm};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Actions, seen through `ofproto/trace`.
 
 scenarios! {

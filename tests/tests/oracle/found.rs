@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What random cases found, each made small.
 
 scenarios! {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The same commands given to Slipswitch and to Debian's `ovs-vswitchd`; whatever they write
 //! must be the same. See `Scenario` in the harness for the language of the scripts.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The switch and its ports as OpenFlow tells them.
 
 scenarios! {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! NORMAL: what learning and VLANs look at.
 
 use crate::masks::assert_masks;

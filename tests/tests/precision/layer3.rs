@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Rules on addresses and ports.
 
 use crate::masks::assert_masks;

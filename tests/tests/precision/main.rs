@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How wide megaflows are: for fixed tables and packets, how many there are and what they match.
 //! A change that narrows them shows here as a difference of a mask or a number.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What the megaflows of a switch match.
 
 use slipswitch_tests::harness::Switch;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Packets as texts, and many of them at once.
 
 use slipswitch_tests::harness::Switch;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Conjunctions, groups, registers.
 
 use crate::masks::assert_masks;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! One generated case: what is done to both switches, step by step, and its text as a script in
 //! the language of the scenarios (see `Scenario` in the harness).
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A controller's end of an OpenFlow connection: sends bytes as they are, and keeps what comes.
 
 use crate::case::protocol;

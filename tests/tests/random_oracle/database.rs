@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Changes of a switch's database without a process for each.
 
 use crate::player::Broken;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Veth pairs: Slipswitch's ports are at one end, forced to a tier, the test sits at the other.
 
 use crate::player::Broken;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What Slipswitch's ports stand on, and what of a case can be compared there.
 
 use crate::case::{Case, Megaflows, Step};

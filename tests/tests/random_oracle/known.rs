@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Differences that are meant, each with its reason, and as narrow as can be.
 
 use crate::player::Seen;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Random configurations and packets, given to Slipswitch and to Debian's `ovs-vswitchd`: all
 //! that can be seen of both must be the same.
 //!

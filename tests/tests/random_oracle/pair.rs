@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Both switches, and what of a case differs between them.
 
 use crate::case::Case;

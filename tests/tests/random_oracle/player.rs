@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Plays a case on one switch, and writes down all that can be seen.
 
 mod bridges;

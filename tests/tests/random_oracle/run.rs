@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Many cases, by several pairs of switches beside each other.
 
 use crate::case::{Case, Step};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a case's bridges and ports are to be, read from the arguments of `ovs-vsctl` that make
 //! them: what stays as it is while they are there, and the columns that can be set at any time.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What can be seen in an OpenFlow message, as text: an entry to a line, without times.
 
 use crate::case::protocol;

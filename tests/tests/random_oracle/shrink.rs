@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A failing case made small: steps, actions and parts of matches are left out as long as it
 //! still fails.
 

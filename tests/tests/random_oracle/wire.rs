@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How frames get into a switch and come out of it.
 
 use crate::player::Broken;

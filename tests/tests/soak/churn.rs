@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What comes and goes in a round.
 
 use slipswitch_tests::harness::{Flood, Host, Switch, stranger};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Long churn: ports, flows, links, groups, bridges and controllers come and go beside traffic,
 //! and the daemon ends with what it had. A minute in the ordinary set;
 //! `SLIPSWITCH_SOAK_MINUTES=30 cargo test -p slipswitch-tests --test soak -- --ignored --nocapture`

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Traffic that goes on all the time between two hosts.
 
 use slipswitch_tests::harness::Host;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A packet as it comes to the tables of a datapath.
 
 use flow::Key;

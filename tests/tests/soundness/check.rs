@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The property: what a megaflow matches, a fresh translation treats alike.
 
 use crate::arrival::Arrival;

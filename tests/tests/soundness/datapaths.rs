@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The property over each datapath: megaflows are installed as upcalls would, mutants come in, and
 //! those that hit leave as a fresh translation says; the others, and only they, call up.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Frames of every kind that extraction tells apart: sound ones, and ones whose lengths, headers
 //! or options are not what they say.
 

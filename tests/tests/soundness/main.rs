@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A megaflow never matches more than a fresh translation would allow.
 //!
 //! Random switches ([`pipeline`]) get random packets ([`frames`]), sound and unsound. Each packet is

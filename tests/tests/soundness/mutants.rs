@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What else may arrive: the same bytes but for a few bits, more or fewer of them, and frames that
 //! agree with the megaflow but are otherwise like another.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Random switches: tables, groups, VLANs, learned addresses, patched bridges, as texts.
 
 use flow::Match;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A [`Pipeline`] as the switch has it, and its translations.
 
 use crate::frames::station;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The property over translation alone.
 
 use crate::arrival::Arrival;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The command line.
 
 /// Feed the decoders, the bridge and the datapaths with anything, under libFuzzer

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The libFuzzer binaries.
 
 use crate::vm::workspace::Workspace;

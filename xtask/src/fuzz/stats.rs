@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What libFuzzer says about a run.
 
 /// Counts of one run.

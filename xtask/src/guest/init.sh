@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # The guest's first program. Makes a root file system of the host's, read-only, with a layer of
 # memory over it; then run.sh takes over as process 1. Its shell is busybox.
 export PATH=/bin

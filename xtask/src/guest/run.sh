@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Process 1 of the guest once its root is there: mounts what a Linux system has, runs the steps of
 # job.sh and ends the guest. What steps print goes to the port "output"; what became of them goes
 # to the port "status", a line each:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Debian's package archive, through apt. Nothing is installed.
 
 use super::host;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Test programs, made by Cargo.
 
 use super::args::Args;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What the guest's kernel says on its console.
 
 /// Last lines of the console that are shown when a guest dies.

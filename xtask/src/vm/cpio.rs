@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Archives in cpio's "newc" format, which the kernel unpacks into its first file system
 //! (Documentation/driver-api/early-userspace/buffer-format.rst).
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Programs that the host needs.
 
 use anyhow::{Context, Result, bail};

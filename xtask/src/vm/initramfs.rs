@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The guest's first file system: what it takes to get to the host's files.
 
 use super::cpio::Archive;

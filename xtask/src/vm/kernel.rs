@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Kernels, unpacked in the target directory.
 
 use super::apt::Apt;

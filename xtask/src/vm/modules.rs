@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Modules that the guest needs before it sees the host's files.
 
 use super::host;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What is said at the end, and the exit status.
 
 use super::console;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What the guest tells about its steps; `run.sh` says how.
 
 /// A line.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The workspace as Cargo describes it.
 
 use anyhow::{Context, Result};

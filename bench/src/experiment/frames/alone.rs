@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What the generator does without a switch, in the same rounds as the systems: the ceiling that their
 //! figures are compared with.
 

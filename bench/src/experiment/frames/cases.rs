@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Which points an experiment has.
 
 use crate::generator::{SIZES, Stream};

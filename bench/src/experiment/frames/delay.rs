@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How long frames are on their way when there are few.
 
 use super::alone::Alone;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Latency where OVS-DPDK has half of what it can do.
 
 use super::cases::{self, Case, Layout};

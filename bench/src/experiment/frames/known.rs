@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What was measured already in this run: two experiments may have a case in common.
 
 use super::alone::Alone;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How many frames a system moves when there are more than it can.
 
 use super::alone::Alone;

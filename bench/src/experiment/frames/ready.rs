@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Rules, and the megaflows that follow from them.
 
 use super::cases::Case;

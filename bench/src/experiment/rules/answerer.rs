@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! An OpenFlow server that answers what a tool waits for and keeps nothing: the least that adding
 //! rules can take with this tool.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What controllers are told without having asked: packets, removed flows, ports, tables.
 
 use super::monitor::Cause;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Barriers (OpenFlow 1.5 section 7.3.8), and the flow mod that is carried out behind the answer.
 //!
 //! `ovs-ofctl add-flows` waits for a barrier behind each rule. While it waits its CPU falls asleep, and

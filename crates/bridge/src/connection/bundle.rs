@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Bundles: changes that happen together or not at all (OpenFlow 1.5 section 6.3.9 and, for 1.3,
 //! ONF extension 230).
 //!

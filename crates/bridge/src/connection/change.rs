@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Messages that change the switch, and packet-outs.
 
 use super::Connections;

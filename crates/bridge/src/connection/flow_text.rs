@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Rules as `ovs-appctl bridge/dump-flows` prints them.
 
 use crate::bridge::Bridge;

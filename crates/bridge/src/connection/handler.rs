@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What happens to each message that comes.
 
 use super::reply::Reply;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Flow monitors (NXST_FLOW_MONITOR, OFPMP_FLOW_MONITOR; OpenFlow 1.5 section 7.3.5.18).
 //!
 //! A controller that reads slower than flows change is not sent every change: its monitors

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What is to be written to one peer.
 //!
 //! Bytes in the order in which they leave. The limits say when the producers of bytes stop, so

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Rate limiting of packet-ins to one controller (`Controller:controller_rate_limit`).
 //!
 //! A token bucket; what finds no token waits in a queue of its ingress port. Ports take turns,

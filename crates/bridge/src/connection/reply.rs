@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Replies, short and long.
 
 use super::{ConnectionId, Connections};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Roles of controllers (OpenFlow 1.5 section 6.3.6).
 
 use super::{ConnectionId, Connections};

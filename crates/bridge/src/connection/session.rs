@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! One connection: handshake, settings, input and output.
 
 use super::bundle::Bundle;

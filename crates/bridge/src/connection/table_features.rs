@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What tables and groups can do, told as OVS tells it: every table can do the same, and
 //! goto_table leads to later tables.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Equal lists of actions, kept once.
 //!
 //! A table of a hundred thousand rules rarely has more than some dozen different lists of actions,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What a full table does: refuse, or evict the rule that is missed least.
 //!
 //! As in OVS, only rules with a timeout are evicted. Rules are put into groups by the fields

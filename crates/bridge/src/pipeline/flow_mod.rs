@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Flow mods (OpenFlow 1.5 section 6.4; "Flow Table Modification Messages").
 
 use super::{Change, Filter, NewRule, Pipeline, as_added};

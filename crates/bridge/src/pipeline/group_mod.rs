@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Group mods (OpenFlow 1.5 section 7.3.4.4).
 
 use super::{Change, Filter, Pipeline};

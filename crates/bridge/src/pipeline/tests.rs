@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Flow and group mods, expiry and eviction.
 
 use super::{Change, EvictionConfig, Filter, Pipeline};

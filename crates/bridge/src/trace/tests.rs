@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Texts as the real `ofproto/trace` (Open vSwitch 3.1) printed them for the same tables and
 //! packets, letter for letter behind the `Flow:` line. Ports 1 to 5; no LOCAL port.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Lists of actions: one after the other, the action set, clones, branches on length.
 
 use super::context::{Context, Freeze, OnMiss, on_stack};

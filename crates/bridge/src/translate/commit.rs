@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Datapath actions for what the pipeline changed since the last output.
 //!
 //! Actions of OpenFlow change only `Context::key`. Before a packet leaves (or is copied, or

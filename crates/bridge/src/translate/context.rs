@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The state of one translation, tables, and recursion.
 
 use super::finish::{final_mask, initial_mask, is_mpls, without_last_clone};

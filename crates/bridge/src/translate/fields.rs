@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Actions that change the packet's fields and headers, and the stack.
 
 use super::commit::{MPLS_BOS, mpls_complete, pop_mpls, push_mpls, vlan_count};

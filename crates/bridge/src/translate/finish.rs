@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The mask before and after the pipeline, and the last touch to datapath actions.
 
 use datapath::Action as DpAction;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Freezing a pipeline, thawing it when the packet comes back, and packet-ins.
 
 use super::context::{Context, Freeze, OnMiss, REASON_ACTION, REASON_EXPLICIT_MISS};

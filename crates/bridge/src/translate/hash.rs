@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Hashes that choose buckets, links and ports.
 //!
 //! The values are ours (OVS promises none); what is hashed is as in OVS, and is made exact in

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `learn`: flows made from packets (ovs-actions(7), `learn`).
 
 use super::context::Context;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! NORMAL: what a VLAN-aware learning switch does.
 
 use super::context::Context;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Where packets leave: ports, flooding, patch ports, controllers.
 
 use super::context::{

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What pipelines translate to. The expected datapath actions and megaflows of the cases here
 //! were printed by the real program (`ofproto/trace`) for the same tables and packet.
 

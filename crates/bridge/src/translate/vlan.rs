@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! VLANs as NORMAL sees them: what a packet's headers mean on a port, and how they are written
 //! for another (ovs-vswitchd.conf.db(5), Port: `vlan_mode`, `tag`, `trunks`, `cvlans`).
 

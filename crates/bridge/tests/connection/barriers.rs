@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Barriers, and flow mods that are carried out behind the answer of one.
 
 use super::*;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Flow, group, meter, port and table messages, packet-outs, and what is asked about them.
 
 use super::*;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Bytes that are almost messages, on connections that live.
 
 use super::*;

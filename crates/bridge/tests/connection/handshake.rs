@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Hello, echo, features, configuration; what no one understands.
 
 use super::*;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! OpenFlow connections, driven by bytes, over a switch with the model datapath.
 
 mod asynchronous;

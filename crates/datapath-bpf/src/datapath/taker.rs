@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Whose packets are: the programs', or those of a socket at the same interface.
 
 use std::io;

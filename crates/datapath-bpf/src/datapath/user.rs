@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Users' own programs at the XDP hook of a port.
 
 use std::os::fd::OwnedFd;

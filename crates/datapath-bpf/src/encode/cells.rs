@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Cells: `op | length << 8 | a << 16 | b << 32`, then operands in memory order.
 
 use datapath::{Masked, Refusal, Set};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Taking over tables that another daemon left. Every number in them is looked at before it is
 //! used: they were written by a process that may have died anywhere.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Packets on their way into their flows' words: what CPUs have in their batches. `bpf/layout.h` has
 //! the form of a batch, and the order in which programs write it.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Flows of ports whose XDP program is the user's, which may know less than ours.
 
 use super::*;

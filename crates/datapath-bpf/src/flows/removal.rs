@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Removing flows and using their slots again.
 
 use std::sync::atomic::Ordering;

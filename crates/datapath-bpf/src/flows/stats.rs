@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Statistics of slots, over the shards of CPUs. `bpf/layout.h` has their form, and the order in which
 //! programs write them.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! CPUs, and threads that stay on them.
 
 /// The calling thread stays on the CPU where it is.

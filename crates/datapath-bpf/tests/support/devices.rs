@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Devices of the calling thread's network namespace.
 
 use std::process::Command;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Frames of every kind that is parsed, and what is made of them by cutting and flipping.
 
 use fastrand::Rng;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The programs of one hook over small tables of their own, run by `BPF_PROG_RUN`. Packets
 //! arrive on the loopback device of the namespace, which is datapath port [`IN_PORT`].
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Models that run under shuttle.
 
 use std::panic::{catch_unwind, set_hook, take_hook};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Reading actions.
 
 use crate::{Action, Masked, PortNo, Set, Userdata};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 use super::*;
 use packet::build::Frame;
 use proptest::prelude::*;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What must hold for a packet before a field of it means anything.
 
 use super::Field;

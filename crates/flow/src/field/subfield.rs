@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Parts of fields: `NXM_NX_REG0[0..15]`.
 
 use super::{Field, FieldValue, ones};

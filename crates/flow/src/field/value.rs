@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Texts of single values, as ovs-ofctl writes and reads them.
 
 use super::{Field, FieldValue, Format, ones, port_from_of10, port_to_of10};

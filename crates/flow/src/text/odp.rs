@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Keys and megaflows in datapath syntax: `in_port(1),eth_type(0x0800),ipv4(frag=no)`, as
 //! `dpctl/dump-flows`, `dpctl/add-flow`, `ofproto/trace` and `netdev-dummy/receive` have it.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Matches and keys in OpenFlow syntax, out.
 
 use crate::extract::FRAG_LATER;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Expectations are what Open vSwitch 3.1 prints and reads.
 
 use super::odp::Style;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Stream connections between dummies: frames in both directions, each preceded by its length
 //! in 2 bytes, most significant first.
 //!

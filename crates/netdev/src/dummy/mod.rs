@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Devices without a kernel behind them, for tests of the whole switch without privileges.
 //!
 //! A dummy takes packets by [`Dummy::receive`] and logs what it sends to capture files. With a

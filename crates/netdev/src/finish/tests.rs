@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 use packet::{Gso, Offload, Packet};
 use proptest::prelude::*;
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Frames that a device had no room for when they were sent.
 //!
 //! In copy mode the kernel sends from a transmit ring while it is asked to, and stops where the

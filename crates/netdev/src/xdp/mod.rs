@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Linux interfaces by `AF_XDP` sockets (Documentation/networking/af_xdp.rst).
 //!
 //! # What it is

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The XDP program that redirects to our sockets, and the few bpf(2) commands that it needs
 //! (include/uapi/linux/bpf.h).
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Rings shared with the kernel, and mapped memory.
 //!
 //! A ring has one producer and one consumer, one of them the kernel. Positions are 32-bit

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! One `AF_XDP` socket with its packet memory: receiving and sending.
 //!
 //! The packet memory is an array of frames. Each frame belongs to exactly one of: the kernel

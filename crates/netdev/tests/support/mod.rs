@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What tests on real interfaces share: namespaces, interfaces, receiving.
 #![allow(dead_code, reason = "no test file uses all of it")]
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Whether actions make sense for the packets of a flow.
 //!
 //! A list is walked with what is known of the packet: the match, changed by each action as the

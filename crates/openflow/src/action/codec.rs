@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Actions and instructions from bytes and to bytes, in every version.
 //!
 //! - What follows the match in a flow mod, and flow statistics: [`decode_instructions`],

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! From bytes to actions.
 //!
 //! OpenFlow's own actions are here, Nicira's and the ONF's in `nicira`. Errors are those that

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! From actions to bytes.
 //!
 //! Every action has a form in every version: OpenFlow's own where the version has one, else

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Instructions of OpenFlow 1.1+ (OFPIT_*), kept in one list with the actions.
 
 use super::decode::decode_list;

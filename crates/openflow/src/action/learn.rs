@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! NXAST_LEARN and NXAST_LEARN2.
 //!
 //! Behind a fixed part follows a list of specifications, each with a 16-bit head: bit 13 tells

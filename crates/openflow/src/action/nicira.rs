@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Nicira's actions (NXAST_*), from bytes. ovs-actions(7) describes each; the layouts are those
 //! of Open vSwitch's nicira extensions.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Actions back and forth, bad bytes, and the consistency check. What Open vSwitch says of the
 //! same bytes is in `tests/vectors.rs`.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Which actions and instructions may stand beside each other, and in which order.
 
 use super::Action;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The rows of the table of errors: one per error, with its place in OpenFlow 1.0, 1.1, 1.2,
 //! 1.3, 1.4 and 1.5. See the parent module for what a place is.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 use super::*;
 
 const ECHO: [u8; 10] = [4, 2, 0, 10, 0, 0, 0, 1, 7, 8];

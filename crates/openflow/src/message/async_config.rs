@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Which asynchronous messages a controller gets.
 
 use super::{PacketInReason, Role};

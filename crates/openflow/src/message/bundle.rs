@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Bundles: changes that happen together (1.4+, and the ONF extension for 1.3).
 
 use super::{GroupMod, Message, MeterMod};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The codec between [`Message`] and bytes, in all versions.
 //!
 //! A message is looked up by version, type and (multipart, experimenter) subtype; then its

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Meters (1.3+).
 
 use std::time::Duration;

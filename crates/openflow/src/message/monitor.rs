@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Flow monitors (NXST_FLOW_MONITOR; 1.4+ OFPMP_FLOW_MONITOR).
 
 use crate::PortNo;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Multipart (statistics) requests and replies.
 
 use super::*;

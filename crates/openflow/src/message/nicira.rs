@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Nicira messages that have no counterpart in OpenFlow.
 
 /// Commands of NXT_TLV_TABLE_MOD (NXTTMC_*).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Packets that go to controllers and come from them.
 
 use crate::action::Actions;

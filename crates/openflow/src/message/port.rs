@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Ports: description, status, changes, statistics.
 
 use crate::PortNo;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Queues: configuration and statistics.
 
 use crate::PortNo;

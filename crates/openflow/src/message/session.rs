@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Messages about the connection itself: hello, errors, features, configuration, roles.
 
 use super::{PortDesc, Version};

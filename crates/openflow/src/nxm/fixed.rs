@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The fixed match structures of OpenFlow 1.0 (`ofp10_match`, OpenFlow 1.0.2 section 5.2.3) and
 //! OpenFlow 1.1 (`ofp11_match`, section A.2.3).
 //!

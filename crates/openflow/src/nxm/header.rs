@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! One NXM or OXM TLV.
 
 use crate::OfError;

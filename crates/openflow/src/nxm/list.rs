@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Lists of TLVs.
 
 use super::header::{Pulled, ones, pull, put_cookie, put_entry, value_is_valid};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Matches back and forth, and bytes that are none. What Open vSwitch says of the same bytes is
 //! in `tests/vectors.rs`.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A whole flow on one line, as `ovs-ofctl add-flow` takes it.
 
 use super::parse::{TextError, err, number, parse_actions, port};

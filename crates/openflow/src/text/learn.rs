@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `learn(...)` as text and from text.
 
 use super::format::c_hex;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Text to actions.
 
 use super::token::{Token, Tokens};

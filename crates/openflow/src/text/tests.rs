@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Texts with port names, whole flows, and texts that are none. What ovs-ofctl prints and refuses
 //! is in `tests/vectors.rs`.
 

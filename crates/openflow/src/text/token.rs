@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `KEY`, `KEY=VALUE`, `KEY:VALUE`, `KEY(VALUE)` and `KEY(VALUE)->TARGET`, with commas or white
 //! space between them.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A real ovsdb-server in a temporary directory, for as long as a test runs.
 
 use std::future::Future;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Flows in two places are one flow.
 
 use super::fakes::*;

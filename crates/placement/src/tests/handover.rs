@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Each packet of a port has one taker, whatever the port's tiers become.
 
 use super::fakes::*;

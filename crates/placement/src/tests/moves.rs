@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A full fast path.
 
 use super::fakes::*;

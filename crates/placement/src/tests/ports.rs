@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Which tiers ports get.
 
 use super::fakes::*;

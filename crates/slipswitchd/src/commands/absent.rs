@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Commands about objects that this switch does not have: they answer as OVS does where none is
 //! configured, and refuse to change anything.
 

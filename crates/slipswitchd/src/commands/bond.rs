@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Bonds (`bond/`): bundles of several ports. One member that is up carries the traffic, the
 //! primary one whenever it is.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Bridges and their datapath: `bridge/`, `ofproto/list`, `dpif/`.
 
 use super::flow_line::{LineStyle, flow_line};

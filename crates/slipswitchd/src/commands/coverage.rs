@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Counters: `coverage/` and `memory/`.
 //!
 //! What is counted elsewhere (drops by reason, lookups, upcalls) is read here and sampled every

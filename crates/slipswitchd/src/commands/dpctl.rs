@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The datapath by itself, beneath bridges: `dpctl/`.
 //!
 //! These commands take the datapath's name (`netdev@ovs-netdev`) as a first word, which may be

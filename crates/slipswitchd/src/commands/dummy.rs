@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Dummy mode: `netdev-dummy/`, `time/` and `dpif-dummy/`.
 
 use super::{ANY, Commands, compose, parse_frame};

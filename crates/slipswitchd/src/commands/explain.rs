@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `slipswitch/explain`: a trace that goes on where `ofproto/trace` ends: which rule made the
 //! megaflow look at which field, where the megaflow runs, and why not in a faster place.
 //!

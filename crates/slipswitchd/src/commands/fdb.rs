@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Learned addresses (`fdb/`) and multicast groups (`mdb/`).
 
 use super::ports::openflow_text;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! One megaflow in a line, as `dpctl/dump-flows` and `dpif/dump-flows` have it.
 
 use super::ports::PortNames;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Packet threads (OVS: PMD threads): `dpif-netdev/`.
 
 use super::Commands;

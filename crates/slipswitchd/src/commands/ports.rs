@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Ports by name and by number, and what texts say of them.
 
 use crate::daemon::Daemon;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `slipswitch/tiers`: which port is on which tier, and why not on a faster one.
 
 use super::ports::sorted;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `ofproto/trace` and `ofproto/trace-packet-out`: what would happen to a packet, and why.
 //!
 //! Without a packet a trace has no side effects. With one (in hexadecimal, or `-generate`)

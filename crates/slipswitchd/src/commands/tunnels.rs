@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What tunnels would need (`ovs/route/`, `tnl/`): there are none yet, so all tables are empty.
 
 use super::Commands;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The slow path: `upcall/` and `revalidator/`.
 
 use super::Commands;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Ethernet addresses and datapath ids of bridges.
 //!
 //! A bridge's address is `other_config:hwaddr`; else the lowest universally administered unicast

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Bridges, made equal to their rows.
 
 use super::address::{self, Mac};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Which Unix sockets a Controller row may name.
 //!
 //! Whoever can write the database must not have the daemon talk to any socket of the host, nor put

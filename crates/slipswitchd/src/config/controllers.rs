@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! OpenFlow sockets of one bridge, made equal to its Controller rows.
 
 use super::confine;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Which device an Interface row asks for.
 
 use super::wanted::{Map, WantedInterface};

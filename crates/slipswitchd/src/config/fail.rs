@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The fail mode: what a bridge does without controllers.
 //!
 //! Without any controller a standalone bridge has one ordinary rule, `priority=0

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Facts on the host for `Open_vSwitch:statistics` (`other_config:enable-statistics`).
 
 use std::collections::BTreeMap;

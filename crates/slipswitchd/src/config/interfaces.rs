@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Ports of one bridge, made equal to its Interface rows.
 //!
 //! A port is touched only when its own row asks for something else, when its device is gone, or

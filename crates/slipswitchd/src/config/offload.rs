@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The BPF datapath beneath the switch: begun when the database first allows it, switched off
 //! and on by `other_config:bpf-offload`, and what an earlier daemon left in it.
 

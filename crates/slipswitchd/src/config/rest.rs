@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How long nothing is due by the clock, so that an idle daemon sleeps.
 
 use super::{is_ready, state::State};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What was made of the database: bridges, ports, connections, by the names of their rows.
 
 use super::address::Mac;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What the daemon writes into the database.
 //!
 //! A column is written only when its value differs from the replica's (or a write of it is

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Nonsense in rows: read without a panic, and never into something out of range.
 
 use super::address::{mac_text, parse_datapath_id, parse_mac};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Settings of the whole switch (`Open_vSwitch:other_config`).
 
 use super::state::State;

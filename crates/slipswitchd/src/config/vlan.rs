@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! VLAN settings of a row of the Port table.
 //!
 //! Follows `ovs-vswitchd.conf.db(5)`, "Port TABLE: VLAN Configuration": a mode that is not given

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What the database asks for, read from the replica into plain structures.
 //!
 //! Reading changes nothing and never fails: what makes no sense is left out or replaced by a

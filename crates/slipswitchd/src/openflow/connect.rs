@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Active connections to controllers, kept up with backoff (OVS: rconn).
 
 use super::listen::OPENFLOW_PORT;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Listening for OpenFlow peers.
 
 use super::stream::Stream;

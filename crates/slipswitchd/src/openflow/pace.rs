@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! How a peer talks: now and then, or one request at the heels of the other.
 //!
 //! `ovs-ofctl add-flows` sends one flow mod and a barrier, and the next once the barrier is answered.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The task of one OpenFlow connection.
 
 use super::pace::Pace;

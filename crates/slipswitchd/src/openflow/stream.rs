@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! One byte stream, whatever carries it.
 
 use rustix::net::{RecvFlags, SendFlags, recv, send};

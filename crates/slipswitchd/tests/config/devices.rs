@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! With real devices, in a network namespace.
 
 use crate::rig::{Rig, until, words};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! In dummy mode: rows, columns, rules, connections.
 
 use crate::rig::{OURS, PATIENCE, REAL, Rig, text, told, until, words};

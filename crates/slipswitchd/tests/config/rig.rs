@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A database and a switch in a directory of their own.
 
 use std::path::PathBuf;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! OpenFlow over TLS, with certificates that openssl(1) makes.
 
 use crate::rig::{Rig, until, words};

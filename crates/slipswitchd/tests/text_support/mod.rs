@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! A switch (ours or the real one) in dummy mode, in a directory of its own, with a private
 //! ovsdb-server, and its answers as text.
 

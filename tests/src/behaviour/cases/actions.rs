@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Actions that do not change headers.
 #![expect(missing_docs, reason = "a case's name is the sentence it proves")]
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Megaflows: which one a packet finds, and what is counted on it.
 #![expect(missing_docs, reason = "a case's name is the sentence it proves")]
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The cases, by subject. Each is a function of a [`super::World`]; [`behaviour_cases!`] lists
 //! them once.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Random actions. [`KINDS`] has an entry for each action that there is; [`kind`] makes the
 //! compiler ask for the entry of a new one.
 

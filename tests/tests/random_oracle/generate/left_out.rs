@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What no case has, though it could, and why: where Open vSwitch is not to be followed and one
 //! step changes all that comes behind it.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Random matches: on fields of a frame, mostly with what they need.
 
 use super::Gen;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Cases from seeds.
 
 pub mod actions;

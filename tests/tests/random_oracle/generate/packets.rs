@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Random frames, well-formed and mangled. Values come from small sets, so that frames meet each
 //! other's flows.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Where packets may be truncated behind changes of their headers' length.
 
 use crate::case::Step;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Random bridges and ports, beside those that every case starts with.
 
 use super::{Gen, VLANS};

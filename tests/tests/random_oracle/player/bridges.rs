@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The bridges that a case is played on: made anew, or those of the case before, emptied.
 //!
 //! What cannot be emptied, counters of ports and tables, is compared before the case: it is equal

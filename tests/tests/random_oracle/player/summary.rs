@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What can be seen of a switch when a case is over.
 
 use super::{BRIDGES, Player, Result, Seen};

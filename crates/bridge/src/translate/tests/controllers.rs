@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What goes to controllers: with which reason, and through which meter.
 
 use super::*;

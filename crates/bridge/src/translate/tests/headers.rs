@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What is pushed and popped: VLAN headers and MPLS labels.
 
 use super::*;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! NORMAL: learning, gratuitous ARP and the VLAN modes of ports.
 
 use super::*;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Revalidation translates what is left of a key under the mask: that must give the same.
 
 use super::*;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Soundness: two packets that one megaflow matches get equal actions.
 //!
 //! Random pipelines over all actions, a random packet, and mutants of it; packets are such as

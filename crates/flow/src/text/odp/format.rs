@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Datapath syntax, out.
 
 use crate::extract::{DL_TYPE_NONE, FRAG_LATER};

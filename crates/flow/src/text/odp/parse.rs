@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Datapath syntax, in.
 
 use crate::extract::DL_TYPE_NONE;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Actions, instructions and matches, as the other modules of this crate write them.
 
 use super::Version;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Configuration of asynchronous messages.
 
 use super::header::{Encoded, Later, begin_later, begin_nicira, finish, nxt};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Bundles, and other controllers' requests.
 
 use super::header::{Encoded, Later, begin_later, begin_onf, finish, onft};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Continuations of frozen packets (NXCPT_*), inside NXT_PACKET_IN2 and NXT_RESUME.
 //!
 //! Only the switch that wrote a continuation has to understand it; the properties are OVS's

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Groups.
 //!
 //! OpenFlow 1.0 has none; Nicira's messages for it (NXT_GROUP_MOD, NXST_GROUP*) have the form of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Message headers: numbers of messages in each version, vendor messages, lengths.
 
 use super::{EncodeError, Version};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Meters.
 
 use super::header::{Encoded, Later, begin_later, finish};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Multipart requests and replies.
 
 use super::header::{Encoded, Later, begin_later, finish};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Nicira's messages without counterpart in OpenFlow.
 
 use super::header::{Encoded, begin_nicira, finish, nxt};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! OXS: statistics of flows as a list of fields (OpenFlow 1.5 section 7.2.4).
 //!
 //! A list has a header of its own (4 bytes: reserved, length) and is padded to 8 bytes; the

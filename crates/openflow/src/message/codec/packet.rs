@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Packet-in and packet-out.
 
 use super::actions::{

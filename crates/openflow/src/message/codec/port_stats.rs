@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Port statistics.
 
 use super::property::{self, INTEL_VENDOR, Kind};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Properties: type, length, value, padded to 8 bytes (OpenFlow 1.4 section 7.2.2
 //! and on; also used by Nicira's and NTR's extensions).
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Hello, errors, features, configuration, roles.
 
 use super::header::{Encoded, Later, begin, begin_later, begin_nicira, finish, nxt, ofpt};

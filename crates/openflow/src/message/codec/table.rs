@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Table configuration, status and statistics.
 
 use super::header::{Encoded, Later, begin_later, finish};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Features of tables: OFPMP_TABLE_FEATURES, and the bitmaps in table statistics up to 1.2.
 
 use super::property::{self, Kind};

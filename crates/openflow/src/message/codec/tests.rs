@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Tests against what Open vSwitch 3.1 sent, and of totality.
 
 use super::*;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Connection tracking: there is none yet. Commands that show answer as a switch without
 //! connections does, those that set refuse.
 

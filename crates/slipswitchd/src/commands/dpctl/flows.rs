@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Megaflows: `dump-flows`, `add-flow`, `mod-flow`, `get-flow`, `del-flow` and their like for
 //! files of flows.
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The datapath and its ports: `show`, `dump-dps`, `set-if`, sizes and offload statistics.
 
 use super::{Dpctl, NO_DEVICE, NOT_SUPPORTED, exists, failure, is_datapath, no_datapath, require};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! The words of `ofproto/trace`.
 
 use crate::commands::{HexError, parse_frame, parse_hex};

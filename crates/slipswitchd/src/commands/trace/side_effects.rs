@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Which of the datapath actions that it shows a trace of a packet runs: all but those that would
 //! send the packet on.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Messages that the switch above did not happen to send, each checked by hand with
 //! `ovs-ofctl ofp-print` of Open vSwitch 3.1 (`printed.txt` quotes its words).
 

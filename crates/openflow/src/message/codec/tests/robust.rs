@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! No bytes make the decoder panic, and what it makes of them can be written again.
 
 use super::vectors::{OFCTL, REPLIES, REQUESTS, lines};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! What is written reads back as the same value, for values of all kinds in all versions.
 
 use super::*;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! Messages that Open vSwitch 3.1's switch sent (`replies.txt`: version, name, bytes), and
 //! requests with the errors that it answered (`requests.txt`: version, name, bytes, "ok" or
 //! the body of OFPT_ERROR), and what ovs-ofctl 3.1 and the switch said to each other
