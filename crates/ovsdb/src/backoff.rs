@@ -11,7 +11,7 @@ const MAX: Duration = Duration::from_secs(8);
 /// Counts failures. After a connection that worked, each remote may be tried at once; then the
 /// waits are 1, 2, 4, 8, 8, … seconds. A connection worked when the replica became current on it
 /// and it lasted at least a second. One that became current but lasted less starts the waits over
-/// and gives no free attempt, so that a server which fails right behind its first answer is not
+/// and gives no free attempt, so that a server which fails right after its first answer is not
 /// asked in a tight loop.
 #[derive(Clone, Debug)]
 pub(crate) struct Backoff {
@@ -28,7 +28,7 @@ pub(crate) struct Pause {
     pub(crate) say: Say,
 }
 
-/// What a log should hold about a pause, so that a long absence does not fill it.
+/// The log entry for a pause, if any, so that a long absence does not fill the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Say {
     /// Nothing: the pause is short.

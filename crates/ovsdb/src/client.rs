@@ -55,7 +55,7 @@ impl Default for ClientOptions {
     }
 }
 
-/// What can be said about the connection.
+/// The state of the connection, for status reports.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConnectionState {
     /// The remote that is connected, or was tried last; empty before the first attempt.
@@ -89,7 +89,7 @@ struct Shared {
     changed: Notify,
     /// Wakes the driver: there is something to send, or a deadline moved.
     poke: Notify,
-    /// Tells the driver to drop the connection and start anew.
+    /// Makes the driver drop the connection and connect again.
     restart: Notify,
 }
 
@@ -131,7 +131,7 @@ impl Client {
         self.shared.session.borrow().replica()
     }
 
-    /// What changed in the replica since the last call, as far as it is watched.
+    /// The changes of watched rows in the replica since the last call.
     pub fn take_changes(&self) -> Changes {
         self.shared.session.borrow_mut().take_changes()
     }
@@ -205,7 +205,7 @@ impl Client {
         *self.shared.tls.borrow_mut() = options;
     }
 
-    /// Drops the connection, if there is one, and connects anew at once.
+    /// Drops the connection, if there is one, and connects again at once.
     pub fn reconnect(&self) {
         self.shared.restart.notify_one();
     }
@@ -377,8 +377,8 @@ async fn drive(shared: Rc<Shared>) {
     }
 }
 
-/// Logs why a connection ended, and returns the text for [`ConnectionState::last_error`]. What is
-/// `known` was said often enough.
+/// Logs why a connection ended, and returns the text for [`ConnectionState::last_error`]. A text
+/// that equals `known` was logged before and is not repeated.
 fn farewell(remote: &Remote, end: &End, quiet: bool, known: Option<&str>) -> String {
     let text = match end {
         End::Closed => "connection closed by peer".to_owned(),

@@ -6,7 +6,7 @@
 //! slice as soon as the outermost brace closes; whether the slice is JSON is the parser's to say.
 //! It errs on the side of refusing: a first byte that cannot start an object, nesting deeper than
 //! the parser would take, or a message beyond the limit end the stream, as there is no way to
-//! find the next message behind garbage.
+//! find the next message after garbage.
 
 use std::fmt;
 

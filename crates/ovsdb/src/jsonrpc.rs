@@ -5,12 +5,12 @@ use serde_json::{Map, Value, json};
 
 use crate::error::{DecodeError, excerpt};
 
-/// One message.
+/// One JSON-RPC 1.0 message.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Message {
     /// Wants an answer.
     Request { method: String, params: Value, id: Value },
-    /// Wants none.
+    /// A request that wants no reply.
     Notification { method: String, params: Value },
     /// The answer to a request that went well.
     Reply { result: Value, id: Value },

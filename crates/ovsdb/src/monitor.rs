@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What to replicate: the caller's wish ([`MonitorSpec`]), and what of it the server's schema can
-//! give (`Plan`).
+//! The part of the database to replicate: the caller's wish ([`MonitorSpec`]), and the part of it
+//! that the server's schema offers (`Plan`).
 
 use std::sync::Arc;
 

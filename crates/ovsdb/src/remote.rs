@@ -88,7 +88,7 @@ impl Remote {
         }
     }
 
-    /// Connects.
+    /// Opens a connection to this remote.
     pub(crate) async fn connect(
         &self,
         options: Option<&TlsOptions>,

@@ -2,14 +2,14 @@
 //! The local copy of the database, and the record of what changed in it.
 //!
 //! Invariants:
-//! - A [`Replica`] is a value. Whoever holds one sees one committed state of the database for as
-//!   long as they like; the session goes on in a copy that shares all unchanged tables and rows.
+//! - A [`Replica`] is a value. A holder of one sees one committed state of the database for as
+//!   long as it keeps it; the session goes on in a copy that shares all unchanged tables and rows.
 //! - A message from the server is read completely before any of it is applied. A message that
 //!   cannot be read changes nothing.
-//! - The [`ChangeLog`] remembers for each touched row what it was when the caller last looked.
-//!   What is reported is the difference between that and the present, so any number of updates,
-//!   reconnections and replacements in between add up to the right answer, and a row that came
-//!   and went is not reported at all.
+//! - The [`ChangeLog`] remembers the value of each touched row at the time of the caller's last
+//!   call. The report is the difference between that value and the present one, so any number of
+//!   updates, reconnections and replacements in between add up to the right answer, and a row that
+//!   came and went is not reported at all.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub struct Replica {
     tables: IndexMap<Arc<str>, Arc<Rows>>,
 }
 
-/// What an update does to one row.
+/// The change of one row by an update.
 #[derive(Clone, Debug)]
 pub(crate) struct RowChange {
     pub(crate) table: Arc<str>,
@@ -72,7 +72,7 @@ impl Replica {
         self.tables.get(table).map_or(0, |rows| rows.len())
     }
 
-    /// One row.
+    /// The row `uuid` of `table`, if it is in the replica.
     pub fn row(&self, table: &str, uuid: Uuid) -> Option<&Arc<Row>> {
         self.tables.get(table)?.get(&uuid)
     }
@@ -144,7 +144,7 @@ impl Replica {
     }
 }
 
-/// What happened to a row since the caller last looked.
+/// The change of a row since the caller's last call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// The row is new.
@@ -202,7 +202,7 @@ impl ChangeLog {
         self.before.entry(table.clone()).or_default().entry(uuid).or_insert(old);
     }
 
-    /// The differences up to `now`; the log starts anew.
+    /// Returns the differences up to `now` and empties the log.
     pub(crate) fn take(&mut self, now: &Replica) -> Changes {
         let mut changes = Changes::default();
         for (table, rows) in std::mem::take(&mut self.before) {

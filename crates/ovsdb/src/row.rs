@@ -31,7 +31,7 @@ impl Row {
         self.columns.get(column)
     }
 
-    /// All columns.
+    /// All columns with their values, in the order of the schema.
     pub fn columns(&self) -> impl Iterator<Item = (&Arc<str>, &Datum)> {
         self.columns.iter()
     }

@@ -92,7 +92,7 @@ impl ColumnType {
         self.value.is_some()
     }
 
-    /// What a column of this type holds when nothing was written (RFC 7047 section 5.2.1).
+    /// The default value of a column of this type (RFC 7047 section 5.2.1).
     pub fn default_datum(&self) -> Datum {
         match &self.value {
             None if self.min == 0 => Datum::empty(),
@@ -123,7 +123,7 @@ pub struct Schema {
     pub version: String,
     /// The tables, in the schema's order.
     pub tables: IndexMap<Arc<str>, TableSchema>,
-    /// What was left out because this program does not understand it, each with the reason.
+    /// The columns and tables that this program does not understand, each with the reason.
     pub ignored: Vec<String>,
 }
 

@@ -35,7 +35,7 @@ use crate::transaction::{Cell, Outcome, Transaction};
 use crate::update::{self, Form};
 use crate::uuid::Uuid;
 
-/// What a session needs to know beyond the monitor specification.
+/// The settings of a session besides the monitor specification.
 #[derive(Clone, Debug)]
 pub struct SessionOptions {
     /// The lock to hold, such as `ovs_vswitchd`; `None` for no lock.
@@ -93,7 +93,7 @@ pub enum SessionError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TransactionId(u64);
 
-/// What the session has to tell.
+/// A change of the session's state that the caller acts on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The replica is current, for the first time on this connection.
@@ -226,7 +226,7 @@ impl Session {
     /// Takes bytes from the peer, in any portions.
     ///
     /// # Errors
-    /// When the connection is of no more use. What was applied before the error stays applied.
+    /// When the connection is unusable. Updates that were applied before the error stay applied.
     pub fn receive(&mut self, bytes: &[u8], now: Instant) -> Result<(), SessionError> {
         if matches!(self.phase, Phase::Disconnected) {
             return Ok(());
@@ -291,7 +291,7 @@ impl Session {
         &mut self.output
     }
 
-    /// What happened since the last call, in order.
+    /// Takes the events since the last call, in order.
     pub fn take_events(&mut self) -> Vec<Event> {
         std::mem::take(&mut self.events)
     }
@@ -515,7 +515,7 @@ impl Session {
         };
         let mut params = vec![json!(self.spec.database), self.monitor_id(), plan.requests()];
         if method == Method::Since {
-            // What was replicated by another plan is nothing to continue from.
+            // A replica of another plan cannot be continued.
             let same = *plan == self.replica.plan;
             let since = if same { self.last_transaction } else { Uuid::NIL };
             params.push(json!(since.to_string()));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! TLS to the database server. The files are read anew for each connection, so that renewed
+//! TLS to the database server. The files are read again for each connection, so that renewed
 //! certificates need no restart.
 
 use ::tls::Files;

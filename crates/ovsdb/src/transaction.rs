@@ -61,7 +61,7 @@ impl Mutator {
     }
 }
 
-/// What a `wait` operation waits for.
+/// The condition of a `wait` operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
     /// The columns equal the given values.
@@ -230,7 +230,7 @@ impl Transaction {
         self.comments.push(text.into());
     }
 
-    /// An operation behind which earlier updates must not grow any more.
+    /// Adds an operation. Updates before it are closed: later changes start new ones.
     fn push(&mut self, operation: Operation) {
         self.updates.clear();
         self.operations.push(operation);
@@ -308,7 +308,7 @@ impl Transaction {
         Outcome::Committed(Committed { results: results.collect() })
     }
 
-    /// What the `at`th operation on the wire was, for error texts.
+    /// Describes the `at`th operation on the wire, for error texts.
     fn describe(&self, at: usize) -> Option<String> {
         let at = at.checked_sub(usize::from(self.guarded))?;
         Some(match self.operations.get(at)? {
@@ -355,7 +355,7 @@ impl Operation {
     }
 }
 
-/// What became of one operation of a committed transaction.
+/// The result of one operation of a committed transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OperationResult {
     /// An inserted row's UUID.
@@ -457,7 +457,7 @@ mod tests {
             text.starts_with("deletion of T 0000") && text.ends_with("unknown table: T"),
             "{text}"
         );
-        // An error that shows only at commit comes behind the results.
+        // An error that shows only at commit follows the results.
         assert_eq!(
             of(json!([{"count": 1}, {"error": "referential integrity violation"}])),
             Outcome::Failed("referential integrity violation".into())

@@ -22,7 +22,7 @@ const COMMITTED: &str = r#"{"id":4,"error":null,"result":[{},{"uuid":["uuid","00
 const ABORTED: &str =
     r#"{"id":4,"error":null,"result":[{},{"error":"constraint violation","details":"x"},null]}"#;
 
-/// What the server said before, and the message to spoil.
+/// The earlier messages of the server, and the message to corrupt.
 const TABLE: &[(&[&str], &str)] = &[
     (&[], SCHEMA),
     (&[SCHEMA], LOCK),
@@ -162,7 +162,7 @@ fn truncation_at_every_byte() {
             let mut session = ready.clone();
             session.receive(head, now).unwrap();
             session.receive(tail, now).unwrap();
-            // Cut off with the next message behind it: an error or not, but no panic.
+            // Cut off and followed by the next message: an error or not, but no panic.
             let mut session = ready.clone();
             let _ = session.receive(head, now);
             let _ = session.receive(message.as_bytes(), now);

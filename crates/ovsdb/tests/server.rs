@@ -202,7 +202,7 @@ fn a_restarted_server_gives_the_right_difference() {
         txn.set("Bridge", client.replica().first("Bridge").unwrap().0, "fail_mode", "secure");
         assert!(matches!(client.submit(txn).await.unwrap(), Outcome::TryAgain(_)));
 
-        // What happens while the client cannot see it.
+        // A change while the client is disconnected.
         server.start("elsewhere.sock");
         elsewhere = Some(server.vsctl_on(
             "elsewhere.sock",

@@ -12,8 +12,8 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 pub struct Guard(Child);
 
 impl Guard {
-    /// Runs `script` in sh, in a session of its own, with `arguments` from `$1` on. It does well to
-    /// ignore signals of the terminal. What it says goes to `stdout`.
+    /// Runs `script` in sh, in a session of its own, with `arguments` from `$1` on. It should
+    /// ignore signals of the terminal. Its output goes to `stdout`.
     ///
     /// # Errors
     /// When it cannot be started; setsid is part of util-linux.
@@ -23,7 +23,7 @@ impl Guard {
         command.stdin(Stdio::piped()).stdout(stdout).stderr(Stdio::null()).spawn().map(Guard)
     }
 
-    /// What it says, once, when that was to be a pipe.
+    /// The pipe with the script's output, if `stdout` was a pipe. Returns it once.
     pub fn output(&mut self) -> Option<ChildStdout> {
         self.0.stdout.take()
     }

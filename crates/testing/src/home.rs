@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use tempfile::TempDir;
 
 /// Ends all processes of the directory `$1`, and removes it, everything else that is named, and the
-/// directories around that as far as they are empty. What a process has just started may not have
-/// been seen, nor one that is becoming another program, so it looks until there is none twice.
+/// directories around that as far as they are empty. A process that has just been started, or is
+/// about to execute another program, may be missed: the scan repeats until two scans find none.
 const GUARD: &str = r#"
 trap '' INT TERM HUP
 read -r _
@@ -44,8 +44,9 @@ pub struct Home {
 }
 
 impl Home {
-    /// Makes an empty directory and its guard. What `outside` says belongs to the directory though
-    /// it is elsewhere is removed with it, and so is the directory around that, when it is empty then.
+    /// Makes an empty directory and its guard. Paths in `outside` are elsewhere but belong to the
+    /// directory: they are removed with it, and so are their parent directories if they are empty
+    /// then.
     ///
     /// # Panics
     /// When the directory for temporary files cannot be written to.
@@ -63,7 +64,7 @@ impl Home {
         Home { dir, _guard }
     }
 
-    /// The directory.
+    /// The path of the directory.
     pub fn dir(&self) -> &Path {
         &self.dir
     }

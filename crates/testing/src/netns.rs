@@ -150,7 +150,7 @@ pub fn in_namespace(test: impl FnOnce() + Send) {
     }
 }
 
-/// [`in_namespace`], for a test that takes root beside.
+/// [`in_namespace`], for a test that also needs root.
 ///
 /// # Panics
 /// When `test` does.

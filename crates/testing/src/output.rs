@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a command wrote.
+//! The output of a command.
 
-/// What a command wrote, and how it ended.
+/// The output of a command and its exit status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Output {
-    /// Standard output.
+    /// The bytes of standard output, as text.
     pub stdout: String,
-    /// Standard error.
+    /// The bytes of standard error, as text.
     pub stderr: String,
     /// The exit code; `None` when a signal ended the command.
     pub code: Option<i32>,
@@ -18,7 +18,7 @@ impl Output {
         self.code == Some(0)
     }
 
-    /// Both outputs, one behind the other.
+    /// Standard output followed by standard error.
     pub fn text(&self) -> String {
         format!("{}{}", self.stdout, self.stderr)
     }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Somebody who lives in a network namespace.
+//! A process that keeps a network namespace alive.
 
 use crate::Netns;
 use std::io;
 use std::process::{Child, Command, Stdio};
 
-/// A process that lives in a namespace, as there is one in any container: who wants to know what
-/// is at the other end of a veth finds that namespace by its processes. It ends when this is
-/// dropped, and with the thread that made it.
+/// A process in a namespace, as in any container. The switch finds the namespace of the other end
+/// of a veth by its processes. The process ends when this value is dropped, and with the thread
+/// that made it.
 #[derive(Debug)]
 pub struct Resident(Child);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What tests need of the host, and saying aloud that they do not run without it.
+//! Features of the host that tests need, and a loud message when a test is skipped without them.
 
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -8,8 +8,9 @@ use std::process::{Command, Stdio};
 /// Says on standard error that the calling thread's test does not run, and why: a sentence that
 /// names what is missing.
 ///
-/// The test runner keeps what a test prints to itself when the test passes, and a test that does not
-/// run passes. What is said here goes past it. `cargo xtask vm` counts it.
+/// The test runner keeps what a test prints to itself when the test passes, and a test that does
+/// not run passes. This message bypasses the runner's capture. `cargo xtask vm` counts these
+/// messages.
 pub fn skip(reason: &str) {
     let thread = std::thread::current();
     let test = thread.name().unwrap_or("test");
@@ -32,8 +33,8 @@ pub fn without_privilege() -> bool {
     !able
 }
 
-/// True, after saying so, when the test does not run as root: it uses BPF, file systems of its own or
-/// other users.
+/// True, after saying so, when the test does not run as root: it uses BPF, file systems of its own
+/// or other users.
 pub fn without_root() -> bool {
     let root = rustix::process::geteuid().is_root();
     if !root {

@@ -4,7 +4,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What deadlines are multiplied by.
+/// The environment variable with the factor by which deadlines are multiplied.
 const PATIENCE: &str = "SLIPSWITCH_TEST_PATIENCE";
 
 /// Between two looks.

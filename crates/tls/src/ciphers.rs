@@ -82,7 +82,7 @@ impl Suite {
 /// The suites that a list leaves, the preferred one first.
 ///
 /// # Errors
-/// What in the list cannot be obeyed.
+/// The part of the list that cannot be obeyed.
 pub(crate) fn parse(list: &str) -> Result<Vec<CipherSuite>, String> {
     let mut active: Vec<&Suite> = Vec::new();
     let mut killed: Vec<CipherSuite> = Vec::new();

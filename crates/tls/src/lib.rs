@@ -13,11 +13,11 @@
 //! - A [`connector`] that is kept does all of it by itself, in the handshake, which it then fails.
 //! - A [`bootstrap_connector`] finishes the handshake, and [`save_ca`] writes the file after.
 //!
-//! What holds:
+//! Guarantees:
 //! - A connector reads the CA file in each handshake, so that a renewed CA needs no new connector.
-//!   The key and the certificate, and all files of an acceptor, are read when it is made: who makes
-//!   one for each connection has renewed ones in force without being told.
-//! - Errors name the file that is the trouble, and tell nothing of what is in a private key's.
+//!   The key and the certificate, and all files of an acceptor, are read when it is made. A caller
+//!   that makes one for each connection uses renewed files without further action.
+//! - Errors name the faulty file, and reveal nothing of the contents of a private key.
 //! - A private key that every user of the host can read is used, and said to be so in the log.
 //! - Peers are always verified; there is no way to connect without a CA.
 
@@ -80,7 +80,7 @@ pub fn connector(files: &Files) -> io::Result<TlsConnector> {
     connector_that_trusts(Trust::File { ca, bootstrap: files.bootstrap }, files)
 }
 
-/// Makes what a connection needs whose only purpose is to see the CA certificate; [`save_ca`]
+/// Makes a connector for a connection whose only purpose is to read the CA certificate; [`save_ca`]
 /// takes it from the chain that the peer has shown. The CA file is not looked at.
 ///
 /// # Errors

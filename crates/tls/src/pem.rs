@@ -51,7 +51,7 @@ pub(crate) fn private_key(path: &Path) -> io::Result<PrivateKeyDer<'static>> {
     }
 }
 
-/// Says, once for each file, that a private key is not private: keys are read anew for each
+/// Warns that a private key is readable by others, once for each file. Keys are read again for each
 /// connection.
 fn warn_once(path: &Path) {
     static SAID: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());

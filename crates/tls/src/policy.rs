@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a connection may use (`--ssl-protocols`, `--ssl-ciphers`).
+//! The protocols and ciphers that a connection may use (`--ssl-protocols`, `--ssl-ciphers`).
 
 use crate::ciphers;
 use rustls::crypto::CryptoProvider;
@@ -54,7 +54,7 @@ impl Policy {
     /// Allows just the suites of TLS 1.2 that OpenSSL's kind of list leaves (ciphers(1)).
     ///
     /// # Errors
-    /// What in the list cannot be obeyed.
+    /// The part of the list that cannot be obeyed.
     pub fn set_ciphers(&mut self, list: &str) -> Result<(), String> {
         self.suites = Some(ciphers::parse(list)?);
         Ok(())

@@ -11,7 +11,7 @@ use rustls::{DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Who may have signed a peer's certificate.
+/// The certificate authorities that a peer's certificate may be signed by.
 #[derive(Debug)]
 pub(crate) enum Trust {
     /// A CA in this file; with `bootstrap` a missing file is made, and the handshake fails.

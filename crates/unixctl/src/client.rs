@@ -22,7 +22,7 @@ pub enum CallError {
     /// The target is a name, and its pidfile does not lead to a process.
     #[error("cannot read pidfile \"{}\" ({})", path.display(), reason(source))]
     Pidfile {
-        /// The pidfile.
+        /// Path of the pidfile.
         path: PathBuf,
         /// Why it does not.
         source: io::Error,
@@ -30,25 +30,25 @@ pub enum CallError {
     /// Nobody answers at the socket.
     #[error("cannot connect to \"{}\" ({})", path.display(), reason(source))]
     Connect {
-        /// The socket.
+        /// Path of the socket.
         path: PathBuf,
-        /// Why not.
+        /// The system's error.
         source: io::Error,
     },
     /// The connection broke, or the daemon did not answer in time.
     #[error("{}: transaction error ({})", path.display(), reason(source))]
     Transaction {
-        /// The socket.
+        /// Path of the socket.
         path: PathBuf,
-        /// What happened.
+        /// The system's error.
         source: io::Error,
     },
     /// The answer is none: not JSON, or not a string.
     #[error("{}: bad reply: {reason}", path.display())]
     BadReply {
-        /// The socket.
+        /// Path of the socket.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason, in words.
         reason: String,
     },
     /// The daemon answered with an error; its text as it came.
@@ -140,8 +140,9 @@ impl Connection {
         self.receive()
     }
 
-    /// Asks for `command` and does not wait: answers come in the order of what was asked, each by
-    /// a [`Connection::receive`]. Who asks for much without reading any may wait for ever.
+    /// Asks for `command` and does not wait: answers come in the order of what was asked, each by a
+    /// [`Connection::receive`]. A caller that sends many requests without reading replies may block
+    /// forever.
     ///
     /// # Errors
     /// [`CallError::Transaction`]; the connection is of no more use.

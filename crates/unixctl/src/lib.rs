@@ -9,7 +9,7 @@
 //!   (a `tokio` `LocalSet`), so that handlers may own the daemon's state by `Rc<RefCell<_>>`.
 //! - [`client::call`] is the other side, blocking, for tools.
 //!
-//! What holds:
+//! Guarantees:
 //! - A peer that sends junk loses its own connection and harms nobody else.
 //! - A connection holds at most [`MAX_REQUEST`] bytes of input and one request at a time: the next
 //!   request is read when the reply to the last one has been written. A peer that does not read

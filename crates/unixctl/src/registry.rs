@@ -14,7 +14,8 @@ const MAX_ERROR: usize = 1024;
 
 /// The way to answer one request, at once or later, from anywhere.
 ///
-/// Dropped without an answer, it answers with an error, so that a peer never waits in vain.
+/// Dropped without an answer, it answers with an error, so that a peer never waits for a reply that
+/// does not come.
 #[derive(Debug)]
 pub struct Reply {
     sender: Option<oneshot::Sender<Result<String, String>>>,

@@ -27,7 +27,7 @@ use crate::{MAX_CONNECTIONS, MAX_REQUEST};
 pub struct ServerError {
     /// The socket's path.
     pub path: PathBuf,
-    /// Why.
+    /// The system's error.
     pub source: io::Error,
 }
 
@@ -37,7 +37,7 @@ pub(crate) fn reason(error: &io::Error) -> String {
     text.split(" (os error ").next().unwrap_or(&text).to_owned()
 }
 
-/// The requests that have come and whose replies have not been written yet.
+/// The requests whose replies have not been written yet.
 ///
 /// A daemon that is about to end waits for [`Replies::written`], so that the peer that asked it to
 /// end gets its answer.

@@ -21,7 +21,7 @@ pub enum Level {
     Warn = 3,
     /// Events of a normal run.
     Info = 4,
-    /// Everything.
+    /// Debugging messages: everything is logged.
     Dbg = 5,
 }
 
@@ -99,7 +99,7 @@ impl fmt::Display for Level {
 pub enum Destination {
     /// The system log.
     Syslog = 0,
-    /// Standard error.
+    /// The standard error output.
     Console = 1,
     /// The log file, when one is open.
     File = 2,

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Logging as Open vSwitch does it, behind `tracing`.
+//! Logging as Open vSwitch does it, as a layer of `tracing`.
 //!
 //! Code logs with `tracing`'s macros. The *module* of a message is the last segment of its target
 //! (`target: "ofproto_dpif"`, or by default the last segment of the Rust module's path). Each
 //! module has a threshold for each of three *destinations* (console, syslog, file), which `-v` and
 //! `ovs-appctl vlog/set` change while the program runs. How a line looks is a pattern.
 //!
-//! What holds:
+//! Guarantees:
 //! - Writing a line never panics and never returns an error. A full disk, a missing syslog daemon
 //!   or a console that nobody reads costs the line (it is counted, and the log file says how many
 //!   were lost when it can be written again), and at most 100 ms for the console.

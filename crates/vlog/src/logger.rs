@@ -92,7 +92,7 @@ pub struct Logger {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What the locks protect is valid after every statement, so a poisoned lock is usable.
+    // The protected data are valid after every statement, so a poisoned lock is usable.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -496,8 +496,8 @@ pub fn errno_text(error: &io::Error) -> String {
     }
 }
 
-/// The message without Rust's " (os error N)" behind the system's words, wherever it stands: the
-/// words say it.
+/// The message without Rust's " (os error N)" after the system's error text. The text says it
+/// already.
 fn plain(message: &str) -> Cow<'_, str> {
     const NUMBER: &str = " (os error ";
     let mut rest = message;

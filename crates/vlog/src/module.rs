@@ -56,7 +56,7 @@ impl Module {
 /// All modules of the process.
 ///
 /// A module comes to be when it is registered or when the first call site of that name is met; it
-/// then starts with what the last `-v`s that named no module left behind.
+/// then starts with the levels that the last `-v` options without a module have set.
 #[derive(Debug)]
 pub(crate) struct Modules {
     by_name: RwLock<BTreeMap<String, Arc<Module>>>,

@@ -19,7 +19,7 @@ pub struct Record<'a> {
     pub module: &'a str,
     /// The message's level.
     pub level: Level,
-    /// The text.
+    /// The text of the message, without prefix or line end.
     pub message: &'a str,
     /// The serial number in this run, from 1.
     pub serial: u64,
@@ -27,7 +27,7 @@ pub struct Record<'a> {
     pub pid: u32,
     /// The thread's name; empty in the main thread of the main process.
     pub subprogram: &'a str,
-    /// When.
+    /// The wall-clock time at which the message was logged.
     pub time: SystemTime,
     /// Milliseconds since the program started.
     pub uptime_ms: u128,
@@ -57,7 +57,7 @@ impl Record<'_> {
         out.push_str(rest);
     }
 
-    /// Expands the escape at the start of `text` (behind its `%`) and returns what follows it.
+    /// Expands the escape at the start of `text` (after its `%`) and returns what follows it.
     fn escape<'t>(&self, text: &'t str, out: &mut String) -> &'t str {
         let (left, text) = match text.strip_prefix('-') {
             Some(text) => (true, text),

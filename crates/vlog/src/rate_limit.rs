@@ -37,10 +37,10 @@ struct State {
     last_dropped: Option<Instant>,
 }
 
-/// What to do with one message.
+/// The decision about one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// Log it.
+    /// The message is logged.
     Log,
     /// Log the report first, then the message.
     LogAfter(Dropped),

@@ -24,7 +24,7 @@ pub(crate) struct FileSink {
     why: Option<io::Error>,
 }
 
-/// What became of an attempt to open a log file.
+/// The outcome of an attempt to open a log file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Opened {
     /// The same file was open already.
@@ -66,7 +66,7 @@ impl FileSink {
         }
     }
 
-    /// Gives the open file to another user. What is no regular file stays whose it is.
+    /// Gives the open file to another user. A file that is not regular keeps its owner.
     pub(crate) fn change_owner(&self, uid: Option<u32>, gid: Option<u32>) -> io::Result<()> {
         let (Some(path), Some(file)) = (&self.path, &self.file) else { return Ok(()) };
         let open = file.metadata()?;
@@ -155,8 +155,8 @@ const CONSOLE_PATIENCE_NS: i64 = 100_000_000;
 /// A pipe that reports room has at least this much.
 const PIPE_BUF: usize = 4096;
 
-/// Writes `line` to standard error. Waits at most 100 ms for a reader that is behind, then gives
-/// the rest up; returns whether all was written.
+/// Writes `line` to standard error. Waits at most 100 ms for a slow reader, then drops the rest.
+/// Returns true if the whole line was written.
 pub(crate) fn write_console(line: &str) -> bool {
     let console = rustix::stdio::stderr();
     for chunk in line.as_bytes().chunks(PIPE_BUF) {

@@ -3,7 +3,7 @@
 
 use crate::level::{Destination, Facility, Level};
 
-/// What one specification asks for.
+/// One parsed specification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Spec<'a> {
     /// `PATTERN:DEST:PATTERN`; no destination means all of them.
@@ -16,7 +16,7 @@ pub(crate) enum Spec<'a> {
 
 const SEPARATORS: [char; 3] = [' ', ',', ':'];
 
-/// Takes the first word off `text`; the separator behind it goes too, later ones stay.
+/// Splits the first word off `text`. The separator after it is removed, later ones stay.
 fn word(text: &str) -> Option<(&str, &str)> {
     let text = text.trim_start_matches(SEPARATORS);
     if text.is_empty() { None } else { Some(text.split_once(SEPARATORS).unwrap_or((text, ""))) }

@@ -2,7 +2,7 @@
 //! The system log: local datagram socket, UDP, or nothing.
 //!
 //! A syslog daemon that is absent, slow or restarted never holds the process up: sockets do not
-//! block, a datagram that cannot be sent at once is dropped, and a lost socket is connected anew
+//! block, a datagram that cannot be sent at once is dropped, and a lost socket is reconnected
 //! at most once a second.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -13,13 +13,13 @@ use std::time::{Duration, Instant};
 /// How messages reach the system log (`--syslog-method`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SyslogMethod {
-    /// What the C library's `syslog(3)` does: `/dev/log`, RFC 3164 header with the program's name.
+    /// As the C library's `syslog(3)`: `/dev/log`, RFC 3164 header with the program's name.
     Libc,
     /// A datagram socket at a path; the line carries the priority and nothing else before it.
     Unix(PathBuf),
     /// UDP to a numeric address and port; same content as [`SyslogMethod::Unix`].
     Udp(SocketAddr),
-    /// Nowhere.
+    /// No syslog: messages are discarded.
     Null,
 }
 
@@ -130,7 +130,7 @@ impl Syslog {
             Ok(_) => Ok(()),
             Err(error) => {
                 // A full queue or an oversized datagram says nothing about the socket; anything
-                // else (the daemon restarted) means that the next message connects anew.
+                // else (the daemon restarted) makes the next message reconnect.
                 let keep = error.kind() == std::io::ErrorKind::WouldBlock
                     || error.raw_os_error() == Some(rustix::io::Errno::MSGSIZE.raw_os_error());
                 if !keep && matches!(self.socket, Some(Socket::Unix(_))) {
