@@ -11,7 +11,7 @@ use slipswitch_tests::behaviour::{Fixture, ModelFixture, UserspaceDummy, World, 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-/// What is driven, and what became of it.
+/// The switch under test, and its results so far.
 #[derive(Default)]
 struct Tally {
     refused: u64,

@@ -2,8 +2,8 @@
 //! Every decoder that meets bytes or text from outside, in one table: what is valid decodes, and
 //! nothing (every truncation, and a hundred thousand seeded mutations each) makes one panic.
 //!
-//! What a decoder accepts is also written again, as the daemon would for a dump or a log: bytes
-//! may not put a value together that the writer cannot stand.
+//! An accepted value is also written again, as the daemon would for a dump or a log: no bytes may
+//! produce a value that the writer cannot handle.
 //!
 //! A failure names the decoder, the number of the mutation and the input; the same number gives
 //! the same mutation in each run.
@@ -180,7 +180,7 @@ fn no_input_makes_a_decoder_panic() {
     assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
 }
 
-/// What is wrong with a decoder, three panics at most.
+/// The faults of a decoder, three panics at most.
 fn exercise(decoder: &Decoder) -> Vec<String> {
     let samples = (decoder.samples)();
     let mut failures = Vec::new();
@@ -356,7 +356,7 @@ fn messages(version: u8) -> Vec<Vec<u8>> {
 }
 
 fn message(bytes: &[u8], version: Version) -> bool {
-    // Mutations move the end; with the old length nothing behind the header would be read.
+    // Mutations move the end; with the old length nothing after the header would be read.
     let mut bytes = bytes.to_vec();
     if let (true, Ok(len)) = (bytes.len() >= 8, u16::try_from(bytes.len())) {
         bytes[2..4].copy_from_slice(&len.to_be_bytes());
@@ -507,7 +507,7 @@ fn ovsdb_spec() -> ovsdb::MonitorSpec {
     ovsdb::MonitorSpec::new("D").table("T", ["name", "tags", "config"]).written("T", ["stats"])
 }
 
-/// What a server sends to a session, in the order in which the session asks.
+/// The messages that a server sends to a session, in the order of the session's requests.
 fn conversations() -> Vec<Vec<u8>> {
     let schema = r#"{"id":1,"error":null,"result":{"name":"D","version":"1.0.0","tables":{"T":{"columns":{
         "name":{"type":"string"},"tags":{"type":{"key":"integer","min":0,"max":"unlimited"}},
@@ -573,7 +573,7 @@ impl Control {
         Control { runtime, local, directory }
     }
 
-    /// What the server answers to `request` until it closes the connection.
+    /// The server's answers to `request` until it closes the connection.
     fn ask(&self, request: &[u8]) -> std::io::Result<Vec<u8>> {
         use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
         let path = self.directory.path().join("ctl");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! An enemy of the switch: floods, peers that do not read, endings at the wrong moment. What
-//! must hold: nothing crashes, nothing hangs, other ports and other peers go on.
+//! An enemy of the switch: floods, peers that do not read, endings at the wrong moment. The
+//! tests demand: nothing crashes, nothing hangs, other ports and other peers go on.
 
 use slipswitch_tests::harness::{
     Host, Kind, Mode, Switch, daemon_program, wait_until, without_privilege,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Who can reach what the daemon makes, what the daemon may do, and what it does not tell.
+//! Access of other users to the daemon's files and sockets, the daemon's own privileges, and the
+//! secrets that it must not log.
 
 use slipswitch_tests::harness::{
     Kind, Mode, Options, Place, Switch, daemon_program, free_port, skip, wait_until,
@@ -253,7 +254,7 @@ fn secrets_are_not_logged() {
     let key = switch.place().read("key.pem");
     let body = key.lines().nth(1).expect("the key's first line");
     assert!(!log.contains(body));
-    // Keys that others can read are told of, once each.
+    // The log names each key that others can read, once.
     let open = |l: &&str| l.contains("all users of this host have access to the private key");
     let told: Vec<&str> = log.lines().filter(open).collect();
     assert_eq!(told.len(), 1, "{told:?}");

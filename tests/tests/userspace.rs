@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What only the userspace datapath has: packet threads, limits of upcalls, statistics of
+//! Parts that only the userspace datapath has: packet threads, limits of upcalls, statistics of
 //! threads, and devices that fail.
 
 use clock::Clock;

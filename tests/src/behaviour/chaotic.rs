@@ -77,7 +77,7 @@ impl<F: Fixture> Fixture for Chaotic<F> {
 /// refusals and errors go through.
 struct Driver {
     chaos: Arc<Chaos>,
-    /// What megaflows counted in earlier lives.
+    /// Statistics of megaflows that were removed and installed again since.
     counted: Mutex<HashMap<Ufid, FlowStats>>,
 }
 

@@ -44,7 +44,7 @@ pub(super) struct Fast {
 impl Fast {
     /// # Errors
     ///
-    /// This host has no BPF for this process. What is wrong with the programs is a panic.
+    /// This process cannot use BPF on this host. A fault in the programs is a panic.
     pub(super) fn over(
         base: &Arc<UserspaceDatapath>,
         clock: Clock,
@@ -106,8 +106,8 @@ impl Fast {
         self.sent.fetch_add(frames, Ordering::Relaxed);
     }
 
-    /// What flows that are in BPF counted in userspace. Of a packet that is to be segmented that
-    /// says nothing: some actions cannot be done to it in BPF.
+    /// Packets that flows in BPF counted in userspace. The number means nothing for a packet that
+    /// is to be segmented: BPF cannot run some actions on it.
     pub(super) fn in_base(&self, packets: &[Packet]) -> InBase {
         if packets.iter().any(|p| p.offload.gso.is_some()) {
             return InBase::new();

@@ -97,7 +97,7 @@ pub trait Fixture {
     fn collect(&self, port: PortNo) -> Vec<Vec<u8>>;
 }
 
-/// What `packets` are on a wire.
+/// The frames that `packets` become on a wire.
 pub(crate) fn finished(packets: &[Packet]) -> Vec<Vec<u8>> {
     packets
         .iter()

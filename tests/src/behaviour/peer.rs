@@ -62,8 +62,8 @@ impl Peer {
         self.received.len() > before
     }
 
-    /// What arrived since the last call, checksums and segmentation finished. What was sent is
-    /// counted by the kernel at once, and may be delivered a moment later.
+    /// The frames that arrived since the last call, checksums and segmentation finished. The kernel
+    /// counts a frame when it is sent, and may deliver it a moment later.
     pub fn collect(&mut self) -> Vec<Vec<u8>> {
         self.drain();
         let mut last = Instant::now();

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the suite expects of the BPF tiers beyond what it expects of every datapath: that packets
-//! do run there. What they cannot is listed here with its reason; a reason that has ceased to be
-//! fails the case, too.
+//! The suite's extra expectation of the BPF tiers: packets do run there. Cases that they cannot
+//! run are listed here with the reason. A case fails, too, if its reason no longer holds.
 
 use super::{Ran, Veth, World};
 use datapath::Tier;
 
-/// What does not hold.
+/// The expectation that does not hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Not {
     /// The case: it is not run.

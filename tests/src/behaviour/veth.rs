@@ -179,7 +179,7 @@ impl Fixture for Veth {
         self.fast.as_ref().map(Fast::ran)
     }
 
-    /// The kernel drops a tagged frame with less than two bytes behind its tag and inner type
+    /// The kernel drops a tagged frame with less than two bytes after its tag and inner type
     /// (`skb_vlan_untag`).
     fn carries(&self, frame: &[u8]) -> bool {
         let tagged = matches!(frame.get(12..14), Some([0x81, 0] | [0x88, 0xa8]));

@@ -25,7 +25,9 @@ pub enum Why {
 pub struct Seen {
     /// Why.
     pub why: Why,
-    /// The frame, its checksum finished: who finishes that of a packet with a label differs.
+    /// The frame with its checksum finished. Datapaths differ in which side finishes the checksum
+    /// of a
+    /// packet with a label.
     pub frame: Vec<u8>,
     /// Its key.
     pub key: Key,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Echo requests (RFC 792, RFC 4443), and how many were answered.
 //!
-//! `fping` sends them: `ping` of iputils waits for what is still missing behind its last request for
-//! no longer than lies between two requests, or twice the longest answer so far, whatever `-W` says.
+//! `fping` sends them: after its last request `ping` of iputils waits for missing replies no longer
+//! than lies between two requests, or twice the longest answer so far, whatever `-W` says.
 //! On a busy machine an answer may take longer than that, and would be taken for lost.
 
 use super::{Netns, patient};
@@ -15,7 +15,7 @@ pub struct Echoes {
     pub sent: u32,
     /// Those that were answered.
     pub answered: u32,
-    /// What `fping` said, for messages.
+    /// The output of `fping`, for messages.
     pub said: String,
 }
 
@@ -26,8 +26,8 @@ impl Echoes {
     }
 
     /// Sends `count` requests from `netns` to `to`, 20 ms apart, each of which waits for its answer
-    /// for a second, of [`patient`]. With `bytes` behind their headers, in one piece. None was
-    /// answered when `fping` does not say how many.
+    /// for a second, of [`patient`]. With `bytes` of payload, unfragmented. Returns
+    /// zero if `fping` does not report a number.
     pub fn ask(netns: &Netns, to: &str, count: u32, bytes: Option<u32>) -> Echoes {
         let wait = patient(Duration::from_secs(1)).as_millis();
         let whole = bytes.map_or_else(String::new, |bytes| format!(" -M -b {bytes}"));
@@ -79,7 +79,7 @@ mod tests {
         true
     }
 
-    /// Answers so many requests, the last one after `late`.
+    /// Answers `count` requests, the last one after `late`.
     fn answer_all(tap: &mut Opened, count: u32, late: Duration) {
         let (mut pool, mut packets, mut answered) = (PacketPool::new(32), Vec::new(), 0);
         wait_until(Duration::from_secs(10), || {

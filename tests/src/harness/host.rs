@@ -73,13 +73,13 @@ impl Host {
         Echoes::ask(&self.netns, to, count, None).answered
     }
 
-    /// Likewise, with so many bytes behind their headers, none of which may be fragmented.
+    /// Likewise, with this many bytes of payload, unfragmented.
     pub fn ping_whole(&self, to: &str, count: u32, bytes: u32) -> u32 {
         Echoes::ask(&self.netns, to, count, Some(bytes)).answered
     }
 
-    /// Sends 50 echo requests a second beside the test, for `seconds`, of [`patient`]: what it is
-    /// beside takes longer on a slow machine, too.
+    /// Sends 50 echo requests a second in the background, for `seconds` of [`patient`] time: the
+    /// test in the foreground takes longer on a slow machine, too.
     pub fn pinging(&self, to: &str, seconds: u32) -> std::thread::JoinHandle<Echoes> {
         let seconds = patient(Duration::from_secs(seconds.into())).as_secs() as u32; // minutes
         let (netns, to) = (self.netns.clone(), to.to_owned());
@@ -135,7 +135,7 @@ impl Capture {
         pcap_frames(&std::fs::read(&self.file).unwrap_or_default())
     }
 
-    /// What `tcpdump -vv -e` says of each packet so far; it checks checksums.
+    /// The lines of `tcpdump -vv -e` for the packets so far. It verifies checksums.
     pub fn text(&self) -> String {
         let mut command = std::process::Command::new("tcpdump");
         command.args(["-n", "-e", "-vv", "-t", "-r"]).arg(&self.file);
@@ -181,8 +181,8 @@ pub fn acquainted(a: &Host, b: &Host) {
     remember(&b.netns, a.address(), "eth0");
 }
 
-/// Has a namespace keep what it knows of a neighbour. After half a minute it would ask again: nobody
-/// carries a new question while the daemon is away.
+/// Has a namespace keep what it knows of a neighbour. After half a minute it would ask again:
+/// nobody carries a new question while the daemon is away.
 ///
 /// # Panics
 /// When nothing is known.

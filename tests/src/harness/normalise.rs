@@ -116,7 +116,7 @@ fn is_flood(actions: &str) -> bool {
         })
 }
 
-/// What is particular to whole lines.
+/// Rules for whole lines.
 fn line(line: &str) -> String {
     for prefix in ["Datapath actions: ", "actions:"] {
         if let Some((before, actions)) = line.rsplit_once(prefix)

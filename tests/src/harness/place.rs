@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A directory in which a switch lives.
 //!
-//! What the switch has pinned in bpffs goes with it: links with their pins, programs and maps with
-//! both.
+//! The pins of the switch in bpffs are removed with it: links with their pins, programs and maps
+//! with both.
 
 use super::Output;
 use std::path::{Path, PathBuf};

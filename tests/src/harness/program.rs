@@ -4,8 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// The daemon: `$SLIPSWITCHD`, or the one that Cargo built beside this test, which is built
-/// first when it is missing.
+/// The daemon: `$SLIPSWITCHD`, or the one that Cargo built next to this test. Builds it
+/// first if it is missing.
 ///
 /// # Panics
 /// When it cannot be built.
@@ -17,7 +17,7 @@ pub fn daemon_program() -> PathBuf {
         .unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// The user's tool: `$SLIPSWITCH`, or the one beside this test, likewise.
+/// The user's tool: `$SLIPSWITCH`, or the one next to this test, likewise.
 ///
 /// # Panics
 /// When it cannot be built.

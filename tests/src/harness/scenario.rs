@@ -25,7 +25,7 @@ pub struct Scenario<'a> {
 /// Differences that are meant, each with its reason; one that is in neither output is ignored.
 #[derive(Clone, Copy, Debug)]
 struct Allowed {
-    /// A text in what the oracle writes to either output and the `exit N` behind them...
+    /// A text in what the oracle writes to either output and the `exit N` after them...
     real: &'static str,
     /// ... and what Slipswitch writes in its place.
     ours: &'static str,

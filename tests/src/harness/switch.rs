@@ -219,7 +219,7 @@ impl Switch {
         self.daemon.as_mut().is_some_and(|d| d.ended().is_none())
     }
 
-    /// What the daemon has logged and written.
+    /// The daemon's log and its output.
     pub fn story(&self) -> String {
         let place = &self.place;
         format!(
@@ -230,7 +230,7 @@ impl Switch {
         )
     }
 
-    /// What the daemon has logged.
+    /// The daemon's log.
     pub fn log(&self) -> String {
         self.place.read("ovs-vswitchd.log")
     }
@@ -338,7 +338,7 @@ impl Switch {
         self.place.write("flows.txt", text);
         self.ofctl(&format!("-O {versions} del-flows {bridge}"));
         self.ofctl(&format!("-O {versions} add-flows {bridge} flows.txt"));
-        // Megaflows of before are gone when this returns.
+        // Earlier megaflows are gone when this returns.
         self.revalidate();
     }
 
@@ -417,7 +417,7 @@ impl Switch {
         line.unwrap_or_else(|| panic!("no datapath actions: {text}")).to_owned()
     }
 
-    /// What [`Switch::traced`] says, as the set of `TAGS:PORT` in the order of their names: the
+    /// The result of [`Switch::traced`] as the set of `TAGS:PORT` in the order of their names: the
     /// order in which NORMAL and FLOOD output is that of a hash table.
     #[track_caller]
     pub fn traced_outputs(&self, arguments: &str) -> Vec<String> {
@@ -452,7 +452,7 @@ pub fn dummy_bridge_line(bridge: &str, ports: u32) -> String {
     line
 }
 
-/// The number behind `name`.
+/// The number after `name`.
 #[track_caller]
 fn number(line: &str, name: &str) -> u64 {
     let behind = line.split(name).nth(1).unwrap_or_else(|| panic!("no {name} in {line}"));

@@ -14,7 +14,7 @@ fn monitor(switch: &Switch, arguments: &str) {
     ));
 }
 
-/// What it has written, once that contains `text`.
+/// The controller's output, once it contains `text`.
 fn monitored(switch: &Switch, text: &str) -> String {
     let seen = wait_until(SOON, || switch.place().read("monitor.txt").contains(text));
     let all = switch.place().read("monitor.txt");

@@ -89,7 +89,7 @@ fn a_number_that_is_asked_for_is_taken_from_who_does_not_ask_for_it() {
         "set interface q1 ofport_request={first} -- set interface q2 ofport_request={second}"
     ));
     assert_eq!((number("q1"), number("q2")), (first.clone(), second));
-    // Who asks for it, too, was first.
+    // A port that also requests this number comes later than its holder.
     switch.vsctl(&format!("set interface q2 ofport_request={first}"));
     assert_eq!(number("q1"), first);
 }

@@ -279,7 +279,7 @@ pub fn kernel_actions() -> impl Strategy<Value = Vec<Action>> {
     prop_oneof![6 => straight, 1 => actions()]
 }
 
-/// What a megaflow is about: as [`matching`], or fields of one of the packets as they are.
+/// The match of a megaflow: as [`matching`], or fields of one of the packets as they are.
 #[derive(Clone, Debug)]
 pub enum About {
     /// This.

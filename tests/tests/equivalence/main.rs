@@ -30,7 +30,7 @@ struct Outcome {
     meters: Vec<Option<MeterStats>>,
 }
 
-/// What happens in a run.
+/// The events of a run.
 struct Script {
     meters: [MeterConfig; 2],
     flows: Vec<Megaflow>,
@@ -116,10 +116,10 @@ proptest! {
 
 /// Rounds at each BPF tier.
 const ROUNDS: u32 = 128;
-/// After so many rounds there is housekeeping, which fits the programs to the present megaflows.
+/// Rounds between two runs of housekeeping, which fits the programs to the present megaflows.
 const ROUNDS_TO_MAINTENANCE: u32 = 8;
-/// What comes in at a tier's hook when `packet` is sent. XDP gets whole frames; to the kernel what
-/// is one segment is not to be segmented.
+/// The packet at a tier's hook when `packet` is sent. XDP gets whole frames; for the kernel a
+/// packet of one segment is not to be segmented.
 fn arriving(tier: Tier, mut packet: Packet) -> Vec<Packet> {
     let whole = netdev::finish::finish(&packet).unwrap_or_default();
     if tier == Tier::Xdp {

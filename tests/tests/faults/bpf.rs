@@ -17,7 +17,7 @@ fn switch(before: &[&str]) -> Option<(Switch, Host, Host)> {
     Some((switch, a, b))
 }
 
-/// What a shell in a mount namespace of its own does before it becomes the daemon.
+/// The script that a shell runs in its own mount namespace before it becomes the daemon.
 fn in_mounts(commands: &str) -> [String; 7] {
     let script = format!("mount --make-rprivate / && {commands} && exec \"$@\"");
     ["unshare", "--mount", "sh", "-e", "-c", &script, "sh"].map(str::to_owned)
@@ -98,7 +98,7 @@ fn refuse(command: u32, errno: i32) {
     assert_eq!(installed, 0, "seccomp: {}", std::io::Error::last_os_error());
 }
 
-/// What is said when the kernel refuses a command of bpf(2).
+/// The messages when the kernel refuses a command of bpf(2).
 #[track_caller]
 fn refused(command: u32, errno: i32, reason: &'static str, advice: &'static str) {
     // The filter is the thread's for good.
@@ -153,8 +153,8 @@ fn a_bpf_file_system_that_is_not_mounted_is_mounted() {
     assert_eq!(switch.warnings(), Vec::<String>::new());
 }
 
-/// Waits for the end of its standard input, whose other end only this program holds, and removes the
-/// group `$1`, whose last process may be about to end.
+/// Waits for the end of its standard input, whose other end only this program holds, and removes
+/// the group `$1`, whose last process may be about to end.
 const UNGROUP: &str = r#"
 trap '' INT TERM HUP
 read -r _

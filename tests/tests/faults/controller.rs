@@ -104,7 +104,7 @@ fn echo(stream: &mut UnixStream) -> Duration {
     start.elapsed()
 }
 
-/// All that has to go on beside a bad peer: another controller, the tools, packets.
+/// Everything that must go on in spite of a bad peer: another controller, the tools, packets.
 #[track_caller]
 fn unharmed(switch: &Switch, other: &mut UnixStream) {
     let took = echo(other);
@@ -280,7 +280,7 @@ fn messages_of_the_greatest_length_are_taken_or_refused_in_words() {
     stream.write_all(&message(2, 9, b"end")).expect("the bridge reads");
     assert_eq!(read(&mut stream).expect("the connection stays")[1], 3, "it is taken");
     assert!(switch.ofctl("dump-aggregate br0 table=5").contains("flow_count=1"));
-    // Statistics of it are longer than what it came in: others are told all the same.
+    // Its statistics are longer than the request that made it: monitors are notified all the same.
     switch.ofctl("add-flow br0 table=5,priority=1,actions=drop");
     let flows = switch.ofctl("-O OpenFlow13 dump-flows br0");
     assert!(flows.contains("actions=drop") && flows.contains("output:2"), "{flows}");
@@ -454,7 +454,7 @@ fn a_rate_limit_lets_packets_go_one_by_one() {
             arrivals.push(Instant::now());
         }
     }
-    // A burst at once; of the others one each 10 ms, however busy the machine is now and then.
+    // A burst at once, then one every 10 ms, even if the machine is busy at times.
     let late = arrivals.windows(2).filter(|two| two[1] - two[0] > Duration::from_millis(4));
     let bunches = late.count();
     assert!(bunches >= 4, "{QUEUED} packets came in {bunches} bunches");

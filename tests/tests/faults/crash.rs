@@ -24,7 +24,7 @@ fn rules() -> String {
         + "priority=20,ip,actions=resubmit(,4)\npriority=1,actions=NORMAL\ntable=4,actions=NORMAL\n"
 }
 
-/// What has to be the same after each kill.
+/// The state that must be the same after each kill.
 #[derive(Debug, PartialEq, Eq)]
 struct State {
     ports: String,
@@ -64,7 +64,7 @@ fn processes(switch: &Switch) -> usize {
     all.filter(|e| is_mine(e.path())).count()
 }
 
-/// Up to so many milliseconds pass.
+/// A random pause of at most this many milliseconds.
 fn pass(random: &mut Rng, most: u64) {
     std::thread::sleep(Duration::from_millis(random.u64(0..=most)));
 }
@@ -129,7 +129,7 @@ fn a_daemon_that_is_killed_at_any_moment_costs_no_packet_and_leaves_nothing() {
         assert_eq!(after, before, "after {killed} kills, seed {seed}");
         let (first_files, first_memory) =
             *held.get_or_insert((descriptors(&switch), memory(&switch)));
-        // While programs are made anew there are some more for a moment.
+        // There are more programs for a moment while they are rebuilt.
         let few = wait_until(SOON, || descriptors(&switch) <= first_files + 2);
         assert!(few, "{} descriptors after {first_files}", descriptors(&switch));
         largest = largest.max(memory(&switch));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A database server that is slow, talks nonsense, dies or hangs. Packets go on meanwhile, a
-//! person is told once, and in the end the switch is what the database says.
+//! A database server that is slow, talks nonsense, dies or hangs. Packets go on meanwhile, the
+//! log says so once, and in the end the switch is as the database says.
 
 use crate::proxy::{Manner, Proxy};
 use crate::tools::{BACKOFF, SOON, memory};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 const FRAME: &str = "50540000000250540000000188cc0000";
 
-/// A dummy switch with ports p1 and p2, whose clock runs, behind a proxy.
+/// A dummy switch with ports p1 and p2 and a running clock, connected through a proxy.
 fn switch() -> (Switch, Proxy) {
     let arguments = vec!["unix:proxy.sock".to_owned()];
     let options = Options { arguments, ..Options::new(Kind::under_test(), Mode::Dummy) };
@@ -104,7 +104,7 @@ fn nonsense_from_the_database_is_told_once_and_survived() {
         let again = proxy.accepted() - connections;
         assert!(again <= 1, "{what}: {again} connections: {}", switch.story());
     }
-    // What protocols to come may say is none.
+    // A value that a later protocol might add is no error.
     let (connections, warnings) = (proxy.accepted(), switch.warnings().len());
     proxy.say(&[message("nonsense", "[]"), message("more", "1")].concat());
     ask(&switch, "q99");

@@ -49,7 +49,7 @@ fn under_load(switch: &Switch, a: &Host, c: &Host, margin: usize, work: impl FnO
     own.at_most(bound, 30, switch);
 }
 
-/// What controllers are told of port h3.
+/// The port status messages for port h3.
 fn described(switch: &Switch) -> String {
     let text = switch.ofctl("dump-ports-desc br0");
     let own = text.split("(h3)").nth(1).unwrap_or_else(|| panic!("no h3: {text}"));

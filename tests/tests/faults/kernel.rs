@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What of a switch is in the kernel.
+//! The parts of a switch that live in the kernel.
 
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, MapType};
 use std::collections::BTreeSet;
@@ -83,7 +83,7 @@ impl Objects {
 fn numbers(next: unsafe extern "C" fn(u32, *mut u32) -> i32) -> BTreeSet<u32> {
     let step = |number: &u32| {
         let mut following = 0;
-        // SAFETY: it writes one number to where it is told.
+        // SAFETY: the call writes one number to the given address.
         let found = unsafe { next(*number, &raw mut following) } == 0;
         found.then_some(following)
     };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A man in the middle of two Unix sockets, who does what he is told.
+//! A man in the middle of two Unix sockets, driven by the test.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -13,14 +13,14 @@ use std::time::Duration;
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// What becomes of what the server says, on connections to come.
+/// The treatment of the server's messages on later connections.
 #[derive(Clone, Debug)]
 pub enum Manner {
     /// It is handed on as it is.
     Honest,
-    /// It comes in pieces of so many bytes, with a millisecond between them.
+    /// Pieces of this many bytes, with a millisecond between them.
     Dribbling(usize),
-    /// After so many bytes the connection ends.
+    /// The connection ends after this many bytes.
     Broken(usize),
     /// These bytes come instead, and the server is never asked.
     Lying(Vec<u8>),

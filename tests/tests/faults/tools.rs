@@ -38,8 +38,8 @@ pub fn pair() -> (Switch, Host, Host) {
     (switch, a, b)
 }
 
-/// Has flows between a host and an address come to rest: with the first packets addresses are
-/// learned, and megaflows made before that are made anew.
+/// Waits until flows between a host and an address are stable: the first packets teach the switch
+/// addresses, and earlier megaflows are replaced.
 #[track_caller]
 pub fn warm(switch: &Switch, from: &Host, to: &str) {
     assert!(from.reaches(to, SOON), "{to} does not answer: {}", switch.story());

@@ -19,7 +19,7 @@ pub struct Ping {
     output: String,
 }
 
-/// What became of echo requests.
+/// The results of echo requests.
 #[derive(Debug)]
 pub struct Echoes {
     /// Requests that could have been answered.
@@ -38,7 +38,7 @@ impl Ping {
         Ping { process, output: format!("{name}.out") }
     }
 
-    /// Stops, and compares. What is on its way at that moment counts as not sent.
+    /// Stops, and compares. Requests on their way at that moment count as not sent.
     pub fn finish(mut self, switch: &Switch) -> Echoes {
         self.process.signal("INT");
         self.process.wait(SOON);
@@ -86,7 +86,7 @@ pub struct Talk {
     reader: JoinHandle<(u64, Duration)>,
 }
 
-/// What became of a connection.
+/// The result of a connection.
 #[derive(Debug)]
 pub struct Heard {
     /// Bytes that arrived, all and in order.

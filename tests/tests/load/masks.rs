@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-/// What prefixes are of.
+/// The field that the prefixes match.
 const PATTERN: u32 = 0x55aa_55aa;
 /// Masks that the userspace datapath has at most: those that any megaflow may have, and those kept
 /// for exact ones.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 /// How long something may take that should be there at once.
 pub const SOON: Duration = Duration::from_secs(10);
-/// What a command may take beside an attack.
+/// The time that a command may take during an attack.
 const PROMPT: Duration = Duration::from_secs(1);
 
 /// The three at a bridge `br0`: 10.0.0.1 on port h1, 10.0.0.2 on h2, the attacker on h3.

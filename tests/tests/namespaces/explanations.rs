@@ -24,7 +24,7 @@ fn the_doctor_says_which_tiers_there_are_and_why_not_others() {
     for part in ["kernel ", "BPF compiler", "objects are pinned", "daemon            runs"] {
         assert!(text.contains(part), "no {part:?} in\n{text}");
     }
-    // What the switch made for itself is no interface to make a port of.
+    // A device that the switch made for itself cannot become a port.
     assert!(switch.netns().sh("ip -brief link").contains("slipmiss") && !text.contains("slipmiss"));
     let of = |name: &str| -> String {
         let block = text.split("\n\n").find(|b| b.starts_with(name));
@@ -135,7 +135,7 @@ fn explain_goes_from_the_rule_to_the_tier() {
     let of_packet = explain(&format!("in_port=h1 {hex}"));
     assert!(of_packet.contains("0. ip,nw_dst=10.0.0.2, priority 20"), "{of_packet}");
     assert!(of_packet.contains("offloaded:yes, dp:tcx"), "{of_packet}");
-    // What needs the daemon says so, also before there is such a megaflow.
+    // A flow that needs the daemon says so, also before there is such a megaflow.
     let up = explain("in_port=h2,icmp,nw_src=10.0.0.2,nw_dst=10.0.0.77");
     assert!(up.contains("needs-userspace"), "{up}");
 }

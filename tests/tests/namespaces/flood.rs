@@ -21,7 +21,7 @@ fn two_ports_keep_pinging_while_a_third_floods_random_flows() {
     let (there, back) = std::thread::scope(|scope| {
         let there = scope.spawn(|| a.ping("10.0.0.2", 150));
         let back = scope.spawn(|| b.ping("10.0.0.1", 150));
-        // Now and then the two need flows of their own anew, and get their turn.
+        // At times the two need new flows of their own, and get their turn.
         for _ in 0..4 {
             std::thread::sleep(Duration::from_millis(500));
             switch.appctl("revalidator/purge");

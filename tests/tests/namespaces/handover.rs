@@ -9,11 +9,12 @@ use std::time::Duration;
 /// Between two changes: some hundred packets, each way.
 const PAUSE: Duration = Duration::from_millis(150);
 
-/// Packets that may be lost in all, of some 20,000. None is where there are tcx links; in an emulated
-/// machine with clsact filters (Linux 6.1) 20 of 41,000 were, and 57 where it had little of its host.
+/// Packets that may be lost in all, of some 20,000. None is where there are tcx links; in an
+/// emulated machine with clsact filters (Linux 6.1) 20 of 41,000 were, and 57 where it had little
+/// of its host.
 const LOST: u64 = 100;
 
-/// What became of numbered packets in both directions while `change` was done again and again.
+/// The fate of numbered packets in both directions during repeated runs of `change`.
 #[track_caller]
 fn through(switch: &Switch, a: &Host, b: &Host, turns: usize, change: impl Fn(usize)) -> u64 {
     let streams = [Numbered::start(a, b), Numbered::start(b, a)];

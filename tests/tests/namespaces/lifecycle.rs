@@ -151,7 +151,7 @@ fn an_internal_port_may_be_moved_into_another_namespace() {
     switch.netns().sh("ip addr add 10.0.0.9/24 dev int0; ip link set int0 up");
     warm(&a, "10.0.0.9");
     sees(&switch, &["in_port(h1)", IPV4, "actions:int0", "dp:tcx"]);
-    // It ends with a namespace, and the switch makes it anew.
+    // The device ends with its namespace, and the switch makes it again.
     move_device("int0", switch.netns(), &container);
     container.sh("ip link set int0 up");
     let is_here = || switch.netns().run("ip link show int0").ok();

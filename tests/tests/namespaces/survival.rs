@@ -104,7 +104,7 @@ fn an_internal_port_that_nobody_wants_any_more_goes_with_the_next_daemon() {
     for name in ["br0", "keep", "other", "his"] {
         assert!(there(&switch, name), "{name} is gone: {}", switch.story());
     }
-    // It says so behind that.
+    // The log says so afterwards.
     let says_so = || switch.log().contains("drop: removed");
     assert!(wait_until(SOON, says_so), "{}", switch.story());
 }
@@ -143,7 +143,7 @@ fn flow_restore_wait_keeps_adopted_flows_until_the_tables_are_back() {
     switch.vsctl("set open_vswitch . other_config:flow-restore-wait=true");
     switch.kill_daemon();
     switch.start_daemon();
-    // What is not checked yet is shown as it is.
+    // Flows that are not checked yet are shown as they are.
     sees(&switch, &["in_port(h1)", "eth_type(0x0800)", "actions:h2, offloaded:yes, dp:tcx"]);
     let stats = switch.appctl("dpctl/offload-stats-show");
     assert!(stats.contains("adopted and not yet checked"), "{stats}");
@@ -193,8 +193,8 @@ fn flows_that_no_rule_explains_are_swept() {
     assert!(swept, "{}", megaflows(&switch, &[]).join("\n"));
 }
 
-/// What another build left whose tables this one cannot read: it is said once, and nothing of it
-/// goes on beside the new tables.
+/// Tables of another build that this one cannot read: the log says so once, and none of them stays
+/// in use next to the new tables.
 #[test]
 fn tables_of_another_layout_are_replaced_and_that_is_told() {
     let Some((mut switch, a, b)) = pair() else { return };
@@ -247,7 +247,7 @@ fn what_a_daemon_left_in_bpf_ends_with_a_new_one_that_does_without() {
     switch.start_daemon();
     let pins = switch.place().pins();
     assert!(wait_until(SOON, || !pins.exists()), "{} is still there", pins.display());
-    // No packet goes twice, by the flows of then and by those of now.
+    // No packet is forwarded twice, by the old flows and by the new ones.
     let asked = b.capture(switch.place(), "eth0", "icmp[icmptype] == icmp-echo");
     let answered = a.capture(switch.place(), "eth0", "icmp[icmptype] == icmp-echoreply");
     assert!(a.reaches("10.0.0.2", SOON), "{}", switch.story());

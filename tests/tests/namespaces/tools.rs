@@ -32,8 +32,8 @@ pub fn pair() -> Option<(Switch, Host, Host)> {
     Some((switch, a, b))
 }
 
-/// Has flows between a host and an address come to rest: with the first packets addresses are
-/// learned, and megaflows made before that are made anew.
+/// Waits until flows between a host and an address are stable: the first packets teach the switch
+/// addresses, and earlier megaflows are replaced.
 #[track_caller]
 pub fn warm(from: &Host, to: &str) {
     assert!(from.reaches(to, SOON), "{to} does not answer");
@@ -135,7 +135,7 @@ impl Stream {
         Stream { stream, reader }
     }
 
-    /// Sends so many bytes.
+    /// Sends this many bytes.
     pub fn write(&mut self, bytes: usize) {
         self.stream.write_all(&vec![5; bytes]).expect("data goes on");
     }
@@ -147,8 +147,8 @@ impl Stream {
     }
 }
 
-/// Sends bursts of packets of flows that are all new, 10.0.0.1 to 10.0.0.2: the first packet of each
-/// comes first, and all come.
+/// Sends bursts of packets of flows that are all new, 10.0.0.1 to 10.0.0.2: the first packet of
+/// each comes first, and all come.
 #[track_caller]
 pub fn bursts_of_new_flows(switch: &Switch, a: &Host, b: &Host) {
     const FLOWS: usize = 100;
@@ -221,14 +221,14 @@ pub fn udp(from: &Host, to: &Host, lengths: &[usize]) -> Vec<bool> {
     lengths.iter().map(|l| arrive(*l)).collect()
 }
 
-/// Datagrams with numbers that go from one host to another, some 1,500 a second, beside the test.
+/// Datagrams with numbers that go from one host to another, some 1,500 a second, in the background.
 pub struct Numbered {
     is_over: Arc<AtomicBool>,
     sender: JoinHandle<u64>,
     receiver: JoinHandle<Vec<u32>>,
 }
 
-/// What became of them.
+/// Their fate.
 #[derive(Clone, Copy, Debug)]
 pub struct Counts {
     /// Sent in all.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What goes through.
+//! Traffic through the switch.
 
 use crate::tools::{SOON, Stream, pair, sees, switch, tcp, tcp_to, udp};
 use slipswitch_tests::harness::{Capture, skip, wait_until};
@@ -96,7 +96,7 @@ fn labelled_frames_cross_a_trunk_between_two_bridges() {
     }
     let capture = Capture::start(switch.netns(), switch.place(), "trunk", "t1", "mpls 77");
     assert!(a.reaches("10.0.0.2", SOON));
-    // What is still to be segmented, too.
+    // Packets that are still to be segmented, too.
     tcp(&a, &b, 5_000_000);
     tcp(&b, &a, 5_000_000);
     assert_eq!(udp(&a, &b, &[1, 1472, 9000]), [true; 3]);

@@ -6,7 +6,7 @@ use slipswitch_tests::harness::{
     Capture, Host, Switch, acquainted, skip, wait_until, without_tool,
 };
 
-/// Bytes behind the Ethernet header.
+/// Bytes after the Ethernet header.
 const JUMBO: u32 = 9000;
 
 /// Hosts at ports that are at XDP.
@@ -34,7 +34,7 @@ pub fn at_xdp(switch: &Switch, ports: &[&str]) {
     assert!(all, "not at XDP: {:?}", tiers(switch, ports).1);
 }
 
-/// What hosts leave to their devices, which XDP cannot do.
+/// Offloads that hosts leave to their devices, which XDP cannot carry out.
 const WHOLE: &str = "tx off tso off gso off txvlan off tx-vlan-stag-hw-insert off";
 
 /// A switch with two hosts whose ends are prepared for XDP, and processes there: by them the switch
@@ -62,7 +62,7 @@ fn jumbo(hosts: usize) -> Option<Jumbo> {
     let hosts: Vec<Host> = (1..=hosts)
         .map(|i| switch.host_on("br0", &format!("h{i}"), &format!("10.0.0.{i}/24")))
         .collect();
-    // What the host itself would get is no matter for XDP.
+    // Packets for the host itself do not run at XDP.
     switch.ofctl("mod-port br0 br0 no-flood");
     let process = |host: &Host| {
         let name = format!("{}-process", host.name());
@@ -161,7 +161,7 @@ fn an_other_end_that_gives_up_gro_is_left_at_once() {
     assert!(counts.lost <= 1000 && counts.twice == 0, "{counts:?}\n{}", switch.story());
 }
 
-/// What the kernel says of XDP at a device of the switch: "xdp" or "xdpgeneric", or nothing.
+/// The kernel's report on XDP at a device of the switch: "xdp" or "xdpgeneric", or nothing.
 fn attached(switch: &Switch, device: &str) -> Option<&'static str> {
     let text = switch.netns().sh(&format!("ip -d link show {device}"));
     let words: Vec<&str> = text.split([' ', '/']).collect();

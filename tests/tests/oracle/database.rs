@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the daemon writes into the database.
+//! The values that the daemon writes into the database.
 
 scenarios! {
     columns_of_ports: r#"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What random cases found, each made small.
+//! Differences that random cases found, each made small.
 
 scenarios! {
     no_clone_where_nothing_follows: r#"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the megaflows of a switch match.
+//! The masks of a switch's megaflows.
 
 use slipswitch_tests::harness::Switch;
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What comes and goes in a round.
+//! The objects that come and go in a round.
 
 use slipswitch_tests::harness::{Flood, Host, Switch, stranger};
 use std::fmt::Write as _;
@@ -12,7 +12,7 @@ const RULES: u32 = 500;
 /// Peers that connect at a time.
 const PEERS: usize = 12;
 
-/// Changes of a switch beside which traffic goes on.
+/// Changes of a switch during which traffic goes on.
 pub struct Churn<'a> {
     switch: &'a Switch,
     /// A host whose links go, and that floods.

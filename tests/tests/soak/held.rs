@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the daemon holds.
+//! The resources that the daemon holds.
 
 use slipswitch_tests::harness::Switch;
 use std::fmt;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Long churn: ports, flows, links, groups, bridges and controllers come and go beside traffic,
-//! and the daemon ends with what it had. A minute in the ordinary set;
+//! Long churn: ports, flows, links, groups, bridges and controllers come and go under traffic,
+//! and the daemon ends with the resources that it began with. A minute in the ordinary set;
 //! `SLIPSWITCH_SOAK_MINUTES=30 cargo test -p slipswitch-tests --test soak -- --ignored --nocapture`
 //! for as long as one likes.
 
@@ -18,7 +18,7 @@ use traffic::Traffic;
 
 /// Rounds after which what the daemon holds is what it is to hold at the end.
 const WARM_UP: u32 = 8;
-/// Kilobytes that memory may grow by beside a tenth: what allocators keep differs from look to look.
+/// Kilobytes by which memory may grow in addition to a tenth: allocators keep a varying amount.
 const SLACK: u64 = 8 << 10;
 const SOON: Duration = Duration::from_secs(20);
 /// Between two lines of figures.
@@ -76,8 +76,8 @@ fn soak(length: Duration) {
     assert_alive(&a, &b);
 }
 
-/// What a daemon knows of the slots of the BPF tables has its size from the start, and a page of it
-/// is resident once any flow was there: some 30 MB by and by, beside which nothing else shows.
+/// The daemon's records of the BPF tables' slots have their size from the start, and a page of them
+/// becomes resident once any flow used it: some 30 MB in time, which hide everything else.
 fn restart_with_small_tables(switch: &mut Switch) {
     switch.vsctl("set Open_vSwitch . other_config:bpf-max-flows=4096");
     switch.appctl("exit --cleanup");
@@ -90,7 +90,7 @@ fn tell(begin: Instant, churn: &Churn<'_>, traffic: &Traffic, held: &Held) {
     println!("soak: {minutes} min, {} rounds: {held}; {:?}", churn.rounds(), traffic.seen());
 }
 
-/// What the daemon holds when nothing is left to do: two looks that agree, but for memory.
+/// The daemon's resources when nothing is left to do: two readings that agree, except for memory.
 fn at_rest(switch: &Switch) -> Held {
     let mut last = Held::by(switch);
     wait_until(SOON, || {

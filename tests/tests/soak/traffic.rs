@@ -15,7 +15,7 @@ const ECHOES: u32 = 50;
 const BYTES: usize = 4 << 20;
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What became of it.
+/// The results of the traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
     pub asked: u64,
@@ -67,7 +67,8 @@ impl Traffic {
             let data = vec![7; BYTES];
             while !sending.stop.load(Ordering::Relaxed) {
                 let connected = TcpStream::connect_timeout(&target, PATIENCE);
-                // What is not whole there was counted there; without a connection, here.
+                // The other side has counted incomplete transfers; failed connections are counted
+                // here.
                 match connected {
                     Ok(mut stream) => drop(stream.write_all(&data)),
                     Err(_) => drop(sending.broken.fetch_add(1, Ordering::Relaxed)),

@@ -4,7 +4,7 @@
 use flow::Key;
 use flow::extract::key_of;
 
-/// Bytes, and what a datapath knows beside them.
+/// The bytes of a packet, and the datapath's metadata for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arrival {
     /// The frame.

@@ -14,24 +14,24 @@ use std::collections::HashSet;
 /// How often a packet is followed through recirculations.
 const PASSES: usize = 3;
 
-/// What a run did.
+/// The counts of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Figures {
     /// Random switches with a packet.
     pub cases: u64,
-    /// Megaflows that were checked: the packet's and those behind each recirculation.
+    /// Megaflows that were checked: the packet's and those after each recirculation.
     pub megaflows: u64,
     /// Mutants, each of which was parsed and matched.
     pub mutants: u64,
     /// Mutants that the megaflow matched.
     pub matched: u64,
-    /// Different keys among them: so many fresh translations.
+    /// Distinct keys among them, which is the number of fresh translations.
     pub keys: u64,
     /// Bits that these had different from the packet's key, in all.
     pub bits: u64,
 }
 
-/// Checks a packet, its mutants, and the same behind each recirculation.
+/// Checks a packet, its mutants, and the same after each recirculation.
 pub fn check(
     world: &World,
     first: Arrival,

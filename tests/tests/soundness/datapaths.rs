@@ -28,7 +28,7 @@ fn input() -> impl Strategy<Value = Input> {
     (pipeline(), 1..=PORTS as u32, vec(frames::spec(), 1..8), any::<u64>())
 }
 
-/// What a run did.
+/// The counts of a run.
 #[derive(Debug, Default)]
 struct Figures {
     cases: u64,
@@ -37,7 +37,7 @@ struct Figures {
     hits: u64,
 }
 
-/// What is seen of one packet.
+/// The observations of one packet.
 #[derive(Debug, PartialEq)]
 struct Outcome {
     sent: Vec<Vec<Vec<u8>>>,

@@ -107,7 +107,7 @@ enum Transport {
     Bare(u8),
 }
 
-/// What makes a frame unsound. Offsets are from the network header.
+/// A defect of a frame. Offsets are from the network header.
 #[derive(Clone, Debug)]
 enum Damage {
     /// The IP length field gets what is there, and this more or less.
@@ -116,7 +116,7 @@ enum Damage {
     LengthIs(u16),
     /// IP version and header length.
     VersionIhl(u8),
-    /// Bytes behind the packet.
+    /// Bytes after the packet.
     Pad(usize),
     /// So many bytes are missing at the end.
     Cut(Index),

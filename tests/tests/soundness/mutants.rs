@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What else may arrive: the same bytes but for a few bits, more or fewer of them, and frames that
-//! agree with the megaflow but are otherwise like another.
+//! Packets that resemble a given one: the same bytes but for a few bits, more or fewer of them, and
+//! frames that agree with the megaflow but are otherwise like another.
 
 use crate::arrival::Arrival;
 use flow::{Key, Match};
@@ -114,7 +114,7 @@ fn transplants(
     }
 }
 
-/// What the datapath knows beside the bytes.
+/// Changes the datapath's metadata of a packet.
 fn metadata(origin: &Arrival, rng: &mut fastrand::Rng, each: &mut dyn FnMut(&Arrival)) {
     for bit in 0..32 {
         let bit = 1u32 << bit;

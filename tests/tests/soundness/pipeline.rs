@@ -31,12 +31,12 @@ impl std::fmt::Debug for Line {
 }
 
 impl Line {
-    /// What it matches.
+    /// The match of the rule.
     pub fn matching(&self) -> Match {
         parse_match(self.matching, &no_numbers).unwrap_or_else(|e| panic!("{}: {e}", self.matching))
     }
 
-    /// What it does.
+    /// The actions of the rule.
     pub fn actions(&self) -> Vec<Action> {
         self.actions.iter().flat_map(|text| actions(text)).collect()
     }

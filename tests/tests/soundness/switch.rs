@@ -27,9 +27,9 @@ pub struct World {
     snapshot: Arc<Snapshot>,
 }
 
-/// What a fresh translation says.
+/// The result of a fresh translation.
 pub struct Fresh {
-    /// What an upcall would install.
+    /// The megaflow that an upcall would install.
     pub megaflow: Megaflow,
     /// As the translation gave it.
     pub translation: Translation,
@@ -92,8 +92,8 @@ impl World {
         World { switch, snapshot }
     }
 
-    /// What an upcall would make of a packet with the datapath's key `key`: `None` where that is
-    /// of no port and of no pipeline.
+    /// The result of an upcall for a packet with the datapath's key `key`. `None` if the key
+    /// belongs to no port and no pipeline.
     pub fn translate(&self, key: &Key) -> Option<Fresh> {
         let slow = self.switch.slow_path();
         let place = locate(&self.snapshot, key, &slow.recirc).ok()?;
@@ -176,7 +176,7 @@ fn group_mod((group_id, kind, method, buckets): (u32, GroupKind, &str, &[&str]))
     }
 }
 
-/// What else follows from packets of a megaflow, where it can be told apart.
+/// Other effects of a megaflow's packets, as far as they can be observed.
 pub fn effects(t: &Translation) -> Vec<String> {
     let text = |e: &Effect| match e {
         Effect::Rule(rule) => format!("rule {}", rule.id),

@@ -89,7 +89,7 @@ pub fn vlan_headers_beyond_the_limit(w: &World) {
         assert!(w.through(actions, Packet::from_slice(&three)).is_empty(), "{actions}");
         assert_eq!(w.drops(DropReason::Malformed), before + 1, "{actions}");
     }
-    // Whoever looks the packet up again, or hashes it, counts anew.
+    // A second lookup or a hash counts from zero again.
     let mut hidden = on(1);
     hidden.set(Field::RecircId, 1);
     hidden.set(Field::EthType, 0x8100);
@@ -370,7 +370,7 @@ pub fn every_field_can_be_set_with_right_checksums(w: &World) {
             ipv6().nd(135, 0, v6(2), &[]).finish(),
         ),
         (
-            // What an ICMPv6 message is follows its type at once.
+            // The meaning of an ICMPv6 message follows its type at once.
             "set(icmpv6(type=135,code=0)),set(nd(target=fd00::77)),2",
             ipv6().icmpv6(128, 0, 0).payload(&v6(2).octets()).finish(),
             ipv6().nd(135, 0, v6(0x77), &[]).finish(),
