@@ -18,6 +18,7 @@ mod ethernet;
 mod icmp;
 mod ipv4;
 mod ipv6;
+mod mac;
 mod transport;
 
 pub use arp::ArpHeader;
@@ -26,5 +27,6 @@ pub use ethernet::{EthernetHeader, LlcSnapHeader, MplsEntry, VlanHeader, etherty
 pub use icmp::{IcmpHeader, IgmpHeader, NdHeader, NdOption, NdOptions};
 pub use ipv4::{Ipv4Header, ip_proto};
 pub use ipv6::{Ipv6Extensions, Ipv6FragmentHeader, Ipv6Header};
+pub use mac::{Mac, MacError};
 pub use transport::{SctpHeader, TcpHeader, UdpHeader, tcp_flags};
 pub use zerocopy::{FromBytes, IntoBytes};
