@@ -12,7 +12,7 @@ use openflow::text::format_actions;
 use openflow::{Action, Version};
 use std::fmt::Write;
 
-/// What is done.
+/// One step of a case.
 #[derive(Clone, Debug)]
 pub enum Step {
     /// Arguments of `ovs-vsctl`, without `--`. Those at the start of a case are one call.
@@ -33,12 +33,12 @@ pub enum Step {
     Command(Vec<String>),
 }
 
-/// What becomes of the megaflows that packets make.
+/// The treatment of megaflows that packets make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Megaflows {
     /// There are none, as `flow-limit` is zero: each packet is translated.
     None,
-    /// They are installed, and taken away behind each packet.
+    /// They are installed, and removed after each packet.
     Purged,
     /// They live on from packet to packet, and are not revalidated between them. Not for tables
     /// that change by packets: which megaflow such a packet meets depends on masks.
@@ -48,9 +48,9 @@ pub enum Megaflows {
 /// A list of steps for a switch as each scenario starts with: see `Scenario`.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// What becomes of megaflows.
+    /// The treatment of megaflows during the case.
     pub megaflows: Megaflows,
-    /// What is done.
+    /// One step of a case.
     pub steps: Vec<Step>,
     /// How many steps of each kind of `LEFT_OUT` it might have had.
     pub left_out: Vec<u64>,
@@ -72,7 +72,7 @@ impl Step {
         }
     }
 
-    /// What kind of step it is, in the plural.
+    /// The kind of the step, in the plural.
     pub fn name(&self) -> &'static str {
         match self {
             Step::Configure(_) => "settings",
@@ -115,7 +115,7 @@ impl Case {
         self.steps.iter().any(|s| matches!(s, Step::Configure(c) if c.contains("type=patch")))
     }
 
-    /// True when controllers may be told of flows that are gone.
+    /// True when controllers may get flow-removed messages.
     pub fn tells(&self) -> bool {
         self.steps.iter().any(|step| match step {
             Step::Flow { change, .. } => {
@@ -127,7 +127,7 @@ impl Case {
         })
     }
 
-    /// The case as a script for `scenarios!`. What the language has no words for is a comment.
+    /// The case as a script for `scenarios!`. A step that the language cannot express is a comment.
     pub fn script(&self) -> String {
         let mut out = String::new();
         let _ = writeln!(out, "        # megaflows: {:?}", self.megaflows);

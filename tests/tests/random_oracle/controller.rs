@@ -113,15 +113,15 @@ impl Controller {
         Ok(self.requests(vec![body])?.concat())
     }
 
-    /// How many flows it was told are gone, of messages that have not been taken.
+    /// The number of flow-removed messages that have not been taken yet.
     pub fn told(&self) -> usize {
         self.unasked.iter().filter(|m| m.get(1) == Some(&FLOW_REMOVED)).count()
     }
 
-    /// Waits until it was told of that many.
+    /// Waits for `count` flow-removed messages.
     ///
     /// # Errors
-    /// It is not told in time.
+    /// They do not arrive in time.
     pub fn await_told(&mut self, count: usize) -> std::io::Result<()> {
         while self.told() < count {
             let message = self.receive()?;
@@ -130,7 +130,7 @@ impl Controller {
         Ok(())
     }
 
-    /// What came without being asked for since the last time, without transaction ids.
+    /// Takes the asynchronous messages since the last call, without transaction ids.
     pub fn unasked(&mut self) -> std::io::Result<Vec<Vec<u8>>> {
         self.request(Body::EchoRequest(Vec::new()))?;
         Ok(std::mem::take(&mut self.unasked))
@@ -153,7 +153,7 @@ impl Controller {
         loop {
             if let Some(message) = self.frames.next_message().map_err(std::io::Error::other)? {
                 let message = message.to_vec();
-                // OVS hangs up on who does not answer.
+                // OVS closes a connection whose peer does not answer echo requests.
                 if message.get(1) == Some(&ECHO_REQUEST) {
                     let mut reply = message.clone();
                     reply.splice(1..2, [ECHO_REPLY]);

@@ -12,8 +12,8 @@ use std::time::Duration;
 /// A switch that takes longer to do what its database says does not do it.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Makes the database behind `socket` say what `setting` does, in one transaction, and waits until
-/// the switch has done it.
+/// Writes `setting` into the database at `socket`, in one transaction, and waits until the switch
+/// has applied it.
 ///
 /// # Errors
 /// The database refuses it, or the switch does not follow.

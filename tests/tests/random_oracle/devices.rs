@@ -14,7 +14,7 @@ use unixctl::client::Connection;
 
 /// A port that takes longer to be at its tier is not there.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// A packet that takes longer, and is not seen in so many looks, is lost.
+/// A packet that takes longer, and does not appear in [`TURNS`] readings, is lost.
 const LOST: Duration = Duration::from_millis(500);
 const TURNS: usize = 300;
 
@@ -28,7 +28,7 @@ pub struct Devices {
     ran: Ran,
 }
 
-/// What the switch counts of packets that come in.
+/// The switch's counters of received packets.
 #[derive(Clone, Copy, Debug)]
 struct Counts {
     /// Lookups in a first pass, in all tiers; later passes may add to them.
@@ -72,7 +72,7 @@ impl Devices {
         }
     }
 
-    /// Waits until a packet that was sent behind `before` is done with.
+    /// Waits until a packet that was sent after the reading `before` is processed.
     fn settle(&self, control: &mut Connection, before: Counts) -> Result<Counts, Broken> {
         let start = Instant::now();
         for turn in 0.. {
@@ -87,8 +87,8 @@ impl Devices {
         unreachable!("turns have no end")
     }
 
-    /// What is to be said of a packet that was sent again: where its flows are all at the tier, no
-    /// packet thread may have got it.
+    /// Judges a packet that was sent again: if its flows are all at the tier, no packet thread may
+    /// have received it.
     fn judge(&mut self, before: &Flows, after: &Flows, came: u64) -> String {
         let touched = |(ufid, (packets, _)): &(&String, &(u64, bool))| {
             before.get(*ufid).is_none_or(|(before, _)| before != packets)
@@ -126,7 +126,7 @@ impl Wire for Devices {
     fn begin(&mut self, control: &mut Connection, arguments: &str) -> Result<(), Broken> {
         let bridges = ["br0", "br1"];
         let there = bridges.iter().filter(|b| arguments.contains(&format!("add-br {b} ")));
-        // What ovs-vsctl refused, as it may of a case that is being made small, is not there.
+        // A device that ovs-vsctl refused is absent. That can happen while a case is made small.
         let up = |b| format!("if ip link show {b} > /dev/null 2>&1; then ip link set {b} up; fi\n");
         let up: String = there.map(up).collect();
         self.netns.sh(&format!("set -e\n{up}"));
@@ -191,7 +191,7 @@ impl Wire for Devices {
 }
 
 fn counts(control: &mut Connection) -> Result<Counts, Broken> {
-    // What BPF counts for a flow is added up by a pass.
+    // A pass adds up BPF's counts of a flow.
     let commands = [
         "revalidator/wait",
         "dpctl/show",
@@ -211,7 +211,7 @@ fn counts(control: &mut Connection) -> Result<Counts, Broken> {
     })
 }
 
-/// The sum of all numbers behind `name`.
+/// The sum of all numbers after `name`.
 fn numbers(text: &str, name: &str) -> u64 {
     let behind = text.split(name).skip(1);
     behind.filter_map(number).sum()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What Slipswitch's ports stand on, and what of a case can be compared there.
+//! The kind of devices under Slipswitch's ports, and the results that can be compared on them.
 
 use crate::case::{Case, Megaflows, Step};
 use datapath::Tier;
@@ -14,7 +14,7 @@ const SHORTEST: usize = 28;
 /// IPv6 extension headers that programs in the kernel follow.
 const FOLLOWED: usize = 6;
 
-/// What the ports are.
+/// The kind of the ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ground {
     /// Dummies on both sides, and a clock that stands.
@@ -82,7 +82,7 @@ fn frame(step: &Step) -> Option<&[u8]> {
     }
 }
 
-/// How many IPv6 extension headers there are one behind the other, whole or not.
+/// The number of consecutive IPv6 extension headers, whole or not.
 fn extensions(frame: &[u8]) -> usize {
     let (key, layers) = flow::extract::extract_limited(frame, 1, flow::VLANS);
     let ip = layers.l3.and_then(|at| frame.get(usize::from(at)..)).unwrap_or_default();
@@ -108,8 +108,8 @@ fn is_partial(frame: &[u8]) -> bool {
     matches!(key.dl_type.get(), 0x8100 | 0x88a8) && outer.tci.get() & flow::VLAN_CFI == 0
 }
 
-/// False for frames that the kernel drops on some ways (`skb_vlan_untag`): of what comes out they are
-/// not compared.
+/// False for frames that the kernel drops on some ways (`skb_vlan_untag`): of what comes out they
+/// are not compared.
 pub fn carries(frame: &[u8]) -> bool {
     let is_tagged = matches!(frame.get(12..14), Some([0x81, 0] | [0x88, 0xa8]));
     !is_tagged || frame.len() >= 20

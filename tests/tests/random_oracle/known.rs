@@ -35,7 +35,7 @@ pub const KNOWN: &[Known] = &[
         even: |_, real, ours| {
             let floods = ["flooding", " ALL\n", " FLOOD\n"].iter().any(|word| real.contains(word));
             match floods && real.contains("bridge(\"br1\")") {
-                // What is told of the ports themselves, too.
+                // Messages about the ports themselves, too.
                 true if real.contains("protected ports, skipping") => {
                     (sorted_reports(&real), sorted_reports(&ours))
                 }
@@ -224,7 +224,7 @@ pub const KNOWN: &[Known] = &[
     },
 ];
 
-/// Flows that match a recirculation id, without the packet type that stands behind it.
+/// Flows that match a recirculation id, without the packet type after it.
 fn without_packet_type(text: &str) -> String {
     let line = |line: &str| {
         let split = line.split_once(",eth,").filter(|(before, _)| before.contains("recirc_id="));
@@ -233,7 +233,7 @@ fn without_packet_type(text: &str) -> String {
     each_line(text, line)
 }
 
-/// A trace's flows of NSH's type, without what comes behind the type.
+/// A trace's flows of NSH's type, without the fields after the type.
 fn without_nsh(text: &str) -> String {
     const TYPE: &str = "dl_type=0x894f";
     let line = |line: &str| match line.split_once(TYPE) {
@@ -245,14 +245,15 @@ fn without_nsh(text: &str) -> String {
     each_line(text, line)
 }
 
-/// The text with each line changed by `change`, and with or without an end of its last line, as it was.
+/// The text with each line changed by `change`, and with or without an end of its last line, as it
+/// was.
 fn each_line(text: &str, change: impl Fn(&str) -> String) -> String {
     let lines: Vec<String> = text.lines().map(change).collect();
     lines.join("\n") + if text.ends_with('\n') { "\n" } else { "" }
 }
 
-/// A reply about flows, where the match says that there is a VLAN header without the headers that are
-/// pushed for what sets a part of it.
+/// A reply about flows, where the match says that there is a VLAN header without the headers that
+/// are pushed for what sets a part of it.
 fn without_pushes(text: &str) -> String {
     let line = |line: &str| match line.contains(" dl_vlan") || line.contains(",dl_vlan") {
         true => line.replace("push_vlan:0x8100,set_field:", "set_field:"),
@@ -268,8 +269,8 @@ fn sorted_lines(text: &str) -> String {
 }
 
 /// Lines `PORT HEX` by which several ports have frames, and those that have several different ones
-/// the same. Others (which the packet came from, which reach it once, or are the other bridge's) have
-/// one, which has no order.
+/// the same. Others (which the packet came from, which reach it once, or are the other bridge's)
+/// have one, which has no order.
 fn is_flooded_again(text: &str) -> bool {
     let mut ports = std::collections::BTreeMap::<&str, std::collections::BTreeSet<&str>>::new();
     for (port, frame) in text.lines().filter_map(|line| line.split_once(' ')) {
@@ -460,7 +461,7 @@ fn without_dei(text: &str) -> String {
     each_line(text, line)
 }
 
-/// Where in a line for a frame its type is, behind a VLAN header if it has one.
+/// The position of a frame's type in its line, after a VLAN header if it has one.
 fn type_of(line: &str) -> Option<Range<usize>> {
     let start = line.find(' ')? + 1 + 24;
     let is_tagged = matches!(line.get(start..start + 4)?, "8100" | "88a8");
@@ -554,7 +555,8 @@ fn outputs(actions: &str) -> Vec<&str> {
     ports
 }
 
-/// A trace as its lines in any order and at any depth, with the outputs of its datapath actions alone.
+/// A trace as its lines in any order and at any depth, with the outputs of its datapath actions
+/// alone.
 fn sorted_reports(text: &str) -> String {
     let text = sorted_outputs(text);
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();

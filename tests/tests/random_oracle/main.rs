@@ -10,11 +10,11 @@
 //!
 //! `ORACLE_TIER` is `userspace` (which is the default), `tcx` or `xdp`: where Slipswitch's ports
 //! are. At a BPF tier each packet is sent twice, and the second must be forwarded there if its
-//! megaflows are. `ORACLE_PACKETS` is how many packets a configuration gets, `ORACLE_PAIRS` how many
-//! pairs of daemons play cases beside each other (as many as there are CPUs).
+//! megaflows are. `ORACLE_PACKETS` is how many packets a configuration gets, `ORACLE_PAIRS` how
+//! many pairs of daemons play cases in parallel (as many as there are CPUs).
 //!
-//! Bridges are kept from case to case where only columns differ, and emptied; each case behind which
-//! something differed, and some others, have new ones. `ORACLE_SEED=N ORACLE_CASES=1` plays the case
+//! Bridges are kept from case to case where only columns differ, and emptied. A case after one that
+//! differed, and some others, have new ones. `ORACLE_SEED=N ORACLE_CASES=1` plays the case
 //! of one seed again, on new ones. A case that differs is made small and printed as a script for
 //! `tests/tests/oracle`.
 
@@ -47,11 +47,11 @@ const CASES: u64 = 100;
 const CASES_AT_TIER: u64 = 30;
 /// Packets of a case.
 const PACKETS: usize = 60;
-/// Differences that are told of, at most three of a kind, after which a run ends.
+/// Reported differences, at most three of a kind, after which a run ends.
 const ENOUGH: usize = 20;
 
 impl Plan {
-    /// As the environment says, else from `seed` on, so many cases in that time.
+    /// The plan from the environment, else `cases` cases from `seed` on, within that time.
     fn new(ground: Ground, seed: u64, cases: u64, time: Duration) -> Plan {
         Plan {
             ground,

@@ -19,13 +19,13 @@ const LATE: Duration = Duration::from_millis(500);
 pub enum Outcome {
     /// Alike.
     Same,
-    /// Something differs: what.
+    /// A difference, as text.
     Differs(String),
-    /// Open vSwitch's own daemon crashed, and there is a new one: what it wrote last.
+    /// Open vSwitch's own daemon crashed and was replaced: the last lines of its output.
     OracleCrashed(String),
 }
 
-/// What a text of differences is about: two with the same are taken for the same difference.
+/// The subject of a text of differences. Two texts with one subject count as the same difference.
 pub fn subject(difference: &str) -> String {
     let first = difference.lines().next().unwrap_or_default();
     first.chars().filter(|c| !c.is_ascii_digit()).collect()
@@ -39,11 +39,11 @@ pub fn step(difference: &str) -> Option<usize> {
 
 /// Both switches, each of which plays one case after the other.
 pub struct Pair {
-    /// What Slipswitch's ports stand on.
+    /// The kind of devices under Slipswitch's ports.
     pub ground: Ground,
     real: Player,
     ours: Player,
-    /// Counters that are never cleared may differ: bridges are to be made anew.
+    /// Counters that are never cleared may differ: the next case needs new bridges.
     is_uneven: bool,
     /// How often each known difference was met.
     pub known: Vec<u64>,
@@ -76,7 +76,7 @@ impl Pair {
     }
 
     fn compare(&mut self, case: &Case, bridges: Bridges) -> Outcome {
-        // A daemon that crashed behind its last case is not this case's.
+        // A crash after the last case does not count for this one.
         if !self.real.is_alive() {
             eprintln!("Open vSwitch has crashed between two cases:\n{}", self.real.story());
             self.restart_real();
@@ -100,8 +100,8 @@ impl Pair {
         }
     }
 
-    /// What was seen of Open vSwitch, with what it tells late as long as less was told than by
-    /// Slipswitch.
+    /// The observations of Open vSwitch. Late messages are awaited as long as there are fewer than
+    /// from Slipswitch.
     fn with_late(&mut self, mut real: Vec<Seen>, ours: &[Seen]) -> Result<Vec<Seen>, Broken> {
         let told = |seen: &[Seen]| -> usize {
             let told = seen.iter().filter(|s| s.of.starts_with("sent to controllers"));
@@ -156,7 +156,7 @@ impl Pair {
     }
 }
 
-/// Ends a switch. That its daemon has crashed is told elsewhere.
+/// Ends a switch. A crash of its daemon is reported elsewhere.
 fn discard(player: Player) {
     let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(player)));
 }

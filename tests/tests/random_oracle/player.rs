@@ -19,25 +19,25 @@ use std::fmt::Write;
 use std::time::{Duration, Instant};
 use unixctl::client::{CallError, Connection, socket_path};
 
-/// An answer that takes longer is none.
+/// The longest wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// It tells of a busy machine otherwise.
+/// `ovs-vsctl` without its warnings about a busy machine.
 const VSCTL: &str = "ovs-vsctl -vtimeval:off";
-/// In this time the threads of Open vSwitch come to rest, mostly.
+/// Time in which the threads of Open vSwitch usually become idle.
 const REST: Duration = Duration::from_millis(10);
-/// So long a process may take to end that does not answer.
+/// Time for an unresponsive process to end.
 const ENDING: Duration = Duration::from_secs(1);
-/// As many frames wait at a dummy port at most.
+/// Most frames that can wait at a dummy port.
 const QUEUE: usize = 50;
 /// Every bridge that a case may have.
 pub const BRIDGES: [&str; 2] = ["br0", "br1"];
 
-/// What was seen: of what, and the text.
+/// One observation: its subject and its text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// Of what.
+    /// The subject: a port, a command or a request.
     pub of: String,
-    /// What.
+    /// The text that is compared.
     pub text: String,
 }
 
@@ -47,9 +47,9 @@ pub struct Player {
     control: Connection,
     wire: Box<dyn Wire + Send>,
     controllers: BTreeMap<(&'static str, u8), Controller>,
-    /// What the comparison is about.
+    /// The kind of ports, which decides what can be compared.
     ground: Ground,
-    /// What devices had counted when the case began.
+    /// The devices' counters at the start of the case.
     ports: BTreeMap<&'static str, PortCounts>,
     /// The shape of the bridges that there are, while they are good for another case.
     kept: Option<Vec<String>>,
@@ -57,7 +57,7 @@ pub struct Player {
     pub profile: Profile,
 }
 
-/// What bridges a case is played on.
+/// The bridges on which a case is played.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bridges {
     /// Those of the case before, emptied, where they have the same shape.
@@ -117,7 +117,7 @@ impl Player {
         self.wire.ran()
     }
 
-    /// What the daemon has logged.
+    /// The daemon's log.
     pub fn story(&self) -> String {
         self.switch.story()
     }
@@ -142,8 +142,8 @@ impl Player {
         Ok(seen)
     }
 
-    /// Does the first of `steps`, the `at`th of the case, and those behind it that can be done with
-    /// it; how many that were.
+    /// Plays the first of `steps`, the `at`th of the case, and following ones that can be played
+    /// with it. Returns how many were played.
     fn some(
         &mut self,
         case: &Case,
@@ -207,7 +207,7 @@ impl Player {
         Ok(())
     }
 
-    /// Packets while megaflows live on. What they do depends on none before them, so that those of
+    /// Packets while megaflows live on. Their results do not depend on earlier packets, so those of
     /// one port can be sent at once.
     fn burst(&mut self, at: usize, steps: &[Step], what: &str, seen: &mut Vec<Seen>) -> Result<()> {
         self.command("revalidator/pause")?;
@@ -235,7 +235,7 @@ impl Player {
         self.command("revalidator/purge")
     }
 
-    /// Frames that arrive at a dummy port one behind the other, and what comes out.
+    /// Frames that arrive at a dummy port one after the other, and the resulting output.
     fn at_once(&mut self, port: &'static str, frames: &[&[u8]]) -> Result<String> {
         let before = self.received(port)?;
         let mut arguments = vec![port.to_owned()];
@@ -263,12 +263,12 @@ impl Player {
         Ok(counts.get(&number).map_or(0, |counts| counts[0]))
     }
 
-    /// A packet, as often as it is sent here, and what comes out.
+    /// A packet, sent as often as the ground asks for, and the resulting output.
     fn packet(&mut self, port: &'static str, frame: &[u8], megaflows: Megaflows) -> Result<String> {
         let mut out = String::new();
         for round in 0..self.ground.times() {
             if round > 0 && megaflows != Megaflows::Live {
-                // What the first has changed is so for the second.
+                // The second packet meets the changes by the first.
                 self.pass()?;
             }
             out += &self.wire.send(&mut self.control, port, frame, round)?;
@@ -305,8 +305,8 @@ impl Player {
         }
     }
 
-    /// Lets time go by. Open vSwitch tells of flows that expired when its threads have come to rest;
-    /// who connects before that is told, too, so that it is waited for.
+    /// Lets time go by. Open vSwitch reports expired flows when its threads are idle again, also to
+    /// controllers that connect before that, so this waits.
     fn warp(&mut self, ms: u32) -> Result<String> {
         let before = self.flows_to_tell_of()?;
         let told: Vec<usize> = self
@@ -326,26 +326,26 @@ impl Player {
         Ok(text)
     }
 
-    /// Has megaflows looked at, and what is due done. `revalidator/wait` waits for ever in Open
-    /// vSwitch while the clock stands; but revalidators pause at the start of a pass, so that
-    /// between two pauses there is a whole one, behind which flows expire.
+    /// Makes the switch revalidate, and do what is due. `revalidator/wait` waits for ever in Open
+    /// vSwitch while the clock stands; but revalidators pause at the start of a pass, so there is a
+    /// whole pass between two pauses, after which flows expire.
     fn pass(&mut self) -> Result<()> {
         self.turn()?;
         self.commands(&["revalidator/pause", "revalidator/resume"].repeat(2))?;
         self.process("br0")
     }
 
-    /// Has rules go whose time is up: Open vSwitch takes them away behind a pass, Slipswitch behind
-    /// a purge, too.
+    /// Makes the switch remove expired rules: Open vSwitch removes them after a pass, Slipswitch
+    /// also after a purge.
     fn end_rules(&mut self) -> Result<()> {
         self.command("revalidator/purge")?;
         self.pass()
     }
 
-    /// Waits until the main loop has begun again. Open vSwitch has its revalidators look at what
-    /// bridges have learned in the turn behind that in which they learn it. A turn may answer any
-    /// number of OpenFlow requests one behind the other, but commands only in its end: a request
-    /// behind a command is of another turn.
+    /// Waits for the next turn of the main loop. Open vSwitch's revalidators see learned addresses
+    /// one turn after a bridge has learned them. A turn may answer any number of OpenFlow requests
+    /// in sequence, but commands only at its end: a request after a command belongs to another
+    /// turn.
     fn turn(&mut self) -> Result<()> {
         self.command("version")?;
         self.process("br0")
@@ -361,7 +361,7 @@ impl Player {
         Ok(())
     }
 
-    /// What came out at each port since the last time.
+    /// The frames that each port has sent since the last call.
     fn taken(&mut self) -> String {
         let mut out = String::new();
         let ground = self.ground;
@@ -439,7 +439,8 @@ impl Player {
     }
 }
 
-/// What a case's packets are called: where they may go to another bridge more is known to differ.
+/// The name of a case's packets in differences: packets that may reach another bridge have more
+/// known differences.
 fn packets_of(case: &Case) -> &'static str {
     if case.joins_bridges() { "packets between bridges" } else { "packets" }
 }

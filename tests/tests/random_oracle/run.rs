@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Many cases, by several pairs of switches beside each other.
+//! Many cases, on several pairs of switches in parallel.
 
 use crate::case::{Case, Step};
 use crate::generate::{self, left_out::LEFT_OUT};
@@ -19,28 +19,28 @@ use std::time::{Duration, Instant};
 /// Tries to make a failing case smaller; fewer where each try costs a daemon.
 const SHRINKS: usize = 400;
 const COSTLY_SHRINKS: usize = 60;
-/// Differences of one kind that are told of; further ones are counted.
+/// Reported differences of one kind; further ones are counted.
 const OF_A_KIND: usize = 3;
 /// Differences in the same thing that are made small, which takes longer than a hundred cases;
 /// further ones are counted.
 const IN_A_THING: usize = 12;
-/// One in so many cases has bridges of its own, so that making them goes on being tried.
+/// One in this many cases has new bridges, so that making bridges stays under test.
 const FRESH: u64 = 50;
-/// A run tells how far it is behind so many cases.
+/// A run reports its progress after this many cases.
 const PROGRESS: u64 = 500;
 
-/// What to run.
+/// The plan of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// What the ports are.
+    /// The kind of the ports.
     pub ground: Ground,
-    /// The first case's.
+    /// The seed of the first case.
     pub seed: u64,
-    /// At most so many cases.
+    /// The maximum number of cases.
     pub cases: u64,
     /// Packets of a case.
     pub packets: usize,
-    /// Pairs of switches that play cases beside each other.
+    /// The number of pairs of switches that play cases in parallel.
     pub pairs: usize,
     /// No case begins later.
     pub time: Duration,
@@ -48,16 +48,16 @@ pub struct Plan {
     pub enough: usize,
 }
 
-/// What a run did.
+/// The results of a run.
 #[derive(Debug, Default)]
 pub struct Figures {
     cases: u64,
     packets: u64,
     changes: u64,
-    /// What differed, and does so again.
+    /// Differences that occur again on new bridges.
     pub reports: Vec<String>,
-    /// What differed, and not again: what one of the switches does then depends on when, mostly
-    /// Open vSwitch on when its threads come to rest.
+    /// Differences that did not occur again: the behaviour of one switch depends on timing, mostly
+    /// on when Open vSwitch's threads are idle.
     pub once: Vec<String>,
     /// Seeds by what their small cases are made of.
     kinds: BTreeMap<String, Vec<u64>>,
@@ -73,7 +73,7 @@ pub struct Figures {
     profiles: [Profile; 2],
 }
 
-/// Plays cases as the plan says, and tells what came of it.
+/// Plays cases as the plan says, and reports the results.
 pub fn run(plan: Plan) -> Figures {
     let start = Instant::now();
     let (next, figures) = (AtomicU64::new(plan.seed), Mutex::new(Figures::default()));
@@ -126,18 +126,18 @@ fn shape(case: &Case) -> Vec<String> {
     Setting::parse(&settings.collect::<Vec<_>>().join(" -- ")).shape
 }
 
-/// What differs in a case.
+/// A difference in a case.
 #[derive(Debug)]
 struct Difference {
     /// The small case, and what differs.
     text: String,
-    /// What the small case is made of.
+    /// The kinds of steps and actions of the small case.
     kind: String,
     /// It differs each time.
     comes_again: bool,
 }
 
-/// What a case showed.
+/// The result of a case.
 #[derive(Debug, Default)]
 struct Found {
     difference: Option<Difference>,
@@ -203,7 +203,7 @@ fn made_small(pair: &mut Pair, case: &Case, first: &str) -> Difference {
     Difference { text, kind: format!("{of} not every time"), comes_again: false }
 }
 
-/// What differs by a case of what actions.
+/// The differences by the actions of their cases.
 fn kind(of: &str, case: &Case) -> String {
     let mut names = std::collections::BTreeSet::new();
     for step in &case.steps {
@@ -227,7 +227,7 @@ fn add(all: &mut Vec<u64>, more: &[u64]) {
 }
 
 impl Figures {
-    /// Differs in more cases without coming again than the moment may explain.
+    /// True when more cases differed without repetition than timing can explain.
     pub fn is_unsteady(&self) -> bool {
         self.once.len() as u64 > 1 + self.cases / 100
     }

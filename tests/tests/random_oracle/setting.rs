@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a case's bridges and ports are to be, read from the arguments of `ovs-vsctl` that make
-//! them: what stays as it is while they are there, and the columns that can be set at any time.
+//! The configuration of a case's bridges and ports, read from the arguments of `ovs-vsctl` that
+//! make them: the part that is fixed for their life, and the columns that can be set at any time.
 
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -28,10 +28,10 @@ enum Datum {
 /// The columns of a row, by name.
 type Row = BTreeMap<&'static str, Datum>;
 
-/// What bridges and ports are.
+/// The configuration of bridges and ports.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Setting {
-    /// Which there are, of which types, with which devices. They have to be made anew for another.
+    /// The bridges and ports, their types and devices. Another shape needs new bridges.
     pub shape: Vec<String>,
     rows: BTreeMap<(Table, String), Row>,
 }
@@ -46,7 +46,7 @@ impl Table {
         }
     }
 
-    /// All columns that cases set, with what they are in a row that was just made.
+    /// All columns that cases set, with their values in a new row.
     fn empty(self) -> Row {
         let map = || Datum::Map(BTreeMap::new());
         let numbers = || Datum::Numbers(Vec::new());
@@ -98,7 +98,7 @@ impl Datum {
 }
 
 impl Setting {
-    /// What `line` makes: arguments of `ovs-vsctl`, with `--` between commands.
+    /// The setting that `line` makes: arguments of `ovs-vsctl`, with `--` between commands.
     ///
     /// # Panics
     /// When it has a command or a column that no case has.

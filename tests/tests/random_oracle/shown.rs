@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What can be seen in an OpenFlow message, as text: an entry to a line, without times.
+//! The comparable content of an OpenFlow message, as text: an entry to a line, without times.
 
 use crate::case::protocol;
 use openflow::message::{
@@ -9,7 +9,7 @@ use openflow::{PortNo, Version};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What is asked at the end of a case, with a name for each.
+/// The requests at the end of a case, with a name for each.
 pub fn requests(version: Version) -> Vec<(&'static str, MultipartRequest)> {
     let all = FlowStatsRequest { nicira: version == Version::V10, ..FlowStatsRequest::all() };
     let flows = ("flows", MultipartRequest::Flow(Box::new(all.clone())));
@@ -26,7 +26,7 @@ pub fn requests(version: Version) -> Vec<(&'static str, MultipartRequest)> {
     }
 }
 
-/// What ports had counted by some time.
+/// The counters of ports at some time.
 pub type PortCounts = BTreeMap<PortNo, [u64; 4]>;
 
 /// The counters of the ports in these replies.
@@ -43,8 +43,8 @@ fn counts(p: &PortStats) -> [u64; 4] {
     [p.rx_packets, p.rx_bytes, p.tx_packets, p.tx_bytes]
 }
 
-/// What a message says. With `before`, ports are devices: their counters are those since then, and
-/// the rest is each kind of device's own.
+/// The text of a message. With `before`, ports are devices: their counters are those since then,
+/// and other fields depend on the kind of device and are left out.
 pub fn shown(bytes: &[u8], version: Version, before: Option<&PortCounts>) -> Vec<String> {
     let message = match Message::decode(bytes, &protocol(version)) {
         Ok(message) => message,
@@ -100,7 +100,7 @@ fn entries(reply: MultipartReply, before: Option<&PortCounts>) -> Vec<String> {
     out
 }
 
-/// What a match's text does not say.
+/// The parts of a match that its text omits.
 fn untold(matching: &flow::Match) -> String {
     let mask = &matching.mask().0;
     format!("{:?} packet_type={:#x}", mask.vlans, mask.packet_type.get())
@@ -115,7 +115,7 @@ fn port(mut p: PortStats, before: Option<&PortCounts>) -> String {
         for (count, before) in counts.iter_mut().zip(before.get(&p.port_no).into_iter().flatten()) {
             *count = count.wrapping_sub(*before);
         }
-        // The kernel may count a frame without the VLAN header that it has beside it.
+        // The kernel may count a frame without a VLAN header that it keeps outside of the frame.
         return format!("{} {counts:?}", p.port_no, counts = [counts[0], counts[2]]);
     }
     let plain =

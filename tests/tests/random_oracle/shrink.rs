@@ -65,7 +65,7 @@ pub fn shrink(case: &Case, rounds: usize, mut fails: impl FnMut(&Case) -> bool) 
     }
 }
 
-/// The case up to its `n`th step, and the packets behind it where they were sent with it.
+/// The case up to its `n`th step, and the following packets if they were sent together with it.
 pub fn up_to(case: &Case, n: usize) -> Case {
     let is_with_it =
         |step: &&Step| case.megaflows == Megaflows::Live && matches!(step, Step::Packet { .. });

@@ -21,16 +21,16 @@ pub trait Wire {
         of_case.to_owned()
     }
 
-    /// Bridges were made anew, with ports of these names among others.
+    /// Called after bridges were made again, with ports of these names among others.
     ///
     /// # Errors
-    /// They are not there.
+    /// A port is missing.
     fn begin(&mut self, _control: &mut Connection, _arguments: &str) -> Result<(), Broken> {
         Ok(())
     }
 
-    /// A frame arrives on a port, for the `round`th time: the switch's own words about that. What
-    /// came out is asked for when the switch has settled.
+    /// Sends a frame into a port, for the `round`th time. Returns the switch's own words about it.
+    /// The output is read when the switch is idle.
     ///
     /// # Errors
     /// The switch does not answer.
@@ -45,7 +45,7 @@ pub trait Wire {
     /// The frames that came out since the last time: by port, in their order at each.
     fn taken(&mut self) -> BTreeMap<&'static str, Vec<Vec<u8>>>;
 
-    /// Ports are made anew.
+    /// Called when ports are made again.
     fn forget(&mut self);
 
     /// Where packets ran, in a line.
@@ -144,7 +144,7 @@ impl Wire for Dummies {
 
 impl Tail {
     fn packets(&mut self) -> Vec<Vec<u8>> {
-        // What cannot be read now is missed in the comparison.
+        // A read error shows as a missing frame in the comparison.
         let _ = self.file.read_to_end(&mut self.unread);
         let mut out = Vec::new();
         let mut rest = self.unread.as_slice();

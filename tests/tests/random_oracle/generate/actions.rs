@@ -65,7 +65,7 @@ pub fn kind(action: &Action) -> usize {
     }
 }
 
-/// Kinds that only stand behind all others, in this order: OpenFlow's instructions.
+/// Kinds that stand after all others, in this order: OpenFlow's instructions.
 const INSTRUCTIONS: [usize; 4] = [44, 45, 46, 47];
 /// Kinds that a good list has rarely: they stand alone, or end it.
 const RARE: [usize; 4] = [36, 39, 43, 3];
@@ -273,7 +273,7 @@ fn kind_of_set(action: &Action) -> Held {
 
 fn set_field(g: &mut Gen) -> Action {
     let field = if g.one_in(4) { g.pick(&REGISTERS) } else { g.pick(&written()) };
-    // OVS takes it in OpenFlow 1.0, and then tells of it in 1.5 what 1.5 does not admit.
+    // OVS accepts it in OpenFlow 1.0, and then reports it in 1.5 in a form that 1.5 does not allow.
     let field = if field == Field::InPortOxm { Field::InPort } else { field };
     let value = g.value(field);
     let all = field.all_ones();
@@ -397,9 +397,9 @@ fn learn(g: &mut Gen) -> Action {
     }))
 }
 
-/// Not IN_PORT: ovs-actions(7) admits it, but OVS 3.1 takes it for a patch port and does nothing.
-/// Nor 0xff00, which OVS takes here and nowhere else, nor none, which it takes in groups and then
-/// tells of in a reply that no controller can read.
+/// Not IN_PORT: ovs-actions(7) allows it, but OVS 3.1 takes it for a patch port and does nothing.
+/// Nor 0xff00, which OVS accepts here and nowhere else, nor none, which it accepts in groups and
+/// then reports in a reply that no controller can read.
 fn truncated_to(g: &mut Gen) -> PortNo {
     loop {
         let port = g.of_port();

@@ -51,7 +51,7 @@ pub fn group_mod(g: &mut Gen) -> GroupMod {
         },
         buckets: match command {
             GroupCommand::Delete | GroupCommand::RemoveBucket if !select => Vec::new(),
-            // OVS 3.1 runs in circles when no bucket is inserted behind the last of a group.
+            // OVS 3.1 loops for ever when no bucket is inserted after the last of a group.
             GroupCommand::InsertBucket => (0..count.max(1)).map(|n| one(g, n, kind)).collect(),
             _ => (0..count).map(|n| one(g, n, kind)).collect(),
         },

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What no case has, though it could, and why: where Open vSwitch is not to be followed and one
-//! step changes all that comes behind it.
+//! Steps that no case has, with the reason: Slipswitch differs from Open vSwitch on purpose there,
+//! and one such step changes the results of all later ones.
 
 use super::packets;
 use super::truncation::Resized;
@@ -19,7 +19,7 @@ pub struct LeftOut {
     of: fn(&Facts, &Step) -> bool,
 }
 
-/// What a case's steps do.
+/// Properties of a case's steps.
 struct Facts {
     /// MPLS headers come or go.
     mpls: bool,
@@ -43,7 +43,7 @@ struct Facts {
     pushes: usize,
     /// VLAN headers that a switch looks at.
     vlan_limit: usize,
-    /// What `check_pkt_larger` compares with.
+    /// The lengths that `check_pkt_larger` compares with.
     lengths: Vec<usize>,
 }
 
@@ -303,7 +303,7 @@ fn has_debug_action(message: &[u8]) -> bool {
 fn matches_what_is_not_there(version: openflow::Version, message: &[u8]) -> bool {
     let refused = Message::decode(message, &crate::case::protocol(version)).err();
     let of_field = refused.is_some_and(|e| e.error == openflow::OfError::OFPBMC_BAD_FIELD);
-    // Nicira's class, and the field with a bit for a mask behind it.
+    // Nicira's class, then the field and the bit for a mask.
     let is_such = |header: &[u8]| match header {
         [0, 1, field] => matches!(field >> 1, 16 | 31 | 32 | 38..=110 | 119..=124),
         _ => false,
@@ -311,10 +311,10 @@ fn matches_what_is_not_there(version: openflow::Version, message: &[u8]) -> bool
     of_field && message.windows(3).any(is_such)
 }
 
-/// True when there may be an action that sets an MPLS label or traffic class to more than there is room
-/// for, Nicira's or OpenFlow 1.1's.
+/// True when there may be an action that sets an MPLS label or traffic class to more than there is
+/// room for, Nicira's or OpenFlow 1.1's.
 fn has_large_label(message: &[u8]) -> bool {
-    /// What stands before a label, and before a class.
+    /// The bytes before a label, and before a class.
     const LABEL: [&[u8]; 2] = [&[0, 0, 0x23, 0x20, 0, 30, 0, 0], &[0, 13, 0, 8]];
     const CLASS: [&[u8]; 2] = [&[0, 0, 0x23, 0x20, 0, 31], &[0, 14, 0, 8]];
     let follows = |head: &[u8], is_large: &dyn Fn(&[u8; 4]) -> bool| {
@@ -384,7 +384,8 @@ fn any_step(steps: &[Step], of: &dyn Fn(&Action) -> bool) -> bool {
     })
 }
 
-/// True when a packet that learns may go on to the flow that it has learned, and lower its timeouts.
+/// True when a packet that learns may go on to the flow that it has learned, and lower its
+/// timeouts.
 fn learns_what_it_meets(flow: &FlowMod) -> bool {
     let lowers = |learn: &openflow::action::Learn| {
         (learn.fin_idle_timeout, learn.fin_hard_timeout) != (0, 0) && learn.table > flow.table_id
@@ -406,7 +407,7 @@ fn any_action(step: &Step, of: &dyn Fn(&Action) -> bool) -> bool {
     }
 }
 
-/// What there is in a step, also where it is a message that can be read.
+/// The content of a step as text, decoded if it is a message that can be decoded.
 fn text_of(step: &Step) -> String {
     let read = match step {
         Step::Message { version, bytes, .. } => {
@@ -431,7 +432,7 @@ fn flow_of(step: &Step) -> Option<Box<FlowMod>> {
     }
 }
 
-/// What `check_pkt_larger` compares with, in the text of steps.
+/// The lengths that `check_pkt_larger` compares with, from the text of steps.
 fn lengths(text: &str) -> Vec<usize> {
     let behind = text.split("CheckPktLarger { len: ").skip(1);
     behind.filter_map(|rest| rest.split(',').next()?.parse().ok()).collect()

@@ -49,7 +49,7 @@ pub fn matching(g: &mut Gen, any: bool) -> Match {
     m
 }
 
-/// What `p` looks at, as `key` has it.
+/// The field `p` with its value in `key`.
 fn require(m: &mut Match, p: Prerequisite, key: &flow::Key) {
     use Prerequisite::*;
     let mut exact = |field: Field| m.set(field, field.load(key));

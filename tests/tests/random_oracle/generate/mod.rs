@@ -21,7 +21,7 @@ pub const GROUPS: u32 = 4;
 /// Frames that a case's flows are about.
 const KNOWN: usize = 12;
 
-/// What a case is generated from.
+/// The state from which a case is generated.
 pub struct Gen {
     rng: fastrand::Rng,
     /// Frames of the case, each with the number of the port where it arrives.
@@ -171,7 +171,7 @@ pub fn case(seed: u64, packets: usize) -> Case {
     let lives = !steps.iter().any(learns) && g.bool();
     events(&mut g, bridges, version, packets, &mut steps);
     let left_out = left_out::leave_out(&mut steps);
-    // What comes between packets may learn, too.
+    // Steps between packets may learn, too.
     let megaflows = match lives && !steps.iter().any(learns) {
         true => Megaflows::Live,
         false if g.one_in(8) => Megaflows::Purged,
@@ -210,7 +210,7 @@ fn tables(g: &mut Gen, bridge: &'static str, version: Version, steps: &mut Vec<S
     }
 }
 
-/// A message with a wrong byte behind its header.
+/// A message with a wrong byte after its header.
 fn damaged(g: &mut Gen, mut bytes: Vec<u8>) -> Vec<u8> {
     for _ in 0..1 + g.below(2) {
         let at = 8 + g.below(bytes.len().saturating_sub(8));

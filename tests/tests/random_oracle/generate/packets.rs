@@ -121,7 +121,7 @@ fn mpls(g: &mut Gen, mut f: Frame) -> Vec<u8> {
         f = f.mpls(ty, entry);
     }
     if g.bool() {
-        // What is behind the stack has no type: it is IP all the same.
+        // The payload after the stack has no type: it is IP all the same.
         let inner = ipv4(g, Frame::ethernet([0; 6], [0; 6]));
         let inner = transport(g, inner, false);
         return f.payload(&inner[ETHERNET..]).finish();
@@ -303,7 +303,7 @@ fn mangle(g: &mut Gen, frame: &mut Vec<u8>) {
     }
 }
 
-/// True for IEEE 802.3 with a length in place of a type, behind VLAN headers, too.
+/// True for IEEE 802.3 with a length in place of a type, also after VLAN headers.
 pub fn has_length(frame: &[u8]) -> bool {
     let mut at = 12;
     loop {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where packets may be truncated behind changes of their headers' length.
+//! Places where packets may be truncated after changes of their headers' length.
 
 use crate::case::Step;
 use flow::Field;
@@ -89,7 +89,7 @@ fn resizes(action: &Action) -> bool {
     }
 }
 
-/// True when a packet has a VLAN header behind a set of the field.
+/// True when a packet has a VLAN header after a set of the field.
 fn may_add_header(field: Field) -> bool {
     use Field::{DlVlan, DlVlanPcp, VlanPcp, VlanTci, VlanVid};
     matches!(field, VlanTci | VlanVid | VlanPcp | DlVlan | DlVlanPcp)

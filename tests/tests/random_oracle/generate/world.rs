@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Random bridges and ports, beside those that every case starts with.
+//! Random bridges and ports, in addition to those that every case starts with.
 
 use super::{Gen, VLANS};
 use crate::case::Step;

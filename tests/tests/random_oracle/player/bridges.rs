@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The bridges that a case is played on: made anew, or those of the case before, emptied.
+//! The bridges on which a case is played: new ones, or those of the previous case, emptied.
 //!
-//! What cannot be emptied, counters of ports and tables, is compared before the case: it is equal
-//! behind the case, too, if the case counts the same.
+//! Counters of ports and tables cannot be cleared, so they are compared before the case: they are
+//! equal after the case, too, if the case counts the same.
 
 use super::{BRIDGES, Bridges, Broken, Player, Result, Seen, VSCTL};
 use crate::case::{Case, Megaflows, Step};
@@ -29,7 +29,7 @@ impl Player {
         seen: &mut Vec<Seen>,
     ) -> Result<()> {
         let start = Instant::now();
-        // Where none is installed a packet costs no look at all that there are.
+        // Without installed megaflows a packet costs no scan of all of them.
         let limit = match case.megaflows {
             Megaflows::None => 0,
             Megaflows::Purged | Megaflows::Live => 10_000,
@@ -56,8 +56,9 @@ impl Player {
         self.wire.begin(&mut self.control, &line)?;
         self.control.call("upcall/set-flow-limit", &[limit.to_string()])?;
         self.count_ports()?;
-        // Of what is told late, those are told that are there. Behind the answer the switch knows
-        // which of the case before are gone, on which depends what becomes of a miss.
+        // Late messages go to the controllers that are connected. After the answer the switch knows
+        // which connections of the previous case are gone, and the treatment of a miss depends on
+        // that.
         for bridge in BRIDGES {
             self.process(bridge)?;
         }
@@ -76,7 +77,7 @@ impl Player {
         Ok(())
     }
 
-    /// Takes from the bridges all that cases put there, and looks whether it is gone.
+    /// Removes from the bridges everything that cases put there, and checks that it is gone.
     fn empty(&mut self, seen: &mut Vec<Seen>) -> Result<()> {
         for bridge in BRIDGES {
             if self.controller(bridge, Version::V13)?.is_none() {
@@ -107,7 +108,7 @@ impl Player {
             }
         }
         self.command("revalidator/purge")?;
-        // What it tells of them is not for the next case.
+        // Messages about them must not reach the next case.
         for (_, controller) in std::mem::take(&mut self.controllers) {
             controller.end()?;
         }
@@ -116,8 +117,8 @@ impl Player {
         Ok(())
     }
 
-    /// Deletes all flows and groups of a bridge. Open vSwitch tells late of flows that are gone: it
-    /// is waited for.
+    /// Deletes all flows and groups of a bridge. Open vSwitch reports removed flows late, so this
+    /// waits for the reports.
     fn delete_flows(&mut self, bridge: &'static str) -> Result<()> {
         let Some(controller) = self.controller(bridge, Version::V13)? else { return Ok(()) };
         controller.unasked()?;
@@ -144,7 +145,7 @@ impl Player {
         Ok(())
     }
 
-    /// How many flows of each bridge controllers will be told of when they are gone.
+    /// The number of flows of each bridge whose removal will be reported to controllers.
     pub(super) fn flows_to_tell_of(&mut self) -> Result<Vec<(&'static str, usize)>> {
         let mut out = Vec::new();
         for bridge in BRIDGES {
@@ -178,7 +179,7 @@ fn to_be_told(controller: &mut Controller) -> Result<usize> {
     let replies = controller.request(Body::MultipartRequest(all))?;
     let mut told = 0;
     for reply in replies {
-        // What cannot be read is compared as what it is, and waited for in vain by nobody.
+        // An unreadable message is compared as raw bytes, and nothing waits for it.
         let message = Message::decode(&reply, &crate::case::protocol(Version::V13));
         if let Ok(Body::MultipartReply { reply: MultipartReply::Flow { flows, .. }, .. }) =
             message.map(|m| m.body)

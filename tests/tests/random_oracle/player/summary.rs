@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What can be seen of a switch when a case is over.
+//! The state of a switch that is visible at the end of a case.
 
 use super::{BRIDGES, Player, Result, Seen};
 use crate::shown::{requests, shown};
@@ -34,8 +34,8 @@ impl Player {
         self.unasked(seen)
     }
 
-    /// What a bridge tells a controller of one version of what it has and counts; names start with
-    /// `prefix`.
+    /// A bridge's answers to a controller of one version about its contents and counters. Names
+    /// start with `prefix`.
     pub(super) fn counted(
         &mut self,
         bridge: &'static str,
@@ -59,8 +59,8 @@ impl Player {
         Ok(())
     }
 
-    /// What controllers were told of their own accord, behind what `seen` has of it. Open vSwitch
-    /// tells of a flow that is gone when all its threads have come to rest once.
+    /// The asynchronous messages of controllers, after those that `seen` has. Open vSwitch reports
+    /// a removed flow when all its threads have been idle once.
     pub fn unasked(&mut self, seen: &mut Vec<Seen>) -> Result<()> {
         for ((bridge, _), controller) in &mut self.controllers {
             let version = controller.version();
