@@ -49,7 +49,7 @@ pub fn matching(g: &mut Gen, any: bool) -> Match {
     m
 }
 
-/// The field `p` with its value in `key`.
+/// Adds the prerequisite `p` to `m`, with the values of `key`.
 fn require(m: &mut Match, p: Prerequisite, key: &flow::Key) {
     use Prerequisite::*;
     let mut exact = |field: Field| m.set(field, field.load(key));
