@@ -31,7 +31,7 @@ use crate::megaflows::{self, Entry};
 use crate::snapshot::Snapshot;
 use crate::upcall::{SlowPath, translate_key};
 use classifier::MiniMatch;
-use clock::{Millis, Seldom};
+use clock::{Millis, OncePer};
 use datapath::shards::Groups;
 use datapath::{Actions, Datapath, FlowStats, PortNo, Ufid};
 use std::collections::BTreeMap;
@@ -67,7 +67,7 @@ pub struct RevalidatorState {
     /// Rules go when they were not used for some seconds: that has to be known in time.
     pub is_awaited: AtomicBool,
     /// Who asks for a pass since a port is pressed.
-    pub(crate) pressed: Seldom,
+    pub(crate) pressed: OncePer,
     /// Start of the last finished pass: what packets did before is credited.
     credited: AtomicI64,
 }
@@ -86,7 +86,7 @@ impl Default for RevalidatorState {
             done_version: AtomicU64::new(0),
             paused: AtomicBool::new(false),
             is_awaited: AtomicBool::new(false),
-            pressed: Seldom::new(PRESSED),
+            pressed: OncePer::new(Duration::from_millis(PRESSED)),
             credited: AtomicI64::new(0),
         }
     }

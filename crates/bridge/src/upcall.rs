@@ -18,7 +18,7 @@ use crate::sightings::Sightings;
 use crate::snapshot::Snapshot;
 use crate::translate::{self, Request, Translation};
 use classifier::MiniMatch;
-use clock::{Clock, Millis, Seldom};
+use clock::{Clock, Millis, OncePer};
 use datapath::scratch::Scratch;
 use datapath::shards::Groups;
 use datapath::{
@@ -31,6 +31,7 @@ use rcu::{Publisher, Reader};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::thread::ThreadId;
+use std::time::Duration;
 
 /// Megaflows that a port may have for each that there is still room for: one port alone gets eight
 /// ninths of the limit.
@@ -110,7 +111,7 @@ pub struct SlowPath {
     /// Wakes the revalidator's thread.
     pub(crate) bell: Arc<Bell>,
     /// Of a warning that tells of megaflows made narrower.
-    told_of_masks: Seldom,
+    told_of_masks: OncePer,
     /// The thread that learns flows, where it is not the one that packets are on.
     learner: OnceLock<ThreadId>,
     datapath: Attached,
@@ -157,7 +158,7 @@ impl SlowPath {
             passing: Mutex::new(()),
             swept: Scratch::default(),
             bell,
-            told_of_masks: Seldom::new(TELL_INTERVAL),
+            told_of_masks: OncePer::new(Duration::from_millis(TELL_INTERVAL)),
             learner: OnceLock::new(),
             datapath: Attached::default(),
         };
@@ -191,7 +192,7 @@ impl SlowPath {
     /// Counts a megaflow that was made narrower, and tells of it once in a while.
     fn count_narrowed(&self, now: Millis) {
         self.counters.narrowed.fetch_add(1, Ordering::Relaxed);
-        if self.told_of_masks.is_time(now) {
+        if self.told_of_masks.is_due(now) {
             tracing::warn!(
                 target: "ofproto",
                 "the datapath has as many masks as it may have: new megaflows match every field \
@@ -379,7 +380,7 @@ impl Handler {
         if !upcall.pressed {
             return false;
         }
-        if self.slow.revalidator.pressed.is_time(now) {
+        if self.slow.revalidator.pressed.is_due(now) {
             self.slow.bell.ring();
         }
         let is_first = !self.sightings.again(megaflow.ufid);

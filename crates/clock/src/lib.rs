@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The switch's clock: monotonic milliseconds that dummy mode can stop and warp.
 //!
-//! Every component that looks at the time gets a [`Clock`] (a cheap, shareable handle) or a
-//! [`Millis`] argument; nothing else in the tree reads the system's clock for decisions.
-//! All methods may be called from any thread.
+//! Every component that depends on the time gets a [`Clock`] (a cheap, shareable handle) or a
+//! [`Millis`] argument. No other code reads the system's clock for decisions, except to measure CPU
+//! time and short waits. All methods may be called from any thread.
 
-mod seldom;
+mod rate_limit;
 
-pub use seldom::Seldom;
+pub use rate_limit::OncePer;
 
 use std::fmt;
 use std::ops::{Add, Sub};
@@ -15,15 +15,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Instant;
 
-/// A point on the switch's monotonic clock, in milliseconds since the clock was made.
+/// A point on the switch's monotonic clock, in milliseconds since the clock was created.
 ///
-/// Differences are in milliseconds too. Times before the clock was made are negative, so
-/// that `now - timeout` needs no care.
+/// Differences are in milliseconds too. Times before the creation of the clock are negative, so
+/// `now - timeout` does not wrap.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Millis(pub i64);
 
 impl Millis {
-    /// Milliseconds from `earlier` to `self`; 0 when `earlier` is later.
+    /// Returns the milliseconds from `earlier` to `self`; 0 when `earlier` is later.
     pub fn since(self, earlier: Millis) -> u64 {
         self.0.saturating_sub(earlier.0).max(0) as u64
     }
@@ -53,11 +53,11 @@ impl fmt::Debug for Millis {
 struct State {
     start: Instant,
     stopped: AtomicBool,
-    /// While running: added to the elapsed time. While stopped: the time itself.
+    /// Milliseconds. While the clock runs: added to the elapsed time. While stopped: the time itself.
     offset: AtomicI64,
 }
 
-/// A handle on one clock; clones show the same time.
+/// A handle on one clock. Clones return the same time.
 #[derive(Clone, Debug)]
 pub struct Clock(Arc<State>);
 
@@ -68,8 +68,8 @@ impl Default for Clock {
 }
 
 impl Clock {
-    /// A clock that runs with the system's monotonic clock and starts at 1 ms, so that
-    /// "never" may be written as `Millis(0)`.
+    /// Creates a clock that runs with the system's monotonic clock and starts at 1 ms, so that
+    /// `Millis(0)` can stand for "never".
     pub fn new() -> Clock {
         Clock(Arc::new(State {
             start: Instant::now(),
@@ -82,7 +82,7 @@ impl Clock {
         i64::try_from(self.0.start.elapsed().as_millis()).unwrap_or(i64::MAX)
     }
 
-    /// The present time.
+    /// Returns the present time.
     pub fn now(&self) -> Millis {
         let offset = self.0.offset.load(Ordering::Acquire);
         if self.0.stopped.load(Ordering::Acquire) {
@@ -92,7 +92,8 @@ impl Clock {
         }
     }
 
-    /// Freezes the clock (`ovs-appctl time/stop`). Called by the control thread only.
+    /// Freezes the clock (`ovs-appctl time/stop`). For the control thread only: two concurrent calls
+    /// could freeze it at a wrong time.
     pub fn stop(&self) {
         if !self.is_stopped() {
             let now = self.now();
@@ -101,7 +102,7 @@ impl Clock {
         }
     }
 
-    /// True once [`Clock::stop`] was called.
+    /// Returns true after a call of [`Clock::stop`].
     pub fn is_stopped(&self) -> bool {
         self.0.stopped.load(Ordering::Acquire)
     }

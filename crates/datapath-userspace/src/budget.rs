@@ -25,7 +25,7 @@
 
 use crate::ports::PortMap;
 use crate::spare::Spare;
-use clock::{Millis, Seldom};
+use clock::{Millis, OncePer};
 use datapath::PortNo;
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -48,8 +48,8 @@ const SAVINGS: Nanos = 5 * SECOND;
 /// An account is overdrawn by no more than what comes in this time.
 const DEBT: Nanos = SECOND;
 
-/// Milliseconds between two lines in the log about a port.
-const TELL_INTERVAL: u64 = 60_000;
+/// Interval between two lines in the log about a port.
+const TELL_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Nanoseconds: of CPU time, or since a beginning that all threads and the kernel's programs
 /// share (`CLOCK_MONOTONIC`).
@@ -131,7 +131,7 @@ pub(crate) struct Account {
     balance: Mutex<Option<Balance>>,
     standing: Standing,
     /// Of the log telling that the port is closed.
-    told: Seldom,
+    told: OncePer,
 }
 
 /// What is there, and since when.
@@ -155,7 +155,7 @@ struct Standing {
 impl Default for Account {
     fn default() -> Account {
         let (balance, standing) = (Mutex::default(), Standing::default());
-        Account { balance, standing, told: Seldom::new(TELL_INTERVAL) }
+        Account { balance, standing, told: OncePer::new(TELL_INTERVAL) }
     }
 }
 
@@ -289,7 +289,7 @@ pub(crate) fn charge(
         let port = ports.get(&due.port)?;
         let account = &port.account;
         let until = account.pay(due.upcalls, due.cost, rules.of(account))?;
-        if account.told.is_time(Millis((rules.now / 1_000_000) as i64)) {
+        if account.told.is_due(Millis((rules.now / 1_000_000) as i64)) {
             tracing::info!(
                 target: "dpif_netdev",
                 "{}: so many packets match no megaflow that more are dropped \
