@@ -60,7 +60,7 @@ fn without_an_answerer_misses_are_lost() {
 #[test]
 fn misses_of_one_port_are_paid_for_and_others_go_on() {
     // A nanosecond a second, and as much saved: the first miss spends it all.
-    let upcall_share = UpcallShare { time: Duration::from_nanos(1), takes_spare: false };
+    let upcall_share = UpcallShare { time: Duration::from_nanos(1), uses_idle_cpu: false };
     let (dp, _) = plain(Config { upcall_share, ..Config::default() });
     let upcalls = Counting::default();
     dp.set_upcall_factory(Arc::new(upcalls.clone()));

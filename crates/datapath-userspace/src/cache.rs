@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The exact-match (microflow) cache of one packet thread.
 //!
-//! From a hash of the whole key to the megaflow that such a packet matched last. An entry is a
-//! hint: the megaflow's own match is compared with the key each time, so that neither a hash
-//! collision nor a changed table gives a wrong answer, and dead megaflows are forgotten when met.
+//! It maps the hash of a whole key to the megaflow that a packet with that key matched last. An entry
+//! is a hint: each use compares the megaflow's match with the key, so neither a hash collision nor a
+//! changed table leads to a wrong result. A dead megaflow is removed when a lookup finds it.
 
 use crate::megaflow::Flow;
 use flow::Key;
@@ -26,13 +26,13 @@ pub(crate) struct Cache {
 }
 
 impl Cache {
-    /// At least `entries` entries, a power of two of them.
+    /// Creates a cache of at least `entries` entries; their number is a power of two.
     pub(crate) fn new(entries: usize) -> Cache {
         let sets = (entries.max(WAYS) / WAYS).next_power_of_two();
         Cache { sets: vec![Default::default(); sets], state: RandomState::default() }
     }
 
-    /// Hash of all of `key`.
+    /// Returns the hash of the whole `key`.
     pub(crate) fn signature(&self, key: &Key) -> u64 {
         let mut hasher = self.state.build_hasher();
         hasher.write(key.bytes());
@@ -44,7 +44,7 @@ impl Cache {
         self.sets.get_mut(at)
     }
 
-    /// The live megaflow that `key` matches, when it is here.
+    /// Returns the live megaflow that `key` matches, if it is in the cache.
     pub(crate) fn lookup(&mut self, signature: u64, key: &Key) -> Option<Arc<Flow>> {
         for entry in self.set(signature)? {
             if entry.signature != signature {
@@ -60,7 +60,7 @@ impl Cache {
         None
     }
 
-    /// Remembers `flow`, in place of an equal signature, a dead entry, or the older of the set.
+    /// Inserts `flow` in place of an equal signature, a dead entry, or the older entry of the set.
     pub(crate) fn insert(&mut self, signature: u64, flow: &Arc<Flow>) {
         let Some([young, old]) = self.set(signature) else {
             return;
@@ -76,7 +76,7 @@ impl Cache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shape::Shape;
+    use crate::miniflow::MiniMask;
     use datapath::{Megaflow, Ufid};
     use flow::{Field, Match};
 
@@ -85,9 +85,9 @@ mod tests {
         matching.set(Field::Ipv4Src, src.into());
         let mut key = Key::ZERO;
         key.nw_src.set(src);
-        let shape = Shape::new(matching.mask());
+        let mask = MiniMask::new(matching.mask());
         let megaflow = Megaflow { ufid: Ufid(src.into()), matching, actions: [].into() };
-        (Arc::new(Flow::new(&megaflow, &shape)), key)
+        (Arc::new(Flow::new(&megaflow, &mask)), key)
     }
 
     #[test]

@@ -1,36 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Settings.
+//! The configuration of a userspace datapath.
 
-use crate::budget::UpcallShare;
+use std::time::Duration;
 
-/// Settings of a [`crate::UserspaceDatapath`].
+/// The CPU time that a port's upcalls may use continuously, and that all ports which demand more
+/// divide among them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UpcallShare {
+    /// CPU time per second. A port may accumulate that of five seconds. Zero: no limit.
+    pub time: Duration,
+    /// Upcalls may also use idle time of the busiest CPU, as far as the kernel reports it.
+    pub uses_idle_cpu: bool,
+}
+
+/// The configuration of a [`crate::UserspaceDatapath`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Megaflows that the table holds at most; more are refused with `TableFull`. The limit that
-    /// adapts to load is the bridge's; this one bounds memory.
+    /// Maximum number of megaflows; more are refused with `TableFull`. This limit bounds memory; the
+    /// limit that adapts to load is the bridge's.
     pub max_flows: usize,
-    /// Masks that the table has at most, as each makes lookups longer; more are refused with
-    /// `MasksFull`, but for some dozens of exact megaflows. The default leaves a BPF table with
-    /// its default room for those, too.
+    /// Maximum number of masks, since each makes lookups longer. More are refused with `MasksFull`,
+    /// except for 64 masks of exact megaflows. With the default, a BPF table of default size has room
+    /// for those too.
     pub max_masks: usize,
-    /// Cores for packet threads, one pinned thread each (`other_config:pmd-cpu-mask`); empty for
-    /// one thread that runs anywhere.
+    /// Cores of the packet threads, one pinned thread each (`other_config:pmd-cpu-mask`). Empty: one
+    /// thread that runs on any core.
     pub cores: Vec<usize>,
-    /// Receive queues of devices that can have several, when the port's `options:n_rxq` does not
-    /// say (`0` is 1). Applies to ports added later.
+    /// Number of receive queues of a device that can have several and whose port has no
+    /// `options:n_rxq`; 0 means 1. Applies to ports added later.
     pub n_rxq: usize,
-    /// What misses of a port may cost on end.
+    /// The limit on the CPU time of each port's upcalls.
     pub upcall_share: UpcallShare,
-    /// Entries of each packet thread's exact-match cache, rounded up to a power of two.
+    /// Number of entries of each packet thread's exact-match cache, rounded up to a power of two.
     pub cache_entries: usize,
-    /// Interfaces of internal ports outlive the datapath (see [`netdev::OpenSpec::persistent`]),
-    /// for when a faster tier goes on without us; the name is their owner's. `remove_port` and
-    /// [`crate::UserspaceDatapath::cleanup`] delete them. Applies to ports added later.
+    /// The owner of interfaces of internal ports, which then outlive the datapath because a faster
+    /// tier goes on without it (see [`netdev::OpenSpec::persistent`]). `remove_port` and
+    /// [`crate::UserspaceDatapath::cleanup`] delete them. `None`: they vanish with the datapath.
+    /// Applies to ports added later.
     pub persistent_internal: Option<netdev::Owner>,
-    /// System ports receive nothing until [`crate::UserspaceDatapath::set_receiving`]: programs
-    /// that an earlier process left may take their packets already.
+    /// System ports receive nothing until [`crate::UserspaceDatapath::set_receiving`], because
+    /// programs of an earlier process may forward their packets already.
     pub open_muted: bool,
-    /// Seed of `sample`'s generators.
+    /// Seed of the random numbers of the `sample` action.
     pub seed: u64,
 }
 
@@ -51,11 +62,11 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The cores of a `pmd-cpu-mask` value: hexadecimal, lowest bit core 0, "0x" optional.
+    /// Parses a `pmd-cpu-mask` value: hexadecimal, lowest bit core 0, "0x" optional.
     ///
     /// # Errors
     ///
-    /// A sentence for the log when the text is no such number.
+    /// A sentence for the log when the text is not such a number.
     pub fn cores_of_mask(mask: &str) -> Result<Vec<usize>, String> {
         let digits = mask.strip_prefix("0x").or_else(|| mask.strip_prefix("0X")).unwrap_or(mask);
         let mut cores = Vec::new();

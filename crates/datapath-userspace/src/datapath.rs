@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! [`UserspaceDatapath`]: the contract, on what the other modules do.
+//! [`UserspaceDatapath`], which implements the contract of the `datapath` crate.
 
-use crate::assign::{self, Assignment, ThreadInfo};
 use crate::config::Config;
-use crate::handover::{Handover, HandoverId};
+use crate::engine_pool::EnginePool;
 use crate::meter::Meter;
+use crate::miss_queue::{MissSource, MissSourceId};
 use crate::ports::{self, Port, RxQueue};
+use crate::rxq::{self, Assignment, ThreadInfo};
 use crate::shared::Shared;
 use crate::stats::PmdStats;
 use clock::Clock;
@@ -25,68 +26,71 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Meters and bands of a meter, as OVS's userspace datapath has.
+/// Maximum number of meters, and of bands of a meter, as in OVS's userspace datapath.
 const MAX_METERS: u32 = 1 << 18;
 const MAX_BANDS: u8 = 8;
 
-/// Numbers of ports go round up to this one: faster tiers have room for some thousands, by number.
-const ROUND: u32 = 2048;
+/// Port numbers are reused in a cycle up to this one, since the tables of faster tiers have some
+/// thousand entries, indexed by port number.
+const PORT_NUMBER_CYCLE: u32 = 2048;
 
-/// How long `remove_port` waits for batches in flight to let go of the device.
+/// Maximum time that `remove_port` waits for the end of batches that use the device.
 const RELEASE_WAIT: Duration = Duration::from_millis(100);
 
-/// Reasons for which devices drop packets themselves.
+/// Reasons of drops that devices make and count themselves.
 const BY_DEVICES: [DropReason; 2] = [DropReason::Policing, DropReason::Malformed];
 
-/// The userspace datapath; see the crate's text.
+/// The userspace datapath; see the documentation of the crate. Any thread may call any method.
 pub struct UserspaceDatapath {
     name: String,
     shared: Arc<Shared>,
-    /// Changes of ports and threads happen one at a time, under this lock. Packets never take it.
+    engines: Arc<EnginePool>,
+    /// The lock under which ports and threads change. Packet processing never takes it.
     control: Mutex<Control>,
-    /// What a sweep finds.
+    /// Memory for the statistics of a sweep.
     swept: Scratch<Vec<(Ufid, FlowStats)>>,
 }
 
 struct Control {
     config: Config,
     assignment: Assignment,
-    handovers: BTreeMap<HandoverId, Arc<RxQueue>>,
-    /// Where the search for a free number goes on.
+    miss_queues: BTreeMap<MissSourceId, Arc<RxQueue>>,
+    /// The number with which the search for a free number begins.
     next_port: u32,
 }
 
 impl Control {
-    /// A number that no port has. They go round: megaflows of a port that was removed are there until
-    /// the next pass, and must not see the packets of another.
+    /// Returns a number that no port has. Numbers are reused as late as possible: the megaflows of a
+    /// removed port remain until the next pass and must not match packets of another port.
     fn free_number(&mut self, is_taken: impl Fn(PortNo) -> bool) -> Option<PortNo> {
-        let first = (self.next_port..=ROUND).chain(1..self.next_port);
-        let mut all = first.chain(ROUND + 1..u32::MAX).map(PortNo);
+        let first = (self.next_port..=PORT_NUMBER_CYCLE).chain(1..self.next_port);
+        let mut all = first.chain(PORT_NUMBER_CYCLE + 1..u32::MAX).map(PortNo);
         let number = all.find(|n| !is_taken(*n))?;
-        self.next_port = number.0 % ROUND + 1;
+        self.next_port = number.0 % PORT_NUMBER_CYCLE + 1;
         Some(number)
     }
 
-    /// A number is free now: the search has it behind it.
-    fn give_back(&mut self, number: PortNo) {
-        if (self.next_port..=ROUND).contains(&number.0) {
-            self.next_port = number.0 % ROUND + 1;
+    /// Lets the search for a free number continue after `number`, which is free now.
+    fn release_number(&mut self, number: PortNo) {
+        if (self.next_port..=PORT_NUMBER_CYCLE).contains(&number.0) {
+            self.next_port = number.0 % PORT_NUMBER_CYCLE + 1;
         }
     }
 }
 
 impl UserspaceDatapath {
-    /// A datapath without ports, called `name` in texts ("netdev@ovs-netdev"). Packet threads
-    /// start with the first port that needs one, in the network namespace of the thread that
-    /// adds it.
+    /// Creates a datapath without ports, called `name` in texts ("netdev@ovs-netdev"). Packet threads
+    /// start with the first port that needs one, in the network namespace of the thread that adds
+    /// it.
     pub fn new(name: impl Into<String>, clock: Clock, config: Config) -> Arc<UserspaceDatapath> {
         Arc::new(UserspaceDatapath {
             name: name.into(),
             shared: Arc::new(Shared::new(clock, &config)),
+            engines: Arc::default(),
             control: Mutex::new(Control {
                 config,
                 assignment: Assignment::default(),
-                handovers: BTreeMap::new(),
+                miss_queues: BTreeMap::new(),
                 next_port: 1,
             }),
             swept: Scratch::default(),
@@ -94,12 +98,12 @@ impl UserspaceDatapath {
     }
 
     fn control(&self) -> MutexGuard<'_, Control> {
-        self.control.lock().unwrap_or_else(PoisonError::into_inner) // ports and threads repair on the next change
+        self.control.lock().unwrap_or_else(PoisonError::into_inner) // the next change repairs ports and threads
     }
 
-    /// Applies a new configuration to the running datapath. When `cores` changed, packet threads
-    /// are replaced (packets wait in their sockets meanwhile). `max_flows`, `max_masks`, `cache_entries` and
-    /// `seed` stay what they were at the start; `n_rxq` counts for ports added later.
+    /// Applies a new configuration to the running datapath. When `cores` changed, packet threads are
+    /// replaced; packets wait in their sockets meanwhile. Changes of `max_flows`, `max_masks`,
+    /// `cache_entries` and `seed` are ignored; `n_rxq` applies to ports added later.
     pub fn reconfigure(&self, config: Config) {
         self.shared.set_upcall_share(config.upcall_share);
         let threads = {
@@ -108,7 +112,7 @@ impl UserspaceDatapath {
             control.config = config;
             if moved { control.assignment.take() } else { Vec::new() }
         };
-        let queues = assign::join(threads, &self.shared);
+        let queues = rxq::join(threads, &self.shared);
         let mut control = self.control();
         let Control { config, assignment, .. } = &mut *control;
         for queue in queues {
@@ -121,8 +125,8 @@ impl UserspaceDatapath {
         }
     }
 
-    /// The packet threads, and at the end an entry without core and queues for what other
-    /// threads processed (dummy ports, packet-outs), when there was anything.
+    /// Returns the packet threads. If other threads processed packets (of dummy ports, packet-outs),
+    /// the last entry, without core and queues, stands for them.
     pub fn threads(&self) -> Vec<ThreadInfo> {
         let control = self.control();
         let mut infos: Vec<ThreadInfo> = control
@@ -135,7 +139,7 @@ impl UserspaceDatapath {
                 queues: t
                     .queues()
                     .iter()
-                    .filter(|q| !q.is_handover())
+                    .filter(|q| !q.is_miss_queue())
                     .map(|q| (q.port_name.clone(), q.number))
                     .collect(),
             })
@@ -147,7 +151,8 @@ impl UserspaceDatapath {
         infos
     }
 
-    /// `dpif-netdev/pmd-stats-clear`: [`UserspaceDatapath::threads`] counts from now on.
+    /// Restarts the counters of [`UserspaceDatapath::threads`] at zero
+    /// (`dpif-netdev/pmd-stats-clear`).
     pub fn clear_thread_stats(&self) {
         for thread in self.control().assignment.threads() {
             thread.stats.clear();
@@ -155,124 +160,125 @@ impl UserspaceDatapath {
         self.shared.inline_stats.clear();
     }
 
-    /// Upcalls that packets of `port` made.
+    /// Returns the number of upcalls for packets of `port`; `None` without such a port.
     pub fn upcalls_of(&self, port: PortNo) -> Option<u64> {
         self.shared.ports().get(&port).map(|p| p.upcalls())
     }
 
-    /// Begins to serve packets that a faster tier passes on, by a packet thread; one is started
-    /// when no port needed one before, in the network namespace of the calling thread.
+    /// Serves the misses of a faster tier by a packet thread. If there is none yet, one is started in
+    /// the network namespace of the calling thread.
     ///
     /// # Errors
     ///
-    /// No thread can be started, or its descriptor cannot be waited for. `handover` is dropped.
-    pub fn add_handover(&self, handover: Box<dyn Handover>) -> io::Result<HandoverId> {
+    /// No thread can be started, the descriptor of `source` cannot be waited for, or the datapath was
+    /// shut down. `source` is dropped.
+    pub fn add_miss_source(&self, source: Box<dyn MissSource>) -> io::Result<MissSourceId> {
         let token = self.shared.tokens.fetch_add(1, Ordering::Relaxed);
-        let queue = Arc::new(RxQueue::of_handover(token, handover));
+        let queue = Arc::new(RxQueue::of_misses(token, source));
         let mut control = self.control();
         if self.shared.closed.load(Ordering::Relaxed) {
             return Err(io::Error::other("the datapath was shut down"));
         }
-        let Control { config, assignment, handovers, .. } = &mut *control;
+        let Control { config, assignment, miss_queues, .. } = &mut *control;
         assignment.add(&self.shared, config, &queue)?;
-        let id = HandoverId(token);
-        handovers.insert(id, queue);
+        let id = MissSourceId(token);
+        miss_queues.insert(id, queue);
         Ok(id)
     }
 
-    /// Stops to serve a handover and drops it, as [`UserspaceDatapath::shutdown`] does with all
-    /// of them. A packet thread may still process packets that it took from it, and does not
-    /// call `done` for them. Does nothing when it is gone already.
-    pub fn remove_handover(&self, id: HandoverId) {
+    /// Stops the service of a miss source and drops it, as [`UserspaceDatapath::shutdown`] does with
+    /// all of them. A packet thread may still process packets that it took from the source, and does
+    /// not call `done` for them. Does nothing when the source is gone already.
+    pub fn remove_miss_source(&self, id: MissSourceId) {
         let mut control = self.control();
-        let queue = control.handovers.remove(&id);
+        let queue = control.miss_queues.remove(&id);
         if let Some(queue) = &queue {
             control.assignment.remove(queue);
         }
-        drop(control); // its `recv` may be at work, and dropping it may call back
+        drop(control); // `recv` may be running, and the drop of the source may call back
         if let Some(queue) = queue {
             queue.close();
         }
     }
 
-    /// Whether `port` receives by its own device (as when it was added) or a faster tier does
-    /// that for it; see [`netdev::Device::set_receiving`].
+    /// Sets whether `port` receives by its own device, as a new port does, or a faster tier receives
+    /// for it; see [`netdev::Device::set_receiving`].
     ///
     /// # Errors
     ///
-    /// `NotFound` without such a port, `Unsupported` when its device cannot, or what the kernel
-    /// said.
+    /// `NotFound` without such a port, `Unsupported` when its device cannot do this, or the kernel's
+    /// error.
     pub fn set_receiving(&self, port: PortNo, reception: Reception) -> io::Result<()> {
         let device = self.device(port).ok_or(io::ErrorKind::NotFound)?;
         device.set_receiving(reception)
     }
 
-    /// What `port` receives by its own device, from the next [`UserspaceDatapath::set_receiving`]
-    /// on; see [`netdev::Device::set_filter`].
+    /// Sets the filter on packets that `port` receives by its own device, effective from the next
+    /// [`UserspaceDatapath::set_receiving`]; see [`netdev::Device::set_filter`].
     ///
     /// # Errors
     ///
-    /// `NotFound` without such a port, `Unsupported` when its device cannot, or what the kernel
-    /// said.
+    /// `NotFound` without such a port, `Unsupported` when its device cannot do this, or the kernel's
+    /// error.
     pub fn set_filter(&self, port: PortNo, filter: BorrowedFd<'_>) -> io::Result<()> {
         let device = self.device(port).ok_or(io::ErrorKind::NotFound)?;
         device.set_filter(filter)
     }
 
-    /// A number for a port that is to come: no port has it, nor had it of late, as megaflows of
-    /// that may still be there, and `is_kept` does not name it. `None`: there is none.
-    pub fn free_number(&self, is_kept: impl Fn(PortNo) -> bool) -> Option<PortNo> {
+    /// Returns a number for a port to be added. No port has it or had it recently, since megaflows of
+    /// that port may remain, and `is_reserved` returns false for it. `None`: all numbers are used.
+    pub fn free_number(&self, is_reserved: impl Fn(PortNo) -> bool) -> Option<PortNo> {
         let mut control = self.control();
         let map = self.shared.ports();
-        control.free_number(|n| map.contains_key(&n) || is_kept(n))
+        control.free_number(|n| map.contains_key(&n) || is_reserved(n))
     }
 
-    /// [`Config::open_muted`], as of now.
+    /// Returns the present value of [`Config::open_muted`].
     pub fn opens_muted(&self) -> bool {
         self.control().config.open_muted
     }
 
-    /// [`Datapath::shutdown`], and deletes the interfaces that this datapath created to outlive
-    /// it ([`Config::persistent_internal`]).
+    /// Shuts down as [`Datapath::shutdown`] and deletes the interfaces that this datapath created to
+    /// outlive it ([`Config::persistent_internal`]).
     pub fn cleanup(&self) {
         self.end(true);
     }
 
     fn end(&self, is_cleanup: bool) {
         self.shared.closed.store(true, Ordering::Relaxed);
-        let (threads, handovers, is_packet_thread, ports) = {
+        let (threads, miss_queues, is_packet_thread, ports) = {
             let mut control = self.control();
             let is_packet_thread = control.assignment.is_caller_one();
             let ports = self.shared.ports();
             self.shared.publish_ports(BTreeMap::new());
-            let handovers = std::mem::take(&mut control.handovers);
-            (control.assignment.take(), handovers, is_packet_thread, ports)
+            let miss_queues = std::mem::take(&mut control.miss_queues);
+            (control.assignment.take(), miss_queues, is_packet_thread, ports)
         };
-        drop(assign::join(threads, &self.shared));
-        for handover in handovers.into_values() {
-            handover.close();
+        drop(rxq::join(threads, &self.shared));
+        for queue in miss_queues.into_values() {
+            queue.close();
         }
         let ports = Arc::try_unwrap(ports).unwrap_or_else(|shared| (*shared).clone());
         for port in ports.into_values() {
             if is_cleanup {
-                give_up_interface(&port);
+                make_interface_transient(&port);
             }
             self.close_port(port, is_packet_thread);
         }
         self.flush();
         self.shared.set_factory(None);
-        self.shared.drop_engines();
+        self.engines.clear();
     }
 
-    /// What the device of a port that is no longer in the map dropped stays counted.
+    /// Adds the drops of a removed port's device to the datapath's counters.
     fn keep_drops(&self, port: &Port) {
         for reason in BY_DEVICES {
             self.shared.drops.add(reason, dropped_by_device(port, reason));
         }
     }
 
-    /// Takes a port that is no longer in the map out of service. Not under the control lock: a
-    /// batch in flight may be in an upcall that waits for it.
+    /// Takes a port that is no longer in the map out of service. The caller must not hold the control
+    /// lock: a batch in flight may be in an upcall that waits for it.
     fn close_port(&self, port: Arc<Port>, is_packet_thread: bool) {
         if port.device.kind() == Kind::Dummy
             && let Some(device) = dummy::lookup(&port.info.name)
@@ -282,9 +288,8 @@ impl UserspaceDatapath {
         for queue in &port.queues {
             queue.close();
         }
-        // Batches in flight hold the old map for microseconds. Waiting for them means that the
-        // device is closed when this returns; an upcall on a packet thread must not wait for
-        // itself.
+        // Batches in flight hold the old map for microseconds. After the wait for their end the device
+        // is closed. An upcall on a packet thread must not wait for itself.
         if !is_packet_thread {
             let end = Instant::now() + RELEASE_WAIT;
             while Arc::strong_count(&port) > 1 && Instant::now() < end {
@@ -328,7 +333,7 @@ impl Ports for UserspaceDatapath {
                 for queue in &port.queues {
                     control.assignment.remove(queue);
                 }
-                give_up_interface(&port);
+                make_interface_transient(&port);
                 self.close_port(port, true); // nothing was in flight yet
                 return Err(PortError::Open {
                     name: spec.name.clone(),
@@ -336,20 +341,21 @@ impl Ports for UserspaceDatapath {
                 });
             }
         }
-        drop(guard); // packets that wait in a dummy are processed here, upcalls and all
+        drop(guard); // packets that wait in a dummy are processed below, with their upcalls
         if kind == Kind::Dummy
             && let Some(device) = dummy::lookup(&spec.name)
         {
-            // A dummy has no one else to bring it up; OVS's are up from the start.
+            // No other program can bring a dummy up. In OVS dummies are up from the start.
             if let Err(e) = port.device.set_admin_up(true) {
                 tracing::warn!(target: "dpif_netdev", "{}: cannot be brought up: {e}", spec.name);
             }
             let shared = Arc::downgrade(&self.shared);
+            let engines = Arc::clone(&self.engines);
             device.on_receive(Some(Arc::new(move |_queue, mut packets| {
                 if let Some(shared) = shared.upgrade() {
-                    // Each packet is a batch: what one causes has happened before the next.
+                    // Each packet is a batch: all effects of one precede the next.
                     for packet in packets.drain(..) {
-                        shared.with_engine(|engine| {
+                        engines.with(&shared, |engine| {
                             engine.receive(&shared, number, &mut vec![packet])
                         });
                     }
@@ -364,14 +370,14 @@ impl Ports for UserspaceDatapath {
         let mut map = (*self.shared.ports()).clone();
         let removed = map.remove(&port).ok_or_else(|| PortError::NotFound(port.to_string()))?;
         self.shared.publish_ports(map);
-        control.give_back(port);
+        control.release_number(port);
         for queue in &removed.queues {
             control.assignment.remove(queue);
         }
         let is_packet_thread = control.assignment.is_caller_one();
         self.keep_drops(&removed);
         drop(control);
-        give_up_interface(&removed);
+        make_interface_transient(&removed);
         self.close_port(removed, is_packet_thread);
         Ok(())
     }
@@ -403,8 +409,8 @@ impl Ports for UserspaceDatapath {
     }
 }
 
-/// Lets an interface that was to outlive us vanish with the port.
-fn give_up_interface(port: &Port) {
+/// Makes an interface that would outlive the switch vanish with the port.
+fn make_interface_transient(port: &Port) {
     if !matches!(port.device.kind(), Kind::Internal | Kind::Tap) {
         return;
     }
@@ -416,7 +422,8 @@ fn give_up_interface(port: &Port) {
     }
 }
 
-/// Packets that a port's device dropped for one of [`BY_DEVICES`], also when it is gone.
+/// Returns the packets that a port's device dropped for one of [`BY_DEVICES`], also when the device is
+/// gone.
 fn dropped_by_device(port: &Port, reason: DropReason) -> u64 {
     let drops = port.device.own_drops();
     match reason {
@@ -426,7 +433,7 @@ fn dropped_by_device(port: &Port, reason: DropReason) -> u64 {
     }
 }
 
-/// Nested no deeper than the contract allows.
+/// Returns true when actions are nested no deeper than the contract allows.
 fn is_shallow(actions: &[Action], left: usize) -> bool {
     actions.iter().all(|action| match action {
         Action::Sample { actions, .. } | Action::Clone(actions) => {
@@ -470,7 +477,8 @@ impl Flows for UserspaceDatapath {
     }
 
     fn sweep(&self, each: &mut dyn FnMut(Ufid, FlowStats)) {
-        // A packet thread may wait to put its flow into the table, and `each` may call back.
+        // `each` runs without the lock on the table: a packet thread may wait for it to install a
+        // megaflow, and `each` may call back.
         self.swept.with(|swept| {
             self.shared.table().statistics(swept);
             swept.iter().for_each(|(ufid, stats)| each(*ufid, *stats));
@@ -500,15 +508,17 @@ impl Packets for UserspaceDatapath {
             self.shared.drops.add(DropReason::UnsupportedAction, 1);
             return;
         }
-        self.shared.with_engine(|engine| engine.execute(&self.shared, packet, key, actions));
+        self.engines
+            .with(&self.shared, |engine| engine.execute(&self.shared, packet, key, actions));
     }
 
     fn inject(&self, packet: Packet, port: PortNo) {
-        self.shared.with_engine(|engine| engine.receive(&self.shared, port, &mut vec![packet]));
+        self.engines
+            .with(&self.shared, |engine| engine.receive(&self.shared, port, &mut vec![packet]));
     }
 
     fn megaflows_used(&self, port: PortNo, n: u64) {
-        self.shared.refund(port, n);
+        self.shared.refund_upcalls(port, n);
     }
 }
 
@@ -555,7 +565,7 @@ impl Counters for UserspaceDatapath {
         if !BY_DEVICES.contains(&reason) {
             return self.shared.drops.of(reason);
         }
-        // What the device of a port that is being removed dropped is counted nowhere for a moment.
+        // During the removal of a port its device's drops are in neither counter.
         let _control = self.control();
         let ports = self.shared.ports();
         let by_devices: u64 = ports.values().map(|port| dropped_by_device(port, reason)).sum();
@@ -576,6 +586,10 @@ impl Datapath for UserspaceDatapath {
         is_shallow(std::slice::from_ref(action), ACTION_DEPTH_LIMIT)
     }
 
+    fn maintain(&self) {
+        self.shared.upcall_limiter.sample_idle_cpu();
+    }
+
     fn shutdown(&self) {
         self.end(false);
     }
@@ -586,7 +600,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_is_given_again_late() {
+    fn a_number_is_reused_late() {
         let dp = UserspaceDatapath::new("netdev@late", Clock::new(), Config::default());
         let add = |name: &str| {
             let spec = PortSpec { name: name.into(), kind: "dummy".into(), ..PortSpec::default() };
@@ -595,7 +609,7 @@ mod tests {
         assert_eq!([add("late-a"), add("late-b")], [1, 2]);
         dp.remove_port(PortNo(1)).expect("it is there");
         assert_eq!(add("late-c"), 3);
-        for expected in 4..=ROUND {
+        for expected in 4..=PORT_NUMBER_CYCLE {
             assert_eq!(add("late-d"), expected);
             dp.remove_port(PortNo(expected)).expect("it is there");
         }
@@ -603,7 +617,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_is_kept_for_another_is_not_given() {
+    fn a_reserved_number_is_not_given() {
         let dp = UserspaceDatapath::new("netdev@kept", Clock::new(), Config::default());
         let add = |name: &str, wanted| {
             let spec = PortSpec { name: name.into(), kind: "dummy".into(), ..PortSpec::default() };
@@ -614,6 +628,6 @@ mod tests {
         assert_eq!(add("kept-a", Some(PortNo(5))), PortNo(5));
         assert_eq!([free(), free(), free()], [3, 4, 6].map(|n| Some(PortNo(n))));
         dp.remove_port(PortNo(5)).expect("it is there");
-        assert_eq!(free(), Some(PortNo(7)), "5 is given again late");
+        assert_eq!(free(), Some(PortNo(7)), "5 is reused late");
     }
 }

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Changing headers: what `set`, `push` and `pop` actions do to one packet.
+//! Changes of headers: the effect of `set`, `push` and `pop` actions on one packet.
 //!
-//! Every function finds its header by what [`flow::extract`] found in the packet ([`Parsed`]), so
-//! an action never touches bytes that the key was not made of, and answers
-//! [`DropReason::Malformed`] when the header is not there. Checksums are updated incrementally
-//! (RFC 1624): a wrong one stays wrong.
+//! Every function finds its header by the result of [`flow::extract`] ([`Parsed`]), so an action never
+//! changes bytes that the key was not extracted from. It returns [`DropReason::Malformed`] when the
+//! header is missing. Checksums are updated incrementally (RFC 1624): a wrong one stays wrong.
 
 use datapath::{DropReason, Masked, Set};
 use flow::Key;
@@ -15,22 +14,22 @@ use packet::{
     NdOption, NdOptions, Packet, SctpHeader, TcpHeader, UdpHeader, ethertype, ip_proto,
 };
 
-/// What a packet is, as far as edits need to know.
+/// The key and layers of a packet, for edits.
 pub(crate) struct Parsed<'a> {
     pub(crate) key: &'a Key,
     pub(crate) layers: &'a Layers,
 }
 
-/// The edit was made, or the packet is not one it can be made on.
+/// The result of an edit: an error when the packet does not have the header.
 type Edited = Result<(), DropReason>;
 
 const MALFORMED: DropReason = DropReason::Malformed;
 
-/// Behind destination and source address.
+/// Offset in bytes after destination and source address.
 const TYPE_AT: usize = 12;
 const TAG: usize = 4;
 
-/// Inserts a VLAN tag behind the Ethernet addresses.
+/// Inserts a VLAN tag after the Ethernet addresses.
 pub(crate) fn push_vlan(packet: &mut Packet, tpid: u16, tci: u16) -> Edited {
     if packet.len() < TYPE_AT + 2 {
         return Err(MALFORMED);
@@ -53,10 +52,11 @@ pub(crate) fn pop_vlan(packet: &mut Packet, parsed: &Parsed<'_>) -> Edited {
     Ok(())
 }
 
-/// Where the label stack is or would be, with the Ethernet type in the two bytes before.
+/// Returns the offset at which the label stack is or would be; the Ethernet type is in the two bytes
+/// before it.
 fn label_place(packet: &Packet, parsed: &Parsed<'_>) -> Result<usize, DropReason> {
     let at = usize::from(parsed.layers.l2_5.or(parsed.layers.l3).ok_or(MALFORMED)?);
-    // An 802.3 frame without SNAP has a length there, not a type.
+    // In an 802.3 frame without SNAP these bytes are a length, not a type.
     if at < TYPE_AT + 2 || at > packet.len() || parsed.key.dl_type.get() < ethertype::MIN {
         return Err(MALFORMED);
     }
@@ -92,7 +92,7 @@ pub(crate) fn pop_mpls(packet: &mut Packet, parsed: &Parsed<'_>, kind: u16) -> E
     set_ethertype(packet, at, kind)
 }
 
-/// `old` with the masked bits replaced.
+/// Returns `old` with the masked bits replaced.
 fn merge_bytes<const N: usize>(old: [u8; N], m: &Masked<[u8; N]>) -> [u8; N] {
     let mut new = old;
     for ((n, v), k) in new.iter_mut().zip(m.value).zip(m.mask) {
@@ -113,7 +113,7 @@ fn merge32(old: u32, m: &Masked<u32>) -> u32 {
     old & !m.mask | m.value & m.mask
 }
 
-/// Runs a `set` of packet fields; metadata is the caller's.
+/// Runs a `set` of packet fields. The caller sets metadata.
 pub(crate) fn set(packet: &mut Packet, parsed: &Parsed<'_>, set: &Set) -> Edited {
     match set {
         Set::Ethernet { src, dst } => {
@@ -220,18 +220,19 @@ pub(crate) fn set(packet: &mut Packet, parsed: &Parsed<'_>, set: &Set) -> Edited
     }
 }
 
-/// `sum` after a covered word changed; untouched when it did not.
+/// Returns `sum` after the change of a covered word; the same sum if the word did not change.
 fn change16(sum: u16, old: u16, new: u16) -> u16 {
     if old == new { sum } else { checksum::update_u16(sum, old, new) }
 }
 
-/// The bytes from L3 on.
+/// Returns the bytes from L3 on.
 fn l3<'a>(packet: &'a mut Packet, parsed: &Parsed<'_>) -> Result<&'a mut [u8], DropReason> {
     let at = usize::from(parsed.layers.l3.ok_or(MALFORMED)?);
     packet.data_mut().get_mut(at..).ok_or(MALFORMED)
 }
 
-/// The bytes of the transport header and its payload, without padding, when it is `proto`'s.
+/// Returns the bytes of the transport header and its payload, without padding, if the protocol is
+/// `proto`.
 fn l4<'a>(
     packet: &'a mut Packet,
     parsed: &Parsed<'_>,
@@ -247,7 +248,7 @@ fn l4<'a>(
     packet.data_mut().get_mut(at..end).ok_or(MALFORMED)
 }
 
-/// The transport checksum is still to be finished.
+/// Returns true when the transport checksum is unfinished.
 fn is_unfinished(packet: &Packet, parsed: &Parsed<'_>) -> bool {
     packet.offload.csum.is_some_and(|(start, _)| parsed.layers.l4 == Some(start))
 }
@@ -267,7 +268,7 @@ fn pseudo_changed(packet: &mut Packet, parsed: &Parsed<'_>, old: &[u8], new: &[u
     };
     let is_v6 = parsed.key.dl_type.get() == ethertype::IPV6;
     let proto = parsed.key.nw_proto;
-    // Without a whole transport header here there is no checksum to keep right.
+    // Without a whole transport header there is no checksum to update.
     let Ok(bytes) = l4(packet, parsed, proto) else {
         return;
     };
@@ -343,7 +344,7 @@ fn set_ipv6(
     ip.src = new_src;
     ip.dst = new_dst;
     if is_routed(ip, payload) {
-        // The pseudo header has the final destination, which is in the routing header
+        // The pseudo header contains the final destination, which is in the routing header
         // (RFC 8200, 8.1).
         pseudo_changed(packet, parsed, &old_src, &new_src);
     } else {
@@ -352,7 +353,7 @@ fn set_ipv6(
     Ok(())
 }
 
-/// A routing header has segments left.
+/// Returns true when a routing header has segments left.
 fn is_routed(ip: &Ipv6Header, payload: &[u8]) -> bool {
     let len = usize::from(ip.payload_len.get());
     let payload = payload.get(..len).unwrap_or(payload);
@@ -379,14 +380,14 @@ fn set_sctp(
     }
     let after = checksum::sctp(bytes).ok_or(MALFORMED)?;
     let (sctp, _) = SctpHeader::mut_from_prefix(bytes).map_err(|_| MALFORMED)?;
-    // The difference between the stored and the right checksum stays.
+    // A difference between the stored and the right checksum stays.
     for ((c, b), a) in sctp.checksum.iter_mut().zip(before).zip(after) {
         *c ^= b ^ a;
     }
     Ok(())
 }
 
-/// The neighbour solicitation or advertisement that the packet is, and its options.
+/// Returns the packet's neighbour solicitation or advertisement and its options.
 fn neighbour<'a>(
     packet: &'a mut Packet,
     parsed: &Parsed<'_>,
@@ -421,7 +422,7 @@ fn set_nd_extensions(
     let new = merge32(old, reserved);
     change(&old.to_be_bytes(), &new.to_be_bytes());
     nd.icmp.rest.set(new);
-    // The option that the key's nd_options_type is of.
+    // The option from which the key's nd_options_type is extracted.
     let found = NdOptions::new(options)
         .find(|o| {
             matches!(o.kind, NdOption::SOURCE | NdOption::TARGET) && o.ethernet_address().is_some()
@@ -475,21 +476,21 @@ fn set_nd(
     Ok(())
 }
 
-/// Cuts the packet to `len` bytes, as `trunc` says.
+/// Cuts the packet to `len` bytes, the effect of `trunc`.
 pub(crate) fn truncate(packet: &mut Packet, len: u32) {
     let len = usize::try_from(len).unwrap_or(usize::MAX);
     if len >= packet.len() {
         return;
     }
     if packet.offload.gso.is_none() && packet.offload.csum.is_some() {
-        // A sum that cannot be finished belongs to a malformed packet; it is cut all the same.
+        // An unfinishable checksum belongs to a malformed packet, which is cut like any other.
         let _ = netdev::finish::finish_checksum(packet);
     }
     packet.offload = packet::Offload::default();
     packet.resize(len);
 }
 
-/// The length that `check_pkt_len` looks at.
+/// Returns the length that `check_pkt_len` compares.
 pub(crate) fn checked_len(packet: &Packet) -> usize {
     let len = match packet.offload.gso {
         Some((_, segment, header)) => {

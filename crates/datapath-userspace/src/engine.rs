@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What processes packets: one engine for each packet thread, and as many as are needed for
-//! packets that other threads bring (`execute`, `inject`, dummy ports).
+//! Engines, which process packets: one for each packet thread, and more for packets that other threads
+//! bring (`execute`, `inject`, dummy ports).
 
-use crate::budget::{Bill, Nanos};
 use crate::cache::Cache;
 use crate::edit::{self, Parsed};
-use crate::handover::Passed;
 use crate::megaflow::Flow;
+use crate::miss_queue::MissedPacket;
 use crate::ports::PortMap;
 use crate::shared::Shared;
 use crate::stats::{PmdStats, ThreadStats};
 use crate::table::Table;
+use crate::upcall_limiter::{Nanos, UpcallMeter};
 use clock::Millis;
 use datapath::{Actions, DropReason, PortNo, Upcall, UpcallKind, Upcaller};
 use flow::Key;
@@ -19,7 +19,7 @@ use netdev::PacketPool;
 use packet::Packet;
 use std::sync::Arc;
 
-/// Words of a key that are not read from the packet but kept with it.
+/// Number of words of a key that hold metadata, which the packet's bytes do not contain.
 const METADATA_WORDS: usize = std::mem::offset_of!(Key, dl_dst) / 8;
 
 /// One packet in flight.
@@ -27,26 +27,26 @@ pub(crate) struct Work {
     pub(crate) packet: Packet,
     pub(crate) key: Key,
     pub(crate) layers: Layers,
-    /// A field was changed: `key` is behind the packet.
+    /// A field was changed: `key` is out of date.
     pub(crate) changed: bool,
-    /// Headers came or went: `layers`, and what of `key` says which headers there are, is too.
+    /// Headers were added or removed: `layers` and the header types in `key` are out of date too.
     pub(crate) moved: bool,
-    /// VLAN headers that are looked through. Those that actions push hide nothing of what was
-    /// found behind them, those that they pop uncover nothing.
+    /// Number of VLAN headers that extraction passes. A tag that an action pushes hides no header
+    /// that was found before; a tag that it pops uncovers none.
     pub(crate) tags: usize,
-    /// Set by `trunc`.
+    /// Maximum length in bytes at the next output, set by `trunc`.
     pub(crate) cut: Option<u32>,
 }
 
 impl Work {
-    /// A packet as it came in on `port`.
+    /// Creates the work for a packet that arrived on `port`.
     pub(crate) fn received(packet: Packet, port: PortNo) -> Work {
         let tags = vlan_limit();
         let (key, layers) = extract_limited(packet.data(), port.0, tags);
         Work { packet, key, layers, changed: false, moved: false, tags, cut: None }
     }
 
-    /// A packet with the metadata of `key`.
+    /// Creates the work for a packet with the metadata of `key`.
     pub(crate) fn with_metadata(packet: Packet, key: &Key) -> Work {
         let mut work = Work {
             packet,
@@ -61,7 +61,7 @@ impl Work {
         work
     }
 
-    /// Makes key and layers those of a packet that comes in as this one is now.
+    /// Extracts key and layers again, as of a packet that arrives in the present form.
     pub(crate) fn refresh(&mut self) {
         if !self.changed && !self.moved {
             return;
@@ -82,7 +82,7 @@ impl Work {
         self.moved = false;
     }
 
-    /// What edits need to know, up to date.
+    /// Returns the packet and its up-to-date key and layers, for an edit.
     pub(crate) fn parsed(&mut self) -> (&mut Packet, Parsed<'_>) {
         if self.moved {
             self.parse();
@@ -99,26 +99,26 @@ impl Work {
     }
 }
 
-/// The megaflow of a packet, and how many subtables were probed for it.
+/// The megaflow of a packet, and the number of subtables probed for it.
 struct Found {
     flow: Arc<Flow>,
     probed: u64,
 }
 
-/// Looks packets up that found nothing before, all in one state of the table: packets of one
-/// megaflow find it all, or none does.
-fn look_again(shared: &Shared, some: &[Work]) -> Vec<Option<Found>> {
+/// Looks up packets again that missed before, all in one state of the table: either all packets of a
+/// megaflow find it or none does.
+fn look_up_again(shared: &Shared, some: &[Work]) -> Vec<Option<Found>> {
     let table = shared.table();
     let found = some.iter().map(|work| table.lookup(&work.key));
     found.map(|(flow, probed)| Some(Found { flow: Arc::clone(flow?), probed })).collect()
 }
 
-/// Packets by the megaflow they found, in the order of the first of each, and those that found
-/// none.
+/// Packets grouped by the megaflow they found, in the order of each group's first packet, and the
+/// packets that found none.
 type Groups = (Vec<(Arc<Flow>, Vec<Work>)>, Vec<Work>);
 
 fn group(batch: Vec<Work>, found: Vec<Option<Arc<Flow>>>) -> Groups {
-    // Mostly all packets of a batch are one megaflow's, or new: then none of them moves.
+    // Mostly all packets of a batch belong to one megaflow, or all miss: then no packet moves.
     if found.iter().all(Option::is_none) {
         return (Vec::new(), batch);
     }
@@ -142,22 +142,22 @@ fn group(batch: Vec<Work>, found: Vec<Option<Arc<Flow>>>) -> Groups {
     (groups, missed)
 }
 
-/// What one thread needs to process packets.
+/// The state with which one thread processes packets.
 pub(crate) struct Engine {
     cache: Cache,
     pub(crate) rng: fastrand::Rng,
     pub(crate) pool: PacketPool,
     stats: Arc<ThreadStats>,
-    /// What the present batch counted.
+    /// Counts of the present batch.
     pub(crate) counted: PmdStats,
     upcaller: Option<Box<dyn Upcaller>>,
-    /// What is to be sent, by port, in the order of first use.
+    /// Packets to send, by port, in the order of first use.
     pub(crate) outputs: Vec<(PortNo, Vec<Packet>)>,
     /// The time of the present batch.
     pub(crate) now: Millis,
-    bill: Bill,
-    /// A faster tier let the packets of the present batch go up.
-    admitted: bool,
+    upcall_meter: UpcallMeter,
+    /// A faster tier has applied the upcall limit to the packets of the present batch.
+    is_admitted: bool,
 }
 
 impl Engine {
@@ -171,55 +171,55 @@ impl Engine {
             upcaller: None,
             outputs: Vec::new(),
             now: Millis(0),
-            bill: Bill::default(),
-            admitted: false,
+            upcall_meter: UpcallMeter::default(),
+            is_admitted: false,
         }
     }
 
-    /// Processes packets that came in on `port` to the end, and empties `packets`.
+    /// Processes packets that arrived on `port` to the end, and empties `packets`.
     pub(crate) fn receive(&mut self, shared: &Shared, port: PortNo, packets: &mut Vec<Packet>) {
         self.now = shared.clock.now();
         let batch: Vec<Work> = packets.drain(..).map(|p| Work::received(p, port)).collect();
         self.counted.received += batch.len() as u64;
         self.process(shared, batch, 0);
         self.finish(shared);
-        self.charge(shared);
+        self.charge_upcalls(shared);
     }
 
-    /// A batch of a faster tier begins, which mostly passes on what calls up; [`Engine::charge`]
-    /// ends it.
+    /// Starts to measure a batch of a faster tier before it is received, because most of its packets
+    /// are misses. [`Engine::charge_upcalls`] ends the measurement.
     pub(crate) fn expect_upcalls(&mut self) {
-        self.bill.begin();
+        self.upcall_meter.begin();
     }
 
-    /// Has ports pay for the upcalls of the batch that is over; tells of those that are closed, and
-    /// until when.
-    pub(crate) fn charge(&mut self, shared: &Shared) -> Vec<(PortNo, Nanos)> {
-        shared.charge(&self.bill.settle())
+    /// Charges ports the upcalls of the batch that has ended. Returns the ports that are closed and
+    /// the time until which they are.
+    pub(crate) fn charge_upcalls(&mut self, shared: &Shared) -> Vec<(PortNo, Nanos)> {
+        shared.charge_upcalls(&self.upcall_meter.end())
     }
 
-    /// Processes packets that a faster tier passed on to the end, and empties `passed`.
-    pub(crate) fn take_over(&mut self, shared: &Shared, passed: &mut Vec<Passed>) {
+    /// Processes packets that a faster tier passed on to the end, and empties `missed`.
+    pub(crate) fn receive_misses(&mut self, shared: &Shared, missed: &mut Vec<MissedPacket>) {
         self.now = shared.clock.now();
-        self.counted.received += passed.len() as u64;
-        self.admitted = true;
-        let mut run: Vec<Work> = Vec::with_capacity(passed.len());
+        self.counted.received += missed.len() as u64;
+        self.is_admitted = true;
+        let mut run: Vec<Work> = Vec::with_capacity(missed.len());
         let mut depth = 0;
-        for passed in passed.drain(..) {
-            let key = passed.metadata();
-            // Programs of an earlier daemon do not say it; with an id it was once at least.
-            let own_depth = passed.origin.recirculations.max((passed.origin.recirc_id != 0).into());
+        for missed in missed.drain(..) {
+            let key = missed.metadata();
+            // Programs of an earlier daemon do not report the number; an id means at least one.
+            let own_depth = missed.origin.recirculations.max((missed.origin.recirc_id != 0).into());
             if own_depth != depth && !run.is_empty() {
                 self.process(shared, std::mem::take(&mut run), depth);
             }
             depth = own_depth;
-            run.push(Work::with_metadata(passed.packet, &key));
+            run.push(Work::with_metadata(missed.packet, &key));
         }
         if !run.is_empty() {
             self.process(shared, run, depth);
         }
         self.finish(shared);
-        self.admitted = false;
+        self.is_admitted = false;
     }
 
     /// Runs `actions` on a packet to the end.
@@ -234,10 +234,10 @@ impl Engine {
         let batch = vec![Work::with_metadata(packet, key)];
         self.run_all(shared, batch, actions, 0);
         self.finish(shared);
-        self.charge(shared);
+        self.charge_upcalls(shared);
     }
 
-    /// Sends what was gathered and publishes what was counted.
+    /// Sends the gathered packets and publishes the counts.
     fn finish(&mut self, shared: &Shared) {
         let mut outputs = std::mem::take(&mut self.outputs);
         if !outputs.is_empty() {
@@ -256,7 +256,7 @@ impl Engine {
                 }
                 self.pool.give_all(packets);
             }
-            // Keeps the vectors of the ports used most; others are rare.
+            // The vectors of the ports used first are kept for the next batch; others are rare.
             outputs.truncate(16);
         }
         self.outputs = outputs;
@@ -264,7 +264,7 @@ impl Engine {
         shared.sort_table_sometimes(self.now);
     }
 
-    /// Looks packets up and runs what they find on them.
+    /// Looks packets up and runs the actions of their megaflows.
     pub(crate) fn process(&mut self, shared: &Shared, batch: Vec<Work>, depth: u32) {
         let mut found: Vec<Option<Arc<Flow>>> = Vec::with_capacity(batch.len());
         {
@@ -277,13 +277,13 @@ impl Engine {
         let (groups, mut missed) = group(batch, found);
         for (flow, works) in groups {
             if let Err(works) = self.run_flow(shared, &flow, works, depth) {
-                missed.extend(works); // removed since it was found
+                missed.extend(works); // removed since the lookup
             }
         }
         self.misses(shared, missed, depth);
     }
 
-    /// The megaflow of one packet, from the cache or the table.
+    /// Returns the megaflow of one packet, from the cache or the table.
     fn lookup(&mut self, table: &Table, key: &Key) -> Option<Arc<Flow>> {
         let signature = self.cache.signature(key);
         if let Some(flow) = self.cache.lookup(signature, key) {
@@ -299,7 +299,7 @@ impl Engine {
         Some(flow.clone())
     }
 
-    /// Counts `works` on `flow` and runs its actions; gives them back when it was removed.
+    /// Counts `works` on `flow` and runs its actions. Returns them when the megaflow was removed.
     fn run_flow(
         &mut self,
         shared: &Shared,
@@ -318,9 +318,9 @@ impl Engine {
         }
     }
 
-    /// Packets that matched nothing. One of them first and then twice as many each time: what the
-    /// first asks for may be the megaflow of all. Those that still match nothing call up together
-    /// and do what the answers say, all in their order.
+    /// Processes packets that matched no megaflow, in their order: one packet first, then twice as many
+    /// each time, since the first upcall may install the megaflow of all. The packets of a step that
+    /// still match none call up together and run the actions that they get.
     fn misses(&mut self, shared: &Shared, missed: Vec<Work>, depth: u32) {
         let mut left = missed.into_iter();
         for doublings in 0u32.. {
@@ -329,8 +329,8 @@ impl Engine {
             if some.is_empty() {
                 return;
             }
-            // Since the first was looked up nobody has called up here.
-            let found = if doublings == 0 { vec![None] } else { look_again(shared, some) };
+            // No upcall was made here since the lookup of the first.
+            let found = if doublings == 0 { vec![None] } else { look_up_again(shared, some) };
             let answers = self.call_up_together(shared, some, &found);
             for ((work, found), answer) in left.by_ref().take(together).zip(found).zip(answers) {
                 self.miss(shared, work, found, answer, depth);
@@ -374,9 +374,9 @@ impl Engine {
         }
     }
 
-    /// Calls up for the packets that found nothing, whose keys must be up to date. What each is to
-    /// do then; `None` for those that found something, when nobody answers, or the port has spent
-    /// what its misses may cost.
+    /// Makes upcalls for the packets that found no megaflow; their keys must be up to date. Returns the
+    /// actions of each packet. `None`: it found a megaflow, there is no upcaller, or its port is
+    /// closed.
     fn call_up_together(
         &mut self,
         shared: &Shared,
@@ -388,7 +388,7 @@ impl Engine {
         }
         let ports = shared.ports();
         let mut may = |(work, found): (&Work, &Option<Found>)| match found {
-            None => self.bill(&ports, work.in_port()),
+            None => self.admit_upcall(&ports, work.in_port()),
             Some(_) => None,
         };
         let pressed: Vec<Option<bool>> = some.iter().zip(found).map(&mut may).collect();
@@ -403,8 +403,8 @@ impl Engine {
         pressed.iter().map(|pressed| pressed.and_then(|_| answers.next())).collect()
     }
 
-    /// Calls up; `None` when nobody answers or the port has spent what its misses may cost. The key of `work`
-    /// must be up to date.
+    /// Makes an upcall for `work`, whose key must be up to date. Returns `None` when there is no
+    /// upcaller or the port is closed.
     pub(crate) fn upcall(
         &mut self,
         shared: &Shared,
@@ -412,7 +412,7 @@ impl Engine {
         work: &Work,
     ) -> Option<Actions> {
         self.upcaller(shared)?;
-        let pressed = self.bill(&shared.ports(), work.in_port())?;
+        let pressed = self.admit_upcall(&shared.ports(), work.in_port())?;
         Some(self.upcaller(shared)?.upcall(&work.upcall(kind, pressed)))
     }
 
@@ -423,19 +423,20 @@ impl Engine {
         self.upcaller.as_mut()
     }
 
-    /// Puts an upcall on a port's bill; whether the port is pressed. `None`: it may not call up.
-    fn bill(&mut self, ports: &PortMap, in_port: PortNo) -> Option<bool> {
-        // What is no port's was made by the switch itself.
+    /// Counts an upcall of a port and returns true when the port is pressed. Returns `None` when the
+    /// port is closed.
+    fn admit_upcall(&mut self, ports: &PortMap, in_port: PortNo) -> Option<bool> {
+        // A packet of no port was created by the switch itself.
         let Some(port) = ports.get(&in_port) else { return Some(false) };
-        if !self.admitted && port.account.is_closed() {
+        if !self.is_admitted && port.upcall_bucket.is_closed() {
             return None;
         }
-        port.note_upcall();
-        self.bill.note(in_port);
-        Some(port.account.is_pressed())
+        port.count_upcall();
+        self.upcall_meter.count(in_port);
+        Some(port.upcall_bucket.is_pressed())
     }
 
-    /// A copy of a packet in flight.
+    /// Copies a packet in flight.
     pub(crate) fn copy(&mut self, work: &Work) -> Work {
         Work {
             packet: self.copy_packet(&work.packet),
@@ -455,7 +456,7 @@ impl Engine {
         copy
     }
 
-    /// Gathers a packet for `port`.
+    /// Adds a packet to those that are sent to `port` at the end of the batch.
     pub(crate) fn output(&mut self, port: PortNo, mut packet: Packet, cut: Option<u32>) {
         if let Some(len) = cut {
             edit::truncate(&mut packet, len);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Running actions on a batch of packets.
+//! Execution of actions on a batch of packets.
 
 use crate::edit;
 use crate::engine::{Engine, Work};
@@ -7,7 +7,7 @@ use crate::shared::Shared;
 use datapath::{Action, DropReason, PortNo, RECIRCULATION_LIMIT, Set, UpcallKind, Userdata};
 
 impl Engine {
-    /// Runs a whole list: an empty one is a drop.
+    /// Runs a whole action list. An empty list is a drop.
     pub(crate) fn run_all(
         &mut self,
         shared: &Shared,
@@ -21,8 +21,8 @@ impl Engine {
         self.run(shared, batch, actions, depth);
     }
 
-    /// Runs `actions` on each packet of `batch`, in order. The last action may use the packets
-    /// up; before that, what needs packets of its own copies them.
+    /// Runs `actions` on each packet of `batch`, in order. The last action may consume the packets; an
+    /// earlier one that needs packets of its own copies them.
     fn run(&mut self, shared: &Shared, mut batch: Vec<Work>, actions: &[Action], depth: u32) {
         let mut rest = actions;
         while let Some((action, tail)) = rest.split_first() {
@@ -115,7 +115,7 @@ impl Engine {
         }
     }
 
-    /// The packets themselves when nothing follows, else copies.
+    /// Returns the packets themselves when no action follows, else copies.
     fn own(&mut self, batch: &mut Vec<Work>, last: bool) -> Vec<Work> {
         if last { std::mem::take(batch) } else { batch.iter().map(|w| self.copy(w)).collect() }
     }
@@ -143,7 +143,7 @@ impl Engine {
     ) {
         let mut sent = self.own(batch, last);
         for work in batch.iter_mut() {
-            work.cut = None; // the copy takes it along
+            work.cut = None; // the copy has it
         }
         for work in &mut sent {
             if let Some(len) = work.cut.take() {
@@ -169,7 +169,7 @@ impl Engine {
         }
     }
 
-    /// Keeps the packets for which `keep` says so, and gives the others back.
+    /// Keeps the packets for which `keep` returns true, and returns the others.
     fn retain(&mut self, batch: &mut Vec<Work>, mut keep: impl FnMut(&mut Work) -> bool) {
         let dropped = batch.extract_if(.., |work| !keep(work));
         for work in dropped {
@@ -196,7 +196,7 @@ impl Engine {
                 Action::PopVlan => work.tags.saturating_sub(1),
                 _ => work.tags,
             };
-            // An ICMP type decides what the message is, as pushed and popped headers do.
+            // An ICMP type determines the headers that follow, as pushed and popped headers do.
             work.moved = !matches!(action, Action::Set(set) if !matches!(set, Set::Icmp { .. }));
             match edited {
                 Ok(()) => true,

@@ -1,71 +1,72 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One megaflow as the datapath holds it.
+//! One megaflow of the datapath.
 
-use crate::shape::{Shape, Values};
+use crate::miniflow::{MiniKey, MiniMask};
 use clock::Millis;
 use datapath::{Actions, FlowDump, FlowStats, Megaflow, Tier, Ufid};
 use flow::{Key, Match};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A megaflow. Shared by the table, the threads' caches and batches in flight.
+/// A megaflow. The table, the caches of packet threads and batches in flight share it.
 pub(crate) struct Flow {
     pub(crate) ufid: Ufid,
-    pub(crate) shape: Arc<Shape>,
-    values: Values,
-    /// A copy of "`State::actions` is `None`" that a cache reads without the lock.
+    pub(crate) mask: Arc<MiniMask>,
+    key: MiniKey,
+    /// True when `Counted::actions` is `None`. Caches read it without the lock.
     dead: AtomicBool,
-    state: Mutex<State>,
+    counted: Mutex<Counted>,
 }
 
-struct State {
-    /// `None` once removed.
+struct Counted {
+    /// `None` after the removal.
     actions: Option<Actions>,
     stats: FlowStats,
 }
 
 impl Flow {
-    /// `shape` is that of its mask.
-    pub(crate) fn new(flow: &Megaflow, shape: &Arc<Shape>) -> Flow {
+    /// Creates the datapath's form of `flow`, whose mask is `mask`.
+    pub(crate) fn new(flow: &Megaflow, mask: &Arc<MiniMask>) -> Flow {
         Flow {
             ufid: flow.ufid,
-            shape: Arc::clone(shape),
-            values: shape.values(flow.matching.key()),
+            mask: Arc::clone(mask),
+            key: mask.mini_key(flow.matching.key()),
             dead: AtomicBool::new(false),
-            state: Mutex::new(State {
+            counted: Mutex::new(Counted {
                 actions: Some(flow.actions.clone()),
                 stats: FlowStats::default(),
             }),
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn counted(&self) -> MutexGuard<'_, Counted> {
         // Every change leaves whole values, so a panicked holder does no harm.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.counted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// True when `key` is one of its packets'.
+    /// Returns true when packets with `key` belong to the megaflow.
     pub(crate) fn matches(&self, key: &Key) -> bool {
-        self.shape.agrees(&self.values, key)
+        self.mask.matches(&self.key, key)
     }
 
-    /// What it matches.
+    /// Returns the match.
     pub(crate) fn matching(&self) -> Match {
-        self.shape.matching(&self.values)
+        self.mask.matching(&self.key)
     }
 
-    /// True when the flow was removed; may lag by a moment, [`Flow::count`] does not.
+    /// Returns true when the megaflow was removed. May lag by a moment; [`Flow::count`] does not.
     pub(crate) fn is_dead(&self) -> bool {
         self.dead.load(Ordering::Relaxed)
     }
 
-    /// Reads what [`Flow::stats`] will; the result means nothing.
-    pub(crate) fn touch(&self) -> u64 {
-        self.ufid.0 as u64 ^ u64::from(self.is_dead()) ^ u64::from(self.state.is_poisoned())
+    /// Reads the memory that [`Flow::stats`] reads, so that it is in the CPU's cache. The result
+    /// only keeps the reads from being optimised away.
+    pub(crate) fn prefetch(&self) -> u64 {
+        self.ufid.0 as u64 ^ u64::from(self.is_dead()) ^ u64::from(self.counted.is_poisoned())
     }
 
-    /// Counts packets and returns the actions to run on them; `None`, and nothing counted, when
-    /// the flow was removed.
+    /// Counts packets and returns the actions to run on them. Returns `None`, and counts nothing,
+    /// when the megaflow was removed.
     pub(crate) fn count(
         &self,
         packets: u64,
@@ -73,9 +74,9 @@ impl Flow {
         tcp_flags: u16,
         now: Millis,
     ) -> Option<Actions> {
-        let mut state = self.state();
-        let actions = state.actions.clone()?;
-        let stats = &mut state.stats;
+        let mut counted = self.counted();
+        let actions = counted.actions.clone()?;
+        let stats = &mut counted.stats;
         stats.packets += packets;
         stats.bytes += bytes;
         stats.tcp_flags |= tcp_flags;
@@ -83,38 +84,38 @@ impl Flow {
         Some(actions)
     }
 
-    /// Replaces the actions; false when the flow was removed.
+    /// Replaces the actions. Returns false when the megaflow was removed.
     pub(crate) fn modify(&self, actions: &Actions) -> bool {
-        let mut state = self.state();
-        let alive = state.actions.is_some();
+        let mut counted = self.counted();
+        let alive = counted.actions.is_some();
         if alive {
-            state.actions = Some(actions.clone());
+            counted.actions = Some(actions.clone());
         }
         alive
     }
 
-    /// Marks the flow dead and returns its final statistics.
+    /// Marks the megaflow dead and returns its final statistics.
     pub(crate) fn kill(&self) -> FlowStats {
-        let mut state = self.state();
-        state.actions = None;
+        let mut counted = self.counted();
+        counted.actions = None;
         self.dead.store(true, Ordering::Relaxed);
-        state.stats
+        counted.stats
     }
 
     pub(crate) fn stats(&self) -> FlowStats {
-        self.state().stats
+        self.counted().stats
     }
 
-    /// `None` when the flow was removed.
+    /// Returns `None` when the megaflow was removed.
     pub(crate) fn dump(&self) -> Option<FlowDump> {
-        let state = self.state();
+        let counted = self.counted();
         Some(FlowDump {
             flow: Megaflow {
                 ufid: self.ufid,
                 matching: self.matching(),
-                actions: state.actions.clone()?,
+                actions: counted.actions.clone()?,
             },
-            stats: state.stats,
+            stats: counted.stats,
             tier: Tier::Userspace,
             refusal: None,
             offloaded: datapath::Offloaded::No,

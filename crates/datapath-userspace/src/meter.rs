@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Meters: token buckets on the datapath's clock. [`datapath::MeterConfig`] says how they work.
+//! Meters: token buckets on the datapath's clock, as [`datapath::MeterConfig`] defines them.
 
 use clock::Millis;
 use datapath::{MeterBand, MeterConfig, MeterStats};
 
-/// Tokens are counted in thousandths (of a bit, or of a packet), so that `rate` a second is
-/// `rate` a millisecond in them and no fraction is lost.
+/// Tokens are counted in thousandths of a bit or of a packet. So `rate` tokens per second are `rate`
+/// thousandths per millisecond, and no fraction is lost.
 const SCALE: u64 = 1000;
 
 struct Bucket {
     band: MeterBand,
-    /// Tokens a second.
+    /// Tokens per second.
     rate: u64,
-    /// Thousandths of tokens.
+    /// Thousandths of tokens in the bucket.
     full: u64,
     level: u64,
 }
@@ -27,7 +27,7 @@ pub(crate) struct Meter {
 
 impl Meter {
     pub(crate) fn new(config: &MeterConfig, now: Millis) -> Meter {
-        // Rates and bursts are kilobits or packets.
+        // Rates and bursts are in kilobits or packets.
         let unit = if config.packets { 1 } else { 1000 };
         let buckets = config.bands.iter().map(|band| {
             let burst = if band.burst == 0 { band.rate } else { band.burst };
@@ -46,7 +46,7 @@ impl Meter {
         }
     }
 
-    /// True when a packet of `bytes` bytes may pass at `now`.
+    /// Returns true when a packet of `bytes` bytes may pass at `now`.
     pub(crate) fn pass(&mut self, bytes: usize, now: Millis) -> bool {
         let bytes = bytes as u64;
         let elapsed = now.since(self.filled);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Ports: open devices, their queues, and the account that pays for their misses.
+//! Ports: open devices, their queues, and the token bucket that limits their upcalls.
 
-use crate::budget::Account;
 use crate::config::Config;
-use crate::handover::Handover;
+use crate::miss_queue::MissSource;
+use crate::upcall_limiter::TokenBucket;
 use datapath::{PortError, PortInfo, PortNo, PortSpec};
 use netdev::{Device, Kind, OpenError, OpenSpec, Opened, Queue, Sender};
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The ports by number; replaced as a whole when one comes or goes.
+/// The ports by number. Each change replaces the whole map.
 pub(crate) type PortMap = BTreeMap<PortNo, Arc<Port>>;
 
 /// One port.
@@ -20,102 +20,103 @@ pub(crate) struct Port {
     pub(crate) sender: Arc<dyn Sender>,
     pub(crate) device: Arc<dyn Device>,
     pub(crate) queues: Vec<Arc<RxQueue>>,
-    pub(crate) account: Account,
+    pub(crate) upcall_bucket: TokenBucket,
     upcalls: AtomicU64,
 }
 
 impl Port {
     /// Counts an upcall.
-    pub(crate) fn note_upcall(&self) {
+    pub(crate) fn count_upcall(&self) {
         self.upcalls.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Upcalls made for packets of this port.
+    /// Returns the number of upcalls for packets of this port.
     pub(crate) fn upcalls(&self) -> u64 {
         self.upcalls.load(Ordering::Relaxed)
     }
 }
 
-/// Where packets come from.
+/// The source of a queue's packets.
 pub(crate) enum Source {
     /// A device.
     Queue(Box<dyn Queue>),
     /// A faster tier.
-    Handover(Box<dyn Handover>),
+    Misses(Box<dyn MissSource>),
 }
 
 impl Source {
-    /// The descriptor to wait for.
+    /// Returns the descriptor to wait for.
     fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
         match self {
             Source::Queue(queue) => queue.poll_fd(),
-            Source::Handover(handover) => Some(handover.poll_fd()),
+            Source::Misses(source) => Some(source.poll_fd()),
         }
     }
 }
 
-/// A receive queue, or a handover. The thread that serves it locks it for the time of one `recv`; whoever
-/// removes the port takes the queue out, which closes its descriptor.
+/// A receive queue of a port, or the miss queue of a faster tier. The thread that serves it locks it
+/// for the duration of one `recv`. The removal of the port takes the source out, which closes its
+/// descriptor.
 pub(crate) struct RxQueue {
     /// Unique while the program runs.
     pub(crate) token: u64,
     pub(crate) port: PortNo,
     pub(crate) port_name: String,
     pub(crate) number: usize,
-    /// Core that `other_config:pmd-rxq-affinity` asks for.
+    /// The core that `other_config:pmd-rxq-affinity` names.
     pub(crate) wanted_core: Option<usize>,
     source: Mutex<Option<Source>>,
     failed: AtomicBool,
 }
 
 impl RxQueue {
-    /// A handover as a queue of no port.
-    pub(crate) fn of_handover(token: u64, handover: Box<dyn Handover>) -> RxQueue {
+    /// Creates the queue of a miss source, which belongs to no port.
+    pub(crate) fn of_misses(token: u64, source: Box<dyn MissSource>) -> RxQueue {
         RxQueue {
             token,
             port: PortNo::NONE,
-            port_name: "handover".to_owned(),
+            port_name: "miss queue".to_owned(),
             number: 0,
             wanted_core: None,
-            source: Mutex::new(Some(Source::Handover(handover))),
+            source: Mutex::new(Some(Source::Misses(source))),
             failed: AtomicBool::new(false),
         }
     }
 
-    pub(crate) fn is_handover(&self) -> bool {
+    pub(crate) fn is_miss_queue(&self) -> bool {
         self.port == PortNo::NONE
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Option<Source>> {
-        // A queue whose user panicked is given to the next batch as it is; devices keep
-        // themselves whole.
+        // After a panic of its user the queue serves the next batch as it is: devices keep
+        // themselves consistent.
         self.source.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// True when there is a descriptor to wait for.
+    /// Returns true when there is a descriptor to wait for.
     pub(crate) fn is_polled(&self) -> bool {
         self.lock().as_ref().is_some_and(|s| s.poll_fd().is_some())
     }
 
-    /// Calls `f` with the descriptor, when there is one.
+    /// Calls `f` with the descriptor if there is one.
     pub(crate) fn with_fd<R>(&self, f: impl FnOnce(BorrowedFd<'_>) -> R) -> Option<R> {
         let guard = self.lock();
         guard.as_ref().and_then(|s| s.poll_fd()).map(f)
     }
 
-    /// Closes the queue's side of the device.
+    /// Drops the source, which closes its descriptor.
     pub(crate) fn close(&self) {
         let source = self.lock().take();
         drop(source); // not under the lock
     }
 
-    /// Marks the queue broken; true the first time.
+    /// Marks the queue as failed. Returns true the first time.
     pub(crate) fn fail(&self) -> bool {
         !self.failed.swap(true, Ordering::Relaxed)
     }
 }
 
-/// Opens the device of `spec`.
+/// Opens the device of `spec` and returns it with its kind.
 pub(crate) fn open(spec: &PortSpec, config: &Config) -> Result<(Opened, Kind), PortError> {
     let unknown = || PortError::UnknownKind { name: spec.name.clone(), kind: spec.kind.clone() };
     let kind = Kind::from_type(&spec.kind).ok_or_else(unknown)?;
@@ -164,7 +165,7 @@ fn port_error(name: &str, error: OpenError) -> PortError {
     }
 }
 
-/// `pmd-rxq-affinity`: "queue:core,queue:core".
+/// Parses `pmd-rxq-affinity`, "queue:core,queue:core", into the core of each queue.
 pub(crate) fn affinity(spec: &PortSpec) -> Result<BTreeMap<usize, usize>, PortError> {
     let Some(text) = spec.other_config.get("pmd-rxq-affinity") else {
         return Ok(BTreeMap::new());
@@ -184,7 +185,7 @@ pub(crate) fn affinity(spec: &PortSpec) -> Result<BTreeMap<usize, usize>, PortEr
 }
 
 impl Port {
-    /// Puts an opened device behind a number; `tokens` gives each queue a number of its own.
+    /// Creates a port of an opened device. Each queue takes the next token of `tokens`.
     pub(crate) fn new(
         info: PortInfo,
         opened: Opened,
@@ -207,7 +208,7 @@ impl Port {
             info,
             sender: opened.sender,
             device: opened.device,
-            account: Account::default(),
+            upcall_bucket: TokenBucket::default(),
             upcalls: AtomicU64::new(0),
         }
     }

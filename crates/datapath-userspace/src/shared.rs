@@ -1,53 +1,50 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What all threads of one datapath share.
+//! State that all threads of one datapath share.
 
-use crate::budget::{self, Due, Nanos, UpcallShare};
-use crate::config::Config;
-use crate::engine::Engine;
+use crate::config::{Config, UpcallShare};
 use crate::meter::Meter;
 use crate::ports::PortMap;
-use crate::spare::Spare;
 use crate::stats::{Drops, PmdStats, ThreadStats};
 use crate::table::{Limits, Table};
-use clock::{Clock, Millis};
+use crate::upcall_limiter::{Nanos, UpcallCost, UpcallLimiter};
+use clock::{Clock, Millis, OncePer};
 use datapath::{DropReason, PortNo, UpcallFactory, Upcaller};
 use netdev::SendReport;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
 
-/// Milliseconds between two looks at the order of subtables.
-const SORT_INTERVAL: u64 = 1000;
+/// Interval between two sorts of the subtables.
+const SORT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Shared state. Locks are held for a look or a change, never during an upcall or a send, and
-/// never two at a time but where a function says so.
+/// Shared state. Locks are held for one read or change, never during an upcall or a send, and never
+/// two at a time unless a function says so.
 pub(crate) struct Shared {
     pub(crate) clock: Clock,
     pub(crate) drops: Drops,
     pub(crate) seed: u64,
     pub(crate) cache_entries: usize,
-    /// Numbers for receive queues.
+    /// The next token of a receive queue.
     pub(crate) tokens: AtomicU64,
-    /// After shutdown: engines make no upcalls.
+    /// True after shutdown: engines make no upcalls.
     pub(crate) closed: AtomicBool,
-    upcall_share: RwLock<UpcallShare>,
-    spare: Spare,
+    pub(crate) upcall_limiter: UpcallLimiter,
     table: RwLock<Table>,
     ports: RwLock<Arc<PortMap>>,
     factory: RwLock<Option<Arc<dyn UpcallFactory>>>,
     meters: RwLock<BTreeMap<u32, Arc<Mutex<Meter>>>>,
-    /// Engines for threads that are not packet threads; as many as ever ran at one time.
-    idle_engines: Mutex<Vec<Engine>>,
+    /// Counters of engines outside packet threads.
     pub(crate) inline_stats: Arc<ThreadStats>,
     counted: Mutex<Counted>,
-    last_sort: AtomicI64,
+    sort_limit: OncePer,
 }
 
-/// Where the sums over all threads come from.
+/// The parts of the sums over all threads.
 #[derive(Default)]
 struct Counted {
     live: Vec<Arc<ThreadStats>>,
-    /// By threads that are gone.
+    /// Counts of threads that have ended.
     retired: PmdStats,
 }
 
@@ -74,16 +71,14 @@ impl Shared {
             cache_entries: config.cache_entries,
             tokens: AtomicU64::new(1),
             closed: AtomicBool::new(false),
-            upcall_share: RwLock::new(config.upcall_share),
-            spare: Spare::default(),
+            upcall_limiter: UpcallLimiter::new(config.upcall_share),
             table: RwLock::new(Table::new(limits)),
             ports: RwLock::new(Arc::default()),
             factory: RwLock::new(None),
             meters: RwLock::new(BTreeMap::new()),
-            idle_engines: Mutex::new(Vec::new()),
             inline_stats: Arc::default(),
             counted: Mutex::default(),
-            last_sort: AtomicI64::new(0),
+            sort_limit: OncePer::new(SORT_INTERVAL),
         }
     }
 
@@ -99,13 +94,13 @@ impl Shared {
         read(&self.ports).clone()
     }
 
-    /// Replaces the map of ports; the caller is the only one that changes ports at this time.
+    /// Replaces the map of ports. The caller holds the lock under which ports change.
     pub(crate) fn publish_ports(&self, ports: PortMap) {
         let old = std::mem::replace(&mut *write(&self.ports), Arc::new(ports));
         drop(old);
     }
 
-    /// Calls `f` with the meters, which `f` may change.
+    /// Calls `f` with the meters, which it may change.
     pub(crate) fn with_meters<R>(
         &self,
         f: impl FnOnce(&mut BTreeMap<u32, Arc<Mutex<Meter>>>) -> R,
@@ -122,34 +117,56 @@ impl Shared {
         drop(old);
     }
 
-    /// A new upcaller, when somebody answers upcalls.
+    /// Returns a new upcaller, if there is a factory and the datapath is not shut down.
     pub(crate) fn upcaller(&self) -> Option<Box<dyn Upcaller>> {
         let factory = read(&self.factory).clone();
         factory.filter(|_| !self.closed.load(Ordering::Relaxed)).map(|f| f.upcaller())
     }
 
-    /// Accounts begin anew when it is another share.
+    /// Sets the CPU time of upcalls. A change fills the buckets of all ports.
     pub(crate) fn set_upcall_share(&self, share: UpcallShare) {
-        if std::mem::replace(&mut *write(&self.upcall_share), share) != share {
-            self.ports().values().for_each(|port| port.account.reset());
+        if self.upcall_limiter.set_share(share) {
+            self.ports().values().for_each(|port| port.upcall_bucket.reset());
         }
     }
 
-    fn upcall_share(&self) -> UpcallShare {
-        *read(&self.upcall_share)
+    /// Charges ports the cost of their upcalls. Returns the ports that are closed and the time until
+    /// which they are.
+    pub(crate) fn charge_upcalls(&self, costs: &[UpcallCost]) -> Vec<(PortNo, Nanos)> {
+        if costs.is_empty() {
+            return Vec::new();
+        }
+        let ports = self.ports();
+        let buckets = ports.values().map(|port| &port.upcall_bucket);
+        let Some(refill) = self.upcall_limiter.refill(buckets) else { return Vec::new() };
+        let charge = |cost: &UpcallCost| {
+            let port = ports.get(&cost.port)?;
+            let until = port.upcall_bucket.charge(*cost, refill)?;
+            if port.upcall_bucket.log.is_due(refill.log_time()) {
+                tracing::info!(
+                    target: "dpif_netdev",
+                    "{}: upcalls exceed their CPU time; further misses of the port are dropped \
+                     (counter datapath_drop_upcall_limit; other_config:upcall-cpu-percent)",
+                    port.info.name,
+                );
+            }
+            Some((cost.port, until))
+        };
+        costs.iter().filter_map(charge).collect()
     }
 
-    /// Has ports pay for their upcalls; see [`budget::charge`].
-    pub(crate) fn charge(&self, bill: &[Due]) -> Vec<(PortNo, Nanos)> {
-        budget::charge(&self.ports(), bill, self.upcall_share(), &self.spare)
+    /// Gives `port` back the cost of `n` upcalls whose megaflows have met packets.
+    pub(crate) fn refund_upcalls(&self, port: PortNo, n: u64) {
+        let ports = self.ports();
+        let buckets = ports.values().map(|port| &port.upcall_bucket);
+        if let Some(port) = ports.get(&port)
+            && let Some(refill) = self.upcall_limiter.refill(buckets)
+        {
+            port.upcall_bucket.refund(n, refill);
+        }
     }
 
-    /// `n` megaflows that misses of `port` led to have met packets; see [`budget::refund`].
-    pub(crate) fn refund(&self, port: PortNo, n: u64) {
-        budget::refund(&self.ports(), port, n, self.upcall_share(), &self.spare);
-    }
-
-    /// Counts what a sender dropped.
+    /// Counts the packets that a sender dropped.
     pub(crate) fn count_sent(&self, report: SendReport) {
         self.drops.add(DropReason::OutputQueueFull, report.dropped_full);
         self.drops.add(DropReason::OutputTooLong, report.dropped_too_long);
@@ -157,19 +174,19 @@ impl Shared {
         self.drops.add(DropReason::Malformed, report.dropped_malformed);
     }
 
-    /// A packet thread starts to count.
+    /// Adds the counters of a packet thread to the sums.
     pub(crate) fn enlist(&self, stats: &Arc<ThreadStats>) {
         lock(&self.counted).live.push(stats.clone());
     }
 
-    /// A packet thread has ended.
+    /// Keeps the counts of a packet thread that has ended.
     pub(crate) fn retire(&self, stats: &Arc<ThreadStats>) {
         let mut counted = lock(&self.counted);
         counted.live.retain(|s| !Arc::ptr_eq(s, stats));
         counted.retired.add(stats.total());
     }
 
-    /// What all threads ever counted.
+    /// Returns the sums over all threads since the start.
     pub(crate) fn totals(&self) -> PmdStats {
         let counted = lock(&self.counted);
         let mut sum = counted.retired;
@@ -179,35 +196,9 @@ impl Shared {
         sum
     }
 
-    /// Runs `f` with an engine that nobody else uses: calls may nest, as when an upcall sends a
-    /// packet.
-    pub(crate) fn with_engine<R>(&self, f: impl FnOnce(&mut Engine) -> R) -> R {
-        let idle = lock(&self.idle_engines).pop();
-        let mut engine = idle.unwrap_or_else(|| {
-            Engine::new(self.inline_stats.clone(), self.cache_entries, self.seed)
-        });
-        let result = f(&mut engine);
-        if !self.closed.load(Ordering::Relaxed) {
-            lock(&self.idle_engines).push(engine);
-        }
-        result
-    }
-
-    /// Drops engines and so the upcallers they hold.
-    pub(crate) fn drop_engines(&self) {
-        let engines = std::mem::take(&mut *lock(&self.idle_engines));
-        drop(engines);
-    }
-
-    /// Once a second: puts the subtables that are hit most first.
+    /// Sorts the subtables by their recent hits, once a second.
     pub(crate) fn sort_table_sometimes(&self, now: Millis) {
-        let last = self.last_sort.load(Ordering::Relaxed);
-        if now.since(Millis(last)) < SORT_INTERVAL
-            || self
-                .last_sort
-                .compare_exchange(last, now.0, Ordering::Relaxed, Ordering::Relaxed)
-                .is_err()
-        {
+        if !self.sort_limit.is_due(now) {
             return;
         }
         let unsorted = self.table().is_unsorted();

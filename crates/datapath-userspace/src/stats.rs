@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What packet threads and the datapath count.
+//! Counters of packet threads and of the datapath.
 
 use datapath::DropReason;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Counters of one packet thread, as `dpif-netdev/pmd-stats-show` names them. What this
-/// datapath has not (PHWOL, MFEX, simple match, SMC) is always 0.
+/// Counters of one packet thread, as `dpif-netdev/pmd-stats-show` names them. Counters of features
+/// that this datapath does not have (PHWOL, MFEX, simple match, SMC) are left out and shown as 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PmdStats {
-    /// Packets received from ports, or given to `inject`.
+    /// Packets received from ports or passed to `inject`.
     pub received: u64,
-    /// Packets looked up again.
+    /// Packets looked up again by recirculation.
     pub recirculated: u64,
     /// Hits of the exact-match cache ("emc hits").
     pub cache_hits: u64,
@@ -21,28 +21,29 @@ pub struct PmdStats {
     pub subtable_lookups: u64,
     /// Subtables probed in all lookups.
     pub masks_probed: u64,
-    /// Packets that called up because no megaflow matched ("miss with success upcall").
+    /// Upcalls for packets that matched no megaflow ("miss with success upcall").
     pub misses: u64,
-    /// Packets dropped because the upcall could not be made ("miss with failed upcall").
+    /// Packets that matched no megaflow and were dropped because no upcall was made ("miss with
+    /// failed upcall").
     pub lost: u64,
-    /// Packets handed to ports.
+    /// Packets sent to ports.
     pub sent_packets: u64,
-    /// Batches they were in.
+    /// Batches in which those packets were sent.
     pub sent_batches: u64,
 }
 
 impl PmdStats {
-    /// Datapath passes of a packet, on average; 0 without packets.
+    /// Returns the average number of datapath passes per packet; 0 without packets.
     pub fn passes_per_packet(&self) -> f64 {
         ratio(self.received + self.recirculated, self.received)
     }
 
-    /// Subtables probed per hit of the megaflow table, on average; 0 without hits.
+    /// Returns the average number of subtables probed per hit of the megaflow table; 0 without hits.
     pub fn subtables_per_hit(&self) -> f64 {
         ratio(self.subtable_lookups, self.megaflow_hits)
     }
 
-    /// Packets in a batch sent, on average; 0 when none was.
+    /// Returns the average number of packets per batch sent; 0 without batches.
     pub fn packets_per_batch(&self) -> f64 {
         ratio(self.sent_packets, self.sent_batches)
     }
@@ -62,7 +63,7 @@ impl PmdStats {
         ]
     }
 
-    /// Adds `other`.
+    /// Adds the counters of `other`.
     pub(crate) fn add(&mut self, mut other: PmdStats) {
         for (sum, n) in self.fields().into_iter().zip(other.fields()) {
             *sum += *n;
@@ -82,16 +83,16 @@ fn ratio(a: u64, b: u64) -> f64 {
 
 const COUNTERS: usize = 10;
 
-/// A [`PmdStats`] that one thread writes and all may read.
+/// A [`PmdStats`] that one thread writes and any thread may read.
 #[derive(Default)]
 pub(crate) struct ThreadStats {
     counters: [AtomicU64; COUNTERS],
-    /// What they were when `pmd-stats-clear` was asked for.
+    /// The counters at the last `pmd-stats-clear`.
     cleared: Mutex<PmdStats>,
 }
 
 impl ThreadStats {
-    /// Adds what a batch counted and zeroes it.
+    /// Adds the counts of a batch and resets them to zero.
     pub(crate) fn add(&self, counted: &mut PmdStats) {
         for (counter, n) in self.counters.iter().zip(std::mem::take(counted).fields()) {
             if *n != 0 {
@@ -100,7 +101,7 @@ impl ThreadStats {
         }
     }
 
-    /// Since the thread started.
+    /// Returns the counters since the thread started.
     pub(crate) fn total(&self) -> PmdStats {
         let mut stats = PmdStats::default();
         for (n, counter) in stats.fields().into_iter().zip(&self.counters) {
@@ -109,7 +110,7 @@ impl ThreadStats {
         stats
     }
 
-    /// Since it was last cleared.
+    /// Returns the counters since they were last cleared.
     pub(crate) fn since_cleared(&self) -> PmdStats {
         let mut stats = self.total();
         stats.subtract(*self.cleared.lock().unwrap_or_else(PoisonError::into_inner));

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The table of megaflows: tuple space search.
 //!
-//! Megaflows with equal masks share a *subtable*: a hash table over the words of the key that
-//! the mask has bits in (and only those: most masks touch a handful of the key's words). A lookup
-//! probes subtables, most used first, until one has the packet's masked key. Overlapping
-//! megaflows do the same to the packets they share (the contract says so), hence the first hit
-//! is as good as any.
+//! Megaflows with equal masks share a *subtable*: a hash table over the words of the key that the
+//! mask has bits in, a handful for most masks. A lookup probes subtables, most used first, until one
+//! has the packet's masked key. The contract says that overlapping megaflows have the same effect on
+//! the packets they share. So the first hit is as good as any.
 
 use crate::megaflow::Flow;
-use crate::shape::Shape;
+use crate::miniflow::MiniMask;
 use datapath::{FlowStats, Megaflow, Refusal, Ufid};
 use flow::{Key, Mask};
 use foldhash::fast::RandomState;
@@ -16,51 +15,51 @@ use hashbrown::{HashMap, HashTable};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A megaflow with its hash: it is looked at only when the hash is right, and a table that grows
-/// looks at none.
-struct Held {
+/// A megaflow with its hash. A lookup reads the megaflow only when the hash is equal, and a growing
+/// table reads none.
+struct HashedFlow {
     hash: u64,
     flow: Arc<Flow>,
 }
 
 struct Subtable {
-    shape: Arc<Shape>,
-    flows: HashTable<Held>,
-    /// Hits since the last sorting.
+    mask: Arc<MiniMask>,
+    flows: HashTable<HashedFlow>,
+    /// Hits since the last sort; half of the hits before it count too.
     hits: AtomicU64,
 }
 
 impl Subtable {
     fn new(mask: &Mask) -> Subtable {
-        Subtable { shape: Shape::new(mask), flows: HashTable::new(), hits: AtomicU64::new(0) }
+        Subtable { mask: MiniMask::new(mask), flows: HashTable::new(), hits: AtomicU64::new(0) }
     }
 
     fn find(&self, state: &RandomState, key: &Key) -> Option<&Arc<Flow>> {
-        let hash = self.shape.hash(state, key);
-        let held = self.flows.find(hash, |held| held.hash == hash && held.flow.matches(key))?;
-        Some(&held.flow)
+        let hash = self.mask.hash(state, key);
+        let is_match = |entry: &HashedFlow| entry.hash == hash && entry.flow.matches(key);
+        Some(&self.flows.find(hash, is_match)?.flow)
     }
 
     fn insert(&mut self, state: &RandomState, megaflow: &Megaflow) -> Arc<Flow> {
-        let hash = self.shape.hash(state, megaflow.matching.key());
-        let flow = Arc::new(Flow::new(megaflow, &self.shape));
-        let held = Held { hash, flow: Arc::clone(&flow) };
-        self.flows.insert_unique(hash, held, |held| held.hash);
+        let hash = self.mask.hash(state, megaflow.matching.key());
+        let flow = Arc::new(Flow::new(megaflow, &self.mask));
+        let entry = HashedFlow { hash, flow: Arc::clone(&flow) };
+        self.flows.insert_unique(hash, entry, |entry| entry.hash);
         flow
     }
 
     fn remove(&mut self, state: &RandomState, flow: &Arc<Flow>) {
-        let hash = self.shape.hash(state, flow.matching().key());
-        if let Ok(entry) = self.flows.find_entry(hash, |held| Arc::ptr_eq(&held.flow, flow)) {
+        let hash = self.mask.hash(state, flow.matching().key());
+        if let Ok(entry) = self.flows.find_entry(hash, |entry| Arc::ptr_eq(&entry.flow, flow)) {
             entry.remove();
         }
         if self.flows.capacity() > 64 && self.flows.len() < self.flows.capacity() / 8 {
-            self.flows.shrink_to_fit(|held| held.hash);
+            self.flows.shrink_to_fit(|entry| entry.hash);
         }
     }
 }
 
-/// The table; whoever shares it locks it.
+/// The table. The owner locks it.
 pub(crate) struct Table {
     subtables: Vec<Subtable>,
     ufids: HashMap<Ufid, Arc<Flow>, RandomState>,
@@ -68,27 +67,27 @@ pub(crate) struct Table {
     limits: Limits,
 }
 
-/// What a table holds at most.
+/// The limits of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limits {
     pub(crate) flows: usize,
-    /// Subtables, each of which a lookup may have to probe; beyond them only some for exact
-    /// megaflows ([`EXACT_MASKS`]).
+    /// Subtables, each of which a lookup may have to probe. Above the limit there are only some for
+    /// exact megaflows ([`EXACT_MASKS`]).
     pub(crate) masks: usize,
 }
 
-/// Subtables kept for megaflows that match all there is: when masks are used up, everything can be
-/// forwarded by such.
+/// Subtables above the limit, for megaflows that match every field: with all masks in use, these
+/// still forward every packet.
 const EXACT_MASKS: usize = 64;
 
 impl Table {
-    /// An empty table.
+    /// Creates an empty table.
     pub(crate) fn new(limits: Limits) -> Table {
         let state = RandomState::default();
         Table { subtables: Vec::new(), ufids: HashMap::with_hasher(state.clone()), state, limits }
     }
 
-    /// True when there may be one more subtable, for `flow`.
+    /// Returns true when the limits allow one more subtable, for `flow`.
     fn has_room_for_mask(&self, flow: &Megaflow) -> bool {
         let masks = self.subtables.len();
         masks < self.limits.masks
@@ -96,12 +95,12 @@ impl Table {
                 && datapath::is_exact(&flow.matching)
     }
 
-    /// The place of the subtable with this mask.
+    /// Returns the index of the subtable with this mask.
     fn position(&self, mask: &Mask) -> Option<usize> {
-        self.subtables.iter().position(|s| s.shape.mask() == mask)
+        self.subtables.iter().position(|s| s.mask.mask() == mask)
     }
 
-    /// The megaflow that `key` matches, and how many subtables were probed.
+    /// Returns the megaflow that `key` matches and the number of subtables probed.
     pub(crate) fn lookup(&self, key: &Key) -> (Option<&Arc<Flow>>, u64) {
         let mut probed = 0;
         for subtable in &self.subtables {
@@ -114,7 +113,7 @@ impl Table {
         (None, probed)
     }
 
-    /// Reads where some megaflows will be; see [`datapath::Flows::foresee`].
+    /// Reads the memory where `flows` will be stored; see [`datapath::Flows::foresee`].
     pub(crate) fn foresee(&self, flows: &[&Megaflow]) {
         let is_there = |flow: &&&Megaflow| {
             let (mask, key) = (flow.matching.mask(), flow.matching.key());
@@ -153,7 +152,7 @@ impl Table {
 
     pub(crate) fn remove(&mut self, ufid: Ufid) -> Option<Arc<Flow>> {
         let flow = self.ufids.remove(&ufid)?;
-        if let Some(at) = self.subtables.iter().position(|s| Arc::ptr_eq(&s.shape, &flow.shape))
+        if let Some(at) = self.subtables.iter().position(|s| Arc::ptr_eq(&s.mask, &flow.mask))
             && let Some(subtable) = self.subtables.get_mut(at)
         {
             subtable.remove(&self.state, &flow);
@@ -164,19 +163,20 @@ impl Table {
         Some(flow)
     }
 
-    /// Takes all megaflows out.
+    /// Removes all megaflows and returns them.
     pub(crate) fn clear(&mut self) -> Vec<Arc<Flow>> {
         self.subtables.clear();
         self.ufids.drain().map(|(_, flow)| flow).collect()
     }
 
-    /// All megaflows, in no order.
+    /// Returns all megaflows, in no order.
     pub(crate) fn flows(&self) -> Vec<Arc<Flow>> {
         self.ufids.values().cloned().collect()
     }
 
-    /// Adds what all megaflows counted to `all`, in no order. Some are read before their statistics
-    /// are taken: they lie all over memory, and reads of them do not wait for each other, locks do.
+    /// Appends the statistics of all megaflows to `all`, in no order. Megaflows lie all over memory,
+    /// so 64 at a time are prefetched before their locks are taken: plain reads do not wait for each
+    /// other, locks do.
     pub(crate) fn statistics(&self, all: &mut Vec<(Ufid, FlowStats)>) {
         all.reserve(self.ufids.len());
         let mut flows = self.ufids.values();
@@ -187,7 +187,9 @@ impl Table {
             if some.is_empty() {
                 return;
             }
-            std::hint::black_box(some.iter().map(|flow| flow.touch()).fold(0, u64::wrapping_add));
+            std::hint::black_box(
+                some.iter().map(|flow| flow.prefetch()).fold(0, u64::wrapping_add),
+            );
             all.extend(some.iter().map(|flow| (flow.ufid, flow.stats())));
         }
     }
@@ -200,7 +202,7 @@ impl Table {
         self.subtables.len()
     }
 
-    /// Puts the subtables that were hit most of late first, and lets old hits count half.
+    /// Sorts the subtables by recent hits, most first, and halves the counts.
     pub(crate) fn sort(&mut self) {
         self.subtables.sort_by_key(|s| std::cmp::Reverse(s.hits.load(Ordering::Relaxed)));
         for s in &mut self.subtables {
@@ -208,7 +210,7 @@ impl Table {
         }
     }
 
-    /// True when [`Table::sort`] would change the order.
+    /// Returns true when [`Table::sort`] would change the order.
     pub(crate) fn is_unsorted(&self) -> bool {
         !self.subtables.is_sorted_by_key(|s| std::cmp::Reverse(s.hits.load(Ordering::Relaxed)))
     }
@@ -280,7 +282,7 @@ mod tests {
         let hash = || {
             let mut t = Table::new(limits(10));
             t.insert(&f).expect("room");
-            t.subtables[0].shape.hash(&t.state, f.matching.key())
+            t.subtables[0].mask.hash(&t.state, f.matching.key())
         };
         assert_ne!(hash(), hash());
     }
@@ -299,7 +301,7 @@ mod tests {
     }
 
     proptest! {
-        /// The table finds what a walk over all megaflows finds, whatever came and went.
+        /// A lookup finds what a scan of all megaflows finds, after any inserts and removals.
         #[test]
         fn finds_what_a_list_finds(
             steps in proptest::collection::vec((any::<bool>(), 0u128..40, 0u128..4, 0usize..4), 1..120),

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Packet threads: asleep in `epoll` until a queue has packets.
+//! Packet threads, which sleep in `epoll` until a queue has packets.
 
 use crate::BATCH;
-use crate::budget::Nanos;
 use crate::engine::Engine;
-use crate::handover::{Passed, count_by_port};
+use crate::miss_queue::{MissedPacket, count_by_port};
 use crate::ports::{RxQueue, Source};
 use crate::shared::Shared;
 use crate::stats::ThreadStats;
+use crate::upcall_limiter::Nanos;
 use datapath::{DropReason, PortNo};
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
@@ -24,14 +24,14 @@ use std::time::{Duration, Instant};
 
 /// The token of the wakeup descriptor; queues count from 1.
 const WAKE: u64 = 0;
-/// Queues that one `epoll_wait` reports; more wait for the next, the kernel takes turns.
+/// Maximum number of queues that one `epoll_wait` reports. The kernel reports the others next.
 const EVENTS: usize = 64;
-/// A queue that is reported ready but delivers nothing so often in a row is left alone for
-/// [`PAUSE`], so that a device in a strange state cannot make the thread spin.
+/// Number of successive turns without packets after which a queue that is reported ready is ignored
+/// for [`PAUSE`]. So a device in an unexpected state cannot make the thread spin.
 const EMPTY_TURNS: u32 = 64;
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// The part of a thread that others see.
+/// The part of a packet thread that other threads use.
 pub(crate) struct PacketThread {
     pub(crate) core: Option<usize>,
     pub(crate) stats: Arc<ThreadStats>,
@@ -48,7 +48,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl PacketThread {
-    /// Starts a thread, pinned to `core` when there is one.
+    /// Starts a thread and pins it to `core` if there is one.
     pub(crate) fn start(
         shared: &Arc<Shared>,
         number: usize,
@@ -78,7 +78,7 @@ impl PacketThread {
         Ok(thread)
     }
 
-    /// Begins to serve `queue`.
+    /// Adds `queue` to the queues that the thread serves.
     pub(crate) fn add(&self, queue: &Arc<RxQueue>) -> io::Result<()> {
         lock(&self.queues).insert(queue.token, queue.clone());
         let added = queue.with_fd(|fd| {
@@ -97,10 +97,11 @@ impl PacketThread {
         }
     }
 
-    /// Stops to serve `queue`. The thread may still be in the middle of a batch from it.
+    /// Removes `queue` from the queues that the thread serves. The thread may still be processing a
+    /// batch of it.
     pub(crate) fn remove(&self, queue: &RxQueue) {
         if lock(&self.queues).remove(&queue.token).is_some() {
-            // When the descriptor is closed already the kernel has forgotten it.
+            // If the descriptor is closed already, the kernel has removed it.
             let _ = queue.with_fd(|fd| epoll::delete(&self.epoll, fd));
         }
     }
@@ -115,10 +116,10 @@ impl PacketThread {
         lock(&self.handle).as_ref().map(|h| h.thread().id())
     }
 
-    /// Ends the thread and waits for it, unless it is the caller.
+    /// Ends the thread and waits for its end, unless it is the caller.
     pub(crate) fn stop(&self) {
         self.stop.store(true, Ordering::Release);
-        // A full counter means that a wakeup is pending, which is what is wanted.
+        // A full counter means that a wakeup is pending already.
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
         let handle = lock(&self.handle).take();
         if let Some(handle) = handle
@@ -136,7 +137,7 @@ impl PacketThread {
         let mut engine = Engine::new(self.stats.clone(), shared.cache_entries, seed);
         let mut loop_state = Loop::default();
         while !self.stop.load(Ordering::Acquire) {
-            // A panic (in an upcall, mostly) costs the batch it happened in, not the ports.
+            // A panic, mostly in an upcall, costs one batch, not the ports.
             let turn = AssertUnwindSafe(|| self.turn(shared, &mut engine, &mut loop_state));
             match catch_unwind(turn) {
                 Ok(Ok(())) => {}
@@ -152,8 +153,8 @@ impl PacketThread {
                     engine = Engine::new(self.stats.clone(), shared.cache_entries, seed);
                     let unfinished = loop_state.unfinished.take();
                     loop_state = Loop { paused: loop_state.paused, unfinished, ..Loop::default() };
-                    // What was lost is accounted for, else its ports would wait for ever.
-                    let finish = AssertUnwindSafe(|| loop_state.finish_handover());
+                    // The lost packets are reported as done, else their ports would wait for ever.
+                    let finish = AssertUnwindSafe(|| loop_state.finish_misses());
                     if catch_unwind(finish).is_err() {
                         tracing::error!(
                             target: "dpif_netdev",
@@ -165,7 +166,7 @@ impl PacketThread {
         }
     }
 
-    /// Sleeps until something is ready, then gives each ready queue one batch.
+    /// Sleeps until a queue is ready, then processes one batch of each ready queue.
     fn turn(&self, shared: &Shared, engine: &mut Engine, state: &mut Loop) -> io::Result<()> {
         let timeout = state.paused.first().map(|(until, _)| {
             let left = until.saturating_duration_since(Instant::now());
@@ -186,7 +187,7 @@ impl PacketThread {
         {
             let queues = lock(&self.queues);
             for event in &events {
-                // The fields of a packed structure are copied out.
+                // The structure is packed, so its field is copied, not borrowed.
                 let token = { event.data }.u64();
                 if token != WAKE
                     && let Some(queue) = queues.get(&token)
@@ -214,23 +215,23 @@ impl PacketThread {
             Some(Source::Queue(q)) => {
                 q.recv(&mut state.packets, &mut engine.pool, BATCH).map(|_| 0)
             }
-            Some(Source::Handover(h)) => {
+            Some(Source::Misses(source)) => {
                 engine.expect_upcalls();
-                h.recv(&mut state.passed, &mut engine.pool, BATCH)
+                source.recv(&mut state.missed, &mut engine.pool, BATCH)
             }
             None => return, // the port was removed
         };
-        let count = state.packets.len() + state.passed.len();
+        let count = state.packets.len() + state.missed.len();
         if !state.packets.is_empty() {
             engine.receive(shared, queue.port, &mut state.packets);
         }
-        if !state.passed.is_empty() {
+        if !state.missed.is_empty() {
             state.unfinished =
-                Some(Unfinished { queue: queue.clone(), taken: count_by_port(&state.passed) });
-            engine.take_over(shared, &mut state.passed);
-            state.finish_handover();
+                Some(Unfinished { queue: queue.clone(), taken: count_by_port(&state.missed) });
+            engine.receive_misses(shared, &mut state.missed);
+            state.finish_misses();
         }
-        hold_back(queue, &engine.charge(shared));
+        close_ports(queue, &engine.charge_upcalls(shared));
         match received {
             Ok(lost) if count > 0 || lost > 0 => {
                 shared.drops.add(DropReason::Malformed, lost);
@@ -247,15 +248,15 @@ impl PacketThread {
             }
             Err(e) => {
                 self.remove(queue);
-                // That a device is gone, whoever has asked for the port says. For a handover
-                // nobody has asked.
+                // Link monitoring reports that a port's device is gone. No other code reports it for
+                // a miss queue.
                 let is_gone = e.raw_os_error() == Some(rustix::io::Errno::NODEV.raw_os_error());
-                if queue.fail() && (!is_gone || queue.is_handover()) {
+                if queue.fail() && (!is_gone || queue.is_miss_queue()) {
                     tracing::warn!(
                         target: "dpif_netdev",
                         "{}: receiving from the device failed ({e}); its packets stop until {}",
                         queue.port_name,
-                        if queue.is_handover() { "the switch is started again" } else { "the port is added again" },
+                        if queue.is_miss_queue() { "the switch is started again" } else { "the port is added again" },
                     );
                 }
                 queue.close();
@@ -263,7 +264,7 @@ impl PacketThread {
         }
     }
 
-    /// Takes queues that were paused long enough back into service.
+    /// Waits again for queues whose pause is over.
     fn resume(&self, state: &mut Loop) {
         let now = Instant::now();
         while let Some((until, _)) = state.paused.first() {
@@ -282,44 +283,44 @@ impl PacketThread {
     }
 }
 
-/// The handover whose packets are being processed.
+/// The miss queue whose packets are being processed.
 struct Unfinished {
     queue: Arc<RxQueue>,
-    /// How many of which port.
+    /// The number of packets of each port.
     taken: Vec<(PortNo, u64)>,
 }
 
-/// What a thread keeps from turn to turn.
+/// The state that a thread keeps from turn to turn.
 #[derive(Default)]
 struct Loop {
     events: Vec<Event>,
     ready: Vec<Arc<RxQueue>>,
     packets: Vec<packet::Packet>,
-    passed: Vec<Passed>,
+    missed: Vec<MissedPacket>,
     unfinished: Option<Unfinished>,
     empty_turns: HashMap<u64, u32>,
-    /// By time.
+    /// Queues that are ignored, and the end of each pause, in the order of these times.
     paused: Vec<(Instant, Arc<RxQueue>)>,
 }
 
 impl Loop {
-    /// Tells the handover whose packets were processed that they were.
-    fn finish_handover(&mut self) {
+    /// Reports to the miss queue that its packets were processed.
+    fn finish_misses(&mut self) {
         if let Some(Unfinished { queue, taken }) = self.unfinished.take()
-            && let Some(Source::Handover(handover)) = &mut *queue.lock()
+            && let Some(Source::Misses(source)) = &mut *queue.lock()
         {
-            handover.done(&taken);
+            source.done(&taken);
         }
     }
 }
 
-/// Tells a handover of ports that have spent what their misses may cost.
-fn hold_back(queue: &RxQueue, closed: &[(PortNo, Nanos)]) {
+/// Asks a faster tier to drop the misses of closed ports.
+fn close_ports(queue: &RxQueue, closed: &[(PortNo, Nanos)]) {
     if !closed.is_empty()
-        && let Some(Source::Handover(handover)) = &mut *queue.lock()
+        && let Some(Source::Misses(source)) = &mut *queue.lock()
     {
         for (port, until) in closed {
-            handover.hold_back(*port, *until);
+            source.close_port(*port, *until);
         }
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Ports on real interfaces, in a network namespace of each test's own. Needs root.
+//! Ports on real interfaces. Each test runs in its own network namespace. Needs root.
 
 use clock::Clock;
 use datapath::{Counters, Datapath, DropReason, PortNo, PortSpec, Ports};
@@ -17,7 +17,7 @@ fn ip(arguments: &str) {
     assert!(out.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&out.stderr));
 }
 
-/// Who made interfaces that outlive their datapath.
+/// The owner of interfaces that outlive their datapath.
 const OWNER: &str = "/run/test";
 
 fn datapath(persistent_internal: bool) -> Arc<UserspaceDatapath> {
@@ -32,7 +32,7 @@ fn add(dp: &UserspaceDatapath, name: &str, kind: &str) -> PortNo {
 }
 
 fn is_gone(name: &str) -> bool {
-    // A child process that is just being started may hold a copy of a descriptor for a moment.
+    // A child process that is being started may hold a copy of a descriptor for a moment.
     (0..1000).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(2));
         !netdev::link::exists(name)
@@ -63,7 +63,7 @@ fn persistent_internal_ports_outlive_shutdown_but_not_removal_or_cleanup() {
         dp.cleanup();
         assert!(is_gone("int-b"));
 
-        // Without the setting it is as ever, and what an earlier run left is no exception.
+        // Without the setting the interface vanishes, even if an earlier run made it persistent.
         let dp = datapath(true);
         add(&dp, "int-d", "internal");
         dp.shutdown();

@@ -5,7 +5,7 @@ use crate::FastPath;
 use crate::placed::PlacedDatapath;
 use crate::queue::{self, Giver};
 use datapath::PortNo;
-use datapath_userspace::{Handover, Passed};
+use datapath_userspace::{MissSource, MissedPacket};
 use netdev::tap::{self, Raw, Tap};
 use netdev::{OpenError, PacketPool};
 use packet::Packet;
@@ -63,7 +63,7 @@ impl MissQueue {
     }
 
     /// The packet as the fast path had it.
-    fn open(&mut self, raw: Raw) -> Result<Passed, Useless> {
+    fn open(&mut self, raw: Raw) -> Result<MissedPacket, Useless> {
         let Raw { mut packet, header } = raw;
         let length = packet.len();
         let Some(origin) = self.fast.unwrap(&mut packet) else {
@@ -76,7 +76,7 @@ impl MissQueue {
         };
         packet.offload = offload;
         netdev::finish::finish_crc(&mut packet);
-        Ok(Passed { packet, origin })
+        Ok(MissedPacket { packet, origin })
     }
 
     fn count(&mut self, port: PortNo) {
@@ -96,14 +96,14 @@ impl MissQueue {
     }
 }
 
-impl Handover for MissQueue {
+impl MissSource for MissQueue {
     fn poll_fd(&self) -> BorrowedFd<'_> {
         self.tap.poll_fd()
     }
 
     fn recv(
         &mut self,
-        out: &mut Vec<Passed>,
+        out: &mut Vec<MissedPacket>,
         pool: &mut PacketPool,
         max: usize,
     ) -> io::Result<u64> {
@@ -135,8 +135,8 @@ impl Handover for MissQueue {
         received.map(|_| lost)
     }
 
-    fn hold_back(&mut self, port: PortNo, until: u64) {
-        self.fast.hold_back(port, until);
+    fn close_port(&mut self, port: PortNo, until_ns: u64) {
+        self.fast.hold_back(port, until_ns);
     }
 
     fn done(&mut self, _processed: &[(PortNo, u64)]) {

@@ -174,7 +174,7 @@ impl PlacedDatapath {
         let tap = miss::open().map_err(|e| io::Error::other(e.to_string()))?;
         let ifindex = tap.ifindex();
         let handover = MissQueue::new(tap, fast.clone(), Arc::downgrade(self), self.new_giver());
-        base.add_handover(Box::new(handover))?;
+        base.add_miss_source(Box::new(handover))?;
         fast.set_miss_device(ifindex);
         Ok(())
     }
@@ -246,6 +246,7 @@ impl Datapath for PlacedDatapath {
     }
 
     fn maintain(&self) {
+        self.base.maintain();
         PlacedDatapath::maintain(self);
     }
 

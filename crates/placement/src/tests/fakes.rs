@@ -78,6 +78,8 @@ pub(super) struct FakeBase {
     steps: Arc<Mutex<Vec<Step>>>,
     pub(super) opens_muted: AtomicBool,
     pub(super) cannot_stop_receiving: AtomicBool,
+    /// Number of calls of `maintain`.
+    pub(super) maintained: AtomicUsize,
     /// How often it was asked to, all the same.
     pub(super) asked_in_vain: AtomicUsize,
     /// Devices are set down.
@@ -200,6 +202,9 @@ impl Datapath for FakeBase {
     }
     fn supports(&self, action: &Action) -> bool {
         self.model.supports(action)
+    }
+    fn maintain(&self) {
+        self.maintained.fetch_add(1, Ordering::Relaxed);
     }
     fn shutdown(&self) {
         self.model.shutdown();
@@ -565,6 +570,7 @@ impl Bench {
             steps: fast.steps.clone(),
             opens_muted: AtomicBool::new(false),
             cannot_stop_receiving: AtomicBool::new(false),
+            maintained: AtomicUsize::new(0),
             asked_in_vain: AtomicUsize::new(0),
             is_down: AtomicBool::new(false),
             is_gone: AtomicBool::new(false),

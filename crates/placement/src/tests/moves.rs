@@ -3,7 +3,7 @@
 
 use super::fakes::*;
 use crate::moves::EVICTIONS_AT_ONCE;
-use datapath::{Flows, Packets, PortNo, Ports, Refusal, Tier, Ufid};
+use datapath::{Datapath, Flows, Packets, PortNo, Ports, Refusal, Tier, Ufid};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
 
@@ -258,4 +258,11 @@ fn statistics_hold_while_flows_move() {
     for ufid in 1..=40 {
         assert_eq!(b.placed.remove(Ufid(ufid)).unwrap().packets, 10);
     }
+}
+
+#[test]
+fn housekeeping_reaches_the_base_datapath() {
+    let b = Bench::new();
+    Datapath::maintain(&*b.placed);
+    assert_eq!(b.base.maintained.load(Ordering::Relaxed), 1);
 }

@@ -88,7 +88,7 @@ pub(crate) fn upcall_share(dummy: DummyLevel, percent: Option<u64>) -> UpcallSha
     }
     let per_second = |percent: u64| Duration::from_millis(percent.saturating_mul(10));
     let ours = || per_second(UPCALL_PERCENT * cpus() as u64);
-    UpcallShare { time: percent.map_or_else(ours, per_second), takes_spare: percent.is_none() }
+    UpcallShare { time: percent.map_or_else(ours, per_second), uses_idle_cpu: percent.is_none() }
 }
 
 /// CPUs that the daemon may run on.

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Packets that a faster tier passes on. Without privileges.
+//! The miss queue of a faster tier. Needs no privileges.
 
 use clock::Clock;
 use datapath::{
     Action, Actions, Counters, Datapath, DropReason, FlowDump, Flows, Megaflow, Origin, Packets,
     PortNo, PortSpec, Ports, Ufid, Upcall, UpcallFactory, Upcaller,
 };
-use datapath_userspace::{Config, Handover, Passed, UserspaceDatapath};
+use datapath_userspace::{Config, MissSource, MissedPacket, UserspaceDatapath};
 use flow::{Field, Match};
 use netdev::{PacketPool, Reception, dummy};
 use packet::Packet;
@@ -20,15 +20,15 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 use testing::wait_until;
 
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What `done` told, and how many packets the output port had sent by then.
+/// The arguments of `done`, and the number of packets that the output port had sent by then.
 type Done = (Vec<(PortNo, u64)>, u64);
 
-/// What a faster tier would do: a descriptor that is readable while packets wait.
+/// A faster tier: its descriptor is readable while packets wait.
 struct Tier {
     ready: OwnedFd,
-    waiting: Mutex<VecDeque<Passed>>,
+    waiting: Mutex<VecDeque<MissedPacket>>,
     broken: AtomicBool,
     turns: AtomicU64,
     dropped: AtomicBool,
@@ -37,10 +37,10 @@ struct Tier {
     output: String,
 }
 
-struct Side(Arc<Tier>);
+struct Source(Arc<Tier>);
 
 impl Tier {
-    fn pass(&self, packets: Vec<Passed>) {
+    fn pass(&self, packets: Vec<MissedPacket>) {
         self.waiting.lock().expect("no panic").extend(packets);
         self.make_ready();
     }
@@ -50,12 +50,17 @@ impl Tier {
     }
 }
 
-impl Handover for Side {
+impl MissSource for Source {
     fn poll_fd(&self) -> BorrowedFd<'_> {
         self.0.ready.as_fd()
     }
 
-    fn recv(&mut self, out: &mut Vec<Passed>, _: &mut PacketPool, max: usize) -> io::Result<u64> {
+    fn recv(
+        &mut self,
+        out: &mut Vec<MissedPacket>,
+        _: &mut PacketPool,
+        max: usize,
+    ) -> io::Result<u64> {
         self.0.turns.fetch_add(1, Ordering::Relaxed);
         if self.0.broken.load(Ordering::Relaxed) {
             return Err(io::Error::other("torn off"));
@@ -77,23 +82,23 @@ impl Handover for Side {
     }
 }
 
-impl Drop for Side {
+impl Drop for Source {
     fn drop(&mut self) {
         self.0.dropped.store(true, Ordering::Relaxed);
     }
 }
 
-/// Notes the upcalls and answers with an output; panics at port 66.
+/// Records the keys of upcalls and answers with an output. Panics at port 66.
 #[derive(Clone, Default)]
-struct Notes(Arc<Mutex<Vec<flow::Key>>>);
+struct Recorder(Arc<Mutex<Vec<flow::Key>>>);
 
-impl UpcallFactory for Notes {
+impl UpcallFactory for Recorder {
     fn upcaller(&self) -> Box<dyn Upcaller> {
         Box::new(self.clone())
     }
 }
 
-impl Upcaller for Notes {
+impl Upcaller for Recorder {
     fn upcall(&mut self, upcall: &Upcall<'_>) -> Actions {
         assert_ne!(upcall.in_port, PortNo(66), "a panic that the test wants");
         self.0.lock().expect("no panic").push(*upcall.key);
@@ -101,19 +106,19 @@ impl Upcaller for Notes {
     }
 }
 
-struct Bed {
+struct Testbed {
     dp: Arc<UserspaceDatapath>,
     tier: Arc<Tier>,
-    id: datapath_userspace::HandoverId,
-    notes: Notes,
+    id: datapath_userspace::MissSourceId,
+    recorder: Recorder,
     done: mpsc::Receiver<Done>,
 }
 
-/// A datapath with dummy `output` as port 1 and a handover.
-fn bed(output: &str) -> Bed {
+/// Creates a datapath with the dummy `output` as port 1 and a miss source.
+fn bed(output: &str) -> Testbed {
     let dp = UserspaceDatapath::new("netdev@test", Clock::new(), Config::default());
-    let notes = Notes::default();
-    dp.set_upcall_factory(Arc::new(notes.clone()));
+    let recorder = Recorder::default();
+    dp.set_upcall_factory(Arc::new(recorder.clone()));
     let spec = PortSpec { name: output.into(), kind: "dummy".into(), ..PortSpec::default() };
     assert_eq!(dp.add_port(&spec).expect("a dummy opens"), PortNo(1));
     let (sender, done) = mpsc::channel();
@@ -127,19 +132,19 @@ fn bed(output: &str) -> Bed {
         done: Mutex::new(sender),
         output: output.to_owned(),
     });
-    let id = dp.add_handover(Box::new(Side(tier.clone()))).expect("a thread starts");
-    Bed { dp, tier, id, notes, done }
+    let id = dp.add_miss_source(Box::new(Source(tier.clone()))).expect("a thread starts");
+    Testbed { dp, tier, id, recorder, done }
 }
 
-impl Bed {
+impl Testbed {
     fn wait_done(&self) -> Done {
-        self.done.recv_timeout(PATIENCE).expect("the packets are processed")
+        self.done.recv_timeout(TIMEOUT).expect("the packets are processed")
     }
 
     fn wait_dropped(&self) {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         while !self.tier.dropped.load(Ordering::Relaxed) {
-            assert!(Instant::now() < end, "the handover is still there");
+            assert!(Instant::now() < end, "the miss source is still there");
             std::thread::sleep(Duration::from_millis(1));
         }
     }
@@ -152,20 +157,20 @@ fn frame(number: u8) -> Packet {
         .packet()
 }
 
-fn passed(port: u32, number: u8) -> Passed {
-    Passed { packet: frame(number), origin: Origin::port(PortNo(port)) }
+fn missed(port: u32, number: u8) -> MissedPacket {
+    MissedPacket { packet: frame(number), origin: Origin::port(PortNo(port)) }
 }
 
 #[test]
 fn packets_are_processed_in_order_and_done_when_sent() {
     let bed = bed("hand-a");
     assert!(bed.dp.threads().iter().all(|t| t.queues.is_empty()), "it is no port's queue");
-    bed.tier.pass((0..20).map(|i| passed(2 + u32::from(i % 2), i)).collect());
+    bed.tier.pass((0..20).map(|i| missed(2 + u32::from(i % 2), i)).collect());
     assert_eq!(bed.wait_done(), (vec![(PortNo(2), 10), (PortNo(3), 10)], 20));
-    let notes = bed.notes.0.lock().expect("no panic");
-    let order: Vec<u8> = notes.iter().map(|k| k.dl_src[5]).collect();
+    let keys = bed.recorder.0.lock().expect("no panic");
+    let order: Vec<u8> = keys.iter().map(|k| k.dl_src[5]).collect();
     assert_eq!(order, (0..20).collect::<Vec<_>>());
-    assert!(notes.iter().all(|k| k.in_port.get() == 2 + u32::from(k.dl_src[5] % 2)));
+    assert!(keys.iter().all(|k| k.in_port.get() == 2 + u32::from(k.dl_src[5] % 2)));
 }
 
 #[test]
@@ -188,52 +193,52 @@ fn metadata_is_part_of_the_key_and_recirculated_packets_meet_their_flow() {
             mark: 0x77,
             recirculations: 1,
         };
-        Passed { origin, ..passed(5, recirc_id as u8) }
+        MissedPacket { origin, ..missed(5, recirc_id as u8) }
     };
     bed.tier.pass(vec![again(9), again(0), again(9), again(8)]);
     assert_eq!(bed.wait_done(), (vec![(PortNo(5), 4)], 4));
     let FlowDump { stats, .. } = bed.dp.flow(Ufid(1)).expect("installed");
     assert_eq!(stats.packets, 2);
-    let notes = bed.notes.0.lock().expect("no panic");
-    let of = |id: u32| notes.iter().find(|k| k.recirc_id.get() == id).expect("it missed");
+    let keys = bed.recorder.0.lock().expect("no panic");
+    let of = |id: u32| keys.iter().find(|k| k.recirc_id.get() == id).expect("it missed");
     for id in [0, 8] {
         let k = of(id);
         assert_eq!((k.dp_hash.get(), k.skb_priority.get(), k.pkt_mark.get()), (3, 4, 0x77));
     }
-    assert_eq!(notes.len(), 2);
+    assert_eq!(keys.len(), 2);
 }
 
 #[test]
 fn a_panic_loses_the_batch_but_it_is_accounted_for() {
     let bed = bed("hand-c");
-    bed.tier.pass(vec![passed(2, 1), passed(66, 2), passed(2, 3)]);
+    bed.tier.pass(vec![missed(2, 1), missed(66, 2), missed(2, 3)]);
     assert_eq!(bed.wait_done().0, [(PortNo(2), 2), (PortNo(66), 1)]);
-    bed.tier.pass(vec![passed(2, 4)]);
+    bed.tier.pass(vec![missed(2, 4)]);
     assert_eq!(bed.wait_done().0, [(PortNo(2), 1)]);
 }
 
 #[test]
-fn packets_that_cannot_be_handed_over_are_counted() {
-    let bed = bed("handover-malformed");
+fn malformed_misses_are_counted() {
+    let bed = bed("miss-malformed");
     bed.tier.malformed.store(3, Ordering::Relaxed);
-    bed.tier.pass(vec![passed(5, 1)]);
+    bed.tier.pass(vec![missed(5, 1)]);
     bed.wait_done();
-    // The counter is written behind the packets' turn.
+    // The counter is written after the packets are processed.
     let counted = || Counters::drops(&*bed.dp, DropReason::Malformed);
-    assert!(wait_until(PATIENCE, || counted() == 3), "{}", counted());
+    assert!(wait_until(TIMEOUT, || counted() == 3), "{}", counted());
     bed.tier.malformed.store(2, Ordering::Relaxed);
     bed.tier.make_ready(); // a turn without packets
-    assert!(wait_until(PATIENCE, || counted() == 5), "{}", counted());
+    assert!(wait_until(TIMEOUT, || counted() == 5), "{}", counted());
 }
 
 #[test]
-fn a_handover_that_fails_is_dropped() {
+fn a_source_that_fails_is_dropped() {
     let bed = bed("hand-d");
     bed.tier.broken.store(true, Ordering::Relaxed);
     bed.tier.make_ready();
     bed.wait_dropped();
     assert_eq!(bed.tier.turns.load(Ordering::Relaxed), 1);
-    bed.dp.remove_handover(bed.id);
+    bed.dp.remove_miss_source(bed.id);
 }
 
 #[test]
@@ -243,25 +248,25 @@ fn one_that_is_ready_without_packets_does_not_make_the_thread_spin() {
     std::thread::sleep(Duration::from_millis(400));
     let turns = bed.tier.turns.load(Ordering::Relaxed);
     assert!((1..=64 * 10).contains(&turns), "{turns} turns");
-    bed.tier.pass(vec![passed(2, 1)]);
+    bed.tier.pass(vec![missed(2, 1)]);
     assert_eq!(bed.wait_done().0, [(PortNo(2), 1)]);
 }
 
 #[test]
 fn it_is_dropped_when_removed_or_shut_down_and_lives_through_new_threads() {
     let bed_f = bed("hand-f");
-    bed_f.dp.remove_handover(bed_f.id);
+    bed_f.dp.remove_miss_source(bed_f.id);
     assert!(bed_f.tier.dropped.load(Ordering::Relaxed));
-    bed_f.tier.pass(vec![passed(2, 1)]);
+    bed_f.tier.pass(vec![missed(2, 1)]);
     assert!(bed_f.done.recv_timeout(Duration::from_millis(50)).is_err());
 
     let bed_g = bed("hand-g");
     bed_g.dp.reconfigure(Config { cores: vec![0], ..Config::default() });
-    bed_g.tier.pass(vec![passed(2, 1)]);
+    bed_g.tier.pass(vec![missed(2, 1)]);
     assert_eq!(bed_g.wait_done().0, [(PortNo(2), 1)]);
     bed_g.dp.shutdown();
     assert!(bed_g.tier.dropped.load(Ordering::Relaxed));
-    assert!(bed_g.dp.add_handover(Box::new(Side(bed_g.tier.clone()))).is_err());
+    assert!(bed_g.dp.add_miss_source(Box::new(Source(bed_g.tier.clone()))).is_err());
 }
 
 #[test]

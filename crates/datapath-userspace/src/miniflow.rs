@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A mask as lookups use it: the words of a key that it has bits in, and only those. Most masks
-//! touch a handful of the key's words, so megaflows keep the values of these and share the rest.
+//! Sparse masks and keys. Most masks have bits in a handful of the key's words. Megaflows store the
+//! values of these words only and share the mask.
 
 use flow::{Key, Mask, Match};
 use foldhash::fast::RandomState;
@@ -8,51 +8,51 @@ use smallvec::SmallVec;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 
-/// The words of a key under a mask, as many as the mask has.
-pub(crate) type Values = SmallVec<[u64; 8]>;
+/// The masked words of a key, one for each word that its mask has bits in.
+pub(crate) type MiniKey = SmallVec<[u64; 8]>;
 
 /// A mask, shared by the megaflows that have it.
-pub(crate) struct Shape {
+pub(crate) struct MiniMask {
     mask: Mask,
-    /// Which words the mask has bits in, and these.
+    /// The index and the bits of each word that is not zero.
     words: Box<[(u8, u64)]>,
 }
 
-impl Shape {
-    pub(crate) fn new(mask: &Mask) -> Arc<Shape> {
+impl MiniMask {
+    pub(crate) fn new(mask: &Mask) -> Arc<MiniMask> {
         let words = mask.words().iter().zip(0u8..);
         let words = words.filter(|(w, _)| **w != 0).map(|(w, i)| (i, *w)).collect();
-        Arc::new(Shape { mask: *mask, words })
+        Arc::new(MiniMask { mask: *mask, words })
     }
 
     pub(crate) fn mask(&self) -> &Mask {
         &self.mask
     }
 
-    /// What of `key` is under the mask, word by word.
+    /// Returns the words of `key` under the mask.
     fn masked<'a>(&'a self, key: &'a Key) -> impl Iterator<Item = u64> + 'a {
         // Indexes come from a mask's words, which are a key's.
         self.words.iter().map(|(i, m)| key.words().get(usize::from(*i)).map_or(0, |w| w & m))
     }
 
-    pub(crate) fn values(&self, key: &Key) -> Values {
+    pub(crate) fn mini_key(&self, key: &Key) -> MiniKey {
         self.masked(key).collect()
     }
 
-    /// True when `key` has these values under the mask.
-    pub(crate) fn agrees(&self, values: &Values, key: &Key) -> bool {
+    /// Returns true when `key` under the mask equals `values`.
+    pub(crate) fn matches(&self, values: &MiniKey, key: &Key) -> bool {
         self.masked(key).eq(values.iter().copied())
     }
 
-    /// Hash of `key` under the mask.
+    /// Returns the hash of `key` under the mask.
     pub(crate) fn hash(&self, state: &RandomState, key: &Key) -> u64 {
         let mut hasher = state.build_hasher();
         self.masked(key).for_each(|word| hasher.write_u64(word));
         hasher.finish()
     }
 
-    /// The match that has these values under the mask.
-    pub(crate) fn matching(&self, values: &Values) -> Match {
+    /// Returns the match of this mask with `values`.
+    pub(crate) fn matching(&self, values: &MiniKey) -> Match {
         let mut key = Key::ZERO;
         for ((i, _), value) in self.words.iter().zip(values) {
             if let Some(word) = key.words_mut().get_mut(usize::from(*i)) {
@@ -79,15 +79,15 @@ mod tests {
             let (mut k, mut m) = (Key::ZERO, Mask::WILDCARD);
             k.bytes_mut().copy_from_slice(&key);
             m.0.bytes_mut().copy_from_slice(&mask);
-            let (shape, matching) = (Shape::new(&m), Match::new(&k, &m));
-            let values = shape.values(&k);
-            prop_assert_eq!(shape.matching(&values), matching);
+            let (mask, matching) = (MiniMask::new(&m), Match::new(&k, &m));
+            let values = mask.mini_key(&k);
+            prop_assert_eq!(mask.matching(&values), matching);
             let mut probe = k;
             probe.bytes_mut()[at] ^= u8::from(other) << (at % 8);
-            prop_assert_eq!(shape.agrees(&values, &probe), matching.matches(&probe));
+            prop_assert_eq!(mask.matches(&values, &probe), matching.matches(&probe));
             let state = RandomState::default();
             if matching.matches(&probe) {
-                prop_assert_eq!(shape.hash(&state, &probe), shape.hash(&state, matching.key()));
+                prop_assert_eq!(mask.hash(&state, &probe), mask.hash(&state, matching.key()));
             }
         }
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which thread serves which receive queue.
+//! The assignment of receive queues to packet threads.
 
 use crate::config::Config;
 use crate::ports::RxQueue;
@@ -12,23 +12,23 @@ use std::sync::Arc;
 /// A packet thread, for `dpif-netdev/pmd-stats-show` and `pmd-rxq-show`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThreadInfo {
-    /// The core it is pinned to. `None`: it runs anywhere (OVS: "main thread").
+    /// The core to which the thread is pinned. `None`: it runs on any core (OVS: "main thread").
     pub core: Option<usize>,
     /// Its counters since they were last cleared.
     pub stats: PmdStats,
-    /// Port name and queue number of what it serves, by name.
+    /// Port name and queue number of each queue that it serves, sorted by name.
     pub queues: Vec<(String, usize)>,
 }
 
-/// The packet threads of a datapath. They are started with the first queue that needs one, so
-/// that dummy mode has none.
+/// The packet threads of a datapath. They start with the first queue that needs one, so dummy mode has
+/// none.
 #[derive(Default)]
 pub(crate) struct Assignment {
     threads: Vec<Arc<PacketThread>>,
 }
 
 impl Assignment {
-    /// Gives `queue` to the thread of the core it wants, else to the one with fewest queues.
+    /// Assigns `queue` to the thread of the core that it wants, else to the thread with fewest queues.
     pub(crate) fn add(
         &mut self,
         shared: &Arc<Shared>,
@@ -47,7 +47,7 @@ impl Assignment {
         {
             tracing::warn!(
                 target: "dpif_netdev",
-                "{}: no packet thread runs on core {core} that pmd-rxq-affinity asks for: add it to pmd-cpu-mask",
+                "{}: pmd-rxq-affinity names core {core}, on which no packet thread runs: add it to pmd-cpu-mask",
                 queue.port_name,
             );
         }
@@ -77,8 +77,8 @@ impl Assignment {
         Ok(())
     }
 
-    /// Takes all threads out; [`join`] them without the lock on `self`, because one may be in an
-    /// upcall that waits for it.
+    /// Takes all threads out. The caller then calls [`join`] without the lock on `self`, because a
+    /// thread may be in an upcall that waits for that lock.
     pub(crate) fn take(&mut self) -> Vec<Arc<PacketThread>> {
         std::mem::take(&mut self.threads)
     }
@@ -87,15 +87,14 @@ impl Assignment {
         &self.threads
     }
 
-    /// True when the caller is one of the packet threads.
+    /// Returns true when the caller is one of the packet threads.
     pub(crate) fn is_caller_one(&self) -> bool {
         let me = std::thread::current().id();
         self.threads.iter().any(|t| t.id() == Some(me))
     }
 }
 
-/// Ends `threads` and returns the queues they served. What they counted stays in the datapath's
-/// sums.
+/// Ends `threads` and returns the queues that they served. Their counts stay in the datapath's sums.
 pub(crate) fn join(threads: Vec<Arc<PacketThread>>, shared: &Shared) -> Vec<Arc<RxQueue>> {
     let mut queues = Vec::new();
     for thread in threads {
