@@ -20,6 +20,17 @@
 //!
 //! The interface is in promiscuous mode while the device is open; this ends with the socket.
 
+use crate::device::{Opened, Queue, SendReport, Sender};
+use crate::kernel::KernelDevice;
+use crate::link::{ARPHRD_ETHER, ARPHRD_LOOPBACK, By, LinkClient};
+use crate::open_error::OpenError;
+use crate::packet_socket::{receive_socket, send_socket};
+use crate::pool::PacketPool;
+use crate::receive::{FIRST_PART, REST_PART, ReceiveError, attach_offload, gone, join};
+use crate::spec::OpenSpec;
+use crate::vnet::{self, VNET_HEADER};
+use crate::{finish, headers, sys};
+use packet::Packet;
 use std::io;
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -27,34 +38,9 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use packet::Packet;
-
-use crate::device::{Opened, Queue, Reception, SendReport, Sender};
-use crate::kernel::KernelDevice;
-use crate::link::{self, ARPHRD_ETHER, ARPHRD_LOOPBACK, By, LinkClient};
-use crate::open::{OpenError, OpenSpec};
-use crate::pool::PacketPool;
-use crate::vnet::{self, VNET_HEADER};
-use crate::{finish, headers, sys};
-
 /// Frames in one system call.
 const BATCH: usize = 32;
-/// Bytes of the packet's own buffer that a frame is received into.
-pub(crate) const FIRST_PART: usize = 2048;
-/// Room for the rest: the largest IP packet with Ethernet header and tags fits.
-pub(crate) const REST_PART: usize = 66_560 - FIRST_PART;
-/// Asked of the kernel for each socket.
-const SOCKET_BUFFER: i32 = 8 << 20;
-
 // include/uapi/linux/if_packet.h
-const PACKET_IGNORE_OUTGOING: i32 = 23;
-
-/// A protocol that no frame on an Ethernet device has: below 0x600 the kernel knows two,
-/// `ETH_P_802_3` and `ETH_P_802_2` (`eth_type_trans`). A socket that was bound to a protocol
-/// keeps it when it is bound to protocol 0, so this stands for "none". Only a list that is looked
-/// at when nobody took a frame then has our entry, and no frame runs it.
-const NO_FRAME: u16 = 0x05ff;
-
 const TP_STATUS_VLAN_VALID: u32 = 1 << 4;
 const TP_STATUS_VLAN_TPID_VALID: u32 = 1 << 6;
 
@@ -89,7 +75,7 @@ pub(crate) fn open(spec: &OpenSpec) -> Result<Opened, OpenError> {
     let device = Arc::new(
         KernelDevice::new(&spec.name, spec.kind, client, found.index)
             .with_overrun(overrun)
-            .with_hold(Some(send.clone()))
+            .with_presence(Some(send.clone()))
             .with_receive(receive.clone()),
     );
     Ok(Opened {
@@ -97,103 +83,6 @@ pub(crate) fn open(spec: &OpenSpec) -> Result<Opened, OpenError> {
         sender: Arc::new(PacketSender { socket: send }),
         device,
     })
-}
-
-fn address(index: u32, protocol: u16) -> libc::sockaddr_ll {
-    // SAFETY: integers only; zero is valid.
-    let mut a: libc::sockaddr_ll = unsafe { mem::zeroed() };
-    a.sll_family = libc::AF_PACKET as u16;
-    a.sll_protocol = protocol.to_be();
-    a.sll_ifindex = index as i32; // the kernel's indexes are positive ints
-    a
-}
-
-fn receive_socket(link: &link::Link, muted: bool) -> io::Result<OwnedFd> {
-    // Protocol 0 until everything is set, so that nothing is received before.
-    let socket = sys::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_NONBLOCK, 0)?;
-    let fd = socket.as_fd();
-    sys::set_option(fd, libc::SOL_PACKET, libc::PACKET_VNET_HDR, &1)?;
-    sys::set_option(fd, libc::SOL_PACKET, libc::PACKET_AUXDATA, &1)?;
-    sys::set_option(fd, libc::SOL_PACKET, PACKET_IGNORE_OUTGOING, &1)?;
-    sys::grow_buffer(fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, SOCKET_BUFFER);
-    if muted {
-        take_none(fd)?;
-    }
-    sys::bind(fd, &address(link.index, libc::ETH_P_ALL as u16))?;
-    let membership = libc::packet_mreq {
-        mr_ifindex: link.index as i32,
-        mr_type: libc::PACKET_MR_PROMISC as u16,
-        mr_alen: 0,
-        mr_address: [0; 8],
-    };
-    sys::set_option(fd, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &membership)?;
-    Ok(socket)
-}
-
-/// Begins or ends to receive on a socket of [`open`]: all, or what `filter` lets in. What is queued
-/// on it stays.
-pub(crate) fn set_receiving(
-    socket: &OwnedFd,
-    index: u32,
-    reception: Reception,
-    filter: Option<BorrowedFd<'_>>,
-) -> io::Result<()> {
-    let fd = socket.as_fd();
-    if reception == Reception::On {
-        sys::bind(fd, &address(index, libc::ETH_P_ALL as u16))?;
-        return match filter {
-            Some(filter) => {
-                let program = filter.as_raw_fd();
-                sys::set_option(fd, libc::SOL_SOCKET, libc::SO_ATTACH_BPF, &program)
-            }
-            None => take_all(fd),
-        };
-    }
-    take_none(fd)?;
-    let protocol = match reception {
-        Reception::Off => NO_FRAME,
-        Reception::On | Reception::Muted => libc::ETH_P_ALL as u16,
-    };
-    sys::bind(fd, &address(index, protocol))
-}
-
-/// A socket filter that accepts nothing: it runs before a packet is copied.
-fn take_none(fd: BorrowedFd<'_>) -> io::Result<()> {
-    // BPF_RET | BPF_K with 0 bytes (include/uapi/linux/bpf_common.h).
-    sys::attach_filter(fd, &mut [libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: 0 }])
-}
-
-fn take_all(fd: BorrowedFd<'_>) -> io::Result<()> {
-    match sys::set_option(fd, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &0) {
-        // There was none.
-        Err(e) if e.raw_os_error() == Some(libc::ENOENT) => Ok(()),
-        other => other,
-    }
-}
-
-fn send_socket(index: u32) -> io::Result<OwnedFd> {
-    let socket = bound_socket(index)?;
-    let fd = socket.as_fd();
-    sys::set_option(fd, libc::SOL_PACKET, libc::PACKET_VNET_HDR, &1)?;
-    sys::grow_buffer(fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, SOCKET_BUFFER);
-    Ok(socket)
-}
-
-/// A socket on interface `index`, for [`is_bound`]. Nothing is queued on it.
-pub(crate) fn bound_socket(index: u32) -> io::Result<OwnedFd> {
-    let socket = sys::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_NONBLOCK, 0)?;
-    sys::bind(socket.as_fd(), &address(index, 0))?;
-    Ok(socket)
-}
-
-/// Whether a socket of [`bound_socket`] is on its interface still. The kernel takes it off for good
-/// when the interface is deleted or moved to another namespace; one that comes later may have the
-/// same index.
-pub(crate) fn is_bound(socket: &OwnedFd, index: u32) -> bool {
-    match sys::bound_to::<libc::sockaddr_ll>(socket.as_fd()) {
-        Ok(address) => address.sll_ifindex == index as i32,
-        Err(_) => true, // as far as is known
-    }
 }
 
 /// Room for one `struct tpacket_auxdata` control message (40 bytes), aligned.
@@ -206,13 +95,13 @@ struct PacketQueue {
     slots: Vec<Packet>,
     /// REST_PART bytes for each slot.
     rest: Vec<u8>,
-    gone: bool,
+    is_gone: bool,
 }
 
 impl PacketQueue {
     fn new(socket: Arc<OwnedFd>, device: Arc<KernelDevice>) -> PacketQueue {
         // The pages of `rest` cost memory only once a large packet used them.
-        PacketQueue { socket, device, slots: Vec::new(), rest: Vec::new(), gone: false }
+        PacketQueue { socket, device, slots: Vec::new(), rest: Vec::new(), is_gone: false }
     }
 
     /// Receives one batch of at most `max` frames; `Ok(0)`: nothing there.
@@ -307,38 +196,6 @@ fn complete(
     join(p, length, rest, pool) && attach_offload(p, header)
 }
 
-/// Gives a whole frame the metadata of its header. False when they contradict each other.
-pub(crate) fn attach_offload(p: &mut Packet, header: &[u8; VNET_HEADER]) -> bool {
-    match vnet::decode(header, p.data()) {
-        Some(offload) => {
-            p.offload = offload;
-            finish::finish_crc(p);
-            true
-        }
-        None => false,
-    }
-}
-
-/// Makes `p`, received into a FIRST_PART long packet and `rest`, a whole frame of `length`
-/// bytes. False for what is no Ethernet frame.
-pub(crate) fn join(p: &mut Packet, length: usize, rest: &[u8], pool: &mut PacketPool) -> bool {
-    if length < headers::ETH_HEADER {
-        return false;
-    }
-    if length <= FIRST_PART {
-        p.resize(length);
-    } else {
-        let Some(more) = rest.get(..length - FIRST_PART) else { return false };
-        // The rest is copied in any case: into a buffer that is large enough already.
-        let mut large = pool.take_large(FIRST_PART + REST_PART);
-        large.extend(p.data());
-        large.extend(more);
-        std::mem::swap(p, &mut large);
-        pool.give(large);
-    }
-    true
-}
-
 /// Puts back the VLAN tag that `struct tpacket_auxdata` in the `used` bytes of `control`
 /// tells of.
 fn restore_tag(p: &mut Packet, control: &Control, used: usize) -> bool {
@@ -380,8 +237,8 @@ impl Queue for PacketQueue {
         pool: &mut PacketPool,
         max: usize,
     ) -> io::Result<usize> {
-        if self.gone {
-            return Err(io::Error::from_raw_os_error(libc::ENODEV));
+        if self.is_gone {
+            return Err(gone());
         }
         let before = out.len();
         let mut left = max;
@@ -393,22 +250,20 @@ impl Queue for PacketQueue {
                         break;
                     }
                 }
-                Err(e) => match e.raw_os_error() {
-                    Some(libc::EAGAIN | libc::EINTR | libc::ENOBUFS | libc::ENOMEM) => break,
-                    // It had one that its header cannot describe (SCTP in segments; UDP's before
-                    // Linux 6.2), and has thrown it away.
-                    Some(libc::EINVAL) => {
-                        self.device.count_malformed();
-                        left -= 1;
+                Err(e) => {
+                    match ReceiveError::new(e, &[libc::ENETDOWN], || self.device.is_present()) {
+                        ReceiveError::NoFrame => break,
+                        ReceiveError::BadFrame => {
+                            self.device.count_malformed();
+                            left -= 1;
+                        }
+                        ReceiveError::Gone => {
+                            self.is_gone = true;
+                            return Err(gone());
+                        }
+                        ReceiveError::Other(e) => return Err(e),
                     }
-                    // Down, which ends by itself, or gone.
-                    Some(libc::ENETDOWN) if self.device.is_present() => break,
-                    Some(libc::ENETDOWN) => {
-                        self.gone = true;
-                        return Err(io::Error::from_raw_os_error(libc::ENODEV));
-                    }
-                    _ => return Err(e),
-                },
+                }
             }
         }
         self.device.policer.apply(out, before, pool);
@@ -521,9 +376,8 @@ impl Sender for PacketSender {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
+    use proptest::prelude::*;
 
     proptest! {
         #[test]

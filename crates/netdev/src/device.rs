@@ -2,16 +2,14 @@
 //! The three faces of an open device: [`Queue`] for packet threads, [`Sender`] for everybody,
 //! [`Device`] for the control side.
 
+use crate::pool::PacketPool;
+use crate::spec::Kind;
+use crate::status::{DeviceStats, Status};
+use packet::Packet;
 use std::io;
 use std::ops::AddAssign;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-
-use packet::Packet;
-
-use crate::open::Kind;
-use crate::pool::PacketPool;
-use crate::status::{DeviceStats, Status};
 
 /// One receive endpoint of an open device; owned by one packet thread at a time.
 ///

@@ -5,12 +5,11 @@
 //! The functions work in the network namespace of the socket that they are given, or of the
 //! calling thread.
 
-use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-
 use crate::netlink::text_of;
 use crate::status::{DriverInfo, Duplex, Features};
 use crate::sys::{self, IfRequest};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 const ETHTOOL_GDRVINFO: u32 = 0x03;
 const ETHTOOL_GLINKSETTINGS: u32 = 0x4c;

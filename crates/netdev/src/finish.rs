@@ -20,12 +20,11 @@
 //! where the segmented packet's transport header starts. What is in more than one tunnel is refused
 //! ([`FinishError::Encapsulated`]).
 
-use packet::{Gso, Packet, checksum};
-
 use crate::headers::{
     self, Ip, Layers, PROTO_GRE, PROTO_IPV4, PROTO_IPV6, PROTO_SCTP, PROTO_TCP, PROTO_UDP, be16,
     be32, fold, put,
 };
+use packet::{Gso, Packet, checksum};
 
 /// Bits of a GRE header's first byte: it has a checksum (RFC 2784); a route (RFC 1701); a number
 /// (RFC 2890).

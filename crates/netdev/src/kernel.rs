@@ -1,6 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The control side of every device that is a Linux interface.
 
+use crate::device::{Device, OwnDrops, Reception};
+use crate::ethtool::Ethtool;
+use crate::link::{By, Change, Link, LinkClient, is_not_there};
+use crate::namespace::{self, Identity};
+use crate::policer::Policer;
+use crate::spec::Kind;
+use crate::status::{DeviceStats, Status};
+use crate::{packet_socket, sys, tap_interface};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -8,15 +16,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
-
-use crate::device::{Device, OwnDrops, Reception};
-use crate::ethtool::Ethtool;
-use crate::link::{By, Change, Link, LinkClient, is_not_there};
-use crate::namespace::{self, Identity};
-use crate::open::Kind;
-use crate::policer::Policer;
-use crate::status::{DeviceStats, Status};
-use crate::{afpacket, sys, tun};
 
 /// Reads the frames that our own socket lost, in all.
 pub(crate) type Overrun = Box<dyn Fn() -> u64 + Send + Sync>;
@@ -29,14 +28,14 @@ pub(crate) struct KernelDevice {
     /// The namespace where it was opened; `None`: not known.
     home: Option<Identity>,
     /// Where it was last seen at home.
-    place: Mutex<Arc<Place>>,
+    location: Mutex<Arc<Location>>,
     /// The descriptor of a tap or internal port.
     tun: Option<Arc<OwnedFd>>,
     /// The tap or internal port's interface was created by the switch, now or in an earlier run.
     ours: bool,
     /// A socket that the kernel takes off the interface when that is deleted or moved away; see
-    /// [`afpacket::is_bound`].
-    hold: Option<Arc<OwnedFd>>,
+    /// [`packet_socket::is_bound`].
+    presence: Option<Arc<OwnedFd>>,
     /// The receive socket of a system device.
     receive: Option<Arc<OwnedFd>>,
     /// What that lets in; `None`: everything.
@@ -49,7 +48,7 @@ pub(crate) struct KernelDevice {
 }
 
 /// Where the interface is.
-struct Place {
+struct Location {
     client: LinkClient,
     ethtool: Option<Ethtool>,
     index: u32,
@@ -67,10 +66,10 @@ impl KernelDevice {
             name: name.to_owned(),
             kind,
             home: namespace::own().ok(),
-            place: Mutex::new(Arc::new(Place { client, ethtool, index, is_away: false })),
+            location: Mutex::new(Arc::new(Location { client, ethtool, index, is_away: false })),
             tun: None,
             ours: false,
-            hold: None,
+            presence: None,
             receive: None,
             filter: Mutex::default(),
             overrun: None,
@@ -87,9 +86,9 @@ impl KernelDevice {
     }
 
     /// Tells the interface from another one with its index, by a socket of
-    /// [`afpacket::bound_socket`].
-    pub(crate) fn with_hold(mut self, socket: Option<Arc<OwnedFd>>) -> KernelDevice {
-        self.hold = socket;
+    /// [`packet_socket::bound_socket`].
+    pub(crate) fn with_presence(mut self, socket: Option<Arc<OwnedFd>>) -> KernelDevice {
+        self.presence = socket;
         self
     }
 
@@ -108,33 +107,33 @@ impl KernelDevice {
         self
     }
 
-    fn place(&self) -> Arc<Place> {
-        self.place.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    fn location(&self) -> Arc<Location> {
+        self.location.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Runs `act` on the interface; when it is not where it was, looks where it went. While it is
     /// away that is done each time: a socket that is kept there would keep the namespace, and with
     /// it the interface, alive when its other users end. That it could not be looked for (as when
     /// there are too many open files) does not say that it is gone, and is the error then.
-    fn act<T>(&self, act: impl Fn(&Place) -> io::Result<T>) -> io::Result<T> {
-        self.check_hold()?; // what is there now is not ours to change
-        let mut result = act(&self.place());
+    fn act<T>(&self, act: impl Fn(&Location) -> io::Result<T>) -> io::Result<T> {
+        self.check_presence()?; // what is there now is not ours to change
+        let mut result = act(&self.location());
         let Some(fd) = &self.tun else {
-            return self.check_hold().and(result); // nor what was found, if it left meanwhile
+            return self.check_presence().and(result); // nor what was found, if it left meanwhile
         };
-        for look in 0..LOOKS {
+        for attempt in 0..LOOKUPS {
             if !result.as_ref().is_err_and(is_not_there) {
                 break;
             }
-            if look > 0 {
-                thread::sleep(PAUSE);
+            if attempt > 0 {
+                thread::sleep(LOOKUP_PAUSE);
             }
             match find_moved(fd, self.home) {
-                Ok(place) if place.is_away => result = act(&place),
-                Ok(place) => {
-                    let place = Arc::new(place);
-                    *self.place.lock().unwrap_or_else(PoisonError::into_inner) = place.clone();
-                    result = act(&place);
+                Ok(found) if found.is_away => result = act(&found),
+                Ok(found) => {
+                    let found = Arc::new(found);
+                    *self.location.lock().unwrap_or_else(PoisonError::into_inner) = found.clone();
+                    result = act(&found);
                 }
                 Err(e) if is_not_there(&e) => {}
                 Err(e) if e.raw_os_error() == Some(libc::EBADFD) => break, // it was deleted
@@ -146,9 +145,9 @@ impl KernelDevice {
 
     /// `ENODEV` when what has the interface's index now is not what was opened, or has been away
     /// since: our sockets hear nothing of it. It is to be opened anew.
-    fn check_hold(&self) -> io::Result<()> {
-        match &self.hold {
-            Some(hold) if !afpacket::is_bound(hold, self.place().index) => {
+    fn check_presence(&self) -> io::Result<()> {
+        match &self.presence {
+            Some(socket) if !packet_socket::is_bound(socket, self.location().index) => {
                 Err(io::Error::from_raw_os_error(libc::ENODEV))
             }
             _ => Ok(()),
@@ -156,12 +155,12 @@ impl KernelDevice {
     }
 
     fn link(&self) -> io::Result<Link> {
-        self.act(Place::link)
+        self.act(Location::link)
     }
 
-    fn status_at(&self, place: &Place) -> io::Result<Status> {
-        let link = place.link()?;
-        let ethtool = place.ethtool.as_ref();
+    fn status_at(&self, location: &Location) -> io::Result<Status> {
+        let link = location.link()?;
+        let ethtool = location.ethtool.as_ref();
         let driver = ethtool.and_then(|t| t.driver(&link.name).ok()).unwrap_or_default();
         let mode = ethtool.and_then(|t| t.link_mode(&link.name).ok()).unwrap_or_default();
         Ok(Status {
@@ -172,7 +171,7 @@ impl KernelDevice {
             mtu_range: link.mtu_range,
             ifindex: Some(link.index),
             current_name: link.name,
-            is_away: place.is_away,
+            is_away: location.is_away,
             speed_bps: mode.speed_bps,
             duplex: mode.duplex,
             features: mode.features,
@@ -198,7 +197,7 @@ impl KernelDevice {
     }
 }
 
-impl Place {
+impl Location {
     fn link(&self) -> io::Result<Link> {
         self.client.link(By::Index(self.index))
     }
@@ -206,23 +205,23 @@ impl Place {
 
 /// How often, and with what pauses, an interface is looked for that exists and is nowhere: it is being
 /// moved, which takes the kernel some milliseconds, or got another name meanwhile.
-const LOOKS: u32 = 50;
-const PAUSE: Duration = Duration::from_millis(1);
+const LOOKUPS: u32 = 50;
+const LOOKUP_PAUSE: Duration = Duration::from_millis(1);
 
 /// Finds the interface behind a tun descriptor in whatever namespace it is now. The descriptor of one
 /// that was deleted says so, by EBADFD.
-fn find_moved(fd: &OwnedFd, home: Option<Identity>) -> io::Result<Place> {
-    let name = tun::current_name(fd)?;
+fn find_moved(fd: &OwnedFd, home: Option<Identity>) -> io::Result<Location> {
+    let name = tap_interface::current_name(fd)?;
     // SAFETY: no memory is passed; a non-negative result is a descriptor that is ours.
     let namespace = unsafe {
-        let n = sys::check(libc::ioctl(fd.as_raw_fd(), tun::TUNGETDEVNETNS as _, 0))?;
+        let n = sys::check(libc::ioctl(fd.as_raw_fd(), tap_interface::TUNGETDEVNETNS as _, 0))?;
         File::from_raw_fd(n)
     };
     let is_away = home.is_none_or(|home| namespace::identity(&namespace).ok() != Some(home));
     namespace::within(namespace.into(), move || {
         let client = LinkClient::new()?;
         let index = client.link(By::Name(&name))?.index;
-        Ok(Place { client, ethtool: Ethtool::new().ok(), index, is_away })
+        Ok(Location { client, ethtool: Ethtool::new().ok(), index, is_away })
     })
 }
 
@@ -240,7 +239,7 @@ impl Device for KernelDevice {
     }
 
     fn status(&self) -> io::Result<Status> {
-        self.act(|place| self.status_at(place))
+        self.act(|location| self.status_at(location))
     }
 
     fn stats(&self) -> io::Result<DeviceStats> {
@@ -310,12 +309,12 @@ impl Device for KernelDevice {
     }
 
     fn set_receiving(&self, reception: Reception) -> io::Result<()> {
-        self.check_hold()?; // it would bind the socket again
+        self.check_presence()?; // it would bind the socket again
         match (&self.receive, &self.tun) {
             (Some(socket), _) => {
                 let filter = self.filter.lock().unwrap_or_else(PoisonError::into_inner);
                 let filter = filter.as_ref().map(AsFd::as_fd);
-                afpacket::set_receiving(socket, self.place().index, reception, filter)
+                packet_socket::set_receiving(socket, self.location().index, reception, filter)
             }
             (None, Some(_)) => Ok(()),
             (None, None) => Err(io::ErrorKind::Unsupported.into()),
@@ -338,9 +337,9 @@ impl Device for KernelDevice {
         }
         if let Some(owner) = owner {
             // First, so that nothing without the mark is ever left behind.
-            self.change(Change::Alias(&tun::mark(&self.name, owner)))?;
-            tun::keep_neighbours(self.name());
+            self.change(Change::Alias(&tap_interface::mark(&self.name, owner)))?;
+            tap_interface::keep_neighbours(self.name());
         }
-        tun::set_persistent(fd, owner.is_some())
+        tap_interface::set_persistent(fd, owner.is_some())
     }
 }

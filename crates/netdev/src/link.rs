@@ -4,11 +4,10 @@
 //! The functions work in the network namespace of the calling thread; a [`LinkClient`] in that
 //! of the thread that made it.
 
-use std::io;
-use std::sync::{Mutex, PoisonError};
-
 use crate::netlink::{self, NLM_F_ACK, NLM_F_DUMP, Request, Socket, attributes, text_of, u32_of};
 use crate::status::DeviceStats;
+use std::io;
+use std::sync::{Mutex, PoisonError};
 
 pub(crate) const RTM_NEWLINK: u16 = 16;
 pub(crate) const RTM_DELLINK: u16 = 17;
@@ -346,9 +345,8 @@ pub fn exists(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn loopback_is_listed_and_found() {

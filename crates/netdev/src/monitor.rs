@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Changes of interfaces, as they happen.
 
-use std::collections::BTreeMap;
-use std::io;
-use std::os::fd::BorrowedFd;
-
 use crate::link::{self, Link, LinkClient, RTM_DELLINK, RTM_NEWLINK};
 use crate::netlink::{Socket, messages};
 use crate::sys;
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::BorrowedFd;
 
 /// What happened to an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,16 +4,15 @@
 //! The namespace is a property of the thread, so whoever wants something from another one does
 //! it on a thread that ends with the question.
 
+use crate::link::LinkClient;
+use crate::netlink::{NLM_F_ACK, Request, attributes, u32_of};
+use crate::sys;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-
-use crate::link::LinkClient;
-use crate::netlink::{NLM_F_ACK, Request, attributes, u32_of};
-use crate::sys;
 
 // include/uapi/linux/rtnetlink.h, net_namespace.h
 const RTM_NEWNSID: u16 = 88;
@@ -49,21 +48,25 @@ pub(crate) fn identity(namespace: &File) -> io::Result<Identity> {
 
 /// By which paths namespaces were found, by their numbers. Paths, because an open descriptor would
 /// keep a namespace, and all devices in it, alive.
-pub(crate) type Ways = BTreeMap<i32, PathBuf>;
+pub(crate) type NamespacePaths = BTreeMap<i32, PathBuf>;
 
 /// The namespace that the one of `client` numbers `number` (`IFLA_LINK_NETNSID`), when it has a
 /// name, or is the namespace of a process. There may be thousands of processes: the way by which
 /// it was found is tried first.
-pub(crate) fn numbered(client: &LinkClient, number: i32, ways: &mut Ways) -> Option<OwnedFd> {
+pub(crate) fn numbered(
+    client: &LinkClient,
+    number: i32,
+    paths: &mut NamespacePaths,
+) -> Option<OwnedFd> {
     let is_it = |namespace: &File| number_of(client, namespace) == Some(number);
-    if let Some(namespace) = ways.get(&number).and_then(|path| File::open(path).ok())
+    if let Some(namespace) = paths.get(&number).and_then(|path| File::open(path).ok())
         && is_it(&namespace)
     {
         return Some(namespace.into());
     }
-    ways.remove(&number);
+    paths.remove(&number);
     let found = all().find(|found| is_it(&found.namespace))?;
-    ways.insert(number, found.path);
+    paths.insert(number, found.path);
     Some(found.namespace.into())
 }
 

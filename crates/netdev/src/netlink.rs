@@ -4,10 +4,9 @@
 //! Follows include/uapi/linux/netlink.h and rtnetlink.h. All integers are in host byte order.
 //! Every reader is total: a message that is cut short ends the iteration.
 
+use crate::sys;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-
-use crate::sys;
 
 /// Bytes of `struct nlmsghdr`.
 const HEADER: usize = 16;
@@ -242,9 +241,8 @@ impl Socket {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn what_is_built_is_read_back() {

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which work an interface does itself (`ethtool -k`), by the `SIOCETHTOOL` ioctl.
 
-use std::collections::BTreeSet;
-use std::io;
-
 use crate::ethtool::{Ethtool, ethtool};
 use crate::netlink::text_of;
+use std::collections::BTreeSet;
+use std::io;
 
 // include/uapi/linux/ethtool.h
 const ETHTOOL_GSTRINGS: u32 = 0x1b;

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Ingress policing: a token bucket in front of the receive queues.
 
+use crate::pool::PacketPool;
+use packet::Packet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
-
-use packet::Packet;
-
-use crate::pool::PacketPool;
 
 /// Burst in bits where none is given, as in `ovs-vswitchd.conf.db(5)`: 8,000 kilobits.
 const DEFAULT_BURST_BITS: u64 = 8_000_000;

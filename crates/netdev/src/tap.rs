@@ -21,18 +21,22 @@
 //!
 //! What does not fit the ring is dropped by the kernel and counted in [`Tap::lost`].
 
+use crate::link::{By, Change, LinkClient, is_not_there};
+use crate::open_error::{OpenError, check_name};
+use crate::pool::PacketPool;
+use crate::receive::{ReceiveError, gone};
+use crate::tap_interface;
+use crate::tun::FrameReader;
+use crate::vnet::VNET_HEADER;
+use packet::Packet;
+use std::ffi::c_int;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use packet::Packet;
-
-use crate::link::{By, Change, LinkClient, is_not_there};
-use crate::open::{OpenError, check_name};
-use crate::pool::PacketPool;
-use crate::tun::{self, FrameReader};
-use crate::vnet::VNET_HEADER;
-
 pub use crate::vnet::decode_offload;
+
+/// Errors of a read while the interface is down.
+const DOWN: [c_int; 3] = [libc::EBADFD, libc::EIO, libc::ENETDOWN];
 
 /// One packet as it was sent to the interface.
 pub struct Raw {
@@ -62,9 +66,10 @@ impl Tap {
     /// See [`OpenError`]; also when the interface is there already. Nothing is left behind.
     pub fn open(name: &str, ring: u32) -> Result<Tap, OpenError> {
         check_name(name)?;
-        let attached = tun::attach(name)?;
+        let attached = tap_interface::attach(name)?;
         let fd = attached.fd;
-        let name = tun::current_name(&fd).map_err(OpenError::system(name, "reading its name"))?;
+        let name = tap_interface::current_name(&fd)
+            .map_err(OpenError::system(name, "reading its name"))?;
         if !attached.created {
             return Err(OpenError::Unsuitable {
                 reason: "a tap interface of that name exists: delete it".to_owned(),
@@ -127,16 +132,11 @@ impl Tap {
             match self.reader.read(self.fd.as_fd(), pool) {
                 Ok(Some((packet, header))) => out.push(Raw { packet, header }),
                 Ok(None) => self.malformed += 1,
-                Err(e) => match e.raw_os_error() {
-                    Some(libc::EAGAIN | libc::EINTR | libc::ENOBUFS | libc::ENOMEM) => break,
-                    // A frame that the kernel cannot describe; it has dropped that one.
-                    Some(libc::EINVAL) => self.malformed += 1,
-                    // Set down by somebody: it ends by itself, unless the interface is gone.
-                    Some(libc::EBADFD | libc::EIO | libc::ENETDOWN) if self.is_present() => break,
-                    Some(libc::EBADFD | libc::EIO | libc::ENETDOWN) => {
-                        return Err(io::Error::from_raw_os_error(libc::ENODEV));
-                    }
-                    _ => return Err(e),
+                Err(e) => match ReceiveError::new(e, &DOWN, || self.is_present()) {
+                    ReceiveError::NoFrame => break,
+                    ReceiveError::BadFrame => self.malformed += 1,
+                    ReceiveError::Gone => return Err(gone()),
+                    ReceiveError::Other(e) => return Err(e),
                 },
             }
         }

@@ -3,9 +3,8 @@
 //! `PACKET_VNET_HDR` and tap devices with `IFF_VNET_HDR` put it before each frame: 10 bytes in
 //! host byte order.
 
-use packet::{Gso, Offload};
-
 use crate::{finish, headers};
+use packet::{Gso, Offload};
 
 /// Bytes of the header.
 pub(crate) const VNET_HEADER: usize = 10;
@@ -97,9 +96,8 @@ pub fn decode_offload(h: &[u8; VNET_HEADER], frame: &[u8], prefix: usize) -> Opt
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
+    use proptest::prelude::*;
 
     proptest! {
         #[test]

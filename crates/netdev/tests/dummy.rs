@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Dummy devices: no privilege, no kernel.
 
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
-
 use netdev::{Kind, OpenSpec, Opened, PacketPool, SendReport, dummy, open};
 use packet::{Gso, Offload, Packet};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 fn opened(name: &str, options: &[(&str, &str)]) -> Opened {
     let mut spec = OpenSpec::new(name, Kind::Dummy);

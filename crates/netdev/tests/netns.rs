@@ -4,6 +4,8 @@
 
 mod support;
 
+use netdev::{Kind, LinkEvent, LinkMonitor, Opened, PacketPool, Reception, open};
+use packet::{Offload, Packet};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -13,9 +15,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
-
-use netdev::{Kind, LinkEvent, LinkMonitor, Opened, PacketPool, Reception, open};
-use packet::{Offload, Packet};
 use support::*;
 use testing::{Netns, patient};
 

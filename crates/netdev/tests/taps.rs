@@ -4,17 +4,16 @@
 
 mod support;
 
-use std::net::UdpSocket;
-use std::os::fd::AsRawFd;
-use std::process::Command;
-use std::thread;
-use std::time::{Duration, Instant};
-
 use netdev::tap::{Raw, Tap, decode_offload};
 use netdev::{
     Kind, OpenError, PacketPool, Reception, open, persistent_interfaces, remove_persistent,
 };
 use packet::Gso;
+use std::net::UdpSocket;
+use std::os::fd::AsRawFd;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
 use support::*;
 use testing::{patient, wait_until};
 

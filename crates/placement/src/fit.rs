@@ -10,7 +10,7 @@
 use crate::Reason;
 use datapath::Refusal;
 use datapath_bpf::XdpMode;
-use netdev::{End, Kind};
+use netdev::{Endpoint, Kind};
 
 /// A port's `other_config:tier`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -108,7 +108,7 @@ pub struct XdpFacts {
     /// The other end, for a veth.
     pub peer: Option<PeerFacts>,
     /// Which that is.
-    pub end: Option<End>,
+    pub end: Option<Endpoint>,
 }
 
 /// Whether packets of a device shall meet XDP. `Ok` says that it is to be tried.

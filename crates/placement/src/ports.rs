@@ -13,7 +13,7 @@ use datapath::{
     Flows, Megaflow, PortError, PortInfo, PortNo, PortSpec, Ports, Refusal, Side, Tier, Ufid,
 };
 use datapath_bpf::XdpMode;
-use netdev::{Device, End, Kind, Reception, Status};
+use netdev::{Device, Endpoint, Kind, Reception, Status};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -108,9 +108,9 @@ impl PlacedDatapath {
 
     /// Something may have changed at these interfaces: what [`PlacedDatapath::look_at_peers`] does,
     /// of ports that they are, or that they are the other ends of.
-    pub fn ends_changed(&self, ends: &[End]) {
+    pub fn ends_changed(&self, ends: &[Endpoint]) {
         let is_theirs = |port: &Port| {
-            let own = port.ifindex.map(|index| End { namespace: None, index });
+            let own = port.ifindex.map(|index| Endpoint { namespace: None, index });
             [own, port.facts.end].into_iter().flatten().any(|end| ends.contains(&end))
         };
         self.look_at_peers_of(&mut self.control(), is_theirs);

@@ -2,7 +2,7 @@
 //! Facts about devices, from the kernel.
 
 use crate::fit::{PeerFacts, XdpFacts};
-use netdev::{End, Interface, Offloads, Peer, Surveyor, XdpSurvey};
+use netdev::{Endpoint, Interface, Offloads, Peer, XdpProbe, XdpProber};
 
 /// What ports ask about devices.
 pub trait Prober: Send + Sync {
@@ -16,7 +16,7 @@ pub trait Prober: Send + Sync {
 /// Asks the kernel, in the calling thread's network namespace.
 #[derive(Debug, Default)]
 pub struct KernelProber {
-    surveyor: Surveyor,
+    xdp: XdpProber,
 }
 
 impl Prober for KernelProber {
@@ -25,7 +25,7 @@ impl Prober for KernelProber {
     }
 
     fn xdp_facts(&self, name: &str) -> XdpFacts {
-        match self.surveyor.survey(name) {
+        match self.xdp.probe(name) {
             Ok(survey) => facts(&survey),
             // An interface that nothing is known of is nothing to try XDP on.
             Err(_) => XdpFacts { link_kind: Some("unknown".to_owned()), ..XdpFacts::default() },
@@ -33,7 +33,7 @@ impl Prober for KernelProber {
     }
 }
 
-fn facts(survey: &XdpSurvey) -> XdpFacts {
+fn facts(survey: &XdpProbe) -> XdpFacts {
     let own = &survey.interface;
     XdpFacts {
         link_kind: own.kind.clone(),
@@ -47,7 +47,7 @@ fn facts(survey: &XdpSurvey) -> XdpFacts {
         },
         end: match &survey.peer {
             Peer::Known { namespace, interface } => {
-                Some(End { namespace: *namespace, index: interface.index })
+                Some(Endpoint { namespace: *namespace, index: interface.index })
             }
             Peer::None | Peer::Hidden { .. } => None,
         },
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn what_is_hidden_is_not_known() {
-        let survey = XdpSurvey {
+        let survey = XdpProbe {
             interface: Interface { kind: Some("veth".into()), ..Interface::default() },
             peer: Peer::Hidden { reason: "no permission".into() },
         };

@@ -333,7 +333,7 @@ async fn watch_ends(daemon: Shared) {
 }
 
 async fn follow_ends(placed: &PlacedDatapath) -> std::io::Result<()> {
-    let mut monitor = netdev::EndMonitor::new()?;
+    let mut monitor = netdev::NetnsMonitor::new()?;
     let fd = readable(monitor.poll_fd())?;
     loop {
         let mut ready = fd.readable().await?;

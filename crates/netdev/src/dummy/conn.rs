@@ -7,6 +7,9 @@
 //! and end when the [`Connection`] is dropped. Frames that a slow peer does not take are dropped
 //! once its queue is full.
 
+use super::{Dummy, lock};
+use crate::sys;
+use packet::Packet;
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -16,11 +19,6 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
-
-use packet::Packet;
-
-use super::{Dummy, lock};
-use crate::sys;
 
 /// Frames that wait for a peer at most.
 const PEER_QUEUE: usize = 1024;

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
+use super::*;
 use packet::{Gso, Offload, Packet};
 use proptest::prelude::*;
-
-use super::*;
 
 const ETH: [u8; 12] = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
 

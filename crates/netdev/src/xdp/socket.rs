@@ -7,23 +7,22 @@
 //! of free frames. The first RX_FRAMES frames only ever serve receiving, the others sending, so
 //! receiver and transmitter never touch the same memory.
 
+use super::program::Program;
+use super::ring::{Mapping, Ring};
+use super::tx_retry::{Outcome, Stalled, TxRetry};
+use crate::device::{Queue, SendReport};
+use crate::kernel::KernelDevice;
+use crate::pool::PacketPool;
+use crate::receive::{ReceiveError, gone};
+use crate::{finish, headers, sys};
+use libc::xdp_desc;
+use packet::Packet;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-
-use libc::xdp_desc;
-use packet::Packet;
-
-use super::late::{Laggard, Late, Outcome};
-use super::program::Program;
-use super::ring::{Mapping, Ring};
-use crate::device::{Queue, SendReport};
-use crate::kernel::KernelDevice;
-use crate::pool::PacketPool;
-use crate::{finish, headers, sys};
 
 /// Bytes of a frame.
 const FRAME: usize = 4096;
@@ -32,15 +31,18 @@ const TX_FRAMES: u32 = 1024;
 /// System calls without progress after which the transmitter gives up for now.
 const IDLE_KICKS: u32 = 8;
 /// Transmitters that gave up with frames in their rings.
-static LATE: Late = Late::new();
+static TX_RETRY: TxRetry = TxRetry::new();
 /// How long a queue that another socket uses is waited for.
-const BUSY_PATIENCE: Duration = Duration::from_millis(200);
+const BUSY_TIMEOUT: Duration = Duration::from_millis(200);
 
 // include/uapi/linux/if_xdp.h: places of the rings.
 const RX_PAGE: i64 = 0;
 const TX_PAGE: i64 = 0x8000_0000;
 const FILL_PAGE: i64 = 0x1_0000_0000;
 const COMPLETION_PAGE: i64 = 0x1_8000_0000;
+
+/// Errors of a socket whose interface is down or gone.
+const UNBOUND: [i32; 3] = [libc::ENETDOWN, libc::ENXIO, libc::ENODEV];
 
 /// How a socket is bound.
 #[derive(Clone, Copy, Debug)]
@@ -152,7 +154,7 @@ impl XdpSocket {
                 tx: self.tx,
                 completion: self.completion,
                 free: free.collect(),
-                is_late: false,
+                is_stalled: false,
             }),
         };
         (Receiver { shared: self.shared, rx: self.rx, fill: self.fill }, transmitter)
@@ -162,7 +164,7 @@ impl XdpSocket {
 /// Binds. The kernel lets go of a closed socket's queue a moment later, so a busy one is tried
 /// again for a while.
 fn bind(fd: BorrowedFd<'_>, address: &libc::sockaddr_xdp) -> io::Result<()> {
-    let end = Instant::now() + BUSY_PATIENCE;
+    let end = Instant::now() + BUSY_TIMEOUT;
     loop {
         match sys::bind(fd, address) {
             Err(e) if e.raw_os_error() == Some(libc::EBUSY) && Instant::now() < end => {
@@ -187,7 +189,7 @@ pub(super) struct XdpQueue {
     /// Keeps the program attached.
     _program: Arc<Program>,
     recognise: bool,
-    gone: bool,
+    is_gone: bool,
 }
 
 impl XdpQueue {
@@ -197,7 +199,7 @@ impl XdpQueue {
         program: Arc<Program>,
         recognise: bool,
     ) -> XdpQueue {
-        XdpQueue { half, device, _program: program, recognise, gone: false }
+        XdpQueue { half, device, _program: program, recognise, is_gone: false }
     }
 
     /// Copies the frame out of the packet memory and gives its place back to the kernel.
@@ -225,14 +227,15 @@ impl XdpQueue {
         Some(p)
     }
 
-    /// `ENODEV` when the kernel unbound the socket because the interface went away.
+    /// Returns `ENODEV` when the kernel unbound the socket because the interface is gone.
     fn check_bound(&mut self) -> io::Result<()> {
         let error: i32 =
             sys::option(self.half.shared.socket.as_fd(), libc::SOL_SOCKET, libc::SO_ERROR)?;
-        if matches!(error, libc::ENETDOWN | libc::ENXIO | libc::ENODEV) && !self.device.is_present()
-        {
-            self.gone = true;
-            return Err(io::Error::from_raw_os_error(libc::ENODEV));
+        let error = io::Error::from_raw_os_error(error);
+        let is_present = || self.device.is_present();
+        if matches!(ReceiveError::new(error, &UNBOUND, is_present), ReceiveError::Gone) {
+            self.is_gone = true;
+            return Err(gone());
         }
         Ok(())
     }
@@ -249,8 +252,8 @@ impl Queue for XdpQueue {
         pool: &mut PacketPool,
         max: usize,
     ) -> io::Result<usize> {
-        if self.gone {
-            return Err(io::Error::from_raw_os_error(libc::ENODEV));
+        if self.is_gone {
+            return Err(gone());
         }
         let before = out.len();
         let mut taken = 0;
@@ -296,8 +299,8 @@ struct TxSide {
     completion: Ring<u64>,
     /// Addresses of frames that are ours.
     free: Vec<u64>,
-    /// It is among [`LATE`].
-    is_late: bool,
+    /// It is among [`TX_RETRY`].
+    is_stalled: bool,
 }
 
 impl Transmitter {
@@ -310,9 +313,9 @@ impl Transmitter {
         let mut side = self.side();
         let (sent, is_left) = self.send_locked(&mut side, packets);
         *report += sent;
-        if is_left && !side.is_late {
-            let laggard = Arc::downgrade(self);
-            side.is_late = LATE.add(laggard);
+        if is_left && !side.is_stalled {
+            let stalled = Arc::downgrade(self);
+            side.is_stalled = TX_RETRY.add(stalled);
         }
     }
 
@@ -439,13 +442,13 @@ impl Transmitter {
     }
 }
 
-impl Laggard for Transmitter {
+impl Stalled for Transmitter {
     fn try_again(&self) -> Outcome {
         let mut side = self.side();
         let before = side.tx.pending();
         // Where it fails the interface is down or gone, and tries do not help.
         let is_left = self.drive(&mut side).unwrap_or(false);
-        side.is_late = is_left;
+        side.is_stalled = is_left;
         match is_left {
             false => Outcome::Done,
             true if side.tx.pending() < before => Outcome::Less,

@@ -2,15 +2,14 @@
 //! What tests on real interfaces share: namespaces, interfaces, receiving.
 #![allow(dead_code, reason = "no test file uses all of it")]
 
+use netdev::{Kind, OpenSpec, Opened, PacketPool, Queue, open};
+use packet::Packet;
 use std::io::ErrorKind;
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
-
-use netdev::{Kind, OpenSpec, Opened, PacketPool, Queue, open};
-use packet::Packet;
 pub use testing::in_namespace;
 use testing::{patient, wait_for};
 

@@ -30,29 +30,29 @@ pub(super) enum Outcome {
 }
 
 /// Who has frames left.
-pub(super) trait Laggard: Send + Sync {
+pub(super) trait Stalled: Send + Sync {
     /// Tries again to send them. Until the outcome is [`Outcome::Done`] it is called again.
     fn try_again(&self) -> Outcome;
 }
 
 struct State {
-    waiting: Vec<Weak<dyn Laggard>>,
+    waiting: Vec<Weak<dyn Stalled>>,
     /// Until the next round.
     pause: Duration,
     /// There is a thread that goes round.
     is_running: bool,
 }
 
-/// Has laggards try again.
-pub(super) struct Late {
+/// Has stalled_senders try again.
+pub(super) struct TxRetry {
     state: Mutex<State>,
     added: Condvar,
 }
 
-impl Late {
-    pub(super) const fn new() -> Late {
+impl TxRetry {
+    pub(super) const fn new() -> TxRetry {
         let state = State { waiting: Vec::new(), pause: PAUSE, is_running: false };
-        Late { state: Mutex::new(state), added: Condvar::new() }
+        TxRetry { state: Mutex::new(state), added: Condvar::new() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -60,18 +60,18 @@ impl Late {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has `laggard`, which is not among the others, try again until it is done, or gone. False
+    /// Has `stalled`, which is not among the others, try again until it is done, or gone. False
     /// when there is no thread to be had for that.
-    pub(super) fn add(&'static self, laggard: Weak<dyn Laggard>) -> bool {
+    pub(super) fn add(&'static self, stalled: Weak<dyn Stalled>) -> bool {
         let mut state = self.state();
         if state.is_running {
             self.added.notify_one();
         } else {
-            let thread = thread::Builder::new().name("xdp-late".to_owned());
+            let thread = thread::Builder::new().name("xdp-tx-retry".to_owned());
             state.is_running = thread.spawn(move || self.go_round()).is_ok();
         }
         if state.is_running {
-            state.waiting.push(laggard);
+            state.waiting.push(stalled);
             state.pause = PAUSE;
         }
         state.is_running
@@ -94,8 +94,8 @@ impl Late {
             thread::sleep(PAUSE);
             let mut waiting = std::mem::take(&mut self.state().waiting);
             let mut gets_on = false;
-            waiting.retain(|laggard| {
-                let outcome = laggard.upgrade().map_or(Outcome::Done, |l| l.try_again());
+            waiting.retain(|stalled| {
+                let outcome = stalled.upgrade().map_or(Outcome::Done, |l| l.try_again());
                 gets_on |= outcome == Outcome::Less;
                 outcome != Outcome::Done
             });
@@ -109,16 +109,15 @@ impl Late {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::time::Instant;
 
-    use super::*;
-
     /// So many tries are still in vain.
     struct Busy(AtomicU32);
 
-    impl Laggard for Busy {
+    impl Stalled for Busy {
         fn try_again(&self) -> Outcome {
             let left = self.0.load(Ordering::Relaxed);
             self.0.store(left.saturating_sub(1), Ordering::Relaxed);
@@ -130,33 +129,33 @@ mod tests {
         }
     }
 
-    fn add(late: &'static Late, tries: u32) -> Arc<Busy> {
-        let laggard = Arc::new(Busy(AtomicU32::new(tries)));
-        let weak = Arc::downgrade(&laggard);
-        assert!(late.add(weak), "threads can be made");
-        laggard
+    fn add(retry: &'static TxRetry, tries: u32) -> Arc<Busy> {
+        let stalled = Arc::new(Busy(AtomicU32::new(tries)));
+        let weak = Arc::downgrade(&stalled);
+        assert!(retry.add(weak), "threads can be made");
+        stalled
     }
 
     #[test]
-    fn laggards_try_until_they_are_done_or_gone() {
-        static LATE: Late = Late::new();
+    fn stalled_senders_try_until_they_are_done_or_gone() {
+        static RETRY: TxRetry = TxRetry::new();
         for _ in 0..2 {
-            drop(add(&LATE, u32::MAX));
-            let some = [0, 1, 5].map(|tries| add(&LATE, tries));
-            let has_ended = || !LATE.state().is_running;
+            drop(add(&RETRY, u32::MAX));
+            let some = [0, 1, 5].map(|tries| add(&RETRY, tries));
+            let has_ended = || !RETRY.state().is_running;
             assert!(testing::wait_until(Duration::from_secs(5), has_ended), "there is none left");
-            assert!(LATE.state().waiting.is_empty());
-            assert!(some.iter().all(|laggard| laggard.0.load(Ordering::Relaxed) == 0));
+            assert!(RETRY.state().waiting.is_empty());
+            assert!(some.iter().all(|stalled| stalled.0.load(Ordering::Relaxed) == 0));
         }
     }
 
     #[test]
     fn rounds_are_no_closer_when_many_are_added() {
-        static LATE: Late = Late::new();
+        static RETRY: TxRetry = TxRetry::new();
         let begun = Instant::now();
-        let stuck = add(&LATE, u32::MAX);
+        let stuck = add(&RETRY, u32::MAX);
         for _ in 0..100 {
-            drop(add(&LATE, 0));
+            drop(add(&RETRY, 0));
             thread::sleep(Duration::from_micros(100));
         }
         let rounds = u32::MAX - stuck.0.load(Ordering::Relaxed);

@@ -31,30 +31,29 @@
 //! * Frames above 3,840 bytes are dropped by the kernel, counted in
 //!   [`crate::DeviceStats::rx_overrun`].
 //! * Frames that a busy interface has no room for are counted as sent and wait in the transmit
-//!   ring for it, or for the next ones that are sent (`late.rs`). What waits there when the device
+//!   ring for it, or for the next ones that are sent (`tx_retry`). What waits there when the device
 //!   is closed is lost.
 //! * After the interface went down, frames already counted as sent or as dropped for that
 //!   reason may still leave when it comes up again.
 
-mod late;
 mod program;
 mod ring;
 mod socket;
+mod tx_retry;
 
+use crate::device::{Device, Opened, Queue, SendReport, Sender};
+use crate::kernel::KernelDevice;
+use crate::link::{ARPHRD_ETHER, By, Link, LinkClient};
+use crate::open_error::OpenError;
+use crate::packet_socket;
+use crate::spec::OpenSpec;
+use packet::Packet;
+use program::{Hook, Program};
+use socket::{Binding, Transmitter, XdpQueue, XdpSocket};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-
-use packet::Packet;
-
-use crate::afpacket;
-use crate::device::{Device, Opened, Queue, SendReport, Sender};
-use crate::kernel::KernelDevice;
-use crate::link::{ARPHRD_ETHER, By, Link, LinkClient};
-use crate::open::{OpenError, OpenSpec};
-use program::{Hook, Program};
-use socket::{Binding, Transmitter, XdpQueue, XdpSocket};
 
 /// How the program is attached and packet memory is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,12 +128,12 @@ pub(crate) fn open(spec: &OpenSpec) -> Result<Opened, OpenError> {
     }
     // Before the sockets, as it tells whether the interface has been the same one since. Where it
     // cannot be had, an interface that comes back with its index is taken for one that never left.
-    let hold = afpacket::bound_socket(link.index).ok();
+    let presence = packet_socket::bound_socket(link.index).ok();
     let mut last = None;
     for mode in modes {
         match open_mode(*mode, link.index, queues, need_wakeup) {
             Ok((program, sockets)) => {
-                return Ok(assemble(spec, client, &link, *mode, program, sockets, hold));
+                return Ok(assemble(spec, client, &link, *mode, program, sockets, presence));
             }
             Err(e) => {
                 tracing::debug!(
@@ -180,7 +179,7 @@ fn assemble(
     mode: Mode,
     program: Program,
     sockets: Vec<XdpSocket>,
-    hold: Option<OwnedFd>,
+    presence: Option<OwnedFd>,
 ) -> Opened {
     let program = Arc::new(program);
     let shared: Vec<_> = sockets.iter().map(XdpSocket::shared).collect();
@@ -197,7 +196,7 @@ fn assemble(
     let device = Arc::new(
         KernelDevice::new(&spec.name, spec.kind, client, link.index)
             .with_overrun(overrun)
-            .with_hold(hold.map(Arc::new))
+            .with_presence(presence.map(Arc::new))
             .with_extra(extra),
     );
     // Hardware finishes checksums before a frame arrives here.

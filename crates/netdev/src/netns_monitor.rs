@@ -8,19 +8,18 @@
 //! (`IFLA_LINK_NETNSID`). It takes `CAP_NET_BROADCAST` over that namespace; without it nothing is
 //! heard, and no error tells so.
 
-use std::io;
-use std::os::fd::BorrowedFd;
-
 use crate::link::{RTM_DELLINK, RTM_NEWLINK};
 use crate::netlink::{Socket, messages};
 use crate::sys;
+use std::io;
+use std::os::fd::BorrowedFd;
 
 /// `include/uapi/linux/netlink.h`
 const NETLINK_LISTEN_ALL_NSID: libc::c_int = 8;
 
 /// An interface of some namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct End {
+pub struct Endpoint {
     /// Number that our network namespace gives to the interface's; `None`: it is ours.
     pub namespace: Option<i32>,
     /// The kernel's index, there.
@@ -28,25 +27,25 @@ pub struct End {
 }
 
 /// Hears of interfaces of the namespace of the thread that made it, and of those that it numbers.
-pub struct EndMonitor {
+pub struct NetnsMonitor {
     socket: Socket,
     buffer: Vec<u8>,
 }
 
-impl EndMonitor {
+impl NetnsMonitor {
     /// Starts to listen.
     ///
     /// # Errors
     ///
     /// When no netlink socket can be made.
-    pub fn new() -> io::Result<EndMonitor> {
+    pub fn new() -> io::Result<NetnsMonitor> {
         let socket = Socket::new(libc::RTMGRP_LINK as u32)?;
         sys::grow_buffer(socket.fd(), libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, 1 << 20);
         sys::set_option(socket.fd(), libc::SOL_NETLINK, NETLINK_LISTEN_ALL_NSID, &1)?;
-        Ok(EndMonitor { socket, buffer: vec![0; 64 * 1024] })
+        Ok(NetnsMonitor { socket, buffer: vec![0; 64 * 1024] })
     }
 
-    /// Becomes readable when [`EndMonitor::changed`] may return something.
+    /// Becomes readable when [`NetnsMonitor::changed`] may return something.
     pub fn poll_fd(&self) -> BorrowedFd<'_> {
         self.socket.fd()
     }
@@ -58,44 +57,43 @@ impl EndMonitor {
     /// # Errors
     ///
     /// A broken socket.
-    pub fn changed(&mut self) -> io::Result<Option<Vec<End>>> {
-        let mut ends = Vec::new();
+    pub fn changed(&mut self) -> io::Result<Option<Vec<Endpoint>>> {
+        let mut endpoints = Vec::new();
         let mut all = true;
         loop {
             match self.socket.receive_from_any(&mut self.buffer) {
-                Ok((datagram, namespace)) => note(&mut ends, datagram, namespace),
+                Ok((datagram, namespace)) => collect(&mut endpoints, datagram, namespace),
                 Err(e) if e.raw_os_error() == Some(libc::ENOBUFS) => all = false,
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
                 Err(e) => return Err(e),
             }
         }
-        ends.sort_unstable();
-        ends.dedup();
-        Ok(all.then_some(ends))
+        endpoints.sort_unstable();
+        endpoints.dedup();
+        Ok(all.then_some(endpoints))
     }
 }
 
-fn note(ends: &mut Vec<End>, datagram: &[u8], namespace: Option<i32>) {
+fn collect(endpoints: &mut Vec<Endpoint>, datagram: &[u8], namespace: Option<i32>) {
     for m in messages(datagram).filter(|m| matches!(m.kind, RTM_NEWLINK | RTM_DELLINK)) {
         // struct ifinfomsg: family, pad, type(2), index(4)
         if let Some([_, _, _, _, index @ ..]) = m.payload.first_chunk::<8>() {
-            ends.push(End { namespace, index: u32::from_ne_bytes(*index) });
+            endpoints.push(Endpoint { namespace, index: u32::from_ne_bytes(*index) });
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
+    use proptest::prelude::*;
 
     proptest! {
         #[test]
         fn any_datagram_is_read(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
-            let mut ends = Vec::new();
-            note(&mut ends, &bytes, Some(1));
-            prop_assert!(ends.len() <= bytes.len() / 16);
+            let mut endpoints = Vec::new();
+            collect(&mut endpoints, &bytes, Some(1));
+            prop_assert!(endpoints.len() <= bytes.len() / 16);
         }
     }
 }

@@ -15,15 +15,14 @@
 //!
 //! Whether a driver can run XDP programs itself only an attempt tells.
 
-use std::io;
-use std::sync::{Mutex, PoisonError};
-
 use crate::ethtool::Ethtool;
 use crate::link::{self, By, LinkClient};
 use crate::namespace;
 use crate::netlink::{attributes, u32_of};
 use crate::offloads::Offloads;
 use crate::status::DriverInfo;
+use std::io;
+use std::sync::{Mutex, PoisonError};
 
 // include/uapi/linux/if_link.h
 const IFLA_LINK: u16 = 5;
@@ -120,9 +119,9 @@ pub enum Peer {
     },
 }
 
-/// What [`Surveyor::survey`] found.
+/// What [`XdpProber::probe`] found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct XdpSurvey {
+pub struct XdpProbe {
     /// The interface that was asked for.
     pub interface: Interface,
     /// Its other end.
@@ -131,7 +130,7 @@ pub struct XdpSurvey {
 
 /// An interface of one `RTM_NEWLINK` message, and where its other end is.
 #[derive(Debug, Default)]
-struct Read {
+struct ParsedLink {
     interface: Interface,
     peer: Option<u32>,
     peer_namespace: Option<i32>,
@@ -140,11 +139,11 @@ struct Read {
 /// Looks at interfaces, and remembers how it came to the namespaces of their other ends. For one
 /// network namespace: that of the threads that use it.
 #[derive(Debug, Default)]
-pub struct Surveyor {
-    ways: Mutex<namespace::Ways>,
+pub struct XdpProber {
+    paths: Mutex<namespace::NamespacePaths>,
 }
 
-impl Surveyor {
+impl XdpProber {
     /// Surveys interface `name` of the calling thread's network namespace. Takes a few system
     /// calls; the first time that a peer is in another namespace some more for each process there
     /// is.
@@ -152,7 +151,7 @@ impl Surveyor {
     /// # Errors
     ///
     /// `ENODEV` when there is none, or what the kernel said.
-    pub fn survey(&self, name: &str) -> io::Result<XdpSurvey> {
+    pub fn probe(&self, name: &str) -> io::Result<XdpProbe> {
         if name.is_empty() || name.len() >= libc::IFNAMSIZ {
             return Err(io::Error::from_raw_os_error(libc::ENODEV));
         }
@@ -164,19 +163,19 @@ impl Surveyor {
             None => Peer::None,
             Some(index) => {
                 // What is remembered is only tried: a panicked holder does no harm.
-                let mut ways = self.ways.lock().unwrap_or_else(PoisonError::into_inner);
-                survey_peer(&client, index, read.peer_namespace, &mut ways)
+                let mut paths = self.paths.lock().unwrap_or_else(PoisonError::into_inner);
+                probe_peer(&client, index, read.peer_namespace, &mut paths)
             }
         };
-        Ok(XdpSurvey { interface: read.interface, peer })
+        Ok(XdpProbe { interface: read.interface, peer })
     }
 }
 
-fn survey_peer(
+fn probe_peer(
     client: &LinkClient,
     index: u32,
     namespace: Option<i32>,
-    ways: &mut namespace::Ways,
+    paths: &mut namespace::NamespacePaths,
 ) -> Peer {
     let mut interface = match client.read(By::Index(index), namespace, parse) {
         Ok(read) => read.interface,
@@ -191,7 +190,7 @@ fn survey_peer(
     match namespace {
         None => ask_driver(&mut interface),
         Some(number) => {
-            if let Some(there) = namespace::numbered(client, number, ways) {
+            if let Some(there) = namespace::numbered(client, number, paths) {
                 let name = interface.name.clone();
                 // Without an answer, driver and offloads stay unknown.
                 if let Ok((driver, offloads)) = namespace::within(there, move || Ok(ask(&name))) {
@@ -221,9 +220,9 @@ pub fn decode(payload: &[u8]) -> Option<Interface> {
     parse(payload).map(|read| read.interface)
 }
 
-fn parse(payload: &[u8]) -> Option<Read> {
+fn parse(payload: &[u8]) -> Option<ParsedLink> {
     let link = link::parse(payload)?;
-    let mut read = Read {
+    let mut read = ParsedLink {
         interface: Interface {
             index: link.index,
             name: link.name,
@@ -233,7 +232,7 @@ fn parse(payload: &[u8]) -> Option<Read> {
             rx_queues: link.rx_queues,
             ..Interface::default()
         },
-        ..Read::default()
+        ..ParsedLink::default()
     };
     for (kind, value) in attributes(payload.get(16..)?) {
         match kind {
@@ -250,10 +249,10 @@ fn parse(payload: &[u8]) -> Option<Read> {
 
 fn programs(value: &[u8]) -> XdpPrograms {
     let mut programs = XdpPrograms::default();
-    let (mut only, mut place) = (None, 0);
+    let (mut only, mut mode) = (None, 0);
     for (kind, value) in attributes(value) {
         match kind {
-            IFLA_XDP_ATTACHED => place = value.first().copied().unwrap_or(0),
+            IFLA_XDP_ATTACHED => mode = value.first().copied().unwrap_or(0),
             IFLA_XDP_PROG_ID => only = u32_of(value),
             IFLA_XDP_DRV_PROG_ID => programs.driver = u32_of(value),
             IFLA_XDP_SKB_PROG_ID => programs.generic = u32_of(value),
@@ -262,7 +261,7 @@ fn programs(value: &[u8]) -> XdpPrograms {
         }
     }
     // Where there is one program the kernel may name it only here.
-    match place {
+    match mode {
         XDP_ATTACHED_DRV => programs.driver = programs.driver.or(only),
         XDP_ATTACHED_SKB => programs.generic = programs.generic.or(only),
         XDP_ATTACHED_HW => programs.hardware = programs.hardware.or(only),
@@ -273,10 +272,9 @@ fn programs(value: &[u8]) -> XdpPrograms {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
     use crate::netlink::attribute;
+    use proptest::prelude::*;
 
     #[test]
     fn programs_are_read_by_place() {
@@ -294,12 +292,12 @@ mod tests {
 
     #[test]
     fn loopback_has_no_peer() {
-        let surveyor = Surveyor::default();
-        let lo = surveyor.survey("lo").expect("every namespace has lo");
+        let prober = XdpProber::default();
+        let lo = prober.probe("lo").expect("every namespace has lo");
         assert_eq!((lo.interface.name.as_str(), &lo.peer), ("lo", &Peer::None));
         assert!(lo.interface.offloads.is_some() && lo.interface.xdp.is_empty());
         for name in ["no-such-dev", "", "a-name-longer-than-any"] {
-            let e = surveyor.survey(name).err().and_then(|e| e.raw_os_error());
+            let e = prober.probe(name).err().and_then(|e| e.raw_os_error());
             assert_eq!(e, Some(libc::ENODEV), "{name}");
         }
     }

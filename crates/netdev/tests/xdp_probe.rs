@@ -3,9 +3,8 @@
 
 mod support;
 
+use netdev::{Kind, Peer, Reception, XdpProbe, XdpProber};
 use std::process::Command;
-
-use netdev::{Kind, Peer, Reception, Surveyor, XdpSurvey};
 use support::*;
 use testing::{Netns, Resident};
 
@@ -15,12 +14,12 @@ fn switch(name: &str, feature: &str, to: &str) {
     assert!(status.expect("ethtool is installed").success(), "ethtool -K {name} {feature} {to}");
 }
 
-fn survey(name: &str) -> XdpSurvey {
-    Surveyor::default().survey(name).unwrap_or_else(|e| panic!("{name}: {e}"))
+fn probe(name: &str) -> XdpProbe {
+    XdpProber::default().probe(name).unwrap_or_else(|e| panic!("{name}: {e}"))
 }
 
-fn peer(survey: &XdpSurvey) -> (Option<i32>, &netdev::Interface) {
-    match &survey.peer {
+fn peer(probe: &XdpProbe) -> (Option<i32>, &netdev::Interface) {
+    match &probe.peer {
         Peer::Known { namespace, interface } => (*namespace, interface),
         other => panic!("{other:?}"),
     }
@@ -32,7 +31,7 @@ fn a_plain_pair_takes_no_redirects_and_leaves_work_to_the_other_end() {
         veth("v0", "p");
         ip("link add br0 type bridge");
         ip("link set p master br0");
-        let s = survey("p");
+        let s = probe("p");
         assert_eq!(s.interface.kind.as_deref(), Some("veth"));
         assert_eq!(s.interface.driver.as_ref().map(|d| d.name.as_str()), Some("veth"));
         assert!(s.interface.master.is_some() && s.interface.xdp.is_empty());
@@ -45,14 +44,14 @@ fn a_plain_pair_takes_no_redirects_and_leaves_work_to_the_other_end() {
         switch("v0", "txvlan", "off");
         switch("v0", "tx-vlan-stag-hw-insert", "off");
         switch("v0", "gro", "on");
-        let s = survey("p");
+        let s = probe("p");
         let (_, v0) = peer(&s);
         assert_eq!(v0.runs_napi(), Some(true), "GRO runs it");
         let on = v0.offloads.as_ref().expect("readable");
         assert!(!on.leaves_checksums() && !on.leaves_tags() && !on.leaves_segmentation(), "{on:?}");
         ip("link set v0 down");
-        assert_eq!(peer(&survey("p")).1.runs_napi(), Some(false));
-        assert_eq!(survey("br0").peer, Peer::None);
+        assert_eq!(peer(&probe("p")).1.runs_napi(), Some(false));
+        assert_eq!(probe("br0").peer, Peer::None);
     });
 }
 
@@ -66,16 +65,16 @@ fn programs_at_the_other_end_are_seen() {
             testing::skip("no AF_XDP here");
             return;
         };
-        let found = survey("p");
+        let found = probe("p");
         let (_, v0) = peer(&found);
         assert!(v0.xdp.driver.is_some() && v0.xdp.generic.is_none(), "{v0:?}");
         assert_eq!(v0.runs_napi(), Some(true));
         assert!(found.interface.xdp.is_empty());
-        assert_eq!(survey("v0").interface.xdp, v0.xdp);
+        assert_eq!(probe("v0").interface.xdp, v0.xdp);
         drop(held);
         s.options.insert("xdp-mode".into(), "generic".into());
         let held = opened(&s);
-        let found = survey("p");
+        let found = probe("p");
         let (_, v0) = peer(&found);
         assert!(v0.xdp.generic.is_some() && v0.xdp.driver.is_none());
         let e = held.device.set_receiving(Reception::Off).err().map(|e| e.kind());
@@ -91,8 +90,8 @@ fn a_peer_in_another_namespace_is_found() {
         ip(&format!("link add p type veth peer name eth0 netns {}", far.path().display()));
         ip("link set p up");
         far.sh("ip link set eth0 up");
-        let surveyor = Surveyor::default();
-        let s = surveyor.survey("p").expect("it is there");
+        let prober = XdpProber::default();
+        let s = prober.probe("p").expect("it is there");
         let (namespace, eth0) = peer(&s);
         assert!(namespace.is_some());
         assert_eq!((eth0.name.as_str(), eth0.kind.as_deref()), ("eth0", Some("veth")));
@@ -101,13 +100,13 @@ fn a_peer_in_another_namespace_is_found() {
         assert!(eth0.offloads.as_ref().is_some_and(netdev::Offloads::leaves_checksums));
         // The way there is remembered, what is there is not; and a way may end.
         far.with(|| switch("eth0", "gro", "on"));
-        let s = surveyor.survey("p").expect("it is there");
+        let s = prober.probe("p").expect("it is there");
         assert_eq!(peer(&s).1.runs_napi(), Some(true));
         let other = Netns::new();
         let _other_resident = Resident::of(&other).expect("util-linux is installed");
         far.sh(&format!("ip link set eth0 netns {}", other.path().display()));
         other.sh("ip link set eth0 up; ethtool -K eth0 gro off");
-        let s = surveyor.survey("p").expect("it is there");
+        let s = prober.probe("p").expect("it is there");
         assert_eq!(peer(&s).1.runs_napi(), Some(false));
     });
 }

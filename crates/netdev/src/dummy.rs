@@ -19,6 +19,16 @@
 
 pub mod conn;
 
+use crate::device::{Device, Opened, Queue, SendReport, Sender};
+use crate::finish;
+use crate::headers;
+use crate::open_error::OpenError;
+use crate::pcap::PcapWriter;
+use crate::pool::PacketPool;
+use crate::spec::{Kind, OpenSpec};
+use crate::status::{DeviceStats, DriverInfo, Features, Status};
+use conn::Connection;
+use packet::{Packet, ethertype};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::Ipv4Addr;
@@ -26,17 +36,6 @@ use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-
-use packet::{Packet, ethertype};
-
-use crate::device::{Device, Opened, Queue, SendReport, Sender};
-use crate::finish;
-use crate::headers;
-use crate::open::{Kind, OpenError, OpenSpec};
-use crate::pcap::PcapWriter;
-use crate::pool::PacketPool;
-use crate::status::{DeviceStats, DriverInfo, Features, Status};
-use conn::Connection;
 
 /// Packets that wait in a queue at most; more are dropped, as with a real device.
 const QUEUE_LIMIT: usize = 100;

@@ -5,16 +5,15 @@
 //! there. It outlives the switch there as it would at home. The next run looks for it before it
 //! makes one: a second one by that name would have no user.
 
+use crate::link;
+use crate::namespace::{self, Identity};
+use crate::open_error::OpenError;
+use crate::tap_interface::{self, Attached, port_of};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
-
-use crate::link;
-use crate::namespace::{self, Identity};
-use crate::open::OpenError;
-use crate::tun::{self, Attached, port_of};
 
 /// Whose the interfaces are that outlive a run of the switch, and what an earlier run of his left
 /// elsewhere. Clones look there once together, when the first internal port is opened that is not
@@ -22,12 +21,12 @@ use crate::tun::{self, Attached, port_of};
 #[derive(Clone, Debug)]
 pub struct Owner {
     name: String,
-    strays: Arc<OnceLock<BTreeMap<String, Stray>>>,
+    orphans: Arc<OnceLock<BTreeMap<String, Orphan>>>,
 }
 
 /// Where an interface is.
 #[derive(Debug)]
-struct Stray {
+struct Orphan {
     namespace: PathBuf,
     identity: Identity,
     /// What it is called there.
@@ -44,7 +43,7 @@ impl Eq for Owner {}
 
 impl<T: Into<String>> From<T> for Owner {
     fn from(name: T) -> Owner {
-        Owner { name: name.into(), strays: Arc::default() }
+        Owner { name: name.into(), orphans: Arc::default() }
     }
 }
 
@@ -60,16 +59,16 @@ impl Owner {
     /// # Errors
     ///
     /// It is there and cannot be had.
-    pub(crate) fn attach_stray(&self, port: &str) -> Result<Option<Attached>, OpenError> {
-        let Some(stray) = self.strays.get_or_init(|| search(&self.name)).get(port) else {
+    pub(crate) fn attach_orphan(&self, port: &str) -> Result<Option<Attached>, OpenError> {
+        let Some(orphan) = self.orphans.get_or_init(|| search(&self.name)).get(port) else {
             return Ok(None);
         };
-        let Ok(namespace) = File::open(&stray.namespace) else { return Ok(None) };
-        if namespace::identity(&namespace).ok() != Some(stray.identity) {
+        let Ok(namespace) = File::open(&orphan.namespace) else { return Ok(None) };
+        if namespace::identity(&namespace).ok() != Some(orphan.identity) {
             return Ok(None);
         }
-        let name = stray.name.clone();
-        let attach = move || Ok(link::exists(&name).then(|| tun::attach(&name)));
+        let name = orphan.name.clone();
+        let attach = move || Ok(link::exists(&name).then(|| tap_interface::attach(&name)));
         let attached = namespace::within(namespace.into(), attach)
             .map_err(OpenError::system(port, "entering the network namespace of its interface"))?
             .transpose()?
@@ -78,7 +77,7 @@ impl Owner {
             tracing::info!(
                 target: "netdev_linux",
                 "{port}: an earlier daemon's interface is in another network namespace, as {}",
-                stray.name,
+                orphan.name,
             );
         }
         Ok(attached)
@@ -86,17 +85,17 @@ impl Owner {
 }
 
 /// Interfaces of `owner` in all namespaces but the calling thread's, by their ports.
-fn search(owner: &str) -> BTreeMap<String, Stray> {
+fn search(owner: &str) -> BTreeMap<String, Orphan> {
     let own = namespace::own().ok();
     let others = namespace::all().filter(|found| Some(found.identity) != own);
-    let mut strays = BTreeMap::new();
+    let mut orphans = BTreeMap::new();
     for namespace::Found { path, identity, namespace } in others {
         // Some are not for us to enter.
         for (port, name) in ports_in(namespace, owner).unwrap_or_default() {
-            strays.insert(port, Stray { namespace: path.clone(), identity, name });
+            orphans.insert(port, Orphan { namespace: path.clone(), identity, name });
         }
     }
-    strays
+    orphans
 }
 
 /// Ports of `owner`, and what their interfaces are called there.

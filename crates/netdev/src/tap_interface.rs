@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Tap interfaces by `/dev/net/tun`: creation, attachment, persistence, and the marks of their owners.
+
+use crate::link::{self, By, Link, LinkClient};
+use crate::netlink::attributes;
+use crate::open_error::{OpenError, check_name};
+use crate::sys::{self, IfRequest};
+use crate::vnet::VNET_HEADER;
+use std::fs::OpenOptions;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+
+// include/uapi/linux/if_tun.h
+const TUNSETIFF: libc::c_ulong = 0x4004_54ca;
+const TUNSETPERSIST: libc::c_ulong = 0x4004_54cb;
+const TUNSETOFFLOAD: libc::c_ulong = 0x4004_54d0;
+const TUNGETIFF: libc::c_ulong = 0x8004_54d2;
+const TUNSETVNETHDRSZ: libc::c_ulong = 0x4004_54d8;
+pub(crate) const TUNGETDEVNETNS: libc::c_ulong = 0x54e3;
+
+const TUN_F_CSUM: libc::c_ulong = 0x01;
+const TUN_F_TSO4: libc::c_ulong = 0x02;
+const TUN_F_TSO6: libc::c_ulong = 0x04;
+const TUN_F_TSO_ECN: libc::c_ulong = 0x08;
+const TUN_F_USO4: libc::c_ulong = 0x20;
+const TUN_F_USO6: libc::c_ulong = 0x40;
+
+/// What `IFLA_IFALIAS` of the interfaces that outlive us begins with, so that a later run knows
+/// them. Their port's name and their owner follow, with a space before each.
+const MARK: &str = "slipswitch";
+/// Bytes of an owner that count: with the mark they fit into `IFALIASZ`.
+const OWNER: usize = 200;
+
+/// What counts of an owner's name.
+fn end(owner: &str) -> &str {
+    let mut from = owner.len().saturating_sub(OWNER);
+    while !owner.is_char_boundary(from) {
+        from += 1;
+    }
+    owner.get(from..).unwrap_or_default()
+}
+
+/// The alias of an interface that `owner` made to outlive it, for `port`.
+pub(crate) fn mark(port: &str, owner: &str) -> String {
+    format!("{MARK} {port} {}", end(owner))
+}
+
+/// The port that `owner` made an interface for; `None` when somebody else made it. An interface
+/// may be called something else than its port.
+pub(crate) fn port_of<'a>(link: &'a Link, owner: &str) -> Option<&'a str> {
+    if link.kind.as_deref() != Some("tun") {
+        return None;
+    }
+    let rest = link.alias.as_deref()?.strip_prefix(MARK)?.strip_prefix(' ')?;
+    let (port, by) = rest.split_once(' ')?;
+    (by == end(owner)).then_some(port)
+}
+
+/// True for an alias that a switch gave.
+pub(crate) fn is_mark(alias: &str) -> bool {
+    alias.split(' ').next() == Some(MARK)
+}
+
+// include/uapi/linux/if_link.h
+const IFLA_LINKINFO: u16 = 18;
+const IFLA_INFO_DATA: u16 = 2;
+const IFLA_TUN_TYPE: u16 = 3;
+const IFLA_TUN_MULTI_QUEUE: u16 = 7;
+
+/// A descriptor that stands for a tap interface.
+pub(crate) struct Attached {
+    pub fd: OwnedFd,
+    /// The interface was not there before.
+    pub created: bool,
+}
+
+/// Creates the tap interface `name`, or attaches to the persistent one of that name. In `name`,
+/// "%d" stands for a number that the kernel chooses.
+pub(crate) fn attach(name: &str) -> Result<Attached, OpenError> {
+    let err = |step| OpenError::system(name, step);
+    let fd = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
+        .open("/dev/net/tun")
+        .map_err(|source| OpenError::System {
+            name: name.to_owned(),
+            step: "opening /dev/net/tun",
+            source,
+        })?;
+    let fd = OwnedFd::from(fd);
+    let created = match set_interface(&fd, name, libc::IFF_TUN_EXCL) {
+        Ok(()) => true,
+        Err(e) if e.raw_os_error() == Some(libc::EBUSY) => {
+            set_interface(&fd, name, 0).map_err(|e| refused(name, e))?;
+            false
+        }
+        Err(e) => return Err(err("creating the tap interface")(e)),
+    };
+    let size = VNET_HEADER as libc::c_int;
+    // SAFETY: the kernel reads one int.
+    sys::check(unsafe { libc::ioctl(fd.as_raw_fd(), TUNSETVNETHDRSZ as _, &raw const size) })
+        .map_err(err("setting the header size"))?;
+    let basic = TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6 | TUN_F_TSO_ECN;
+    // UDP segmentation needs Linux 6.2.
+    offload(&fd, basic | TUN_F_USO4 | TUN_F_USO6)
+        .or_else(|_| offload(&fd, basic))
+        .map_err(err("switching offloads on"))?;
+    Ok(Attached { fd, created })
+}
+
+fn set_interface(fd: &OwnedFd, name: &str, extra: libc::c_int) -> io::Result<()> {
+    let mut request = IfRequest::new(name)?;
+    let flags = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR | extra;
+    request.set_flags(flags as u16);
+    // SAFETY: `request` has the layout and size of struct ifreq.
+    sys::check(unsafe { libc::ioctl(fd.as_raw_fd(), TUNSETIFF as _, &raw mut request) })?;
+    Ok(())
+}
+
+/// Why the kernel would not attach us to an interface that is there. (It takes over the flags
+/// for frames, `IFF_VNET_HDR` and `IFF_NO_PI`, from whoever attaches to its only queue.)
+fn refused(name: &str, source: io::Error) -> OpenError {
+    let unsuitable = |reason| OpenError::Unsuitable { name: name.to_owned(), reason };
+    match source.raw_os_error() {
+        Some(libc::EBUSY) => OpenError::Busy { name: name.to_owned() },
+        Some(libc::EINVAL) => match LinkClient::new()
+            .and_then(|c| c.read(By::Name(name), None, what))
+        {
+            Ok(What { kind, .. }) if kind != "tun" => unsuitable(format!(
+                "an interface of that name exists and is no tap interface ({}): \
+                 rename or delete it, or use it with type system",
+                if kind.is_empty() { "hardware" } else { &kind },
+            )),
+            Ok(What { layer3: true, .. }) => unsuitable(
+                "an interface of that name exists and is a tun, not a tap interface: delete it"
+                    .to_owned(),
+            ),
+            Ok(What { multi_queue: true, .. }) => unsuitable(
+                "the tap interface of that name was created with several queues (multi_queue): \
+                 delete it, or create it without"
+                    .to_owned(),
+            ),
+            _ => OpenError::system(name, "attaching to the tap interface")(source),
+        },
+        _ => OpenError::system(name, "attaching to the tap interface")(source),
+    }
+}
+
+/// What an interface is that cannot be attached to.
+#[derive(Default)]
+struct What {
+    kind: String,
+    layer3: bool,
+    multi_queue: bool,
+}
+
+fn what(payload: &[u8]) -> Option<What> {
+    let mut what = What { kind: link::parse(payload)?.kind.unwrap_or_default(), ..What::default() };
+    let info = attributes(payload.get(16..)?).filter(|(kind, _)| *kind == IFLA_LINKINFO);
+    let data =
+        info.flat_map(|(_, info)| attributes(info)).filter(|(kind, _)| *kind == IFLA_INFO_DATA);
+    for (kind, value) in data.flat_map(|(_, data)| attributes(data)) {
+        let value = value.first().copied().unwrap_or(0);
+        match kind {
+            IFLA_TUN_TYPE => what.layer3 = libc::c_int::from(value) == libc::IFF_TUN,
+            IFLA_TUN_MULTI_QUEUE => what.multi_queue = value != 0,
+            _ => {}
+        }
+    }
+    Some(what)
+}
+
+/// Whether the interface stays when its last descriptor is closed.
+pub(crate) fn set_persistent(fd: &OwnedFd, on: bool) -> io::Result<()> {
+    // SAFETY: the argument is a number, no memory is passed.
+    sys::check(unsafe {
+        libc::ioctl(fd.as_raw_fd(), TUNSETPERSIST as _, libc::c_ulong::from(on))
+    })?;
+    Ok(())
+}
+
+/// Interfaces of the calling thread's network namespace that `owner` created to outlive it
+/// ([`crate::OpenSpec::persistent`]), whether or not it holds them now.
+///
+/// # Errors
+///
+/// What the kernel said.
+pub fn persistent_interfaces(owner: &str) -> io::Result<Vec<String>> {
+    let all = link::list()?.into_iter();
+    Ok(all.filter(|link| port_of(link, owner).is_some()).map(|link| link.name).collect())
+}
+
+/// Has the host keep its neighbours on the interface while it has no carrier, which is while
+/// nobody holds it: it would have to ask for their addresses again, and nobody would answer. The
+/// settings are there since Linux 5.16 (Documentation/networking/ip-sysctl.rst); before, and
+/// where `/proc/sys` cannot be written, established flows of the host wait for the next holder.
+pub(crate) fn keep_neighbours(name: &str) {
+    for setting in ["ipv4/conf/{}/arp_evict_nocarrier", "ipv6/conf/{}/ndisc_evict_nocarrier"] {
+        let path = format!("/proc/sys/net/{}", setting.replace("{}", name));
+        if let Err(e) = std::fs::write(&path, "0") {
+            tracing::debug!(target: "netdev_linux", "{path}: {e}");
+        }
+    }
+}
+
+/// Deletes an interface of [`persistent_interfaces`] that nobody holds.
+///
+/// # Errors
+///
+/// [`OpenError::Busy`] when a process holds it, [`OpenError::Unsuitable`] when `owner` did not
+/// create it, [`OpenError::NoDevice`] when it is gone.
+pub fn remove_persistent(name: &str, owner: &str) -> Result<(), OpenError> {
+    check_name(name)?;
+    let err = |step| OpenError::system(name, step);
+    let client = LinkClient::new().map_err(err("opening a netlink socket"))?;
+    let link = client.link(By::Name(name)).map_err(err("looking it up"))?;
+    if port_of(&link, owner).is_none() {
+        return Err(OpenError::Unsuitable {
+            name: name.to_owned(),
+            reason: "it was not created by this switch, and stays".to_owned(),
+        });
+    }
+    let tap = attach(name)?;
+    set_persistent(&tap.fd, false).map_err(err("giving up the tap interface"))
+}
+
+fn offload(fd: &OwnedFd, features: libc::c_ulong) -> io::Result<()> {
+    // SAFETY: the argument is a number, no memory is passed.
+    sys::check(unsafe { libc::ioctl(fd.as_raw_fd(), TUNSETOFFLOAD as _, features) })?;
+    Ok(())
+}
+
+/// Present name of the interface behind a tun descriptor.
+pub(crate) fn current_name(fd: &OwnedFd) -> io::Result<String> {
+    let mut request = IfRequest::new("")?;
+    // SAFETY: `request` has the layout and size of struct ifreq.
+    sys::check(unsafe { libc::ioctl(fd.as_raw_fd(), TUNGETIFF as _, &raw mut request) })?;
+    Ok(request.name())
+}
