@@ -53,7 +53,8 @@ impl fmt::Debug for Millis {
 struct State {
     start: Instant,
     stopped: AtomicBool,
-    /// Milliseconds. While the clock runs: added to the elapsed time. While stopped: the time itself.
+    /// Milliseconds. While the clock runs: added to the elapsed time. While stopped: the time
+    /// itself.
     offset: AtomicI64,
 }
 
@@ -92,8 +93,8 @@ impl Clock {
         }
     }
 
-    /// Freezes the clock (`ovs-appctl time/stop`). For the control thread only: two concurrent calls
-    /// could freeze it at a wrong time.
+    /// Freezes the clock (`ovs-appctl time/stop`). For the control thread only: two concurrent
+    /// calls could freeze it at a wrong time.
     pub fn stop(&self) {
         if !self.is_stopped() {
             let now = self.now();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Measures the nanoseconds per packet in the userspace datapath: extraction, lookup, statistics and a
-//! drop, with 1, 1,000 and 64,000 megaflows under one mask and under 16.
+//! Measures the nanoseconds per packet in the userspace datapath: extraction, lookup, statistics
+//! and a drop, with 1, 1,000 and 64,000 megaflows under one mask and under 16.
 //!
 //! `cargo run --release -p datapath-userspace --example lookup_bench`
 

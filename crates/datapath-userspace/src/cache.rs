@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The exact-match (microflow) cache of one packet thread.
 //!
-//! It maps the hash of a whole key to the megaflow that a packet with that key matched last. An entry
-//! is a hint: each use compares the megaflow's match with the key, so neither a hash collision nor a
-//! changed table leads to a wrong result. A dead megaflow is removed when a lookup finds it.
+//! It maps the hash of a whole key to the megaflow that a packet with that key matched last. An
+//! entry is a hint: each use compares the megaflow's match with the key, so neither a hash
+//! collision nor a changed table leads to a wrong result. A dead megaflow is removed when a lookup
+//! finds it.
 
 use crate::megaflow::Flow;
 use flow::Key;

@@ -16,15 +16,15 @@ pub struct UpcallShare {
 /// The configuration of a [`crate::UserspaceDatapath`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Maximum number of megaflows; more are refused with `TableFull`. This limit bounds memory; the
-    /// limit that adapts to load is the bridge's.
+    /// Maximum number of megaflows; more are refused with `TableFull`. This limit bounds memory;
+    /// the limit that adapts to load is the bridge's.
     pub max_flows: usize,
     /// Maximum number of masks, since each makes lookups longer. More are refused with `MasksFull`,
-    /// except for 64 masks of exact megaflows. With the default, a BPF table of default size has room
-    /// for those too.
+    /// except for 64 masks of exact megaflows. With the default, a BPF table of default size has
+    /// room for those too.
     pub max_masks: usize,
-    /// Cores of the packet threads, one pinned thread each (`other_config:pmd-cpu-mask`). Empty: one
-    /// thread that runs on any core.
+    /// Cores of the packet threads, one pinned thread each (`other_config:pmd-cpu-mask`). Empty:
+    /// one thread that runs on any core.
     pub cores: Vec<usize>,
     /// Number of receive queues of a device that can have several and whose port has no
     /// `options:n_rxq`; 0 means 1. Applies to ports added later.

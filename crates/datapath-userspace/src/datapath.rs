@@ -60,8 +60,8 @@ struct Control {
 }
 
 impl Control {
-    /// Returns a number that no port has. Numbers are reused as late as possible: the megaflows of a
-    /// removed port remain until the next pass and must not match packets of another port.
+    /// Returns a number that no port has. Numbers are reused as late as possible: the megaflows of
+    /// a removed port remain until the next pass and must not match packets of another port.
     fn free_number(&mut self, is_taken: impl Fn(PortNo) -> bool) -> Option<PortNo> {
         let first = (self.next_port..=PORT_NUMBER_CYCLE).chain(1..self.next_port);
         let mut all = first.chain(PORT_NUMBER_CYCLE + 1..u32::MAX).map(PortNo);
@@ -79,9 +79,9 @@ impl Control {
 }
 
 impl UserspaceDatapath {
-    /// Creates a datapath without ports, called `name` in texts ("netdev@ovs-netdev"). Packet threads
-    /// start with the first port that needs one, in the network namespace of the thread that adds
-    /// it.
+    /// Creates a datapath without ports, called `name` in texts ("netdev@ovs-netdev"). Packet
+    /// threads start with the first port that needs one, in the network namespace of the thread
+    /// that adds it.
     pub fn new(name: impl Into<String>, clock: Clock, config: Config) -> Arc<UserspaceDatapath> {
         Arc::new(UserspaceDatapath {
             name: name.into(),
@@ -101,8 +101,8 @@ impl UserspaceDatapath {
         self.control.lock().unwrap_or_else(PoisonError::into_inner) // the next change repairs ports and threads
     }
 
-    /// Applies a new configuration to the running datapath. When `cores` changed, packet threads are
-    /// replaced; packets wait in their sockets meanwhile. Changes of `max_flows`, `max_masks`,
+    /// Applies a new configuration to the running datapath. When `cores` changed, packet threads
+    /// are replaced; packets wait in their sockets meanwhile. Changes of `max_flows`, `max_masks`,
     /// `cache_entries` and `seed` are ignored; `n_rxq` applies to ports added later.
     pub fn reconfigure(&self, config: Config) {
         self.shared.set_upcall_share(config.upcall_share);
@@ -125,8 +125,8 @@ impl UserspaceDatapath {
         }
     }
 
-    /// Returns the packet threads. If other threads processed packets (of dummy ports, packet-outs),
-    /// the last entry, without core and queues, stands for them.
+    /// Returns the packet threads. If other threads processed packets (of dummy ports,
+    /// packet-outs), the last entry, without core and queues, stands for them.
     pub fn threads(&self) -> Vec<ThreadInfo> {
         let control = self.control();
         let mut infos: Vec<ThreadInfo> = control
@@ -165,13 +165,13 @@ impl UserspaceDatapath {
         self.shared.ports().get(&port).map(|p| p.upcalls())
     }
 
-    /// Serves the misses of a faster tier by a packet thread. If there is none yet, one is started in
-    /// the network namespace of the calling thread.
+    /// Serves the misses of a faster tier by a packet thread. If there is none yet, one is started
+    /// in the network namespace of the calling thread.
     ///
     /// # Errors
     ///
-    /// No thread can be started, the descriptor of `source` cannot be waited for, or the datapath was
-    /// shut down. `source` is dropped.
+    /// No thread can be started, the descriptor of `source` cannot be waited for, or the datapath
+    /// was shut down. `source` is dropped.
     pub fn add_miss_source(&self, source: Box<dyn MissSource>) -> io::Result<MissSourceId> {
         let token = self.shared.tokens.fetch_add(1, Ordering::Relaxed);
         let queue = Arc::new(RxQueue::of_misses(token, source));
@@ -186,9 +186,9 @@ impl UserspaceDatapath {
         Ok(id)
     }
 
-    /// Stops the service of a miss source and drops it, as [`UserspaceDatapath::shutdown`] does with
-    /// all of them. A packet thread may still process packets that it took from the source, and does
-    /// not call `done` for them. Does nothing when the source is gone already.
+    /// Stops the service of a miss source and drops it, as [`UserspaceDatapath::shutdown`] does
+    /// with all of them. A packet thread may still process packets that it took from the source,
+    /// and does not call `done` for them. Does nothing when the source is gone already.
     pub fn remove_miss_source(&self, id: MissSourceId) {
         let mut control = self.control();
         let queue = control.miss_queues.remove(&id);
@@ -201,13 +201,13 @@ impl UserspaceDatapath {
         }
     }
 
-    /// Sets whether `port` receives by its own device, as a new port does, or a faster tier receives
-    /// for it; see [`netdev::Device::set_receiving`].
+    /// Sets whether `port` receives by its own device, as a new port does, or a faster tier
+    /// receives for it; see [`netdev::Device::set_receiving`].
     ///
     /// # Errors
     ///
-    /// `NotFound` without such a port, `Unsupported` when its device cannot do this, or the kernel's
-    /// error.
+    /// `NotFound` without such a port, `Unsupported` when its device cannot do this, or the
+    /// kernel's error.
     pub fn set_receiving(&self, port: PortNo, reception: Reception) -> io::Result<()> {
         let device = self.device(port).ok_or(io::ErrorKind::NotFound)?;
         device.set_receiving(reception)
@@ -218,15 +218,16 @@ impl UserspaceDatapath {
     ///
     /// # Errors
     ///
-    /// `NotFound` without such a port, `Unsupported` when its device cannot do this, or the kernel's
-    /// error.
+    /// `NotFound` without such a port, `Unsupported` when its device cannot do this, or the
+    /// kernel's error.
     pub fn set_filter(&self, port: PortNo, filter: BorrowedFd<'_>) -> io::Result<()> {
         let device = self.device(port).ok_or(io::ErrorKind::NotFound)?;
         device.set_filter(filter)
     }
 
-    /// Returns a number for a port to be added. No port has it or had it recently, since megaflows of
-    /// that port may remain, and `is_reserved` returns false for it. `None`: all numbers are used.
+    /// Returns a number for a port to be added. No port has it or had it recently, since megaflows
+    /// of that port may remain, and `is_reserved` returns false for it. `None`: all numbers are
+    /// used.
     pub fn free_number(&self, is_reserved: impl Fn(PortNo) -> bool) -> Option<PortNo> {
         let mut control = self.control();
         let map = self.shared.ports();
@@ -238,8 +239,8 @@ impl UserspaceDatapath {
         self.control().config.open_muted
     }
 
-    /// Shuts down as [`Datapath::shutdown`] and deletes the interfaces that this datapath created to
-    /// outlive it ([`Config::persistent_internal`]).
+    /// Shuts down as [`Datapath::shutdown`] and deletes the interfaces that this datapath created
+    /// to outlive it ([`Config::persistent_internal`]).
     pub fn cleanup(&self) {
         self.end(true);
     }
@@ -277,8 +278,8 @@ impl UserspaceDatapath {
         }
     }
 
-    /// Takes a port that is no longer in the map out of service. The caller must not hold the control
-    /// lock: a batch in flight may be in an upcall that waits for it.
+    /// Takes a port that is no longer in the map out of service. The caller must not hold the
+    /// control lock: a batch in flight may be in an upcall that waits for it.
     fn close_port(&self, port: Arc<Port>, is_packet_thread: bool) {
         if port.device.kind() == Kind::Dummy
             && let Some(device) = dummy::lookup(&port.info.name)
@@ -288,8 +289,8 @@ impl UserspaceDatapath {
         for queue in &port.queues {
             queue.close();
         }
-        // Batches in flight hold the old map for microseconds. After the wait for their end the device
-        // is closed. An upcall on a packet thread must not wait for itself.
+        // Batches in flight hold the old map for microseconds. After the wait for their end the
+        // device is closed. An upcall on a packet thread must not wait for itself.
         if !is_packet_thread {
             let end = Instant::now() + RELEASE_WAIT;
             while Arc::strong_count(&port) > 1 && Instant::now() < end {
@@ -422,8 +423,8 @@ fn make_interface_transient(port: &Port) {
     }
 }
 
-/// Returns the packets that a port's device dropped for one of [`BY_DEVICES`], also when the device is
-/// gone.
+/// Returns the packets that a port's device dropped for one of [`BY_DEVICES`], also when the device
+/// is gone.
 fn dropped_by_device(port: &Port, reason: DropReason) -> u64 {
     let drops = port.device.own_drops();
     match reason {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Changes of headers: the effect of `set`, `push` and `pop` actions on one packet.
 //!
-//! Every function finds its header by the result of [`flow::extract`] ([`Parsed`]), so an action never
-//! changes bytes that the key was not extracted from. It returns [`DropReason::Malformed`] when the
-//! header is missing. Checksums are updated incrementally (RFC 1624): a wrong one stays wrong.
+//! Every function finds its header by the result of [`flow::extract`] ([`Parsed`]), so an action
+//! never changes bytes that the key was not extracted from. It returns [`DropReason::Malformed`]
+//! when the header is missing. Checksums are updated incrementally (RFC 1624): a wrong one stays
+//! wrong.
 
 use datapath::{DropReason, Masked, Set};
 use flow::Key;
@@ -52,8 +53,8 @@ pub(crate) fn pop_vlan(packet: &mut Packet, parsed: &Parsed<'_>) -> Edited {
     Ok(())
 }
 
-/// Returns the offset at which the label stack is or would be; the Ethernet type is in the two bytes
-/// before it.
+/// Returns the offset at which the label stack is or would be; the Ethernet type is in the two
+/// bytes before it.
 fn label_place(packet: &Packet, parsed: &Parsed<'_>) -> Result<usize, DropReason> {
     let at = usize::from(parsed.layers.l2_5.or(parsed.layers.l3).ok_or(MALFORMED)?);
     // In an 802.3 frame without SNAP these bytes are a length, not a type.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Engines, which process packets: one for each packet thread, and more for packets that other threads
-//! bring (`execute`, `inject`, dummy ports).
+//! Engines, which process packets: one for each packet thread, and more for packets that other
+//! threads bring (`execute`, `inject`, dummy ports).
 
 use crate::cache::Cache;
 use crate::edit::{self, Parsed};
@@ -105,8 +105,8 @@ struct Found {
     probed: u64,
 }
 
-/// Looks up packets again that missed before, all in one state of the table: either all packets of a
-/// megaflow find it or none does.
+/// Looks up packets again that missed before, all in one state of the table: either all packets of
+/// a megaflow find it or none does.
 fn look_up_again(shared: &Shared, some: &[Work]) -> Vec<Option<Found>> {
     let table = shared.table();
     let found = some.iter().map(|work| table.lookup(&work.key));
@@ -186,8 +186,8 @@ impl Engine {
         self.charge_upcalls(shared);
     }
 
-    /// Starts to measure a batch of a faster tier before it is received, because most of its packets
-    /// are misses. [`Engine::charge_upcalls`] ends the measurement.
+    /// Starts to measure a batch of a faster tier before it is received, because most of its
+    /// packets are misses. [`Engine::charge_upcalls`] ends the measurement.
     pub(crate) fn expect_upcalls(&mut self) {
         self.upcall_meter.begin();
     }
@@ -318,9 +318,9 @@ impl Engine {
         }
     }
 
-    /// Processes packets that matched no megaflow, in their order: one packet first, then twice as many
-    /// each time, since the first upcall may install the megaflow of all. The packets of a step that
-    /// still match none call up together and run the actions that they get.
+    /// Processes packets that matched no megaflow, in their order: one packet first, then twice as
+    /// many each time, since the first upcall may install the megaflow of all. The packets of a
+    /// step that still match none call up together and run the actions that they get.
     fn misses(&mut self, shared: &Shared, missed: Vec<Work>, depth: u32) {
         let mut left = missed.into_iter();
         for doublings in 0u32.. {
@@ -374,9 +374,9 @@ impl Engine {
         }
     }
 
-    /// Makes upcalls for the packets that found no megaflow; their keys must be up to date. Returns the
-    /// actions of each packet. `None`: it found a megaflow, there is no upcaller, or its port is
-    /// closed.
+    /// Makes upcalls for the packets that found no megaflow; their keys must be up to date. Returns
+    /// the actions of each packet. `None`: it found a megaflow, there is no upcaller, or its port
+    /// is closed.
     fn call_up_together(
         &mut self,
         shared: &Shared,
@@ -423,8 +423,8 @@ impl Engine {
         self.upcaller.as_mut()
     }
 
-    /// Counts an upcall of a port and returns true when the port is pressed. Returns `None` when the
-    /// port is closed.
+    /// Counts an upcall of a port and returns true when the port is pressed. Returns `None` when
+    /// the port is closed.
     fn admit_upcall(&mut self, ports: &PortMap, in_port: PortNo) -> Option<bool> {
         // A packet of no port was created by the switch itself.
         let Some(port) = ports.get(&in_port) else { return Some(false) };

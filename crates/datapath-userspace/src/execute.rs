@@ -21,8 +21,8 @@ impl Engine {
         self.run(shared, batch, actions, depth);
     }
 
-    /// Runs `actions` on each packet of `batch`, in order. The last action may consume the packets; an
-    /// earlier one that needs packets of its own copies them.
+    /// Runs `actions` on each packet of `batch`, in order. The last action may consume the packets;
+    /// an earlier one that needs packets of its own copies them.
     fn run(&mut self, shared: &Shared, mut batch: Vec<Work>, actions: &[Action], depth: u32) {
         let mut rest = actions;
         while let Some((action, tail)) = rest.split_first() {

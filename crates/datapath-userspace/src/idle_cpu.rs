@@ -5,21 +5,21 @@
 //! where the kernel queues it to a tap. The sender determines which CPUs these are. The busiest CPU
 //! is therefore the measure: while it has idle time, no other program loses any.
 //!
-//! Measured for 20 s on two CPUs with 60,000 flows of one packet each per second from one port, and a
-//! share of 200 ms per second: 57,600 of them pass with idle time, 43,200 without.
+//! Measured for 20 s on two CPUs with 60,000 flows of one packet each per second from one port, and
+//! a share of 200 ms per second: 57,600 of them pass with idle time, 43,200 without.
 
 use rustix::param::clock_ticks_per_second;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// The kernel's counters of idle time, proc_stat(5). Their resolution is a hundredth of a second. On
-/// a machine with many CPUs one read takes a millisecond.
+/// The kernel's counters of idle time, proc_stat(5). Their resolution is a hundredth of a second.
+/// On a machine with many CPUs one read takes a millisecond.
 const PROC_STAT: &str = "/proc/stat";
 
-/// Nanoseconds of upcalls that one idle nanosecond of the busiest CPU pays for. Time spent on upcalls
-/// is no longer idle, so upcalls converge to four fifths of the idle time; where other programs use
-/// the CPU they get hardly more than without this.
+/// Nanoseconds of upcalls that one idle nanosecond of the busiest CPU pays for. Time spent on
+/// upcalls is no longer idle, so upcalls converge to four fifths of the idle time; where other
+/// programs use the CPU they get hardly more than without this.
 const UPCALL_NS_PER_IDLE_NS: u64 = 4;
 
 /// Accumulates the time that upcalls may use because the busiest CPU was idle.

@@ -4,8 +4,8 @@
 use clock::Millis;
 use datapath::{MeterBand, MeterConfig, MeterStats};
 
-/// Tokens are counted in thousandths of a bit or of a packet. So `rate` tokens per second are `rate`
-/// thousandths per millisecond, and no fraction is lost.
+/// Tokens are counted in thousandths of a bit or of a packet. So `rate` tokens per second are
+/// `rate` thousandths per millisecond, and no fraction is lost.
 const SCALE: u64 = 1000;
 
 struct Bucket {

@@ -54,9 +54,9 @@ impl Source {
     }
 }
 
-/// A receive queue of a port, or the miss queue of a faster tier. The thread that serves it locks it
-/// for the duration of one `recv`. The removal of the port takes the source out, which closes its
-/// descriptor.
+/// A receive queue of a port, or the miss queue of a faster tier. The thread that serves it locks
+/// it for the duration of one `recv`. The removal of the port takes the source out, which closes
+/// its descriptor.
 pub(crate) struct RxQueue {
     /// Unique while the program runs.
     pub(crate) token: u64,

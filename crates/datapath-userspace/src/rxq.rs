@@ -20,15 +20,16 @@ pub struct ThreadInfo {
     pub queues: Vec<(String, usize)>,
 }
 
-/// The packet threads of a datapath. They start with the first queue that needs one, so dummy mode has
-/// none.
+/// The packet threads of a datapath. They start with the first queue that needs one, so dummy mode
+/// has none.
 #[derive(Default)]
 pub(crate) struct Assignment {
     threads: Vec<Arc<PacketThread>>,
 }
 
 impl Assignment {
-    /// Assigns `queue` to the thread of the core that it wants, else to the thread with fewest queues.
+    /// Assigns `queue` to the thread of the core that it wants, else to the thread with fewest
+    /// queues.
     pub(crate) fn add(
         &mut self,
         shared: &Arc<Shared>,
@@ -94,7 +95,8 @@ impl Assignment {
     }
 }
 
-/// Ends `threads` and returns the queues that they served. Their counts stay in the datapath's sums.
+/// Ends `threads` and returns the queues that they served. Their counts stay in the datapath's
+/// sums.
 pub(crate) fn join(threads: Vec<Arc<PacketThread>>, shared: &Shared) -> Vec<Arc<RxQueue>> {
     let mut queues = Vec::new();
     for thread in threads {

@@ -130,8 +130,8 @@ impl Shared {
         }
     }
 
-    /// Charges ports the cost of their upcalls. Returns the ports that are closed and the time until
-    /// which they are.
+    /// Charges ports the cost of their upcalls. Returns the ports that are closed and the time
+    /// until which they are.
     pub(crate) fn charge_upcalls(&self, costs: &[UpcallCost]) -> Vec<(PortNo, Nanos)> {
         if costs.is_empty() {
             return Vec::new();

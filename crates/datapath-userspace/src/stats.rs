@@ -38,7 +38,8 @@ impl PmdStats {
         ratio(self.received + self.recirculated, self.received)
     }
 
-    /// Returns the average number of subtables probed per hit of the megaflow table; 0 without hits.
+    /// Returns the average number of subtables probed per hit of the megaflow table; 0 without
+    /// hits.
     pub fn subtables_per_hit(&self) -> f64 {
         ratio(self.subtable_lookups, self.megaflow_hits)
     }

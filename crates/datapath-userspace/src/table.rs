@@ -2,9 +2,9 @@
 //! The table of megaflows: tuple space search.
 //!
 //! Megaflows with equal masks share a *subtable*: a hash table over the words of the key that the
-//! mask has bits in, a handful for most masks. A lookup probes subtables, most used first, until one
-//! has the packet's masked key. The contract says that overlapping megaflows have the same effect on
-//! the packets they share. So the first hit is as good as any.
+//! mask has bits in, a handful for most masks. A lookup probes subtables, most used first, until
+//! one has the packet's masked key. The contract says that overlapping megaflows have the same
+//! effect on the packets they share. So the first hit is as good as any.
 
 use crate::megaflow::Flow;
 use crate::miniflow::MiniMask;
@@ -174,9 +174,9 @@ impl Table {
         self.ufids.values().cloned().collect()
     }
 
-    /// Appends the statistics of all megaflows to `all`, in no order. Megaflows lie all over memory,
-    /// so 64 at a time are prefetched before their locks are taken: plain reads do not wait for each
-    /// other, locks do.
+    /// Appends the statistics of all megaflows to `all`, in no order. Megaflows lie all over
+    /// memory, so 64 at a time are prefetched before their locks are taken: plain reads do not wait
+    /// for each other, locks do.
     pub(crate) fn statistics(&self, all: &mut Vec<(Ufid, FlowStats)>) {
         all.reserve(self.ufids.len());
         let mut flows = self.ufids.values();

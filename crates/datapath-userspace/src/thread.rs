@@ -248,8 +248,8 @@ impl PacketThread {
             }
             Err(e) => {
                 self.remove(queue);
-                // Link monitoring reports that a port's device is gone. No other code reports it for
-                // a miss queue.
+                // Link monitoring reports that a port's device is gone. No other code reports it
+                // for a miss queue.
                 let is_gone = e.raw_os_error() == Some(rustix::io::Errno::NODEV.raw_os_error());
                 if queue.fail() && (!is_gone || queue.is_miss_queue()) {
                     tracing::warn!(

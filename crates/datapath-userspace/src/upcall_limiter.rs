@@ -13,10 +13,10 @@
 //! Three rules tell a flood from a busy port:
 //!
 //! - A full bucket pays for tens of thousands of new flows at once, for example after a start.
-//! - The cost of a megaflow that has met packets is given back ([`TokenBucket::refund`]): most packets
-//!   of a flood have no successor. Measured for 20 s on two CPUs with `upcall-cpu-percent=3`, for a
-//!   port that opens 3,000 flows a second of 4 packets each, after its bucket was empty: with refunds
-//!   all 3,000 pass, without them 955 and 846 in two runs.
+//! - The cost of a megaflow that has met packets is given back ([`TokenBucket::refund`]): most
+//!   packets of a flood have no successor. Measured for 20 s on two CPUs with
+//!   `upcall-cpu-percent=3`, for a port that opens 3,000 flows a second of 4 packets each, after
+//!   its bucket was empty: with refunds all 3,000 pass, without them 955 and 846 in two runs.
 //! - Idle CPU time is free ([`crate::idle_cpu`]).
 //!
 //! A port whose bucket is less than half full is *pressed*: its upcalls carry that flag, and
@@ -247,8 +247,8 @@ impl TokenBucket {
         self.pressed_until.store(0, Ordering::Relaxed);
     }
 
-    /// Takes the cost of a batch out of the bucket. Returns the time until which the port is closed,
-    /// when it is.
+    /// Takes the cost of a batch out of the bucket. Returns the time until which the port is
+    /// closed, when it is.
     pub(crate) fn charge(&self, cost: UpcallCost, refill: Refill) -> Option<Nanos> {
         self.take(cost.upcalls, cost.cost, refill.rate(self))
     }

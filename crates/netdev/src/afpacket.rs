@@ -5,18 +5,18 @@
 //!
 //! One socket receives, bound to all protocols of the interface, with `PACKET_VNET_HDR`: a
 //! segmentation packet of up to 64 KiB arrives whole, and an unfinished checksum is marked. The
-//! kernel takes VLAN tags off before it delivers; `PACKET_AUXDATA` tells which, and they are put
-//! back. A second socket, bound to no protocol so that nothing is queued on it, sends.
+//! kernel removes VLAN tags before it delivers and reports them by `PACKET_AUXDATA`; the receiver
+//! puts them back. A second socket, bound to no protocol so that nothing is queued on it, sends.
 //! Frames travel in batches by `recvmmsg` and `sendmmsg`.
 //!
 //! # Invariants
 //!
-//! * A receive buffer has three parts: header, the packet's own buffer, and room for the rest
-//!   of a large packet. Only what a large packet really has beyond the second part is copied.
-//! * Frames that the host sends through the interface are not received
-//!   (`PACKET_IGNORE_OUTGOING`), neither are ours.
-//! * A device is one interface, not whichever has its index: once that was deleted or moved to
-//!   another namespace the device is gone, also when one with the same index comes (back).
+//! * A receive buffer has three parts: header, the packet's own buffer, and room for the rest of a
+//!   large packet. Only the bytes of a large packet beyond the second part are copied.
+//! * Frames that the host or the switch sends through the interface are not received
+//!   (`PACKET_IGNORE_OUTGOING`).
+//! * A device is one interface, not an index. If the interface was deleted or moved to another
+//!   network namespace the device is gone, even if an interface with the same index appears.
 //!
 //! The interface is in promiscuous mode while the device is open; this ends with the socket.
 
@@ -38,7 +38,7 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Frames in one system call.
+/// Maximum number of frames in one system call.
 const BATCH: usize = 32;
 // include/uapi/linux/if_packet.h
 const TP_STATUS_VLAN_VALID: u32 = 1 << 4;
@@ -56,7 +56,7 @@ pub(crate) fn open(spec: &OpenSpec) -> Result<Opened, OpenError> {
             source: io::Error::from_raw_os_error(libc::EOPNOTSUPP),
         });
     }
-    // First, as it tells whether the interface has been the same one since.
+    // First, because it shows later whether the interface is still the same one.
     let send = Arc::new(send_socket(found.index).map_err(err("opening a send socket"))?);
     let receive =
         Arc::new(receive_socket(&found, spec.muted).map_err(err("opening a receive socket"))?);
@@ -85,13 +85,13 @@ pub(crate) fn open(spec: &OpenSpec) -> Result<Opened, OpenError> {
     })
 }
 
-/// Room for one `struct tpacket_auxdata` control message (40 bytes), aligned.
+/// Aligned buffer for one `struct tpacket_auxdata` control message (40 bytes).
 type Control = [u64; 6];
 
 struct PacketQueue {
     socket: Arc<OwnedFd>,
     device: Arc<KernelDevice>,
-    /// Packets that the next frames go into, each FIRST_PART long.
+    /// Buffers of the next frames, each FIRST_PART bytes long.
     slots: Vec<Packet>,
     /// REST_PART bytes for each slot.
     rest: Vec<u8>,
@@ -100,11 +100,11 @@ struct PacketQueue {
 
 impl PacketQueue {
     fn new(socket: Arc<OwnedFd>, device: Arc<KernelDevice>) -> PacketQueue {
-        // The pages of `rest` cost memory only once a large packet used them.
+        // The pages of `rest` take memory only after a large packet used them.
         PacketQueue { socket, device, slots: Vec::new(), rest: Vec::new(), is_gone: false }
     }
 
-    /// Receives one batch of at most `max` frames; `Ok(0)`: nothing there.
+    /// Receives one batch of at most `max` frames. `Ok(0)`: no frame is there.
     fn receive_batch(
         &mut self,
         out: &mut Vec<Packet>,
@@ -183,9 +183,8 @@ impl PacketQueue {
     }
 }
 
-/// Makes `p`, received into a FIRST_PART long packet and `rest`, a whole frame of `length`
-/// bytes with its offload metadata. False for a frame that is no Ethernet frame or contradicts
-/// its header.
+/// Joins `p`, a buffer of FIRST_PART bytes, and `rest` to a whole frame of `length` bytes with its
+/// offload metadata. Returns false when it is not an Ethernet frame or contradicts its header.
 fn complete(
     p: &mut Packet,
     length: usize,
@@ -196,11 +195,10 @@ fn complete(
     join(p, length, rest, pool) && attach_offload(p, header)
 }
 
-/// Puts back the VLAN tag that `struct tpacket_auxdata` in the `used` bytes of `control`
-/// tells of.
+/// Puts back the VLAN tag that `struct tpacket_auxdata` in the `used` bytes of `control` reports.
 fn restore_tag(p: &mut Packet, control: &Control, used: usize) -> bool {
     // cmsghdr: length(8) level(4) type(4); then status(4) len(4) snaplen(4) mac(2) net(2)
-    // vlan_tci(2) vlan_tpid(2). Only one kind of message is switched on.
+    // vlan_tci(2) vlan_tpid(2). Only one kind of message is enabled.
     if used < 16 + 20 {
         return true;
     }
@@ -286,7 +284,7 @@ impl PacketSender {
         let all = packets.iter().zip(&mut vnet).zip(&mut parts).zip(&mut messages);
         for (((p, header), parts), message) in all {
             *header = vnet::encode(&p.offload);
-            // The kernel only reads through these pointers.
+            // The kernel only reads these buffers.
             *parts = [
                 libc::iovec { iov_base: header.as_mut_ptr().cast(), iov_len: VNET_HEADER },
                 libc::iovec { iov_base: p.data().as_ptr().cast_mut().cast(), iov_len: p.len() },
@@ -328,8 +326,8 @@ impl PacketSender {
         }
     }
 
-    /// Deals with a packet that the kernel refused: where its offload metadata may be the
-    /// reason, that work is done here and the frames are sent plain.
+    /// Handles a packet that the kernel refused. If its offload metadata may be the reason,
+    /// finishes the offload work in software and sends the frames without metadata.
     fn send_refused(&self, p: &Packet, error: &io::Error, report: &mut SendReport) {
         let offload_refused = matches!(
             error.raw_os_error(),
@@ -358,7 +356,7 @@ impl Sender for PacketSender {
     fn send(&self, packets: &[Packet]) -> SendReport {
         let mut report = SendReport::default();
         let beyond = finish::is_beyond_the_kernel;
-        // Runs of packets that are frames at all.
+        // Runs of packets that are at least as long as an Ethernet header.
         for run in packets.split(|p| p.len() < headers::ETH_HEADER) {
             for part in run.chunk_by(|a, b| beyond(a) == beyond(b)) {
                 if part.first().is_some_and(beyond) {

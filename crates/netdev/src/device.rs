@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The three faces of an open device: [`Queue`] for packet threads, [`Sender`] for everybody,
-//! [`Device`] for the control side.
+//! The three interfaces of an open device: [`Queue`] for packet threads, [`Sender`] for all
+//! threads, [`Device`] for the control side.
 
 use crate::pool::PacketPool;
 use crate::spec::Kind;
@@ -11,22 +11,22 @@ use std::ops::AddAssign;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-/// One receive endpoint of an open device; owned by one packet thread at a time.
-///
-/// It may be sent to another thread between two calls.
+/// A receive queue of an open device. One packet thread at a time owns it; it may move to another
+/// thread between two calls.
 pub trait Queue: Send {
-    /// Descriptor that becomes readable when [`Queue::recv`] may return packets (level
-    /// triggered: stay with it until `recv` returned fewer packets than asked for); `None` for
-    /// devices that need no polling (dummy).
+    /// Returns the descriptor that becomes readable when [`Queue::recv`] may return packets. It is
+    /// level triggered: call `recv` until it returns fewer packets than `max`. `None`: the device
+    /// needs no polling (dummy).
     fn poll_fd(&self) -> Option<BorrowedFd<'_>>;
 
-    /// Receives at most `max` packets, appended to `out`, buffers taken from `pool`. Returns how
-    /// many; 0 means that there is nothing now, or that the device is down. Never blocks.
+    /// Receives at most `max` packets and appends them to `out`, in buffers from `pool`. Returns
+    /// their number; 0 means that no packet is there or that the device is down. Never blocks.
     ///
     /// # Errors
     ///
-    /// The device is gone (`ENODEV`) or its descriptor is broken: the queue will never deliver
-    /// again; take it out of the poll set. Packets appended before the error remain valid.
+    /// The device is gone (`ENODEV`) or its descriptor is broken. The queue will never deliver
+    /// again; the caller takes it out of the poll set. Packets appended before the error remain
+    /// valid.
     fn recv(
         &mut self,
         out: &mut Vec<Packet>,
@@ -35,42 +35,42 @@ pub trait Queue: Send {
     ) -> io::Result<usize>;
 }
 
-/// The sending side, shareable by all packet threads and the control thread.
+/// The sending side. Any thread may use it.
 pub trait Sender: Send + Sync {
-    /// Sends a batch in order. A packet that could not be sent is dropped and counted by
-    /// reason. Never blocks for traffic and never fails as a whole.
+    /// Sends a batch in order. Drops a packet that cannot be sent and counts it by reason. Never
+    /// blocks for traffic and never fails as a whole.
     fn send(&self, packets: &[Packet]) -> SendReport;
 }
 
-/// Frames that were received and not handed on.
+/// Counts of frames that the device received and did not deliver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OwnDrops {
-    /// Above the limit of [`Device::set_policing`].
+    /// Frames above the limit of [`Device::set_policing`].
     pub policed: u64,
-    /// Their parts contradict each other, or the kernel cannot describe them.
+    /// Frames whose parts contradict each other, or that the kernel cannot describe.
     pub malformed: u64,
 }
 
-/// What became of a batch given to [`Sender::send`]; the sum of all members is the batch's
-/// length.
+/// The result of [`Sender::send`] in packets. The sum of all members is the length of the batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SendReport {
-    /// Handed to the device.
+    /// Passed to the device.
     pub sent: u64,
-    /// The device's queue was full (`EAGAIN`, `ENOBUFS`).
+    /// Dropped because the device's queue was full (`EAGAIN`, `ENOBUFS`).
     pub dropped_full: u64,
-    /// Longer than the device's MTU allows (`EMSGSIZE`).
+    /// Dropped because they exceed the device's MTU (`EMSGSIZE`).
     pub dropped_too_long: u64,
-    /// The device was down or gone (`ENETDOWN`, `EIO`, `ENXIO`, `ENODEV`).
+    /// Dropped because the device was down or gone (`ENETDOWN`, `EIO`, `ENXIO`, `ENODEV`).
     pub dropped_down: u64,
-    /// No Ethernet frame, or offload metadata that contradicts the frame.
+    /// Dropped because they are not Ethernet frames or their offload metadata contradicts the
+    /// frame.
     pub dropped_malformed: u64,
-    /// Any other error of the kernel.
+    /// Dropped because of another error of the kernel.
     pub dropped_error: u64,
 }
 
 impl SendReport {
-    /// All packets that were not sent.
+    /// Returns the number of packets that were not sent.
     pub fn dropped(&self) -> u64 {
         self.dropped_full
             + self.dropped_too_long
@@ -79,8 +79,8 @@ impl SendReport {
             + self.dropped_error
     }
 
-    /// What became of one packet, of what became of the frames that it was cut into: it was sent when
-    /// all of them were.
+    /// Returns the report of one packet from that of the frames into which it was cut. The packet
+    /// counts as sent if all of them were sent.
     pub(crate) fn of_one(frames: &SendReport) -> SendReport {
         let mut one = SendReport::default();
         let fates = [
@@ -127,7 +127,7 @@ impl AddAssign for SendReport {
     }
 }
 
-/// A device that [`crate::open`] opened. Drop all members to close it.
+/// An open device. It closes when all members are dropped.
 pub struct Opened {
     /// Receive queues, at least one.
     pub queues: Vec<Box<dyn Queue>>,
@@ -137,96 +137,96 @@ pub struct Opened {
     pub device: Arc<dyn Device>,
 }
 
-/// What a device's receive queue gets; see [`Device::set_receiving`].
+/// The packets that a device's receive queue gets; see [`Device::set_receiving`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Reception {
-    /// Everything that arrives.
+    /// All packets that arrive.
     #[default]
     On,
-    /// Nothing; the kernel throws each packet's copy away before it is made.
+    /// None. A filter of the kernel discards each packet before it is copied.
     Muted,
-    /// Nothing; the kernel does not even look.
+    /// None. The kernel does not run the filter either.
     Off,
 }
 
-/// The control side of an open device. Calls make system calls that take microseconds to
-/// milliseconds; do not make them on packet threads.
+/// The control side of an open device. Any thread may use it, except packet threads: its system
+/// calls take microseconds to milliseconds.
 pub trait Device: Send + Sync {
-    /// Name given in [`crate::OpenSpec::name`].
+    /// Returns the name given in [`crate::OpenSpec::name`].
     fn name(&self) -> &str;
 
-    /// What it is.
+    /// Returns the kind of the device.
     fn kind(&self) -> Kind;
 
-    /// The kernel's index of the interface; `None` when there is no interface (dummy without
-    /// `options:ifindex`), or when it is gone.
+    /// Returns the kernel's index of the interface. `None`: there is no interface (dummy without
+    /// `options:ifindex`), or it is gone.
     fn ifindex(&self) -> Option<u32>;
 
     /// Reads the present state.
     ///
     /// # Errors
     ///
-    /// `ENODEV` when the interface is gone. That of a system or `AF_XDP` device is, for good, when
-    /// it was deleted or moved to another namespace: what comes back, perhaps with its index, is to
-    /// be opened anew.
+    /// `ENODEV` when the interface is gone. A system or `AF_XDP` device is gone permanently when
+    /// its interface was deleted or moved to another network namespace. If that interface comes
+    /// back, even with the same index, it must be opened again.
     fn status(&self) -> io::Result<Status>;
 
-    /// Reads the counters, as the switch sees them: "rx" is what came into the switch through
-    /// this device. (The kernel's own counters of a tap or internal port read the other way
-    /// round.)
+    /// Reads the counters from the side of the switch: "rx" counts packets that entered the switch
+    /// through this device. (The kernel's counters of a tap or internal port have the opposite
+    /// direction.)
     ///
     /// # Errors
     ///
     /// `ENODEV` when the interface is gone.
     fn stats(&self) -> io::Result<DeviceStats>;
 
-    /// What the switch's own side of the device dropped of what it received; known also when the
+    /// Returns the received frames that the switch's side of the device dropped. Works after the
     /// interface is gone.
     fn own_drops(&self) -> OwnDrops {
         OwnDrops::default()
     }
 
-    /// Sets the MTU: bytes of a frame without its Ethernet header and one VLAN tag.
+    /// Sets the MTU, in bytes of a frame without its Ethernet header and one VLAN tag.
     ///
     /// # Errors
     ///
-    /// What the kernel said, mostly `EINVAL` for a value outside the driver's range.
+    /// The kernel's error, mostly `EINVAL` for a value outside the driver's range.
     fn set_mtu(&self, mtu: u32) -> io::Result<()>;
 
     /// Sets the Ethernet address.
     ///
     /// # Errors
     ///
-    /// What the kernel said, mostly `EADDRNOTAVAIL` for a multicast address.
+    /// The kernel's error, mostly `EADDRNOTAVAIL` for a multicast address.
     fn set_mac(&self, mac: [u8; 6]) -> io::Result<()>;
 
     /// Brings the device up or down.
     ///
     /// # Errors
     ///
-    /// What the kernel said.
+    /// The kernel's error.
     fn set_admin_up(&self, up: bool) -> io::Result<()>;
 
-    /// Limits what the queues deliver: a token bucket of `rate_kbps` (1,000 bits per second; 0
-    /// means no limit) and `burst_kb` (1,000 bits; 0 means the default of 8,000), as
-    /// `Interface:ingress_policing_rate` and `_burst` in `ovs-vswitchd.conf.db(5)`. Packets
-    /// above the limit are dropped and counted in [`DeviceStats::rx_policed`].
+    /// Limits the rate at which queues deliver by a token bucket of `rate_kbps` (1,000 bits per
+    /// second; 0 means no limit) and `burst_kb` (1,000 bits; 0 means the default of 8,000), as
+    /// `Interface:ingress_policing_rate` and `_burst` in `ovs-vswitchd.conf.db(5)`. Packets above
+    /// the limit are dropped and counted in [`DeviceStats::rx_policed`].
     ///
     /// # Errors
     ///
-    /// `Unsupported` for devices that cannot (dummy).
+    /// `Unsupported` for dummy devices.
     fn set_policing(&self, rate_kbps: u64, burst_kb: u64) -> io::Result<()>;
 
-    /// Whether the device's own receive queue gets what arrives (as when it was opened), or
-    /// somebody else does: BPF programs that this port's packets go through. What waits in the
-    /// queue already is delivered in any case, since it came before. Sending goes on.
+    /// Sets whether the device's own receive queue gets the packets that arrive, as after the open,
+    /// or BPF programs process the port's packets instead. Packets that wait in the queue already
+    /// are delivered in any case. Sending continues.
     ///
-    /// Between [`Reception::On`] and [`Reception::Muted`] it is an instant; to and from
-    /// [`Reception::Off`] it takes some milliseconds (an RCU grace period), in which an open
-    /// queue would lose packets: go by way of `Muted`.
+    /// A change between [`Reception::On`] and [`Reception::Muted`] is immediate. A change to or
+    /// from [`Reception::Off`] takes some milliseconds (an RCU grace period), in which an open
+    /// queue would lose packets: change to `Muted` first.
     ///
-    /// Tap and internal ports: nothing changes, because what the host sends arrives at their
-    /// descriptor last of all, and only when nobody before it took it.
+    /// For tap and internal ports this has no effect: the descriptor is the last receiver of
+    /// packets that the host sends, after all BPF programs.
     ///
     /// # Errors
     ///
@@ -236,8 +236,8 @@ pub trait Device: Send + Sync {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// From the next [`Device::set_receiving`] on, what the queue gets while it receives is what
-    /// `filter`, a BPF program for sockets, lets in. A packet that it does not is not copied.
+    /// Sets the BPF socket program `filter`, effective from the next [`Device::set_receiving`].
+    /// While the queue receives it gets the packets that the filter accepts; others are not copied.
     ///
     /// # Errors
     ///
@@ -247,12 +247,12 @@ pub trait Device: Send + Sync {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Whether the interface stays when its last descriptor is closed, also by `kill -9`: see
-    /// [`crate::OpenSpec::persistent`], which says what `owner` is. `None` before dropping the
-    /// device deletes the interface for good.
+    /// Sets whether the interface remains when its last descriptor is closed, also by `kill -9`.
+    /// [`crate::OpenSpec::persistent`] defines `owner`. With `None`, the drop of the device deletes
+    /// the interface permanently.
     ///
-    /// Only an interface that the switch created is changed; one that somebody else created
-    /// stays as it is, and that is no error.
+    /// Only an interface that the switch created is changed. For an interface of another program
+    /// this does nothing and returns no error.
     ///
     /// # Errors
     ///
@@ -262,7 +262,7 @@ pub trait Device: Send + Sync {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Numbers of the queues for what is sent, as OpenFlow tells them; none without QoS.
+    /// Returns the OpenFlow numbers of the transmit queues; empty without QoS.
     fn transmit_queues(&self) -> Vec<u32> {
         Vec::new()
     }

@@ -15,10 +15,10 @@
 //!
 //! # Tunnels
 //!
-//! The packet that is segmented may be inside of one tunnel over UDP, GRE or IP, which gets lengths,
-//! identifications and checksums of its own for each segment. How far its headers reach is known by
-//! where the segmented packet's transport header starts. What is in more than one tunnel is refused
-//! ([`FinishError::Encapsulated`]).
+//! The packet that is segmented may be inside of one tunnel over UDP, GRE or IP, which gets
+//! lengths, identifications and checksums of its own for each segment. How far its headers reach is
+//! known by where the segmented packet's transport header starts. What is in more than one tunnel
+//! is refused ([`FinishError::Encapsulated`]).
 
 use crate::headers::{
     self, Ip, Layers, PROTO_GRE, PROTO_IPV4, PROTO_IPV6, PROTO_SCTP, PROTO_TCP, PROTO_UDP, be16,
@@ -134,8 +134,8 @@ fn store_crc(data: &mut [u8], l: &Layers) -> Option<()> {
 /// (`AF_XDP` on virtual interfaces), and notes it in `packet.offload`. Returns whether it did.
 ///
 /// The field of such a TCP or UDP packet holds exactly the pseudo header's sum. A packet whose
-/// *finished* checksum happens to be that value is taken for unfinished too; finishing it gives
-/// the same value again, so nothing changes on the wire. The CRC of an SCTP packet is 0 then, and is
+/// *finished* checksum happens to be that value is taken for unfinished too; finishing it gives the
+/// same value again, so nothing changes on the wire. The CRC of an SCTP packet is 0 then, and is
 /// stored at once.
 pub fn recognise_unfinished(packet: &mut Packet) -> bool {
     let data = packet.data_mut();

@@ -17,50 +17,51 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// Reads the frames that our own socket lost, in all.
+/// Returns the number of frames that the device's own socket has lost.
 pub(crate) type Overrun = Box<dyn Fn() -> u64 + Send + Sync>;
 
-/// An interface, found again when it moves to another network namespace (tap and internal
-/// ports: their descriptor goes on working there, as when a container takes one).
+/// A Linux interface. A tap or internal port is found again when it moves to another network
+/// namespace, for example to a container: its descriptor continues to work there.
 pub(crate) struct KernelDevice {
     name: String,
     kind: Kind,
-    /// The namespace where it was opened; `None`: not known.
+    /// The network namespace where it was opened; `None`: unknown.
     home: Option<Identity>,
-    /// Where it was last seen at home.
+    /// Its last location in the network namespace where it was opened.
     location: Mutex<Arc<Location>>,
     /// The descriptor of a tap or internal port.
     tun: Option<Arc<OwnedFd>>,
-    /// The tap or internal port's interface was created by the switch, now or in an earlier run.
+    /// True when the switch created the interface of the tap or internal port, in this or an
+    /// earlier run.
     ours: bool,
-    /// A socket that the kernel takes off the interface when that is deleted or moved away; see
+    /// A socket that the kernel unbinds when the interface is deleted or moved away; see
     /// [`packet_socket::is_bound`].
     presence: Option<Arc<OwnedFd>>,
     /// The receive socket of a system device.
     receive: Option<Arc<OwnedFd>>,
-    /// What that lets in; `None`: everything.
+    /// The filter of that socket; `None`: it accepts all packets.
     filter: Mutex<Option<OwnedFd>>,
     overrun: Option<Overrun>,
     extra: Vec<(String, String)>,
     pub(crate) policer: Policer,
-    /// Frames received that could not be passed on.
+    /// Number of frames that were received and could not be delivered.
     pub(crate) malformed: AtomicU64,
 }
 
-/// Where the interface is.
+/// The location of an interface.
 struct Location {
     client: LinkClient,
     ethtool: Option<Ethtool>,
     index: u32,
-    /// In another namespace than the one where it was opened.
+    /// It is not in the network namespace where it was opened.
     is_away: bool,
 }
 
 impl KernelDevice {
-    /// A device for interface `index` of the calling thread's network namespace, which `client`
-    /// belongs to.
+    /// Creates a device for interface `index` of the calling thread's network namespace, to which
+    /// `client` belongs.
     pub(crate) fn new(name: &str, kind: Kind, client: LinkClient, index: u32) -> KernelDevice {
-        // Without it, status lacks driver and speed; nothing else.
+        // Without it, the status lacks driver and speed.
         let ethtool = Ethtool::new().ok();
         KernelDevice {
             name: name.to_owned(),
@@ -85,8 +86,8 @@ impl KernelDevice {
         self
     }
 
-    /// Tells the interface from another one with its index, by a socket of
-    /// [`packet_socket::bound_socket`].
+    /// Adds a socket of [`packet_socket::bound_socket`], which distinguishes the interface from a
+    /// later one with the same index.
     pub(crate) fn with_presence(mut self, socket: Option<Arc<OwnedFd>>) -> KernelDevice {
         self.presence = socket;
         self
@@ -111,15 +112,16 @@ impl KernelDevice {
         self.location.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Runs `act` on the interface; when it is not where it was, looks where it went. While it is
-    /// away that is done each time: a socket that is kept there would keep the namespace, and with
-    /// it the interface, alive when its other users end. That it could not be looked for (as when
-    /// there are too many open files) does not say that it is gone, and is the error then.
+    /// Runs `act` on the interface. If the interface is not at its last location, searches it
+    /// first. While it is in another network namespace, every call searches: an open socket there
+    /// would keep the namespace, and with it the interface, alive after its other users end. A
+    /// failed search (for example, too many open files) does not mean that the interface is gone;
+    /// it is returned as the error.
     fn act<T>(&self, act: impl Fn(&Location) -> io::Result<T>) -> io::Result<T> {
-        self.check_presence()?; // what is there now is not ours to change
+        self.check_presence()?; // another interface must not be changed
         let mut result = act(&self.location());
         let Some(fd) = &self.tun else {
-            return self.check_presence().and(result); // nor what was found, if it left meanwhile
+            return self.check_presence().and(result); // it may have left meanwhile
         };
         for attempt in 0..LOOKUPS {
             if !result.as_ref().is_err_and(is_not_there) {
@@ -136,15 +138,16 @@ impl KernelDevice {
                     result = act(&found);
                 }
                 Err(e) if is_not_there(&e) => {}
-                Err(e) if e.raw_os_error() == Some(libc::EBADFD) => break, // it was deleted
+                Err(e) if e.raw_os_error() == Some(libc::EBADFD) => break, // deleted
                 Err(e) => return Err(e),
             }
         }
         result
     }
 
-    /// `ENODEV` when what has the interface's index now is not what was opened, or has been away
-    /// since: our sockets hear nothing of it. It is to be opened anew.
+    /// Returns `ENODEV` when the interface with this index is another one than the opened one, or
+    /// has been in another network namespace since: the device's sockets receive nothing of it. It
+    /// must be opened again.
     fn check_presence(&self) -> io::Result<()> {
         match &self.presence {
             Some(socket) if !packet_socket::is_bound(socket, self.location().index) => {
@@ -187,7 +190,7 @@ impl KernelDevice {
         self.act(|p| p.client.change(By::Index(p.index), change))
     }
 
-    /// Whether the interface is still there.
+    /// Returns true when the interface still exists.
     pub(crate) fn is_present(&self) -> bool {
         !self.link().as_ref().is_err_and(is_not_there)
     }
@@ -203,13 +206,14 @@ impl Location {
     }
 }
 
-/// How often, and with what pauses, an interface is looked for that exists and is nowhere: it is being
-/// moved, which takes the kernel some milliseconds, or got another name meanwhile.
+/// Maximum number of lookups of an interface that exists and is not found, and the pause between
+/// two of them. The interface is being moved, which takes the kernel some milliseconds, or was
+/// renamed meanwhile.
 const LOOKUPS: u32 = 50;
 const LOOKUP_PAUSE: Duration = Duration::from_millis(1);
 
-/// Finds the interface behind a tun descriptor in whatever namespace it is now. The descriptor of one
-/// that was deleted says so, by EBADFD.
+/// Finds the interface of a tun descriptor in any network namespace. If the interface was deleted,
+/// the descriptor returns EBADFD.
 fn find_moved(fd: &OwnedFd, home: Option<Identity>) -> io::Result<Location> {
     let name = tap_interface::current_name(fd)?;
     // SAFETY: no memory is passed; a non-negative result is a descriptor that is ours.
@@ -246,7 +250,7 @@ impl Device for KernelDevice {
         let k = self.link()?.stats;
         let mut stats = match self.tun {
             None => k,
-            // What the host sends through a tap, the switch receives from it.
+            // The switch receives the packets that the host sends through a tap.
             Some(_) => DeviceStats {
                 rx_packets: k.tx_packets,
                 tx_packets: k.rx_packets,
@@ -256,7 +260,7 @@ impl Device for KernelDevice {
                 tx_errors: k.rx_errors,
                 rx_dropped: k.tx_dropped,
                 tx_dropped: k.rx_dropped,
-                // The kernel counts what it received, which is what we sent.
+                // The kernel counts its receptions, which are the switch's transmissions.
                 multicast: Some(0),
                 collisions: Some(0),
                 rx_length_errors: Some(0),
@@ -276,8 +280,8 @@ impl Device for KernelDevice {
         let OwnDrops { policed, malformed } = self.own_drops();
         stats.rx_policed = Some(policed);
         let overrun = self.overrun.as_ref().map(|f| f());
-        // What the kernel has counted as received, and we could not take. (Where a driver gives
-        // frames to AF_XDP it counts those that find no room itself.)
+        // Frames that the kernel counted as received and that the switch could not use. (A driver
+        // that passes frames to AF_XDP counts those that find no room itself.)
         stats.rx_errors = stats.rx_errors.map(|n| n.saturating_add(malformed));
         let unseen = overrun.filter(|_| self.kind != Kind::AfXdp).unwrap_or(0);
         stats.rx_dropped = stats.rx_dropped.map(|n| n.saturating_add(unseen));
@@ -309,7 +313,7 @@ impl Device for KernelDevice {
     }
 
     fn set_receiving(&self, reception: Reception) -> io::Result<()> {
-        self.check_presence()?; // it would bind the socket again
+        self.check_presence()?; // the call below binds the socket again
         match (&self.receive, &self.tun) {
             (Some(socket), _) => {
                 let filter = self.filter.lock().unwrap_or_else(PoisonError::into_inner);
@@ -336,7 +340,7 @@ impl Device for KernelDevice {
             return Ok(());
         }
         if let Some(owner) = owner {
-            // First, so that nothing without the mark is ever left behind.
+            // First, so that no persistent interface lacks the mark.
             self.change(Change::Alias(&tap_interface::mark(&self.name, owner)))?;
             tap_interface::keep_neighbours(self.name());
         }

@@ -3,41 +3,44 @@
 //!
 //! # What it is
 //!
-//! A *device* is anything a port of the switch can stand on: a Linux network interface reached
-//! by an `AF_PACKET` socket ([`Kind::System`]), an interface that we create by `/dev/net/tun`
-//! ([`Kind::Internal`], [`Kind::Tap`]), an interface reached by `AF_XDP` sockets
-//! ([`Kind::AfXdp`]), and a device without any kernel behind it ([`Kind::Dummy`]).
-//! [`open`] gives an [`Opened`]: receive [`Queue`]s for packet threads, one [`Sender`] for
-//! everybody, and a [`Device`] for the control side. The device lives as long as any of the
-//! three; dropping all of them closes its descriptors and so removes what was created (an
-//! internal port's interface, an XDP program): the kernel does this even after `kill -9`. Only
-//! what [`OpenSpec::persistent`] asks for stays.
+//! A *device* is the object underneath a port of the switch:
 //!
-//! Beside devices there are [`tap::Tap`], by which BPF programs send packets up, and
-//! [`Surveyor`], which tells what XDP would meet on an interface.
+//! * a Linux network interface reached by an `AF_PACKET` socket ([`Kind::System`]);
+//! * an interface that the switch creates by `/dev/net/tun` ([`Kind::Internal`], [`Kind::Tap`]);
+//! * an interface reached by `AF_XDP` sockets ([`Kind::AfXdp`]);
+//! * a device without any kernel object ([`Kind::Dummy`]).
+//!
+//! [`open`] returns an [`Opened`]: receive [`Queue`]s for packet threads, one [`Sender`] for all
+//! threads, and a [`Device`] for the control side. The device lives as long as any of the three.
+//! When all are dropped its descriptors are closed, which removes the kernel objects that were
+//! created (an internal port's interface, an XDP program). The kernel does this even after
+//! `kill -9`. Only interfaces with [`OpenSpec::persistent`] remain.
+//!
+//! In addition there are [`tap::Tap`], by which BPF programs pass packets to the switch, and
+//! [`XdpProber`], which reads the properties of an interface that matter to XDP.
 //!
 //! # Invariants
 //!
 //! * No bytes that a device delivers make this crate panic. A frame too short to be Ethernet is
 //!   dropped and counted, never passed on.
 //! * Unfinished checksums and segmentation travel as [`packet::Offload`] and are never lost: a
-//!   sender that cannot hand them to the kernel finishes them in software ([`finish`]) before
-//!   the frame leaves.
+//!   sender that cannot pass them to the kernel finishes them in software ([`finish`]) before the
+//!   frame leaves.
 //! * Every frame given to [`Sender::send`] is counted once in the [`SendReport`].
 //! * No call blocks for traffic: receivers and senders return at once.
-//! * Everything happens in the network namespace of the thread that called [`open`], also later
-//!   on other threads, because each device keeps the sockets it opened then.
+//! * Everything happens in the network namespace of the thread that called [`open`], also later on
+//!   other threads, because each device keeps the sockets that it opened then.
 //!
 //! # Which side it errs on
 //!
-//! A device that is administratively down is not an error for a receiver (it may come up again
-//! by itself); a device that is gone is. A frame whose offload metadata contradicts its bytes
-//! is dropped and counted, not guessed at.
+//! For a receiver, a device that is administratively down is not an error, because it may come up
+//! again by itself. A device that is gone is an error. A frame whose offload metadata contradicts
+//! its bytes is dropped and counted.
 //!
-//! # What we know it does not do
+//! # Known limitations
 //!
-//! * The host's own stack also sees what arrives on a `system` device, as with Open vSwitch's
-//!   userspace datapath: take the addresses off an interface that is a port.
+//! * The host's own stack also receives the frames that arrive on a `system` device, as with Open
+//!   vSwitch's userspace datapath. Remove the addresses of an interface that is a port.
 //! * `AF_XDP` has no receive or transmit offload; see [`xdp`].
 
 mod afpacket;

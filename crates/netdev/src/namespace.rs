@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Work in other network namespaces.
 //!
-//! The namespace is a property of the thread, so whoever wants something from another one does
-//! it on a thread that ends with the question.
+//! The namespace is a property of the thread. So each piece of work in another namespace runs on a
+//! thread of its own, which ends with it.
 
 use crate::link::LinkClient;
 use crate::netlink::{NLM_F_ACK, Request, attributes, u32_of};
@@ -20,7 +20,7 @@ const RTM_GETNSID: u16 = 90;
 const NETNSA_NSID: u16 = 1;
 const NETNSA_FD: u16 = 3;
 
-/// Runs `work` on a thread in `namespace` and waits for it.
+/// Runs `work` on a thread in `namespace` and waits for its result.
 pub(crate) fn within<T: Send + 'static>(
     namespace: OwnedFd,
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
@@ -33,26 +33,26 @@ pub(crate) fn within<T: Send + 'static>(
     thread.join().unwrap_or_else(|_| Err(io::Error::other("the namespace thread panicked")))
 }
 
-/// What tells a namespace from all others that there are: device and inode.
+/// Device and inode, which identify a namespace while it exists.
 pub(crate) type Identity = (u64, u64);
 
-/// The calling thread's.
+/// Returns the identity of the calling thread's namespace.
 pub(crate) fn own() -> io::Result<Identity> {
     fs::metadata("/proc/thread-self/ns/net").map(|m| (m.dev(), m.ino()))
 }
 
-/// That of a descriptor.
+/// Returns the identity of the namespace of a descriptor.
 pub(crate) fn identity(namespace: &File) -> io::Result<Identity> {
     namespace.metadata().map(|m| (m.dev(), m.ino()))
 }
 
-/// By which paths namespaces were found, by their numbers. Paths, because an open descriptor would
-/// keep a namespace, and all devices in it, alive.
+/// The paths of namespaces, by their numbers. Paths, because an open descriptor would keep a
+/// namespace and all devices in it alive.
 pub(crate) type NamespacePaths = BTreeMap<i32, PathBuf>;
 
-/// The namespace that the one of `client` numbers `number` (`IFLA_LINK_NETNSID`), when it has a
-/// name, or is the namespace of a process. There may be thousands of processes: the way by which
-/// it was found is tried first.
+/// Returns the namespace that the one of `client` numbers `number` (`IFLA_LINK_NETNSID`), if it has
+/// a name or belongs to a process. There may be thousands of processes, so the path of the last
+/// search is tried first.
 pub(crate) fn numbered(
     client: &LinkClient,
     number: i32,
@@ -70,7 +70,7 @@ pub(crate) fn numbered(
     Some(found.namespace.into())
 }
 
-/// A namespace, and by which path it was found.
+/// A namespace and the path by which it was found.
 pub(crate) struct Found {
     pub(crate) path: PathBuf,
     pub(crate) identity: Identity,
@@ -78,7 +78,7 @@ pub(crate) struct Found {
     pub(crate) namespace: File,
 }
 
-/// Every namespace that has a name, or is that of a process, once.
+/// Returns every namespace that has a name or belongs to a process, once.
 pub(crate) fn all() -> impl Iterator<Item = Found> {
     let named =
         ["/run/netns", "/run/docker/netns"].into_iter().flat_map(|dir| entries(dir.as_ref()));
@@ -91,8 +91,8 @@ pub(crate) fn all() -> impl Iterator<Item = Found> {
     distinct(named.chain(of_processes), |path| File::open(path))
 }
 
-/// What is at the paths, each once. Processes and names come and go, and some are not for us to
-/// look at: one that cannot be opened any more does not hide another of the same namespace.
+/// Returns the namespaces at `paths`, each once. A path that cannot be opened (its process has
+/// ended, or permission is missing) does not hide another path of the same namespace.
 fn distinct(
     paths: impl Iterator<Item = PathBuf>,
     open: impl Fn(&Path) -> io::Result<File>,
@@ -109,7 +109,7 @@ fn entries(dir: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     fs::read_dir(dir).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()))
 }
 
-/// What the namespace of `client` numbers `namespace`; `None` without a number.
+/// Returns the number of `namespace` in the namespace of `client`; `None` without a number.
 fn number_of(client: &LinkClient, namespace: &File) -> Option<i32> {
     // struct rtgenmsg: family, padded.
     let request = Request::new(RTM_GETNSID, NLM_F_ACK, &[0])

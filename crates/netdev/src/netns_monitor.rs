@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Changes of interfaces in other network namespaces, as they happen.
 //!
-//! What the other end of a veth pair does with packets is that end's business: nothing is said
-//! of it here when GRO, offloads or XDP programs are switched over there. But the kernel lets an
-//! rtnetlink socket hear the link events of every namespace that ours has a number for
-//! (`NETLINK_LISTEN_ALL_NSID`, Linux 4.2), and the namespace of the other end of a pair has one
-//! (`IFLA_LINK_NETNSID`). It takes `CAP_NET_BROADCAST` over that namespace; without it nothing is
-//! heard, and no error tells so.
+//! When GRO, offloads or XDP programs of the other endpoint of a veth pair change, the own
+//! namespace gets no event. But an rtnetlink socket can receive the link events of every namespace
+//! that the own one numbers (`NETLINK_LISTEN_ALL_NSID`, Linux 4.2), and the namespace of the other
+//! endpoint has a number (`IFLA_LINK_NETNSID`). This needs `CAP_NET_BROADCAST` over that namespace.
+//! Without it the socket receives no events, and no error is returned.
 
 use crate::link::{RTM_DELLINK, RTM_NEWLINK};
 use crate::netlink::{Socket, messages};
@@ -17,27 +16,28 @@ use std::os::fd::BorrowedFd;
 /// `include/uapi/linux/netlink.h`
 const NETLINK_LISTEN_ALL_NSID: libc::c_int = 8;
 
-/// An interface of some namespace.
+/// An interface of any network namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Endpoint {
-    /// Number that our network namespace gives to the interface's; `None`: it is ours.
+    /// The number of its network namespace in the own one; `None`: the own one.
     pub namespace: Option<i32>,
-    /// The kernel's index, there.
+    /// The kernel's index in that namespace.
     pub index: u32,
 }
 
-/// Hears of interfaces of the namespace of the thread that made it, and of those that it numbers.
+/// Receives changes of interfaces in the network namespace of the thread that created it, and in
+/// the namespaces that it numbers. One thread at a time uses it.
 pub struct NetnsMonitor {
     socket: Socket,
     buffer: Vec<u8>,
 }
 
 impl NetnsMonitor {
-    /// Starts to listen.
+    /// Starts to receive changes.
     ///
     /// # Errors
     ///
-    /// When no netlink socket can be made.
+    /// No netlink socket can be created.
     pub fn new() -> io::Result<NetnsMonitor> {
         let socket = Socket::new(libc::RTMGRP_LINK as u32)?;
         sys::grow_buffer(socket.fd(), libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, 1 << 20);
@@ -45,18 +45,18 @@ impl NetnsMonitor {
         Ok(NetnsMonitor { socket, buffer: vec![0; 64 * 1024] })
     }
 
-    /// Becomes readable when [`NetnsMonitor::changed`] may return something.
+    /// Returns the descriptor that becomes readable when [`NetnsMonitor::changed`] may return an
+    /// interface.
     pub fn poll_fd(&self) -> BorrowedFd<'_> {
         self.socket.fd()
     }
 
-    /// The interfaces of which something may have changed since the last call, or that are gone,
-    /// in no order, each once; `None` when that is not known, as too much was said meanwhile: each
-    /// may have. Never blocks.
+    /// Returns the interfaces that may have changed or vanished since the last call, each once.
+    /// `None`: events were lost, so any interface may have changed. Never blocks.
     ///
     /// # Errors
     ///
-    /// A broken socket.
+    /// The socket is broken.
     pub fn changed(&mut self) -> io::Result<Option<Vec<Endpoint>>> {
         let mut endpoints = Vec::new();
         let mut all = true;

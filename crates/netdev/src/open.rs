@@ -11,7 +11,7 @@ use crate::{afpacket, dummy, tun, xdp};
 ///
 /// # Errors
 ///
-/// See [`OpenError`]; nothing is left behind.
+/// See [`OpenError`]. No kernel object remains.
 pub fn open(spec: &OpenSpec) -> Result<Opened, OpenError> {
     if spec.kind != Kind::Dummy {
         check_name(&spec.name)?;
@@ -22,7 +22,7 @@ pub fn open(spec: &OpenSpec) -> Result<Opened, OpenError> {
         Kind::AfXdp => xdp::open(spec)?,
         Kind::Dummy => dummy::open(spec)?,
     };
-    // A dummy is new each time. Of the others `tun` knows whether it created one.
+    // A dummy is always new. For the other kinds, `tun` knows whether it created the interface.
     if let Some(mac) = spec.mac.or(spec.first_mac.filter(|_| spec.kind == Kind::Dummy)) {
         let same = opened.device.status().is_ok_and(|s| s.mac == mac);
         if !same {
@@ -35,7 +35,7 @@ pub fn open(spec: &OpenSpec) -> Result<Opened, OpenError> {
     if let Some(mtu) = spec.mtu {
         opened.device.set_mtu(mtu).map_err(OpenError::system(&spec.name, "setting the MTU"))?;
     }
-    // Last, so that a failure above leaves nothing behind.
+    // Last, so that no interface remains after a failure above.
     if matches!(spec.kind, Kind::Internal | Kind::Tap) {
         opened
             .device

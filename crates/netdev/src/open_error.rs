@@ -4,45 +4,45 @@
 use crate::link::is_not_there;
 use std::io;
 
-/// Why a device could not be opened. The text fits the Interface's `error` column.
+/// The reason why a device could not be opened. The text fits the Interface's `error` column.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// There is no such interface in this network namespace.
     #[error("{name}: could not open network device {name} (No such device)")]
     NoDevice {
-        /// The name asked for.
+        /// The requested name.
         name: String,
     },
-    /// The name can be no interface's name.
+    /// The name is not a valid interface name.
     #[error("\"{name}\" is not a valid interface name: {reason}")]
     BadName {
-        /// The name asked for.
+        /// The requested name.
         name: String,
-        /// What is wrong with it.
+        /// The reason, for the user.
         reason: &'static str,
     },
-    /// An option's value makes no sense.
+    /// The value of an option is invalid.
     #[error("{name}: options:{option}: {reason}")]
     BadOption {
         /// The device.
         name: String,
         /// The option's key.
         option: String,
-        /// What is wrong with it.
+        /// The reason, for the user.
         reason: String,
     },
-    /// There is an interface of that name that cannot be used as this kind.
+    /// An interface of that name exists and cannot be used as this kind.
     #[error("{name}: {reason}")]
     Unsuitable {
-        /// The name asked for.
+        /// The requested name.
         name: String,
-        /// What it is instead, and what to do.
+        /// The actual kind of the interface, and what to do.
         reason: String,
     },
-    /// A dummy of that name, or a tap that another process holds, is open already.
+    /// A dummy of that name, or a tap of that name in another process, is open already.
     #[error("{name}: device is already open")]
     Busy {
-        /// The name asked for.
+        /// The requested name.
         name: String,
     },
     /// A system call failed.
@@ -50,16 +50,16 @@ pub enum OpenError {
     System {
         /// The device.
         name: String,
-        /// What was tried.
+        /// The operation that failed.
         step: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
 }
 
 impl OpenError {
-    /// For `map_err`: wraps what the kernel said to `step`; `ENODEV` becomes
+    /// Returns a function for `map_err` that wraps the kernel's error in `step`. `ENODEV` becomes
     /// [`OpenError::NoDevice`].
     pub(crate) fn system(name: &str, step: &'static str) -> impl FnOnce(io::Error) -> OpenError {
         let name = name.to_owned();
@@ -72,7 +72,7 @@ impl OpenError {
         }
     }
 
-    /// The error number, where the kernel gave one.
+    /// Returns the error number that corresponds to the error, if there is one.
     pub fn raw_os_error(&self) -> Option<i32> {
         match self {
             OpenError::NoDevice { .. } => Some(libc::ENODEV),
@@ -85,7 +85,7 @@ impl OpenError {
     }
 }
 
-/// Follows `dev_valid_name` (net/core/dev.c).
+/// Checks an interface name by the rules of `dev_valid_name` (net/core/dev.c).
 pub(crate) fn check_name(name: &str) -> Result<(), OpenError> {
     let bad = |reason| Err(OpenError::BadName { name: name.to_owned(), reason });
     if name.is_empty() {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Interfaces of internal ports that an earlier run left, in other network namespaces.
+//! Interfaces of internal ports of an earlier run in other network namespaces.
 //!
-//! Who uses an internal port may move it into a container's namespace, and call it something else
-//! there. It outlives the switch there as it would at home. The next run looks for it before it
-//! makes one: a second one by that name would have no user.
+//! A user may move the interface of an internal port into a container's namespace and rename it
+//! there. It outlives the switch there like in the switch's own namespace. The next run searches it
+//! before it creates a new interface: a second one of that name would have no user.
 
 use crate::link;
 use crate::namespace::{self, Identity};
@@ -15,21 +15,21 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-/// Whose the interfaces are that outlive a run of the switch, and what an earlier run of his left
-/// elsewhere. Clones look there once together, when the first internal port is opened that is not
-/// at home; so keep one for as long as the run lasts.
+/// The owner of persistent interfaces, and the interfaces of its earlier runs in other network
+/// namespaces. All clones share one search, made when the first internal port is opened whose
+/// interface is not in the own namespace. So keep one clone during the whole run.
 #[derive(Clone, Debug)]
 pub struct Owner {
     name: String,
     orphans: Arc<OnceLock<BTreeMap<String, Orphan>>>,
 }
 
-/// Where an interface is.
+/// The location of an interface.
 #[derive(Debug)]
 struct Orphan {
     namespace: PathBuf,
     identity: Identity,
-    /// What it is called there.
+    /// Its name there.
     name: String,
 }
 
@@ -48,17 +48,18 @@ impl<T: Into<String>> From<T> for Owner {
 }
 
 impl Owner {
-    /// The name that tells this switch's interfaces from another's; the last 200 bytes count.
+    /// Returns the name that distinguishes interfaces of several switches. Its last 200 bytes are
+    /// significant.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The interface that was made for `port`, when it is in another namespace that a process or
-    /// a name leads to.
+    /// Attaches to the interface of `port` if it is in another network namespace that is reachable
+    /// through a process or a name.
     ///
     /// # Errors
     ///
-    /// It is there and cannot be had.
+    /// The interface exists and cannot be attached.
     pub(crate) fn attach_orphan(&self, port: &str) -> Result<Option<Attached>, OpenError> {
         let Some(orphan) = self.orphans.get_or_init(|| search(&self.name)).get(port) else {
             return Ok(None);
@@ -72,7 +73,7 @@ impl Owner {
         let attached = namespace::within(namespace.into(), attach)
             .map_err(OpenError::system(port, "entering the network namespace of its interface"))?
             .transpose()?
-            .filter(|attached| !attached.created); // it has gone in this moment
+            .filter(|attached| !attached.created); // it vanished in this moment
         if attached.is_some() {
             tracing::info!(
                 target: "netdev_linux",
@@ -84,13 +85,13 @@ impl Owner {
     }
 }
 
-/// Interfaces of `owner` in all namespaces but the calling thread's, by their ports.
+/// Returns the interfaces of `owner` in all namespaces but the calling thread's, by port.
 fn search(owner: &str) -> BTreeMap<String, Orphan> {
     let own = namespace::own().ok();
     let others = namespace::all().filter(|found| Some(found.identity) != own);
     let mut orphans = BTreeMap::new();
     for namespace::Found { path, identity, namespace } in others {
-        // Some are not for us to enter.
+        // Namespaces that the process may not enter are skipped.
         for (port, name) in ports_in(namespace, owner).unwrap_or_default() {
             orphans.insert(port, Orphan { namespace: path.clone(), identity, name });
         }
@@ -98,7 +99,7 @@ fn search(owner: &str) -> BTreeMap<String, Orphan> {
     orphans
 }
 
-/// Ports of `owner`, and what their interfaces are called there.
+/// Returns the ports of `owner` in `namespace` and the names of their interfaces.
 fn ports_in(namespace: File, owner: &str) -> io::Result<Vec<(String, String)>> {
     let links = namespace::within(namespace.into(), link::list)?;
     let of_owner = links.into_iter().filter_map(|link| {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `AF_PACKET` sockets (packet(7)): creation, binding, and what they receive.
+//! `AF_PACKET` sockets (packet(7)): creation, binding, and filters.
 
 use crate::device::Reception;
 use crate::{link, sys};
@@ -7,16 +7,16 @@ use std::io;
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-/// Asked of the kernel for each socket.
+/// Requested buffer size of each socket, in bytes: 8 MiB.
 const SOCKET_BUFFER: i32 = 8 << 20;
 
 // include/uapi/linux/if_packet.h
 const PACKET_IGNORE_OUTGOING: i32 = 23;
 
-/// A protocol that no frame on an Ethernet device has: below 0x600 the kernel knows two,
-/// `ETH_P_802_3` and `ETH_P_802_2` (`eth_type_trans`). A socket that was bound to a protocol
-/// keeps it when it is bound to protocol 0, so this stands for "none". Only a list that is looked
-/// at when nobody took a frame then has our entry, and no frame runs it.
+/// A protocol that no frame on an Ethernet device has: below 0x600 the kernel assigns only
+/// `ETH_P_802_3` and `ETH_P_802_2` (`eth_type_trans`). It stands for "none", because a socket that
+/// is bound to protocol 0 keeps the protocol that it had. The socket's handler is then in a list of
+/// this protocol only, so no frame runs it.
 const NO_FRAME: u16 = 0x05ff;
 
 fn address(index: u32, protocol: u16) -> libc::sockaddr_ll {
@@ -24,12 +24,12 @@ fn address(index: u32, protocol: u16) -> libc::sockaddr_ll {
     let mut a: libc::sockaddr_ll = unsafe { mem::zeroed() };
     a.sll_family = libc::AF_PACKET as u16;
     a.sll_protocol = protocol.to_be();
-    a.sll_ifindex = index as i32; // the kernel's indexes are positive ints
+    a.sll_ifindex = index as i32; // the kernel's indices are positive ints
     a
 }
 
 pub(crate) fn receive_socket(link: &link::Link, muted: bool) -> io::Result<OwnedFd> {
-    // Protocol 0 until everything is set, so that nothing is received before.
+    // Protocol 0 until all options are set, so that no frame is received before.
     let socket = sys::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_NONBLOCK, 0)?;
     let fd = socket.as_fd();
     sys::set_option(fd, libc::SOL_PACKET, libc::PACKET_VNET_HDR, &1)?;
@@ -50,8 +50,8 @@ pub(crate) fn receive_socket(link: &link::Link, muted: bool) -> io::Result<Owned
     Ok(socket)
 }
 
-/// Starts or stops the reception of a socket of [`receive_socket`]: every frame, or those that `filter`
-/// accepts. Frames in its queue stay.
+/// Starts or stops the reception of a socket of [`receive_socket`]: every frame, or those that
+/// `filter` accepts. Frames in its queue stay.
 pub(crate) fn set_receiving(
     socket: &OwnedFd,
     index: u32,
@@ -77,7 +77,7 @@ pub(crate) fn set_receiving(
     sys::bind(fd, &address(index, protocol))
 }
 
-/// A socket filter that accepts nothing: it runs before a packet is copied.
+/// Attaches a filter that accepts no packet. It runs before a packet is copied.
 fn take_none(fd: BorrowedFd<'_>) -> io::Result<()> {
     // BPF_RET | BPF_K with 0 bytes (include/uapi/linux/bpf_common.h).
     sys::attach_filter(fd, &mut [libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: 0 }])
@@ -85,7 +85,7 @@ fn take_none(fd: BorrowedFd<'_>) -> io::Result<()> {
 
 fn take_all(fd: BorrowedFd<'_>) -> io::Result<()> {
     match sys::set_option(fd, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &0) {
-        // There was none.
+        // No filter was attached.
         Err(e) if e.raw_os_error() == Some(libc::ENOENT) => Ok(()),
         other => other,
     }
@@ -99,19 +99,19 @@ pub(crate) fn send_socket(index: u32) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// A socket on interface `index`, for [`is_bound`]. Nothing is queued on it.
+/// Creates a socket on interface `index`, for [`is_bound`]. No packet is queued on it.
 pub(crate) fn bound_socket(index: u32) -> io::Result<OwnedFd> {
     let socket = sys::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_NONBLOCK, 0)?;
     sys::bind(socket.as_fd(), &address(index, 0))?;
     Ok(socket)
 }
 
-/// Whether a socket of [`bound_socket`] is on its interface still. The kernel takes it off for good
-/// when the interface is deleted or moved to another namespace; one that comes later may have the
-/// same index.
+/// Returns true when a socket of [`bound_socket`] is still bound to its interface. The kernel
+/// unbinds it permanently when the interface is deleted or moved to another network namespace. A
+/// later interface may have the same index.
 pub(crate) fn is_bound(socket: &OwnedFd, index: u32) -> bool {
     match sys::bound_to::<libc::sockaddr_ll>(socket.as_fd()) {
         Ok(address) => address.sll_ifindex == index as i32,
-        Err(_) => true, // as far as is known
+        Err(_) => true, // nothing shows that it is gone
     }
 }

@@ -8,17 +8,18 @@ use packet::Packet;
 use std::ffi::c_int;
 use std::io;
 
-/// Bytes of the packet's own buffer that a frame is received into.
+/// Bytes of a packet's own buffer, into which a frame is received.
 pub(crate) const FIRST_PART: usize = 2048;
-/// Room for the rest: the largest IP packet with Ethernet header and tags fits.
+/// Bytes of the buffer for the rest of a large frame: the largest IP packet with Ethernet header
+/// and tags fits.
 pub(crate) const REST_PART: usize = 66_560 - FIRST_PART;
 
 /// The meaning of the kernel's error for a receiver.
 pub(crate) enum ReceiveError {
     /// No frame is there now. The interface may be down or moving, which is temporary.
     NoFrame,
-    /// The kernel dropped one frame that its frame header cannot describe: SCTP in segments, or UDP in
-    /// segments before Linux 6.2.
+    /// The kernel dropped one frame that its frame header cannot describe: SCTP in segments, or UDP
+    /// in segments before Linux 6.2.
     BadFrame,
     /// The interface is gone; the receiver returns [`gone`].
     Gone,
@@ -56,7 +57,8 @@ pub(crate) fn gone() -> io::Error {
     io::Error::from_raw_os_error(libc::ENODEV)
 }
 
-/// Gives a whole frame the metadata of its header. False when they contradict each other.
+/// Sets the offload metadata of a whole frame from its header. Returns false when they contradict
+/// each other.
 pub(crate) fn attach_offload(p: &mut Packet, header: &[u8; VNET_HEADER]) -> bool {
     match vnet::decode(header, p.data()) {
         Some(offload) => {
@@ -68,8 +70,8 @@ pub(crate) fn attach_offload(p: &mut Packet, header: &[u8; VNET_HEADER]) -> bool
     }
 }
 
-/// Makes `p`, received into a FIRST_PART long packet and `rest`, a whole frame of `length`
-/// bytes. False for what is no Ethernet frame.
+/// Joins `p`, a buffer of FIRST_PART bytes, and `rest` to a whole frame of `length` bytes. Returns
+/// false when it is not an Ethernet frame.
 pub(crate) fn join(p: &mut Packet, length: usize, rest: &[u8], pool: &mut PacketPool) -> bool {
     if length < headers::ETH_HEADER {
         return false;
@@ -78,7 +80,7 @@ pub(crate) fn join(p: &mut Packet, length: usize, rest: &[u8], pool: &mut Packet
         p.resize(length);
     } else {
         let Some(more) = rest.get(..length - FIRST_PART) else { return false };
-        // The rest is copied in any case: into a buffer that is large enough already.
+        // The rest is copied in any case, so it is copied into a buffer that is large enough.
         let mut large = pool.take_large(FIRST_PART + REST_PART);
         large.extend(p.data());
         large.extend(more);

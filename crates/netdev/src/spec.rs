@@ -5,24 +5,24 @@ use crate::orphan::Owner;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Kind of a device.
+/// The kind of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// A Linux interface, reached by `AF_PACKET`.
     System,
-    /// An interface that we create by `/dev/net/tun`; it vanishes with us, unless
-    /// [`OpenSpec::persistent`].
+    /// An interface that the switch creates by `/dev/net/tun`. It vanishes with the switch, unless
+    /// [`OpenSpec::persistent`] is set.
     Internal,
-    /// A tap interface; an existing persistent one is attached.
+    /// A tap interface. An existing persistent one is attached.
     Tap,
     /// A Linux interface, reached by `AF_XDP`.
     AfXdp,
-    /// No kernel behind it; for tests.
+    /// A device without a kernel object, for tests.
     Dummy,
 }
 
 impl Kind {
-    /// `Interface:type` in the database.
+    /// Returns the value of `Interface:type` in the database.
     pub fn as_str(self) -> &'static str {
         match self {
             Kind::System => "system",
@@ -33,8 +33,8 @@ impl Kind {
         }
     }
 
-    /// The kind that `Interface:type` names (empty means "system"); `None` for types that are
-    /// no network device of this crate (patch, tunnels, unknown names).
+    /// Returns the kind that `Interface:type` names (empty means "system"). `None`: the type is not
+    /// a network device of this crate (patch, tunnels, unknown names).
     pub fn from_type(name: &str) -> Option<Kind> {
         Some(match name {
             "" | "system" => Kind::System,
@@ -53,14 +53,14 @@ impl fmt::Display for Kind {
     }
 }
 
-/// What to open.
+/// The specification of a device to open.
 #[derive(Clone, Debug)]
 pub struct OpenSpec {
     /// Interface name, at most 15 bytes (any length for a dummy).
     pub name: String,
-    /// What it is.
+    /// The kind of the device.
     pub kind: Kind,
-    /// Receive queues wanted; 0 means 1. Devices that have one queue only (all but `AF_XDP` and
+    /// Number of receive queues; 0 means 1. Kinds that have one queue only (all but `AF_XDP` and
     /// dummy) open one.
     pub n_rxq: usize,
     /// `Interface:options`; unknown keys are ignored.
@@ -69,27 +69,30 @@ pub struct OpenSpec {
     ///   `generic`; `use-need-wakeup` = `true` (default) or `false`.
     /// * dummy: `pcap`, `rxq_pcap`, `tx_pcap` (files), `ifindex`, `stream`, `pstream`.
     pub options: BTreeMap<String, String>,
-    /// Internal and tap: the interface outlives the switch, so that its addresses, routes and
-    /// the BPF programs on it do too. The next open of that name, in the same network namespace,
-    /// finds it again, also when it has been moved to another one since, which a process or a name
-    /// leads to. It is marked with the owner given here, which tells this switch's from another's
-    /// ([`crate::persistent_interfaces`]), and deleted for good by [`crate::Device::set_persistent`]. An interface that an earlier run left is opened
-    /// whether or not this is set; not set, it vanishes with this device. An interface that
-    /// somebody else created keeps what he chose. Other kinds ignore it.
+    /// Internal and tap: the interface outlives the switch, and with it its addresses, routes and
+    /// BPF programs. It is marked with this owner, which distinguishes interfaces of several
+    /// switches ([`crate::persistent_interfaces`]). [`crate::Device::set_persistent`] deletes it
+    /// permanently.
+    ///
+    /// The next open of that name re-attaches to the interface, in the same network namespace or in
+    /// one reachable through a process or a name in /run/netns. It opens an interface of an earlier
+    /// run whether or not this is set; if it is not set, the interface vanishes with the device. An
+    /// interface that another program created keeps that program's setting. Other kinds ignore
+    /// this.
     pub persistent: Option<Owner>,
-    /// Receive nothing until [`crate::Device::set_receiving`] says so (`AF_PACKET`).
+    /// Receive nothing until [`crate::Device::set_receiving`] (`AF_PACKET`).
     pub muted: bool,
-    /// MTU to set; `None` leaves it.
+    /// MTU to set, in bytes. `None`: unchanged.
     pub mtu: Option<u32>,
-    /// Ethernet address to set; `None` leaves it.
+    /// Ethernet address to set. `None`: unchanged.
     pub mac: Option<[u8; 6]>,
-    /// The address of an interface that does not exist yet, and so one that this open creates
-    /// (internal, tap, dummy), where `mac` is `None`. One that is there already keeps its own.
+    /// Ethernet address of an interface that this open creates (internal, tap, dummy), if `mac` is
+    /// `None`. An existing interface keeps its own address.
     pub first_mac: Option<[u8; 6]>,
 }
 
 impl OpenSpec {
-    /// A device with one queue and no options.
+    /// Returns the specification of a device with one queue and no options.
     pub fn new(name: impl Into<String>, kind: Kind) -> OpenSpec {
         OpenSpec {
             name: name.into(),

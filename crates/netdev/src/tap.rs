@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A tap interface that only the switch reads: BPF programs send packets up by redirecting them
-//! to it, since that way a packet's segmentation and unfinished checksum reach us with it.
+//! A tap interface that only the switch reads. BPF programs pass packets to the switch by
+//! redirecting them to it, because a packet's segmentation and unfinished checksum are kept that
+//! way.
 //!
 //! # What it is
 //!
-//! [`Tap::open`] makes an interface that vanishes with the process, up, as long as the kernel
-//! allows (65,521 bytes or more), without ARP, multicast and IPv6 addresses, so that nothing on
-//! the host speaks there by itself. [`Tap::recv`] gives what was sent to it as it is: the frame
-//! with whatever the programs put before it, and beside it the `struct virtio_net_hdr` as the
+//! [`Tap::open`] creates an interface that vanishes with the process. It is up, with the largest
+//! MTU that the kernel allows (65,521 bytes or more), and without ARP, multicast and IPv6
+//! addresses, so the host sends nothing there by itself. [`Tap::recv`] returns the data unchanged:
+//! the frame with any bytes that the programs put before it, and the `struct virtio_net_hdr` as the
 //! kernel wrote it.
 //!
-//! The kernel's header counts from the first byte of what was sent. Whoever cuts off the part
-//! before the real frame calls [`decode_offload`] then; it cannot be done earlier, because
-//! reading the header properly takes the frame's own headers.
+//! The offsets in the kernel's header count from the first byte of the data. The caller removes the
+//! part before the real frame and then calls [`decode_offload`], which needs the frame's own
+//! headers.
 //!
-//! A VLAN tag that the kernel carried beside the packet stands behind the first twelve bytes of
-//! what is read; the kernel's offsets count it.
+//! A VLAN tag that the kernel carried outside the packet follows the first twelve bytes of the
+//! data. The kernel's offsets include it.
 //!
 //! # Which side it errs on
 //!
-//! What does not fit the ring is dropped by the kernel and counted in [`Tap::lost`].
+//! The kernel drops packets that do not fit the ring; [`Tap::lost`] counts them.
 
 use crate::link::{By, Change, LinkClient, is_not_there};
 use crate::open_error::{OpenError, check_name};
@@ -38,15 +39,15 @@ pub use crate::vnet::decode_offload;
 /// Errors of a read while the interface is down.
 const DOWN: [c_int; 3] = [libc::EBADFD, libc::EIO, libc::ENETDOWN];
 
-/// One packet as it was sent to the interface.
+/// One packet in the form in which it was sent to the interface.
 pub struct Raw {
-    /// All bytes; its offload metadata is empty.
+    /// All bytes, with empty offload metadata.
     pub packet: Packet,
     /// `struct virtio_net_hdr`, host byte order; for [`decode_offload`].
     pub header: [u8; VNET_HEADER],
 }
 
-/// The reading end.
+/// The reading end of a tap interface. One thread at a time uses it.
 pub struct Tap {
     fd: OwnedFd,
     reader: FrameReader,
@@ -57,13 +58,12 @@ pub struct Tap {
 }
 
 impl Tap {
-    /// Makes the interface in the calling thread's network namespace and brings it up. In `name`
-    /// "%d" stands for a number that the kernel chooses. The ring between kernel and us holds
-    /// `ring` packets.
+    /// Creates the interface in the calling thread's network namespace and brings it up. "%d" in
+    /// `name` stands for a number that the kernel chooses. The kernel's ring holds `ring` packets.
     ///
     /// # Errors
     ///
-    /// See [`OpenError`]; also when the interface is there already. Nothing is left behind.
+    /// See [`OpenError`]; also when the interface exists already. No kernel object remains.
     pub fn open(name: &str, ring: u32) -> Result<Tap, OpenError> {
         check_name(name)?;
         let attached = tap_interface::attach(name)?;
@@ -81,7 +81,7 @@ impl Tap {
         let link = client.link(By::Name(&name)).map_err(err("looking it up"))?;
         let by = By::Index(link.index);
         match client.change(by, Change::NoIpv6Address) {
-            // A kernel without IPv6 makes no address.
+            // A kernel without IPv6 assigns no address.
             Err(e) if matches!(e.raw_os_error(), Some(libc::EAFNOSUPPORT | libc::EOPNOTSUPP)) => {}
             other => other.map_err(err("switching IPv6 addresses off"))?,
         }
@@ -96,24 +96,25 @@ impl Tap {
         Ok(Tap { fd, reader: FrameReader::default(), client, name, index, malformed: 0 })
     }
 
-    /// The interface's name.
+    /// Returns the interface's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The kernel's index of the interface.
+    /// Returns the kernel's index of the interface.
     pub fn ifindex(&self) -> u32 {
         self.index
     }
 
-    /// Becomes readable when [`Tap::recv`] may return something (level triggered).
+    /// Returns the descriptor that becomes readable when [`Tap::recv`] may return packets (level
+    /// triggered).
     pub fn poll_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 
-    /// Receives at most `max` packets, appended to `out`, buffers taken from `pool`. Returns how
-    /// many; fewer than `max` means that nothing more is there now, or that much was no frame.
-    /// Never blocks.
+    /// Receives at most `max` packets and appends them to `out`, in buffers from `pool`. Returns
+    /// their number. Fewer than `max` means that no more is there, or that much of the data was not
+    /// frames. Never blocks.
     ///
     /// # Errors
     ///
@@ -125,7 +126,7 @@ impl Tap {
         max: usize,
     ) -> io::Result<usize> {
         let before = out.len();
-        // What is no frame must not keep us here for ever.
+        // Data that is not frames must not keep this loop running for ever.
         let mut reads = max.saturating_mul(2);
         while out.len() - before < max && reads > 0 {
             reads -= 1;
@@ -143,7 +144,8 @@ impl Tap {
         Ok(out.len() - before)
     }
 
-    /// Frames that the kernel dropped because the ring was full or the interface down, in all.
+    /// Returns the number of frames that the kernel dropped because the ring was full or the
+    /// interface down.
     ///
     /// # Errors
     ///
@@ -152,7 +154,7 @@ impl Tap {
         Ok(self.client.link(By::Index(self.index))?.stats.tx_dropped.unwrap_or(0))
     }
 
-    /// What was read and was too short or too long to be a frame, in all.
+    /// Returns the number of reads whose data was too short or too long for a frame.
     pub fn malformed(&self) -> u64 {
         self.malformed
     }

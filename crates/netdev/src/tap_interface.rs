@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tap interfaces by `/dev/net/tun`: creation, attachment, persistence, and the marks of their owners.
+//! Tap interfaces by `/dev/net/tun`: creation, attachment, persistence, and the marks of their
+//! owners.
 
 use crate::link::{self, By, Link, LinkClient};
 use crate::netlink::attributes;
@@ -26,38 +27,38 @@ const TUN_F_TSO_ECN: libc::c_ulong = 0x08;
 const TUN_F_USO4: libc::c_ulong = 0x20;
 const TUN_F_USO6: libc::c_ulong = 0x40;
 
-/// What `IFLA_IFALIAS` of the interfaces that outlive us begins with, so that a later run knows
-/// them. Their port's name and their owner follow, with a space before each.
+/// The start of `IFLA_IFALIAS` of persistent interfaces, by which a later run recognises them. The
+/// name of the port and the owner follow, each after a space.
 const MARK: &str = "slipswitch";
-/// Bytes of an owner that count: with the mark they fit into `IFALIASZ`.
-const OWNER: usize = 200;
+/// Maximum bytes of an owner in the alias: together with the mark they fit into `IFALIASZ`.
+const OWNER_BYTES: usize = 200;
 
-/// What counts of an owner's name.
-fn end(owner: &str) -> &str {
-    let mut from = owner.len().saturating_sub(OWNER);
+/// Returns the end of an owner's name that the alias contains.
+fn owner_suffix(owner: &str) -> &str {
+    let mut from = owner.len().saturating_sub(OWNER_BYTES);
     while !owner.is_char_boundary(from) {
         from += 1;
     }
     owner.get(from..).unwrap_or_default()
 }
 
-/// The alias of an interface that `owner` made to outlive it, for `port`.
+/// Returns the alias of a persistent interface of `owner` for `port`.
 pub(crate) fn mark(port: &str, owner: &str) -> String {
-    format!("{MARK} {port} {}", end(owner))
+    format!("{MARK} {port} {}", owner_suffix(owner))
 }
 
-/// The port that `owner` made an interface for; `None` when somebody else made it. An interface
-/// may be called something else than its port.
+/// Returns the port for which `owner` created an interface; `None` when another program created it.
+/// The name of the interface may differ from that of the port.
 pub(crate) fn port_of<'a>(link: &'a Link, owner: &str) -> Option<&'a str> {
     if link.kind.as_deref() != Some("tun") {
         return None;
     }
     let rest = link.alias.as_deref()?.strip_prefix(MARK)?.strip_prefix(' ')?;
     let (port, by) = rest.split_once(' ')?;
-    (by == end(owner)).then_some(port)
+    (by == owner_suffix(owner)).then_some(port)
 }
 
-/// True for an alias that a switch gave.
+/// Returns true for an alias that a switch set.
 pub(crate) fn is_mark(alias: &str) -> bool {
     alias.split(' ').next() == Some(MARK)
 }
@@ -68,15 +69,15 @@ const IFLA_INFO_DATA: u16 = 2;
 const IFLA_TUN_TYPE: u16 = 3;
 const IFLA_TUN_MULTI_QUEUE: u16 = 7;
 
-/// A descriptor that stands for a tap interface.
+/// The descriptor of a tap interface.
 pub(crate) struct Attached {
     pub fd: OwnedFd,
-    /// The interface was not there before.
+    /// The interface did not exist before.
     pub created: bool,
 }
 
-/// Creates the tap interface `name`, or attaches to the persistent one of that name. In `name`,
-/// "%d" stands for a number that the kernel chooses.
+/// Creates the tap interface `name`, or attaches to the persistent one of that name. "%d" in `name`
+/// stands for a number that the kernel chooses.
 pub(crate) fn attach(name: &str) -> Result<Attached, OpenError> {
     let err = |step| OpenError::system(name, step);
     let fd = OpenOptions::new()
@@ -119,25 +120,26 @@ fn set_interface(fd: &OwnedFd, name: &str, extra: libc::c_int) -> io::Result<()>
     Ok(())
 }
 
-/// Why the kernel would not attach us to an interface that is there. (It takes over the flags
-/// for frames, `IFF_VNET_HDR` and `IFF_NO_PI`, from whoever attaches to its only queue.)
+/// Returns the reason why the kernel refused to attach to an existing interface. (The frame flags,
+/// `IFF_VNET_HDR` and `IFF_NO_PI`, are not a reason: the kernel takes them from the process that
+/// attaches to the only queue.)
 fn refused(name: &str, source: io::Error) -> OpenError {
     let unsuitable = |reason| OpenError::Unsuitable { name: name.to_owned(), reason };
     match source.raw_os_error() {
         Some(libc::EBUSY) => OpenError::Busy { name: name.to_owned() },
         Some(libc::EINVAL) => match LinkClient::new()
-            .and_then(|c| c.read(By::Name(name), None, what))
+            .and_then(|c| c.read(By::Name(name), None, properties))
         {
-            Ok(What { kind, .. }) if kind != "tun" => unsuitable(format!(
+            Ok(Properties { kind, .. }) if kind != "tun" => unsuitable(format!(
                 "an interface of that name exists and is no tap interface ({}): \
                  rename or delete it, or use it with type system",
                 if kind.is_empty() { "hardware" } else { &kind },
             )),
-            Ok(What { layer3: true, .. }) => unsuitable(
+            Ok(Properties { layer3: true, .. }) => unsuitable(
                 "an interface of that name exists and is a tun, not a tap interface: delete it"
                     .to_owned(),
             ),
-            Ok(What { multi_queue: true, .. }) => unsuitable(
+            Ok(Properties { multi_queue: true, .. }) => unsuitable(
                 "the tap interface of that name was created with several queues (multi_queue): \
                  delete it, or create it without"
                     .to_owned(),
@@ -148,31 +150,34 @@ fn refused(name: &str, source: io::Error) -> OpenError {
     }
 }
 
-/// What an interface is that cannot be attached to.
+/// Properties of an interface to which a process cannot attach.
 #[derive(Default)]
-struct What {
+struct Properties {
     kind: String,
     layer3: bool,
     multi_queue: bool,
 }
 
-fn what(payload: &[u8]) -> Option<What> {
-    let mut what = What { kind: link::parse(payload)?.kind.unwrap_or_default(), ..What::default() };
+fn properties(payload: &[u8]) -> Option<Properties> {
+    let mut found = Properties {
+        kind: link::parse(payload)?.kind.unwrap_or_default(),
+        ..Properties::default()
+    };
     let info = attributes(payload.get(16..)?).filter(|(kind, _)| *kind == IFLA_LINKINFO);
     let data =
         info.flat_map(|(_, info)| attributes(info)).filter(|(kind, _)| *kind == IFLA_INFO_DATA);
     for (kind, value) in data.flat_map(|(_, data)| attributes(data)) {
         let value = value.first().copied().unwrap_or(0);
         match kind {
-            IFLA_TUN_TYPE => what.layer3 = libc::c_int::from(value) == libc::IFF_TUN,
-            IFLA_TUN_MULTI_QUEUE => what.multi_queue = value != 0,
+            IFLA_TUN_TYPE => found.layer3 = libc::c_int::from(value) == libc::IFF_TUN,
+            IFLA_TUN_MULTI_QUEUE => found.multi_queue = value != 0,
             _ => {}
         }
     }
-    Some(what)
+    Some(found)
 }
 
-/// Whether the interface stays when its last descriptor is closed.
+/// Sets whether the interface remains when its last descriptor is closed.
 pub(crate) fn set_persistent(fd: &OwnedFd, on: bool) -> io::Result<()> {
     // SAFETY: the argument is a number, no memory is passed.
     sys::check(unsafe {
@@ -181,21 +186,22 @@ pub(crate) fn set_persistent(fd: &OwnedFd, on: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// Interfaces of the calling thread's network namespace that `owner` created to outlive it
-/// ([`crate::OpenSpec::persistent`]), whether or not it holds them now.
+/// Returns the names of the persistent interfaces of `owner` in the calling thread's network
+/// namespace ([`crate::OpenSpec::persistent`]), open or not.
 ///
 /// # Errors
 ///
-/// What the kernel said.
+/// The kernel's error.
 pub fn persistent_interfaces(owner: &str) -> io::Result<Vec<String>> {
     let all = link::list()?.into_iter();
     Ok(all.filter(|link| port_of(link, owner).is_some()).map(|link| link.name).collect())
 }
 
-/// Has the host keep its neighbours on the interface while it has no carrier, which is while
-/// nobody holds it: it would have to ask for their addresses again, and nobody would answer. The
-/// settings are there since Linux 5.16 (Documentation/networking/ip-sysctl.rst); before, and
-/// where `/proc/sys` cannot be written, established flows of the host wait for the next holder.
+/// Makes the host keep the interface's neighbour entries while the interface has no carrier, that
+/// is, while no process has it open. Without the entries the host would resolve the addresses again
+/// and get no reply. The settings exist since Linux 5.16 (Documentation/networking/ip-sysctl.rst).
+/// Before, and where `/proc/sys` is read-only, established flows of the host wait until a process
+/// opens the interface.
 pub(crate) fn keep_neighbours(name: &str) {
     for setting in ["ipv4/conf/{}/arp_evict_nocarrier", "ipv6/conf/{}/ndisc_evict_nocarrier"] {
         let path = format!("/proc/sys/net/{}", setting.replace("{}", name));
@@ -205,11 +211,11 @@ pub(crate) fn keep_neighbours(name: &str) {
     }
 }
 
-/// Deletes an interface of [`persistent_interfaces`] that nobody holds.
+/// Deletes an interface of [`persistent_interfaces`] that no process has open.
 ///
 /// # Errors
 ///
-/// [`OpenError::Busy`] when a process holds it, [`OpenError::Unsuitable`] when `owner` did not
+/// [`OpenError::Busy`] when a process has it open, [`OpenError::Unsuitable`] when `owner` did not
 /// create it, [`OpenError::NoDevice`] when it is gone.
 pub fn remove_persistent(name: &str, owner: &str) -> Result<(), OpenError> {
     check_name(name)?;
@@ -232,7 +238,7 @@ fn offload(fd: &OwnedFd, features: libc::c_ulong) -> io::Result<()> {
     Ok(())
 }
 
-/// Present name of the interface behind a tun descriptor.
+/// Returns the present name of the interface of a tun descriptor.
 pub(crate) fn current_name(fd: &OwnedFd) -> io::Result<String> {
     let mut request = IfRequest::new("")?;
     // SAFETY: `request` has the layout and size of struct ifreq.

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tap interfaces by `/dev/net/tun` (Documentation/networking/tuntap.rst): what the host's stack
-//! sends through the interface we read, what we write the host's stack receives.
+//! Tap and internal ports by `/dev/net/tun` (Documentation/networking/tuntap.rst). The switch reads
+//! the frames that the host's stack sends through the interface, and the stack receives the frames
+//! that the switch writes.
 //!
-//! Each frame is one read or write with a `struct virtio_net_hdr` before it, so that the host's
+//! Each frame is one read or write with a `struct virtio_net_hdr` before it, so the host's
 //! segmentation packets and unfinished checksums stay whole in both directions.
 //!
-//! An *internal* port is a tap that we create; unless it shall outlive us it is not persistent
-//! and vanishes with its descriptor, also after `kill -9`. A *tap* port is the same, or attaches
-//! to a persistent tap that somebody created before.
+//! An *internal* port is a tap that the switch creates. Unless it is persistent, it vanishes with
+//! its descriptor, also after `kill -9`. A *tap* port is the same, or attaches to a persistent tap
+//! that another program created.
 //!
-//! While nobody holds a persistent tap it has no carrier. BPF programs on it still run, and
-//! packets that they hand to the host's stack through it still arrive.
+//! While no process has a persistent tap open, the tap has no carrier. BPF programs on it still
+//! run, and packets that they pass to the host's stack through it still arrive.
 
 use crate::device::{Device, Opened, Queue, SendReport, Sender};
 use crate::kernel::KernelDevice;
@@ -67,20 +68,20 @@ pub(crate) fn open(spec: &OpenSpec) -> Result<Opened, OpenError> {
     })
 }
 
-/// An index that no interface has: the interface is in another namespace.
+/// An index that no interface has. It stands for an interface in another network namespace.
 const NO_INDEX: u32 = i32::MAX as u32;
 
 /// Buffers for reading frames from a tap descriptor.
 #[derive(Default)]
 pub(crate) struct FrameReader {
-    /// The packet that the next frame goes into, FIRST_PART long.
+    /// The buffer of the next frame, FIRST_PART bytes long.
     slot: Option<Packet>,
-    /// Room for the rest of a large packet.
+    /// Buffer for the rest of a large frame.
     rest: Vec<u8>,
 }
 
 impl FrameReader {
-    /// Reads one frame and the header before it; `Ok(None)`: what was there is no frame.
+    /// Reads one frame and the header before it. `Ok(None)`: the data was not a frame.
     pub(crate) fn read(
         &mut self,
         fd: BorrowedFd<'_>,
@@ -101,8 +102,8 @@ impl FrameReader {
             libc::iovec { iov_base: first.as_mut_ptr().cast(), iov_len: first.len() },
             libc::iovec { iov_base: self.rest.as_mut_ptr().cast(), iov_len: self.rest.len() },
         ];
-        // SAFETY: the iovecs name three distinct live buffers of the stated lengths, touched by
-        // nobody else until the call returns.
+        // SAFETY: the iovecs name three distinct live buffers of the stated lengths, which no other
+        // code accesses until the call returns.
         let got = sys::check_len(unsafe {
             libc::readv(fd.as_raw_fd(), parts.as_ptr(), parts.len() as i32)
         });
@@ -133,7 +134,7 @@ struct TunQueue {
 }
 
 impl TunQueue {
-    /// Reads one frame; `Ok(None)`: one was there and was dropped.
+    /// Reads one frame. `Ok(None)`: a frame was there and was dropped.
     fn read(&mut self, pool: &mut PacketPool) -> io::Result<Option<Packet>> {
         if let Some((mut p, header)) = self.reader.read(self.fd.as_fd(), pool)? {
             if attach_offload(&mut p, &header) {
@@ -206,7 +207,7 @@ impl TunSender {
     }
 }
 
-/// The kernel does not take the packet as it is, perhaps for its metadata.
+/// Returns true when the kernel refused the packet, perhaps because of its metadata.
 fn is_refused(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EMSGSIZE))
 }

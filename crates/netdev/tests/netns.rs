@@ -616,8 +616,8 @@ fn what_the_kernel_refuses_to_segment_is_segmented_here() {
     });
 }
 
-/// A guest's tap that is a port may bring packets that are to be fragmented by whoever has them next;
-/// the kernel has no words for that in what a packet socket reads.
+/// A guest's tap that is a port may bring packets that are to be fragmented by whoever has them
+/// next; the kernel has no words for that in what a packet socket reads.
 #[test]
 fn a_packet_that_the_kernel_cannot_describe_is_lost_alone() {
     in_namespace(|| {
