@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Any Linux interface, by `AF_PACKET` raw sockets (packet(7)).
 //!
-//! # What it is
+//! # Overview
 //!
 //! One socket receives, bound to all protocols of the interface, with `PACKET_VNET_HDR`: a
 //! segmentation packet of up to 64 KiB arrives whole, and an unfinished checksum is marked. The

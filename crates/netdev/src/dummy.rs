@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Devices without a kernel behind them, for tests of the whole switch without privileges.
+//! Devices without a kernel object, for tests of the whole switch without privileges.
 //!
-//! A dummy takes packets by [`Dummy::receive`] and logs what it sends to capture files. With a
-//! receiver registered ([`Dummy::on_receive`]) packets are processed inline on the thread that
-//! called `receive`, in order: when the call returns, everything that the packets cause has
-//! happened. Without one they wait in the receive queues for [`Queue::recv`].
+//! A dummy receives packets by [`Dummy::receive`] and writes the packets that it sends to capture
+//! files. With a registered receiver ([`Dummy::on_receive`]) packets are processed in order on the
+//! thread that called `receive`; all their effects precede the return of the call. Without a
+//! receiver they wait in the receive queues for [`Queue::recv`].
 //!
-//! A dummy that is administratively down passes packets all the same, as in Open vSwitch: only
-//! its state changes, which is what bonds and the like look at.
+//! A dummy that is administratively down still passes packets, as in Open vSwitch. Only its state
+//! changes, which bonds, for example, depend on.
 //!
-//! Devices are found by name ([`lookup`], [`all`]) while they are open, for the
-//! `netdev-dummy/*` commands.
+//! Open devices are found by name ([`lookup`], [`all`]), for the `netdev-dummy/*` commands.
 //!
 //! `options:pstream=punix:PATH` or `ptcp:PORT[:HOST]` listens for and `options:stream=unix:PATH`
 //! or `tcp:HOST:PORT` connects to another dummy; frames then travel in both directions, each
@@ -37,7 +36,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// Packets that wait in a queue at most; more are dropped, as with a real device.
+/// Maximum number of packets that wait in a queue; more are dropped, as by a real device.
 const QUEUE_LIMIT: usize = 100;
 
 /// Lowest 32 bits of the next device's Ethernet address aa:55:...
@@ -46,10 +45,10 @@ static NEXT_MAC: AtomicU32 = AtomicU32::new(0xaa55_0000);
 /// Open dummies by name.
 static REGISTRY: Mutex<BTreeMap<String, Weak<Dummy>>> = Mutex::new(BTreeMap::new());
 
-/// Takes packets that arrived on a receive queue: queue number and packets.
+/// A receiver of packets: called with the number of the receive queue and the packets.
 pub type Receiver = Arc<dyn Fn(usize, Vec<Packet>) + Send + Sync>;
 
-/// A dummy device.
+/// A dummy device. Any thread may use it.
 pub struct Dummy {
     name: String,
     ifindex: Option<u32>,
@@ -80,25 +79,25 @@ struct Counters {
     tx_dropped: u64,
 }
 
-/// A lock whose holder panicked is still good: every change below leaves whole values.
+/// Locks, also after a panic of a holder: every change below leaves whole values.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The open dummy of that name.
+/// Returns the open dummy with this name.
 pub fn lookup(name: &str) -> Option<Arc<Dummy>> {
     lock(&REGISTRY).get(name).and_then(Weak::upgrade)
 }
 
-/// All open dummies, by name.
+/// Returns all open dummies, sorted by name.
 pub fn all() -> Vec<Arc<Dummy>> {
     lock(&REGISTRY).values().filter_map(Weak::upgrade).collect()
 }
 
 impl Dummy {
-    /// Registers who takes packets that arrive from now on, and first hands it what waits; or,
-    /// with `None`, lets packets wait in the queues again. The receiver is called on the thread
-    /// that called [`Dummy::receive`], with no lock held: it may send on this device.
+    /// Registers the receiver of packets and passes it the packets that wait. With `None`, packets
+    /// wait in the queues again. The receiver runs on the thread that called [`Dummy::receive`],
+    /// without a lock, so it may send on this device.
     pub fn on_receive(&self, receiver: Option<Receiver>) {
         let waiting: Vec<(usize, Vec<Packet>)> = {
             let mut s = lock(&self.state);
@@ -115,9 +114,9 @@ impl Dummy {
         }
     }
 
-    /// Lets `packets` arrive on receive queue `queue` (one that does not exist counts as 0).
-    /// Returns how many were taken. As in Open vSwitch, a dummy that is down takes packets all
-    /// the same. Frames shorter than an Ethernet header are dropped and counted.
+    /// Receives `packets` on receive queue `queue`; a queue that does not exist counts as 0.
+    /// Returns the number of packets accepted. As in Open vSwitch, a dummy that is down accepts
+    /// packets too. Frames shorter than an Ethernet header are dropped and counted.
     pub fn receive(&self, queue: usize, packets: Vec<Packet>) -> usize {
         let (receiver, queue, taken) = {
             let mut s = lock(&self.state);
@@ -157,13 +156,13 @@ impl Dummy {
         n.min(room)
     }
 
-    /// Number of receive queues.
+    /// Returns the number of receive queues.
     pub fn n_queues(&self) -> usize {
         lock(&self.state).waiting.len()
     }
 
-    /// State of the connection to another dummy: "connected", "disconnected" or "unknown" (no
-    /// `stream` or `pstream` option), as `netdev-dummy/conn-state` prints it.
+    /// Returns the state of the connection to another dummy: "connected", "disconnected" or
+    /// "unknown" (no `stream` or `pstream` option), as `netdev-dummy/conn-state` prints it.
     pub fn connection_state(&self) -> &'static str {
         match &lock(&self.state).connection {
             None => "unknown",
@@ -172,24 +171,24 @@ impl Dummy {
         }
     }
 
-    /// Gives the device an IPv4 address (`netdev-dummy/ip4addr`): it then answers ARP requests
-    /// that are sent to it for that address. `None` takes it away.
+    /// Sets the IPv4 address of the device (`netdev-dummy/ip4addr`), for which it answers ARP
+    /// requests. `None` removes the address.
     pub fn set_ip4(&self, address: Option<Ipv4Addr>) {
         lock(&self.state).ip4 = address;
     }
 
-    /// The address that [`Dummy::set_ip4`] gave.
+    /// Returns the address that [`Dummy::set_ip4`] set.
     pub fn ip4(&self) -> Option<Ipv4Addr> {
         lock(&self.state).ip4
     }
 
-    /// Applies `pcap`, `rxq_pcap`, `tx_pcap`, `stream` and `pstream` of `options`, also to an
-    /// open device; keys that are absent are switched off. Capture files are begun anew only
-    /// when this call is made, so make it only when options changed.
+    /// Applies `pcap`, `rxq_pcap`, `tx_pcap`, `stream` and `pstream` of `options`, also to an open
+    /// device. Absent keys disable their function. The call truncates capture files, so the caller
+    /// makes it only when options changed.
     ///
     /// # Errors
     ///
-    /// [`OpenError::BadOption`]; what could be applied is applied.
+    /// [`OpenError::BadOption`]. The valid options are applied.
     pub fn configure(
         self: &Arc<Self>,
         options: &BTreeMap<String, String>,
@@ -214,7 +213,7 @@ impl Dummy {
             Some(both) => (Some(both.clone()), Some(both)),
             None => (create("rxq_pcap"), create("tx_pcap")),
         };
-        // The old connection must give its address up first.
+        // The old connection must release its address first.
         lock(&self.state).connection = None;
         let connection = Connection::from_options(self, options);
         let mut s = lock(&self.state);
@@ -230,7 +229,7 @@ impl Dummy {
         result
     }
 
-    /// Sends the frames that one packet was cut into: all of them, or none.
+    /// Sends the frames into which one packet was cut: all of them, or none.
     fn transmit_all(&self, s: &mut State, frames: &[Packet]) -> SendReport {
         let mut report = SendReport::default();
         match frames.iter().find(|f| !s.takes(f.data())) {
@@ -265,14 +264,14 @@ impl Dummy {
 }
 
 impl State {
-    /// The most bytes that a frame of this EtherType may have.
+    /// Returns the maximum bytes of a frame with this EtherType.
     fn longest(&self, kind: u16) -> usize {
-        // As OVS's dummies: a customer's tag has room beside the MTU, a service tag has not.
+        // As in OVS's dummies: a customer tag fits in addition to the MTU, a service tag does not.
         let tag = if kind == ethertype::VLAN { headers::VLAN_TAG } else { 0 };
         self.mtu as usize + headers::ETH_HEADER + tag
     }
 
-    /// Whether a frame is one, and not too long.
+    /// Returns true when the bytes are an Ethernet frame and not too long.
     fn takes(&self, frame: &[u8]) -> bool {
         headers::ethertype(frame).is_some_and(|kind| frame.len() <= self.longest(kind))
     }
@@ -399,7 +398,8 @@ impl Device for Dummy {
 
     fn stats(&self) -> io::Result<DeviceStats> {
         let c = lock(&self.state).stats;
-        // Open vSwitch's dummies have packets and bytes only; the others show up when they count.
+        // Open vSwitch's dummies report packets and bytes only. The others are reported when not
+        // zero.
         let counted = |n: u64| (n > 0).then_some(n);
         Ok(DeviceStats {
             rx_packets: Some(c.rx_packets),
@@ -438,7 +438,7 @@ impl Device for Dummy {
         Err(io::Error::from(io::ErrorKind::Unsupported))
     }
 
-    /// One, as OVS's dummies have.
+    /// Returns one queue, as OVS's dummies have.
     fn transmit_queues(&self) -> Vec<u32> {
         vec![0]
     }
@@ -447,7 +447,7 @@ impl Device for Dummy {
 impl Drop for Dummy {
     fn drop(&mut self) {
         let mut registry = lock(&REGISTRY);
-        // A new device of the same name may have taken the place already.
+        // A new device of the same name may be registered already.
         if registry.get(&self.name).is_some_and(|w| w.strong_count() == 0) {
             registry.remove(&self.name);
         }
@@ -507,7 +507,7 @@ mod tests {
     use super::*;
     use packet::{Gso, Offload};
 
-    /// A datagram that is cut into segments with `size` bytes of payload.
+    /// Returns a datagram that is cut into segments with `size` bytes of payload.
     fn datagram(payload: usize, size: u16) -> Packet {
         let length = |headers: usize| ((headers + payload) as u16).to_be_bytes();
         let mut p = Packet::from_slice(&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0]);

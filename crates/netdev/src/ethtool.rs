@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What drivers say about themselves and their links, by the `SIOCETHTOOL` ioctl
+//! Drivers' data about themselves and their links, by the `SIOCETHTOOL` ioctl
 //! (include/uapi/linux/ethtool.h).
 //!
-//! The functions work in the network namespace of the socket that they are given, or of the
-//! calling thread.
+//! The functions work in the network namespace of their socket, or of the calling thread.
 
 use crate::netlink::text_of;
 use crate::status::{DriverInfo, Duplex, Features};
@@ -13,7 +12,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 const ETHTOOL_GDRVINFO: u32 = 0x03;
 const ETHTOOL_GLINKSETTINGS: u32 = 0x4c;
-/// Words of a link mode bitmap that we have room for; the kernel has 4 or 5.
+/// Maximum words of a link mode bitmap; the kernel has 4 or 5.
 const MAX_MODE_WORDS: i8 = 16;
 
 const PORT_TP: u8 = 0;
@@ -27,14 +26,14 @@ const AUTONEG: u32 = 1 << 13;
 const PAUSE: u32 = 1 << 14;
 const PAUSE_ASYM: u32 = 1 << 15;
 
-/// How a link runs.
+/// The mode of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkMode {
-    /// Bits per second.
+    /// Speed in bits per second; `None`: unknown.
     pub speed_bps: Option<u64>,
-    /// Half or full.
+    /// Duplex; `None`: unknown.
     pub duplex: Option<Duplex>,
-    /// As OpenFlow shows them.
+    /// Features of OpenFlow.
     pub features: Features,
 }
 
@@ -63,17 +62,17 @@ struct RawLinkSettings {
     modes: [u32; 3 * MAX_MODE_WORDS as usize],
 }
 
-/// An endpoint for ethtool requests.
+/// A socket for ethtool requests. Any thread may use it.
 pub struct Ethtool {
     socket: OwnedFd,
 }
 
 impl Ethtool {
-    /// An endpoint in the calling thread's network namespace.
+    /// Opens a socket in the calling thread's network namespace.
     ///
     /// # Errors
     ///
-    /// When no socket can be made.
+    /// No socket can be created.
     pub fn new() -> io::Result<Ethtool> {
         Ok(Ethtool { socket: sys::socket(libc::AF_UNIX, libc::SOCK_DGRAM, 0)? })
     }
@@ -82,11 +81,11 @@ impl Ethtool {
         self.socket.as_fd()
     }
 
-    /// Asks the driver of interface `name` about itself.
+    /// Reads the data of interface `name`'s driver about itself.
     ///
     /// # Errors
     ///
-    /// `ENODEV`, or `EOPNOTSUPP` when the driver has no answer.
+    /// `ENODEV`, or `EOPNOTSUPP` when the driver does not support the request.
     pub fn driver(&self, name: &str) -> io::Result<DriverInfo> {
         let mut info = RawDriverInfo {
             command: ETHTOOL_GDRVINFO,
@@ -104,11 +103,11 @@ impl Ethtool {
         })
     }
 
-    /// Speed, duplex and features of interface `name`, where known.
+    /// Returns speed, duplex and features of interface `name`, where known.
     ///
     /// # Errors
     ///
-    /// `ENODEV`, or `EOPNOTSUPP` when the driver has no answer.
+    /// `ENODEV`, or `EOPNOTSUPP` when the driver does not support the request.
     pub fn link_mode(&self, name: &str) -> io::Result<LinkMode> {
         let mut settings = RawLinkSettings {
             command: ETHTOOL_GLINKSETTINGS,
@@ -122,7 +121,7 @@ impl Ethtool {
             rest: [0; 32],
             modes: [0; 3 * MAX_MODE_WORDS as usize],
         };
-        // The first call tells, as a negative number, how long the kernel's bitmaps are.
+        // The first call returns the length of the kernel's bitmaps as a negative number.
         // SAFETY: with `mode_words` 0 the kernel writes the fixed 48 bytes only.
         unsafe { ethtool(self.socket.as_fd(), name, &mut settings)? };
         let words = settings.mode_words.checked_neg().unwrap_or(0);
@@ -131,7 +130,7 @@ impl Ethtool {
         }
         settings.command = ETHTOOL_GLINKSETTINGS;
         settings.mode_words = words;
-        // SAFETY: the kernel writes three bitmaps of `words` words behind the fixed part, and
+        // SAFETY: the kernel writes three bitmaps of `words` words after the fixed part, and
         // `modes` has room for three of MAX_MODE_WORDS.
         unsafe { ethtool(self.socket.as_fd(), name, &mut settings)? };
         Ok(link_mode(&settings, usize::from(words.unsigned_abs())))
@@ -169,7 +168,7 @@ fn link_mode(settings: &RawLinkSettings, words: usize) -> LinkMode {
     }
 }
 
-/// The feature bit of a speed in Mbit/s.
+/// Returns the feature bit of a speed in Mbit/s.
 fn speed_feature(mbps: u32, duplex: Option<Duplex>) -> u32 {
     let full = duplex != Some(Duplex::Half);
     match (mbps, full) {
@@ -188,7 +187,7 @@ fn speed_feature(mbps: u32, duplex: Option<Duplex>) -> u32 {
     }
 }
 
-/// The feature bits of a bitmap of `ETHTOOL_LINK_MODE_..._BIT`.
+/// Returns the feature bits of a bitmap of `ETHTOOL_LINK_MODE_..._BIT`.
 fn features(map: &[u32]) -> u32 {
     let mut bits = 0;
     for (word, value) in map.iter().enumerate() {
@@ -204,7 +203,7 @@ fn features(map: &[u32]) -> u32 {
                 17 | 41 => 1 << 5,
                 23..=26 => 1 << 7,
                 36..=39 => 1 << 8,
-                // Kinds of connector and error correction, no speed.
+                // Kinds of connector and error correction, not speeds.
                 8 | 9 | 11 | 16 | 49..=51 => 0,
                 _ => OTHER,
             };
@@ -215,8 +214,7 @@ fn features(map: &[u32]) -> u32 {
 
 /// # Safety
 ///
-/// `data` must start with an ethtool command and be at least as long as what the kernel writes
-/// for it.
+/// `data` must start with an ethtool command and be at least as long as the kernel's answer to it.
 pub(crate) unsafe fn ethtool<T>(
     socket: BorrowedFd<'_>,
     name: &str,
@@ -225,7 +223,7 @@ pub(crate) unsafe fn ethtool<T>(
     let mut request = IfRequest::new(name)?;
     request.value[0] = (&raw mut *data).expose_provenance() as u64;
     // SAFETY: the kernel reads and writes `request`, which has struct ifreq's size, and the
-    // structure behind its pointer, which the caller vouches for.
+    // structure at its pointer, which the caller guarantees.
     sys::check(unsafe {
         libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request)
     })?;

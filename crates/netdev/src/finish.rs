@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Finishing in software what a sender left to a device: checksums and segmentation.
+//! Checksums and segmentation in software, for offload work that a sender left to a device.
 //!
-//! # What it is
+//! # Overview
 //!
-//! [`finish`] turns a packet with [`packet::Offload`] into the frames that belong on a wire,
-//! for senders whose device cannot take that metadata (`AF_XDP`, dummy) and for packets whose
-//! metadata the kernel refuses.
+//! [`finish`] turns a packet with [`packet::Offload`] into the frames for the wire. It serves
+//! senders whose device cannot process that metadata (`AF_XDP`, dummy) and packets whose metadata
+//! the kernel refuses.
 //!
 //! # Invariants
 //!
-//! * The frames that come out have no offload work left, and valid IP and transport checksums.
-//! * The transport payloads of the frames, one after the other, are the payload that went in.
+//! * The resulting frames have no offload work left, and valid IP and transport checksums.
+//! * The transport payloads of the frames, concatenated, equal the payload of the packet.
 //! * Metadata that contradicts the bytes is an error, never a wrong frame.
 //!
 //! # Tunnels
 //!
-//! The packet that is segmented may be inside of one tunnel over UDP, GRE or IP, which gets
-//! lengths, identifications and checksums of its own for each segment. How far its headers reach is
-//! known by where the segmented packet's transport header starts. What is in more than one tunnel
-//! is refused ([`FinishError::Encapsulated`]).
+//! The segmented packet may be inside of one tunnel over UDP, GRE or IP. The tunnel's headers get
+//! their own lengths, identifications and checksums in each segment. The start of the segmented
+//! packet's transport header shows where they end. A packet in more than one tunnel is refused
+//! ([`FinishError::Encapsulated`]).
 
 use crate::headers::{
     self, Ip, Layers, PROTO_GRE, PROTO_IPV4, PROTO_IPV6, PROTO_SCTP, PROTO_TCP, PROTO_UDP, be16,
@@ -26,44 +26,44 @@ use crate::headers::{
 };
 use packet::{Gso, Packet, checksum};
 
-/// Bits of a GRE header's first byte: it has a checksum (RFC 2784); a route (RFC 1701); a number
-/// (RFC 2890).
+/// Bits of a GRE header's first byte: the header has a checksum (RFC 2784), a route (RFC 1701), a
+/// sequence number (RFC 2890).
 const GRE_CHECKSUM: u8 = 0x80;
 const GRE_ROUTING: u8 = 0x40;
 const GRE_SEQUENCE: u8 = 0x10;
-/// Bits of its second byte: the version, 0 but for PPTP (RFC 2637).
+/// Bits of a GRE header's second byte: the version, 0 except for PPTP (RFC 2637).
 const GRE_VERSION: u8 = 0x07;
 
-/// Where an SCTP packet has its CRC32c (RFC 9260, 3.1).
+/// Offset of the CRC32c in an SCTP packet, in bytes (RFC 9260, 3.1).
 const SCTP_CRC: u16 = 8;
 
-/// Why offload work cannot be finished.
+/// The reason why offload work cannot be finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FinishError {
-    /// The checksum's place lies outside of the frame.
+    /// The checksum field lies outside of the frame.
     #[error("the unfinished checksum lies outside of the frame")]
     ChecksumOutside,
-    /// The frame does not hold the headers that its segmentation type needs.
+    /// The frame lacks headers that its segmentation type needs.
     #[error("the frame does not hold the headers that its segmentation type needs")]
     WrongHeaders,
-    /// A segment size of 0.
+    /// The segment size is 0.
     #[error("the segment size is 0, or too small for a fragment")]
     SegmentSize,
-    /// The transport header is neither that of the outermost IP packet nor that of one in a tunnel
-    /// which can be given to each segment.
+    /// The transport header belongs neither to the outermost IP packet nor to a packet in a tunnel
+    /// whose headers each segment can have.
     #[error(
         "the packet to be segmented is inside of a tunnel that cannot be made for each segment"
     )]
     Encapsulated,
 }
 
-/// True when nothing is left to finish.
+/// Returns true when no offload work is left.
 pub fn is_finished(packet: &Packet) -> bool {
     packet.offload.csum.is_none() && packet.offload.gso.is_none()
 }
 
-/// True for a packet that the kernel would take and then not segment: behind labels, or inside of a
-/// tunnel, it does so only when it put the packet there itself. It drops the packet.
+/// Returns true for a packet that the kernel would accept, fail to segment, and drop: the kernel
+/// segments after MPLS labels or inside of a tunnel only if it encapsulated the packet itself.
 pub(crate) fn is_beyond_the_kernel(packet: &Packet) -> bool {
     let data = packet.data();
     packet.offload.gso.is_some()
@@ -71,13 +71,13 @@ pub(crate) fn is_beyond_the_kernel(packet: &Packet) -> bool {
             || headers::layers(data).is_some_and(|outer| tunnelled_at(packet, &outer).is_some()))
 }
 
-/// Where the transport header of a packet in a tunnel starts.
+/// Returns the offset of the transport header of a packet in a tunnel.
 fn tunnelled_at(packet: &Packet, outer: &Layers) -> Option<usize> {
     let (start, _) = packet.offload.csum?;
     Some(usize::from(start)).filter(|at| *at > outer.l4)
 }
 
-/// Finishes `packet`: one frame, or one for each segment.
+/// Finishes `packet`. Returns one frame, or one per segment.
 ///
 /// # Errors
 ///
@@ -93,25 +93,25 @@ pub fn finish(packet: &Packet) -> Result<Vec<Packet>, FinishError> {
     }
 }
 
-/// Stores the unfinished checksum, if there is one, in place. Segmentation is left alone.
+/// Finishes the checksum in place, if it is unfinished. Does not segment.
 ///
 /// # Errors
 ///
-/// [`FinishError::ChecksumOutside`]; the packet is unchanged then.
+/// [`FinishError::ChecksumOutside`]. The packet is then unchanged.
 pub fn finish_checksum(packet: &mut Packet) -> Result<(), FinishError> {
     let Some((start, offset)) = packet.offload.csum else { return Ok(()) };
     let (start, at) = (usize::from(start), usize::from(start) + usize::from(offset));
     let data = packet.data_mut();
     let covered = data.get(start..).ok_or(FinishError::ChecksumOutside)?;
-    // The field holds the pseudo header's sum, so that it is part of what is summed.
+    // The field holds the pseudo header's sum, which is part of the checksum.
     let sum = nonzero(!fold(headers::add_sum(0, covered)));
     put(data, at, &sum.to_be_bytes()).ok_or(FinishError::ChecksumOutside)?;
     packet.offload.csum = None;
     Ok(())
 }
 
-/// Stores the CRC32c of an SCTP packet that was left to a device. To be done where the packet comes
-/// in: what is left of its metadata later looks like an Internet checksum's.
+/// Stores the CRC32c of an SCTP packet if it is unfinished. A receiver must do this at once: later
+/// the packet's metadata cannot be distinguished from that of an Internet checksum.
 pub fn finish_crc(packet: &mut Packet) {
     if let Some((start, SCTP_CRC)) = packet.offload.csum
         && let Some(l) = headers::layers(packet.data())
@@ -124,19 +124,19 @@ pub fn finish_crc(packet: &mut Packet) {
     }
 }
 
-/// Of a whole SCTP packet. `None` when it is cut off.
+/// Returns the CRC32c of a whole SCTP packet; `None` when the packet is cut off.
 fn store_crc(data: &mut [u8], l: &Layers) -> Option<()> {
     let crc = checksum::sctp(data.get(l.l4..l.end)?)?;
     put(data, l.l4 + usize::from(SCTP_CRC), &crc)
 }
 
 /// Recognises a checksum that its sender left unfinished where a device lost the metadata
-/// (`AF_XDP` on virtual interfaces), and notes it in `packet.offload`. Returns whether it did.
+/// (`AF_XDP` on virtual interfaces), and sets `packet.offload`. Returns true if it did.
 ///
 /// The field of such a TCP or UDP packet holds exactly the pseudo header's sum. A packet whose
-/// *finished* checksum happens to be that value is taken for unfinished too; finishing it gives the
-/// same value again, so nothing changes on the wire. The CRC of an SCTP packet is 0 then, and is
-/// stored at once.
+/// *finished* checksum happens to have that value counts as unfinished too. Finishing it yields the
+/// same value again, so nothing changes on the wire. The unfinished CRC of an SCTP packet is 0; it
+/// is computed and stored at once.
 pub fn recognise_unfinished(packet: &mut Packet) -> bool {
     let data = packet.data_mut();
     let found = headers::layers(data).filter(|l| !l.fragment).and_then(|l| {
@@ -167,8 +167,8 @@ fn nonzero(sum: u16) -> u16 {
     if sum == 0 { 0xffff } else { sum }
 }
 
-/// Bytes from the start of the frame to the payload that is cut into segments; what
-/// [`packet::Offload::gso`] wants as its third member.
+/// Returns the bytes from the start of the frame to the payload that is cut into segments, the
+/// third member of [`packet::Offload::gso`].
 pub(crate) fn header_length(frame: &[u8], kind: Gso, transport: usize) -> Option<usize> {
     let length = match kind {
         Gso::TcpV4 | Gso::TcpV6 => {
@@ -213,8 +213,8 @@ fn segment(packet: &Packet, kind: Gso, size: u16) -> Result<Vec<Packet>, FinishE
         return Err(FinishError::SegmentSize);
     }
     let size = usize::from(size);
-    // The IP length of a packet above 64 KiB (IPv6 jumbo) is 0: then the frame's end counts. In a
-    // tunnel there is no such packet: it ends where the outer one says.
+    // The IP length of a packet above 64 KiB (IPv6 jumbo) is 0: then the frame's end is the
+    // packet's. There is no such packet in a tunnel, where it ends with the outer one.
     let is_jumbo = outer.is_none() && layers.end == layers.l4;
     let end = if is_jumbo { data.len() } else { layers.end };
     let headers_end = header_length(data, kind, layers.l4).ok_or(FinishError::WrongHeaders)?;
@@ -234,7 +234,7 @@ fn segment(packet: &Packet, kind: Gso, size: u16) -> Result<Vec<Packet>, FinishE
     cut.ok_or(FinishError::WrongHeaders)
 }
 
-/// True when the headers of a tunnel may stand before each segment.
+/// Returns true when each segment may have the headers of the tunnel.
 fn can_be_repeated(data: &[u8], outer: &Layers) -> bool {
     let is_known = match outer.proto {
         PROTO_IPV4 | PROTO_IPV6 | PROTO_UDP => true,
@@ -244,7 +244,7 @@ fn can_be_repeated(data: &[u8], outer: &Layers) -> bool {
     is_known && !outer.fragment
 }
 
-/// True for a GRE header that says nothing that is another thing for each packet.
+/// Returns true for a GRE header without fields that differ between packets.
 fn is_plain_gre(data: &[u8], at: usize) -> bool {
     let Some([flags, version]) = data.get(at..).and_then(|d| d.first_chunk::<2>()) else {
         return false;
@@ -252,8 +252,8 @@ fn is_plain_gre(data: &[u8], at: usize) -> bool {
     flags & (GRE_SEQUENCE | GRE_ROUTING) == 0 && version & GRE_VERSION == 0
 }
 
-/// TCP and UDP segmentation: each segment has all of `head`, which has `layers`, and before them
-/// those of a tunnel.
+/// Cuts TCP or UDP payload into segments. Each segment has all of `head`, whose layers are
+/// `layers`, after the headers of a tunnel if there is one.
 fn segment_transport(
     head: &[u8],
     payload: &[u8],
@@ -296,7 +296,8 @@ fn segment_transport(
     Some(out)
 }
 
-/// Sets lengths, identification and checksums of a tunnel's headers, behind which all is finished.
+/// Sets lengths, identification and checksums of a tunnel's headers. The bytes after them are
+/// finished.
 fn finish_tunnel(d: &mut [u8], outer: &Layers, number: usize) -> Option<()> {
     finish_ip(d, outer, number)?;
     let l4 = outer.l4;
@@ -318,14 +319,14 @@ fn finish_tunnel(d: &mut [u8], outer: &Layers, number: usize) -> Option<()> {
     Some(())
 }
 
-/// Sets the IP length and, for IPv4, the identification (counted on by `number`) and checksum.
+/// Sets the IP length and, for IPv4, the identification (increased by `number`) and checksum.
 fn finish_ip(d: &mut [u8], layers: &Layers, number: usize) -> Option<()> {
     let l3 = layers.l3;
     match layers.ip {
         Ip::V4 => {
             let total = u16::try_from(d.len() - l3).ok()?;
             put(d, l3 + 2, &total.to_be_bytes())?;
-            let id = be16(d, l3 + 4)?.wrapping_add(number as u16); // wraps as meant
+            let id = be16(d, l3 + 4)?.wrapping_add(number as u16); // wraps on purpose
             put(d, l3 + 4, &id.to_be_bytes())?;
             ipv4_checksum(d, layers)
         }
@@ -350,8 +351,8 @@ fn finish_transport(d: &mut [u8], layers: &Layers, sum_at: usize) -> Option<()> 
     put(d, sum_at, &sum.to_be_bytes())
 }
 
-/// UDP fragmentation: the datagram's checksum is finished, then the IP packet is fragmented
-/// (RFC 791 3.2, RFC 8200 4.5) with `size` bytes of IP payload in each but the last.
+/// Fragments a UDP datagram: finishes its checksum, then fragments the IP packet (RFC 791 3.2,
+/// RFC 8200 4.5) with `size` bytes of IP payload in each fragment but the last.
 fn fragment_udp(packet: &Packet, layers: &Layers, end: usize, size: usize) -> Option<Vec<Packet>> {
     let size = size & !7;
     if size == 0 {

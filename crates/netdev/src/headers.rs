@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The few header facts that devices need: where the layers of a frame start, and the Internet
-//! checksum. Total over any bytes.
+//! Header parsing for devices: the offsets of a frame's layers, and the Internet checksum. Total
+//! over any bytes.
 
 use std::net::Ipv4Addr;
 
@@ -9,7 +9,7 @@ pub(crate) const ETH_HEADER: usize = 14;
 /// Bytes of one VLAN tag.
 pub(crate) const VLAN_TAG: usize = 4;
 
-/// Bytes of an IPv6 header with extensions, within which it is looked for inside of a tunnel.
+/// Maximum bytes of an IPv6 header with extensions that is found inside of a tunnel.
 const MOST_IPV6_HEADERS: usize = 40 + 256;
 
 const TYPE_IPV4: u16 = 0x0800;
@@ -23,42 +23,42 @@ pub(crate) const PROTO_IPV6: u8 = 41;
 pub(crate) const PROTO_GRE: u8 = 47;
 pub(crate) const PROTO_SCTP: u8 = 132;
 
-/// Reads 16 bits, most significant byte first.
+/// Reads a 16-bit number, most significant byte first.
 pub(crate) fn be16(data: &[u8], at: usize) -> Option<u16> {
     let b = data.get(at..)?.first_chunk::<2>()?;
     Some(u16::from_be_bytes(*b))
 }
 
-/// Reads 32 bits, most significant byte first.
+/// Reads a 32-bit number, most significant byte first.
 pub(crate) fn be32(data: &[u8], at: usize) -> Option<u32> {
     let b = data.get(at..)?.first_chunk::<4>()?;
     Some(u32::from_be_bytes(*b))
 }
 
-/// Writes `bytes` at `at`; `None` when they do not fit.
+/// Writes `bytes` at `at`. Returns `None` when they do not fit.
 pub(crate) fn put(data: &mut [u8], at: usize, bytes: &[u8]) -> Option<()> {
     data.get_mut(at..at.checked_add(bytes.len())?)?.copy_from_slice(bytes);
     Some(())
 }
 
-/// The outermost EtherType or length field; `None` for less than an Ethernet header.
+/// Returns the outermost EtherType or length field; `None` for less than an Ethernet header.
 pub(crate) fn ethertype(frame: &[u8]) -> Option<u16> {
     be16(frame, 12)
 }
 
-/// True for the EtherTypes of VLAN tags.
+/// Returns true for the EtherTypes of VLAN tags.
 pub(crate) fn is_vlan(kind: u16) -> bool {
     matches!(kind, 0x8100 | 0x88a8)
 }
 
-/// IP version and header place.
+/// IP version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ip {
     V4,
     V6,
 }
 
-/// Where the layers of a frame start, in bytes from its start.
+/// The offsets of a frame's layers, in bytes from its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layers {
     pub ip: Ip,
@@ -66,16 +66,16 @@ pub(crate) struct Layers {
     pub l3: usize,
     /// Start of the transport header; at most the frame's length.
     pub l4: usize,
-    /// IPv6: start of the byte that names the transport protocol. IPv4: likewise.
+    /// Offset of the byte with the transport protocol.
     pub proto_at: usize,
     pub proto: u8,
-    /// The packet is a fragment (also the first one).
+    /// The packet is a fragment, first or later.
     pub fragment: bool,
-    /// End of the IP packet (bytes behind are padding).
+    /// End of the IP packet; bytes after it are padding.
     pub end: usize,
 }
 
-/// True when MPLS labels follow the Ethernet header and its VLAN tags.
+/// Returns true when MPLS labels follow the Ethernet header and its VLAN tags.
 pub(crate) fn is_labelled(frame: &[u8]) -> bool {
     let mut types = (12..).step_by(VLAN_TAG).map_while(|at| be16(frame, at));
     types.find(|kind| !is_vlan(*kind)).is_some_and(is_mpls)
@@ -85,8 +85,8 @@ fn is_mpls(kind: u16) -> bool {
     matches!(kind, 0x8847 | 0x8848)
 }
 
-/// Finds the layers of the outermost IP packet behind VLAN tags and MPLS labels; `None` when the
-/// frame holds no complete IP header.
+/// Finds the layers of the outermost IP packet after VLAN tags and MPLS labels. Returns `None` when
+/// the frame has no complete IP header.
 pub(crate) fn layers(frame: &[u8]) -> Option<Layers> {
     let mut at = 12;
     let mut kind = be16(frame, at)?;
@@ -175,9 +175,9 @@ fn ipv6(frame: &[u8], l3: usize) -> Option<Layers> {
     }
 }
 
-/// The IP packet inside of `outer` whose transport header is at `l4`, whatever tunnel it is in: its
-/// header ends there, and says that the packet ends where the outer one does. `None` when there is
-/// another packet between the two.
+/// Finds the IP packet inside of `outer` whose transport header is at `l4`, in any kind of tunnel:
+/// its header ends there, and its length field ends the packet where the outer one ends. Returns
+/// `None` when there is another packet between the two.
 pub(crate) fn inner(frame: &[u8], outer: &Layers, l4: usize) -> Option<Layers> {
     let v4 = (20..=60).step_by(4);
     let v6 = (40..=MOST_IPV6_HEADERS).step_by(8);
@@ -188,7 +188,7 @@ pub(crate) fn inner(frame: &[u8], outer: &Layers, l4: usize) -> Option<Layers> {
         .filter(|l3| is_ipv6_until(frame, *l3, outer.end))
         .filter_map(|l3| ipv6(frame, l3));
     let found = all.find(|l| l.l4 == l4).or_else(|| others.find(|l| l.l4 == l4))?;
-    // Where the tunnel's own header ends that is always there; what is in IP begins at once.
+    // The end of the smallest header of the tunnel. In IP, the inner packet begins at once.
     let tunnel = match outer.proto {
         PROTO_IPV4 | PROTO_IPV6 if found.l3 != outer.l4 => return None,
         PROTO_UDP => 8,
@@ -200,7 +200,8 @@ pub(crate) fn inner(frame: &[u8], outer: &Layers, l4: usize) -> Option<Layers> {
     (!is_nested).then_some(found)
 }
 
-/// The IPv4 packet at `l3`, when its header has the right checksum and says that it ends at `end`.
+/// Returns the IPv4 packet at `l3` if its header has the right checksum and its length ends it at
+/// `end`.
 fn ipv4_until(frame: &[u8], l3: usize, end: usize) -> Option<Layers> {
     let l = ipv4(frame, l3)?;
     let sum = add_sum(0, frame.get(l3..l.l4)?);
@@ -208,19 +209,20 @@ fn ipv4_until(frame: &[u8], l3: usize, end: usize) -> Option<Layers> {
     (fold(sum) == 0xffff && l3 + total == end).then_some(l)
 }
 
-/// True when there may be an IPv6 packet at `l3`, with a header that says that it ends at `end`.
+/// Returns true when there may be an IPv6 packet at `l3` whose length ends it at `end`.
 fn is_ipv6_until(frame: &[u8], l3: usize, end: usize) -> bool {
     let is_v6 = frame.get(l3).is_some_and(|first| first >> 4 == 6);
     is_v6 && be16(frame, l3 + 4).is_some_and(|length| l3 + 40 + usize::from(length) == end)
 }
 
-/// True when an IP header at `l3`, all of it before `before`, says that its packet ends at `end`.
+/// Returns true when an IP header at `l3`, all of it before `before`, has a length that ends its
+/// packet at `end`.
 fn is_ip_before(frame: &[u8], l3: usize, before: usize, end: usize) -> bool {
     ipv4_until(frame, l3, end).is_some_and(|l| l.l4 <= before)
         || (l3 + 40 <= before && is_ipv6_until(frame, l3, end))
 }
 
-/// One's complement sum of `data` (RFC 1071), added to `sum`; an odd last byte is padded.
+/// Adds the one's complement sum of `data` (RFC 1071) to `sum`. An odd last byte is padded.
 pub(crate) fn add_sum(sum: u64, data: &[u8]) -> u64 {
     let (words, rest) = data.as_chunks::<4>();
     let mut sum = sum;
@@ -242,7 +244,8 @@ pub(crate) fn fold(mut sum: u64) -> u16 {
     sum as u16 // at most 0xffff
 }
 
-/// Sum of the pseudo header (RFC 9293 3.1, RFC 8200 8.1) for a transport part of `length` bytes.
+/// Returns the sum of the pseudo header (RFC 9293 3.1, RFC 8200 8.1) for a transport part of
+/// `length` bytes.
 pub(crate) fn pseudo_sum(frame: &[u8], layers: &Layers, length: usize) -> Option<u64> {
     let addresses = match layers.ip {
         Ip::V4 => frame.get(layers.l3 + 12..layers.l3 + 20)?,
@@ -251,7 +254,7 @@ pub(crate) fn pseudo_sum(frame: &[u8], layers: &Layers, length: usize) -> Option
     Some(add_sum(u64::from(layers.proto) + length as u64, addresses))
 }
 
-/// The ARP reply (RFC 826) with `mac` to `frame`, when that is a request for `ip`.
+/// Returns the ARP reply (RFC 826) with `mac` to `frame` if that is a request for `ip`.
 pub(crate) fn arp_reply(frame: &[u8], ip: Ipv4Addr, mac: [u8; 6]) -> Option<Vec<u8>> {
     // Ethernet, IPv4, 6- and 4-byte addresses, request.
     let request = [0, 1, 8, 0, 6, 4, 0, 1];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Network devices: opening them, moving packets, reading and changing their state.
 //!
-//! # What it is
+//! # Overview
 //!
 //! A *device* is the object underneath a port of the switch:
 //!

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Linux interfaces as rtnetlink shows them: list, find, read, change.
+//! Linux interfaces by rtnetlink: list, find, read, change.
 //!
-//! The functions work in the network namespace of the calling thread; a [`LinkClient`] in that
-//! of the thread that made it.
+//! The functions work in the network namespace of the calling thread, a [`LinkClient`] in that of
+//! the thread that created it.
 
 use crate::netlink::{self, NLM_F_ACK, NLM_F_DUMP, Request, Socket, attributes, text_of, u32_of};
 use crate::status::DeviceStats;
@@ -41,7 +41,7 @@ const IFF_LOWER_UP: u32 = 1 << 16;
 
 /// `ARPHRD_ETHER` (include/uapi/linux/if_arp.h).
 pub const ARPHRD_ETHER: u16 = 1;
-/// `ARPHRD_LOOPBACK`: Ethernet headers too.
+/// `ARPHRD_LOOPBACK`; such an interface has Ethernet headers too.
 pub const ARPHRD_LOOPBACK: u16 = 772;
 
 /// One interface.
@@ -49,42 +49,42 @@ pub const ARPHRD_LOOPBACK: u16 = 772;
 pub struct Link {
     /// The kernel's index.
     pub index: u32,
-    /// Present name.
+    /// The present name.
     pub name: String,
     /// Hardware type (`ARPHRD_...`).
     pub hardware: u16,
-    /// Ethernet address; zeros for interfaces without one.
+    /// Ethernet address; zero for interfaces without one.
     pub mac: [u8; 6],
-    /// Bytes of a frame without its Ethernet header.
+    /// MTU: bytes of a frame without its Ethernet header.
     pub mtu: u32,
-    /// Smallest and largest MTU that the driver takes.
+    /// Smallest and largest MTU that the driver accepts.
     pub mtu_range: Option<(u32, u32)>,
-    /// Administratively up.
+    /// True when it is administratively up.
     pub admin_up: bool,
-    /// Carrier.
+    /// True when it has carrier.
     pub link_up: bool,
-    /// In promiscuous mode, for whatever reason.
+    /// True in promiscuous mode, for any reason.
     pub promiscuous: bool,
-    /// How often the carrier changed.
+    /// Number of carrier changes.
     pub carrier_changes: u64,
-    /// Receive queues that the driver allocated.
+    /// Number of receive queues that the driver allocated.
     pub rx_queues: u32,
-    /// "veth", "tun", ...; `None` for hardware.
+    /// The kind of virtual interface ("veth", "tun", ...); `None` for hardware.
     pub kind: Option<String>,
-    /// `IFLA_IFALIAS`: text that somebody gave it.
+    /// `IFLA_IFALIAS`: a free text of the administrator or a program.
     pub alias: Option<String>,
-    /// Counters as the kernel shows them.
+    /// The kernel's counters.
     pub stats: DeviceStats,
 }
 
-/// Reads the interfaces that one rtnetlink datagram tells of, gone ones too. Total: messages of
-/// other kinds and what is cut short are left out.
+/// Parses the interfaces of one rtnetlink datagram, including those that are gone. Total: messages
+/// of other kinds and truncated ones are skipped.
 pub fn decode(datagram: &[u8]) -> Vec<Link> {
     let of_links = |m: &netlink::Message<'_>| matches!(m.kind, RTM_NEWLINK | RTM_DELLINK);
     netlink::messages(datagram).filter(of_links).filter_map(|m| parse(m.payload)).collect()
 }
 
-/// Reads an `RTM_NEWLINK` or `RTM_DELLINK` payload; `None` when it is cut short.
+/// Parses an `RTM_NEWLINK` or `RTM_DELLINK` payload. Returns `None` when it is truncated.
 pub(crate) fn parse(payload: &[u8]) -> Option<Link> {
     // struct ifinfomsg: family, pad, type(2), index(4), flags(4), change(4)
     let [_, _, t0, t1, i0, i1, i2, i3, f0, f1, f2, f3, ..] = *payload.first_chunk::<16>()?;
@@ -127,7 +127,7 @@ pub(crate) fn parse(payload: &[u8]) -> Option<Link> {
     Some(link)
 }
 
-/// Reads `struct rtnl_link_stats64`; counters that an older kernel lacks stay `None`.
+/// Parses `struct rtnl_link_stats64`. Counters that an older kernel lacks are `None`.
 fn stats64(value: &[u8]) -> DeviceStats {
     let (words, _) = value.as_chunks::<8>();
     let at = |i: usize| words.get(i).map(|b| u64::from_ne_bytes(*b));
@@ -157,7 +157,7 @@ fn stats64(value: &[u8]) -> DeviceStats {
     }
 }
 
-/// How to name an interface in a request.
+/// The identification of an interface in a request.
 #[derive(Clone, Copy, Debug)]
 pub enum By<'a> {
     /// By the kernel's index.
@@ -173,25 +173,25 @@ pub(crate) enum Change<'a> {
     Mac([u8; 6]),
     AdminUp(bool),
     Alias(&'a str),
-    /// Frames that wait to be sent; for a tap, the length of its ring.
+    /// Maximum number of frames that wait for transmission; for a tap, the length of its ring.
     TxQueueLength(u32),
-    /// No IPv6 address is made when it comes up.
+    /// No IPv6 address is assigned when it comes up.
     NoIpv6Address,
-    /// Up, without ARP and multicast: nothing on the host speaks there by itself.
+    /// Up, without ARP and multicast, so the host sends nothing there by itself.
     UpSilent,
 }
 
-/// Reads and changes interfaces of one network namespace. Shareable; calls take turns.
+/// Reads and changes interfaces of one network namespace. Any thread may use it; calls take turns.
 pub struct LinkClient {
     socket: Mutex<Socket>,
 }
 
 impl LinkClient {
-    /// A client in the calling thread's network namespace.
+    /// Creates a client in the calling thread's network namespace.
     ///
     /// # Errors
     ///
-    /// When no netlink socket can be made.
+    /// No netlink socket can be created.
     pub fn new() -> io::Result<LinkClient> {
         Ok(LinkClient::from_socket(Socket::new(0)?))
     }
@@ -201,7 +201,7 @@ impl LinkClient {
     }
 
     pub(crate) fn request(&self, request: Request, each: impl FnMut(u16, &[u8])) -> io::Result<()> {
-        // A panic inside leaves at worst an unread answer, which its sequence number marks.
+        // A panic inside leaves at worst an unread answer, which its sequence number identifies.
         let mut socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
         socket.request(request, each)
     }
@@ -210,13 +210,13 @@ impl LinkClient {
     ///
     /// # Errors
     ///
-    /// `ENODEV` when there is none.
+    /// `ENODEV` when there is no such interface.
     pub fn link(&self, by: By<'_>) -> io::Result<Link> {
         self.read(by, None, parse)
     }
 
-    /// Reads one interface, of the network namespace with the number `namespace` if given, with
-    /// a parser of the caller's.
+    /// Reads one interface with the caller's parser, in the network namespace with the number
+    /// `namespace`; `None`: the own one.
     pub(crate) fn read<T>(
         &self,
         by: By<'_>,
@@ -240,7 +240,7 @@ impl LinkClient {
     ///
     /// # Errors
     ///
-    /// What the kernel said.
+    /// The kernel's error.
     pub fn list(&self) -> io::Result<Vec<Link>> {
         let mut all = Vec::new();
         let request = Request::new(RTM_GETLINK, NLM_F_DUMP, &[0; 16]);
@@ -306,31 +306,31 @@ fn targeted(kind: u16, by: By<'_>, flags: u32, mask: u32) -> Request {
     }
 }
 
-/// All interfaces of the calling thread's network namespace.
+/// Returns all interfaces of the calling thread's network namespace.
 ///
 /// # Errors
 ///
-/// What the kernel said.
+/// The kernel's error.
 pub fn list() -> io::Result<Vec<Link>> {
     LinkClient::new()?.list()
 }
 
-/// An interface was asked for that is not where it was looked for.
+/// Returns true when the error means that there is no such interface in the network namespace.
 pub(crate) fn is_not_there(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::ENODEV)
 }
 
-/// Whether an error that an interface's [`crate::Device`] gave says that the interface is gone.
-/// Others may pass: too many open files, too little memory.
+/// Returns true when an error of an interface's [`crate::Device`] means that the interface is gone.
+/// Other errors may be temporary: too many open files, too little memory.
 pub fn is_gone(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENXIO | libc::EBADFD))
 }
 
-/// The interface of that name in the calling thread's network namespace.
+/// Returns the interface with this name in the calling thread's network namespace.
 ///
 /// # Errors
 ///
-/// `ENODEV` when there is none.
+/// `ENODEV` when there is no such interface.
 pub fn find(name: &str) -> io::Result<Link> {
     if name.is_empty() || name.len() >= libc::IFNAMSIZ {
         return Err(io::Error::from_raw_os_error(libc::ENODEV));
@@ -338,7 +338,7 @@ pub fn find(name: &str) -> io::Result<Link> {
     LinkClient::new()?.link(By::Name(name))
 }
 
-/// Whether an interface of that name is in the calling thread's network namespace.
+/// Returns true when an interface with this name is in the calling thread's network namespace.
 pub fn exists(name: &str) -> bool {
     find(name).is_ok()
 }

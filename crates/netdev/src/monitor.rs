@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Changes of interfaces, as they happen.
+//! Events of interface changes.
 
 use crate::link::{self, Link, LinkClient, RTM_DELLINK, RTM_NEWLINK};
 use crate::netlink::{Socket, messages};
@@ -8,30 +8,31 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::BorrowedFd;
 
-/// What happened to an interface.
+/// A change of an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LinkEvent {
-    /// It is new, or something of it changed; carries its whole present state. `before` holds
-    /// the state known so far (a different name there: renamed).
+    /// The interface is new or has changed. A name in `before` that differs from the present one
+    /// means a rename.
     Changed {
-        /// Present state.
+        /// The whole present state.
         link: Box<Link>,
-        /// The state before; `None` for a new interface.
+        /// The last known state; `None` for a new interface.
         before: Option<Box<Link>>,
     },
-    /// It is gone (deleted, or moved to another namespace).
+    /// The interface is gone (deleted, or moved to another network namespace).
     Deleted {
-        /// The last state known.
+        /// The last known state.
         link: Box<Link>,
     },
-    /// Events were lost because they were not read in time: read everything anew. The events
-    /// that follow are complete again.
+    /// Events were lost because they were not read in time. The receiver must read all interfaces
+    /// again. The events that follow are complete.
     Resync,
 }
 
-/// Watches the interfaces of the network namespace of the thread that made it.
+/// Watches the interfaces of the network namespace of the thread that created it. One thread at a
+/// time uses it.
 ///
-/// Messages that change nothing a [`LinkEvent`] shows, counters apart, are not reported.
+/// Messages that change no field of a [`LinkEvent`], other than counters, are not reported.
 pub struct LinkMonitor {
     socket: Socket,
     client: LinkClient,
@@ -40,11 +41,11 @@ pub struct LinkMonitor {
 }
 
 impl LinkMonitor {
-    /// Starts watching. Interfaces present now are known and not reported.
+    /// Starts to watch. Interfaces that exist already are not reported.
     ///
     /// # Errors
     ///
-    /// When no netlink socket can be made.
+    /// No netlink socket can be created.
     pub fn new() -> io::Result<LinkMonitor> {
         let socket = Socket::new(libc::RTMGRP_LINK as u32)?;
         sys::grow_buffer(socket.fd(), libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, 1 << 20);
@@ -53,21 +54,21 @@ impl LinkMonitor {
         Ok(LinkMonitor { socket, client, known, buffer: vec![0; 64 * 1024] })
     }
 
-    /// Becomes readable when [`LinkMonitor::events`] may return something.
+    /// Returns the descriptor that becomes readable when [`LinkMonitor::events`] may return events.
     pub fn poll_fd(&self) -> BorrowedFd<'_> {
         self.socket.fd()
     }
 
-    /// The interfaces known now.
+    /// Returns the interfaces that are known at present.
     pub fn links(&self) -> impl Iterator<Item = &Link> {
         self.known.values()
     }
 
-    /// Takes all events that are there; never blocks.
+    /// Returns all events that have arrived. Never blocks.
     ///
     /// # Errors
     ///
-    /// A broken socket. (Lost events are [`LinkEvent::Resync`], not an error.)
+    /// The socket is broken. (Lost events are [`LinkEvent::Resync`], not an error.)
     pub fn events(&mut self) -> io::Result<Vec<LinkEvent>> {
         let mut out = Vec::new();
         loop {
@@ -82,7 +83,7 @@ impl LinkMonitor {
                 Err(e) => return Err(e),
             };
             for m in messages(datagram) {
-                // Family AF_BRIDGE tells of a bridge's port, not of the interface itself.
+                // Family AF_BRIDGE describes a bridge's port, not the interface itself.
                 if m.payload.first() != Some(&0) {
                     continue;
                 }
@@ -99,8 +100,8 @@ impl LinkMonitor {
         }
     }
 
-    /// After a loss: what still waits is older than the loss and may contradict the present
-    /// state for ever, so it is thrown away before everything is read anew.
+    /// Recovers after a loss. Events that still wait are older than the loss and may contradict the
+    /// present state permanently, so they are discarded before all interfaces are read again.
     fn resync(&mut self) -> io::Result<()> {
         loop {
             match self.socket.receive(&mut self.buffer, false) {

@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 const HEADER: usize = 16;
 /// Bytes of `struct nlattr`.
 const ATTRIBUTE: usize = 4;
-/// The kernel fills dumps up to 32 KiB a message block.
+/// Bytes of the receive buffer: the kernel fills dumps in blocks of up to 32 KiB.
 const RECEIVE_BUFFER: usize = 64 * 1024;
 
 pub(crate) const NLM_F_REQUEST: u16 = 1;
@@ -26,8 +26,7 @@ fn align(n: usize) -> usize {
     n.next_multiple_of(4)
 }
 
-/// One attribute, padded, for use inside of another one. At most 65,531 bytes (longer ones are
-/// cut).
+/// Encodes one attribute, padded, for use inside of another one. Values above 65,531 bytes are cut.
 pub(crate) fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     let value = value.get(..usize::from(u16::MAX) - ATTRIBUTE).unwrap_or(value);
     let length = (ATTRIBUTE + value.len()) as u16; // cut to fit above
@@ -45,7 +44,7 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// A request of `kind` (`RTM_...`) whose fixed part is `fixed`.
+    /// Creates a request of `kind` (`RTM_...`) whose fixed part is `fixed`.
     pub(crate) fn new(kind: u16, flags: u16, fixed: &[u8]) -> Request {
         let mut bytes = vec![0; HEADER];
         bytes[4..6].copy_from_slice(&kind.to_ne_bytes());
@@ -55,7 +54,7 @@ impl Request {
         Request { bytes }
     }
 
-    /// Adds an attribute of at most 65,531 bytes (longer ones are cut).
+    /// Adds an attribute. Values above 65,531 bytes are cut.
     pub(crate) fn attribute(mut self, kind: u16, value: &[u8]) -> Request {
         self.bytes.extend_from_slice(&attribute(kind, value));
         self
@@ -69,7 +68,7 @@ impl Request {
     }
 }
 
-/// One message as received.
+/// One received message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Message<'a> {
     pub kind: u16,
@@ -77,7 +76,7 @@ pub(crate) struct Message<'a> {
     pub payload: &'a [u8],
 }
 
-/// Walks the messages of one datagram.
+/// Iterates over the messages of one datagram.
 pub(crate) fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Message<'_>> {
     std::iter::from_fn(move || {
         let header = bytes.first_chunk::<HEADER>()?;
@@ -93,7 +92,7 @@ pub(crate) fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Message<'_>> {
     })
 }
 
-/// Walks attributes: kind without its flag bits, and value.
+/// Iterates over attributes: kind without its flag bits, and value.
 pub(crate) fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let [l0, l1, k0, k1] = *bytes.first_chunk::<ATTRIBUTE>()?;
@@ -115,8 +114,8 @@ pub(crate) fn text_of(value: &[u8]) -> String {
     String::from_utf8_lossy(value.get(..end).unwrap_or_default()).into_owned()
 }
 
-/// The number in the `used` bytes of control messages that say which namespace a datagram comes
-/// from. Only this kind of message is switched on.
+/// Parses the number of the datagram's network namespace in the `used` bytes of control messages.
+/// Only this kind of control message is enabled.
 fn namespace_of(control: &[u64; 8], used: usize) -> Option<i32> {
     // cmsghdr: length(8) level(4) type(4); then the number.
     if used < 16 + 4 {
@@ -130,14 +129,15 @@ fn namespace_of(control: &[u64; 8], used: usize) -> Option<i32> {
     number.first_chunk().map(|bytes| i32::from_ne_bytes(*bytes))
 }
 
-/// An rtnetlink socket. It stays in the network namespace where it was made.
+/// An rtnetlink socket. It stays in the network namespace where it was created.
 pub(crate) struct Socket {
     fd: OwnedFd,
     sequence: u32,
 }
 
 impl Socket {
-    /// A socket that hears the multicast `groups` (`RTMGRP_...` bits; 0 for requests only).
+    /// Creates a socket that receives the multicast `groups` (`RTMGRP_...` bits; 0 for requests
+    /// only).
     pub(crate) fn new(groups: u32) -> io::Result<Socket> {
         let fd = sys::socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE)?;
         Socket::from_fd(fd, groups)
@@ -157,7 +157,7 @@ impl Socket {
         self.fd.as_fd()
     }
 
-    /// Receives one datagram. With `wait` false, `WouldBlock` when there is none.
+    /// Receives one datagram. With `wait` false, returns `WouldBlock` when there is none.
     pub(crate) fn receive<'b>(&self, buffer: &'b mut [u8], wait: bool) -> io::Result<&'b [u8]> {
         let flags = if wait { 0 } else { libc::MSG_DONTWAIT };
         loop {
@@ -173,8 +173,8 @@ impl Socket {
         }
     }
 
-    /// Receives one datagram, on a socket that hears other namespaces (`NETLINK_LISTEN_ALL_NSID`),
-    /// and the number of the one that it comes from; `None`: ours. `WouldBlock` when there is none.
+    /// Receives one datagram on a socket with `NETLINK_LISTEN_ALL_NSID`. Returns it with the number
+    /// of its network namespace; `None`: the own one. Returns `WouldBlock` when there is none.
     pub(crate) fn receive_from_any<'b>(
         &self,
         buffer: &'b mut [u8],
@@ -189,7 +189,7 @@ impl Socket {
         message.msg_control = control.as_mut_ptr().cast();
         message.msg_controllen = size_of_val(&control) as _;
         // SAFETY: the message names one iovec, which names the caller's buffer, and a control
-        // buffer of the stated length on this stack frame; nobody else touches them meanwhile.
+        // buffer of the stated length on this stack frame; no other code accesses them meanwhile.
         let got = sys::check_len(unsafe {
             libc::recvmsg(self.fd.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT)
         })?;
@@ -197,13 +197,13 @@ impl Socket {
         Ok((buffer.get(..got).unwrap_or_default(), namespace_of(&control, used)))
     }
 
-    /// Sends a request and calls `each` for every answer (its `RTM_` kind and payload).
-    /// `dump`: answers end with `NLMSG_DONE`; else the request must ask for `NLM_F_ACK` or the
-    /// answer be a single message, and the call ends with the first acknowledgement.
+    /// Sends a request and calls `each` for every answer (its `RTM_` kind and payload). With
+    /// `dump`, answers end with `NLMSG_DONE`. Otherwise the request must have `NLM_F_ACK` or the
+    /// answer must be a single message, and the call ends with the first acknowledgement.
     ///
     /// # Errors
     ///
-    /// What the kernel answered, or a broken socket.
+    /// The kernel's error, or the socket is broken.
     pub(crate) fn request(
         &mut self,
         request: Request,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which work an interface does itself (`ethtool -k`), by the `SIOCETHTOOL` ioctl.
+//! The offloads of an interface (`ethtool -k`), by the `SIOCETHTOOL` ioctl.
 
 use crate::ethtool::{Ethtool, ethtool};
 use crate::netlink::text_of;
@@ -12,7 +12,7 @@ const ETHTOOL_GSSET_INFO: u32 = 0x37;
 const ETHTOOL_GFEATURES: u32 = 0x3a;
 const ETH_SS_FEATURES: u32 = 4;
 const NAME: usize = 32;
-/// Blocks of 32 features that we have room for; the kernel has 2.
+/// Maximum blocks of 32 features; the kernel has 2.
 const MAX_BLOCKS: usize = 8;
 const MAX_FEATURES: usize = 32 * MAX_BLOCKS;
 
@@ -39,11 +39,11 @@ struct RawStrings {
 struct RawFeatures {
     command: u32,
     size: u32,
-    /// Available, requested, active, never changed.
+    /// Bits of features that are available, requested, active, never changed.
     blocks: [[u32; 4]; MAX_BLOCKS],
 }
 
-/// The offloads of an interface that are switched on, by the kernel's names
+/// The enabled offloads of an interface, by the kernel's names
 /// (`netdev_features_strings` in net/ethtool/common.c).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Offloads {
@@ -51,50 +51,53 @@ pub struct Offloads {
 }
 
 impl Offloads {
-    /// Whether `feature` ("rx-gro", "tx-checksum-ip-generic", ...) is on.
+    /// Returns true when `feature` ("rx-gro", "tx-checksum-ip-generic", ...) is enabled.
     pub fn is_on(&self, feature: &str) -> bool {
         self.active.contains(feature)
     }
 
-    /// Packets that come in are aggregated ("rx-gro").
+    /// Returns true when the kernel aggregates received packets ("rx-gro").
     pub fn gro(&self) -> bool {
         self.is_on("rx-gro")
     }
 
-    /// Packets that come in are put together before the stack sees them, by the kernel or the card.
+    /// Returns true when the kernel or the network card aggregates received packets before the
+    /// stack.
     pub fn merges(&self) -> bool {
         ["rx-gro", "rx-gro-hw", "rx-lro"].iter().any(|name| self.is_on(name))
     }
 
-    /// The stack leaves transport checksums to the interface when it sends.
+    /// Returns true when the stack leaves transport checksums to the interface on sending.
     pub fn leaves_checksums(&self) -> bool {
         let names =
             ["tx-checksum-ip-generic", "tx-checksum-ipv4", "tx-checksum-ipv6", "tx-checksum-sctp"];
         names.iter().any(|name| self.is_on(name))
     }
 
-    /// The stack leaves VLAN tags to the interface when it sends: they travel beside the packet.
+    /// Returns true when the stack leaves VLAN tags to the interface on sending. The tags then
+    /// travel outside the packet.
     pub fn leaves_tags(&self) -> bool {
         self.is_on("tx-vlan-hw-insert") || self.is_on("tx-vlan-stag-hw-insert")
     }
 
-    /// The stack leaves segmentation of TCP to the interface when it sends.
+    /// Returns true when the stack leaves segmentation of TCP to the interface on sending.
     pub fn leaves_segmentation(&self) -> bool {
         self.is_on("tx-tcp-segmentation") || self.is_on("tx-tcp6-segmentation")
     }
 
-    /// The interface takes VLAN tags off packets that come in: XDP does not see them.
+    /// Returns true when the interface removes VLAN tags of received packets, so XDP does not see
+    /// them.
     pub fn takes_tags_off(&self) -> bool {
         self.is_on("rx-vlan-hw-parse") || self.is_on("rx-vlan-stag-hw-parse")
     }
 }
 
 impl Ethtool {
-    /// The offloads of interface `name` that are on.
+    /// Returns the enabled offloads of interface `name`.
     ///
     /// # Errors
     ///
-    /// `ENODEV`, or `EOPNOTSUPP` from a kernel with more features than we have room for.
+    /// `ENODEV`, or `EOPNOTSUPP` from a kernel with more features than this crate has room for.
     pub fn offloads(&self, name: &str) -> io::Result<Offloads> {
         let mut info = RawSetInfo {
             command: ETHTOOL_GSSET_INFO,
@@ -115,7 +118,7 @@ impl Ethtool {
             names: [[0; NAME]; MAX_FEATURES],
         });
         // SAFETY: the kernel writes `count` names, a constant of the kernel for which there is
-        // room, as was just seen.
+        // room, as checked above.
         unsafe { ethtool(self.socket(), name, &mut *strings)? };
         let mut features = RawFeatures {
             command: ETHTOOL_GFEATURES,

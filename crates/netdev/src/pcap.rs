@@ -8,23 +8,23 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Magic number of a file with microsecond time stamps, written in host byte order.
 const MAGIC: u32 = 0xa1b2_c3d4;
-/// Bytes of a frame kept at most.
+/// Maximum bytes of a frame in the file.
 const SNAPLEN: u32 = 65_535 + 64;
 /// `LINKTYPE_ETHERNET`.
 const ETHERNET: u32 = 1;
 
-/// Writes frames to a capture file; every frame is in the file when the call returns.
+/// Writes frames to a capture file. Every frame is in the file when the call returns.
 #[derive(Debug)]
 pub struct PcapWriter {
     file: File,
 }
 
 impl PcapWriter {
-    /// Creates the file, or cuts an existing one to nothing, and writes the header.
+    /// Creates the file, or truncates an existing one, and writes the header.
     ///
     /// # Errors
     ///
-    /// What the file system said.
+    /// The file system's error.
     pub fn create(path: &Path) -> io::Result<PcapWriter> {
         let mut header = Vec::with_capacity(24);
         header.extend_from_slice(&MAGIC.to_ne_bytes());
@@ -38,21 +38,21 @@ impl PcapWriter {
         Ok(PcapWriter { file })
     }
 
-    /// Appends `frame`, stamped with the present wall time, in one write.
+    /// Appends `frame` with the present wall time, in one write.
     ///
     /// # Errors
     ///
-    /// What the file system said.
+    /// The file system's error.
     pub fn write(&mut self, frame: &[u8]) -> io::Result<()> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.write_at(frame, now)
     }
 
-    /// Appends `frame`, stamped `since_epoch` after 1970-01-01 UTC.
+    /// Appends `frame` with the time `since_epoch` after 1970-01-01 UTC.
     ///
     /// # Errors
     ///
-    /// What the file system said.
+    /// The file system's error.
     pub fn write_at(&mut self, frame: &[u8], since_epoch: Duration) -> io::Result<()> {
         let kept = frame.get(..SNAPLEN as usize).unwrap_or(frame);
         let length = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);

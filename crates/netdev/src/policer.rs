@@ -7,12 +7,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-/// Burst in bits where none is given, as in `ovs-vswitchd.conf.db(5)`: 8,000 kilobits.
+/// Default burst in bits, as in `ovs-vswitchd.conf.db(5)`: 8,000 kilobits.
 const DEFAULT_BURST_BITS: u64 = 8_000_000;
-/// A bucket below this would never let a 64 KiB segmentation packet pass.
+/// Minimum burst in bits. A smaller bucket would never admit a 64 KiB segmentation packet.
 const LEAST_BURST_BITS: u64 = 66_000 * 8;
 
-/// A token bucket, shared by a device's queues. Off at first; off, it costs one load a batch.
+/// A token bucket that a device's queues share. It is off at first, and then costs one load per
+/// batch.
 #[derive(Debug)]
 pub(crate) struct Policer {
     on: AtomicBool,
@@ -25,7 +26,7 @@ pub(crate) struct Policer {
 struct Bucket {
     bits_per_second: u64,
     burst_bits: u64,
-    /// Bits times 10^9, so that short intervals are not rounded away.
+    /// Bits times 10^9, so short intervals are not rounded to zero.
     level: u128,
     /// Nanoseconds since the policer's start.
     filled_at: u64,
@@ -82,12 +83,12 @@ impl Policer {
         self.on.store(rate_kbps != 0, Ordering::Relaxed);
     }
 
-    /// Packets dropped so far.
+    /// Returns the number of packets dropped so far.
     pub(crate) fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// Drops what exceeds the limit from `packets[from..]`.
+    /// Drops the packets of `packets[from..]` that exceed the limit.
     pub(crate) fn apply(&self, packets: &mut Vec<Packet>, from: usize, pool: &mut PacketPool) {
         if !self.on.load(Ordering::Relaxed) || from >= packets.len() {
             return;
@@ -112,7 +113,7 @@ mod tests {
 
     #[test]
     fn the_rate_holds_over_time() {
-        // 8 Mbit/s = 1,000 bytes a millisecond; burst 1,000 kbit = 125,000 bytes.
+        // 8 Mbit/s = 1,000 bytes per millisecond; burst 1,000 kbit = 125,000 bytes.
         let mut b = Bucket::new(8_000, 1_000, 0);
         let burst = (0..1_000).filter(|_| b.admit(0, 1_000)).count();
         assert_eq!(burst, 125);
@@ -133,7 +134,7 @@ mod tests {
         p.set(1, 0);
         let mut packets = vec![Packet::from_slice(&[0; 60_000]); 40];
         p.apply(&mut packets, 1, &mut PacketPool::default());
-        // 8,000 kbit hold 16 packets of 480 kbit; the first one was not ours to judge.
+        // 8,000 kbit hold 16 packets of 480 kbit; the first one was received before.
         assert_eq!(packets.len(), 17);
         assert_eq!(p.dropped(), 23);
     }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Free packets, so that receiving needs no allocation.
+//! Free packets, so reception needs no allocation.
 
 use packet::Packet;
 
-/// Bytes that a pooled packet can hold without a new allocation.
+/// Capacity of a pooled packet in bytes.
 const PACKET_CAPACITY: usize = 2048;
 
 /// A stack of free packets of one packet thread.
 ///
-/// Of packets that have more than a few kilobytes of memory only few are kept, so that a burst of
-/// large packets does not pin it, whatever was cut off them since.
+/// Only a few packets with more than a few kilobytes of memory are kept, so a burst of large
+/// packets does not keep that memory allocated. The capacity counts, not the present length.
 pub struct PacketPool {
     free: Vec<Packet>,
     large: Vec<Packet>,
@@ -23,28 +23,29 @@ impl Default for PacketPool {
 }
 
 impl PacketPool {
-    /// Packets with more memory than this, in bytes, are large; an ordinary one that had to grow
-    /// for a frame of 4 KiB is none, though growing may double it.
+    /// Packets with a higher capacity than this, in bytes, are large. An ordinary packet that grew
+    /// for a frame of 4 KiB is not, although growth may double its capacity.
     const LARGE: usize = 3 * PACKET_CAPACITY;
-    /// Large packets that are kept at most.
+    /// Maximum number of large packets in the pool.
     const LARGE_KEPT: usize = 32;
 
-    /// An empty pool that keeps at most `capacity` packets.
+    /// Creates an empty pool that keeps at most `capacity` packets.
     pub fn new(capacity: usize) -> PacketPool {
         PacketPool { free: Vec::new(), large: Vec::new(), capacity }
     }
 
-    /// An empty packet with full headroom, from the pool or newly allocated.
+    /// Returns an empty packet with full headroom, from the pool or newly allocated.
     pub fn take(&mut self) -> Packet {
         self.free.pop().unwrap_or_else(|| Packet::with_capacity(PACKET_CAPACITY))
     }
 
-    /// An empty packet that can grow to `capacity` bytes; rather one that was large before.
+    /// Returns an empty packet that can grow to `capacity` bytes, preferably a large one of the
+    /// pool.
     pub(crate) fn take_large(&mut self, capacity: usize) -> Packet {
         self.large.pop().unwrap_or_else(|| Packet::with_capacity(capacity))
     }
 
-    /// Gives a packet back; its contents are discarded.
+    /// Puts a packet into the pool and discards its contents.
     pub fn give(&mut self, mut packet: Packet) {
         let (list, most) = if packet.capacity() > Self::LARGE {
             (&mut self.large, Self::LARGE_KEPT)
@@ -57,7 +58,7 @@ impl PacketPool {
         }
     }
 
-    /// Gives all packets of `packets` back, leaving it empty.
+    /// Puts all packets of `packets` into the pool and empties the vector.
     pub fn give_all(&mut self, packets: &mut Vec<Packet>) {
         for p in packets.drain(..) {
             self.give(p);

@@ -10,76 +10,77 @@ pub enum Duplex {
     Full,
 }
 
-/// Features of a link: bits of `enum ofp_port_features` of OpenFlow 1.1 and later (7.2.1), all 0
-/// where the driver says nothing.
+/// Features of a link: bits of `enum ofp_port_features` of OpenFlow 1.1 and later (7.2.1). All are
+/// 0 if the driver reports none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Features {
-    /// In use.
+    /// Features in use.
     pub current: u32,
-    /// Offered to the other end.
+    /// Features offered to the other end.
     pub advertised: u32,
-    /// Supported by the device.
+    /// Features that the device supports.
     pub supported: u32,
-    /// Offered by the other end.
+    /// Features that the other end offers.
     pub peer: u32,
 }
 
-/// What the driver says about itself (`ETHTOOL_GDRVINFO`); empty strings where it says nothing.
+/// The driver's data about itself (`ETHTOOL_GDRVINFO`). Strings that it does not report are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DriverInfo {
     /// `driver_name` of the Interface's status column.
     pub name: String,
-    /// `driver_version`.
+    /// `driver_version` of that column.
     pub version: String,
-    /// `firmware_version`.
+    /// `firmware_version` of that column.
     pub firmware: String,
 }
 
-/// State of a device at one moment.
+/// The state of a device at one point in time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {
-    /// Administratively up (`IFF_UP`).
+    /// True when the device is administratively up (`IFF_UP`).
     pub admin_up: bool,
-    /// The link works (`IFF_LOWER_UP`: carrier).
+    /// True when the link has carrier (`IFF_LOWER_UP`).
     pub link_up: bool,
     /// Ethernet address.
     pub mac: [u8; 6],
-    /// Bytes of a frame without its Ethernet header.
+    /// MTU: bytes of a frame without its Ethernet header.
     pub mtu: u32,
-    /// Smallest and largest MTU the driver takes, where known (0 = no limit known).
+    /// Smallest and largest MTU that the driver accepts, if known; 0 means no limit known.
     pub mtu_range: Option<(u32, u32)>,
     /// The kernel's index, in the interface's own namespace; `None` when there is no interface.
     pub ifindex: Option<u32>,
-    /// Present name in its namespace; differs from the configured name after a rename.
+    /// Present name in its namespace. It differs from the configured name after a rename.
     pub current_name: String,
-    /// It is in another network namespace than when it was opened.
+    /// True when it is not in the network namespace where it was opened.
     pub is_away: bool,
-    /// Bits per second; `None` when the driver does not know.
+    /// Speed in bits per second; `None` when the driver does not report it.
     pub speed_bps: Option<u64>,
-    /// `None` when the driver does not know.
+    /// Duplex; `None` when the driver does not report it.
     pub duplex: Option<Duplex>,
-    /// Link features as OpenFlow shows them.
+    /// Link features of OpenFlow.
     pub features: Features,
-    /// The driver on itself.
+    /// The driver's data about itself.
     pub driver: DriverInfo,
-    /// How often the carrier changed (`IFLA_CARRIER_CHANGES`).
+    /// Number of carrier changes (`IFLA_CARRIER_CHANGES`).
     pub link_resets: u64,
-    /// In promiscuous mode.
+    /// True in promiscuous mode.
     pub promiscuous: bool,
     /// Kind of virtual interface (`IFLA_INFO_KIND`: "veth", "tun", ...); `None` for hardware.
     pub link_kind: Option<String>,
-    /// Further facts as `Interface.status` keys and values, e.g. `xdp-mode` of `AF_XDP` ports.
+    /// Further keys and values of `Interface.status`, for example `xdp-mode` of `AF_XDP` ports.
     pub extra: Vec<(String, String)>,
 }
 
 impl Status {
-    /// The index by which others in the namespace where the device was opened know it.
+    /// Returns the interface's index in the network namespace where it was opened; `None` when it
+    /// is in another one.
     pub fn ifindex_here(&self) -> Option<u32> {
         self.ifindex.filter(|_| !self.is_away)
     }
 }
 
-/// Counters of a device since it was created. `None`: this device does not have that counter.
+/// Counters of a device since its creation. `None`: the device does not have that counter.
 ///
 /// The names follow `struct rtnl_link_stats64` (include/uapi/linux/if_link.h).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -106,11 +107,12 @@ pub struct DeviceStats {
     pub tx_fifo_errors: Option<u64>,
     pub tx_heartbeat_errors: Option<u64>,
     pub tx_window_errors: Option<u64>,
-    /// Dropped by [`crate::Device::set_policing`]; ours, not the kernel's.
+    /// Packets dropped by [`crate::Device::set_policing`]. The switch counts them, not the kernel.
     pub rx_policed: Option<u64>,
-    /// Frames that our receive socket lost because it was not read in time; with `AF_PACKET` in
-    /// `rx_dropped`, too.
+    /// Frames that the receive socket lost because it was not read in time. With `AF_PACKET` they
+    /// are included in `rx_dropped`.
     pub rx_overrun: Option<u64>,
-    /// Frames too short or too contradictory to be passed on; in `rx_errors`, too.
+    /// Frames that were too short or contradictory to be delivered. They are included in
+    /// `rx_errors`.
     pub rx_malformed: Option<u64>,
 }

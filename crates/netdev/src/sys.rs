@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Thin, checked wrappers of the system calls that this crate makes.
+//! Checked wrappers of the system calls that this crate makes.
 
 use std::ffi::c_int;
 use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// The error of the last system call where `result` is negative.
+/// Returns the error of the last system call if `result` is negative.
 pub(crate) fn check(result: c_int) -> io::Result<c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-/// Like [`check`] for calls that return a length.
+/// Does the same as [`check`] for calls that return a length.
 pub(crate) fn check_len(result: isize) -> io::Result<usize> {
     usize::try_from(result).map_err(|_| io::Error::last_os_error())
 }
 
-/// A new close-on-exec socket.
+/// Creates a close-on-exec socket.
 pub(crate) fn socket(family: c_int, kind: c_int, protocol: c_int) -> io::Result<OwnedFd> {
-    // SAFETY: no memory is passed; a non-negative result is a descriptor that nobody else owns.
+    // SAFETY: no memory is passed; a non-negative result is a descriptor without another owner.
     unsafe {
         let fd = check(libc::socket(family, kind | libc::SOCK_CLOEXEC, protocol))?;
         Ok(OwnedFd::from_raw_fd(fd))
@@ -75,8 +75,8 @@ pub(crate) fn set_option<T: Plain>(
     Ok(())
 }
 
-/// `SO_ATTACH_FILTER`: a classic BPF program that says how many bytes of each packet a socket
-/// gets (Documentation/networking/filter.rst).
+/// Attaches a classic BPF program to a socket (`SO_ATTACH_FILTER`), which returns the number of
+/// bytes of each packet that the socket gets (Documentation/networking/filter.rst).
 pub(crate) fn attach_filter(
     fd: BorrowedFd<'_>,
     filter: &mut [libc::sock_filter],
@@ -100,7 +100,8 @@ pub(crate) fn attach_filter(
     Ok(())
 }
 
-/// `getsockopt` for an option of fixed size; a shorter answer (an older kernel's) leaves zeros.
+/// `getsockopt` for an option of fixed size. After a shorter answer, of an older kernel, the rest
+/// is zero.
 pub(crate) fn option<T: Plain>(fd: BorrowedFd<'_>, level: c_int, name: c_int) -> io::Result<T> {
     // SAFETY: T is Plain, so zeros are a valid value.
     let mut value: T = unsafe { mem::zeroed() };
@@ -125,8 +126,8 @@ pub(crate) fn bind<T: Plain>(fd: BorrowedFd<'_>, address: &T) -> io::Result<()> 
     Ok(())
 }
 
-/// `getsockname`: what a socket is bound to, as a structure of a family that T belongs to. What the
-/// kernel leaves out is zero.
+/// `getsockname`: returns the address that a socket is bound to, as a structure of a family that T
+/// belongs to. Bytes that the kernel does not write are zero.
 pub(crate) fn bound_to<T: Plain>(fd: BorrowedFd<'_>) -> io::Result<T> {
     // SAFETY: T is Plain, so zeros are a valid value.
     let mut address: T = unsafe { mem::zeroed() };
@@ -137,16 +138,15 @@ pub(crate) fn bound_to<T: Plain>(fd: BorrowedFd<'_>) -> io::Result<T> {
     Ok(address)
 }
 
-/// Asks for `bytes` of socket buffer, above the system's limit if we may.
+/// Requests `bytes` of socket buffer, above the system's limit if the process has the privilege.
 pub(crate) fn grow_buffer(fd: BorrowedFd<'_>, forced: c_int, plain: c_int, bytes: c_int) {
-    // A smaller buffer only loses more packets under load, so failure is no error.
+    // A smaller buffer only loses more packets under load, so a failure is not an error.
     if set_option(fd, libc::SOL_SOCKET, forced, &bytes).is_err() {
         let _ = set_option(fd, libc::SOL_SOCKET, plain, &bytes);
     }
 }
 
-/// `struct ifreq` for requests that carry an interface name and either 16 bits of flags or a
-/// pointer behind it.
+/// `struct ifreq` for requests with an interface name followed by 16 bits of flags or a pointer.
 #[repr(C)]
 pub(crate) struct IfRequest {
     name: [u8; libc::IFNAMSIZ],
@@ -155,7 +155,7 @@ pub(crate) struct IfRequest {
 }
 
 impl IfRequest {
-    /// A request for `name`, with an all-zero value.
+    /// Creates a request for `name`, with an all-zero value.
     ///
     /// # Errors
     ///
@@ -171,7 +171,7 @@ impl IfRequest {
         Ok(r)
     }
 
-    /// The name, up to its NUL.
+    /// Returns the name, up to its NUL.
     pub(crate) fn name(&self) -> String {
         let end = self.name.iter().position(|b| *b == 0).unwrap_or(self.name.len());
         String::from_utf8_lossy(self.name.get(..end).unwrap_or_default()).into_owned()

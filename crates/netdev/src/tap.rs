@@ -3,7 +3,7 @@
 //! redirecting them to it, because a packet's segmentation and unfinished checksum are kept that
 //! way.
 //!
-//! # What it is
+//! # Overview
 //!
 //! [`Tap::open`] creates an interface that vanishes with the process. It is up, with the largest
 //! MTU that the kernel allows (65,521 bytes or more), and without ARP, multicast and IPv6

@@ -131,7 +131,7 @@ fn refused(name: &str, source: io::Error) -> OpenError {
             .and_then(|c| c.read(By::Name(name), None, properties))
         {
             Ok(Properties { kind, .. }) if kind != "tun" => unsuitable(format!(
-                "an interface of that name exists and is no tap interface ({}): \
+                "an interface of that name exists and is not a tap interface ({}): \
                  rename or delete it, or use it with type system",
                 if kind.is_empty() { "hardware" } else { &kind },
             )),

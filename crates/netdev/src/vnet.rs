@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `struct virtio_net_hdr` (include/uapi/linux/virtio_net.h), as `AF_PACKET` sockets with
-//! `PACKET_VNET_HDR` and tap devices with `IFF_VNET_HDR` put it before each frame: 10 bytes in
-//! host byte order.
+//! `struct virtio_net_hdr` (include/uapi/linux/virtio_net.h), which precedes each frame on
+//! `AF_PACKET` sockets with `PACKET_VNET_HDR` and tap devices with `IFF_VNET_HDR`: 10 bytes in host
+//! byte order.
 
 use crate::{finish, headers};
 use packet::{Gso, Offload};
@@ -19,7 +19,7 @@ const GSO_TCPV6: u8 = 4;
 const GSO_UDP_L4: u8 = 5;
 const GSO_ECN: u8 = 0x80;
 
-/// The header for a frame with `offload`.
+/// Returns the header for a frame with `offload`.
 pub(crate) fn encode(offload: &Offload) -> [u8; VNET_HEADER] {
     let mut h = [0; VNET_HEADER];
     if let Some((start, offset)) = offload.csum {
@@ -43,8 +43,9 @@ pub(crate) fn encode(offload: &Offload) -> [u8; VNET_HEADER] {
     h
 }
 
-/// Reads the header of `frame`; `None` when it contradicts the frame or names an unknown
-/// segmentation. The header length is computed anew, since the kernel's is only a hint.
+/// Parses the header of `frame`. Returns `None` when it contradicts the frame or has an unknown
+/// segmentation type. The header length is computed from the frame, since the kernel's is only a
+/// hint.
 pub(crate) fn decode(h: &[u8; VNET_HEADER], frame: &[u8]) -> Option<Offload> {
     let [flags, gso, _, _, size0, size1, start0, start1, offset0, offset1] = *h;
     let mut offload = Offload::default();
@@ -79,11 +80,12 @@ pub(crate) fn decode(h: &[u8; VNET_HEADER], frame: &[u8]) -> Option<Offload> {
     Some(offload)
 }
 
-/// Reads the header of a frame that stood behind `prefix` bytes when the kernel wrote the header;
-/// `frame` is without them. `None` when header, prefix and frame contradict each other.
+/// Parses the header of a frame that followed `prefix` bytes when the kernel wrote the header;
+/// `frame` is without them. Returns `None` when header, prefix and frame contradict each other.
 ///
-/// `prefix` is how much shorter `frame` is than what was received: a VLAN tag that was moved
-/// from the part before the frame into the frame is no part of it, one that was thrown away is.
+/// `prefix` is the difference in length between the received data and `frame`. It does not include
+/// a VLAN tag that was moved from the part before the frame into the frame. It includes one that
+/// was removed.
 pub fn decode_offload(h: &[u8; VNET_HEADER], frame: &[u8], prefix: usize) -> Option<Offload> {
     let mut h = *h;
     let [flags, _, _, _, _, _, start0, start1, ..] = h;

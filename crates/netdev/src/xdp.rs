@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Linux interfaces by `AF_XDP` sockets (Documentation/networking/af_xdp.rst).
 //!
-//! # What it is
+//! # Overview
 //!
-//! An XDP program of five instructions (`program.rs`) redirects what arrives on receive queue *n*
-//! of the interface to our socket *n*; what arrives on queues without a socket goes on to the
-//! host's stack. Each socket has packet memory of its own, one part for receiving and one for
-//! sending, and rings in memory shared with the kernel (`ring.rs`), so that a batch costs at most
-//! one system call.
+//! An XDP program of five instructions (`program`) redirects the packets of the interface's receive
+//! queue *n* to socket *n*. Packets of queues without a socket continue to the host's stack. Each
+//! socket has its own packet memory, one part for receiving and one for sending, and rings in
+//! memory shared with the kernel (`ring`), so a batch costs at most one system call.
 //!
 //! `options:xdp-mode`:
 //!
@@ -18,23 +17,22 @@
 //! | `generic` | in the stack, any interface | the kernel copies |
 //! | `best-effort` (default) | the first of these that works | |
 //!
-//! The program is held by a BPF link: closing its descriptor detaches it, also after `kill -9`.
+//! The program is attached by a BPF link: closing its descriptor detaches it, also after `kill -9`.
 //!
-//! # What we know it does not do
+//! # Known limitations
 //!
-//! * There is no offload metadata. On sending, checksums and segmentation are finished in
-//!   software. On receiving from *virtual* interfaces (veth) a checksum that the sending stack
-//!   left unfinished is recognised by its value ([`crate::finish::recognise_unfinished`]), so
-//!   that TCP between containers works with nothing switched off by hand.
-//! * A VLAN tag that the kernel carries beside the packet is not seen by XDP: on a veth's other
-//!   end switch `tx-vlan-offload` off, or use `system`.
-//! * Frames above 3,840 bytes are dropped by the kernel, counted in
-//!   [`crate::DeviceStats::rx_overrun`].
-//! * Frames that a busy interface has no room for are counted as sent and wait in the transmit
-//!   ring for it, or for the next ones that are sent (`tx_retry`). What waits there when the device
-//!   is closed is lost.
-//! * After the interface went down, frames already counted as sent or as dropped for that
-//!   reason may still leave when it comes up again.
+//! * There is no offload metadata. The sender finishes checksums and segmentation in software. The
+//!   receiver recognises an unfinished checksum from a *virtual* interface (veth) by its value
+//!   ([`crate::finish::recognise_unfinished`]), so TCP between containers works without disabling
+//!   offloads.
+//! * XDP does not see a VLAN tag that the kernel carries outside the packet. Disable
+//!   `tx-vlan-offload` on the other endpoint of a veth pair, or use `system`.
+//! * The kernel drops frames above 3,840 bytes; [`crate::DeviceStats::rx_overrun`] counts them.
+//! * Frames for which a busy interface has no room count as sent and wait in the transmit ring for
+//!   the next transmission or a retry (`tx_retry`). Frames that wait when the device is closed are
+//!   lost.
+//! * When the interface comes up again after it was down, frames may still leave that count as
+//!   sent, or as dropped because the interface was down.
 
 mod program;
 mod ring;
@@ -55,7 +53,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How the program is attached and packet memory is used.
+/// The attachment of the program and the use of packet memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
     NativeZeroCopy,
@@ -126,8 +124,9 @@ pub(crate) fn open(spec: &OpenSpec) -> Result<Opened, OpenError> {
             format!("{queues} queues asked for, but the interface has {present}"),
         ));
     }
-    // Before the sockets, as it tells whether the interface has been the same one since. Where it
-    // cannot be had, an interface that comes back with its index is taken for one that never left.
+    // Before the sockets, because it shows later whether the interface is still the same one.
+    // Without it, an interface that comes back with the same index is taken for one that never
+    // left.
     let presence = packet_socket::bound_socket(link.index).ok();
     let mut last = None;
     for mode in modes {
@@ -185,7 +184,7 @@ fn assemble(
     let shared: Vec<_> = sockets.iter().map(XdpSocket::shared).collect();
     let held = program.clone();
     let overrun = Box::new(move || {
-        // The device, too, keeps the program attached.
+        // This keeps the program attached while the device is open.
         let _attached = &held;
         shared.iter().map(|s| s.lost()).sum()
     });
@@ -199,7 +198,7 @@ fn assemble(
             .with_presence(presence.map(Arc::new))
             .with_extra(extra),
     );
-    // Hardware finishes checksums before a frame arrives here.
+    // Hardware finishes checksums before a frame arrives.
     let is_virtual = link.kind.is_some();
     let mut queues: Vec<Box<dyn Queue>> = Vec::with_capacity(sockets.len());
     let mut transmitters = Vec::with_capacity(sockets.len());
@@ -222,7 +221,7 @@ struct XdpSender {
 impl Sender for XdpSender {
     fn send(&self, packets: &[Packet]) -> SendReport {
         let mut report = SendReport::default();
-        // Behind each is a queue of its own: by two of them the packets of a flow would overtake
+        // Each transmitter has its own queue. Packets of a flow that use two of them could overtake
         // each other.
         let own = THREAD.with(|number| *number) % self.transmitters.len().max(1);
         if let Some(transmitter) = self.transmitters.get(own)
@@ -234,10 +233,10 @@ impl Sender for XdpSender {
     }
 }
 
-/// Threads that have sent so far.
+/// Number of threads that have sent so far.
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    /// The number of this one.
+    /// The number of this thread, in the order of first transmissions.
     static THREAD: usize = THREADS.fetch_add(1, Ordering::Relaxed);
 }

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What one must know of an interface before XDP programs are put on it, or frames are
-//! redirected to it. Facts only; what follows from them is for others to decide.
+//! The properties of an interface that matter before XDP programs are attached to it or frames are
+//! redirected to it. The caller decides what follows from them.
 //!
-//! # Why these facts
+//! # Why these properties
 //!
 //! * `XDP_REDIRECT` to a veth whose *peer* does not run NAPI is dropped without a trace
 //!   (`veth_xdp_xmit`, drivers/net/veth.c): [`Interface::runs_napi`] of the peer.
-//! * What a veth's peer sends arrives as the sending stack left it. When checksums, tags or
-//!   segmentation are left to the interface there, XDP sees packets with unfinished checksums,
-//!   without their tags, or larger than a page: [`Interface::offloads`] of the peer.
-//! * A card that takes tags off hides them from XDP: [`Offloads::takes_tags_off`] of the
+//! * A packet arrives from a veth's peer in the form in which the sending stack left it. If
+//!   checksums, tags or segmentation are offloaded there, XDP sees packets with unfinished
+//!   checksums, without their tags, or larger than a page: [`Interface::offloads`] of the peer.
+//! * A network card that removes tags hides them from XDP: [`Offloads::takes_tags_off`] of the
 //!   interface itself.
-//! * Somebody's program may be there already: [`Interface::xdp`].
+//! * Another program may be attached already: [`Interface::xdp`].
 //!
-//! Whether a driver can run XDP programs itself only an attempt tells.
+//! Only an attempt shows whether a driver can run XDP programs.
 
 use crate::ethtool::Ethtool;
 use crate::link::{self, By, LinkClient};
@@ -39,32 +39,32 @@ const XDP_ATTACHED_DRV: u8 = 1;
 const XDP_ATTACHED_SKB: u8 = 2;
 const XDP_ATTACHED_HW: u8 = 3;
 
-/// Numbers of the XDP programs on an interface, by where they run.
+/// Ids of the XDP programs on an interface, by hook.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct XdpPrograms {
-    /// In the driver.
+    /// The program in the driver.
     pub driver: Option<u32>,
-    /// In the stack ("generic").
+    /// The program in the stack ("generic").
     pub generic: Option<u32>,
-    /// In the card.
+    /// The program in the network card.
     pub hardware: Option<u32>,
 }
 
 impl XdpPrograms {
-    /// None at all.
+    /// Returns true when there is no program.
     pub fn is_empty(&self) -> bool {
         *self == XdpPrograms::default()
     }
 }
 
-/// One interface, or one end of a pair.
+/// An interface, or one endpoint of a pair.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Interface {
     /// The kernel's index, in the interface's own network namespace.
     pub index: u32,
-    /// Its name there.
+    /// Its name in that namespace.
     pub name: String,
-    /// "veth", "tun", ...; `None` for hardware.
+    /// The kind of virtual interface ("veth", "tun", ...); `None` for hardware.
     pub kind: Option<String>,
     /// Index of the bridge or bond that it belongs to.
     pub master: Option<u32>,
@@ -78,16 +78,16 @@ pub struct Interface {
     pub tx_queues: u32,
     /// XDP programs attached.
     pub xdp: XdpPrograms,
-    /// What the driver says about itself; `None`: it could not be asked.
+    /// The driver's data about itself; `None`: could not be read.
     pub driver: Option<DriverInfo>,
-    /// Offloads that are on; `None`: could not be read.
+    /// Offloads that are enabled; `None`: could not be read.
     pub offloads: Option<Offloads>,
 }
 
 impl Interface {
-    /// For an end of a veth pair: whether it takes frames that XDP redirects to the other end,
-    /// which it does while it is up and runs an XDP program in its driver or GRO. `None` when
-    /// that is not known.
+    /// For an endpoint of a veth pair: returns whether it receives frames that XDP redirects to the
+    /// other endpoint. It does so while it is up and runs GRO or an XDP program in its driver.
+    /// `None`: unknown.
     pub fn runs_napi(&self) -> Option<bool> {
         if !self.admin_up {
             return Some(false);
@@ -99,36 +99,36 @@ impl Interface {
     }
 }
 
-/// The other end of a pair.
+/// The other endpoint of a pair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Peer {
-    /// The interface is no end of a pair (veth, netkit).
+    /// The interface is not an endpoint of a pair (veth, netkit).
     None,
-    /// It is known.
+    /// The peer's properties are known.
     Known {
-        /// Number that our network namespace gives to the peer's; `None`: the same namespace.
+        /// The number of the peer's network namespace in the own one; `None`: the own one.
         namespace: Option<i32>,
-        /// The peer itself. Its driver and offloads are known when a process or a name leads to
-        /// its namespace.
+        /// The peer. Its driver and offloads are known if its namespace is reachable through a
+        /// process or a name.
         interface: Box<Interface>,
     },
-    /// There is one, but it cannot be read.
+    /// The peer exists and cannot be read.
     Hidden {
-        /// What was tried and what the kernel said; for people.
+        /// The operation that failed and the kernel's error, for the user.
         reason: String,
     },
 }
 
-/// What [`XdpProber::probe`] found.
+/// The result of [`XdpProber::probe`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct XdpProbe {
-    /// The interface that was asked for.
+    /// The probed interface.
     pub interface: Interface,
-    /// Its other end.
+    /// Its peer.
     pub peer: Peer,
 }
 
-/// An interface of one `RTM_NEWLINK` message, and where its other end is.
+/// An interface of one `RTM_NEWLINK` message, and the location of its peer.
 #[derive(Debug, Default)]
 struct ParsedLink {
     interface: Interface,
@@ -136,21 +136,21 @@ struct ParsedLink {
     peer_namespace: Option<i32>,
 }
 
-/// Looks at interfaces, and remembers how it came to the namespaces of their other ends. For one
-/// network namespace: that of the threads that use it.
+/// Probes interfaces and remembers the paths of their peers' network namespaces. All threads that
+/// use it must be in the same network namespace.
 #[derive(Debug, Default)]
 pub struct XdpProber {
     paths: Mutex<namespace::NamespacePaths>,
 }
 
 impl XdpProber {
-    /// Surveys interface `name` of the calling thread's network namespace. Takes a few system
-    /// calls; the first time that a peer is in another namespace some more for each process there
-    /// is.
+    /// Probes interface `name` of the calling thread's network namespace. Takes a few system calls;
+    /// the first time that a peer is in another namespace, some more for each process of the
+    /// machine.
     ///
     /// # Errors
     ///
-    /// `ENODEV` when there is none, or what the kernel said.
+    /// `ENODEV` when there is no such interface, or the kernel's error.
     pub fn probe(&self, name: &str) -> io::Result<XdpProbe> {
         if name.is_empty() || name.len() >= libc::IFNAMSIZ {
             return Err(io::Error::from_raw_os_error(libc::ENODEV));
@@ -162,7 +162,7 @@ impl XdpProber {
         let peer = match read.peer.filter(|_| is_pair) {
             None => Peer::None,
             Some(index) => {
-                // What is remembered is only tried: a panicked holder does no harm.
+                // Remembered paths are only hints, so a panicked holder does no harm.
                 let mut paths = self.paths.lock().unwrap_or_else(PoisonError::into_inner);
                 probe_peer(&client, index, read.peer_namespace, &mut paths)
             }
@@ -192,7 +192,7 @@ fn probe_peer(
         Some(number) => {
             if let Some(there) = namespace::numbered(client, number, paths) {
                 let name = interface.name.clone();
-                // Without an answer, driver and offloads stay unknown.
+                // On an error, driver and offloads stay unknown.
                 if let Ok((driver, offloads)) = namespace::within(there, move || Ok(ask(&name))) {
                     interface.driver = driver;
                     interface.offloads = offloads;
@@ -207,7 +207,7 @@ fn ask_driver(interface: &mut Interface) {
     (interface.driver, interface.offloads) = ask(&interface.name);
 }
 
-/// Asks for interface `name` of the calling thread's network namespace.
+/// Reads driver and offloads of interface `name` of the calling thread's network namespace.
 fn ask(name: &str) -> (Option<DriverInfo>, Option<Offloads>) {
     match Ethtool::new() {
         Ok(ethtool) => (ethtool.driver(name).ok(), ethtool.offloads(name).ok()),
@@ -215,7 +215,7 @@ fn ask(name: &str) -> (Option<DriverInfo>, Option<Offloads>) {
     }
 }
 
-/// Reads the payload of one `RTM_NEWLINK` message; `None` when it is cut short.
+/// Parses the payload of one `RTM_NEWLINK` message. Returns `None` when it is cut short.
 pub fn decode(payload: &[u8]) -> Option<Interface> {
     parse(payload).map(|read| read.interface)
 }
@@ -260,7 +260,7 @@ fn programs(value: &[u8]) -> XdpPrograms {
             _ => {}
         }
     }
-    // Where there is one program the kernel may name it only here.
+    // If there is one program the kernel may report it only here.
     match mode {
         XDP_ATTACHED_DRV => programs.driver = programs.driver.or(only),
         XDP_ATTACHED_SKB => programs.generic = programs.generic.or(only),

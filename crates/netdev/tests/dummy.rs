@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Dummy devices: no privilege, no kernel.
+//! Dummy devices. Needs no privilege.
 
 use netdev::{Kind, OpenSpec, Opened, PacketPool, SendReport, dummy, open};
 use packet::{Gso, Offload, Packet};
@@ -18,7 +18,7 @@ fn frame(n: usize, fill: u8) -> Packet {
     Packet::from_slice(&vec![fill; n])
 }
 
-/// The frames of a capture file.
+/// Returns the frames of a capture file.
 fn captured(path: &std::path::Path) -> Vec<Vec<u8>> {
     let bytes = std::fs::read(path).expect("the file was created");
     assert_eq!(bytes[..4], 0xa1b2_c3d4u32.to_ne_bytes());

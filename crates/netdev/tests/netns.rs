@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Devices on real interfaces, each test in a network namespace of its own thread, which ends
-//! with it. Without root the tests say SKIPPED and pass.
+//! Devices on real interfaces. Each test runs in the network namespace of its own thread, which
+//! ends with it. Without root the tests print SKIPPED and pass.
 
 mod support;
 
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use support::*;
 use testing::{Netns, patient};
 
-/// Turns a UDP packet from 10.0.0.1 to 10.0.0.2 around; the checksum holds for both ways.
+/// Swaps the directions of a UDP packet from 10.0.0.1 to 10.0.0.2. The checksum stays valid.
 fn turn_around(p: &mut Packet) {
     let d = p.data_mut();
     let at = if d[12..14] == [0x81, 0] { 4 } else { 0 };
@@ -61,7 +61,7 @@ fn system_keeps_unfinished_checksums_both_ways() {
 fn system_restores_vlan_tags_and_sends_them() {
     in_namespace(|| {
         veth("v0", "p");
-        // The kernel takes the tags off on the way in, whoever put them there.
+        // The kernel removes the tags on reception, from any sender.
         let (mut a, mut b) = (opened(&spec("v0", Kind::System)), opened(&spec("p", Kind::System)));
         let send = || {
             udp_socket().send_to(b"to be tagged", "10.0.0.2:5000").expect("routed");
@@ -120,14 +120,14 @@ fn tap_and_internal_ports_meet_the_hosts_stack() {
             assert!(stats.rx_packets >= Some(1));
             drop(socket);
             drop(port);
-            // A child process that is just being started may hold a copy for a moment.
+            // A child process that is being started may hold a copy for a moment.
             let end = Instant::now() + patient(Duration::from_secs(2));
             while netdev::link::exists("t0") {
                 assert!(Instant::now() < end, "it must vanish with us");
                 thread::sleep(Duration::from_millis(2));
             }
         }
-        // A persistent tap is attached, and stays.
+        // A persistent tap is attached, and remains.
         ip("tuntap add name t1 mode tap");
         drop(opened(&spec("t1", Kind::Tap)));
         assert!(netdev::link::exists("t1"));
@@ -137,7 +137,7 @@ fn tap_and_internal_ports_meet_the_hosts_stack() {
     });
 }
 
-/// Forwards between two devices until told to stop. Returns how many packets had segmentation.
+/// Forwards between two devices until `stop` is set. Returns the number of segmentation packets.
 fn forward(mut a: Opened, mut b: Opened, stop: &AtomicBool) -> u64 {
     let mut pool = PacketPool::default();
     let mut large = 0;
@@ -157,8 +157,8 @@ fn forward(mut a: Opened, mut b: Opened, stop: &AtomicBool) -> u64 {
     large
 }
 
-/// TCP between two namespaces with ports of the two kinds between them; returns how many
-/// segmentation packets passed.
+/// Sends TCP between two namespaces through ports of the two kinds. Returns the number of
+/// segmentation packets forwarded.
 fn tcp_between(kind_a: Kind, kind_b: Kind, bytes: usize) -> u64 {
     let stop = Arc::new(AtomicBool::new(false));
     let large = Arc::new(AtomicU64::new(0));
@@ -170,7 +170,7 @@ fn tcp_between(kind_a: Kind, kind_b: Kind, bytes: usize) -> u64 {
         let netns = Netns::new();
         netns.spawn(move || {
             if go_rx.recv().is_err() {
-                return; // the main thread gave up
+                return; // the main thread has failed
             }
             ip(&format!("addr add 10.0.0.{}/24 dev e{side}", side + 1));
             ip(&format!("link set e{side} up"));
@@ -245,7 +245,7 @@ fn tcp_between(kind_a: Kind, kind_b: Kind, bytes: usize) -> u64 {
     forwarder.join().expect("forwarding did not fail");
     drop(hosts);
     for side in 0..2 {
-        // Gone with its peer's namespace, or soon.
+        // It vanishes with its peer's namespace, now or soon.
         let _ = Command::new("ip").args(["link", "del", &format!("p{side}")]).output();
     }
     let sums: Vec<u64> = sums.into_iter().map(|s| s.expect("the host did its part")).collect();
@@ -253,7 +253,7 @@ fn tcp_between(kind_a: Kind, kind_b: Kind, bytes: usize) -> u64 {
     large.load(Ordering::Relaxed)
 }
 
-/// While the kernel moves an interface it is in no namespace.
+/// While the kernel moves an interface, it is in no network namespace.
 #[test]
 fn an_internal_port_that_is_on_its_way_is_not_gone() {
     in_namespace(|| {
@@ -293,7 +293,7 @@ fn tcp_between_an_internal_port_in_a_container_and_a_system_port() {
     });
 }
 
-/// Whether this kernel has AF_XDP.
+/// Returns true when this kernel has AF_XDP.
 fn has_af_xdp() -> bool {
     // SAFETY: no memory is passed; the descriptor is closed at once.
     let has = unsafe {
@@ -306,7 +306,7 @@ fn has_af_xdp() -> bool {
     has
 }
 
-/// Of these kinds those that this kernel has.
+/// Returns those of the kinds that this kernel has.
 fn present<const N: usize>(kinds: [Kind; N]) -> impl Iterator<Item = Kind> {
     kinds.into_iter().filter(|kind| *kind != Kind::AfXdp || has_af_xdp())
 }
@@ -353,7 +353,7 @@ fn afxdp_modes() {
             let mut p = receive(&mut port, b"through xdp", send);
             assert_eq!(p.offload.csum, Some((34, 6)), "recognised");
             turn_around(&mut p);
-            // More than one system call sends, and more than the frames for sending.
+            // More than one system call sends, and more than there are frames for transmission.
             let mut sent = 0;
             for _ in 0..20 {
                 let report = port.sender.send(&vec![p.clone(); 100]);
@@ -438,7 +438,8 @@ fn a_device_that_goes_down_comes_back_and_one_that_vanishes_is_an_error() {
     });
 }
 
-/// An interface keeps its index in another namespace and on its way back, where nobody has that.
+/// An interface keeps its index in another namespace and on its way back, if the index is free
+/// there.
 #[test]
 fn a_device_that_was_away_is_gone_though_it_is_back_with_its_index() {
     in_namespace(|| {
@@ -455,7 +456,7 @@ fn a_device_that_was_away_is_gone_though_it_is_back_with_its_index() {
             for _ in 0..2 {
                 assert_eq!(number(port.device.status().err()), Some(libc::ENODEV), "{kind}");
                 assert_eq!(port.device.ifindex(), None, "{kind}");
-                // This must not take hold of what is there now.
+                // This must not affect the present interface.
                 assert!(port.device.set_receiving(Reception::On).is_err(), "{kind}");
             }
             let (mut out, mut pool) = (Vec::new(), PacketPool::default());
@@ -470,7 +471,7 @@ fn a_device_that_was_away_is_gone_though_it_is_back_with_its_index() {
     });
 }
 
-/// What the host sends from the other end comes to the port, which ends then.
+/// The port receives a packet that the host sends from the other endpoint. Then the port is closed.
 fn receives_from_peer(mut port: Opened, text: &[u8]) {
     let socket = udp_socket();
     receive(&mut port, text, || {
@@ -479,7 +480,7 @@ fn receives_from_peer(mut port: Opened, text: &[u8]) {
     });
 }
 
-/// It may be set down for that, which takes sockets off it for a while.
+/// The interface may be set down for that, which unbinds sockets for a while.
 #[test]
 fn a_device_that_gets_another_name_is_the_same_one() {
     in_namespace(|| {
@@ -519,8 +520,8 @@ fn drops_are_counted_by_reason() {
     });
 }
 
-/// Receives until there are as many packets of each kind as `wanted` says, a kind being those whose
-/// MAC addresses are this byte throughout; gives the packets of each.
+/// Receives until the number of packets of each kind reaches `wanted`, and returns them. The
+/// packets of a kind have MAC addresses of one repeated byte.
 fn received<const N: usize>(port: &mut Opened, wanted: [(u8, usize); N]) -> [Vec<Packet>; N] {
     let (mut out, mut pool) = (Vec::new(), PacketPool::default());
     let of = |out: &[Packet], byte: u8| -> Vec<Packet> {
@@ -534,8 +535,8 @@ fn received<const N: usize>(port: &mut Opened, wanted: [(u8, usize); N]) -> [Vec
     wanted.map(|(byte, _)| of(&out, byte))
 }
 
-/// The interface below a macvlan holds frames back here, and the kernel lets a socket have only so
-/// many on their way.
+/// The interface underneath a macvlan delays frames here, and the kernel limits the frames in
+/// flight per socket.
 #[test]
 fn what_a_busy_device_had_no_room_for_leaves_though_nothing_more_is_sent() {
     in_namespace(|| {
@@ -564,7 +565,7 @@ fn what_a_busy_device_had_no_room_for_leaves_though_nothing_more_is_sent() {
     });
 }
 
-/// TCP behind a label, still to be segmented. The kernel takes such a packet, and drops it.
+/// TCP after an MPLS label, unsegmented. The kernel accepts such a packet and drops it.
 #[test]
 fn what_is_behind_labels_is_segmented_here() {
     in_namespace(|| {
@@ -582,7 +583,7 @@ fn what_is_behind_labels_is_segmented_here() {
         let mut p = Packet::from_slice(&bytes);
         p.offload.gso = Some((packet::Gso::TcpV4, 1000, 58));
         p.offload.csum = Some((38, 16));
-        // Beside packets that are as any other.
+        // Together with ordinary packets.
         let plain = Packet::from_slice(&[3; 60]);
         assert_eq!(from.sender.send(&[plain.clone(), p, plain]).sent, 3);
         let [out, _plain] = received(&mut to, [(2, 3), (3, 2)]);
@@ -606,7 +607,7 @@ fn what_the_kernel_refuses_to_segment_is_segmented_here() {
         bytes.extend([0, 0]);
         bytes.extend(&payload);
         let mut p = Packet::from_slice(&bytes);
-        // The kernel wants an unfinished checksum with UDP segmentation.
+        // The kernel requires an unfinished checksum with UDP segmentation.
         p.offload.gso = Some((packet::Gso::UdpL4, 1000, 42));
         assert_eq!(from.sender.send(&[p]).sent, 1);
         let [out] = received(&mut to, [(2, 3)]);
@@ -616,8 +617,8 @@ fn what_the_kernel_refuses_to_segment_is_segmented_here() {
     });
 }
 
-/// A guest's tap that is a port may bring packets that are to be fragmented by whoever has them
-/// next; the kernel has no words for that in what a packet socket reads.
+/// A guest's tap that is a port may deliver packets that the next device has to fragment. The header
+/// of packet sockets cannot describe that.
 #[test]
 fn a_packet_that_the_kernel_cannot_describe_is_lost_alone() {
     in_namespace(|| {
@@ -689,7 +690,7 @@ fn links_are_watched() {
             "{events:?}"
         );
         assert_eq!(monitor.events().expect("good").len(), 0);
-        // More than the socket holds; what is lost last must not stay unknown.
+        // More than the socket holds. The last losses must be counted too.
         ip("link add a0 type bridge");
         let lines: Vec<String> =
             (0..6000).map(|i| format!("link set a0 mtu {}", 1000 + i % 2)).collect();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a faster tier in front of the devices needs of them: ports that do not receive, internal
-//! ports that outlive the switch, and the tap by which packets come up.
+//! The functions that a faster tier needs of devices: ports that do not receive, internal ports
+//! that outlive the switch, and the tap that passes misses to the switch.
 
 mod support;
 
@@ -17,11 +17,11 @@ use std::time::{Duration, Instant};
 use support::*;
 use testing::{patient, wait_until};
 
-/// The switch that made an interface, and another.
+/// The switch that created an interface, and another switch.
 const OWNER: &str = "/run/one";
 const OTHER: &str = "/run/one/more";
 
-/// How often the kernel copies each frame of `device` for somebody.
+/// Returns the number of handlers for which the kernel copies each frame of `device`.
 fn hooks(device: &str) -> usize {
     let text = std::fs::read_to_string("/proc/thread-self/net/ptype").expect("proc is mounted");
     text.lines().filter(|l| l.starts_with("ALL") && l.contains(device)).count()
@@ -117,7 +117,7 @@ fn a_persistent_internal_port_is_found_again_with_its_addresses() {
         drop((port, socket));
         assert!(vanishes("keep0"));
 
-        // Left behind and deleted without being opened as a port.
+        // An interface of an earlier run is deleted without an open as a port.
         drop(opened(&s));
         assert!(wait_until(COPIES, || match remove_persistent("keep0", OWNER) {
             Err(OpenError::Busy { .. }) => false,
@@ -146,7 +146,7 @@ fn an_address_of_its_first_time_does_not_replace_one_that_it_was_given() {
         port.device.set_persistent(None).expect("ours");
         drop(port);
         assert!(vanishes("keep0"));
-        // What is to be set in any case goes before.
+        // `mac` takes precedence.
         s.mac = Some([2, 0, 0, 0, 0, 3]);
         let port = opened(&s);
         assert_eq!(mac(&port), [2, 0, 0, 0, 0, 3]);
@@ -169,7 +169,7 @@ fn taps_of_others_are_not_deleted_and_misfits_say_why() {
         }
         assert!(persistent_interfaces(OWNER).expect("netlink").is_empty());
         assert!(matches!(remove_persistent("his", OWNER), Err(OpenError::Unsuitable { .. })));
-        // One made without IFF_VNET_HDR (as that was) works all the same; these do not.
+        // A tap created without IFF_VNET_HDR (as above) works; these do not.
         ip("tuntap add name many mode tap multi_queue");
         ip("tuntap add name layer3 mode tun");
         ip("link add br0 type bridge");
@@ -192,7 +192,7 @@ fn taps_of_others_are_not_deleted_and_misfits_say_why() {
     });
 }
 
-/// Takes one packet with `text` in it from the tap; for 3 seconds.
+/// Receives one packet that contains `text` from the tap, within 3 seconds.
 fn take(tap: &mut Tap, text: &[u8]) -> Raw {
     let mut pool = PacketPool::default();
     let end = Instant::now() + patient(Duration::from_secs(3));
@@ -218,7 +218,7 @@ fn the_tap_gives_packets_as_they_were_sent() {
         assert!(link.admin_up && link.mtu >= 65_521, "{link:?}");
         assert!(shown("link show up0").contains("qlen 2048"));
         assert!(shown("link show up0").contains("NOARP"));
-        // What the kernel carries beside a packet arrives: a checksum, segmentation.
+        // Metadata outside the packet arrives: a checksum, segmentation.
         ip("addr add 10.0.0.1/24 dev up0");
         let socket = UdpSocket::bind("10.0.0.1:4000").expect("the address is set");
         let segment: libc::c_int = 1000;
@@ -239,11 +239,11 @@ fn the_tap_gives_packets_as_they_were_sent() {
         assert!(packet.offload.csum.is_none() && packet.offload.gso.is_none());
         let whole = decode_offload(&header, packet.data(), 0).expect("the kernel's own");
         assert_eq!(whole.csum, Some((34, 6)));
-        // Before Linux 6.2 a tap has no UDP segmentation, and the kernel does it.
+        // Before Linux 6.2 a tap has no UDP segmentation; the kernel segments.
         if packet.len() > 2000 {
             assert_eq!(whole.gso, Some((Gso::UdpL4, 1000, 42)));
         }
-        // As the kernel writes it for a frame behind 32 other bytes.
+        // The kernel's header for a frame after 32 other bytes.
         let mut behind = header;
         behind[6..8].copy_from_slice(&(34u16 + 32).to_ne_bytes());
         assert_eq!(decode_offload(&behind, packet.data(), 32), Some(whole));

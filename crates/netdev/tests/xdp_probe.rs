@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What XDP would meet on an interface.
+//! The properties of an interface that matter to XDP.
 
 mod support;
 
@@ -8,7 +8,7 @@ use std::process::Command;
 use support::*;
 use testing::{Netns, Resident};
 
-/// Switches the offload `feature` of `name` to `to`, in the thread's namespace.
+/// Sets the offload `feature` of `name` to `to`, in the thread's namespace.
 fn switch(name: &str, feature: &str, to: &str) {
     let status = Command::new("ethtool").args(["-K", name, feature, to]).status();
     assert!(status.expect("ethtool is installed").success(), "ethtool -K {name} {feature} {to}");
@@ -98,7 +98,7 @@ fn a_peer_in_another_namespace_is_found() {
         assert_eq!(eth0.driver.as_ref().map(|d| d.name.as_str()), Some("veth"));
         assert_eq!(eth0.runs_napi(), Some(false));
         assert!(eth0.offloads.as_ref().is_some_and(netdev::Offloads::leaves_checksums));
-        // The way there is remembered, what is there is not; and a way may end.
+        // The path of the namespace is remembered, its contents are not. A path may become invalid.
         far.with(|| switch("eth0", "gro", "on"));
         let s = prober.probe("p").expect("it is there");
         assert_eq!(peer(&s).1.runs_napi(), Some(true));

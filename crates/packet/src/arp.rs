@@ -14,9 +14,9 @@ pub struct ArpHeader {
     pub hardware: U16,
     /// Protocol type: an Ethernet type.
     pub protocol: U16,
-    /// Bytes of a hardware address.
+    /// Length of a hardware address in bytes.
     pub hardware_len: u8,
-    /// Bytes of a protocol address.
+    /// Length of a protocol address in bytes.
     pub protocol_len: u8,
     /// Operation: 1 request, 2 reply.
     pub op: U16,
@@ -31,8 +31,8 @@ pub struct ArpHeader {
 }
 
 impl ArpHeader {
-    /// True when types and lengths are those of IPv4 over Ethernet, so that the rest means
-    /// what the fields say.
+    /// Returns true when types and lengths are those of IPv4 over Ethernet, so the other fields are
+    /// valid.
     pub fn is_ethernet_ipv4(&self) -> bool {
         self.hardware.get() == 1
             && self.protocol.get() == crate::ethertype::IPV4

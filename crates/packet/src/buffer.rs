@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-/// Headroom in bytes that a fresh packet has: room for tunnels, VLAN and MPLS stacks.
+/// Headroom of a fresh packet in bytes: room for tunnels, VLAN and MPLS stacks.
 const HEADROOM: usize = 128;
 
 /// Segmentation that the packet still needs (`struct virtio_net_hdr.gso_type`,
@@ -20,27 +20,27 @@ pub enum Gso {
     UdpFragment,
 }
 
-/// What a sender left for a later device to finish.
+/// Offload work that a sender left to a later device.
 ///
-/// Offsets are bytes from the start of the frame. [`Packet::insert_at`] and [`Packet::remove_at`]
-/// keep them right.
+/// Offsets are in bytes from the start of the frame. [`Packet::insert_at`] and
+/// [`Packet::remove_at`] update them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Offload {
-    /// The checksum of the bytes from `.0` to the end must still be stored at `.0 + .1`
+    /// The unfinished checksum: that of the bytes from `.0` to the end, to be stored at `.0 + .1`
     /// (`VIRTIO_NET_HDR_F_NEEDS_CSUM`; the field holds the pseudo header's sum).
     pub csum: Option<(u16, u16)>,
-    /// The checksum was verified by the device (`VIRTIO_NET_HDR_F_DATA_VALID`).
+    /// True when the device has verified the checksum (`VIRTIO_NET_HDR_F_DATA_VALID`).
     pub csum_valid: bool,
     /// Segment type, payload bytes per segment, and header bytes (from the start of the
     /// frame to the payload).
     pub gso: Option<(Gso, u16, u16)>,
-    /// With `gso`: the segments carry ECN (`VIRTIO_NET_HDR_GSO_ECN`).
+    /// With `gso`: true when the segments carry ECN (`VIRTIO_NET_HDR_GSO_ECN`).
     pub gso_ecn: bool,
 }
 
 /// An Ethernet frame (no FCS) in a buffer of its own.
 ///
-/// Owned by one thread at a time. Lengths are bytes.
+/// One thread at a time owns it. Lengths are in bytes.
 #[derive(Clone)]
 pub struct Packet {
     buf: Vec<u8>,
@@ -64,41 +64,41 @@ impl PartialEq for Packet {
 impl Eq for Packet {}
 
 impl Packet {
-    /// An empty packet that can grow to `capacity` bytes without a new allocation.
+    /// Creates an empty packet that can grow to `capacity` bytes without a new allocation.
     pub fn with_capacity(capacity: usize) -> Packet {
         let mut buf = Vec::with_capacity(HEADROOM + capacity);
         buf.resize(HEADROOM, 0);
         Packet { buf, head: HEADROOM, offload: Offload::default() }
     }
 
-    /// A packet with a copy of `frame`.
+    /// Creates a packet with a copy of `frame`.
     pub fn from_slice(frame: &[u8]) -> Packet {
         let mut p = Packet::with_capacity(frame.len());
         p.buf.extend_from_slice(frame);
         p
     }
 
-    /// The frame.
+    /// Returns the frame.
     pub fn data(&self) -> &[u8] {
         self.buf.get(self.head..).unwrap_or_default()
     }
 
-    /// The frame, writable.
+    /// Returns the frame for changes.
     pub fn data_mut(&mut self) -> &mut [u8] {
         self.buf.get_mut(self.head..).unwrap_or_default()
     }
 
-    /// Length of the frame in bytes.
+    /// Returns the length of the frame in bytes.
     pub fn len(&self) -> usize {
         self.buf.len() - self.head
     }
 
-    /// Bytes of memory that the buffer has, headroom and all.
+    /// Returns the allocated bytes of the buffer, including headroom.
     pub fn capacity(&self) -> usize {
         self.buf.capacity()
     }
 
-    /// True when the frame has no byte.
+    /// Returns true when the frame has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -117,8 +117,8 @@ impl Packet {
         self.buf.extend_from_slice(frame);
     }
 
-    /// Sets the frame's length to `len`, cutting the end or adding zeros. Used by receivers
-    /// (grow, read into [`Packet::data_mut`], cut) and by `trunc`.
+    /// Sets the frame's length to `len`: cuts the end or adds zeros. Receivers (grow, read into
+    /// [`Packet::data_mut`], cut) and `trunc` use it.
     pub fn resize(&mut self, len: usize) {
         self.buf.resize(self.head + len, 0);
     }
@@ -129,7 +129,7 @@ impl Packet {
     }
 
     /// Inserts `n` zero bytes at `offset` (at most the length), moving the shorter front
-    /// part into the headroom, and moves offload offsets that lie behind.
+    /// part into the headroom. Updates offload offsets after `offset`.
     pub fn insert_at(&mut self, offset: usize, n: usize) {
         let offset = offset.min(self.len());
         if self.head < n {
@@ -146,8 +146,8 @@ impl Packet {
         self.move_offsets(offset, n);
     }
 
-    /// Removes `n` bytes at `offset`; both are cut to what the frame has. Moves offload
-    /// offsets that lie behind.
+    /// Removes `n` bytes at `offset`; both are limited to the bytes of the frame. Updates offload
+    /// offsets after `offset`.
     pub fn remove_at(&mut self, offset: usize, n: usize) {
         let offset = offset.min(self.len());
         let n = n.min(self.len() - offset);

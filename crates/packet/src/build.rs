@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Frames built header by header, with lengths and checksums filled in at the end.
+//! Construction of frames header by header; the end fills in lengths and checksums.
 //!
-//! For tests, tools and composed packets. The calls go from the outside in:
+//! For tests, tools and composed packets. The outermost header comes first:
 //!
 //! ```
 //! use packet::build::Frame;
@@ -14,8 +14,8 @@
 //! assert_eq!(frame.len(), 14 + 4 + 20 + 8 + 5);
 //! ```
 //!
-//! Nothing stops a caller from stacking headers that no host would send; types of outer
-//! headers are set to name the inner ones where there is a number for that.
+//! Any sequence of headers is possible, including those that no host sends. The type field of an
+//! outer header is set to the inner header where there is a number for it.
 
 use crate::checksum::{self, Sum};
 use crate::{
@@ -26,7 +26,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use zerocopy::network_endian::{U16, U32};
 use zerocopy::{FromBytes, IntoBytes};
 
-/// What remains to be done for the header at an offset.
+/// The pending work for the header at an offset.
 #[derive(Clone, Copy, Debug)]
 enum Fixup {
     Ipv4,
@@ -38,7 +38,7 @@ enum Fixup {
     Icmpv6,
 }
 
-/// Where the next header's type is to be stored.
+/// The field that stores the next header's type.
 #[derive(Clone, Copy, Debug)]
 enum TypeAt {
     EtherType(usize),
@@ -52,7 +52,7 @@ pub struct Frame {
     bytes: Vec<u8>,
     fixups: Vec<(usize, Fixup)>,
     type_at: TypeAt,
-    /// Offset of the IP header that the transport header's pseudo header comes from.
+    /// Offset of the IP header from which the transport header's pseudo header is taken.
     ip_at: Option<usize>,
 }
 
@@ -76,7 +76,7 @@ impl Frame {
         at
     }
 
-    /// Names the header about to be pushed in the one before.
+    /// Stores the type of the next header in the previous one.
     fn name(&mut self, ethertype: u16, proto: Option<u8>) {
         match self.type_at {
             TypeAt::EtherType(at) => {
@@ -94,29 +94,29 @@ impl Frame {
         self.type_at = TypeAt::Nowhere;
     }
 
-    /// The Ethernet type before the bytes that follow; for payloads without a method here.
+    /// Sets the Ethernet type of the bytes that follow, for payloads without a method here.
     pub fn ethertype(mut self, ethertype: u16) -> Frame {
         self.name(ethertype, None);
         self
     }
 
-    /// A VLAN tag.
+    /// Adds a VLAN tag.
     pub fn vlan(mut self, tpid: u16, tci: u16) -> Frame {
         self.name(tpid, None);
-        // The tag's TPID is the type just named: what is pushed is TCI and inner type.
+        // The type stored just before is the tag's TPID: TCI and inner type follow.
         let at = self.push(&VlanHeader { tpid: U16::new(tci), tci: U16::ZERO });
         self.type_at = TypeAt::EtherType(at + 2);
         self
     }
 
-    /// An MPLS label stack entry; `ethertype` counts for the first of a stack.
+    /// Adds an MPLS label stack entry. `ethertype` is used for the first entry of a stack.
     pub fn mpls(mut self, ethertype: u16, entry: MplsEntry) -> Frame {
         self.name(ethertype, None);
         self.push(&entry);
         self
     }
 
-    /// ARP (or, with `ethertype` so, RARP).
+    /// Adds an ARP header, or a RARP header with that `ethertype`.
     pub fn arp(
         mut self,
         ethertype: u16,
@@ -139,7 +139,7 @@ impl Frame {
         self
     }
 
-    /// IPv4 without options, protocol 0 until a transport header follows.
+    /// Adds an IPv4 header without options; the protocol is 0 until a transport header follows.
     pub fn ipv4(self, src: Ipv4Addr, dst: Ipv4Addr, ttl: u8) -> Frame {
         self.ipv4_header(Ipv4Header {
             version_ihl: 0x45,
@@ -155,7 +155,7 @@ impl Frame {
         })
     }
 
-    /// IPv4 with these fields; total length and checksum are filled in.
+    /// Adds an IPv4 header with these fields; total length and checksum are filled in.
     pub fn ipv4_header(mut self, header: Ipv4Header) -> Frame {
         self.name(ethertype::IPV4, Some(4));
         let at = self.push(&header);
@@ -165,7 +165,7 @@ impl Frame {
         self
     }
 
-    /// IPv6, next header 0 until one follows.
+    /// Adds an IPv6 header; the next header is 0 until one follows.
     pub fn ipv6(self, src: Ipv6Addr, dst: Ipv6Addr, hop_limit: u8) -> Frame {
         self.ipv6_header(Ipv6Header {
             version_class_label: U32::new(6 << 28),
@@ -177,7 +177,7 @@ impl Frame {
         })
     }
 
-    /// IPv6 with these fields; the payload length is filled in.
+    /// Adds an IPv6 header with these fields; the payload length is filled in.
     pub fn ipv6_header(mut self, header: Ipv6Header) -> Frame {
         self.name(ethertype::IPV6, Some(41));
         let at = self.push(&header);
@@ -187,7 +187,7 @@ impl Frame {
         self
     }
 
-    /// An IPv6 fragment header with this offset-and-flags word; `next` stays when no header
+    /// Adds an IPv6 fragment header with this word of offset and flags. `next` stays if no header
     /// with a method here follows.
     pub fn ipv6_fragment(mut self, offset_flags: u16, next: u8, id: u32) -> Frame {
         self.name(0, Some(ip_proto::FRAGMENT));
@@ -201,8 +201,8 @@ impl Frame {
         self
     }
 
-    /// An IPv6 extension header of this type with `body` behind its two first bytes, padded
-    /// with zeros to 8 bytes.
+    /// Adds an IPv6 extension header of this type with `body` after its first two bytes, padded
+    /// with zeros to a multiple of 8 bytes.
     pub fn ipv6_extension(mut self, kind: u8, body: &[u8]) -> Frame {
         self.name(0, Some(kind));
         let at = self.bytes.len();
@@ -214,13 +214,13 @@ impl Frame {
         self
     }
 
-    /// Protocol number of bytes without a method here.
+    /// Sets the protocol number of the bytes that follow, for protocols without a method here.
     pub fn protocol(mut self, proto: u8) -> Frame {
         self.name(0, Some(proto));
         self
     }
 
-    /// TCP without options.
+    /// Adds a TCP header without options.
     pub fn tcp(self, src: u16, dst: u16, flags: u16) -> Frame {
         self.tcp_header(TcpHeader {
             src: U16::new(src),
@@ -234,7 +234,7 @@ impl Frame {
         })
     }
 
-    /// TCP with these fields; the checksum is filled in.
+    /// Adds a TCP header with these fields; the checksum is filled in.
     pub fn tcp_header(mut self, header: TcpHeader) -> Frame {
         self.name(0, Some(ip_proto::TCP));
         let at = self.push(&header);
@@ -242,7 +242,7 @@ impl Frame {
         self
     }
 
-    /// UDP.
+    /// Adds a UDP header.
     pub fn udp(mut self, src: u16, dst: u16) -> Frame {
         self.name(0, Some(ip_proto::UDP));
         let at = self.push(&UdpHeader {
@@ -255,7 +255,7 @@ impl Frame {
         self
     }
 
-    /// SCTP common header.
+    /// Adds an SCTP common header.
     pub fn sctp(mut self, src: u16, dst: u16) -> Frame {
         self.name(0, Some(ip_proto::SCTP));
         let at = self.push(&SctpHeader {
@@ -268,7 +268,7 @@ impl Frame {
         self
     }
 
-    /// ICMP.
+    /// Adds an ICMP header.
     pub fn icmp(mut self, kind: u8, code: u8, rest: u32) -> Frame {
         self.name(0, Some(ip_proto::ICMP));
         let at = self.push(&IcmpHeader { kind, code, checksum: U16::ZERO, rest: U32::new(rest) });
@@ -276,7 +276,7 @@ impl Frame {
         self
     }
 
-    /// IGMP, which has ICMP's layout with the group behind the checksum.
+    /// Adds an IGMP header, which has ICMP's layout with the group after the checksum.
     pub fn igmp(mut self, kind: u8, code: u8, group: Ipv4Addr) -> Frame {
         self.name(0, Some(ip_proto::IGMP));
         let rest = U32::new(group.to_bits());
@@ -285,7 +285,7 @@ impl Frame {
         self
     }
 
-    /// ICMPv6.
+    /// Adds an ICMPv6 header.
     pub fn icmpv6(mut self, kind: u8, code: u8, rest: u32) -> Frame {
         self.name(0, Some(ip_proto::ICMPV6));
         let at = self.push(&IcmpHeader { kind, code, checksum: U16::ZERO, rest: U32::new(rest) });
@@ -293,7 +293,7 @@ impl Frame {
         self
     }
 
-    /// Neighbour solicitation (135) or advertisement (136) with the given link-layer address
+    /// Adds a neighbour solicitation (135) or advertisement (136) with the given link-layer address
     /// options (type, address).
     pub fn nd(mut self, kind: u8, rest: u32, target: Ipv6Addr, options: &[(u8, [u8; 6])]) -> Frame {
         self.name(0, Some(ip_proto::ICMPV6));
@@ -307,7 +307,7 @@ impl Frame {
         self
     }
 
-    /// Bytes as they are.
+    /// Adds bytes unchanged.
     pub fn payload(mut self, bytes: &[u8]) -> Frame {
         self.bytes.extend_from_slice(bytes);
         self
@@ -321,12 +321,12 @@ impl Frame {
         self.bytes
     }
 
-    /// [`Frame::finish`] as a packet.
+    /// Returns the result of [`Frame::finish`] as a packet.
     pub fn packet(self) -> Packet {
         Packet::from_slice(&self.finish())
     }
 
-    /// Sum of the pseudo header for `proto`; zero without an IP header.
+    /// Returns the sum of the pseudo header for `proto`; zero without an IP header.
     fn pseudo_sum(&self, proto: u8, len: usize) -> Sum {
         let len = u32::try_from(len).unwrap_or(u32::MAX);
         let Some(ip) = self.ip_at.and_then(|at| self.bytes.get(at..)) else {
@@ -384,7 +384,7 @@ impl Frame {
                 sum.add(bytes);
                 if let Ok((h, _)) = UdpHeader::mut_from_prefix(bytes) {
                     h.checksum.set(match sum.finish() {
-                        0 => 0xffff, // 0 would say that there is none
+                        0 => 0xffff, // 0 means no checksum
                         c => c,
                     });
                 }

@@ -2,11 +2,12 @@
 //! Checksums: the Internet checksum (RFC 1071), its incremental update (RFC 1624), and the
 //! CRC32c of SCTP (RFC 9260, appendix A).
 //!
-//! Sums are of 16-bit words in network order and are handled as host integers here.
+//! Sums are of 16-bit words in network byte order. In this module they are host integers.
 
 /// A running one's complement sum.
 ///
-/// Each added slice must start at an even offset of the whole; only the last may be odd.
+/// Each added slice must start at an even offset of the whole; only the last may have an odd
+/// length.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sum(u64);
 
@@ -37,7 +38,7 @@ impl Sum {
         self.0 += u64::from(value);
     }
 
-    /// The folded sum, not complemented: what an unfinished checksum field holds.
+    /// Returns the folded sum without complement, the value of an unfinished checksum field.
     pub fn folded(self) -> u16 {
         let mut s = self.0;
         while s > 0xffff {
@@ -46,47 +47,47 @@ impl Sum {
         s as u16
     }
 
-    /// The checksum to store.
+    /// Returns the checksum to store.
     pub fn finish(self) -> u16 {
         !self.folded()
     }
 }
 
-/// The Internet checksum of `bytes`; 0 when they contain their own right checksum.
+/// Returns the Internet checksum of `bytes`; 0 when they contain their own right checksum.
 pub fn internet(bytes: &[u8]) -> u16 {
     let mut sum = Sum::default();
     sum.add(bytes);
     sum.finish()
 }
 
-/// `checksum` after a covered word changed from `old` to `new` (RFC 1624, equation 3).
+/// Returns `checksum` after a covered word changed from `old` to `new` (RFC 1624, equation 3).
 pub fn update_u16(checksum: u16, old: u16, new: u16) -> u16 {
     update(checksum, &old.to_be_bytes(), &new.to_be_bytes())
 }
 
-/// `checksum` after two covered words changed from `old` to `new`.
+/// Returns `checksum` after two covered words changed from `old` to `new`.
 pub fn update_u32(checksum: u16, old: u32, new: u32) -> u16 {
     update(checksum, &old.to_be_bytes(), &new.to_be_bytes())
 }
 
-/// `checksum` after covered bytes at an even offset changed from `old` to `new`. As the kernel's
-/// helpers do it, of the two zeros of one's complement it is 0, never 0xffff.
+/// Returns `checksum` after covered bytes at an even offset changed from `old` to `new`. Like the
+/// kernel's helpers, it returns 0, never 0xffff, for the zero of one's complement.
 pub fn update(checksum: u16, old: &[u8], new: &[u8]) -> u16 {
-    /// A zero that is left in every sum.
+    /// A zero word that is part of every sum.
     const ZERO: u32 = 0xffff_0000;
     let mut s = moved(!checksum, old, new);
     s.add_u32(ZERO);
     s.finish()
 }
 
-/// As [`update`] for an unfinished checksum: a field that holds the folded sum of the pseudo
-/// header and no complement (`VIRTIO_NET_HDR_F_NEEDS_CSUM`). Only changes of what the pseudo
-/// header covers concern it.
+/// Updates an unfinished checksum as [`update`] a finished one. The field holds the folded sum of
+/// the pseudo header without complement (`VIRTIO_NET_HDR_F_NEEDS_CSUM`), so only changes of fields
+/// of the pseudo header apply.
 pub fn update_unfinished(sum: u16, old: &[u8], new: &[u8]) -> u16 {
     moved(sum, old, new).folded()
 }
 
-/// A sum whose words changed from `old` to `new`.
+/// Returns a sum after its words changed from `old` to `new`.
 fn moved(sum: u16, old: &[u8], new: &[u8]) -> Sum {
     let mut gone = Sum::default();
     gone.add(old);
@@ -124,7 +125,7 @@ static CRC32C: [[u32; 256]; 8] = {
     t
 };
 
-/// CRC32c of several runs of bytes, as if they were one.
+/// Returns the CRC32c of the concatenation of several slices.
 pub fn crc32c(runs: &[&[u8]]) -> u32 {
     let mut crc = !0u32;
     for run in runs {
@@ -148,8 +149,8 @@ pub fn crc32c(runs: &[&[u8]]) -> u32 {
     !crc
 }
 
-/// The checksum field of the SCTP packet `bytes` (common header to end), computed as if the
-/// field were zero. `None` when the packet is shorter than its header.
+/// Returns the checksum field of the SCTP packet `bytes` (common header to end), computed with a
+/// zero field. `None`: the packet is shorter than its header.
 pub fn sctp(bytes: &[u8]) -> Option<[u8; 4]> {
     let (head, rest) = (bytes.get(..8)?, bytes.get(12..)?);
     Some(crc32c(&[head, &[0; 4], rest]).to_le_bytes())

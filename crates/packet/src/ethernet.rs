@@ -22,15 +22,15 @@ pub mod ethertype {
     pub const MPLS_MULTICAST: u16 = 0x8848;
     /// 802.1ad service VLAN tag.
     pub const VLAN_SERVICE: u16 = 0x88a8;
-    /// Smallest value that is a type; below it the field is an 802.3 length.
+    /// The smallest value that is a type. A smaller value is an 802.3 length.
     pub const MIN: u16 = 0x0600;
 
-    /// True for the two VLAN tag types.
+    /// Returns true for the two VLAN tag types.
     pub const fn is_vlan(t: u16) -> bool {
         matches!(t, VLAN | VLAN_SERVICE)
     }
 
-    /// True for the two MPLS types.
+    /// Returns true for the two MPLS types.
     pub const fn is_mpls(t: u16) -> bool {
         matches!(t, MPLS | MPLS_MULTICAST)
     }
@@ -42,15 +42,15 @@ pub mod ethertype {
 )]
 #[repr(C)]
 pub struct EthernetHeader {
-    /// Destination.
+    /// Destination address.
     pub dst: [u8; 6],
-    /// Source.
+    /// Source address.
     pub src: [u8; 6],
-    /// Type, or length below [`ethertype::MIN`].
+    /// Type, or a length if below [`ethertype::MIN`].
     pub ethertype: U16,
 }
 
-/// VLAN tag as it stands behind the addresses: 4 bytes; the inner type follows.
+/// VLAN tag after the addresses, 4 bytes. The inner type follows it.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
@@ -77,7 +77,7 @@ pub struct LlcSnapHeader {
 }
 
 impl LlcSnapHeader {
-    /// True when [`LlcSnapHeader::ethertype`] is an Ethernet type (RFC 1042).
+    /// Returns true when [`LlcSnapHeader::ethertype`] is an Ethernet type (RFC 1042).
     pub fn is_ethernet(&self) -> bool {
         self.llc == [0xaa, 0xaa, 0x03]
             && self.organisation == [0; 3]
@@ -93,7 +93,7 @@ impl LlcSnapHeader {
 pub struct MplsEntry(pub U32);
 
 impl MplsEntry {
-    /// From label (20 bits), traffic class (3 bits), bottom of stack and TTL.
+    /// Creates an entry of label (20 bits), traffic class (3 bits), bottom of stack and TTL.
     pub fn new(label: u32, tc: u8, bottom: bool, ttl: u8) -> MplsEntry {
         let word = (label & 0xf_ffff) << 12
             | u32::from(tc & 7) << 9
@@ -102,22 +102,22 @@ impl MplsEntry {
         MplsEntry(U32::new(word))
     }
 
-    /// Label, 20 bits.
+    /// Returns the label, 20 bits.
     pub fn label(&self) -> u32 {
         self.0.get() >> 12
     }
 
-    /// Traffic class, 3 bits.
+    /// Returns the traffic class, 3 bits.
     pub fn tc(&self) -> u8 {
         (self.0.get() >> 9 & 7) as u8
     }
 
-    /// True in the last entry of a stack.
+    /// Returns true for the last entry of a stack.
     pub fn is_bottom(&self) -> bool {
         self.0.get() & 0x100 != 0
     }
 
-    /// Time to live.
+    /// Returns the time to live.
     pub fn ttl(&self) -> u8 {
         self.0.get() as u8
     }

@@ -16,7 +16,7 @@ pub struct IcmpHeader {
     pub code: u8,
     /// Checksum (in ICMPv6 with the pseudo header).
     pub checksum: U16,
-    /// The rest: identifier and sequence, MTU, ND flags, or unused.
+    /// The rest of the header: identifier and sequence number, MTU, ND flags, or unused.
     pub rest: U32,
 }
 
@@ -60,9 +60,9 @@ pub struct NdHeader {
 pub struct NdOption<'a> {
     /// Type: 1 source, 2 target link-layer address.
     pub kind: u8,
-    /// Offset of the option in the options.
+    /// Offset of the option from the start of the options, in bytes.
     pub at: usize,
-    /// All of its bytes, type and length included.
+    /// All bytes of the option, including type and length.
     pub bytes: &'a [u8],
 }
 
@@ -72,13 +72,14 @@ impl NdOption<'_> {
     /// Target link-layer address.
     pub const TARGET: u8 = 2;
 
-    /// The Ethernet address of a link-layer address option of 8 bytes.
+    /// Returns the Ethernet address of a link-layer address option of 8 bytes.
     pub fn ethernet_address(&self) -> Option<[u8; 6]> {
         if self.bytes.len() == 8 { self.bytes.get(2..8)?.try_into().ok() } else { None }
     }
 }
 
-/// The options of a neighbour message; ends at the first that is cut off or has length 0.
+/// Iterator over the options of a neighbour message. It ends at the first option that is cut off or
+/// has length 0.
 #[derive(Clone, Copy, Debug)]
 pub struct NdOptions<'a> {
     bytes: &'a [u8],
@@ -86,7 +87,7 @@ pub struct NdOptions<'a> {
 }
 
 impl<'a> NdOptions<'a> {
-    /// Over the bytes behind an [`NdHeader`].
+    /// Creates an iterator over the bytes after an [`NdHeader`].
     pub fn new(bytes: &'a [u8]) -> NdOptions<'a> {
         NdOptions { bytes, at: 0 }
     }

@@ -42,9 +42,9 @@ pub struct Ipv4Header {
     pub proto: u8,
     /// Header checksum.
     pub checksum: U16,
-    /// Source.
+    /// Source address.
     pub src: U32,
-    /// Destination.
+    /// Destination address.
     pub dst: U32,
 }
 
@@ -56,14 +56,14 @@ impl Ipv4Header {
     /// The fragment offset, in units of 8 bytes.
     pub const OFFSET_MASK: u16 = 0x1fff;
 
-    /// Header bytes as the header claims, 0 to 60.
+    /// Returns the header length field in bytes, 0 to 60.
     pub fn header_len(&self) -> usize {
         usize::from(self.version_ihl & 0xf) * 4
     }
 
-    /// Header bytes and total bytes when they are possible in `available` bytes from the
-    /// header's start: the header at least 20 bytes and within the total, the total within
-    /// what there is, and no more than 65,535 bytes of padding behind it.
+    /// Returns header bytes and total bytes if they are possible in `available` bytes from the
+    /// header's start: the header has at least 20 bytes and is within the total, the total is
+    /// within `available`, and at most 65,535 bytes of padding follow.
     pub fn checked_lengths(&self, available: usize) -> Option<(usize, usize)> {
         let (header, total) = (self.header_len(), usize::from(self.total_len.get()));
         let possible = header >= 20
@@ -74,17 +74,17 @@ impl Ipv4Header {
         possible.then_some((header, total))
     }
 
-    /// True for any fragment, also the first.
+    /// Returns true for any fragment, including the first.
     pub fn is_fragment(&self) -> bool {
         self.fragment.get() & (Self::MORE_FRAGMENTS | Self::OFFSET_MASK) != 0
     }
 
-    /// True for fragments but the first.
+    /// Returns true for fragments other than the first.
     pub fn is_later_fragment(&self) -> bool {
         self.fragment.get() & Self::OFFSET_MASK != 0
     }
 
-    /// Sum of the pseudo header for a payload of `len` bytes (RFC 793, 3.1).
+    /// Returns the sum of the pseudo header for a payload of `len` bytes (RFC 793, 3.1).
     pub fn pseudo_sum(&self, len: u32) -> crate::checksum::Sum {
         let mut sum = crate::checksum::Sum::default();
         sum.add_u32(self.src.get());

@@ -13,25 +13,25 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub struct Ipv6Header {
     /// Version (4 bits), traffic class (8), flow label (20).
     pub version_class_label: U32,
-    /// Bytes behind this header.
+    /// Number of bytes after this header.
     pub payload_len: U16,
     /// Type of the header that follows.
     pub next: u8,
     /// Hop limit.
     pub hop_limit: u8,
-    /// Source.
+    /// Source address.
     pub src: [u8; 16],
-    /// Destination.
+    /// Destination address.
     pub dst: [u8; 16],
 }
 
 impl Ipv6Header {
-    /// Traffic class.
+    /// Returns the traffic class.
     pub fn traffic_class(&self) -> u8 {
         (self.version_class_label.get() >> 20) as u8
     }
 
-    /// Flow label, 20 bits.
+    /// Returns the flow label, 20 bits.
     pub fn label(&self) -> u32 {
         self.version_class_label.get() & 0xf_ffff
     }
@@ -48,17 +48,17 @@ impl Ipv6Header {
         self.version_class_label.set(v);
     }
 
-    /// Payload bytes, when they are there among `available` bytes from the header's start
-    /// and at most 65,535 bytes of padding follow. (Jumbograms, RFC 2675, are not known.)
+    /// Returns the payload bytes if `available` bytes from the header's start contain them and at
+    /// most 65,535 bytes of padding follow. (Jumbograms, RFC 2675, are not supported.)
     pub fn checked_payload_len(&self, available: usize) -> Option<usize> {
-        let behind = available.checked_sub(size_of::<Ipv6Header>())?;
+        let rest = available.checked_sub(size_of::<Ipv6Header>())?;
         let len = usize::from(self.payload_len.get());
-        (len <= behind && behind - len <= usize::from(u16::MAX)).then_some(len)
+        (len <= rest && rest - len <= usize::from(u16::MAX)).then_some(len)
     }
 
-    /// Sum of the pseudo header for upper-layer protocol `proto` and `len` bytes (RFC 8200,
-    /// 8.1). With a routing header the destination should be the final one; as in OVS it is
-    /// not looked up.
+    /// Returns the sum of the pseudo header for upper-layer protocol `proto` and `len` bytes (RFC
+    /// 8200, 8.1). With a routing header the destination should be the final one; as in OVS, this
+    /// function uses the header's.
     pub fn pseudo_sum(&self, proto: u8, len: u32) -> crate::checksum::Sum {
         let mut sum = crate::checksum::Sum::default();
         sum.add(&self.src);
@@ -85,7 +85,7 @@ pub struct Ipv6FragmentHeader {
     pub id: U32,
 }
 
-/// Where the extension headers led.
+/// The result of a walk over the extension headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ipv6Extensions {
     /// The upper-layer protocol; [`ip_proto::FRAGMENT`] for later fragments, where the walk
@@ -93,9 +93,9 @@ pub struct Ipv6Extensions {
     pub proto: u8,
     /// Bytes of extension headers.
     pub len: usize,
-    /// There is a fragment header with an offset or more-fragments.
+    /// True when there is a fragment header with an offset or more-fragments.
     pub is_fragment: bool,
-    /// A fragment but the first.
+    /// True for a fragment other than the first.
     pub is_later_fragment: bool,
     /// Offset of the fragment header in the payload.
     pub fragment_at: Option<usize>,
@@ -105,7 +105,7 @@ pub struct Ipv6Extensions {
 
 impl Ipv6Extensions {
     /// Walks the extension headers at the start of `payload` (cut to the payload length), of
-    /// which the first has type `next`. `None` when one is cut off.
+    /// which the first has type `next`. Returns `None` when one is cut off.
     pub fn walk(next: u8, payload: &[u8]) -> Option<Ipv6Extensions> {
         let mut e = Ipv6Extensions {
             proto: next,

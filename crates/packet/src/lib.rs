@@ -2,10 +2,10 @@
 //! Packets: owned buffers with headroom and offload state, checked header views, checksums,
 //! builders.
 //!
-//! The header types are zerocopy views: `Ipv4Header::ref_from_prefix(bytes)` and
-//! `mut_from_prefix` answer an error when the bytes are too few and never panic; once they
-//! answered a view, every access is in bounds. A view checks length only; what its fields
-//! claim (IHL, total length, data offset) is checked by the methods named so.
+//! The header types are zerocopy views: `Ipv4Header::ref_from_prefix(bytes)` and `mut_from_prefix`
+//! return an error when there are too few bytes and never panic. All accesses to a returned view
+//! are in bounds. A view checks the length of the bytes only. Methods such as `checked_lengths`
+//! check the values of length fields (IHL, total length, data offset).
 //!
 //! No I/O. Nothing here panics on any bytes.
 #![forbid(unsafe_code)]

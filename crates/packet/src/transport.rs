@@ -4,7 +4,7 @@
 use zerocopy::network_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// TCP flags as they stand in the low 12 bits of [`TcpHeader::offset_flags`].
+/// TCP flags in the low 12 bits of [`TcpHeader::offset_flags`].
 pub mod tcp_flags {
     #![allow(missing_docs)] // the names are the RFC's
     pub const FIN: u16 = 0x001;
@@ -43,12 +43,12 @@ pub struct TcpHeader {
 }
 
 impl TcpHeader {
-    /// The 12 bits of flags.
+    /// Returns the 12 bits of flags.
     pub fn flags(&self) -> u16 {
         self.offset_flags.get() & 0xfff
     }
 
-    /// Header bytes as the header claims, 0 to 60.
+    /// Returns the header length field in bytes, 0 to 60.
     pub fn header_len(&self) -> usize {
         usize::from(self.offset_flags.get() >> 12) * 4
     }
@@ -64,9 +64,9 @@ pub struct UdpHeader {
     pub src: U16,
     /// Destination port.
     pub dst: U16,
-    /// Bytes of header and data.
+    /// Length of header and data in bytes.
     pub len: U16,
-    /// Checksum, 0 when there is none.
+    /// Checksum; 0 means none.
     pub checksum: U16,
 }
 

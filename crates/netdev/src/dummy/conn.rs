@@ -2,10 +2,10 @@
 //! Stream connections between dummies: frames in both directions, each preceded by its length
 //! in 2 bytes, most significant first.
 //!
-//! A connection has a thread that accepts (`pstream`) or connects and connects again (`stream`),
-//! and for each peer one that reads and one that writes. All sleep when there is nothing to do,
-//! and end when the [`Connection`] is dropped. Frames that a slow peer does not take are dropped
-//! once its queue is full.
+//! A connection has a thread that accepts (`pstream`) or connects repeatedly (`stream`), and for
+//! each peer one that reads and one that writes. All sleep when there is nothing to do, and end
+//! when the [`Connection`] is dropped. When the queue of a slow peer is full, frames for it are
+//! dropped.
 
 use super::{Dummy, lock};
 use crate::sys;
@@ -20,7 +20,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-/// Frames that wait for a peer at most.
+/// Maximum number of frames that wait for a peer.
 const PEER_QUEUE: usize = 1024;
 /// Time between two attempts to connect.
 const RETRY: Duration = Duration::from_millis(500);
@@ -64,7 +64,7 @@ impl Stream {
     }
 
     fn shutdown(&self) {
-        // Fails only when it is closed already.
+        // Fails only if it is closed already.
         let _ = match self {
             Stream::Unix(s) => s.shutdown(Shutdown::Both),
             Stream::Tcp(s) => s.shutdown(Shutdown::Both),
@@ -131,8 +131,11 @@ impl Remote {
 }
 
 impl Connection {
-    /// The connection that `options` ask for, if any; on error the option's key and what is
-    /// wrong with it.
+    /// Starts the connection of `options`, if any.
+    ///
+    /// # Errors
+    ///
+    /// The key of the invalid option and the reason.
     pub(super) fn from_options(
         device: &Arc<Dummy>,
         options: &BTreeMap<String, String>,
@@ -154,7 +157,7 @@ impl Connection {
     fn listen(device: &Arc<Dummy>, text: &str) -> Result<Connection, String> {
         let failed = |e: io::Error| format!("could not listen on \"{text}\": {e}");
         let (listener, path) = if let Some(path) = text.strip_prefix("punix:") {
-            // Left over by a daemon that was killed.
+            // A socket of a daemon that was killed.
             let _ = std::fs::remove_file(path);
             let listener = UnixListener::bind(path).map_err(failed)?;
             (Listener::Unix(listener), Some(PathBuf::from(path)))
@@ -170,7 +173,7 @@ impl Connection {
         spawn("dummy-accept", move || {
             while wait(stopped.as_fd(), Some(listener.fd()), None) {
                 if let Ok(stream) = listener.accept() {
-                    // Without threads the peer is turned away.
+                    // Without threads the connection is closed.
                     let _ = add_peer(&s, stream, weak.clone());
                 }
             }
@@ -211,18 +214,18 @@ impl Connection {
         Ok((Arc::new(Shared { peers: Mutex::default() }), stop, stopped))
     }
 
-    /// True when at least one peer is connected.
+    /// Returns true when at least one peer is connected.
     pub fn is_connected(&self) -> bool {
         !lock(&self.shared.peers).list.is_empty()
     }
 
-    /// Queues `frame` for all peers; a frame above 65,535 bytes is dropped.
+    /// Queues `frame` for all peers. A frame above 65,535 bytes is dropped.
     pub(super) fn send(&self, frame: &[u8]) {
         let Ok(length) = u16::try_from(frame.len()) else { return };
         let mut message = length.to_be_bytes().to_vec();
         message.extend_from_slice(frame);
         for peer in &lock(&self.shared.peers).list {
-            // Full: dropped, as a slow link drops.
+            // A full queue drops the frame, as a slow link does.
             let _ = peer.queue.try_send(message.clone());
         }
     }
@@ -236,7 +239,7 @@ impl Drop for Connection {
             peer.stream.shutdown();
         }
         if let Some(path) = &self.path {
-            // Somebody may have removed it already.
+            // Another process may have removed it already.
             let _ = std::fs::remove_file(path);
         }
     }
@@ -246,7 +249,8 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
     std::thread::Builder::new().name(name.to_owned()).spawn(run).map(drop)
 }
 
-/// Sleeps until `other` is readable or `timeout` is over (true), or `stop` is closed (false).
+/// Sleeps until `other` is readable or `timeout` is over (returns true), or `stop` is closed
+/// (returns false).
 fn wait(stop: BorrowedFd<'_>, other: Option<BorrowedFd<'_>>, timeout: Option<Duration>) -> bool {
     let entry = |fd: i32| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
     // poll(2) ignores negative descriptors.
@@ -289,7 +293,7 @@ fn add_peer(shared: &Arc<Shared>, stream: Stream, device: Weak<Dummy>) -> io::Re
 }
 
 fn write_frames(mut stream: Stream, frames: &Receiver<Vec<u8>>) {
-    // Ends when the peer is forgotten (queue closed) or hung up.
+    // Ends when the peer's queue is closed or the peer closed the connection.
     for frame in frames {
         if stream.write_all(&frame).is_err() {
             stream.shutdown();

@@ -6,7 +6,8 @@ use proptest::prelude::*;
 
 const ETH: [u8; 12] = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
 
-/// A frame with IP and TCP or UDP header and offload metadata as a host's stack leaves them.
+/// Returns a frame with IP and TCP or UDP header and offload metadata in the form of a host's
+/// stack.
 fn unfinished(v6: bool, proto: u8, tags: usize, payload: &[u8], gso: Option<(Gso, u16)>) -> Packet {
     let mut f = ETH.to_vec();
     for i in 0..tags {
@@ -55,18 +56,19 @@ fn unfinished(v6: bool, proto: u8, tags: usize, payload: &[u8], gso: Option<(Gso
     p
 }
 
-/// What a packet in a tunnel has before it.
+/// The headers before a packet in a tunnel.
 #[derive(Clone, Copy, Debug)]
 enum Tunnel {
-    /// VXLAN, with a checksum of its own or without (RFC 7348).
+    /// VXLAN, with or without a checksum (RFC 7348).
     Vxlan(bool),
-    /// GRE with an Ethernet frame in it, likewise.
+    /// GRE with an Ethernet frame, with or without a checksum.
     Gre(bool),
     /// IP in IP.
     Ip,
 }
 
-/// A packet in a tunnel, as a host's stack leaves it: all headers are those of the whole.
+/// Returns a packet in a tunnel in the form of a host's stack: all headers describe the whole
+/// packet.
 fn tunnelled(v6: bool, tunnel: Tunnel, inner: &Packet) -> Packet {
     let frame = inner.data();
     let ip = &frame[headers::layers(frame).expect("it has layers").l3..];
@@ -85,7 +87,7 @@ fn tunnelled(v6: bool, tunnel: Tunnel, inner: &Packet) -> Packet {
     }
     let content = if matches!(tunnel, Tunnel::Ip) { ip } else { frame };
     behind.extend(content);
-    // Like any transport's, but for what `unfinished` puts before its payload.
+    // As for any transport, except for the bytes that `unfinished` puts before its payload.
     let mut p = unfinished(v6, proto, 0, &behind[8..], None);
     let l4 = p.len() - behind.len();
     p.data_mut()[l4..].copy_from_slice(&behind);
@@ -96,7 +98,7 @@ fn tunnelled(v6: bool, tunnel: Tunnel, inner: &Packet) -> Packet {
     p
 }
 
-/// True when IP and transport checksums and lengths of a whole frame are right.
+/// Returns true when IP and transport checksums and lengths of a whole frame are right.
 fn is_valid(frame: &[u8]) -> bool {
     let Some(l) = headers::layers(frame) else { return false };
     let ip_ok = match l.ip {
@@ -111,7 +113,7 @@ fn is_valid(frame: &[u8]) -> bool {
     ip_ok && fold(sum) == 0xffff
 }
 
-/// What a packet is cut by that has TCP, or else UDP.
+/// Returns the segmentation type of a packet with TCP, or else UDP.
 fn cut(v6: bool, tcp: bool) -> (u8, Gso) {
     match (tcp, v6) {
         (true, false) => (PROTO_TCP, Gso::TcpV4),
@@ -134,7 +136,7 @@ proptest! {
         prop_assert_eq!(frames.len(), 1);
         prop_assert!(is_finished(&frames[0]));
         prop_assert!(is_valid(frames[0].data()));
-        // What lost its metadata is recognised again, and finishing twice changes nothing.
+        // A packet that lost its metadata is recognised, and a second finish changes nothing.
         let mut bare = Packet::from_slice(p.data());
         prop_assert!(recognise_unfinished(&mut bare));
         prop_assert_eq!(bare.offload.csum, p.offload.csum);
@@ -202,9 +204,9 @@ proptest! {
         prop_assert_eq!(frames.len(), alone.len());
         for (i, (f, alone)) in frames.iter().zip(&alone).enumerate() {
             prop_assert!(is_finished(f));
-            // Inside, it is what it would be without a tunnel.
+            // The inner packet is the same as without a tunnel.
             prop_assert_eq!(&f.data()[ip - eth..], &alone.data()[14 - eth..]);
-            // Outside, lengths and checksums are right, and nothing else changed.
+            // In the outer headers only lengths and checksums changed, and they are right.
             let l = headers::layers(f.data()).unwrap();
             prop_assert_eq!((l.l4, l.proto, l.end), (outer.l4, outer.proto, f.len()));
             let part = &f.data()[l.l4..];
@@ -329,7 +331,7 @@ fn contradictions_are_named() {
     }
     let without_transport = |q: &mut Packet| {
         *q = tunnelled(false, Tunnel::Vxlan(false), &p);
-        // Both IP packets end where the transport header would be; what follows is padding.
+        // Both IP packets end where the transport header would be; padding follows.
         let inside = Layers { l3: 64, l4: 84, ..headers::layers(q.data()).unwrap() };
         let d = q.data_mut();
         put(d, 16, &70u16.to_be_bytes()).unwrap();
@@ -373,7 +375,7 @@ fn what_is_in_two_tunnels_is_refused() {
     }
 }
 
-/// An SCTP packet (an INIT without parameters) whose CRC is left to a device.
+/// Returns an SCTP packet (an INIT without parameters) with an unfinished CRC.
 fn sctp() -> Packet {
     let mut f = ETH.to_vec();
     f.extend([8, 0, 0x45, 0, 0, 52, 0, 0, 0x40, 0, 64, 132, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
@@ -395,7 +397,7 @@ fn sctp_has_a_crc_and_no_internet_checksum() {
     lost.offload.csum = None;
     assert!(!recognise_unfinished(&mut lost));
     assert_eq!(lost.data(), p.data());
-    // Another protocol that has something there is none of ours, nor is SCTP in a tunnel.
+    // Neither another protocol nor SCTP in a tunnel is changed.
     let mut udp = unfinished(false, PROTO_UDP, 0, &[7; 20], None);
     udp.offload.csum = Some((34, 8));
     let before = udp.clone();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The XDP program that redirects to our sockets, and the few bpf(2) commands that it needs
+//! The XDP program that redirects to the sockets, and the bpf(2) commands that it needs
 //! (include/uapi/linux/bpf.h).
 
 use std::io;
@@ -24,10 +24,10 @@ const RX_QUEUE_INDEX: i16 = 16;
 /// Helper `bpf_redirect_map`.
 const REDIRECT_MAP: i32 = 51;
 
-/// Where a program runs.
+/// The hook at which a program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hook {
-    /// In the driver, before the kernel makes a packet of the frame.
+    /// In the driver, before the kernel allocates a packet for the frame.
     Driver,
     /// In the stack.
     Generic,
@@ -41,7 +41,7 @@ impl Attributes {
         Attributes([0; 128])
     }
 
-    /// Puts a 32-bit member; `at` is a constant within the 128 bytes.
+    /// Sets a 32-bit member; `at` is a constant within the 128 bytes.
     fn u32(mut self, at: usize, value: u32) -> Attributes {
         self.0[at..at + 4].copy_from_slice(&value.to_ne_bytes());
         self
@@ -51,7 +51,7 @@ impl Attributes {
         self.u32(at, fd.as_raw_fd() as u32) // descriptors are not negative
     }
 
-    /// Puts the address of `value`, which must live through the call.
+    /// Sets the address of `value`, which must live through the call.
     fn address<T: ?Sized>(mut self, at: usize, value: *const T) -> Attributes {
         let address = value.cast::<u8>().expose_provenance() as u64;
         self.0[at..at + 8].copy_from_slice(&address.to_ne_bytes());
@@ -60,10 +60,10 @@ impl Attributes {
 
     /// # Safety
     ///
-    /// Each address put in must point to memory that lives through the call and is as long as
-    /// the command reads or writes.
+    /// Each address set must point to memory that lives through the call and is as long as the
+    /// command reads or writes.
     unsafe fn call(&self, command: libc::c_long) -> io::Result<libc::c_long> {
-        // SAFETY: the kernel reads the stated 128 bytes; the caller vouches for the addresses.
+        // SAFETY: the kernel reads the stated 128 bytes; the caller guarantees the addresses.
         let r = unsafe {
             libc::syscall(libc::SYS_bpf, command, self.0.as_ptr(), self.0.len() as libc::c_uint)
         };
@@ -74,12 +74,13 @@ impl Attributes {
     ///
     /// As for [`Attributes::call`]; the command must return a new descriptor.
     unsafe fn call_for_fd(&self, command: libc::c_long) -> io::Result<OwnedFd> {
-        // SAFETY: the caller's; a descriptor returned is new and ours, and fits an int.
+        // SAFETY: the caller guarantees the addresses; a returned descriptor is new, owned by this
+        // process, and fits an int.
         unsafe { Ok(OwnedFd::from_raw_fd(self.call(command)? as i32)) }
     }
 }
 
-/// One BPF instruction: code, registers, offset, immediate.
+/// Encodes one BPF instruction: code, registers, offset, immediate.
 fn instruction(code: u8, to: u8, from: u8, offset: i16, immediate: i32) -> u64 {
     let [o0, o1] = offset.to_ne_bytes();
     let [i0, i1, i2, i3] = immediate.to_ne_bytes();
@@ -112,7 +113,7 @@ impl Program {
             // r1 = the map (BPF_PSEUDO_MAP_FD), in two slots
             instruction(0x18, 1, 1, 0, sockets.as_raw_fd()),
             0,
-            // r3 = what to do when the map has no socket for the queue
+            // r3 = the result if the map has no socket for the queue
             instruction(0xb7, 3, 0, 0, XDP_PASS),
             // return bpf_redirect_map(r1, r2, r3)
             instruction(0x85, 0, 0, 0, REDIRECT_MAP),
@@ -131,7 +132,7 @@ impl Program {
         Ok(Program { sockets, program, link: None })
     }
 
-    /// Attaches it to interface `index`.
+    /// Attaches the program to interface `index`.
     pub(super) fn attach(mut self, index: u32, hook: Hook) -> io::Result<Program> {
         let flags = match hook {
             Hook::Driver => XDP_FLAGS_DRV_MODE,
@@ -147,7 +148,7 @@ impl Program {
         Ok(self)
     }
 
-    /// Lets frames of receive queue `queue` go to `socket`.
+    /// Redirects frames of receive queue `queue` to `socket`.
     pub(super) fn set_socket(&self, queue: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
         let value = socket.as_raw_fd() as u32;
         let update = Attributes::new()
@@ -163,8 +164,8 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // Closing the descriptor would do, but not at once while a child process that is just
-        // being started still has a copy. EINVAL: the interface is gone.
+        // Closing the descriptor detaches too, but later if a child process that is being started
+        // still has a copy. EINVAL: the interface is gone.
         if let Some(link) = &self.link {
             let detach = Attributes::new().fd(0, link.as_fd());
             // SAFETY: no addresses inside.

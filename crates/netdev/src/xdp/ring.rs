@@ -21,18 +21,18 @@ pub(super) struct Mapping {
     length: usize,
 }
 
-// SAFETY: plain memory that belongs to no thread; users take care of who touches what.
+// SAFETY: plain memory that belongs to no thread; the users of the mapping order their accesses.
 unsafe impl Send for Mapping {}
 // SAFETY: as above; the type itself gives out only the address.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// `length` zero bytes of our own.
+    /// Maps `length` zero bytes.
     pub(super) fn anonymous(length: usize) -> io::Result<Mapping> {
         Mapping::map(length, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)
     }
 
-    /// A ring of an `AF_XDP` socket.
+    /// Maps a ring of an `AF_XDP` socket.
     fn ring(fd: BorrowedFd<'_>, length: usize, offset: i64) -> io::Result<Mapping> {
         Mapping::map(length, libc::MAP_SHARED | libc::MAP_POPULATE, fd.as_raw_fd(), offset)
     }
@@ -57,12 +57,12 @@ impl Mapping {
         Ok(Mapping { start, length })
     }
 
-    /// Its first byte.
+    /// Returns the address of the first byte.
     pub(super) fn start(&self) -> NonNull<u8> {
         self.start
     }
 
-    /// Its length in bytes.
+    /// Returns the length in bytes.
     pub(super) fn len(&self) -> usize {
         self.length
     }
@@ -70,14 +70,14 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: mapped by us with this length, and nothing refers to it any more: all users
-        // hold the Mapping.
+        // SAFETY: mapped above with this length, and no reference to it remains: all users hold the
+        // Mapping.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.length) };
     }
 }
 
-/// Our side of a ring with entries of type T, `u64` or `xdp_desc`; whether it is the producer
-/// or the consumer is up to the user, who must not mix them.
+/// The process's side of a ring with entries of type T, `u64` or `xdp_desc`. The caller uses it
+/// either as producer or as consumer, never both.
 pub(super) struct Ring<T> {
     memory: Mapping,
     producer: usize,
@@ -85,9 +85,9 @@ pub(super) struct Ring<T> {
     flags: usize,
     entries: usize,
     size: u32,
-    /// Our next position.
+    /// The next position of this side.
     ours: u32,
-    /// The kernel's position, as last seen.
+    /// The kernel's position at the last read.
     theirs: u32,
     entry: PhantomData<T>,
 }
@@ -139,7 +139,8 @@ impl<T: Copy> Ring<T> {
         unsafe { self.memory.start().as_ptr().add(self.entries).cast::<T>().add(i) }
     }
 
-    /// As producer: adds an entry, seen by the kernel after [`Ring::publish`]. False: full.
+    /// As producer: adds an entry, which the kernel sees after [`Ring::publish`]. Returns false
+    /// when the ring is full.
     pub(super) fn push(&mut self, entry: T) -> bool {
         if self.ours.wrapping_sub(self.theirs) >= self.size {
             self.theirs = self.word(self.consumer).load(Ordering::Acquire);
@@ -154,17 +155,17 @@ impl<T: Copy> Ring<T> {
         true
     }
 
-    /// As producer: shows the kernel what was pushed.
+    /// As producer: publishes the pushed entries to the kernel.
     pub(super) fn publish(&self) {
         self.word(self.producer).store(self.ours, Ordering::Release);
     }
 
-    /// As producer: entries that the kernel did not take yet.
+    /// As producer: returns the number of entries that the kernel has not taken yet.
     pub(super) fn pending(&self) -> u32 {
         self.ours.wrapping_sub(self.word(self.consumer).load(Ordering::Acquire))
     }
 
-    /// As consumer: takes the next entry; the kernel may reuse it after [`Ring::release`].
+    /// As consumer: takes the next entry. The kernel may reuse it after [`Ring::release`].
     pub(super) fn pop(&mut self) -> Option<T> {
         if self.ours == self.theirs {
             self.theirs = self.word(self.producer).load(Ordering::Acquire);
@@ -179,12 +180,12 @@ impl<T: Copy> Ring<T> {
         Some(entry)
     }
 
-    /// As consumer: gives the entries taken so far back.
+    /// As consumer: releases the entries taken so far.
     pub(super) fn release(&self) {
         self.word(self.consumer).store(self.ours, Ordering::Release);
     }
 
-    /// The kernel asks to be woken by a system call to go on with this ring.
+    /// Returns true when the kernel needs a system call to continue with this ring.
     pub(super) fn needs_wakeup(&self) -> bool {
         self.word(self.flags).load(Ordering::Relaxed) & NEED_WAKEUP != 0
     }

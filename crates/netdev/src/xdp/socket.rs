@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One `AF_XDP` socket with its packet memory: receiving and sending.
 //!
-//! The packet memory is an array of frames. Each frame belongs to exactly one of: the kernel
-//! (its address is in the fill or transmit ring, or the kernel took it from there), the receiver
-//! (taken from the receive ring, not yet put back into the fill ring) or the transmitter's list
-//! of free frames. The first RX_FRAMES frames only ever serve receiving, the others sending, so
-//! receiver and transmitter never touch the same memory.
+//! The packet memory is an array of frames. Each frame belongs to exactly one of: the kernel (its
+//! address is in the fill or transmit ring, or the kernel took it from there), the receiver (taken
+//! from the receive ring, not yet put back into the fill ring) or the transmitter's list of free
+//! frames. The first RX_FRAMES frames serve reception only, the others transmission only, so
+//! receiver and transmitter never access the same memory.
 
 use super::program::Program;
 use super::ring::{Mapping, Ring};
@@ -24,15 +24,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Bytes of a frame.
+/// Bytes of a frame of packet memory.
 const FRAME: usize = 4096;
 const RX_FRAMES: u32 = 2048;
 const TX_FRAMES: u32 = 1024;
-/// System calls without progress after which the transmitter gives up for now.
+/// Number of system calls without progress after which the transmitter leaves the frames for a
+/// retry.
 const IDLE_KICKS: u32 = 8;
-/// Transmitters that gave up with frames in their rings.
+/// Transmitters that have frames in their rings and wait for a retry.
 static TX_RETRY: TxRetry = TxRetry::new();
-/// How long a queue that another socket uses is waited for.
+/// Maximum wait for a queue that another socket uses.
 const BUSY_TIMEOUT: Duration = Duration::from_millis(200);
 
 // include/uapi/linux/if_xdp.h: places of the rings.
@@ -44,24 +45,25 @@ const COMPLETION_PAGE: i64 = 0x1_8000_0000;
 /// Errors of a socket whose interface is down or gone.
 const UNBOUND: [i32; 3] = [libc::ENETDOWN, libc::ENXIO, libc::ENODEV];
 
-/// How a socket is bound.
+/// The options of a socket's binding.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Binding {
     pub zero_copy: bool,
     pub need_wakeup: bool,
 }
 
-/// What both halves of a socket need.
+/// The parts of a socket that receiver and transmitter share.
 pub(super) struct Shared {
     socket: OwnedFd,
     memory: Mapping,
     binding: Binding,
-    /// Descriptors from the kernel that were outside of the packet memory.
+    /// Number of the kernel's descriptors that were outside of the packet memory.
     wrong: AtomicU64,
 }
 
 impl Shared {
-    /// Frames that the kernel dropped because they did not fit or no frame was free.
+    /// Returns the number of frames that the kernel dropped because they did not fit or no frame
+    /// was free.
     pub(super) fn lost(&self) -> u64 {
         let s = sys::option::<libc::xdp_statistics>(
             self.socket.as_fd(),
@@ -71,9 +73,9 @@ impl Shared {
         s.map_or(0, |s| s.rx_dropped + s.rx_ring_full) + self.wrong.load(Ordering::Relaxed)
     }
 
-    /// Where `length` bytes at `address` of the packet memory are; `None` when they are not all
-    /// inside of frames `from..to`.
-    fn place(&self, address: u64, length: usize, from: u32, to: u32) -> Option<ptr::NonNull<u8>> {
+    /// Returns the location of `length` bytes at `address` of the packet memory; `None` when they
+    /// are not all inside of frames `from..to`.
+    fn locate(&self, address: u64, length: usize, from: u32, to: u32) -> Option<ptr::NonNull<u8>> {
         let start = usize::try_from(address).ok()?;
         let end = start.checked_add(length)?;
         let inside = start >= from as usize * FRAME
@@ -84,7 +86,7 @@ impl Shared {
     }
 }
 
-/// A bound socket, all receive frames in the fill ring.
+/// A bound socket with all receive frames in the fill ring.
 pub(super) struct XdpSocket {
     shared: Arc<Shared>,
     rx: Ring<xdp_desc>,
@@ -94,7 +96,7 @@ pub(super) struct XdpSocket {
 }
 
 impl XdpSocket {
-    /// A socket for `queue` of interface `index`.
+    /// Opens a socket for `queue` of interface `index`.
     pub(super) fn open(index: u32, queue: u32, binding: Binding) -> io::Result<XdpSocket> {
         let socket = sys::socket(libc::AF_XDP, libc::SOCK_RAW, 0)?;
         let frames = (RX_FRAMES + TX_FRAMES) as usize;
@@ -206,12 +208,12 @@ impl XdpQueue {
     fn take(&mut self, desc: xdp_desc, pool: &mut PacketPool) -> Option<Packet> {
         let Receiver { shared, fill, .. } = &mut self.half;
         let length = desc.len as usize;
-        let Some(from) = shared.place(desc.addr, length, 0, RX_FRAMES) else {
+        let Some(from) = shared.locate(desc.addr, length, 0, RX_FRAMES) else {
             shared.wrong.fetch_add(1, Ordering::Relaxed);
             return None;
         };
         let mut p = pool.take();
-        // SAFETY: `place` checked that the bytes are inside of the mapping; the frame is ours
+        // SAFETY: `locate` checked that the bytes are inside of the mapping; the frame is ours
         // between the receive ring and the fill ring, so the kernel does not write to it.
         p.extend(unsafe { std::slice::from_raw_parts(from.as_ptr(), length) });
         // There is a place for every receive frame in the fill ring.
@@ -271,7 +273,7 @@ impl Queue for XdpQueue {
             self.half.fill.publish();
         }
         if self.half.fill.needs_wakeup() {
-            // SAFETY: no memory is passed. What it returns does not matter: it only wakes.
+            // SAFETY: no memory is passed. The call only wakes the kernel; its result is ignored.
             unsafe {
                 libc::recvfrom(
                     self.half.shared.socket.as_raw_fd(),
@@ -288,7 +290,7 @@ impl Queue for XdpQueue {
     }
 }
 
-/// The sending half; threads take turns.
+/// The sending half of a socket. Threads take turns by its lock.
 pub(super) struct Transmitter {
     shared: Arc<Shared>,
     side: Mutex<TxSide>,
@@ -297,9 +299,9 @@ pub(super) struct Transmitter {
 struct TxSide {
     tx: Ring<xdp_desc>,
     completion: Ring<u64>,
-    /// Addresses of frames that are ours.
+    /// Addresses of free frames.
     free: Vec<u64>,
-    /// It is among [`TX_RETRY`].
+    /// It waits in [`TX_RETRY`].
     is_stalled: bool,
 }
 
@@ -308,7 +310,7 @@ impl Transmitter {
         self.side.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends, after the other threads' turn.
+    /// Sends `packets` when other threads have finished.
     pub(super) fn send(self: &Arc<Self>, packets: &[Packet], report: &mut SendReport) {
         let mut side = self.side();
         let (sent, is_left) = self.send_locked(&mut side, packets);
@@ -319,7 +321,7 @@ impl Transmitter {
         }
     }
 
-    /// Sends; what came of it, and whether frames are left that nobody sends unless asked again.
+    /// Sends `packets`. Returns the report and whether frames are left that need a retry.
     fn send_locked(&self, side: &mut TxSide, packets: &[Packet]) -> (SendReport, bool) {
         let mut report = SendReport::default();
         for p in packets {
@@ -341,14 +343,14 @@ impl Transmitter {
             }
         }
         side.tx.publish();
-        let driven = self.drive(side);
-        if let Err(e) = &driven
+        let transmitted = self.transmit(side);
+        if let Err(e) = &transmitted
             && matches!(e.raw_os_error(), Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV))
         {
             report.dropped_down += report.sent;
             report.sent = 0;
         }
-        (report, driven.unwrap_or(false))
+        (report, transmitted.unwrap_or(false))
     }
 
     /// Copies `frame` into a free frame and puts it into the transmit ring, unpublished.
@@ -359,21 +361,21 @@ impl Transmitter {
         }
         if side.free.is_empty() {
             side.tx.publish();
-            // When it fails, nothing gets free, and that is counted below.
-            let _ = self.drive(side);
+            // If it fails no frame becomes free, which is counted below.
+            let _ = self.transmit(side);
         }
         let Some(address) = side.free.pop() else {
             report.dropped_full += 1;
             return;
         };
         let last = RX_FRAMES + TX_FRAMES;
-        let Some(to) = self.shared.place(address, frame.len(), RX_FRAMES, last) else {
+        let Some(to) = self.shared.locate(address, frame.len(), RX_FRAMES, last) else {
             // Cannot happen: `free` holds addresses of whole transmit frames.
             report.dropped_error += 1;
             return;
         };
-        // SAFETY: `place` checked that the bytes are inside of the mapping; the frame was in
-        // `free`, so nobody else, nor the kernel, touches it; `frame` lies elsewhere.
+        // SAFETY: `locate` checked that the bytes are inside of the mapping; the frame was in
+        // `free`, so neither another thread nor the kernel accesses it; `frame` lies elsewhere.
         unsafe { ptr::copy_nonoverlapping(frame.as_ptr(), to.as_ptr(), frame.len()) };
         let desc = xdp_desc { addr: address, len: frame.len() as u32, options: 0 };
         if side.tx.push(desc) {
@@ -384,10 +386,11 @@ impl Transmitter {
         }
     }
 
-    /// Lets the kernel take what is in the transmit ring, and takes finished frames back. In
-    /// copy mode one call sends a few frames only, so it is repeated while it gets on. True when
-    /// frames are left that the kernel, which is too busy for them, does not go on with by itself.
-    fn drive(&self, side: &mut TxSide) -> io::Result<bool> {
+    /// Makes the kernel send the frames in the transmit ring, and takes finished frames back. In
+    /// copy mode one call sends a few frames only, so it is repeated while it progresses. Returns
+    /// true when frames are left for which the kernel is too busy and that it does not send by
+    /// itself.
+    fn transmit(&self, side: &mut TxSide) -> io::Result<bool> {
         let zero_copy = self.shared.binding.zero_copy;
         let mut idle = 0;
         let mut pending = side.tx.pending();
@@ -395,7 +398,7 @@ impl Transmitter {
             let kicked = self.kick();
             self.reclaim(side);
             match kicked {
-                Ok(()) if zero_copy => return Ok(false), // the driver goes on
+                Ok(()) if zero_copy => return Ok(false), // the driver sends the rest
                 Err(e) if !is_busy(&e) => return Err(e),
                 Ok(()) | Err(_) => {}
             }
@@ -425,12 +428,12 @@ impl Transmitter {
         Ok(())
     }
 
-    /// Takes back frames that the kernel is done with.
+    /// Takes back frames that the kernel has sent.
     fn reclaim(&self, side: &mut TxSide) {
         let mut any = false;
         while let Some(address) = side.completion.pop() {
             any = true;
-            if self.shared.place(address, FRAME, RX_FRAMES, RX_FRAMES + TX_FRAMES).is_some() {
+            if self.shared.locate(address, FRAME, RX_FRAMES, RX_FRAMES + TX_FRAMES).is_some() {
                 side.free.push(address);
             } else {
                 self.shared.wrong.fetch_add(1, Ordering::Relaxed);
@@ -443,21 +446,21 @@ impl Transmitter {
 }
 
 impl Stalled for Transmitter {
-    fn try_again(&self) -> Outcome {
+    fn retry(&self) -> Outcome {
         let mut side = self.side();
         let before = side.tx.pending();
-        // Where it fails the interface is down or gone, and tries do not help.
-        let is_left = self.drive(&mut side).unwrap_or(false);
+        // If it fails the interface is down or gone, and retries do not help.
+        let is_left = self.transmit(&mut side).unwrap_or(false);
         side.is_stalled = is_left;
         match is_left {
             false => Outcome::Done,
-            true if side.tx.pending() < before => Outcome::Less,
+            true if side.tx.pending() < before => Outcome::Progress,
             true => Outcome::Stuck,
         }
     }
 }
 
-/// What the kernel says when it may take a frame a moment later.
+/// Returns true for errors after which the kernel may accept the frame a moment later.
 fn is_busy(error: &io::Error) -> bool {
     let number = error.raw_os_error();
     let busy = [libc::EAGAIN, libc::EBUSY, libc::ENOBUFS, libc::ENOMEM, libc::EINTR];

@@ -1,49 +1,51 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Frames that a device had no room for when they were sent.
+//! Retries of frames for which a device had no room.
 //!
-//! In copy mode the kernel sends from a transmit ring while it is asked to, and stops where the
-//! device's queue is full or too many frames are on their way; that there is room again it tells
-//! nobody. Who sends next takes along what was left. For the case that nobody does a thread asks,
-//! now and then, which is there only while something is left, and a moment longer.
+//! In copy mode the kernel sends from a transmit ring during a system call. It stops when the
+//! device's queue is full or too many frames are in flight, and does not signal when there is room
+//! again. The next transmission of the socket also sends the frames that are left. If there is
+//! none, a retry thread sends them. The thread runs only while frames are left, and [`LINGER`]
+//! longer.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
 
-/// Before each round, at least, however many are added: who sends may be on the same CPU.
+/// Minimum pause before each round, however many senders are added: a sender may need the same CPU.
 const PAUSE: Duration = Duration::from_millis(1);
-/// The same while nobody gets on: a link may be held up for as long as its other end likes.
-const LONGEST: Duration = Duration::from_millis(500);
-/// For so long the thread stays when nothing is left: who was late is soon late again, and it is
-/// who sends that makes a thread.
+/// Maximum pause. While no sender progresses the pause doubles, because the other end of a link may
+/// block it for any time.
+const MAX_PAUSE: Duration = Duration::from_millis(500);
+/// Time that the thread stays when no frames are left. Stalls recur soon, and the sending thread
+/// would have to start a new one.
 const LINGER: Duration = Duration::from_millis(100);
 
-/// What came of another try.
+/// The result of a retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// Nothing is left, or nothing that another try would send.
+    /// No frames are left, or none that another retry could send.
     Done,
-    /// Less is left than before.
-    Less,
-    /// As much is left as before.
+    /// Fewer frames are left than before.
+    Progress,
+    /// As many frames are left as before.
     Stuck,
 }
 
-/// Who has frames left.
+/// A sender with frames left.
 pub(super) trait Stalled: Send + Sync {
-    /// Tries again to send them. Until the outcome is [`Outcome::Done`] it is called again.
-    fn try_again(&self) -> Outcome;
+    /// Tries to send the frames. It is called until the outcome is [`Outcome::Done`].
+    fn retry(&self) -> Outcome;
 }
 
 struct State {
     waiting: Vec<Weak<dyn Stalled>>,
-    /// Until the next round.
+    /// Pause before the next round.
     pause: Duration,
-    /// There is a thread that goes round.
+    /// The retry thread runs.
     is_running: bool,
 }
 
-/// Has stalled_senders try again.
+/// The retry thread and the senders that it serves.
 pub(super) struct TxRetry {
     state: Mutex<State>,
     added: Condvar,
@@ -56,19 +58,19 @@ impl TxRetry {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Whole entries only: a panicked holder does no harm.
+        // Entries move in and out whole, so a panicked holder does no harm.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has `stalled`, which is not among the others, try again until it is done, or gone. False
-    /// when there is no thread to be had for that.
+    /// Retries `stalled`, which is not in the list yet, until it is done or dropped. Returns false
+    /// when no thread can be started.
     pub(super) fn add(&'static self, stalled: Weak<dyn Stalled>) -> bool {
         let mut state = self.state();
         if state.is_running {
             self.added.notify_one();
         } else {
             let thread = thread::Builder::new().name("xdp-tx-retry".to_owned());
-            state.is_running = thread.spawn(move || self.go_round()).is_ok();
+            state.is_running = thread.spawn(move || self.run()).is_ok();
         }
         if state.is_running {
             state.waiting.push(stalled);
@@ -77,15 +79,15 @@ impl TxRetry {
         state.is_running
     }
 
-    fn go_round(&self) {
+    fn run(&self) {
         let mut state = self.state();
         loop {
-            // Who is added ends this.
-            let rest = match state.waiting.is_empty() {
+            // An addition ends this wait.
+            let wait = match state.waiting.is_empty() {
                 true => LINGER,
                 false => state.pause.saturating_sub(PAUSE),
             };
-            let waited = self.added.wait_timeout(state, rest);
+            let waited = self.added.wait_timeout(state, wait);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
             if state.waiting.is_empty() {
                 break;
@@ -93,14 +95,14 @@ impl TxRetry {
             drop(state);
             thread::sleep(PAUSE);
             let mut waiting = std::mem::take(&mut self.state().waiting);
-            let mut gets_on = false;
+            let mut progresses = false;
             waiting.retain(|stalled| {
-                let outcome = stalled.upgrade().map_or(Outcome::Done, |l| l.try_again());
-                gets_on |= outcome == Outcome::Less;
+                let outcome = stalled.upgrade().map_or(Outcome::Done, |l| l.retry());
+                progresses |= outcome == Outcome::Progress;
                 outcome != Outcome::Done
             });
             state = self.state();
-            state.pause = if gets_on { PAUSE } else { (state.pause * 2).min(LONGEST) };
+            state.pause = if progresses { PAUSE } else { (state.pause * 2).min(MAX_PAUSE) };
             state.waiting.append(&mut waiting);
         }
         state.is_running = false;
@@ -114,17 +116,17 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::time::Instant;
 
-    /// So many tries are still in vain.
+    /// The number of retries that still fail.
     struct Busy(AtomicU32);
 
     impl Stalled for Busy {
-        fn try_again(&self) -> Outcome {
+        fn retry(&self) -> Outcome {
             let left = self.0.load(Ordering::Relaxed);
             self.0.store(left.saturating_sub(1), Ordering::Relaxed);
             match left {
                 0 => Outcome::Done,
                 _ if left.is_multiple_of(2) => Outcome::Stuck,
-                _ => Outcome::Less,
+                _ => Outcome::Progress,
             }
         }
     }
@@ -137,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn stalled_senders_try_until_they_are_done_or_gone() {
+    fn stalled_senders_retry_until_they_are_done_or_gone() {
         static RETRY: TxRetry = TxRetry::new();
         for _ in 0..2 {
             drop(add(&RETRY, u32::MAX));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What tests on real interfaces share: namespaces, interfaces, receiving.
+//! Common functions of tests on real interfaces: namespaces, interfaces, reception.
 #![allow(dead_code, reason = "no test file uses all of it")]
 
 use netdev::{Kind, OpenSpec, Opened, PacketPool, Queue, open};
@@ -20,7 +20,7 @@ pub fn ip(arguments: &str) {
     assert!(out.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&out.stderr));
 }
 
-/// A child process that is just being started may hold a copy of a descriptor for a moment.
+/// A child process that is being started may hold a copy of a descriptor for a moment.
 pub const COPIES: Duration = Duration::from_secs(2);
 
 pub fn spec(name: &str, kind: Kind) -> OpenSpec {
@@ -35,7 +35,7 @@ pub fn queue(o: &mut Opened) -> &mut dyn Queue {
     o.queues.first_mut().expect("at least one").as_mut()
 }
 
-/// Calls `send` now and again until a packet arrives that has `text` in it; for 3 seconds.
+/// Calls `send` repeatedly until a packet arrives that contains `text`, within 3 seconds.
 pub fn receive(o: &mut Opened, text: &[u8], send: impl Fn()) -> Packet {
     let mut pool = PacketPool::default();
     let end = Instant::now() + patient(Duration::from_secs(3));
@@ -62,7 +62,7 @@ pub fn contains(p: &Packet, text: &[u8]) -> bool {
     p.data().windows(text.len()).any(|w| w == text)
 }
 
-/// veth pair HOST-PORT; HOST has 10.0.0.1/24 and knows 10.0.0.2.
+/// Creates the veth pair HOST-PORT. HOST has 10.0.0.1/24 and a neighbour entry for 10.0.0.2.
 pub fn veth(host: &str, port: &str) {
     ip(&format!("link add {host} type veth peer name {port}"));
     ip(&format!("link set {host} address 02:00:00:00:00:01"));
