@@ -89,7 +89,7 @@ impl LinkMonitor {
                 }
                 let Some(link) = link::parse(m.payload) else { continue };
                 match m.kind {
-                    RTM_NEWLINK => note(&mut self.known, link, &mut out),
+                    RTM_NEWLINK => record(&mut self.known, link, &mut out),
                     RTM_DELLINK => {
                         self.known.remove(&link.index);
                         out.push(LinkEvent::Deleted { link: Box::new(link) });
@@ -116,7 +116,7 @@ impl LinkMonitor {
     }
 }
 
-fn note(known: &mut BTreeMap<u32, Link>, mut link: Link, out: &mut Vec<LinkEvent>) {
+fn record(known: &mut BTreeMap<u32, Link>, mut link: Link, out: &mut Vec<LinkEvent>) {
     let before = known.get(&link.index).cloned();
     if let Some(before) = &before {
         let counters = std::mem::replace(&mut link.stats, before.stats);

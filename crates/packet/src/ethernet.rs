@@ -6,15 +6,15 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Ethernet types (IEEE 802 numbers).
 pub mod ethertype {
-    /// IPv4.
+    /// IPv4 (RFC 894).
     pub const IPV4: u16 = 0x0800;
-    /// ARP.
+    /// ARP (RFC 826).
     pub const ARP: u16 = 0x0806;
     /// Reverse ARP.
     pub const RARP: u16 = 0x8035;
     /// 802.1Q customer VLAN tag.
     pub const VLAN: u16 = 0x8100;
-    /// IPv6.
+    /// IPv6 (RFC 2464).
     pub const IPV6: u16 = 0x86dd;
     /// MPLS unicast.
     pub const MPLS: u16 = 0x8847;

@@ -10,9 +10,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 )]
 #[repr(C)]
 pub struct IcmpHeader {
-    /// Type.
+    /// Message type.
     pub kind: u8,
-    /// Code.
+    /// Code, whose meaning depends on the type.
     pub code: u8,
     /// Checksum (in ICMPv6 with the pseudo header).
     pub checksum: U16,
@@ -33,11 +33,11 @@ impl IcmpHeader {
 )]
 #[repr(C)]
 pub struct IgmpHeader {
-    /// Type.
+    /// Message type.
     pub kind: u8,
     /// Code or maximum response time.
     pub code: u8,
-    /// Checksum.
+    /// Checksum of the message.
     pub checksum: U16,
     /// Group address.
     pub group: U32,

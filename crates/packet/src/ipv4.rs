@@ -32,13 +32,13 @@ pub struct Ipv4Header {
     pub tos: u8,
     /// Bytes of header and payload.
     pub total_len: U16,
-    /// Identification.
+    /// Identification of the datagram, equal in all its fragments.
     pub id: U16,
     /// Flags and fragment offset.
     pub fragment: U16,
     /// Time to live.
     pub ttl: u8,
-    /// Protocol.
+    /// Protocol of the payload ([`ip_proto`]).
     pub proto: u8,
     /// Header checksum.
     pub checksum: U16,

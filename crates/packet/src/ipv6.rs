@@ -77,11 +77,11 @@ impl Ipv6Header {
 pub struct Ipv6FragmentHeader {
     /// Type of the header that follows.
     pub next: u8,
-    /// Zero.
+    /// Reserved; senders set it to zero.
     pub reserved: u8,
     /// Offset in units of 8 bytes (13 bits), two reserved bits, more-fragments.
     pub offset: U16,
-    /// Identification.
+    /// Identification of the packet, equal in all its fragments.
     pub id: U32,
 }
 

@@ -34,7 +34,7 @@ pub struct TcpHeader {
     pub ack: U32,
     /// Header length in 32-bit words (4 bits), then 12 bits of flags.
     pub offset_flags: U16,
-    /// Window.
+    /// Receive window, unscaled.
     pub window: U16,
     /// Checksum over pseudo header, header and data.
     pub checksum: U16,
