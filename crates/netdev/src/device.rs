@@ -143,7 +143,7 @@ pub enum Reception {
     /// All packets that arrive.
     #[default]
     On,
-    /// None. A filter of the kernel discards each packet before it is copied.
+    /// None. The socket's filter discards each packet before it is copied.
     Muted,
     /// None. The kernel does not run the filter either.
     Off,

@@ -15,8 +15,9 @@ const PACKET_IGNORE_OUTGOING: i32 = 23;
 
 /// A protocol that no frame on an Ethernet device has: below 0x600 the kernel assigns only
 /// `ETH_P_802_3` and `ETH_P_802_2` (`eth_type_trans`). It stands for "none", because a socket that
-/// is bound to protocol 0 keeps the protocol that it had. The socket's handler is then in a list of
-/// this protocol only, so no frame runs it.
+/// is bound to protocol 0 keeps the protocol that it had. The socket's handler is then only in a
+/// list by protocol, which the kernel searches for frames that no earlier handler consumed, and no
+/// frame runs it.
 const NO_FRAME: u16 = 0x05ff;
 
 fn address(index: u32, protocol: u16) -> libc::sockaddr_ll {
