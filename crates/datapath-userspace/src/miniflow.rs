@@ -31,7 +31,7 @@ impl MiniMask {
 
     /// Returns the words of `key` under the mask.
     fn masked<'a>(&'a self, key: &'a Key) -> impl Iterator<Item = u64> + 'a {
-        // Indexes come from a mask's words, which are a key's.
+        // The indices are those of a mask's words; a key has as many words.
         self.words.iter().map(|(i, m)| key.words().get(usize::from(*i)).map_or(0, |w| w & m))
     }
 

@@ -28,8 +28,7 @@ pub(crate) struct Assignment {
 }
 
 impl Assignment {
-    /// Assigns `queue` to the thread of the core that it wants, else to the thread with fewest
-    /// queues.
+    /// Assigns `queue` to the thread of its `wanted_core`, else to the thread with fewest queues.
     pub(crate) fn add(
         &mut self,
         shared: &Arc<Shared>,

@@ -216,7 +216,7 @@ const LOOKUP_PAUSE: Duration = Duration::from_millis(1);
 /// the descriptor returns EBADFD.
 fn find_moved(fd: &OwnedFd, home: Option<Identity>) -> io::Result<Location> {
     let name = tap_interface::current_name(fd)?;
-    // SAFETY: no memory is passed; a non-negative result is a descriptor that is ours.
+    // SAFETY: no memory is passed; a non-negative result is a new descriptor.
     let namespace = unsafe {
         let n = sys::check(libc::ioctl(fd.as_raw_fd(), tap_interface::TUNGETDEVNETNS as _, 0))?;
         File::from_raw_fd(n)

@@ -163,8 +163,8 @@ impl XdpSocket {
     }
 }
 
-/// Binds. The kernel lets go of a closed socket's queue a moment later, so a busy one is tried
-/// again for a while.
+/// Binds a socket. The kernel releases the queue of a closed socket with a delay, so a busy queue
+/// is tried again until [`BUSY_TIMEOUT`].
 fn bind(fd: BorrowedFd<'_>, address: &libc::sockaddr_xdp) -> io::Result<()> {
     let end = Instant::now() + BUSY_TIMEOUT;
     loop {
@@ -177,14 +177,14 @@ fn bind(fd: BorrowedFd<'_>, address: &libc::sockaddr_xdp) -> io::Result<()> {
     }
 }
 
-/// The receiving half.
+/// The receiving half of a socket.
 pub(super) struct Receiver {
     shared: Arc<Shared>,
     rx: Ring<xdp_desc>,
     fill: Ring<u64>,
 }
 
-/// A receive queue.
+/// A receive queue of an `AF_XDP` device.
 pub(super) struct XdpQueue {
     half: Receiver,
     device: Arc<KernelDevice>,
@@ -204,7 +204,7 @@ impl XdpQueue {
         XdpQueue { half, device, _program: program, recognise, is_gone: false }
     }
 
-    /// Copies the frame out of the packet memory and gives its place back to the kernel.
+    /// Copies a frame out of the packet memory and returns the frame's memory to the kernel.
     fn take(&mut self, desc: xdp_desc, pool: &mut PacketPool) -> Option<Packet> {
         let Receiver { shared, fill, .. } = &mut self.half;
         let length = desc.len as usize;
@@ -213,10 +213,11 @@ impl XdpQueue {
             return None;
         };
         let mut p = pool.take();
-        // SAFETY: `locate` checked that the bytes are inside of the mapping; the frame is ours
-        // between the receive ring and the fill ring, so the kernel does not write to it.
+        // SAFETY: `locate` checked that the bytes are inside of the mapping; the frame belongs to
+        // the receiver between the receive ring and the fill ring, so the kernel does not write to
+        // it.
         p.extend(unsafe { std::slice::from_raw_parts(from.as_ptr(), length) });
-        // There is a place for every receive frame in the fill ring.
+        // The fill ring has an entry for every receive frame.
         fill.push(desc.addr & !(FRAME as u64 - 1));
         if length < headers::ETH_HEADER {
             self.device.count_malformed();
