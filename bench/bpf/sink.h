@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Where traffic ends: frames of the generator are counted, and how long they were on their way. */
+/* Where traffic ends: frames of the generator and their delays are counted. */
 #ifndef BENCH_SINK_H
 #define BENCH_SINK_H
 
@@ -11,11 +11,11 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
-/* The UDP port that all of them are for. */
+/* The UDP port of all frames. */
 #define TARGET_PORT 5000
 
-/* What frames carry: 0, or when they were made (bpf_ktime_get_ns). The header before it is padded
- * so that it is aligned in the frame. */
+/* A frame with its stamp: 0, or the time at which it was made (bpf_ktime_get_ns). Padding aligns the
+ * stamp in the frame. */
 struct stamped {
 	struct ethhdr eth;
 	struct iphdr ip;

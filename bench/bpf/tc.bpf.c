@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /* The benchmark's programs at the skb hook. */
-#include "flows.h"
 #include "sink.h"
 
 #include <linux/pkt_cls.h>
 #include <linux/udp.h>
 
-/* Where `bare` redirects to. */
+/* Interface index of the device that `bare` redirects to. */
 const volatile __u32 output = 0;
 
-/* The least that a switch can do. */
+/* The least work of a switch. */
 SEC("tc")
 int bare(struct __sk_buff *skb)
 {
@@ -20,28 +19,15 @@ int bare(struct __sk_buff *skb)
 SEC("tc")
 int sink(struct __sk_buff *skb)
 {
-	/* What a ring of AF_PACKET sends has its headers in pages. */
+	/* Packets from a ring of AF_PACKET have their headers in pages. */
 	if (skb->data + sizeof(struct stamped) > skb->data_end)
 		bpf_skb_pull_data(skb, sizeof(struct stamped));
 	arrived((void *)(long)skb->data, (void *)(long)skb->data_end, skb->len);
 	return TC_ACT_SHOT;
 }
 
-/* Changes the flow, then runs the subject. */
-SEC("tc")
-int touch(struct __sk_buff *skb)
-{
-	struct control *c = control_here();
-	struct progress *p = progress_here();
-
-	if (!c || !p || touch_flow(c, p, (void *)(long)skb->data, (void *)(long)skb->data_end))
-		return TC_ACT_SHOT;
-	bpf_tail_call_static(skb, &subject, 0);
-	return TC_ACT_SHOT;
-}
-
-/* A UDP packet of a flow that was nearly surely never there goes out of `output`: addresses and
- * ports are random. Neither checksum is right; nobody who gets such a packet looks at them. */
+/* Sends a UDP packet out of `output` whose addresses and ports are random, so that its flow is almost
+ * certainly new. Neither checksum is right; no receiver checks them. */
 SEC("tc")
 int flood(struct __sk_buff *skb)
 {

@@ -3,7 +3,7 @@
 #include "flows.h"
 #include "sink.h"
 
-/* Where `generate` and `bare` redirect to. */
+/* Targets of `generate` and `bare`. */
 #define WAY_OUT 0
 #define WAY_ON 1
 
@@ -14,9 +14,9 @@ struct {
 	__type(value, struct bpf_devmap_val);
 } ways SEC(".maps");
 
-/* Looks at the clock, at most. */
-#define LOOKS (1 << 16)
-/* Nanoseconds that a frame may be late before those behind it are, too. */
+/* The largest number of clock reads. */
+#define READS (1 << 16)
+/* Nanoseconds by which a frame may be late before the following ones are late, too. */
 #define LATE 1000000
 
 struct wait {
@@ -24,7 +24,7 @@ struct wait {
 	__u64 due;
 };
 
-static long look_at_clock(__u32 look, struct wait *wait)
+static long read_clock(__u32 read, struct wait *wait)
 {
 	wait->now = bpf_ktime_get_ns();
 	return wait->now >= wait->due;
@@ -35,11 +35,11 @@ static __always_inline void await(struct progress *p, __u64 gap)
 {
 	struct wait wait = { .due = p->due };
 
-	bpf_loop(LOOKS, look_at_clock, &wait, 0);
+	bpf_loop(READS, read_clock, &wait, 0);
 	p->due = wait.now > wait.due + LATE ? wait.now + gap : wait.due + gap;
 }
 
-/* Makes the frame the next one; XDP_PASS, or why there is none. */
+/* Makes the frame the next one; XDP_PASS, or the reason why there is none. */
 static __always_inline int next_frame(struct xdp_md *ctx)
 {
 	struct control *c = control_here();
@@ -64,7 +64,7 @@ static __always_inline int next_frame(struct xdp_md *ctx)
 	return XDP_PASS;
 }
 
-/* Run over live frames: sends them out of a device. */
+/* Runs on live frames: sends them out of a device. */
 SEC("xdp")
 int generate(struct xdp_md *ctx)
 {
@@ -75,23 +75,16 @@ int generate(struct xdp_md *ctx)
 	return bpf_redirect_map(&ways, WAY_OUT, 0);
 }
 
-/* Run over live frames: they arrive on the device that the context names, behind XDP. */
-SEC("xdp")
-int arrive(struct xdp_md *ctx)
-{
-	return next_frame(ctx);
-}
-
-/* The least that a switch can do. */
+/* The least work of a switch. */
 SEC("xdp")
 int bare(struct xdp_md *ctx)
 {
 	return bpf_redirect_map(&ways, WAY_ON, 0);
 }
 
-/* What a switch has to keep of each flow at least: where it goes, and how many packets it had. */
+/* The least state of a flow: where it goes, and its number of packets. */
 struct known {
-	__u64 way; /* zero: there is one */
+	__u64 way; /* always 0 */
 	__u64 packets;
 };
 
@@ -102,8 +95,8 @@ struct {
 	__type(value, struct known);
 } known SEC(".maps");
 
-/* The least that a switch with flows can do: it reads and counts in the memory of the packet's
- * flow. The flow's place is its number, and nothing is compared. */
+/* The least work of a switch with flows: it reads and counts in the memory of the packet's flow. The
+ * flow's number is its index, and nothing is compared. */
 SEC("xdp")
 int lookup(struct xdp_md *ctx)
 {
@@ -137,24 +130,11 @@ int sink(struct xdp_md *ctx)
 	return sink_here(ctx);
 }
 
-/* Where traffic ends, too: run over frames on their way out, before their device takes them. */
+/* Where traffic ends, too: runs on frames on their way out, before their device takes them. */
 SEC("xdp/devmap")
 int leave(struct xdp_md *ctx)
 {
 	return sink_here(ctx);
-}
-
-/* Changes the flow, then runs the subject. */
-SEC("xdp")
-int touch(struct xdp_md *ctx)
-{
-	struct control *c = control_here();
-	struct progress *p = progress_here();
-
-	if (!c || !p || touch_flow(c, p, (void *)(long)ctx->data, (void *)(long)ctx->data_end))
-		return XDP_ABORTED;
-	bpf_tail_call_static(ctx, &subject, 0);
-	return XDP_ABORTED;
 }
 
 char _license[] SEC("license") = "Dual BSD/GPL";

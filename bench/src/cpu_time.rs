@@ -9,7 +9,7 @@ use std::time::Duration;
 /// CPU time of the threads that a process has now.
 ///
 /// # Errors
-/// When there is no such process, or the kernel does not count (`CONFIG_SCHED_INFO`).
+/// When there is no such process, or the kernel does not count CPU time (`CONFIG_SCHED_INFO`).
 pub fn of_process(pid: u32) -> Result<Duration> {
     let tasks = format!("/proc/{pid}/task");
     let mut sum = Duration::ZERO;
@@ -24,36 +24,36 @@ pub fn of_process(pid: u32) -> Result<Duration> {
     Ok(sum)
 }
 
-/// What moves packets: a thread of this process, the kernel's own threads for packets where they
-/// are visible, and daemons.
+/// Everything that moves packets: a thread of this process, the kernel's ksoftirqd threads where
+/// they are visible, and daemons.
 #[derive(Clone, Debug)]
-pub struct Movers {
+pub struct CpuUsers {
     threads: Vec<PathBuf>,
     daemons: Vec<u32>,
 }
 
-impl Movers {
-    /// The calling thread and the kernel's thread of `cpu`.
-    pub fn here(cpu: usize) -> Movers {
+impl CpuUsers {
+    /// The calling thread and ksoftirqd of `cpu`.
+    pub fn here(cpu: usize) -> CpuUsers {
         let tid = rustix::thread::gettid().as_raw_nonzero();
         let mut threads = vec![PathBuf::from(format!("/proc/self/task/{tid}"))];
-        threads.extend(kernels_own(cpu));
-        Movers { threads, daemons: Vec::new() }
+        threads.extend(ksoftirqd(cpu));
+        CpuUsers { threads, daemons: Vec::new() }
     }
 
-    /// With these processes and the kernel's thread of `cpu`, where they run.
-    pub fn and(mut self, daemons: &[u32], cpu: usize) -> Movers {
+    /// With these processes and ksoftirqd of `cpu`, where they run.
+    pub fn and(mut self, daemons: &[u32], cpu: usize) -> CpuUsers {
         if !daemons.is_empty() {
-            self.threads.extend(kernels_own(cpu));
+            self.threads.extend(ksoftirqd(cpu));
         }
         self.daemons.extend(daemons);
         self
     }
 
-    /// What they have used so far.
+    /// The CPU time that they have used so far.
     ///
     /// # Errors
-    /// When the kernel does not count, or a daemon has ended.
+    /// When the kernel does not count CPU time, or a daemon has ended.
     pub fn time(&self) -> Result<Duration> {
         let threads: Duration =
             self.threads.iter().map(|path| of_thread(path)).sum::<Result<_>>()?;
@@ -63,8 +63,7 @@ impl Movers {
     }
 }
 
-/// The kernel's thread for packets of a CPU.
-fn kernels_own(cpu: usize) -> Option<PathBuf> {
+fn ksoftirqd(cpu: usize) -> Option<PathBuf> {
     let name = format!("ksoftirqd/{cpu}");
     let is = |dir: &PathBuf| fs::read_to_string(dir.join("comm")).is_ok_and(|c| c.trim() == name);
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -84,11 +83,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_goes_on() {
-        let movers = Movers::here(0);
-        let before = movers.time().unwrap();
+    fn cpu_time_increases() {
+        let cpu_users = CpuUsers::here(0);
+        let before = cpu_users.time().unwrap();
         let mut sum = 0u64;
-        while movers.time().unwrap() < before + Duration::from_millis(5) {
+        while cpu_users.time().unwrap() < before + Duration::from_millis(5) {
             sum = std::hint::black_box(sum.wrapping_add(1));
         }
         assert!(of_process(std::process::id()).unwrap() >= Duration::from_millis(5));

@@ -1,248 +1,345 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What experiments have in common: systems that take turns, and points that come of it.
+//! Experiments: what each is, and what they have in common.
 //!
-//! Systems whose threads poll cannot take turns with others, because they take a CPU all the
-//! time. Each of those is measured alone, after the rest.
+//! Systems take turns. A system whose threads poll takes a CPU all the time, so it cannot take
+//! turns with others: it is measured alone, after the rest.
 
 mod cpu;
+mod echo;
 mod flood;
-mod frames;
-mod hosts;
+mod flows;
+pub mod frames;
+mod grid;
+mod half;
+mod masks;
+mod one_flow;
 mod restart;
 mod rules;
 mod setup;
 mod sweep;
+mod tcp;
 
-pub use frames::Known;
-
-use crate::args::Plan;
-use crate::catalogue::{self, Experiment};
+use crate::attempt::{attempt, on_thread};
 use crate::cpu_time::of_process;
-use crate::measure::{Contender, Series, Stand, stands};
-use crate::peer::{Rules, System};
+use crate::host_testbed::HostTestbed;
+use crate::measure::{Candidate, Sample, take_turns};
 use crate::pin::Cpus;
-use crate::point::{Parameters, Point, Subject};
+use crate::plan::Plan;
+use crate::point::{Metric, Parameters, Point, Subject, Value};
 use crate::progress::Progress;
 use crate::report::results::Results;
-use crate::setting::Setting;
-use anyhow::{Error, Result, anyhow};
+use crate::rules::Rules;
+use crate::system::{Instance, System};
+use anyhow::{Error, Result};
+use frames::{Layout, Measured};
 use std::thread;
 use std::time::Duration;
 
-/// How long a daemon is looked at to see whether it polls.
-const GLANCE: Duration = Duration::from_millis(300);
+/// All experiments, in the order of the page.
+pub const ALL: [&Experiment; 13] = [
+    &grid::GRID,
+    &flows::FLOWS,
+    &one_flow::ONE_FLOW,
+    &half::HALF,
+    &masks::MASKS,
+    &echo::ECHO,
+    &tcp::TCP,
+    &flood::FLOOD,
+    &setup::SETUP,
+    &rules::RULES,
+    &sweep::SWEEP,
+    &cpu::CPU,
+    &restart::RESTART,
+];
 
-/// A run of experiments.
-pub struct Run {
-    /// How much is measured.
-    pub plan: Plan,
-    /// Where.
-    pub cpus: Cpus,
-    /// Systems that were asked for.
-    pub systems: Vec<System>,
-    /// Names of the experiments that were asked for.
-    pub asked: Vec<&'static str>,
-    /// Systems whose threads were seen to poll.
-    pub pollers: Vec<System>,
-    /// What came of it so far.
-    pub results: Results,
-    /// Frames that were measured so far, for experiments that have points in common.
-    pub known: Known,
-    /// For who waits.
-    pub progress: Progress,
+/// An experiment: its texts for the page and the command line, and how it is done.
+#[derive(Debug)]
+pub struct Experiment {
+    /// As `--only` and points have it.
+    pub name: &'static str,
+    /// Heading of its section.
+    pub title: &'static str,
+    /// What is done, and what is counted.
+    pub about: &'static str,
+    /// The paper whose table or figure it repeats.
+    pub repeats: &'static str,
+    /// Metrics that the page shows; the others are in the file of results only. Empty for all.
+    pub shown: &'static [&'static str],
+    /// Takes so long that a short run leaves it out unless it is selected by name.
+    pub long: bool,
+    /// The parameter that varies within a table.
+    pub across: Option<&'static str>,
+    /// What only a full run has, apart from more and longer rounds. Empty for nothing.
+    pub more: &'static str,
+    /// Why another switch may be ahead.
+    pub why: &'static [Reason],
+    /// About how many seconds a short and a full run take.
+    pub seconds: [u64; 2],
+    /// The generator's frames that it measures, for `full` or not. Cases that experiments have in
+    /// common are measured once.
+    pub frames: fn(full: bool) -> Vec<Layout>,
+    /// Measures, and adds points to the run.
+    pub run: fn(&mut Run) -> Result<()>,
 }
 
-/// Does an experiment.
-pub type Work = fn(&mut Run, &Experiment) -> Result<()>;
+/// For experiments without frames of the generator.
+pub const NO_FRAMES: fn(bool) -> Vec<Layout> = |_| Vec::new();
 
-/// An experiment, how it is done, and about how many seconds a short and a full run take.
-pub type Entry = (Experiment, Work, [u64; 2]);
+/// Why another switch may be ahead in some metrics.
+#[derive(Clone, Copy, Debug)]
+pub struct Reason {
+    /// How the name of the switch begins.
+    pub system: &'static str,
+    pub metrics: &'static [&'static str],
+    /// The largest value of the parameter across for which it holds; `None` for all.
+    pub most: Option<u64>,
+    /// A sentence.
+    pub words: &'static str,
+}
 
-/// All experiments, in the order of the page.
-pub const ALL: [Entry; 13] = [
-    (catalogue::GRID, frames::sweep, [420, 3600]),
-    (catalogue::FLOWS, frames::sweep, [1, 1]),
-    (catalogue::ONE_FLOW, frames::one_flow, [40, 90]),
-    (catalogue::HALF, frames::half, [30, 60]),
-    (catalogue::MASKS, frames::sweep, [1, 1]),
-    (catalogue::ECHO, hosts::echo, [55, 180]),
-    (catalogue::TCP, hosts::tcp, [200, 330]),
-    (catalogue::FLOOD, flood::run, [230, 340]),
-    (catalogue::SETUP, setup::run, [35, 100]),
-    (catalogue::RULES, rules::run, [80, 240]),
-    (catalogue::SWEEP, sweep::run, [35, 120]),
-    (catalogue::CPU, cpu::run, [100, 200]),
-    (catalogue::RESTART, restart::run, [75, 100]),
-];
+impl Experiment {
+    /// Why a switch is ahead in a metric at a value of the parameter across, if that is known.
+    pub fn reason(&self, system: &str, metric: &str, at: &Value) -> Option<&'static str> {
+        let holds = |most: u64| matches!(at, Value::Count(count) if *count <= most);
+        let fits = |reason: &&Reason| {
+            system.starts_with(reason.system)
+                && reason.metrics.contains(&metric)
+                && reason.most.is_none_or(holds)
+        };
+        self.why.iter().find(fits).map(|reason| reason.words)
+    }
+
+    /// About how many seconds it takes.
+    pub fn expected(&self, full: bool) -> u64 {
+        self.seconds[usize::from(full)]
+    }
+}
 
 /// About how many minutes a short run takes.
 pub fn minutes() -> u64 {
-    let short = ALL.iter().filter(|(experiment, ..)| !experiment.long);
-    short.map(|(.., [seconds, _])| seconds).sum::<u64>().div_ceil(60)
+    let short = ALL.iter().filter(|experiment| !experiment.long);
+    short.map(|experiment| experiment.expected(false)).sum::<u64>().div_ceil(60)
 }
 
-/// A figure that systems are asked for.
-#[derive(Clone, Debug)]
-pub struct Asked {
-    /// Under which choice.
-    pub parameters: Parameters,
-    /// What is measured.
-    pub metric: &'static str,
-    /// In which unit.
-    pub unit: &'static str,
-    /// Scatter (MAD over median) that is too wide.
-    pub wide: f64,
+/// A run of experiments.
+pub struct Run {
+    pub plan: Plan,
+    pub cpus: Cpus,
+    /// The systems that were selected.
+    pub systems: Vec<System>,
+    /// The experiments that were selected.
+    pub selected: Vec<&'static Experiment>,
+    /// The present experiment.
+    pub experiment: &'static Experiment,
+    /// Systems whose threads were seen to poll.
+    pub pollers: Vec<System>,
+    /// Frames that were measured for all selected experiments; `None` before the first.
+    pub frames: Option<Vec<Measured>>,
+    pub results: Results,
+    pub progress: Progress,
 }
 
-/// Measures a system once.
-pub type Measure<'a> = Box<dyn Fn(&Setting) -> Result<f64> + 'a>;
+/// Measures once.
+pub type Work<'a> = Box<dyn Fn(&HostTestbed) -> Result<f64> + 'a>;
 
-/// A figure, and how a system gives it.
+/// A figure that a system gives while it runs between two hosts.
 pub struct Task<'a> {
-    /// The figure.
-    pub asked: Asked,
-    /// Rules that take the place of a system's for this figure and those behind it; systems that
-    /// take none are not asked for it.
+    pub metric: Metric,
+    pub parameters: Parameters,
+    /// Rules that replace a system's rules for this figure and the following ones; systems
+    /// without rules are not asked for it.
     pub rules: Option<Rules>,
-    /// In a round systems take so many turns, 1 or more, and the mean is what the round says:
-    /// where it takes but a moment to begin, short turns see the same machine, which may be
-    /// twice as fast a second later.
+    /// Turns of a round, whose mean is the round's sample; see [`crate::measure::TURN`].
     pub turns: u32,
     /// Measures once, which is a turn.
-    pub work: Measure<'a>,
+    pub work: Work<'a>,
 }
 
 impl Task<'_> {
     fn suits(&self, system: System) -> bool {
         self.rules.is_none() || system.has_rules()
     }
+}
 
-    /// Measures once after the rules have been put in.
-    fn first(&self, setting: &mut Setting) -> Result<f64> {
-        if let Some(rules) = self.rules {
-            setting.peer.install(rules)?;
-        }
-        (self.work)(setting)
-    }
+/// A number of a sample as a metric.
+pub struct Number<T> {
+    pub metric: Metric,
+    /// `None` for a candidate that has no such figure.
+    pub of: fn(&T) -> Option<f64>,
+    /// It is compared with the limit's.
+    pub is_compared: bool,
+}
+
+/// One of those that take turns, for the page.
+pub struct Entry<'a, T> {
+    pub system: String,
+    pub parameters: Parameters,
+    pub note: Option<String>,
+    /// Its numbers are compared with the limit.
+    pub is_compared: bool,
+    pub candidate: Candidate<'a, T>,
+}
+
+/// Systems that were set up between hosts.
+pub enum Group {
+    /// They run, and are to be measured together.
+    Ready(Vec<HostTestbed>),
+    /// This system cannot be measured, and why.
+    Failed(System, Error),
 }
 
 impl Run {
-    /// Measures tasks on some systems, `limit` first when it is among them; each is set up by
-    /// `make`.
+    /// Does an experiment on a thread of its own.
+    pub fn perform(&mut self, experiment: &'static Experiment) -> Result<()> {
+        self.experiment = experiment;
+        on_thread(|| (experiment.run)(self))
+    }
+
+    /// Those of `systems` that were selected.
+    pub fn selected_of(&self, systems: &[System]) -> Vec<System> {
+        systems.iter().copied().filter(|s| self.systems.contains(s)).collect()
+    }
+
+    /// Measures tasks on some systems, each of which `make` sets up between hosts; with ratios to
+    /// the system `limit`, if it is among them.
     pub fn compare(
         &mut self,
-        experiment: &Experiment,
         systems: &[System],
         limit: Option<System>,
-        make: &dyn Fn(System) -> Result<Setting>,
+        make: &dyn Fn(System) -> Result<HostTestbed>,
         tasks: &[Task<'_>],
     ) {
         self.in_groups(systems, make, &mut |run, group| match group {
-            Group::Ready(mut settings) => {
-                run.take_turns(experiment, &mut settings, limit, tasks);
-                settings.into_iter().for_each(|s| run.end(s.system, s));
+            Group::Ready(mut testbeds) => {
+                tasks.iter().for_each(|task| run.task(&mut testbeds, limit, task));
+                testbeds.into_iter().for_each(|testbed| run.end(testbed.system, testbed));
             }
             Group::Failed(system, why) => {
-                let suited = tasks.iter().filter(|task| task.suits(system));
-                suited.for_each(|task| run.absent(experiment, system, &task.asked, &why));
+                for task in tasks.iter().filter(|task| task.suits(system)) {
+                    run.absent(system, &task.parameters, [&task.metric], &why);
+                }
             }
         });
     }
 
-    /// Sets up systems, and gives them to `work` in groups: all that do not poll, and then one by
-    /// one those that do.
+    /// Sets up systems, and gives them to `work` in groups: all that do not poll, and then each
+    /// one that does.
     pub fn in_groups(
         &mut self,
         systems: &[System],
-        make: &dyn Fn(System) -> Result<Setting>,
+        make: &dyn Fn(System) -> Result<HostTestbed>,
         work: &mut dyn FnMut(&mut Run, Group),
     ) {
         let mut together = Vec::new();
-        let systems: Vec<System> =
-            systems.iter().copied().filter(|s| self.systems.contains(s)).collect();
+        let systems = self.selected_of(systems);
         for system in systems.iter().copied() {
             if self.pollers.contains(&system) {
                 continue;
             }
             self.progress.say(&format!("starting {}", system.name()));
-            match crate::attempt(|| make(system)) {
+            match attempt(|| make(system)) {
                 Err(why) => work(self, Group::Failed(system, why)),
-                // It starts again when the others have gone.
-                Ok(setting) if polls(&setting) => {
+                // It is started again when the others have ended.
+                Ok(testbed) if polls(&testbed) => {
                     self.pollers.push(system);
-                    self.end(system, setting);
+                    self.end(system, testbed);
                 }
-                Ok(setting) => together.push(setting),
+                Ok(testbed) => together.push(testbed),
             }
         }
+        together.iter().for_each(|testbed| self.describe(testbed.system, &*testbed.instance));
         work(self, Group::Ready(together));
         for system in systems.into_iter().filter(|s| self.pollers.contains(s)).collect::<Vec<_>>() {
             self.progress.say(&format!("{} alone, because it polls", system.name()));
-            match crate::attempt(|| make(system)) {
+            match attempt(|| make(system)) {
                 Err(why) => work(self, Group::Failed(system, why)),
-                Ok(setting) => work(self, Group::Ready(vec![setting])),
-            }
-        }
-    }
-
-    fn take_turns(
-        &mut self,
-        experiment: &Experiment,
-        settings: &mut [Setting],
-        limit: Option<System>,
-        tasks: &[Task<'_>],
-    ) {
-        for setting in settings.iter() {
-            self.describe(setting);
-        }
-        for task in tasks {
-            // Who cannot do it at all does not hold up the others.
-            let mut able: Vec<&Setting> = Vec::new();
-            for setting in settings.iter_mut().filter(|s| task.suits(s.system)) {
-                match crate::attempt(|| task.first(setting)) {
-                    Ok(_) => able.push(setting),
-                    Err(e) => self.absent(experiment, setting.system, &task.asked, &e),
-                }
-            }
-            match crate::attempt(|| turns(self.plan, experiment, &able, limit, task)) {
-                Ok(points) => points.into_iter().for_each(|p| self.add(p)),
-                Err(e) => {
-                    able.iter().for_each(|s| self.absent(experiment, s.system, &task.asked, &e));
+                Ok(testbed) => {
+                    self.describe(system, &*testbed.instance);
+                    work(self, Group::Ready(vec![testbed]));
                 }
             }
         }
     }
 
-    /// Measures figures of one system after the other; `work` gives their samples in the order
-    /// of `asked`.
-    pub fn each(
+    fn task(&mut self, testbeds: &mut [HostTestbed], limit: Option<System>, task: &Task<'_>) {
+        // A system that cannot do it at all does not delay the others.
+        let mut able: Vec<&HostTestbed> = Vec::new();
+        for testbed in testbeds.iter_mut().filter(|t| task.suits(t.system)) {
+            let first = attempt(|| {
+                task.rules.map_or(Ok(()), |rules| testbed.instance.install(rules))?;
+                (task.work)(testbed)
+            });
+            match first {
+                Ok(_) => able.push(testbed),
+                Err(e) => self.absent(testbed.system, &task.parameters, [&task.metric], &e),
+            }
+        }
+        let limit = limit.and_then(|limit| able.iter().position(|t| t.system == limit));
+        let entries = able.iter().copied().map(|testbed| Entry {
+            system: testbed.system.name().to_owned(),
+            parameters: task.parameters.clone(),
+            note: testbed.note.clone(),
+            is_compared: true,
+            candidate: Box::new(move || attempt(|| (task.work)(testbed))),
+        });
+        let metric = task.metric.clone();
+        let number = Number { metric, of: |sample| Some(*sample), is_compared: true };
+        let name = limit.and_then(|at| able.get(at)).map_or("", |limit| limit.system.name());
+        let limit = limit.map(|at| (at, name));
+        self.turns((self.plan, task.turns), limit, entries.collect(), &[number]);
+    }
+
+    /// Lets entries that have each measured once take turns in rounds of this plan with this many
+    /// turns each, and adds the points of all numbers. The first number decides about repetitions.
+    /// `limit`: the number of the entry that the others are compared with, and how the page calls
+    /// it.
+    pub fn turns<T: Sample>(
         &mut self,
-        experiment: &Experiment,
-        systems: &[System],
-        asked: &[Asked],
-        work: &dyn Fn(&mut Run, System) -> Result<Vec<Series>>,
+        (plan, turns): (Plan, u32),
+        limit: Option<(usize, &str)>,
+        entries: Vec<Entry<'_, T>>,
+        numbers: &[Number<T>],
     ) {
-        for system in
-            systems.iter().filter(|s| self.systems.contains(s)).copied().collect::<Vec<_>>()
-        {
-            self.progress.say(&format!("starting {}", system.name()));
-            match crate::attempt(|| work(self, system)) {
-                Err(e) => asked.iter().for_each(|a| self.absent(experiment, system, a, &e)),
-                Ok(series) => {
-                    for (asked, series) in asked.iter().zip(series) {
-                        let subject = subject(experiment, system, asked.parameters.clone());
-                        let mut point = subject.point(asked.metric, asked.unit, &series);
-                        point.unsteady = series.scatter() > asked.wide;
-                        self.add(point);
+        let mut subjects = Vec::new();
+        let mut candidates = Vec::new();
+        for Entry { system, parameters, note, is_compared, candidate } in entries {
+            let experiment = self.experiment.name;
+            subjects.push((Subject { experiment, system, parameters }, note, is_compared));
+            candidates.push(candidate);
+        }
+        let max_scatter = numbers.first().map_or(f64::INFINITY, |n| n.metric.max_scatter);
+        let at = limit.map(|(at, _)| at);
+        let outcomes = attempt(|| take_turns(plan, turns, max_scatter, at, &mut candidates));
+        drop(candidates);
+        match outcomes {
+            Ok(outcomes) => {
+                for ((subject, note, entry_is_compared), outcome) in subjects.iter().zip(&outcomes)
+                {
+                    for Number { metric, of, is_compared } in numbers {
+                        if outcome.own.iter().any(|sample| of(sample).is_none()) {
+                            continue;
+                        }
+                        let limit = limit.filter(|_| *entry_is_compared && *is_compared);
+                        let limit = limit.map(|(_, name)| name);
+                        let number = |sample: &T| of(sample).unwrap_or(f64::NAN);
+                        let point = subject.of_outcome(metric, outcome, number, limit);
+                        self.add(Point { note: note.clone(), ..point });
+                    }
+                }
+            }
+            Err(e) => {
+                for (subject, ..) in &subjects {
+                    for number in numbers {
+                        self.add(subject.absent(&number.metric, &format!("{e:#}")));
                     }
                 }
             }
         }
     }
 
-    /// Ends a system. That its daemon has ended before is to be seen then, and holds up nobody else.
+    /// Ends a system. If its daemon has ended before, a note says so.
     pub fn end<T>(&mut self, system: System, running: T) {
-        let ended = crate::attempt(|| {
+        let ended = attempt(|| {
             drop(running);
             Ok(())
         });
@@ -257,30 +354,28 @@ impl Run {
         self.results.points.push(point);
     }
 
-    /// Says why a system has no such figure.
-    fn absent(&mut self, experiment: &Experiment, system: System, asked: &Asked, why: &Error) {
-        let subject = subject(experiment, system, asked.parameters.clone());
-        self.add(subject.absent(asked.metric, asked.unit, &format!("{why:#}")));
+    /// Adds points that say why a system has no such figures.
+    pub fn absent<'a>(
+        &mut self,
+        system: System,
+        parameters: &Parameters,
+        metrics: impl IntoIterator<Item = &'a Metric>,
+        why: &Error,
+    ) {
+        let (subject, why) = (self.subject(system, parameters.clone()), format!("{why:#}"));
+        metrics.into_iter().for_each(|metric| self.add(subject.absent(metric, &why)));
     }
 
-    /// Keeps how a system was set.
-    pub fn describe(&mut self, setting: &Setting) {
-        let name = setting.system.name().to_owned();
-        self.results.systems.entry(name).or_insert_with(|| setting.peer.settings());
+    /// The subject of a system's points in the present experiment.
+    pub fn subject(&self, system: System, parameters: Parameters) -> Subject {
+        Subject { experiment: self.experiment.name, system: system.name().to_owned(), parameters }
     }
-}
 
-/// What comes of setting systems up.
-pub enum Group {
-    /// They run; to be measured together.
-    Ready(Vec<Setting>),
-    /// This one cannot be measured, and why.
-    Failed(System, Error),
-}
-
-/// What the points of a system in an experiment have in common.
-fn subject(experiment: &Experiment, system: System, parameters: Parameters) -> Subject {
-    Subject { experiment: experiment.name, system: system.name().to_owned(), parameters }
+    /// Keeps the settings of a system for the page.
+    pub fn describe(&mut self, system: System, instance: &dyn Instance) {
+        let name = system.name().to_owned();
+        self.results.systems.entry(name).or_insert_with(|| instance.settings());
+    }
 }
 
 /// Systems to which OpenFlow rules can be given.
@@ -288,76 +383,81 @@ fn with_rules() -> Vec<System> {
     System::ALL.into_iter().filter(|s| s.has_rules()).collect()
 }
 
-/// A parameter.
-fn parameter(name: &str, value: u64) -> Parameters {
-    [(name.to_owned(), value.into())].into_iter().collect()
+/// Systems that forward what hosts send.
+fn between_hosts() -> Vec<System> {
+    System::ALL.into_iter().filter(|s| s.serves_hosts()).collect()
 }
 
-fn turns(
-    plan: Plan,
-    experiment: &Experiment,
-    settings: &[&Setting],
-    limit: Option<System>,
-    task: &Task<'_>,
-) -> Result<Vec<Point>> {
-    let mut contenders: Vec<Contender<'_>> =
-        settings.iter().map(|setting| Box::new(|| (task.work)(setting)) as Contender<'_>).collect();
-    if contenders.is_empty() {
-        return Ok(Vec::new());
-    }
-    let at = limit.and_then(|l| Some((settings.iter().position(|s| s.system == l)?, l.name())));
-    let stands = stands(plan, task.turns, task.asked.wide, at.map(|(at, _)| at), &mut contenders)?;
-    let name = at.map(|(_, name)| name);
-    let each = settings.iter().zip(&stands);
-    Ok(each.map(|(setting, stand)| point(experiment, setting, &task.asked, stand, name)).collect())
-}
-
-/// The point of a contender, against the limit of that name.
-fn point(
-    experiment: &Experiment,
-    setting: &Setting,
-    asked: &Asked,
-    stand: &Stand<f64>,
-    limit: Option<&str>,
-) -> Point {
-    let subject = subject(experiment, setting.system, asked.parameters.clone());
-    let mut point = of_stand(&subject, asked, stand, |sample| *sample, limit);
-    point.note.clone_from(&setting.note);
-    point
-}
-
-/// The point of a number in a contender's samples, against the limit of that name where it took turns
-/// with one.
-fn of_stand<T>(
-    subject: &Subject,
-    asked: &Asked,
-    stand: &Stand<T>,
-    number: impl Fn(&T) -> f64,
-    limit: Option<&str>,
-) -> Point {
-    let series = stand.series(&number);
-    let mut point = subject.point(asked.metric, asked.unit, &series);
-    (point.taken, point.unsteady) = (stand.taken, series.scatter() > asked.wide);
-    match (limit, stand.limit(&number)) {
-        (Some(name), Some(series)) => point.against(name, &series),
-        _ => point,
-    }
-}
-
-/// True when a daemon uses much of a CPU although there is no traffic, as far as others leave it
-/// one.
-fn polls(setting: &Setting) -> bool {
-    let used = || -> Result<Duration> { setting.peer.daemons().into_iter().map(of_process).sum() };
+/// True when a daemon uses much of a CPU although there is no traffic.
+fn polls(testbed: &HostTestbed) -> bool {
+    const OBSERVED: Duration = Duration::from_millis(300);
+    let used =
+        || -> Result<Duration> { testbed.instance.daemons().into_iter().map(of_process).sum() };
     let Ok(before) = used() else { return false };
-    thread::sleep(GLANCE);
-    used().is_ok_and(|after| after.saturating_sub(before) > GLANCE / 10)
+    thread::sleep(OBSERVED);
+    used().is_ok_and(|after| after.saturating_sub(before) > OBSERVED / 10)
 }
 
-/// Does an experiment on a thread of its own: what it pins is undone with it.
-///
-/// # Errors
-/// Those of the experiment, a panic among them.
-pub fn perform(run: &mut Run, experiment: &Experiment, work: Work) -> Result<()> {
-    thread::scope(|scope| scope.spawn(move || crate::attempt(|| work(run, experiment))).join())
-        .unwrap_or_else(|_| Err(anyhow!("a thread panicked")))
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_experiment_says_what_it_is() {
+        for experiment in ALL {
+            assert!(!experiment.about.is_empty() && !experiment.repeats.is_empty());
+            assert!(experiment.name.chars().all(|c| c.is_ascii_lowercase() || c == '-'));
+        }
+    }
+
+    #[test]
+    fn numbers_are_compared_with_the_limit_in_the_same_rounds() {
+        let mut run = Run {
+            plan: Plan { rounds: 2, is_exact: true, quick: true, full: false },
+            cpus: Cpus { traffic: 1, other: 0 },
+            systems: Vec::new(),
+            selected: Vec::new(),
+            experiment: &flood::FLOOD,
+            pollers: Vec::new(),
+            frames: None,
+            results: Results::default(),
+            progress: Progress::new(&[1]),
+        };
+        let entry = |gbits: f64, is_compared| Entry {
+            system: "Slipswitch tcx".into(),
+            parameters: Parameters::new(),
+            note: None,
+            is_compared,
+            candidate: Box::new(move || Ok(gbits)) as Candidate<'_>,
+        };
+        let number = |name, is_compared| Number {
+            metric: Metric { name, unit: "Gbit/s", max_scatter: 0.1 },
+            of: |sample: &f64| Some(*sample),
+            is_compared,
+        };
+        let numbers = [number("throughput", true), number("CPU", false)];
+        let entries = vec![entry(10.0, false), entry(8.0, true), entry(4.0, true)];
+        run.turns((run.plan, 1), Some((1, "the second")), entries, &numbers);
+        let points = &run.results.points;
+        assert_eq!(points.len(), 3 * numbers.len());
+        let ratios: Vec<_> =
+            points.iter().filter_map(|p| Some((p.metric.as_str(), p.ratio_to.as_ref()?))).collect();
+        assert_eq!(ratios.len(), 1);
+        assert_eq!((ratios[0].0, ratios[0].1.median), ("throughput", 0.5));
+        assert_eq!(ratios[0].1.system, "the second");
+    }
+
+    #[test]
+    fn reasons_hold_for_the_metrics_that_they_explain() {
+        let echo = |bytes| {
+            let at = Value::Count(bytes);
+            echo::ECHO.reason("OVS-DPDK", "time of an echo", &at)
+        };
+        assert!(echo(16).is_some_and(|words| words.contains("polls")));
+        assert_eq!(echo(16 << 20), None);
+        let grid = |system, metric| grid::GRID.reason(system, metric, &Value::Count(1));
+        assert!(grid("OVS AF_XDP", "rate").is_some_and(|words| words.contains("polling")));
+        assert_eq!(grid("OVS AF_XDP", "rate per core"), None);
+        assert_eq!(grid("Linux bridge", "loss"), None);
+    }
 }

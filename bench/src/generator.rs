@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Traffic: live frames by `BPF_PROG_RUN`, and its rate where it ends.
+//! Traffic: live frames by `BPF_PROG_RUN`, and its rate at the sink.
 //!
-//! The kernel sleeps some 20 ms after each run, so one run has more frames than are looked at,
-//! and is interrupted when they have been. A switch in a map has ended the traffic by then.
+//! The kernel sleeps some 20 ms after each run. So one run has more frames than are measured, and
+//! is interrupted after the measurement; a flag in a map has stopped the traffic by then.
 
-use crate::args::Plan;
-use crate::cpu_time::Movers;
+use crate::cpu_time::CpuUsers;
 use crate::histogram::Histogram;
 use crate::live::Runner;
-use crate::object::{Control, Programs};
 use crate::pin;
+use crate::programs::{Control, Programs};
 use crate::sink::{Sink, Tally};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use packet::build::Frame;
@@ -20,20 +19,20 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// More frames a second than any generator makes.
+/// Frames a second that no generator exceeds.
 const BEYOND: f64 = 20e6;
 /// Frames of one run, at most.
 const FRAMES: u32 = 16_000_000;
-/// From the first packet until traffic flows as it will.
+/// From the first packet until the rate is steady.
 const WARM_UP: Duration = Duration::from_millis(50);
 /// How long the first packet may take.
-const PATIENCE: Duration = Duration::from_secs(3);
-/// Nanoseconds that the generator can wait for, less than it waits at most.
+const FIRST_TIMEOUT: Duration = Duration::from_secs(3);
+/// Nanoseconds between frames for which the generator can wait.
 const LONGEST_GAP: u64 = 1_000_000;
 
 /// Bytes of the smallest and of the largest frame, with Ethernet's checksum.
 pub const SIZES: [u32; 2] = [64, 1518];
-/// Bytes of Ethernet's checksum, which no program sees.
+/// Bytes of Ethernet's checksum, which no program gets.
 pub const CHECKSUM: u32 = 4;
 
 /// Ethernet address of the sender.
@@ -45,10 +44,10 @@ pub const TARGET: Ipv4Addr = Ipv4Addr::new(10, 128, 0, 1);
 /// UDP ports of sender and receiver.
 pub const PORTS: (u16, u16) = (4000, 5000);
 
-/// What the source addresses of all flows have in common.
+/// The source addresses of all flows.
 pub const SOURCES: &str = "10.0.0.0/10";
 
-/// An Ethernet address as tools take it.
+/// An Ethernet address as command-line tools take it.
 pub fn mac_text(address: [u8; 6]) -> String {
     address.map(|byte| format!("{byte:02x}")).join(":")
 }
@@ -58,8 +57,8 @@ pub fn source(flow: u32) -> Ipv4Addr {
     Ipv4Addr::from_bits(0x0a00_0000 | flow)
 }
 
-/// A UDP frame of `size` bytes on the wire (its last four, the checksum, are not there), of flow
-/// 0 until a program changes it. It has no UDP checksum, which would cover the address.
+/// A UDP frame of `size` bytes on the wire, without the last four, the checksum; of flow 0 until a
+/// program changes it. It has no UDP checksum, which would cover the address.
 pub fn frame(size: u32) -> Vec<u8> {
     let payload = size.clamp(SIZES[0], SIZES[1]) - CHECKSUM - HEADERS;
     let mut frame = Frame::ethernet(TARGET_MAC, SOURCE_MAC)
@@ -76,14 +75,13 @@ pub fn frame(size: u32) -> Vec<u8> {
 /// Bytes of Ethernet, IPv4 and UDP headers.
 const HEADERS: u32 = 42;
 
-/// What is sent.
+/// Frames that are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stream {
     /// Flows that take turns, in random order.
     pub flows: u32,
     /// Bytes of each frame, with Ethernet's checksum.
     pub size: u32,
-    /// How fast.
     pub pace: Pace,
 }
 
@@ -92,7 +90,7 @@ pub struct Stream {
 pub enum Pace {
     /// As fast as possible, in batches of the kernel's choice.
     Flood,
-    /// So many a second, one at a time, each with the time at which it was made.
+    /// This many a second, one at a time, each with the time at which it was made.
     Even(u32),
 }
 
@@ -111,7 +109,7 @@ impl Stream {
         Ok(Control { flows: self.flows, stop, stamp, gap })
     }
 
-    /// Frames of one run, in which there is time for warming up and then for `span`.
+    /// Frames of one run, enough for warming up and then for `span`.
     fn frames(self, span: Duration) -> u32 {
         let rate = match self.pace {
             Pace::Flood => BEYOND,
@@ -122,79 +120,70 @@ impl Stream {
     }
 }
 
-/// Where frames begin, and where they are counted.
+/// A stream from the generator to a sink.
 pub struct Traffic<'a> {
-    /// Has the generator.
     pub programs: &'a Programs,
-    /// `generate` or `arrive`.
-    pub program: &'static str,
-    /// Where the frames begin.
+    /// The sender's namespace.
     pub netns: Netns,
-    /// Interface of that namespace that the frames say they arrive on.
+    /// Interface of that namespace on which the frames arrive, for the kernel.
     pub ifindex: u32,
-    /// The frames.
     pub stream: Stream,
-    /// Where they end.
     pub sink: &'a Sink,
-    /// Processes that move packets, too.
+    /// Other processes that move packets.
     pub daemons: Vec<u32>,
-    /// Where the generator runs, and who looks at it.
+    /// The generator runs on the CPU for traffic; counters are read on the other.
     pub cpus: pin::Cpus,
 }
 
-/// Traffic that flows.
+/// Traffic while it flows.
 pub struct Live<'a> {
     traffic: &'a Traffic<'a>,
-    movers: Movers,
+    cpu_users: CpuUsers,
 }
 
-/// How far traffic was at some time.
+/// Counters at some time.
 #[derive(Clone, Debug)]
-pub struct Look {
+pub struct Reading {
     at: Instant,
     sent: u64,
     tally: Tally,
     busy: Duration,
 }
 
-/// What happened between two looks.
+/// Traffic between two readings.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Span {
-    /// Seconds between them.
     pub seconds: f64,
     /// Frames that the generator made.
     pub sent: u64,
-    /// What reached the sink.
+    /// Frames that reached the sink.
     pub arrived: Tally,
-    /// Seconds of CPU time of all that moves packets.
+    /// Seconds of CPU time of everything that moves packets.
     pub busy: f64,
 }
 
 impl Live<'_> {
-    /// How far it is now.
+    /// Reads the counters.
     ///
     /// # Errors
     /// When the kernel refuses, or a daemon has ended.
-    pub fn look(&self) -> Result<Look> {
-        let busy = self.movers.time()?;
+    pub fn read(&self) -> Result<Reading> {
+        let busy = self.cpu_users.time()?;
         let (sent, tally) = (self.traffic.programs.sent()?, self.traffic.sink.tally()?);
-        Ok(Look { at: Instant::now(), sent, tally, busy })
+        Ok(Reading { at: Instant::now(), sent, tally, busy })
     }
 
-    /// What happens from now on for so long.
-    ///
-    /// # Errors
-    /// Those of [`Live::look`].
+    /// Traffic during `window` from now on.
     pub fn watch(&self, window: Duration) -> Result<Span> {
-        let begin = self.look()?;
+        let begin = self.read()?;
         thread::sleep(window);
-        Ok(self.look()?.since(&begin))
+        Ok(self.read()?.since(&begin))
     }
 
     fn first_packet(&self, failed: &AtomicBool) -> Result<()> {
         let (begin, before) = (Instant::now(), self.traffic.sink.tally()?);
         while self.traffic.sink.tally()? == before {
-            if begin.elapsed() > PATIENCE || failed.load(Ordering::Acquire) {
+            if begin.elapsed() > FIRST_TIMEOUT || failed.load(Ordering::Acquire) {
                 bail!("no packet reached the sink");
             }
             thread::sleep(Duration::from_millis(1));
@@ -203,9 +192,9 @@ impl Live<'_> {
     }
 }
 
-impl Look {
-    /// What happened since an earlier look.
-    pub fn since(&self, earlier: &Look) -> Span {
+impl Reading {
+    /// Traffic since an earlier reading.
+    pub fn since(&self, earlier: &Reading) -> Span {
         Span {
             seconds: (self.at - earlier.at).as_secs_f64(),
             sent: self.sent - earlier.sent,
@@ -235,12 +224,12 @@ impl Span {
         self.arrived.packets as f64 / self.busy / 1e6
     }
 
-    /// CPUs that are busy.
+    /// The number of busy CPUs.
     pub fn cores(&self) -> f64 {
         self.busy / self.seconds
     }
 
-    /// Percent of the frames that do not arrive. What is on its way at both looks evens out.
+    /// Percent of the frames that do not arrive. Frames in flight at both readings cancel out.
     pub fn loss(&self) -> f64 {
         let lost = self.sent as f64 - self.arrived.packets as f64;
         (lost / self.sent as f64 * 100.0).max(0.0)
@@ -248,20 +237,7 @@ impl Span {
 }
 
 impl Traffic<'_> {
-    /// Millions of packets that reach the sink in a second of CPU time, looked at during the
-    /// plan's window. Generator, switch and sink share that time; what else runs on the CPU has
-    /// no part in it.
-    ///
-    /// # Errors
-    /// When no packet arrives.
-    pub fn rate(&self, plan: Plan) -> Result<f64> {
-        Ok(self.measure(plan.window())?.per_core())
-    }
-
-    /// What happens during `window`, when traffic flows as it will.
-    ///
-    /// # Errors
-    /// When no packet arrives.
+    /// Traffic during `window`, after warming up.
     pub fn measure(&self, window: Duration) -> Result<Span> {
         self.run(window, |live| {
             thread::sleep(WARM_UP);
@@ -271,10 +247,7 @@ impl Traffic<'_> {
         })
     }
 
-    /// The same, and how long frames were on their way. Only frames of an even pace tell.
-    ///
-    /// # Errors
-    /// When no packet arrives.
+    /// The same, with the delays of frames, which only frames of an even pace have.
     pub fn delays(&self, window: Duration) -> Result<(Span, Histogram)> {
         self.run(window, |live| {
             thread::sleep(WARM_UP);
@@ -286,14 +259,11 @@ impl Traffic<'_> {
         })
     }
 
-    /// Lets traffic flow for `least`, and then until its rate rises no more; false when it still
-    /// does after `most`.
-    ///
-    /// # Errors
-    /// When no packet arrives.
+    /// Lets traffic flow for `least`, and then until its rate no longer rises; false when it still
+    /// rises after `most`.
     pub fn settle(&self, least: Duration, most: Duration) -> Result<bool> {
         const STEP: Duration = Duration::from_millis(150);
-        // Pauses between runs do no harm here, and the rest of a short one is over soon.
+        // Pauses between runs do no harm here, and a short run ends soon.
         const RUN: Duration = Duration::from_millis(100);
         const STEADY: u32 = 3;
         const RISE: f64 = 1.03;
@@ -312,37 +282,39 @@ impl Traffic<'_> {
         })
     }
 
-    /// Generates traffic while `look` runs, which begins after the first packet reached the
-    /// sink. Without a pause for `span` after warming up, if that is not too long; and then with
-    /// pauses of some 20 ms.
+    /// Generates traffic while `observe` runs, which begins after the first packet reached the
+    /// sink. There is no pause for `span` after warming up, if [`FRAMES`] last that long; later
+    /// there are pauses of some 20 ms.
     ///
     /// # Errors
-    /// When no packet arrives, and those of `look`.
+    /// When no packet arrives, and those of `observe`.
     pub fn run<T: Send>(
         &self,
         span: Duration,
-        look: impl FnOnce(&Live<'_>) -> Result<T> + Send,
+        observe: impl FnOnce(&Live<'_>) -> Result<T> + Send,
     ) -> Result<T> {
         self.programs.control(self.stream.control(false)?)?;
         let (over, failed) = (AtomicBool::new(false), AtomicBool::new(false));
-        let (tell, told) = channel();
+        let (report, reports) = channel();
         thread::scope(|scope| {
             let (over, failed) = (&over, &failed);
             let watch = scope.spawn(move || {
-                let told_first = told.recv().context("there is no generator");
-                let (runner, result) = match told_first {
-                    Ok((runner, movers)) => (Some(runner), self.watch(movers, failed, look)),
+                let first = reports.recv().context("there is no generator");
+                let (runner, result) = match first {
+                    Ok((runner, cpu_users)) => {
+                        (Some(runner), self.watch(cpu_users, failed, observe))
+                    }
                     Err(e) => (None, Err(e)),
                 };
                 over.store(true, Ordering::Release);
                 let stopped = self.stream.control(true).and_then(|c| self.programs.control(c));
                 if let Some(runner) = runner {
-                    until_ended(runner, &told);
+                    until_ended(runner, &reports);
                 }
                 stopped?;
                 result
             });
-            let sent = self.netns.with(|| self.generate(span, tell, over));
+            let sent = self.netns.with(|| self.generate(span, report, over));
             failed.store(sent.is_err(), Ordering::Release);
             let seen = watch.join().map_err(|_| anyhow!("the watching thread panicked"))?;
             sent.context("generating traffic")?;
@@ -350,48 +322,48 @@ impl Traffic<'_> {
         })
     }
 
-    /// On the thread that generates: says who it is and what moves packets, then sends until it is
-    /// over.
+    /// On the generating thread: reports itself and what moves packets, then sends until `over` is
+    /// set.
     fn generate(
         &self,
         span: Duration,
-        tell: Sender<(Runner, Movers)>,
+        report: Sender<(Runner, CpuUsers)>,
         over: &AtomicBool,
     ) -> Result<()> {
         pin::pin(self.cpus.traffic)?;
-        let movers = Movers::here(self.cpus.traffic).and(&self.daemons, self.cpus.other);
-        tell.send((Runner::here(), movers)).ok();
+        let cpu_users = CpuUsers::here(self.cpus.traffic).and(&self.daemons, self.cpus.other);
+        report.send((Runner::here(), cpu_users)).ok();
         let batch = match self.stream.pace {
             Pace::Flood => 0,
             Pace::Even(_) => 1,
         };
         let (frame, frames) = (frame(self.stream.size), self.stream.frames(span));
         while !over.load(Ordering::Acquire) {
-            self.programs.send(self.program, &frame, self.ifindex, frames, batch)?;
+            self.programs.send("generate", &frame, self.ifindex, frames, batch)?;
         }
         Ok(())
     }
 
-    /// On the thread that looks.
+    /// On the observing thread.
     fn watch<T>(
         &self,
-        movers: Movers,
+        cpu_users: CpuUsers,
         failed: &AtomicBool,
-        look: impl FnOnce(&Live<'_>) -> Result<T>,
+        observe: impl FnOnce(&Live<'_>) -> Result<T>,
     ) -> Result<T> {
         pin::pin(self.cpus.other)?;
-        let live = Live { traffic: self, movers };
+        let live = Live { traffic: self, cpu_users };
         live.first_packet(failed)?;
-        look(&live)
+        observe(&live)
     }
 }
 
-/// Interrupts the thread that generates until it holds its end of the channel no more.
-fn until_ended(runner: Runner, told: &Receiver<(Runner, Movers)>) {
+/// Interrupts the generating thread until it has dropped its end of the channel.
+fn until_ended(runner: Runner, reports: &Receiver<(Runner, CpuUsers)>) {
     const AGAIN: Duration = Duration::from_millis(1);
     loop {
         runner.interrupt();
-        if matches!(told.recv_timeout(AGAIN), Err(RecvTimeoutError::Disconnected)) {
+        if matches!(reports.recv_timeout(AGAIN), Err(RecvTimeoutError::Disconnected)) {
             return;
         }
     }
@@ -402,14 +374,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_frame_is_what_the_programs_expect() {
+    fn the_frame_has_the_layout_that_the_programs_expect() {
         assert_eq!(SIZES.map(|size| frame(size).len()), [60, 1514]);
         let frame = frame(64);
         assert_eq!(frame[26..30], [10, 0, 0, 0]);
         assert_eq!(source(0x10203).octets(), [10, 1, 2, 3]);
     }
     #[test]
-    fn a_run_outlasts_what_is_looked_at() {
+    fn a_run_outlasts_the_measured_span() {
         let span = Duration::from_millis(200);
         let flood = Stream::flood(1);
         assert!(f64::from(flood.frames(span)) > BEYOND * span.as_secs_f64());
@@ -420,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_say_what_was_lost() {
+    fn spans_have_the_loss() {
         let arrived = Tally { packets: 900_000, bytes: 54_000_000 };
         let span = Span { seconds: 0.5, sent: 1_000_000, arrived, busy: 0.25 };
         assert_eq!((span.mpps(), span.per_core(), span.cores()), (1.8, 3.6, 0.5));

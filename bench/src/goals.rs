@@ -1,173 +1,165 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What Slipswitch is to reach against limits and peers, and the generator that tells, measured in
-//! one run.
+//! The goals of Slipswitch, against limits and other switches, and the generator's own.
 
-use crate::catalogue::{CPU, Experiment, FLOOD, GRID, HALF, ONE_FLOW, RESTART, RULES, SETUP, TCP};
 use crate::report::goals::{Bound, Figure, Goal, Which};
 use crate::report::results::{ANSWERER, SENDER};
+use crate::system::{System, Tier};
+use Bound::{AtLeast, AtMost};
+use Figure::{Paired, Ratio, Value, Worst};
 
-const BARE: &str = "bare XDP redirect";
-/// What a flow costs at least where there are many.
-const LOOKUP: &str = "bare XDP lookup";
-const BARE_TC: &str = "bare tc redirect";
-/// CPU in percent that is shown as 0.0.
+const XDP: &str = System::Slipswitch(Tier::Xdp).name();
+const TCX: &str = System::Slipswitch(Tier::Tcx).name();
+const BARE: &str = System::BareXdp.name();
+/// The limit where there are many flows.
+const LOOKUP: &str = System::BareLookup.name();
+const BARE_TC: &str = System::BareTc.name();
+const AF_PACKET: &str = System::OvsAfPacket.name();
+const DPDK: &str = System::OvsDpdk.name();
+/// The largest CPU in percent that is shown as 0.0.
 const NOTHING: f64 = 0.05;
 
-const fn which(experiment: Experiment, system: &'static str, metric: &'static str) -> Which {
-    Which { experiment: experiment.name, system, metric, parameters: &[] }
+type Parameters = &'static [(&'static str, &'static str)];
+
+const ONE: Parameters = &[("size", "64"), ("flows", "1")];
+const MANY: Parameters = &[("size", "64"), ("flows", "65536")];
+const MOST: Parameters = &[("size", "64"), ("flows", "262144")];
+const RULES: Parameters = &[("rules", "262144")];
+
+/// Words, figure, bound, limit.
+const fn goal(
+    words: &'static str,
+    figure: Figure,
+    bound: Bound,
+    limit: Option<&'static str>,
+) -> Goal {
+    Goal { words, figure, bound, limit }
 }
 
-const fn with(which: Which, parameters: &'static [(&'static str, &'static str)]) -> Which {
-    Which { parameters, ..which }
+const fn which(
+    experiment: &'static str,
+    system: &'static str,
+    metric: &'static str,
+    parameters: Parameters,
+) -> Which {
+    Which { experiment, system, metric, parameters }
 }
 
-/// The smallest frames by number of flows.
-const ONE: &[(&str, &str)] = &[("size", "64"), ("flows", "1")];
-const MANY: &[(&str, &str)] = &[("size", "64"), ("flows", "65536")];
-const MOST: &[(&str, &str)] = &[("size", "64"), ("flows", "262144")];
+/// One system's figure divided by another's.
+const fn ratio(
+    experiment: &'static str,
+    metric: &'static str,
+    parameters: Parameters,
+    ours: &'static str,
+    theirs: &'static str,
+) -> Figure {
+    let of = which(experiment, ours, metric, parameters);
+    Ratio(of, which(experiment, theirs, metric, parameters))
+}
 
-/// Slipswitch at XDP against a system, under one choice of the grid.
+/// Slipswitch at XDP against a system, in one case of the grid.
 const fn grid(
     words: &'static str,
     metric: &'static str,
-    parameters: &'static [(&'static str, &'static str)],
+    parameters: Parameters,
     other: &'static str,
     bound: Bound,
 ) -> Goal {
-    let ours = with(which(GRID, "Slipswitch xdp", metric), parameters);
-    let theirs = with(which(GRID, other, metric), parameters);
-    Goal { words, figure: Figure::Ratio(ours, theirs), bound, limit: Some(LOOKUP) }
+    goal(words, ratio("grid", metric, parameters, XDP, other), bound, Some(LOOKUP))
 }
 
-/// Slipswitch's TCP beside a flood, against that beside the same packets that one flow drops, which
-/// took turns with it.
-const fn beside(words: &'static str, flood: &'static [(&'static str, &'static str)]) -> Goal {
-    Goal {
-        words,
-        figure: Figure::Paired(with(which(FLOOD, "Slipswitch tcx", "throughput"), flood)),
-        bound: Bound::AtLeast(0.9),
-        limit: None,
-    }
+/// TCP beside a flood of this kind, against TCP beside the same packets that one megaflow drops.
+const fn flood(words: &'static str, kind: Parameters) -> Goal {
+    goal(words, Paired(which("flood", TCX, "throughput", kind)), AtLeast(0.9), None)
+}
+
+const fn cpu(system: &'static str, metric: &'static str) -> Figure {
+    Value(which("cpu", system, metric, &[]))
 }
 
 /// All goals, in the order of the page.
 pub const ALL: [Goal; 18] = [
-    Goal {
-        words: "64 B frames that the generator sends on one core",
-        figure: Figure::Value(which(ONE_FLOW, SENDER, "rate per core")),
-        bound: Bound::AtLeast(8.0),
-        limit: None,
-    },
-    grid("64 B, 1 flow, rate against bare XDP", "rate", ONE, BARE, Bound::AtLeast(0.85)),
-    grid("64 B, 64 K flows, rate against bare XDP", "rate", MANY, BARE, Bound::AtLeast(0.80)),
-    grid("64 B, 256 K flows, rate against bare XDP", "rate", MOST, BARE, Bound::AtLeast(0.80)),
+    goal(
+        "64 B frames that the generator sends on one core",
+        Value(which("one-flow", SENDER, "rate per core", &[])),
+        AtLeast(8.0),
+        None,
+    ),
+    grid("64 B, 1 flow, rate against bare XDP", "rate", ONE, BARE, AtLeast(0.85)),
+    grid("64 B, 64 K flows, rate against bare XDP", "rate", MANY, BARE, AtLeast(0.80)),
+    grid("64 B, 256 K flows, rate against bare XDP", "rate", MOST, BARE, AtLeast(0.80)),
     grid(
         "64 B, 64 K flows, rate per core against OVS AF_XDP",
         "rate per core",
         MANY,
-        "OVS AF_XDP",
-        Bound::AtLeast(8.0),
+        System::OvsAfXdp.name(),
+        AtLeast(8.0),
     ),
     grid(
         "64 B, 64 K flows, rate per core against OVS-DPDK",
         "rate per core",
         MANY,
-        "OVS-DPDK",
-        Bound::AtLeast(20.0),
+        DPDK,
+        AtLeast(20.0),
     ),
-    grid("latency p50 of one flow against bare XDP", "latency p50", ONE, BARE, Bound::AtMost(1.1)),
-    Goal {
-        words: "latency p50 at half of OVS-DPDK's rate, against OVS-DPDK",
-        figure: Figure::Ratio(
-            which(HALF, "Slipswitch xdp", "latency p50"),
-            which(HALF, "OVS-DPDK", "latency p50"),
-        ),
-        bound: Bound::AtMost(0.4),
-        limit: Some(BARE),
-    },
-    Goal {
-        words: "TCP throughput against a bare tc redirect",
-        figure: Figure::Ratio(
-            which(TCP, "Slipswitch tcx", "throughput"),
-            which(TCP, BARE_TC, "throughput"),
-        ),
-        bound: Bound::AtLeast(0.95),
-        limit: Some(BARE_TC),
-    },
-    beside("TCP beside a flood of new flows", &[("flood", "new flows")]),
-    beside("TCP beside a flood of new masks", &[("flood", "new masks")]),
-    Goal {
-        words: "new flows a second against OVS AF_PACKET",
-        figure: Figure::Ratio(
-            which(SETUP, "Slipswitch tcx", "new flows"),
-            which(SETUP, "OVS AF_PACKET", "new flows"),
-        ),
-        bound: Bound::AtLeast(5.0),
-        limit: Some(BARE_TC),
-    },
-    Goal {
-        words: "time to add 256 K rules against OVS",
-        figure: Figure::Ratio(
-            with(which(RULES, "Slipswitch tcx", "time to add"), &[("rules", "262144")]),
-            with(which(RULES, "OVS AF_PACKET", "time to add"), &[("rules", "262144")]),
-        ),
-        bound: Bound::AtMost(0.5),
-        limit: Some(ANSWERER),
-    },
-    Goal {
-        words: "memory of 256 K rules against OVS",
-        figure: Figure::Ratio(
-            with(which(RULES, "Slipswitch tcx", "memory of a rule"), &[("rules", "262144")]),
-            with(which(RULES, "OVS AF_PACKET", "memory of a rule"), &[("rules", "262144")]),
-        ),
-        bound: Bound::AtMost(0.5),
-        limit: None,
-    },
-    Goal {
-        words: "CPU of the daemon at 10 K flows, tcx",
-        figure: Figure::Value(which(CPU, "Slipswitch tcx", "CPU, 10K flows")),
-        bound: Bound::AtMost(0.34),
-        limit: None,
-    },
-    Goal {
-        words: "CPU of the daemon at 10 K flows, xdp",
-        figure: Figure::Value(which(CPU, "Slipswitch xdp", "CPU, 10K flows")),
-        bound: Bound::AtMost(0.34),
-        limit: None,
-    },
-    Goal {
-        words: "CPU of the daemon, idle (0, rounded to tenths)",
-        figure: Figure::Value(which(CPU, "Slipswitch tcx", "CPU, idle")),
-        bound: Bound::AtMost(NOTHING),
-        limit: None,
-    },
-    Goal {
-        words: "packets lost over a restart, at worst",
-        figure: Figure::Worst(which(RESTART, "Slipswitch tcx", "packets lost")),
-        bound: Bound::AtMost(0.0),
-        limit: None,
-    },
+    grid("latency p50 of one flow against bare XDP", "latency p50", ONE, BARE, AtMost(1.1)),
+    goal(
+        "latency p50 at half of OVS-DPDK's rate, against OVS-DPDK",
+        ratio("half", "latency p50", &[], XDP, DPDK),
+        AtMost(0.4),
+        Some(BARE),
+    ),
+    goal(
+        "TCP throughput against a bare tc redirect",
+        ratio("tcp", "throughput", &[], TCX, BARE_TC),
+        AtLeast(0.95),
+        Some(BARE_TC),
+    ),
+    flood("TCP beside a flood of new flows", &[("flood", "new flows")]),
+    flood("TCP beside a flood of new masks", &[("flood", "new masks")]),
+    goal(
+        "new flows a second against OVS AF_PACKET",
+        ratio("setup", "new flows", &[], TCX, AF_PACKET),
+        AtLeast(5.0),
+        Some(BARE_TC),
+    ),
+    goal(
+        "time to add 256 K rules against OVS",
+        ratio("rules", "time to add", RULES, TCX, AF_PACKET),
+        AtMost(0.5),
+        Some(ANSWERER),
+    ),
+    goal(
+        "memory of 256 K rules against OVS",
+        ratio("rules", "memory of a rule", RULES, TCX, AF_PACKET),
+        AtMost(0.5),
+        None,
+    ),
+    goal("CPU of the daemon at 10 K flows, tcx", cpu(TCX, "CPU, 10K flows"), AtMost(0.34), None),
+    goal("CPU of the daemon at 10 K flows, xdp", cpu(XDP, "CPU, 10K flows"), AtMost(0.34), None),
+    goal(
+        "CPU of the daemon, idle (0, rounded to tenths)",
+        cpu(TCX, "CPU, idle"),
+        AtMost(NOTHING),
+        None,
+    ),
+    goal(
+        "packets lost over a restart, at worst",
+        Worst(which("restart", TCX, "packets lost", &[])),
+        AtMost(0.0),
+        None,
+    ),
 ];
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::peer::System;
+    use crate::experiment;
 
     #[test]
-    fn goals_name_systems_that_there_are() {
-        let mut names: Vec<&str> = System::ALL.iter().map(|s| s.name()).collect();
-        names.push(SENDER);
+    fn goals_name_experiments_that_there_are() {
         for goal in ALL {
-            let figures = match goal.figure {
-                Figure::Paired(which) | Figure::Value(which) | Figure::Worst(which) => vec![which],
-                Figure::Ratio(of, to) => vec![of, to],
-            };
-            for which in figures {
-                assert!(names.contains(&which.system), "{}: {}", goal.words, which.system);
-            }
-            if let Some(limit) = goal.limit.filter(|limit| *limit != ANSWERER) {
-                assert!(names.contains(&limit), "{}: {limit}", goal.words);
+            for name in goal.figure.experiments() {
+                assert!(experiment::ALL.iter().any(|e| e.name == name), "{}: {name}", goal.words);
             }
         }
     }

@@ -3,7 +3,6 @@
 
 /// Bits below the highest one that tell buckets apart.
 const FINE: u32 = 5;
-/// Buckets.
 pub const BUCKETS: usize = 1024;
 
 /// How many delays fell into each bucket.
@@ -11,14 +10,14 @@ pub const BUCKETS: usize = 1024;
 pub struct Histogram(pub Vec<u64>);
 
 impl Histogram {
-    /// What came to this one since `earlier`.
+    /// The delays since `earlier`.
     pub fn since(&self, earlier: &Histogram) -> Histogram {
         Histogram(
             self.0.iter().zip(&earlier.0).map(|(now, then)| now.wrapping_sub(*then)).collect(),
         )
     }
 
-    /// How many delays there are.
+    /// The number of delays.
     pub fn count(&self) -> u64 {
         self.0.iter().sum()
     }

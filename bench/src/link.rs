@@ -5,7 +5,7 @@ use anyhow::{Context, Result};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// Attaches `program` to what arrives on a device; detached when the descriptor is closed.
+/// Attaches `program` to the ingress of a device; detached when the descriptor is closed.
 ///
 /// # Errors
 /// When the kernel refuses; tcx came with Linux 6.6.
@@ -24,6 +24,6 @@ pub fn tcx_ingress(program: BorrowedFd<'_>, ifindex: u32) -> Result<OwnedFd> {
         let error = io::Error::from_raw_os_error(-result);
         return Err(error).context("attaching to tcx ingress (needs Linux 6.6)");
     }
-    // SAFETY: the call just made this descriptor, and nobody else knows it.
+    // SAFETY: the call just made this descriptor, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(result) })
 }

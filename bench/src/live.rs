@@ -12,13 +12,12 @@ const LIVE_FRAMES: u32 = 1 << 1;
 /// Frames that a program is run over.
 #[derive(Clone, Copy, Debug)]
 pub struct Run<'a> {
-    /// What each frame is at first.
+    /// The initial content of each frame.
     pub frame: &'a [u8],
     /// `struct xdp_md`.
     pub context: &'a [u8],
-    /// How many.
     pub count: u32,
-    /// How many the program makes before they are sent; 0 for the kernel's own choice.
+    /// Frames that are made before they are sent; 0 for the kernel's choice.
     pub batch: u32,
 }
 
@@ -30,32 +29,32 @@ impl Runner {
     /// The calling thread.
     pub fn here() -> Runner {
         static ONCE: Once = Once::new();
-        ONCE.call_once(be_disturbed);
+        ONCE.call_once(allow_interrupts);
         Runner(rustix::thread::gettid().as_raw_nonzero().get())
     }
 
-    /// Ends the run that the thread is in, behind the present batch. To be repeated until it has
-    /// ended: one that begins meanwhile is not disturbed.
+    /// Ends the thread's present run after the present batch. The caller repeats it until the run
+    /// has ended: a run that begins meanwhile is not interrupted.
     pub fn interrupt(self) {
-        // SAFETY: the call takes three integers; its result does not matter: a thread of this
-        // process that has ended needs no signal, and the signal does nothing but disturb.
+        // SAFETY: the call takes three integers. Its result does not matter: a thread of this
+        // process that has ended needs no signal, and the handler does nothing.
         unsafe { libc::syscall(libc::SYS_tgkill, std::process::id(), self.0, SIGNAL) };
     }
 }
 
-/// Ends what a thread waits for in the kernel, and is used for nothing else here.
+/// Interrupts system calls, and is used for nothing else here.
 const SIGNAL: libc::c_int = libc::SIGUSR2;
 
-/// Does nothing: that there is a handler is what ends a system call.
-extern "C" fn disturbed(_: libc::c_int) {}
+/// Does nothing: an installed handler is enough to interrupt a system call.
+extern "C" fn interrupted(_: libc::c_int) {}
 
-/// Lets the signal interrupt system calls, and nothing else.
-fn be_disturbed() {
+/// Installs the handler without `SA_RESTART`.
+fn allow_interrupts() {
     // SAFETY: all zeros is a valid `sigaction`: no flags, an empty mask.
     let mut action: libc::sigaction = unsafe { mem::zeroed() };
-    let handler: extern "C" fn(libc::c_int) = disturbed;
+    let handler: extern "C" fn(libc::c_int) = interrupted;
     action.sa_sigaction = handler as usize;
-    // SAFETY: the structure lives until the call returns, the old one is not asked for, and a
+    // SAFETY: the structure lives until the call returns, the old one is not requested, and a
     // handler that does nothing may run at any time. With a valid signal the call cannot fail.
     unsafe { libc::sigaction(SIGNAL, &raw const action, ptr::null_mut()) };
 }
@@ -78,7 +77,7 @@ pub fn run(program: BorrowedFd<'_>, run: Run<'_>) -> Result<()> {
         ..libbpf_sys::bpf_test_run_opts::default()
     };
     // SAFETY: the descriptor and both slices are borrowed until the call returns, with their
-    // lengths beside them; the kernel only reads them, because no output buffers are given.
+    // lengths; the kernel only reads them, because no output buffers are given.
     let result =
         unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &raw mut options) };
     if result < 0 && result != -libc::EINTR {

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How long memory takes, by how much of it is in use: what a look into a table of that size costs.
+//! How long a read of memory takes, by how much memory is in use.
 //!
-//! With many flows that is most of what a packet takes, and it depends on the machine and on what
-//! its neighbours leave of a cache that they share, not on the switch.
+//! With many flows such reads are most of the cost of a packet. They depend on the machine and on
+//! other users of a shared cache, not on the switch.
 
+use crate::attempt::on_thread;
 use crate::measure::Series;
 use crate::pin::pin;
 use crate::report::scale::number;
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 use std::hint::black_box;
-use std::thread;
 use std::time::Instant;
 
-/// How much is in use, in MiB.
+/// Memory in use, in MiB.
 const SIZES: [usize; 5] = [1, 4, 8, 16, 64];
 /// Words of a cache line.
 const LINE: usize = 64 / size_of::<u32>();
@@ -21,21 +21,13 @@ const READS: u32 = 1 << 18;
 /// Rounds; the median counts.
 const ROUNDS: usize = 5;
 
-/// In words, for each size, as seen from `cpu`.
-///
-/// # Errors
-/// When the thread cannot be kept on that CPU.
+/// The time for each size in words, as measured on `cpu`.
 pub fn in_words(cpu: usize) -> Result<String> {
-    let measured = thread::spawn(move || {
-        pin(cpu)?;
-        Ok(SIZES
-            .map(|mib| format!("{} ns in {mib} MiB", number(nanoseconds(mib << 20))))
-            .join(", "))
-    });
-    measured.join().map_err(|_| anyhow!("the thread that reads memory panicked"))?
+    let words = |mib| format!("{} ns in {mib} MiB", number(nanoseconds(mib << 20)));
+    on_thread(|| pin(cpu).map(|()| SIZES.map(words).join(", ")))
 }
 
-/// Nanoseconds of a read that waits for the one before it, at lines in random order all over `bytes`.
+/// Nanoseconds of a read that depends on the previous one, at lines in random order in `bytes`.
 fn nanoseconds(bytes: usize) -> f64 {
     let lines = cycle(bytes / size_of::<u32>() / LINE);
     let mut words = vec![0; lines.len() * LINE];
@@ -51,12 +43,11 @@ fn nanoseconds(bytes: usize) -> f64 {
         black_box(at);
         begin.elapsed().as_secs_f64() * 1e9 / f64::from(times)
     };
-    read(lines.len() as u32); // so that caches have what they can hold
+    read(lines.len() as u32); // fills the caches
     Series((0..ROUNDS).map(|_| read(READS)).collect()).median()
 }
 
-/// A random order in which `count` places follow each other, all of them before the first comes again
-/// (Sattolo's algorithm).
+/// A random cyclic order of `count` places (Sattolo's algorithm).
 fn cycle(count: usize) -> Vec<u32> {
     let mut next: Vec<u32> = (0..).take(count).collect();
     let mut random = fastrand::Rng::with_seed(count as u64);
@@ -71,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cycle_comes_by_all_places() {
+    fn a_cycle_has_all_places() {
         let next = cycle(1000);
         let mut at = 0;
         let steps = (1..).find(|_| {

@@ -13,11 +13,8 @@ pub struct Pair {
     pub far: u32,
 }
 
-/// Makes a pair `NAMEa`, `NAMEb`. Interface indexes are drawn so that no other namespace has
-/// the same: links of programs are found by them.
-///
-/// # Errors
-/// When a command fails, with its words.
+/// Makes a pair `NAMEa`, `NAMEb` with random interface indexes, so that no other namespace has the
+/// same.
 pub fn veth(netns: &Netns, name: &str) -> Result<Pair> {
     let near = fastrand::u32(1 << 29..1 << 30) & !1;
     let pair = Pair { near, far: near + 1 };
@@ -32,10 +29,6 @@ pub fn veth(netns: &Netns, name: &str) -> Result<Pair> {
     Ok(pair)
 }
 
-/// The index of a device.
-///
-/// # Errors
-/// When there is none.
 pub fn ifindex(netns: &Netns, device: &str) -> Result<u32> {
     let text = run(netns, &format!("ip -o link show dev {device}"))?;
     let number = text.split(':').next().and_then(|n| n.trim().parse().ok());
@@ -45,7 +38,7 @@ pub fn ifindex(netns: &Netns, device: &str) -> Result<u32> {
 /// Runs a line of shell in the namespace; its standard output.
 ///
 /// # Errors
-/// When it fails, with its words.
+/// When it fails, with its output.
 pub fn run(netns: &Netns, line: &str) -> Result<String> {
     let output = netns.run(line);
     if !output.ok() {

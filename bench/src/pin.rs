@@ -2,18 +2,14 @@
 //! Threads that stay on one CPU.
 
 use anyhow::{Context, Result, ensure};
-use rustix::process::setpriority_process;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-
-/// Nice value of threads that run ahead.
-const NICE: i32 = -20;
 
 /// The CPUs that measurements use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cpus {
-    /// Where programs run and traffic is generated.
+    /// For the generator and clients.
     pub traffic: usize,
-    /// Where counters are read and TCP is received.
+    /// For daemons, servers, and reading counters.
     pub other: usize,
 }
 
@@ -29,21 +25,8 @@ pub fn cpus() -> Result<Cpus> {
 }
 
 /// Keeps the calling thread, and threads and processes that it starts, on `cpu`.
-///
-/// # Errors
-/// When the system refuses.
 pub fn pin(cpu: usize) -> Result<()> {
     let mut set = CpuSet::new();
     set.set(cpu);
     sched_setaffinity(None, &set).with_context(|| format!("pinning a thread to CPU {cpu}"))
-}
-
-/// Lets the calling thread run ahead of others. Not where there is traffic: the kernel's own
-/// thread for packets would be among the others.
-///
-/// # Errors
-/// When the system refuses.
-pub fn ahead() -> Result<()> {
-    // On Linux this is for the thread.
-    setpriority_process(None, NICE).context("raising a thread's priority")
 }

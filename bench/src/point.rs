@@ -1,23 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a comparison says: one metric of one system under one choice of parameters.
+//! Figures of a comparison: one metric of one system under one choice of parameters.
 
-use crate::measure::Series;
+use crate::measure::{Outcome, Sample, Series};
 use indexmap::IndexMap;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 /// A parameter's value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Value {
-    /// A size in bytes, or a number of flows, packets a second, ...
+    /// Bytes, or a number of flows, masks, rules, ...
     Count(u64),
-    /// A kind of rules, a path, ...
     Text(String),
 }
 
 impl From<u64> for Value {
     fn from(count: u64) -> Value {
         Value::Count(count)
+    }
+}
+
+impl From<u32> for Value {
+    fn from(count: u32) -> Value {
+        Value::Count(count.into())
     }
 }
 
@@ -36,91 +41,125 @@ impl std::fmt::Display for Value {
     }
 }
 
-/// Names of parameters and their values, in the order in which they are to be shown.
+/// Parameters by name, in the order in which they are shown.
 pub type Parameters = IndexMap<String, Value>;
 
-/// How samples stand to those of another system, taken in turn with them.
+/// Makes parameters of names and values.
+pub fn parameters<const N: usize>(parameters: [(&str, Value); N]) -> Parameters {
+    parameters.map(|(name, value)| (name.to_owned(), value)).into_iter().collect()
+}
+
+/// A figure that systems are asked for.
+#[derive(Clone, Debug)]
+pub struct Metric {
+    pub name: &'static str,
+    pub unit: &'static str,
+    /// The scatter (MAD over median) from which a figure is marked as unsteady.
+    pub max_scatter: f64,
+}
+
+/// The ratio of samples to those of another system that took turns with it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ratio {
     /// The other system.
     pub system: String,
     /// Median of the rounds' ratios.
     pub median: f64,
-    /// Median distance from it.
+    /// MAD of the rounds' ratios.
     pub spread: f64,
 }
 
 /// One figure, or the reason why there is none.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point {
-    /// Name of the experiment.
     pub experiment: String,
-    /// Name of the system that was measured.
     pub system: String,
-    /// Under which choice.
     pub parameters: Parameters,
-    /// What was measured.
     pub metric: String,
-    /// Its unit.
     pub unit: String,
-    /// One for each round; none when it could not be measured.
+    /// One sample a round; none when the figure could not be measured.
+    #[serde(default, serialize_with = "rounded", skip_serializing_if = "Vec::is_empty")]
     pub samples: Vec<f64>,
-    /// The middle sample.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub median: Option<f64>,
-    /// Median distance of the samples from the median, in the unit.
+    /// MAD of the samples, in the unit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spread: Option<f64>,
-    /// Against another system, where there is one to compare with.
+    /// To the samples of another system, where one took turns with this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ratio_to: Option<Ratio>,
-    /// How often the rounds were taken.
+    /// How often all rounds were taken.
     pub taken: u32,
-    /// The samples scatter too widely, also when taken again.
+    /// The samples scatter too widely in every repetition.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unsteady: bool,
-    /// What a reader has to know: why there are no samples, or what limits them.
+    /// Why there are no samples, or what limits them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
-/// What the points of one measurement have in common.
+/// Writes samples with seven significant digits: no measurement here has more.
+fn rounded<S: Serializer>(samples: &[f64], to: S) -> Result<S::Ok, S::Error> {
+    let short = |sample: &f64| format!("{sample:.6e}").parse().unwrap_or(*sample);
+    to.collect_seq(samples.iter().map(|sample| -> f64 { short(sample) }))
+}
+
+/// The experiment, the system and the parameters of points.
 #[derive(Clone, Debug)]
 pub struct Subject {
-    /// Name of the experiment.
     pub experiment: &'static str,
-    /// Name of the system.
     pub system: String,
-    /// Under which choice.
     pub parameters: Parameters,
 }
 
 impl Subject {
-    /// A metric that was measured, of rounds that were taken once and are steady.
-    pub fn point(&self, metric: &str, unit: &str, samples: &Series) -> Point {
-        let known = !samples.0.is_empty();
+    /// A figure of rounds that were taken once.
+    pub fn point(&self, metric: &Metric, samples: &Series) -> Point {
+        let is_measured = !samples.0.is_empty();
         Point {
             experiment: self.experiment.to_owned(),
             system: self.system.clone(),
             parameters: self.parameters.clone(),
-            metric: metric.to_owned(),
-            unit: unit.to_owned(),
-            median: known.then(|| samples.median()),
-            spread: known.then(|| samples.mad()),
+            metric: metric.name.to_owned(),
+            unit: metric.unit.to_owned(),
+            median: is_measured.then(|| samples.median()),
+            spread: is_measured.then(|| samples.mad()),
             samples: samples.0.clone(),
             ratio_to: None,
             taken: 1,
-            unsteady: false,
+            unsteady: samples.scatter() > metric.max_scatter,
             note: None,
         }
     }
 
-    /// A metric that could not be measured, and why.
-    pub fn absent(&self, metric: &str, unit: &str, why: &str) -> Point {
-        let point = self.point(metric, unit, &Series::default());
+    /// The figure that `number` takes from the samples of a candidate; with its ratio to the limit
+    /// of that name if there is one.
+    pub fn of_outcome<T: Sample>(
+        &self,
+        metric: &Metric,
+        outcome: &Outcome<T>,
+        number: impl Fn(&T) -> f64,
+        limit: Option<&str>,
+    ) -> Point {
+        let point = self.point(metric, &outcome.series(&number));
+        let point = Point { taken: outcome.taken, ..point };
+        match (limit, outcome.limit(&number)) {
+            (Some(name), Some(series)) => point.against(name, &series),
+            _ => point,
+        }
+    }
+
+    /// A figure that could not be measured, and why.
+    pub fn absent(&self, metric: &Metric, why: &str) -> Point {
+        let point = self.point(metric, &Series::default());
         Point { taken: 0, note: Some(why.to_owned()), ..point }
     }
 }
 
 impl Point {
-    /// With the ratio of these samples to those of another system in the same rounds.
+    /// With the ratio of its samples to those of another system in the same rounds.
     pub fn against(mut self, system: &str, other: &Series) -> Point {
-        let ratios = Series(self.samples.clone()).with(other, |mine, its| mine / its);
+        let ratios = Series(self.samples.clone()).ratios(other);
         if !ratios.0.is_empty() {
             let (median, spread) = (ratios.median(), ratios.mad());
             self.ratio_to = Some(Ratio { system: system.to_owned(), median, spread });
@@ -130,33 +169,37 @@ impl Point {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
 
-    fn subject() -> Subject {
-        let parameters = [("size".to_owned(), 64.into()), ("rules".to_owned(), "1:1".into())];
-        Subject {
-            experiment: "grid",
-            system: "Linux bridge".into(),
-            parameters: parameters.into_iter().collect(),
-        }
+    /// A point of `metric` "rate" for tests, whose rounds all gave `rate`.
+    pub fn rate_point(system: &str, parameters: Parameters, rate: f64) -> Point {
+        let metric = Metric { name: "rate", unit: "Mpps", max_scatter: f64::INFINITY };
+        let subject = Subject { experiment: "rates", system: system.into(), parameters };
+        subject.point(&metric, &Series(vec![rate; 3]))
     }
 
     #[test]
     fn points_survive_json_in_order() {
-        let point = subject()
-            .point("rate", "Mpps", &Series(vec![1.0, 2.0, 3.0]))
-            .against("bare XDP", &Series(vec![2.0, 4.0, 6.0]));
+        let parameters = parameters([("size", 64u64.into()), ("rules", "1:1".into())]);
+        let mut point = rate_point("Linux bridge", parameters, 2.0);
+        point.samples = vec![1.0, 2.0, 3.123_456_78];
+        let point = point.against("bare XDP", &Series(vec![2.0, 4.0, 6.0]));
         let text = serde_json::to_string(&point).unwrap();
         assert!(text.contains(r#""parameters":{"size":64,"rules":"1:1"}"#), "{text}");
-        assert_eq!(serde_json::from_str::<Point>(&text).unwrap(), point);
-        assert_eq!((point.median, point.spread), (Some(2.0), Some(1.0)));
-        assert_eq!(point.ratio_to.map(|r| r.median), Some(0.5));
+        assert!(text.contains("3.123457]") && !text.contains("note"), "{text}");
+        let read = serde_json::from_str::<Point>(&text).unwrap();
+        assert_eq!(read, Point { samples: vec![1.0, 2.0, 3.123457], ..point });
+        assert_eq!((read.median, read.spread), (Some(2.0), Some(0.0)));
+        assert_eq!(read.ratio_to.map(|r| r.median), Some(0.5));
     }
 
     #[test]
-    fn what_was_not_measured_says_why_and_has_no_figures() {
-        let point = subject().absent("rate", "Mpps", "it does not start");
+    fn a_figure_that_was_not_measured_has_a_reason_and_no_samples() {
+        let metric = Metric { name: "rate", unit: "Mpps", max_scatter: 0.1 };
+        let parameters = Parameters::new();
+        let subject = Subject { experiment: "rates", system: "OVS".into(), parameters };
+        let point = subject.absent(&metric, "it does not start");
         assert_eq!((point.median, point.samples.len(), point.taken), (None, 0, 0));
         assert_eq!(point.note.as_deref(), Some("it does not start"));
     }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a run tells who waits for it.
+//! Progress of a run, on the standard error output.
 
 use crate::point::Point;
 use crate::report::scale::number;
 use std::time::{Duration, Instant};
 
-/// Where a run is, and how long it will take by what it has taken.
+/// How far a run is, and how long it is expected to take.
 pub struct Progress {
     begin: Instant,
     /// Expected seconds of all experiments, of those that are over, and of the present one.
@@ -17,7 +17,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Of experiments that are expected to take so many seconds each.
+    /// For experiments that are expected to take this many seconds each.
     pub fn new(seconds: &[u64]) -> Progress {
         Progress {
             begin: Instant::now(),
@@ -27,7 +27,7 @@ impl Progress {
         }
     }
 
-    /// The next experiment begins.
+    /// Reports that the next experiment begins.
     pub fn next(&mut self, title: &str, seconds: u64) {
         self.number.0 += 1;
         self.expected.1 += self.expected.2;
@@ -38,47 +38,41 @@ impl Progress {
         eprintln!("[{number}/{all}] {title} ({} gone, about {} left)", clock(elapsed), clock(left));
     }
 
-    /// Something that takes a while begins.
+    /// Reports that something that takes a while begins.
     pub fn say(&self, words: &str) {
         let elapsed = self.begin.elapsed();
         eprintln!("  {} {words} (about {} left)", clock(elapsed), clock(self.left(elapsed)));
     }
 
-    /// A point is there.
+    /// Reports a figure.
     pub fn point(&self, point: &Point) {
-        let parameters: Vec<String> =
-            point.parameters.iter().map(|(name, value)| format!("{name} {value}")).collect();
-        let figure = match (point.median, &point.note) {
+        let mut name = format!("{}, {}", point.system, point.metric);
+        for (parameter, value) in &point.parameters {
+            name.push_str(&format!(", {parameter} {value}"));
+        }
+        let mut figure = match (point.median, &point.note) {
             (Some(median), _) => format!("{} {}", number(median), point.unit),
-            (None, Some(why)) => {
-                format!("not measured: {}", why.lines().next().unwrap_or_default())
+            (None, why) => {
+                let why = why.as_deref().and_then(|why| why.lines().next());
+                format!("not measured: {}", why.unwrap_or_default())
             }
-            (None, None) => "not measured".into(),
         };
-        let ratio = point.ratio_to.as_ref();
-        let ratio =
-            ratio.map_or(String::new(), |r| format!(" ({} of {})", number(r.median), r.system));
+        if let Some(ratio) = &point.ratio_to {
+            figure.push_str(&format!(" ({} of {})", number(ratio.median), ratio.system));
+        }
         let unsteady = if point.unsteady { " ~" } else { "" };
-        eprintln!(
-            "  {} {}: {figure}{ratio}{unsteady}",
-            clock(self.begin.elapsed()),
-            [&[point.system.clone(), point.metric.clone()], &parameters[..]].concat().join(", ")
-        );
+        eprintln!("  {} {name}: {figure}{unsteady}", clock(self.begin.elapsed()));
     }
 
-    /// Time since the beginning.
     pub fn elapsed(&self) -> Duration {
         self.begin.elapsed()
     }
 
-    /// What is expected to be left, when the rest goes as the experiments before did. Short ones
-    /// say little, so it counts as if a minute before them had gone as expected. One that takes
-    /// longer than expected is always about to end.
+    /// The time that is expected to be left. An experiment that takes longer than expected is
+    /// always about to end.
     fn left(&self, elapsed: Duration) -> Duration {
-        const MINUTE: f64 = 60.0;
         let (all, over, present) = self.expected;
-        let pace = (self.began.as_secs_f64() + MINUTE) / (over as f64 + MINUTE);
-        let rest = |over: u64| Duration::from_secs(all.saturating_sub(over)).mul_f64(pace);
+        let rest = |over: u64| Duration::from_secs(all.saturating_sub(over));
         rest(over).saturating_sub(elapsed.saturating_sub(self.began)).max(rest(over + present))
     }
 }
@@ -94,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_rest_is_expected_to_go_as_the_beginning_did() {
+    fn the_rest_is_what_the_experiments_are_expected_to_take() {
         let mut progress = Progress::new(&[10, 30]);
         progress.next("a", 10);
         progress.began = Duration::ZERO;
@@ -104,9 +98,6 @@ mod tests {
         progress.next("b", 30);
         progress.began = Duration::from_secs(10);
         assert_eq!(progress.left(Duration::from_secs(10)), Duration::from_secs(30));
-        progress.began = Duration::from_secs(80);
-        assert_eq!(progress.left(Duration::from_secs(80)), Duration::from_secs(60));
-        assert_eq!(progress.left(Duration::from_secs(100)), Duration::from_secs(40));
         assert_eq!(progress.left(Duration::from_secs(200)), Duration::ZERO);
         assert_eq!(clock(Duration::from_secs(125)), "2:05");
     }

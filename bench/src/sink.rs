@@ -2,40 +2,41 @@
 //! Where traffic ends, and is counted.
 
 use crate::histogram::{BUCKETS, Histogram};
-use crate::link::tcx_ingress;
-use crate::object::{Hook, Load, Programs};
-use anyhow::{Context, Result};
-use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
-use std::os::fd::{AsFd, OwnedFd};
+use crate::programs::{Attached, Hook, Load, Programs};
+use anyhow::Result;
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
-/// Frames of the generator, counted.
+/// Counted frames of the generator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Frames.
     pub packets: u64,
-    /// Bytes of theirs, without checksums of Ethernet.
+    /// Without checksums of Ethernet.
     pub bytes: u64,
 }
 
-/// Reads what programs called `sink` of one object have counted.
+/// Reads the counters of the programs `sink` and `leave` of an object.
 pub struct Sink {
     seen: MapHandle,
     delays: MapHandle,
+    _attached: Option<Attached>,
 }
 
 impl Sink {
-    /// Of this object.
-    ///
-    /// # Errors
-    /// When its maps cannot be opened.
-    pub fn of(programs: &Programs) -> Result<Sink> {
-        Ok(Sink { seen: programs.map("seen")?, delays: programs.map("delays")? })
+    /// Counts and drops what arrives on a device of the calling thread's namespace, as long as
+    /// this value is held.
+    pub fn at(hook: Hook, ifindex: u32) -> Result<Sink> {
+        let attached = Programs::load(Load::at(hook))?.attach("sink", ifindex)?;
+        let sink = Sink::of(&attached.programs)?;
+        Ok(Sink { _attached: Some(attached), ..sink })
     }
 
-    /// What it has counted so far.
-    ///
-    /// # Errors
-    /// When the kernel refuses.
+    /// The counters of an object whose program is attached elsewhere.
+    pub fn of(programs: &Programs) -> Result<Sink> {
+        let (seen, delays) = (programs.map("seen")?, programs.map("delays")?);
+        Ok(Sink { seen, delays, _attached: None })
+    }
+
+    /// The frames so far.
     pub fn tally(&self) -> Result<Tally> {
         let mut sum = Tally::default();
         for words in per_cpu(&self.seen, 0)? {
@@ -46,9 +47,6 @@ impl Sink {
     }
 
     /// Delays of the stamped frames so far.
-    ///
-    /// # Errors
-    /// When the kernel refuses.
     pub fn delays(&self) -> Result<Histogram> {
         let bucket = |at| Ok(per_cpu(&self.delays, at)?.iter().flatten().sum());
         (0..BUCKETS as u32).map(bucket).collect::<Result<_>>().map(Histogram)
@@ -63,35 +61,4 @@ fn per_cpu(map: &MapHandle, element: u32) -> Result<Vec<Vec<u64>>> {
         words.iter().map(|word| u64::from_ne_bytes(*word)).collect()
     };
     Ok(values.iter().map(words).collect())
-}
-
-/// A sink at a device, as long as it is held.
-pub struct Drain {
-    /// What it counts.
-    pub sink: Sink,
-    _held: Held,
-    _programs: Programs,
-}
-
-enum Held {
-    Xdp { _link: Link },
-    Tc { _link: OwnedFd },
-}
-
-impl Drain {
-    /// Counts and drops what arrives on a device of the calling thread's namespace.
-    ///
-    /// # Errors
-    /// When the kernel refuses.
-    pub fn at(hook: Hook, ifindex: u32) -> Result<Drain> {
-        let programs = Programs::load(Load::at(hook))?;
-        let held = match hook {
-            Hook::Xdp => Held::Xdp { _link: programs.attach_xdp("sink", ifindex)? },
-            Hook::Tc => {
-                Held::Tc { _link: tcx_ingress(programs.program("sink")?.as_fd(), ifindex)? }
-            }
-        };
-        let sink = Sink::of(&programs).context("the sink's maps")?;
-        Ok(Drain { sink, _held: held, _programs: programs })
-    }
 }

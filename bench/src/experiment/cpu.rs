@@ -1,95 +1,108 @@
 // SPDX-License-Identifier: Apache-2.0
-//! CPU that a daemon uses, without traffic and under traffic of many flows.
+//! CPU that a daemon uses, without traffic and with traffic of many flows.
 
 use super::setup::prepared;
-use super::{Asked, Group, Run, subject, with_rules};
-use crate::catalogue::Experiment;
+use super::{Experiment, Group, NO_FRAMES, Run, with_rules};
+use crate::attempt::attempt;
 use crate::cpu_time::of_process;
-use crate::ends::steady;
+use crate::endpoints::udp::steady;
+use crate::host_testbed::HostTestbed;
 use crate::measure::Series;
-use crate::peer::{Rules, destination};
-use crate::point::Parameters;
-use crate::setting::Setting;
+use crate::point::{Metric, Parameters};
+use crate::rules::Rules;
 use anyhow::{Context, Result, anyhow};
 use std::slice;
 use std::thread;
 use std::time::{Duration, Instant};
 
+/// The experiment.
+pub const CPU: Experiment = Experiment {
+    name: "cpu",
+    title: "CPU that the daemon uses",
+    about: "CPU time of all threads of the daemon, as the scheduler counts it, in percent of one \
+            CPU: with nothing to do, and under traffic of 10,000 flows, a rule for each. Megaflows \
+            that meet nothing go after 10 s, as by default. Daemons that do not poll have nothing \
+            to do at the same time, and traffic one after the other.",
+    repeats: "*OVS Kernel Datapath Offload at 100GbE* (Chelsio T6), %CPU against the number of \
+              flows: 0.34 % at 10k",
+    shown: &[],
+    long: false,
+    across: None,
+    more: "",
+    why: &[],
+    seconds: [100, 200],
+    frames: NO_FRAMES,
+    run,
+};
+
 /// Flows, with a rule each.
 const FLOWS: u32 = 10_000;
 /// Datagrams in a millisecond.
 const BURST: u32 = 20;
-/// After the last change, until the daemon has done what it puts off.
+/// After the last change, until the daemon has done the work that it delays.
 const QUIET: Duration = Duration::from_secs(3);
-/// After the last packet, until megaflows are gone (10 s) and the daemon has acted on that.
+/// After the last packet, until idle megaflows are removed (10 s) and the daemon has acted on that.
 const IDLE: Duration = Duration::from_secs(18);
-/// Megaflows that nobody meets go as soon as they do by default: as long as there are any, daemons
-/// have to look at them.
-const GO: &str = "set Open_vSwitch . other_config:max-idle=10000";
-/// Daemons tell the database of statistics as often.
+/// The default: as long as there are megaflows, daemons have to check them.
+const MAX_IDLE: &str = "set Open_vSwitch . other_config:max-idle=10000";
+/// The interval at which daemons write statistics to the database.
 const SPAN: Duration = Duration::from_secs(5);
+/// A daemon works now and then, so short spans scatter without meaning.
+const METRICS: [Metric; 2] = [
+    Metric { name: "CPU, idle", unit: "%", max_scatter: f64::INFINITY },
+    Metric { name: "CPU, 10K flows", unit: "%", max_scatter: f64::INFINITY },
+];
 
-/// What is measured.
-const METRICS: [&str; 2] = ["CPU, idle", "CPU, 10K flows"];
-const UNIT: &str = "%";
-
-/// Measures.
-pub fn run(run: &mut Run, experiment: &Experiment) -> Result<()> {
+fn run(run: &mut Run) -> Result<()> {
     let cpus = run.cpus;
     let make = move |system| {
-        let setting = prepared(Setting::make(system, cpus, Rules::Destinations(FLOWS))?)?;
-        setting.switch()?.vsctl(GO);
-        Ok(setting)
+        let testbed = prepared(HostTestbed::new(system, cpus, Rules::Destinations(FLOWS))?)?;
+        testbed.switch()?.vsctl(MAX_IDLE);
+        Ok(testbed)
     };
     run.in_groups(&with_rules(), &make, &mut |run, group| match group {
-        Group::Ready(settings) => all(run, experiment, &settings),
-        Group::Failed(system, why) => METRICS.into_iter().for_each(|metric| {
-            // A daemon does its work now and then, so short looks at it scatter.
-            let wide = f64::INFINITY;
-            let asked = Asked { parameters: Parameters::new(), metric, unit: UNIT, wide };
-            run.absent(experiment, system, &asked, &why);
-        }),
+        Group::Ready(testbeds) => all(run, &testbeds),
+        Group::Failed(system, why) => run.absent(system, &Parameters::new(), &METRICS, &why),
     });
     Ok(())
 }
 
-/// Looks at daemons: together while they have nothing to do, one after the other under traffic.
-fn all(run: &mut Run, experiment: &Experiment, settings: &[Setting]) {
-    settings.iter().for_each(|setting| run.describe(setting));
-    // What a thread that polls has to do beside is nothing.
-    let polls = settings.iter().any(|setting| run.pollers.contains(&setting.system));
+/// Observes daemons: together while they are idle, one after the other under traffic.
+fn all(run: &mut Run, testbeds: &[HostTestbed]) {
+    // A thread that polls is never idle.
+    let polls = testbeds.iter().any(|testbed| run.pollers.contains(&testbed.system));
     thread::sleep(if polls { QUIET } else { IDLE });
-    // One look is too few to judge by: what a daemon does now and then falls into it or not.
-    let samples = run.plan.at_most(3).repeat;
-    let mut idle = look(settings, samples).map(Vec::into_iter);
-    for setting in settings {
+    let samples = run.plan.at_most(3).rounds;
+    let mut idle = observe(testbeds, samples).map(Vec::into_iter);
+    for testbed in testbeds {
         let idle = match &mut idle {
-            Ok(series) => series.next().context("a daemon that was not looked at"),
+            Ok(series) => series.next().context("a daemon that was not observed"),
             Err(e) => Err(anyhow!("{e:#}")),
         };
-        run.progress.say(&format!("{} under traffic", setting.system.name()));
-        let busy = crate::attempt(|| under_traffic(setting, samples));
-        for (metric, series) in METRICS.into_iter().zip([idle, busy]) {
-            let subject = subject(experiment, setting.system, Parameters::new());
+        run.progress.say(&format!("{} under traffic", testbed.system.name()));
+        let busy = attempt(|| under_traffic(testbed, samples));
+        let subject = run.subject(testbed.system, Parameters::new());
+        for (metric, series) in METRICS.iter().zip([idle, busy]) {
             run.add(match series {
-                Ok(series) => subject.point(metric, UNIT, &series),
-                Err(e) => subject.absent(metric, UNIT, &format!("{e:#}")),
+                Ok(series) => subject.point(metric, &series),
+                Err(e) => subject.absent(metric, &format!("{e:#}")),
             });
         }
     }
 }
 
-fn under_traffic(setting: &Setting, samples: u32) -> Result<Series> {
-    steady(&setting.ends, destination(0), FLOWS, BURST, || {
+fn under_traffic(testbed: &HostTestbed, samples: u32) -> Result<Series> {
+    steady(&testbed.endpoints, FLOWS, BURST, || {
         thread::sleep(QUIET);
-        look(slice::from_ref(setting), samples)?.pop().context("no daemon")
+        observe(slice::from_ref(testbed), samples)?.pop().context("no daemon")
     })
 }
 
 /// Percent of one CPU that all threads of each daemon use during [`SPAN`], several times.
-fn look(settings: &[Setting], samples: u32) -> Result<Vec<Series>> {
-    let daemon = |setting: &Setting| setting.peer.daemons().first().copied().context("no daemon");
-    let daemons: Vec<u32> = settings.iter().map(daemon).collect::<Result<_>>()?;
+fn observe(testbeds: &[HostTestbed], samples: u32) -> Result<Vec<Series>> {
+    let daemon = |testbed: &HostTestbed| testbed.instance.daemons().first().copied();
+    let daemons: Option<Vec<u32>> = testbeds.iter().map(daemon).collect();
+    let daemons = daemons.context("no daemon")?;
     let used = || -> Result<Vec<(Instant, Duration)>> {
         daemons.iter().map(|pid| Ok((Instant::now(), of_process(*pid)?))).collect()
     };

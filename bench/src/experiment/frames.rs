@@ -1,262 +1,335 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Frames of our own generator through every system, each by itself, one after the other.
+//! Frames of the generator through every system, one system after the other.
 //!
-//! Generator and sink are the same for all, and the generator's own ceiling is measured in turn
-//! with every system, in the same rounds. The generator's CPU also runs what the kernel does for
-//! arriving frames; daemons have the other CPU.
+//! Generator and sink are the same for all systems, and the generator without a switch is measured
+//! in turn with every system, in the same rounds. The generator's CPU also runs the kernel's part
+//! of receiving frames; daemons have the other CPU.
+//!
+//! The first experiment with frames starts each system once, and measures the cases of all
+//! selected experiments; each experiment then takes its points from these.
 
-mod alone;
-mod cases;
-mod delay;
-mod half;
-mod known;
-mod rate;
-mod ready;
+mod case;
+pub mod latency;
+pub mod rate;
+pub mod warm_up;
 
-use super::{Run, subject};
-use crate::args::Plan;
-use crate::bed::{Bed, Ceiling, End};
-use crate::catalogue::Experiment;
-use crate::object::Hook;
-use crate::peer::System;
-use crate::point::{Point, Subject};
-use crate::report::results::{GENERATOR, Role, SENDER};
-use crate::topology::Far;
-use alone::Alone;
-use anyhow::Result;
-use cases::{Case, Layout};
-use delay::Beside;
+use super::{Reason, Run};
+use crate::attempt::attempt;
+use crate::measure::{Candidate, Outcome, Sample, Series, take_turns};
+use crate::plan::Plan;
+use crate::point::{Metric, Point, Subject};
+use crate::programs::Hook;
+use crate::report::results::{GENERATOR, Role};
+use crate::system::System;
+use crate::testbed::{Counted, GeneratorOnly, Testbed};
+use crate::topology::Remote;
+use anyhow::{Context, Result};
+use indexmap::IndexMap;
+use latency::Reference;
 
-pub use half::half;
-pub use known::Known;
-use known::Measured;
+pub use case::{Case, Layout};
 
-/// Measures all cases of an experiment: (a) frame sizes by numbers of flows, (b) numbers of flows,
-/// (c) one flow to a card and to a container, (e) numbers of masks. Each system runs once for all
-/// experiments that put it between the same ends: it gives the cases of those that come later, too,
-/// which are kept for them.
-pub fn sweep(run: &mut Run, experiment: &Experiment) -> Result<()> {
-    let ceiling = Ceiling::new(End::Sink, run.cpus)?;
-    // Without it latency is against the generator alone, which the points then say.
-    let redirect = crate::attempt(|| Bed::new(delay::REDIRECT, Far::Card, run.cpus)).ok();
-    let mut alone = alone::All::default();
-    let layouts = cases::of(experiment.name, run.plan.full);
+/// One metric of the generator without a switch.
+#[derive(Clone, Debug)]
+pub struct Alone {
+    pub metric: Metric,
+    pub samples: Series,
+}
+
+/// One case of one system.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    pub system: System,
+    pub receiver: Remote,
+    pub case: Case,
+    /// The figures, or why there are none.
+    pub points: Result<Vec<Point>, String>,
+    /// What the generator did without the system, in the same rounds.
+    pub alone: Vec<Alone>,
+}
+
+/// Adds the points of the present experiment's cases.
+pub fn run(run: &mut Run) -> Result<()> {
+    let measured = match run.frames.take() {
+        Some(measured) => measured,
+        None => measure_all(run)?,
+    };
+    let layouts = (run.experiment.frames)(run.plan.full);
     for system in in_turn(&run.systems) {
-        for layout in layouts.iter().filter(|layout| layout.suits(system)) {
-            let receiver = layout.receiver;
-            let own = repeat_known(run, experiment, system, layout, &mut alone);
-            if own.is_empty() {
-                continue;
-            }
-            let cases = [own.clone(), later(run, system, receiver, &own)].concat();
-            let layout = Layout { cases: cases::in_order(cases), ..layout.clone() };
-            let way = format!("{}, to a {}", system.name(), receiver.name());
-            run.progress.say(&format!("starting {way}"));
-            match crate::attempt(|| Bed::new(system, receiver, run.cpus)) {
-                Ok(bed) => {
-                    let name = system.name().to_owned();
-                    run.results.systems.entry(name).or_insert_with(|| bed.peer.settings());
-                    let is_same_way = system != delay::REDIRECT && receiver == Far::Card;
-                    let beside = match redirect.as_ref().filter(|_| is_same_way) {
-                        Some(redirect) => Beside::Redirect(redirect),
-                        None => Beside::Generator(&ceiling),
-                    };
-                    let (plan, ceiling) = (run.plan, &ceiling);
-                    let mut session = Session { experiment, system, plan, bed, ceiling, beside };
-                    session.run(&layout, &mut |case, points, beside| {
-                        let measured = beside.map(|alone| {
-                            let (case, points) = (case.clone(), points.clone());
-                            Measured { system, receiver, case, points, alone }
-                        });
-                        if !own.contains(case) {
-                            let (name, rules, flows) =
-                                (system.name(), case.rules.name(), case.flows);
-                            let words = format!("{name}, rules {rules}, flows {flows}: for later");
-                            run.progress.say(&words);
-                        } else {
-                            if let Some(measured) = &measured {
-                                alone.add(case, &measured.alone);
-                            }
-                            points.into_iter().for_each(|point| run.add(point));
-                        }
-                        measured.into_iter().for_each(|measured| run.known.keep(measured));
-                    });
-                    run.end(system, session);
-                }
-                Err(e) => {
-                    for case in &own {
-                        let subject = subject(experiment, system, case.parameters.clone());
-                        run.add(subject.absent(rate::METRIC, rate::UNIT, &format!("{e:#}")));
-                    }
+        for layout in &layouts {
+            for case in layout.cases.iter().filter(|case| case.suits(system)) {
+                let subject = run.subject(system, case.parameters.clone());
+                match find(&measured, system, layout.receiver, case).map(|m| &m.points) {
+                    Some(Ok(points)) => run.results.points.extend(moved(points, &subject)),
+                    Some(Err(why)) => run.add(subject.absent(&rate::RATE, why)),
+                    None => run.add(subject.absent(&rate::RATE, "it was not measured")),
                 }
             }
         }
     }
-    add_alone(run, experiment, &layouts, &alone);
-    Ok(())
-}
-
-/// (c): one flow to a card and to a container, and what the generator sends, whatever becomes of it.
-pub fn one_flow(run: &mut Run, experiment: &Experiment) -> Result<()> {
-    sweep(run, experiment)?;
-    let ceiling = Ceiling::new(End::Device, run.cpus)?;
-    let layouts = cases::of(experiment.name, run.plan.full);
-    for case in layouts.iter().filter(|l| l.receiver == Far::Card).flat_map(|l| &l.cases) {
-        run.progress.say(SENDER);
-        let subject = no_switch(experiment, SENDER, case);
-        let points = rate::sent(&ceiling, case, &subject, run.plan).unwrap_or_else(|e| {
-            let why = format!("{e:#}");
-            [rate::METRIC, rate::PER_CORE].map(|metric| subject.absent(metric, rate::UNIT, &why))
-        });
-        points.into_iter().for_each(|point| run.add(point));
+    for case in layouts.iter().flat_map(|layout| &layout.cases) {
+        let (experiment, system) = (run.experiment.name, GENERATOR.to_owned());
+        let subject = Subject { experiment, system, parameters: case.parameters.clone() };
+        for Alone { metric, samples } in alone(&measured, case) {
+            run.add(subject.point(&metric, &samples));
+        }
     }
+    run.frames = Some(measured);
     Ok(())
 }
 
-/// Systems in the order in which they are measured: ours right behind the limits at their hook, as a
-/// machine's memory may be another one half an hour later.
+/// What was measured of a system with the traffic and the rules of a case.
+pub fn find<'a>(
+    measured: &'a [Measured],
+    system: System,
+    receiver: Remote,
+    case: &Case,
+) -> Option<&'a Measured> {
+    let of_system = measured.iter().filter(|m| (m.system, m.receiver) == (system, receiver));
+    of_system.into_iter().find(|m| m.case.stands_for(case))
+}
+
+/// Points as those of another subject.
+fn moved(points: &[Point], subject: &Subject) -> Vec<Point> {
+    let moved = |point: &Point| Point {
+        experiment: subject.experiment.to_owned(),
+        parameters: subject.parameters.clone(),
+        ..point.clone()
+    };
+    points.iter().map(moved).collect()
+}
+
+/// All that the generator did without a switch, with the flows and the frame size of a case.
+fn alone(measured: &[Measured], case: &Case) -> Vec<Alone> {
+    let mut all: IndexMap<&str, Alone> = IndexMap::new();
+    let alike = measured.iter().filter(|m| m.case.traffic() == case.traffic());
+    for Alone { metric, samples } in alike.flat_map(|m| &m.alone) {
+        let none = || Alone { metric: metric.clone(), samples: Series::default() };
+        all.entry(metric.name).or_insert_with(none).samples.0.extend(&samples.0);
+    }
+    all.into_values().collect()
+}
+
+/// Systems in the order in which they are measured: Slipswitch directly after the limits of the
+/// same hook, because the speed of a machine's memory may change in half an hour.
 fn in_turn(systems: &[System]) -> Vec<System> {
     let mut systems = systems.to_vec();
     systems.sort_by_key(|s| (Role::of(s.name()) == Role::Peer, s.leaves_by() != Hook::Xdp));
     systems
 }
 
-/// Cases of all experiments that were asked for which a system can give between the same ends,
-/// but those that are known and those of `own`.
-fn later(run: &Run, system: System, receiver: Far, own: &[Case]) -> Vec<Case> {
-    let mut cases: Vec<Case> = Vec::new();
-    let layouts = run.asked.iter().flat_map(|name| cases::of(name, run.plan.full));
-    for case in layouts.filter(|l| l.receiver == receiver && l.suits(system)).flat_map(|l| l.cases)
-    {
-        let is_there = |other: &Case| other.stands_for(&case);
-        let is_known = run.known.find(system, receiver, &case).is_some();
-        if !is_known && !own.iter().chain(&cases).any(is_there) {
-            cases.push(case);
-        }
-    }
-    cases
-}
-
-/// Adds the points of cases that were measured already; the other cases.
-fn repeat_known(
-    run: &mut Run,
-    experiment: &Experiment,
-    system: System,
-    layout: &Layout,
-    alone: &mut alone::All,
-) -> Vec<Case> {
-    let mut rest = Vec::new();
-    for case in &layout.cases {
-        match run.known.find(system, layout.receiver, case) {
-            Some(measured) => {
-                alone.add(case, &measured.alone);
-                let points = measured.points_in(experiment.name, case);
-                points.into_iter().for_each(|point| run.add(point));
+/// Measures the cases of all selected experiments.
+fn measure_all(run: &mut Run) -> Result<Vec<Measured>> {
+    let generator = GeneratorOnly::new(Counted::AtSink, run.cpus)?;
+    // Without it latency is compared with the generator alone, which the points then say.
+    let redirect = attempt(|| Testbed::new(latency::REDIRECT, Remote::Card, run.cpus)).ok();
+    let full = run.plan.full;
+    let layouts = case::union(run.selected.iter().flat_map(|e| (e.frames)(full)).collect());
+    let mut measured = Vec::new();
+    for system in in_turn(&run.systems) {
+        for layout in &layouts {
+            let receiver = layout.receiver;
+            let cases = layout.cases.iter().filter(|case| case.suits(system)).cloned();
+            let to = format!("{}, to a {}", system.name(), receiver.name());
+            run.progress.say(&format!("starting {to}"));
+            let (plan, generator) = (run.plan, &generator);
+            let result = |case, result: Result<Figures>| {
+                let result = result.map_err(|e| format!("{e:#}"));
+                let (points, alone) = match result {
+                    Ok(Figures { points, alone }) => (Ok(points), alone),
+                    Err(why) => (Err(why), Vec::new()),
+                };
+                Measured { system, receiver, case, points, alone }
+            };
+            match attempt(|| Testbed::new(system, receiver, run.cpus)) {
+                Ok(testbed) => {
+                    run.describe(system, &*testbed.instance);
+                    let is_comparable = system != latency::REDIRECT && receiver == Remote::Card;
+                    let reference = match redirect.as_ref().filter(|_| is_comparable) {
+                        Some(redirect) => Reference::Redirect(redirect),
+                        None => Reference::Generator(generator),
+                    };
+                    let installed = None;
+                    let mut session = Session { plan, testbed, generator, reference, installed };
+                    for case in cases {
+                        let subject = run.subject(system, case.parameters.clone());
+                        let figures = attempt(|| session.measure(&case, &subject));
+                        let figures = figures.inspect(|figures| {
+                            figures.points.iter().for_each(|point| run.progress.point(point));
+                        });
+                        measured.push(result(case, figures));
+                    }
+                    run.end(system, session);
+                }
+                Err(e) => {
+                    let why = format!("{e:#}");
+                    let failed = |case| result(case, Err(anyhow::anyhow!("{why}")));
+                    measured.extend(cases.map(failed));
+                }
             }
-            None => rest.push(case.clone()),
         }
     }
-    rest
+    Ok(measured)
 }
 
-/// Adds what the generator alone did beside all systems, for each case.
-fn add_alone(run: &mut Run, experiment: &Experiment, layouts: &[Layout], all: &alone::All) {
-    for case in layouts.iter().flat_map(|layout| &layout.cases) {
-        let subject = no_switch(experiment, GENERATOR, case);
-        for Alone { metric, unit, samples } in all.of(case) {
-            let unsteady = samples.scatter() > rate::WIDE;
-            run.add(Point { unsteady, ..subject.point(metric, unit, samples) });
-        }
-    }
+/// What one case gave.
+struct Figures {
+    points: Vec<Point>,
+    alone: Vec<Alone>,
 }
-
-/// What stands in the place of a system.
-fn no_switch(experiment: &Experiment, name: &str, case: &Case) -> Subject {
-    Subject {
-        experiment: experiment.name,
-        system: name.to_owned(),
-        parameters: case.parameters.clone(),
-    }
-}
-
-/// Takes what came of a case: points, and what the generator alone did when it could be measured.
-type Done<'a> = dyn FnMut(&Case, Vec<Point>, Option<Vec<Alone>>) + 'a;
 
 /// A system under measurement.
 struct Session<'a> {
-    experiment: &'a Experiment,
-    system: System,
     plan: Plan,
-    bed: Bed,
-    ceiling: &'a Ceiling,
-    /// Takes turns with it where the latency of one flow is measured.
-    beside: Beside<'a>,
+    testbed: Testbed,
+    generator: &'a GeneratorOnly,
+    /// Takes turns with the system where the latency of one flow is measured.
+    reference: Reference<'a>,
+    /// The case whose rules and megaflows the system has, and what is wrong with them.
+    installed: Option<(Case, Option<String>)>,
 }
 
 impl Session<'_> {
-    fn run(&mut self, layout: &Layout, done: &mut Done<'_>) {
-        let mut installed = None;
-        let mut note = None;
-        for case in &layout.cases {
-            let subject = subject(self.experiment, self.system, case.parameters.clone());
-            let wanted = (case.rules, case.flows);
-            let points = crate::attempt(|| {
-                if installed != Some(wanted) {
-                    installed = None;
-                    note = ready::ready(&mut self.bed, case)?;
-                    installed = Some(wanted);
-                }
-                self.measure(case, &subject)
-            });
-            match points {
-                Ok((points, alone)) => {
-                    let note = note.as_deref();
-                    let points = points.into_iter().map(|p| with_note(p, note)).collect();
-                    done(case, points, Some(alone));
-                }
-                Err(e) => {
-                    let point = subject.absent(rate::METRIC, rate::UNIT, &format!("{e:#}"));
-                    done(case, vec![point], None);
-                }
-            }
-        }
-    }
-
-    /// The system's points, and what the generator alone did beside it.
-    fn measure(&self, case: &Case, subject: &Subject) -> Result<(Vec<Point>, Vec<Alone>)> {
-        let (mut points, rates) = rate::measure(&self.bed, self.ceiling, case, subject, self.plan)?;
+    fn measure(&mut self, case: &Case, subject: &Subject) -> Result<Figures> {
+        let note = match self.installed.take() {
+            Some((old, note)) if (old.rules, old.flows) == (case.rules, case.flows) => note,
+            _ => warm_up::warm_up(&mut self.testbed, case)?,
+        };
+        self.installed = Some((case.clone(), note.clone()));
+        let (mut points, rates) =
+            rate::measure(&self.testbed, self.generator, case, subject, self.plan)?;
         let mut alone = vec![rates];
-        if case.delays {
-            // It takes a clock that runs now slower, now faster out of the comparison, and as long
-            // as the system's own turns.
-            let beside = (case.flows == 1).then_some(self.beside);
-            let (delays, generator) =
-                delay::measure(&self.bed, beside, case, subject, delay::FEW, self.plan);
-            points.extend(delays);
+        if case.latency {
+            // Turns cancel out the changes of the machine's clock, and are as long as the system's.
+            let reference = (case.flows == 1).then_some(self.reference);
+            let (latencies, generator) =
+                latency::measure(&self.testbed, reference, case, subject, latency::FEW, self.plan);
+            points.extend(latencies);
             alone.extend(generator);
         }
-        Ok((points, alone))
+        for point in &mut points {
+            point.note = point.note.take().or_else(|| note.clone());
+        }
+        Ok(Figures { points, alone })
     }
 }
 
-/// Rounds for one point: there are many points, in a full run more than 500.
+/// Rounds of one case: a full run has more than 500 figures of frames.
 fn rounds_of(plan: Plan) -> Plan {
     plan.at_most(3)
 }
 
-fn with_note(mut point: Point, note: Option<&str>) -> Point {
-    if point.note.is_none() {
-        point.note = note.map(str::to_owned);
+/// Lets candidates take turns after each has measured once without a result; the outcome of the
+/// last, with the first as its limit if there are two.
+fn warm_turns<T: Sample>(
+    plan: Plan,
+    turns: u32,
+    max_scatter: f64,
+    candidates: &mut [Candidate<'_, T>],
+) -> Result<Outcome<T>> {
+    for candidate in candidates.iter_mut() {
+        candidate()?;
     }
-    point
+    let limit = (candidates.len() > 1).then_some(0);
+    let mut outcomes = take_turns(rounds_of(plan), turns, max_scatter, limit, candidates)?;
+    outcomes.pop().context("nothing was measured")
 }
+
+/// Why peers may be ahead where frames come from the generator.
+pub const FRAMES: &[Reason] = &[
+    Reason {
+        system: "Linux bridge",
+        metrics: &[
+            "rate",
+            "throughput",
+            "rate per core",
+            "latency p50",
+            "latency p99",
+            "latency p99.9",
+        ],
+        most: None,
+        words: "It forwards by destination address alone: neither rules nor flows are looked at, \
+                and nothing is counted for a flow. It is behind the bare redirects' hooks, so where \
+                these are behind it, too, it is not a lookup that makes the difference.",
+    },
+    Reason { system: "OVS AF_XDP", ..OWN_CPU },
+    Reason { system: "OVS-DPDK", ..OWN_CPU },
+];
+
+/// What a thread that polls has for itself.
+const OWN_CPU: Reason = Reason {
+    system: "",
+    metrics: &["rate", "throughput"],
+    most: None,
+    words: "Its polling thread has a CPU of its own, which the figure for each core takes into \
+            account and the plain rate does not.",
+};
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::{flows, grid, one_flow};
+    use crate::point::tests::rate_point;
+
+    const SYSTEM: System = System::LinuxBridge;
+
+    fn first(layouts: fn(bool) -> Vec<Layout>) -> Case {
+        layouts(false)[0].cases[0].clone()
+    }
+
+    fn measured(case: &Case, alone: &[(&'static str, f64)]) -> Measured {
+        let points = Ok(vec![rate_point(SYSTEM.name(), case.parameters.clone(), 1.0)]);
+        let alone = alone.iter().map(|(name, figure)| Alone {
+            metric: Metric { name, unit: "µs", max_scatter: 0.1 },
+            samples: Series(vec![*figure; 2]),
+        });
+        let (case, alone) = (case.clone(), alone.collect());
+        Measured { system: SYSTEM, receiver: Remote::Card, case, points, alone }
+    }
 
     #[test]
-    fn ours_follow_their_limits() {
+    fn one_flow_of_the_grid_is_that_of_other_experiments() {
+        let all = [measured(&first(grid::GRID.frames), &[])];
+        for layouts in [flows::FLOWS.frames, one_flow::ONE_FLOW.frames] {
+            let case = first(layouts);
+            let found = find(&all, SYSTEM, Remote::Card, &case).unwrap();
+            let parameters = case.parameters.clone();
+            let subject = Subject { experiment: "flows", system: "any".into(), parameters };
+            let points = moved(found.points.as_ref().unwrap(), &subject);
+            assert_eq!(points[0].median, Some(1.0));
+            assert_eq!(
+                (&points[0].experiment[..], &points[0].parameters),
+                ("flows", &case.parameters)
+            );
+            assert!(find(&all, SYSTEM, Remote::Container, &case).is_none());
+            assert!(find(&all, System::BareTc, Remote::Card, &case).is_none());
+        }
+    }
+
+    #[test]
+    fn a_case_without_latency_does_not_stand_for_one_with_it() {
+        let case = first(flows::FLOWS.frames);
+        assert!(!case.latency);
+        let all = [measured(&case, &[])];
+        assert!(find(&all, SYSTEM, Remote::Card, &first(one_flow::ONE_FLOW.frames)).is_none());
+        assert!(find(&all, SYSTEM, Remote::Card, &case).is_some());
+    }
+
+    #[test]
+    fn the_generator_beside_all_systems_gives_one_series_a_metric() {
+        let cases = (grid::GRID.frames)(true).remove(0).cases;
+        let all = [
+            measured(&cases[0], &[("p50", 1.0), ("p99", 3.0)]),
+            measured(&cases[1], &[("p50", 9.0)]),
+            measured(&cases[0], &[("p50", 2.0)]),
+        ];
+        let alone = alone(&all, &cases[0]);
+        let found: Vec<_> = alone.iter().map(|a| (a.metric.name, a.samples.0.as_slice())).collect();
+        assert_eq!(found, [("p50", &[1.0, 1.0, 2.0, 2.0][..]), ("p99", &[3.0, 3.0][..])]);
+    }
+
+    #[test]
+    fn slipswitch_follows_its_limits() {
         let names: Vec<&str> = in_turn(&System::ALL).iter().map(|s| s.name()).collect();
         let ours = ["Slipswitch xdp", "bare tc redirect", "Slipswitch tcx", "Slipswitch userspace"];
         assert_eq!(names[..2], ["bare XDP redirect", "bare XDP lookup"]);

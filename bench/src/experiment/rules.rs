@@ -1,40 +1,76 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What OpenFlow rules cost: time to add, memory to keep.
+//! Cost of OpenFlow rules: time to add, memory to keep.
 
 mod answerer;
 
-use super::{Asked, Run, of_stand, parameter};
-use crate::catalogue::Experiment;
-use crate::measure::{Contender, Sample, Stand, stands};
-use crate::peer::{Between, Rules, System, Tier, rules_text};
+use super::{Entry, Experiment, NO_FRAMES, Number, Run};
+use crate::attempt::attempt;
+use crate::measure::{Candidate, Sample};
 use crate::pin::Cpus;
-use crate::point::{Point, Subject};
+use crate::point::{Metric, parameters};
 use crate::report::results::ANSWERER;
-use answerer::Answerer;
+use crate::rules::Rules;
+use crate::system::vswitch::last_line;
+use crate::system::{Between, System, Tier};
 use anyhow::{Context, Result, ensure};
-use slipswitch_tests::harness::{Place, Switch};
+use slipswitch_tests::harness::Place;
 use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
-const FEW: u32 = 1 << 16;
-const MANY: u32 = 1 << 18;
-/// One system of each daemon: where packets run has no part in this.
+/// The experiment.
+pub const RULES: Experiment = Experiment {
+    name: "rules",
+    title: "Adding OpenFlow rules",
+    about: "`ovs-ofctl add-flows` of rules that are exact in port and 5-tuple, into an empty table, \
+            until the tool returns; it waits for a barrier behind each rule. Tool and daemon have a \
+            CPU each. The tool's own time is part of it for every switch: the limit, in turn with \
+            every switch, is a server that polls, answers barriers and keeps nothing. The tool \
+            sleeps until it has its answer, so where an idle CPU halts at once and is slow to wake, \
+            that is most of the time of a switch, but where the answer comes before the CPU has \
+            halted, some 4 µs after the request: Slipswitch answers when it has accepted a rule, and \
+            adds it while the tool makes the next one. Memory is what the daemon has more of \
+            afterwards (resident), divided by the number of rules. Open vSwitch keeps rules in the \
+            same way on every datapath, so one stands for all.",
+    repeats: "none of the papers' tables; 256 K rules are the largest point of *Virtual Switch \
+              Acceleration with OVS-TC*",
+    shown: &[],
+    long: false,
+    across: Some("rules"),
+    more: "65,536 rules, too",
+    why: &[],
+    seconds: [80, 240],
+    frames: NO_FRAMES,
+    run,
+};
+
+const ALL: [u32; 2] = [1 << 16, 1 << 18];
+const SOME: [u32; 1] = [1 << 18];
+/// One system of each daemon: the datapath does not matter here.
 const DAEMONS: [System; 2] = [System::OvsAfPacket, System::Slipswitch(Tier::Tcx)];
-/// How long the tool may take.
-const PATIENCE: Duration = Duration::from_secs(120);
-/// After the tool has returned, until what it sent has been freed.
+const TOOL_TIMEOUT: Duration = Duration::from_secs(120);
+/// After the tool has returned, until the daemon has freed what the tool sent.
 const QUIET: Duration = Duration::from_secs(1);
-/// Scatter (MAD over median) that is too wide.
-const WIDE: f64 = 0.10;
 /// A file in a switch's directory.
 const FILE: &str = "many.txt";
 
-/// What adding rules once gives.
+const NUMBERS: [Number<Added>; 2] = [
+    Number {
+        metric: Metric { name: "time to add", unit: "s", max_scatter: 0.10 },
+        of: |added| Some(added.seconds),
+        is_compared: true,
+    },
+    Number {
+        metric: Metric { name: "memory of a rule", unit: "bytes", max_scatter: 0.10 },
+        of: |added| added.memory,
+        is_compared: false,
+    },
+];
+
 #[derive(Clone, Copy)]
 struct Added {
     seconds: f64,
-    /// Bytes for each rule; `None` of who keeps none.
+    /// Bytes for each rule; `None` where no rules are kept.
     memory: Option<f64>,
 }
 
@@ -44,109 +80,71 @@ impl Sample for Added {
     }
 }
 
-/// Measures. The limit keeps no rules.
-pub fn run(run: &mut Run, experiment: &Experiment) -> Result<()> {
-    let numbers: &[u32] = if run.plan.full { &[FEW, MANY] } else { &[MANY] };
+/// The limit keeps no rules.
+fn run(run: &mut Run) -> Result<()> {
+    let numbers: &[u32] = if run.plan.full { &ALL } else { &SOME };
     let plan = run.plan.at_most(if run.plan.full { 5 } else { 2 });
-    for number in numbers.iter().copied() {
-        let mut able = Vec::new();
-        for system in DAEMONS.into_iter().filter(|s| run.systems.contains(s)).collect::<Vec<_>>() {
-            // Who cannot do it at all does not hold up the others.
-            match crate::attempt(|| by_daemon(system, run.cpus, 1)) {
-                Ok(_) => able.push(system),
+    let cpus = run.cpus;
+    for rules in numbers.iter().copied() {
+        let parameters = parameters([("rules", rules.into())]);
+        let entry = |name: &str, work: Box<dyn Fn() -> Result<Added>>| Entry {
+            system: name.to_owned(),
+            parameters: parameters.clone(),
+            note: None,
+            is_compared: true,
+            candidate: Box::new(move || attempt(&work)) as Candidate<'_, Added>,
+        };
+        let mut entries = vec![entry(ANSWERER, Box::new(move || by_answerer(cpus, rules)))];
+        for system in run.selected_of(&DAEMONS) {
+            // A daemon that cannot do it at all does not delay the others.
+            match attempt(|| by_daemon(system, cpus, 1)) {
+                Ok(_) => {
+                    let work = Box::new(move || by_daemon(system, cpus, rules));
+                    entries.push(entry(system.name(), work));
+                }
                 Err(why) => {
-                    for asked in asked(number) {
-                        run.absent(experiment, system, &asked, &why);
-                    }
+                    run.absent(system, &parameters, NUMBERS.iter().map(|n| &n.metric), &why);
                 }
             }
         }
-        let (progress, cpus) = (&run.progress, run.cpus);
-        let mut contenders: Vec<Contender<'_, Added>> = vec![Box::new(|| {
-            progress.say(&format!("{number} rules: {ANSWERER}"));
-            crate::attempt(|| by_nobody(cpus, number))
-        })];
-        contenders.extend(able.iter().map(|system| {
-            Box::new(move || {
-                progress.say(&format!("{number} rules: {}", system.name()));
-                crate::attempt(|| by_daemon(*system, cpus, number))
-            }) as Contender<'_, Added>
-        }));
-        let stands = stands(plan, 1, WIDE, Some(0), &mut contenders)?;
-        drop(contenders);
-        let names = [ANSWERER].into_iter().chain(able.iter().map(|system| system.name()));
-        for (name, stand) in names.zip(&stands) {
-            let parameters = parameter("rules", number.into());
-            let subject =
-                Subject { experiment: experiment.name, system: name.to_owned(), parameters };
-            points(&subject, number, stand).into_iter().for_each(|point| run.add(point));
-        }
+        run.progress.say(&format!("{rules} rules, {} systems in turn", entries.len()));
+        run.turns((plan, 1), Some((0, ANSWERER)), entries, &NUMBERS);
     }
     Ok(())
 }
 
-/// Time and memory.
-fn asked(rules: u32) -> [Asked; 2] {
-    [("time to add", "s"), ("memory of a rule", "bytes")].map(|(metric, unit)| Asked {
-        parameters: parameter("rules", rules.into()),
-        metric,
-        unit,
-        wide: WIDE,
-    })
-}
-
-/// Who keeps no rules has no memory of them.
-fn points(subject: &Subject, rules: u32, stand: &Stand<Added>) -> Vec<Point> {
-    let [time, memory] = asked(rules);
-    let mut points = vec![of_stand(subject, &time, stand, Sample::value, Some(ANSWERER))];
-    let bytes: Option<Vec<f64>> = stand.own.iter().map(|added| added.memory).collect();
-    if let Some(own) = bytes {
-        let stand = Stand { own, limit: None, turns: 1, taken: stand.taken };
-        points.push(of_stand(subject, &memory, &stand, |bytes| *bytes, None));
-    }
-    points
-}
-
-/// By a new daemon: memory that was freed would be used again.
+/// Adds rules to a new daemon: an old one would use freed memory again.
 fn by_daemon(system: System, cpus: Cpus, rules: u32) -> Result<Added> {
-    let peer = system.start(cpus, Between::Frames)?;
-    let switch = peer.switch().context("this system has no daemon")?;
-    let pid = *peer.daemons().first().context("no daemon")?;
+    let instance = system.start(cpus, Between::Frames)?;
+    let switch = instance.switch().context("this system has no daemon")?;
+    let pid = *instance.daemons().first().context("no daemon")?;
     let before = resident(pid)?;
     let seconds = add(switch.place(), cpus, "br0", rules)?;
-    ensure_rules(switch, rules)?;
+    let text = switch.ofctl("dump-aggregate br0");
+    ensure!(text.contains(&format!("flow_count={rules}")), "not all rules are there: {text}");
     thread::sleep(QUIET);
     let bytes = resident(pid)?.saturating_sub(before);
     Ok(Added { seconds, memory: Some(bytes as f64 / f64::from(rules)) })
 }
 
-/// By who keeps nothing.
-fn by_nobody(cpus: Cpus, rules: u32) -> Result<Added> {
+fn by_answerer(cpus: Cpus, rules: u32) -> Result<Added> {
     let place = Place::new();
     let socket = place.file("answerer.mgmt");
-    let _server = Answerer::start(&socket, cpus.other)?;
+    let _server = answerer::start(&socket, cpus.other)?;
     let seconds = add(&place, cpus, &format!("unix:{}", socket.display()), rules)?;
     Ok(Added { seconds, memory: None })
 }
 
-/// How long the tool takes, in seconds. It has the CPU that daemons do not have.
+/// Seconds that the tool takes, on the CPU that daemons do not have.
 fn add(place: &Place, cpus: Cpus, target: &str, rules: u32) -> Result<f64> {
-    place.write(FILE, rules_text(Rules::OneToOne(rules)));
-    let (cpu, patience) = (cpus.traffic, PATIENCE.as_secs());
+    place.write(FILE, Rules::OneToOne(rules).text());
+    let (cpu, timeout) = (cpus.traffic, TOOL_TIMEOUT.as_secs());
     let begin = Instant::now();
     let output = place
-        .sh(&format!("taskset -c {cpu} ovs-ofctl --timeout={patience} add-flows {target} {FILE}"));
+        .sh(&format!("taskset -c {cpu} ovs-ofctl --timeout={timeout} add-flows {target} {FILE}"));
     let time = begin.elapsed();
-    // Before its last words the tool tells of itself.
-    let words = output.text();
-    ensure!(output.ok(), "ovs-ofctl: {}", words.lines().last().unwrap_or_default());
+    ensure!(output.ok(), "ovs-ofctl: {}", last_line(&output.text()));
     Ok(time.as_secs_f64())
-}
-
-fn ensure_rules(switch: &Switch, rules: u32) -> Result<()> {
-    let text = switch.ofctl("dump-aggregate br0");
-    ensure!(text.contains(&format!("flow_count={rules}")), "not all rules are there: {text}");
-    Ok(())
 }
 
 /// Bytes of memory that a process has.

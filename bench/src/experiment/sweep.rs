@@ -1,68 +1,63 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How long a pass over all megaflows takes.
 
-use super::setup::{are_there, begin, prepared};
-use super::{Asked, Run, Task, parameter, with_rules};
-use crate::catalogue::Experiment;
-use crate::peer::Rules;
-use crate::setting::Setting;
+use super::setup::{begin, ensure_megaflows, prepared};
+use super::{Experiment, NO_FRAMES, Run, Task, with_rules};
+use crate::host_testbed::HostTestbed;
+use crate::point::{Metric, parameters};
+use crate::rules::Rules;
+use crate::system::vswitch::number_after;
 use anyhow::{Context, Result};
 
-const FEW: u32 = 1 << 14;
-const MANY: u32 = 1 << 16;
-/// Most datagrams that are on their way.
-const WINDOW: u32 = 32;
-/// Scatter (MAD over median) that is too wide.
-const WIDE: f64 = 0.15;
+/// The experiment.
+pub const SWEEP: Experiment = Experiment {
+    name: "sweep",
+    title: "Bringing statistics home",
+    about: "How long one pass over all megaflows takes that reads their statistics, credits the \
+            rules and checks that each still holds: the dump duration of `ovs-appctl upcall/show`, \
+            in whole milliseconds. Megaflows are made as above.",
+    repeats: "none of the papers' tables",
+    shown: &[],
+    long: false,
+    across: Some("megaflows"),
+    more: "16,384 megaflows, too",
+    why: &[],
+    seconds: [35, 120],
+    frames: NO_FRAMES,
+    run,
+};
 
-/// Measures.
-pub fn run(run: &mut Run, experiment: &Experiment) -> Result<()> {
-    let numbers: &[u32] = if run.plan.full { &[FEW, MANY] } else { &[MANY] };
+const ALL: [u32; 2] = [1 << 14, 1 << 16];
+const SOME: [u32; 1] = [1 << 16];
+/// Most datagrams that are in flight.
+const IN_FLIGHT: u32 = 32;
+
+fn run(run: &mut Run) -> Result<()> {
+    let numbers: &[u32] = if run.plan.full { &ALL } else { &SOME };
     let cpus = run.cpus;
     for flows in numbers.iter().copied() {
         let task = Task {
-            asked: Asked {
-                parameters: parameter("megaflows", flows.into()),
-                metric: "a pass over all megaflows",
-                unit: "ms",
-                wide: WIDE,
-            },
+            metric: Metric { name: "a pass over all megaflows", unit: "ms", max_scatter: 0.15 },
+            parameters: parameters([("megaflows", flows.into())]),
             rules: None,
             turns: 1,
-            work: Box::new(move |s: &Setting| pass(s, flows)),
+            work: Box::new(move |testbed: &HostTestbed| pass(testbed, flows)),
         };
-        let make = move |system| prepared(Setting::make(system, cpus, Rules::Destinations(flows))?);
-        run.compare(experiment, &with_rules(), None, &make, &[task]);
+        let make =
+            move |system| prepared(HostTestbed::new(system, cpus, Rules::Destinations(flows))?);
+        run.compare(&with_rules(), None, &make, &[task]);
     }
     Ok(())
 }
 
 /// Milliseconds of the last pass, when all megaflows are there.
-fn pass(setting: &Setting, flows: u32) -> Result<f64> {
-    let switch = setting.switch()?;
-    // Each megaflow has something to credit.
-    begin(setting, flows, WINDOW)?;
-    are_there(setting, flows)?;
+fn pass(testbed: &HostTestbed, flows: u32) -> Result<f64> {
+    let switch = testbed.switch()?;
+    // Gives each megaflow statistics to credit.
+    begin(testbed, flows, IN_FLIGHT)?;
+    ensure_megaflows(testbed, flows)?;
     switch.appctl("revalidator/wait");
     let text = switch.appctl("upcall/show");
-    behind(&text, "dump duration : ").context("upcall/show tells no duration")
-}
-
-/// The number behind some words.
-fn behind(text: &str, words: &str) -> Option<f64> {
-    let rest = text.split(words).nth(1)?;
-    let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
-    digits.parse().ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_of_upcall_show() {
-        let text = "netdev@ovs-netdev:\n  flows         : (current 65538) (avg 3) (max 4) (limit 5)\n  dump duration : 137ms\n";
-        assert_eq!(behind(text, "dump duration : "), Some(137.0));
-        assert_eq!(behind(text, "flow_limit "), None);
-    }
+    let duration = number_after(&text, "dump duration :");
+    Ok(duration.context("upcall/show has no dump duration")? as f64)
 }

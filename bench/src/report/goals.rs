@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is to be reached, judged by the points of a run.
+//! Goals, judged by the points of a run.
 
 use super::results::Results;
 use super::scale::number;
@@ -9,9 +9,7 @@ use crate::point::Point;
 /// A bound for a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Bound {
-    /// Not less than this.
     AtLeast(f64),
-    /// Not more.
     AtMost(f64),
 }
 
@@ -31,25 +29,22 @@ impl Bound {
     }
 }
 
-/// Which point is meant.
+/// Selects a point.
 #[derive(Clone, Copy, Debug)]
 pub struct Which {
-    /// Name of the experiment.
     pub experiment: &'static str,
-    /// Name of the system.
     pub system: &'static str,
-    /// Name of the metric.
     pub metric: &'static str,
-    /// Parameters that it has to have, with their texts; others do not matter.
+    /// Parameters that the point must have, with their texts; others do not matter.
     pub parameters: &'static [(&'static str, &'static str)],
 }
 
-/// What a goal is about.
+/// The figure that a goal judges.
 #[derive(Clone, Copy, Debug)]
 pub enum Figure {
     /// The first divided by the second.
     Ratio(Which, Which),
-    /// What a point's rounds were, against those of what took turns with it.
+    /// A point's ratio to another figure that took turns with it.
     Paired(Which),
     /// The median of a point, in its unit.
     Value(Which),
@@ -58,7 +53,7 @@ pub enum Figure {
 }
 
 impl Figure {
-    /// Names of the experiments that it is of.
+    /// The experiments that have its points.
     pub fn experiments(self) -> Vec<&'static str> {
         match self {
             Figure::Ratio(of, to) => vec![of.experiment, to.experiment],
@@ -72,30 +67,24 @@ impl Figure {
 /// A goal.
 #[derive(Clone, Copy, Debug)]
 pub struct Goal {
-    /// In words.
     pub words: &'static str,
-    /// What is judged.
     pub figure: Figure,
-    /// What it has to be.
     pub bound: Bound,
-    /// What does the least that can be done for the same traffic: what it has in the place of
-    /// Slipswitch shows how much this machine leaves to be reached.
+    /// The system that does the least work for the same traffic. Its figure in place of
+    /// Slipswitch's shows what is possible on this machine.
     pub limit: Option<&'static str>,
 }
 
-/// What became of a goal.
+/// Whether a goal is met, with its figure.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
-    /// Reached, with this figure.
     Met(f64),
-    /// Not reached.
     Missed(f64),
-    /// Could not be judged, and why.
+    /// It could not be judged, and why.
     Unknown(String),
 }
 
 impl Goal {
-    /// Judges it.
     pub fn judge(&self, results: &Results) -> Verdict {
         match self.value(results) {
             Ok(value) if self.bound.holds(value) => Verdict::Met(value),
@@ -121,15 +110,14 @@ impl Goal {
         }
     }
 
-    /// The ratio that the limit has to the same system, where that is another one and both were
-    /// measured.
+    /// The limit's ratio to the same system, if that is another system and both were measured.
     fn of_limit(&self, results: &Results) -> Option<f64> {
         let Figure::Ratio(of, to) = self.figure else { return None };
         let system = self.limit.filter(|limit| *limit != to.system)?;
         ratio(results, Which { system, ..of }, to).ok()
     }
 
-    /// A figure with so many digits that a reader comes to the same verdict by them.
+    /// A figure with enough digits for a reader to come to the same verdict.
     fn text(&self, value: f64) -> String {
         let short = number(value);
         let digits = (3..=6).map(|digits| format!("{value:.digits$}"));
@@ -173,8 +161,8 @@ fn ratio(results: &Results, of: Which, to: Which) -> Result<f64, String> {
     if ratio.is_finite() { Ok(ratio) } else { Err("division by 0".into()) }
 }
 
-/// The ratio by rounds that took turns, which say more about each other than medians of different
-/// minutes do: one of them with the other, or both with one third system.
+/// The ratio by rounds that took turns, one with the other or both with a third system: a machine's
+/// speed changes between minutes, so medians of different minutes are less comparable.
 fn in_turn(of: &Point, to: &Point) -> Option<f64> {
     if of.parameters != to.parameters || of.metric != to.metric {
         return None;
@@ -217,15 +205,11 @@ fn find(results: &Results, which: Which) -> Result<&Point, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::point::Subject;
+    use crate::point::parameters;
+    use crate::point::tests::rate_point;
 
     fn point(system: &str, flows: u64, rate: f64) -> Point {
-        let parameters = [("flows".to_owned(), flows.into())].into_iter().collect();
-        Subject { experiment: "rates", system: system.into(), parameters }.point(
-            "rate",
-            "Mpps",
-            &Series(vec![rate; 3]),
-        )
+        rate_point(system, parameters([("flows", flows.into())]), rate)
     }
 
     fn results(ours: f64, bare: f64) -> Results {
@@ -259,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missed_by_little_does_not_look_met() {
+    fn a_near_miss_does_not_look_met() {
         let row = |ours| goal().row(&results(ours, 10.0));
         assert!(row(7.996).ends_with("| ≥ 0.8 | 0.7996 | – | **missed** |"), "{}", row(7.996));
         assert!(row(8.004).ends_with("| ≥ 0.8 | 0.80 | – | met |"), "{}", row(8.004));
@@ -280,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_took_turns_under_another_choice_is_judged_by_its_rounds() {
+    fn a_paired_figure_is_judged_by_its_rounds() {
         let mut results = results(8.0, 10.0);
         let goal = Goal { figure: Figure::Paired(which("Slipswitch xdp")), limit: None, ..goal() };
         assert!(matches!(goal.judge(&results), Verdict::Unknown(_)));
@@ -290,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_goal_that_the_limit_misses_too_says_so() {
+    fn a_goal_that_the_limit_misses_too_is_marked() {
         let mut results = results(8.0, 10.0);
         results.points.push(point("OVS-DPDK", 65_536, 1.0));
         let against = |bound| Goal {
@@ -305,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_is_neither_met_nor_missed() {
+    fn a_goal_without_figures_is_neither_met_nor_missed() {
         let none = Results::default();
         assert!(matches!(goal().judge(&none), Verdict::Unknown(_)));
         let mut absent = results(8.0, 10.0);
@@ -325,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn what_took_turns_with_one_third_system_is_compared_by_it() {
+    fn systems_that_took_turns_with_a_third_are_compared_by_it() {
         // The clock was half as fast when the limit was measured.
         let mut results = results(8.0, 5.0);
         let ours = results.points.pop().unwrap();
@@ -336,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_is_compared_by_who_took_turns_with_it() {
+    fn a_limit_is_compared_by_the_system_that_took_turns_with_it() {
         // The limit was measured again when the clock was half as fast.
         let mut results = results(8.0, 5.0);
         let peer = point("OVS-DPDK", 65_536, 1.0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a run was made on: the machine, the kernel, the versions of what was compared.
+//! The machine of a run, its kernel, and the versions of the compared software.
 
 use crate::topology::CONGESTION_CONTROL;
 use indexmap::IndexMap;
@@ -10,7 +10,7 @@ use std::process::Command;
 /// Facts by name, in the order in which they are shown.
 pub type Facts = IndexMap<String, String>;
 
-/// Looks at the machine. What cannot be found out says so.
+/// Reads the facts of this machine; "unknown" where that fails.
 pub fn facts() -> Facts {
     let unknown = || "unknown".to_owned();
     let facts = [
@@ -28,7 +28,7 @@ pub fn facts() -> Facts {
         ("distribution", field_by("/etc/os-release", "PRETTY_NAME", '=')),
         ("Slipswitch", Some(slipswitch())),
         ("Open vSwitch", said("ovs-vswitchd", &["--version"])),
-        ("OVS-DPDK", said(crate::peer::DPDK, &["--version"])),
+        ("OVS-DPDK", said(crate::system::DPDK, &["--version"])),
     ];
     facts.into_iter().map(|(n, fact)| (n.to_owned(), fact.unwrap_or_else(unknown))).collect()
 }
@@ -49,7 +49,7 @@ fn field_by(path: &str, name: &str, separator: char) -> Option<String> {
     Some(value.trim().trim_matches('"').to_owned())
 }
 
-/// What a program prints, on one line.
+/// The output of a program, on one line.
 fn said(program: &str, arguments: &[&str]) -> Option<String> {
     let output = Command::new(program).args(arguments).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -90,7 +90,7 @@ fn memory(total: &str) -> Option<String> {
     Some(format!("{:.1} GiB", kib / f64::from(1 << 20)))
 }
 
-/// Every mitigation that is in force; the rest as a count.
+/// Every mitigation that is in force, and the number of the others.
 fn mitigations(dir: &Path) -> String {
     let mut in_force = Vec::new();
     let mut others = 0;
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_in_force_is_spelled_out() {
+    fn only_mitigations_in_force_are_named() {
         let dir = testing::directory();
         fs::write(dir.path().join("meltdown"), "Not affected\n").unwrap();
         fs::write(dir.path().join("spectre_v2"), "Mitigation: Retpolines\n").unwrap();

@@ -6,38 +6,36 @@ use super::plot::{self, Frame, Line, Value as Drawn};
 use super::results::{Results, more_is_better};
 use super::scale::{Spread, number};
 use super::table::{Ahead, Table, one_line, shown, tables};
-use crate::catalogue::Experiment;
+use crate::experiment::Experiment;
 use crate::point::{Point, Value};
 use indexmap::IndexMap;
 use std::fmt::Write as _;
 
-/// Factor between the largest and the smallest value from which a plot is logarithmic.
+/// A plot is logarithmic if its largest value exceeds this times its smallest.
 const WIDE: f64 = 30.0;
 
-/// The page, and the plots that it shows.
+/// The page and its plots.
 #[derive(Debug)]
 pub struct Page {
     /// Markdown.
     pub text: String,
-    /// Names of files and SVG.
+    /// File names and SVG.
     pub plots: Vec<(String, String)>,
 }
 
-/// What the page has to be about.
+/// The parts of the page.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout<'a> {
-    /// A section each.
-    pub experiments: &'a [Experiment],
+    pub experiments: &'a [&'a Experiment],
     /// Names of systems in the order of the tables.
     pub systems: &'a [&'a str],
-    /// A row each.
     pub goals: &'a [Goal],
     /// About how long a short run takes.
     pub minutes: u64,
 }
 
-/// Writes the page. Plots are shown from `folder`, a path relative to the page's; none are shown where
-/// it is empty, as for a page that goes to a terminal.
+/// Writes the page. Plots are linked in `folder`, a path relative to the page; an empty one, for a
+/// page that goes to a terminal, has no links.
 pub fn page(results: &Results, layout: &Layout<'_>, folder: &str) -> Page {
     let mut text = head(results, layout.minutes, folder);
     facts(&mut text, results);
@@ -48,7 +46,7 @@ pub fn page(results: &Results, layout: &Layout<'_>, folder: &str) -> Page {
         let _ = writeln!(text, "| {system} | {} |", one_line(setting));
     }
     let (run, not_run): (Vec<&Experiment>, Vec<&Experiment>) =
-        layout.experiments.iter().partition(|experiment| results.has(experiment.name));
+        layout.experiments.iter().copied().partition(|experiment| results.has(experiment.name));
     for experiment in run {
         section(&mut text, &mut plots, results, experiment, layout.systems, folder);
     }
@@ -62,7 +60,6 @@ pub fn page(results: &Results, layout: &Layout<'_>, folder: &str) -> Page {
     Page { text, plots }
 }
 
-/// What stands above all figures.
 fn head(results: &Results, minutes: u64, folder: &str) -> String {
     let rest = match results.is_full() {
         true => "This is the full run.",
@@ -177,7 +174,7 @@ fn section(
     }
 }
 
-/// What there is beside, and how to run it.
+/// The experiments that were not run, and how to run them.
 fn missing(text: &mut String, experiments: &[&Experiment]) {
     if !experiments.is_empty() {
         text.push_str("\n## Not part of this run\n\n");
@@ -192,7 +189,7 @@ fn better(table: &Table<'_>) -> String {
     format!("{}, {which} is better", table.unit)
 }
 
-/// Says where a peer is ahead of Slipswitch, and why.
+/// Reports where another switch is ahead of Slipswitch, and why.
 fn ahead(text: &mut String, table: &Table<'_>, experiment: &Experiment) {
     let mut ahead: IndexMap<(&str, &str), Vec<String>> = IndexMap::new();
     let mut all = table.ahead();
@@ -220,8 +217,7 @@ const UNKNOWN: &str = "Why has not been found out.";
 const SCATTER: &str =
     "That is less than what the samples of both scatter, or less than one in a hundred.";
 
-/// Lines where a count varies, bars where nothing does; nothing where less than two systems
-/// were measured.
+/// Lines if a count varies, bars if nothing does; no plot of fewer than two systems.
 fn draw(table: &Table<'_>, names: &[&str]) -> Option<String> {
     let measured: Vec<&str> =
         table.systems.iter().copied().filter(|s| !table.measured(s).is_empty()).collect();
@@ -264,7 +260,7 @@ fn draw(table: &Table<'_>, names: &[&str]) -> Option<String> {
     }
 }
 
-/// Logarithmic when values are far apart; a 0 has no place there.
+/// Logarithmic if values are far apart, and none of them is 0.
 fn spread(medians: &[f64]) -> Spread {
     let low = medians.iter().copied().fold(f64::INFINITY, f64::min);
     let high = medians.iter().copied().fold(0.0, f64::max);
@@ -291,9 +287,9 @@ fn drawn(table: &Table<'_>, system: &str, column: &Value) -> Option<Drawn> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalogue::Reason;
-    use crate::measure::Series;
-    use crate::point::Subject;
+    use crate::experiment::{NO_FRAMES, Reason};
+    use crate::point::parameters;
+    use crate::point::tests::rate_point;
     use crate::report::goals::{Bound, Figure, Which};
     use crate::report::results::{ALL_POINTS, POINTS};
 
@@ -307,6 +303,9 @@ mod tests {
         shown: &["rate"],
         more: "more flows",
         why: &[Reason { system: "OVS-DPDK", metrics: &["rate"], most: None, words: "It polls." }],
+        seconds: [1, 1],
+        frames: NO_FRAMES,
+        run: |_| Ok(()),
     };
     const GOAL: Goal = Goal {
         words: "rate",
@@ -321,19 +320,18 @@ mod tests {
     };
 
     const LAYOUT: Layout<'_> = Layout {
-        experiments: &[MADE_UP],
+        experiments: &[&MADE_UP],
         systems: &["bare XDP redirect", "OVS-DPDK", "Slipswitch xdp"],
         goals: &[GOAL],
         minutes: 3,
     };
 
     fn point(system: &str, flows: u64, rate: f64) -> Point {
-        let parameters = [("flows".to_owned(), flows.into())].into_iter().collect();
-        Subject { experiment: "made-up", system: system.into(), parameters }.point(
-            "rate",
-            "Mpps",
-            &Series(vec![rate, rate * 1.01, rate * 0.99]),
-        )
+        let parameters = parameters([("flows", flows.into())]);
+        let samples = vec![rate, rate * 1.01, rate * 0.99];
+        let spread = Some(rate * 0.01);
+        let experiment = "made-up".into();
+        Point { experiment, samples, spread, ..rate_point(system, parameters, rate) }
     }
 
     fn results() -> Results {
@@ -356,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_has_machine_goals_tables_plots_and_what_is_lost() {
+    fn the_page_has_machine_goals_tables_plots_and_notes() {
         let page = page(&results(), &LAYOUT, "benchmarks");
         for words in [
             "| kernel | 6.1 |",
@@ -391,16 +389,16 @@ mod tests {
     }
 
     #[test]
-    fn goals_of_what_takes_long_say_who_judges_them() {
+    fn goals_of_long_experiments_name_the_run_that_judges_them() {
         let long = Experiment { long: true, ..MADE_UP };
-        let layout = Layout { experiments: &[long], ..LAYOUT };
+        let layout = Layout { experiments: &[&long], ..LAYOUT };
         let words = "Made up (made-up) takes long: `make bench-full` judges the goals about it.";
         assert!(page(&Results::default(), &layout, "benchmarks").text.contains(words));
         assert!(!page(&results(), &layout, "benchmarks").text.contains(words));
     }
 
     #[test]
-    fn who_wins_by_less_than_samples_scatter_says_so_and_no_reason() {
+    fn a_lead_smaller_than_the_scatter_has_no_reason() {
         let mut results = results();
         results.points.iter_mut().for_each(|p| p.spread = Some(1.0));
         let text = page(&results, &LAYOUT, "benchmarks").text;
@@ -409,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_run_is_named_and_no_more() {
+    fn experiments_that_were_not_run_are_only_named() {
         let none = Results::default();
         let page = page(&none, &LAYOUT, "benchmarks");
         for words in [

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Plots, as SVG text: lines over a number, bars over names.
 //!
-//! A colour and a mark belong to a system, the same in every plot of a report. The marks differ in
-//! shape, too, for readers who do not tell the colours apart.
+//! A system has the same colour and mark in every plot. Marks differ in shape for readers who do not
+//! see the colours.
 
 use super::scale::{Scale, Spread, count, number};
 use std::fmt::Write as _;
 
-/// Colours that remain distinct for readers with any common colour blindness.
+/// Colours that are distinct with all common forms of colour blindness.
 const COLOURS: [&str; 9] = [
     "#000000", "#e69f00", "#56b4e9", "#cc79a7", "#d55e00", "#7a7a7a", "#0072b2", "#009e73",
     "#882255",
@@ -16,45 +16,40 @@ const WIDTH: f64 = 760.0;
 const HEIGHT: f64 = 400.0;
 /// The area of the values: left, right, top, bottom edge.
 const AREA: (f64, f64, f64, f64) = (72.0, 540.0, 40.0, 344.0);
-/// Below this bars have no room for upright names.
+/// Narrower bars have numbers in place of names, and a legend.
 const ROOM: f64 = 90.0;
 
-/// A median and how far measurements lie from it.
+/// A median and the range of its samples.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Value {
-    /// The median.
     pub median: f64,
-    /// The smallest measurement.
     pub low: f64,
-    /// The largest.
     pub high: f64,
 }
 
-/// What one system gave.
+/// The values of one system.
 #[derive(Clone, Debug)]
 pub struct Line {
-    /// The system's name.
     pub name: String,
     /// Chooses colour and mark.
     pub style: usize,
-    /// The number on the axis, and the measurement there; ascending.
+    /// The number on the axis, and the value there; ascending.
     pub values: Vec<(f64, Value)>,
 }
 
 /// Texts and axes of a plot.
 #[derive(Clone, Debug)]
 pub struct Frame<'a> {
-    /// Above it.
     pub title: &'a str,
-    /// What the numbers below are.
+    /// Label of the horizontal axis.
     pub x: &'a str,
-    /// What the values are, with their unit.
+    /// Label of the vertical axis: the unit.
     pub y: &'a str,
-    /// Of the values.
+    /// Of the vertical axis.
     pub spread: Spread,
 }
 
-/// One line a system. The axis below is logarithmic when its numbers span more than a decade.
+/// One line a system. The horizontal axis is logarithmic if its numbers span more than a decade.
 pub fn lines(frame: &Frame<'_>, lines: &[Line]) -> String {
     let points = || lines.iter().flat_map(|l| &l.values);
     let y = vertical(frame, points().map(|(_, v)| *v));
@@ -95,7 +90,7 @@ pub fn lines(frame: &Frame<'_>, lines: &[Line]) -> String {
     svg
 }
 
-/// One bar a name; the second of each is its style.
+/// A bar for each name, style and value.
 pub fn bars(frame: &Frame<'_>, bars: &[(String, usize, Value)]) -> String {
     let y = vertical(frame, bars.iter().map(|(_, _, v)| *v));
     let mut svg = begin(frame, &y);
@@ -116,7 +111,7 @@ pub fn bars(frame: &Frame<'_>, bars: &[(String, usize, Value)]) -> String {
         if share >= ROOM {
             text(&mut svg, middle, AREA.3 + 18.0, "middle", name);
         } else {
-            // Beside the plot, in the order of the bars.
+            // The legend, in the order of the bars.
             text(&mut svg, middle, AREA.3 + 18.0, "middle", &(at + 1).to_string());
             let row = AREA.2 + 14.0 + 20.0 * at as f64;
             text(&mut svg, AREA.1 + 16.0, row, "start", &format!("{}  {name}", at + 1));
@@ -160,7 +155,7 @@ fn begin(frame: &Frame<'_>, y: &Scale) -> String {
     svg
 }
 
-/// A line from the smallest to the largest measurement.
+/// A line from the smallest to the largest sample.
 fn whisker(svg: &mut String, x: f64, value: &Value, y: &Scale, colour: &str) {
     let (low, high) = (down(y.place(value.low)), down(y.place(value.high)));
     let _ = writeln!(
@@ -185,7 +180,7 @@ fn text(svg: &mut String, x: f64, y: f64, anchor: &str, words: &str) {
     let _ = writeln!(svg, "<text x='{x:.1}' y='{y:.1}' text-anchor='{anchor}'>{words}</text>");
 }
 
-/// The numbers that have room for their text.
+/// The numbers with enough room for their text.
 fn thinned(numbers: &[f64], scale: &Scale) -> Vec<f64> {
     let mut last = f64::NEG_INFINITY;
     let mut kept = Vec::new();
@@ -240,7 +235,7 @@ mod tests {
         let two = [("a".to_owned(), 0, value(2.0)), ("b".to_owned(), 1, value(8.0))];
         let svg = bars(&frame(), &two);
         let heights = attributes(&svg, "rect", "height");
-        // The first is the paper.
+        // The first is the background.
         assert_eq!(heights.len(), 3);
         assert!((heights[2] / heights[1] - 4.0).abs() < 0.02, "{heights:?}");
     }
@@ -263,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_values_stay_on_the_paper() {
+    fn odd_values_stay_in_the_plot() {
         for median in [0.0, f64::NAN, f64::INFINITY, -3.0, 1e300] {
             let svg = bars(&frame(), &[("a".into(), 0, value(median))]);
             for y in attributes(&svg, "rect", "y") {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Everything that a run gave, as it is kept in a file.
+//! The results of a run, as they are kept in a file.
 
 use super::machine::Facts;
 use crate::point::Point;
@@ -8,39 +8,38 @@ use serde::{Deserialize, Serialize};
 /// A run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Results {
-    /// What it was made on.
+    /// The machine and the versions of software.
     pub machine: Facts,
-    /// How it was made: rounds, windows, CPUs.
+    /// How the run was made: rounds, windows, CPUs.
     pub run: Facts,
-    /// Each system by its name, and how it was set.
+    /// The settings of each system, by its name.
     pub systems: Facts,
+    /// Notes for readers.
+    pub notes: Vec<String>,
     /// In the order of measuring.
     pub points: Vec<Point>,
-    /// What a reader has to know.
-    pub notes: Vec<String>,
 }
 
-/// What stands in a comparison for nothing between generator and sink.
+/// The name of nothing between generator and sink.
 pub const GENERATOR: &str = "bare generator, no switch";
-/// What stands for the generator by itself: its frames are counted, and end, where its device would
-/// take them.
+/// The name of the generator alone, whose frames are counted at its device, and end there.
 pub const SENDER: &str = "bare generator, up to its device";
-/// What stands in a comparison for an OpenFlow server that keeps no rules.
+/// The name of an OpenFlow server that keeps no rules.
 pub const ANSWERER: &str = "bare OpenFlow server, no switch";
 
 /// What a system is in a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Does as little as can be done.
+    /// Does the least work that is possible.
     Limit,
-    /// Somebody else's switch.
+    /// Another switch.
     Peer,
     /// Slipswitch.
     Ours,
 }
 
 impl Role {
-    /// Of a system's name in a report.
+    /// By a system's name.
     pub fn of(system: &str) -> Role {
         if system.starts_with("bare ") {
             Role::Limit
@@ -57,9 +56,8 @@ pub fn more_is_better(unit: &str) -> bool {
     unit.ends_with("/s") || unit.ends_with("pps")
 }
 
-/// The fact of a run that says which points it has, and what it says when these are all.
+/// The fact of a run that says which points it has, and its value for all points.
 pub const POINTS: &str = "points";
-/// See [`POINTS`].
 pub const ALL_POINTS: &str = "all";
 
 impl Results {
@@ -68,7 +66,7 @@ impl Results {
         self.run.get(POINTS).is_some_and(|points| points == ALL_POINTS)
     }
 
-    /// True where an experiment gave anything.
+    /// True where an experiment has points.
     pub fn has(&self, experiment: &str) -> bool {
         self.of(experiment).next().is_some()
     }
@@ -78,11 +76,21 @@ impl Results {
         self.points.iter().filter(move |p| p.experiment == experiment)
     }
 
-    /// Adds what a reader has to know, once.
+    /// Adds a note for readers, once.
     pub fn note(&mut self, note: impl Into<String>) {
         let note = note.into();
         if !self.notes.contains(&note) {
             self.notes.push(note);
         }
+    }
+
+    /// JSON with a line for each point. The first and the last line are braces.
+    pub fn json(&self) -> serde_json::Result<String> {
+        let rest = Results { points: Vec::new(), ..self.clone() };
+        let rest = serde_json::to_string_pretty(&rest)?;
+        let points =
+            self.points.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>()?;
+        Ok(rest.replace("\"points\": []", &format!("\"points\": [\n{}\n]", points.join(",\n")))
+            + "\n")
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Axes: from values to places on the paper, and where the marks are.
+//! Axes: from values to positions, and the positions of ticks. Numbers as text.
 
-/// How values are spread over an axis.
+/// How values are placed on an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spread {
     /// Equal differences are equally far apart; begins at 0.
@@ -19,7 +19,7 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// An axis that holds all `values`. A logarithmic one leaves out what is not above 0.
+    /// An axis for all `values`. A logarithmic one ignores values that are not above 0.
     pub fn over(spread: Spread, values: impl Iterator<Item = f64>) -> Scale {
         let fits = |v: &f64| v.is_finite() && (spread == Spread::Linear || *v > 0.0);
         let (low, high) = values
@@ -56,7 +56,7 @@ impl Scale {
         }
     }
 
-    /// Where a value is, from 0 (lowest) to 1; what is outside is at the end.
+    /// The position of a value, from 0 (lowest) to 1; values outside the axis are at its end.
     pub fn place(&self, value: f64) -> f64 {
         let share = match self.spread {
             Spread::Linear => (value - self.low) / (self.high - self.low),
@@ -65,7 +65,7 @@ impl Scale {
         if share.is_nan() { 0.0 } else { share.clamp(0.0, 1.0) }
     }
 
-    /// Values to mark, ascending.
+    /// Values with a tick, ascending.
     pub fn ticks(&self) -> Vec<f64> {
         match self.spread {
             Spread::Linear => {
@@ -77,7 +77,7 @@ impl Scale {
         }
     }
 
-    /// Powers of ten, and 2 and 5 times these when there are few.
+    /// Powers of ten, and 2 and 5 times these if there are few.
     fn decades(&self) -> Vec<f64> {
         let (first, last) = (self.low.log10().floor() as i32, self.high.log10().ceil() as i32);
         let within = |v: &f64| *v >= self.low * 0.999 && *v <= self.high * 1.001;
@@ -89,14 +89,14 @@ impl Scale {
     }
 }
 
-/// A round distance of marks, so that there are four to ten.
+/// A round distance of ticks, so that there are four to ten.
 fn step(range: f64) -> f64 {
     let decade = 10f64.powf(range.log10().floor());
     let steps = [0.1, 0.2, 0.25, 0.5, 1.0].map(|s| s * decade);
     steps.into_iter().find(|s| range / s <= 8.0).unwrap_or(decade)
 }
 
-/// A number for a reader: few digits, thousands apart.
+/// A number for a reader: few digits, thousands separated.
 pub fn number(value: f64) -> String {
     if !value.is_finite() {
         return "?".into();
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_linear_axis_begins_at_zero_and_has_round_marks() {
+    fn a_linear_axis_begins_at_zero_and_has_round_ticks() {
         let scale = Scale::over(Spread::Linear, [3.0, 9.3].into_iter());
         assert_eq!(scale.ticks().first(), Some(&0.0));
         assert!(*scale.ticks().last().unwrap() >= 9.3);

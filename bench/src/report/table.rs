@@ -1,54 +1,48 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The tables of an experiment: systems down, parameters across.
+//! The tables of an experiment: a row for each system, a column for each value of a parameter.
 
 use super::results::{Role, more_is_better};
 use super::scale::{count, number};
 use crate::point::{Point, Value};
 
-/// One metric of an experiment, under all choices of the parameters that vary.
+/// One metric of an experiment.
 #[derive(Debug)]
 pub struct Table<'a> {
-    /// What was measured.
     pub metric: &'a str,
-    /// Its unit.
     pub unit: &'a str,
-    /// Parameters that all of the table's points have alike: names and values.
+    /// Parameters that all points of the table have in common: names and values.
     pub fixed: Vec<(&'a str, &'a Value)>,
-    /// The parameter that varies; `None` when none does.
+    /// The parameter that varies, if any.
     pub across: Option<&'a str>,
     /// Its values, ascending where they are counts.
     pub columns: Vec<&'a Value>,
-    /// The systems.
     pub systems: Vec<&'a str>,
     points: Vec<&'a Point>,
 }
 
-/// Share of a figure that nobody is clearly ahead by.
+/// A smaller difference, as a share of the larger figure, is not clear.
 const ALIKE: f64 = 0.01;
-/// Figures below are shown as 0.000.
+/// Smaller figures are shown as 0.000.
 const UNSEEN: f64 = 0.0005;
 
-/// A peer that is ahead of each of our tiers in a column.
+/// Another switch that is ahead of each tier of Slipswitch in a column.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ahead<'a> {
-    /// The peer.
     pub system: &'a str,
-    /// The column.
     pub column: &'a Value,
     /// Its median.
     pub its: f64,
-    /// The best of ours.
+    /// The best median of Slipswitch.
     pub ours: f64,
-    /// By more than what samples of both scatter, and by more than one in a hundred.
+    /// The difference is larger than the spread of both, and than [`ALIKE`].
     pub clear: bool,
 }
 
-/// A value that no parameter has.
+/// The only column of a table without a varying parameter.
 static NOTHING: Value = Value::Count(0);
 
-/// The tables that hold all of `points`, in their order. `across` varies within a table; each
-/// choice of the other parameters has a table of its own. Systems stand as in `order`, unknown
-/// ones last.
+/// The tables of all `points`, in their order. `across` varies within a table; each choice of the
+/// other parameters has a table of its own. Systems are in the order of `order`, unknown ones last.
 pub fn tables<'a>(
     points: impl Iterator<Item = &'a Point>,
     across: Option<&'a str>,
@@ -120,7 +114,6 @@ impl<'a> Table<'a> {
         self.columns.iter().filter_map(of).collect()
     }
 
-    /// What the table is about.
     pub fn title(&self) -> String {
         let mut title = capital(self.metric);
         for (name, value) in &self.fixed {
@@ -129,7 +122,7 @@ impl<'a> Table<'a> {
         title
     }
 
-    /// The table as markdown, and below it what its figures need to be read.
+    /// The table as markdown, followed by its notes.
     pub fn markdown(&self) -> String {
         let mut notes: Vec<&str> = Vec::new();
         let head = self.across.map_or(String::new(), |name| format!("{name} →"));
@@ -184,7 +177,7 @@ impl<'a> Table<'a> {
         cell
     }
 
-    /// The median of the switch that is best in a column; limits are none.
+    /// The median of the best switch in a column; limits are no switches.
     fn best(&self, column: &Value) -> Option<f64> {
         self.best_of(column, |role| role != Role::Limit).map(|(_, median)| median)
     }
@@ -202,7 +195,7 @@ impl<'a> Table<'a> {
         })
     }
 
-    /// Peers that are ahead of each of our tiers.
+    /// Other switches that are ahead of each tier of Slipswitch.
     pub fn ahead(&self) -> Vec<Ahead<'a>> {
         let more = more_is_better(self.unit);
         let mut ahead = Vec::new();
@@ -235,13 +228,13 @@ pub fn shown(value: &Value) -> String {
     }
 }
 
-/// With a large first letter.
+/// With a capital first letter.
 pub fn capital(words: &str) -> String {
     let mut letters = words.chars();
     letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
-/// Text without line breaks and without what a table would take for its own.
+/// Text without line breaks, and with escaped column separators.
 pub fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|")
 }
@@ -249,21 +242,15 @@ pub fn one_line(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::Series;
-    use crate::point::Subject;
+    use crate::point::parameters;
+    use crate::point::tests::rate_point;
 
     fn point(system: &str, rules: &str, flows: u64, rate: f64) -> Point {
-        let parameters = [("rules".to_owned(), rules.into()), ("flows".to_owned(), flows.into())];
-        Subject {
-            experiment: "rates",
-            system: system.into(),
-            parameters: parameters.into_iter().collect(),
-        }
-        .point("rate", "Mpps", &Series(vec![rate; 3]))
+        rate_point(system, parameters([("rules", rules.into()), ("flows", flows.into())]), rate)
     }
 
     #[test]
-    fn systems_go_down_and_one_parameter_across() {
+    fn systems_are_rows_and_one_parameter_is_the_columns() {
         let points = [
             point("Slipswitch xdp", "1:1", 65_536, 9.0),
             point("Slipswitch xdp", "1:1", 1, 9.5),
@@ -282,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_wins_is_in_bold_and_named() {
+    fn another_switch_that_is_ahead_is_in_bold_and_named() {
         let points = [
             point("OVS-DPDK", "1:1", 1, 9.9),
             point("OVS-DPDK", "1:1", 1024, 1.0),
@@ -298,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_ahead_by_less_than_samples_scatter_is_not_clearly_so() {
+    fn a_lead_smaller_than_the_scatter_is_not_clear() {
         let mut points = [point("OVS-DPDK", "1:1", 1, 9.9), point("Slipswitch xdp", "1:1", 1, 9.5)];
         for (spreads, clear) in [([0.1, 0.2], true), ([0.3, 0.2], false)] {
             for (point, spread) in points.iter_mut().zip(spreads) {
@@ -309,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_ahead_by_what_no_table_shows_is_not_clearly_so() {
+    fn a_lead_that_no_table_shows_is_not_clear() {
         let ahead = |its, ours| {
             let points =
                 [point("OVS-DPDK", "1:1", 1, its), point("Slipswitch xdp", "1:1", 1, ours)];
@@ -333,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_or_unsteady_says_so() {
+    fn missing_and_unsteady_figures_are_marked() {
         let mut points = [
             point("OVS-DPDK", "1:1", 1, 9.9),
             point("OVS AF_XDP", "1:1", 1, 1.0),

@@ -1,25 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How many frames a system moves when there are more than it can.
+//! How many frames a system forwards when there are more than it can forward.
 
-use super::alone::Alone;
-use super::cases::Case;
-use crate::args::Plan;
-use crate::bed::{Bed, Ceiling};
+use super::{Alone, Case};
 use crate::generator::Span;
-use crate::measure::{Sample, Series, Turns, turns};
-use crate::point::{Point, Subject};
+use crate::measure::{Candidate, Sample, take_turns};
+use crate::plan::Plan;
+use crate::point::{Metric, Point, Subject};
 use crate::report::results::GENERATOR;
+use crate::testbed::{GeneratorOnly, Testbed};
 use anyhow::Result;
 use std::time::Duration;
 
-/// The main metric.
-pub const METRIC: &str = "rate";
-/// The same by CPU time.
-pub const PER_CORE: &str = "rate per core";
-/// Their unit.
-pub const UNIT: &str = "Mpps";
-/// Scatter (MAD over median) that is too wide.
-pub const WIDE: f64 = 0.05;
+const MAX_SCATTER: f64 = 0.05;
+
+/// Frames that reach the sink in a second.
+pub const RATE: Metric = metric("rate", "Mpps");
+/// Frames that reach the sink in a second of CPU time.
+pub const PER_CORE: Metric = metric("rate per core", "Mpps");
+type Number = fn(&Span) -> f64;
+/// Metrics without a comparison.
+const OTHERS: [(Metric, Number); 3] = [
+    (metric("throughput", "Gbit/s"), Span::gbits),
+    (metric("CPU", "%"), |span| span.cores() * 100.0),
+    (metric("loss", "%"), Span::loss),
+];
+
+const fn metric(name: &'static str, unit: &'static str) -> Metric {
+    Metric { name, unit, max_scatter: MAX_SCATTER }
+}
 
 impl Sample for Span {
     fn value(&self) -> f64 {
@@ -29,52 +37,47 @@ impl Sample for Span {
 
 /// Lets the generator alone and the system take turns; the system's points, and the rates of the
 /// generator alone.
-///
-/// # Errors
-/// When no frame gets through.
 pub fn measure(
-    bed: &Bed,
-    ceiling: &Ceiling,
+    testbed: &Testbed,
+    generator: &GeneratorOnly,
     case: &Case,
     subject: &Subject,
     plan: Plan,
 ) -> Result<(Vec<Point>, Alone)> {
     let stream = case.flood();
-    let (alone, through) = (ceiling.traffic(stream), bed.traffic(stream));
+    let (alone, through) = (generator.traffic(stream), testbed.traffic(stream));
     let window = window(plan);
-    let turns = turns(
-        super::rounds_of(plan),
-        1,
-        WIDE,
-        &mut [Box::new(|| alone.measure(window)), Box::new(|| through.measure(window))],
-    )?;
-    let of = |number: fn(&Span) -> f64| -> Series { turns.series(1, number) };
-    let limit = turns.series(0, Span::mpps);
-    let limit_per_core = turns.series(0, Span::per_core);
-    let points = [
-        subject.point(METRIC, UNIT, &of(Span::mpps)).against(GENERATOR, &limit),
-        subject.point("throughput", "Gbit/s", &of(Span::gbits)),
-        subject.point(PER_CORE, UNIT, &of(Span::per_core)).against(GENERATOR, &limit_per_core),
-        subject.point("CPU", "%", &of(|span| span.cores() * 100.0)),
-        subject.point("loss", "%", &of(Span::loss)),
-    ];
-    let alone = Alone { metric: METRIC, unit: UNIT, samples: limit };
-    Ok((points.map(|point| marked(&turns, point)).into(), alone))
+    let mut candidates: [Candidate<'_, Span>; 2] =
+        [Box::new(|| alone.measure(window)), Box::new(|| through.measure(window))];
+    let outcome = super::warm_turns(plan, 1, MAX_SCATTER, &mut candidates)?;
+    let unsteady = outcome.scatter() > MAX_SCATTER;
+    let mark = |point| Point { unsteady, ..point };
+    let mut points = Vec::new();
+    for (metric, number) in [(RATE, Span::mpps as Number), (PER_CORE, Span::per_core)] {
+        points.push(mark(subject.of_outcome(&metric, &outcome, number, Some(GENERATOR))));
+    }
+    for (metric, number) in &OTHERS {
+        points.push(mark(subject.of_outcome(metric, &outcome, number, None)));
+    }
+    let samples = outcome.limit(Span::mpps).unwrap_or_default();
+    Ok((points, Alone { metric: RATE, samples }))
 }
 
-/// What the generator sends, up to its device.
-///
-/// # Errors
-/// When no frame gets there.
-pub fn sent(ceiling: &Ceiling, case: &Case, subject: &Subject, plan: Plan) -> Result<[Point; 2]> {
-    let (traffic, window) = (ceiling.traffic(case.flood()), window(plan));
-    let turns =
-        turns(super::rounds_of(plan), 1, WIDE, &mut [Box::new(|| traffic.measure(window))])?;
-    let points = [
-        subject.point(METRIC, UNIT, &turns.series(0, Span::mpps)),
-        subject.point(PER_CORE, UNIT, &turns.series(0, Span::per_core)),
-    ];
-    Ok(points.map(|point| marked(&turns, point)))
+/// What the generator hands to its device.
+pub fn sent(
+    generator: &GeneratorOnly,
+    case: &Case,
+    subject: &Subject,
+    plan: Plan,
+) -> Result<Vec<Point>> {
+    let (traffic, window) = (generator.traffic(case.flood()), window(plan));
+    let mut candidate: [Candidate<'_, Span>; 1] = [Box::new(|| traffic.measure(window))];
+    let outcomes = take_turns(super::rounds_of(plan), 1, MAX_SCATTER, None, &mut candidate)?;
+    let points = |outcome| {
+        let rate = subject.of_outcome(&RATE, outcome, Span::mpps, None);
+        [rate, subject.of_outcome(&PER_CORE, outcome, Span::per_core, None)]
+    };
+    Ok(outcomes.iter().flat_map(points).collect())
 }
 
 fn window(plan: Plan) -> Duration {
@@ -83,8 +86,4 @@ fn window(plan: Plan) -> Duration {
         Plan { quick: true, .. } => 50,
         _ => 100,
     })
-}
-
-fn marked(turns: &Turns<Span>, point: Point) -> Point {
-    Point { taken: turns.taken, unsteady: turns.unsteady, ..point }
 }

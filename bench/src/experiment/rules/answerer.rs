@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! An OpenFlow server that answers what a tool waits for and keeps nothing: the least that adding
-//! rules can take with this tool.
+//! An OpenFlow server that answers requests and keeps no rules: the least time that adding rules
+//! can take with the tool.
 
-use crate::pin::pin;
+use crate::attempt::Worker;
 use anyhow::{Context, Result, bail};
 use openflow::Version;
 use openflow::frame::{Frames, HEADER_SIZE, Negotiation, hello, negotiate};
@@ -13,58 +13,27 @@ use openflow::message::{
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
 
-/// What tools ask for is no longer than this; rules are, and are not looked at.
-const QUESTION: usize = HEADER_SIZE + 8;
+/// Length in bytes of the longest request that needs an answer. Rules are longer; they are not
+/// decoded.
+const REQUEST: usize = HEADER_SIZE + 8;
 /// Bytes read at once.
 const READ: usize = 1 << 16;
 
-/// A server that runs, for one connection after the other, until it is dropped. Its thread polls:
-/// to be woken is part of what a switch takes, and not of what is the least.
-pub struct Answerer {
-    ends: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+/// Listens at `path`, on the CPU `cpu`, and serves one connection after the other. The thread
+/// polls: being woken is part of what a switch takes, and not of the least.
+pub fn start(path: &Path, cpu: usize) -> Result<Worker<()>> {
+    let listener =
+        UnixListener::bind(path).with_context(|| format!("listening at {}", path.display()))?;
+    listener.set_nonblocking(true)?;
+    Ok(Worker::start(None, cpu, move |stop| serve(&listener, stop)))
 }
 
-impl Answerer {
-    /// Listens at `path`, on the CPU `cpu`.
-    ///
-    /// # Errors
-    /// When the socket cannot be made.
-    pub fn start(path: &Path, cpu: usize) -> Result<Answerer> {
-        let listener =
-            UnixListener::bind(path).with_context(|| format!("listening at {}", path.display()))?;
-        listener.set_nonblocking(true)?;
-        let ends = Arc::new(AtomicBool::new(false));
-        let told = Arc::clone(&ends);
-        let thread = thread::spawn(move || {
-            let done = pin(cpu).and_then(|()| serve(&listener, &told));
-            if let Err(error) = done {
-                // The tool sees its connection end, and says so.
-                eprintln!("  the bare OpenFlow server: {error:#}");
-            }
-        });
-        Ok(Answerer { ends, thread: Some(thread) })
-    }
-}
-
-impl Drop for Answerer {
-    fn drop(&mut self) {
-        self.ends.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            // A panic was shown where it happened.
-            let _ = thread.join();
-        }
-    }
-}
-
-fn serve(listener: &UnixListener, ends: &AtomicBool) -> Result<()> {
-    while !ends.load(Ordering::Relaxed) {
+fn serve(listener: &UnixListener, stop: &AtomicBool) -> Result<()> {
+    while !stop.load(Ordering::Relaxed) {
         match listener.accept() {
-            Ok((stream, _)) => answer(stream, ends)?,
+            Ok((stream, _)) => answer(stream, stop)?,
             Err(e) if e.kind() == ErrorKind::WouldBlock => std::hint::spin_loop(),
             Err(e) => return Err(e).context("accepting a connection"),
         }
@@ -73,11 +42,11 @@ fn serve(listener: &UnixListener, ends: &AtomicBool) -> Result<()> {
 }
 
 /// Answers until the other side closes.
-fn answer(mut stream: UnixStream, ends: &AtomicBool) -> Result<()> {
+fn answer(mut stream: UnixStream, stop: &AtomicBool) -> Result<()> {
     stream.set_nonblocking(true)?;
     stream.write_all(&hello(Versions::KNOWN, 0))?;
-    let (mut frames, mut bytes, mut spoken) = (Frames::new(), vec![0; READ], None);
-    while !ends.load(Ordering::Relaxed) {
+    let (mut frames, mut bytes, mut agreed_version) = (Frames::new(), vec![0; READ], None);
+    while !stop.load(Ordering::Relaxed) {
         match stream.read(&mut bytes) {
             Ok(0) => return Ok(()),
             Ok(length) => frames.push(bytes.get(..length).unwrap_or_default()),
@@ -85,13 +54,13 @@ fn answer(mut stream: UnixStream, ends: &AtomicBool) -> Result<()> {
                 std::hint::spin_loop();
                 continue;
             }
-            // The tool has what it wanted.
+            // The tool has its answers.
             Err(e) if e.kind() == ErrorKind::ConnectionReset => return Ok(()),
             Err(e) => return Err(e).context("reading"),
         }
         while let Some(message) = frames.next_message()? {
-            let Some(version) = spoken else {
-                spoken = Some(agreed(message)?);
+            let Some(version) = agreed_version else {
+                agreed_version = Some(agreed(message)?);
                 continue;
             };
             if let Some(reply) = reply(message, version)? {
@@ -109,10 +78,10 @@ fn agreed(first: &[u8]) -> Result<Version> {
     }
 }
 
-/// A tool asks for the names of tables and ports before the first rule, and there are none; it then
-/// waits for barriers.
+/// Answers a tool, which asks for the names of tables and ports before the first rule, and then
+/// for barriers. There are no tables and ports.
 fn reply(message: &[u8], version: Version) -> Result<Option<Vec<u8>>> {
-    if message.len() > QUESTION {
+    if message.len() > REQUEST {
         return Ok(None);
     }
     let protocol = Protocol::new(version);
@@ -149,13 +118,13 @@ mod tests {
     use testing::directory;
 
     #[test]
-    fn barriers_are_answered_and_rules_are_not_looked_at() {
+    fn barriers_are_answered_and_rules_are_not_decoded() {
         let dir = directory();
         let path = dir.path().join("answerer");
-        let server = Answerer::start(&path, crate::pin::cpus().unwrap().other).unwrap();
+        let server = start(&path, crate::pin::cpus().unwrap().other).unwrap();
         let protocol = Protocol::new(Version::V13);
         let barrier = Message::new(7, Body::BarrierRequest).encode(&protocol).unwrap();
-        // A flow that no switch would take: its match goes on behind its end.
+        // A flow that no switch would take: its match is longer than the message.
         let mut flow = vec![4, 14, 0, 64, 0, 0, 0, 6];
         flow.resize(64, 0xff);
         let only = Versions::NONE.with(Version::V13);

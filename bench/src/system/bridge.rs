@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The bridge of the kernel.
+//! The kernel's bridge.
 
-use super::{Peer, Rules};
+use super::Instance;
 use crate::generator::{SOURCE_MAC, TARGET_MAC, mac_text};
 use crate::netns::run;
 use crate::topology::Port;
@@ -16,10 +16,6 @@ pub struct Bridge {
 }
 
 impl Bridge {
-    /// Makes it.
-    ///
-    /// # Errors
-    /// When the kernel has none.
     pub fn start() -> Result<Bridge> {
         let netns = Netns::new();
         run(
@@ -32,7 +28,7 @@ impl Bridge {
     }
 }
 
-impl Peer for Bridge {
+impl Instance for Bridge {
     fn netns(&self) -> &Netns {
         &self.netns
     }
@@ -48,10 +44,6 @@ impl Peer for Bridge {
                 ),
             )?;
         }
-        Ok(())
-    }
-
-    fn install(&mut self, _: Rules) -> Result<()> {
         Ok(())
     }
 

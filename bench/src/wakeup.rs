@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How long it takes to wake a thread on an idle CPU: what a daemon that does not poll pays for each
-//! first packet, and a tool that waits for answers pays for each answer.
+//! How long it takes to wake a thread on an idle CPU: the cost of each first packet for a daemon that
+//! does not poll, and of each answer for a tool that waits.
 //!
-//! It depends on the machine: an idle CPU may watch for work for a while, or halt at once; the CPU of
-//! a virtual machine that has halted is woken by its host.
+//! It depends on the machine: an idle CPU may poll for work for a while, or halt at once; a halted
+//! CPU of a virtual machine is woken by the host.
 
+use crate::attempt::on_thread;
 use crate::measure::Series;
 use crate::pin::{Cpus, pin};
 use crate::report::scale::number;
@@ -15,28 +16,24 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Times that it is woken; the median counts.
+/// Number of wakeups; the median counts.
 const TIMES: usize = 2000;
-/// So long it has been asleep by then.
+/// How long the thread has been asleep when it is woken.
 const ASLEEP: Duration = Duration::from_micros(100);
-/// A wake that takes longer has been lost.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// A wakeup that takes longer has been lost.
+const LOST: Duration = Duration::from_secs(5);
 
-/// What one wake takes, in microseconds.
+/// One wakeup, in microseconds from its beginning.
 struct Wake {
-    /// Until the thread that wakes goes on.
+    /// Until the waking thread continues.
     sender: f64,
-    /// From its beginning until the other runs.
+    /// Until the woken thread runs.
     whole: f64,
 }
 
-/// In words, as seen from a daemon's CPU that wakes the one with traffic.
-///
-/// # Errors
-/// When threads cannot be kept on their CPUs, or do not wake.
+/// The median wakeup in words, from the daemon's CPU to the CPU with traffic.
 pub fn in_words(cpus: Cpus) -> Result<String> {
-    let measured = thread::spawn(move || wakes(cpus));
-    let wakes = measured.join().map_err(|_| anyhow!("the thread that wakes others panicked"))??;
+    let wakes = on_thread(|| wakes(cpus))?;
     let median = |of: fn(&Wake) -> f64| number(Series(wakes.iter().map(of).collect()).median());
     let (whole, sender) = (median(|wake| wake.whole), median(|wake| wake.sender));
     let asleep = ASLEEP.as_micros();
@@ -51,7 +48,7 @@ fn wakes(cpus: Cpus) -> Result<Vec<Wake>> {
     thread::scope(|scope| {
         let sleeper = scope.spawn(|| -> Result<()> {
             pin(cpus.traffic)?;
-            // Ends when nobody wakes it any more.
+            // Ends when the stream is closed.
             while from.read(&mut [0])? > 0 {
                 awake.store(now(), Ordering::Release);
             }
@@ -61,12 +58,12 @@ fn wakes(cpus: Cpus) -> Result<Vec<Wake>> {
             (0..TIMES).map(|_| wake(&mut to, &awake, &now)).collect::<Result<Vec<Wake>>>()
         });
         drop(to);
-        sleeper.join().map_err(|_| anyhow!("the thread that sleeps panicked"))??;
+        sleeper.join().map_err(|_| anyhow!("the sleeping thread panicked"))??;
         wakes
     })
 }
 
-/// Lets the other thread fall asleep, wakes it, and waits awake for its time.
+/// Lets the other thread fall asleep, wakes it, and polls for its time.
 fn wake(to: &mut UnixStream, awake: &AtomicU64, now: &dyn Fn() -> u64) -> Result<Wake> {
     let start = Instant::now();
     while start.elapsed() < ASLEEP {
@@ -79,10 +76,10 @@ fn wake(to: &mut UnixStream, awake: &AtomicU64, now: &dyn Fn() -> u64) -> Result
     let start = Instant::now();
     loop {
         match awake.load(Ordering::Acquire) {
-            0 => ensure!(start.elapsed() < PATIENCE, "a thread that was woken did not run"),
+            0 => ensure!(start.elapsed() < LOST, "a thread that was woken did not run"),
             ran => {
                 let microseconds = |end: u64| end.saturating_sub(begin) as f64 / 1e3;
-                // Where idle CPUs watch for work the other may be the first.
+                // Where idle CPUs poll for work the woken thread may be the first.
                 return Ok(Wake { sender: microseconds(sent.min(ran)), whole: microseconds(ran) });
             }
         }

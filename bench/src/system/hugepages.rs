@@ -9,9 +9,9 @@ use std::process::Stdio;
 
 const FILE: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
 
-/// Reserves pages and says how many it got; then waits for the end of its standard input, whose
-/// other end only this program holds, and gives back that many. So it does however this program
-/// ends, and whatever others reserve meanwhile: those that do it in this way take turns.
+/// Reserves pages and prints how many it got; then waits for the end of its standard input, whose
+/// other end only this program holds, and gives that many back. So pages are given back however
+/// this program ends. A lock orders the reservations of several scripts.
 const GUARD: &str = r#"
 trap '' INT TERM HUP
 exec 9<"$2" && flock 9 || exit
@@ -31,15 +31,15 @@ pub struct Hugepages {
 }
 
 impl Hugepages {
-    /// Reserves so many pages beside those that are reserved already.
+    /// Reserves `pages` pages in addition to those that are reserved already.
     ///
     /// # Errors
-    /// When the kernel has no such pages, or not so much memory in pieces of that size.
+    /// When the kernel has no such pages, or too little memory in pieces of that size.
     pub fn reserve(pages: u64) -> Result<Hugepages> {
         let pages_text = pages.to_string();
         let arguments = [OsStr::new(&pages_text), OsStr::new(FILE)];
         let mut guard = Guard::start(GUARD, &arguments, Stdio::piped())
-            .context("starting what reserves hugepages")?;
+            .context("starting the script that reserves hugepages")?;
         let mut said = String::new();
         let out = guard.output().context("its output was asked for")?;
         BufReader::new(out).read_line(&mut said).context("reading how many hugepages there are")?;
@@ -64,7 +64,7 @@ mod tests {
         let Some(before) = reserved() else {
             return skip("the kernel has no hugepages of 2 MiB");
         };
-        // Several at once, as when benchmarks run beside each other.
+        // Several at once, as when several benchmarks run.
         let turns: Vec<_> = (0..4).map(|_| std::thread::spawn(|| Hugepages::reserve(2))).collect();
         let held: Result<Vec<_>> = turns.into_iter().map(|t| t.join().unwrap()).collect();
         match &held {

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Echo of messages by TCP.
+
+use super::{Experiment, NO_FRAMES, Reason, Run, Task, between_hosts};
+use crate::endpoints::tcp::echo;
+use crate::host_testbed::HostTestbed;
+use crate::point::{Metric, parameters};
+use crate::rules::Rules;
+use crate::system::System;
+use anyhow::Result;
+use std::time::Duration;
+
+/// The experiment.
+pub const ECHO: Experiment = Experiment {
+    name: "echo",
+    title: "Echo through the switch, 16 B to 16 MiB",
+    about: "A client sends a message by TCP, the server sends it back when it has all of it, and \
+            the client compares. Each end has one thread. The time is from before sending until \
+            all is back, as a mean over up to 50 exchanges on one connection (fewer of large \
+            messages in the short run). Ports are plain veth pairs to two namespaces. Slipswitch \
+            tcx against Slipswitch userspace is offload on against offload off.",
+    repeats: "*Open vSwitch in NVIDIA BlueField SmartNIC*, echo test with OVS offload on and off",
+    shown: &[],
+    long: false,
+    across: Some("bytes"),
+    more: "sizes by factors of 4, and 50 exchanges of large messages, too",
+    why: HOSTS,
+    seconds: [55, 180],
+    frames: NO_FRAMES,
+    run,
+};
+
+/// Why peers may be ahead wherever packets go through the hosts' stacks.
+pub const HOSTS: &[Reason] = &[
+    Reason {
+        system: "Linux bridge",
+        metrics: &["time of an echo", "throughput", "requests", "connections"],
+        most: None,
+        words: "It forwards inside the receive path without parsing beyond the Ethernet header and \
+                without flows to count, and here both ports are known to it.",
+    },
+    Reason { system: "OVS AF_XDP", ..POLLS },
+    Reason { system: "OVS-DPDK", ..POLLS },
+];
+
+/// What polling is worth to hosts that wait for each other, as long as messages are short.
+const POLLS: Reason = Reason {
+    system: "",
+    metrics: &["time of an echo", "requests", "connections", "connections, megaflows for each"],
+    most: Some(1 << 14),
+    words: "Its thread polls on a CPU of its own, also when nothing comes: between a request and \
+            its answer that CPU does not go to sleep, and waking an idle one takes longer than \
+            forwarding does.",
+};
+
+/// Exchanges of a size, at most: the BlueField page has 50.
+const EXCHANGES: u32 = 50;
+/// A short run begins no exchange of a size after this time.
+const SHORT: Duration = Duration::from_millis(200);
+/// A full run begins all exchanges.
+const LONG: Duration = Duration::from_secs(60);
+
+fn run(run: &mut Run) -> Result<()> {
+    let full = run.plan.full;
+    // From 16 B to 16 MiB by factors of 32; of 4 in a full run.
+    let sizes = (4..=24).step_by(if full { 2 } else { 5 }).map(|bits| 1usize << bits);
+    let limit = if full { LONG } else { SHORT };
+    let task = |size: usize| Task {
+        metric: Metric { name: "time of an echo", unit: "µs", max_scatter: 0.05 },
+        parameters: parameters([("bytes", (size as u64).into())]),
+        rules: None,
+        turns: 1,
+        work: Box::new(move |t: &HostTestbed| echo(&t.endpoints, size, EXCHANGES, limit)),
+    };
+    let tasks: Vec<Task<'_>> = sizes.map(task).collect();
+    let cpus = run.cpus;
+    let make = move |system| HostTestbed::new(system, cpus, Rules::Normal)?.with_tcp();
+    run.compare(&between_hosts(), Some(System::BareTc), &make, &tasks);
+    Ok(())
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Latency at half of OVS-DPDK's rate.
+
+use super::frames::{self, Case, FRAMES, latency, rate, warm_up};
+use super::{Experiment, NO_FRAMES, Run};
+use crate::attempt::attempt;
+use crate::generator::Stream;
+use crate::measure::Series;
+use crate::pin::Cpus;
+use crate::rules::Rules;
+use crate::system::System;
+use crate::testbed::Testbed;
+use crate::topology::Remote;
+use anyhow::{Context, Result, anyhow};
+use std::time::Duration;
+
+/// The experiment.
+pub const HALF: Experiment = Experiment {
+    name: "half",
+    title: "Latency at half of OVS-DPDK's rate",
+    about: "The smallest frames of one flow between cards, at an even pace: half of what OVS-DPDK \
+            moves in this run. Where that is known, the notes below say how many frames it is.",
+    repeats: "*Virtual Switch Acceleration with OVS-TC*, 2.5 times lower latency than OVS-DPDK",
+    shown: &["latency p50", "latency p99"],
+    long: false,
+    across: None,
+    more: "",
+    why: FRAMES,
+    seconds: [30, 60],
+    frames: NO_FRAMES,
+    run,
+};
+
+/// The system whose rate is halved.
+const REFERENCE: System = System::OvsDpdk;
+/// The number of windows whose median rate counts.
+const WINDOWS: u32 = 3;
+const WINDOW: Duration = Duration::from_millis(300);
+
+fn run(run: &mut Run) -> Result<()> {
+    let case = Case { latency: true, ..Case::new(1, Rules::OneToOne(1)) };
+    run.progress.say(&format!("the rate of {}", REFERENCE.name()));
+    let rate = match measured_before(run, &case) {
+        Some(rate) => Ok(rate),
+        None => attempt(|| half_of_reference(&case, run.cpus)),
+    };
+    for system in run.systems.clone() {
+        run.progress.say(&format!("starting {}", system.name()));
+        let subject = run.subject(system, case.parameters.clone());
+        let points = attempt(|| {
+            let rate = rate.as_ref().map_err(|e| anyhow!("{e:#}"))?;
+            let testbed = warm(system, &case, run.cpus)?;
+            run.describe(system, &*testbed.instance);
+            Ok(latency::measure(&testbed, None, &case, &subject, *rate, run.plan).0)
+        });
+        match points {
+            Ok(points) => points.into_iter().for_each(|point| run.add(point)),
+            Err(e) => run.absent(system, &case.parameters, &latency::METRICS, &e),
+        }
+    }
+    if let Ok(rate) = rate {
+        run.results.note(format!("{}: {rate} frames a second.", run.experiment.title));
+    }
+    Ok(())
+}
+
+/// Half of the rate in frames a second, where another experiment has measured it.
+fn measured_before(run: &Run, case: &Case) -> Option<u32> {
+    let measured = frames::find(run.frames.as_deref()?, REFERENCE, Remote::Card, case)?;
+    let points = measured.points.as_ref().ok()?;
+    let rate = points.iter().find(|p| p.metric == rate::RATE.name)?.median?;
+    Some((rate * 1e6 / 2.0) as u32)
+}
+
+fn half_of_reference(case: &Case, cpus: Cpus) -> Result<u32> {
+    let why = || format!("the rate of {} is not known", REFERENCE.name());
+    let testbed = warm(REFERENCE, case, cpus).with_context(why)?;
+    let traffic = testbed.traffic(Stream::flood(case.flows));
+    let rates: Result<Vec<f64>> =
+        (0..WINDOWS).map(|_| Ok(traffic.measure(WINDOW)?.mpps())).collect();
+    Ok((Series(rates.with_context(why)?).median() * 1e6 / 2.0) as u32)
+}
+
+/// A system that has the case's megaflows.
+fn warm(system: System, case: &Case, cpus: Cpus) -> Result<Testbed> {
+    let mut testbed = Testbed::new(system, Remote::Card, cpus)?;
+    warm_up::warm_up(&mut testbed, case)?;
+    Ok(testbed)
+}
