@@ -3,15 +3,15 @@
 # make test    all tests
 # make build   target/release/slipswitchd and target/release/slipswitch
 # make bench   measures this machine and writes docs/benchmarks.md, in about 18 minutes
-# make bench-full   the same with all points, in an hour and a half or two
-# make bench-kernel   the kernel's Open vSwitch beside Slipswitch in an emulated guest, to docs/benchmarks-kernel.md
+# make bench-full   the same with all points to target/benchmarks-full.md, in an hour and a half or two
+# make bench-kernel   the kernel's Open vSwitch and Slipswitch in an emulated guest, to docs/benchmarks-kernel.md
 
 PACKAGES := openvswitch-switch openvswitch-common openvswitch-pki openvswitch-testcontroller \
 	iproute2 iputils-ping fping iperf3 tcpdump ethtool procps util-linux openssl ca-certificates gcc libc6-dev make \
 	clang libbpf-dev linux-libc-dev libelf-dev zlib1g-dev pkg-config
 
-# Whom Slipswitch is compared with, beside the above. It leaves the alternative ovs-vswitchd as it is.
-# DPDK's drivers are packages that it only recommends.
+# OVS-DPDK, with which Slipswitch is compared. The package leaves the alternative ovs-vswitchd as it is,
+# and only recommends DPDK's drivers.
 PACKAGES_BENCH := openvswitch-switch-dpdk librte-net-af-xdp23 librte-mempool-ring23
 
 # What runs the tests on other kernels, by emulation.
@@ -41,17 +41,17 @@ test: deps deps-vm
 
 # ARGS has further arguments, as in `make bench ARGS='--repeat 9'`.
 BENCH = cargo build --release -p slipswitchd -p slipswitch-bench && \
-	cargo run --release -p slipswitch-bench -- --page docs/benchmarks.md
+	cargo run --release -p slipswitch-bench --
 
 bench: deps deps-bench
-	$(BENCH) $(ARGS)
+	$(BENCH) --page docs/benchmarks.md $(ARGS)
 
 bench-full: deps deps-bench
-	$(BENCH) --full $(ARGS)
+	$(BENCH) --full --page target/benchmarks-full.md $(ARGS)
 
 # The guest's clock counts instructions: a packet's nanoseconds are its instructions, and figures do
-# not depend on the host. (Linux 6.1 does not get to its first words with that clock.) The guest's files
-# go with it: what it measured is the object of JSON in what it prints. Five minutes.
+# not depend on the host. (Linux 6.1 does not boot with that clock.) The guest's files are lost when it
+# ends: its results are the JSON object in its output. Five minutes.
 KERNEL := 6.12
 KERNEL_RESULTS := target/bench-kernel.json
 bench-kernel: deps deps-vm

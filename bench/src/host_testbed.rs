@@ -52,8 +52,7 @@ impl HostTestbed {
         };
         ensure!(one.reaches(two.address(), FIRST_TIMEOUT), "the hosts do not reach each other");
         let note = xdp.then(|| {
-            "the ends are as behind network cards, for XDP: NAPI at the ports, no offload at the \
-             hosts"
+            "the remote ends are network cards, for XDP: NAPI at the ports, no offload at the hosts"
                 .into()
         });
         Ok(HostTestbed { system, instance, endpoints, note, topology, third: None })
@@ -75,8 +74,8 @@ impl HostTestbed {
             unfinished.push(self.system);
         }
         self.note = Some(
-            "TCP does not pass while the hosts leave checksums to their devices, so that was \
-             switched off by hand (ethtool -K eth0 tx off), and large segments with it"
+            "TCP does not pass while the hosts leave checksums to their devices, so this offload \
+             was switched off by hand (ethtool -K eth0 tx off), and large segments with it"
                 .into(),
         );
         Ok(self)

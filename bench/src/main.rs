@@ -247,8 +247,8 @@ fn write(path: &Path, text: &str) -> Result<()> {
 /// A note for readers if other programs ran at the beginning.
 fn busy() -> Option<&'static str> {
     (load() > QUIET_LOAD).then_some(
-        "The machine was busy with other things when this began: TCP's figures lean towards \
-         each other, and caches were shared. Measure again when it is quiet.",
+        "Other programs ran when this began: differences between TCP's figures are smaller \
+         than on a quiet machine, and caches were shared. Measure again on a quiet machine.",
     )
 }
 

@@ -20,9 +20,9 @@ pub const CPU: Experiment = Experiment {
     name: "cpu",
     title: "CPU that the daemon uses",
     about: "CPU time of all threads of the daemon, as the scheduler counts it, in percent of one \
-            CPU: with nothing to do, and under traffic of 10,000 flows, a rule for each. Megaflows \
-            that meet nothing go after 10 s, as by default. Daemons that do not poll have nothing \
-            to do at the same time, and traffic one after the other.",
+            CPU: idle, and with traffic of 10,000 flows with a rule each. Idle megaflows are \
+            removed after 10 s, the default. Daemons that do not poll are idle at the same time, \
+            and have traffic one after the other.",
     repeats: "*OVS Kernel Datapath Offload at 100GbE* (Chelsio T6), %CPU against the number of \
               flows: 0.34 % at 10k",
     shown: &[],

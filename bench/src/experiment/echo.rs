@@ -14,43 +14,43 @@ use std::time::Duration;
 pub const ECHO: Experiment = Experiment {
     name: "echo",
     title: "Echo through the switch, 16 B to 16 MiB",
-    about: "A client sends a message by TCP, the server sends it back when it has all of it, and \
-            the client compares. Each end has one thread. The time is from before sending until \
-            all is back, as a mean over up to 50 exchanges on one connection (fewer of large \
-            messages in the short run). Ports are plain veth pairs to two namespaces. Slipswitch \
-            tcx against Slipswitch userspace is offload on against offload off.",
+    about: "A client sends a message by TCP, the server returns it when it is complete, and the \
+            client compares it. Each endpoint has one thread. The time is from before the message \
+            is sent until all of it is back, as a mean over up to 50 exchanges on one connection \
+            (fewer of large messages in the short run). Ports are plain veth pairs to two \
+            namespaces. Slipswitch tcx is offload on, Slipswitch userspace is offload off.",
     repeats: "*Open vSwitch in NVIDIA BlueField SmartNIC*, echo test with OVS offload on and off",
     shown: &[],
     long: false,
     across: Some("bytes"),
-    more: "sizes by factors of 4, and 50 exchanges of large messages, too",
+    more: "sizes by factors of 4, and 50 exchanges of large messages",
     why: HOSTS,
     seconds: [55, 180],
     frames: NO_FRAMES,
     run,
 };
 
-/// Why peers may be ahead wherever packets go through the hosts' stacks.
+/// Why other switches may be ahead where packets pass the hosts' stacks.
 pub const HOSTS: &[Reason] = &[
     Reason {
         system: "Linux bridge",
         metrics: &["time of an echo", "throughput", "requests", "connections"],
         most: None,
-        words: "It forwards inside the receive path without parsing beyond the Ethernet header and \
-                without flows to count, and here both ports are known to it.",
+        words: "It forwards inside the receive path without parsing beyond the Ethernet header \
+                and without flow statistics, and both ports are known to it here.",
     },
     Reason { system: "OVS AF_XDP", ..POLLS },
     Reason { system: "OVS-DPDK", ..POLLS },
 ];
 
-/// What polling is worth to hosts that wait for each other, as long as messages are short.
+/// The advantage of polling for hosts that wait for each other, as long as messages are short.
 const POLLS: Reason = Reason {
     system: "",
     metrics: &["time of an echo", "requests", "connections", "connections, megaflows for each"],
     most: Some(1 << 14),
-    words: "Its thread polls on a CPU of its own, also when nothing comes: between a request and \
-            its answer that CPU does not go to sleep, and waking an idle one takes longer than \
-            forwarding does.",
+    words: "Its thread polls on a CPU of its own, also without packets: that CPU does not sleep \
+            between a request and its answer, and waking an idle CPU takes longer than \
+            forwarding.",
 };
 
 /// Exchanges of a size, at most: the BlueField page has 50.

@@ -24,16 +24,18 @@ use std::time::{Duration, Instant};
 pub const FLOOD: Experiment = Experiment {
     name: "flood",
     title: "TCP beside a port that floods the switch",
-    about: "One TCP connection between two containers, while a third sends the smallest UDP packets \
-            as fast as one thread can; the switch drops all of them. Either one megaflow does so, or \
-            addresses and ports decide about each packet (they are random, so each is a new flow), \
-            or rules of many prefixes do (so that flows have many masks). Sending the packets takes \
-            CPU from the sender, too: they share one, receiver and daemon have the other. So what \
-            new flows and masks cost is the ratio, in brackets, to the throughput beside packets \
-            that one flow drops. It is measured when a flood has gone on for four seconds: what a port has \
-            saved up for new flows is spent then. CPU is that of the daemon, in percent of one. How many packets were sent \
-            and how many megaflows there were is in the file of results.",
-    repeats: "none of the papers' tables; it is what a hostile container can do to its neighbours",
+    about: "One TCP connection between two containers, while a third sends the smallest UDP \
+            packets as fast as one thread can; the switch drops all of them. They are dropped by \
+            one megaflow, or by a rule that reads addresses and ports (these are random, so each \
+            packet is a new flow), or by rules of many prefixes (so that flows have many masks). \
+            Sending the packets takes CPU from the TCP sender, which shares a CPU with the third \
+            container; the receiver and the daemon have the other. So the cost of new flows and \
+            masks is the ratio, in brackets, to the throughput beside packets that one megaflow \
+            drops. Measuring begins four seconds after the flood, when a port has spent its \
+            saved-up budget for new flows. CPU is that of the daemon, in percent of one CPU. The \
+            numbers of packets and megaflows are in the file of results.",
+    repeats: "none of the papers' tables; it shows what a hostile container can do to its \
+              neighbours",
     shown: &["throughput", "CPU of the daemon"],
     long: true,
     across: Some("flood"),

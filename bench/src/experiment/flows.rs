@@ -10,8 +10,8 @@ use crate::rules::Rules;
 pub const FLOWS: Experiment = Experiment {
     name: "flows",
     title: "Rate and CPU by the number of flows",
-    about: "The smallest frames, as above. CPU is that of all that moves packets, in percent of \
-            one CPU, the generator included: it is never idle here.",
+    about: "The smallest frames, measured as above. CPU is that of everything that moves packets, \
+            in percent of one CPU, including the generator, which is never idle here.",
     repeats: "*OVS Kernel Datapath Offload at 100GbE* (Chelsio T6), packets a second and %CPU \
               against 1 to 10 K flows",
     shown: &["rate", "rate per core", "CPU"],

@@ -235,7 +235,7 @@ fn warm_turns<T: Sample>(
     outcomes.pop().context("nothing was measured")
 }
 
-/// Why peers may be ahead where frames come from the generator.
+/// Why other switches may be ahead where frames come from the generator.
 pub const FRAMES: &[Reason] = &[
     Reason {
         system: "Linux bridge",
@@ -248,21 +248,21 @@ pub const FRAMES: &[Reason] = &[
             "latency p99.9",
         ],
         most: None,
-        words: "It forwards by destination address alone: neither rules nor flows are looked at, \
-                and nothing is counted for a flow. It is behind the bare redirects' hooks, so where \
-                these are behind it, too, it is not a lookup that makes the difference.",
+        words: "It forwards by destination address alone, without rules, flows and their \
+                statistics. Its hook is after those of the bare redirects, so where these are \
+                slower, too, the lookup is not the reason.",
     },
     Reason { system: "OVS AF_XDP", ..OWN_CPU },
     Reason { system: "OVS-DPDK", ..OWN_CPU },
 ];
 
-/// What a thread that polls has for itself.
+/// The advantage of a thread that polls.
 const OWN_CPU: Reason = Reason {
     system: "",
     metrics: &["rate", "throughput"],
     most: None,
-    words: "Its polling thread has a CPU of its own, which the figure for each core takes into \
-            account and the plain rate does not.",
+    words: "Its polling thread has a CPU of its own; the rate per core accounts for that, the \
+            plain rate does not.",
 };
 
 #[cfg(test)]

@@ -11,20 +11,21 @@ use crate::rules::Rules;
 pub const GRID: Experiment = Experiment {
     name: "grid",
     title: "UDP by frame size and number of flows",
-    about: "Frames of the generator arrive on one port and leave by another, as fast as the \
-            generator can, with an OpenFlow rule for each flow (port and 5-tuple); flows take turns \
-            in random order. Ports stand for network cards. Counted is what arrives; the rate is \
-            per second of time, the rate per core per second of CPU time of all that moves \
-            packets, the generator included. The generator and what the kernel does for arriving \
-            frames share one CPU; daemons have the other. The bare generator sends the same frames \
-            into the sink without a switch, in turn with every system: that is the limit of all. The \
-            limit of whoever has flows is the bare XDP lookup, which finds a flow's 16 bytes by \
-            its number and counts: with many flows it waits for memory, as every switch then does. \
-            Rules are put in by one bundle, and nothing is measured before each flow has its megaflow; where \
-            some are missing, a note says so. Latency is of 100,000 frames a second at an even pace, from the generator to the \
-            sink; of one flow it is taken in turn with the bare XDP redirect, which its ratio is to, in turns \
-            of 50 ms, because a machine that others use, too, may be twice as fast a second later. \
-            Bytes are with Ethernet's checksum.",
+    about: "The generator's frames arrive on one port and leave by another, as fast as the \
+            generator can send, with an OpenFlow rule for each flow (port and 5-tuple). Flows \
+            take turns in random order. Ports stand for network cards. Frames are counted at the \
+            sink. The rate is per second of time; the rate per core is per second of CPU time of \
+            everything that moves packets, including the generator. The generator and the \
+            kernel's part of receiving frames share one CPU; daemons have the other. In turn with \
+            every system, the bare generator sends the same frames into the sink without a \
+            switch: no system can be faster. The bare XDP lookup is the limit of a switch with \
+            flows: it finds 16 bytes of a flow by the flow's number and counts in them, so with \
+            many flows it waits for memory as every switch does. Rules are added in one bundle. \
+            Nothing is measured before each flow has its megaflow; a note says where some are \
+            missing. Latency is measured with 100,000 frames a second at an even pace, from the \
+            generator to the sink. With one flow it is measured in turns of 50 ms with the bare \
+            XDP redirect, and its ratio is to that: a shared machine may be twice as fast a \
+            second later. Bytes include Ethernet's checksum.",
     repeats: "*Virtual Switch Acceleration with OVS-TC*, 8 frame sizes by 7 numbers of flows up to \
               256 K, rules 1:1",
     shown: &[

@@ -18,8 +18,9 @@ use std::time::Duration;
 pub const HALF: Experiment = Experiment {
     name: "half",
     title: "Latency at half of OVS-DPDK's rate",
-    about: "The smallest frames of one flow between cards, at an even pace: half of what OVS-DPDK \
-            moves in this run. Where that is known, the notes below say how many frames it is.",
+    about: "The smallest frames of one flow between cards, at an even pace: half of the rate that \
+            OVS-DPDK reaches in this run. The notes below have the number of frames, if it is \
+            known.",
     repeats: "*Virtual Switch Acceleration with OVS-TC*, 2.5 times lower latency than OVS-DPDK",
     shown: &["latency p50", "latency p99"],
     long: false,

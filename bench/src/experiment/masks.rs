@@ -10,13 +10,13 @@ use crate::rules::Rules;
 pub const MASKS: Experiment = Experiment {
     name: "masks",
     title: "Rate by the number of masks",
-    about: "The smallest frames of 16,384 flows, as above, whose megaflows have so many different \
-            masks; each flow has a megaflow of its own. There are more flows than Open \
-            vSwitch's exact-match cache holds; its signature match cache, which is on here, spares \
-            most packets the search through the masks. The exact-match cache of Slipswitch's BPF \
-            datapath holds all of them.",
-    repeats: "none of the papers' tables; *Faster OVS Datapath with XDP* has a hash table for each \
-              mask",
+    about: "The smallest frames of 16,384 flows, measured as above. Their megaflows have this \
+            many different masks; each flow has a megaflow of its own. There are more flows than \
+            Open vSwitch's exact-match cache holds. Its signature match cache is enabled, so that \
+            most packets do not search all masks. The exact-match cache of Slipswitch's BPF \
+            datapath holds all flows.",
+    repeats: "none of the papers' tables; *Faster OVS Datapath with XDP* has a hash table for \
+              each mask",
     shown: &["rate", "rate per core"],
     long: false,
     across: Some("masks"),

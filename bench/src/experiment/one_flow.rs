@@ -14,10 +14,10 @@ use anyhow::Result;
 pub const ONE_FLOW: Experiment = Experiment {
     name: "one-flow",
     title: "One UDP flow, from a network card to a card and to a container",
-    about: "The smallest frames of one flow, as above. A container is behind a plain veth pair, \
-            with nothing switched on or off at it. What the generator sends is counted where its \
-            device would take the frames, which end there; the bare generator's frames reach the \
-            sink, which takes time of the same CPU.",
+    about: "The smallest frames of one flow, measured as above. A container is at the other end \
+            of a plain veth pair without any setting. The frames of the generator up to its \
+            device are counted where the device takes them, and end there; the bare generator's \
+            frames reach the sink, which takes time of the same CPU.",
     repeats: "the single-flow figures of the papers on AF_XDP in Open vSwitch: physical to \
               physical and physical to container",
     shown: &["rate", "rate per core", "latency p50", "latency p99"],

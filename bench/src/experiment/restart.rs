@@ -18,11 +18,10 @@ use std::time::Duration;
 pub const RESTART: Experiment = Experiment {
     name: "restart",
     title: "A restart under load",
-    about: "10,000 numbered datagrams a second go through the switch while its daemon is told to \
-            exit (`ovs-appctl exit`), is started again with `flow-restore-wait`, gets its rules \
-            back, and goes on. What did not arrive is lost; the delay is that of the datagram that \
-            was longest on its way. The goal is judged by the worst of the restarts, the table has the \
-            one in the middle.",
+    about: "10,000 numbered datagrams a second pass the switch while its daemon is stopped \
+            (`ovs-appctl exit`), is started again with `flow-restore-wait`, gets its rules back, \
+            and continues. Datagrams that do not arrive are lost; the delay is that of the \
+            slowest datagram. The goal is judged by the worst restart; the table has the median.",
     repeats: "none of the papers' tables; the BlueField page notes that rules are gone after a \
               restart",
     shown: &[],
@@ -38,13 +37,13 @@ pub const RESTART: Experiment = Experiment {
     run,
 };
 
-/// What is lost has no delay.
+/// Lost packets have no delay.
 const LOST_INSTEAD: Reason = Reason {
     system: "",
     metrics: &["longest delay"],
     most: None,
-    words: "The packets of that time are lost there, as the table above has them, and what is lost is \
-            not late.",
+    words: "It loses the packets of that time, as the table above shows, and lost packets have no \
+            delay.",
 };
 
 /// Traffic before and after a restart.

@@ -22,16 +22,16 @@ use std::time::{Duration, Instant};
 pub const RULES: Experiment = Experiment {
     name: "rules",
     title: "Adding OpenFlow rules",
-    about: "`ovs-ofctl add-flows` of rules that are exact in port and 5-tuple, into an empty table, \
-            until the tool returns; it waits for a barrier behind each rule. Tool and daemon have a \
-            CPU each. The tool's own time is part of it for every switch: the limit, in turn with \
-            every switch, is a server that polls, answers barriers and keeps nothing. The tool \
-            sleeps until it has its answer, so where an idle CPU halts at once and is slow to wake, \
-            that is most of the time of a switch, but where the answer comes before the CPU has \
-            halted, some 4 µs after the request: Slipswitch answers when it has accepted a rule, and \
-            adds it while the tool makes the next one. Memory is what the daemon has more of \
-            afterwards (resident), divided by the number of rules. Open vSwitch keeps rules in the \
-            same way on every datapath, so one stands for all.",
+    about: "`ovs-ofctl add-flows` of rules that are exact in port and 5-tuple, into an empty \
+            table, until the tool returns; it waits for a barrier after each rule. Tool and \
+            daemon have a CPU each. The tool's own time is included for every switch: the limit, \
+            in turn with every switch, is a server that polls, answers barriers and keeps \
+            nothing. The tool sleeps until it has an answer. Where an idle CPU halts at once and \
+            is slow to wake, waking it is most of a switch's time, unless the answer comes before \
+            the CPU has halted, some 4 µs after the request: Slipswitch answers when it has \
+            accepted a rule, and adds it while the tool prepares the next. Memory is the daemon's \
+            additional resident memory, divided by the number of rules. Open vSwitch keeps rules \
+            in the same way with every datapath, so one stands for all.",
     repeats: "none of the papers' tables; 256 K rules are the largest point of *Virtual Switch \
               Acceleration with OVS-TC*",
     shown: &[],

@@ -18,16 +18,17 @@ use std::time::Duration;
 pub const SETUP: Experiment = Experiment {
     name: "setup",
     title: "Flow set-up",
-    about: "UDP datagrams whose destination addresses the switch has not seen since its megaflows \
-            were removed, with an OpenFlow rule for each. 64 of them are on their way, and with each \
-            that arrives another one is sent: new flows a second, and the CPU time of all threads \
-            of the daemon for each. One at a time: how long the first packet of a flow takes, and \
-            a later one; from before it is sent until it is received. One thread sends and \
-            receives. Each flow is to have a megaflow when it has begun, which is looked at; for flows \
-            of one packet Slipswitch makes as many only with `other_config:upcall-cpu-percent=100`, which \
-            it has here. To the limit, a redirect, no flow is new: it is what the two ends can do.",
-    repeats: "none of the papers' tables; flow set-up is what *Faster OVS Datapath with XDP* \
-              names as the reason not to compile programs for each flow",
+    about: "UDP datagrams to destination addresses that the switch has not seen since its \
+            megaflows were removed, with an OpenFlow rule for each. Up to 64 are in flight, and \
+            with each that arrives another is sent: new flows a second, and the CPU time of all \
+            threads of the daemon for each. Then one at a time: how long the first packet of a \
+            flow takes, and a later one, from before it is sent until it is received. One thread \
+            sends and receives. A check makes sure that each flow has a megaflow when it has \
+            begun; for flows of one packet Slipswitch makes this many only with \
+            `other_config:upcall-cpu-percent=100`, which is set here. The limit is a redirect, \
+            for which no flow is new: it shows what the two endpoints can do.",
+    repeats: "none of the papers' tables; *Faster OVS Datapath with XDP* gives flow set-up as the \
+              reason not to compile programs for each flow",
     shown: &[],
     long: false,
     across: None,
@@ -38,7 +39,7 @@ pub const SETUP: Experiment = Experiment {
     run,
 };
 
-/// Why peers may be ahead where flows begin.
+/// Why other switches may be ahead where flows begin.
 const MISSES: &[Reason] = &[
     Reason { system: "OVS AF_XDP", ..AWAKE },
     Reason { system: "OVS-DPDK", ..AWAKE },
@@ -46,19 +47,19 @@ const MISSES: &[Reason] = &[
         system: "OVS AF_PACKET",
         metrics: &["first packet"],
         most: None,
-        words: "Every packet goes through its main thread, which is mostly still awake from the one \
-                before; the daemon of Slipswitch sleeps by then, and to wake it is \
-                most of what takes longer, above all where CPUs are virtual.",
+        words: "Every packet passes its main thread, which is mostly still awake from the \
+                previous one; the daemon of Slipswitch sleeps by then, and waking it is most of \
+                the difference, above all where CPUs are virtual.",
     },
 ];
 
-/// What polling is worth to first packets.
+/// The advantage of polling for first packets.
 const AWAKE: Reason = Reason {
     system: "",
     metrics: &["new flows", "first packet"],
     most: None,
-    words: "Its thread polls on a CPU of its own: a first packet wakes nobody, while the daemon of \
-            Slipswitch sleeps until the kernel has something for it.",
+    words: "Its thread polls on a CPU of its own, so that a first packet wakes no thread; the \
+            daemon of Slipswitch sleeps until the kernel has a packet for it.",
 };
 
 /// Most datagrams that are in flight.

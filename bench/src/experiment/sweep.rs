@@ -12,10 +12,10 @@ use anyhow::{Context, Result};
 /// The experiment.
 pub const SWEEP: Experiment = Experiment {
     name: "sweep",
-    title: "Bringing statistics home",
-    about: "How long one pass over all megaflows takes that reads their statistics, credits the \
-            rules and checks that each still holds: the dump duration of `ovs-appctl upcall/show`, \
-            in whole milliseconds. Megaflows are made as above.",
+    title: "Collecting statistics",
+    about: "The duration of one pass over all megaflows, which reads their statistics, credits \
+            the rules and checks that each megaflow is still valid: the dump duration of \
+            `ovs-appctl upcall/show`, in whole milliseconds. Megaflows are made as above.",
     repeats: "none of the papers' tables",
     shown: &[],
     long: false,

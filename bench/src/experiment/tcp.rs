@@ -17,16 +17,16 @@ use std::time::Duration;
 pub const TCP: Experiment = Experiment {
     name: "tcp",
     title: "TCP between two containers",
-    about: "One connection's throughput; requests of one byte that are answered by one byte, one \
-            at a time; connections that are made, used for one request and closed, one at a time. \
-            Connections are counted twice: with rules that do not look at TCP's ports, and with \
-            rules that do, so that each connection needs two new megaflows. Hosts control congestion \
-            by CUBIC, as Linux does by itself, whatever this machine was told: TCP that paces itself \
-            would show its timers. Systems take turns of 50 ms, because a machine that others use, \
-            too, may be twice as fast a second later; a round is the mean over as many turns as fill \
-            its time.",
-    repeats: "none of the papers' tables; the AF_XDP numbers of *Faster OVS Datapath with XDP* \
-              leave TCP out",
+    about: "Throughput is that of one connection. Requests have one byte and are answered by one \
+            byte, one at a time. Connections are made, used for one request and closed, one at a \
+            time. They are counted twice: with rules that do not match TCP's ports, and with \
+            rules that do, so that each connection needs two new megaflows. Hosts use CUBIC for \
+            congestion control, Linux's default, whatever this machine is set to: an algorithm \
+            that paces would measure its timers. Systems take turns of 50 ms, because a shared \
+            machine may be twice as fast a second later; a round is the mean over the turns that \
+            fill its time.",
+    repeats: "none of the papers' tables; the AF_XDP figures of *Faster OVS Datapath with XDP* \
+              are without TCP",
     shown: &[],
     long: false,
     across: None,

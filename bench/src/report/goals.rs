@@ -141,7 +141,7 @@ impl Goal {
             Verdict::Met(value) => (format!("{}{unit}", self.text(value)), "met".to_owned()),
             Verdict::Missed(value) => {
                 let beyond = of_limit.is_some_and(|limit| !self.bound.holds(limit));
-                let verdict = if beyond { "**missed**, by the limit, too" } else { "**missed**" };
+                let verdict = if beyond { "**missed**, also by the limit" } else { "**missed**" };
                 (format!("{}{unit}", self.text(value)), verdict.to_owned())
             }
             Verdict::Unknown(why) => ("–".to_owned(), format!("not measured: {why}")),
@@ -285,7 +285,7 @@ mod tests {
         let row = |bound| against(bound).row(&results);
         assert!(row(8.0).ends_with("| ≥ 8 | 8.00 | 10.0 | met |"));
         assert!(row(9.0).ends_with("| ≥ 9 | 8.00 | 10.0 | **missed** |"));
-        assert!(row(20.0).ends_with("| ≥ 20 | 8.00 | 10.0 | **missed**, by the limit, too |"));
+        assert!(row(20.0).ends_with("| ≥ 20 | 8.00 | 10.0 | **missed**, also by the limit |"));
     }
 
     #[test]

@@ -41,7 +41,7 @@ pub fn page(results: &Results, layout: &Layout<'_>, folder: &str) -> Page {
     facts(&mut text, results);
     goals_table(&mut text, results, layout);
     let mut plots = Vec::new();
-    text.push_str("\n## What was compared\n\n| system | what it is here |\n|---|---|\n");
+    text.push_str("\n## The compared systems\n\n| system | settings |\n|---|---|\n");
     for (system, setting) in &results.systems {
         let _ = writeln!(text, "| {system} | {} |", one_line(setting));
     }
@@ -63,7 +63,7 @@ pub fn page(results: &Results, layout: &Layout<'_>, folder: &str) -> Page {
 fn head(results: &Results, minutes: u64, folder: &str) -> String {
     let rest = match results.is_full() {
         true => "This is the full run.",
-        false => "Below each experiment stands what only the full run has.",
+        false => "A line of each experiment says what only the full run has.",
     };
     let samples = match folder {
         "" => String::new(),
@@ -76,17 +76,16 @@ fn head(results: &Results, minutes: u64, folder: &str) -> String {
 # Benchmarks
 
 Pages like this are written by `make bench` (about {minutes} minutes), `make bench-full` (all points, more
-rounds) and `make bench-kernel` (beside the kernel's Open vSwitch, in an emulated guest:
+rounds) and `make bench-kernel` (with the kernel's Open vSwitch, in an emulated guest:
 [benchmarks-kernel.md](benchmarks-kernel.md)); do not edit them. {rest}
-All figures are of one run on one machine, the one below:
-every system is measured there, with the same generator and the same sink. What could not be
-measured says why. What two experiments have in common is measured once and stands in both.{samples}
+All figures are of one run on the machine below, with the same generator and the same sink for
+every system. A note gives the reason where a figure could not be measured. Figures that two
+experiments have in common are measured once and are in both.{samples}
 
-How to read the tables: the median over the rounds, ± the median distance from it; in brackets,
-the median of the rounds' ratios to the limit of the experiment, or to what its text names, where that
-took turns with it;
-bold, the best switch of a column (limits are no switches); `~`, figures that scatter widely,
-also when they were taken again; [1], a note below the table. Plots show the smallest and the
+How to read the tables: the median over the rounds, ± the median distance from it. In brackets: the
+median of the rounds' ratios to the limit of the experiment, or to the system that its text names, if
+they took turns. Bold: the best switch of a column (limits are no switches). `~`: figures that
+scatter widely, also when repeated. [1]: a note below the table. Plots show the smallest and the
 largest sample as a thin line.
 
 "
@@ -114,14 +113,14 @@ fn goals_table(text: &mut String, results: &Results, layout: &Layout<'_>) {
         .iter()
         .partition(|goal| goal.figure.experiments().into_iter().all(|name| results.has(name)));
     if !not_run.is_empty() {
-        text.push_str("\nWhat is not in a table here is about experiments that were not run.\n");
+        text.push_str("\nGoals that are not in this table need experiments that were not run.\n");
     }
     if !run.is_empty() {
         text.push_str(
-            "\nThe limit has what takes the place of Slipswitch and does the least that can be done: a \
-             redirect that finds and counts a packet's flow or, between hosts, looks at no packet; \
-             an OpenFlow server that keeps no rule.\n\n\
-             | goal | bound | measured | the limit has | |\n|---|---|---|---|---|\n",
+            "\nThe limit is the figure of a system that does the least possible work in place of \
+             Slipswitch: a redirect that finds and counts a packet's flow or, between hosts, reads \
+             no packet; an OpenFlow server that keeps no rule.\n\n\
+             | goal | bound | measured | limit | |\n|---|---|---|---|---|\n",
         );
     }
     for goal in run {
@@ -133,7 +132,7 @@ fn goals_table(text: &mut String, results: &Results, layout: &Layout<'_>) {
             let (title, name) = (experiment.title, experiment.name);
             let _ = writeln!(
                 text,
-                "\n{title} ({name}) takes long: `make bench-full` judges the goals about it."
+                "\n{title} ({name}) takes long: `make bench-full` judges its goals."
             );
         }
     }
@@ -213,9 +212,9 @@ fn ahead(text: &mut String, table: &Table<'_>, experiment: &Experiment) {
     }
 }
 
-const UNKNOWN: &str = "Why has not been found out.";
+const UNKNOWN: &str = "The reason is not known.";
 const SCATTER: &str =
-    "That is less than what the samples of both scatter, or less than one in a hundred.";
+    "The difference is less than the scatter of the samples, or less than one in a hundred.";
 
 /// Lines if a count varies, bars if nothing does; no plot of fewer than two systems.
 fn draw(table: &Table<'_>, names: &[&str]) -> Option<String> {
@@ -392,7 +391,7 @@ mod tests {
     fn goals_of_long_experiments_name_the_run_that_judges_them() {
         let long = Experiment { long: true, ..MADE_UP };
         let layout = Layout { experiments: &[&long], ..LAYOUT };
-        let words = "Made up (made-up) takes long: `make bench-full` judges the goals about it.";
+        let words = "Made up (made-up) takes long: `make bench-full` judges its goals.";
         assert!(page(&Results::default(), &layout, "benchmarks").text.contains(words));
         assert!(!page(&results(), &layout, "benchmarks").text.contains(words));
     }
@@ -402,7 +401,7 @@ mod tests {
         let mut results = results();
         results.points.iter_mut().for_each(|p| p.spread = Some(1.0));
         let text = page(&results, &LAYOUT, "benchmarks").text;
-        assert!(text.contains("9.50 against 9.00). That is less than"), "{text}");
+        assert!(text.contains("9.50 against 9.00). The difference is less than"), "{text}");
         assert!(!text.contains("It polls."), "{text}");
     }
 
@@ -412,7 +411,7 @@ mod tests {
         let page = page(&none, &LAYOUT, "benchmarks");
         for words in [
             "## Not part of this run\n\n- Made up: `--only made-up`\n",
-            "0 met, 0 missed, 1 not measured.\n\nWhat is not in a table here",
+            "0 met, 0 missed, 1 not measured.\n\nGoals that are not in this table",
         ] {
             assert!(page.text.contains(words), "{words}\nis not in\n{}", page.text);
         }

@@ -28,21 +28,21 @@ pub const XDP: Limit = Limit {
     hook: Hook::Xdp,
     program: "bare",
     lookup: false,
-    settings: "a devmap redirect at XDP in the driver; looks at no packet and has no rules",
+    settings: "a devmap redirect at XDP in the driver; reads no packet and has no rules",
 };
 pub const LOOKUP: Limit = Limit {
     hook: Hook::Xdp,
     program: "lookup",
     lookup: true,
-    settings: "the same behind one access to memory for each packet: 16 bytes that are the flow's \
-               own say where it goes, and count it; they are found by the source address, nothing \
-               is compared, and there are no rules",
+    settings: "the same after one memory access for each packet: 16 bytes of the flow have its output \
+               and its counter; they are found by the source address, nothing is compared, and \
+               there are no rules",
 };
 pub const TC: Limit = Limit {
     hook: Hook::Tc,
     program: "bare",
     lookup: false,
-    settings: "bpf_redirect at tcx ingress; looks at no packet and has no rules",
+    settings: "bpf_redirect at tcx ingress; reads no packet and has no rules",
 };
 
 impl Bare {

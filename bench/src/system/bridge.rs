@@ -49,7 +49,7 @@ impl Instance for Bridge {
 
     fn settings(&self) -> String {
         "both addresses are static entries, multicast snooping is off; it forwards by \
-         destination address, so flows and rules mean nothing to it"
+         destination address, without flows and rules"
             .into()
     }
 }
