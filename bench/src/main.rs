@@ -45,7 +45,6 @@ mod link;
 #[allow(unsafe_code)]
 mod live;
 mod measure;
-mod memory;
 mod netns;
 mod pin;
 mod plan;
@@ -55,10 +54,10 @@ mod progress;
 mod report;
 mod rules;
 mod sink;
+mod speed;
 mod system;
 mod testbed;
 mod topology;
-mod wakeup;
 
 use anyhow::{Context, Result};
 use args::Args;
@@ -181,8 +180,8 @@ fn how(plan: Plan, cpus: Cpus, progress: &Progress) -> Facts {
 /// waking a daemon or a tool.
 fn speed(cpus: Cpus, when: &str) -> [(String, String); 2] {
     [
-        ("reading memory", memory::in_words(cpus.traffic)),
-        ("waking an idle CPU", wakeup::in_words(cpus)),
+        ("reading memory", speed::of_memory(cpus.traffic)),
+        ("waking an idle CPU", speed::of_wakeups(cpus)),
     ]
     .map(|(name, words)| {
         let words = words.unwrap_or_else(|error| format!("unknown: {error:#}"));

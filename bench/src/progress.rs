@@ -8,40 +8,34 @@ use std::time::{Duration, Instant};
 /// How far a run is, and how long it is expected to take.
 pub struct Progress {
     begin: Instant,
-    /// Expected seconds of all experiments, of those that are over, and of the present one.
-    expected: (u64, u64, u64),
+    /// Expected seconds of the present experiment and of those that follow.
+    left: u64,
+    /// Expected seconds of the present experiment.
+    present: u64,
     /// Number of the present experiment and of all.
     number: (usize, usize),
-    /// When the present experiment began.
-    began: Duration,
 }
 
 impl Progress {
     /// For experiments that are expected to take this many seconds each.
     pub fn new(seconds: &[u64]) -> Progress {
-        Progress {
-            begin: Instant::now(),
-            expected: (seconds.iter().sum(), 0, 0),
-            number: (0, seconds.len()),
-            began: Duration::ZERO,
-        }
+        let (left, number) = (seconds.iter().sum(), (0, seconds.len()));
+        Progress { begin: Instant::now(), left, present: 0, number }
     }
 
     /// Reports that the next experiment begins.
     pub fn next(&mut self, title: &str, seconds: u64) {
         self.number.0 += 1;
-        self.expected.1 += self.expected.2;
-        self.expected.2 = seconds;
-        self.began = self.begin.elapsed();
-        let (elapsed, left) = (self.began, self.left(self.began));
-        let (number, all) = self.number;
-        eprintln!("[{number}/{all}] {title} ({} gone, about {} left)", clock(elapsed), clock(left));
+        self.left = self.left.saturating_sub(self.present);
+        self.present = seconds;
+        let ((number, all), elapsed) = (self.number, clock(self.begin.elapsed()));
+        let left = clock(Duration::from_secs(self.left));
+        eprintln!("[{number}/{all}] {title} ({elapsed} gone, about {left} left)");
     }
 
     /// Reports that something that takes a while begins.
     pub fn say(&self, words: &str) {
-        let elapsed = self.begin.elapsed();
-        eprintln!("  {} {words} (about {} left)", clock(elapsed), clock(self.left(elapsed)));
+        eprintln!("  {} {words}", clock(self.begin.elapsed()));
     }
 
     /// Reports a figure.
@@ -67,14 +61,6 @@ impl Progress {
     pub fn elapsed(&self) -> Duration {
         self.begin.elapsed()
     }
-
-    /// The time that is expected to be left. An experiment that takes longer than expected is
-    /// always about to end.
-    fn left(&self, elapsed: Duration) -> Duration {
-        let (all, over, present) = self.expected;
-        let rest = |over: u64| Duration::from_secs(all.saturating_sub(over));
-        rest(over).saturating_sub(elapsed.saturating_sub(self.began)).max(rest(over + present))
-    }
 }
 
 /// Minutes and seconds.
@@ -91,14 +77,9 @@ mod tests {
     fn the_rest_is_what_the_experiments_are_expected_to_take() {
         let mut progress = Progress::new(&[10, 30]);
         progress.next("a", 10);
-        progress.began = Duration::ZERO;
-        assert_eq!(progress.left(Duration::ZERO), Duration::from_secs(40));
-        assert_eq!(progress.left(Duration::from_secs(4)).as_secs(), 36);
-        assert_eq!(progress.left(Duration::from_secs(90)).as_secs(), 30);
+        assert_eq!(progress.left, 40);
         progress.next("b", 30);
-        progress.began = Duration::from_secs(10);
-        assert_eq!(progress.left(Duration::from_secs(10)), Duration::from_secs(30));
-        assert_eq!(progress.left(Duration::from_secs(200)), Duration::ZERO);
+        assert_eq!(progress.left, 30);
         assert_eq!(clock(Duration::from_secs(125)), "2:05");
     }
 }
