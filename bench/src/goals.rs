@@ -67,7 +67,7 @@ const fn grid(
     goal(words, ratio("grid", metric, parameters, XDP, other), bound, Some(LOOKUP))
 }
 
-/// TCP beside a flood of this kind, against TCP beside the same packets that one megaflow drops.
+/// TCP during a flood of this kind, against TCP during a flood of packets that one megaflow drops.
 const fn flood(words: &'static str, kind: Parameters) -> Goal {
     goal(words, Paired(which("flood", TCX, "throughput", kind)), AtLeast(0.9), None)
 }
@@ -114,8 +114,8 @@ pub const ALL: [Goal; 18] = [
         AtLeast(0.95),
         Some(BARE_TC),
     ),
-    flood("TCP beside a flood of new flows", &[("flood", "new flows")]),
-    flood("TCP beside a flood of new masks", &[("flood", "new masks")]),
+    flood("TCP during a flood of new flows", &[("flood", "new flows")]),
+    flood("TCP during a flood of new masks", &[("flood", "new masks")]),
     goal(
         "new flows a second against OVS AF_PACKET",
         ratio("setup", "new flows", &[], TCX, AF_PACKET),

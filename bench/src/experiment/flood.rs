@@ -23,15 +23,15 @@ use std::time::{Duration, Instant};
 /// The experiment.
 pub const FLOOD: Experiment = Experiment {
     name: "flood",
-    title: "TCP beside a port that floods the switch",
+    title: "TCP while another port floods the switch",
     about: "One TCP connection between two containers, while a third sends the smallest UDP \
             packets as fast as one thread can; the switch drops all of them. They are dropped by \
             one megaflow, or by a rule that reads addresses and ports (these are random, so each \
             packet is a new flow), or by rules of many prefixes (so that flows have many masks). \
             Sending the packets takes CPU from the TCP sender, which shares a CPU with the third \
             container; the receiver and the daemon have the other. So the cost of new flows and \
-            masks is the ratio, in brackets, to the throughput beside packets that one megaflow \
-            drops. Measuring begins four seconds after the flood, when a port has spent its \
+            masks is the ratio, in brackets, to the throughput during a flood \
+            that one megaflow drops. Measuring begins four seconds after the flood, when a port has spent its \
             saved-up budget for new flows. CPU is that of the daemon, in percent of one CPU. The \
             numbers of packets and megaflows are in the file of results.",
     repeats: "none of the papers' tables; it shows what a hostile container can do to its \
@@ -54,7 +54,7 @@ const SYSTEMS: [System; 3] =
 const FLOODS: [Option<Flood>; 4] =
     [None, Some(Flood::Dropped), Some(Flood::NewFlows), Some(Flood::NewMasks)];
 /// What throughput is compared with, in place of a system's name.
-const AGAINST: &str = "that beside dropped packets";
+const AGAINST: &str = "the same with dropped packets";
 /// From the start of a flood until a port has spent its saved-up budget for new flows.
 const ONSET: Duration = Duration::from_secs(4);
 
@@ -136,7 +136,7 @@ fn named(flood: Option<Flood>) -> Parameters {
     parameters([("flood", flood.map_or("none", Flood::name).into())])
 }
 
-/// Measures TCP beside one flood.
+/// Measures TCP during one flood.
 fn measure(testbed: &mut HostTestbed, flood: Option<Flood>, window: Duration) -> Result<Sampled> {
     testbed.instance.install(flood.map_or(Rules::Normal, Rules::Third))?;
     purge(testbed)?;
