@@ -11,6 +11,7 @@ use crate::pin;
 use crate::programs::{Control, Programs};
 use crate::sink::{Sink, Tally};
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use packet::Mac;
 use packet::build::Frame;
 use slipswitch_tests::harness::Netns;
 use std::net::Ipv4Addr;
@@ -36,9 +37,9 @@ pub const SIZES: [u32; 2] = [64, 1518];
 pub const CHECKSUM: u32 = 4;
 
 /// Ethernet address of the sender.
-pub const SOURCE_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
+pub const SOURCE_MAC: Mac = Mac([2, 0, 0, 0, 0, 1]);
 /// Ethernet address of the receiver.
-pub const TARGET_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
+pub const TARGET_MAC: Mac = Mac([2, 0, 0, 0, 0, 2]);
 /// Address of the receiver.
 pub const TARGET: Ipv4Addr = Ipv4Addr::new(10, 128, 0, 1);
 /// UDP ports of sender and receiver.
@@ -46,11 +47,6 @@ pub const PORTS: (u16, u16) = (4000, 5000);
 
 /// The source addresses of all flows.
 pub const SOURCES: &str = "10.0.0.0/10";
-
-/// An Ethernet address as command-line tools take it.
-pub fn mac_text(address: [u8; 6]) -> String {
-    address.map(|byte| format!("{byte:02x}")).join(":")
-}
 
 /// Source address of a flow.
 pub fn source(flow: u32) -> Ipv4Addr {
@@ -61,7 +57,7 @@ pub fn source(flow: u32) -> Ipv4Addr {
 /// program changes it. It has no UDP checksum, which would cover the address.
 pub fn frame(size: u32) -> Vec<u8> {
     let payload = size.clamp(SIZES[0], SIZES[1]) - CHECKSUM - HEADERS;
-    let mut frame = Frame::ethernet(TARGET_MAC, SOURCE_MAC)
+    let mut frame = Frame::ethernet(TARGET_MAC.0, SOURCE_MAC.0)
         .ipv4(source(0), TARGET, 64)
         .udp(PORTS.0, PORTS.1)
         .payload(&vec![0; payload as usize])

@@ -30,8 +30,8 @@ pub const FLOOD: Experiment = Experiment {
             packet is a new flow), or by rules of many prefixes (so that flows have many masks). \
             Sending the packets takes CPU from the TCP sender, which shares a CPU with the third \
             container; the receiver and the daemon have the other. So the cost of new flows and \
-            masks is the ratio, in brackets, to the throughput during a flood \
-            that one megaflow drops. Measuring begins four seconds after the flood, when a port has spent its \
+            masks is the ratio, in brackets, to the throughput while one megaflow drops the \
+            packets. Measuring begins four seconds after the flood, when a port has spent its \
             saved-up budget for new flows. CPU is that of the daemon, in percent of one CPU. The \
             numbers of packets and megaflows are in the file of results.",
     repeats: "none of the papers' tables; it shows what a hostile container can do to its \

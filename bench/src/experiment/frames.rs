@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn the_generator_beside_all_systems_gives_one_series_a_metric() {
+    fn the_generator_without_a_switch_gives_one_series_a_metric() {
         let cases = (grid::GRID.frames)(true).remove(0).cases;
         let all = [
             measured(&cases[0], &[("p50", 1.0), ("p99", 3.0)]),

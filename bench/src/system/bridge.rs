@@ -2,7 +2,7 @@
 //! The kernel's bridge.
 
 use super::Instance;
-use crate::generator::{SOURCE_MAC, TARGET_MAC, mac_text};
+use crate::generator::{SOURCE_MAC, TARGET_MAC};
 use crate::netns::run;
 use crate::topology::Port;
 use anyhow::Result;
@@ -35,7 +35,7 @@ impl Instance for Bridge {
 
     fn add_ports(&mut self, ports: &[Port; 2]) -> Result<()> {
         for (port, address) in ports.iter().zip([SOURCE_MAC, TARGET_MAC]) {
-            let (name, address) = (&port.name, mac_text(address));
+            let name = &port.name;
             run(
                 &self.netns,
                 &format!(
