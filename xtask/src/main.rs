@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod fuzz;
+mod lint;
 mod tally;
 mod test;
 mod vm;
@@ -22,6 +23,13 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Fuzz(fuzz::Args),
+    /// Checks words, licences, and links and file names in Markdown
+    Lint,
+    LintWords(lint::WordsArgs),
+    /// Checks that files have an SPDX line or an entry in REUSE.toml, and licences of dependencies
+    LintLicences,
+    /// Checks that links and file names in Markdown lead somewhere
+    LintPaths,
     Test(test::Args),
     Vm(vm::Args),
 }
@@ -29,6 +37,10 @@ enum Command {
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Fuzz(args) => fuzz::run(&args),
+        Command::Lint => lint::run(),
+        Command::LintWords(args) => lint::run_words(&args),
+        Command::LintLicences => lint::run_licences(),
+        Command::LintPaths => lint::run_paths(),
         Command::Test(args) => test::run(&args),
         Command::Vm(args) => vm::run(&args),
     };
