@@ -29,7 +29,7 @@
 //!   which messages cannot be told apart.
 //! - Packets that come after a barrier, or the end of a bundle, was answered meet the changes
 //!   before it: these are published before ([`Switch::publish`]), or announced
-//!   ([`Switch::announce`]). So are the OFPT_FLOW_REMOVED messages that follow from them sent before.
+//!   (`Switch::announce`). So are the OFPT_FLOW_REMOVED messages that follow from them sent before.
 //!   Other changes are seen once the caller publishes.
 //! - Counters in replies and in OFPT_FLOW_REMOVED are exact as of the message
 //!   ([`Switch::collect_statistics`]).

@@ -3,8 +3,8 @@
 //! megaflows; upcalls and revalidation. (OVS: ofproto and ofproto-dpif.)
 //!
 //! # Who runs where
-//! One *control thread* owns all mutable state ([`Switch`]): tables, groups, ports,
-//! connections. After each change it publishes an immutable [`Snapshot`]. *Packet threads*
+//! One *control thread* owns all mutable state (`Switch`): tables, groups, ports,
+//! connections. After each change it publishes an immutable `Snapshot`. *Packet threads*
 //! translate on the newest snapshot in upcalls; one *revalidator thread* sweeps statistics
 //! and translates again when the snapshot changed. What packets change (rule statistics, MAC
 //! tables, learned flows, packet-ins) goes through atomics, short locks, or the channel of

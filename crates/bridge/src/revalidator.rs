@@ -10,8 +10,8 @@
 //!
 //! A pass over many megaflows costs milliseconds, nearly all of them waiting for memory. Where
 //! the database does not say how long may pass between two, they become rarer by what they cost
-//! ([`RevalidatorState::pause`]), up to [`LONGEST_PAUSE`] apart; never while tables change, or while
-//! megaflows may have to make room ([`Room`]). They cost the packets something, too, whose CPUs had
+//! (`RevalidatorState::pause`), up to [`LONGEST_PAUSE`] apart; never while tables change, or while
+//! megaflows may have to make room (`Room`). They cost the packets something, too, whose CPUs had
 //! the counts that a pass reads for themselves. Who asks for statistics meanwhile is a reason for a pass
 //! ([`crate::switch::Switch::collect_statistics`]).
 //!

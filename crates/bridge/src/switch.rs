@@ -556,7 +556,7 @@ impl Switch {
     }
 
     /// Tells the other ends of bonds that got another active member since the last call where hosts
-    /// are now; see [`crate::bond`]. Returns what flows that this made (behind patch ports) did to
+    /// are now; see `bond.rs`. Returns what flows that this made (behind patch ports) did to
     /// rules.
     pub fn announce_bonds(&mut self) -> Vec<(BridgeIndex, Vec<Change>)> {
         let mut learned = Vec::new();
@@ -588,7 +588,7 @@ impl Switch {
 
     /// Publishes, and waits until the megaflows follow: packets that come after this returns
     /// are handled by what was published. A large table may take longer than a control
-    /// connection should wait, and so may one wait after the other ([`crate::patience`]); then
+    /// connection should wait, and so may one wait after the other (`patience.rs`); then
     /// the rest follows within the next passes.
     pub fn publish_and_wait(&mut self) {
         self.publish();
@@ -648,7 +648,7 @@ impl Switch {
 
     /// Brings statistics home, so that counters are exact as of now. With a revalidator thread
     /// and many megaflows that is waited for, unless it takes longer than the control thread should
-    /// wait ([`crate::patience`]): then they are as of the last pass.
+    /// wait (`patience.rs`): then they are as of the last pass.
     pub fn collect_statistics(&mut self) {
         let asked = self.now();
         if self.collect() >= asked {

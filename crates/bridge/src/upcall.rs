@@ -2,7 +2,7 @@
 //! Upcalls: a packet without a megaflow is translated, forwarded, and its megaflow installed.
 //!
 //! Runs on packet threads. It reads the newest snapshot and installs through the datapath's
-//! [`Flows`]. For the control thread it waits only where a packet has made a flow (`learn`), which
+//! `Flows`. For the control thread it waits only where a packet has made a flow (`learn`), which
 //! is to be there before the packet leaves, and not for long ([`Sender::await_learned`]). When the
 //! table is at its limit, or the datapath refuses, packets are still forwarded, each by its own
 //! translation.

@@ -12,17 +12,17 @@
 //!
 //! | module | commands |
 //! |---|---|
-//! | [`absent`] | objects that cannot exist here yet: `bfd/`, `cfm/`, `lacp/`, `stp/`, … |
-//! | [`bond`] | `bond/` |
-//! | [`bridges`] | `bridge/`, `ofproto/list`, `dpif/` |
-//! | [`coverage`] | `coverage/`, `memory/` |
-//! | [`dpctl`] | `dpctl/` |
-//! | [`dummy`] | `netdev-dummy/`, `time/` (dummy mode only) |
-//! | [`fdb`] | `fdb/`, `mdb/` |
-//! | [`packet_threads`] | `dpif-netdev/` |
-//! | [`trace`] | `ofproto/trace`, `ofproto/trace-packet-out` |
-//! | [`tunnels`] | `ovs/route/`, `tnl/` |
-//! | [`upcalls`] | `upcall/`, `revalidator/` |
+//! | `absent` | objects that cannot exist here yet: `bfd/`, `cfm/`, `lacp/`, `stp/`, … |
+//! | `bond` | `bond/` |
+//! | `bridges` | `bridge/`, `ofproto/list`, `dpif/` |
+//! | `coverage` | `coverage/`, `memory/` |
+//! | `dpctl` | `dpctl/` |
+//! | `dummy` | `netdev-dummy/`, `time/` (dummy mode only) |
+//! | `fdb` | `fdb/`, `mdb/` |
+//! | `packet_threads` | `dpif-netdev/` |
+//! | `trace` | `ofproto/trace`, `ofproto/trace-packet-out` |
+//! | `tunnels` | `ovs/route/`, `tnl/` |
+//! | `upcalls` | `upcall/`, `revalidator/` |
 
 mod absent;
 mod bond;

@@ -2,8 +2,8 @@
 //! The switch, made what the database says. (OVS: vswitchd/bridge.c.)
 //!
 //! # What it is
-//! [`reconfigure`] reads the replica of the database into plain structures ([`wanted`]), and
-//! compares them with what was made before ([`state`]); only differences are carried out:
+//! [`reconfigure`] reads the replica of the database into plain structures (`wanted`), and
+//! compares them with what was made before (`state`); only differences are carried out:
 //! removing first, then adding, then settings. What was made is written back in the same step,
 //! `cur_cfg` with it, so that `ovs-vsctl` goes on at once. [`status_tick`] writes what changes
 //! by itself: link states, statistics, controllers.

@@ -120,7 +120,7 @@ impl Daemon {
         }
     }
 
-    /// Handles what packets have sent; with packet threads, at most [`EVENT_TURN`] of it. They
+    /// Handles what packets have sent; with packet threads, at most `EVENT_TURN` of it. They
     /// may well send faster than this thread works, which must come to its other duties.
     pub fn drain_events(&mut self) {
         let most = if self.switch.has_revalidator_thread() { EVENT_TURN } else { usize::MAX };

@@ -38,7 +38,7 @@ impl Reply {
         self.send(Err(text.into()));
     }
 
-    /// Answers with either. An error beyond [`MAX_ERROR`] is abridged: it may quote a request.
+    /// Answers with either. An error beyond `MAX_ERROR` is abridged: it may quote a request.
     pub fn send(mut self, outcome: Result<String, String>) {
         let outcome = outcome.map_err(|text| vlog::abridged(&text, MAX_ERROR).into_owned());
         if let Some(sender) = self.sender.take() {

@@ -210,7 +210,7 @@ fn selection(properties: &GroupProperties) -> Result<Selection, OfError> {
     }
 }
 
-/// The properties that [`selection`] made a [`Selection`] of.
+/// The properties that `selection` made a [`Selection`] of.
 pub fn properties(selection: &Selection) -> GroupProperties {
     let (method, param, fields): (&str, u64, Vec<(Field, flow::FieldValue)>) = match selection {
         Selection::Default => ("", 0, Vec::new()),

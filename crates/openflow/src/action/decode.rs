@@ -22,7 +22,7 @@ const ETHERTYPE_VLANS: [u16; 2] = [0x8100, 0x88a8];
 const ETHERTYPE_MPLS: [u16; 2] = [0x8847, 0x8848];
 
 /// Reads a list of actions to its end, as packet-outs, group buckets and OpenFlow 1.0's flow
-/// mods (see [`super::decode_instructions`]) have it. What is instructions in OpenFlow 1.1+ is
+/// mods (see `decode_instructions`) have it. What is instructions in OpenFlow 1.1+ is
 /// refused.
 ///
 /// # Errors
