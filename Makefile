@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # make demo    from a fresh Debian 12 with Rust to packets through the switch
 # make test    all tests
+# make lint    formatting, Clippy, rustdoc, words, licences; what CI runs before the tests
 # make build   target/release/slipswitchd and target/release/slipswitch
+# make install, make uninstall   after make build; below PREFIX (/usr/local), staged in DESTDIR
 # make bench   measures this machine and writes docs/benchmarks.md, in about 18 minutes
 # make bench-full   the same with all points to target/benchmarks-full.md, in an hour and a half or two
 # make bench-kernel   the kernel's Open vSwitch and Slipswitch in an emulated guest, to docs/benchmarks-kernel.md
@@ -10,19 +12,44 @@ PACKAGES := openvswitch-switch openvswitch-common openvswitch-pki openvswitch-te
 	iproute2 iputils-ping fping iperf3 tcpdump ethtool procps util-linux openssl ca-certificates gcc libc6-dev make \
 	clang libbpf-dev linux-libc-dev libelf-dev zlib1g-dev pkg-config
 
-# OVS-DPDK, with which Slipswitch is compared. The package leaves the alternative ovs-vswitchd as it is,
-# and only recommends DPDK's drivers.
+# The switches that Slipswitch is compared with. openvswitch-switch-dpdk leaves the alternative
+# ovs-vswitchd as it is. It only recommends the packages of DPDK's drivers, so they are named here.
 PACKAGES_BENCH := openvswitch-switch-dpdk librte-net-af-xdp23 librte-mempool-ring23
 
-# What runs the tests on other kernels, by emulation.
+# The emulator that runs the tests on other kernels, and the tools to build its guests.
 PACKAGES_VM := qemu-system-x86 busybox-static kmod xz-utils
 
-.PHONY: all build demo test bench bench-full bench-kernel deps deps-bench deps-vm lint clean
+.PHONY: all build install uninstall demo test bench bench-full bench-kernel deps deps-bench deps-vm lint clean
 
 all: build
 
 build:
 	cargo build --release -p slipswitchd -p slipswitch
+
+PREFIX ?= /usr/local
+BUILT ?= target/release
+SBIN := $(PREFIX)/sbin
+BIN := $(PREFIX)/bin
+UNITS := $(PREFIX)/lib/systemd/system
+MAN := $(PREFIX)/share/man
+INSTALLED = $(SBIN)/slipswitchd $(BIN)/slipswitch $(UNITS)/slipswitchd.service \
+	$(MAN)/man8/slipswitchd.8 $(MAN)/man1/slipswitch.1
+
+# It does not build, so that root needs no Rust.
+install:
+	@test -x $(BUILT)/slipswitchd && test -x $(BUILT)/slipswitch || \
+		{ echo "$(BUILT) has no slipswitchd and slipswitch: run make build first" >&2; exit 1; }
+	install -D -m 755 $(BUILT)/slipswitchd $(DESTDIR)$(SBIN)/slipswitchd
+	install -D -m 755 $(BUILT)/slipswitch $(DESTDIR)$(BIN)/slipswitch
+	install -D -m 644 packaging/slipswitchd.8 $(DESTDIR)$(MAN)/man8/slipswitchd.8
+	install -D -m 644 packaging/slipswitch.1 $(DESTDIR)$(MAN)/man1/slipswitch.1
+	install -d $(DESTDIR)$(UNITS)
+	sed 's|@sbindir@|$(SBIN)|' packaging/slipswitchd.service.in > $(DESTDIR)$(UNITS)/slipswitchd.service
+	chmod 644 $(DESTDIR)$(UNITS)/slipswitchd.service
+
+# Directories stay: others may use them.
+uninstall:
+	rm -f $(addprefix $(DESTDIR),$(INSTALLED))
 
 deps:
 	@./demo/install-packages $(PACKAGES)
@@ -65,8 +92,19 @@ bench-kernel: deps deps-vm
 		| awk '/^{$$/ { is_json = 1 } { if (is_json) print > "$(KERNEL_RESULTS)"; else print } /^}$$/ { is_json = 0 }'
 	target/release/slipswitch-bench --render $(KERNEL_RESULTS) --page docs/benchmarks-kernel.md
 
+# cargo-deny (`cargo install cargo-deny --locked`) is used where it is installed: it adds known
+# vulnerabilities, when its database can be fetched. `cargo xtask lint` checks licences without it.
 lint:
+	cargo fmt --all --check
+	cargo fmt --manifest-path fuzz/Cargo.toml --check
+	cargo xtask lint
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 	cargo clippy --workspace --all-targets -- -D warnings
+	@if ! command -v cargo-deny >/dev/null; then \
+		echo "lint: cargo-deny is not installed: no check of vulnerabilities"; \
+	elif cargo deny fetch db 2>/dev/null; then cargo deny check; \
+	else echo "lint: the database of vulnerabilities cannot be fetched"; \
+		cargo deny check licenses bans sources; fi
 
 clean:
 	cargo clean
