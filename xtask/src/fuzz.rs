@@ -13,7 +13,7 @@ use anyhow::{Result, bail};
 use build::Binaries;
 use run::{Outcome, Plan};
 
-/// Does it; the exit status: 1 when an input failed.
+/// Runs the command. Returns the exit status: 1 when an input failed.
 pub fn run(args: &Args) -> Result<u8> {
     let workspace = Workspace::load()?;
     let binaries = Binaries::build(&workspace, args.address)?;
@@ -36,7 +36,7 @@ pub fn run(args: &Args) -> Result<u8> {
     Ok(conclude(&outcomes))
 }
 
-/// What is asked for, of what there is.
+/// Returns the targets that the command line selects.
 fn plans(binaries: &Binaries, args: &Args) -> Result<Vec<Plan>> {
     let all = Plan::parse_all(&binaries.corpus("unpack")?)?;
     if args.keep || args.target.is_empty() || args.target.iter().any(|t| t == "all") {
@@ -49,7 +49,7 @@ fn plans(binaries: &Binaries, args: &Args) -> Result<Vec<Plan>> {
     Ok(all.into_iter().filter(|p| args.target.contains(&p.name)).collect())
 }
 
-/// Shows what became of each; the exit status.
+/// Prints the result of each target. Returns the exit status.
 fn conclude(outcomes: &[Outcome]) -> u8 {
     println!(
         "{:12} {:>12} {:>8} {:>9} {:>7}",

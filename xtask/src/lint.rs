@@ -50,7 +50,7 @@ struct File {
 /// Runs all checks. Returns the exit status: 1 when one of them found something.
 pub fn run() -> Result<u8> {
     let files = tracked()?;
-    let mut status = check_words(&files, false);
+    let mut status = check_words(&files, Scope::Clean);
     status |= report("licence", licences::check(&files));
     status |= report("path", paths::check(&files));
     status |= report("dependency", dependencies::check(&root())?);
@@ -69,7 +69,12 @@ pub fn run_words(args: &WordsArgs) -> Result<u8> {
     }
     files
         .retain(|file| args.paths.is_empty() || args.paths.iter().any(|p| is_below(&file.path, p)));
-    Ok(check_words(&files, args.all || !args.paths.is_empty()))
+    let scope = match (args.paths.is_empty(), args.all) {
+        (true, false) => Scope::Clean,
+        (true, true) => Scope::All,
+        (false, _) => Scope::Chosen,
+    };
+    Ok(check_words(&files, scope))
 }
 
 /// Runs `lint-licences`: SPDX lines of files, and licences of dependencies. Returns the exit status.
@@ -135,7 +140,18 @@ fn todo(files: &[File]) -> Vec<&str> {
     lines.map(str::trim).filter(|line| !line.is_empty()).collect()
 }
 
-fn check_words(files: &[File], all: bool) -> u8 {
+/// The files that are checked for banned turns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scope {
+    /// All but those that [`TODO`] lists.
+    Clean,
+    /// All tracked files.
+    All,
+    /// Those given on the command line.
+    Chosen,
+}
+
+fn check_words(files: &[File], scope: Scope) -> u8 {
     let todo = todo(files);
     let mut open: BTreeMap<&str, usize> = todo.iter().map(|entry| (*entry, 0)).collect();
     let mut status = 0;
@@ -144,7 +160,7 @@ fn check_words(files: &[File], all: bool) -> u8 {
         let entry = todo.iter().find(|entry| is_below(&file.path, entry));
         if let Some(count) = entry.and_then(|entry| open.get_mut(entry)) {
             *count += hits.len();
-            if !all {
+            if scope == Scope::Clean {
                 continue;
             }
         }
@@ -152,6 +168,9 @@ fn check_words(files: &[File], all: bool) -> u8 {
             println!("{}:{}: {} → {}", file.path, hit.line, hit.words, hit.instead);
             status = 1;
         }
+    }
+    if scope == Scope::Chosen {
+        return status;
     }
     for (entry, _) in open.iter().filter(|(_, count)| **count == 0) {
         println!("{TODO}: {entry} is clean: remove it from the list");
@@ -219,11 +238,11 @@ mod tests {
         let bad = file("crates/a/lib.rs", "// made anew\n");
         let good = file("crates/a/lib.rs", "// made again\n");
         let list = file(TODO, "crates/a\n");
-        assert_eq!(check_words(&[bad], false), 1);
+        assert_eq!(check_words(&[bad], Scope::Clean), 1);
         let bad = file("crates/a/lib.rs", "// made anew\n");
-        assert_eq!(check_words(&[bad, list], false), 0);
+        assert_eq!(check_words(&[bad, list], Scope::Clean), 0);
         let list = file(TODO, "crates/a\n");
-        assert_eq!(check_words(&[good, list], false), 1, "an entry that is clean has to go");
+        assert_eq!(check_words(&[good, list], Scope::Clean), 1, "an entry that is clean has to go");
     }
 
     #[test]

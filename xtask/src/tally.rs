@@ -1,33 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What test programs print, counted.
+//! Counts of tests, from the output of test programs.
 
 /// Counts of one step.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tally {
     /// Tests that passed.
     pub passed: u64,
-    /// Tests that are not run unless they are asked for.
+    /// Tests that run only on request (`#[ignore]`).
     pub ignored: u64,
-    /// The names of those that failed.
+    /// Names of the tests that failed.
     pub failed: Vec<String>,
-    /// What tests said of not running here, and why.
+    /// Messages of tests that do not run here, with the reason.
     pub skipped: Vec<String>,
 }
 
 /// Counts over an output, by step.
 #[derive(Clone, Debug)]
 pub struct Tallies {
-    /// By step.
+    /// One for each step.
     pub steps: Vec<Tally>,
-    /// Lines that begin so begin a step.
+    /// A line with this prefix begins a step.
     step: &'static str,
     rest: Vec<u8>,
-    /// Tests that the present program names as failed; none while it names none.
+    /// Tests that the current program lists as failed; `None` outside such a list.
     listed: Option<Vec<String>>,
 }
 
 impl Tallies {
-    /// Nothing yet; lines that begin with `step` begin one.
+    /// Creates empty counts. A line that begins with `step` begins a step.
     pub fn new(step: &'static str) -> Tallies {
         Tallies { steps: Vec::new(), step, rest: Vec::new(), listed: None }
     }
@@ -41,7 +41,7 @@ impl Tallies {
         }
     }
 
-    /// Of all steps.
+    /// Returns the sum over all steps.
     pub fn total(&self) -> Tally {
         let mut total = Tally::default();
         for step in &self.steps {
@@ -53,7 +53,7 @@ impl Tallies {
         total
     }
 
-    /// Takes the next line, without what ends it.
+    /// Takes the next line, without its line end.
     pub fn line(&mut self, line: &str) {
         if line.starts_with(self.step) {
             self.steps.push(Tally::default());
@@ -63,12 +63,12 @@ impl Tallies {
         if let Some((_, said)) = line.split_once("SKIPPED: ") {
             tally.skipped.push(said.to_owned());
         }
-        // Two such lists end a program: what the tests printed, and their names.
+        // A program ends with two such lists: the output of failed tests, and their names.
         if line == "failures:" {
             self.listed = Some(Vec::new());
         } else if let Some(result) = line.strip_prefix("test result: ") {
             let mut listed = self.listed.take().unwrap_or_default();
-            // Names may be lost in what others print.
+            // Names may be lost in the output of others.
             listed.resize(count(result, " failed") as usize, "?".to_owned()); // of one program
             tally.failed.append(&mut listed);
             tally.passed += count(result, " passed");
@@ -82,7 +82,7 @@ impl Tallies {
     }
 }
 
-/// The number before `word`.
+/// Returns the number before `word`, or 0.
 fn count(text: &str, word: &str) -> u64 {
     let before = text.split(word).next().unwrap_or_default();
     before.rsplit(' ').next().and_then(|n| n.parse().ok()).unwrap_or(0)

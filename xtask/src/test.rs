@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `cargo xtask test`: all tests of the workspace.
 //!
-//! Tests that run daemons and send packets share the machine with each other, and with whatever else
-//! it does: one of two thousand may wait in vain where nothing is wrong. A few that fail run once
-//! more, one after the other. What passes then is told of at the end, so that it can be mended; what
-//! fails again has failed, and so has a program that ended in another way.
+//! Tests that run daemons and send packets share the machine with each other and with other work: one
+//! of two thousand may miss a deadline although nothing is wrong. A few failed tests run once more,
+//! one after the other. A test that then passes is reported as unsteady, so that it can be mended. A
+//! test that fails again has failed, and so has a program that ended in another way.
 
 use crate::tally::Tallies;
 use anyhow::{Context, Result};
 use std::io::{BufRead, BufReader, Write};
 use std::process::Command;
 
-/// More failures than that have a reason beyond the moment.
+/// More failures than this have a reason beyond the moment.
 const FEW: usize = 3;
 
-/// Runs all tests of the workspace; the few that fail once more, by themselves
+/// Runs all tests of the workspace, and a few failed ones once more, by themselves
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// What `cargo test` is given beside `--workspace --no-fail-fast`
+    /// Arguments for `cargo test`, in addition to `--workspace --no-fail-fast`
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENT")]
     arguments: Vec<String>,
 }
 
-/// Does it; the exit status: 1 when a test failed.
+/// Runs the command. Returns the exit status: 1 when a test failed.
 pub fn run(args: &Args) -> Result<u8> {
     let mut all = testing::cargo();
     all.args(["test", "--workspace", "--no-fail-fast"]).args(&args.arguments);
@@ -53,13 +53,13 @@ pub fn run(args: &Args) -> Result<u8> {
 /// A test program with tests that failed.
 #[derive(Clone, Debug, PartialEq)]
 struct Failed {
-    /// What chooses the program for `cargo test`.
+    /// Arguments that select the program for `cargo test`.
     program: Vec<String>,
-    /// "?": the name was lost.
+    /// Names of the failed tests; "?" where a name was lost.
     tests: Vec<String>,
 }
 
-/// What became of `cargo test`.
+/// The result of `cargo test`.
 #[derive(Debug, PartialEq)]
 struct Outcome {
     passed: bool,
@@ -69,7 +69,7 @@ struct Outcome {
 }
 
 impl Outcome {
-    /// Runs `cargo`, and shows what it says.
+    /// Runs `cargo` and shows its output.
     fn of(cargo: &mut Command) -> Result<Outcome> {
         let (output, input) = std::io::pipe()?;
         cargo.stdout(input.try_clone()?).stderr(input);
@@ -86,7 +86,7 @@ impl Outcome {
         Ok(reading.end(child.wait()?.success()))
     }
 
-    /// What failed, when it is little and each has a name.
+    /// Returns the failed tests, if they are few and each has a name.
     fn few(&self) -> Option<&[Failed]> {
         let named =
             |failed: &Failed| !failed.tests.is_empty() && !failed.tests.contains(&"?".into());
@@ -96,7 +96,7 @@ impl Outcome {
     }
 }
 
-/// What `cargo test` says, up to some line.
+/// The output of `cargo test`, read up to some line.
 #[derive(Debug)]
 struct Reading {
     tallies: Tallies,
@@ -112,7 +112,7 @@ impl Default for Reading {
 impl Reading {
     fn line(&mut self, line: &str) {
         self.tallies.line(line);
-        // "error: test failed, to rerun pass `-p PACKAGE --test NAME`", behind each that failed.
+        // "error: test failed, to rerun pass `-p PACKAGE --test NAME`", after each program that failed.
         let failed = line.strip_prefix("error: ").and_then(|l| l.split_once(", to rerun pass `"));
         if let Some((_, program)) = failed {
             let program = program.trim_end_matches('`').split(' ').map(str::to_owned).collect();

@@ -30,18 +30,18 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use workspace::Workspace;
 
-/// Programs that end-to-end tests start: the variable that names each to them, and its package.
+/// Programs that end-to-end tests start: the variable with the path of each, and its package.
 const PROGRAMS: [(&str, &str); 2] = [("SLIPSWITCHD", "slipswitchd"), ("SLIPSWITCH", "slipswitch")];
 /// The package with those tests.
 const END_TO_END: &str = "slipswitch-tests";
-/// What the tests' deadlines are multiplied by, unless the user says: emulation is slow.
+/// Factor for the tests' deadlines unless the user sets it: emulation is slow.
 const PATIENCE: (&str, &str) = ("SLIPSWITCH_TEST_PATIENCE", "5");
 /// Name of the directory with programs as they are when the command starts.
 const PROGRAMS_KEPT: &str = "programs";
-/// Seconds that a guest may take beside its steps.
+/// Seconds that a guest may take in addition to its steps.
 const MARGIN: u64 = 900;
 
-/// Does it; the exit status.
+/// Runs the command. Returns the exit status.
 pub fn run(args: &Args) -> Result<u8> {
     host::check()?;
     let workspace = Workspace::load()?;
@@ -155,7 +155,7 @@ fn tell(kernel: &str, job: &Job, event: &Event) {
     }
 }
 
-/// Shows what became of each kernel; the exit status.
+/// Prints the results on each kernel. Returns the exit status.
 fn conclude(reports: &[Report]) -> u8 {
     for report in reports {
         eprintln!("\n{}: {}", report.kernel, if report.code == 0 { "ok" } else { "FAILED" });
@@ -164,7 +164,7 @@ fn conclude(reports: &[Report]) -> u8 {
     reports.iter().map(|r| r.code).find(|code| *code != 0).unwrap_or(0)
 }
 
-/// Removes the programs that commands which were killed have left.
+/// Removes the programs that killed commands have left.
 fn sweep(below: &Path) {
     for entry in std::fs::read_dir(below.join("runs")).into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -175,7 +175,7 @@ fn sweep(below: &Path) {
     }
 }
 
-/// The directory of one run. It is removed in the end unless it is kept.
+/// The directory of one run. It is removed at the end unless it is kept.
 #[derive(Debug)]
 struct RunDir {
     dir: PathBuf,

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The command line.
 
-/// Feed the decoders, the bridge and the datapaths with anything, under libFuzzer
+/// Feed random inputs to the decoders, the bridge and the datapaths, under libFuzzer
 ///
 /// Needs a nightly compiler (`rustup toolchain install nightly --profile minimal`) and a C++
-/// compiler. Each target starts from real inputs and from what `fuzz/corpora` keeps; what it finds
-/// goes to the target directory, under `fuzz`. Inputs that fail are named at the end: fix the
-/// cause, and keep the input in `fuzz/regressions/TARGET`, in hexadecimal behind a line that says
+/// compiler. Each target starts from real inputs and from those in `fuzz/corpora`; new
+/// inputs go to the target directory, under `fuzz`. Inputs that fail are named at the end: fix the
+/// cause, and keep the input in `fuzz/regressions/TARGET`, in hexadecimal after a line that says
 /// why it is there. Tests on stable replay corpora and regressions.
 ///
 /// The whole run is `cargo xtask fuzz all --minutes 30`.
@@ -24,7 +24,7 @@ pub struct Args {
     #[arg(long)]
     pub list: bool,
 
-    /// In the end, make the corpora of all targets as small as they can be without losing
+    /// At the end, make the corpora of all targets as small as they can be without losing
     /// coverage, and keep them in `fuzz/corpora`
     #[arg(long, conflicts_with = "list")]
     pub keep: bool,

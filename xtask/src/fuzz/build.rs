@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What makes coverage visible to libFuzzer; what cargo-fuzz passes, too.
+/// Compiler flags that make coverage visible to libFuzzer, as cargo-fuzz passes them.
 const COVERAGE: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares \
@@ -48,12 +48,12 @@ impl Binaries {
         self.programs.join(name)
     }
 
-    /// Files of a kind that runs leave.
+    /// Returns the directory for one kind of files that runs leave.
     pub fn corpora(&self) -> PathBuf {
         self.dir.join("corpus")
     }
 
-    /// Between corpora as they are kept and as libFuzzer wants them; what the program said.
+    /// Converts corpora between the form in git and that of libFuzzer. Returns the output.
     pub fn corpus(&self, what: &str) -> Result<String> {
         let output = Command::new(self.program("corpus"))
             .arg(what)
@@ -72,7 +72,7 @@ impl Binaries {
 fn nightly(program: &str) -> Command {
     let mut command = Command::new("rustup");
     command.args(["run", "nightly", program]);
-    // Cargo tells its children which compiler it runs.
+    // Cargo sets these for its children, to the compiler that it runs.
     for name in ["RUSTC", "RUSTDOC", "CARGO", "RUSTUP_TOOLCHAIN"] {
         command.env_remove(name);
     }

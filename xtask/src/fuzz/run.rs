@@ -8,7 +8,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Seconds after which an input hangs, and megabytes that a run may take.
+/// Seconds after which an input counts as hanging, and megabytes that a run may take.
 const PATIENCE: u32 = 25;
 const MEMORY: u32 = 2048;
 
@@ -22,7 +22,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// From what `corpus unpack` says: a line for each target, its name and longest input.
+    /// Reads the output of `corpus unpack`: for each target a line with its name and longest input.
     pub fn parse_all(text: &str) -> Result<Vec<Plan>> {
         let plan = |line: &str| {
             let (name, longest) = line.split_once(' ')?;
@@ -33,16 +33,16 @@ impl Plan {
     }
 }
 
-/// What became of a run.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Outcome {
     /// The target.
     pub name: String,
     /// Its program, for running an input again.
     pub program: PathBuf,
-    /// What libFuzzer counted.
+    /// Counts of libFuzzer.
     pub stats: Stats,
-    /// What libFuzzer said.
+    /// File with the output of libFuzzer.
     pub log: PathBuf,
     /// Inputs that failed.
     pub artifacts: Vec<PathBuf>,
@@ -50,7 +50,7 @@ pub struct Outcome {
     pub ended_well: bool,
 }
 
-/// Runs a target for so many minutes.
+/// Runs a target for `minutes`.
 pub fn fuzz(binaries: &Binaries, plan: &Plan, minutes: u64) -> Result<Outcome> {
     let program = binaries.program(&plan.name);
     let corpora = binaries.corpora();
@@ -77,7 +77,7 @@ pub fn fuzz(binaries: &Binaries, plan: &Plan, minutes: u64) -> Result<Outcome> {
         .with_context(|| format!("cannot run {}", program.display()))?;
     let text = fs::read(&log)?;
     let mut failed = files(&artifacts)?;
-    // What is slow does not fail, and what failed in an earlier run was told then.
+    // A slow input is no failure. Failures of earlier runs were reported then.
     failed.retain(|f| !before.contains(f) && !f.to_string_lossy().contains("slow-unit-"));
     Ok(Outcome {
         name: plan.name.clone(),

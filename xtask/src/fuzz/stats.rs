@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What libFuzzer says about a run.
+//! Counts of a run, from the output of libFuzzer.
 
 /// Counts of one run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -8,7 +8,7 @@ pub struct Stats {
     pub executions: u64,
     /// Edges of the program's graph that were taken.
     pub edges: u64,
-    /// Those, with how often, and values that were compared.
+    /// Edges with their frequency, and compared values.
     pub features: u64,
     /// Inputs in the corpus.
     pub inputs: u64,

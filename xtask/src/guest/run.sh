@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Process 1 of the guest once its root is there: mounts what a Linux system has, runs the steps of
-# job.sh and ends the guest. What steps print goes to the port "output"; what became of them goes
+# job.sh and ends the guest. The output of steps goes to the port "output"; their results go
 # to the port "status", a line each:
 #   missing MODULE     ready UPTIME     begin STEP UPTIME     end STEP UPTIME EXIT-STATUS     done
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root
@@ -9,7 +9,7 @@ fail_fast=no
 
 off() {
     echo o >/proc/sysrq-trigger
-    # No program can be started any more: the disk, so to speak, goes first.
+    # No program can be started after this: the file system goes first.
     while :; do :; done
 }
 
@@ -68,8 +68,8 @@ exec 3>"$output" 4>"$status"
 
 hostname slipswitch-vm
 ip link set lo up
-# Loaded here: what nothing loads by itself when it is used, and what is better missed before the
-# tests than in them. Link kinds, qdiscs and families not named here load when they are used.
+# Loaded here: modules that nothing loads on use, and modules whose absence should show before the
+# tests. Link kinds, qdiscs and families not named here load when they are used.
 modules="tun veth dummy bridge vxlan openvswitch sch_ingress cls_bpf cls_flower act_mirred act_gact"
 modprobe -q -a $modules || for module in $modules; do
     modprobe -q "$module" || status "missing $module"

@@ -179,7 +179,8 @@ impl Token {
         match word {
             "*" => true,
             "#" => self.text.starts_with(|c: char| c.is_ascii_digit()),
-            word => self.text.to_lowercase() == word,
+            // WHO may be a variable.
+            word => !self.is_constant() && self.text.to_lowercase() == word,
         }
     }
 
@@ -197,7 +198,8 @@ impl Token {
 
     /// It is written in capitals, as constants of specifications are.
     fn is_constant(&self) -> bool {
-        self.is_word() && self.text.chars().all(|c| !c.is_lowercase())
+        let is_long = self.text.chars().nth(1).is_some();
+        is_long && self.is_word() && self.text.chars().all(|c| !c.is_lowercase())
     }
 
     fn is_capital(&self) -> bool {
@@ -326,6 +328,7 @@ mod tests {
             "Besides, it is short.",
             "A sentence ends before. Then the next one begins.",
             "The `who sends` of \"anew\" and “in vain” are quoted.",
+            "Run it with WHO=real",
             "The story",
         ] {
             assert_eq!(words(text), [""; 0], "{text}");

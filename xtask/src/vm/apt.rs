@@ -13,8 +13,8 @@ pub struct Apt {
     options: Vec<String>,
 }
 
-/// Where kernels are when the system's own sources have none: Debian 12's, its newer ones, and
-/// Debian 13's.
+/// Sources of kernels, used when the system's own sources have none: Debian 12's, its newer ones,
+/// and Debian 13's.
 const SUITES: [(&str, &str); 5] = [
     ("debian", "bookworm"),
     ("debian-security", "bookworm-security"),
@@ -63,7 +63,7 @@ impl Apt {
         command
     }
 
-    /// Every kernel that apt knows.
+    /// Returns every kernel that apt lists.
     pub fn kernels(&self) -> Result<Vec<Release>> {
         let text = host::text(self.command("apt-cache").args([
             "search",
@@ -76,12 +76,12 @@ impl Apt {
             .collect())
     }
 
-    /// The newest kernel of a series.
+    /// Returns the newest kernel of a series.
     pub fn newest(&self, series: Series) -> Result<Option<Release>> {
         Ok(newest_of_each(self.kernels()?).into_iter().find(|r| r.series() == series))
     }
 
-    /// Bytes to fetch for each of these, by the package's name.
+    /// Returns the bytes to fetch for each of these, by the package's name.
     pub fn sizes(&self, releases: &[Release]) -> Result<HashMap<String, u64>> {
         if releases.is_empty() {
             return Ok(HashMap::new());
@@ -91,7 +91,7 @@ impl Apt {
         Ok(parse_sizes(&host::text(&mut command)?))
     }
 
-    /// Fetches a kernel's package into `dir`; the package's file.
+    /// Fetches a kernel's package into `dir`. Returns the package's file.
     pub fn fetch(&self, release: &Release, dir: &Path) -> Result<PathBuf> {
         let mut command = self.command("apt-get");
         command.args(["--quiet", "download", &release.package()]).current_dir(dir);

@@ -11,9 +11,9 @@ pub const SUPPORTED: [Series; 2] = [Series { major: 6, minor: 1 }, Series { majo
 ///
 /// Fetches Debian's stock kernels, starts each in QEMU (software emulation, two CPUs, 4 GiB) and
 /// runs test programs in it as root. The guest's file system is the host's own, read-only, under a
-/// layer of memory: the guest has the host's tools, and nothing that it does stays. Neither root
-/// nor KVM is needed on the host. FILTER and what follows `--` go to the test programs as with
-/// `cargo test`. What tests print goes to standard output, the rest to standard error.
+/// layer of memory: the guest has the host's tools, and its changes are lost at its end. Neither root
+/// nor KVM is needed on the host. FILTER and the arguments after `--` go to the test programs as with
+/// `cargo test`. The output of tests goes to standard output, the rest to standard error.
 ///
 /// A kernel that is not cached yet is fetched once (70 MB for 6.1, 107 MB for 6.12) and kept,
 /// unpacked, in the target directory under `vm/kernels` (400 MB and 114 MB).
@@ -77,7 +77,7 @@ pub struct Args {
     pub test_args: Vec<String>,
 }
 
-/// What follows the options.
+/// Returns the help text after the options.
 fn more() -> String {
     MORE.replace("@SUITES@", &plan::suites())
 }
@@ -95,12 +95,12 @@ Examples:
   cargo xtask vm --kernel 6.1 -p slipswitch-tests --test behaviour tcx::
   cargo xtask vm --kernel 6.1 --run 'uname -a'
 
-In the end it tells of each program, and of each kernel, how many tests passed, failed, and were
-skipped for what reason. A suite takes some minutes to half an hour, by what else the host does;
---smoke about two minutes when the tests are built.
+At the end it reports for each program and each kernel how many tests passed, failed, and were
+skipped, with the reasons. A suite takes some minutes to half an hour, depending on the load of the
+host; --smoke takes about two minutes when the tests are built.
 
-What tests wait for may take longer in a guest: SLIPSWITCH_TEST_PATIENCE, 5 unless it is set, is
-what their deadlines are multiplied by.
+A guest is slow: deadlines of tests are multiplied by SLIPSWITCH_TEST_PATIENCE, which is 5 unless
+it is set.
 
 Exit status:
   0    every test passed on every kernel
@@ -109,7 +109,7 @@ Exit status:
   2    the command line is wrong
   else the status of the first test program that failed (101 when tests failed)";
 
-/// What `--kernel` names.
+/// The value of `--kernel`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KernelChoice {
     /// Every series that is supported.
@@ -147,7 +147,7 @@ impl Args {
         wanted
     }
 
-    /// What each test program is started with.
+    /// Returns the arguments of each test program.
     pub fn program_args(&self, filter: &[String]) -> Vec<String> {
         let threads = format!("--test-threads={}", self.test_threads);
         filter.iter().cloned().chain([threads]).chain(self.test_args.iter().cloned()).collect()
@@ -194,10 +194,10 @@ mod tests {
     }
 
     #[test]
-    fn without_arguments_it_tells_what_there_is() {
-        let told = parse("").unwrap_err().to_string();
+    fn without_arguments_it_prints_the_choices() {
+        let help = parse("").unwrap_err().to_string();
         for part in ["6.1 and 6.12", "namespaces", "SLIPSWITCH_TEST_PATIENCE", "skipped"] {
-            assert!(told.contains(part), "no {part} in {told}");
+            assert!(help.contains(part), "no {part} in {help}");
         }
     }
 

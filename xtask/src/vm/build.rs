@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Test programs, made by Cargo.
+//! Test programs, built by Cargo.
 
 use super::args::Args;
 use super::job::Step;
@@ -10,9 +10,9 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Makes the programs of all choices; a step for each that has a test to run.
+/// Builds the programs of all choices. Returns a step for each that has a test to run.
 pub fn steps(choices: &[Choice], args: &Args) -> Result<Vec<Step>> {
-    // At once: each selection of packages has features of its own, and makes all anew.
+    // In one call: each selection of packages has its own features, and would rebuild everything.
     let mut command = cargo();
     command.args(["test", "--no-run"]).args(selection(choices));
     let made = artifacts(&mut command)?;
@@ -20,7 +20,7 @@ pub fn steps(choices: &[Choice], args: &Args) -> Result<Vec<Step>> {
     Ok(steps.collect::<Result<Vec<_>>>()?.concat())
 }
 
-/// Packages and targets, each once, as Cargo wants them.
+/// Returns the arguments for Cargo: packages and targets, each once.
 fn selection(choices: &[Choice]) -> Vec<&str> {
     let packages = choices.iter().map(|c| vec!["--package", c.package.name.as_str()]);
     let targets = choices.iter().flat_map(|c| &c.targets).map(Target::cargo_args);
@@ -78,7 +78,7 @@ fn every_word_is_used(choice: &Choice, programs: &[(Target, PathBuf)]) -> Result
     Ok(())
 }
 
-/// Makes programs of the workspace, each called as its package; their files.
+/// Builds programs of the workspace, each with the name of its package. Returns their files.
 pub fn programs(names: &[&str]) -> Result<Vec<PathBuf>> {
     let mut command = cargo();
     command.arg("build");
@@ -93,7 +93,7 @@ pub fn programs(names: &[&str]) -> Result<Vec<PathBuf>> {
     names.iter().map(file).collect()
 }
 
-/// Runs Cargo and takes what it tells of each thing that it made.
+/// Runs Cargo and returns its message for each artifact.
 fn artifacts(command: &mut Command) -> Result<Vec<Value>> {
     command.arg("--message-format=json-render-diagnostics").stdin(Stdio::null());
     let output = command.stderr(Stdio::inherit()).output().context("cannot run cargo")?;
@@ -120,7 +120,7 @@ fn test_program(artifact: &Value) -> Option<(Target, PathBuf)> {
     tests.then_some((target, executable(artifact)?))
 }
 
-/// How many tests the program would run, listed on the host; none when it would run none.
+/// Returns the number of tests that the program would run, listed on the host; `None` for 0.
 fn count(program: &Path, dir: &Path, words: &[String]) -> Option<usize> {
     let mut command = Command::new(program);
     command.current_dir(dir).args(words).args(["--list", "--format", "terse"]);
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn tests_are_counted_by_filter() {
-        let this = std::env::current_exe().expect("Linux tells");
+        let this = std::env::current_exe().expect("Linux has /proc/self/exe");
         let words = ["tests_are_counted_by_filter".to_owned()];
         assert_eq!(count(&this, Path::new("/"), &words), Some(1));
         assert_eq!(count(&this, Path::new("/"), &["no such test".to_owned()]), None);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the guest's kernel says on its console.
+//! The console output of the guest's kernel.
 
 /// Last lines of the console that are shown when a guest dies.
 const LAST: usize = 60;
 
-/// Starts of what a kernel says when something in it is wrong.
+/// Starts of the lines that report a fault of the kernel.
 const COMPLAINTS: [&str; 8] = [
     "WARNING: ",
     "BUG: ",
@@ -16,13 +16,13 @@ const COMPLAINTS: [&str; 8] = [
     "INFO: task ",
 ];
 
-/// Lines in which the kernel says that something in it is wrong. A stall is none: the processors
-/// of an emulated machine do stand still at times.
+/// Returns the lines that report a fault of the kernel. A stall is no fault: the processors of an
+/// emulated machine do stand still at times.
 pub fn complaints(console: &str) -> Vec<&str> {
     console.lines().filter(|line| COMPLAINTS.iter().any(|c| said(line).starts_with(c))).collect()
 }
 
-/// The line without the time in brackets.
+/// Returns the line without the time in brackets.
 fn said(line: &str) -> &str {
     match line.strip_prefix('[').and_then(|l| l.split_once("] ")) {
         Some((_, text)) => text,
@@ -30,7 +30,7 @@ fn said(line: &str) -> &str {
     }
 }
 
-/// The last lines.
+/// Returns the last lines.
 pub fn last(console: &str) -> Vec<&str> {
     let lines: Vec<&str> = console.lines().collect();
     lines[lines.len().saturating_sub(LAST)..].to_vec()

@@ -18,7 +18,7 @@ const PROGRAMS: [(&str, &str); 9] = [
     ("setpriv", "util-linux"),
 ];
 
-/// Says everything that is missing, at once.
+/// Reports all missing programs at once.
 pub fn check() -> Result<()> {
     if !cfg!(target_arch = "x86_64") {
         bail!("the guest runs the host's programs on an x86-64 kernel: the host must be x86-64");
@@ -37,7 +37,7 @@ pub fn check() -> Result<()> {
     static_busybox().map(drop)
 }
 
-/// The program's path: in `PATH`, or where Debian has what only root needs.
+/// Returns the program's path: in `PATH`, or in the directories for programs of root.
 pub fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
@@ -80,14 +80,14 @@ fn is_dynamic(program: &[u8]) -> bool {
     })
 }
 
-/// A command for a program that [`check`] has found.
+/// Returns a command for a program that [`check`] has found.
 pub fn command(program: &str) -> Command {
     let mut command = Command::new(find(program).unwrap_or_else(|| program.into()));
     command.env("LC_ALL", "C").stdin(Stdio::null());
     command
 }
 
-/// Runs a command that has to succeed and tells what it wrote to standard output.
+/// Runs a command that has to succeed. Returns its standard output.
 pub fn output(command: &mut Command) -> Result<Vec<u8>> {
     let name = Path::new(command.get_program()).display().to_string();
     let Output { status, stdout, stderr } =

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The guest's first file system: what it takes to get to the host's files.
+//! The guest's first file system: the programs and modules that mount the host's files.
 
 use super::cpio::Archive;
 use super::job::Job;

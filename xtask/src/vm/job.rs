@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the guest is to do.
+//! The work of a guest.
 
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// One program to run.
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// How it is named to the user.
+    /// Name in messages to the user.
     pub label: String,
     /// Where it runs.
     pub dir: PathBuf,
@@ -15,7 +15,7 @@ pub struct Step {
     pub words: Vec<String>,
 }
 
-/// All of it.
+/// All work of a guest.
 #[derive(Clone, Debug, Default)]
 pub struct Job {
     /// Variables of the environment.
@@ -42,8 +42,8 @@ impl Job {
         self.variables.sort();
     }
 
-    /// Gives the programs another name in `dir`, which the guest uses: what is built anew while it
-    /// runs changes nothing for it.
+    /// Gives the programs another name in `dir`, which the guest uses: a build while it runs
+    /// changes nothing for it.
     ///
     /// # Errors
     /// A file cannot be linked or copied.
@@ -100,7 +100,7 @@ impl Job {
     }
 }
 
-/// A word that the shell takes as it is.
+/// Returns a word quoted for the shell.
 fn quote(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }

@@ -49,7 +49,7 @@ impl Store {
         self.dir.join("kernels")
     }
 
-    /// What is there, in no order.
+    /// Returns the cached kernels, in no order.
     pub fn cached(&self) -> Vec<Release> {
         let Ok(entries) = std::fs::read_dir(self.kernels()) else { return Vec::new() };
         entries.flatten().filter_map(|e| Release::parse(e.file_name().to_str()?)).collect()
@@ -60,8 +60,8 @@ impl Store {
         Kernel { release, dir }
     }
 
-    /// A kernel of the series: the newest that is there, or with `update` or when there is none
-    /// the newest that Debian has.
+    /// Returns a kernel of the series: the newest cached one. With `update`, or when none is
+    /// cached, it is the newest of Debian's.
     pub fn obtain(&self, series: Series, update: bool) -> Result<Kernel> {
         let cached = self.cached().into_iter().filter(|r| r.series() == series).max();
         match cached {
@@ -92,7 +92,7 @@ impl Store {
         }
     }
 
-    /// Fetches and unpacks beside the final place, then moves there: what is there is whole.
+    /// Fetches and unpacks next to the final place, then moves there: a kernel there is complete.
     fn add(&self, apt: &Apt, kernel: &Kernel) -> Result<()> {
         let package = kernel.release.package();
         let size = apt.sizes(std::slice::from_ref(&kernel.release))?.get(&package).copied();

@@ -30,7 +30,7 @@ const DEFAULT: &[Row] = &[
     ("slipswitch-tests", &["faults"], &["bpf::", "crash::", "devices::"]),
 ];
 
-/// What is run when nothing is named, for people.
+/// Returns the suites that run by default, as text for the help.
 pub fn suites() -> String {
     let line = |(package, programs, filter): &Row| {
         let programs = if *programs == ["*"] { "all".to_owned() } else { programs.join(", ") };
@@ -41,8 +41,8 @@ pub fn suites() -> String {
     DEFAULT.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// A few tests of each part: what breaks first on another kernel. The programs are loaded and run,
-/// attached in each way, and carry packets for the daemon.
+/// A few tests of each part that are likely to fail on another kernel: the programs are loaded and
+/// run, attached in each way, and carry packets for the daemon.
 const SMOKE: &[Row] = &[(
     "datapath-bpf",
     &["lib", "kernel", "prog_run", "actions"],
@@ -55,7 +55,7 @@ const SMOKE: &[Row] = &[(
     ],
 )];
 
-/// What the command line asks for.
+/// Returns the programs that the command line selects.
 pub fn choose(workspace: &Workspace, args: &Args) -> Result<Vec<Choice>> {
     let mut choices = if args.smoke {
         from_table(workspace, SMOKE)?
@@ -121,7 +121,7 @@ fn names(choice: &Choice) -> Vec<String> {
     choice.targets.iter().map(|t| t.name().to_owned()).collect()
 }
 
-/// True when the name is the pattern's, in which * stands for anything.
+/// Whether the name matches the pattern, in which * stands for anything.
 fn matches(pattern: &str, name: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == name,

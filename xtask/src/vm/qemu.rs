@@ -13,7 +13,7 @@ use std::process::{Child, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// What `run.sh` prints before it starts a step.
+/// `run.sh` prints this before each step.
 pub const STEP: &str = "=== step ";
 
 const MACHINE: [&str; 15] = [
@@ -34,9 +34,9 @@ const MACHINE: [&str; 15] = [
     "-no-reboot",
 ];
 
-/// First version whose emulated processors can run at once. Up to then one that translates an
-/// instruction while another one changes it may keep what was there for a moment: a breakpoint, by
-/// which kernels guard such changes, and which nobody expects any more then.
+/// First version whose emulated processors can run in parallel. In older ones, a processor that
+/// translates an instruction while another one changes it may keep the intermediate state: a
+/// breakpoint, by which kernels guard such changes, and which the kernel no longer expects then.
 const PARALLEL: (u32, u32) = (8, 1);
 
 /// - A panic ends the machine at once, and so does an oops.
@@ -48,11 +48,11 @@ const COMMAND_LINE: &str = "console=ttyS0 loglevel=5 panic=-1 oops=panic nowatch
 /// How often the status is read.
 const TICK: Duration = Duration::from_millis(100);
 
-/// One CPU after the other, and a nanosecond (2^0 of them) for each instruction; time in which none
-/// has anything to do goes by as on the host.
+/// One CPU after the other, and a nanosecond (2^0 of them) for each instruction; idle time
+/// passes as on the host.
 const COUNTING: [&str; 4] = ["-accel", "tcg,thread=single", "-icount", "shift=0,sleep=on"];
 
-/// By what the guest's clock goes.
+/// The source of the guest's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
     /// The host's time.
@@ -66,18 +66,18 @@ pub enum Clock {
 pub struct Files {
     /// The first file system.
     pub initramfs: PathBuf,
-    /// What the kernel says.
+    /// Output of the kernel.
     pub console: PathBuf,
-    /// What becomes of the steps.
+    /// Results of the steps.
     pub status: PathBuf,
 }
 
-/// How a guest went.
+/// The result of a guest.
 #[derive(Debug)]
 pub struct Run {
-    /// What it told.
+    /// Results that the guest reported.
     pub status: Status,
-    /// What the tests told.
+    /// Counts from the output of tests.
     pub tallies: Tallies,
     /// It was ended because its time was over.
     pub timed_out: bool,
@@ -90,8 +90,8 @@ struct Guest {
     relay: Option<JoinHandle<Tallies>>,
 }
 
-/// Starts a guest and waits for its end. What its steps print goes to standard output; each event
-/// is told to `tell`.
+/// Starts a guest and waits for its end. The output of its steps goes to standard output; `tell`
+/// is called with each event.
 pub fn run(
     kernel: &Kernel,
     files: &Files,
@@ -154,8 +154,8 @@ impl Drop for Guest {
     }
 }
 
-/// Stock kernels do not start under every host's KVM; the emulator takes them all. `version`: what
-/// QEMU says.
+/// Returns the accelerator. Stock kernels do not start under every host's KVM; the emulator runs
+/// all of them. `version` is the output of QEMU.
 fn accelerator(version: &str) -> &'static str {
     let number = version.split_whitespace().find(|w| w.starts_with(|c: char| c.is_ascii_digit()));
     let mut parts = number.unwrap_or_default().split('.').map_while(|n| n.parse::<u32>().ok());
@@ -177,7 +177,7 @@ fn devices(kernel: &Kernel, files: &Files) -> Vec<OsString> {
     add("-chardev", file("console", &files.console));
     add("-serial", "chardev:console".into());
     add("-device", "virtio-serial-pci".into());
-    // Not "stdio": the end of standard input would shut the port.
+    // Not "stdio": the end of standard input would close the port.
     add("-chardev", file("output", Path::new("/proc/self/fd/1")));
     add("-device", "virtserialport,chardev=output,name=output".into());
     add("-chardev", file("status", &files.status));
@@ -196,7 +196,7 @@ fn relay(mut from: impl Read) -> Tallies {
     let mut to = std::io::stdout();
     while let Ok(size @ 1..) = from.read(&mut buffer) {
         tallies.take(&buffer[..size]);
-        // The tests go on, and are counted, also when nobody reads.
+        // The tests continue, and are counted, also without a reader.
         let _ = to.write_all(&buffer[..size]).and_then(|()| to.flush());
     }
     tallies

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is said at the end, and the exit status.
+//! The report at the end, and the exit status.
 
 use super::console;
 use super::job::Job;
@@ -11,10 +11,10 @@ use std::time::Duration;
 
 /// The exit status when a guest was ended because its time was over, as `timeout` has it.
 const TIMED_OUT: u8 = 124;
-/// The exit status for what is wrong outside the tests.
+/// The exit status for a fault outside the tests.
 const FAILED: u8 = 1;
 
-/// What became of one kernel.
+/// The results on one kernel.
 #[derive(Debug)]
 pub struct Report {
     /// The kernel.
@@ -29,7 +29,7 @@ impl Report {
     /// Sums up a run.
     pub fn new(kernel: &str, job: &Job, run: &Run, console: &str, took: Duration) -> Report {
         let mut lines = Vec::new();
-        // A step tells its tally after it has begun.
+        // Only steps that have begun have a tally.
         let tallies = run.tallies.steps.iter().map(Some).chain(std::iter::repeat(None));
         for ((step, outcome), tally) in job.steps.iter().zip(&run.status.steps).zip(tallies) {
             let told = tally.map_or(String::new(), |tally| format!(": {}", counts(tally)));
@@ -57,7 +57,7 @@ impl Report {
 
 fn counts(tally: &Tally) -> String {
     let (failed, skipped) = (tally.failed.len(), tally.skipped.len());
-    // A test that says that it does not run here ends well.
+    // A skipped test ends with success.
     let passed = tally.passed.saturating_sub(skipped as u64);
     let ignored = match tally.ignored {
         0 => String::new(),
@@ -66,7 +66,7 @@ fn counts(tally: &Tally) -> String {
     format!("{passed} passed, {failed} failed, {skipped} skipped{ignored}")
 }
 
-/// Why tests did not run, each reason once: what is behind a test's name.
+/// Returns the reasons for which tests did not run, each once: the text after a test's name.
 fn reasons(tally: &Tally) -> impl Iterator<Item = String> {
     let mut tests: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for said in &tally.skipped {

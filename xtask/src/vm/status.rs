@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the guest tells about its steps; `run.sh` says how.
+//! Results of steps, as the guest reports them; the format is in `run.sh`.
 
-/// A line.
+/// A line of the status port.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// A module that the kernel does not have.
     Missing(String),
-    /// The guest is up, after so many seconds.
+    /// The guest is up. Seconds since the start.
     Ready(f64),
-    /// A step has begun, so many seconds after the start.
+    /// A step has begun. Its number, and seconds since the start.
     Begin(usize, f64),
-    /// A step has ended then with an exit status.
+    /// A step has ended. Its number, seconds since the start, and the exit status.
     End(usize, f64, u8),
     /// The guest is about to end.
     Done,
@@ -33,21 +33,21 @@ impl Event {
     }
 }
 
-/// How a step went.
+/// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Outcome {
     /// It was not reached.
     NotRun,
     /// It had begun when the guest ended.
     Cut,
-    /// It ended with this status, after so many seconds.
+    /// It ended. The exit status, and how many seconds it took.
     Ended(u8, f64),
 }
 
-/// All that a guest has told.
+/// Everything that a guest has reported.
 #[derive(Clone, Debug)]
 pub struct Status {
-    /// How each step went.
+    /// The result of each step.
     pub steps: Vec<Outcome>,
     /// Modules that the kernel does not have.
     pub missing: Vec<String>,
@@ -59,7 +59,7 @@ pub struct Status {
 }
 
 impl Status {
-    /// Before the start, for a job with so many steps.
+    /// Creates the status before the start of a job with `steps` steps.
     pub fn new(steps: usize) -> Status {
         Status {
             steps: vec![Outcome::NotRun; steps],

@@ -18,7 +18,7 @@ pub enum Target {
 }
 
 impl Target {
-    /// What patterns are compared with.
+    /// Returns the name that patterns are compared with.
     pub fn name(&self) -> &str {
         match self {
             Target::Lib => "lib",
@@ -63,14 +63,14 @@ pub struct Package {
 pub struct Workspace {
     /// Its directory.
     pub root: PathBuf,
-    /// Where Cargo puts what it makes.
+    /// Cargo's target directory.
     pub target: PathBuf,
-    /// What it consists of.
+    /// The packages of the workspace.
     pub packages: Vec<Package>,
 }
 
 impl Workspace {
-    /// Asks Cargo.
+    /// Reads the workspace from Cargo.
     pub fn load() -> Result<Workspace> {
         let mut command = cargo();
         command.args(["metadata", "--no-deps", "--format-version=1"]);
