@@ -70,7 +70,7 @@ fn arrays(factors: &Factors) -> Maps {
     maps
 }
 
-/// What flows consist of, then what only leads to them or counts them.
+/// Returns the words that flows consist of, then those that only lead to flows or count them.
 fn words(maps: &Maps) -> [&[AtomicU64]; ARRAYS] {
     [
         maps.slots.all_words(),

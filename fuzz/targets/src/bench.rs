@@ -23,7 +23,7 @@ pub struct Bench {
 }
 
 impl Drop for Bench {
-    /// The datapath knows who answers its upcalls, and that one knows the datapath.
+    /// Breaks the cycle of references between the datapath and its upcall handler.
     fn drop(&mut self) {
         self.model.shutdown();
     }

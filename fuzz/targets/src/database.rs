@@ -3,8 +3,8 @@
 
 use serde_json::{Map, Value, json};
 
-/// Table, column, and its type: the key's, behind a colon the value's, and a star where there may
-/// be any number.
+/// Table, column, and type of the column: the key's type, after a colon the value's, and a star where
+/// any number of them is allowed.
 const COLUMNS: &[(&str, &[(&str, &str)])] = &[
     (
         "Open_vSwitch",
@@ -107,7 +107,7 @@ const COLUMNS: &[(&str, &[(&str, &str)])] = &[
     ),
 ];
 
-/// The schema as a server tells it.
+/// Returns the schema as a server sends it.
 pub fn schema() -> Value {
     let mut tables = Map::new();
     for (table, columns) in COLUMNS {

@@ -33,12 +33,12 @@ fn match_text(text: &str) {
     flow::text::odp::format(m.key(), m.mask(), Default::default(), &no_names);
 }
 
-/// What a dump shows reads back as the same match.
+/// Checks that the text of a match reads back as the same match.
 fn printed_match(m: &flow::Match) {
     // A dump shows what a table holds, and a table holds no field without its prerequisites.
     let mut m = *m;
     m.normalize();
-    // That a packet is an Ethernet one goes without saying.
+    // Texts omit the packet type of Ethernet.
     if m.is_exact(Field::PacketType) && m.value(Field::PacketType) == 0 {
         m.clear(Field::PacketType);
     }
@@ -52,8 +52,8 @@ fn exact_key(key: flow::Key) {
     flow::compose(&key, &flow::PAYLOAD);
 }
 
-/// What is printed reads back as what prints the same; what is encoded decodes, and what
-/// that is encoded as decodes as the same.
+/// Checks that the text of actions reads back as actions with the same text; that their bytes decode,
+/// and that the decoded actions encode to bytes that decode to the same.
 fn action_list(actions: &[Action], version: Version) {
     let text = format_actions(actions, &no_names);
     match parse_actions(&text, version, &no_numbers) {

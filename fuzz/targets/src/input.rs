@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Values out of fuzzed bytes. What the bytes no longer give is zero, so that every input means
-//! something and a cut one means nearly the same.
+//! Values from fuzzed bytes. Values past the end are zero, so that every input has a meaning and a
+//! truncated one has nearly the same meaning.
 
 use openflow::Version;
 
@@ -62,7 +62,7 @@ impl<'a> Input<'a> {
         taken
     }
 
-    /// Bytes behind their length of two bytes.
+    /// Returns the bytes after their length, which has two bytes.
     pub fn counted(&mut self) -> &'a [u8] {
         let n = usize::from(self.short());
         self.take(n)

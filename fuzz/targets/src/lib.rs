@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is fuzzed: each target is an ordinary function over bytes that panics when something
-//! that always holds does not.
+//! Fuzz targets: each is an ordinary function over bytes that panics when an invariant is
+//! violated.
 //!
 //! The same functions run in two places. `fuzz/fuzz_targets` links them with libFuzzer
 //! (`cargo xtask fuzz`, a nightly compiler). `tests/replay.rs` here runs them on stable, over
 //! the seeds, over what fuzzing has collected (`fuzz/corpora`) and over every input that once
 //! failed (`fuzz/regressions`).
 //!
-//! A target is deterministic, touches neither network nor clock, and leaves nothing behind: the
+//! A target is deterministic, touches neither network nor clock, and leaves nothing: the
 //! same bytes give the same run. Targets that are about long-lived state (a bridge, a control
-//! socket) make it anew for each input, or keep only what no input can change.
+//! socket) make a new one for each input, or keep only state that no input can change.
 #![forbid(unsafe_code)]
 
 mod adoption;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the kernel says over rtnetlink.
+//! Messages of the kernel over rtnetlink.
 
 /// Bytes of `struct nlmsghdr`.
 const HEADER: usize = 16;
@@ -12,7 +12,7 @@ pub fn run(bytes: &[u8]) {
         assert!(!link.name.contains('\0'));
         assert!(link.name.chars().count() <= bytes.len());
     }
-    // Interfaces are read one by one: what is behind a message does not change it.
+    // Interfaces are read one by one: the bytes after a message do not change it.
     if let Some((first, length)) = links.first().zip(first_length(bytes))
         && let Some(alone) = bytes.get(..length)
         && let Some(again) = netdev::link::decode(alone).first()

@@ -27,7 +27,7 @@ pub fn run(bytes: &[u8]) {
         Ok(message) => written_again(&message, &protocol, &bytes),
         Err(error) => {
             assert!(bytes.starts_with(&error.data), "an error holds the start of its message");
-            told(&error.reply(), error.error, &protocol);
+            reads_back(&error.reply(), error.error, &protocol);
         }
     }
 }
@@ -64,7 +64,7 @@ fn protocol(bytes: &mut [u8], settings: u8) -> Option<Protocol> {
     Some(protocol)
 }
 
-/// What was read can be written, and what was written reads as the same.
+/// Checks that a decoded message can be encoded, and that the bytes decode to the same message.
 fn written_again(message: &Message, protocol: &Protocol, bytes: &[u8]) {
     texts(message, protocol);
     let written = match message.encode(protocol) {
@@ -111,7 +111,7 @@ fn may_be_unwritable(_message: &Message, _protocol: &Protocol) -> bool {
     false
 }
 
-/// What nobody who keeps to the specification writes, and what is read for the log's sake only.
+/// Whether a message violates the specification, or is decoded for the log only.
 fn contradicts_itself(message: &Message) -> bool {
     match &message.body {
         Body::Hello(hello) => hello.versions.newest().is_none(),
@@ -123,8 +123,8 @@ fn contradicts_itself(message: &Message) -> bool {
     }
 }
 
-/// What a switch is told must not change on the way. In what it tells, names may be cut and
-/// numbers that a version does not have may be given as its nearest.
+/// Whether a message is for switches. Such a message must not change on the way. In messages from
+/// switches, names may be cut, and a number that a version lacks may become the nearest one.
 fn is_for_switches(body: &Body) -> bool {
     matches!(
         body,
@@ -177,8 +177,8 @@ fn meant(message: &Message) -> Message {
 }
 
 /// An error reply is a message of the version, and says what it was about.
-fn told(reply: &Message, error: OfError, protocol: &Protocol) {
-    let written = reply.encode(protocol).expect("every error can be told");
+fn reads_back(reply: &Message, error: OfError, protocol: &Protocol) {
+    let written = reply.encode(protocol).expect("every error can be encoded");
     let Ok(Message { xid, body: Body::Error(read) }) = Message::decode(&written, protocol) else {
         panic!("an error reply does not read back: {written:02x?}")
     };
@@ -190,7 +190,7 @@ fn told(reply: &Message, error: OfError, protocol: &Protocol) {
     assert_eq!(read.encode(protocol.version), expected.encode(protocol.version));
 }
 
-/// What dumps and logs would show.
+/// Makes the texts for dumps and logs.
 fn texts(message: &Message, protocol: &Protocol) {
     match &message.body {
         Body::FlowMod(fm) => {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a database server says: framing, JSON-RPC, monitors' updates, and the daemon's reading
-//! of the rows that came.
+//! Messages of a database server: framing, JSON-RPC, monitors' updates, and the daemon's reading
+//! of the received rows.
 //!
-//! The first byte says where the stream is cut in two, and whether the server has told its
-//! schema before.
+//! The first byte gives the place where the stream is cut in two, and whether the server has sent
+//! its schema before.
 
 use crate::database::schema;
 use ovsdb::{Datum, Replica, Session, SessionError, SessionOptions};
@@ -32,7 +32,7 @@ pub fn run(bytes: &[u8]) {
     whole.take_events();
     let changes = whole.take_changes();
     for table in changes.tables() {
-        assert!(changes.table(table).count() > 0, "{table} is said to have changed");
+        assert!(changes.table(table).count() > 0, "{table} is reported without a change");
     }
     assert!(whole.take_changes().is_empty());
     data_read_back(&replica);
@@ -78,7 +78,7 @@ fn shown(replica: &Replica) -> Vec<String> {
     rows
 }
 
-/// What a row holds is written as JSON that reads as the same.
+/// Checks that the data of rows are written as JSON that reads back as the same.
 fn data_read_back(replica: &Replica) {
     for (name, table) in &replica.schema().tables {
         for (_, row) in replica.rows(name) {

@@ -79,7 +79,7 @@ fn views(bytes: &[u8]) {
     let _ = IcmpHeader::ref_from_prefix(bytes);
 }
 
-/// What stands behind the IP packet is padding: more of it changes nothing.
+/// Checks that bytes after the IP packet are padding: more of them change nothing.
 fn trailing_bytes_do_not_matter(frame: &[u8], key: &Key, layers: &Layers) {
     if layers.l4.is_none() {
         return;
@@ -97,7 +97,7 @@ fn truncation_only_takes_away(frame: &[u8], key: &Key, settings: u8) {
     let cut = frame.len() * usize::from(settings) / 256;
     let (short, layers) = extract(&frame[..cut], 1); // cut is at most the length
     layers_are_inside(&frame[..cut], &layers);
-    // A cut tag or type turns what is behind it into another protocol.
+    // A truncated tag or type makes the rest another protocol.
     if short.dl_type != key.dl_type || short.vlans != key.vlans {
         return;
     }
@@ -159,7 +159,7 @@ fn sums(frame: &[u8], settings: u8) {
     assert!(moved == whole || zero(moved) && zero(whole), "{moved:#x} for {whole:#x}");
 }
 
-/// What a device was to finish is finished or refused, whatever the metadata says.
+/// Checks that offloaded work is finished or refused, whatever the metadata says.
 fn offloads(frame: &[u8], settings: u8) {
     let mut packet = Packet::from_slice(frame);
     if netdev::finish::recognise_unfinished(&mut packet) {

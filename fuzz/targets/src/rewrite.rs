@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What datapath actions do to packets, however mangled: the model and the userspace datapath
-//! do the same, and what goes out has right checksums where what came in had them.
+//! Datapath actions on packets, malformed ones included: the model and the userspace datapath do the
+//! same, and sent packets have right checksums where received ones had them.
 //!
 //! The input is three lists of actions (for packets from a port, and for two recirculation ids)
 //! and a packet.
@@ -38,8 +38,8 @@ struct Outcome {
 }
 
 impl Outcome {
-    /// True when a frame was sent that only fits because a service tag has room beside the MTU.
-    /// Dummies, as those of OVS, have room for a customer's only.
+    /// Whether a frame was sent that only fits because a service tag has room in addition to the MTU.
+    /// Dummies, as those of OVS, have room for a customer tag only.
     fn has_long_service_tag(&self) -> bool {
         self.sent.iter().zip(MTUS).any(|(frames, mtu)| {
             let is_long = |f: &Vec<u8>| f.len() > mtu as usize + 14;
@@ -84,7 +84,7 @@ fn packet(mut input: Input<'_>) -> Packet {
     let mut packet = Packet::from_slice(input.rest());
     // No device takes less than a header.
     packet.resize(packet.len().max(14));
-    // What a device says of a packet is checked where it comes in; here it is as it would be.
+    // Metadata from a device is checked on arrival; here it is as after that check.
     if offload & 1 == 1 && netdev::finish::recognise_unfinished(&mut packet) && offload & 2 == 2 {
         let kind = if offload & 4 == 0 { Gso::TcpV4 } else { Gso::TcpV6 };
         let header = virtio_header(&packet, kind, size | 1);
@@ -169,7 +169,7 @@ impl Userspace {
             let options = [("tx_pcap".to_owned(), file.to_string_lossy().into_owned())].into();
             let spec = PortSpec { name, mtu: Some(mtu), options, ..dummy() };
             datapath.add_port(&spec).expect("a dummy port");
-            // Behind the header of the file.
+            // After the header of the file.
             (File::open(file).expect("the capture file is there"), 24)
         });
         let captures = captures.collect();
@@ -198,7 +198,7 @@ impl Drop for Userspace {
     }
 }
 
-/// Frames behind what was read of a capture file.
+/// Returns the frames of a capture file after the part that was read.
 fn captured((file, read): &mut (File, u64)) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     let mut header = [0; 16];

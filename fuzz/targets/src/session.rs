@@ -187,7 +187,7 @@ impl Peer {
         replies.collect()
     }
 
-    /// Whatever was said, the bridge answers, and its answers agree.
+    /// Checks that the bridge answers after any messages, and that its answers agree.
     fn consistent(&mut self) {
         self.read();
         let echo = self.ask(Body::EchoRequest(vec![1, 2, 3]));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Translation of any packet by any tables: it ends, is bounded, can be said to a datapath, and
+//! Translation of any packet by any tables: it ends, is bounded, can be installed in a datapath, and
 //! is sound: another packet of the same megaflow gives the same actions.
 //!
 //! The input is settings of ports, rules and groups of two bridges joined by a patch, and a
@@ -29,7 +29,8 @@ const TABLES: u8 = 4;
 /// Rules and groups of one input.
 const MAX_RULES: usize = 24;
 const MAX_GROUPS: usize = 5;
-/// No translation takes so long, even here, where every step is checked and counted.
+/// Limit for one translation. None takes this long, even here, where every step is checked and
+/// counted.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Recirculations that are followed.
 const MAX_ROUNDS: u32 = 4;

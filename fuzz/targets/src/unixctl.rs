@@ -38,7 +38,7 @@ impl Control {
         Control { runtime, local, directory }
     }
 
-    /// What the server answers until it closes the connection.
+    /// Returns the answer of the server up to the end of the connection.
     fn ask(&self, parts: [&[u8]; 2]) -> Vec<u8> {
         let path = self.directory.path().join("ctl");
         self.local.block_on(&self.runtime, async {

@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// No input takes so long, on however busy a machine.
+/// Limit for one input. None takes this long, on a busy machine either.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn beside(name: &str) -> PathBuf {
@@ -49,7 +49,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 
 fn all_of(target: &Target) -> Vec<String> {
     let mut failures = replay(target, "seed", &(target.seeds)());
-    // Each input is cut once, too: what is read behind the end is a seed's neighbour.
+    // Each input is cut once, too: a seed's halves are its neighbours.
     let halves: Vec<Vec<u8>> = (target.seeds)().iter().map(|s| s[..s.len() / 2].to_vec()).collect();
     failures.extend(replay(target, "half of a seed", &halves));
     failures.extend(of_file(target, &beside("corpora").join(format!("{}.hex", target.name))));

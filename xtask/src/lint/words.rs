@@ -139,7 +139,9 @@ impl Turn {
             }
             length += 1;
         }
-        let listed = |list: &str, token: &Token| list.split_whitespace().any(|w| token.is(w));
+        let listed = |list: &str, token: &Token| {
+            list.split_whitespace().any(|word| token.text.to_lowercase() == word)
+        };
         if start > 0 && !tokens[start].starts && listed(self.unless_after, &tokens[start - 1]) {
             return None;
         }

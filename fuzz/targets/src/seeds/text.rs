@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Texts.
+//! Seeds for targets that read texts.
 
 use std::collections::BTreeSet;
 
@@ -90,7 +90,7 @@ pub const ODP_ACTIONS: &[&str] = &[
     "set(skb_priority(0x1)),set(skb_mark(0x1/0xf)),3",
 ];
 
-/// Both.
+/// Returns flows and actions in datapath syntax.
 pub fn odp_lines() -> impl Iterator<Item = &'static str> {
     ODP_FLOWS.iter().chain(ODP_ACTIONS).copied()
 }
