@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What a user's program for the XDP hook can do: docs/user-programs.md is the contract. */
+/* The declaration of what a user's program at the XDP hook can do. docs/user-programs.md is the
+ * contract. */
 #ifndef SLIPSWITCH_CAPABILITIES_H
 #define SLIPSWITCH_CAPABILITIES_H
 
@@ -8,15 +9,19 @@
 #include "layout.h"
 
 struct capabilities {
-	__u32 version; /* LAYOUT_VERSION that the program was built with */
-	__u32 needs;   /* bit W_x: the program compares word W_x; of packets that it looks up
-			* the word is as the daemon's parse has it */
-	__u32 ops;     /* bit OP_x: OP_OUTPUT is slot.output, OP_DROP is slot.reason, OP_END says that
-			* lists are run (slot.program), in which each instruction has its bit */
+	__u32 version; /* LAYOUT_VERSION that the program was compiled with */
+	__u32 needs;   /* bit W_x: the program compares word W_x, and in each packet that it
+			* looks up the word is equal to the daemon's */
+	__u32 ops;     /* bit OP_x: OP_OUTPUT is slot.output, OP_DROP is slot_detail.reason, OP_END
+			* is lists of instructions (slot.program), each of which has its bit */
 	__u32 pad;     /* 0 */
 };
 
-/* To be said once in an object. Both are bits, as above. */
+/**
+ * CAPABILITIES - Declares what the program can do; exactly once in an object.
+ * @words: struct capabilities.needs
+ * @instructions: struct capabilities.ops
+ */
 #define CAPABILITIES(words, instructions)                                             \
 	const volatile struct capabilities capabilities SEC(".rodata.slipswitch") = { \
 		.version = LAYOUT_VERSION,                                            \

@@ -8,7 +8,7 @@
 #include "edit.h"
 
 /* To 16 bits; 0 only for a sum of zeros. */
-static __always_inline __u16 fold(__u64 sum)
+static __always_inline __u16 checksum_fold(__u64 sum)
 {
 	sum = (sum & 0xffffffff) + (sum >> 32);
 	sum = (sum & 0xffffffff) + (sum >> 32);
@@ -22,7 +22,7 @@ static __always_inline __u16 fold(__u64 sum)
  * one's complement it is 0, never 0xffff, as of the helper at tc: a zero is left in the sum. */
 static __always_inline __u16 checksum_moved(__u16 sum, __u64 gone, __u64 come)
 {
-	return ~fold(0xffff0000 + (__u64)(__u16)~sum + (__u16)~fold(gone) + come);
+	return ~checksum_fold(0xffff0000 + (__u64)(__u16)~sum + (__u16)~checksum_fold(gone) + come);
 }
 
 /* What a transport checksum is. */
@@ -38,46 +38,46 @@ static __always_inline __u16 checksum_moved(__u16 sum, __u64 gone, __u64 come)
  * header checksum are no change together), the transport's own with `put_neutral`. That is right
  * for IPv4 and IPv6 on every kernel; BPF_F_IPV6 (6.16) is for those who store addresses without
  * telling skb->csum. */
-static __always_inline int transport_sum(hook_ctx *ctx, __u32 at, __u64 gone, __u64 come,
+static __always_inline int checksum_transport(hook_ctx *ctx, __u32 at, __u64 gone, __u64 come,
 					 const __u32 kind)
 {
 #if AT_XDP
 	__u16 sum;
 
-	if (get(ctx, at, &sum, sizeof(sum)))
+	if (edit_load(ctx, at, &sum, sizeof(sum)))
 		return -1;
 	if ((kind & SUM_OPTIONAL) && !sum)
 		return 0;
 	sum = checksum_moved(sum, gone, come);
 	if ((kind & SUM_OPTIONAL) && !sum)
 		sum = 0xffff;
-	return put_neutral(ctx, at, &sum, sizeof(sum));
+	return edit_store_neutral(ctx, at, &sum, sizeof(sum));
 #else
 	__u64 flags = (kind & SUM_PSEUDO ? BPF_F_PSEUDO_HDR : 0) |
 		      (kind & SUM_OPTIONAL ? BPF_F_MARK_MANGLED_0 : 0);
 
-	return bpf_l4_csum_replace(ctx, at, 0, (__u32)fold(come) + (__u16)~fold(gone), flags);
+	return bpf_l4_csum_replace(ctx, at, 0, (__u32)checksum_fold(come) + (__u16)~checksum_fold(gone), flags);
 #endif
 }
 
 /* The transport checksum of the packet `ip` is of, after its pseudo header changed. */
-static __always_inline int pseudo_changed(hook_ctx *ctx, const struct ip *ip, __u64 gone,
+static __always_inline int checksum_pseudo_changed(hook_ctx *ctx, const struct ip *ip, __u64 gone,
 					  __u64 come)
 {
 	if (ip->later)
 		return 0;
 	if (ip->proto == IPPROTO_TCP && ip->l4 + 20 <= ip->end)
-		return transport_sum(ctx, ip->l4 + 16, gone, come, SUM_PSEUDO);
+		return checksum_transport(ctx, ip->l4 + 16, gone, come, SUM_PSEUDO);
 	if (ip->proto == IPPROTO_UDP && ip->l4 + 8 <= ip->end)
-		return transport_sum(ctx, ip->l4 + 6, gone, come, SUM_PSEUDO | SUM_OPTIONAL);
+		return checksum_transport(ctx, ip->l4 + 6, gone, come, SUM_PSEUDO | SUM_OPTIONAL);
 	if (ip->proto == PROTO_ICMPV6 && ip->v6 && ip->l4 + 8 <= ip->end)
-		return transport_sum(ctx, ip->l4 + 2, gone, come, SUM_PSEUDO);
+		return checksum_transport(ctx, ip->l4 + 2, gone, come, SUM_PSEUDO);
 	return 0;
 }
 
 /* True when the device is still to compute the checksum, one that is no Internet checksum: then
  * the helper leaves it alone. */
-static __always_inline bool is_unfinished(hook_ctx *ctx, __u32 at)
+static __always_inline bool checksum_is_unfinished(hook_ctx *ctx, __u32 at)
 {
 #if AT_XDP
 	return false;

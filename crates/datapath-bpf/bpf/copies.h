@@ -27,8 +27,8 @@ SETS_EACH(SET)
 	case n:        \
 		return bpf_redirect_map(&set##n, 0, flags);
 
-/* `hold.h` has seen that the ports take it. The kernel leaves out one that has gone down since. */
-static __noinline int send_copies(__u32 set, __u64 flags)
+/* `undo.h` has seen that the ports take it. The kernel leaves out one that has gone down since. */
+static __noinline int copies_redirect(__u32 set, __u64 flags)
 {
 	switch (set) {
 		SETS_EACH(SEND_TO_SET)
@@ -36,10 +36,10 @@ static __noinline int send_copies(__u32 set, __u64 flags)
 	return XDP_ABORTED;
 }
 
-static __always_inline int act_copies(const struct program *p)
+static __always_inline int exec_copies(const struct program *p)
 {
 	__u64 flags = BPF_F_BROADCAST | (p->exclude ? BPF_F_EXCLUDE_INGRESS : 0);
-	int verdict = send_copies((__u32)p->set - 1, flags);
+	int verdict = copies_redirect((__u32)p->set - 1, flags);
 
 	return verdict == XDP_REDIRECT ? verdict : drop(DROP_OUTPUT);
 }

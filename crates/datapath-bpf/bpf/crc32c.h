@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* CRC32c of a message of which few bytes changed. The CRC is linear: what it changes by depends on
- * the changed bytes and on how far from the end they are, not on the rest.
+/* CRC32c of a message in which few bytes changed. The CRC is linear: its change depends on the
+ * changed bytes and on their distance from the end, and on nothing else.
  *
- * Polynomials modulo 0x11edc6f41, bits in the order of the CRC: bit 31 is the coefficient of 1. */
+ * Polynomials are modulo 0x11edc6f41, with bits in the order of the CRC: bit 31 is the coefficient
+ * of x^0. */
 #ifndef SLIPSWITCH_CRC32C_H
 #define SLIPSWITCH_CRC32C_H
 
@@ -16,7 +17,7 @@
 #define le32(word) __builtin_bswap32(word)
 #endif
 
-/* x^(8 * 2^i) */
+/* Entry i is x^(8 * 2^i). */
 static const __u32 crc32c_powers[16] = {
 	0x00800000, 0x00008000, 0x82f63b78, 0x6ea2d55c,
 	0x18b8ea18, 0x510ac59a, 0xb82be955, 0xb8fdb1e7,
@@ -24,6 +25,7 @@ static const __u32 crc32c_powers[16] = {
 	0x35d73a62, 0x28461564, 0xbf455269, 0xe2ea32dc,
 };
 
+/* Returns the product of two polynomials. */
 static __always_inline __u32 crc32c_multiply(__u32 a, __u32 b)
 {
 	__u32 product = 0;
@@ -37,9 +39,14 @@ static __always_inline __u32 crc32c_multiply(__u32 a, __u32 b)
 	return product;
 }
 
-/* What the CRC of `len` bytes changes by when the first four change by `difference`, those bytes
- * as a little-endian number. The CRC of four bytes is their product with x^32, which with the
- * bytes behind them makes x^(8 * len). */
+/**
+ * crc32c_difference - Returns the change of a CRC when the first four bytes change.
+ * @difference: old bytes XOR new bytes, as a little-endian number
+ * @len: bytes of the message
+ *
+ * The CRC of four bytes is their product with x^32; the bytes after them multiply it to a total of
+ * x^(8 * len). A function of its own: the verifier reads its loops once.
+ */
 __noinline __u32 crc32c_difference(__u32 difference, __u32 len)
 {
 	if (!difference)

@@ -20,35 +20,35 @@
 #define FAILED REFUSED(DROP_UNSUPPORTED)
 
 /* As `load`, at an offset that the verifier knows nothing of. */
-static __always_inline int get(hook_ctx *ctx, __u32 offset, void *to, const __u32 len)
+static __always_inline int edit_load(hook_ctx *ctx, __u32 offset, void *to, const __u32 len)
 {
 	__u64 o = offset;
 
 	opaque(o);
-	return o > MAX_OFFSET ? -1 : load(ctx, o & MAX_OFFSET, to, len);
+	return o > MAX_OFFSET ? -1 : frame_load(ctx, o & MAX_OFFSET, to, len);
 }
 
 #if AT_XDP
 
-static __always_inline int put(hook_ctx *ctx, const struct state *st, __u32 offset,
+static __always_inline int edit_store(hook_ctx *ctx, const struct state *st, __u32 offset,
 			       const void *from, const __u32 len)
 {
 	__u64 o = offset;
 
 	opaque(o);
-	return o > MAX_OFFSET ? -1 : store(ctx, o & MAX_OFFSET, from, len);
+	return o > MAX_OFFSET ? -1 : frame_store(ctx, o & MAX_OFFSET, from, len);
 }
 
-static __always_inline int put_neutral(hook_ctx *ctx, __u32 offset, const void *from,
+static __always_inline int edit_store_neutral(hook_ctx *ctx, __u32 offset, const void *from,
 				       const __u32 len)
 {
-	return put(ctx, 0, offset, from, len);
+	return edit_store(ctx, 0, offset, from, len);
 }
 
 #else
 
 /* Stores, and keeps skb->csum right where it covers the place (CHECKSUM_COMPLETE). */
-static __always_inline int put(hook_ctx *ctx, const struct state *st, __u32 offset,
+static __always_inline int edit_store(hook_ctx *ctx, const struct state *st, __u32 offset,
 			       const void *from, const __u32 len)
 {
 	return bpf_skb_store_bytes(ctx, offset, from, len,
@@ -56,7 +56,7 @@ static __always_inline int put(hook_ctx *ctx, const struct state *st, __u32 offs
 }
 
 /* Stores what, with the checksum that changes along, is no change of skb->csum. */
-static __always_inline int put_neutral(hook_ctx *ctx, __u32 offset, const void *from,
+static __always_inline int edit_store_neutral(hook_ctx *ctx, __u32 offset, const void *from,
 				       const __u32 len)
 {
 	return bpf_skb_store_bytes(ctx, offset, from, len, 0);
@@ -68,7 +68,7 @@ static __always_inline int put_neutral(hook_ctx *ctx, __u32 offset, const void *
 
 /* Where the label stack is or would be, with the Ethernet type in the two bytes before; 0: the
  * frame is too short. */
-static __always_inline __u32 label_place(const struct state *st)
+static __always_inline __u32 edit_label_place(const struct state *st)
 {
 	__u32 place = st->mpls ? st->mpls : st->l3;
 
@@ -76,12 +76,12 @@ static __always_inline __u32 label_place(const struct state *st)
 }
 
 /* dl_type, as in a key. */
-static __always_inline __be16 type_of(hook_ctx *ctx, const struct state *st)
+static __always_inline __be16 edit_ethertype(hook_ctx *ctx, const struct state *st)
 {
-	__u32 place = label_place(st);
+	__u32 place = edit_label_place(st);
 	__be16 type;
 
-	if (!place || get(ctx, place - 2, &type, sizeof(type)))
+	if (!place || edit_load(ctx, place - 2, &type, sizeof(type)))
 		return 0;
 	return bpf_ntohs(type) < 0x600 ? bpf_htons(0x05ff) : type;
 }
@@ -98,7 +98,7 @@ struct ip {
 };
 
 /* Extension headers up to the transport; the parser has been there. */
-static __always_inline int walk_extensions(hook_ctx *ctx, struct ip *ip)
+static __always_inline int edit_skip_extensions(hook_ctx *ctx, struct ip *ip)
 {
 	__u32 offset = ip->l3 + 40;
 
@@ -109,7 +109,7 @@ static __always_inline int walk_extensions(hook_ctx *ctx, struct ip *ip)
 
 		if (offset >= ip->l4)
 			return 0;
-		if (get(ctx, offset, header, sizeof(header)))
+		if (edit_load(ctx, offset, header, sizeof(header)))
 			return -1;
 		ip->proto = header[0];
 		len = header[1] * 8 + 8;
@@ -139,13 +139,13 @@ __noinline int find_ip(hook_ctx *ctx, struct ip *ip)
 
 	if (!st || !ip)
 		return -1;
-	type = type_of(ctx, st);
+	type = edit_ethertype(ctx, st);
 	ip->l3 = st->l3;
 	ip->l4 = st->l4;
 	ip->later = ip->routed = false;
 	if (!ip->l4 || ip->l4 > MAX_OFFSET || ip->l3 >= ip->l4 || st->mpls)
 		return -1;
-	if (get(ctx, ip->l3, head, sizeof(head)))
+	if (edit_load(ctx, ip->l3, head, sizeof(head)))
 		return -1;
 	if (type == bpf_htons(ETH_P_IP)) {
 		ip->v6 = false;
@@ -159,7 +159,7 @@ __noinline int find_ip(hook_ctx *ctx, struct ip *ip)
 	ip->v6 = true;
 	ip->end = ip->l3 + 40 + bpf_ntohs(head[2]);
 	ip->proto = bpf_ntohs(head[3]) >> 8;
-	return walk_extensions(ctx, ip);
+	return edit_skip_extensions(ctx, ip);
 }
 
 /* The packet has a whole transport header of `len` bytes, of protocol `proto`. */

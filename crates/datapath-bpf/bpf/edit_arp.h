@@ -30,12 +30,12 @@ static __always_inline int set_arp(hook_ctx *ctx, const struct state *st, __u16 
 				   const __u64 *operands)
 {
 	const __u16 *value = (const __u16 *)operands;
-	__be16 type = type_of(ctx, st);
+	__be16 type = edit_ethertype(ctx, st);
 	struct arp h;
 
 	if (type != bpf_htons(ETH_P_ARP) && type != bpf_htons(ETH_P_RARP))
 		return MALFORMED;
-	if (get(ctx, st->l3, &h, sizeof(h)) || h.hardware != bpf_htons(1) ||
+	if (edit_load(ctx, st->l3, &h, sizeof(h)) || h.hardware != bpf_htons(1) ||
 	    h.protocol != bpf_htons(ETH_P_IP) || h.lengths != bpf_htons(0x0604))
 		return MALFORMED;
 	h.op = merged(h.op, bpf_htons(op), bpf_htons(op_mask));
@@ -47,7 +47,7 @@ static __always_inline int set_arp(hook_ctx *ctx, const struct state *st, __u16 
 		h.sha[i] = merged(h.sha[i], value[ARP_SHA + i], value[ARP_SHA + ARP_HW_MASK + i]);
 		h.tha[i] = merged(h.tha[i], value[ARP_THA + i], value[ARP_THA + ARP_HW_MASK + i]);
 	}
-	return put(ctx, st, st->l3, &h, sizeof(h)) ? FAILED : EDITED;
+	return edit_store(ctx, st, st->l3, &h, sizeof(h)) ? FAILED : EDITED;
 }
 
 #endif

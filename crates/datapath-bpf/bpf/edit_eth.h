@@ -11,11 +11,11 @@ static __always_inline int set_eth(hook_ctx *ctx, const struct state *st, const 
 
 	__builtin_memcpy(value, operands, sizeof(value));
 	__builtin_memcpy(mask, operands + 2, sizeof(mask));
-	if (get(ctx, 0, addresses, sizeof(addresses)))
+	if (edit_load(ctx, 0, addresses, sizeof(addresses)))
 		return MALFORMED;
 	for (int i = 0; i < 3; i++)
 		addresses[i] = merged(addresses[i], value[i], mask[i]);
-	return put(ctx, st, 0, addresses, sizeof(addresses)) ? FAILED : EDITED;
+	return edit_store(ctx, st, 0, addresses, sizeof(addresses)) ? FAILED : EDITED;
 }
 
 #endif

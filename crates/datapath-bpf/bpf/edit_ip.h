@@ -28,7 +28,7 @@ static __always_inline int set_ipv4(hook_ctx *ctx, const struct state *st, const
 	__builtin_memcpy(value, &operands[0], sizeof(value));
 	__builtin_memcpy(mask, &operands[1], sizeof(mask));
 	__builtin_memcpy(&bytes, &operands[2], sizeof(bytes));
-	if (get(ctx, ip->l3, &h, sizeof(h)))
+	if (edit_load(ctx, ip->l3, &h, sizeof(h)))
 		return MALFORMED;
 	src = merged(h.saddr, value[0], mask[0]);
 	dst = merged(h.daddr, value[1], mask[1]);
@@ -47,9 +47,9 @@ static __always_inline int set_ipv4(hook_ctx *ctx, const struct state *st, const
 	h.daddr = dst;
 	h.tos = tos;
 	h.ttl = ttl;
-	if (put(ctx, st, ip->l3, &h, sizeof(h)))
+	if (edit_store(ctx, st, ip->l3, &h, sizeof(h)))
 		return FAILED;
-	if (readdressed && pseudo_changed(ctx, ip, gone, come))
+	if (readdressed && checksum_pseudo_changed(ctx, ip, gone, come))
 		return FAILED;
 	return EDITED;
 }
@@ -74,7 +74,7 @@ static __always_inline int set_ipv6(hook_ctx *ctx, const struct state *st, const
 
 	if (!ip->v6)
 		return MALFORMED;
-	if (get(ctx, ip->l3, &h, sizeof(h)))
+	if (edit_load(ctx, ip->l3, &h, sizeof(h)))
 		return MALFORMED;
 	__builtin_memcpy(&bytes, &operands[9], sizeof(bytes));
 	for (int i = 0; i < 4; i++) {
@@ -100,9 +100,9 @@ static __always_inline int set_ipv6(hook_ctx *ctx, const struct state *st, const
 	class_mask = bpf_htonl((__u32)bytes.tos_mask << 20);
 	h.first = merged(h.first, bpf_htonl((__u32)bytes.tos << 20), class_mask);
 	h.limit = merged(h.limit, bytes.ttl, bytes.ttl_mask);
-	if (put(ctx, st, ip->l3, &h, sizeof(h)))
+	if (edit_store(ctx, st, ip->l3, &h, sizeof(h)))
 		return FAILED;
-	if (changed && pseudo_changed(ctx, ip, gone, come))
+	if (changed && checksum_pseudo_changed(ctx, ip, gone, come))
 		return FAILED;
 	return EDITED;
 }

@@ -19,17 +19,17 @@ static __always_inline int set_ports(hook_ctx *ctx, const struct state *st, cons
 	struct ports set;
 
 	__builtin_memcpy(&set, operands, sizeof(set));
-	if (get(ctx, ip->l4, old, sizeof(old)) || get(ctx, ip->l4 + sum_at, &sum, sizeof(sum)))
+	if (edit_load(ctx, ip->l4, old, sizeof(old)) || edit_load(ctx, ip->l4 + sum_at, &sum, sizeof(sum)))
 		return MALFORMED;
 	new[0] = merged(old[0], set.src, set.src_mask);
 	new[1] = merged(old[1], set.dst, set.dst_mask);
 	if (kind & SUM_OPTIONAL && !sum)
-		return put(ctx, st, ip->l4, new, sizeof(new)) ? FAILED : EDITED;
-	if (put_neutral(ctx, ip->l4, new, sizeof(new)))
+		return edit_store(ctx, st, ip->l4, new, sizeof(new)) ? FAILED : EDITED;
+	if (edit_store_neutral(ctx, ip->l4, new, sizeof(new)))
 		return FAILED;
-	if (new[0] != old[0] && transport_sum(ctx, ip->l4 + sum_at, old[0], new[0], kind))
+	if (new[0] != old[0] && checksum_transport(ctx, ip->l4 + sum_at, old[0], new[0], kind))
 		return FAILED;
-	if (new[1] != old[1] && transport_sum(ctx, ip->l4 + sum_at, old[1], new[1], kind))
+	if (new[1] != old[1] && checksum_transport(ctx, ip->l4 + sum_at, old[1], new[1], kind))
 		return FAILED;
 	return EDITED;
 }
@@ -62,19 +62,19 @@ static __always_inline int set_sctp(hook_ctx *ctx, const struct state *st, const
 	if (!has_transport(ip, IPPROTO_SCTP, 12))
 		return MALFORMED;
 	__builtin_memcpy(&set, operands, sizeof(set));
-	if (get(ctx, ip->l4, ports, sizeof(ports)))
+	if (edit_load(ctx, ip->l4, ports, sizeof(ports)))
 		return MALFORMED;
 	ports[0] = merged(ports[0], set.src, set.src_mask);
 	ports[1] = merged(ports[1], set.dst, set.dst_mask);
-	if (is_unfinished(ctx, ip->l4 + 8))
-		return put(ctx, st, ip->l4, ports, sizeof(ports)) ? FAILED : EDITED;
-	if (get(ctx, ip->l4, header, sizeof(header)))
+	if (checksum_is_unfinished(ctx, ip->l4 + 8))
+		return edit_store(ctx, st, ip->l4, ports, sizeof(ports)) ? FAILED : EDITED;
+	if (edit_load(ctx, ip->l4, header, sizeof(header)))
 		return MALFORMED;
 	__builtin_memcpy(&difference, ports, sizeof(difference));
 	difference ^= header[0];
 	header[0] ^= difference;
 	header[2] ^= le32(crc32c_difference(le32(difference), ip->end - ip->l4));
-	return put(ctx, st, ip->l4, header, sizeof(header)) ? FAILED : EDITED;
+	return edit_store(ctx, st, ip->l4, header, sizeof(header)) ? FAILED : EDITED;
 }
 
 /* `set`: type value, type mask, code value, code mask. */
@@ -86,7 +86,7 @@ static __always_inline int set_icmp(hook_ctx *ctx, const struct ip *ip, bool v6,
 	if (ip->v6 != v6 || !has_transport(ip, v6 ? PROTO_ICMPV6 : IPPROTO_ICMP, 8))
 		return MALFORMED;
 	__builtin_memcpy(s, &set, sizeof(s));
-	if (get(ctx, ip->l4, head, sizeof(head)))
+	if (edit_load(ctx, ip->l4, head, sizeof(head)))
 		return MALFORMED;
 	__builtin_memcpy(&old, head, sizeof(old));
 	head[0] = merged(head[0], s[0], s[1]);
@@ -94,8 +94,8 @@ static __always_inline int set_icmp(hook_ctx *ctx, const struct ip *ip, bool v6,
 	__builtin_memcpy(&new, head, sizeof(new));
 	if (old == new)
 		return EDITED;
-	if (put_neutral(ctx, ip->l4, head, sizeof(head)) ||
-	    transport_sum(ctx, ip->l4 + 2, old, new, 0))
+	if (edit_store_neutral(ctx, ip->l4, head, sizeof(head)) ||
+	    checksum_transport(ctx, ip->l4 + 2, old, new, 0))
 		return FAILED;
 	return EDITED;
 }

@@ -12,12 +12,12 @@
 #define EDIT_OPTIONS 32
 
 /* A whole message. */
-static __always_inline bool is_neighbour(hook_ctx *ctx, const struct ip *ip)
+static __always_inline bool nd_is_neighbour(hook_ctx *ctx, const struct ip *ip)
 {
 	__u8 head[2];
 
 	if (!ip->v6 || !has_transport(ip, PROTO_ICMPV6, 24) ||
-	    get(ctx, ip->l4, head, sizeof(head)))
+	    edit_load(ctx, ip->l4, head, sizeof(head)))
 		return false;
 	return (head[0] == NEIGHBOUR_SOLICIT || head[0] == NEIGHBOUR_ADVERT) && !head[1];
 }
@@ -29,7 +29,7 @@ struct options {
 };
 
 /* `offset`, `end`: where options begin, and the message ends. */
-__noinline int find_options(hook_ctx *ctx, __u32 offset, __u32 end, struct options *found)
+__noinline int nd_find_options(hook_ctx *ctx, __u32 offset, __u32 end, struct options *found)
 {
 	if (!found)
 		return 0;
@@ -39,7 +39,7 @@ __noinline int find_options(hook_ctx *ctx, __u32 offset, __u32 end, struct optio
 		__u8 head[2];
 		__u32 len;
 
-		if (offset + 8 > end || get(ctx, offset, head, sizeof(head)))
+		if (offset + 8 > end || edit_load(ctx, offset, head, sizeof(head)))
 			return 0;
 		len = head[1] * 8;
 		if (!len || offset + len > end)
@@ -54,13 +54,13 @@ __noinline int find_options(hook_ctx *ctx, __u32 offset, __u32 end, struct optio
 }
 
 /* Sets `words` 16-bit words of the message at `offset`, and the checksum of the message. */
-static __always_inline int set_words(hook_ctx *ctx, const struct ip *ip, __u32 offset,
+static __always_inline int nd_set_words(hook_ctx *ctx, const struct ip *ip, __u32 offset,
 				     const __u16 *value, const __u16 *mask, const __u32 words)
 {
 	__u16 word[8], change = 0;
 	__u64 gone = 0, come = 0;
 
-	if (get(ctx, offset, word, words * 2))
+	if (edit_load(ctx, offset, word, words * 2))
 		return MALFORMED;
 	for (int i = 0; i < words; i++) {
 		__u16 new = merged(word[i], value[i], mask[i]);
@@ -72,8 +72,8 @@ static __always_inline int set_words(hook_ctx *ctx, const struct ip *ip, __u32 o
 	}
 	if (!change)
 		return EDITED;
-	if (put_neutral(ctx, offset, word, words * 2) ||
-	    transport_sum(ctx, ip->l4 + 2, gone, come, 0))
+	if (edit_store_neutral(ctx, offset, word, words * 2) ||
+	    checksum_transport(ctx, ip->l4 + 2, gone, come, 0))
 		return FAILED;
 	return EDITED;
 }
@@ -86,14 +86,14 @@ static __always_inline int set_nd(hook_ctx *ctx, const struct ip *ip, const __u6
 	struct options found = {};
 	int err;
 
-	if (!is_neighbour(ctx, ip))
+	if (!nd_is_neighbour(ctx, ip))
 		return MALFORMED;
-	find_options(ctx, ip->l4 + 24, ip->end, &found);
-	err = set_words(ctx, ip, ip->l4 + 8, set, set + 8, 8);
+	nd_find_options(ctx, ip->l4 + 24, ip->end, &found);
+	err = nd_set_words(ctx, ip, ip->l4 + 8, set, set + 8, 8);
 	if (!err && found.source)
-		err = set_words(ctx, ip, found.source + 2, set + 16, set + 20, 3);
+		err = nd_set_words(ctx, ip, found.source + 2, set + 16, set + 20, 3);
 	if (!err && found.target)
-		err = set_words(ctx, ip, found.target + 2, set + 24, set + 28, 3);
+		err = nd_set_words(ctx, ip, found.target + 2, set + 24, set + 28, 3);
 	return err;
 }
 
@@ -107,15 +107,15 @@ static __always_inline int set_nd_extensions(hook_ctx *ctx, const struct ip *ip,
 	__u32 first;
 	int err;
 
-	if (!is_neighbour(ctx, ip))
+	if (!nd_is_neighbour(ctx, ip))
 		return MALFORMED;
-	find_options(ctx, ip->l4 + 24, ip->end, &found);
-	err = set_words(ctx, ip, ip->l4 + 4, set, set + 2, 2);
+	nd_find_options(ctx, ip->l4 + 24, ip->end, &found);
+	err = nd_set_words(ctx, ip, ip->l4 + 4, set, set + 2, 2);
 	first = found.source;
 	if (!first || (found.target && found.target < first))
 		first = found.target;
 	if (!err && first)
-		err = set_words(ctx, ip, first, &value, &mask, 1);
+		err = nd_set_words(ctx, ip, first, &value, &mask, 1);
 	return err;
 }
 

@@ -5,29 +5,29 @@
 
 #include "checksum.h"
 
-static __always_inline __u16 shifted(__u16 offset, int shift)
+static __always_inline __u16 layers_shifted(__u16 offset, int shift)
 {
 	return offset ? offset + shift : 0;
 }
 
-static __always_inline void shift_layers(struct state *st, int shift)
+static __always_inline void layers_shift(struct state *st, int shift)
 {
-	st->mpls = shifted(st->mpls, shift);
-	st->l3 = shifted(st->l3, shift);
-	st->l4 = shifted(st->l4, shift);
+	st->mpls = layers_shifted(st->mpls, shift);
+	st->l3 = layers_shifted(st->l3, shift);
+	st->l4 = layers_shifted(st->l4, shift);
 }
 
 /* The frame begins with a VLAN header, and the type behind it is in the frame. */
-static __always_inline bool has_header(hook_ctx *ctx)
+static __always_inline bool tag_is_in_frame(hook_ctx *ctx)
 {
 	__be16 type;
 
-	return data_length(ctx) >= 18 && !get(ctx, 12, &type, sizeof(type)) && is_vlan(type);
+	return data_length(ctx) >= 18 && !edit_load(ctx, 12, &type, sizeof(type)) && is_vlan(type);
 }
 
 /* The outermost VLAN header is payload: there were more than the limit. Where the kernel has put it
  * beside the frame, what is behind its type is less than an Ethernet header from the start. */
-static __always_inline bool begins_with_payload(hook_ctx *ctx, const struct state *st)
+static __always_inline bool tag_is_payload(hook_ctx *ctx, const struct state *st)
 {
 	__u32 place = st->mpls ? st->mpls : st->l3;
 
@@ -36,15 +36,15 @@ static __always_inline bool begins_with_payload(hook_ctx *ctx, const struct stat
 
 #if AT_XDP
 
-#define tag_push(ctx, st, tpid, tci, shift) push_vlan(ctx, tpid, tci, shift)
-#define tag_pop(ctx, st, shift) pop_vlan(ctx, shift)
+#define tag_push(ctx, st, tpid, tci, shift) frame_push_vlan(ctx, tpid, tci, shift)
+#define tag_pop(ctx, st, shift) frame_pop_vlan(ctx, shift)
 
 #else
 
 /* skb->csum covers what is behind the network header as the kernel knows it, and that stays where
  * it is when tags go into the frame and out of it, but never comes closer than an Ethernet
  * header. */
-static __always_inline void cover(struct state *st, int shift)
+static __always_inline void tag_move_covered(struct state *st, int shift)
 {
 	int covered = (int)st->covered + shift;
 
@@ -54,9 +54,9 @@ static __always_inline void cover(struct state *st, int shift)
 static __always_inline int tag_push(hook_ctx *ctx, struct state *st, __u16 tpid, __u16 tci,
 				    int *shift)
 {
-	if (push_vlan(ctx, tpid, tci, shift))
+	if (frame_push_vlan(ctx, tpid, tci, shift))
 		return -1;
-	cover(st, *shift);
+	tag_move_covered(st, *shift);
 	return 0;
 }
 
@@ -65,9 +65,9 @@ static __always_inline int tag_push(hook_ctx *ctx, struct state *st, __u16 tpid,
 static __always_inline int tag_pop_raw(hook_ctx *ctx, struct state *st)
 {
 	bool tagged = has_tag(ctx);
-	int shift, err = pop_vlan(ctx, &shift);
+	int shift, err = frame_pop_vlan(ctx, &shift);
 
-	cover(st, shift);
+	tag_move_covered(st, shift);
 	if (!err)
 		return 0;
 	return tagged ? has_tag(ctx) : !shift;
@@ -76,7 +76,7 @@ static __always_inline int tag_pop_raw(hook_ctx *ctx, struct state *st)
 /* Makes skb->protocol what the frame says, and puts its outermost tag beside it: of two tags
  * pushed the first goes into the frame, and when the kernel takes it out again it reads the type
  * behind it. */
-static __always_inline int settle(hook_ctx *ctx, struct state *st)
+static __always_inline int tag_sync_protocol(hook_ctx *ctx, struct state *st)
 {
 	int ignored;
 
@@ -91,7 +91,7 @@ static __always_inline int tag_pop(hook_ctx *ctx, struct state *st, int *shift)
 	__u32 before = ctx->len;
 
 	if (!has_tag(ctx) && ctx->protocol != bpf_htons(ETH_P_8021Q) &&
-	    ctx->protocol != bpf_htons(ETH_P_8021AD) && settle(ctx, st))
+	    ctx->protocol != bpf_htons(ETH_P_8021AD) && tag_sync_protocol(ctx, st))
 		return -1;
 	if (tag_pop_raw(ctx, st))
 		return -1;
@@ -101,7 +101,7 @@ static __always_inline int tag_pop(hook_ctx *ctx, struct state *st, int *shift)
 
 #endif
 
-__noinline int act_push_vlan(hook_ctx *ctx, __u32 tpid, __u32 tci)
+__noinline int exec_push_vlan(hook_ctx *ctx, __u32 tpid, __u32 tci)
 {
 	struct state *st = state_here();
 	int shift;
@@ -112,22 +112,22 @@ __noinline int act_push_vlan(hook_ctx *ctx, __u32 tpid, __u32 tci)
 		return MALFORMED;
 	if (tag_push(ctx, st, tpid, tci, &shift))
 		return FAILED;
-	shift_layers(st, shift);
+	layers_shift(st, shift);
 	return EDITED;
 }
 
-__noinline int act_pop_vlan(hook_ctx *ctx)
+__noinline int exec_pop_vlan(hook_ctx *ctx)
 {
 	struct state *st = state_here();
 	int shift;
 
 	if (!st)
 		return FAILED;
-	if (begins_with_payload(ctx, st) || (!has_tag(ctx) && !has_header(ctx)))
+	if (tag_is_payload(ctx, st) || (!has_tag(ctx) && !tag_is_in_frame(ctx)))
 		return MALFORMED;
 	if (tag_pop(ctx, st, &shift))
 		return FAILED;
-	shift_layers(st, shift);
+	layers_shift(st, shift);
 	return EDITED;
 }
 

@@ -33,7 +33,7 @@ struct emc_key {
 
 static __always_inline __u64 check_word(__u32 x, __u64 word)
 {
-	return weigh(word, FACTORS_OF_CHECK + x, FACTORS_OF_CHECK + EMC_WORDS + x);
+	return hash_weigh(word, FACTORS_OF_CHECK + x, FACTORS_OF_CHECK + EMC_WORDS + x);
 }
 
 #define EMC_UNDER(x) words[x] = key[x] & settings.union_mask[x];
@@ -80,7 +80,7 @@ static __always_inline __u32 emc_first(const struct emc_key *k)
  * room though three quarters of the entries are in use. */
 static __always_inline __u32 emc_second(const struct emc_key *k)
 {
-	return emc_line_of(k->hash * 0x9e3779b1u);
+	return emc_line_of(rehash(k->hash));
 }
 
 /* The tag of a slot's entries now. */
@@ -103,7 +103,7 @@ static __always_inline struct emc_line *emc_line_at(__u32 line)
 }
 
 /* 1 when the entry has this check, else 0; without a branch, as nobody could foretell it. */
-static __always_inline __u64 has_check(const struct emc_entry *e, __u64 check)
+static __always_inline __u64 emc_has_check(const struct emc_entry *e, __u64 check)
 {
 	__u64 diff = e->what >> EMC_CHECK_SHIFT ^ check;
 
@@ -114,8 +114,8 @@ static __always_inline __u64 has_check(const struct emc_entry *e, __u64 check)
 /* The entry that has the check of the key, else any. */
 static __always_inline struct emc_entry *emc_likely(struct emc_line *l, __u64 check)
 {
-	__u64 last = has_check(&l->ways[3], check);
-	__u64 way = has_check(&l->ways[1], check) | has_check(&l->ways[2], check) << 1 | last << 1 | last;
+	__u64 last = emc_has_check(&l->ways[3], check);
+	__u64 way = emc_has_check(&l->ways[1], check) | emc_has_check(&l->ways[2], check) << 1 | last << 1 | last;
 
 	opaque(way);
 	return &l->ways[way % EMC_WAYS];
@@ -170,14 +170,14 @@ static __always_inline __u32 emc_hooks(__u64 what)
 /* Of a slot's flags, those that programs look at. */
 static __always_inline __u32 emc_flags(__u64 what)
 {
-	return what >> EMC_FLAGS_SHIFT & (FLOW_NO_GSO | FLOW_HELD);
+	return what >> EMC_FLAGS_SHIFT & (FLOW_NO_GSO | FLOW_PRECHECK);
 }
 
 #define EMC_BEYOND(x) beyond |= mask->words[x] & ~settings.union_mask[x];
 
 /* The mask looks at nothing but what the key of an entry has. Of packets from ports W_RECIRC is
  * always zero. */
-static __always_inline bool may_remember(const struct mask *mask)
+static __always_inline bool emc_may_remember(const struct mask *mask)
 {
 	__u64 beyond = 0;
 
@@ -185,7 +185,7 @@ static __always_inline bool may_remember(const struct mask *mask)
 	return settings.emc_used && !beyond && !(mask->needs & COLD_BITS);
 }
 
-static __always_inline bool is_free(const struct emc_entry *e)
+static __always_inline bool emc_is_free(const struct emc_entry *e)
 {
 	return !e->what;
 }
@@ -197,7 +197,7 @@ static __always_inline struct emc_entry *emc_free(struct emc_line *l)
 
 #pragma unroll
 	for (int i = EMC_WAYS - 1; i >= 0; i--)
-		if (is_free(&l->ways[i]))
+		if (emc_is_free(&l->ways[i]))
 			found = &l->ways[i];
 	return found;
 }
@@ -213,10 +213,10 @@ static __always_inline struct emc_entry *emc_room(const struct emc_key *k)
 	if (!l || !other)
 		return 0;
 	e = emc_likely(l, k->check);
-	if (has_check(e, k->check))
+	if (emc_has_check(e, k->check))
 		return e;
 	e = emc_likely(other, k->check);
-	if (has_check(e, k->check))
+	if (emc_has_check(e, k->check))
 		return e;
 	e = emc_free(l);
 	if (e)
@@ -236,7 +236,7 @@ static __always_inline void emc_remember(const struct emc_key *k, const struct s
 {
 	struct emc_entry *e = emc_room(k);
 	__u64 output = slot->output < EMC_NO_OUTPUT ? slot->output : EMC_NO_OUTPUT;
-	__u64 flags = slot->flags & (FLOW_NO_GSO | FLOW_HELD);
+	__u64 flags = slot->flags & (FLOW_NO_GSO | FLOW_PRECHECK);
 
 	if (!e)
 		return;

@@ -99,7 +99,7 @@ static __always_inline void store_in_order(__u64 *to, __u64 value)
 /* Adds all packets of a batch. */
 static __noinline int add_batch(struct batch *b)
 {
-	__u32 shard_at = shard() * settings.max_flows;
+	__u32 shard_at = count_shard() * settings.max_flows;
 	__u64 turn;
 
 	if (!b)
@@ -140,7 +140,7 @@ static __always_inline bool note_packet(__u32 slot, __u64 bytes, __u64 flags)
 static __always_inline void count_flow(__u32 slot, __u32 bytes, __u32 tcp_flags)
 {
 	__u64 flags = (__u64)tcp_flags << TCP_FLAGS_SHIFT;
-	__u32 at = shard() * settings.max_flows + slot;
+	__u32 at = count_shard() * settings.max_flows + slot;
 
 	if (settings.batched && note_packet(slot, bytes, flags))
 		return;

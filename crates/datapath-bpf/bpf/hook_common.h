@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What both hooks have: included by their headers, which say what the names mean. */
+/* Definitions that both hooks share. hook_xdp.h and hook_tc.h include this header after they have
+ * defined the names that it uses: hook_ctx, VERDICT_DROP. */
 #ifndef SLIPSWITCH_HOOK_COMMON_H
 #define SLIPSWITCH_HOOK_COMMON_H
 
@@ -7,7 +8,8 @@
 
 #include "flow_count.h"
 
-/* What the verifier lets a packet pointer move by, with room for the operand. */
+/* The largest offset that the verifier lets a packet pointer move by is 0xffff; this is half of it,
+ * which leaves room for the operand that is read there. */
 #define MAX_OFFSET 0x7fff
 
 static __always_inline void *data_of(hook_ctx *ctx)
@@ -20,8 +22,15 @@ static __always_inline void *data_end_of(hook_ctx *ctx)
 	return (void *)(long)ctx->data_end;
 }
 
-/* Constant `tail`: the call becomes a jump. */
-#define go(ctx, tail)                                   \
+/**
+ * tail_call - Goes on in another program of this hook.
+ * @ctx: the packet
+ * @tail: enum tail; a constant, so that the JIT compiles the call to a direct jump
+ *
+ * Return: only when the jump is not possible (the table has no such program, or the packet made
+ * its 33 tail calls): VERDICT_DROP, and the drop is counted as DROP_UNSUPPORTED.
+ */
+#define tail_call(ctx, tail)                                   \
 	({                                              \
 		bpf_tail_call_static(ctx, &tails, tail); \
 		count_drop(DROP_UNSUPPORTED);           \

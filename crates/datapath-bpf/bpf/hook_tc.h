@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The tc hook: a packet as the kernel knows it; maybe still to be segmented, maybe with its
- * checksum unfinished, maybe with its outermost VLAN tag beside it. hook_xdp.h says what the
- * names mean. */
+/* The tc hook: a packet as the kernel holds it in a socket buffer. It may be still to be segmented,
+ * its checksum may be unfinished, and its outermost VLAN tag may be kept outside of the frame (in
+ * skb->vlan_tci). The head of hook_xdp.h lists the names that both hooks define. */
 #ifndef SLIPSWITCH_HOOK_H
 #define SLIPSWITCH_HOOK_H
 
@@ -20,8 +20,8 @@ typedef struct __sk_buff hook_ctx;
 
 #include "hook_common.h"
 
-/* The device whose hook this is, on the way in and on the way out. */
-static __always_inline __u32 arrival_ifindex(hook_ctx *ctx)
+/* The device whose hook this is, both at ingress and at egress. */
+static __always_inline __u32 hook_ifindex(hook_ctx *ctx)
 {
 	return ctx->ifindex;
 }
@@ -46,7 +46,7 @@ static __always_inline __u32 tag_length(hook_ctx *ctx)
 	return ctx->vlan_present ? 4 : 0;
 }
 
-/* vlan_proto is in network order in a context, vlan_tci is a host integer. */
+/* In a context vlan_proto is in network order; vlan_tci is a host integer. */
 static __always_inline __u16 tag_tpid(hook_ctx *ctx)
 {
 	return bpf_ntohs(ctx->vlan_proto);
@@ -62,22 +62,43 @@ static __always_inline bool is_gso(hook_ctx *ctx)
 	return ctx->gso_size;
 }
 
-static __always_inline int load(hook_ctx *ctx, __u32 offset, void *to, const __u32 len)
+static __always_inline int frame_load(hook_ctx *ctx, __u32 offset, void *to, const __u32 len)
 {
 	return bpf_skb_load_bytes(ctx, offset, to, len);
 }
 
-/* A checksum that the card computed (CHECKSUM_COMPLETE) covers what is behind the 14 bytes of the
- * Ethernet header, and follows. */
-static __always_inline int store(hook_ctx *ctx, __u32 offset, const void *from, const __u32 len)
+/**
+ * frame_store - Writes bytes into the frame.
+ * @ctx: the packet; pointers into it become invalid
+ * @offset: where they begin
+ * @from: source
+ * @len: how many; a constant
+ *
+ * A checksum that the card computed (CHECKSUM_COMPLETE) covers the bytes after the 14 of the
+ * Ethernet header; the helper updates it for those.
+ *
+ * Return: 0, or not 0 when the packet is too short.
+ */
+static __always_inline int frame_store(hook_ctx *ctx, __u32 offset, const void *from, const __u32 len)
 {
 	if (offset < ETH_HLEN)
 		return bpf_skb_store_bytes(ctx, offset, from, len, 0);
 	return bpf_skb_store_bytes(ctx, offset, from, len, BPF_F_RECOMPUTE_CSUM);
 }
 
-/* The kernel puts the new tag beside the frame, and the one that was there into it. */
-static __always_inline int push_vlan(hook_ctx *ctx, __u16 tpid, __u16 tci, int *shift)
+/**
+ * frame_push_vlan - Adds an outermost VLAN tag.
+ * @ctx: the packet; pointers into it become invalid
+ * @tpid: Ethernet type of the tag, host integer
+ * @tci: tag control information, host integer
+ * @shift: becomes the distance that later headers moved by
+ *
+ * The kernel keeps the new tag outside of the frame, and moves a tag that it kept there into the
+ * frame.
+ *
+ * Return: 0 or an error.
+ */
+static __always_inline int frame_push_vlan(hook_ctx *ctx, __u16 tpid, __u16 tci, int *shift)
 {
 	__u32 before = ctx->len;
 	int err = bpf_skb_vlan_push(ctx, bpf_htons(tpid), tci);
@@ -86,8 +107,17 @@ static __always_inline int push_vlan(hook_ctx *ctx, __u16 tpid, __u16 tci, int *
 	return err;
 }
 
-/* The kernel takes the tag beside the frame away, and the next one out of the frame. */
-static __always_inline int pop_vlan(hook_ctx *ctx, int *shift)
+/**
+ * frame_pop_vlan - Removes the outermost VLAN tag.
+ * @ctx: the packet; pointers into it become invalid
+ * @shift: becomes the distance that later headers moved by
+ *
+ * The kernel removes the tag that it keeps outside of the frame, and takes the next one out of the
+ * frame.
+ *
+ * Return: 0 or an error.
+ */
+static __always_inline int frame_pop_vlan(hook_ctx *ctx, int *shift)
 {
 	__u32 before = ctx->len;
 	int err = bpf_skb_vlan_pop(ctx);
@@ -96,7 +126,7 @@ static __always_inline int pop_vlan(hook_ctx *ctx, int *shift)
 	return err;
 }
 
-static __always_inline int resize(hook_ctx *ctx, __u32 length)
+static __always_inline int frame_resize(hook_ctx *ctx, __u32 length)
 {
 	return bpf_skb_change_tail(ctx, length, 0);
 }

@@ -1,29 +1,37 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* A key in the making: words as they lie in memory, see layout.h. */
+/* A packet's key while it is assembled. layout.h defines the words, whose bytes lie in memory order. */
 #ifndef SLIPSWITCH_KEY_H
 #define SLIPSWITCH_KEY_H
 
 #include "count.h"
 
-/* `value`, as it was loaded from `width` bytes of memory, as bytes `at`.. of a word. */
+/**
+ * PLACE - Moves a value to its place in a word.
+ * @value: as loaded from memory
+ * @width: bytes of the value
+ * @at: its first byte in the word
+ *
+ * Return: the word with these bytes set.
+ */
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
 #define PLACE(value, width, at) ((__u64)(value) << (8 * (at)))
 #else
 #define PLACE(value, width, at) ((__u64)(value) << (8 * (8 - (width) - (at))))
 #endif
 
+/* Bits of words, as in slot_detail.needs, mask.needs and settings.needs. */
 #define BIT(word) (1u << (word))
 #define HOT_BITS (BIT(HOT_WORDS) - 1)
 #define COLD_BITS ((BIT(WORDS) - 1) & ~HOT_BITS)
 #define ND_BITS (BIT(W_ND0) | BIT(W_ND1) | BIT(W_HW0) | BIT(W_HW1) | BIT(W_ND2))
 
-/* True when some flow looks at one of these words. */
+/* Returns true when some flow matches on one of these words. Constant for the verifier. */
 static __always_inline bool wants(__u32 bits)
 {
 	return settings.needs & bits;
 }
 
-/* Where layers start, from the frame's start as the hook sees it; 0: not there. */
+/* Offsets at which layers begin, from the frame's start at this hook; 0: there is none. */
 struct layers {
 	__u32 mpls;
 	__u32 l3;
@@ -31,9 +39,11 @@ struct layers {
 	__u32 tcp_flags; /* host integer */
 };
 
-/* A test that the verifier decides still leaves two or three instructions behind, which is what
- * writing or comparing a word takes. So hot words are always there; each cold word is tested for,
- * behind one test for all of them. */
+/* PUT - Sets a word of a key; MERGE - ORs into it.
+ *
+ * A test that the verifier decides still leaves two or three instructions in the program, as many
+ * as it takes to write or compare a word. So hot words are always written. Each cold word has a
+ * test, and one test guards all of them. */
 #define PUT(key, word, value)                                        \
 	do {                                                         \
 		if ((word) < HOT_WORDS || wants(BIT(word)))          \

@@ -23,7 +23,7 @@
 #include <linux/types.h>
 
 #define LAYOUT_MAGIC 0x736c697073776368ull /* "slipswch" */
-#define LAYOUT_VERSION 7
+#define LAYOUT_VERSION 8
 
 /* Words of a key: the fields of `flow::Key` from `recirc_id` on (its registers are no datapath's
  * business), put together so that what tells most packets apart is the first five. Bytes are in
@@ -79,7 +79,7 @@ enum word {
 
 /* slot.flags */
 #define FLOW_NO_GSO 1 /* actions that a packet still to be segmented cannot go through */
-#define FLOW_HELD 2   /* XDP: the program has copies, looks packets up again, or cuts: see hold.h */
+#define FLOW_PRECHECK 2   /* XDP: the program has copies, looks packets up again, or cuts: see undo.h */
 #define FLOW_PACKET_TYPE 0x80 /* the daemon's own: the match names packet_type 0, which is always so */
 
 /* mask.needs of a mask in the midst that no flow uses and that may be written: walks go on past it. */
@@ -145,8 +145,8 @@ struct emc_line {
 };
 
 /* Packets that follow each other: their key under the union of all masks, and what the exact-match
- * cache had for it. Each CPU has its own, as above: see train.h. */
-struct train {
+ * cache had for it. Each CPU has its own, as above: see last_flow.h. */
+struct last_flow {
 	__u64 key[EMC_WORDS];
 	__u64 tag;   /* that the entry was found under */
 	__u64 what;  /* of the entry; 0: there is no train */
@@ -424,7 +424,7 @@ enum op {
 	OP_HASH,          /* a: symmetric, b: basis */
 	OP_TRUNC,         /* b: bytes, for the next output */
 	/* a: cells to skip when not chosen; b: probability. The packet itself goes on into what follows,
-	 * so only where nothing follows the sample, or it holds nothing but copies. */
+	 * so only where nothing follows the sample, or it undos nothing but copies. */
 	OP_SAMPLE,
 	OP_METER,         /* b: id */
 	OP_CHECK_LEN,     /* a: cells to skip when longer; b: length */
@@ -438,11 +438,11 @@ enum op {
 enum tail {
 	TAIL_LOOKUP, /* a packet from a port: the present variant */
 	TAIL_RECIRC, /* a packet that is looked up again: metadata is in `state` */
-	TAIL_WALK,
-	TAIL_ACT,
+	TAIL_MASK_SCAN,
+	TAIL_EXEC,
 	TAIL_PULL, /* tc: makes headers linear, then looks up */
 	TAIL_MISS,
-	TAIL_HOLD, /* XDP: before a program with FLOW_HELD */
+	TAIL_PRECHECK, /* XDP: before a program with FLOW_PRECHECK */
 	TAILS,
 };
 

@@ -12,13 +12,13 @@
 #ifndef SLIPSWITCH_LOOKUP_H
 #define SLIPSWITCH_LOOKUP_H
 
-#include "arrival.h"
+#include "ingress.h"
 #include "emc.h"
-#include "hold.h"
+#include "undo.h"
 #include "output.h"
 #include "parse.h"
-#include "plain.h"
-#include "train.h"
+#include "parse_fast.h"
+#include "last_flow.h"
 
 #define NO_SLOT 0xffffffffu
 #define PULL_BYTES 512 /* tc: how much of a packet is made linear for its headers */
@@ -28,7 +28,7 @@
 /* To the first lookup, twice when headers are made linear in between. */
 #define CALLS_TO_LOOKUP 3
 /* To a lookup again, twice, to the walk, and up. */
-#define CALLS_BEHIND_PROGRAM 5
+#define CALLS_AFTER_PROGRAM 5
 
 /* Does `f(x)` for the words of each group. */
 #define HOT_EACH(f) EMC_EACH(f) f(W_RECIRC)
@@ -59,7 +59,7 @@ static __always_inline __u32 cache_hash(const __u64 *key)
 }
 
 /* Where the signature cache has `hash`; NULL only where the maps are smaller than they say. */
-static __always_inline struct cache_line *line_of(__u32 hash)
+static __always_inline struct cache_line *sigcache_line(__u32 hash)
 {
 	struct config *c = config_here();
 	__u32 line = c ? hash & c->cache_mask : 0;
@@ -68,9 +68,9 @@ static __always_inline struct cache_line *line_of(__u32 hash)
 }
 
 /* The slot that the cache has for `hash`, or NO_SLOT. */
-static __always_inline __u32 cached(__u32 hash)
+static __always_inline __u32 sigcache_find(__u32 hash)
 {
-	struct cache_line *l = line_of(hash);
+	struct cache_line *l = sigcache_line(hash);
 	__u64 found = 0;
 
 	if (!l)
@@ -94,7 +94,7 @@ static __always_inline __u32 cached(__u32 hash)
 		diff |= (key[x] ^ detail->cold[x - HOT_WORDS]) & mask->words[x];
 
 /* True when `key` is of this flow. */
-static __always_inline bool matches(const __u64 *key, const struct slot *slot, __u32 number,
+static __always_inline bool lookup_matches(const __u64 *key, const struct slot *slot, __u32 number,
 				    const struct mask *mask)
 {
 	struct slot_detail *detail;
@@ -111,7 +111,7 @@ static __always_inline bool matches(const __u64 *key, const struct slot *slot, _
 }
 
 /* What the packet carries on when it leaves the fast path. */
-static __always_inline void keep_layers(struct state *st, const struct layers *layers)
+static __always_inline void state_keep_layers(struct state *st, const struct layers *layers)
 {
 	st->mpls = layers->mpls;
 	st->l3 = layers->l3;
@@ -123,7 +123,7 @@ static __always_inline void keep_layers(struct state *st, const struct layers *l
 	if (wants(BIT(x))) \
 		KEEP_WORD(x)
 
-static __always_inline void keep_key(struct state *st, const __u64 *key)
+static __always_inline void state_keep_key(struct state *st, const __u64 *key)
 {
 	HOT_EACH(KEEP_WORD)
 	if (wants(COLD_BITS)) {
@@ -132,27 +132,27 @@ static __always_inline void keep_key(struct state *st, const __u64 *key)
 }
 
 /* This flow cannot be run at this hook; the packet is as it came, or was looked up again. */
-static __always_inline int leave(hook_ctx *ctx, bool recirculated)
+static __always_inline int lookup_leave(hook_ctx *ctx, __u32 depth)
 {
 #if AT_XDP
 	/* The next hook knows nothing of what was done here: it does it anew. */
-	if (recirculated && put_back(ctx))
+	if (depth && undo_restore(ctx))
 		return drop(DROP_UNSUPPORTED);
 	COUNT(passed);
 	return VERDICT_NONE;
 #else
-	return go(ctx, TAIL_MISS);
+	return tail_call(ctx, TAIL_MISS);
 #endif
 }
 
 /* The daemon wants no misses of this port now. */
-static __always_inline bool is_closed(const struct port *port)
+static __always_inline bool port_is_closed(const struct port *port)
 {
 	return *(volatile __u64 *)&port->closed_until > bpf_ktime_get_coarse_ns();
 }
 
 /* `hooks`, `flags`: of a slot. */
-static __always_inline bool runs_here(hook_ctx *ctx, __u32 hooks, __u32 flags)
+static __always_inline bool lookup_runs_here(hook_ctx *ctx, __u32 hooks, __u32 flags)
 {
 	if (!(hooks & HOOK))
 		return false;
@@ -161,7 +161,7 @@ static __always_inline bool runs_here(hook_ctx *ctx, __u32 hooks, __u32 flags)
 
 /* XDP can redirect only to what is in the devmap, and frames in several buffers not to all of
  * that; the next hook can send to any port. */
-static __always_inline bool in_reach(const struct view *v, const struct port *port)
+static __always_inline bool lookup_can_redirect(const struct view *v, const struct port *port)
 {
 #if AT_XDP
 	const __u32 open = PORT_UP | PORT_DEVMAP | PORT_SPLIT;
@@ -180,7 +180,7 @@ static __always_inline bool in_reach(const struct view *v, const struct port *po
 }
 
 /* The same for what a program sends, to whatever port. */
-static __always_inline bool can_send(const struct view *v)
+static __always_inline bool lookup_can_redirect_any(const struct view *v)
 {
 #if AT_XDP
 	struct config *c;
@@ -194,7 +194,7 @@ static __always_inline bool can_send(const struct view *v)
 #endif
 }
 
-static __always_inline void init_state(struct state *st, __u32 in_port)
+static __always_inline void state_init(struct state *st, __u32 in_port)
 {
 	st->in_port = in_port;
 	st->recirc_id = 0;
@@ -203,11 +203,11 @@ static __always_inline void init_state(struct state *st, __u32 in_port)
 	st->priority = 0;
 	st->depth = 0;
 	st->pulled = 0;
-	st->pending = 0;
+	st->deferred = 0;
 	st->calls = CALLS_TO_LOOKUP;
 }
 
-static __always_inline void begin_program(struct state *st, __u32 program, __u32 length)
+static __always_inline void state_begin_program(struct state *st, __u32 program, __u32 length)
 {
 	st->program = program;
 	st->pc = 0;
@@ -216,7 +216,7 @@ static __always_inline void begin_program(struct state *st, __u32 program, __u32
 }
 
 /* What the host's stack sends is counted by no device. `bytes`: the frame. */
-static __always_inline void count_arrival(__u32 in_port, __u32 bytes)
+static __always_inline void count_ingress(__u32 in_port, __u32 bytes)
 {
 	struct port *port;
 
@@ -229,15 +229,15 @@ static __always_inline void count_arrival(__u32 in_port, __u32 bytes)
 
 /* A header is out of reach, or there are too many. Not twice: what was pulled is enough or it is
  * the daemon's. */
-static __always_inline int unparsed(hook_ctx *ctx, int why, bool recirculated)
+static __always_inline int lookup_unparsed(hook_ctx *ctx, int why, __u32 depth)
 {
 #if !AT_XDP
 	__u64 reach = data_end_of(ctx) - data_of(ctx);
 
 	if (why == PARSE_PULL && reach < PULL_BYTES && reach < ctx->len)
-		return go(ctx, TAIL_PULL);
+		return tail_call(ctx, TAIL_PULL);
 #endif
-	return leave(ctx, recirculated);
+	return lookup_leave(ctx, depth);
 }
 
 /* What the fast path knows of a packet. */
@@ -253,7 +253,7 @@ struct decision {
 	__u32 hooks, flags;
 };
 
-static __always_inline void decide_by(struct decision *d, __u32 number, const struct slot *slot)
+static __always_inline void lookup_decide_by(struct decision *d, __u32 number, const struct slot *slot)
 {
 	d->slot = number;
 	d->output = slot->output;
@@ -263,7 +263,7 @@ static __always_inline void decide_by(struct decision *d, __u32 number, const st
 }
 
 /* By an entry of the exact-match cache. False: by the walk. */
-static __always_inline bool decide_at_once(struct decision *d, __u64 what)
+static __always_inline bool lookup_decide_at_once(struct decision *d, __u64 what)
 {
 	struct slot *slot;
 
@@ -281,10 +281,10 @@ static __always_inline bool decide_at_once(struct decision *d, __u64 what)
 }
 
 /* By the signature cache; the exact-match cache then knows it, too. False: by the walk. */
-static __always_inline bool decide(const __u64 *key, const struct emc_key *k, __u32 hash,
+static __always_inline bool lookup_decide(const __u64 *key, const struct emc_key *k, __u32 hash,
 				   struct decision *d)
 {
-	__u32 number = cached(hash), mask_number;
+	__u32 number = sigcache_find(hash), mask_number;
 	__u64 tag = emc_tag(number);
 	__u32 after = tag;
 	struct slot *slot;
@@ -298,10 +298,10 @@ static __always_inline bool decide(const __u64 *key, const struct emc_key *k, __
 		return false;
 	mask_number = slot->mask;
 	mask = bpf_map_lookup_elem(&masks, &mask_number);
-	if (!mask || slot->dead || mask->needs & ~settings.needs || !matches(key, slot, number, mask))
+	if (!mask || slot->dead || mask->needs & ~settings.needs || !lookup_matches(key, slot, number, mask))
 		return false;
-	decide_by(d, number, slot);
-	if (may_remember(mask))
+	lookup_decide_by(d, number, slot);
+	if (emc_may_remember(mask))
 		emc_remember(k, slot, number, tag);
 	return true;
 }
@@ -310,45 +310,45 @@ static __always_inline bool decide(const __u64 *key, const struct emc_key *k, __
 
 /* Sends a packet from a port by the flow in `slot`, which only sends it to port `output`. `bytes`:
  * the frame. NOT_HERE, and nothing is done: this hook cannot. */
-static __always_inline int forward(hook_ctx *ctx, const struct view *v, __u32 in_port, __u32 slot,
+static __always_inline int lookup_forward(hook_ctx *ctx, const struct view *v, __u32 in_port, __u32 slot,
 				   __u32 output, __u32 bytes, __u32 tcp_flags)
 {
 	struct port *port = port_of(output);
 
-	if (!in_reach(v, port))
+	if (!lookup_can_redirect(v, port))
 		return NOT_HERE;
 	count_flow(slot, bytes, tcp_flags);
-	count_arrival(in_port, bytes);
+	count_ingress(in_port, bytes);
 	return output_to(ctx, port, output, v->length);
 }
 
 /* A packet of the shape that most have, when its flow is in the exact-match cache and only sends
  * it to one port; else NOT_HERE. */
-static __always_inline int lookup_plain(hook_ctx *ctx, __u32 in_port)
+static __always_inline int lookup_fast(hook_ctx *ctx, __u32 in_port)
 {
 	const struct view v = { data_of(ctx), data_end_of(ctx), linear_length(ctx), true };
-	struct train *train = train_here(); /* a call: before registers are in use */
+	struct last_flow *train = last_flow_here(); /* a call: before registers are in use */
 	__u64 words[EMC_WORDS], what;
 	__u32 tcp_flags, output;
 
-	if (!plain(ctx, &v, in_port, words, &tcp_flags))
+	if (!parse_fast(ctx, &v, in_port, words, &tcp_flags))
 		return NOT_HERE;
-	what = emc_find_plain(train, words);
+	what = last_flow_or_emc_find(train, words);
 	output = emc_output(what);
-	if (!what || output == NO_PORT || !runs_here(ctx, emc_hooks(what), emc_flags(what)))
+	if (!what || output == NO_PORT || !lookup_runs_here(ctx, emc_hooks(what), emc_flags(what)))
 		return NOT_HERE;
 	/* No tag is beside it. */
-	return forward(ctx, &v, in_port, emc_slot(what), output, v.length, tcp_flags);
+	return lookup_forward(ctx, &v, in_port, emc_slot(what), output, v.length, tcp_flags);
 }
 
 /* Of a slot that has a program. It is looked up for that alone: what the fast path carries along,
  * all packets pay for. */
-static __always_inline bool is_held(__u32 number)
+static __always_inline bool needs_precheck(__u32 number)
 {
 #if AT_XDP
 	struct slot *slot = bpf_map_lookup_elem(&slots, &number);
 
-	return slot && slot->flags & FLOW_HELD;
+	return slot && slot->flags & FLOW_PRECHECK;
 #else
 	return false;
 #endif
@@ -357,7 +357,7 @@ static __always_inline bool is_held(__u32 number)
 /* A packet from a port. */
 static __always_inline int lookup(hook_ctx *ctx)
 {
-	__u32 in_port = port_of_arrival(ctx);
+	__u32 in_port = ingress_port(ctx);
 	struct view view;
 	struct packet packet;
 	struct packet *p = &packet;
@@ -371,7 +371,7 @@ static __always_inline int lookup(hook_ctx *ctx)
 
 	if (in_port == NO_PORT)
 		return VERDICT_NONE;
-	verdict = lookup_plain(ctx, in_port);
+	verdict = lookup_fast(ctx, in_port);
 	if (verdict != NOT_HERE)
 		return verdict;
 	view = view_of(ctx);
@@ -381,20 +381,20 @@ static __always_inline int lookup(hook_ctx *ctx)
 	key = p->key;
 	p->layers = (struct layers){};
 	metadata_of_port(key, in_port);
-	err = parse(key, ctx, &view, &p->layers, false);
+	err = parse_headers(key, ctx, &view, &p->layers, PARSE_COMMON);
 	if (err)
 		goto slow;
 	emc_under(words, key);
 	sum = emc_words(&emc_key, words);
 	hash = cache_hash_of_port(sum, key);
 	what = emc_find(&emc_key, &tag);
-	if (!(what ? decide_at_once(&d, what) : decide(key, &emc_key, hash, &d)))
+	if (!(what ? lookup_decide_at_once(&d, what) : lookup_decide(key, &emc_key, hash, &d)))
 		goto walk;
-	if (!runs_here(ctx, d.hooks, d.flags))
+	if (!lookup_runs_here(ctx, d.hooks, d.flags))
 		goto slow;
 	bytes = view.length + tag_length(ctx);
 	if (d.output != NO_PORT) {
-		verdict = forward(ctx, &view, in_port, d.slot, d.output, bytes,
+		verdict = lookup_forward(ctx, &view, in_port, d.slot, d.output, bytes,
 				  p->layers.tcp_flags);
 		if (verdict == NOT_HERE)
 			goto slow;
@@ -402,87 +402,86 @@ static __always_inline int lookup(hook_ctx *ctx)
 	}
 	if (d.program != NO_PROGRAM && !(settings.features & FEATURE_LAYERS))
 		goto walk;
-	if (d.program != NO_PROGRAM && !can_send(&view))
+	if (d.program != NO_PROGRAM && !lookup_can_redirect_any(&view))
 		goto slow;
-	held = d.program != NO_PROGRAM && is_held(d.slot);
+	held = d.program != NO_PROGRAM && needs_precheck(d.slot);
 	if (!held) {
 		count_flow(d.slot, bytes, p->layers.tcp_flags);
-		count_arrival(in_port, bytes);
+		count_ingress(in_port, bytes);
 	}
 	if (d.program == NO_PROGRAM)
 		return drop_by(d.slot);
 	st = state_here();
 	if (!st)
 		return drop(DROP_UNSUPPORTED);
-	init_state(st, in_port);
-	keep_key(st, key);
-	keep_layers(st, &p->layers);
-	begin_program(st, d.program, bytes);
+	state_init(st, in_port);
+	state_keep_key(st, key);
+	state_keep_layers(st, &p->layers);
+	state_begin_program(st, d.program, bytes);
 	if (held)
-		return hold_back(ctx, st, d.slot, p->layers.tcp_flags);
-	return go(ctx, TAIL_ACT);
+		return precheck_begin(ctx, st, d.slot, p->layers.tcp_flags);
+	return tail_call(ctx, TAIL_EXEC);
 
 walk:
 	st = state_here();
 	if (!st)
 		return drop(DROP_UNSUPPORTED);
-	init_state(st, in_port);
+	state_init(st, in_port);
 	st->cache_hash = hash;
-	return go(ctx, TAIL_WALK);
+	return tail_call(ctx, TAIL_MASK_SCAN);
 
 slow:
 	st = state_here();
 	if (!st)
 		return drop(DROP_UNSUPPORTED);
-	init_state(st, in_port);
+	state_init(st, in_port);
 	if (err == PARSE_ALL)
-		return go(ctx, TAIL_RECIRC);
-	return unparsed(ctx, err, false);
+		return tail_call(ctx, TAIL_RECIRC);
+	return lookup_unparsed(ctx, err, 0);
 }
 
 /* The kernel would end the program before its end. */
-static __always_inline bool is_too_long(const struct state *st, __u32 number)
+static __always_inline bool lookup_exceeds_tail_calls(const struct state *st, __u32 number)
 {
 	struct slot_detail *detail = detail_of(number);
 
-	return !detail || detail->instructions + st->calls + CALLS_BEHIND_PROGRAM > TAIL_CALLS;
+	return !detail || detail->instructions + st->calls + CALLS_AFTER_PROGRAM > TAIL_CALLS;
 }
 
 /* A packet whose flow is known and whose key and metadata are in `st`. */
-static __always_inline int run(hook_ctx *ctx, struct state *st, struct slot *slot, __u32 number)
+static __always_inline int lookup_run(hook_ctx *ctx, struct state *st, struct slot *slot, __u32 number)
 {
-	bool recirculated = st->depth;
 	__u32 bytes = frame_length(ctx), to = slot->output;
 	struct port *port = port_of(to); /* NULL for NO_PORT */
 	struct view view = view_of(ctx);
 
-	if (!runs_here(ctx, slot->hooks, slot->flags))
-		return leave(ctx, recirculated);
-	if (to != NO_PORT && !in_reach(&view, port))
-		return leave(ctx, recirculated);
-	if (slot->program != NO_PROGRAM && !can_send(&view))
-		return leave(ctx, recirculated);
+	if (!lookup_runs_here(ctx, slot->hooks, slot->flags))
+		return lookup_leave(ctx, st->depth);
+	if (to != NO_PORT && !lookup_can_redirect(&view, port))
+		return lookup_leave(ctx, st->depth);
+	if (slot->program != NO_PROGRAM && !lookup_can_redirect_any(&view))
+		return lookup_leave(ctx, st->depth);
 	/* What is left of a long way is the daemon's. */
-	if (slot->program != NO_PROGRAM && is_too_long(st, number))
-		return leave(ctx, recirculated);
-	if (AT_XDP && slot->program != NO_PROGRAM && slot->flags & FLOW_HELD) {
-		begin_program(st, slot->program, bytes);
-		return hold_back(ctx, st, number, flags_of_state(st));
+	if (slot->program != NO_PROGRAM && lookup_exceeds_tail_calls(st, number))
+		return lookup_leave(ctx, st->depth);
+	if (AT_XDP && slot->program != NO_PROGRAM && slot->flags & FLOW_PRECHECK) {
+		state_begin_program(st, slot->program, bytes);
+		return precheck_begin(ctx, st, number, state_tcp_flags(st));
 	}
-	settle_pending(st);
-	count_flow(number, bytes, flags_of_state(st));
-	if (!recirculated)
-		count_arrival(st->in_port, bytes);
+	deferred_counts_flush(st);
+	count_flow(number, bytes, state_tcp_flags(st));
+	if (!st->depth)
+		count_ingress(st->in_port, bytes);
 	if (to != NO_PORT)
 		return output_to(ctx, port, to, data_length(ctx));
 	if (slot->program == NO_PROGRAM)
 		return drop_by(number);
-	begin_program(st, slot->program, bytes);
-	return go(ctx, TAIL_ACT);
+	state_begin_program(st, slot->program, bytes);
+	return tail_call(ctx, TAIL_EXEC);
 }
 
 /* A packet that is looked up again, or whose headers are rare: by the metadata in `state`. */
-static __always_inline int recirc(hook_ctx *ctx)
+static __always_inline int lookup_recirc(hook_ctx *ctx)
 {
 	struct state *st = state_here();
 	struct slot *slot;
@@ -495,17 +494,17 @@ static __always_inline int recirc(hook_ctx *ctx)
 	st->calls++;
 	err = parse_all(ctx);
 	if (err)
-		return unparsed(ctx, err, st->depth);
+		return lookup_unparsed(ctx, err, st->depth);
 	st->cache_hash = cache_hash(st->key);
-	number = cached(st->cache_hash);
+	number = sigcache_find(st->cache_hash);
 	slot = bpf_map_lookup_elem(&slots, &number);
 	if (!slot)
-		return go(ctx, TAIL_WALK);
+		return tail_call(ctx, TAIL_MASK_SCAN);
 	mask_number = slot->mask;
 	mask = bpf_map_lookup_elem(&masks, &mask_number);
-	if (!mask || slot->dead || !matches(st->key, slot, number, mask))
-		return go(ctx, TAIL_WALK);
-	return run(ctx, st, slot, number);
+	if (!mask || slot->dead || !lookup_matches(st->key, slot, number, mask))
+		return tail_call(ctx, TAIL_MASK_SCAN);
+	return lookup_run(ctx, st, slot, number);
 }
 
 #endif

@@ -42,7 +42,7 @@
 TABLE(emc_line, emc);
 
 /* By CPU. */
-TABLE(train, trains);
+TABLE(last_flow, last_flows);
 
 /* Of the epochs of slots. */
 TABLE(epochs, epochs);

@@ -1,20 +1,27 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Meters: token buckets as datapath::MeterConfig says, kept as the time at which a bucket is full
- * again ("theoretical arrival time" of the generic cell rate algorithm, ITU-T I.371): one word
- * that CPUs change by compare and swap, with no clock to advance.
+/* Meters: token buckets as datapath::MeterConfig defines them. A bucket is stored as the time at
+ * which it is full again ("theoretical arrival time" of the generic cell rate algorithm, ITU-T
+ * I.371). This is one word, which CPUs change by compare and swap; no clock advances it.
  *
- * At `now` a bucket lacks tat - now nanoseconds of its gain, and holds `depth` of it. */
+ * At time `now` a bucket lacks tat - now nanoseconds of its gain, and it holds `depth` of it. */
 #ifndef SLIPSWITCH_METER_H
 #define SLIPSWITCH_METER_H
 
 #include "count.h"
 
-/* Other CPUs that may be faster, one after the other. */
+/* Attempts of a compare and swap that other CPUs win, one after the other. */
 #define METER_TRIES 8
 
-/* Takes `cost` nanoseconds of gain; false when the bucket has too little, or when others are
- * faster all the time: better drop a packet than exceed a rate. */
-static __always_inline bool take(struct meter_band *band, __u64 cost, __u64 now)
+/**
+ * meter_take - Takes tokens out of a bucket.
+ * @band: the bucket
+ * @cost: nanoseconds of gain
+ * @now: bpf_ktime_get_ns()
+ *
+ * Return: false when the bucket has too little, or when other CPUs win every attempt: to drop a
+ * packet is better than to exceed a rate.
+ */
+static __always_inline bool meter_take(struct meter_band *band, __u64 cost, __u64 now)
 {
 	__u64 depth = band->depth;
 
@@ -31,7 +38,15 @@ static __always_inline bool take(struct meter_band *band, __u64 cost, __u64 now)
 	return false;
 }
 
-/* 1 when a packet of `bytes` bytes may pass. */
+/**
+ * meter_pass - Applies a meter to a packet and counts it.
+ * @id: number of the meter
+ * @bytes: length of the packet
+ *
+ * A function of its own: the verifier reads the loop over bands once.
+ *
+ * Return: 1 when the packet may pass, also when there is no such meter, else 0.
+ */
 __noinline int meter_pass(__u32 id, __u64 bytes)
 {
 	struct meter *meter = bpf_map_lookup_elem(&meters, &id);
@@ -51,8 +66,8 @@ __noinline int meter_pass(__u32 id, __u64 bytes)
 
 		if (!band->cost)
 			break;
-		/* Whatever has a rate is limited. */
-		if (take(band, cost ? cost : 1, now))
+		/* A packet costs something even at a very high rate. */
+		if (meter_take(band, cost ? cost : 1, now))
 			continue;
 		/* The highest rate has the lowest cost. */
 		if (!exceeded || band->cost < exceeded->cost)

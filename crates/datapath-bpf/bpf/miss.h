@@ -8,12 +8,12 @@
 
 /* At most `upcall_limit` packets of a port are on their way, and none goes while the daemon does
  * not want them. */
-static __always_inline bool admit(__u32 in_port)
+static __always_inline bool miss_admit(__u32 in_port)
 {
 	struct port *port = port_of(in_port);
 	__s64 waiting;
 
-	if (!port || is_closed(port))
+	if (!port || port_is_closed(port))
 		return false;
 	waiting = *(volatile __u64 *)&port->sent_up - *(volatile __u64 *)&port->taken_up;
 	/* Below zero when the daemon took a packet that is not counted yet. */
@@ -34,9 +34,9 @@ static __always_inline int miss(hook_ctx *ctx)
 	if (!st || !c)
 		return drop(DROP_UNSUPPORTED);
 	if (!st->recirc_id)
-		count_arrival(st->in_port, frame_length(ctx));
+		count_ingress(st->in_port, frame_length(ctx));
 	to = c->miss_ifindex;
-	if (!to || !admit(st->in_port))
+	if (!to || !miss_admit(st->in_port))
 		return drop(DROP_UPCALL_LIMIT);
 	header.in_port = bpf_htonl(st->in_port);
 	header.recirc_id = bpf_htonl(st->recirc_id);
@@ -59,7 +59,7 @@ static __always_inline int miss(hook_ctx *ctx)
 }
 
 /* Headers come into reach, then the lookup begins again. */
-static __always_inline int pull(hook_ctx *ctx)
+static __always_inline int miss_pull(hook_ctx *ctx)
 {
 	struct state *st = state_here();
 	__u32 bytes = ctx->len < PULL_BYTES ? ctx->len : PULL_BYTES;
@@ -69,8 +69,8 @@ static __always_inline int pull(hook_ctx *ctx)
 	st->pulled = 1;
 	st->calls++;
 	if (st->recirc_id)
-		return go(ctx, TAIL_RECIRC);
-	return go(ctx, TAIL_LOOKUP);
+		return tail_call(ctx, TAIL_RECIRC);
+	return tail_call(ctx, TAIL_LOOKUP);
 }
 
 #endif

@@ -29,20 +29,20 @@ static __always_inline int drop_by(__u32 slot)
 
 /* One VLAN tag does not count against the MTU. A packet still to be segmented is cut to fit
  * later. `length` here and below: data_length(ctx). */
-static __always_inline bool too_long(hook_ctx *ctx, struct port *port, __u32 length)
+static __always_inline bool output_exceeds_mtu(hook_ctx *ctx, struct port *port, __u32 length)
 {
 	__u32 behind = length - ETH_HLEN;
 	__be16 type;
 
 	if (behind <= port->mtu || is_gso(ctx))
 		return false;
-	if (has_tag(ctx) || behind - 4 > port->mtu || load(ctx, 12, &type, sizeof(type)))
+	if (has_tag(ctx) || behind - 4 > port->mtu || frame_load(ctx, 12, &type, sizeof(type)))
 		return true;
 	return type != bpf_htons(ETH_P_8021Q) && type != bpf_htons(ETH_P_8021AD);
 }
 
 /* True when `port` takes the packet; else the reason is counted. */
-static __always_inline bool takes(hook_ctx *ctx, struct port *port, __u32 length)
+static __always_inline bool output_accepts(hook_ctx *ctx, struct port *port, __u32 length)
 {
 	if (!port || !port->ifindex) {
 		count_drop(DROP_PORT_GONE);
@@ -52,7 +52,7 @@ static __always_inline bool takes(hook_ctx *ctx, struct port *port, __u32 length
 		count_drop(DROP_OUTPUT);
 		return false;
 	}
-	if (too_long(ctx, port, length)) {
+	if (output_exceeds_mtu(ctx, port, length)) {
 		count_drop(DROP_TOO_LONG);
 		return false;
 	}
@@ -73,7 +73,7 @@ static __always_inline int output_to(hook_ctx *ctx, struct port *port, __u32 num
 {
 	int verdict;
 
-	if (!takes(ctx, port, length))
+	if (!output_accepts(ctx, port, length))
 		return VERDICT_DROP;
 	verdict = bpf_redirect_map(&devmap, number, XDP_DROP);
 	if (verdict != XDP_REDIRECT)
@@ -86,7 +86,7 @@ static __always_inline int output_to(hook_ctx *ctx, struct port *port, __u32 num
 static __always_inline int output_to(hook_ctx *ctx, struct port *port, __u32 number,
 				     __u32 length)
 {
-	if (!takes(ctx, port, length))
+	if (!output_accepts(ctx, port, length))
 		return VERDICT_DROP;
 	if (port->flags & PORT_STACK) {
 		count_tx(number, length + tag_length(ctx));
@@ -103,7 +103,7 @@ static __always_inline void output_copy(hook_ctx *ctx, __u32 number)
 	__u32 length = data_length(ctx);
 	__u64 flags = 0;
 
-	if (!takes(ctx, port, length))
+	if (!output_accepts(ctx, port, length))
 		return;
 	if (port->flags & PORT_STACK) {
 		count_tx(number, length + tag_length(ctx));

@@ -24,6 +24,12 @@
 #define PROTO_ICMPV6 58
 #define PROTO_IPV6_LATER 44 /* what later fragments are, whatever they carry */
 
+/* What parse_headers() follows. */
+enum parse_scope {
+	PARSE_COMMON,       /* headers of most packets; PARSE_ALL for others */
+	PARSE_EVERY_HEADER, /* also MPLS, IPv6 extension headers, neighbour messages */
+};
+
 static __always_inline bool is_vlan(__u16 type)
 {
 	return type == bpf_htons(ETH_P_8021Q) || type == bpf_htons(ETH_P_8021AD);
@@ -31,7 +37,7 @@ static __always_inline bool is_vlan(__u16 type)
 
 /* A neighbour message whose ICMPv6 header is at `offset` of a packet that ends at `end`. Its
  * words go into the key in `state`. */
-__noinline int neighbour(hook_ctx *ctx, __u32 offset, __u32 end)
+__noinline int parse_neighbour(hook_ctx *ctx, __u32 offset, __u32 end)
 {
 	struct view v = view_of(ctx);
 	struct state *st = state_here();
@@ -105,9 +111,9 @@ done:
 }
 
 /* `offset`, `end`: the transport header, the end of its packet. By protocol number alone. */
-static __always_inline int transport(__u64 *key, hook_ctx *ctx, const struct view *v, __u32 proto,
+static __always_inline int parse_transport(__u64 *key, hook_ctx *ctx, const struct view *v, __u32 proto,
 				     __u32 offset, __u32 end, struct layers *layers,
-				     const bool all)
+				     const enum parse_scope scope)
 {
 	__u32 behind = end - offset;
 	void *p;
@@ -154,7 +160,7 @@ static __always_inline int transport(__u64 *key, hook_ctx *ctx, const struct vie
 		MERGE(key, W_REST, PLACE(load32(p + 4), 4, 0));
 	if (wants(ND_BITS) && proto == PROTO_ICMPV6 && load8(p + 1) == 0 &&
 	    (load8(p) == NEIGHBOUR_SOLICIT || load8(p) == NEIGHBOUR_ADVERT))
-		return all ? neighbour(ctx, offset, end) : PARSE_ALL;
+		return scope == PARSE_EVERY_HEADER ? parse_neighbour(ctx, offset, end) : PARSE_ALL;
 	return PARSED;
 }
 
@@ -163,8 +169,8 @@ static __always_inline __u64 ip_bytes(__u32 frag, __u32 tos, __u32 ttl, __u32 pr
 	return PLACE(frag, 1, 4) | PLACE(tos, 1, 5) | PLACE(ttl, 1, 6) | PLACE(proto, 1, 7);
 }
 
-static __always_inline int ipv4(__u64 *key, hook_ctx *ctx, const struct view *v, __u32 offset,
-				struct layers *layers, const bool all)
+static __always_inline int parse_ipv4(__u64 *key, hook_ctx *ctx, const struct view *v, __u32 offset,
+				struct layers *layers, const enum parse_scope scope)
 {
 	__u32 behind = v->length - offset;
 	__u32 header, total, fragment, frag = 0, proto;
@@ -185,7 +191,7 @@ static __always_inline int ipv4(__u64 *key, hook_ctx *ctx, const struct view *v,
 	layers->l4 = offset + header;
 	if (frag & FRAG_LATER)
 		return PARSED;
-	return transport(key, ctx, v, proto, offset + header, offset + total, layers, all);
+	return parse_transport(key, ctx, v, proto, offset + header, offset + total, layers, scope);
 }
 
 static __always_inline bool is_extension(__u32 proto)
@@ -201,7 +207,7 @@ static __always_inline bool is_extension(__u32 proto)
 #define CUT_OFF ((__u64)1 << 63)
 
 /* Extension headers from `offset` on, the first of type `proto`, of a packet that ends at `end`. */
-__noinline __u64 extensions(hook_ctx *ctx, __u32 offset, __u32 end, __u32 proto)
+__noinline __u64 parse_extensions(hook_ctx *ctx, __u32 offset, __u32 end, __u32 proto)
 {
 	struct view v = view_of(ctx);
 	__u32 frag = 0;
@@ -239,8 +245,8 @@ __noinline __u64 extensions(hook_ctx *ctx, __u32 offset, __u32 end, __u32 proto)
 	return LED_TO(0, 0, 0, PARSE_UP);
 }
 
-static __always_inline int ipv6(__u64 *key, hook_ctx *ctx, const struct view *v, __u32 offset,
-				struct layers *layers, const bool all)
+static __always_inline int parse_ipv6(__u64 *key, hook_ctx *ctx, const struct view *v, __u32 offset,
+				struct layers *layers, const enum parse_scope scope)
 {
 	__u32 behind = v->length - offset;
 	__u32 payload, first, proto, frag = 0, next = offset + 40, end;
@@ -263,9 +269,9 @@ static __always_inline int ipv6(__u64 *key, hook_ctx *ctx, const struct view *v,
 	if (is_extension(proto)) {
 		__u64 led;
 
-		if (!all)
+		if (scope == PARSE_COMMON)
 			return PARSE_ALL;
-		led = extensions(ctx, next, end, proto);
+		led = parse_extensions(ctx, next, end, proto);
 		if (led & CUT_OFF)
 			return PARSED;
 		if (led >> 48)
@@ -281,10 +287,10 @@ static __always_inline int ipv6(__u64 *key, hook_ctx *ctx, const struct view *v,
 		return PARSED;
 	if (next > MAX_OFFSET)
 		return PARSE_UP;
-	return transport(key, ctx, v, proto, next, end, layers, all);
+	return parse_transport(key, ctx, v, proto, next, end, layers, scope);
 }
 
-static __always_inline int arp(__u64 *key, const struct view *v, __u32 offset)
+static __always_inline int parse_arp(__u64 *key, const struct view *v, __u32 offset)
 {
 	void *p = at(v, offset, 28);
 	__u16 op;
@@ -304,7 +310,7 @@ static __always_inline int arp(__u64 *key, const struct view *v, __u32 offset)
 }
 
 /* Up to three labels. Returns the offset behind the last one of the stack, 0 when it is further. */
-static __always_inline int mpls(__u64 *key, const struct view *v, __u32 *offset)
+static __always_inline int parse_mpls(__u64 *key, const struct view *v, __u32 *offset)
 {
 	__be32 label[3] = {};
 	bool bottom = false;
@@ -333,7 +339,7 @@ static __always_inline int mpls(__u64 *key, const struct view *v, __u32 *offset)
 }
 
 /* VLAN tags: `*type` and `*offset` become what is behind them. */
-static __always_inline int vlans(__u64 *key, hook_ctx *ctx, const struct view *v, __be16 *type,
+static __always_inline int parse_vlans(__u64 *key, hook_ctx *ctx, const struct view *v, __be16 *type,
 				 __u32 *offset)
 {
 	__u32 tag = 0, count = 0;
@@ -369,7 +375,7 @@ static __always_inline int vlans(__u64 *key, hook_ctx *ctx, const struct view *v
 }
 
 /* 802.3: the type is behind an LLC/SNAP header. */
-static __always_inline int llc(const struct view *v, __be16 *type, __u32 *offset)
+static __always_inline int parse_llc(const struct view *v, __be16 *type, __u32 *offset)
 {
 	void *p = at(v, *offset, 8);
 
@@ -385,7 +391,7 @@ static __always_inline int llc(const struct view *v, __be16 *type, __u32 *offset
 }
 
 /* W_PORT has the ingress port, and metadata is there. */
-static __always_inline void clear(__u64 *key)
+static __always_inline void parse_clear(__u64 *key)
 {
 	PUT(key, W_ETH0, 0);
 	PUT(key, W_ETH1, 0);
@@ -423,26 +429,26 @@ static __always_inline void metadata_of_state(__u64 *key, const struct state *st
 }
 
 /* All words but those of metadata: in_port, recirc_id, dp_hash, priority, mark. */
-static __always_inline int parse(__u64 *key, hook_ctx *ctx, const struct view *v,
-				 struct layers *layers, const bool all)
+static __always_inline int parse_headers(__u64 *key, hook_ctx *ctx, const struct view *v,
+				 struct layers *layers, const enum parse_scope scope)
 {
 	__u32 offset = ETH_HLEN;
 	__be16 type;
 	void *eth;
 	int err;
 
-	clear(key);
+	parse_clear(key);
 	eth = v->data;
 	if (eth + ETH_HLEN > v->end)
 		return short_of(v);
 	PUT(key, W_ETH0, load64(eth));
 	PUT(key, W_ETH1, PLACE(load32(eth + 8), 4, 0));
 	type = load16(eth + 12);
-	err = vlans(key, ctx, v, &type, &offset);
+	err = parse_vlans(key, ctx, v, &type, &offset);
 	if (err)
 		return err;
 	if (bpf_ntohs(type) < 0x600) {
-		err = llc(v, &type, &offset);
+		err = parse_llc(v, &type, &offset);
 		if (err)
 			return err;
 	}
@@ -450,21 +456,21 @@ static __always_inline int parse(__u64 *key, hook_ctx *ctx, const struct view *v
 	layers->l3 = offset;
 	if ((wants(BIT(W_MPLS0) | BIT(W_MPLS1)) || settings.features & (FEATURE_LAYERS | FEATURE_MPLS)) &&
 	    (type == bpf_htons(ETH_P_MPLS_UC) || type == bpf_htons(ETH_P_MPLS_MC))) {
-		if (!all)
+		if (scope == PARSE_COMMON)
 			return PARSE_ALL;
 		layers->mpls = offset;
-		err = mpls(key, v, &offset);
+		err = parse_mpls(key, v, &offset);
 		layers->l3 = offset;
 		return err;
 	}
 	if (!wants(NEEDS_L3) && !(settings.features & FEATURE_LAYERS))
 		return PARSED;
 	if (type == bpf_htons(ETH_P_IP))
-		return ipv4(key, ctx, v, offset, layers, all);
+		return parse_ipv4(key, ctx, v, offset, layers, scope);
 	if (type == bpf_htons(ETH_P_IPV6))
-		return ipv6(key, ctx, v, offset, layers, all);
+		return parse_ipv6(key, ctx, v, offset, layers, scope);
 	if (type == bpf_htons(ETH_P_ARP) || type == bpf_htons(ETH_P_RARP))
-		return arp(key, v, offset);
+		return parse_arp(key, v, offset);
 	return PARSED;
 }
 
@@ -479,7 +485,7 @@ __noinline int parse_all(hook_ctx *ctx)
 	if (!st)
 		return PARSE_UP;
 	metadata_of_state(st->key, st);
-	err = parse(st->key, ctx, &v, &layers, true);
+	err = parse_headers(st->key, ctx, &v, &layers, PARSE_EVERY_HEADER);
 	st->mpls = layers.mpls;
 	st->l3 = layers.l3;
 	st->l4 = layers.l4;
@@ -487,7 +493,7 @@ __noinline int parse_all(hook_ctx *ctx)
 }
 
 /* TCP flags of the key that `parse_all` made, a host integer. */
-static __always_inline __u32 flags_of_state(const struct state *st)
+static __always_inline __u32 state_tcp_flags(const struct state *st)
 {
 	return bpf_ntohs(((const __be16 *)&st->key[W_HW1])[2]);
 }

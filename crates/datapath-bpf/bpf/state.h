@@ -1,31 +1,33 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What one packet carries from program to program, where it is not in the fast path. Programs of a
- * former daemon may begin a packet that ours end: a change here is a new LAYOUT_VERSION. */
+/* The state that one packet carries from program to program when it leaves the fast path.
+ *
+ * A packet may begin in a program of a previous daemon and end in one of ours, so a change of
+ * struct state requires a new LAYOUT_VERSION. */
 #ifndef SLIPSWITCH_STATE_H
 #define SLIPSWITCH_STATE_H
 
 #include "layout.h"
 
 struct state {
-	__u64 key[WORDS];  /* as of the last lookup */
-	__u32 program;     /* actions that run, and where they are */
+	__u64 key[WORDS];  /* of the last lookup */
+	__u32 program;     /* index into programs, and the cell of the next instruction */
 	__u32 pc;
-	__u32 trunc;       /* bytes of the next output; 0: all */
+	__u32 trunc;       /* bytes of the frame that the next output sends; 0: all */
 	__u32 in_port;
 	__u32 recirc_id;   /* host integers */
 	__u32 dp_hash;
 	__u32 mark;
 	__u32 priority;
-	__u32 cache_hash;  /* hash that the walk fills the cache under */
-	__u32 length;      /* bytes of the frame */
-	__u16 mpls;        /* offset of the first label, of the layer behind, of the transport */
-	__u16 l3;          /* header; from the frame's start as this hook sees it. 0: none */
+	__u32 cache_hash;  /* key under the union of all masks, for the signature cache */
+	__u32 length;      /* bytes of the frame at the last lookup */
+	__u16 mpls;        /* offsets of the first MPLS label, of the layer 3 header, and of the */
+	__u16 l3;          /* transport header, from the frame's start at this hook. 0: none */
 	__u16 l4;
 	__u8 depth;        /* recirculations so far */
 	__u8 pulled;       /* tc: headers were made linear once */
-	__u16 covered;     /* tc: from where on a checksum that the card computed covers the frame */
-	__u16 calls;       /* tail calls so far, or more */
-	__u16 pending;     /* XDP: flows that are counted when the packet is kept: see hold.h */
+	__u16 covered;     /* tc: offset from which a checksum of the card covers the frame */
+	__u16 calls;       /* upper bound of the tail calls so far */
+	__u16 deferred;    /* XDP: flows that are counted once the packet stays: see undo.h */
 	__u16 pad;
 };
 

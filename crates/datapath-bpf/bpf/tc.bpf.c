@@ -4,9 +4,9 @@
 
 #include "entry.h"
 #include "lookup.h"
-#include "walk.h"
+#include "mask_scan.h"
 #include "miss.h"
-#include "act.h"
+#include "exec.h"
 
 SEC("tc")
 int entry_tc_ingress(struct __sk_buff *ctx)
@@ -30,25 +30,25 @@ int lookup_tc(struct __sk_buff *ctx)
 SEC("tc")
 int recirc_tc(struct __sk_buff *ctx)
 {
-	return recirc(ctx);
+	return lookup_recirc(ctx);
 }
 
 SEC("tc")
-int walk_tc(struct __sk_buff *ctx)
+int mask_scan_tc(struct __sk_buff *ctx)
 {
-	return walk(ctx);
+	return mask_scan(ctx);
 }
 
 SEC("tc")
-int act_tc(struct __sk_buff *ctx)
+int exec_tc(struct __sk_buff *ctx)
 {
-	return act(ctx);
+	return exec(ctx);
 }
 
 SEC("tc")
 int pull_tc(struct __sk_buff *ctx)
 {
-	return pull(ctx);
+	return miss_pull(ctx);
 }
 
 SEC("tc")
@@ -61,7 +61,7 @@ int miss_tc(struct __sk_buff *ctx)
 SEC("socket")
 int filter_socket(struct __sk_buff *ctx)
 {
-	return let_in(ctx);
+	return ingress_filter(ctx);
 }
 
 char _license[] SEC("license") = "Dual BSD/GPL";

@@ -6,11 +6,11 @@
 #include "edit.h"
 #include "hash.h"
 
-static __always_inline void ethernet_ends(hook_ctx *ctx, struct tuple *t)
+static __always_inline void tuple_ethernet(hook_ctx *ctx, struct tuple *t)
 {
 	__be16 a[6] = {};
 
-	get(ctx, 0, a, sizeof(a));
+	edit_load(ctx, 0, a, sizeof(a));
 	t->words = 1;
 	t->dst.address[0] = (__u64)bpf_ntohs(a[0]) << 32 | (__u64)bpf_ntohs(a[1]) << 16 |
 			    bpf_ntohs(a[2]);
@@ -19,11 +19,11 @@ static __always_inline void ethernet_ends(hook_ctx *ctx, struct tuple *t)
 }
 
 /* In a key the opcode is the protocol. */
-static __always_inline __u8 arp_op(hook_ctx *ctx, __u32 l3)
+static __always_inline __u8 tuple_arp_op(hook_ctx *ctx, __u32 l3)
 {
 	__be16 head[4];
 
-	if (l3 + 28 > data_length(ctx) || get(ctx, l3, head, sizeof(head)) ||
+	if (l3 + 28 > data_length(ctx) || edit_load(ctx, l3, head, sizeof(head)) ||
 	    head[0] != bpf_htons(1) || head[1] != bpf_htons(ETH_P_IP) ||
 	    head[2] != bpf_htons(0x0604) || bpf_ntohs(head[3]) > 255)
 		return 0;
@@ -31,19 +31,19 @@ static __always_inline __u8 arp_op(hook_ctx *ctx, __u32 l3)
 }
 
 /* The addresses of an IPv6 header are in a key also when the headers behind it are cut off. */
-static __always_inline void ipv6_ends(hook_ctx *ctx, __u32 l3, struct tuple *t)
+static __always_inline void tuple_ipv6(hook_ctx *ctx, __u32 l3, struct tuple *t)
 {
 	__u32 behind = data_length(ctx) - l3, payload;
 	__be64 a[4];
 	__be16 length;
 
 	t->words = 2;
-	if (l3 + 40 > data_length(ctx) || get(ctx, l3 + 4, &length, sizeof(length)))
+	if (l3 + 40 > data_length(ctx) || edit_load(ctx, l3 + 4, &length, sizeof(length)))
 		return;
 	payload = bpf_ntohs(length);
 	if (payload > behind - 40 || behind - 40 - payload > 0xffff)
 		return;
-	if (get(ctx, l3 + 8, a, sizeof(a)))
+	if (edit_load(ctx, l3 + 8, a, sizeof(a)))
 		return;
 	for (int i = 0; i < 2; i++) {
 		t->src.address[i] = bpf_be64_to_cpu(a[i]);
@@ -51,11 +51,11 @@ static __always_inline void ipv6_ends(hook_ctx *ctx, __u32 l3, struct tuple *t)
 	}
 }
 
-static __always_inline void ipv4_ends(hook_ctx *ctx, __u32 l3, struct tuple *t)
+static __always_inline void tuple_ipv4(hook_ctx *ctx, __u32 l3, struct tuple *t)
 {
 	__be32 a[2];
 
-	if (get(ctx, l3 + 12, a, sizeof(a)))
+	if (edit_load(ctx, l3 + 12, a, sizeof(a)))
 		return;
 	t->src.address[0] = bpf_ntohl(a[0]);
 	t->dst.address[0] = bpf_ntohl(a[1]);
@@ -69,13 +69,13 @@ static __always_inline void tuple_ports(hook_ctx *ctx, const struct ip *ip, stru
 	if (has_transport(ip, IPPROTO_TCP, 20)) {
 		__u8 words;
 
-		if (get(ctx, ip->l4 + 12, &words, sizeof(words)) || words >> 4 < 5 ||
+		if (edit_load(ctx, ip->l4 + 12, &words, sizeof(words)) || words >> 4 < 5 ||
 		    ip->l4 + (words >> 4) * 4 > ip->end)
 			return;
 	} else if (!has_transport(ip, IPPROTO_UDP, 8) && !has_transport(ip, IPPROTO_SCTP, 12)) {
 		return;
 	}
-	if (get(ctx, ip->l4, ports, sizeof(ports)))
+	if (edit_load(ctx, ip->l4, ports, sizeof(ports)))
 		return;
 	t->src.port = bpf_ntohs(ports[0]);
 	t->dst.port = bpf_ntohs(ports[1]);
@@ -83,7 +83,7 @@ static __always_inline void tuple_ports(hook_ctx *ctx, const struct ip *ip, stru
 
 /* The layers of a packet that comes in as this one is now: the VLAN headers that are looked through
  * count anew. */
-static __always_inline void find_layers(hook_ctx *ctx, struct state *st)
+static __always_inline void tuple_find_layers(hook_ctx *ctx, struct state *st)
 {
 #if !AT_XDP
 	bpf_skb_pull_data(ctx, ctx->len < 256 ? ctx->len : 256);
@@ -93,7 +93,7 @@ static __always_inline void find_layers(hook_ctx *ctx, struct state *st)
 }
 
 /* The hash of a packet, into `state`. */
-__noinline int hash_packet(hook_ctx *ctx, __u32 symmetric, __u32 basis)
+__noinline int exec_hash(hook_ctx *ctx, __u32 symmetric, __u32 basis)
 {
 	struct state *st = state_here();
 	struct tuple t = { .words = 1 };
@@ -103,23 +103,23 @@ __noinline int hash_packet(hook_ctx *ctx, __u32 symmetric, __u32 basis)
 
 	if (!st)
 		return -1;
-	find_layers(ctx, st);
-	type = type_of(ctx, st);
+	tuple_find_layers(ctx, st);
+	type = edit_ethertype(ctx, st);
 	t.type = bpf_ntohs(type);
 	is_ip = !find_ip(ctx, &ip);
 	if (type == bpf_htons(ETH_P_IPV6) && st->l3)
-		ipv6_ends(ctx, st->l3, &t);
+		tuple_ipv6(ctx, st->l3, &t);
 	else if (type != bpf_htons(ETH_P_IP))
-		ethernet_ends(ctx, &t);
+		tuple_ethernet(ctx, &t);
 	else if (is_ip)
-		ipv4_ends(ctx, ip.l3, &t);
+		tuple_ipv4(ctx, ip.l3, &t);
 	if (is_ip) {
 		t.proto = ip.proto;
 		tuple_ports(ctx, &ip, &t);
 	} else if (type == bpf_htons(ETH_P_ARP) || type == bpf_htons(ETH_P_RARP)) {
-		t.proto = arp_op(ctx, st->l3);
+		t.proto = tuple_arp_op(ctx, st->l3);
 	}
-	st->dp_hash = five_tuple(&t, symmetric, basis);
+	st->dp_hash = hash_five_tuple(&t, symmetric, basis);
 	return 0;
 }
 

@@ -16,8 +16,9 @@
 
 #include "hook_xdp.h"
 
-#include "arrival.h"
+#include "ingress.h"
 #include "capabilities.h"
+#include "flow_index.h"
 #include "output.h"
 #include "view.h"
 
@@ -50,7 +51,7 @@ static __always_inline bool read_tcp_flags(const struct view *v, __u32 offset, _
 	return true;
 }
 
-static __always_inline bool is_of(const struct query *q, const struct slot *slot,
+static __always_inline bool query_matches(const struct query *q, const struct slot *slot,
 				  const struct mask *mask)
 {
 	__u64 diff = 0;
@@ -61,27 +62,20 @@ static __always_inline bool is_of(const struct query *q, const struct slot *slot
 	return !diff;
 }
 
-static __always_inline void search_bucket(struct query *q, const struct mask *mask,
-					  __u32 mask_number, __u32 hash, __u32 place)
+static __always_inline bool query_search_bucket(struct query *q, const struct mask *mask,
+						__u32 mask_number, __u32 bucket, __u32 hash)
 {
-	struct bucket *bucket = bpf_map_lookup_elem(&flow_index, &place);
+	__u32 number;
+	struct slot *slot = index_find(bucket, hash, mask_number, &number);
 
-#pragma unroll
-	for (int i = 0; bucket && i < BUCKET; i++) {
-		__u64 entry = *(volatile __u64 *)&bucket->entries[i];
-		__u32 number = (__u32)entry - 1;
-		struct slot *slot;
-
-		if (!entry || entry >> 32 != hash)
-			continue;
-		slot = bpf_map_lookup_elem(&slots, &number);
-		if (slot && !slot->dead && slot->mask == mask_number && is_of(q, slot, mask))
-			q->slot = number;
-	}
+	if (!slot || !query_matches(q, slot, mask))
+		return false;
+	q->slot = number;
+	return true;
 }
 
 /* For each mask; 1 ends the search. */
-static inline long search_mask(void *map, const __u32 *number, struct mask *mask, struct query *q)
+static inline long query_search_mask(void *map, const __u32 *number, struct mask *mask, struct query *q)
 {
 	__u64 sum = *number * settings.factors[FACTOR_OF_MASK];
 	__u32 hash;
@@ -94,23 +88,20 @@ static inline long search_mask(void *map, const __u32 *number, struct mask *mask
 	for (int x = 0; x < HOT_WORDS; x++)
 		sum += hash_word(x, q->key[x] & mask->words[x]);
 	hash = finish_hash(sum);
-	search_bucket(q, mask, *number, hash, hash & settings.bucket_mask);
-	if (q->slot == NO_SLOT)
-		search_bucket(q, mask, *number, hash,
-			      (hash * 0x9e3779b1u) >> 13 & settings.bucket_mask);
-	return q->slot != NO_SLOT;
+	return query_search_bucket(q, mask, *number, index_first(hash), hash) ||
+	       query_search_bucket(q, mask, *number, index_second(hash), hash);
 }
 
 /* False: no flow that this program knows is one of the packet's, or it came by no port. */
 static __always_inline bool find_flow(struct xdp_md *ctx, struct query *q)
 {
-	__u32 port = port_of_arrival(ctx);
+	__u32 port = ingress_port(ctx);
 
 	if (port == NO_PORT)
 		return false;
 	q->key[W_PORT] |= PLACE(bpf_htons(port), 2, 0);
 	q->slot = NO_SLOT;
-	bpf_for_each_map_elem(&masks, search_mask, q, 0);
+	bpf_for_each_map_elem(&masks, query_search_mask, q, 0);
 	return q->slot != NO_SLOT;
 }
 

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The bytes of a frame that can be read directly, and how a parse ends. */
+/* The bytes of a frame that can be read directly, and the results of a parse. */
 #ifndef SLIPSWITCH_VIEW_H
 #define SLIPSWITCH_VIEW_H
 
 #include "key.h"
 
+/* Results of parse_headers() and its parts. */
 enum parse {
 	PARSED,
-	PARSE_PULL, /* a header lies beyond what is in reach */
+	PARSE_PULL, /* a header lies beyond the readable bytes */
 	PARSE_UP,   /* more headers than these programs follow */
-	PARSE_ALL,  /* `parse_all` knows it */
+	PARSE_ALL,  /* a header that only `parse_all` handles */
 };
 
-/* What can be read, and how long the frame is: some of it may be out of reach. */
+/* The readable bytes of a frame, from `data` to `end`, and its whole length. `whole` is true when
+ * all of the frame can be read. */
 struct view {
 	void *data;
 	void *end;
@@ -20,6 +22,7 @@ struct view {
 	bool whole;
 };
 
+/* Returns the view of a frame; invalid after a change of the frame. */
 static __always_inline struct view view_of(hook_ctx *ctx)
 {
 	struct view v = { data_of(ctx), data_end_of(ctx), data_length(ctx), true };
@@ -28,7 +31,17 @@ static __always_inline struct view view_of(hook_ctx *ctx)
 	return v;
 }
 
-/* NULL when `len` bytes at `offset` cannot be read. */
+/**
+ * at - Returns a pointer to bytes of the frame.
+ * @v: the view
+ * @offset: where the bytes begin
+ * @len: how many; a constant
+ *
+ * The offset is masked so that the verifier knows its bounds. opaque() keeps the compiler from
+ * dropping the mask where it knows more than the verifier.
+ *
+ * Return: NULL when the bytes cannot be read.
+ */
 static __always_inline void *at(const struct view *v, __u32 offset, const __u32 len)
 {
 	__u64 o = offset;
@@ -40,12 +53,13 @@ static __always_inline void *at(const struct view *v, __u32 offset, const __u32 
 	return p + len <= v->end ? p : 0;
 }
 
-/* Why not. */
+/* Returns the reason why at() gave NULL: PARSED when the frame ends there, else PARSE_PULL. */
 static __always_inline int short_of(const struct view *v)
 {
 	return v->whole ? PARSED : PARSE_PULL;
 }
 
+/* load8 to load64 return bytes as they lie in memory. */
 static __always_inline __u16 load16(const void *p)
 {
 	return *(const __u16 *)p;

@@ -4,8 +4,8 @@
 
 #include "entry.h"
 #include "lookup.h"
-#include "walk.h"
-#include "act.h"
+#include "mask_scan.h"
+#include "exec.h"
 
 SEC("xdp")
 int entry_xdp(struct xdp_md *ctx)
@@ -22,25 +22,25 @@ int lookup_xdp(struct xdp_md *ctx)
 SEC("xdp")
 int recirc_xdp(struct xdp_md *ctx)
 {
-	return recirc(ctx);
+	return lookup_recirc(ctx);
 }
 
 SEC("xdp")
-int walk_xdp(struct xdp_md *ctx)
+int mask_scan_xdp(struct xdp_md *ctx)
 {
-	return walk(ctx);
+	return mask_scan(ctx);
 }
 
 SEC("xdp")
-int hold_xdp(struct xdp_md *ctx)
+int precheck_xdp(struct xdp_md *ctx)
 {
-	return hold(ctx);
+	return precheck(ctx);
 }
 
 SEC("xdp")
-int act_xdp(struct xdp_md *ctx)
+int exec_xdp(struct xdp_md *ctx)
 {
-	return act(ctx);
+	return exec(ctx);
 }
 
 char _license[] SEC("license") = "Dual BSD/GPL";

@@ -7,13 +7,13 @@
 //! packet as it is in the end: outputs to several ports stand last, one behind the other.
 //!
 //! A packet that is looked up again at XDP may have to go on to tc, which begins anew. So a list
-//! that looks it up again has nothing there that cannot be done twice or undone (`bpf/hold.h`).
+//! that looks it up again has nothing there that cannot be done twice or undone (`bpf/undo.h`).
 
 use datapath::{ACTION_DEPTH_LIMIT, Action, DropReason, PortNo, Refusal, Set};
 
 use crate::attachment::HookSet;
 use crate::layout::{
-    CELLS_TOTAL, FLOW_HELD, FLOW_NO_GSO, MAX_METERS, MAX_PORTS, NO_PORT, Op, SET_PORTS,
+    CELLS_TOTAL, FLOW_NO_GSO, FLOW_PRECHECK, MAX_METERS, MAX_PORTS, NO_PORT, Op, SET_PORTS,
 };
 use crate::settings::{FEATURE_LAYERS, FEATURE_MPLS};
 
@@ -109,8 +109,8 @@ pub fn encode(actions: &[Action]) -> Result<Encoded, Refusal> {
     if traits.again && writer.lasting {
         writer.only_tc();
     }
-    if traits.is_held() {
-        writer.flags |= FLOW_HELD;
+    if traits.needs_precheck() {
+        writer.flags |= FLOW_PRECHECK;
     }
     if writer.hooks.is_empty() {
         return Err(Refusal::UnsupportedAction);

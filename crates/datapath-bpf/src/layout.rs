@@ -7,13 +7,13 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// `config.magic`: "slipswch".
 pub const MAGIC: u64 = 0x736c_6970_7377_6368;
 /// `config.version`.
-pub const VERSION: u32 = 7;
+pub const VERSION: u32 = 8;
 
 /// Bytes of `struct state` and of `struct hold`, which programs hand on to one another. The daemon
 /// does not look into them.
 pub const STATE_BYTES: u32 = 208;
 /// See [`STATE_BYTES`].
-pub const HOLD_BYTES: u32 = 296;
+pub const UNDO_BYTES: u32 = 296;
 
 /// Names of the words of a key, `enum word`.
 pub mod word {
@@ -82,7 +82,7 @@ pub const HOOK_TC: u8 = 2;
 /// Bit of `slot.flags`.
 pub const FLOW_NO_GSO: u8 = 1;
 /// Bit of `slot.flags`.
-pub const FLOW_HELD: u8 = 2;
+pub const FLOW_PRECHECK: u8 = 2;
 /// Bit of `slot.flags`: only the daemon looks at it.
 pub const FLOW_PACKET_TYPE: u8 = 0x80;
 /// `mask.needs` of a mask that walks skip.
@@ -162,16 +162,16 @@ pub enum Tail {
     Lookup,
     /// Lookup of a packet with metadata, everything on.
     Recirc,
-    /// Walk over the masks.
-    Walk,
+    /// Scan of the masks.
+    MaskScan,
     /// Action interpreter.
-    Act,
+    Exec,
     /// tc: makes headers linear.
     Pull,
     /// tc: sends up.
     Miss,
-    /// XDP: before a program with [`FLOW_HELD`].
-    Hold,
+    /// XDP: before a program with [`FLOW_PRECHECK`].
+    Precheck,
 }
 
 /// `enum op`.
@@ -272,11 +272,11 @@ pub struct EmcLine {
     pub ways: [EmcEntry; EMC_WAYS],
 }
 
-/// `struct train`.
+/// `struct last_flow`.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 #[allow(missing_docs)]
-pub struct Train {
+pub struct LastFlow {
     pub key: [u64; EMC_WORDS],
     pub tag: u64,
     pub what: u64,
@@ -474,7 +474,7 @@ const _: () = {
     assert!(offset_of!(MaskEntry, needs) == 152);
     assert!(size_of::<Bucket>() == 64);
     assert!(size_of::<EmcLine>() == 64);
-    assert!(size_of::<Train>() == 64);
+    assert!(size_of::<LastFlow>() == 64);
     assert!(size_of::<CacheLine>() == 32);
     assert!(size_of::<Recent>() == 8);
     assert!(RECENT_PACKETS_SHIFT < RECENT_SPILLED_SHIFT);
@@ -502,5 +502,5 @@ const _: () = {
     assert!(offset_of!(ConfigEntry, miss_ifindex) == 36);
     assert!(offset_of!(ConfigEntry, factors) == 64);
     assert!(datapath::DropReason::ALL.len() <= DROPS);
-    assert!(Op::Copies as u8 == 26 && Tail::Hold as u32 == TAILS - 1);
+    assert!(Op::Copies as u8 == 26 && Tail::Precheck as u32 == TAILS - 1);
 };

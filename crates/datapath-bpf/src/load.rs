@@ -58,17 +58,17 @@ impl Hook {
             Hook::Tc => &[
                 (Tail::Lookup, "lookup_tc"),
                 (Tail::Recirc, "recirc_tc"),
-                (Tail::Walk, "walk_tc"),
-                (Tail::Act, "act_tc"),
+                (Tail::MaskScan, "mask_scan_tc"),
+                (Tail::Exec, "exec_tc"),
                 (Tail::Pull, "pull_tc"),
                 (Tail::Miss, "miss_tc"),
             ],
             Hook::Xdp => &[
                 (Tail::Lookup, "lookup_xdp"),
                 (Tail::Recirc, "recirc_xdp"),
-                (Tail::Walk, "walk_xdp"),
-                (Tail::Act, "act_xdp"),
-                (Tail::Hold, "hold_xdp"),
+                (Tail::MaskScan, "mask_scan_xdp"),
+                (Tail::Exec, "exec_xdp"),
+                (Tail::Precheck, "precheck_xdp"),
             ],
         }
     }
@@ -77,7 +77,7 @@ impl Hook {
     pub fn own_maps(self) -> &'static [&'static str] {
         match self {
             Hook::Tc => &["tails", "states"],
-            Hook::Xdp => &["tails", "states", "holds"],
+            Hook::Xdp => &["tails", "states", "undos"],
         }
     }
 
@@ -90,7 +90,7 @@ impl Hook {
         names.iter().copied()
     }
 
-    /// The filter of sockets that share devices with the programs; `bpf/arrival.h`.
+    /// The filter of sockets that share devices with the programs; `bpf/ingress.h`.
     pub fn filter(self) -> Option<&'static str> {
         match self {
             Hook::Tc => Some("filter_socket"),

@@ -33,7 +33,7 @@ const EMC_BYTES: usize = 64 << 20;
 const EMC_LINES: RangeInclusive<usize> = 1 << 10..=1 << 18;
 
 /// The arrays that are one element of their map (`TABLE` of `bpf/maps.h`).
-pub const TABLES: [&str; 6] = ["emc", "trains", "epochs", "batches", "ports", "ifaces"];
+pub const TABLES: [&str; 6] = ["emc", "last_flows", "epochs", "batches", "ports", "ifaces"];
 /// What goes before the name of such a map in an object.
 const SECTION: &str = ".data.";
 /// Every kernel takes values of this size (KMALLOC_MAX_SIZE of `kernel/bpf/arraymap.c`).
@@ -61,7 +61,7 @@ pub struct Sizes {
     pub programs: u32,
     /// Lines of the exact-match cache of one CPU; a power of two.
     pub emc_lines: u32,
-    /// CPUs that have one, a train and a batch.
+    /// CPUs that have one, a last flow and a batch.
     pub cpus: u32,
     /// CPUs share shards.
     pub shards_atomic: bool,
@@ -103,7 +103,7 @@ impl Sizes {
             ("masks", size_of::<MaskEntry>(), self.masks),
             ("index", size_of::<Bucket>(), self.buckets),
             ("emc", size_of::<EmcLine>(), self.cpus * self.emc_lines),
-            ("trains", size_of::<Train>(), self.cpus),
+            ("last_flows", size_of::<LastFlow>(), self.cpus),
             ("epochs", size_of::<Epochs>(), 1),
             ("batches", size_of::<Batch>(), self.cpus),
             ("cache", size_of::<CacheLine>(), self.cache_lines),

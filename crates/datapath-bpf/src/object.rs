@@ -15,7 +15,7 @@ use libbpf_rs::{Object, ObjectBuilder, OpenMap, OpenObject};
 use zerocopy::{FromBytes as _, IntoBytes as _};
 
 use crate::capabilities::Capabilities;
-use crate::layout::{Batch, EmcLine, Epochs, Iface, Port, Train};
+use crate::layout::{Batch, EmcLine, Epochs, Iface, LastFlow, Port};
 use crate::load::{Words, set_frags, variable, write_settings};
 use crate::maps::{TABLES, short_name};
 use crate::settings::Settings;
@@ -90,7 +90,7 @@ fn value_type(map: &str) -> Option<&'static str> {
         "slots" => "slot",
         "details" => "slot_detail",
         "emc" => "emc_line",
-        "trains" => "train",
+        "last_flows" => "last_flow",
         "epochs" => "epochs",
         "batches" => "batch",
         "masks" => "mask",
@@ -292,7 +292,7 @@ fn type_name(btf: &Btf<'_>, value_type: u32) -> Option<String> {
 fn value_bytes(name: &str, info: &sys::MapInfo) -> u32 {
     match name {
         "emc" => size_of::<EmcLine>() as u32,
-        "trains" => size_of::<Train>() as u32,
+        "last_flows" => size_of::<LastFlow>() as u32,
         "epochs" => size_of::<Epochs>() as u32,
         "batches" => size_of::<Batch>() as u32,
         "ports" => size_of::<Port>() as u32,

@@ -12,7 +12,7 @@ use libbpf_rs::ProgramType;
 use crate::attachment::{Config, Unavailable};
 use crate::flows::Flows;
 use crate::grace::Grace;
-use crate::layout::{HOLD_BYTES, STATE_BYTES};
+use crate::layout::{STATE_BYTES, UNDO_BYTES};
 use crate::load::{self, Hook};
 use crate::maps::{self, Maps, Sizes};
 use crate::pins::Pins;
@@ -137,7 +137,7 @@ fn compatible(fds: &HashMap<String, OwnedFd>, sizes: &Sizes) -> Result<(), Strin
             name if sets::NAMES.contains(&name) => (libbpf_sys::BPF_MAP_TYPE_DEVMAP, 4),
             _ if name.starts_with("tails") => (libbpf_sys::BPF_MAP_TYPE_PROG_ARRAY, 4),
             _ if name.starts_with("states") => (libbpf_sys::BPF_MAP_TYPE_PERCPU_ARRAY, STATE_BYTES),
-            _ if name.starts_with("holds") => (libbpf_sys::BPF_MAP_TYPE_PERCPU_ARRAY, HOLD_BYTES),
+            _ if name.starts_with("undos") => (libbpf_sys::BPF_MAP_TYPE_PERCPU_ARRAY, UNDO_BYTES),
             _ => continue,
         };
         if (info.kind, info.key_size, info.value_size) != (kind, 4, bytes) {

@@ -56,7 +56,7 @@ fn structures_are_the_same_in_c_and_here() {
         same!(&btf, "cache_line", CacheLine { entries });
         same!(&btf, "emc_entry", EmcEntry { sign, what });
         same!(&btf, "emc_line", EmcLine { ways });
-        same!(&btf, "train", Train { key, tag, what, last, again });
+        same!(&btf, "last_flow", LastFlow { key, tag, what, last, again });
         same!(&btf, "epochs", Epochs { of });
         same!(&btf, "recent", Recent { word });
         same!(&btf, "batch", Batch { cursor, turn, pad, entries });
@@ -72,7 +72,7 @@ fn structures_are_the_same_in_c_and_here() {
         same!(&btf, "iface", Iface { ifindex, port });
         assert_eq!(in_c(&btf, "state").0, STATE_BYTES as usize);
         if hook == Hook::Xdp {
-            assert_eq!(in_c(&btf, "hold").0, HOLD_BYTES as usize);
+            assert_eq!(in_c(&btf, "undo").0, UNDO_BYTES as usize);
         }
         same!(&btf, "counters", Counters { drops, walked, masks, found, up, passed, evicted, pad });
         same!(&btf, "meter_band", MeterBand { cost, depth, tat, packets, bytes });
@@ -145,7 +145,7 @@ fn constants_are_the_same_in_c_and_here() {
         ("HOOK_XDP", HOOK_XDP.into()),
         ("HOOK_TC", HOOK_TC.into()),
         ("FLOW_NO_GSO", FLOW_NO_GSO.into()),
-        ("FLOW_HELD", FLOW_HELD.into()),
+        ("FLOW_PRECHECK", FLOW_PRECHECK.into()),
         ("FLOW_PACKET_TYPE", FLOW_PACKET_TYPE.into()),
         ("MASK_VACANT", MASK_VACANT.into()),
         ("NO_PORT", NO_PORT.into()),

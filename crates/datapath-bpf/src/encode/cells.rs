@@ -261,8 +261,8 @@ pub struct Traits {
 }
 
 impl Traits {
-    /// XDP has to look at the frame before it begins (FLOW_HELD).
-    pub fn is_held(&self) -> bool {
+    /// XDP has to look at the frame before it begins (FLOW_PRECHECK).
+    pub fn needs_precheck(&self) -> bool {
         self.again || self.cuts || self.copies.is_some()
     }
 

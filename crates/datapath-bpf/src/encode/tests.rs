@@ -41,7 +41,7 @@ fn copies_at_xdp_are_of_the_packet_in_the_end() {
         [cell(Op::Copies, 1, 0, 0), cell(Op::Output, 1, 0, 2), cell(Op::Output, 1, 1, 3)];
     assert_eq!((&cells[..], hooks), (&expected[..], HookSet::all()));
     assert_eq!(copies(&[Action::PopVlan, THREE, TWO]), Some(vec![2, 3]));
-    assert_eq!(encode(&[THREE, TWO]).unwrap().flags, FLOW_HELD);
+    assert_eq!(encode(&[THREE, TWO]).unwrap().flags, FLOW_PRECHECK);
     // Different copies, or two for one port.
     for list in [&[TWO, Action::PopVlan, THREE][..], &[TWO, TWO], &[TWO, THREE, TWO]] {
         let (cells, hooks) = program(list);
@@ -66,7 +66,7 @@ fn copies_at_xdp_are_of_the_packet_in_the_end() {
     let traits = encode(&[push.clone(), push, TWO, THREE]).unwrap().traits;
     assert_eq!((traits.growth, traits.again, traits.cuts), (8, false, false));
     let cut = encode(&[Action::Trunc(64), TWO]).unwrap();
-    assert!(cut.traits.cuts && cut.flags & FLOW_HELD != 0 && cut.hooks == HookSet::XDP);
+    assert!(cut.traits.cuts && cut.flags & FLOW_PRECHECK != 0 && cut.hooks == HookSet::XDP);
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn what_is_looked_up_again_at_xdp_can_be_undone() {
     let again = |mut actions: Vec<Action>| {
         actions.push(Action::Recirc(3));
         let encoded = encode(&actions).unwrap();
-        assert_eq!((encoded.traits.again, encoded.flags & FLOW_HELD), (true, FLOW_HELD));
+        assert_eq!((encoded.traits.again, encoded.flags & FLOW_PRECHECK), (true, FLOW_PRECHECK));
         encoded.hooks
     };
     assert_eq!(again(vec![]), HookSet::all());

@@ -3,7 +3,7 @@
 //! used: they were written by a process that may have died anywhere.
 
 use super::*;
-use crate::layout::{BUCKET, FLOW_HELD, HOOK_XDP, MAX_PORTS, NO_PORT};
+use crate::layout::{BUCKET, FLOW_PRECHECK, HOOK_XDP, MAX_PORTS, NO_PORT};
 use datapath::DropReason;
 
 /// What was found.
@@ -105,7 +105,7 @@ impl Flows {
         }
         let program = self.maps.programs.read(slot.program as usize);
         let traits = Traits::of(&program.cells);
-        if traits.is_held() != (slot.flags & FLOW_HELD != 0) {
+        if traits.needs_precheck() != (slot.flags & FLOW_PRECHECK != 0) {
             return false;
         }
         let Some(set) = program.set() else {

@@ -3,9 +3,9 @@
 use super::*;
 use crate::attachment::Config;
 use crate::layout::{
-    BATCH, BATCH_BYTES_SHIFT, BATCH_TURN_SHIFT, Batch, ConfigEntry, EMC_SLOTS, FACTORS, FLOW_HELD,
-    PORT_SETS, Port, PortSet, RECENT_PACKETS_SHIFT, RECENT_SPILLED_SHIFT, Recent, SlotDetail,
-    Totals,
+    BATCH, BATCH_BYTES_SHIFT, BATCH_TURN_SHIFT, Batch, ConfigEntry, EMC_SLOTS, FACTORS,
+    FLOW_PRECHECK, PORT_SETS, Port, PortSet, RECENT_PACKETS_SHIFT, RECENT_SPILLED_SHIFT, Recent,
+    SlotDetail, Totals,
 };
 use crate::maps::Sizes;
 use datapath::Actions;
@@ -164,7 +164,7 @@ fn copies_at_xdp_take_a_set_of_ports() {
     assert_eq!((set.count, &set.ports[..8]), (7, &[1, 2, 3, 4, 5, 6, 7, 0][..]));
     let slot = flows.lock().by_ufid[&Ufid(3)];
     let slot = Slot::read(&flows.maps, slot as usize);
-    assert_eq!(slot.flags & FLOW_HELD, FLOW_HELD);
+    assert_eq!(slot.flags & FLOW_PRECHECK, FLOW_PRECHECK);
     let program = flows.maps.programs.read(slot.program as usize);
     assert_eq!((program.set, program.exclude, program.again), (1, 1, 0));
     // As many other sets as there is room for: pairs and triples of ports.

@@ -5,28 +5,28 @@
  * Its key for the exact-match cache is made in registers, without a branch for anything else;
  * it is the key that `parse` makes, which every other packet goes to, and this one when neither a
  * train nor the cache has it. */
-#ifndef SLIPSWITCH_PLAIN_H
-#define SLIPSWITCH_PLAIN_H
+#ifndef SLIPSWITCH_PARSE_FAST_H
+#define SLIPSWITCH_PARSE_FAST_H
 
 #include "emc.h"
 #include "view.h"
 
-#define PLAIN_IP 20
-#define PLAIN_UDP 8
-#define PLAIN_TCP 20
+#define FAST_IP 20
+#define FAST_UDP 8
+#define FAST_TCP 20
 
 /* False: of another shape. `tcp_flags` becomes a host integer, 0 when it is not TCP. */
-static __always_inline bool plain_transport(__u64 *key, const struct view *v, __u32 proto,
+static __always_inline bool parse_fast_transport(__u64 *key, const struct view *v, __u32 proto,
 					    __u32 behind, __u32 *tcp_flags)
 {
-	const void *l4 = v->data + ETH_HLEN + PLAIN_IP;
+	const void *l4 = v->data + ETH_HLEN + FAST_IP;
 	__u16 bits;
 
 	key[W_TP] = PLACE(load32(l4), 4, 0);
 	*tcp_flags = 0;
 	if (proto == IPPROTO_UDP)
 		return true;
-	if (proto != IPPROTO_TCP || behind < PLAIN_TCP || l4 + PLAIN_TCP > v->end)
+	if (proto != IPPROTO_TCP || behind < FAST_TCP || l4 + FAST_TCP > v->end)
 		return false;
 	bits = bpf_ntohs(load16(l4 + 12));
 	*tcp_flags = bits & 0xfff;
@@ -36,14 +36,14 @@ static __always_inline bool plain_transport(__u64 *key, const struct view *v, __
 /* All of the frame is within reach. At XDP that is not asked (a call), but seen: a driver fills
  * its first buffer before it uses another, unless it parts headers from data; and here the packet
  * ends where the buffer does, or it is a shortest frame with padding. */
-static __always_inline bool is_near(const struct view *v, __u32 total)
+static __always_inline bool parse_fast_in_reach(const struct view *v, __u32 total)
 {
 	return !AT_XDP || !settings.have_frags || v->length <= ETH_ZLEN + ETH_FCS_LEN ||
 	       v->length == ETH_HLEN + total;
 }
 
 /* As above. The checks are those of `ipv4` in parse.h. */
-static __always_inline bool plain_ipv4(__u64 *key, const struct view *v, __u32 *tcp_flags)
+static __always_inline bool parse_fast_ipv4(__u64 *key, const struct view *v, __u32 *tcp_flags)
 {
 	const void *ip = v->data + ETH_HLEN;
 	__u32 behind = v->length - ETH_HLEN;
@@ -51,27 +51,27 @@ static __always_inline bool plain_ipv4(__u64 *key, const struct view *v, __u32 *
 
 	if (load8(ip) != 0x45 || load16(ip + 6) & bpf_htons(FRAGMENT_MORE | FRAGMENT_OFFSET))
 		return false;
-	if (total < PLAIN_IP + PLAIN_UDP || total > behind || behind - total > 0xffff || !is_near(v, total))
+	if (total < FAST_IP + FAST_UDP || total > behind || behind - total > 0xffff || !parse_fast_in_reach(v, total))
 		return false;
 	key[W_ETH1] |= PLACE(load8(ip + 1), 1, 5) | PLACE(load16(ip + 8), 2, 6);
 	key[W_IP4] = load64(ip + 12);
-	return plain_transport(key, v, load8(ip + 9), total - PLAIN_IP, tcp_flags);
+	return parse_fast_transport(key, v, load8(ip + 9), total - FAST_IP, tcp_flags);
 }
 
 /* As above; `words` becomes what flows look at of the packet's key. `v`: with linear_length. */
-static __always_inline bool plain(hook_ctx *ctx, const struct view *v, __u32 in_port, __u64 *words,
+static __always_inline bool parse_fast(hook_ctx *ctx, const struct view *v, __u32 in_port, __u64 *words,
 				  __u32 *tcp_flags)
 {
 	const void *eth = v->data;
 	__u64 key[EMC_WORDS];
 
-	if (!settings.emc_used || has_tag(ctx) || eth + ETH_HLEN + PLAIN_IP + PLAIN_UDP > v->end ||
+	if (!settings.emc_used || has_tag(ctx) || eth + ETH_HLEN + FAST_IP + FAST_UDP > v->end ||
 	    load16(eth + 12) != bpf_htons(ETH_P_IP))
 		return false;
 	key[W_PORT] = PLACE(bpf_htons(in_port), 2, 0) | PLACE(bpf_htons(ETH_P_IP), 2, 2);
 	key[W_ETH0] = load64(eth);
 	key[W_ETH1] = PLACE(load32(eth + 8), 4, 0);
-	if (!plain_ipv4(key, v, tcp_flags))
+	if (!parse_fast_ipv4(key, v, tcp_flags))
 		return false;
 	emc_under(words, key);
 	return true;

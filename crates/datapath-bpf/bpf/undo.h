@@ -11,70 +11,70 @@
  * The daemon leaves to tc what cannot be undone: meters, chance. And a frame in several buffers is
  * not cut here: up to Linux 6.17 bpf_xdp_adjust_tail() gives the buffers of one from a veth back to
  * where they do not come from. */
-#ifndef SLIPSWITCH_HOLD_H
-#define SLIPSWITCH_HOLD_H
+#ifndef SLIPSWITCH_UNDO_H
+#define SLIPSWITCH_UNDO_H
 
 #include "output.h"
 
 #if AT_XDP
 
 /* Bytes of a frame that are kept: headers of most packets. */
-#define HELD_WORDS 24
-#define HELD_BYTES (HELD_WORDS * 8)
+#define UNDO_WORDS 24
+#define UNDO_BYTES (UNDO_WORDS * 8)
 /* How far an edit reaches behind the start of the transport header, of the layer before it. */
 #define REACH_L4 24
 #define REACH_L3 40
 /* Flows that are met one after the other: one more than lookups again. */
-#define PENDING 8
+#define DEFERRED_COUNTS 8
 /* What the kernel copies, the room in front of it included, must fit a page. It copies the first
  * buffer only. */
 #define LONGEST_COPY 3500
 
-struct pending {
+struct deferred_count {
 	__u32 slot;
 	__u32 bytes;
 	__u32 tcp_flags;
 };
 
 /* A change here is a new LAYOUT_VERSION, as of struct state. */
-struct hold {
-	__u64 head[HELD_WORDS];
+struct undo {
+	__u64 head[UNDO_WORDS];
 	__u32 kept;   /* bytes of it */
 	__u32 length; /* of the frame as it came */
-	struct pending pending[PENDING];
+	struct deferred_count deferred[DEFERRED_COUNTS];
 };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct hold);
-} holds SEC(".maps");
+	__type(value, struct undo);
+} undos SEC(".maps");
 
-static __always_inline struct hold *hold_here(void)
+static __always_inline struct undo *undo_here(void)
 {
 	__u32 zero = 0;
 
-	return bpf_map_lookup_elem(&holds, &zero);
+	return bpf_map_lookup_elem(&undos, &zero);
 }
 
 /* Keeps the start of the frame. */
-__noinline int keep_head(hook_ctx *ctx)
+__noinline int undo_keep_head(hook_ctx *ctx)
 {
 	void *from = data_of(ctx), *end = data_end_of(ctx);
-	struct hold *h = hold_here();
+	struct undo *h = undo_here();
 	__u32 kept = 0;
 
 	if (!h)
 		return -1;
 #pragma clang loop unroll(disable)
-	for (int i = 0; i < HELD_WORDS && from + 8 <= end; i++) {
+	for (int i = 0; i < UNDO_WORDS && from + 8 <= end; i++) {
 		h->head[i] = *(__u64 *)from;
 		from += 8;
 		kept += 8;
 	}
 #pragma clang loop unroll(disable)
-	for (int i = 0; i < 7 && kept < HELD_BYTES && from + 1 <= end; i++) {
+	for (int i = 0; i < 7 && kept < UNDO_BYTES && from + 1 <= end; i++) {
 		((__u8 *)h->head)[kept] = *(__u8 *)from;
 		from++;
 		kept++;
@@ -85,9 +85,9 @@ __noinline int keep_head(hook_ctx *ctx)
 }
 
 /* Makes the frame what it was when its start was kept. */
-__noinline int put_back(hook_ctx *ctx)
+__noinline int undo_restore(hook_ctx *ctx)
 {
-	struct hold *h = hold_here();
+	struct undo *h = undo_here();
 	void *to, *end;
 	__u32 at = 0, moved;
 
@@ -99,13 +99,13 @@ __noinline int put_back(hook_ctx *ctx)
 	to = data_of(ctx);
 	end = data_end_of(ctx);
 #pragma clang loop unroll(disable)
-	for (int i = 0; i < HELD_WORDS && to + 8 <= end; i++) {
+	for (int i = 0; i < UNDO_WORDS && to + 8 <= end; i++) {
 		*(__u64 *)to = h->head[i];
 		to += 8;
 		at += 8;
 	}
 #pragma clang loop unroll(disable)
-	for (int i = 0; i < 7 && at < HELD_BYTES && to + 1 <= end; i++) {
+	for (int i = 0; i < 7 && at < UNDO_BYTES && to + 1 <= end; i++) {
 		*(__u8 *)to = ((__u8 *)h->head)[at];
 		to++;
 		at++;
@@ -114,48 +114,48 @@ __noinline int put_back(hook_ctx *ctx)
 }
 
 /* Counts the flows that wait for it. */
-__noinline int count_pending(void)
+__noinline int deferred_counts_add(void)
 {
 	struct state *st = state_here();
-	struct hold *h = hold_here();
+	struct undo *h = undo_here();
 
 	if (!st || !h)
 		return -1;
 #pragma clang loop unroll(disable)
-	for (int i = 0; i < PENDING && i < st->pending; i++) {
-		struct pending *p = &h->pending[i];
+	for (int i = 0; i < DEFERRED_COUNTS && i < st->deferred; i++) {
+		struct deferred_count *p = &h->deferred[i];
 
 		count_flow(p->slot, p->bytes, p->tcp_flags);
 	}
-	st->pending = 0;
+	st->deferred = 0;
 	return 0;
 }
 
 /* The packet stays here. */
-static __always_inline void settle_pending(struct state *st)
+static __always_inline void deferred_counts_flush(struct state *st)
 {
-	if (st->pending)
-		count_pending();
+	if (st->deferred)
+		deferred_counts_add();
 }
 
-/* A program with FLOW_HELD, which `st` is at the beginning of, is to run. */
-static __always_inline int hold_back(hook_ctx *ctx, struct state *st, __u32 slot, __u32 tcp_flags)
+/* A program with FLOW_PRECHECK, which `st` is at the beginning of, is to run. */
+static __always_inline int precheck_begin(hook_ctx *ctx, struct state *st, __u32 slot, __u32 tcp_flags)
 {
-	struct hold *h = hold_here();
-	__u32 at = st->pending;
+	struct undo *h = undo_here();
+	__u32 at = st->deferred;
 
-	if (!h || at >= PENDING)
+	if (!h || at >= DEFERRED_COUNTS)
 		return drop(DROP_UNSUPPORTED);
-	h->pending[at].slot = slot;
-	h->pending[at].bytes = st->length;
-	h->pending[at].tcp_flags = tcp_flags;
-	st->pending = at + 1;
-	return go(ctx, TAIL_HOLD);
+	h->deferred[at].slot = slot;
+	h->deferred[at].bytes = st->length;
+	h->deferred[at].tcp_flags = tcp_flags;
+	st->deferred = at + 1;
+	return tail_call(ctx, TAIL_PRECHECK);
 }
 
 /* All ports of the program's set would take the frame as it will be. What a port would not take
  * is told and counted at tc, port by port. */
-static __always_inline bool can_copy(hook_ctx *ctx, const struct state *st,
+static __always_inline bool precheck_copies(hook_ctx *ctx, const struct state *st,
 				     const struct program *p)
 {
 	__u32 number = p->set - 1, length = data_length(ctx), most, blocked;
@@ -171,12 +171,12 @@ static __always_inline bool can_copy(hook_ctx *ctx, const struct state *st,
 }
 
 /* What the program edits is within what is kept, or will be. */
-static __always_inline bool can_undo(hook_ctx *ctx, const struct state *st)
+static __always_inline bool precheck_undo(hook_ctx *ctx, const struct state *st)
 {
-	struct hold *h = hold_here();
+	struct undo *h = undo_here();
 	__u32 reach = st->l3 + REACH_L3;
 
-	if (!h || (!st->depth && keep_head(ctx)))
+	if (!h || (!st->depth && undo_keep_head(ctx)))
 		return false;
 	if (st->l4 + REACH_L4 > reach)
 		reach = st->l4 + REACH_L4;
@@ -185,7 +185,7 @@ static __always_inline bool can_undo(hook_ctx *ctx, const struct state *st)
 	return h->kept == h->length || reach <= h->kept;
 }
 
-static __always_inline int hold(hook_ctx *ctx)
+static __always_inline int precheck(hook_ctx *ctx)
 {
 	struct state *st = state_here();
 	struct program *p;
@@ -196,23 +196,23 @@ static __always_inline int hold(hook_ctx *ctx)
 	p = bpf_map_lookup_elem(&programs, &st->program);
 	if (!p)
 		return drop(DROP_UNSUPPORTED);
-	if ((p->set && !can_copy(ctx, st, p)) || (p->again && !can_undo(ctx, st)) ||
+	if ((p->set && !precheck_copies(ctx, st, p)) || (p->again && !precheck_undo(ctx, st)) ||
 	    (p->cuts && is_split(ctx, data_length(ctx)))) {
-		if (st->depth && put_back(ctx))
+		if (st->depth && undo_restore(ctx))
 			return drop(DROP_UNSUPPORTED);
 		COUNT(passed);
 		return VERDICT_NONE;
 	}
-	return go(ctx, TAIL_ACT);
+	return tail_call(ctx, TAIL_EXEC);
 }
 
 #else
 
-static __always_inline void settle_pending(struct state *st)
+static __always_inline void deferred_counts_flush(struct state *st)
 {
 }
 
-static __always_inline int hold_back(hook_ctx *ctx, struct state *st, __u32 slot, __u32 tcp_flags)
+static __always_inline int precheck_begin(hook_ctx *ctx, struct state *st, __u32 slot, __u32 tcp_flags)
 {
 	return drop(DROP_UNSUPPORTED); /* not here */
 }

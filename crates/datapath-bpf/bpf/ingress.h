@@ -7,8 +7,8 @@
  * other: the socket's filter decides, by the table of interfaces, and notes in the packet that it
  * is ours. While IFACE_NOTED is set only that counts at the tc hook. XDP is before both and
  * decides for itself: what it takes neither of them sees. */
-#ifndef SLIPSWITCH_ARRIVAL_H
-#define SLIPSWITCH_ARRIVAL_H
+#ifndef SLIPSWITCH_INGRESS_H
+#define SLIPSWITCH_INGRESS_H
 
 #include "maps.h"
 
@@ -17,7 +17,7 @@
 
 /* The port of an interface, with its IFACE_* flags; NO_PORT, in which all of them are set, when it
  * has none. */
-static __always_inline __u32 port_of_interface(__u32 ifindex)
+static __always_inline __u32 ingress_port_of(__u32 ifindex)
 {
 #pragma unroll
 	for (int i = 0; i < IFACE_PROBES; i++) {
@@ -36,7 +36,7 @@ static __always_inline __u32 port_of_interface(__u32 ifindex)
  * the copy does not know how long its link header is, and the hook sees what is behind it. What is
  * before it is the header: it is put there again, which also tells its length. False when that
  * cannot be done. */
-static __always_inline bool find_header(hook_ctx *ctx)
+static __always_inline bool ingress_restore_header(hook_ctx *ctx)
 {
 	__u64 seen[2] = {}, header[2] = {};
 
@@ -53,9 +53,9 @@ static __always_inline bool find_header(hook_ctx *ctx)
 #endif
 
 /* The datapath port of the hook's device, or NO_PORT when the packet is none of ours. */
-static __always_inline __u32 port_of_arrival(hook_ctx *ctx)
+static __always_inline __u32 ingress_port(hook_ctx *ctx)
 {
-	__u32 port = port_of_interface(arrival_ifindex(ctx));
+	__u32 port = ingress_port_of(hook_ifindex(ctx));
 
 	if (!(port & IFACE_FLAGS))
 		return port;
@@ -64,7 +64,7 @@ static __always_inline __u32 port_of_arrival(hook_ctx *ctx)
 #else
 	if (port == NO_PORT || (port & IFACE_NOTED && ctx->cb[0] != NOTE_OURS))
 		return NO_PORT;
-	if (port & IFACE_GENERIC && !find_header(ctx))
+	if (port & IFACE_GENERIC && !ingress_restore_header(ctx))
 		return NO_PORT;
 	return port & ~IFACE_FLAGS;
 #endif
@@ -73,9 +73,9 @@ static __always_inline __u32 port_of_arrival(hook_ctx *ctx)
 #if !AT_XDP
 
 /* The filter of the daemon's socket: all of a packet, or nothing when it is ours. */
-static __always_inline int let_in(hook_ctx *ctx)
+static __always_inline int ingress_filter(hook_ctx *ctx)
 {
-	bool is_ours = !(port_of_interface(ctx->ifindex) & IFACE_DAEMONS);
+	bool is_ours = !(ingress_port_of(ctx->ifindex) & IFACE_DAEMONS);
 
 	ctx->cb[0] = is_ours ? NOTE_OURS : 0;
 	return is_ours ? 0 : -1;

@@ -2,8 +2,8 @@
 /* The action interpreter: one instruction of `struct program` an invocation, then on to itself by
  * a tail call. That keeps each invocation small for the verifier: what an instruction leaves
  * unknown does not multiply with the next one. */
-#ifndef SLIPSWITCH_ACT_H
-#define SLIPSWITCH_ACT_H
+#ifndef SLIPSWITCH_EXEC_H
+#define SLIPSWITCH_EXEC_H
 
 #include "copies.h"
 #include "edit_arp.h"
@@ -13,7 +13,7 @@
 #include "edit_mpls.h"
 #include "edit_nd.h"
 #include "edit_vlan.h"
-#include "hold.h"
+#include "undo.h"
 #include "meter.h"
 #include "output.h"
 #include "tuple.h"
@@ -41,7 +41,7 @@ struct instruction {
 _Static_assert(OP_COUNT <= 32, "instructions are bits");
 
 /* In a function of its own: the many ways through it are one for the caller. */
-__noinline int edit_ip(hook_ctx *ctx, __u32 op, __u32 a, __u32 b, const struct operands *o)
+__noinline int exec_edit_ip(hook_ctx *ctx, __u32 op, __u32 a, __u32 b, const struct operands *o)
 {
 	struct state *st = state_here();
 	struct ip ip = {};
@@ -72,13 +72,13 @@ __noinline int edit_ip(hook_ctx *ctx, __u32 op, __u32 a, __u32 b, const struct o
 	}
 }
 
-static __always_inline int edit(hook_ctx *ctx, struct state *st, const struct instruction *i)
+static __always_inline int exec_edit(hook_ctx *ctx, struct state *st, const struct instruction *i)
 {
 	switch (i->op) {
 	case OP_PUSH_VLAN:
-		return act_push_vlan(ctx, i->a, i->b);
+		return exec_push_vlan(ctx, i->a, i->b);
 	case OP_POP_VLAN:
-		return act_pop_vlan(ctx);
+		return exec_pop_vlan(ctx);
 	case OP_SET_ETH:
 		return set_eth(ctx, st, i->operands->cells);
 	case OP_SET_ARP:
@@ -86,15 +86,15 @@ static __always_inline int edit(hook_ctx *ctx, struct state *st, const struct in
 	case OP_SET_MPLS:
 		return set_mpls(ctx, st, i->operands->cells);
 	case OP_PUSH_MPLS:
-		return act_push_mpls(ctx, i->a, i->b);
+		return exec_push_mpls(ctx, i->a, i->b);
 	case OP_POP_MPLS:
-		return act_pop_mpls(ctx, i->a);
+		return exec_pop_mpls(ctx, i->a);
 	default:
 		return REFUSED(DROP_UNSUPPORTED);
 	}
 }
 
-static __always_inline void set_priority(hook_ctx *ctx, struct state *st, __u32 priority)
+static __always_inline void exec_set_priority(hook_ctx *ctx, struct state *st, __u32 priority)
 {
 	st->priority = priority;
 #if !AT_XDP
@@ -102,7 +102,7 @@ static __always_inline void set_priority(hook_ctx *ctx, struct state *st, __u32 
 #endif
 }
 
-static __always_inline void set_mark(hook_ctx *ctx, struct state *st, __u32 value, __u32 mask)
+static __always_inline void exec_set_mark(hook_ctx *ctx, struct state *st, __u32 value, __u32 mask)
 {
 	st->mark = merged(st->mark, value, mask);
 #if !AT_XDP
@@ -112,7 +112,7 @@ static __always_inline void set_mark(hook_ctx *ctx, struct state *st, __u32 valu
 
 #if !AT_XDP
 /* Bytes of the longest segment with its headers; 0: not known. */
-static __always_inline __u32 segment_length(hook_ctx *ctx)
+static __always_inline __u32 exec_segment_length(hook_ctx *ctx)
 {
 	struct ip ip = {};
 	__u8 words;
@@ -121,7 +121,7 @@ static __always_inline __u32 segment_length(hook_ctx *ctx)
 		return 0;
 	if (ip.proto == IPPROTO_UDP)
 		return ctx->gso_size + ip.l4 + 8;
-	if (ip.proto != IPPROTO_TCP || get(ctx, ip.l4 + 12, &words, sizeof(words)))
+	if (ip.proto != IPPROTO_TCP || edit_load(ctx, ip.l4 + 12, &words, sizeof(words)))
 		return 0;
 	return ctx->gso_size + ip.l4 + (words >> 4) * 4;
 }
@@ -129,29 +129,29 @@ static __always_inline __u32 segment_length(hook_ctx *ctx)
 
 /* What check_pkt_len looks at: without the outermost tag; of a packet still to be segmented the
  * longest segment. */
-static __always_inline __u32 checked_length(hook_ctx *ctx)
+static __always_inline __u32 exec_checked_length(hook_ctx *ctx)
 {
 	__u32 length = data_length(ctx);
 #if !AT_XDP
-	__u32 segment = is_gso(ctx) ? segment_length(ctx) : 0;
+	__u32 segment = is_gso(ctx) ? exec_segment_length(ctx) : 0;
 
 	if (segment && segment < length)
 		length = segment;
 #endif
-	return !has_tag(ctx) && has_header(ctx) ? length - 4 : length;
+	return !has_tag(ctx) && tag_is_in_frame(ctx) ? length - 4 : length;
 }
 
 /* Sends a copy or the packet itself; the latter ends it. */
-static __always_inline int act_output(hook_ctx *ctx, struct state *st, __u32 port)
+static __always_inline int exec_output(hook_ctx *ctx, struct state *st, __u32 port)
 {
 #if AT_XDP
-	if (st->trunc && st->trunc < data_length(ctx) && resize(ctx, st->trunc))
+	if (st->trunc && st->trunc < data_length(ctx) && frame_resize(ctx, st->trunc))
 		return drop(DROP_MALFORMED); /* shorter than an Ethernet header */
 #endif
 	return output(ctx, port);
 }
 
-static __always_inline void act_copy(hook_ctx *ctx, struct state *st, __u32 port)
+static __always_inline void exec_copy(hook_ctx *ctx, struct state *st, __u32 port)
 {
 #if AT_XDP
 	count_drop(DROP_UNSUPPORTED); /* a frame has no copies here */
@@ -166,18 +166,18 @@ static __always_inline void act_copy(hook_ctx *ctx, struct state *st, __u32 port
 #endif
 }
 
-static __always_inline int act_recirculate(hook_ctx *ctx, struct state *st, __u32 id)
+static __always_inline int exec_recirculate(hook_ctx *ctx, struct state *st, __u32 id)
 {
 	if (st->depth >= RECIRCULATION_LIMIT)
 		return drop(DROP_RECIRCULATION);
 	st->depth++;
 	st->recirc_id = id;
 	st->trunc = 0;
-	return go(ctx, TAIL_RECIRC);
+	return tail_call(ctx, TAIL_RECIRC);
 }
 
 /* What of an instruction is not an end: cells to go on by, or the verdict below zero. */
-static __always_inline int step(hook_ctx *ctx, struct state *st, const struct instruction *i,
+static __always_inline int exec_step(hook_ctx *ctx, struct state *st, const struct instruction *i,
 				__u32 cells, int *verdict)
 {
 	__u64 operand = i->operands->cells[0];
@@ -185,13 +185,13 @@ static __always_inline int step(hook_ctx *ctx, struct state *st, const struct in
 
 	switch (i->op) {
 	case OP_SET_PRIORITY:
-		set_priority(ctx, st, i->b);
+		exec_set_priority(ctx, st, i->b);
 		return cells;
 	case OP_SET_MARK:
-		set_mark(ctx, st, operand, operand >> 32);
+		exec_set_mark(ctx, st, operand, operand >> 32);
 		return cells;
 	case OP_HASH:
-		hash_packet(ctx, i->a, i->b);
+		exec_hash(ctx, i->a, i->b);
 		return cells;
 	case OP_TRUNC:
 		st->trunc = i->b ? i->b : 1;
@@ -206,15 +206,15 @@ static __always_inline int step(hook_ctx *ctx, struct state *st, const struct in
 		*verdict = drop(DROP_METER);
 		return -1;
 	case OP_CHECK_LEN:
-		return checked_length(ctx) > i->b ? cells + i->a : cells;
+		return exec_checked_length(ctx) > i->b ? cells + i->a : cells;
 	case OP_OUTPUT:
-		act_copy(ctx, st, i->b);
+		exec_copy(ctx, st, i->b);
 		return cells;
 	}
 	if (1u << i->op & IP_OPS)
-		err = edit_ip(ctx, i->op, i->a, i->b, i->operands);
+		err = exec_edit_ip(ctx, i->op, i->a, i->b, i->operands);
 	else
-		err = edit(ctx, st, i);
+		err = exec_edit(ctx, st, i);
 	if (!err)
 		return cells;
 	*verdict = drop(err - 1);
@@ -222,7 +222,7 @@ static __always_inline int step(hook_ctx *ctx, struct state *st, const struct in
 }
 
 /* Runs the next instruction; the verdict when that was the last one, else `go_on` is set. */
-static __always_inline int act_once(hook_ctx *ctx, struct state *st, bool *go_on)
+static __always_inline int exec_once(hook_ctx *ctx, struct state *st, bool *go_on)
 {
 	struct instruction i;
 	struct program *p;
@@ -252,14 +252,14 @@ static __always_inline int act_once(hook_ctx *ctx, struct state *st, bool *go_on
 	if (i.op == OP_DROP)
 		return drop(i.b);
 	if (i.op == OP_RECIRC)
-		return act_recirculate(ctx, st, i.b);
+		return exec_recirculate(ctx, st, i.b);
 	if (i.op == OP_OUTPUT && i.a)
-		return act_output(ctx, st, i.b);
+		return exec_output(ctx, st, i.b);
 #if AT_XDP
 	if (i.op == OP_COPIES)
-		return act_copies(p);
+		return exec_copies(p);
 #endif
-	advance = step(ctx, st, &i, cells, &verdict);
+	advance = exec_step(ctx, st, &i, cells, &verdict);
 	if (advance < 0)
 		return verdict;
 	st->pc = pc + advance;
@@ -267,7 +267,7 @@ static __always_inline int act_once(hook_ctx *ctx, struct state *st, bool *go_on
 	return VERDICT_DROP;
 }
 
-static __always_inline int act(hook_ctx *ctx)
+static __always_inline int exec(hook_ctx *ctx)
 {
 	struct state *st = state_here();
 	bool go_on = false;
@@ -276,10 +276,10 @@ static __always_inline int act(hook_ctx *ctx)
 	if (!st)
 		return VERDICT_DROP;
 	st->calls++;
-	verdict = act_once(ctx, st, &go_on);
+	verdict = exec_once(ctx, st, &go_on);
 	if (go_on)
-		return go(ctx, TAIL_ACT);
-	settle_pending(st);
+		return tail_call(ctx, TAIL_EXEC);
+	deferred_counts_flush(st);
 	return verdict;
 }
 

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The search that the cache spares: mask after mask, in the index. Everything is parsed here, so
+ * a variant of the lookup may know less than the present flows look at. */
+#ifndef SLIPSWITCH_MASK_SCAN_H
+#define SLIPSWITCH_MASK_SCAN_H
+
+#include "flow_index.h"
+#include "lookup.h"
+
+struct mask_scan {
+	struct state *st;
+	__u32 found; /* slot, or NO_SLOT */
+	__u32 masks; /* looked at */
+};
+
+#define MASK_WORD(x) sum += hash_word(x, key[x] & mask->words[x]);
+
+static __always_inline __u32 mask_hash(const __u64 *key, const struct mask *mask, __u32 number)
+{
+	__u64 sum = number * settings.factors[FACTOR_OF_MASK];
+
+	HOT_EACH(MASK_WORD)
+	if (mask->needs & COLD_BITS) {
+		COLD_EACH(MASK_WORD)
+	}
+	return finish_hash(sum);
+}
+
+/* True when the slot that the bucket has for the hash is a flow of the key. */
+static __always_inline bool mask_scan_bucket(const __u64 *key, const struct mask *mask,
+					     __u32 mask_number, __u32 bucket, __u32 hash,
+					     __u32 *number)
+{
+	struct slot *slot = index_find(bucket, hash, mask_number, number);
+
+	return slot && lookup_matches(key, slot, *number, mask);
+}
+
+static long mask_scan_look(void *map, const __u32 *number, struct mask *mask,
+			   struct mask_scan *scan)
+{
+	const __u64 *key = scan->st->key;
+	__u32 n = *number, hash, slot;
+
+	if (!mask->needs)
+		return 1;
+	if (mask->needs & MASK_VACANT)
+		return 0;
+	scan->masks++;
+	hash = mask_hash(key, mask, n);
+	if (!mask_scan_bucket(key, mask, n, index_first(hash), hash, &slot) &&
+	    !mask_scan_bucket(key, mask, n, index_second(hash), hash, &slot))
+		return 0;
+	scan->found = slot;
+	return 1;
+}
+
+/* In the place of what has the same hash, else in a free one, else in any. */
+static __always_inline void sigcache_store(__u32 hash, __u32 number)
+{
+	struct cache_line *l = sigcache_line(hash);
+	__u32 way = bpf_get_prandom_u32();
+
+	if (!l)
+		return;
+#pragma unroll
+	for (int i = WAYS - 1; i >= 0; i--)
+		if (!l->entries[i])
+			way = i;
+#pragma unroll
+	for (int i = 0; i < WAYS; i++)
+		if (l->entries[i] >> 32 == hash && l->entries[i])
+			way = i;
+	*(volatile __u64 *)&l->entries[way % WAYS] = (__u64)hash << 32 | (number + 1);
+}
+
+/* No flow at any hook is for the packet. XDP drops what would not go up behind the next hook: a
+ * flood costs no socket buffers. */
+static __always_inline int mask_scan_not_found(hook_ctx *ctx, const struct state *st)
+{
+#if AT_XDP
+	struct port *port = port_of(st->in_port);
+
+	if (!st->depth && port && port_is_closed(port)) {
+		count_ingress(st->in_port, frame_length(ctx));
+		return drop(DROP_UPCALL_LIMIT);
+	}
+#endif
+	return lookup_leave(ctx, st->depth);
+}
+
+static __always_inline int mask_scan(hook_ctx *ctx)
+{
+	struct mask_scan w = { .st = state_here(), .found = NO_SLOT };
+	struct state *st = w.st;
+	struct counters *counters;
+	struct slot *slot;
+	__u32 number;
+	int err;
+
+	if (!st)
+		return drop(DROP_UNSUPPORTED);
+	st->calls++;
+	err = parse_all(ctx);
+	if (err)
+		return lookup_unparsed(ctx, err, st->depth);
+	bpf_for_each_map_elem(&masks, mask_scan_look, &w, 0);
+	number = w.found;
+	slot = bpf_map_lookup_elem(&slots, &number);
+	counters = counters_here();
+	if (counters) {
+		count_add(&counters->walked, 1);
+		count_add(&counters->masks, w.masks);
+		count_add(&counters->found, slot ? 1 : 0);
+	}
+	if (!slot)
+		return mask_scan_not_found(ctx, st);
+	sigcache_store(st->cache_hash, number);
+	return lookup_run(ctx, st, slot, number);
+}
+
+#endif
