@@ -1,5 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* XDP: one frame to several ports. */
+/* XDP: one frame to several ports. The kernel copies a frame to every entry of a devmap, so each
+ * set of ports has a devmap of its own, set0 to set31 (src/sets.rs).
+ *
+ * Worth, in packets per CPU-second against the same flow at tcx (Linux 6.18, veth ports, live frames
+ * of BPF_PROG_RUN, medians of 9 runs that alternate):
+ *
+ *   output to                               2 ports  3 ports  8 ports
+ *   peers that run XDP, 64-byte frames         1.83     2.15     2.74
+ *   peers that run XDP, 1,500-byte frames      1.82     2.13     2.78
+ *   peers with GRO, 64-byte frames             0.96     1.00     1.13
+ *   peers with GRO, 1,500-byte frames          0.95     1.00     1.05
+ *
+ * A peer with GRO needs a socket buffer for each copy, whichever hook made it: copies at XDP are for
+ * devices that send XDP frames.
+ */
 #ifndef SLIPSWITCH_COPIES_H
 #define SLIPSWITCH_COPIES_H
 
@@ -7,7 +21,7 @@
 
 #if AT_XDP
 
-/* The ports of one set: place -> interface. */
+/* The devmap of one set: place in the set -> interface. */
 #define SET(n)                                        \
 	struct {                                      \
 		__uint(type, BPF_MAP_TYPE_DEVMAP);    \
@@ -27,7 +41,17 @@ SETS_EACH(SET)
 	case n:        \
 		return bpf_redirect_map(&set##n, 0, flags);
 
-/* `undo.h` has seen that the ports take it. The kernel leaves out one that has gone down since. */
+/**
+ * copies_redirect - Sends the frame to all ports of a set.
+ * @set: number of the set
+ * @flags: flags of bpf_redirect_map()
+ *
+ * undo.h has checked that the ports accept the frame. The kernel skips a port that went down since.
+ * Each map has a case, because the verifier wants one map for one call of the helper. A function of
+ * its own: the verifier reads the cases once.
+ *
+ * Return: XDP_REDIRECT, or XDP_ABORTED when there is no such set.
+ */
 static __noinline int copies_redirect(__u32 set, __u64 flags)
 {
 	switch (set) {
@@ -36,6 +60,12 @@ static __noinline int copies_redirect(__u32 set, __u64 flags)
 	return XDP_ABORTED;
 }
 
+/**
+ * exec_copies - Runs OP_COPIES, which ends a program.
+ * @p: the program
+ *
+ * Return: the verdict.
+ */
 static __always_inline int exec_copies(const struct program *p)
 {
 	__u64 flags = BPF_F_BROADCAST | (p->exclude ? BPF_F_EXCLUDE_INGRESS : 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The action interpreter: one instruction of `struct program` an invocation, then on to itself by
- * a tail call. That keeps each invocation small for the verifier: what an instruction leaves
- * unknown does not multiply with the next one. */
+/* The action interpreter. Each invocation runs one instruction of struct program and continues by a
+ * tail call to itself. That keeps each invocation small for the verifier: the states that one
+ * instruction leaves behind do not multiply with those of the next. */
 #ifndef SLIPSWITCH_EXEC_H
 #define SLIPSWITCH_EXEC_H
 
@@ -21,11 +21,12 @@
 /* datapath::RECIRCULATION_LIMIT */
 #define RECIRCULATION_LIMIT 6
 
-/* What is behind the cell of an instruction; its operands and more. */
+/* The cells after that of an instruction: its operands, and more. */
 struct operands {
 	__u64 cells[CELLS_TOTAL - CELLS];
 };
 
+/* A decoded instruction; layout.h defines the fields for each enum op. */
 struct instruction {
 	__u32 op;
 	__u32 a;
@@ -33,14 +34,25 @@ struct instruction {
 	const struct operands *operands;
 };
 
-/* Bits of instructions that edit an IP packet. */
+/* Instructions that edit an IP packet, as bits. */
 #define IP_OPS                                                                              \
 	(1u << OP_SET_IPV4 | 1u << OP_SET_IPV6 | 1u << OP_SET_TCP | 1u << OP_SET_UDP |      \
 	 1u << OP_SET_SCTP | 1u << OP_SET_ICMP | 1u << OP_SET_ND | 1u << OP_SET_ND_EXT)
 
 _Static_assert(OP_COUNT <= 32, "instructions are bits");
 
-/* In a function of its own: the many ways through it are one for the caller. */
+/**
+ * exec_edit_ip - Runs an instruction of IP_OPS.
+ * @ctx: the packet; pointers into it become invalid
+ * @op: enum op
+ * @a: field of the instruction
+ * @b: field of the instruction
+ * @o: its operands
+ *
+ * A function of its own: for the verifier the many paths through it become one path of the caller.
+ *
+ * Return: EDITED, or the reason to drop plus one.
+ */
 __noinline int exec_edit_ip(hook_ctx *ctx, __u32 op, __u32 a, __u32 b, const struct operands *o)
 {
 	struct state *st = state_here();
@@ -72,6 +84,11 @@ __noinline int exec_edit_ip(hook_ctx *ctx, __u32 op, __u32 a, __u32 b, const str
 	}
 }
 
+/**
+ * exec_edit - Runs an instruction that edits anything but an IP packet.
+ *
+ * Return: EDITED, or the reason to drop plus one.
+ */
 static __always_inline int exec_edit(hook_ctx *ctx, struct state *st, const struct instruction *i)
 {
 	switch (i->op) {
@@ -94,6 +111,7 @@ static __always_inline int exec_edit(hook_ctx *ctx, struct state *st, const stru
 	}
 }
 
+/* Sets skb_priority, in the state and at tc in the packet. */
 static __always_inline void exec_set_priority(hook_ctx *ctx, struct state *st, __u32 priority)
 {
 	st->priority = priority;
@@ -102,6 +120,7 @@ static __always_inline void exec_set_priority(hook_ctx *ctx, struct state *st, _
 #endif
 }
 
+/* Sets the bits of pkt_mark under `mask`, in the state and at tc in the packet. */
 static __always_inline void exec_set_mark(hook_ctx *ctx, struct state *st, __u32 value, __u32 mask)
 {
 	st->mark = merged(st->mark, value, mask);
@@ -111,7 +130,7 @@ static __always_inline void exec_set_mark(hook_ctx *ctx, struct state *st, __u32
 }
 
 #if !AT_XDP
-/* Bytes of the longest segment with its headers; 0: not known. */
+/* Returns the bytes of the longest segment with its headers; 0 when that is unknown. */
 static __always_inline __u32 exec_segment_length(hook_ctx *ctx)
 {
 	struct ip ip = {};
@@ -127,8 +146,8 @@ static __always_inline __u32 exec_segment_length(hook_ctx *ctx)
 }
 #endif
 
-/* What check_pkt_len looks at: without the outermost tag; of a packet still to be segmented the
- * longest segment. */
+/* Returns the length that check_pkt_len compares: without the outermost tag; of a packet that is
+ * still to be segmented, that of the longest segment. */
 static __always_inline __u32 exec_checked_length(hook_ctx *ctx)
 {
 	__u32 length = data_length(ctx);
@@ -141,7 +160,7 @@ static __always_inline __u32 exec_checked_length(hook_ctx *ctx)
 	return !has_tag(ctx) && tag_is_in_frame(ctx) ? length - 4 : length;
 }
 
-/* Sends a copy or the packet itself; the latter ends it. */
+/* Sends the packet itself, which ends it; returns the verdict. */
 static __always_inline int exec_output(hook_ctx *ctx, struct state *st, __u32 port)
 {
 #if AT_XDP
@@ -151,12 +170,13 @@ static __always_inline int exec_output(hook_ctx *ctx, struct state *st, __u32 po
 	return output(ctx, port);
 }
 
+/* Sends a copy of the packet. */
 static __always_inline void exec_copy(hook_ctx *ctx, struct state *st, __u32 port)
 {
 #if AT_XDP
-	count_drop(DROP_UNSUPPORTED); /* a frame has no copies here */
+	count_drop(DROP_UNSUPPORTED); /* XDP copies only by OP_COPIES */
 #else
-	/* The key is not needed any more: what looks the packet up again makes it anew. */
+	/* output_copy() may overwrite the state. The key is not saved: a new lookup writes it again. */
 	__u64 saved[(sizeof(*st) - sizeof(st->key)) / 8];
 
 	_Static_assert(sizeof(*st) == sizeof(st->key) + sizeof(saved), "whole words");
@@ -166,6 +186,7 @@ static __always_inline void exec_copy(hook_ctx *ctx, struct state *st, __u32 por
 #endif
 }
 
+/* Looks the packet up again under recirculation id `id`; returns the verdict. */
 static __always_inline int exec_recirculate(hook_ctx *ctx, struct state *st, __u32 id)
 {
 	if (st->depth >= RECIRCULATION_LIMIT)
@@ -176,7 +197,16 @@ static __always_inline int exec_recirculate(hook_ctx *ctx, struct state *st, __u
 	return tail_call(ctx, TAIL_RECIRC);
 }
 
-/* What of an instruction is not an end: cells to go on by, or the verdict below zero. */
+/**
+ * exec_step - Runs an instruction that does not end the packet.
+ * @ctx: the packet; pointers into it become invalid
+ * @st: its state
+ * @i: the instruction
+ * @cells: its length with operands
+ * @verdict: set when the result is negative
+ *
+ * Return: cells to advance by, or -1 when the packet is dropped.
+ */
 static __always_inline int exec_step(hook_ctx *ctx, struct state *st, const struct instruction *i,
 				__u32 cells, int *verdict)
 {
@@ -221,7 +251,14 @@ static __always_inline int exec_step(hook_ctx *ctx, struct state *st, const stru
 	return -1;
 }
 
-/* Runs the next instruction; the verdict when that was the last one, else `go_on` is set. */
+/**
+ * exec_once - Runs the next instruction.
+ * @ctx: the packet; pointers into it become invalid
+ * @st: its state, whose `pc` advances
+ * @go_on: becomes true when more instructions follow
+ *
+ * Return: the verdict, if `go_on` is not set.
+ */
 static __always_inline int exec_once(hook_ctx *ctx, struct state *st, bool *go_on)
 {
 	struct instruction i;
@@ -267,6 +304,7 @@ static __always_inline int exec_once(hook_ctx *ctx, struct state *st, bool *go_o
 	return VERDICT_DROP;
 }
 
+/* The program in TAIL_EXEC. */
 static __always_inline int exec(hook_ctx *ctx)
 {
 	struct state *st = state_here();

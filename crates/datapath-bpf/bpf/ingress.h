@@ -1,22 +1,28 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Whose a packet is that arrives at a device: ours, or that of the daemon, which has a packet
- * socket there.
+/* Decides whether a packet that arrives at a device belongs to these programs or to the daemon, which
+ * has a packet socket on the device.
  *
- * The kernel shows a packet to the socket first and to the tc hook then, on one CPU. A port goes
- * from one to the other while packets are between the two, so one of them decides and tells the
- * other: the socket's filter decides, by the table of interfaces, and notes in the packet that it
- * is ours. While IFACE_NOTED is set only that counts at the tc hook. XDP is before both and
- * decides for itself: what it takes neither of them sees. */
+ * The kernel runs the socket first and the tc hook after it, on the same CPU. A port changes from one
+ * to the other while packets are between them, so one place has to decide: the socket's filter does,
+ * by the table of interfaces, and marks the packets of the programs (NOTE_OURS). While IFACE_NOTED is
+ * set, the tc hook goes by this mark alone. XDP comes before both and decides for itself: neither of
+ * them sees a packet that XDP takes.
+ */
 #ifndef SLIPSWITCH_INGRESS_H
 #define SLIPSWITCH_INGRESS_H
 
 #include "maps.h"
 
-/* In the first word of the packet's control block, which filters and the tc hook share. */
+/* The mark, in the first word of the packet's control block, which socket filters and the tc hook
+ * share. */
 #define NOTE_OURS 0x736c6970u
 
-/* The port of an interface, with its IFACE_* flags; NO_PORT, in which all of them are set, when it
- * has none. */
+/**
+ * ingress_port_of - Returns the port of an interface, with its IFACE_* flags.
+ * @ifindex: the interface
+ *
+ * Return: NO_PORT, in which all flags are set, when the interface has no port.
+ */
 static __always_inline __u32 ingress_port_of(__u32 ifindex)
 {
 #pragma unroll
@@ -32,10 +38,16 @@ static __always_inline __u32 ingress_port_of(__u32 ifindex)
 
 #if !AT_XDP
 
-/* Where generic XDP has to copy a packet to give it the room that programs may ask for (Linux 6.9),
- * the copy does not know how long its link header is, and the hook sees what is behind it. What is
- * before it is the header: it is put there again, which also tells its length. False when that
- * cannot be done. */
+/**
+ * ingress_restore_header - Makes sure that a packet begins with its Ethernet header.
+ * @ctx: the packet; pointers into it become invalid
+ *
+ * Generic XDP copies a packet when the packet lacks the headroom that programs may use (Linux 6.9).
+ * The copy does not know the length of its link header, so the hook sees only the bytes after the
+ * header. The header still lies before them: it is inserted again, which also sets its length.
+ *
+ * Return: false when that is not possible.
+ */
 static __always_inline bool ingress_restore_header(hook_ctx *ctx)
 {
 	__u64 seen[2] = {}, header[2] = {};
@@ -52,7 +64,7 @@ static __always_inline bool ingress_restore_header(hook_ctx *ctx)
 
 #endif
 
-/* The datapath port of the hook's device, or NO_PORT when the packet is none of ours. */
+/* Returns the datapath port of the hook's device, or NO_PORT when the packet is not for the programs. */
 static __always_inline __u32 ingress_port(hook_ctx *ctx)
 {
 	__u32 port = ingress_port_of(hook_ifindex(ctx));
@@ -72,7 +84,8 @@ static __always_inline __u32 ingress_port(hook_ctx *ctx)
 
 #if !AT_XDP
 
-/* The filter of the daemon's socket: all of a packet, or nothing when it is ours. */
+/* The filter of the daemon's socket. Returns -1, all of the packet, or 0 when the packet is for the
+ * programs, and marks the packet. */
 static __always_inline int ingress_filter(hook_ctx *ctx)
 {
 	bool is_ours = !(ingress_port_of(ctx->ifindex) & IFACE_DAEMONS);

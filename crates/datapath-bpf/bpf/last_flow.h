@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Packets come in last_flows: the next one is often of the same flow. So where some have followed each
- * other a CPU keeps their key, bit by bit, and what their flow does with them. To compare that takes
- * a few instructions, where to sum a key up and to look for the sums takes a hundred. Where packets
- * of many flows are mixed, that would mostly be in vain, and nothing is kept or compared.
+/* The last flow of a CPU. Packets often follow each other in one flow. Once two of a flow came in
+ * succession, the CPU keeps the key of the next one and the cache's entry for it. To compare a key
+ * takes a few instructions; to sum it up and search the exact-match cache takes about a hundred.
+ * Where packets of many flows are mixed the comparison would mostly fail, so nothing is kept or
+ * compared then.
  *
- * A train is as good as the entry of the exact-match cache that it was made from, and no longer: it
- * has the tag that this entry was found under, which ends with the slot's epoch and the variant
- * (emc.h).
+ * A kept entry is valid exactly as long as the entry of the exact-match cache that it was made from.
+ * It has the tag under which that entry was found, and the tag changes with the slot's epoch and with
+ * the variant (emc.h).
  *
- * None where flows are so many that packets are counted batch by batch. */
+ * There is no last flow when flows are so numerous that packets are counted in batches.
+ */
 #ifndef SLIPSWITCH_LAST_FLOW_H
 #define SLIPSWITCH_LAST_FLOW_H
 
 #include "emc.h"
 
-/* NULL: this CPU has none, or none is asked. */
+/* Returns the last flow of this CPU, or NULL when there is none or the feature is off. */
 static __always_inline struct last_flow *last_flow_here(void)
 {
 	struct last_flow *t;
@@ -28,7 +30,13 @@ static __always_inline struct last_flow *last_flow_here(void)
 
 #define LAST_FLOW_DIFFERENCE(x) diff |= t->key[x] ^ words[x];
 
-/* `what` of the entry of the train, 0 when the packet may have another. */
+/**
+ * last_flow_find - Compares a packet with the last flow.
+ * @t: the last flow, which has an entry
+ * @words: the packet's words under the union of all masks (emc_under)
+ *
+ * Return: `what` of the kept entry, or 0 when the packet may be of another flow.
+ */
 static __always_inline __u64 last_flow_find(const struct last_flow *t, const __u64 *words)
 {
 	__u64 what = t->what, diff = t->tag ^ emc_tag(what % EMC_SLOTS);
@@ -39,13 +47,18 @@ static __always_inline __u64 last_flow_find(const struct last_flow *t, const __u
 
 #define LAST_FLOW_KEEP(x) t->key[x] = words[x];
 
-/* Keeps a key that may be a train's, while it is in registers. */
+/* Keeps the key of a packet that may be the first of a last flow, while it is in registers. */
 static __always_inline void last_flow_keep_key(struct last_flow *t, const __u64 *words)
 {
 	EMC_EACH(LAST_FLOW_KEEP)
 }
 
-/* Behind a packet of no train that has an entry with `what`, found under `tag`; 0: it has none. */
+/**
+ * last_flow_note - Notes a packet that is not of the last flow.
+ * @t: the last flow
+ * @what: `what` of the packet's entry in the exact-match cache; 0: it has none
+ * @tag: tag under which the entry was found
+ */
 static __always_inline void last_flow_note(struct last_flow *t, __u64 what, __u64 tag)
 {
 	__u32 slot = emc_slot(what);
@@ -61,8 +74,13 @@ static __always_inline void last_flow_note(struct last_flow *t, __u64 what, __u6
 	t->last = slot;
 }
 
-/* `what` of the entry of a key, by the train `t` or by the exact-match cache; 0: there is none.
- * `words`: what `emc_under` left of the key. */
+/**
+ * last_flow_or_emc_find - Finds the entry of a key by the last flow or the exact-match cache.
+ * @t: the last flow, or NULL
+ * @words: the packet's words under the union of all masks (emc_under)
+ *
+ * Return: `what` of the entry; 0 when there is none.
+ */
 static __always_inline __u64 last_flow_or_emc_find(struct last_flow *t, const __u64 *words)
 {
 	struct emc_key k;

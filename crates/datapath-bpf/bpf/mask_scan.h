@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The search that the cache spares: mask after mask, in the index. Everything is parsed here, so
- * a variant of the lookup may know less than the present flows look at. */
+/* The search that the caches save: mask after mask, in the index. Everything is parsed here, so a
+ * variant of the lookup may handle fewer fields than the present flows match on. */
 #ifndef SLIPSWITCH_MASK_SCAN_H
 #define SLIPSWITCH_MASK_SCAN_H
 
 #include "flow_index.h"
 #include "lookup.h"
 
+/* State of one search. */
 struct mask_scan {
 	struct state *st;
-	__u32 found; /* slot, or NO_SLOT */
-	__u32 masks; /* looked at */
+	__u32 found; /* number of the slot, or NO_SLOT */
+	__u32 masks; /* how many were searched */
 };
 
 #define MASK_WORD(x) sum += hash_word(x, key[x] & mask->words[x]);
 
+/* Returns the hash of a key under a mask, whose number is part of it. */
 static __always_inline __u32 mask_hash(const __u64 *key, const struct mask *mask, __u32 number)
 {
 	__u64 sum = number * settings.factors[FACTOR_OF_MASK];
@@ -36,6 +38,7 @@ static __always_inline bool mask_scan_bucket(const __u64 *key, const struct mask
 	return slot && lookup_matches(key, slot, *number, mask);
 }
 
+/* Searches under one mask; a callback of bpf_for_each_map_elem(). Returns 1 to end the search. */
 static long mask_scan_look(void *map, const __u32 *number, struct mask *mask,
 			   struct mask_scan *scan)
 {
@@ -55,7 +58,13 @@ static long mask_scan_look(void *map, const __u32 *number, struct mask *mask,
 	return 1;
 }
 
-/* In the place of what has the same hash, else in a free one, else in any. */
+/**
+ * sigcache_store - Puts a flow into the signature cache.
+ * @hash: hash of the packet's key under the union of all masks
+ * @number: slot of the flow
+ *
+ * It replaces an entry of the same hash, else takes a free one, else replaces any.
+ */
 static __always_inline void sigcache_store(__u32 hash, __u32 number)
 {
 	struct cache_line *l = sigcache_line(hash);
@@ -74,8 +83,8 @@ static __always_inline void sigcache_store(__u32 hash, __u32 number)
 	*(volatile __u64 *)&l->entries[way % WAYS] = (__u64)hash << 32 | (number + 1);
 }
 
-/* No flow at any hook is for the packet. XDP drops what would not go up behind the next hook: a
- * flood costs no socket buffers. */
+/* Ends a search without a flow at any hook; returns the verdict. XDP drops a packet that would not go
+ * up at the next hook either: a flood then costs no socket buffers. */
 static __always_inline int mask_scan_not_found(hook_ctx *ctx, const struct state *st)
 {
 #if AT_XDP
@@ -89,6 +98,7 @@ static __always_inline int mask_scan_not_found(hook_ctx *ctx, const struct state
 	return lookup_leave(ctx, st->depth);
 }
 
+/* The program in TAIL_MASK_SCAN: parses everything, searches under all masks, and runs the flow. */
 static __always_inline int mask_scan(hook_ctx *ctx)
 {
 	struct mask_scan w = { .st = state_here(), .found = NO_SLOT };

@@ -1,13 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* tc: a packet without a flow that runs here goes up to the daemon, through a tap device, so
+/* tc: a packet without a flow that runs here goes up to the daemon. It goes through a tap device, so
  * that its segmentation and its unfinished checksum go with it. */
 #ifndef SLIPSWITCH_MISS_H
 #define SLIPSWITCH_MISS_H
 
 #include "lookup.h"
 
-/* At most `upcall_limit` packets of a port are on their way, and none goes while the daemon does
- * not want them. */
+/**
+ * miss_admit - Decides whether one more packet of a port may go up, and counts it.
+ * @in_port: number of the port
+ *
+ * At most `upcall_limit` packets of a port are on their way to the daemon. None goes while the daemon
+ * has closed the port.
+ *
+ * Return: true when the packet may go up.
+ */
 static __always_inline bool miss_admit(__u32 in_port)
 {
 	struct port *port = port_of(in_port);
@@ -16,13 +23,14 @@ static __always_inline bool miss_admit(__u32 in_port)
 	if (!port || port_is_closed(port))
 		return false;
 	waiting = *(volatile __u64 *)&port->sent_up - *(volatile __u64 *)&port->taken_up;
-	/* Below zero when the daemon took a packet that is not counted yet. */
+	/* Negative when the daemon took a packet before its program counted it. */
 	if (waiting >= (__s64)port->upcall_limit)
 		return false;
 	__sync_fetch_and_add(&port->sent_up, 1);
 	return true;
 }
 
+/* The program in TAIL_MISS: puts struct miss_header before the packet and sends it up. */
 static __always_inline int miss(hook_ctx *ctx)
 {
 	struct state *st = state_here();
@@ -50,7 +58,7 @@ static __always_inline int miss(hook_ctx *ctx)
 	    bpf_skb_store_bytes(ctx, 0, &header, sizeof(header), 0)) {
 		struct port *port = port_of(st->in_port);
 
-		if (port) /* it does not go up after all */
+		if (port) /* the packet does not go up */
 			__sync_fetch_and_add(&port->sent_up, -1);
 		return drop(DROP_UPCALL_LIMIT);
 	}
@@ -58,7 +66,7 @@ static __always_inline int miss(hook_ctx *ctx)
 	return bpf_redirect(to, 0);
 }
 
-/* Headers come into reach, then the lookup begins again. */
+/* The program in TAIL_PULL: makes headers linear, then starts the lookup again. */
 static __always_inline int miss_pull(hook_ctx *ctx)
 {
 	struct state *st = state_here();

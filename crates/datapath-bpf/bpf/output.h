@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Sending. `output` and `output_to` end a packet, `output_copy` (tc) does not. */
+/* Sending. output() and output_to() end a packet; output_copy(), at tc only, does not. */
 #ifndef SLIPSWITCH_OUTPUT_H
 #define SLIPSWITCH_OUTPUT_H
 
@@ -7,19 +7,20 @@
 #error include hook_xdp.h or hook_tc.h first
 #endif
 
+/* Counts a drop for `reason` (enum drop) and returns the verdict for it. */
 static __always_inline int drop(__u32 reason)
 {
 	count_drop(reason);
 	return VERDICT_DROP;
 }
 
-/* Bytes of the frame, the tag beside it included. */
+/* Returns the bytes of the frame, including a tag that is kept outside of it. */
 static __always_inline __u32 frame_length(hook_ctx *ctx)
 {
 	return data_length(ctx) + tag_length(ctx);
 }
 
-/* The actions of a slot are to drop. */
+/* Drops a packet of a flow whose action is to drop, for the reason in the slot; returns the verdict. */
 static __always_inline int drop_by(__u32 slot)
 {
 	struct slot_detail *detail = detail_of(slot);
@@ -27,8 +28,17 @@ static __always_inline int drop_by(__u32 slot)
 	return drop(detail ? detail->reason : DROP_FLOW);
 }
 
-/* One VLAN tag does not count against the MTU. A packet still to be segmented is cut to fit
- * later. `length` here and below: data_length(ctx). */
+/**
+ * output_exceeds_mtu - Checks a frame against the MTU of a port.
+ * @ctx: the packet
+ * @port: the port
+ * @length: data_length(ctx); also in the functions below
+ *
+ * One VLAN tag does not count against the MTU. A packet that is still to be segmented is cut to size
+ * later.
+ *
+ * Return: true when the frame is too long.
+ */
 static __always_inline bool output_exceeds_mtu(hook_ctx *ctx, struct port *port, __u32 length)
 {
 	__u32 behind = length - ETH_HLEN;
@@ -41,7 +51,7 @@ static __always_inline bool output_exceeds_mtu(hook_ctx *ctx, struct port *port,
 	return type != bpf_htons(ETH_P_8021Q) && type != bpf_htons(ETH_P_8021AD);
 }
 
-/* True when `port` takes the packet; else the reason is counted. */
+/* Returns true when `port` accepts the packet; else the reason is counted as a drop. */
 static __always_inline bool output_accepts(hook_ctx *ctx, struct port *port, __u32 length)
 {
 	if (!port || !port->ifindex) {
@@ -61,13 +71,21 @@ static __always_inline bool output_accepts(hook_ctx *ctx, struct port *port, __u
 
 #if AT_XDP
 
-/* The frame is in several buffers. */
+/* Returns true when the frame is in several buffers. */
 static __always_inline bool is_split(hook_ctx *ctx, __u32 length)
 {
 	return settings.have_frags && data_end_of(ctx) - data_of(ctx) < length;
 }
 
-/* Sends the packet itself to `port`, which is port `number`; returns the verdict. */
+/**
+ * output_to - Sends the packet itself to a port.
+ * @ctx: the packet
+ * @port: the port, or NULL
+ * @number: its number
+ * @length: data_length(ctx)
+ *
+ * Return: the verdict; a packet that the port does not accept is dropped and counted.
+ */
 static __always_inline int output_to(hook_ctx *ctx, struct port *port, __u32 number,
 				     __u32 length)
 {
@@ -95,8 +113,14 @@ static __always_inline int output_to(hook_ctx *ctx, struct port *port, __u32 num
 	return bpf_redirect(port->ifindex, 0);
 }
 
-/* Sends a copy. What the copy meets may run these programs on this CPU before the call returns:
- * the caller saves what it needs of the per-CPU state. */
+/**
+ * output_copy - Sends a copy of the packet to a port.
+ * @ctx: the packet; pointers into it become invalid
+ * @number: number of the port
+ *
+ * The device that receives the copy may run these programs on this CPU before the call returns. The
+ * caller saves the parts of the per-CPU state that it still needs.
+ */
 static __always_inline void output_copy(hook_ctx *ctx, __u32 number)
 {
 	struct port *port = port_of(number);
@@ -115,6 +139,7 @@ static __always_inline void output_copy(hook_ctx *ctx, __u32 number)
 
 #endif
 
+/* Sends the packet itself to port `number`; returns the verdict. */
 static __always_inline int output(hook_ctx *ctx, __u32 number)
 {
 	return output_to(ctx, port_of(number), number, data_length(ctx));

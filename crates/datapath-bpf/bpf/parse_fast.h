@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The shape that most packets have: an untagged frame with an IPv4 header without options, of no
- * fragment, and TCP or UDP behind it, all within reach.
+/* The parser for the most common shape of packets: an untagged frame with an IPv4 header without
+ * options, not a fragment, that carries TCP or UDP, with all headers within the readable bytes.
  *
- * Its key for the exact-match cache is made in registers, without a branch for anything else;
- * it is the key that `parse` makes, which every other packet goes to, and this one when neither a
- * train nor the cache has it. */
+ * It assembles the key for the exact-match cache in registers, without a branch for anything else.
+ * The key is equal to that of parse_headers(), which handles every other packet, and also this one
+ * when neither the last flow nor the cache has it. */
 #ifndef SLIPSWITCH_PARSE_FAST_H
 #define SLIPSWITCH_PARSE_FAST_H
 
@@ -15,7 +15,16 @@
 #define FAST_UDP 8
 #define FAST_TCP 20
 
-/* False: of another shape. `tcp_flags` becomes a host integer, 0 when it is not TCP. */
+/**
+ * parse_fast_transport - Reads the transport header.
+ * @key: W_TP is set
+ * @v: the frame
+ * @proto: protocol number
+ * @behind: bytes of the packet after the IPv4 header
+ * @tcp_flags: becomes the flags, a host integer; 0 when the packet is not TCP
+ *
+ * Return: false when the packet has another shape.
+ */
 static __always_inline bool parse_fast_transport(__u64 *key, const struct view *v, __u32 proto,
 					    __u32 behind, __u32 *tcp_flags)
 {
@@ -33,16 +42,17 @@ static __always_inline bool parse_fast_transport(__u64 *key, const struct view *
 	return bits >> 12 >= 5 && (bits >> 12) * 4 <= behind;
 }
 
-/* All of the frame is within reach. At XDP that is not asked (a call), but seen: a driver fills
- * its first buffer before it uses another, unless it parts headers from data; and here the packet
- * ends where the buffer does, or it is a shortest frame with padding. */
+/* Returns true when all of the frame is in the first buffer. At XDP the length of all buffers costs a
+ * call, so it is inferred: a driver fills its first buffer before it uses another, unless it
+ * separates headers from data. Either the packet ends where the buffer does, or it is a shortest
+ * frame with padding. */
 static __always_inline bool parse_fast_in_reach(const struct view *v, __u32 total)
 {
 	return !AT_XDP || !settings.have_frags || v->length <= ETH_ZLEN + ETH_FCS_LEN ||
 	       v->length == ETH_HLEN + total;
 }
 
-/* As above. The checks are those of `ipv4` in parse.h. */
+/* Reads the IPv4 header, as parse_fast() does. The checks are those of parse_ipv4() in parse.h. */
 static __always_inline bool parse_fast_ipv4(__u64 *key, const struct view *v, __u32 *tcp_flags)
 {
 	const void *ip = v->data + ETH_HLEN;
@@ -58,7 +68,16 @@ static __always_inline bool parse_fast_ipv4(__u64 *key, const struct view *v, __
 	return parse_fast_transport(key, v, load8(ip + 9), total - FAST_IP, tcp_flags);
 }
 
-/* As above; `words` becomes what flows look at of the packet's key. `v`: with linear_length. */
+/**
+ * parse_fast - Parses a packet of the common shape.
+ * @ctx: the packet
+ * @v: its bytes, with linear_length()
+ * @in_port: ingress port
+ * @words: become the words of the packet's key under the union of all masks
+ * @tcp_flags: becomes the TCP flags, a host integer; 0 when the packet is not TCP
+ *
+ * Return: false when the packet has another shape.
+ */
 static __always_inline bool parse_fast(hook_ctx *ctx, const struct view *v, __u32 in_port, __u64 *words,
 				  __u32 *tcp_flags)
 {

@@ -1,16 +1,24 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* XDP: programs after which the frame may have to go on to the next hook as it came, or that send
- * copies.
+/* XDP: programs with FLOW_PRECHECK. These send copies, look the packet up again, or cut the frame.
+ * Before such a program runs, a precheck decides whether XDP can complete it; if not, the frame goes
+ * on to the next hook.
  *
- * A packet that is looked up again may find no flow that runs here. The next hook cannot go on in
- * the midst: it begins anew, with the frame as it came. So before the first program that may look
- * a packet up again, the headers are kept (`hold`); when the frame is left after all they are put
- * back, and what was taken off in front or put there is undone. And the flows that it met are not
- * counted (`pending`) before it is sure that the packet stays: there they would be counted again.
+ * A packet that is looked up again may find no flow that runs at XDP. The next hook cannot continue
+ * there: it starts again with the frame as it arrived. So the first precheck of a packet whose
+ * program recirculates keeps the start of the frame (undo_keep_head). If XDP leaves the packet
+ * after all, undo_restore() puts these bytes back and reverses changes of the headroom. Flows that
+ * the packet met are counted only when the packet is sure to stay (deferred counts); otherwise they
+ * would be counted at the next hook as well.
  *
- * The daemon leaves to tc what cannot be undone: meters, chance. And a frame in several buffers is
- * not cut here: up to Linux 6.17 bpf_xdp_adjust_tail() gives the buffers of one from a veth back to
- * where they do not come from. */
+ * The daemon places flows with actions that cannot be undone, meters and chance, at tc. A frame in
+ * several buffers is not cut here: up to Linux 6.17 bpf_xdp_adjust_tail() returns the buffers of a
+ * frame from a veth to an allocator that they did not come from.
+ *
+ * Worth, measured as in copies.h: a flow that sets an address, recirculates and outputs runs at XDP
+ * 2.55 times as fast as at tcx with 64-byte frames and 2.47 times with 1,500-byte frames (peers with
+ * GRO: 1.34 and 1.27). Precheck and undo take 14 to 17 % of the rate of such packets. A packet that
+ * is restored and left to tcx has 0.85 of the rate of one that XDP leaves at once.
+ */
 #ifndef SLIPSWITCH_UNDO_H
 #define SLIPSWITCH_UNDO_H
 
@@ -18,29 +26,30 @@
 
 #if AT_XDP
 
-/* Bytes of a frame that are kept: headers of most packets. */
+/* Words of a frame that are kept: the headers of most packets. */
 #define UNDO_WORDS 24
 #define UNDO_BYTES (UNDO_WORDS * 8)
-/* How far an edit reaches behind the start of the transport header, of the layer before it. */
+/* Bytes after the start of the transport header, and of the layer before it, that edits change. */
 #define REACH_L4 24
 #define REACH_L3 40
-/* Flows that are met one after the other: one more than lookups again. */
+/* Flows that one packet can meet: RECIRCULATION_LIMIT and the first one, rounded up. */
 #define DEFERRED_COUNTS 8
-/* What the kernel copies, the room in front of it included, must fit a page. It copies the first
- * buffer only. */
+/* The kernel's copy of a frame, headroom included, must fit into a page. Only the first buffer is
+ * copied. */
 #define LONGEST_COPY 3500
 
+/* A packet of a flow that is not counted yet. */
 struct deferred_count {
 	__u32 slot;
 	__u32 bytes;
 	__u32 tcp_flags;
 };
 
-/* A change here is a new LAYOUT_VERSION, as of struct state. */
+/* One packet's undo state. A change here requires a new LAYOUT_VERSION, as one of struct state does. */
 struct undo {
 	__u64 head[UNDO_WORDS];
-	__u32 kept;   /* bytes of it */
-	__u32 length; /* of the frame as it came */
+	__u32 kept;   /* bytes in `head` */
+	__u32 length; /* of the frame as it arrived */
 	struct deferred_count deferred[DEFERRED_COUNTS];
 };
 
@@ -58,7 +67,15 @@ static __always_inline struct undo *undo_here(void)
 	return bpf_map_lookup_elem(&undos, &zero);
 }
 
-/* Keeps the start of the frame. */
+/**
+ * undo_keep_head - Keeps the start of the frame.
+ * @ctx: the frame as it arrived
+ *
+ * Whole words first, then the bytes after them. The loops are not unrolled, because each bound check
+ * of a packet pointer is a branch that the verifier would follow from every state before it.
+ *
+ * Return: 0, or not 0 when there is no memory.
+ */
 __noinline int undo_keep_head(hook_ctx *ctx)
 {
 	void *from = data_of(ctx), *end = data_end_of(ctx);
@@ -84,7 +101,14 @@ __noinline int undo_keep_head(hook_ctx *ctx)
 	return 0;
 }
 
-/* Makes the frame what it was when its start was kept. */
+/**
+ * undo_restore - Makes the frame equal to the one that arrived.
+ * @ctx: the frame; pointers into it become invalid
+ *
+ * The frame grew or shrank only at its head, by tags and MPLS labels.
+ *
+ * Return: 0, or not 0 when that is not possible; the caller drops the packet.
+ */
 __noinline int undo_restore(hook_ctx *ctx)
 {
 	struct undo *h = undo_here();
@@ -113,7 +137,7 @@ __noinline int undo_restore(hook_ctx *ctx)
 	return 0;
 }
 
-/* Counts the flows that wait for it. */
+/* Counts the flows that wait for it. A function of its own: the verifier reads the loop once. */
 __noinline int deferred_counts_add(void)
 {
 	struct state *st = state_here();
@@ -131,14 +155,22 @@ __noinline int deferred_counts_add(void)
 	return 0;
 }
 
-/* The packet stays here. */
+/* Counts the flows that the packet met; called once the packet is sure to stay at this hook. */
 static __always_inline void deferred_counts_flush(struct state *st)
 {
 	if (st->deferred)
 		deferred_counts_add();
 }
 
-/* A program with FLOW_PRECHECK, which `st` is at the beginning of, is to run. */
+/**
+ * precheck_begin - Starts a program with FLOW_PRECHECK.
+ * @ctx: the frame
+ * @st: its state, at the beginning of the program
+ * @slot: number of the flow, which is counted later
+ * @tcp_flags: host integer; 0 when the packet is not TCP
+ *
+ * Return: the verdict.
+ */
 static __always_inline int precheck_begin(hook_ctx *ctx, struct state *st, __u32 slot, __u32 tcp_flags)
 {
 	struct undo *h = undo_here();
@@ -153,8 +185,17 @@ static __always_inline int precheck_begin(hook_ctx *ctx, struct state *st, __u32
 	return tail_call(ctx, TAIL_PRECHECK);
 }
 
-/* All ports of the program's set would take the frame as it will be. What a port would not take
- * is told and counted at tc, port by port. */
+/**
+ * precheck_copies - Checks that all ports of a set accept the frame as it will be.
+ * @ctx: the frame
+ * @st: its state
+ * @p: the program, which has OP_COPIES
+ *
+ * A port that does not accept the frame is reported and counted at tc, port by port. One blocked
+ * port is accepted when it is the ingress port, which the kernel leaves out.
+ *
+ * Return: false when the frame has to go to tc.
+ */
 static __always_inline bool precheck_copies(hook_ctx *ctx, const struct state *st,
 				     const struct program *p)
 {
@@ -170,7 +211,13 @@ static __always_inline bool precheck_copies(hook_ctx *ctx, const struct state *s
 	return !blocked || (blocked == 1 && p->exclude && s->blocked_port == st->in_port);
 }
 
-/* What the program edits is within what is kept, or will be. */
+/**
+ * precheck_undo - Checks that every edit of a program lies within the kept bytes.
+ * @ctx: the frame
+ * @st: its state; the first program of a packet keeps the start of the frame here
+ *
+ * Return: false when the frame has to go to tc.
+ */
 static __always_inline bool precheck_undo(hook_ctx *ctx, const struct state *st)
 {
 	struct undo *h = undo_here();
@@ -180,11 +227,12 @@ static __always_inline bool precheck_undo(hook_ctx *ctx, const struct state *st)
 		return false;
 	if (st->l4 + REACH_L4 > reach)
 		reach = st->l4 + REACH_L4;
-	/* As places in the frame that came. */
+	/* As an offset in the frame that arrived. */
 	reach -= data_length(ctx) - h->length;
 	return h->kept == h->length || reach <= h->kept;
 }
 
+/* The program in TAIL_PRECHECK: runs the actions, or leaves the packet to the next hook as it arrived. */
 static __always_inline int precheck(hook_ctx *ctx)
 {
 	struct state *st = state_here();
@@ -214,7 +262,7 @@ static __always_inline void deferred_counts_flush(struct state *st)
 
 static __always_inline int precheck_begin(hook_ctx *ctx, struct state *st, __u32 slot, __u32 tcp_flags)
 {
-	return drop(DROP_UNSUPPORTED); /* not here */
+	return drop(DROP_UNSUPPORTED); /* no flow at tc has FLOW_PRECHECK */
 }
 
 #endif
