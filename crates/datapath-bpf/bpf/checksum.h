@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Checksums after a change: RFC 1624, equation 3. A wrong one stays wrong.
+/* Checksums after a change: RFC 1624, equation 3. A wrong checksum stays wrong.
  *
- * Sums are of words as they lie in memory; the sum of swapped words is the swapped sum. */
+ * Sums are of words as they lie in memory. The sum of byte-swapped words is the byte-swapped sum.
+ */
 #ifndef SLIPSWITCH_CHECKSUM_H
 #define SLIPSWITCH_CHECKSUM_H
 
 #include "edit.h"
 
-/* To 16 bits; 0 only for a sum of zeros. */
+/* Folds a sum to 16 bits; the result is 0 only for a sum of zeros. */
 static __always_inline __u16 checksum_fold(__u64 sum)
 {
 	sum = (sum & 0xffffffff) + (sum >> 32);
@@ -18,28 +19,44 @@ static __always_inline __u16 checksum_fold(__u64 sum)
 	return sum;
 }
 
-/* `sum` after words that sum up to `gone` became words that sum up to `come`. Of the two zeros of
- * one's complement it is 0, never 0xffff, as of the helper at tc: a zero is left in the sum. */
+/**
+ * checksum_moved - Returns a checksum after a change.
+ * @sum: the checksum
+ * @gone: sum of the old words
+ * @come: sum of the new words
+ *
+ * Of the two zeros of one's complement the result is 0, never 0xffff, as that of the helper at tc.
+ * The 0xffff0000 keeps the sum from being zero.
+ */
 static __always_inline __u16 checksum_moved(__u16 sum, __u64 gone, __u64 come)
 {
 	return ~checksum_fold(0xffff0000 + (__u64)(__u16)~sum + (__u16)~checksum_fold(gone) + come);
 }
 
-/* What a transport checksum is. */
-#define SUM_PSEUDO 1   /* the change is one of the pseudo header */
-#define SUM_OPTIONAL 2 /* 0 means none */
+/* Properties of a change of a transport checksum. */
+#define SUM_PSEUDO 1   /* the pseudo header changed */
+#define SUM_OPTIONAL 2 /* 0 means that there is no checksum */
 
-/* The transport checksum at `at`, after covered words changed.
+/**
+ * checksum_transport - Updates a transport checksum after covered words changed.
+ * @ctx: the packet; pointers into it become invalid
+ * @at: offset of the checksum
+ * @gone: sum of the old words
+ * @come: sum of the new words
+ * @kind: SUM_*; a constant
  *
- * At tc the helper knows what a program cannot: of a checksum that is still to be finished
- * (CHECKSUM_PARTIAL) only the pseudo header's sum is there. It also takes a change of the pseudo
- * header from skb->csum (CHECKSUM_COMPLETE) once, by what the checksum itself changed. So the
- * bytes of the pseudo header are stored with `put`, which adds theirs (IPv4 addresses and the
- * header checksum are no change together), the transport's own with `put_neutral`. That is right
- * for IPv4 and IPv6 on every kernel; BPF_F_IPV6 (6.16) is for those who store addresses without
- * telling skb->csum. */
+ * At tc the helper has information that a program lacks: an unfinished checksum (CHECKSUM_PARTIAL)
+ * contains only the sum of the pseudo header. The helper also removes a change of the pseudo header
+ * from skb->csum (CHECKSUM_COMPLETE) once, by the change of the checksum itself. So bytes of the
+ * pseudo header are stored with edit_store(), which adds theirs (IPv4 addresses and the header
+ * checksum change nothing together), and bytes of the transport header with edit_store_neutral().
+ * That is right for IPv4 and IPv6 on every kernel. BPF_F_IPV6 (6.16) is for programs that store
+ * addresses without an update of skb->csum.
+ *
+ * Return: 0 or an error.
+ */
 static __always_inline int checksum_transport(hook_ctx *ctx, __u32 at, __u64 gone, __u64 come,
-					 const __u32 kind)
+					      const __u32 kind)
 {
 #if AT_XDP
 	__u16 sum;
@@ -56,13 +73,15 @@ static __always_inline int checksum_transport(hook_ctx *ctx, __u32 at, __u64 gon
 	__u64 flags = (kind & SUM_PSEUDO ? BPF_F_PSEUDO_HDR : 0) |
 		      (kind & SUM_OPTIONAL ? BPF_F_MARK_MANGLED_0 : 0);
 
-	return bpf_l4_csum_replace(ctx, at, 0, (__u32)checksum_fold(come) + (__u16)~checksum_fold(gone), flags);
+	return bpf_l4_csum_replace(ctx, at, 0,
+				   (__u32)checksum_fold(come) + (__u16)~checksum_fold(gone), flags);
 #endif
 }
 
-/* The transport checksum of the packet `ip` is of, after its pseudo header changed. */
+/* Updates the transport checksum of the packet of `ip` after a change of its pseudo header. Returns
+ * 0 or an error. */
 static __always_inline int checksum_pseudo_changed(hook_ctx *ctx, const struct ip *ip, __u64 gone,
-					  __u64 come)
+						   __u64 come)
 {
 	if (ip->later)
 		return 0;
@@ -75,8 +94,8 @@ static __always_inline int checksum_pseudo_changed(hook_ctx *ctx, const struct i
 	return 0;
 }
 
-/* True when the device is still to compute the checksum, one that is no Internet checksum: then
- * the helper leaves it alone. */
+/* Returns true when the device is still to compute the checksum at `at`, one that is not an
+ * Internet checksum: the helper changes nothing then. */
 static __always_inline bool checksum_is_unfinished(hook_ctx *ctx, __u32 at)
 {
 #if AT_XDP

@@ -2,8 +2,8 @@
 /* XDP: one frame to several ports. The kernel copies a frame to every entry of a devmap, so each
  * set of ports has a devmap of its own, set0 to set31 (src/sets.rs).
  *
- * Worth, in packets per CPU-second against the same flow at tcx (Linux 6.18, veth ports, live frames
- * of BPF_PROG_RUN, medians of 9 runs that alternate):
+ * Worth, in packets per CPU-second against the same flow at tcx (Linux 6.18, veth ports, live
+ * frames of BPF_PROG_RUN, medians of 9 runs that alternate):
  *
  *   output to                               2 ports  3 ports  8 ports
  *   peers that run XDP, 64-byte frames         1.83     2.15     2.74
@@ -11,8 +11,8 @@
  *   peers with GRO, 64-byte frames             0.96     1.00     1.13
  *   peers with GRO, 1,500-byte frames          0.95     1.00     1.05
  *
- * A peer with GRO needs a socket buffer for each copy, whichever hook made it: copies at XDP are for
- * devices that send XDP frames.
+ * A peer with GRO needs a socket buffer for each copy, whichever hook made it: copies at XDP are
+ * for devices that send XDP frames.
  */
 #ifndef SLIPSWITCH_COPIES_H
 #define SLIPSWITCH_COPIES_H
@@ -47,8 +47,8 @@ SETS_EACH(SET)
  * @flags: flags of bpf_redirect_map()
  *
  * undo.h has checked that the ports accept the frame. The kernel skips a port that went down since.
- * Each map has a case, because the verifier wants one map for one call of the helper. A function of
- * its own: the verifier reads the cases once.
+ * Each map has a case, because the verifier allows one map for one call of the helper. A function
+ * of its own: the verifier reads the cases once.
  *
  * Return: XDP_REDIRECT, or XDP_ABORTED when there is no such set.
  */

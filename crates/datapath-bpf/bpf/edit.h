@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What edits need to know of a packet, and how they change its bytes.
+/* The facts about a packet that edits need, and the functions that change its bytes.
  *
- * A lookup writes only the words of the key that some flow looks at, so edits go by the places of
- * the layers in `state` and read the rest from the packet. */
+ * A lookup writes only the words of the key that some flow matches on. So edits go by the offsets
+ * of layers in the state, and read everything else from the packet. */
 #ifndef SLIPSWITCH_EDIT_H
 #define SLIPSWITCH_EDIT_H
 
@@ -12,14 +12,15 @@
 
 #include "parse.h"
 
-/* What an edit answers: 0, or the reason to drop the packet plus one. */
+/* Results of an edit: 0, or the reason to drop the packet plus one. */
 #define EDITED 0
 #define REFUSED(reason) ((reason) + 1)
 #define MALFORMED REFUSED(DROP_MALFORMED)
-/* No room in front of the frame, no memory. */
+/* There is no headroom, or no memory. */
 #define FAILED REFUSED(DROP_UNSUPPORTED)
 
-/* As `load`, at an offset that the verifier knows nothing of. */
+/* Copies bytes out of the frame, as frame_load() does, at an offset that the verifier has no bounds
+ * for: the mask gives it some, and opaque() keeps the compiler from dropping the mask. */
 static __always_inline int edit_load(hook_ctx *ctx, __u32 offset, void *to, const __u32 len)
 {
 	__u64 o = offset;
@@ -30,8 +31,9 @@ static __always_inline int edit_load(hook_ctx *ctx, __u32 offset, void *to, cons
 
 #if AT_XDP
 
+/* Writes bytes into the frame, as frame_store() does, at an offset without bounds. */
 static __always_inline int edit_store(hook_ctx *ctx, const struct state *st, __u32 offset,
-			       const void *from, const __u32 len)
+				      const void *from, const __u32 len)
 {
 	__u64 o = offset;
 
@@ -39,35 +41,37 @@ static __always_inline int edit_store(hook_ctx *ctx, const struct state *st, __u
 	return o > MAX_OFFSET ? -1 : frame_store(ctx, o & MAX_OFFSET, from, len);
 }
 
+/* As edit_store(); at XDP there is no skb->csum. */
 static __always_inline int edit_store_neutral(hook_ctx *ctx, __u32 offset, const void *from,
-				       const __u32 len)
+					      const __u32 len)
 {
 	return edit_store(ctx, 0, offset, from, len);
 }
 
 #else
 
-/* Stores, and keeps skb->csum right where it covers the place (CHECKSUM_COMPLETE). */
+/* Writes bytes into the frame and updates skb->csum if it covers them (CHECKSUM_COMPLETE). */
 static __always_inline int edit_store(hook_ctx *ctx, const struct state *st, __u32 offset,
-			       const void *from, const __u32 len)
+				      const void *from, const __u32 len)
 {
 	return bpf_skb_store_bytes(ctx, offset, from, len,
 				   offset < st->covered ? 0 : BPF_F_RECOMPUTE_CSUM);
 }
 
-/* Stores what, with the checksum that changes along, is no change of skb->csum. */
+/* Writes bytes whose change, together with that of their checksum, leaves skb->csum unchanged. */
 static __always_inline int edit_store_neutral(hook_ctx *ctx, __u32 offset, const void *from,
-				       const __u32 len)
+					      const __u32 len)
 {
 	return bpf_skb_store_bytes(ctx, offset, from, len, 0);
 }
 
 #endif
 
+/* Returns `old` with the bits of `value` under `mask`. */
 #define merged(old, value, mask) (((old) & ~(mask)) | ((value) & (mask)))
 
-/* Where the label stack is or would be, with the Ethernet type in the two bytes before; 0: the
- * frame is too short. */
+/* Returns the offset of the MPLS label stack, or the offset at which one would be inserted. The two
+ * bytes before it are the Ethernet type. 0: the frame is too short. */
 static __always_inline __u32 edit_label_place(const struct state *st)
 {
 	__u32 place = st->mpls ? st->mpls : st->l3;
@@ -75,7 +79,7 @@ static __always_inline __u32 edit_label_place(const struct state *st)
 	return place < ETH_HLEN || place > MAX_OFFSET ? 0 : place;
 }
 
-/* dl_type, as in a key. */
+/* Returns dl_type, as in a key. */
 static __always_inline __be16 edit_ethertype(hook_ctx *ctx, const struct state *st)
 {
 	__u32 place = edit_label_place(st);
@@ -86,18 +90,19 @@ static __always_inline __be16 edit_ethertype(hook_ctx *ctx, const struct state *
 	return bpf_ntohs(type) < 0x600 ? bpf_htons(0x05ff) : type;
 }
 
-/* An IP packet that the parser found sane. */
+/* An IP packet that the parser found valid. */
 struct ip {
 	__u32 l3;
 	__u32 l4;
 	__u32 end; /* of the packet; padding may follow */
 	__u8 proto;
 	bool v6;
-	bool later;  /* a fragment but the first: no transport header */
+	bool later;  /* a fragment other than the first: no transport header */
 	bool routed; /* IPv6: a routing header has segments left */
 };
 
-/* Extension headers up to the transport; the parser has been there. */
+/* Follows extension headers up to the transport header, whose offset the parser found. Returns 0 or
+ * an error. */
 static __always_inline int edit_skip_extensions(hook_ctx *ctx, struct ip *ip)
 {
 	__u32 offset = ip->l3 + 40;
@@ -129,8 +134,15 @@ static __always_inline int edit_skip_extensions(hook_ctx *ctx, struct ip *ip)
 	return 0;
 }
 
-/* Fills `ip` in; not 0 when the packet is no sane IP packet. A function that the verifier looks at
- * once: the many ways through it are one for the caller. */
+/**
+ * find_ip - Describes the IP packet.
+ * @ctx: the packet
+ * @ip: filled in
+ *
+ * A function of its own: for the verifier the many paths through it become one path of the caller.
+ *
+ * Return: 0, or not 0 when the packet is no valid IP packet.
+ */
 __noinline int find_ip(hook_ctx *ctx, struct ip *ip)
 {
 	struct state *st = state_here();
@@ -162,7 +174,7 @@ __noinline int find_ip(hook_ctx *ctx, struct ip *ip)
 	return edit_skip_extensions(ctx, ip);
 }
 
-/* The packet has a whole transport header of `len` bytes, of protocol `proto`. */
+/* Returns true when the packet has a whole transport header of `len` bytes and protocol `proto`. */
 static __always_inline bool has_transport(const struct ip *ip, __u32 proto, const __u32 len)
 {
 	return ip->proto == proto && !ip->later && ip->l4 + len <= ip->end;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Setting fields of ARP and RARP of IPv4 over Ethernet. */
+/* Edits of ARP and RARP for IPv4 over Ethernet. */
 #ifndef SLIPSWITCH_EDIT_ARP_H
 #define SLIPSWITCH_EDIT_ARP_H
 
 #include "edit.h"
 
+/* The message, as in RFC 826. */
 struct arp {
 	__be16 hardware;
 	__be16 protocol;
@@ -16,7 +17,7 @@ struct arp {
 	__u16 tpa[2];
 };
 
-/* 16-bit parts of the operands: spa+tpa value, mask; sha+tha value, mask. */
+/* Indexes of the operands, in 16-bit words: spa+tpa value, mask; sha+tha value, mask. */
 enum {
 	ARP_SPA = 0,
 	ARP_TPA = 2,
@@ -26,6 +27,7 @@ enum {
 	ARP_HW_MASK = 8,
 };
 
+/* Runs OP_SET_ARP; layout.h defines the operands. Returns EDITED or the reason to drop plus one. */
 static __always_inline int set_arp(hook_ctx *ctx, const struct state *st, __u16 op, __u16 op_mask,
 				   const __u64 *operands)
 {

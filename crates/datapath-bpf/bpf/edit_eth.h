@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Setting Ethernet addresses. */
+/* Edits of Ethernet addresses. */
 #ifndef SLIPSWITCH_EDIT_ETH_H
 #define SLIPSWITCH_EDIT_ETH_H
 
 #include "edit.h"
 
+/* Runs OP_SET_ETH; layout.h defines the operands. Returns EDITED or the reason to drop plus one. */
 static __always_inline int set_eth(hook_ctx *ctx, const struct state *st, const __u64 *operands)
 {
 	__u32 addresses[3], value[3], mask[3];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Setting fields of IPv4 and IPv6 headers. */
+/* Edits of IPv4 and IPv6 headers. Functions return EDITED or the reason to drop plus one; layout.h
+ * defines the operands. */
 #ifndef SLIPSWITCH_EDIT_IP_H
 #define SLIPSWITCH_EDIT_IP_H
 
@@ -7,11 +8,12 @@
 
 #include "checksum.h"
 
-/* Pairs of value and mask, as bytes. */
+/* Values and masks of bytes. */
 struct byte_pairs {
 	__u8 tos, tos_mask, ttl, ttl_mask, unused[4];
 };
 
+/* Runs OP_SET_IPV4, with the header checksum and that of the transport. */
 static __always_inline int set_ipv4(hook_ctx *ctx, const struct state *st, const struct ip *ip,
 				    const __u64 *operands)
 {
@@ -54,6 +56,7 @@ static __always_inline int set_ipv4(hook_ctx *ctx, const struct state *st, const
 	return EDITED;
 }
 
+/* The IPv6 header. */
 struct ipv6 {
 	__be32 first; /* version, traffic class, label */
 	__be16 payload;
@@ -63,6 +66,7 @@ struct ipv6 {
 	__u32 dst[4];
 };
 
+/* Runs OP_SET_IPV6, with the checksum of the transport. */
 static __always_inline int set_ipv6(hook_ctx *ctx, const struct state *st, const struct ip *ip,
 				    const __u64 *operands)
 {
@@ -88,7 +92,7 @@ static __always_inline int set_ipv6(hook_ctx *ctx, const struct state *st, const
 	for (int i = 0; i < 4; i++) {
 		__u32 new = merged(h.dst[i], value[8 + i], value[12 + i]);
 
-		/* Behind a routing header the pseudo header has the final destination. */
+		/* With a routing header the pseudo header has the final destination. */
 		if (!ip->routed) {
 			gone += h.dst[i];
 			come += new;

@@ -1,17 +1,26 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Setting transport ports, and type and code of ICMP. */
+/* Edits of transport ports, and of type and code of ICMP. Functions return EDITED or the reason to
+ * drop plus one; layout.h defines the operands. */
 #ifndef SLIPSWITCH_EDIT_L4_H
 #define SLIPSWITCH_EDIT_L4_H
 
 #include "checksum.h"
 #include "crc32c.h"
 
-/* Source and destination: values and masks, in network order. */
+/* Source and destination ports: values and masks, in network order. */
 struct ports {
 	__u16 src, src_mask, dst, dst_mask;
 };
 
-/* TCP and UDP. `sum_at`: offset of the checksum in the header. */
+/**
+ * set_ports - Sets the ports of TCP and UDP.
+ * @ctx: the packet; pointers into it become invalid
+ * @st: its state
+ * @ip: its IP packet
+ * @operands: struct ports
+ * @sum_at: offset of the checksum in the transport header
+ * @kind: SUM_* of the checksum
+ */
 static __always_inline int set_ports(hook_ctx *ctx, const struct state *st, const struct ip *ip,
 				     const __u64 *operands, const __u32 sum_at, const __u32 kind)
 {
@@ -34,6 +43,7 @@ static __always_inline int set_ports(hook_ctx *ctx, const struct state *st, cons
 	return EDITED;
 }
 
+/* Runs OP_SET_TCP. */
 static __always_inline int set_tcp(hook_ctx *ctx, const struct state *st, const struct ip *ip,
 				   const __u64 *operands)
 {
@@ -42,6 +52,7 @@ static __always_inline int set_tcp(hook_ctx *ctx, const struct state *st, const 
 	return set_ports(ctx, st, ip, operands, 16, 0);
 }
 
+/* Runs OP_SET_UDP. */
 static __always_inline int set_udp(hook_ctx *ctx, const struct state *st, const struct ip *ip,
 				   const __u64 *operands)
 {
@@ -50,8 +61,8 @@ static __always_inline int set_udp(hook_ctx *ctx, const struct state *st, const 
 	return set_ports(ctx, st, ip, operands, 6, SUM_OPTIONAL);
 }
 
-/* The checksum is a CRC32c over header and data with its own field zero, least significant byte
- * first. */
+/* Runs OP_SET_SCTP. The checksum is a CRC32c over header and data, with its own field zero, least
+ * significant byte first. */
 static __always_inline int set_sctp(hook_ctx *ctx, const struct state *st, const struct ip *ip,
 				    const __u64 *operands)
 {
@@ -77,7 +88,8 @@ static __always_inline int set_sctp(hook_ctx *ctx, const struct state *st, const
 	return edit_store(ctx, st, ip->l4, header, sizeof(header)) ? FAILED : EDITED;
 }
 
-/* `set`: type value, type mask, code value, code mask. */
+/* Runs OP_SET_ICMP. `set`: type value, type mask, code value, code mask, as bytes in memory
+ * order. */
 static __always_inline int set_icmp(hook_ctx *ctx, const struct ip *ip, bool v6, __u32 set)
 {
 	__u8 s[4], head[2];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* MPLS: the label stack stands between the Ethernet type (behind tags and LLC/SNAP) and L3. */
+/* Edits of MPLS. The label stack lies between the Ethernet type (after tags and LLC/SNAP) and layer
+ * 3. */
 #ifndef SLIPSWITCH_EDIT_MPLS_H
 #define SLIPSWITCH_EDIT_MPLS_H
 
@@ -7,7 +8,8 @@
 
 #define ADDRESSES 12
 #define ENTRY 4
-/* From behind the addresses to the stack: four tags (see encode.rs), type, LLC/SNAP, rounded up. */
+/* Upper bound of the bytes from the addresses to the stack: four tags (see encode.rs), type and
+ * LLC/SNAP, rounded up. */
 #define FRONT 28
 
 static __always_inline bool mpls_is_type(__be16 type)
@@ -15,7 +17,7 @@ static __always_inline bool mpls_is_type(__be16 type)
 	return type == bpf_htons(ETH_P_MPLS_UC) || type == bpf_htons(ETH_P_MPLS_MC);
 }
 
-/* Offset of the outermost entry; 0: there is none. */
+/* Returns the offset of the outermost entry; 0: there is none. */
 static __always_inline __u32 mpls_outermost(hook_ctx *ctx, const struct state *st)
 {
 	__u32 place = edit_label_place(st);
@@ -23,6 +25,7 @@ static __always_inline __u32 mpls_outermost(hook_ctx *ctx, const struct state *s
 	return place + ENTRY <= data_length(ctx) && mpls_is_type(edit_ethertype(ctx, st)) ? place : 0;
 }
 
+/* Runs OP_SET_MPLS. Returns EDITED or the reason to drop plus one. */
 static __always_inline int set_mpls(hook_ctx *ctx, const struct state *st, const __u64 *operands)
 {
 	__u32 place = mpls_outermost(ctx, st), entry, set[2];
@@ -34,7 +37,8 @@ static __always_inline int set_mpls(hook_ctx *ctx, const struct state *st, const
 	return edit_store(ctx, st, place, &entry, sizeof(entry)) ? FAILED : EDITED;
 }
 
-/* The frame from byte 12 on, in 16-bit words, and as many bytes of it as say where the stack is. */
+/* The front of a frame: its bytes from 12 on, up to the label stack, in 16-bit words. `len` counts
+ * bytes. */
 struct front {
 	__u16 words[16]; /* FRONT + ENTRY bytes, rounded up to a power of two */
 	__u32 len;
@@ -42,6 +46,7 @@ struct front {
 
 #if AT_XDP
 
+/* Reads `len` bytes of the front, which begins at `offset`. Returns 0 or an error. */
 static __always_inline int mpls_load_front(hook_ctx *ctx, __u32 offset, struct front *f)
 {
 #pragma unroll
@@ -51,6 +56,7 @@ static __always_inline int mpls_load_front(hook_ctx *ctx, __u32 offset, struct f
 	return 0;
 }
 
+/* Writes the front to `offset`. Returns 0 or an error. */
 static __always_inline int mpls_store_front(hook_ctx *ctx, const __u32 offset, struct front *f)
 {
 #pragma unroll
@@ -60,21 +66,42 @@ static __always_inline int mpls_store_front(hook_ctx *ctx, const __u32 offset, s
 	return 0;
 }
 
-/* Moves the addresses, and the front with a new type at its end. */
+/**
+ * mpls_move_stack - Moves the addresses and the front to another offset.
+ * @ctx: the frame
+ * @from: present offset
+ * @to: new offset
+ * @f: becomes the front
+ * @type: written over the last two bytes of the front: its new Ethernet type
+ *
+ * Return: 0 or an error.
+ */
 static __always_inline int mpls_move_stack(hook_ctx *ctx, const __u32 from, const __u32 to,
-				      struct front *f, __be16 type)
+					   struct front *f, __be16 type)
 {
 	__u8 addresses[ADDRESSES];
 
 	if (edit_load(ctx, from, addresses, sizeof(addresses)) ||
 	    mpls_load_front(ctx, from + ADDRESSES, f) ||
-	    edit_store_neutral(ctx, to, addresses, sizeof(addresses)) || mpls_store_front(ctx, to + ADDRESSES, f))
+	    edit_store_neutral(ctx, to, addresses, sizeof(addresses)) ||
+	    mpls_store_front(ctx, to + ADDRESSES, f))
 		return -1;
 	return edit_store_neutral(ctx, to + ADDRESSES + f->len - 2, &type, sizeof(type));
 }
 
+/**
+ * mpls_insert_entry - Inserts a label stack entry after the front.
+ * @ctx: the packet; pointers into it become invalid
+ * @st: its state
+ * @f: its `len` is set; becomes the front
+ * @type: new Ethernet type
+ * @entry: the entry
+ * @shift: becomes the distance that later headers moved by
+ *
+ * Return: 0 or an error.
+ */
 static __always_inline int mpls_insert_entry(hook_ctx *ctx, struct state *st, struct front *f,
-					__be16 type, __be32 entry, int *shift)
+					     __be16 type, __be32 entry, int *shift)
 {
 	*shift = ENTRY;
 	if (bpf_xdp_adjust_head(ctx, -ENTRY) || mpls_move_stack(ctx, ENTRY, 0, f, type))
@@ -82,8 +109,9 @@ static __always_inline int mpls_insert_entry(hook_ctx *ctx, struct state *st, st
 	return edit_store_neutral(ctx, ADDRESSES + f->len, &entry, sizeof(entry));
 }
 
+/* Removes the outermost entry; parameters as for mpls_insert_entry(). */
 static __always_inline int mpls_remove_entry(hook_ctx *ctx, struct state *st, struct front *f,
-					__be16 type, int *shift)
+					     __be16 type, int *shift)
 {
 	*shift = -ENTRY;
 	return mpls_move_stack(ctx, 0, ENTRY, f, type) || bpf_xdp_adjust_head(ctx, ENTRY) ? -1 : 0;
@@ -91,7 +119,8 @@ static __always_inline int mpls_remove_entry(hook_ctx *ctx, struct state *st, st
 
 #else
 
-/* All ones when `a` is below `b`. A branch would make the verifier follow both sides, each time. */
+/* Returns all ones when `a` is below `b`, else 0. A branch would make the verifier follow both
+ * sides each time. */
 static __always_inline __u64 mpls_below(int a, int b)
 {
 	__s64 difference = (__s64)a - b;
@@ -100,7 +129,8 @@ static __always_inline __u64 mpls_below(int a, int b)
 	return difference >> 63;
 }
 
-/* Sum of those of `words`, which are in the frame from byte 12 on, between two places of it. */
+/* Returns the sum of those of `words`, which are the frame's bytes from 12 on, that lie between two
+ * offsets of the frame. */
 static __always_inline __u64 mpls_sum_between(const __u16 *words, __u32 from, __u32 end)
 {
 	__u64 sum = 0;
@@ -111,22 +141,23 @@ static __always_inline __u64 mpls_sum_between(const __u16 *words, __u32 from, __
 	return sum;
 }
 
-/* Tells skb->csum (CHECKSUM_COMPLETE) of a change; the helper refuses when there is none. */
+/* Updates skb->csum (CHECKSUM_COMPLETE) after a change; the helper refuses when there is none. */
 static __always_inline void checksum_skb_changed(hook_ctx *ctx, __u64 gone, __u64 come)
 {
 	bpf_csum_update(ctx, (__u32)checksum_fold(come) + (__u16)~checksum_fold(gone));
 }
 
-/* Puts `value` into the two bytes that end the first `len` of the front. */
+/* Writes `value` over the last two of the first `len` bytes of the front. */
 static __always_inline void mpls_set_end(struct front *f, __u32 len, __u16 value)
 {
 	f->words[(len / 2 - 1) & 15] = value;
 }
 
-/* bpf_skb_change_head makes room in front and leaves skb->protocol alone; the network header, with
- * it the place from which skb->csum covers the frame, moves 4 bytes behind. */
+/* Inserts an entry. bpf_skb_change_head() adds headroom and leaves skb->protocol alone. The network
+ * header, and with it the offset from which skb->csum covers the frame, moves 4 bytes further.
+ * Returns 0 or an error. */
 static __always_inline int mpls_insert_entry(hook_ctx *ctx, struct state *st, struct front *f,
-					__be16 type, __be32 entry, int *shift)
+					     __be16 type, __be32 entry, int *shift)
 {
 	__u32 before = ctx->len, end = ADDRESSES + f->len, covered = st->covered;
 	__u8 addresses[ADDRESSES];
@@ -155,10 +186,11 @@ static __always_inline int mpls_insert_entry(hook_ctx *ctx, struct state *st, st
 	return 0;
 }
 
-/* The kernel takes bytes out of any packet only as VLAN tags. So the front moves up over the
- * entry, and what is left of it in front is made a tag and popped. */
+/* Removes the outermost entry. The kernel removes bytes from the inside of a packet only as VLAN
+ * tags. So the front moves up over the entry, and the 4 bytes that this frees before the front
+ * become a tag, which is popped. Returns 0 or an error. */
 static __always_inline int mpls_remove_entry(hook_ctx *ctx, struct state *st, struct front *f,
-					__be16 type, int *shift)
+					     __be16 type, int *shift)
 {
 	__u32 before = ctx->len, end = ADDRESSES + f->len + ENTRY;
 	bool tagged = has_tag(ctx);
@@ -180,8 +212,9 @@ static __always_inline int mpls_remove_entry(hook_ctx *ctx, struct state *st, st
 	if (bpf_skb_store_bytes(ctx, ADDRESSES, moved.words, len + ENTRY, 0))
 		return -1;
 	checksum_skb_changed(ctx, gone, come);
-	/* The frame's own tag must not be beside it when the false one goes. When its pop took the
-	 * false one out of the frame already, settling changes nothing of that. */
+	/* The kernel must not keep the frame's own tag outside of it when the false one is popped. If the
+	 * pop of the own tag took the false one out of the frame already, tag_sync_protocol() changes
+	 * nothing. */
 	if ((tagged && tag_pop_raw(ctx, st)) || tag_sync_protocol(ctx, st) || tag_pop_raw(ctx, st))
 		return -1;
 	if (tagged && tag_push(ctx, st, tpid, tci, &ignored))
@@ -192,8 +225,9 @@ static __always_inline int mpls_remove_entry(hook_ctx *ctx, struct state *st, st
 
 #endif
 
-/* The label goes in front of a VLAN header that is payload; where that is beside the frame, one that
- * is pushed for the time being has the kernel put it into the frame. */
+/* Runs OP_PUSH_MPLS. The label goes before a VLAN header that is payload. If the kernel keeps that
+ * header outside of the frame, a temporary tag is pushed to make the kernel move it into the frame.
+ * Returns EDITED or the reason to drop plus one. */
 __noinline int exec_push_mpls(hook_ctx *ctx, __u32 kind, __u32 lse)
 {
 	struct state *st = state_here();
@@ -218,7 +252,7 @@ __noinline int exec_push_mpls(hook_ctx *ctx, __u32 kind, __u32 lse)
 		return MALFORMED;
 	if (mpls_insert_entry(ctx, st, &f, bpf_htons(kind), bpf_htonl(lse), &shift))
 		return FAILED;
-	/* In the frame as it is now; tags may have come out of it. */
+	/* Offsets in the present frame: the kernel may have taken tags out of it. */
 	st->mpls = st->l3 = place + shift - ENTRY;
 	st->l4 = 0;
 	if (!covers_payload)
@@ -229,7 +263,8 @@ __noinline int exec_push_mpls(hook_ctx *ctx, __u32 kind, __u32 lse)
 	return EDITED;
 }
 
-/* What is below is looked at when the packet is looked up again. */
+/* Runs OP_POP_MPLS. The headers below are parsed when the packet is looked up again. Returns EDITED
+ * or the reason to drop plus one. */
 __noinline int exec_pop_mpls(hook_ctx *ctx, __u32 kind)
 {
 	struct state *st = state_here();

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Setting fields of IPv6 neighbour solicitations and advertisements. */
+/* Edits of IPv6 neighbour solicitations and advertisements. Functions that set fields return EDITED
+ * or the reason to drop plus one. */
 #ifndef SLIPSWITCH_EDIT_ND_H
 #define SLIPSWITCH_EDIT_ND_H
 
@@ -7,11 +8,11 @@
 
 #define OPTION_SOURCE 1
 #define OPTION_TARGET 2
-/* Options looked at for the one to set. More than fit into any message that routers send; the
- * rest counts as not there. */
+/* Options that are searched for the one to set. No message of a router has more; later options
+ * count as absent. */
 #define EDIT_OPTIONS 32
 
-/* A whole message. */
+/* Returns true for a whole neighbour message. */
 static __always_inline bool nd_is_neighbour(hook_ctx *ctx, const struct ip *ip)
 {
 	__u8 head[2];
@@ -22,13 +23,23 @@ static __always_inline bool nd_is_neighbour(hook_ctx *ctx, const struct ip *ip)
 	return (head[0] == NEIGHBOUR_SOLICIT || head[0] == NEIGHBOUR_ADVERT) && !head[1];
 }
 
-/* Offsets of the first option with an Ethernet address of each kind; 0: not there. */
+/* Offsets of the first option of each kind that has an Ethernet address; 0: absent. */
 struct options {
 	__u32 source;
 	__u32 target;
 };
 
-/* `offset`, `end`: where options begin, and the message ends. */
+/**
+ * nd_find_options - Finds the options of a neighbour message.
+ * @ctx: the packet
+ * @offset: of the first option
+ * @end: of the message
+ * @found: becomes the offsets
+ *
+ * A function of its own: the verifier reads the loop once.
+ *
+ * Return: 0.
+ */
 __noinline int nd_find_options(hook_ctx *ctx, __u32 offset, __u32 end, struct options *found)
 {
 	if (!found)
@@ -53,9 +64,17 @@ __noinline int nd_find_options(hook_ctx *ctx, __u32 offset, __u32 end, struct op
 	return 0;
 }
 
-/* Sets `words` 16-bit words of the message at `offset`, and the checksum of the message. */
+/**
+ * nd_set_words - Sets 16-bit words of the message, and its checksum.
+ * @ctx: the packet; pointers into it become invalid
+ * @ip: its IP packet
+ * @offset: of the words
+ * @value: new words
+ * @mask: bits of them that are set
+ * @words: how many; a constant
+ */
 static __always_inline int nd_set_words(hook_ctx *ctx, const struct ip *ip, __u32 offset,
-				     const __u16 *value, const __u16 *mask, const __u32 words)
+					const __u16 *value, const __u16 *mask, const __u32 words)
 {
 	__u16 word[8], change = 0;
 	__u64 gone = 0, come = 0;
@@ -78,8 +97,8 @@ static __always_inline int nd_set_words(hook_ctx *ctx, const struct ip *ip, __u3
 	return EDITED;
 }
 
-/* Operands: 16-bit words: target value 0, mask 8; source option value 16, mask 20; target option
- * value 24, mask 28. */
+/* Runs OP_SET_ND. Operands in 16-bit words: target value 0, mask 8; source option value 16, mask
+ * 20; target option value 24, mask 28. */
 static __always_inline int set_nd(hook_ctx *ctx, const struct ip *ip, const __u64 *operands)
 {
 	const __u16 *set = (const __u16 *)operands;
@@ -97,7 +116,7 @@ static __always_inline int set_nd(hook_ctx *ctx, const struct ip *ip, const __u6
 	return err;
 }
 
-/* `kind`: option type value | mask << 8. */
+/* Runs OP_SET_ND_EXT. `kind`: option type value | mask << 8. */
 static __always_inline int set_nd_extensions(hook_ctx *ctx, const struct ip *ip, __u32 kind,
 					     const __u64 *operands)
 {

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Pushing and popping VLAN tags, and where the layers are after that. */
+/* Push and pop of VLAN tags, and the offsets of layers after them. */
 #ifndef SLIPSWITCH_EDIT_VLAN_H
 #define SLIPSWITCH_EDIT_VLAN_H
 
 #include "checksum.h"
 
+/* Returns an offset after headers moved; 0 stays 0. */
 static __always_inline __u16 layers_shifted(__u16 offset, int shift)
 {
 	return offset ? offset + shift : 0;
 }
 
+/* Moves the offsets of all layers. */
 static __always_inline void layers_shift(struct state *st, int shift)
 {
 	st->mpls = layers_shifted(st->mpls, shift);
@@ -17,7 +19,7 @@ static __always_inline void layers_shift(struct state *st, int shift)
 	st->l4 = layers_shifted(st->l4, shift);
 }
 
-/* The frame begins with a VLAN header, and the type behind it is in the frame. */
+/* Returns true when the frame begins with a VLAN header, and the type after it is in the frame. */
 static __always_inline bool tag_is_in_frame(hook_ctx *ctx)
 {
 	__be16 type;
@@ -25,8 +27,9 @@ static __always_inline bool tag_is_in_frame(hook_ctx *ctx)
 	return data_length(ctx) >= 18 && !edit_load(ctx, 12, &type, sizeof(type)) && is_vlan(type);
 }
 
-/* The outermost VLAN header is payload: there were more than the limit. Where the kernel has put it
- * beside the frame, what is behind its type is less than an Ethernet header from the start. */
+/* Returns true when the outermost VLAN header is payload: there were more tags than the limit. If
+ * the kernel keeps it outside of the frame, the data after its type begins less than an Ethernet
+ * header from the start. */
 static __always_inline bool tag_is_payload(hook_ctx *ctx, const struct state *st)
 {
 	__u32 place = st->mpls ? st->mpls : st->l3;
@@ -41,8 +44,8 @@ static __always_inline bool tag_is_payload(hook_ctx *ctx, const struct state *st
 
 #else
 
-/* skb->csum covers what is behind the network header as the kernel knows it, and that stays where
- * it is when tags go into the frame and out of it, but never comes closer than an Ethernet
+/* skb->csum covers the bytes after the kernel's network header. That header keeps its place in the
+ * packet when tags enter and leave the frame, but never comes closer to the start than an Ethernet
  * header. */
 static __always_inline void tag_move_covered(struct state *st, int shift)
 {
@@ -51,6 +54,16 @@ static __always_inline void tag_move_covered(struct state *st, int shift)
 	st->covered = covered < ETH_HLEN ? ETH_HLEN : covered;
 }
 
+/**
+ * tag_push - Pushes a VLAN tag.
+ * @ctx: the packet; pointers into it become invalid
+ * @st: its state, whose `covered` follows
+ * @tpid: Ethernet type of the tag, host integer
+ * @tci: host integer
+ * @shift: becomes the distance that later headers moved by
+ *
+ * Return: 0 or an error.
+ */
 static __always_inline int tag_push(hook_ctx *ctx, struct state *st, __u16 tpid, __u16 tci,
 				    int *shift)
 {
@@ -60,8 +73,8 @@ static __always_inline int tag_push(hook_ctx *ctx, struct state *st, __u16 tpid,
 	return 0;
 }
 
-/* Takes the outermost tag away. Having done so the kernel wants the next one beside the frame, and
- * fails when the frame ends in it; that is no failure here. */
+/* Removes the outermost tag. The kernel then takes the next tag out of the frame and fails when the
+ * frame ends in it; that is no failure here. Returns 0 or an error. */
 static __always_inline int tag_pop_raw(hook_ctx *ctx, struct state *st)
 {
 	bool tagged = has_tag(ctx);
@@ -73,9 +86,9 @@ static __always_inline int tag_pop_raw(hook_ctx *ctx, struct state *st)
 	return tagged ? has_tag(ctx) : !shift;
 }
 
-/* Makes skb->protocol what the frame says, and puts its outermost tag beside it: of two tags
- * pushed the first goes into the frame, and when the kernel takes it out again it reads the type
- * behind it. */
+/* Sets skb->protocol by the frame, and takes the frame's outermost tag out of it. Two tags are
+ * pushed and popped: the first enters the frame, and when the kernel takes it out again it reads
+ * the type after it. Returns 0 or an error. */
 static __always_inline int tag_sync_protocol(hook_ctx *ctx, struct state *st)
 {
 	int ignored;
@@ -85,7 +98,8 @@ static __always_inline int tag_sync_protocol(hook_ctx *ctx, struct state *st)
 	       tag_pop_raw(ctx, st);
 }
 
-/* The kernel goes by skb->protocol, which a sender can have set to anything. */
+/* Removes the outermost tag. The kernel goes by skb->protocol, which a sender can have set to
+ * anything, so it is set first. Returns 0 or an error. */
 static __always_inline int tag_pop(hook_ctx *ctx, struct state *st, int *shift)
 {
 	__u32 before = ctx->len;
@@ -101,6 +115,7 @@ static __always_inline int tag_pop(hook_ctx *ctx, struct state *st, int *shift)
 
 #endif
 
+/* Runs OP_PUSH_VLAN. Returns EDITED or the reason to drop plus one. */
 __noinline int exec_push_vlan(hook_ctx *ctx, __u32 tpid, __u32 tci)
 {
 	struct state *st = state_here();
@@ -116,6 +131,7 @@ __noinline int exec_push_vlan(hook_ctx *ctx, __u32 tpid, __u32 tci)
 	return EDITED;
 }
 
+/* Runs OP_POP_VLAN. Returns EDITED or the reason to drop plus one. */
 __noinline int exec_pop_vlan(hook_ctx *ctx)
 {
 	struct state *st = state_here();

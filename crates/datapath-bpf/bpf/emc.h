@@ -1,36 +1,41 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The exact-match cache: what a packet's flow does with it, by the words that most flows look at.
+/* The exact-match cache: the action for a packet, found by the words that most flows match on.
  *
- * An entry is made from a flow that a packet was found to match; its key is that packet's under
- * the union of all masks that this variant knows. A packet with the same bits is of the same
- * flow, as long as the flow looks at no other bits (`may_remember`), is alive, and the union is
- * the same. The last two are the entry's tag: the slot's epoch and the variant's generation.
+ * An entry is made from a flow that a packet matched. Its key is that packet's key under the union
+ * of all masks of this variant. A packet with the same bits belongs to the same flow under three
+ * conditions: the flow matches on no other bits (emc_may_remember), the flow is alive, and the
+ * union is the same. The entry's tag represents the last two: it is the slot's epoch and the
+ * variant's generation.
  *
- * Entries are small, as with many flows what a lookup costs is the lines of memory that it reads,
- * and those are in the CPU's caches or not by how many bytes there are for each flow. So an entry
- * has no key but two sums of it, one of 64 bits and the top of another. Both are by factors that
- * are random and secret: two keys that somebody chose have both sums in common for one choice of
- * factors in 2^55 when they differ in nothing but the highest bits of several halves of words,
- * else for one in 2^87, and never when they differ in one half of a word alone. The tag is added
- * to the first sum, times an odd factor: of one key two tags never look the same.
+ * Entries are small. With many flows, the cost of a lookup is the cache lines that it reads, and
+ * the bytes per flow decide whether the CPU's caches have them. So an entry contains no key but two
+ * sums of it: one of 64 bits, and the top of another. Both use factors that are random and secret.
+ * Two keys that somebody chose have both sums in common for one choice of factors in 2^55 if they
+ * differ only in the highest bits of several halves of words, for one in 2^87 otherwise, and never
+ * if they differ in a single half of one word. The tag is added to the first sum, times an odd
+ * factor: for one key, two tags never give equal sums.
  *
- * Why a dead flow's entry is not taken: the daemon marks a slot dead, then raises its epoch. Who
- * makes an entry reads the epoch first, then whether the slot is dead (at an address that depends
- * on the epoch): with the new epoch it finds the slot dead, with the old one the entry is void. */
+ * The entry of a dead flow is not used. The daemon marks a slot dead, then raises its epoch. A
+ * program that makes an entry reads the epoch first, and then whether the slot is dead (at an
+ * address that depends on the epoch). With the new epoch it finds the slot dead; with the old epoch
+ * the entry is void.
+ */
 #ifndef SLIPSWITCH_EMC_H
 #define SLIPSWITCH_EMC_H
 
 #include "key.h"
 
+/* Expands `f` for each word of an entry's key. */
 #define EMC_EACH(f) f(W_PORT) f(W_ETH0) f(W_ETH1) f(W_IP4) f(W_TP)
 
 /* A packet's key for this cache. */
 struct emc_key {
 	__u64 sum;
-	__u64 check; /* the other sum, as entries have it */
-	__u32 hash;  /* says in which two lines it may be */
+	__u64 check; /* the top bits of the other sum */
+	__u32 hash;  /* selects the two lines that the entry may be in */
 };
 
+/* Returns the contribution of word `x` to the other sum. */
 static __always_inline __u64 check_word(__u32 x, __u64 word)
 {
 	return hash_weigh(word, FACTORS_OF_CHECK + x, FACTORS_OF_CHECK + EMC_WORDS + x);
@@ -38,7 +43,8 @@ static __always_inline __u64 check_word(__u32 x, __u64 word)
 
 #define EMC_UNDER(x) words[x] = key[x] & settings.union_mask[x];
 
-/* Of a packet's key what flows look at. (To ask which words these are would take longer.) */
+/* Sets `words` to those of `key` under the union of all masks. (To test which words the union
+ * covers would take longer.) */
 static __always_inline void emc_under(__u64 *words, const __u64 *key)
 {
 	EMC_EACH(EMC_UNDER)
@@ -50,7 +56,13 @@ static __always_inline void emc_under(__u64 *words, const __u64 *key)
 		check += check_word(x, words[x]);  \
 	}
 
-/* The key of what `emc_under` left; its sum, which the hash of the signature cache begins with. */
+/**
+ * emc_words - Makes the cache's key.
+ * @k: becomes the key
+ * @words: the packet's words, from emc_under()
+ *
+ * Return: the sum, which the hash of the signature cache begins with.
+ */
 static __always_inline __u64 emc_words(struct emc_key *k, const __u64 *words)
 {
 	__u64 sum = 0, check = 0;
@@ -62,7 +74,7 @@ static __always_inline __u64 emc_words(struct emc_key *k, const __u64 *words)
 	return sum;
 }
 
-/* The line of this CPU that a hash leads to. */
+/* Returns the line of this CPU that a hash selects. */
 static __always_inline __u32 emc_line_of(__u32 hash)
 {
 	__u32 line = (__u64)hash * settings.emc_used >> 32;
@@ -70,20 +82,20 @@ static __always_inline __u32 emc_line_of(__u32 hash)
 	return bpf_get_smp_processor_id() * settings.emc_lines + line;
 }
 
-/* The line that a key is put in and looked for first. */
+/* Returns the line that a key is looked for in first. */
 static __always_inline __u32 emc_first(const struct emc_key *k)
 {
 	return emc_line_of(k->hash);
 }
 
-/* The other one: keys that share their first lines do not share these, so that nearly all find
- * room though three quarters of the entries are in use. */
+/* Returns the other line. Keys that share their first line do not share this one, so nearly all
+ * keys find room even when three quarters of the entries are in use. */
 static __always_inline __u32 emc_second(const struct emc_key *k)
 {
 	return emc_line_of(rehash(k->hash));
 }
 
-/* The tag of a slot's entries now. */
+/* Returns the present tag of a slot's entries. */
 static __always_inline __u64 emc_tag(__u32 slot)
 {
 	struct epochs *e = epochs_table;
@@ -92,17 +104,20 @@ static __always_inline __u64 emc_tag(__u32 slot)
 	return (__u64)settings.generation << 32 | e->of[slot % EPOCHS];
 }
 
+/* Returns the sum of a key and its tag. */
 static __always_inline __u64 emc_sign(const struct emc_key *k, __u64 tag)
 {
 	return k->sum + tag * settings.factors[FACTOR_OF_TAG];
 }
 
+/* Returns a line by its number, or NULL beyond the end. */
 static __always_inline struct emc_line *emc_line_at(__u32 line)
 {
 	return ENTRY_OF(emc, line, settings.emc_total);
 }
 
-/* 1 when the entry has this check, else 0; without a branch, as nobody could foretell it. */
+/* Returns 1 when the entry has this check, else 0. It has no branch, because none could be
+ * predicted. */
 static __always_inline __u64 emc_has_check(const struct emc_entry *e, __u64 check)
 {
 	__u64 diff = e->what >> EMC_CHECK_SHIFT ^ check;
@@ -111,17 +126,25 @@ static __always_inline __u64 emc_has_check(const struct emc_entry *e, __u64 chec
 	return (diff - 1) >> 63;
 }
 
-/* The entry that has the check of the key, else any. */
+/* Returns the entry of the line that has the key's check, or any entry. It has no branch either. */
 static __always_inline struct emc_entry *emc_likely(struct emc_line *l, __u64 check)
 {
 	__u64 last = emc_has_check(&l->ways[3], check);
-	__u64 way = emc_has_check(&l->ways[1], check) | emc_has_check(&l->ways[2], check) << 1 | last << 1 | last;
+	__u64 way = emc_has_check(&l->ways[1], check) | emc_has_check(&l->ways[2], check) << 1 |
+		    last << 1 | last;
 
 	opaque(way);
 	return &l->ways[way % EMC_WAYS];
 }
 
-/* 0 when the line does not have the key; else `tag` is that of the entry. */
+/**
+ * emc_at - Looks a key up in one line.
+ * @k: the key
+ * @line: number of the line
+ * @tag: becomes the tag of the entry
+ *
+ * Return: `what` of the entry; 0 when the line does not have the key.
+ */
 static __always_inline __u64 emc_at(const struct emc_key *k, __u32 line, __u64 *tag)
 {
 	struct emc_line *l = emc_line_at(line);
@@ -138,7 +161,13 @@ static __always_inline __u64 emc_at(const struct emc_key *k, __u32 line, __u64 *
 	return diff ? 0 : what;
 }
 
-/* `what` of the key's entry, and its tag; 0 when there is none. */
+/**
+ * emc_find - Looks a key up.
+ * @k: the key
+ * @tag: becomes the tag of the entry
+ *
+ * Return: `what` of the entry; 0 when there is none.
+ */
 static __always_inline __u64 emc_find(const struct emc_key *k, __u64 *tag)
 {
 	__u64 what;
@@ -149,12 +178,13 @@ static __always_inline __u64 emc_find(const struct emc_key *k, __u64 *tag)
 	return what ? what : emc_at(k, emc_second(k), tag);
 }
 
+/* emc_slot to emc_flags return the parts of `what`. */
 static __always_inline __u32 emc_slot(__u64 what)
 {
 	return what % EMC_SLOTS;
 }
 
-/* NO_PORT: see the slot. */
+/* NO_PORT: the slot has the action. */
 static __always_inline __u32 emc_output(__u64 what)
 {
 	__u32 output = what >> EMC_OUTPUT_SHIFT & EMC_NO_OUTPUT;
@@ -167,7 +197,7 @@ static __always_inline __u32 emc_hooks(__u64 what)
 	return what >> EMC_HOOKS_SHIFT & (HOOK_XDP | HOOK_TC);
 }
 
-/* Of a slot's flags, those that programs look at. */
+/* The slot's flags that programs read. */
 static __always_inline __u32 emc_flags(__u64 what)
 {
 	return what >> EMC_FLAGS_SHIFT & (FLOW_NO_GSO | FLOW_PRECHECK);
@@ -175,8 +205,8 @@ static __always_inline __u32 emc_flags(__u64 what)
 
 #define EMC_BEYOND(x) beyond |= mask->words[x] & ~settings.union_mask[x];
 
-/* The mask looks at nothing but what the key of an entry has. Of packets from ports W_RECIRC is
- * always zero. */
+/* Returns true when the mask covers only words that an entry's key has. W_RECIRC is always zero in
+ * packets from ports. */
 static __always_inline bool emc_may_remember(const struct mask *mask)
 {
 	__u64 beyond = 0;
@@ -185,12 +215,13 @@ static __always_inline bool emc_may_remember(const struct mask *mask)
 	return settings.emc_used && !beyond && !(mask->needs & COLD_BITS);
 }
 
+/* Returns true when nothing is in the entry. */
 static __always_inline bool emc_is_free(const struct emc_entry *e)
 {
 	return !e->what;
 }
 
-/* A free entry of the line, else NULL. */
+/* Returns a free entry of the line, or NULL. */
 static __always_inline struct emc_entry *emc_free(struct emc_line *l)
 {
 	struct emc_entry *found = 0;
@@ -202,8 +233,15 @@ static __always_inline struct emc_entry *emc_free(struct emc_line *l)
 	return found;
 }
 
-/* Where a key that is not found is put: where it was with another tag, else in a free entry,
- * else in any, of its first line most times: what is in the other costs a line more to find. */
+/**
+ * emc_room - Chooses the entry for a key that was not found.
+ * @k: the key
+ *
+ * An entry of the key with another tag, else a free one, else a random one. The last is in the
+ * first line most of the time: an entry in the other line costs a further cache line to find.
+ *
+ * Return: NULL only when the cache is off.
+ */
 static __always_inline struct emc_entry *emc_room(const struct emc_key *k)
 {
 	struct emc_line *l = emc_line_at(emc_first(k)), *other = emc_line_at(emc_second(k));
@@ -230,7 +268,13 @@ static __always_inline struct emc_entry *emc_room(const struct emc_key *k)
 	return &l->ways[random % EMC_WAYS];
 }
 
-/* `tag`: of before the slot was read. */
+/**
+ * emc_remember - Puts a flow into the cache.
+ * @k: the packet's key
+ * @slot: the flow
+ * @number: its number
+ * @tag: tag that was read before the slot was
+ */
 static __always_inline void emc_remember(const struct emc_key *k, const struct slot *slot,
 					 __u32 number, __u64 tag)
 {

@@ -208,7 +208,7 @@ static __always_inline int exec_recirculate(hook_ctx *ctx, struct state *st, __u
  * Return: cells to advance by, or -1 when the packet is dropped.
  */
 static __always_inline int exec_step(hook_ctx *ctx, struct state *st, const struct instruction *i,
-				__u32 cells, int *verdict)
+				     __u32 cells, int *verdict)
 {
 	__u64 operand = i->operands->cells[0];
 	int err;

@@ -1,27 +1,32 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Statistics of flows. A packet is added to a word of `recent`, at once or, where flows are many, with
- * others of its CPU's batch; what is full there goes to `totals`. layout.h has the forms, and the
- * order that readers rely on. */
+/* Statistics of flows. A packet is added to a word of `recent`: at once, or, when flows are
+ * numerous, together with other packets of its CPU's batch. Full counts move to `totals`. layout.h
+ * defines the forms and the order that readers rely on. */
 #ifndef SLIPSWITCH_FLOW_COUNT_H
 #define SLIPSWITCH_FLOW_COUNT_H
 
 #include "count.h"
 
-/* Adds in the order of the program, for all CPUs: an addition that gives the old value is fully
- * ordered on every architecture, one that does not is not. */
+/* Adds in program order, as seen by all CPUs. An atomic addition that returns the old value is
+ * fully ordered on every architecture; one that does not is not. */
 static __always_inline void add_in_order(__u64 *to, __u64 amount)
 {
 	__u64 old = __sync_fetch_and_add(to, amount);
 
-	asm volatile("" : : "r"(old)); /* else the compiler takes the other one */
+	asm volatile("" : : "r"(old)); /* else the compiler uses the addition without a result */
 }
 
-/* Takes the counts out of a word, and gives what was in it.
+/**
+ * take_recent - Takes the counts out of a word.
+ * @r: the word
  *
- * Where CPUs share it: the exchange gives every count that was added to the word to one spiller, the
- * one whose exchange comes next; what is added later is the next one's. A flag that was set after
- * the first look at the word is in what the exchange gave, and put back. Who looks for it meanwhile
- * and does not find it sets it again. */
+ * Where CPUs share the word, the exchange gives every count that was added to it to exactly one
+ * spiller: the one whose exchange comes next. A later addition belongs to the next spiller. A TCP
+ * flag that was set after the first read of the word is in the result of the exchange, and is put
+ * back. Another CPU that misses the flag in between sets it again.
+ *
+ * Return: the word as it was.
+ */
 static __always_inline __u64 take_recent(struct recent *r)
 {
 	__u64 word = *(volatile __u64 *)&r->word;
@@ -37,8 +42,8 @@ static __always_inline __u64 take_recent(struct recent *r)
 	return word;
 }
 
-/* Moves what recent[at] has to its flow's totals. This is rare: slot and word are found anew, so
- * that nothing is kept for it where packets pass. */
+/* Moves the counts in recent[at] to the totals of the flow. This is rare: slot and word are looked
+ * up again, so that the path of other packets keeps no registers for it. */
 static __always_inline void spill(__u32 at)
 {
 	__u32 slot = at & (settings.max_flows - 1);
@@ -55,14 +60,21 @@ static __always_inline void spill(__u32 at)
 	add_in_order(&t->ended, 1);
 }
 
-/* The same from places that are many; only a function of its own is not put into each of them. */
+/* The same as a function of its own, for callers that would contain it many times. */
 static __noinline int spill_apart(__u32 at)
 {
 	spill(at);
 	return 0;
 }
 
-/* Adds a packet to recent[at]. `flags`: those of RECENT_FLAGS. True: it is to be spilled. */
+/**
+ * add_packet - Adds a packet to a word.
+ * @at: index into recent
+ * @bytes: of the packet
+ * @flags: TCP flags, in the bits of RECENT_FLAGS
+ *
+ * Return: true when the word has to be spilled.
+ */
 static __always_inline bool add_packet(__u32 at, __u64 bytes, __u64 flags)
 {
 	struct recent *r = bpf_map_lookup_elem(&recent, &at);
@@ -76,18 +88,18 @@ static __always_inline bool add_packet(__u32 at, __u64 bytes, __u64 flags)
 		if (flags & ~word)
 			__sync_fetch_and_or(&r->word, flags);
 	} else {
-		opaque(packet); /* two additions are shorter than to put both counts together */
+		opaque(packet); /* two additions take fewer instructions than to combine both counts */
 		word = (r->word + bytes + packet) | flags;
 		r->word = word;
 	}
 	return word & RECENT_FULL;
 }
 
-/* Stores behind what the program stored before, and before what it stores then, for all CPUs. */
+/* Stores after all earlier stores of the program and before all later ones, as seen by all CPUs. */
 static __always_inline void store_in_order(__u64 *to, __u64 value)
 {
 #ifdef __TARGET_ARCH_x86
-	/* Others see this CPU's stores in its order; and a fence would wait for all of them. */
+	/* Other CPUs see stores of this CPU in order; a fence would wait for all of them. */
 	asm volatile("" : : : "memory");
 	*(volatile __u64 *)to = value;
 	asm volatile("" : : : "memory");
@@ -96,7 +108,7 @@ static __always_inline void store_in_order(__u64 *to, __u64 value)
 #endif
 }
 
-/* Adds all packets of a batch. */
+/* Adds all packets of a batch to their words. A function of its own, as it is rare and long. */
 static __noinline int add_batch(struct batch *b)
 {
 	__u32 shard_at = count_shard() * settings.max_flows;
@@ -118,7 +130,14 @@ static __noinline int add_batch(struct batch *b)
 	return 0;
 }
 
-/* Notes a packet in the batch of this CPU. `flags`: those of RECENT_FLAGS. False: it has none. */
+/**
+ * note_packet - Notes a packet in the batch of this CPU.
+ * @slot: number of the flow
+ * @bytes: of the packet
+ * @flags: TCP flags, in the bits of RECENT_FLAGS
+ *
+ * Return: false when the CPU has no batch.
+ */
 static __always_inline bool note_packet(__u32 slot, __u64 bytes, __u64 flags)
 {
 	struct batch *b = ENTRY_OF(batches, bpf_get_smp_processor_id(), settings.cpus);
@@ -136,7 +155,12 @@ static __always_inline bool note_packet(__u32 slot, __u64 bytes, __u64 flags)
 	return true;
 }
 
-/* `tcp_flags`: host integer; 0 when the packet is not TCP. */
+/**
+ * count_flow - Counts a packet of a flow.
+ * @slot: number of the flow
+ * @bytes: of the packet
+ * @tcp_flags: host integer; 0 when the packet is not TCP
+ */
 static __always_inline void count_flow(__u32 slot, __u32 bytes, __u32 tcp_flags)
 {
 	__u64 flags = (__u64)tcp_flags << TCP_FLAGS_SHIFT;

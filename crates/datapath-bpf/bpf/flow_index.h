@@ -15,13 +15,14 @@
 
 #include "maps.h"
 
+/* Returns the number of the first bucket of a hash. */
 static __always_inline __u32 index_first(__u32 hash)
 {
 	return hash & settings.bucket_mask;
 }
 
-/* The product's low bits depend only on the low bits of the hash, which chose the first bucket, so
- * they are left out. */
+/* Returns the number of the second bucket. The low bits of the product depend only on the low bits
+ * of the hash, which chose the first bucket, so they are left out. */
 static __always_inline __u32 index_second(__u32 hash)
 {
 	return rehash(hash) >> 13 & settings.bucket_mask;

@@ -79,7 +79,8 @@ static __always_inline int frame_load(hook_ctx *ctx, __u32 offset, void *to, con
  *
  * Return: 0, or not 0 when the packet is too short.
  */
-static __always_inline int frame_store(hook_ctx *ctx, __u32 offset, const void *from, const __u32 len)
+static __always_inline int frame_store(hook_ctx *ctx, __u32 offset, const void *from,
+				       const __u32 len)
 {
 	if (offset < ETH_HLEN)
 		return bpf_skb_store_bytes(ctx, offset, from, len, 0);

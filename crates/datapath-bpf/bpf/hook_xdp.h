@@ -112,7 +112,8 @@ static __always_inline int frame_load(hook_ctx *ctx, __u32 offset, void *to, con
  *
  * Return: 0, or not 0 when the frame is too short.
  */
-static __always_inline int frame_store(hook_ctx *ctx, __u32 offset, const void *from, const __u32 len)
+static __always_inline int frame_store(hook_ctx *ctx, __u32 offset, const void *from,
+				       const __u32 len)
 {
 	void *at = data_of(ctx);
 
@@ -133,7 +134,9 @@ static __always_inline int xdp_move_addresses(hook_ctx *ctx, __u32 from, __u32 t
 {
 	__u8 front[12];
 
-	return frame_load(ctx, from, front, sizeof(front)) || frame_store(ctx, to, front, sizeof(front)) ? -1 : 0;
+	if (frame_load(ctx, from, front, sizeof(front)))
+		return -1;
+	return frame_store(ctx, to, front, sizeof(front)) ? -1 : 0;
 }
 
 /**

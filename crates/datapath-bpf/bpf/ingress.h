@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Decides whether a packet that arrives at a device belongs to these programs or to the daemon, which
- * has a packet socket on the device.
+/* Decides whether a packet that arrives at a device belongs to these programs or to the daemon,
+ * which has a packet socket on the device.
  *
- * The kernel runs the socket first and the tc hook after it, on the same CPU. A port changes from one
- * to the other while packets are between them, so one place has to decide: the socket's filter does,
- * by the table of interfaces, and marks the packets of the programs (NOTE_OURS). While IFACE_NOTED is
- * set, the tc hook goes by this mark alone. XDP comes before both and decides for itself: neither of
- * them sees a packet that XDP takes.
+ * The kernel runs the socket first and the tc hook after it, on the same CPU. A port changes from
+ * one to the other while packets are between them, so one place has to decide: the socket's filter
+ * does, by the table of interfaces, and marks the packets of the programs (NOTE_OURS). While
+ * IFACE_NOTED is set, the tc hook goes by this mark alone. XDP comes before both and decides for
+ * itself: neither of them sees a packet that XDP takes.
  */
 #ifndef SLIPSWITCH_INGRESS_H
 #define SLIPSWITCH_INGRESS_H
@@ -64,7 +64,8 @@ static __always_inline bool ingress_restore_header(hook_ctx *ctx)
 
 #endif
 
-/* Returns the datapath port of the hook's device, or NO_PORT when the packet is not for the programs. */
+/* Returns the datapath port of the hook's device, or NO_PORT when the packet is not for the
+ * programs. */
 static __always_inline __u32 ingress_port(hook_ctx *ctx)
 {
 	__u32 port = ingress_port_of(hook_ifindex(ctx));

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* A packet's key while it is assembled. layout.h defines the words, whose bytes lie in memory order. */
+/* A packet's key while it is assembled. layout.h defines the words, whose bytes lie in memory
+ * order. */
 #ifndef SLIPSWITCH_KEY_H
 #define SLIPSWITCH_KEY_H
 

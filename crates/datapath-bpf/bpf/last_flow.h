@@ -5,9 +5,9 @@
  * Where packets of many flows are mixed the comparison would mostly fail, so nothing is kept or
  * compared then.
  *
- * A kept entry is valid exactly as long as the entry of the exact-match cache that it was made from.
- * It has the tag under which that entry was found, and the tag changes with the slot's epoch and with
- * the variant (emc.h).
+ * A kept entry is valid exactly as long as the entry of the exact-match cache that it was made
+ * from. It has the tag under which that entry was found, and the tag changes with the slot's epoch
+ * and with the variant (emc.h).
  *
  * There is no last flow when flows are so numerous that packets are counted in batches.
  */

@@ -1,20 +1,25 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* The memory that the daemon and the programs share.
  *
- * Every array here is a BPF_MAP_TYPE_ARRAY with BPF_F_MMAPABLE (those of maps.h's TABLE with all
- * entries in one element): the daemon reads and writes it through a mapping. src/layout.rs is the same in Rust, with assertions on every offset; a
- * change here is a change there and a new LAYOUT_VERSION.
+ * Every array here is a BPF_MAP_TYPE_ARRAY with BPF_F_MMAPABLE (those that maps.h declares by TABLE
+ * have all entries in one element). The daemon reads and writes it through a mapping. src/layout.rs
+ * repeats this file in Rust, with assertions on every offset. A change here requires a change there
+ * and a new LAYOUT_VERSION.
  *
- * Who writes: the daemon writes everything but the caches, statistics, and the counters of packets
- * sent up. One daemon at a time.
+ * Writers. The daemon writes everything except the caches, the statistics, and the counters of
+ * packets sent up, which programs write. There is one daemon at a time.
  *
- * Publication. A slot is filled while nothing refers to it, then its number is stored (release)
- * into the index. A program loads a number from the index or from the cache, and reads the slot
- * at an address that depends on it, so it sees the slot filled. A published slot never changes,
- * but for `dead`. A slot is used anew only after: its number was taken from the index; a grace
- * period (programs that hold the number end; they may have put it into the cache); the cache
- * was searched for the number; another grace period (programs that had it from the cache end); no
- * batch names it any more.
+ * Publication. The daemon fills a slot while nothing refers to it, then stores its number (release)
+ * into the index. A program loads a number from the index or from the signature cache and reads the
+ * slot at an address that depends on the number, so it sees the filled slot. A published slot never
+ * changes, except for `dead`. Its number is reused only after these steps:
+ *
+ *   1. The number is taken out of the index.
+ *   2. A grace period: programs that hold the number end. They may have put it into the cache.
+ *   3. The signature cache is searched for the number.
+ *   4. Another grace period: programs that read the number from the cache end.
+ *   5. No batch names the number any more.
+ *
  * The exact-match cache need not be searched: its entries end with the epoch.
  */
 #ifndef SLIPSWITCH_LAYOUT_H
@@ -25,9 +30,9 @@
 #define LAYOUT_MAGIC 0x736c697073776368ull /* "slipswch" */
 #define LAYOUT_VERSION 8
 
-/* Words of a key: the fields of `flow::Key` from `recirc_id` on (its registers are no datapath's
- * business), put together so that what tells most packets apart is the first five. Bytes are in
- * network order, as there. */
+/* Words of a key: the fields of `flow::Key` from `recirc_id` on. (The registers before it concern
+ * no datapath.) The fields that tell most packets apart are in the first five words. Bytes are in
+ * network order, as in flow::Key. */
 enum word {
 	W_PORT, /* in_port (16 bits), dl_type, first VLAN's tpid and tci */
 	W_ETH0, /* dl_dst, first two bytes of dl_src */
@@ -63,12 +68,12 @@ enum word {
 #define FACTOR_OF_TAG (FACTORS_OF_CHECK + 2 * EMC_WORDS)
 #define FACTORS (FACTOR_OF_TAG + 1)
 
-/* Beside the bits of words, where there are such: the flow looks behind the Ethernet header and
- * VLANs. (Some words have fields of both.) */
+/* In addition to the bits of words, where words are given as bits: the flow matches on a field
+ * after the Ethernet header and VLANs. (Some words have fields of both sides.) */
 #define NEEDS_L3 (1u << 30)
 #define ALL_NEEDS (((1u << WORDS) - 1) | NEEDS_L3)
 
-/* `flow::extract`: bits of nw_frag. */
+/* Bits of nw_frag, as in `flow::extract`. */
 #define FRAG_ANY 1
 #define FRAG_LATER 2
 #define VLAN_CFI 0x1000
@@ -78,117 +83,121 @@ enum word {
 #define HOOK_TC 2
 
 /* slot.flags */
-#define FLOW_NO_GSO 1 /* actions that a packet still to be segmented cannot go through */
-#define FLOW_PRECHECK 2   /* XDP: the program has copies, looks packets up again, or cuts: see undo.h */
-#define FLOW_PACKET_TYPE 0x80 /* the daemon's own: the match names packet_type 0, which is always so */
+#define FLOW_NO_GSO 1 /* a packet that is still to be segmented cannot run the actions */
+#define FLOW_PRECHECK 2   /* XDP: the program copies, recirculates or cuts: see undo.h */
+#define FLOW_PACKET_TYPE 0x80 /* for the daemon only: the match names packet_type 0 */
 
-/* mask.needs of a mask in the midst that no flow uses and that may be written: walks go on past it. */
+/* mask.needs of a mask that no flow uses, with other masks after it: searches skip it. The daemon
+ * may write to it. */
 #define MASK_VACANT 0x80000000u
 
 #define NO_PORT 0xffffffffu
 #define NO_PROGRAM 0xffffffffu
 
-/* One flow: what the lookup of most packets touches. */
+/* One flow: the part that the lookup of most packets reads. */
 struct slot {
 	__u64 hot[HOT_WORDS];
-	__u32 dead;    /* not 0: removed; a program that meets it treats it as not there */
-	__u32 output;  /* the actions are one output to this port; NO_PORT: see program */
-	__u32 program; /* index into actions; NO_PROGRAM with NO_PORT: drop, counted as `reason` */
+	__u32 dead;    /* not 0: the flow is removed, and programs ignore it */
+	__u32 output;  /* the actions are one output to this port; NO_PORT: see `program` */
+	__u32 program; /* index into programs; NO_PROGRAM with NO_PORT: drop for `reason` */
 	__u16 mask;    /* index into masks */
-	__u8 hooks;    /* where the actions can run */
+	__u8 hooks;    /* HOOK_*: where the actions can run */
 	__u8 flags;
 };
 
-/* The rest of the flow, under the same number. */
+/* The other part of the flow, under the same number. */
 struct slot_detail {
 	__u64 cold[COLD_WORDS];
-	__u32 needs;   /* bit W_x: the mask looks at word W_x */
-	__u32 reason;
+	__u32 needs;   /* bit W_x: the mask covers bits of word W_x */
+	__u32 reason;  /* enum drop */
 	__u64 ufid[2]; /* high half first */
-	__u64 hash;    /* see lookup.h */
+	__u64 hash;    /* of the key under the mask, as in the index */
 	__u64 installed; /* milliseconds, CLOCK_MONOTONIC */
-	__u64 instructions; /* of the program: tail calls that it takes at most */
+	__u64 instructions; /* upper bound of the tail calls that the program takes */
 	__u64 pad[5];
 };
 
-/* One mask (one tuple of the tuple space search), walked in order up to the first unused one. */
+/* One mask (one tuple of the tuple space search). Searches go through the masks in order, up to the
+ * first unused one. */
 struct mask {
 	__u64 words[WORDS];
-	__u32 needs; /* bit W_x: words[x] is not zero. 0: end of the masks. in_port is always in */
-	__u32 flows; /* for people */
+	__u32 needs; /* bit W_x: words[x] is not 0. 0: end of the masks. in_port is always set */
+	__u32 flows; /* how many use it; programs ignore this */
 };
 
-/* Index: two-choice buckets. A program looks in bucket h and in its partner.
+/* The index: two-choice buckets, see flow_index.h.
  * entry = hash << 32 | slot number + 1; 0 is free. */
 #define BUCKET 8
 struct bucket {
 	__u64 entries[BUCKET];
 };
 
-/* Exact-match cache: the first words of a key under the union of all masks -> what to do with the
- * packet. Each CPU has lines of its own, which only programs on it read and write (they do not
- * interrupt each other); [cpu * lines of a CPU + line]. An entry that has the epoch of its slot
- * is as good as the slot: see emc.h. */
+/* Exact-match cache: the first words of a key under the union of all masks -> the action for the
+ * packet. Each CPU has lines of its own, [cpu * lines of a CPU + line], which only programs on it
+ * read and write. (They do not interrupt each other.) An entry whose tag has the epoch of its slot
+ * is as valid as the slot: see emc.h. */
 #define EMC_WAYS 4
-#define EMC_SLOTS (1u << 24) /* most flows that there may be */
+#define EMC_SLOTS (1u << 24) /* upper bound of the number of flows */
 #define EMC_OUTPUT_SHIFT 24
-#define EMC_NO_OUTPUT 0x1fff /* beyond all ports */
+#define EMC_NO_OUTPUT 0x1fff /* above every port number (MAX_PORTS) */
 #define EMC_HOOKS_SHIFT 37
 #define EMC_FLAGS_SHIFT 39
 #define EMC_CHECK_SHIFT 41
 struct emc_entry {
-	__u64 sign; /* a sum of the key, to which the tag is added */
-	__u64 what; /* slot, output, hooks, flags, another sum of the key; 0: free */
+	__u64 sign; /* a sum of the key plus the weighted tag */
+	__u64 what; /* slot, output, hooks, flags, part of another sum of the key; 0: free */
 };
 struct emc_line {
 	struct emc_entry ways[EMC_WAYS];
 };
 
-/* Packets that follow each other: their key under the union of all masks, and what the exact-match
+/* The last flow of a CPU: the key under the union of all masks, and the entry that the exact-match
  * cache had for it. Each CPU has its own, as above: see last_flow.h. */
 struct last_flow {
 	__u64 key[EMC_WORDS];
-	__u64 tag;   /* that the entry was found under */
-	__u64 what;  /* of the entry; 0: there is no train */
-	__u32 last;  /* slot of the packet before */
-	__u32 again; /* no train, but two packets of one flow: the next one may make one */
+	__u64 tag;   /* of the cache's entry */
+	__u64 what;  /* of the cache's entry; 0: nothing is kept */
+	__u32 last;  /* slot of the previous packet */
+	__u32 again; /* nothing is kept, but the last two packets were of one flow: the next is kept */
 };
 
-/* Epochs of slots, by number % EPOCHS; never 0. The daemon raises one after it marks a slot
- * dead. One element. */
+/* Epochs of slots, by number % EPOCHS; never 0. The daemon raises one after it marks a slot dead.
+ * One element. */
 #define EPOCHS 1024
 struct epochs {
 	__u32 of[EPOCHS];
 };
 
-/* Signature cache: hash of the key under the union of all masks -> slot. Written by programs.
- * An entry is a hint: the slot is compared each time. Same form as in the index. */
+/* Signature cache: hash of the key under the union of all masks -> slot. Programs write it. An
+ * entry is a hint: the slot is compared each time. Entries have the form of those in the index. */
 #define WAYS 4
 struct cache_line {
 	__u64 entries[WAYS];
 };
 
-/* Statistics of a slot: what it counted of late on each shard of CPUs, one word that is all that
- * most packets touch, recent[shard * max_flows + slot], and what was taken out of these words
- * before, totals[slot]. Written by programs only, each shard's words by its own CPUs; zeroed by the
- * daemon before publication. From the lowest bit on a word has
+/* Statistics of a slot are in two places. Each shard of CPUs has a word for its recent packets,
+ * recent[shard * max_flows + slot]; most packets touch nothing else. totals[slot] has the counts
+ * that were moved out of these words. Only programs write both, each shard's words on its own CPUs;
+ * the daemon zeroes them before publication. A word has, from the lowest bit on,
  *
  *   34 bits  bytes
  *   17 bits  packets
- *    1 bit   RECENT_SPILLED: the totals are not zero; stays
- *   12 bits  TCP flags, ORed; stay
+ *    1 bit   RECENT_SPILLED: the totals are not zero; stays set
+ *   12 bits  TCP flags, ORed; stay set
  *
- * A packet is one addition to both counts. Whoever then finds the top bit of one of them set spills:
- * moves both to the totals. No count overflows into what is above it. Where a shard has one CPU a
- * count is below its top bit before a packet is added, and no packet has 2^33 bytes. Where CPUs
- * share a shard each of them may add a packet more before the first has spilled, and spills itself
- * before it adds another. A packet has at most 512 KiB then: GSO_MAX_SIZE, the limit of BIG TCP.
+ * Overflow. A packet is one addition to both counts. A program that then finds the top bit of
+ * either count set spills: it moves both counts to the totals. No count overflows into the bits
+ * above it. If a shard has one CPU, a count is below its top bit before a packet is added, and no
+ * packet has 2^33 bytes. If CPUs share a shard, each of them may add one more packet before the
+ * first has spilled, and spills before it adds another. A packet has at most 512 KiB in that case:
+ * GSO_MAX_SIZE, the limit of BIG TCP.
  *
- * Spilling: `begun` is raised, the word is taken, its counts are added to the totals, `ended` is
- * raised, each seen by other CPUs in this order. A reader loads `ended`, the totals, the words,
- * `begun`. When both numbers are equal nobody spilled meanwhile: those who had begun had ended
- * before. Else what it has is too little, never too much, since no word has what it found in the
- * totals. */
+ * Spilling. The program raises `begun`, takes the word, adds its counts to the totals, and raises
+ * `ended`; other CPUs see these steps in this order. A reader loads `ended`, the totals, the words,
+ * and `begun`. If both numbers are equal, no program spilled meanwhile: each that had begun had
+ * ended before. Otherwise the result may be too small, never too large: no word contains counts
+ * that the reader found in the totals.
+ */
 #define RECENT_PACKETS_SHIFT 34
 #define RECENT_SPILLED_SHIFT 51
 #define TCP_FLAGS_SHIFT 52
@@ -196,12 +205,12 @@ struct cache_line {
 #define RECENT_BYTES (RECENT_PACKET - 1)
 #define RECENT_SPILLED (1ull << RECENT_SPILLED_SHIFT)
 #define RECENT_FLAGS (~0ull << TCP_FLAGS_SHIFT)
-/* The top bits of packets and of bytes. */
+/* The top bits of both counts. */
 #define RECENT_TOP_PACKETS (1ull << (RECENT_SPILLED_SHIFT - 1))
 #define RECENT_TOP_BYTES (1ull << (RECENT_PACKETS_SHIFT - 1))
 #define RECENT_FULL (RECENT_TOP_PACKETS | RECENT_TOP_BYTES)
 #define LONGEST_PACKET (1ull << 19)
-#define MOST_CPUS (1ull << 13) /* NR_CPUS of every architecture is at most this */
+#define MOST_CPUS (1ull << 13) /* upper bound of NR_CPUS of every architecture */
 _Static_assert(MOST_CPUS * RECENT_PACKET < RECENT_TOP_PACKETS, "packets of a word overflow");
 _Static_assert(MOST_CPUS * LONGEST_PACKET < RECENT_TOP_BYTES, "bytes of a word overflow");
 _Static_assert(1ull << 32 <= RECENT_TOP_BYTES, "a number of bytes overflows");
@@ -215,22 +224,27 @@ struct totals {
 	__u64 ended;
 };
 
-/* Packets of one CPU that are not in `recent` yet, each with its flow's slot, where settings.batched.
- * When a batch is full all of them are added, one behind the other: with many flows each word is a
- * line of memory that no cache has, and the CPU then reads them side by side, where it would wait
- * for each one if each packet were added by itself. From the lowest bit on an entry has
+/* Where settings.batched is set, packets of one CPU that are not in `recent` yet, each with the
+ * slot of its flow. A full batch is added to the words, one packet after the other. With many flows
+ * each word is a line of memory that no cache has; the CPU reads the 16 lines in parallel, where it
+ * would wait for each one if each packet were added by itself. An entry has, from the lowest bit
+ * on,
  *
  *   24 bits  slot
  *   27 bits  bytes
- *    1 bit   the second bit of `turn` when it was noted
+ *    1 bit   the second bit of `turn` when the packet was noted
  *   12 bits  TCP flags
  *
- * Zero is no packet: each has bytes. `turn` is twice how many batches were added, and odd while one
- * is: raised, words, raised, each seen by other CPUs in this order. A reader loads `turn`, then the
- * entries: those that have its second bit wait. Before and behind a flow's words and totals it
- * loads `turn` again. While that is the same and even they do not have what waits; when it is more
- * by two or more before, they have it. Else it is not known, and the words alone are too little,
- * never too much. */
+ * Zero is no packet, because each packet has bytes. `turn` is twice the number of batches added,
+ * and odd while one is being added. A program raises it, adds to the words, and raises it again;
+ * other CPUs see these steps in this order.
+ *
+ * A reader loads `turn`, then the entries: those that have its second bit are not added yet. Before
+ * and after it reads a flow's words and totals, the reader loads `turn` again. While `turn` is
+ * equal and even, the words do not include these entries. If `turn` was larger by two or more
+ * before the words were read, they include them. Otherwise it is not known, and the words alone are
+ * too small, never too large.
+ */
 #define BATCH 16
 #define BATCH_BYTES_SHIFT 24
 #define BATCH_TURN_SHIFT 51
@@ -238,33 +252,33 @@ struct totals {
 _Static_assert(EMC_SLOTS <= 1ull << BATCH_BYTES_SHIFT, "a slot does not fit into an entry");
 _Static_assert(LONGEST_PACKET <= BATCH_BYTES, "a packet's bytes do not fit into an entry");
 struct batch {
-	__u64 cursor; /* packets so far; 0: none ever */
+	__u64 cursor; /* packets noted so far; 0: the CPU never noted one */
 	__u64 turn;
 	__u64 pad[6];
 	__u64 entries[BATCH];
 };
 
-/* Actions that are more than one output: cells of 64 bits, see program.h. */
-#define CELLS 32       /* where a list may begin an instruction */
-#define CELLS_TOTAL 47 /* operands of the last one reach so far */
+/* Actions that are more than one output: a list of instructions in cells of 64 bits (enum op). */
+#define CELLS 32       /* an instruction may begin in one of these */
+#define CELLS_TOTAL 47 /* with the operands of the last instruction */
 struct program {
 	__u64 cells[CELLS_TOTAL];
-	__u16 set;     /* OP_COPIES: number of the set of ports, plus one; 0: there is none */
-	__u8 exclude;  /* not to the ingress port, which is in the set as well */
-	__u8 growth;   /* bytes that the instructions add to a frame at most */
+	__u16 set;     /* OP_COPIES: number of the set of ports, plus one; 0: no set */
+	__u8 exclude;  /* the ingress port is in the set but gets no copy */
+	__u8 growth;   /* upper bound of the bytes that the instructions add to a frame */
 	__u8 again;    /* has OP_RECIRC */
 	__u8 cuts;     /* has OP_TRUNC */
 	__u8 pad[2];
 };
 
-/* Sets of ports that copies go to at XDP. Each has a devmap of its own, `set0` and so on, because
- * the kernel sends to everything that is in a map. A set whose flows are all gone is used again;
- * as long as programs name it, its ports stay. */
+/* Sets of ports that XDP sends copies to. Each has a devmap of its own, `set0` and so on, because
+ * the kernel sends to every entry of a map. A set without flows may be replaced; its ports stay as
+ * long as a program names it. */
 #define PORT_SETS 32
 #define SET_PORTS 32
 struct port_set {
-	__u32 mtu;          /* the least of its ports' */
-	__u32 blocked;      /* how many of them XDP cannot send to now */
+	__u32 mtu;          /* the smallest of its ports */
+	__u32 blocked;      /* how many of its ports XDP cannot send to now */
 	__u32 blocked_port; /* one of these */
 	__u32 count;
 	__u16 ports[SET_PORTS];
@@ -273,21 +287,21 @@ struct port_set {
 /* Ports, by datapath port number. */
 #define MAX_PORTS 4096
 #define PORT_UP 1     /* may be sent to */
-#define PORT_STACK 2  /* sending means: to the host's stack (internal and tap devices) */
+#define PORT_STACK 2  /* packets go to the host's stack (internal and tap devices) */
 #define PORT_DEVMAP 4 /* XDP may redirect to it: it is in the devmap */
-#define PORT_SPLIT 8  /* XDP may redirect frames in several buffers to it, too */
+#define PORT_SPLIT 8  /* XDP may redirect frames in several buffers to it as well */
 struct port {
 	__u32 ifindex; /* 0: no such port */
 	__u32 flags;
-	__u32 mtu; /* bytes behind the Ethernet header; one VLAN tag is free */
-	__u32 upcall_limit; /* packets that may be on their way up */
-	__u64 sent_up;  /* by programs, atomically */
-	__u64 taken_up; /* by the daemon */
-	__u64 closed_until; /* nothing goes up before this time, nanoseconds, CLOCK_MONOTONIC */
+	__u32 mtu; /* bytes after the Ethernet header; one VLAN tag does not count */
+	__u32 upcall_limit; /* packets that may be on their way to the daemon */
+	__u64 sent_up;  /* packets, counted by programs, atomically */
+	__u64 taken_up; /* packets, counted by the daemon */
+	__u64 closed_until; /* no packet goes up before this time, nanoseconds, CLOCK_MONOTONIC */
 	__u64 pad[3];
 };
 
-/* Port counters where the device does not count (PORT_STACK): [shard * MAX_PORTS + port]. */
+/* Port counters where no device counts (PORT_STACK): [shard * MAX_PORTS + port]. */
 struct port_stats {
 	__u64 rx_packets;
 	__u64 rx_bytes;
@@ -300,12 +314,12 @@ struct port_stats {
 #define IFACE_PROBES 4
 struct iface {
 	__u32 ifindex; /* 0: free */
-	__u32 port;    /* and IFACE_* */
+	__u32 port;    /* with IFACE_* flags */
 };
 
-/* What arrives is the daemon's, which has a socket there. */
+/* Packets belong to the daemon, which has a socket there. */
 #define IFACE_DAEMONS (1u << 31)
-/* At the tc hook, only what the socket's filter has noted is ours. */
+/* At the tc hook, only packets that the socket's filter marked are for the programs. */
 #define IFACE_NOTED (1u << 30)
 /* Generic XDP is attached. */
 #define IFACE_GENERIC (1u << 29)
@@ -332,22 +346,22 @@ enum drop {
 /* Counters of one shard. */
 struct counters {
 	__u64 drops[DROPS];
-	__u64 walked;  /* lookups that the cache did not answer */
-	__u64 masks;   /* masks looked at in them */
-	__u64 found;   /* walks that found a flow */
+	__u64 walked;  /* scans of the masks: lookups that the caches did not answer */
+	__u64 masks;   /* masks searched in them */
+	__u64 found;   /* scans that found a flow */
 	__u64 up;      /* packets sent to the daemon */
 	__u64 passed;  /* XDP: packets left to the next hook */
-	__u64 evicted; /* keys that left the exact-match cache for others */
+	__u64 evicted; /* keys that others replaced in the exact-match cache */
 	__u64 pad[2];
 };
 
-/* Meters: GCRA, one "theoretical arrival time" a band. */
+/* Meters: GCRA with one "theoretical arrival time" for each band, see meter.h. */
 #define MAX_METERS 1024
 #define METER_BANDS 8
 struct meter_band {
 	__u64 cost;  /* picoseconds a bit, or a packet */
 	__u64 depth; /* burst, nanoseconds */
-	__u64 tat;   /* nanoseconds, CLOCK_MONOTONIC; programs, by compare and swap */
+	__u64 tat;   /* nanoseconds, CLOCK_MONOTONIC; written by programs, by compare and swap */
 	__u64 packets; /* dropped by this band */
 	__u64 bytes;
 };
@@ -370,18 +384,18 @@ struct config {
 	__u32 cache_lines; /* a power of two */
 	__u32 shards;      /* a power of two */
 	__u32 max_programs;
-	__u32 miss_ifindex; /* where packets go up; 0: nobody is there */
+	__u32 miss_ifindex; /* the device that packets go up through; 0: none */
 	__u32 vlan_limit;
 	__u32 emc_lines; /* of one CPU; a power of two */
 	__u32 cpus;
 	__u32 generations; /* of variants so far */
-	__u32 cache_mask;  /* lines of the signature cache that are used, less one; may change */
+	__u32 cache_mask;  /* used lines of the signature cache, minus one; may change */
 	__u32 whole_only;  /* some port is PORT_DEVMAP and not PORT_SPLIT; may change */
 	__u64 factors[FACTORS]; /* odd, random, secret; see settings.h */
 };
 
-/* What goes before a packet that is sent up by the tap device: looks like an Ethernet header, so
- * that the kernel may put a VLAN tag at byte 12. All in network order. */
+/* The header before a packet that goes up through the tap device. It resembles an Ethernet header,
+ * so that the kernel can insert a VLAN tag at byte 12. All in network order. */
 #define MISS_ETHERTYPE 0x88b5 /* IEEE 802 local experimental 1 */
 struct miss_header {
 	__be32 in_port;
@@ -395,24 +409,30 @@ struct miss_header {
 	__be32 pad;
 } __attribute__((packed));
 
-/* Instructions of struct program: the first cell is
+/* Instructions of struct program. The first cell is
+ *
  *   op | cells << 8 | a << 16 | b << 32     (cells: length with operands)
- * operands follow. Header fields in operands are in network order, as in a key. A masked set
- * carries value then mask, the value already under the mask. */
+ *
+ * and operands follow. Header fields in operands are in network order, as in a key. A masked set
+ * has the value, already under the mask, and then the mask. */
 enum op {
-	OP_END,           /* nothing is left; drops nothing more */
-	OP_OUTPUT,        /* b: port. Last one: the packet itself, else a copy. a: 1 when last */
+	OP_END,           /* end of the list; the packet is discarded and no drop is counted */
+	OP_OUTPUT,        /* b: port. a: 1: the packet itself, which ends the list; 0: a copy */
 	OP_DROP,          /* b: reason */
 	OP_PUSH_VLAN,     /* a: tpid, b: tci without CFI; host integers */
 	OP_POP_VLAN,
 	OP_SET_ETH,       /* dst+src[0..2], src[2..6]+0: value 2 cells, mask 2 cells */
-	OP_SET_IPV4,      /* src+dst value, mask; cell: tos value, tos mask, ttl value, ttl mask as bytes in memory order, zero */
-	OP_SET_IPV6,      /* src 2+2 cells, dst 2+2 cells, cell: label value, label mask (be32 each), cell: tclass value, mask, hlimit value, mask, zero */
+	OP_SET_IPV4,      /* src+dst value, mask; cell: tos value, tos mask, ttl value, ttl mask as
+			   * bytes in memory order, zero */
+	OP_SET_IPV6,      /* src 2+2 cells, dst 2+2 cells; cell: label value, label mask (be32 each);
+			   * cell: tclass value, mask, hlimit value, mask, zero */
 	OP_SET_TCP,       /* cell: src value, src mask, dst value, dst mask (be16 each) */
 	OP_SET_UDP,
 	OP_SET_SCTP,
-	OP_SET_ICMP,      /* b: type value, type mask, code value, code mask as bytes in memory order; a: 1 for ICMPv6 */
-	OP_SET_ARP,       /* cell spa+tpa value, mask; sha+tha[0..2], tha[2..6]+0 value 2 cells, mask 2 cells; a: op value, b: op mask (host integers) */
+	OP_SET_ICMP,      /* b: type value, type mask, code value, code mask as bytes in memory
+			   * order; a: 1 for ICMPv6 */
+	OP_SET_ARP,       /* cell spa+tpa value, mask; sha+tha[0..2], tha[2..6]+0 value 2 cells, mask
+			   * 2 cells; a: op value, b: op mask (host integers) */
 	OP_SET_ND,        /* target value 2, mask 2; sll+0 value, mask; tll+0 value, mask */
 	OP_SET_ND_EXT,    /* cell: reserved value, mask (be32 each); a: type value | type mask << 8 */
 	OP_SET_MPLS,      /* cell: value, mask (be32 each) */
@@ -423,21 +443,21 @@ enum op {
 	OP_RECIRC,        /* b: recirc_id, host integer */
 	OP_HASH,          /* a: symmetric, b: basis */
 	OP_TRUNC,         /* b: bytes, for the next output */
-	/* a: cells to skip when not chosen; b: probability. The packet itself goes on into what follows,
-	 * so only where nothing follows the sample, or it undos nothing but copies. */
+	/* a: cells to skip when not chosen; b: probability. The packet itself continues in the sample's
+	 * actions. So a sample is last in its list, or contains nothing but copies. */
 	OP_SAMPLE,
 	OP_METER,         /* b: id */
 	OP_CHECK_LEN,     /* a: cells to skip when longer; b: length */
-	/* XDP: to all ports of the program's set, which ends it. tc: nothing; outputs to the same ports
-	 * follow. */
+	/* XDP: sends to all ports of the program's set and ends the list. tc: does nothing; outputs to
+	 * the same ports follow. */
 	OP_COPIES,
 	OP_COUNT,
 };
 
-/* Slots of the tail-call table, one table a hook. */
+/* Slots of the tail-call table. Each hook has one table. */
 enum tail {
 	TAIL_LOOKUP, /* a packet from a port: the present variant */
-	TAIL_RECIRC, /* a packet that is looked up again: metadata is in `state` */
+	TAIL_RECIRC, /* a packet that is looked up again: metadata is in struct state */
 	TAIL_MASK_SCAN,
 	TAIL_EXEC,
 	TAIL_PULL, /* tc: makes headers linear, then looks up */

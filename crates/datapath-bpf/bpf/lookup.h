@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* From a key to a flow by the signature cache, and what to do with a packet whose flow is known.
+/* From a key to a flow by the caches, and the action for a packet whose flow is known.
  *
- * Hash: the sum of the words under a mask, each by factors of its own (`hash_word`; in the index
- * also the mask's number times one more), the high half mixed once. Factors are odd, random and
- * secret.
+ * Hash: the sum of the words under a mask, each weighted by factors of its own (hash_word), with
+ * the high half of the sum mixed in once. In the index the weighted number of the mask is added.
+ * Factors are odd, random and secret.
  *
- * First asked is the train, then the exact-match cache, then the signature cache, which goes by the
- * hash under the union of all masks. What that has is a hint: the key is compared under the mask of
- * the slot. What the present variant cannot compare is not there for it; the walk, which parses
- * everything, decides then. */
+ * Order: the last flow, the exact-match cache, the signature cache (by the hash under the union of
+ * all masks), the scan of the masks. An entry of the signature cache is a hint: the key is compared
+ * under the mask of the slot. The present variant ignores flows whose words it does not compare;
+ * the scan of the masks, which parses everything, decides then.
+ */
 #ifndef SLIPSWITCH_LOOKUP_H
 #define SLIPSWITCH_LOOKUP_H
 
@@ -21,16 +22,16 @@
 #include "last_flow.h"
 
 #define NO_SLOT 0xffffffffu
-#define PULL_BYTES 512 /* tc: how much of a packet is made linear for its headers */
+#define PULL_BYTES 512 /* tc: bytes of a packet that are made linear for its headers */
 
-/* The kernel ends a packet's 34th tail call in the program that makes it (MAX_TAIL_CALL_CNT). */
+/* The kernel ends a packet's program at its 34th tail call (MAX_TAIL_CALL_CNT). */
 #define TAIL_CALLS 33
-/* To the first lookup, twice when headers are made linear in between. */
+/* Tail calls up to the first lookup, which is twice when headers are made linear in between. */
 #define CALLS_TO_LOOKUP 3
-/* To a lookup again, twice, to the walk, and up. */
+/* Tail calls after a program: to a new lookup, twice, to the scan of the masks, and to the miss. */
 #define CALLS_AFTER_PROGRAM 5
 
-/* Does `f(x)` for the words of each group. */
+/* Expand `f` for each word of a group. */
 #define HOT_EACH(f) EMC_EACH(f) f(W_RECIRC)
 #define COLD_EACH(f)                                                                      \
 	f(W_META) f(W_REST) f(W_MPLS0) f(W_MPLS1) f(W_SRC0) f(W_SRC1) f(W_DST0) f(W_DST1) \
@@ -41,7 +42,11 @@
 	if (wants(BIT(x))) \
 		UNION_WORD(x)
 
-/* `sum`: of the words before W_RECIRC, which is zero in packets from ports. */
+/**
+ * cache_hash_of_port - Returns the signature cache's hash of a packet from a port.
+ * @sum: sum of the words before W_RECIRC, which is zero in packets from ports
+ * @key: the packet's key
+ */
 static __always_inline __u32 cache_hash_of_port(__u64 sum, const __u64 *key)
 {
 	if (wants(COLD_BITS)) {
@@ -50,6 +55,7 @@ static __always_inline __u32 cache_hash_of_port(__u64 sum, const __u64 *key)
 	return finish_hash(sum);
 }
 
+/* Returns the signature cache's hash of a key. */
 static __always_inline __u32 cache_hash(const __u64 *key)
 {
 	__u64 sum = 0;
@@ -58,7 +64,7 @@ static __always_inline __u32 cache_hash(const __u64 *key)
 	return cache_hash_of_port(sum, key);
 }
 
-/* Where the signature cache has `hash`; NULL only where the maps are smaller than they say. */
+/* Returns the line of a hash; NULL only if the maps are smaller than they state. */
 static __always_inline struct cache_line *sigcache_line(__u32 hash)
 {
 	struct config *c = config_here();
@@ -67,7 +73,7 @@ static __always_inline struct cache_line *sigcache_line(__u32 hash)
 	return bpf_map_lookup_elem(&cache, &line);
 }
 
-/* The slot that the cache has for `hash`, or NO_SLOT. */
+/* Returns the slot that the signature cache has for `hash`, or NO_SLOT. */
 static __always_inline __u32 sigcache_find(__u32 hash)
 {
 	struct cache_line *l = sigcache_line(hash);
@@ -84,7 +90,7 @@ static __always_inline __u32 sigcache_find(__u32 hash)
 			break;
 		}
 	}
-	/* 0 says free: the slot becomes NO_SLOT. */
+	/* A free entry is 0, which becomes NO_SLOT. */
 	return (__u32)found - 1;
 }
 
@@ -93,9 +99,17 @@ static __always_inline __u32 sigcache_find(__u32 hash)
 	if (wants(BIT(x)))                                                  \
 		diff |= (key[x] ^ detail->cold[x - HOT_WORDS]) & mask->words[x];
 
-/* True when `key` is of this flow. */
+/**
+ * lookup_matches - Compares a key with a flow.
+ * @key: the packet's key
+ * @slot: the flow
+ * @number: its number
+ * @mask: its mask
+ *
+ * Return: true when the packet belongs to the flow.
+ */
 static __always_inline bool lookup_matches(const __u64 *key, const struct slot *slot, __u32 number,
-				    const struct mask *mask)
+					   const struct mask *mask)
 {
 	struct slot_detail *detail;
 	__u64 diff = 0;
@@ -110,7 +124,7 @@ static __always_inline bool lookup_matches(const __u64 *key, const struct slot *
 	return !diff;
 }
 
-/* What the packet carries on when it leaves the fast path. */
+/* Keeps the offsets of layers in the state. */
 static __always_inline void state_keep_layers(struct state *st, const struct layers *layers)
 {
 	st->mpls = layers->mpls;
@@ -123,6 +137,7 @@ static __always_inline void state_keep_layers(struct state *st, const struct lay
 	if (wants(BIT(x))) \
 		KEEP_WORD(x)
 
+/* Keeps a key in the state, those words that some flow matches on. */
 static __always_inline void state_keep_key(struct state *st, const __u64 *key)
 {
 	HOT_EACH(KEEP_WORD)
@@ -131,11 +146,17 @@ static __always_inline void state_keep_key(struct state *st, const __u64 *key)
 	}
 }
 
-/* This flow cannot be run at this hook; the packet is as it came, or was looked up again. */
+/**
+ * lookup_leave - Leaves a packet whose flow cannot run at this hook.
+ * @ctx: the packet; pointers into it become invalid
+ * @depth: recirculations so far
+ *
+ * Return: the verdict. At XDP the packet goes to the next hook as it arrived, at tc to the daemon.
+ */
 static __always_inline int lookup_leave(hook_ctx *ctx, __u32 depth)
 {
 #if AT_XDP
-	/* The next hook knows nothing of what was done here: it does it anew. */
+	/* The next hook starts again with the frame as it arrived. */
 	if (depth && undo_restore(ctx))
 		return drop(DROP_UNSUPPORTED);
 	COUNT(passed);
@@ -145,13 +166,18 @@ static __always_inline int lookup_leave(hook_ctx *ctx, __u32 depth)
 #endif
 }
 
-/* The daemon wants no misses of this port now. */
+/* Returns true when the daemon accepts no misses of this port now. */
 static __always_inline bool port_is_closed(const struct port *port)
 {
 	return *(volatile __u64 *)&port->closed_until > bpf_ktime_get_coarse_ns();
 }
 
-/* `hooks`, `flags`: of a slot. */
+/**
+ * lookup_runs_here - Checks whether a packet can run its flow at this hook.
+ * @ctx: the packet
+ * @hooks: hooks of the slot
+ * @flags: flags of the slot
+ */
 static __always_inline bool lookup_runs_here(hook_ctx *ctx, __u32 hooks, __u32 flags)
 {
 	if (!(hooks & HOOK))
@@ -159,18 +185,19 @@ static __always_inline bool lookup_runs_here(hook_ctx *ctx, __u32 hooks, __u32 f
 	return AT_XDP || !(flags & FLOW_NO_GSO) || !is_gso(ctx);
 }
 
-/* XDP can redirect only to what is in the devmap, and frames in several buffers not to all of
- * that; the next hook can send to any port. */
+/* Returns true when this hook can send the packet to `port`. XDP can redirect only to devices in
+ * the devmap, and frames in several buffers only to some of these; the next hook can send to any
+ * port. */
 static __always_inline bool lookup_can_redirect(const struct view *v, const struct port *port)
 {
 #if AT_XDP
 	const __u32 open = PORT_UP | PORT_DEVMAP | PORT_SPLIT;
 	__u32 flags;
 
-	/* Most ports, in one comparison. */
+	/* One comparison suffices for most ports. */
 	if (!port || (port->flags & open) == open)
 		return true;
-	flags = *(volatile __u32 *)&port->flags; /* anew: else most ports pay for keeping it */
+	flags = *(volatile __u32 *)&port->flags; /* read again: most packets would pay for a register */
 	if (!(flags & PORT_UP))
 		return true;
 	return flags & PORT_DEVMAP && v->whole;
@@ -179,7 +206,7 @@ static __always_inline bool lookup_can_redirect(const struct view *v, const stru
 #endif
 }
 
-/* The same for what a program sends, to whatever port. */
+/* The same for a program, which may send to any port. */
 static __always_inline bool lookup_can_redirect_any(const struct view *v)
 {
 #if AT_XDP
@@ -194,6 +221,7 @@ static __always_inline bool lookup_can_redirect_any(const struct view *v)
 #endif
 }
 
+/* Initializes the state of a packet from a port. */
 static __always_inline void state_init(struct state *st, __u32 in_port)
 {
 	st->in_port = in_port;
@@ -207,6 +235,7 @@ static __always_inline void state_init(struct state *st, __u32 in_port)
 	st->calls = CALLS_TO_LOOKUP;
 }
 
+/* Sets the state to the beginning of a program; `length` is that of the frame. */
 static __always_inline void state_begin_program(struct state *st, __u32 program, __u32 length)
 {
 	st->program = program;
@@ -215,7 +244,7 @@ static __always_inline void state_begin_program(struct state *st, __u32 program,
 	st->length = length;
 }
 
-/* What the host's stack sends is counted by no device. `bytes`: the frame. */
+/* Counts a packet that the host's stack sent, which no device counts. `bytes`: of the frame. */
 static __always_inline void count_ingress(__u32 in_port, __u32 bytes)
 {
 	struct port *port;
@@ -227,8 +256,16 @@ static __always_inline void count_ingress(__u32 in_port, __u32 bytes)
 		count_rx(in_port, bytes);
 }
 
-/* A header is out of reach, or there are too many. Not twice: what was pulled is enough or it is
- * the daemon's. */
+/**
+ * lookup_unparsed - Continues with a packet that was not parsed.
+ * @ctx: the packet
+ * @why: enum parse: a header is out of reach, or there are too many
+ * @depth: recirculations so far
+ *
+ * Headers are made linear once. If that is not enough, the packet is for the daemon.
+ *
+ * Return: the verdict.
+ */
 static __always_inline int lookup_unparsed(hook_ctx *ctx, int why, __u32 depth)
 {
 #if !AT_XDP
@@ -240,20 +277,22 @@ static __always_inline int lookup_unparsed(hook_ctx *ctx, int why, __u32 depth)
 	return lookup_leave(ctx, depth);
 }
 
-/* What the fast path knows of a packet. */
+/* The fast path's view of a packet. */
 struct packet {
 	__u64 key[WORDS];
 	struct layers layers;
 };
 
-/* What a flow does with its packets. */
+/* The action for the packets of a flow; fields as in struct slot. */
 struct decision {
 	__u32 slot;
 	__u32 output, program;
 	__u32 hooks, flags;
 };
 
-static __always_inline void lookup_decide_by(struct decision *d, __u32 number, const struct slot *slot)
+/* Decides by a slot. */
+static __always_inline void lookup_decide_by(struct decision *d, __u32 number,
+					     const struct slot *slot)
 {
 	d->slot = number;
 	d->output = slot->output;
@@ -262,7 +301,7 @@ static __always_inline void lookup_decide_by(struct decision *d, __u32 number, c
 	d->flags = slot->flags;
 }
 
-/* By an entry of the exact-match cache. False: by the walk. */
+/* Decides by `what` of an entry of the exact-match cache. False: the masks have to be scanned. */
 static __always_inline bool lookup_decide_at_once(struct decision *d, __u64 what)
 {
 	struct slot *slot;
@@ -280,9 +319,17 @@ static __always_inline bool lookup_decide_at_once(struct decision *d, __u64 what
 	return slot;
 }
 
-/* By the signature cache; the exact-match cache then knows it, too. False: by the walk. */
+/**
+ * lookup_decide - Decides by the signature cache, and puts the flow into the exact-match cache.
+ * @key: the packet's key
+ * @k: the same for the exact-match cache
+ * @hash: the same for the signature cache
+ * @d: becomes the decision
+ *
+ * Return: false when the masks have to be scanned.
+ */
 static __always_inline bool lookup_decide(const __u64 *key, const struct emc_key *k, __u32 hash,
-				   struct decision *d)
+					  struct decision *d)
 {
 	__u32 number = sigcache_find(hash), mask_number;
 	__u64 tag = emc_tag(number);
@@ -290,7 +337,8 @@ static __always_inline bool lookup_decide(const __u64 *key, const struct emc_key
 	struct slot *slot;
 	struct mask *mask;
 
-	/* Zero, but known only when the epoch is. */
+	/* Zero, but computed from the epoch: the CPU loads the slot after the epoch (emc.h). The
+	 * assembler keeps the compiler from seeing that it is zero. */
 	asm volatile("%0 ^= %0" : "+r"(after));
 	number += after;
 	slot = bpf_map_lookup_elem(&slots, &number);
@@ -298,7 +346,8 @@ static __always_inline bool lookup_decide(const __u64 *key, const struct emc_key
 		return false;
 	mask_number = slot->mask;
 	mask = bpf_map_lookup_elem(&masks, &mask_number);
-	if (!mask || slot->dead || mask->needs & ~settings.needs || !lookup_matches(key, slot, number, mask))
+	if (!mask || slot->dead || mask->needs & ~settings.needs ||
+	    !lookup_matches(key, slot, number, mask))
 		return false;
 	lookup_decide_by(d, number, slot);
 	if (emc_may_remember(mask))
@@ -306,12 +355,23 @@ static __always_inline bool lookup_decide(const __u64 *key, const struct emc_key
 	return true;
 }
 
+/* No verdict: nothing was done, and the packet takes a slower path. */
 #define NOT_HERE 0x7fffffff
 
-/* Sends a packet from a port by the flow in `slot`, which only sends it to port `output`. `bytes`:
- * the frame. NOT_HERE, and nothing is done: this hook cannot. */
-static __always_inline int lookup_forward(hook_ctx *ctx, const struct view *v, __u32 in_port, __u32 slot,
-				   __u32 output, __u32 bytes, __u32 tcp_flags)
+/**
+ * lookup_forward - Sends a packet from a port by a flow whose action is one output.
+ * @ctx: the packet
+ * @v: its bytes
+ * @in_port: ingress port
+ * @slot: number of the flow
+ * @output: number of the port to send to
+ * @bytes: of the frame
+ * @tcp_flags: host integer; 0 when the packet is not TCP
+ *
+ * Return: the verdict, or NOT_HERE, and nothing is done, when this hook cannot send there.
+ */
+static __always_inline int lookup_forward(hook_ctx *ctx, const struct view *v, __u32 in_port,
+					  __u32 slot, __u32 output, __u32 bytes, __u32 tcp_flags)
 {
 	struct port *port = port_of(output);
 
@@ -322,12 +382,12 @@ static __always_inline int lookup_forward(hook_ctx *ctx, const struct view *v, _
 	return output_to(ctx, port, output, v->length);
 }
 
-/* A packet of the shape that most have, when its flow is in the exact-match cache and only sends
- * it to one port; else NOT_HERE. */
+/* Handles a packet of the common shape when its flow is cached and its action is one output.
+ * Returns the verdict, or NOT_HERE. */
 static __always_inline int lookup_fast(hook_ctx *ctx, __u32 in_port)
 {
 	const struct view v = { data_of(ctx), data_end_of(ctx), linear_length(ctx), true };
-	struct last_flow *train = last_flow_here(); /* a call: before registers are in use */
+	struct last_flow *train = last_flow_here(); /* calls a helper: before registers are in use */
 	__u64 words[EMC_WORDS], what;
 	__u32 tcp_flags, output;
 
@@ -337,12 +397,12 @@ static __always_inline int lookup_fast(hook_ctx *ctx, __u32 in_port)
 	output = emc_output(what);
 	if (!what || output == NO_PORT || !lookup_runs_here(ctx, emc_hooks(what), emc_flags(what)))
 		return NOT_HERE;
-	/* No tag is beside it. */
+	/* The whole frame is in memory: parse_fast() refuses tags outside of it. */
 	return lookup_forward(ctx, &v, in_port, emc_slot(what), output, v.length, tcp_flags);
 }
 
-/* Of a slot that has a program. It is looked up for that alone: what the fast path carries along,
- * all packets pay for. */
+/* Returns true when the slot, which has a program, has FLOW_PRECHECK. The slot is read for this
+ * alone: if the fast path carried the flag along, every packet would pay for it. */
 static __always_inline bool needs_precheck(__u32 number)
 {
 #if AT_XDP
@@ -354,7 +414,7 @@ static __always_inline bool needs_precheck(__u32 number)
 #endif
 }
 
-/* A packet from a port. */
+/* The program in TAIL_LOOKUP: a packet from a port. */
 static __always_inline int lookup(hook_ctx *ctx)
 {
 	__u32 in_port = ingress_port(ctx);
@@ -375,8 +435,8 @@ static __always_inline int lookup(hook_ctx *ctx)
 	if (verdict != NOT_HERE)
 		return verdict;
 	view = view_of(ctx);
-	/* In memory for good: taken apart into variables it would be put together anew at each
-	 * branch of the parser. */
+	/* Keeps the packet in memory. The compiler would split it into variables, and assemble it again
+	 * at each branch of the parser. */
 	opaque(p);
 	key = p->key;
 	p->layers = (struct layers){};
@@ -440,7 +500,7 @@ slow:
 	return lookup_unparsed(ctx, err, 0);
 }
 
-/* The kernel would end the program before its end. */
+/* Returns true when the kernel would end the flow's program before its end. */
 static __always_inline bool lookup_exceeds_tail_calls(const struct state *st, __u32 number)
 {
 	struct slot_detail *detail = detail_of(number);
@@ -448,8 +508,17 @@ static __always_inline bool lookup_exceeds_tail_calls(const struct state *st, __
 	return !detail || detail->instructions + st->calls + CALLS_AFTER_PROGRAM > TAIL_CALLS;
 }
 
-/* A packet whose flow is known and whose key and metadata are in `st`. */
-static __always_inline int lookup_run(hook_ctx *ctx, struct state *st, struct slot *slot, __u32 number)
+/**
+ * lookup_run - Runs the flow of a packet whose key and metadata are in the state.
+ * @ctx: the packet
+ * @st: its state
+ * @slot: the flow
+ * @number: its number
+ *
+ * Return: the verdict.
+ */
+static __always_inline int lookup_run(hook_ctx *ctx, struct state *st, struct slot *slot,
+				      __u32 number)
 {
 	__u32 bytes = frame_length(ctx), to = slot->output;
 	struct port *port = port_of(to); /* NULL for NO_PORT */
@@ -461,7 +530,7 @@ static __always_inline int lookup_run(hook_ctx *ctx, struct state *st, struct sl
 		return lookup_leave(ctx, st->depth);
 	if (slot->program != NO_PROGRAM && !lookup_can_redirect_any(&view))
 		return lookup_leave(ctx, st->depth);
-	/* What is left of a long way is the daemon's. */
+	/* The daemon takes over a packet that needs too many tail calls. */
 	if (slot->program != NO_PROGRAM && lookup_exceeds_tail_calls(st, number))
 		return lookup_leave(ctx, st->depth);
 	if (AT_XDP && slot->program != NO_PROGRAM && slot->flags & FLOW_PRECHECK) {
@@ -480,7 +549,8 @@ static __always_inline int lookup_run(hook_ctx *ctx, struct state *st, struct sl
 	return tail_call(ctx, TAIL_EXEC);
 }
 
-/* A packet that is looked up again, or whose headers are rare: by the metadata in `state`. */
+/* The program in TAIL_RECIRC: a packet that is looked up again, or one with rare headers. Its
+ * metadata is in the state. */
 static __always_inline int lookup_recirc(hook_ctx *ctx)
 {
 	struct state *st = state_here();

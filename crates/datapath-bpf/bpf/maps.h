@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The maps, by the names that the loader knows. Sizes of 1 are set by the loader. Plain arrays
- * are mapped by the daemon; looking one up is a few instructions without a call.
+/* The maps, by the names that the loader uses. The loader sets sizes that are 1 here. The daemon
+ * maps plain arrays into its memory; a program looks an element up in a few instructions without a
+ * call.
  *
- * What most packets look at are tables: array maps of one element, in which the loader makes room
- * for all entries. Programs know their addresses, so that an entry is an addition away and
- * nothing goes through the stack. */
+ * The arrays that most packets read are tables: array maps of one element, in which the loader
+ * makes room for all entries. Programs know their addresses, so the address of an entry is one
+ * addition and nothing goes through the stack.
+ */
 #ifndef SLIPSWITCH_MAPS_H
 #define SLIPSWITCH_MAPS_H
 
@@ -15,14 +17,24 @@
 #include "settings.h"
 #include "state.h"
 
+/* TABLE - Declares a table of entries of `struct type`. */
 #define TABLE(type, name) struct type name##_table[1] SEC(".data." #name)
 
-/* Keeps the compiler from deriving `var` anew from what it was computed of, in a form that the
- * verifier does not follow. */
+/* opaque - Hides from the compiler how a variable was computed. Otherwise the compiler may compute
+ * it again from its sources in a form that the verifier does not follow. */
 #define opaque(var) asm volatile("" : "+r"(var))
 
-/* Entry `number` of a table that has `entries`; NULL behind its end. The address is computed of
- * the number that was compared, not before. */
+/**
+ * ENTRY_OF - Returns the address of an entry of a table.
+ * @name: the table
+ * @number: number of the entry
+ * @entries: how many entries the table has
+ *
+ * The verifier accepts the address only when it is computed from the very register that was
+ * compared with `entries`, which the opaque() calls ensure.
+ *
+ * Return: NULL when `number` is beyond the end.
+ */
 #define ENTRY_OF(name, number, entries)                             \
 	({                                                          \
 		__typeof__(&name##_table[0]) entry_ = name##_table; \
@@ -44,7 +56,7 @@ TABLE(emc_line, emc);
 /* By CPU. */
 TABLE(last_flow, last_flows);
 
-/* Of the epochs of slots. */
+/* One element. */
 TABLE(epochs, epochs);
 
 /* By CPU. */
@@ -65,7 +77,7 @@ struct {
 	__type(value, struct slot);
 } slots SEC(".maps");
 
-/* The rest of them, by slot number. */
+/* The other part of each flow, by slot number. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -74,7 +86,7 @@ struct {
 	__type(value, struct slot_detail);
 } details SEC(".maps");
 
-/* Masks, in the order of the walk. */
+/* Masks, in the order of a scan. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -90,7 +102,7 @@ struct {
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, struct bucket);
-} flow_index asm("index") SEC(".maps"); /* index() is a function of C */
+} flow_index asm("index") SEC(".maps"); /* C has a function index() */
 
 /* Hash of a key under the union of the masks -> slot number. */
 struct {
@@ -101,7 +113,7 @@ struct {
 	__type(value, struct cache_line);
 } cache SEC(".maps");
 
-/* What flows counted of late: [shard * max_flows + slot] */
+/* Recent counts of flows: [shard * max_flows + slot] */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -110,7 +122,7 @@ struct {
 	__type(value, struct recent);
 } recent SEC(".maps");
 
-/* What they counted before, by slot number. */
+/* Earlier counts of flows, by slot number. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -164,7 +176,7 @@ struct {
 	__type(value, struct config);
 } config SEC(".maps");
 
-/* One table of programs for each hook. */
+/* enum tail -> program. Each hook has a map of its own. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
 	__uint(max_entries, TAILS);
@@ -172,7 +184,7 @@ struct {
 	__type(value, __u32);
 } tails SEC(".maps");
 
-/* What a packet carries between programs of one hook on one CPU. */
+/* The state of the packet that a CPU processes. Each hook has a map of its own. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -180,7 +192,7 @@ struct {
 	__type(value, struct state);
 } states SEC(".maps");
 
-/* Where XDP may redirect to, by port number. */
+/* Devices that XDP may redirect to, by port number. */
 struct {
 	__uint(type, BPF_MAP_TYPE_DEVMAP);
 	__uint(max_entries, MAX_PORTS);
@@ -188,7 +200,7 @@ struct {
 	__type(value, __u32);
 } devmap SEC(".maps");
 
-/* By the number of a set. */
+/* Sets of ports for copies at XDP, by number of the set. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -197,6 +209,7 @@ struct {
 	__type(value, struct port_set);
 } port_sets SEC(".maps");
 
+/* Returns the state of this CPU's packet; NULL never, but the verifier requires a check. */
 static __always_inline struct state *state_here(void)
 {
 	__u32 zero = 0;
@@ -204,6 +217,7 @@ static __always_inline struct state *state_here(void)
 	return bpf_map_lookup_elem(&states, &zero);
 }
 
+/* Returns the configuration; NULL never, but the verifier requires a check. */
 static __always_inline struct config *config_here(void)
 {
 	__u32 zero = 0;
@@ -211,11 +225,13 @@ static __always_inline struct config *config_here(void)
 	return bpf_map_lookup_elem(&config, &zero);
 }
 
+/* Returns the other part of a flow, or NULL when there is no such slot. */
 static __always_inline struct slot_detail *detail_of(__u32 slot)
 {
 	return bpf_map_lookup_elem(&details, &slot);
 }
 
+/* Returns a port by its number, or NULL when the number is no port's (NO_PORT, for example). */
 static __always_inline struct port *port_of(__u32 number)
 {
 	return ENTRY_OF(ports, number, MAX_PORTS);

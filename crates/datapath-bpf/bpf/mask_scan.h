@@ -83,8 +83,8 @@ static __always_inline void sigcache_store(__u32 hash, __u32 number)
 	*(volatile __u64 *)&l->entries[way % WAYS] = (__u64)hash << 32 | (number + 1);
 }
 
-/* Ends a search without a flow at any hook; returns the verdict. XDP drops a packet that would not go
- * up at the next hook either: a flood then costs no socket buffers. */
+/* Ends a search without a flow at any hook; returns the verdict. XDP drops a packet that would not
+ * go up at the next hook either: a flood then costs no socket buffers. */
 static __always_inline int mask_scan_not_found(hook_ctx *ctx, const struct state *st)
 {
 #if AT_XDP

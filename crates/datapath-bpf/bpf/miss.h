@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* tc: a packet without a flow that runs here goes up to the daemon. It goes through a tap device, so
- * that its segmentation and its unfinished checksum go with it. */
+/* tc: a packet without a flow that runs here goes up to the daemon. It goes through a tap device,
+ * so that its segmentation and its unfinished checksum go with it. */
 #ifndef SLIPSWITCH_MISS_H
 #define SLIPSWITCH_MISS_H
 
@@ -10,8 +10,8 @@
  * miss_admit - Decides whether one more packet of a port may go up, and counts it.
  * @in_port: number of the port
  *
- * At most `upcall_limit` packets of a port are on their way to the daemon. None goes while the daemon
- * has closed the port.
+ * At most `upcall_limit` packets of a port are on their way to the daemon. None goes while the
+ * daemon has closed the port.
  *
  * Return: true when the packet may go up.
  */

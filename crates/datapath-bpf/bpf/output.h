@@ -20,7 +20,8 @@ static __always_inline __u32 frame_length(hook_ctx *ctx)
 	return data_length(ctx) + tag_length(ctx);
 }
 
-/* Drops a packet of a flow whose action is to drop, for the reason in the slot; returns the verdict. */
+/* Drops a packet of a flow whose action is to drop, for the reason in the slot; returns the
+ * verdict. */
 static __always_inline int drop_by(__u32 slot)
 {
 	struct slot_detail *detail = detail_of(slot);
@@ -34,8 +35,8 @@ static __always_inline int drop_by(__u32 slot)
  * @port: the port
  * @length: data_length(ctx); also in the functions below
  *
- * One VLAN tag does not count against the MTU. A packet that is still to be segmented is cut to size
- * later.
+ * One VLAN tag does not count against the MTU. A packet that is still to be segmented is cut to
+ * size later.
  *
  * Return: true when the frame is too long.
  */

@@ -1,11 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* From a frame to the words of its key: the same as flow::extract, whose text says what is zero
- * in the key of a malformed frame.
+/* From a frame to the words of its key. The result equals that of flow::extract, whose
+ * documentation says which fields of a malformed frame are zero.
  *
- * `parse` is in line and writes where it is told. What is rare and costs the verifier a lot
- * (MPLS, IPv6 extension headers, neighbour messages) it leaves to `parse_all`, which is a
- * function of its own, as are the two loops: the verifier reads each once, knowing nothing of
- * the arguments, not once for each way that leads there. */
+ * parse_headers() is inlined and writes to the key that it is given. Headers that are rare and
+ * costly for the verifier (MPLS, IPv6 extension headers, neighbour messages) are left to
+ * parse_all(), which is a function of its own, as are the two loops. The verifier reads each of
+ * these functions once, with unknown arguments, and not once for each path that leads there.
+ *
+ * Functions that return int return enum parse. Parameters that several of them share:
+ *
+ *   key      the words to fill in; the caller zeroed them
+ *   v        the frame
+ *   layers   becomes the offsets of layers
+ *   scope    PARSE_COMMON: rare headers give PARSE_ALL
+ */
 #ifndef SLIPSWITCH_PARSE_H
 #define SLIPSWITCH_PARSE_H
 
@@ -22,9 +30,9 @@
 #define NEIGHBOUR_SOLICIT 135
 #define NEIGHBOUR_ADVERT 136
 #define PROTO_ICMPV6 58
-#define PROTO_IPV6_LATER 44 /* what later fragments are, whatever they carry */
+#define PROTO_IPV6_LATER 44 /* nw_proto of later fragments, whatever they carry */
 
-/* What parse_headers() follows. */
+/* The headers that parse_headers() follows. */
 enum parse_scope {
 	PARSE_COMMON,       /* headers of most packets; PARSE_ALL for others */
 	PARSE_EVERY_HEADER, /* also MPLS, IPv6 extension headers, neighbour messages */
@@ -35,8 +43,15 @@ static __always_inline bool is_vlan(__u16 type)
 	return type == bpf_htons(ETH_P_8021Q) || type == bpf_htons(ETH_P_8021AD);
 }
 
-/* A neighbour message whose ICMPv6 header is at `offset` of a packet that ends at `end`. Its
- * words go into the key in `state`. */
+/**
+ * parse_neighbour - Reads a neighbour solicitation or advertisement.
+ * @ctx: the packet
+ * @offset: its ICMPv6 header
+ * @end: end of its IP packet
+ *
+ * The words go into the key in the state. If an address option occurs twice, neither the addresses
+ * nor the target count.
+ */
 __noinline int parse_neighbour(hook_ctx *ctx, __u32 offset, __u32 end)
 {
 	struct view v = view_of(ctx);
@@ -60,7 +75,7 @@ __noinline int parse_neighbour(hook_ctx *ctx, __u32 offset, __u32 end)
 		__u32 kind, len;
 		__u64 address;
 
-		/* Fewer than 8 bytes are no option, whatever they say. */
+		/* Fewer than 8 bytes are no option, whatever their length field is. */
 		if (from + 8 > end)
 			goto done;
 		if (from > MAX_OFFSET)
@@ -85,7 +100,7 @@ __noinline int parse_neighbour(hook_ctx *ctx, __u32 offset, __u32 end)
 		} else {
 			continue;
 		}
-		if (twice) /* neither addresses nor the target are to be believed */
+		if (twice)
 			break;
 		if (!first)
 			first = kind;
@@ -110,10 +125,15 @@ done:
 	return PARSED;
 }
 
-/* `offset`, `end`: the transport header, the end of its packet. By protocol number alone. */
-static __always_inline int parse_transport(__u64 *key, hook_ctx *ctx, const struct view *v, __u32 proto,
-				     __u32 offset, __u32 end, struct layers *layers,
-				     const enum parse_scope scope)
+/**
+ * parse_transport - Reads the transport header, as the protocol number demands.
+ * @proto: protocol number
+ * @offset: of the transport header
+ * @end: of its IP packet
+ */
+static __always_inline int parse_transport(__u64 *key, hook_ctx *ctx, const struct view *v,
+					   __u32 proto, __u32 offset, __u32 end,
+					   struct layers *layers, const enum parse_scope scope)
 {
 	__u32 behind = end - offset;
 	void *p;
@@ -164,13 +184,15 @@ static __always_inline int parse_transport(__u64 *key, hook_ctx *ctx, const stru
 	return PARSED;
 }
 
+/* Returns the fields of W_ETH1 that IP and ARP set. */
 static __always_inline __u64 ip_bytes(__u32 frag, __u32 tos, __u32 ttl, __u32 proto)
 {
 	return PLACE(frag, 1, 4) | PLACE(tos, 1, 5) | PLACE(ttl, 1, 6) | PLACE(proto, 1, 7);
 }
 
+/* Reads the IPv4 header and the headers after it. */
 static __always_inline int parse_ipv4(__u64 *key, hook_ctx *ctx, const struct view *v, __u32 offset,
-				struct layers *layers, const enum parse_scope scope)
+				      struct layers *layers, const enum parse_scope scope)
 {
 	__u32 behind = v->length - offset;
 	__u32 header, total, fragment, frag = 0, proto;
@@ -194,19 +216,28 @@ static __always_inline int parse_ipv4(__u64 *key, hook_ctx *ctx, const struct vi
 	return parse_transport(key, ctx, v, proto, offset + header, offset + total, layers, scope);
 }
 
+/* Returns true for the protocol number of an extension header. */
 static __always_inline bool is_extension(__u32 proto)
 {
 	return proto == IPPROTO_HOPOPTS || proto == IPPROTO_ROUTING || proto == IPPROTO_DSTOPTS ||
 	       proto == IPPROTO_AH || proto == IPPROTO_FRAGMENT;
 }
 
-/* Where extension headers led, in one word: offset, protocol, fragment bits, enum parse; the
- * last bit says that one is cut off. */
+/* The result of parse_extensions() in one word: offset, protocol, fragment bits, enum parse. The
+ * last bit is set when a header is cut off. */
 #define LED_TO(offset, proto, frag, err) \
 	((__u64)(offset) | (__u64)(proto) << 32 | (__u64)(frag) << 40 | (__u64)(err) << 48)
 #define CUT_OFF ((__u64)1 << 63)
 
-/* Extension headers from `offset` on, the first of type `proto`, of a packet that ends at `end`. */
+/**
+ * parse_extensions - Follows IPv6 extension headers.
+ * @ctx: the packet
+ * @offset: of the first one
+ * @end: of the IP packet
+ * @proto: type of the first one
+ *
+ * Return: LED_TO() of the transport header.
+ */
 __noinline __u64 parse_extensions(hook_ctx *ctx, __u32 offset, __u32 end, __u32 proto)
 {
 	struct view v = view_of(ctx);
@@ -245,8 +276,9 @@ __noinline __u64 parse_extensions(hook_ctx *ctx, __u32 offset, __u32 end, __u32 
 	return LED_TO(0, 0, 0, PARSE_UP);
 }
 
+/* Reads the IPv6 header and the headers after it. */
 static __always_inline int parse_ipv6(__u64 *key, hook_ctx *ctx, const struct view *v, __u32 offset,
-				struct layers *layers, const enum parse_scope scope)
+				      struct layers *layers, const enum parse_scope scope)
 {
 	__u32 behind = v->length - offset;
 	__u32 payload, first, proto, frag = 0, next = offset + 40, end;
@@ -290,6 +322,7 @@ static __always_inline int parse_ipv6(__u64 *key, hook_ctx *ctx, const struct vi
 	return parse_transport(key, ctx, v, proto, next, end, layers, scope);
 }
 
+/* Reads ARP and RARP. An opcode above 255 is 0 in a key. */
 static __always_inline int parse_arp(__u64 *key, const struct view *v, __u32 offset)
 {
 	void *p = at(v, offset, 28);
@@ -309,7 +342,7 @@ static __always_inline int parse_arp(__u64 *key, const struct view *v, __u32 off
 	return PARSED;
 }
 
-/* Up to three labels. Returns the offset behind the last one of the stack, 0 when it is further. */
+/* Reads up to three labels. `offset` becomes the end of the stack, or 0 when the stack goes on. */
 static __always_inline int parse_mpls(__u64 *key, const struct view *v, __u32 *offset)
 {
 	__be32 label[3] = {};
@@ -338,9 +371,9 @@ static __always_inline int parse_mpls(__u64 *key, const struct view *v, __u32 *o
 	return PARSED;
 }
 
-/* VLAN tags: `*type` and `*offset` become what is behind them. */
-static __always_inline int parse_vlans(__u64 *key, hook_ctx *ctx, const struct view *v, __be16 *type,
-				 __u32 *offset)
+/* Reads VLAN tags, outside of the frame and in it. `type` and `offset` become those after them. */
+static __always_inline int parse_vlans(__u64 *key, hook_ctx *ctx, const struct view *v,
+				       __be16 *type, __u32 *offset)
 {
 	__u32 tag = 0, count = 0;
 
@@ -374,7 +407,7 @@ static __always_inline int parse_vlans(__u64 *key, hook_ctx *ctx, const struct v
 	return PARSED;
 }
 
-/* 802.3: the type is behind an LLC/SNAP header. */
+/* Reads the Ethernet type of an 802.3 frame out of its LLC/SNAP header; 0x05ff when it has none. */
 static __always_inline int parse_llc(const struct view *v, __be16 *type, __u32 *offset)
 {
 	void *p = at(v, *offset, 8);
@@ -390,7 +423,7 @@ static __always_inline int parse_llc(const struct view *v, __be16 *type, __u32 *
 	return PARSED;
 }
 
-/* W_PORT has the ingress port, and metadata is there. */
+/* Zeroes the words. The ingress port in W_PORT and metadata are set before, and stay. */
 static __always_inline void parse_clear(__u64 *key)
 {
 	PUT(key, W_ETH0, 0);
@@ -413,6 +446,7 @@ static __always_inline void parse_clear(__u64 *key)
 	PUT(key, W_ND2, 0);
 }
 
+/* Sets the metadata of a packet from a port. */
 static __always_inline void metadata_of_port(__u64 *key, __u32 in_port)
 {
 	PUT(key, W_RECIRC, 0);
@@ -420,6 +454,7 @@ static __always_inline void metadata_of_port(__u64 *key, __u32 in_port)
 	PUT(key, W_META, 0);
 }
 
+/* Sets the metadata of a packet that is looked up again. */
 static __always_inline void metadata_of_state(__u64 *key, const struct state *st)
 {
 	PUT(key, W_RECIRC,
@@ -428,9 +463,18 @@ static __always_inline void metadata_of_state(__u64 *key, const struct state *st
 	PUT(key, W_META, PLACE(bpf_htonl(st->priority), 4, 0) | PLACE(bpf_htonl(st->mark), 4, 4));
 }
 
-/* All words but those of metadata: in_port, recirc_id, dp_hash, priority, mark. */
+/**
+ * parse_headers - Fills in all words except metadata: in_port, recirc_id, dp_hash, priority, mark.
+ * @key: the words; W_PORT has the ingress port
+ * @ctx: the packet
+ * @v: its bytes
+ * @layers: zeros; becomes the offsets of layers
+ * @scope: which headers are followed
+ *
+ * Return: enum parse.
+ */
 static __always_inline int parse_headers(__u64 *key, hook_ctx *ctx, const struct view *v,
-				 struct layers *layers, const enum parse_scope scope)
+					 struct layers *layers, const enum parse_scope scope)
 {
 	__u32 offset = ETH_HLEN;
 	__be16 type;
@@ -474,7 +518,8 @@ static __always_inline int parse_headers(__u64 *key, hook_ctx *ctx, const struct
 	return PARSED;
 }
 
-/* The whole key and the layers into `state`; for programs of which the loader wants all words. */
+/* Parses the whole key and the offsets of layers into the state. Returns enum parse. For programs
+ * that the loader compiles with all words (settings.needs). */
 __noinline int parse_all(hook_ctx *ctx)
 {
 	struct state *st = state_here();
@@ -492,7 +537,7 @@ __noinline int parse_all(hook_ctx *ctx)
 	return err;
 }
 
-/* TCP flags of the key that `parse_all` made, a host integer. */
+/* Returns the TCP flags of the key that parse_all() made, a host integer. */
 static __always_inline __u32 state_tcp_flags(const struct state *st)
 {
 	return bpf_ntohs(((const __be16 *)&st->key[W_HW1])[2]);

@@ -26,7 +26,7 @@
  * Return: false when the packet has another shape.
  */
 static __always_inline bool parse_fast_transport(__u64 *key, const struct view *v, __u32 proto,
-					    __u32 behind, __u32 *tcp_flags)
+						 __u32 behind, __u32 *tcp_flags)
 {
 	const void *l4 = v->data + ETH_HLEN + FAST_IP;
 	__u16 bits;
@@ -42,8 +42,8 @@ static __always_inline bool parse_fast_transport(__u64 *key, const struct view *
 	return bits >> 12 >= 5 && (bits >> 12) * 4 <= behind;
 }
 
-/* Returns true when all of the frame is in the first buffer. At XDP the length of all buffers costs a
- * call, so it is inferred: a driver fills its first buffer before it uses another, unless it
+/* Returns true when all of the frame is in the first buffer. At XDP the length of all buffers costs
+ * a call, so it is inferred: a driver fills its first buffer before it uses another, unless it
  * separates headers from data. Either the packet ends where the buffer does, or it is a shortest
  * frame with padding. */
 static __always_inline bool parse_fast_in_reach(const struct view *v, __u32 total)
@@ -61,7 +61,8 @@ static __always_inline bool parse_fast_ipv4(__u64 *key, const struct view *v, __
 
 	if (load8(ip) != 0x45 || load16(ip + 6) & bpf_htons(FRAGMENT_MORE | FRAGMENT_OFFSET))
 		return false;
-	if (total < FAST_IP + FAST_UDP || total > behind || behind - total > 0xffff || !parse_fast_in_reach(v, total))
+	if (total < FAST_IP + FAST_UDP || total > behind || behind - total > 0xffff ||
+	    !parse_fast_in_reach(v, total))
 		return false;
 	key[W_ETH1] |= PLACE(load8(ip + 1), 1, 5) | PLACE(load16(ip + 8), 2, 6);
 	key[W_IP4] = load64(ip + 12);
@@ -78,8 +79,8 @@ static __always_inline bool parse_fast_ipv4(__u64 *key, const struct view *v, __
  *
  * Return: false when the packet has another shape.
  */
-static __always_inline bool parse_fast(hook_ctx *ctx, const struct view *v, __u32 in_port, __u64 *words,
-				  __u32 *tcp_flags)
+static __always_inline bool parse_fast(hook_ctx *ctx, const struct view *v, __u32 in_port,
+				       __u64 *words, __u32 *tcp_flags)
 {
 	const void *eth = v->data;
 	__u64 key[EMC_WORDS];

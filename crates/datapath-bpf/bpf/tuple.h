@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What the `hash` action hashes, as the packet is now. */
+/* The input of the `hash` action: the endpoints of the packet as it is now. */
 #ifndef SLIPSWITCH_TUPLE_H
 #define SLIPSWITCH_TUPLE_H
 
 #include "edit.h"
 #include "hash.h"
 
+/* Takes the Ethernet addresses as endpoints. */
 static __always_inline void tuple_ethernet(hook_ctx *ctx, struct tuple *t)
 {
 	__be16 a[6] = {};
@@ -18,7 +19,7 @@ static __always_inline void tuple_ethernet(hook_ctx *ctx, struct tuple *t)
 			    bpf_ntohs(a[5]);
 }
 
-/* In a key the opcode is the protocol. */
+/* Returns the opcode of ARP, which is the protocol in a key; 0 when the message is malformed. */
 static __always_inline __u8 tuple_arp_op(hook_ctx *ctx, __u32 l3)
 {
 	__be16 head[4];
@@ -30,7 +31,8 @@ static __always_inline __u8 tuple_arp_op(hook_ctx *ctx, __u32 l3)
 	return bpf_ntohs(head[3]);
 }
 
-/* The addresses of an IPv6 header are in a key also when the headers behind it are cut off. */
+/* Takes the IPv6 addresses as endpoints. They are in a key even when the headers after them are cut
+ * off. */
 static __always_inline void tuple_ipv6(hook_ctx *ctx, __u32 l3, struct tuple *t)
 {
 	__u32 behind = data_length(ctx) - l3, payload;
@@ -51,6 +53,7 @@ static __always_inline void tuple_ipv6(hook_ctx *ctx, __u32 l3, struct tuple *t)
 	}
 }
 
+/* Takes the IPv4 addresses as endpoints. */
 static __always_inline void tuple_ipv4(hook_ctx *ctx, __u32 l3, struct tuple *t)
 {
 	__be32 a[2];
@@ -61,7 +64,7 @@ static __always_inline void tuple_ipv4(hook_ctx *ctx, __u32 l3, struct tuple *t)
 	t->dst.address[0] = bpf_ntohl(a[1]);
 }
 
-/* Ports, when the whole header is there and possible. */
+/* Takes the transport ports, if the whole header is there and valid. */
 static __always_inline void tuple_ports(hook_ctx *ctx, const struct ip *ip, struct tuple *t)
 {
 	__be16 ports[2];
@@ -81,8 +84,8 @@ static __always_inline void tuple_ports(hook_ctx *ctx, const struct ip *ip, stru
 	t->dst.port = bpf_ntohs(ports[1]);
 }
 
-/* The layers of a packet that comes in as this one is now: the VLAN headers that are looked through
- * count anew. */
+/* Finds the layers as for a packet that arrives in the present form: the VLAN headers that are
+ * skipped are counted again. */
 static __always_inline void tuple_find_layers(hook_ctx *ctx, struct state *st)
 {
 #if !AT_XDP
@@ -92,7 +95,8 @@ static __always_inline void tuple_find_layers(hook_ctx *ctx, struct state *st)
 		st->mpls = st->l3 = st->l4 = 0;
 }
 
-/* The hash of a packet, into `state`. */
+/* Runs OP_HASH: stores the hash of the packet in the state. A function of its own, for the
+ * verifier. */
 __noinline int exec_hash(hook_ctx *ctx, __u32 symmetric, __u32 basis)
 {
 	struct state *st = state_here();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* XDP: programs with FLOW_PRECHECK. These send copies, look the packet up again, or cut the frame.
- * Before such a program runs, a precheck decides whether XDP can complete it; if not, the frame goes
- * on to the next hook.
+ * Before such a program runs, a precheck decides whether XDP can complete it; if not, the frame
+ * goes on to the next hook.
  *
  * A packet that is looked up again may find no flow that runs at XDP. The next hook cannot continue
  * there: it starts again with the frame as it arrived. So the first precheck of a packet whose
@@ -15,9 +15,9 @@
  * frame from a veth to an allocator that they did not come from.
  *
  * Worth, measured as in copies.h: a flow that sets an address, recirculates and outputs runs at XDP
- * 2.55 times as fast as at tcx with 64-byte frames and 2.47 times with 1,500-byte frames (peers with
- * GRO: 1.34 and 1.27). Precheck and undo take 14 to 17 % of the rate of such packets. A packet that
- * is restored and left to tcx has 0.85 of the rate of one that XDP leaves at once.
+ * 2.55 times as fast as at tcx with 64-byte frames and 2.47 times with 1,500-byte frames (peers
+ * with GRO: 1.34 and 1.27). Precheck and undo take 14 to 17 % of the rate of such packets. A packet
+ * that is restored and left to tcx has 0.85 of the rate of one that XDP leaves at once.
  */
 #ifndef SLIPSWITCH_UNDO_H
 #define SLIPSWITCH_UNDO_H
@@ -45,7 +45,8 @@ struct deferred_count {
 	__u32 tcp_flags;
 };
 
-/* One packet's undo state. A change here requires a new LAYOUT_VERSION, as one of struct state does. */
+/* One packet's undo state. A change here requires a new LAYOUT_VERSION, as one of struct state
+ * does. */
 struct undo {
 	__u64 head[UNDO_WORDS];
 	__u32 kept;   /* bytes in `head` */
@@ -60,6 +61,7 @@ struct {
 	__type(value, struct undo);
 } undos SEC(".maps");
 
+/* Returns the undo state of this CPU; NULL never, but the verifier requires a check. */
 static __always_inline struct undo *undo_here(void)
 {
 	__u32 zero = 0;
@@ -71,8 +73,8 @@ static __always_inline struct undo *undo_here(void)
  * undo_keep_head - Keeps the start of the frame.
  * @ctx: the frame as it arrived
  *
- * Whole words first, then the bytes after them. The loops are not unrolled, because each bound check
- * of a packet pointer is a branch that the verifier would follow from every state before it.
+ * Whole words first, then the bytes after them. The loops are not unrolled, because each bound
+ * check of a packet pointer is a branch that the verifier would follow from every state before it.
  *
  * Return: 0, or not 0 when there is no memory.
  */
@@ -171,7 +173,8 @@ static __always_inline void deferred_counts_flush(struct state *st)
  *
  * Return: the verdict.
  */
-static __always_inline int precheck_begin(hook_ctx *ctx, struct state *st, __u32 slot, __u32 tcp_flags)
+static __always_inline int precheck_begin(hook_ctx *ctx, struct state *st, __u32 slot,
+					  __u32 tcp_flags)
 {
 	struct undo *h = undo_here();
 	__u32 at = st->deferred;
@@ -197,7 +200,7 @@ static __always_inline int precheck_begin(hook_ctx *ctx, struct state *st, __u32
  * Return: false when the frame has to go to tc.
  */
 static __always_inline bool precheck_copies(hook_ctx *ctx, const struct state *st,
-				     const struct program *p)
+					    const struct program *p)
 {
 	__u32 number = p->set - 1, length = data_length(ctx), most, blocked;
 	struct port_set *s = bpf_map_lookup_elem(&port_sets, &number);
@@ -232,7 +235,8 @@ static __always_inline bool precheck_undo(hook_ctx *ctx, const struct state *st)
 	return h->kept == h->length || reach <= h->kept;
 }
 
-/* The program in TAIL_PRECHECK: runs the actions, or leaves the packet to the next hook as it arrived. */
+/* The program in TAIL_PRECHECK: runs the actions, or leaves the packet to the next hook as it
+ * arrived. */
 static __always_inline int precheck(hook_ctx *ctx)
 {
 	struct state *st = state_here();
@@ -260,7 +264,8 @@ static __always_inline void deferred_counts_flush(struct state *st)
 {
 }
 
-static __always_inline int precheck_begin(hook_ctx *ctx, struct state *st, __u32 slot, __u32 tcp_flags)
+static __always_inline int precheck_begin(hook_ctx *ctx, struct state *st, __u32 slot,
+					  __u32 tcp_flags)
 {
 	return drop(DROP_UNSUPPORTED); /* no flow at tc has FLOW_PRECHECK */
 }

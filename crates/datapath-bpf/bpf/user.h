@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* For users' programs at the XDP hook: all that is alike in them, so that what is left to write is
- * the parsing of frames. docs/user-programs.md is the contract; what is here keeps its side of it.
+/* The common part of users' programs for the XDP hook. A program adds the parser.
+ * docs/user-programs.md is the contract; these functions keep their side of it.
  *
- *   CAPABILITIES, BIT   once: what the program compares and runs, in bits
- *   struct query        a packet that is looked up; the program's parser fills it in
- *   view_of, at         what of the frame can be read, and the bytes at a place in it, or NULL
- *   load8 to load64     bytes as they lie in memory; PLACE puts them to their place in a word
- *   read_tcp_flags      what `fin_timeout` needs
+ *   CAPABILITIES, BIT   once: the words that the program compares and the instructions that it runs
+ *   struct query        the lookup of a packet; the program's parser fills it in
+ *   view_of, at         the readable bytes of the frame; a pointer to bytes at an offset, or NULL
+ *   load8 to load64     bytes as they lie in memory; PLACE moves them to their place in a word
+ *   read_tcp_flags      the TCP flags, which `fin_timeout` needs
  *   find_flow           searches the daemon's table for the packet
- *   run_flow            does what the flow says, and counts it
- *   pass                leaves the packet to the next hook, and counts it
+ *   run_flow            runs the flow's action and counts the packet
+ *   pass                leaves the packet to the next hook and counts it
  */
 #ifndef SLIPSWITCH_USER_H
 #define SLIPSWITCH_USER_H
@@ -24,17 +24,25 @@
 
 #define NO_SLOT 0xffffffffu
 
-/* Begins as zeros. */
+/* The lookup of one packet; zeros at first. */
 struct query {
-	__u64 key[HOT_WORDS]; /* by W_x, as layout.h says. Of W_PORT the port is put in by find_flow */
-	__u32 known;          /* bit W_x of words that are right, NEEDS_L3: see CAPABILITIES. Words
-			       * behind the hot ones are not compared: flows with them are not found */
+	__u64 key[HOT_WORDS]; /* by W_x of layout.h; find_flow() adds the port to W_PORT */
+	__u32 known;          /* bits W_x of the words that are filled in, NEEDS_L3; see CAPABILITIES.
+			       * Words after the hot ones are not compared: a flow that matches on
+			       * one is not found */
 	__u32 tcp_flags;      /* host integer; 0 when the packet is not TCP */
-	__u32 slot;           /* what was found, or NO_SLOT */
+	__u32 slot;           /* the flow's number, or NO_SLOT */
 };
 
-/* Of the TCP header at `offset`; `length`: bytes of it and its data, as IP says. A header that
- * says of itself what cannot be has no flags. False: it is beyond what can be read. */
+/**
+ * read_tcp_flags - Reads the flags of a TCP header.
+ * @v: the frame
+ * @offset: of the header
+ * @length: bytes of the header and its data, by the IP header
+ * @q: `tcp_flags` is set, unless the header's own length is invalid
+ *
+ * Return: false when the header is beyond the readable bytes.
+ */
 static __always_inline bool read_tcp_flags(const struct view *v, __u32 offset, __u32 length,
 					   struct query *q)
 {
@@ -51,8 +59,9 @@ static __always_inline bool read_tcp_flags(const struct view *v, __u32 offset, _
 	return true;
 }
 
+/* Returns true when the packet belongs to the flow, whose mask this is. */
 static __always_inline bool query_matches(const struct query *q, const struct slot *slot,
-				  const struct mask *mask)
+					  const struct mask *mask)
 {
 	__u64 diff = 0;
 
@@ -62,6 +71,7 @@ static __always_inline bool query_matches(const struct query *q, const struct sl
 	return !diff;
 }
 
+/* Searches one bucket of the index; true when the flow is found. */
 static __always_inline bool query_search_bucket(struct query *q, const struct mask *mask,
 						__u32 mask_number, __u32 bucket, __u32 hash)
 {
@@ -74,8 +84,9 @@ static __always_inline bool query_search_bucket(struct query *q, const struct ma
 	return true;
 }
 
-/* For each mask; 1 ends the search. */
-static inline long query_search_mask(void *map, const __u32 *number, struct mask *mask, struct query *q)
+/* Searches under one mask; a callback of bpf_for_each_map_elem(). Returns 1 to end the search. */
+static inline long query_search_mask(void *map, const __u32 *number, struct mask *mask,
+				     struct query *q)
 {
 	__u64 sum = *number * settings.factors[FACTOR_OF_MASK];
 	__u32 hash;
@@ -92,7 +103,13 @@ static inline long query_search_mask(void *map, const __u32 *number, struct mask
 	       query_search_bucket(q, mask, *number, index_second(hash), hash);
 }
 
-/* False: no flow that this program knows is one of the packet's, or it came by no port. */
+/**
+ * find_flow - Searches the daemon's table for a packet.
+ * @ctx: the packet
+ * @q: key and `known` filled in; `slot` is set
+ *
+ * Return: false when no flow that this program can compare matches, or the device is no port.
+ */
 static __always_inline bool find_flow(struct xdp_md *ctx, struct query *q)
 {
 	__u32 port = ingress_port(ctx);
@@ -105,14 +122,23 @@ static __always_inline bool find_flow(struct xdp_md *ctx, struct query *q)
 	return q->slot != NO_SLOT;
 }
 
+/* Leaves the packet to the next hook and counts it; returns the verdict. */
 static __always_inline int pass(void)
 {
 	COUNT(passed);
 	return XDP_PASS;
 }
 
-/* Returns the verdict. Flows that are not for this hook, those of a list of instructions, and
- * outputs that XDP cannot reach are passed on. */
+/**
+ * run_flow - Runs the flow that find_flow() found.
+ * @ctx: the packet
+ * @q: the query
+ *
+ * Flows that are not for this hook, flows with a list of instructions, and outputs that XDP cannot
+ * redirect to are passed on.
+ *
+ * Return: the verdict.
+ */
 static __always_inline int run_flow(struct xdp_md *ctx, const struct query *q)
 {
 	struct slot *slot = bpf_map_lookup_elem(&slots, &q->slot);

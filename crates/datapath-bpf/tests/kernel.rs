@@ -446,7 +446,7 @@ fn flows_whose_packets_begin_all_at_once_ask_for_no_more_room_than_they_have() {
 fn a_packet_is_taken_for_the_one_before_only_when_it_is_of_its_flow_and_that_lives() {
     const FLOWS: Range<u32> = 0..4;
     in_namespace_as_root(|| {
-        pin_to_one_cpu(); // each keeps a train of its own
+        pin_to_one_cpu(); // each keeps a last flow of its own
         let bpf = open_with_ports(small());
         for id in FLOWS {
             assert_eq!(bpf.install(&megaflow(id, &[out()]), HookSet::all()), Ok(HookSet::all()));
@@ -466,7 +466,7 @@ fn a_packet_is_taken_for_the_one_before_only_when_it_is_of_its_flow_and_that_liv
             assert!(is_sent(id) && !is_sent(id + 100), "{id}");
         }
         // It changes, and goes, right behind its packet.
-        // (A train takes four packets, and two more where the cache does not have the flow yet.)
+        // (A last flow takes four packets, and two more where the cache does not have the flow yet.)
         assert!((0..8).all(|_| is_sent(1)));
         bpf.replace(&megaflow(1, &[]), HookSet::all()).unwrap();
         assert!(!is_sent(1));
