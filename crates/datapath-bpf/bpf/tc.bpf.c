@@ -14,7 +14,7 @@ int entry_tc_ingress(struct __sk_buff *ctx)
 	return enter(ctx);
 }
 
-/* Internal and tap ports: what the host's stack sends. */
+/* Internal and tap ports: packets that the host's stack sends. */
 SEC("tc")
 int entry_tc_egress(struct __sk_buff *ctx)
 {
@@ -57,7 +57,7 @@ int miss_tc(struct __sk_buff *ctx)
 	return miss(ctx);
 }
 
-/* On the daemon's packet sockets, not at the tc hook. */
+/* Attached to the packet sockets of the daemon, not to the tc hook. */
 SEC("socket")
 int filter_socket(struct __sk_buff *ctx)
 {

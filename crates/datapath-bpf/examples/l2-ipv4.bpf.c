@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* A datapath of one's own for the XDP hook, as an example: Ethernet and IPv4, one output or drop.
- * Packets and flows that it does not know are left to the next hook. */
+/* An example of a user's datapath at the XDP hook: Ethernet and IPv4, one output or drop. Other
+ * packets and flows are left to the next hook. docs/user-programs.md describes it. */
 #include "user.h"
 
 #include <linux/in.h>
@@ -10,7 +10,7 @@
 
 CAPABILITIES(IPV4_WORDS, BIT(OP_OUTPUT) | BIT(OP_DROP));
 
-/* False: the packet is not for this program. */
+/* Fills in the words of the key. False: the packet is not for this program. */
 static __always_inline bool parse(struct xdp_md *ctx, struct query *q)
 {
 	struct view v = view_of(ctx);
