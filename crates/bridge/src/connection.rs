@@ -27,10 +27,10 @@
 //!   limits.
 //! - No message ends a connection, but a peer that shares no version of OpenFlow, or bytes in
 //!   which messages cannot be told apart.
-//! - Packets that come after a barrier, or the end of a bundle, was answered meet the changes
-//!   before it: these are published before ([`Switch::publish`]), or announced
-//!   (`Switch::announce`). So are the OFPT_FLOW_REMOVED messages that follow from them sent before.
-//!   Other changes are seen once the caller publishes.
+//! - A barrier (OpenFlow 1.3 section 7.3.8) and a bundle commit are answered only after the changes
+//!   before them are carried out and published ([`Switch::publish`]), and after the
+//!   OFPT_FLOW_REMOVED messages that follow from them. Packets see other changes once the caller
+//!   publishes.
 //! - Counters in replies and in OFPT_FLOW_REMOVED are exact as of the message
 //!   ([`Switch::collect_statistics`]).
 //!
@@ -41,7 +41,6 @@
 //! Single-threaded: the control thread owns it, next to [`Switch`].
 
 mod asynchronous;
-mod barrier;
 mod bundle;
 mod change;
 mod flow_text;
@@ -61,7 +60,6 @@ pub use session::{ConnectionCounters, ConnectionStatus, Kind, Options};
 
 use crate::snapshot::BridgeIndex;
 use crate::switch::Switch;
-use barrier::Deferred;
 use clock::Millis;
 use hashbrown::HashMap;
 use openflow::Version;
@@ -96,8 +94,6 @@ pub struct Connections {
     bundle_idle_timeout: Option<u64>,
     /// Bytes that bundles of all connections may have; `None` is a gigabyte.
     bundle_memory: Option<usize>,
-    /// A flow mod of a message that is being worked on, accepted and not carried out yet.
-    deferred: Option<Deferred>,
 }
 
 impl Connections {
@@ -130,23 +126,9 @@ impl Connections {
     /// Takes bytes from the peer and carries out what is complete in them, as far as the peer
     /// reads the answers. Does nothing for a connection that is gone or closing.
     pub fn receive(&mut self, id: ConnectionId, bytes: &[u8], switch: &mut Switch, now: Millis) {
-        self.receive_and_write(id, bytes, switch, now, &mut |_| 0);
-    }
-
-    /// The same. `write` may be given output that can leave before all is carried out: it writes
-    /// what it can without waiting and returns the number of bytes; the rest stays for
-    /// [`Connections::take_output`].
-    pub fn receive_and_write(
-        &mut self,
-        id: ConnectionId,
-        bytes: &[u8],
-        switch: &mut Switch,
-        now: Millis,
-        write: &mut dyn FnMut(&[u8]) -> usize,
-    ) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         session.push_input(bytes, now);
-        self.work(id, switch, now, write);
+        self.work(id, switch, now);
         self.settle(switch);
     }
 
@@ -218,7 +200,7 @@ impl Connections {
                 session.probe(now);
                 self.send_queued_packets(id, now);
             }
-            self.work(id, switch, now, &mut |_| 0);
+            self.work(id, switch, now);
         }
         self.settle(switch);
     }

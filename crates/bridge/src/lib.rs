@@ -19,7 +19,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod bell;
+mod barrier_budget;
 mod bond;
 pub mod bridge;
 pub mod connection;
@@ -29,7 +29,6 @@ pub mod group;
 pub mod mac_table;
 pub mod megaflows;
 pub mod meter;
-mod patience;
 pub mod pipeline;
 pub mod port;
 mod recent;
@@ -44,3 +43,4 @@ pub(crate) mod testing;
 pub mod trace;
 pub mod translate;
 pub mod upcall;
+mod wakeup;

@@ -6,10 +6,10 @@
 //! its packets were credited already. The store is sharded by identity: packet threads
 //! insert, the revalidator visits, and neither holds a lock for longer than one entry takes.
 
-use crate::bell::Bell;
 use crate::effect::Effect;
 use crate::recirc::RecircRef;
 use crate::rule::Rule;
+use crate::wakeup::Wakeup;
 use classifier::MiniMatch;
 use clock::Millis;
 use datapath::shards::{self, Groups, SHARDS, shard_of};
@@ -88,15 +88,15 @@ pub struct Megaflows {
     /// How many each port has.
     of_ports: Mutex<HashMap<PortNo, usize>>,
     seed: foldhash::quality::RandomState,
-    /// Rung when there are megaflows again.
-    bell: Arc<Bell>,
+    /// Nudged when the first megaflow comes.
+    wakeup: Arc<Wakeup>,
 }
 
 impl Megaflows {
-    /// None yet. Rouses who sleeps on `bell` when the first one comes.
-    pub fn new(bell: Arc<Bell>) -> Megaflows {
+    /// Returns an empty set that nudges `wakeup` whenever the first megaflow comes.
+    pub(crate) fn new(wakeup: Arc<Wakeup>) -> Megaflows {
         Megaflows {
-            bell,
+            wakeup,
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             len: AtomicUsize::new(0),
             of_ports: Mutex::default(),
@@ -168,7 +168,7 @@ impl Megaflows {
         fence(Ordering::SeqCst);
         drop(shard);
         if is_first {
-            self.bell.rouse();
+            self.wakeup.nudge();
         }
         true
     }

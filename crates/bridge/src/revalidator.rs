@@ -25,11 +25,11 @@
 //! is kept though it is too specific. A megaflow is stale for as long as it takes until the
 //! next pass comes to it (milliseconds).
 
-use crate::bell::{Bell, Woken};
 use crate::effect::{self, Effect};
 use crate::megaflows::{self, Entry};
 use crate::snapshot::Snapshot;
 use crate::upcall::{SlowPath, translate_key};
+use crate::wakeup::{Wakeup, Woken};
 use classifier::MiniMatch;
 use clock::{Millis, OncePer};
 use datapath::shards::Groups;
@@ -377,7 +377,7 @@ impl SlowPath {
     /// look for them.
     pub fn expect_strangers(&self) {
         self.strangers.expect();
-        self.bell.rouse();
+        self.wakeup.nudge();
     }
 
     /// Removes a megaflow and credits what it still counted. Where several threads do so at once
@@ -527,14 +527,14 @@ fn refresh_learned(slow: &SlowPath, effects: &[Effect], used: Millis) -> bool {
 /// both.
 #[derive(Debug)]
 pub struct Revalidator {
-    bell: Arc<Bell>,
+    wakeup: Arc<Wakeup>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Revalidator {
     /// Starts passes over `slow`'s megaflows.
     pub fn start(slow: Arc<SlowPath>) -> std::io::Result<Revalidator> {
-        let mut revalidator = Revalidator { bell: Arc::clone(&slow.bell), threads: Vec::new() };
+        let mut revalidator = Revalidator { wakeup: Arc::clone(&slow.wakeup), threads: Vec::new() };
         let (housekeeping, due) = sync_channel(1);
         let keeper = Arc::clone(&slow);
         revalidator.spawn("housekeeper", move || keep_house(&keeper, &due))?;
@@ -547,28 +547,27 @@ impl Revalidator {
         Ok(())
     }
 
-    /// Asks for a pass now: the tables have changed.
-    pub fn kick(&self) {
-        self.bell.ring();
+    /// Asks for a pass now, because the tables have changed.
+    pub fn request_pass(&self) {
+        self.wakeup.request_pass();
     }
 
-    /// Asks for the thread's attention, for a while: ports or settings have changed.
-    pub fn rouse(&self) {
-        self.bell.rouse();
+    /// Ends a long sleep of the thread, because ports or settings have changed.
+    pub fn nudge(&self) {
+        self.wakeup.nudge();
     }
 
-    /// Waits until a pass has done what is waited for, or no passes are made, at most for
-    /// `patience`.
-    pub fn wait(&self, slow: &SlowPath, patience: Duration, is_done: impl Fn() -> bool) {
+    /// Blocks until `is_done` after a pass, or until passes are paused, for at most `timeout`.
+    pub fn wait(&self, slow: &SlowPath, timeout: Duration, is_done: impl Fn() -> bool) {
         let paused =
             || slow.revalidator.paused.load(Ordering::Relaxed) || slow.held.load(Ordering::Acquire);
-        self.bell.wait(patience, || is_done() || paused());
+        self.wakeup.wait(timeout, || is_done() || paused());
     }
 }
 
 impl Drop for Revalidator {
     fn drop(&mut self) {
-        self.bell.stop();
+        self.wakeup.stop();
         // The revalidator first: the other thread ends behind it.
         for thread in self.threads.drain(..).rev() {
             let _ = thread.join(); // a panic there was reported on stderr
@@ -627,14 +626,14 @@ fn run(slow: &SlowPath, housekeeping: &SyncSender<()>) {
         let interval = slow.revalidator.interval();
         let is_long = quiet == QUIET_ROUNDS;
         let sleep = if is_long { interval.max(LONG_SLEEP) } else { interval };
-        let woken = slow.bell.sleep(sleep, is_long);
+        let woken = slow.wakeup.sleep(sleep, is_long);
         quiet = match woken {
             Woken::Stop => return,
-            Woken::Roused | Woken::Wanted => 0,
-            Woken::Late if !slow.megaflows.is_empty() => 0,
-            Woken::Late => QUIET_ROUNDS.min(quiet + 1),
+            Woken::Nudged | Woken::PassRequested => 0,
+            Woken::TimedOut if !slow.megaflows.is_empty() => 0,
+            Woken::TimedOut => QUIET_ROUNDS.min(quiet + 1),
         };
-        if is_long && woken == Woken::Roused {
+        if is_long && woken == Woken::Nudged {
             continue; // what there is now is looked after in a while
         }
         let start = Instant::now();
@@ -645,11 +644,12 @@ fn run(slow: &SlowPath, housekeeping: &SyncSender<()>) {
             // Waking up is never exact.
             !slow.megaflows.is_empty() && start.duration_since(passed) + interval / 4 >= pause
         };
-        let something_to_do = woken == Woken::Wanted || slow.strangers.may_be_there() || is_due();
+        let something_to_do =
+            woken == Woken::PassRequested || slow.strangers.may_be_there() || is_due();
         if !slow.revalidator.paused.load(Ordering::Relaxed) && something_to_do {
             slow.pass(Pass::Full);
             (passed, cost) = (start, start.elapsed());
-            slow.bell.tell();
+            slow.wakeup.notify_done();
             // A burst of flow mods then costs few passes, and half of the time at most.
             std::thread::sleep(cost.max(LEAST_REST));
         }

@@ -4,12 +4,12 @@
 //! Changes are made through [`Switch::bridge_mut`] and the methods here, and seen by packets
 //! after [`Switch::publish`], which the control loop calls after each batch of work.
 
+use crate::barrier_budget::{self, WaitBudget};
 use crate::bond;
 use crate::bridge::Bridge;
 use crate::effect::{self, Effect, LearnedFlow};
 use crate::event::Sender;
 use crate::meter::MeterIds;
-use crate::patience::{self, Patience};
 use crate::pipeline::{Change, Pipeline};
 use crate::port::Port;
 use crate::revalidator::{Pass, Revalidator};
@@ -59,7 +59,7 @@ pub struct Switch {
     meter_ids: MeterIds,
     revalidator: Option<Revalidator>,
     /// For waiting until megaflows follow.
-    patience: Patience,
+    wait_budget: WaitBudget,
     /// Flows of `learn` actions, new ones or not, since the last publication.
     learned: u64,
     /// Bonds that got another active member and have not told the other end.
@@ -100,7 +100,7 @@ impl Switch {
             dirty: HashMap::new(),
             meter_ids: MeterIds::default(),
             revalidator,
-            patience: Patience::new(Instant::now()),
+            wait_budget: WaitBudget::new(Instant::now()),
             learned: 0,
             moved_bonds: Vec::new(),
             clock,
@@ -292,24 +292,6 @@ impl Switch {
         bridge.pipeline.flow_mod(fm, &|id| meters.contains(id), now)
     }
 
-    /// True when `fm` adds a rule or replaces one, whatever is added before it, and nobody has to be
-    /// told of other rules by it.
-    pub(crate) fn surely_adds(&self, index: BridgeIndex, fm: &openflow::message::FlowMod) -> bool {
-        self.bridge(index)
-            .is_some_and(|bridge| bridge.pipeline.surely_adds(fm, &|id| bridge.meters.contains(id)))
-    }
-
-    /// What changes until the next [`Switch::publish`], which is to follow at once, holds from now
-    /// on: who looks at the tables for a packet waits for it. False when it holds only with that
-    /// publication, as there are megaflows.
-    pub(crate) fn announce(&self) -> bool {
-        if self.slow.may_be_stale() {
-            return false;
-        }
-        self.slow.published.announce();
-        !self.slow.may_be_stale() // one may have come meanwhile
-    }
-
     /// Carries out a meter mod. Rules that use a removed meter go with it.
     pub fn meter_mod(
         &mut self,
@@ -497,13 +479,12 @@ impl Switch {
 
     fn publish_changes(&mut self) {
         if self.dirty.is_empty() {
-            self.slow.published.withdraw();
             return;
         }
         let next = self.draft();
         let all = std::mem::take(&mut self.dirty).into_values().any(|dirty| dirty == Dirty::All);
         if all && let Some(thread) = &self.revalidator {
-            thread.rouse();
+            thread.nudge();
         }
         let version = self.slow.published.publish(Arc::new(next));
         self.meter_ids.published(version);
@@ -515,7 +496,7 @@ impl Switch {
 
     /// What packets will see when all that has changed is published.
     pub(crate) fn draft(&mut self) -> Snapshot {
-        let old = self.slow.published.last();
+        let old = self.slow.published.newest();
         let mut next = Snapshot { bridges: old.bridges.clone(), ports: Arc::clone(&old.ports) };
         next.bridges.resize(self.bridges.len(), None);
         let dirty = std::mem::take(&mut self.dirty);
@@ -588,7 +569,7 @@ impl Switch {
 
     /// Publishes, and waits until the megaflows follow: packets that come after this returns
     /// are handled by what was published. A large table may take longer than a control
-    /// connection should wait, and so may one wait after the other (`patience.rs`); then
+    /// connection should wait, and so may one wait after the other ([`crate::barrier_budget`]); then
     /// the rest follows within the next passes.
     pub fn publish_and_wait(&mut self) {
         self.publish();
@@ -598,30 +579,30 @@ impl Switch {
         if state.is_done(version) || !self.slow.may_be_stale() {
             return;
         }
-        if let Some(left) = self.patience.left(state.until_passed(), Instant::now()) {
+        if let Some(left) = self.wait_budget.available(state.until_passed(), Instant::now()) {
             thread.wait(&self.slow, left, || state.is_done(version));
-            self.patience.spend(Instant::now());
+            self.wait_budget.spend(Instant::now());
         }
     }
 
     /// Has the megaflows checked: something that translation reads outside the snapshot (a
     /// MAC table) has changed.
     pub fn need_revalidation(&mut self) {
-        let last = self.slow.published.last();
-        self.slow.published.publish(last);
+        let newest = self.slow.published.newest();
+        self.slow.published.publish(newest);
         self.revalidate_soon();
     }
 
     fn revalidate_soon(&mut self) {
         let Some(thread) = &self.revalidator else { return self.revalidate_inline() };
         let cost = self.slow.revalidator.last_pass().unwrap_or_default();
-        let is_made = self.patience.left(cost, Instant::now()).is_some() && {
+        let is_made = self.wait_budget.available(cost, Instant::now()).is_some() && {
             let is_made = self.slow.pass_if_short();
-            self.patience.spend(Instant::now());
+            self.wait_budget.spend(Instant::now());
             is_made
         };
         if !is_made {
-            thread.kick();
+            thread.request_pass();
         }
     }
 
@@ -648,7 +629,7 @@ impl Switch {
 
     /// Brings statistics home, so that counters are exact as of now. With a revalidator thread
     /// and many megaflows that is waited for, unless it takes longer than the control thread should
-    /// wait (`patience.rs`): then they are as of the last pass.
+    /// wait ([`crate::barrier_budget`]): then they are as of the last pass.
     pub fn collect_statistics(&mut self) {
         let asked = self.now();
         if self.collect() >= asked {
@@ -656,13 +637,15 @@ impl Switch {
         }
         let state = &self.slow.revalidator;
         let cost = state.until_passed();
-        let Some(thread) = self.revalidator.as_ref().filter(|_| cost <= patience::MOST) else {
+        let Some(thread) =
+            self.revalidator.as_ref().filter(|_| cost <= barrier_budget::LONGEST_WAIT)
+        else {
             return;
         };
-        if let Some(left) = self.patience.left(cost, Instant::now()) {
-            thread.kick();
+        if let Some(left) = self.wait_budget.available(cost, Instant::now()) {
+            thread.request_pass();
             thread.wait(&self.slow, left, || state.credited() >= asked);
-            self.patience.spend(Instant::now());
+            self.wait_budget.spend(Instant::now());
         }
     }
 

@@ -7,7 +7,6 @@
 //! table is at its limit, or the datapath refuses, packets are still forwarded, each by its own
 //! translation.
 
-use crate::bell::Bell;
 use crate::effect::{self, Effect};
 use crate::event::{Event, Sender};
 use crate::megaflows::{Entry, Megaflows};
@@ -17,6 +16,7 @@ use crate::revalidator::{RevalidatorState, Strangers};
 use crate::sightings::Sightings;
 use crate::snapshot::Snapshot;
 use crate::translate::{self, Request, Translation};
+use crate::wakeup::Wakeup;
 use classifier::MiniMatch;
 use clock::{Clock, Millis, OncePer};
 use datapath::scratch::Scratch;
@@ -109,7 +109,7 @@ pub struct SlowPath {
     /// What a pass finds in the datapath.
     pub(crate) swept: Scratch<Groups<FlowStats>>,
     /// Wakes the revalidator's thread.
-    pub(crate) bell: Arc<Bell>,
+    pub(crate) wakeup: Arc<Wakeup>,
     /// Of a warning that tells of megaflows made narrower.
     told_of_masks: OncePer,
     /// The thread that learns flows, where it is not the one that packets are on.
@@ -142,10 +142,10 @@ impl SlowPath {
         clock: Clock,
         flow_limit: usize,
     ) -> Arc<SlowPath> {
-        let bell = Arc::<Bell>::default();
+        let wakeup = Arc::<Wakeup>::default();
         let slow = SlowPath {
             published,
-            megaflows: Megaflows::new(Arc::clone(&bell)),
+            megaflows: Megaflows::new(Arc::clone(&wakeup)),
             recirc: RecircTable::default(),
             events,
             clock,
@@ -157,7 +157,7 @@ impl SlowPath {
             strangers: Strangers::default(),
             passing: Mutex::new(()),
             swept: Scratch::default(),
-            bell,
+            wakeup,
             told_of_masks: OncePer::new(Duration::from_millis(TELL_INTERVAL)),
             learner: OnceLock::new(),
             datapath: Attached::default(),
@@ -381,7 +381,7 @@ impl Handler {
             return false;
         }
         if self.slow.revalidator.pressed.is_due(now) {
-            self.slow.bell.ring();
+            self.slow.wakeup.request_pass();
         }
         let is_first = !self.sightings.again(megaflow.ufid);
         if is_first {

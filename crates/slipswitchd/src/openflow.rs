@@ -8,8 +8,8 @@
 
 mod connect;
 mod listen;
-mod pace;
 mod peer;
+mod spin;
 mod stream;
 
 pub use connect::{Connector, ConnectorStatus, Target};

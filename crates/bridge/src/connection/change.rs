@@ -3,7 +3,6 @@
 
 use super::Connections;
 use super::asynchronous::{bridge_tag, vacancy};
-use super::barrier::Deferred;
 use super::handler::Origin;
 use super::monitor::Cause;
 use super::reply::Reply;
@@ -29,32 +28,16 @@ use packet::Packet;
 use std::sync::Arc;
 
 impl Connections {
-    /// Carries out a flow mod, or only accepts it where that cannot be told apart.
     pub(super) fn flow_mod(
-        &mut self,
-        origin: Origin<'_>,
-        fm: Box<FlowMod>,
-        switch: &mut Switch,
-    ) -> Result<Reply, OfError> {
-        check_flow_mod(&fm, origin.version)?;
-        if self.may_defer(origin, &fm, switch) {
-            self.deferred = Some(Deferred::new(origin, fm));
-        } else {
-            self.change_flows(origin, &fm, switch)?;
-        }
-        Ok(Reply::None)
-    }
-
-    /// Carries out a flow mod that was checked.
-    pub(super) fn change_flows(
         &mut self,
         origin: Origin<'_>,
         fm: &FlowMod,
         switch: &mut Switch,
-    ) -> Result<(), OfError> {
+    ) -> Result<Reply, OfError> {
+        check_flow_mod(fm, origin.version)?;
         let changes = switch.flow_mod(origin.bridge, fm)?;
         self.made(origin, changes, switch);
-        Ok(())
+        Ok(Reply::None)
     }
 
     /// Tells others what the message of `origin` did to rules.

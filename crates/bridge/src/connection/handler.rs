@@ -32,20 +32,8 @@ pub(super) struct Origin<'a> {
 }
 
 impl Connections {
-    /// Carries out what is complete in the input, as far as the peer reads. Before a flow mod that
-    /// waits for it, answers are given to `write`, which tells how many of their bytes it wrote.
-    pub(super) fn work(
-        &mut self,
-        id: ConnectionId,
-        switch: &mut Switch,
-        now: Millis,
-        write: &mut dyn FnMut(&[u8]) -> usize,
-    ) {
-        self.work_input(id, switch, now);
-        self.answer(id, switch, write);
-    }
-
-    fn work_input(&mut self, id: ConnectionId, switch: &mut Switch, now: Millis) {
+    /// Carries out the complete messages of the input, as far as the peer reads the replies.
+    pub(super) fn work(&mut self, id: ConnectionId, switch: &mut Switch, now: Millis) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         // Out of the session, so that messages can be lent to handlers.
         let mut frames = std::mem::take(&mut session.frames);
@@ -95,9 +83,6 @@ impl Connections {
                 return;
             }
         };
-        if !matches!(message.body, Body::BarrierRequest) {
-            self.carry_out_deferred(switch);
-        }
         let xid = message.xid;
         let origin = Origin { id, bridge, version: protocol.version, xid, bytes, now };
         let answer = match (kind, message.body) {
@@ -148,7 +133,8 @@ impl Connections {
             Body::GetConfigRequest => self.configuration(origin, switch),
             Body::SetConfig(config) => self.set_configuration(origin, &config, switch),
             Body::BarrierRequest => {
-                self.barrier(switch);
+                switch.publish_and_wait();
+                self.flush_removed(switch);
                 Ok(Reply::of(Body::BarrierReply))
             }
             Body::RoleRequest(request) => {
@@ -169,7 +155,7 @@ impl Connections {
             Body::FlowModTableId(on) => {
                 self.with_session(id, |s| s.set_protocol(|p| p.flow_mod_table_id = on))
             }
-            Body::FlowMod(fm) => self.flow_mod(origin, fm, switch),
+            Body::FlowMod(fm) => self.flow_mod(origin, &fm, switch),
             Body::GroupMod(gm) => self.group_mod(origin, gm, switch),
             Body::MeterMod(mm) => self.meter_mod(origin, mm, switch),
             Body::PortMod(pm) => self.port_mod(origin, &pm, switch),

@@ -33,16 +33,6 @@ impl Output {
         std::mem::take(&mut self.bytes)
     }
 
-    /// Everything, as it will leave.
-    pub(super) fn bytes(&self) -> &[u8] {
-        &self.bytes
-    }
-
-    /// The first `n` bytes have left.
-    pub(super) fn written(&mut self, n: usize) {
-        self.bytes.drain(..n.min(self.bytes.len()));
-    }
-
     /// Where messages are encoded to.
     pub(super) fn buffer(&mut self) -> &mut Vec<u8> {
         &mut self.bytes

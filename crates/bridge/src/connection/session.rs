@@ -231,15 +231,6 @@ impl Session {
         bytes
     }
 
-    /// Has `write` write what it can of the output at once; it tells how many bytes that was.
-    pub(super) fn write(&mut self, write: &mut dyn FnMut(&[u8]) -> usize) {
-        if !self.output.is_empty() {
-            let n = write(self.output.bytes());
-            self.output.written(n);
-            self.progressed |= n > 0;
-        }
-    }
-
     pub(super) fn wants_input(&self) -> bool {
         self.closing.is_none()
             && self.job.is_none()

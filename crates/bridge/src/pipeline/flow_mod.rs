@@ -39,17 +39,6 @@ impl Pipeline {
         }
     }
 
-    /// True when [`Pipeline::flow_mod`] will add a rule or replace one, whatever it adds before, and
-    /// remove no other.
-    pub(crate) fn surely_adds(&self, fm: &FlowMod, meter_exists: &dyn Fn(u32) -> bool) -> bool {
-        let id = if fm.table_id == TABLE_ALL { 0 } else { fm.table_id };
-        fm.command == FlowModCommand::Add
-            && !fm.flags.contains(FlowFlags::CHECK_OVERLAP)
-            && permit(fm).is_ok()
-            && self.table(id).is_some_and(|t| t.eviction.limit.is_none() && !t.may_forget_learned())
-            && self.check_references(&fm.actions, meter_exists).is_ok()
-    }
-
     /// A deletion from [`INTERNAL_TABLE`], which is not for controllers. To delete what is not there
     /// is no error there either.
     fn leave_internal(&self, fm: &FlowMod) -> Result<Vec<Change>, OfError> {

@@ -50,8 +50,6 @@ pub struct Table {
     pub(super) timed: Timed,
     /// The same in the order in which they go, once the table has been full and evicts.
     pub(super) queue: Option<Queue>,
-    /// A rule here has had `learn` with `delete_learned` since the table was empty.
-    forgets: bool,
     stats: Arc<TableStats>,
     /// What a miss does.
     pub miss: TableMiss,
@@ -84,11 +82,6 @@ impl Table {
         !self.timed.is_empty()
     }
 
-    /// True when what some rule has learned may go with it.
-    pub(super) fn may_forget_learned(&self) -> bool {
-        self.forgets
-    }
-
     /// Adds `rule` in the place of one with the same match and priority, which is returned.
     pub(super) fn insert(&mut self, rule: Arc<Rule>) -> Option<Arc<Rule>> {
         if rule.may_expire() {
@@ -99,7 +92,6 @@ impl Table {
                 queue.insert(&rule);
             }
         }
-        self.forgets |= rule.deletes_learned().next().is_some();
         let old = self.rules.insert(rule);
         if let Some(old) = &old {
             self.forget_timed(old);
@@ -138,7 +130,6 @@ impl Table {
         let old = std::mem::take(&mut self.rules);
         self.timed = Timed::new();
         self.queue = None;
-        self.forgets = false;
         let stays = |rule: &Arc<Rule>| rule.hidden && !hidden_too;
         let (stay, gone): (Vec<_>, Vec<_>) = as_added(old.iter()).into_iter().partition(stays);
         for rule in stay {

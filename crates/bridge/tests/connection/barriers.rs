@@ -1,27 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Barriers, and flow mods that are carried out behind the answer of one.
+//! Barriers: what a peer may rely on once one is answered.
 
 use super::*;
 use bridge::pipeline::Pipeline;
 use bridge::snapshot::Snapshot;
 
-/// What `write` was given, each time up to how many bytes of it that took.
-type Writes = Vec<Vec<u8>>;
-
 impl Bench {
-    /// Sends messages at once; the peer takes up to `room` bytes of output before it asks for it.
-    fn at_once(&mut self, peer: Peer, bodies: Vec<Body>, room: usize) -> Writes {
+    /// Sends messages in one piece, numbered from 1. Returns all replies.
+    fn ask_together(&mut self, peer: Peer, bodies: Vec<Body>) -> Vec<(u32, Body)> {
         let numbered = (1u32..).zip(bodies).map(|(xid, body)| Message { xid, body });
         let bytes: Vec<u8> =
             numbered.flat_map(|m| m.encode(&peer.protocol).expect("it can be said")).collect();
-        let mut writes = Writes::new();
-        let now = self.clock.now();
-        let mut write = |output: &[u8]| {
-            writes.push(output.to_vec());
-            output.len().min(room)
-        };
-        self.connections.receive_and_write(peer.id, &bytes, &mut self.switch, now, &mut write);
-        writes
+        self.bytes(peer, &bytes);
+        self.output(peer).into_iter().map(|m| (m.xid, m.body)).collect()
     }
 
     fn add_to(&mut self, change: impl FnOnce(&mut Pipeline)) {
@@ -42,68 +33,34 @@ fn simple() -> Body {
     add(flow(1, ip(1), &[output(1)]))
 }
 
-fn bodies(messages: Vec<Message>) -> Vec<(u32, Body)> {
-    messages.into_iter().map(|m| (m.xid, m.body)).collect()
-}
-
-const ALL: usize = usize::MAX;
-
 #[test]
-fn a_rule_that_is_sure_is_added_behind_the_answer_and_packets_wait_for_it() {
+fn a_flow_mod_is_published_before_its_barrier_is_answered() {
     for version in [Version::V10, Version::V13] {
         let mut b = Bench::new(1);
         let p = b.connect(Kind::Service, version);
-        let bridge = b.bridge;
-        let (slow, mut reader) =
-            (Arc::clone(b.switch.slow_path()), b.switch.slow_path().published.reader());
-        assert_eq!(rules(reader.read(), bridge), 0);
-        let mut looks = Vec::new();
-        let message = |xid, body| Message { xid, body }.encode(&p.protocol).expect("said");
-        let bytes = [message(1, simple()), message(2, Body::BarrierRequest)].concat();
-        let now = b.clock.now();
-        let mut write = |answer: &[u8]| {
-            let answer = Message::decode(answer, &p.protocol).expect("whole");
-            assert!(matches!(answer, Message { xid: 2, body: Body::BarrierReply }), "{answer:?}");
-            assert_eq!(rules(&slow.published.last(), bridge), 0, "it is not there yet");
-            let (mut reader, slow) = (reader.clone(), Arc::clone(&slow));
-            looks.push(std::thread::spawn(move || {
-                (rules(reader.read(), bridge), rules(&slow.published.newest(), bridge))
-            }));
-            8
-        };
-        b.connections.receive_and_write(p.id, &bytes, &mut b.switch, now, &mut write);
-        let looks: Vec<_> = looks.into_iter().map(|look| look.join().expect("it ends")).collect();
-        assert_eq!(looks, [(1, 1)], "who looks after the answer sees the rule");
-        assert_eq!(b.rule_count(), 1);
-        assert!(b.output(p).is_empty(), "it was all written");
+        let mut reader = b.switch.slow_path().published.reader();
+        assert_eq!(rules(reader.read(), b.bridge), 0);
+        b.send(p, 1, simple());
+        b.send(p, 2, Body::BarrierRequest);
+        assert!(b.connections.has_output(p.id), "the barrier is answered");
+        assert_eq!(rules(reader.read(), b.bridge), 1, "nothing remains to be published");
+        assert_eq!(b.output(p), [Message::new(2, Body::BarrierReply)]);
     }
 }
 
 #[test]
-fn what_the_peer_does_not_take_at_once_it_gets_later() {
-    let mut b = Bench::new(1);
-    let p = b.connect(Kind::Service, Version::V13);
-    let writes = b.at_once(p, vec![simple(), Body::BarrierRequest], 3);
-    let rest = b.connections.take_output(p.id);
-    assert_eq!(writes.len(), 1);
-    assert_eq!(writes[0][3..], rest);
-    assert!(b.connections.take_output(p.id).is_empty());
-}
-
-#[test]
-fn what_comes_behind_meets_the_rule() {
+fn a_request_after_a_barrier_meets_the_rule() {
     let mut b = Bench::new(1);
     let p = b.connect(Kind::Service, Version::V13);
     let all = Body::MultipartRequest(MultipartRequest::Flow(Box::new(FlowStatsRequest::all())));
     let second = add(flow(2, ip(2), &[output(1)]));
     let asked = vec![simple(), Body::BarrierRequest, all.clone(), second, all];
-    assert!(b.at_once(p, asked, ALL).is_empty(), "the last one is in no hurry");
     let counts: Vec<_> = b
-        .output(p)
+        .ask_together(p, asked)
         .into_iter()
-        .filter_map(|m| match m.body {
+        .filter_map(|(xid, body)| match body {
             Body::MultipartReply { reply: MultipartReply::Flow { flows, .. }, .. } => {
-                Some((m.xid, flows.len()))
+                Some((xid, flows.len()))
             }
             Body::BarrierReply => None,
             other => panic!("{other:?}"),
@@ -113,7 +70,7 @@ fn what_comes_behind_meets_the_rule() {
 }
 
 #[test]
-fn what_may_fail_or_take_rules_away_is_carried_out_before_the_answer() {
+fn removals_and_errors_come_before_the_answer() {
     let mut b = Bench::new(1);
     let p = b.connect(Kind::Primary, Version::V13);
     let told = FlowMod { flags: FlowFlags::SEND_FLOW_REM, ..flow(1, ip(1), &[output(1)]) };
@@ -122,14 +79,12 @@ fn what_may_fail_or_take_rules_away_is_carried_out_before_the_answer() {
     for behind in [vec![], vec![other()]] {
         b.add(p, told.clone());
         let delete = std::iter::once(add(strict.clone()));
-        let sent = delete.chain(behind).chain([Body::BarrierRequest]).collect();
-        assert!(b.at_once(p, sent, ALL).is_empty());
-        let got = bodies(b.output(p));
+        let sent: Vec<Body> = delete.chain(behind).chain([Body::BarrierRequest]).collect();
+        let got = b.ask_together(p, sent);
         assert!(matches!(got[..], [(_, Body::FlowRemoved(_)), (_, Body::BarrierReply)]), "{got:?}");
     }
     let modify = FlowMod { command: FlowModCommand::Modify, ..flow(2, ip(2), &[Action::Group(7)]) };
-    assert!(b.at_once(p, vec![add(modify), Body::BarrierRequest], ALL).is_empty());
-    let got = bodies(b.output(p));
+    let got = b.ask_together(p, vec![add(modify), Body::BarrierRequest]);
     assert!(matches!(got[..], [(1, Body::Error(_)), (2, Body::BarrierReply)]), "{got:?}");
 }
 
@@ -147,29 +102,26 @@ fn an_error_comes_before_the_answer_of_the_barrier() {
         (FlowMod { buffer_id: Some(1), ..flow(1, ip(1), &[]) }, OfError::OFPBRC_BUFFER_UNKNOWN),
     ];
     for (fm, error) in bad {
-        assert!(b.at_once(p, vec![add(fm), Body::BarrierRequest], ALL).is_empty(), "{error}");
-        let got = bodies(b.output(p));
+        let got = b.ask_together(p, vec![add(fm), Body::BarrierRequest]);
         let [(1, Body::Error(e)), (2, Body::BarrierReply)] = &got[..] else { panic!("{got:?}") };
         assert_eq!(known(&e.error), error);
     }
     // A table that is full with the first of two.
     b.add_to(|pipeline| pipeline.table_mut(0).expect("it is there").eviction.limit = Some(2));
     let two = vec![add(flow(2, ip(2), &[])), add(flow(3, ip(3), &[])), Body::BarrierRequest];
-    assert!(b.at_once(p, two, ALL).is_empty());
-    let got = bodies(b.output(p));
+    let got = b.ask_together(p, two);
     let [(2, Body::Error(e)), (3, Body::BarrierReply)] = &got[..] else { panic!("{got:?}") };
     assert_eq!(known(&e.error), OfError::OFPFMFC_TABLE_FULL);
 }
 
 #[test]
-fn what_a_peer_is_told_of_a_rule_comes_before_the_answer_of_the_barrier() {
+fn flow_monitor_updates_come_before_the_answer_of_the_barrier() {
     let mut b = Bench::new(1);
     let p = b.connect(Kind::Service, Version::V14);
     let monitor = monitors::monitor(1, monitors::EVENTS);
     let request = MultipartRequest::FlowMonitor { monitors: vec![monitor], nicira: false };
     b.ask(p, 8, Body::MultipartRequest(request));
-    assert!(b.at_once(p, vec![simple(), Body::BarrierRequest], ALL).is_empty());
-    let got = bodies(b.output(p));
+    let got = b.ask_together(p, vec![simple(), Body::BarrierRequest]);
     assert!(
         matches!(
             &got[..],
@@ -191,14 +143,14 @@ fn with_megaflows_a_barrier_is_answered_when_they_follow() {
     b.receive(1, &udp(1, 2));
     assert_eq!(b.sent(2), 1);
     let drop = add(flow(1, Match::ANY, &[]));
-    assert!(b.at_once(p, vec![drop, Body::BarrierRequest], ALL).is_empty());
+    let got = b.ask_together(p, vec![drop, Body::BarrierRequest]);
     b.receive(1, &udp(1, 2));
     assert_eq!(b.sent(2), 0, "the megaflow follows");
-    assert!(matches!(bodies(b.output(p))[..], [(2, Body::BarrierReply)]));
+    assert!(matches!(got[..], [(2, Body::BarrierReply)]), "{got:?}");
 }
 
 #[test]
-fn flows_that_go_with_a_rule_are_told_of_before_the_answer_of_the_barrier() {
+fn removal_of_learned_flows_is_sent_before_the_answer_of_the_barrier() {
     let mut b = Bench::new(1);
     let p = b.connect(Kind::Primary, Version::V13);
     let learn = openflow::action::Learn {
@@ -223,7 +175,6 @@ fn flows_that_go_with_a_rule_are_told_of_before_the_answer_of_the_barrier() {
         ..flow(1, ip(1), &[])
     };
     b.add(p, learned);
-    assert!(b.at_once(p, vec![simple(), Body::BarrierRequest], ALL).is_empty());
-    let got = bodies(b.output(p));
+    let got = b.ask_together(p, vec![simple(), Body::BarrierRequest]);
     assert!(matches!(&got[..], [(_, Body::FlowRemoved(_)), (2, Body::BarrierReply)]), "{got:?}");
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The task of one OpenFlow connection.
 
-use super::pace::Pace;
+use super::spin::AdaptiveSpin;
 use super::stream::Stream;
 use crate::daemon::Shared;
 use bridge::connection::{ConnectionId, Options};
@@ -49,7 +49,7 @@ async fn run(
     waker: &tokio::sync::Notify,
 ) -> io::Result<()> {
     let mut buf = vec![0u8; CHUNK];
-    let mut pace = Pace::default();
+    let mut spin = AdaptiveSpin::default();
     loop {
         // Output first, and all of it: a long reply goes on only as the peer reads.
         loop {
@@ -71,10 +71,10 @@ async fn run(
             }
             d.connections.wants_input(id)
         };
-        if pace.is_others_turn() {
+        if spin.is_others_turn() {
             tokio::task::yield_now().await;
         }
-        let at_once = if reads { pace.read_soon(stream, &mut buf)? } else { None };
+        let at_once = if reads { spin.read_soon(stream, &mut buf)? } else { None };
         let n = match at_once {
             Some(n) => n,
             None => tokio::select! {
@@ -89,8 +89,7 @@ async fn run(
         let d = &mut *d;
         let now = d.clock.now();
         let chunk = buf.get(..n).unwrap_or_default();
-        let mut write = |output: &[u8]| stream.write_now(output);
-        d.connections.receive_and_write(id, chunk, &mut d.switch, now, &mut write);
+        d.connections.receive(id, chunk, &mut d.switch, now);
         d.settle();
     }
 }

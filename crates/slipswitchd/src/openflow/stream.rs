@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One byte stream, whatever carries it.
 
-use rustix::net::{RecvFlags, SendFlags, recv, send};
+use rustix::net::{RecvFlags, recv};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::Pin;
@@ -29,13 +29,6 @@ impl Stream {
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(None),
             Err(e) => Err(e.into()),
         }
-    }
-
-    /// Writes what the kernel takes of `bytes` now; tells how many these are. None of them where
-    /// that cannot be told without more ado (TLS), or by an error: who writes the rest meets it.
-    pub(crate) fn write_now(&self, bytes: &[u8]) -> usize {
-        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        self.plain().map_or(0, |fd| send(fd, bytes, flags).unwrap_or_default())
     }
 
     /// The socket, where what it carries is what is read and written.
@@ -83,25 +76,5 @@ impl AsyncWrite for Stream {
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         each!(self, s => Pin::new(s).poll_shutdown(cx))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_the_kernel_takes_at_once_is_told() {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
-        runtime.expect("a runtime").block_on(async {
-            let (ours, peer) = UnixStream::pair().expect("sockets");
-            let ours = Stream::Unix(ours);
-            let many = vec![7; 16 << 20];
-            let taken = ours.write_now(&many);
-            assert!(0 < taken && taken < many.len(), "{taken}");
-            assert_eq!(ours.write_now(&many), 0, "there is no room");
-            drop(peer);
-            assert_eq!(ours.write_now(&many), 0, "and nobody there");
-        });
     }
 }
