@@ -40,6 +40,7 @@
 //!
 //! Single-threaded: the control thread owns it, next to [`Switch`].
 
+mod admission;
 mod asynchronous;
 mod bundle;
 mod change;
@@ -76,8 +77,8 @@ pub struct ConnectionId(pub u64);
 struct BridgeState {
     /// Highest generation id of a role request.
     generation_id: Option<u64>,
-    /// When a primary connection last became connected or was lost.
-    primary_seen: Option<Millis>,
+    /// When the last connection that was lost of those that had admitted the switch was alive.
+    last_admitted: Option<Millis>,
     /// Tables with vacancy events: which event comes next.
     vacancy: HashMap<u8, TableStatusReason>,
     /// Removed rules whose controllers are told once their counters are home.
@@ -161,10 +162,10 @@ impl Connections {
     /// Forgets a connection: its transport is gone.
     pub fn closed(&mut self, id: ConnectionId, now: Millis) {
         if let Some(session) = self.sessions.remove(&id)
-            && session.is_controller()
+            && session.is_admitted()
             && let Some(state) = self.bridges.get_mut(&session.bridge)
         {
-            state.primary_seen = Some(now);
+            state.last_admitted = state.last_admitted.max(Some(session.last_alive(now)));
         }
     }
 
@@ -234,15 +235,6 @@ impl Connections {
     /// The connections of a bridge, oldest first.
     pub fn of_bridge(&self, bridge: BridgeIndex) -> impl Iterator<Item = ConnectionId> {
         self.sessions.iter().filter(move |(_, s)| s.bridge == bridge).map(|(id, _)| *id)
-    }
-
-    /// When a controller of `bridge` was last connected, for the fail mode: now, when one is, also when
-    /// its connection is to be closed; `None` when none ever was.
-    pub fn primary_last_connected(&self, bridge: BridgeIndex, now: Millis) -> Option<Millis> {
-        if self.sessions.values().any(|s| s.bridge == bridge && s.is_controller()) {
-            return Some(now);
-        }
-        self.bridges.get(&bridge)?.primary_seen
     }
 
     /// True when packets that no rule matches are to be sent up: when some connection of

@@ -38,7 +38,7 @@ fn switch() -> Switch {
 }
 
 /// A message of OpenFlow 1.3.
-fn message(kind: u8, xid: u32, body: &[u8]) -> Vec<u8> {
+pub fn message(kind: u8, xid: u32, body: &[u8]) -> Vec<u8> {
     let length = u16::try_from(body.len() + 8).expect("it fits");
     let mut bytes = vec![4, kind];
     bytes.extend(length.to_be_bytes());
@@ -86,7 +86,7 @@ fn connect_by(switch: &Switch, socket: &str) -> UnixStream {
 }
 
 /// The next message; `None` at the connection's end.
-fn read(stream: &mut impl Read) -> Option<Vec<u8>> {
+pub fn read(stream: &mut impl Read) -> Option<Vec<u8>> {
     let mut bytes = vec![0; 8];
     stream.read_exact(&mut bytes).ok()?;
     let length = usize::from(u16::from_be_bytes([bytes[2], bytes[3]]));

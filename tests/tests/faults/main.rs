@@ -11,6 +11,7 @@ mod crash;
 mod database;
 mod devices;
 mod disk;
+mod fail_open;
 mod kernel;
 mod proxy;
 mod tools;

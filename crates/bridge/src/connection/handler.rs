@@ -72,10 +72,12 @@ impl Connections {
         };
         session.counters.received += 1;
         let (bridge, kind) = (session.bridge, session.kind());
+        let message = Message::decode(bytes, &protocol);
+        session.note_message(message.as_ref().ok().map(|m| &m.body), now);
         if kind == Kind::Primary {
             self.snoop(bridge, bytes);
         }
-        let message = match Message::decode(bytes, &protocol) {
+        let message = match message {
             Ok(message) => message,
             Err(e) => {
                 tracing::debug!(target: "connmgr", "sending {} error reply to {} message", e.error, e.what);
@@ -171,6 +173,7 @@ impl Connections {
             Body::TlvTableRequest => Ok(Reply::of(Body::TlvTableReply(TLV_LIMITS))),
             Body::TlvTableMod(tlv) => match tlv.command {
                 TlvTableCommand::Clear => Ok(Reply::None), // it is empty
+                _ if tlv.mappings.is_empty() => Ok(Reply::None), // as `ovs-save` asks
                 // There are no tunnel metadata fields to map options to.
                 TlvTableCommand::Add => Err(OfError::NXTTMFC_TABLE_FULL),
                 TlvTableCommand::Delete => Err(OfError::NXTTMFC_BAD_FIELD_IDX),

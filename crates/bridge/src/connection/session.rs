@@ -137,8 +137,11 @@ pub(super) struct Session {
     /// By actions, then misses.
     queues: [PacketQueue; 2],
     pub(super) counters: ConnectionCounters,
-    connected_at: Option<Millis>,
-    heard: Millis,
+    pub(super) connected_at: Option<Millis>,
+    /// The peer has admitted the switch; see [`super::admission`].
+    pub(super) is_admitted: bool,
+    /// When the last bytes came.
+    pub(super) heard: Millis,
     /// When the echo request was sent that waits for its answer.
     probed: Option<Millis>,
     /// Output was taken since the last probe: all before it was written.
@@ -166,6 +169,7 @@ impl Session {
             queues: [PacketQueue::new(limit, now), PacketQueue::new(limit, now)],
             counters: ConnectionCounters::default(),
             connected_at: None,
+            is_admitted: false,
             heard: now,
             probed: None,
             progressed: false,
@@ -189,11 +193,6 @@ impl Session {
 
     pub(super) fn is_connected(&self) -> bool {
         self.protocol.is_some() && self.closing.is_none()
-    }
-
-    /// One of a controller that has finished its handshake, also when it is to be closed.
-    pub(super) fn is_controller(&self) -> bool {
-        self.kind() == Kind::Primary && self.version().is_some()
     }
 
     pub(super) fn version(&self) -> Option<Version> {
@@ -349,6 +348,11 @@ impl Session {
         for queue in &mut self.queues {
             queue.set_limit(limit);
         }
+    }
+
+    /// True when a silent peer is probed.
+    pub(super) fn is_probed(&self) -> bool {
+        self.options.inactivity_probe != 0
     }
 
     pub(super) fn set_inactivity_probe(&mut self, ms: u64) {

@@ -3,7 +3,9 @@
 
 use super::*;
 use bridge::connection::Kind;
-use openflow::message::{FragmentHandling, PacketInFormat, SwitchConfig, TlvTableReply};
+use openflow::message::{
+    FragmentHandling, Hello, PacketInFormat, Role, RoleRequest, SwitchConfig, TlvTableReply,
+};
 
 #[test]
 fn no_common_version_gets_an_error_and_closes() {
@@ -104,8 +106,6 @@ fn silent_peers_are_probed_then_given_up() {
     let options =
         Options { inactivity_probe: 5000, ..Options::new(Kind::Primary, "tcp:c", Versions::KNOWN) };
     let p = b.connect_with(options, Version::V13);
-    let later = b.clock.now() + 700;
-    assert_eq!(b.connections.primary_last_connected(b.bridge, later), Some(later));
     b.tick(4999);
     assert!(b.output(p).is_empty());
     assert_eq!(b.connections.deadline(), Some(b.clock.now() + 1));
@@ -118,11 +118,100 @@ fn silent_peers_are_probed_then_given_up() {
     assert_eq!(b.output(p).len(), 1);
     b.tick(5000);
     assert!(b.connections.closing(p.id).unwrap().contains("inactivity probe"));
-    b.tick(10);
-    // The fail mode counts from here, not from before the controller came.
-    b.connections.closed(p.id, b.clock.now());
-    let lost = b.clock.now();
-    assert_eq!(b.connections.primary_last_connected(b.bridge, lost + 700), Some(lost));
+}
+
+#[test]
+fn a_controller_admits_the_switch_by_what_it_sends() {
+    let looks = [
+        Body::Hello(Hello { versions: Versions::KNOWN }),
+        Body::EchoRequest(Vec::new()),
+        Body::EchoReply(Vec::new()),
+        Body::FeaturesRequest,
+        Body::GetConfigRequest,
+        Body::SetConfig(SwitchConfig {
+            fragments: FragmentHandling::Normal,
+            invalid_ttl_to_controller: None,
+            miss_send_len: 128,
+        }),
+        Body::GetAsyncRequest,
+        Body::MultipartRequest(MultipartRequest::GroupDesc(0)),
+        Body::MultipartRequest(MultipartRequest::TableFeatures),
+    ];
+    let controls = [
+        Body::BarrierRequest,
+        Body::MultipartRequest(MultipartRequest::PortDesc(PortNo::NONE)),
+        Body::FlowMod(Box::new(flow(1, Match::ANY, &[]))),
+        Body::RoleRequest(RoleRequest {
+            role: Role::Secondary,
+            generation_id: Some(1),
+            nicira: false,
+        }),
+    ];
+    for last in controls {
+        let mut b = Bench::new(0);
+        let p = b.connect(Kind::Primary, Version::V13);
+        let service = b.connect(Kind::Service, Version::V13);
+        b.ask(service, 1, last.clone());
+        for body in &looks {
+            b.ask(p, 1, body.clone());
+            assert!(!b.connections.is_admitted(b.bridge), "{body:?}");
+        }
+        assert_eq!(b.connections.last_admitted(b.bridge, b.clock.now()), None);
+        b.ask(p, 1, last.clone());
+        assert!(b.connections.is_admitted(b.bridge), "{last:?}");
+        b.ask(p, 1, Body::EchoReply(Vec::new()));
+        assert!(b.connections.is_admitted(b.bridge), "it stays admitted");
+        b.connections.closed(p.id, b.clock.now());
+        assert!(!b.connections.is_admitted(b.bridge));
+        // Admission ends with the connection.
+        b.connect(Kind::Primary, Version::V13);
+        assert!(!b.connections.is_admitted(b.bridge));
+    }
+}
+
+#[test]
+fn a_controller_that_stays_for_thirty_seconds_admits_the_switch_by_any_message() {
+    let mut b = Bench::new(0);
+    let p = b.connect(Kind::Primary, Version::V13);
+    b.tick(29_999);
+    b.send(p, 1, Body::EchoReply(Vec::new()));
+    assert!(!b.connections.is_admitted(b.bridge));
+    b.tick(1);
+    assert!(!b.connections.is_admitted(b.bridge), "time alone does not");
+    b.send(p, 1, Body::EchoReply(Vec::new()));
+    assert!(b.connections.is_admitted(b.bridge));
+}
+
+#[test]
+fn the_time_without_a_controller_counts_from_its_last_message() {
+    for (inactivity_probe, alive) in [(5000, 1000), (0, 9000)] {
+        let mut b = Bench::new(0);
+        let options =
+            Options { inactivity_probe, ..Options::new(Kind::Primary, "c", Versions::KNOWN) };
+        let p = b.connect_with(options, Version::V13);
+        let start = b.clock.now();
+        b.tick(1000);
+        b.ask(p, 1, Body::BarrierRequest);
+        b.tick(8000);
+        let now = b.clock.now();
+        assert_eq!(b.connections.last_admitted(b.bridge, now), Some(now));
+        b.connections.closed(p.id, now);
+        // Without probes a silent controller is no worse than one that speaks.
+        assert_eq!(b.connections.last_admitted(b.bridge, now + 700), Some(start + alive));
+    }
+}
+
+#[test]
+fn a_probe_for_admission_is_a_packet_in_to_controllers() {
+    let mut b = Bench::new(1);
+    for version in [Version::V10, Version::V13, Version::V15] {
+        let p = b.connect(Kind::Primary, version);
+        b.connections.probe_admission(b.bridge, &b.switch, b.clock.now());
+        let got = b.output(p);
+        let [Message { body: Body::PacketIn(packet_in), .. }] = &got[..] else { panic!("{got:?}") };
+        assert_eq!(packet_in.in_port(), PortNo::LOCAL);
+        assert_eq!(packet_in.data.len(), 60);
+    }
 }
 
 #[test]

@@ -71,7 +71,9 @@ pub(super) fn sync(
             tracing::info!(target: "connmgr", "{}: added {} controller \"{target}\"", wanted.name, kind_name(&service));
         }
         let tls = needed(target, files).cloned();
-        let state = ControllerState { wanted: controller.clone(), tls, service, written: None };
+        let since = bridge.controllers.get(target).map_or_else(|| d.clock.now(), |c| c.since);
+        let wanted = controller.clone();
+        let state = ControllerState { wanted, since, tls, service, written: None };
         bridge.controllers.insert(target.clone(), state);
     }
 }

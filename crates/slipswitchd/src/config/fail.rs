@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The fail mode: what a bridge does without controllers.
 //!
-//! Without any controller a standalone bridge has one ordinary rule, `priority=0
-//! actions=NORMAL`, that people see and may delete; it comes with the bridge, and again when
-//! its controllers or its mode go away (all other rules go then, as in OVS). With controllers
-//! it starts out empty, and forwards by a hidden rule above all others once no controller was
-//! connected for three probe intervals, until one is back (`ovs-vswitchd.conf.db(5)`,
-//! `Bridge:fail_mode`). A secure bridge does what its tables say.
+//! Without any controller a standalone bridge has one ordinary rule, `priority=0 actions=NORMAL`,
+//! that dumps show and that can be deleted. The bridge starts with the rule, and gets it again when
+//! its controllers or its mode go away (all other rules go then, as in OVS).
+//!
+//! With controllers a standalone bridge starts empty. When no controller has admitted the switch
+//! ([`bridge::connection`]) for three probe intervals the bridge *fails open*: all rules go, and a
+//! hidden rule above all others forwards by NORMAL until a controller admits the switch. Then only the
+//! hidden rule goes (`ovs-vswitchd.conf.db(5)`, `Bridge:fail_mode`). A secure bridge does what its
+//! tables say.
 
 use super::confine;
 use super::controllers::is_active;
-use super::state::{BridgeState, Fail};
+use super::state::{BridgeState, Fail, Open};
 use super::wanted::{FailMode, WantedBridge, WantedController};
 use crate::daemon::Daemon;
 use bridge::pipeline::Change;
@@ -19,8 +22,12 @@ use openflow::action::Actions;
 use openflow::{Action, PortNo};
 use std::sync::Arc;
 
-/// Probe interval that counts for the fail mode where probes are off.
+/// Probe interval in milliseconds that counts for the fail mode where probes are off.
 const DEFAULT_PROBE: u64 = 5000;
+/// Milliseconds between two log lines of a bridge that stays open, as in OVS.
+const LOG_INTERVAL: u64 = 60_000;
+/// Milliseconds between two probes for admission, as in OVS.
+const PROBE_INTERVAL: i64 = 2000;
 
 fn normal() -> Actions {
     Arc::from([Action::Output { port: PortNo::NORMAL, max_len: 0 }])
@@ -41,21 +48,18 @@ pub(super) fn sync(d: &mut Daemon, bridge: &mut BridgeState, wanted: &WantedBrid
     let turned = has_controllers != bridge.fail.has_controllers;
     let remoded = wanted.fail_mode != bridge.fail.mode;
     bridge.fail.mode = wanted.fail_mode;
-    if turned {
-        bridge.fail.has_controllers = has_controllers;
-        bridge.fail.since = d.clock.now();
-    }
+    bridge.fail.has_controllers = has_controllers;
     if fresh || turned || remoded && !has_controllers {
         flush(d, bridge.index, &mut bridge.fail, fresh);
     } else if remoded && wanted.fail_mode == FailMode::Secure {
-        set_open(d, bridge.index, &mut bridge.fail, false);
+        close(d, bridge.index, &mut bridge.fail);
     }
 }
 
 /// Empties the tables and adds the first rule where there is to be one.
 fn flush(d: &mut Daemon, index: BridgeIndex, fail: &mut Fail, fresh: bool) {
     let now = d.clock.now();
-    fail.open = false;
+    fail.open = None;
     let Some(bridge) = d.switch.bridge_mut(index) else { return };
     let mut changes = if fresh { Vec::new() } else { bridge.pipeline.clear_rules() };
     if !fail.has_controllers && fail.mode == FailMode::Standalone {
@@ -69,59 +73,75 @@ fn flush(d: &mut Daemon, index: BridgeIndex, fail: &mut Fail, fresh: bool) {
     d.changed(index, changes);
 }
 
-/// Opens or closes a bridge by how its controllers do; called now and then. With `hold` no
-/// controller is connected to yet, and none is missed.
+/// Opens or closes a bridge by whether a controller has admitted the switch; called about twice a
+/// second. With `hold` no controller is connected to yet, and none is missed.
 pub(super) fn tick(d: &mut Daemon, bridge: &mut BridgeState, hold: bool) {
+    let fail = &mut bridge.fail;
+    if hold || fail.mode == FailMode::Secure || !fail.has_controllers {
+        return;
+    }
+    if d.connections.is_admitted(bridge.index) {
+        close(d, bridge.index, fail);
+        return;
+    }
     let now = d.clock.now();
-    if hold {
-        bridge.fail.since = now;
-        return;
-    }
-    if bridge.fail.mode == FailMode::Secure || !bridge.fail.has_controllers {
-        return;
-    }
-    let probes = bridge.controllers.values().filter(|c| !c.wanted.service).map(|c| {
-        match c.wanted.inactivity_probe {
-            0 => DEFAULT_PROBE,
-            ms => ms,
-        }
+    let controllers = || bridge.controllers.values().filter(|c| !c.wanted.service);
+    let probes = controllers().map(|c| match c.wanted.inactivity_probe {
+        0 => DEFAULT_PROBE,
+        ms => ms,
     });
-    let patience = probes.max().unwrap_or(DEFAULT_PROBE).saturating_mul(3);
-    // Controllers of before the present ones do not count.
-    let seen = d.connections.primary_last_connected(bridge.index, now);
-    let last = seen.map_or(bridge.fail.since, |seen| seen.max(bridge.fail.since));
-    let is_alone = now.since(last) >= patience;
-    if is_alone && !bridge.fail.open {
-        tracing::warn!(
-            target: "fail_open",
-            "{}: could not connect to controller for {} seconds, failing open",
-            d.switch.bridge(bridge.index).map_or("", |b| &b.name),
-            now.since(last) / 1000,
-        );
-    } else if !is_alone && bridge.fail.open {
-        tracing::info!(
-            target: "fail_open",
-            "{}: no longer in fail-open mode",
-            d.switch.bridge(bridge.index).map_or("", |b| &b.name),
-        );
+    let longest = probes.max().unwrap_or(DEFAULT_PROBE).saturating_mul(3);
+    // A controller that was configured later has its time, too.
+    let since = controllers().map(|c| c.since).max();
+    let Some(last) = since.max(d.connections.last_admitted(bridge.index, now)) else { return };
+    let alone = now.since(last);
+    let name = d.switch.bridge(bridge.index).map_or("", |b| &b.name);
+    match &mut fail.open {
+        None if alone >= longest => {
+            tracing::warn!(
+                target: "fail_open",
+                "{name}: could not connect to controller, or no controller admitted the switch, for {} seconds, failing open",
+                alone / 1000,
+            );
+            open(d, bridge.index, fail, alone);
+        }
+        None => {}
+        Some(open) => {
+            if alone >= open.logged.saturating_add(LOG_INTERVAL) {
+                open.logged = alone;
+                tracing::info!(
+                    target: "fail_open",
+                    "{name}: still in fail-open mode after {} seconds without a controller",
+                    alone / 1000,
+                );
+            }
+            if now >= open.next_probe {
+                open.next_probe = now + PROBE_INTERVAL;
+                d.connections.probe_admission(bridge.index, &d.switch, now);
+            }
+        }
     }
-    set_open(d, bridge.index, &mut bridge.fail, is_alone);
 }
 
-fn set_open(d: &mut Daemon, index: BridgeIndex, fail: &mut Fail, open: bool) {
-    if fail.open == open {
-        return;
-    }
+/// Takes all rules away and forwards by NORMAL. No controller was there for `alone` milliseconds.
+fn open(d: &mut Daemon, index: BridgeIndex, fail: &mut Fail, alone: u64) {
+    flush(d, index, fail, false);
     let now = d.clock.now();
     let Some(bridge) = d.switch.bridge_mut(index) else { return };
-    if open {
-        let added = bridge.pipeline.add_hidden(0, u16::MAX, flow::Match::ANY, normal(), now);
-        if let Err(error) = added {
+    match bridge.pipeline.add_hidden(0, u16::MAX, flow::Match::ANY, normal(), now) {
+        Ok(_) => fail.open = Some(Open { logged: alone, next_probe: now }),
+        Err(error) => {
             tracing::warn!(target: "fail_open", "{}: cannot add the rule to fail open ({error})", bridge.name);
-            return;
         }
-    } else {
-        let _: Vec<Change> = bridge.pipeline.remove_hidden(); // hidden: nobody is told
     }
-    fail.open = open;
+}
+
+/// Ends forwarding by NORMAL, if the bridge is open.
+fn close(d: &mut Daemon, index: BridgeIndex, fail: &mut Fail) {
+    if fail.open.take().is_none() {
+        return;
+    }
+    let Some(bridge) = d.switch.bridge_mut(index) else { return };
+    tracing::info!(target: "fail_open", "{}: no longer in fail-open mode", bridge.name);
+    let _: Vec<Change> = bridge.pipeline.remove_hidden(); // controllers do not see hidden rules
 }

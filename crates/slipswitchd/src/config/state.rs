@@ -87,15 +87,24 @@ pub(super) struct Fail {
     pub mode: FailMode,
     /// There are primary controllers.
     pub has_controllers: bool,
-    /// Since when there are, while none was ever connected.
-    pub since: Millis,
-    /// The bridge forwards by itself until a controller is back.
-    pub open: bool,
+    /// While the bridge forwards by itself.
+    pub open: Option<Open>,
+}
+
+/// A bridge that forwards by itself until a controller admits the switch.
+#[derive(Debug)]
+pub(super) struct Open {
+    /// Milliseconds without an admitted controller when the log last said so.
+    pub logged: u64,
+    /// When connected controllers get the next probe for admission.
+    pub next_probe: Millis,
 }
 
 /// A controller's connection.
 pub(super) struct ControllerState {
     pub wanted: WantedController,
+    /// When the controller was configured.
+    pub since: Millis,
     pub tls: Option<tls::Files>,
     pub service: Service,
     /// What was last written, seconds left out.

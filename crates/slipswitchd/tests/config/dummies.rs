@@ -354,6 +354,9 @@ fn controllers_show_how_they_do() {
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     assert_eq!(message(&mut stream), 0, "a hello");
     stream.write_all(&[1, 0, 0, 8, 0, 0, 0, 1]).expect("our hello");
+    std::thread::sleep(Duration::from_secs(1));
+    assert!(!rig.log().contains("no longer in fail-open mode"), "a hello admits nobody");
+    stream.write_all(&[1, 18, 0, 8, 0, 0, 0, 2]).expect("a barrier request");
     until("is_connected", || get("is_connected") == "true");
     assert_eq!(get("role"), "other");
     let status = get("status");
@@ -391,6 +394,9 @@ fn a_standalone_bridge_fails_open_until_its_controller_is_back() {
     let (mut stream, _) = listener.accept().expect("the switch connects");
     assert_eq!(message(&mut stream), 0, "a hello");
     stream.write_all(&[1, 0, 0, 8, 0, 0, 0, 1]).expect("our hello");
+    std::thread::sleep(Duration::from_secs(1));
+    assert!(!rig.log().contains("no longer in fail-open mode"), "a hello admits nobody");
+    stream.write_all(&[1, 18, 0, 8, 0, 0, 0, 2]).expect("a barrier request");
     until("the controller is in charge", || rig.log().contains("no longer in fail-open mode"));
 }
 
