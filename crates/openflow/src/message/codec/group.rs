@@ -444,6 +444,17 @@ fn actions10(actions: u32) -> u32 {
     ACTIONS10.iter().filter(|(_, same)| actions & same != 0).fold(0, |bits, (n, _)| bits | 1 << n)
 }
 
+/// Bit of SET_FIELD in [`GroupFeatures::actions`].
+const SET_FIELD: u32 = 1 << 25;
+/// Bits of the actions of OpenFlow 1.1 that SET_FIELD replaces in later versions: SET_VLAN_VID to
+/// SET_TP_DST, SET_MPLS_LABEL, SET_MPLS_TC.
+const SET_ACTIONS11: u32 = 0x7fe | 1 << 13 | 1 << 14;
+
+/// The bits of `actions` (OpenFlow 1.2 and later) as OpenFlow 1.1 has them.
+fn actions11(actions: u32) -> u32 {
+    if actions & SET_FIELD == 0 { actions } else { actions & !SET_FIELD | SET_ACTIONS11 }
+}
+
 pub(super) fn decode_features(r: &mut Reader<'_>) -> Result<GroupFeatures> {
     let (kinds, capabilities) = (r.u32()?, r.u32()?);
     let mut f = GroupFeatures { kinds, capabilities, max_groups: [0; 4], actions: [0; 4] };
@@ -457,6 +468,10 @@ pub(super) fn encode_features(f: &GroupFeatures, version: Version, out: &mut Vec
     out.put_u32(f.kinds);
     out.put_u32(f.capabilities);
     f.max_groups.iter().for_each(|n| out.put_u32(*n));
-    let of_version = |bits: u32| if version == Version::V10 { actions10(bits) } else { bits };
+    let of_version = |bits: u32| match version {
+        Version::V10 => actions10(bits),
+        Version::V11 => actions11(bits),
+        _ => bits,
+    };
     f.actions.iter().for_each(|n| out.put_u32(of_version(*n)));
 }

@@ -65,6 +65,19 @@ fn since(number: u16) -> Option<Version> {
     })
 }
 
+/// Returns true when `version` has a multipart message of Nicira's. Most stand in for a standard
+/// message that comes in a later version.
+fn has_nicira(subtype: u32, version: Version) -> bool {
+    match subtype {
+        nxst::FLOW | nxst::AGGREGATE | nxst::FLOW_MONITOR | nxst::GROUP | nxst::GROUP_DESC => {
+            version == Version::V10
+        }
+        nxst::GROUP_FEATURES => version < Version::V12,
+        nxst::IPFIX_BRIDGE | nxst::IPFIX_FLOW => true,
+        _ => false,
+    }
+}
+
 /// Reads the header behind OpenFlow's: which message, and its flags.
 fn decode_header(r: &mut Reader<'_>, version: Version) -> Result<(Kind, u16)> {
     let number = r.u16()?;
@@ -85,17 +98,7 @@ fn decode_header(r: &mut Reader<'_>, version: Version) -> Result<(Kind, u16)> {
             if version == Version::V10 {
                 r.skip(4)?;
             }
-            let first = match subtype {
-                nxst::FLOW
-                | nxst::AGGREGATE
-                | nxst::FLOW_MONITOR
-                | nxst::GROUP
-                | nxst::GROUP_DESC
-                | nxst::GROUP_FEATURES => version == Version::V10,
-                nxst::IPFIX_BRIDGE | nxst::IPFIX_FLOW => true,
-                _ => false,
-            };
-            if first {
+            if has_nicira(subtype, version) {
                 Ok((Kind::Nicira(subtype), flags))
             } else {
                 Err(OfError::OFPBRC_BAD_SUBTYPE)
@@ -117,8 +120,7 @@ fn header_bytes(kind: Kind, flags: u16, version: Version, out: &mut Vec<u8>) -> 
     };
     let known = match kind {
         Kind::Standard(number) => since(number).is_some_and(|v| v <= version),
-        Kind::Nicira(nxst::IPFIX_BRIDGE | nxst::IPFIX_FLOW) => true,
-        Kind::Nicira(_) => old,
+        Kind::Nicira(subtype) => has_nicira(subtype, version),
     };
     if !known {
         return Err(EncodeError::Unsupported { what: "this multipart message", version });
@@ -252,7 +254,9 @@ fn request_kind(q: &MultipartRequest, version: Version) -> Kind {
     Kind::Standard(match q {
         MultipartRequest::Group(_) if v10 => return Kind::Nicira(nxst::GROUP),
         MultipartRequest::GroupDesc(_) if v10 => return Kind::Nicira(nxst::GROUP_DESC),
-        MultipartRequest::GroupFeatures if v10 => return Kind::Nicira(nxst::GROUP_FEATURES),
+        MultipartRequest::GroupFeatures if version < Version::V12 => {
+            return Kind::Nicira(nxst::GROUP_FEATURES);
+        }
         MultipartRequest::Desc => ofpmp::DESC,
         MultipartRequest::Flow(f) if f.nicira => return Kind::Nicira(nxst::FLOW),
         MultipartRequest::Flow(_) => ofpmp::FLOW,
@@ -448,7 +452,9 @@ fn reply_kind(reply: &MultipartReply, version: Version) -> Kind {
     Kind::Standard(match reply {
         MultipartReply::Group(_) if v10 => return Kind::Nicira(nxst::GROUP),
         MultipartReply::GroupDesc(_) if v10 => return Kind::Nicira(nxst::GROUP_DESC),
-        MultipartReply::GroupFeatures(_) if v10 => return Kind::Nicira(nxst::GROUP_FEATURES),
+        MultipartReply::GroupFeatures(_) if version < Version::V12 => {
+            return Kind::Nicira(nxst::GROUP_FEATURES);
+        }
         MultipartReply::Desc(_) => ofpmp::DESC,
         MultipartReply::Flow { nicira: true, .. } => return Kind::Nicira(nxst::FLOW),
         MultipartReply::Flow { .. } => ofpmp::FLOW,

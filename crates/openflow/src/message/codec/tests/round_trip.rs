@@ -502,22 +502,26 @@ fn errors_hold_the_whole_request_and_fit_the_longest() {
 }
 
 #[test]
-fn group_features_of_openflow_10_name_its_actions() {
+fn group_features_of_early_versions_name_their_actions() {
     let features = |actions| GroupFeatures {
         kinds: 0xf,
         capabilities: 7,
         max_groups: [9; 4],
         actions: [actions; 4],
     };
-    let told = |actions| {
+    let told_by = |version, actions| {
         let reply = MultipartReply::GroupFeatures(features(actions));
-        match back(Body::MultipartReply { more: false, reply }, &Protocol::new(Version::V10)) {
+        match back(Body::MultipartReply { more: false, reply }, &Protocol::new(version)) {
             Body::MultipartReply { reply: MultipartReply::GroupFeatures(f), .. } => f.actions[0],
             other => panic!("{other:?}"),
         }
     };
+    let told = |actions| told_by(Version::V10, actions);
     assert_eq!(told(0), 0);
     assert_eq!(told(1 << 0 | 1 << 18 | 1 << 21), 1 << 0 | 1 << 3 | 1 << 11);
     assert_eq!(told(1 << 25), 0b111_1111_0110); // all SET_* but not enqueue
     assert_eq!(told(u32::MAX), 0xfff);
+    let told = |actions| told_by(Version::V11, actions);
+    assert_eq!(told(1 << 0 | 1 << 18 | 1 << 21), 1 << 0 | 1 << 18 | 1 << 21);
+    assert_eq!(told(1 << 25), 0x67fe); // all SET_*, and no SET_FIELD
 }
