@@ -46,6 +46,11 @@ pub struct Bridge {
     next_port: u32,
 }
 
+/// The release of Open vSwitch whose behaviour is kept, as OFPMP_DESC reports it.
+pub const OVS_VERSION: &str = "3.1.0";
+/// The datapath description in OFPMP_DESC where `other_config:dp-desc` is absent.
+pub const DATAPATH_DESCRIPTION: &str = concat!("Slipswitch ", env!("CARGO_PKG_VERSION"));
+
 impl Bridge {
     pub(crate) fn new(index: BridgeIndex, name: &str, datapath_id: u64) -> Bridge {
         Bridge {
@@ -53,11 +58,12 @@ impl Bridge {
             name: name.to_owned(),
             datapath_id,
             description: SwitchDesc {
-                manufacturer: "Slipswitch".to_owned(),
+                // Scripts and controllers' drivers select by these texts.
+                manufacturer: "Nicira, Inc.".to_owned(),
                 hardware: "Open vSwitch".to_owned(),
-                software: env!("CARGO_PKG_VERSION").to_owned(),
+                software: OVS_VERSION.to_owned(),
                 serial_number: "None".to_owned(),
-                datapath: "None".to_owned(),
+                datapath: DATAPATH_DESCRIPTION.to_owned(),
             },
             pipeline: Pipeline::default(),
             meters: MeterTable::default(),

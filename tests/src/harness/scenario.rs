@@ -35,6 +35,11 @@ struct Allowed {
 
 const ALLOWED: &[Allowed] = &[
     Allowed {
+        real: "DP Description: None",
+        ours: concat!("DP Description: Slipswitch ", env!("CARGO_PKG_VERSION")),
+        reason: "names the switch, where nothing selects by it",
+    },
+    Allowed {
         real: "loop\nexit 0\n",
         ours: "loop\nOFPT_ERROR (OF1.3) (xid=0xXID): OFPGMFC_LOOP\nOFPT_GROUP_MOD (OF1.3) (xid=0xXID):\n ADD group_id=10,type=all,bucket=actions=group:10\nexit 1\n",
         reason: "a group that leads back to itself would run until the depth limit stops it",

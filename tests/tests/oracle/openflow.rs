@@ -66,7 +66,8 @@ scenarios! {
     "#;
     description: r#"
         vsctl set bridge br0 other_config:dp-desc=here other_config:dp-sn=42
-        ofctl dump-desc br0 | grep -v 'Software:\|Hardware:\|Manufacturer:'
+        ofctl dump-desc br0
+        ofctl -O OpenFlow15 dump-desc br0
         ofctl probe br0
         ofctl ping br0 64 | grep -c 'bytes from'
     "#;
@@ -167,5 +168,72 @@ scenarios! {
         python3 -c 'import socket,time; s=socket.socket(socket.AF_UNIX); s.connect("br0.mgmt"); s.sendall(b"\x04\x00\x00\x08\0\0\0\1\x04\x12\x00\x10\0\0\0\x09\x00\x77\0\0\0\0\0\0"); time.sleep(0.3); print(s.recv(4096).hex()[16:])'
         python3 -c 'import socket,time; s=socket.socket(socket.AF_UNIX); s.connect("br0.mgmt"); s.sendall(b"\x07\x00\x00\x08\0\0\0\1"); time.sleep(0.3); print(s.recv(4096).hex()[16:])'
         ofctl show br0 | head -1
+    "#;
+    port_status_in_each_version: r#"
+        for v in 10 13 15; do ovs-ofctl -O OpenFlow$v -vconsole:off monitor br0 65534 --detach --no-chdir --pidfile=m$v.pid --unixctl=m$v.ctl >m$v.txt 2>&1; done
+        ofctl mod-port br0 p2 no-flood
+        ofctl mod-port br0 p2 no-forward
+        vsctl set interface p2 mtu_request=1400
+        sleep 0.5
+        for v in 10 13 15; do echo $v; cat m$v.txt; done
+    "#;
+    requests_that_ask_for_nothing: r#"
+        : >none.txt
+        ofctl add-tlv-map br0 ''
+        ofctl del-tlv-map br0 ''
+        ofctl add-flows br0 none.txt
+        ofctl -O OpenFlow14 --bundle add-flows br0 none.txt
+        ofctl -O OpenFlow14 bundle br0 none.txt
+        ofctl replace-flows br0 none.txt
+        ofctl -O OpenFlow14 --bundle replace-flows br0 none.txt
+        ofctl -O OpenFlow13 add-groups br0 none.txt
+        ofctl -O OpenFlow14 --bundle add-groups br0 none.txt
+        ofctl diff-flows br0 none.txt
+        ofctl del-flows br0
+        ofctl -O OpenFlow13 del-groups br0
+        ofctl -O OpenFlow13 del-meters br0
+        ofctl -O OpenFlow13 add-group br0 group_id=1,type=all
+        ofctl -O OpenFlow13 dump-groups br0
+        ofctl -O OpenFlow13 add-meter br0 meter=1,kbps,band=
+        ofctl -O OpenFlow13 add-meter br0 meter=1,kbps
+        ofctl packet-out br0 'in_port=1,actions='
+        ofctl packet-out br0 'in_port=1,packet=,actions=2'
+        ofctl packet-out br0 'in_port=1,packet=505400000001505400000002aaaa,actions='
+    "#;
+    empty_lists_in_messages: r#"
+        ask() { python3 -c "import socket,time,sys; s=socket.socket(socket.AF_UNIX); s.connect('br0.mgmt'); v=bytes.fromhex('$1'); s.sendall(v+bytes.fromhex('00000800000001')+b''.join(v+bytes.fromhex(m) for m in sys.argv[1:])+v+bytes.fromhex('02000800000099')); time.sleep(0.3); print(s.recv(65536).hex(' ',4)[0:])" "${@:2}" | sed 's/^[0-9a-f]* [0-9a-f]* //' >asked; }; declare -f ask >>prelude
+        # Flow monitors, no monitors: Nicira's and OpenFlow 1.4's.
+        ask 01 10001800000002ffff00000000232000000002000000000000 ; cat asked
+        ask 01 10001800000002ffff0000000023200000000200000000; cat asked
+        ask 05 120010000000020010000000000000; cat asked
+        # Table features: all tables.
+        ask 04 12001000000002000c000000000000 ; wc -c asked
+        # Set async and table mod without properties.
+        ask 05 1c000800000002; cat asked
+        ask 05 1100100000000203000000000000ff; cat asked
+        # Bundle: open, close, commit; and open, commit.
+        ask 05 21001000000002000000010000000100 21001000000003000000010002000100; cat asked
+    "#;
+    group_features_in_each_version: r#"
+        for v in 10 11 12 13 14 15; do ofctl -O OpenFlow$v dump-group-features br0; done
+        ask() { python3 -c "import socket,time; s=socket.socket(socket.AF_UNIX); s.connect('br0.mgmt'); v=bytes.fromhex('$1'); s.sendall(v+bytes.fromhex('00000800000001')+v+bytes.fromhex('$2')); time.sleep(0.3); print(s.recv(4096).hex())" | cut -c17-; }; declare -f ask >>prelude
+        ask 02 120010000000020008000000000000
+        ask 02 12001000000002000800000000000000
+        ask 03 12001000000002000800000000000000
+        ask 02 1200100000000200090000000000000000
+    "#;
+    what_ovs_save_saves_is_restored: r#"
+        ofctl add-flow br0 cookie=0x5,table=3,priority=7,tcp,in_port=1,tp_dst=80,actions=output:2
+        ofctl -O OpenFlow13 add-group br0 group_id=1,type=all,bucket=actions=2
+        sh /usr/share/openvswitch/scripts/ovs-save save-flows br0 >save.sh
+        ofctl del-flows br0
+        ofctl -O OpenFlow13 del-groups br0
+        sh -e save.sh
+        ofctl --no-stats dump-flows br0
+        ofctl -O OpenFlow13 dump-groups br0
+        vsctl set bridge br0 protocols=OpenFlow13
+        sh /usr/share/openvswitch/scripts/ovs-save save-flows br0 >save.sh
+        sh -e save.sh
+        ofctl -O OpenFlow13 --no-stats dump-flows br0
     "#;
 }

@@ -139,7 +139,8 @@ fn settings(d: &mut Daemon, bridge: &mut BridgeState, row: &WantedBridge, remark
     bridge.mac = mac;
     let Some(b) = d.switch.bridge(bridge.index) else { return };
     let serial = row.serial.clone().unwrap_or_else(|| "None".to_owned());
-    let description = row.description.clone().unwrap_or_else(|| "None".to_owned());
+    let description =
+        row.description.as_deref().unwrap_or(bridge::bridge::DATAPATH_DESCRIPTION).to_owned();
     if b.datapath_id != id {
         d.connections.close_all(bridge.index, "datapath id changed");
     }

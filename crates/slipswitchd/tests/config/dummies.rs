@@ -95,6 +95,11 @@ fn a_bridge_takes_its_address_and_id_as_open_vswitch_does() {
     assert_eq!(rig.vsctl_ok(&["get", "bridge", "br0", "datapath_id"]), "\"00000000000000ab\"");
     let desc = text(rig.ofctl(&["dump-desc", "br0"]), &["dump-desc"]);
     assert!(desc.contains("DP Description: hello"), "{desc}");
+    let release = slipswitchd::args::VERSION_LINE.rsplit(' ').next().expect("a version");
+    for line in ["Manufacturer: Nicira, Inc.", "Hardware: Open vSwitch", "Serial Num: None"] {
+        assert!(desc.contains(line), "{desc}");
+    }
+    assert!(desc.contains(&format!("Software: {release}\n")), "{desc}");
     // Nonsense is ignored, and said so.
     rig.vsctl_ok(&[
         "set",
