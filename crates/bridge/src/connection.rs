@@ -55,6 +55,7 @@ mod session;
 mod statistics;
 mod table_features;
 
+pub use asynchronous::PortEvent;
 pub use flow_text::{format_flow, format_flows};
 pub use packet_queue::{PacketQueueStats, RateLimit};
 pub use session::{ConnectionCounters, ConnectionStatus, Kind, Options};

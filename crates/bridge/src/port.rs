@@ -47,18 +47,18 @@ impl Port {
         self.kind == "patch"
     }
 
-    /// Asks the device for its status; true when something that others see has changed.
-    pub fn refresh(&mut self) -> bool {
-        let Some(device) = &self.device else { return false };
+    /// Asks the device for its status. Returns the port as it was when something has changed.
+    pub fn refresh(&mut self) -> Option<PortDesc> {
+        let device = self.device.as_ref()?;
         let status = device.status().unwrap_or_else(|_| Status {
             // The device is gone: what it was, but down.
             admin_up: false,
             link_up: false,
             ..self.status.clone()
         });
-        let changed = status != self.status;
+        let before = (status != self.status).then(|| self.desc());
         self.status = status;
-        changed
+        before
     }
 
     /// Carries traffic: not set down by a controller, nor by the device.

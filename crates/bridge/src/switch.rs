@@ -21,7 +21,7 @@ use datapath::{Datapath, FlowStats, PortError, PortSpec};
 use flow::Key;
 use hashbrown::HashMap;
 use netdev::Status;
-use openflow::message::PortConfig;
+use openflow::message::{PortConfig, PortDesc};
 use openflow::{Action, OfError, PortNo};
 use packet::Packet;
 use rcu::Publisher;
@@ -266,13 +266,13 @@ impl Switch {
         self.dirty.extend(all.into_iter().map(|index| (index, Dirty::All)));
     }
 
-    /// Asks every device for its status. Returns the ports whose status changed.
-    pub fn refresh_ports(&mut self) -> Vec<(BridgeIndex, PortNo)> {
+    /// Asks every device for its status. Returns the ports whose status changed, as they were.
+    pub fn refresh_ports(&mut self) -> Vec<(BridgeIndex, PortDesc)> {
         let mut changed = Vec::new();
         for bridge in self.bridges.iter_mut().flatten() {
             for port in bridge.ports.values_mut() {
-                if port.refresh() {
-                    changed.push((bridge.index, port.number));
+                if let Some(before) = port.refresh() {
+                    changed.push((bridge.index, before));
                     mark(&mut self.dirty, bridge.index, Dirty::All);
                 }
             }

@@ -9,14 +9,13 @@
 use crate::args::DummyLevel;
 use crate::config::Configuration;
 use crate::openflow::Services;
-use bridge::connection::Connections;
+use bridge::connection::{Connections, PortEvent};
 use bridge::event::{Event, Sender};
 use bridge::pipeline::Change;
 use bridge::snapshot::BridgeIndex;
 use bridge::switch::Switch;
 use clock::Clock;
 use datapath_userspace::UserspaceDatapath;
-use openflow::message::PortStatusReason;
 use placement::PlacedDatapath;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -222,13 +221,14 @@ impl Daemon {
 
     /// Asks ports for their status and tells peers what has changed.
     pub fn refresh_ports(&mut self) {
-        for (bridge, port) in self.switch.refresh_ports() {
-            let port = self.switch.bridge(bridge).and_then(|b| b.ports.get(&port));
+        for (bridge, before) in self.switch.refresh_ports() {
+            let port = self.switch.bridge(bridge).and_then(|b| b.ports.get(&before.port_no));
             if let (Some(placed), Some(number)) = (&self.placed, port.and_then(|p| p.dp_port)) {
                 placed.refresh(number);
             }
-            if let Some(desc) = port.map(bridge::port::Port::desc) {
-                self.connections.port_status(bridge, PortStatusReason::Modify, &desc);
+            if let Some(after) = port.map(bridge::port::Port::desc) {
+                let event = PortEvent::Modified { before: &before, after: &after };
+                self.connections.port_status(bridge, event);
             }
         }
         if let Some(placed) = &self.placed {

@@ -27,6 +27,22 @@ pub(super) struct Removed {
     at: Millis,
 }
 
+/// What happened to a port.
+#[derive(Clone, Copy, Debug)]
+pub enum PortEvent<'a> {
+    /// The port is new.
+    Added(&'a PortDesc),
+    /// The port is gone.
+    Deleted(&'a PortDesc),
+    /// The port changed.
+    Modified {
+        /// The port before the change.
+        before: &'a PortDesc,
+        /// The port now.
+        after: &'a PortDesc,
+    },
+}
+
 impl Connections {
     /// Sends a packet to the controllers of its bridge that want it. As in OVS the whole packet
     /// is sent: packets are not buffered, so that a part would be of no use.
@@ -184,17 +200,18 @@ impl Connections {
         self.tell(&takers, &message);
     }
 
-    /// Tells controllers that a port came, went or changed.
-    pub fn port_status(&mut self, bridge: BridgeIndex, reason: PortStatusReason, port: &PortDesc) {
-        self.tell_port_status(bridge, reason, port, None);
+    /// Sends OFPT_PORT_STATUS about an event at a port. As in OVS a change reaches only those
+    /// controllers whose version of OpenFlow shows it.
+    pub fn port_status(&mut self, bridge: BridgeIndex, event: PortEvent<'_>) {
+        self.send_port_status(bridge, event, None);
     }
 
-    /// `source` asked for the change: before OpenFlow 1.5 it is not told.
-    pub(super) fn tell_port_status(
+    /// As [`Connections::port_status`], for an event that `source` asked for: before OpenFlow 1.5 it
+    /// gets no message.
+    pub(super) fn send_port_status(
         &mut self,
         bridge: BridgeIndex,
-        reason: PortStatusReason,
-        port: &PortDesc,
+        event: PortEvent<'_>,
         source: Option<ConnectionId>,
     ) {
         let silent = source.filter(|id| {
@@ -203,12 +220,28 @@ impl Connections {
                 .and_then(super::Session::version)
                 .is_some_and(|v| v < Version::V15)
         });
-        let takers = self.takers(bridge, AsyncKind::PortStatus, reason as u8, silent);
+        let (reason, port, before) = match event {
+            PortEvent::Added(port) => (PortStatusReason::Add, port, None),
+            PortEvent::Deleted(port) => (PortStatusReason::Delete, port, None),
+            PortEvent::Modified { before, after } => {
+                (PortStatusReason::Modify, after, Some(before))
+            }
+        };
+        let mut takers = self.takers(bridge, AsyncKind::PortStatus, reason as u8, silent);
         if takers.is_empty() {
             return;
         }
-        let message = Message::new(0, Body::PortStatus(PortStatus { reason, port: port.clone() }));
-        self.tell(&takers, &message);
+        let message = |port: &PortDesc| {
+            Message::new(0, Body::PortStatus(PortStatus { reason, port: port.clone() }))
+        };
+        let now = message(port);
+        if let Some(before) = before.map(message) {
+            takers.retain(|id| {
+                let protocol = self.sessions.get(id).and_then(super::Session::protocol);
+                protocol.is_some_and(|p| before.encode(&p).ok() != now.encode(&p).ok())
+            });
+        }
+        self.tell(&takers, &now);
     }
 
     /// Connections to `bridge` that want such messages, without `except`.

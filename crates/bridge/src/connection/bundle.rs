@@ -7,9 +7,7 @@
 //! of them at hand, which shares what does not change; on an error the clone takes their place.
 //! Packets, monitors and other controllers learn of the changes only once all of them succeeded.
 
-use super::change::{
-    check_flow_mod, check_packet_out, check_port_mod, foresee_packet_out, modify_port,
-};
+use super::change::{check_flow_mod, check_packet_out, check_port_mod, foresee_packet_out};
 use super::handler::Origin;
 use super::monitor::Cause;
 use super::reply::Reply;
@@ -20,7 +18,7 @@ use hashbrown::HashMap;
 use openflow::OfError;
 use openflow::message::{
     Body, BundleAdd, BundleControl, BundleControlKind, BundleFlags, ForwardedChange, GroupMod,
-    Message, PacketOut, PortMod, PortStatusReason, Protocol, RequestForwardReason,
+    Message, PacketOut, PortMod, Protocol, RequestForwardReason,
 };
 
 /// Milliseconds after which a bundle that nobody touches is discarded, unless configured.
@@ -214,14 +212,7 @@ impl Connections {
             });
         }
         for pm in &rest.ports {
-            if let Some(port) = modify_port(pm, origin, switch) {
-                self.tell_port_status(
-                    origin.bridge,
-                    PortStatusReason::Modify,
-                    &port,
-                    Some(origin.id),
-                );
-            }
+            self.modify_port(pm, origin, switch);
         }
         switch.publish_and_wait();
         for Departure { packet, .. } in &rest.packets {

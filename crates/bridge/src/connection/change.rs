@@ -2,7 +2,7 @@
 //! Messages that change the switch, and packet-outs.
 
 use super::Connections;
-use super::asynchronous::{bridge_tag, vacancy};
+use super::asynchronous::{PortEvent, bridge_tag, vacancy};
 use super::handler::Origin;
 use super::monitor::Cause;
 use super::reply::Reply;
@@ -20,8 +20,8 @@ use flow::{Field, Key, Mask, Match};
 use openflow::action::{CheckContext, check};
 use openflow::message::{
     self as of, AsyncKind, Body, EvictionFlags, FlowMod, FlowModCommand, ForwardedChange, GroupMod,
-    Message, MeterMod, PacketIn, PacketOut, PortConfig, PortDesc, PortMod, PortStatusReason,
-    RequestForward, RequestForwardReason, TABLE_ALL, TableMod, TableStatusReason,
+    Message, MeterMod, PacketIn, PacketOut, PortConfig, PortDesc, PortMod, RequestForward,
+    RequestForwardReason, TABLE_ALL, TableMod, TableStatusReason,
 };
 use openflow::{Action, OfError, PortNo, Version};
 use packet::Packet;
@@ -106,10 +106,16 @@ impl Connections {
     ) -> Result<Reply, OfError> {
         let bridge = switch.bridge(origin.bridge).ok_or(OfError::OFPBRC_EPERM)?;
         check_port_mod(pm, bridge)?;
-        if let Some(port) = modify_port(pm, origin, switch) {
-            self.tell_port_status(origin.bridge, PortStatusReason::Modify, &port, Some(origin.id));
-        }
+        self.modify_port(pm, origin, switch);
         Ok(Reply::None)
+    }
+
+    /// Carries out a port mod that was checked, and reports the change to controllers.
+    pub(super) fn modify_port(&mut self, pm: &PortMod, origin: Origin<'_>, switch: &mut Switch) {
+        if let Some((before, after)) = modify_port(pm, origin, switch) {
+            let event = PortEvent::Modified { before: &before, after: &after };
+            self.send_port_status(origin.bridge, event, Some(origin.id));
+        }
     }
 
     pub(super) fn table_mod(
@@ -353,12 +359,12 @@ pub(super) fn check_port_mod(pm: &PortMod, bridge: &Bridge) -> Result<(), OfErro
     Ok(())
 }
 
-/// Carries out a port mod that was checked; returns the port when it is another now.
-pub(super) fn modify_port(
+/// Carries out a port mod that was checked. Returns the port before and now, when it differs.
+fn modify_port(
     pm: &PortMod,
     origin: Origin<'_>,
     switch: &mut Switch,
-) -> Option<PortDesc> {
+) -> Option<(PortDesc, PortDesc)> {
     let before = switch.bridge(origin.bridge)?.ports.get(&pm.port_no)?.desc();
     let mut toggle = (before.config ^ pm.config) & pm.mask;
     if toggle.is_empty() {
@@ -386,5 +392,5 @@ pub(super) fn modify_port(
     }
     port.config ^= toggle;
     let after = port.desc();
-    (after != before).then_some(after)
+    (after != before).then_some((before, after))
 }

@@ -2,12 +2,12 @@
 //! What controllers are told without asking, and when not.
 
 use super::*;
-use bridge::connection::RateLimit;
+use bridge::connection::{PortEvent, RateLimit};
 use openflow::action::Controller;
 use openflow::message::{
     AsyncChange, AsyncKind, FlowRemovedReason, ForwardedChange, GroupCommand, GroupKind, GroupMod,
-    GroupProperties, PacketInFormat, PacketInReason, PortStatusReason, Role, RoleRequest, SetAsync,
-    SwitchConfig, TableMod, TableStatusReason, Vacancy, group::bucket,
+    GroupProperties, PacketInFormat, PacketInReason, PortConfig, PortDesc, PortState, Role,
+    RoleRequest, SetAsync, SwitchConfig, TableMod, TableStatusReason, Vacancy, group::bucket,
 };
 
 fn packet_ins(messages: Vec<Message>) -> Vec<openflow::message::PacketIn> {
@@ -99,12 +99,38 @@ fn filters_roles_and_controller_ids_are_obeyed() {
     b.receive(1, &udp(1, 3));
     assert!(b.output(d).is_empty(), "secondaries hear of ports only");
     let desc = b.switch.bridge(b.bridge).unwrap().ports[&PortNo(1)].desc();
-    b.connections.port_status(b.bridge, PortStatusReason::Modify, &desc);
+    b.connections.port_status(b.bridge, PortEvent::Added(&desc));
     let got = b.output(d);
     assert!(
         matches!(&got[..], [Message { xid: 0, body: Body::PortStatus(s) }] if s.port == desc),
         "{got:?}"
     );
+}
+
+#[test]
+fn a_change_of_a_port_reaches_controllers_whose_version_shows_it() {
+    let versions = [Version::V10, Version::V11, Version::V13, Version::V14, Version::V15];
+    let mut b = Bench::new(1);
+    let peers = versions.map(|v| b.connect(Kind::Primary, v));
+    let before = b.switch.bridge(b.bridge).unwrap().ports[&PortNo(1)].desc();
+    let told = |b: &mut Bench, after: &PortDesc| {
+        b.connections.port_status(b.bridge, PortEvent::Modified { before: &before, after });
+        peers.map(|p| b.output(p).len())
+    };
+    let down = PortDesc { config: before.config ^ PortConfig::PORT_DOWN, ..before.clone() };
+    assert_eq!(told(&mut b, &down), [1; 5]);
+    // OpenFlow 1.0 has no speeds, and no state "live".
+    let faster = PortDesc { curr_speed: before.curr_speed + 1, ..before.clone() };
+    assert_eq!(told(&mut b, &faster), [0, 1, 1, 1, 1]);
+    let live = PortDesc { state: before.state ^ PortState::LIVE, ..before.clone() };
+    assert_eq!(told(&mut b, &live), [0, 1, 1, 1, 1]);
+    // Later versions have no NO_FLOOD.
+    let no_flood = PortDesc { config: before.config | PortConfig::NO_FLOOD, ..before.clone() };
+    assert_eq!(told(&mut b, &no_flood), [1, 0, 0, 0, 0]);
+    assert_eq!(told(&mut b, &before), [0; 5], "nothing changed");
+    // An event is no change, and always sent.
+    b.connections.port_status(b.bridge, PortEvent::Deleted(&before));
+    assert_eq!(peers.map(|p| b.output(p).len()), [1; 5]);
 }
 
 #[test]

@@ -11,12 +11,12 @@ use super::state::{BridgeState, InterfaceState, Remarks};
 use super::vlan;
 use super::wanted::{WantedBridge, WantedInterface};
 use crate::daemon::Daemon;
+use bridge::connection::PortEvent;
 use bridge::port::{Bundle, Port};
 use bridge::snapshot::BridgeIndex;
 use bridge::switch::PortRequest;
 use datapath::PortSpec;
 use openflow::PortNo;
-use openflow::message::PortStatusReason;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Highest OpenFlow number of a port in OpenFlow 1.0, that every version can express.
@@ -96,7 +96,7 @@ pub(super) fn close_port(d: &mut Daemon, bridge: &mut BridgeState, name: &str) {
     state.last = Some(number.0);
     if let Some(port) = d.switch.remove_port(bridge.index, number) {
         tracing::info!(target: "bridge", "bridge {}: deleted interface {name} on port {}", bridge_name(d, bridge.index), short(number));
-        d.connections.port_status(bridge.index, PortStatusReason::Delete, &port.desc());
+        d.connections.port_status(bridge.index, PortEvent::Deleted(&port.desc()));
     }
 }
 
@@ -220,7 +220,7 @@ fn added(d: &mut Daemon, index: BridgeIndex, number: PortNo, form: &Form) {
         Form::Patch { .. } => port.status.mac = of_name(&name, &port.name),
     }
     let desc = port.desc();
-    d.connections.port_status(index, PortStatusReason::Add, &desc);
+    d.connections.port_status(index, PortEvent::Added(&desc));
 }
 
 /// Settings of open ports: options of dummies, addresses, MTU, policing.
@@ -386,9 +386,9 @@ fn refresh(d: &mut Daemon, index: BridgeIndex, number: PortNo) {
     let Some(port) = d.switch.bridge_mut(index).and_then(|b| b.ports.get_mut(&number)) else {
         return;
     };
-    if port.refresh() {
-        let desc = port.desc();
-        d.connections.port_status(index, PortStatusReason::Modify, &desc);
+    if let Some(before) = port.refresh() {
+        let after = port.desc();
+        d.connections.port_status(index, PortEvent::Modified { before: &before, after: &after });
     }
 }
 
