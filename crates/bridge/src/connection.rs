@@ -58,7 +58,7 @@ mod table_features;
 pub use asynchronous::PortEvent;
 pub use flow_text::{format_flow, format_flows};
 pub use packet_queue::{PacketQueueStats, RateLimit};
-pub use session::{ConnectionCounters, ConnectionStatus, Kind, Options};
+pub use session::{CloseCause, ConnectionCounters, ConnectionStatus, Kind, Options};
 
 use crate::snapshot::BridgeIndex;
 use crate::switch::Switch;
@@ -155,8 +155,16 @@ impl Connections {
     /// not to be. Also `Some` for a connection that is not there.
     pub fn closing(&self, id: ConnectionId) -> Option<&str> {
         match self.sessions.get(&id) {
-            Some(session) => session.closing.as_deref(),
+            Some(session) => session.closing.as_ref().map(|(_, reason)| &**reason),
             None => Some("no such connection"),
+        }
+    }
+
+    /// Returns what kind of reason [`Connections::closing`] has.
+    pub fn close_cause(&self, id: ConnectionId) -> Option<CloseCause> {
+        match self.sessions.get(&id) {
+            Some(session) => session.closing.as_ref().map(|(cause, _)| *cause),
+            None => Some(CloseCause::Requested),
         }
     }
 
@@ -174,21 +182,21 @@ impl Connections {
     pub fn bridge_removed(&mut self, bridge: BridgeIndex) {
         self.bridges.remove(&bridge);
         for session in self.sessions.values_mut().filter(|s| s.bridge == bridge) {
-            session.close("bridge removed".to_owned());
+            session.close(CloseCause::Requested, "bridge removed".to_owned());
         }
     }
 
     /// Has one connection closed.
     pub fn close(&mut self, id: ConnectionId, reason: &str) {
         if let Some(session) = self.sessions.get_mut(&id) {
-            session.close(reason.to_owned());
+            session.close(CloseCause::Requested, reason.to_owned());
         }
     }
 
     /// Has all connections to `bridge` closed (`bridge/reconnect`, or another set of protocols).
     pub fn close_all(&mut self, bridge: BridgeIndex, reason: &str) {
         for session in self.sessions.values_mut().filter(|s| s.bridge == bridge) {
-            session.close(reason.to_owned());
+            session.close(CloseCause::Requested, reason.to_owned());
         }
     }
 

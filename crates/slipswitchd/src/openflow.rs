@@ -7,6 +7,7 @@
 //! task wait: its replies pile up no further, because its requests are not read meanwhile.
 
 mod connect;
+mod end;
 mod listen;
 mod peer;
 mod spin;

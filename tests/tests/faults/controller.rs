@@ -433,6 +433,42 @@ fn a_controller_that_says_nothing_is_given_up() {
 }
 
 #[test]
+fn the_last_error_of_a_controller_is_in_the_words_of_open_vswitch() {
+    let switch = switch();
+    let cases = [
+        ("Connection refused", None),
+        ("Connection timed out", Some(Liar::start(b"", true))),
+        ("Protocol error", Some(Liar::start(&[4, 14, 0, 8, 0, 0, 0, 1], true))),
+        (
+            "Protocol error",
+            Some(Liar::start(&[9, 0, 0, 16, 0, 0, 0, 1, 0, 1, 0, 8, 0, 0, 2, 0], true)),
+        ),
+        ("Protocol error", Some(Liar::start(&[4, 0, 0, 8, 0, 0, 0, 1, 4, 0, 0, 3], true))),
+    ];
+    for (words, liar) in &cases {
+        let address = liar.as_ref().map_or("127.0.0.1:1", |liar| &liar.address);
+        switch.vsctl(&format!(
+            "set-controller br0 tcp:{address} -- set controller br0 inactivity_probe=1000"
+        ));
+        let told = wait_until(SOON, || {
+            switch.vsctl("get controller br0 status").contains(&format!("last_error=\"{words}\""))
+        });
+        assert!(told, "{words}: {}", switch.vsctl("get controller br0 status"));
+    }
+    // A reconnection that was asked for is no error.
+    let good = Liar::start(&[4, 0, 0, 8, 0, 0, 0, 1], true);
+    switch.vsctl(&format!(
+        "set-controller br0 tcp:{} -- set controller br0 inactivity_probe=0",
+        good.address
+    ));
+    let is_connected = || switch.vsctl("get controller br0 is_connected") == "true\n";
+    assert!(wait_until(SOON, is_connected), "{}", switch.story());
+    switch.appctl("bridge/reconnect br0");
+    assert!(wait_until(SOON, || good.accepted() == 2), "{}", switch.story());
+    assert!(!switch.vsctl("get controller br0 status").contains("last_error"));
+}
+
+#[test]
 fn a_rate_limit_lets_packets_go_one_by_one() {
     const QUEUED: usize = 25;
     let switch = switch();

@@ -2,7 +2,7 @@
 //! What happens to each message that comes.
 
 use super::reply::Reply;
-use super::session::Kind;
+use super::session::{CloseCause, Kind};
 use super::{ConnectionId, Connections};
 use crate::snapshot::BridgeIndex;
 use crate::switch::Switch;
@@ -56,7 +56,7 @@ impl Connections {
             match frames.next_message() {
                 Ok(None) => break,
                 Ok(Some(bytes)) => self.message(id, bytes, switch, now),
-                Err(e) => session.close(e.to_string()),
+                Err(e) => session.close(CloseCause::Protocol, e.to_string()),
             }
         }
         if let Some(session) = self.sessions.get_mut(&id) {

@@ -65,6 +65,17 @@ impl Options {
     }
 }
 
+/// Why this side closes a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CloseCause {
+    /// The configuration changed, or a command asked for it.
+    Requested,
+    /// The peer sent no hello, or did not answer a probe, in time.
+    Silent,
+    /// The peer speaks no version that is allowed here, or its bytes are no messages.
+    Protocol,
+}
+
 /// What a connection counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConnectionCounters {
@@ -125,7 +136,7 @@ pub(super) struct Session {
     pub(super) output: Output,
     /// Version and formats; `None` before the handshake is done.
     protocol: Option<Protocol>,
-    pub(super) closing: Option<String>,
+    pub(super) closing: Option<(CloseCause, String)>,
     pub(super) role: Role,
     pub(super) async_config: AsyncConfig,
     pub(super) miss_send_len: u16,
@@ -210,8 +221,8 @@ impl Session {
         }
     }
 
-    pub(super) fn close(&mut self, reason: String) {
-        self.closing.get_or_insert(reason);
+    pub(super) fn close(&mut self, cause: CloseCause, reason: String) {
+        self.closing.get_or_insert((cause, reason));
         self.job = None;
     }
 
@@ -253,11 +264,11 @@ impl Session {
                 self.output.buffer().extend_from_slice(&reply);
                 let reason = format!("version negotiation failed ({reason})");
                 self.complain(&reason);
-                self.close(reason);
+                self.close(CloseCause::Protocol, reason);
             }
             Negotiation::NoHello { reason } => {
                 self.complain(&reason);
-                self.close(reason);
+                self.close(CloseCause::Protocol, reason);
             }
         }
     }
@@ -404,13 +415,13 @@ impl Session {
                     "{}: no response to inactivity probe after {seconds} seconds, disconnecting",
                     self.options.name
                 );
-                self.close("no response to inactivity probe".to_owned());
+                self.close(CloseCause::Silent, "no response to inactivity probe".to_owned());
             }
             Some(_) => {}
             None if now.since(self.heard) >= interval => {
                 if self.protocol.is_none() {
                     self.complain("no hello, disconnecting");
-                    self.close("no hello".to_owned());
+                    self.close(CloseCause::Silent, "no hello".to_owned());
                 } else if self.wants_input() {
                     self.send(&Message::new(0, Body::EchoRequest(Vec::new())));
                     self.probed = Some(now);

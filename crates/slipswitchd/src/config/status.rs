@@ -202,7 +202,7 @@ impl<'a> Writer<'a> {
         let mut facts = BTreeMap::new();
         facts.insert("state", if idle { "IDLE" } else { now.state }.to_owned());
         if let Some(error) = &now.last_error {
-            facts.insert("last_error", cause(error).to_owned());
+            facts.insert("last_error", error.clone());
         }
         let written = (is_connected, role, facts);
         if !self.has_statistics() && state.written.as_ref() == Some(&written) {
@@ -231,13 +231,6 @@ impl<'a> Writer<'a> {
 
 fn no_pairs() -> Datum {
     Datum::map(std::iter::empty::<(&str, &str)>())
-}
-
-/// The operating system's words in "connection failed (Connection refused (os error 111))".
-fn cause(error: &str) -> &str {
-    let inner =
-        error.split_once('(').map_or(error, |(_, rest)| rest.strip_suffix(')').unwrap_or(rest));
-    inner.split(" (os error").next().unwrap_or(inner)
 }
 
 fn up(up: bool) -> &'static str {
@@ -299,19 +292,4 @@ fn statistics(port: &Port) -> BTreeMap<&'static str, i64> {
         .into_iter()
         .filter_map(|(name, value)| Some((name, i64::try_from(value?).unwrap_or(i64::MAX))))
         .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn causes_are_short() {
-        assert_eq!(
-            cause("connection failed (Connection refused (os error 111))"),
-            "Connection refused"
-        );
-        assert_eq!(cause("connection timed out"), "connection timed out");
-        assert_eq!(cause("connection dropped (closed by this side)"), "closed by this side");
-    }
 }

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Active connections to controllers, kept up with backoff (OVS: rconn).
 
+use super::end::{self, End};
 use super::listen::OPENFLOW_PORT;
 use super::stream::Stream;
 use super::{Services, peer};
 use crate::daemon::Shared;
 use bridge::connection::{ConnectionId, Connections, Options};
 use bridge::snapshot::BridgeIndex;
+use rustix::io::Errno;
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::io;
@@ -88,7 +90,8 @@ pub struct ConnectorStatus {
     pub id: Option<ConnectionId>,
     /// OVS's word for what it does: "IDLE", "BACKOFF", "CONNECTING", "ACTIVE".
     pub state: &'static str,
-    /// Why the last attempt or connection ended.
+    /// Why the last attempt or connection ended, in Open vSwitch's words; `None` where nothing went
+    /// wrong.
     pub last_error: Option<String>,
     /// When the last connection came up and went down.
     pub connected: Option<Instant>,
@@ -208,12 +211,14 @@ impl Attempt {
         loop {
             self.status.borrow_mut().state = "CONNECTING";
             say(quiet, &name, "connecting...");
-            let error = match tokio::time::timeout(CONNECT_TIMEOUT, self.connect()).await {
-                Ok(Ok(stream)) => {
+            let attempt = tokio::time::timeout(CONNECT_TIMEOUT, self.connect()).await;
+            let attempt = attempt.unwrap_or_else(|_| Err(Errno::TIMEDOUT.into()));
+            let (text, last_error) = match attempt {
+                Ok(stream) => {
                     say(quiet, &name, "connected");
                     let up = Instant::now();
                     let mut agreed = false;
-                    let ended = self
+                    let end = self
                         .serve(stream, quiet, || {
                             agreed = true;
                             // Behind a silence, a controller that speaks is worth a word.
@@ -225,22 +230,20 @@ impl Attempt {
                     if agreed && up.elapsed() >= backoff {
                         backoff = MIN_BACKOFF;
                     }
-                    match ended {
-                        Ok(()) => "connection closed by peer".to_owned(),
-                        Err(error) => format!("connection dropped ({error})"),
-                    }
+                    (end.to_string(), end.last_error())
                 }
-                Ok(Err(error)) => format!("connection failed ({error})"),
-                Err(_) => "connection timed out".to_owned(),
+                Err(error) => {
+                    (format!("connection failed ({error})"), Some(end::error_text(&error)))
+                }
             };
             if self.stopped.get() {
                 return;
             }
-            say(quiet, &name, &error);
+            say(quiet, &name, &text);
             {
                 let mut status = self.status.borrow_mut();
                 status.state = "BACKOFF";
-                status.last_error = Some(error);
+                status.last_error = last_error;
             }
             let longest = self.settings.max_backoff.get().max(MIN_BACKOFF);
             backoff = backoff.min(longest);
@@ -278,7 +281,8 @@ impl Attempt {
             }
             Target::Tls(host, port) => {
                 let files = self.tls.as_ref().ok_or_else(|| {
-                    io::Error::other(
+                    io::Error::new(
+                        io::ErrorKind::Unsupported,
                         "private key and certificate are not configured; use ovs-vsctl set-ssl",
                     )
                 })?;
@@ -293,7 +297,7 @@ impl Attempt {
     }
 
     /// Serves a connection to its end; calls `agreed` some time after a version was agreed on.
-    async fn serve(&self, stream: Stream, quiet: bool, mut agreed: impl FnMut()) -> io::Result<()> {
+    async fn serve(&self, stream: Stream, quiet: bool, mut agreed: impl FnMut()) -> End {
         let started = |id| {
             let mut status = self.status.borrow_mut();
             status.id = Some(id);
@@ -303,9 +307,9 @@ impl Attempt {
         let options = Options { quiet, ..self.settings.options.borrow().clone() };
         let serving = peer::serve(&self.daemon, stream, self.bridge, options, started);
         tokio::pin!(serving);
-        let result = loop {
+        let end = loop {
             tokio::select! {
-                result = &mut serving => break result,
+                end = &mut serving => break end,
                 () = tokio::time::sleep(HANDSHAKE_LOOK) => {}
             }
             if self.is_agreed() {
@@ -316,7 +320,7 @@ impl Attempt {
         let mut status = self.status.borrow_mut();
         status.id = None;
         status.disconnected = Some(Instant::now());
-        result
+        end
     }
 }
 

@@ -230,14 +230,12 @@ impl Context {
                 c.shared.accepted.borrow_mut().insert(id);
             };
             let options = c.shared.options.borrow().clone();
-            let result = peer::serve(&c.daemon, stream, c.bridge, options, started).await;
+            let end = peer::serve(&c.daemon, stream, c.bridge, options, started).await;
             if let Some(id) = mine.get() {
                 c.shared.accepted.borrow_mut().remove(&id);
             }
             drop(slot);
-            if let Err(error) = result {
-                tracing::debug!(target: "rconn", "connection ended ({error})");
-            }
+            tracing::debug!(target: "rconn", "{end}");
         });
     }
 

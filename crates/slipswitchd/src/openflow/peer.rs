@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The task of one OpenFlow connection.
 
+use super::end::End;
 use super::spin::AdaptiveSpin;
 use super::stream::Stream;
 use crate::daemon::Shared;
-use bridge::connection::{ConnectionId, Options};
+use bridge::connection::{ConnectionId, Connections, Options};
 use bridge::snapshot::BridgeIndex;
 use std::io;
 use std::time::Duration;
@@ -15,15 +16,14 @@ const CHUNK: usize = 64 * 1024;
 /// How long a peer may take to read what is left when its connection is closed.
 const LAST_OUTPUT: Duration = Duration::from_secs(1);
 
-/// Serves one connection until either side ends it. Returns why it ended, for the log and the
-/// Controller table: `Ok(())` when the peer closed it in good order.
+/// Serves one connection until either side ends it. Returns why it ended.
 pub(crate) async fn serve(
     daemon: &Shared,
     mut stream: Stream,
     bridge: BridgeIndex,
     options: Options,
     started: impl FnOnce(ConnectionId),
-) -> io::Result<()> {
+) -> End {
     let (id, waker) = {
         let mut d = daemon.borrow_mut();
         let now = d.clock.now();
@@ -33,13 +33,13 @@ pub(crate) async fn serve(
         (id, waker)
     };
     started(id);
-    let result = run(daemon, &mut stream, id, &waker).await;
+    let end = run(daemon, &mut stream, id, &waker).await.unwrap_or_else(End::Failed);
     let mut d = daemon.borrow_mut();
     d.services.forget(id);
     let now = d.clock.now();
     d.connections.closed(id, now);
     d.settle();
-    result
+    end
 }
 
 async fn run(
@@ -47,7 +47,7 @@ async fn run(
     stream: &mut Stream,
     id: ConnectionId,
     waker: &tokio::sync::Notify,
-) -> io::Result<()> {
+) -> io::Result<End> {
     let mut buf = vec![0u8; CHUNK];
     let mut spin = AdaptiveSpin::default();
     loop {
@@ -57,7 +57,9 @@ async fn run(
             if output.is_empty() {
                 break;
             }
-            write(daemon, stream, id, waker, &output).await?;
+            if let Some(end) = write(daemon, stream, id, waker, &output).await? {
+                return Ok(end);
+            }
             let mut d = daemon.borrow_mut();
             let d = &mut *d;
             d.connections.run(&mut d.switch, d.clock.now());
@@ -66,8 +68,8 @@ async fn run(
         stream.flush().await?;
         let reads = {
             let d = daemon.borrow();
-            if let Some(reason) = d.connections.closing(id) {
-                return Err(io::Error::other(reason.to_owned()));
+            if let Some(end) = closing(&d.connections, id) {
+                return Ok(end);
             }
             d.connections.wants_input(id)
         };
@@ -83,7 +85,7 @@ async fn run(
             },
         };
         if n == 0 {
-            return Ok(());
+            return Ok(End::Peer);
         }
         let mut d = daemon.borrow_mut();
         let d = &mut *d;
@@ -94,15 +96,22 @@ async fn run(
     }
 }
 
+/// Returns why this side has to close a connection; `None` as long as it has not to.
+fn closing(connections: &Connections, id: ConnectionId) -> Option<End> {
+    let reason = connections.closing(id)?.to_owned();
+    connections.close_cause(id).map(|cause| End::Closed { cause, reason })
+}
+
 /// Writes all of `output`. A peer that does not read makes this wait, until the connection is to
-/// be closed: it did not answer a probe, its bridge is gone, or its settings have changed.
+/// be closed: the peer did not answer a probe, its bridge is gone, or its settings have changed.
+/// Returns that end; `None` when all is written.
 async fn write(
     daemon: &Shared,
     stream: &mut Stream,
     id: ConnectionId,
     waker: &tokio::sync::Notify,
     output: &[u8],
-) -> io::Result<()> {
+) -> io::Result<Option<End>> {
     let whole = async {
         stream.write_all(output).await?;
         stream.flush().await
@@ -111,12 +120,14 @@ async fn write(
     loop {
         tokio::select! {
             biased;
-            written = &mut whole => return written,
+            written = &mut whole => return written.map(|()| None),
             () = waker.notified() => {
-                let reason = daemon.borrow().connections.closing(id).map(str::to_owned);
-                if let Some(reason) = reason {
-                    let written = tokio::time::timeout(LAST_OUTPUT, &mut whole).await;
-                    return written.unwrap_or_else(|_| Err(io::Error::other(reason)));
+                let end = closing(&daemon.borrow().connections, id);
+                if let Some(end) = end {
+                    return match tokio::time::timeout(LAST_OUTPUT, &mut whole).await {
+                        Ok(written) => written.map(|()| None),
+                        Err(_) => Ok(Some(end)),
+                    };
                 }
                 // Else there is more output, which the caller looks for after this.
             }
