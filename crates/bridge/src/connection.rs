@@ -47,6 +47,7 @@ mod change;
 mod flow_text;
 mod handler;
 mod monitor;
+mod origin;
 mod output;
 mod packet_queue;
 mod reply;
@@ -57,8 +58,9 @@ mod table_features;
 
 pub use asynchronous::PortEvent;
 pub use flow_text::{format_flow, format_flows};
+pub use origin::Kind;
 pub use packet_queue::{PacketQueueStats, RateLimit};
-pub use session::{CloseCause, ConnectionCounters, ConnectionStatus, Kind, Options};
+pub use session::{CloseCause, ConnectionCounters, ConnectionStatus, Options};
 
 use crate::snapshot::BridgeIndex;
 use crate::switch::Switch;

@@ -7,7 +7,7 @@
 //! switches that it controls, or any message [`SETTLED`] after the handshake. A bridge in the fail mode
 //! `standalone` forwards by itself until then.
 
-use super::session::Kind;
+use super::origin::Kind;
 use super::{Connections, Session};
 use crate::event;
 use crate::snapshot::BridgeIndex;

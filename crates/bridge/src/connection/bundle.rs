@@ -8,8 +8,8 @@
 //! Packets, monitors and other controllers learn of the changes only once all of them succeeded.
 
 use super::change::{check_flow_mod, check_packet_out, check_port_mod, foresee_packet_out};
-use super::handler::Origin;
 use super::monitor::Cause;
+use super::origin::Origin;
 use super::reply::Reply;
 use super::{ConnectionId, Connections};
 use crate::switch::Switch;

@@ -3,8 +3,8 @@
 
 use super::Connections;
 use super::asynchronous::{PortEvent, bridge_tag, vacancy};
-use super::handler::Origin;
 use super::monitor::Cause;
+use super::origin::{Origin, VISIBLE_TABLES};
 use super::reply::Reply;
 use crate::bridge::Bridge;
 use crate::effect;
@@ -135,7 +135,7 @@ impl Connections {
         }
         let bridge = switch.bridge_rules_mut(origin.bridge).ok_or(OfError::OFPBRC_EPERM)?;
         let ids = if tm.table_id == TABLE_ALL {
-            0..=super::handler::VISIBLE_TABLES - 1
+            0..=VISIBLE_TABLES - 1
         } else {
             tm.table_id..=tm.table_id
         };

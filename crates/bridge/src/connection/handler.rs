@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What happens to each message that comes.
 
+use super::origin::{Kind, Origin, VISIBLE_TABLES};
 use super::reply::Reply;
-use super::session::{CloseCause, Kind};
+use super::session::CloseCause;
 use super::{ConnectionId, Connections};
-use crate::snapshot::BridgeIndex;
 use crate::switch::Switch;
 use clock::Millis;
 use openflow::message::{
@@ -13,23 +13,9 @@ use openflow::message::{
 };
 use openflow::{OfError, Version};
 
-/// Tables that controllers are told of. There is one more, 254, as in OVS.
-pub(super) const VISIBLE_TABLES: u8 = 254;
 /// What OVS tells of its table of tunnel options.
 const TLV_LIMITS: TlvTableReply =
     TlvTableReply { max_option_space: 256, max_fields: 64, mappings: Vec::new() };
-
-/// A message and where it came from.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Origin<'a> {
-    pub(super) id: ConnectionId,
-    pub(super) bridge: BridgeIndex,
-    pub(super) version: Version,
-    pub(super) xid: u32,
-    /// The whole message.
-    pub(super) bytes: &'a [u8],
-    pub(super) now: Millis,
-}
 
 impl Connections {
     /// Carries out the complete messages of the input, as far as the peer reads the replies.

@@ -3,6 +3,7 @@
 
 use super::bundle::Bundle;
 use super::monitor::Monitors;
+use super::origin::Kind;
 use super::output::Output;
 use super::packet_queue::{PacketQueue, PacketQueueStats, RateLimit};
 use super::reply::Job;
@@ -17,18 +18,6 @@ use openflow::message::{
 
 /// Bytes of each packet that a controller starts with (OFP_DEFAULT_MISS_SEND_LEN).
 const MISS_SEND_LEN: u16 = 128;
-
-/// What a connection is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// `BRIDGE.mgmt` and passive controller connections. Gets no asynchronous messages until it
-    /// asks for them with a nonzero miss_send_len.
-    Service,
-    /// To a controller.
-    Primary,
-    /// `BRIDGE.snoop`: hears what controllers say and are told.
-    Snoop,
-}
 
 /// How to treat a connection.
 #[derive(Clone, Debug)]

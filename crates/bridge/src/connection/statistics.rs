@@ -3,7 +3,7 @@
 
 use super::Connections;
 use super::asynchronous::table_desc;
-use super::handler::{Origin, VISIBLE_TABLES};
+use super::origin::{Origin, VISIBLE_TABLES};
 use super::reply::{Job, Reply};
 use super::table_features::{group_features, table_features};
 use crate::bridge::Bridge;

@@ -2,7 +2,7 @@
 //! What tables and groups can do, told as OVS tells it: every table can do the same, and
 //! goto_table leads to later tables.
 
-use super::handler::VISIBLE_TABLES;
+use super::origin::VISIBLE_TABLES;
 use crate::bridge::Bridge;
 use flow::Field;
 use openflow::message::{
