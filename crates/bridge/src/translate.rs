@@ -48,6 +48,9 @@
 //! Translation never fails half-way: an error (a loop, too many resubmits) gives a megaflow
 //! that drops, with a mask as sound as any, so that an erring pipeline costs no CPU.
 
+// A new action, field or effect does not compile until each place has decided what it means.
+#![deny(clippy::wildcard_enum_match_arm)]
+
 mod actions;
 mod commit;
 mod context;
@@ -60,6 +63,7 @@ mod learn;
 mod normal;
 mod output;
 #[cfg(test)]
+#[allow(clippy::wildcard_enum_match_arm)]
 mod tests;
 mod vlan;
 

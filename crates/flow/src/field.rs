@@ -155,6 +155,11 @@ impl Field {
         n >= Field::Reg0 as u8 && n <= Field::Xxreg3 as u8
     }
 
+    /// True for a field of MPLS, L3 or L4: a field after the Ethernet and VLAN headers.
+    pub const fn is_above_vlans(self) -> bool {
+        self.def().place.offset as usize >= std::mem::offset_of!(Key, mpls)
+    }
+
     /// `reg0` to `reg15` by number.
     pub fn register(n: usize) -> Option<Field> {
         if n < 16 { Field::ALL.get(Field::Reg0 as usize + n).copied() } else { None }

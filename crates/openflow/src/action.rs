@@ -12,10 +12,12 @@ mod encode;
 mod instruction;
 mod learn;
 mod nicira;
+mod traits;
 pub(crate) mod verify;
 
 pub use check::{CheckContext, check, check_parts};
 pub use codec::Encoder;
+pub use traits::ActionSetSlot;
 
 use crate::PortNo;
 use flow::{Field, FieldValue, Subfield};

@@ -2,13 +2,15 @@
 //! Lists of actions: one after the other, the action set, clones, branches on length.
 
 use super::context::{Context, Freeze, OnMiss, on_stack};
+use super::fields::mac_value;
 use super::freeze::Segment;
 use super::hash::{choose_link, hash_fields, score};
 use crate::effect::Effect;
 use crate::trace::{Kind, PortNames, action_text, actions_text};
 use datapath::{Action as DpAction, Userdata};
+use flow::Field;
 use openflow::PortNo;
-use openflow::action::{Action, Bundle, BundleAlgorithm, Multipath};
+use openflow::action::{Action, ActionSetSlot, Bundle, BundleAlgorithm, Multipath};
 use std::sync::Arc;
 
 /// What an action says about the rest of its list.
@@ -130,6 +132,7 @@ impl Context<'_> {
             }
             Action::Learn(learn) => self.learn(learn),
             Action::Multipath(m) => self.multipath(m),
+            // Inert.
             Action::Conjunction { .. } | Action::Note(_) => {}
             Action::Exit => self.exit = true,
             Action::Sample {
@@ -166,7 +169,32 @@ impl Context<'_> {
             }
             // Handled with its rest by the caller.
             Action::CheckPktLarger { .. } => {}
-            _ => self.change_fields(action),
+            Action::SetField { field, value, mask, .. } => self.set_field(*field, *value, *mask),
+            Action::Move { src, dst } => self.move_field(src, dst),
+            Action::StackPush(src) => self.push(src),
+            Action::StackPop(dst) => self.pop(dst),
+            Action::SetVlanVid { vid, push_if_missing } => {
+                self.set_vlan(0x0fff, *vid & 0x0fff, *push_if_missing)
+            }
+            Action::SetVlanPcp { pcp, push_if_missing } => {
+                self.set_vlan(0xe000, u16::from(*pcp & 7) << 13, *push_if_missing);
+            }
+            Action::PopVlan { .. } => self.pop_vlan(),
+            Action::PushVlan { tpid } => self.push_vlan(*tpid),
+            Action::SetEthSrc(mac) => self.set_whole(Field::EthSrc, mac_value(mac)),
+            Action::SetEthDst(mac) => self.set_whole(Field::EthDst, mac_value(mac)),
+            Action::SetIpv4Src(a) => self.set_whole(Field::Ipv4Src, (*a).into()),
+            Action::SetIpv4Dst(a) => self.set_whole(Field::Ipv4Dst, (*a).into()),
+            Action::SetIpDscp(v) => self.set_whole(Field::IpDscp, (*v & 0xfc).into()),
+            Action::SetIpEcn(v) => self.set_whole(Field::IpEcn, (*v & 3).into()),
+            Action::SetIpTtl(v) => self.set_whole(Field::IpTtl, (*v).into()),
+            Action::SetL4Src(v) => self.set_port(true, *v),
+            Action::SetL4Dst(v) => self.set_port(false, *v),
+            Action::PushMpls { ethertype } => self.push_mpls(*ethertype),
+            Action::PopMpls { ethertype } => self.pop_mpls(*ethertype),
+            Action::SetMplsLabel(v) => self.set_whole(Field::MplsLabel, (*v).into()),
+            Action::SetMplsTc(v) => self.set_whole(Field::MplsTc, (*v).into()),
+            Action::SetMplsTtl(v) => self.set_whole(Field::MplsTtl, (*v).into()),
         }
         Next::Continue
     }
@@ -189,15 +217,13 @@ impl Context<'_> {
     /// `write_actions(...)`.
     fn write_actions(&mut self, actions: &[Action]) {
         for a in actions {
-            match a {
-                Action::Group(_) => self.key.actset_output.set(PortNo::UNSET.0),
-                Action::Output { port, .. } => {
-                    let has_group = self.action_set.iter().any(|a| matches!(a, Action::Group(_)));
-                    if !has_group {
-                        self.key.actset_output.set(port.0);
-                    }
-                }
-                _ => {}
+            if let Action::Group(_) = a {
+                self.key.actset_output.set(PortNo::UNSET.0);
+            }
+            if let Action::Output { port, .. } = a
+                && !self.action_set.iter().any(|a| matches!(a, Action::Group(_)))
+            {
+                self.key.actset_output.set(port.0);
             }
             self.action_set.push(a.clone());
         }
@@ -235,7 +261,7 @@ impl Context<'_> {
         let was_mpls = self.was_mpls;
         let stack = self.stack.clone();
         let action_set = self.action_set.clone();
-        if actions.iter().all(is_reversible) || (last && self.action_set.is_empty()) {
+        if actions.iter().all(Action::is_reversible) || (last && self.action_set.is_empty()) {
             self.isolated(|ctx| {
                 ctx.do_actions(actions, last);
                 ctx.finish_level();
@@ -381,60 +407,16 @@ fn action_set_text(verb: &str, set: &[Action], names: PortNames<'_>) -> String {
     }
 }
 
-/// The actions of an action set in the order in which OpenFlow runs them (1.5.1 section 5.6;
-/// ovs-actions(7), "Action sets"): of each kind the last one written, of sets and, as in OVS, of
-/// queues all in order. An action set that goes nowhere does nothing. Meters have no place in one,
-/// as in OVS.
+/// The actions of an action set in the order in which OpenFlow runs them: see [`ActionSetSlot`].
+/// An action set that goes nowhere does nothing. Meters have no place in one, as in OVS.
 pub(super) fn ordered_set(set: &[Action]) -> Vec<Action> {
-    let last = |which: &dyn Fn(&Action) -> bool| set.iter().rev().find(|a| which(a)).cloned();
-    let end = last(&|a| matches!(a, Action::Group(_)))
-        .or_else(|| last(&|a| matches!(a, Action::Output { .. })))
-        .or_else(|| last(&|a| matches!(a, Action::Resubmit { .. })));
-    let Some(end) = end else { return Vec::new() };
-    let mut out = Vec::new();
-    let once: [&dyn Fn(&Action) -> bool; 6] = [
-        &|a| matches!(a, Action::PopVlan { .. }),
-        &|a| matches!(a, Action::PopMpls { .. }),
-        &|a| matches!(a, Action::PushMpls { .. }),
-        &|a| matches!(a, Action::PushVlan { .. }),
-        &|a| matches!(a, Action::DecTtl { .. }),
-        &|a| matches!(a, Action::DecMplsTtl),
-    ];
-    for which in once {
-        out.extend(last(which));
-    }
-    let is_set = |a: &&Action| {
-        matches!(
-            a,
-            Action::SetField { .. }
-                | Action::Move { .. }
-                | Action::SetVlanVid { .. }
-                | Action::SetVlanPcp { .. }
-                | Action::SetEthSrc(_)
-                | Action::SetEthDst(_)
-                | Action::SetIpv4Src(_)
-                | Action::SetIpv4Dst(_)
-                | Action::SetIpDscp(_)
-                | Action::SetIpEcn(_)
-                | Action::SetIpTtl(_)
-                | Action::SetL4Src(_)
-                | Action::SetL4Dst(_)
-                | Action::SetMplsLabel(_)
-                | Action::SetMplsTc(_)
-                | Action::SetMplsTtl(_)
-                | Action::SetQueue(_)
-        )
-    };
-    out.extend(set.iter().filter(is_set).cloned());
-    out.push(end);
-    out
-}
-
-/// True when what an action does to the packet can be undone by further actions.
-fn is_reversible(action: &Action) -> bool {
-    match action {
-        Action::Meter(_) | Action::OutputTrunc { .. } => false,
-        Action::Clone(actions) | Action::WriteActions(actions) => actions.iter().all(is_reversible),
-        _ => true,
-    }
+    let last = |slot| set.iter().rev().find(|a| a.action_set_slot() == Some(slot)).cloned();
+    let Some(end) = ActionSetSlot::ENDS.into_iter().find_map(last) else { return Vec::new() };
+    let is_set = |a: &&Action| a.action_set_slot() == Some(ActionSetSlot::Set);
+    ActionSetSlot::BEFORE_SETS
+        .into_iter()
+        .filter_map(last)
+        .chain(set.iter().filter(is_set).cloned())
+        .chain([end])
+        .collect()
 }

@@ -11,7 +11,6 @@ use datapath::Action as DpAction;
 use flow::extract::FRAG_LATER;
 use flow::field::Prerequisite;
 use flow::{Field, FieldValue, Key, MPLS_LABELS, Subfield, VLAN_CFI, Vlan};
-use openflow::action::Action;
 use packet::ethertype;
 use zerocopy::network_endian::U16;
 
@@ -22,40 +21,6 @@ const MPLS_NULL_V4: u32 = 0;
 const MPLS_NULL_V6: u32 = 2;
 
 impl Context<'_> {
-    /// All actions that only change fields.
-    pub(super) fn change_fields(&mut self, action: &Action) {
-        match action {
-            Action::SetField { field, value, mask, .. } => self.set_field(*field, *value, *mask),
-            Action::Move { src, dst } => self.move_field(src, dst),
-            Action::StackPush(src) => self.push(src),
-            Action::StackPop(dst) => self.pop(dst),
-            Action::SetVlanVid { vid, push_if_missing } => {
-                self.set_vlan(0x0fff, *vid & 0x0fff, *push_if_missing)
-            }
-            Action::SetVlanPcp { pcp, push_if_missing } => {
-                self.set_vlan(0xe000, u16::from(*pcp & 7) << 13, *push_if_missing);
-            }
-            Action::PopVlan { .. } => self.pop_vlan(),
-            Action::PushVlan { tpid } => self.push_vlan(*tpid),
-            Action::SetEthSrc(mac) => self.set_whole(Field::EthSrc, mac_value(mac)),
-            Action::SetEthDst(mac) => self.set_whole(Field::EthDst, mac_value(mac)),
-            Action::SetIpv4Src(a) => self.set_whole(Field::Ipv4Src, (*a).into()),
-            Action::SetIpv4Dst(a) => self.set_whole(Field::Ipv4Dst, (*a).into()),
-            Action::SetIpDscp(v) => self.set_whole(Field::IpDscp, (*v & 0xfc).into()),
-            Action::SetIpEcn(v) => self.set_whole(Field::IpEcn, (*v & 3).into()),
-            Action::SetIpTtl(v) => self.set_whole(Field::IpTtl, (*v).into()),
-            Action::SetL4Src(v) => self.set_port(true, *v),
-            Action::SetL4Dst(v) => self.set_port(false, *v),
-            Action::PushMpls { ethertype } => self.push_mpls(*ethertype),
-            Action::PopMpls { ethertype } => self.pop_mpls(*ethertype),
-            Action::SetMplsLabel(v) => self.set_whole(Field::MplsLabel, (*v).into()),
-            Action::SetMplsTc(v) => self.set_whole(Field::MplsTc, (*v).into()),
-            Action::SetMplsTtl(v) => self.set_whole(Field::MplsTtl, (*v).into()),
-            // All others are handled where lists of actions are.
-            _ => {}
-        }
-    }
-
     /// True when the packet has `field`; what was looked at to know is made exact.
     pub(super) fn has(&mut self, field: Field) -> bool {
         let need = field.prerequisite();
@@ -79,14 +44,14 @@ impl Context<'_> {
         need.holds(&self.key)
     }
 
-    fn set_whole(&mut self, field: Field, value: FieldValue) {
+    pub(super) fn set_whole(&mut self, field: Field, value: FieldValue) {
         if self.has(field) {
             self.mask.set_exact(field);
             field.store(&mut self.key, value);
         }
     }
 
-    fn set_field(&mut self, field: Field, value: FieldValue, mask: FieldValue) {
+    pub(super) fn set_field(&mut self, field: Field, value: FieldValue, mask: FieldValue) {
         if !self.has(field) {
             self.report(Kind::Warning, || {
                 format!("unmet prerequisites for {}, set_field ignored", field.name())
@@ -155,7 +120,7 @@ impl Context<'_> {
 
     /// Where the packet lacks one of the fields nothing moves, and what the other has is told all the
     /// same, as in OVS.
-    fn move_field(&mut self, src: &Subfield, dst: &Subfield) {
+    pub(super) fn move_field(&mut self, src: &Subfield, dst: &Subfield) {
         if self.meets(dst.field.prerequisite()) && self.meets(src.field.prerequisite()) {
             let value = self.read_subfield(src);
             self.expose_vlan(dst.field);
@@ -169,7 +134,7 @@ impl Context<'_> {
         }
     }
 
-    fn push(&mut self, src: &Subfield) {
+    pub(super) fn push(&mut self, src: &Subfield) {
         if self.stack.len() >= MAX_STACK_BYTES {
             self.fail(TranslationError::StackTooDeep, || {
                 "resubmits used over 64 kB of stack".to_string()
@@ -180,14 +145,14 @@ impl Context<'_> {
         self.stack.push(StackEntry { value, bits: src.bits });
     }
 
-    fn pop(&mut self, dst: &Subfield) {
+    pub(super) fn pop(&mut self, dst: &Subfield) {
         match self.stack.pop() {
             Some(entry) => self.write_subfield(dst, entry.value),
             None => self.report(Kind::Error, || "stack underflow".to_string()),
         }
     }
 
-    fn set_vlan(&mut self, mask: u16, value: u16, push_if_missing: bool) {
+    pub(super) fn set_vlan(&mut self, mask: u16, value: u16, push_if_missing: bool) {
         let (Some(m), Some(v)) = (self.mask.0.vlans.first_mut(), self.key.vlans.first_mut()) else {
             return;
         };
@@ -212,7 +177,7 @@ impl Context<'_> {
         }
     }
 
-    fn pop_vlan(&mut self) {
+    pub(super) fn pop_vlan(&mut self) {
         self.expose_vlans();
         let [first, second] = self.key.vlans;
         if first.tci.get() & VLAN_CFI != 0 {
@@ -220,7 +185,7 @@ impl Context<'_> {
         }
     }
 
-    fn push_vlan(&mut self, tpid: u16) {
+    pub(super) fn push_vlan(&mut self, tpid: u16) {
         self.expose_vlans();
         let full = vlan_count(&self.key) == self.key.vlans.len();
         let new = Vlan { tpid: U16::new(tpid), tci: U16::new(VLAN_CFI) };
@@ -241,7 +206,7 @@ impl Context<'_> {
 
     /// The first or second half of the transport header's first word, whatever the protocol is:
     /// ports, or ICMP's type or code. For others it is nothing that a commit could set.
-    fn set_port(&mut self, source: bool, port: u16) {
+    pub(super) fn set_port(&mut self, source: bool, port: u16) {
         if !is_ip(&self.key) || self.key.nw_frag & FRAG_LATER != 0 {
             return;
         }
@@ -305,7 +270,7 @@ impl Context<'_> {
         }
     }
 
-    fn push_mpls(&mut self, ethertype: u16) {
+    pub(super) fn push_mpls(&mut self, ethertype: u16) {
         if self.mpls_depth(&self.key) == 0 {
             // What is above L2 as it is now goes below the label.
             self.commit();
@@ -345,7 +310,7 @@ impl Context<'_> {
         push_mpls(&mut self.key, top, ethertype);
     }
 
-    fn pop_mpls(&mut self, ethertype: u16) {
+    pub(super) fn pop_mpls(&mut self, ethertype: u16) {
         if self.mpls_depth(&self.key) == 0 {
             return;
         }
@@ -372,7 +337,7 @@ impl Context<'_> {
     }
 }
 
-fn mac_value(mac: &[u8; 6]) -> FieldValue {
+pub(super) fn mac_value(mac: &[u8; 6]) -> FieldValue {
     mac.iter().fold(0, |v, b| v << 8 | u128::from(*b))
 }
 

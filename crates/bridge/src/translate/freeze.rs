@@ -147,7 +147,7 @@ impl Context<'_> {
 
     /// Freezes when `action` may need to see what was below a popped MPLS stack.
     pub(super) fn freeze_for_mpls(&mut self, action: &Action) {
-        if self.was_mpls && !self.exit && needs_payload(action) {
+        if self.was_mpls && !self.exit && action.needs_payload() {
             self.start_freezing(Freeze { for_mpls: true, ..Freeze::default() });
         }
     }
@@ -161,22 +161,26 @@ impl Context<'_> {
     }
 }
 
-/// How an action waits, if it does: when the packet comes back there are actions only, and no
-/// instructions. So a table that `goto_table` leads to then has no miss, as in OVS.
+/// The form in which a frozen pipeline stores an action; `None` when there is nothing to store.
+///
+/// A frozen list has actions only, no instructions, so a table that a stored `goto_table` leads to
+/// has no miss, as in OVS.
 fn stored(action: &Action) -> Option<Action> {
-    match action {
-        Action::GotoTable(table) => {
-            Some(Action::Resubmit { port: Some(PortNo::IN_PORT), table: Some(*table) })
-        }
-        Action::WriteMetadata { value, mask } => Some(Action::SetField {
+    if action.is_inert() {
+        return None;
+    }
+    if let Action::GotoTable(table) = action {
+        return Some(Action::Resubmit { port: Some(PortNo::IN_PORT), table: Some(*table) });
+    }
+    if let Action::WriteMetadata { value, mask } = action {
+        return Some(Action::SetField {
             field: Field::Metadata,
             value: (*value).into(),
             mask: (*mask).into(),
             spelled: SetSpelling::SetField,
-        }),
-        Action::Note(_) | Action::Conjunction { .. } => None,
-        action => Some(action.clone()),
+        });
     }
+    Some(action.clone())
 }
 
 /// A part of a list of actions that came from several; only for texts are steps parted further.
@@ -189,27 +193,14 @@ pub(super) struct Segment<'a> {
     pub restores: bool,
 }
 
-/// Parts the steps where OVS restores table and cookie: before the first action of each that
-/// may tell them to a controller, or resubmits to its own table.
+/// Splits the steps where OVS restores table and cookie: before the first action of each step that
+/// uses them.
 fn segments(steps: &[FrozenStep]) -> Vec<Segment<'_>> {
-    let tells = |a: &Action| {
-        matches!(
-            a,
-            Action::Output { .. }
-                | Action::OutputReg { .. }
-                | Action::OutputTrunc { .. }
-                | Action::Group(_)
-                | Action::Controller(_)
-                | Action::DecTtl { .. }
-                | Action::DecMplsTtl
-                | Action::Resubmit { table: None | Some(255), .. }
-        )
-    };
     let mut out = Vec::new();
     let mut now = None;
     for step in steps {
         let state = Some((step.table, step.cookie));
-        let at = if now == state { None } else { step.actions.iter().position(tells) };
+        let at = if now == state { None } else { step.actions.iter().position(Action::uses_rule) };
         let (before, behind) = step.actions.split_at(at.unwrap_or(step.actions.len()));
         let (table, cookie) = (step.table, step.cookie);
         if !before.is_empty() {
@@ -225,37 +216,6 @@ fn segments(steps: &[FrozenStep]) -> Vec<Segment<'_>> {
 
 fn unroll_text(part: &Segment) -> String {
     format!("unroll_xlate(table={}, cookie={})", part.table, part.cookie)
-}
-
-/// True when the packet is to come back before the action: for all but those that are known to do
-/// with L2, as in OVS. What counts bytes behind it sees the packet as long as it is then. Tables and
-/// groups are asked by themselves, a group's buckets once it is known which they are.
-fn needs_payload(action: &Action) -> bool {
-    match action {
-        Action::Output { .. }
-        | Action::OutputReg { .. }
-        | Action::OutputTrunc { .. }
-        | Action::Enqueue { .. }
-        | Action::Group(_)
-        | Action::SetVlanVid { .. }
-        | Action::SetVlanPcp { .. }
-        | Action::SetEthSrc(_)
-        | Action::SetEthDst(_)
-        | Action::SetQueue(_) => false,
-        Action::SetField { field, .. } => filled_payload(*field) != Key::ZERO,
-        _ => true,
-    }
-}
-
-/// The bits of a field that lie behind L2, or in MPLS.
-fn filled_payload(f: Field) -> Key {
-    let mut key = Key::ZERO;
-    f.fill(&mut key);
-    let first = std::mem::offset_of!(Key, mpls) / 8;
-    for w in key.words_mut().iter_mut().take(first) {
-        *w = 0;
-    }
-    key
 }
 
 /// Why a datapath's key cannot be located.

@@ -151,13 +151,10 @@ impl Context<'_> {
     /// is learned gets into the table only after translation.)
     fn place_of(&self, vlan: u16, mac: [u8; 6]) -> Option<PortNo> {
         let table = &self.bridge.macs;
-        let shown = self.effects.iter().rev().find_map(|effect| match effect {
-            Effect::Learn { macs, vlan: v, mac: m, port, .. }
-                if (*v, *m) == (vlan, mac) && Arc::ptr_eq(macs, table) =>
-            {
-                table.accepts(vlan, mac, *port).then_some(*port)
-            }
-            _ => None,
+        let shown = self.effects.iter().rev().find_map(|effect| {
+            let Effect::Learn { macs, vlan: v, mac: m, port, .. } = effect else { return None };
+            let is_same = (*v, *m) == (vlan, mac) && Arc::ptr_eq(macs, table);
+            (is_same && table.accepts(vlan, mac, *port)).then_some(*port)
         });
         shown.or_else(|| table.lookup(vlan, mac))
     }

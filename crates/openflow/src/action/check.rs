@@ -59,8 +59,7 @@ pub fn check(actions: &[Action], matching: &Match, context: &CheckContext) -> Re
 pub fn check_parts(actions: &[Action]) -> Result<(), OfError> {
     actions.iter().try_for_each(|action| match action {
         Action::Learn(learn) => learn.specs.iter().try_for_each(learned_parts),
-        Action::Clone(nested) | Action::WriteActions(nested) => check_parts(nested),
-        _ => Ok(()), // they are not decoded otherwise
+        other => check_parts(other.nested()), // their own parts are checked where they are decoded
     })
 }
 
@@ -245,7 +244,7 @@ impl<'a> Walk<'a> {
                 result
             }
             Action::WriteActions(set) => {
-                if !set.iter().all(verify::allowed_in_action_set) {
+                if set.iter().any(|a| a.action_set_slot().is_none()) {
                     return Err(OfError::OFPBAC_BAD_TYPE);
                 }
                 let mut walk = Walk { packet: self.packet, action_set: true, ..*self };

@@ -104,7 +104,7 @@ pub fn decode_instructions(bytes: &[u8], version: Version) -> Result<Vec<Action>
 /// [`super::decode::decode_actions`].
 pub fn decode_action_set(bytes: &[u8], version: Version) -> Result<Vec<Action>, OfError> {
     let actions = decode_list(version, bytes)?;
-    if actions.iter().all(verify::allowed_in_action_set) {
+    if actions.iter().all(|a| a.action_set_slot().is_some()) {
         Ok(actions)
     } else {
         Err(OfError::OFPBAC_BAD_TYPE)

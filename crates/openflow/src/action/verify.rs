@@ -18,13 +18,9 @@ pub(crate) enum Instruction {
 impl Instruction {
     /// The instruction that `action` is (part of).
     pub(crate) fn of(action: &Action, version: Version) -> Instruction {
-        match action {
-            Action::Meter(_) if version < Version::V15 => Instruction::Meter,
-            Action::ClearActions => Instruction::ClearActions,
-            Action::WriteActions(_) => Instruction::WriteActions,
-            Action::WriteMetadata { .. } => Instruction::WriteMetadata,
-            Action::GotoTable(_) => Instruction::GotoTable,
-            _ => Instruction::ApplyActions,
+        match action.traits().instruction {
+            Instruction::Meter if version >= Version::V15 => Instruction::ApplyActions,
+            instruction => instruction,
         }
     }
 
@@ -124,58 +120,4 @@ fn beside_conjunction(actions: &[Action]) -> Result<(), Problem> {
 /// [`list`] where no instruction may be.
 pub(super) fn apply_only(actions: &[Action], version: Version) -> Result<(), OfError> {
     list(actions, version, false).map_err(|p| p.error())
-}
-
-/// True for actions that an action set can hold (OpenFlow 1.5.1 section 5.6).
-pub(crate) fn allowed_in_action_set(action: &Action) -> bool {
-    match action {
-        Action::Output { .. }
-        | Action::Group(_)
-        | Action::Resubmit { .. }
-        | Action::SetField { .. }
-        | Action::Move { .. }
-        | Action::SetVlanVid { .. }
-        | Action::SetVlanPcp { .. }
-        | Action::PopVlan { .. }
-        | Action::PushVlan { .. }
-        | Action::SetEthSrc(_)
-        | Action::SetEthDst(_)
-        | Action::SetIpv4Src(_)
-        | Action::SetIpv4Dst(_)
-        | Action::SetIpDscp(_)
-        | Action::SetIpEcn(_)
-        | Action::SetIpTtl(_)
-        | Action::SetL4Src(_)
-        | Action::SetL4Dst(_)
-        | Action::PushMpls { .. }
-        | Action::PopMpls { .. }
-        | Action::SetMplsLabel(_)
-        | Action::SetMplsTc(_)
-        | Action::SetMplsTtl(_)
-        | Action::DecMplsTtl
-        | Action::DecTtl { .. }
-        | Action::SetQueue(_) => true,
-        Action::OutputReg { .. }
-        | Action::OutputTrunc { .. }
-        | Action::Controller(_)
-        | Action::Enqueue { .. }
-        | Action::Bundle(_)
-        | Action::StackPush(_)
-        | Action::StackPop(_)
-        | Action::PopQueue
-        | Action::FinTimeout { .. }
-        | Action::Learn(_)
-        | Action::Conjunction { .. }
-        | Action::Multipath(_)
-        | Action::Note(_)
-        | Action::Exit
-        | Action::Sample { .. }
-        | Action::Clone(_)
-        | Action::CheckPktLarger { .. }
-        | Action::Meter(_)
-        | Action::ClearActions
-        | Action::WriteActions(_)
-        | Action::WriteMetadata { .. }
-        | Action::GotoTable(_) => false,
-    }
 }

@@ -326,7 +326,7 @@ fn one(
             if set.iter().any(|a| matches!(a, Action::WriteActions(_))) {
                 return err("write_actions instruction not allowed here");
             }
-            if let Some(bad) = set.iter().find(|a| !verify::allowed_in_action_set(a)) {
+            if let Some(bad) = set.iter().find(|a| a.action_set_slot().is_none()) {
                 let name = bad.keyword();
                 return err(format!("{name} action not allowed in an action set"));
             }
