@@ -97,8 +97,9 @@ struct ip {
 	__u32 end; /* of the packet; padding may follow */
 	__u8 proto;
 	bool v6;
-	bool later;  /* a fragment other than the first: no transport header */
-	bool routed; /* IPv6: a routing header has segments left */
+	bool fragment; /* first or later */
+	bool later;    /* a fragment other than the first: no transport header */
+	bool routed;   /* IPv6: a routing header has segments left */
 };
 
 /* Follows extension headers up to the transport header, whose offset the parser found. Returns 0 or
@@ -124,6 +125,8 @@ static __always_inline int edit_skip_extensions(hook_ctx *ctx, struct ip *ip)
 			ip->routed = header[3];
 		if (kind == IPPROTO_FRAGMENT) {
 			len = 8;
+			if (header[2] || header[3])
+				ip->fragment = true;
 			if (header[2] || header[3] & 0xf8) {
 				ip->later = true;
 				ip->proto = PROTO_IPV6_LATER;
@@ -154,7 +157,7 @@ __noinline int find_ip(hook_ctx *ctx, struct ip *ip)
 	type = edit_ethertype(ctx, st);
 	ip->l3 = st->l3;
 	ip->l4 = st->l4;
-	ip->later = ip->routed = false;
+	ip->fragment = ip->later = ip->routed = false;
 	if (!ip->l4 || ip->l4 > MAX_OFFSET || ip->l3 >= ip->l4 || st->mpls)
 		return -1;
 	if (edit_load(ctx, ip->l3, head, sizeof(head)))
@@ -162,6 +165,7 @@ __noinline int find_ip(hook_ctx *ctx, struct ip *ip)
 	if (type == bpf_htons(ETH_P_IP)) {
 		ip->v6 = false;
 		ip->end = ip->l3 + bpf_ntohs(head[1]);
+		ip->fragment = head[3] & bpf_htons(FRAGMENT_MORE | FRAGMENT_OFFSET);
 		ip->later = head[3] & bpf_htons(FRAGMENT_OFFSET);
 		ip->proto = bpf_ntohs(head[4]);
 		return 0;

@@ -64,11 +64,14 @@ static __always_inline void tuple_ipv4(hook_ctx *ctx, __u32 l3, struct tuple *t)
 	t->dst.address[0] = bpf_ntohl(a[1]);
 }
 
-/* Takes the transport ports, if the whole header is there and valid. */
+/* Takes the transport ports, if the whole header is there and valid. Ports of a first fragment are
+ * left out: later fragments have none, and all fragments of a packet must have one hash. */
 static __always_inline void tuple_ports(hook_ctx *ctx, const struct ip *ip, struct tuple *t)
 {
 	__be16 ports[2];
 
+	if (ip->fragment)
+		return;
 	if (has_transport(ip, IPPROTO_TCP, 20)) {
 		__u8 words;
 
@@ -118,7 +121,8 @@ __noinline int exec_hash(hook_ctx *ctx, __u32 symmetric, __u32 basis)
 	else if (is_ip)
 		tuple_ipv4(ctx, ip.l3, &t);
 	if (is_ip) {
-		t.proto = ip.proto;
+		/* In IPv6 later fragments hide the protocol. */
+		t.proto = ip.v6 && ip.fragment ? PROTO_IPV6_LATER : ip.proto;
 		tuple_ports(ctx, &ip, &t);
 	} else if (type == bpf_htons(ETH_P_ARP) || type == bpf_htons(ETH_P_RARP)) {
 		t.proto = tuple_arp_op(ctx, st->l3);

@@ -3,7 +3,8 @@
 //! software, so that a select group spreads flows equally wherever they run.
 
 use flow::Key;
-use flow::extract::FRAG_LATER;
+use flow::extract::FRAG_ANY;
+use packet::{ethertype, ip_proto};
 
 /// One multiplication and fold: both halves of the product count.
 fn mix(a: u64, b: u64) -> u64 {
@@ -18,11 +19,19 @@ fn mix_bytes(seed: u64, bytes: &[u8]) -> u64 {
     })
 }
 
-/// The 5-tuple hash of a packet: IP addresses, protocol and, for TCP, UDP and SCTP (but not in
-/// later fragments), ports; for other packets the Ethernet addresses and type. `symmetric`: equal
-/// when source and destination change places. Never 0, because a `dp_hash` of 0 means "none".
+/// The 5-tuple hash of a packet: IP addresses, protocol and, for TCP, UDP and SCTP, ports; for other
+/// packets the Ethernet addresses and type. `symmetric`: equal when source and destination change
+/// places. Never 0, because a `dp_hash` of 0 means "none".
+///
+/// All fragments of one packet have the same hash: ports of fragments do not count, and in IPv6,
+/// where later fragments hide it, nor does their protocol.
 pub fn five_tuple(key: &Key, symmetric: bool, basis: u32) -> u32 {
-    let ports = matches!(key.nw_proto, 6 | 17 | 132) && key.nw_frag & FRAG_LATER == 0;
+    let is_fragment = key.nw_frag & FRAG_ANY != 0;
+    let ports = matches!(key.nw_proto, 6 | 17 | 132) && !is_fragment;
+    let proto = match key.dl_type.get() {
+        ethertype::IPV6 if is_fragment => ip_proto::FRAGMENT,
+        _ => key.nw_proto,
+    };
     let port = |p: u16| if ports { p.to_be_bytes() } else { [0; 2] };
     let end =
         |address: &[u8], p: u16| mix(mix_bytes(1, address), u64::from(u16::from_be_bytes(port(p))));
@@ -35,7 +44,7 @@ pub fn five_tuple(key: &Key, symmetric: bool, basis: u32) -> u32 {
         _ => (end(&key.dl_src, 0), end(&key.dl_dst, 0)),
     };
     let ends = if symmetric { mix(src.min(dst), src.max(dst)) } else { mix(mix(src, 0), dst) };
-    let rest = u64::from(key.dl_type.get()) << 8 | u64::from(key.nw_proto);
+    let rest = u64::from(key.dl_type.get()) << 8 | u64::from(proto);
     let hash = mix(mix(ends, rest), u64::from(basis));
     match (hash >> 32) as u32 ^ hash as u32 {
         0 => 1,
@@ -80,10 +89,14 @@ mod tests {
 
     #[test]
     fn fragments_of_one_packet_hash_alike_without_ports() {
-        let mut first = udp([1; 4], [2; 4], (1, 2));
-        first.nw_frag = 3;
-        let mut later = udp([1; 4], [2; 4], (0, 0));
-        later.nw_frag = 3;
-        assert_eq!(five_tuple(&first, false, 0), five_tuple(&later, false, 0));
+        for dl_type in [ethertype::IPV4, ethertype::IPV6] {
+            let mut first = udp([1; 4], [2; 4], (1, 2));
+            first.dl_type.set(dl_type);
+            first.nw_frag = 1;
+            let later = first.common_to_fragments();
+            assert_eq!((later.nw_frag, later.tp_src.get()), (3, 0));
+            assert_eq!(five_tuple(&first, false, 0), five_tuple(&later, false, 0));
+            assert_eq!(five_tuple(&first, true, 9), five_tuple(&later, true, 9));
+        }
     }
 }

@@ -7,6 +7,8 @@
 //! does not have is zero. Words are ordered by stage: metadata, L2, L3, L4; a lookup that
 //! fails in an early stage need not look at (nor un-wildcard) the later ones.
 
+use crate::extract::{FRAG_ANY, FRAG_LATER};
+use packet::{ethertype, ip_proto};
 use zerocopy::network_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -174,6 +176,28 @@ impl Key {
             *w &= m;
         }
         out
+    }
+
+    /// The key with only what all fragments of one packet share, so that a hash of it sends all of
+    /// them one way. A key that is no fragment's is returned as it is.
+    ///
+    /// First fragments have a transport header and later ones have none, and in IPv6 later ones
+    /// have [`ip_proto::FRAGMENT`] as protocol: the key of a first fragment is returned as that of
+    /// a later one.
+    pub fn common_to_fragments(&self) -> Key {
+        let mut key = *self;
+        if key.nw_frag & FRAG_ANY != 0 {
+            key.nw_frag = FRAG_ANY | FRAG_LATER;
+            if key.dl_type.get() == ethertype::IPV6 {
+                key.nw_proto = ip_proto::FRAGMENT;
+            }
+            // Fields of neighbour messages and TCP flags have their place in L3.
+            (key.nd_target, key.arp_sha, key.arp_tha) = Default::default();
+            key.tcp_flags.set(0);
+            let [_, _, l4, _] = STAGE_STARTS;
+            key.words_mut().iter_mut().skip(l4).for_each(|word| *word = 0);
+        }
+        key
     }
 
     /// True when `self` and `other` agree on every bit of `mask`.

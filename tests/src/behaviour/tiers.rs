@@ -105,6 +105,12 @@ const EXCEPTIONS: &[Exception] = &[
     but("a_nested_list_may_end_a_list", Not::AtXdp, XDP, UNEQUAL),
     but("a_sample_may_end_a_list", Not::AtXdp, XDP, UNEQUAL),
     but(
+        "all_fragments_of_a_packet_have_one_hash",
+        Not::AtXdp,
+        XDP,
+        "no flow has the id: packets go up, from XDP by tcx",
+    ),
+    but(
         "hash_is_seen_after_recirculation",
         Not::AtXdp,
         XDP,

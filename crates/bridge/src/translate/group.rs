@@ -3,7 +3,7 @@
 
 use super::actions::ordered_set;
 use super::context::{Context, Freeze};
-use super::hash::{Hasher, hash_fields, score, share};
+use super::hash::{hash_chosen, hash_fields, score, share};
 use crate::effect::Effect;
 use crate::group::{Bucket, Group, GroupKind, Selection};
 use crate::trace::Kind;
@@ -153,21 +153,8 @@ impl Context<'_> {
                 self.select_by_score(group, hash)
             }
             Selection::Hash { basis, fields } => {
-                let mut h = Hasher::new((*basis).into());
-                for (field, field_mask) in fields {
-                    let need = field.prerequisite();
-                    need.unwildcard(&mut self.mask);
-                    if !need.holds(&self.key) {
-                        continue;
-                    }
-                    let mut bits = flow::Key::ZERO;
-                    field.store(&mut bits, *field_mask);
-                    for (m, b) in self.mask.words_mut().iter_mut().zip(bits.words()) {
-                        *m |= b;
-                    }
-                    h = h.word(*field as u64).wide(field.load(&self.key) & field_mask);
-                }
-                self.select_by_score(group, h.finish())
+                let hash = hash_chosen(fields, (*basis).into(), &self.key, &mut self.mask);
+                self.select_by_score(group, hash)
             }
         }
     }

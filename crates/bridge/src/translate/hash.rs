@@ -5,7 +5,8 @@
 //! the mask. Equal keys give equal hashes on every machine and in every run.
 
 use super::finish::is_ip;
-use flow::{Field, Key, Mask, VLAN_CFI};
+use flow::extract::FRAG_ANY;
+use flow::{Field, FieldValue, Key, Mask, VLAN_CFI};
 use openflow::action::{HashFields, MultipathAlgorithm};
 use packet::{ethertype, ip_proto};
 
@@ -42,104 +43,129 @@ fn mac(bytes: &[u8; 6]) -> u64 {
     bytes.iter().fold(0, |v, b| v << 8 | u64::from(*b))
 }
 
-/// Source xor destination, of the network layer's addresses.
-fn symmetric_addresses(key: &Key) -> u128 {
-    match key.dl_type.get() {
-        ethertype::IPV4 => u128::from(key.nw_src.get() ^ key.nw_dst.get()),
-        ethertype::IPV6 => u128::from_be_bytes(key.ipv6_src) ^ u128::from_be_bytes(key.ipv6_dst),
-        _ => 0,
+/// Which transport ports a hash reads. Fragments have none: see [`Key::common_to_fragments`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ports {
+    /// None.
+    None,
+    /// TCP's and SCTP's. UDP's may differ by direction, as VXLAN's do.
+    TcpSctp,
+    /// TCP's, SCTP's and UDP's.
+    TcpSctpUdp,
+}
+
+impl Ports {
+    /// True when the hash reads the ports of a packet with this key.
+    fn are_read(self, key: &Key) -> bool {
+        let of_protocol = match key.nw_proto {
+            ip_proto::TCP | ip_proto::SCTP => self != Ports::None,
+            ip_proto::UDP => self == Ports::TcpSctpUdp,
+            _ => false,
+        };
+        of_protocol && is_ip(key) && key.nw_frag & FRAG_ANY == 0
     }
 }
 
-fn has_ports(key: &Key, udp: bool) -> bool {
-    is_ip(key)
-        && (matches!(key.nw_proto, ip_proto::TCP | ip_proto::SCTP)
-            || udp && key.nw_proto == ip_proto::UDP)
+/// Makes the addresses of the network layer exact; source xor destination, 0 without addresses.
+fn symmetric_addresses(key: &Key, mask: &mut Mask) -> u128 {
+    let (src, dst) = match key.dl_type.get() {
+        ethertype::IPV4 => (Field::Ipv4Src, Field::Ipv4Dst),
+        ethertype::IPV6 => (Field::Ipv6Src, Field::Ipv6Dst),
+        _ => return 0,
+    };
+    src.unwildcard(mask);
+    dst.unwildcard(mask);
+    src.load(key) ^ dst.load(key)
 }
 
-fn unwildcard_addresses(key: &Key, mask: &mut Mask) {
-    match key.dl_type.get() {
-        ethertype::IPV4 => [Field::Ipv4Src, Field::Ipv4Dst].iter().for_each(|f| f.unwildcard(mask)),
-        ethertype::IPV6 => [Field::Ipv6Src, Field::Ipv6Dst].iter().for_each(|f| f.unwildcard(mask)),
-        _ => mask.0.dl_type.set(u16::MAX),
+/// Adds addresses, protocol and ports of an IP packet, the same for both directions, and makes
+/// them exact. Other packets add nothing.
+fn symmetric_l3l4(h: Hasher, ports: Ports, key: &Key, mask: &mut Mask) -> Hasher {
+    if !is_ip(key) {
+        return h;
     }
-}
-
-fn unwildcard_ports(key: &Key, mask: &mut Mask, udp: bool) {
-    if is_ip(key) {
-        mask.0.nw_proto = u8::MAX;
-        if has_ports(key, udp) {
-            Field::TcpSrc.fill(&mut mask.0);
-            Field::TcpDst.fill(&mut mask.0);
-        }
+    let mut h = h.wide(symmetric_addresses(key, mask));
+    mask.0.nw_proto = u8::MAX;
+    h = h.word(key.nw_proto.into());
+    if ports.are_read(key) {
+        Field::TcpSrc.fill(&mut mask.0);
+        Field::TcpDst.fill(&mut mask.0);
+        h = h.word((key.tp_src.get() ^ key.tp_dst.get()).into());
     }
+    h
 }
 
-/// Hash of `fields` of `key` and `basis`; makes exact what it looks at.
+/// The address field `v4` or `v6`, by the Ethernet type; 0 for other packets.
+fn address(v4: Field, v6: Field, key: &Key, mask: &mut Mask) -> u128 {
+    let field = match key.dl_type.get() {
+        ethertype::IPV4 => v4,
+        ethertype::IPV6 => v6,
+        _ => return 0,
+    };
+    field.unwildcard(mask);
+    field.load(key)
+}
+
+/// The hash of `fields` of `key` and `basis` (ovs-actions(7), `bundle` and `multipath`). Makes
+/// exact in `mask` what it reads; the Ethernet type always is, and whether an IP packet is a
+/// fragment. All fragments of one packet have the same hash.
 pub(super) fn hash_fields(fields: HashFields, basis: u32, key: &Key, mask: &mut Mask) -> u32 {
+    let key = &key.common_to_fragments();
     let h = Hasher::new(basis.into());
-    match fields {
+    let h = match fields {
         HashFields::EthSrc => {
             mask.set_exact(Field::EthSrc);
-            h.word(mac(&key.dl_src)).finish()
+            h.word(mac(&key.dl_src))
         }
         HashFields::SymmetricL4 => {
             mask.set_exact(Field::EthSrc);
             mask.set_exact(Field::EthDst);
-            mask.0.dl_type.set(u16::MAX);
             for v in &mut mask.0.vlans {
                 v.tci.set(v.tci.get() | VLAN_CFI | 0x0fff);
             }
-            unwildcard_addresses(key, mask);
-            unwildcard_ports(key, mask, true);
             let vlans = key.vlans.iter().fold(0, |v, t| v ^ u64::from(t.tci.get() & 0x0fff));
-            let mut h = h
+            let h = h
                 .word(mac(&key.dl_src) ^ mac(&key.dl_dst))
                 .word(vlans)
                 .word(key.dl_type.get().into());
-            if is_ip(key) {
-                h = h.wide(symmetric_addresses(key)).word(key.nw_proto.into());
-                if has_ports(key, true) {
-                    h = h.word((key.tp_src.get() ^ key.tp_dst.get()).into());
-                }
-            }
-            h.finish()
+            symmetric_l3l4(h, Ports::TcpSctp, key, mask)
         }
-        HashFields::SymmetricL3L4 | HashFields::SymmetricL3L4Udp => {
-            let udp = fields == HashFields::SymmetricL3L4Udp;
-            unwildcard_addresses(key, mask);
-            unwildcard_ports(key, mask, udp);
-            let mut h = h.wide(symmetric_addresses(key));
-            if is_ip(key) {
-                h = h.word(key.nw_proto.into());
-                if has_ports(key, udp) {
-                    h = h.word((key.tp_src.get() ^ key.tp_dst.get()).into());
-                }
-            }
-            h.finish()
-        }
-        HashFields::NwSrc | HashFields::NwDst => {
-            let (v4, v6) = if fields == HashFields::NwSrc {
-                (Field::Ipv4Src, Field::Ipv6Src)
-            } else {
-                (Field::Ipv4Dst, Field::Ipv6Dst)
-            };
-            let field = match key.dl_type.get() {
-                ethertype::IPV4 => v4,
-                ethertype::IPV6 => v6,
-                _ => {
-                    mask.0.dl_type.set(u16::MAX);
-                    return h.finish();
-                }
-            };
-            field.unwildcard(mask);
-            h.wide(field.load(key)).finish()
-        }
+        HashFields::SymmetricL3L4 => symmetric_l3l4(h, Ports::TcpSctp, key, mask),
+        HashFields::SymmetricL3L4Udp => symmetric_l3l4(h, Ports::TcpSctpUdp, key, mask),
+        HashFields::NwSrc => h.wide(address(Field::Ipv4Src, Field::Ipv6Src, key, mask)),
+        HashFields::NwDst => h.wide(address(Field::Ipv4Dst, Field::Ipv6Dst, key, mask)),
         HashFields::SymmetricL3 => {
-            unwildcard_addresses(key, mask);
-            h.wide(symmetric_addresses(key)).finish()
+            h.word(key.dl_type.get().into()).wide(symmetric_addresses(key, mask))
         }
+    };
+    h.finish()
+}
+
+/// The hash of the bits `field/mask` of `fields` of `key` and `basis`, as a select group of method
+/// `hash` chooses by. A field that the packet does not have adds nothing. Makes exact in `mask`
+/// what it reads. All fragments of one packet have the same hash.
+pub(super) fn hash_chosen(
+    fields: &[(Field, FieldValue)],
+    basis: u64,
+    key: &Key,
+    mask: &mut Mask,
+) -> u32 {
+    let key = &key.common_to_fragments();
+    let mut h = Hasher::new(basis);
+    for (field, field_mask) in fields {
+        let need = field.prerequisite();
+        need.unwildcard(mask);
+        if !need.holds(key) {
+            continue;
+        }
+        let mut bits = Key::ZERO;
+        field.store(&mut bits, *field_mask);
+        for (m, b) in mask.words_mut().iter_mut().zip(bits.words()) {
+            *m |= b;
+        }
+        h = h.word(*field as u64).wide(field.load(key) & field_mask);
     }
+    h.finish()
 }
 
 /// The link, 0 to `max_link`, for a hash (ovs-actions(7), `multipath`).

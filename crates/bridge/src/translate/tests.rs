@@ -3,6 +3,7 @@
 //! were printed by the real program (`ofproto/trace`) for the same tables and packet.
 
 mod controllers;
+mod fragments;
 mod headers;
 mod normal_forwarding;
 mod revalidated;

@@ -2,14 +2,15 @@
 //! Actions that do not change headers.
 #![expect(missing_docs, reason = "a case's name is the sentence it proves")]
 
-use crate::behaviour::frames::{has_right_checksums, ipv4, tcp, udp};
+use crate::behaviour::frames::{A, B, has_right_checksums, ipv4, ipv6, tcp, udp, v4};
 use crate::behaviour::{World, on};
 use datapath::{
     Action, DropReason, MeterBand, MeterConfig, PortNo, PortSpec, RECIRCULATION_LIMIT, hash,
 };
-use flow::extract::key_of;
+use flow::extract::{FRAG_ANY, FRAG_LATER, key_of};
 use flow::{Field, Key, Match};
-use packet::Packet;
+use packet::build::Frame;
+use packet::{Ipv4Header, Packet};
 
 /// Packets of port `port` that come again with recirculation id `id`.
 fn again(port: u32, id: u32) -> Match {
@@ -352,6 +353,43 @@ pub fn a_packet_stays_or_goes_in_any_pass(w: &World) {
         }
     }
     assert!(DropReason::ALL.iter().all(|reason| w.drops(*reason) == 0));
+}
+
+pub fn all_fragments_of_a_packet_have_one_hash(w: &World) {
+    let in_v4 = |fragment: u16| {
+        let header = Ipv4Header {
+            version_ihl: 0x45,
+            tos: 0,
+            total_len: 0.into(),
+            id: 7.into(),
+            fragment: fragment.into(),
+            ttl: 64,
+            proto: 17,
+            checksum: 0.into(),
+            src: v4(1).to_bits().into(),
+            dst: v4(2).to_bits().into(),
+        };
+        Frame::ethernet(B, A).ipv4_header(header)
+    };
+    let in_v6 = |fragment: u16| ipv6().ipv6_fragment(fragment, 17, 7);
+    let first = |frame: Frame| frame.udp(1000, 2000).payload(&[1; 24]).finish();
+    let later = |frame: Frame| frame.payload(&[2; 32]).finish();
+    let pairs = [(first(in_v4(0x2000)), later(in_v4(4))), (first(in_v6(1)), later(in_v6(32)))];
+    w.install(1, on(1), "hash(l4(5)),recirc(0x9)");
+    w.install(2, on(2), "hash(sym_l4(0)),recirc(0x9)");
+    for port in 1..=2 {
+        for (first, later) in &pairs {
+            assert_eq!(key_of(first, port).nw_frag, FRAG_ANY);
+            assert_eq!(key_of(first, port).tp_src.get(), 1000);
+            assert_eq!(key_of(later, port).nw_frag, FRAG_ANY | FRAG_LATER);
+            w.inject(port, first);
+            w.inject(port, later);
+            let hashes: Vec<u32> = w.upcalls().iter().map(|u| u.key.dp_hash.get()).collect();
+            assert_eq!(hashes.len(), 2);
+            assert_ne!(hashes[0], 0);
+            assert_eq!(hashes[0], hashes[1], "port {port}");
+        }
+    }
 }
 
 pub fn hash_is_seen_after_recirculation(w: &World) {

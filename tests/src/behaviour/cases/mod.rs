@@ -75,6 +75,7 @@ macro_rules! behaviour_cases {
                 recirculation_looks_up_again,
                 edits_before_a_lookup_that_misses_are_done_once,
                 a_packet_stays_or_goes_in_any_pass,
+                all_fragments_of_a_packet_have_one_hash,
                 hash_is_seen_after_recirculation,
                 metadata_survives_recirculation,
                 recirculation_is_limited,
