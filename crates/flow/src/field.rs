@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The table of fields, and what one field can do to a [`Key`].
 //!
-//! Everything that names a packet field comes from the one table in `table`: its texts, its
-//! NXM and OXM numbers, widths, mask rule, prerequisites, and its place in the key. The
-//! OpenFlow codec, the text parsers and printers, translation and the classifiers read it, so
-//! adding a field is one row there plus what is truly special about it here.
+//! Everything that names a packet field comes from the one table in [`table`]: its texts, its
+//! NXM and OXM numbers and the order in which they are sent, widths, mask rule, prerequisites,
+//! and its place in the key. The OpenFlow codec, the text parsers and printers, translation and
+//! the classifiers read it. A new field is a name in the list here, a row and a place in the order
+//! there, its bytes in [`Key`] and its extraction. What else is needed does not compile or fails
+//! a test until it is there: bytes of a key without a field, a writable field that translation
+//! does not commit, a field that the BPF tables neither hold nor refuse.
 //!
 //! Facts: ovs-fields(7); OpenFlow 1.5.1 section 7.2.3.
 //!
@@ -38,12 +41,24 @@ use crate::{Key, VLAN_CFI};
 /// The value (or mask) of a field: right-aligned, host integer. All present fields fit 128 bits.
 pub type FieldValue = u128;
 
-/// A packet field, as named by ovs-fields(7).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(u8)]
+/// Declares [`Field`] and counts its variants.
+macro_rules! fields {
+    ($($name:ident),* $(,)?) => {
+        /// A packet field, as named by ovs-fields(7).
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(u8)]
+        #[allow(missing_docs)] // the table documents each
+        pub enum Field {
+            $($name),*
+        }
+
+        /// Number of fields.
+        const COUNT: usize = [$(Field::$name),*].len();
+    };
+}
+
 #[rustfmt::skip]
-#[allow(missing_docs)] // the table documents each
-pub enum Field {
+fields! {
     DpHash, RecircId, PacketType, InPort, InPortOxm, SkbPriority, PktMark, ActsetOutput, ConjId,
     Metadata,
     Reg0, Reg1, Reg2, Reg3, Reg4, Reg5, Reg6, Reg7, Reg8, Reg9, Reg10, Reg11, Reg12, Reg13, Reg14, Reg15,
@@ -104,7 +119,11 @@ fn write<const N: usize>(bytes: &mut [u8], at: usize, value: u64, mask: u64) {
 
 impl Field {
     /// Every field, in the order of the table (which is the order of the enumeration).
-    pub const ALL: [Field; table::COUNT] = table::all();
+    pub const ALL: [Field; COUNT] = table::all();
+
+    /// The fields that have an NXM or OXM number, in the order in which OVS sends them in matches:
+    /// each after its prerequisites.
+    pub const SENT: &'static [Field] = table::SENT;
 
     /// The field's row in the table.
     #[inline(always)]
@@ -153,6 +172,11 @@ impl Field {
     pub const fn is_register(self) -> bool {
         let n = self as u8;
         n >= Field::Reg0 as u8 && n <= Field::Xxreg3 as u8
+    }
+
+    /// True for a field of the outermost VLAN header.
+    pub const fn is_vlan(self) -> bool {
+        self.def().place.offset as usize == std::mem::offset_of!(Key, vlans) + 2
     }
 
     /// True for a field of MPLS, L3 or L4: a field after the Ethernet and VLAN headers.

@@ -23,8 +23,9 @@ const MPLS_NULL_V6: u32 = 2;
 impl Context<'_> {
     /// True when the packet has `field`; what was looked at to know is made exact.
     pub(super) fn has(&mut self, field: Field) -> bool {
+        use Prerequisite::{IpAny, Ipv4, Ipv6};
         let need = field.prerequisite();
-        if needs_ip(field) && !ruled_out(need, &self.key) {
+        if matches!(need, Ipv4 | Ipv6 | IpAny) && !ruled_out(need, &self.key) {
             // As OVS does, so that a set of an IP field never spans protocols: packets whose
             // IP header is cut off have protocol 0.
             self.mask.0.nw_proto = u8::MAX;
@@ -71,7 +72,7 @@ impl Context<'_> {
 
     /// Makes "there is a VLAN header" exact before a VLAN field is read or written.
     fn expose_vlan(&mut self, field: Field) {
-        if is_vlan_field(field)
+        if field.is_vlan()
             && let Some(v) = self.mask.0.vlans.first_mut()
         {
             v.tci.set(v.tci.get() | VLAN_CFI);
@@ -341,13 +342,6 @@ pub(super) fn mac_value(mac: &[u8; 6]) -> FieldValue {
     mac.iter().fold(0, |v, b| v << 8 | u128::from(*b))
 }
 
-fn is_vlan_field(field: Field) -> bool {
-    matches!(
-        field,
-        Field::VlanTci | Field::VlanVid | Field::VlanPcp | Field::DlVlan | Field::DlVlanPcp
-    )
-}
-
 /// True when Ethernet type and fragmentation alone say that a prerequisite does not hold.
 fn ruled_out(need: Prerequisite, key: &Key) -> bool {
     use Prerequisite::*;
@@ -360,19 +354,4 @@ fn ruled_out(need: Prerequisite, key: &Key) -> bool {
         Icmpv4 => dl_type != ethertype::IPV4 || later,
         Icmpv6 | Nd | NdSolicit | NdAdvert => dl_type != ethertype::IPV6 || later,
     }
-}
-
-fn needs_ip(field: Field) -> bool {
-    matches!(
-        field,
-        Field::Ipv4Src
-            | Field::Ipv4Dst
-            | Field::Ipv6Src
-            | Field::Ipv6Dst
-            | Field::Ipv6Label
-            | Field::IpDscp
-            | Field::IpDscpShifted
-            | Field::IpEcn
-            | Field::IpTtl
-    )
 }

@@ -8,6 +8,7 @@ mod headers;
 mod normal_forwarding;
 mod revalidated;
 mod soundness;
+mod writable;
 
 use super::*;
 use crate::effect::{Effect, apply};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The rows of the table of fields.
 
-use super::{Field, Prerequisite};
+use super::{COUNT, Field, Prerequisite};
 use crate::Key;
 use std::mem::offset_of;
 
@@ -99,9 +99,6 @@ pub struct Definition {
     /// Place in the key.
     pub place: Place,
 }
-
-/// Number of fields.
-pub(super) const COUNT: usize = Field::NdOptionsType as usize + 1;
 
 const NXM_OF: u16 = 0x0000;
 const NXM_NX: u16 = 0x0001;
@@ -417,6 +414,86 @@ pub(super) fn find(
     let found = definition.numbers.iter().flatten().find(|n| n.class == class)?;
     Some((definition, found))
 }
+
+/// See [`Field::SENT`].
+#[rustfmt::skip]
+pub(super) const SENT: &[Field] = {
+    use Field::*;
+    &[
+        DpHash, RecircId, ConjId, ActsetOutput, PacketType, InPort, InPortOxm,
+        EthSrc, EthDst, EthType, VlanTci, VlanVid, VlanPcp,
+        MplsTc, MplsBos, MplsTtl, MplsLabel,
+        Ipv4Src, Ipv4Dst, Ipv6Src, Ipv6Dst, IpFrag, IpDscp, IpDscpShifted, IpEcn, IpTtl, IpProto,
+        TcpSrc, TcpDst, TcpFlags, UdpSrc, UdpDst, SctpSrc, SctpDst,
+        Icmpv4Type, Icmpv4Code, Icmpv6Type, Icmpv6Code,
+        Ipv6Label, NdTarget, NdReserved, NdOptionsType, NdSll, NdTll,
+        ArpOp, ArpSpa, ArpTpa, ArpSha, ArpTha,
+        Reg0, Reg1, Reg2, Reg3, Reg4, Reg5, Reg6, Reg7,
+        Reg8, Reg9, Reg10, Reg11, Reg12, Reg13, Reg14, Reg15,
+        Xreg0, Xreg1, Xreg2, Xreg3, Xreg4, Xreg5, Xreg6, Xreg7,
+        Xxreg0, Xxreg1, Xxreg2, Xxreg3,
+        PktMark, Metadata,
+    ]
+};
+
+/// Bytes of a key that no field of the table has: padding, what only packets' own bytes are
+/// compared by, and headers below the outermost, as offset and length.
+const WITHOUT_FIELD: [(usize, usize); 8] = [
+    (offset_of!(Key, pad_l2), 2),
+    (offset_of!(Key, vlans), 2),     // the outermost TPID
+    (offset_of!(Key, vlans) + 4, 4), // the second VLAN header
+    (offset_of!(Key, mpls) + 4, 8),  // the second and third label
+    (offset_of!(Key, pad_mpls), 4),
+    (offset_of!(Key, pad_l3), 2),
+    (offset_of!(Key, igmp_group), 4),
+    (offset_of!(Key, pad_l4), 3),
+];
+
+const _: () = {
+    // How often each field is in the order.
+    let mut sent = [0; COUNT];
+    let mut i = 0;
+    while i < SENT.len() {
+        sent[SENT[i] as usize] += 1;
+        i += 1;
+    }
+    let mut i = 0;
+    while i < COUNT {
+        let has_number = TABLE[i].numbers[0].is_some();
+        assert!(sent[i] == has_number as i32, "a field with a number is once in SENT");
+        i += 1;
+    }
+};
+
+const _: () = {
+    let mut covered = [false; size_of::<Key>()];
+    let mut i = 0;
+    while i < COUNT {
+        let Place { offset, bytes, .. } = TABLE[i].place;
+        let mut byte = offset as usize;
+        while byte < offset as usize + bytes as usize {
+            covered[byte] = true;
+            byte += 1;
+        }
+        i += 1;
+    }
+    let mut i = 0;
+    while i < WITHOUT_FIELD.len() {
+        let (offset, bytes) = WITHOUT_FIELD[i];
+        let mut byte = offset;
+        while byte < offset + bytes {
+            assert!(!covered[byte], "a byte has a field or has none");
+            covered[byte] = true;
+            byte += 1;
+        }
+        i += 1;
+    }
+    let mut byte = 0;
+    while byte < covered.len() {
+        assert!(covered[byte], "every byte of a key belongs to a field, or to none by name");
+        byte += 1;
+    }
+};
 
 pub(super) const fn all() -> [Field; COUNT] {
     let mut out = [Field::DpHash; COUNT];

@@ -5,7 +5,7 @@ use super::header::{Pulled, ones, pull, put_cookie, put_entry, value_is_valid};
 use crate::wire::{Put, Reader};
 use crate::{OfError, Version};
 use flow::field::Prerequisite;
-use flow::{Field, FieldValue, Match, VLAN_CFI};
+use flow::{Field, FieldValue, Match};
 
 /// What to do about fields that are not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,85 +140,37 @@ pub fn encode_oxm_list(version: Version, matching: &Match, out: &mut Vec<u8>) {
 
 /// Writes a match; `version` 0 is NXM. Fields come after their prerequisites.
 fn put_match(m: &Match, version: u8, out: &mut Vec<u8>) {
-    let oxm = version != 0;
-    let mut put = |field: Field| put_field(m, field, version, out);
-    for field in
-        [Field::DpHash, Field::RecircId, Field::ConjId, Field::ActsetOutput, Field::PacketType]
-    {
-        put(field);
-    }
-    put(if oxm { Field::InPortOxm } else { Field::InPort });
-    for field in [Field::EthSrc, Field::EthDst, Field::EthType] {
-        put(field);
-    }
-    if !oxm {
-        put(Field::VlanTci);
-    } else if is_of_priority_alone(m) {
-        // There are no words for it; what is left is that the packet has an Ethernet header.
-        put_entry(Field::PacketType, 0, None, version, out);
-    } else {
-        put_vlan(m, version, out);
-    }
-    let mut put = |field: Field| {
-        if field.prerequisite().holds(m.key()) {
-            put_field(m, field, version, out);
-        }
-    };
-    let dscp = if oxm { Field::IpDscpShifted } else { Field::IpDscp };
-    use Field::*;
-    for field in [
-        MplsTc,
-        MplsBos,
-        MplsTtl,
-        MplsLabel,
-        Ipv4Src,
-        Ipv4Dst,
-        Ipv6Src,
-        Ipv6Dst,
-        IpFrag,
-        dscp,
-        IpEcn,
-        IpTtl,
-        IpProto,
-        TcpSrc,
-        TcpDst,
-        TcpFlags,
-        UdpSrc,
-        UdpDst,
-        SctpSrc,
-        SctpDst,
-        Icmpv4Type,
-        Icmpv4Code,
-        Icmpv6Type,
-        Icmpv6Code,
-        Ipv6Label,
-        NdTarget,
-        NdReserved,
-        NdOptionsType,
-        NdSll,
-        NdTll,
-        ArpOp,
-        ArpSpa,
-        ArpTpa,
-        ArpSha,
-        ArpTha,
-    ] {
-        put(field);
-    }
-    // OpenFlow 1.5 has registers only in pairs.
-    for n in 0..16 {
-        match Field::register(n) {
-            Some(field) if version < Version::V15.wire() => put(field),
+    for field in Field::SENT.iter().copied().filter(|field| is_spoken(*field, version)) {
+        // Without an Ethernet header nothing of Ethernet is in a match.
+        let need = field.prerequisite();
+        let has_field = matches!(need, Prerequisite::None | Prerequisite::Ethernet);
+        match field {
+            Field::VlanVid if is_of_priority_alone(m) => {
+                // OXM cannot say it; what is left is that the packet has an Ethernet header.
+                put_entry(Field::PacketType, 0, None, version, out);
+            }
+            Field::VlanPcp if is_of_priority_alone(m) => {}
+            _ if has_field || need.holds(m.key()) => put_field(m, field, version, out),
             _ => {}
         }
     }
-    if version >= Version::V15.wire() {
-        for field in [Xreg0, Xreg1, Xreg2, Xreg3, Xreg4, Xreg5, Xreg6, Xreg7] {
-            put(field);
-        }
+}
+
+/// True for the one of several fields that say the same in matches of `version`, and for all that
+/// are alone; 0 is NXM.
+fn is_spoken(field: Field, version: u8) -> bool {
+    let is_oxm = version != 0;
+    match field {
+        Field::InPort | Field::VlanTci | Field::IpDscp => !is_oxm,
+        Field::InPortOxm | Field::VlanVid | Field::VlanPcp | Field::IpDscpShifted => is_oxm,
+        // OpenFlow 1.5 has registers only in pairs.
+        register if register.is_register() => match register.bits() {
+            32 => version < Version::V15.wire(),
+            64 => version >= Version::V15.wire(),
+            _ => false,
+        },
+        _ => true,
     }
-    put(PktMark);
-    put(Metadata);
 }
 
 /// Writes one field unless it is a wildcard.
@@ -238,14 +190,4 @@ fn is_of_priority_alone(m: &Match) -> bool {
     let others = [Field::EthSrc, Field::EthDst, Field::EthType, Field::VlanVid, Field::PacketType];
     let is_any = |field: Field| field.load(&m.mask().0) == 0;
     !is_any(Field::VlanTci) && others.into_iter().all(is_any)
-}
-
-/// OXM has VLAN id (with the "present" bit) and priority apart; the priority needs a header
-/// that is known to be present.
-fn put_vlan(m: &Match, version: u8, out: &mut Vec<u8>) {
-    put_field(m, Field::VlanVid, version, out);
-    let cfi = u128::from(VLAN_CFI);
-    if Field::VlanVid.load(m.key()) & cfi != 0 && Field::VlanPcp.load(&m.mask().0) != 0 {
-        put_field(m, Field::VlanPcp, version, out);
-    }
 }
