@@ -23,7 +23,7 @@ pub struct PacketIn {
     pub packet: Packet,
     /// Its metadata: in_port (OpenFlow number), registers, metadata, ….
     pub metadata: flow::Match,
-    /// OFPR_* in OpenFlow 1.4's full enumeration (NO_MATCH 0 is 1.0's; see the openflow crate).
+    /// Number of a [`openflow::message::PacketInReason`], or what a `controller` action names.
     pub reason: u8,
     /// Table of the rule.
     pub table: u8,

@@ -140,7 +140,7 @@ impl Port {
             peer,
             is_patch: self.is_patch(),
             bundle,
-            config: self.config.bits(),
+            config: self.config,
             up: self.is_up(),
             live: self.is_up(),
             is_active,

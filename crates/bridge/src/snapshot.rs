@@ -12,6 +12,7 @@ use classifier::Classifier;
 use datapath::PortNo as DpPort;
 use hashbrown::HashMap;
 use openflow::PortNo;
+use openflow::message::PortConfig;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -186,9 +187,8 @@ pub struct PortView {
     pub is_patch: bool,
     /// Its bundle: place in [`BridgeView::bundles`].
     pub bundle: Option<usize>,
-    /// OFPPC_* bits (OpenFlow 1.0 numbering: PORT_DOWN 1, NO_STP 2, NO_RECV 4, NO_RECV_STP 8,
-    /// NO_FLOOD 16, NO_FWD 32, NO_PACKET_IN 64).
-    pub config: u32,
+    /// What controllers want of the port.
+    pub config: PortConfig,
     /// May carry traffic (admin and link up).
     pub up: bool,
     /// Live, for fast failover groups.

@@ -19,7 +19,7 @@ use flow::{Field, Key, Match, Subfield};
 use hashbrown::HashMap;
 use openflow::PortNo;
 use openflow::action::{Action, SetSpelling};
-use openflow::message::FlowFlags;
+use openflow::message::{FlowFlags, PortConfig};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -86,7 +86,7 @@ impl World {
             peer: None,
             is_patch: false,
             bundle: Some(bundles.len()),
-            config: 0,
+            config: PortConfig::empty(),
             up: true,
             live: true,
             is_active: false,

@@ -15,6 +15,7 @@ use flow::extract::FRAG_ANY;
 use flow::{Key, Mask, VLANS, Vlan};
 use openflow::PortNo;
 use openflow::action::{Action, Actions, Controller};
+use openflow::message::{PacketInReason, PortConfig};
 use std::sync::Arc;
 
 /// Bytes of stack that there have to be for a table: what its rule may nest before the next one,
@@ -27,31 +28,8 @@ const STACK_MORE: usize = 4 << 20;
 const FRAG_DROP: u16 = 1;
 /// OFPC_FRAG_NX_MATCH.
 const FRAG_NX_MATCH: u16 = 3;
-/// OFPPC_NO_RECV.
-const NO_RECV: u32 = 1 << 2;
-/// OFPPC_NO_RECV_STP.
-const NO_RECV_STP: u32 = 1 << 3;
-/// OFPPC_NO_PACKET_IN.
-const NO_PACKET_IN: u32 = 1 << 6;
 /// Destination of STP frames.
 const STP_MAC: [u8; 6] = [0x01, 0x80, 0xc2, 0, 0, 0];
-/// OFPR_NO_MATCH.
-pub(super) const REASON_NO_MATCH: u8 = 0;
-/// OFPR_ACTION.
-pub(super) const REASON_ACTION: u8 = 1;
-/// OFPR_INVALID_TTL.
-pub(super) const REASON_INVALID_TTL: u8 = 2;
-/// OFPR_ACTION_SET.
-pub(super) const REASON_ACTION_SET: u8 = 3;
-/// OFPR_GROUP.
-pub(super) const REASON_GROUP: u8 = 4;
-/// OFPR_PACKET_OUT.
-pub(super) const REASON_PACKET_OUT: u8 = 5;
-/// The `controller` of a table-miss flow. OpenFlow has no number for this and the next, which
-/// OVS has in its datapath's actions; packet-ins say [`REASON_ACTION`] and [`REASON_NO_MATCH`].
-pub(super) const REASON_EXPLICIT_MISS: u8 = 6;
-/// No flow matched.
-pub(super) const REASON_IMPLICIT_MISS: u8 = 7;
 /// Cookie where there is no rule.
 pub(super) const NO_COOKIE: u64 = u64::MAX;
 
@@ -273,15 +251,16 @@ impl<'a> Context<'a> {
     /// OFPPC_NO_RECV and NO_RECV_STP. As in OVS they hold for the port of a packet-out, too.
     pub(super) fn may_receive(&mut self, port: PortNo) -> bool {
         let Some(config) = self.port(port).map(|p| p.config) else { return true };
-        if config & (NO_RECV | NO_RECV_STP) == 0 {
+        let both = PortConfig::NO_RECV | PortConfig::NO_RECV_STP;
+        if !config.intersects(both) {
             return true;
         }
-        if config & NO_RECV != 0 && config & NO_RECV_STP != 0 {
+        if config.contains(both) {
             return false; // whatever the destination is
         }
         self.mask.set_exact(flow::Field::EthDst);
-        let bit = if self.key.dl_dst == STP_MAC { NO_RECV_STP } else { NO_RECV };
-        config & bit == 0
+        let is_stp = self.key.dl_dst == STP_MAC;
+        !config.contains(if is_stp { PortConfig::NO_RECV_STP } else { PortConfig::NO_RECV })
     }
 
     /// The port of the present bridge with this number.
@@ -488,7 +467,8 @@ impl<'a> Context<'a> {
                 TableMiss::Default => config.miss_to_controller,
                 TableMiss::Drop => false,
             };
-            let quiet = self.port(in_port).is_some_and(|p| p.config & NO_PACKET_IN != 0);
+            let quiet =
+                self.port(in_port).is_some_and(|p| p.config.contains(PortConfig::NO_PACKET_IN));
             return Found::Miss { table, to_controller: to_controller && !quiet };
         }
     }
@@ -538,7 +518,10 @@ impl<'a> Context<'a> {
 
     /// What a packet-in from here carries beside the packet.
     pub(super) fn frozen_packet_in(&self, userdata: &[u8], reason: u8) -> FrozenPacketIn {
-        let missed = matches!(reason, REASON_NO_MATCH | REASON_IMPLICIT_MISS);
+        let missed = matches!(
+            PacketInReason::from_number(reason),
+            Some(PacketInReason::NoMatch | PacketInReason::ImplicitMiss)
+        );
         FrozenPacketIn { userdata: Arc::from(userdata), table_miss: missed || self.in_miss_rule() }
     }
 
@@ -555,7 +538,7 @@ pub(crate) fn miss_action() -> Action {
     Action::Controller(Box::new(Controller {
         max_len: u16::MAX,
         controller_id: 0,
-        reason: REASON_IMPLICIT_MISS,
+        reason: PacketInReason::ImplicitMiss as u8,
         userdata: Vec::new(),
         pause: false,
         meter_id: u32::MAX,

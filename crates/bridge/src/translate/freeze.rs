@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Freezing a pipeline, thawing it when the packet comes back, and packet-ins.
 
-use super::context::{Context, Freeze, OnMiss, REASON_ACTION, REASON_EXPLICIT_MISS};
+use super::context::{Context, Freeze, OnMiss};
 use super::output::pipeline_fields;
 use crate::event::PacketIn;
 use crate::recirc::{FrozenState, FrozenStep, RecircTable};
@@ -11,6 +11,7 @@ use datapath::{Action as DpAction, Userdata};
 use flow::{Field, Key, Match};
 use openflow::PortNo;
 use openflow::action::{Action, SetSpelling};
+use openflow::message::PacketInReason;
 use packet::Packet;
 use std::sync::Arc;
 
@@ -293,9 +294,9 @@ pub fn controller_packet_in(
         bridge: state.bridge,
         packet: packet.clone(),
         metadata: packet_in_metadata(key, &state.metadata),
-        reason: match *reason {
-            REASON_EXPLICIT_MISS => REASON_ACTION,
-            other => other,
+        reason: match PacketInReason::from_number(*reason) {
+            Some(PacketInReason::ExplicitMiss) => PacketInReason::Action as u8,
+            _ => *reason,
         },
         table: state.table,
         cookie: *rule_cookie,

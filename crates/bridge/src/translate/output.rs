@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Where packets leave: ports, flooding, patch ports, controllers.
 
-use super::context::{
-    Context, Freeze, OnMiss, REASON_ACTION, REASON_ACTION_SET, REASON_EXPLICIT_MISS, REASON_GROUP,
-    REASON_INVALID_TTL, REASON_PACKET_OUT,
-};
+use super::context::{Context, Freeze, OnMiss};
 use crate::effect::{Direction, Effect};
 use crate::recirc::FrozenState;
 use crate::snapshot::PortView;
@@ -14,14 +11,10 @@ use datapath::{Action as DpAction, Userdata};
 use flow::Key;
 use openflow::PortNo;
 use openflow::action::Controller;
-use openflow::message::meter_id;
+use openflow::message::{PacketInReason, PortConfig, meter_id};
 use std::sync::Arc;
 use zerocopy::network_endian::{U32, U64};
 
-/// OFPPC_NO_FLOOD.
-const NO_FLOOD: u32 = 1 << 4;
-/// OFPPC_NO_FWD.
-const NO_FWD: u32 = 1 << 5;
 /// NX_CTLR_NO_METER: `controller` names no meter, and gets the one that all have ("controller"),
 /// where there is one (OpenFlow 1.5.1, 6.2.1).
 const NO_METER: u32 = u32::MAX;
@@ -42,15 +35,15 @@ impl Context<'_> {
             PortNo::ALL => self.flood(true),
             PortNo::CONTROLLER => {
                 let reason = if self.in_packet_out {
-                    REASON_PACKET_OUT
+                    PacketInReason::PacketOut
                 } else if self.in_group {
-                    REASON_GROUP
+                    PacketInReason::Group
                 } else if self.in_action_set {
-                    REASON_ACTION_SET
+                    PacketInReason::ActionSet
                 } else {
-                    REASON_ACTION
+                    PacketInReason::Action
                 };
-                self.send_to_controller(max_len, reason, 0, &[], NO_METER);
+                self.send_to_controller(max_len, reason as u8, 0, &[], NO_METER);
             }
             PortNo::NONE => {}
             _ if port == in_port => {
@@ -94,7 +87,7 @@ impl Context<'_> {
         let mut ports: Vec<&PortView> = bridge.ports.values().collect();
         ports.sort_unstable_by_key(|p| p.number);
         for p in ports {
-            if p.number != in_port && (all || p.config & NO_FLOOD == 0) {
+            if p.number != in_port && (all || !p.config.contains(PortConfig::NO_FLOOD)) {
                 self.output_port(p.number, None);
             }
         }
@@ -107,7 +100,7 @@ impl Context<'_> {
             self.report(Kind::Warning, || "Nonexistent output port".to_string());
             return;
         };
-        if port.config & NO_FWD != 0 {
+        if port.config.contains(PortConfig::NO_FWD) {
             self.report(Kind::Detail, || "OFPPC_NO_FWD set, skipping output".to_string());
             return;
         }
@@ -201,7 +194,8 @@ impl Context<'_> {
 
     /// A packet that dec_ttl found no more TTL in.
     pub(super) fn invalid_ttl(&mut self, controller_id: u16) {
-        self.send_to_controller(u16::MAX, REASON_INVALID_TTL, controller_id, &[], NO_METER);
+        let reason = PacketInReason::InvalidTtl as u8;
+        self.send_to_controller(u16::MAX, reason, controller_id, &[], NO_METER);
     }
 
     fn send_to_controller(
@@ -225,9 +219,11 @@ impl Context<'_> {
             packet_in: Some(self.frozen_packet_in(userdata, reason)),
         };
         let recirc = self.recirc.intern(state);
-        let reason = match reason {
-            REASON_ACTION if self.in_miss_rule() => REASON_EXPLICIT_MISS,
-            other => other,
+        // OpenFlow has no number for the `controller` of a table-miss flow; packet-ins say `Action`.
+        let is_action = reason == PacketInReason::Action as u8;
+        let reason = match is_action && self.in_miss_rule() {
+            true => PacketInReason::ExplicitMiss as u8,
+            false => reason,
         };
         let send = DpAction::Userspace(Userdata::Controller {
             reason,

@@ -22,6 +22,7 @@ use openflow::action::{
     Bundle, BundleAlgorithm, Controller, HashFields, Learn, LearnSource, LearnSpec, LearnTarget,
     Multipath, MultipathAlgorithm, PopSpelling,
 };
+use openflow::message::PortConfig;
 
 const POP_VLAN: Action = Action::PopVlan { spelled: PopSpelling::PopVlan };
 
@@ -140,9 +141,9 @@ fn input_port_is_skipped_but_by_name() {
 #[test]
 fn port_settings() {
     let mut w = World::new(5);
-    w.port(3, |p| p.config = 16);
-    w.port(4, |p| p.config = 32);
-    w.port(5, |p| p.config = 4);
+    w.port(3, |p| p.config = PortConfig::NO_FLOOD);
+    w.port(4, |p| p.config = PortConfig::NO_FWD);
+    w.port(5, |p| p.config = PortConfig::NO_RECV);
     w.rule("", [to(PortNo::FLOOD), out(3), out(4), out(5), to(PortNo::ALL)]);
     assert_eq!(w.dp(TCP), "2,5,3,5,2,3,5");
     assert_eq!(w.dp("in_port=5,dl_type=0x1234"), "drop");
@@ -214,11 +215,11 @@ fn table_miss() {
     assert_eq!(w.dp(TCP), "2");
     w.br0().tables[0].miss = TableMiss::Drop;
     assert_eq!(w.dp(TCP), "drop");
-    w.port(1, |p| p.config = 64);
+    w.port(1, |p| p.config = PortConfig::NO_PACKET_IN);
     w.br0().tables[0].miss = TableMiss::Controller;
     assert_eq!(w.dp(TCP), "drop");
     // A resubmit's miss does nothing.
-    w.port(1, |p| p.config = 0);
+    w.port(1, |p| p.config = PortConfig::empty());
     w.rule("", [resubmit(7), out(2)]);
     assert_eq!(w.dp(TCP), "2");
 }
@@ -237,7 +238,7 @@ fn a_miss_goes_on_to_the_last_table_that_may_have_rules() {
         "only the controller is left: {:?}",
         t.actions
     );
-    w.port(1, |p| p.config = 64); // no-packet-in
+    w.port(1, |p| p.config = PortConfig::NO_PACKET_IN); // no-packet-in
     assert_eq!(w.dp(TCP), "drop");
     // From no port nothing is sent up, unless controllers want all misses.
     w.clear_rules();
@@ -887,7 +888,7 @@ fn packet_out() {
         ]
     ));
     // Nothing comes by a port that is to receive nothing.
-    w.port(1, |p| p.config = 4);
+    w.port(1, |p| p.config = PortConfig::NO_RECV);
     let t = w.run(&key(TCP), EffectsMode::Collect, None, Some(&list));
     assert_eq!((t.actions.len(), t.error), (0, None));
 }

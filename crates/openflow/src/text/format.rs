@@ -4,6 +4,7 @@
 use super::{BUNDLE_ALGORITHMS, HASH_FIELDS, MULTIPATH_ALGORITHMS, REASONS, learn, name_of};
 use crate::PortNo;
 use crate::action::{Action, Bundle, Controller, SampleDirection, SetSpelling, loads};
+use packet::Mac;
 use std::fmt::Write;
 use std::net::Ipv4Addr;
 
@@ -47,11 +48,6 @@ fn port_text(port: PortNo, ports: Ports<'_>) -> String {
 /// `0x1f`, and `0` for zero.
 pub(super) fn c_hex(v: u128) -> String {
     if v == 0 { "0".to_string() } else { format!("{v:#x}") }
-}
-
-fn mac_text(mac: &[u8; 6]) -> String {
-    let [a, b, c, d, e, f] = mac;
-    format!("{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}")
 }
 
 fn dotted(bytes: &[u8]) -> String {
@@ -102,8 +98,8 @@ fn put(action: &Action, ports: Ports<'_>, out: &mut String) {
         Action::SetVlanVid { vid, .. } => write!(out, "{}:{vid}", action.keyword()),
         Action::SetVlanPcp { pcp, .. } => write!(out, "{}:{pcp}", action.keyword()),
         Action::PushVlan { tpid } => write!(out, "push_vlan:0x{tpid:04x}"),
-        Action::SetEthSrc(mac) => write!(out, "mod_dl_src:{}", mac_text(mac)),
-        Action::SetEthDst(mac) => write!(out, "mod_dl_dst:{}", mac_text(mac)),
+        Action::SetEthSrc(mac) => write!(out, "mod_dl_src:{}", Mac(*mac)),
+        Action::SetEthDst(mac) => write!(out, "mod_dl_dst:{}", Mac(*mac)),
         Action::SetIpv4Src(ip) => write!(out, "mod_nw_src:{}", Ipv4Addr::from(*ip)),
         Action::SetIpv4Dst(ip) => write!(out, "mod_nw_dst:{}", Ipv4Addr::from(*ip)),
         Action::SetIpDscp(v) | Action::SetIpEcn(v) | Action::SetIpTtl(v) => {
