@@ -26,16 +26,15 @@ pub mod connection;
 pub mod effect;
 pub mod event;
 pub mod group;
+mod intern;
 pub mod mac_table;
 pub mod megaflows;
 pub mod meter;
 pub mod pipeline;
 pub mod port;
-mod recent;
 pub mod recirc;
 pub mod revalidator;
 pub mod rule;
-mod sightings;
 pub mod snapshot;
 pub mod switch;
 #[cfg(test)]

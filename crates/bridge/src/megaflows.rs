@@ -69,7 +69,7 @@ impl Entry {
 
 /// Reads what crediting these entries will read and write. Each step finds where the next one reads,
 /// and what one step reads for one entry does not wait for what it reads for another.
-fn touch(entries: &[&Entry]) {
+fn prefetch_credited(entries: &[&Entry]) {
     fn step(reads: impl Iterator<Item = u64>) {
         std::hint::black_box(reads.fold(0, u64::wrapping_add));
     }
@@ -145,9 +145,9 @@ impl Megaflows {
         self.len() == 0
     }
 
-    /// Reads where some megaflows will be, before each is added; see [`shards::foresee`].
-    pub fn foresee(&self, flows: &[&Megaflow]) {
-        shards::foresee(flows, |n| self.locked(n), |shard, ufid| shard.contains_key(&ufid));
+    /// Reads where some megaflows will be, before each is added; see [`shards::prefetch`].
+    pub fn prefetch(&self, flows: &[&Megaflow]) {
+        shards::prefetch(flows, |n| self.locked(n), |shard, ufid| shard.contains_key(&ufid));
     }
 
     /// Adds; false (and `entry` is dropped) when the identity is there already. `passes` are those
@@ -209,7 +209,9 @@ impl Megaflows {
             let Some((first, _)) = group.first() else { continue };
             let mut shard = self.shard(*first);
             if group.len() > 1 {
-                touch(&group.iter().filter_map(|(ufid, _)| shard.get(ufid)).collect::<Vec<_>>());
+                prefetch_credited(
+                    &group.iter().filter_map(|(ufid, _)| shard.get(ufid)).collect::<Vec<_>>(),
+                );
             }
             said.extend(group.iter().map(|(ufid, t)| (*ufid, look(*ufid, t, shard.get_mut(ufid)))));
             drop(shard);

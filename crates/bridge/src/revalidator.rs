@@ -156,31 +156,31 @@ impl RevalidatorState {
 
 /// Whether the datapath may have megaflows that the switch does not know.
 #[derive(Debug)]
-pub(crate) struct Strangers {
+pub(crate) struct UnknownFlows {
     /// How often there was a reason to think so.
     expected: AtomicU64,
     /// How many of these reasons there were when a pass began that has dealt with all it found.
     met: AtomicU64,
 }
 
-impl Default for Strangers {
+impl Default for UnknownFlows {
     /// There may be some from the start.
     fn default() -> Self {
-        Strangers { expected: AtomicU64::new(1), met: AtomicU64::new(0) }
+        UnknownFlows { expected: AtomicU64::new(1), met: AtomicU64::new(0) }
     }
 }
 
-impl Strangers {
+impl UnknownFlows {
     fn expect(&self) {
         self.expected.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Reasons by now, for [`Strangers::met`].
+    /// Reasons by now, for [`UnknownFlows::met`].
     fn expected(&self) -> u64 {
         self.expected.load(Ordering::Acquire)
     }
 
-    /// A pass that began when there were so many reasons has dealt with all strangers.
+    /// A pass that began when there were this many reasons has dealt with all unknown flows.
     fn met(&self, expected: u64) {
         self.met.fetch_max(expected, Ordering::AcqRel);
     }
@@ -250,7 +250,7 @@ impl SlowPath {
         let state = &self.revalidator;
         let is_short = self.megaflows.len() <= FEW_ENOUGH
             && state.last_pass().is_some_and(|cost| cost <= SHORT)
-            && !self.strangers.may_be_there()
+            && !self.unknown_flows.may_be_there()
             && !state.paused.load(Ordering::Relaxed);
         let Some(alone) = is_short.then(|| self.passing.try_lock().ok()).flatten() else {
             return false;
@@ -283,8 +283,8 @@ impl SlowPath {
 
         let mut doomed: Vec<Ufid> = Vec::new();
         let mut changed: Vec<(Ufid, Actions)> = Vec::new();
-        let expected = self.strangers.expected();
-        let mut strangers = false;
+        let expected = self.unknown_flows.expected();
+        let mut found_unknown = false;
         let mut used: BTreeMap<PortNo, u64> = BTreeMap::new();
         datapath.sweep(&mut |ufid, stats| swept.push(ufid, stats));
         let look = |_, stats: &FlowStats, entry: Option<&mut Entry>| {
@@ -310,7 +310,7 @@ impl SlowPath {
         let together = if unchanged { megaflows::MANY } else { megaflows::FEW };
         let known = swept.len();
         self.megaflows.visit(swept, together, look, |ufid, verdict| match verdict {
-            None if held || what == Pass::Statistics => strangers = true,
+            None if held || what == Pass::Statistics => found_unknown = true,
             None if what == Pass::Full && self.explain(datapath, ufid, &round) => {}
             None => doomed.push(ufid),
             Some(Verdict::Keep) => {}
@@ -325,10 +325,10 @@ impl SlowPath {
         modify(datapath, &mut changed, &mut doomed);
         self.remove_many(&doomed);
         used.into_iter().for_each(|(port, n)| datapath.megaflows_used(port, n));
-        if strangers {
-            self.strangers.expect();
+        if found_unknown {
+            self.unknown_flows.expect();
         } else if what != Pass::Statistics {
-            self.strangers.met(expected);
+            self.unknown_flows.met(expected);
         }
         if what != Pass::Statistics && self.megaflows.len() > known - doomed.len() {
             // In our store but not in the datapath for two passes: flushed there. (Missing in
@@ -336,7 +336,7 @@ impl SlowPath {
             // that takes so long to install one makes it a stranger.)
             for ufid in self.megaflows.select(|e| e.seen + 1 < number) {
                 self.megaflows.remove(ufid);
-                self.strangers.expect();
+                self.unknown_flows.expect();
             }
         }
         if what != Pass::Statistics {
@@ -369,14 +369,14 @@ impl SlowPath {
         // Between our store to the version and our load of the number of megaflows; its
         // counterpart is in `Megaflows::insert`.
         fence(Ordering::SeqCst);
-        // In this order: a pass that has met the strangers has made entries for them before.
-        self.strangers.may_be_there() || !self.megaflows.is_empty()
+        // In this order: a pass that has met the unknown flows has made entries for them before.
+        self.unknown_flows.may_be_there() || !self.megaflows.is_empty()
     }
 
     /// Says that the datapath may have got megaflows that the switch does not know: a pass will
     /// look for them.
-    pub fn expect_strangers(&self) {
-        self.strangers.expect();
+    pub fn expect_unknown_flows(&self) {
+        self.unknown_flows.expect();
         self.wakeup.nudge();
     }
 
@@ -406,7 +406,7 @@ impl SlowPath {
     /// nothing is revalidated, expired, or removed because no rule explains it. The pass after
     /// that does it all.
     pub fn hold(&self, held: bool) {
-        self.expect_strangers(); // or there would be nothing to wait for
+        self.expect_unknown_flows(); // or there would be nothing to wait for
         self.held.store(held, Ordering::Release);
     }
 
@@ -645,7 +645,7 @@ fn run(slow: &SlowPath, housekeeping: &SyncSender<()>) {
             !slow.megaflows.is_empty() && start.duration_since(passed) + interval / 4 >= pause
         };
         let something_to_do =
-            woken == Woken::PassRequested || slow.strangers.may_be_there() || is_due();
+            woken == Woken::PassRequested || slow.unknown_flows.may_be_there() || is_due();
         if !slow.revalidator.paused.load(Ordering::Relaxed) && something_to_do {
             slow.pass(Pass::Full);
             (passed, cost) = (start, start.elapsed());

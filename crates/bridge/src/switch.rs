@@ -402,7 +402,7 @@ impl Switch {
     }
 
     /// Fails where [`Switch::learn_all`] would. No rule has come or gone.
-    pub(crate) fn foresee_learning(
+    pub(crate) fn dry_run_learning(
         &mut self,
         effects: &[Effect],
         used: Millis,

@@ -7,13 +7,14 @@
 //! table is at its limit, or the datapath refuses, packets are still forwarded, each by its own
 //! translation.
 
+mod seen_filter;
+
 use crate::effect::{self, Effect};
 use crate::event::{Event, Sender};
+use crate::intern::RecentInterner;
 use crate::megaflows::{Entry, Megaflows};
-use crate::recent::Recent;
 use crate::recirc::{RecircRef, RecircTable};
-use crate::revalidator::{RevalidatorState, Strangers};
-use crate::sightings::Sightings;
+use crate::revalidator::{RevalidatorState, UnknownFlows};
 use crate::snapshot::Snapshot;
 use crate::translate::{self, Request, Translation};
 use crate::wakeup::Wakeup;
@@ -28,6 +29,7 @@ use datapath::{
 use flow::{Field, Key, Mask, Match};
 use packet::Packet;
 use rcu::{Publisher, Reader};
+use seen_filter::SeenOnce;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::thread::ThreadId;
@@ -103,7 +105,7 @@ pub struct SlowPath {
     /// Megaflows that nobody knows are left alone; see [`SlowPath::hold`].
     pub(crate) held: AtomicBool,
     /// The datapath may have megaflows that nobody knows.
-    pub(crate) strangers: Strangers,
+    pub(crate) unknown_flows: UnknownFlows,
     /// Held during a pass.
     pub(crate) passing: Mutex<()>,
     /// What a pass finds in the datapath.
@@ -154,7 +156,7 @@ impl SlowPath {
             counters: UpcallCounters::default(),
             revalidator: RevalidatorState::default(),
             held: AtomicBool::new(false),
-            strangers: Strangers::default(),
+            unknown_flows: UnknownFlows::default(),
             passing: Mutex::new(()),
             swept: Scratch::default(),
             wakeup,
@@ -250,8 +252,8 @@ impl UpcallFactory for Factory {
             learns: false,
             snapshot: self.0.published.reader(),
             slow: Arc::clone(&self.0),
-            sightings: Sightings::default(),
-            recent: Recent::default(),
+            seen: SeenOnce::default(),
+            interner: RecentInterner::default(),
         })
     }
 }
@@ -261,8 +263,8 @@ struct Handler {
     learns: bool,
     slow: Arc<SlowPath>,
     snapshot: Reader<Snapshot>,
-    sightings: Sightings,
-    recent: Recent,
+    seen: SeenOnce,
+    interner: RecentInterner,
 }
 
 /// A megaflow to be installed.
@@ -291,7 +293,7 @@ impl Upcaller for Handler {
     fn upcalls(&mut self, upcalls: &[Upcall<'_>], answers: &mut Vec<Actions>) {
         let mut all = Vec::with_capacity(upcalls.len());
         if upcalls.len() > 1 {
-            self.foresee(upcalls);
+            self.prefetch(upcalls);
         }
         for upcall in upcalls {
             let (actions, new) = self.answer(upcall);
@@ -305,7 +307,7 @@ impl Upcaller for Handler {
 
 impl Handler {
     /// Reads the rules that packets from ports meet first.
-    fn foresee(&mut self, upcalls: &[Upcall<'_>]) {
+    fn prefetch(&mut self, upcalls: &[Upcall<'_>]) {
         let snapshot = self.snapshot.read();
         let locate = |upcall: &Upcall<'_>| {
             let located = translate::locate(snapshot, upcall.key, &self.slow.recirc).ok()?;
@@ -316,7 +318,7 @@ impl Handler {
             let bridge = same.first().and_then(|located| snapshot.bridge(located.bridge));
             if let Some(table) = bridge.and_then(|bridge| bridge.tables.get(0)) {
                 let keys: Vec<&Key> = same.iter().map(|located| &located.key).collect();
-                table.rules.foresee(&keys);
+                table.rules.prefetch(&keys);
             }
         }
     }
@@ -353,7 +355,7 @@ impl Handler {
         effect::apply(&effects, &seen, &slow.events);
         self.learns |= effects.iter().any(|effect| is_learned_anew(effect, snapshot));
         let actions = datapath_actions(translation.actions, error.is_some());
-        let actions = self.recent.share(actions);
+        let actions = self.interner.share(actions);
         let megaflow = slow.megaflow_of(upcall.key, &mask, Arc::clone(&actions));
         let version = self.snapshot.version();
         let is_wanted = upcall.kind == UpcallKind::Miss && !self.is_first(upcall, &megaflow, now);
@@ -383,7 +385,7 @@ impl Handler {
         if self.slow.revalidator.pressed.is_due(now) {
             self.slow.wakeup.request_pass();
         }
-        let is_first = !self.sightings.again(megaflow.ufid);
+        let is_first = !self.seen.again(megaflow.ufid);
         if is_first {
             self.slow.counters.seen_once.fetch_add(1, Ordering::Relaxed);
         }
@@ -394,8 +396,8 @@ impl Handler {
         let Some(datapath) = self.slow.datapath() else { return };
         if all.len() > 1 {
             let flows: Vec<&Megaflow> = all.iter().map(|new| &new.megaflow).collect();
-            self.slow.megaflows.foresee(&flows);
-            datapath.foresee(&flows);
+            self.slow.megaflows.prefetch(&flows);
+            datapath.prefetch(&flows);
         }
         all.into_iter().for_each(|new| self.install(&*datapath, new));
     }
@@ -417,7 +419,7 @@ impl Handler {
         }
         let entry = Entry {
             in_port,
-            matching: self.recent.compress(&megaflow.matching),
+            matching: self.interner.compress(&megaflow.matching),
             actions: Arc::clone(&megaflow.actions),
             effects,
             recirc,

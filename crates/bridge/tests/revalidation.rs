@@ -334,7 +334,7 @@ fn no_pass_waits_for_housekeeping() {
     let ufid = flow.flow.ufid.0;
     b.chaos.hold_up_housekeeping(true);
     eventually("housekeeping", || b.chaos.housekeeping_waits());
-    b.switch.slow_path().expect_strangers(); // the control thread leaves the pass to the other one
+    b.switch.slow_path().expect_unknown_flows(); // the control thread leaves the pass to the other one
     b.redirect(1);
     eventually("other actions", || b.actions(ufid).as_deref() == Some(&DROPPED[..]));
     assert!(b.chaos.housekeeping_waits());
@@ -375,7 +375,7 @@ fn what_changes_while_there_are_no_megaflows_costs_no_pass() {
     b.switch.slow_path().pass(Pass::Purge);
     assert!(is_empty(&b));
     b.strange(77, datapath::PortNo(99), &[]);
-    b.switch.slow_path().expect_strangers();
+    b.switch.slow_path().expect_unknown_flows();
     b.redirect(2);
     eventually("no stranger", || is_empty(&b));
 

@@ -208,10 +208,10 @@ impl<R: Entry> Classifier<R> {
     /// Reads what lookups of `keys` will, side by side: of many rules those that packets find are in
     /// no cache, and a lookup waits for memory at each step of its way. To be called before these
     /// lookups; where rules are few, or the subtables many, it does nothing or a part.
-    pub fn foresee(&self, keys: &[&Key]) {
+    pub fn prefetch(&self, keys: &[&Key]) {
         if self.len() >= MANY_RULES {
             let subtables = self.subtables().take(FORESEEN);
-            std::hint::black_box(subtables.map(|s| s.foresee(keys)).fold(0, u64::wrapping_add));
+            std::hint::black_box(subtables.map(|s| s.prefetch(keys)).fold(0, u64::wrapping_add));
         }
     }
 

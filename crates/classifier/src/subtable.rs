@@ -144,9 +144,9 @@ impl<R: Entry> Subtable<R> {
 
     /// Reads what [`Subtable::find_for`] will, for all of `keys` side by side. The result means
     /// nothing.
-    pub fn foresee(&self, keys: &[&Key]) -> u64 {
+    pub fn prefetch(&self, keys: &[&Key]) -> u64 {
         let ranks = keys.iter().map(|key| self.rank(key));
-        let rules = self.rules.foresee(ranks, self.bits);
+        let rules = self.rules.prefetch(ranks, self.bits);
         // Each reads what the one before has found for all.
         let matches: SmallVec<[&MiniMatch; KEYS]> = rules.iter().map(|r| r.matching()).collect();
         matches.iter().flat_map(|m| m.values().next()).fold(0, |sum, (_, v)| sum.wrapping_add(v))

@@ -28,17 +28,17 @@ const WAYS: usize = 1 << BITS;
 /// Most values of a leaf, unless they all have the same hash. Few in tests, for many branches.
 const LEAF: usize = if cfg!(test) { 4 } else { 24 };
 
-/// Hashes that [`HashTree::foresee`] has room for without an allocation.
+/// Hashes that [`HashTree::prefetch`] has room for without an allocation.
 pub(crate) const KEYS: usize = 32;
 
 /// What a tree may hold.
 pub(crate) trait Value: Clone {
     /// Reads what a clone would write to. The result means nothing.
-    fn foresee(&self) -> usize;
+    fn prefetch(&self) -> usize;
 }
 
 impl<T> Value for Arc<T> {
-    fn foresee(&self) -> usize {
+    fn prefetch(&self) -> usize {
         Arc::strong_count(self)
     }
 }
@@ -96,8 +96,8 @@ impl<V> Link<V> {
         matches!(self, Link::Empty)
     }
 
-    /// As [`Value::foresee`].
-    fn foresee(&self) -> usize {
+    /// As [`Value::prefetch`].
+    fn prefetch(&self) -> usize {
         match self {
             Link::Empty => 0,
             Link::Leaf(leaf) => Arc::strong_count(leaf),
@@ -109,7 +109,7 @@ impl<V> Link<V> {
 impl<V: Value> Clone for Leaf<V> {
     fn clone(&self) -> Self {
         // Reads do not wait for each other, writes of counts do.
-        black_box(self.0.iter().map(|held| held.value.foresee()).fold(0, usize::wrapping_add));
+        black_box(self.0.iter().map(|held| held.value.prefetch()).fold(0, usize::wrapping_add));
         Leaf(self.0.clone())
     }
 }
@@ -117,7 +117,7 @@ impl<V: Value> Clone for Leaf<V> {
 impl<V: Value> Clone for Branch<V> {
     fn clone(&self) -> Self {
         // As above.
-        black_box(self.ways.iter().map(Link::foresee).fold(0, usize::wrapping_add));
+        black_box(self.ways.iter().map(Link::prefetch).fold(0, usize::wrapping_add));
         Branch { hash: self.hash, depth: self.depth, ways: self.ways.clone() }
     }
 }
@@ -282,7 +282,7 @@ impl<V> HashTree<V> {
 
     /// Reads the way to the first value of each of [`HashTree::alike`], one node of all before the
     /// next node of any: reads of memory wait for the one before on their way, not for each other.
-    pub fn foresee(&self, hashes: impl Iterator<Item = u128>, bits: u32) -> SmallVec<[&V; KEYS]> {
+    pub fn prefetch(&self, hashes: impl Iterator<Item = u128>, bits: u32) -> SmallVec<[&V; KEYS]> {
         let mut ways: SmallVec<[(u128, &Link<V>); KEYS]> =
             hashes.map(|hash| (hash, &self.root)).collect();
         let mut leaves = SmallVec::<[(u128, &Arc<Leaf<V>>); KEYS]>::new();
@@ -418,7 +418,7 @@ mod tests {
     type Model = BTreeMap<u128, Vec<u32>>;
 
     impl Value for u32 {
-        fn foresee(&self) -> usize {
+        fn prefetch(&self) -> usize {
             0
         }
     }
@@ -465,7 +465,7 @@ mod tests {
                 let alike = |other: u128| (hash ^ other).leading_zeros() >= bits;
                 let expected: Vec<&u32> =
                     model.iter().filter(|(h, _)| alike(**h)).flat_map(|(_, run)| run).collect();
-                let first = tree.foresee([hash].into_iter(), bits);
+                let first = tree.prefetch([hash].into_iter(), bits);
                 assert!(first.is_empty() || first[..] == expected[..1]);
                 assert!(expected.is_empty() || bits < u128::BITS || !first.is_empty());
                 assert_eq!(tree.has(hash, bits), !expected.is_empty(), "{bits} bits of {hash:x}");

@@ -455,8 +455,8 @@ impl Flows for UserspaceDatapath {
         self.shared.table_mut().insert(flow)
     }
 
-    fn foresee(&self, flows: &[&Megaflow]) {
-        self.shared.table().foresee(flows);
+    fn prefetch(&self, flows: &[&Megaflow]) {
+        self.shared.table().prefetch(flows);
     }
 
     fn modify(&self, ufid: Ufid, actions: &Actions) -> bool {

@@ -113,8 +113,8 @@ impl Table {
         (None, probed)
     }
 
-    /// Reads the memory where `flows` will be stored; see [`datapath::Flows::foresee`].
-    pub(crate) fn foresee(&self, flows: &[&Megaflow]) {
+    /// Reads the memory where `flows` will be stored; see [`datapath::Flows::prefetch`].
+    pub(crate) fn prefetch(&self, flows: &[&Megaflow]) {
         let is_there = |flow: &&&Megaflow| {
             let (mask, key) = (flow.matching.mask(), flow.matching.key());
             let subtable = self.position(mask).and_then(|at| self.subtables.get(at));

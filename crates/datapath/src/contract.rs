@@ -40,7 +40,7 @@ pub trait Flows: Send + Sync {
     /// These megaflows are about to be installed, each by a call of its own. Changes nothing. Where
     /// they go lies all over memory, and a datapath may read all these places now: reads do not
     /// wait for each other, what each installation does waits for its own.
-    fn foresee(&self, flows: &[&Megaflow]) {
+    fn prefetch(&self, flows: &[&Megaflow]) {
         let _ = flows;
     }
 

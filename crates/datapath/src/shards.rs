@@ -56,7 +56,7 @@ impl<T> Groups<T> {
 /// wait for memory. Reads do not wait for each other, but for locks they do, so the locks come
 /// first. `lock` locks the part of that number (called in rising order, once for each part, and kept
 /// until the end); `has` looks into a part.
-pub fn foresee<G>(flows: &[&Megaflow], lock: impl Fn(usize) -> G, has: impl Fn(&G, Ufid) -> bool) {
+pub fn prefetch<G>(flows: &[&Megaflow], lock: impl Fn(usize) -> G, has: impl Fn(&G, Ufid) -> bool) {
     let mut shards: [Option<G>; SHARDS] = [const { None }; SHARDS];
     let wanted = flows.iter().fold(0u64, |wanted, flow| wanted | 1 << shard_of(flow.ufid));
     for (n, held) in shards.iter_mut().enumerate() {
@@ -91,7 +91,7 @@ mod tests {
             done.borrow_mut().push(("look", ufid.0));
             false
         };
-        foresee(&flows.each_ref(), lock, has);
+        prefetch(&flows.each_ref(), lock, has);
         let locks = [3, 6, 63].map(|n| ("lock", n));
         let looks = [70, 3, 6, 67, 63].map(|n| ("look", n));
         assert_eq!(done.into_inner(), [&locks[..], &looks].concat());

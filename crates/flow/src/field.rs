@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The table of fields, and what one field can do to a [`Key`].
 //!
-//! Everything that names a packet field comes from the one table in [`table`]: its texts, its
+//! Everything that names a packet field comes from the one table in `table`: its texts, its
 //! NXM and OXM numbers and the order in which they are sent, widths, mask rule, prerequisites,
 //! and its place in the key. The OpenFlow codec, the text parsers and printers, translation and
 //! the classifiers read it. A new field is a name in the list here, a row and a place in the order

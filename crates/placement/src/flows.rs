@@ -299,11 +299,11 @@ impl Flows for PlacedDatapath {
         Ok(())
     }
 
-    fn foresee(&self, flows: &[&Megaflow]) {
+    fn prefetch(&self, flows: &[&Megaflow]) {
         if self.fast_path().is_some() {
-            self.table.foresee(flows);
+            self.table.prefetch(flows);
         }
-        self.base.foresee(flows);
+        self.base.prefetch(flows);
     }
 
     fn modify(&self, ufid: Ufid, actions: &Actions) -> bool {

@@ -300,10 +300,10 @@ impl Table {
         self.locked(&self.shards[shard_of(ufid)])
     }
 
-    /// Reads where some flows will be; see [`shards::foresee`].
-    pub(crate) fn foresee(&self, flows: &[&Megaflow]) {
+    /// Reads where some flows will be; see [`shards::prefetch`].
+    pub(crate) fn prefetch(&self, flows: &[&Megaflow]) {
         let lock = |n: usize| self.locked(&self.shards[n]);
-        shards::foresee(flows, lock, |shard, ufid| shard.get(ufid).is_some());
+        shards::prefetch(flows, lock, |shard, ufid| shard.get(ufid).is_some());
     }
 
     /// Forgets all flows; `act` runs while nobody can change one.

@@ -7,7 +7,7 @@
 //! of them at hand, which shares what does not change; on an error the clone takes their place.
 //! Packets, monitors and other controllers learn of the changes only once all of them succeeded.
 
-use super::change::{check_flow_mod, check_packet_out, check_port_mod, foresee_packet_out};
+use super::change::{check_flow_mod, check_packet_out, check_port_mod, dry_run_packet_out};
 use super::monitor::Cause;
 use super::origin::Origin;
 use super::reply::Reply;
@@ -217,7 +217,7 @@ impl Connections {
         switch.publish_and_wait();
         for Departure { packet, .. } in &rest.packets {
             if let Err(error) = self.send_packet_out(packet, origin, switch) {
-                // It could be when this was foreseen: packets before it have learned.
+                // The dry run found it possible: earlier packets have learned since.
                 tracing::debug!(target: "ofproto", "packet-out of a bundle was not sent ({error})");
             }
         }
@@ -279,7 +279,7 @@ fn apply(
     if !rest.packets.is_empty() {
         let then = switch.draft();
         for Departure { packet, xid, raw } in &rest.packets {
-            foresee_packet_out(packet, origin, &then, switch).map_err(|error| Failed {
+            dry_run_packet_out(packet, origin, &then, switch).map_err(|error| Failed {
                 error,
                 xid: *xid,
                 raw: raw.clone(),

@@ -331,7 +331,7 @@ pub(super) fn check_packet_out(
 }
 
 /// Fails where a packet-out that was checked could not be sent once `snapshot` is published.
-pub(super) fn foresee_packet_out(
+pub(super) fn dry_run_packet_out(
     po: &PacketOut,
     origin: Origin<'_>,
     snapshot: &Snapshot,
@@ -341,7 +341,7 @@ pub(super) fn foresee_packet_out(
     let (metadata, in_port) = (metadata(po), po.in_port());
     let (_, translation) =
         switch.translate_out(snapshot, origin.bridge, &packet, &metadata, in_port, &po.actions)?;
-    switch.foresee_learning(&translation.effects, origin.now)
+    switch.dry_run_learning(&translation.effects, origin.now)
 }
 
 /// What a packet-out says of its packet beside the port, which is an argument of its own.

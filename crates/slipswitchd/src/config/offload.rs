@@ -92,7 +92,7 @@ fn begin(d: &Daemon, placed: &Arc<PlacedDatapath>, new: &Tunables) {
         }
     };
     placed.begin(fast);
-    d.switch.slow_path().expect_strangers(); // those that were adopted
+    d.switch.slow_path().expect_unknown_flows(); // those that were adopted
     if let Err(error) = placed.serve_misses(&d.userspace) {
         tracing::warn!(target: "dpif", "flows run in userspace: no device for packets that BPF passes up ({error})");
     }

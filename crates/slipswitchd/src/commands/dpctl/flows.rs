@@ -230,7 +230,7 @@ fn put(
         datapath
             .install(&Megaflow { ufid, matching, actions })
             .map_err(|refusal| failure("updating flow table", refusal_text(refusal)))?;
-        daemon.switch.slow_path().expect_strangers();
+        daemon.switch.slow_path().expect_unknown_flows();
     }
     Ok(statistics(daemon, before.unwrap_or_default(), options))
 }

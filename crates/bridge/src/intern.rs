@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What megaflows that were made lately had in common: most of them have one of a few masks, and
-//! one of a few lists of actions, which they then share.
+//! Masks and lists of actions of recent megaflows. Most megaflows have one of a few of them, and
+//! share it.
 
 use classifier::MiniMatch;
 use datapath::{Action, Actions};
 use flow::Match;
 
-/// Masks, and lists, that are remembered.
+/// Masks that are remembered, and lists of actions.
 const PLACES: usize = 4;
 
-/// The last few of a kind, the oldest of which gives way.
-struct Few<T> {
+/// The last [`PLACES`] values; a new one replaces the oldest.
+struct LastFew<T> {
     places: [Option<T>; PLACES],
     next: usize,
 }
 
-impl<T> Default for Few<T> {
-    fn default() -> Few<T> {
-        Few { places: [const { None }; PLACES], next: 0 }
+impl<T> Default for LastFew<T> {
+    fn default() -> LastFew<T> {
+        LastFew { places: [const { None }; PLACES], next: 0 }
     }
 }
 
-impl<T: Clone> Few<T> {
+impl<T: Clone> LastFew<T> {
     fn find<U>(&self, pick: impl FnMut(&T) -> Option<U>) -> Option<U> {
         self.places.iter().flatten().find_map(pick)
     }
@@ -34,15 +34,15 @@ impl<T: Clone> Few<T> {
     }
 }
 
-/// What one thread's megaflows had.
+/// The masks and lists of actions of one thread's recent megaflows.
 #[derive(Default)]
-pub(crate) struct Recent {
-    masks: Few<MiniMatch>,
-    actions: Few<Actions>,
+pub(crate) struct RecentInterner {
+    masks: LastFew<MiniMatch>,
+    actions: LastFew<Actions>,
 }
 
-impl Recent {
-    /// Compresses a match.
+impl RecentInterner {
+    /// Compresses a match, with the mask of an earlier one where they are equal.
     pub(crate) fn compress(&mut self, matching: &Match) -> MiniMatch {
         let known = self.masks.find(|other| MiniMatch::with_mask_of(other, matching));
         known.unwrap_or_else(|| {
@@ -52,7 +52,7 @@ impl Recent {
         })
     }
 
-    /// A list of actions as datapaths keep it.
+    /// Returns a list of actions as datapaths keep it: an earlier one where they are equal.
     pub(crate) fn share(&mut self, actions: Vec<Action>) -> Actions {
         let known = self.actions.find(|other| (**other == *actions).then(|| Actions::clone(other)));
         known.unwrap_or_else(|| {
@@ -78,20 +78,20 @@ mod tests {
 
     #[test]
     fn equal_masks_and_actions_are_shared() {
-        let mut recent = Recent::default();
+        let mut interner = RecentInterner::default();
         for n in 0..20 {
             for field in [Field::Ipv4Src, Field::Ipv4Dst, Field::EthSrc] {
                 let wanted = matching(field, n);
-                assert_eq!(recent.compress(&wanted), MiniMatch::new(&wanted));
+                assert_eq!(interner.compress(&wanted), MiniMatch::new(&wanted));
             }
         }
         let list = |n| vec![Action::Output(PortNo(n))];
-        let first = recent.share(list(1));
+        let first = interner.share(list(1));
         assert_eq!(*first, *list(1));
-        assert!(Arc::ptr_eq(&first, &recent.share(list(1))));
+        assert!(Arc::ptr_eq(&first, &interner.share(list(1))));
         for n in 2..20 {
-            assert_eq!(*recent.share(list(n)), *list(n));
+            assert_eq!(*interner.share(list(n)), *list(n));
         }
-        assert!(!Arc::ptr_eq(&first, &recent.share(list(1))), "it gave way long ago");
+        assert!(!Arc::ptr_eq(&first, &interner.share(list(1))), "it gave way long ago");
     }
 }
