@@ -10,13 +10,13 @@
 
 use crate::event::{Event, Sender};
 use crate::group::{Count, Group};
-use crate::rule::{Rule, matches_frozen};
-use crate::snapshot::{BridgeIndex, BridgeView, INTERNAL_TABLE, Snapshot, TableStats};
-use classifier::MiniMatch;
+use crate::ids::BridgeIndex;
+use crate::learned_flow::LearnedFlow;
+use crate::rule::Rule;
+use crate::snapshot::{Snapshot, TableStats};
 use clock::Millis;
 use datapath::FlowStats;
 use openflow::PortNo;
-use openflow::message::FlowFlags;
 use std::sync::Arc;
 
 /// One consequence of a megaflow's packets.
@@ -82,64 +82,6 @@ pub enum Direction {
     Tx,
 }
 
-/// A flow made by a `learn` action, ready to be added.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LearnedFlow {
-    /// Table.
-    pub table: u8,
-    /// Priority.
-    pub priority: u16,
-    /// What it matches.
-    pub matching: flow::Match,
-    /// What it does.
-    pub actions: openflow::action::Actions,
-    /// Cookie.
-    pub cookie: u64,
-    /// Seconds.
-    pub idle_timeout: u16,
-    /// Seconds.
-    pub hard_timeout: u16,
-    /// `send_flow_rem`.
-    pub send_flow_removed: bool,
-    /// Deleted together with the rule that learned it: that rule's cookie and table.
-    pub delete_with: Option<(u64, u8)>,
-    /// At most so many flows with this cookie in this table; 0 is no limit.
-    pub limit: u32,
-}
-
-impl LearnedFlow {
-    /// True when only the switch itself may have such a flow: it is not learned (OFPBRC_EPERM).
-    pub(crate) fn is_the_switchs_own(&self) -> bool {
-        self.table == INTERNAL_TABLE || matches_frozen(&self.matching)
-    }
-
-    /// Flags that the rule keeps.
-    pub(crate) fn flags(&self) -> FlowFlags {
-        match self.send_flow_removed {
-            true => FlowFlags::SEND_FLOW_REM,
-            false => FlowFlags::empty(),
-        }
-    }
-
-    /// True when packets of `bridge`, which is the one that it is for, see it as it is.
-    pub(crate) fn is_in(&self, bridge: &BridgeView) -> bool {
-        self.rule_in(bridge).is_some()
-    }
-
-    /// The rule that it is in `bridge`, which is the one that it is for.
-    fn rule_in<'a>(&self, bridge: &'a BridgeView) -> Option<&'a Arc<Rule>> {
-        let exact = MiniMatch::new(&self.matching);
-        let table = bridge.tables.get(usize::from(self.table))?;
-        table.rules.find(&exact, self.priority.into()).filter(|rule| self.is(rule))
-    }
-
-    /// True when `rule`, which matches the same, has its actions and cookie. Another is modified,
-    /// where the limit allows it; timeouts and flags are those that it has, as in OVS.
-    pub(crate) fn is(&self, rule: &Rule) -> bool {
-        rule.actions == self.actions && rule.cookie == self.cookie
-    }
-}
-
 /// Refreshes the flows that `effects` learn, as the control thread would, where there are any and
 /// `snapshot` has all of them as they are. False, and nothing is done, where that thread must come
 /// to them, in their order.
@@ -149,7 +91,7 @@ pub(crate) fn refresh_learned(effects: &[Effect], used: Millis, snapshot: &Snaps
         let Effect::LearnFlow { bridge, flow } = effect else { continue };
         let there = snapshot.bridge(*bridge).and_then(|bridge| flow.rule_in(bridge));
         match there {
-            Some(rule) if !flow.is_the_switchs_own() => rules.push(rule),
+            Some(rule) if !flow.is_reserved() => rules.push(rule),
             _ => return false,
         }
     }

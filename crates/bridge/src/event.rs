@@ -6,8 +6,8 @@
 //! table changed, which cannot be lost. A packet that has made a flow may wait until the flow is
 //! there ([`Sender::await_learned`]).
 
-use crate::effect::LearnedFlow;
-use crate::snapshot::BridgeIndex;
+use crate::ids::BridgeIndex;
+use crate::learned_flow::LearnedFlow;
 use clock::Millis;
 use packet::Packet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

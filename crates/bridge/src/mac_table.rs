@@ -18,7 +18,7 @@
 //!
 //! Any thread; every call takes one short lock, `expire`, `flush` and `entries` a longer one.
 
-use crate::snapshot::BridgeIndex;
+use crate::ids::BridgeIndex;
 use clock::Millis;
 use hashbrown::{HashMap, HashSet};
 use openflow::PortNo;

@@ -19,8 +19,8 @@ pub use group_mod::{MAX_GROUPS, properties};
 pub(crate) use table::as_added;
 pub use table::{EvictionConfig, Table};
 
-use crate::effect::LearnedFlow;
 use crate::group::Group;
+use crate::learned_flow::LearnedFlow;
 use crate::rule::{Latest, Rule, RuleStats, Timeouts, is_conjunctive};
 use crate::snapshot::{INTERNAL_TABLE, TABLES, TableArray};
 use action_pool::ActionPool;
@@ -254,7 +254,7 @@ impl Pipeline {
         now: Millis,
     ) -> Result<Vec<Change>, OfError> {
         let Some(table) = self.table(flow.table) else { return Err(OfError::OFPFMFC_BAD_TABLE_ID) };
-        if flow.is_the_switchs_own() {
+        if flow.is_reserved() {
             return Err(OfError::OFPBRC_EPERM);
         }
         let mini = table.rules().compress(&flow.matching);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Rules: what OpenFlow calls flow entries.
 
-use crate::snapshot::INTERNAL_TABLE;
+use crate::ids::INTERNAL_TABLE;
 use classifier::MiniMatch;
 use clock::Millis;
 use openflow::action::Actions;

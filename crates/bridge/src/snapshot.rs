@@ -5,6 +5,8 @@
 //! changes). Everything large inside is shared with the snapshot before: tables are
 //! persistent structures, views of unchanged bridges are the same `Arc`.
 
+pub use crate::ids::{BridgeIndex, INTERNAL_TABLE};
+
 use crate::group::Group;
 use crate::mac_table::MacTable;
 use crate::rule::Rule;
@@ -19,10 +21,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Number of tables: 0 to 254.
 pub const TABLES: usize = 255;
 
-/// The table of the switch's own rules for packets that no rule matched. Controllers may look
-/// at it and resubmit to it, and may not change it.
-pub const INTERNAL_TABLE: u8 = 254;
-
 /// All bridges of the switch that share one datapath.
 #[derive(Debug, Default)]
 pub struct Snapshot {
@@ -31,10 +29,6 @@ pub struct Snapshot {
     /// Which port of which bridge a datapath port is.
     pub ports: Arc<HashMap<DpPort, (BridgeIndex, PortNo)>>,
 }
-
-/// Place of a bridge in [`Snapshot::bridges`]; stable while the bridge lives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct BridgeIndex(pub usize);
 
 impl Snapshot {
     /// The bridge at `index`.

@@ -7,8 +7,9 @@
 use crate::barrier_budget::{self, WaitBudget};
 use crate::bond;
 use crate::bridge::Bridge;
-use crate::effect::{self, Effect, LearnedFlow};
+use crate::effect::{self, Effect};
 use crate::event::Sender;
+use crate::learned_flow::LearnedFlow;
 use crate::meter::MeterIds;
 use crate::pipeline::{Change, Pipeline};
 use crate::port::Port;

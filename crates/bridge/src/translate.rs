@@ -41,6 +41,7 @@
 //! | `normal`, `vlan` | NORMAL |
 //! | `group` | groups |
 //! | `learn` | `learn` |
+//! | `mpls` | the MPLS label stack in a key |
 //! | `hash` | hashes for groups, multipath, bundle |
 //! | `freeze` | freezing and thawing |
 //!
@@ -60,6 +61,7 @@ mod freeze;
 mod group;
 mod hash;
 mod learn;
+mod mpls;
 mod normal;
 mod output;
 #[cfg(test)]

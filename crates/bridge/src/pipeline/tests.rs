@@ -2,7 +2,7 @@
 //! Flow and group mods, expiry and eviction.
 
 use super::{Change, EvictionConfig, Filter, Pipeline};
-use crate::effect::LearnedFlow;
+use crate::learned_flow::LearnedFlow;
 use crate::rule::Rule;
 use crate::snapshot::INTERNAL_TABLE;
 use clock::Millis;

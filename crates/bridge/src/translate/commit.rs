@@ -12,14 +12,12 @@
 
 use super::context::Context;
 use super::finish::is_mpls;
+use super::mpls::{MPLS_BOS, mpls_complete, mpls_entries, pop_mpls, push_mpls};
 use datapath::{Action as DpAction, Masked, Set};
 use flow::field::Prerequisite;
-use flow::{Key, MPLS_LABELS, VLAN_CFI, Vlan};
+use flow::{Key, VLAN_CFI, Vlan};
 use packet::{ethertype, ip_proto};
 use zerocopy::network_endian::{U16, U32};
-
-/// Bottom-of-stack bit of a label stack entry.
-pub(super) const MPLS_BOS: u32 = 1 << 8;
 
 fn bytes<const N: usize>(key: &[u8; N], base: &[u8; N], mask: &mut [u8; N]) -> Masked<[u8; N]> {
     let mut out = Masked { value: [0; N], mask: [0; N] };
@@ -62,35 +60,6 @@ fn word(key: U32, base: U32, mask: &mut U32) -> Masked<u32> {
 fn address(key: U32, base: U32, mask: &mut U32) -> Masked<[u8; 4]> {
     let m = word(key, base, mask);
     Masked { value: m.value.to_be_bytes(), mask: m.mask.to_be_bytes() }
-}
-
-/// Number of MPLS entries in the key of a packet as it came: up to the bottom of the stack, or all
-/// that the key holds.
-pub(super) fn mpls_entries(key: &Key) -> usize {
-    if !is_mpls(key) {
-        return 0;
-    }
-    let bottom = key.mpls.iter().position(|lse| lse.get() & MPLS_BOS != 0);
-    bottom.map_or(MPLS_LABELS, |i| i + 1)
-}
-
-/// True when the key holds the whole stack.
-pub(super) fn mpls_complete(key: &Key) -> bool {
-    key.mpls.iter().any(|lse| lse.get() & MPLS_BOS != 0)
-}
-
-/// Takes the outermost entry off `key`; what is below has `ethertype`.
-pub(super) fn pop_mpls(key: &mut Key, ethertype: u16) {
-    let [_, a, b] = key.mpls;
-    key.mpls = [a, b, U32::ZERO];
-    key.dl_type.set(ethertype);
-}
-
-/// Puts an entry on `key`; what does not fit is forgotten.
-pub(super) fn push_mpls(key: &mut Key, lse: u32, ethertype: u16) {
-    let [a, b, _] = key.mpls;
-    key.mpls = [U32::new(lse), a, b];
-    key.dl_type.set(ethertype);
 }
 
 /// VLAN headers in the key.

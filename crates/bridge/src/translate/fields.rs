@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Actions that change the packet's fields and headers, and the stack.
 
-use super::commit::{MPLS_BOS, mpls_complete, pop_mpls, push_mpls, vlan_count};
+use super::commit::vlan_count;
 use super::context::{Context, Freeze};
 use super::finish::{is_ip, is_mpls};
+use super::mpls::{MPLS_BOS, mpls_complete, pop_mpls, push_mpls};
 use super::{MAX_STACK_BYTES, TranslationError};
 use crate::recirc::StackEntry;
 use crate::trace::{Kind, subfield_text};

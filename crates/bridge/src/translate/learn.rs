@@ -2,7 +2,8 @@
 //! `learn`: flows made from packets (ovs-actions(7), `learn`).
 
 use super::context::Context;
-use crate::effect::{Effect, LearnedFlow};
+use crate::effect::Effect;
+use crate::learned_flow::LearnedFlow;
 use crate::trace::{Kind, PortNames, actions_text};
 use flow::text::{format_match, no_names};
 use flow::{Field, FieldValue, Key, Mask, Match};
@@ -78,7 +79,7 @@ impl Context<'_> {
             return;
         }
         self.report(Kind::Detail, || shown(&flow));
-        if flow.is_the_switchs_own() {
+        if flow.is_reserved() {
             self.report(Kind::Error, || {
                 format!("LEARN action execution failed ({}).", OfError::OFPBRC_EPERM)
             });
