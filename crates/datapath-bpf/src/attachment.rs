@@ -175,7 +175,7 @@ pub struct Attachment {
 /// which the kernel asks first. Each packet has one taker, also while that changes, as long as the
 /// socket has the filter [`crate::BpfDatapath::filter`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Taker {
+pub enum RxOwner {
     /// The socket's; programs let it pass but for what the filter kept from the socket before.
     Socket,
     /// The programs', of what the filter keeps from the socket.

@@ -30,7 +30,7 @@ use crate::settings::{FEATURE_STACK, Needs};
 use crate::variant::{Station, Variants};
 use crate::{meters, ports, sys};
 
-mod taker;
+mod rx_owner;
 mod user;
 
 /// What is attached for one port.

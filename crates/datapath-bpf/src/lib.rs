@@ -28,6 +28,7 @@
 
 mod attach;
 mod attachment;
+mod backend;
 pub mod capabilities;
 mod clsact;
 mod datapath;
@@ -35,6 +36,7 @@ pub mod decode;
 mod demand;
 mod discard;
 pub mod encode;
+pub mod fit;
 pub mod flows;
 pub mod grace;
 pub mod hash;
@@ -50,16 +52,26 @@ pub mod object;
 mod open;
 pub mod pins;
 mod ports;
+mod probe;
 pub mod programs;
+mod provider;
+mod rx_ownership;
 pub mod sets;
 pub mod settings;
 pub mod shared;
 pub mod slot;
+mod survey;
 pub mod sys;
 pub mod variant;
 
 pub use attachment::{
-    AttachError, Attachment, Config, Held, HookSet, Hooks, Taker, Totals, Unavailable, XdpMode,
+    AttachError, Attachment, Config, Held, HookSet, Hooks, RxOwner, Totals, Unavailable, XdpMode,
 };
+#[doc(hidden)]
+pub use backend::Backend;
+pub use backend::unavailable;
 pub use datapath::BpfDatapath;
 pub use discard::discard;
+pub use probe::{KernelProber, Prober};
+pub use provider::{BpfProvider, about_object, disabled, provider_slot};
+pub use survey::{SurveySettings, TierReport, hears_other_ends, survey};

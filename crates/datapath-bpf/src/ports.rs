@@ -4,7 +4,7 @@
 use std::mem::offset_of;
 use std::sync::atomic::Ordering;
 
-use crate::attachment::{AttachError, Attachment, Taker};
+use crate::attachment::{AttachError, Attachment, RxOwner};
 use crate::layout::{
     IFACE_DAEMONS, IFACE_FLAGS, IFACE_GENERIC, IFACE_NOTED, IFACE_PROBES, IFACES, Iface, MAX_PORTS,
     PORT_DEVMAP, PORT_SPLIT, PORT_STACK, PORT_UP, Port,
@@ -16,11 +16,11 @@ fn places(ifindex: u32) -> impl Iterator<Item = usize> {
     (0..IFACE_PROBES).map(move |step| (ifindex.wrapping_add(step) % IFACES) as usize)
 }
 
-fn flags(taker: Taker) -> u32 {
-    match taker {
-        Taker::Socket => IFACE_DAEMONS | IFACE_NOTED,
-        Taker::Programs => IFACE_NOTED,
-        Taker::ProgramsAlone => 0,
+fn flags(owner: RxOwner) -> u32 {
+    match owner {
+        RxOwner::Socket => IFACE_DAEMONS | IFACE_NOTED,
+        RxOwner::Programs => IFACE_NOTED,
+        RxOwner::ProgramsAlone => 0,
     }
 }
 
@@ -28,8 +28,13 @@ fn leads_to(held: Iface, ifindex: u32, port: u32) -> bool {
     held.ifindex == ifindex && held.port & !IFACE_FLAGS == port
 }
 
-/// Makes `ifindex` lead to `port`, with what arrives there for `taker`.
-pub fn set_taker(maps: &Maps, ifindex: u32, port: u32, taker: Taker) -> Result<(), AttachError> {
+/// Makes `ifindex` lead to `port`, with what arrives there for `owner`.
+pub fn set_rx_owner(
+    maps: &Maps,
+    ifindex: u32,
+    port: u32,
+    owner: RxOwner,
+) -> Result<(), AttachError> {
     let held = |at: &usize| maps.ifaces.read(*at);
     let at = places(ifindex)
         .find(|at| held(at).ifindex == ifindex)
@@ -37,7 +42,7 @@ pub fn set_taker(maps: &Maps, ifindex: u32, port: u32, taker: Taker) -> Result<(
         .ok_or(AttachError::Interfaces(ifindex))?;
     let old = held(&at);
     let kept = if leads_to(old, ifindex, port) { old.port & IFACE_GENERIC } else { 0 };
-    maps.ifaces.write(at, &Iface { ifindex, port: port | kept | flags(taker) });
+    maps.ifaces.write(at, &Iface { ifindex, port: port | kept | flags(owner) });
     Ok(())
 }
 
@@ -53,12 +58,12 @@ pub fn set_generic(maps: &Maps, ifindex: u32, port: u32, is_attached: bool) {
     }
 }
 
-/// Makes `ifindex` lead to `port`, for the programs alone; what [`set_taker`] has said of it stays.
+/// Makes `ifindex` lead to `port`, for the programs alone; what [`set_rx_owner`] has said of it stays.
 pub fn add_interface(maps: &Maps, ifindex: u32, port: u32) -> Result<(), AttachError> {
     if places(ifindex).any(|at| leads_to(maps.ifaces.read(at), ifindex, port)) {
         return Ok(());
     }
-    set_taker(maps, ifindex, port, Taker::ProgramsAlone)
+    set_rx_owner(maps, ifindex, port, RxOwner::ProgramsAlone)
 }
 
 /// Undoes both when `ifindex` leads to `port`.
@@ -71,7 +76,7 @@ pub fn remove_interface(maps: &Maps, ifindex: u32, port: u32) {
 }
 
 /// True when what arrives at `ifindex` is for the programs, as `port`'s.
-pub fn takes(maps: &Maps, ifindex: u32, port: u32) -> bool {
+pub fn owns_rx(maps: &Maps, ifindex: u32, port: u32) -> bool {
     let ours = |held: Iface| leads_to(held, ifindex, port) && held.port & IFACE_DAEMONS == 0;
     places(ifindex).any(|at| ours(maps.ifaces.read(at)))
 }
@@ -223,28 +228,28 @@ mod tests {
     use crate::maps::Sizes;
 
     #[test]
-    fn an_interface_keeps_its_taker_when_it_is_attached_again() {
+    fn an_interface_keeps_its_owner_when_it_is_attached_again() {
         let maps = Maps::private(Sizes::new(&Config { max_flows: 1024, ..Config::default() }, 1));
         add_interface(&maps, 7, 3).unwrap();
-        assert!(takes(&maps, 7, 3) && !takes(&maps, 7, 4) && !takes(&maps, 8, 3));
-        for (taker, programs) in
-            [(Taker::Socket, false), (Taker::Programs, true), (Taker::ProgramsAlone, true)]
+        assert!(owns_rx(&maps, 7, 3) && !owns_rx(&maps, 7, 4) && !owns_rx(&maps, 8, 3));
+        for (owner, programs) in
+            [(RxOwner::Socket, false), (RxOwner::Programs, true), (RxOwner::ProgramsAlone, true)]
         {
-            set_taker(&maps, 7, 3, taker).unwrap();
+            set_rx_owner(&maps, 7, 3, owner).unwrap();
             add_interface(&maps, 7, 3).unwrap();
-            assert_eq!(takes(&maps, 7, 3), programs, "{taker:?}");
+            assert_eq!(owns_rx(&maps, 7, 3), programs, "{owner:?}");
             remove_interface(&maps, 7, 4);
-            assert_eq!(maps.ifaces.read(7), Iface { ifindex: 7, port: 3 | flags(taker) });
+            assert_eq!(maps.ifaces.read(7), Iface { ifindex: 7, port: 3 | flags(owner) });
         }
-        set_taker(&maps, 7, 3, Taker::Socket).unwrap();
+        set_rx_owner(&maps, 7, 3, RxOwner::Socket).unwrap();
         set_generic(&maps, 7, 3, true);
-        set_taker(&maps, 7, 3, Taker::ProgramsAlone).unwrap();
+        set_rx_owner(&maps, 7, 3, RxOwner::ProgramsAlone).unwrap();
         assert_eq!(maps.ifaces.read(7).port, 3 | IFACE_GENERIC);
         set_generic(&maps, 7, 3, false);
         assert_eq!(maps.ifaces.read(7).port, 3);
-        set_taker(&maps, 7, 3, Taker::Socket).unwrap();
+        set_rx_owner(&maps, 7, 3, RxOwner::Socket).unwrap();
         add_interface(&maps, 7, 4).unwrap();
-        assert!(takes(&maps, 7, 4), "another port's");
+        assert!(owns_rx(&maps, 7, 4), "another port's");
         remove_interface(&maps, 7, 4);
         assert_eq!(maps.ifaces.read(7), Iface::default());
     }

@@ -7,8 +7,8 @@ use clock::Clock;
 use datapath::{
     ACTION_DEPTH_LIMIT, Action, Actions, Counters, Datapath, DropReason, FlowDump, FlowStats,
     Flows, LookupStats, Megaflow, MeterConfig, MeterStats, Meters, Packets, PortError, PortInfo,
-    PortNo, PortSpec, Ports, RECIRCULATION_LIMIT, Refusal, Set, Tier, Ufid, Upcall, UpcallFactory,
-    UpcallKind, Upcaller, hash,
+    PortNo, PortSpec, Ports, RECIRCULATION_LIMIT, Refusal, Set, Tier, TierRefusals, Ufid, Upcall,
+    UpcallFactory, UpcallKind, Upcaller, hash,
 };
 use flow::Key;
 use flow::extract::{key_of, vlan_limit};
@@ -417,7 +417,7 @@ impl Flows for Model {
             flow: flow.clone(),
             stats: *stats,
             tier: Tier::Userspace,
-            refusal: None,
+            refusals: TierRefusals::NONE,
             offloaded: datapath::Offloaded::No,
         };
         state.flows.iter().map(dump).collect()

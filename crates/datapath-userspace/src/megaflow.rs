@@ -3,7 +3,7 @@
 
 use crate::miniflow::{MiniKey, MiniMask};
 use clock::Millis;
-use datapath::{Actions, FlowDump, FlowStats, Megaflow, Tier, Ufid};
+use datapath::{Actions, FlowDump, FlowStats, Megaflow, Tier, TierRefusals, Ufid};
 use flow::{Key, Match};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -117,7 +117,7 @@ impl Flow {
             },
             stats: counted.stats,
             tier: Tier::Userspace,
-            refusal: None,
+            refusals: TierRefusals::NONE,
             offloaded: datapath::Offloaded::No,
         })
     }

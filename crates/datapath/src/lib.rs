@@ -32,11 +32,13 @@ pub mod hash;
 mod joined;
 mod megaflow;
 mod meter;
+pub mod offload;
 mod port;
 mod refusal;
 pub mod scratch;
 pub mod shards;
 pub mod text;
+mod tier;
 mod upcall;
 
 /// How often one packet may be looked up again; a recirculation beyond that drops it with
@@ -52,8 +54,10 @@ pub use action::{Action, Actions, Masked, Set, Userdata};
 pub use contract::{Counters, Datapath, Flows, Meters, Packets, Ports};
 pub use counters::{DropReason, LookupStats};
 pub use joined::{AdoptedPort, Origin, PortCounts, Side};
-pub use megaflow::{FlowDump, FlowStats, Megaflow, Offloaded, Tier, Ufid, exact_mask, is_exact};
+pub use megaflow::{FlowDump, FlowStats, Megaflow, Offloaded, Ufid, exact_mask, is_exact};
 pub use meter::{MeterBand, MeterConfig, MeterStats};
+pub use offload::OffloadProvider;
 pub use port::{PortError, PortInfo, PortNo, PortSpec};
 pub use refusal::Refusal;
+pub use tier::{Tier, TierRefusals, TierSet, Verdict};
 pub use upcall::{Upcall, UpcallFactory, UpcallKind, Upcaller};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Megaflows: what a datapath holds.
 
-use crate::{Actions, Refusal};
+use crate::{Actions, Tier, TierRefusals};
 use clock::Millis;
 use flow::{Field, Key, Mask, Match};
 use std::fmt;
@@ -73,37 +73,6 @@ pub struct FlowStats {
     pub tcp_flags: u16,
 }
 
-/// Where a megaflow runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Tier {
-    /// TC flower.
-    Tc,
-    /// BPF at the driver.
-    Xdp,
-    /// BPF at the skb hook.
-    Tcx,
-    /// openvswitch.ko.
-    Kernel,
-    /// The userspace datapath.
-    Userspace,
-}
-
-impl Tier {
-    /// All of them, fastest first.
-    pub const ALL: [Tier; 5] = [Tier::Tc, Tier::Xdp, Tier::Tcx, Tier::Kernel, Tier::Userspace];
-
-    /// Name in texts (`dp:NAME`).
-    pub fn name(self) -> &'static str {
-        match self {
-            Tier::Tc => "tc",
-            Tier::Xdp => "xdp",
-            Tier::Tcx => "tcx",
-            Tier::Kernel => "ovs",
-            Tier::Userspace => "userspace",
-        }
-    }
-}
-
 /// How much of a megaflow's work a faster tier does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub enum Offloaded {
@@ -127,7 +96,7 @@ impl Offloaded {
     }
 }
 
-/// One line of a dump.
+/// A megaflow with its statistics and its place, for one line of a dump.
 #[derive(Clone, Debug)]
 pub struct FlowDump {
     /// The megaflow.
@@ -136,8 +105,8 @@ pub struct FlowDump {
     pub stats: FlowStats,
     /// Where it runs.
     pub tier: Tier,
-    /// Why not in the fastest tier of its ports; `None` when it is there.
-    pub refusal: Option<Refusal>,
+    /// Why it does not run in each of the faster tiers of its ingress port.
+    pub refusals: TierRefusals,
     /// How much of it a faster tier than the base does.
     pub offloaded: Offloaded,
 }

@@ -17,7 +17,8 @@ pub enum Refusal {
     UnsupportedAction,
     /// A port of the flow is not on this datapath or tier.
     PortNotHere,
-    /// A fault injected by a test's chaos datapath.
+    /// A fault that a test's datapath made up. No tier of a running switch gives it.
+    #[doc(hidden)]
     Synthetic,
     /// The tier holds as many different masks as it can walk.
     MasksFull,
@@ -53,11 +54,13 @@ pub enum Refusal {
     UserObject,
     /// The tier holds as many sets of ports for copies as it can.
     PortSetsFull,
+    /// The tier lost the flow by itself, as a card does that is reset. It is offered again.
+    Lost,
 }
 
 impl Refusal {
     /// All of them, in the order of their counters: `ALL[r as usize]` is `r`.
-    pub const ALL: [Refusal; 23] = [
+    pub const ALL: [Refusal; 24] = [
         Refusal::TableFull,
         Refusal::Exists,
         Refusal::UnsupportedKey,
@@ -81,6 +84,7 @@ impl Refusal {
         Refusal::Evicted,
         Refusal::UserObject,
         Refusal::PortSetsFull,
+        Refusal::Lost,
     ];
 
     /// Text in dumps and counters.
@@ -109,6 +113,7 @@ impl Refusal {
             Refusal::Evicted => "evicted",
             Refusal::UserObject => "user-object",
             Refusal::PortSetsFull => "port-sets-full",
+            Refusal::Lost => "lost",
         }
     }
 
@@ -138,6 +143,7 @@ impl Refusal {
             Refusal::Evicted => "made room in a full table for flows with more packets",
             Refusal::UserObject => "the port's options:bpf-object cannot be used",
             Refusal::PortSetsFull => "no room for one more set of ports to copy to at XDP",
+            Refusal::Lost => "the tier lost the flow by itself; it is offered there again",
         }
     }
 }
@@ -160,7 +166,7 @@ mod tests {
         for (i, refusal) in Refusal::ALL.into_iter().enumerate() {
             assert_eq!(refusal as usize, i);
         }
-        assert_eq!(Refusal::PortSetsFull as usize + 1, Refusal::ALL.len(), "the last one");
+        assert_eq!(Refusal::Lost as usize + 1, Refusal::ALL.len(), "the last one");
         let names: BTreeSet<_> = Refusal::ALL.into_iter().map(Refusal::name).collect();
         assert_eq!(names.len(), Refusal::ALL.len());
         assert!(Refusal::ALL.into_iter().all(|r| !r.meaning().is_empty()));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What placement needs of the base beyond the contract.
+//! What placement needs of the datapath under all tiers, beyond the contract.
 
 use datapath::{Datapath, PortNo};
 use datapath_userspace::UserspaceDatapath;
@@ -9,30 +9,34 @@ use std::os::fd::BorrowedFd;
 
 /// The datapath that holds every port and every flow.
 pub trait Base: Datapath {
-    /// Whether packets that come in by the port's device reach the base by its own socket. A
-    /// port that a fast path serves does not: the fast path hands over what it cannot do.
+    /// Sets whether packets that come in by the port's device reach the base by its own socket.
+    /// Where a provider takes all packets of a port they do not: the provider hands over those
+    /// without a flow.
     ///
     /// # Errors
     ///
-    /// What the system said; `Unsupported` for devices that cannot.
+    /// The system's error; `Unsupported` for devices that cannot.
     fn set_receiving(&self, port: PortNo, reception: Reception) -> io::Result<()>;
 
-    /// What the port receives by its own socket, from the next [`Base::set_receiving`] on, is what
-    /// `filter`, a BPF program for sockets, lets in.
+    /// Puts `filter`, a BPF program for sockets, on the port's own socket, from the next
+    /// [`Base::set_receiving`] on.
     ///
     /// # Errors
     ///
-    /// As above.
+    /// The system's error; `Unsupported` for devices that cannot.
     fn set_filter(&self, port: PortNo, filter: BorrowedFd<'_>) -> io::Result<()>;
 
-    /// The number that [`datapath::Ports::add_port`] would give, of those that `is_kept` does not
-    /// name. `None`: there is none.
+    /// Returns the number that [`datapath::Ports::add_port`] would give, of those for which
+    /// `is_kept` is false; `None` when there is none.
     fn free_number(&self, is_kept: &dyn Fn(PortNo) -> bool) -> Option<PortNo>;
 
-    /// Whether new ports receive nothing until [`Base::set_receiving`].
+    /// True when new ports receive nothing until [`Base::set_receiving`].
     fn opens_muted(&self) -> bool {
         false
     }
+
+    /// Returns the index of the interface called `name`, before it is opened as a port.
+    fn ifindex(&self, name: &str) -> Option<u32>;
 
     /// Stops, and deletes what would outlive the daemon.
     fn cleanup(&self);
@@ -53,6 +57,10 @@ impl Base for UserspaceDatapath {
 
     fn opens_muted(&self) -> bool {
         UserspaceDatapath::opens_muted(self)
+    }
+
+    fn ifindex(&self, name: &str) -> Option<u32> {
+        netdev::link::find(name).ok().map(|link| link.index)
     }
 
     fn cleanup(&self) {

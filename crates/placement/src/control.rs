@@ -1,58 +1,53 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the control side knows of ports and settings.
 
-use crate::TierSet;
-use crate::fast_path::Reason;
-use crate::fit::{Wish, XdpFacts};
-use crate::gates::Gate;
-use datapath::{AdoptedPort, PortNo, Refusal, Side, Tier};
-use datapath_bpf::XdpMode;
-use netdev::{Kind, Reception};
+use crate::eligibility::PortEligibility;
+use crate::slots::Slots;
+use crate::socket::SocketState;
+use datapath::offload::{Attached, OffloadPort, PortSettings, Reason, TierState};
+use datapath::{AdoptedPort, PortNo, Refusal, Side, Tier, TierSet};
+use netdev::Kind;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 
 /// A port on one tier, or why it is not.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TierState {
+pub struct PortTier {
     /// The tier.
     pub tier: Tier,
     /// Attached, or why not.
     pub state: Result<(), Reason>,
-    /// What there is to say of how it is attached; empty for the ordinary way.
+    /// How the port is attached, for people; empty for the ordinary way.
     pub how: &'static str,
+}
+
+/// Nothing of a provider is attached, for this reason.
+pub(crate) fn detached(tiers: TierSet, reason: &Reason) -> Attached {
+    let state = |tier| TierState::refused(tier, reason.clone(), true);
+    Attached {
+        tiers: tiers.tiers().map(state).collect(),
+        takes_receive: false,
+        affects_others: false,
+    }
 }
 
 /// What the control side knows of a port.
 #[derive(Clone, Debug)]
 pub(crate) struct Port {
     pub(crate) name: String,
+    /// The name that the device has now.
+    pub(crate) device: String,
     pub(crate) kind: Kind,
-    pub(crate) wish: Wish,
-    /// `other_config:xdp-mode`.
-    pub(crate) mode: XdpMode,
-    /// `options:bpf-object`: the user's program for XDP.
-    pub(crate) object: Option<PathBuf>,
+    pub(crate) settings: PortSettings,
     pub(crate) policed: bool,
     /// The index of its device, while that is in the switch's namespace.
     pub(crate) ifindex: Option<u32>,
     /// Its device is in another one.
     pub(crate) is_away: bool,
     pub(crate) mtu: u32,
-    pub(crate) up: bool,
-    pub(crate) facts: XdpFacts,
-    pub(crate) attached: TierSet,
-    /// The fast path knows it.
-    pub(crate) is_target: bool,
-    /// XDP may redirect to it.
-    pub(crate) redirect: Result<(), Reason>,
-    pub(crate) tcx: Result<(), Reason>,
-    pub(crate) xdp: Result<(), Reason>,
-    /// What the base receives from the device by itself.
-    pub(crate) reception: Reception,
-    /// What it receives goes through the fast path's filter.
-    pub(crate) has_filter: bool,
-    /// The base could not be told last time; the log says so.
-    pub(crate) is_deaf: bool,
+    pub(crate) is_up: bool,
+    pub(crate) socket: SocketState,
+    /// What each provider makes of it, in the order of the list.
+    pub(crate) at: Vec<Attached>,
 }
 
 pub(crate) fn not_yet() -> Reason {
@@ -61,32 +56,21 @@ pub(crate) fn not_yet() -> Reason {
 
 impl Port {
     /// A port that is nowhere yet.
-    pub(crate) fn new(name: &str, kind: Kind, wish: Wish) -> Port {
+    pub(crate) fn new(name: &str, kind: Kind, settings: PortSettings, slots: &Slots) -> Port {
+        let reason = |slot: &crate::slots::Slot| slot.absent().cloned().unwrap_or_else(not_yet);
         Port {
             name: name.to_owned(),
+            device: name.to_owned(),
             kind,
-            wish,
-            mode: XdpMode::Driver,
-            object: None,
+            settings,
             policed: false,
             ifindex: None,
             is_away: false,
             mtu: 0,
-            up: false,
-            facts: XdpFacts::default(),
-            attached: TierSet::NONE,
-            is_target: false,
-            redirect: Err(not_yet()),
-            tcx: Err(not_yet()),
-            xdp: Err(not_yet()),
-            reception: Reception::On,
-            has_filter: false,
-            is_deaf: false,
+            is_up: false,
+            socket: SocketState::default(),
+            at: slots.iter().map(|slot| detached(slot.tiers(), &reason(slot))).collect(),
         }
-    }
-
-    pub(crate) fn side(&self) -> Side {
-        Port::side_of(self.kind)
     }
 
     /// Devices that the switch made are the host's ends.
@@ -97,55 +81,75 @@ impl Port {
         }
     }
 
-    /// What is wanted of XDP: who gives a program of their own wants it to run.
-    pub(crate) fn xdp_wish(&self) -> Wish {
-        self.wish.with_object(self.object.is_some())
-    }
-
-    /// True when what a veth's other end does makes a difference: this end is to be at XDP, or
-    /// XDP, where some port is (`at_xdp`), may redirect to it. For cards, when their own settings
-    /// do (VLAN tags that they take off).
-    pub(crate) fn heeds_peer(&self, at_xdp: bool) -> bool {
-        let wants_xdp = match self.facts.link_kind.as_deref() {
-            None => matches!(self.wish, Wish::Auto | Wish::Xdp),
-            Some("veth") => self.xdp_wish() == Wish::Xdp || at_xdp,
-            Some(_) => false,
-        };
-        self.kind == Kind::System && wants_xdp
-    }
-
-    pub(crate) fn gate(&self) -> Gate {
-        let closed = self.tcx.as_ref().err().map_or(Refusal::PortNotHere, |r| r.refusal);
-        let redirect = self.redirect.as_ref().copied().map_err(|r| r.refusal);
-        let denied = self.xdp.as_ref().err().filter(|_| self.xdp_wish() == Wish::Xdp);
-        Gate {
-            tiers: self.attached,
-            closed,
-            denied: denied.map(|reason| reason.refusal),
-            is_target: self.is_target,
-            redirect,
+    /// The port as providers see it.
+    pub(crate) fn offload<'a>(
+        &'a self,
+        number: PortNo,
+        ingress: Result<(), &'a Reason>,
+    ) -> OffloadPort<'a> {
+        OffloadPort {
+            number,
+            name: &self.name,
+            device: &self.device,
+            kind: self.kind,
+            side: Port::side_of(self.kind),
+            ifindex: self.ifindex,
+            mtu: self.mtu,
+            is_up: self.is_up,
+            settings: &self.settings,
+            ingress,
         }
+    }
+
+    /// The tiers of all providers.
+    pub(crate) fn states(&self) -> impl DoubleEndedIterator<Item = &TierState> {
+        self.at.iter().flat_map(|attached| &attached.tiers)
+    }
+
+    pub(crate) fn eligibility(&self) -> PortEligibility {
+        PortEligibility::of(self.states())
+    }
+
+    /// Tiers that take its packets, or whose flows may output to it.
+    pub(crate) fn in_use(&self) -> TierSet {
+        let PortEligibility { tiers, outputs, .. } = self.eligibility();
+        tiers.union(outputs)
+    }
+
+    /// Why the port is to be at no tier of any provider, if so.
+    pub(crate) fn check(&self) -> Result<(), Reason> {
+        if self.is_away {
+            let detail = "its device is in another network namespace, and the kernel forwards \
+                          between devices of one";
+            return Err(Reason::new(Refusal::PortNotHere, detail));
+        }
+        if self.ifindex.is_none() {
+            return Err(Reason::new(Refusal::PortNotHere, "its device is gone"));
+        }
+        if self.settings.tier == Some(Tier::Userspace) {
+            let detail = "other_config:tier=userspace of this port";
+            return Err(Reason::new(Refusal::TierSetting, detail));
+        }
+        if self.policed {
+            let detail = "ingress_policing_rate is set; 0 turns it off";
+            return Err(Reason::new(Refusal::Policing, detail));
+        }
+        Ok(())
     }
 }
 
-/// What keeps all ports in the base.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Bars {
-    /// `other_config:bpf-offload` is false.
-    pub(crate) is_disabled: bool,
-    /// The fast path cannot be used.
+/// What keeps all ports out of a provider.
+#[derive(Clone, Debug)]
+pub(crate) struct Blockers {
+    /// A setting does.
+    pub(crate) setting: Option<Reason>,
+    /// The provider cannot be used.
     pub(crate) broken: Option<Reason>,
 }
 
-impl Bars {
-    pub(crate) fn check(&self) -> Result<(), Reason> {
-        match &self.broken {
-            Some(reason) => Err(reason.clone()),
-            None if self.is_disabled => {
-                Err(Reason::new(Refusal::TierDisabled, "other_config:bpf-offload=false"))
-            }
-            None => Ok(()),
-        }
+impl Blockers {
+    pub(crate) fn check(&self) -> Result<(), &Reason> {
+        self.broken.as_ref().or(self.setting.as_ref()).map_or(Ok(()), Err)
     }
 }
 
@@ -153,7 +157,8 @@ impl Bars {
 #[derive(Debug)]
 pub(crate) struct Control {
     pub(crate) ports: BTreeMap<PortNo, Port>,
-    pub(crate) bars: Bars,
+    /// For each provider, in the order of the list.
+    pub(crate) blockers: Vec<Blockers>,
     /// Numbers that adopted flows know by these devices.
     pub(crate) reserved: Vec<AdoptedPort>,
     /// Ports of the first configuration are still to come.
@@ -161,46 +166,32 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    pub(crate) fn new() -> Control {
+    pub(crate) fn new(slots: &Slots) -> Control {
+        let blocked =
+            |slot: &crate::slots::Slot| Blockers { setting: None, broken: slot.absent().cloned() };
         Control {
             ports: BTreeMap::new(),
-            bars: Bars { is_disabled: false, broken: Some(Control::not_begun()) },
+            blockers: slots.iter().map(blocked).collect(),
             reserved: Vec::new(),
             adopting: false,
         }
     }
 
-    /// Some port is at XDP.
-    pub(crate) fn is_at_xdp(&self) -> bool {
-        self.ports.values().any(|port| port.attached.has(Tier::Xdp))
-    }
-
-    /// Why there is no fast path before there may be one.
-    pub(crate) fn not_begun() -> Reason {
-        Reason::new(Refusal::TierDisabled, "other_config:bpf-offload=false")
-    }
-
-    /// Ports may be attached.
-    pub(crate) fn open(&mut self) {
-        self.bars.broken = None;
-    }
-
-    /// Ports stay in the base, for this reason.
-    pub(crate) fn give_up(&mut self, reason: Reason) {
-        self.bars.broken = Some(reason);
-    }
-
     /// Keeps the numbers of adopted ports for the devices that had them.
     pub(crate) fn reserve(&mut self, ports: Vec<AdoptedPort>) {
-        self.adopting = !ports.is_empty();
-        self.reserved = ports;
+        self.adopting |= !ports.is_empty();
+        let is_new = |port: &AdoptedPort| self.reserved.iter().all(|r| r.number != port.number);
+        let new: Vec<AdoptedPort> = ports.into_iter().filter(is_new).collect();
+        self.reserved.extend(new);
     }
 
-    /// True when a port that is there has another number than adopted flows know its device by,
-    /// or a number by which they know another device.
+    /// True when a port that is there, or is reserved, has another number than adopted flows know
+    /// its device by, or a number by which they know another device.
     pub(crate) fn contradicts(&self, adopted: &[AdoptedPort]) -> bool {
-        self.ports.iter().any(|(number, port)| {
-            adopted.iter().any(|a| (a.number == *number) != (Some(a.ifindex) == port.ifindex))
+        let ports = self.ports.iter().map(|(number, port)| (*number, port.ifindex));
+        let reserved = self.reserved.iter().map(|r| (r.number, Some(r.ifindex)));
+        ports.chain(reserved).any(|(number, ifindex)| {
+            adopted.iter().any(|a| (a.number == number) != (Some(a.ifindex) == ifindex))
         })
     }
 

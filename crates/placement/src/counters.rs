@@ -1,29 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The contract's counters: sums.
+//! The contract's counters: sums over the base and all providers.
 
 use crate::placed::PlacedDatapath;
 use datapath::{Counters, DropReason, LookupStats};
 
 impl Counters for PlacedDatapath {
     fn lookups(&self) -> LookupStats {
-        let base = self.base.lookups();
-        let Some(fast) = self.fast_path() else { return base };
-        let fast = fast.lookups();
+        let mut sum = self.base.lookups(); // its misses are those of all
         let adopted = self.table.tally.adopted();
-        LookupStats {
-            hits: base.hits + fast.hits,
-            // What the fast path misses the base looks up.
-            misses: base.misses,
-            lost: base.lost + fast.lost,
-            mask_hits: base.mask_hits + fast.mask_hits,
-            cache_hits: base.cache_hits + fast.cache_hits,
-            // The fast path keeps masks for a while that have lost their last flow.
-            masks: if adopted == 0 { base.masks } else { base.masks.max(fast.masks) },
-            flows: base.flows + adopted,
+        sum.flows += adopted;
+        for (_, provider) in self.slots.present() {
+            let fast = provider.lookups();
+            sum.hits += fast.hits;
+            sum.lost += fast.lost;
+            sum.mask_hits += fast.mask_hits;
+            sum.cache_hits += fast.cache_hits;
+            // A provider keeps masks for a while that have lost their last flow.
+            if adopted > 0 {
+                sum.masks = sum.masks.max(fast.masks);
+            }
         }
+        sum
     }
 
     fn drops(&self, reason: DropReason) -> u64 {
-        self.base.drops(reason) + self.fast_path().map_or(0, |fast| fast.drops(reason))
+        let fast: u64 = self.slots.present().map(|(_, provider)| provider.drops(reason)).sum();
+        self.base.drops(reason) + fast
     }
 }

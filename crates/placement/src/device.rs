@@ -1,32 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Devices whose packets a fast path takes before the driver counts them.
+//! Devices whose packets a provider takes before the driver counts them.
 
-use crate::FastPath;
-use datapath::{PortNo, Side};
+use datapath::{OffloadProvider, PortNo, Side};
 use netdev::{Device, DeviceStats, Kind, OwnDrops, Reception, Status};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-/// A device, with what the fast path counted added to its statistics.
+/// A device, with what providers counted added to its statistics.
 struct Counted {
     device: Arc<dyn Device>,
-    fast: Arc<dyn FastPath>,
+    providers: Vec<Arc<dyn OffloadProvider>>,
     port: PortNo,
 }
 
-/// `device` as it is, or with the fast path's counts where the device has none.
+/// Returns `device` as it is, or with the providers' counts where the device has none.
 pub(crate) fn counted(
     device: Arc<dyn Device>,
-    fast: Option<&Arc<dyn FastPath>>,
+    providers: Vec<Arc<dyn OffloadProvider>>,
     port: PortNo,
     side: Side,
 ) -> Arc<dyn Device> {
-    match fast {
-        Some(fast) if side == Side::Stack => {
-            Arc::new(Counted { device, fast: Arc::clone(fast), port })
-        }
-        _ => device,
+    if side == Side::Stack && !providers.is_empty() {
+        Arc::new(Counted { device, providers, port })
+    } else {
+        device
     }
 }
 
@@ -48,15 +46,15 @@ impl Device for Counted {
         self.device.status()
     }
     fn stats(&self) -> io::Result<DeviceStats> {
-        let stats = self.device.stats()?;
-        let counts = self.fast.port_counts(self.port);
-        Ok(DeviceStats {
-            rx_packets: plus(stats.rx_packets, counts.rx_packets),
-            rx_bytes: plus(stats.rx_bytes, counts.rx_bytes),
-            tx_packets: plus(stats.tx_packets, counts.tx_packets),
-            tx_bytes: plus(stats.tx_bytes, counts.tx_bytes),
-            ..stats
-        })
+        let mut stats = self.device.stats()?;
+        for provider in &self.providers {
+            let counts = provider.port_counts(self.port);
+            stats.rx_packets = plus(stats.rx_packets, counts.rx_packets);
+            stats.rx_bytes = plus(stats.rx_bytes, counts.rx_bytes);
+            stats.tx_packets = plus(stats.tx_packets, counts.tx_packets);
+            stats.tx_bytes = plus(stats.tx_bytes, counts.tx_bytes);
+        }
+        Ok(stats)
     }
     fn own_drops(&self) -> OwnDrops {
         self.device.own_drops()

@@ -1,60 +1,54 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The contract's flows: the base's, joined with the fast path's.
+//! The contract's flows: the base's, joined with those of all providers.
 
-use crate::fast_path::FastPath;
-use crate::gates::Allowed;
-use crate::moves::lacks;
-use crate::placed::PlacedDatapath;
+use crate::placed::{InProviders, PlacedDatapath};
 use crate::queue;
-use crate::table::{Place, Shard, add};
+use crate::slots::Slot;
+use crate::table::{Place, Shard, State, add, in_port};
 use datapath::shards::Groups;
 use datapath::{
-    Actions, FlowDump, FlowStats, Flows, Megaflow, Offloaded, PortNo, Refusal, Tier, Ufid,
+    Actions, FlowDump, FlowStats, Flows, Megaflow, OffloadProvider, Offloaded, PortNo, Refusal,
+    Tier, TierRefusals, TierSet, Ufid, Verdict,
 };
 use hashbrown::HashMap;
 use std::sync::PoisonError;
 
-/// Flows that a sweep looks at under one lock.
+/// Number of flows that a sweep reads under one lock.
 const TOGETHER: usize = 64;
 
-/// What the fast path counted, in one sweep of it, of the flows in one part of the table: a map
-/// of few flows stays in the CPU's cache, one of all does not.
-#[derive(Default)]
-struct Swept {
+/// What one provider counted, in one sweep of it, of the flows in one part of the table: a map of
+/// few flows stays in the CPU's cache, one of all does not.
+struct Swept<'a> {
+    slot: &'a Slot,
+    provider: &'a dyn OffloadProvider,
     stats: HashMap<Ufid, FlowStats, foldhash::fast::RandomState>,
-    /// Which sweep: counts of a flow that came to the fast path later are of an earlier stay there.
+}
+
+/// A sweep of all providers.
+struct Sweep<'a> {
+    providers: Vec<Swept<'a>>,
+    /// Its number: counts of a flow that a provider got later are of an earlier stay there.
     number: u32,
 }
 
-/// What became of a flow that gets other actions.
-enum Modified {
-    Yes,
-    /// It is not there, or its actions are too much for the base.
-    No,
-    /// In the base; in the fast path it has the old ones, and is to be withdrawn for this reason.
-    Withdraw(Refusal),
-}
-
-/// The ingress port of a flow.
-pub(crate) fn in_port(flow: &Megaflow) -> PortNo {
-    PortNo(flow.matching.key().in_port.get())
-}
+/// A flow that is to leave a provider, by the provider's tiers, and why.
+pub(crate) type Departure = (TierSet, Ufid, Refusal);
 
 impl PlacedDatapath {
-    /// Queues a flow that was put down as such, or takes it to the fast path when its packets
+    /// Queues a flow that was put down as such, or offers it to the providers when its packets
     /// can be in no batch.
     fn send_off(&self, ufid: Ufid, in_port: PortNo) {
         match queue::present_batch() {
-            Some(giver) => self.queue.push(ufid, in_port, giver),
+            Some(source) => self.queue.push(ufid, in_port, source),
             None => self.settle(ufid),
         }
     }
 
-    /// Runs `act` with the shard of `ufid`, when the flow is not on its way out of the fast path.
+    /// Runs `act` with the shard of `ufid`, when the flow is not on its way out of a provider.
     fn when_settled<T>(&self, ufid: Ufid, act: impl FnOnce(Shard<'_>) -> T) -> T {
         loop {
             let shard = self.table.shard(ufid);
-            if !matches!(shard.get(ufid), Some(Place::Leaving(_))) {
+            if shard.get(ufid).is_none_or(|place| place.state != State::Leaving) {
                 return act(shard);
             }
             drop(shard);
@@ -62,17 +56,17 @@ impl PlacedDatapath {
         }
     }
 
-    /// Takes a flow out of the base and of the table. Its place and what it counted outside the
-    /// fast path; `None` when it is not there.
-    fn take(&self, ufid: Ufid) -> Option<(Place, FlowStats)> {
+    /// Takes a flow out of the base and of the table. Returns the tiers that hold it, and what it
+    /// counted outside the providers; `None` when it is not there.
+    fn take(&self, ufid: Ufid) -> Option<(TierSet, FlowStats)> {
         self.when_settled(ufid, |mut shard| {
             let in_base = self.base.remove(ufid);
             match shard.take(ufid) {
-                Some((place @ (Place::Fast { .. } | Place::Adopted(_)), carried)) => {
-                    Some((place, add(in_base.unwrap_or_default(), carried)))
+                Some((place, carried)) if !place.tiers.is_empty() => {
+                    Some((place.tiers, add(in_base.unwrap_or_default(), carried)))
                 }
-                Some((place, carried)) => in_base.map(|stats| (place, add(stats, carried))),
-                None => in_base.map(|stats| (Place::Base(Refusal::PortNotHere), stats)),
+                Some((_, carried)) => in_base.map(|stats| (TierSet::NONE, add(stats, carried))),
+                None => in_base.map(|stats| (TierSet::NONE, stats)),
             }
         })
     }
@@ -80,227 +74,299 @@ impl PlacedDatapath {
     /// A flow that an earlier daemon left gets actions, and a place in the base.
     fn adopt(
         &self,
-        fast: &dyn FastPath,
         mut shard: Shard<'_>,
         ufid: Ufid,
         actions: &Actions,
-    ) -> Modified {
-        let Some(held) = fast.flow(ufid) else {
+        leaving: &mut Vec<Departure>,
+    ) -> bool {
+        let Some(held) = self.slots.present().find_map(|(_, provider)| provider.flow(ufid)) else {
             shard.take(ufid);
-            return Modified::No;
+            return false;
         };
-        let tiers = held.tiers; // a user's program may have made them less since
         let flow = Megaflow { ufid, matching: held.matching, actions: actions.clone() };
         if self.base.install(&flow).is_err() {
-            return Modified::No;
+            return false;
         }
-        let done = self.decide(&flow).and_then(|allowed| {
-            if allowed.tiers != tiers || !fast.encodes_alike(ufid, actions) {
-                return self.replace_in(fast, &mut shard, &flow, allowed);
+        let mut place = Place::settled(Verdict::default());
+        for (slot, provider) in self.slots.present() {
+            // A user's program may have taken tiers away since the flow was enlisted.
+            if let Some(held) = provider.flow(ufid) {
+                place.tiers = place.tiers.union(held.tiers);
+                self.bring_in_line(slot, &**provider, &mut place, &flow, leaving);
             }
-            shard.put(ufid, self.place_of(Ok(tiers), allowed));
-            Ok(())
-        });
-        let Err(refusal) = done else { return Modified::Yes };
-        shard.put(ufid, Place::Fast { tiers, lacks: None });
-        Modified::Withdraw(refusal)
+        }
+        self.put_and_offer(&mut shard, &flow, place);
+        true
     }
 
-    /// Gives a flow of the fast path other actions there.
-    fn replace_in(
+    /// Gives a flow that a provider holds the actions and tiers that it is to have there. When the
+    /// provider cannot, the flow is to leave it.
+    fn bring_in_line(
         &self,
-        fast: &dyn FastPath,
-        shard: &mut Shard<'_>,
+        slot: &Slot,
+        provider: &dyn OffloadProvider,
+        place: &mut Place,
         flow: &Megaflow,
-        allowed: Allowed,
-    ) -> Result<(), Refusal> {
-        let tiers = fast.replace(flow, allowed.tiers)?;
-        shard.put(flow.ufid, self.place_of(Ok(tiers), allowed));
-        Ok(())
+        leaving: &mut Vec<Departure>,
+    ) {
+        match self.refit(slot, provider, place.tiers, flow, provider.does(flow.ufid, &flow.actions))
+        {
+            Ok(verdict) => place.hold(slot.tiers(), verdict),
+            Err(refusal) => leaving.push((slot.tiers(), flow.ufid, refusal)),
+        }
     }
 
-    fn modify_fast(
-        &self,
-        fast: &dyn FastPath,
-        mut shard: Shard<'_>,
-        ufid: Ufid,
-        actions: &Actions,
-    ) -> Modified {
-        if !self.base.modify(ufid, actions) {
-            return Modified::No;
-        }
-        if fast.encodes_alike(ufid, actions) {
-            return Modified::Yes;
-        }
-        let Some(dump) = self.base.flow(ufid) else { return Modified::No };
-        let done = self
-            .decide(&dump.flow)
-            .and_then(|allowed| self.replace_in(fast, &mut shard, &dump.flow, allowed));
-        done.map_or_else(Modified::Withdraw, |()| Modified::Yes)
-    }
-
-    fn modify_one(&self, ufid: Ufid, actions: &Actions) -> Modified {
-        let base = |modified| if modified { Modified::Yes } else { Modified::No };
-        let Some(fast) = self.fast_path() else { return base(self.base.modify(ufid, actions)) };
-        self.when_settled(ufid, |mut shard| match shard.get(ufid) {
-            Some(Place::Adopted(_)) => self.adopt(&**fast, shard, ufid, actions),
-            Some(Place::Fast { .. }) => self.modify_fast(&**fast, shard, ufid, actions),
-            Some(Place::Base(_)) => {
-                let modified = self.base.modify(ufid, actions);
-                if modified && let Some(dump) = self.base.flow(ufid) {
-                    // Perhaps now; behind what is on its way in userspace.
-                    shard.put(ufid, Place::Queued);
-                    self.queue.push(ufid, in_port(&dump.flow), 0);
-                }
-                base(modified)
+    /// Puts a flow to its place, and offers it to the providers that do not hold it and may.
+    fn put_and_offer(&self, shard: &mut Shard<'_>, flow: &Megaflow, mut place: Place) {
+        let port = in_port(flow);
+        let verdict = self.eligibility().decide(port, &flow.actions);
+        let mut is_offered = false;
+        for (slot, _) in self.slots.present() {
+            if place.tiers.meets(slot.tiers()) {
+                continue;
             }
-            _ => base(self.base.modify(ufid, actions)),
+            let may = verdict.tiers.intersection(slot.tiers());
+            is_offered |= !may.is_empty();
+            place.refusals.set_from(slot.tiers(), verdict.refusals);
+            place.refusals.set(may, Some(Refusal::Unsettled));
+        }
+        if is_offered {
+            place.state = State::Queued;
+        }
+        shard.put(flow.ufid, place);
+        if is_offered {
+            // Perhaps at once, but after the packets that are on their way in userspace.
+            self.queue.push(flow.ufid, port, 0);
+        }
+    }
+
+    /// Gives a flow other actions. Flows that are to leave a provider, where they still have the
+    /// old ones, are added to `leaving`. False when the flow is not there, or when its actions are
+    /// too much for the base.
+    fn modify_one(&self, ufid: Ufid, actions: &Actions, leaving: &mut Vec<Departure>) -> bool {
+        if self.slots.are_empty() {
+            return self.base.modify(ufid, actions);
+        }
+        self.when_settled(ufid, |mut shard| {
+            let Some(mut place) = shard.get(ufid) else { return self.base.modify(ufid, actions) };
+            if place.state == State::Adopted {
+                return self.adopt(shard, ufid, actions, leaving);
+            }
+            if !self.base.modify(ufid, actions) {
+                return false;
+            }
+            let before = leaving.len();
+            let mut dump = None;
+            let mut is_held_by_all = true;
+            for (slot, provider) in self.slots.present() {
+                if !place.tiers.meets(slot.tiers()) {
+                    is_held_by_all = false;
+                } else if !provider.does(ufid, actions) {
+                    if dump.is_none() {
+                        dump = self.base.flow(ufid);
+                    }
+                    let Some(dump) = &dump else { return false };
+                    self.bring_in_line(slot, &**provider, &mut place, &dump.flow, leaving);
+                }
+            }
+            if place.state == State::Queued || is_held_by_all || leaving.len() > before {
+                shard.put(ufid, place);
+            } else if let Some(dump) = dump.or_else(|| self.base.flow(ufid)) {
+                self.put_and_offer(&mut shard, &dump.flow, place);
+            }
+            true
         })
     }
 
-    /// What the flow counted, all places together. Notes how busy it is. It is not on its way out
-    /// of the fast path.
+    /// Returns what the flow counted, all places together. Notes how busy it is. It is not on its
+    /// way out of a provider.
     fn total(
         &self,
-        fast: &dyn FastPath,
-        swept: &Swept,
+        sweep: &Sweep<'_>,
         shard: &mut Shard<'_>,
         ufid: Ufid,
         in_base: FlowStats,
     ) -> FlowStats {
         let mut total = add(in_base, shard.carried(ufid));
         let Some(entry) = shard.entry(ufid) else { return total };
-        if let Place::Fast { .. } = entry.place {
-            let was_there = entry.came_before(swept.number);
-            let known = swept.stats.get(&ufid).copied().filter(|_| was_there);
-            total = add(total, known.or_else(|| fast.stats(ufid)).unwrap_or_default());
+        if !entry.place.tiers.is_empty() {
+            let was_there = entry.is_since_before(sweep.number);
+            for swept in &sweep.providers {
+                if entry.place.is_held_by(swept.slot.tiers()) {
+                    let known = swept.stats.get(&ufid).copied().filter(|_| was_there);
+                    let stats = known.or_else(|| swept.provider.stats(ufid));
+                    total = add(total, stats.unwrap_or_default());
+                }
+            }
+            if was_there {
+                entry.stays(sweep.number);
+            }
         }
-        entry.note(total.packets);
+        entry.count(total.packets);
         total
     }
 
-    /// Totals of flows in one part of the table, and what the base counted.
-    fn tell_totals(
+    /// Reports the totals of flows in one part of the table.
+    fn report_totals(
         &self,
-        fast: &dyn FastPath,
-        swept: &Swept,
+        sweep: &Sweep<'_>,
         flows: &[(Ufid, FlowStats)],
         each: &mut dyn FnMut(Ufid, FlowStats),
     ) {
         let Some((first, _)) = flows.first() else { return };
-        let (mut told, mut leaving) = (Vec::with_capacity(flows.len()), Vec::new());
+        let (mut totals, mut leaving) = (Vec::with_capacity(flows.len()), Vec::new());
         let mut shard = self.table.shard(*first);
-        shard.touch(flows.iter().map(|(ufid, _)| *ufid));
+        shard.prefetch(flows.iter().map(|(ufid, _)| *ufid));
         for (ufid, in_base) in flows.iter().copied() {
-            if matches!(shard.get(ufid), Some(Place::Leaving(_))) {
+            if shard.get(ufid).is_some_and(|place| place.state == State::Leaving) {
                 leaving.push((ufid, in_base));
             } else {
-                told.push((ufid, self.total(fast, swept, &mut shard, ufid, in_base)));
+                totals.push((ufid, self.total(sweep, &mut shard, ufid, in_base)));
             }
         }
         drop(shard);
         for (ufid, in_base) in leaving {
-            let total = |mut shard: Shard<'_>| self.total(fast, swept, &mut shard, ufid, in_base);
-            told.push((ufid, self.when_settled(ufid, total)));
+            let total = |mut shard: Shard<'_>| self.total(sweep, &mut shard, ufid, in_base);
+            totals.push((ufid, self.when_settled(ufid, total)));
         }
-        told.into_iter().for_each(|(ufid, total)| each(ufid, total));
+        totals.into_iter().for_each(|(ufid, total)| each(ufid, total));
     }
 
-    /// A sweep of both; the lists are empty.
-    fn sweep_both(
+    /// Reports flows in one part of the table that are in providers only.
+    fn report_adopted(&self, sweep: &Sweep<'_>, each: &mut dyn FnMut(Ufid, FlowStats)) {
+        for (n, swept) in sweep.providers.iter().enumerate() {
+            let (faster, rest) = sweep.providers.split_at(n);
+            for ufid in swept.stats.keys() {
+                let is_first = faster.iter().all(|swept| !swept.stats.contains_key(ufid));
+                let place = self.table.shard(*ufid).get(*ufid);
+                if is_first && place.is_some_and(|place| place.state == State::Adopted) {
+                    let stats = rest.iter().filter_map(|swept| swept.stats.get(ufid).copied());
+                    each(*ufid, stats.fold(FlowStats::default(), add));
+                }
+            }
+        }
+    }
+
+    /// A sweep of all places; the lists are empty.
+    fn sweep_all(
         &self,
-        fast: &dyn FastPath,
-        in_fast: &mut Groups<FlowStats>,
+        in_providers: &mut InProviders,
         in_base: &mut Groups<FlowStats>,
         each: &mut dyn FnMut(Ufid, FlowStats),
     ) {
-        let mut swept = Swept { number: self.table.begin_sweep(), ..Swept::default() };
-        fast.sweep(&mut |ufid, stats| in_fast.push(ufid, stats));
+        let number = self.table.begin_sweep();
+        let present = self.slots.present().map(|(slot, provider)| Swept {
+            slot,
+            provider: &**provider,
+            stats: HashMap::default(),
+        });
+        let mut sweep = Sweep { providers: present.collect(), number };
+        in_providers.0.resize_with(sweep.providers.len(), Groups::default);
+        for (swept, groups) in sweep.providers.iter().zip(&mut in_providers.0) {
+            swept.provider.sweep(&mut |ufid, stats| groups.push(ufid, stats));
+        }
         self.base.sweep(&mut |ufid, stats| in_base.push(ufid, stats));
-        for (in_fast, in_base) in in_fast.iter().zip(in_base.iter()) {
-            swept.stats.clear();
-            swept.stats.extend(in_fast.iter().copied());
+        let mut parts: Vec<_> = in_providers.0.iter().map(Groups::iter).collect();
+        for in_base in in_base.iter() {
+            for (swept, parts) in sweep.providers.iter_mut().zip(&mut parts) {
+                swept.stats.clear();
+                swept.stats.extend(parts.next().unwrap_or_default().iter().copied());
+            }
             for some in in_base.chunks(TOGETHER) {
-                self.tell_totals(fast, &swept, some, each);
+                self.report_totals(&sweep, some, each);
             }
             if self.table.tally.adopted() > 0 {
-                for (ufid, stats) in in_fast {
-                    let place = self.table.shard(*ufid).get(*ufid);
-                    if matches!(place, Some(Place::Adopted(_))) {
-                        each(*ufid, *stats);
-                    }
-                }
+                self.report_adopted(&sweep, each);
+            }
+        }
+        for swept in &sweep.providers {
+            let lost = swept.provider.take_lost();
+            if !lost.is_empty() {
+                let lost: Vec<_> = lost.into_iter().map(|ufid| (ufid, Refusal::Lost)).collect();
+                self.withdraw(swept.slot, &lost);
             }
         }
     }
 
     /// Fills in what placement knows of a flow of the base.
     fn complete(&self, mut dump: FlowDump) -> FlowDump {
-        let Some(fast) = self.fast_path() else {
-            dump.refusal = self.no_fast_path();
+        if self.slots.are_empty() {
+            dump.refusals = self.absent_refusals();
             return dump;
-        };
+        }
         let ufid = dump.flow.ufid;
         self.when_settled(ufid, |shard| {
             let Some(place) = shard.get(ufid) else { return };
             dump.stats = add(dump.stats, shard.carried(ufid));
-            let port = in_port(&dump.flow);
-            let denied = || self.gates().ports.get(&port).and_then(|gate| gate.denied);
-            dump.refusal = place.refusal().or_else(denied);
-            if let Place::Fast { tiers, lacks } = place {
-                dump.stats = add(dump.stats, fast.stats(ufid).unwrap_or_default());
-                dump.tier = tiers.fastest().unwrap_or(Tier::Userspace);
-                dump.offloaded = if lacks.is_some() { Offloaded::Partial } else { Offloaded::Yes };
+            let eligibility = self.eligibility();
+            let port = eligibility.ports.get(&in_port(&dump.flow));
+            let of_port = port.map_or(TierRefusals::NONE, |port| port.refusals);
+            dump.refusals = place.refusals.or(of_port.of(eligibility.all.minus(place.tiers)));
+            for (slot, provider) in self.slots.present() {
+                if place.is_held_by(slot.tiers()) {
+                    dump.stats = add(dump.stats, provider.stats(ufid).unwrap_or_default());
+                }
             }
+            (dump.tier, dump.offloaded) = shown(place.tiers, place.refusals);
         });
         dump
     }
 
-    /// A flow that is in the fast path only, as it is there.
+    /// Returns a flow that is in providers only, as it is there.
     fn adopted(&self, ufid: Ufid) -> Option<FlowDump> {
-        let fast = self.fast_path()?;
         let place = self.table.shard(ufid).get(ufid)?;
-        let Place::Adopted(tiers) = place else { return None };
-        let held = fast.flow(ufid)?;
-        let flow = Megaflow { ufid, matching: held.matching, actions: fast.actions(ufid)? };
-        let refusal = self.decide(&flow).ok().and_then(|allowed| lacks(tiers, allowed));
-        Some(FlowDump {
-            flow,
-            stats: held.stats,
-            tier: tiers.fastest().unwrap_or(Tier::Userspace),
-            refusal,
-            offloaded: if refusal.is_some() { Offloaded::Partial } else { Offloaded::Yes },
-        })
+        if place.state != State::Adopted {
+            return None;
+        }
+        let held = || {
+            let held = self.slots.present().map(|(_, p)| (p, p.flow(ufid)));
+            held.filter_map(|(provider, held)| Some((provider, held?)))
+        };
+        let (provider, first) = held().next()?;
+        let flow = Megaflow { ufid, matching: first.matching, actions: provider.actions(ufid)? };
+        let verdict = self.would_run(&flow);
+        let refusals = verdict.refusals.of(self.slots.tiers().minus(place.tiers));
+        let (tier, offloaded) = shown(place.tiers, refusals);
+        let stats = held().fold(FlowStats::default(), |sum, (_, held)| add(sum, held.stats));
+        Some(FlowDump { flow, stats, tier, refusals, offloaded })
+    }
+}
+
+/// Returns how the place of a flow is shown.
+fn shown(tiers: TierSet, refusals: TierRefusals) -> (Tier, Offloaded) {
+    match tiers.fastest() {
+        None => (Tier::Userspace, Offloaded::No),
+        Some(tier) if refusals.is_empty() => (tier, Offloaded::Yes),
+        Some(tier) => (tier, Offloaded::Partial),
     }
 }
 
 impl Flows for PlacedDatapath {
     fn install(&self, flow: &Megaflow) -> Result<(), Refusal> {
-        if self.fast_path().is_none() {
+        if self.slots.are_empty() {
             return self.base.install(flow);
         }
         let ufid = flow.ufid;
         let port = in_port(flow);
-        let place = match self.gates().decide(port, &flow.actions) {
-            Ok(_) => Place::Queued,
-            Err(refusal) => Place::Base(refusal),
-        };
+        let verdict = self.eligibility().decide(port, &flow.actions);
+        let is_queued = !verdict.tiers.is_empty();
+        let place = if is_queued { Place::queued(verdict) } else { Place::settled(verdict) };
         self.when_settled(ufid, |mut shard| {
-            if matches!(shard.get(ufid), Some(Place::Adopted(_))) {
+            if shard.get(ufid).is_some_and(|place| place.state == State::Adopted) {
                 return Err(Refusal::Exists);
             }
             self.base.install(flow)?;
             shard.put(ufid, place);
             Ok(())
         })?;
-        if place == Place::Queued {
+        if is_queued {
             self.send_off(ufid, port);
         }
         Ok(())
     }
 
     fn prefetch(&self, flows: &[&Megaflow]) {
-        if self.fast_path().is_some() {
+        if !self.slots.are_empty() {
             self.table.prefetch(flows);
         }
         self.base.prefetch(flows);
@@ -315,15 +381,11 @@ impl Flows for PlacedDatapath {
     fn modify_many(&self, flows: &[(Ufid, Actions)], refused: &mut dyn FnMut(Ufid)) {
         let mut leaving = Vec::new();
         for (ufid, actions) in flows {
-            match self.modify_one(*ufid, actions) {
-                Modified::Yes => {}
-                Modified::No => refused(*ufid),
-                Modified::Withdraw(refusal) => leaving.push((*ufid, refusal)),
+            if !self.modify_one(*ufid, actions, &mut leaving) {
+                refused(*ufid);
             }
         }
-        if !leaving.is_empty() {
-            self.withdraw(&leaving);
-        }
+        self.depart(&leaving);
     }
 
     fn remove(&self, ufid: Ufid) -> Option<FlowStats> {
@@ -333,21 +395,24 @@ impl Flows for PlacedDatapath {
     }
 
     fn remove_many(&self, ufids: &[Ufid], each: &mut dyn FnMut(Ufid, FlowStats)) {
-        let mut in_fast = Vec::new();
+        let mut held = Vec::new();
         let mut sums: HashMap<Ufid, FlowStats, foldhash::fast::RandomState> = HashMap::default();
         for ufid in ufids {
-            let Some((place, stats)) = self.take(*ufid) else { continue };
-            if matches!(place, Place::Fast { .. } | Place::Adopted(_)) {
-                in_fast.push(*ufid);
-                sums.insert(*ufid, stats);
-            } else {
+            let Some((tiers, stats)) = self.take(*ufid) else { continue };
+            if tiers.is_empty() {
                 each(*ufid, stats);
+            } else {
+                held.push((*ufid, tiers));
+                sums.insert(*ufid, stats);
             }
         }
-        if let Some(fast) = self.fast_path()
-            && !in_fast.is_empty()
-        {
-            fast.remove_many(&in_fast, &mut |ufid, stats| {
+        for (slot, provider) in self.slots.present() {
+            let theirs = held.iter().filter(|(_, tiers)| tiers.meets(slot.tiers()));
+            let theirs: Vec<Ufid> = theirs.map(|(ufid, _)| *ufid).collect();
+            if theirs.is_empty() {
+                continue;
+            }
+            provider.remove_many(&theirs, &mut |ufid, stats| {
                 if let Some(sum) = sums.get_mut(&ufid) {
                     *sum = add(*sum, stats);
                 }
@@ -366,31 +431,33 @@ impl Flows for PlacedDatapath {
     }
 
     fn sweep(&self, each: &mut dyn FnMut(Ufid, FlowStats)) {
-        match self.fast_path() {
-            Some(fast) => self.swept.with(|(in_fast, in_base)| {
-                self.sweep_both(&**fast, in_fast, in_base, each);
-            }),
-            None => self.base.sweep(each),
+        if self.slots.are_empty() {
+            return self.base.sweep(each);
         }
+        self.swept.with(|(in_providers, in_base)| self.sweep_all(in_providers, in_base, each));
     }
 
     fn dump(&self) -> Vec<FlowDump> {
         let mut flows: Vec<FlowDump> =
             self.base.dump().into_iter().map(|dump| self.complete(dump)).collect();
         if self.table.tally.adopted() > 0 {
-            let adopted = self.table.at(|place| matches!(place, Place::Adopted(_)));
+            let adopted = self.table.at(|place| place.state == State::Adopted);
             flows.extend(adopted.into_iter().filter_map(|ufid| self.adopted(ufid)));
         }
         flows
     }
 
     fn flush(&self) {
-        let Some(fast) = self.fast_path() else { return self.base.flush() };
-        let _nobody_leaves = self.leaving.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.slots.are_empty() {
+            return self.base.flush();
+        }
+        let _nothing_leaves = self.leaving.lock().unwrap_or_else(PoisonError::into_inner);
         self.table.clear(|| {
-            let mut all = Vec::with_capacity(fast.len());
-            fast.sweep(&mut |ufid, _| all.push(ufid));
-            fast.remove_many(&all, &mut |_, _| {});
+            for (_, provider) in self.slots.present() {
+                let mut all = Vec::with_capacity(provider.len());
+                provider.sweep(&mut |ufid, _| all.push(ufid));
+                provider.remove_many(&all, &mut |_, _| {});
+            }
             self.base.flush();
         });
     }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The contract's meters: in the base, and mirrored in the fast path.
+//! The contract's meters: in the base, and mirrored in each provider.
 
 use crate::placed::PlacedDatapath;
-use datapath::{MeterConfig, MeterStats, Meters, Refusal};
+use datapath::{MeterConfig, MeterStats, Meters, Refusal, TierSet};
 
-/// Adds what a meter counted in the fast path.
+/// Adds what a meter counted in a provider.
 fn add(mut sum: MeterStats, other: Option<MeterStats>) -> MeterStats {
     if let Some(other) = other {
         sum.packets += other.packets;
@@ -18,19 +18,20 @@ fn add(mut sum: MeterStats, other: Option<MeterStats>) -> MeterStats {
 }
 
 impl PlacedDatapath {
-    /// Flows that use the meter may, or may not, go to the fast path.
-    fn mark_meter(&self, id: u32, is_foreign: bool) {
-        if self.gates().foreign_meters.contains(&id) == is_foreign {
+    /// Flows that use the meter may not go to the tiers in `lacking`, and may go to all others.
+    fn mark_meter(&self, id: u32, lacking: TierSet) {
+        let before = self.eligibility().lacking_meters.get(&id).copied().unwrap_or_default();
+        if before == lacking {
             return;
         }
-        self.change_gates(|gates| {
-            if is_foreign {
-                gates.foreign_meters.insert(id);
+        self.change_eligibility(|eligibility| {
+            if lacking.is_empty() {
+                eligibility.lacking_meters.remove(&id);
             } else {
-                gates.foreign_meters.remove(&id);
+                eligibility.lacking_meters.insert(id, lacking);
             }
         });
-        if is_foreign {
+        if !before.covers(lacking) {
             self.review();
         }
     }
@@ -44,12 +45,17 @@ impl Meters for PlacedDatapath {
     fn set(&self, id: u32, config: &MeterConfig) -> Result<(), Refusal> {
         let base = self.base.meters().ok_or(Refusal::UnsupportedAction)?;
         base.set(id, config)?;
-        if let Some(fast) = self.fast_path() {
-            let mirrored = fast.set_meter(id, config).is_ok();
-            self.mark_meter(id, !mirrored);
-            if !mirrored {
-                // It may have another configuration from before.
-                fast.remove_meter(id);
+        let mut lacking = TierSet::NONE;
+        for (slot, provider) in self.slots.present() {
+            if provider.set_meter(id, config).is_err() {
+                lacking = lacking.union(slot.tiers());
+            }
+        }
+        self.mark_meter(id, lacking);
+        for (slot, provider) in self.slots.present() {
+            if lacking.meets(slot.tiers()) {
+                // It may have an earlier configuration.
+                provider.remove_meter(id);
             }
         }
         Ok(())
@@ -57,14 +63,14 @@ impl Meters for PlacedDatapath {
 
     fn remove(&self, id: u32) -> Option<MeterStats> {
         let last = self.base.meters()?.remove(id)?;
-        let in_fast = self.fast_path().and_then(|fast| fast.remove_meter(id));
-        // A meter that is not there lets packets pass, in the fast path as well.
-        self.mark_meter(id, false);
-        Some(add(last, in_fast))
+        let sum = self.slots.present().fold(last, |sum, (_, p)| add(sum, p.remove_meter(id)));
+        // A meter that is not there lets packets pass, in every tier.
+        self.mark_meter(id, TierSet::NONE);
+        Some(sum)
     }
 
     fn stats(&self, id: u32) -> Option<MeterStats> {
         let stats = self.base.meters()?.stats(id)?;
-        Some(add(stats, self.fast_path().and_then(|fast| fast.meter_stats(id))))
+        Some(self.slots.present().fold(stats, |sum, (_, p)| add(sum, p.meter_stats(id))))
     }
 }

@@ -1,22 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The miss device: a tap by which a fast path hands over what no flow of it matches.
+//! The miss device: a tap by which a provider hands over packets that match none of its flows.
 
-use crate::FastPath;
-use crate::placed::PlacedDatapath;
-use crate::queue::{self, Giver};
-use datapath::PortNo;
+use crate::queue::{self, BatchSource};
+use datapath::offload::MissChannel;
+use datapath::{OffloadProvider, PortNo};
 use datapath_userspace::{MissSource, MissedPacket};
 use netdev::tap::{self, Raw, Tap};
 use netdev::{OpenError, PacketPool};
 use packet::Packet;
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
-/// With a number behind it, the device's name.
+/// The device's name, which a number follows.
 const NAME: &str = "slipmiss";
-/// Packets that may wait; ports share it, and each is kept to its own limit by the fast path.
+/// Packets that may wait. Ports share the ring; the provider keeps each to its own limit.
 const RING: u32 = 8192;
 
 /// Makes the miss device.
@@ -24,7 +22,7 @@ pub(crate) fn open() -> Result<Tap, OpenError> {
     Tap::open(&format!("{NAME}%d"), RING) // the kernel chooses the number
 }
 
-/// Whether an interface of this name is a switch's own, by which its fast path hands packets over.
+/// True when an interface of this name is a switch's own miss device.
 pub fn is_miss_device(name: &str) -> bool {
     let number = name.strip_prefix(NAME);
     number.is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
@@ -33,9 +31,9 @@ pub fn is_miss_device(name: &str) -> bool {
 /// The reading end, served by a packet thread of the base.
 pub(crate) struct MissQueue {
     tap: Tap,
-    fast: Arc<dyn FastPath>,
-    placed: Weak<PlacedDatapath>,
-    giver: Giver,
+    provider: Arc<dyn OffloadProvider>,
+    listener: Weak<dyn MissListener>,
+    source: BatchSource,
     /// Of the last batch: packets as they came, how many of each port, and whether no more were
     /// there.
     raw: Vec<Raw>,
@@ -43,30 +41,43 @@ pub(crate) struct MissQueue {
     drained: bool,
 }
 
+/// What follows the batches of a miss queue.
+pub(crate) trait MissListener: Send + Sync {
+    /// The source's batch is processed and its packets are sent.
+    fn batch_done(&self, source: BatchSource);
+
+    /// The device of a provider of these tiers failed and is not read again.
+    fn device_lost(&self, tiers: datapath::TierSet);
+}
+
 /// A packet that cannot be handed over.
 struct Useless {
     packet: Packet,
-    /// The fast path sent it, and its parts contradict each other. Others came from somebody else,
-    /// like what the kernel says of itself at each device.
+    /// The provider sent it, and its parts contradict each other. Others came from elsewhere, as
+    /// those that the kernel itself sends at each device.
     is_lost: bool,
 }
 
 impl MissQueue {
     pub(crate) fn new(
         tap: Tap,
-        fast: Arc<dyn FastPath>,
-        placed: Weak<PlacedDatapath>,
-        giver: Giver,
+        provider: Arc<dyn OffloadProvider>,
+        listener: Weak<dyn MissListener>,
+        source: BatchSource,
     ) -> MissQueue {
         let (raw, taken) = (Vec::new(), Vec::new());
-        MissQueue { tap, fast, placed, giver, raw, taken, drained: false }
+        MissQueue { tap, provider, listener, source, raw, taken, drained: false }
     }
 
-    /// The packet as the fast path had it.
+    fn channel(&self) -> Option<&dyn MissChannel> {
+        self.provider.misses()
+    }
+
+    /// The packet as the provider had it.
     fn open(&mut self, raw: Raw) -> Result<MissedPacket, Useless> {
         let Raw { mut packet, header } = raw;
         let length = packet.len();
-        let Some(origin) = self.fast.unwrap(&mut packet) else {
+        let Some(origin) = self.channel().and_then(|channel| channel.unwrap(&mut packet)) else {
             return Err(Useless { packet, is_lost: false });
         };
         self.count(origin.in_port);
@@ -87,11 +98,12 @@ impl MissQueue {
     }
 
     fn note_taken(&mut self) {
+        let Some(channel) = self.provider.misses() else { return };
         for (port, count) in self.taken.drain(..) {
-            self.fast.note_taken(port, count);
+            channel.note_taken(port, count);
         }
         if self.drained {
-            self.fast.resync_taken();
+            channel.resync_taken();
         }
     }
 }
@@ -123,27 +135,29 @@ impl MissSource for MissQueue {
         }
         self.raw = raw;
         if out.len() > before {
-            queue::begin_batch(self.giver);
+            queue::begin_batch(self.source);
         } else {
             self.note_taken(); // `done` is not called
         }
         if received.is_err()
-            && let Some(placed) = self.placed.upgrade()
+            && let Some(listener) = self.listener.upgrade()
         {
-            placed.lost_misses.store(true, Ordering::Release); // it is not asked again
+            listener.device_lost(self.provider.tiers());
         }
         received.map(|_| lost)
     }
 
     fn close_port(&mut self, port: PortNo, until_ns: u64) {
-        self.fast.hold_back(port, until_ns);
+        if let Some(channel) = self.channel() {
+            channel.hold_back(port, until_ns);
+        }
     }
 
     fn done(&mut self, _processed: &[(PortNo, u64)]) {
         queue::end_batch();
         self.note_taken();
-        if let Some(placed) = self.placed.upgrade() {
-            placed.settle_batch(self.giver, self.drained);
+        if let Some(listener) = self.listener.upgrade() {
+            listener.batch_done(self.source);
         }
     }
 }

@@ -1,210 +1,245 @@
 // SPDX-License-Identifier: Apache-2.0
 //! [`PlacedDatapath`]: what it is made of, its beginning and its end.
 
+use crate::Base;
 use crate::control::Control;
-use crate::gates::Gates;
-use crate::miss::{self, MissQueue};
-use crate::queue::{Giver, Queue};
-use crate::table::{Place, Table};
-use crate::{Base, FastPath, Prober, Reason};
-use datapath::scratch::Scratch;
+use crate::eligibility::Eligibility;
+use crate::miss::{self, MissListener, MissQueue};
+use crate::queue::{BatchSource, Queue};
+use crate::slots::{Slot, Slots};
+use crate::table::{Place, State, Table};
+use datapath::offload::{OffloadProvider, ProviderSlot, Reason};
+use datapath::scratch::{Recycle, Scratch};
 use datapath::shards::Groups;
-use datapath::{Action, Datapath, FlowStats, Meters, Packets, PortNo, Refusal, UpcallFactory};
+use datapath::{
+    Action, Datapath, FlowStats, Meters, Packets, PortNo, Refusal, TierRefusals, TierSet,
+    UpcallFactory,
+};
 use datapath_userspace::UserspaceDatapath;
 use flow::Key;
 use packet::Packet;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-/// A datapath that puts each flow into the fastest place that can run it; see the crate's text.
+/// What a sweep finds, by provider.
+#[derive(Default)]
+pub(crate) struct InProviders(pub(crate) Vec<Groups<FlowStats>>);
+
+impl Recycle for InProviders {
+    fn recycle(&mut self) {
+        self.0.iter_mut().for_each(Recycle::recycle);
+    }
+}
+
+/// A datapath that puts each flow into the fastest places that can run it; see the crate's text.
 pub struct PlacedDatapath {
     pub(crate) base: Arc<dyn Base>,
-    /// Set once, by [`PlacedDatapath::begin`].
-    fast: OnceLock<Result<Arc<dyn FastPath>, Reason>>,
-    pub(crate) prober: Box<dyn Prober>,
+    pub(crate) slots: Slots,
     pub(crate) table: Table,
     pub(crate) queue: Queue,
-    gates: RwLock<Arc<Gates>>,
+    eligibility: RwLock<Arc<Eligibility>>,
     control: Mutex<Control>,
-    /// Held while flows leave the fast path; taken before any shard's lock.
+    /// Held while flows leave a provider; taken before any shard's lock.
     pub(crate) leaving: Mutex<()>,
-    /// What a sweep finds in the fast path and in the base.
-    pub(crate) swept: Scratch<(Groups<FlowStats>, Groups<FlowStats>)>,
-    /// Ports or settings changed: what was refused may now be taken.
+    /// What a sweep finds in each provider, and in the base.
+    pub(crate) swept: Scratch<(InProviders, Groups<FlowStats>)>,
+    /// Ports or settings changed: a flow that was refused may now be taken.
     pub(crate) changed: AtomicBool,
-    /// The miss device failed: nobody takes what the fast path passes up any more.
-    pub(crate) lost_misses: AtomicBool,
-    givers: AtomicU32,
+    sources: AtomicU32,
 }
 
 impl PlacedDatapath {
-    /// A datapath over `base`, which does everything until [`PlacedDatapath::begin`].
-    pub fn new(base: Arc<dyn Base>, prober: Box<dyn Prober>) -> Arc<PlacedDatapath> {
+    /// Returns a datapath over `base`, which does everything until [`PlacedDatapath::begin`] fills
+    /// a place of `list`. The list is in the order of its tiers, fastest first.
+    ///
+    /// # Panics
+    ///
+    /// When the list is not.
+    pub fn new(base: Arc<dyn Base>, list: Vec<ProviderSlot>) -> Arc<PlacedDatapath> {
+        let slots = Slots::new(list);
+        let eligibility = Eligibility { all: slots.tiers(), ..Eligibility::default() };
         Arc::new(PlacedDatapath {
             base,
-            fast: OnceLock::new(),
-            prober,
-            table: Table::default(),
+            table: Table::new(slots.iter().map(Slot::tiers).collect()),
             queue: Queue::default(),
-            gates: RwLock::default(),
-            control: Mutex::new(Control::new()),
+            eligibility: RwLock::new(Arc::new(eligibility)),
+            control: Mutex::new(Control::new(&slots)),
             leaving: Mutex::new(()),
             swept: Scratch::default(),
             changed: AtomicBool::new(false),
-            lost_misses: AtomicBool::new(false),
-            givers: AtomicU32::new(1),
+            sources: AtomicU32::new(1),
+            slots,
         })
     }
 
-    /// Puts `fast`, or the reason why there is none, over the base. Flows that `fast` holds are
-    /// adopted. Called once; best before the first port is added, so that devices keep the
-    /// numbers that adopted flows know. No port uses it before
-    /// [`PlacedDatapath::serve_misses`].
-    pub fn begin(&self, fast: Result<Arc<dyn FastPath>, Reason>) {
+    /// Fills the place of exactly these tiers with a provider, or with the reason why there is
+    /// none. Flows that the provider holds are adopted. Called once for each place; best before
+    /// the first port is added, so that devices keep the numbers that adopted flows know. No port
+    /// uses the provider before [`PlacedDatapath::serve`].
+    pub fn begin(&self, tiers: TierSet, provider: Result<Arc<dyn OffloadProvider>, Reason>) {
+        let Some(slot) = self.slots.of(tiers) else { return };
         let mut control = self.control();
-        if self.is_begun() {
+        if slot.is_begun() {
             return;
         }
-        match &fast {
-            Err(reason) => control.give_up(reason.clone()),
-            Ok(fast) => self.adopt_all(&**fast, &mut control),
+        match &provider {
+            Err(reason) => self.block(&mut control, tiers, reason.clone()),
+            Ok(provider) => self.adopt_all(&**provider, &mut control),
         }
-        let is_there = fast.is_ok();
-        let _ = self.fast.set(fast); // not set before, as was seen under the lock
+        let is_there = provider.is_ok();
+        slot.set(provider); // not set before, as was seen under the lock
         drop(control);
         if is_there {
-            self.enlist_flows_of_base();
+            self.enlist_flows_of_base(slot);
         }
     }
 
-    /// Takes over the flows and port numbers of `fast`.
-    fn adopt_all(&self, fast: &dyn FastPath, control: &mut Control) {
-        let ports = fast.adopted_ports();
+    /// Takes over the flows and port numbers of a provider.
+    fn adopt_all(&self, provider: &dyn OffloadProvider, control: &mut Control) {
+        let ports = provider.adopted_ports();
         if control.contradicts(&ports) {
             // Its flows would be about other devices.
-            let mut all = Vec::with_capacity(fast.len());
-            fast.sweep(&mut |ufid, _| all.push(ufid));
-            fast.remove_many(&all, &mut |_, _| {});
-            ports.iter().for_each(|port| fast.detach(port.number));
+            let mut all = Vec::with_capacity(provider.len());
+            provider.sweep(&mut |ufid, _| all.push(ufid));
+            provider.remove_many(&all, &mut |_, _| {});
+            ports.iter().for_each(|port| provider.remove_port(port.number));
             return;
         }
-        fast.sweep(&mut |ufid, _| {
-            if let Some(held) = fast.flow(ufid) {
-                self.table.shard(ufid).put(ufid, Place::Adopted(held.tiers));
-            }
+        provider.sweep(&mut |ufid, _| {
+            let Some(held) = provider.flow(ufid) else { return };
+            let mut shard = self.table.shard(ufid);
+            let place = match shard.get(ufid) {
+                None => Place::adopted(held.tiers),
+                Some(place) => Place { tiers: place.tiers.union(held.tiers), ..place },
+            };
+            shard.put(ufid, place);
         });
         control.reserve(ports);
     }
 
-    /// Flows that were there before the fast path.
-    fn enlist_flows_of_base(&self) {
+    /// Flows that were there before the provider are refused by it so far.
+    fn enlist_flows_of_base(&self, slot: &Slot) {
         self.base.sweep(&mut |ufid, _| {
             let mut shard = self.table.shard(ufid);
-            if shard.get(ufid).is_none() && self.base.flow(ufid).is_some() {
-                shard.put(ufid, Place::Base(Refusal::TierDisabled));
+            let place = shard.get(ufid).unwrap_or(Place {
+                state: State::Settled,
+                tiers: TierSet::NONE,
+                refusals: TierRefusals::NONE,
+            });
+            if !place.tiers.meets(slot.tiers()) && self.base.flow(ufid).is_some() {
+                let mut place = place;
+                place.refusals.set(slot.tiers(), Some(Refusal::TierDisabled));
+                shard.put(ufid, place);
             }
         });
         self.changed.store(true, Ordering::Release);
     }
 
-    /// True after [`PlacedDatapath::begin`].
-    pub fn is_begun(&self) -> bool {
-        self.fast.get().is_some()
+    /// True after [`PlacedDatapath::begin`] of these tiers.
+    pub fn is_begun(&self, tiers: TierSet) -> bool {
+        self.slots.of(tiers).is_some_and(Slot::is_begun)
     }
 
-    /// Makes the miss device, in the calling thread's network namespace, has a packet thread of
-    /// `base` serve it, and attaches the ports that are there. Called once, after
+    /// True when some provider is there.
+    pub fn has_provider(&self) -> bool {
+        !self.slots.are_empty()
+    }
+
+    /// Attaches ports, those that are there and later ones, to the provider of these tiers. Where
+    /// the provider sends misses up, a miss device is made first, in the calling thread's network
+    /// namespace, and a packet thread of `base` serves it. Called once for each provider, after
     /// [`PlacedDatapath::begin`].
     ///
     /// # Errors
     ///
-    /// The system's words. Ports then stay in the base: nobody would take what the fast path
-    /// passes up.
-    pub fn serve_misses(self: &Arc<Self>, base: &UserspaceDatapath) -> io::Result<()> {
-        let Some(fast) = self.fast_path() else { return Ok(()) };
-        match self.make_miss_device(fast, base) {
-            Ok(()) => {
-                self.open();
-                Ok(())
-            }
-            Err(e) => {
-                self.give_up(&e);
-                Err(e)
-            }
+    /// The system's words. Ports then stay out of the provider: no thread would take the packets
+    /// that it passes up.
+    pub fn serve(self: &Arc<Self>, tiers: TierSet, base: &UserspaceDatapath) -> io::Result<()> {
+        let Some(provider) = self.slots.of(tiers).and_then(Slot::provider) else { return Ok(()) };
+        if provider.misses().is_some()
+            && let Err(e) = self.make_miss_device(provider, base)
+        {
+            self.give_up(tiers, &e);
+            return Err(e);
         }
+        self.open(tiers);
+        Ok(())
     }
 
-    /// Attaches ports from now on, and those that are there.
-    pub(crate) fn open(&self) {
-        self.control().open();
-        self.place_ports();
+    /// Attaches ports to a provider from now on, and those that are there.
+    pub(crate) fn open(&self, tiers: TierSet) {
+        self.for_blockers(&mut self.control(), tiers, |blockers| blockers.broken = None);
+        self.place_ports(tiers);
     }
 
-    /// Ports stay in the base from now on: there is no device for packets that the fast path
-    /// passes up.
-    pub fn give_up(&self, error: &io::Error) {
+    /// Ports stay out of a provider from now on: there is no miss device.
+    fn give_up(&self, tiers: TierSet, error: &io::Error) {
         let detail = format!("the device for packets without a flow: {error}");
-        self.control().give_up(Reason::new(Refusal::TierUnavailable, detail));
-        self.place_ports();
+        let reason = Reason::new(Refusal::TierUnavailable, detail);
+        self.block(&mut self.control(), tiers, reason);
+        self.place_ports(tiers);
     }
 
-    /// The miss device failed, most likely since somebody deleted it: all flows and ports go on in
-    /// the base.
-    pub(crate) fn leave_fast_path(&self, fast: &dyn FastPath) {
+    /// The miss device failed, most likely because it was deleted: all flows and ports go on
+    /// without this provider.
+    pub(crate) fn leave_provider(&self, slot: &Slot) {
         tracing::error!(
             target: "dpif",
             "the device for packets that BPF passes up is gone: everything goes on in userspace \
              until the switch is started again, which makes a new one",
         );
-        fast.set_miss_device(0);
+        if let Some(channel) = slot.provider().and_then(|provider| provider.misses()) {
+            channel.set_miss_device(0);
+        }
         let detail = "the device for packets without a flow is gone; a restart makes a new one";
         let mut control = self.control();
-        control.give_up(Reason::new(Refusal::TierUnavailable, detail));
-        self.close_gates(Refusal::TierUnavailable);
+        self.block(&mut control, slot.tiers(), Reason::new(Refusal::TierUnavailable, detail));
+        self.close_ports(slot.tiers(), Refusal::TierUnavailable);
         drop(control);
-        self.place_ports();
+        self.place_ports(slot.tiers());
+    }
+
+    /// No port is attached to the provider of these tiers, for this reason.
+    fn block(&self, control: &mut Control, tiers: TierSet, reason: Reason) {
+        self.for_blockers(control, tiers, |blockers| blockers.broken = Some(reason));
+    }
+
+    pub(crate) fn for_blockers<T>(
+        &self,
+        control: &mut Control,
+        tiers: TierSet,
+        change: impl FnOnce(&mut crate::control::Blockers) -> T,
+    ) -> Option<T> {
+        let place = self.slots.iter().position(|slot| slot.tiers() == tiers)?;
+        control.blockers.get_mut(place).map(change)
     }
 
     fn make_miss_device(
         self: &Arc<Self>,
-        fast: &Arc<dyn FastPath>,
+        provider: &Arc<dyn OffloadProvider>,
         base: &UserspaceDatapath,
     ) -> io::Result<()> {
         let tap = miss::open().map_err(|e| io::Error::other(e.to_string()))?;
         let ifindex = tap.ifindex();
-        let handover = MissQueue::new(tap, fast.clone(), Arc::downgrade(self), self.new_giver());
-        base.add_miss_source(Box::new(handover))?;
-        fast.set_miss_device(ifindex);
+        let this: Arc<dyn MissListener> = self.clone();
+        let source = self.sources.fetch_add(1, Ordering::Relaxed);
+        let queue = MissQueue::new(tap, provider.clone(), Arc::downgrade(&this), source);
+        base.add_miss_source(Box::new(queue))?;
+        if let Some(channel) = provider.misses() {
+            channel.set_miss_device(ifindex);
+        }
         Ok(())
     }
 
-    /// A number for who hands batches over.
-    pub(crate) fn new_giver(&self) -> Giver {
-        self.givers.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// The fast path, when there is one.
-    pub fn fast_path(&self) -> Option<&Arc<dyn FastPath>> {
-        self.fast.get()?.as_ref().ok()
-    }
-
-    /// Why there is no fast path, when there is none.
-    pub fn unavailable(&self) -> Option<Reason> {
-        match self.fast.get() {
-            None => Some(Control::not_begun()),
-            Some(fast) => fast.as_ref().err().cloned(),
-        }
-    }
-
-    pub(crate) fn gates(&self) -> Arc<Gates> {
-        self.gates.read().unwrap_or_else(PoisonError::into_inner).clone()
+    pub(crate) fn eligibility(&self) -> Arc<Eligibility> {
+        self.eligibility.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Changes what flows may do from now on.
-    pub(crate) fn change_gates(&self, change: impl FnOnce(&mut Gates)) {
-        let mut gates = self.gates.write().unwrap_or_else(PoisonError::into_inner);
-        change(Arc::make_mut(&mut gates));
+    pub(crate) fn change_eligibility(&self, change: impl FnOnce(&mut Eligibility)) {
+        let mut eligibility = self.eligibility.write().unwrap_or_else(PoisonError::into_inner);
+        change(Arc::make_mut(&mut eligibility));
         self.changed.store(true, Ordering::Release);
     }
 
@@ -215,20 +250,38 @@ impl PlacedDatapath {
 
     /// Removes everything that would go on forwarding without the daemon.
     pub fn cleanup(&self) {
-        self.end(true);
-    }
-
-    fn end(&self, cleanup: bool) {
-        if let Some(fast) = self.fast_path() {
-            fast.set_miss_device(0);
-            fast.close(cleanup);
+        for (_, provider) in self.slots.present() {
+            close(&**provider, true);
         }
-        if cleanup { self.base.cleanup() } else { self.base.shutdown() }
+        self.base.cleanup();
     }
 
-    /// The reason that every flow has when there is no fast path.
-    pub(crate) fn no_fast_path(&self) -> Option<Refusal> {
-        self.unavailable().map(|reason| reason.refusal)
+    /// The reasons of the providers that are not there.
+    pub(crate) fn absent_refusals(&self) -> TierRefusals {
+        let mut refusals = TierRefusals::NONE;
+        for slot in self.slots.iter() {
+            refusals.set(slot.tiers(), slot.absent().map(|reason| reason.refusal));
+        }
+        refusals
+    }
+}
+
+fn close(provider: &dyn OffloadProvider, cleanup: bool) {
+    if let Some(channel) = provider.misses() {
+        channel.set_miss_device(0);
+    }
+    provider.close(cleanup);
+}
+
+impl MissListener for PlacedDatapath {
+    fn batch_done(&self, source: BatchSource) {
+        self.settle_batch(source);
+    }
+
+    fn device_lost(&self, tiers: TierSet) {
+        if let Some(slot) = self.slots.of(tiers) {
+            slot.lost_misses.store(true, Ordering::Release);
+        }
     }
 }
 
@@ -250,9 +303,12 @@ impl Datapath for PlacedDatapath {
         PlacedDatapath::maintain(self);
     }
 
-    /// Stops; what the fast path holds goes on forwarding.
+    /// Stops; flows that providers hold go on where they can.
     fn shutdown(&self) {
-        self.end(false);
+        for (_, provider) in self.slots.present() {
+            close(&**provider, false);
+        }
+        self.base.shutdown();
     }
 }
 

@@ -1,36 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Flows on their way to the fast path.
+//! Flows on their way to the providers.
 //!
-//! A flow is installed while its first packet is being processed in userspace. Were it put into
-//! the fast path at once, the next packet could overtake the first. So a flow that is installed
-//! in the midst of a batch from the miss device waits until that batch is processed and sent,
-//! and, while more packets of its port are on their way up, for some more batches.
+//! A flow is installed while its first packet is being processed in userspace. If a provider had
+//! it at once, the next packet could overtake the first. So a flow that is installed within a
+//! batch from a miss device waits until that batch is processed and sent, and, while more packets
+//! of its port are on their way up, for some more batches.
 
 use datapath::{PortNo, Ufid};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Batches that a flow waits for packets of its port that are still on their way up. In a flood
-/// there always are some; a batch takes some tens of microseconds.
-const PATIENCE: u8 = 16;
-/// Flows that wait for no batch in particular, taken at the end of one.
+/// Number of batches that a flow waits for packets of its port that are still on their way up. In
+/// a flood there always are some; a batch takes some tens of microseconds.
+const MOST_BATCHES: u8 = 16;
+/// Number of flows that wait for no batch in particular and are taken at the end of one.
 const STRAYS_AT_ONCE: usize = 32;
 
-/// Who hands batches over: a number from 1; 0 is nobody in particular.
-pub(crate) type Giver = u32;
+/// A miss device that batches come from: a number from 1; 0 is none in particular.
+pub(crate) type BatchSource = u32;
 
 thread_local! {
-    /// The giver of the batch that this thread is processing.
-    static BATCH: Cell<Giver> = const { Cell::new(0) };
+    /// The source of the batch that this thread is processing.
+    static BATCH: Cell<BatchSource> = const { Cell::new(0) };
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     ufid: Ufid,
     in_port: PortNo,
-    giver: Giver,
-    patience: u8,
+    source: BatchSource,
+    batches_left: u8,
     /// [`Queue::overdue`] went by once.
     old: bool,
 }
@@ -39,14 +39,14 @@ struct Waiting {
 #[derive(Debug, Default)]
 pub(crate) struct Queue(Mutex<VecDeque<Waiting>>);
 
-/// The giver of the batch that this thread is processing, if it is.
-pub(crate) fn present_batch() -> Option<Giver> {
-    Some(BATCH.get()).filter(|giver| *giver != 0)
+/// The source of the batch that this thread is processing, if it is.
+pub(crate) fn present_batch() -> Option<BatchSource> {
+    Some(BATCH.get()).filter(|source| *source != 0)
 }
 
-/// This thread begins to process a batch of `giver`.
-pub(crate) fn begin_batch(giver: Giver) {
-    BATCH.set(giver);
+/// This thread begins to process a batch of `source`.
+pub(crate) fn begin_batch(source: BatchSource) {
+    BATCH.set(source);
 }
 
 /// This thread has processed its batch and sent what was to be sent.
@@ -59,28 +59,34 @@ impl Queue {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A flow waits for the end of `giver`'s batch, or of any, when that is 0.
-    pub(crate) fn push(&self, ufid: Ufid, in_port: PortNo, giver: Giver) {
-        self.lock().push_back(Waiting { ufid, in_port, giver, patience: PATIENCE, old: false });
+    /// A flow waits for the end of `source`'s batch, or of any, when that is 0.
+    pub(crate) fn push(&self, ufid: Ufid, in_port: PortNo, source: BatchSource) {
+        self.lock().push_back(Waiting {
+            ufid,
+            in_port,
+            source,
+            batches_left: MOST_BATCHES,
+            old: false,
+        });
     }
 
-    /// The flows that wait no longer at the end of a batch of `giver`. `is_on_its_way` tells of
-    /// ports that have packets on their way up.
+    /// The flows that wait no longer at the end of a batch of `source`. `is_on_its_way` is
+    /// true for ports that have packets on their way up.
     pub(crate) fn ready(
         &self,
-        giver: Giver,
+        source: BatchSource,
         mut is_on_its_way: impl FnMut(PortNo) -> bool,
     ) -> Vec<Ufid> {
         let mut queue = self.lock();
         let mut ready = Vec::new();
         let mut strays = STRAYS_AT_ONCE;
         queue.retain_mut(|waiting| {
-            let is_stray = waiting.giver == 0;
-            if !is_stray && waiting.giver != giver || is_stray && strays == 0 {
+            let is_stray = waiting.source == 0;
+            if !is_stray && waiting.source != source || is_stray && strays == 0 {
                 return true;
             }
-            waiting.patience = waiting.patience.saturating_sub(1);
-            if waiting.patience > 0 && is_on_its_way(waiting.in_port) {
+            waiting.batches_left = waiting.batches_left.saturating_sub(1);
+            if waiting.batches_left > 0 && is_on_its_way(waiting.in_port) {
                 return true;
             }
             strays -= usize::from(is_stray);
@@ -124,7 +130,7 @@ mod tests {
         let queue = Queue::default();
         queue.push(Ufid(1), PortNo(1), 1);
         let turns = (1..100).find(|_| !queue.ready(1, |_| true).is_empty());
-        assert_eq!(turns, Some(usize::from(PATIENCE)));
+        assert_eq!(turns, Some(usize::from(MOST_BATCHES)));
     }
 
     #[test]

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is where, in numbers (`dpctl/offload-stats-show`).
+//! Numbers of flows by place and by reason (`dpctl/offload-stats-show`).
 
 use crate::placed::PlacedDatapath;
-use datapath::{Counters, Refusal, Tier};
+use datapath::{Counters, OffloadProvider, Refusal, Tier};
 
-/// A tier.
+/// The flows of a tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TierStats {
-    /// Which.
+    /// The tier.
     pub tier: Tier,
     /// Flows whose fastest tier this is.
     pub flows: usize,
@@ -16,81 +16,75 @@ pub struct TierStats {
 /// A reason why flows are not in a faster tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReasonStats {
-    /// Which.
+    /// The reason.
     pub reason: Refusal,
-    /// Flows that are in userspace only, for this reason, now.
+    /// Flows that are in userspace only, for this reason among others, now.
     pub flows: usize,
-    /// Flows that are in a fast tier but not in the fastest of their ingress port, for this
-    /// reason, now.
+    /// Flows that are in a faster tier but not in every one of their ingress port, for this
+    /// reason among others, now.
     pub partial: usize,
     /// Times that a flow was refused for this reason since start.
     pub refusals: u64,
 }
 
-/// All of it.
+/// Where flows are, and why not elsewhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OffloadStats {
-    /// Flows in all.
+    /// Number of all flows.
     pub flows: usize,
-    /// Flows that an earlier daemon left and that are not looked at yet.
+    /// Flows that an earlier daemon left and that are not checked yet.
     pub adopted: usize,
-    /// Tiers, fastest first, userspace last.
+    /// Flows by tier, fastest first, userspace last.
     pub tiers: Vec<TierStats>,
     /// Reasons that there were, in the order of [`Refusal::ALL`].
     pub reasons: Vec<ReasonStats>,
-    /// Packets that flows in fast tiers took since start.
+    /// Packets that flows in faster tiers took since start.
     pub fast_packets: u64,
-    /// Packets that fast tiers sent up since start.
+    /// Packets that faster tiers sent up to userspace since start.
     pub sent_up: u64,
 }
 
 impl PlacedDatapath {
-    /// Numbers of flows by tier and by reason.
+    /// Returns numbers of flows by tier and by reason.
     pub fn offload_stats(&self) -> OffloadStats {
         let tally = &self.table.tally;
         let flows = self.lookups().flows;
-        let Some(fast) = self.fast_path() else {
-            return self.stats_without_fast_path(flows);
-        };
+        let present = || self.slots.present();
+        let tiers = present().flat_map(|(slot, _)| slot.tiers().tiers());
         let mut tiers: Vec<TierStats> =
-            fast.tiers().tiers().map(|tier| TierStats { tier, flows: tally.on(tier) }).collect();
+            tiers.map(|tier| TierStats { tier, flows: tally.on(tier) }).collect();
         let in_fast: usize = tiers.iter().map(|t| t.flows).sum();
         tiers.push(TierStats { tier: Tier::Userspace, flows: flows.saturating_sub(in_fast) });
-        let reasons = Refusal::ALL.into_iter().map(|reason| ReasonStats {
+        let sent_up = |provider: &dyn OffloadProvider| provider.misses().map_or(0, |m| m.sent_up());
+        OffloadStats {
+            flows,
+            adopted: tally.adopted(),
+            tiers,
+            reasons: self.reasons(flows),
+            fast_packets: present().map(|(_, provider)| provider.lookups().hits).sum(),
+            sent_up: present().map(|(_, provider)| sent_up(&**provider)).sum(),
+        }
+    }
+
+    fn reasons(&self, flows: usize) -> Vec<ReasonStats> {
+        if self.slots.are_empty() {
+            let absent = self.absent_refusals().distinct();
+            let stats = |reason| ReasonStats { reason, flows, partial: 0, refusals: 0 };
+            return absent.map(stats).collect();
+        }
+        let tally = &self.table.tally;
+        let stats = Refusal::ALL.into_iter().map(|reason| ReasonStats {
             reason,
             flows: tally.refused(reason),
             partial: tally.lacking(reason),
             refusals: tally.refused_ever(reason),
         });
-        OffloadStats {
-            flows,
-            adopted: tally.adopted(),
-            tiers,
-            reasons: reasons.filter(|r| r.flows > 0 || r.partial > 0 || r.refusals > 0).collect(),
-            fast_packets: fast.lookups().hits,
-            sent_up: fast.sent_up(),
-        }
+        stats.filter(|r| r.flows > 0 || r.partial > 0 || r.refusals > 0).collect()
     }
 
-    /// Times that a flow was refused for `reason` since start; see [`ReasonStats::refusals`].
+    /// Returns how often a flow was refused for `reason` since start; see
+    /// [`ReasonStats::refusals`].
     pub fn refusals(&self, reason: Refusal) -> u64 {
         self.table.tally.refused_ever(reason)
-    }
-
-    fn stats_without_fast_path(&self, flows: usize) -> OffloadStats {
-        let reason = self.no_fast_path().map(|reason| ReasonStats {
-            reason,
-            flows,
-            partial: 0,
-            refusals: 0,
-        });
-        OffloadStats {
-            flows,
-            adopted: 0,
-            tiers: vec![TierStats { tier: Tier::Userspace, flows }],
-            reasons: reason.into_iter().collect(),
-            fast_packets: 0,
-            sent_up: 0,
-        }
     }
 }

@@ -1,55 +1,68 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Where each flow is.
 //!
-//! One small entry a flow, sharded by identity; a shard's lock is held while a flow changes its
-//! place, so that who reads statistics under it never sees a flow in two places or in none.
+//! One small entry a flow, sharded by identity. A shard's lock is held while a flow changes its
+//! place, so that a reader of statistics under it never sees a flow in two places or in none.
 
-use crate::TierSet;
 use datapath::shards::{self, SHARDS, shard_of};
-use datapath::{FlowStats, Megaflow, Refusal, Tier, Ufid};
+use datapath::{FlowStats, Megaflow, PortNo, Refusal, Tier, TierRefusals, TierSet, Ufid, Verdict};
 use hashbrown::HashMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const REFUSALS: usize = Refusal::ALL.len();
 
+/// What is under way with a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Nothing.
+    Settled,
+    /// It is to be offered to the providers that do not hold it.
+    Queued,
+    /// It is in providers only, where an earlier daemon left it. Otherwise every flow is in the
+    /// base, too.
+    Adopted,
+    /// It is on its way out of a provider. Nobody reads its statistics now.
+    Leaving,
+}
+
 /// Where a flow is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// In the base only, for this reason.
-    Base(Refusal),
-    /// In the base; on its way to the fast path.
-    Queued,
-    /// In the base and in the fast path.
-    Fast {
-        /// Tiers that run it.
-        tiers: TierSet,
-        /// Why these are not all tiers of its ingress port.
-        lacks: Option<Refusal>,
-    },
-    /// In the fast path only: an earlier daemon left it there.
-    Adopted(TierSet),
-    /// On its way out of the fast path. Its statistics are nobody's to read now.
-    Leaving(Refusal),
+pub(crate) struct Place {
+    pub(crate) state: State,
+    /// Tiers of providers that run it.
+    pub(crate) tiers: TierSet,
+    /// Why other tiers of its ingress port do not.
+    pub(crate) refusals: TierRefusals,
 }
 
 impl Place {
-    /// Why it is not wholly in its port's fast tiers.
-    pub(crate) fn refusal(self) -> Option<Refusal> {
-        match self {
-            Place::Base(refusal) | Place::Leaving(refusal) => Some(refusal),
-            Place::Queued => Some(Refusal::Unsettled),
-            Place::Fast { lacks, .. } => lacks,
-            Place::Adopted(_) => None,
-        }
+    /// Where `verdict` says.
+    pub(crate) fn settled(verdict: Verdict) -> Place {
+        Place { state: State::Settled, tiers: verdict.tiers, refusals: verdict.refusals }
     }
 
-    /// Tiers that run it beside the base.
-    pub(crate) fn tiers(self) -> TierSet {
-        match self {
-            Place::Fast { tiers, .. } | Place::Adopted(tiers) => tiers,
-            _ => TierSet::NONE,
-        }
+    /// In the base; to be offered to the tiers that `verdict` names.
+    pub(crate) fn queued(verdict: Verdict) -> Place {
+        let mut refusals = verdict.refusals;
+        refusals.set(verdict.tiers, Some(Refusal::Unsettled));
+        Place { state: State::Queued, tiers: TierSet::NONE, refusals }
+    }
+
+    /// Where an earlier daemon left it.
+    pub(crate) fn adopted(tiers: TierSet) -> Place {
+        Place { state: State::Adopted, tiers, refusals: TierRefusals::NONE }
+    }
+
+    /// True when a provider of these tiers holds the flow and the base does, too.
+    pub(crate) fn is_held_by(self, tiers: TierSet) -> bool {
+        self.state != State::Adopted && self.tiers.meets(tiers)
+    }
+
+    /// A provider of the tiers `of` holds the flow where `verdict` says.
+    pub(crate) fn hold(&mut self, of: TierSet, verdict: Verdict) {
+        self.tiers = self.tiers.minus(of).union(verdict.tiers.intersection(of));
+        self.refusals.set_from(of, verdict.refusals);
     }
 }
 
@@ -57,23 +70,30 @@ impl Place {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) place: Place,
+    /// The last sweep, modulo 2^16, that had begun when a provider got or lost the flow.
+    changed: u16,
     /// Packets at the last sweep, the low half.
     seen: u32,
     /// Packets between the last two sweeps; `u32::MAX` before it had any.
     pub(crate) recent: u32,
-    /// The last sweep that had begun when the flow came to the fast path.
-    came: u32,
 }
 
 impl Entry {
-    /// True when the flow has been in the fast path since before this sweep began. (False, too, of
-    /// one that was there for half of all numbers of sweeps: who asks then reads again.)
-    pub(crate) fn came_before(&self, sweep: u32) -> bool {
-        sweep.wrapping_sub(self.came).wrapping_sub(1) < u32::MAX / 2
+    /// True when the same providers hold the flow since before this sweep began. (False, too,
+    /// after half of all numbers of sweeps without [`Entry::stays`]: its statistics are then read
+    /// again.)
+    pub(crate) fn is_since_before(&self, sweep: u32) -> bool {
+        let sweep = sweep as u16; // modulo 2^16
+        sweep.wrapping_sub(self.changed).wrapping_sub(1) < u16::MAX / 2
+    }
+
+    /// The same providers hold the flow since before this sweep began, as was seen.
+    pub(crate) fn stays(&mut self, sweep: u32) {
+        self.changed = (sweep as u16).wrapping_sub(1); // modulo 2^16
     }
 
     /// Remembers how busy the flow is.
-    pub(crate) fn note(&mut self, packets: u64) {
+    pub(crate) fn count(&mut self, packets: u64) {
         let low = packets as u32; // the low half is meant: only differences count
         self.recent = low.wrapping_sub(self.seen);
         self.seen = low;
@@ -119,13 +139,12 @@ impl Tally {
         self.change(place, |n| {
             n.fetch_add(1, Ordering::Relaxed);
         });
-        let refusal = match place {
-            Place::Base(refusal) => Some(refusal),
-            Place::Fast { lacks, .. } => lacks,
-            _ => None,
-        };
-        if let Some(n) = refusal.and_then(|r| self.refused_ever.get(r as usize)) {
-            n.fetch_add(1, Ordering::Relaxed);
+        if place.state == State::Settled {
+            for refusal in place.refusals.distinct() {
+                if let Some(n) = self.refused_ever.get(refusal as usize) {
+                    n.fetch_add(1, Ordering::Relaxed);
+                }
+            }
         }
     }
 
@@ -136,18 +155,17 @@ impl Tally {
     }
 
     fn change(&self, place: Place, change: impl Fn(&AtomicUsize)) {
-        if let Some(tier) = place.tiers().fastest() {
+        if let Some(tier) = place.tiers.fastest() {
             self.tiers.get(tier as usize).into_iter().for_each(&change);
         }
-        let of = match place {
-            Place::Adopted(_) => {
-                change(&self.adopted);
-                None
-            }
-            Place::Fast { .. } => place.refusal().and_then(|r| self.lacking.get(r as usize)),
-            _ => place.refusal().and_then(|r| self.refused.get(r as usize)),
-        };
-        of.into_iter().for_each(&change);
+        if place.state == State::Adopted {
+            change(&self.adopted);
+        }
+        let of = if place.tiers.is_empty() { &self.refused } else { &self.lacking };
+        // Most flows have none.
+        for refusal in place.refusals.distinct() {
+            of.get(refusal as usize).into_iter().for_each(&change);
+        }
     }
 
     /// Flows whose fastest tier this is.
@@ -160,17 +178,17 @@ impl Tally {
         self.adopted.load(Ordering::Relaxed)
     }
 
-    /// Flows that are in the base only, for this reason.
+    /// Flows that are in the base only, for this reason among others.
     pub(crate) fn refused(&self, reason: Refusal) -> usize {
         self.refused.get(reason as usize).map_or(0, |n| n.load(Ordering::Relaxed))
     }
 
-    /// Flows that are in fewer fast tiers than their port, for this reason.
+    /// Flows that are in fewer tiers of providers than their port, for this reason.
     pub(crate) fn lacking(&self, reason: Refusal) -> usize {
         self.lacking.get(reason as usize).map_or(0, |n| n.load(Ordering::Relaxed))
     }
 
-    /// How often a flow was refused for this reason.
+    /// Times that a flow was refused for this reason.
     pub(crate) fn refused_ever(&self, reason: Refusal) -> u64 {
         self.refused_ever.get(reason as usize).map_or(0, |n| n.load(Ordering::Relaxed))
     }
@@ -185,8 +203,13 @@ pub(crate) struct Shard<'a> {
 #[derive(Debug, Default)]
 struct Flows {
     entries: HashMap<Id, Entry, foldhash::fast::RandomState>,
-    /// What flows counted in the fast path before they left it.
+    /// What flows counted in providers before they left them.
     carried: HashMap<Id, FlowStats, foldhash::fast::RandomState>,
+}
+
+/// The ingress port of a flow.
+pub(crate) fn in_port(flow: &Megaflow) -> PortNo {
+    PortNo(flow.matching.key().in_port.get())
 }
 
 /// Adds the counts of one place to those of another.
@@ -208,29 +231,29 @@ impl Shard<'_> {
         self.flows.entries.get_mut(&id(ufid))
     }
 
-    /// Reads what is known of some flows, so that looking at each of them then does not wait for
-    /// memory: reads do not wait for each other.
-    pub(crate) fn touch(&self, ufids: impl Iterator<Item = Ufid>) {
+    /// Reads what is known of some flows, so that the reads of each do not wait for memory later:
+    /// reads do not wait for each other.
+    pub(crate) fn prefetch(&self, ufids: impl Iterator<Item = Ufid>) {
         let read = |ufid| self.flows.entries.get(&id(ufid)).map_or(0, |entry| entry.seen);
         std::hint::black_box(ufids.map(read).fold(0, u32::wrapping_add));
     }
 
-    /// Puts a flow to `place`, one that is not there too.
+    /// Puts a flow to `place`, also one that was nowhere.
     pub(crate) fn put(&mut self, ufid: Ufid, place: Place) {
-        let sweep = self.table.sweeps.load(Ordering::Acquire);
-        let is_fast = |place| matches!(place, Place::Fast { .. });
+        let sweep = self.table.sweeps.load(Ordering::Acquire) as u16; // modulo 2^16
+        let holders = |place: Place| self.table.groups.iter().map(move |g| g.meets(place.tiers));
         let entry = self.flows.entries.entry(id(ufid));
         match entry {
             hashbrown::hash_map::Entry::Occupied(mut there) => {
                 let there = there.get_mut();
                 self.table.tally.leave(there.place);
-                if is_fast(place) && !is_fast(there.place) {
-                    there.came = sweep;
+                if !holders(place).eq(holders(there.place)) {
+                    there.changed = sweep;
                 }
                 there.place = place;
             }
             hashbrown::hash_map::Entry::Vacant(vacant) => {
-                vacant.insert(Entry { place, seen: 0, recent: u32::MAX, came: sweep });
+                vacant.insert(Entry { place, changed: sweep, seen: 0, recent: u32::MAX });
             }
         }
         self.table.tally.enter(place);
@@ -247,7 +270,7 @@ impl Shard<'_> {
         self.flows.carried.get(&id(ufid)).copied().unwrap_or_default()
     }
 
-    /// Keeps what a flow counted in the fast path.
+    /// Keeps what a flow counted in a provider that it leaves.
     pub(crate) fn carry(&mut self, ufid: Ufid, stats: FlowStats) {
         if stats != FlowStats::default() {
             let sum = self.flows.carried.entry(id(ufid)).or_default();
@@ -268,29 +291,31 @@ impl Shard<'_> {
 pub(crate) struct Table {
     shards: Vec<Mutex<Flows>>,
     pub(crate) tally: Tally,
-    /// Sweeps of the fast path that have begun.
+    /// Sweeps of the providers that have begun.
     sweeps: AtomicU32,
+    /// The tiers of each provider.
+    groups: Vec<TierSet>,
 }
 
-impl Default for Table {
-    fn default() -> Table {
+impl Table {
+    /// A table for providers with these tiers.
+    pub(crate) fn new(groups: Vec<TierSet>) -> Table {
         Table {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             tally: Tally::default(),
             sweeps: AtomicU32::new(0),
+            groups,
         }
     }
-}
 
-impl Table {
     fn locked<'a>(&'a self, flows: &'a Mutex<Flows>) -> Shard<'a> {
         // Whole entries only: a panicked holder does no harm.
         Shard { flows: flows.lock().unwrap_or_else(PoisonError::into_inner), table: self }
     }
 
-    /// The number of a sweep of the fast path that begins now; see [`Entry::came_before`]. Who sees
-    /// a flow in that sweep that left later sees this number when the flow comes again: it leaves
-    /// and comes under the same locks of the fast path.
+    /// The number of a sweep of the providers that begins now; see [`Entry::is_since_before`]. A
+    /// flow that leaves a provider during the sweep and comes again has this number or a later one,
+    /// so the counts that the sweep saw of it are ignored.
     pub(crate) fn begin_sweep(&self) -> u32 {
         self.sweeps.fetch_add(1, Ordering::AcqRel).wrapping_add(1)
     }
@@ -300,13 +325,13 @@ impl Table {
         self.locked(&self.shards[shard_of(ufid)])
     }
 
-    /// Reads where some flows will be; see [`shards::prefetch`].
+    /// Reads the places where some flows will be; see [`shards::prefetch`].
     pub(crate) fn prefetch(&self, flows: &[&Megaflow]) {
         let lock = |n: usize| self.locked(&self.shards[n]);
         shards::prefetch(flows, lock, |shard, ufid| shard.get(ufid).is_some());
     }
 
-    /// Forgets all flows; `act` runs while nobody can change one.
+    /// Forgets all flows; `act` runs while no flow can change.
     pub(crate) fn clear(&self, act: impl FnOnce()) {
         let mut shards: Vec<Shard<'_>> = self.shards.iter().map(|s| self.locked(s)).collect();
         act();
@@ -340,15 +365,32 @@ mod tests {
         assert_eq!(ufid(id(n)), n);
     }
 
+    fn table() -> Table {
+        Table::new(vec![TierSet::of(Tier::Tc), TierSet::XDP_AND_TCX])
+    }
+
+    fn queued() -> Place {
+        Place::queued(Verdict::granted(TierSet::TCX))
+    }
+
+    fn base(refusal: Refusal) -> Place {
+        Place::settled(Verdict::refused(TierSet::TCX, refusal))
+    }
+
+    fn fast(tiers: TierSet, xdp: Option<Refusal>) -> Place {
+        let mut place = Place::settled(Verdict::granted(tiers));
+        place.refusals.set(TierSet::of(Tier::Xdp), xdp);
+        place
+    }
+
     #[test]
     fn the_tally_follows_every_change() {
-        let table = Table::default();
+        let table = table();
         let (a, b) = (Ufid(1), Ufid(65));
-        table.shard(a).put(a, Place::Queued);
+        table.shard(a).put(a, queued());
         assert_eq!(table.tally.refused(Refusal::Unsettled), 1);
-        table.shard(a).put(a, Place::Base(Refusal::TableFull));
-        let lacks = Some(Refusal::UnverifiedPeer);
-        table.shard(b).put(b, Place::Fast { tiers: TierSet::TCX, lacks });
+        table.shard(a).put(a, base(Refusal::TableFull));
+        table.shard(b).put(b, fast(TierSet::TCX, Some(Refusal::UnverifiedPeer)));
         assert_eq!(table.tally.refused(Refusal::Unsettled), 0);
         assert_eq!(table.tally.refused(Refusal::TableFull), 1);
         assert_eq!((table.tally.on(Tier::Tcx), table.tally.on(Tier::Xdp)), (1, 0));
@@ -362,35 +404,55 @@ mod tests {
     }
 
     #[test]
-    fn a_stay_in_the_fast_path_is_older_than_the_sweeps_that_began_in_it() {
-        let table = Table::default();
+    fn a_stay_in_a_provider_is_older_than_the_sweeps_that_began_in_it() {
+        let table = table();
         let a = Ufid(1);
-        let fast = |lacks| Place::Fast { tiers: TierSet::TCX, lacks };
-        let came_before = |sweep| table.shard(a).entry(a).unwrap().came_before(sweep);
+        let before = |sweep| table.shard(a).entry(a).unwrap().is_since_before(sweep);
         let first = table.begin_sweep();
-        table.shard(a).put(a, Place::Queued);
-        table.shard(a).put(a, fast(None));
-        assert!(!came_before(first));
+        table.shard(a).put(a, queued());
+        table.shard(a).put(a, fast(TierSet::TCX, None));
+        assert!(!before(first));
         let second = table.begin_sweep();
-        assert!(came_before(second));
-        table.shard(a).put(a, fast(Some(Refusal::UnverifiedPeer)));
-        assert!(came_before(second), "the same stay");
-        table.shard(a).put(a, Place::Base(Refusal::Evicted));
-        table.shard(a).put(a, fast(None));
-        assert!(!came_before(second));
+        assert!(before(second));
+        table.shard(a).put(a, fast(TierSet::XDP_AND_TCX, None));
+        table.shard(a).put(a, fast(TierSet::TCX, Some(Refusal::UnverifiedPeer)));
+        assert!(before(second), "the same stay");
+        table.shard(a).put(a, fast(TierSet::TCX.with(Tier::Tc), None));
+        assert!(!before(second), "another provider holds it, too");
+        let third = table.begin_sweep();
+        assert!(before(third));
+        table.shard(a).put(a, fast(TierSet::TCX, None));
+        assert!(!before(third), "no more");
+        table.shard(a).put(a, base(Refusal::Evicted));
+        table.shard(a).put(a, fast(TierSet::TCX, None));
+        assert!(!before(third));
         table.sweeps.store(u32::MAX, Ordering::Relaxed);
-        table.shard(a).put(a, Place::Base(Refusal::Evicted));
-        table.shard(a).put(a, fast(None));
-        assert!(came_before(table.begin_sweep()), "numbers begin anew");
+        table.shard(a).put(a, base(Refusal::Evicted));
+        table.shard(a).put(a, fast(TierSet::TCX, None));
+        assert!(before(table.begin_sweep()), "numbers start again");
+    }
+
+    #[test]
+    fn a_stay_may_last_for_longer_than_numbers_do() {
+        let table = table();
+        let a = Ufid(1);
+        table.shard(a).put(a, fast(TierSet::TCX, None));
+        for _ in 0..200_000 {
+            let sweep = table.begin_sweep();
+            let mut shard = table.shard(a);
+            let entry = shard.entry(a).unwrap();
+            assert!(entry.is_since_before(sweep));
+            entry.stays(sweep);
+        }
     }
 
     #[test]
     fn busyness_is_between_two_sweeps() {
-        let mut entry = Entry { place: Place::Queued, seen: 0, recent: u32::MAX, came: 0 };
-        entry.note(7);
+        let mut entry = Entry { place: queued(), changed: 0, seen: 0, recent: u32::MAX };
+        entry.count(7);
         assert_eq!(entry.recent, 7);
-        entry.note(u64::from(u32::MAX) + 3);
-        entry.note(u64::from(u32::MAX) + 5);
+        entry.count(u64::from(u32::MAX) + 3);
+        entry.count(u64::from(u32::MAX) + 5);
         assert_eq!(entry.recent, 2);
     }
 }

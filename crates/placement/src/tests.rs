@@ -4,6 +4,6 @@
 mod adoption;
 mod fakes;
 mod flows;
-mod handover;
-mod moves;
+mod migration;
 mod ports;
+mod rx_ownership;

@@ -3,13 +3,13 @@
 
 use clock::Clock;
 use datapath::{
-    Action, Actions, Flows, Megaflow, Packets, PortNo, PortSpec, Ports, Tier, Ufid, Upcall,
-    UpcallFactory, UpcallKind, Upcaller,
+    Action, Actions, Flows, Megaflow, Packets, PortNo, PortSpec, Ports, Tier, TierSet, Ufid,
+    Upcall, UpcallFactory, UpcallKind, Upcaller,
 };
-use datapath_bpf::BpfDatapath;
+use datapath_bpf::{BpfDatapath, BpfProvider};
 use datapath_userspace::UserspaceDatapath;
 use flow::{Field, Key, Mask, Match};
-use placement::{FastPath, KernelProber, PlacedDatapath};
+use placement::PlacedDatapath;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use testing::Netns;
@@ -72,11 +72,11 @@ fn cable() {
     let clock = Clock::new();
     let base =
         UserspaceDatapath::new("netdev@test", clock.clone(), datapath_userspace::Config::default());
-    let placed = PlacedDatapath::new(base.clone(), Box::new(KernelProber::default()));
+    let placed = PlacedDatapath::new(base.clone(), vec![datapath_bpf::provider_slot()]);
     let config = datapath_bpf::Config { max_flows: 4096, ..datapath_bpf::Config::default() };
     let bpf = Arc::new(BpfDatapath::open(config, clock).expect("BPF"));
-    placed.begin(Ok(bpf as Arc<dyn FastPath>));
-    placed.serve_misses(&base).expect("a miss device");
+    placed.begin(TierSet::XDP_AND_TCX, Ok(Arc::new(BpfProvider::new(bpf))));
+    placed.serve(TierSet::XDP_AND_TCX, &base).expect("a miss device");
     let cable = Arc::new(Cable { placed: Arc::downgrade(&placed), misses: AtomicU64::new(0) });
     placed.set_upcall_factory(Arc::new(Answerer(cable.clone())));
     for (name, number) in [("va", 1), ("vb", 2)] {
@@ -98,14 +98,14 @@ fn cable() {
     let stats = placed.offload_stats();
     println!("{stats:?}\nmisses {}, packets {packets}", cable.misses.load(Ordering::Relaxed));
     for flow in placed.dump() {
-        println!("{} {:?} {:?} {:?}", flow.flow.ufid, flow.tier, flow.refusal, flow.stats);
-        assert_eq!((flow.tier, flow.refusal), (Tier::Tcx, None));
+        println!("{} {:?} {:?} {:?}", flow.flow.ufid, flow.tier, flow.refusals, flow.stats);
+        assert_eq!((flow.tier, flow.refusals.nearest()), (Tier::Tcx, None));
     }
     // 120 echoes and their answers, and not one of them twice. A packet that missed is no flow's.
     let seen = packets + cable.misses.load(Ordering::Relaxed);
     assert!((240..280).contains(&seen), "{seen}");
     assert!(stats.fast_packets >= 200, "{stats:?}");
-    placed.set_enabled(false);
+    placed.set_blocked(TierSet::XDP_AND_TCX, Some(datapath_bpf::disabled()));
     a.sh("ping -q -c 5 -i 0.02 -W 2 10.9.0.2");
     let mut after = 0;
     placed.sweep(&mut |_, stats| after += stats.packets);

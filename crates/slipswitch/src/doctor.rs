@@ -8,7 +8,7 @@
 use crate::place::Place;
 use anyhow::{Result, bail};
 use clap::Args;
-use placement::{Settings, TierReport, survey};
+use datapath_bpf::{SurveySettings, TierReport, survey};
 use std::cell::LazyCell;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -92,7 +92,7 @@ fn host(place: &Place) -> String {
 fn other_ends(daemon: Option<i32>) -> &'static str {
     let process = daemon.map_or_else(|| "self".to_owned(), |pid| pid.to_string());
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
-    if placement::hears_other_ends(&status) {
+    if datapath_bpf::hears_other_ends(&status) {
         "what veths' other ends do is heard at once"
     } else {
         "what veths' other ends do is looked for each 5 s: with CAP_NET_BROADCAST it is heard at once"
@@ -101,10 +101,10 @@ fn other_ends(daemon: Option<i32>) -> &'static str {
 
 /// What the database says of an interface, under what the command line says. `enabled`: places of
 /// flows in the kernel are not switched off.
-fn settings(place: &Place, name: &str, options: &Options, enabled: bool) -> Settings {
+fn settings(place: &Place, name: &str, options: &Options, enabled: bool) -> SurveySettings {
     let [object, tier, mode, kind] = row(place, name).unwrap_or_default();
-    let defaults = Settings::default();
-    Settings {
+    let defaults = SurveySettings::default();
+    SurveySettings {
         enabled,
         tier: options.tier.clone().or(tier),
         mode: options.xdp_mode.clone().or(mode),
@@ -145,10 +145,10 @@ fn columns_of<const N: usize>(
     values.try_into().ok()
 }
 
-fn interface(settings: &Settings, name: &str) -> String {
+fn interface(settings: &SurveySettings, name: &str) -> String {
     let mut out = format!("{name}\n");
     out.extend(survey(name, settings).iter().map(line));
-    for line in settings.object.iter().flat_map(|path| placement::about_object(path, None)) {
+    for line in settings.object.iter().flat_map(|path| datapath_bpf::about_object(path, None)) {
         out += &format!("  {line}\n");
     }
     out

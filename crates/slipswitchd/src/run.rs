@@ -11,7 +11,7 @@ use bridge::switch::Switch;
 use clock::Clock;
 use datapath::Datapath;
 use datapath_userspace::UserspaceDatapath;
-use placement::{KernelProber, PlacedDatapath};
+use placement::PlacedDatapath;
 use process::{Dirs, Signals};
 use std::cell::RefCell;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -180,8 +180,9 @@ fn assemble(args: &Args, dirs: &Dirs) -> Result<(Shared, Arc<Notify>)> {
     let userspace = UserspaceDatapath::new(name, clock.clone(), config);
     // In dummy mode everything runs on this thread, in order, so that tests are exact.
     let threads = args.dummy == DummyLevel::Off;
-    let placed =
-        threads.then(|| PlacedDatapath::new(userspace.clone(), Box::new(KernelProber::default())));
+    // What makes flows faster, fastest first.
+    let tiers = vec![datapath_bpf::provider_slot()];
+    let placed = threads.then(|| PlacedDatapath::new(userspace.clone(), tiers));
     let datapath: Arc<dyn Datapath> = match &placed {
         Some(placed) => placed.clone(),
         None => userspace.clone(),

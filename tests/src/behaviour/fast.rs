@@ -3,12 +3,12 @@
 
 use super::PORTS;
 use clock::Clock;
-use datapath::{Flows, PortNo, Tier, Ufid};
+use datapath::{Flows, PortNo, Tier, TierSet, Ufid};
 use datapath_bpf::grace::Grace;
-use datapath_bpf::{BpfDatapath, Config, Unavailable};
+use datapath_bpf::{BpfDatapath, BpfProvider, Config, Unavailable};
 use datapath_userspace::UserspaceDatapath;
 use packet::Packet;
-use placement::{FastPath, KernelProber, PlacedDatapath};
+use placement::PlacedDatapath;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -56,9 +56,9 @@ impl Fast {
             Err(e @ (Unavailable::Permission(_) | Unavailable::Kernel { .. })) => return Err(e),
             Err(e) => panic!("{e}"),
         };
-        let placed = PlacedDatapath::new(base.clone(), Box::new(KernelProber::default()));
-        placed.begin(Ok(bpf.clone()));
-        placed.serve_misses(base).expect("root can make a tap device");
+        let placed = PlacedDatapath::new(base.clone(), vec![datapath_bpf::provider_slot()]);
+        placed.begin(TierSet::XDP_AND_TCX, Ok(Arc::new(BpfProvider::new(bpf.clone()))));
+        placed.serve(TierSet::XDP_AND_TCX, base).expect("root can make a tap device");
         Ok(Fast {
             tier,
             placed,
@@ -84,13 +84,13 @@ impl Fast {
         let state = tiers.into_iter().find(|t| t.tier == self.tier).expect("all are listed").state;
         assert_eq!(state, Ok(()), "port {number}");
         if self.tier == Tier::Xdp {
-            assert_eq!(self.placed.redirect_state(number), Some(Ok(())), "port {number}");
+            assert_eq!(self.placed.output_state(number, Tier::Xdp), Some(Ok(())), "port {number}");
         }
     }
 
     /// BPF adds up what its flows took when it looks at each.
     pub(super) fn bring_up_to_date(&self) {
-        FastPath::sweep(&*self.bpf, &mut |_, _| {});
+        self.bpf.sweep(&mut |_, _| {});
     }
 
     pub(super) fn wait_for_programs(&self) {

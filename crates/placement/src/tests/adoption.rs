@@ -2,9 +2,9 @@
 //! What an earlier daemon left.
 
 use super::fakes::*;
-use crate::TierSet;
 use datapath::{
-    Action, AdoptedPort, FlowStats, Flows, PortNo, PortSpec, Ports, Refusal, Tier, Ufid, Userdata,
+    Action, AdoptedPort, FlowStats, Flows, PortNo, PortSpec, Ports, Refusal, Tier, TierSet, Ufid,
+    Userdata,
 };
 
 /// A fast path with ports 5 (interface 2) and 6 (interface 3) and flows from 5: 1 and 2 to 6,
@@ -118,14 +118,13 @@ fn flows_that_know_ports_by_other_numbers_are_not_adopted() {
     assert_eq!(b.add("veth2", "system", None), 1, "5 for those flows");
     b.placed.install(&flow(7, 1, &[output(1)])).unwrap();
     assert_eq!(b.place(7), (Tier::Userspace, Some(Refusal::TierDisabled)));
-    b.placed.begin(Ok(b.fast.clone()));
-    b.placed.open();
+    b.begin();
     assert!(!b.fast.has(1) && b.placed.offload_stats().adopted == 0);
     // What was there before goes to the fast path.
     for _ in 0..3 {
         b.placed.maintain();
     }
     assert_eq!(b.place(7), (Tier::Tcx, None));
-    assert_eq!(b.placed.would_run(&flow(8, 1, &[output(1)])), Ok(Tier::Tcx));
-    assert_eq!(b.placed.would_run(&flow(8, 1, &[output(9)])), Err(Refusal::PortNotHere));
+    assert_eq!(b.placed.would_run(&flow(8, 1, &[output(1)])).outcome(), Ok(Tier::Tcx));
+    assert_eq!(b.placed.would_run(&flow(8, 1, &[output(9)])).outcome(), Err(Refusal::PortNotHere));
 }

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The made-up parts.
 
-use crate::fit::XdpFacts;
-use crate::flows::in_port;
-use crate::{Attachment, Base, FastPath, Held, PlacedDatapath, Prober, Reason, Taker, TierSet};
+use crate::table::in_port;
+use crate::{Base, PlacedDatapath};
 use clock::{Clock, Millis};
+use datapath::TierSet;
+use datapath::offload::{OffloadProvider, ProviderSlot, Reason};
 use datapath::{
     Action, Actions, AdoptedPort, Counters, Datapath, DropReason, FlowDump, FlowStats, Flows,
     LookupStats, Megaflow, MeterConfig, MeterStats, Meters, Origin, Packets, PortCounts, PortError,
     PortInfo, PortNo, PortSpec, Ports, Refusal, Tier, Ufid, UpcallFactory,
 };
+use datapath_bpf::fit::XdpFacts;
+use datapath_bpf::{Attachment, Backend, BpfProvider, Held, HookSet, Prober, RxOwner};
 use datapath_model::Model;
 use flow::{Field, Key, Match};
 use netdev::{Device, DeviceStats, Kind, Reception, Status};
@@ -114,6 +117,9 @@ impl Base for FakeBase {
     }
     fn opens_muted(&self) -> bool {
         self.opens_muted.load(Ordering::Relaxed)
+    }
+    fn ifindex(&self, name: &str) -> Option<u32> {
+        number_in(name)
     }
     fn cleanup(&self) {
         self.model.shutdown();
@@ -227,12 +233,33 @@ pub(super) enum Step {
     Filter,
     /// The skb hook.
     Hook(bool),
-    Taker(Taker),
+    Owner(RxOwner),
     /// Packets that were between the two are through.
     Wait,
 }
 
-/// A fast path that writes down what happens.
+/// Which tiers a port is attached to.
+pub(super) fn tiers_at(attachment: &Attachment) -> TierSet {
+    match (attachment.hooks.xdp, attachment.hooks.tc) {
+        (Some(_), true) => TierSet::XDP_AND_TCX,
+        (Some(_), false) => TierSet::of(Tier::Xdp),
+        (None, true) => TierSet::TCX,
+        (None, false) => TierSet::NONE,
+    }
+}
+
+fn tiers_of(hooks: HookSet) -> TierSet {
+    let bits = [(HookSet::XDP, Tier::Xdp), (HookSet::TC, Tier::Tcx)];
+    let tiers = bits.into_iter().filter(|(hook, _)| hooks.contains(*hook));
+    tiers.fold(TierSet::NONE, |tiers, (_, tier)| tiers.with(tier))
+}
+
+fn hooks_of(tiers: TierSet) -> HookSet {
+    let bits = [(HookSet::XDP, Tier::Xdp), (HookSet::TC, Tier::Tcx)];
+    bits.into_iter().filter(|(_, tier)| tiers.has(*tier)).map(|(hook, _)| hook).collect()
+}
+
+/// BPF's programs and tables, which write down what happens.
 #[derive(Default)]
 pub(super) struct FakeFast {
     pub(super) flows: Mutex<BTreeMap<Ufid, FakeFlow>>,
@@ -257,7 +284,7 @@ pub(super) struct FakeFast {
     pub(super) filter: Option<File>,
     /// Ports whose counts begin anew.
     pub(super) forgotten: Mutex<Vec<PortNo>>,
-    pub(super) takers: Mutex<BTreeMap<(PortNo, u32), Taker>>,
+    pub(super) owners: Mutex<BTreeMap<(PortNo, u32), RxOwner>>,
     pub(super) steps: Arc<Mutex<Vec<Step>>>,
     /// What happens before the next flows are removed.
     pub(super) before_removal: Mutex<Option<Meanwhile>>,
@@ -303,10 +330,14 @@ impl FakeFast {
     }
 
     pub(super) fn tiers_of(&self, port: u32) -> Option<TierSet> {
-        lock(&self.ports).get(&PortNo(port)).map(|a| a.tiers)
+        lock(&self.ports).get(&PortNo(port)).map(tiers_at)
     }
 
-    fn answer(&self, flow: &Megaflow, allowed: TierSet) -> Result<TierSet, Refusal> {
+    fn answer(&self, flow: &Megaflow, allowed: HookSet) -> Result<HookSet, Refusal> {
+        self.tiers_for(flow, tiers_of(allowed)).map(hooks_of)
+    }
+
+    fn tiers_for(&self, flow: &Megaflow, allowed: TierSet) -> Result<TierSet, Refusal> {
         if let Some(refusal) = *lock(&self.refuse) {
             return Err(refusal);
         }
@@ -316,34 +347,31 @@ impl FakeFast {
     }
 }
 
-impl FastPath for FakeFast {
-    fn tiers(&self) -> TierSet {
-        TierSet::XDP_AND_TCX
-    }
+impl Backend for FakeFast {
     fn adopted_ports(&self) -> Vec<AdoptedPort> {
         lock(&self.adopted).clone()
     }
     fn attach(&self, port: PortNo, attachment: &Attachment) -> Result<(), Reason> {
         for (tier, reason) in &*lock(&self.attach_errors) {
-            if attachment.tiers.has(*tier) {
+            if tiers_at(attachment).has(*tier) {
                 return Err(reason.clone());
             }
         }
         lock(&self.ports).insert(port, *attachment);
         let key = (port, attachment.ifindex);
-        let is_hooked = attachment.tiers.has(Tier::Tcx);
-        if is_hooked && !lock(&self.takers).contains_key(&key) {
-            lock(&self.takers).insert(key, Taker::ProgramsAlone);
-            self.step(Step::Taker(Taker::ProgramsAlone));
+        let is_hooked = attachment.hooks.tc;
+        if is_hooked && !lock(&self.owners).contains_key(&key) {
+            lock(&self.owners).insert(key, RxOwner::ProgramsAlone);
+            self.step(Step::Owner(RxOwner::ProgramsAlone));
         }
         self.step(Step::Hook(is_hooked));
         if !is_hooked {
-            lock(&self.takers).remove(&key);
+            lock(&self.owners).remove(&key);
         }
         Ok(())
     }
     fn use_object(&self, port: PortNo, object: Option<&Path>) -> Result<(), Reason> {
-        let at_xdp = lock(&self.ports).get(&port).is_some_and(|a| a.tiers.has(Tier::Xdp));
+        let at_xdp = lock(&self.ports).get(&port).is_some_and(|a| a.hooks.xdp.is_some());
         assert!(!at_xdp, "attached while it is changed");
         lock(&self.objects).remove(&port);
         let Some(path) = object else { return Ok(()) };
@@ -364,13 +392,13 @@ impl FastPath for FakeFast {
     fn filter(&self) -> Option<BorrowedFd<'_>> {
         self.filter.as_ref().map(AsFd::as_fd)
     }
-    fn set_taker(&self, port: PortNo, ifindex: u32, taker: Taker) -> Result<(), Reason> {
-        lock(&self.takers).insert((port, ifindex), taker);
-        self.step(Step::Taker(taker));
+    fn set_rx_owner(&self, port: PortNo, ifindex: u32, owner: RxOwner) -> Result<(), Reason> {
+        lock(&self.owners).insert((port, ifindex), owner);
+        self.step(Step::Owner(owner));
         Ok(())
     }
-    fn takes(&self, port: PortNo, ifindex: u32) -> bool {
-        lock(&self.takers).get(&(port, ifindex)).is_some_and(|taker| *taker != Taker::Socket)
+    fn owns_rx(&self, port: PortNo, ifindex: u32) -> bool {
+        lock(&self.owners).get(&(port, ifindex)).is_some_and(|owner| *owner != RxOwner::Socket)
     }
     fn wait_for_packets(&self) {
         self.step(Step::Wait);
@@ -378,7 +406,7 @@ impl FastPath for FakeFast {
     fn detach(&self, port: PortNo) {
         lock(&self.ports).remove(&port);
         lock(&self.targets).remove(&port);
-        lock(&self.takers).retain(|(p, _), _| *p != port);
+        lock(&self.owners).retain(|(p, _), _| *p != port);
         self.step(Step::Hook(false));
     }
     fn set_port(&self, port: PortNo, mtu: u32, up: bool) {
@@ -399,14 +427,14 @@ impl FastPath for FakeFast {
     fn note_taken(&self, _port: PortNo, _count: u64) {}
     fn hold_back(&self, _port: PortNo, _until: u64) {}
     fn resync_taken(&self) {}
-    fn is_on_its_way(&self, port: PortNo) -> Option<bool> {
-        Some(lock(&self.on_their_way).contains(&port))
+    fn is_on_its_way(&self, port: PortNo) -> bool {
+        lock(&self.on_their_way).contains(&port)
     }
-    fn would_take(&self, flow: &Megaflow, allowed: TierSet) -> Result<TierSet, Refusal> {
+    fn would_take(&self, flow: &Megaflow, allowed: HookSet) -> Result<HookSet, Refusal> {
         self.answer(flow, allowed)
     }
-    fn install(&self, flow: &Megaflow, allowed: TierSet) -> Result<TierSet, Refusal> {
-        let tiers = self.answer(flow, allowed)?;
+    fn install(&self, flow: &Megaflow, allowed: HookSet) -> Result<HookSet, Refusal> {
+        let hooks = self.answer(flow, allowed)?;
         let mut flows = lock(&self.flows);
         if flows.contains_key(&flow.ufid) {
             return Err(Refusal::Exists);
@@ -415,18 +443,18 @@ impl FastPath for FakeFast {
             return Err(Refusal::TableFull);
         }
         let stats = FlowStats::default();
-        flows.insert(flow.ufid, FakeFlow { flow: flow.clone(), tiers, stats });
+        flows.insert(flow.ufid, FakeFlow { flow: flow.clone(), tiers: tiers_of(hooks), stats });
         self.log(format!("install {}", flow.ufid.0));
-        Ok(tiers)
+        Ok(hooks)
     }
-    fn replace(&self, flow: &Megaflow, allowed: TierSet) -> Result<TierSet, Refusal> {
-        let tiers = self.answer(flow, allowed)?;
+    fn replace(&self, flow: &Megaflow, allowed: HookSet) -> Result<HookSet, Refusal> {
+        let hooks = self.answer(flow, allowed)?;
         let mut flows = lock(&self.flows);
         let held = flows.get_mut(&flow.ufid).ok_or(Refusal::Exists)?;
         held.flow = flow.clone();
-        held.tiers = tiers;
+        held.tiers = tiers_of(hooks);
         self.log(format!("replace {}", flow.ufid.0));
-        Ok(tiers)
+        Ok(hooks)
     }
     fn remove_many(&self, ufids: &[Ufid], each: &mut dyn FnMut(Ufid, FlowStats)) {
         FakeFast::meanwhile(&self.before_removal);
@@ -448,12 +476,12 @@ impl FastPath for FakeFast {
     fn flow(&self, ufid: Ufid) -> Option<Held> {
         let flows = lock(&self.flows);
         let held = flows.get(&ufid)?;
-        Some(Held { matching: held.flow.matching, tiers: held.tiers, stats: held.stats })
+        Some(Held { matching: held.flow.matching, hooks: hooks_of(held.tiers), stats: held.stats })
     }
     fn actions(&self, ufid: Ufid) -> Option<Actions> {
         lock(&self.flows).get(&ufid).map(|held| held.flow.actions.clone())
     }
-    fn len(&self) -> usize {
+    fn flow_count(&self) -> usize {
         lock(&self.flows).len()
     }
     fn encodes_alike(&self, ufid: Ufid, actions: &Actions) -> bool {
@@ -525,6 +553,9 @@ impl Prober for FakeProber {
     }
 }
 
+/// The tiers of BPF.
+pub(super) const BPF: TierSet = TierSet::XDP_AND_TCX;
+
 /// All of it.
 pub(super) struct Bench {
     pub(super) base: Arc<FakeBase>,
@@ -539,29 +570,28 @@ impl Bench {
     }
 
     pub(super) fn with(fast: FakeFast) -> Bench {
-        fast.limit.store(1000, Ordering::Relaxed);
-        fast.max_meters.store(8, Ordering::Relaxed);
-        let fast = Arc::new(fast);
-        Bench::over(fast.clone(), Ok(fast as Arc<dyn FastPath>))
-    }
-
-    pub(super) fn over(fast: Arc<FakeFast>, path: Result<Arc<dyn FastPath>, Reason>) -> Bench {
-        let b = Bench::before(fast);
-        let is_there = path.is_ok();
-        b.placed.begin(path);
-        if is_there {
-            b.placed.open(); // what serve_misses does when it has made the device
-        }
+        let b = Bench::late(fast);
+        b.begin();
         b
     }
 
-    /// The fast path is still to begin.
-    pub(super) fn late(fast: FakeFast) -> Bench {
-        fast.limit.store(1000, Ordering::Relaxed);
-        Bench::before(Arc::new(fast))
+    /// There is no BPF, for this reason.
+    pub(super) fn without(reason: Reason) -> Bench {
+        let b = Bench::late(FakeFast::default());
+        b.placed.begin(BPF, Err(reason));
+        b
     }
 
-    fn before(fast: Arc<FakeFast>) -> Bench {
+    /// BPF is still to begin.
+    pub(super) fn late(fast: FakeFast) -> Bench {
+        Bench::over(Vec::new(), fast)
+    }
+
+    /// The same, with places before that of BPF.
+    pub(super) fn over(mut list: Vec<ProviderSlot>, fast: FakeFast) -> Bench {
+        fast.limit.store(1000, Ordering::Relaxed);
+        fast.max_meters.store(8, Ordering::Relaxed);
+        let fast = Arc::new(fast);
         let clock = Clock::new();
         clock.stop();
         let base = Arc::new(FakeBase {
@@ -577,9 +607,31 @@ impl Bench {
             mtu: AtomicUsize::new(1500),
             given_back: Mutex::default(),
         });
-        let prober = FakeProber::default();
-        let placed = PlacedDatapath::new(base.clone(), Box::new(prober.clone()));
-        Bench { base, fast, prober, placed }
+        list.push(datapath_bpf::provider_slot());
+        let placed = PlacedDatapath::new(base.clone(), list);
+        Bench { base, fast, prober: FakeProber::default(), placed }
+    }
+
+    /// Begins with BPF.
+    pub(super) fn begin(&self) {
+        let provider = BpfProvider::over(self.fast.clone(), Box::new(self.prober.clone()));
+        self.begin_with(BPF, Arc::new(provider));
+    }
+
+    /// Begins with a provider.
+    pub(super) fn begin_with(&self, tiers: TierSet, provider: Arc<dyn OffloadProvider>) {
+        self.placed.begin(tiers, Ok(provider));
+        self.placed.open(tiers); // what `serve` does when it has made the device
+    }
+
+    /// Takes flows out of BPF.
+    pub(super) fn withdraw(&self, flows: &[(Ufid, Refusal)]) {
+        let slot = self.placed.slots.of(BPF).unwrap();
+        self.placed.withdraw(slot, flows);
+    }
+
+    pub(super) fn set_enabled(&self, is_enabled: bool) {
+        self.placed.set_blocked(BPF, (!is_enabled).then(datapath_bpf::disabled));
     }
 
     pub(super) fn add(&self, name: &str, kind: &str, tier: Option<&str>) -> u32 {
@@ -595,7 +647,7 @@ impl Bench {
 
     pub(super) fn place(&self, ufid: u128) -> (Tier, Option<Refusal>) {
         let dump = self.placed.flow(Ufid(ufid)).unwrap();
-        (dump.tier, dump.refusal)
+        (dump.tier, dump.refusals.nearest())
     }
 
     pub(super) fn packets(&self, ufid: u128) -> u64 {

@@ -2,12 +2,13 @@
 //! Which tiers ports get.
 
 use super::fakes::*;
-use crate::fit::{PeerFacts, XdpFacts};
-use crate::{Reason, TierSet};
+use crate::miss::MissListener;
+use datapath::offload::Reason;
 use datapath::{
     Action, Datapath, Flows, MeterConfig, Meters, PortError, PortNo, PortSpec, Ports, Refusal,
-    Side, Tier,
+    Side, Tier, TierSet,
 };
+use datapath_bpf::fit::{PeerFacts, XdpFacts};
 use netdev::Reception::{Muted, Off, On};
 use std::sync::atomic::Ordering;
 
@@ -36,7 +37,7 @@ fn kinds_of_devices_get_their_hooks() {
     assert_eq!(states(&b, dummy), (Some(Refusal::DeviceKind), Some(Refusal::DeviceKind)));
     let ports = b.fast.ports.lock().unwrap().clone();
     assert_eq!(ports.len(), 4);
-    assert_eq!(ports[&PortNo(nic)].tiers, TierSet::XDP_AND_TCX);
+    assert_eq!(tiers_at(&ports[&PortNo(nic)]), TierSet::XDP_AND_TCX);
     assert_eq!((ports[&PortNo(nic)].side, ports[&PortNo(nic)].mtu), (Side::Device, 1500));
     assert_eq!((ports[&PortNo(host)].side, ports[&PortNo(host)].ifindex), (Side::Stack, 3));
     assert_eq!(ports[&PortNo(tap)].side, Side::Stack);
@@ -171,11 +172,11 @@ fn other_ends_are_looked_at_only_where_xdp_is_at_stake() {
     b.prober.veth.lock().unwrap().peer = Some(peer);
     let card = b.add("eth6", "system", None);
     assert_eq!(asked(), ["eth6", "veth1", "veth2", "veth3", "eth6"]);
-    assert_eq!(b.placed.redirect_state(PortNo(2)), Some(Ok(())));
+    assert_eq!(b.placed.output_state(PortNo(2), Tier::Xdp), Some(Ok(())));
     b.prober.veth.lock().unwrap().peer = None;
     b.placed.look_at_peers();
     assert_eq!(asked(), ["veth1", "veth2", "veth3", "eth6"]);
-    assert!(b.placed.redirect_state(PortNo(2)).unwrap().is_err());
+    assert!(b.placed.output_state(PortNo(2), Tier::Xdp).unwrap().is_err());
     b.placed.retier(PortNo(card), &spec("eth6", "system", Some("tcx"))).unwrap();
     b.placed.retier(PortNo(1), &spec("veth1", "system", Some("xdp"))).unwrap();
     asked();
@@ -213,12 +214,12 @@ fn the_whole_can_be_switched_off_and_on() {
     b.veths(2);
     b.placed.install(&flow(1, 1, &[output(2)])).unwrap();
     b.fast.count(1, 3);
-    b.placed.set_enabled(false);
+    b.set_enabled(false);
     assert_eq!(b.place(1), (Tier::Userspace, Some(Refusal::TierDisabled)));
     assert!(b.fast.ports.lock().unwrap().is_empty() && !b.fast.has(1));
     let late = b.add("veth3", "system", None);
     assert_eq!(states(&b, late).1, Some(Refusal::TierDisabled));
-    b.placed.set_enabled(true);
+    b.set_enabled(true);
     for _ in 0..3 {
         b.placed.maintain();
     }
@@ -232,7 +233,7 @@ fn without_the_miss_device_everything_goes_on_in_userspace() {
     b.veths(2);
     b.placed.install(&flow(1, 1, &[output(2)])).unwrap();
     b.fast.count(1, 3);
-    b.placed.lost_misses.store(true, Ordering::Release);
+    b.placed.device_lost(BPF);
     b.placed.maintain();
     let in_userspace = (Tier::Userspace, Some(Refusal::TierUnavailable));
     assert_eq!(b.place(1), in_userspace);
@@ -240,8 +241,8 @@ fn without_the_miss_device_everything_goes_on_in_userspace() {
     assert_eq!(states(&b, 1).1, Some(Refusal::TierUnavailable));
     assert_eq!(b.base.receiving.lock().unwrap().last(), Some(&(2, On)));
     // No setting brings the device back.
-    b.placed.set_enabled(false);
-    b.placed.set_enabled(true);
+    b.set_enabled(false);
+    b.set_enabled(true);
     (0..3).for_each(|_| b.placed.maintain());
     assert_eq!((b.place(1), b.packets(1)), (in_userspace, 3));
 }
@@ -260,7 +261,7 @@ fn the_next_port_of_a_number_begins_without_counts() {
 #[test]
 fn without_a_fast_path_everything_has_its_reason() {
     let reason = Reason::new(Refusal::NoPermission, "no CAP_BPF");
-    let b = Bench::over(std::sync::Arc::default(), Err(reason));
+    let b = Bench::without(reason);
     b.veths(2);
     b.placed.install(&flow(1, 1, &[output(2)])).unwrap();
     assert_eq!(b.place(1), (Tier::Userspace, Some(Refusal::NoPermission)));
@@ -374,7 +375,7 @@ fn a_port_may_have_a_program_of_its_own() {
     assert_eq!(b.place(1), (Tier::Xdp, None));
     assert_eq!(b.place(2), (Tier::Tcx, Some(Refusal::UnsupportedAction)));
     assert_eq!(b.place(3), (Tier::Xdp, None));
-    assert_eq!(b.placed.would_run(&two), Ok(Tier::Tcx));
+    assert_eq!(b.placed.would_run(&two).outcome(), Ok(Tier::Tcx));
     // Without it, ours runs them all.
     b.placed.retier(port, &own("eth1", None, None)).unwrap();
     assert!(b.fast.objects.lock().unwrap().is_empty());

@@ -127,6 +127,7 @@ refusal_counters! {
     Evicted => "evicted",
     UserObject => "user_object",
     PortSetsFull => "port_sets_full",
+    Lost => "lost",
 }
 
 /// Past values of all counters, newest last.

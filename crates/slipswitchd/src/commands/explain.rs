@@ -10,7 +10,7 @@ use super::trace::arguments::Arguments;
 use super::trace::{self, Traced};
 use super::{ANY, Answer, Commands};
 use crate::daemon::Daemon;
-use datapath::{FlowDump, Megaflow};
+use datapath::{FlowDump, Megaflow, Verdict};
 use flow::text::format_match;
 use flow::{Key, Match};
 use std::fmt::Write as _;
@@ -66,8 +66,7 @@ fn place(out: &mut String, daemon: &Daemon, traced: &Traced) {
         }
         None => {
             let would = match daemon.placed.as_ref().map(|p| p.would_run(&megaflow)) {
-                Some(Ok(tier)) => format!("would run at {}", tier.name()),
-                Some(Err(refusal)) => format!("would run in userspace: {refusal}"),
+                Some(would) => would_run(&would),
                 None => "would run in userspace".to_owned(),
             };
             let _ = writeln!(out, "  no such megaflow is in the datapath now; it {would}");
@@ -75,6 +74,17 @@ fn place(out: &mut String, daemon: &Daemon, traced: &Traced) {
     }
     let name = PortNames::of_datapath(daemon).name(in_port.0).unwrap_or_default();
     let _ = write!(out, "{name}\n{}", super::tiers::lines(daemon, in_port));
+}
+
+/// Where a megaflow would run, and why not faster.
+fn would_run(would: &Verdict) -> String {
+    let place = match would.tiers.fastest() {
+        Some(tier) => format!("at {}", tier.name()),
+        None => "in userspace".to_owned(),
+    };
+    let why =
+        if would.refusals.is_empty() { String::new() } else { format!(": {}", would.refusals) };
+    format!("would run {place}{why}")
 }
 
 /// The megaflow that packets with `key` meet: this one, or one that an earlier packet made.

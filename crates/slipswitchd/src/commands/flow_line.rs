@@ -20,7 +20,7 @@ pub(super) struct LineStyle<'a> {
 }
 
 /// `flow` in a line, without line feed. Datapaths' verbose lines end with how much of the flow a
-/// fast tier does, the fastest tier that has it, and the reason why not a faster one.
+/// fast tier does, the fastest tier that has it, and the reasons why not each faster one.
 pub(super) fn flow_line(flow: &FlowDump, now: Millis, style: LineStyle<'_>) -> String {
     let mut out = String::with_capacity(160);
     let matching = &flow.flow.matching;
@@ -41,8 +41,8 @@ pub(super) fn flow_line(flow: &FlowDump, now: Millis, style: LineStyle<'_>) -> S
     let _ = write!(out, ", actions:{actions}");
     if style.verbose && style.dpctl {
         let _ = write!(out, ", offloaded:{}, dp:{}", flow.offloaded.name(), flow.tier.name());
-        if let Some(refusal) = flow.refusal {
-            let _ = write!(out, ", reason:{refusal}");
+        if !flow.refusals.is_empty() {
+            let _ = write!(out, ", reason:{}", flow.refusals);
         }
     }
     out
@@ -165,7 +165,7 @@ mod tests {
             },
             stats: FlowStats::default(),
             tier,
-            refusal: None,
+            refusals: datapath::TierRefusals::NONE,
             offloaded,
         };
         let (no, yes) = (Offloaded::No, Offloaded::Yes);

@@ -36,11 +36,8 @@ pub(super) fn lines(daemon: &Daemon, port: PortNo) -> String {
             Err(reason) => writeln!(out, "  {name:<10} no   {reason}"),
         };
     }
-    for line in placed.about_object(port) {
+    for line in placed.about_port(port) {
         let _ = writeln!(out, "  {line}");
-    }
-    if let Some(Err(reason)) = placed.redirect_state(port) {
-        let _ = writeln!(out, "  others at XDP do not redirect to it: {reason}");
     }
     out
 }

@@ -5,30 +5,35 @@
 use super::state::State;
 use super::wanted::{Tunables, Wanted, WantedBridge};
 use crate::daemon::Daemon;
+use datapath::TierSet;
+use datapath::offload::OffloadProvider;
 use datapath_bpf::maps::{MAX_FLOWS, MAX_MASKS};
-use datapath_bpf::{BpfDatapath, Config, Unavailable};
-use placement::{FastPath, PlacedDatapath, Reason};
+use datapath_bpf::{BpfDatapath, BpfProvider, Config, Unavailable};
+use placement::PlacedDatapath;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// The tiers of BPF.
+const BPF: TierSet = TierSet::XDP_AND_TCX;
+
 /// True when flows may run in BPF.
 pub(super) fn is_on(d: &Daemon) -> bool {
-    d.placed.as_ref().is_some_and(|p| p.fast_path().is_some())
+    d.placed.as_ref().is_some_and(|p| p.has_provider())
 }
 
 /// Puts `bpf-offload` and `flow-restore-wait` into force; before the first port.
 pub(super) fn sync(d: &mut Daemon, state: &mut State, new: &Tunables) {
     let Some(placed) = d.placed.clone() else { return };
-    if new.bpf_offload && !placed.is_begun() {
+    if new.bpf_offload && !placed.is_begun(BPF) {
         begin(d, &placed, new);
         super::tunables::packet_threads(d, state, new);
     }
-    if !new.bpf_offload && !placed.is_begun() && !state.configured {
+    if !new.bpf_offload && !placed.is_begun(BPF) && !state.configured {
         discard(d, "other_config:bpf-offload=false");
     }
-    placed.set_enabled(new.bpf_offload);
-    if new.bpf_sizes != state.tunables.bpf_sizes && state.configured && placed.is_begun() {
+    placed.set_blocked(BPF, (!new.bpf_offload).then(datapath_bpf::disabled));
+    if new.bpf_sizes != state.tunables.bpf_sizes && state.configured && placed.is_begun(BPF) {
         state.remarks.info(
             "other_config:bpf-max-flows and bpf-max-masks are read when the tables are made: \
              restart after ovs-appctl exit --cleanup",
@@ -69,7 +74,7 @@ fn begin(d: &Daemon, placed: &Arc<PlacedDatapath>, new: &Tunables) {
     config.max_flows = size("bpf-max-flows", new.bpf_sizes.0, config.max_flows, MAX_FLOWS);
     config.max_masks = size("bpf-max-masks", new.bpf_sizes.1, config.max_masks, MAX_MASKS);
     let opened = BpfDatapath::open(config, d.clock.clone());
-    let fast = match opened {
+    let provider = match opened {
         Ok(bpf) => {
             if bpf.was_adopted() {
                 tracing::info!(
@@ -80,10 +85,10 @@ fn begin(d: &Daemon, placed: &Arc<PlacedDatapath>, new: &Tunables) {
                     d.directories.bpf_pins().display(),
                 );
             }
-            Ok(Arc::new(bpf) as Arc<dyn FastPath>)
+            Ok(Arc::new(BpfProvider::new(Arc::new(bpf))) as Arc<dyn OffloadProvider>)
         }
         Err(error) => {
-            let reason: Reason = placement::unavailable(&error);
+            let reason = datapath_bpf::unavailable(&error);
             tracing::warn!(target: "dpif", "flows run in userspace: {reason}");
             if !matches!(error, Unavailable::InUse(_)) {
                 discard(d, "its BPF tables cannot be gone on with");
@@ -91,9 +96,9 @@ fn begin(d: &Daemon, placed: &Arc<PlacedDatapath>, new: &Tunables) {
             Err(reason)
         }
     };
-    placed.begin(fast);
+    placed.begin(BPF, provider);
     d.switch.slow_path().expect_unknown_flows(); // those that were adopted
-    if let Err(error) = placed.serve_misses(&d.userspace) {
+    if let Err(error) = placed.serve(BPF, &d.userspace) {
         tracing::warn!(target: "dpif", "flows run in userspace: no device for packets that BPF passes up ({error})");
     }
 }

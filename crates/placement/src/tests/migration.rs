@@ -2,7 +2,7 @@
 //! A full fast path.
 
 use super::fakes::*;
-use crate::moves::EVICTIONS_AT_ONCE;
+use crate::migration::EVICTIONS_AT_ONCE;
 use datapath::{Datapath, Flows, Packets, PortNo, Ports, Refusal, Tier, Ufid};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
@@ -172,7 +172,7 @@ fn a_flow_that_leaves_and_comes_back_during_a_sweep_is_counted_once() {
     let b = Arc::new(full_bench(1000));
     b.placed.install(&flow(1, 1, &[output(2)])).unwrap();
     b.fast.count(1, 10);
-    let leave = || b.placed.withdraw(&[(Ufid(1), Refusal::TableFull)]);
+    let leave = || b.withdraw(&[(Ufid(1), Refusal::TableFull)]);
     let come = || {
         b.placed.maintain();
         assert_eq!(b.place(1), (Tier::Tcx, None));
@@ -209,7 +209,7 @@ fn a_review_waits_for_flows_that_another_thread_takes_out() {
         // A review that does not wait is over by now.
         std::thread::sleep(std::time::Duration::from_millis(100));
     }));
-    b.placed.withdraw(&[(Ufid(1), Refusal::TierDisabled)]);
+    b.withdraw(&[(Ufid(1), Refusal::TierDisabled)]);
     assert!(!said.recv().unwrap(), "it was still there when the review had ended");
 }
 
@@ -224,7 +224,7 @@ fn a_flow_that_left_for_a_reason_that_has_passed_comes_back() {
     }
     assert!(b.base.modify(Ufid(2), &[output(9)].into()), "it is still to leave");
     let reasons = [(Ufid(1), Refusal::NeedsUserspace), (Ufid(2), Refusal::PortNotHere)];
-    b.placed.withdraw(&reasons);
+    b.withdraw(&reasons);
     assert!(!b.fast.has(1) && !b.fast.has(2));
     assert_eq!(b.place(1), (Tier::Userspace, Some(Refusal::Unsettled)));
     for _ in 0..3 {
@@ -245,7 +245,7 @@ fn statistics_hold_while_flows_move() {
         let b = b.clone();
         std::thread::spawn(move || {
             for round in 0..30 {
-                b.placed.set_enabled(round % 2 == 1);
+                b.set_enabled(round % 2 == 1);
                 b.placed.maintain();
                 b.placed.maintain();
             }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Each packet of a port has one taker, whatever the port's tiers become.
+//! Each packet of a port has one owner, whatever the port's tiers become.
 
 use super::fakes::*;
-use crate::Taker;
 use datapath::{PortNo, Ports};
+use datapath_bpf::RxOwner;
 use netdev::Reception;
 use std::fs::File;
 use std::sync::atomic::Ordering;
@@ -14,7 +14,7 @@ struct Moment {
     reception: Reception,
     has_filter: bool,
     hook: bool,
-    taker: Option<Taker>,
+    owner: Option<RxOwner>,
 }
 
 impl Moment {
@@ -24,9 +24,9 @@ impl Moment {
             Step::Filter => self.has_filter = true,
             Step::Hook(hook) => {
                 self.hook = hook;
-                self.taker = self.taker.filter(|_| hook);
+                self.owner = self.owner.filter(|_| hook);
             }
-            Step::Taker(taker) => self.taker = Some(taker),
+            Step::Owner(owner) => self.owner = Some(owner),
             Step::Wait => {}
         }
         self
@@ -34,7 +34,7 @@ impl Moment {
 
     /// The packet meets the socket, which takes it or not; and whether it leaves with a note.
     fn socket(self) -> (bool, bool) {
-        let is_programs = self.taker.is_some_and(|taker| taker != Taker::Socket);
+        let is_programs = self.owner.is_some_and(|owner| owner != RxOwner::Socket);
         match self.reception {
             Reception::On if self.has_filter => (!is_programs, is_programs),
             Reception::On => (true, false),
@@ -43,10 +43,10 @@ impl Moment {
     }
 
     fn hook(self, has_note: bool) -> bool {
-        let takes = match self.taker {
+        let takes = match self.owner {
             None => false,
-            Some(Taker::Socket | Taker::Programs) => has_note,
-            Some(Taker::ProgramsAlone) => true,
+            Some(RxOwner::Socket | RxOwner::Programs) => has_note,
+            Some(RxOwner::ProgramsAlone) => true,
         };
         self.hook && takes
     }
@@ -85,7 +85,7 @@ fn changes(b: &Bench) -> Vec<(usize, String)> {
     let port = PortNo(b.add("veth1", "system", None));
     // Up to here it was nobody's, or everything went to an open socket.
     let mut now = steps(b).into_iter().fold(
-        Moment { reception: Reception::On, has_filter: false, hook: false, taker: None },
+        Moment { reception: Reception::On, has_filter: false, hook: false, owner: None },
         Moment::after,
     );
     let mut found = Vec::new();
@@ -100,7 +100,7 @@ fn changes(b: &Bench) -> Vec<(usize, String)> {
         follow(&|| b.placed.look_at_peers());
     }
     for is_on in [false, true, false, true] {
-        follow(&|| b.placed.set_enabled(is_on));
+        follow(&|| b.set_enabled(is_on));
     }
     for rate in [1000, 0] {
         follow(&|| b.placed.set_policing(port, rate, 0).unwrap());
@@ -135,14 +135,13 @@ fn no_packet_is_taken_twice_without_a_filter() {
 fn what_an_earlier_daemon_attached_is_taken_once_by_the_base() {
     let b = Bench::late(with_filter());
     b.base.opens_muted.store(true, Ordering::Relaxed);
-    b.fast.takers.lock().unwrap().insert((PortNo(1), 1), Taker::ProgramsAlone);
-    b.placed.begin(Ok(b.fast.clone()));
-    b.placed.open();
+    b.fast.owners.lock().unwrap().insert((PortNo(1), 1), RxOwner::ProgramsAlone);
+    b.begin();
     let start = Moment {
         reception: Reception::Muted,
         has_filter: false,
         hook: true,
-        taker: Some(Taker::ProgramsAlone),
+        owner: Some(RxOwner::ProgramsAlone),
     };
     b.add("veth1", "system", Some("userspace"));
     for (times, how) in takings(start, &steps(&b)) {

@@ -4,15 +4,17 @@
 //! Nothing is changed: no program is loaded, nothing attached. So what only an attempt can tell
 //! (whether a card's driver has XDP) is said to be tried.
 
+use crate::XdpMode;
 use crate::fit::{self, Wish};
-use crate::{KernelProber, Prober, Reason, XdpMode};
-use datapath::{Refusal, Tier};
+use crate::probe::{KernelProber, Prober};
+use datapath::offload::{Reason, tier_setting};
+use datapath::{Refusal, Tier, TierSet};
 use netdev::Kind;
 use std::path::{Path, PathBuf};
 
 /// Settings that a survey takes into account.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct SurveySettings {
     /// `other_config:bpf-offload`.
     pub enabled: bool,
     /// The port's `other_config:tier`.
@@ -27,9 +29,9 @@ pub struct Settings {
     pub pins: PathBuf,
 }
 
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings {
+impl Default for SurveySettings {
+    fn default() -> SurveySettings {
+        SurveySettings {
             enabled: true,
             tier: None,
             mode: None,
@@ -64,7 +66,7 @@ const CAP_BPF: u32 = 39;
 const BPF_FS_MAGIC: u64 = 0xcafe_4a11;
 
 /// What tiers the interface called `name` could be on, fastest first.
-pub fn survey(name: &str, settings: &Settings) -> Vec<TierReport> {
+pub fn survey(name: &str, settings: &SurveySettings) -> Vec<TierReport> {
     let host = Host::read(&settings.pins);
     let reports = reports(name, settings, &host, &KernelProber::default());
     reports.into_iter().map(|(tier, state)| TierReport { tier, state }).collect()
@@ -72,22 +74,22 @@ pub fn survey(name: &str, settings: &Settings) -> Vec<TierReport> {
 
 type State = (Tier, Result<String, Reason>);
 
-fn reports(name: &str, settings: &Settings, host: &Host, prober: &dyn Prober) -> Vec<State> {
+fn reports(name: &str, settings: &SurveySettings, host: &Host, prober: &dyn Prober) -> Vec<State> {
     let tcx = tcx(name, settings, host, prober);
     let xdp = tcx.as_ref().map_err(Reason::clone).and_then(|_| xdp(name, settings, prober));
     let userspace = Ok("holds every flow".to_owned());
     vec![(Tier::Xdp, xdp), (Tier::Tcx, tcx), (Tier::Userspace, userspace)]
 }
 
-fn wish(settings: &Settings) -> Result<Wish, Reason> {
-    let wish = Wish::parse(settings.tier.as_deref());
-    let wish = wish.map_err(|e| Reason::new(Refusal::TierSetting, e))?;
-    Ok(wish.with_object(settings.object.is_some()))
+fn wish(settings: &SurveySettings) -> Result<Wish, Reason> {
+    let tier = tier_setting(settings.tier.as_deref(), TierSet::XDP_AND_TCX);
+    let tier = tier.map_err(|e| Reason::new(Refusal::TierSetting, e))?;
+    Ok(Wish::of(tier).with_object(settings.object.is_some()))
 }
 
 fn tcx(
     name: &str,
-    settings: &Settings,
+    settings: &SurveySettings,
     host: &Host,
     prober: &dyn Prober,
 ) -> Result<String, Reason> {
@@ -115,7 +117,7 @@ fn tcx(
     })
 }
 
-fn xdp(name: &str, settings: &Settings, prober: &dyn Prober) -> Result<String, Reason> {
+fn xdp(name: &str, settings: &SurveySettings, prober: &dyn Prober) -> Result<String, Reason> {
     if Kind::from_type(&settings.kind) != Some(Kind::System) {
         return Err(Reason::new(Refusal::DeviceKind, "packets of the host are no raw frames"));
     }
@@ -243,18 +245,18 @@ mod tests {
         Host { kernel: Some((6, 1)), capabilities: u64::MAX, not_bpffs: None }
     }
 
-    fn refusals(name: &str, settings: &Settings, host: &Host) -> Vec<Option<Refusal>> {
+    fn refusals(name: &str, settings: &SurveySettings, host: &Host) -> Vec<Option<Refusal>> {
         let states = reports(name, settings, host, &Card);
         states.into_iter().map(|(_, state)| state.err().map(|r| r.refusal)).collect()
     }
 
     #[test]
     fn each_obstacle_has_its_reason() {
-        let plain = Settings::default();
+        let plain = SurveySettings::default();
         assert_eq!(refusals("eth0", &plain, &host()), [None, None, None]);
         let both = |refusal| [Some(refusal), Some(refusal), None];
         assert_eq!(refusals("eth9", &plain, &host()), both(Refusal::PortNotHere));
-        let off = Settings { enabled: false, ..plain.clone() };
+        let off = SurveySettings { enabled: false, ..plain.clone() };
         assert_eq!(refusals("eth0", &off, &host()), both(Refusal::TierDisabled));
         let old = Host { kernel: Some((5, 4)), ..host() };
         assert_eq!(refusals("eth0", &plain, &old), both(Refusal::KernelTooOld));
@@ -269,17 +271,17 @@ mod tests {
             ("tcx", [Some(Refusal::TierSetting), None, None]),
             ("quick", both(Refusal::TierSetting)),
         ] {
-            let set = Settings { tier: Some(tier.to_owned()), ..plain.clone() };
+            let set = SurveySettings { tier: Some(tier.to_owned()), ..plain.clone() };
             assert_eq!(refusals("eth0", &set, &host()), expected, "{tier}");
         }
-        let generic = Settings { mode: Some("generic".to_owned()), ..plain.clone() };
+        let generic = SurveySettings { mode: Some("generic".to_owned()), ..plain.clone() };
         let states = reports("eth0", &generic, &host(), &Card);
         assert!(states.iter().any(|(_, s)| s.as_ref().is_ok_and(|how| how.contains("behind"))));
-        let unheard = Settings { mode: Some("offload".to_owned()), ..plain.clone() };
+        let unheard = SurveySettings { mode: Some("offload".to_owned()), ..plain.clone() };
         assert_eq!(refusals("eth0", &unheard, &host()), [Some(Refusal::TierSetting), None, None]);
-        let internal = Settings { kind: "internal".to_owned(), ..plain.clone() };
+        let internal = SurveySettings { kind: "internal".to_owned(), ..plain.clone() };
         assert_eq!(refusals("br0", &internal, &host()), [Some(Refusal::DeviceKind), None, None]);
-        let dummy = Settings { kind: "dummy".to_owned(), ..plain };
+        let dummy = SurveySettings { kind: "dummy".to_owned(), ..plain };
         assert_eq!(refusals("p1", &dummy, &host()), both(Refusal::DeviceKind));
     }
 

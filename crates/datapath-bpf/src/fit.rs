@@ -7,9 +7,9 @@
 //! it run at the skb hook. As a place where packets come in, a NIC that nothing is known of is
 //! tried: the kernel says at once when the driver has no XDP.
 
-use crate::Reason;
-use datapath::Refusal;
-use datapath_bpf::XdpMode;
+use crate::XdpMode;
+use datapath::offload::Reason;
+use datapath::{Refusal, Tier};
 use netdev::{Endpoint, Kind};
 
 /// A port's `other_config:tier`.
@@ -27,24 +27,15 @@ pub enum Wish {
 }
 
 impl Wish {
-    const WORDS: [(&'static str, Wish); 4] = [
-        ("auto", Wish::Auto),
-        ("xdp", Wish::Xdp),
-        ("tcx", Wish::Tcx),
-        ("userspace", Wish::Userspace),
-    ];
-
-    /// Reads the setting; none is `auto`.
-    ///
-    /// # Errors
-    ///
-    /// A sentence that names the words there are.
-    pub fn parse(setting: Option<&str>) -> Result<Wish, String> {
-        let Some(text) = setting else { return Ok(Wish::Auto) };
-        let found = Wish::WORDS.into_iter().find(|(word, _)| *word == text);
-        found.map(|(_, wish)| wish).ok_or_else(|| {
-            format!("other_config:tier: \"{text}\" is not one of auto, xdp, tcx and userspace")
-        })
+    /// Returns the wish of a port whose `other_config:tier` names `tier`.
+    pub fn of(tier: Option<Tier>) -> Wish {
+        match tier {
+            // A card has what is faster; of the tiers here nothing is said.
+            None | Some(Tier::Tc) => Wish::Auto,
+            Some(Tier::Xdp) => Wish::Xdp,
+            Some(Tier::Tcx) => Wish::Tcx,
+            Some(Tier::Kernel | Tier::Userspace) => Wish::Userspace,
+        }
     }
 
     /// What is wanted of XDP: who gives a program of their own wants it to run.
@@ -55,9 +46,14 @@ impl Wish {
         }
     }
 
-    /// The word of the setting.
+    /// Returns the word of the setting.
     pub fn name(self) -> &'static str {
-        Wish::WORDS.into_iter().find(|(_, wish)| *wish == self).map_or("auto", |(word, _)| word)
+        match self {
+            Wish::Auto => "auto",
+            Wish::Xdp => Tier::Xdp.name(),
+            Wish::Tcx => Tier::Tcx.name(),
+            Wish::Userspace => Tier::Userspace.name(),
+        }
     }
 }
 
@@ -277,6 +273,8 @@ fn shown(driver: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use datapath::TierSet;
+    use datapath::offload::tier_setting;
 
     fn nic(driver: &str) -> XdpFacts {
         XdpFacts { driver: driver.into(), takes_tags_off: Some(false), ..XdpFacts::default() }
@@ -297,14 +295,10 @@ mod tests {
 
     #[test]
     fn the_setting_has_four_words() {
-        assert_eq!(Wish::parse(None), Ok(Wish::Auto));
-        for (word, wish) in Wish::WORDS {
-            assert_eq!(Wish::parse(Some(word)), Ok(wish));
-            assert_eq!(wish.name(), word);
-        }
-        let error = Wish::parse(Some("fast")).unwrap_err();
-        for (word, _) in Wish::WORDS {
-            assert!(error.contains(word), "{error}");
+        assert_eq!(Wish::of(None), Wish::Auto);
+        for wish in [Wish::Auto, Wish::Xdp, Wish::Tcx, Wish::Userspace] {
+            let read = tier_setting(Some(wish.name()), TierSet::XDP_AND_TCX);
+            assert_eq!(read.map(Wish::of), Ok(wish));
         }
     }
 

@@ -4,12 +4,12 @@
 use crate::fit::{PeerFacts, XdpFacts};
 use netdev::{Endpoint, Interface, Offloads, Peer, XdpProbe, XdpProber};
 
-/// What ports ask about devices.
+/// Reads facts about devices. A trait, so that tests can make devices up.
 pub trait Prober: Send + Sync {
-    /// The index of the interface called `name`, before it is opened as a port.
+    /// Returns the index of the interface called `name`; `None` when there is none.
     fn ifindex(&self, name: &str) -> Option<u32>;
 
-    /// What is known of the interface called `name`.
+    /// Returns what is known of the interface called `name`.
     fn xdp_facts(&self, name: &str) -> XdpFacts;
 }
 

@@ -7,14 +7,14 @@ use std::os::fd::BorrowedFd;
 use datapath::PortNo;
 
 use super::{BpfDatapath, lock};
-use crate::attachment::{AttachError, Taker};
+use crate::attachment::{AttachError, RxOwner};
 use crate::layout::MAX_PORTS;
 use crate::load::Hook;
 use crate::ports;
 
 impl BpfDatapath {
     /// The filter for packet sockets on interfaces where ports are or may be attached: see
-    /// [`Taker`]. It lets in what arrives where no port is attached.
+    /// [`RxOwner`]. It lets in what arrives where no port is attached.
     pub fn filter(&self) -> Option<BorrowedFd<'_>> {
         self.program(Hook::Tc.filter()?)
     }
@@ -22,17 +22,22 @@ impl BpfDatapath {
     /// Says whose packets are that arrive at `ifindex`, which is or is about to be that of `port`,
     /// from this instant. Without a word they are the programs' alone from
     /// [`BpfDatapath::attach`] on.
-    pub fn set_taker(&self, port: PortNo, ifindex: u32, taker: Taker) -> Result<(), AttachError> {
+    pub fn set_rx_owner(
+        &self,
+        port: PortNo,
+        ifindex: u32,
+        owner: RxOwner,
+    ) -> Result<(), AttachError> {
         if port.0 >= MAX_PORTS {
             return Err(AttachError::PortNumber(port));
         }
         let _one_at_a_time = lock(&self.ports);
-        ports::set_taker(self.maps(), ifindex, port.0, taker)
+        ports::set_rx_owner(self.maps(), ifindex, port.0, owner)
     }
 
     /// True when what arrives at `ifindex` is the programs', as that of `port`.
-    pub fn takes(&self, port: PortNo, ifindex: u32) -> bool {
-        ports::takes(self.maps(), ifindex, port.0)
+    pub fn owns_rx(&self, port: PortNo, ifindex: u32) -> bool {
+        ports::owns_rx(self.maps(), ifindex, port.0)
     }
 
     /// Returns when packets have gone through that were between the hooks of their device. Takes

@@ -1,0 +1,421 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What [`crate::BpfProvider`] needs of the programs and their tables. [`BpfDatapath`] has it; the
+//! tests of placement have one that writes down what happens.
+
+use crate::attachment::{AttachError, Attachment, Held, HookSet, RxOwner, Unavailable};
+use crate::{BpfDatapath, encode, miss};
+use datapath::offload::Reason;
+use datapath::{
+    Actions, AdoptedPort, DropReason, FlowStats, LookupStats, Megaflow, MeterConfig, MeterStats,
+    Origin, PortCounts, PortNo, Refusal, Ufid,
+};
+use packet::Packet;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+
+/// The programs at both hooks and their shared tables. Methods may be called from any thread.
+#[doc(hidden)]
+pub trait Backend: Send + Sync {
+    /// Returns the ports in tables that were taken over from an earlier daemon.
+    fn adopted_ports(&self) -> Vec<AdoptedPort>;
+
+    /// Attaches a port to exactly the hooks of `attachment`, or changes a port that is there. On an
+    /// error the port is as it was before, or not there at all.
+    ///
+    /// # Errors
+    ///
+    /// The first hook that failed.
+    fn attach(&self, port: PortNo, attachment: &Attachment) -> Result<(), Reason>;
+
+    /// Chooses the user's program that the port meets at XDP; `None`: ours. The program is loaded
+    /// now, and whatever was attached at XDP is detached: the next [`Backend::attach`] to XDP
+    /// attaches the new one. When this returns no flow runs there that [`Backend::suits_xdp`]
+    /// refuses. On an error it is as with `None`.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the object.
+    fn use_object(&self, port: PortNo, object: Option<&Path>) -> Result<(), Reason>;
+
+    /// Returns in lines what the user's program of a port says that it can do; `None` when there
+    /// is none, or it could not be used.
+    fn about_object(&self, _port: PortNo) -> Option<String> {
+        None
+    }
+
+    /// Checks whether XDP can run a flow: its actions can be done there, there is room for what
+    /// they need, and the program of its ingress port knows them.
+    ///
+    /// # Errors
+    ///
+    /// What is lacking.
+    fn suits_xdp(&self, flow: &Megaflow) -> Result<(), Refusal>;
+
+    /// Follows a change of [`flow::extract::vlan_limit`].
+    ///
+    /// # Errors
+    ///
+    /// Why not; no flow is taken then.
+    fn follow_vlan_limit(&self) -> Result<(), Reason> {
+        Ok(())
+    }
+
+    /// Returns the filter that sockets need so that each packet has one taker; `None`: there is
+    /// none.
+    fn filter(&self) -> Option<BorrowedFd<'_>>;
+
+    /// Says whose packets are that arrive at `ifindex`, which is or is about to be that of `port`,
+    /// from this instant. Without a word they are the programs' alone from [`Backend::attach`] on.
+    ///
+    /// # Errors
+    ///
+    /// There is no room for the interface.
+    fn set_rx_owner(&self, port: PortNo, ifindex: u32, owner: RxOwner) -> Result<(), Reason>;
+
+    /// True when programs take the packets that arrive at `ifindex`, as those of `port`.
+    fn owns_rx(&self, port: PortNo, ifindex: u32) -> bool;
+
+    /// Returns when packets have gone through that were between a socket and the skb hook. May take
+    /// milliseconds.
+    fn wait_for_packets(&self);
+
+    /// Takes a port out. May take milliseconds.
+    fn detach(&self, port: PortNo);
+
+    /// The MTU of a device, or whether it may be sent to, has changed.
+    fn set_port(&self, port: PortNo, mtu: u32, up: bool);
+
+    /// Sets whether flows at XDP may redirect to an attached port.
+    ///
+    /// # Errors
+    ///
+    /// The device cannot be a target of redirects.
+    fn set_redirect_target(&self, port: PortNo, is_target: bool) -> Result<(), Reason>;
+
+    /// Sets whether flows at XDP may redirect frames in several buffers to a port, where they may
+    /// redirect to it at all.
+    fn set_split_target(&self, _port: PortNo, _takes_them: bool) {}
+
+    /// See [`datapath::offload::MissChannel::set_miss_device`].
+    fn set_miss_device(&self, ifindex: u32);
+    /// See [`datapath::offload::MissChannel::unwrap`].
+    fn unwrap(&self, packet: &mut Packet) -> Option<Origin>;
+    /// See [`datapath::offload::MissChannel::note_taken`].
+    fn note_taken(&self, port: PortNo, count: u64);
+    /// See [`datapath::offload::MissChannel::hold_back`].
+    fn hold_back(&self, port: PortNo, until: u64);
+    /// See [`datapath::offload::MissChannel::resync_taken`].
+    fn resync_taken(&self);
+    /// See [`datapath::offload::MissChannel::is_on_its_way`].
+    fn is_on_its_way(&self, port: PortNo) -> bool;
+    /// See [`datapath::offload::MissChannel::sent_up`].
+    fn sent_up(&self) -> u64;
+
+    /// Returns at which of `allowed` [`Backend::install`] would put a flow, as far as its actions
+    /// say.
+    ///
+    /// # Errors
+    ///
+    /// The reason why nowhere.
+    fn would_take(&self, flow: &Megaflow, allowed: HookSet) -> Result<HookSet, Refusal>;
+
+    /// Adds a flow with zero statistics where `allowed` and the actions let it run; returns where,
+    /// which is never empty.
+    ///
+    /// # Errors
+    ///
+    /// The reason; nothing has changed.
+    fn install(&self, flow: &Megaflow, allowed: HookSet) -> Result<HookSet, Refusal>;
+
+    /// Gives a flow that is there other actions, or the same at other hooks; its statistics go on.
+    ///
+    /// # Errors
+    ///
+    /// The reason; the flow stays as it was.
+    fn replace(&self, flow: &Megaflow, allowed: HookSet) -> Result<HookSet, Refusal>;
+
+    /// See [`datapath::OffloadProvider::remove_many`].
+    fn remove_many(&self, ufids: &[Ufid], each: &mut dyn FnMut(Ufid, FlowStats));
+    /// See [`datapath::OffloadProvider::sweep`].
+    fn sweep(&self, each: &mut dyn FnMut(Ufid, FlowStats));
+    /// See [`datapath::OffloadProvider::flow`].
+    fn flow(&self, ufid: Ufid) -> Option<Held>;
+    /// See [`datapath::OffloadProvider::actions`].
+    fn actions(&self, ufid: Ufid) -> Option<Actions>;
+    /// See [`datapath::OffloadProvider::len`].
+    fn flow_count(&self) -> usize;
+    /// See [`datapath::OffloadProvider::does`].
+    fn encodes_alike(&self, ufid: Ufid, actions: &Actions) -> bool;
+
+    /// See [`datapath::OffloadProvider::drops`].
+    fn drops(&self, reason: DropReason) -> u64;
+    /// See [`datapath::OffloadProvider::lookups`].
+    fn lookups(&self) -> LookupStats;
+    /// See [`datapath::OffloadProvider::port_counts`].
+    fn port_counts(&self, port: PortNo) -> PortCounts;
+    /// Counts of a port start at zero again.
+    fn forget_counts(&self, port: PortNo);
+
+    /// See [`datapath::OffloadProvider::set_meter`].
+    ///
+    /// # Errors
+    ///
+    /// There is no room, or the meter cannot be had.
+    fn set_meter(&self, id: u32, config: &MeterConfig) -> Result<(), Refusal>;
+    /// See [`datapath::OffloadProvider::remove_meter`].
+    fn remove_meter(&self, id: u32) -> Option<MeterStats>;
+    /// See [`datapath::OffloadProvider::meter_stats`].
+    fn meter_stats(&self, id: u32) -> Option<MeterStats>;
+
+    /// See [`datapath::OffloadProvider::maintain`].
+    fn maintain(&self);
+    /// See [`datapath::OffloadProvider::close`].
+    fn close(&self, cleanup: bool);
+}
+
+impl Backend for BpfDatapath {
+    fn adopted_ports(&self) -> Vec<AdoptedPort> {
+        BpfDatapath::adopted_ports(self)
+    }
+
+    fn attach(&self, port: PortNo, attachment: &Attachment) -> Result<(), Reason> {
+        BpfDatapath::attach(self, port, attachment).map_err(|e| reason(&e))
+    }
+
+    fn use_object(&self, port: PortNo, object: Option<&Path>) -> Result<(), Reason> {
+        BpfDatapath::use_object(self, port, object).map_err(|e| {
+            if let Some(log) = e.log() {
+                tracing::warn!(target: "dpif", "the kernel on a user's program ({e}):\n{log}");
+            }
+            Reason::new(Refusal::UserObject, e.to_string())
+        })
+    }
+
+    fn about_object(&self, port: PortNo) -> Option<String> {
+        self.capabilities(port).map(|capabilities| capabilities.to_string())
+    }
+
+    fn suits_xdp(&self, flow: &Megaflow) -> Result<(), Refusal> {
+        BpfDatapath::suits_xdp(self, flow)
+    }
+
+    fn follow_vlan_limit(&self) -> Result<(), Reason> {
+        BpfDatapath::follow_vlan_limit(self).map_err(|e| unavailable(&e))
+    }
+
+    fn filter(&self) -> Option<BorrowedFd<'_>> {
+        BpfDatapath::filter(self)
+    }
+
+    fn set_rx_owner(&self, port: PortNo, ifindex: u32, owner: RxOwner) -> Result<(), Reason> {
+        BpfDatapath::set_rx_owner(self, port, ifindex, owner).map_err(|e| reason(&e))
+    }
+
+    fn owns_rx(&self, port: PortNo, ifindex: u32) -> bool {
+        BpfDatapath::owns_rx(self, port, ifindex)
+    }
+
+    fn wait_for_packets(&self) {
+        if let Err(e) = BpfDatapath::wait_for_packets(self) {
+            tracing::warn!(target: "dpif", "packets may be lost: the kernel does not wait ({e})");
+        }
+    }
+
+    fn detach(&self, port: PortNo) {
+        BpfDatapath::detach(self, port);
+    }
+
+    fn set_port(&self, port: PortNo, mtu: u32, up: bool) {
+        BpfDatapath::set_port(self, port, mtu, up);
+    }
+
+    fn set_redirect_target(&self, port: PortNo, is_target: bool) -> Result<(), Reason> {
+        self.set_devmap(port, is_target)
+            .map_err(|e| Reason::new(refusal_of_system(&e), format!("no target of redirects: {e}")))
+    }
+
+    fn set_split_target(&self, port: PortNo, takes_them: bool) {
+        BpfDatapath::set_split_target(self, port, takes_them);
+    }
+
+    fn set_miss_device(&self, ifindex: u32) {
+        BpfDatapath::set_miss_device(self, ifindex);
+    }
+
+    fn unwrap(&self, packet: &mut Packet) -> Option<Origin> {
+        miss::strip(packet)
+    }
+
+    fn note_taken(&self, port: PortNo, count: u64) {
+        BpfDatapath::note_taken(self, port, count);
+    }
+
+    fn hold_back(&self, port: PortNo, until: u64) {
+        BpfDatapath::hold_back(self, port, until);
+    }
+
+    fn resync_taken(&self) {
+        BpfDatapath::resync_taken(self);
+    }
+
+    fn is_on_its_way(&self, port: PortNo) -> bool {
+        self.on_their_way(port) > 0
+    }
+
+    fn sent_up(&self) -> u64 {
+        self.counters().up
+    }
+
+    fn would_take(&self, flow: &Megaflow, allowed: HookSet) -> Result<HookSet, Refusal> {
+        Ok(encode::encode(&flow.actions)?.hooks & allowed)
+    }
+
+    fn install(&self, flow: &Megaflow, allowed: HookSet) -> Result<HookSet, Refusal> {
+        BpfDatapath::install(self, flow, allowed)
+    }
+
+    fn replace(&self, flow: &Megaflow, allowed: HookSet) -> Result<HookSet, Refusal> {
+        BpfDatapath::replace(self, flow, allowed)
+    }
+
+    fn remove_many(&self, ufids: &[Ufid], each: &mut dyn FnMut(Ufid, FlowStats)) {
+        BpfDatapath::remove_many(self, ufids, each);
+    }
+
+    fn sweep(&self, each: &mut dyn FnMut(Ufid, FlowStats)) {
+        BpfDatapath::sweep(self, each);
+    }
+
+    fn flow(&self, ufid: Ufid) -> Option<Held> {
+        BpfDatapath::flow(self, ufid)
+    }
+
+    fn actions(&self, ufid: Ufid) -> Option<Actions> {
+        BpfDatapath::actions(self, ufid).map(Actions::from)
+    }
+
+    fn flow_count(&self) -> usize {
+        self.len()
+    }
+
+    fn encodes_alike(&self, ufid: Ufid, actions: &Actions) -> bool {
+        BpfDatapath::encodes_alike(self, ufid, actions)
+    }
+
+    fn drops(&self, reason: DropReason) -> u64 {
+        self.counters().drops.get(reason as usize).copied().unwrap_or_default()
+    }
+
+    fn lookups(&self) -> LookupStats {
+        let totals = self.counters();
+        LookupStats {
+            hits: totals.hits,
+            misses: 0,
+            lost: totals.drops.get(DropReason::UpcallLimit as usize).copied().unwrap_or(0),
+            mask_hits: totals.masks_visited,
+            cache_hits: totals.hits.saturating_sub(totals.found),
+            masks: totals.masks,
+            flows: totals.flows,
+        }
+    }
+
+    fn port_counts(&self, port: PortNo) -> PortCounts {
+        BpfDatapath::port_counts(self, port)
+    }
+
+    fn forget_counts(&self, port: PortNo) {
+        BpfDatapath::forget_counts(self, port);
+    }
+
+    fn set_meter(&self, id: u32, config: &MeterConfig) -> Result<(), Refusal> {
+        BpfDatapath::set_meter(self, id, config)
+    }
+
+    fn remove_meter(&self, id: u32) -> Option<MeterStats> {
+        BpfDatapath::remove_meter(self, id)
+    }
+
+    fn meter_stats(&self, id: u32) -> Option<MeterStats> {
+        BpfDatapath::meter_stats(self, id)
+    }
+
+    fn maintain(&self) {
+        BpfDatapath::maintain(self);
+    }
+
+    fn close(&self, cleanup: bool) {
+        BpfDatapath::close(self, cleanup);
+    }
+}
+
+/// Returns, as a reason, why there is no BPF datapath.
+pub fn unavailable(error: &Unavailable) -> Reason {
+    let refusal = match error {
+        Unavailable::Permission(_) => Refusal::NoPermission,
+        Unavailable::Kernel { .. } => Refusal::KernelTooOld,
+        _ => Refusal::TierUnavailable,
+    };
+    Reason::new(refusal, error.to_string())
+}
+
+fn refusal_of(error: &AttachError) -> Refusal {
+    match error {
+        AttachError::PortNumber(_) | AttachError::Interfaces(_) => Refusal::TableFull,
+        AttachError::XdpAtStack(_) => Refusal::DeviceKind,
+        AttachError::Kernel { source, .. } => refusal_of_system(source),
+        AttachError::Pin { .. } => Refusal::TierUnavailable,
+    }
+}
+
+fn refusal_of_system(error: &io::Error) -> Refusal {
+    if is_mtu(error) {
+        return Refusal::DriverLacksSupport;
+    }
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => Refusal::NoPermission,
+        io::ErrorKind::ResourceBusy | io::ErrorKind::AlreadyExists => Refusal::HookBusy,
+        // EINVAL: the driver has XDP, but not with this MTU or this number of queues.
+        io::ErrorKind::Unsupported | io::ErrorKind::InvalidInput => Refusal::DriverLacksSupport,
+        _ => Refusal::TierUnavailable,
+    }
+}
+
+fn reason(error: &AttachError) -> Reason {
+    let detail = match error {
+        AttachError::Kernel { source, .. } if is_mtu(source) => format!(
+            "{error}: frames of its other end's MTU are in several buffers, which this kernel \
+             cannot redirect (Linux 6.3 can); ip link set DEVICE mtu 3400 makes them one"
+        ),
+        _ => error.to_string(),
+    };
+    Reason::new(refusal_of(error), detail)
+}
+
+/// ERANGE: veth's answer to an MTU that is too large for XDP.
+fn is_mtu(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(rustix::io::Errno::RANGE.raw_os_error())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_have_reasons() {
+        let kernel = |errno| {
+            let source = io::Error::from_raw_os_error(errno);
+            refusal_of(&AttachError::Kernel { ifindex: 1, hook: "XDP", source })
+        };
+        assert_eq!(kernel(95), Refusal::DriverLacksSupport); // EOPNOTSUPP
+        assert_eq!(kernel(22), Refusal::DriverLacksSupport); // EINVAL
+        assert_eq!(kernel(34), Refusal::DriverLacksSupport); // ERANGE
+        assert_eq!(kernel(16), Refusal::HookBusy); // EBUSY
+        assert_eq!(kernel(17), Refusal::HookBusy); // EEXIST
+        assert_eq!(kernel(1), Refusal::NoPermission); // EPERM
+        assert_eq!(kernel(12), Refusal::TierUnavailable); // ENOMEM
+        let none = unavailable(&Unavailable::Permission("load programs"));
+        assert_eq!(none.refusal, Refusal::NoPermission);
+        assert!(none.detail.contains("CAP_BPF"), "{none}");
+    }
+}

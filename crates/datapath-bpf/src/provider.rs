@@ -1,0 +1,596 @@
+// SPDX-License-Identifier: Apache-2.0
+//! BPF as an offload provider of two tiers, XDP and tcx, which share one table of flows.
+//!
+//! A port that is at XDP is also at tcx, where the packets run that XDP leaves alone. A flow has
+//! one slot with a bit for each hook, so that both tiers cost one installation.
+
+use crate::BpfDatapath;
+use crate::attachment::{Attachment, HookSet, Hooks, XdpMode};
+use crate::backend::Backend;
+use crate::fit::{self, Wish, XdpFacts};
+use crate::probe::{KernelProber, Prober};
+use crate::rx_ownership;
+use datapath::offload::{
+    Attached, HeldFlow, MissChannel, OffloadPort, OffloadProvider, PortSettings, PortSocket,
+    ProviderSlot, Reason, SettingKey, TierState,
+};
+use datapath::{
+    Actions, AdoptedPort, DropReason, FlowStats, LookupStats, Megaflow, MeterConfig, MeterStats,
+    Origin, PortCounts, PortNo, Refusal, Side, Tier, TierSet, Ufid, Verdict,
+};
+use netdev::{Endpoint, Kind};
+use packet::Packet;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// `options:bpf-object`: the user's program for XDP.
+const OBJECT: &str = "bpf-object";
+/// `other_config:xdp-mode`.
+const MODE: &str = "xdp-mode";
+
+/// Returns the place of BPF in a list of providers, while `other_config:bpf-offload` is false.
+pub fn provider_slot() -> ProviderSlot {
+    ProviderSlot {
+        tiers: TierSet::XDP_AND_TCX,
+        keys: &[SettingKey::Option(OBJECT), SettingKey::OtherConfig(MODE)],
+        check: |settings| fit::parse_mode(settings.get(MODE)).map(|_| ()),
+        absent: disabled(),
+    }
+}
+
+/// Returns the reason of a switch whose `other_config:bpf-offload` is false.
+pub fn disabled() -> Reason {
+    Reason::new(Refusal::TierDisabled, "other_config:bpf-offload=false")
+}
+
+/// Returns in lines, for people, which program of the user's a port has at XDP, what it can do
+/// (`known`, or read from the file without loading it), and where flows run that it cannot run.
+pub fn about_object(path: &Path, known: Option<String>) -> Vec<String> {
+    let mut lines = vec![format!("options:bpf-object is {}", path.display())];
+    let about = match known {
+        Some(about) => Ok(about),
+        None => crate::object::examine_file(path).map(|about| about.to_string()),
+    };
+    match about {
+        Ok(about) => {
+            lines.extend(about.lines().map(|line| format!("  {line}")));
+            lines.push(format!(
+                "  flows that compare more ({}) or do more ({}) run at the next tier",
+                Refusal::UnsupportedKey,
+                Refusal::UnsupportedAction,
+            ));
+        }
+        Err(error) => {
+            lines.push(format!("  it cannot be used, all flows run at the next tier: {error}"));
+        }
+    }
+    lines
+}
+
+fn hooks_of(tiers: TierSet) -> HookSet {
+    let mut hooks = HookSet::empty();
+    hooks.set(HookSet::XDP, tiers.has(Tier::Xdp));
+    hooks.set(HookSet::TC, tiers.has(Tier::Tcx));
+    hooks
+}
+
+fn tiers_of(hooks: HookSet) -> TierSet {
+    let mut tiers = TierSet::NONE;
+    if hooks.contains(HookSet::XDP) {
+        tiers = tiers.with(Tier::Xdp);
+    }
+    if hooks.contains(HookSet::TC) {
+        tiers = tiers.with(Tier::Tcx);
+    }
+    tiers
+}
+
+/// The kernel lets programs put a header before packets of up to 16,064 bytes with it
+/// (`SKB_MAX_ALLOC`, with pages of 4 KiB); a miss goes up with one in front. Room is left for tags.
+const LONGEST_MTU: u32 = 16_000;
+
+/// Checks whether misses of a port can go up, however long they are.
+fn fits_the_header(mtu: u32) -> Result<(), Reason> {
+    if mtu <= LONGEST_MTU {
+        return Ok(());
+    }
+    let detail = format!(
+        "its MTU of {mtu} is above {LONGEST_MTU}: so long a packet without a flow could not be sent up"
+    );
+    Err(Reason::new(Refusal::DeviceKind, detail))
+}
+
+/// True for devices that programs can be attached to.
+fn is_kernels(kind: Kind) -> bool {
+    matches!(kind, Kind::System | Kind::Internal | Kind::Tap)
+}
+
+fn not_yet() -> Reason {
+    Reason::new(Refusal::PortNotHere, "not attached yet")
+}
+
+/// The refusals that decide where a port is, of all that is known of its device. Not every fact
+/// counts: whether the other end of a veth pair can be examined changes as processes there come
+/// and go.
+type Judgement = [Option<Refusal>; 4];
+
+/// A port's settings for BPF.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct BpfSettings {
+    wish: Wish,
+    mode: XdpMode,
+    object: Option<PathBuf>,
+}
+
+impl BpfSettings {
+    fn of(settings: &PortSettings) -> BpfSettings {
+        BpfSettings {
+            wish: Wish::of(settings.tier),
+            // A word that is none was refused when the port got its settings.
+            mode: fit::parse_mode(settings.get(MODE)).unwrap_or(XdpMode::Driver),
+            object: settings.get(OBJECT).map(PathBuf::from),
+        }
+    }
+
+    /// What is wanted of XDP: a port with a program of the user's is to run it.
+    fn xdp_wish(&self) -> Wish {
+        self.wish.with_object(self.object.is_some())
+    }
+}
+
+/// What is known of a port.
+#[derive(Debug)]
+struct PortState {
+    kind: Kind,
+    ifindex: Option<u32>,
+    settings: BpfSettings,
+    facts: XdpFacts,
+    judgement: Judgement,
+    /// Tiers that take the port's packets.
+    attached: TierSet,
+    /// The port is in the table of ports, so flows may output to it.
+    is_target: bool,
+    /// XDP may redirect to it.
+    redirect: Result<(), Reason>,
+}
+
+impl PortState {
+    fn new(port: &OffloadPort<'_>) -> PortState {
+        PortState {
+            kind: port.kind,
+            ifindex: port.ifindex,
+            settings: BpfSettings::of(port.settings),
+            facts: XdpFacts::default(),
+            judgement: Judgement::default(),
+            attached: TierSet::NONE,
+            is_target: false,
+            redirect: Err(not_yet()),
+        }
+    }
+
+    /// Follows what placement knows of the port.
+    fn follow(&mut self, port: &OffloadPort<'_>) {
+        (self.kind, self.ifindex) = (port.kind, port.ifindex);
+        self.settings = BpfSettings::of(port.settings);
+    }
+
+    fn judge(&self, mtu: u32) -> Judgement {
+        let refusal = |fit: Result<(), Reason>| fit.err().map(|reason| reason.refusal);
+        let BpfSettings { mode, .. } = self.settings;
+        [
+            refusal(fits_the_header(mtu)),
+            refusal(fit::xdp_fit(&self.facts, self.settings.xdp_wish(), mode)),
+            refusal(fit::redirect_fit(&self.facts, self.kind, false)),
+            refusal(fit::redirect_fit(&self.facts, self.kind, true)),
+        ]
+    }
+
+    /// True when what a veth's other end does makes a difference: this end is to be at XDP, or
+    /// XDP, where some port is (`at_xdp`), may redirect to it. For cards, when their own settings
+    /// do (VLAN tags that they take off).
+    fn heeds_others(&self, at_xdp: bool) -> bool {
+        let wants_xdp = match self.facts.link_kind.as_deref() {
+            None => matches!(self.settings.wish, Wish::Auto | Wish::Xdp),
+            Some("veth") => self.settings.xdp_wish() == Wish::Xdp || at_xdp,
+            Some(_) => false,
+        };
+        self.kind == Kind::System && wants_xdp
+    }
+
+    fn states(&self, tcx: Result<(), Reason>, xdp: Result<(), Reason>) -> Vec<TierState> {
+        let not_there = || {
+            let why = tcx.as_ref().err().cloned().unwrap_or_else(not_yet);
+            Reason::new(Refusal::PortNotHere, why.to_string())
+        };
+        let output = |at_tier: Result<(), Reason>| match self.is_target {
+            true => at_tier,
+            false => Err(not_there()),
+        };
+        let (to_xdp, to_tcx) = (output(self.redirect.clone()), output(Ok(())));
+        vec![
+            TierState {
+                tier: Tier::Xdp,
+                ingress: xdp,
+                output: to_xdp,
+                how: fit::how(self.settings.mode),
+                is_expected: self.settings.xdp_wish() == Wish::Xdp,
+            },
+            TierState { tier: Tier::Tcx, ingress: tcx, output: to_tcx, how: "", is_expected: true },
+        ]
+    }
+}
+
+/// BPF as an offload provider.
+pub struct BpfProvider<B: Backend = BpfDatapath> {
+    backend: Arc<B>,
+    prober: Box<dyn Prober>,
+    ports: Mutex<BTreeMap<PortNo, PortState>>,
+}
+
+impl BpfProvider {
+    /// Returns the provider of `bpf`, which asks the kernel about devices, in the calling thread's
+    /// network namespace.
+    pub fn new(bpf: Arc<BpfDatapath>) -> BpfProvider {
+        BpfProvider::over(bpf, Box::new(KernelProber::default()))
+    }
+}
+
+impl<B: Backend> BpfProvider<B> {
+    #[doc(hidden)]
+    pub fn over(backend: Arc<B>, prober: Box<dyn Prober>) -> BpfProvider<B> {
+        BpfProvider { backend, prober, ports: Mutex::default() }
+    }
+
+    /// Each entry is whole between two calls.
+    fn ports(&self) -> MutexGuard<'_, BTreeMap<PortNo, PortState>> {
+        self.ports.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Attaches a port, or makes it a target of outputs only. Its packets stay with or go back to
+    /// the socket where `tcx` is an error.
+    fn attach_hooks(
+        &self,
+        port: &OffloadPort<'_>,
+        ifindex: u32,
+        state: &mut PortState,
+        mut tcx: Result<(), Reason>,
+        socket: &mut dyn PortSocket,
+    ) -> Vec<TierState> {
+        let (number, mode) = (port.number, state.settings.mode);
+        let attach = |tiers: TierSet| {
+            let hooks =
+                Hooks { tc: tiers.has(Tier::Tcx), xdp: tiers.has(Tier::Xdp).then_some(mode) };
+            let (side, mtu, up) = (port.side, port.mtu, port.is_up);
+            self.backend.attach(number, &Attachment { ifindex, side, hooks, mtu, up })
+        };
+        if tcx.is_ok() {
+            let attach = || attach(TierSet::TCX);
+            tcx = rx_ownership::take_over(&*self.backend, port, ifindex, socket, attach);
+        }
+        let mut xdp = tcx.clone();
+        if tcx.is_err() {
+            state.is_target = attach(TierSet::NONE).is_ok();
+        } else {
+            (state.attached, state.is_target) = (TierSet::TCX, true);
+            xdp = self.fits_xdp(port, state);
+            if xdp.is_ok() {
+                xdp = attach(TierSet::XDP_AND_TCX);
+                if xdp.is_ok() {
+                    state.attached = TierSet::XDP_AND_TCX;
+                } else if let Err(reason) = attach(TierSet::TCX) {
+                    // It may be gone altogether.
+                    (state.attached, state.is_target) = (TierSet::NONE, false);
+                    tcx = Err(reason);
+                }
+            }
+        }
+        self.set_redirects(port, state, &tcx);
+        state.states(tcx, xdp)
+    }
+
+    fn fits_xdp(&self, port: &OffloadPort<'_>, state: &PortState) -> Result<(), Reason> {
+        let BpfSettings { mode, object, .. } = &state.settings;
+        match port.side {
+            Side::Device => fit::xdp_fit(&state.facts, state.settings.xdp_wish(), *mode)?,
+            Side::Stack => {
+                let detail = "packets of the host are no raw frames";
+                return Err(Reason::new(Refusal::DeviceKind, detail));
+            }
+        }
+        self.backend.use_object(port.number, object.as_deref())
+    }
+
+    /// Sets whether XDP may redirect to a port.
+    fn set_redirects(
+        &self,
+        port: &OffloadPort<'_>,
+        state: &mut PortState,
+        tcx: &Result<(), Reason>,
+    ) {
+        let in_driver = state.attached.has(Tier::Xdp) && state.settings.mode == XdpMode::Driver;
+        state.redirect = match state.is_target {
+            true => fit::redirect_fit(&state.facts, port.kind, in_driver).and_then(|()| {
+                let takes_split = fit::takes_split_frames(&state.facts);
+                self.backend.set_split_target(port.number, takes_split);
+                self.backend.set_redirect_target(port.number, true)
+            }),
+            false => Err(tcx.as_ref().err().cloned().unwrap_or_else(not_yet)),
+        };
+        if state.is_target && state.redirect.is_err() {
+            // It may have been a target; no flow uses it as such now.
+            let _ = self.backend.set_redirect_target(port.number, false);
+        }
+    }
+
+    fn check(port: &OffloadPort<'_>) -> Result<(), Reason> {
+        if !is_kernels(port.kind) {
+            let detail = format!("{} ports have no skb hook", port.kind);
+            return Err(Reason::new(Refusal::DeviceKind, detail));
+        }
+        port.ingress.map_err(Reason::clone)?;
+        fits_the_header(port.mtu)
+    }
+
+    /// Takes out of `verdict` what a backend's answer says. A hook that `answer` leaves out cannot
+    /// run the actions.
+    fn narrow(verdict: &mut Verdict, answer: Result<HookSet, Refusal>) {
+        match answer {
+            Ok(hooks) => {
+                let lacking = verdict.tiers.minus(tiers_of(hooks));
+                verdict.refuse(lacking, Refusal::UnsupportedAction);
+            }
+            Err(refusal) => verdict.refuse(verdict.tiers, refusal),
+        }
+    }
+
+    /// Returns the verdict of XDP's own conditions.
+    fn at_xdp(&self, flow: &Megaflow, allowed: TierSet) -> Verdict {
+        let mut verdict = Verdict::granted(allowed);
+        if allowed.has(Tier::Xdp)
+            && let Err(refusal) = self.backend.suits_xdp(flow)
+        {
+            verdict.refuse(TierSet::of(Tier::Xdp), refusal);
+        }
+        verdict
+    }
+
+    /// Puts a flow where `put` says that it runs.
+    fn put(
+        &self,
+        flow: &Megaflow,
+        allowed: TierSet,
+        put: impl FnOnce(HookSet) -> Result<HookSet, Refusal>,
+    ) -> Verdict {
+        let mut verdict = self.at_xdp(flow, allowed);
+        if !verdict.tiers.is_empty() {
+            let answer = put(hooks_of(verdict.tiers));
+            Self::narrow(&mut verdict, answer);
+        }
+        verdict
+    }
+}
+
+impl<B: Backend> OffloadProvider for BpfProvider<B> {
+    fn tiers(&self) -> TierSet {
+        TierSet::XDP_AND_TCX
+    }
+
+    fn adopted_ports(&self) -> Vec<AdoptedPort> {
+        self.backend.adopted_ports()
+    }
+
+    fn attach(&self, port: &OffloadPort<'_>, socket: &mut dyn PortSocket) -> Attached {
+        let mut ports = self.ports();
+        let was_at_xdp = is_at_xdp(&ports);
+        let state = ports.entry(port.number).or_insert_with(|| PortState::new(port));
+        state.follow(port);
+        (state.attached, state.is_target) = (TierSet::NONE, false);
+        let tcx = Self::check(port);
+        if let Some(filter) = self.backend.filter() {
+            socket.install_filter(filter);
+        }
+        if tcx.is_err() {
+            rx_ownership::give_back(&*self.backend, port, socket);
+        }
+        let tiers = match port.ifindex.filter(|_| is_kernels(port.kind)) {
+            Some(ifindex) => self.attach_hooks(port, ifindex, state, tcx, socket),
+            None => {
+                self.backend.detach(port.number);
+                state.redirect = Err(tcx.clone().err().unwrap_or_else(not_yet));
+                state.states(tcx.clone(), tcx)
+            }
+        };
+        let takes_receive = !state.attached.is_empty();
+        let affects_others = !was_at_xdp && is_at_xdp(&ports);
+        Attached { tiers, takes_receive, affects_others }
+    }
+
+    fn release(&self, port: &OffloadPort<'_>, socket: &mut dyn PortSocket) {
+        let mut ports = self.ports();
+        let state = ports.entry(port.number).or_insert_with(|| PortState::new(port));
+        state.follow(port);
+        (state.attached, state.is_target) = (TierSet::NONE, false);
+        state.redirect = Err(port.ingress.err().cloned().unwrap_or_else(not_yet));
+        if let Some(filter) = self.backend.filter() {
+            socket.install_filter(filter);
+        }
+        rx_ownership::give_back(&*self.backend, port, socket);
+        self.backend.detach(port.number);
+    }
+
+    fn remove_port(&self, port: PortNo) {
+        self.ports().remove(&port);
+        self.backend.detach(port);
+        self.backend.forget_counts(port); // the next port of this number starts with none
+    }
+
+    fn update_port(&self, port: PortNo, mtu: u32, is_up: bool) {
+        if self.ports().get(&port).is_some_and(|state| state.is_target) {
+            self.backend.set_port(port, mtu, is_up);
+        }
+    }
+
+    fn examine(&self, port: &OffloadPort<'_>) -> bool {
+        let mut ports = self.ports();
+        let state = ports.entry(port.number).or_insert_with(|| PortState::new(port));
+        state.follow(port);
+        if is_kernels(port.kind) && port.ifindex.is_some() {
+            state.facts = self.prober.xdp_facts(port.device);
+        }
+        let now = state.judge(port.mtu);
+        std::mem::replace(&mut state.judgement, now) != now
+    }
+
+    fn depends_on(&self, port: PortNo, ends: Option<&[Endpoint]>) -> bool {
+        let ports = self.ports();
+        let at_xdp = is_at_xdp(&ports);
+        let Some(state) = ports.get(&port).filter(|state| state.heeds_others(at_xdp)) else {
+            return false;
+        };
+        let own = state.ifindex.map(|index| Endpoint { namespace: None, index });
+        let theirs = [own, state.facts.end];
+        ends.is_none_or(|ends| theirs.into_iter().flatten().any(|end| ends.contains(&end)))
+    }
+
+    fn about_port(&self, port: PortNo) -> Vec<String> {
+        let ports = self.ports();
+        let Some(state) = ports.get(&port) else { return Vec::new() };
+        let known = || self.backend.about_object(port);
+        let object = state.settings.object.as_deref();
+        let mut lines = object.map_or_else(Vec::new, |path| about_object(path, known()));
+        if let Err(reason) = &state.redirect {
+            lines.push(format!("others at XDP do not redirect to it: {reason}"));
+        }
+        lines
+    }
+
+    fn port_counts(&self, port: PortNo) -> PortCounts {
+        self.backend.port_counts(port)
+    }
+
+    fn follow_vlan_limit(&self) -> Result<(), Reason> {
+        self.backend.follow_vlan_limit()
+    }
+
+    /// Users' programs were loaded for the old limit.
+    fn must_reattach(&self, port: PortNo) -> bool {
+        self.ports().get(&port).is_some_and(|state| state.settings.object.is_some())
+    }
+
+    fn suits(&self, flow: &Megaflow, allowed: TierSet) -> Verdict {
+        self.put(flow, allowed, |hooks| self.backend.would_take(flow, hooks))
+    }
+
+    fn install(&self, flow: &Megaflow, allowed: TierSet) -> Verdict {
+        self.put(flow, allowed, |hooks| self.backend.install(flow, hooks))
+    }
+
+    fn replace(&self, flow: &Megaflow, allowed: TierSet) -> Verdict {
+        self.put(flow, allowed, |hooks| self.backend.replace(flow, hooks))
+    }
+
+    fn remove_many(&self, ufids: &[Ufid], each: &mut dyn FnMut(Ufid, FlowStats)) {
+        self.backend.remove_many(ufids, each);
+    }
+
+    fn sweep(&self, each: &mut dyn FnMut(Ufid, FlowStats)) {
+        self.backend.sweep(each);
+    }
+
+    fn flow(&self, ufid: Ufid) -> Option<HeldFlow> {
+        let held = self.backend.flow(ufid)?;
+        Some(HeldFlow { matching: held.matching, tiers: tiers_of(held.hooks), stats: held.stats })
+    }
+
+    fn actions(&self, ufid: Ufid) -> Option<Actions> {
+        self.backend.actions(ufid)
+    }
+
+    fn does(&self, ufid: Ufid, actions: &Actions) -> bool {
+        self.backend.encodes_alike(ufid, actions)
+    }
+
+    fn len(&self) -> usize {
+        self.backend.flow_count()
+    }
+
+    fn set_meter(&self, id: u32, config: &MeterConfig) -> Result<(), Refusal> {
+        self.backend.set_meter(id, config)
+    }
+
+    fn remove_meter(&self, id: u32) -> Option<MeterStats> {
+        self.backend.remove_meter(id)
+    }
+
+    fn meter_stats(&self, id: u32) -> Option<MeterStats> {
+        self.backend.meter_stats(id)
+    }
+
+    fn misses(&self) -> Option<&dyn MissChannel> {
+        Some(self)
+    }
+
+    fn drops(&self, reason: DropReason) -> u64 {
+        self.backend.drops(reason)
+    }
+
+    fn lookups(&self) -> LookupStats {
+        self.backend.lookups()
+    }
+
+    fn maintain(&self) {
+        self.backend.maintain();
+    }
+
+    fn close(&self, cleanup: bool) {
+        self.backend.close(cleanup);
+    }
+}
+
+/// True when some port is at XDP.
+fn is_at_xdp(ports: &BTreeMap<PortNo, PortState>) -> bool {
+    ports.values().any(|state| state.attached.has(Tier::Xdp))
+}
+
+impl<B: Backend> MissChannel for BpfProvider<B> {
+    fn set_miss_device(&self, ifindex: u32) {
+        self.backend.set_miss_device(ifindex);
+    }
+
+    fn unwrap(&self, packet: &mut Packet) -> Option<Origin> {
+        self.backend.unwrap(packet)
+    }
+
+    fn note_taken(&self, port: PortNo, count: u64) {
+        self.backend.note_taken(port, count);
+    }
+
+    fn hold_back(&self, port: PortNo, until: u64) {
+        self.backend.hold_back(port, until);
+    }
+
+    fn resync_taken(&self) {
+        self.backend.resync_taken();
+    }
+
+    fn is_on_its_way(&self, port: PortNo) -> bool {
+        self.backend.is_on_its_way(port)
+    }
+
+    fn sent_up(&self) -> u64 {
+        self.backend.sent_up()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hooks_are_tiers() {
+        for tiers in [TierSet::NONE, TierSet::TCX, TierSet::XDP_AND_TCX] {
+            assert_eq!(tiers_of(hooks_of(tiers)), tiers);
+        }
+    }
+}

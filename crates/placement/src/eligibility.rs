@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Which tiers a flow may go to, by its ports and actions.
+//!
+//! Read on every installation; replaced as a whole when a port or a setting changes.
+
+use datapath::offload::TierState;
+use datapath::{Action, PortNo, Refusal, TierRefusals, TierSet, Verdict};
+use hashbrown::HashMap;
+
+/// A port, as flows see it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PortEligibility {
+    /// Tiers that take the port's packets.
+    pub(crate) tiers: TierSet,
+    /// Why other tiers do not, of those where the port is expected.
+    pub(crate) refusals: TierRefusals,
+    /// Tiers whose flows may output to the port.
+    pub(crate) outputs: TierSet,
+    /// Why flows of other tiers may not.
+    pub(crate) output_refusals: TierRefusals,
+}
+
+impl PortEligibility {
+    /// Reads what providers say.
+    pub(crate) fn of<'a>(states: impl IntoIterator<Item = &'a TierState>) -> PortEligibility {
+        let mut port = PortEligibility::default();
+        for state in states {
+            let tier = TierSet::of(state.tier);
+            match &state.ingress {
+                Ok(()) => port.tiers = port.tiers.union(tier),
+                Err(reason) if state.is_expected => port.refusals.set(tier, Some(reason.refusal)),
+                Err(_) => {}
+            }
+            match &state.output {
+                Ok(()) => port.outputs = port.outputs.union(tier),
+                Err(reason) => port.output_refusals.set(tier, Some(reason.refusal)),
+            }
+        }
+        port
+    }
+
+    /// No flow of these tiers uses the port any more, for this reason.
+    pub(crate) fn close(&mut self, tiers: TierSet, reason: Refusal) {
+        self.tiers = self.tiers.minus(tiers);
+        self.refusals.set(tiers, Some(reason));
+        self.outputs = self.outputs.minus(tiers);
+        self.output_refusals.set(tiers, Some(Refusal::PortNotHere));
+    }
+}
+
+/// All ports.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Eligibility {
+    pub(crate) ports: HashMap<PortNo, PortEligibility, foldhash::fast::RandomState>,
+    /// Tiers that do not have a meter which the base has.
+    pub(crate) lacking_meters: HashMap<u32, TierSet, foldhash::fast::RandomState>,
+    /// All tiers of all providers.
+    pub(crate) all: TierSet,
+}
+
+impl Eligibility {
+    /// Returns where a flow with this ingress port and these actions may run, of the tiers of its
+    /// ingress port, and why not at the others of these.
+    pub(crate) fn decide(&self, in_port: PortNo, actions: &[Action]) -> Verdict {
+        let Some(port) = self.ports.get(&in_port) else {
+            return Verdict::refused(self.all, Refusal::PortNotHere);
+        };
+        if port.tiers.is_empty() {
+            return Verdict { tiers: TierSet::NONE, refusals: port.refusals };
+        }
+        let mut verdict = Verdict::granted(port.tiers);
+        self.narrow(actions, &mut verdict);
+        verdict
+    }
+
+    fn narrow(&self, actions: &[Action], verdict: &mut Verdict) {
+        for action in actions {
+            match action {
+                Action::Output(port) => self.narrow_output(*port, verdict),
+                Action::Userspace(_) => verdict.refuse(verdict.tiers, Refusal::NeedsUserspace),
+                Action::Meter(id) => {
+                    if let Some(lacking) = self.lacking_meters.get(id) {
+                        verdict.refuse(*lacking, Refusal::UnsupportedAction);
+                    }
+                }
+                Action::Sample { actions, .. } | Action::Clone(actions) => {
+                    self.narrow(actions, verdict);
+                }
+                Action::CheckPktLen { greater, not_greater, .. } => {
+                    self.narrow(greater, verdict);
+                    self.narrow(not_greater, verdict);
+                }
+                _ => {}
+            }
+            if verdict.tiers.is_empty() {
+                return;
+            }
+        }
+    }
+
+    fn narrow_output(&self, port: PortNo, verdict: &mut Verdict) {
+        let Some(port) = self.ports.get(&port) else {
+            return verdict.refuse(verdict.tiers, Refusal::PortNotHere);
+        };
+        for tier in verdict.tiers.minus(port.outputs).tiers() {
+            let refusal = port.output_refusals.get(tier).unwrap_or(Refusal::PortNotHere);
+            verdict.refuse(TierSet::of(tier), refusal);
+        }
+    }
+
+    /// Returns why none of `tiers` may have a flow of this port, of which `verdict` says so.
+    pub(crate) fn why_not(&self, in_port: PortNo, tiers: TierSet, verdict: Verdict) -> Refusal {
+        let of_port = || self.ports.get(&in_port).and_then(|p| p.refusals.of(tiers).nearest());
+        verdict.refusals.of(tiers).nearest().or_else(of_port).unwrap_or(Refusal::PortNotHere)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use datapath::{Tier, Userdata};
+
+    const CARD: TierSet = TierSet::of(Tier::Tc);
+
+    /// A port at `tiers`, to which XDP may redirect, or not for this reason.
+    fn port(tiers: TierSet, redirect: Result<(), Refusal>) -> PortEligibility {
+        let outputs = if redirect.is_ok() { TierSet::XDP_AND_TCX } else { TierSet::TCX };
+        PortEligibility {
+            tiers,
+            refusals: TierRefusals::by(
+                TierSet::XDP_AND_TCX.minus(tiers).intersection(TierSet::TCX),
+                Refusal::TierSetting,
+            ),
+            outputs,
+            output_refusals: redirect.err().map_or(TierRefusals::NONE, |refusal| {
+                TierRefusals::by(TierSet::of(Tier::Xdp), refusal)
+            }),
+        }
+    }
+
+    /// 1: at XDP and tcx; 2: at XDP, a verified target; 3: a veth at tcx; 4: in the base by its
+    /// setting; 5: only in the base; 6: in a card, too.
+    fn eligibility() -> Eligibility {
+        let mut all = Eligibility { all: TierSet::XDP_AND_TCX, ..Eligibility::default() };
+        all.ports.insert(PortNo(1), port(TierSet::XDP_AND_TCX, Ok(())));
+        all.ports.insert(PortNo(2), port(TierSet::XDP_AND_TCX, Ok(())));
+        all.ports.insert(PortNo(3), port(TierSet::TCX, Err(Refusal::UnverifiedPeer)));
+        all.ports.insert(PortNo(4), port(TierSet::NONE, Err(Refusal::DeviceKind)));
+        let mut card = port(CARD.union(TierSet::XDP_AND_TCX), Ok(()));
+        card.outputs = card.outputs.union(CARD);
+        all.ports.insert(PortNo(6), card);
+        all.lacking_meters.insert(9, TierSet::XDP_AND_TCX);
+        all
+    }
+
+    fn decide(port: u32, actions: &[Action]) -> Result<(TierSet, Option<Refusal>), Refusal> {
+        let verdict = eligibility().decide(PortNo(port), actions);
+        verdict.outcome().map(|_| (verdict.tiers, verdict.refusals.nearest()))
+    }
+
+    #[test]
+    fn a_flow_goes_to_the_tiers_of_its_port() {
+        assert_eq!(decide(1, &[]), Ok((TierSet::XDP_AND_TCX, None)));
+        assert_eq!(decide(1, &[Action::Output(PortNo(2))]), Ok((TierSet::XDP_AND_TCX, None)));
+        assert_eq!(decide(3, &[Action::Output(PortNo(2))]), Ok((TierSet::TCX, None)));
+    }
+
+    #[test]
+    fn each_tier_has_its_own_reason() {
+        let to = |port| eligibility().decide(PortNo(6), &[Action::Output(PortNo(port))]);
+        assert_eq!(to(6).tiers, CARD.union(TierSet::XDP_AND_TCX));
+        assert_eq!(to(3).tiers, TierSet::TCX);
+        assert_eq!(to(3).refusals.to_string(), "tc=port-not-here,xdp=unverified-peer");
+        let metered = eligibility().decide(PortNo(6), &[Action::Meter(9)]);
+        assert_eq!(metered.tiers, CARD);
+        assert_eq!(
+            metered.refusals,
+            TierRefusals::by(TierSet::XDP_AND_TCX, Refusal::UnsupportedAction)
+        );
+    }
+
+    #[test]
+    fn an_unverified_target_keeps_a_flow_from_xdp() {
+        let tcx = Ok((TierSet::TCX, Some(Refusal::UnverifiedPeer)));
+        assert_eq!(decide(1, &[Action::Output(PortNo(3))]), tcx);
+        assert_eq!(decide(1, &[Action::Clone(vec![Action::Output(PortNo(3))])]), tcx);
+        let branch = Action::CheckPktLen {
+            len: 1,
+            greater: vec![],
+            not_greater: vec![Action::Output(PortNo(3))],
+        };
+        assert_eq!(decide(1, &[Action::Output(PortNo(2)), branch]), tcx);
+        // An unverified target makes no difference to a flow that is not at XDP.
+        assert_eq!(decide(3, &[Action::Output(PortNo(3))]), Ok((TierSet::TCX, None)));
+    }
+
+    #[test]
+    fn ports_and_actions_that_no_fast_tier_has() {
+        assert_eq!(decide(4, &[]), Err(Refusal::TierSetting));
+        assert_eq!(decide(5, &[]), Err(Refusal::PortNotHere));
+        assert_eq!(decide(1, &[Action::Output(PortNo(5))]), Err(Refusal::PortNotHere));
+        assert_eq!(decide(1, &[Action::Meter(9)]), Err(Refusal::UnsupportedAction));
+        assert_eq!(decide(1, &[Action::Meter(8)]), Ok((TierSet::XDP_AND_TCX, None)));
+        let up = Action::Userspace(Userdata::SlowPath { reason: "cfm" });
+        let sample = Action::Sample { probability: 1, actions: vec![up] };
+        assert_eq!(decide(1, &[sample]), Err(Refusal::NeedsUserspace));
+    }
+}

@@ -1,0 +1,393 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Flows migrate: to providers, out of them, and back again.
+
+use crate::flows::Departure;
+use crate::placed::PlacedDatapath;
+use crate::queue::BatchSource;
+use crate::slots::Slot;
+use crate::table::{Entry, Place, State, in_port};
+use datapath::{FlowDump, FlowStats, Megaflow, OffloadProvider, Refusal, TierSet, Ufid, Verdict};
+use hashbrown::HashMap;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+
+/// Number of flows that one maintenance turn moves out of a full provider.
+pub(crate) const EVICTIONS_AT_ONCE: usize = 1024;
+/// Number of waiting flows that one maintenance turn offers to a provider.
+const OFFERS_AT_ONCE: usize = 2048;
+
+/// The reasons for which a flow waits until it is offered again, the busiest first.
+const WAITING: [Refusal; 5] = [
+    Refusal::TableFull,
+    Refusal::Evicted,
+    Refusal::MasksFull,
+    Refusal::ProgramsFull,
+    Refusal::Lost,
+];
+
+/// On which occasion a flow is offered to providers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Occasion {
+    /// Its batch is sent; this may be a packet thread.
+    Batch,
+    /// Maintenance: providers that take long are asked, too.
+    Housekeeping,
+}
+
+impl PlacedDatapath {
+    /// Returns where a flow would run that was installed now, and why not elsewhere.
+    pub fn would_run(&self, flow: &Megaflow) -> Verdict {
+        let eligible = self.eligibility().decide(in_port(flow), &flow.actions);
+        let mut would = Verdict { tiers: TierSet::NONE, refusals: eligible.refusals };
+        for slot in self.slots.iter() {
+            let allowed = eligible.tiers.intersection(slot.tiers());
+            match (slot.provider(), slot.absent()) {
+                (Some(provider), _) if !allowed.is_empty() => {
+                    would = would.and(provider.suits(flow, allowed));
+                }
+                (None, Some(reason)) => {
+                    would.refusals.set(slot.tiers(), Some(reason.refusal));
+                }
+                _ => {}
+            }
+        }
+        would
+    }
+
+    /// Offers a queued flow to the providers that do not hold it, the slowest first. Returns its
+    /// place then, when it was queued.
+    fn offer(&self, ufid: Ufid, occasion: Occasion) -> Option<Place> {
+        let mut shard = self.table.shard(ufid);
+        let mut place = shard.get(ufid)?;
+        if place.state != State::Queued {
+            return None;
+        }
+        // Its actions may have changed since it was queued.
+        let Some(dump) = self.base.flow(ufid) else {
+            shard.take(ufid);
+            return None;
+        };
+        let eligible = self.eligibility().decide(in_port(&dump.flow), &dump.flow.actions);
+        place.state = State::Settled;
+        for (slot, provider) in self.slots.present().rev() {
+            if place.tiers.meets(slot.tiers()) {
+                continue;
+            }
+            let allowed = eligible.tiers.intersection(slot.tiers());
+            let mut verdict = Verdict { tiers: TierSet::NONE, refusals: eligible.refusals };
+            if !allowed.is_empty() {
+                let is_for_later = occasion == Occasion::Batch && provider.installs_later();
+                verdict = verdict.and(match is_for_later {
+                    true => Verdict::refused(allowed, Refusal::Unsettled),
+                    false => settled_later(provider.install(&dump.flow, allowed)),
+                });
+            }
+            place.hold(slot.tiers(), verdict);
+        }
+        shard.put(ufid, place);
+        Some(place)
+    }
+
+    pub(crate) fn settle(&self, ufid: Ufid) {
+        self.offer(ufid, Occasion::Batch);
+    }
+
+    /// The batch of `source` is processed and its packets are sent.
+    pub(crate) fn settle_batch(&self, source: BatchSource) {
+        let is_on_its_way = |port| {
+            let mut channels = self.slots.present().filter_map(|(_, provider)| provider.misses());
+            channels.any(|channel| channel.is_on_its_way(port))
+        };
+        for ufid in self.queue.ready(source, is_on_its_way) {
+            self.settle(ufid);
+        }
+    }
+
+    /// Decides where a flow that a provider holds at `tiers`, among others, is to be in it. When
+    /// it does something else there than its actions (`is_alike`), or is at other tiers, it is
+    /// replaced.
+    pub(crate) fn refit(
+        &self,
+        slot: &Slot,
+        provider: &dyn OffloadProvider,
+        tiers: TierSet,
+        flow: &Megaflow,
+        is_alike: bool,
+    ) -> Result<Verdict, Refusal> {
+        let eligibility = self.eligibility();
+        let eligible = eligibility.decide(in_port(flow), &flow.actions);
+        let why = |verdict| eligibility.why_not(in_port(flow), slot.tiers(), verdict);
+        let allowed = eligible.tiers.intersection(slot.tiers());
+        if allowed.is_empty() {
+            return Err(why(eligible));
+        }
+        let mut verdict = provider.suits(flow, allowed);
+        if !is_alike || verdict.tiers != tiers.intersection(slot.tiers()) {
+            verdict = provider.replace(flow, allowed);
+            if verdict.tiers.is_empty() {
+                return Err(why(verdict));
+            }
+        }
+        Ok(Verdict { refusals: verdict.refusals.or(eligible.refusals), ..verdict })
+    }
+
+    /// Takes flows out of providers, the fastest first.
+    pub(crate) fn depart(&self, leaving: &[Departure]) {
+        if leaving.is_empty() {
+            return;
+        }
+        for slot in self.slots.iter() {
+            let theirs = leaving.iter().filter(|(tiers, ..)| *tiers == slot.tiers());
+            let theirs: Vec<_> = theirs.map(|(_, ufid, refusal)| (*ufid, *refusal)).collect();
+            if !theirs.is_empty() {
+                self.withdraw(slot, &theirs);
+            }
+        }
+    }
+
+    /// Takes flows out of a provider, for these reasons; they go on in slower tiers. Waits until
+    /// their counts are final, and until those are that other threads withdraw. Not to be called
+    /// with a shard's lock.
+    pub(crate) fn withdraw(&self, slot: &Slot, flows: &[(Ufid, Refusal)]) {
+        let Some(provider) = slot.provider() else { return };
+        let _one_at_a_time = self.leaving.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut leaving = Vec::with_capacity(flows.len());
+        for (ufid, reason) in flows {
+            let mut shard = self.table.shard(*ufid);
+            let Some(mut place) = shard.get(*ufid) else { continue };
+            if place.is_held_by(slot.tiers()) {
+                let held = place.tiers.intersection(slot.tiers());
+                place.state = State::Leaving;
+                place.tiers = place.tiers.minus(held);
+                place.refusals.set(held, Some(*reason));
+                shard.put(*ufid, place);
+                leaving.push((*ufid, held, *reason));
+            }
+        }
+        if leaving.is_empty() {
+            return;
+        }
+        let mut last: HashMap<Ufid, FlowStats, foldhash::fast::RandomState> = HashMap::default();
+        let ufids: Vec<Ufid> = leaving.iter().map(|(ufid, ..)| *ufid).collect();
+        provider.remove_many(&ufids, &mut |ufid, stats| {
+            last.insert(ufid, stats);
+        });
+        for (ufid, held, reason) in leaving {
+            let mut shard = self.table.shard(ufid);
+            let Some(mut place) = shard.get(ufid) else { continue };
+            if place.state == State::Leaving {
+                shard.carry(ufid, last.get(&ufid).copied().unwrap_or_default());
+                place.state = State::Settled;
+                if self.has_passed(slot, ufid, reason) {
+                    place.refusals.set(held, Some(Refusal::Unsettled));
+                }
+                shard.put(ufid, place);
+            }
+        }
+    }
+
+    /// Checks whether a flow that leaves a provider for this reason could run there after all. The
+    /// thread that found the reason held no lock since: the flow may have got other actions by
+    /// then, and nothing would offer it again. (A flow that waits is offered in any case.)
+    fn has_passed(&self, slot: &Slot, ufid: Ufid, reason: Refusal) -> bool {
+        let would_run = |dump: FlowDump| self.would_run(&dump.flow).tiers.meets(slot.tiers());
+        !WAITING.contains(&reason) && self.base.flow(ufid).is_some_and(would_run)
+    }
+
+    /// Does housekeeping; the daemon calls it about twice a second, from one thread.
+    pub fn maintain(&self) {
+        if self.slots.are_empty() {
+            return;
+        }
+        for slot in self.slots.iter() {
+            if slot.lost_misses.swap(false, Ordering::AcqRel) {
+                self.leave_provider(slot);
+            }
+        }
+        self.slots.present().for_each(|(_, provider)| provider.maintain());
+        for ufid in self.queue.overdue() {
+            self.settle(ufid);
+        }
+        if self.changed.swap(false, Ordering::AcqRel) {
+            self.review();
+        }
+        let tally = &self.table.tally;
+        let there_are = |reason| tally.refused(reason) > 0 || tally.lacking(reason) > 0;
+        if there_are(Refusal::Unsettled) {
+            self.requeue(|slot, reason| reason == Refusal::Unsettled && !installs_later(slot));
+        }
+        let is_waiting = WAITING.into_iter().any(there_are);
+        let is_unsettled = there_are(Refusal::Unsettled);
+        for (slot, provider) in self.slots.present() {
+            if is_waiting || is_unsettled && provider.installs_later() {
+                self.fill_and_make_room(slot);
+            }
+        }
+        if tally.lacking(Refusal::PortSetsFull) > 0 {
+            self.offer_missing_tiers(Refusal::PortSetsFull);
+        }
+        self.release_numbers();
+    }
+
+    /// Flows that a provider holds, but for this reason not at all its tiers, get these when there
+    /// is room.
+    fn offer_missing_tiers(&self, reason: Refusal) {
+        for (slot, _) in self.slots.present() {
+            let waiting = self.table.at(|place| {
+                let lacks = place.refusals.of(slot.tiers()).distinct().any(|r| r == reason);
+                lacks && place.is_held_by(slot.tiers())
+            });
+            for ufid in waiting {
+                // On a refusal it stays where it is.
+                let _ = self.review_one(slot, ufid);
+            }
+        }
+    }
+
+    /// Flows that were refused for a reason that may have passed are offered again, with the next
+    /// batch, unless ports or settings are known to refuse them.
+    pub(crate) fn requeue(&self, may_have_passed: impl Fn(&Slot, Refusal) -> bool) {
+        let may_have_passed = |slot: &Slot, place: Place| {
+            let mut reasons = place.refusals.of(slot.tiers()).distinct();
+            !place.tiers.meets(slot.tiers()) && reasons.any(|reason| may_have_passed(slot, reason))
+        };
+        let refused = self.table.at(|place| {
+            let mut present = self.slots.present();
+            place.state == State::Settled && present.any(|(slot, _)| may_have_passed(slot, place))
+        });
+        for ufid in refused {
+            let mut shard = self.table.shard(ufid);
+            let Some(mut place) = shard.get(ufid).filter(|p| p.state == State::Settled) else {
+                continue;
+            };
+            let Some(dump) = self.base.flow(ufid) else { continue };
+            let port = in_port(&dump.flow);
+            let now = self.eligibility().decide(port, &dump.flow.actions);
+            let before = place;
+            for (slot, _) in self.slots.present() {
+                if !may_have_passed(slot, before) {
+                    continue;
+                }
+                let allowed = now.tiers.intersection(slot.tiers());
+                place.refusals.set_from(slot.tiers(), now.refusals);
+                if !allowed.is_empty() {
+                    place.refusals.set(allowed, Some(Refusal::Unsettled));
+                    place.state = State::Queued;
+                }
+            }
+            if place != before {
+                shard.put(ufid, place);
+            }
+            if place.state == State::Queued {
+                self.queue.push(ufid, port, 0);
+            }
+        }
+    }
+
+    /// Brings every flow in line with the present ports and settings. When this returns, no flow
+    /// of a provider does what they do not allow.
+    pub(crate) fn review(&self) {
+        for slot in self.slots.iter() {
+            let held = self.table.at(|place| place.is_held_by(slot.tiers()));
+            let refused = |ufid| self.review_one(slot, ufid).err().map(|refusal| (ufid, refusal));
+            // With none of its own to withdraw it still waits for those of other threads.
+            self.withdraw(slot, &held.into_iter().filter_map(refused).collect::<Vec<_>>());
+        }
+        self.requeue(|_, reason| {
+            !WAITING.contains(&reason)
+                && !matches!(reason, Refusal::UnsupportedKey | Refusal::NeedsUserspace)
+        });
+    }
+
+    /// Brings a flow to those tiers of a provider that holds it where it may be now; `Err` when to
+    /// none.
+    fn review_one(&self, slot: &Slot, ufid: Ufid) -> Result<(), Refusal> {
+        let Some(provider) = slot.provider() else { return Ok(()) };
+        let mut shard = self.table.shard(ufid);
+        let Some(mut place) = shard.get(ufid) else { return Ok(()) };
+        if place.state == State::Leaving || !place.is_held_by(slot.tiers()) {
+            return Ok(());
+        }
+        let Some(dump) = self.base.flow(ufid) else { return Ok(()) };
+        let verdict = self.refit(slot, &**provider, place.tiers, &dump.flow, true)?;
+        place.hold(slot.tiers(), verdict);
+        shard.put(ufid, place);
+        Ok(())
+    }
+
+    /// Offers waiting flows to a provider, the busiest first. When there is no room, its coldest
+    /// flows leave where they are much colder, so that there is room next time.
+    fn fill_and_make_room(&self, slot: &Slot) {
+        let heat = |entry: &Entry| if entry.recent == u32::MAX { 0 } else { entry.recent };
+        let waits = |reason: Refusal| {
+            WAITING.contains(&reason) || reason == Refusal::Unsettled && installs_later(slot)
+        };
+        let mut waiting: Vec<(u32, Ufid)> = self.table.select(|ufid, entry| {
+            let Place { state, tiers, refusals } = entry.place;
+            let waits = state == State::Settled
+                && !tiers.meets(slot.tiers())
+                && refusals.of(slot.tiers()).distinct().any(waits);
+            waits.then(|| (heat(entry), ufid))
+        });
+        waiting.sort_unstable_by_key(|(heat, _)| std::cmp::Reverse(*heat));
+        let mut offered = waiting.iter().take(OFFERS_AT_ONCE);
+        // One flow less is seldom one mask or one list of actions less.
+        let is_full = offered.any(|(_, ufid)| self.is_full_for(slot, *ufid));
+        if !is_full {
+            return;
+        }
+        // The flows that still wait, the busiest first, against those that are there, the coldest
+        // first. A flow that no sweep has seen yet may be busy.
+        let mut there: Vec<(u32, Ufid)> = self.table.select(|ufid, entry| {
+            let is_there = entry.place.is_held_by(slot.tiers());
+            is_there.then_some((entry.recent, ufid))
+        });
+        if there.len() > EVICTIONS_AT_ONCE {
+            there.select_nth_unstable(EVICTIONS_AT_ONCE);
+            there.truncate(EVICTIONS_AT_ONCE);
+        }
+        there.sort_unstable();
+        let is_out = |ufid: Ufid| {
+            let place = self.table.shard(ufid).get(ufid);
+            place.is_some_and(|p| p.state == State::Settled && !p.tiers.meets(slot.tiers()))
+        };
+        let waiting = waiting.into_iter().filter(|(_, ufid)| is_out(*ufid));
+        let cold: Vec<(Ufid, Refusal)> = waiting
+            .zip(there)
+            .take_while(|((hot, _), (cold, _))| *hot > cold.saturating_mul(2))
+            .map(|(_, (_, ufid))| (ufid, Refusal::Evicted))
+            .collect();
+        self.withdraw(slot, &cold);
+    }
+
+    /// Offers a waiting flow; true when the provider's table is full.
+    fn is_full_for(&self, slot: &Slot, ufid: Ufid) -> bool {
+        {
+            let mut shard = self.table.shard(ufid);
+            let Some(mut place) = shard.get(ufid).filter(|p| p.state == State::Settled) else {
+                return false;
+            };
+            place.state = State::Queued;
+            shard.put(ufid, place);
+        }
+        let place = self.offer(ufid, Occasion::Housekeeping);
+        place.is_some_and(|place| {
+            let mut reasons = place.refusals.of(slot.tiers()).distinct();
+            !place.tiers.meets(slot.tiers()) && reasons.any(|r| r == Refusal::TableFull)
+        })
+    }
+}
+
+fn installs_later(slot: &Slot) -> bool {
+    slot.provider().is_some_and(|provider| provider.installs_later())
+}
+
+/// A flow whose predecessor with the same identity is on its way out is taken later.
+fn settled_later(mut verdict: Verdict) -> Verdict {
+    for tier in verdict.refusals.tiers().tiers() {
+        if verdict.refusals.get(tier) == Some(Refusal::Exists) {
+            verdict.refusals.set(TierSet::of(tier), Some(Refusal::Unsettled));
+        }
+    }
+    verdict
+}

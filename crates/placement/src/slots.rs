@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The ordered list of offload providers.
+
+use datapath::offload::{OffloadProvider, ProviderSlot, Reason};
+use datapath::{Tier, TierSet};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
+
+/// A place in the list, with its provider from [`Slot::set`] on.
+pub(crate) struct Slot {
+    pub(crate) spec: ProviderSlot,
+    provider: OnceLock<Result<Arc<dyn OffloadProvider>, Reason>>,
+    /// The miss device failed: no thread takes what the provider passes up any more.
+    pub(crate) lost_misses: AtomicBool,
+}
+
+impl Slot {
+    /// Fills the place; false when it was filled before.
+    pub(crate) fn set(&self, provider: Result<Arc<dyn OffloadProvider>, Reason>) -> bool {
+        self.provider.set(provider).is_ok()
+    }
+
+    /// True after [`Slot::set`].
+    pub(crate) fn is_begun(&self) -> bool {
+        self.provider.get().is_some()
+    }
+
+    pub(crate) fn provider(&self) -> Option<&Arc<dyn OffloadProvider>> {
+        self.provider.get()?.as_ref().ok()
+    }
+
+    /// Why there is no provider, when there is none.
+    pub(crate) fn absent(&self) -> Option<&Reason> {
+        match self.provider.get() {
+            None => Some(&self.spec.absent),
+            Some(provider) => provider.as_ref().err(),
+        }
+    }
+
+    pub(crate) fn tiers(&self) -> TierSet {
+        self.spec.tiers
+    }
+}
+
+/// All places, fastest first.
+pub(crate) struct Slots(Box<[Slot]>);
+
+impl Slots {
+    /// # Panics
+    ///
+    /// When a tier is in two places, or places are not in the order of their tiers.
+    pub(crate) fn new(specs: Vec<ProviderSlot>) -> Slots {
+        let order: Vec<Tier> = specs.iter().flat_map(|spec| spec.tiers.tiers()).collect();
+        assert!(order.is_sorted_by(|a, b| a < b), "the list of providers is {order:?}");
+        let slot =
+            |spec| Slot { spec, provider: OnceLock::new(), lost_misses: AtomicBool::new(false) };
+        Slots(specs.into_iter().map(slot).collect())
+    }
+
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &Slot> + ExactSizeIterator {
+        self.0.iter()
+    }
+
+    /// The place of exactly these tiers.
+    pub(crate) fn of(&self, tiers: TierSet) -> Option<&Slot> {
+        self.iter().find(|slot| slot.tiers() == tiers)
+    }
+
+    /// The providers that are there, with their places, fastest first.
+    pub(crate) fn present(
+        &self,
+    ) -> impl DoubleEndedIterator<Item = (&Slot, &Arc<dyn OffloadProvider>)> {
+        self.iter().filter_map(|slot| Some((slot, slot.provider()?)))
+    }
+
+    /// True when no provider is there.
+    pub(crate) fn are_empty(&self) -> bool {
+        self.present().next().is_none()
+    }
+
+    /// All tiers of the list.
+    pub(crate) fn tiers(&self) -> TierSet {
+        self.iter().fold(TierSet::NONE, |all, slot| all.union(slot.tiers()))
+    }
+}
