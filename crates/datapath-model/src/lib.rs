@@ -7,14 +7,18 @@
 //! checksums, so that it can be the oracle for faster datapaths. The contract it follows is the
 //! `datapath` crate's; the behaviour suite runs over it as over the others.
 //!
+//! [`Card`] is an offload provider that takes, refuses and loses flows as it is told.
+//!
 //! [`Chaos`] wraps any datapath and lets a seeded share of its operations fail in ways that the
 //! contract allows.
 #![forbid(unsafe_code)]
 
+mod card;
 pub mod chaos;
 mod edit;
 mod model;
 mod tokens;
 
+pub use card::Card;
 pub use chaos::{Chaos, Rates};
 pub use model::Model;

@@ -123,7 +123,8 @@ impl Port {
                           between devices of one";
             return Err(Reason::new(Refusal::PortNotHere, detail));
         }
-        if self.ifindex.is_none() {
+        // A dummy is no interface.
+        if self.ifindex.is_none() && self.kind != Kind::Dummy {
             return Err(Reason::new(Refusal::PortNotHere, "its device is gone"));
         }
         if self.settings.tier == Some(Tier::Userspace) {

@@ -120,21 +120,13 @@ impl PlacedDatapath {
     fn put_and_offer(&self, shard: &mut Shard<'_>, flow: &Megaflow, mut place: Place) {
         let port = in_port(flow);
         let verdict = self.eligibility().decide(port, &flow.actions);
-        let mut is_offered = false;
         for (slot, _) in self.slots.present() {
-            if place.tiers.meets(slot.tiers()) {
-                continue;
+            if !place.tiers.meets(slot.tiers()) {
+                place.await_offer(slot, verdict);
             }
-            let may = verdict.tiers.intersection(slot.tiers());
-            is_offered |= !may.is_empty();
-            place.refusals.set_from(slot.tiers(), verdict.refusals);
-            place.refusals.set(may, Some(Refusal::Unsettled));
-        }
-        if is_offered {
-            place.state = State::Queued;
         }
         shard.put(flow.ufid, place);
-        if is_offered {
+        if place.state == State::Queued {
             // Perhaps at once, but after the packets that are on their way in userspace.
             self.queue.push(flow.ufid, port, 0);
         }

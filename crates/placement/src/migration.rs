@@ -214,7 +214,7 @@ impl PlacedDatapath {
         let tally = &self.table.tally;
         let there_are = |reason| tally.refused(reason) > 0 || tally.lacking(reason) > 0;
         if there_are(Refusal::Unsettled) {
-            self.requeue(|slot, reason| reason == Refusal::Unsettled && !installs_later(slot));
+            self.requeue(|reason| reason == Some(Refusal::Unsettled));
         }
         let is_waiting = WAITING.into_iter().any(there_are);
         let is_unsettled = there_are(Refusal::Unsettled);
@@ -245,11 +245,14 @@ impl PlacedDatapath {
     }
 
     /// Flows that were refused for a reason that may have passed are offered again, with the next
-    /// batch, unless ports or settings are known to refuse them.
-    pub(crate) fn requeue(&self, may_have_passed: impl Fn(&Slot, Refusal) -> bool) {
+    /// batch, unless ports or settings are known to refuse them. No reason at all: the flow's port
+    /// was not on the tiers.
+    pub(crate) fn requeue(&self, may_have_passed: impl Fn(Option<Refusal>) -> bool) {
         let may_have_passed = |slot: &Slot, place: Place| {
-            let mut reasons = place.refusals.of(slot.tiers()).distinct();
-            !place.tiers.meets(slot.tiers()) && reasons.any(|reason| may_have_passed(slot, reason))
+            let refusals = place.refusals.of(slot.tiers());
+            let of_port = refusals.is_empty().then_some(None);
+            let mut reasons = refusals.distinct().map(Some).chain(of_port);
+            !place.tiers.meets(slot.tiers()) && reasons.any(&may_have_passed)
         };
         let refused = self.table.at(|place| {
             let mut present = self.slots.present();
@@ -257,29 +260,22 @@ impl PlacedDatapath {
         });
         for ufid in refused {
             let mut shard = self.table.shard(ufid);
-            let Some(mut place) = shard.get(ufid).filter(|p| p.state == State::Settled) else {
+            let Some(before) = shard.get(ufid).filter(|p| p.state == State::Settled) else {
                 continue;
             };
             let Some(dump) = self.base.flow(ufid) else { continue };
-            let port = in_port(&dump.flow);
-            let now = self.eligibility().decide(port, &dump.flow.actions);
-            let before = place;
+            let now = self.eligibility().decide(in_port(&dump.flow), &dump.flow.actions);
+            let mut place = before;
             for (slot, _) in self.slots.present() {
-                if !may_have_passed(slot, before) {
-                    continue;
-                }
-                let allowed = now.tiers.intersection(slot.tiers());
-                place.refusals.set_from(slot.tiers(), now.refusals);
-                if !allowed.is_empty() {
-                    place.refusals.set(allowed, Some(Refusal::Unsettled));
-                    place.state = State::Queued;
+                if may_have_passed(slot, before) {
+                    place.await_offer(slot, now);
                 }
             }
             if place != before {
                 shard.put(ufid, place);
             }
             if place.state == State::Queued {
-                self.queue.push(ufid, port, 0);
+                self.queue.push(ufid, in_port(&dump.flow), 0);
             }
         }
     }
@@ -293,9 +289,12 @@ impl PlacedDatapath {
             // With none of its own to withdraw it still waits for those of other threads.
             self.withdraw(slot, &held.into_iter().filter_map(refused).collect::<Vec<_>>());
         }
-        self.requeue(|_, reason| {
-            !WAITING.contains(&reason)
-                && !matches!(reason, Refusal::UnsupportedKey | Refusal::NeedsUserspace)
+        self.requeue(|reason| {
+            let stays = |reason| {
+                WAITING.contains(&reason)
+                    || matches!(reason, Refusal::UnsupportedKey | Refusal::NeedsUserspace)
+            };
+            !reason.is_some_and(stays)
         });
     }
 
@@ -320,7 +319,7 @@ impl PlacedDatapath {
     fn fill_and_make_room(&self, slot: &Slot) {
         let heat = |entry: &Entry| if entry.recent == u32::MAX { 0 } else { entry.recent };
         let waits = |reason: Refusal| {
-            WAITING.contains(&reason) || reason == Refusal::Unsettled && installs_later(slot)
+            WAITING.contains(&reason) || reason == Refusal::Unsettled && slot.installs_later()
         };
         let mut waiting: Vec<(u32, Ufid)> = self.table.select(|ufid, entry| {
             let Place { state, tiers, refusals } = entry.place;
@@ -378,8 +377,17 @@ impl PlacedDatapath {
     }
 }
 
-fn installs_later(slot: &Slot) -> bool {
-    slot.provider().is_some_and(|provider| provider.installs_later())
+impl Place {
+    /// The provider, which does not hold the flow, is to be offered it where `eligible` allows:
+    /// with the next batch, or by housekeeping.
+    pub(crate) fn await_offer(&mut self, slot: &Slot, eligible: Verdict) {
+        let may = eligible.tiers.intersection(slot.tiers());
+        self.refusals.set_from(slot.tiers(), eligible.refusals);
+        self.refusals.set(may, Some(Refusal::Unsettled));
+        if !may.is_empty() && !slot.installs_later() {
+            self.state = State::Queued;
+        }
+    }
 }
 
 /// A flow whose predecessor with the same identity is on its way out is taken later.

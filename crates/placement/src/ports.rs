@@ -107,7 +107,7 @@ impl PlacedDatapath {
         self.attach_port(number, port, blockers, tiers);
         if !port.eligibility().tiers.covers(before) {
             // Flows that left with the port get the provider's own reason.
-            self.requeue(|_, reason| reason == Refusal::PortNotHere);
+            self.requeue(|reason| reason == Some(Refusal::PortNotHere));
         }
     }
 

@@ -40,6 +40,11 @@ impl Slot {
     pub(crate) fn tiers(&self) -> TierSet {
         self.spec.tiers
     }
+
+    /// True when the provider is asked by housekeeping only.
+    pub(crate) fn installs_later(&self) -> bool {
+        self.provider().is_some_and(|provider| provider.installs_later())
+    }
 }
 
 /// All places, fastest first.

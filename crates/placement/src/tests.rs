@@ -2,6 +2,7 @@
 //! Placement over a model of the base and a fast path that is made up.
 
 mod adoption;
+mod card;
 mod fakes;
 mod flows;
 mod migration;
