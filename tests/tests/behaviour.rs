@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Runs the behaviour suite over each datapath: `model`, `userspace` (dummy ports, no
 //! privileges), `veth` (the userspace datapath over real veth pairs), `tcx` and `xdp` (the BPF
-//! tiers above it, over such pairs). The last three need root. In `chaos` three calls of ten fail,
+//! tiers above it, over such pairs). The last three need root. In `card` a card that is made up sees
+//! the packets first and takes some. In `chaos` three calls of ten fail,
 //! on purpose, and the packets of every case fare as ever; over tcx that is asked for by
 //! `SLIPSWITCH_TEST_CHAOS=1`.
 
@@ -56,6 +57,40 @@ mod xdp {
     }
 
     slipswitch_tests::behaviour_cases!();
+}
+
+mod card {
+    mod userspace {
+        use slipswitch_tests::behaviour::{UserspaceDummy, World};
+
+        fn run(_: &str, case: fn(&World)) {
+            case(&World::new(UserspaceDummy::under_card()));
+        }
+
+        slipswitch_tests::behaviour_cases!();
+    }
+
+    mod tcx {
+        use datapath::Tier;
+        use slipswitch_tests::behaviour::{World, run_under_card};
+
+        fn run(name: &'static str, case: fn(&World)) {
+            run_under_card(Tier::Tcx, name, case);
+        }
+
+        slipswitch_tests::behaviour_cases!();
+    }
+
+    mod xdp {
+        use datapath::Tier;
+        use slipswitch_tests::behaviour::{World, run_under_card};
+
+        fn run(name: &'static str, case: fn(&World)) {
+            run_under_card(Tier::Xdp, name, case);
+        }
+
+        slipswitch_tests::behaviour_cases!();
+    }
 }
 
 mod chaos {

@@ -37,6 +37,7 @@ struct State {
     capacity: usize,
     is_slow: bool,
     is_gone: bool,
+    heeds_settings: bool,
     hits: u64,
     closed: Option<bool>,
     /// Names of ports that are no ports of the card.
@@ -85,6 +86,7 @@ impl Card {
             capacity,
             is_slow: false,
             is_gone: false,
+            heeds_settings: true,
             hits: 0,
             closed: None,
             foreign: Vec::new(),
@@ -130,6 +132,12 @@ impl Card {
     /// The card takes no port, when ports are attached next.
     pub fn set_gone(&self, is_gone: bool) {
         self.state().is_gone = is_gone;
+    }
+
+    /// The card takes ports whatever their `other_config:tier` is, which then speaks of slower tiers
+    /// only.
+    pub fn ignore_settings(&self) {
+        self.state().heeds_settings = false;
     }
 
     /// The card forgets a flow, as one that is reset. The next sweep notices.
@@ -201,7 +209,7 @@ impl Card {
         if state.is_gone || state.foreign.iter().any(|name| name == port.name) {
             return Err(Reason::new(Refusal::DeviceKind, "no port of the card"));
         }
-        if !port.settings.allow(self.tier) {
+        if state.heeds_settings && !port.settings.allow(self.tier) {
             return Err(Reason::new(Refusal::TierSetting, "other_config:tier of this port"));
         }
         Ok(())

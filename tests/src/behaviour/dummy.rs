@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The userspace datapath over dummy ports: no privileges, no threads, no time.
 
+use super::carded::{self, Carded};
 use super::{FLOW_LIMIT, Fixture, LARGE_MTU, MTU, PORTS};
 use clock::Clock;
 use datapath::{Datapath, PortNo, PortSpec};
 use datapath_userspace::{Config, UserspaceDatapath};
 use packet::Packet;
+use placement::PlacedDatapath;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -26,12 +28,28 @@ pub struct UserspaceDummy {
 }
 
 impl UserspaceDummy {
-    /// A new one.
+    /// Makes a new one.
     pub fn new() -> UserspaceDummy {
         let clock = Clock::new();
+        let userspace = UserspaceDummy::userspace(clock.clone());
+        UserspaceDummy::over(clock, userspace)
+    }
+
+    /// Makes a new one, under a card that sees all packets first.
+    pub fn under_card() -> Carded<UserspaceDummy> {
+        let clock = Clock::new();
+        let userspace = UserspaceDummy::userspace(clock.clone());
+        let placed = PlacedDatapath::new(userspace.clone(), vec![carded::slot()]);
+        let card = carded::begin(&placed, &userspace, clock.clone());
+        Carded::new(UserspaceDummy::over(clock, placed), card)
+    }
+
+    fn userspace(clock: Clock) -> Arc<UserspaceDatapath> {
         let config = Config { max_flows: FLOW_LIMIT, ..Config::default() };
-        let datapath: Arc<dyn Datapath> =
-            UserspaceDatapath::new("netdev@test", clock.clone(), config);
+        UserspaceDatapath::new("netdev@test", clock, config)
+    }
+
+    fn over(clock: Clock, datapath: Arc<dyn Datapath>) -> UserspaceDummy {
         let directory = testing::directory();
         let fixture = NEXT.fetch_add(1, Ordering::Relaxed);
         let names: Vec<String> = (1..=PORTS).map(|i| format!("f{fixture}p{i}")).collect();
@@ -74,6 +92,11 @@ impl Fixture for UserspaceDummy {
 
     fn clock(&self) -> &Clock {
         &self.clock
+    }
+
+    /// The card gets flows that waited for it.
+    fn maintain(&self) {
+        (0..3).for_each(|_| self.datapath.maintain());
     }
 
     fn inject(&self, port: PortNo, packet: Packet) {

@@ -3,6 +3,7 @@
 
 use super::PORTS;
 use clock::Clock;
+use datapath::offload::ProviderSlot;
 use datapath::{Flows, PortNo, Tier, TierSet, Ufid};
 use datapath_bpf::grace::Grace;
 use datapath_bpf::{BpfDatapath, BpfProvider, Config, Unavailable};
@@ -42,6 +43,8 @@ pub(super) struct Fast {
 }
 
 impl Fast {
+    /// Puts BPF over `base`, after the places `above` in the list of providers.
+    ///
     /// # Errors
     ///
     /// This process cannot use BPF on this host. A fault in the programs is a panic.
@@ -49,6 +52,7 @@ impl Fast {
         base: &Arc<UserspaceDatapath>,
         clock: Clock,
         tier: Tier,
+        above: Vec<ProviderSlot>,
     ) -> Result<Fast, Unavailable> {
         let config = Config { pins: None, max_flows: 1024, ..Config::default() };
         let bpf = match BpfDatapath::open(config, clock) {
@@ -56,7 +60,8 @@ impl Fast {
             Err(e @ (Unavailable::Permission(_) | Unavailable::Kernel { .. })) => return Err(e),
             Err(e) => panic!("{e}"),
         };
-        let placed = PlacedDatapath::new(base.clone(), vec![datapath_bpf::provider_slot()]);
+        let list = above.into_iter().chain([datapath_bpf::provider_slot()]).collect();
+        let placed = PlacedDatapath::new(base.clone(), list);
         placed.begin(TierSet::XDP_AND_TCX, Ok(Arc::new(BpfProvider::new(bpf.clone()))));
         placed.serve(TierSet::XDP_AND_TCX, base).expect("root can make a tap device");
         Ok(Fast {

@@ -6,6 +6,7 @@
 //! with an answerer of upcalls. A new datapath joins by one more fixture and one more line in
 //! `tests/behaviour.rs`.
 
+mod carded;
 pub mod cases;
 mod chaotic;
 mod dummy;
@@ -17,12 +18,13 @@ mod tiers;
 mod veth;
 mod world;
 
+pub use carded::Carded;
 pub use chaotic::Chaotic;
 pub use dummy::UserspaceDummy;
 pub use fast::Ran;
 pub use model::ModelFixture;
 pub use peer::Peer;
-pub use tiers::run_at;
+pub use tiers::{run_at, run_under_card};
 pub use veth::Veth;
 pub use world::{Seen, Why, World, on};
 

@@ -147,6 +147,13 @@ pub fn run_at(tier: Tier, case: &'static str, run: fn(&World)) {
     });
 }
 
+/// Runs a case at a tier under a card, which takes some of the packets.
+pub fn run_under_card(tier: Tier, case: &'static str, run: fn(&World)) {
+    if exception(case, tier, Not::Holding).is_none() {
+        Veth::run_under_card(tier, move |fixture| run(&World::new(fixture)));
+    }
+}
+
 fn check(case: &str, tier: Tier, ran: Ran) {
     if ran.sent == 0 {
         return;

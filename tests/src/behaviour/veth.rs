@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A datapath over real veth pairs, in a network namespace of its own. Needs root.
 
+use super::carded::{self, Carded};
 use super::fast::Fast;
 use super::peer::Peer;
 use super::{FLOW_LIMIT, Fixture, LARGE_MTU, LARGE_MTU_OF_ONE_BUFFER, MTU, PORTS, Ran, finished};
 use crate::harness::{Netns, patient, skip, without_root};
 use clock::Clock;
+use datapath::offload::ProviderSlot;
 use datapath::{Datapath, LookupStats, PortNo, PortSpec, Tier};
+use datapath_model::Card;
 use datapath_userspace::{Config, UserspaceDatapath};
 use packet::Packet;
 use std::io::Write;
@@ -35,14 +38,29 @@ impl Veth {
         if without_root() {
             return;
         }
-        Netns::new().with(|| match Veth::new(tier) {
-            Ok(fixture) => test(fixture),
+        Netns::new().with(|| match Veth::new(tier, Vec::new()) {
+            Ok((fixture, _)) => test(fixture),
+            Err(why) => skip(&why.to_string()),
+        });
+    }
+
+    /// The same, under a card that sees all packets first.
+    pub fn run_under_card(tier: Tier, test: impl FnOnce(Carded<Veth>) + Send) {
+        if without_root() {
+            return;
+        }
+        Netns::new().with(|| match Veth::new(tier, vec![carded::slot()]) {
+            Ok((fixture, Some(card))) => test(Carded::new(fixture, card)),
+            Ok((_, None)) => panic!("a card is asked for"),
             Err(why) => skip(&why.to_string()),
         });
     }
 
     /// On a thread that is in the fixture's namespace.
-    fn new(tier: Tier) -> Result<Veth, datapath_bpf::Unavailable> {
+    fn new(
+        tier: Tier,
+        above: Vec<ProviderSlot>,
+    ) -> Result<(Veth, Option<Arc<Card>>), datapath_bpf::Unavailable> {
         let is_split = tier != Tier::Xdp || datapath_bpf::load::have_frags();
         let large_mtu = if is_split { LARGE_MTU } else { LARGE_MTU_OF_ONE_BUFFER };
         add_links(large_mtu);
@@ -53,9 +71,13 @@ impl Veth {
         let config = Config { max_flows: FLOW_LIMIT, ..Config::default() };
         let userspace = UserspaceDatapath::new("netdev@veth", clock.clone(), config);
         let fast = match tier {
-            Tier::Xdp | Tier::Tcx => Some(Fast::over(&userspace, clock.clone(), tier)?),
+            Tier::Xdp | Tier::Tcx => {
+                Some(Fast::over(&userspace, clock.clone(), tier, above.clone())?)
+            }
             _ => None,
         };
+        let placed = fast.as_ref().filter(|_| !above.is_empty()).map(Fast::placed);
+        let card = placed.map(|placed| carded::begin(placed, &userspace, clock.clone()));
         let datapath: Arc<dyn Datapath> = match &fast {
             Some(fast) => fast.placed().clone(),
             None => userspace.clone(),
@@ -70,7 +92,7 @@ impl Veth {
             large_mtu,
         };
         (1..=PORTS).for_each(|i| fixture.add_port(i, tier));
-        Ok(fixture)
+        Ok((fixture, card))
     }
 
     fn add_port(&self, i: usize, tier: Tier) {
