@@ -46,6 +46,29 @@ scenarios! {
         vsctl clear interface p1 mtu_request
         vsctl get interface p1 mtu
     "#;
+    mtu_of_internal_ports: r#"
+        vsctl del-port p1 -- del-port p2 -- del-port p3
+        vsctl get interface br0 mtu
+        vsctl add-port br0 q1 -- set interface q1 type=dummy mtu_request=9000
+        vsctl get interface br0 mtu
+        vsctl add-port br0 q2 -- set interface q2 type=dummy mtu_request=4000
+        vsctl get interface br0 mtu
+        vsctl set interface q2 mtu_request=5000
+        vsctl get interface br0 mtu
+        vsctl del-port q2
+        vsctl get interface br0 mtu
+        vsctl add-port br0 i1 -- set interface i1 type=internal mtu_request=1300
+        vsctl get interface br0 mtu
+        vsctl get interface i1 mtu
+        vsctl del-port i1
+        vsctl get interface br0 mtu
+        vsctl del-port q1
+        vsctl get interface br0 mtu
+        vsctl add-port br0 q1 -- set interface q1 type=dummy mtu_request=9000
+        vsctl get interface br0 mtu
+        vsctl set interface br0 mtu_request=2000
+        vsctl get interface br0 mtu
+    "#;
     controllers: r#"
         vsctl set-controller br0 unix:br0.nobody
         # Not status:state, which OVS writes some time after.

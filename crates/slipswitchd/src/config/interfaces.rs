@@ -21,6 +21,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Highest OpenFlow number of a port in OpenFlow 1.0, that every version can express.
 const MAX_OFPORT: u32 = 0xfeff;
+/// MTU of internal ports once a bridge has lost its last other port: Ethernet's, in bytes.
+const DEFAULT_MTU: u32 = 1500;
 
 /// A port's number as the database and OpenFlow 1.0 have it: 16 bits, LOCAL is 65534.
 pub(super) fn short(number: PortNo) -> u32 {
@@ -317,31 +319,47 @@ pub(super) fn configure(
             refresh(d, bridge.index, number);
         }
     }
-    internal_mtu(d, bridge, remarks);
+    internal_mtu(d, bridge, wanted, remarks);
 }
 
-/// Ports that the switch made have the lowest MTU of the others, unless their row says another.
-fn internal_mtu(d: &mut Daemon, bridge: &mut BridgeState, remarks: &mut Remarks) {
+/// Gives internal ports the lowest MTU of the bridge's other ports, unless their row asks for
+/// another: when that MTU changes, when an internal port is new, and when its MTU is higher. One
+/// that somebody has set lower stays until then, as in OVS.
+fn internal_mtu(
+    d: &mut Daemon,
+    bridge: &mut BridgeState,
+    wanted: &WantedBridge,
+    remarks: &mut Remarks,
+) {
     let Some(b) = d.switch.bridge(bridge.index) else { return };
     let mtu_of = |s: &InterfaceState| {
         let port = b.ports.get(&s.number?)?;
         (!port.is_patch()).then_some(port.status.mtu).filter(|mtu| *mtu != 0)
     };
-    let min = bridge.interfaces.values().filter(|s| !s.is_internal()).filter_map(mtu_of).min();
-    let Some(mtu) = min else { return };
+    let lowest = bridge.interfaces.values().filter(|s| !s.follows_mtu()).filter_map(mtu_of).min();
+    let awaits_device = || {
+        let is_closed = |name| bridge.interfaces.get(name).is_some_and(|s| s.number.is_none());
+        wanted.interfaces().any(|row| is_closed(&row.name))
+    };
+    let mtu = match lowest {
+        Some(mtu) => mtu,
+        // The last port was removed. One whose device is gone may come back with it.
+        None if bridge.min_mtu.is_some() && !awaits_device() => DEFAULT_MTU,
+        None => return,
+    };
+    let has_changed = bridge.min_mtu.replace(mtu) != Some(mtu);
     let mut followers = Vec::new();
     for (name, state) in &bridge.interfaces {
-        if !state.is_internal() || state.mtu.is_some() {
-            continue;
-        }
-        let Some(now) = mtu_of(state) else { continue };
-        if now > mtu || bridge.min_mtu.is_some_and(|old| old != mtu && now != mtu) {
-            followers.push((name.clone(), state.number));
+        let (Some(number), Some(now)) = (state.number, mtu_of(state)) else { continue };
+        let is_due = now > mtu || now < mtu && (has_changed || !state.has_bridge_mtu);
+        if state.follows_mtu() && is_due {
+            followers.push((name.clone(), number));
         }
     }
-    bridge.min_mtu = Some(mtu);
+    for state in bridge.interfaces.values_mut().filter(|s| s.number.is_some()) {
+        state.has_bridge_mtu = state.follows_mtu();
+    }
     for (name, number) in followers {
-        let Some(number) = number else { continue };
         let Some(device) = port(d, bridge.index, number).and_then(|p| p.device.clone()) else {
             continue;
         };

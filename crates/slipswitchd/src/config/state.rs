@@ -77,7 +77,8 @@ pub(super) struct BridgeState {
     pub interfaces: BTreeMap<String, InterfaceState>,
     /// Port rows of bonds, by name.
     pub bonds: BTreeMap<String, Uuid>,
-    /// Lowest MTU among ports that are not internal, as last given to those that are.
+    /// Lowest MTU among the ports that do not follow it, as last given to those that do; `None`
+    /// while the bridge has only had ports that follow.
     pub min_mtu: Option<u32>,
 }
 
@@ -135,13 +136,23 @@ pub(super) struct InterfaceState {
     /// What of the row decides about its tiers; see [`WantedInterface::placing`].
     pub placing: [Option<String>; 3],
     pub mac: Option<Mac>,
+    /// The row's `mtu_request`.
     pub mtu: Option<u32>,
+    /// The port was given the bridge's lowest MTU since it was opened and since it follows that.
+    pub has_bridge_mtu: bool,
 }
 
 impl InterfaceState {
     /// True for ports that the switch made as interfaces of the host.
     pub fn is_internal(&self) -> bool {
         matches!(&self.form, Some(Form::Device { kind: "internal" | "dummy-internal", .. }))
+    }
+
+    /// True when the port's MTU is the lowest one of the bridge's other ports: taps are internal
+    /// ports to OVS's userspace datapath, too.
+    pub fn follows_mtu(&self) -> bool {
+        let is_tap = matches!(&self.form, Some(Form::Device { kind: "tap", .. }));
+        (is_tap || self.is_internal()) && self.mtu.is_none()
     }
 }
 
