@@ -9,8 +9,9 @@
 //!
 //! # Invariants
 //! - Never more than the capacity. When full, a new address takes the place of the least
-//!   recently used one *of the port that has most*, so one port with random sources cannot
-//!   push the others out.
+//!   recently used one *of the port that has most*, static entries counted, so one port with
+//!   random sources cannot push the others out. Static entries themselves stay (OVS may evict
+//!   them).
 //! - Translation depends on nothing in here but (VLAN, MAC) → port; [`MacTable::learn`] and
 //!   the other writers say when that changed, and the caller then revalidates.
 //! - A lookup does not look at the clock. An entry that is past its age counts until
@@ -37,18 +38,33 @@ type Address = (u16, [u8; 6]);
 #[derive(Clone, Copy, Debug)]
 struct Place {
     port: PortNo,
-    /// Key in [`Inner::by_use`] of the port: unique and growing.
+    /// Key in [`OnPort::by_use`] of the port: unique and growing.
     turn: u64,
     /// When last seen; `None` is static.
     seen: Option<Millis>,
     locked_until: Millis,
 }
 
+/// The entries of one port.
+#[derive(Debug, Default)]
+struct OnPort {
+    /// Learned addresses, least recently used first.
+    by_use: BTreeMap<u64, Address>,
+    /// The number of static entries.
+    statics: usize,
+}
+
+impl OnPort {
+    fn len(&self) -> usize {
+        self.by_use.len() + self.statics
+    }
+}
+
 #[derive(Debug)]
 struct Inner {
     entries: HashMap<Address, Place>,
-    /// For each port, its learned addresses, least recently used first.
-    by_use: HashMap<PortNo, BTreeMap<u64, Address>>,
+    /// Ports that have entries.
+    ports: HashMap<PortNo, OnPort>,
     turn: u64,
     /// No learned address was last seen before; `None` when there is none.
     oldest: Option<Millis>,
@@ -97,6 +113,24 @@ pub struct MacEntry {
     pub age: Option<u64>,
 }
 
+/// Outcome of [`MacTable::add_static`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StaticAdd {
+    /// The address was not in the table.
+    Added,
+    /// The address was in the table otherwise.
+    Replaced {
+        /// Its port until now.
+        port: PortNo,
+        /// The replaced entry was static, too.
+        was_static: bool,
+    },
+    /// The table had the entry.
+    Unchanged,
+    /// Nothing changed: the table is full of static entries.
+    Full,
+}
+
 /// Learned MAC addresses of one bridge, by VLAN. Any thread; short locks only.
 #[derive(Debug)]
 pub struct MacTable {
@@ -118,13 +152,13 @@ impl Inner {
     }
 
     fn unlink(&mut self, place: &Place) {
-        if place.seen.is_some()
-            && let Some(list) = self.by_use.get_mut(&place.port)
-        {
-            list.remove(&place.turn);
-            if list.is_empty() {
-                self.by_use.remove(&place.port);
-            }
+        let Some(on_port) = self.ports.get_mut(&place.port) else { return };
+        match place.seen {
+            Some(_) => drop(on_port.by_use.remove(&place.turn)),
+            None => on_port.statics = on_port.statics.saturating_sub(1),
+        }
+        if on_port.len() == 0 {
+            self.ports.remove(&place.port);
         }
     }
 
@@ -137,19 +171,23 @@ impl Inner {
     fn put(&mut self, address: Address, port: PortNo, seen: Option<Millis>, locked_until: Millis) {
         self.turn += 1;
         let place = Place { port, turn: self.turn, seen, locked_until };
-        if let Some(seen) = seen {
-            self.oldest = Some(self.oldest.map_or(seen, |oldest| oldest.min(seen)));
-            self.by_use.entry(port).or_default().insert(place.turn, address);
+        let on_port = self.ports.entry(port).or_default();
+        match seen {
+            Some(seen) => {
+                self.oldest = Some(self.oldest.map_or(seen, |oldest| oldest.min(seen)));
+                on_port.by_use.insert(place.turn, address);
+            }
+            None => on_port.statics += 1,
         }
         self.entries.insert(address, place);
     }
 
-    /// Takes the oldest entry of the port with most entries (the lowest such port). False when
-    /// all are static.
+    /// Removes the least recently used learned entry of the port with most entries (the lowest
+    /// such port). Returns false when all entries are static.
     fn evict(&mut self) -> bool {
-        let fullest =
-            self.by_use.iter().max_by_key(|(port, list)| (list.len(), std::cmp::Reverse(**port)));
-        let Some(victim) = fullest.and_then(|(_, list)| list.values().next().copied()) else {
+        let learned = self.ports.iter().filter(|(_, on_port)| !on_port.by_use.is_empty());
+        let fullest = learned.max_by_key(|(port, on)| (on.len(), std::cmp::Reverse(**port)));
+        let Some(victim) = fullest.and_then(|(_, on)| on.by_use.values().next().copied()) else {
             return false;
         };
         self.remove(&victim);
@@ -165,7 +203,7 @@ impl MacTable {
             bridge,
             inner: Mutex::new(Inner {
                 entries: HashMap::new(),
-                by_use: HashMap::new(),
+                ports: HashMap::new(),
                 turn: 0,
                 oldest: None,
                 capacity: DEFAULT_CAPACITY,
@@ -285,18 +323,25 @@ impl MacTable {
         inner.entries.get(&(vlan, mac)).map(|p| p.port)
     }
 
-    /// `fdb/add`: a static entry, never aged, moved or evicted. True when the table changed;
-    /// `None` when it is full of static entries.
-    pub fn add_static(&self, vlan: u16, mac: [u8; 6], port: PortNo) -> Option<bool> {
+    /// Makes an address static (`fdb/add`): it is never aged, moved or evicted.
+    pub fn add_static(&self, vlan: u16, mac: [u8; 6], port: PortNo) -> StaticAdd {
+        let address = (vlan, mac);
         let mut inner = self.lock();
-        let old = inner.remove(&(vlan, mac));
+        let old = inner.entries.get(&address).copied();
+        if old.is_some_and(|p| p.port == port && p.seen.is_none()) {
+            return StaticAdd::Unchanged;
+        }
         while old.is_none() && inner.entries.len() >= inner.capacity {
             if !inner.evict() {
-                return None;
+                return StaticAdd::Full;
             }
         }
-        inner.put((vlan, mac), port, None, Millis(i64::MIN));
-        Some(old.is_none_or(|p| p.port != port || p.seen.is_some()))
+        inner.remove(&address);
+        inner.put(address, port, None, Millis(i64::MIN));
+        old.map_or(StaticAdd::Added, |old| StaticAdd::Replaced {
+            port: old.port,
+            was_static: old.seen.is_none(),
+        })
     }
 
     /// `fdb/del`: removes one entry, static or not. True when it was there.
@@ -355,12 +400,12 @@ impl MacTable {
         gone.len()
     }
 
-    /// All entries for `fdb/show`: static ones first, then the learned ones, least recently
-    /// used first.
+    /// Returns all entries for `fdb/show`, least recently used first; a static one stands where
+    /// it was made.
     pub fn entries(&self, now: Millis) -> Vec<MacEntry> {
         let inner = self.lock();
         let mut all: Vec<(&Address, &Place)> = inner.entries.iter().collect();
-        all.sort_by_key(|(_, p)| (p.seen.is_some(), p.turn));
+        all.sort_by_key(|(_, p)| p.turn);
         all.into_iter()
             .map(|((vlan, mac), p)| MacEntry {
                 port: p.port,
@@ -481,8 +526,8 @@ mod tests {
     fn static_entries_stay() {
         let t = table();
         t.configure(2, 300, vec![]);
-        assert_eq!(t.add_static(5, mac(1), P1), Some(true));
-        assert_eq!(t.add_static(5, mac(1), P1), Some(false));
+        assert_eq!(t.add_static(5, mac(1), P1), StaticAdd::Added);
+        assert_eq!(t.add_static(5, mac(1), P1), StaticAdd::Unchanged);
         assert!(!t.learn(5, mac(1), P2, false, Millis(1)));
         assert!(!t.accepts(5, mac(1), P2));
         t.learn(5, mac(2), P2, false, Millis(1));
@@ -490,12 +535,45 @@ mod tests {
         assert!(!t.flush());
         assert_eq!(t.expire(Millis(1_000_000)), 0);
         assert_eq!(t.lookup(5, mac(1)), Some(P1));
-        assert_eq!(t.add_static(5, mac(2), P1), Some(true));
-        assert_eq!(t.add_static(5, mac(3), P1), None);
+        assert_eq!(t.add_static(5, mac(2), P1), StaticAdd::Added);
+        assert_eq!(t.add_static(5, mac(3), P1), StaticAdd::Full);
         assert!(!t.learn(5, mac(3), P1, false, Millis(1)));
         assert_eq!(t.entries(Millis(9)).first().and_then(|e| e.age), None);
         assert!(t.remove(5, mac(2)));
         assert!(!t.remove(5, mac(2)));
+        assert!(t.flush_port(P1));
+        assert_eq!(t.usage().entries, 0);
+    }
+
+    #[test]
+    fn static_entries_count_for_the_port_that_has_most() {
+        let t = table();
+        t.configure(5, 300, vec![]);
+        for i in 0..2 {
+            t.add_static(0, mac(i), P1);
+        }
+        t.learn(0, mac(2), P1, false, Millis(1));
+        t.learn(0, mac(3), P2, false, Millis(2));
+        t.learn(0, mac(4), P2, false, Millis(3));
+        t.learn(0, mac(5), P2, false, Millis(4));
+        assert_eq!(t.lookup(0, mac(2)), None, "P1 has three entries, P2 has two");
+        // P1 has static ones only.
+        t.learn(0, mac(6), P2, false, Millis(5));
+        assert_eq!(t.lookup(0, mac(3)), None);
+        assert_eq!(t.usage(), MacUsage { entries: 5, capacity: 5, static_entries: 2 });
+    }
+
+    #[test]
+    fn an_entry_that_becomes_static_says_what_it_was() {
+        let t = table();
+        t.learn(0, mac(1), P1, false, Millis(1));
+        t.learn(0, mac(2), P1, false, Millis(2));
+        let replaced = |port, was_static| StaticAdd::Replaced { port, was_static };
+        assert_eq!(t.add_static(0, mac(1), P1), replaced(P1, false));
+        assert_eq!(t.add_static(0, mac(1), P2), replaced(P1, true));
+        let order: Vec<_> = t.entries(Millis(3)).iter().map(|e| e.mac).collect();
+        assert_eq!(order, [mac(2), mac(1)]);
+        assert!(t.flush_port(P2));
         assert!(t.flush_port(P1));
         assert_eq!(t.usage().entries, 0);
     }

@@ -138,4 +138,22 @@ scenarios! {
         trace in_port=1,dl_src=50:54:00:00:00:01,dl_dst=50:54:00:00:00:09
         trace in_port=3,dl_src=50:54:00:00:00:01,dl_dst=50:54:00:00:00:09
     "#;
+    static_addresses_and_ports_that_go: r#"
+        ofctl add-flow br0 actions=NORMAL
+        receive p1 'in_port(1),eth(src=50:54:00:00:00:01,dst=50:54:00:00:00:0f),eth_type(0x1234)'
+        appctl fdb/add br0 p1 0 50:54:00:00:00:33
+        appctl fdb/add br0 p2 0 50:54:00:00:00:34
+        appctl fdb/add br0 p2 0 50:54:00:00:00:01
+        appctl fdb/show br0
+        appctl fdb/add br0 p3 0 50:54:00:00:00:46
+        appctl fdb/add br0 p3 0 50:54:00:00:00:46
+        appctl fdb/add br0 p1 0 50:54:00:00:00:46
+        appctl fdb/show br0
+        vsctl del-port p2
+        appctl fdb/show br0
+        appctl fdb/flush br0
+        appctl fdb/show br0
+        vsctl set interface p1 ofport_request=9
+        appctl fdb/show br0
+    "#;
 }

@@ -5,7 +5,7 @@ use super::ports::openflow_text;
 use super::{Commands, mac_text, parse_mac};
 use crate::daemon::Daemon;
 use bridge::bridge::Bridge;
-use bridge::mac_table::MacEntry;
+use bridge::mac_table::{MacEntry, StaticAdd};
 use std::fmt::Write as _;
 
 const NO_BRIDGE: &str = "no such bridge";
@@ -28,14 +28,22 @@ pub(super) fn register(commands: &Commands<'_>) {
             .arg(1)
             .and_then(|name| bridge.port_by_name(name))
             .ok_or("software error, odp port is present but no ofp port")?;
-        let changed = bridge
-            .macs
-            .add_static(vlan, mac, port.number)
-            .ok_or("the MAC table is full of static entries: raise other_config:mac-table-size")?;
-        if changed {
-            daemon.switch.need_revalidation();
-        }
-        Ok(String::new())
+        let text = match bridge.macs.add_static(vlan, mac, port.number) {
+            StaticAdd::Full => {
+                return Err("the MAC table is full of static entries: raise \
+                            other_config:mac-table-size"
+                    .to_owned());
+            }
+            StaticAdd::Unchanged => return Ok(String::new()),
+            StaticAdd::Added => String::new(),
+            StaticAdd::Replaced { port, was_static } => format!(
+                "Overriding already existing {} entry on {}\n",
+                if was_static { "static" } else { "dynamic" },
+                openflow_text(port),
+            ),
+        };
+        daemon.switch.need_revalidation();
+        Ok(text)
     });
     commands.change("fdb/del", "bridge vlan mac", 3, 3, |daemon, call| {
         let bridge = bridge(daemon, call.arg(0))?;
