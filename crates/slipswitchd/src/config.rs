@@ -121,6 +121,11 @@ impl Configuration {
         self.client.as_ref()
     }
 
+    /// True when the database can be read and written.
+    pub fn is_ready(&self) -> bool {
+        self.client.as_ref().is_some_and(|client| is_ready(client))
+    }
+
     /// A configuration was made since the start.
     pub fn is_configured(&self) -> bool {
         self.state.configured
@@ -134,6 +139,11 @@ impl Configuration {
     /// True when the bridge was made.
     pub fn has_bridge(&self, bridge: &str) -> bool {
         self.state.bridges.contains_key(bridge)
+    }
+
+    /// True when a bridge of one of these types was made.
+    pub fn has_bridge_of_type(&self, types: &[&str]) -> bool {
+        self.state.bridges.values().any(|bridge| types.contains(&bridge.datapath_type.as_str()))
     }
 
     /// Tables and columns that are read and written.

@@ -63,7 +63,15 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// Exactly `N` words behind the datapath's name, which is left out or right.
+    /// The words after the datapath's name, which may be left out. Where there are `most` words,
+    /// the first one must be that name.
+    fn after_datapath(mut self, daemon: &Daemon, most: usize) -> Result<Vec<&'a str>, String> {
+        require(daemon)?;
+        self.skip_datapath(daemon);
+        if self.rest.len() < most { Ok(self.rest) } else { Err(no_datapath()) }
+    }
+
+    /// Exactly `N` words after the datapath's name, which is left out or right.
     fn exactly<const N: usize>(
         mut self,
         daemon: &Daemon,
@@ -84,12 +92,28 @@ fn exists(daemon: &Daemon) -> bool {
     daemon.switch.bridges().next().is_some()
 }
 
-/// True for a name of the datapath. Bridges of every `datapath_type` share it, so it goes by the
-/// names of all of them beside its own.
+/// True for a name of the datapath. Bridges of every `datapath_type` share it, so besides its own
+/// name it has those of the types of its bridges.
 fn is_datapath(daemon: &Daemon, name: &str) -> bool {
-    const ALIASES: [&str; 2] = ["netdev@ovs-netdev", "system@ovs-system"];
-    let dummy = daemon.dummy != DummyLevel::Off && name == "dummy@ovs-dummy";
-    exists(daemon) && (name == daemon.switch.datapath().name() || ALIASES.contains(&name) || dummy)
+    let types: &[&str] = match name {
+        _ if name == daemon.switch.datapath().name() => return exists(daemon),
+        "netdev@ovs-netdev" => &["netdev"],
+        "system@ovs-system" => &["", "system"],
+        "dummy@ovs-dummy" => &["dummy"],
+        _ => return false,
+    };
+    daemon.configuration.has_bridge_of_type(types)
+}
+
+/// Why the datapath called `name` cannot be opened, in the words of OVS where the kernel has no
+/// datapath: a name without a type is one of the kernel's.
+fn opening_error(daemon: &Daemon, name: &str) -> &'static str {
+    match name.split_once('@').map_or("system", |(kind, _)| kind) {
+        "system" if !daemon.disable_system => NO_ENTRY,
+        "netdev" => NO_DEVICE,
+        "dummy" if daemon.dummy != DummyLevel::Off => NO_DEVICE,
+        _ => NO_TYPE,
+    }
 }
 
 fn require(daemon: &Daemon) -> Result<(), String> {
@@ -109,6 +133,8 @@ const INVALID: &str = "Invalid argument";
 const NO_DEVICE: &str = "No such device";
 const NOT_SUPPORTED: &str = "Operation not supported";
 const NO_ENTRY: &str = "No such file or directory";
+/// There is no type of datapaths by the name's first part.
+const NO_TYPE: &str = "Address family not supported by protocol";
 /// Ports and datapaths come from the database alone.
 const FROM_DATABASE: &str = "ports and datapaths are what the database says; use ovs-vsctl";
 
@@ -185,10 +211,14 @@ pub(super) fn register(commands: &Commands<'_>) {
     conntrack::register(&dpctl);
     flows::register(&dpctl);
     show::register(&dpctl);
-    for (name, min, max) in
-        [("add-dp", 1, ANY), ("del-dp", 1, 1), ("add-if", 2, ANY), ("del-if", 2, ANY)]
-    {
-        dpctl.refuse(name, min, max, FROM_DATABASE);
+    dpctl.refuse("add-dp", 1, ANY, FROM_DATABASE);
+    for (name, min, max) in [("del-dp", 1, 1), ("add-if", 2, ANY), ("del-if", 2, ANY)] {
+        dpctl.add(name, min, max, move |daemon, words| {
+            if let Some(dp) = words.rest.first().filter(|dp| !is_datapath(daemon, dp)) {
+                return Err(failure("opening datapath", opening_error(daemon, dp)));
+            }
+            super::unsupported(&format!("dpctl/{name}"), FROM_DATABASE)
+        });
     }
     dpctl.add("list-commands", 0, ANY, |_, _| {
         let lines = USAGES.iter().map(|(name, usage)| format!("  dpctl/{name:<23} {usage}\n"));

@@ -8,7 +8,7 @@ use crate::daemon::Daemon;
 
 pub(super) fn register(dpctl: &Dpctl<'_>) {
     dpctl.add("dump-conntrack", 0, 4, |daemon, words| {
-        let filters = behind_datapath(daemon, words);
+        let filters = after_datapath(daemon, words);
         match filters.as_slice() {
             [] => Ok(String::new()),
             [zone] => zone_of(zone).map(|_| String::new()).ok_or_else(super::no_datapath),
@@ -16,7 +16,7 @@ pub(super) fn register(dpctl: &Dpctl<'_>) {
         }
     });
     dpctl.add("flush-conntrack", 0, 4, |daemon, words| {
-        let filters = behind_datapath(daemon, words);
+        let filters = after_datapath(daemon, words);
         for (i, filter) in filters.iter().enumerate() {
             if i == 0 && filter.starts_with("zone=") {
                 zone_of(filter).ok_or_else(|| failure("failed to parse zone", INVALID))?;
@@ -28,15 +28,15 @@ pub(super) fn register(dpctl: &Dpctl<'_>) {
     });
     dpctl.add("ct-stats-show", 0, 3, |daemon, words| {
         require(daemon)?;
-        let filters = behind_datapath(daemon, words);
-        if let Some(bad) = filters.iter().find(|f| **f != "verbose" && zone_of(f).is_none()) {
-            return Err(failure(&format!("invalid argument {bad}"), INVALID));
+        let filters = after_datapath(daemon, words);
+        if filters.iter().any(|f| *f != "verbose" && zone_of(f).is_none()) {
+            return Err(super::no_datapath());
         }
         Ok("Connections Stats:\n    Total: 0\n".to_owned())
     });
     dpctl.add("ct-bkts", 0, 2, |daemon, words| {
         require(daemon)?;
-        let filters = behind_datapath(daemon, words);
+        let filters = after_datapath(daemon, words);
         match filters.as_slice() {
             [] => {}
             [gt] if number(gt, "gt=").is_some() => {}
@@ -49,8 +49,7 @@ pub(super) fn register(dpctl: &Dpctl<'_>) {
         Ok("0\n".to_owned())
     });
     dpctl.add("ct-get-limits", 0, 2, |daemon, words| {
-        require(daemon)?;
-        let filters = behind_datapath(daemon, words);
+        let filters = words.after_datapath(daemon, 2)?;
         let mut out = "default limit=0\n".to_owned();
         for filter in filters {
             let zones = zones(filter)
@@ -68,8 +67,15 @@ pub(super) fn register(dpctl: &Dpctl<'_>) {
             .map(|_| String::new())
             .ok_or_else(|| failure(&format!("invalid argument {filter}"), INVALID))
     });
+    dpctl.add("ct-set-limits", 1, ANY, |daemon, words| {
+        require(daemon)?;
+        let limits = after_datapath(daemon, words);
+        match limits.iter().find(|limit| !limit.contains('=')) {
+            Some(bad) => Err(failure(&format!("field {bad} missing value"), INVALID)),
+            None => no_tracking("failed to set conntrack limit"),
+        }
+    });
     for (name, min, max, what) in [
-        ("ct-set-limits", 1, ANY, "failed to set conntrack limit"),
         ("ct-set-maxconns", 1, 2, "setting maxconns failed"),
         ("ct-get-maxconns", 0, 1, "maxconns could not be retrieved"),
         ("ct-enable-tcp-seq-chk", 0, 1, "enabling TCP sequence checking failed"),
@@ -81,17 +87,19 @@ pub(super) fn register(dpctl: &Dpctl<'_>) {
         ("ipf-set-max-nfrags", 1, 2, "setting maximum fragments failed"),
         ("ipf-get-status", 0, 1, "ipf status could not be retrieved"),
     ] {
-        dpctl.add(name, min, max, move |daemon, _| no_tracking(daemon, what));
+        dpctl.add(name, min, max, move |daemon, words| {
+            words.after_datapath(daemon, max)?;
+            no_tracking(what)
+        });
     }
 }
 
-fn no_tracking(daemon: &Daemon, what: &str) -> Answer {
-    require(daemon)?;
+fn no_tracking(what: &str) -> Answer {
     Err(failure(&format!("{what}: there is no connection tracking yet"), NOT_SUPPORTED))
 }
 
-/// The words behind the datapath's name.
-fn behind_datapath<'a>(daemon: &Daemon, mut words: Words<'a>) -> Vec<&'a str> {
+/// The words after the datapath's name.
+fn after_datapath<'a>(daemon: &Daemon, mut words: Words<'a>) -> Vec<&'a str> {
     words.skip_datapath(daemon);
     words.rest
 }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The datapath and its ports: `show`, `dump-dps`, `set-if`, sizes and offload statistics.
 
-use super::{Dpctl, NO_DEVICE, NOT_SUPPORTED, exists, failure, is_datapath, no_datapath, require};
+use super::{
+    Dpctl, NO_DEVICE, NOT_SUPPORTED, exists, failure, is_datapath, no_datapath, opening_error,
+};
 use crate::commands::ports::{kind_text, sorted};
 use crate::commands::{ANY, Answer};
 use crate::daemon::Daemon;
@@ -19,18 +21,31 @@ pub(super) fn register(dpctl: &Dpctl<'_>) {
         })
     });
     dpctl.add("show", 0, ANY, |daemon, words| {
-        if let Some(other) = words.rest.iter().find(|n| !is_datapath(daemon, n)) {
-            return Err(failure(&format!("opening datapath {other} failed"), NO_DEVICE));
+        if words.rest.is_empty() {
+            return Ok(if exists(daemon) { show(daemon, words.statistics) } else { String::new() });
         }
-        Ok(if exists(daemon) { show(daemon, words.statistics) } else { String::new() })
+        let (mut out, mut has_failed) = (String::new(), false);
+        for name in words.rest {
+            if is_datapath(daemon, name) {
+                out.push_str(&show(daemon, words.statistics));
+            } else {
+                let what = format!("opening datapath {name} failed");
+                out.push_str(&failure(&what, opening_error(daemon, name)));
+                has_failed = true;
+            }
+        }
+        if has_failed { Err(out) } else { Ok(out) }
     });
     dpctl.add("set-if", 2, ANY, |daemon, words| set_interfaces(daemon, &words.rest));
     dpctl.add("cache-get-size", 0, 1, |daemon, words| {
+        if let Some(name) = words.rest.first() {
+            open(daemon, name)?;
+        }
         let ([], _) = words.exactly(daemon)?;
         Ok(format!("{}:\n", daemon.switch.datapath().name()))
     });
-    dpctl.add("cache-set-size", 3, 3, |daemon, _| {
-        require(daemon)?;
+    dpctl.add("cache-set-size", 3, 3, |daemon, words| {
+        open(daemon, words.rest.first().copied().unwrap_or_default())?;
         Err(failure("Setting caches not supported", NOT_SUPPORTED))
     });
     dpctl.add("offload-stats-show", 0, 1, |daemon, words| {
@@ -41,6 +56,14 @@ pub(super) fn register(dpctl: &Dpctl<'_>) {
             .map(|stats| offload_text(daemon.switch.datapath().name(), &stats))
             .ok_or_else(|| failure("retrieving offload statistics", NOT_SUPPORTED))
     });
+}
+
+/// Checks that the datapath called `name` is there, for commands about caches.
+fn open(daemon: &Daemon, name: &str) -> Result<(), String> {
+    if is_datapath(daemon, name) {
+        return Ok(());
+    }
+    Err(failure(&format!("Opening datapath {name} failed"), opening_error(daemon, name)))
 }
 
 fn show(daemon: &Daemon, statistics: bool) -> String {
@@ -154,7 +177,7 @@ fn statistics_text(out: &mut String, stats: &DeviceStats) {
 fn set_interfaces(daemon: &Daemon, words: &[&str]) -> Answer {
     let [name, interfaces @ ..] = words else { return Err(no_datapath()) };
     if !is_datapath(daemon, name) {
-        return Err(failure("opening datapath", NO_DEVICE));
+        return Err(failure("opening datapath", opening_error(daemon, name)));
     }
     let ports = sorted(daemon);
     let problems: String = interfaces
