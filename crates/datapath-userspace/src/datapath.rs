@@ -3,6 +3,7 @@
 
 use crate::config::Config;
 use crate::engine_pool::EnginePool;
+use crate::flow_log;
 use crate::meter::Meter;
 use crate::miss_queue::{MissSource, MissSourceId};
 use crate::ports::{self, Port, RxQueue};
@@ -452,7 +453,9 @@ impl Flows for UserspaceDatapath {
         if !is_shallow(&flow.actions, ACTION_DEPTH_LIMIT) {
             return Err(Refusal::UnsupportedAction);
         }
-        self.shared.table_mut().insert(flow)
+        self.shared.table_mut().insert(flow)?;
+        flow_log::added(flow);
+        Ok(())
     }
 
     fn prefetch(&self, flows: &[&Megaflow]) {

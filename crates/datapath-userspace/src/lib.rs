@@ -44,6 +44,7 @@ mod edit;
 mod engine;
 mod engine_pool;
 mod execute;
+mod flow_log;
 mod idle_cpu;
 mod megaflow;
 mod meter;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One megaflow of the datapath.
 
+use crate::flow_log;
 use crate::miniflow::{MiniKey, MiniMask};
 use clock::Millis;
 use datapath::{Actions, FlowDump, FlowStats, Megaflow, Tier, TierRefusals, Ufid};
@@ -87,19 +88,24 @@ impl Flow {
     /// Replaces the actions. Returns false when the megaflow was removed.
     pub(crate) fn modify(&self, actions: &Actions) -> bool {
         let mut counted = self.counted();
-        let alive = counted.actions.is_some();
-        if alive {
-            counted.actions = Some(actions.clone());
-        }
-        alive
+        let Some(current) = &mut counted.actions else { return false };
+        let old = std::mem::replace(current, actions.clone());
+        drop(counted);
+        flow_log::modified(self, &old, actions);
+        true
     }
 
     /// Marks the megaflow dead and returns its final statistics.
     pub(crate) fn kill(&self) -> FlowStats {
         let mut counted = self.counted();
-        counted.actions = None;
+        let actions = counted.actions.take();
         self.dead.store(true, Ordering::Relaxed);
-        counted.stats
+        let stats = counted.stats;
+        drop(counted);
+        if let Some(actions) = actions {
+            flow_log::deleted(self, &actions);
+        }
+        stats
     }
 
     pub(crate) fn stats(&self) -> FlowStats {

@@ -112,10 +112,8 @@ async fn run(args: Args, dirs: Dirs, process: &mut process::Daemon) -> Result<()
             "the limit of open files stays as it is, which may be too low for many ports ({error})"
         );
     }
-    tracing::info!(target: "vlog", "{VERSION_LINE}, by Slipswitch {}", env!("CARGO_PKG_VERSION"));
-
-    // Scripts wait for this line of the real program.
-    tracing::info!(target: "bridge", "{VERSION_LINE}");
+    tracing::info!(target: "vswitchd", "{VERSION_LINE}");
+    tracing::info!(target: "vswitchd", "Slipswitch {}", env!("CARGO_PKG_VERSION"));
 
     if !args.ssl.too_old.is_empty() {
         tracing::warn!(

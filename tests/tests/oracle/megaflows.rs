@@ -106,4 +106,82 @@ scenarios! {
         appctl upcall/enable-megaflows
         appctl dpctl/dump-flows
     "#;
+    datapaths_that_are_not_there: r#"
+        appctl dpctl/show dummy@none
+        appctl dpctl/show dummy@ovs-dummy dummy@none
+        appctl dpctl/dump-flows dummy@none
+        appctl dpctl/dump-flows dummy@none type=ovs
+        appctl dpctl/add-flow dummy@none 'in_port(1),eth_type(0x800)' 2
+        appctl dpctl/mod-flow dummy@none 'in_port(1),eth_type(0x800)' 2
+        appctl dpctl/get-flow dummy@none ufid:1234
+        appctl dpctl/del-flow dummy@none 'in_port(1),eth_type(0x800)'
+        appctl dpctl/offload-stats-show dummy@none
+        appctl dpctl/dump-conntrack dummy@none
+        appctl dpctl/dump-conntrack dummy@none zone=1
+        appctl dpctl/flush-conntrack dummy@none zone=1
+        appctl dpctl/cache-get-size dummy@none
+        appctl dpctl/cache-set-size dummy@none foo 1
+        appctl dpctl/ct-stats-show dummy@none
+        appctl dpctl/ct-stats-show dummy@none zone=1
+        appctl dpctl/ct-bkts dummy@none gt=1
+        appctl dpctl/ct-set-maxconns dummy@none 10
+        appctl dpctl/ct-get-maxconns dummy@none
+        appctl dpctl/ct-get-nconns dummy@none
+        appctl dpctl/ct-get-tcp-seq-chk dummy@none
+        appctl dpctl/ct-set-limits dummy@none default=1
+        appctl dpctl/ct-del-limits dummy@none zone=1
+        appctl dpctl/ct-get-limits dummy@none zone=1
+        appctl dpctl/ipf-set-min-frag dummy@none v4 1000
+        appctl dpctl/ipf-set-max-nfrags dummy@none 100
+        appctl dpctl/ipf-get-status dummy@none
+        appctl dpctl/del-dp dummy@none
+        appctl dpctl/add-if dummy@none x
+        appctl dpctl/del-if dummy@none x
+        appctl dpctl/set-if dummy@none x
+        appctl dpctl/show nosuch
+        appctl dpctl/show dummy@ovs-dummy nosuch
+        appctl dpctl/dump-flows nosuch
+        appctl dpctl/dump-flows nosuch type=ovs
+        appctl dpctl/add-flow nosuch 'in_port(1),eth_type(0x800)' 2
+        appctl dpctl/mod-flow nosuch 'in_port(1),eth_type(0x800)' 2
+        appctl dpctl/get-flow nosuch ufid:1234
+        appctl dpctl/del-flow nosuch 'in_port(1),eth_type(0x800)'
+        appctl dpctl/offload-stats-show nosuch
+        appctl dpctl/dump-conntrack nosuch
+        appctl dpctl/dump-conntrack nosuch zone=1
+        appctl dpctl/flush-conntrack nosuch zone=1
+        appctl dpctl/cache-get-size nosuch
+        appctl dpctl/cache-set-size nosuch foo 1
+        appctl dpctl/ct-stats-show nosuch
+        appctl dpctl/ct-stats-show nosuch zone=1
+        appctl dpctl/ct-bkts nosuch gt=1
+        appctl dpctl/ct-set-maxconns nosuch 10
+        appctl dpctl/ct-get-maxconns nosuch
+        appctl dpctl/ct-get-nconns nosuch
+        appctl dpctl/ct-get-tcp-seq-chk nosuch
+        appctl dpctl/ct-set-limits nosuch default=1
+        appctl dpctl/ct-del-limits nosuch zone=1
+        appctl dpctl/ct-get-limits nosuch zone=1
+        appctl dpctl/ipf-set-min-frag nosuch v4 1000
+        appctl dpctl/ipf-set-max-nfrags nosuch 100
+        appctl dpctl/ipf-get-status nosuch
+        appctl dpctl/del-dp nosuch
+        appctl dpctl/add-if nosuch x
+        appctl dpctl/del-if nosuch x
+        appctl dpctl/set-if nosuch x
+        appctl dpctl/show netdev@ovs-netdev
+        appctl dpctl/dump-flows system@ovs-system
+        appctl dpctl/show nosuch@name
+    "#;
+    megaflows_in_the_log: r#"
+        ofctl add-flow br0 in_port=1,ip,nw_dst=10.0.0.2,actions=2
+        ofctl add-flow br0 in_port=1,udp,nw_dst=10.0.0.3,actions=mod_nw_ttl:3,2,LOCAL
+        appctl vlog/set dpif_netdev:dbg
+        appctl netdev-dummy/receive p1 'in_port(1),eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:07),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=6,tos=0,ttl=64,frag=no),tcp(src=8,dst=10),tcp_flags(syn)'
+        appctl netdev-dummy/receive p1 'in_port(1),eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:07),eth_type(0x0800),ipv4(src=10.0.0.1,dst=10.0.0.3,proto=17,tos=0,ttl=64,frag=no),udp(src=8,dst=10)'
+        appctl revalidator/wait
+        ofctl mod-flows br0 in_port=1,ip,nw_dst=10.0.0.2,actions=LOCAL
+        appctl revalidator/wait
+        sed -nE 's/.*(dpif_netdev).*(DBG.)(flow_add|flow_mod): ufid:[-0-9a-f]* mega_ufid:[-0-9a-f]* (.*)/\1 \2 \3 \4/p' $OVS_LOGDIR/ovs-vswitchd.log
+    "#;
 }
