@@ -173,7 +173,8 @@ fn version_and_help_go_to_standard_output() {
     let version = place.sh(&format!("{daemon} --version"));
     assert!(
         version.ok()
-            && version.stdout.starts_with("ovs-vswitchd (Open vSwitch) ")
+            && version.stdout.starts_with("ovs-vswitchd (Open vSwitch) 3.")
+            && version.stdout.lines().nth(1).is_some_and(|line| line.starts_with("Slipswitch "))
             && version.stderr.is_empty(),
         "{}",
         version.text()
@@ -267,12 +268,42 @@ fn memory_and_coverage_can_be_shown() {
 fn a_database_that_is_not_there_is_waited_for() {
     let place = Place::new();
     let daemon = daemon(&place);
-    let output = place.sh(&format!("{daemon} unix:db.sock --enable-dummy --disable-system --pidfile --detach --no-chdir --log-file -vconsole:emer -vsyslog:off"));
-    assert!(output.ok(), "{}", output.text());
-    assert!(place.sh("ovs-appctl version").ok());
-    let made = place.sh("ovsdb-tool create conf.db /usr/share/openvswitch/vswitch.ovsschema && ovsdb-server conf.db --remote=punix:db.sock --pidfile --no-chdir --detach -vconsole:off && ovs-vsctl --no-wait init && ovs-vsctl --timeout=20 add-br br0 -- set bridge br0 datapath_type=dummy");
+    let started = place.sh(&format!("({daemon} unix:db.sock --enable-dummy --disable-system --pidfile --detach --no-chdir --log-file -vconsole:emer -vsyslog:off; echo $? >code) >/dev/null 2>&1 &"));
+    assert!(started.ok(), "{}", started.text());
+    assert!(wait_until(SOON, || place.sh("ovs-appctl version").ok()));
+    std::thread::sleep(Duration::from_secs(4));
+    assert!(!place.file("code").exists(), "the parent waits, as Open vSwitch's does");
+    // Without an Open_vSwitch row there is nothing to configure, and the parent does not wait.
+    let made = place.sh("ovsdb-tool create conf.db /usr/share/openvswitch/vswitch.ovsschema && ovsdb-server conf.db --remote=punix:db.sock --pidfile --no-chdir --detach -vconsole:off");
+    assert!(made.ok(), "{}\n{}", made.text(), place.read("ovs-vswitchd.log"));
+    assert!(wait_until(SOON, || place.file("code").exists() && place.read("code") == "0\n"));
+    let made = place.sh("ovs-vsctl --no-wait init && ovs-vsctl --timeout=20 add-br br0 -- set bridge br0 datapath_type=dummy");
     assert!(made.ok(), "{}\n{}", made.text(), place.read("ovs-vswitchd.log"));
     assert!(place.sh("ovs-ofctl show br0").ok());
+}
+
+#[test]
+fn detach_returns_at_once_on_a_database_without_rows() {
+    let place = Place::new();
+    let daemon = daemon(&place);
+    let made = place.sh("ovsdb-tool create conf.db /usr/share/openvswitch/vswitch.ovsschema && ovsdb-server conf.db --remote=punix:db.sock --pidfile --no-chdir --detach -vconsole:off");
+    assert!(made.ok(), "{}", made.text());
+    let start = Instant::now();
+    let output = place.sh(&format!("{daemon} unix:db.sock --enable-dummy --disable-system --pidfile --detach --no-chdir --log-file -vconsole:emer -vsyslog:off"));
+    assert!(output.ok(), "{}", output.text());
+    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+}
+
+#[test]
+fn a_daemon_that_waits_for_its_database_can_be_stopped() {
+    let place = Place::new();
+    let daemon = daemon(&place);
+    let started = place.sh(&format!("({daemon} unix:db.sock --enable-dummy --disable-system --pidfile --detach --no-chdir --log-file -vconsole:emer -vsyslog:off; echo $? >code) >/dev/null 2>&1 &"));
+    assert!(started.ok(), "{}", started.text());
+    assert!(wait_until(SOON, || place.sh("ovs-appctl version").ok()));
+    assert!(place.sh("ovs-appctl exit").ok());
+    assert!(wait_until(SOON, || place.file("code").exists()));
+    assert!(!place.file("ovs-vswitchd.pid").exists());
 }
 
 #[test]

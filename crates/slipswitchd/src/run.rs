@@ -29,9 +29,6 @@ use tokio::task::{LocalSet, spawn_local};
 const TICK: Duration = Duration::from_millis(500);
 /// Connections are looked at no more often than that between two rounds.
 const LEAST_SLEEP: Duration = Duration::from_millis(10);
-/// How long a detaching parent waits for the first configuration; a database that does not
-/// answer by then is waited for in the background.
-const FIRST_CONFIGURATION: Duration = Duration::from_secs(3);
 /// How long replies to `ovs-appctl` may take on the way out.
 const LAST_REPLIES: Duration = Duration::from_secs(1);
 /// Megaflows until `other_config:flow-limit` says otherwise (OVS's default).
@@ -141,16 +138,12 @@ async fn run(args: Args, dirs: Dirs, process: &mut process::Daemon) -> Result<()
     spawn_local(watch_ends(Rc::clone(&daemon)));
     spawn_local(watch_signals(Rc::clone(&daemon), signals));
 
-    // A timeout is fine: the configuration comes when the database does.
-    let _ = tokio::time::timeout(FIRST_CONFIGURATION, configured.notified()).await;
-    process.complete().context("cannot finish detaching")?;
-
-    let stop = Rc::clone(&daemon.borrow().stop);
-    let exit = loop {
-        let asked = daemon.borrow().exit;
-        match asked {
-            Some(exit) => break exit,
-            None => stop.notified().await,
+    // A detaching parent waits for the database, as in OVS: what is started next finds its bridges.
+    let exit = tokio::select! {
+        exit = asked_to_exit(&daemon) => exit,
+        () = configured.notified() => {
+            process.complete().context("cannot finish detaching")?;
+            asked_to_exit(&daemon).await
         }
     };
     if let Some(replies) = replies {
@@ -158,6 +151,18 @@ async fn run(args: Args, dirs: Dirs, process: &mut process::Daemon) -> Result<()
     }
     finish(&daemon, exit);
     Ok(())
+}
+
+/// Waits until the daemon is asked to stop.
+async fn asked_to_exit(daemon: &Shared) -> Exit {
+    let stop = Rc::clone(&daemon.borrow().stop);
+    loop {
+        let asked = daemon.borrow().exit;
+        match asked {
+            Some(exit) => return exit,
+            None => stop.notified().await,
+        }
+    }
 }
 
 /// Builds the daemon from the command line.
@@ -208,7 +213,8 @@ async fn watch_database(daemon: Shared, configured: Rc<Notify>) {
     loop {
         let changed = daemon.borrow().configuration.changed();
         changed.await;
-        if config::reconfigure(&daemon) {
+        // A database without an Open_vSwitch row asks for nothing, and that is in force.
+        if config::reconfigure(&daemon) || daemon.borrow().configuration.is_ready() {
             configured.notify_one();
         }
         daemon.borrow_mut().stir(); // also when the database has gone
