@@ -5,10 +5,14 @@
 //! Ports of a running switch are asked of the switch, which knows; of other interfaces it is
 //! said what would be tried. Nothing is changed.
 
+mod host;
+mod show;
+
 use crate::place::Place;
 use anyhow::{Result, bail};
 use clap::Args;
 use datapath_bpf::{SurveySettings, TierReport, survey};
+use host::Host;
 use std::cell::LazyCell;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -28,6 +32,44 @@ pub struct Options {
     /// Answer as for an Interface row with options:bpf-object=FILE
     #[arg(long, value_name = "FILE")]
     object: Option<PathBuf>,
+    /// Say all: the host, and a line for each tier of each interface
+    #[arg(short, long)]
+    verbose: bool,
+    /// Answer in JSON, for programs
+    #[arg(long, conflicts_with = "verbose")]
+    json: bool,
+}
+
+/// What is known of an interface.
+struct Interface {
+    name: String,
+    /// A running switch has it as a port, and says where its flows run.
+    is_port: bool,
+    /// Fastest first.
+    tiers: Vec<TierState>,
+    /// Further lines about it.
+    more: Vec<String>,
+}
+
+/// One tier of an interface.
+struct TierState {
+    name: String,
+    is_possible: bool,
+    /// How the tier would run flows, or why it does not and what would change that.
+    detail: String,
+}
+
+impl Interface {
+    /// The tier that takes the port's packets now; `None` when no switch has the interface.
+    fn in_use(&self) -> Option<&str> {
+        let fastest = self.tiers.iter().find(|tier| tier.is_possible);
+        fastest.filter(|_| self.is_port).map(|tier| tier.name.as_str())
+    }
+
+    /// The fastest tier that the interface does not have: the one thing to change.
+    fn lacks(&self) -> Option<&TierState> {
+        self.tiers.first().filter(|tier| !tier.is_possible)
+    }
 }
 
 impl Options {
@@ -48,55 +90,21 @@ pub fn run(place: &Place, options: &Options) -> Result<()> {
     }
     let running = running_ports(place);
     let enabled = LazyCell::new(|| !is_switched_off(place));
-    print!("{}", host(place));
-    for name in names {
-        println!();
-        match running.get(name) {
-            Some(lines) if !options.is_hypothetical() => {
-                println!("{name} (a port of the running switch)\n{}", lines.trim_end());
-            }
-            _ => print!("{}", interface(&settings(place, name, options, *enabled), name)),
+    let look = |name: &String| match running.get(name) {
+        Some(lines) if !options.is_hypothetical() => port(name, lines),
+        _ => interface(&settings(place, name, options, *enabled), name),
+    };
+    let interfaces: Vec<Interface> = names.iter().map(look).collect();
+    let host = Host::look(place);
+    print!(
+        "{}",
+        match () {
+            () if options.json => show::json(&host, &interfaces)?,
+            () if options.verbose => show::details(&host, &interfaces),
+            () => show::table(&host, &interfaces),
         }
-    }
-    Ok(())
-}
-
-/// The kernel, and what of it matters.
-fn host(place: &Place) -> String {
-    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
-    let jit = match read("/proc/sys/net/core/bpf_jit_enable").as_str() {
-        "0" => "off: BPF programs are interpreted; sysctl net.core.bpf_jit_enable=1",
-        "" => "cannot be read",
-        _ => "on",
-    };
-    let mut out = format!(
-        "kernel            {}\nBPF compiler      {jit}\n",
-        read("/proc/sys/kernel/osrelease")
     );
-    let pinned = std::fs::read_dir(place.pins()).map_or(0, Iterator::count);
-    let pins = match pinned {
-        0 => "nothing is pinned there".to_owned(),
-        n => format!("{n} objects are pinned: flows go on while the daemon is away"),
-    };
-    out += &format!("pins              {} ({pins})\n", place.pins().display());
-    let daemon = match place.running("ovs-vswitchd") {
-        Some(pid) => format!("runs (process {pid})"),
-        None => "does not run".to_owned(),
-    };
-    out += &format!("daemon            {daemon}\n");
-    out += &format!("other ends        {}\n", other_ends(place.running("ovs-vswitchd")));
-    out
-}
-
-/// How soon the daemon, or one that ran like this program, hears of what other ends of veths do.
-fn other_ends(daemon: Option<i32>) -> &'static str {
-    let process = daemon.map_or_else(|| "self".to_owned(), |pid| pid.to_string());
-    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
-    if datapath_bpf::hears_other_ends(&status) {
-        "what veths' other ends do is heard at once"
-    } else {
-        "what veths' other ends do is looked for each 5 s: with CAP_NET_BROADCAST it is heard at once"
-    }
+    Ok(())
 }
 
 /// What the database says of an interface, under what the command line says. `enabled`: places of
@@ -145,38 +153,80 @@ fn columns_of<const N: usize>(
     values.try_into().ok()
 }
 
-fn interface(settings: &SurveySettings, name: &str) -> String {
-    let mut out = format!("{name}\n");
-    out.extend(survey(name, settings).iter().map(line));
-    for line in settings.object.iter().flat_map(|path| datapath_bpf::about_object(path, None)) {
-        out += &format!("  {line}\n");
+/// What this host would allow an interface that is no port.
+fn interface(settings: &SurveySettings, name: &str) -> Interface {
+    let state = |report: &TierReport| {
+        let (is_possible, detail) = match &report.state {
+            Ok(how) => (true, how.clone()),
+            Err(reason) => (false, reason.to_string()),
+        };
+        TierState { name: report.tier.name().to_owned(), is_possible, detail }
+    };
+    Interface {
+        name: name.to_owned(),
+        is_port: false,
+        tiers: survey(name, settings).iter().map(state).collect(),
+        more: settings
+            .object
+            .iter()
+            .flat_map(|path| datapath_bpf::about_object(path, None))
+            .map(|line| line.to_string())
+            .collect(),
     }
-    out
 }
 
-fn line(report: &TierReport) -> String {
-    match &report.state {
-        Ok(how) => format!("  {:<10} yes  {how}\n", report.tier.name()),
-        Err(reason) => format!("  {:<10} no   {reason}\n", report.tier.name()),
+/// A port of the running switch, from the lines of `slipswitch/tiers`: a tier's name, "yes" or
+/// "no", the detail; or something else about the port.
+fn port(name: &str, lines: &[String]) -> Interface {
+    let mut port =
+        Interface { name: name.to_owned(), is_port: true, tiers: Vec::new(), more: Vec::new() };
+    for line in lines {
+        let mut words = line.splitn(2, ' ');
+        let tier = words.next().unwrap_or_default();
+        let rest = words.next().unwrap_or_default().trim_start();
+        let (answer, detail) = rest.split_once(' ').unwrap_or((rest, ""));
+        match answer {
+            "yes" | "no" => port.tiers.push(TierState {
+                name: tier.to_owned(),
+                is_possible: answer == "yes",
+                detail: detail.trim().to_owned(),
+            }),
+            _ => port.more.push(line.clone()),
+        }
     }
+    port
 }
 
 /// What a running switch says of its ports: lines by port.
-fn running_ports(place: &Place) -> BTreeMap<String, String> {
+fn running_ports(place: &Place) -> BTreeMap<String, Vec<String>> {
     let Some(text) = place.appctl("slipswitch/tiers", &[]).ok() else { return BTreeMap::new() };
-    let mut ports = BTreeMap::new();
-    let mut port = None;
+    let mut ports: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut port = String::new();
     for line in text.lines() {
         match line.strip_prefix("  ") {
-            None => port = Some(line.to_owned()),
-            Some(_) => {
-                if let Some(port) = &port {
-                    let lines: &mut String = ports.entry(port.clone()).or_default();
-                    lines.push_str(line);
-                    lines.push('\n');
-                }
-            }
+            None => line.clone_into(&mut port),
+            Some(line) => ports.entry(port.clone()).or_default().push(line.to_owned()),
         }
     }
     ports
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_a_port_are_read() {
+        let lines = [
+            "xdp        no   device-kind (this is a veth)",
+            "tcx        yes  attached by a tcx link",
+            "userspace  yes",
+            "others at XDP do not redirect to it: hook-busy (x)",
+        ];
+        let port = port("p1", &lines.map(str::to_owned));
+        assert_eq!(port.in_use(), Some("tcx"));
+        assert_eq!(port.lacks().map(|tier| tier.name.as_str()), Some("xdp"));
+        assert_eq!(port.tiers.len(), 3);
+        assert_eq!(port.more, ["others at XDP do not redirect to it: hook-busy (x)"]);
+    }
 }

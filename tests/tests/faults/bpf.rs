@@ -64,7 +64,7 @@ fn without_the_capability_flows_run_in_userspace() {
     let drop = ["setpriv", "--bounding-set", "-bpf,-perfmon,-sys_admin"];
     let Some((switch, a, _b)) = switch(&drop) else { return };
     in_userspace(&switch, &a, "no-permission", "CAP_BPF");
-    let doctor = tool(&switch, "doctor");
+    let doctor = tool(&switch, "doctor -v");
     assert!(doctor.contains("no-permission"), "{doctor}");
 }
 

@@ -20,7 +20,29 @@ fn slipswitch(switch: &Switch, arguments: &str) -> String {
 fn the_doctor_says_which_tiers_there_are_and_why_not_others() {
     let Some((switch, _a, _b)) = pair() else { return };
     switch.netns().sh("ip link add spare type veth peer name other");
-    let text = slipswitch(&switch, "doctor");
+    let table = slipswitch(&switch, "doctor");
+    let line = |name: &str| table.lines().find(|l| l.starts_with(name)).unwrap_or_default();
+    assert!(line("h1 ").contains("tcx      tcx, userspace  xdp: device-kind"), "{table}");
+    assert!(line("spare ").contains("no port  tcx, userspace  xdp: device-kind"), "{table}");
+    assert!(!table.contains("compiler"), "{table}");
+    let json = slipswitch(&switch, "doctor --json h1");
+    assert!(json.contains(r#""tier": "tcx""#) && json.contains(r#""bpf_compiler": ""#), "{json}");
+    // Where /proc/sys is hidden, that alone is said, and only to those who ask for all.
+    let hidden = |options: &str| {
+        let line = format!(
+            "unshare --mount sh -c 'mount -t tmpfs none /proc/sys && {} doctor {options} h1'",
+            tool_program().display()
+        );
+        let output = switch.sh_limited(&line, Duration::from_secs(20));
+        assert!(output.ok(), "{}", output.text());
+        output.stdout
+    };
+    assert!(!hidden("").contains("cannot be read"));
+    let all = hidden("-v");
+    let why =
+        "BPF compiler      unknown (/proc/sys/net/core/bpf_jit_enable cannot be read: No such file";
+    assert!(all.contains(why) && !all.contains("kernel            \n"), "{all}");
+    let text = slipswitch(&switch, "doctor -v");
     for part in ["kernel ", "BPF compiler", "objects are pinned", "daemon            runs"] {
         assert!(text.contains(part), "no {part:?} in\n{text}");
     }
@@ -37,22 +59,22 @@ fn the_doctor_says_which_tiers_there_are_and_why_not_others() {
     let spare = of("spare");
     assert!(spare.contains("tcx        yes"), "{spare}");
     assert!(spare.contains("xdp        no   device-kind"), "{spare}");
-    let asked = slipswitch(&switch, "doctor --tier xdp spare");
+    let asked = slipswitch(&switch, "doctor -v --tier xdp spare");
     assert!(asked.contains("ethtool -K") || asked.contains("xdp        yes"), "{asked}");
     // A program of one's own: of a port, of a row that waits for its device, and of none.
-    let refused = slipswitch(&switch, "doctor --object /no/such.o spare");
+    let refused = slipswitch(&switch, "doctor -v --object /no/such.o spare");
     for part in ["options:bpf-object is /no/such.o", "cannot be used", "No such file"] {
         assert!(refused.contains(part), "no {part:?} in\n{refused}");
     }
     switch.vsctl("set interface h1 options:bpf-object=/no/such.o");
-    let of_port = slipswitch(&switch, "doctor h1");
+    let of_port = slipswitch(&switch, "doctor -v h1");
     assert!(of_port.contains("options:bpf-object is /no/such.o"), "{of_port}");
     switch.appctl("exit");
-    let of_row = slipswitch(&switch, "doctor h1");
+    let of_row = slipswitch(&switch, "doctor -v h1");
     assert!(!of_row.contains("a port of the running switch"), "{of_row}");
     assert!(of_row.contains("options:bpf-object is /no/such.o"), "{of_row}");
     switch.vsctl("--no-wait set open_vswitch . other_config:bpf-offload=false");
-    let off = slipswitch(&switch, "doctor spare");
+    let off = slipswitch(&switch, "doctor -v spare");
     for tier in ["xdp        no   tier-disabled", "tcx        no   tier-disabled"] {
         assert!(off.contains(tier), "no {tier:?} in\n{off}");
     }
@@ -84,7 +106,7 @@ fn the_doctor_has_a_reason_for_each_kind_of_device() {
             continue;
         }
         seen += 1;
-        let text = slipswitch(&switch, "doctor new");
+        let text = slipswitch(&switch, "doctor -v new");
         assert!(text.contains("tcx        yes"), "{kind}: {text}");
         let why = format!(
             "xdp        no   device-kind (XDP is for network cards; this is a {kind} device)"
@@ -95,7 +117,7 @@ fn the_doctor_has_a_reason_for_each_kind_of_device() {
     assert!(seen >= 2, "{seen} kinds");
     // Ports that are the host's.
     for port in ["br0", "in0", "tap0"] {
-        let text = slipswitch(&switch, &format!("doctor {port}"));
+        let text = slipswitch(&switch, &format!("doctor -v {port}"));
         assert!(text.contains("tcx        yes"), "{port}: {text}");
         assert!(text.contains("xdp        no   device-kind"), "{port}: {text}");
         assert!(text.contains("userspace  yes"), "{port}: {text}");

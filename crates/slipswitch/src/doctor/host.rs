@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The host: its kernel, its BPF compiler, and the daemon.
+
+use crate::place::Place;
+use std::io;
+
+/// Whether the kernel compiles BPF programs (`net.core.bpf_jit_enable`).
+const COMPILER: &str = "/proc/sys/net/core/bpf_jit_enable";
+
+/// What of a host matters to tiers.
+pub(super) struct Host {
+    /// The kernel's release.
+    pub kernel: String,
+    pub compiler: Compiler,
+    /// The directory of pinned BPF objects, and the number of them.
+    pub pins: (String, usize),
+    /// The daemon's process, when it runs.
+    pub daemon: Option<i32>,
+    /// The daemon, or one that ran like this program, hears at once of what other ends of veths do.
+    pub hears_other_ends: bool,
+}
+
+/// State of the kernel's BPF compiler.
+pub(super) enum Compiler {
+    On,
+    Off,
+    /// The file that says so cannot be read, for this reason.
+    Unknown(String),
+}
+
+impl Host {
+    /// Reads what the host says.
+    pub fn look(place: &Place) -> Host {
+        let daemon = place.running("ovs-vswitchd");
+        let process = daemon.map_or_else(|| "self".to_owned(), |pid| pid.to_string());
+        let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+        let pins = place.pins();
+        Host {
+            kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
+            compiler: Compiler::of(std::fs::read_to_string(COMPILER)),
+            pins: (pins.display().to_string(), std::fs::read_dir(pins).map_or(0, Iterator::count)),
+            daemon,
+            hears_other_ends: datapath_bpf::hears_other_ends(&status),
+        }
+    }
+
+    /// The daemon's state in words.
+    pub fn daemon_text(&self) -> String {
+        self.daemon.map_or_else(|| "does not run".to_owned(), |pid| format!("runs (process {pid})"))
+    }
+}
+
+impl Compiler {
+    fn of(setting: io::Result<String>) -> Compiler {
+        match setting {
+            Ok(text) if text.trim() == "0" => Compiler::Off,
+            Ok(_) => Compiler::On,
+            Err(error) => Compiler::Unknown(format!("{COMPILER} cannot be read: {error}")),
+        }
+    }
+
+    /// The state in one word, for programs.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Compiler::On => "on",
+            Compiler::Off => "off",
+            Compiler::Unknown(_) => "unknown",
+        }
+    }
+
+    /// The state and what would change it, for people.
+    pub fn text(&self) -> String {
+        match self {
+            Compiler::On => "on".to_owned(),
+            Compiler::Off => {
+                "off: BPF programs are interpreted; sysctl net.core.bpf_jit_enable=1".to_owned()
+            }
+            Compiler::Unknown(why) => format!("unknown ({why})"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_setting_that_cannot_be_read_is_unknown() {
+        assert_eq!(Compiler::of(Ok("1\n".to_owned())).name(), "on");
+        assert_eq!(Compiler::of(Ok("0\n".to_owned())).name(), "off");
+        let hidden = Compiler::of(Err(io::Error::from(io::ErrorKind::NotFound)));
+        assert_eq!(hidden.name(), "unknown");
+        assert!(hidden.text().starts_with("unknown (/proc/sys/net/core/bpf_jit_enable cannot"));
+    }
+}
