@@ -72,10 +72,16 @@ fn a_flow_that_needs_the_daemon_says_so() {
     warm(&a, "10.0.0.2");
     sees(&switch, &["in_port(h1)", "offloaded:no, dp:userspace", "needs-userspace"]);
     sees(&switch, &["in_port(h2)", "offloaded:yes, dp:tcx"]);
-    let offloaded = switch.appctl("dpctl/dump-flows -m type=offloaded");
-    assert!(offloaded.contains("dp:tcx") && !offloaded.contains("dp:userspace"), "{offloaded}");
-    let rest = switch.appctl("dpctl/dump-flows -m type=non-offloaded");
+    let fast = switch.appctl("dpctl/dump-flows -m type=xdp,tcx");
+    assert!(fast.contains("dp:tcx") && !fast.contains("dp:userspace"), "{fast}");
+    let rest = switch.appctl("dpctl/dump-flows -m type=userspace");
     assert!(rest.contains("dp:userspace") && !rest.contains("dp:tcx"), "{rest}");
+    // BPF is the datapath in the kernel, not a card's hardware.
+    for own in ["ovs", "non-offloaded"] {
+        let own = switch.appctl(&format!("dpctl/dump-flows -m type={own}"));
+        assert!(own.contains("dp:userspace") && own.contains("dp:tcx"), "{own}");
+    }
+    assert_eq!(switch.appctl("dpctl/dump-flows -m type=offloaded"), "");
     let stats = switch.appctl("dpctl/offload-stats-show");
     assert!(stats.contains("tcx") && stats.contains("needs-userspace"), "{stats}");
     let counter = switch.appctl("coverage/read-counter dpif_flow_offload_needs_userspace");

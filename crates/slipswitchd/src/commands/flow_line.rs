@@ -82,16 +82,19 @@ fn tcp_flags_text(flags: u16) -> String {
     LETTERS.iter().filter(|(bit, _)| flags & bit != 0).map(|(_, letter)| *letter).collect()
 }
 
-/// Where flows may run, for `type=` of `dpctl/dump-flows`: OVS's words and ours. OVS's
-/// "offloaded" is hardware; here it is every tier that is faster than userspace.
+/// Where flows may run, for `type=` of `dpctl/dump-flows`: the words of OVS as ovs-dpctl(8) has
+/// them for a datapath in the kernel, and the names of our tiers. "ovs" is the switch's own
+/// datapath, in BPF and in userspace; "offloaded" is a card's hardware, which flows reach by TC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TypeFilter {
     /// Anywhere.
     All,
     /// In one tier.
     Tier(Tier),
-    /// So much of it is in a fast tier.
-    Offloaded(Offloaded),
+    /// In the switch's own datapath.
+    Own,
+    /// This much of the flow's work is done by hardware.
+    Hardware(Offloaded),
     /// In a card that DPDK drives, which is no tier of ours: no flow passes.
     Dpdk,
 }
@@ -115,14 +118,15 @@ impl TypeFilter {
     fn parse(name: &str) -> Option<TypeFilter> {
         Some(match name {
             "all" => TypeFilter::All,
-            "ovs" | "non-offloaded" => TypeFilter::Offloaded(Offloaded::No),
+            "ovs" => TypeFilter::Own,
+            "non-offloaded" => TypeFilter::Hardware(Offloaded::No),
             "tc" => TypeFilter::Tier(Tier::Tc),
             "xdp" => TypeFilter::Tier(Tier::Xdp),
             "tcx" => TypeFilter::Tier(Tier::Tcx),
             "kernel" => TypeFilter::Tier(Tier::Kernel),
             "userspace" => TypeFilter::Tier(Tier::Userspace),
-            "offloaded" => TypeFilter::Offloaded(Offloaded::Yes),
-            "partially-offloaded" => TypeFilter::Offloaded(Offloaded::Partial),
+            "offloaded" => TypeFilter::Hardware(Offloaded::Yes),
+            "partially-offloaded" => TypeFilter::Hardware(Offloaded::Partial),
             "dpdk" => TypeFilter::Dpdk,
             _ => return None,
         })
@@ -133,9 +137,18 @@ impl TypeFilter {
         match self {
             TypeFilter::All => true,
             TypeFilter::Tier(wanted) => flow.tier == wanted,
-            TypeFilter::Offloaded(wanted) => flow.offloaded == wanted,
+            TypeFilter::Own => flow.tier != Tier::Tc,
+            TypeFilter::Hardware(wanted) => in_hardware(flow) == wanted,
             TypeFilter::Dpdk => false,
         }
+    }
+}
+
+/// How much of a flow's work a card does: BPF runs on the host's CPUs.
+fn in_hardware(flow: &FlowDump) -> Offloaded {
+    match flow.tier {
+        Tier::Tc => flow.offloaded,
+        Tier::Xdp | Tier::Tcx | Tier::Kernel | Tier::Userspace => Offloaded::No,
     }
 }
 
@@ -171,11 +184,16 @@ mod tests {
         let (no, yes) = (Offloaded::No, Offloaded::Yes);
         for (name, tier, offloaded, passes) in [
             ("ovs", Tier::Userspace, no, true),
-            ("ovs", Tier::Tcx, yes, false),
+            ("ovs", Tier::Tcx, yes, true),
+            ("ovs", Tier::Tc, yes, false),
             ("non-offloaded", Tier::Userspace, no, true),
-            ("offloaded", Tier::Xdp, yes, true),
-            ("offloaded", Tier::Xdp, Offloaded::Partial, false),
-            ("partially-offloaded", Tier::Xdp, Offloaded::Partial, true),
+            ("non-offloaded", Tier::Xdp, yes, true),
+            ("non-offloaded", Tier::Tc, yes, false),
+            ("offloaded", Tier::Xdp, yes, false),
+            ("offloaded", Tier::Tc, yes, true),
+            ("offloaded", Tier::Tc, Offloaded::Partial, false),
+            ("partially-offloaded", Tier::Tc, Offloaded::Partial, true),
+            ("partially-offloaded", Tier::Xdp, Offloaded::Partial, false),
             ("tcx", Tier::Tcx, yes, true),
             ("tc", Tier::Userspace, no, false),
             ("all", Tier::Userspace, no, true),
