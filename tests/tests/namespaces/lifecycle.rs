@@ -118,6 +118,49 @@ fn the_mtu_of_an_internal_port_follows_its_request() {
     assert!(wait_until(SOON, || switch.vsctl("get interface int0 mtu") == "1400\n"));
 }
 
+#[test]
+fn internal_ports_have_the_lowest_mtu_of_the_others() {
+    let Some(switch) = switch() else { return };
+    let mtu_is = |name: &str, mtu: u32| {
+        let wanted = format!("mtu {mtu} ");
+        let seen = wait_until(SOON, || {
+            switch.netns().sh(&format!("ip link show {name}")).contains(&wanted)
+        });
+        assert!(seen, "{name} is to have {mtu}: {}", switch.netns().sh("ip link"));
+    };
+    let jumbo = "ip link add e0 type veth peer name e1 && ip link set e0 mtu 9000 && ip link set e1 mtu 9000";
+    switch.netns().sh(jumbo);
+    switch.vsctl("add-port br0 e0");
+    mtu_is("br0", 9000);
+    switch.vsctl("add-port br0 in0 -- set interface in0 type=internal");
+    mtu_is("in0", 9000);
+    switch.netns().sh("ip link set e0 mtu 3000");
+    mtu_is("br0", 3000);
+    mtu_is("in0", 3000);
+    switch.vsctl("set interface in0 mtu_request=2000");
+    mtu_is("in0", 2000);
+    mtu_is("br0", 2000);
+    switch.vsctl("del-port in0 -- del-port e0");
+    mtu_is("br0", 1500);
+    switch.vsctl("add-port br0 e0");
+    mtu_is("br0", 3000);
+}
+
+#[test]
+fn link_resets_count_from_when_a_port_was_added() {
+    let Some(switch) = switch() else { return };
+    let resets = || switch.vsctl("get interface e0 link_resets");
+    switch.netns().sh("ip link add e0 type veth peer name e1 && ip link set e0 up");
+    for _ in 0..3 {
+        switch.netns().sh("ip link set e1 up; ip link set e1 down");
+    }
+    switch.netns().sh("ip link set e1 up");
+    switch.vsctl("add-port br0 e0");
+    assert_eq!(resets(), "0\n");
+    switch.netns().sh("ip link set e1 down");
+    assert!(wait_until(SOON, || resets() == "1\n"), "{}", resets());
+}
+
 /// Moves a device between namespaces.
 fn move_device(device: &str, from: &Netns, to: &Netns) {
     let to = to.enter();

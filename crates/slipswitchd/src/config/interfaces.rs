@@ -153,6 +153,8 @@ pub(super) fn add_missing(
                 state.options = row.options.clone();
                 state.mtu = row.mtu;
                 state.placing = row.placing();
+                state.resets_before =
+                    port(d, bridge.index, number).map_or(0, |port| port.status.link_resets);
                 added(d, bridge.index, number, &form);
                 state.form = Some(form);
             }

@@ -138,6 +138,8 @@ pub(super) struct InterfaceState {
     pub mac: Option<Mac>,
     /// The row's `mtu_request`.
     pub mtu: Option<u32>,
+    /// Changes of the link's state that the device had seen before the port was opened.
+    pub resets_before: u64,
     /// The port was given the bridge's lowest MTU since it was opened and since it follows that.
     pub has_bridge_mtu: bool,
 }

@@ -155,7 +155,8 @@ impl<'a> Writer<'a> {
         self.set("Interface", row, "link_speed", speed.map_or_else(Datum::empty, Datum::from));
         let duplex = s.duplex.map_or_else(Datum::empty, |d| Datum::from(duplex_name(d)));
         self.set("Interface", row, "duplex", duplex);
-        self.set("Interface", row, "link_resets", i64::try_from(s.link_resets).unwrap_or(i64::MAX));
+        let resets = s.link_resets.saturating_sub(state.resets_before);
+        self.set("Interface", row, "link_resets", i64::try_from(resets).unwrap_or(i64::MAX));
         self.set("Interface", row, "mac_in_use", mac_text(s.mac).as_str());
         let mtu = if port.is_patch() { Datum::empty() } else { Datum::from(i64::from(s.mtu)) };
         self.set("Interface", row, "mtu", mtu);
