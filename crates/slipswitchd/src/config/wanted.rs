@@ -354,18 +354,18 @@ fn bridge(
         ));
         versions = Versions::KNOWN;
     }
-    for (present, what) in [
-        (row.uuids("mirrors").next().is_some(), "port mirroring"),
-        (row.opt_uuid("netflow").is_some(), "NetFlow"),
-        (row.opt_uuid("sflow").is_some(), "sFlow"),
-        (row.opt_uuid("ipfix").is_some(), "IPFIX"),
-        (row.bool("stp_enable"), "STP"),
-        (row.bool("rstp_enable"), "RSTP"),
-        (row.bool("mcast_snooping_enable"), "multicast snooping"),
-        (row.opt_uuid("auto_attach").is_some(), "auto-attach"),
+    for (present, column) in [
+        (row.uuids("mirrors").next().is_some(), "mirrors"),
+        (row.opt_uuid("netflow").is_some(), "netflow"),
+        (row.opt_uuid("sflow").is_some(), "sflow"),
+        (row.opt_uuid("ipfix").is_some(), "ipfix"),
+        (row.bool("stp_enable"), "stp_enable"),
+        (row.bool("rstp_enable"), "rstp_enable"),
+        (row.bool("mcast_snooping_enable"), "mcast_snooping_enable"),
+        (row.opt_uuid("auto_attach").is_some(), "auto_attach"),
     ] {
         if present {
-            remarks.push(ignored(&format!("bridge {name}"), what));
+            remarks.push(ignored(&format!("bridge {name}"), column));
         }
     }
     WantedBridge {
@@ -398,9 +398,9 @@ fn bounded(value: Option<i64>, min: i64, max: i64) -> Option<u32> {
     value.filter(|v| *v != 0).map(|v| v.clamp(min, max) as u32)
 }
 
-/// What the log is told of a setting of `row` ("port p1") that does nothing here.
-fn ignored(row: &str, what: &str) -> String {
-    format!("{row}: {what} is not supported by this version, its settings are ignored")
+/// Returns the line for the log about a column of `row` ("port p1") that has no effect yet.
+fn ignored(row: &str, column: &str) -> String {
+    format!("{row}: column {column} is ignored: this version does not support it")
 }
 
 fn tables(
@@ -528,7 +528,10 @@ fn ports(
         let (settings, more) = vlan::settings(name, row);
         remarks.extend(more);
         if row.opt_uuid("qos").is_some() {
-            remarks.push(ignored(&format!("port {name}"), "QoS"));
+            remarks.push(ignored(&format!("port {name}"), "qos"));
+        }
+        if row.opt_str("lacp").is_some_and(|lacp| lacp != "off") {
+            remarks.push(ignored(&format!("port {name}"), "lacp"));
         }
         if interfaces.len() > 1 {
             for column in ["bond_updelay", "bond_downdelay"] {
@@ -537,10 +540,11 @@ fn ports(
                 }
             }
             let mode = row.opt_str("bond_mode").unwrap_or("active-backup");
-            if mode != "active-backup" || row.opt_str("lacp").is_some_and(|l| l != "off") {
-                remarks.push(format!(
-                    "port {name}: bond_mode {mode} and LACP are not supported by this version, using active-backup"
-                ));
+            if mode != "active-backup" {
+                let port = format!("port {name}");
+                remarks.push(
+                    ignored(&port, "bond_mode") + &format!(" ({mode}), active-backup is used"),
+                );
             }
         }
         let primary = row.map("other_config").get("bond-primary").map(str::to_owned);
@@ -579,14 +583,14 @@ fn ports(
 fn interface(uuid: Uuid, row: &Row, remarks: &mut Vec<String>) -> WantedInterface {
     let number = |n: i64| u32::try_from(n).ok().filter(|n| *n > 0);
     let name = row.str("name");
-    for (is_asked_for, what) in [
-        (row.int("ingress_policing_kpkts_rate") > 0, "policing by packets"),
-        (row.map("bfd").bool("enable", false), "BFD"),
-        (row.opt_int("cfm_mpid").is_some(), "CFM"),
-        (row.map("lldp").bool("enable", false), "LLDP"),
+    for (is_asked_for, column) in [
+        (row.int("ingress_policing_kpkts_rate") > 0, "ingress_policing_kpkts_rate"),
+        (row.map("bfd").bool("enable", false), "bfd"),
+        (row.opt_int("cfm_mpid").is_some(), "cfm_mpid"),
+        (row.map("lldp").bool("enable", false), "lldp"),
     ] {
         if is_asked_for {
-            remarks.push(ignored(&format!("interface {name}"), what));
+            remarks.push(ignored(&format!("interface {name}"), column));
         }
     }
     WantedInterface {
@@ -685,6 +689,7 @@ mod tests {
             ("cfm_mpid", Datum::from(7)),
             ("lldp", Datum::map([("enable", "true")])),
         ]);
-        assert_eq!(remarks.len(), 4, "{remarks:?}");
+        let columns = ["ingress_policing_kpkts_rate", "bfd", "cfm_mpid", "lldp"];
+        assert_eq!(remarks, columns.map(|column| ignored("interface ", column)));
     }
 }

@@ -446,7 +446,8 @@ fn settings_that_are_ignored_are_said() {
     let rig = Rig::ours();
     rig.vsctl_ok(&words(
         "add-br br0 -- set-controller br0 unix:nobody.sock -- add-port br0 p1 \
-         -- --id=@q create qos type=linux-htb -- set port p1 qos=@q \
+         -- --id=@q create qos type=linux-htb -- set port p1 qos=@q lacp=active \
+         -- --id=@m create mirror name=m -- set bridge br0 mirrors=@m stp_enable=true \
          -- set interface p1 ingress_policing_kpkts_rate=5 cfm_mpid=1 \
          -- set interface p1 bfd:enable=true lldp:enable=true \
          -- add-bond br0 bond0 b1 b2 -- set port bond0 bond_updelay=100 bond_downdelay=200",
@@ -454,16 +455,19 @@ fn settings_that_are_ignored_are_said() {
     rig.vsctl_ok(&["set", "controller", "br0", "local_ip=192.0.2.1"]);
     let log = rig.log();
     for what in [
-        "port p1: QoS",
-        "port bond0: bond_updelay",
-        "port bond0: bond_downdelay",
-        "interface p1: policing by packets",
-        "interface p1: BFD",
-        "interface p1: CFM",
-        "interface p1: LLDP",
-        "bridge br0: controller unix:nobody.sock: local_ip",
+        "bridge br0: column mirrors",
+        "bridge br0: column stp_enable",
+        "port p1: column qos",
+        "port p1: column lacp",
+        "port bond0: column bond_updelay",
+        "port bond0: column bond_downdelay",
+        "interface p1: column ingress_policing_kpkts_rate",
+        "interface p1: column bfd",
+        "interface p1: column cfm_mpid",
+        "interface p1: column lldp",
+        "bridge br0: controller unix:nobody.sock: column local_ip",
     ] {
-        let line = format!("{what} is not supported by this version, its settings are ignored");
+        let line = format!("{what} is ignored: this version does not support it");
         assert_eq!(log.matches(&line).count(), 1, "{line}: {log}");
     }
 }
