@@ -22,13 +22,14 @@
 //!
 //! # What we know it does not do
 //! Mirrors, NetFlow, sFlow, IPFIX, STP, RSTP, multicast snooping, bonds other than
-//! active-backup, QoS, BFD, CFM, LLDP, tunnels and in-band control are later work: their settings
-//! are said to be ignored.
+//! active-backup, LACP, QoS, BFD, CFM, LLDP, tunnels and in-band control are later work: one WARN
+//! for each row and column says that the setting is ignored.
 
 mod address;
 mod bridges;
 mod confine;
 mod controllers;
+mod counts;
 mod device;
 mod fail;
 mod host;
@@ -55,7 +56,6 @@ use ovsdb::{
 use process::Dirs;
 use state::State;
 use status::Extent;
-use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -134,6 +134,11 @@ impl Configuration {
     /// `other_config:vlan-limit`; 0 is no limit.
     pub fn vlan_limit(&self) -> u64 {
         self.state.tunables.vlan_limit
+    }
+
+    /// Counters of configuration, for `coverage/show`.
+    pub fn counters(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+        self.state.counts.all().into_iter()
     }
 
     /// True when the bridge was made.
@@ -293,6 +298,7 @@ pub fn reconfigure(shared: &Shared) -> bool {
     let replica = client.replica();
     let Some(wanted) = wanted::read(&replica) else { return false };
     let mut state = std::mem::take(&mut d.configuration.state);
+    state.counts.reconfigured();
     for remark in &wanted.remarks {
         state.remarks.warn(remark.as_str());
     }
@@ -483,24 +489,21 @@ fn write(d: &Daemon, client: &Client, state: &mut State, extent: Extent, wanted:
     }
     writer.root(d, state, wanted.is_some());
     if let Some(transaction) = writer.finish() {
-        let refused = Rc::clone(&state.refused);
-        submit(client, transaction, Rc::clone(&state.unwritten), refused, Rc::clone(&d.activity));
+        submit(client, transaction, state, Rc::clone(&d.activity));
     }
 }
 
-/// Sends a transaction. One that did not take effect is noted in `unwritten`, and made anew by the
-/// next round, because the replica still differs; `activity` is rung for that. Why it was `refused`
-/// is said once, until one takes effect or there is another reason.
-fn submit(
-    client: &Client,
-    transaction: Transaction,
-    unwritten: Rc<Cell<bool>>,
-    refused: Rc<RefCell<Option<String>>>,
-    activity: Rc<Notify>,
-) {
+/// Sends a transaction. One that did not take effect is noted in `State::unwritten`, and made again
+/// by the next round, because the replica still differs; `activity` is rung for that. The reason of
+/// a refusal is logged once, until one takes effect or there is another reason.
+fn submit(client: &Client, transaction: Transaction, state: &State, activity: Rc<Notify>) {
+    let unwritten = Rc::clone(&state.unwritten);
+    let refused = Rc::clone(&state.refused);
+    let counts = Rc::clone(&state.counts);
     let outcome = client.submit(transaction);
     tokio::task::spawn_local(async move {
         let outcome = outcome.await;
+        counts.transaction(&outcome);
         if !matches!(outcome, Ok(Outcome::Committed(_) | Outcome::Unchanged)) {
             unwritten.set(true);
             activity.notify_one();

@@ -364,6 +364,10 @@ fn counters_are_shown_and_read() {
     assert!(text.trim_end().ends_with("events never hit"), "{text}");
     assert_eq!(rig.appctl(&["coverage/read-counter", "upcall_translated"]), "1\n");
     assert_eq!(rig.appctl(&["coverage/read-counter", "nope"]), "error: No such counter\n");
+    for counter in ["bridge_reconfigure", "txn_success"] {
+        let count = rig.appctl(&["coverage/read-counter", counter]);
+        assert!(count.trim().parse::<u64>().is_ok_and(|n| n > 0), "{counter}: {count}");
+    }
     for counter in
         ["dpif_flow_put_refused", "dpif_flow_put_table_full", "dpif_flow_put_port_not_here"]
     {

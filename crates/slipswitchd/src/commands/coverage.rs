@@ -6,6 +6,7 @@
 
 use super::Commands;
 use crate::daemon::Daemon;
+use bridge::mac_table::MacStats;
 use datapath::{DropReason, Refusal};
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -75,6 +76,16 @@ fn counters(daemon: &Daemon) -> Vec<Counter> {
         ("control_event_lost", slow.events.lost()),
         ("revalidator_pass", load(&slow.revalidator.passes)),
     ];
+    out.extend(daemon.configuration.counters());
+    let learned = |count: fn(MacStats) -> u64| -> u64 {
+        daemon.switch.bridges().map(|bridge| count(bridge.macs.stats())).sum()
+    };
+    out.extend([
+        ("mac_learning_learned", learned(|stats| stats.learned)),
+        ("mac_learning_expired", learned(|stats| stats.expired)),
+        ("mac_learning_evicted", learned(|stats| stats.evicted)),
+        ("mac_learning_moved", learned(|stats| stats.moved)),
+    ]);
     out.extend(Refusal::ALL.into_iter().map(|r| (refusal_counters(r).put, upcalls.refusals(r))));
     let offload = |reason| daemon.placed.as_ref().map_or(0, |p| p.refusals(reason));
     out.extend(Refusal::ALL.into_iter().map(|r| (refusal_counters(r).offload, offload(r))));

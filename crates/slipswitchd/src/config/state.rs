@@ -2,6 +2,7 @@
 //! What was made of the database: bridges, ports, connections, by the names of their rows.
 
 use super::address::Mac;
+use super::counts::Counts;
 use super::device::Form;
 use super::wanted::{FailMode, Map, Tunables, WantedController, WantedTable};
 use crate::openflow::{Connector, Listener};
@@ -46,6 +47,8 @@ pub(super) struct State {
     pub unwritten: Rc<Cell<bool>>,
     /// Why the database refused the last transaction that it answered; the log says so.
     pub refused: Rc<RefCell<Option<String>>>,
+    /// Counters for `coverage/show`.
+    pub counts: Rc<Counts>,
     /// When statistics were last written.
     pub stats_written: Option<Millis>,
     /// Since when the database is not there; and whether the log says so.
