@@ -27,28 +27,29 @@
 
 mod address;
 mod bridges;
-mod confine;
 mod controllers;
 mod counts;
+mod desired;
 mod device;
 mod fail;
 mod host;
+mod idle;
 mod interfaces;
 mod offload;
-mod rest;
+mod socket_policy;
 mod state;
 mod status;
 #[cfg(test)]
 mod tests;
 mod tunables;
 mod vlan;
-mod wanted;
 
-pub use rest::rest;
+pub use idle::time_until_next_deadline;
 pub(crate) use tunables::upcall_share;
 
 use crate::args::{Args, CaCert, DummyLevel};
 use crate::daemon::{Daemon, Shared};
+use desired::Desired;
 use ovsdb::{
     Client, ClientOptions, MonitorSpec, Outcome, Remote, RemoteError, Replica, SessionOptions,
     Transaction,
@@ -61,7 +62,6 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
-use wanted::Wanted;
 
 /// The lock that the daemon holds while it serves a database, as OVS's does.
 const LOCK: &str = "ovs_vswitchd";
@@ -284,7 +284,7 @@ fn tls_of(args: &Args) -> Option<tls::Files> {
 /// Reads what `replica` asks for, as [`reconfigure`] does before it changes anything, and tells
 /// what it left out and why. `None` when there is no Open_vSwitch row.
 pub fn remarks(replica: &Replica) -> Option<Vec<String>> {
-    wanted::read(replica).map(|wanted| wanted.remarks)
+    desired::read(replica).map(|wanted| wanted.remarks)
 }
 
 /// Makes the switch what the database says, and writes back what was made. True when the
@@ -296,7 +296,7 @@ pub fn reconfigure(shared: &Shared) -> bool {
     let Some(client) = ready(d) else { return false };
     let _ = client.take_changes(); // the comparison finds them itself
     let replica = client.replica();
-    let Some(wanted) = wanted::read(&replica) else { return false };
+    let Some(wanted) = desired::read(&replica) else { return false };
     let mut state = std::mem::take(&mut d.configuration.state);
     state.counts.reconfigured();
     for remark in &wanted.remarks {
@@ -399,7 +399,7 @@ pub fn links_changed(shared: &Shared) {
 
 /// Periodic work: fail modes, and writing of states that changed and, each
 /// `stats-update-interval`, of statistics. Cheap when nothing changed; call it about twice a
-/// second, but for as long as [`rest`] says.
+/// second, but for as long as [`time_until_next_deadline`] says.
 pub fn status_tick(shared: &Shared) {
     let mut guard = shared.borrow_mut();
     let d = &mut *guard;
@@ -473,7 +473,7 @@ pub fn write_states(d: &mut Daemon) {
 }
 
 /// Writes what differs from the database, in one transaction. `wanted` is what was just made.
-fn write(d: &Daemon, client: &Client, state: &mut State, extent: Extent, wanted: Option<&Wanted>) {
+fn write(d: &Daemon, client: &Client, state: &mut State, extent: Extent, wanted: Option<&Desired>) {
     let replica = client.replica();
     if extent >= Extent::States {
         state.unwritten.set(false);

@@ -254,7 +254,7 @@ async fn watch_clock(daemon: Shared) {
 /// Sleeps until something is due by the clock; a moment longer where something was done that may
 /// have made it due.
 async fn rest(daemon: &Shared) {
-    let due = config::rest(&daemon.borrow());
+    let due = config::time_until_next_deadline(&daemon.borrow());
     let is_over = match due.filter(|rest| *rest > TICK) {
         Some(rest) => !is_stirred(daemon, rest).await,
         None => false,

@@ -2,8 +2,8 @@
 //! Bridges, made equal to their rows.
 
 use super::address::{self, Mac};
+use super::desired::{Desired, DesiredBridge};
 use super::state::{BridgeState, Remarks, State};
-use super::wanted::{Wanted, WantedBridge};
 use super::{controllers, device, fail, interfaces};
 use crate::args::DummyLevel;
 use crate::daemon::{Daemon, Shared};
@@ -18,9 +18,9 @@ fn is_known_type(datapath_type: &str, dummy: DummyLevel) -> bool {
 }
 
 /// Makes the switch what is wanted.
-pub(super) fn sync(shared: &Shared, d: &mut Daemon, state: &mut State, wanted: &Wanted) {
+pub(super) fn sync(shared: &Shared, d: &mut Daemon, state: &mut State, wanted: &Desired) {
     let mut remarks = std::mem::take(&mut state.remarks);
-    let makeable = |b: &WantedBridge, remarks: &mut Remarks| {
+    let makeable = |b: &DesiredBridge, remarks: &mut Remarks| {
         let known = is_known_type(&b.datapath_type, d.dummy);
         if !known {
             remarks.warn(format!(
@@ -30,7 +30,7 @@ pub(super) fn sync(shared: &Shared, d: &mut Daemon, state: &mut State, wanted: &
         }
         known
     };
-    let bridges: BTreeMap<&String, &WantedBridge> =
+    let bridges: BTreeMap<&String, &DesiredBridge> =
         wanted.bridges.iter().filter(|(_, b)| makeable(b, &mut remarks)).collect();
 
     // Away with what is not wanted, over all bridges, before anything is added.
@@ -78,7 +78,7 @@ pub(super) fn sync(shared: &Shared, d: &mut Daemon, state: &mut State, wanted: &
     state.remarks = remarks;
 }
 
-fn create(d: &mut Daemon, row: &WantedBridge, remarks: &mut Remarks) -> BridgeState {
+fn create(d: &mut Daemon, row: &DesiredBridge, remarks: &mut Remarks) -> BridgeState {
     if row.datapath_type == "system" && !device::is_dummy_datapath("system", d.dummy) {
         remarks.info(format!(
             "bridge {}: datapath_type system asks for the kernel's openvswitch datapath, which this version \
@@ -109,13 +109,13 @@ fn create(d: &mut Daemon, row: &WantedBridge, remarks: &mut Remarks) -> BridgeSt
     }
 }
 
-fn fail_state(row: &WantedBridge) -> super::state::Fail {
+fn fail_state(row: &DesiredBridge) -> super::state::Fail {
     super::state::Fail { mode: row.fail_mode, ..Default::default() }
 }
 
 /// The type of a bridge changed. All types are the one datapath; only the forms of ports may
 /// differ (dummies), and [`interfaces::remove_stale`] sees to that.
-fn change_type(d: &Daemon, bridge: &mut BridgeState, row: &WantedBridge) {
+fn change_type(d: &Daemon, bridge: &mut BridgeState, row: &DesiredBridge) {
     let name = d.switch.bridge(bridge.index).map_or("", |b| &b.name);
     tracing::info!(target: "bridge", "bridge {name}: datapath_type is now \"{}\"", row.datapath_type);
     bridge.datapath_type.clone_from(&row.datapath_type);
@@ -131,7 +131,7 @@ pub(super) fn remove(d: &mut Daemon, name: &str, mut bridge: BridgeState) {
 }
 
 /// Settings of the bridge itself. The bridge is published anew only when one differs.
-fn settings(d: &mut Daemon, bridge: &mut BridgeState, row: &WantedBridge, remarks: &mut Remarks) {
+fn settings(d: &mut Daemon, bridge: &mut BridgeState, row: &DesiredBridge, remarks: &mut Remarks) {
     let mac =
         row.hwaddr.or_else(|| lowest_mac(d, bridge)).unwrap_or_else(|| address::from_row(row.uuid));
     interfaces::set_local_mac(d, bridge.index, mac, remarks);
@@ -183,7 +183,7 @@ fn lowest_mac(d: &Daemon, bridge: &BridgeState) -> Option<Mac> {
 }
 
 /// Flow_Table rows.
-fn tables(d: &mut Daemon, bridge: &mut BridgeState, row: &WantedBridge) {
+fn tables(d: &mut Daemon, bridge: &mut BridgeState, row: &DesiredBridge) {
     if bridge.tables == row.tables {
         return;
     }

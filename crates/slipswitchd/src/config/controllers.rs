@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! OpenFlow sockets of one bridge, made equal to its Controller rows.
 
-use super::confine;
+use super::desired::{DesiredBridge, DesiredController};
+use super::socket_policy;
 use super::state::{BridgeState, ControllerState, Remarks, Service, State};
-use super::wanted::{WantedBridge, WantedController};
 use crate::daemon::{Daemon, Shared};
 use crate::openflow::{Connector, Endpoint, Listener, Target};
 use bridge::connection::{Kind, Options, RateLimit};
@@ -22,7 +22,7 @@ pub(super) fn sync(
     shared: &Shared,
     d: &mut Daemon,
     bridge: &mut BridgeState,
-    wanted: &WantedBridge,
+    wanted: &DesiredBridge,
     files: Option<&tls::Files>,
     hold: bool,
     remarks: &mut Remarks,
@@ -92,17 +92,17 @@ fn kind_name(service: &Service) -> &'static str {
 }
 
 /// Rows for which one connection does; it may have other [`settings`].
-fn same(a: &WantedController, b: &WantedController) -> bool {
+fn same(a: &DesiredController, b: &DesiredController) -> bool {
     (&a.target, a.service) == (&b.target, b.service)
 }
 
 /// What may change while a connection is there.
-fn settings(w: &WantedController) -> (u64, u64, Option<RateLimit>, bool) {
+fn settings(w: &DesiredController) -> (u64, u64, Option<RateLimit>, bool) {
     (w.max_backoff, w.inactivity_probe, w.limit, w.async_messages)
 }
 
 /// What connections of a row have.
-fn options(wanted: &WantedBridge, controller: &WantedController) -> Options {
+fn options(wanted: &DesiredBridge, controller: &DesiredController) -> Options {
     let active = is_active(&controller.target);
     let kind = if active && !controller.service { Kind::Primary } else { Kind::Service };
     Options {
@@ -113,7 +113,7 @@ fn options(wanted: &WantedBridge, controller: &WantedController) -> Options {
     }
 }
 
-fn retune(d: &mut Daemon, service: &Service, options: &Options, controller: &WantedController) {
+fn retune(d: &mut Daemon, service: &Service, options: &Options, controller: &DesiredController) {
     let backoff = Duration::from_millis(controller.max_backoff);
     match service {
         Service::Active(connector) => connector.reconfigure(options, backoff, &mut d.connections),
@@ -127,7 +127,7 @@ fn services(
     shared: &Shared,
     d: &Daemon,
     bridge: &mut BridgeState,
-    wanted: &WantedBridge,
+    wanted: &DesiredBridge,
     remarks: &mut Remarks,
 ) {
     for (suffix, kind) in [("mgmt", Kind::Service), ("snoop", Kind::Snoop)] {
@@ -154,13 +154,13 @@ fn start(
     shared: &Shared,
     d: &Daemon,
     bridge: &BridgeState,
-    wanted: &WantedBridge,
-    controller: &WantedController,
+    wanted: &DesiredBridge,
+    controller: &DesiredController,
     files: Option<&tls::Files>,
 ) -> Result<Service, String> {
     let text = &controller.target;
     if d.configuration.confined {
-        confine::check(text, &wanted.name, &d.directories.run)?;
+        socket_policy::check(text, &wanted.name, &d.directories.run)?;
     }
     let bad_tls = |error: std::io::Error| format!("controller {text}: TLS is not set up: {error}");
     let options = options(wanted, controller);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which device an Interface row asks for.
 
-use super::wanted::{Map, WantedInterface};
+use super::desired::{DesiredInterface, Map};
 use crate::args::DummyLevel;
 
 /// Types that OVS has and that this version has not.
@@ -50,7 +50,7 @@ pub(super) fn is_dummy_datapath(datapath_type: &str, dummy: DummyLevel) -> bool 
 
 /// Makes sense of an interface of `bridge`. The error is for the `error` column.
 pub(super) fn form(
-    wanted: &WantedInterface,
+    wanted: &DesiredInterface,
     bridge: &str,
     datapath_type: &str,
     dummy: DummyLevel,
@@ -123,7 +123,7 @@ mod tests {
         datapath_type: &str,
         dummy: DummyLevel,
     ) -> Result<(&'static str, String), String> {
-        let wanted = WantedInterface {
+        let wanted = DesiredInterface {
             uuid: None,
             name: name.to_owned(),
             kind: kind.to_owned(),
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn patch_ports_need_a_peer_other_than_themselves() {
-        let mut wanted = WantedInterface {
+        let mut wanted = DesiredInterface {
             uuid: None,
             name: "p".to_owned(),
             kind: "patch".to_owned(),

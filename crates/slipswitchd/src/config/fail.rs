@@ -11,10 +11,10 @@
 //! hidden rule goes (`ovs-vswitchd.conf.db(5)`, `Bridge:fail_mode`). A secure bridge does what its
 //! tables say.
 
-use super::confine;
 use super::controllers::is_active;
+use super::desired::{DesiredBridge, DesiredController, FailMode};
+use super::socket_policy;
 use super::state::{BridgeState, Fail, Open};
-use super::wanted::{FailMode, WantedBridge, WantedController};
 use crate::daemon::Daemon;
 use bridge::pipeline::Change;
 use bridge::snapshot::BridgeIndex;
@@ -35,15 +35,15 @@ fn normal() -> Actions {
 
 /// True for a controller that the bridge connects to and leaves to decide: not for a target that
 /// it is kept from, by which no controller can ever come.
-fn is_primary(d: &Daemon, bridge: &str, controller: &WantedController) -> bool {
+fn is_primary(d: &Daemon, bridge: &str, controller: &DesiredController) -> bool {
     let target = &controller.target;
-    let is_allowed =
-        !d.configuration.confined || confine::check(target, bridge, &d.directories.run).is_ok();
+    let is_allowed = !d.configuration.confined
+        || socket_policy::check(target, bridge, &d.directories.run).is_ok();
     !controller.service && is_active(target) && is_allowed
 }
 
 /// Takes up a new mode or the coming and going of controllers; `fresh` for a new bridge.
-pub(super) fn sync(d: &mut Daemon, bridge: &mut BridgeState, wanted: &WantedBridge, fresh: bool) {
+pub(super) fn sync(d: &mut Daemon, bridge: &mut BridgeState, wanted: &DesiredBridge, fresh: bool) {
     let has_controllers = wanted.controllers.values().any(|c| is_primary(d, &wanted.name, c));
     let turned = has_controllers != bridge.fail.has_controllers;
     let remoded = wanted.fail_mode != bridge.fail.mode;

@@ -6,10 +6,10 @@
 //! an interface can move from one bridge to another in one step.
 
 use super::address::{Mac, from_row, of_name};
+use super::desired::{DesiredBridge, DesiredInterface};
 use super::device::{self, Form};
 use super::state::{BridgeState, InterfaceState, Remarks};
 use super::vlan;
-use super::wanted::{WantedBridge, WantedInterface};
 use crate::daemon::Daemon;
 use bridge::connection::PortEvent;
 use bridge::port::{Bundle, Port};
@@ -30,13 +30,13 @@ pub(super) fn short(number: PortNo) -> u32 {
 }
 
 /// The number that a row asks for, when it may be a port's.
-fn requested(wanted: &WantedInterface) -> Option<u32> {
+fn requested(wanted: &DesiredInterface) -> Option<u32> {
     wanted.ofport_request.filter(|n| (1..=MAX_OFPORT).contains(n))
 }
 
 /// Closes ports that are not wanted any more, or not as they are, or whose device is gone.
-pub(super) fn remove_stale(d: &mut Daemon, bridge: &mut BridgeState, wanted: &WantedBridge) {
-    let rows: BTreeMap<&str, &WantedInterface> =
+pub(super) fn remove_stale(d: &mut Daemon, bridge: &mut BridgeState, wanted: &DesiredBridge) {
+    let rows: BTreeMap<&str, &DesiredInterface> =
         wanted.interfaces().map(|i| (i.name.as_str(), i)).collect();
     let mut close: Vec<String> = Vec::new();
     for (name, state) in &bridge.interfaces {
@@ -110,10 +110,10 @@ fn bridge_name(d: &Daemon, index: BridgeIndex) -> String {
 pub(super) fn add_missing(
     d: &mut Daemon,
     bridge: &mut BridgeState,
-    wanted: &WantedBridge,
+    wanted: &DesiredBridge,
     remarks: &mut Remarks,
 ) {
-    let mut rows: Vec<&WantedInterface> = wanted.interfaces().collect();
+    let mut rows: Vec<&DesiredInterface> = wanted.interfaces().collect();
     // The bridge's own port, then numbers that people ask for, then those of an earlier life,
     // then the rest, p2 before p10.
     rows.sort_by_cached_key(|row| {
@@ -168,9 +168,9 @@ pub(super) fn add_missing(
 }
 
 fn request(
-    row: &WantedInterface,
+    row: &DesiredInterface,
     form: &Form,
-    wanted: &WantedBridge,
+    wanted: &DesiredBridge,
     last: Option<u32>,
 ) -> PortRequest {
     let is_local = row.name == wanted.name;
@@ -231,7 +231,7 @@ fn added(d: &mut Daemon, index: BridgeIndex, number: PortNo, form: &Form) {
 pub(super) fn configure(
     d: &mut Daemon,
     bridge: &mut BridgeState,
-    wanted: &WantedBridge,
+    wanted: &DesiredBridge,
     remarks: &mut Remarks,
 ) {
     for row in wanted.interfaces() {
@@ -330,7 +330,7 @@ pub(super) fn configure(
 fn internal_mtu(
     d: &mut Daemon,
     bridge: &mut BridgeState,
-    wanted: &WantedBridge,
+    wanted: &DesiredBridge,
     remarks: &mut Remarks,
 ) {
     let Some(b) = d.switch.bridge(bridge.index) else { return };
@@ -385,7 +385,7 @@ fn mtu_failed(name: &str, mtu: u32, error: &std::io::Error, range: Option<(u32, 
     format!("interface {name}: setting MTU {mtu} failed ({error}{takes})")
 }
 
-fn shown_type(wanted: &WantedBridge) -> &str {
+fn shown_type(wanted: &DesiredBridge) -> &str {
     if wanted.datapath_type.is_empty() { "system" } else { &wanted.datapath_type }
 }
 
@@ -429,7 +429,7 @@ pub(super) fn set_local_mac(d: &mut Daemon, index: BridgeIndex, mac: Mac, remark
 
 /// The bridge's bundles, equal to its Port rows. What was learned on a port whose VLANs changed
 /// is forgotten.
-pub(super) fn bundles(d: &mut Daemon, index: BridgeIndex, wanted: &WantedBridge) {
+pub(super) fn bundles(d: &mut Daemon, index: BridgeIndex, wanted: &DesiredBridge) {
     let Some(bridge) = d.switch.bridge(index) else { return };
     let bundles: Vec<Bundle> = wanted
         .ports

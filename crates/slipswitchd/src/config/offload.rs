@@ -2,8 +2,8 @@
 //! The BPF datapath beneath the switch: begun when the database first allows it, switched off
 //! and on by `other_config:bpf-offload`, and what an earlier daemon left in it.
 
+use super::desired::{Desired, DesiredBridge, Tunables};
 use super::state::State;
-use super::wanted::{Tunables, Wanted, WantedBridge};
 use crate::daemon::Daemon;
 use datapath::TierSet;
 use datapath::offload::OffloadProvider;
@@ -130,14 +130,14 @@ pub(super) fn owner(d: &Daemon) -> String {
 
 /// Removes interfaces of internal ports that an earlier daemon left, and that the database does
 /// not name any more.
-fn remove_orphans(d: &Daemon, wanted: &Wanted) {
+fn remove_orphans(d: &Daemon, wanted: &Desired) {
     let owner = owner(d);
     let left = netdev::persistent_interfaces(&owner).unwrap_or_else(|error| {
         tracing::warn!(target: "netdev_linux", "interfaces that an earlier daemon left cannot be looked for ({error})");
         Vec::new()
     });
     let named = |name: &str| {
-        wanted.bridges.values().flat_map(WantedBridge::interfaces).any(|row| row.name == name)
+        wanted.bridges.values().flat_map(DesiredBridge::interfaces).any(|row| row.name == name)
     };
     for name in left.iter().filter(|name| !named(name)) {
         match netdev::remove_persistent(name, &owner) {
@@ -155,7 +155,7 @@ fn remove_orphans(d: &Daemon, wanted: &Wanted) {
 
 /// The ports of the first configuration are there: what was adopted for others goes, and the
 /// rest is checked against the rules, unless these are still to come.
-pub(super) fn configured(d: &mut Daemon, state: &State, wanted: &Wanted) {
+pub(super) fn configured(d: &mut Daemon, state: &State, wanted: &Desired) {
     let Some(placed) = &d.placed else { return };
     placed.finish_adoption();
     remove_orphans(d, wanted);

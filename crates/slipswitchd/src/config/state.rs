@@ -3,8 +3,8 @@
 
 use super::address::Mac;
 use super::counts::Counts;
+use super::desired::{DesiredController, DesiredTable, FailMode, Map, Tunables};
 use super::device::Form;
-use super::wanted::{FailMode, Map, Tunables, WantedController, WantedTable};
 use crate::openflow::{Connector, Listener};
 use bridge::snapshot::BridgeIndex;
 use clock::Millis;
@@ -69,7 +69,7 @@ pub(super) struct BridgeState {
     pub mac: Mac,
     pub versions: Versions,
     pub fail: Fail,
-    pub tables: BTreeMap<u8, WantedTable>,
+    pub tables: BTreeMap<u8, DesiredTable>,
     pub mac_table: Option<(usize, u32, Vec<u16>)>,
     /// `BRIDGE.mgmt` and `BRIDGE.snoop`, by what is behind the dot; one that could not be opened is
     /// not there.
@@ -106,7 +106,7 @@ pub(super) struct Open {
 
 /// A controller's connection.
 pub(super) struct ControllerState {
-    pub wanted: WantedController,
+    pub wanted: DesiredController,
     /// When the controller was configured.
     pub since: Millis,
     pub tls: Option<tls::Files>,
@@ -136,7 +136,7 @@ pub(super) struct InterfaceState {
     pub last: Option<u32>,
     pub error: Option<String>,
     pub policing: (u32, u32),
-    /// What of the row decides about its tiers; see [`WantedInterface::placing`].
+    /// What of the row decides about its tiers; see [`DesiredInterface::placing`].
     pub placing: [Option<String>; 3],
     pub mac: Option<Mac>,
     /// The row's `mtu_request`.

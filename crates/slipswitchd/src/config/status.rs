@@ -6,11 +6,11 @@
 //! each `stats-update-interval`; states at once when they are noticed.
 
 use super::address::mac_text;
+use super::desired::DesiredBridge;
 use super::device;
 use super::host;
 use super::interfaces::short;
 use super::state::{BridgeState, ControllerState, InterfaceState, Service, State};
-use super::wanted::WantedBridge;
 use crate::args::DummyLevel;
 use crate::daemon::Daemon;
 use bridge::bridge::Bridge;
@@ -109,7 +109,7 @@ impl<'a> Writer<'a> {
     }
 
     /// A bridge that could not be made: nothing is known of it.
-    pub fn unmade(&mut self, wanted: &WantedBridge) {
+    pub fn unmade(&mut self, wanted: &DesiredBridge) {
         self.set("Bridge", wanted.uuid, "datapath_id", Datum::empty());
         for row in wanted.interfaces().filter_map(|i| i.uuid) {
             self.set("Interface", row, "ofport", Datum::empty());

@@ -2,9 +2,9 @@
 //! Nonsense in rows: read without a panic, and never into something out of range.
 
 use super::address::{mac_text, parse_datapath_id, parse_mac};
+use super::desired::{DesiredInterface, Map};
 use super::device::{Form, form};
 use super::vlan;
-use super::wanted::{Map, WantedInterface};
 use crate::args::DummyLevel;
 use ovsdb::{Datum, Row};
 use proptest::prelude::*;
@@ -56,7 +56,7 @@ proptest! {
         peer in proptest::option::of("\\PC{0,12}"),
         dummy in prop_oneof![Just(DummyLevel::Off), Just(DummyLevel::New), Just(DummyLevel::System), Just(DummyLevel::Override)],
     ) {
-        let wanted = WantedInterface {
+        let wanted = DesiredInterface {
             uuid: None,
             name: name.clone(),
             kind,

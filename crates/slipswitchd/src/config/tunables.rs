@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Settings of the whole switch (`Open_vSwitch:other_config`).
 
+use super::desired::{Desired, Tunables};
 use super::state::State;
-use super::wanted::{Tunables, Wanted};
 use crate::args::DummyLevel;
 use crate::daemon::Daemon;
 use bridge::revalidator::Pass;
@@ -17,7 +17,7 @@ const MAX_REVALIDATOR: u64 = 500;
 const UPCALL_PERCENT: u64 = 10;
 
 /// Puts into force what differs.
-pub(super) fn sync(d: &mut Daemon, state: &mut State, wanted: &Wanted) {
+pub(super) fn sync(d: &mut Daemon, state: &mut State, wanted: &Desired) {
     if let Some(files) = &wanted.tls
         && state.tls.as_ref() != Some(files)
     {

@@ -10,7 +10,7 @@ use std::time::Duration;
 /// somebody gives it to them; these then ring [`Daemon::activity`], as every
 /// [`Daemon::settle`] does. `None` when there is something that has to be looked at again and
 /// again.
-pub fn rest(d: &Daemon) -> Option<Duration> {
+pub fn time_until_next_deadline(d: &Daemon) -> Option<Duration> {
     let state = &d.configuration.state;
     let changes_by_itself = d.dummy != DummyLevel::Off || state.unwritten.get();
     if changes_by_itself || !state.configured || state.restoring.is_some() || has_controllers(state)

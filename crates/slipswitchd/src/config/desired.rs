@@ -34,9 +34,9 @@ pub(super) type Map = BTreeMap<String, String>;
 
 /// The whole configuration.
 #[derive(Debug, Default)]
-pub(super) struct Wanted {
+pub(super) struct Desired {
     /// Bridges by name.
-    pub bridges: BTreeMap<String, WantedBridge>,
+    pub bridges: BTreeMap<String, DesiredBridge>,
     /// Settings of the whole switch.
     pub tunables: Tunables,
     /// The SSL table's row.
@@ -109,7 +109,7 @@ pub(super) enum FailMode {
 
 /// A row of the Bridge table.
 #[derive(Clone, Debug)]
-pub(super) struct WantedBridge {
+pub(super) struct DesiredBridge {
     pub uuid: Uuid,
     pub name: String,
     pub datapath_type: String,
@@ -123,22 +123,22 @@ pub(super) struct WantedBridge {
     pub mac_table_size: usize,
     pub forward_bpdu: bool,
     pub flood_vlans: Vec<u16>,
-    pub tables: BTreeMap<u8, WantedTable>,
-    pub controllers: BTreeMap<String, WantedController>,
+    pub tables: BTreeMap<u8, DesiredTable>,
+    pub controllers: BTreeMap<String, DesiredController>,
     /// Ports by name.
-    pub ports: BTreeMap<String, WantedPort>,
+    pub ports: BTreeMap<String, DesiredPort>,
 }
 
 /// A row of the Flow_Table table.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub(super) struct WantedTable {
+pub(super) struct DesiredTable {
     pub name: String,
     pub eviction: EvictionConfig,
 }
 
 /// A row of the Controller table.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct WantedController {
+pub(super) struct DesiredController {
     pub uuid: Uuid,
     /// All rows with this target, which share one connection.
     pub rows: Vec<Uuid>,
@@ -155,18 +155,18 @@ pub(super) struct WantedController {
 
 /// A row of the Port table.
 #[derive(Clone, Debug)]
-pub(super) struct WantedPort {
+pub(super) struct DesiredPort {
     /// `None` for the bridge's own port when the database does not name it.
     pub uuid: Option<Uuid>,
     pub settings: BundleView,
-    pub interfaces: Vec<WantedInterface>,
+    pub interfaces: Vec<DesiredInterface>,
     /// `other_config:bond-primary`.
     pub primary: Option<String>,
     /// Address of the active member that the row shows, from an earlier life of the daemon.
     pub active: Option<Mac>,
 }
 
-impl WantedPort {
+impl DesiredPort {
     /// True for several interfaces.
     pub fn is_bond(&self) -> bool {
         self.interfaces.len() > 1
@@ -175,7 +175,7 @@ impl WantedPort {
 
 /// A row of the Interface table.
 #[derive(Clone, Debug)]
-pub(super) struct WantedInterface {
+pub(super) struct DesiredInterface {
     /// `None` for the bridge's own port when the database does not name it.
     pub uuid: Option<Uuid>,
     pub name: String,
@@ -191,7 +191,7 @@ pub(super) struct WantedInterface {
     pub policing: (u32, u32),
 }
 
-impl WantedInterface {
+impl DesiredInterface {
     /// What decides about its tiers.
     pub fn placing(&self) -> [Option<String>; 3] {
         let [tier, mode] = ["tier", "xdp-mode"].map(|key| self.other_config.get(key).cloned());
@@ -199,17 +199,17 @@ impl WantedInterface {
     }
 }
 
-impl WantedBridge {
+impl DesiredBridge {
     /// All interfaces, by port name, then as the Port row has them.
-    pub fn interfaces(&self) -> impl Iterator<Item = &WantedInterface> {
+    pub fn interfaces(&self) -> impl Iterator<Item = &DesiredInterface> {
         self.ports.values().flat_map(|p| &p.interfaces)
     }
 }
 
 /// Reads the replica. `None` when there is no Open_vSwitch row (yet).
-pub(super) fn read(replica: &Replica) -> Option<Wanted> {
+pub(super) fn read(replica: &Replica) -> Option<Desired> {
     let (_, root) = replica.first("Open_vSwitch")?;
-    let mut wanted = Wanted { tls: tls(replica, root), ..Wanted::default() };
+    let mut wanted = Desired { tls: tls(replica, root), ..Desired::default() };
     wanted.tunables = tunables(root, &mut wanted.remarks);
     let mut taken = Taken::default();
     let mut rows: Vec<(Uuid, &Row)> = root
@@ -319,7 +319,7 @@ fn bridge(
     row: &Row,
     taken: &mut Taken,
     remarks: &mut Vec<String>,
-) -> WantedBridge {
+) -> DesiredBridge {
     let name = row.str("name");
     let other = row.map("other_config");
     let mut bad = |key: &str, want: &str| {
@@ -368,7 +368,7 @@ fn bridge(
             remarks.push(ignored(&format!("bridge {name}"), column));
         }
     }
-    WantedBridge {
+    DesiredBridge {
         uuid,
         name: name.to_owned(),
         datapath_type: row.str("datapath_type").to_owned(),
@@ -408,7 +408,7 @@ fn tables(
     bridge: &str,
     row: &Row,
     remarks: &mut Vec<String>,
-) -> BTreeMap<u8, WantedTable> {
+) -> BTreeMap<u8, DesiredTable> {
     let mut tables = BTreeMap::new();
     for (id, uuid) in row.int_uuids("flow_tables") {
         let (Ok(id @ 0..=253), Some(row)) = (u8::try_from(id), replica.row("Flow_Table", uuid))
@@ -430,7 +430,7 @@ fn tables(
             evict_by_openflow: false,
             groups,
         };
-        tables.insert(id, WantedTable { name: row.str("name").to_owned(), eviction });
+        tables.insert(id, DesiredTable { name: row.str("name").to_owned(), eviction });
     }
     tables
 }
@@ -440,8 +440,8 @@ fn controllers(
     bridge: &str,
     row: &Row,
     remarks: &mut Vec<String>,
-) -> BTreeMap<String, WantedController> {
-    let mut controllers: BTreeMap<String, WantedController> = BTreeMap::new();
+) -> BTreeMap<String, DesiredController> {
+    let mut controllers: BTreeMap<String, DesiredController> = BTreeMap::new();
     for uuid in row.uuids("controller") {
         let Some(row) = replica.row("Controller", uuid) else { continue };
         let target = row.str("target").to_owned();
@@ -471,7 +471,7 @@ fn controllers(
             0 => 0,
             ms => u64::try_from(ms).unwrap_or(0).max(1000),
         });
-        let controller = WantedController {
+        let controller = DesiredController {
             uuid,
             rows: vec![uuid],
             max_backoff: row
@@ -498,7 +498,7 @@ fn ports(
     row: &Row,
     taken: &mut Taken,
     remarks: &mut Vec<String>,
-) -> BTreeMap<String, WantedPort> {
+) -> BTreeMap<String, DesiredPort> {
     let mut ports = BTreeMap::new();
     for uuid in row.uuids("ports") {
         let Some(row) = replica.row("Port", uuid) else { continue };
@@ -524,7 +524,7 @@ fn ports(
             remarks.push(format!("bridge {bridge}: port {name} has no interfaces, dropping"));
             continue;
         }
-        interfaces.sort_by(|a: &WantedInterface, b| a.name.cmp(&b.name));
+        interfaces.sort_by(|a: &DesiredInterface, b| a.name.cmp(&b.name));
         let (settings, more) = vlan::settings(name, row);
         remarks.extend(more);
         if row.opt_uuid("qos").is_some() {
@@ -550,13 +550,13 @@ fn ports(
         let primary = row.map("other_config").get("bond-primary").map(str::to_owned);
         let active = row.opt_str("bond_active_slave").and_then(parse_mac);
         let active = active.filter(|mac| is_unicast(*mac));
-        let port = WantedPort { uuid: Some(uuid), settings, interfaces, primary, active };
+        let port = DesiredPort { uuid: Some(uuid), settings, interfaces, primary, active };
         ports.insert(name.to_owned(), port);
     }
-    if !ports.values().any(|p: &WantedPort| p.interfaces.iter().any(|i| i.name == bridge)) {
+    if !ports.values().any(|p: &DesiredPort| p.interfaces.iter().any(|i| i.name == bridge)) {
         taken.interfaces.insert(bridge.to_owned());
         let (settings, _) = vlan::settings(bridge, &Row::default());
-        let local = WantedInterface {
+        let local = DesiredInterface {
             uuid: None,
             name: bridge.to_owned(),
             kind: "internal".to_owned(),
@@ -568,7 +568,7 @@ fn ports(
             mtu: None,
             policing: (0, 0),
         };
-        let port = WantedPort {
+        let port = DesiredPort {
             uuid: None,
             settings,
             interfaces: Vec::new(),
@@ -580,7 +580,7 @@ fn ports(
     ports
 }
 
-fn interface(uuid: Uuid, row: &Row, remarks: &mut Vec<String>) -> WantedInterface {
+fn interface(uuid: Uuid, row: &Row, remarks: &mut Vec<String>) -> DesiredInterface {
     let number = |n: i64| u32::try_from(n).ok().filter(|n| *n > 0);
     let name = row.str("name");
     for (is_asked_for, column) in [
@@ -593,7 +593,7 @@ fn interface(uuid: Uuid, row: &Row, remarks: &mut Vec<String>) -> WantedInterfac
             remarks.push(ignored(&format!("interface {name}"), column));
         }
     }
-    WantedInterface {
+    DesiredInterface {
         uuid: Some(uuid),
         name: name.to_owned(),
         kind: row.str("type").to_owned(),
@@ -641,7 +641,7 @@ mod tests {
         Row::new(columns.into_iter().map(|(c, d)| (Arc::from(c), d)))
     }
 
-    fn of_interface(columns: Vec<(&str, Datum)>) -> (WantedInterface, Vec<String>) {
+    fn of_interface(columns: Vec<(&str, Datum)>) -> (DesiredInterface, Vec<String>) {
         let mut remarks = Vec::new();
         let wanted = interface(Uuid::from_u128(1), &row(columns), &mut remarks);
         (wanted, remarks)
