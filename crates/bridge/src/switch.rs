@@ -570,7 +570,7 @@ impl Switch {
 
     /// Publishes, and waits until the megaflows follow: packets that come after this returns
     /// are handled by what was published. A large table may take longer than a control
-    /// connection should wait, and so may one wait after the other ([`crate::barrier_budget`]); then
+    /// connection should wait, and so may one wait after the other (`barrier_budget.rs`); then
     /// the rest follows within the next passes.
     pub fn publish_and_wait(&mut self) {
         self.publish();
@@ -630,7 +630,7 @@ impl Switch {
 
     /// Brings statistics home, so that counters are exact as of now. With a revalidator thread
     /// and many megaflows that is waited for, unless it takes longer than the control thread should
-    /// wait ([`crate::barrier_budget`]): then they are as of the last pass.
+    /// wait (`barrier_budget.rs`): then they are as of the last pass.
     pub fn collect_statistics(&mut self) {
         let asked = self.now();
         if self.collect() >= asked {

@@ -118,7 +118,7 @@ impl PlacedDatapath {
             let Some(port) = eligibility.ports.get_mut(&number) else { return };
             for (slot, blockers) in self.slots.iter().zip(blockers) {
                 if tiers.meets(slot.tiers()) {
-                    let why = blockers.check().and(check.as_ref().map(|()| ()));
+                    let why = blockers.check().and(check.as_ref().copied());
                     let reason = why.err().map_or(Refusal::PortNotHere, |r| r.refusal);
                     port.close(slot.tiers(), reason);
                 }
@@ -144,7 +144,7 @@ impl PlacedDatapath {
             let mut socket = self.socket(number, port, &mut state);
             match blockers.check() {
                 Ok(()) => {
-                    let ingress = check.as_ref().map(|()| ());
+                    let ingress = check.as_ref().copied();
                     *attached = provider.attach(&port.offload(number, ingress), &mut socket);
                 }
                 Err(reason) => {

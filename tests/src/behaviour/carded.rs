@@ -59,7 +59,7 @@ fn refuses(flow: &Megaflow) -> Option<Refusal> {
     if flow.actions.is_empty() || !flow.actions.iter().all(is_run) {
         return Some(Refusal::UnsupportedAction);
     }
-    (flow.ufid.0 % 3 == 0).then_some(Refusal::UnsupportedKey)
+    flow.ufid.0.is_multiple_of(3).then_some(Refusal::UnsupportedKey)
 }
 
 /// A fixture whose packets meet a card first.
