@@ -47,7 +47,7 @@ fn compile(clang: &str, source: &Path, object: &Path) {
     }
 }
 
-/// What programs are compiled with, besides warnings.
+/// Returns the compiler flags for the programs, except those for warnings.
 fn flags() -> Vec<String> {
     let mut flags: Vec<String> =
         ["-O2", "-g", "-target", "bpf", "-mcpu=v3", "-I", "bpf"].map(String::from).into();

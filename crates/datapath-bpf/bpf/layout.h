@@ -31,7 +31,7 @@
 #define LAYOUT_VERSION 8
 
 /* Words of a key: the fields of `flow::Key` from `recirc_id` on. (The registers before it concern
- * no datapath.) The fields that tell most packets apart are in the first five words. Bytes are in
+ * no datapath.) The first five words hold the fields that distinguish most packets. Bytes are in
  * network order, as in flow::Key. */
 enum word {
 	W_PORT, /* in_port (16 bits), dl_type, first VLAN's tpid and tci */

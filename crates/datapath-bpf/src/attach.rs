@@ -37,7 +37,7 @@ pub enum Attached {
     },
 }
 
-/// What to attach where.
+/// A program, and the interface and hook that it attaches to.
 pub struct Place<'a> {
     /// The program.
     pub program: BorrowedFd<'a>,

@@ -53,7 +53,7 @@ pub enum Unavailable {
     NotBpffs {
         /// The directory.
         path: PathBuf,
-        /// What was tried.
+        /// The error of the step that failed.
         cause: io::Error,
     },
     /// Another process uses the same pins.
@@ -62,7 +62,7 @@ pub enum Unavailable {
     /// The kernel lacks something.
     #[error("this kernel has no {missing}: it takes Linux {since} or newer with {option}")]
     Kernel {
-        /// What is missing.
+        /// The missing kernel feature.
         missing: &'static str,
         /// First version that has it.
         since: &'static str,
@@ -90,7 +90,7 @@ pub enum Unavailable {
     Build {
         /// "tc" or "xdp".
         object: &'static str,
-        /// What differs.
+        /// The difference between the object and the daemon.
         cause: String,
     },
     /// Not enough memory, for what.
@@ -99,7 +99,7 @@ pub enum Unavailable {
     /// Any other system call.
     #[error("{step}: {source}")]
     System {
-        /// What was tried.
+        /// The step that failed.
         step: String,
         /// The system's words.
         source: io::Error,
@@ -131,7 +131,7 @@ pub enum AttachError {
     /// A pin could not be made.
     #[error("could not pin {path} ({source})")]
     Pin {
-        /// Where.
+        /// The path of the file that the step concerned.
         path: PathBuf,
         /// The system's words.
         source: io::Error,
@@ -143,7 +143,7 @@ pub enum AttachError {
 pub enum XdpMode {
     /// In the driver.
     Driver,
-    /// Behind the driver, on skbs.
+    /// After the driver, on skbs.
     Generic,
 }
 
@@ -165,7 +165,7 @@ pub struct Attachment {
     pub side: Side,
     /// Where programs attach.
     pub hooks: Hooks,
-    /// Bytes behind the Ethernet header.
+    /// Largest packet in bytes, without the Ethernet header.
     pub mtu: u32,
     /// May be sent to.
     pub up: bool,
@@ -202,7 +202,7 @@ pub struct Held {
     pub matching: Match,
     /// Where it can run.
     pub hooks: HookSet,
-    /// What went through it.
+    /// Counters of the packets that went through it.
     pub stats: FlowStats,
 }
 

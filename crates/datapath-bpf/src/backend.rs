@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What [`crate::BpfProvider`] needs of the programs and their tables. [`BpfDatapath`] has it; the
-//! tests of placement have one that writes down what happens.
+//! The interface that [`crate::BpfProvider`] needs to the programs and their tables.
+//! [`BpfDatapath`] implements it. The tests of placement implement it with a backend that records
+//! each call.
 
 use crate::attachment::{AttachError, Attachment, Held, HookSet, RxOwner, Unavailable};
 use crate::{BpfDatapath, encode, miss};
@@ -28,14 +29,14 @@ pub trait Backend: Send + Sync {
     /// The first hook that failed.
     fn attach(&self, port: PortNo, attachment: &Attachment) -> Result<(), Reason>;
 
-    /// Chooses the user's program that the port meets at XDP; `None`: ours. The program is loaded
-    /// now, and whatever was attached at XDP is detached: the next [`Backend::attach`] to XDP
-    /// attaches the new one. When this returns no flow runs there that [`Backend::suits_xdp`]
-    /// refuses. On an error it is as with `None`.
+    /// Chooses the user's program that the port runs at XDP; `None` chooses the built-in program.
+    /// Loads the program, and detaches the present program from XDP. The next [`Backend::attach`]
+    /// to XDP attaches the new one. When this returns, no flow that [`Backend::suits_xdp`] refuses
+    /// runs at XDP on the port. After an error the port is in the same state as after `None`.
     ///
     /// # Errors
     ///
-    /// What is wrong with the object.
+    /// Returns the defect of the object.
     fn use_object(&self, port: PortNo, object: Option<&Path>) -> Result<(), Reason>;
 
     /// Returns in lines what the user's program of a port says that it can do; `None` when there
@@ -44,12 +45,12 @@ pub trait Backend: Send + Sync {
         None
     }
 
-    /// Checks whether XDP can run a flow: its actions can be done there, there is room for what
-    /// they need, and the program of its ingress port knows them.
+    /// Checks whether XDP can run a flow. XDP must support the actions, have room for the objects
+    /// that the actions need, and the program of the flow's ingress port must know the actions.
     ///
     /// # Errors
     ///
-    /// What is lacking.
+    /// Returns the missing capability.
     fn suits_xdp(&self, flow: &Megaflow) -> Result<(), Refusal>;
 
     /// Follows a change of [`flow::extract::vlan_limit`].

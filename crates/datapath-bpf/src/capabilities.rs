@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a user's program for XDP says that it can do (`bpf/capabilities.h`), and whether a flow
-//! is within that.
+//! The capabilities that a user's program for XDP declares (`bpf/capabilities.h`), and the check
+//! whether a flow stays within them.
 
 use datapath::Refusal;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -25,7 +25,7 @@ pub struct Capabilities {
     pub needs: u32,
     /// Bit of each [`Op`] that it runs; [`Op::End`]: it runs lists.
     pub ops: u32,
-    /// Zero.
+    /// Padding; always zero.
     pub pad: u32,
 }
 
@@ -69,7 +69,7 @@ impl Capabilities {
     }
 }
 
-/// What is in each word of a key.
+/// The fields in each word of a key.
 const IN_WORDS: [&str; WORDS] = [
     "in_port, dl_type, the first VLAN header",
     "dl_dst, dl_src (start)",
@@ -162,7 +162,7 @@ fn ops_of_list(cells: &[u64]) -> u32 {
     ops
 }
 
-/// What a flow's actions need, as bits.
+/// Returns the operations that a flow's actions need, as bits.
 pub fn ops_of(encoded: &Encoded) -> u32 {
     match &encoded.effect {
         Effect::Output(_) => bit(Op::Output),

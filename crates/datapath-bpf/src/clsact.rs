@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The clsact qdisc, on which filters are where the kernel has no tcx links (before Linux 6.6).
+//! The clsact qdisc, which carries the filters where the kernel has no tcx links (before Linux
+//! 6.6).
 //!
-//! A qdisc says nothing of who made it, and the daemon that did may have died since. But one
-//! without a filter does nothing: it goes with the last filter when that one is ours.
+//! A qdisc does not record its creator, and the daemon that created it may have ended since. A
+//! qdisc without filters has no effect, so the daemon removes it together with the last filter when
+//! that filter is the daemon's own.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -66,7 +68,7 @@ fn request(ifindex: u32, parent: u32) -> [u8; REQUEST] {
     bytes
 }
 
-/// What a datagram of the dump says.
+/// The meaning of one datagram of the dump.
 enum Answer {
     Filter,
     End,

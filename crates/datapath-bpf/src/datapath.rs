@@ -33,7 +33,7 @@ use crate::{meters, ports, sys};
 mod rx_owner;
 mod user;
 
-/// What is attached for one port.
+/// The programs that are attached for one port.
 struct Attachments {
     attachment: Attachment,
     /// Programs on its interface, by hook.
@@ -70,8 +70,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl BpfDatapath {
-    /// Makes the tables and loads the programs; nothing is attached. What is pinned is taken over
-    /// with its flows and ports when it is of the same layout and sizes, else removed.
+    /// Creates the tables and loads the programs, but attaches nothing. Takes over pinned maps of
+    /// the same layout and sizes with their flows and ports, and removes other pinned maps.
     pub fn open(config: Config, clock: Clock) -> Result<BpfDatapath, Unavailable> {
         let Opened { flows, variants, pins, devmap, adopted } = open::open(&config, clock.clone())?;
         Ok(BpfDatapath {
@@ -223,7 +223,7 @@ impl BpfDatapath {
             attach::release_pin(&other); // the kernel has one of them at a time
             pin
         });
-        // The next hook is told before the first packet comes from there, and after the last.
+        // The next hook gets the port's mode before its first packet, and after the last one.
         ports::set_generic(self.maps(), to.ifindex, port, mode == XdpMode::Generic);
         let objects = lock(&self.objects);
         let users = objects.get(&port).map(|object| object.program.as_fd());
@@ -252,7 +252,8 @@ impl BpfDatapath {
         }
     }
 
-    /// Detaches a port, and forgets its user's program. What is sent to it is dropped.
+    /// Detaches a port and forgets its user's program. Packets that are sent to the port are
+    /// dropped.
     pub fn detach(&self, port: PortNo) {
         if port.0 < MAX_PORTS {
             let mut held = lock(&self.ports);
@@ -347,8 +348,9 @@ impl BpfDatapath {
         }
     }
 
-    /// Whether there is a port that frames in several buffers must not be redirected to. Programs
-    /// are told before one comes; that there is none any more [`BpfDatapath::maintain`] finds.
+    /// Sets whether a port exists that must not receive redirected frames in several buffers. The
+    /// programs get the flag before such a port exists. [`BpfDatapath::maintain`] clears it after
+    /// the last such port is gone.
     fn set_whole_only(&self, is_so: bool) {
         self.maps().config.store_half(0, offset_of!(ConfigEntry, whole_only), is_so.into());
     }
@@ -378,8 +380,9 @@ impl BpfDatapath {
         if port.0 < MAX_PORTS { ports::on_their_way(self.maps(), port.0) } else { 0 }
     }
 
-    /// The miss device was found empty: packets that were lost on the way are not waited for. What
-    /// has gone up since the last time may have come into it since, and is.
+    /// Accounts for an empty miss device: stops waiting for packets that were lost on the way.
+    /// Packets that went up since the previous call may have arrived since then; the datapath still
+    /// waits for those.
     pub fn resync_taken(&self) {
         let most = u64::from(self.upcall_limit / 2);
         for (port, gone_up) in lock(&self.gone_up).iter_mut() {
@@ -410,10 +413,10 @@ impl BpfDatapath {
         self.vlan_limit.load(Ordering::Acquire)
     }
 
-    /// Has the programs parse as many VLAN tags as [`flow::extract::vlan_limit`] says. Flows that
-    /// are there are removed: their keys are those of before. Users' programs are to be loaded
-    /// again. Takes as long as loading the programs did; forwarding goes on meanwhile, without
-    /// flows. On an error no flow is taken until this succeeds.
+    /// Makes the programs parse the number of VLAN tags that [`flow::extract::vlan_limit`] returns.
+    /// Removes the present flows, because their keys have the earlier limit. The caller must load
+    /// the users' programs again. The call takes as long as loading the programs did. Forwarding
+    /// goes on meanwhile, without flows. After an error no flow is taken until a call succeeds.
     pub fn follow_vlan_limit(&self) -> Result<(), Unavailable> {
         let limit = flow::extract::vlan_limit();
         if self.vlan_limit() == limit {
@@ -454,7 +457,8 @@ impl BpfDatapath {
         self.flows.flow(ufid)
     }
 
-    /// What a flow does, in the contract's words; nested lists that ended it are part of it.
+    /// Returns a flow's actions in the contract's terms. Nested lists at the end of a list become
+    /// part of that list.
     pub fn actions(&self, ufid: Ufid) -> Option<Vec<Action>> {
         self.flows.actions(ufid)
     }
@@ -513,7 +517,7 @@ impl BpfDatapath {
         ports::stats(self.maps(), port.0)
     }
 
-    /// Counters of a port begin anew.
+    /// Restarts the counters of a port from zero.
     pub fn forget_counts(&self, port: PortNo) {
         if port.0 < MAX_PORTS {
             ports::clear_stats(self.maps(), port.0);
@@ -543,8 +547,8 @@ impl BpfDatapath {
         Some(MeterStats { since, ..stats })
     }
 
-    /// What cannot be done at once: slots of removed flows become free, and the lookup programs
-    /// are fitted to the present flows. Called about twice a second by one thread.
+    /// Does the deferred work: frees the slots of removed flows, and fits the lookup programs to
+    /// the present flows. One thread calls it about twice a second.
     pub fn maintain(&self) {
         self.flows.reclaim();
         {
@@ -573,7 +577,7 @@ impl BpfDatapath {
         (needs, union)
     }
 
-    /// What the present lookup programs serve.
+    /// Returns the needs that the present lookup programs serve.
     pub fn variant(&self) -> Needs {
         self.variants.active()
     }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The cells of a `struct program` as actions again: what flows do that another daemon installed.
+//! Decodes the cells of a `struct program` into actions. This gives the actions of flows that
+//! another daemon installed.
 //!
-//! What comes back does the same as what was encoded. It may be written otherwise: nested lists
-//! of which nothing follows are part of the list, and what never happens is left out.
+//! The decoded actions have the same effect as the encoded ones, but may have another form. A
+//! nested list at the end of a list becomes part of that list, and actions that never run are left
+//! out.
 
 use datapath::{Action, DropReason, Masked, PortNo, Set};
 
@@ -63,7 +65,7 @@ impl Operands<'_> {
         Masked { value: self.bytes(value), mask: self.bytes(mask) }
     }
 
-    /// A value and its mask behind it.
+    /// A value, followed by its mask.
     fn octet(&self, at: usize) -> Masked<u8> {
         let [value, mask] = self.bytes(at);
         Masked { value, mask }
@@ -99,7 +101,7 @@ impl Instruction<'_> {
         Some(Instruction { op, cells: length, a, b, operands })
     }
 
-    /// What has no other actions in it.
+    /// Decodes an action that contains no other actions.
     fn action(&self) -> Option<Action> {
         Some(match self.op {
             Op::Output => Action::Output(PortNo(self.b)),

@@ -36,7 +36,7 @@ pub struct Demand {
     is_trial: bool,
 }
 
-/// What programs count in one place.
+/// Misses that programs count in one place.
 #[derive(Clone, Copy, Debug)]
 struct Misses {
     /// All, as of the last look.
@@ -46,20 +46,22 @@ struct Misses {
 }
 
 impl Demand {
-    /// None so far. So many CPUs count in the same place.
+    /// Returns a demand without misses so far. `sharers` is the number of CPUs that count in one
+    /// place.
     pub fn new(sharers: u32) -> Demand {
         let misses = Vec::new();
         Demand { sharers, keys: 0, misses, calm: 0, patience: PATIENCE, is_trial: false }
     }
 
-    /// The exact-match caches begin anew.
+    /// Forgets the misses of the earlier exact-match caches, when the caches start from scratch.
     pub fn begin_anew(&mut self) {
         self.misses.iter_mut().for_each(|misses| misses.pressure = 0);
     }
 
-    /// A look, about twice a second: by the place where they are counted, so many keys `missed` so
-    /// far, while the exact-match cache of a CPU has room for `room`. For how many there should be
-    /// room, if flows have fewer.
+    /// Reads the counts of misses, about twice a second. `missed` holds the total count of missed
+    /// keys of each place. `room` is the number of keys that the exact-match cache of a CPU has
+    /// room for. Returns the number of keys that there should be room for, if there are fewer
+    /// flows.
     pub fn observe(&mut self, missed: impl Iterator<Item = u64>, room: usize) -> usize {
         let (most, mut is_calm, mut is_too_much) = (self.filling(room), true, false);
         for (place, counted) in missed.enumerate() {
@@ -194,7 +196,7 @@ mod tests {
         assert_eq!(until_less(&mut looks), PATIENCE);
         assert_eq!(until_less(&mut looks), 2 * PATIENCE);
         assert_eq!(until_less(&mut looks), 4 * PATIENCE);
-        // What goes well for a while was no trial.
+        // A size that works for a while is no longer a trial.
         (0..TRIAL).for_each(|_| assert_eq!(looks.after(0, 3000), 3000));
         assert_eq!(until_less(&mut looks), 4 * PATIENCE);
     }

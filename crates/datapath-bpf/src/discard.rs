@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a former daemon left, taken away by one that does not go on with it.
+//! Removes the leftovers of a former daemon when the present daemon does not take them over.
 
 use std::os::fd::AsFd;
 use std::path::Path;

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Actions as the cells of a `struct program`, and which hooks can run them. Pure.
+//! Encodes actions as the cells of a `struct program`, and finds the hooks that can run them. Pure.
 //!
-//! A program edits the packet itself, and only `clone_redirect` at tc makes a copy. So what
-//! [`Action`] says of copies is kept by taking only lists where no copy is needed but for plain
-//! outputs: nested lists stand last, or hold nothing but outputs. At XDP copies are made of the
-//! packet as it is in the end: outputs to several ports stand last, one behind the other.
+//! A program edits the packet itself, and only `clone_redirect` at tc makes a copy. To keep the
+//! contract of [`Action`] on copies, the encoder takes only lists that need no copy except for
+//! plain outputs. Nested lists stand last, or hold nothing but outputs. XDP copies the packet in
+//! its final state, so outputs to several ports must stand last, one after the other.
 //!
-//! A packet that is looked up again at XDP may have to go on to tc, which begins anew. So a list
-//! that looks it up again has nothing there that cannot be done twice or undone (`bpf/undo.h`).
+//! A packet that is looked up again at XDP may have to go on to tc, where processing starts again.
+//! So a list that looks the packet up again has only actions there that can be done twice or undone
+//! (`bpf/undo.h`).
 
 use datapath::{ACTION_DEPTH_LIMIT, Action, DropReason, PortNo, Refusal, Set};
 
@@ -29,7 +30,7 @@ pub const MOST_INSTRUCTIONS: usize = 20;
 /// there is room for no more (`bpf/edit_mpls.h`).
 const MOST_PUSHED: usize = 2;
 
-/// What a flow does.
+/// The effect of a flow on its packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// One output and nothing else.
@@ -43,7 +44,7 @@ pub enum Effect {
 /// Encoded actions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Encoded {
-    /// What happens.
+    /// The effect of the actions.
     pub effect: Effect,
     /// Hooks that can run it.
     pub hooks: HookSet,
@@ -55,7 +56,7 @@ pub struct Encoded {
     pub instructions: u32,
     /// Ports that it sends to.
     pub ports: Vec<PortNo>,
-    /// What the program is like.
+    /// The properties of the program.
     pub traits: Traits,
 }
 
@@ -136,7 +137,7 @@ struct Writer {
     flags: u8,
     features: u32,
     ports: Vec<PortNo>,
-    /// What the packet is now is known when it is looked up again.
+    /// The packet's type after the pop is known only at the next lookup.
     label_popped: bool,
     /// VLAN headers pushed, in all branches together.
     pushed: usize,
@@ -170,7 +171,7 @@ type Done = Result<(), Refusal>;
 const REFUSED: Done = Err(Refusal::UnsupportedAction);
 
 impl Writer {
-    /// Writes a list behind which nothing of the flow follows.
+    /// Writes a list that ends the flow: no action follows it.
     fn list(&mut self, actions: &[Action], depth: usize) -> Done {
         if depth > ACTION_DEPTH_LIMIT {
             return REFUSED;
@@ -232,7 +233,7 @@ impl Writer {
         }
     }
 
-    /// An action with others behind it.
+    /// Writes an action that others follow.
     fn amid(&mut self, action: &Action, rest: &[Action], depth: usize) -> Done {
         match action {
             Action::Output(port) => self.output(*port, false),
@@ -349,7 +350,7 @@ impl Writer {
     }
 
     fn mpls(&mut self) {
-        // What is below a label is not known to those who cut the packet later.
+        // Code that segments the packet later does not know the payload under a label.
         self.flags |= FLOW_NO_GSO;
         self.features |= FEATURE_MPLS;
     }

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whether a device suits XDP: as a place where packets come in, and as one they are redirected
-//! to.
+//! Checks whether a device suits XDP, as an ingress device and as a redirect target.
 //!
-//! What errs on which side: an XDP redirect that the driver of the target cannot do is dropped
-//! by the kernel without a word, so a device that nothing is known of is no target, and flows to
-//! it run at the skb hook. As a place where packets come in, a NIC that nothing is known of is
-//! tried: the kernel says at once when the driver has no XDP.
+//! The two checks treat an unknown device differently. The kernel drops an XDP redirect that the
+//! target's driver does not support, and reports no error. So an unknown device is no target, and
+//! flows to it run at the skb hook. An unknown NIC is tried as an ingress device, because the
+//! kernel reports at once that a driver has no XDP.
 
 use crate::XdpMode;
 use datapath::offload::Reason;
@@ -30,7 +29,7 @@ impl Wish {
     /// Returns the wish of a port whose `other_config:tier` names `tier`.
     pub fn of(tier: Option<Tier>) -> Wish {
         match tier {
-            // A card has what is faster; of the tiers here nothing is said.
+            // A card has a faster tier; the setting implies nothing for the tiers here.
             None | Some(Tier::Tc) => Wish::Auto,
             Some(Tier::Xdp) => Wish::Xdp,
             Some(Tier::Tcx) => Wish::Tcx,
@@ -38,7 +37,8 @@ impl Wish {
         }
     }
 
-    /// What is wanted of XDP: who gives a program of their own wants it to run.
+    /// Returns the wish for XDP of a port with or without a user's program. An automatic choice
+    /// becomes XDP when the user provides a program.
     pub fn with_object(self, has_object: bool) -> Wish {
         match self {
             Wish::Auto if has_object => Wish::Xdp,
@@ -73,7 +73,7 @@ pub fn parse_mode(setting: Option<&str>) -> Result<XdpMode, String> {
     })
 }
 
-/// What there is to say of a port at XDP in this mode; empty for the ordinary one.
+/// Describes a port at XDP in this mode; empty for the ordinary mode.
 pub fn how(mode: XdpMode) -> &'static str {
     match mode {
         XdpMode::Driver => "",
@@ -86,11 +86,12 @@ pub fn how(mode: XdpMode) -> &'static str {
 pub struct PeerFacts {
     /// It receives what XDP sends to this end: it is up, and runs an XDP program or GRO.
     pub receives_redirects: Option<bool>,
-    /// What it sends has finished checksums, its VLAN tags inside, and is not to be segmented.
+    /// Frames from the peer have finished checksums, contain their VLAN tags, and need no
+    /// segmentation.
     pub sends_whole_frames: Option<bool>,
 }
 
-/// What is known of a device; `None` where it is not.
+/// Known facts about a device; `None` where a fact is unknown.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct XdpFacts {
     /// Kind of virtual device ("veth", "tun", "bridge", …); `None` for hardware.
@@ -99,7 +100,7 @@ pub struct XdpFacts {
     pub driver: String,
     /// A card that takes VLAN tags off what comes in, so that XDP does not see them.
     pub takes_tags_off: Option<bool>,
-    /// What comes in is put together before the stack, and generic XDP, see it (GRO).
+    /// The device merges received packets (GRO) before the stack, and generic XDP, see them.
     pub merges: Option<bool>,
     /// The other end, for a veth.
     pub peer: Option<PeerFacts>,

@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The flow table: slots, index, masks, programs and what the daemon knows of each flow.
+//! The flow table: slots, index, masks, programs and the daemon's records of each flow.
 //!
 //! # Life of a slot
 //!
-//! 1. *Free*: nothing refers to it, its statistics are zero.
-//! 2. *Published*: filled, alive, its number in the index. Never written but for `dead`.
-//! 3. *Removed*: `dead` is set and the number taken from the index. Programs that run may still
-//!    count on it, or may be about to put its number into the cache.
-//! 4. One grace period later no program that runs has its number but from the cache, and each
-//!    sees it dead: statistics are final.
-//! 5. The cache is searched and the number taken out. One more grace period later nobody has it:
-//!    free, unless a CPU's batch still names it. Then it is free when that batch was added.
+//! 1. *Free*: nothing refers to the slot, and its statistics are zero.
+//! 2. *Published*: the slot is filled and alive, and its number is in the index. Only `dead` is
+//! still written.
+//! 3. *Removed*: `dead` is set and the number is taken from the index. Running programs may still
+//! count on the slot, or may be about to put its number into the cache.
+//! 4. One grace period later a running program can have the number only from the cache, and each
+//! program sees that the slot is dead. The statistics are final.
+//! 5. The daemon searches the cache and takes the number out. After one more grace period no
+//! program has the number, and the slot is free. If a CPU's batch still names the slot, the slot is
+//! free after that batch was added.
 //!
-//! A new flow in the place of another with the same match takes over its index entry in one
-//! store, so that no packet finds neither. What the old slot counts until step 4 is added.
+//! A new flow that replaces another with the same match takes over its index entry in one store. So
+//! each packet finds one of the two. The packets that the old slot counts until step 4 are added.
 //!
-//! One mutex guards the bookkeeping; it is held for a microsecond, never over a system call.
+//! One mutex guards the bookkeeping. It is held for a microsecond, never over a system call.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -63,11 +65,11 @@ enum State {
     Settled,
 }
 
-/// What the daemon knows of a slot.
+/// The daemon's record of a slot.
 #[derive(Clone, Copy, Debug)]
 struct Record {
     ufid: Ufid,
-    /// What was seen of its statistics at the last look.
+    /// Statistics as of the last read.
     packets: u64,
     bytes: u64,
     used: Millis,
@@ -78,7 +80,7 @@ struct Record {
     has_earlier: bool,
 }
 
-/// What flows that this one took the place of have counted.
+/// Counts of the flows that this flow replaced.
 #[derive(Clone, Debug, Default)]
 struct Earlier {
     sum: FlowCount,
@@ -103,7 +105,7 @@ struct Inner {
     mpls: usize,
     /// Flows that have a program.
     programmed: usize,
-    /// What XDP can run, by ingress port; others can run everything.
+    /// Capabilities of XDP by ingress port; a port without an entry can run everything.
     limits: HashMap<u32, Capabilities, foldhash::fast::RandomState>,
 }
 
@@ -461,7 +463,7 @@ impl Flows {
         if all.into_iter().all(there) { Ok(()) } else { Err(Refusal::PortNotHere) }
     }
 
-    /// What the features of a flow that is held are.
+    /// Returns the features of a present flow.
     fn features_of(&self, slot: &Slot) -> u32 {
         if slot.program as usize >= self.maps.programs.len() {
             return 0;
@@ -470,7 +472,7 @@ impl Flows {
         FEATURE_LAYERS | if Traits::of(&cells).mpls { FEATURE_MPLS } else { 0 }
     }
 
-    /// What present flows need of lookup programs, and the union of their masks.
+    /// Returns the needs of the present flows from lookup programs, and the union of their masks.
     pub fn needs(&self) -> (Needs, [u64; WORDS]) {
         let inner = self.lock();
         let mut union = [0; WORDS];
@@ -600,7 +602,7 @@ impl Record {
         new
     }
 
-    /// What was noted, as a datapath tells it.
+    /// Returns the recorded statistics in the form that a datapath reports.
     #[inline]
     fn told(&self) -> FlowStats {
         let Record { packets, bytes, used, tcp_flags, .. } = *self;
@@ -612,7 +614,7 @@ impl Record {
 const _: () = assert!(size_of::<Record>() == 48);
 
 impl Earlier {
-    /// What all of them counted.
+    /// Returns the sum of the counts of all of them.
     fn count(&self, maps: &Maps, batched: Batched<'_>, reads: Reads) -> FlowCount {
         let mut sum = self.sum;
         self.slots.iter().for_each(|slot| sum.add(&FlowCount::with(maps, *slot, batched, reads)));

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The hash of a key under a mask: as `bpf/settings.h` and `bpf/lookup.h` compute it.
 //!
-//! Whoever sends packets chooses keys, and must not be able to choose such that have one hash: an
-//! index has few places for each. So the hash depends on random factors, which nothing shows, and no
-//! two keys have one hash for more than a small share of all factors (for two given keys, about
-//! one choice in 2^32).
+//! A sender of packets chooses keys. It must not be able to choose keys with equal hashes, because
+//! an index has few places for each hash. So the hash depends on random factors, which are never
+//! exposed. Two keys have the same hash only for a small share of all factors (for two given keys,
+//! about one choice in 2^32).
 
 use crate::layout::{FACTORS, WORDS};
 use rustix::rand::{GetRandomFlags, getrandom};
@@ -123,7 +123,8 @@ mod tests {
     fn keys_that_collide_under_one_secret_do_not_under_another() {
         let mine = factors();
         let mut rng = fastrand::Rng::with_seed(3);
-        // By the low bits, as an index of 2^10 buckets does: what whoever knew the factors finds.
+        // By the low bits, as in an index of 2^10 buckets: an attacker with the factors finds
+        // these.
         let bucket = |words: &[u64; WORDS], factors: &Factors| of_flow(words, 0, factors) % 1024;
         let keys: Vec<[u64; WORDS]> = std::iter::repeat_with(|| {
             let mut words = [0; WORDS];

@@ -61,7 +61,7 @@ fn room_in(index: &Shared<Bucket>, start: Position, hash: u32) -> Option<(u32, P
     Some((used, free?))
 }
 
-/// Publishes an entry: everything stored before is seen by who reads it.
+/// Publishes an entry: a reader of the entry sees everything that was stored before.
 pub fn publish(index: &Shared<Bucket>, position: Position, hash: u32, slot: u32) {
     index.all_words()[position as usize].store(hash::entry(hash, slot), Ordering::Release);
 }

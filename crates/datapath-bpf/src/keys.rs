@@ -14,7 +14,7 @@ struct Piece {
     bytes: usize,
     /// Byte of the words.
     at: usize,
-    /// Behind the Ethernet header and VLANs.
+    /// The field comes after the Ethernet header and VLANs.
     l3: bool,
 }
 
@@ -91,7 +91,7 @@ const _: () = {
     }
 };
 
-/// The bytes of words that are behind the Ethernet header and VLANs.
+/// The bytes of words that hold fields after the Ethernet header and VLANs.
 const L3_BYTES: [[u8; 8]; WORDS] = {
     let mut bytes = [[0; 8]; WORDS];
     let mut piece = 0;
@@ -212,8 +212,8 @@ pub fn needs(mask: &[u64; WORDS]) -> u32 {
     needs | if behind != 0 { NEEDS_L3 } else { 0 }
 }
 
-/// The bits that keys are told apart by before anything is known of the flows: all that tell
-/// connections and MAC addresses apart, and not what changes from packet to packet.
+/// Returns the bits that distinguish keys before any flow is known. They include all bits that
+/// distinguish connections and MAC addresses, but no field that changes from packet to packet.
 pub fn signature() -> [u64; WORDS] {
     let mut mask = Mask::EXACT;
     mask.0.nw_ttl = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `bpf/layout.h` in Rust: what the daemon and the programs share. The C header says what each
-//! field means and who writes it; `tests/layout.rs` compares both by the object's BTF.
+//! `bpf/layout.h` in Rust: the data that the daemon and the programs share. The C header documents
+//! the meaning and the writer of each field. `tests/layout.rs` compares both by the object's BTF.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -73,7 +73,7 @@ pub const EMC_WAYS: usize = 4;
 /// Most flows that an entry of the exact-match cache can name.
 pub const EMC_SLOTS: u32 = 1 << 24;
 
-/// Beside the bits of words: the flow looks behind the Ethernet header and VLANs.
+/// Bit next to the bits of words: the flow matches fields after the Ethernet header and VLANs.
 pub const NEEDS_L3: u32 = 1 << 30;
 /// Bit of `slot.hooks`.
 pub const HOOK_XDP: u8 = 1;
@@ -139,7 +139,7 @@ pub const IFACE_DAEMONS: u32 = 1 << 31;
 pub const IFACE_NOTED: u32 = 1 << 30;
 /// `iface.port`: generic XDP is attached.
 pub const IFACE_GENERIC: u32 = 1 << 29;
-/// What of `iface.port` is no number.
+/// The flag bits of `iface.port`; the other bits are the port number.
 pub const IFACE_FLAGS: u32 = IFACE_DAEMONS | IFACE_NOTED | IFACE_GENERIC;
 /// Drop reasons there is room for.
 pub const DROPS: usize = 16;

@@ -13,10 +13,11 @@ use crate::load::Hook;
 use crate::object::{ObjectError, UserObject};
 
 impl BpfDatapath {
-    /// Loads the user's object at `path` for the XDP hook of `port`, in place of our program;
-    /// `None`: ours again. What is attached there is detached: the next
-    /// [`BpfDatapath::attach`] attaches the new one. Flows beyond what the program can do are at
-    /// the skb hook when this returns. On an error the port is as with `None`.
+    /// Loads the user's object at `path` for the XDP hook of `port`, in place of the built-in
+    /// program. `None` selects the built-in program again. Detaches the present program; the next
+    /// [`BpfDatapath::attach`] attaches the new one. When this returns, flows that the program
+    /// cannot run are at the skb hook. After an error the port is in the same state as after
+    /// `None`.
     pub fn use_object(&self, port: PortNo, path: Option<&Path>) -> Result<(), ObjectError> {
         let loaded = path.map(|path| self.load_object(path)).transpose();
         let mut held = lock(&self.ports);
@@ -51,7 +52,8 @@ impl BpfDatapath {
         UserObject::load(path, &self.variants.full(), &station.maps)
     }
 
-    /// What the user's program of a port says that it can do; `None`: there is none.
+    /// Returns the capabilities that the user's program of a port declares; `None` when the port
+    /// has no such program.
     pub fn capabilities(&self, port: PortNo) -> Option<Capabilities> {
         lock(&self.objects).get(&port.0).map(|object| object.capabilities)
     }

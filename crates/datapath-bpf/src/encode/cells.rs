@@ -245,7 +245,7 @@ pub fn is_program(cells: &[u64; CELLS_TOTAL]) -> bool {
     at <= CELLS && targets.iter().all(|target| starts.get(*target) == Some(&true))
 }
 
-/// What the instructions of a program are like.
+/// Properties of a program's instructions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Traits {
     /// One is about MPLS labels.

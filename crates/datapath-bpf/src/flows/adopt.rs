@@ -6,7 +6,7 @@ use super::*;
 use crate::layout::{BUCKET, FLOW_PRECHECK, HOOK_XDP, MAX_PORTS, NO_PORT};
 use datapath::DropReason;
 
-/// What was found.
+/// The flows that were found at the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Adopted {
     /// Flows that go on.
@@ -96,9 +96,9 @@ impl Flows {
         Ok(true)
     }
 
-    /// Counts the flow at the set of ports that its program names. False when that is not the set
-    /// that its outputs want, or it says that it needs none. (What is counted and then refused
-    /// keeps its set until the next start.)
+    /// Counts the flow at the set of ports that its program names. Returns false when its outputs
+    /// want another set, or when it declares that it needs none. (A flow that is counted and then
+    /// refused keeps its set until the next start.)
     fn adopt_set(&self, slot: &Slot) -> bool {
         if slot.program as usize >= self.maps.programs.len() {
             return false;
@@ -118,7 +118,7 @@ impl Flows {
         })
     }
 
-    /// What can be said of a slot by itself.
+    /// Checks a slot by its own contents alone.
     fn is_sound(&self, slot: &Slot) -> bool {
         let hooks = HookSet::from_bits(slot.hooks).is_some_and(|hooks| !hooks.is_empty());
         let short = slot.instructions <= encode::MOST_INSTRUCTIONS as u64;

@@ -20,12 +20,12 @@ struct Share {
     count: FlowCount,
 }
 
-/// What was in the batches of all CPUs, by slot.
+/// Contents of the batches of all CPUs, by slot.
 #[derive(Debug)]
 pub struct Batches(Vec<Share>);
 
 impl Batches {
-    /// What is in them now.
+    /// Reads the present contents of the batches.
     pub fn read(maps: &Maps) -> Batches {
         let mut shares = Vec::new();
         (0..maps.sizes.cpus).for_each(|cpu| read_one(maps, cpu, &mut shares));
@@ -68,8 +68,8 @@ impl<'a> Batched<'a> {
         self.0.is_empty()
     }
 
-    /// What of it still waits, and how many packets that is; `None` for that when it cannot be said of
-    /// each whether it does, as a program is adding some.
+    /// Returns the counts that still wait, and the number of waiting packets. The number is `None`
+    /// while a program is adding a batch, because the state of its packets is uncertain.
     pub fn waiting(self, maps: &Maps) -> (FlowCount, Option<u64>) {
         let (mut sum, mut is_sure) = (FlowCount::default(), true);
         for share in self.0 {
@@ -87,7 +87,8 @@ fn turn(maps: &Maps, cpu: u32) -> &AtomicU64 {
     maps.batches.word(cpu as usize, offset_of!(Batch, turn))
 }
 
-/// Adds what the batch of `cpu` has. What is overwritten meanwhile was added to its flow's words.
+/// Adds the contents of the batch of `cpu`. An entry that is overwritten meanwhile was added to its
+/// flow's words before.
 fn read_one(maps: &Maps, cpu: u32, shares: &mut Vec<Share>) {
     if maps.batches.word(cpu as usize, offset_of!(Batch, cursor)).load(Ordering::Relaxed) == 0 {
         return;

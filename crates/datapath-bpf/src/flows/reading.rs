@@ -31,7 +31,7 @@ impl Flows {
         }
     }
 
-    /// What a flow does; see [`crate::decode`].
+    /// Returns the actions of a flow; see [`crate::decode`].
     pub fn actions(&self, ufid: Ufid) -> Option<Vec<Action>> {
         let inner = self.lock();
         let slot = Slot::read(&self.maps, *inner.by_ufid.get(&ufid)? as usize);

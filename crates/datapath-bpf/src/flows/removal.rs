@@ -144,7 +144,7 @@ impl Flows {
         for word in self.maps.cache.all_words() {
             let entry = word.load(Ordering::Relaxed);
             let Some(slot) = hash::slot_of(entry) else { continue };
-            // What names no slot at all is taken out as well.
+            // An entry that names no slot at all is taken out as well.
             if gone.get(slot as usize / 64).is_none_or(|bits| bits >> (slot % 64) & 1 != 0) {
                 // A program may have put something else there.
                 let _ = word.compare_exchange(entry, 0, Ordering::Relaxed, Ordering::Relaxed);

@@ -9,8 +9,9 @@ use super::batches::{Batched, Batches};
 use crate::layout::{RECENT_PACKETS_SHIFT, RECENT_SPILLED_SHIFT, TCP_FLAGS_SHIFT, Totals};
 use crate::maps::Maps;
 
-/// How often something is read that a program is just moving, which takes it some 100 ns, a batch of
-/// packets a microsecond, longer when it is interrupted. What was read the last time is too little then.
+/// The number of reads of counts that a program is moving. A move takes some 100 ns, a batch of
+/// packets a microsecond, and longer when it is interrupted. If the last read is uncertain too, its
+/// counts are too low.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Reads {
     /// There will be another look.
@@ -35,10 +36,10 @@ impl Reads {
     }
 }
 
-/// What flows counted, over all CPUs.
+/// Counts of flows, over all CPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowCount {
-    /// Packets.
+    /// Number of packets.
     pub packets: u64,
     /// Bytes of them.
     pub bytes: u64,
@@ -47,8 +48,8 @@ pub struct FlowCount {
 }
 
 impl FlowCount {
-    /// What a slot counted. While a program moves counts, and goes on with it for long, it may be
-    /// less, but never more.
+    /// Returns the counts of a slot. While a program takes long to move counts, the result may be
+    /// too low, but never too high.
     pub fn of_slot(maps: &Maps, slot: u32) -> FlowCount {
         FlowCount::with(maps, slot, Batches::read(maps).all(), Reads::Some)
     }
@@ -77,7 +78,7 @@ impl FlowCount {
         })
     }
 
-    /// What is in a slot's words and totals.
+    /// Returns the counts in a slot's words and totals.
     #[inline]
     fn added(maps: &Maps, slot: u32, reads: Reads) -> FlowCount {
         // In any order: when no word says that it was spilled, each has all that its shard counted.
@@ -130,7 +131,7 @@ fn words(maps: &Maps, slot: u32) -> impl Iterator<Item = &AtomicU64> {
     })
 }
 
-/// What words have, added up, and whether some of them was spilled.
+/// Returns the sum of the counts in the words, and whether one of the words was spilled.
 #[inline]
 fn sum(words: impl Iterator<Item = u64>) -> (FlowCount, bool) {
     const PACKETS: u64 = (1 << (RECENT_SPILLED_SHIFT - RECENT_PACKETS_SHIFT)) - 1;

@@ -47,7 +47,7 @@ fn out(port: u32) -> Action {
     Action::Output(PortNo(port))
 }
 
-/// What a program does with a key.
+/// Looks up a key as a program does.
 fn lookup(flows: &Flows, key: &flow::Key) -> Option<u32> {
     let words = keys::to_words(key);
     let maps = &flows.maps;
@@ -348,7 +348,7 @@ fn packets_in_batches_count_once() {
     add_batch(&flows);
     assert_eq!(seen(), (2, 120, then), "they came no later than they were seen");
     assert_eq!(flows.hits(), 2);
-    // What took its place goes on with what waits for the old slot.
+    // The replacement goes on with the counts that wait for the old slot.
     let changed = Megaflow { actions: Actions::from([out(3)].as_slice()), ..flow.clone() };
     let mut batch = flows.maps.batches.read(0);
     batch.entries = [0; BATCH];
@@ -361,7 +361,7 @@ fn packets_in_batches_count_once() {
     assert_eq!(remove(&flows, flow.ufid).unwrap().packets, 3);
 }
 
-/// A CPU that has nothing more to do adds nothing, and whoever gets the slot counts from zero.
+/// A CPU without further packets adds nothing, and the next flow in the slot counts from zero.
 #[test]
 fn a_slot_that_a_batch_names_is_not_used_again() {
     let flows = table(1024);
