@@ -552,7 +552,7 @@ impl BpfDatapath {
     pub fn maintain(&self) {
         self.flows.reclaim();
         {
-            let _held = lock(&self.ports); // who changes a port's flags holds it
+            let _held = lock(&self.ports); // held for every change of a port's flags
             self.set_whole_only(ports::has_whole_only(self.maps()));
         }
         let counters = &self.maps().counters;

@@ -1,27 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The BPF datapath: flows in array maps that the daemon and BPF programs share, the programs at
-//! the XDP and the skb hook, and what attaches and fits them.
+//! the XDP and the skb hook, and the code that attaches and fits them.
 //!
-//! # What it is
+//! # Structure
 //!
-//! `bpf/` has the programs, `bpf/layout.h` ([`layout`]) is what they and this crate agree on. The
-//! maps are mapped into the process ([`shared`]), so that installing, sweeping and reading flows
-//! takes no system call. [`BpfDatapath`] is what the rest of the switch uses; [`encode`] says
-//! which actions run here, [`keys`] which matches, [`miss`] reads what programs send up.
+//! `bpf/` holds the programs. `bpf/layout.h` ([`layout`]) is the layout that they share with this
+//! crate. The maps are mapped into the process ([`shared`]), so that installing, sweeping and
+//! reading flows takes no system call. The rest of the switch uses [`BpfDatapath`]. [`encode`]
+//! decides which actions run here, [`keys`] decides which matches do, and [`miss`] reads the
+//! packets that programs send up.
 //!
 //! # Invariants
 //!
-//! * No packet is forwarded by a flow that is half written or was used again: [`flows`] says how
-//!   a slot lives, [`grace`] what is waited for.
-//! * A lookup never matches wider than [`flow::Match::matches`]: what a variant of the programs
-//!   cannot compare is not there for it ([`variant`]).
-//! * A user's own program at XDP ([`object`]) meets no flow beyond what it says it can do
-//!   ([`capabilities`]).
+//! * No packet is forwarded by a flow that is half written or was used again: [`flows`] documents
+//! the life of a slot, [`grace`] the waiting for programs.
+//! * A lookup never matches wider than [`flow::Match::matches`]: a variant of the programs skips
+//! the flows that it cannot compare ([`variant`]).
+//! * A user's own program at XDP ([`object`]) meets no flow beyond its declared capabilities
+//! ([`capabilities`]).
 //! * Bytes from a former daemon ([`pins`]) and from the miss device are checked before use.
 //!
 //! # Which side it errs on
 //!
-//! A flow whose actions cannot be run exactly as the contract says is refused, and so runs in the
+//! A flow whose actions cannot be run exactly as the contract requires is refused, and so runs in
+//! the userspace datapath. A third flow with an equal 32-bit hash is refused as [`TableFull`].
 //! userspace datapath. A third flow with an equal 32-bit hash is refused as [`TableFull`].
 //!
 //! [`TableFull`]: ::datapath::Refusal::TableFull

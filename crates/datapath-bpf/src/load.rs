@@ -115,7 +115,7 @@ impl Hook {
 
 /// `include/uapi/linux/bpf.h`: the program takes frames in several buffers.
 const XDP_HAS_FRAGS: u32 = 1 << 5;
-/// BPF_FUNC_xdp_get_buff_len.
+/// Number of the helper BPF_FUNC_xdp_get_buff_len.
 const XDP_GET_BUFF_LEN: libbpf_sys::bpf_func_id = 188;
 
 /// First kernel that redirects frames in several buffers. Linux 5.18 to 6.2 take them in and drop
@@ -272,7 +272,8 @@ pub(crate) fn variable(btf: &Btf<'_>, section: &str, name: &str) -> Option<(usiz
     Some((place.offset as usize, place.size))
 }
 
-/// What libbpf (and through it the verifier) says while an object is loaded, for the error.
+/// Collects the messages of libbpf (and through it the verifier) while an object is loaded, for the
+/// error.
 pub(crate) struct Words<'a> {
     _one_at_a_time: std::sync::MutexGuard<'a, ()>,
 }

@@ -22,7 +22,7 @@ pub const MAX_FLOWS: RangeInclusive<u32> = 1 << 10..=EMC_SLOTS;
 /// Masks that there can be.
 pub const MAX_MASKS: RangeInclusive<u32> = 1..=u16::MAX as u32;
 
-/// What flows counted of late takes no more than this; above it CPUs share shards.
+/// Largest size in bytes of the map of flows' recent counts; above it CPUs share shards.
 const MOST_RECENT_BYTES: u64 = 256 << 20;
 /// Lines of the signature cache that are used at least.
 const LEAST_CACHE_LINES: u32 = 1 << 9;
@@ -34,7 +34,7 @@ const EMC_LINES: RangeInclusive<usize> = 1 << 10..=1 << 18;
 
 /// The arrays that are one element of their map (`TABLE` of `bpf/maps.h`).
 pub const TABLES: [&str; 6] = ["emc", "last_flows", "epochs", "batches", "ports", "ifaces"];
-/// What goes before the name of such a map in an object.
+/// Prefix of the name of such a map in an object.
 const SECTION: &str = ".data.";
 /// Every kernel takes values of this size (KMALLOC_MAX_SIZE of `kernel/bpf/arraymap.c`).
 const ALWAYS_TAKEN: u32 = 4 << 20;
@@ -49,7 +49,7 @@ pub fn short_name(in_object: &str) -> &str {
 pub struct Sizes {
     /// Flow slots; a power of two.
     pub flows: u32,
-    /// Masks.
+    /// Number of masks that there is room for.
     pub masks: u32,
     /// Index buckets; a power of two.
     pub buckets: u32,
@@ -187,11 +187,11 @@ pub fn check_layout_of(fd: BorrowedFd<'_>) -> Result<(), String> {
 
 /// The shared arrays.
 pub struct Maps {
-    /// Flows.
+    /// Flow slots: the part that programs read for each packet.
     pub slots: Shared<SlotEntry>,
     /// The rest of them.
     pub details: Shared<SlotDetail>,
-    /// Masks.
+    /// Masks of flows.
     pub masks: Shared<MaskEntry>,
     /// Hash under a mask to slot.
     pub index: Shared<Bucket>,
@@ -201,13 +201,13 @@ pub struct Maps {
     pub epochs: Shared<Epochs>,
     /// Packets that are not in `recent` yet.
     pub batches: Shared<Batch>,
-    /// What flows counted of late.
+    /// Recent counts of flows.
     pub recent: Shared<Recent>,
-    /// What they counted before.
+    /// Counts of flows from before the recent ones.
     pub totals: Shared<Totals>,
     /// Action lists.
     pub programs: Shared<Program>,
-    /// Ports.
+    /// Ports by number.
     pub ports: Shared<Port>,
     /// Counters of ports.
     pub port_stats: Shared<PortCount>,
@@ -215,11 +215,11 @@ pub struct Maps {
     pub port_sets: Shared<PortSet>,
     /// Interface index to port.
     pub ifaces: Shared<Iface>,
-    /// Counters.
+    /// Counters of the whole datapath.
     pub counters: Shared<Counters>,
-    /// Meters.
+    /// Meters by number.
     pub meters: Shared<Meter>,
-    /// What programs and daemon agree on.
+    /// Settings that programs and daemon agree on.
     pub config: Shared<ConfigEntry>,
     /// Their sizes.
     pub sizes: Sizes,
@@ -316,9 +316,9 @@ impl Maps {
         );
     }
 
-    /// Sets how many lines of the signature cache are used for `keys` keys: each finds room
-    /// for two, on as few pages as can be. Programs may change to it at any time; what they had
-    /// put elsewhere is found anew.
+    /// Sets how many lines of the signature cache are used for `keys` keys. Each key gets room for
+    /// two, on as few pages as possible. Programs may change to the new size at any time. Entries
+    /// at other places are looked up again.
     pub fn fit_cache(&self, keys: usize) {
         let at = offset_of!(ConfigEntry, cache_mask);
         let present = self.config.load_half(0, at).wrapping_add(1);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What comes out of the miss device: a tap frame that begins with `struct miss_header`.
+//! Decodes the frames of the miss device: a tap frame that begins with `struct miss_header`.
 //!
-//! A packet whose outermost VLAN tag was beside its bytes comes with the tag where an Ethernet
-//! header has it: at byte 12, in the midst of the miss header. It is put where it belongs.
+//! The outermost VLAN tag of a packet may have been stored apart from its bytes. Such a packet
+//! comes with the tag at the place that an Ethernet header has for it: at byte 12, in the midst of
+//! the miss header. The decoder puts the tag where it belongs.
 
 use datapath::{Origin, PortNo};
 use packet::{Packet, ethertype};

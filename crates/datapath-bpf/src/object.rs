@@ -44,7 +44,7 @@ pub enum ObjectError {
     Contract {
         /// The file.
         path: PathBuf,
-        /// What differs.
+        /// The difference from the expected object.
         problem: String,
     },
     /// The kernel did not take it.
@@ -57,7 +57,7 @@ pub enum ObjectError {
         /// The last lines of what the verifier and libbpf said.
         log: String,
     },
-    /// What was loaded before could not be waited for.
+    /// Waiting for the programs of the earlier object failed.
     #[error("waiting for BPF programs to end: {0}")]
     Wait(io::Error),
     /// No XDP programs could be loaded at all.
@@ -66,7 +66,7 @@ pub enum ObjectError {
 }
 
 impl ObjectError {
-    /// What the verifier said, several lines, when it was asked.
+    /// Returns the verifier's log, of several lines, if the verifier ran.
     pub fn log(&self) -> Option<&str> {
         match self {
             ObjectError::Refused { log, .. } => Some(log),
@@ -80,7 +80,7 @@ impl ObjectError {
 pub struct UserObject {
     /// The program.
     pub program: OwnedFd,
-    /// What it can do.
+    /// The capabilities that the object declares.
     pub capabilities: Capabilities,
 }
 
@@ -138,7 +138,7 @@ impl UserObject {
     }
 }
 
-/// What the object at `path` says that it can do. Nothing is loaded.
+/// Returns the capabilities that the object at `path` declares. Loads nothing.
 pub fn examine_file(path: &Path) -> Result<Capabilities, ObjectError> {
     let bytes = read(path).map_err(|source| ObjectError::File { path: path.into(), source })?;
     let _words = Words::listen();
@@ -192,7 +192,7 @@ fn read(path: &Path) -> io::Result<Bytes> {
     if !path.is_absolute() {
         return Err(io::Error::other("the path must be absolute"));
     }
-    // A FIFO would keep who opens it waiting.
+    // Opening a FIFO would block.
     let mut options = std::fs::OpenOptions::new();
     let file = options.read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
     let about = file.metadata()?;
@@ -328,7 +328,7 @@ fn check_map(map: &OpenMap<'_>, btf: &Btf<'_>, ours: BorrowedFd<'_>) -> Result<(
     }
 }
 
-/// The settings of a program that can do so much.
+/// Returns the settings for a program with these capabilities.
 fn settings_for(full: &Settings, capabilities: &Capabilities) -> Settings {
     let mut settings = Settings { needs: capabilities.needs, ..*full };
     for (x, word) in settings.union_mask.iter_mut().enumerate() {
@@ -339,7 +339,7 @@ fn settings_for(full: &Settings, capabilities: &Capabilities) -> Settings {
     settings
 }
 
-/// What a verifier's log ends with, without its statistics and libbpf's frame.
+/// Returns the last lines of a verifier's log, without its statistics and libbpf's frame.
 fn last_lines(log: &str) -> String {
     let is_said = |line: &&str| {
         !line.trim().is_empty()

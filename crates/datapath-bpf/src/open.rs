@@ -20,7 +20,7 @@ use crate::settings::Settings;
 use crate::variant::{Station, Variants};
 use crate::{discard, hash, ports, sets, sys};
 
-/// BPF_FUNC_for_each_map_elem.
+/// Number of the helper BPF_FUNC_for_each_map_elem.
 const FOR_EACH_MAP_ELEM: libbpf_sys::bpf_func_id = 164;
 
 /// Everything that is open.
@@ -69,8 +69,8 @@ fn probe() -> Result<(), Unavailable> {
 }
 
 /// First kernel where PREEMPT_RT has no lock around softirqs (unless built with
-/// PREEMPT_RT_NEEDS_BH_LOCK, which cannot be seen): one packet's programs may interrupt another's on
-/// their CPU. What they keep for a CPU would be mixed up.
+/// PREEMPT_RT_NEEDS_BH_LOCK, which cannot be detected). There one packet's programs may interrupt
+/// another's on their CPU, and would mix up the per-CPU data.
 const PREEMPTS_SOFTIRQS: (u32, u32) = (6, 18);
 
 /// By what `uname -v` says, and the version.
@@ -81,9 +81,9 @@ fn is_preemptible(build: &str, version: Option<(u32, u32)>) -> bool {
 
 /// Names of the maps that are pinned, with the hook that has one for itself.
 ///
-/// What a packet carries from program to program (`states`, `holds`) is among them: a packet that
-/// a former daemon's lookup has begun is ended by our programs, which have taken the place of those
-/// that it would have gone on to.
+/// The maps that carry a packet's data from program to program (`states`, `holds`) are among them.
+/// A packet that a former daemon's lookup has begun is ended by the present programs, which have
+/// replaced the former ones.
 fn pinned(sizes: &Sizes) -> Vec<(&'static str, Option<Hook>)> {
     let shared = sizes.arrays().into_iter().map(|(name, ..)| (name, None));
     let own = [Hook::Tc, Hook::Xdp]
@@ -159,8 +159,8 @@ pub fn open(config: &Config, clock: Clock) -> Result<Opened, Unavailable> {
     }
     probe()?;
     let mut sizes = Sizes::new(config, sys::possible_cpus().map_err(system("counting CPUs"))?);
-    // Other errors come again where they are told. Sizes must not depend on them: tables of other
-    // sizes are not taken over.
+    // Other errors come again in the calls that report them. Sizes must not depend on those errors,
+    // because tables of other sizes are not taken over.
     sizes.limit_emc(|bytes| !is_too_big(&sys::value_map(bytes)));
     let grace = Grace::new().map_err(system("waiting for a grace period"))?;
     let pins = config.pins.as_deref().map(Pins::open).transpose()?;

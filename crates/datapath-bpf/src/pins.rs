@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What outlives the daemon: maps and links, pinned in a directory of a BPF file system.
+//! The objects that outlive the daemon: maps and links, pinned in a directory of a BPF file system.
 //!
 //! ```text
 //! /sys/fs/bpf/slipswitch/INSTANCE/
 //!     slots masks index … devmap     shared maps, by their names
 //!     tails_tc states_tc tails_xdp … maps that each hook has for itself
-//!     link_PORT_tc link_PORT_xdp     what is attached to a port
-//!     link_PORT_generic              XDP behind the driver: of a link the kernel does not say
+//!     link_PORT_tc link_PORT_xdp     programs that are attached to a port
+//!     link_PORT_generic              XDP after the driver; the kernel does not report it of a link
 //! ```
 //!
 //! The directory is locked while a daemon uses it.
@@ -64,7 +64,7 @@ impl Pins {
                 })?,
             };
             take(&lock, directory)?;
-            // Who had it may have removed it at its end.
+            // The earlier daemon may have removed the directory at its end.
             if is_at(&lock, directory) {
                 return Ok(Pins { directory: directory.to_owned(), _lock: lock });
             }
@@ -130,7 +130,7 @@ impl Pins {
 /// Makes the directory when there is none, and opens it.
 fn make(directory: &Path) -> io::Result<File> {
     DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-    // Its parent is Slipswitch's, too: whoever can rename in it chooses the tables.
+    // The parent must be Slipswitch's, too: a user that can rename in it chooses the tables.
     for ours in directory.ancestors().take(2) {
         fs::symlink_metadata(ours).and_then(|about| check_owner(ours, &about))?;
     }
@@ -149,8 +149,8 @@ fn is_at(file: &File, path: &Path) -> bool {
     there.is_some() && there == file.metadata().map(identity).ok()
 }
 
-/// Locks `directory`, which `file` is. One who holds it may be a daemon that is about to end: its
-/// flows go on meanwhile, and are worth waiting for.
+/// Locks `directory`, which `file` refers to. The present holder may be a daemon that is about to
+/// end. Its flows go on meanwhile, so waiting for it is worthwhile.
 fn take(file: &File, directory: &Path) -> Result<(), Unavailable> {
     let deadline = Instant::now() + HAND_OVER;
     let mut told = false;

@@ -81,7 +81,7 @@ pub fn owns_rx(maps: &Maps, ifindex: u32, port: u32) -> bool {
     places(ifindex).any(|at| ours(maps.ifaces.read(at)))
 }
 
-/// Writes a port. Its count of packets on their way up starts anew when it was not there.
+/// Writes a port. For a new port, its count of packets on their way up restarts.
 pub fn put(maps: &Maps, number: u32, attachment: &Attachment, upcall_limit: u32) {
     let at = number as usize;
     let old = maps.ports.read(at);
@@ -142,7 +142,7 @@ pub fn note_taken(maps: &Maps, number: u32, count: u64) {
     let at = number as usize;
     let sent = maps.ports.word(at, offset_of!(Port, sent_up)).load(Ordering::Relaxed);
     let taken = maps.ports.word(at, offset_of!(Port, taken_up));
-    // What [`settle`] gave up as lost may come after all: never more than were sent.
+    // Packets that [`settle`] gave up as lost may still arrive: never count more than were sent.
     let sum = taken.load(Ordering::Relaxed).wrapping_add(count);
     let is_beyond = sent.wrapping_sub(sum) > u64::MAX / 2;
     taken.store(if is_beyond { sent } else { sum }, Ordering::Relaxed);

@@ -9,8 +9,8 @@ use crate::sets::SetNumber;
 use crate::shared::Shared;
 
 impl Program {
-    /// What `cells`, which have these `traits`, are in shared memory. `set`: where copies go at XDP,
-    /// and whether the ingress port is left out.
+    /// Builds the shared-memory form of `cells`, which have these `traits`. `set`: the ports that
+    /// copies go to at XDP, and whether the ingress port is left out.
     pub fn new(
         cells: &[u64; CELLS_TOTAL],
         traits: &Traits,

@@ -45,7 +45,8 @@ pub struct Settings {
     pub union_mask: [u64; WORDS],
 }
 
-/// What present flows make programs look at; an order: a variant serves what needs less.
+/// Fields and features that present flows need from programs. Partially ordered: a variant serves
+/// smaller needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Needs {
     /// Bit x: word x of the key; [`NEEDS_L3`].
@@ -55,9 +56,9 @@ pub struct Needs {
 }
 
 impl Needs {
-    /// Everything.
+    /// All words and all features.
     pub const ALL: Needs = Needs { words: ALL_WORDS, features: ALL_FEATURES };
-    /// Nothing.
+    /// No words and no features.
     pub const NONE: Needs = Needs { words: 0, features: 0 };
 
     /// True when a variant for `self` serves `other`.
@@ -65,7 +66,7 @@ impl Needs {
         other.words & !self.words == 0 && other.features & !self.features == 0
     }
 
-    /// Both.
+    /// Returns the needs of `self` and `other` together.
     pub fn union(self, other: Needs) -> Needs {
         Needs { words: self.words | other.words, features: self.features | other.features }
     }
@@ -101,9 +102,10 @@ impl Settings {
         }
     }
 
-    /// Whether programs count batch by batch where so many lines of the exact-match cache are used; 0:
-    /// more than there are. CPUs that share words gain nothing, as atomic additions wait for each other.
-    /// And batches keep slots from being used again.
+    /// Returns whether programs count batch by batch when they use `emc_lines` lines of the
+    /// exact-match cache. 0 stands for more lines than there are. CPUs that share words gain
+    /// nothing, because their atomic additions wait for each other. Batches also keep slots from
+    /// being used again.
     fn is_batched(&self, emc_lines: u32) -> bool {
         let kept = self.cpus.saturating_mul(BATCH as u32);
         let is_large = emc_lines == 0 || emc_lines > MOST_AT_ONCE;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! An array map in this process's memory.
 //!
-//! Programs on other CPUs read and write the same memory, so every access is an atomic one of
-//! 64 bits: nothing can tear below that, and a structure is read and written word by word. Who
-//! publishes something stores its last word with release order.
+//! Programs on other CPUs read and write the same memory, so every access is an atomic one of 64
+//! bits. Nothing can tear below that size, and a structure is read and written word by word. To
+//! publish a structure, a writer stores its last word with release order.
 
 use std::io;
 use std::marker::PhantomData;
@@ -98,7 +98,7 @@ impl<T: FromBytes + IntoBytes + Immutable + KnownLayout> Shared<T> {
         &self.words(index)[offset / 8]
     }
 
-    /// A copy of an element. What a program writes meanwhile may be half in it.
+    /// Returns a copy of an element. A concurrent write by a program may be in it only in part.
     pub fn read(&self, index: usize) -> T {
         let mut value = T::new_zeroed();
         for (to, from) in value_words(&mut value).zip(self.words(index)) {
@@ -177,7 +177,7 @@ impl<T> Drop for Shared<T> {
             return;
         }
         let memory = std::ptr::slice_from_raw_parts_mut(self.base.as_ptr(), self.bytes / 8);
-        // SAFETY: `private` leaked a box of so many words; AtomicU64 has u64's layout.
+        // SAFETY: `private` leaked a box of this many words; AtomicU64 has u64's layout.
         drop(unsafe { Box::from_raw(memory as *mut [u64]) });
     }
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What this host and a device would allow, without a running daemon (`slipswitch doctor`).
+//! Reports the tiers that this host and a device would allow, without a running daemon (`slipswitch
+//! doctor`).
 //!
-//! Nothing is changed: no program is loaded, nothing attached. So what only an attempt can tell
-//! (whether a card's driver has XDP) is said to be tried.
+//! The survey changes nothing: it loads and attaches no program. It reports properties that only an
+//! attempt shows (whether a card's driver has XDP) as to be tried.
 
 use crate::XdpMode;
 use crate::fit::{self, Wish};
@@ -21,7 +22,7 @@ pub struct SurveySettings {
     pub tier: Option<String>,
     /// The port's `other_config:xdp-mode`.
     pub mode: Option<String>,
-    /// The port's `options:bpf-object`: who gives a program wants XDP.
+    /// The port's `options:bpf-object`; a port with an object wants XDP.
     pub object: Option<PathBuf>,
     /// The Interface row's type.
     pub kind: String,
@@ -47,7 +48,7 @@ impl Default for SurveySettings {
 pub struct TierReport {
     /// The tier.
     pub tier: Tier,
-    /// What it would be like, or why not and what would change that.
+    /// The state that the tier would have, or the obstacle and the change that would remove it.
     pub state: Result<String, Reason>,
 }
 
@@ -65,7 +66,7 @@ const CAP_BPF: u32 = 39;
 /// `BPF_FS_MAGIC` (include/uapi/linux/magic.h).
 const BPF_FS_MAGIC: u64 = 0xcafe_4a11;
 
-/// What tiers the interface called `name` could be on, fastest first.
+/// Returns the tiers that the interface called `name` could be on, fastest first.
 pub fn survey(name: &str, settings: &SurveySettings) -> Vec<TierReport> {
     let host = Host::read(&settings.pins);
     let reports = reports(name, settings, &host, &KernelProber::default());
@@ -135,7 +136,7 @@ fn xdp(name: &str, settings: &SurveySettings, prober: &dyn Prober) -> Result<Str
     })
 }
 
-/// What the host has.
+/// Properties of the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Host {
     /// Major and minor version; `None` when it cannot be read.

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use libbpf_rs::{AsRawLibbpf as _, OpenMap};
 
-/// What libbpf answers: a descriptor or `-errno`.
+/// Converts a result of libbpf: a descriptor or `-errno`.
 fn check(result: i32) -> io::Result<i32> {
     if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(result) }
 }
@@ -46,12 +46,12 @@ pub fn kernel_version() -> Option<(u32, u32)> {
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
-/// What the kernel says of how it was built.
+/// Returns the kernel's build string (`uname -v`).
 pub fn kernel_build() -> String {
     rustix::system::uname().version().to_string_lossy().into_owned()
 }
 
-/// What a map is.
+/// Properties of a map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MapInfo {
     /// `BPF_MAP_TYPE_*`.
@@ -60,7 +60,7 @@ pub struct MapInfo {
     pub key_size: u32,
     /// Bytes of a value.
     pub value_size: u32,
-    /// Entries.
+    /// Largest number of entries.
     pub max_entries: u32,
     /// `BPF_F_*`.
     pub flags: u32,
@@ -83,7 +83,7 @@ pub fn map_info(fd: BorrowedFd<'_>) -> io::Result<MapInfo> {
     })
 }
 
-/// What an object that is not loaded yet declares of a map.
+/// Properties of a map that an object declares before it is loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Declared {
     /// `BPF_MAP_TYPE_*`.
@@ -230,7 +230,7 @@ pub fn outer_map() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((outer, inner))
 }
 
-/// An array map of one value with so many bytes.
+/// Creates an array map of one value with this many bytes.
 pub fn value_map(bytes: u32) -> io::Result<OwnedFd> {
     let opts = libbpf_sys::bpf_map_create_opts {
         sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,

@@ -28,7 +28,7 @@ const STEADY: u32 = 2;
 
 /// One hook's programs and own maps.
 pub struct Station {
-    /// Which.
+    /// The hook that this station serves.
     pub hook: Hook,
     /// Its programs as loaded with everything on, by name.
     pub programs: HashMap<&'static str, OwnedFd>,
@@ -80,10 +80,10 @@ impl Station {
     }
 }
 
-/// What a variant is made for.
+/// The parameters of a variant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fit {
-    /// What flows make programs look at.
+    /// Fields and features that flows need from programs.
     pub needs: Needs,
     /// All masks ORed.
     pub union_mask: [u64; WORDS],
@@ -109,7 +109,7 @@ pub fn emc_lines(present: u32, keys: usize, most: u32) -> u32 {
     }
 }
 
-/// Keys that find room in so many lines.
+/// Returns the number of keys that this many lines have room for.
 fn room(lines: u32) -> usize {
     lines as usize * EMC_WAYS / 4 * 3
 }
@@ -122,19 +122,20 @@ fn steps() -> impl Iterator<Item = u32> {
 }
 
 struct Choice {
-    /// What was found last, and how often in a row.
+    /// The most recent choice, and the number of times in a row that it was made.
     seen: Option<Fit>,
     times: u32,
-    /// What the present variant was made from; `None`: the full one.
+    /// The parameters of the present variant; `None`: the full variant.
     present: Option<Fit>,
-    /// What the full variant was made from.
+    /// The settings of the full variant.
     full: Settings,
     /// Its lookup programs, where they are not those that stations were loaded with.
     lookups: HashMap<Hook, OwnedFd>,
     /// Lines of the exact-match cache in the last one that was not the full one.
     emc_lines: u32,
     demand: Demand,
-    /// How often the full variant was put back. What was loaded for an earlier count is out of date.
+    /// The number of times that the full variant was put back. A variant that was loaded for an
+    /// earlier number is out of date.
     resets: u64,
     /// The verifier refused a variant: the full one stays.
     broken: bool,
@@ -150,7 +151,7 @@ struct Wanted {
 }
 
 impl Choice {
-    /// What to change to, when it was wanted [`STEADY`] times in a row.
+    /// Returns the variant to change to, when it was wanted [`STEADY`] times in a row.
     fn wanted(
         &mut self,
         needs: Needs,
@@ -260,7 +261,7 @@ impl Variants {
         Ok(())
     }
 
-    /// What the present variant serves.
+    /// Returns the needs that the present variant serves.
     pub fn active(&self) -> Needs {
         let active = self.active.load(Ordering::Acquire);
         Needs { words: active as u32, features: (active >> 32) as u32 }
@@ -300,8 +301,8 @@ impl Variants {
         self.active.store(packed(Needs::ALL), Ordering::Release);
     }
 
-    /// How many keys caches are to have room for, with `flows` flows, when so many `missed` them so
-    /// far, by shard. About twice a second.
+    /// Returns the number of keys that caches need room for when there are `flows` flows. `missed`
+    /// holds the total number of missed keys of each shard. Called about twice a second.
     pub fn keys(&self, flows: usize, missed: impl Iterator<Item = u64>) -> usize {
         let mut choice = self.lock();
         let present = room(choice.emc_lines);

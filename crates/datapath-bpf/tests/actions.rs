@@ -74,7 +74,7 @@ fn hex(frame: &[u8]) -> String {
     frame.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// What became of a frame: the frame that was sent, or the reason.
+/// The fate of a frame: the bytes that were sent, or the drop reason.
 type Fate = Result<Vec<u8>, DropReason>;
 
 fn model_fate(model: &Model, frame: &[u8], actions: &[Action]) -> Fate {
@@ -120,7 +120,7 @@ fn install(bed: &Site, frame: &[u8], actions: &[Action]) -> bool {
 fn bpf_fate(bed: &Site, frame: &[u8], actions: &[Action]) -> Option<Fate> {
     let mut actions = actions.to_vec();
     if bed.hook == Hook::Tc {
-        // The tag that is beside the frame in the end is not in what a run gives back. One more
+        // A run does not return a tag that is stored apart from the frame at its end. One more tag
         // puts it into the frame.
         actions.insert(actions.len() - 1, Action::PushVlan { tpid: 0x8100, tci: 1 });
     }
@@ -380,7 +380,7 @@ fn sets_keep_the_sum_that_a_card_computed() {
         let key = key_of(&frame, IN_PORT);
         let mut actions: Vec<_> =
             (0..rng.usize(1..4)).map(|_| Action::Set(fitting(&mut rng, &key))).collect();
-        // Addresses are not behind the network header.
+        // Addresses of the Ethernet header come before the network header.
         actions.retain(|a| !matches!(a, Action::Set(Set::Ethernet { .. })));
         actions.push(Action::Output(PortNo(OUT_PORT)));
         if !install(&bed, &frame, &actions) {

@@ -24,9 +24,9 @@ const READS: usize = 3;
 
 #[derive(Clone, Copy)]
 struct Rules {
-    /// Who adds a batch says so before,
+    /// A CPU marks the begin of its addition of a batch before it,
     begin: bool,
-    /// and says that it is done behind.
+    /// and marks the end after it.
     end_last: bool,
     /// Entries say which batch they are of.
     bit: bool,
@@ -48,7 +48,7 @@ struct Cpu {
     noted: [AtomicU64; FLOWS],
 }
 
-/// What waited of one flow.
+/// The waiting packets of one flow.
 struct Batched {
     turn: u64,
     packets: u64,

@@ -41,7 +41,7 @@ fn small() -> Config {
     Config { max_flows: 1024, max_masks: 64, max_programs: 2048, ..Config::default() }
 }
 
-/// What is pinned in `bpffs` goes from one to the next.
+/// Returns a configuration whose pins in `bpffs` go from one datapath to the next.
 fn pinned(bpffs: &BpfFs) -> Config {
     Config { pins: Some(bpffs.path().join("of/one")), ..small() }
 }
@@ -397,7 +397,7 @@ fn under_each_of_256_masks_flows_are_found() {
 
 #[test]
 fn connections_of_few_flows_find_room_in_the_cache() {
-    // More than the cache has at first; a flow tells them apart, and most are another one's.
+    // More than the cache holds at first. A flow distinguishes them, and most have another flow.
     const CONNECTIONS: u32 = 12_000;
     in_namespace_as_root(|| {
         let bpf = open_with_ports(Config { max_flows: CONNECTIONS, ..small() });
@@ -465,8 +465,8 @@ fn a_packet_is_taken_for_the_one_before_only_when_it_is_of_its_flow_and_that_liv
             // Another packet of no flow, right behind.
             assert!(is_sent(id) && !is_sent(id + 100), "{id}");
         }
-        // It changes, and goes, right behind its packet.
-        // (A last flow takes four packets, and two more where the cache does not have the flow yet.)
+        // The flow changes, and goes, right after its packet. (A last flow takes four packets, and
+        // two more where the cache does not have the flow yet.)
         assert!((0..8).all(|_| is_sent(1)));
         bpf.replace(&megaflow(1, &[]), HookSet::all()).unwrap();
         assert!(!is_sent(1));
@@ -561,7 +561,7 @@ fn half_a_million_flows_are_held_and_run() {
         for id in (0..FLOWS).step_by(997).filter(|id| !refused.contains(id)) {
             assert_eq!(run(entry, &frame(id)).verdict, TC_ACT_REDIRECT, "flow {id}");
         }
-        // The lookup that fits so many flows counts batch by batch.
+        // The lookup that fits this number of flows counts batch by batch.
         (0..4).for_each(|_| bpf.maintain());
         let some: Vec<u32> = (0..FLOWS).step_by(997).filter(|id| !refused.contains(id)).collect();
         let counts = |packets: u64| {
@@ -581,7 +581,7 @@ fn half_a_million_flows_are_held_and_run() {
         bpf.remove_many(&ufids, &mut |_, stats| last.push(stats.packets));
         assert_eq!(last, vec![4; some.len()]);
         bpf.maintain();
-        // Nothing of it comes to whoever gets the slots.
+        // The next users of the slots get none of these counts.
         for id in some.iter().skip(some.len() / 2) {
             bpf.install(&megaflow(FLOWS + id, &[out()]), HookSet::all()).unwrap();
         }
@@ -660,8 +660,8 @@ fn no_packet_meets_a_recycled_flow() {
     });
 }
 
-/// Installs, replaces and removes flows `from..from + count` until told to stop. What each flow
-/// counted is added up; a slot that was freed too early would count for another.
+/// Installs, replaces and removes flows `from..from + count` until `stop` is set. Adds up the
+/// counts of each flow; a slot that was freed too early would count for another flow.
 fn churn(bpf: &BpfDatapath, from: u32, count: u32, stop: &AtomicBool) {
     let mut rng = fastrand::Rng::with_seed(from.into());
     while !stop.load(Ordering::Relaxed) {

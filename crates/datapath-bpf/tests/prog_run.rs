@@ -54,7 +54,7 @@ fn padded(length: usize) -> Vec<u8> {
     frame
 }
 
-/// TCP whose header says that it has so many words.
+/// Returns a TCP frame whose header length field is this many words.
 fn tcp(words: u8) -> Vec<u8> {
     let frame = Frame::ethernet([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
     let frame = frame.ipv4([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 64).tcp(7, 8, 0x12);
@@ -484,7 +484,7 @@ fn a_port_whose_misses_are_not_wanted_loses_them_at_either_hook() {
         let goes_up = [REDIRECT[0], NONE[1]][at];
         close(u64::MAX);
         assert_eq!(run(), (DROP[at], 1));
-        // What has a flow is not held back, also where it runs at the next hook only.
+        // A packet with a flow is not held back, even where the flow runs at the next hook only.
         let mut flow = bed.flow(&key(&udp()), &EXACT);
         flow.output = OUT_PORT;
         bed.install(&flow, &EXACT);

@@ -23,7 +23,7 @@ fn action_of(key: u32) -> u32 {
     key * 10
 }
 
-/// What the daemon does between taking a flow's number out of the index and using its slot.
+/// The daemon's steps between taking a flow's number out of the index and using its slot.
 #[derive(Clone, Copy)]
 struct Rules {
     wait_for_index: bool,
@@ -31,7 +31,7 @@ struct Rules {
     wait_for_cache: bool,
     /// Raises the slot's epoch.
     raise: bool,
-    /// Programs read the epoch before they look whether the slot is dead.
+    /// Programs read the epoch before they check whether the slot is dead.
     epoch_first: bool,
 }
 
@@ -74,7 +74,7 @@ struct Tables {
     cache: AtomicUsize,
     /// Odd: a program runs.
     running: [AtomicUsize; READERS],
-    /// Packets that each flow took, by who forwarded them.
+    /// Packets that each flow took, by the forwarding thread.
     forwarded: [AtomicU32; 2],
     /// Packets in final statistics.
     counted: [AtomicU32; 2],

@@ -22,15 +22,15 @@ const EACH: u64 = 4;
 
 #[derive(Clone, Copy)]
 struct Rules {
-    /// Who spills a shared word exchanges it.
+    /// The CPU that spills a shared word exchanges it.
     exchange: bool,
-    /// And puts flags back that others have set.
+    /// That CPU puts flags back that others have set.
     put_back: bool,
     /// A word is taken before the totals have what was in it.
     word_first: bool,
-    /// A reader looks whether somebody spilled meanwhile,
+    /// A reader checks whether a CPU spilled meanwhile,
     compare: bool,
-    /// by what had ended before and had begun behind.
+    /// by the spills that had ended before and had begun after.
     ended_first: bool,
     /// It reads totals before words.
     totals_first: bool,

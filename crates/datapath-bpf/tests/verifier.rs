@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the programs cost this kernel's verifier. Needs root.
+//! Measures the cost of the programs in this kernel's verifier. Needs root.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
@@ -16,7 +16,8 @@ use datapath_bpf::{Config, hash, sys};
 /// program that is near the limit on one is beyond it on another.
 const MOST: u64 = 500_000;
 
-/// Instructions that the verifier has looked at, which Linux tells since 5.16.
+/// Returns the number of instructions that the verifier has processed, which Linux reports since
+/// 5.16.
 fn verified(program: &OwnedFd) -> Option<u64> {
     let path = format!("/proc/self/fdinfo/{}", program.as_raw_fd());
     let text = std::fs::read_to_string(path).unwrap();

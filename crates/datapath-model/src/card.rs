@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! An offload provider that is made up: a card that takes, refuses and loses flows as it is told.
+//! A made-up offload provider: a card that takes, refuses and loses flows as the test sets it.
 //!
-//! It follows the contract of [`datapath::offload`] and is the smallest example of it: no miss
-//! channel, since packets without a flow reach the userspace datapath by themselves, and no part
-//! in the ownership of received packets. A fixture shows it each packet first ([`Card::receive`]);
-//! tests without packets count by hand ([`Card::count`]).
+//! It follows the contract of [`datapath::offload`] and is the smallest example of it. It has no
+//! miss channel, since packets without a flow reach the userspace datapath by themselves. It has no
+//! part in the ownership of received packets. A fixture shows it each packet first
+//! ([`Card::receive`]); tests without packets count by hand ([`Card::count`]).
 
 use clock::Clock;
 use datapath::offload::{Attached, HeldFlow, OffloadPort, PortSocket, Reason, TierState};
@@ -25,7 +25,7 @@ type Rule = dyn Fn(&Megaflow) -> Option<Refusal> + Send + Sync;
 pub struct Card {
     tier: Tier,
     clock: Clock,
-    /// What another daemon left.
+    /// Ports that another daemon left.
     adopted: Vec<AdoptedPort>,
     state: Mutex<State>,
 }
@@ -60,8 +60,8 @@ impl Card {
         Card::with(tier, clock, capacity, Vec::new(), BTreeMap::new())
     }
 
-    /// Returns the card as the next daemon finds it: with the flows and ports of this one, and with
-    /// none of what tests told it.
+    /// Returns the card as the next daemon finds it: with the flows and ports of this card, and
+    /// without the faults that tests set.
     pub fn restarted(&self) -> Arc<Card> {
         let state = self.state();
         let port =

@@ -1,13 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A datapath that fails on purpose.
 //!
-//! Every fault is one that the contract allows, so that whoever drives a datapath must live with
-//! it: an install or a meter is refused ([`Refusal::Synthetic`]: no real refusal has that name, so
-//! real ones cannot hide behind it), a megaflow that is to be modified or removed turns out to be
-//! gone (it really is removed, with its statistics), a sweep leaves one out, a packet to be
-//! executed is lost, an upcall is lost with its packet or made twice, a port cannot be opened or
-//! closed, housekeeping takes long, another thread comes between. Which calls fail depends on the
-//! seed and the order of calls only.
+//! The contract allows every fault, so each user of a datapath must cope with it:
+//!
+//! * An install or a meter is refused ([`Refusal::Synthetic`]: no real refusal has that name, so
+//! the faults cannot mask real ones).
+//! * A megaflow that is to be modified or removed turns out to be gone (it really is removed, with
+//! its statistics).
+//! * A sweep leaves a megaflow out.
+//! * A packet to be executed is lost.
+//! * An upcall is lost with its packet, or made twice.
+//! * A port cannot be opened or closed.
+//! * Housekeeping takes long.
+//! * Another thread acts in between.
+//!
+//! The choice of the calls that fail depends only on the seed and the order of calls.
 
 use datapath::{
     Action, Actions, Counters, Datapath, DropReason, FlowDump, FlowStats, Flows, LookupStats,
@@ -73,7 +80,7 @@ pub struct Chaos {
     /// Housekeeping is not to end; it waits for that.
     held_up: AtomicBool,
     waits: AtomicBool,
-    /// What another thread does; see [`Chaos::interrupt`].
+    /// The action of another thread; see [`Chaos::interrupt`].
     other: Mutex<Option<Act>>,
 }
 
@@ -137,8 +144,8 @@ impl Chaos {
         self.waits.load(Ordering::Acquire)
     }
 
-    /// Has `act` done, as another thread might, behind the next sweep or removal of a megaflow,
-    /// before its caller has what came of it.
+    /// Runs `act`, as another thread might, after the next sweep or removal of a megaflow and
+    /// before its caller has the result.
     pub fn interrupt(&self, act: impl FnOnce() + Send + 'static) {
         *self.other.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(act));
     }
@@ -160,7 +167,7 @@ impl Chaos {
         self.dice.fails(rate)
     }
 
-    /// [`Packets::execute`] that tells: false when the packet was lost.
+    /// Does [`Packets::execute`] and returns false when the packet was lost.
     pub fn try_execute(&self, packet: Packet, key: &Key, actions: &[Action]) -> bool {
         if self.fails(self.rates.execute) {
             self.lost.fetch_add(1, Ordering::Relaxed);

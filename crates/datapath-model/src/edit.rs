@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What actions do to a packet, written plainly: bytes are changed in place, then the checksum
-//! that covers them is moved by the difference between the whole sums before and after.
+//! The effects of actions on a packet, written plainly. Bytes are changed in place; then the
+//! checksum that covers them is moved by the difference between the whole sums before and after.
 
 use datapath::{Masked, Set};
 use packet::{Offload, Packet};
@@ -15,15 +15,15 @@ fn be16(data: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes([*data.get(at)?, *data.get(at + 1)?]))
 }
 
-/// What a frame holds, and where.
+/// The headers of a frame, and their offsets in bytes.
 #[derive(Clone, Debug, Default)]
 struct Frame {
     tags: usize,
     /// Ethernet type behind tags and SNAP.
     kind: u16,
-    /// Behind the type: the label stack, or L3.
+    /// Offset after the type: of the label stack, or of L3.
     after_type: usize,
-    /// Behind the labels.
+    /// Offset after the labels.
     l3: usize,
     ip: Option<Ip>,
 }
@@ -163,8 +163,8 @@ impl Ip {
         (!self.later_fragment && self.l4 + header <= self.end).then_some((self.l4 + at, optional))
     }
 
-    /// What the transport checksum covers but the transport bytes: addresses. (Length and
-    /// protocol never change.)
+    /// Returns the bytes outside the transport bytes that the transport checksum covers: the
+    /// addresses. (Length and protocol never change.)
     fn pseudo(&self, data: &[u8], l3: usize) -> Vec<u8> {
         match (self.proto, self.v6) {
             (1, _) => Vec::new(),
@@ -389,7 +389,8 @@ fn label(data: &[u8], f: &Frame) -> Result<usize, Malformed> {
     if there { Ok(f.after_type) } else { Err(Malformed) }
 }
 
-/// What was found behind the VLAN headers is still behind them, however many those become.
+/// Pushes a VLAN header. The headers that follow the VLAN headers still follow them, for any number
+/// of VLAN headers.
 pub(crate) fn push_vlan(packet: &mut Packet, tags: &mut usize, tpid: u16, tci: u16) -> Edited {
     find(packet.data(), *tags)?;
     *tags += 1;
@@ -443,7 +444,7 @@ pub(crate) fn truncate(packet: &mut Packet, len: u32) {
     packet.resize(len as usize);
 }
 
-/// What `check_pkt_len` compares.
+/// Returns the length that `check_pkt_len` compares.
 pub(crate) fn checked_len(packet: &Packet) -> usize {
     let len = match packet.offload.gso {
         Some((_, segment, header)) => packet.len().min(usize::from(segment) + usize::from(header)),

@@ -35,7 +35,7 @@ struct State {
     meters: BTreeMap<u32, ModelMeter>,
     lookups: LookupStats,
     drops: BTreeMap<DropReason, u64>,
-    /// Megaflows that were said to be used.
+    /// Number of megaflows that were reported as used, by the port of their upcalls.
     used: BTreeMap<PortNo, u64>,
     rng: fastrand::Rng,
 }
@@ -107,7 +107,8 @@ impl Model {
         })
     }
 
-    /// How many megaflows were said to be used, of those that upcalls from `port` led to.
+    /// Returns the number of megaflows that were reported as used, of those that upcalls from
+    /// `port` led to.
     pub fn used(&self, port: PortNo) -> u64 {
         lock(&self.state).used.get(&port).copied().unwrap_or(0)
     }

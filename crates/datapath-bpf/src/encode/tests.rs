@@ -48,7 +48,7 @@ fn copies_at_xdp_are_of_the_packet_in_the_end() {
         assert_eq!((copies(list), hooks), (None, HookSet::TC), "{list:?}");
         assert!(cells.iter().all(|cell| cell & 0xff != Op::Copies as u64));
     }
-    // Actions between lists of outputs that never run have no effect.
+    // Actions between lists of outputs do not matter, and neither do actions that never run.
     let never = Action::Sample { probability: 0, actions: vec![Action::PopVlan] };
     let nested = [TWO, Action::Clone(vec![THREE, Action::Output(PortNo(4))]), never];
     assert_eq!(copies(&nested), Some(vec![2, 3, 4]));

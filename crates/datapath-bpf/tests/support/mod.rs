@@ -35,7 +35,7 @@ pub const OTHER_PORT: u32 = 7;
 
 const LOOPBACK: u32 = 1;
 
-/// What a run gave.
+/// The result of a run.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Outcome {
     pub verdict: u32,
@@ -109,7 +109,7 @@ impl Counting {
         Counting { on_one_shard: true, in_batches: true },
     ];
 
-    /// How many of so many packets are in their flow's words.
+    /// Returns how many of `packets` packets are in their flow's words.
     pub fn added(self, packets: u64) -> u64 {
         if self.in_batches { packets / BATCH as u64 * BATCH as u64 } else { packets }
     }

@@ -3,8 +3,8 @@
 
 use std::panic::{catch_unwind, set_hook, take_hook};
 
-/// True when some order of steps, of so many random ones, breaks an assertion of `scene`. It does not
-/// print which.
+/// Returns true when one of `times` random orders of steps breaks an assertion of `scene`. Does not
+/// print the order.
 pub fn goes_wrong(
     times: usize,
     scene: impl Fn() + Send + Sync + std::panic::UnwindSafe + 'static,
