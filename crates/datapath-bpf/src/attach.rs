@@ -23,23 +23,23 @@ const FILTER_PRIORITY: u32 = 0x736c;
 pub enum Attached {
     /// A link; detached when it is dropped, if it is not pinned.
     Link {
-        /// The link.
+        /// Descriptor of the link.
         link: OwnedFd,
         /// Where it is pinned.
         pin: Option<PathBuf>,
     },
-    /// A filter.
+    /// A filter on a clsact qdisc.
     Filter {
-        /// The interface.
+        /// Index of the interface.
         ifindex: u32,
-        /// Its side.
+        /// Side of the interface.
         side: Side,
     },
 }
 
 /// A program, and the interface and hook that it attaches to.
 pub struct Place<'a> {
-    /// The program.
+    /// Descriptor of the program.
     pub program: BorrowedFd<'a>,
     /// The interface.
     pub ifindex: u32,
@@ -252,7 +252,7 @@ mod tests {
         assert!(output.status.success(), "ip {line}: {output:?}");
     }
 
-    /// A program that does not know frames in several buffers is refused where there are such.
+    /// A program without support for frames in several buffers is refused where such frames exist.
     fn large_mtus_take_a_program_for_them() {
         ip("link add big mtu 9000 type veth peer name large mtu 9000");
         // SAFETY: a string that ends with NUL.

@@ -51,7 +51,7 @@ pub enum Unavailable {
         "{path} is not in a BPF file system: mount one with \"mount -t bpf bpf /sys/fs/bpf\" ({cause})"
     )]
     NotBpffs {
-        /// The directory.
+        /// Directory for the pins.
         path: PathBuf,
         /// The error of the step that failed.
         cause: io::Error,
@@ -66,7 +66,7 @@ pub enum Unavailable {
         missing: &'static str,
         /// First version that has it.
         since: &'static str,
-        /// Configuration option.
+        /// Kernel configuration option that enables it.
         option: &'static str,
     },
     /// Programs on one CPU may interrupt each other.
@@ -121,7 +121,7 @@ pub enum AttachError {
     /// The kernel refused.
     #[error("interface index {ifindex}: could not attach to {hook} ({source})")]
     Kernel {
-        /// The interface.
+        /// Index of the interface.
         ifindex: u32,
         /// "tcx ingress", "XDP in the driver", ….
         hook: &'static str,
@@ -161,7 +161,7 @@ pub struct Hooks {
 pub struct Attachment {
     /// The interface.
     pub ifindex: u32,
-    /// Which side.
+    /// The side of the interface whose packets the port receives.
     pub side: Side,
     /// Where programs attach.
     pub hooks: Hooks,
@@ -188,7 +188,7 @@ bitflags::bitflags! {
     /// Hooks that can run a flow.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
     pub struct HookSet: u8 {
-        /// XDP.
+        /// The XDP hook.
         const XDP = layout::HOOK_XDP;
         /// The skb hook.
         const TC = layout::HOOK_TC;
@@ -225,8 +225,8 @@ pub struct Totals {
     pub passed: u64,
     /// Keys that left the exact-match caches for others.
     pub evicted: u64,
-    /// Masks now.
+    /// Present number of masks.
     pub masks: usize,
-    /// Flows now.
+    /// Present number of flows.
     pub flows: usize,
 }

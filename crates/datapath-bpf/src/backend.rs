@@ -39,8 +39,8 @@ pub trait Backend: Send + Sync {
     /// Returns the defect of the object.
     fn use_object(&self, port: PortNo, object: Option<&Path>) -> Result<(), Reason>;
 
-    /// Returns in lines what the user's program of a port says that it can do; `None` when there
-    /// is none, or it could not be used.
+    /// Returns the declared capabilities of a port's user's program, as lines of text. `None` when
+    /// there is no program, or it could not be used.
     fn about_object(&self, _port: PortNo) -> Option<String> {
         None
     }
@@ -66,12 +66,13 @@ pub trait Backend: Send + Sync {
     /// none.
     fn filter(&self) -> Option<BorrowedFd<'_>>;
 
-    /// Says whose packets are that arrive at `ifindex`, which is or is about to be that of `port`,
-    /// from this instant. Without a word they are the programs' alone from [`Backend::attach`] on.
+    /// Sets the owner of the packets that arrive at `ifindex`, from this instant. `ifindex` belongs
+    /// to `port`, or is about to. Without this call the programs alone own the packets from
+    /// [`Backend::attach`] on.
     ///
     /// # Errors
     ///
-    /// There is no room for the interface.
+    /// Fails when there is no room for the interface.
     fn set_rx_owner(&self, port: PortNo, ifindex: u32, owner: RxOwner) -> Result<(), Reason>;
 
     /// True when programs take the packets that arrive at `ifindex`, as those of `port`.
@@ -113,20 +114,20 @@ pub trait Backend: Send + Sync {
     /// See [`datapath::offload::MissChannel::sent_up`].
     fn sent_up(&self) -> u64;
 
-    /// Returns at which of `allowed` [`Backend::install`] would put a flow, as far as its actions
-    /// say.
+    /// Returns at which of `allowed` [`Backend::install`] would put a flow, judged from its actions
+    /// alone.
     ///
     /// # Errors
     ///
-    /// The reason why nowhere.
+    /// Returns the reason why no hook would take the flow.
     fn would_take(&self, flow: &Megaflow, allowed: HookSet) -> Result<HookSet, Refusal>;
 
-    /// Adds a flow with zero statistics where `allowed` and the actions let it run; returns where,
-    /// which is never empty.
+    /// Adds a flow with zero statistics where `allowed` and the actions let it run. Returns these
+    /// hooks, which are never empty.
     ///
     /// # Errors
     ///
-    /// The reason; nothing has changed.
+    /// Returns the reason of the refusal; the flows are unchanged.
     fn install(&self, flow: &Megaflow, allowed: HookSet) -> Result<HookSet, Refusal>;
 
     /// Gives a flow that is there other actions, or the same at other hooks; its statistics go on.

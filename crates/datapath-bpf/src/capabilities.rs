@@ -10,7 +10,7 @@ use crate::layout::{CELLS, NEEDS_L3, NO_PORT, NO_PROGRAM, Op, VERSION, WORDS, wo
 use crate::settings::ALL_WORDS;
 use crate::slot::Slot;
 
-/// Every instruction.
+/// Bits of all instructions.
 pub const ALL_OPS: u32 = (1 << (Op::Copies as u32 + 1)) - 1;
 /// Words that every flow compares.
 const ALWAYS: u32 = 1 << word::RECIRC | 1 << word::PORT;
@@ -32,7 +32,7 @@ pub struct Capabilities {
 const _: () = assert!(size_of::<Capabilities>() == 16);
 
 impl Capabilities {
-    /// Says what is wrong with them, and what to do.
+    /// Checks the declared capabilities. The error names the defect and the remedy.
     pub fn check(&self) -> Result<(), String> {
         if self.version != VERSION {
             return Err(format!(

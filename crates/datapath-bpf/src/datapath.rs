@@ -56,7 +56,7 @@ pub struct BpfDatapath {
     /// Packets of each port that had gone up when the miss device was last found empty. Apart from
     /// `ports`, which is held while programs are attached: misses do not wait for that.
     gone_up: Mutex<HashMap<u32, u64>>,
-    /// Users' programs for XDP, by port; locked behind `ports`.
+    /// Users' programs for XDP, by port. Lock order: after `ports`.
     objects: Mutex<BTreeMap<u32, UserObject>>,
     /// Bands of each meter, and when it was set.
     meters: Mutex<BTreeMap<u32, (usize, Millis)>>,
@@ -355,7 +355,7 @@ impl BpfDatapath {
         self.maps().config.store_half(0, offset_of!(ConfigEntry, whole_only), is_so.into());
     }
 
-    /// The tap by which packets go up; 0: nobody takes them.
+    /// Sets the tap by which packets go up; 0: there is none, and packets do not go up.
     pub fn set_miss_device(&self, ifindex: u32) {
         self.maps().config.store_half(0, offset_of!(ConfigEntry, miss_ifindex), ifindex);
     }
@@ -392,7 +392,7 @@ impl BpfDatapath {
         }
     }
 
-    /// Adds a flow at those of its possible hooks that are `allowed`; says at which.
+    /// Adds a flow at those of its possible hooks that are `allowed`; returns these hooks.
     pub fn install(&self, flow: &Megaflow, allowed: HookSet) -> Result<HookSet, Refusal> {
         self.check_keys()?;
         self.flows.install(flow, allowed, |needs| self.variants.admit(needs))
@@ -407,8 +407,8 @@ impl BpfDatapath {
         }
     }
 
-    /// How many VLAN tags the programs parse. While [`flow::extract::vlan_limit`] says something
-    /// else, no flow is taken.
+    /// Returns how many VLAN tags the programs parse. While [`flow::extract::vlan_limit`] returns
+    /// another number, no flow is taken.
     pub fn vlan_limit(&self) -> usize {
         self.vlan_limit.load(Ordering::Acquire)
     }
@@ -452,7 +452,7 @@ impl BpfDatapath {
         self.flows.sweep(each);
     }
 
-    /// One flow.
+    /// Returns one flow.
     pub fn flow(&self, ufid: Ufid) -> Option<Held> {
         self.flows.flow(ufid)
     }
@@ -478,7 +478,7 @@ impl BpfDatapath {
         self.len() == 0
     }
 
-    /// True when the flow that is held does what `actions` say.
+    /// Returns true when the present flow has the same encoding as `actions`.
     pub fn encodes_alike(&self, ufid: Ufid, actions: &Actions) -> bool {
         self.flows.encodes_alike(ufid, actions)
     }
@@ -582,14 +582,14 @@ impl BpfDatapath {
         self.variants.active()
     }
 
-    /// Lines of each CPU's exact-match cache that the lookup programs made for the present flows use;
-    /// `None` while those for all flows are in use.
+    /// Lines of each CPU's exact-match cache that the lookup programs made for the present flows
+    /// use; `None` while those for all flows are in use.
     pub fn emc_lines(&self) -> Option<u32> {
         self.variants.emc_lines()
     }
 
-    /// Ends. With `cleanup`, or when nothing is pinned, all programs are detached, and nothing
-    /// stays; else everything goes on without this process.
+    /// Ends the datapath. With `cleanup`, or without pins, detaches all programs and leaves
+    /// nothing. Otherwise everything goes on without this process.
     pub fn close(&self, cleanup: bool) {
         let mut closed = lock(&self.closed);
         if std::mem::replace(&mut *closed, true) {

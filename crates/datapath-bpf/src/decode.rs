@@ -17,7 +17,7 @@ pub fn actions(cells: &[u64; CELLS_TOTAL]) -> Vec<Action> {
     list(cells, 0, cells.len())
 }
 
-/// The list that begins at `at` and goes on to `end`, if nothing ends it before.
+/// Decodes the list that begins at `at` and goes on to `end`, unless an action ends it before.
 fn list(cells: &[u64], mut at: usize, end: usize) -> Vec<Action> {
     let mut actions = Vec::new();
     while at < end {

@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How many keys of packets the caches are to have room for.
+//! Estimates how many keys of packets the caches need room for.
 //!
-//! One for each flow is not always enough. A key has all bits that any flow looks at, so a flow
-//! that looks at fewer has several: of each connection one, say, when it looks at addresses alone
-//! and another flow looks at ports. Nobody counts these. But programs count keys that no cache had
-//! though there is a flow for them, and keys that they evict: are these more than it takes to fill the
-//! caches, there are more keys than there is room for.
+//! One key for each flow is not always enough. A key has all bits that any flow matches, so a flow
+//! that matches fewer bits has several keys. For example, a flow that matches addresses alone has a
+//! key for each connection when another flow matches ports. These keys are not counted. But
+//! programs count the keys that no cache had although there is a flow for them, and the keys that
+//! they evict. When these counts exceed the number that it takes to fill the caches, there are more
+//! keys than there is room for.
 //!
-//! Caches fill whenever flows are new, and when another lookup program begins with empty ones. That
-//! is no demand: room that nobody needs puts the entries of the same keys in more lines of memory,
-//! and the lines are what lookups wait for.
+//! Caches also fill when flows are new, and when another lookup program begins with empty ones.
+//! That is no demand. Unneeded room puts the entries of the same keys in more lines of memory, and
+//! lookups wait for those lines.
 
-/// Misses between two looks that are many: more than a quarter of what there is room for.
+/// Divisor of the room: more misses than a quarter of the room between two checks are many.
 const MANY: usize = 4;
-/// Looks without pressure until less room is tried, at first (two minutes) and at most (an hour).
+/// Number of checks without pressure until less room is tried: at first (two minutes) and at most
+/// (an hour).
 const PATIENCE: u32 = 240;
 const MOST_PATIENCE: u32 = 7200;
-/// Looks after which a trial has gone well.
+/// Number of checks after which a trial has succeeded.
 const TRIAL: u32 = 60;
 /// So few keys have room always.
 const FEW: usize = 1024;
@@ -27,9 +29,9 @@ pub struct Demand {
     /// CPUs that count in the same place. Each has an exact-match cache of its own.
     sharers: u32,
     keys: usize,
-    /// By place; none before the first look.
+    /// Misses by place; empty before the first check.
     misses: Vec<Misses>,
-    /// Looks since there was pressure, or less room was tried.
+    /// Number of checks since there was pressure, or less room was tried.
     calm: u32,
     patience: u32,
     /// Less room was tried last.
@@ -39,9 +41,9 @@ pub struct Demand {
 /// Misses that programs count in one place.
 #[derive(Clone, Copy, Debug)]
 struct Misses {
-    /// All, as of the last look.
+    /// Total count as of the last check.
     counted: u64,
-    /// Those since looks have found many of them, and the caches are those of now.
+    /// Misses since checks have found many of them and the present caches began.
     pressure: u64,
 }
 
@@ -86,8 +88,8 @@ impl Demand {
         self.keys
     }
 
-    /// The most misses of caches that get to know as many keys as they have room for: each is
-    /// walked for once, and on each CPU may evict something that no key has any more.
+    /// Returns the most misses that caches have until they hold as many keys as they have room for.
+    /// Each key is walked for once, and on each CPU may evict an entry that no key uses any more.
     fn filling(&self, room: usize) -> u64 {
         (u64::from(self.sharers) + 1).saturating_mul(room as u64)
     }
@@ -142,7 +144,7 @@ mod tests {
             self.demand.observe([self.missed].into_iter(), room)
         }
 
-        /// Calm looks until there is to be less room.
+        /// Returns the number of calm checks until the demand asks for less room.
         fn until_less(&mut self, room: usize) -> u32 {
             1 + (0..100_000).take_while(|_| self.after(0, room) == room).count() as u32
         }
@@ -161,7 +163,7 @@ mod tests {
     #[test]
     fn caches_that_fill_ask_for_nothing() {
         let mut looks = Looks::new();
-        // As fast as can be: all keys are walked for, and evict what nobody has any more.
+        // The fastest case: all keys are walked for, and evict entries that no key uses any more.
         assert_eq!(looks.after(6000, 3000), 0);
         // Another program begins: the same again.
         looks.demand.begin_anew();

@@ -13,12 +13,12 @@ use crate::shared::Shared;
 use crate::sys;
 use datapath::Side;
 
-/// Detaches and unpins what is in `directory`, and removes that. False when there was nothing.
-/// Loads no program and makes no map.
+/// Detaches and unpins the objects in `directory`, and removes the directory. Returns false when it
+/// did not exist. Loads no program and makes no map.
 ///
 /// # Errors
 ///
-/// Another daemon uses it, or it cannot be opened.
+/// Fails when another daemon uses the directory, or it cannot be opened.
 pub fn discard(directory: &Path) -> Result<bool, Unavailable> {
     if !directory.exists() {
         return Ok(false);
@@ -36,8 +36,8 @@ pub fn clear(pins: &Pins) {
     pins.clear();
 }
 
-/// Links end with their pins. A filter is where the kernel has no links; on which interfaces, only
-/// the table of ports says, when it is one that this build can read.
+/// Removes the filters of a kernel without links. (Links end with their pins.) Only the table of
+/// ports lists the interfaces of the filters, so this build must be able to read that table.
 fn remove_filters(pins: &Pins) {
     let Ok(map) = sys::open_pin(&pins.map("ports", None)) else { return };
     let sizes = Sizes::new(&Config::default(), 1); // ports are as many in all

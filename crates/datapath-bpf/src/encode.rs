@@ -33,15 +33,15 @@ const MOST_PUSHED: usize = 2;
 /// The effect of a flow on its packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// One output and nothing else.
+    /// One output, without other actions.
     Output(PortNo),
     /// Drop, counted so.
     Drop(DropReason),
-    /// A program.
+    /// A program of cells.
     Program(Box<[u64; CELLS_TOTAL]>),
 }
 
-/// Encoded actions.
+/// Actions in their encoded form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Encoded {
     /// The effect of the actions.
@@ -149,7 +149,7 @@ struct Writer {
     lasting: bool,
 }
 
-/// The ports of a list that is nothing but outputs.
+/// Returns the ports of a list that contains only outputs.
 fn outputs(actions: &[Action], depth: usize) -> Option<Vec<PortNo>> {
     let mut ports = Vec::new();
     for action in actions {
@@ -187,8 +187,8 @@ impl Writer {
         self.cells.op(Op::End, 0, 0, &[])
     }
 
-    /// Says so when what is left of the program is outputs to several ports. A program has one set
-    /// of ports.
+    /// Marks the place from which the program has only outputs to several ports left. A program has
+    /// one set of ports.
     fn begin_copies(&mut self, left: &[Action], depth: usize) {
         if self.copying || !self.hooks.contains(HookSet::XDP) {
             return;
@@ -255,7 +255,7 @@ impl Writer {
         }
     }
 
-    /// A nested list of nothing but outputs is as good as its outputs.
+    /// Writes a nested list of outputs like the outputs themselves.
     fn copies(&mut self, nested: &[Action], depth: usize) -> Done {
         if depth > ACTION_DEPTH_LIMIT {
             return REFUSED;
@@ -370,7 +370,7 @@ impl Writer {
     }
 }
 
-/// True for what needs to know where the layers of the packet are.
+/// Returns true for actions that need the offsets of the packet's layers.
 fn goes_by_layers(action: &Action) -> bool {
     !matches!(
         action,

@@ -21,7 +21,7 @@ pub enum Wish {
     Xdp,
     /// The skb hook and nothing faster.
     Tcx,
-    /// The base.
+    /// The userspace datapath, below all hooks.
     Userspace,
 }
 
@@ -108,7 +108,7 @@ pub struct XdpFacts {
     pub end: Option<Endpoint>,
 }
 
-/// Whether packets of a device shall meet XDP. `Ok` says that it is to be tried.
+/// Checks whether packets of a device shall meet XDP. `Ok` means that XDP is to be tried.
 pub fn xdp_fit(facts: &XdpFacts, wish: Wish, mode: XdpMode) -> Result<(), Reason> {
     match wish {
         Wish::Tcx | Wish::Userspace => {
@@ -160,7 +160,7 @@ fn generic_fit(facts: &XdpFacts) -> Result<(), Reason> {
 fn nic_fit(facts: &XdpFacts) -> Result<(), Reason> {
     match facts.takes_tags_off {
         Some(false) => Ok(()),
-        // A tagged packet would look like one without a tag.
+        // A tagged packet would be taken for one without a tag.
         Some(true) => Err(Reason::new(
             Refusal::DriverLacksSupport,
             "the card takes VLAN tags off before XDP sees the packet: do ethtool -K DEVICE \

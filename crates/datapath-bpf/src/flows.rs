@@ -99,7 +99,7 @@ struct Inner {
     earlier: HashMap<u32, Earlier>,
     masks: Masks,
     programs: Programs,
-    /// Packets that flows took, as of the last look at each.
+    /// Packets that flows took, as of the last read of each flow.
     hits: u64,
     /// Flows that have an edit of labels.
     mpls: usize,
@@ -116,7 +116,7 @@ pub struct Flows {
     grace: Grace,
     clock: Clock,
     inner: Mutex<Inner>,
-    /// Locked behind `inner`.
+    /// Lock order: after `inner`.
     sets: PortSets,
     /// One reclamation at a time.
     reclaiming: Mutex<()>,
@@ -158,7 +158,7 @@ impl Flows {
         }
     }
 
-    /// The arrays.
+    /// Returns the shared arrays.
     pub fn maps(&self) -> &Maps {
         &self.maps
     }
@@ -264,8 +264,8 @@ impl Flows {
         }
     }
 
-    /// Why XDP does not have a flow that could run there, as far as the flow and what is there
-    /// say.
+    /// Returns the reason why XDP does not have a flow that could run there, judged from the flow
+    /// and the present flows.
     fn lacks_at_xdp(&self, flow: &Megaflow) -> Result<(), Refusal> {
         if matches!(&*flow.actions, [] | [Action::Output(_)]) {
             return Ok(()); // most flows
@@ -518,7 +518,7 @@ impl Wanted {
         Ok(Wanted { matching, encoded, in_port, needs: Needs { words, features }, set: None })
     }
 
-    /// Leaves XDP out when the program there does not know the flow.
+    /// Leaves XDP out when the program there does not support the flow.
     fn limit(&mut self, inner: &Inner) -> Result<(), Refusal> {
         let Some(limit) = inner.limits.get(&self.in_port.0) else { return Ok(()) };
         if let Err(refusal) = limit.take(self.needs.words, capabilities::ops_of(&self.encoded)) {

@@ -17,7 +17,7 @@ pub type Factors = [u64; FACTORS];
 /// Where the factors of high halves begin.
 const HALVES: usize = WORDS + 1;
 
-/// New factors.
+/// Returns new random factors.
 pub fn factors() -> Factors {
     std::array::from_fn(|_| random() | 1)
 }

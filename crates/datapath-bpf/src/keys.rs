@@ -26,7 +26,7 @@ const fn l3(word: usize, byte: usize, key: usize, bytes: usize) -> Piece {
     Piece { key, bytes, at: word * 8 + byte, l3: true }
 }
 
-/// All that the tables have, as `enum word` of `bpf/layout.h` says.
+/// All fields of the tables, as in `enum word` of `bpf/layout.h`.
 const PIECES: [Piece; 22] = [
     // Port numbers have 16 bits here.
     piece(word::PORT, 0, offset_of!(Key, in_port) + 2, 2),
@@ -123,7 +123,7 @@ fn copy(to: &mut [u8], from: &[u8], length: usize) {
     }
 }
 
-/// A key in the words of the tables; what they do not have is left out.
+/// Converts a key to the words of the tables; leaves out the fields that the tables lack.
 pub fn to_words(key: &Key) -> [u64; WORDS] {
     let mut words = [0u64; WORDS];
     let (to, from) = (words.as_mut_bytes(), key.bytes());
@@ -169,8 +169,8 @@ pub struct Matching {
 }
 
 impl Matching {
-    /// `None` when the match looks at a field that the tables do not have, or does not name its
-    /// ingress port.
+    /// Converts a match. `None` when the match uses a field that the tables lack, or does not name
+    /// its ingress port.
     pub fn new(matching: &Match) -> Option<Matching> {
         let mask = matching.mask();
         let named = mask.0.packet_type.get();

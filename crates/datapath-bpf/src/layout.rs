@@ -9,8 +9,8 @@ pub const MAGIC: u64 = 0x736c_6970_7377_6368;
 /// `config.version`.
 pub const VERSION: u32 = 8;
 
-/// Bytes of `struct state` and of `struct hold`, which programs hand on to one another. The daemon
-/// does not look into them.
+/// Size in bytes of `struct state` and of `struct hold`, which programs hand on to one another. The
+/// daemon does not read them.
 pub const STATE_BYTES: u32 = 208;
 /// See [`STATE_BYTES`].
 pub const UNDO_BYTES: u32 = 296;
@@ -59,14 +59,14 @@ pub mod word {
 
 /// Words of a key.
 pub const WORDS: usize = 19;
-/// Words that the exact-match cache knows a key by.
+/// Number of words that identify a key in the exact-match cache.
 pub const EMC_WORDS: usize = 5;
 /// Words in the first cache line of a slot.
 pub const HOT_WORDS: usize = 6;
-/// The others.
+/// Number of words outside the first cache line of a slot.
 pub const COLD_WORDS: usize = WORDS - HOT_WORDS;
-/// Factors of the hash: one a word, one for the number of a mask, one for the high half of each word;
-/// of the exact-match cache: two a word, one for the tag.
+/// Factors of the hash: one a word, one for the number of a mask, one for the high half of each
+/// word; of the exact-match cache: two a word, one for the tag.
 pub const FACTORS: usize = 2 * WORDS + 1 + 2 * EMC_WORDS + 1;
 /// Entries in a line of the exact-match cache.
 pub const EMC_WAYS: usize = 4;
@@ -83,7 +83,7 @@ pub const HOOK_TC: u8 = 2;
 pub const FLOW_NO_GSO: u8 = 1;
 /// Bit of `slot.flags`.
 pub const FLOW_PRECHECK: u8 = 2;
-/// Bit of `slot.flags`: only the daemon looks at it.
+/// Bit of `slot.flags` that only the daemon reads.
 pub const FLOW_PACKET_TYPE: u8 = 0x80;
 /// `mask.needs` of a mask that walks skip.
 pub const MASK_VACANT: u32 = 0x8000_0000;
@@ -101,7 +101,7 @@ pub const WAYS: usize = 4;
 pub const EPOCHS: usize = 1024;
 /// Where packets begin in `recent.word`; bytes are below.
 pub const RECENT_PACKETS_SHIFT: u32 = 34;
-/// The bit of `recent.word` that says that the totals are not zero.
+/// Position of the bit of `recent.word` that is set when the totals are not zero.
 pub const RECENT_SPILLED_SHIFT: u32 = 51;
 /// Where TCP flags begin in `recent.word`.
 pub const TCP_FLAGS_SHIFT: u32 = 52;
@@ -109,13 +109,13 @@ pub const TCP_FLAGS_SHIFT: u32 = 52;
 pub const BATCH: usize = 16;
 /// Where bytes begin in an entry of a batch; before them is the slot.
 pub const BATCH_BYTES_SHIFT: u32 = 24;
-/// The bit of an entry that says which batch it is of.
+/// Position of the bit of an entry that identifies its batch.
 pub const BATCH_TURN_SHIFT: u32 = 51;
 /// Cells where a list may begin an instruction.
 pub const CELLS: usize = 32;
 /// Cells of a program.
 pub const CELLS_TOTAL: usize = 47;
-/// Port numbers.
+/// Number of port numbers, from 0.
 pub const MAX_PORTS: u32 = 4096;
 /// `port.flags`.
 pub const PORT_UP: u32 = 1;
@@ -143,7 +143,7 @@ pub const IFACE_GENERIC: u32 = 1 << 29;
 pub const IFACE_FLAGS: u32 = IFACE_DAEMONS | IFACE_NOTED | IFACE_GENERIC;
 /// Drop reasons there is room for.
 pub const DROPS: usize = 16;
-/// Meter numbers.
+/// Number of meter numbers, from 0.
 pub const MAX_METERS: u32 = 1024;
 /// Bands of a meter.
 pub const METER_BANDS: usize = 8;

@@ -19,7 +19,7 @@ use crate::maps::{Sizes, TABLES, short_name};
 use crate::settings::Settings;
 use crate::sys;
 
-/// The bytes of an object file, aligned as ELF structures want it.
+/// The bytes of an object file, with the alignment that ELF structures need.
 #[repr(C, align(8))]
 struct Aligned<T: ?Sized>(T);
 
@@ -118,8 +118,8 @@ const XDP_HAS_FRAGS: u32 = 1 << 5;
 /// Number of the helper BPF_FUNC_xdp_get_buff_len.
 const XDP_GET_BUFF_LEN: libbpf_sys::bpf_func_id = 188;
 
-/// First kernel that redirects frames in several buffers. Linux 5.18 to 6.2 take them in and drop
-/// them without a word when they are redirected.
+/// First kernel that redirects frames in several buffers. Linux 5.18 to 6.2 accept such frames, but
+/// drop them without an error when they are redirected.
 const REDIRECTS_FRAGS: (u32, u32) = (6, 3);
 
 /// True when XDP programs of this kernel can take frames in several buffers and redirect them.
@@ -129,8 +129,8 @@ pub fn have_frags() -> bool {
         && ProgramType::Xdp.is_helper_supported(XDP_GET_BUFF_LEN).unwrap_or(false)
 }
 
-/// Has an XDP program take frames in several buffers, or only whole ones, whatever its section
-/// says. Programs that share a table of programs must be alike in this.
+/// Makes an XDP program take frames in several buffers, or only whole ones, regardless of its
+/// section. Programs that share a table of programs must be alike in this.
 pub(crate) fn set_frags(program: &mut OpenProgramMut<'_>, frags: bool) {
     // With the type libbpf forgets the section, whose flag it would add when it loads.
     program.set_prog_type(ProgramType::SchedCls);
@@ -280,7 +280,7 @@ pub(crate) struct Words<'a> {
 
 static LOADING: Mutex<()> = Mutex::new(());
 static SAID: Mutex<String> = Mutex::new(String::new());
-/// Bytes kept: the verifier's last lines say what is wrong.
+/// Bytes kept of the log; the verifier's last lines name the defect.
 const KEPT: usize = 4096;
 
 impl Words<'_> {

@@ -57,7 +57,7 @@ pub struct Sizes {
     pub cache_lines: u32,
     /// Shards of counters; a power of two.
     pub shards: u32,
-    /// Action programs.
+    /// Number of action programs that there is room for.
     pub programs: u32,
     /// Lines of the exact-match cache of one CPU; a power of two.
     pub emc_lines: u32,
@@ -144,7 +144,8 @@ impl Sizes {
         self.arrays().into_iter().find(|(n, ..)| *n == name).map(|(.., entries)| entries)
     }
 
-    /// Says how a map differs from what these sizes want of the shared array `name`.
+    /// Checks that the shared array `name` has the shape that these sizes need; the error names the
+    /// difference.
     pub fn check(&self, name: &str, info: &crate::sys::MapInfo) -> Result<(), String> {
         let Some((bytes, entries)) = self.shape(name) else { return Ok(()) };
         let is = (info.kind, info.value_size, info.max_entries, info.flags & MMAPABLE);
@@ -158,7 +159,7 @@ impl Sizes {
     }
 }
 
-/// Says so when tables that begin so are not of this layout.
+/// Checks that tables with this `magic` and `version` have this layout.
 fn check_layout(magic: u64, version: u32) -> Result<(), String> {
     match (magic, version) {
         (MAGIC, VERSION) => Ok(()),
@@ -167,12 +168,12 @@ fn check_layout(magic: u64, version: u32) -> Result<(), String> {
     }
 }
 
-/// Reads the layout of the tables whose map `config` is behind `fd`: in each version it begins with
-/// these two. Where it is another one, nothing else needs to agree.
+/// Checks the layout of the tables whose map `config` is `fd`. In each version the map begins with
+/// the magic and the version. With another layout, all other fields may differ.
 ///
 /// # Errors
 ///
-/// It is another one, or cannot be read.
+/// Fails when the layout is another one, or the map cannot be read.
 pub fn check_layout_of(fd: BorrowedFd<'_>) -> Result<(), String> {
     let info = crate::sys::map_info(fd).map_err(|e| format!("map config: {e}"))?;
     let head = offset_of!(ConfigEntry, version) + size_of::<u64>();
@@ -205,7 +206,7 @@ pub struct Maps {
     pub recent: Shared<Recent>,
     /// Counts of flows from before the recent ones.
     pub totals: Shared<Totals>,
-    /// Action lists.
+    /// Action lists of flows.
     pub programs: Shared<Program>,
     /// Ports by number.
     pub ports: Shared<Port>,
@@ -221,7 +222,7 @@ pub struct Maps {
     pub meters: Shared<Meter>,
     /// Settings that programs and daemon agree on.
     pub config: Shared<ConfigEntry>,
-    /// Their sizes.
+    /// Sizes of the maps.
     pub sizes: Sizes,
 }
 

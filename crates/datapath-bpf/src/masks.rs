@@ -25,7 +25,7 @@ pub struct Masks {
 }
 
 impl Masks {
-    /// No masks.
+    /// Returns a table without masks.
     pub fn new() -> Masks {
         Masks {
             numbers: HashMap::default(),
@@ -71,7 +71,7 @@ impl Masks {
         Some(number)
     }
 
-    /// Writes a mask: its words, then what makes walks look at it.
+    /// Writes a mask: first its words, then the field that includes the mask in walks.
     fn put(&mut self, shared: &Shared<MaskEntry>, number: u16, words: &[u64; WORDS]) {
         let at = usize::from(number);
         let old = MaskEntry { words: *words, ..shared.read(at) };
@@ -131,8 +131,8 @@ impl Masks {
         }
     }
 
-    /// Takes over what is in the array: masks up to the first unused one that say what they
-    /// need truly. Flows are then counted by [`Masks::adopt_flow`].
+    /// Takes over the masks in the array, up to the first one that is unused or declares wrong
+    /// needs. [`Masks::adopt_flow`] counts their flows afterwards.
     pub fn adopt(shared: &Shared<MaskEntry>) -> Masks {
         let mut masks = Masks::new();
         for at in 0..shared.len().min(usize::from(u16::MAX)) {

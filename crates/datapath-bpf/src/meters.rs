@@ -10,8 +10,8 @@ use crate::shared::Shared;
 /// Picoseconds in a second.
 const SECOND: u64 = 1_000_000_000_000;
 
-/// A band's time a unit (picoseconds) and burst (nanoseconds). `None` for the rate 0: its bucket
-/// is never full again, and no time says that.
+/// Returns a band's time for one unit (picoseconds) and burst (nanoseconds). `None` for the rate 0:
+/// its bucket is never full again, and no time expresses that.
 fn band(config: &MeterBand, per_packet: bool) -> Option<(u64, u64)> {
     let units = if per_packet { 1 } else { 1000 };
     let rate = u64::from(config.rate) * units;

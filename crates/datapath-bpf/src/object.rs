@@ -28,21 +28,21 @@ const MOST_BYTES: u64 = 16 << 20;
 /// Lines of the verifier's that are kept.
 const LAST_LINES: usize = 16;
 
-/// Why a user's object is not used. The text says what to do.
+/// The reason why a user's object is not used. The text names the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum ObjectError {
     /// The file cannot be read.
     #[error("{path}: {source}", path = path.display())]
     File {
-        /// The file.
+        /// Path of the object file.
         path: PathBuf,
         /// The system's words.
         source: io::Error,
     },
-    /// It is no object as the contract wants it.
+    /// The file is not an object that follows the contract.
     #[error("{path}: {problem}", path = path.display())]
     Contract {
-        /// The file.
+        /// Path of the object file.
         path: PathBuf,
         /// The difference from the expected object.
         problem: String,
@@ -50,11 +50,11 @@ pub enum ObjectError {
     /// The kernel did not take it.
     #[error("{path}: the kernel refused it ({cause}): {last}", path = path.display(), last = last_line(log))]
     Refused {
-        /// The file.
+        /// Path of the object file.
         path: PathBuf,
         /// The system's error.
         cause: String,
-        /// The last lines of what the verifier and libbpf said.
+        /// The last lines of the log of the verifier and libbpf.
         log: String,
     },
     /// Waiting for the programs of the earlier object failed.
@@ -78,7 +78,7 @@ impl ObjectError {
 /// A user's program, loaded.
 #[derive(Debug)]
 pub struct UserObject {
-    /// The program.
+    /// The loaded XDP program.
     pub program: OwnedFd,
     /// The capabilities that the object declares.
     pub capabilities: Capabilities,
@@ -155,7 +155,7 @@ struct Examined<'a> {
     capabilities: Capabilities,
 }
 
-/// To be called while somebody listens to libbpf's words.
+/// Checks an object. The caller must hold a [`Words`] listener, which collects libbpf's messages.
 fn examine(bytes: &Bytes) -> Result<Examined<'_>, String> {
     if !bytes.get().starts_with(b"\x7fELF") {
         return Err("it is no ELF object: build it with clang -target bpf -c".into());
@@ -176,7 +176,7 @@ fn examine(bytes: &Bytes) -> Result<Examined<'_>, String> {
     Ok(Examined { open, btf, capabilities })
 }
 
-/// An object's bytes, aligned as ELF structures want it.
+/// An object's bytes, with the alignment that ELF structures need.
 struct Bytes {
     words: Vec<u64>,
     length: usize,

@@ -89,7 +89,7 @@ impl Pins {
         self.directory.join(format!("link_{port}_generic"))
     }
 
-    /// The maps called `names` that are here. All of them, or a map is missing: then nothing.
+    /// Opens the pinned maps called `names`. `None` when one of the maps is missing.
     pub fn maps(&self, names: &[(String, PathBuf)]) -> Option<HashMap<String, OwnedFd>> {
         names.iter().map(|(name, path)| Some((name.clone(), sys::open_pin(path).ok()?))).collect()
     }

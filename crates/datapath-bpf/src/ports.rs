@@ -46,7 +46,7 @@ pub fn set_rx_owner(
     Ok(())
 }
 
-/// Says whether generic XDP is attached at `ifindex`, when that leads to `port`.
+/// Records whether generic XDP is attached at `ifindex`, when that leads to `port`.
 pub fn set_generic(maps: &Maps, ifindex: u32, port: u32, is_attached: bool) {
     for at in places(ifindex) {
         let held = maps.ifaces.read(at);
@@ -58,7 +58,8 @@ pub fn set_generic(maps: &Maps, ifindex: u32, port: u32, is_attached: bool) {
     }
 }
 
-/// Makes `ifindex` lead to `port`, for the programs alone; what [`set_rx_owner`] has said of it stays.
+/// Makes `ifindex` lead to `port`, for the programs alone. Keeps the owner that [`set_rx_owner`]
+/// has set.
 pub fn add_interface(maps: &Maps, ifindex: u32, port: u32) -> Result<(), AttachError> {
     if places(ifindex).any(|at| leads_to(maps.ifaces.read(at), ifindex, port)) {
         return Ok(());
@@ -163,10 +164,11 @@ pub fn on_their_way(maps: &Maps, number: u32) -> u64 {
     u64::try_from(sent.wrapping_sub(taken) as i64).unwrap_or(0)
 }
 
-/// The miss device was found empty. Packets that had gone up by the last time when it was, and that
-/// were not taken, are lost and not waited for; those since may be in it by now. Where as many as
-/// `most` are waited for none of them is, as the port could send no more. `before` is what this
-/// said last time. How many have gone up so far, and how many of them are lost.
+/// Gives up lost packets after the miss device was found empty. Packets that had gone up by the
+/// previous such time and were not taken are lost. Packets that went up since then may be in the
+/// device by now. When `most` packets or more are waited for, all of them are given up, as the port
+/// could send no more. `before` is the first result of the previous call. Returns how many packets
+/// have gone up so far, and how many of them are lost.
 pub fn give_up(maps: &Maps, number: u32, before: u64, most: u64) -> (u64, u64) {
     let at = number as usize;
     let sent = maps.ports.word(at, offset_of!(Port, sent_up)).load(Ordering::Relaxed);

@@ -27,7 +27,7 @@ impl Prober for KernelProber {
     fn xdp_facts(&self, name: &str) -> XdpFacts {
         match self.xdp.probe(name) {
             Ok(survey) => facts(&survey),
-            // An interface that nothing is known of is nothing to try XDP on.
+            // XDP is not tried on an unknown interface.
             Err(_) => XdpFacts { link_kind: Some("unknown".to_owned()), ..XdpFacts::default() },
         }
     }

@@ -42,7 +42,7 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// No programs.
+    /// Returns a table without programs.
     pub fn new() -> Programs {
         Programs { numbers: HashMap::default(), flows: Vec::new(), free: Vec::new() }
     }
@@ -110,7 +110,7 @@ impl Programs {
         true
     }
 
-    /// After the last [`Programs::adopt_flow`]: what nobody uses is free.
+    /// Frees the unused programs. Called after the last [`Programs::adopt_flow`].
     pub fn adopted(&mut self) {
         let unused = self.flows.iter().enumerate().filter(|(_, flows)| **flows == 0);
         self.free = unused.map(|(number, _)| number as u32).collect();

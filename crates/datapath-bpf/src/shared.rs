@@ -40,13 +40,12 @@ impl<T: FromBytes + IntoBytes + Immutable + KnownLayout> Shared<T> {
         size_of::<T>() / 8
     };
 
-    /// Maps the first `len` elements of the array map behind `fd` (the caller has checked its
-    /// sizes).
+    /// Maps the first `len` elements of the array map `fd`. The caller has checked its sizes.
     pub fn map(fd: BorrowedFd<'_>, len: usize) -> io::Result<Shared<T>> {
         let words = len * Self::STRIDE;
         let bytes = (words * 8).next_multiple_of(rustix::param::page_size());
-        // SAFETY: a new shared mapping at an address that the kernel chooses; nothing else in
-        // this process knows it.
+        // SAFETY: a new shared mapping at an address that the kernel chooses; no other code in this
+        // process has the address.
         let base = unsafe {
             rustix::mm::mmap(
                 std::ptr::null_mut(),
@@ -172,7 +171,7 @@ fn word_of(bytes: &[u8]) -> u64 {
 impl<T> Drop for Shared<T> {
     fn drop(&mut self) {
         if self.mapped {
-            // SAFETY: the mapping is `bytes` long and nobody else has its address.
+            // SAFETY: the mapping is `bytes` long and no other code has its address.
             let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.bytes) };
             return;
         }

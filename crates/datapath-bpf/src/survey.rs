@@ -46,7 +46,7 @@ impl Default for SurveySettings {
 /// Whether a port could be on a tier.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TierReport {
-    /// The tier.
+    /// The tier that this reports on.
     pub tier: Tier,
     /// The state that the tier would have, or the obstacle and the change that would remove it.
     pub state: Result<String, Reason>,

@@ -17,7 +17,7 @@ fn check(result: i32) -> io::Result<i32> {
 
 fn owned(result: i32) -> io::Result<OwnedFd> {
     let fd = check(result)?;
-    // SAFETY: the call just made this descriptor, and nobody else knows it.
+    // SAFETY: the call just made this descriptor, and no other code has it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -39,7 +39,7 @@ pub fn pin(fd: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
     check(unsafe { libbpf_sys::bpf_obj_pin(fd.as_raw_fd(), path.as_ptr()) }).map(drop)
 }
 
-/// Major and minor version of the kernel; `None` when it does not say so.
+/// Returns the major and minor version of the kernel; `None` when they cannot be parsed.
 pub fn kernel_version() -> Option<(u32, u32)> {
     let name = rustix::system::uname();
     let mut parts = name.release().to_str().ok()?.split(|c: char| !c.is_ascii_digit());
@@ -182,7 +182,7 @@ pub fn create_link(
     })
 }
 
-/// Puts another program behind a link.
+/// Replaces the program of a link.
 pub fn update_link(link: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: descriptors and no options.
     check(unsafe {

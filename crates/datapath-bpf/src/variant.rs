@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Variants of the lookup programs.
 //!
-//! The full variant serves every flow and is always loaded. [`Variants::choose`] looks what the
-//! present flows need, and when that stayed the same for a while loads lookup programs whose
-//! constants say no more than that, and puts them into the tables of programs. A flow that needs
-//! more than the present variant has is published only when the full variant is back
-//! ([`Variants::admit`]). A variant that does not know a flow never takes a packet for it: it
-//! passes what it cannot compare to the walk.
+//! The full variant serves every flow and is always loaded. [`Variants::choose`] reads the needs of
+//! the present flows. When the needs stayed the same for a while, it loads lookup programs whose
+//! constants cover no more than these needs, and puts them into the tables of programs. A flow that
+//! needs more than the present variant has is published only when the full variant is back
+//! ([`Variants::admit`]). A variant never takes a packet for a flow that it does not serve: it
+//! passes keys that it cannot compare to the walk.
 //!
-//! Loading takes some 100 ms, most of it the verifier's, and nobody waits for it: it is done
-//! without the lock, and what was loaded is put away when the full variant was asked for meanwhile.
+//! Loading takes some 100 ms, most of it in the verifier, and no thread waits for it. It runs
+//! without the lock. The loaded programs are discarded when the full variant was requested
+//! meanwhile.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -215,7 +216,7 @@ impl Variants {
         }
     }
 
-    /// The hooks.
+    /// Returns the stations, one for each hook.
     pub fn stations(&self) -> &[Station] {
         &self.stations
     }
@@ -310,9 +311,9 @@ impl Variants {
         flows.max(demand.min(room(self.sizes.emc_lines)))
     }
 
-    /// Changes to what fits `keys` keys of flows that need `needs`, when it is the same as last time;
-    /// `generation` is then asked for a new one. About twice a second, by one thread, which waits
-    /// for the programs to be loaded; no other does.
+    /// Changes to what fits `keys` keys of flows that need `needs`, when it is the same as last
+    /// time; `generation` is then asked for a new one. About twice a second, by one thread, which
+    /// waits for the programs to be loaded; no other does.
     pub fn choose(
         &self,
         (needs, union_mask): (Needs, [u64; WORDS]),

@@ -361,8 +361,8 @@ fn the_hash_and_the_key_after_edits_are_those_of_the_model() {
     assert!(hashed > 3_000, "{hashed}");
 }
 
-/// `BPF_F_TEST_SKB_CHECKSUM_COMPLETE` (Linux 6.17): the run fails with EBADMSG when skb->csum is not
-/// the sum of the packet any more.
+/// `BPF_F_TEST_SKB_CHECKSUM_COMPLETE` (Linux 6.17): the run fails with EBADMSG when skb->csum is
+/// not the sum of the packet any more.
 #[test]
 fn sets_keep_the_sum_that_a_card_computed() {
     if without_root() {

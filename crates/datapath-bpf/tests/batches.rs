@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A model of how packets go from a CPU's batch to their flows' words (`bpf/flow_count.h`) while
-//! somebody reads both and uses a slot again (`src/flows/batches.rs`), run under shuttle. Each rule is
-//! also left out once, to see that the model finds what then goes wrong.
+//! somebody reads both and uses a slot again (`src/flows/batches.rs`), run under shuttle. Each rule
+//! is also left out once, to see that the model finds what then goes wrong.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs)]
 

@@ -279,7 +279,8 @@ fn run_cases(hook: Hook, at: usize) {
             bed.put_program(&mut flow, &case.actions);
         }
         bed.install(&flow, &mask);
-        // By the mask scan, the signature cache, the exact-match cache, and the last flow if it can.
+        // By the mask scan, the signature cache, the exact-match cache, and the last flow if it
+        // can.
         for times in 1..=6 {
             let before = bed.counters();
             let outcome = bed.run(&case.frame);

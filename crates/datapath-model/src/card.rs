@@ -134,8 +134,8 @@ impl Card {
         self.state().is_gone = is_gone;
     }
 
-    /// The card takes ports whatever their `other_config:tier` is, which then speaks of slower tiers
-    /// only.
+    /// The card takes ports whatever their `other_config:tier` is, which then speaks of slower
+    /// tiers only.
     pub fn ignore_settings(&self) {
         self.state().heeds_settings = false;
     }

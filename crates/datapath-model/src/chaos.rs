@@ -133,8 +133,8 @@ impl Chaos {
         self.lost.load(Ordering::Relaxed)
     }
 
-    /// Housekeeping that begins from now on does not end before it may, or half a minute is over: to
-    /// load programs takes long.
+    /// Housekeeping that begins from now on does not end before it may, or half a minute is over:
+    /// to load programs takes long.
     pub fn hold_up_housekeeping(&self, held_up: bool) {
         self.held_up.store(held_up, Ordering::Release);
     }

@@ -19,8 +19,8 @@ impl BpfDatapath {
         self.program(Hook::Tc.filter()?)
     }
 
-    /// Says whose packets are that arrive at `ifindex`, which is or is about to be that of `port`,
-    /// from this instant. Without a word they are the programs' alone from
+    /// Sets the owner of the packets that arrive at `ifindex`, from this instant. `ifindex` belongs
+    /// to `port`, or is about to. Without this call the programs alone own the packets from
     /// [`BpfDatapath::attach`] on.
     pub fn set_rx_owner(
         &self,

@@ -63,8 +63,8 @@ impl BpfDatapath {
         lock(&self.objects).get(&port.0)?.program.try_clone().ok()
     }
 
-    /// Why XDP does not take the flow: for its actions, for want of room, or because the port's
-    /// program is a user's and knows less than ours.
+    /// Checks whether XDP takes the flow. The refusal may be due to its actions, to missing room,
+    /// or to a user's program on the port, which supports less than the built-in one.
     pub fn suits_xdp(&self, flow: &Megaflow) -> Result<(), Refusal> {
         self.flows.suits_xdp(flow)
     }

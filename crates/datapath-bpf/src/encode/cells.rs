@@ -72,9 +72,9 @@ impl Cells {
         Ok(())
     }
 
-    /// Says that nothing but `outputs` outputs to different ports follows. It is no instruction
-    /// that counts: at one hook it ends the program, at the other it is passed over. False when
-    /// there is no room.
+    /// Marks that only `outputs` outputs to different ports follow. The mark does not count as an
+    /// instruction: at one hook it ends the program, at the other it is passed over. Returns false
+    /// when there is no room.
     pub fn copies(&mut self, outputs: usize) -> bool {
         if self.cells.len() + 1 + outputs > CELLS {
             return false;
@@ -209,7 +209,7 @@ pub fn is_program(cells: &[u64; CELLS_TOTAL]) -> bool {
     let mut targets = Vec::new();
     let (mut at, mut count) = (0, 0);
     let mut ended = false;
-    // Instructions follow each other until one that ends and is nobody's start any more.
+    // Instructions follow each other until one that ends the list and after which no list starts.
     loop {
         let open = targets.iter().any(|target| *target >= at);
         if ended && !open {
@@ -261,7 +261,7 @@ pub struct Traits {
 }
 
 impl Traits {
-    /// XDP has to look at the frame before it begins (FLOW_PRECHECK).
+    /// Returns true when XDP must check the frame before it begins (FLOW_PRECHECK).
     pub fn needs_precheck(&self) -> bool {
         self.again || self.cuts || self.copies.is_some()
     }

@@ -140,8 +140,8 @@ impl Flows {
             && buckets.contains(&(position / BUCKET as u32))
     }
 
-    /// Everything that is in nobody's index entry goes through a reclamation: the cache may have
-    /// it, and packets may be about to count on it.
+    /// Reclaims every slot that no index entry names: the cache may name it, and packets may be
+    /// about to count on it.
     fn free_the_rest(&self) -> std::io::Result<()> {
         let mut rest: Vec<u32> = {
             let inner = self.lock();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Packets on their way into their flows' words: what CPUs have in their batches. `bpf/layout.h` has
-//! the form of a batch, and the order in which programs write it.
+//! Packets on their way into their flows' words: what CPUs have in their batches. `bpf/layout.h`
+//! has the form of a batch, and the order in which programs write it.
 
 use std::mem::offset_of;
 use std::ops::Range;

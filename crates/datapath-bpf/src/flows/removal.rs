@@ -167,8 +167,8 @@ impl Flows {
         self.release_slot(inner, slot, batches);
     }
 
-    /// No program notes packets of this slot any more. One whose batch still names it would add them
-    /// to the next flow there.
+    /// No program notes packets of this slot any more. One whose batch still names it would add
+    /// them to the next flow there.
     fn release_slot(&self, inner: &mut Inner, slot: u32, batches: &Batches) {
         if batches.may_name(slot) {
             inner.lingering.push(slot);

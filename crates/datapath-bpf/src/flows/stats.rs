@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Statistics of slots, over the shards of CPUs. `bpf/layout.h` has their form, and the order in which
-//! programs write them.
+//! Statistics of slots, over the shards of CPUs. `bpf/layout.h` has their form, and the order in
+//! which programs write them.
 
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -14,14 +14,15 @@ use crate::maps::Maps;
 /// counts are too low.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Reads {
-    /// There will be another look.
+    /// A later read will correct the counts.
     Some = 16,
     /// There will not.
     Last = 1 << 14,
 }
 
 impl Reads {
-    /// The first count of which `look` is sure that nothing was moved meanwhile, else the last one.
+    /// Returns the first count during which `look` reports that no counts were moved, else the last
+    /// count.
     fn until_sure(self, look: impl Fn() -> (FlowCount, bool)) -> FlowCount {
         let mut last = FlowCount::default();
         for _ in 0..self as usize {
@@ -54,7 +55,8 @@ impl FlowCount {
         FlowCount::with(maps, slot, Batches::read(maps).all(), Reads::Some)
     }
 
-    /// The same with what was in batches a moment ago; of what came into them since nothing counts.
+    /// Returns the counts with an earlier read of the batches. Packets that came into the batches
+    /// since then are left out.
     #[inline]
     pub(super) fn with(maps: &Maps, slot: u32, batched: Batched<'_>, reads: Reads) -> FlowCount {
         let batched = batched.of(slot);
@@ -81,7 +83,7 @@ impl FlowCount {
     /// Returns the counts in a slot's words and totals.
     #[inline]
     fn added(maps: &Maps, slot: u32, reads: Reads) -> FlowCount {
-        // In any order: when no word says that it was spilled, each has all that its shard counted.
+        // Any order will do: while no word is marked as spilled, each has all counts of its shard.
         let (recent, is_spilled) = of_late(maps, slot, Ordering::Relaxed);
         if is_spilled { FlowCount::with_totals(maps, slot, reads) } else { recent }
     }
@@ -109,7 +111,7 @@ impl FlowCount {
         self.tcp_flags |= other.tcp_flags;
     }
 
-    /// The same, but nothing is less than in `other`.
+    /// Returns these counts, each raised to that of `other` where it is lower.
     pub fn at_least(&self, other: &FlowCount) -> FlowCount {
         FlowCount {
             packets: self.packets.max(other.packets),
