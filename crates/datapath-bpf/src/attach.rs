@@ -25,7 +25,7 @@ pub enum Attached {
     Link {
         /// Descriptor of the link.
         link: OwnedFd,
-        /// Where it is pinned.
+        /// Path where the link is pinned.
         pin: Option<PathBuf>,
     },
     /// A filter on a clsact qdisc.
@@ -43,7 +43,7 @@ pub struct Place<'a> {
     pub program: BorrowedFd<'a>,
     /// The interface.
     pub ifindex: u32,
-    /// Where the link is pinned.
+    /// Path where the link is pinned.
     pub pin: Option<PathBuf>,
 }
 

@@ -37,7 +37,7 @@ impl Default for Config {
     }
 }
 
-/// Why this host cannot run the BPF datapath, and what to do about it.
+/// The reason why this host cannot run the BPF datapath. The text names the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum Unavailable {
     /// The process lacks a privilege.
@@ -106,7 +106,7 @@ pub enum Unavailable {
     },
 }
 
-/// Why a port was not attached. The text names the interface and the cause.
+/// The reason why a port was not attached. The text names the interface and the cause.
 #[derive(Debug, thiserror::Error)]
 pub enum AttachError {
     /// Port numbers go up to [`layout::MAX_PORTS`].
@@ -159,7 +159,7 @@ pub struct Hooks {
 /// A port as the BPF datapath sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attachment {
-    /// The interface.
+    /// Index of the interface.
     pub ifindex: u32,
     /// The side of the interface whose packets the port receives.
     pub side: Side,
@@ -200,7 +200,7 @@ bitflags::bitflags! {
 pub struct Held {
     /// The packets; equal to what was installed.
     pub matching: Match,
-    /// Where it can run.
+    /// Hooks that can run it.
     pub hooks: HookSet,
     /// Counters of the packets that went through it.
     pub stats: FlowStats,

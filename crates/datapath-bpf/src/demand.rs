@@ -20,7 +20,7 @@ const PATIENCE: u32 = 240;
 const MOST_PATIENCE: u32 = 7200;
 /// Number of checks after which a trial has succeeded.
 const TRIAL: u32 = 60;
-/// So few keys have room always.
+/// Number of keys that always have room.
 const FEW: usize = 1024;
 
 /// Keys beyond those that flows are known to have.

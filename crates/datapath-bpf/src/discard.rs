@@ -13,8 +13,8 @@ use crate::shared::Shared;
 use crate::sys;
 use datapath::Side;
 
-/// Detaches and unpins the objects in `directory`, and removes the directory. Returns false when it
-/// did not exist. Loads no program and makes no map.
+/// Detaches and unpins the objects in `directory`, and removes the directory. Returns false when
+/// nothing was pinned there. Loads no program and makes no map.
 ///
 /// # Errors
 ///

@@ -54,7 +54,7 @@ pub struct Encoded {
     pub features: u32,
     /// Instructions of the program.
     pub instructions: u32,
-    /// Ports that it sends to.
+    /// Ports that the actions send to.
     pub ports: Vec<PortNo>,
     /// The properties of the program.
     pub traits: Traits,
@@ -357,7 +357,7 @@ impl Writer {
 
     fn set(&mut self, set: &Set) -> Done {
         match set {
-            // They are the skb's.
+            // Priority and mark belong to the skb.
             Set::Priority(_) | Set::Mark(_) => self.only_tc(),
             // Options are anywhere in a packet.
             Set::Nd { .. } | Set::NdExtensions { .. } => self.lasting = true,

@@ -54,7 +54,7 @@ use batches::{Batched, Batches};
 pub use stats::FlowCount;
 use stats::Reads;
 
-/// Where a slot is in its life.
+/// Stage of a slot's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Free,
@@ -90,11 +90,11 @@ struct Earlier {
 
 struct Inner {
     by_ufid: HashMap<Ufid, u32, foldhash::fast::RandomState>,
-    /// By slot number, up to the highest ever used.
+    /// Records by slot number, up to the highest number ever used.
     records: Vec<Record>,
     free: Vec<u32>,
     removed: Vec<u32>,
-    /// They would be free, but a batch names them.
+    /// Slots that would be free, but a batch names them.
     lingering: Vec<u32>,
     earlier: HashMap<u32, Earlier>,
     masks: Masks,
@@ -123,7 +123,8 @@ pub struct Flows {
 }
 
 impl Flows {
-    /// A table over empty arrays. `devmaps`: of [`sets::NAMES`], or none where nobody looks.
+    /// Returns a table over empty arrays. `devmaps`: the maps of [`sets::NAMES`], or none where no
+    /// program uses them.
     pub fn new(
         maps: Maps,
         devmaps: Vec<OwnedFd>,
@@ -264,8 +265,8 @@ impl Flows {
         }
     }
 
-    /// Returns the reason why XDP does not have a flow that could run there, judged from the flow
-    /// and the present flows.
+    /// Checks a flow's actions and the room for sets of ports. The refusal is the reason why XDP
+    /// lacks the flow.
     fn lacks_at_xdp(&self, flow: &Megaflow) -> Result<(), Refusal> {
         if matches!(&*flow.actions, [] | [Action::Output(_)]) {
             return Ok(()); // most flows

@@ -11,7 +11,7 @@ use crate::hash;
 use crate::layout::{BUCKET, Bucket};
 use crate::shared::Shared;
 
-/// Where an entry is: bucket times eight plus place.
+/// Position of an entry: bucket times eight plus place.
 pub type Position = u32;
 
 /// The first positions of the two buckets of `hash`; the second is `None` when it is the first.

@@ -99,15 +99,15 @@ pub const BUCKET: usize = 8;
 pub const WAYS: usize = 4;
 /// Epochs that slots share.
 pub const EPOCHS: usize = 1024;
-/// Where packets begin in `recent.word`; bytes are below.
+/// Position of the first bit of the packets in `recent.word`; bytes are below.
 pub const RECENT_PACKETS_SHIFT: u32 = 34;
 /// Position of the bit of `recent.word` that is set when the totals are not zero.
 pub const RECENT_SPILLED_SHIFT: u32 = 51;
-/// Where TCP flags begin in `recent.word`.
+/// Position of the first bit of the TCP flags in `recent.word`.
 pub const TCP_FLAGS_SHIFT: u32 = 52;
 /// Packets of a batch.
 pub const BATCH: usize = 16;
-/// Where bytes begin in an entry of a batch; before them is the slot.
+/// Position of the first bit of the bytes in an entry of a batch; the slot is below.
 pub const BATCH_BYTES_SHIFT: u32 = 24;
 /// Position of the bit of an entry that identifies its batch.
 pub const BATCH_TURN_SHIFT: u32 = 51;
@@ -127,7 +127,7 @@ pub const PORT_DEVMAP: u32 = 4;
 pub const PORT_SPLIT: u32 = 8;
 /// Sets of ports.
 pub const PORT_SETS: u32 = 32;
-/// Ports of a set at most.
+/// Largest number of ports of a set.
 pub const SET_PORTS: usize = 32;
 /// Size of the table of interfaces.
 pub const IFACES: u32 = 8192;

@@ -44,7 +44,7 @@ pub fn short_name(in_object: &str) -> &str {
     in_object.strip_prefix(SECTION).filter(|name| TABLES.contains(name)).unwrap_or(in_object)
 }
 
-/// How many of everything.
+/// Numbers of elements of the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
     /// Flow slots; a power of two.

@@ -50,8 +50,8 @@ impl Masks {
         self.numbers.keys()
     }
 
-    /// The number of `words`, which counts one more flow; a new one when there is none. `None`:
-    /// no room.
+    /// Returns the number of the mask `words`, which counts one more flow; a new number when the
+    /// mask is new. `None`: no room.
     pub fn acquire(&mut self, shared: &Shared<MaskEntry>, words: &[u64; WORDS]) -> Option<u16> {
         if let Some(number) = self.numbers.get(words) {
             let number = *number;
@@ -131,8 +131,9 @@ impl Masks {
         }
     }
 
-    /// Takes over the masks in the array, up to the first one that is unused or declares wrong
-    /// needs. [`Masks::adopt_flow`] counts their flows afterwards.
+    /// Takes over the masks in the array, up to the first unused one. A duplicate becomes vacant,
+    /// as does a mask that declares wrong needs. [`Masks::adopt_flow`] counts their flows
+    /// afterwards.
     pub fn adopt(shared: &Shared<MaskEntry>) -> Masks {
         let mut masks = Masks::new();
         for at in 0..shared.len().min(usize::from(u16::MAX)) {

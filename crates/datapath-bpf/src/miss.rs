@@ -10,7 +10,7 @@ use packet::{Packet, ethertype};
 
 use crate::layout::{MISS_ETHERTYPE, MISS_HEADER, VERSION};
 
-/// Where the kernel puts a VLAN tag (`struct vlan_ethhdr`), and its bytes.
+/// Byte offset at which the kernel puts a VLAN tag (`struct vlan_ethhdr`), and the tag's bytes.
 const TAG_AT: usize = 12;
 const TAG: usize = 4;
 

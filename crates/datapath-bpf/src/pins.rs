@@ -27,9 +27,10 @@ use crate::sys;
 
 /// `include/uapi/linux/magic.h`: BPF_FS_MAGIC.
 const BPF_FS_MAGIC: u32 = 0xcafe_4a11;
-/// How long a daemon that ends may take until the next one has its tables.
+/// Longest time that a daemon may take to end until the next daemon gives up waiting for its
+/// tables.
 const HAND_OVER: Duration = Duration::from_secs(3);
-/// Where a BPF file system is by convention.
+/// Conventional mount point of a BPF file system.
 const BPFFS: &str = "/sys/fs/bpf";
 
 /// An instance's directory, locked.
@@ -71,7 +72,7 @@ impl Pins {
         }
     }
 
-    /// Where a map of `hook`, or one that both share, is pinned.
+    /// Returns the path of the pin of a map of `hook`, or of one that both hooks share.
     pub fn map(&self, name: &str, hook: Option<Hook>) -> PathBuf {
         self.directory.join(match hook {
             Some(hook) => format!("{name}_{}", hook.name()),
@@ -79,12 +80,12 @@ impl Pins {
         })
     }
 
-    /// Where a port's link is pinned; for XDP, one in the driver.
+    /// Returns the path of the pin of a port's link; for XDP, of the link in the driver.
     pub fn link(&self, port: u32, hook: Hook) -> PathBuf {
         self.directory.join(format!("link_{port}_{}", hook.name()))
     }
 
-    /// Where a port's link to generic XDP is pinned.
+    /// Returns the path of the pin of a port's link to generic XDP.
     pub fn generic_link(&self, port: u32) -> PathBuf {
         self.directory.join(format!("link_{port}_generic"))
     }

@@ -184,14 +184,14 @@ pub fn give_up(maps: &Maps, number: u32, before: u64, most: u64) -> (u64, u64) {
     (sent, if is_lost { before.wrapping_sub(known) } else { 0 })
 }
 
-/// No packet of this port is on its way up: those lost on the way are not waited for.
+/// Marks that no packet of this port is on its way up: lost packets are not waited for.
 pub fn settle(maps: &Maps, number: u32) {
     let at = number as usize;
     let sent = maps.ports.word(at, offset_of!(Port, sent_up)).load(Ordering::Relaxed);
     maps.ports.word(at, offset_of!(Port, taken_up)).store(sent, Ordering::Relaxed);
 }
 
-/// Ports that are there.
+/// Returns the ports in the table.
 pub fn list(maps: &Maps) -> Vec<AdoptedPort> {
     let there = |number: u32| {
         let ifindex = maps.ports.load_half(number as usize, offset_of!(Port, ifindex));

@@ -15,7 +15,7 @@ pub const FEATURE_MPLS: u32 = 1;
 pub const FEATURE_LAYERS: u32 = 2;
 /// Some port is the host's.
 pub const FEATURE_STACK: u32 = 4;
-/// All of them.
+/// Bits of all features.
 pub const ALL_FEATURES: u32 = u32::MAX;
 /// Every word of a key.
 pub const ALL_WORDS: u32 = ((1 << WORDS) - 1) | NEEDS_L3;

@@ -69,7 +69,7 @@ impl Slot {
         }
     }
 
-    /// Writes slot `number`, which there is; nothing refers to it yet.
+    /// Writes slot `number`, which must exist; no index entry names it yet.
     pub fn write(&self, maps: &Maps, number: usize) {
         let (mut hot, mut cold) = ([0; HOT_WORDS], [0; COLD_WORDS]);
         let (first, rest) = self.words.split_at(HOT_WORDS);

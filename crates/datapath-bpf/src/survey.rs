@@ -26,7 +26,7 @@ pub struct SurveySettings {
     pub object: Option<PathBuf>,
     /// The Interface row's type.
     pub kind: String,
-    /// Where BPF objects are pinned.
+    /// Directory where BPF objects are pinned.
     pub pins: PathBuf,
 }
 
@@ -43,7 +43,7 @@ impl Default for SurveySettings {
     }
 }
 
-/// Whether a port could be on a tier.
+/// A tier, and whether a port could be on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TierReport {
     /// The tier that this reports on.

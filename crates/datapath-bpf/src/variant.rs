@@ -86,7 +86,7 @@ impl Station {
 pub struct Fit {
     /// Fields and features that flows need from programs.
     pub needs: Needs,
-    /// All masks ORed.
+    /// The bitwise OR of all masks.
     pub union_mask: [u64; WORDS],
     /// Lines of the exact-match cache that are used; 0: it is not asked.
     pub emc_lines: u32,

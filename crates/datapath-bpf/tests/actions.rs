@@ -476,7 +476,7 @@ fn a_packet_is_looked_up_again_no_more_than_six_times() {
     for hook in [Hook::Tc, Hook::Xdp] {
         let bed = Site::new(hook);
         let frame = udp(58);
-        // The flow does not look at recirc_id, so the packet finds it each time.
+        // The flow does not match recirc_id, so the packet finds it each time.
         let mut mask = EXACT;
         mask[word::RECIRC] = 0;
         assert!(install(&bed, &frame, &[Action::Recirc(1)]));
@@ -525,7 +525,7 @@ fn what_xdp_leaves_after_edits_is_as_it_came() {
     assert!(left > 5_000 && edited > 5_000, "{left} {edited}");
 }
 
-/// Headers further behind than what is kept: the packet goes on before it is changed.
+/// Headers beyond the kept part of the frame: the packet goes on before it is changed.
 #[test]
 fn what_could_not_be_undone_is_left_first() {
     if without_root() {

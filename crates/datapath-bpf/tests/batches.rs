@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A model of how packets go from a CPU's batch to their flows' words (`bpf/flow_count.h`) while
-//! somebody reads both and uses a slot again (`src/flows/batches.rs`), run under shuttle. Each rule
-//! is also left out once, to see that the model finds what then goes wrong.
+//! A model of how packets go from a CPU's batch to their flows' words (`bpf/flow_count.h`) while a
+//! thread reads both and uses a slot again (`src/flows/batches.rs`), run under shuttle. Each rule
+//! is also left out once, to check that the model finds the resulting error.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs)]
 
@@ -30,7 +30,7 @@ struct Rules {
     end_last: bool,
     /// Entries say which batch they are of.
     bit: bool,
-    /// A reader of a flow looks again whether its packets wait.
+    /// A reader of a flow checks again whether its packets wait.
     again: bool,
     /// A slot that the batch names is not used again.
     linger: bool,

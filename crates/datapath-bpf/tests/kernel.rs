@@ -90,7 +90,7 @@ fn out() -> Action {
     Action::Output(PortNo(2))
 }
 
-/// An address that says which flow edited the packet.
+/// Returns an address that identifies the flow that edited the packet.
 fn stamp(id: u32, version: u8) -> [u8; 6] {
     let [_, _, high, low] = id.to_be_bytes();
     [2, version, high, low, !high, !low]
@@ -292,7 +292,7 @@ fn drops_everything() -> OwnedFd {
         )
     };
     assert!(fd >= 0, "{}", std::io::Error::last_os_error());
-    // SAFETY: it is new, and nobody else's.
+    // SAFETY: the descriptor is new, and has no other owner.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
@@ -370,7 +370,7 @@ fn a_newer_build_puts_its_programs_in_the_place_of_all_that_it_finds() {
 #[test]
 fn under_each_of_256_masks_flows_are_found() {
     const MASKS: u32 = 256;
-    // From port 1000, of which flows look at different bits.
+    // From port 1000; each flow matches other bits of the port.
     let flow = |id: u32| {
         let mut flow = megaflow(id, &[out()]);
         let mask = u128::from(id | MASKS);
@@ -462,7 +462,7 @@ fn a_packet_is_taken_for_the_one_before_only_when_it_is_of_its_flow_and_that_liv
         for id in FLOWS {
             let expected = turns.iter().filter(|turn| **turn == id).count() as u64;
             assert_eq!(count(id), expected, "{id}");
-            // Another packet of no flow, right behind.
+            // Another packet without a flow, right after.
             assert!(is_sent(id) && !is_sent(id + 100), "{id}");
         }
         // The flow changes, and goes, right after its packet. (A last flow takes four packets, and

@@ -371,7 +371,7 @@ fn flows_count_exactly_when_a_word_is_full() {
     }
 }
 
-/// Threads stay on CPUs of their own, where there are two, while somebody reads.
+/// While a thread reads, the counting threads stay on CPUs of their own where there are two.
 #[test]
 fn cpus_that_share_a_shard_lose_no_packet() {
     if without_root() {

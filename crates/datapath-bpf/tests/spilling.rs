@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A model of how what flows counted of late is moved to their totals (`bpf/flow_count.h`) while
-//! somebody reads both (`src/flows/stats.rs`), run under shuttle. Each rule is also left out once,
-//! to see that the model finds what then goes wrong.
+//! A model of how recent counts of flows are moved to their totals (`bpf/flow_count.h`) while a
+//! thread reads both (`src/flows/stats.rs`), run under shuttle. Each rule is also left out once, to
+//! check that the model finds the resulting error.
 
 use std::sync::Arc;
 
@@ -99,7 +99,7 @@ impl Flow {
         (words.iter().map(|word| word & PACKETS).sum(), words[0] | words[1])
     }
 
-    /// Packets and flags, and whether nobody spilled meanwhile.
+    /// Returns packets and flags, and whether no CPU spilled meanwhile.
     fn read(&self, rules: Rules) -> (u64, u64, bool) {
         let (mut packets, mut rest) = self.words();
         if rest & SPILLED == 0 {

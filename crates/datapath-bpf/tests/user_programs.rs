@@ -243,7 +243,7 @@ fn the_example_forwards_between_veths() {
     });
 }
 
-/// The fields that the example knows.
+/// The fields that the example supports.
 const FIELDS: [Field; 10] = [
     Field::EthSrc,
     Field::EthDst,
@@ -343,7 +343,7 @@ fn another_daemon_takes_over_with_another_program() {
     });
 }
 
-/// Looks nothing up itself.
+/// A program without code of its own: it hands every packet to the built-in lookup.
 const HANDS_ON: &str = "#include \"hook_xdp.h\"\n#include \"capabilities.h\"\n\
             CAPABILITIES(ALL_NEEDS, (1u << OP_COUNT) - 1);\n\
             SEC(\"xdp.frags\") int p(struct xdp_md *ctx) {\n\
@@ -368,9 +368,9 @@ fn a_program_may_hand_on_to_ours() {
     });
 }
 
-/// Where XDP does not redirect frames in several buffers no program takes them, whatever its section
-/// says. A kernel that has not heard of them would refuse it, others would refuse its tail call, or
-/// lose the frames.
+/// Where XDP does not redirect frames in several buffers no program takes them, whatever its
+/// section declares. A kernel without support for such programs would refuse the program, others
+/// would refuse its tail call, or lose the frames.
 #[test]
 fn a_programs_section_does_not_decide_whether_it_takes_frames_in_several_buffers() {
     in_namespace_as_root(|| {

@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 type Run = dyn Fn(Packet, &Key, &[Action]) + Send + Sync;
 type Rule = dyn Fn(&Megaflow) -> Option<Refusal> + Send + Sync;
 
-/// The card.
+/// A made-up offload card, controlled by tests.
 pub struct Card {
     tier: Tier,
     clock: Clock,

@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How many of a thousand calls fail, by operation.
+/// Failures per thousand calls, by operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rates {
     /// [`Flows::install`] is refused.
@@ -70,7 +70,7 @@ impl Rates {
     }
 }
 
-/// The wrapper.
+/// A wrapper around a datapath that makes a share of its operations fail.
 pub struct Chaos {
     inner: Arc<dyn Datapath>,
     rates: Rates,

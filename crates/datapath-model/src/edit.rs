@@ -19,7 +19,7 @@ fn be16(data: &[u8], at: usize) -> Option<u16> {
 #[derive(Clone, Debug, Default)]
 struct Frame {
     tags: usize,
-    /// Ethernet type behind tags and SNAP.
+    /// Ethernet type after tags and SNAP.
     kind: u16,
     /// Offset after the type: of the label stack, or of L3.
     after_type: usize,
@@ -40,7 +40,7 @@ struct Ip {
     routed: bool,
 }
 
-/// Looks through at most `tags` VLAN headers.
+/// Finds the headers of a frame, after at most `tags` VLAN headers.
 fn frame(data: &[u8], tags: usize) -> Option<Frame> {
     if data.len() < 14 {
         return None;
@@ -152,7 +152,7 @@ impl Ip {
         Ok(self.l4)
     }
 
-    /// Where the transport checksum is, and whether 0 means "none".
+    /// Offset of the transport checksum, and whether 0 means "none".
     fn checksum_at(&self) -> Option<(usize, bool)> {
         let (header, at, optional) = match (self.proto, self.v6) {
             (6, _) => (20, 16, false),
@@ -184,7 +184,8 @@ fn sum(bytes: &[u8]) -> u64 {
         % 0xffff
 }
 
-/// A stored sum, moved from `before` to `after`; never the zero that means "nothing was summed".
+/// Returns a stored sum, moved from `before` to `after`; never the zero that means "nothing was
+/// summed".
 fn moved(stored: u16, before: u64, after: u64) -> u16 {
     let value = (u64::from(stored) + after + 0xffff - before) % 0xffff;
     if value == 0 { 0xffff } else { value as u16 } // below 65536
@@ -358,7 +359,7 @@ pub(crate) fn set(packet: &mut Packet, tags: usize, set: &Set) -> Edited {
     Ok(())
 }
 
-/// Where the ICMPv6 header of a neighbour message is.
+/// Returns the offset of the ICMPv6 header of a neighbour message.
 fn neighbour(data: &[u8], ip: &Ip) -> Result<usize, Malformed> {
     let at = ip.transport(58, 24)?;
     match (data[at], data[at + 1]) {
@@ -367,7 +368,7 @@ fn neighbour(data: &[u8], ip: &Ip) -> Result<usize, Malformed> {
     }
 }
 
-/// Where the address of the first link-layer option of one of the types `kinds` is.
+/// Returns the offset of the address of the first link-layer option of one of the types `kinds`.
 fn option(data: &[u8], start: usize, end: usize, kinds: &[u8]) -> Option<usize> {
     let mut at = start;
     while at + 2 <= end {
@@ -383,7 +384,7 @@ fn option(data: &[u8], start: usize, end: usize, kinds: &[u8]) -> Option<usize> 
     None
 }
 
-/// Where the outermost label is.
+/// Returns the offset of the outermost label.
 fn label(data: &[u8], f: &Frame) -> Result<usize, Malformed> {
     let there = matches!(f.kind, 0x8847 | 0x8848) && data.len() >= f.after_type + 4;
     if there { Ok(f.after_type) } else { Err(Malformed) }

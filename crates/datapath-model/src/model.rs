@@ -53,7 +53,7 @@ struct InFlight {
     packet: Packet,
     /// Metadata counts; the rest is read from the packet where it is needed.
     key: Key,
-    /// VLAN headers that edits look through.
+    /// Largest number of VLAN headers that edits skip.
     tags: usize,
     cut: Option<u32>,
     passes: u32,
@@ -127,7 +127,7 @@ impl Model {
         *lock(&self.state).drops.entry(reason).or_default() += 1;
     }
 
-    /// `None` when nobody answers.
+    /// Makes an upcall. `None` when there is no upcall handler.
     fn upcall(&self, kind: UpcallKind<'_>, packet: &Packet, key: &Key) -> Option<Actions> {
         let idle = lock(&self.upcallers).pop();
         let mut upcaller = match idle {

@@ -9,7 +9,7 @@ use crate::decode;
 use crate::layout::NO_PORT;
 
 impl Flows {
-    /// One flow.
+    /// Returns one flow.
     pub fn flow(&self, ufid: Ufid) -> Option<Held> {
         let batches = Batches::read(&self.maps);
         let mut inner = self.lock();

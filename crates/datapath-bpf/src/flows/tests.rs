@@ -382,7 +382,7 @@ fn a_slot_that_a_batch_names_is_not_used_again() {
     assert_eq!(flows.flow(last.ufid).unwrap().stats, FlowStats::default());
 }
 
-/// The same when another daemon begins.
+/// A batch of a former daemon stays while another daemon begins.
 #[test]
 fn a_batch_outlives_the_daemon() {
     let flows = table(1024);

@@ -12,7 +12,7 @@ pub fn pin_to_one_cpu() -> usize {
 
 /// The calling thread stays on this CPU.
 pub fn pin_to(cpu: usize) {
-    // SAFETY: cpu_set_t is plain memory, sized as said.
+    // SAFETY: cpu_set_t is plain memory, and its size is passed.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         libc::CPU_SET(cpu, &mut set);
@@ -23,7 +23,7 @@ pub fn pin_to(cpu: usize) {
 /// Two CPUs that this process may run on, the same one twice where there is no other.
 #[allow(dead_code)] // not every file of tests needs it
 pub fn two_cpus() -> [usize; 2] {
-    // SAFETY: cpu_set_t is plain memory, sized as said; 0 stands for this thread, and the
+    // SAFETY: cpu_set_t is plain memory, and its size is passed; 0 stands for this thread, and the
     // process's first one is never pinned.
     let mut cpus = unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();

@@ -70,7 +70,7 @@ pub fn run_entry(
         flags,
         ..Default::default()
     };
-    // SAFETY: the buffers live through the call and are as long as said.
+    // SAFETY: the buffers live through the call and have the lengths that are passed.
     let err = unsafe { libbpf_sys::bpf_prog_test_run_opts(entry.as_raw_fd(), &raw mut opts) };
     if err != 0 {
         return Err(std::io::Error::from_raw_os_error(-err));
