@@ -5,14 +5,14 @@
 //!
 //! 1. *Free*: nothing refers to the slot, and its statistics are zero.
 //! 2. *Published*: the slot is filled and alive, and its number is in the index. Only `dead` is
-//! still written.
+//!    still written.
 //! 3. *Removed*: `dead` is set and the number is taken from the index. Running programs may still
-//! count on the slot, or may be about to put its number into the cache.
+//!    count on the slot, or may be about to put its number into the cache.
 //! 4. One grace period later a running program can have the number only from the cache, and each
-//! program sees that the slot is dead. The statistics are final.
+//!    program sees that the slot is dead. The statistics are final.
 //! 5. The daemon searches the cache and takes the number out. After one more grace period no
-//! program has the number, and the slot is free. If a CPU's batch still names the slot, the slot is
-//! free after that batch was added.
+//!    program has the number, and the slot is free. If a CPU's batch still names the slot, the slot
+//!    is free after that batch was added.
 //!
 //! A new flow that replaces another with the same match takes over its index entry in one store. So
 //! each packet finds one of the two. The packets that the old slot counts until step 4 are added.

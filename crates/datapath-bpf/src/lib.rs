@@ -13,11 +13,11 @@
 //! # Invariants
 //!
 //! * No packet is forwarded by a flow that is half written or was used again: [`flows`] documents
-//! the life of a slot, [`grace`] the waiting for programs.
+//!   the life of a slot, [`grace`] the waiting for programs.
 //! * A lookup never matches wider than [`flow::Match::matches`]: a variant of the programs skips
-//! the flows that it cannot compare ([`variant`]).
+//!   the flows that it cannot compare ([`variant`]).
 //! * A user's own program at XDP ([`object`]) meets no flow beyond its declared capabilities
-//! ([`capabilities`]).
+//!   ([`capabilities`]).
 //! * Bytes from a former daemon ([`pins`]) and from the miss device are checked before use.
 //!
 //! # Which side it errs on

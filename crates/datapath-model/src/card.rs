@@ -40,7 +40,7 @@ struct State {
     heeds_settings: bool,
     hits: u64,
     closed: Option<bool>,
-    /// Names of ports that are no ports of the card.
+    /// Names of interfaces that are not ports of the card.
     foreign: Vec<String>,
     refuse: Arc<Rule>,
     run: Arc<Run>,
@@ -50,7 +50,7 @@ struct State {
 struct Entry {
     flow: Megaflow,
     stats: FlowStats,
-    /// The card forgot it.
+    /// Set when the card forgot the flow.
     is_lost: bool,
 }
 
@@ -104,50 +104,50 @@ impl Card {
         TierSet::of(self.tier)
     }
 
-    /// The card refuses the flows for which `rule` has a reason.
+    /// Makes the card refuse the flows for which `rule` has a reason.
     pub fn refuse(&self, rule: impl Fn(&Megaflow) -> Option<Refusal> + Send + Sync + 'static) {
         self.state().refuse = Arc::new(rule);
     }
 
-    /// The card runs actions by `run`.
+    /// Makes the card run actions by `run`.
     pub fn run_by(&self, run: impl Fn(Packet, &Key, &[Action]) + Send + Sync + 'static) {
         self.state().run = Arc::new(run);
     }
 
-    /// The card has room for this many flows.
+    /// Gives the card room for this many flows.
     pub fn set_capacity(&self, capacity: usize) {
         self.state().capacity = capacity;
     }
 
-    /// Installations take long; see [`OffloadProvider::installs_later`].
+    /// Sets whether installations take long; see [`OffloadProvider::installs_later`].
     pub fn set_slow(&self, is_slow: bool) {
         self.state().is_slow = is_slow;
     }
 
-    /// Ports of this name are no ports of the card, when they are attached next.
+    /// Makes the card treat ports of this name as not its own, when they are attached next.
     pub fn exclude(&self, name: &str) {
         self.state().foreign.push(name.to_owned());
     }
 
-    /// The card takes no port, when ports are attached next.
+    /// Sets whether the card takes no port when ports are attached next.
     pub fn set_gone(&self, is_gone: bool) {
         self.state().is_gone = is_gone;
     }
 
-    /// The card takes ports whatever their `other_config:tier` is, which then speaks of slower
-    /// tiers only.
+    /// Makes the card take ports regardless of their `other_config:tier`, which then concerns
+    /// slower tiers only.
     pub fn ignore_settings(&self) {
         self.state().heeds_settings = false;
     }
 
-    /// The card forgets a flow, as one that is reset. The next sweep notices.
+    /// Makes the card forget a flow, as a card that is reset does. The next sweep notices the loss.
     pub fn lose(&self, ufid: Ufid) {
         if let Some(entry) = self.state().flows.get_mut(&ufid) {
             entry.is_lost = true;
         }
     }
 
-    /// Packets of 100 bytes meet a flow in the card.
+    /// Counts packets of 100 bytes that meet a flow in the card.
     ///
     /// # Panics
     ///
@@ -162,7 +162,7 @@ impl Card {
         stats.used = now;
     }
 
-    /// True when the card has the flow.
+    /// Returns true when the card has the flow.
     pub fn has(&self, ufid: Ufid) -> bool {
         self.state().flows.get(&ufid).is_some_and(|entry| !entry.is_lost)
     }
@@ -177,9 +177,10 @@ impl Card {
         self.state().closed
     }
 
-    /// A packet arrives at a port. Returns it when no flow of the card takes it.
+    /// Simulates a packet's arrival at a port. Returns the packet when no flow of the card takes
+    /// it.
     pub fn receive(&self, port: PortNo, packet: Packet) -> Option<Packet> {
-        // A segment that is still to be cut, or a checksum to be finished, is the host's.
+        // The host handles a segment that is still to be cut, and a checksum to be finished.
         if packet.offload != packet::Offload::default() {
             return Some(packet);
         }

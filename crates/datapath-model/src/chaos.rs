@@ -4,9 +4,9 @@
 //! The contract allows every fault, so each user of a datapath must cope with it:
 //!
 //! * An install or a meter is refused ([`Refusal::Synthetic`]: no real refusal has that name, so
-//! the faults cannot mask real ones).
+//!   the faults cannot mask real ones).
 //! * A megaflow that is to be modified or removed turns out to be gone (it really is removed, with
-//! its statistics).
+//!   its statistics).
 //! * A sweep leaves a megaflow out.
 //! * A packet to be executed is lost.
 //! * An upcall is lost with its packet, or made twice.
@@ -77,7 +77,7 @@ pub struct Chaos {
     dice: Arc<Dice>,
     lost: Arc<AtomicU64>,
     doubled: Arc<AtomicU64>,
-    /// Housekeeping is not to end; it waits for that.
+    /// Set while housekeeping must not end; housekeeping waits until it is clear.
     held_up: AtomicBool,
     waits: AtomicBool,
     /// The action of another thread; see [`Chaos::interrupt`].
@@ -86,7 +86,7 @@ pub struct Chaos {
 
 type Act = Box<dyn FnOnce() + Send>;
 
-/// Decides, and counts.
+/// Decides whether a call fails, and counts the fault.
 struct Dice {
     rng: Mutex<fastrand::Rng>,
     faults: AtomicU64,
@@ -100,7 +100,7 @@ impl Dice {
     }
 }
 
-/// A test that fails is to end.
+/// Longest time that housekeeping is held up, so that a failing test ends.
 const MOST_HELD_UP: Duration = Duration::from_secs(30);
 
 /// The cause in the text of a [`PortError`] that [`Chaos`] made up.
@@ -123,23 +123,24 @@ impl Chaos {
         })
     }
 
-    /// Faults made so far.
+    /// Returns the number of faults made so far.
     pub fn faults(&self) -> u64 {
         self.dice.faults.load(Ordering::Relaxed)
     }
 
-    /// Packets that were lost so far: by [`Packets::execute`], or with their upcall.
+    /// Returns the number of packets that were lost so far: by [`Packets::execute`], or with their
+    /// upcall.
     pub fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
 
-    /// Housekeeping that begins from now on does not end before it may, or half a minute is over:
-    /// to load programs takes long.
+    /// With `held_up`, holds up housekeeping that begins from now on, until a call without it or
+    /// until half a minute is over. This simulates that loading programs takes long.
     pub fn hold_up_housekeeping(&self, held_up: bool) {
         self.held_up.store(held_up, Ordering::Release);
     }
 
-    /// Housekeeping is under way, and held up.
+    /// Returns whether housekeeping is under way and held up.
     pub fn housekeeping_waits(&self) -> bool {
         self.waits.load(Ordering::Acquire)
     }
@@ -150,7 +151,7 @@ impl Chaos {
         *self.other.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(act));
     }
 
-    /// Here the caller may be interrupted, once.
+    /// Runs the action of the other thread, once, at a point where the caller may be interrupted.
     fn let_others(&self) {
         let act = self.other.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(act) = act {
@@ -158,7 +159,7 @@ impl Chaos {
         }
     }
 
-    /// Upcalls that were made twice so far.
+    /// Returns the number of upcalls that were made twice so far.
     pub fn doubled(&self) -> u64 {
         self.doubled.load(Ordering::Relaxed)
     }

@@ -195,7 +195,7 @@ fn store16(data: &mut [u8], at: usize, value: u16) {
     data[at..at + 2].copy_from_slice(&value.to_be_bytes());
 }
 
-/// Makes `change` and moves the checksums that cover what it changed.
+/// Makes `change`, and moves the checksums that cover the changed bytes.
 fn change(packet: &mut Packet, f: &Frame, change: impl FnOnce(&mut [u8])) {
     let before = packet.data().to_vec();
     change(packet.data_mut());

@@ -47,7 +47,7 @@ struct ModelPort {
     sent: Vec<Packet>,
 }
 
-/// A packet with what belongs to it.
+/// A packet with its metadata and the state of its processing.
 #[derive(Clone)]
 struct InFlight {
     packet: Packet,
@@ -87,7 +87,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Model {
-    /// A model without ports that holds at most `limit` megaflows; `seed` is for `sample`.
+    /// Returns a model without ports that holds at most `limit` megaflows. `seed` is for `sample`.
     pub fn new(name: impl Into<String>, clock: Clock, limit: usize, seed: u64) -> Arc<Model> {
         Arc::new(Model {
             name: name.into(),
@@ -113,8 +113,8 @@ impl Model {
         lock(&self.state).used.get(&port).copied().unwrap_or(0)
     }
 
-    /// Takes the frames that were sent to `port` since it was last asked, in order, offload work
-    /// finished. Empty when there is no such port.
+    /// Takes the frames that were sent to `port` since the previous call, in order, with offload
+    /// work finished. Empty when there is no such port.
     pub fn take_sent(&self, port: PortNo) -> Vec<Packet> {
         lock(&self.state)
             .ports
@@ -148,7 +148,7 @@ impl Model {
         Some(actions)
     }
 
-    /// Lookup, statistics, actions.
+    /// Looks up a packet, updates the statistics and runs the actions.
     fn forward(&self, mut p: InFlight) {
         p.key = p.fresh_key();
         let found = {
@@ -198,7 +198,7 @@ impl Model {
         }
     }
 
-    /// One action; `Err` ends the packet.
+    /// Runs one action; `Err` ends the packet.
     fn one(&self, p: &mut InFlight, action: &Action) -> Result<(), DropReason> {
         let malformed = |_: Malformed| DropReason::Malformed;
         match action {
@@ -286,8 +286,8 @@ impl Model {
         Ok(())
     }
 
-    /// Finishes what is left to a device and puts the frames on the port's list: all of them, or
-    /// none and the reason.
+    /// Finishes the work that is left to a device and puts the frames on the port's list: either
+    /// all of them, or none, with the reason.
     fn send(&self, port: PortNo, packet: Packet) {
         let mut state = lock(&self.state);
         let reason = match (state.ports.get_mut(&port), netdev::finish::finish(&packet)) {
@@ -312,7 +312,7 @@ impl Model {
 }
 
 impl ModelPort {
-    /// The most bytes that a frame like `frame` may have here.
+    /// Returns the largest size in bytes that a frame like `frame` may have here.
     fn longest(&self, frame: &Packet) -> usize {
         let tagged = matches!(frame.data().get(12..14), Some([0x81, 0x00] | [0x88, 0xa8]));
         self.mtu + 14 + if tagged { 4 } else { 0 }
