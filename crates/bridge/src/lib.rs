@@ -2,14 +2,14 @@
 //! Bridges: OpenFlow tables, groups, meters and learning; translation of packets into
 //! megaflows; upcalls and revalidation. (OVS: ofproto and ofproto-dpif.)
 //!
-//! # Who runs where
-//! One *control thread* owns all mutable state (`Switch`): tables, groups, ports,
-//! connections. After each change it publishes an immutable `Snapshot`. *Packet threads*
-//! translate on the newest snapshot in upcalls; one *revalidator thread* sweeps statistics
-//! and translates again when the snapshot changed. What packets change (rule statistics, MAC
-//! tables, learned flows, packet-ins) goes through atomics, short locks, or the channel of
-//! [`event`]; packet threads wait for the control thread only where packets make flows (`learn`),
-//! and not for long.
+//! # Threads
+//! One *control thread* owns all mutable state (`Switch`): tables, groups, ports, connections.
+//! After each change it publishes an immutable `Snapshot`. *Packet threads* translate on the
+//! newest snapshot in upcalls. One *revalidator thread* sweeps statistics and translates again
+//! when the snapshot has changed. Packets change rule statistics, MAC tables, learned flows and
+//! packet-ins; these changes go through atomics, short locks, or the channel of [`event`].
+//! Packet threads wait for the control thread only where packets make flows (`learn`), and for a
+//! short time.
 //!
 //! ```text
 //! control thread:  Switch ── publish ──▶ Snapshot

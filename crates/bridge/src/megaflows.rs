@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the switch knows of each megaflow that it installed (OVS: udpif keys).
+//! The switch's record of each megaflow that it installed (OVS: udpif keys).
 //!
-//! A datapath knows a megaflow's match and actions; the switch also knows what the
-//! megaflow's packets mean ([`Effect`]s), on which snapshot it was translated, and how many of
-//! its packets were credited already. The store is sharded by identity: packet threads
-//! insert, the revalidator visits, and neither holds a lock for longer than one entry takes.
+//! A datapath holds a megaflow's match and actions. The switch also holds the meaning of the
+//! megaflow's packets ([`Effect`]s), the snapshot on which it was translated, and the number of its
+//! packets that are credited already. The store is sharded by identity: packet threads insert, the
+//! revalidator visits, and neither holds a lock for longer than one entry takes.
 
 use crate::effect::Effect;
 use crate::recirc::RecircRef;
@@ -30,20 +30,20 @@ pub const MANY: usize = 64;
 pub struct Entry {
     /// The datapath's number of the port.
     pub in_port: PortNo,
-    /// What the megaflow matches, with the datapath's `in_port` and `recirc_id`. Its key,
-    /// zero where the mask is clear, stands for every packet of the megaflow: it is
-    /// translated again when the snapshot changes. Compressed, as a megaflow matches few of
-    /// the key's 30 words and there may be 200,000.
+    /// The megaflow's match, with the datapath's `in_port` and `recirc_id`. Its key, zero where the
+    /// mask is clear, stands for every packet of the megaflow: the key is translated again when the
+    /// snapshot changes. Compressed, as a megaflow matches few of the key's 30 words and there may
+    /// be 200,000 megaflows.
     pub matching: MiniMatch,
-    /// What the datapath does.
+    /// Actions that the datapath runs on each packet of the megaflow.
     pub actions: Actions,
-    /// What its packets mean.
+    /// Changes of the switch's state that follow from packets of the megaflow.
     pub effects: Vec<Effect>,
     /// Recirculation ids that the actions use.
     pub recirc: Vec<RecircRef>,
-    /// Datapath statistics that were credited.
+    /// Datapath statistics that were credited already: the next pass credits only the difference.
     pub credited: FlowStats,
-    /// When it was installed.
+    /// Time of installation.
     pub created: Millis,
     /// Version of the snapshot that it was translated on.
     pub version: u64,
@@ -150,21 +150,21 @@ impl Megaflows {
         shards::prefetch(flows, |n| self.locked(n), |shard, ufid| shard.contains_key(&ufid));
     }
 
-    /// Adds; false (and `entry` is dropped) when the identity is there already. `passes` are those
-    /// that have begun.
+    /// Adds an entry; returns false (and drops `entry`) when the identity is there already.
+    /// `passes` counts the passes that have begun.
     pub fn insert(&self, ufid: Ufid, mut entry: Entry, passes: &AtomicU64) -> bool {
         let mut shard = self.shard(ufid);
         if shard.contains_key(&ufid) {
             return false;
         }
-        // Under the lock, behind the removal of one that was there before: a pass that has swept
-        // that one is seen to have begun.
+        // The lock orders this after the removal of an earlier entry of the same identity. If a
+        // pass has swept that entry, the count read here includes the pass.
         entry.seen = passes.load(Ordering::Acquire);
         *self.ports().entry(entry.in_port).or_default() += 1;
         shard.insert(ufid, entry);
         let is_first = self.len.fetch_add(1, Ordering::Relaxed) == 0;
-        // Who asks for the version of the snapshot after this sees one that was published before
-        // its publisher found no megaflows (`SlowPath::may_be_stale`).
+        // A thread that reads the snapshot's version after this fence sees each version that was
+        // published before its publisher found no megaflows (`SlowPath::may_be_stale`).
         fence(Ordering::SeqCst);
         drop(shard);
         if is_first {
@@ -173,7 +173,7 @@ impl Megaflows {
         true
     }
 
-    /// Removes.
+    /// Removes the megaflow `ufid` and returns its entry; `None` when there is none.
     pub fn remove(&self, ufid: Ufid) -> Option<Entry> {
         let removed = self.shard(ufid).remove(&ufid);
         if let Some(entry) = &removed {

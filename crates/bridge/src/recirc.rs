@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Frozen pipelines: where translation goes on when a packet comes back to the tables.
+//! Frozen pipelines: the state from which translation continues when a packet comes back to the
+//! tables.
 //!
-//! Some actions cannot be translated to the end in one go: what is under a popped MPLS stack,
-//! or the hash that a datapath computes, is not known yet. Translation then *freezes*: it
-//! stores what is left to do as a [`FrozenState`], and emits [`datapath::Action::Recirc`] with
-//! the state's id. The datapath extracts the packet's key anew, sets `recirc_id` in it and looks
-//! it up; the miss is translated from the frozen state.
+//! Some actions cannot be translated to the end in one go: the headers under a popped MPLS stack,
+//! or the hash that a datapath computes, are unknown at that time. Translation then *freezes*: it
+//! stores the remaining steps as a [`FrozenState`], and emits [`datapath::Action::Recirc`] with the
+//! state's id. The datapath extracts the packet's key again, sets `recirc_id` in it and looks it
+//! up. The miss is translated from the frozen state.
 //!
 //! # Invariants
 //! - Equal states have equal ids while one of them lives. Translating a megaflow again
 //!   therefore gives equal actions, and the revalidator sees that nothing changed.
-//! - An id lives as long as some [`RecircRef`] to it: megaflows own those of the
-//!   recirculations they contain. The last [`RETIRED`] states without a reference can still be
-//!   looked up, for packets that are between the two lookups while their megaflow goes.
+//! - An id lives as long as some [`RecircRef`] to it: megaflows own the references to the
+//!   recirculations that they contain. The last [`RETIRED`] states without a reference can still be
+//!   looked up, for packets that are between the two lookups while their megaflow is removed.
 //! - Ids are not reused until the 32-bit counter has gone round.
 //!
 //! Any thread may call; each call takes one short lock.
@@ -39,7 +40,7 @@ pub struct FrozenStep {
     pub actions: Vec<Action>,
 }
 
-/// What a packet-in needs that is not in the packet's key.
+/// Data of a packet-in that the packet's key does not hold.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FrozenPacketIn {
     /// Data of `controller(userdata=...)`.
@@ -62,11 +63,11 @@ pub struct FrozenState {
     pub stack: Vec<StackEntry>,
     /// The action set.
     pub action_set: Vec<Action>,
-    /// What is left to do, first to last.
+    /// Steps that remain to be run, first to last.
     pub steps: Vec<FrozenStep>,
-    /// The packet comes into the bridge: what to do is for `table` to say, and there are no steps.
+    /// The packet enters the bridge: `table` decides the actions, and there are no steps.
     pub enters: bool,
-    /// The datapath has hashed the packets that come back: their `dp_hash` counts.
+    /// The datapath has hashed the packets that come back: their `dp_hash` is valid.
     pub hashed: bool,
     /// For states that only carry a packet-in's metadata.
     pub packet_in: Option<FrozenPacketIn>,
@@ -75,9 +76,9 @@ pub struct FrozenState {
 /// One entry of the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StackEntry {
-    /// Right-aligned.
+    /// Value that was pushed, right-aligned in the 128 bits.
     pub value: u128,
-    /// How many bits were pushed.
+    /// Number of bits that were pushed.
     pub bits: u16,
 }
 
@@ -193,7 +194,7 @@ fn lock(inner: &Mutex<Inner>) -> MutexGuard<'_, Inner> {
 }
 
 impl RecircTable {
-    /// Empty.
+    /// Returns a table without states.
     pub fn new() -> RecircTable {
         RecircTable::default()
     }

@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Revalidation: megaflows kept true to the tables, and their statistics brought home.
+//! Revalidation: keeps megaflows in agreement with the tables, and credits their statistics.
 //!
-//! One pass ([`SlowPath::pass`]) does, for every megaflow: credit what the datapath counted
-//! since the last pass to rules, tables, groups and MAC entries; when the snapshot has
-//! changed since it was translated, translate it again and keep it, change its actions, or
-//! remove it; remove it when it was idle too long. Passes run on one thread
-//! ([`Revalidator`]) every `max-revalidator` milliseconds and soon after each publication,
-//! and on the control thread when someone asks for exact statistics or the clock is warped.
+//! One pass ([`SlowPath::pass`]) visits every megaflow. It credits the datapath's counts since the
+//! last pass to rules, tables, groups and MAC entries. When the snapshot has changed since the
+//! megaflow was translated, the pass translates it again and keeps it, changes its actions, or
+//! removes it. It removes a megaflow that was idle too long. Passes run on one thread
+//! ([`Revalidator`]) every `max-revalidator` milliseconds and soon after each publication. They run
+//! on the control thread when a caller requests exact statistics or the clock is warped.
 //!
-//! A pass over many megaflows costs milliseconds, nearly all of them waiting for memory. Where
-//! the database does not say how long may pass between two, they become rarer by what they cost
-//! (`RevalidatorState::pause`), up to [`LONGEST_PAUSE`] apart; never while tables change, or while
-//! megaflows may have to make room (`Room`). They cost the packets something, too, whose CPUs had
-//! the counts that a pass reads for themselves. Who asks for statistics meanwhile is a reason for a pass
-//! ([`crate::switch::Switch::collect_statistics`]).
+//! A pass over many megaflows costs milliseconds, nearly all of them waiting for memory. A pass
+//! also slows packet processing, as it moves the counters that it reads out of the caches of the
+//! packet CPUs. Where the database does not set the interval, the interval grows with the cost of a
+//! pass (`RevalidatorState::pause`), up to [`LONGEST_PAUSE`]; it does not grow while tables change,
+//! or while megaflows may have to make room (`Room`). A request for statistics in the meantime
+//! triggers a pass ([`crate::switch::Switch::collect_statistics`]).
 //!
-//! A megaflow that the datapath has and the switch does not know (made by hand, or left by the
-//! daemon before) is *explained*: its match is translated, and when that agrees it is kept with
-//! the translation's actions, else it is removed. What it counted before goes to the rules that
-//! it now stands for.
+//! A megaflow that the datapath has and the switch has no record of (made by hand, or left by the
+//! previous daemon) is *explained*: its match is translated. If the translation agrees, the
+//! megaflow is kept with the translation's actions, else it is removed. Its earlier counts are
+//! credited to the rules that it now stands for.
 //!
-//! What errs on which side: a megaflow whose new mask has a bit that the old one lacks is
-//! removed, as other packets of it may now get other actions; one whose new mask is narrower
-//! is kept though it is too specific. A megaflow is stale for as long as it takes until the
-//! next pass comes to it (milliseconds).
+//! Errors are on the safe side. A megaflow whose new mask has a bit that the old one lacks is
+//! removed, as other packets of it may now get other actions. A megaflow whose new mask is narrower
+//! is kept though it is too specific. A megaflow is stale until the next pass comes to it
+//! (milliseconds).
 
 use crate::effect::{self, Effect};
 use crate::megaflows::{self, Entry};
@@ -48,7 +48,7 @@ pub struct RevalidatorState {
     pub max_idle: AtomicU64,
     /// `max-revalidator`, milliseconds between passes.
     pub interval: AtomicU64,
-    /// The database says so: passes are not made rarer.
+    /// The database sets `max-revalidator`: the interval between passes does not grow.
     pub is_interval_given: AtomicBool,
     /// `flow-limit`.
     pub configured_limit: AtomicU64,
@@ -62,13 +62,14 @@ pub struct RevalidatorState {
     pub average_flows: AtomicU64,
     /// Version that every megaflow was checked against.
     pub done_version: AtomicU64,
-    /// No passes (`revalidator/pause`).
+    /// Passes are suspended (`revalidator/pause`).
     pub paused: AtomicBool,
-    /// Rules go when they were not used for some seconds: that has to be known in time.
+    /// Some rules have timeouts of a few seconds: their last use must be credited in time.
     pub is_awaited: AtomicBool,
-    /// Who asks for a pass since a port is pressed.
+    /// Limits the rate of the passes that are requested because a port is pressed.
     pub(crate) pressed: OncePer,
-    /// Start of the last finished pass: what packets did before is credited.
+    /// Start of the last finished pass, in milliseconds: everything that packets did earlier is
+    /// credited.
     credited: AtomicI64,
 }
 
@@ -96,21 +97,22 @@ impl Default for RevalidatorState {
 pub const LONGEST_PAUSE: Duration = Duration::from_secs(4);
 /// The same while rules have timeouts, which count in seconds.
 const LONGEST_AWAITED: Duration = Duration::from_secs(2);
-/// The rate at which megaflows come is that over so long, or longer.
+/// Shortest time over which the rate of new megaflows is measured.
 const LOOK: Duration = Duration::from_millis(100);
-/// A pass may take one part in so many of the time.
+/// Passes take at most one part in this many of the thread's time.
 const SHARE: u32 = 400;
 
-/// Between two passes, whatever is asked for: to be woken for each rule of a burst would take longer
-/// than the passes.
+/// Shortest time between two passes, whatever is requested: to wake up for each rule of a burst
+/// would take longer than the passes.
 const LEAST_REST: Duration = Duration::from_millis(1);
-/// Milliseconds from one pass to another while a port is pressed.
+/// Milliseconds between two passes while a port is pressed.
 const PRESSED: u64 = 250;
-/// No length of a pass.
+/// Value of `RevalidatorState::cost` before the first full pass.
 const UNKNOWN: u64 = u64::MAX;
-/// About what it takes to have another thread do something and to be told that it is done.
+/// About the time that it takes to hand work to another thread and to receive the notice that the
+/// work is done.
 const SHORT: Duration = Duration::from_micros(50);
-/// So many megaflows may take a pass that short.
+/// Highest number of megaflows for which a pass may be taken to last [`SHORT`] at most.
 const FEW_ENOUGH: usize = 32;
 
 impl RevalidatorState {
@@ -120,19 +122,19 @@ impl RevalidatorState {
         (ns != UNKNOWN).then(|| Duration::from_nanos(ns))
     }
 
-    /// How long it takes at most, as far as is known, until the thread has made a pass that is
-    /// asked for now: one may be under way, and is rested from.
+    /// Returns an upper estimate of the time until the thread has made a pass that is requested
+    /// now: another pass may be under way, followed by its rest.
     pub(crate) fn until_passed(&self) -> Duration {
         let cost = self.last_pass().unwrap_or_default();
         cost.saturating_mul(2).saturating_add(cost.max(LEAST_REST))
     }
 
-    /// Every megaflow was checked against snapshot `version`.
+    /// Returns true when every megaflow was checked against snapshot `version`.
     pub(crate) fn is_done(&self, version: u64) -> bool {
         self.done_version.load(Ordering::Acquire) >= version
     }
 
-    /// What packets did before is credited.
+    /// Returns the time up to which everything that packets did is credited.
     pub(crate) fn credited(&self) -> Millis {
         Millis(self.credited.load(Ordering::Acquire))
     }
@@ -141,8 +143,8 @@ impl RevalidatorState {
         Duration::from_millis(self.interval.load(Ordering::Relaxed).max(100))
     }
 
-    /// The time from a pass that took `cost` to the next one, when nothing happens; `is_tight`:
-    /// there is hardly room for another megaflow.
+    /// Returns the time from a pass that took `cost` to the next one when nothing happens.
+    /// `is_tight` means that there is hardly room for another megaflow.
     fn pause(&self, cost: Duration, is_tight: bool) -> Duration {
         let interval = self.interval();
         if is_tight || self.is_interval_given.load(Ordering::Relaxed) {
@@ -157,9 +159,10 @@ impl RevalidatorState {
 /// Whether the datapath may have megaflows that the switch does not know.
 #[derive(Debug)]
 pub(crate) struct UnknownFlows {
-    /// How often there was a reason to think so.
+    /// Number of times that there was a reason to expect such megaflows.
     expected: AtomicU64,
-    /// How many of these reasons there were when a pass began that has dealt with all it found.
+    /// Number of these reasons at the start of the last pass that has dealt with all the megaflows
+    /// it found.
     met: AtomicU64,
 }
 
@@ -175,7 +178,7 @@ impl UnknownFlows {
         self.expected.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Reasons by now, for [`UnknownFlows::met`].
+    /// Returns the number of reasons up to now, for [`UnknownFlows::met`].
     fn expected(&self) -> u64 {
         self.expected.load(Ordering::Acquire)
     }
@@ -190,7 +193,7 @@ impl UnknownFlows {
     }
 }
 
-/// What to do with megaflows beyond crediting them.
+/// Work of a pass in addition to crediting statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pass {
     /// Credit only.
@@ -201,12 +204,12 @@ pub enum Pass {
     Purge,
 }
 
-/// So many megaflows are visited in a few milliseconds.
+/// Up to this many megaflows are visited in a few milliseconds.
 const FEW: usize = 2000;
-/// Megaflows that a pass gives new actions at once.
+/// Number of megaflows whose actions a pass changes in one call of the datapath.
 const MODIFIED_AT_ONCE: usize = 64;
 
-/// What one pass goes by.
+/// Input of one pass, the same for all its megaflows.
 struct Round<'a> {
     snapshot: &'a Arc<Snapshot>,
     version: u64,
@@ -232,9 +235,9 @@ impl SlowPath {
         self.pass_alone(what, &one_at_a_time);
     }
 
-    /// Brings statistics home if that is a short matter: not when another pass runs, and not
-    /// when there are many megaflows. For a thread that must not wait. Tells the time up to
-    /// which everything that packets did is credited.
+    /// Credits statistics if that takes a short time: not when another pass runs, and not when
+    /// there are many megaflows. For a thread that must not wait. Returns the time up to which
+    /// everything that packets did is credited.
     pub fn collect(&self) -> Millis {
         let few = self.megaflows.len() <= FEW;
         if let Some(alone) = self.passing.try_lock().ok().filter(|_| few) {
@@ -331,9 +334,11 @@ impl SlowPath {
             self.unknown_flows.met(expected);
         }
         if what != Pass::Statistics && self.megaflows.len() > known - doomed.len() {
-            // In our store but not in the datapath for two passes: flushed there. (Missing in
-            // one it may be on its way there, or out of our store by who removed it there; a thread
-            // that takes so long to install one makes it a stranger.)
+            // The megaflow is in our store but has been missing in the datapath for two passes: it
+            // was flushed there. (One pass is not enough: the megaflow may be on its way to the
+            // datapath, or the thread that removed it there may be about to remove it here. If a
+            // thread takes longer than two passes to install a megaflow, the megaflow becomes an
+            // unknown one.)
             for ufid in self.megaflows.select(|e| e.seen + 1 < number) {
                 self.megaflows.remove(ufid);
                 self.unknown_flows.expect();
@@ -568,14 +573,14 @@ impl Revalidator {
 impl Drop for Revalidator {
     fn drop(&mut self) {
         self.wakeup.stop();
-        // The revalidator first: the other thread ends behind it.
+        // The revalidator is joined first: the housekeeping thread ends after it.
         for thread in self.threads.drain(..).rev() {
             let _ = thread.join(); // a panic there was reported on stderr
         }
     }
 }
 
-/// Between two looks when there has been no megaflow for [`QUIET_ROUNDS`].
+/// Time between two checks when there has been no megaflow for [`QUIET_ROUNDS`].
 const LONG_SLEEP: Duration = Duration::from_secs(5);
 /// Looks after the last megaflow went: what it left is tidied up by then.
 const QUIET_ROUNDS: u32 = 4;
@@ -594,8 +599,8 @@ impl Room {
         Room { looked: now, flows: 0, rate: 0.0 }
     }
 
-    /// True when `flows` may come to `limit` before a pass that is made when nothing happens: seven
-    /// eighths of it are there, or all would be at the rate at which they came of late.
+    /// Returns true when `flows` may reach `limit` before the next regular pass: seven eighths of
+    /// the limit are reached, or the limit would be reached at the recent rate of new megaflows.
     fn is_tight(&mut self, now: Instant, flows: usize, limit: usize) -> bool {
         let elapsed = now.duration_since(self.looked);
         if elapsed >= LOOK {
@@ -607,8 +612,8 @@ impl Room {
     }
 }
 
-/// The datapath's housekeeping, each time that it is `due`: it may take a tenth of a second, as
-/// programs are loaded there, and no megaflow is to be stale for so long.
+/// Runs the datapath's housekeeping each time that it is `due`. It has a thread of its own: loading
+/// programs may take a tenth of a second, and no megaflow may be stale for that long.
 fn keep_house(slow: &SlowPath, due: &Receiver<()>) {
     while due.recv().is_ok() {
         if let Some(datapath) = slow.datapath() {
@@ -641,7 +646,7 @@ fn run(slow: &SlowPath, housekeeping: &SyncSender<()>) {
             let limit = slow.flow_limit.load(Ordering::Relaxed);
             let is_tight = room.is_tight(start, slow.megaflows.len(), limit);
             let pause = slow.revalidator.pause(cost, is_tight);
-            // Waking up is never exact.
+            // The time of a wakeup is never exact.
             !slow.megaflows.is_empty() && start.duration_since(passed) + interval / 4 >= pause
         };
         let something_to_do =
@@ -650,10 +655,10 @@ fn run(slow: &SlowPath, housekeeping: &SyncSender<()>) {
             slow.pass(Pass::Full);
             (passed, cost) = (start, start.elapsed());
             slow.wakeup.notify_done();
-            // A burst of flow mods then costs few passes, and half of the time at most.
+            // The rest limits a burst of flow mods to few passes, and to half of the time at most.
             std::thread::sleep(cost.max(LEAST_REST));
         }
-        // Behind the pass, which somebody may wait for, and not with each of a burst.
+        // After the pass, as a thread may wait for the pass; and not after each pass of a burst.
         if maintained.elapsed() >= interval {
             maintained = Instant::now();
             let _ = housekeeping.try_send(()); // or it is at it, and again is in the channel

@@ -9,12 +9,12 @@ use openflow::message::FlowFlags;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-/// The time of the last of some events, which any thread may tell of, in any order.
+/// The time of the latest of some events, which any thread may report, in any order.
 #[derive(Debug, Default)]
 pub struct Latest(AtomicI64);
 
 impl Latest {
-    /// The first was at `time`.
+    /// Returns a value whose first event was at `time`.
     pub fn new(time: Millis) -> Latest {
         Latest(AtomicI64::new(time.0))
     }
@@ -98,9 +98,9 @@ impl Timeouts {
     }
 }
 
-/// One rule. Immutable but for counters, timeouts and when it was last learned: a modification makes
-/// a new `Rule` that shares [`Rule::stats`] with the old one. There may be millions: nothing is kept
-/// here that can be told from the rest.
+/// One rule. Immutable but for counters, timeouts and the time when it was last learned: a
+/// modification makes a new `Rule` that shares [`Rule::stats`] with the old one. There may be
+/// millions of rules, so no field holds a value that can be computed from the others.
 #[derive(Debug)]
 pub struct Rule {
     /// Unique among all rules of the process.
@@ -109,11 +109,11 @@ pub struct Rule {
     pub table: u8,
     /// Higher wins.
     pub priority: u16,
-    /// What it matches (`in_port` is an OpenFlow port).
+    /// Match of the rule; its `in_port` is an OpenFlow port.
     pub matching: MiniMatch,
     /// OpenFlow cookie.
     pub cookie: u64,
-    /// Timeouts.
+    /// Idle and hard timeout, in seconds; 0 means none.
     pub timeouts: Timeouts,
     /// For eviction; higher stays longer.
     pub importance: u16,
@@ -126,7 +126,7 @@ pub struct Rule {
     /// When its actions last changed, or a `learn` action last made it as it is (hard timeout counts
     /// from here, as in OVS).
     pub modified: Latest,
-    /// What it does.
+    /// Actions that the rule applies to a packet.
     pub actions: Actions,
     /// `actions` has conjunctive clauses: the rule matches only as part of a conjunctive match.
     pub is_conjunctive: bool,
@@ -212,19 +212,20 @@ pub(crate) fn is_conjunctive(actions: &[openflow::Action]) -> bool {
     actions.iter().any(|a| conjunction(a).is_some())
 }
 
-/// True when a match asks for what the datapath tells of frozen packets, which is the switch's own,
-/// but for "not frozen".
+/// Returns true when a match asks for a field that the datapath sets in frozen packets
+/// (`recirc_id`, `dp_hash`). These fields are the switch's own; only a match on "not frozen" is
+/// allowed.
 pub(crate) fn matches_frozen(matching: &flow::Match) -> bool {
     let id = flow::Field::RecircId;
     let not_frozen = matching.is_any(id) || matching.is_exact(id) && matching.value(id) == 0;
     !(not_frozen && matching.is_any(flow::Field::DpHash))
 }
 
-/// What the rule that forwards for absent controllers ranks by ("fail open"), as in OVS.
+/// Rank of the rule that forwards for absent controllers ("fail open"), as in OVS.
 const FAIL_OPEN: u32 = 0xf0_f0f0;
 
-/// What a rule ranks by in its table: hidden rules above every OpenFlow priority, but for those
-/// of [`INTERNAL_TABLE`], which no other rules share.
+/// Returns the rank of a rule in its table: hidden rules are above every OpenFlow priority, but for
+/// the rules of [`INTERNAL_TABLE`], which holds no other rules.
 pub(crate) fn rank(table: u8, priority: u16, hidden: bool) -> u32 {
     let above = if hidden && table != INTERNAL_TABLE { FAIL_OPEN - u32::from(u16::MAX) } else { 0 };
     above + u32::from(priority)

@@ -48,7 +48,7 @@ impl Snapshot {
 /// One bridge.
 #[derive(Clone, Debug)]
 pub struct BridgeView {
-    /// Name.
+    /// Name of the bridge in the database, unique in the switch.
     pub name: String,
     /// OpenFlow tables, [`TABLES`] of them.
     pub tables: TableArray,
@@ -56,19 +56,19 @@ pub struct BridgeView {
     pub ports: Arc<HashMap<PortNo, PortView>>,
     /// Bundles (rows of the Port table), that NORMAL forwards between.
     pub bundles: Arc<Vec<BundleView>>,
-    /// Groups.
+    /// Groups by OpenFlow group id.
     pub groups: Arc<HashMap<u32, Arc<Group>>>,
     /// OpenFlow meter id to datapath meter id.
     pub meters: Arc<HashMap<u32, u32>>,
     /// Learned MAC addresses, shared by all snapshots of the bridge.
     pub macs: Arc<MacTable>,
-    /// Settings.
+    /// Settings of the bridge from the database.
     pub config: BridgeConfig,
 }
 
-/// All tables of a bridge. A clone shares them, and a change copies only the few tables next
-/// to the changed one: snapshots are made for each flow mod that a barrier follows. There are three
-/// levels, so that there is little next to it: references are counted to all that is copied.
+/// All tables of a bridge. A clone shares them, and a change copies only the few tables next to the
+/// changed one, as a snapshot is made for each flow mod that a barrier follows. Three levels keep
+/// the number of neighbours low: a copy counts a reference to each of them.
 #[derive(Clone, Debug)]
 pub struct TableArray(Vec<Block>);
 
@@ -123,7 +123,7 @@ pub struct TableView {
     pub rules: Classifier<Rule>,
     /// Its counters.
     pub stats: Arc<TableStats>,
-    /// What happens on a miss.
+    /// Handling of a packet that no rule of the table matches.
     pub miss: TableMiss,
 }
 
@@ -181,13 +181,13 @@ pub struct PortView {
     pub is_patch: bool,
     /// Its bundle: place in [`BridgeView::bundles`].
     pub bundle: Option<usize>,
-    /// What controllers want of the port.
+    /// Port configuration bits as controllers set them (OFPPC_*).
     pub config: PortConfig,
     /// May carry traffic (admin and link up).
     pub up: bool,
     /// Live, for fast failover groups.
     pub live: bool,
-    /// Of a bond's members the one that carries its traffic; always false without a bond.
+    /// True for the member of a bond that carries the bond's traffic; always false without a bond.
     pub is_active: bool,
     /// MTU in bytes.
     pub mtu: u32,
@@ -226,9 +226,9 @@ pub enum PriorityTags {
 /// A row of the Port table: one interface, or several in a bond.
 #[derive(Clone, Debug, Default)]
 pub struct BundleView {
-    /// Name.
+    /// Name of the row of the Port table.
     pub name: String,
-    /// Mode.
+    /// VLAN mode of the port (`vlan_mode` in the database).
     pub mode: VlanMode,
     /// Access, native or tunnel VLAN; 0 for none.
     pub tag: u16,

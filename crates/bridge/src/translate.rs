@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Translation: from a packet's key to the megaflow that it belongs to.
 //!
-//! # What it is
+//! # Task
 //! [`translate`] runs the OpenFlow pipeline of a bridge (tables, groups, NORMAL, patch ports
-//! into other bridges) on a key, symbolically: instead of changing and sending a packet it
-//! writes down the datapath actions that will, which bits of the key it looked at (the
-//! [`Mask`]), and what else follows from such packets ([`Effect`]s). It reads one immutable
+//! into other bridges) on a key, symbolically: it neither changes nor sends a packet. Its result
+//! is the datapath actions that do so, the bits of the key that the result depends on (the
+//! [`Mask`]), and the other consequences of such packets ([`Effect`]s). It reads one immutable
 //! [`Snapshot`] and the MAC tables, and changes nothing but the [`RecircTable`].
 //!
 //! # Soundness
@@ -17,24 +17,25 @@
 //!
 //! - a field that is read, or written under a condition, makes its prerequisites exact
 //!   (`Field::unwildcard`), whatever the packet's protocols are;
-//! - what an emitted set action changes is exact in the bits that it changes: whether it is
-//!   emitted depends on the packet's old value;
+//! - the bits that an emitted set action changes are exact: the packet's old value decides whether
+//!   the action is emitted;
 //! - headers that move in the key (VLAN and MPLS push and pop) are exact before they move,
 //!   also those that are absent;
 //! - registers, metadata and the like never come from the packet; their mask bits are cleared
 //!   at the end (`finish`).
 //!
-//! What a datapath tells through a frozen pipeline (`dp_hash`) is a field like any other.
+//! A value that a datapath passes through a frozen pipeline (`dp_hash`) is a field like any other.
 //!
-//! Revalidation translates a megaflow's key, which has zeros where the mask has: it is one of the
-//! keys that agree under the mask, though of no packet. So no decision is made by what a bit
-//! outside the mask would say of the bits in it (a VLAN header without TPID, a hash of 0).
+//! Revalidation translates a megaflow's key, which has zeros where the mask has zeros. This key is
+//! one of the keys that agree under the mask, though it may be the key of no packet. So no decision
+//! about the bits in the mask may use a bit outside the mask (a VLAN header without TPID, or a
+//! hash of 0).
 //!
 //! # Parts
-//! | module | what |
+//! | module | contents |
 //! |---|---|
-//! | `context` | the state of one translation; reports; tables and recursion |
-//! | `actions` | the list of actions, the action set, clones, branches |
+//! | `context` | state of one translation; reports; tables and recursion |
+//! | `actions` | list of actions, action set, clones, branches |
 //! | `fields` | set, move, push, pop, TTLs, MPLS and VLAN headers |
 //! | `commit` | datapath actions for what changed since the last output |
 //! | `output` | ports, flooding, patch ports, controllers |
@@ -45,7 +46,7 @@
 //! | `hash` | hashes for groups, multipath, bundle |
 //! | `freeze` | freezing and thawing |
 //!
-//! # What errs where
+//! # Errors
 //! Translation never fails half-way: an error (a loop, too many resubmits) gives a megaflow
 //! that drops, with a mask as sound as any, so that an erring pipeline costs no CPU.
 
@@ -83,18 +84,18 @@ use openflow::action::Action;
 use packet::Packet;
 use std::sync::Arc;
 
-/// How many steps back to a table that is not behind the present one (in another bridge, too),
-/// groups and branches may nest. Steps forward do not count, as in OVS: a pipeline may have as many
-/// tables as there are, one behind the other.
+/// Highest nesting of groups, branches and steps back: a step back leads to a table that does not
+/// come after the present one (in another bridge, too). Steps forward do not count, as in OVS: a
+/// pipeline may have as many tables as there are, one after the other.
 pub const MAX_DEPTH: u32 = 64;
-/// How many table lookups by resubmit one translation may make.
+/// Highest number of table lookups by resubmit in one translation.
 pub const MAX_RESUBMITS: u32 = MAX_DEPTH * MAX_DEPTH;
-/// How many buckets the groups may have that one translation runs, each group counted as often as
-/// it runs. So many may be asked whether they are live, too.
+/// Highest number of buckets in the groups that one translation runs, each group counted as often
+/// as it runs. Also the highest number of liveness checks of buckets.
 pub const MAX_BUCKETS: u32 = 16 * MAX_RESUBMITS;
-/// How many datapath actions (nested ones included) one translation may give.
+/// Highest number of datapath actions (nested ones included) that one translation may give.
 pub const MAX_ACTIONS: usize = 4096;
-/// How many bytes the stack may hold.
+/// Highest number of bytes that the stack may hold.
 pub const MAX_STACK_BYTES: usize = 65_536;
 
 /// Whether [`Translation::effects`] is wanted.
@@ -107,9 +108,9 @@ pub enum EffectsMode {
     Suppress,
 }
 
-/// What to translate.
+/// Input of a translation.
 pub struct Request<'a> {
-    /// The switch.
+    /// Snapshot of the switch to translate on.
     pub snapshot: &'a Snapshot,
     /// Bridge that the packet is in.
     pub bridge: BridgeIndex,
@@ -182,18 +183,17 @@ pub enum TranslationError {
     TooManyMplsLabels,
 }
 
-/// What a translation gives.
+/// Result of a translation.
 #[derive(Clone, Debug, Default)]
 pub struct Translation {
     /// Datapath actions; empty is a drop.
     pub actions: Vec<datapath::Action>,
-    /// Which bits of the datapath's key the actions depend on. `in_port`, `recirc_id`,
-    /// `packet_type` and `dl_type` are always exact; no register or metadata bit is set.
+    /// Bits of the datapath's key that the actions depend on. `in_port`, `recirc_id`, `packet_type`
+    /// and `dl_type` are always exact; no register or metadata bit is set.
     pub mask: Mask,
-    /// What else follows from packets of this megaflow; empty with
-    /// [`EffectsMode::Suppress`].
+    /// Other consequences of packets of this megaflow; empty with [`EffectsMode::Suppress`].
     pub effects: Vec<Effect>,
-    /// Why the packet is dropped, when the pipeline could not be followed to its end.
+    /// Reason why the packet is dropped, when the pipeline could not be followed to its end.
     pub error: Option<TranslationError>,
     /// The datapath cannot run the actions by itself: each packet must come up, for this
     /// reason. `None` for all that is translated now.

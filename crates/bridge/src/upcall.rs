@@ -42,7 +42,7 @@ const PORT_TO_ROOM: usize = 8;
 /// Milliseconds between two warnings of the same kind.
 const TELL_INTERVAL: u64 = 60_000;
 
-/// What upcalls and the revalidator count (`upcall/show`, `coverage/show`).
+/// Counters of upcalls and the revalidator (`upcall/show`, `coverage/show`).
 #[derive(Debug, Default)]
 pub struct UpcallCounters {
     /// Misses translated.
@@ -81,7 +81,7 @@ impl UpcallCounters {
     }
 }
 
-/// What upcalls, the revalidator and the control thread share about one datapath.
+/// State that upcalls, the revalidator and the control thread share about one datapath.
 #[derive(Debug)]
 pub struct SlowPath {
     /// Newest state of all bridges.
@@ -94,33 +94,33 @@ pub struct SlowPath {
     pub events: Sender,
     /// The switch's clock.
     pub clock: Clock,
-    /// At most so many megaflows (the revalidator adapts it).
+    /// Highest number of megaflows; the revalidator adapts it.
     pub flow_limit: AtomicUsize,
     /// `upcall/disable-megaflows` clears it: every megaflow then matches one microflow.
     pub megaflows_enabled: AtomicBool,
-    /// Counters.
+    /// Counters of upcalls and the revalidator.
     pub counters: UpcallCounters,
     /// Settings and measurements of the revalidator.
     pub revalidator: RevalidatorState,
-    /// Megaflows that nobody knows are left alone; see [`SlowPath::hold`].
+    /// Megaflows that the switch has no record of are left alone; see [`SlowPath::hold`].
     pub(crate) held: AtomicBool,
-    /// The datapath may have megaflows that nobody knows.
+    /// Whether the datapath may have megaflows that the switch has no record of.
     pub(crate) unknown_flows: UnknownFlows,
     /// Held during a pass.
     pub(crate) passing: Mutex<()>,
-    /// What a pass finds in the datapath.
+    /// Buffer for the megaflows that a pass finds in the datapath.
     pub(crate) swept: Scratch<Groups<FlowStats>>,
     /// Wakes the revalidator's thread.
     pub(crate) wakeup: Arc<Wakeup>,
-    /// Of a warning that tells of megaflows made narrower.
+    /// Limits the rate of the warning about narrowed megaflows.
     told_of_masks: OncePer,
-    /// The thread that learns flows, where it is not the one that packets are on.
+    /// Thread that learns flows, where the packets are on other threads.
     learner: OnceLock<ThreadId>,
     datapath: Attached,
 }
 
-/// The datapath, once there is one. The datapath owns the slow path, by its upcall factory; the
-/// other way round would keep both alive for ever.
+/// The datapath, once it is attached. The datapath owns the slow path, by its upcall factory; a
+/// strong reference from here would keep both alive for ever.
 #[derive(Default)]
 struct Attached(OnceLock<Weak<dyn Datapath>>);
 
@@ -176,12 +176,13 @@ impl SlowPath {
         }
     }
 
-    /// This is the thread that learns flows: others wait for it. Without one nobody does.
+    /// Marks the calling thread as the thread that learns flows: other threads wait for it. Without
+    /// such a thread no thread waits.
     pub(crate) fn learns_here(&self) {
         let _ = self.learner.set(std::thread::current().id()); // the first stays
     }
 
-    /// Flows are learned by a thread that is told of them through a queue.
+    /// Returns true when a thread was marked as the learner: it receives learned flows by a queue.
     pub(crate) fn has_learner(&self) -> bool {
         self.learner.get().is_some()
     }
@@ -191,7 +192,7 @@ impl SlowPath {
         self.datapath.get()
     }
 
-    /// Counts a megaflow that was made narrower, and tells of it once in a while.
+    /// Counts a megaflow that was made narrower, and logs it at a limited rate.
     fn count_narrowed(&self, now: Millis) {
         self.counters.narrowed.fetch_add(1, Ordering::Relaxed);
         if self.told_of_masks.is_due(now) {
@@ -211,8 +212,8 @@ impl SlowPath {
         self.megaflows.of_port(port) < room.saturating_mul(PORT_TO_ROOM)
     }
 
-    /// What the datapath must match and do so that packets like `key` (a datapath's key) get
-    /// what `translation` says.
+    /// Returns the match and actions that a datapath needs to treat packets like `key` (a
+    /// datapath's key) as `translation` does.
     pub fn megaflow(&self, key: &Key, translation: &Translation) -> Megaflow {
         let actions = datapath_actions(translation.actions.clone(), translation.error.is_some());
         self.megaflow_of(key, &translation.mask, actions.into())
@@ -323,7 +324,7 @@ impl Handler {
         }
     }
 
-    /// What becomes of the packet, and the megaflow to be made for those that follow.
+    /// Returns the actions for the packet, and the megaflow to be made for packets that follow.
     fn answer<'a>(&mut self, upcall: &Upcall<'a>) -> (Actions, Option<New<'a>>) {
         match upcall.kind {
             UpcallKind::Miss | UpcallKind::Action(Userdata::SlowPath { .. }) => self.miss(upcall),
@@ -364,8 +365,8 @@ impl Handler {
         (actions, is_wanted.then_some(new))
     }
 
-    /// Before packets of a batch leave: flows that they made are there, as in OVS. What comes back
-    /// because of them may need these.
+    /// Waits, before packets of a batch leave, until the flows that they made are in the tables, as
+    /// in OVS. Replies to these packets may need these flows.
     fn await_learned(&mut self) {
         let learns = std::mem::take(&mut self.learns);
         let here = std::thread::current().id();

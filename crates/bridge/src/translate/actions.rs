@@ -13,7 +13,7 @@ use openflow::PortNo;
 use openflow::action::{Action, ActionSetSlot, Bundle, BundleAlgorithm, Multipath};
 use std::sync::Arc;
 
-/// What an action says about the rest of its list.
+/// Effect of an action on the rest of its list.
 enum Next {
     Continue,
     /// The rest of this list is not run (an invalid TTL).
@@ -111,8 +111,8 @@ impl Context<'_> {
             }
             Action::FinTimeout { idle, hard } => {
                 self.mask.0.nw_proto = u8::MAX;
-                // What counts are the flags that the packet came with, whatever it is by now:
-                // another than TCP's has none.
+                // The flags that the packet came with decide, whatever the packet is by now: a
+                // packet that is not TCP has none.
                 if let Some(rule) = self.rule.clone() {
                     self.effect(|| Effect::FinTimeout { rule, idle: *idle, hard: *hard });
                 }
@@ -249,12 +249,13 @@ impl Context<'_> {
         self.in_action_set = false;
     }
 
-    /// `clone(...)`, and rules reached through patch ports: what the actions change is undone
-    /// afterwards. A datapath clone is emitted only when they contain what cannot be undone by
-    /// further actions. How deep lists nest is bounded where they are decoded.
+    /// Runs `clone(...)`, and rules reached through patch ports: the changes of the actions are
+    /// undone afterwards. A datapath clone is emitted only when the actions contain a change that
+    /// further actions cannot undo. The decoder bounds the nesting of lists.
     ///
-    /// As in OVS, what ends the list (`exit`, a packet that comes back) ends the one that the clone
-    /// is in, too, and labels that were taken off without a datapath clone count as popped behind it.
+    /// As in OVS, an action that ends the list (`exit`, a packet that comes back) ends the list
+    /// that contains the clone, too. Labels that were taken off without a datapath clone count as
+    /// popped after the clone.
     pub(super) fn clone_actions(&mut self, actions: &[Action], last: bool) {
         let in_group = std::mem::replace(&mut self.in_group, false);
         let key = self.key;
@@ -279,8 +280,8 @@ impl Context<'_> {
         self.action_set = action_set;
     }
 
-    /// `check_pkt_larger(LEN)->DST`: the rest of the list runs in both branches. What ends the first
-    /// of them ends what is behind both, as in OVS.
+    /// Runs `check_pkt_larger(LEN)->DST`: the rest of the list runs in both branches. An end of the
+    /// first branch also ends the lists that follow both branches, as in OVS.
     fn check_packet_length(
         &mut self,
         len: u16,
@@ -293,7 +294,7 @@ impl Context<'_> {
         }
         let rest =
             Segment { table: self.table, cookie: self.cookie, actions: rest, restores: false };
-        // An empty list is one that drops; behind it there may be others.
+        // An empty list drops the packet; other lists may follow.
         let is_part = !rest.actions.is_empty() || behind.is_empty();
         let parts: Vec<Segment> =
             is_part.then_some(rest).into_iter().chain(behind.iter().copied()).collect();
@@ -363,7 +364,7 @@ impl Context<'_> {
 
     /// `bundle(...)` and `bundle_load(...)`.
     fn bundle_action(&mut self, b: &Bundle, last: bool) {
-        // What is no port of its own is taken to be up.
+        // A reserved port number, which is no port of its own, is taken to be up.
         let live = |ctx: &Self, p: PortNo| match p {
             PortNo::IN_PORT
             | PortNo::TABLE
@@ -398,7 +399,7 @@ impl Context<'_> {
     }
 }
 
-/// What a trace says of an action set: what of it would run.
+/// Returns the trace's text for an action set: the actions of the set that would run.
 fn action_set_text(verb: &str, set: &[Action], names: PortNames<'_>) -> String {
     let list = ordered_set(set);
     match list.is_empty() {

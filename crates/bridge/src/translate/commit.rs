@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Datapath actions for what the pipeline changed since the last output.
+//! Datapath actions for the pipeline's changes since the last output.
 //!
-//! Actions of OpenFlow change only `Context::key`. Before a packet leaves (or is copied, or
-//! recirculated), `Context::commit` compares it with `Context::base`, the packet as the
-//! datapath has it, and emits what makes one the other. Sets name only fields that differ, with
-//! the mask bits that are exact anyway: those are constant over the megaflow.
+//! OpenFlow actions change only `Context::key`. Before a packet leaves (or is copied, or
+//! recirculated), `Context::commit` compares this key with `Context::base`, the packet as the
+//! datapath has it, and emits the actions that turn the base into the key. Sets name only fields
+//! that differ, with the mask bits that are exact anyway: those are constant over the megaflow.
 //!
 //! Order: Ethernet addresses; MPLS when the stack goes away, so that L3 is there; L3; L4; MPLS;
-//! VLAN; metadata. Behind a stack that was popped, or below one that is there, L3 and L4 are
-//! unknown and not compared.
+//! VLAN; metadata. After a stack that was popped, or below one that is there, L3 and L4 are unknown
+//! and not compared.
 
 use super::context::Context;
 use super::finish::is_mpls;
@@ -281,7 +281,7 @@ impl Context<'_> {
         if have == common && wanted == common {
             return;
         }
-        // What was compared, or comes back, may be the packet's own.
+        // Entries that were compared, or that come back, may be the packet's own.
         if wanted > 0 {
             for m in self.mask.0.mpls.iter_mut().take(self.original_mpls) {
                 m.set(u32::MAX);
@@ -296,7 +296,7 @@ impl Context<'_> {
                 self.emit(DpAction::Set(Set::Mpls(Masked { value: lse, mask: u32::MAX })));
                 common += 1;
             } else {
-                // Below the last entry is what the key says, below the others is MPLS.
+                // Below the last entry is the key's type, below the others is MPLS.
                 let below = match have > 1 && !is_mpls(&self.key) {
                     true => ethertype::MPLS,
                     false => self.key.dl_type.get(),

@@ -18,22 +18,22 @@ use openflow::action::{Action, Actions, Controller};
 use openflow::message::{PacketInReason, PortConfig};
 use std::sync::Arc;
 
-/// Bytes of stack that there have to be for a table: what its rule may nest before the next one,
-/// in a build without optimisation.
+/// Bytes of stack that must be free for a table: enough for the nesting of its rule up to the next
+/// table, in a build without optimisation.
 const STACK_LEFT: usize = 1 << 20;
-/// Bytes of another piece of stack, where they are not there.
+/// Size in bytes of a new piece of stack, where fewer than [`STACK_LEFT`] are free.
 const STACK_MORE: usize = 4 << 20;
 
-/// OFPC_FRAG_DROP.
+/// OFPC_FRAG_DROP of OpenFlow: the tables drop fragments.
 const FRAG_DROP: u16 = 1;
-/// OFPC_FRAG_NX_MATCH.
+/// OFPC_FRAG_NX_MATCH (Nicira extension): the tables match fragments by `nw_frag`.
 const FRAG_NX_MATCH: u16 = 3;
 /// Destination of STP frames.
 const STP_MAC: [u8; 6] = [0x01, 0x80, 0xc2, 0, 0, 0];
 /// Cookie where there is no rule.
 pub(super) const NO_COOKIE: u64 = u64::MAX;
 
-/// What a freeze waits for.
+/// Reason for a freeze, and the state of the lists that froze.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Freeze {
     /// Symmetric, basis: the datapath hashes the packet before it recirculates.
@@ -48,11 +48,11 @@ pub(super) struct Freeze {
     pub stored: bool,
     /// The packet has just come into the bridge: its first table is still to be asked.
     pub enters: bool,
-    /// What is left to do.
+    /// Steps that remain to be run.
     pub steps: Vec<FrozenStep>,
 }
 
-/// What a table says about a packet.
+/// Result of a table lookup for a packet.
 enum Found {
     Rule(Arc<Rule>),
     Miss { table: u8, to_controller: bool },
@@ -109,9 +109,9 @@ pub(super) struct Context<'a> {
     pub in_packet_out: bool,
     /// The MPLS stack was popped to something that the key does not have yet.
     pub was_mpls: bool,
-    /// What was emitted cannot be undone by further actions.
+    /// The emitted actions include one that further actions cannot undo.
     pub irreversible: bool,
-    /// The packet's `dp_hash` is one.
+    /// The packet's `dp_hash` is valid: the datapath has hashed the packet.
     pub hashed: bool,
     /// Stop: `exit`, or frozen.
     pub exit: bool,
@@ -119,14 +119,14 @@ pub(super) struct Context<'a> {
     pub error: Option<TranslationError>,
 }
 
-/// What is done where a table has no rule for a packet.
+/// Handling of a packet that a table has no rule for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum OnMiss {
-    /// Nothing.
+    /// The lookup ends without a rule.
     Nothing,
     /// The next table is asked where the table's configuration says so; no controller.
     OtherTables,
-    /// What the table's configuration says.
+    /// The table's configuration decides.
     AsConfigured,
 }
 
@@ -229,7 +229,7 @@ impl<'a> Context<'a> {
         self.enter(Kind::Table, || found.text(found.table(), names));
         self.run_found(&found, false, true, allowed);
         if allowed {
-            // The action set is that of the packet's first rule, whoever wrote to it.
+            // The action set belongs to the packet's first rule, whichever rule wrote to it.
             if let Found::Rule(rule) = &found {
                 self.cookie = rule.cookie;
             }
@@ -462,7 +462,7 @@ impl<'a> Context<'a> {
                     continue;
                 }
                 _ if on_miss != OnMiss::AsConfigured => false,
-                // Behind the last table there is nothing but the controller.
+                // After the last table only the controller can take the packet.
                 TableMiss::Controller | TableMiss::Continue => self.port(in_port).is_some(),
                 TableMiss::Default => config.miss_to_controller,
                 TableMiss::Drop => false,
@@ -516,7 +516,7 @@ impl<'a> Context<'a> {
         table.rules.lookup(&mut key, &mut Mask::WILDCARD.clone()).map(Arc::clone)
     }
 
-    /// What a packet-in from here carries beside the packet.
+    /// Returns the data that a packet-in from here carries in addition to the packet.
     pub(super) fn frozen_packet_in(&self, userdata: &[u8], reason: u8) -> FrozenPacketIn {
         let missed = matches!(
             PacketInReason::from_number(reason),
@@ -533,7 +533,7 @@ impl<'a> Context<'a> {
     }
 }
 
-/// What a table miss runs when it goes to the controllers.
+/// Returns the action that a table miss runs when it goes to the controllers.
 pub(crate) fn miss_action() -> Action {
     Action::Controller(Box::new(Controller {
         max_len: u16::MAX,

@@ -86,7 +86,7 @@ impl Context<'_> {
         if first.tci.get() & VLAN_CFI == 0 {
             if *first != Vlan::default() {
                 *first = std::mem::take(second);
-                // What is second now came from behind: exact in all.
+                // The second header came from inside the payload: exact in all bits.
                 for v in &mut self.mask.0.vlans {
                     *v = Vlan { tpid: U16::new(u16::MAX), tci: U16::new(u16::MAX) };
                 }
@@ -120,8 +120,8 @@ impl Context<'_> {
         src.load(&self.key)
     }
 
-    /// Where the packet lacks one of the fields nothing moves, and what the other has is told all the
-    /// same, as in OVS.
+    /// Moves bits from `src` to `dst`. Where the packet lacks one of the fields nothing moves; the
+    /// trace reports the value of the other field all the same, as in OVS.
     pub(super) fn move_field(&mut self, src: &Subfield, dst: &Subfield) {
         if self.meets(dst.field.prerequisite()) && self.meets(src.field.prerequisite()) {
             let value = self.read_subfield(src);
@@ -192,9 +192,8 @@ impl Context<'_> {
         let full = vlan_count(&self.key) == self.key.vlans.len();
         let new = Vlan { tpid: U16::new(tpid), tci: U16::new(VLAN_CFI) };
         if full {
-            // The innermost header becomes payload: the key cannot say what happens to it, so
-            // the push happens here and now, and no other bridge's or bucket's key can tell how to
-            // undo it.
+            // The innermost header becomes payload, which the key does not describe. So the push is
+            // emitted at once, and the key of another bridge or bucket does not suffice to undo it.
             self.commit();
             self.emit(DpAction::PushVlan { tpid, tci: VLAN_CFI });
             self.irreversible = true;
@@ -274,7 +273,7 @@ impl Context<'_> {
 
     pub(super) fn push_mpls(&mut self, ethertype: u16) {
         if self.mpls_depth(&self.key) == 0 {
-            // What is above L2 as it is now goes below the label.
+            // The headers above L2 as they are now go below the label.
             self.commit();
             let mut lse = MPLS_NULL_V4 << 12 | MPLS_BOS | 64;
             if is_ip(&self.key) {

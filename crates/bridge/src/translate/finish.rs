@@ -6,7 +6,7 @@ use flow::extract::{FRAG_ANY, FRAG_LATER};
 use flow::{Key, Mask, VLAN_CFI};
 use packet::{ethertype, ip_proto};
 
-/// What every megaflow is exact in, for a packet with this key.
+/// Returns the mask of the bits that every megaflow for a packet with this key is exact in.
 pub(super) fn initial_mask(key: &Key) -> Mask {
     let mut mask = Mask::WILDCARD;
     let m = &mut mask.0;
@@ -90,7 +90,8 @@ pub(super) fn final_mask(mut mask: Mask, key: &Key) -> Mask {
     mask
 }
 
-/// The actions without a clone that ends them: nothing comes behind it that it would protect.
+/// Returns the actions without a clone at their end: no action follows that the clone would
+/// protect.
 pub(super) fn without_last_clone(mut actions: Vec<DpAction>) -> Vec<DpAction> {
     match actions.pop() {
         Some(DpAction::Clone(inner)) => actions.extend(inner),

@@ -35,14 +35,16 @@ impl Context<'_> {
     }
 
     /// Emits the recirculation (or the packet for the controller that resumes). The lists that
-    /// froze stay ended: whoever runs one of several says whether the others go on.
+    /// froze stay ended: the caller that runs one of several lists decides whether the others
+    /// continue.
     pub(super) fn finish_freezing(&mut self) {
         let Some(freeze) = self.freeze.take() else { return };
         if self.error.is_some() {
             return;
         }
         let packet_in = freeze.pause.as_ref().map(|c| self.frozen_packet_in(&c.userdata, c.reason));
-        // What comes back without its labels to nothing at all is looked up anew, as in OVS.
+        // A packet that comes back without its labels, with no steps and no action set left, is
+        // looked up again from table 0, as in OVS.
         let anew = freeze.for_mpls && freeze.steps.is_empty() && self.action_set.is_empty();
         let state = FrozenState {
             bridge: self.bridge_index,
@@ -233,11 +235,11 @@ pub enum LocateError {
 /// Where translation of a datapath's packet starts.
 #[derive(Clone, Debug)]
 pub struct Located {
-    /// Bridge.
+    /// Bridge that the packet is in.
     pub bridge: BridgeIndex,
     /// The key with the OpenFlow in_port.
     pub key: Key,
-    /// The pipeline to go on with, for a recirculated packet.
+    /// The pipeline to continue, for a recirculated packet; `None` for any other.
     pub frozen: Option<Arc<FrozenState>>,
 }
 
@@ -264,12 +266,12 @@ pub fn locate(
     Ok(Located { bridge, key, frozen: None })
 }
 
-/// The packet-in for an action upcall with [`Userdata::Controller`]: `key` is the upcall's.
-/// `None` when `userdata` is something else, or its frozen state is gone (the megaflow was
-/// removed long ago).
+/// Returns the packet-in for an action upcall with [`Userdata::Controller`]; `key` is the upcall's
+/// key. Returns `None` when `userdata` is of another kind, or its frozen state is gone (the
+/// megaflow was removed long ago).
 ///
-/// A paused pipeline's [`PacketIn::continuation`] is the recirculation id in 4 bytes,
-/// big-endian; who sends it must hold the id ([`RecircTable::hold`]) until the controller
+/// A paused pipeline's [`PacketIn::continuation`] is the recirculation id in 4 bytes, big-endian.
+/// The sender of the packet-in must hold the id ([`RecircTable::hold`]) until the controller
 /// resumes. To resume, translate with the state of that id as [`super::Request::frozen`].
 pub fn controller_packet_in(
     key: &Key,

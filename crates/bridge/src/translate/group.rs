@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Groups.
+//! Translation of groups: choice of buckets, their actions, and their liveness.
 
 use super::actions::ordered_set;
 use super::context::{Context, Freeze};
@@ -95,12 +95,12 @@ impl Context<'_> {
         });
         self.depth -= 1;
         self.leave();
-        // What a bucket does to the packet is not seen behind the group, and `exit` in it
-        // does not end the list that the group is in.
+        // The changes that a bucket makes to the packet are undone after the group, and `exit` in a
+        // bucket does not end the list that contains the group.
         self.key = key;
         self.was_mpls = was_mpls;
         self.exit = false;
-        // Nor does a label too many; limits on all of a translation do.
+        // A label too many does not end it either; limits on the whole translation do.
         self.error = self.error.filter(|e| *e != TranslationError::TooManyMplsLabels);
     }
 
@@ -108,7 +108,7 @@ impl Context<'_> {
         group.buckets.get(bucket).is_some_and(|b| self.is_live(b, 0))
     }
 
-    /// The first live bucket of a group; those before it are told of.
+    /// Returns the first live bucket of a group; the trace reports the dead buckets before it.
     fn first_live(&mut self, group: &Group, depth: u32) -> Option<usize> {
         group.buckets.iter().position(|bucket| {
             let live = self.is_live(bucket, depth);
@@ -218,7 +218,7 @@ impl Context<'_> {
     }
 }
 
-/// What a bucket's life depends on.
+/// Returns the port and the group that a bucket's liveness depends on.
 fn watched(bucket: &Bucket) -> (Option<PortNo>, Option<u32>) {
     let port = (bucket.watch_port != PortNo::NONE).then_some(bucket.watch_port);
     let group = (bucket.watch_group != NO_GROUP).then_some(bucket.watch_group);

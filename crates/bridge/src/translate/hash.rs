@@ -46,7 +46,7 @@ fn mac(bytes: &[u8; 6]) -> u64 {
 /// Which transport ports a hash reads. Fragments have none: see [`Key::common_to_fragments`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ports {
-    /// None.
+    /// The hash leaves out all ports.
     None,
     /// TCP's and SCTP's. UDP's may differ by direction, as VXLAN's do.
     TcpSctp,

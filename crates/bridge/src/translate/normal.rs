@@ -92,8 +92,8 @@ impl Context<'_> {
             return;
         }
 
-        // What comes by another member of a bond than its active one is what the other end sends
-        // to all its ports, or what it sends back of what this end sent.
+        // A packet that comes by an inactive member of a bond is one that the other end sends to
+        // all its ports, or one of this end's own packets that it sends back.
         if let Input::Bundle(_, b) = &input
             && b.members.len() > 1
             && self.active_member(b) != Some(in_port)
@@ -137,8 +137,8 @@ impl Context<'_> {
                 let (now, pcp) = ([outer, inner, Vlan::default()], outer.tci.get());
                 let mut targets: Vec<&BundleView> =
                     bridge.bundles.iter().enumerate().filter(wanted).map(|(_, b)| b).collect();
-                // Who takes the packet's headers as they are comes first: then they are changed
-                // once, and not back.
+                // Ports that take the packet's headers as they are come first: then the headers are
+                // changed once, and not back.
                 targets.sort_by_key(|b| vlans.output(b, pcp) != now);
                 for b in targets {
                     self.output_bundle(b, &vlans);
@@ -147,8 +147,8 @@ impl Context<'_> {
         }
     }
 
-    /// Where `mac` is: as the packet itself showed last, else as the MAC table has it. (What
-    /// is learned gets into the table only after translation.)
+    /// Returns the port where `mac` is: the port that the packet itself showed last, else the port
+    /// in the MAC table. (Learned addresses enter the table only after translation.)
     fn place_of(&self, vlan: u16, mac: [u8; 6]) -> Option<PortNo> {
         let table = &self.bridge.macs;
         let shown = self.effects.iter().rev().find_map(|effect| {

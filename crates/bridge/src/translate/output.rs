@@ -181,8 +181,8 @@ impl Context<'_> {
         (self.cookie, self.table) = flags;
         (self.bridge_index, self.bridge) = place;
         self.freeze = freeze;
-        // What stopped the other bridge does not stop this one, as in OVS, but where part of the
-        // actions is missing.
+        // A stop in the other bridge does not stop this one, as in OVS, unless part of the actions
+        // is missing.
         self.exit = false;
         self.error = self.error.filter(|e| *e == TranslationError::TooManyActions);
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What pipelines translate to. The expected datapath actions and megaflows of the cases here
-//! were printed by the real program (`ofproto/trace`) for the same tables and packet.
+//! Translations of pipelines. The expected datapath actions and megaflows of the cases here were
+//! printed by the real program (`ofproto/trace`) for the same tables and packet.
 
 mod controllers;
 mod fragments;
@@ -347,7 +347,7 @@ fn clones_action_sets_and_goto() {
     );
     assert_eq!(w.dp(TCP), "clone(trunc(100),2),3");
     w.clear_rules();
-    // A clone is not needed where no datapath action comes behind it, though others do.
+    // A clone is not needed where no datapath action follows it, though other actions do.
     w.rule(
         "",
         [
@@ -359,7 +359,7 @@ fn clones_action_sets_and_goto() {
     w.clear_rules();
     w.rule("", [Action::Clone(vec![out(2)]), out(3), Action::Exit, out(4)]);
     assert_eq!(w.dp(TCP), "2,3");
-    // What ends a clone ends the list that it is in, and its action set.
+    // An action that ends a clone ends the list that contains the clone, and its action set.
     w.clear_rules();
     w.rule("", [Action::Clone(vec![out(2), Action::Exit]), out(3)]);
     assert_eq!(w.dp(TCP), "2");
@@ -951,7 +951,7 @@ fn a_frozen_bucket_leaves_the_action_set_alone() {
     w.rule("mpls", [Action::WriteActions(vec![out(3)]), Action::Group(1)]);
     let labelled = key("in_port=1,mpls,mpls_label=5,mpls_ttl=3,mpls_bos=1");
     let t = w.translate(&labelled);
-    // What was below the label is known to the datapath only; the label itself comes back.
+    // Only the datapath has the headers below the label; the label itself comes back.
     assert_eq!(
         datapath::text::format_plain(&t.actions),
         "pop_mpls(eth_type=0x800),recirc(0x1),push_mpls(label=5,tc=0,ttl=3,bos=1,eth_type=0x8847),3"

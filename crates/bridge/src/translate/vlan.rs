@@ -65,7 +65,7 @@ pub(super) struct Vlans {
 impl Vlans {
     const NONE: Vlans = Vlans { outer: Tag::NONE, inner: Tag::NONE, innermost: Tag::NONE };
 
-    /// What the headers say.
+    /// Returns the VLAN headers of a key.
     pub(super) fn of(key: &Key) -> Vlans {
         let [outer, inner] = &key.vlans;
         Vlans { outer: Tag::of(outer), inner: Tag::of(inner), ..Vlans::NONE }
@@ -151,7 +151,7 @@ impl Vlans {
         }
         let kept = port.priority_tags == PriorityTags::Always;
         let mut headers = [out.outer, out.inner, out.innermost].map(|tag| tag.header(kept));
-        // Behind a header that goes nothing stays.
+        // No header stays after one that is removed.
         let is_gone = |header: &Vlan| *header == Vlan::default();
         let staying = headers.iter().position(is_gone).unwrap_or(DEPTH);
         headers.iter_mut().skip(staying).for_each(|header| *header = Vlan::default());
@@ -175,7 +175,7 @@ fn listed(list: &[u16], vid: u16) -> bool {
 /// True when a trunk carries VLAN `vid`; the native VLAN always is, unless it is 0.
 fn trunks(port: &BundleView, vid: u16) -> bool {
     let native = matches!(port.mode, VlanMode::NativeTagged | VlanMode::NativeUntagged);
-    // What would be in VLAN 0 is in the native one.
+    // A packet that would be in VLAN 0 is in the native VLAN.
     let elsewhere = native && vid == 0 && port.tag != 0;
     native && vid == port.tag && vid != 0 || !elsewhere && listed(&port.trunks, vid)
 }

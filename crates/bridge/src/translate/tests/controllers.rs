@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What goes to controllers: with which reason, and through which meter.
+//! Packets that go to controllers: the reason, and the meter.
 
 use super::*;
 use hashbrown::HashMap;
@@ -84,7 +84,7 @@ fn controllers_have_a_meter_of_their_own() {
     w.clear_rules();
     w.rule("", [Action::Controller(Box::new(named)), out(2)]);
     metered(&w, 0);
-    // What no rule matches, too.
+    // Packets that no rule matches, too.
     w.clear_rules();
     w.br0().config.miss_to_controller = true;
     let t = w.translate(&key(TCP));

@@ -102,7 +102,8 @@ fn of_the_hash_of_the_datapath() {
     }
 }
 
-/// What each hash looks at in a packet of each protocol: ovs-actions(7), `bundle` and `multipath`.
+/// Fields that each hash reads in a packet of each protocol: ovs-actions(7), `bundle` and
+/// `multipath`.
 #[test]
 fn hashes_look_at_the_fields_that_the_manual_names() {
     let eth = "dl_src=50:54:00:00:00:05,dl_dst=50:54:00:00:00:07";

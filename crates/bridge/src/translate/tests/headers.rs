@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is pushed and popped: VLAN headers and MPLS labels.
+//! Push and pop of VLAN headers and MPLS labels.
 
 use super::*;
 
@@ -82,7 +82,7 @@ fn a_stack_without_labels() {
         w.dp(label),
         "pop_mpls(eth_type=0x8847),2,push_mpls(label=0,tc=0,ttl=64,bos=1,eth_type=0x8848),3"
     );
-    // What had no label gets its type back.
+    // A packet that had no label gets its type back.
     w.rule("ip", [Action::Clone(vec![push, out(2), pop(0x8847), out(3)]), out(4)]);
     assert_eq!(
         w.dp(TCP),

@@ -108,7 +108,7 @@ fn vlan_modes() {
         flow::Vlan { tpid: 0x8100.into(), tci: 0x100a.into() },
     ];
     assert_eq!(datapath::text::format_plain(&w.translate(&qinq).actions), "pop_vlan,3");
-    // A customer's own two headers stay behind the tunnel's.
+    // A customer's own two headers stay inside the tunnel's header.
     qinq.in_port.set(3);
     qinq.vlans.swap(0, 1);
     let wrapped = "push_vlan(tpid=0x88a8,vid=100,pcp=0),5";

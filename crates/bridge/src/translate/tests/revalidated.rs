@@ -4,7 +4,7 @@
 use super::*;
 use flow::{Key, Match, Vlan};
 
-/// What `key` gives, and what its megaflow gives when it is revalidated.
+/// Returns the translation of `key`, and the translation of its megaflow's key at revalidation.
 fn twice(w: &World, key: &Key) -> (Translation, Translation) {
     let first = w.translate(key);
     let masked = *Match::new(key, &first.mask).key();

@@ -19,7 +19,7 @@ use openflow::action::{
 use proptest::prelude::*;
 use proptest::sample::select;
 
-/// What a packet is made of; [`Spec::key`] leaves out what its kind does not have.
+/// Parts of a packet; [`Spec::key`] leaves out the parts that its kind does not have.
 #[derive(Clone, Debug)]
 struct Spec {
     in_port: u32,
@@ -204,7 +204,7 @@ impl Spec {
     }
 }
 
-/// What rules match.
+/// Matches of rules.
 fn matches() -> impl Strategy<Value = Match> {
     let texts = [
         "",
@@ -460,7 +460,8 @@ fn recirculations(actions: &[Dp], out: &mut Vec<u32>) {
     }
 }
 
-/// What else follows, where it can be told apart: it is as much a part of the megaflow.
+/// Returns texts of the effects that a text can distinguish: they are as much a part of the
+/// megaflow as the actions.
 fn effects(t: &Translation) -> Vec<String> {
     let text = |e: &Effect| match e {
         Effect::Rule(rule) => format!("rule {}", rule.id),
@@ -477,7 +478,7 @@ fn effects(t: &Translation) -> Vec<String> {
     t.effects.iter().map(text).collect()
 }
 
-/// Checks one packet and its mutants, and the same packets behind each recirculation.
+/// Checks one packet and its mutants, and the same packets after each recirculation.
 fn check(
     w: &World,
     base: &Spec,
