@@ -246,9 +246,9 @@ impl SlowPath {
         self.revalidator.credited()
     }
 
-    /// Makes a full pass here and now, if that is a shorter matter than to have the revalidator's
-    /// thread make it: there are few megaflows, and the last pass was short. False when it was not
-    /// made.
+    /// Makes a full pass on the calling thread, if that is faster than to hand it to the
+    /// revalidator's thread: there are few megaflows, and the last pass was short. Returns false
+    /// when it made no pass.
     pub(crate) fn pass_if_short(&self) -> bool {
         let state = &self.revalidator;
         let is_short = self.megaflows.len() <= FEW_ENOUGH

@@ -8,39 +8,39 @@
 //!
 //! # How it works
 //! Rules with equal masks share a *subtable*, a tree by hashes of the masked words of the
-//! key. Subtables are visited by falling highest priority, until none left can beat what was
-//! found. Two devices keep masks narrow:
+//! key. Subtables are visited by falling highest priority, until no remaining one can beat the rule
+//! that was found. Two devices keep masks narrow:
 //!
-//! - *Stages.* A subtable's words are split into metadata, L2, L3 and L4, and its tree goes by a
-//!   hash of those up to the end of the first stage, then of the second, and so on. So for each
-//!   stage it tells whether some rule has a packet's words up to its end. When none has, no rule of
-//!   the subtable can match, and only the bits up to that stage were looked at.
-//! - *Prefix tries.* For each address field, one trie holds all CIDR prefixes that any rule
-//!   has; for each port field, one in each subtable holds those of its rules. One walk tells
-//!   which prefix lengths can match at all, and how many leading bits of the field decide that.
-//!   A subtable whose prefix length cannot match is skipped at the price of those bits, or of
-//!   as many as its prefixes have. Two packets with the same leading bits take the same walk,
-//!   hence the same answer.
+//! - *Stages.* A subtable's words are split into metadata, L2, L3 and L4. Its tree branches by a
+//!   hash of the words up to the end of the first stage, then of the second, and so on. So for each
+//!   stage the tree shows whether some rule has a packet's words up to the stage's end. When none
+//!   has, no rule of the subtable can match, and only the bits up to that stage were read.
+//! - *Prefix tries.* For each address field, one trie holds all CIDR prefixes that any rule has;
+//!   for each port field, one trie in each subtable holds the prefixes of its rules. One walk gives
+//!   the prefix lengths that can match at all, and the number of leading bits of the field that
+//!   decide this. A subtable whose prefix length cannot match is skipped at the price of those
+//!   bits, or of as many as its prefixes have. Two packets with the same leading bits take the same
+//!   walk, hence get the same answer.
 //!
-//! A trie is asked only once the stages before its field have matched: by then the rule's
-//! prerequisites (Ethernet type, IP protocol) are known to hold for the packet, so no bit of
-//! a header that the packet does not have is ever looked at. IP protocol lies in the L3
-//! stage, ports in L4.
+//! A trie is walked only after the stages before its field have matched. The rule's prerequisites
+//! (Ethernet type, IP protocol) are then known to hold for the packet, so no bit of a header that
+//! the packet does not have is ever read. IP protocol lies in the L3 stage, ports in L4.
 //!
-//! All this is about subtables that have no rule for the packet. One that has depends on its whole
-//! mask, and is found by one lookup; the others are asked why not when the rule is found, and not
-//! even then when their mask lies within what it made exact.
+//! All this is about subtables that have no rule for the packet. The result of a subtable that has
+//! a rule depends on its whole mask, and one lookup finds the rule. The reasons why the other
+//! subtables miss are computed once the rule is found, and not for a subtable whose mask lies
+//! within the bits that are exact by then.
 //!
 //! # Enemies
 //! Rules may be made by packets (`learn`), and keys always are. So hashes begin with a random seed
-//! of the classifier's own: who does not know it cannot fill one bucket. Hashes of masks have none,
-//! as packets do not choose masks.
+//! of the classifier's own: a sender without the seed cannot fill one bucket. Hashes of masks have
+//! no seed, as packets do not choose masks.
 //!
 //! # Snapshots
 //! A clone is O(1) and shares everything: the tables are persistent structures. The control
 //! thread changes its copy while packet threads read theirs.
 //!
-//! # What we know we do not do well
+//! # Known limits
 //! A packet that reaches the last stage of a subtable and fails there un-wildcards the whole
 //! mask of the subtable. Non-CIDR masks get no help from tries.
 #![forbid(unsafe_code)]
@@ -63,28 +63,31 @@ use std::sync::Arc;
 use subtable::Subtable;
 use trie::{Tries, Walks};
 
-/// Rules that caches do not hold for long, beside all else that a packet needs.
+/// Number of rules from which CPU caches do not hold the rules for long, next to all else that a
+/// packet needs.
 const MANY_RULES: usize = 4096;
-/// Subtables that are looked into before lookups, of those that are asked first.
+/// Number of subtables, of those that are searched first, that are prefetched before lookups.
 const FORESEEN: usize = 4;
 
-/// What a classifier holds.
+/// A rule of a classifier.
 pub trait Entry {
-    /// What it matches.
+    /// Returns the rule's match.
     fn matching(&self) -> &MiniMatch;
-    /// Higher wins. Equal match and priority is the same place in the classifier.
+    /// Returns the rule's priority; the highest wins. Rules with equal match and priority have the
+    /// same place in the classifier, so the later one replaces the earlier one.
     fn priority(&self) -> u32;
-    /// True when it is part of conjunctions: it matches only with their other clauses.
+    /// Returns true when the rule is part of conjunctions: it matches only with their other
+    /// clauses.
     fn is_conjunctive(&self) -> bool;
-    /// Its conjunctions; none for an ordinary rule.
+    /// Returns the rule's conjunctions; none for an ordinary rule.
     fn conjunctions(&self) -> impl Iterator<Item = Conjunction>;
 }
 
-/// A subtable's place in the order of subtables. One that is looked for by its mask is found
-/// without a look at the others.
+/// A subtable's place in the order of subtables. The hash finds a subtable by its mask without a
+/// read of the other subtables.
 #[derive(Debug)]
 struct Slot<R> {
-    /// Of the mask.
+    /// Hash of the subtable's mask.
     hash: u64,
     subtable: Arc<Subtable<R>>,
 }
@@ -101,8 +104,8 @@ struct Inner<R> {
     subtables: Vector<Slot<R>>,
     tries: Tries,
     len: usize,
-    /// What the hashes of rules and keys begin with. Only this process knows it, so nobody can
-    /// choose packets, or rules that packets make, whose hashes are equal.
+    /// Seed of the hashes of rules and keys. Only this process has it, so no sender can choose
+    /// packets, or rules that packets make, whose hashes are equal.
     seed: u64,
 }
 
@@ -197,7 +200,7 @@ impl<R: Entry> Classifier<R> {
                 }
             }
         }
-        // Behind what was found: of the bits that are exact now, none is to be looked for.
+        // After the search, so that bits that are exact already cost no further search.
         let mut walks = Walks::default();
         for subtable in missed {
             subtable.unwildcard_miss(key, wc, &self.0.tries, &mut walks);
@@ -280,7 +283,7 @@ impl<R: Entry> Classifier<R> {
         }
     }
 
-    /// What has exactly this match and priority.
+    /// Returns the rule with exactly this match and priority.
     pub fn find(&self, matching: &MiniMatch, priority: u32) -> Option<&Arc<R>> {
         self.with_mask(matching.shared_mask())?.find(matching, priority)
     }

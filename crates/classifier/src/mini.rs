@@ -163,7 +163,7 @@ impl MiniMatch {
         }
     }
 
-    /// True when it requires all that `other` does, in so many words.
+    /// Returns true when its bits alone require all that the bits of `other` require.
     pub(crate) fn has_all_of(&self, other: &Match) -> bool {
         let (mut mask, mut key) = ([0u64; WORDS], [0u64; WORDS]);
         for ((i, m), v) in self.mask.iter().zip(self.values.iter()) {

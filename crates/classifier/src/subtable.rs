@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Rules that share a mask.
 //!
-//! A rule's place is its *rank*: for each stage of the mask a hash of the rule's words up to the
-//! stage's end, one behind the other, and its priority, inverted. So rules that begin with the same
-//! words are side by side, those with one match by falling priority; and one tree tells which rules
-//! there are, and of which first words there are any.
+//! A rule's place is its *rank*. The rank holds, for each stage of the mask, a hash of the rule's
+//! words up to the stage's end, one after the other, and then the rule's priority, inverted. So
+//! rules that begin with the same words are side by side, and rules with one match are in the order
+//! of falling priority. One tree shows which rules there are, and with which first words there are
+//! any.
 
 use crate::Entry;
 use crate::mini::{MiniMask, MiniMatch, mix};
@@ -31,7 +32,7 @@ struct Stage {
 #[derive(Debug)]
 pub(crate) struct Subtable<R> {
     mask: Arc<MiniMask>,
-    /// What hashes begin with.
+    /// Seed of the hashes.
     seed: u64,
     stages: Arc<[Stage]>,
     /// Bits of a rank that each stage has.
@@ -163,9 +164,10 @@ impl<R: Entry> Subtable<R> {
         rank
     }
 
-    /// A stage's part of a rank, which ends at `bits`: the bits of its hash that are kept. Rules
-    /// that share them by chance are told apart by their matches. A packet that shares a rule's may
-    /// pay for it with bits of its mask; with four stages one of 16 million does for each rule.
+    /// Returns a stage's part of a rank, which ends at `bits`: the bits of its hash that are kept.
+    /// The matches distinguish rules that share these bits by chance. A packet that shares a rule's
+    /// bits may pay for it with bits of its mask; with four stages one packet of 16 million does
+    /// for each rule.
     fn part(&self, hash: u64, bits: u32) -> u128 {
         u128::from(hash >> (u64::BITS - self.width)) << (u128::BITS - bits)
     }
@@ -229,7 +231,7 @@ impl<R: Entry> Subtable<R> {
         run.iter().map(|held| &held.value).find(|rule| rule.matching() == matching)
     }
 
-    /// Removes what has this match, whose values are `key`, and priority.
+    /// Removes the rule with this match, whose values are `key`, and this priority.
     pub fn remove(&mut self, matching: &MiniMatch, key: &Key, priority: u32) -> Option<Arc<R>> {
         let rank = with_priority(self.rank(key), priority);
         let removed = self.rules.remove(rank, |rule| rule.matching() == matching)?;
@@ -241,7 +243,7 @@ impl<R: Entry> Subtable<R> {
     }
 }
 
-/// What becomes of the rank for the highest priority there is.
+/// Returns `rank` with `priority`, inverted, in its low 32 bits: the highest priority comes first.
 fn with_priority(rank: u128, priority: u32) -> u128 {
     rank | u128::from(!priority)
 }

@@ -369,7 +369,7 @@ proptest! {
         }
     }
 
-    /// What is shared with a clone is not changed.
+    /// A change does not affect the structure that is shared with a clone.
     #[test]
     fn a_clone_finds_what_a_search_of_the_list_of_then_finds(
         specs in rules(), keys in prop::collection::vec(packet_key(), 3),
@@ -411,7 +411,7 @@ proptest! {
         for r in &all {
             c.insert(Arc::clone(r));
         }
-        // What rules leave behind must be what the others have, no less.
+        // The state that removed rules leave must be the state that the other rules need, no less.
         for index in removed {
             if all.is_empty() { break; }
             let r = all.swap_remove(index.index(all.len()));

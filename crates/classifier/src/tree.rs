@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Persistent trees of values by their hashes: what subtables keep rules in.
+//! Persistent trees of values by their hashes: the storage of the rules of subtables.
 //!
 //! Made for tables of very many small values that are shared after nearly every change. Such a
-//! change copies the way to its place, and counts one more reference to all that the nodes of this
-//! way lead to. With many values memory is what it waits for, so nodes are few and each is one
-//! piece of memory, a change goes the way once, and counts are read side by side before they are
-//! written one after the other.
+//! change copies the path to its place, and counts one more reference to everything that the nodes
+//! of this path lead to. With many values a change waits for memory. So nodes are few and each is
+//! one piece of memory, a change walks the path once, and counts are read side by side before they
+//! are written one after the other.
 //!
 //! A leaf keeps its values in the order of their hashes. When it has too many it is put below a
-//! branch, and its values are dealt out by the next two bits of their hashes; so a leaf is at
-//! least a quarter full, mostly, as long as values come and do not go. Bits that all hashes below a
-//! place share need no branch there: hashes may begin with what very many values have in common.
+//! branch, and its values are dealt out by the next two bits of their hashes. So a leaf is mostly
+//! at least a quarter full, as long as values are added and not removed. Bits that all hashes below
+//! a place share need no branch there: hashes may begin with a part that very many values have in
+//! common.
 //!
-//! What many values may share (the hash of a match that many rules have, each with a priority of
-//! its own) takes the high bits of a hash, and what tells them apart the low ones: no leaf
-//! grows with them.
+//! The part that many values may share (the hash of a match that many rules have, each with a
+//! priority of its own) takes the high bits of a hash. The part that distinguishes them takes the
+//! low ones: no leaf grows with them.
 
 use smallvec::SmallVec;
 use std::hint::black_box;
@@ -31,9 +32,9 @@ const LEAF: usize = if cfg!(test) { 4 } else { 24 };
 /// Hashes that [`HashTree::prefetch`] has room for without an allocation.
 pub(crate) const KEYS: usize = 32;
 
-/// What a tree may hold.
+/// A value that a tree may hold.
 pub(crate) trait Value: Clone {
-    /// Reads what a clone would write to. The result means nothing.
+    /// Reads the memory that a clone would write to. The result means nothing.
     fn prefetch(&self) -> usize;
 }
 
@@ -193,7 +194,7 @@ impl<V> Leaf<V> {
         start..end
     }
 
-    /// What has the first `bits` bits of `hash`.
+    /// Returns the values whose hashes have the first `bits` bits of `hash`.
     fn alike(&self, hash: u128, bits: u32) -> &[Held<V>] {
         let low = u128::MAX.checked_shr(bits).unwrap_or(0);
         self.0.get(self.place(hash & !low, hash | low)).unwrap_or_default()
@@ -236,8 +237,8 @@ impl<V> HashTree<V> {
         self.root.is_empty()
     }
 
-    /// What has all values with the first `bits` bits of `hash`, if there are any. A branch has no
-    /// others; whether it has them one hash tells.
+    /// Returns the link that leads to all values with the first `bits` bits of `hash`, if there are
+    /// any. A branch leads to no others; one hash suffices to check whether it leads to them.
     fn link(&self, hash: u128, bits: u32) -> &Link<V> {
         let mut link = &self.root;
         while let Link::Branch(branch) = link
@@ -554,7 +555,7 @@ mod tests {
             tree.insert(0xabcd_ef01 << 32 | u128::from(number), number, |_, _| false);
         }
         sound(&tree.root);
-        // 13 bits tell them apart.
+        // 13 bits distinguish them.
         assert!(height(&tree.root) <= 7, "{}", height(&tree.root));
         assert!(tree.alike(0xabcd_ef01 << 32, 96).copied().eq(0..5000));
         assert!(tree.alike(0xabcd_ef02 << 32, 96).is_empty());

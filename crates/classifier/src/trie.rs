@@ -30,9 +30,9 @@ pub(crate) const PORTS: Range<usize> = ADDRESSES.end..FIELDS.len();
 
 /// Bits as a node keeps them; everywhere else they are left-aligned in 128.
 trait Bits: Copy {
-    /// Keeps these. Those that there is no room for are zero.
+    /// Keeps these bits. Bits beyond the node's width are zero.
     fn keep(bits: u128) -> Self;
-    /// What was kept.
+    /// Returns the kept bits, left-aligned in 128.
     fn left(self) -> u128;
 }
 
@@ -56,13 +56,13 @@ impl Bits for [u64; 2] {
     }
 }
 
-/// Some bits, and the number of rules whose prefix ends behind them. Small, as there is one for
+/// Some bits, and the number of rules whose prefix ends after them. Small, as there is one edge for
 /// nearly every rule.
 #[derive(Clone, Copy, Debug)]
 struct Edge<B> {
     bits: B,
-    /// Low 8 bits: how many bits there are. The rest: the number of rules; at [`MANY`] it stays
-    /// for good. A prefix that no rule has any more costs bits and is no danger.
+    /// Low 8 bits: the number of bits. The rest: the number of rules; at [`MANY`] it stays
+    /// permanently. A prefix that no rule has any more costs bits and is no danger.
     len_rules: u32,
 }
 
@@ -86,7 +86,7 @@ impl<B: Bits> Edge<B> {
         self.len_rules >> 8
     }
 
-    /// There are so many rules more.
+    /// Adds `more` to the number of rules.
     fn add_rules(&mut self, more: u32) {
         let rules = self.rules().saturating_add(more).min(MANY);
         self.len_rules = rules << 8 | self.len();
@@ -121,7 +121,7 @@ fn first(bits: u128) -> usize {
     (bits >> 127) as usize
 }
 
-/// What is below a place in the trie. A child's bits begin with the bit that chose it.
+/// The part of the trie below a place. A child's bits begin with the bit that chose it.
 #[derive(Clone, Debug, Default)]
 enum Tree<B> {
     #[default]
@@ -143,7 +143,7 @@ struct Node<B> {
 }
 
 impl<B: Bits> Tree<B> {
-    /// Adds the prefix of so many rules more.
+    /// Adds the prefix of `rules` more rules.
     fn insert(&mut self, bits: u128, len: u32, rules: u32) {
         match self {
             Tree::Empty => *self = Tree::Leaf(Edge::new(bits, len, rules)),
@@ -310,7 +310,7 @@ impl<B: Bits> Node<B> {
     }
 }
 
-/// What one walk found.
+/// Result of one walk.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Walk {
     /// Bit n: a prefix of n bits holds (n is 1 to 127).
@@ -557,7 +557,7 @@ mod tests {
         assert_eq!(t.walk(v4(10, 0, 0, 0)).decisive, 0);
     }
 
-    /// What a walk says, from the list of all prefixes.
+    /// Returns the result of a walk, computed from the list of all prefixes.
     fn plain(prefixes: &[(u128, u32)], value: u128) -> (Vec<u32>, u32) {
         let common = |bits: u128| (bits ^ value).leading_zeros();
         let held = (0..=128).filter(|l| prefixes.iter().any(|(b, n)| n == l && common(*b) >= *l));

@@ -26,16 +26,16 @@ const LATER_OFFSET: u16 = 100;
 /// IPv6 "no next header" (RFC 8200, 4.7).
 const NO_NEXT_HEADER: u8 = 59;
 
-/// A frame that [`crate::extract::key_of`] reads as `key`, with right lengths and checksums, as
-/// `ofproto/trace` and `netdev-dummy/receive` make them from flow texts.
+/// Returns a frame that [`crate::extract::key_of`] reads as `key`, with right lengths and
+/// checksums, as `ofproto/trace` and `netdev-dummy/receive` make them from flow texts.
 ///
-/// `payload` (OVS's is [`PAYLOAD`]) follows TCP, UDP, ICMP and ICMPv6 headers; other packets
-/// end with their last header, as in OVS, so that byte counts are the same.
+/// `payload` (OVS's is [`PAYLOAD`]) follows TCP, UDP, ICMP and ICMPv6 headers. Other packets end
+/// with their last header, as in OVS, so that byte counts are the same.
 ///
-/// The key is taken at its word, so some keys come back otherwise, being those of no packet: a
-/// `dl_type` below 0x600 (read as none), IPv6 with the number of an extension header as
+/// The key is taken as it is. Some keys belong to no packet, and the frame is then read as another
+/// key: a `dl_type` below 0x600 (read as none), IPv6 with the number of an extension header as
 /// protocol, IPv6 later fragments with a protocol (theirs is 44), a second VLAN tag without a
-/// first, labels behind the bottom of the stack, fields of layers that the types exclude.
+/// first, labels after the bottom of the stack, fields of layers that the types exclude.
 pub fn compose(key: &Key, payload: &[u8]) -> Packet {
     let mut f = Frame::ethernet(key.dl_dst, key.dl_src);
     for vlan in &key.vlans {

@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //! From a frame to its [`Key`].
 //!
-//! # What is parsed
+//! # Protocols
 //!
-//! Ethernet, up to two VLAN tags (0x8100, 0x88a8), LLC/SNAP, up to three MPLS labels, ARP and
-//! RARP, IPv4, IPv6 with its extension headers, TCP, UDP, SCTP, ICMP, IGMP, ICMPv6 and
-//! neighbour messages: what and how OVS does, so that a flow means the same packets here.
+//! Ethernet, up to two VLAN tags (0x8100, 0x88a8), LLC/SNAP, up to three MPLS labels, ARP and RARP,
+//! IPv4, IPv6 with its extension headers, TCP, UDP, SCTP, ICMP, IGMP, ICMPv6 and neighbour
+//! messages. The parser reads the same headers as OVS, by the same rules, so that a flow means the
+//! same packets here.
 //!
-//! How many VLAN tags count is a setting of the process ([`set_vlan_limit`], OVS's
-//! `other_config:vlan-limit`); behind them a tag's TPID is the `dl_type` and the rest payload.
+//! The number of VLAN tags that count is a setting of the process ([`set_vlan_limit`], OVS's
+//! `other_config:vlan-limit`). The next tag's TPID is then the `dl_type`, and the bytes that follow
+//! it are payload.
 //!
 //! # Invariant
 //!
-//! The parse is total, and a function of the frame (and that limit) alone: any bytes give a key. A field is
-//! nonzero only when its whole header is there and what the header says about itself is
-//! possible; matches on the fields of malformed packets see zeros. So:
+//! The parse is total, and a function of the frame (and that limit) alone: any bytes give a key. A
+//! field is nonzero only when its whole header is there and the values in the header about the
+//! header itself are possible; matches on the fields of malformed packets see zeros. So:
 //!
 //! | the frame | zero in the key |
 //! |---|---|
@@ -31,10 +33,9 @@
 //! | TCP data offset below 5 or beyond the packet | L4, and `tcp_flags` |
 //! | neighbour message with a link-layer address option twice | target and addresses |
 //!
-//! Padding behind the IP total length never counts as packet (at most 65,535 bytes of it;
-//! CVE-2020-35498 was a limit of 255). A megaflow for a packet with invalid lengths must have
-//! the same mask as for a valid one: translation sees only the key, so that holds by
-//! construction.
+//! Padding after the IP total length never counts as packet (at most 65,535 bytes of it;
+//! CVE-2020-35498 was a limit of 255). A megaflow for a packet with invalid lengths must have the
+//! same mask as for a valid one: translation sees only the key, so that holds by construction.
 
 use crate::{Key, MPLS_LABELS, VLAN_CFI, VLANS, Vlan};
 use packet::{
@@ -56,14 +57,14 @@ pub const DL_TYPE_NONE: u16 = 0x05ff;
 /// there or was not understood.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Layers {
-    /// First MPLS label stack entry.
+    /// Offset of the first MPLS label stack entry.
     pub l2_5: Option<u16>,
-    /// What the Ethernet type (behind VLAN tags and MPLS labels) announces.
+    /// Offset of the header that the Ethernet type (after VLAN tags and MPLS labels) announces.
     pub l3: Option<u16>,
-    /// Transport header: behind a sane IP header and its options or extension headers. Also
-    /// set for later fragments, whose payload starts there.
+    /// Offset of the transport header, after a sane IP header and its options or extension headers.
+    /// Also set for later fragments, whose payload starts there.
     pub l4: Option<u16>,
-    /// Bytes of padding behind the IP packet.
+    /// Bytes of padding after the IP packet.
     pub l2_pad: u16,
 }
 
@@ -113,7 +114,7 @@ fn parse(key: &mut Key, data: &[u8], in_port: u32, vlan_limit: usize) -> Layers 
     key.dl_dst = eth.dst;
     key.dl_src = eth.src;
 
-    // `kind` is the type read last, `rest` what is behind it.
+    // `kind` is the type read last, `rest` the bytes after it.
     let mut kind = eth.ethertype.get();
     for slot in 0..vlan_limit {
         if !ethertype::is_vlan(kind) {

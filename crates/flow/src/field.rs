@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The table of fields, and what one field can do to a [`Key`].
 //!
-//! Everything that names a packet field comes from the one table in `table`: its texts, its
-//! NXM and OXM numbers and the order in which they are sent, widths, mask rule, prerequisites,
-//! and its place in the key. The OpenFlow codec, the text parsers and printers, translation and
-//! the classifiers read it. A new field is a name in the list here, a row and a place in the order
-//! there, its bytes in [`Key`] and its extraction. What else is needed does not compile or fails
-//! a test until it is there: bytes of a key without a field, a writable field that translation
-//! does not commit, a field that the BPF tables neither hold nor refuse.
+//! Everything that names a packet field comes from the one table in `table`: its texts, its NXM and
+//! OXM numbers and the order in which they are sent, widths, mask rule, prerequisites, and its
+//! place in the key. The OpenFlow codec, the text parsers and printers, translation and the
+//! classifiers read it. A new field needs a name in the list here, a row and a place in the order
+//! there, its bytes in [`Key`] and its extraction. An omission anywhere else fails to compile or
+//! fails a test: bytes of a key without a field, a writable field that translation does not commit,
+//! a field that the BPF tables neither hold nor refuse.
 //!
 //! Facts: ovs-fields(7); OpenFlow 1.5.1 section 7.2.3.
 //!
@@ -163,7 +163,7 @@ impl Field {
         self.def().writable
     }
 
-    /// What must hold before the field means something.
+    /// Returns the condition under which the field has a meaning.
     pub const fn prerequisite(self) -> Prerequisite {
         self.def().prerequisite
     }

@@ -64,15 +64,17 @@ pub struct Key {
     pub dl_dst: [u8; 6],
     /// Ethernet source.
     pub dl_src: [u8; 6],
-    /// Ethernet type behind all VLAN headers; 0x05ff for 802.2 frames without SNAP type.
+    /// Ethernet type after all VLAN headers; 0x05ff for 802.2 frames without SNAP type.
     pub dl_type: U16,
-    /// Zero.
+    /// Padding up to the next field's alignment; always zero, as keys are compared and hashed
+    /// whole.
     pub pad_l2: [u8; 2],
     /// VLAN headers, outermost first.
     pub vlans: [Vlan; VLANS],
     /// MPLS label stack entries, outermost first.
     pub mpls: [U32; MPLS_LABELS],
-    /// Zero.
+    /// Padding up to the next field's alignment; always zero, as keys are compared and hashed
+    /// whole.
     pub pad_mpls: [u8; 4],
 
     // L3.
@@ -102,7 +104,8 @@ pub struct Key {
     pub arp_tha: [u8; 6],
     /// TCP flags, 12 bits. With L3 as in OVS: it has no part in ECMP hashing of ports.
     pub tcp_flags: U16,
-    /// Zero.
+    /// Padding up to the next field's alignment; always zero, as keys are compared and hashed
+    /// whole.
     pub pad_l3: [u8; 2],
 
     // L4.
@@ -116,14 +119,15 @@ pub struct Key {
     pub nd_reserved: U32,
     /// Type of the first ND option.
     pub nd_options_type: u8,
-    /// Zero.
+    /// Padding up to the next field's alignment; always zero, as keys are compared and hashed
+    /// whole.
     pub pad_l4: [u8; 3],
 }
 
 /// 64-bit words in a [`Key`].
 pub const WORDS: usize = size_of::<Key>() / 8;
 
-/// First word of each stage behind metadata, and the end: L2, L3, L4, end.
+/// First word of each stage after metadata, and the end: L2, L3, L4, end.
 pub const STAGE_STARTS: [usize; 4] = [
     std::mem::offset_of!(Key, dl_dst) / 8,
     std::mem::offset_of!(Key, nw_src) / 8,

@@ -151,8 +151,8 @@ impl Match {
         self.mask.covers(&other.mask) && self.key.equal_under(&other.key, &other.mask)
     }
 
-    /// What it asks for that a match under `mask` does not say by itself: one that looks at a field
-    /// that only Ethernet packets have says that they are such.
+    /// Returns the part of the match that a match under `mask` does not imply: a match on a field
+    /// that only Ethernet packets have implies that the packets are Ethernet.
     pub fn beyond(&self, mask: &Mask) -> Match {
         let mut rest = *self;
         if self.asks_for_ethernet() && mask.says_ethernet() {

@@ -121,7 +121,7 @@ impl Context<'_> {
     }
 
     /// Moves bits from `src` to `dst`. Where the packet lacks one of the fields nothing moves; the
-    /// trace reports the value of the other field all the same, as in OVS.
+    /// trace reports the value of `dst` all the same, as in OVS.
     pub(super) fn move_field(&mut self, src: &Subfield, dst: &Subfield) {
         if self.meets(dst.field.prerequisite()) && self.meets(src.field.prerequisite()) {
             let value = self.read_subfield(src);

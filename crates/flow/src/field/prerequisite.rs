@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What must hold for a packet before a field of it means anything.
+//! The condition under which a field of a packet has a meaning.
 
 use super::Field;
 use crate::{Key, Mask, Match, VLAN_CFI};
@@ -17,7 +17,7 @@ const FRAG_LATER: u8 = 2;
 /// A field's prerequisite (ovs-fields(7), "Prerequisites"; OpenFlow 1.5.1 table 12).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Prerequisite {
-    /// Nothing.
+    /// Every packet meets it.
     None,
     /// An Ethernet packet.
     Ethernet,
@@ -25,9 +25,9 @@ pub enum Prerequisite {
     Arp,
     /// A VLAN header.
     Vlan,
-    /// IPv4.
+    /// An IPv4 header, by Ethernet type 0x0800.
     Ipv4,
-    /// IPv6.
+    /// An IPv6 header, by Ethernet type 0x86dd.
     Ipv6,
     /// IPv4 or IPv6.
     IpAny,

@@ -92,7 +92,7 @@ pub struct Definition {
     pub writable: bool,
     /// Text form of a value.
     pub format: Format,
-    /// What must hold for the field to mean something.
+    /// Condition under which the field has a meaning.
     pub prerequisite: Prerequisite,
     /// NXM and OXM numbers.
     pub numbers: [Option<OxmNumber>; 3],

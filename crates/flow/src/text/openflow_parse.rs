@@ -19,7 +19,7 @@ pub enum FlowTextError {
     BadValue {
         /// Name as given.
         name: String,
-        /// What is wrong.
+        /// Reason why the value is refused.
         error: ValueError,
     },
     /// The text before does not make the field meaningful.

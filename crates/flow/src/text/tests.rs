@@ -372,7 +372,7 @@ fn verbose_datapath_flows() {
             odp::format(&key, &mask, Style { verbose: true }, &port_name),
             format!("{any},{shown}")
         );
-        // What is shown is read back as the same megaflow.
+        // The text is read back as the same megaflow.
         let verbose = odp::format(&key, &mask, Style { verbose: true }, &port_name);
         let (key_again, mut mask_again) = odp(&verbose);
         assert_eq!(key_again, key.masked(&mask_again));
@@ -511,7 +511,7 @@ fn parsers_survive_truncation_and_mutation() {
 }
 
 proptest! {
-    /// What is shown is read back as the same match.
+    /// The text is read back as the same match.
     #[test]
     fn shown_matches_read_back(
         fields in proptest::collection::vec((0..Field::ALL.len(), any::<u128>(), any::<u128>()), 0..6),

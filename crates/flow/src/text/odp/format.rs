@@ -206,7 +206,7 @@ fn vlan(out: &mut List, tci: u16, mask: u16) {
     });
 }
 
-/// What is behind the Ethernet type.
+/// Writes the attributes of the headers after the Ethernet type.
 fn payload(out: &mut List, k: &Key, m: &Key) {
     match k.dl_type.get() {
         ethertype::IPV4 => {

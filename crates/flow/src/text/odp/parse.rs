@@ -115,7 +115,7 @@ impl<'a> Parser<'a> {
                     if self.vlans == 0 || !self.seen.contains(&"vlan") {
                         return Err(OdpError::Vlan("encap() without eth_type() and vlan() before"));
                     }
-                    // Inside, types and tags are counted anew.
+                    // `eth_type` and `vlan` may occur again inside the encapsulation.
                     self.seen.retain(|s| !matches!(*s, "eth_type" | "vlan"));
                     self.key.dl_type.set(0);
                     self.mask.0.dl_type.set(0);
@@ -335,8 +335,8 @@ impl<'a> Parser<'a> {
         .then_some(())
     }
 
-    /// Label stack entries one behind the other, up to the bottom: another one begins where a field
-    /// comes again.
+    /// Parses label stack entries, one after the other, up to the bottom: the next entry begins
+    /// where a field is repeated.
     fn mpls(&mut self, body: &str) -> Option<()> {
         let mut given: Vec<&str> = Vec::new();
         let mut entries = self.key.mpls.iter_mut().zip(&mut self.mask.0.mpls);
@@ -352,7 +352,7 @@ impl<'a> Parser<'a> {
             };
             if given.contains(&name) {
                 if MplsEntry(U32::new(key.get() & mask.get())).is_bottom() {
-                    return None; // nothing is behind it
+                    return None; // nothing follows it
                 }
                 (key, mask) = entries.next()?;
                 given.clear();
@@ -397,7 +397,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// True when the flow asks for anything behind the network header.
+    /// Returns true when the flow matches a field after the network header.
     fn matches_transport(&self) -> bool {
         let m = &self.mask.0;
         let ports = m.tp_src.get() | m.tp_dst.get() | m.tcp_flags.get();
