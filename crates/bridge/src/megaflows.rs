@@ -20,9 +20,10 @@ use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Megaflows that [`Megaflows::visit`] looks at under one lock, when it is to be short.
+/// Number of megaflows that [`Megaflows::visit`] visits under one lock, when the lock is to be
+/// short.
 pub const FEW: usize = 1;
-/// The same when each takes well below a microsecond.
+/// Number of megaflows under one lock when each takes well below a microsecond.
 pub const MANY: usize = 64;
 
 /// One megaflow, as the switch sees it.
@@ -54,7 +55,8 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// When a packet last used it; when it was installed, if none has.
+    /// Returns the time when a packet last used the megaflow; the time of installation, if none
+    /// has.
     pub fn last_used(&self) -> Millis {
         self.credited.used.max(self.created)
     }
@@ -67,8 +69,8 @@ impl Entry {
     }
 }
 
-/// Reads what crediting these entries will read and write. Each step finds where the next one reads,
-/// and what one step reads for one entry does not wait for what it reads for another.
+/// Prefetches the memory that crediting these entries will read and write. Each step finds the
+/// addresses that the next step reads, and the reads of one step do not wait for each other.
 fn prefetch_credited(entries: &[&Entry]) {
     fn step(reads: impl Iterator<Item = u64>) {
         std::hint::black_box(reads.fold(0, u64::wrapping_add));
@@ -85,7 +87,7 @@ fn prefetch_credited(entries: &[&Entry]) {
 pub struct Megaflows {
     shards: Vec<Mutex<HashMap<Ufid, Entry>>>,
     len: AtomicUsize,
-    /// How many each port has.
+    /// Number of megaflows of each port.
     of_ports: Mutex<HashMap<PortNo, usize>>,
     seed: foldhash::quality::RandomState,
     /// Nudged when the first megaflow comes.
@@ -190,13 +192,13 @@ impl Megaflows {
     }
 
     /// Runs `look` on each of `flows` (the entry, when there is one), and then, without a lock,
-    /// `act` on what it says. `look` must not call back here. `together` are looked at under one
-    /// lock.
+    /// `act` on its result. `look` must not call back here. `together` entries are visited under
+    /// one lock.
     ///
-    /// Nearly all that a visit of many takes is waiting for memory, as no two entries, nor the
-    /// counters that they lead to, lie together. So the visit goes by shards, and reads what it
-    /// will write for a whole group first: such reads do not wait for each other, the locked
-    /// additions of counters would.
+    /// A visit of many entries spends nearly all its time waiting for memory, as neither the
+    /// entries nor the counters that they lead to lie together. So the visit goes by shards, and
+    /// first reads the memory of a whole group that it will write: such reads do not wait for each
+    /// other, the locked additions of counters would.
     pub fn visit<T, V>(
         &self,
         flows: &Groups<T>,
@@ -219,7 +221,7 @@ impl Megaflows {
         }
     }
 
-    /// The identities of all megaflows for which `wanted` says so.
+    /// Returns the identities of all megaflows for which `wanted` returns true.
     pub fn select(&self, mut wanted: impl FnMut(&Entry) -> bool) -> Vec<Ufid> {
         let mut out = Vec::new();
         for shard in &self.shards {

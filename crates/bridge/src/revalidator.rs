@@ -41,7 +41,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Settings (`Open_vSwitch:other_config`) and what passes measured.
+/// Settings (`Open_vSwitch:other_config`) and measurements of passes.
 #[derive(Debug)]
 pub struct RevalidatorState {
     /// `max-idle`, milliseconds.
@@ -156,7 +156,7 @@ impl RevalidatorState {
     }
 }
 
-/// Whether the datapath may have megaflows that the switch does not know.
+/// Whether the datapath may have megaflows that the switch has no record of.
 #[derive(Debug)]
 pub(crate) struct UnknownFlows {
     /// Number of times that there was a reason to expect such megaflows.
@@ -222,14 +222,14 @@ enum Verdict {
     Remove,
 }
 
-/// Gives megaflows their new actions; those that the datapath does not take go.
+/// Gives megaflows their new actions; removes those whose actions the datapath refuses.
 fn modify(datapath: &dyn Datapath, changed: &mut Vec<(Ufid, Actions)>, doomed: &mut Vec<Ufid>) {
     datapath.modify_many(changed, &mut |ufid| doomed.push(ufid));
     changed.clear();
 }
 
 impl SlowPath {
-    /// One pass over all megaflows. Any thread; passes do not overlap.
+    /// Makes one pass over all megaflows. Any thread may call it; passes do not overlap.
     pub fn pass(&self, what: Pass) {
         let one_at_a_time = self.passing.lock().unwrap_or_else(PoisonError::into_inner);
         self.pass_alone(what, &one_at_a_time);
@@ -292,7 +292,8 @@ impl SlowPath {
         datapath.sweep(&mut |ufid, stats| swept.push(ufid, stats));
         let look = |_, stats: &FlowStats, entry: Option<&mut Entry>| {
             let entry = entry?;
-            // One that came since the pass began may have the place of one that was swept.
+            // A megaflow that was added since the pass began may have the place of one that was
+            // swept.
             let is_swept = std::mem::replace(&mut entry.seen, number) != number;
             if is_swept {
                 if entry.credited.packets == 0 && stats.packets > 0 {
@@ -304,7 +305,7 @@ impl SlowPath {
                 Pass::Statistics => Verdict::Keep,
                 Pass::Purge => Verdict::Remove,
                 Pass::Full if now.since(entry.last_used()) > max_idle => Verdict::Remove,
-                // A later one may be there by now, and packet threads translate by that.
+                // A later snapshot may be published by now, and packet threads translate on that.
                 Pass::Full if entry.version >= version => Verdict::Keep,
                 Pass::Full => self.revalidate(&snapshot, version, entry, now),
             })
@@ -366,10 +367,10 @@ impl SlowPath {
         self.flow_limit.store(limit, Ordering::Relaxed);
     }
 
-    /// True when some megaflow may say other than the newest snapshot: a pass would find something
-    /// to do. An upcall that is about to install one looks at the version after that, and takes it
-    /// back when it is another than the one that it translated by; so what this call does not see
-    /// is not stale, or goes.
+    /// Returns true when some megaflow may disagree with the newest snapshot, so that a pass would
+    /// find work. An upcall checks the version after it has installed a megaflow, and removes the
+    /// megaflow when the version is not the one that it translated on. So a megaflow that this call
+    /// does not see is not stale, or is removed.
     pub(crate) fn may_be_stale(&self) -> bool {
         // Between our store to the version and our load of the number of megaflows; its
         // counterpart is in `Megaflows::insert`.
@@ -378,16 +379,16 @@ impl SlowPath {
         self.unknown_flows.may_be_there() || !self.megaflows.is_empty()
     }
 
-    /// Says that the datapath may have got megaflows that the switch does not know: a pass will
-    /// look for them.
+    /// Notes that the datapath may have received megaflows that the switch has no record of: a pass
+    /// will look for them.
     pub fn expect_unknown_flows(&self) {
         self.unknown_flows.expect();
         self.wakeup.nudge();
     }
 
-    /// Removes a megaflow and credits what it still counted. Where several threads do so at once
-    /// the datapath gives its last counts to one of them. Only that one takes the entry out: so they
-    /// are credited, and nobody takes out the entry of a megaflow that has come since.
+    /// Removes a megaflow and credits its last counts. Where several threads do so at once the
+    /// datapath gives its last counts to one of them. Only that thread removes the entry: so the
+    /// counts are credited, and no thread removes the entry of a megaflow that was installed since.
     pub fn remove(&self, ufid: Ufid) {
         if let Some(last) = self.datapath().and_then(|datapath| datapath.remove(ufid)) {
             self.removed(ufid, last);
@@ -415,9 +416,9 @@ impl SlowPath {
         self.held.store(held, Ordering::Release);
     }
 
-    /// Makes a megaflow of the datapath that nobody knows one of ours, with the actions that
-    /// its match translates to. False when it cannot be kept: its port is no port, it matches
-    /// more than the translation allows, or the datapath does not take the actions.
+    /// Adopts a megaflow of the datapath that the switch has no record of, with the actions that
+    /// its match translates to. Returns false when it cannot be kept: its port is no port, it
+    /// matches more than the translation allows, or the datapath refuses the actions.
     fn explain(&self, datapath: &dyn Datapath, ufid: Ufid, round: &Round<'_>) -> bool {
         let Some(dump) = datapath.flow(ufid) else { return true }; // gone meanwhile
         let matching = dump.flow.matching;
@@ -451,8 +452,8 @@ impl SlowPath {
         false
     }
 
-    /// How long a megaflow may be idle, in milliseconds: near the limit idle ones go sooner,
-    /// so that live ones keep their place.
+    /// Returns the longest idle time of a megaflow, in milliseconds: near the limit idle megaflows
+    /// are removed sooner, so that live ones keep their place.
     fn idle_limit(&self, count: u64) -> u64 {
         let max_idle = self.revalidator.max_idle.load(Ordering::Relaxed);
         let limit = self.flow_limit.load(Ordering::Relaxed) as u64;
@@ -504,7 +505,7 @@ impl SlowPath {
     }
 }
 
-/// Credits what `stats` has above what was credited.
+/// Credits the difference between `stats` and the counts that were credited already.
 fn credit(slow: &SlowPath, entry: &mut crate::megaflows::Entry, stats: FlowStats) {
     let packets = stats.packets.saturating_sub(entry.credited.packets);
     let bytes = stats.bytes.saturating_sub(entry.credited.bytes);
@@ -582,15 +583,15 @@ impl Drop for Revalidator {
 
 /// Time between two checks when there has been no megaflow for [`QUIET_ROUNDS`].
 const LONG_SLEEP: Duration = Duration::from_secs(5);
-/// Looks after the last megaflow went: what it left is tidied up by then.
+/// Number of checks after the last megaflow was removed; its leftovers are tidied up by then.
 const QUIET_ROUNDS: u32 = 4;
 
 /// Whether megaflows may run out of room between two passes.
 struct Room {
     looked: Instant,
-    /// How many there were then.
+    /// Number of megaflows at the time `looked`.
     flows: usize,
-    /// How many more there were each second before that.
+    /// Megaflows added per second up to the time `looked`.
     rate: f64,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rules: what OpenFlow calls flow entries.
+//! Rules, the flow entries of OpenFlow.
 
 use crate::ids::INTERNAL_TABLE;
 use classifier::MiniMatch;

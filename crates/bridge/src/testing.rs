@@ -266,7 +266,7 @@ impl World {
         flow::text::format_megaflow(&Match::new(&k, &t.mask), &flow::text::no_names)
     }
 
-    /// All that `ofproto/trace` prints behind the `Flow:` line.
+    /// Returns the text that `ofproto/trace` prints after the `Flow:` line.
     pub fn trace(&self, flow: &str) -> String {
         self.trace_with(flow, EffectsMode::Suppress)
     }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Upcalls: a packet without a megaflow is translated, forwarded, and its megaflow installed.
 //!
-//! Runs on packet threads. It reads the newest snapshot and installs through the datapath's
-//! `Flows`. For the control thread it waits only where a packet has made a flow (`learn`), which
-//! is to be there before the packet leaves, and not for long ([`Sender::await_learned`]). When the
-//! table is at its limit, or the datapath refuses, packets are still forwarded, each by its own
+//! Runs on packet threads. An upcall reads the newest snapshot and installs through the datapath's
+//! `Flows`. It waits for the control thread only where a packet has made a flow (`learn`), which
+//! must be there before the packet leaves, and for a short time ([`Sender::await_learned`]). When
+//! the table is at its limit, or the datapath refuses, packets are still forwarded, each by its own
 //! translation.
 
 mod seen_filter;
@@ -260,7 +260,7 @@ impl UpcallFactory for Factory {
 }
 
 struct Handler {
-    /// A packet of this batch has made a flow.
+    /// Whether a packet of this batch has made a flow.
     learns: bool,
     slow: Arc<SlowPath>,
     snapshot: Reader<Snapshot>,
@@ -276,7 +276,7 @@ struct New<'a> {
     effects: Vec<Effect>,
     recirc: Vec<RecircRef>,
     slow_path: Option<&'static str>,
-    /// Of the snapshot that it was translated on.
+    /// Version of the snapshot that it was translated on.
     version: u64,
     now: Millis,
 }
@@ -375,10 +375,10 @@ impl Handler {
         }
     }
 
-    /// True, and counted, when the port is pressed and has not asked for this megaflow of late.
-    /// Most of a flood of new flows is packets that nothing follows: megaflows for them would
-    /// cost more than the packets, and take the room of others. Whether the port has used those
-    /// that it has, and is pressed without a reason, is for a pass to find out, soon.
+    /// Returns true, and counts, when the port is pressed and has not asked for this megaflow of
+    /// late. Most packets of a flood of new flows are the only ones of their flow: megaflows for
+    /// them would cost more than the packets, and take the room of others. A pass finds out soon
+    /// whether the port has used its megaflows, or is pressed without a reason.
     fn is_first(&mut self, upcall: &Upcall<'_>, megaflow: &Megaflow, now: Millis) -> bool {
         if !upcall.pressed {
             return false;
@@ -432,7 +432,7 @@ impl Handler {
         };
         let mut ufid = megaflow.ufid;
         if let Some(refused) = self.put(datapath, &megaflow, entry) {
-            // It has no room for one more mask, but for those that match all there is.
+            // The datapath has no room for one more mask, but for the masks that match every field.
             let narrow = slow.megaflow_under(key, &exact_mask(key), Arc::clone(&megaflow.actions));
             let matching = MiniMatch::new(&narrow.matching);
             slow.count_narrowed(now);

@@ -96,7 +96,7 @@ impl Context<'_> {
                 }
             }
             Action::SetQueue(queue) => {
-                // Whether the priority is to be set depends on the packet's own.
+                // The packet's own priority decides whether the priority is set.
                 self.mask.0.skb_priority.set(u32::MAX);
                 self.key.skb_priority.set(*queue);
             }
@@ -234,8 +234,8 @@ impl Context<'_> {
         }
     }
 
-    /// Runs the action set and empties it. Behind `exit` it does nothing, as in OVS, whose manual
-    /// has it otherwise.
+    /// Runs the action set and empties it. After `exit` it does nothing, as in OVS, whose manual
+    /// says otherwise.
     pub(super) fn run_action_set(&mut self) {
         let set = std::mem::take(&mut self.action_set);
         let list = ordered_set(&set);

@@ -78,7 +78,7 @@ impl Context<'_> {
         key.mpls.iter().filter(|lse| lse.get() != 0).count()
     }
 
-    /// Makes the datapath's packet what the key says.
+    /// Emits the actions that make the datapath's packet equal to the key.
     pub(super) fn commit(&mut self) {
         if self.key == self.base {
             return;

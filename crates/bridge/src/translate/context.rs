@@ -40,13 +40,13 @@ pub(super) struct Freeze {
     pub hash: Option<(bool, u32)>,
     /// The packet goes to a controller, which resumes the pipeline.
     pub pause: Option<Box<Controller>>,
-    /// It waits for what was below a popped MPLS stack.
+    /// The pipeline needs the headers below a popped MPLS stack.
     pub for_mpls: bool,
     /// The action that froze is to be run again.
     pub again: bool,
     /// The list of that action is in `steps` already.
     pub stored: bool,
-    /// The packet has just come into the bridge: its first table is still to be asked.
+    /// The packet has just come into the bridge: its first table is not looked up yet.
     pub enters: bool,
     /// Steps that remain to be run.
     pub steps: Vec<FrozenStep>,
@@ -73,7 +73,7 @@ pub(super) struct Context<'a> {
     pub key: Key,
     /// The packet's key as the datapath has it after the actions emitted so far.
     pub base: Key,
-    /// Which bits of the key were looked at.
+    /// Bits of the key that the translation depends on so far.
     pub mask: Mask,
     /// VLAN headers that the packet came with.
     pub original_vlans: [Vlan; VLANS],
@@ -100,14 +100,14 @@ pub(super) struct Context<'a> {
     resubmits: u32,
     /// Buckets of the groups that have run; each group counts as one more.
     pub buckets: u32,
-    /// Buckets that were asked whether they are live.
+    /// Number of liveness checks of buckets.
     pub asked_buckets: u32,
     pub stack: Vec<StackEntry>,
     pub action_set: Vec<Action>,
     pub in_group: bool,
     pub in_action_set: bool,
     pub in_packet_out: bool,
-    /// The MPLS stack was popped to something that the key does not have yet.
+    /// The MPLS stack was popped, and the key does not have the headers below it yet.
     pub was_mpls: bool,
     /// The emitted actions include one that further actions cannot undo.
     pub irreversible: bool,
@@ -124,7 +124,7 @@ pub(super) struct Context<'a> {
 pub(super) enum OnMiss {
     /// The lookup ends without a rule.
     Nothing,
-    /// The next table is asked where the table's configuration says so; no controller.
+    /// The next table is looked up where the table's configuration says so; no controller.
     OtherTables,
     /// The table's configuration decides.
     AsConfigured,
@@ -294,8 +294,8 @@ impl<'a> Context<'a> {
         self.out.push(action);
     }
 
-    /// Runs `inside`, whose changes to the packet are undone afterwards: by further actions, or
-    /// in a datapath clone when it did what cannot be undone.
+    /// Runs `inside`, whose changes to the packet are undone afterwards: by further actions, or in
+    /// a datapath clone when `inside` made a change that cannot be undone.
     pub(super) fn isolated(&mut self, inside: impl FnOnce(&mut Self)) {
         let base = self.base;
         let outer = std::mem::take(&mut self.irreversible);
@@ -417,7 +417,7 @@ impl<'a> Context<'a> {
         let old_table = self.table;
         let found = self.lookup(in_port, table, on_miss);
         let names = self.names();
-        // As in OVS the one that was asked first, but for a packet from a port.
+        // As in OVS, the trace shows the table of the first lookup, but for a packet from a port.
         self.enter(Kind::Table, || found.text(table, names));
         on_stack(|| self.run_found(&found, cloned, last, true));
         self.leave();
@@ -546,7 +546,7 @@ pub(crate) fn miss_action() -> Action {
 }
 
 impl Found {
-    /// Table where it ended, which is not the first where tables continue with the next.
+    /// Table where the lookup ended. It is not the first where tables continue with the next.
     fn table(&self) -> u8 {
         match self {
             Found::Rule(rule) => rule.table,

@@ -22,7 +22,7 @@ const MPLS_NULL_V4: u32 = 0;
 const MPLS_NULL_V6: u32 = 2;
 
 impl Context<'_> {
-    /// True when the packet has `field`; what was looked at to know is made exact.
+    /// Returns true when the packet has `field`; the bits that decide this are made exact.
     pub(super) fn has(&mut self, field: Field) -> bool {
         use Prerequisite::{IpAny, Ipv4, Ipv6};
         let need = field.prerequisite();
@@ -34,7 +34,7 @@ impl Context<'_> {
         self.meets(need)
     }
 
-    /// True when the packet is as `need` says; what was looked at to know is made exact.
+    /// Returns true when the packet meets `need`; the bits that decide this are made exact.
     fn meets(&mut self, need: Prerequisite) -> bool {
         // The Ethernet type, and whether an IP packet is a fragment, are exact in every
         // megaflow, and what the actions did to them is the same for all packets of one. Where
@@ -317,7 +317,8 @@ impl Context<'_> {
         }
         self.expose_mpls_depth();
         if !mpls_complete(&self.key) {
-            // More labels than the key holds: what comes up from below is not known here.
+            // The packet has more labels than the key holds: the entry that comes up from below is
+            // unknown here.
             self.commit();
             self.emit(DpAction::PopMpls { ethertype });
             self.irreversible = true;

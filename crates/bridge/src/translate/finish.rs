@@ -20,7 +20,7 @@ pub(super) fn initial_mask(key: &Key) -> Mask {
     mask
 }
 
-/// Takes from the mask what cannot differ between packets, and completes partial fields.
+/// Clears the mask bits of fields that cannot differ between packets, and completes partial fields.
 /// `key` is the datapath's, before any action.
 pub(super) fn final_mask(mut mask: Mask, key: &Key) -> Mask {
     let m = &mut mask.0;
@@ -30,8 +30,8 @@ pub(super) fn final_mask(mut mask: Mask, key: &Key) -> Mask {
     m.metadata.set(0);
     m.actset_output.set(0);
     m.conj_id.set(0);
-    // A lookup in stages may have seen a field without what must hold for it. The key is sound
-    // so; a tier that writes matches protocol by protocol could not say it, and must not leave
+    // A lookup in stages may have read a field without the field's prerequisites. The key is sound
+    // so; a tier that writes matches protocol by protocol could not express it, and must not leave
     // it out.
     if is_ip(key) {
         let neighbour = m.nd_target != [0; 16]

@@ -16,13 +16,13 @@ use packet::Packet;
 use std::sync::Arc;
 
 impl Context<'_> {
-    /// Stops here; what is left goes on when the packet is back.
+    /// Stops here; the remaining steps run when the packet is back.
     pub(super) fn start_freezing(&mut self, freeze: Freeze) {
         self.exit = true;
         self.freeze = Some(freeze);
     }
 
-    /// Stores what is left of a list of actions, from the inside out.
+    /// Stores the rest of a list of actions, from the inside out.
     pub(super) fn freeze_rest(&mut self, rest: &[Action]) {
         let (table, cookie) = (self.table, self.cookie);
         if let Some(freeze) = &mut self.freeze {
@@ -86,7 +86,7 @@ impl Context<'_> {
         }
     }
 
-    /// Goes on where `state` stopped.
+    /// Continues where `state` stopped.
     pub(super) fn thaw(&mut self, state: &FrozenState) {
         let metadata = &state.metadata;
         self.key.regs = metadata.regs;
@@ -135,7 +135,8 @@ impl Context<'_> {
             let behind = parts.get(i + 1..).unwrap_or_default();
             let has_run = self.do_list(part.actions, behind.is_empty(), behind);
             if has_run || self.exit || self.error.is_some() {
-                // Frozen again: the parts behind are still to be done, if they are not.
+                // Frozen again: the parts that follow are still to be run, if they are not stored
+                // already.
                 if let Some(freeze) = self.freeze.as_mut().filter(|_| !has_run) {
                     freeze.steps.extend(behind.iter().map(|p| FrozenStep {
                         table: p.table,
@@ -148,7 +149,7 @@ impl Context<'_> {
         }
     }
 
-    /// Freezes when `action` may need to see what was below a popped MPLS stack.
+    /// Freezes when `action` may need the headers below a popped MPLS stack.
     pub(super) fn freeze_for_mpls(&mut self, action: &Action) {
         if self.was_mpls && !self.exit && action.needs_payload() {
             self.start_freezing(Freeze { for_mpls: true, ..Freeze::default() });
@@ -221,7 +222,7 @@ fn unroll_text(part: &Segment) -> String {
     format!("unroll_xlate(table={}, cookie={})", part.table, part.cookie)
 }
 
-/// Why a datapath's key cannot be located.
+/// Reason why a datapath's key cannot be located.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LocateError {
     /// The ingress port is of no bridge (it was just removed, or was never added).
@@ -232,7 +233,7 @@ pub enum LocateError {
     UnknownRecirculation(u32),
 }
 
-/// Where translation of a datapath's packet starts.
+/// Starting point of the translation of a datapath's packet.
 #[derive(Clone, Debug)]
 pub struct Located {
     /// Bridge that the packet is in.

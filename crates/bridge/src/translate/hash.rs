@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Hashes that choose buckets, links and ports.
 //!
-//! The values are ours (OVS promises none); what is hashed is as in OVS, and is made exact in
-//! the mask. Equal keys give equal hashes on every machine and in every run.
+//! The values are our own (OVS promises none). The hashed fields are those of OVS, and are made
+//! exact in the mask. Equal keys give equal hashes on every machine and in every run.
 
 use super::finish::is_ip;
 use flow::extract::FRAG_ANY;

@@ -111,7 +111,7 @@ impl Context<'_> {
     }
 }
 
-/// As a trace shows it: ports by number even where they have names elsewhere, as in OVS.
+/// Returns the text of a trace: ports by number even where they have names elsewhere, as in OVS.
 fn shown(flow: &LearnedFlow) -> String {
     let matching = format_match(&flow.matching, &no_names);
     let space = if matching.is_empty() { "" } else { " " };

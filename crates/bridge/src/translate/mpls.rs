@@ -23,14 +23,14 @@ pub(super) fn mpls_complete(key: &Key) -> bool {
     key.mpls.iter().any(|lse| lse.get() & MPLS_BOS != 0)
 }
 
-/// Takes the outermost entry off `key`; what is below has `ethertype`.
+/// Takes the outermost entry off `key`; the payload below it has `ethertype`.
 pub(super) fn pop_mpls(key: &mut Key, ethertype: u16) {
     let [_, a, b] = key.mpls;
     key.mpls = [a, b, U32::ZERO];
     key.dl_type.set(ethertype);
 }
 
-/// Puts an entry on `key`; what does not fit is forgotten.
+/// Puts an entry on `key`; an entry that no longer fits at the bottom is dropped.
 pub(super) fn push_mpls(key: &mut Key, lse: u32, ethertype: u16) {
     let [a, b, _] = key.mpls;
     key.mpls = [U32::new(lse), a, b];

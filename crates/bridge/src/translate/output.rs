@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where packets leave: ports, flooding, patch ports, controllers.
+//! Output of packets: ports, flooding, patch ports, controllers.
 
 use super::context::{Context, Freeze, OnMiss};
 use crate::effect::{Direction, Effect};
@@ -15,8 +15,8 @@ use openflow::message::{PacketInReason, PortConfig, meter_id};
 use std::sync::Arc;
 use zerocopy::network_endian::{U32, U64};
 
-/// NX_CTLR_NO_METER: `controller` names no meter, and gets the one that all have ("controller"),
-/// where there is one (OpenFlow 1.5.1, 6.2.1).
+/// NX_CTLR_NO_METER: `controller` names no meter. Its packet-ins use the meter of all controllers
+/// ("controller"), where there is one (OpenFlow 1.5.1, 6.2.1).
 const NO_METER: u32 = u32::MAX;
 
 impl Context<'_> {
@@ -129,8 +129,8 @@ impl Context<'_> {
         bundle.is_some_and(|b| b.protected)
     }
 
-    /// Through a patch port: the peer's bridge runs its pipeline on the packet, from fresh
-    /// metadata; nothing that it does to the packet is seen here afterwards.
+    /// Outputs through a patch port: the peer's bridge runs its pipeline on the packet, from fresh
+    /// metadata. Its changes to the packet are undone afterwards.
     fn output_patch(
         &mut self,
         port: &PortView,
@@ -160,7 +160,7 @@ impl Context<'_> {
         if self.may_receive(peer_port) {
             self.isolated(|ctx| {
                 if ctx.was_mpls {
-                    // The peer's rules may ask for what is under the stack.
+                    // The peer's rules may match fields under the stack.
                     ctx.table = 0;
                     ctx.start_freezing(Freeze { enters: true, ..Freeze::default() });
                 } else {
@@ -192,7 +192,7 @@ impl Context<'_> {
         self.send_to_controller(c.max_len, c.reason, c.controller_id, &c.userdata, c.meter_id);
     }
 
-    /// A packet that dec_ttl found no more TTL in.
+    /// Sends a packet whose TTL ran out in dec_ttl to the controllers.
     pub(super) fn invalid_ttl(&mut self, controller_id: u16) {
         let reason = PacketInReason::InvalidTtl as u8;
         self.send_to_controller(u16::MAX, reason, controller_id, &[], NO_METER);
@@ -243,7 +243,8 @@ impl Context<'_> {
     }
 }
 
-/// The fields of `key` that are the pipeline's and not the packet's; all else zero.
+/// Returns the fields of `key` that belong to the pipeline and not to the packet; all others are
+/// zero.
 pub(super) fn pipeline_fields(key: &Key) -> Key {
     let mut out = Key::ZERO;
     out.regs = key.regs;
