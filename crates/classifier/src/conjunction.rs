@@ -10,9 +10,9 @@ use std::sync::Arc;
 pub struct Conjunction {
     /// `conj_id` to look up when all clauses match.
     pub id: u32,
-    /// Which clause, from 0.
+    /// Index of the clause, from 0.
     pub clause: u8,
-    /// How many there are, 2 to 64.
+    /// Number of clauses of the conjunction, 2 to 64.
     pub clauses: u8,
 }
 

@@ -208,9 +208,10 @@ impl<R: Entry> Classifier<R> {
         best
     }
 
-    /// Reads what lookups of `keys` will, side by side: of many rules those that packets find are in
-    /// no cache, and a lookup waits for memory at each step of its way. To be called before these
-    /// lookups; where rules are few, or the subtables many, it does nothing or a part.
+    /// Prefetches the memory that lookups of `keys` will read, side by side. Where there are many
+    /// rules, the rules that packets find are in no cache, and a lookup waits for memory at each
+    /// step. To be called before these lookups; where rules are few, or the subtables many, it does
+    /// nothing or a part.
     pub fn prefetch(&self, keys: &[&Key]) {
         if self.len() >= MANY_RULES {
             let subtables = self.subtables().take(FORESEEN);
@@ -227,7 +228,7 @@ impl<R: Entry> Classifier<R> {
         self.0.subtables.get(at).map(|slot| &*slot.subtable)
     }
 
-    /// Adds `rule`; returns what had the same match and priority before.
+    /// Adds `rule`; returns the rule that had the same match and priority.
     pub fn insert(&mut self, rule: Arc<R>) -> Option<Arc<R>> {
         let inner = Arc::make_mut(&mut self.0);
         let mask = rule.matching().shared_mask();
@@ -251,7 +252,7 @@ impl<R: Entry> Classifier<R> {
         replaced
     }
 
-    /// Removes what has exactly this match and priority.
+    /// Removes and returns the rule with exactly this match and priority.
     pub fn remove(&mut self, matching: &MiniMatch, priority: u32) -> Option<Arc<R>> {
         let mask = matching.shared_mask();
         let at = self.0.position(mask, mask.hash())?;
@@ -335,7 +336,7 @@ impl<R: Entry> Classifier<R> {
 }
 
 impl<R: Entry> Inner<R> {
-    /// Where the subtable with `mask` is, whose hash is `hash`.
+    /// Returns the place of the subtable with `mask`, whose hash is `hash`.
     fn position(&self, mask: &Arc<MiniMask>, hash: u64) -> Option<usize> {
         // Masks that are one and the same are not read.
         self.subtables.iter().position(|s| s.hash == hash && s.subtable.mask() == mask)

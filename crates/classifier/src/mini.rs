@@ -4,7 +4,7 @@
 use flow::{Key, Mask, Match, WORDS};
 use std::sync::Arc;
 
-/// A hash that goes on with `word`.
+/// Extends a hash by `word`.
 pub(crate) fn mix(hash: u64, word: u64) -> u64 {
     // A folded multiply: every bit of both inputs reaches every bit of the hash.
     let wide = u128::from(hash ^ word ^ 0x9e37_79b9_7f4a_7c15)
@@ -51,18 +51,18 @@ impl MiniMask {
         mask
     }
 
-    /// A hash of which bits are set.
+    /// Returns a hash of the positions of the bits that are set.
     pub(crate) fn hash(&self) -> u64 {
         self.words.iter().fold(self.map, |hash, word| mix(hash, *word))
     }
 
-    /// The hash of what `mask` is compressed to.
+    /// Returns the hash of the compressed form of `mask`.
     pub(crate) fn hash_of(mask: &Mask) -> u64 {
         let words = mask.words().iter().filter(|word| **word != 0);
         words.fold(mask.word_map(), |hash, word| mix(hash, *word))
     }
 
-    /// True when this is what `mask` is compressed to.
+    /// Returns true when this is the compressed form of `mask`.
     pub(crate) fn is(&self, mask: &Mask) -> bool {
         self.map == mask.word_map() && self.iter().all(|(i, m)| mask.words().get(i) == Some(&m))
     }
@@ -107,7 +107,7 @@ impl MiniMatch {
     /// Compresses `matching`, whose mask `mask` is.
     pub(crate) fn under(mask: Arc<MiniMask>, matching: &Match) -> MiniMatch {
         let key = matching.key().words();
-        // As many as there are: a list that grows is moved.
+        // The capacity is the exact length: a list that grows is moved.
         let mut values = Vec::with_capacity(mask.words.len());
         values.extend(indices(mask.map).map(|i| key.get(i).copied().unwrap_or(0)));
         MiniMatch { mask, values: values.into_boxed_slice() }

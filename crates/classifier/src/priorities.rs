@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How many rules of a subtable have which priority.
+//! The number of rules of a subtable for each priority.
 
 use imbl::OrdMap;
 use smallvec::SmallVec;
@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 const FEW: usize = 4;
 
 /// The number of rules of each priority. It is copied for nearly every rule that is added: a few
-/// are copied themselves, of many a clone shares all.
+/// priorities are copied themselves, and a clone shares the tree of many.
 #[derive(Clone, Debug)]
 pub(crate) enum Priorities {
     /// In no order.
@@ -24,7 +24,7 @@ impl Default for Priorities {
 }
 
 impl Priorities {
-    /// The highest; 0 when there is none.
+    /// Returns the highest priority; 0 when there is none.
     pub fn max(&self) -> u32 {
         match self {
             Priorities::Few(list) => list.iter().map(|(priority, _)| *priority).max().unwrap_or(0),
@@ -32,7 +32,7 @@ impl Priorities {
         }
     }
 
-    /// True when some rule has this one.
+    /// Returns true when some rule has this priority.
     pub fn has(&self, priority: u32) -> bool {
         match self {
             Priorities::Few(list) => list.iter().any(|(other, _)| *other == priority),
@@ -40,7 +40,7 @@ impl Priorities {
         }
     }
 
-    /// There is one more rule of this one.
+    /// Counts one more rule of this priority.
     pub fn add(&mut self, priority: u32) {
         match self {
             Priorities::Few(list) => {
@@ -58,7 +58,7 @@ impl Priorities {
         }
     }
 
-    /// There is one rule less of this one.
+    /// Counts one rule less of this priority.
     pub fn remove(&mut self, priority: u32) {
         match self {
             Priorities::Few(list) => {

@@ -23,7 +23,7 @@ const _: () = assert!(flow::STAGE_STARTS.len() <= 4);
 /// One stage of the mask.
 #[derive(Debug)]
 struct Stage {
-    /// Tries to ask before this stage's words are looked at: which, and our prefix length.
+    /// Tries to walk before this stage's words are read: index of the trie, and our prefix length.
     tries: SmallVec<[(usize, u32); 2]>,
     /// The words of this stage: index and mask.
     words: Box<[(usize, u64)]>,
@@ -78,7 +78,7 @@ impl Stage {
 }
 
 impl<R: Entry> Subtable<R> {
-    /// An empty one, whose hashes begin with `seed`.
+    /// Returns an empty subtable, whose hashes begin with `seed`.
     pub fn new(mask: &Arc<MiniMask>, seed: u64) -> Subtable<R> {
         let full = mask.expand();
         let mut stages = Vec::new();
@@ -136,19 +136,19 @@ impl<R: Entry> Subtable<R> {
         self.rules.values()
     }
 
-    /// The rules that match `key`, by falling priority (they all have one and the same
-    /// match). `None`: no rule has the words of `key` under the mask.
+    /// Returns the rules that match `key`, by falling priority (they all have one and the same
+    /// match); `None` when no rule has the words of `key` under the mask.
     pub fn find_for<'a>(&'a self, key: &Key) -> Option<impl Iterator<Item = &'a Arc<R>>> {
         let rules = self.rules.alike(self.rank(key), self.bits);
         (!rules.is_empty()).then(|| rules.filter(move |r| r.matching().matches(key)))
     }
 
-    /// Reads what [`Subtable::find_for`] will, for all of `keys` side by side. The result means
-    /// nothing.
+    /// Prefetches the memory that [`Subtable::find_for`] will read, for all of `keys` side by side.
+    /// The result means nothing.
     pub fn prefetch(&self, keys: &[&Key]) -> u64 {
         let ranks = keys.iter().map(|key| self.rank(key));
         let rules = self.rules.prefetch(ranks, self.bits);
-        // Each reads what the one before has found for all.
+        // Each step reads what the previous step has found for all keys.
         let matches: SmallVec<[&MiniMatch; KEYS]> = rules.iter().map(|r| r.matching()).collect();
         matches.iter().flat_map(|m| m.values().next()).fold(0, |sum, (_, v)| sum.wrapping_add(v))
     }
@@ -166,8 +166,8 @@ impl<R: Entry> Subtable<R> {
 
     /// Returns a stage's part of a rank, which ends at `bits`: the bits of its hash that are kept.
     /// The matches distinguish rules that share these bits by chance. A packet that shares a rule's
-    /// bits may pay for it with bits of its mask; with four stages one packet of 16 million does
-    /// for each rule.
+    /// bits by chance may get more exact bits in its mask than it needs; with four stages, one
+    /// packet of 16 million does for each rule.
     fn part(&self, hash: u64, bits: u32) -> u128 {
         u128::from(hash >> (u64::BITS - self.width)) << (u128::BITS - bits)
     }
@@ -177,7 +177,7 @@ impl<R: Entry> Subtable<R> {
         self.stages.iter().for_each(|stage| stage.unwildcard(wc));
     }
 
-    /// Sets in `wc` what it depends on that no rule matches `key`: part of the mask.
+    /// Sets in `wc` the bits that the miss of `key` depends on: part of the mask.
     pub fn unwildcard_miss(&self, key: &Key, wc: &mut Mask, tries: &Tries, walks: &mut Walks) {
         let is_exact = |(i, m): &(usize, u64)| wc.words().get(*i).is_some_and(|w| m & !w == 0);
         if self.stages.iter().flat_map(|stage| &stage.words).all(is_exact) {
@@ -206,12 +206,12 @@ impl<R: Entry> Subtable<R> {
         }
     }
 
-    /// Which tries of `part` have a prefix of each rule, and of how many bits.
+    /// Returns the tries of `part` that have a prefix of each rule, and the prefix length in bits.
     pub fn prefixes(&self, part: Range<usize>) -> impl Iterator<Item = (usize, u32)> {
         prefixes(&self.stages, part)
     }
 
-    /// Adds `rule`, whose values are `key`; returns what had the same match and priority before.
+    /// Adds `rule`, whose values are `key`; returns the rule that had the same match and priority.
     pub fn insert(&mut self, rule: Arc<R>, key: &Key) -> Option<Arc<R>> {
         let priority = rule.priority();
         let rank = with_priority(self.rank(key), priority);

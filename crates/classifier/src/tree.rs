@@ -22,14 +22,14 @@ use std::hint::black_box;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Bits of a hash that one branch goes by.
+/// Number of bits of a hash by which one branch chooses a way.
 const BITS: u32 = 2;
-/// Ways that lead from a branch.
+/// Number of ways that lead from a branch.
 const WAYS: usize = 1 << BITS;
 /// Most values of a leaf, unless they all have the same hash. Few in tests, for many branches.
 const LEAF: usize = if cfg!(test) { 4 } else { 24 };
 
-/// Hashes that [`HashTree::prefetch`] has room for without an allocation.
+/// Number of hashes that [`HashTree::prefetch`] has room for without an allocation.
 pub(crate) const KEYS: usize = 32;
 
 /// A value that a tree may hold.
@@ -79,7 +79,7 @@ struct Leaf<V>(SmallVec<[Held<V>; LEAF]>);
 struct Branch<V> {
     /// Its first `depth` bits are those of all hashes below.
     hash: [u64; 2],
-    /// Bits of a hash before those that this goes by.
+    /// Number of bits of a hash before the bits by which this branch chooses.
     depth: u32,
     ways: [Link<V>; WAYS],
 }
@@ -129,7 +129,7 @@ fn way(hash: u128, depth: u32) -> usize {
     (hash << depth >> (u128::BITS - BITS)) as usize
 }
 
-/// How many first bits two hashes share, of those that branches go by together.
+/// Returns the number of first bits that two hashes share, rounded down to whole steps of branches.
 fn common(one: u128, other: u128) -> u32 {
     (one ^ other).leading_zeros() / BITS * BITS
 }
@@ -182,8 +182,8 @@ impl<'a, V> Iterator for Values<'a, V> {
 }
 
 impl<V> Leaf<V> {
-    /// Where the hashes from `first` to `last` are, or would be. Reads all that there are: a search
-    /// by halves would wait for memory at each step.
+    /// Returns the range of the hashes from `first` to `last`, or its place when there are none.
+    /// Reads all hashes: a binary search would wait for memory at each step.
     fn place(&self, first: u128, last: u128) -> Range<usize> {
         let (mut start, mut end) = (0, 0);
         for held in &self.0 {
@@ -200,7 +200,7 @@ impl<V> Leaf<V> {
         self.0.get(self.place(hash & !low, hash | low)).unwrap_or_default()
     }
 
-    /// How many first bits all hashes here share with `hash`.
+    /// Returns the number of first bits that all hashes here share with `hash`.
     fn common(&self, hash: u128) -> u32 {
         let first = self.0.first().map_or(hash, Held::hash);
         let last = self.0.last().map_or(hash, Held::hash);
@@ -221,7 +221,7 @@ impl<V> Leaf<V> {
 }
 
 impl<V> Branch<V> {
-    /// Takes the only way out that leads somewhere; `None` when there is another one.
+    /// Removes and returns the only way that leads somewhere; `None` when there is another one.
     fn only(&mut self) -> Option<Link<V>> {
         let mut open = self.ways.iter_mut().filter(|link| !link.is_empty());
         match (open.next(), open.next()) {
@@ -281,8 +281,9 @@ impl<V> HashTree<V> {
         }
     }
 
-    /// Reads the way to the first value of each of [`HashTree::alike`], one node of all before the
-    /// next node of any: reads of memory wait for the one before on their way, not for each other.
+    /// Prefetches the path to the first value of each of [`HashTree::alike`], one node of every
+    /// path before the next node of any: reads of memory wait for the previous one on their path,
+    /// not for each other.
     pub fn prefetch(&self, hashes: impl Iterator<Item = u128>, bits: u32) -> SmallVec<[&V; KEYS]> {
         let mut ways: SmallVec<[(u128, &Link<V>); KEYS]> =
             hashes.map(|hash| (hash, &self.root)).collect();
@@ -321,7 +322,7 @@ impl<V: Value> HashTree<V> {
         insert(&mut self.root, Held::new(hash, value), &same)
     }
 
-    /// Takes out the first value in the run of `hash` that is `wanted`.
+    /// Removes the first value in the run of `hash` that is `wanted`.
     pub fn remove(&mut self, hash: u128, wanted: impl Fn(&V) -> bool) -> Option<V> {
         remove(&mut self.root, hash, &wanted)
     }
@@ -585,7 +586,7 @@ mod tests {
         let replaced = tree.insert(0, Arc::new(7), |_, _| true);
         assert_eq!(replaced.as_deref(), Some(&0));
         assert!(tree.values().skip(1).eq(kept.values().skip(1)));
-        // Both trees, and nobody else.
+        // Both trees hold a reference, and no other owner does.
         assert!(tree.values().all(|value| Arc::strong_count(value) <= 2));
         drop(kept);
         drop(replaced);

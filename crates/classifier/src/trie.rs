@@ -7,8 +7,9 @@
 //! the packet, and the number of leading bits that decide this: any other packet with the
 //! same leading bits takes the same steps and gets the same lengths.
 //!
-//! A few prefixes need no trie: they lie side by side, and a walk looks at each. So it is at the
-//! ends of a trie, which are most of it, and for the last few that have come (see [`Prefixes`]).
+//! A few prefixes need no trie: they lie side by side, and a walk compares each. This is so at the
+//! ends of a trie, which are most of it, and for the prefixes that were added last (see
+//! [`Prefixes`]).
 
 use crate::tree::{halves, whole};
 use flow::{Field, Key, Mask};
@@ -16,7 +17,7 @@ use smallvec::{SmallVec, smallvec};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Prefixes that need no trie. Fewer in tests, for many nodes.
+/// Number of prefixes that need no trie. Fewer in tests, for many nodes.
 const FEW: usize = if cfg!(test) { 3 } else { 16 };
 
 /// Fields that get a trie. Every field lies in one stage of the key; a port's field stands
@@ -66,7 +67,7 @@ struct Edge<B> {
     len_rules: u32,
 }
 
-/// As many rules as an edge can count.
+/// Highest number of rules that an edge can count.
 const MANY: u32 = u32::MAX >> 8;
 
 impl<B: Bits> Edge<B> {
@@ -98,7 +99,7 @@ impl<B: Bits> Edge<B> {
         }
     }
 
-    /// How many leading bits are those of a prefix.
+    /// Returns the number of leading bits that belong to the prefix.
     fn common(&self, bits: u128, len: u32) -> u32 {
         (self.bits() ^ bits).leading_zeros().min(self.len()).min(len)
     }
@@ -327,8 +328,8 @@ impl Walk {
         if len >= 128 { self.full } else { self.lengths >> len & 1 == 1 }
     }
 
-    /// Goes along an edge that begins behind `depth` bits, with those that are `left`. False when
-    /// they are others.
+    /// Follows an edge that begins after `depth` bits, with the remaining bits `left`. Returns
+    /// false when the edge has other bits.
     fn along<B: Bits>(&mut self, edge: &Edge<B>, left: u128, depth: u32) -> bool {
         let same = (edge.bits() ^ left).leading_zeros();
         if same < edge.len() {
@@ -348,9 +349,9 @@ impl Walk {
     }
 }
 
-/// The prefixes of one field. Those that come one after the other often have most of their way in
-/// common, and the way is copied when others have the trie, too. So the last few are kept aside,
-/// and go into the trie together.
+/// The prefixes of one field. Prefixes that are added one after the other often share most of their
+/// path, and the path is copied when another clone has the trie, too. So the last few are kept
+/// aside, and are added to the trie together.
 #[derive(Clone, Debug, Default)]
 struct Prefixes<B> {
     tree: Tree<B>,
@@ -467,7 +468,7 @@ impl Tries {
         self.act(which, key, |trie, bits| trie.insert(bits, len));
     }
 
-    /// Takes out what [`Tries::insert`] has added.
+    /// Removes a prefix that [`Tries::insert`] has added.
     pub fn remove(&mut self, which: usize, len: u32, key: &Key) {
         self.act(which, key, |trie, bits| trie.remove(bits, len));
     }

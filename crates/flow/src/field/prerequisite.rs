@@ -23,7 +23,7 @@ pub enum Prerequisite {
     Ethernet,
     /// ARP or RARP.
     Arp,
-    /// A VLAN header.
+    /// A VLAN header (VLAN_CFI set in the first tag).
     Vlan,
     /// An IPv4 header, by Ethernet type 0x0800.
     Ipv4,
