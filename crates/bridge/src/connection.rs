@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! OpenFlow connections: what controllers, `ovs-ofctl` and snoopers say to the bridges of one
-//! switch and hear from them. (OVS: connmgr, and the message handling of ofproto.)
+//! OpenFlow connections of controllers, `ovs-ofctl` and snoopers to the bridges of one switch.
+//! (OVS: connmgr, and the message handling of ofproto.)
 //!
-//! # What it is
-//! No I/O. The daemon owns the sockets and moves bytes:
+//! # Input and output
+//!
+//! This module does no I/O. The daemon owns the sockets and moves the bytes:
 //!
 //! ```text
 //! id = accept(bridge, options)             a transport was connected or accepted
@@ -14,19 +15,19 @@
 //! run(switch, now)                         after output was written, and when deadline() is due
 //! ```
 //!
-//! What the switch does by itself comes in by [`Connections::packet_in`],
+//! The daemon passes events of the switch to [`Connections::packet_in`],
 //! [`Connections::rules_changed`] and [`Connections::port_status`].
 //!
 //! # Invariants
-//! - Messages of one connection are carried out in the order in which they came, and replies
-//!   leave in that order. A long reply (a flow dump) is written bit by bit as the peer reads;
-//!   messages behind it wait.
-//! - Memory is bounded whatever a peer does: when it does not read, nothing more of it is
-//!   carried out ([`Connections::wants_input`] is false), its flow monitors pause, asynchronous
-//!   messages to it are dropped and counted. Bundles, monitors and buffered packets have
-//!   limits.
-//! - No message ends a connection, but a peer that shares no version of OpenFlow, or bytes in
-//!   which messages cannot be told apart.
+//! - Messages of one connection are carried out in the order of their arrival, and replies leave in
+//!   that order. A long reply (a flow dump) is written in pieces as the peer reads. Later messages
+//!   wait until the reply is complete.
+//! - Memory is bounded for every behaviour of a peer. While a peer does not read, its messages are
+//!   not carried out ([`Connections::wants_input`] is false), its flow monitors pause, and
+//!   asynchronous messages to it are dropped and counted. Bundles, monitors and buffered packets
+//!   have limits.
+//! - Messages end a connection in two cases only: the peer shares no version of OpenFlow, or the
+//!   bytes cannot be split into messages.
 //! - A barrier (OpenFlow 1.3 section 7.3.8) and a bundle commit are answered only after the changes
 //!   before them are carried out and published ([`Switch::publish`]), and after the
 //!   OFPT_FLOW_REMOVED messages that follow from them. Packets see other changes once the caller
@@ -34,9 +35,10 @@
 //! - Counters in replies and in OFPT_FLOW_REMOVED are exact as of the message
 //!   ([`Switch::collect_statistics`]).
 //!
-//! # What errs on which side
-//! A slow peer loses asynchronous messages rather than slowing the switch; replies are never
-//! lost. A resumed flow monitor may tell a flow that was deleted and added again as modified.
+//! # Direction of errors
+//!
+//! A slow peer loses asynchronous messages rather than slowing the switch; replies are never lost.
+//! A resumed flow monitor may report a flow that was deleted and added again as modified.
 //!
 //! Single-threaded: the control thread owns it, next to [`Switch`].
 
@@ -71,20 +73,21 @@ use openflow::message::{AsyncKind, PacketInReason, TableStatusReason};
 use session::Session;
 use std::collections::BTreeMap;
 
-/// Names one connection for as long as the program runs.
+/// Identifies one connection. An id is not used again while the program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ConnectionId(pub u64);
 
-/// What the connections of one bridge have in common.
+/// State that all connections of one bridge share.
 #[derive(Debug, Default)]
 struct BridgeState {
     /// Highest generation id of a role request.
     generation_id: Option<u64>,
-    /// When the last connection that was lost of those that had admitted the switch was alive.
+    /// Time at which a connection that had admitted the switch was last alive, for the most recent
+    /// such connection that was lost.
     last_admitted: Option<Millis>,
-    /// Tables with vacancy events: which event comes next.
+    /// For each table with vacancy events: the event that comes next.
     vacancy: HashMap<u8, TableStatusReason>,
-    /// Removed rules whose controllers are told once their counters are home.
+    /// Removed rules. Controllers are notified once the final counters are collected.
     removed: Vec<asynchronous::Removed>,
 }
 
@@ -94,31 +97,31 @@ pub struct Connections {
     sessions: BTreeMap<ConnectionId, Session>,
     bridges: HashMap<BridgeIndex, BridgeState>,
     last_id: u64,
-    /// Milliseconds after which a bundle that nobody touches is discarded; `None` is 10,000.
+    /// Milliseconds without use after which a bundle is discarded; `None` means 10,000.
     bundle_idle_timeout: Option<u64>,
-    /// Bytes that bundles of all connections may have; `None` is a gigabyte.
+    /// Bytes that the bundles of all connections may hold together; `None` means a gigabyte.
     bundle_memory: Option<usize>,
 }
 
 impl Connections {
-    /// No connections.
+    /// Returns a set without connections.
     pub fn new() -> Connections {
         Connections::default()
     }
 
-    /// No connections; bundles of all that come may have so many bytes together, in place of a
-    /// gigabyte.
+    /// Returns a set without connections. The bundles of all later connections may hold `bytes`
+    /// together, in place of a gigabyte.
     pub fn with_bundle_memory(bytes: usize) -> Connections {
         Connections { bundle_memory: Some(bytes), ..Connections::default() }
     }
 
-    /// `other_config:bundle-idle-timeout`, in milliseconds; `None` for what it is by default.
+    /// Sets `other_config:bundle-idle-timeout`, in milliseconds; `None` selects the default.
     pub fn set_bundle_idle_timeout(&mut self, ms: Option<u64>) {
         self.bundle_idle_timeout = ms;
     }
 
-    /// Takes up a connection to `bridge` whose transport has just been made. Its hello is in
-    /// the output at once.
+    /// Registers a connection to `bridge` whose transport has just been established. The hello is
+    /// in the output when this returns.
     pub fn accept(&mut self, bridge: BridgeIndex, options: Options, now: Millis) -> ConnectionId {
         self.last_id += 1;
         let id = ConnectionId(self.last_id);
@@ -127,8 +130,8 @@ impl Connections {
         id
     }
 
-    /// Takes bytes from the peer and carries out what is complete in them, as far as the peer
-    /// reads the answers. Does nothing for a connection that is gone or closing.
+    /// Takes bytes from the peer and carries out the complete messages in them, as far as the peer
+    /// reads the replies. Does nothing for a connection that is gone or closing.
     pub fn receive(&mut self, id: ConnectionId, bytes: &[u8], switch: &mut Switch, now: Millis) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         session.push_input(bytes, now);
@@ -136,25 +139,25 @@ impl Connections {
         self.settle(switch);
     }
 
-    /// True while bytes of the peer may be given to [`Connections::receive`]. While false the
-    /// daemon does not read from the transport, so that the peer is slowed down.
+    /// Returns true while bytes of the peer may be given to [`Connections::receive`]. While it is
+    /// false, the daemon does not read from the transport, so that flow control slows the peer.
     pub fn wants_input(&self, id: ConnectionId) -> bool {
         self.sessions.get(&id).is_some_and(Session::wants_input)
     }
 
-    /// True when [`Connections::take_output`] has something to give.
+    /// Returns true when [`Connections::take_output`] has bytes to return.
     pub fn has_output(&self, id: ConnectionId) -> bool {
         self.sessions.get(&id).is_some_and(|s| !s.output.is_empty())
     }
 
-    /// Everything that is to be written to the peer by now. The caller writes all of it before
-    /// it asks again: what it holds is not counted against the peer's limits here.
+    /// Returns all bytes that are to be written to the peer. The caller writes all of them before
+    /// the next call, because bytes held by the caller do not count against the peer's limits.
     pub fn take_output(&mut self, id: ConnectionId) -> Vec<u8> {
         self.sessions.get_mut(&id).map(Session::take_output).unwrap_or_default()
     }
 
-    /// Why the transport has to be closed once all output is written; `None` as long as it has
-    /// not to be. Also `Some` for a connection that is not there.
+    /// Returns the reason for which the transport has to be closed once all output is written;
+    /// `None` when it need not be closed. Returns `Some` for an unknown connection, too.
     pub fn closing(&self, id: ConnectionId) -> Option<&str> {
         match self.sessions.get(&id) {
             Some(session) => session.closing.as_ref().map(|(_, reason)| &**reason),
@@ -162,7 +165,7 @@ impl Connections {
         }
     }
 
-    /// Returns what kind of reason [`Connections::closing`] has.
+    /// Returns the kind of reason that [`Connections::closing`] gives.
     pub fn close_cause(&self, id: ConnectionId) -> Option<CloseCause> {
         match self.sessions.get(&id) {
             Some(session) => session.closing.as_ref().map(|(cause, _)| *cause),
@@ -170,7 +173,7 @@ impl Connections {
         }
     }
 
-    /// Forgets a connection: its transport is gone.
+    /// Removes a connection whose transport is gone.
     pub fn closed(&mut self, id: ConnectionId, now: Millis) {
         if let Some(session) = self.sessions.remove(&id)
             && session.is_admitted()
@@ -180,7 +183,7 @@ impl Connections {
         }
     }
 
-    /// Forgets a bridge. Its connections are closing from now on.
+    /// Removes the state of a bridge, and starts to close its connections.
     pub fn bridge_removed(&mut self, bridge: BridgeIndex) {
         self.bridges.remove(&bridge);
         for session in self.sessions.values_mut().filter(|s| s.bridge == bridge) {
@@ -188,22 +191,23 @@ impl Connections {
         }
     }
 
-    /// Has one connection closed.
+    /// Starts to close one connection.
     pub fn close(&mut self, id: ConnectionId, reason: &str) {
         if let Some(session) = self.sessions.get_mut(&id) {
             session.close(CloseCause::Requested, reason.to_owned());
         }
     }
 
-    /// Has all connections to `bridge` closed (`bridge/reconnect`, or another set of protocols).
+    /// Starts to close all connections to `bridge` (`bridge/reconnect`, or a changed set of
+    /// protocols).
     pub fn close_all(&mut self, bridge: BridgeIndex, reason: &str) {
         for session in self.sessions.values_mut().filter(|s| s.bridge == bridge) {
             session.close(CloseCause::Requested, reason.to_owned());
         }
     }
 
-    /// Goes on with what had to wait until peers read, and does what is due by the clock:
-    /// echo probes, bundles that time out, rate-limited packets. Cheap when nothing is due.
+    /// Continues work that had to wait until peers read, and does the work that is due by the
+    /// clock: echo probes, bundle timeouts, rate-limited packets. Cheap when nothing is due.
     pub fn run(&mut self, switch: &mut Switch, now: Millis) {
         let ids: Vec<ConnectionId> = self.sessions.keys().copied().collect();
         for id in ids {
@@ -217,15 +221,15 @@ impl Connections {
         self.settle(switch);
     }
 
-    /// When [`Connections::run`] has something to do at the latest; `None` when only other
+    /// Returns the latest time at which [`Connections::run`] must be called; `None` when only other
     /// calls can give it work.
     pub fn deadline(&self) -> Option<Millis> {
         let timeout = self.bundle_timeout();
         self.sessions.values().filter_map(|s| s.deadline(timeout)).min()
     }
 
-    /// Changes the rate limit of packet-ins and the inactivity probe (milliseconds, 0 for none)
-    /// of a connection, as its row of the database says now.
+    /// Changes the packet-in rate limit and the inactivity probe (milliseconds, 0 for none) of a
+    /// connection, after a change to its row of the database.
     pub fn reconfigure(
         &mut self,
         id: ConnectionId,
@@ -238,19 +242,19 @@ impl Connections {
         }
     }
 
-    /// How a connection is doing, for the database and for people.
+    /// Returns the status of a connection, for the database and for commands.
     pub fn status(&self, id: ConnectionId) -> Option<ConnectionStatus> {
         self.sessions.get(&id).map(Session::status)
     }
 
-    /// The connections of a bridge, oldest first.
+    /// Returns the connections of a bridge, oldest first.
     pub fn of_bridge(&self, bridge: BridgeIndex) -> impl Iterator<Item = ConnectionId> {
         self.sessions.iter().filter(move |(_, s)| s.bridge == bridge).map(|(id, _)| *id)
     }
 
-    /// True when packets that no rule matches are to be sent up: when some connection of
-    /// OpenFlow 1.0 to 1.2 would hear of them. (Written into the bridge's configuration by
-    /// [`Connections::receive`] and [`Connections::run`].)
+    /// Returns true when packets without a matching rule are to be sent up: when some connection of
+    /// OpenFlow 1.0 to 1.2 would receive them. [`Connections::receive`] and [`Connections::run`]
+    /// write the result into the bridge's configuration.
     pub fn wants_packet_in_on_miss(&self, bridge: BridgeIndex) -> bool {
         self.sessions.values().any(|s| {
             s.bridge == bridge
@@ -260,15 +264,15 @@ impl Connections {
         })
     }
 
-    /// True when some connection hears of packets whose TTL ran out.
+    /// Returns true when some connection receives packets with an expired TTL.
     pub fn wants_invalid_ttl(&self, bridge: BridgeIndex) -> bool {
         self.sessions.values().any(|s| {
             s.bridge == bridge && s.wants(AsyncKind::PacketIn, PacketInReason::InvalidTtl as u8)
         })
     }
 
-    /// Tells controllers what is due and puts into the bridges what follows from the set of
-    /// connections.
+    /// Sends the notifications that are due to controllers. Then applies the settings that depend
+    /// on the set of connections to the bridges.
     fn settle(&mut self, switch: &mut Switch) {
         self.flush_removed(switch);
         self.apply_settings(switch);
@@ -286,7 +290,7 @@ impl Connections {
                 .unwrap_or(0);
             let (miss, ttl) = (self.wants_packet_in_on_miss(index), self.wants_invalid_ttl(index));
             let len = miss_send_len;
-            // A bridge that is taken to be changed is published: only when it is.
+            // Mutable access marks a bridge for publication, so it is taken only for a real change.
             let differs = switch.bridge(index).is_some_and(|b| {
                 let c = &b.config;
                 (c.miss_to_controller, c.invalid_ttl_to_controller, c.miss_send_len)
@@ -304,7 +308,7 @@ impl Connections {
         self.bundle_idle_timeout.unwrap_or(bundle::IDLE_TIMEOUT)
     }
 
-    /// Sends to one connection; see [`Session::send`]. Snoopers of its bridge get a copy.
+    /// Sends `message` to one connection; see [`Session::send`]. Snoopers of its bridge get a copy.
     fn send(&mut self, id: ConnectionId, message: &openflow::message::Message) -> bool {
         let Some(session) = self.sessions.get_mut(&id) else { return false };
         let (bridge, at) = (session.bridge, session.output.len());
@@ -316,7 +320,7 @@ impl Connections {
         is_sent
     }
 
-    /// Gives snoopers of `bridge` a copy of what a controller said or was told.
+    /// Copies bytes that a controller sent or received to the snoopers of `bridge`.
     fn snoop(&mut self, bridge: BridgeIndex, bytes: &[u8]) {
         if bytes.is_empty() {
             return;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Admission: whether a controller has taken control of the switch. (OVS: rconn and fail-open.)
 //!
-//! A controller looks at a switch before it decides to control it: it asks for features, the
-//! configuration, groups and tables. One that refuses the switch closes the connection then. So a
-//! connection counts as admitted only after the controller has sent a message that it sends to
-//! switches that it controls, or any message [`SETTLED`] after the handshake. A bridge in the fail mode
-//! `standalone` forwards by itself until then.
+//! A controller inspects a switch before it decides to control it: it asks for features, the
+//! configuration, groups and tables. A controller that refuses the switch then closes the
+//! connection. So a connection counts as admitted only after one of two events: a message that
+//! controllers send only to switches under their control, or any message [`SETTLED`] after the
+//! handshake. Until then a bridge in the fail mode `standalone` forwards by itself.
 
 use super::origin::Kind;
 use super::{Connections, Session};
@@ -19,12 +19,11 @@ use openflow::message::{Body, MultipartRequest, PacketInReason};
 use packet::Packet;
 use std::sync::Arc;
 
-/// Milliseconds after the handshake from which any message admits the switch: a controller that
+/// Milliseconds after the handshake from which any message admits the switch. A controller that
 /// refuses a switch does so sooner.
 const SETTLED: u64 = 30_000;
 
-/// Returns true for messages by which a controller shows that it controls the switch, rather than
-/// looks at it.
+/// Returns true for messages that show control over the switch, rather than inspection of it.
 fn admits(body: &Body) -> bool {
     !matches!(
         body,
@@ -52,33 +51,33 @@ fn admits(body: &Body) -> bool {
 }
 
 impl Session {
-    /// Takes account of a message that came at `now`; `None` is one that cannot be decoded.
+    /// Records a message received at `now`; `None` is a message that cannot be decoded.
     pub(super) fn note_message(&mut self, body: Option<&Body>, now: Millis) {
         let is_settled = self.connected_at.is_some_and(|at| now.since(at) >= SETTLED);
         self.is_admitted |= is_settled || body.is_some_and(admits);
     }
 
-    /// True while this is a controller's connection that was admitted. Its transport may have to be
-    /// closed, but is still there.
+    /// Returns true while this is an admitted connection of a controller. Its transport may have to
+    /// be closed, but still exists.
     pub(super) fn is_admitted(&self) -> bool {
         self.kind() == Kind::Primary && self.is_admitted
     }
 
-    /// When the connection, which ends at `now`, was last known to be alive: when its peer sent
-    /// something, where a silent peer would have been probed.
+    /// Returns the time at which the connection, which ends at `now`, was last known to be alive.
+    /// Where a silent peer would have been probed, this is the time of its last input.
     pub(super) fn last_alive(&self, now: Millis) -> Millis {
         if self.is_probed() { self.heard } else { now }
     }
 }
 
 impl Connections {
-    /// True while some controller of `bridge` is connected and has admitted the switch.
+    /// Returns true while some controller of `bridge` is connected and has admitted the switch.
     pub fn is_admitted(&self, bridge: BridgeIndex) -> bool {
         self.sessions.values().any(|s| s.bridge == bridge && s.is_admitted())
     }
 
-    /// Returns when a controller of `bridge` that had admitted the switch was last known to be alive:
-    /// `now` while one is connected; `None` when none ever was.
+    /// Returns the time at which a controller of `bridge` that had admitted the switch was last
+    /// known to be alive: `now` while one is connected, `None` when none ever was.
     pub fn last_admitted(&self, bridge: BridgeIndex, now: Millis) -> Option<Millis> {
         if self.is_admitted(bridge) {
             return Some(now);
@@ -86,9 +85,9 @@ impl Connections {
         self.bridges.get(&bridge)?.last_admitted
     }
 
-    /// Sends a packet-in with a made-up packet to all controllers of `bridge` that are connected. A
-    /// bridge that forwards by itself sends them no packets, so a controller that acts on packets
-    /// only would never admit the switch.
+    /// Sends a packet-in with an artificial packet to all connected controllers of `bridge`. A
+    /// bridge that forwards by itself sends them no packets, so a controller that acts only on
+    /// packets would never admit the switch.
     pub fn probe_admission(&mut self, bridge: BridgeIndex, switch: &Switch, now: Millis) {
         let mut metadata = Match::ANY;
         metadata.set(Field::InPortOxm, PortNo::LOCAL.0.into());
@@ -109,8 +108,8 @@ impl Connections {
     }
 }
 
-/// A frame that no host takes for its own: IEEE 802.2 SNAP with Nicira's OUI, from a locally
-/// administered address to a group of Nicira's.
+/// Returns a frame that no host accepts as its own: IEEE 802.2 SNAP with Nicira's OUI, from a
+/// locally administered address to a group address of Nicira's.
 fn probe_frame() -> Vec<u8> {
     const TEXT: &[u8] = b"Slipswitch controller probe";
     const HEADER: [u8; 22] = [

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What controllers are told without having asked: packets, removed flows, ports, tables.
+//! Asynchronous messages to controllers: packets, removed flows, ports, tables.
 
 use super::monitor::Cause;
 use super::{ConnectionId, Connections};
@@ -19,7 +19,7 @@ use openflow::{PortNo, Version};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A rule that went, whose controllers are to be told with final counters.
+/// A removed rule whose controllers have yet to be notified with final counters.
 #[derive(Debug)]
 pub(super) struct Removed {
     rule: Arc<Rule>,
@@ -27,7 +27,7 @@ pub(super) struct Removed {
     at: Millis,
 }
 
-/// What happened to a port.
+/// An event at a port.
 #[derive(Clone, Copy, Debug)]
 pub enum PortEvent<'a> {
     /// The port is new.
@@ -44,13 +44,13 @@ pub enum PortEvent<'a> {
 }
 
 impl Connections {
-    /// Sends a packet to the controllers of its bridge that want it. As in OVS the whole packet
-    /// is sent: packets are not buffered, so that a part would be of no use.
+    /// Sends a packet to the controllers of its bridge that want it. As in OVS the whole packet is
+    /// sent: packets are not buffered, so a part of one would be of no use.
     pub fn packet_in(&mut self, packet_in: &event::PacketIn, switch: &Switch, now: Millis) {
         let index = packet_in.bridge;
         let Some(bridge) = switch.bridge(index) else { return };
         let reason = reason(packet_in);
-        // OpenFlow 1.3 and later drop misses, unless the table was told otherwise.
+        // OpenFlow 1.3 and later drop misses, unless the table is configured otherwise.
         let miss_config =
             bridge.pipeline.table(packet_in.table).map(|t| t.miss).unwrap_or_default();
         let dropped = |version: Version| {
@@ -115,9 +115,9 @@ impl Connections {
         }
     }
 
-    /// Tells controllers of rules that changed by themselves: expired, learned, evicted, or
-    /// deleted by the switch. Call it right after the change, before anything else changes rules
-    /// of the bridge.
+    /// Notifies controllers of rules that changed without a controller's message: expired, learned,
+    /// evicted, or deleted by the switch. The caller calls it right after the change, before any
+    /// other change to rules of the bridge.
     pub fn rules_changed(
         &mut self,
         bridge: BridgeIndex,
@@ -130,8 +130,8 @@ impl Connections {
         self.flush_removed(switch);
     }
 
-    /// As [`Connections::rules_changed`], for changes that `source` made. Removals are told by
-    /// the next [`Connections::flush_removed`].
+    /// Does the same as [`Connections::rules_changed`] for changes that `source` made. The next
+    /// [`Connections::flush_removed`] reports removals.
     pub(super) fn changed(
         &mut self,
         bridge: BridgeIndex,
@@ -157,15 +157,15 @@ impl Connections {
         self.check_vacancy(bridge, switch);
     }
 
-    /// Sends OFPT_FLOW_REMOVED for rules that went, with counters that are exact: the datapath
-    /// is asked once for all of them.
+    /// Sends OFPT_FLOW_REMOVED for removed rules, with exact counters: one request to the datapath
+    /// covers all of them.
     pub(super) fn flush_removed(&mut self, switch: &mut Switch) {
         let bridges: Vec<BridgeIndex> =
             self.bridges.iter().filter(|(_, b)| !b.removed.is_empty()).map(|(i, _)| *i).collect();
         if bridges.is_empty() {
             return;
         }
-        // Takes care of packets that came before, whose megaflows still credit the old rules.
+        // Covers earlier packets, whose megaflows still credit the old rules.
         switch.collect_statistics();
         for bridge in bridges {
             let Some(state) = self.bridges.get_mut(&bridge) else { continue };
@@ -200,14 +200,14 @@ impl Connections {
         self.tell(&takers, &message);
     }
 
-    /// Sends OFPT_PORT_STATUS about an event at a port. As in OVS a change reaches only those
-    /// controllers whose version of OpenFlow shows it.
+    /// Sends OFPT_PORT_STATUS for an event at a port. As in OVS, a change is sent only to
+    /// controllers whose version of OpenFlow can show it.
     pub fn port_status(&mut self, bridge: BridgeIndex, event: PortEvent<'_>) {
         self.send_port_status(bridge, event, None);
     }
 
-    /// As [`Connections::port_status`], for an event that `source` asked for: before OpenFlow 1.5 it
-    /// gets no message.
+    /// Does the same as [`Connections::port_status`] for an event that `source` requested. Before
+    /// OpenFlow 1.5 `source` gets no message.
     pub(super) fn send_port_status(
         &mut self,
         bridge: BridgeIndex,
@@ -244,7 +244,7 @@ impl Connections {
         self.tell(&takers, &now);
     }
 
-    /// Connections to `bridge` that want such messages, without `except`.
+    /// Returns the connections to `bridge` that want such messages, without `except`.
     pub(super) fn takers(
         &self,
         bridge: BridgeIndex,
@@ -259,7 +259,7 @@ impl Connections {
             .collect()
     }
 
-    /// Sends an asynchronous message to those that have room for it.
+    /// Sends an asynchronous message to those of `takers` that have room for it.
     pub(super) fn tell(&mut self, takers: &[ConnectionId], message: &Message) {
         for id in takers {
             if self.sessions.get_mut(id).is_some_and(|s| s.has_async_room(false)) {
@@ -268,7 +268,7 @@ impl Connections {
         }
     }
 
-    /// Starts or stops to watch how full a table is. `event` is the first to be told.
+    /// Starts or stops to watch the vacancy of a table. `event` is the first event to report.
     pub(super) fn watch_vacancy(
         &mut self,
         bridge: BridgeIndex,
@@ -282,7 +282,7 @@ impl Connections {
         };
     }
 
-    /// Tells of tables that became fuller or emptier than their thresholds.
+    /// Reports tables whose vacancy has crossed a threshold in either direction.
     fn check_vacancy(&mut self, index: BridgeIndex, switch: &Switch) {
         let Some(state) = self.bridges.get_mut(&index) else { return };
         if state.vacancy.is_empty() {
@@ -311,14 +311,14 @@ impl Connections {
     }
 }
 
-/// Free places of a table in percent; 100 for a table without limit.
+/// Returns the free places of a table in percent; 100 for a table without a limit.
 pub(super) fn vacancy(table: &Table) -> u8 {
     let Some(limit) = table.eviction.limit.filter(|l| *l > 0) else { return 100 };
     let free = u64::from(limit).saturating_sub(table.rules().len() as u64);
     u8::try_from(free * 100 / u64::from(limit)).unwrap_or(100)
 }
 
-/// A table as OFPMP_TABLE_DESC and OFPT_TABLE_STATUS describe it.
+/// Returns a table as OFPMP_TABLE_DESC and OFPT_TABLE_STATUS describe it.
 pub(super) fn table_desc(id: u8, table: &Table) -> TableDesc {
     TableDesc {
         table_id: id,
@@ -337,14 +337,14 @@ fn reason(packet_in: &event::PacketIn) -> PacketInReason {
     }
 }
 
-/// The frozen pipeline of a paused packet, for the controller to hand back.
+/// Returns the frozen pipeline of a paused packet, which the controller hands back.
 fn continuation(packet_in: &event::PacketIn, switch: &Switch) -> Option<Continuation> {
     let id: [u8; 4] = packet_in.continuation.as_ref()?.get(..4)?.try_into().ok()?;
     let state = switch.slow_path().recirc.state(u32::from_be_bytes(id))?;
     Some(from_frozen(&state))
 }
 
-/// How a bridge is named in continuations.
+/// Returns the name of a bridge in continuations.
 pub(super) fn bridge_tag(bridge: BridgeIndex) -> [u8; 16] {
     (bridge.0 as u128 + 1).to_be_bytes()
 }

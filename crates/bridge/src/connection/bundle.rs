@@ -2,10 +2,10 @@
 //! Bundles: changes that happen together or not at all (OpenFlow 1.5 section 6.3.9 and, for 1.3,
 //! ONF extension 230).
 //!
-//! A bundle keeps its messages as they came (a flow mod decoded is ten times as large), and
-//! decodes them again when it is committed. The commit works on the bridge's tables with a clone
-//! of them at hand, which shares what does not change; on an error the clone takes their place.
-//! Packets, monitors and other controllers learn of the changes only once all of them succeeded.
+//! A bundle keeps its messages encoded, as they were received, because a decoded flow mod is ten
+//! times as large. The commit decodes them again. It changes the bridge's tables and keeps a clone
+//! of the old ones, which shares all unchanged parts. On an error the clone replaces the tables.
+//! Packets, monitors and other controllers see the changes only after all messages have succeeded.
 
 use super::change::{check_flow_mod, check_packet_out, check_port_mod, dry_run_packet_out};
 use super::monitor::Cause;
@@ -21,7 +21,7 @@ use openflow::message::{
     Message, PacketOut, PortMod, Protocol, RequestForwardReason,
 };
 
-/// Milliseconds after which a bundle that nobody touches is discarded, unless configured.
+/// Milliseconds without use after which a bundle is discarded, unless configured.
 pub(super) const IDLE_TIMEOUT: u64 = 10_000;
 /// Most open bundles of one connection.
 const MAX_BUNDLES: usize = 128;
@@ -35,11 +35,11 @@ const MAX_BYTES_OF_ALL: usize = 1 << 30;
 pub(super) struct Bundle {
     flags: BundleFlags,
     closed: bool,
-    /// OFPT_BUNDLE_ADD_MESSAGE messages, one behind the other.
+    /// OFPT_BUNDLE_ADD_MESSAGE messages, concatenated.
     messages: Vec<u8>,
-    /// When it was opened or last added to.
+    /// Time at which it was opened or last extended.
     pub(super) touched: Millis,
-    /// The message that opened it, 64 bytes at most, for errors.
+    /// The message that opened it, truncated to 64 bytes, for errors.
     opened_by: Vec<u8>,
     opened_xid: u32,
 }
@@ -57,7 +57,7 @@ impl Bundle {
     }
 }
 
-/// What is left to do once every message of a bundle has succeeded.
+/// Work that remains after every message of a bundle has succeeded.
 #[derive(Default)]
 struct Rest {
     causes: Vec<Cause>,
@@ -66,7 +66,7 @@ struct Rest {
     packets: Vec<Departure>,
 }
 
-/// A packet-out, and its message for an error.
+/// A packet-out, with its encoded message for an error.
 struct Departure {
     packet: PacketOut,
     xid: u32,
@@ -116,7 +116,7 @@ impl Connections {
                 BundleControlKind::CloseReply
             }
             BundleControlKind::CommitRequest => {
-                // Whatever comes of it, the bundle is gone.
+                // The bundle is removed whether the commit succeeds or fails.
                 let bundle = bundles.remove(&id).ok_or(OfError::OFPBFC_BAD_ID)?;
                 if bundle.flags != flags {
                     return Err(OfError::OFPBFC_BAD_FLAGS);
@@ -137,7 +137,7 @@ impl Connections {
         Ok(Reply::of(Body::BundleControl(reply)))
     }
 
-    /// Takes a message into a bundle, which is opened when it is not there. A flow mod that can
+    /// Adds a message to a bundle, and opens the bundle when it does not exist. A flow mod that can
     /// never succeed is refused at once.
     pub(super) fn bundle_add(
         &mut self,
@@ -146,7 +146,7 @@ impl Connections {
     ) -> Result<Reply, OfError> {
         match &add.message.body {
             Body::FlowMod(fm) => check_flow_mod(fm, origin.version)?,
-            // Whether these fail the commit says, which then fails as a whole.
+            // The commit checks these messages, and fails as a whole when one of them fails.
             Body::GroupMod(_) | Body::PortMod(_) => {}
             Body::PacketOut(po) if po.buffer_id.is_some() => {
                 return Err(OfError::OFPBRC_BUFFER_UNKNOWN);
@@ -181,8 +181,8 @@ impl Connections {
         Ok(Reply::None)
     }
 
-    /// Carries out a bundle: all of it or, on an error, nothing. The message that failed gets an
-    /// error of its own.
+    /// Carries out a bundle: all of it or, on an error, nothing. The failed message gets an error
+    /// of its own.
     fn commit(
         &mut self,
         origin: Origin<'_>,
@@ -217,7 +217,7 @@ impl Connections {
         switch.publish_and_wait();
         for Departure { packet, .. } in &rest.packets {
             if let Err(error) = self.send_packet_out(packet, origin, switch) {
-                // The dry run found it possible: earlier packets have learned since.
+                // The dry run succeeded, but earlier packets have learned flows since.
                 tracing::debug!(target: "ofproto", "packet-out of a bundle was not sent ({error})");
             }
         }
@@ -225,7 +225,7 @@ impl Connections {
         Ok(())
     }
 
-    /// Discards bundles that nobody touches, and tells their owner.
+    /// Discards bundles that were not used within the timeout, and sends their owner an error.
     pub(super) fn expire_bundles(&mut self, id: ConnectionId, now: Millis) {
         let timeout = self.bundle_timeout();
         let Some(session) = self.sessions.get_mut(&id) else { return };
@@ -245,12 +245,12 @@ impl Connections {
     }
 }
 
-/// Bytes that bundles keep.
+/// Returns the number of bytes that bundles hold.
 fn held(bundles: &HashMap<u32, Bundle>) -> usize {
     bundles.values().map(|b| b.messages.len()).sum()
 }
 
-/// Changes tables and groups as the messages say, up to the first that fails.
+/// Applies the messages to tables and groups, up to the first failure.
 fn apply(
     origin: Origin<'_>,
     bundle: &Bundle,
@@ -259,7 +259,8 @@ fn apply(
 ) -> Result<Rest, Failed> {
     let mut rest = Rest::default();
     for bytes in openflow::frame::split(&bundle.messages) {
-        // It decoded when it was added; with another flow format since, it may not.
+        // The message decoded when it was added. After a change of the flow format it may not
+        // decode.
         let add = match Message::decode(bytes, protocol) {
             Ok(Message { body: Body::BundleAdd(add), .. }) => add,
             Ok(Message { xid, .. }) => {
@@ -275,7 +276,7 @@ fn apply(
             raw,
         })?;
     }
-    // Packets leave behind all changes, and meet what is there then.
+    // Packets leave after all changes and see the resulting tables.
     if !rest.packets.is_empty() {
         let then = switch.draft();
         for Departure { packet, xid, raw } in &rest.packets {
@@ -289,7 +290,7 @@ fn apply(
     Ok(rest)
 }
 
-/// Carries out a message as far as that can be undone; `raw` is what an error shows of it.
+/// Carries out the part of a message that can be undone. `raw` is the excerpt for an error.
 fn one(
     origin: Origin<'_>,
     message: Message,

@@ -40,7 +40,7 @@ impl Connections {
         Ok(Reply::None)
     }
 
-    /// Tells others what the message of `origin` did to rules.
+    /// Reports the changes to rules that the message of `origin` made.
     fn made(&mut self, origin: Origin<'_>, changes: Vec<Change>, switch: &mut Switch) {
         let causes: Vec<Cause> = changes.into_iter().map(|c| (c, origin.xid)).collect();
         self.changed(origin.bridge, &causes, Some(origin.id), switch, origin.now);
@@ -75,7 +75,7 @@ impl Connections {
         Ok(Reply::None)
     }
 
-    /// Tells the other controllers that asked for it of a group or meter mod.
+    /// Forwards a group or meter mod to the other controllers that asked for such messages.
     pub(super) fn forward(
         &mut self,
         origin: Origin<'_>,
@@ -110,7 +110,7 @@ impl Connections {
         Ok(Reply::None)
     }
 
-    /// Carries out a port mod that was checked, and reports the change to controllers.
+    /// Carries out a checked port mod, and reports the change to controllers.
     pub(super) fn modify_port(&mut self, pm: &PortMod, origin: Origin<'_>, switch: &mut Switch) {
         if let Some((before, after)) = modify_port(pm, origin, switch) {
             let event = PortEvent::Modified { before: &before, after: &after };
@@ -181,7 +181,7 @@ impl Connections {
         Ok(Reply::None)
     }
 
-    /// Sends a packet-out that was checked. Flows that it makes are there, and told of.
+    /// Sends a checked packet-out. Flows that it learns are added and reported first.
     pub(super) fn send_packet_out(
         &mut self,
         po: &PacketOut,
@@ -195,7 +195,7 @@ impl Connections {
         Ok(())
     }
 
-    /// Tells of what flows that a controller's packet made did to rules.
+    /// Reports the changes to rules that flows learned from a controller's packet made.
     fn learned(
         &mut self,
         learned: Vec<(BridgeIndex, Vec<Change>)>,
@@ -207,8 +207,8 @@ impl Connections {
         }
     }
 
-    /// NXT_RESUME: the pipeline of a paused packet goes on, with what the controller made of
-    /// packet and metadata.
+    /// Carries out NXT_RESUME: continues the pipeline of a paused packet with the packet and
+    /// metadata that the controller returned.
     pub(super) fn resume(
         &mut self,
         origin: Origin<'_>,
@@ -240,7 +240,7 @@ impl Connections {
                     actions: f.actions.clone(),
                 })
                 .collect(),
-            // The controller does not give the hash back.
+            // The controller does not return the hash.
             enters: false,
             hashed: false,
             packet_in: None,
@@ -262,7 +262,7 @@ impl Connections {
             frozen: Some(Arc::new(state)),
             ..Request::new(&snapshot, origin.bridge, key, &slow.recirc, origin.now)
         });
-        // As in OVS it goes on also without them.
+        // As in OVS the pipeline continues without the flows when they cannot be added.
         let learned = switch.learn_all(&translation.effects, origin.now).unwrap_or_else(|error| {
             tracing::debug!(target: "ofproto", "learned flows were not added ({error})");
             Vec::new()
@@ -285,9 +285,9 @@ fn stack_entry(bytes: &[u8]) -> StackEntry {
     StackEntry { value, bits: (kept.len() * 8) as u16 } // at most 128
 }
 
-/// Checks what needs no tables.
+/// Checks the parts of a flow mod that do not depend on tables.
 pub(super) fn check_flow_mod(fm: &FlowMod, version: Version) -> Result<(), OfError> {
-    // A deletion has neither actions nor a packet.
+    // A deletion carries neither actions nor a packet.
     if matches!(fm.command, FlowModCommand::Delete | FlowModCommand::DeleteStrict) {
         return Ok(());
     }
@@ -330,7 +330,7 @@ pub(super) fn check_packet_out(
     Ok(())
 }
 
-/// Fails where a packet-out that was checked could not be sent once `snapshot` is published.
+/// Fails when a checked packet-out could not be sent once `snapshot` is published.
 pub(super) fn dry_run_packet_out(
     po: &PacketOut,
     origin: Origin<'_>,
@@ -344,7 +344,7 @@ pub(super) fn dry_run_packet_out(
     switch.dry_run_learning(&translation.effects, origin.now)
 }
 
-/// What a packet-out says of its packet beside the port, which is an argument of its own.
+/// Returns the metadata of a packet-out without the input port, which is a separate argument.
 fn metadata(po: &PacketOut) -> Match {
     let mut metadata = po.metadata;
     metadata.clear(Field::InPortOxm);
@@ -359,7 +359,7 @@ pub(super) fn check_port_mod(pm: &PortMod, bridge: &Bridge) -> Result<(), OfErro
     Ok(())
 }
 
-/// Carries out a port mod that was checked. Returns the port before and now, when it differs.
+/// Carries out a checked port mod. Returns the port before and after, when they differ.
 fn modify_port(
     pm: &PortMod,
     origin: Origin<'_>,
@@ -372,7 +372,7 @@ fn modify_port(
     }
     let port = switch.bridge_mut(origin.bridge)?.ports.get_mut(&pm.port_no)?;
     if toggle.contains(PortConfig::PORT_DOWN) {
-        // The device knows whether it is up; it is not kept twice.
+        // The device holds its administrative state; the port keeps no copy.
         toggle.remove(PortConfig::PORT_DOWN);
         port.config.remove(PortConfig::PORT_DOWN);
         let up = !pm.config.contains(PortConfig::PORT_DOWN);

@@ -10,10 +10,11 @@ use flow::text::{format_match, no_names};
 use openflow::text::format_actions;
 use std::fmt::Write;
 
-/// Priority of flow mods that name none; texts leave it out.
+/// Priority of flow mods without one; texts leave it out.
 const DEFAULT_PRIORITY: u32 = 32_768;
 
-/// One rule in a line, without line feed. Ports go by number, as OVS prints them here.
+/// Formats one rule as a line without line feed. Ports are shown by number, as OVS prints them
+/// here.
 pub fn format_flow(rule: &Rule, now: Millis) -> String {
     let (packets, bytes) = rule.stats.counts();
     let mut out = String::new();
@@ -37,8 +38,8 @@ pub fn format_flow(rule: &Rule, now: Millis) -> String {
     out
 }
 
-/// All rules of a bridge, hidden ones included, a line each: what `bridge/dump-flows` answers.
-/// The caller collects statistics before.
+/// Formats all rules of a bridge, hidden ones included, one line each, for `bridge/dump-flows`. The
+/// caller collects statistics first.
 pub fn format_flows(bridge: &Bridge, now: Millis) -> String {
     let mut out = String::new();
     for (_, table) in bridge.pipeline.tables() {

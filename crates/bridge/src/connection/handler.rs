@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What happens to each message that comes.
+//! Dispatch of received messages to their handlers.
 
 use super::origin::{Kind, Origin, VISIBLE_TABLES};
 use super::reply::Reply;
@@ -13,7 +13,7 @@ use openflow::message::{
 };
 use openflow::{OfError, Version};
 
-/// What OVS tells of its table of tunnel options.
+/// Limits of the tunnel option table, as OVS reports them.
 const TLV_LIMITS: TlvTableReply =
     TlvTableReply { max_option_space: 256, max_fields: 64, mappings: Vec::new() };
 
@@ -21,13 +21,13 @@ impl Connections {
     /// Carries out the complete messages of the input, as far as the peer reads the replies.
     pub(super) fn work(&mut self, id: ConnectionId, switch: &mut Switch, now: Millis) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
-        // Out of the session, so that messages can be lent to handlers.
+        // The frames leave the session, so that handlers can borrow messages from them.
         let mut frames = std::mem::take(&mut session.frames);
         while let Some(session) = self.sessions.get_mut(&id) {
             if session.closing.is_some() || session.output.is_full_for_requests() {
                 break;
             }
-            // What came first is answered first, to its end.
+            // An unfinished reply is completed before the next message is carried out.
             if let Some(job) = session.job.take() {
                 self.step(id, job, now);
                 continue;
@@ -115,7 +115,7 @@ impl Connections {
         }
         match body {
             Body::EchoRequest(data) => Ok(Reply::of(Body::EchoReply(data))),
-            // Answers to us, and what no one answers.
+            // Replies to this side's messages, and messages without a reply.
             Body::EchoReply(_) | Body::Hello(_) | Body::Error(_) | Body::FlowAge => Ok(Reply::None),
             Body::FeaturesRequest => self.features(origin, switch),
             Body::GetConfigRequest => self.configuration(origin, switch),
@@ -160,14 +160,14 @@ impl Connections {
             Body::TlvTableMod(tlv) => match tlv.command {
                 TlvTableCommand::Clear => Ok(Reply::None), // it is empty
                 _ if tlv.mappings.is_empty() => Ok(Reply::None), // as `ovs-save` asks
-                // There are no tunnel metadata fields to map options to.
+                // There are no tunnel metadata fields to which options could be mapped.
                 TlvTableCommand::Add => Err(OfError::NXTTMFC_TABLE_FULL),
                 TlvTableCommand::Delete => Err(OfError::NXTTMFC_BAD_FIELD_IDX),
             },
             // There is no connection tracker to flush.
             Body::CtFlushZone(_) | Body::CtFlush(_) => Err(OfError::OFPBRC_BAD_SUBTYPE),
             Body::Resume(packet_in) => self.resume(origin, &packet_in, switch),
-            // What a switch sends and does not get.
+            // Messages that only a switch sends.
             Body::MultipartReply { .. } => Err(OfError::OFPBRC_BAD_STAT),
             Body::FeaturesReply(_)
             | Body::GetConfigReply(_)
@@ -203,7 +203,7 @@ impl Connections {
         origin: Origin<'_>,
         format: FlowFormat,
     ) -> Result<Reply, OfError> {
-        // Later versions have one format of their own.
+        // Later versions have a single flow format.
         if origin.version != Version::V10 {
             return Ok(Reply::None);
         }
@@ -267,7 +267,7 @@ impl Connections {
                 return Ok(Reply::None);
             }
         };
-        // A secondary changes its own settings only.
+        // A secondary changes only the settings of its own connection.
         let differs =
             switch.bridge(origin.bridge).is_some_and(|b| b.config.frag_handling != wanted);
         if session.role != Role::Secondary
@@ -291,7 +291,7 @@ fn fragments(config: u16) -> FragmentHandling {
     }
 }
 
-/// True for messages that a secondary controller may not send.
+/// Returns true for messages that a secondary controller may not send.
 fn changes_switch(body: &Body) -> bool {
     matches!(
         body,

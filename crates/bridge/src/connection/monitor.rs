@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Flow monitors (NXST_FLOW_MONITOR, OFPMP_FLOW_MONITOR; OpenFlow 1.5 section 7.3.5.18).
 //!
-//! A controller that reads slower than flows change is not sent every change: its monitors
-//! *pause*. The session then keeps the tables as the controller knows them (a clone, which
-//! shares what has not changed), and once the controller has read everything, it is told how
-//! the present tables differ from them, and that its monitors go on. The same device tells the
-//! flows that are there when a monitor starts. So the memory that a monitor costs does not grow
-//! with what the controller has not read.
+//! A controller that reads slower than flows change does not receive every change: its monitors
+//! *pause*. The session then keeps the tables in the state that the controller has received (a
+//! clone, which shares all unchanged parts). Once the controller has read everything, the session
+//! sends the difference between the present tables and the clone, and reports that the monitors
+//! resume. The same mechanism reports the existing flows when a monitor starts. So the memory for a
+//! monitor does not grow with the amount of unread data.
 
 use super::{ConnectionId, Connections};
 use crate::pipeline::{Change, Filter, Pipeline, as_added};
@@ -22,34 +22,35 @@ use openflow::{OfError, PortNo, Version};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// Updates in one message; some dozen kilobytes.
+/// Flow updates in one message; some dozen kilobytes.
 const STEP: usize = 256;
 /// Most monitors of one connection.
 const MAX_MONITORS: usize = 4096;
 
-/// The controller's own changes are told in full. OVS gives OpenFlow 1.4's ONLY_OWN this meaning
-/// (and `ovs-ofctl monitor watch:` sends it): it does not keep others' changes back.
+/// Flags with which the controller's own changes are reported in full. OVS gives this meaning to
+/// OpenFlow 1.4's ONLY_OWN, too (`ovs-ofctl monitor watch:` sends it): the flag does not suppress
+/// changes of other controllers.
 const OWN: MonitorFlags = MonitorFlags::OWN.union(MonitorFlags::ONLY_OWN);
 
 /// The monitors of one connection.
 #[derive(Debug, Default)]
 pub(super) struct Monitors {
     by_id: BTreeMap<u32, FlowMonitorRequest>,
-    /// They were asked for in Nicira's form, and are told so.
+    /// The monitors were requested in Nicira's format, and updates are sent in it.
     nicira: bool,
     behind: Option<Behind>,
 }
 
-/// What the controller has not been told yet.
+/// Changes that the controller has not received yet.
 #[derive(Debug)]
 struct Behind {
-    /// The tables as the controller knows them, once it was told `backlog`.
+    /// The tables in the state that the controller has after it has received `backlog`.
     known: Pipeline,
-    /// What to tell, first to last.
+    /// Updates to send, first to last.
     backlog: VecDeque<(FlowUpdateEvent, Arc<Rule>)>,
     /// `backlog` is the reply to the request with this transaction id.
     reply: Option<u32>,
-    /// The controller was told that monitors pause.
+    /// The controller has received the message that its monitors pause.
     announced: bool,
 }
 
@@ -58,12 +59,13 @@ impl Monitors {
         self.by_id.is_empty()
     }
 
-    /// Something waits until the controller reads. Its requests wait, too.
+    /// Returns true when updates wait until the controller reads. Its requests wait, too.
     pub(super) fn is_behind(&self) -> bool {
         self.behind.is_some()
     }
 
-    /// Flags of the monitors that the event at this rule concerns; empty when none.
+    /// Returns the flags of the monitors that the event at this rule concerns; empty when there are
+    /// none.
     fn flags(&self, event: FlowUpdateEvent, rule: &Rule, old: Option<&Rule>) -> MonitorFlags {
         let wanted = match event {
             FlowUpdateEvent::Initial => MonitorFlags::INITIAL,
@@ -78,7 +80,7 @@ impl Monitors {
     }
 }
 
-/// True when `rule` (or what it was before) is one of the monitor's.
+/// Returns true when `rule`, or its earlier version `old`, is in the scope of the monitor.
 fn concerns(monitor: &FlowMonitorRequest, rule: &Rule, old: Option<&Rule>) -> bool {
     let either = |test: &dyn Fn(&Rule) -> bool| test(rule) || old.is_some_and(test);
     (monitor.table_id == TABLE_ALL || monitor.table_id == rule.table)
@@ -105,8 +107,8 @@ fn update(event: FlowUpdateEvent, rule: &Rule, flags: MonitorFlags) -> FlowUpdat
     }))
 }
 
-/// What leads from the tables `known` to `now`: flows that went, then those that are new or
-/// other.
+/// Returns the updates that lead from the tables `known` to `now`: removed flows first, then new
+/// and modified flows.
 fn difference(known: &Pipeline, now: &Pipeline) -> VecDeque<(FlowUpdateEvent, Arc<Rule>)> {
     let mut out = VecDeque::new();
     let find = |pipeline: &Pipeline, rule: &Rule| {
@@ -136,7 +138,7 @@ fn difference(known: &Pipeline, now: &Pipeline) -> VecDeque<(FlowUpdateEvent, Ar
     out
 }
 
-/// A change and the transaction id of the message that made it.
+/// A change, and the transaction id of the message that made it.
 pub(super) type Cause = (Change, u32);
 
 fn event(change: &Change) -> Option<(FlowUpdateEvent, &Arc<Rule>, Option<&Rule>)> {
@@ -145,7 +147,7 @@ fn event(change: &Change) -> Option<(FlowUpdateEvent, &Arc<Rule>, Option<&Rule>)
         Change::Modified { old, new, is_added: true } => {
             Some((FlowUpdateEvent::Added, new, Some(old)))
         }
-        // Nothing has changed that a monitor would tell.
+        // The change is not visible to a monitor.
         Change::Modified { old, new, .. } if is_alike(old, new) => None,
         Change::Modified { old, new, .. } => Some((FlowUpdateEvent::Modified, new, Some(old))),
         Change::Removed { rule, reason } => Some((FlowUpdateEvent::Deleted(*reason), rule, None)),
@@ -157,7 +159,7 @@ fn is_alike(a: &Rule, b: &Rule) -> bool {
 }
 
 impl Connections {
-    /// Carries out a request; on an error none of its monitors has changed.
+    /// Carries out a monitor request. On an error no monitor has changed.
     pub(super) fn flow_monitor(
         &mut self,
         id: ConnectionId,
@@ -215,7 +217,7 @@ impl Connections {
         session.monitors.by_id.remove(&monitor).map(|_| ()).ok_or(OfError::OFPMOFC_UNKNOWN_MONITOR)
     }
 
-    /// Tells monitors of `bridge` what happened to rules. `source` made the changes.
+    /// Sends changes of rules to the monitors of `bridge`. `source` made the changes.
     pub(super) fn tell_monitors(
         &mut self,
         bridge: BridgeIndex,
@@ -279,7 +281,8 @@ impl Connections {
         self.send(id, &Message { xid, body: Body::MultipartReply { more, reply } });
     }
 
-    /// The peer does not read: tells that nothing more is told, and keeps what it knows.
+    /// Pauses the monitors of a peer that does not read: reports the pause, and keeps the tables in
+    /// the state that the peer has received.
     fn pause_monitors(&mut self, id: ConnectionId, untold: &[Cause], switch: &Switch) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         let Some(bridge) = switch.bridge(session.bridge) else { return };
@@ -295,7 +298,7 @@ impl Connections {
         self.send_state(id, true);
     }
 
-    /// OpenFlow 1.4 has an event for it, Nicira a message.
+    /// Reports a pause or its end: OpenFlow 1.4 has an event for it, Nicira a message.
     fn send_state(&mut self, id: ConnectionId, paused: bool) {
         let Some(version) = self.sessions.get(&id).and_then(super::Session::version) else {
             return;
@@ -313,13 +316,13 @@ impl Connections {
         }
     }
 
-    /// Tells what the peer has missed, as far as it reads.
+    /// Sends the updates that the peer has missed, as far as it reads.
     pub(super) fn resume_monitors(&mut self, id: ConnectionId, switch: &Switch) {
         let (mut current, mut started) = (false, false);
         while let Some(session) = self.sessions.get_mut(&id) {
             let Some(mut behind) = session.monitors.behind.take() else { return };
             let Some(bridge) = switch.bridge(session.bridge) else { return };
-            // A pause lasts until everything was read, as in OVS.
+            // A pause lasts until the peer has read everything, as in OVS.
             let wait = if behind.announced && !started {
                 !session.output.is_empty()
             } else {
@@ -345,13 +348,13 @@ impl Connections {
             if !more {
                 behind.reply = None;
                 if reply.is_none() && !current {
-                    // All that was known to be missing is told; what came meanwhile is next.
+                    // The backlog is sent. The next backlog holds the changes made meanwhile.
                     behind.backlog = difference(&behind.known, &bridge.pipeline);
                     behind.known = bridge.pipeline.clone();
                     current = true;
                 }
             }
-            // Done when nothing was added.
+            // Complete when the last comparison found no further changes.
             let done =
                 behind.backlog.is_empty() && behind.reply.is_none() && (current || reply.is_none());
             if !done {

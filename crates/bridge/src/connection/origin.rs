@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where messages come from.
+//! Origin of messages: connection, purpose and circumstances.
 
 use super::ConnectionId;
 use crate::snapshot::BridgeIndex;
 use clock::Millis;
 use openflow::Version;
 
-/// Number of tables that controllers see: 0 to 253. As in OVS there is one more, 254, that they do not
-/// see.
+/// Number of tables that controllers see: 0 to 253. As in OVS there is one more table, 254, which
+/// is hidden from them.
 pub(super) const VISIBLE_TABLES: u8 = 254;
 
 /// The purpose of a connection.
@@ -33,6 +33,6 @@ pub(super) struct Origin<'a> {
     pub(super) xid: u32,
     /// The whole message, for errors.
     pub(super) bytes: &'a [u8],
-    /// When the message is carried out.
+    /// Time at which the message is carried out.
     pub(super) now: Millis,
 }

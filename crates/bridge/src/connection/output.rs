@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is to be written to one peer.
+//! Output bytes for one peer, in the order in which they leave.
 //!
-//! Bytes in the order in which they leave. The limits say when the producers of bytes stop, so
-//! that a peer that does not read costs a bounded amount of memory.
+//! Producers stop at the limits below, so that a peer that does not read costs a bounded amount of
+//! memory.
 
-/// Above so many bytes nothing more of the peer's messages is carried out.
+/// Number of waiting bytes above which no more messages of the peer are carried out.
 const REQUEST_LIMIT: usize = 256 * 1024;
-/// Above so many bytes flow monitors pause.
+/// Number of waiting bytes above which flow monitors pause.
 const MONITOR_LIMIT: usize = 512 * 1024;
-/// Above so many bytes packet-ins, and copies for snoopers, are dropped.
+/// Number of waiting bytes above which packet-ins and copies for snoopers are dropped.
 const PACKET_LIMIT: usize = 512 * 1024;
-/// Above so many bytes every asynchronous message is dropped.
+/// Number of waiting bytes above which every asynchronous message is dropped.
 const ASYNC_LIMIT: usize = 4 * 1024 * 1024;
 
 /// Bytes for one peer.
@@ -28,17 +28,17 @@ impl Output {
         self.bytes.is_empty()
     }
 
-    /// Everything, which then is the caller's.
+    /// Removes all bytes and returns them.
     pub(super) fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.bytes)
     }
 
-    /// Where messages are encoded to.
+    /// Returns the buffer to which messages are encoded.
     pub(super) fn buffer(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }
 
-    /// What was added since there were `start` bytes.
+    /// Returns the bytes that were added after the first `start` bytes.
     pub(super) fn since(&self, start: usize) -> &[u8] {
         self.bytes.get(start..).unwrap_or_default()
     }

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Rate limiting of packet-ins to one controller (`Controller:controller_rate_limit`).
 //!
-//! A token bucket; what finds no token waits in a queue of its ingress port. Ports take turns,
-//! and when all queues together are full the longest loses a packet, so that one port that
-//! sends a lot cannot keep the others' packets from the controller.
+//! The limiter is a token bucket. A packet without a token waits in a queue of its ingress port.
+//! Ports take turns. When all queues together are full, the longest loses a packet, so a busy port
+//! cannot keep the packets of other ports from the controller.
 
 use clock::Millis;
 use openflow::PortNo;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Packets that one [`PacketQueue::ready`] call lets go at most.
+/// Most packets that one [`PacketQueue::ready`] call returns.
 const TURN: usize = 50;
-/// Most packets that wait, whatever the burst.
+/// Most packets that wait, for any burst.
 const MOST_QUEUED: u32 = 10_000;
 
 /// A limit on packet-ins.
@@ -19,20 +19,20 @@ const MOST_QUEUED: u32 = 10_000;
 pub struct RateLimit {
     /// Packets a second; at least 1.
     pub rate: u32,
-    /// Packets at once, and packets that wait; at least 1.
+    /// Packets that may be sent at once, and packets that may wait; at least 1.
     pub burst: u32,
 }
 
 /// Counters of one queue, for `Controller:status` (`packet-in-miss-*`, `packet-in-action-*`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacketQueueStats {
-    /// Sent without waiting.
+    /// Packets sent without waiting.
     pub bypassed: u64,
-    /// Had to wait.
+    /// Packets that had to wait.
     pub queued: u64,
-    /// Dropped because too many waited.
+    /// Packets dropped because the queues were full.
     pub dropped: u64,
-    /// Waiting now.
+    /// Packets that wait now.
     pub backlog: u64,
 }
 
@@ -40,7 +40,7 @@ pub struct PacketQueueStats {
 #[derive(Debug)]
 pub(super) struct PacketQueue {
     limit: Option<RateLimit>,
-    /// Thousandths of a packet.
+    /// Tokens, in thousandths of a packet.
     tokens: u64,
     filled: Millis,
     ports: BTreeMap<PortNo, VecDeque<Vec<u8>>>,
@@ -66,7 +66,7 @@ impl PacketQueue {
         self.stats
     }
 
-    /// The limit's other figures apply from now on.
+    /// Changes the limit from now on.
     pub(super) fn set_limit(&mut self, limit: Option<RateLimit>) {
         self.limit = limit;
         if let Some(limit) = limit {
@@ -88,7 +88,7 @@ impl PacketQueue {
         }
     }
 
-    /// Gives `message` back when it may be sent at once; else it waits.
+    /// Returns `message` when it may be sent at once. Otherwise queues it.
     pub(super) fn offer(&mut self, port: PortNo, message: Vec<u8>, now: Millis) -> Option<Vec<u8>> {
         let Some(limit) = self.limit else { return Some(message) };
         if self.stats.backlog == 0 && self.token(now) {
@@ -123,7 +123,7 @@ impl PacketQueue {
         message
     }
 
-    /// Packets whose turn has come.
+    /// Returns the packets that may be sent now.
     pub(super) fn ready(&mut self, now: Millis) -> Vec<Vec<u8>> {
         let mut out = Vec::new();
         while out.len() < TURN && self.stats.backlog > 0 && self.token(now) {
@@ -138,7 +138,7 @@ impl PacketQueue {
         out
     }
 
-    /// When [`PacketQueue::ready`] has the next packet.
+    /// Returns the time at which [`PacketQueue::ready`] has the next packet.
     pub(super) fn deadline(&self) -> Option<Millis> {
         let limit = self.limit?;
         if self.stats.backlog == 0 {

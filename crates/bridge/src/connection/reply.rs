@@ -9,13 +9,13 @@ use openflow::message::{Body, FlowStats, Message, MultipartReply};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What one step of a dump may come to, by [`cost`]: some full messages.
+/// Largest size of one step of a dump, in bytes as [`cost`] counts them: some full messages.
 const STEP: usize = 256 * 1024;
 
-/// What a request is answered with.
+/// The reply to a request.
 #[derive(Debug)]
 pub(super) enum Reply {
-    /// Nothing.
+    /// The request has no reply.
     None,
     /// One message, which may be encoded as several.
     One(Box<Body>),
@@ -42,7 +42,7 @@ pub(super) struct Job {
 }
 
 impl Connections {
-    /// Writes the next piece of `job`; the rest, if any, is the session's job again.
+    /// Writes the next piece of `job`. A remainder becomes the session's job again.
     pub(super) fn step(&mut self, id: ConnectionId, mut job: Job, now: Millis) {
         let mut flows: Vec<FlowStats> = Vec::new();
         let mut bytes = 0;
@@ -63,8 +63,8 @@ impl Connections {
         }
     }
 
-    /// Writes what is not sent together. A flow that alone is too long for a message, as one
-    /// whose flow mod was nearly, is left out and told of.
+    /// Writes each flow in a message of its own, where several do not fit together. A flow that is
+    /// too long for any message is left out and logged. Its flow mod was almost too long, too.
     fn one_by_one(&mut self, id: ConnectionId, xid: u32, nicira: bool, flows: &[FlowStats]) {
         for flow in flows {
             if !self.send(id, &part(xid, nicira, true, std::slice::from_ref(flow))) {
@@ -79,13 +79,13 @@ impl Connections {
     }
 }
 
-/// Some of the flows of a dump.
+/// Returns one part of a dump with these flows.
 fn part(xid: u32, nicira: bool, more: bool, flows: &[FlowStats]) -> Message {
     let reply = MultipartReply::Flow { flows: flows.to_vec(), nicira };
     Message { xid, body: Body::MultipartReply { more, reply } }
 }
 
-/// About how many bytes a flow takes in a message.
+/// Estimates the number of bytes that a flow takes in a message.
 fn cost(rule: &Rule) -> usize {
     let one = |action: &Action| match action {
         Action::Note(bytes) => bytes.len() + 16,
@@ -96,7 +96,7 @@ fn cost(rule: &Rule) -> usize {
     128 + rule.actions.iter().map(one).sum::<usize>()
 }
 
-/// A rule as flow statistics tell it.
+/// Returns a rule in the form of flow statistics.
 pub(super) fn flow_stats(rule: &Rule, now: Millis) -> FlowStats {
     let (packet_count, byte_count) = rule.stats.counts();
     FlowStats {

@@ -7,7 +7,8 @@ use openflow::Version;
 use openflow::message::{Body, Message, Role, RoleReason, RoleRequest, RoleStatus};
 
 impl Connections {
-    /// Carries out a role request. A new primary makes the old one secondary and tells it.
+    /// Carries out a role request. A new primary makes the old one secondary, and the old one is
+    /// notified.
     pub(super) fn role_request(
         &mut self,
         id: ConnectionId,
@@ -19,7 +20,7 @@ impl Connections {
         if matches!(request.role, Role::Primary | Role::Secondary)
             && let Some(new) = request.generation_id
         {
-            // Serial number arithmetic: later is less than half the circle ahead.
+            // Serial number arithmetic: a later number is less than half the circle ahead.
             if state.generation_id.is_some_and(|last| (new.wrapping_sub(last) as i64) < 0) {
                 return Err(OfError::OFPRRFC_STALE);
             }

@@ -16,31 +16,31 @@ use openflow::message::{
     AsyncConfig, AsyncKind, Body, Message, PacketInReason, Protocol, Role, Versions,
 };
 
-/// Bytes of each packet that a controller starts with (OFP_DEFAULT_MISS_SEND_LEN).
+/// Initial number of bytes of each packet that a controller receives (OFP_DEFAULT_MISS_SEND_LEN).
 const MISS_SEND_LEN: u16 = 128;
 
-/// How to treat a connection.
+/// Settings of a connection.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What it is for.
+    /// Purpose of the connection.
     pub kind: Kind,
-    /// For logs: the controller's target, or the peer.
+    /// Name in logs: the controller's target, or the peer.
     pub name: String,
-    /// Versions that may be spoken (`Bridge:protocols`).
+    /// Versions that may be negotiated (`Bridge:protocols`).
     pub versions: Versions,
-    /// Milliseconds without input after which the peer is probed with an echo request, and
-    /// after as many more given up; 0 for never.
+    /// Milliseconds without input after which the peer is probed with an echo request. After the
+    /// same time again the connection is closed. 0 disables the probe.
     pub inactivity_probe: u64,
-    /// Limit on packet-ins.
+    /// Rate limit on packet-ins; `None` for no limit.
     pub packet_in_limit: Option<RateLimit>,
-    /// `Controller:enable_async_messages`.
+    /// `Controller:enable_async_messages`: whether the peer may receive asynchronous messages.
     pub async_messages: bool,
-    /// What is wrong with this peer was said often enough: it goes to the log at DEBUG only.
+    /// Logs errors of this peer at DEBUG only, after enough of them were logged above that level.
     pub quiet: bool,
 }
 
 impl Options {
-    /// A connection that speaks `versions`, is not probed and not limited.
+    /// Returns the settings of a connection with `versions`, without probe and without rate limit.
     pub fn new(kind: Kind, name: &str, versions: Versions) -> Options {
         Options {
             kind,
@@ -54,59 +54,59 @@ impl Options {
     }
 }
 
-/// Why this side closes a connection.
+/// Cause for which this side closes a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CloseCause {
     /// The configuration changed, or a command asked for it.
     Requested,
     /// The peer sent no hello, or did not answer a probe, in time.
     Silent,
-    /// The peer speaks no version that is allowed here, or its bytes are no messages.
+    /// The peer supports no version that is allowed here, or its bytes are not messages.
     Protocol,
 }
 
-/// What a connection counted.
+/// Message counters of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConnectionCounters {
-    /// Messages that came.
+    /// Messages received.
     pub received: u64,
-    /// Messages that were sent (a multipart reply may be several).
+    /// Messages sent (a multipart reply may be several).
     pub sent: u64,
-    /// Error messages among them.
+    /// Error messages among the messages sent.
     pub errors_sent: u64,
-    /// Asynchronous messages that were dropped because the peer does not read.
+    /// Asynchronous messages dropped because the peer does not read.
     pub dropped: u64,
     /// Messages that the version of the connection cannot express.
     pub unsent: u64,
 }
 
-/// How a connection is doing.
+/// Status of a connection.
 #[derive(Clone, Debug)]
 pub struct ConnectionStatus {
-    /// Its bridge.
+    /// Bridge of the connection.
     pub bridge: BridgeIndex,
-    /// What it is for.
+    /// Purpose of the connection.
     pub kind: Kind,
     /// The controller's target, or the peer.
     pub name: String,
-    /// Version agreed on; `None` before the handshake is done.
+    /// Negotiated version; `None` before the handshake is complete.
     pub version: Option<Version>,
-    /// Role.
+    /// Role that the controller has requested.
     pub role: Role,
-    /// When the handshake was done.
+    /// Time at which the handshake was completed; `None` before.
     pub connected_at: Option<Millis>,
-    /// An echo request is out, without answer yet (`state=IDLE`).
+    /// An echo request has no answer yet (`state=IDLE`).
     pub idle: bool,
-    /// Counters.
+    /// Counters of messages since the connection was accepted.
     pub counters: ConnectionCounters,
-    /// Packet-ins that matched no rule, when there is a limit.
+    /// Rate limiter counters of packet-ins without a matching rule, when there is a limit.
     pub misses: PacketQueueStats,
-    /// Packet-ins by actions.
+    /// Rate limiter counters of packet-ins sent by actions.
     pub actions: PacketQueueStats,
 }
 
 impl ConnectionStatus {
-    /// The role as the database has it (`Controller:role`).
+    /// Returns the role as the database spells it (`Controller:role`).
     pub fn role_name(&self) -> &'static str {
         match self.role {
             Role::Primary => "master",
@@ -123,7 +123,7 @@ pub(super) struct Session {
     options: Options,
     pub(super) frames: Frames,
     pub(super) output: Output,
-    /// Version and formats; `None` before the handshake is done.
+    /// Version and formats; `None` before the handshake is complete.
     protocol: Option<Protocol>,
     pub(super) closing: Option<(CloseCause, String)>,
     pub(super) role: Role,
@@ -132,19 +132,19 @@ pub(super) struct Session {
     pub(super) controller_id: u16,
     pub(super) monitors: Monitors,
     pub(super) bundles: HashMap<u32, Bundle>,
-    /// A reply that is not all written.
+    /// A reply that is not completely written.
     pub(super) job: Option<Job>,
-    /// By actions, then misses.
+    /// Packet-ins by actions, then packet-ins on misses.
     queues: [PacketQueue; 2],
     pub(super) counters: ConnectionCounters,
     pub(super) connected_at: Option<Millis>,
     /// The peer has admitted the switch; see [`super::admission`].
     pub(super) is_admitted: bool,
-    /// When the last bytes came.
+    /// Time of the last input.
     pub(super) heard: Millis,
-    /// When the echo request was sent that waits for its answer.
+    /// Time at which the unanswered echo request was sent.
     probed: Option<Millis>,
-    /// Output was taken since the last probe: all before it was written.
+    /// Output was taken since the last probe, so all output before it was written.
     progressed: bool,
 }
 
@@ -181,7 +181,7 @@ impl Session {
         self.options.kind
     }
 
-    /// Tells a person what is wrong with the peer.
+    /// Logs an error of the peer: at DEBUG when [`Options::quiet`] is set.
     pub(super) fn complain(&self, wrong: &str) {
         let name = &self.options.name;
         if self.options.quiet {
@@ -203,7 +203,7 @@ impl Session {
         self.protocol
     }
 
-    /// Changes formats; does nothing before the handshake.
+    /// Changes formats. Does nothing before the handshake.
     pub(super) fn set_protocol(&mut self, change: impl FnOnce(&mut Protocol)) {
         if let Some(protocol) = &mut self.protocol {
             change(protocol);
@@ -237,7 +237,7 @@ impl Session {
             && !self.output.is_full_for_requests()
     }
 
-    /// Takes the first message.
+    /// Negotiates the version from the first message.
     pub(super) fn negotiate(&mut self, first: &[u8], now: Millis) {
         self.counters.received += 1;
         match frame::negotiate(self.options.versions, first) {
@@ -262,8 +262,8 @@ impl Session {
         }
     }
 
-    /// Writes a message behind what is there. What the version cannot say is counted and left
-    /// out.
+    /// Appends a message to the output. A message that the version cannot express is counted and
+    /// left out.
     pub(super) fn send(&mut self, message: &Message) -> bool {
         let Some(protocol) = self.protocol.filter(|_| self.closing.is_none()) else { return false };
         match message.encode_to(&protocol, self.output.buffer()) {
@@ -280,7 +280,8 @@ impl Session {
         }
     }
 
-    /// True when there is room for an asynchronous message; else it is counted as dropped.
+    /// Returns true when the output has room for an asynchronous message. Otherwise counts the
+    /// message as dropped.
     pub(super) fn has_async_room(&mut self, packet: bool) -> bool {
         let full = if packet {
             self.output.is_full_for_packets()
@@ -291,14 +292,14 @@ impl Session {
         !full
     }
 
-    /// Writes bytes of another connection, for snoopers.
+    /// Appends a copy of another connection's bytes, for snoopers.
     pub(super) fn send_copy(&mut self, bytes: &[u8]) {
         if self.has_async_room(true) {
             self.output.buffer().extend_from_slice(bytes);
         }
     }
 
-    /// Sends a packet-in when its turn has come. Returns the bytes that were written.
+    /// Sends a packet-in when the rate limit allows it now. Returns the bytes that were written.
     pub(super) fn offer_packet(
         &mut self,
         message: &Message,
@@ -330,7 +331,7 @@ impl Session {
         room
     }
 
-    /// Sends the packet-ins whose turn has come; returns them.
+    /// Sends the queued packet-ins that the rate limit allows now, and returns their bytes.
     pub(super) fn send_ready_packets(&mut self, now: Millis) -> Vec<u8> {
         let mut sent = Vec::new();
         let ready: Vec<Vec<u8>> = self.queues.iter_mut().flat_map(|q| q.ready(now)).collect();
@@ -342,7 +343,7 @@ impl Session {
         sent
     }
 
-    /// `Controller:controller_rate_limit` and the like changed.
+    /// Sets the packet-in rate limit (`Controller:controller_rate_limit` and its burst).
     pub(super) fn set_packet_in_limit(&mut self, limit: Option<RateLimit>) {
         self.options.packet_in_limit = limit;
         for queue in &mut self.queues {
@@ -350,7 +351,7 @@ impl Session {
         }
     }
 
-    /// True when a silent peer is probed.
+    /// Returns true when a silent peer is probed.
     pub(super) fn is_probed(&self) -> bool {
         self.options.inactivity_probe != 0
     }
@@ -359,7 +360,7 @@ impl Session {
         self.options.inactivity_probe = ms;
     }
 
-    /// Listens to asynchronous messages at all.
+    /// Returns true when the connection receives asynchronous messages at all.
     fn listens(&self) -> bool {
         self.is_connected()
             && match self.kind() {
@@ -369,30 +370,30 @@ impl Session {
             }
     }
 
-    /// Gets asynchronous messages of this kind and reason.
+    /// Returns true when the connection receives asynchronous messages of this kind and reason.
     pub(super) fn wants(&self, kind: AsyncKind, reason: u8) -> bool {
         self.listens() && self.async_config.wants(kind, self.role, reason)
     }
 
-    /// Gets packet-ins for this reason.
+    /// Returns true when the connection receives packet-ins for this reason.
     pub(super) fn wants_packet_in(&self, reason: PacketInReason) -> bool {
         self.version().is_some_and(|v| {
-            // Kinds of "no match" that OpenFlow does not tell apart are selected as what it calls
-            // them.
+            // A version of OpenFlow may have one number for several kinds of miss. The number
+            // selects.
             let told = PacketInReason::from_number(reason.wire(v)).unwrap_or(reason);
             self.listens() && self.async_config.wants_packet_in(told, self.role, v)
         })
     }
 
-    /// Sends an echo request to a silent peer, and gives it up when it stays silent. A peer whose
-    /// messages we do not read ourselves is not silent.
+    /// Sends an echo request to a silent peer, and closes the connection when the peer stays
+    /// silent. A peer whose input this side does not read does not count as silent.
     pub(super) fn probe(&mut self, now: Millis) {
         let interval = self.options.inactivity_probe;
         if interval == 0 || self.closing.is_some() {
             return;
         }
         if std::mem::take(&mut self.progressed) && !self.wants_input() {
-            // We do not listen, but it reads: it lives.
+            // This side does not read, but the peer reads, so the peer is alive.
             self.heard = now;
             self.probed = None;
         }
@@ -415,7 +416,7 @@ impl Session {
                     self.send(&Message::new(0, Body::EchoRequest(Vec::new())));
                     self.probed = Some(now);
                 } else {
-                    // Its requests wait for it to read. Give it an interval for that, too.
+                    // The peer's requests wait until it reads. It gets another interval to read.
                     self.probed = Some(now);
                 }
             }

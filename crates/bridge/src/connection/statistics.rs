@@ -115,13 +115,13 @@ impl Connections {
                 self.flow_monitor(origin.id, origin.xid, monitors, nicira, switch)?;
                 return Ok(Reply::None);
             }
-            // Not configured; the only error of OpenFlow's own that fits.
+            // IPFIX is not configured. OpenFlow itself has no error that fits better.
             Q::IpfixBridge | Q::IpfixFlow => return Err(OfError::OFPBRC_BAD_STAT),
         };
         Ok(Reply::multipart(reply))
     }
 
-    /// OFPT_QUEUE_GET_CONFIG_REQUEST.
+    /// Answers OFPT_QUEUE_GET_CONFIG_REQUEST.
     pub(super) fn queue_configuration(
         origin: Origin<'_>,
         port: PortNo,
@@ -134,7 +134,7 @@ impl Connections {
     }
 }
 
-/// The rules asked for: by table, in the order in which they were added.
+/// Returns the requested rules by table, in the order in which they were added.
 fn rules(bridge: &Bridge, q: &FlowStatsRequest) -> Result<Vec<Arc<Rule>>, OfError> {
     bridge.pipeline.select(&Filter {
         matching: q.matching,
@@ -163,13 +163,13 @@ fn tables(bridge: &Bridge, version: Version) -> Vec<TableStats> {
         .collect()
 }
 
-/// The port with this number, if it is there; all for [`PortNo::NONE`].
+/// Returns the port with this number, if it exists; all ports for [`PortNo::NONE`].
 fn ports(bridge: &Bridge, number: PortNo) -> impl Iterator<Item = &crate::port::Port> {
     bridge.ports.values().filter(move |p| number == PortNo::NONE || p.number == number)
 }
 
-/// The queues asked for. A port that is not there is an error, and so is a queue that is asked
-/// for by number and that no port has.
+/// Returns the requested queues. An unknown port is an error, and so is a queue that was requested
+/// by number and that no port has.
 fn queues(bridge: &Bridge, q: QueueRequest) -> Result<Vec<(PortNo, u32)>, OfError> {
     if q.port != PortNo::NONE && !bridge.ports.contains_key(&q.port) {
         return Err(OfError::OFPQOFC_BAD_PORT);
@@ -189,7 +189,7 @@ fn queues(bridge: &Bridge, q: QueueRequest) -> Result<Vec<(PortNo, u32)>, OfErro
     Ok(found)
 }
 
-/// A queue without limits.
+/// Returns the configuration of a queue without limits.
 fn queue_config((port, queue): (PortNo, u32)) -> QueueConfig {
     QueueConfig { port, queue, min_rate: None, max_rate: None }
 }
@@ -204,13 +204,14 @@ fn groups(bridge: &Bridge, id: u32) -> Vec<Arc<Group>> {
     groups
 }
 
-/// How often rules name each group: one that names it twice counts twice, as in OVS.
+/// Counts the references of rules to each group: a rule with two references counts twice, as in
+/// OVS.
 fn group_uses(bridge: &Bridge) -> HashMap<u32, u32> {
     let group = |a: &Action| if let Action::Group(id) = a { Some(*id) } else { None };
     uses(bridge, &|rule| named(rule, &group))
 }
 
-/// How many rules use each meter.
+/// Counts the rules that use each meter.
 fn meter_uses(bridge: &Bridge) -> HashMap<u32, u32> {
     let meter = |a: &Action| if let Action::Meter(id) = a { Some(*id) } else { None };
     uses(bridge, &|rule| {
@@ -221,7 +222,7 @@ fn meter_uses(bridge: &Bridge) -> HashMap<u32, u32> {
     })
 }
 
-/// How often each number is among what `of` gives for the rules.
+/// Counts the occurrences of each number in the results of `of` over all rules.
 fn uses(bridge: &Bridge, of: &dyn Fn(&Rule) -> Vec<u32>) -> HashMap<u32, u32> {
     let mut counts = HashMap::new();
     for rule in bridge.pipeline.tables().flat_map(|(_, t)| t.rules().iter()) {
@@ -232,7 +233,7 @@ fn uses(bridge: &Bridge, of: &dyn Fn(&Rule) -> Vec<u32>) -> HashMap<u32, u32> {
     counts
 }
 
-/// What a rule's actions name, nested ones included, as often as they do.
+/// Returns the names in a rule's actions, nested actions included, with repetitions.
 fn named(rule: &Rule, name: &dyn Fn(&Action) -> Option<u32>) -> Vec<u32> {
     let found = std::cell::RefCell::new(Vec::new());
     any_action(&rule.actions, &|a| {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What tables and groups can do, told as OVS tells it: every table can do the same, and
+//! Features of tables and groups, as OVS reports them: every table has the same features, and
 //! goto_table leads to later tables.
 
 use super::origin::VISIBLE_TABLES;
@@ -11,20 +11,20 @@ use openflow::message::{
 };
 use std::collections::BTreeSet;
 
-/// What OVS tells when a table has no limit.
+/// Number of entries that OVS reports for a table without a limit.
 const MAX_ENTRIES: u32 = 1_000_000;
-/// OFPG_MAX.
+/// Largest group number (OFPG_MAX).
 const MAX_GROUPS: u32 = 0xffff_ff00;
 /// OFPGFC_SELECT_WEIGHT, OFPGFC_SELECT_LIVENESS, OFPGFC_CHAINING.
 const GROUP_CAPABILITIES: u32 = 0x7;
 
 fn fields(wanted: impl Fn(Field) -> bool) -> BTreeSet<Field> {
-    // Fields that only OpenFlow 1.0 and NXM's whole-TCI forms name have no OXM of their own, and
-    // are told through those that do.
+    // Fields that only OpenFlow 1.0 and NXM's whole-TCI forms name have no OXM number. The fields
+    // that have one stand for them.
     Field::ALL.into_iter().filter(|f| wanted(*f)).collect()
 }
 
-/// Features of table `id`.
+/// Returns the features of table `id`.
 pub(super) fn table_features(id: u8, bridge: &Bridge) -> TableFeatures {
     let last = id + 1 >= VISIBLE_TABLES;
     let mut instructions = InstructionKinds::all();
@@ -46,7 +46,7 @@ pub(super) fn table_features(id: u8, bridge: &Bridge) -> TableFeatures {
         metadata_match: u64::MAX,
         metadata_write: u64::MAX,
         miss_config: table.map(|t| t.miss).unwrap_or_default(),
-        // As OVS tells it, though both can be switched on.
+        // OVS reports both as unsupported, though both can be switched on.
         supports_eviction: false,
         supports_vacancy_events: false,
         max_entries: table.and_then(|t| t.eviction.limit).unwrap_or(MAX_ENTRIES).min(MAX_ENTRIES),
@@ -58,12 +58,12 @@ pub(super) fn table_features(id: u8, bridge: &Bridge) -> TableFeatures {
     }
 }
 
-/// The standard actions of every version; the codec tells those of its own.
+/// Returns the standard actions of every version; the codec encodes those of its own version.
 fn action_kinds() -> ActionKinds {
     ActionKinds::all()
 }
 
-/// Features of groups.
+/// Returns the features of groups.
 pub(super) fn group_features() -> GroupFeatures {
     GroupFeatures {
         kinds: 0xf,
