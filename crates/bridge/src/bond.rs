@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the other end of a bond is told when another member becomes active.
+//! Frames that announce a new active member to the other end of a bond.
 //!
-//! The switches there have learned the addresses behind this bridge on the old member, and would
-//! send to it until each host sends something by itself. So, as in OVS, a frame goes out by the new
-//! member from each address that was learned elsewhere: a reverse ARP request (RFC 903), which
-//! nobody answers. OVS tags each frame with the VLAN that the address is in; here it has the header
-//! that the host's own frames have on the bond (none on an access port), and there is no frame in a
-//! VLAN that the bond does not carry.
+//! The switches at the other end have learned the addresses of this bridge on the old member. They
+//! would send to that member until each host sends a packet. So, as in OVS, the new member sends
+//! one frame from each address that was learned on another port: a reverse ARP request (RFC 903),
+//! which nobody answers. OVS tags each frame with the VLAN of the address. Here the frame has the
+//! header that the host's own frames have on the bond (none on an access port). There is no frame
+//! for a VLAN that the bond does not carry.
 
 use crate::bridge::Bridge;
 use crate::mac_table::MacEntry;
@@ -19,13 +19,14 @@ use packet::build::Frame;
 use packet::ethertype;
 use std::net::Ipv4Addr;
 
-/// Most addresses that are announced at once, those seen last; nothing else is done meanwhile.
+/// Most addresses that are announced at once; the addresses seen last are kept. The control thread
+/// does no other work meanwhile.
 const MOST_ANNOUNCED: usize = 8192;
 
 /// ARP's operation for a reverse request (RFC 903).
 const REVERSE_REQUEST: u16 = 3;
 
-/// The active member of the bond called `name`, and what is to be sent by it, the address that was
+/// Returns the active member of the bond called `name` and the frames to send by it, the address
 /// seen last at the end. `None` when there is no such bond, or no member is up.
 pub(crate) fn announcements<'a>(
     bridge: &'a Bridge,
@@ -50,7 +51,8 @@ pub(crate) fn announcements<'a>(
     Some((active, frames))
 }
 
-/// A frame that shows where an address is; `None` when the bond does not carry its VLAN.
+/// Returns a frame that shows the location of an address; `None` when the bond does not carry its
+/// VLAN.
 fn announcement(bond: &BundleView, entry: &MacEntry) -> Option<Frame> {
     let header = header_on(bond, entry.vlan)?;
     let (tpid, tci) = (header.tpid.get(), header.tci.get());

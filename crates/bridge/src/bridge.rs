@@ -12,27 +12,28 @@ use openflow::message::{PortConfig, SwitchDesc};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Finds the patch port with a name in any bridge: its bridge, number, and its peer's name.
+/// Looks up a patch port by name in all bridges. Returns its bridge, its number, and its peer's
+/// name.
 pub(crate) type ResolvePatch<'a> =
     &'a dyn Fn(&str) -> Option<(BridgeIndex, PortNo, Option<String>)>;
 
-/// One bridge. Owned by [`crate::switch::Switch`]; all changes that translation must see go
-/// through `Switch::bridge_mut`, which marks the bridge for publication.
+/// One bridge. Owned by [`crate::switch::Switch`]. All changes that affect translation go through
+/// `Switch::bridge_mut`, which marks the bridge for publication.
 #[derive(Debug)]
 pub struct Bridge {
-    /// Its place in the switch.
+    /// Index of the bridge in the switch.
     pub index: BridgeIndex,
-    /// Name.
+    /// Name of the bridge, unique in the switch.
     pub name: String,
     /// OpenFlow datapath id.
     pub datapath_id: u64,
-    /// What OFPMP_DESC says.
+    /// Texts of the OFPMP_DESC reply.
     pub description: SwitchDesc,
     /// Tables and groups.
     pub pipeline: Pipeline,
-    /// Meters.
+    /// OpenFlow meters of the bridge.
     pub meters: MeterTable,
-    /// Settings that translation looks at.
+    /// Settings that translation reads.
     pub config: BridgeConfig,
     /// Learned MAC addresses.
     pub macs: Arc<MacTable>,
@@ -40,13 +41,13 @@ pub struct Bridge {
     pub ports: BTreeMap<PortNo, Port>,
     /// Rows of the Port table.
     pub bundles: Vec<Bundle>,
-    /// Of bonds, by name: the member that carries the traffic, in the view that was made last.
+    /// For each bond, by name: the member that carried the traffic in the last view.
     active_members: HashMap<String, PortNo>,
-    /// Where the search for a free port number goes on: numbers are reused late.
+    /// Start of the search for the next free port number, so that numbers are reused late.
     next_port: u32,
 }
 
-/// The release of Open vSwitch whose behaviour is kept, as OFPMP_DESC reports it.
+/// The release of Open vSwitch whose behaviour this switch follows, as OFPMP_DESC reports it.
 pub const OVS_VERSION: &str = "3.1.0";
 /// The datapath description in OFPMP_DESC where `other_config:dp-desc` is absent.
 pub const DATAPATH_DESCRIPTION: &str = concat!("Slipswitch ", env!("CARGO_PKG_VERSION"));
@@ -76,12 +77,12 @@ impl Bridge {
         }
     }
 
-    /// The port called `name`.
+    /// Returns the port called `name`.
     pub fn port_by_name(&self, name: &str) -> Option<&Port> {
         self.ports.values().find(|p| p.name == name)
     }
 
-    /// `wanted` when that is free and may be a port, else the next free number.
+    /// Returns `wanted` when that number is free and valid for a port, else the next free number.
     pub(crate) fn allocate_port(&mut self, wanted: Option<u32>) -> Option<PortNo> {
         let free =
             |n: &u32| (1..PortNo::MAX.0).contains(n) && !self.ports.contains_key(&PortNo(*n));
@@ -93,12 +94,12 @@ impl Bridge {
         Some(PortNo(n))
     }
 
-    /// Bundles of several interfaces.
+    /// Returns the bundles with more than one interface.
     pub fn bonds(&self) -> impl Iterator<Item = &Bundle> {
         self.bundles.iter().filter(|b| b.interfaces.len() > 1)
     }
 
-    /// The bond called `name`.
+    /// Returns the bond called `name`.
     pub fn bond(&self, name: &str) -> Option<&Bundle> {
         self.bonds().find(|b| b.settings.name == name)
     }
@@ -114,9 +115,9 @@ impl Bridge {
         primary.or_else(same).or(up.first()).copied()
     }
 
-    /// Takes it that the member with the address `mac` has carried the traffic of the bond called
-    /// `name` until now, as the database says of an earlier life of the daemon. Where this bridge
-    /// knows better, nothing changes.
+    /// Records the member with the address `mac` as the previously active member of the bond called
+    /// `name`, from the database record of an earlier daemon process. Does nothing when this bridge
+    /// already has an active member for the bond.
     pub fn recall_active_member(&mut self, name: &str, mac: [u8; 6]) {
         if self.active_members.contains_key(name) {
             return;
@@ -129,8 +130,8 @@ impl Bridge {
         }
     }
 
-    /// Settles which members of bonds are active, for the view that is made next. The bonds that
-    /// another member carries from now on.
+    /// Determines the active members of bonds for the next view. Returns the names of the bonds
+    /// with a changed active member.
     pub(crate) fn settle_active_members(&mut self) -> Vec<String> {
         let settled =
             |bond: &Bundle| Some((bond.settings.name.clone(), self.active_member(bond)?.number));
@@ -142,7 +143,7 @@ impl Bridge {
         moved
     }
 
-    /// What translation sees, with `tables` as the pipeline's view.
+    /// Returns the view for translation, with `tables` as the pipeline's part.
     pub(crate) fn view(&self, tables: TableArray, resolve: ResolvePatch<'_>) -> BridgeView {
         let mut bundle_of: HashMap<&str, usize> = HashMap::new();
         let mut bundles: Vec<BundleView> = Vec::with_capacity(self.bundles.len());
@@ -159,7 +160,7 @@ impl Bridge {
             });
         }
         let view = |port: &Port| {
-            // A patch port leads somewhere only when its peer names it back.
+            // A patch port is connected only when its peer names this port in turn.
             let peer = port.peer.as_deref().and_then(resolve).and_then(|(bridge, number, back)| {
                 (back.as_deref() == Some(&port.name)).then_some((bridge, number))
             });

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What packets change beside leaving by a port.
+//! Effects of packets other than output to a port.
 //!
-//! Translation gives, beside datapath actions, a list of [`Effect`]s: who is credited with
-//! the packets of the megaflow, which MAC addresses were learned, which flows. They are
-//! applied once in the upcall for its packet and again by the revalidator for the packets
-//! that the datapath has counted since (so that rules' counters, MAC ages and learned flows'
-//! idle times follow the traffic that the slow path never sees). Nothing here blocks: what
-//! the control thread must do goes through [`Sender`] as an [`Event`].
+//! Translation returns datapath actions and a list of [`Effect`]s: the rules, tables and groups
+//! that the megaflow's packets are credited to, the learned MAC addresses, and the learned flows.
+//! The upcall applies the effects once for its packet. The revalidator applies them again for the
+//! packets that the datapath has counted since. So rules' counters, MAC ages and learned flows'
+//! idle times follow the traffic that the slow path never sees. Nothing here blocks: work for the
+//! control thread goes through [`Sender`] as an [`Event`].
 
 use crate::event::{Event, Sender};
 use crate::group::{Count, Group};
@@ -31,49 +31,49 @@ pub enum Effect {
         /// A rule was found.
         matched: bool,
     },
-    /// A group and one of its buckets (place in [`Group::buckets`]) were used.
+    /// A group and one of its buckets (an index into [`Group::buckets`]) were used.
     Bucket {
         /// The group.
         group: Arc<Group>,
-        /// The bucket.
+        /// Index of the bucket.
         bucket: usize,
     },
     /// A group of kind "all" or "indirect" was used: all its buckets got a copy.
     AllBuckets(Arc<Group>),
     /// Packets through one side of a patch port.
     Patch(Arc<[Count; 2]>, Direction),
-    /// NORMAL learned where a MAC address is.
+    /// NORMAL learned the location of a MAC address.
     Learn {
-        /// Whose table.
+        /// The MAC table that learns.
         macs: Arc<crate::mac_table::MacTable>,
-        /// VLAN.
+        /// VLAN of the packet; 0 for none.
         vlan: u16,
-        /// Address.
+        /// Source address of the packet.
         mac: [u8; 6],
-        /// Where it was seen.
+        /// Port on which it was seen.
         port: PortNo,
         /// The packet was a gratuitous ARP (moves entries of locked bonds).
         gratuitous_arp: bool,
     },
     /// `learn` action: the flow to add or refresh.
     LearnFlow {
-        /// Which bridge.
+        /// Bridge of the flow.
         bridge: BridgeIndex,
         /// The flow.
         flow: Arc<LearnedFlow>,
     },
-    /// `fin_timeout`: lower the rule's timeouts when FIN or RST is seen.
+    /// `fin_timeout`: lowers the rule's timeouts when FIN or RST is seen.
     FinTimeout {
         /// The rule.
         rule: Arc<Rule>,
-        /// Seconds.
+        /// Idle timeout to lower to, in seconds; 0 leaves it unchanged.
         idle: u16,
-        /// Seconds.
+        /// Hard timeout to lower to, in seconds; 0 leaves it unchanged.
         hard: u16,
     },
 }
 
-/// Receive or send.
+/// Direction of packets through a patch port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// Into the bridge.
@@ -82,9 +82,9 @@ pub enum Direction {
     Tx,
 }
 
-/// Refreshes the flows that `effects` learn, as the control thread would, where there are any and
-/// `snapshot` has all of them as they are. False, and nothing is done, where that thread must come
-/// to them, in their order.
+/// Refreshes the flows that `effects` learn, in place of the control thread. Returns false, and
+/// does nothing, when there are no such flows or when `snapshot` lacks one of them in its present
+/// form. The control thread must then process the effects in their order.
 pub(crate) fn refresh_learned(effects: &[Effect], used: Millis, snapshot: &Snapshot) -> bool {
     let mut rules = Vec::new();
     for effect in effects {
@@ -99,7 +99,7 @@ pub(crate) fn refresh_learned(effects: &[Effect], used: Millis, snapshot: &Snaps
     !rules.is_empty()
 }
 
-/// Applies `effects` for the packets that `seen` tells of.
+/// Applies `effects` for the packets that `seen` counts.
 pub fn apply(effects: &[Effect], seen: &FlowStats, events: &Sender) {
     let FlowStats { packets, bytes, used, tcp_flags } = *seen;
     for effect in effects {
@@ -130,27 +130,27 @@ pub fn apply(effects: &[Effect], seen: &FlowStats, events: &Sender) {
     }
 }
 
-/// [`apply`] for all of `effects` but flows that are learned, as these are there already.
+/// Applies `effects` as [`apply`] does, except learned flows, which already exist.
 pub(crate) fn apply_but_learning(effects: &[Effect], seen: &FlowStats, events: &Sender) {
     for others in effects.split(learns) {
         apply(others, seen, events);
     }
 }
 
-/// True when packets make a flow.
+/// Returns true for an effect that learns a flow.
 pub(crate) fn learns(effect: &Effect) -> bool {
     matches!(effect, Effect::LearnFlow { .. })
 }
 
-/// Applies what `effects` say beside counters, for one packet that is only traced: addresses
-/// and flows are learned and timeouts lowered, but nothing counts a packet that never came.
+/// Applies `effects` without counters, for one traced packet. Addresses and flows are learned and
+/// timeouts are lowered, but no counter includes a packet that was never received.
 pub fn apply_uncounted(effects: &[Effect], tcp_flags: u16, used: Millis, events: &Sender) {
     for effect in effects {
         apply_one(effect, 1, tcp_flags, used, events);
     }
 }
 
-/// The part of an effect that is no counter.
+/// Applies the part of an effect that is not a counter.
 fn apply_one(effect: &Effect, packets: u64, tcp_flags: u16, used: Millis, events: &Sender) {
     const FIN_OR_RST: u16 = 0x05;
     match effect {

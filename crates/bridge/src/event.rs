@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What packets have for the control thread, and the way there.
+//! Events from packets to the control thread.
 //!
-//! Packet threads and the revalidator send ([`Sender`]); the control thread takes what was sent when
-//! it comes to it. Sending never waits. What does not fit is dropped and counted, but for that a MAC
-//! table changed, which cannot be lost. A packet that has made a flow may wait until the flow is
-//! there ([`Sender::await_learned`]).
+//! Packet threads and the revalidator send events with a [`Sender`]; the control thread takes them
+//! later. Sending never waits. An event without room is dropped and counted. The change of a MAC
+//! table is kept in a flag and cannot be lost. A packet that has made a flow may wait until the
+//! flow is added ([`Sender::await_learned`]).
 
 use crate::ids::BridgeIndex;
 use crate::learned_flow::LearnedFlow;
@@ -17,21 +17,21 @@ use std::time::Duration;
 /// A packet for controllers.
 #[derive(Clone, Debug)]
 pub struct PacketIn {
-    /// Which bridge.
+    /// Bridge that the packet passed.
     pub bridge: BridgeIndex,
-    /// The packet as the action found it.
+    /// The packet as it was at the action.
     pub packet: Packet,
-    /// Its metadata: in_port (OpenFlow number), registers, metadata, ….
+    /// Metadata of the packet: in_port (OpenFlow number), registers, metadata, ….
     pub metadata: flow::Match,
-    /// Number of a [`openflow::message::PacketInReason`], or what a `controller` action names.
+    /// Number of a [`openflow::message::PacketInReason`], or the reason of a `controller` action.
     pub reason: u8,
     /// Table of the rule.
     pub table: u8,
     /// Cookie of the rule; all ones on a table miss.
     pub cookie: u64,
-    /// Bytes to send.
+    /// Most bytes of the packet to send.
     pub max_len: u16,
-    /// Which controllers.
+    /// Id of the controllers that receive the packet.
     pub controller_id: u16,
     /// Data of `controller(userdata=...)`.
     pub userdata: Arc<[u8]>,
@@ -44,38 +44,38 @@ pub struct PacketIn {
 /// Work for the control thread.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// Send to controllers.
+    /// Sends a packet to controllers.
     PacketIn(Box<PacketIn>),
-    /// Add or refresh a learned flow (from packets seen at the time).
+    /// Adds or refreshes a learned flow, for packets seen at `used`.
     LearnFlow {
-        /// Which bridge.
+        /// Bridge of the flow.
         bridge: BridgeIndex,
         /// The flow.
         flow: Arc<LearnedFlow>,
-        /// When its packets were seen.
+        /// Time at which its packets were seen.
         used: Millis,
     },
-    /// Something in a MAC table changed: megaflows must be translated again. It only wakes:
-    /// [`Sender::take_moves`] says so also when this found no room.
+    /// A MAC table has changed, and megaflows must be translated again. The event only wakes the
+    /// control thread: [`Sender::take_moves`] reports the change even when the event found no room.
     MacTableChanged(BridgeIndex),
 }
 
-/// Where events go. Bounded: what does not fit is dropped and counted, so that sending never
-/// waits and memory stays bounded. Clones send to the same control thread.
+/// The sending end for events. It is bounded: an event without room is dropped and counted, so
+/// sending never waits. Clones send to the same control thread.
 #[derive(Clone)]
 pub struct Sender(Arc<Outlet<dyn Fn(Event) -> bool + Send + Sync>>);
 
-/// How long a packet may wait until the flow that it made is there, unless tests say otherwise.
+/// Longest time that a packet waits until the flow that it made is added; tests may set another.
 const LONGEST_LEARNING: Duration = Duration::from_millis(10);
 
-/// How far learning is behind.
+/// Progress of the control thread in adding learned flows.
 #[derive(Default)]
 struct Learning {
     /// Flows sent to be learned.
     sent: u64,
-    /// The first so many of them are learned and published, or were refused.
+    /// Number of flows, in the order of sending, that are learned and published or were refused.
     done: u64,
-    /// Who sent the last of these waited for it in vain: until it is done, nobody waits.
+    /// Value of `sent` at the last wait that timed out. No thread waits until `done` reaches it.
     overdue: u64,
 }
 
@@ -84,19 +84,19 @@ struct Outlet<F: ?Sized> {
     learning: Mutex<Learning>,
     learned: Condvar,
     lost: AtomicU64,
-    /// A MAC table changed, and nobody has asked yet.
+    /// A MAC table has changed since the last [`Sender::take_moves`].
     moved: AtomicBool,
     deliver: F,
 }
 
 impl Sender {
-    /// `deliver` takes an event and says whether it had room; it must not block, and wakes the
-    /// control thread in either case.
+    /// Returns a sender over `deliver`. `deliver` takes an event and returns whether there was
+    /// room. It must not block, and wakes the control thread in either case.
     pub fn new(deliver: impl Fn(Event) -> bool + Send + Sync + 'static) -> Sender {
         Sender::with_patience(LONGEST_LEARNING, deliver)
     }
 
-    /// The same, where a packet waits so long for the flow that it made: for tests.
+    /// Does the same as [`Sender::new`], with another longest wait for a learned flow. For tests.
     pub fn with_patience(
         longest_learning: Duration,
         deliver: impl Fn(Event) -> bool + Send + Sync + 'static,
@@ -111,12 +111,12 @@ impl Sender {
         }))
     }
 
-    /// Sends; an event that finds no room is dropped and counted.
+    /// Sends an event. An event without room is dropped and counted.
     pub fn send(&self, event: Event) {
         if matches!(event, Event::MacTableChanged(_)) {
             self.0.moved.store(true, Ordering::Release);
         }
-        // Held so that flows have the order in which they are counted.
+        // The lock is held so that flows are delivered in the order in which they are counted.
         let learning = matches!(event, Event::LearnFlow { .. }).then(|| self.learning());
         if !(self.0.deliver)(event) {
             self.0.lost.fetch_add(1, Ordering::Relaxed);
@@ -146,7 +146,7 @@ impl Sender {
         }
     }
 
-    /// The next `count` flows that were sent to be learned are there, or were refused.
+    /// Records that the next `count` flows that were sent are added or refused.
     pub fn tell_learned(&self, count: u64) {
         if count > 0 {
             self.learning().done += count;
@@ -154,12 +154,12 @@ impl Sender {
         }
     }
 
-    /// True when MAC tables have changed since this was asked last. For the control thread.
+    /// Returns true when MAC tables have changed since the previous call. For the control thread.
     pub fn take_moves(&self) -> bool {
         self.0.moved.swap(false, Ordering::AcqRel)
     }
 
-    /// Events that found no room.
+    /// Returns the number of events that found no room.
     pub fn lost(&self) -> u64 {
         self.0.lost.load(Ordering::Relaxed)
     }
@@ -225,7 +225,7 @@ mod tests {
         events.tell_learned(1);
         events.await_learned();
         assert_eq!(events.learning().overdue, 2);
-        // What found no room is not waited for.
+        // No thread waits for a flow that found no room.
         let full = Sender::with_patience(Duration::from_secs(60), |_| false);
         full.send(learn());
         full.await_learned();

@@ -9,29 +9,29 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use openflow::message::GroupKind;
 
-/// Hash of a select group.
+/// Bucket selection of a select group.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub enum Selection {
-    /// Ours to choose: a hash of the 5-tuple (OVS: `dp_hash` or L2-L4 default).
+    /// The switch chooses: a hash of the 5-tuple (OVS: `dp_hash` or L2-L4 default).
     #[default]
     Default,
     /// `selection_method=hash` with these fields.
     Hash {
-        /// Mixed in.
+        /// Value that is mixed into the hash.
         basis: u32,
-        /// Fields with masks.
+        /// Hashed fields with masks.
         fields: Vec<(flow::Field, flow::FieldValue)>,
     },
     /// `selection_method=dp_hash`.
     DpHash {
-        /// Mixed in.
+        /// Value that is mixed into the hash.
         basis: u32,
-        /// 0 is L4 hash, 1 symmetric.
+        /// Hash algorithm: 0 is the L4 hash, 1 the symmetric hash.
         algorithm: u8,
     },
 }
 
-/// Packets and bytes.
+/// Counter of packets and bytes.
 #[derive(Debug, Default)]
 pub struct Count {
     packets: AtomicU64,
@@ -39,13 +39,13 @@ pub struct Count {
 }
 
 impl Count {
-    /// Adds.
+    /// Adds packets and bytes to the counter.
     pub fn credit(&self, packets: u64, bytes: u64) {
         self.packets.fetch_add(packets, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Packets and bytes so far.
+    /// Returns the packets and bytes counted so far.
     pub fn counts(&self) -> (u64, u64) {
         (self.packets.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed))
     }
@@ -58,29 +58,29 @@ pub struct Bucket {
     pub id: u32,
     /// Share in a select group.
     pub weight: u16,
-    /// Live only while this port is; `NONE` for always.
+    /// Port on which the bucket's liveness depends; `NONE` for always live.
     pub watch_port: PortNo,
-    /// Live only while this group is; 0xffffffff for always.
+    /// Group on which the bucket's liveness depends; 0xffffffff for always live.
     pub watch_group: u32,
-    /// Action set.
+    /// Action set of the bucket.
     pub actions: Actions,
-    /// Its counters.
+    /// Packets and bytes of the bucket.
     pub stats: Arc<Count>,
 }
 
-/// One group; immutable but for counters.
+/// One group; immutable except for counters.
 #[derive(Debug)]
 pub struct Group {
-    /// Group id.
+    /// OpenFlow number of the group.
     pub id: u32,
-    /// Kind.
+    /// Kind of the group: all, select, indirect or fast failover.
     pub kind: GroupKind,
-    /// For select groups.
+    /// Bucket selection, for select groups.
     pub selection: Selection,
-    /// Buckets in order.
+    /// Buckets in their order.
     pub buckets: Vec<Bucket>,
-    /// When it was added.
+    /// Time at which the group was added.
     pub created: Millis,
-    /// Its counters.
+    /// Packets and bytes of the group.
     pub stats: Arc<Count>,
 }

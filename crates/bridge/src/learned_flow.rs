@@ -25,22 +25,23 @@ pub struct LearnedFlow {
     pub idle_timeout: u16,
     /// Hard timeout in seconds; 0 is none.
     pub hard_timeout: u16,
-    /// `send_flow_rem`.
+    /// Whether the flow sends OFPT_FLOW_REMOVED (`send_flow_rem`).
     pub send_flow_removed: bool,
-    /// Deleted together with the rule that learned it: that rule's cookie and table.
+    /// Cookie and table of `delete_learned`: the flow is deleted together with the rule that
+    /// learned it.
     pub delete_with: Option<(u64, u8)>,
     /// Most flows with this cookie in this table; 0 is no limit.
     pub limit: u32,
 }
 
 impl LearnedFlow {
-    /// True when only the switch itself may have such a flow, which is then not learned
+    /// Returns true when only the switch itself may have such a flow. The flow is then not learned
     /// (OFPBRC_EPERM).
     pub(crate) fn is_reserved(&self) -> bool {
         self.table == INTERNAL_TABLE || matches_frozen(&self.matching)
     }
 
-    /// The flags that the rule keeps.
+    /// Returns the flags of the resulting rule.
     pub(crate) fn flags(&self) -> FlowFlags {
         match self.send_flow_removed {
             true => FlowFlags::SEND_FLOW_REM,
@@ -48,21 +49,21 @@ impl LearnedFlow {
         }
     }
 
-    /// True when `bridge`, to which the flow belongs, has a rule equal to the flow.
+    /// Returns true when `bridge`, to which the flow belongs, has a rule equal to the flow.
     pub(crate) fn is_in(&self, bridge: &BridgeView) -> bool {
         self.rule_in(bridge).is_some()
     }
 
-    /// The rule of `bridge`, to which the flow belongs, that is equal to the flow.
+    /// Returns the rule of `bridge`, to which the flow belongs, that is equal to the flow.
     pub(crate) fn rule_in<'a>(&self, bridge: &'a BridgeView) -> Option<&'a Arc<Rule>> {
         let exact = MiniMatch::new(&self.matching);
         let table = bridge.tables.get(usize::from(self.table))?;
         table.rules.find(&exact, self.priority.into()).filter(|rule| self.is(rule))
     }
 
-    /// True when `rule`, which has the same match, also has the same actions and cookie. Learning
-    /// modifies any other rule, where the limit allows it, and keeps the rule's timeouts and flags,
-    /// as in OVS.
+    /// Returns true when `rule`, which has the same match, also has the same actions and cookie.
+    /// Learning modifies any other rule, where the limit allows it, and keeps the rule's timeouts
+    /// and flags, as in OVS.
     pub(crate) fn is(&self, rule: &Rule) -> bool {
         rule.actions == self.actions && rule.cookie == self.cookie
     }

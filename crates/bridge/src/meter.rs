@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! OpenFlow meters of one bridge (OpenFlow 1.3 section 5.7), kept by the datapath.
+//! OpenFlow meters of one bridge (OpenFlow 1.3 section 5.7). The datapath runs them.
 
 use clock::Millis;
 use datapath::{MeterBand as DpBand, MeterConfig as DpConfig, Meters};
@@ -19,24 +19,24 @@ struct Meter {
     created: Millis,
 }
 
-/// The meters of one bridge. Datapath meter numbers are shared by all bridges of a datapath:
-/// each bridge takes the lowest one that is free ([`MeterIds`]), as faster tiers have room for a
-/// thousand, by number.
+/// The meters of one bridge. All bridges of a datapath share the datapath meter numbers. Each
+/// bridge takes the lowest free number ([`MeterIds`]), because faster tiers have room for a
+/// thousand meters, indexed by number.
 #[derive(Debug, Default)]
 pub struct MeterTable {
     meters: HashMap<u32, Meter>,
 }
 
-/// Which datapath meter numbers are free. That of a meter which was removed is not, as long as
-/// megaflows may name it: their packets must not be policed by another meter.
+/// Allocator of datapath meter numbers. The number of a removed meter stays allocated while
+/// megaflows may name it, because another meter must not police their packets.
 #[derive(Debug, Default)]
 pub struct MeterIds {
-    /// Of meters that are there, or were.
+    /// Numbers of meters that exist, or that existed and may still be named.
     used: BTreeSet<u32>,
-    /// Of meters that are removed, while packets may still see them.
+    /// Numbers of removed meters that the published snapshot may still name.
     removed: Vec<u32>,
-    /// The same when they do not any more: behind the version of the first snapshot that is without
-    /// the meter, oldest first.
+    /// Numbers of removed meters, each after the version of the first snapshot without the meter;
+    /// oldest first.
     retired: VecDeque<(u64, u32)>,
 }
 
@@ -47,23 +47,22 @@ impl MeterIds {
         Some(id)
     }
 
-    /// Its meter has come to nothing.
+    /// Releases the number of a meter that was not created after all.
     fn give_back(&mut self, id: u32) {
         self.used.remove(&id);
     }
 
-    /// Its meter is removed.
+    /// Marks the number of a removed meter.
     fn retire(&mut self, id: u32) {
         self.removed.push(id);
     }
 
-    /// All that was changed is in a snapshot that was published as `version`.
+    /// Records that all changes so far are in the snapshot that was published as `version`.
     pub(crate) fn published(&mut self, version: u64) {
         self.retired.extend(self.removed.drain(..).map(|id| (version, id)));
     }
 
-    /// No megaflow is left that was made by a snapshot older than `version`: numbers are free
-    /// again.
+    /// Releases numbers once no megaflow is left from a snapshot older than `version`.
     pub(crate) fn settled(&mut self, version: u64) {
         while self.retired.front().is_some_and(|(since, _)| *since <= version)
             && let Some((_, id)) = self.retired.pop_front()
@@ -74,17 +73,17 @@ impl MeterIds {
 }
 
 impl MeterTable {
-    /// True when meter `id` is there.
+    /// Returns true when meter `id` exists.
     pub fn contains(&self, id: u32) -> bool {
         self.meters.contains_key(&id)
     }
 
-    /// OpenFlow number to datapath number, for snapshots.
+    /// Returns the map of OpenFlow numbers to datapath numbers, for snapshots.
     pub fn view(&self) -> Arc<HashMap<u32, u32>> {
         Arc::new(self.meters.iter().map(|(id, m)| (*id, m.dp_id)).collect())
     }
 
-    /// Carries out `mm` and returns the meters that were removed: their rules go too. On an
+    /// Carries out `mm` and returns the removed meters. The caller removes their rules, too. On an
     /// error nothing has changed.
     pub fn modify(
         &mut self,
@@ -133,12 +132,13 @@ impl MeterTable {
         }
     }
 
-    /// Configurations of meter `id`, or of all ([`meter_id::ALL`]), by number.
+    /// Returns the configuration of meter `id`, or of all meters ([`meter_id::ALL`]) by number.
     pub fn configs(&self, id: u32) -> Result<Vec<MeterConfig>, OfError> {
         Ok(self.named(id)?.into_iter().map(|(_, m)| m.config.clone()).collect())
     }
 
-    /// Statistics of meter `id`, or of all. `uses` counts the rules that use a meter.
+    /// Returns the statistics of meter `id`, or of all meters. `uses` counts the rules that use a
+    /// meter.
     pub fn stats(
         &self,
         id: u32,

@@ -25,13 +25,13 @@ pub struct Port {
     pub peer: Option<String>,
     /// The device; `None` for patch ports.
     pub device: Option<Arc<dyn Device>>,
-    /// OFPPC_* as controllers set it.
+    /// OFPPC_* flags as controllers set them.
     pub config: PortConfig,
-    /// What the device said last.
+    /// Status that the device reported last.
     pub status: Status,
-    /// When it was added.
+    /// Time at which the port was added.
     pub created: Millis,
-    /// Packets through a patch port: rx, tx.
+    /// Packets and bytes through a patch port: rx, tx.
     pub patch_stats: Arc<[Count; 2]>,
 }
 
@@ -42,16 +42,16 @@ impl std::fmt::Debug for Port {
 }
 
 impl Port {
-    /// True for patch ports.
+    /// Returns true for patch ports.
     pub fn is_patch(&self) -> bool {
         self.kind == "patch"
     }
 
-    /// Asks the device for its status. Returns the port as it was when something has changed.
+    /// Reads the status of the device. Returns the port's earlier description when it has changed.
     pub fn refresh(&mut self) -> Option<PortDesc> {
         let device = self.device.as_ref()?;
         let status = device.status().unwrap_or_else(|_| Status {
-            // The device is gone: what it was, but down.
+            // The device is gone: the port keeps its status, but is down.
             admin_up: false,
             link_up: false,
             ..self.status.clone()
@@ -61,13 +61,14 @@ impl Port {
         before
     }
 
-    /// Carries traffic: not set down by a controller, nor by the device.
+    /// Returns true when the port carries traffic: neither a controller nor the device has set it
+    /// down.
     pub fn is_up(&self) -> bool {
         !self.config.contains(PortConfig::PORT_DOWN)
             && (self.device.is_none() || self.status.admin_up && self.status.link_up)
     }
 
-    /// What OpenFlow calls the port's state.
+    /// Returns the OpenFlow port state (OFPPS_*).
     pub fn state(&self) -> PortState {
         let mut state = PortState::empty();
         if self.is_patch() || self.status.link_up {
@@ -78,7 +79,7 @@ impl Port {
         state
     }
 
-    /// The port as OpenFlow describes it.
+    /// Returns the OpenFlow description of the port.
     pub fn desc(&self) -> PortDesc {
         let kbps =
             self.status.speed_bps.map_or(0, |bps| u32::try_from(bps / 1000).unwrap_or(u32::MAX));
@@ -98,7 +99,7 @@ impl Port {
         }
     }
 
-    /// The port's counters; unknown ones are all ones.
+    /// Returns the port's counters; unknown ones are all ones.
     pub fn stats(&self, now: Millis) -> PortStats {
         let mut out = PortStats::unknown(self.number);
         out.duration = Some(Duration::from_millis(now.since(self.created)));
@@ -125,8 +126,9 @@ impl Port {
         out
     }
 
-    /// What translation sees. `peer` is where a patch port leads, `bundle` its place in the
-    /// bridge's bundles; `is_active` says that it carries the traffic of a bond.
+    /// Returns the view for translation. `peer` is the other end of a patch port. `bundle` is the
+    /// index of the port's bundle in the bridge. `is_active` is true for the member that carries a
+    /// bond's traffic.
     pub(crate) fn view(
         &self,
         peer: Option<(BridgeIndex, PortNo)>,
@@ -173,8 +175,8 @@ fn current_features(status: &Status) -> PortFeatures {
 pub struct Bundle {
     /// Settings; `members` and `floodable` are filled in when a snapshot is made.
     pub settings: BundleView,
-    /// Interfaces, in the order of the database.
+    /// Interface names, in the order of the database.
     pub interfaces: Vec<String>,
-    /// Of a bond: the interface that carries its traffic whenever it is up.
+    /// Interface of a bond that carries the traffic whenever it is up; `None` for no preference.
     pub primary: Option<String>,
 }
