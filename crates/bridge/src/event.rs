@@ -75,7 +75,8 @@ struct Learning {
     sent: u64,
     /// Number of flows, in the order of sending, that are learned and published or were refused.
     done: u64,
-    /// Value of `sent` at the last wait that timed out. No thread waits until `done` reaches it.
+    /// Value of `sent` at the start of the last wait that timed out. No thread waits until `done`
+    /// reaches it.
     overdue: u64,
 }
 
@@ -129,9 +130,9 @@ impl Sender {
         self.0.learning.lock().unwrap_or_else(PoisonError::into_inner) // numbers, each whole
     }
 
-    /// Waits until all flows that were sent to be learned so far are there, so that what a packet
-    /// brings about finds the flows that it made. Not for long, and not at all while the control
-    /// thread is known to be late: a thread has other packets, too. Never on the control thread.
+    /// Waits until all flows sent so far are added, so that packets caused by this packet find the
+    /// flows that it made. The wait is bounded, because the thread has other packets. There is no
+    /// wait while the control thread is known to be late. The control thread must not call this.
     pub fn await_learned(&self) {
         let mut learning = self.learning();
         if learning.overdue > learning.done {

@@ -27,8 +27,8 @@ pub struct LearnedFlow {
     pub hard_timeout: u16,
     /// Whether the flow sends OFPT_FLOW_REMOVED (`send_flow_rem`).
     pub send_flow_removed: bool,
-    /// Cookie and table of `delete_learned`: the flow is deleted together with the rule that
-    /// learned it.
+    /// Cookie and table of the rule that learned the flow, when that rule's deletion deletes the
+    /// flow, too.
     pub delete_with: Option<(u64, u8)>,
     /// Most flows with this cookie in this table; 0 is no limit.
     pub limit: u32,

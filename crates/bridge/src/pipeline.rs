@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The OpenFlow tables and groups of one bridge: the control thread's mutable copy.
 //!
-//! Tables are persistent structures, so a [`Pipeline`] clones cheaply. That is how bundles are
-//! atomic: keep a clone, apply, and put the clone back on an error. Every change returns
-//! [`Change`]s, from which the connections make flow-removed messages and monitor updates;
-//! nothing here talks to a controller.
+//! Tables are persistent structures, so the clone of a [`Pipeline`] is cheap. Bundles are atomic
+//! because of that: they keep a clone, apply their messages, and restore the clone on an error.
+//! Every change returns [`Change`]s. Connections make flow-removed messages and monitor updates
+//! from them; nothing here sends messages to a controller.
 
 mod action_pool;
 mod eviction;
@@ -34,45 +34,45 @@ use openflow::message::{FlowFlags, FlowRemovedReason, GROUP_ANY, TABLE_ALL};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// What happened to a rule.
+/// A change of a rule.
 #[derive(Clone, Debug)]
 pub enum Change {
     /// A rule was added.
     Added(Arc<Rule>),
     /// A rule was replaced by one with the same match and priority.
     Modified {
-        /// Before.
+        /// The rule before the change.
         old: Arc<Rule>,
-        /// After.
+        /// The rule after the change.
         new: Arc<Rule>,
-        /// By a command that adds: monitors hear of a rule that was added.
+        /// A command that adds rules made the change; monitors report an added rule.
         is_added: bool,
     },
     /// A rule was removed.
     Removed {
         /// The rule.
         rule: Arc<Rule>,
-        /// Why.
+        /// Reason for the removal, as OFPT_FLOW_REMOVED reports it.
         reason: FlowRemovedReason,
     },
 }
 
-/// Which rules a request is about.
+/// Selection of rules in a request.
 #[derive(Clone, Debug)]
 pub struct Filter {
-    /// Rules within this match.
+    /// Selects rules within this match.
     pub matching: Match,
-    /// With a priority: only the rule with exactly this match and priority.
+    /// With a priority: selects only the rule with exactly this match and priority.
     pub strict_priority: Option<u16>,
-    /// Table; [`TABLE_ALL`] for all.
+    /// Number of the table; [`TABLE_ALL`] for all tables.
     pub table: u8,
-    /// Rules whose cookie agrees on `cookie_mask`.
+    /// Selects rules whose cookie equals this one in the bits of `cookie_mask`.
     pub cookie: u64,
-    /// See `cookie`.
+    /// Bits of the cookie that are compared; 0 selects any cookie.
     pub cookie_mask: u64,
-    /// Rules that output there; `NONE` for no restriction.
+    /// Selects rules that output to this port; `NONE` for no restriction.
     pub out_port: PortNo,
-    /// Rules that use this group; [`GROUP_ANY`] for no restriction.
+    /// Selects rules that use this group; [`GROUP_ANY`] for no restriction.
     pub out_group: u32,
 }
 
@@ -91,7 +91,7 @@ impl Default for Filter {
 }
 
 impl Filter {
-    /// True when the filter admits every rule of its tables but hidden ones.
+    /// Returns true when the filter selects every rule of its tables except hidden ones.
     pub fn is_unrestricted(&self) -> bool {
         self.matching.mask().is_wildcard()
             && self.strict_priority.is_none()
@@ -107,7 +107,7 @@ impl Filter {
     }
 }
 
-/// What a new rule is made of.
+/// Parts of a new rule.
 #[derive(Clone, Debug)]
 pub(crate) struct NewRule {
     pub table: u8,
@@ -123,7 +123,7 @@ pub(crate) struct NewRule {
 }
 
 impl NewRule {
-    /// The rule; `matching` is the new rule's, compressed.
+    /// Builds the rule; `matching` is the new rule's match in compressed form.
     pub(crate) fn build(
         self,
         matching: classifier::MiniMatch,
@@ -154,12 +154,12 @@ impl NewRule {
 #[derive(Clone, Debug)]
 pub struct Pipeline {
     tables: Vec<Table>,
-    /// The tables as translation sees them, but for those of `touched`.
+    /// The tables in the form for translation, without later changes to those of `touched`.
     view: TableArray,
     /// Tables that may have changed since `view` was made.
     touched: BTreeSet<u8>,
     groups: Arc<HashMap<u32, Arc<Group>>>,
-    /// Rules that do the same share their actions.
+    /// Equal lists of actions, which rules share.
     pool: ActionPool,
 }
 
@@ -178,34 +178,34 @@ impl Default for Pipeline {
 }
 
 impl Pipeline {
-    /// Table `id`; `None` for 255, which is no table.
+    /// Returns table `id`; `None` for 255, which is no table.
     pub fn table(&self, id: u8) -> Option<&Table> {
         self.tables.get(usize::from(id))
     }
 
-    /// Table `id`, to configure it.
+    /// Returns table `id` for changes to its configuration.
     pub fn table_mut(&mut self, id: u8) -> Option<&mut Table> {
         let table = self.tables.get_mut(usize::from(id))?;
         self.touched.insert(id);
         Some(table)
     }
 
-    /// All tables with their numbers.
+    /// Returns all tables with their numbers.
     pub fn tables(&self) -> impl Iterator<Item = (u8, &Table)> {
         (0u8..=254).zip(&self.tables)
     }
 
-    /// All groups by number.
+    /// Returns all groups by number.
     pub fn groups(&self) -> &Arc<HashMap<u32, Arc<Group>>> {
         &self.groups
     }
 
-    /// Number of rules, hidden ones included.
+    /// Returns the number of rules, hidden ones included.
     pub fn rule_count(&self) -> usize {
         self.tables.iter().map(|t| t.rules().len()).sum()
     }
 
-    /// What translation sees.
+    /// Returns the tables in the form for translation.
     pub fn view(&mut self) -> TableArray {
         for id in std::mem::take(&mut self.touched) {
             let id = usize::from(id);
@@ -216,8 +216,9 @@ impl Pipeline {
         self.view.clone()
     }
 
-    /// Rules that `filter` admits: by table, in the order in which they were added. Hidden ones are
-    /// left out, but for those of [`INTERNAL_TABLE`] where the filter names it.
+    /// Returns the rules that `filter` selects: by table, in the order in which they were added.
+    /// Hidden rules are left out, except those of [`INTERNAL_TABLE`] when the filter names that
+    /// table.
     pub fn select(&self, filter: &Filter) -> Result<Vec<Arc<Rule>>, OfError> {
         let shown = |rule: &Rule| !rule.hidden || filter.table == INTERNAL_TABLE;
         let mut out = Vec::new();
@@ -245,8 +246,8 @@ impl Pipeline {
         }
     }
 
-    /// Adds or refreshes a flow that a `learn` action made. `used` is when its packet came. Without
-    /// changes there is nothing new for packets.
+    /// Adds or refreshes a flow that a `learn` action made. `used` is the arrival time of its
+    /// packet. An empty result means that packets see no difference.
     pub fn learn(
         &mut self,
         flow: &LearnedFlow,
@@ -262,8 +263,8 @@ impl Pipeline {
         if let Some(old) = &old
             && flow.is(old)
         {
-            // Its hard timeout begins anew; its idle timeout only where a packet meets it. Packets
-            // see nothing of that.
+            // Restarts the hard timeout. Only a packet that matches the rule restarts its idle
+            // timeout. Packets see no difference.
             old.modified.note(used);
             return Ok(Vec::new());
         }
@@ -278,15 +279,15 @@ impl Pipeline {
         let Some(old) = old else {
             return self.add(NewRule { actions, ..NewRule::from(flow) }, false, false, now);
         };
-        // As when a controller modifies it, it goes on counting, and its timeouts, which
-        // `fin_timeout` may have lowered, and flags are those that it has.
+        // As in a modification by a controller, the rule keeps its counters, its flags and its
+        // timeouts, which `fin_timeout` may have lowered.
         let new = flow_mod::modified(&old, flow.cookie, &actions, Arc::clone(&old.stats), now);
         self.replace(Arc::clone(&new));
         Ok(vec![Change::Modified { old, new, is_added: false }])
     }
 
-    /// Removes rules whose timeouts have run out at `now`. Up to `credited` it is known which
-    /// packets used them.
+    /// Removes rules whose timeouts have expired at `now`. The use of rules is known up to
+    /// `credited`.
     pub fn expire(&mut self, now: Millis, credited: Millis) -> Vec<Change> {
         let expired: Vec<_> = self.tables.iter().flat_map(|t| t.expired(now, credited)).collect();
         let mut out = Vec::new();
@@ -297,7 +298,7 @@ impl Pipeline {
         out
     }
 
-    /// Evicts what a table has beyond its limit, where it evicts.
+    /// Evicts the rules beyond the limit of a table that evicts.
     pub fn trim(&mut self, table: u8) -> Vec<Change> {
         let excess = self.table_mut(table).map(Table::excess).unwrap_or_default();
         let mut out = Vec::with_capacity(excess.len());
@@ -307,20 +308,20 @@ impl Pipeline {
         out
     }
 
-    /// True when [`Pipeline::expire`] may have something to do at some time.
+    /// Returns true when [`Pipeline::expire`] may have rules to remove at some time.
     pub fn has_timeouts(&self) -> bool {
         self.tables.iter().any(Table::has_timeouts)
     }
 
-    /// Removes every rule, hidden ones too, and every group (the bridge goes).
+    /// Removes every rule, hidden ones too, and every group, before the bridge is removed.
     pub fn clear(&mut self) -> Vec<Change> {
         let out = self.clear_rules();
         self.groups = Arc::default();
         out
     }
 
-    /// Removes every rule, hidden ones too (the fail mode changes, or controllers come or go),
-    /// but for those of [`INTERNAL_TABLE`].
+    /// Removes every rule, hidden ones too, except those of [`INTERNAL_TABLE`]. Used when the fail
+    /// mode or the set of controllers changes.
     pub fn clear_rules(&mut self) -> Vec<Change> {
         let mut out = Vec::new();
         for (id, table) in (0u8..=254).zip(&mut self.tables) {
@@ -335,7 +336,8 @@ impl Pipeline {
         out
     }
 
-    /// Removes the switch's own rules ([`Pipeline::add_hidden`]) but those of [`INTERNAL_TABLE`].
+    /// Removes the switch's own rules ([`Pipeline::add_hidden`]) except those of
+    /// [`INTERNAL_TABLE`].
     pub fn remove_hidden(&mut self) -> Vec<Change> {
         self.remove_if(|rule| rule.hidden && rule.table != INTERNAL_TABLE)
     }

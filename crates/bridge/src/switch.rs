@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The switch: all bridges over one datapath. Owned by the control thread.
 //!
-//! Changes are made through [`Switch::bridge_mut`] and the methods here, and seen by packets
-//! after [`Switch::publish`], which the control loop calls after each batch of work.
+//! [`Switch::bridge_mut`] and the methods here make changes. Packets see the changes after
+//! [`Switch::publish`], which the control loop calls after each batch of work.
 
 use crate::barrier_budget::{self, WaitBudget};
 use crate::bond;
@@ -33,15 +33,15 @@ use std::time::Instant;
 /// A port to add to a bridge.
 #[derive(Clone, Debug, Default)]
 pub struct PortRequest {
-    /// The device; its `wanted` number is the datapath's.
+    /// The device; its `wanted` number is the datapath's port number.
     pub spec: PortSpec,
-    /// `ofport_request`; [`PortNo::LOCAL`] for the bridge's own port.
+    /// Requested OpenFlow number (`ofport_request`); [`PortNo::LOCAL`] for the bridge's own port.
     pub ofport: Option<PortNo>,
-    /// For patch ports: the peer.
+    /// Name of the peer, for patch ports.
     pub peer: Option<String>,
 }
 
-/// How much of a bridge's view must be made anew.
+/// The part of a bridge's view that must be built again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Dirty {
     /// Tables and groups.
@@ -55,15 +55,15 @@ pub struct Switch {
     slow: Arc<SlowPath>,
     datapath: Arc<dyn Datapath>,
     bridges: Vec<Option<Bridge>>,
-    /// Bridges whose view must be made anew.
+    /// Bridges whose view must be built again.
     dirty: HashMap<BridgeIndex, Dirty>,
     meter_ids: MeterIds,
     revalidator: Option<Revalidator>,
-    /// For waiting until megaflows follow.
+    /// Time budget for waits until megaflows follow.
     wait_budget: WaitBudget,
-    /// Flows of `learn` actions, new ones or not, since the last publication.
+    /// Number of flows of `learn` actions, new or known, since the last publication.
     learned: u64,
-    /// Bonds that got another active member and have not told the other end.
+    /// Bonds with a new active member that the other end is not notified of yet.
     moved_bonds: Vec<(BridgeIndex, String)>,
     clock: Clock,
 }
@@ -78,9 +78,9 @@ impl std::fmt::Debug for Switch {
 }
 
 impl Switch {
-    /// A switch without bridges over `datapath`, whose upcalls it answers from now on.
-    /// `threads` false leaves out the revalidator thread (dummy mode: the caller makes passes). With
-    /// it, this is the thread that calls [`Switch::learn`].
+    /// Returns a switch without bridges over `datapath`. It answers the datapath's upcalls from now
+    /// on. `threads` false leaves out the revalidator thread (dummy mode: the caller makes passes).
+    /// With threads, the calling thread is the one that calls [`Switch::learn`].
     pub fn new(
         datapath: Arc<dyn Datapath>,
         clock: Clock,
@@ -108,37 +108,38 @@ impl Switch {
         })
     }
 
-    /// What upcalls share.
+    /// Returns the state that all upcalls share.
     pub fn slow_path(&self) -> &Arc<SlowPath> {
         &self.slow
     }
 
-    /// The datapath.
+    /// Returns the datapath.
     pub fn datapath(&self) -> &Arc<dyn Datapath> {
         &self.datapath
     }
 
-    /// The clock.
+    /// Returns the time of the switch's clock.
     pub fn now(&self) -> Millis {
         self.clock.now()
     }
 
-    /// Bridges by index.
+    /// Returns the bridges by index.
     pub fn bridges(&self) -> impl Iterator<Item = &Bridge> {
         self.bridges.iter().flatten()
     }
 
-    /// The bridge at `index`.
+    /// Returns the bridge at `index`.
     pub fn bridge(&self, index: BridgeIndex) -> Option<&Bridge> {
         self.bridges.get(index.0)?.as_ref()
     }
 
-    /// The bridge at `index`, to change: it will be published.
+    /// Returns the bridge at `index` for any change, and marks it for publication.
     pub fn bridge_mut(&mut self, index: BridgeIndex) -> Option<&mut Bridge> {
         self.touch(index, Dirty::All)
     }
 
-    /// The bridge at `index`, to change tables and groups only: cheaper to publish.
+    /// Returns the bridge at `index` for changes to tables and groups only, which are cheaper to
+    /// publish.
     pub fn bridge_rules_mut(&mut self, index: BridgeIndex) -> Option<&mut Bridge> {
         self.touch(index, Dirty::Rules)
     }
@@ -149,7 +150,7 @@ impl Switch {
         Some(bridge)
     }
 
-    /// The bridge called `name`.
+    /// Returns the bridge called `name`.
     pub fn bridge_by_name(&self, name: &str) -> Option<&Bridge> {
         self.bridges().find(|b| b.name == name)
     }
@@ -171,7 +172,7 @@ impl Switch {
         index
     }
 
-    /// Removes a bridge with its ports. Its rules are returned as removed.
+    /// Removes a bridge with its ports. Returns its rules as removed.
     pub fn remove_bridge(&mut self, index: BridgeIndex) -> Vec<Change> {
         let ports: Vec<PortNo> =
             self.bridge(index).map(|b| b.ports.keys().copied().collect()).unwrap_or_default();
@@ -214,7 +215,7 @@ impl Switch {
         if bridge.port_by_name(&spec.name).is_some() {
             return Err(PortError::Exists(spec.name.clone()));
         }
-        // Opened first: a device that cannot be opened uses up no number.
+        // The device is opened first, so that a failure uses up no number.
         let dp_port = if spec.kind == "patch" { None } else { Some(self.datapath.add_port(spec)?) };
         let number = match request.ofport {
             Some(PortNo::LOCAL) => Some(PortNo::LOCAL),
@@ -246,13 +247,13 @@ impl Switch {
         Ok(number)
     }
 
-    /// Closes a port and takes it out of its bridge.
+    /// Closes a port and removes it from its bridge.
     pub fn remove_port(&mut self, index: BridgeIndex, number: PortNo) -> Option<Port> {
         let bridge = self.bridge_mut(index)?;
         let port = bridge.ports.remove(&number)?;
         bridge.macs.close_port(number);
         self.mark_all_dirty();
-        // Packet threads must not translate to a port that is closed: publish first.
+        // Publishes first, because packet threads must not translate to a closed port.
         self.publish();
         if let Some(dp_port) = port.dp_port
             && let Err(e) = self.datapath.remove_port(dp_port)
@@ -267,7 +268,8 @@ impl Switch {
         self.dirty.extend(all.into_iter().map(|index| (index, Dirty::All)));
     }
 
-    /// Asks every device for its status. Returns the ports whose status changed, as they were.
+    /// Reads the status of every device. Returns the earlier descriptions of the ports that
+    /// changed.
     pub fn refresh_ports(&mut self) -> Vec<(BridgeIndex, PortDesc)> {
         let mut changed = Vec::new();
         for bridge in self.bridges.iter_mut().flatten() {
@@ -293,7 +295,7 @@ impl Switch {
         bridge.pipeline.flow_mod(fm, &|id| meters.contains(id), now)
     }
 
-    /// Carries out a meter mod. Rules that use a removed meter go with it.
+    /// Carries out a meter mod. Rules that use a removed meter are removed, too.
     pub fn meter_mod(
         &mut self,
         index: BridgeIndex,
@@ -309,9 +311,9 @@ impl Switch {
         Ok(bridge.pipeline.remove_users_of_meters(&removed))
     }
 
-    /// No megaflow is left that was made by a snapshot older than this version.
+    /// Returns a version: no megaflow is left that an older snapshot made.
     fn settled_version(&self) -> u64 {
-        // First: what may be stale is asked behind it.
+        // The order matters: the version is read before the check for stale megaflows.
         let published = self.slow.published.version();
         if self.slow.may_be_stale() {
             self.slow.revalidator.done_version.load(Ordering::Acquire)
@@ -320,15 +322,15 @@ impl Switch {
         }
     }
 
-    /// Runs `actions` on a packet as if it had come in on `in_port` (OFPT_PACKET_OUT).
-    /// `metadata` holds what OpenFlow 1.5 lets the controller say beside `in_port`, which need not
-    /// be a port that is there. As in OVS flows that it makes (`learn`) are there before it leaves;
-    /// returned is what that did to rules.
+    /// Runs `actions` on a packet as if it had been received on `in_port` (OFPT_PACKET_OUT).
+    /// `metadata` holds the other fields that OpenFlow 1.5 lets the controller set. The port
+    /// `in_port` need not exist. As in OVS, flows that the packet makes (`learn`) are added before
+    /// it leaves. Returns the changes to rules that this made.
     ///
     /// # Errors
     ///
-    /// Where the actions lead cannot be followed to its end, or a flow cannot be made. The packet
-    /// is not sent, and nothing has changed.
+    /// Fails when translation of the actions cannot be completed, or when a flow cannot be added.
+    /// The packet is then not sent, and nothing has changed.
     pub fn packet_out(
         &mut self,
         index: BridgeIndex,
@@ -355,7 +357,7 @@ impl Switch {
         Ok(learned)
     }
 
-    /// What [`Switch::packet_out`] makes of a packet by `snapshot`, and the packet's key.
+    /// Returns the translation of a [`Switch::packet_out`] by `snapshot`, and the packet's key.
     pub(crate) fn translate_out(
         &self,
         snapshot: &Snapshot,
@@ -382,13 +384,13 @@ impl Switch {
         });
         match translation.error {
             None => Ok((key, translation)),
-            // What OVS says, whatever the error is.
+            // The error that OVS reports for every failure.
             Some(_) => Err(OfError::OFPFMFC_UNKNOWN),
         }
     }
 
-    /// Adds or refreshes the flows that `effects` learn: all of them or, on an error, none. To be
-    /// published. Returns what that did to rules, by bridge.
+    /// Adds or refreshes the flows that `effects` learn: all of them or, on an error, none. The
+    /// caller publishes. Returns the changes to rules, by bridge.
     pub(crate) fn learn_all(
         &mut self,
         effects: &[Effect],
@@ -402,7 +404,7 @@ impl Switch {
         learned
     }
 
-    /// Fails where [`Switch::learn_all`] would. No rule has come or gone.
+    /// Fails when [`Switch::learn_all`] would fail. Adds and removes no rule.
     pub(crate) fn dry_run_learning(
         &mut self,
         effects: &[Effect],
@@ -414,7 +416,7 @@ impl Switch {
         learned.map(drop)
     }
 
-    /// Learns up to the first flow that cannot be made. `before` gets tables as they were.
+    /// Learns flows up to the first failure. `before` receives the tables in their earlier state.
     fn learn_each(
         &mut self,
         effects: &[Effect],
@@ -443,7 +445,7 @@ impl Switch {
     ///
     /// # Errors
     ///
-    /// Why there is no such flow. Nothing has changed.
+    /// Fails when the flow cannot be added, with the reason. Nothing has changed then.
     ///
     /// [`Event::LearnFlow`]: crate::event::Event::LearnFlow
     pub fn learn(
@@ -472,7 +474,7 @@ impl Switch {
         Ok(changes)
     }
 
-    /// Lets packets see what has changed. Does nothing when nothing has.
+    /// Makes all changes visible to packets. Does nothing without changes.
     pub fn publish(&mut self) {
         self.publish_changes();
         self.slow.events.tell_learned(std::mem::take(&mut self.learned));
@@ -489,13 +491,14 @@ impl Switch {
         }
         let version = self.slow.published.publish(Arc::new(next));
         self.meter_ids.published(version);
-        // Flow mods often come before traffic; two switches of threads would cost more than they.
+        // Flow mods often precede traffic. Two switches between threads would cost more than the
+        // mods do.
         if self.revalidator.is_none() || self.slow.may_be_stale() {
             self.revalidate_soon();
         }
     }
 
-    /// What packets will see when all that has changed is published.
+    /// Returns the snapshot that a publication of all changes would make.
     pub(crate) fn draft(&mut self) -> Snapshot {
         let old = self.slow.published.newest();
         let mut next = Snapshot { bridges: old.bridges.clone(), ports: Arc::clone(&old.ports) };
@@ -537,9 +540,9 @@ impl Switch {
         next
     }
 
-    /// Tells the other ends of bonds that got another active member since the last call where hosts
-    /// are now; see `bond.rs`. Returns what flows that this made (behind patch ports) did to
-    /// rules.
+    /// Announces the present location of hosts to the other ends of bonds with a new active member
+    /// since the last call; see `bond.rs`. Returns the changes to rules by flows that the frames
+    /// made (past patch ports).
     pub fn announce_bonds(&mut self) -> Vec<(BridgeIndex, Vec<Change>)> {
         let mut learned = Vec::new();
         let mut moved = std::mem::take(&mut self.moved_bonds);
@@ -551,7 +554,7 @@ impl Switch {
             let actions = [Action::Output { port: port.number, max_len: 0 }];
             let any = flow::Match::ANY;
             for frame in frames {
-                // One that leads into a loop behind a patch port is left out.
+                // A frame whose translation loops past a patch port is left out.
                 let made = self.packet_out(index, frame.packet(), &any, PortNo::NONE, &actions);
                 for (bridge, changes) in made.unwrap_or_default() {
                     note(&mut learned, bridge, changes);
@@ -568,10 +571,10 @@ impl Switch {
         })
     }
 
-    /// Publishes, and waits until the megaflows follow: packets that come after this returns
-    /// are handled by what was published. A large table may take longer than a control
-    /// connection should wait, and so may one wait after the other (`barrier_budget.rs`); then
-    /// the rest follows within the next passes.
+    /// Publishes, and waits until the megaflows follow: packets received after the return see the
+    /// published state. A large table may take longer than a control connection should wait, and so
+    /// may a series of waits (`barrier_budget.rs`). The remaining megaflows then follow
+    /// within the next passes.
     pub fn publish_and_wait(&mut self) {
         self.publish();
         let Some(thread) = &self.revalidator else { return };
@@ -586,8 +589,8 @@ impl Switch {
         }
     }
 
-    /// Has the megaflows checked: something that translation reads outside the snapshot (a
-    /// MAC table) has changed.
+    /// Requests a check of the megaflows after a change to state that translation reads outside the
+    /// snapshot (a MAC table).
     pub fn need_revalidation(&mut self) {
         let newest = self.slow.published.newest();
         self.slow.published.publish(newest);
@@ -607,15 +610,15 @@ impl Switch {
         }
     }
 
-    /// Makes the pass that is due, when there is no thread for that and passes are not paused.
+    /// Makes the pass that is due, when no thread makes passes and passes are not paused.
     pub fn revalidate_inline(&self) {
         if self.revalidator.is_none() && !self.slow.revalidator.paused.load(Ordering::Relaxed) {
             self.slow.pass(Pass::Full);
         }
     }
 
-    /// Stops passes over the megaflows (they then keep the actions that they have, and are not
-    /// expired), or lets them go on, beginning with one that catches up.
+    /// Stops passes over the megaflows, or resumes them with one that catches up. While passes are
+    /// stopped, megaflows keep their actions and do not expire.
     pub fn pause_revalidation(&mut self, paused: bool) {
         self.slow.revalidator.paused.store(paused, Ordering::Relaxed);
         if !paused {
@@ -623,14 +626,15 @@ impl Switch {
         }
     }
 
-    /// True when passes are made by a thread of their own.
+    /// Returns true when a separate thread makes the passes.
     pub fn has_revalidator_thread(&self) -> bool {
         self.revalidator.is_some()
     }
 
-    /// Brings statistics home, so that counters are exact as of now. With a revalidator thread
-    /// and many megaflows that is waited for, unless it takes longer than the control thread should
-    /// wait (`barrier_budget.rs`): then they are as of the last pass.
+    /// Collects statistics from the datapath, so that counters are exact as of now. With a
+    /// revalidator thread and many megaflows this waits for the thread. When that takes longer than
+    /// the control thread should wait (`barrier_budget.rs`), counters are as of the last
+    /// pass.
     pub fn collect_statistics(&mut self) {
         let asked = self.now();
         if self.collect() >= asked {
@@ -650,7 +654,7 @@ impl Switch {
         }
     }
 
-    /// Brings statistics home without waiting; tells the time as of which they are exact.
+    /// Collects statistics without waiting. Returns the time as of which they are exact.
     fn collect(&self) -> Millis {
         if self.has_revalidator_thread() {
             return self.slow.collect();
@@ -659,30 +663,30 @@ impl Switch {
         self.now()
     }
 
-    /// Some rule goes when its time is over.
+    /// Returns true when some rule has a timeout.
     fn has_timeouts(&self) -> bool {
         self.bridges().any(|b| b.pipeline.has_timeouts())
     }
 
-    /// When [`Switch::run`] has something to do at the latest, as long as nothing is added; `None`
-    /// for never.
+    /// Returns the latest time at which [`Switch::run`] must be called, as long as nothing is
+    /// added; `None` for never.
     pub fn deadline(&self) -> Option<Millis> {
         let timed = self.has_timeouts();
-        // When a rule was used last only statistics tell.
+        // Only statistics show the time of a rule's last use.
         let rules = timed.then(|| self.clock.now());
         self.bridges().filter_map(|b| b.macs.deadline()).chain(rules).min()
     }
 
-    /// Periodic work: expires rules and MAC entries. Returns removed rules by bridge, to be told all
-    /// together: a monitor whose peer is slow is told later what differs from the tables of then,
-    /// which have none of these rules any more.
+    /// Does periodic work: expires rules and MAC entries. Returns the removed rules by bridge, for
+    /// one report. The monitor of a slow peer later reports the difference from the tables of this
+    /// moment, which hold none of these rules any more.
     pub fn run(&mut self) -> Vec<(BridgeIndex, Vec<Change>)> {
         let now = self.clock.now();
         let mut out = Vec::new();
         let mut relearn = false;
         let timed = self.has_timeouts();
         self.slow.revalidator.is_awaited.store(timed, Ordering::Relaxed);
-        // Idle times count from the last packet, to the last time when all were seen.
+        // Idle times count from the last packet to the last time at which all packets were counted.
         let credited = if timed { self.collect().min(now) } else { now };
         for bridge in self.bridges.iter_mut().flatten() {
             relearn |= bridge.macs.expire(now) > 0;
@@ -705,8 +709,8 @@ fn mark(all: &mut HashMap<BridgeIndex, Dirty>, index: BridgeIndex, dirty: Dirty)
     *entry = dirty.max(*entry);
 }
 
-/// Adds what was done to rules of a bridge to what was done to them before: to be told all together,
-/// as in [`Switch::run`].
+/// Appends changes to the earlier changes of the same bridge. All of them are reported together, as
+/// in [`Switch::run`].
 fn note(all: &mut Vec<(BridgeIndex, Vec<Change>)>, index: BridgeIndex, changes: Vec<Change>) {
     match all.iter_mut().find(|(bridge, _)| *bridge == index) {
         Some((_, before)) => before.extend(changes),

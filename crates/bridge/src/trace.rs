@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What `ofproto/trace` prints of a translation.
+//! Output of `ofproto/trace` for a translation.
 //!
-//! Translation reports what it does into a [`Tracer`] as a tree; [`Tracer::render`] prints it
-//! as OVS does, so that people and scripts read the same lines: bridges underlined, tables as
+//! Translation reports its steps into a [`Tracer`] as a tree; [`Tracer::render`] prints it in OVS's
+//! format, so that people and scripts read the same lines: bridges underlined, tables as
 //! ` 0. match, priority N`, actions indented below them, remarks as ` -> text`, warnings as
 //! ` >> text`, errors as ` >>>> text <<<<`.
 //!
@@ -18,7 +18,7 @@ use openflow::PortNo;
 use openflow::action::Action;
 use std::fmt::Write as _;
 
-/// What a line is.
+/// Kind of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// `bridge("NAME")`, underlined.
@@ -40,7 +40,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Lines that are never the continuation of the list they are in.
+    /// Returns true for lines that never continue the list that they are in.
     fn is_leaf(self) -> bool {
         !matches!(self, Kind::Bridge | Kind::Table | Kind::Thaw)
     }
@@ -67,39 +67,39 @@ pub struct Tracer {
     looks: Looks,
 }
 
-/// Which part of the pipeline looked at which bits of the packet first, and so made every
-/// megaflow of it exact there.
+/// For each bit of the packet: the part of the pipeline that examined it first. Every megaflow of
+/// the packet is exact in these bits.
 #[derive(Debug, Default)]
 struct Looks {
-    /// What every megaflow is exact in.
+    /// Bits in which every megaflow is exact.
     first: Mask,
     /// Bits that are accounted for.
     seen: Mask,
-    /// By node, in order.
+    /// New bits by node, in order.
     of: Vec<(usize, Mask)>,
 }
 
-/// Bits of a megaflow's mask, and why they are in it.
+/// Bits of a megaflow's mask, with the reason for them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Look {
-    /// The rule (as in the trace), or what else looked.
+    /// The rule (as in the trace), or another part of the pipeline that examined the bits.
     pub by: String,
-    /// What it looked at that nobody had before.
+    /// Bits that no earlier part had examined.
     pub mask: Mask,
 }
 
 impl Tracer {
-    /// Nothing yet.
+    /// Returns an empty tracer.
     pub fn new() -> Tracer {
         Tracer::default()
     }
 
-    /// Nothing yet; ports will be shown by name (`ofproto/trace --names`).
+    /// Returns an empty tracer that shows ports by name (`ofproto/trace --names`).
     pub fn with_names() -> Tracer {
         Tracer { by_name: true, ..Tracer::default() }
     }
 
-    /// The names under which texts show the ports of `bridge`; none when they are shown by
+    /// Returns the names under which texts show the ports of `bridge`; none when ports are shown by
     /// number.
     pub fn names<'b>(&self, bridge: Option<&'b BridgeView>) -> PortNames<'b> {
         PortNames(bridge.filter(|_| self.by_name))
@@ -122,12 +122,12 @@ impl Tracer {
         self.path.push(id);
     }
 
-    /// The translation starts with `mask`: what every megaflow is exact in.
+    /// Starts a translation with `mask`, the bits in which every megaflow is exact.
     pub(crate) fn begin(&mut self, mask: &Mask) {
         self.looks = Looks { first: *mask, seen: *mask, of: Vec::new() };
     }
 
-    /// What `mask` has that it had not before is what the present rule looked at.
+    /// Credits the bits that are new in `mask` to the present node.
     pub(crate) fn looked(&mut self, mask: &Mask) {
         let new = mask.minus(&self.looks.seen);
         if new.is_wildcard() {
@@ -142,7 +142,7 @@ impl Tracer {
         }
     }
 
-    /// Why each bit of the megaflow's `mask` is set, in the order in which it was looked at.
+    /// Returns the reason for each bit of the megaflow's `mask`, in the order of examination.
     pub fn looks(&self, mask: &Mask) -> Vec<Look> {
         let of = self.looks.of.iter().map(|(node, looked)| {
             (self.nodes.get(*node).map_or("", |n| n.text.trim_start()), looked)
@@ -169,13 +169,14 @@ impl Tracer {
         self.path.pop();
     }
 
-    /// How the translation ended; `dry_run`: without side effects.
+    /// Records the end of the translation. `dry_run` is true for a translation without side
+    /// effects.
     pub(crate) fn finish(&mut self, key: &Key, dry_run: bool) {
         self.final_key = Some(*key);
         self.dry_run = dry_run;
     }
 
-    /// The tree alone.
+    /// Returns the tree alone.
     pub fn tree(&self) -> String {
         let mut out = String::new();
         self.print(&mut out, &self.roots, 0);
@@ -204,8 +205,8 @@ impl Tracer {
         }
     }
 
-    /// All that follows the `Flow:` line: the tree, the final flow, the megaflow, the datapath
-    /// actions, and why the packet is dropped or slow. `key` is what was translated, with
+    /// Returns all output after the `Flow:` line: the tree, the final flow, the megaflow, the
+    /// datapath actions, and why the packet is dropped or slow. `key` is the translated key, with
     /// its OpenFlow in_port, in `bridge` of `snapshot`.
     pub fn render(
         &self,
@@ -248,7 +249,7 @@ impl Tracer {
     }
 }
 
-/// The megaflow, without what OVS does not say of it: that there is no VLAN header.
+/// Returns the megaflow as OVS prints it: without the fact that there is no VLAN header.
 fn megaflow_text(key: &Key, mask: &Mask, names: &dyn Fn(u32) -> Option<String>) -> String {
     let mut mask = *mask;
     for (m, k) in mask.0.vlans.iter_mut().zip(&key.vlans) {
@@ -264,8 +265,8 @@ fn megaflow_text(key: &Key, mask: &Mask, names: &dyn Fn(u32) -> Option<String>) 
 pub struct PortNames<'a>(Option<&'a BridgeView>);
 
 impl PortNames<'_> {
-    /// The name of port `number`, in double quotes unless it reads as one word; `None` when it
-    /// is to be shown by number.
+    /// Returns the name of port `number`, in double quotes unless it reads as one word; `None` when
+    /// the port is shown by number.
     pub fn name(self, number: u32) -> Option<String> {
         let name = &self.0?.ports.get(&PortNo(number))?.name;
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
@@ -274,13 +275,14 @@ impl PortNames<'_> {
     }
 }
 
-/// The name of a port of the datapath.
+/// Returns the name of a port of the datapath.
 fn datapath_name(snapshot: &Snapshot, port: datapath::PortNo) -> Option<String> {
     let (bridge, number) = snapshot.ports.get(&port)?;
     Some(snapshot.bridge(*bridge)?.ports.get(number)?.name.clone())
 }
 
-/// ` 0. ip,in_port=1, priority 100, cookie 0x5`, with the number of the table that was asked.
+/// Formats a rule as ` 0. ip,in_port=1, priority 100, cookie 0x5`, with the number of the table of
+/// the lookup.
 pub(crate) fn rule_text(rule: &Rule, table: u8, names: PortNames<'_>) -> String {
     let mut out = format!("{table:2}. ");
     let matching = format_match(&rule.matching.expand(), &|number| names.name(number));
@@ -294,7 +296,7 @@ pub(crate) fn rule_text(rule: &Rule, table: u8, names: PortNames<'_>) -> String 
     out
 }
 
-/// The present value of a subfield, as in `NXM_NX_REG0[0..1] is now 0x1`.
+/// Formats the present value of a subfield, as in `NXM_NX_REG0[0..1] is now 0x1`.
 pub(crate) fn subfield_text(subfield: &Subfield, key: &Key) -> String {
     let value = subfield.load(key);
     let whole = subfield.start == 0 && subfield.bits == subfield.field.bits();
@@ -325,12 +327,12 @@ fn value_text(field: Field, value: u128) -> String {
     }
 }
 
-/// An action as ovs-ofctl prints it.
+/// Formats an action as ovs-ofctl prints it.
 pub(crate) fn action_text(action: &Action, names: PortNames<'_>) -> String {
     openflow::text::format_action(action, &|number| names.name(number))
 }
 
-/// Several actions, separated by commas.
+/// Formats several actions, separated by commas.
 pub(crate) fn actions_text(actions: &[Action], names: PortNames<'_>) -> String {
     openflow::text::format_actions(actions, &|number| names.name(number))
 }

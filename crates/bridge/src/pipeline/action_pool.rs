@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Equal lists of actions, kept once.
+//! Equal lists of actions, stored once.
 //!
 //! A table of a hundred thousand rules rarely has more than some dozen different lists of actions,
-//! and each flow mod brings a list of its own.
+//! but each flow mod brings a list of its own.
 
 use openflow::action::Actions;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
-/// Lists that are remembered.
+/// Number of lists that are remembered.
 const PLACES: usize = 256;
-/// Actions of a list that is worth a look.
+/// Number of actions above which a list is not looked up.
 const LONG: usize = 16;
 
-/// The lists that were used of late, each at the place that its hash gives it. A clone remembers
-/// nothing: that costs no more than memory for some lists.
+/// The lists of recent use, each at the place that its hash selects. A clone starts empty, which
+/// costs only the memory of some lists.
 #[derive(Debug, Default)]
 pub(super) struct ActionPool {
     places: Vec<Option<Actions>>,
@@ -28,7 +28,7 @@ impl Clone for ActionPool {
 }
 
 impl ActionPool {
-    /// A list that is equal to `actions`: one that is there already, if that is remembered.
+    /// Returns a list equal to `actions`: a remembered one, if there is one.
     pub fn share(&mut self, actions: &Actions) -> Actions {
         if actions.len() > LONG {
             return Arc::clone(actions);

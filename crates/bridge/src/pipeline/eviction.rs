@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a full table does: refuse, or evict the rule that is missed least.
+//! Behaviour of a full table: refusal of new rules, or eviction of the least valuable rule.
 //!
 //! As in OVS, only rules with a timeout are evicted. Rules are put into groups by the fields
 //! of `Flow_Table:groups`; the largest group loses its least important rule, and among
 //! equals the one that would expire first.
 //!
-//! A table that has been full keeps its rules in that order ([`Queue`]), so that a rule which is
-//! added to it costs no look at all others. When a rule would expire changes without the table's
-//! doing. Packets that use it only put that off: the rule at the head is looked at again before it
-//! goes, and put back where it was used. `fin_timeout` brings it forward: as in OVS that is seen
-//! once in a while ([`Queue::advance`]).
+//! A table that has been full keeps its rules in that order ([`Queue`]), so that an added rule does
+//! not cost a scan of all others. The time at which a rule would expire changes outside the table.
+//! Packets that use a rule only delay it: the rule at the head is checked again before its
+//! eviction, and is put back if it was used. `fin_timeout` brings the time forward. As in OVS the
+//! queue follows once in a while ([`Queue::advance`]).
 
 use super::table::{Table, Timed};
 use crate::rule::Rule;
@@ -18,34 +18,34 @@ use flow::{FieldValue, Subfield};
 use imbl::{OrdMap, OrdSet};
 use std::sync::Arc;
 
-/// Order of eviction in a group, lowest first: importance, and when the rule expires.
+/// Order of eviction in a group, lowest first: importance, then expiry time.
 type Worth = (u16, i64);
 
-/// Where a rule is in a [`Queue`].
+/// Position of a rule in a [`Queue`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
-    /// Number of its group.
+    /// Number of the rule's group.
     group: u64,
-    /// As of when it was put there.
+    /// Worth of the rule at the time of its last placement.
     worth: Worth,
-    /// Its [`Rule::id`].
+    /// The rule's [`Rule::id`].
     rule: u64,
 }
 
-/// The rules of a table that may be evicted, in that order. Persistent, as all of a table is that
-/// is large: a bundle keeps a clone.
+/// The rules of a table that may be evicted, in order of eviction. The structure is persistent,
+/// like all large parts of a table, because a bundle keeps a clone.
 #[derive(Clone, Debug)]
 pub(super) struct Queue {
-    /// What groups differ in.
+    /// Fields that distinguish groups.
     fields: Vec<Subfield>,
     /// Number and size of each group.
     groups: OrdMap<Vec<FieldValue>, (u64, usize)>,
     /// Size and number of each group.
     sizes: OrdSet<(usize, u64)>,
     order: OrdSet<Place>,
-    /// By [`Rule::id`].
+    /// Positions by [`Rule::id`].
     places: imbl::HashMap<u64, Place>,
-    /// How many groups there have been.
+    /// Number of groups created so far.
     numbered: u64,
 }
 
@@ -71,7 +71,7 @@ impl Queue {
         self.fields.iter().map(|field| field.load(expanded.key())).collect()
     }
 
-    /// Adds a rule that is not there.
+    /// Adds a rule that is not in the queue.
     pub(super) fn insert(&mut self, rule: &Rule) {
         let key = self.key(rule);
         let known = self.groups.get(&key).copied();
@@ -85,7 +85,7 @@ impl Queue {
         self.put(rule, group);
     }
 
-    /// Takes a rule out, if it is there.
+    /// Removes a rule, if it is in the queue.
     pub(super) fn remove(&mut self, rule: &Rule) {
         let Some(place) = self.places.remove(&rule.id) else { return };
         self.order.remove(&place);
@@ -106,7 +106,7 @@ impl Queue {
         self.places.insert(rule.id, place);
     }
 
-    /// Puts a rule where it belongs by now.
+    /// Moves a rule to the position of its present worth.
     fn move_to_its_place(&mut self, rule: &Rule) {
         if let Some(place) = self.places.get(&rule.id).copied() {
             self.order.remove(&place);
@@ -114,9 +114,9 @@ impl Queue {
         }
     }
 
-    /// The rule that is to go first. `rules` are those of the table.
+    /// Returns the rule to evict first. `rules` are those of the table.
     fn first(&mut self, rules: &Timed) -> Option<Arc<Rule>> {
-        // However fast packets use them, each is put back once at most.
+        // Bounds the loop: each rule moves at most once, however fast packets use the rules.
         let mut may_be_moved = self.places.len();
         loop {
             let (_, group) = *self.sizes.get_max()?;
@@ -131,7 +131,7 @@ impl Queue {
         }
     }
 
-    /// Moves rules that would expire sooner than when they were put where they are.
+    /// Moves rules that would expire earlier than at their last placement.
     pub(super) fn advance(&mut self, rules: &Timed) {
         let is_sooner = |rule: &&Arc<Rule>| {
             self.places.get(&rule.id).is_some_and(|place| worth_of(rule) < place.worth)
@@ -144,7 +144,7 @@ impl Queue {
 }
 
 impl Table {
-    /// The rule to evict so that a new one has room. `Ok(None)`: there is room. `Err`: the
+    /// Returns the rule to evict so that a new one has room. `Ok(None)`: there is room. `Err`: the
     /// table is full and nothing may be evicted.
     pub(super) fn make_room(&mut self) -> Result<Option<Arc<Rule>>, TableFull> {
         let config = &self.eviction;
@@ -159,7 +159,7 @@ impl Table {
         queue.first(rules).map(Some).ok_or(TableFull)
     }
 
-    /// The rules to evict because the limit is lower than it was, in their order.
+    /// Returns the rules to evict after the limit was lowered, in order of eviction.
     pub(super) fn excess(&mut self) -> Vec<Arc<Rule>> {
         let config = &self.eviction;
         let limit = config.limit.filter(|_| config.is_on());
@@ -178,8 +178,8 @@ impl Table {
         excess
     }
 
-    /// The rules that may be evicted, in that order, and by number. The order is made where there
-    /// is none, or one by other fields.
+    /// Returns the rules that may be evicted, in that order and by number. Builds the order when
+    /// there is none, or when it was built for other fields.
     fn queue(&mut self) -> (&mut Queue, &Timed) {
         let Table { eviction, timed, queue, .. } = self;
         let timed: &Timed = timed;
@@ -197,6 +197,6 @@ fn worth_of(rule: &Rule) -> Worth {
     (rule.importance, expires)
 }
 
-/// The table is full and nothing may be evicted.
+/// Error: the table is full and nothing may be evicted.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct TableFull;

@@ -14,9 +14,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 impl Pipeline {
-    /// Carries out `fm`. `meter_exists` tells which meters there are. On an error nothing has
-    /// changed. The caller has checked actions against the match (see
-    /// [`openflow::action`]'s consistency check).
+    /// Carries out `fm`. `meter_exists` returns whether a meter exists. On an error nothing has
+    /// changed. The caller has checked actions against the match (see [`openflow::action`]'s
+    /// consistency check).
     pub fn flow_mod(
         &mut self,
         fm: &FlowMod,
@@ -39,8 +39,8 @@ impl Pipeline {
         }
     }
 
-    /// A deletion from [`INTERNAL_TABLE`], which is not for controllers. To delete what is not there
-    /// is no error there either.
+    /// Handles a deletion from [`INTERNAL_TABLE`], which controllers may not change. A deletion
+    /// that selects no rule is no error there either.
     fn leave_internal(&self, fm: &FlowMod) -> Result<Vec<Change>, OfError> {
         let nothing = self.select(&Filter::from(fm))?.is_empty();
         if nothing { Ok(Vec::new()) } else { Err(OfError::OFPBRC_EPERM) }
@@ -86,8 +86,7 @@ impl Pipeline {
         self.add(new, fm.flags.contains(FlowFlags::CHECK_OVERLAP), keep_counts, now)
     }
 
-    /// Adds a rule of the switch itself, above every OpenFlow priority and not shown to
-    /// controllers.
+    /// Adds a rule of the switch itself, above every OpenFlow priority and hidden from controllers.
     pub fn add_hidden(
         &mut self,
         table: u8,
@@ -111,9 +110,10 @@ impl Pipeline {
         self.add(new, false, false, now)
     }
 
-    /// Adds the rules of [`INTERNAL_TABLE`], which show what becomes of packets that no rule
-    /// matched: by reg0, to the controllers, nowhere, or (a fragment) nowhere. What comes by a
-    /// resubmission and not so is dropped. Translation needs them only to count packets.
+    /// Adds the rules of [`INTERNAL_TABLE`], which show the fate of packets without a matching
+    /// rule. By reg0 packets go to the controllers, are dropped, or (a fragment) are dropped. A
+    /// packet that arrives by an unrelated resubmission is dropped. Translation needs the rules
+    /// only to count packets.
     pub fn add_internal(&mut self, now: Millis) -> Result<(), OfError> {
         let of = |field: flow::Field, value: u128| {
             let mut m = flow::Match::ANY;
@@ -133,8 +133,8 @@ impl Pipeline {
         Ok(())
     }
 
-    /// Adds the rule that a bridge without controllers starts with: every packet in table 0, of
-    /// the lowest priority. It is a rule like others: seen, and deletable.
+    /// Adds the initial rule of a bridge without controllers: every packet in table 0, at the
+    /// lowest priority. It is an ordinary rule: visible, and deletable.
     pub fn add_default(
         &mut self,
         actions: openflow::action::Actions,
@@ -176,7 +176,8 @@ impl Pipeline {
             self.forget_learned(&mut changes);
             return Ok(changes);
         }
-        // As in OVS only what is new may overlap: what it replaces is no other rule.
+        // As in OVS the check is only for new rules: a rule does not overlap the rule that it
+        // replaces.
         if check_overlap && table.rules().overlaps(&new.matching, priority) {
             return Err(OfError::OFPFMFC_OVERLAP);
         }
@@ -200,7 +201,7 @@ impl Pipeline {
     ) -> Result<Vec<Change>, OfError> {
         let found = self.select(&Filter::from(fm))?;
         let adds = found.is_empty() && adds_when_nothing_matches(fm);
-        // What changes nothing may name what is not there.
+        // A modification that changes nothing may name groups and meters that do not exist.
         if adds || !found.is_empty() {
             self.check_references(&fm.actions, meter_exists)?;
         }
@@ -212,7 +213,7 @@ impl Pipeline {
         for old in found {
             let cookie = if fm.modify_cookie { fm.new_cookie } else { old.cookie };
             let stats = match fm.flags.contains(FlowFlags::RESET_COUNTS) {
-                // Packets that megaflows have counted and not told are the old rule's.
+                // Packets that megaflows have counted and not yet reported belong to the old rule.
                 true => Arc::new(RuleStats::new(old.stats.used())),
                 false => Arc::clone(&old.stats),
             };
@@ -237,8 +238,8 @@ impl Pipeline {
         Ok(changes)
     }
 
-    /// Removes all rules of `table` but hidden ones ([`TABLE_ALL`]: of all tables), and what
-    /// they learned with `delete_learned`. Far cheaper than one by one.
+    /// Removes all rules of `table` except hidden ones ([`TABLE_ALL`]: of all tables), and the
+    /// flows that they learned with `delete_learned`. Far cheaper than one by one.
     fn empty_tables(&mut self, table: u8, changes: &mut Vec<Change>) {
         let start = changes.len();
         for (id, t) in (0u8..=254).zip(&mut self.tables) {
@@ -255,8 +256,8 @@ impl Pipeline {
         changes.append(&mut removed);
     }
 
-    /// Behind `changes`, removes what their old rules learned with `delete_learned` and nobody learns
-    /// any more.
+    /// Removes the flows that the old rules of `changes` learned with `delete_learned` and that no
+    /// rule learns any more. Appends the removals to `changes`.
     fn forget_learned(&mut self, changes: &mut Vec<Change>) {
         let learned: BTreeSet<(u8, u64)> = changes
             .iter()
@@ -272,7 +273,7 @@ impl Pipeline {
         }
     }
 
-    /// Removes `rule` if it is there, and with it what it learned with `delete_learned`.
+    /// Removes `rule` if it exists, and with it the flows that it learned with `delete_learned`.
     pub(super) fn remove_rule(
         &mut self,
         rule: Arc<Rule>,
@@ -290,8 +291,8 @@ impl Pipeline {
         }
     }
 
-    /// Removes the rules with this cookie of this table, unless a rule is left that learns such. The
-    /// switch's own are nobody's to learn.
+    /// Removes the rules with this cookie from this table, unless a remaining rule learns such
+    /// flows. The switch's own rules are exempt, because no rule can learn them.
     fn remove_learned(&mut self, table: u8, cookie: u64, changes: &mut Vec<Change>) {
         if table == INTERNAL_TABLE || self.learns(table, cookie) {
             return;
@@ -321,7 +322,8 @@ impl Pipeline {
         changes
     }
 
-    /// True when some rule has a `learn` action with `delete_learned` for this table and cookie.
+    /// Returns true when some rule has a `learn` action with `delete_learned` for this table and
+    /// cookie.
     fn learns(&self, table: u8, cookie: u64) -> bool {
         self.tables
             .iter()
@@ -329,9 +331,9 @@ impl Pipeline {
     }
 }
 
-/// Refuses what no controller may do, whatever is in the tables.
+/// Refuses flow mods that no controller may send, whatever the tables hold.
 pub(crate) fn permit(fm: &FlowMod) -> Result<(), OfError> {
-    // No emergency flow cache; OpenFlow has no better word for it, and OVS says the same.
+    // There is no emergency flow cache. OpenFlow has no better error, and OVS sends the same.
     if fm.flags.contains(FlowFlags::EMERGENCY) {
         return Err(OfError::OFPFMFC_TABLE_FULL);
     }
@@ -343,12 +345,14 @@ fn deletes(fm: &FlowMod) -> bool {
     matches!(fm.command, FlowModCommand::Delete | FlowModCommand::DeleteStrict)
 }
 
-/// OpenFlow 1.0 and 1.1: a modification of nothing adds, unless a cookie restricted it.
+/// Returns true when a modification that matches no rule adds one: in OpenFlow 1.0 and 1.1, unless
+/// a cookie restricts it.
 fn adds_when_nothing_matches(fm: &FlowMod) -> bool {
     fm.cookie_mask == 0 && fm.new_cookie != u64::MAX
 }
 
-/// `old` with another cookie, other actions and these counters; its timeouts, flags and age stay.
+/// Returns `old` with another cookie, other actions and these counters. Timeouts, flags and age
+/// stay.
 pub(super) fn modified(
     old: &Rule,
     cookie: u64,

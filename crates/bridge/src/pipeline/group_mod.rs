@@ -17,8 +17,8 @@ use std::sync::Arc;
 pub const MAX_GROUPS: usize = 65_536;
 
 impl Pipeline {
-    /// Carries out `gm`. On an error nothing has changed. Deleting a group deletes the rules
-    /// that use it.
+    /// Carries out `gm`. On an error nothing has changed. Deleting a group deletes the rules that
+    /// use it.
     pub fn group_mod(&mut self, gm: &GroupMod, now: Millis) -> Result<Vec<Change>, OfError> {
         match gm.command {
             GroupCommand::Add => self.add_group(gm, now),
@@ -49,7 +49,7 @@ impl Pipeline {
         Ok(Vec::new())
     }
 
-    /// What the group has counted begins anew, as in OVS.
+    /// Replaces a group. The group's counters start again at zero, as in OVS.
     fn modify_group(&mut self, gm: &GroupMod) -> Result<Vec<Change>, OfError> {
         let old = self.groups.get(&gm.group_id).ok_or(OfError::OFPGMFC_UNKNOWN_GROUP)?;
         let group = group(gm, old.created)?;
@@ -64,7 +64,7 @@ impl Pipeline {
         if !all && !self.groups.contains_key(&id) {
             return changes;
         }
-        // One look at all rules, however many groups go.
+        // A single scan of all rules covers any number of deleted groups.
         let out_group = if all { GROUP_ANY } else { id };
         for rule in self.select(&Filter { out_group, ..Filter::default() }).unwrap_or_default() {
             if !all || rule.any_action(&|a| matches!(a, Action::Group(_))) {
@@ -125,8 +125,9 @@ impl Pipeline {
         self.set_buckets(gm.group_id, buckets)
     }
 
-    /// Of every kind of group: as in OVS, buckets may come and go one by one where a group as a
-    /// whole must have one. Buckets that stay go on counting; the group begins anew.
+    /// Sets the buckets of a group of any kind. As in OVS, single buckets may be added and removed
+    /// even where a group as a whole must have one. Remaining buckets keep their counters; those of
+    /// the group start again at zero.
     fn set_buckets(&mut self, id: u32, buckets: Vec<Bucket>) -> Result<Vec<Change>, OfError> {
         let old = self.groups.get(&id).ok_or(OfError::OFPGMFC_UNKNOWN_GROUP)?;
         let group = Group {
@@ -142,7 +143,7 @@ impl Pipeline {
         Ok(Vec::new())
     }
 
-    /// No chain may lead back to `group`. A group that is not there (yet) leads nowhere.
+    /// Fails when a chain leads back to `group`. A group that does not exist (yet) leads nowhere.
     fn check_chain(&self, group: &Group) -> Result<(), OfError> {
         let mut todo: Vec<u32> = targets(&group.buckets).collect();
         let mut seen = hashbrown::HashSet::new();
@@ -210,7 +211,7 @@ fn selection(properties: &GroupProperties) -> Result<Selection, OfError> {
     }
 }
 
-/// The properties that `selection` made a [`Selection`] of.
+/// Returns the group properties from which `selection` was made.
 pub fn properties(selection: &Selection) -> GroupProperties {
     let (method, param, fields): (&str, u64, Vec<(Field, flow::FieldValue)>) = match selection {
         Selection::Default => ("", 0, Vec::new()),

@@ -10,29 +10,28 @@ use flow::Subfield;
 use openflow::message::{EvictionFlags, FlowRemovedReason, Vacancy};
 use std::sync::Arc;
 
-/// What a table does when it is full.
+/// Behaviour of a table that is full.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct EvictionConfig {
     /// Most rules (`Flow_Table:flow_limit`); `None` for no limit.
     pub limit: Option<u32>,
-    /// Evict instead of refusing, as the database says (`overflow_policy=evict`).
+    /// Evict instead of refusing, as the database configures it (`overflow_policy=evict`).
     pub evict: bool,
-    /// Evict instead of refusing, as a controller says (OpenFlow 1.4 table mod).
+    /// Evict instead of refusing, as a controller configures it (OpenFlow 1.4 table mod).
     pub evict_by_openflow: bool,
-    /// Rules are grouped by these fields, and the largest group loses one
-    /// (`Flow_Table:groups`).
+    /// Fields that group the rules; the largest group loses a rule (`Flow_Table:groups`).
     pub groups: Vec<Subfield>,
 }
 
 impl EvictionConfig {
-    /// Evict instead of refusing, whoever says so.
+    /// Returns true when the database or a controller has switched eviction on.
     pub fn is_on(&self) -> bool {
         self.evict || self.evict_by_openflow
     }
 }
 
-/// `rules` in the order in which they were added. A classifier's order is another one in each run,
-/// and is not to be seen from outside.
+/// Returns `rules` in the order in which they were added. A classifier's order differs between
+/// runs, and must not be visible from outside.
 pub(crate) fn as_added<'a>(rules: impl Iterator<Item = &'a Arc<Rule>>) -> Vec<Arc<Rule>> {
     let mut rules: Vec<_> = rules.map(Arc::clone).collect();
     rules.sort_unstable_by_key(|rule| rule.id);
@@ -48,14 +47,14 @@ pub struct Table {
     rules: Classifier<Rule>,
     /// Rules that may expire; only they may be evicted.
     pub(super) timed: Timed,
-    /// The same in the order in which they go, once the table has been full and evicts.
+    /// The same rules in order of eviction, once the table has been full and evicts.
     pub(super) queue: Option<Queue>,
     stats: Arc<TableStats>,
-    /// What a miss does.
+    /// Handling of a packet that no rule matches.
     pub miss: TableMiss,
-    /// Name (`Flow_Table:name`); empty for none.
+    /// Name of the table (`Flow_Table:name`); empty for none.
     pub name: String,
-    /// Limits.
+    /// Limit of the number of rules, and behaviour of the full table.
     pub eviction: EvictionConfig,
     /// OpenFlow 1.4 eviction flags, as a controller set them.
     pub eviction_flags: EvictionFlags,
@@ -64,12 +63,12 @@ pub struct Table {
 }
 
 impl Table {
-    /// Its rules.
+    /// Returns the table's rules.
     pub fn rules(&self) -> &Classifier<Rule> {
         &self.rules
     }
 
-    /// Its counters.
+    /// Returns the table's counters.
     pub fn stats(&self) -> &Arc<TableStats> {
         &self.stats
     }
@@ -82,7 +81,7 @@ impl Table {
         !self.timed.is_empty()
     }
 
-    /// Adds `rule` in the place of one with the same match and priority, which is returned.
+    /// Adds `rule`. Returns the rule with the same match and priority that it replaces.
     pub(super) fn insert(&mut self, rule: Arc<Rule>) -> Option<Arc<Rule>> {
         if rule.may_expire() {
             self.timed.insert(rule.id, Arc::clone(&rule));
@@ -99,7 +98,7 @@ impl Table {
         old
     }
 
-    /// A rule is no longer there: it neither expires nor is evicted.
+    /// Forgets the timeouts of a removed rule, which neither expires nor is evicted any more.
     fn forget_timed(&mut self, rule: &Rule) {
         if !self.timed.is_empty()
             && self.timed.remove(&rule.id).is_some()
@@ -109,7 +108,7 @@ impl Table {
         }
     }
 
-    /// Removes exactly `rule`; false when it is not there (any more).
+    /// Removes exactly `rule`. Returns false when it is not in the table (any more).
     pub(super) fn remove(&mut self, rule: &Rule) -> bool {
         match self.rules.remove(&rule.matching, rule.priority()) {
             Some(found) if found.id == rule.id => {
@@ -124,8 +123,8 @@ impl Table {
         }
     }
 
-    /// Removes all rules, hidden ones only if `hidden_too`, and returns them. Costs no more
-    /// than to list them: an emptied table is a new one.
+    /// Removes all rules, hidden ones only if `hidden_too`, and returns them. The cost is that of
+    /// listing them, because an emptied table is a new one.
     pub(super) fn empty(&mut self, hidden_too: bool) -> impl Iterator<Item = Arc<Rule>> + use<> {
         let old = std::mem::take(&mut self.rules);
         self.timed = Timed::new();
@@ -138,15 +137,15 @@ impl Table {
         gone.into_iter()
     }
 
-    /// Has rules whose timeouts were lowered take their place among those that are evicted.
+    /// Moves rules with lowered timeouts to their present place in the order of eviction.
     pub(super) fn note_timeouts(&mut self) {
         if let Some(queue) = &mut self.queue {
             queue.advance(&self.timed);
         }
     }
 
-    /// Rules whose time is up at `now`, in the order in which they were added; their use is known up
-    /// to `credited`.
+    /// Returns the rules that have expired at `now`, in the order in which they were added. Their
+    /// use is known up to `credited`.
     pub(super) fn expired(
         &self,
         now: Millis,

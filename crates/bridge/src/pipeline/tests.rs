@@ -85,11 +85,11 @@ fn counters_that_a_modification_resets_are_those_of_the_new_rule() {
     let modify = FlowMod { flags: FlowFlags::RESET_COUNTS, ..modify };
     let changes = b.run(&modify).unwrap();
     let [Change::Modified { new, .. }] = &changes[..] else { panic!("{changes:?}") };
-    // Megaflows tell late what they counted by the old rule.
+    // Megaflows report late the packets that they counted by the old rule.
     rule.stats.credit(2, 200, b.now + 6);
     assert_eq!(new.stats.counts(), (0, 0));
     assert_eq!(new.stats.used(), b.now + 5, "its idle time goes on");
-    // A bundle that fails has it all as it was.
+    // A bundle that fails restores the earlier state.
     b.p = before;
     assert_eq!(b.p.select(&Filter::default()).unwrap()[0].stats.counts(), (5, 500));
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Texts as the real `ofproto/trace` (Open vSwitch 3.1) printed them for the same tables and
-//! packets, letter for letter behind the `Flow:` line. Ports 1 to 5; no LOCAL port.
+//! Expected texts are those of the real `ofproto/trace` (Open vSwitch 3.1) for the same tables and
+//! packets, letter for letter after the `Flow:` line. Ports 1 to 5; no LOCAL port.
 
 use crate::group::{GroupKind, Selection};
 use crate::snapshot::{BridgeIndex, VlanMode};
@@ -383,7 +383,7 @@ Megaflow: recirc_id=0x1,eth,ip,in_port=1,nw_frag=no
 Datapath actions: 3,4
 "#
     );
-    // Without side effects nothing is there to go on with.
+    // Without side effects there is no frozen state with which to continue.
     let k = key("recirc_id=9,in_port=1,tcp");
     check(
         &w,
