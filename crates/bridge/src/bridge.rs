@@ -104,8 +104,9 @@ impl Bridge {
         self.bonds().find(|b| b.settings.name == name)
     }
 
-    /// The member that carries a bond's traffic: as in OVS the primary one, whenever that is up;
-    /// else the one that did, as long as it is up; else the first that is. `None` when none is up.
+    /// Returns the member that carries a bond's traffic. As in OVS the primary member is preferred
+    /// while it is up; then the previously active member while it is up; then the first member that
+    /// is up. `None` when no member is up.
     pub fn active_member(&self, bond: &Bundle) -> Option<&Port> {
         let members = bond.interfaces.iter().filter_map(|name| self.port_by_name(name));
         let up: Vec<&Port> = members.filter(|p| p.is_up()).collect();

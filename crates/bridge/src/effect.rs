@@ -26,9 +26,9 @@ pub enum Effect {
     Rule(Arc<Rule>),
     /// A table was looked up, with or without a match.
     Table {
-        /// Whose counters.
+        /// Counters of the table.
         stats: Arc<TableStats>,
-        /// A rule was found.
+        /// Whether the lookup found a rule.
         matched: bool,
     },
     /// A group and one of its buckets (an index into [`Group::buckets`]) were used.

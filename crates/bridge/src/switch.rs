@@ -46,7 +46,7 @@ pub struct PortRequest {
 enum Dirty {
     /// Tables and groups.
     Rules,
-    /// All of it.
+    /// The whole view.
     All,
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A whole switch over a datapath that fails on purpose: rules in, packets through, counters out.
+//! A whole switch over a datapath that fails on purpose: rules are added, packets pass, counters
+//! are compared.
 
 use bridge::event::Sender;
 use bridge::revalidator::Pass;
@@ -43,7 +44,7 @@ impl Bench {
         Bench { switch, model, chaos, bridge }
     }
 
-    /// What comes in on port 1 for 10.0.0.`to` goes out on `port`.
+    /// Adds a rule: packets from port 1 to 10.0.0.`to` leave by `port`.
     fn rule(&mut self, to: u8, port: u32) {
         let mut matching = Match::ANY;
         matching.set(Field::InPortOxm, 1);
@@ -63,7 +64,7 @@ impl Bench {
         self.model.take_sent(self.dp_port(port)).len() as u64
     }
 
-    /// Packets that all rules have counted.
+    /// Returns the number of packets that all rules have counted.
     fn counted(&mut self) -> u64 {
         self.switch.collect_statistics();
         let pipeline = &self.switch.bridge(self.bridge).unwrap().pipeline;
@@ -79,7 +80,8 @@ fn packet(to: u8) -> Packet {
         .packet()
 }
 
-/// Packets to twenty addresses, whose rules change and whose megaflows come and go meanwhile.
+/// Sends packets to twenty addresses. Meanwhile their rules change, and their megaflows are added
+/// and removed.
 fn drive(rates: Rates, seed: u64) -> (Bench, u64) {
     let mut b = Bench::new(rates, seed);
     let mut wanted = [2; 20];
@@ -100,7 +102,7 @@ fn drive(rates: Rates, seed: u64) -> (Bench, u64) {
             let port = &mut wanted[usize::from(changed)];
             *port = 5 - *port;
             b.rule(changed, wanted[usize::from(changed)]);
-            // The thread does so twice a second; here it is the test.
+            // The revalidator thread does so twice a second; here the test does.
             b.switch.slow_path().pass(Pass::Full);
         }
         if n % 101 == 0 {
@@ -126,7 +128,7 @@ fn packets_go_where_the_rules_say_whatever_fails() {
         assert!(b.chaos.lost() > 0 && b.chaos.doubled() > 0, "seed {seed}");
         let counters = &b.switch.slow_path().counters;
         assert!(counters.refusals(Refusal::Synthetic) > 0, "seed {seed}");
-        // No megaflow is forgotten that the datapath has, nor remembered that it has not.
+        // The switch's megaflows are exactly those of the datapath.
         b.switch.slow_path().pass(Pass::Purge);
         b.switch.slow_path().pass(Pass::Purge);
         b.switch.slow_path().pass(Pass::Purge);
@@ -147,7 +149,7 @@ fn counters_are_exact_when_installs_fail_and_upcalls_are_lost_or_doubled() {
                 b.switch.slow_path().pass(Pass::Purge);
             }
         }
-        // A packet is counted as often as it called up, or by its megaflow.
+        // Each upcall of a packet, or its megaflow, counts the packet.
         assert_eq!(b.sent(2) + b.chaos.lost(), PACKETS);
         assert_eq!(b.counted(), PACKETS - b.chaos.lost() + b.chaos.doubled(), "seed {seed}");
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A whole switch over the model datapath: rules in, packets through, counters out.
+//! A whole switch over the model datapath: rules are added, packets pass, counters are compared.
 
 use bridge::event::{Event, Sender};
 use bridge::pipeline::Filter;
@@ -31,7 +31,7 @@ impl Bench {
         Bench::with(ports, false)
     }
 
-    /// The same; with `threads` the caller is not the only one that has packets.
+    /// Does the same; with `threads` the caller is not the only thread with packets.
     fn with(ports: u32, threads: bool) -> Bench {
         let clock = Clock::new();
         clock.stop();
@@ -88,7 +88,7 @@ impl Bench {
         self.switch.bridge(self.bridge).unwrap().ports[&PortNo(port)].dp_port.unwrap()
     }
 
-    /// Which ports packets left by since the last call.
+    /// Returns the ports by which packets left since the last call.
     fn sent(&self) -> Vec<u32> {
         let bridge = self.switch.bridge(self.bridge).unwrap();
         bridge
@@ -98,7 +98,7 @@ impl Bench {
             .collect()
     }
 
-    /// Packets that the rules have counted, by priority.
+    /// Returns the numbers of packets that the rules have counted, by priority.
     fn counts(&mut self) -> Vec<(u16, u64)> {
         self.switch.collect_statistics();
         let rules =
@@ -148,8 +148,8 @@ fn a_changed_rule_changes_megaflows_at_once() {
     assert!(b.sent().is_empty());
 }
 
-/// A rule for packets from port 1, by which what comes back to their source goes to port 1: in
-/// table 1, where all packets from port 2 are looked up.
+/// Adds a rule for packets from port 1, which learns that packets back to their source go to port
+/// 1. It learns into table 1, in which all packets from port 2 are looked up.
 fn add_reflexive_rules(b: &mut Bench) {
     const ACTIONS: &str = "learn(table=1,priority=5,hard_timeout=10,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[],output:NXM_OF_IN_PORT[]),output:2";
     let actions = parse_actions(ACTIONS, Version::V13, &|_| None).unwrap();
@@ -157,7 +157,7 @@ fn add_reflexive_rules(b: &mut Bench) {
     b.add(5, &[(Field::InPortOxm, 2)], &[Action::GotoTable(1)]);
 }
 
-/// Learns what packets have asked for; how many flows that were.
+/// Adds the flows that packets have learned, and returns their number.
 fn learn_all(b: &mut Bench) -> usize {
     let events = std::mem::take(&mut *b.events.lock().unwrap());
     let learned = events.iter().filter(|event| {
@@ -188,7 +188,7 @@ fn a_packet_leaves_when_the_flow_that_it_made_is_there() {
     assert_eq!(b.sent(), [2]);
     b.receive(2, &udp(2, 1));
     assert_eq!(b.sent(), [1]);
-    // The next one makes the same flow: it waits for nobody.
+    // The next packet makes the same flow, and does not wait.
     b.receive(1, &udp(1, 2));
     let (model, from) = (b.model.clone(), b.dp_port(1));
     std::thread::spawn(move || model.inject(udp(1, 2), from)).join().unwrap();
@@ -247,7 +247,8 @@ fn normal_floods_learns_and_forwards() {
     assert_eq!(b.sent(), [2], "the flooding megaflow was revalidated");
 }
 
-/// A switch with port 1 and a bond of ports 2 and 3, not published yet, where all is NORMAL.
+/// Returns a switch with port 1 and a bond of ports 2 and 3, not published yet. All packets are
+/// forwarded by NORMAL.
 fn bonded(primary: Option<&str>) -> Bench {
     let mut b = Bench::new(3);
     b.add(0, &[], &[output(PortNo::NORMAL.0)]);
@@ -260,7 +261,7 @@ fn bonded(primary: Option<&str>) -> Bench {
     b
 }
 
-/// Sets a port down, or up again, and tells the other ends of bonds.
+/// Sets a port down, or up again, and sends the announcements to the other ends of bonds.
 fn set_down(b: &mut Bench, port: u32, is_down: bool) {
     let ports = &mut b.switch.bridge_mut(b.bridge).unwrap().ports;
     ports.get_mut(&PortNo(port)).unwrap().config.set(PortConfig::PORT_DOWN, is_down);
@@ -268,7 +269,7 @@ fn set_down(b: &mut Bench, port: u32, is_down: bool) {
     b.switch.announce_bonds();
 }
 
-/// Which ports a packet from port 1 leaves by when another port is down, or up again.
+/// Returns the ports by which a packet from port 1 leaves after another port was set down or up.
 fn sent_when(b: &mut Bench, port: u32, is_down: bool) -> Vec<u32> {
     set_down(b, port, is_down);
     b.sent();
@@ -292,7 +293,7 @@ fn a_bonds_primary_member_is_active_whenever_it_is_up() {
     assert_eq!(sent_when(&mut b, 3, true), [2]);
     assert_eq!(sent_when(&mut b, 3, false), [3], "back to it");
     assert_eq!(sent_when(&mut b, 2, true), [3]);
-    // One that is no member is nobody's.
+    // A primary that is no member of the bond has no effect.
     let mut b = bonded(Some("p1"));
     assert_eq!(sent_when(&mut b, 2, false), [2]);
 }
@@ -310,18 +311,18 @@ fn a_bond_recalls_the_member_that_was_active_before_it_was_made() {
     };
     let mut b = recalling([2, 0, 0, 0, 1, 3]);
     assert_eq!(sent_when(&mut b, 2, false), [3]);
-    // From then on it is as with any other: what is known of before counts no more.
+    // From then on the bond behaves as any other, and the recalled member has no effect.
     assert_eq!(sent_when(&mut b, 3, true), [2]);
     b.switch.bridge_mut(b.bridge).unwrap().recall_active_member("bond0", [2, 0, 0, 0, 1, 3]);
     assert_eq!(sent_when(&mut b, 3, false), [2]);
-    // Of a member that is down, or of none, nothing is recalled.
+    // A member that is down, or an address that no member has, is not recalled.
     let mut b = recalling([2, 0, 0, 0, 1, 3]);
     assert_eq!(sent_when(&mut b, 3, true), [2]);
     let mut b = recalling([2, 0, 0, 0, 1, 1]);
     assert_eq!(sent_when(&mut b, 3, false), [2]);
 }
 
-/// The reverse ARP request by which a host shows where it is, behind a VLAN header or none.
+/// Returns the reverse ARP request that shows a host's location, with this VLAN header or none.
 fn reverse_arp(host: u8, header: &[u8]) -> Vec<u8> {
     let mac = [2, 0, 0, 0, 0, host];
     let request = [0x80, 0x35, 0, 1, 8, 0, 6, 4, 0, 3];
@@ -357,7 +358,7 @@ fn the_other_end_of_a_bond_is_told_where_hosts_are_when_another_member_takes_ove
     set_down(&mut b, 2, false);
     set_down(&mut b, 3, true);
     assert_eq!(taken(&b, 2), [reverse_arp(3, &[])]);
-    // With all members down there is nobody to tell, and the first one that is back is told.
+    // With all members down no announcement is sent. The first member that is up again sends them.
     set_down(&mut b, 2, true);
     assert!(b.sent().is_empty());
     set_down(&mut b, 3, false);
@@ -413,7 +414,7 @@ fn an_address_is_not_learned_again_on_a_port_that_is_gone() {
     b.receive(2, &udp(2, 1));
     b.receive(2, &udp(2, 1));
     b.sent();
-    // What the megaflow has counted comes home after the port has gone.
+    // The megaflow's counts are collected after the port was removed.
     b.switch.remove_port(b.bridge, PortNo(2)).unwrap();
     b.switch.publish();
     b.switch.slow_path().pass(Pass::Full);
@@ -487,7 +488,7 @@ fn packet_out_runs_actions_and_tables() {
         .packet_out(bridge, udp(1, 2), &Match::ANY, PortNo(1), &[output(PortNo::TABLE.0)])
         .unwrap();
     assert_eq!(b.sent(), [2]);
-    // From a port that is not there, as OVS has it.
+    // A packet from a port that does not exist is accepted, as in OVS.
     b.switch.packet_out(bridge, udp(1, 2), &Match::ANY, PortNo(77), &[output(1)]).unwrap();
     assert_eq!(b.sent(), [1]);
 }

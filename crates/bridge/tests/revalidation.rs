@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Megaflows that the switch did not make, and passes that hold back.
+//! Megaflows that the switch did not make, and passes that are paused or rate-limited.
 
 use bridge::event::Sender;
 use bridge::revalidator::Pass;
@@ -38,12 +38,12 @@ struct Bench {
 }
 
 impl Bench {
-    /// Two ports; packets of TCP from port 1 go to port 2. Passes are made when tests say so.
+    /// Returns a bench with two ports; TCP packets from port 1 go to port 2. Tests make the passes.
     fn new(rates: Rates) -> Bench {
         Bench::with(rates, false)
     }
 
-    /// The same; with `threads` a thread makes passes.
+    /// Does the same; with `threads` a thread makes passes.
     fn with(rates: Rates, threads: bool) -> Bench {
         let clock = Clock::new();
         clock.stop();
@@ -69,7 +69,8 @@ impl Bench {
         self.switch.bridge(self.bridge).unwrap().ports[&PortNo(port)].dp_port.unwrap()
     }
 
-    /// A megaflow of IPv4 packets from datapath port `in_port`, put there by somebody else.
+    /// Installs a megaflow of IPv4 packets from datapath port `in_port` that the switch did not
+    /// make.
     fn strange(&self, ufid: u128, in_port: datapath::PortNo, actions: &[datapath::Action]) {
         let mut matching = Match::ANY;
         matching.set(Field::InPortOxm, u128::from(in_port.0));
@@ -77,7 +78,7 @@ impl Bench {
         for field in [Field::RecircId, Field::PacketType] {
             matching.set(field, 0);
         }
-        // The switch translates with these exact.
+        // The switch translates with these fields exact.
         for field in [Field::IpFrag, Field::VlanTci] {
             matching.set(field, 0);
         }
@@ -89,20 +90,20 @@ impl Bench {
         self.model.inject(udp(), self.dp_port(1));
     }
 
-    /// The megaflow of five packets.
+    /// Sends five packets and returns their megaflow.
     fn five_packets(&self) -> Ufid {
         (0..5).for_each(|_| self.packet());
         let [flow] = &self.model.dump()[..] else { panic!("one megaflow") };
         flow.flow.ufid
     }
 
-    /// Number of megaflows that the switch knows.
+    /// Returns the number of megaflows in the switch's own table.
     fn known(&self) -> usize {
         self.switch.slow_path().megaflows.len()
     }
 
-    /// A rule, or another one in its place, by which packets from port 1 go to this port; to be
-    /// published.
+    /// Adds or replaces the rule by which packets from port 1 go to this port. The caller
+    /// publishes.
     fn rule(&mut self, port: u32) {
         self.rule_with(&[Action::Output { port: PortNo(port), max_len: 0 }]);
     }
@@ -122,12 +123,12 @@ impl Bench {
         self.switch.publish();
     }
 
-    /// The datapath's numbers of meters.
+    /// Returns the numbers of the datapath's meters.
     fn meters(&self) -> Vec<u32> {
         (0..10).filter(|id| Meters::stats(&*self.model, *id).is_some()).collect()
     }
 
-    /// Packets from port 1 go to another port.
+    /// Sends packets from port 1 to another port from now on.
     fn redirect(&mut self, port: u32) {
         self.rule(port);
         self.switch.publish_and_wait();
@@ -141,7 +142,7 @@ impl Bench {
         self.model.flow(Ufid(ufid)).map(|f| f.flow.actions)
     }
 
-    /// Packets of the rule.
+    /// Returns the packets that the rule has counted.
     fn counted(&self) -> u64 {
         let pipeline = &self.switch.bridge(self.bridge).unwrap().pipeline;
         pipeline.select(&Default::default()).unwrap().iter().map(|r| r.stats.counts().0).sum()
@@ -204,9 +205,9 @@ fn a_stranger_with_other_actions_gets_those_of_its_rule() {
 #[test]
 fn a_stranger_that_nothing_explains_is_removed() {
     let b = Bench::new(Rates::default());
-    // From a port that is none.
+    // A megaflow from a port that does not exist.
     b.strange(77, datapath::PortNo(99), &[]);
-    // Wider than its translation, which depends on the type of packets.
+    // A megaflow wider than its translation, which depends on the type of packets.
     let mut matching = Match::ANY;
     matching.set(Field::InPortOxm, u128::from(b.dp_port(1).0));
     let wide = Megaflow { ufid: Ufid(78), matching, actions: [].into() };
@@ -256,7 +257,7 @@ fn doomed_megaflows_go_with_their_last_counts() {
     b.packet();
     let datapath: &dyn Datapath = &*b.model;
     datapath.flush();
-    // Gone behind the switch's back: forgotten after two passes.
+    // The datapath lost the megaflow without notice: the switch forgets it after two passes.
     b.pass(Pass::Full);
     b.pass(Pass::Full);
     b.pass(Pass::Full);
@@ -282,7 +283,7 @@ fn a_pass_leaves_a_megaflow_to_another_that_has_its_last_counts() {
     b.chaos.interrupt(move || assert!(Flows::remove(&*model, ufid).is_some()));
     b.pass(Pass::Purge);
     assert_eq!(b.known(), 1, "it has yet to take the entry out");
-    // One that never does: what two passes have not seen goes.
+    // Nobody takes the entry out: a pass removes a megaflow that two passes have not seen.
     b.pass(Pass::Full);
     assert_eq!(b.known(), 1);
     b.pass(Pass::Full);
@@ -323,7 +324,7 @@ fn no_megaflow_is_policed_by_a_meter_that_came_later() {
     assert_eq!(b.meters(), [0, 1]);
 }
 
-/// Nothing goes back to where it came from.
+/// Packets are not sent back to their ingress port.
 const DROPPED: [datapath::Action; 1] = [datapath::Action::Drop(datapath::DropReason::Flow)];
 
 #[test]
@@ -341,7 +342,7 @@ fn no_pass_waits_for_housekeeping() {
     b.chaos.hold_up_housekeeping(false);
 }
 
-/// Waits for the revalidator's thread; a busy machine lets it wait.
+/// Waits for the revalidator's thread, which may be delayed on a busy machine.
 fn eventually(what: &str, is_so: impl Fn() -> bool) {
     let end = Instant::now() + Duration::from_secs(20);
     while !is_so() {
@@ -355,13 +356,13 @@ fn what_changes_while_there_are_no_megaflows_costs_no_pass() {
     let mut b = Bench::with(Rates::default(), true);
     let passes = |b: &Bench| b.switch.slow_path().revalidator.passes.load(Ordering::Acquire);
     let is_empty = |b: &Bench| b.model.dump().is_empty();
-    // The first one looks for megaflows of a daemon before this.
+    // The first pass looks for megaflows of an earlier daemon process.
     eventually("a first pass", || passes(&b) > 0);
     let before = passes(&b);
     for port in [1, 2].repeat(20) {
         b.redirect(port);
     }
-    // One or two may have been asked for before.
+    // One or two passes may have been requested earlier.
     assert!(passes(&b) < before + 10, "{}", passes(&b) - before);
 
     b.packet();
@@ -371,7 +372,7 @@ fn what_changes_while_there_are_no_megaflows_costs_no_pass() {
     b.redirect(1);
     eventually("other actions", || b.actions(ufid).as_deref() == Some(&DROPPED[..]));
 
-    // What somebody else put there is looked at once it is said to be there.
+    // A foreign megaflow is checked once it is reported.
     b.switch.slow_path().pass(Pass::Purge);
     assert!(is_empty(&b));
     b.strange(77, datapath::PortNo(99), &[]);
@@ -379,7 +380,7 @@ fn what_changes_while_there_are_no_megaflows_costs_no_pass() {
     b.redirect(2);
     eventually("no stranger", || is_empty(&b));
 
-    // So is what comes while passes hold back.
+    // So are megaflows that arrive while passes are held.
     b.switch.slow_path().hold(true);
     b.strange(78, datapath::PortNo(99), &[]);
     b.redirect(1);
@@ -394,7 +395,7 @@ fn a_megaflow_whose_new_actions_the_datapath_does_not_take_goes() {
     let mut b = Bench::new(Rates::default());
     b.packet();
     assert_eq!(b.model.dump().len(), 1);
-    // More lists in lists than datapaths run.
+    // More nested lists than datapaths run.
     let short = || Action::OutputTrunc { port: PortNo(2), max_len: 64 };
     let back = || Action::Output { port: PortNo::IN_PORT, max_len: 0 };
     let nested =

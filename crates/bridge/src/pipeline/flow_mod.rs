@@ -111,9 +111,9 @@ impl Pipeline {
     }
 
     /// Adds the rules of [`INTERNAL_TABLE`], which show the fate of packets without a matching
-    /// rule. By reg0 packets go to the controllers, are dropped, or (a fragment) are dropped. A
-    /// packet that arrives by an unrelated resubmission is dropped. Translation needs the rules
-    /// only to count packets.
+    /// rule. The value of reg0 selects: to the controllers, drop, or (a fragment) drop. A packet
+    /// that arrives by an unrelated resubmission is dropped. Translation needs the rules only to
+    /// count packets.
     pub fn add_internal(&mut self, now: Millis) -> Result<(), OfError> {
         let of = |field: flow::Field, value: u128| {
             let mut m = flow::Match::ANY;

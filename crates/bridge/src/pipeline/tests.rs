@@ -115,7 +115,7 @@ fn all_groups_take_their_rules_along_at_once() {
 
 #[test]
 fn rules_go_in_the_order_in_which_they_were_added() {
-    // By their hashes it would be another one, and not the same in each run.
+    // An order by hashes would be another one, and would differ between runs.
     let added: Vec<u128> = (0..40).map(|n| n * 7 % 40).collect();
     let filled = || {
         let mut b = Bench::new();
@@ -146,7 +146,7 @@ fn overlap_is_refused_when_asked() {
     let wide = matching(&[(Field::EthType, 0x800)]);
     let check = FlowMod { flags: FlowFlags::CHECK_OVERLAP, ..add(5, wide, &[]) };
     assert_eq!(b.run(&check).unwrap_err(), OfError::OFPFMFC_OVERLAP);
-    // A rule that is there may be replaced, whatever it overlaps.
+    // A rule may be replaced even when it overlaps others.
     b.run(&add(5, wide, &[])).unwrap();
     assert!(matches!(&b.run(&check).unwrap()[..], [Change::Modified { .. }]));
     assert!(b.run(&FlowMod { priority: 6, ..check }).is_ok());
@@ -177,7 +177,7 @@ fn modify_is_loose_or_strict_and_keeps_what_it_does_not_name() {
         ..with(FlowModCommand::ModifyStrict, add(6, ip(2), &[output(4)]))
     };
     assert!(b.run(&nothing).unwrap().is_empty());
-    // OpenFlow 1.0: a modification of nothing adds.
+    // OpenFlow 1.0: a modification that matches no rule adds one.
     let adds = with(FlowModCommand::Modify, add(6, ip(77), &[output(4)]));
     assert!(matches!(&b.run(&adds).unwrap()[..], [Change::Added(_)]));
 }
@@ -238,7 +238,7 @@ fn a_full_table_refuses_or_evicts_the_least_important() {
     );
 }
 
-/// Table 0 has as many rules as it may have, all of which expire; it evicts.
+/// Returns a bench whose table 0 is full and evicts. All rules in it expire.
 fn full(count: u32) -> Bench {
     let mut b = Bench::new();
     let eviction = &mut b.p.table_mut(0).unwrap().eviction;
@@ -253,7 +253,7 @@ fn expiring(dst: u32) -> FlowMod {
     FlowMod { idle_timeout: 100, ..add(5, ip(dst.into()), &[output(1)]) }
 }
 
-/// The rule that had to go for another one.
+/// Returns the rule that was evicted for another one.
 fn evicted(changes: &[Change]) -> Option<&Rule> {
     match changes {
         [Change::Removed { rule, reason: FlowRemovedReason::Eviction }, Change::Added(_)] => {
@@ -314,7 +314,7 @@ fn who_is_evicted_is_who_would_be_if_all_were_compared() {
             }
         }
         let fm = FlowMod {
-            // Some stay for ever.
+            // Some rules never expire.
             idle_timeout: if dst < 5 { 0 } else { 1 + random(100) },
             hard_timeout: if dst < 5 { 0 } else { random(100) },
             importance: random(3),
@@ -402,7 +402,7 @@ fn group_chains_must_not_loop() {
     assert_eq!(looped.unwrap_err(), OfError::OFPGMFC_LOOP);
 }
 
-/// Learned with a hard timeout of 10 s, none for idleness.
+/// Returns a learned flow with a hard timeout of 10 s and no idle timeout.
 fn learned() -> LearnedFlow {
     LearnedFlow {
         table: 1,
@@ -461,7 +461,7 @@ fn at_the_limit_a_learned_flow_lives_on_and_does_not_change() {
     assert_eq!((&rule.actions[..], rule.modified.get()), (&[output(3)][..], b.now + 5000));
 }
 
-/// Learns into table 7; what it learns goes with its rule.
+/// Returns an action that learns into table 7. The learned flows are deleted with its rule.
 fn learn_with_cookie(cookie: u64) -> openflow::action::Learn {
     openflow::action::Learn {
         idle_timeout: 0,
@@ -490,7 +490,7 @@ fn deleting_all_rules_keeps_hidden_ones_and_takes_learned_ones_along() {
     b.run(&FlowMod { table_id: 7, new_cookie: 0x33, ..add(5, ip(1), &[]) }).unwrap();
     b.run(&FlowMod { table_id: 7, new_cookie: 0x34, ..add(5, ip(2), &[]) }).unwrap();
     let before = b.p.clone();
-    // One table: its 100 rules, and the learned one of table 7.
+    // A deletion from one table: its 100 rules, and the learned one of table 7.
     let delete = FlowMod { table_id: 0, ..with(FlowModCommand::Delete, add(0, Match::ANY, &[])) };
     let changes = b.run(&delete).unwrap();
     let removed =
@@ -499,7 +499,7 @@ fn deleting_all_rules_keeps_hidden_ones_and_takes_learned_ones_along() {
     assert_eq!(b.count(), 2, "the hidden rule, and one of table 7");
     assert!(!b.p.has_timeouts());
     assert_eq!(b.p.table(0).unwrap().rules().iter().filter(|r| r.hidden).count(), 1);
-    // Packets see it, and a bundle can still undo it.
+    // Packets see the change, and a bundle can still undo it.
     assert_eq!(b.p.view().get(0).unwrap().rules.len(), 1);
     b.p = before;
     assert_eq!(b.count(), 103);
@@ -508,7 +508,8 @@ fn deleting_all_rules_keeps_hidden_ones_and_takes_learned_ones_along() {
     assert_eq!((b.p.clear_rules().len(), b.count()), (1, 0));
 }
 
-/// A rule that has a hard timeout of 5 s, and one that it has learned.
+/// Returns a bench with a rule that has a hard timeout of 5 s, and a flow that the rule has
+/// learned.
 fn with_learner_and_learned() -> Bench {
     let mut b = Bench::new();
     let learner = add(6, ip(1), &[Action::Learn(Box::new(learn_with_cookie(0x33)))]);

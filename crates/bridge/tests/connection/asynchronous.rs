@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What controllers are told without asking, and when not.
+//! Asynchronous messages to controllers, and the cases in which none is sent.
 
 use super::*;
 use bridge::connection::{PortEvent, RateLimit};
@@ -128,7 +128,7 @@ fn a_change_of_a_port_reaches_controllers_whose_version_shows_it() {
     let no_flood = PortDesc { config: before.config | PortConfig::NO_FLOOD, ..before.clone() };
     assert_eq!(told(&mut b, &no_flood), [1, 0, 0, 0, 0]);
     assert_eq!(told(&mut b, &before), [0; 5], "nothing changed");
-    // An event is no change, and always sent.
+    // An event is not a change, and is always sent.
     b.connections.port_status(b.bridge, PortEvent::Deleted(&before));
     assert_eq!(peers.map(|p| b.output(p).len()), [1; 5]);
 }
@@ -150,7 +150,7 @@ fn removed_flows_are_told_with_final_counters() {
     let got = b.output(c);
     let [Message { body: Body::FlowRemoved(f), .. }] = &got[..] else { panic!("{got:?}") };
     assert_eq!((f.priority, f.reason, f.packet_count), (6, FlowRemovedReason::IdleTimeout, 0));
-    // Packets that only the datapath has counted yet are in the last word.
+    // The final counters include packets that only the datapath has counted yet.
     b.receive(1, &udp(1, 2));
     b.add(other, delete_all());
     let got = b.output(c);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Barriers: what a peer may rely on once one is answered.
+//! Barriers: guarantees to a peer once a barrier is answered.
 
 use super::*;
 use bridge::pipeline::Pipeline;
@@ -106,7 +106,7 @@ fn an_error_comes_before_the_answer_of_the_barrier() {
         let [(1, Body::Error(e)), (2, Body::BarrierReply)] = &got[..] else { panic!("{got:?}") };
         assert_eq!(known(&e.error), error);
     }
-    // A table that is full with the first of two.
+    // A table that is full after the first of two rules.
     b.add_to(|pipeline| pipeline.table_mut(0).expect("it is there").eviction.limit = Some(2));
     let two = vec![add(flow(2, ip(2), &[])), add(flow(3, ip(3), &[])), Body::BarrierRequest];
     let got = b.ask_together(p, two);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Bundles.
+//! Atomicity, limits, timeouts and errors of OpenFlow bundles.
 
 use super::*;
 use openflow::message::{
@@ -34,7 +34,8 @@ impl Bench {
         }
     }
 
-    /// Commits bundle 1, which fails: the message that is to blame, and its error.
+    /// Commits bundle 1, which fails. Returns the transaction id of the failed message, and its
+    /// error.
     fn blame(&mut self, p: Peer) -> (u32, OfError) {
         let got = self.ask(p, 7, control(1, Do::CommitRequest));
         let [
@@ -91,7 +92,7 @@ fn a_failing_message_undoes_the_bundle_and_is_named() {
     let before = b.flows(p);
     b.done(p, Do::OpenRequest);
     let delete = Body::FlowMod(Box::new(delete_all()));
-    // The group is not there; that is found out at the commit only.
+    // The group does not exist, which only the commit finds out.
     b.fill(p, vec![delete, fm(5, 1, &[output(1)]), fm(5, 2, &[Action::Group(8)]), fm(5, 3, &[])]);
     let got = b.ask(p, 7, control(1, Do::CommitRequest));
     let [
@@ -209,7 +210,7 @@ fn bundles_out_of_turn_are_refused() {
     assert_eq!(b.error(p, Body::BundleControl(other)), OfError::OFPBFC_BAD_FLAGS);
     b.done(p, Do::OpenRequest);
     assert_eq!(b.done(p, Do::DiscardRequest), Do::DiscardReply);
-    // An echo request in a bundle: the inner message's type is behind its version at 16.
+    // An echo request in a bundle: the inner message's version is at 16, its type at 17.
     let mut echo = Message::new(77, add(1, 77, fm(5, 1, &[]))).encode(&p.protocol).unwrap();
     echo[17] = 2;
     b.bytes(p, &echo);
@@ -259,7 +260,7 @@ fn bundles_of_all_connections_share_a_limit_of_memory() {
     let got = b.ask(q, 102, add(1, 102, fm(5, 6, &[])));
     let [Message { xid: 102, body: Body::Error(e) }] = &got[..] else { panic!("{got:?}") };
     assert_eq!(known(&e.error), OfError::OFPBFC_MSG_TOO_MANY);
-    // The other's is not touched, and there is room again.
+    // The other's bundle is unchanged, and there is room again.
     assert_eq!(b.done(p, Do::CommitRequest), Do::CommitReply);
     assert_eq!(b.rule_count(), 3);
     b.done(q, Do::OpenRequest);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Flow, group, meter, port and table messages, packet-outs, and what is asked about them.
+//! Flow, group, meter, port and table messages, packet-outs, and the requests for their state.
 
 use super::*;
 use bridge::connection::format_flows;
@@ -54,7 +54,7 @@ fn a_flow_forwards_after_a_barrier_and_its_counters_are_exact() {
 }
 
 impl Bench {
-    /// A multipart reply of several messages, put together.
+    /// Returns a multipart reply of several messages as one.
     fn multipart_parts(&mut self, p: Peer, request: MultipartRequest) -> MultipartReply {
         let mut tables = Vec::new();
         for message in self.ask(p, 3, Body::MultipartRequest(request)) {
@@ -85,7 +85,7 @@ fn dumps_are_complete_ordered_and_bounded_while_the_peer_does_not_read() {
     let barrier = Message::new(10, Body::BarrierRequest).encode(&p.protocol).unwrap();
     b.bytes(p, &[request, barrier].concat());
     assert!(!b.connections.wants_input(p.id));
-    // It takes no more memory however long it waits.
+    // The memory does not grow with the duration of the wait.
     for _ in 0..10 {
         b.tick(100);
     }
@@ -313,7 +313,7 @@ fn packet_outs_go_out_or_through_the_tables() {
         PacketOut { metadata: from_1, actions: [output(PortNo::TABLE.0)].into(), ..po.clone() };
     assert!(b.ask(p, 1, Body::PacketOut(Box::new(table))).is_empty());
     assert_eq!((b.sent(2), b.sent(3)), (0, 1));
-    // A port that is not there may be where the packet is said to have come from.
+    // A packet-out may name an ingress port that does not exist.
     let mut from_9 = Match::ANY;
     from_9.set(Field::InPortOxm, 9);
     let before = b.sent(2);
@@ -360,7 +360,7 @@ fn what_a_packet_out_learns_is_there_for_the_next_message() {
     assert!(b.ask(p, 1, from_1(&learn)).is_empty());
     assert_eq!((b.rule_count(), b.sent(2)), (1, 1));
     assert!(b.events.lock().unwrap().is_empty(), "it would be learned once more, later");
-    // One message right behind the other.
+    // Two messages in direct succession.
     let delete = Body::FlowMod(Box::new(delete_all()));
     let messages = [from_1(&learn), delete].map(|body| Message { xid: 1, body });
     let bytes = messages.map(|message| message.encode(&p.protocol).unwrap());
@@ -378,7 +378,7 @@ fn what_a_packet_out_learns_is_told_together() {
     );
     let bridge = b.bridge;
     let told = b.switch.packet_out(bridge, udp(1, 2), &Match::ANY, PortNo(1), &learn).unwrap();
-    // Monitors that pause between two of them would miss the second.
+    // Monitors that pause between two reports would miss the second.
     let [(of, changes)] = &told[..] else { panic!("{told:?}") };
     assert_eq!((*of, changes.len()), (bridge, 2));
 }

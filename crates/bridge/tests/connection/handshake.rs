@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Hello, echo, features, configuration; what no one understands.
+//! Hello, echo, features, configuration; messages of unknown types.
 
 use super::*;
 use bridge::connection::Kind;
@@ -66,7 +66,7 @@ fn configuration_is_kept_per_connection_and_fragments_per_bridge() {
     let settings = &b.switch.bridge(b.bridge).unwrap().config;
     assert!(settings.invalid_ttl_to_controller && settings.miss_to_controller);
     assert_eq!((settings.frag_handling, settings.miss_send_len), (3, 300));
-    // Who leaves takes its wishes along.
+    // The settings of a closed connection no longer count.
     b.connections.closed(q.id, b.clock.now());
     b.tick(1);
     let settings = &b.switch.bridge(b.bridge).unwrap().config;
@@ -77,7 +77,7 @@ fn configuration_is_kept_per_connection_and_fragments_per_bridge() {
 fn what_is_not_understood_gets_an_error_and_the_connection_lives() {
     let mut b = Bench::new(1);
     let p = b.connect(Kind::Service, Version::V13);
-    // Type 99; experimenter of nobody; a version that was not agreed on.
+    // Type 99; an experimenter message of an unknown vendor; a version that was not negotiated.
     for (bytes, error) in [
         (vec![4, 99, 0, 8, 0, 0, 0, 7], OfError::OFPBRC_BAD_TYPE),
         (
@@ -95,7 +95,7 @@ fn what_is_not_understood_gets_an_error_and_the_connection_lives() {
     }
     assert_eq!(b.error(p, Body::BarrierReply), OfError::OFPBRC_BAD_TYPE);
     assert_eq!(b.one(p, Body::BarrierRequest), Body::BarrierReply);
-    // Only bytes that are no messages end it.
+    // Only bytes that are not messages end the connection.
     b.bytes(p, &[4, 0, 0, 3, 0, 0, 0, 0]);
     assert!(b.connections.closing(p.id).is_some());
 }
@@ -196,7 +196,7 @@ fn the_time_without_a_controller_counts_from_its_last_message() {
         let now = b.clock.now();
         assert_eq!(b.connections.last_admitted(b.bridge, now), Some(now));
         b.connections.closed(p.id, now);
-        // Without probes a silent controller is no worse than one that speaks.
+        // Without probes a silent controller counts as alive.
         assert_eq!(b.connections.last_admitted(b.bridge, now + 700), Some(start + alive));
     }
 }
@@ -266,7 +266,7 @@ fn who_reads_a_long_reply_is_not_silent() {
         b.tick(900);
         assert_eq!(b.connections.closing(p.id), None);
     }
-    // It stops to read.
+    // The peer stops reading.
     b.tick(1000);
     b.tick(1000);
     b.tick(1000);

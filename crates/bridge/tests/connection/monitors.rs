@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Flow monitors.
+//! Flow monitors: reports, pauses and resumption.
 
 use super::*;
 use openflow::message::{
@@ -78,7 +78,7 @@ fn a_monitor_tells_what_is_there_and_what_changes() {
             got.iter().map(full).collect::<Vec<_>>(),
             [(Event::Added, 2, 1), (Event::Modified, 2, 2), (Event::Added, 2, 2), (deleted, 2, 2)]
         );
-        // Its own changes are told by transaction id.
+        // The peer's own changes are reported by transaction id.
         b.send(p, 55, Body::FlowMod(Box::new(flow(3, ip(3), &[]))));
         assert_eq!(updates(b.output(p)), [FlowUpdate::Abbrev { xid: 55 }]);
         if version == Version::V10 {
@@ -115,9 +115,9 @@ fn monitors_have_filters_and_numbers() {
     b.add(q, flow(1, ip(1), &[output(1)]));
     b.send(p, 1, Body::FlowMod(Box::new(flow(2, ip(7), &[]))));
     let events: Vec<_> = updates(b.output(p)).iter().map(full).map(|(e, p, _)| (e, p)).collect();
-    // To port 2 and away from it both concern it.
+    // Modifications to output to port 2 and away from it both concern the monitor.
     assert_eq!(events, [(Event::Added, 1), (Event::Added, 1), (Event::Added, 2)]);
-    // As OVS has it, ONLY_OWN tells in full what it did itself, and what others did.
+    // As in OVS, ONLY_OWN reports the peer's own changes in full, and those of others.
     let own = FlowMonitorRequest { matching: ip(8), ..monitor(9, EVENTS | MonitorFlags::ONLY_OWN) };
     b.ask(p, 1, request(vec![own], Version::V14));
     b.add(q, flow(2, ip(8), &[]));
@@ -126,7 +126,7 @@ fn monitors_have_filters_and_numbers() {
     assert_eq!(events, [(Event::Added, 2), (Event::Added, 3)]);
 }
 
-/// What a peer believes, from what it is told.
+/// Applies updates to a peer's view of the flows. Returns the numbers of pauses and resumptions.
 fn learn(known: &mut BTreeMap<(u16, u128), u64>, updates: Vec<FlowUpdate>) -> (u32, u32) {
     let (mut paused, mut resumed) = (0, 0);
     for update in updates {
@@ -143,7 +143,7 @@ fn learn(known: &mut BTreeMap<(u16, u128), u64>, updates: Vec<FlowUpdate>) -> (u
                     Event::Initial => {
                         assert!(known.insert(key, f.cookie).is_none(), "{key:?} was there")
                     }
-                    // In the place of another, perhaps.
+                    // The flow may replace another.
                     Event::Added => {
                         known.insert(key, f.cookie);
                     }
@@ -165,7 +165,7 @@ fn a_stalled_peer_pauses_costs_no_memory_and_catches_up() {
         for n in 0..8000 {
             b.switch.flow_mod(b.bridge, &flow(1, ip(n), &[])).unwrap();
         }
-        // The peer reads nothing but half a megabyte of its first reply.
+        // The peer reads only half a megabyte of its first reply.
         b.send(p, 8, request(vec![monitor(1, EVENTS | MonitorFlags::INITIAL)], version));
         let mut known = BTreeMap::new();
         let change = |b: &mut Bench, fm: FlowMod| {
@@ -181,7 +181,7 @@ fn a_stalled_peer_pauses_costs_no_memory_and_catches_up() {
         }
         let told = updates(b.output(p));
         assert_eq!(learn(&mut known, told), (0, 0), "the beginning is no pause");
-        // Now everything changes several times while it does not read.
+        // All flows change several times while the peer does not read.
         for round in 1..4 {
             for n in 0..8000 {
                 let priority = if n < 3000 { 2 } else { 1 };
