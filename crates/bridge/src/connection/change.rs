@@ -142,7 +142,7 @@ impl Connections {
         for id in ids {
             let Some(table) = bridge.pipeline.table_mut(id) else { continue };
             match tm.miss {
-                TableMiss::Default => {} // not said
+                TableMiss::Default => {} // not specified
                 miss => table.miss = miss,
             }
             if let Some(on) = tm.eviction {

@@ -86,7 +86,7 @@ impl Table {
         if rule.may_expire() {
             self.timed.insert(rule.id, Arc::clone(&rule));
             if !self.eviction.is_on() {
-                self.queue = None; // nobody asks for it
+                self.queue = None; // no caller needs the order
             } else if let Some(queue) = &mut self.queue {
                 queue.insert(&rule);
             }
