@@ -3,13 +3,13 @@
 //! `enum ovs_action_attr`). Addresses and ports are network-order bytes or host integers as
 //! each field says.
 //!
-//! # What every datapath does alike
+//! # Rules for every datapath
 //!
-//! - A packet on which an action cannot run, because the header is not there or its lengths are
-//!   impossible ([`flow::extract`] says when), is dropped there with [`DropReason::Malformed`];
-//!   outputs before that have happened.
-//! - Nested actions (`Sample`, `Clone`, both branches of `CheckPktLen`) run on a copy; what
-//!   follows in the list sees the packet unchanged.
+//! - An action cannot run on a packet without its header, or with impossible lengths in it
+//!   ([`flow::extract`] lists the cases). The datapath drops such a packet at that action with
+//!   [`DropReason::Malformed`]; earlier outputs have happened.
+//! - Nested actions (`Sample`, `Clone`, both branches of `CheckPktLen`) run on a copy; the actions
+//!   after them in the list see the packet unchanged.
 //! - Checksums are updated incrementally (RFC 1624): a wrong one stays wrong. A UDP checksum of
 //!   0 stays 0. In a packet with an unfinished checksum ([`packet::Offload::csum`]) only the
 //!   pseudo header's sum is updated.
@@ -40,23 +40,24 @@ pub enum Action {
         /// Mixed in.
         basis: u32,
     },
-    /// The next output or upcall sends at most so many bytes. A packet that is cut has its
-    /// unfinished checksum finished first and loses its segmentation.
+    /// The next output or upcall sends at most this many bytes. Before a packet is cut, its
+    /// unfinished checksum is finished; the cut packet loses its segmentation.
     Trunc(u32),
-    /// Push an 802.1Q or 802.1ad header. `tci` has the CFI bit set, as in keys; on the wire it
-    /// is clear. What was found behind the VLAN headers is found there by the actions that
-    /// follow, also when headers are now more than `flow::extract::vlan_limit`: that counts again
-    /// when the packet is looked up again, calls up, or is hashed.
+    /// Push an 802.1Q or 802.1ad header. `tci` has the CFI bit set, as in keys; on the wire it is
+    /// clear. Later actions still find the headers that were found after the VLAN headers, even
+    /// when there are now more VLAN headers than `flow::extract::vlan_limit`. The limit applies
+    /// again when the packet is looked up again, goes up in an upcall, or is hashed.
     PushVlan {
         /// Tag protocol.
         tpid: u16,
         /// Priority, presence bit, VLAN id.
         tci: u16,
     },
-    /// Pop the outermost VLAN header. Those beyond the limit stay payload until it counts again
-    /// (see [`Action::PushVlan`]): they are not popped, nor is anything found behind them.
+    /// Pop the outermost VLAN header. VLAN headers beyond the limit stay payload until the limit
+    /// applies again (see [`Action::PushVlan`]): they are not popped, and no header after them is
+    /// found.
     PopVlan,
-    /// Push an MPLS label stack entry behind the VLAN headers and set the Ethernet type.
+    /// Push an MPLS label stack entry after the VLAN headers and set the Ethernet type.
     PushMpls {
         /// The whole entry, host integer.
         lse: u32,
@@ -74,7 +75,7 @@ pub enum Action {
     Sample {
         /// `u32::MAX` is always.
         probability: u32,
-        /// What to run.
+        /// The actions to run, on a copy of the packet.
         actions: Vec<Action>,
     },
     /// Run the actions on a copy of the packet.
@@ -107,16 +108,16 @@ pub struct Masked<T> {
 pub enum Set {
     /// Ethernet addresses.
     Ethernet {
-        /// Source.
+        /// Source address.
         src: Masked<[u8; 6]>,
-        /// Destination.
+        /// Destination address.
         dst: Masked<[u8; 6]>,
     },
     /// IPv4 header.
     Ipv4 {
-        /// Source.
+        /// Source address.
         src: Masked<[u8; 4]>,
-        /// Destination.
+        /// Destination address.
         dst: Masked<[u8; 4]>,
         /// Type of service (all 8 bits).
         tos: Masked<u8>,
@@ -125,9 +126,9 @@ pub enum Set {
     },
     /// IPv6 header.
     Ipv6 {
-        /// Source.
+        /// Source address.
         src: Masked<[u8; 16]>,
-        /// Destination.
+        /// Destination address.
         dst: Masked<[u8; 16]>,
         /// Flow label, 20 bits, host integer.
         label: Masked<u32>,
@@ -138,30 +139,30 @@ pub enum Set {
     },
     /// TCP ports (host integers).
     Tcp {
-        /// Source.
+        /// Source port, host integer.
         src: Masked<u16>,
-        /// Destination.
+        /// Destination port, host integer.
         dst: Masked<u16>,
     },
     /// UDP ports (host integers).
     Udp {
-        /// Source.
+        /// Source port, host integer.
         src: Masked<u16>,
-        /// Destination.
+        /// Destination port, host integer.
         dst: Masked<u16>,
     },
     /// SCTP ports (host integers).
     Sctp {
-        /// Source.
+        /// Source port, host integer.
         src: Masked<u16>,
-        /// Destination.
+        /// Destination port, host integer.
         dst: Masked<u16>,
     },
     /// ICMP or ICMPv6 type and code.
     Icmp {
-        /// Type.
+        /// ICMP type.
         kind: Masked<u8>,
-        /// Code.
+        /// ICMP code.
         code: Masked<u8>,
         /// ICMPv6: its checksum covers a pseudo header.
         v6: bool,
@@ -182,14 +183,14 @@ pub enum Set {
     /// IPv6 neighbour solicitation or advertisement. A link-layer option that is not there is
     /// not added.
     Nd {
-        /// Target.
+        /// Target address (RFC 4861, 4.3 and 4.4).
         target: Masked<[u8; 16]>,
         /// Source link-layer option.
         sll: Masked<[u8; 6]>,
         /// Target link-layer option.
         tll: Masked<[u8; 6]>,
     },
-    /// What a neighbour solicitation or advertisement has besides addresses.
+    /// The fields of a neighbour solicitation or advertisement other than its addresses.
     NdExtensions {
         /// The word before the target (RFC 4861, 4.3 and 4.4: flags and reserved bits), host
         /// integer.
@@ -205,8 +206,7 @@ pub enum Set {
     Mark(Masked<u32>),
 }
 
-/// What an upcall made by [`Action::Userspace`] is about; the datapath gives it back
-/// unchanged.
+/// The subject of an upcall that [`Action::Userspace`] makes; the datapath returns it unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Userdata {
     /// The flow must be translated again for each packet.

@@ -48,8 +48,8 @@ pub trait Flows: Send + Sync {
     /// tier takes these actions: then it has those of before, and is to be removed.
     fn modify(&self, ufid: Ufid, actions: &crate::Actions) -> bool;
 
-    /// [`Flows::modify`] for many, which may be much faster; `refused` is told of those for which
-    /// it is false.
+    /// [`Flows::modify`] for many, which may be much faster; `refused` is called with each megaflow
+    /// for which `modify` would return false.
     fn modify_many(&self, flows: &[(Ufid, crate::Actions)], refused: &mut dyn FnMut(Ufid)) {
         for (ufid, actions) in flows {
             if !self.modify(*ufid, actions) {
@@ -89,8 +89,8 @@ pub trait Flows: Send + Sync {
 
 /// Packets that go through outside the fast path.
 pub trait Packets: Send + Sync {
-    /// Names who answers upcalls; before that, misses are dropped with
-    /// [`DropReason::UpcallLimit`]. Called once.
+    /// Sets the factory of the handlers that answer upcalls. Before this call, misses are dropped
+    /// with [`DropReason::UpcallLimit`]. Called once.
     fn set_upcall_factory(&self, factory: Arc<dyn UpcallFactory>);
 
     /// Runs `actions` on `packet` as if it had come in with `key`, on the caller's thread, to
@@ -118,7 +118,7 @@ pub trait Meters: Send + Sync {
     fn stats(&self, id: u32) -> Option<MeterStats>;
 }
 
-/// What a datapath counts.
+/// Counters of a datapath, in addition to those of flows and ports.
 pub trait Counters: Send + Sync {
     /// Lookups since start.
     fn lookups(&self) -> LookupStats;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a datapath counts beside flows and ports.
+//! Counters of a datapath, in addition to those of flows and ports.
 
 /// Why a packet was dropped. Each has a counter, shown by `coverage/show` and `dpctl/show`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What datapaths that are joined into one say to each other: a faster one that holds some flows,
-//! and the one below it that holds all.
+//! The messages between joined datapaths: a faster one that holds some flows, and the one below it
+//! that holds all.
 
 use crate::PortNo;
 
@@ -44,7 +44,7 @@ pub struct Origin {
     pub in_port: PortNo,
     /// Not 0: it is to be looked up again, as by [`crate::Action::Recirc`].
     pub recirc_id: u32,
-    /// What [`crate::Action::Hash`] computed.
+    /// The hash that [`crate::Action::Hash`] computed; 0 when none ran.
     pub dp_hash: u32,
     /// `skb_priority` of the key.
     pub priority: u32,

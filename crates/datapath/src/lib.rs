@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The contract between the switch and the places that forward packets.
 //!
-//! A *datapath* has ports, holds megaflows, runs their actions on packets, and calls up when
-//! no megaflow matches. What OVS keeps in one structure of callbacks is split by noun here:
+//! A *datapath* has ports, holds megaflows, runs their actions on packets, and calls up when no
+//! megaflow matches. OVS has one structure of callbacks for these; here each noun has a trait:
 //!
 //! | trait | noun |
 //! |---|---|
 //! | [`Ports`] | devices that packets come from and go to |
 //! | [`Flows`] | megaflows: install, modify, remove, statistics, dump |
-//! | [`Packets`] | run actions on a packet; register who answers upcalls |
+//! | [`Packets`] | run actions on a packet; register the factory of upcall handlers |
 //! | [`Meters`] | optional: rate limits that actions refer to |
 //! | [`Counters`] | lookups and drops |
 //!

@@ -29,11 +29,11 @@ impl fmt::Display for Ufid {
 /// `recirc_id` and `packet_type` are always exact) and what happens to them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Megaflow {
-    /// Identity.
+    /// Unique id of the megaflow.
     pub ufid: Ufid,
     /// The packets.
     pub matching: Match,
-    /// What to do; empty is a drop.
+    /// The actions to run; an empty list drops the packet.
     pub actions: Actions,
 }
 
@@ -60,10 +60,10 @@ pub fn exact_mask(key: &Key) -> Mask {
     mask
 }
 
-/// What went through a megaflow since it was installed.
+/// Statistics of a megaflow since it was installed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct FlowStats {
-    /// Packets.
+    /// Number of packets.
     pub packets: u64,
     /// Bytes of whole frames.
     pub bytes: u64,

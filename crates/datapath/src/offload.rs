@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The contract of what makes flows run faster than the userspace datapath: offload providers.
+//! The contract of offload providers, which run flows faster than the userspace datapath.
 //!
 //! An [`OffloadProvider`] has one or more tiers that share a table of flows, such as a card, or
 //! BPF at the XDP and the skb hook. `placement` has an ordered list of providers, fastest first,
@@ -38,12 +38,12 @@
 //!    A flow that the provider has lost by itself is named by [`OffloadProvider::take_lost`], and
 //!    the provider keeps what it last counted until placement removes the flow.
 //!
-//! # Who owns what
+//! # Ownership
 //!
-//! Placement owns the decision where a flow is, the carried statistics of flows that left, the
-//! list of ports and the sockets of the userspace datapath. The provider owns its attachments,
-//! its table and everything in the kernel or a card that it made. It touches nothing that others
-//! made. State that outlives the daemon is the provider's to mark as its own and to adopt
+//! Placement owns the decision where a flow is, the carried statistics of flows that left, the list
+//! of ports and the sockets of the userspace datapath. The provider owns its attachments, its table
+//! and every object that it made in the kernel or in a card. It leaves objects of other owners
+//! alone. A provider marks state that outlives the daemon as its own, and adopts it later
 //! ([`OffloadProvider::adopted_ports`]).
 //!
 //! # Threads
@@ -57,8 +57,8 @@
 //! # Errors
 //!
 //! A refusal is an ordinary answer and changes nothing. It has a [`Refusal`] for counters and
-//! dumps; where a person may ask, it is a [`Reason`] with words. What else fails is logged by the
-//! provider, which then answers as if the tier were not there.
+//! dumps; where a person may ask, it is a [`Reason`] with words. The provider logs every other
+//! failure, and then answers as if the tier were not there.
 
 use crate::{
     Actions, AdoptedPort, DropReason, FlowStats, LookupStats, Megaflow, MeterConfig, MeterStats,
@@ -75,7 +75,7 @@ use std::os::fd::BorrowedFd;
 pub struct Reason {
     /// The reason.
     pub refusal: Refusal,
-    /// What exactly is missing and what would change that, in a sentence's words.
+    /// The missing condition and the remedy, worded as a part of a sentence.
     pub detail: String,
 }
 
@@ -121,7 +121,7 @@ pub struct PortSettings {
     /// `other_config:tier`: nothing faster than this tier, and this tier also where the switch
     /// would not choose it by itself. `None` is `auto`: the fastest tiers that surely work.
     pub tier: Option<Tier>,
-    /// What the row has of the providers' own settings, by name.
+    /// The row's values of the providers' own settings, by name.
     values: BTreeMap<&'static str, String>,
 }
 
@@ -209,7 +209,7 @@ pub struct OffloadPort<'a> {
     pub ingress: Result<(), &'a Reason>,
 }
 
-/// What a tier makes of a port.
+/// The state of a port on one tier.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TierState {
     /// The tier.
@@ -233,7 +233,7 @@ impl TierState {
     }
 }
 
-/// What a provider makes of a port.
+/// The result of attaching a port to a provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attached {
     /// One for each tier of the provider, fastest first.
@@ -252,7 +252,7 @@ pub struct Attached {
 /// One that takes them at a place where the socket sees them too takes care with it that each
 /// packet has one taker. At most one provider of a list does.
 pub trait PortSocket {
-    /// What the socket receives now.
+    /// The packets that the socket receives now.
     fn reception(&self) -> Reception;
 
     /// Has the socket receive so from now on. False when the socket refuses, which is logged.
@@ -273,7 +273,7 @@ pub struct HeldFlow {
     pub matching: Match,
     /// Tiers of the provider that run it.
     pub tiers: TierSet,
-    /// What went through it there.
+    /// Statistics of the flow on those tiers.
     pub stats: FlowStats,
 }
 

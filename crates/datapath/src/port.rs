@@ -21,7 +21,7 @@ impl fmt::Display for PortNo {
     }
 }
 
-/// What to open as a port.
+/// Name, type and options of a port to open.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct PortSpec {
     /// Device name, unique in the datapath.
@@ -59,7 +59,7 @@ pub enum PortError {
     /// No datapath here can open this type.
     #[error("{name}: unknown interface type \"{kind}\"")]
     UnknownKind {
-        /// Device.
+        /// Name of the device.
         name: String,
         /// Type asked for.
         kind: String,
@@ -76,15 +76,15 @@ pub enum PortError {
     /// The device could not be opened; the operating system's or the driver's words.
     #[error("could not open network device {name} ({cause})")]
     Open {
-        /// Device.
+        /// Name of the device.
         name: String,
-        /// Why not.
+        /// The reason, for people.
         cause: String,
     },
     /// An option has a bad value.
     #[error("{name}: {problem}")]
     Option {
-        /// Device.
+        /// Name of the device.
         name: String,
         /// Option, value, what is expected.
         problem: String,

@@ -6,7 +6,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-/// What can be used again.
+/// A value whose memory can be used again.
 pub trait Recycle: Default {
     /// Becomes empty. Keeps its memory, but where that is far more than was in use.
     fn recycle(&mut self);

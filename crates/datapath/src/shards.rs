@@ -41,7 +41,7 @@ impl<T> Groups<T> {
         self.0.iter().all(Vec::is_empty)
     }
 
-    /// Adds a megaflow to its group, behind those that are there.
+    /// Adds a megaflow to the end of its group.
     pub fn push(&mut self, ufid: Ufid, with: T) {
         self.0[shard_of(ufid)].push((ufid, with));
     }
@@ -52,10 +52,10 @@ impl<T> Groups<T> {
     }
 }
 
-/// Looks some megaflows up, for the sake of the reads alone: who adds each of them next does not
-/// wait for memory. Reads do not wait for each other, but for locks they do, so the locks come
-/// first. `lock` locks the part of that number (called in rising order, once for each part, and kept
-/// until the end); `has` looks into a part.
+/// Looks some megaflows up only to bring their memory into the cache, so that adding each of them
+/// next does not wait for memory. Reads do not wait for each other, but reads wait for locks, so
+/// this function takes the locks first. `lock` locks the part of that number (called in rising
+/// order, once for each part, and kept until the end); `has` looks into a part.
 pub fn prefetch<G>(flows: &[&Megaflow], lock: impl Fn(usize) -> G, has: impl Fn(&G, Ufid) -> bool) {
     let mut shards: [Option<G>; SHARDS] = [const { None }; SHARDS];
     let wanted = flows.iter().fold(0u64, |wanted, flow| wanted | 1 << shard_of(flow.ufid));

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Actions as text, in the words of `ovs-appctl dpctl/dump-flows` and `ofproto/trace`.
 //!
-//! [`format()`] writes what OVS writes for the same actions (order, separators and number bases
-//! were read off its output); [`parse`] reads the same language, as `dpctl/add-flow` does. It is
-//! total: any text gives actions or a [`ParseError`] with a place and a reason. What [`format()`]
-//! wrote parses back to equal actions, but for sampling probabilities (one decimal in the text),
-//! reasons of drops (the text is "drop") and masked MPLS entries whose mask is not a whole number
-//! of fields.
+//! [`format()`] writes the same text as OVS for the same actions (order, separators and number
+//! bases were read off its output); [`parse`] reads the same language, as `dpctl/add-flow` does.
+//! Parsing is total: any text gives actions or a [`ParseError`] with a place and a reason. The text
+//! from [`format()`] parses back to equal actions, with three exceptions: sampling probabilities
+//! (one decimal in the text), reasons of drops (the text is "drop") and masked MPLS entries whose
+//! mask is not a whole number of fields.
 
 mod parse;
 #[cfg(test)]

@@ -17,7 +17,7 @@ pub enum UpcallKind<'a> {
 /// One upcall. The packet stays the datapath's.
 #[derive(Debug)]
 pub struct Upcall<'a> {
-    /// Why.
+    /// The reason for the upcall.
     pub kind: UpcallKind<'a>,
     /// The packet as it is now.
     pub packet: &'a Packet,
@@ -40,8 +40,8 @@ pub trait Upcaller: Send {
     /// Must not block on the control plane; takes microseconds.
     fn upcall(&mut self, upcall: &Upcall<'_>) -> Actions;
 
-    /// Answers several, as [`Upcaller::upcall`] would one after the other; `answers` gets one more
-    /// for each. Megaflows may all be installed behind the last of them.
+    /// Answers several upcalls, as [`Upcaller::upcall`] would one after the other; `answers` gets
+    /// one more for each. All megaflows may be installed after the last of the answers.
     fn upcalls(&mut self, upcalls: &[Upcall<'_>], answers: &mut Vec<Actions>) {
         answers.extend(upcalls.iter().map(|upcall| self.upcall(upcall)));
     }

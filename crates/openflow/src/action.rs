@@ -135,7 +135,7 @@ pub enum Action {
     },
     /// `pop_mpls:ETHERTYPE`.
     PopMpls {
-        /// What is behind the header.
+        /// Ethernet type of the payload after the popped header.
         ethertype: u16,
     },
     /// `set_mpls_label`.
@@ -146,8 +146,8 @@ pub enum Action {
     SetMplsTtl(u8),
     /// `dec_mpls_ttl`.
     DecMplsTtl,
-    /// `dec_ttl` (with the controller ids told when the TTL runs out; plain `dec_ttl` tells
-    /// controller id 0).
+    /// `dec_ttl` (with the ids of the controllers that get the packet when the TTL runs out; plain
+    /// `dec_ttl` means controller id 0).
     DecTtl {
         /// NXT_SET_CONTROLLER_ID ids.
         controllers: Vec<u16>,
@@ -229,8 +229,8 @@ pub enum Action {
 }
 
 impl Action {
-    /// `set_field` of the bits of `mask` that are in the field. What does not set all of it keeps bits
-    /// of the mask that say nothing, such as those of ECN in a ToS, so that dumps give them back.
+    /// `set_field` of the bits of `mask` that are in the field. A partial mask keeps its bits
+    /// without meaning, such as those of ECN in a ToS, so that dumps show them again.
     pub(crate) fn set_field(field: Field, value: FieldValue, mask: FieldValue) -> Action {
         let all = field.all_ones();
         let mask = if mask & all == all { all } else { mask & crate::nxm::ones(field.bits()) };
@@ -368,15 +368,15 @@ pub struct Learn {
     pub delete_learned: bool,
     /// Table of learned flows.
     pub table: u8,
-    /// Seconds.
+    /// Idle timeout after a FIN or RST, in seconds; 0 leaves the timeout alone.
     pub fin_idle_timeout: u16,
-    /// Seconds.
+    /// Hard timeout after a FIN or RST, in seconds; 0 leaves the timeout alone.
     pub fin_hard_timeout: u16,
-    /// At most so many learned flows; 0 is no limit.
+    /// Most learned flows; 0 is no limit.
     pub limit: u32,
     /// `result_dst=`: a bit set to 1 when a flow was learned or there.
     pub result_dst: Option<Subfield>,
-    /// What the learned flow matches and does.
+    /// Specifications of the learned flow's match and actions.
     pub specs: Vec<LearnSpec>,
 }
 
@@ -397,7 +397,7 @@ pub enum LearnSource {
     /// A field of the packet.
     Field(Subfield),
     /// A constant, right-aligned. As in OVS it is kept in whole bytes; bits beyond
-    /// [`LearnSpec::bits`] do not count, but are told.
+    /// [`LearnSpec::bits`] have no effect, but dumps show them.
     Value(FieldValue),
 }
 
@@ -447,7 +447,7 @@ pub enum MultipathAlgorithm {
 /// `multipath(...)`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Multipath {
-    /// What is hashed.
+    /// The fields that the hash covers.
     pub fields: HashFields,
     /// Mixed into the hash.
     pub basis: u16,
@@ -473,7 +473,7 @@ pub enum BundleAlgorithm {
 /// `bundle(...)`, and `bundle_load(...)` when `dst` is there.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Bundle {
-    /// What is hashed.
+    /// The fields that the hash covers.
     pub fields: HashFields,
     /// Mixed into the hash.
     pub basis: u16,
@@ -488,7 +488,7 @@ pub struct Bundle {
 /// Direction of `sample(...)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SampleDirection {
-    /// Unset.
+    /// No direction is set.
     Default,
     /// `ingress`.
     Ingress,

@@ -2,10 +2,9 @@
 //! OpenFlow errors: one name each, whatever the version.
 //!
 //! An error such as OFPBAC_BAD_TAG has a *place* in each version: OpenFlow's own type and code
-//! (OFPET_*, OFP*C_*), or, where that version of OpenFlow has none, Nicira's (0x2320) or the
-//! ONF's (0x4f4e4600) vendor error. Where there is neither, the sender is told
-//! NXBRC_UNENCODABLE_ERROR. The places are those that Open vSwitch uses, so that its tools
-//! print the error that was meant.
+//! (OFPET_*, OFP*C_*), or, where that version of OpenFlow has none, Nicira's (0x2320) or the ONF's
+//! (0x4f4e4600) vendor error. Where there is neither, the sender gets NXBRC_UNENCODABLE_ERROR. The
+//! places are those that Open vSwitch uses, so that its tools print the intended error.
 
 mod table;
 
@@ -47,7 +46,7 @@ enum Place {
     ExpNx(u16),
     /// The ONF's experimenter type inside OFPET_EXPERIMENTER.
     ExpOnf(u16),
-    /// Nowhere.
+    /// The version has no place for the error.
     Unencodable,
 }
 
@@ -74,7 +73,7 @@ impl Place {
         Some(out)
     }
 
-    /// Reads a place and tells how many bytes it took.
+    /// Reads a place and returns it with the number of bytes that it took.
     fn decode(body: &[u8]) -> Option<(Place, usize)> {
         let u16_at = |at: usize| Some(u16::from_be_bytes(body.get(at..at + 2)?.try_into().ok()?));
         let vendor = || Some(u32::from_be_bytes(body.get(4..8)?.try_into().ok()?));
@@ -126,9 +125,9 @@ impl OfError {
         }
     }
 
-    /// The start of OFPT_ERROR's body: type, code, and what a vendor error has behind them. The
-    /// bytes of the offending message follow it. An error that `version` cannot name becomes
-    /// NXBRC_UNENCODABLE_ERROR.
+    /// Returns the start of OFPT_ERROR's body: type, code, and for a vendor error the fields after
+    /// them. The bytes of the offending message follow it. An error that `version` cannot name
+    /// becomes NXBRC_UNENCODABLE_ERROR.
     pub fn encode(self, version: Version) -> Vec<u8> {
         self.place(version)
             .encode()

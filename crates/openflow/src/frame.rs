@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! From a byte stream to messages, and the first exchange on a connection; no I/O.
 //!
-//! OpenFlow frames itself: the third and fourth byte of each message are its length. The one
-//! thing that no error message can mend is a length below 8, as nothing behind it can be found
-//! again: that ends the connection ([`FrameError`]). Everything else is
-//! [`crate::message::Message::decode`]'s.
+//! OpenFlow frames itself: the third and fourth byte of each message are its length. A length below
+//! 8 is the only mistake that ends the connection ([`FrameError`]): the start of the next message
+//! cannot be found, so no error message helps. [`crate::message::Message::decode`] handles all
+//! other mistakes.
 
 use crate::message::{Body, ErrorCode, ErrorMessage, Hello, Message, Protocol, Versions};
 use crate::{OfError, Version};
@@ -18,7 +18,7 @@ pub const HEADER_SIZE: usize = 8;
     "received too-short OpenFlow message: its header says {length} bytes, at least 8 are needed; closing connection"
 )]
 pub struct FrameError {
-    /// The length that the header told.
+    /// The length from the header, in bytes.
     pub length: u16,
 }
 
@@ -97,7 +97,7 @@ pub fn split(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// What became of the first message from the peer.
+/// Result of the first message from the peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Negotiation {
     /// Both speak this version; go on with it.

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //! OpenFlow messages as values that know no version.
 //!
-//! A [`Message`] says *what* is meant; the codec knows how OpenFlow 1.0, 1.1, ..., 1.5, the
-//! Nicira extensions (NXT, NXST) and the ONF extensions (ONFT) write it. Whoever holds a
-//! message need not ask for its version, with few exceptions that are fields of their own
-//! (such as [`flow::FlowStatsRequest::nicira`]: a reply takes the form of its request).
+//! A [`Message`] holds the meaning; the codec writes it as OpenFlow 1.0, 1.1, ..., 1.5, the Nicira
+//! extensions (NXT, NXST) or the ONF extensions (ONFT). Code that handles a message need not check
+//! its version. The few exceptions are fields of their own, such as
+//! [`flow::FlowStatsRequest::nicira`]: a reply takes the form of its request.
 //!
 //! Invariants:
 //! - [`Message::decode`] is total: any bytes give a message or a [`DecodeError`] that holds
 //!   the OFPT_ERROR to send back; nothing here ends a connection (framing errors do, see
 //!   [`crate::frame`]).
-//! - What decodes has been checked as far as a switch without state can check it; whether a
-//!   table, port, group or meter exists is for the receiver.
-//! - Encoding fails only for what the version cannot say ([`EncodeError`]).
+//! - A decoded message has passed every check that a switch without state can make; the receiver
+//!   checks whether a table, port, group or meter exists.
+//! - Encoding fails only for a message that the version cannot express ([`EncodeError`]).
 //!
-//! Errs on the side of refusing: unknown flags, property types and reserved values that the
-//! specification tells switches to refuse are refused with the specified error.
+//! The decoder errs on the side of refusing: it refuses unknown flags, property types and reserved
+//! values with the specified error where the specification requires a switch to refuse them.
 
 pub mod async_config;
 pub mod bundle;
@@ -55,7 +55,7 @@ pub use crate::Version;
 pub struct Message {
     /// Transaction id; replies carry that of their request, asynchronous messages 0.
     pub xid: u32,
-    /// What it says.
+    /// The content, by kind of message.
     pub body: Body,
 }
 
@@ -71,7 +71,7 @@ impl Message {
     }
 }
 
-/// What a message says. Large parts are boxed.
+/// The content of a message, by kind. Large parts are boxed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Body {
     /// OFPT_HELLO.
@@ -148,8 +148,8 @@ pub enum Body {
     BundleAdd(Box<BundleAdd>),
     /// OFPT_STATS_REQUEST, OFPT_MULTIPART_REQUEST.
     MultipartRequest(MultipartRequest),
-    /// OFPT_STATS_REPLY, OFPT_MULTIPART_REPLY. What does not fit one message is encoded as
-    /// several.
+    /// OFPT_STATS_REPLY, OFPT_MULTIPART_REPLY. A reply that is too long for one message is encoded
+    /// as several.
     MultipartReply {
         /// Further parts of the same reply follow (OFPMPF_REPLY_MORE).
         more: bool,

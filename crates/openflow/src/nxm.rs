@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Matches on the wire: NXM and OXM lists, and the fixed structures of OpenFlow 1.0 and 1.1.
 //!
-//! | form | who uses it | here |
+//! | form | used by | here |
 //! |---|---|---|
 //! | `ofp10_match`, 40 bytes | OpenFlow 1.0 | [`decode_of10`], [`encode_of10`] |
-//! | nx_match: list of NXM/OXM TLVs, length told elsewhere, padded to 8 | Nicira messages of OpenFlow 1.0 | [`decode_nx_match`], [`encode_nx_match`] |
+//! | nx_match: list of NXM/OXM TLVs, length in another field, padded to 8 | Nicira messages of OpenFlow 1.0 | [`decode_nx_match`], [`encode_nx_match`] |
 //! | `ofp11_match`, type 0, 88 bytes | OpenFlow 1.1 | [`decode_match`], [`encode_match`] |
 //! | `ofp_match`, type 1, OXM TLVs, padded to 8 | OpenFlow 1.2 and later | [`decode_match`], [`encode_match`] |
 //!
 //! A TLV has a 32-bit header (class, field, has-mask, length; OpenFlow 1.5.1 section 7.2.3.2),
 //! a 32-bit experimenter id when the class is 0xffff, a value, and a mask when has-mask is set.
 //!
-//! What is checked, in this order, and its error: the TLV is all there (OFPBMC_BAD_LEN), no value
-//! bit is outside the mask (OFPBMC_BAD_WILDCARDS), a field with this number and length is known
-//! (OFPBMC_BAD_FIELD), the field may have that mask
-//! (OFPBMC_BAD_MASK), the value is one of the field's (OFPBMC_BAD_VALUE), the prerequisites
-//! came before it (OFPBMC_BAD_PREREQ) and the field did not (OFPBMC_DUP_FIELD).
+//! The checks, in this order, and their errors: the TLV is all there (OFPBMC_BAD_LEN), no value bit
+//! is outside the mask (OFPBMC_BAD_WILDCARDS), a field with this number and length is known
+//! (OFPBMC_BAD_FIELD), the field may have that mask (OFPBMC_BAD_MASK), the value is one of the
+//! field's (OFPBMC_BAD_VALUE), the prerequisites came before it (OFPBMC_BAD_PREREQ) and the field
+//! did not (OFPBMC_DUP_FIELD).
 //!
 //! Fields that [`flow::Field`] does not have (tunnels, conntrack) are unknown here.
 
@@ -69,8 +69,8 @@ pub fn decode_match(
     }
 }
 
-/// Appends the `ofp_match` of `version` with its padding. What the fixed structures of OpenFlow
-/// 1.0 and 1.1 cannot say is left out (see [`fits_of10`]); OXM says everything.
+/// Appends the `ofp_match` of `version` with its padding. Fields that the fixed structures of
+/// OpenFlow 1.0 and 1.1 lack are left out (see [`fits_of10`]); OXM expresses every match.
 pub fn encode_match(version: Version, matching: &Match, out: &mut Vec<u8>) {
     match version {
         Version::V10 => out.extend_from_slice(&encode_of10(matching)),

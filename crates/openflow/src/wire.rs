@@ -4,7 +4,7 @@
 use crate::{OfError, PortNo, Version};
 use std::time::Duration;
 
-/// What decoders give.
+/// Result of a decoder.
 pub(crate) type Result<T> = std::result::Result<T, OfError>;
 
 /// Takes integers and slices off the front of a byte slice; when there are too few bytes, it
@@ -26,7 +26,7 @@ impl<'a> Reader<'a> {
         Reader::new(bytes, OfError::OFPBRC_BAD_LEN)
     }
 
-    /// What is left, without taking it.
+    /// Returns the remaining bytes without taking them.
     pub(crate) fn peek(&self) -> &'a [u8] {
         self.rest
     }
@@ -90,8 +90,8 @@ impl<'a> Reader<'a> {
         Ok(Reader { rest: self.bytes(n)?, short: self.short })
     }
 
-    /// A record of `len` bytes of which `read` have been read (its own length field told
-    /// `len`); `min` is the least length that is valid.
+    /// Takes a record of `len` bytes (the value of its own length field), of which `read` have been
+    /// read; `min` is the least valid length.
     pub(crate) fn record(&mut self, len: u16, read: usize, min: usize) -> Result<Reader<'a>> {
         let len = usize::from(len);
         if len < min || len < read {

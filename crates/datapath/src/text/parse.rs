@@ -14,7 +14,7 @@ pub const MAX_DEPTH: usize = 16;
 pub struct ParseError {
     /// Where in the text, in bytes from its start.
     pub at: usize,
-    /// What is wrong there.
+    /// Description of the error at that place.
     pub problem: String,
 }
 
@@ -502,7 +502,7 @@ impl<'a> Parser<'a> {
                 "dst" => dst = self.ipv4(item)?,
                 "tos" => tos = self.byte(item)?,
                 "ttl" => ttl = self.byte(item)?,
-                // What a key has and an action cannot change; OVS takes and ignores them.
+                // Fields of a key that an action cannot change; OVS accepts and ignores them.
                 "proto" | "frag" => {}
                 _ => return self.unknown(item, "ipv4"),
             }

@@ -21,7 +21,7 @@ const METER_MAX: u32 = 0xffff_0000;
 /// VLAN headers that a packet can be known to have.
 const VLANS: usize = flow::VLANS;
 
-/// What actions are checked against besides the match.
+/// The facts, other than the match, that actions are checked against.
 #[derive(Clone, Copy, Debug)]
 pub struct CheckContext {
     /// Version that they came in.
@@ -47,7 +47,7 @@ pub fn check(actions: &[Action], matching: &Match, context: &CheckContext) -> Re
     verify::list(actions, context.version, true).map_err(|p| p.error())?;
     let mut walk = Walk::new(matching, context);
     walk.list(actions)?;
-    // What else is wrong is told first, as by OVS.
+    // As in OVS, this error is reported only when no other error is found.
     if walk.inconsistent { Err(OfError::OFPBAC_MATCH_INCONSISTENT) } else { Ok(()) }
 }
 
@@ -93,7 +93,7 @@ impl<'a> Walk<'a> {
         let vlans =
             matching.key().vlans.iter().take_while(|vlan| vlan.tci.get() & VLAN_CFI != 0).count();
         let mut packet = *matching;
-        // What has no Ethernet header has the type that its packet type says.
+        // In a packet without Ethernet header, the packet type gives the Ethernet type.
         let packet_type = matching.key().packet_type.get();
         if packet_type != 0 {
             let is_ethertype = packet_type >> 16 == NAMESPACE_ETHERTYPE;
@@ -221,7 +221,7 @@ impl<'a> Walk<'a> {
                 mpls_ethertype(*ethertype)?;
                 self.needs(Prerequisite::Ethernet);
                 self.has_type(*ethertype);
-                // What is behind an MPLS header is not known any more.
+                // The header after an MPLS header is no longer known.
                 self.packet.clear(Field::IpProto);
                 Ok(())
             }
@@ -297,7 +297,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// What is learned must be a match with its prerequisites, in the order given.
+    /// A learned match must have its prerequisites, in the order given.
     fn learn(&self, learn: &Learn) -> Result<(), OfError> {
         let mut learned = Match::ANY;
         for spec in &learn.specs {

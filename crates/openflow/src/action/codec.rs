@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Actions and instructions from bytes and to bytes, in every version.
 //!
-//! - What follows the match in a flow mod, and flow statistics: [`decode_instructions`],
-//!   [`encode_instructions`]; in OpenFlow 1.0 too, where they are actions.
-//! - Packet-outs and buckets: [`decode_actions`] (or [`decode_action_set`]), [`encode_actions`].
+//! - For the part of a flow mod after the match, and for flow statistics: [`decode_instructions`],
+//!   [`encode_instructions`]. The same functions serve OpenFlow 1.0, which has actions there.
+//! - For packet-outs and buckets: [`decode_actions`] (or [`decode_action_set`]),
+//!   [`encode_actions`].
 //!
-//! What was decoded is well-formed; whether it fits a match is [`super::check`]'s to say.
+//! Decoded actions are well-formed; [`super::check`] decides whether they fit a match.
 
 pub use super::decode::{MAX_CLONE_DEPTH, decode_actions};
 pub use super::encode::{Encoder, encode_actions};

@@ -11,8 +11,8 @@ use crate::wire::Reader;
 use crate::{OfError, PortNo, Version};
 use flow::{Field, FieldValue, Subfield};
 
-/// How deep `clone(...)` may nest. Deeper ones are refused with OFPBAC_TOO_MANY: whoever walks
-/// actions may recurse.
+/// Most levels of nested `clone(...)`. Deeper ones are refused with OFPBAC_TOO_MANY, so that code
+/// which walks actions may recurse.
 pub const MAX_CLONE_DEPTH: usize = 32;
 
 /// OFPAT_VENDOR, OFPAT_EXPERIMENTER.
@@ -21,13 +21,12 @@ const VENDOR: u16 = 0xffff;
 const ETHERTYPE_VLANS: [u16; 2] = [0x8100, 0x88a8];
 const ETHERTYPE_MPLS: [u16; 2] = [0x8847, 0x8848];
 
-/// Reads a list of actions to its end, as packet-outs, group buckets and OpenFlow 1.0's flow
-/// mods (see `decode_instructions`) have it. What is instructions in OpenFlow 1.1+ is
-/// refused.
+/// Reads a list of actions to its end, as in packet-outs, group buckets and OpenFlow 1.0's flow
+/// mods (see `decode_instructions`). Actions that are instructions in OpenFlow 1.1+ are refused.
 ///
 /// # Errors
-/// OFPBRC_BAD_LEN when the length is no multiple of 8; OFPBAC_* for a bad action;
-/// OFPBIC_UNSUP_INST for an instruction; NXBAC_BAD_CONJUNCTION for conjunction beside others.
+/// OFPBRC_BAD_LEN when the length is no multiple of 8; OFPBAC_* for a bad action; OFPBIC_UNSUP_INST
+/// for an instruction; NXBAC_BAD_CONJUNCTION for conjunction together with other actions.
 pub fn decode_actions(bytes: &[u8], version: Version) -> Result<Vec<Action>, OfError> {
     let actions = decode_list(version, bytes)?;
     verify::apply_only(&actions, version)?;
@@ -79,7 +78,7 @@ pub(super) fn decode_nested(
     Ok(out)
 }
 
-/// What an action is, by its header.
+/// Kind of an action, by its header.
 enum Kind {
     Standard(u16),
     Nicira(u16),
@@ -148,7 +147,7 @@ impl Codec {
                 r.skip(6)?;
                 Ok(Action::Enqueue { port, queue: r.u32()? })
             }
-            // OpenFlow 1.0 has strip_vlan before the addresses, and no ECN behind the ToS.
+            // OpenFlow 1.0 has strip_vlan before the addresses, and no ECN after the ToS.
             3 if v10 => exact(r, 4).map(|()| Action::PopVlan { spelled: PopSpelling::StripVlan }),
             4..=10 if v10 => self.legacy_set(ty - 1, r),
             1..=10 => self.legacy_set(ty, r),

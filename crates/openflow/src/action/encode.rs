@@ -2,11 +2,12 @@
 //! From actions to bytes.
 //!
 //! Every action has a form in every version: OpenFlow's own where the version has one, else
-//! Nicira's, else a set-field or register load of the same effect. What a version cannot say in
-//! any way (clear_actions and write_actions in OpenFlow 1.0, meters before 1.3) is left out.
+//! Nicira's, else a set-field or register load of the same effect. An action that a version cannot
+//! express in any way (clear_actions and write_actions in OpenFlow 1.0, meters before 1.3) is left
+//! out.
 //!
 //! Lengths of single actions are 16 bits. A list that outgrows them outgrows an OpenFlow message
-//! too, which is whose encoder refuses it.
+//! too, and the encoder of the message refuses it.
 
 use super::nicira as nx;
 use super::{Action, Controller, PopSpelling, SetSpelling, learn, loads};
@@ -213,7 +214,7 @@ impl Encoder {
             }
             Action::PushMpls { ethertype } => {
                 self.either(nx::PUSH_MPLS, 19, &ethertype.to_be_bytes(), out);
-                // What is behind the labels is not known any more.
+                // The header after the labels is no longer known.
                 self.ip_proto = 0;
             }
             Action::PopMpls { ethertype } => {
@@ -249,7 +250,7 @@ impl Encoder {
             Action::Clone(nested) => {
                 let start = open_nx(nx::CLONE, out);
                 out.put_zeros(6);
-                // What the clone does to its copy is not known outside.
+                // Changes that the clone makes to its copy are not visible outside.
                 let mut inner = *self;
                 encode_list(nested, &mut inner, out);
                 close(start, out);

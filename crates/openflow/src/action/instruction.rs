@@ -26,8 +26,8 @@ const METER_MAX: u32 = 0xffff_0000;
 /// # Errors
 /// OFPBIC_BAD_LEN for lengths that are no multiple of 8 or not the instruction's;
 /// OFPBIC_UNKNOWN_INST, OFPBIC_BAD_EXPERIMENTER, OFPBIC_DUP_INST; OFPMMFC_INVALID_METER;
-/// OFPBAC_BAD_TYPE for what an action set cannot hold; OFPBAC_UNSUPPORTED_ORDER for a second
-/// write_metadata, or actions behind one; those of [`super::decode::decode_actions`].
+/// OFPBAC_BAD_TYPE for an action that an action set cannot hold; OFPBAC_UNSUPPORTED_ORDER for a
+/// second write_metadata, or actions after one; those of [`super::decode::decode_actions`].
 pub fn decode_instructions(bytes: &[u8], version: Version) -> Result<Vec<Action>, OfError> {
     if version == Version::V10 {
         let actions = decode_list(version, bytes)?;

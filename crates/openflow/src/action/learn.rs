@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! NXAST_LEARN and NXAST_LEARN2.
 //!
-//! Behind a fixed part follows a list of specifications, each with a 16-bit head: bit 13 tells
-//! an immediate value from a field as source, bits 11 and 12 the target (0 match, 1 load, 2
+//! A list of specifications follows a fixed part. Each has a 16-bit head: bit 13 distinguishes an
+//! immediate value from a field as source, bits 11 and 12 hold the target (0 match, 1 load, 2
 //! output), bits 0 to 9 the width. A zero head, or the end, ends the list.
 
 use super::decode::{low_bits, old_header, subfield, writable};
@@ -103,8 +103,8 @@ fn value_len(bits: u16) -> usize {
     2 * usize::from(bits.div_ceil(16))
 }
 
-/// Part of a field, which it may be beyond: that is told behind what else is wrong with the
-/// specifications before it, as by Open vSwitch.
+/// Reads a part of a field; the part may exceed the field. As in Open vSwitch, that error is
+/// reported after other errors of the earlier specifications.
 fn part(bits: u16, r: &mut Reader) -> Result<Subfield, OfError> {
     let field = old_header(r)?;
     let start = r.u16()?;

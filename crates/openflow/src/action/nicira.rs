@@ -72,7 +72,7 @@ pub(super) fn is_known(version: Version, subtype: u16) -> bool {
     }
 }
 
-/// Length of a subtype's body behind the 10 bytes of header: `Ok` exactly, `Err` at least.
+/// Length of a subtype's body after the 10 bytes of header: `Ok` exactly, `Err` at least.
 fn body_len(subtype: u16) -> Result<usize, usize> {
     match subtype {
         REG_LOAD | SAMPLE | STACK_PUSH | STACK_POP => Ok(14),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Actions back and forth, bad bytes, and the consistency check. What Open vSwitch says of the
-//! same bytes is in `tests/vectors.rs`.
+//! Actions back and forth, bad bytes, and the consistency check. Open vSwitch's answers to the same
+//! bytes are in `tests/vectors.rs`.
 
 use super::codec::*;
 use super::*;
@@ -35,7 +35,7 @@ fn part(writable: bool) -> impl Strategy<Value = Subfield> {
 }
 
 fn load() -> impl Strategy<Value = Action> {
-    // What set-field may not write OpenFlow 1.5 has nothing for.
+    // OpenFlow 1.5 has no action for a write that set-field may not do.
     let may = |dst: &Subfield| !matches!(dst.field, Field::VlanVid | Field::InPortOxm);
     (part(true).prop_filter("no set-field", may), any::<u128>()).prop_map(|(dst, value)| {
         let mask = crate::nxm::ones(dst.bits) << dst.start;
@@ -139,7 +139,7 @@ fn action() -> impl Strategy<Value = Action> {
     })
 }
 
-/// What changes its form in some version.
+/// Actions whose form differs in some version.
 fn legacy() -> impl Strategy<Value = Action> {
     prop_oneof![
         load(),
@@ -564,7 +564,7 @@ fn ten_bits_of_what_is_learned_say_how_wide_it_is() {
 #[test]
 fn what_is_not_zero_is_told_before_parts_of_fields() {
     let decode = |rest: &str| decode_actions(&nicira(rest), Version::V13).map(|list| list.len());
-    // output_reg: no such field, and bytes behind it.
+    // output_reg: no such field, and nonzero bytes after it.
     assert_eq!(decode("000f001f80010e370000000000000000"), Err(OfError::OFPBAC_BAD_SET_TYPE));
     assert_eq!(decode("000f001f80010e370000000000780000"), Err(OfError::OFPBAC_BAD_ARGUMENT));
     // push, and check_pkt_larger: bits that a register has not.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the switch must know about each kind of action, apart from how it is written and run.
+//! The properties of each kind of action that the switch needs, apart from codec and execution.
 //!
 //! [`Action::traits`] is the one table: a new action does not compile until it has a row.
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which actions and instructions may stand beside each other, and in which order.
+//! Rules for which actions and instructions may stand in one list, and in which order.
 
 use super::Action;
 use crate::{OfError, Version};
@@ -37,7 +37,7 @@ impl Instruction {
     }
 }
 
-/// What is wrong with a list, for texts.
+/// An error of a list, for texts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Problem {
     NotAllowed(Instruction),

@@ -7,7 +7,7 @@ use super::{OfError, VERSIONS};
 
 macro_rules! errors {
     ($($name:ident: $places:expr;)*) => {
-        /// What each error is called and where it is, in the order of [`OfError::index`].
+        /// Name and places of each error, in the order of [`OfError::index`].
         pub(super) static ROWS: &[(OfError, [Place; VERSIONS])] = &[
             $((OfError::$name, $places)),*
         ];

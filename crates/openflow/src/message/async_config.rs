@@ -33,7 +33,8 @@ impl AsyncKind {
     ];
 }
 
-/// For each kind of message and each role, the reasons told, as a bitmap (bit N: reason N).
+/// For each kind of message and each role, the reasons that are reported, as a bitmap (bit N:
+/// reason N).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AsyncConfig {
     /// As primary or equal, indexed by [`AsyncKind`].
@@ -43,9 +44,9 @@ pub struct AsyncConfig {
 }
 
 impl AsyncConfig {
-    /// What OVS starts with: a primary gets packets (but for invalid TTL), port status and
-    /// removed flows; a secondary gets port status only. Packets that no flow matched go to
-    /// nobody from OpenFlow 1.3 on.
+    /// The initial configuration of OVS: a primary gets packets (except those with an invalid TTL),
+    /// port status and removed flows; a secondary gets port status only. From OpenFlow 1.3 on, no
+    /// controller gets packets that no flow matched.
     pub fn initial(version: super::Version) -> AsyncConfig {
         let modern = version >= super::Version::V14;
         let mut packet_in = 0b11 | 1 << PacketInReason::ExplicitMiss as u32;
@@ -62,7 +63,7 @@ impl AsyncConfig {
         }
     }
 
-    /// The reasons of `kind` told to a controller of this role.
+    /// The reasons of `kind` that are reported to a controller of this role.
     pub fn reasons(&self, kind: AsyncKind, role: Role) -> u32 {
         match role {
             Role::Secondary => self.secondary[kind as usize],
@@ -75,9 +76,9 @@ impl AsyncConfig {
         reason < 32 && self.reasons(kind, role) & (1 << reason) != 0
     }
 
-    /// True when a controller of this role and version gets packets for `reason`. Versions that
-    /// do not tell action sets, groups and packet-outs apart from actions do not select them
-    /// apart either.
+    /// True when a controller of this role and version gets packets for `reason`. Versions that do
+    /// not distinguish action sets, groups and packet-outs from actions do not select them
+    /// separately either.
     pub fn wants_packet_in(
         &self,
         reason: PacketInReason,
@@ -111,7 +112,7 @@ pub struct AsyncChange {
     pub kind: AsyncKind,
     /// For the role primary or equal, rather than secondary.
     pub primary: bool,
-    /// The reasons told from now on.
+    /// The reasons that are reported from now on, as a bitmap (bit N: reason N).
     pub reasons: u32,
 }
 

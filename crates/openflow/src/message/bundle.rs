@@ -14,7 +14,7 @@ bitflags::bitflags! {
     }
 }
 
-/// What OFPT_BUNDLE_CONTROL says (OFPBCT_*).
+/// Type of an OFPT_BUNDLE_CONTROL message (OFPBCT_*).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub enum BundleControlKind {
@@ -41,9 +41,9 @@ pub enum BundleControlKind {
 pub struct BundleControl {
     /// The controller's number for the bundle.
     pub bundle_id: u32,
-    /// What to do, or what was done.
+    /// The requested step, or in a reply the step that was done.
     pub kind: BundleControlKind,
-    /// How.
+    /// How the bundle is committed (OFPBF_*).
     pub flags: BundleFlags,
 }
 

@@ -36,7 +36,7 @@ use crate::error::{NX_VENDOR, ONF_VENDOR};
 use crate::wire::{Put, Reader, Result};
 use header::{Encoded, Later, begin, begin_later, finish, nxt, ofpt, onft};
 
-/// What a connection has agreed on, as far as it changes how messages are written.
+/// The properties of a connection that change how messages are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Protocol {
     /// OpenFlow's version.
@@ -62,7 +62,7 @@ impl Protocol {
     }
 }
 
-/// Why bytes are no message, with what the sender is to be told.
+/// The reason why bytes are not a message, with the error to send to the sender.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} (xid 0x{xid:08x}): {error}")]
 pub struct DecodeError {
@@ -92,9 +92,9 @@ pub enum EncodeError {
     /// The version has no such message, or no way to say this part of it.
     #[error("{version} cannot express {what}")]
     Unsupported {
-        /// What cannot be said.
+        /// The part that the version cannot express.
         what: &'static str,
-        /// In which version.
+        /// The version that lacks it.
         version: Version,
     },
     /// One indivisible part is larger than a message (65,535 bytes) can be.
@@ -144,7 +144,7 @@ impl Message {
         Ok(out)
     }
 
-    /// As [`Message::encode`], behind what is in `out`; after an error `out` is as it was.
+    /// As [`Message::encode`], but appends to `out`; after an error `out` is unchanged.
     pub fn encode_to(
         &self,
         protocol: &Protocol,
@@ -159,7 +159,7 @@ impl Message {
     }
 }
 
-/// Lengths that a body can have: so many bytes, and then any multiple of a unit (0: none).
+/// Lengths that a body can have: this many bytes, and then any multiple of a unit (0: none).
 type Shape = (usize, usize);
 
 fn checked<'a>(r: Reader<'a>, shape: Shape) -> Result<Reader<'a>> {
@@ -176,7 +176,7 @@ fn decode_body(bytes: &[u8], xid: u32, p: &Protocol, what: &mut String) -> Resul
     if usize::from(length) != bytes.len() {
         return Err(OfError::OFPBRC_BAD_LEN);
     }
-    // What every version has, known or not.
+    // The messages that every version has, known or not.
     match ty {
         ofpt::HELLO => {
             *what = "OFPT_HELLO".into();

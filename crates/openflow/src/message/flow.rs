@@ -28,8 +28,8 @@ bitflags::bitflags! {
     pub struct FlowFlags: u16 {
         /// Send OFPT_FLOW_REMOVED when the flow goes.
         const SEND_FLOW_REM = 1 << 0;
-        /// Refuse to add a flow that overlaps another of the same priority. It asks something of
-        /// the message, but stays with the flow too, and is told in its description (1.3+).
+        /// Refuse to add a flow that overlaps another of the same priority. The flag is a request
+        /// to the switch, but it stays with the flow and is part of the flow's description (1.3+).
         const CHECK_OVERLAP = 1 << 1;
         /// Reset counters (1.2+). Stays with the flow as [`FlowFlags::CHECK_OVERLAP`] does.
         const RESET_COUNTS = 1 << 2;
@@ -65,7 +65,7 @@ pub const NO_BUFFER: u32 = 0xffff_ffff;
 /// OFPT_FLOW_MOD, NXT_FLOW_MOD.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FlowMod {
-    /// What to do.
+    /// The change to make: add, modify or delete.
     pub command: FlowModCommand,
     /// Which packets, or which flows.
     pub matching: Match,
@@ -95,7 +95,7 @@ pub struct FlowMod {
     pub out_port: PortNo,
     /// Delete only flows that use this group; [`GROUP_ANY`] restricts nothing.
     pub out_group: u32,
-    /// Flags.
+    /// Flags of the flow and of this request (OFPFF_*).
     pub flags: FlowFlags,
     /// Actions and instructions.
     pub actions: Actions,
@@ -137,9 +137,9 @@ pub enum FlowRemovedReason {
     Delete = 2,
     /// Its group was removed.
     GroupDelete = 3,
-    /// Its meter was removed (1.4+; earlier told as Delete).
+    /// Its meter was removed (1.4+; earlier versions report Delete).
     MeterDelete = 4,
-    /// Evicted for another flow (1.4+; earlier told as Delete).
+    /// Evicted for another flow (1.4+; earlier versions report Delete).
     Eviction = 5,
 }
 
@@ -158,9 +158,9 @@ pub struct FlowRemoved {
     pub table_id: Option<u8>,
     /// How long it was there.
     pub duration: Duration,
-    /// Seconds.
+    /// Idle timeout in seconds; 0 is none.
     pub idle_timeout: u16,
-    /// Seconds.
+    /// Hard timeout in seconds; 0 is none.
     pub hard_timeout: u16,
     /// Packets, `u64::MAX` when unknown.
     pub packet_count: u64,
@@ -243,7 +243,7 @@ pub struct AggregateStats {
     pub packet_count: u64,
     /// Bytes, `u64::MAX` when unknown.
     pub byte_count: u64,
-    /// Flows.
+    /// Number of flows.
     pub flow_count: u32,
 }
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Groups.
+//! Messages about groups and their buckets.
 
 use crate::PortNo;
 use crate::action::Actions;
 use flow::{Field, FieldValue};
 use std::time::Duration;
 
-/// What a group does with its buckets (OFPGT_*).
+/// How a group uses its buckets (OFPGT_*).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum GroupKind {
@@ -43,7 +43,7 @@ pub mod bucket {
     pub const MAX: u32 = 0xffff_ff00;
     /// Before all buckets (insert), the first (remove).
     pub const FIRST: u32 = 0xffff_fffd;
-    /// Behind all buckets (insert), the last (remove).
+    /// For an insertion: after all buckets. For a removal: the last bucket.
     pub const LAST: u32 = 0xffff_fffe;
     /// All buckets (remove).
     pub const ALL: u32 = 0xffff_ffff;
@@ -60,7 +60,7 @@ pub struct Bucket {
     pub watch_port: PortNo,
     /// Live while this group is; [`super::GROUP_ANY`] for none.
     pub watch_group: u32,
-    /// What it does.
+    /// The actions that the bucket runs.
     pub actions: Actions,
 }
 
@@ -91,15 +91,15 @@ pub struct GroupProperties {
 /// OFPT_GROUP_MOD.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GroupMod {
-    /// What to do.
+    /// The change to make.
     pub command: GroupCommand,
-    /// What the group does with buckets.
+    /// How the group uses its buckets.
     pub kind: GroupKind,
     /// The group.
     pub group_id: u32,
     /// For insert and remove: see [`bucket`]; [`bucket::ALL`] otherwise.
     pub command_bucket_id: u32,
-    /// Buckets.
+    /// The buckets, in the order of the message.
     pub buckets: Vec<Bucket>,
     /// How to choose.
     pub properties: GroupProperties,
@@ -110,9 +110,9 @@ pub struct GroupMod {
 pub struct GroupDesc {
     /// The group.
     pub group_id: u32,
-    /// What it does with buckets.
+    /// How the group uses its buckets.
     pub kind: GroupKind,
-    /// Buckets.
+    /// The buckets, in the order of the message.
     pub buckets: Vec<Bucket>,
     /// How it chooses.
     pub properties: GroupProperties,
@@ -135,7 +135,7 @@ pub struct GroupStats {
     pub buckets: Vec<(u64, u64)>,
 }
 
-/// What groups can do (OFPMP_GROUP_FEATURES). Arrays are indexed by [`GroupKind`].
+/// Capabilities of groups (OFPMP_GROUP_FEATURES). Arrays are indexed by [`GroupKind`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupFeatures {
     /// Bit N: [`GroupKind`] N.

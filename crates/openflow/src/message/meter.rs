@@ -42,14 +42,14 @@ pub enum MeterCommand {
     Delete = 2,
 }
 
-/// What a band does (OFPMBT_*).
+/// Effect of a band on packets above its rate (OFPMBT_*).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MeterBandKind {
-    /// Drop.
+    /// Drop the packet.
     Drop,
-    /// Raise the drop precedence in DSCP by so many levels.
+    /// Raise the drop precedence in DSCP.
     DscpRemark {
-        /// Levels.
+        /// Number of levels to raise the drop precedence by.
         prec_level: u8,
     },
 }
@@ -57,7 +57,7 @@ pub enum MeterBandKind {
 /// A band of a meter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MeterBand {
-    /// What it does.
+    /// Effect of the band on packets above its rate.
     pub kind: MeterBandKind,
     /// Above this rate (unit by the meter's flags).
     pub rate: u32,
@@ -70,16 +70,16 @@ pub struct MeterBand {
 pub struct MeterConfig {
     /// The meter.
     pub meter_id: u32,
-    /// Flags.
+    /// Unit of the rates and further settings (OFPMF_*).
     pub flags: MeterFlags,
-    /// Bands.
+    /// The bands, in the order of the message.
     pub bands: Vec<MeterBand>,
 }
 
 /// OFPT_METER_MOD.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MeterMod {
-    /// What to do.
+    /// The change to make: add, modify or delete.
     pub command: MeterCommand,
     /// The meter.
     pub meter: MeterConfig,
@@ -102,7 +102,7 @@ pub struct MeterStats {
     pub bands: Vec<(u64, u64)>,
 }
 
-/// What meters can do (OFPMP_METER_FEATURES).
+/// Capabilities of meters (OFPMP_METER_FEATURES).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MeterFeatures {
     /// Most meters.

@@ -6,7 +6,8 @@ use crate::action::Actions;
 use flow::Match;
 
 bitflags::bitflags! {
-    /// What a flow monitor tells, numbered as in Nicira's NXFMF_* and OpenFlow 1.4's OFPFMF_*.
+    /// The events that a flow monitor reports, numbered as in Nicira's NXFMF_* and OpenFlow 1.4's
+    /// OFPFMF_*.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct MonitorFlags: u16 {
         /// The flows that are there at the start.
@@ -19,10 +20,9 @@ bitflags::bitflags! {
         const MODIFY = 1 << 3;
         /// Include actions (1.4: instructions).
         const ACTIONS = 1 << 4;
-        /// Tell in full also what this controller did itself, rather than by its transaction
-        /// id only.
+        /// Report this controller's own changes in full, rather than by transaction id only.
         const OWN = 1 << 5;
-        /// 1.4+: tell only what this controller did itself.
+        /// 1.4+: report this controller's own changes only.
         const ONLY_OWN = 1 << 6;
     }
 }
@@ -45,9 +45,9 @@ pub enum MonitorCommand {
 pub struct FlowMonitorRequest {
     /// The controller's number for it.
     pub id: u32,
-    /// What to do (always Add in Nicira's form).
+    /// The change to the monitor (always Add in Nicira's form).
     pub command: MonitorCommand,
-    /// What to tell.
+    /// The events to report.
     pub flags: MonitorFlags,
     /// Flows that output there; [`PortNo::NONE`] restricts nothing.
     pub out_port: PortNo,
@@ -59,7 +59,7 @@ pub struct FlowMonitorRequest {
     pub matching: Match,
 }
 
-/// What happened to a flow (NXFME_*, OFPFME_*).
+/// Kind of change to a flow (NXFME_*, OFPFME_*).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlowUpdateEvent {
     /// It was there when the monitor started.
@@ -75,23 +75,23 @@ pub enum FlowUpdateEvent {
 /// One event of a flow monitor.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FlowUpdate {
-    /// What happened to a flow.
+    /// A change to a flow, in full.
     Full(Box<FlowUpdateFull>),
     /// This controller's own change, by transaction id.
     Abbrev {
         /// Of the flow mod.
         xid: u32,
     },
-    /// The switch stopped telling, because the controller does not keep up (1.4+).
+    /// The switch paused its reports, because the controller does not keep up (1.4+).
     Paused,
-    /// The switch tells again, and has told what was missed (1.4+).
+    /// The switch resumes its reports, after it has reported the missed changes (1.4+).
     Resumed,
 }
 
 /// See [`FlowUpdate::Full`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct FlowUpdateFull {
-    /// What happened.
+    /// Kind of change.
     pub event: FlowUpdateEvent,
     /// Its table.
     pub table_id: u8,
@@ -99,9 +99,9 @@ pub struct FlowUpdateFull {
     pub priority: u16,
     /// Its cookie.
     pub cookie: u64,
-    /// Seconds.
+    /// Idle timeout in seconds; 0 is none.
     pub idle_timeout: u16,
-    /// Seconds.
+    /// Hard timeout in seconds; 0 is none.
     pub hard_timeout: u16,
     /// Its match.
     pub matching: Match,

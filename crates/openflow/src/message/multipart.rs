@@ -100,7 +100,7 @@ pub enum MultipartReply {
     QueueDesc(Vec<QueueConfig>),
     /// OFPMP_FLOW_MONITOR, NXST_FLOW_MONITOR.
     FlowMonitor {
-        /// What happened.
+        /// The changes to flows, in order.
         updates: Vec<FlowUpdate>,
         /// Nicira's form.
         nicira: bool,
@@ -110,11 +110,11 @@ pub enum MultipartReply {
 /// OFPMP_DESC: texts, cut to 255 bytes (serial number: 31).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SwitchDesc {
-    /// Manufacturer.
+    /// Name of the manufacturer.
     pub manufacturer: String,
-    /// Hardware.
+    /// Description of the hardware.
     pub hardware: String,
-    /// Software.
+    /// Description of the software, with its version.
     pub software: String,
     /// Serial number.
     pub serial_number: String,

@@ -29,7 +29,7 @@ pub struct TlvMap {
 /// NXT_TLV_TABLE_MOD.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlvTableMod {
-    /// What to do.
+    /// The change to the table of mappings.
     pub command: TlvTableCommand,
     /// The mappings.
     pub mappings: Vec<TlvMap>,

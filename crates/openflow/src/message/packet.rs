@@ -72,8 +72,8 @@ impl PacketInReason {
     }
 }
 
-/// What a frozen packet needs to go on, besides its metadata. Only the switch that wrote it
-/// reads it; controllers hand it back as it is.
+/// The state that a frozen packet needs to resume, in addition to its metadata. Only the switch
+/// that wrote it reads it; controllers return it unchanged.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Continuation {
     /// Which bridge it belongs to.
@@ -84,7 +84,7 @@ pub struct Continuation {
     pub mirrors: u32,
     /// It went through conntrack.
     pub conntracked: bool,
-    /// What is left to do, innermost first.
+    /// The remaining actions of each resubmit level, innermost first.
     pub frames: Vec<ContinuationFrame>,
     /// The action set, to be run at the end.
     pub action_set: Vec<Action>,
@@ -107,7 +107,7 @@ pub struct ContinuationFrame {
 /// OFPT_PACKET_IN, NXT_PACKET_IN, NXT_PACKET_IN2, and the same in NXT_RESUME.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PacketIn {
-    /// Why.
+    /// The reason for the packet-in (OFPR_*).
     pub reason: PacketInReason,
     /// The packet, or its beginning, from the Ethernet header on.
     pub data: Vec<u8>,
@@ -153,7 +153,7 @@ pub struct PacketOut {
     pub data: Vec<u8>,
     /// Metadata to start with; holds `in_port`, and in 1.5 whatever the match said.
     pub metadata: Match,
-    /// What to do with it.
+    /// The actions to run on the packet.
     pub actions: Actions,
 }
 

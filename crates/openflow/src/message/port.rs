@@ -5,7 +5,7 @@ use crate::PortNo;
 use std::time::Duration;
 
 bitflags::bitflags! {
-    /// What an administrator wants of a port (OFPPC_*).
+    /// Administrative settings of a port (OFPPC_*).
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct PortConfig: u32 {
         /// Administratively down.
@@ -24,7 +24,7 @@ bitflags::bitflags! {
         const NO_PACKET_IN = 1 << 6;
     }
 
-    /// What a port is like now (OFPPS_*).
+    /// Current state of a port (OFPPS_*).
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct PortState: u32 {
         /// No link.
@@ -68,13 +68,13 @@ bitflags::bitflags! {
         const FD_1TB = 1 << 9;
         /// Another rate (1.1+).
         const OTHER = 1 << 10;
-        /// Copper.
+        /// The medium is copper.
         const COPPER = 1 << 11;
-        /// Fiber.
+        /// The medium is fiber.
         const FIBER = 1 << 12;
-        /// Auto-negotiation.
+        /// The link uses auto-negotiation.
         const AUTONEG = 1 << 13;
-        /// Pause.
+        /// The link supports pause frames.
         const PAUSE = 1 << 14;
         /// Asymmetric pause.
         const PAUSE_ASYM = 1 << 15;
@@ -90,9 +90,9 @@ pub struct PortDesc {
     pub hw_addr: [u8; 6],
     /// Its 64-bit address, where it has one (1.4+ ethernet property does not carry it).
     pub name: String,
-    /// Wanted.
+    /// Administrative settings.
     pub config: PortConfig,
-    /// Actual.
+    /// Current state of the link.
     pub state: PortState,
     /// Current features.
     pub curr: PortFeatures,
@@ -108,7 +108,7 @@ pub struct PortDesc {
     pub max_speed: u32,
 }
 
-/// What happened to a port (OFPPR_*).
+/// Kind of change to a port (OFPPR_*).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum PortStatusReason {
@@ -123,7 +123,7 @@ pub enum PortStatusReason {
 /// OFPT_PORT_STATUS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortStatus {
-    /// What happened.
+    /// Kind of change.
     pub reason: PortStatusReason,
     /// The port as it is now (or was last).
     pub port: PortDesc,
@@ -167,11 +167,11 @@ pub struct PortStats {
     pub tx_errors: u64,
     /// Frame alignment errors.
     pub rx_frame_err: u64,
-    /// Overruns.
+    /// Packets dropped on receive because of an overrun.
     pub rx_over_err: u64,
     /// CRC errors.
     pub rx_crc_err: u64,
-    /// Collisions.
+    /// Number of collisions.
     pub collisions: u64,
     /// How long it has been there (1.3+); `None` when unknown.
     pub duration: Option<Duration>,
@@ -213,19 +213,19 @@ pub struct Rfc2819Stats {
     pub rx_sizes: [u64; 7],
     /// tx, likewise.
     pub tx_sizes: [u64; 7],
-    /// tx_multicast_packets.
+    /// Multicast packets sent (tx_multicast_packets).
     pub tx_multicast: u64,
-    /// rx_broadcast_packets.
+    /// Broadcast packets received (rx_broadcast_packets).
     pub rx_broadcast: u64,
-    /// tx_broadcast_packets.
+    /// Broadcast packets sent (tx_broadcast_packets).
     pub tx_broadcast: u64,
-    /// rx_undersized_errors.
+    /// Received packets that were too short (rx_undersized_errors).
     pub rx_undersized: u64,
-    /// rx_oversize_errors.
+    /// Received packets that were too long (rx_oversize_errors).
     pub rx_oversize: u64,
-    /// rx_fragmented_errors.
+    /// Received fragments with a bad CRC (rx_fragmented_errors).
     pub rx_fragmented: u64,
-    /// rx_jabber_errors.
+    /// Received packets that were too long and had a bad CRC (rx_jabber_errors).
     pub rx_jabber: u64,
 }
 

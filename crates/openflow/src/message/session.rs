@@ -81,8 +81,8 @@ impl fmt::Display for Versions {
 /// OFPT_HELLO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// What the sender speaks. A sender without version bitmap speaks all up to the one of
-    /// its header.
+    /// The versions that the sender supports. A sender without a version bitmap supports every
+    /// version up to that of its header.
     pub versions: Versions,
 }
 
@@ -105,19 +105,19 @@ pub enum ErrorCode {
 /// OFPT_ERROR.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ErrorMessage {
-    /// What is wrong.
+    /// The error: known by name, or as type and code.
     pub error: ErrorCode,
     /// The message that was wrong, or its beginning; for OFPET_HELLO_FAILED a text.
     pub data: Vec<u8>,
 }
 
 impl ErrorMessage {
-    /// Most bytes of a message that an error message holds beside its own headers, the longer
-    /// one of Nicira's errors (OFPET_VENDOR) included.
+    /// Most bytes of the offending message that an error message holds, given its own headers. The
+    /// limit leaves room for the longer header of Nicira's errors (OFPET_VENDOR).
     pub const MAX_DATA: usize = u16::MAX as usize - 8 - 4 - 12;
 
-    /// The error about `request`, a whole message. It is told whole, so that whoever reads the
-    /// error sees what it is about, but for the end of a very long one.
+    /// Returns the error about `request`, a whole message. The error holds the whole request, so
+    /// that its reader sees the cause; only the end of a very long request is cut.
     pub fn about(error: OfError, request: &[u8]) -> ErrorMessage {
         ErrorMessage { error: ErrorCode::Known(error), data: Self::kept(request).to_vec() }
     }
@@ -169,7 +169,7 @@ pub struct SwitchFeatures {
     pub n_tables: u8,
     /// 1.3+: which auxiliary connection this is.
     pub auxiliary_id: u8,
-    /// What it can do.
+    /// Capabilities of the switch (OFPC_*).
     pub capabilities: Capabilities,
     /// 1.0: supported actions, bit N for the action with number N.
     pub actions: u32,
@@ -182,7 +182,7 @@ impl SwitchFeatures {
     pub const ALL_OF10_ACTIONS: u32 = 0xfff;
 }
 
-/// What to do with IP fragments.
+/// Handling of IP fragments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FragmentHandling {
     /// No special handling ("normal").
@@ -190,7 +190,7 @@ pub enum FragmentHandling {
     Normal,
     /// Drop them.
     Drop,
-    /// Reassemble.
+    /// Reassemble the fragments.
     Reassemble,
     /// Nicira: match them (`nx-match`).
     NxMatch,
@@ -199,7 +199,7 @@ pub enum FragmentHandling {
 /// OFPT_SET_CONFIG and OFPT_GET_CONFIG_REPLY.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SwitchConfig {
-    /// Fragments.
+    /// Handling of IP fragments.
     pub fragments: FragmentHandling,
     /// Packets with invalid TTL go to the controller. `None`: the version has no such flag,
     /// so that it stays as it is.
@@ -249,7 +249,7 @@ pub enum RoleReason {
 pub struct RoleStatus {
     /// The new role.
     pub role: Role,
-    /// Why.
+    /// The reason for the change of role.
     pub reason: RoleReason,
     /// The primary's generation id; `u64::MAX` when unknown.
     pub generation_id: u64,

@@ -5,7 +5,7 @@ use flow::Field;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// What happens to a packet that no flow of a table matches (OFPTC11_*, up to 1.2).
+/// Handling of a packet that no flow of a table matches (OFPTC11_*, up to 1.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TableMiss {
     /// As the version has it: 1.3+ drops, earlier versions ask the controller.
@@ -15,7 +15,7 @@ pub enum TableMiss {
     Controller,
     /// To the next table.
     Continue,
-    /// Drop.
+    /// Drop the packet.
     Drop,
 }
 
@@ -35,9 +35,9 @@ bitflags::bitflags! {
 /// Thresholds of vacancy events, in percent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Vacancy {
-    /// Tell when the vacancy falls below.
+    /// Report when the vacancy falls below this value, in percent.
     pub down: u8,
-    /// Tell when it rises above.
+    /// Report when the vacancy rises above this value, in percent.
     pub up: u8,
     /// Vacancy now; 0 in requests.
     pub current: u8,
@@ -67,7 +67,7 @@ pub struct TableDesc {
     pub table_id: u8,
     /// Eviction is on.
     pub eviction: bool,
-    /// How.
+    /// How the table chooses flows to evict (OFPTMPEF14_*).
     pub eviction_flags: EvictionFlags,
     /// Thresholds, when vacancy events are on.
     pub vacancy: Option<Vacancy>,
@@ -86,7 +86,7 @@ pub enum TableStatusReason {
 /// OFPT_TABLE_STATUS (1.4+).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableStatus {
-    /// Why.
+    /// The event that caused the message.
     pub reason: TableStatusReason,
     /// The table.
     pub table: TableDesc,
@@ -103,7 +103,7 @@ pub struct TableStats {
     pub lookup_count: u64,
     /// Packets that matched, `u64::MAX` when unknown.
     pub matched_count: u64,
-    /// What the table can do: part of the reply up to OpenFlow 1.2, where it must be there;
+    /// Capabilities of the table: part of the reply up to OpenFlow 1.2, where they must be present;
     /// not sent in 1.3+.
     pub features: Option<Arc<TableFeatures>>,
 }
@@ -112,15 +112,15 @@ bitflags::bitflags! {
     /// Instructions, bit N for the instruction with number N (OFPIT_*).
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct InstructionKinds: u32 {
-        /// goto_table.
+        /// The goto_table instruction.
         const GOTO_TABLE = 1 << 1;
-        /// write_metadata.
+        /// The write_metadata instruction.
         const WRITE_METADATA = 1 << 2;
-        /// write_actions.
+        /// The write_actions instruction.
         const WRITE_ACTIONS = 1 << 3;
-        /// apply_actions.
+        /// The apply_actions instruction.
         const APPLY_ACTIONS = 1 << 4;
-        /// clear_actions.
+        /// The clear_actions instruction.
         const CLEAR_ACTIONS = 1 << 5;
         /// meter (1.3+; in 1.5 an action).
         const METER = 1 << 6;
@@ -129,7 +129,7 @@ bitflags::bitflags! {
     /// Standard actions of OpenFlow 1.1+, bit N for the action with number N (OFPAT_*).
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct ActionKinds: u32 {
-        /// output.
+        /// The output action.
         const OUTPUT = 1 << 0;
         /// set_vlan_vid (1.1).
         const SET_VLAN_VID = 1 << 1;
@@ -155,25 +155,25 @@ bitflags::bitflags! {
         const SET_MPLS_LABEL = 1 << 13;
         /// set_mpls_tc (1.1).
         const SET_MPLS_TC = 1 << 14;
-        /// set_mpls_ttl.
+        /// The set_mpls_ttl action.
         const SET_MPLS_TTL = 1 << 15;
-        /// dec_mpls_ttl.
+        /// The dec_mpls_ttl action.
         const DEC_MPLS_TTL = 1 << 16;
-        /// push_vlan.
+        /// The push_vlan action.
         const PUSH_VLAN = 1 << 17;
-        /// pop_vlan.
+        /// The pop_vlan action.
         const POP_VLAN = 1 << 18;
-        /// push_mpls.
+        /// The push_mpls action.
         const PUSH_MPLS = 1 << 19;
-        /// pop_mpls.
+        /// The pop_mpls action.
         const POP_MPLS = 1 << 20;
-        /// set_queue.
+        /// The set_queue action.
         const SET_QUEUE = 1 << 21;
-        /// group.
+        /// The group action.
         const GROUP = 1 << 22;
-        /// mod_nw_ttl.
+        /// The mod_nw_ttl action, which sets the TTL.
         const SET_NW_TTL = 1 << 23;
-        /// dec_ttl.
+        /// The dec_ttl action.
         const DEC_NW_TTL = 1 << 24;
         /// set_field (1.2+).
         const SET_FIELD = 1 << 25;
@@ -182,21 +182,21 @@ bitflags::bitflags! {
     }
 }
 
-/// What an action list can hold.
+/// The possible contents of an action list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ActionFeatures {
-    /// Actions.
+    /// The kinds of action that the list can hold.
     pub actions: ActionKinds,
     /// Fields of set_field.
     pub set_fields: BTreeSet<Field>,
 }
 
-/// What flows of a table, or its table-miss flow, can do.
+/// Capabilities of the flows of a table, or of its table-miss flow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InstructionFeatures {
     /// Tables that goto_table can name.
     pub next: TableSet,
-    /// Instructions.
+    /// The kinds of instruction that a flow can have.
     pub instructions: InstructionKinds,
     /// In write_actions.
     pub write: ActionFeatures,
@@ -249,7 +249,7 @@ pub struct TableFeatures {
     pub metadata_match: u64,
     /// Metadata bits that write_metadata can write.
     pub metadata_write: u64,
-    /// What happens on a miss (up to 1.2).
+    /// Handling of packets that no flow matches (up to 1.2).
     pub miss_config: TableMiss,
     /// 1.4+: it can evict.
     pub supports_eviction: bool,
@@ -257,9 +257,9 @@ pub struct TableFeatures {
     pub supports_vacancy_events: bool,
     /// Most flows.
     pub max_entries: u32,
-    /// What ordinary flows can do.
+    /// Capabilities of ordinary flows.
     pub nonmiss: InstructionFeatures,
-    /// What the table-miss flow can do.
+    /// Capabilities of the table-miss flow.
     pub miss: InstructionFeatures,
     /// Fields that can be matched.
     pub matches: BTreeSet<Field>,

@@ -145,9 +145,9 @@ fn port_bits(key: &Key) -> u16 {
     }
 }
 
-/// The match as `ofp10_match`, which has a mask for IPv4 addresses only. A field of which a part is
-/// matched is told as if all of it were, its other bits clear, as Open vSwitch does; see
-/// [`fits_of10`].
+/// Returns the match as `ofp10_match`, which has a mask for IPv4 addresses only. As in Open
+/// vSwitch, a partly matched field is written as if it were matched whole, its other bits clear;
+/// see [`fits_of10`].
 pub fn encode_of10(matching: &Match) -> [u8; OF10_MATCH_LEN] {
     let (k, m) = (matching.key(), &matching.mask().0);
     let mut wild = 0;
@@ -314,7 +314,7 @@ pub(super) fn decode_of11(bytes: &[u8]) -> Result<Match, OfError> {
     Ok(normalize(&out))
 }
 
-/// Appends the match as `ofp11_match`. What it cannot say is left out.
+/// Appends the match as `ofp11_match`. Fields that the structure lacks are left out.
 pub(super) fn encode_of11(matching: &Match, out: &mut Vec<u8>) {
     let (k, m) = (matching.key(), &matching.mask().0);
     let mut wild = 0;

@@ -64,7 +64,7 @@ impl RawHeader {
     }
 }
 
-/// What a TLV says.
+/// The content of a TLV.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) field: Field,

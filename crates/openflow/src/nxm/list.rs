@@ -7,12 +7,12 @@ use crate::{OfError, Version};
 use flow::field::Prerequisite;
 use flow::{Field, FieldValue, Match};
 
-/// What to do about fields that are not known.
+/// Handling of unknown fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strictness {
     /// OFPBMC_BAD_FIELD: the sender relies on them.
     Strict,
-    /// Skip them: the sender only tells what it knows.
+    /// Skip them: the sender only reports the fields that it knows.
     Loose,
 }
 

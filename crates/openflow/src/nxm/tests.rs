@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Matches back and forth, and bytes that are none. What Open vSwitch says of the same bytes is
-//! in `tests/vectors.rs`.
+//! Matches back and forth, and bytes that are no match. Open vSwitch's answers to the same bytes
+//! are in `tests/vectors.rs`.
 
 use super::*;
 use flow::Field;

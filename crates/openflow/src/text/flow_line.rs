@@ -10,7 +10,7 @@ use flow::Match;
 /// OFP_DEFAULT_PRIORITY.
 const DEFAULT_PRIORITY: u16 = 0x8000;
 
-/// What a flow's text says.
+/// The content of a flow's text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowText {
     /// `table=`.
@@ -43,7 +43,7 @@ pub struct FlowText {
     pub no_byte_counts: bool,
     /// The fields.
     pub matching: Match,
-    /// What follows `actions=`; `None` without it.
+    /// The actions after `actions=`; `None` without it.
     pub actions: Option<Vec<Action>>,
 }
 
@@ -51,8 +51,8 @@ pub struct FlowText {
 /// `dump-flows` prints them are accepted and ignored.
 ///
 /// # Errors
-/// The first thing wrong, as ovs-ofctl says it. That the match has its prerequisites is checked;
-/// that the actions fit it is not ([`crate::action::check`] does).
+/// The first error, in the words of ovs-ofctl. The function checks that the match has its
+/// prerequisites, but not that the actions fit the match ([`crate::action::check`] does).
 pub fn parse_flow(
     text: &str,
     version: Version,

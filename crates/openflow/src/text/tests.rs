@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Texts with port names, whole flows, and texts that are none. What ovs-ofctl prints and refuses
-//! is in `tests/vectors.rs`.
+//! Texts with port names, whole flows, and invalid texts. The output and the refusals of ovs-ofctl
+//! are in `tests/vectors.rs`.
 
 use super::*;
 use crate::action::{Action, SetSpelling};

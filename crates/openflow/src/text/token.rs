@@ -2,7 +2,7 @@
 //! `KEY`, `KEY=VALUE`, `KEY:VALUE`, `KEY(VALUE)` and `KEY(VALUE)->TARGET`, with commas or white
 //! space between them.
 
-/// What separates tokens.
+/// Characters that separate tokens.
 const DELIMITERS: [char; 5] = [',', ' ', '\t', '\r', '\n'];
 
 /// One token.
@@ -11,7 +11,7 @@ pub(super) struct Token<'a> {
     pub(super) key: &'a str,
     /// Empty when there is none.
     pub(super) value: &'a str,
-    /// What follows `->` behind the parentheses.
+    /// The text after the parentheses and `->`.
     pub(super) target: Option<&'a str>,
 }
 

@@ -64,7 +64,7 @@ pub(super) fn decode_actions(r: Reader<'_>, version: Version) -> Result<Vec<Acti
     Ok(actions)
 }
 
-/// Actions that who takes them must [`crate::action::check`].
+/// Reads actions that the receiver must [`crate::action::check`].
 pub(super) fn decode_unchecked_actions(r: Reader<'_>, version: Version) -> Result<Vec<Action>> {
     codec::decode_actions(r.peek(), version)
 }
@@ -73,7 +73,7 @@ pub(super) fn encode_actions(actions: &[Action], encoder: impl Into<Encoder>, ou
     codec::encode_actions(actions, encoder, out);
 }
 
-/// Actions of OpenFlow 1.0, instructions later, that who takes them must
+/// Reads actions of OpenFlow 1.0, or instructions of later versions, that the receiver must
 /// [`crate::action::check`].
 pub(super) fn decode_instructions(r: Reader<'_>, version: Version) -> Result<Vec<Action>> {
     codec::decode_instructions(r.peek(), version)

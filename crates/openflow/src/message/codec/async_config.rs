@@ -6,7 +6,7 @@ use super::property::{self, Kind};
 use super::*;
 use crate::wire::{Put, Reader, Result};
 
-/// The kinds that OpenFlow 1.3 and NXT_SET_ASYNC_CONFIG tell, in the order of the message.
+/// The kinds that OpenFlow 1.3 and NXT_SET_ASYNC_CONFIG carry, in the order of the message.
 const LEGACY: [AsyncKind; 3] = [AsyncKind::PacketIn, AsyncKind::PortStatus, AsyncKind::FlowRemoved];
 
 const MISS: u32 = 1 << PacketInReason::NoMatch as u32;

@@ -171,8 +171,8 @@ pub(super) fn decode_flow_mod11(mut r: Reader<'_>, version: Version) -> Result<F
     let (out_port, out_group) = (r.u32()?, r.u32()?);
     let flags = r.u16()?;
     let importance = if version >= Version::V14 { r.u16()? } else { r.skip(2).map(|()| 0)? };
-    // As OVS: of several things that are wrong, what is before the actions is told first, then
-    // what is wrong with them, then the flags.
+    // When several parts are wrong, the order of checks decides which error is reported. As in OVS,
+    // the fields before the actions come first, then the actions, then the flags.
     let matching = decode_match(&mut r, version)?;
     let command = decode_command(u16::from(command))?;
     let deletes = matches!(command, FlowModCommand::Delete | FlowModCommand::DeleteStrict);

@@ -192,7 +192,8 @@ pub(super) fn encode_flow(f: &FlowStats, version: Version, nicira: bool, out: &m
         encode_instructions(&f.actions, encoder(version, &f.matching), out);
     } else {
         if version == Version::V11 {
-            // OVS tells OpenFlow 1.1's flows with fields too, as its structure cannot say all.
+            // OVS writes the flows of OpenFlow 1.1 with OXM fields too: the 1.1 structure cannot
+            // express every match.
             encode_match_list(version, &f.matching, out);
         } else if !v10 {
             nxm::encode_match(version, &f.matching, out);

@@ -224,7 +224,7 @@ fn encode_properties(p: &GroupProperties, version: Version, out: &mut Vec<u8>) {
 
 pub(super) fn decode_group_mod(mut r: Reader<'_>, version: Version) -> Result<GroupMod> {
     let command = r.u16()?;
-    // Reported behind what is wrong with command and buckets, as OVS does.
+    // As in OVS, errors of the command and the buckets are reported before an error of the type.
     let kind = decode_kind(r.u8()?);
     r.skip(1)?;
     let group_id = r.u32()?;
@@ -267,7 +267,7 @@ pub(super) fn decode_group_mod(mut r: Reader<'_>, version: Version) -> Result<Gr
     Ok(m)
 }
 
-/// What a group mod must hold whatever groups there are.
+/// Checks the rules for a group mod that do not depend on the existing groups.
 fn check(m: &GroupMod, version: Version) -> Result<()> {
     let adds = matches!(m.command, GroupCommand::Add | GroupCommand::AddOrModify);
     match m.command {
@@ -305,7 +305,7 @@ fn check(m: &GroupMod, version: Version) -> Result<()> {
     Ok(())
 }
 
-/// What follows the header of OFPT_GROUP_MOD.
+/// Writes the body of OFPT_GROUP_MOD, after the header.
 pub(super) fn encode_group_mod_body(m: &GroupMod, version: Version, out: &mut Vec<u8>) -> Encoded {
     out.put_u16(command_number(m.command, version)?);
     out.put_u8(m.kind as u8);
@@ -422,8 +422,8 @@ pub(super) fn encode_stats(s: &GroupStats, version: Version, out: &mut Vec<u8>) 
     out.set_u16(at, u16::try_from(len).unwrap_or(u16::MAX));
 }
 
-/// Number of each action of OpenFlow 1.0 that is a bit of [`GroupFeatures::actions`], beside the
-/// bits of the later actions that do the same (SET_FIELD sets every field).
+/// Number of each action of OpenFlow 1.0 that is a bit of [`GroupFeatures::actions`], with the bits
+/// of the later actions that do the same (SET_FIELD sets every field).
 const ACTIONS10: [(u32, u32); 12] = [
     (0, 1 << 0),             // OUTPUT
     (1, 1 << 1 | 1 << 25),   // SET_VLAN_VID

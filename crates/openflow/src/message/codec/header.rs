@@ -5,7 +5,7 @@ use super::{EncodeError, Version};
 use crate::error::{NX_VENDOR, ONF_VENDOR};
 use crate::wire::Put;
 
-/// What encoders give.
+/// Result of an encoder.
 pub(super) type Encoded = Result<(), EncodeError>;
 
 /// Numbers of messages that every version shares (OFPT_*).

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Meters.
+//! Codec of meter messages: meter mods, their bands, statistics, configuration and features.
 
 use super::header::{Encoded, Later, begin_later, finish};
 use super::*;
@@ -67,7 +67,7 @@ pub(super) fn decode_meter_mod(mut r: Reader<'_>) -> Result<MeterMod> {
     Ok(MeterMod { command, meter: MeterConfig { meter_id, flags, bands: decode_bands(r)? } })
 }
 
-/// What follows the header of OFPT_METER_MOD.
+/// Writes the body of OFPT_METER_MOD, after the header.
 pub(super) fn encode_meter_mod_body(m: &MeterMod, out: &mut Vec<u8>) {
     out.put_u16(m.command as u16);
     out.put_u16(m.meter.flags.bits());

@@ -17,7 +17,7 @@ const FLOW_COUNT: u8 = 3;
 const PACKET_COUNT: u8 = 4;
 const BYTE_COUNT: u8 = 5;
 
-/// What a list says.
+/// The statistics in an OXS list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Stats {
     pub(super) duration: Option<Duration>,

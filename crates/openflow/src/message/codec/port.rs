@@ -40,7 +40,7 @@ fn state_from_wire(bits: u32, version: Version) -> PortState {
             2 => PortState::STP_FORWARD,
             _ => PortState::STP_BLOCK,
         };
-        // "Listen" is no bit at all, so that it cannot be told from "no spanning tree".
+        // "Listen" has no bit set, so it cannot be distinguished from "no spanning tree".
         let stp = if stp == PortState::STP_LISTEN { PortState::empty() } else { stp };
         PortState::from_bits_truncate(bits) & PortState::LINK_DOWN | stp
     } else {

@@ -108,7 +108,8 @@ pub(super) fn encode(s: &PortStats, version: Version, out: &mut Vec<u8>) {
             out.put_zeros(4);
             let mut n = 0u16;
             for (name, value) in &s.custom {
-                // What does not fit the property is left out.
+                // Name bytes after the 255th are cut; counters without room in the property are
+                // left out.
                 let name = name.as_bytes();
                 let name = name.get(..usize::from(u8::MAX)).unwrap_or(name);
                 if out.len() - prop + 1 + name.len() + 8 > CUSTOM_SPACE {

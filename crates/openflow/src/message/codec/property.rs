@@ -8,7 +8,7 @@ use crate::wire::{Put, Reader, Result};
 /// Type of experimenter properties.
 pub(super) const EXPERIMENTER: u16 = 0xffff;
 
-/// What a property is.
+/// Type of a property.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// OpenFlow's own number.
@@ -61,7 +61,8 @@ impl<'a> Property<'a> {
     }
 
     pub(super) fn u8(&self) -> Result<u8> {
-        // The three bytes behind it are padding that OVS counts or does not count in.
+        // The three bytes after the value are padding; OVS includes them in the length or leaves
+        // them out.
         match self.value.len() {
             1..=4 => {
                 let mut v = self.value;

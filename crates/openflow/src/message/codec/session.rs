@@ -180,8 +180,8 @@ pub(super) fn encode_features(
     out.put_u32(if version == Version::V10 { f.actions } else { 0 });
     if version < Version::V13 {
         for port in &f.ports {
-            // Ports that do not fit are left out, as OVS does: the port description request
-            // tells them all.
+            // As in OVS, ports that exceed the message are left out; the port description request
+            // lists all ports.
             if out.len() - at + 64 > usize::from(u16::MAX) {
                 break;
             }

@@ -179,8 +179,8 @@ pub(super) fn encode_status(
     finish(out, at, "OFPT_TABLE_STATUS")
 }
 
-/// One table of OFPST_TABLE. Earlier versions tell the table's features, too; of these the
-/// decoder keeps what has a place in [`TableFeatures`].
+/// Reads one table of OFPST_TABLE. Earlier versions also carry the table's features; the decoder
+/// keeps those that have a place in [`TableFeatures`].
 pub(super) fn decode_stats(r: &mut Reader<'_>, version: Version) -> Result<TableStats> {
     let table_id = r.u8()?;
     let mut features = None;

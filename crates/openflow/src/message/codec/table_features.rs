@@ -45,15 +45,15 @@ impl TableFeatures {
         }
     }
 
-    /// A table that can do whatever this program can, one of `n_tables`: what a switch tells of
-    /// its tables when nothing about them is configured.
+    /// A table with every feature of this program, one of `n_tables`: the switch reports it for a
+    /// table that has no configuration.
     pub fn full(table_id: u8, n_tables: u8) -> TableFeatures {
         let matches: BTreeSet<Field> =
             Field::ALL.into_iter().filter(|f| f.oxm(Version::V15.wire()).is_some()).collect();
         let masks: BTreeSet<Field> = matches.iter().copied().filter(|f| f.maskable()).collect();
         let set_fields: BTreeSet<Field> =
             matches.iter().copied().filter(|f| f.writable()).collect();
-        // As in OVS the meter action of OpenFlow 1.5 is not among those told.
+        // As in OVS, the meter action of OpenFlow 1.5 is not in the reported list.
         let actions =
             ActionFeatures { actions: ActionKinds::all() - ActionKinds::METER, set_fields };
         let instructions = InstructionFeatures {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is written reads back as the same value, for values of all kinds in all versions.
+//! Encoded messages decode to the same value, for values of all kinds in all versions.
 
 use super::*;
 use crate::PortNo;

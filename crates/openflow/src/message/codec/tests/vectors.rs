@@ -69,7 +69,7 @@ const NOT_AS_OVS: &[&str] = &[
     "fm-nx-zeros",
     "fm-flags0",
     "fm-cmd9",
-    // OVS waits a second for the rest, then tells that it did not come.
+    // OVS waits a second for the rest, then reports that it did not come.
     "more",
     // OVS ignores flags that it does not know (and finds another mistake in this one).
     "meter-bad-flags2",
