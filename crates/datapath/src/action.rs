@@ -26,7 +26,7 @@ pub type Actions = Arc<[Action]>;
 pub enum Action {
     /// Send a copy of the packet as it is now.
     Output(PortNo),
-    /// Drop what is left, and count why. Only as the whole list.
+    /// Drop the packet, and count the reason. Stands alone in its list.
     Drop(DropReason),
     /// Call up with the packet as it is now.
     Userspace(Userdata),
@@ -66,7 +66,7 @@ pub enum Action {
     },
     /// Pop the outermost MPLS entry and set the Ethernet type.
     PopMpls {
-        /// Type of what is below.
+        /// Ethernet type of the payload below the entry.
         ethertype: u16,
     },
     /// Set header fields. Checksums follow, unfinished ones too.
@@ -80,7 +80,7 @@ pub enum Action {
     },
     /// Run the actions on a copy of the packet.
     Clone(Vec<Action>),
-    /// Drop when the meter says so.
+    /// Drop the packet when it exceeds the rate of the meter with this id.
     Meter(u32),
     /// Branch on the packet's length in bytes, without its outermost VLAN header (ovs-actions(7),
     /// `check_pkt_larger`). A packet that is still to be segmented counts as its longest segment.
@@ -222,7 +222,7 @@ pub enum Userdata {
         max_len: u16,
         /// Which controllers.
         controller_id: u16,
-        /// Frozen pipeline state, 0 for none: index of what the bridge keeps.
+        /// Frozen pipeline state: index of the state that the bridge keeps, 0 for none.
         recirc_id: u32,
         /// Cookie of the rule.
         rule_cookie: u64,

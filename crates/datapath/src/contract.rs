@@ -17,8 +17,8 @@ pub trait Ports: Send + Sync {
     /// of removed ports are better not met by others. On an error nothing has changed.
     fn add_port(&self, spec: &PortSpec) -> Result<PortNo, PortError>;
 
-    /// Closes the port. Megaflows that name it stay until they are removed; what they send to
-    /// it is dropped with [`DropReason::OutputPortGone`].
+    /// Closes the port. Megaflows that name it stay until they are removed; their packets to it are
+    /// dropped with [`DropReason::OutputPortGone`].
     fn remove_port(&self, port: PortNo) -> Result<(), PortError>;
 
     /// All ports, by number.
@@ -27,8 +27,8 @@ pub trait Ports: Send + Sync {
     /// The control side of a port's device.
     fn device(&self, port: PortNo) -> Option<Arc<dyn Device>>;
 
-    /// Ingress policing in kilobits a second and kilobits of burst; 0 turns it off. An `Err`
-    /// says why this port cannot.
+    /// Sets ingress policing in kilobits per second and kilobits of burst; 0 turns it off. The
+    /// error holds the reason for which this port has no policing.
     fn set_policing(&self, port: PortNo, rate_kbps: u32, burst_kb: u32) -> Result<(), PortError>;
 }
 
@@ -37,15 +37,16 @@ pub trait Flows: Send + Sync {
     /// Adds a megaflow with zero statistics. A refusal changes nothing.
     fn install(&self, flow: &Megaflow) -> Result<(), Refusal>;
 
-    /// These megaflows are about to be installed, each by a call of its own. Changes nothing. Where
-    /// they go lies all over memory, and a datapath may read all these places now: reads do not
-    /// wait for each other, what each installation does waits for its own.
+    /// Prepares for the installation of these megaflows, each by a call of its own. Changes
+    /// nothing. Their places are scattered over memory, and a datapath may read all of them now:
+    /// these reads overlap, whereas each installation waits for its own reads.
     fn prefetch(&self, flows: &[&Megaflow]) {
         let _ = flows;
     }
 
-    /// Replaces a megaflow's actions; its statistics go on. False when it is not there, or when no
-    /// tier takes these actions: then it has those of before, and is to be removed.
+    /// Replaces a megaflow's actions; its statistics go on. False when the megaflow does not exist,
+    /// or when no tier takes these actions: then the megaflow keeps its earlier actions, and the
+    /// caller must remove it.
     fn modify(&self, ufid: Ufid, actions: &crate::Actions) -> bool;
 
     /// [`Flows::modify`] for many, which may be much faster; `refused` is called with each megaflow
@@ -101,8 +102,8 @@ pub trait Packets: Send + Sync {
     /// upcall, actions. For dummy ports and tests.
     fn inject(&self, packet: Packet, port: PortNo);
 
-    /// `n` megaflows that upcalls for packets of `port` led to have met their first packet: a
-    /// datapath which bounds what a port's upcalls cost need not count these.
+    /// Notes that `n` megaflows from upcalls for packets of `port` have met their first packet. A
+    /// datapath that limits the cost of a port's upcalls need not count these.
     fn megaflows_used(&self, _port: PortNo, _n: u64) {}
 }
 
@@ -132,7 +133,7 @@ pub trait Datapath: Ports + Flows + Packets + Counters {
     fn name(&self) -> &str;
     /// Meters, when it has them.
     fn meters(&self) -> Option<&dyn Meters>;
-    /// True when a megaflow may match or set what `action` and its nested actions need.
+    /// True when a megaflow may match or set all fields that `action` and its nested actions need.
     fn supports(&self, action: &Action) -> bool;
     /// Housekeeping that neither packets nor passes over megaflows wait for. Called about twice a
     /// second, by one thread; may take a tenth of a second, as where programs are loaded.

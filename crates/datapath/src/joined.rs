@@ -36,8 +36,8 @@ pub struct PortCounts {
     pub tx_bytes: u64,
 }
 
-/// Where a packet was when a datapath passed it on to the one below: what of its key is not in
-/// the packet itself. Host integers.
+/// The state of a packet when a datapath passes it on to the one below: the parts of its key that
+/// are not in the packet itself. Host integers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin {
     /// The port that it came in on.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Megaflows: what a datapath holds.
+//! Megaflows, the flows that a datapath holds.
 
 use crate::{Actions, Tier, TierRefusals};
 use clock::Millis;
@@ -26,7 +26,7 @@ impl fmt::Display for Ufid {
 }
 
 /// A megaflow to install: the packets it matches (`in_port` is a datapath port; `in_port`,
-/// `recirc_id` and `packet_type` are always exact) and what happens to them.
+/// `recirc_id` and `packet_type` are always exact) and the actions on them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Megaflow {
     /// Unique id of the megaflow.

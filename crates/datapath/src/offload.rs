@@ -169,20 +169,20 @@ pub fn tier_setting(setting: Option<&str>, known: TierSet) -> Result<Option<Tier
     Err(format!("other_config:tier: \"{text}\" is not one of auto{others} and {last}"))
 }
 
-/// A place in the list of providers, which is there before its provider is.
+/// A place in the list of providers; it exists before its provider does.
 #[derive(Clone, Debug)]
 pub struct ProviderSlot {
     /// The provider's tiers.
     pub tiers: TierSet,
     /// The settings of ports that the provider reads.
     pub keys: &'static [SettingKey],
-    /// Returns in a sentence what is wrong with the settings of a port.
+    /// Checks the settings of a port; the error is a sentence for people.
     pub check: fn(&PortSettings) -> Result<(), String>,
-    /// Why the provider is not there yet.
+    /// The reason for which the provider does not exist yet.
     pub absent: Reason,
 }
 
-/// A port as placement knows it.
+/// A port as placement hands it to a provider.
 #[derive(Clone, Copy, Debug)]
 pub struct OffloadPort<'a> {
     /// Its number.
@@ -280,23 +280,24 @@ pub struct HeldFlow {
 /// A way by which a provider hands over packets without a flow: a device of the daemon's, the
 /// *miss device*, to which the provider sends them with their [`Origin`] in front.
 pub trait MissChannel: Send + Sync {
-    /// Packets go up by the interface of this index; 0: nobody takes them.
+    /// Sets the index of the interface that packets without a flow go to; 0: none, nobody takes
+    /// them.
     fn set_miss_device(&self, ifindex: u32);
 
-    /// Takes off what the provider put in front of a packet. `None` when nothing is there, and the
-    /// packet is of no use.
+    /// Removes the provider's header from the front of a packet. `None` when the packet has no such
+    /// header; the packet is then of no use.
     fn unwrap(&self, packet: &mut Packet) -> Option<Origin>;
 
-    /// `count` packets of `port` were taken from the miss device.
+    /// Notes that `count` packets of `port` were taken from the miss device.
     fn note_taken(&self, port: PortNo, count: u64);
 
-    /// Before `until`, in nanoseconds of `CLOCK_MONOTONIC`, packets of `port` do not go up. They
-    /// are dropped and counted as [`DropReason::UpcallLimit`].
+    /// Stops packets of `port` from going up until `until`, in nanoseconds of `CLOCK_MONOTONIC`.
+    /// They are dropped and counted as [`DropReason::UpcallLimit`].
     fn hold_back(&self, port: PortNo, until: u64);
 
-    /// The miss device was found empty. Packets whose count went up more than a moment ago and
-    /// that were not taken are lost. (Those of this moment may still be under way; when they come
-    /// they are noted as taken, which must do no harm.)
+    /// Notes that the miss device was found empty. Packets that were counted as sent more than a
+    /// moment ago and were not taken are lost. (Packets of this moment may still be under way; they
+    /// are noted as taken when they arrive, which must do no harm.)
     fn resync_taken(&self);
 
     /// True when packets of `port` are under way to the miss device.
@@ -330,44 +331,43 @@ pub trait OffloadProvider: Send + Sync {
     /// one may get its number. Nothing happens when the provider does not have it.
     fn remove_port(&self, port: PortNo);
 
-    /// The MTU of an attached port, or whether it may be sent to, has changed.
+    /// Follows a change of an attached port's MTU, or of whether packets may be sent to it.
     fn update_port(&self, port: PortNo, mtu: u32, is_up: bool);
 
-    /// Reads again what the decision about `port` depends on beyond [`OffloadPort`]: the driver,
-    /// features, the other end of a virtual device. True when [`OffloadProvider::attach`] would
-    /// decide otherwise than at the last examination.
+    /// Reads again the facts beyond [`OffloadPort`] that the decision about `port` depends on: the
+    /// driver, features, the other end of a virtual device. True when [`OffloadProvider::attach`]
+    /// would decide otherwise than at the last examination.
     fn examine(&self, port: &OffloadPort<'_>) -> bool {
         let _ = port;
         false
     }
 
-    /// True when the decision about `port` depends on what else happens to one of `ends`, or to
-    /// any device where `ends` is `None`, so that the port must be examined.
+    /// True when the decision about `port` depends on other changes at one of `ends`, or at any
+    /// device where `ends` is `None`, so that the port must be examined.
     fn depends_on(&self, port: PortNo, ends: Option<&[Endpoint]>) -> bool {
         let _ = (port, ends);
         false
     }
 
-    /// Returns what else there is to say to people of a port, in lines.
+    /// Returns further lines about a port, for people.
     fn about_port(&self, port: PortNo) -> Vec<String> {
         let _ = port;
         Vec::new()
     }
 
-    /// Returns what the provider counted at a port of [`Side::Stack`], whose device does not count
-    /// it.
+    /// Returns the provider's counts at a port of [`Side::Stack`], whose device does not count.
     fn port_counts(&self, port: PortNo) -> PortCounts {
         let _ = port;
         PortCounts::default()
     }
 
-    /// Follows a change of [`flow::extract::vlan_limit`]: keys are made as it says from now on.
-    /// Flows that are there are of no use and go. Placement attaches all ports again afterwards
-    /// for which [`OffloadProvider::must_reattach`] holds. May take a second.
+    /// Follows a change of [`flow::extract::vlan_limit`]: from now on keys follow the new limit.
+    /// The existing flows are of no use and go. Afterwards placement attaches again all ports for
+    /// which [`OffloadProvider::must_reattach`] holds. May take a second.
     ///
     /// # Errors
     ///
-    /// Why the provider cannot; it then takes no flow.
+    /// The reason for which the provider cannot follow the limit; it then takes no flow.
     fn follow_vlan_limit(&self) -> Result<(), Reason> {
         Ok(())
     }
@@ -388,8 +388,8 @@ pub trait OffloadProvider: Send + Sync {
         false
     }
 
-    /// Returns which of `allowed`, tiers of this provider, would run `flow`, as far as its match
-    /// and actions, and the room for what they need, say. Makes no system call.
+    /// Returns which of `allowed`, tiers of this provider, would run `flow`, judged by the flow's
+    /// match and actions and by the room that they need. Makes no system call.
     fn suits(&self, flow: &Megaflow, allowed: TierSet) -> Verdict;
 
     /// Adds a flow with zero statistics at those of `allowed` that can run it. When none can,
@@ -397,13 +397,13 @@ pub trait OffloadProvider: Send + Sync {
     /// that is still on its way out is [`Refusal::Exists`].
     fn install(&self, flow: &Megaflow, allowed: TierSet) -> Verdict;
 
-    /// Gives a flow that is there these actions, at those of `allowed` that can run them; its
+    /// Gives an existing flow these actions, at those of `allowed` that can run them; its
     /// statistics go on. When none can, the flow stays as it was, and placement removes it.
     fn replace(&self, flow: &Megaflow, allowed: TierSet) -> Verdict;
 
-    /// Removes flows and calls `each` for those that were there, lost ones too, with final
-    /// statistics: no packet is counted later. May take milliseconds, about as many for a thousand
-    /// flows as for one; packets meet the flows no more a moment after the call began.
+    /// Removes flows and calls `each` for those that existed, lost ones too, with final statistics:
+    /// no packet is counted later. May take milliseconds, about as many for a thousand flows as for
+    /// one; a moment after the call begins, packets no longer meet the flows.
     fn remove_many(&self, ufids: &[Ufid], each: &mut dyn FnMut(Ufid, FlowStats));
 
     /// Calls `each` with the statistics of every flow, each once.
@@ -424,10 +424,10 @@ pub trait OffloadProvider: Send + Sync {
         self.flow(ufid).map(|held| held.stats)
     }
 
-    /// Returns what a flow does, perhaps in other words than it was installed with.
+    /// Returns a flow's actions; they may differ in form from the installed ones.
     fn actions(&self, ufid: Ufid) -> Option<Actions>;
 
-    /// True when the flow is there and does what `actions` say.
+    /// True when the flow exists and has the effect of `actions`.
     fn does(&self, ufid: Ufid, actions: &Actions) -> bool;
 
     /// Returns the number of flows.

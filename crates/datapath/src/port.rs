@@ -34,14 +34,14 @@ pub struct PortSpec {
     pub other_config: BTreeMap<String, String>,
     /// Wanted number; given when free.
     pub wanted: Option<PortNo>,
-    /// MAC address of a device that the switch creates by adding the port; one that is there
-    /// already keeps its own.
+    /// MAC address of a device that the switch creates by adding the port; an existing device keeps
+    /// its own.
     pub mac: Option<[u8; 6]>,
     /// MTU in bytes for devices that the switch creates.
     pub mtu: Option<u32>,
 }
 
-/// A port that is there.
+/// An existing port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortInfo {
     /// Its number.

@@ -9,7 +9,7 @@
 pub enum Refusal {
     /// The table has no room.
     TableFull,
-    /// A megaflow with this identity is there already.
+    /// A megaflow with this identity exists already.
     Exists,
     /// The match has a field that this datapath does not parse.
     UnsupportedKey,
@@ -28,7 +28,7 @@ pub enum Refusal {
     TierDisabled,
     /// The port's `other_config:tier` keeps it in another tier.
     TierSetting,
-    /// The running kernel lacks what the tier needs.
+    /// The running kernel lacks a feature that the tier needs.
     KernelTooOld,
     /// The daemon lacks a capability, or the system forbids it.
     NoPermission,
@@ -36,13 +36,13 @@ pub enum Refusal {
     TierUnavailable,
     /// The device is of no kind that the tier can work on.
     DeviceKind,
-    /// The device's driver lacks what the tier needs.
+    /// The device's driver lacks a feature that the tier needs.
     DriverLacksSupport,
     /// Another program holds the device's hook.
     HookBusy,
     /// The port has ingress policing, which the userspace datapath does.
     Policing,
-    /// The kernel might drop in silence what XDP redirects to a port of the flow.
+    /// The kernel might silently drop packets that XDP redirects to a port of the flow.
     UnverifiedPeer,
     /// The actions call up for each packet.
     NeedsUserspace,

@@ -8,11 +8,12 @@ use std::sync::{Mutex, PoisonError};
 
 /// A value whose memory can be used again.
 pub trait Recycle: Default {
-    /// Becomes empty. Keeps its memory, but where that is far more than was in use.
+    /// Empties the value. Keeps its memory, unless that is far more than was in use.
     fn recycle(&mut self);
 }
 
-/// Lists are kept that have no more room than this, or than [`ROOM`] times what was in them.
+/// A list keeps its memory when it has room for no more than this, or than [`ROOM`] times its
+/// length.
 const SMALL: usize = 8;
 const ROOM: usize = 4;
 

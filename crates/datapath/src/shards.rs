@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Stores of megaflows are in parts by identity, each under a lock of its own, so that threads seldom
-//! wait for each other. Here is what such stores have in common.
+//! The common part of stores of megaflows. Such a store is divided into parts by the megaflows'
+//! ids, each under a lock of its own, so that threads seldom wait for each other.
 
 use crate::scratch::Recycle;
 use crate::{Megaflow, Ufid};

@@ -139,7 +139,7 @@ impl TierRefusals {
         refusals
     }
 
-    /// Sets or clears what `tiers` say.
+    /// Sets or clears the refusal of each of `tiers`.
     pub fn set(&mut self, tiers: TierSet, refusal: Option<Refusal>) {
         for (tier, slot) in Tier::ALL.into_iter().zip(&mut self.0) {
             if tiers.has(tier) {
@@ -148,7 +148,7 @@ impl TierRefusals {
         }
     }
 
-    /// Takes over what `other` has of `tiers`, also where it has no refusal.
+    /// Copies the entries of `tiers` from `other`, also where it has no refusal.
     pub fn set_from(&mut self, tiers: TierSet, other: TierRefusals) {
         for ((tier, slot), from) in Tier::ALL.into_iter().zip(&mut self.0).zip(other.0) {
             if tiers.has(tier) {

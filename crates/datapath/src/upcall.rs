@@ -25,8 +25,8 @@ pub struct Upcall<'a> {
     pub key: &'a Key,
     /// Where it came in.
     pub in_port: PortNo,
-    /// The port has many misses, and little of what they may cost is left: megaflows are to be
-    /// made for packets only of which more are likely to come.
+    /// The port has many misses, and its budget for them is almost used up: the handler makes
+    /// megaflows only for packets of which more are likely to come.
     pub pressed: bool,
 }
 

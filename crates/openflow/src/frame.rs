@@ -119,14 +119,14 @@ pub enum Negotiation {
 /// The hello that a side which speaks `versions` sends first.
 pub fn hello(versions: Versions, xid: u32) -> Vec<u8> {
     let message = Message { xid, body: Body::Hello(Hello { versions }) };
-    // A hello is written in the newest of its own versions, whatever the protocol says, and
-    // always can be.
+    // A hello is always encodable: it is written in the newest of its own versions, whatever the
+    // protocol.
     message.encode(&Protocol::new(Version::V10)).unwrap_or_default()
 }
 
-/// Decides on a version from our versions and the first message that came, as OpenFlow 1.3.1
-/// section 6.3.1 says: the newest in common; where the peer sent no bitmap, it speaks every
-/// version up to the one in its header.
+/// Decides on a version from our versions and the peer's first message, as in OpenFlow 1.3.1
+/// section 6.3.1: the newest in common. A peer without a bitmap supports every version up to the
+/// one in its header.
 pub fn negotiate(ours: Versions, first: &[u8]) -> Negotiation {
     let newest = ours.newest().unwrap_or(Version::V10);
     let decoded = Message::decode(first, &Protocol::new(newest));

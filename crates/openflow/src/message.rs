@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! OpenFlow messages as values that know no version.
+//! OpenFlow messages as values that are independent of the version.
 //!
 //! A [`Message`] holds the meaning; the codec writes it as OpenFlow 1.0, 1.1, ..., 1.5, the Nicira
 //! extensions (NXT, NXST) or the ONF extensions (ONFT). Code that handles a message need not check

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Texts of actions and flows, as ovs-ofctl(8) and ovs-actions(7) have them.
+//! Texts of actions and flows, in the language of ovs-ofctl(8) and ovs-actions(7).
 //!
-//! [`format_actions`] writes what `ovs-ofctl dump-flows`, `bridge/dump-flows` and
-//! `ofproto/trace` print behind `actions=`; [`parse_actions`] and [`parse_flow`] read what
-//! `ovs-ofctl add-flow` takes. Formatting what was parsed and parsing what was formatted both
-//! give the same actions.
+//! [`format_actions`] writes the text that `ovs-ofctl dump-flows`, `bridge/dump-flows` and
+//! `ofproto/trace` print after `actions=`; [`parse_actions`] and [`parse_flow`] read the text that
+//! `ovs-ofctl add-flow` takes. Formatting parsed actions and parsing formatted ones both give the
+//! same actions.
 //!
-//! Ports go by number unless the caller knows names: formatting takes a function from number to
-//! name (`None`: print the number), parsing one from name to number. Reserved ports (`LOCAL`,
-//! `CONTROLLER`, ...) are known to both sides.
+//! Ports are numbers unless the caller supplies names: formatting takes a function from number to
+//! name (`None`: print the number), parsing takes one from name to number. Both handle the reserved
+//! ports (`LOCAL`, `CONTROLLER`, ...) themselves.
 
 mod flow_line;
 mod format;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whether actions make sense for the packets of a flow.
+//! Checks whether actions make sense for the packets of a flow.
 //!
-//! A list is walked with what is known of the packet: the match, changed by each action as the
-//! packet is (a VLAN header pushed, an MPLS header in place of IP). An action that needs what
-//! the packet is not known to have is inconsistent.
+//! The check walks a list with the known properties of the packet: at first the match, then changed
+//! by each action as the packet is (a VLAN header pushed, an MPLS header in place of IP). An action
+//! is inconsistent when it needs a property that the packet is not known to have.
 //!
 //! OpenFlow 1.0 has no such rule for its own set actions; there they do nothing to packets that
-//! they do not fit. Set-field, move, load and what else names fields is checked in every
-//! version.
+//! they do not fit. Set-field, move, load and all other actions that name fields are checked in
+//! every version.
 
 use super::decode::{mpls_ethertype, output_port};
 use super::verify;
@@ -34,8 +34,8 @@ pub struct CheckContext {
     pub n_tables: Option<u8>,
 }
 
-/// Checks the actions of a flow with `matching`, or of a packet-out with what is known of its
-/// packet.
+/// Checks the actions of a flow with `matching`, or of a packet-out with the known properties of
+/// its packet.
 ///
 /// # Errors
 /// OFPBAC_BAD_OUT_PORT; OFPBAC_MATCH_INCONSISTENT for a field whose prerequisites the packet is

@@ -21,9 +21,9 @@ const VENDOR: u16 = 0xffff;
 const TPID_8021Q: u16 = 0x8100;
 const VID_MASK: u128 = 0xfff;
 
-/// Writes actions for one version. It follows what the packet is known to be along a list, as
-/// some actions of OpenFlow 1.0 become different ones by that: `mod_vlan_vid` pushes a header
-/// when there is none, `mod_tp_src` is TCP's or UDP's field.
+/// Writes actions for one version. The encoder tracks the known properties of the packet along a
+/// list, because some actions of OpenFlow 1.0 have different forms depending on them:
+/// `mod_vlan_vid` pushes a header when there is none, `mod_tp_src` is TCP's or UDP's field.
 #[derive(Clone, Copy, Debug)]
 pub struct Encoder {
     version: Version,
@@ -297,8 +297,8 @@ impl Encoder {
         }
     }
 
-    /// A set action for a port of the transport layer. Without the field there is only the old
-    /// form to say it in.
+    /// Writes a set action for a port of the transport layer. Without the field only the old form
+    /// can express it.
     fn l4_port(&self, ty: u16, field: Option<Field>, port: u16, out: &mut Vec<u8>) {
         match field {
             Some(field) => self.legacy(ty, ty, field, &port.to_be_bytes(), out),
@@ -369,7 +369,7 @@ impl Encoder {
                 self.vlans = self.vlans.saturating_sub(1);
                 Self::plain(if self.v10() { 3 } else { 18 }, out, |out| out.put_u32(0));
             }
-            // In OpenFlow 1.0 the push is what the set of id or priority does that follows.
+            // In OpenFlow 1.0 the following set of id or priority does the push.
             Action::PushVlan { tpid } if !self.v10() => {
                 self.vlans += 1;
                 push(out, *tpid);

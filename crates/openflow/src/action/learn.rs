@@ -83,7 +83,7 @@ fn spec(head: u16, r: &mut Reader) -> Result<LearnSpec, OfError> {
         return Err(OfError::OFPBAC_BAD_LEN);
     }
     let src = if immediate {
-        // More than 128 bits fit no field; the target's check says so.
+        // More than 128 bits fit no field; the target's check refuses them.
         let bytes = r.bytes(value_len(bits))?;
         let value = bytes.iter().fold(0u128, |v, b| v << 8 | u128::from(*b));
         LearnSource::Value(low_bits(value, bits.next_multiple_of(8)))
@@ -111,7 +111,7 @@ fn part(bits: u16, r: &mut Reader) -> Result<Subfield, OfError> {
     Ok(Subfield { field, start, bits })
 }
 
-/// True when it takes NXAST_LEARN2 to say it.
+/// True when only NXAST_LEARN2 can express the action.
 pub(super) fn needs_learn2(learn: &Learn) -> bool {
     learn.limit != 0 || learn.result_dst.is_some()
 }

@@ -89,7 +89,7 @@ fn body_len(subtype: u16) -> Result<usize, usize> {
     }
 }
 
-/// Reads the action of `subtype`; `r` is at what follows the subtype and ends with the action.
+/// Reads the action of `subtype`; `r` starts after the subtype and ends with the action.
 pub(super) fn decode(
     version: Version,
     subtype: u16,

@@ -116,7 +116,7 @@ pub struct AsyncChange {
     pub reasons: u32,
 }
 
-/// OFPT_SET_ASYNC and Nicira's forms: what changes; what is not named stays.
+/// OFPT_SET_ASYNC and Nicira's forms: the settings to change; all others stay.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SetAsync {
     /// The changes.

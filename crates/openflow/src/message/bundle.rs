@@ -61,7 +61,7 @@ pub struct BundleAdd {
     pub raw: Vec<u8>,
 }
 
-/// OFPT_REQUESTFORWARD: what another controller changed (OFPRFR_*).
+/// OFPT_REQUESTFORWARD: a change that another controller made (OFPRFR_*).
 #[derive(Clone, Debug, PartialEq)]
 pub struct RequestForward {
     /// Transaction id of the other controller's message.

@@ -89,7 +89,7 @@ impl DecodeError {
 /// Why a message cannot be written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EncodeError {
-    /// The version has no such message, or no way to say this part of it.
+    /// The version has no such message, or no form for this part of it.
     #[error("{version} cannot express {what}")]
     Unsupported {
         /// The part that the version cannot express.
@@ -136,7 +136,7 @@ impl Message {
     /// one after the other. [`crate::frame::split`] finds them again.
     ///
     /// # Errors
-    /// [`EncodeError::Unsupported`] when `protocol`'s version cannot say it, and
+    /// [`EncodeError::Unsupported`] when `protocol`'s version cannot express the message, and
     /// [`EncodeError::TooLong`].
     pub fn encode(&self, protocol: &Protocol) -> std::result::Result<Vec<u8>, EncodeError> {
         let mut out = Vec::new();

@@ -57,8 +57,9 @@ const RARP: u16 = 0x8035;
 const MPLS: u16 = 0x8847;
 const MPLS_MULTICAST: u16 = 0x8848;
 
-/// Takes away what means nothing: requirements on fields whose prerequisites the match does not
-/// have, such as a TCP port without `nw_proto=6`. As Open vSwitch does for OpenFlow 1.0 and 1.1.
+/// Removes requirements without effect: those on fields whose prerequisites the match does not
+/// have, such as a TCP port without `nw_proto=6`. Open vSwitch does the same for OpenFlow 1.0 and
+/// 1.1.
 pub fn normalize(m: &Match) -> Match {
     let mut m = *m;
     m.normalize();

@@ -80,7 +80,7 @@ pub(super) fn decode(
         if !field.prerequisite().holds(out.matching.key()) {
             return Err(OfError::OFPBMC_BAD_PREREQ);
         }
-        // A field of Ethernet packets says that the packet type is Ethernet.
+        // A field of Ethernet packets implies that the packet type is Ethernet.
         let said = field == Field::PacketType && ethernet;
         if said || field.load(&out.matching.mask().0) != 0 {
             return Err(OfError::OFPBMC_DUP_FIELD);
@@ -89,10 +89,10 @@ pub(super) fn decode(
         require(&mut out.matching, field, entry.value, mask);
     }
     if ethernet {
-        // It goes without saying: a flow that says it is the same as one that does not.
+        // The packet type is implied: flows with and without it are the same.
         out.matching.clear(Field::PacketType);
         if !out.matching.mask().says_ethernet() {
-            // All had masks of zero: what is left of them, as in OVS, is what they need.
+            // All fields had masks of zero. As in OVS, their prerequisite remains.
             out.matching.set(Field::PacketType, 0);
         }
     }
@@ -146,7 +146,7 @@ fn put_match(m: &Match, version: u8, out: &mut Vec<u8>) {
         let has_field = matches!(need, Prerequisite::None | Prerequisite::Ethernet);
         match field {
             Field::VlanVid if is_of_priority_alone(m) => {
-                // OXM cannot say it; what is left is that the packet has an Ethernet header.
+                // OXM cannot express it; only the requirement of an Ethernet header remains.
                 put_entry(Field::PacketType, 0, None, version, out);
             }
             Field::VlanPcp if is_of_priority_alone(m) => {}

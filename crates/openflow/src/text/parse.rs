@@ -66,7 +66,7 @@ pub(super) fn read_only(field: Field, text: &str) -> Result<(), TextError> {
 /// name.
 ///
 /// # Errors
-/// The first thing wrong, as ovs-ofctl says it.
+/// The first error, in the words of ovs-ofctl.
 pub fn parse_actions(
     text: &str,
     version: Version,

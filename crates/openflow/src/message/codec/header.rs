@@ -27,7 +27,7 @@ pub(super) mod ofpt {
     pub(in super::super) const FLOW_MOD: u8 = 14;
 }
 
-/// Messages whose number, or whose being there, depends on the version.
+/// Messages whose number or existence depends on the version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Later {
     GroupMod,

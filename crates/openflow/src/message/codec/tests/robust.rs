@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! No bytes make the decoder panic, and what it makes of them can be written again.
+//! No bytes make the decoder panic, and each decoded message can be encoded again.
 
 use super::vectors::{OFCTL, REPLIES, REQUESTS, lines};
 use super::*;

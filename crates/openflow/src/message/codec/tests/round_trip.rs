@@ -31,7 +31,7 @@ fn name() -> impl Strategy<Value = String> {
     "[a-z0-9_-]{0,15}"
 }
 
-/// A match that every version can say.
+/// A match that every version can express.
 fn matching() -> impl Strategy<Value = Match> {
     (port(), any::<u64>(), 0u8..3, any::<u16>(), any::<u32>(), 0u32..33).prop_map(
         |(in_port, mac, kind, l4, ip, prefix)| {
@@ -73,7 +73,7 @@ fn command() -> impl Strategy<Value = FlowModCommand> {
     ])
 }
 
-/// A flow mod as `protocol` can say it.
+/// A flow mod that `protocol` can express.
 fn flow_mod() -> impl Strategy<Value = (Protocol, FlowMod)> {
     let numbers = (any::<u64>(), any::<u64>(), any::<u16>(), any::<u16>(), any::<u16>(), 0u8..255);
     let rest = (any::<bool>(), any::<bool>(), port(), any::<u32>(), 0u16..0x20);
