@@ -106,7 +106,7 @@ pub enum Negotiation {
     Failed {
         /// The error message, encoded.
         reply: Vec<u8>,
-        /// For the log: what each side speaks.
+        /// For the log: the versions of each side.
         reason: String,
     },
     /// The first message was no hello (or not a whole one); close.
@@ -157,7 +157,7 @@ pub fn negotiate(ours: Versions, first: &[u8]) -> Negotiation {
         data: data.into_bytes(),
     };
     let reply = Message { xid: 0, body: Body::Error(error) };
-    // Written in the newest of the peer's versions that we know.
+    // Written in the newest of the peer's versions that this crate supports.
     let version =
         Version::ALL.into_iter().rev().find(|v| hello.versions.contains(*v)).unwrap_or(newest);
     let reply = reply.encode(&Protocol::new(version)).unwrap_or_default(); // a short text fits

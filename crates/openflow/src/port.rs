@@ -28,7 +28,7 @@ impl PortNo {
     pub const CONTROLLER: PortNo = PortNo(0xffff_fffd);
     /// The bridge's own port.
     pub const LOCAL: PortNo = PortNo(0xffff_fffe);
-    /// No port, or any port, as the message says.
+    /// No port, or any port, depending on the message.
     pub const NONE: PortNo = PortNo(0xffff_ffff);
 
     /// From OpenFlow 1.0's 16 bits.

@@ -182,7 +182,7 @@ pub(crate) trait Put {
     fn put_duration(&mut self, d: Duration);
     /// As [`Put::put_duration`]; all ones is "unknown".
     fn put_maybe_duration(&mut self, d: Option<Duration>);
-    /// Zeros until the length is that of `start` plus a multiple of 8.
+    /// Appends zeros until the length is `start` plus a multiple of 8.
     fn pad8(&mut self, start: usize);
     /// Overwrites the two bytes at `at`.
     fn set_u16(&mut self, at: usize, v: u16);

@@ -82,7 +82,7 @@ struct Walk<'a> {
     packet: Match,
     /// VLAN headers known to be there.
     vlans: usize,
-    /// In an action set order does not count, so only what never fits is refused.
+    /// The list is an action set. Its order does not count, so `consistent` refuses nothing there.
     action_set: bool,
     /// An action was met that OpenFlow 1.0 alone admits for such packets.
     inconsistent: bool,
@@ -114,7 +114,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Wants `fits` for an action that OpenFlow 1.0 does not hold to it.
+    /// Notes an inconsistency unless `fits`. OpenFlow 1.0 and action sets are exempt.
     fn consistent(&mut self, fits: bool) {
         self.inconsistent |= !fits && !self.action_set && self.context.version != Version::V10;
     }

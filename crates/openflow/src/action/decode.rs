@@ -121,7 +121,7 @@ impl Codec {
         }
     }
 
-    /// One of OpenFlow's own actions; `r` is at what follows type and length.
+    /// Reads one of OpenFlow's own actions; `r` starts after type and length.
     fn standard(&self, ty: u16, r: &mut Reader) -> Result<Action, OfError> {
         let v10 = self.version == Version::V10;
         let exact = |r: &Reader, n: usize| {

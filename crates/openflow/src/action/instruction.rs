@@ -179,7 +179,7 @@ fn open(ty: u16, out: &mut Vec<u8>) {
     out.put_zeros(6);
 }
 
-/// Fills in the length of what starts at `start`.
+/// Fills in the length of the structure that starts at `start`.
 fn close(start: usize, out: &mut Vec<u8>) {
     let len = out.len() - start;
     out.set_u16(start + 2, u16::try_from(len).unwrap_or(u16::MAX));

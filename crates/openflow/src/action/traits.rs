@@ -57,7 +57,7 @@ pub(crate) struct Traits {
     pub(super) instruction: Instruction,
     /// The place in an action set; `None` when an action set cannot hold the action.
     action_set: Option<ActionSetSlot>,
-    /// Further actions can undo what the action does to the packet.
+    /// Further actions can undo the action's effect on the packet.
     reversible: bool,
     /// The action may depend on headers that only a new parse of the packet finds after its last
     /// MPLS label was popped.
@@ -185,7 +185,7 @@ impl Action {
         self.traits().action_set
     }
 
-    /// True when further actions can undo what the action does to the packet.
+    /// True when further actions can undo the action's effect on the packet.
     pub fn is_reversible(&self) -> bool {
         self.traits().reversible && self.nested().iter().all(Action::is_reversible)
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The rows of the table of errors: one per error, with its place in OpenFlow 1.0, 1.1, 1.2,
-//! 1.3, 1.4 and 1.5. See the parent module for what a place is.
+//! 1.3, 1.4 and 1.5. The parent module defines the places.
 
 use super::Place::{self, ExpNx, ExpOnf, Nx, Of, Unencodable as No};
 use super::{OfError, VERSIONS};

@@ -68,9 +68,9 @@ fn the_newest_common_version_is_agreed_on() {
     ] {
         assert_eq!(negotiate(ours, &hello(versions(&peer), 1)), Negotiation::Agreed(agreed));
     }
-    // Without a bitmap: every version up to the header's, also one that we do not know.
+    // Without a bitmap: every version up to the header's, also an unknown one.
     assert_eq!(negotiate(ours, &[9, 0, 0, 8, 0, 0, 0, 1]), Negotiation::Agreed(Version::V14));
-    // With elements that we do not know.
+    // With unknown elements.
     let strange = [4, 0, 0, 24, 0, 0, 0, 1, 0, 9, 0, 6, 1, 2, 0, 0, 0, 1, 0, 8, 0, 0, 0, 2];
     assert_eq!(negotiate(ours, &strange), Negotiation::Agreed(Version::V10));
 }

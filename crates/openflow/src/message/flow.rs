@@ -154,7 +154,7 @@ pub struct FlowRemoved {
     pub cookie: u64,
     /// Why it went.
     pub reason: FlowRemovedReason,
-    /// Its table; `None` where the form does not say (OpenFlow 1.0).
+    /// Its table; `None` where the form has no table (OpenFlow 1.0).
     pub table_id: Option<u8>,
     /// How long it was there.
     pub duration: Duration,

@@ -10,7 +10,7 @@ bitflags::bitflags! {
     /// OFPFMF_*.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct MonitorFlags: u16 {
-        /// The flows that are there at the start.
+        /// The flows that exist when the monitor starts.
         const INITIAL = 1 << 0;
         /// New flows.
         const ADD = 1 << 1;

@@ -6,14 +6,14 @@ use crate::OfError;
 use std::fmt;
 
 /// A set of OpenFlow versions, as a bitmap: bit N is the version with wire number N.
-/// Versions that this crate does not know may be in it.
+/// The set may contain versions that this crate does not support.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Versions(pub u32);
 
 impl Versions {
     /// No version.
     pub const NONE: Versions = Versions(0);
-    /// Every version that the codec knows.
+    /// Every version that the codec supports.
     pub const KNOWN: Versions = Versions(0b111_1110);
 
     /// With `version` added.
@@ -22,7 +22,7 @@ impl Versions {
         Versions(self.0 | 1 << version.wire())
     }
 
-    /// Every version up to wire number `wire`: what a hello without a bitmap stands for.
+    /// Every version up to wire number `wire`, the meaning of a hello without a bitmap.
     pub fn up_to(wire: u8) -> Versions {
         Versions(if wire >= 31 { !1 } else { (2u32 << wire).wrapping_sub(2) })
     }
@@ -38,7 +38,7 @@ impl Versions {
         Versions(self.0 & other.0)
     }
 
-    /// The newest version that the codec knows.
+    /// The newest version that the codec supports.
     pub fn newest(self) -> Option<Version> {
         Version::ALL.into_iter().rev().find(|v| self.contains(*v))
     }

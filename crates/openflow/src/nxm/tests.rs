@@ -194,7 +194,7 @@ fn a_packet_type_of_ethernet_goes_without_saying() {
     assert_eq!(said.unwrap().matching, plain);
     let twice = list::decode(&[&ipv6[..], &packet_type].concat(), Strictness::Strict, false);
     assert_eq!(twice.unwrap_err(), OfError::OFPBMC_DUP_FIELD);
-    // Without a field of Ethernet packets it says something.
+    // Without a field of Ethernet packets the packet type has a meaning.
     let mut alone = Match::ANY;
     alone.set(Field::PacketType, 0);
     let said = list::decode(&packet_type, Strictness::Strict, false);

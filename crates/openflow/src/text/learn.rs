@@ -77,7 +77,7 @@ fn is_whole(part: Subfield) -> bool {
     part.start == 0 && part.bits == part.field.bits()
 }
 
-/// Reads what is between the parentheses.
+/// Reads the text between the parentheses.
 pub(super) fn parse(text: &str, ports: &dyn Fn(&str) -> Option<u32>) -> Result<Learn, TextError> {
     let mut l = Learn {
         idle_timeout: 0,

@@ -194,7 +194,8 @@ pub(super) fn decode_request(mut r: Reader<'_>, version: Version) -> Result<Mult
             ofpmp::METER_CONFIG => MultipartRequest::MeterConfig(r.u32()?),
             ofpmp::METER_FEATURES => MultipartRequest::MeterFeatures,
             ofpmp::TABLE_FEATURES => {
-                // A request with tables wants to change them, which nobody may.
+                // A request with tables asks for a change of their features, which no controller
+                // may make.
                 let tables = all(&mut r, |r| table_features::decode(r, version))?;
                 if !tables.is_empty() {
                     return Err(OfError::OFPTFFC_EPERM);

@@ -10,7 +10,7 @@ use crate::wire::{Put, Reader, Result};
 const VERSION_BITMAP: u16 = 1;
 
 pub(super) fn decode_hello(mut r: Reader<'_>, version: u8) -> Result<Hello> {
-    // OpenFlow 1.3.1 section 7.5.1; what is not understood is to be ignored.
+    // OpenFlow 1.3.1 section 7.5.1: unknown elements are ignored.
     while r.len() >= 4 {
         let whole = r.peek();
         let (ty, len) = (r.u16()?, usize::from(r.u16()?));
@@ -31,7 +31,7 @@ pub(super) fn decode_hello(mut r: Reader<'_>, version: u8) -> Result<Hello> {
 }
 
 pub(super) fn encode_hello(hello: &Hello, xid: u32, out: &mut Vec<u8>) -> Encoded {
-    // The header bears the newest version; the bitmap is left out where the header says it all.
+    // The header holds the newest version; the bitmap is left out where the header is enough.
     let newest = hello.versions.newest().unwrap_or(Version::V10);
     let at = begin(out, newest, ofpt::HELLO, xid);
     if hello.versions != Versions::up_to(newest.wire()) {

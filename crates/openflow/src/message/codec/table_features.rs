@@ -172,7 +172,7 @@ fn fields_to_of12(fields: &BTreeSet<Field>) -> u64 {
         .fold(0, |bits, n| bits | 1 << n.number)
 }
 
-/// The actions that a version knows.
+/// The actions that a version has.
 fn known_actions(version: Version) -> ActionKinds {
     let of11 = ActionKinds::SET_VLAN_VID
         | ActionKinds::SET_VLAN_PCP
@@ -195,7 +195,7 @@ fn known_actions(version: Version) -> ActionKinds {
     }
 }
 
-/// The instructions that a version knows.
+/// The instructions that a version has.
 fn known_instructions(version: Version) -> InstructionKinds {
     match version {
         Version::V13 | Version::V14 => InstructionKinds::all(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tests against what Open vSwitch 3.1 sent, and of totality.
+//! Tests against messages from Open vSwitch 3.1, and of totality.
 
 use super::*;
 

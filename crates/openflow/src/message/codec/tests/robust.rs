@@ -9,7 +9,7 @@ fn samples() -> Vec<(Protocol, Vec<u8>)> {
     all.map(|line| (line.protocol, line.bytes)).collect()
 }
 
-/// Reads, and writes again what was read; true when there was something to read.
+/// Reads a message and writes it again; true when there was a message to read.
 fn exercise(bytes: &[u8], protocol: &Protocol) -> bool {
     let Ok(message) = Message::decode(bytes, protocol) else {
         return false;

@@ -71,7 +71,7 @@ const NOT_AS_OVS: &[&str] = &[
     "fm-cmd9",
     // OVS waits a second for the rest, then reports that it did not come.
     "more",
-    // OVS ignores flags that it does not know (and finds another mistake in this one).
+    // OVS ignores unknown flags (and finds another mistake in this one).
     "meter-bad-flags2",
     // OVS answers with uninitialised numbers.
     "bundle-bad-type",
