@@ -59,7 +59,7 @@ pub struct Experiment {
     pub name: &'static str,
     /// Heading of its section.
     pub title: &'static str,
-    /// What is done, and what is counted.
+    /// Describes the procedure and the counted quantity.
     pub about: &'static str,
     /// The paper whose table or figure it repeats.
     pub repeats: &'static str,
@@ -69,7 +69,7 @@ pub struct Experiment {
     pub long: bool,
     /// The parameter that varies within a table.
     pub across: Option<&'static str>,
-    /// What only a full run has, apart from more and longer rounds. Empty for nothing.
+    /// Parts that only a full run has, apart from more and longer rounds. Empty if there are none.
     pub more: &'static str,
     /// Why another switch may be ahead.
     pub why: &'static [Reason],

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Delays in log-linear buckets, as the programs of `bpf/sink.h` count them.
 
-/// Bits below the highest one that tell buckets apart.
+/// Number of bits below the highest set bit that distinguish buckets.
 const FINE: u32 = 5;
 pub const BUCKETS: usize = 1024;
 

@@ -27,7 +27,7 @@ pub struct HostTestbed {
     pub instance: Box<dyn Instance>,
     /// The client at the first port, the server at the second.
     pub endpoints: Endpoints,
-    /// What had to be changed by hand, for the page.
+    /// Describes the settings that had to be changed by hand, for the page.
     pub note: Option<String>,
     topology: Topology,
     third: Option<Wire>,

@@ -54,7 +54,7 @@ impl Series {
     }
 }
 
-/// What a candidate measures in one turn.
+/// Measurement of a candidate in one turn.
 pub trait Sample: Clone {
     /// The number by which scatter is judged.
     fn value(&self) -> f64;
@@ -69,7 +69,7 @@ impl Sample for f64 {
 /// One of those that take turns: measures once.
 pub type Candidate<'a, T = f64> = Box<dyn FnMut() -> Result<T> + 'a>;
 
-/// What a candidate measured, and the limit in the same rounds.
+/// Measurements of a candidate, and the limit in the same rounds.
 #[derive(Clone, Debug)]
 pub struct Outcome<T> {
     /// The candidate's samples, one a turn.

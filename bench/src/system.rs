@@ -136,7 +136,7 @@ impl System {
     }
 }
 
-/// What an instance is between: the best settings differ.
+/// The two ends that an instance connects: the best settings differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Between {
     /// The generator and its sink.

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Runs the behaviour suite over each datapath: `model`, `userspace` (dummy ports, no
-//! privileges), `veth` (the userspace datapath over real veth pairs), `tcx` and `xdp` (the BPF
-//! tiers above it, over such pairs). The last three need root. In `card` a card that is made up sees
-//! the packets first and takes some. In `chaos` three calls of ten fail,
-//! on purpose, and the packets of every case fare as ever; over tcx that is asked for by
-//! `SLIPSWITCH_TEST_CHAOS=1`.
+//! Runs the behaviour suite over each datapath: `model`, `userspace` (dummy ports, no privileges),
+//! `veth` (the userspace datapath over real veth pairs), `tcx` and `xdp` (the BPF tiers above it,
+//! over such pairs). The last three need root. In `card` a card that is made up sees the packets
+//! first and takes some. In `chaos` three calls of ten fail, on purpose, and the packets of every
+//! case fare as ever; over tcx that is asked for by `SLIPSWITCH_TEST_CHAOS=1`.
 
 mod model {
     use slipswitch_tests::behaviour::{ModelFixture, World};
@@ -99,7 +98,7 @@ mod chaos {
         Chaotic, Fixture, ModelFixture, UserspaceDummy, Veth, World,
     };
 
-    /// Says how many faults there were, for whoever reads.
+    /// Prints the number of faults, for the reader of the output.
     fn under<F: Fixture + 'static>(name: &str, case: fn(&World), fixture: F, seed: u64) {
         let fixture = Chaotic::new(fixture, seed);
         let chaos = fixture.chaos();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A datapath that fails on purpose: whoever drives it loses nothing but what the fault took.
+//! A datapath that fails on purpose: its caller loses nothing but what the fault took.
 
 use datapath::{Flows, Megaflow, Packets, PortError, PortNo, PortSpec, Ports, Refusal, Ufid};
 use datapath_model::chaos::SYNTHETIC;

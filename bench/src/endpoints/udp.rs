@@ -43,7 +43,7 @@ fn beat(stop: &AtomicBool, mut burst: impl FnMut() -> Result<()>) -> Result<()> 
     Ok(())
 }
 
-/// What happened to numbered datagrams.
+/// Counts of the outcomes of numbered datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delivery {
     /// Datagrams that did not arrive.
@@ -170,7 +170,7 @@ pub fn steady<T>(
     result
 }
 
-/// What it took to begin flows.
+/// The times that new flows took to begin.
 #[derive(Clone, Debug, Default)]
 pub struct NewFlows {
     /// All of them, without the time in which nothing arrived because a datagram was lost.

@@ -50,10 +50,10 @@ pub const FLOOD: Experiment = Experiment {
 /// take the receiver's CPU.
 const SYSTEMS: [System; 3] =
     [System::OvsAfPacket, System::Slipswitch(Tier::Tcx), System::Slipswitch(Tier::Userspace)];
-/// What the third port sends; `None` for nothing. Other floods are compared with the second.
+/// Traffic of the third port; `None` means no traffic. Other floods are compared with the second.
 const FLOODS: [Option<Flood>; 4] =
     [None, Some(Flood::Dropped), Some(Flood::NewFlows), Some(Flood::NewMasks)];
-/// What throughput is compared with, in place of a system's name.
+/// Label of the reference for throughput, in place of a system's name.
 const AGAINST: &str = "the same with dropped packets";
 /// From the start of a flood until a port has spent its saved-up budget for new flows.
 const ONSET: Duration = Duration::from_secs(4);

@@ -44,7 +44,7 @@ pub struct Measured {
     pub case: Case,
     /// The figures, or why there are none.
     pub points: Result<Vec<Point>, String>,
-    /// What the generator did without the system, in the same rounds.
+    /// Results of the generator without the system, in the same rounds.
     pub alone: Vec<Alone>,
 }
 
@@ -78,7 +78,7 @@ pub fn run(run: &mut Run) -> Result<()> {
     Ok(())
 }
 
-/// What was measured of a system with the traffic and the rules of a case.
+/// Returns the measurement of a system with the traffic and the rules of a case.
 pub fn find<'a>(
     measured: &'a [Measured],
     system: System,
@@ -172,7 +172,7 @@ fn measure_all(run: &mut Run) -> Result<Vec<Measured>> {
     Ok(measured)
 }
 
-/// What one case gave.
+/// Results of one case.
 struct Figures {
     points: Vec<Point>,
     alone: Vec<Alone>,

@@ -17,7 +17,7 @@ const WIDE: f64 = 30.0;
 /// The page and its plots.
 #[derive(Debug)]
 pub struct Page {
-    /// Markdown.
+    /// Text of the report in Markdown.
     pub text: String,
     /// File names and SVG.
     pub plots: Vec<(String, String)>,

@@ -27,14 +27,14 @@ pub const SENDER: &str = "bare generator, up to its device";
 /// The name of an OpenFlow server that keeps no rules.
 pub const ANSWERER: &str = "bare OpenFlow server, no switch";
 
-/// What a system is in a comparison.
+/// Role of a system in a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Does the least work that is possible.
     Limit,
     /// Another switch.
     Peer,
-    /// Slipswitch.
+    /// The system is Slipswitch.
     Ours,
 }
 

@@ -33,7 +33,7 @@ pub struct Recipe {
     pub prepare: String,
     /// The bridge's datapath: `netdev` or `system`.
     pub datapath: &'static str,
-    /// What `ovs-vsctl` sets at a port's interface, from the port's name.
+    /// Returns the settings of a port's interface for `ovs-vsctl`, from the port's name.
     pub interface: Box<dyn Fn(&str) -> String>,
     /// For the page.
     pub settings: String,

@@ -10,7 +10,7 @@
 //! not: its misses are dropped and counted ([`datapath::DropReason::UpcallLimit`]), in the tier
 //! where they occur.
 //!
-//! Three rules tell a flood from a busy port:
+//! Three rules distinguish a flood from a busy port:
 //!
 //! - A full bucket pays for tens of thousands of new flows at once, for example after a start.
 //! - The cost of a megaflow that has met packets is given back ([`TokenBucket::refund`]): most

@@ -35,7 +35,7 @@ pub(crate) enum Say {
     Nothing,
     /// The number of seconds.
     Wait,
-    /// That it goes on quietly from here.
+    /// Log that further attempts are not logged.
     LastWord,
     /// Nothing any more, about the attempts to come neither.
     Quiet,
@@ -70,7 +70,7 @@ impl Backoff {
             MAX => Say::LastWord,
             _ => Say::Wait,
         };
-        // Beyond MAX it only records that the last word was said.
+        // A value beyond MAX only records that the last message was logged.
         self.next = (wait * 2).min(MAX * 2);
         Pause { wait, say }
     }

@@ -218,7 +218,7 @@ impl Drop for Client {
 }
 
 impl Shared {
-    /// Hands on what the session has to tell.
+    /// Hands on the events of the session.
     fn dispatch(&self) {
         let (events, synchronized) = {
             let mut session = self.session.borrow_mut();
@@ -318,7 +318,7 @@ async fn drive(shared: Rc<Shared>) {
                 let mut synchronized = false;
                 let end = converse(&shared, stream, || {
                     let is_first = !std::mem::replace(&mut synchronized, true);
-                    // Behind a long silence, only a connection that works is worth a word.
+                    // After a long silence, only a connection that works is logged.
                     if quiet && is_first {
                         say(false, &remote, "connected");
                     }
@@ -417,7 +417,7 @@ async fn converse(shared: &Shared, stream: Box<dyn Stream>, mut works: impl FnMu
         }
         let deadline = shared.session.borrow().deadline().map(Instant::from_std);
         // In order: what has arrived is seen before the deadline for it. Neither input nor output
-        // starves the other: of output there is only so much, and while the peer takes none, there
+        // starves the other: the amount of output is limited, and while the peer takes none, there
         // is time to read. A steady stream of input moves the deadline on, so that may wait.
         let result = tokio::select! {
             biased;

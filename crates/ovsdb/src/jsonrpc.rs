@@ -88,7 +88,7 @@ pub(crate) fn error_text(error: &Value) -> String {
     vlog::abridged(&text, MAX_ERROR).into_owned()
 }
 
-/// The tag of an error: the string by which RFC 7047 tells errors apart.
+/// Returns the tag of an error: the string by which RFC 7047 distinguishes errors.
 pub(crate) fn error_tag(error: &Value) -> &str {
     error.as_str().or_else(|| error.get("error").and_then(Value::as_str)).unwrap_or_default()
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The protocol without any I/O: bytes in, bytes and events out.
 //!
-//! One [`Session`] lives as long as the client. The driver tells it when a connection came up
+//! One [`Session`] lives as long as the client. The driver reports that a connection came up
 //! ([`Session::connected`]), hands it bytes ([`Session::receive`]) and the passing of time
-//! ([`Session::tick`]), sends what [`Session::output`] holds, and tells it when the connection is
+//! ([`Session::tick`]), sends what [`Session::output`] holds, and reports that the connection is
 //! gone ([`Session::disconnected`]).
 //!
 //! On each connection: `get_schema`; then, with what the schema can give, `lock` (if one is

@@ -363,7 +363,7 @@ pub enum OperationResult {
     /// The number of rows that an `update`, `mutate` or `delete` met. 0 means that the row was
     /// gone.
     Count(u64),
-    /// Nothing to tell (`wait`).
+    /// The operation has no result to return (`wait`).
     Done,
 }
 

@@ -19,7 +19,7 @@ use crate::{monitor, signals};
 pub struct DaemonOptions {
     /// `--detach`: go to the background; the parent waits for [`Daemon::complete`].
     pub detach: bool,
-    /// `--monitor`: a process that starts the daemon anew when it crashes.
+    /// `--monitor`: a process that starts the daemon again when it crashes.
     pub monitor: bool,
     /// `--no-chdir`: stay in the present directory when detaching.
     pub no_chdir: bool,
@@ -57,7 +57,7 @@ impl Daemon {
         rustix::thread::set_no_new_privs(true)
             .map_err(io::Error::from)
             .map_err(ProcessError::system("give up new privileges"))?;
-        // A live process that holds the pidfile is better told before any fork.
+        // A live process that holds the pidfile is better reported before any fork.
         if let (Some(path), false) = (&options.pidfile, options.overwrite_pidfile) {
             Pidfile::check(path)?;
         }
@@ -105,14 +105,14 @@ impl Daemon {
     /// go to `/dev/null` and the current directory becomes the root. A second call does nothing.
     ///
     /// # Errors
-    /// The kernel's, for `/dev/null` or the root directory; the parent has not been told then.
+    /// The kernel's, for `/dev/null` or the root directory; the parent has not been notified then.
     pub fn complete(&mut self) -> Result<(), ProcessError> {
         let Some(pipe) = self.notify.take() else { return Ok(()) };
         if !self.detach {
             signal_ready(&pipe);
             return Ok(());
         }
-        // What can fail comes before the parent is told.
+        // Steps that can fail come before the parent is notified.
         let null = open_null().map_err(ProcessError::system("close the standard streams"))?;
         if !self.no_chdir {
             std::env::set_current_dir("/")
@@ -161,12 +161,12 @@ pub(crate) fn wait_ready(pid: i32, ready: OwnedFd) -> Result<(), Ended> {
     }
     match sys::wait(pid) {
         Ok(ended) => Err(ended),
-        // Someone has told the kernel not to keep our children's statuses.
+        // The kernel is set not to keep the statuses of this process's children.
         Err(_) => Err(Ended::Exited(1)),
     }
 }
 
-/// Tells the process at the other end of `pipe`.
+/// Notifies the process at the other end of `pipe`.
 pub(crate) fn signal_ready(pipe: &OwnedFd) {
     loop {
         match rustix::io::write(pipe, b"\0") {

@@ -20,7 +20,7 @@ pub enum ProcessError {
     PidfileCheck {
         /// The pidfile.
         path: PathBuf,
-        /// Why.
+        /// The error of the failed system call.
         source: io::Error,
     },
     /// A step of writing the pidfile failed.
@@ -30,13 +30,13 @@ pub enum ProcessError {
         path: PathBuf,
         /// `create`, `write`, `lock`, `rename`.
         step: &'static str,
-        /// Why.
+        /// The error of the failed system call.
         source: io::Error,
     },
     /// A system call of detaching failed.
     #[error("could not {what}: {}", vlog::errno_text(source))]
     System {
-        /// What was tried.
+        /// The step that was tried.
         what: &'static str,
         /// Why it failed.
         source: io::Error,

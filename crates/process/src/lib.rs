@@ -12,7 +12,7 @@
 //! 4. [`Daemon::complete`] — lets the parent exit with 0 and closes the standard streams;
 //! 5. run; drop the [`Daemon`] last: it removes the pidfile.
 //!
-//! What holds:
+//! Invariants:
 //! - The parent of `--detach` exits with 0 only after [`Daemon::complete`]. If the child ends
 //!   before, the parent exits with the child's status, or 1.
 //! - The pidfile is written under another name, locked and renamed into place, so a reader sees
@@ -52,8 +52,8 @@ pub fn shut_others_out() {
     rustix::process::umask(inherited | others);
 }
 
-/// Has the allocator give large blocks (from 128 KiB on) back to the kernel when they are freed, and
-/// get them from there, zeroed and not yet resident. Left alone, glibc keeps a block that was
+/// Has the allocator give large blocks (from 128 KiB on) back to the kernel when they are freed,
+/// and get them from there, zeroed and not yet resident. Left alone, glibc keeps a block that was
 /// freed once and serves such sizes from what it keeps from then on: buffers of ports that come and
 /// go would stay, and be resident as a whole. To be called first, before there are threads.
 pub fn return_large_blocks() {

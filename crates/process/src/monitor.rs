@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The monitor: a process that starts the daemon anew when a programming error has killed it.
+//! The monitor: a process that starts the daemon again when a programming error has killed it.
 //!
 //! The monitor forks and waits. A daemon that ends for any other reason (an exit, SIGTERM, SIGKILL)
-//! ends the monitor too, with the same status. The first restart is immediate; later ones wait until
-//! ten seconds have passed since the one before.
+//! ends the monitor too, with the same status. The first restart is immediate; later ones wait
+//! until ten seconds have passed since the one before.
 
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -32,11 +32,11 @@ const CRASHES: [i32; 9] = [
 /// The shortest time between two starts.
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// Watches. Returns in the child that is to be the daemon, with the pipe to tell when it is ready;
+/// Watches. Returns in the child that is to be the daemon, with the pipe that reports readiness;
 /// the monitor itself never returns.
 ///
-/// `notify` is told when the first daemon is ready. With `detached`, the monitor closes its own
-/// standard streams then, but stays in its directory: a core file of the next daemon may be
+/// `notify` is signalled when the first daemon is ready. With `detached`, the monitor closes its
+/// own standard streams then, but stays in its directory: a core file of the next daemon may be
 /// wanted there.
 pub(crate) fn watch(
     notify: Option<OwnedFd>,
@@ -110,7 +110,7 @@ fn finish(ended: Ended) -> ! {
     match ended {
         Ended::Exited(status) => sys::exit_now(status),
         Ended::Killed { signal, .. } => {
-            // Die by the same signal, so that whoever started us sees the same.
+            // Die by the same signal, so that the parent process sees the same.
             let pid = std::process::id();
             if let Ok(pid) = i32::try_from(pid) {
                 let _ = sys::set_disposition(signal, false);

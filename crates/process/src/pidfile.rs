@@ -43,7 +43,8 @@ impl Pidfile {
             .write(true)
             .create(true)
             .truncate(false)
-            // Who can read it could lock it, and a locked pidfile keeps a daemon from starting.
+            // A process that can read it could lock it, and a locked pidfile keeps a daemon from
+            // starting.
             .mode(0o640)
             .custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed())
             .open(&temporary)
@@ -54,14 +55,14 @@ impl Pidfile {
         file.set_len(0).map_err(fail("truncate"))?;
         file.write_all(format!("{pid}\n").as_bytes()).map_err(fail("write"))?;
         if let Err(source) = fs::rename(&temporary, path) {
-            // What cannot be renamed is of no use; the error below says so.
+            // A file that cannot be renamed is of no use; the error below reports the failure.
             let _ = fs::remove_file(&temporary);
             return Err(ProcessError::Pidfile { path: path.to_owned(), step: "rename", source });
         }
         Ok(Pidfile { path: path.to_owned(), file, pid })
     }
 
-    /// Sees whether `path` is free: absent, or not held by a live process other than this one.
+    /// Checks whether `path` is free: absent, or not held by a live process other than this one.
     ///
     /// # Errors
     /// [`ProcessError::AlreadyRunning`] or [`ProcessError::PidfileCheck`].

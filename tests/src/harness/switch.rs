@@ -16,7 +16,7 @@ const STOP: Duration = Duration::from_secs(10);
 /// Whose daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Ours.
+    /// The switch under test.
     Slipswitch,
     /// Debian's `ovs-vswitchd`, the oracle.
     RealOvs,
@@ -202,7 +202,7 @@ impl Switch {
         self.daemon = None;
     }
 
-    /// Waits for the daemon's end after it was told to stop; its exit code.
+    /// Waits for the daemon's end after a request to stop; returns its exit code.
     pub fn wait_for_end(&mut self) -> Option<i32> {
         let status = self.daemon.as_mut().and_then(|d| d.wait(STOP))?;
         self.daemon = None;

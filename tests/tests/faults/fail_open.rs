@@ -21,7 +21,7 @@ const PACKET_IN: u8 = 10;
 const BARRIER_REQUEST: u8 = 20;
 const ROLE_REQUEST: u8 = 24;
 
-/// What a controller does with a connection.
+/// Action of a controller on a connection.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Does {
     /// Sends nothing and answers nothing.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// Beside an attack under way: established flows lose nothing, commands are answered.
+/// During an attack: established flows lose nothing, commands are answered.
 fn others_lose_nothing(scene: &Scene) {
     let (there, back) = thread::scope(|scope| {
         let there = scope.spawn(|| scene.a.ping("10.0.0.2", 100));

@@ -5,7 +5,7 @@ use crate::tools::{MICROFLOWS, SOON, Scene};
 use slipswitch_tests::harness::{Flood, stranger, wait_until};
 use std::time::Duration;
 
-/// Megaflows.
+/// Limit of the number of megaflows.
 const LIMIT: u64 = 20_000;
 /// Bytes that one costs at most, in all tables and with what it makes memory allocators keep; see
 /// the budgets in ARCHITECTURE.md.

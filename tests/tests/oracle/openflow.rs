@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The switch and its ports as OpenFlow tells them.
+//! The switch and its ports as OpenFlow reports them.
 
 scenarios! {
     show_in_each_version: r#"

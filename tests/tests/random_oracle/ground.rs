@@ -28,7 +28,7 @@ pub enum Ground {
 pub struct Beyond {
     /// Its name.
     pub name: &'static str,
-    /// Why.
+    /// The reason for the exclusion.
     pub reason: &'static str,
     of: fn(&Step) -> bool,
 }

@@ -11,13 +11,13 @@ use slipswitch_tests::harness::Kind;
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 
-/// So late Open vSwitch may tell controllers of something.
+/// Longest delay of a message of Open vSwitch to controllers.
 const LATE: Duration = Duration::from_millis(500);
 
 /// How a case went.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Alike.
+    /// Both switches behave alike.
     Same,
     /// A difference, as text.
     Differs(String),

@@ -27,7 +27,7 @@ impl Arrival {
         Arrival { frame, in_port, recirc_id: 0, dp_hash: 0, priority: 0, mark: 0 }
     }
 
-    /// A packet of which an upcall told.
+    /// Returns the arrival of a packet that an upcall reported.
     pub fn again(frame: &[u8], key: &Key) -> Arrival {
         Arrival {
             frame: frame.to_vec(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Frames of every kind that extraction tells apart: sound ones, and ones whose lengths, headers
+//! Frames of every kind that extraction distinguishes: sound ones, and ones whose lengths, headers
 //! or options are not what they say.
 
 use packet::build::Frame;
@@ -118,7 +118,7 @@ enum Damage {
     VersionIhl(u8),
     /// Bytes after the packet.
     Pad(usize),
-    /// So many bytes are missing at the end.
+    /// This many bytes are missing at the end.
     Cut(Index),
     /// A byte of the headers is another.
     Byte(Index, u8),
@@ -187,7 +187,7 @@ fn damage() -> impl Strategy<Value = Damage> {
     ]
 }
 
-/// Frames.
+/// Returns a strategy for frames.
 pub fn spec() -> impl Strategy<Value = Spec> {
     let tag =
         (prop::bool::weighted(0.2), select(&[0u16, 5, 5, 10, 0x6005, 0x1005, 0xe00a, 0x6000][..]));

@@ -67,7 +67,7 @@ pub struct PortSpec {
 /// A switch of two bridges.
 #[derive(Clone, Debug)]
 pub struct Pipeline {
-    /// Rules.
+    /// Rules of the pipeline.
     pub lines: Vec<Line>,
     /// Ports 1 to 3 of the first bridge.
     pub ports: Vec<PortSpec>,
@@ -357,7 +357,7 @@ fn port() -> impl Strategy<Value = PortSpec> {
     )
 }
 
-/// Switches.
+/// Returns a strategy for switches.
 pub fn pipeline() -> impl Strategy<Value = Pipeline> {
     let yes = prop::bool::weighted;
     let settings = (vec(port(), 3), select(&[0u16, 0, 1, 3][..]), yes(0.3), yes(0.3));

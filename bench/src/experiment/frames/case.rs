@@ -60,7 +60,7 @@ impl Case {
         Stream { size: self.size, ..Stream::flood(self.flows) }
     }
 
-    /// What the generator sends: the number of flows and the frame size.
+    /// Returns the generator's traffic: the number of flows and the frame size.
     pub fn traffic(&self) -> (u32, u32) {
         (self.flows, self.size)
     }

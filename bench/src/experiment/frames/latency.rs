@@ -31,7 +31,7 @@ const fn metric(name: &'static str) -> Metric {
     Metric { name, unit: "µs", max_scatter: MAX_SCATTER }
 }
 
-/// What takes turns with a system.
+/// The reference that takes turns with a system.
 #[derive(Clone, Copy)]
 pub enum Reference<'a> {
     /// The generator without a switch.

@@ -63,7 +63,7 @@ pub fn measure(
     Ok((points, Alone { metric: RATE, samples }))
 }
 
-/// What the generator hands to its device.
+/// Returns the traffic that the generator hands to its device.
 pub fn sent(
     generator: &GeneratorOnly,
     case: &Case,

@@ -13,7 +13,7 @@ use openflow::message::{Body, FlowMod, GroupMod, Message};
 pub struct LeftOut {
     /// Its name.
     pub name: &'static str,
-    /// Why.
+    /// The reason for leaving the kind out.
     pub reason: &'static str,
     /// True for steps of that kind.
     of: fn(&Facts, &Step) -> bool,
