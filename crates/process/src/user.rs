@@ -12,7 +12,7 @@ const CAP_IPC_LOCK: u32 = 14;
 const CAP_PERFMON: u32 = 38;
 const CAP_BPF: u32 = 39;
 
-/// Whom to run as.
+/// The user and group that the process runs as.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
     /// The name, when one was given; its supplementary groups are taken over.

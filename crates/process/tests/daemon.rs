@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use process::read_pidfile;
 use rustix::process::{Pid, Signal, kill_process};
 
-/// The example binary, which cargo builds beside the tests.
+/// The example binary, which cargo builds alongside the tests.
 fn sleeper() -> PathBuf {
     let mut path = std::env::current_exe().unwrap();
     path.pop();

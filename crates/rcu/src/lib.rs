@@ -3,13 +3,13 @@
 //!
 //! One writer publishes a new `Arc<T>` now and then; many packet threads read the newest one with
 //! every batch. A [`Reader`] keeps the last `Arc` that it saw and compares one version number (a
-//! single acquire load, no shared write) to find out whether there is a newer one. Only then does it
-//! take the lock and clone. The lock is held for a clone or a swap of an `Arc`, so no reader waits
-//! for the writer to make a snapshot. A reader that stalls only keeps its old snapshot alive: nothing
-//! waits for the reader, so a stalled packet thread cannot block the control plane, and there are no
-//! grace periods.
+//! single acquire load, no shared write) to find out whether there is a newer one. Only then does
+//! it take the lock and clone. The lock is held for a clone or a swap of an `Arc`, so no reader
+//! waits for the writer to make a snapshot. A reader that stalls only keeps its old snapshot alive:
+//! nothing waits for the reader, so a stalled packet thread cannot block the control plane, and
+//! there are no grace periods.
 //!
-//! What errs on which side: a reader may act on a snapshot that was replaced a moment ago (the
+//! Consistency: a reader may act on a snapshot that was replaced a moment ago (the
 //! revalidator repairs what that installs), never on an incomplete one.
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -34,7 +34,7 @@ impl<F: Fixture> Chaotic<F> {
         Chaotic { inner, datapath, chaos }
     }
 
-    /// Whoever wants to know later how many faults there were.
+    /// Returns the source of faults, so that a test can read the number of faults later.
     pub fn chaos(&self) -> Arc<Chaos> {
         self.chaos.clone()
     }

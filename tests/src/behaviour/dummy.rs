@@ -64,7 +64,7 @@ impl UserspaceDummy {
             };
             datapath.add_port(&spec).unwrap_or_else(|e| panic!("dummy {name}: {e}"));
         }
-        // Behind the header of each capture file.
+        // Reading starts after the 24-byte header of each capture file.
         UserspaceDummy { clock, datapath, names, directory, read: Mutex::new([24; PORTS]) }
     }
 

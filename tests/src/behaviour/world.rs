@@ -23,7 +23,7 @@ pub enum Why {
 /// An upcall that came.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// Why.
+    /// The reason for the upcall.
     pub why: Why,
     /// The frame with its checksum finished. Datapaths differ in which side finishes the checksum
     /// of a

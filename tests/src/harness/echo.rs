@@ -11,7 +11,7 @@ use std::time::Duration;
 /// How many echo requests there were, and answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Echoes {
-    /// Requests.
+    /// Number of requests that were sent.
     pub sent: u32,
     /// Those that were answered.
     pub answered: u32,

@@ -50,7 +50,7 @@ impl Place {
             .unwrap_or_default()
     }
 
-    /// Writes a file and tells its path.
+    /// Writes a file and returns its path.
     ///
     /// # Panics
     /// When it cannot be written.

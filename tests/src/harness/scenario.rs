@@ -29,7 +29,7 @@ struct Allowed {
     real: &'static str,
     /// ... and what Slipswitch writes in its place.
     ours: &'static str,
-    /// Why.
+    /// The reason for the exception.
     reason: &'static str,
 }
 

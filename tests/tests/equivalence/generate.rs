@@ -282,7 +282,7 @@ pub fn kernel_actions() -> impl Strategy<Value = Vec<Action>> {
 /// The match of a megaflow: as [`matching`], or fields of one of the packets as they are.
 #[derive(Clone, Debug)]
 pub enum About {
-    /// This.
+    /// Exactly this match.
     Match(Box<Match>),
     /// Fields of the packet with this index.
     Packet { packet: prop::sample::Index, recirc_id: u32, fields: Vec<Field> },

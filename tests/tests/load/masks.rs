@@ -16,7 +16,7 @@ const PATTERN: u32 = 0x55aa_55aa;
 const MOST_MASKS: usize = 960 + 64;
 
 /// Rules with all prefixes of two addresses, one in each table: a packet's mask has as many bits
-/// of each as it takes to tell it from longer prefixes.
+/// of each as are needed to distinguish it from longer prefixes.
 fn rules() -> String {
     let mut text = String::from(
         "priority=10,udp,in_port=h1,actions=multipath(symmetric_l4,1,hrw,16,0,NXM_NX_REG0[]),NORMAL\n\

@@ -104,7 +104,7 @@ fn a_busy_flow_takes_the_place_of_a_cold_one_and_all_of_them_are_counted() {
     let ports = waiting.iter().filter_map(|line| line.split("udp(src=5000,dst=").nth(1));
     let ports = ports.filter_map(|rest| rest.split(')').next()?.parse::<u16>().ok());
     // One of those that wait is busy from now on; all others are not. A flow of other packets may
-    // have gone by itself, and left its place: then another's turn tells.
+    // have gone by itself, and left its place: then the turn of another flow shows the result.
     let evicts = |port: u16| {
         let busy = format!("udp(src=5000,dst={port})");
         let inside = wait_until(SOON, || {

@@ -216,9 +216,9 @@ fn checksums_are_whole_at_the_receiver() {
         return;
     }
     // The sender's stack leaves checksums and segments to the devices; the last one before the
-    // receiver does not take them, so that the kernel does that work by what the switch told it,
-    // and the capture has what is on a wire. Then the sender's does not either, and the switch
-    // itself has to correct finished checksums for the address that it rewrites.
+    // receiver does not take them, so that the kernel does that work by the offload data that the
+    // switch set, and the capture has what is on a wire. Then the sender's does not either, and the
+    // switch itself has to correct finished checksums for the address that it rewrites.
     switch.netns().sh("ethtool -K h2 tx off");
     let text = a.netns.sh("ip -o link show eth0");
     let address = text

@@ -17,7 +17,7 @@ struct Jumbo {
     _processes: Vec<Capture>,
 }
 
-/// Whether all ports are at XDP, and what is said of each.
+/// Returns whether all ports are at XDP, and the tier report of each.
 fn tiers(switch: &Switch, ports: &[&str]) -> (bool, Vec<String>) {
     let told: Vec<String> =
         ports.iter().map(|port| switch.appctl(&format!("slipswitch/tiers {port}"))).collect();
@@ -53,7 +53,7 @@ pub fn prepared() -> Option<(Switch, Host, Host, [Capture; 2])> {
     Some((switch, a, b, processes))
 }
 
-/// So many; `None`, after saying so, where that cannot be.
+/// Sets up this many hosts with jumbo frames. Prints the reason and returns `None` if it cannot.
 fn jumbo(hosts: usize) -> Option<Jumbo> {
     if without_tool(&["ethtool"]) {
         return None;

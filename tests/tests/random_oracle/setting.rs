@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 pub enum Table {
     /// The one row for the switch.
     OpenVswitch,
-    /// Bridges.
+    /// The setting belongs to a bridge.
     Bridge,
-    /// Ports.
+    /// The setting belongs to a port.
     Port,
 }
 

@@ -34,7 +34,7 @@ pub fn matching(g: &mut Gen, any: bool) -> Match {
         if field == Field::VlanVid && mask == field.all_ones() && value == 0 && g.bool() {
             continue;
         }
-        // Without a header there is no VLAN; of a match that says otherwise OVS tells in a way that
+        // Without a header there is no VLAN; OVS reports a match that says otherwise in a way that
         // no controller can read.
         if field == Field::VlanTci && mask & 0x1000 != 0 && value & 0x1000 == 0 {
             (value, mask) = (0, 0x1000);
