@@ -170,7 +170,7 @@ pub fn steady<T>(
     result
 }
 
-/// The times that new flows took to begin.
+/// Result of the start of new flows: times and losses.
 #[derive(Clone, Debug, Default)]
 pub struct NewFlows {
     /// All of them, without the time in which nothing arrived because a datagram was lost.

@@ -37,7 +37,7 @@ pub(crate) enum Say {
     Wait,
     /// Log that further attempts are not logged.
     LastWord,
-    /// Nothing any more, about the attempts to come neither.
+    /// Log nothing: the suppression of further logging was logged before.
     Quiet,
 }
 

@@ -26,8 +26,7 @@ pub struct Seen {
     /// The reason for the upcall.
     pub why: Why,
     /// The frame with its checksum finished. Datapaths differ in which side finishes the checksum
-    /// of a
-    /// packet with a label.
+    /// of a packet with a label.
     pub frame: Vec<u8>,
     /// Its key.
     pub key: Key,

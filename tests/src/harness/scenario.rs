@@ -29,7 +29,7 @@ struct Allowed {
     real: &'static str,
     /// ... and what Slipswitch writes in its place.
     ours: &'static str,
-    /// The reason for the exception.
+    /// The reason for the difference.
     reason: &'static str,
 }
 

@@ -357,7 +357,7 @@ impl Liar {
             while !stopped.load(Ordering::Relaxed) {
                 if let Ok((mut stream, _)) = listener.accept() {
                     count.fetch_add(1, Ordering::Relaxed);
-                    let _ = stream.write_all(words); // who has left need not hear it
+                    let _ = stream.write_all(words); // a closed connection is no error
                     kept.extend(stays.then_some(stream));
                 }
                 std::thread::sleep(Duration::from_millis(5));

@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 pub enum Table {
     /// The one row for the switch.
     OpenVswitch,
-    /// The setting belongs to a bridge.
+    /// The rows of bridges.
     Bridge,
-    /// The setting belongs to a port.
+    /// The rows of ports.
     Port,
 }
 

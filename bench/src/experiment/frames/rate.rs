@@ -63,7 +63,7 @@ pub fn measure(
     Ok((points, Alone { metric: RATE, samples }))
 }
 
-/// Returns the traffic that the generator hands to its device.
+/// Measures the packets that the generator hands to its device: the rate, and the rate per core.
 pub fn sent(
     generator: &GeneratorOnly,
     case: &Case,

@@ -287,7 +287,7 @@ pub fn recirculation_looks_up_again(w: &World) {
     assert_eq!(w.dp().lookups().hits, 2);
 }
 
-/// The first pass has edits that no tier may repeat.
+/// The first pass has edits that must not be done twice, in any part of the datapath.
 pub fn edits_before_a_lookup_that_misses_are_done_once(w: &World) {
     let actions = "set(ipv4(src=10.0.0.9,ttl=63)),push_vlan(vid=3,pcp=0),hash(l4(1)),recirc(0x1)";
     w.install(1, on(1), actions);
