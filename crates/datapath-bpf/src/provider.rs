@@ -68,6 +68,7 @@ pub fn about_object(path: &Path, known: Option<String>) -> Vec<String> {
     lines
 }
 
+#[inline]
 fn hooks_of(tiers: TierSet) -> HookSet {
     let mut hooks = HookSet::empty();
     hooks.set(HookSet::XDP, tiers.has(Tier::Xdp));
@@ -75,6 +76,7 @@ fn hooks_of(tiers: TierSet) -> HookSet {
     hooks
 }
 
+#[inline]
 fn tiers_of(hooks: HookSet) -> TierSet {
     let mut tiers = TierSet::NONE;
     if hooks.contains(HookSet::XDP) {
@@ -334,6 +336,7 @@ impl<B: Backend> BpfProvider<B> {
 
     /// Takes out of `verdict` what a backend's answer says. A hook that `answer` leaves out cannot
     /// run the actions.
+    #[inline]
     fn narrow(verdict: &mut Verdict, answer: Result<HookSet, Refusal>) {
         match answer {
             Ok(hooks) => {
@@ -345,6 +348,7 @@ impl<B: Backend> BpfProvider<B> {
     }
 
     /// Returns the verdict of XDP's own conditions.
+    #[inline]
     fn at_xdp(&self, flow: &Megaflow, allowed: TierSet) -> Verdict {
         let mut verdict = Verdict::granted(allowed);
         if allowed.has(Tier::Xdp)
@@ -356,6 +360,7 @@ impl<B: Backend> BpfProvider<B> {
     }
 
     /// Puts a flow where `put` says that it runs.
+    #[inline]
     fn put(
         &self,
         flow: &Megaflow,

@@ -113,6 +113,7 @@ impl TierSet {
     }
 
     /// Returns the fastest tier of the set.
+    #[inline]
     pub fn fastest(self) -> Option<Tier> {
         Tier::ALL.get(self.0.trailing_zeros() as usize).copied()
     }
@@ -133,6 +134,7 @@ impl TierRefusals {
     pub const NONE: TierRefusals = TierRefusals([None; OFFLOAD_TIERS]);
 
     /// Returns the refusals where each of `tiers` refuses for the same reason.
+    #[inline]
     pub fn by(tiers: TierSet, refusal: Refusal) -> TierRefusals {
         let mut refusals = TierRefusals::NONE;
         refusals.set(tiers, Some(refusal));
@@ -140,7 +142,11 @@ impl TierRefusals {
     }
 
     /// Sets or clears the refusal of each of `tiers`.
+    #[inline]
     pub fn set(&mut self, tiers: TierSet, refusal: Option<Refusal>) {
+        if tiers.is_empty() {
+            return;
+        }
         for (tier, slot) in Tier::ALL.into_iter().zip(&mut self.0) {
             if tiers.has(tier) {
                 *slot = refusal;
@@ -149,7 +155,11 @@ impl TierRefusals {
     }
 
     /// Copies the entries of `tiers` from `other`, also where it has no refusal.
+    #[inline]
     pub fn set_from(&mut self, tiers: TierSet, other: TierRefusals) {
+        if *self == other {
+            return; // most often neither has any
+        }
         for ((tier, slot), from) in Tier::ALL.into_iter().zip(&mut self.0).zip(other.0) {
             if tiers.has(tier) {
                 *slot = from;
@@ -159,6 +169,7 @@ impl TierRefusals {
 
     /// Returns the refusals of `tiers` alone.
     #[must_use]
+    #[inline]
     pub fn of(self, tiers: TierSet) -> TierRefusals {
         let mut some = TierRefusals::NONE;
         some.set_from(tiers, self);
@@ -167,7 +178,11 @@ impl TierRefusals {
 
     /// Returns these refusals, and those of `other` for tiers that have none here.
     #[must_use]
+    #[inline]
     pub fn or(mut self, other: TierRefusals) -> TierRefusals {
+        if other.is_empty() {
+            return self;
+        }
         for (slot, from) in self.0.iter_mut().zip(other.0) {
             *slot = slot.or(from);
         }
@@ -180,6 +195,7 @@ impl TierRefusals {
     }
 
     /// True when no tier refuses.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         *self == TierRefusals::NONE
     }
@@ -241,24 +257,31 @@ pub struct Verdict {
 
 impl Verdict {
     /// All of `tiers` take the megaflow.
+    #[inline]
     pub fn granted(tiers: TierSet) -> Verdict {
         Verdict { tiers, refusals: TierRefusals::NONE }
     }
 
     /// None of `tiers` takes it, for this reason.
+    #[inline]
     pub fn refused(tiers: TierSet, refusal: Refusal) -> Verdict {
         Verdict { tiers: TierSet::NONE, refusals: TierRefusals::by(tiers, refusal) }
     }
 
     /// Of the tiers that take the megaflow so far, those in `tiers` do not.
+    #[inline]
     pub fn refuse(&mut self, tiers: TierSet, refusal: Refusal) {
         let lost = self.tiers.intersection(tiers);
+        if lost.is_empty() {
+            return;
+        }
         self.tiers = self.tiers.minus(lost);
         self.refusals.set(lost, Some(refusal));
     }
 
     /// Adds the verdict of other tiers.
     #[must_use]
+    #[inline]
     pub fn and(self, other: Verdict) -> Verdict {
         Verdict { tiers: self.tiers.union(other.tiers), refusals: self.refusals.or(other.refusals) }
     }

@@ -4,7 +4,7 @@
 use crate::placed::{InProviders, PlacedDatapath};
 use crate::queue;
 use crate::slots::Slot;
-use crate::table::{Place, Shard, State, add, in_port};
+use crate::table::{Entry, Place, Shard, State, add, in_port};
 use datapath::shards::Groups;
 use datapath::{
     Actions, FlowDump, FlowStats, Flows, Megaflow, OffloadProvider, Offloaded, PortNo, Refusal,
@@ -20,6 +20,7 @@ const TOGETHER: usize = 64;
 /// few flows stays in the CPU's cache, one of all does not.
 struct Swept<'a> {
     slot: &'a Slot,
+    tiers: TierSet,
     provider: &'a dyn OffloadProvider,
     stats: HashMap<Ufid, FlowStats, foldhash::fast::RandomState>,
 }
@@ -29,6 +30,30 @@ struct Sweep<'a> {
     providers: Vec<Swept<'a>>,
     /// Its number: counts of a flow that a provider got later are of an earlier stay there.
     number: u32,
+}
+
+impl Sweep<'_> {
+    /// Returns what the flow counted, all places together: `outside` and in providers. Notes how
+    /// busy it is. It is not on its way out of a provider.
+    #[inline]
+    fn total(&self, entry: &mut Entry, ufid: Ufid, outside: FlowStats) -> FlowStats {
+        let mut total = outside;
+        if !entry.place.tiers.is_empty() {
+            let was_there = entry.is_since_before(self.number);
+            for swept in &self.providers {
+                if entry.place.is_held_by(swept.tiers) {
+                    let known = swept.stats.get(&ufid).copied().filter(|_| was_there);
+                    let stats = known.or_else(|| swept.provider.stats(ufid));
+                    total = add(total, stats.unwrap_or_default());
+                }
+            }
+            if was_there {
+                entry.stays(self.number);
+            }
+        }
+        entry.count(total.packets);
+        total
+    }
 }
 
 /// A flow that is to leave a provider, by the provider's tiers, and why.
@@ -119,7 +144,7 @@ impl PlacedDatapath {
     /// Puts a flow to its place, and offers it to the providers that do not hold it and may.
     fn put_and_offer(&self, shard: &mut Shard<'_>, flow: &Megaflow, mut place: Place) {
         let port = in_port(flow);
-        let verdict = self.eligibility().decide(port, &flow.actions);
+        let verdict = self.decide(flow);
         for (slot, _) in self.slots.present() {
             if !place.tiers.meets(slot.tiers()) {
                 place.await_offer(slot, verdict);
@@ -170,34 +195,6 @@ impl PlacedDatapath {
         })
     }
 
-    /// Returns what the flow counted, all places together. Notes how busy it is. It is not on its
-    /// way out of a provider.
-    fn total(
-        &self,
-        sweep: &Sweep<'_>,
-        shard: &mut Shard<'_>,
-        ufid: Ufid,
-        in_base: FlowStats,
-    ) -> FlowStats {
-        let mut total = add(in_base, shard.carried(ufid));
-        let Some(entry) = shard.entry(ufid) else { return total };
-        if !entry.place.tiers.is_empty() {
-            let was_there = entry.is_since_before(sweep.number);
-            for swept in &sweep.providers {
-                if entry.place.is_held_by(swept.slot.tiers()) {
-                    let known = swept.stats.get(&ufid).copied().filter(|_| was_there);
-                    let stats = known.or_else(|| swept.provider.stats(ufid));
-                    total = add(total, stats.unwrap_or_default());
-                }
-            }
-            if was_there {
-                entry.stays(sweep.number);
-            }
-        }
-        entry.count(total.packets);
-        total
-    }
-
     /// Reports the totals of flows in one part of the table.
     fn report_totals(
         &self,
@@ -210,16 +207,22 @@ impl PlacedDatapath {
         let mut shard = self.table.shard(*first);
         shard.prefetch(flows.iter().map(|(ufid, _)| *ufid));
         for (ufid, in_base) in flows.iter().copied() {
-            if shard.get(ufid).is_some_and(|place| place.state == State::Leaving) {
-                leaving.push((ufid, in_base));
-            } else {
-                totals.push((ufid, self.total(sweep, &mut shard, ufid, in_base)));
+            let outside = add(in_base, shard.carried(ufid));
+            match shard.entry(ufid) {
+                Some(entry) if entry.place.state == State::Leaving => {
+                    leaving.push((ufid, in_base));
+                }
+                Some(entry) => totals.push((ufid, sweep.total(entry, ufid, outside))),
+                None => totals.push((ufid, outside)),
             }
         }
         drop(shard);
         for (ufid, in_base) in leaving {
-            let total = |mut shard: Shard<'_>| self.total(sweep, &mut shard, ufid, in_base);
-            totals.push((ufid, self.when_settled(ufid, total)));
+            let total = self.when_settled(ufid, |mut shard| {
+                let outside = add(in_base, shard.carried(ufid));
+                shard.entry(ufid).map_or(outside, |entry| sweep.total(entry, ufid, outside))
+            });
+            totals.push((ufid, total));
         }
         totals.into_iter().for_each(|(ufid, total)| each(ufid, total));
     }
@@ -249,6 +252,7 @@ impl PlacedDatapath {
         let number = self.table.begin_sweep();
         let present = self.slots.present().map(|(slot, provider)| Swept {
             slot,
+            tiers: slot.tiers(),
             provider: &**provider,
             stats: HashMap::default(),
         });
@@ -340,7 +344,7 @@ impl Flows for PlacedDatapath {
         }
         let ufid = flow.ufid;
         let port = in_port(flow);
-        let verdict = self.eligibility().decide(port, &flow.actions);
+        let verdict = self.decide(flow);
         let is_queued = !verdict.tiers.is_empty();
         let place = if is_queued { Place::queued(verdict) } else { Place::settled(verdict) };
         self.when_settled(ufid, |mut shard| {

@@ -37,7 +37,7 @@ enum Occasion {
 impl PlacedDatapath {
     /// Returns where a flow would run that was installed now, and why not elsewhere.
     pub fn would_run(&self, flow: &Megaflow) -> Verdict {
-        let eligible = self.eligibility().decide(in_port(flow), &flow.actions);
+        let eligible = self.decide(flow);
         let mut would = Verdict { tiers: TierSet::NONE, refusals: eligible.refusals };
         for slot in self.slots.iter() {
             let allowed = eligible.tiers.intersection(slot.tiers());
@@ -67,7 +67,7 @@ impl PlacedDatapath {
             shard.take(ufid);
             return None;
         };
-        let eligible = self.eligibility().decide(in_port(&dump.flow), &dump.flow.actions);
+        let eligible = self.decide(&dump.flow);
         place.state = State::Settled;
         for (slot, provider) in self.slots.present().rev() {
             if place.tiers.meets(slot.tiers()) {
@@ -264,7 +264,7 @@ impl PlacedDatapath {
                 continue;
             };
             let Some(dump) = self.base.flow(ufid) else { continue };
-            let now = self.eligibility().decide(in_port(&dump.flow), &dump.flow.actions);
+            let now = self.decide(&dump.flow);
             let mut place = before;
             for (slot, _) in self.slots.present() {
                 if may_have_passed(slot, before) {
@@ -392,6 +392,9 @@ impl Place {
 
 /// A flow whose predecessor with the same identity is on its way out is taken later.
 fn settled_later(mut verdict: Verdict) -> Verdict {
+    if verdict.refusals.is_empty() {
+        return verdict;
+    }
     for tier in verdict.refusals.tiers().tiers() {
         if verdict.refusals.get(tier) == Some(Refusal::Exists) {
             verdict.refusals.set(TierSet::of(tier), Some(Refusal::Unsettled));

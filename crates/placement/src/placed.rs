@@ -7,13 +7,13 @@ use crate::eligibility::Eligibility;
 use crate::miss::{self, MissListener, MissQueue};
 use crate::queue::{BatchSource, Queue};
 use crate::slots::{Slot, Slots};
-use crate::table::{Place, State, Table};
+use crate::table::{Place, State, Table, in_port};
 use datapath::offload::{OffloadProvider, ProviderSlot, Reason};
 use datapath::scratch::{Recycle, Scratch};
 use datapath::shards::Groups;
 use datapath::{
-    Action, Datapath, FlowStats, Meters, Packets, PortNo, Refusal, TierRefusals, TierSet,
-    UpcallFactory,
+    Action, Datapath, FlowStats, Megaflow, Meters, Packets, PortNo, Refusal, TierRefusals, TierSet,
+    UpcallFactory, Verdict,
 };
 use datapath_userspace::UserspaceDatapath;
 use flow::Key;
@@ -234,6 +234,12 @@ impl PlacedDatapath {
 
     pub(crate) fn eligibility(&self) -> Arc<Eligibility> {
         self.eligibility.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Returns where a flow may run, by its ports and actions.
+    pub(crate) fn decide(&self, flow: &Megaflow) -> Verdict {
+        let eligibility = self.eligibility.read().unwrap_or_else(PoisonError::into_inner);
+        eligibility.decide(in_port(flow), &flow.actions)
     }
 
     /// Changes what flows may do from now on.

@@ -139,7 +139,7 @@ impl Tally {
         self.change(place, |n| {
             n.fetch_add(1, Ordering::Relaxed);
         });
-        if place.state == State::Settled {
+        if place.state == State::Settled && !place.refusals.is_empty() {
             for refusal in place.refusals.distinct() {
                 if let Some(n) = self.refused_ever.get(refusal as usize) {
                     n.fetch_add(1, Ordering::Relaxed);
@@ -162,7 +162,9 @@ impl Tally {
             change(&self.adopted);
         }
         let of = if place.tiers.is_empty() { &self.refused } else { &self.lacking };
-        // Most flows have none.
+        if place.refusals.is_empty() {
+            return; // most flows
+        }
         for refusal in place.refusals.distinct() {
             of.get(refusal as usize).into_iter().for_each(&change);
         }
@@ -247,7 +249,7 @@ impl Shard<'_> {
             hashbrown::hash_map::Entry::Occupied(mut there) => {
                 let there = there.get_mut();
                 self.table.tally.leave(there.place);
-                if !holders(place).eq(holders(there.place)) {
+                if place.tiers != there.place.tiers && !holders(place).eq(holders(there.place)) {
                     there.changed = sweep;
                 }
                 there.place = place;
