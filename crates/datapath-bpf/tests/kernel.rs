@@ -400,6 +400,7 @@ fn connections_of_few_flows_find_room_in_the_cache() {
     // More than the cache holds at first. A flow distinguishes them, and most have another flow.
     const CONNECTIONS: u32 = 12_000;
     in_namespace_as_root(|| {
+        pin_to_one_cpu(); // each CPU has a cache of its own, which fills and grows by itself
         let bpf = open_with_ports(Config { max_flows: CONNECTIONS, ..small() });
         let mut all = megaflow(CONNECTIONS, &[out()]);
         all.matching.set_masked(Field::Ipv4Dst, 0, 0);
