@@ -94,7 +94,7 @@ impl PlacedDatapath {
         Some(())
     }
 
-    /// Attaches the port anew to the providers of `tiers`. No flow of theirs uses the port
+    /// Attaches the port again to the providers of `tiers`. No flow of theirs uses the port
     /// meanwhile.
     fn place_port(&self, number: PortNo, port: &mut Port, blockers: &[Blockers], tiers: TierSet) {
         if tiers.is_empty() {
