@@ -2,8 +2,8 @@
 //! `slipswitch doctor`: which tiers this kernel and each interface have, why not the others, and
 //! what would change that.
 //!
-//! Ports of a running switch are asked of the switch, which knows; of other interfaces it is
-//! said what would be tried. Nothing is changed.
+//! The running switch reports on its own ports. For any other interface, the doctor lists the tiers
+//! that a switch would try. Nothing is changed.
 
 mod host;
 mod show;
@@ -40,10 +40,10 @@ pub struct Options {
     json: bool,
 }
 
-/// What is known of an interface.
+/// Facts about an interface.
 struct Interface {
     name: String,
-    /// A running switch has it as a port, and says where its flows run.
+    /// A running switch has it as a port, and reports where its flows run.
     is_port: bool,
     /// Fastest first.
     tiers: Vec<TierState>,
@@ -107,8 +107,8 @@ pub fn run(place: &Place, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// What the database says of an interface, under what the command line says. `enabled`: places of
-/// flows in the kernel are not switched off.
+/// Returns the settings of an interface. The command line overrides the database.
+/// `enabled`: places of flows in the kernel are not switched off.
 fn settings(place: &Place, name: &str, options: &Options, enabled: bool) -> SurveySettings {
     let [object, tier, mode, kind] = row(place, name).unwrap_or_default();
     let defaults = SurveySettings::default();
@@ -153,7 +153,7 @@ fn columns_of<const N: usize>(
     values.try_into().ok()
 }
 
-/// What this host would allow an interface that is no port.
+/// Returns the tiers that this host would allow an interface that is no port.
 fn interface(settings: &SurveySettings, name: &str) -> Interface {
     let state = |report: &TierReport| {
         let (is_possible, detail) = match &report.state {
@@ -197,7 +197,7 @@ fn port(name: &str, lines: &[String]) -> Interface {
     port
 }
 
-/// What a running switch says of its ports: lines by port.
+/// Returns the report of a running switch on its ports: lines by port.
 fn running_ports(place: &Place) -> BTreeMap<String, Vec<String>> {
     let Some(text) = place.appctl("slipswitch/tiers", &[]).ok() else { return BTreeMap::new() };
     let mut ports: BTreeMap<String, Vec<String>> = BTreeMap::new();

@@ -34,8 +34,8 @@ enum Command {
     /// Say which tiers this kernel and each interface have, why not others, and what would
     /// change that
     Doctor(doctor::Options),
-    /// Say what happens to a packet: its translation, the megaflow and the rule behind each
-    /// field of it, the tier where it runs, and why it is not a faster one
+    /// Report what happens to a packet: its translation, the megaflow and the rule that needs
+    /// each field of it, the tier where it runs, and why it is not a faster one
     Explain(explain::Options),
 }
 

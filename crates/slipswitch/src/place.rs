@@ -90,8 +90,8 @@ impl Place {
             .map_err(|error| anyhow::anyhow!("{}", error.to_string().trim_end()))
     }
 
-    /// What a shell must export for the tools to find this switch; `None` when they find it
-    /// anyway.
+    /// Returns the variable that a shell must export for the tools to find this switch; `None` when
+    /// they find it without.
     pub fn exports(&self) -> Option<String> {
         self.private.then(|| format!("export OVS_RUNDIR={}", self.dirs.run.display()))
     }

@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 /// Options of `slipswitch up`.
 #[derive(clap::Args)]
 pub struct Options {
-    /// The daemon to start; by default the slipswitchd beside this program, or the one on PATH
+    /// The daemon to start; by default slipswitchd in the directory of this program, or on PATH
     #[arg(long, value_name = "FILE")]
     daemon: Option<PathBuf>,
-    /// Further arguments for the daemon, behind `--`
+    /// Further arguments for the daemon, after `--`
     #[arg(last = true, value_name = "ARGUMENT")]
     arguments: Vec<String>,
 }
@@ -78,7 +78,7 @@ fn start_database(place: &Place) -> Result<()> {
         &logfile,
     ];
     place.run("ovsdb-server", &arguments).context("cannot start the database server")?;
-    // What Debian's start script writes beside the daemon.
+    // Debian's start script sets this column; the daemon does not.
     let version = place.run("ovs-vsctl", &["--version"])?;
     let version = version.split_whitespace().nth(3).unwrap_or("unknown").to_owned();
     let db = format!("--db=unix:{}", place.db_socket().display());

@@ -7,8 +7,8 @@
 //! `clap` has no unambiguous-prefix rule with getopt's messages and no order among options, which
 //! `-v` needs.
 //!
-//! [`Args::parse`] is pure: it touches neither files nor the process. What depends on directories
-//! or on the system's users is resolved by the methods of [`Args`].
+//! [`Args::parse`] is pure: it touches neither files nor the process. The methods of [`Args`]
+//! resolve values that depend on directories or on the system's users.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

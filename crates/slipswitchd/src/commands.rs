@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `ovs-appctl` commands: what people and scripts ask a running switch.
+//! `ovs-appctl` commands: requests of people and scripts to a running switch.
 //!
-//! Every command of `ovs-vswitchd` 3.1 is here. It answers in OVS's words, order and number
-//! formats (they were read off the real program and are compared with it by the tests), or it
-//! says that it cannot: `NAME: not supported by Slipswitch: REASON`. What Slipswitch adds comes
-//! as further lines or fields at the end.
+//! Every command of `ovs-vswitchd` 3.1 is here. A command answers in OVS's words, order and number
+//! formats (recorded from the real program, and compared with it by tests), or with a refusal:
+//! `NAME: not supported by Slipswitch: REASON`. Additions of Slipswitch are further lines or fields
+//! at the end.
 //!
 //! A command runs on the control thread, borrows the daemon for one synchronous step, and, when
 //! it changed something, ends the step with [`Daemon::settle`]. Only `revalidator/wait` answers
@@ -45,7 +45,7 @@ use crate::daemon::{Daemon, Exit, Shared};
 use std::rc::Rc;
 use unixctl::{Invocation, Registry};
 
-/// What a command answers: its text, or what went wrong.
+/// The answer to a command: its text, or the text of an error.
 type Answer = Result<String, String>;
 
 /// Any number of words.

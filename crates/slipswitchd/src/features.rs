@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the datapath can do, in OVS's words.
+//! Features of the datapath, in OVS's words.
 //!
-//! One table ([`of`]) feeds `ovs-appctl dpif/show-dp-features` and the log lines at the making
+//! One table ([`of`]) feeds `ovs-appctl dpif/show-dp-features` and the log lines at the creation
 //! of a datapath's first bridge ([`announce`]), which scripts and test suites wait for and read.
 //! Names, order and wording are those of ovs-vswitchd 3.1.
 
@@ -14,7 +14,7 @@ pub struct Feature {
     pub name: &'static str,
     /// `Yes`, `No`, or a number.
     pub value: String,
-    /// What the log says of it behind the datapath's name; `None` where OVS says nothing.
+    /// Text in the log after the datapath's name; `None` where OVS logs nothing.
     pub line: Option<String>,
 }
 

@@ -2,9 +2,9 @@
 //! OpenFlow over sockets: listeners (`BRIDGE.mgmt`, `BRIDGE.snoop`, passive controllers) and
 //! connectors (active controllers).
 //!
-//! What the messages mean is [`bridge::connection`]'s business; here bytes go in and out. Each
-//! socket has one task on the control thread. A peer that does not read makes only its own
-//! task wait: its replies pile up no further, because its requests are not read meanwhile.
+//! This module moves bytes; [`bridge::connection`] gives messages their meaning. Each socket has
+//! one task on the control thread. A peer that does not read makes only its own task wait: its
+//! replies do not pile up, because its requests are not read meanwhile.
 
 mod connect;
 mod end;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the built daemon answers to `ovs-appctl` in dummy mode. The texts were recorded from
+//! Answers of the built daemon to `ovs-appctl` in dummy mode. The texts were recorded from
 //! ovs-vswitchd 3.1 in the same state.
 
 mod text_support;
@@ -263,7 +263,7 @@ fn with_dummies_for_system_devices_the_datapath_is_the_system_one() {
     assert_eq!(rig.appctl(&["dpctl/dump-dps"]), "system@ovs-system\n");
 }
 
-/// What `list-commands` of ovs-vswitchd 3.1 (in dummy mode) has.
+/// Output of `list-commands` of ovs-vswitchd 3.1 in dummy mode.
 const COMMANDS: &str = include_str!("text_support/commands.txt");
 
 #[test]

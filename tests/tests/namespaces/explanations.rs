@@ -144,7 +144,7 @@ fn explain_goes_from_the_rule_to_the_tier() {
     });
     assert!(runs, "{text}");
     assert!(text.contains("Datapath actions: h2"), "{text}");
-    let account = text.split("on whose account:").nth(1).expect("a chapter on the mask");
+    let account = text.split("the reason for each:").nth(1).expect("a chapter on the mask");
     let fields = account.split("0. ip,nw_dst=10.0.0.2, priority 20").next().expect("the rule");
     assert!(fields.contains("nw_dst=10.0.0.2"), "{text}");
     assert!(text.contains("tcx        yes"), "{text}");

@@ -7,7 +7,7 @@ use std::io;
 /// Whether the kernel compiles BPF programs (`net.core.bpf_jit_enable`).
 const COMPILER: &str = "/proc/sys/net/core/bpf_jit_enable";
 
-/// What of a host matters to tiers.
+/// Properties of a host that tiers depend on.
 pub(super) struct Host {
     /// The kernel's release.
     pub kernel: String,

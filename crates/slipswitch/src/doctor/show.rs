@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 
 const HEADINGS: [&str; 4] = ["INTERFACE", "TIER", "POSSIBLE", "TO BE FASTER"];
 
-/// A line for each interface, and what of the host is in the way.
+/// Returns a line for each interface, and the properties of the host that stand in the way.
 pub(super) fn table(host: &Host, interfaces: &[Interface]) -> String {
     let mut rows: Vec<[String; 4]> = vec![HEADINGS.map(str::to_owned)];
     rows.extend(interfaces.iter().map(row));
@@ -41,7 +41,7 @@ fn row(interface: &Interface) -> [String; 4] {
     ]
 }
 
-/// Everything.
+/// Returns all facts about the host, then all tiers of each interface with their reasons.
 pub(super) fn details(host: &Host, interfaces: &[Interface]) -> String {
     let (directory, count) = &host.pins;
     let pins = match count {

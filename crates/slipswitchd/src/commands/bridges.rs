@@ -92,7 +92,7 @@ fn sorted(daemon: &Daemon) -> Vec<&Bridge> {
     bridges
 }
 
-/// Puts the counters of packets in hardware, of which there are none, behind the others.
+/// Adds the counters of packets in hardware, which are zero, after the other counters.
 fn with_offload(flows: &str) -> String {
     let mut out = String::with_capacity(flows.len() * 5 / 4);
     for line in flows.lines() {

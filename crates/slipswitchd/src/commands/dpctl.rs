@@ -26,7 +26,7 @@ struct Words<'a> {
     may_create: bool,
     /// `--clear`: `mod-flow` zeroes statistics.
     clear: bool,
-    /// What is no option.
+    /// Words that are no options.
     rest: Vec<&'a str>,
 }
 
@@ -41,7 +41,7 @@ impl<'a> Words<'a> {
                 "--no-names" => words.names = Some(false),
                 "--may-create" => words.may_create = true,
                 "--clear" => words.clear = true,
-                // Who may write is the socket's matter, not the command's.
+                // The permissions of the socket decide on writing, not the command.
                 "--read-only" => {}
                 option if option.len() > 1 && option.starts_with('-') => {
                     return Err(format!("Unrecognized option {option}"));

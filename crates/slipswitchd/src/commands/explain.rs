@@ -36,9 +36,9 @@ fn explain(daemon: &mut Daemon, arguments: &Arguments<'_>) -> Answer {
     Ok(out)
 }
 
-/// What each rule looked at first.
+/// Writes the fields of the mask, each with the rule or action that needed it first.
 fn looks(out: &mut String, traced: &Traced) {
-    out.push_str("\nWhat the megaflow matches, and on whose account:\n");
+    out.push_str("\nFields that the megaflow matches, and the reason for each:\n");
     let names = traced.names();
     for look in traced.tracer.looks(&traced.translation.mask) {
         let fields = format_match(&Match::new(&traced.key, &look.mask), &|n| names.name(n));
@@ -47,7 +47,7 @@ fn looks(out: &mut String, traced: &Traced) {
     }
 }
 
-/// Where the megaflow runs, or would.
+/// Writes where the megaflow runs, or would run.
 fn place(out: &mut String, daemon: &Daemon, traced: &Traced) {
     out.push_str("\nWhere it runs:\n");
     let bridge = daemon.switch.bridge(traced.bridge);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One megaflow in a line, as `dpctl/dump-flows` and `dpif/dump-flows` have it.
+//! One megaflow in a line, as `dpctl/dump-flows` and `dpif/dump-flows` show it.
 
 use super::ports::PortNames;
 use clock::Millis;
@@ -8,14 +8,14 @@ use datapath::{FlowDump, FlowStats, Offloaded, Tier};
 use flow::text::odp;
 use std::fmt::Write as _;
 
-/// How much is said, and how.
+/// The details that a line has, and their form.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LineStyle<'a> {
     /// Identity and wildcarded fields, too (`-m`).
     pub verbose: bool,
     /// Ports by name.
     pub names: Option<&'a PortNames>,
-    /// As `dpctl/` prints it: a comma behind the identity, and (with `-m`) where the flow runs.
+    /// As `dpctl/` prints it: a comma after the identity, and (with `-m`) where the flow runs.
     pub dpctl: bool,
 }
 
@@ -87,7 +87,7 @@ fn tcp_flags_text(flags: u16) -> String {
 /// datapath, in BPF and in userspace; "offloaded" is a card's hardware, which flows reach by TC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TypeFilter {
-    /// Anywhere.
+    /// Flows in every tier pass.
     All,
     /// In one tier.
     Tier(Tier),
@@ -100,8 +100,7 @@ pub(super) enum TypeFilter {
 }
 
 impl TypeFilter {
-    /// The filters of a list. The last comma may have nothing behind it; a list of nothing admits
-    /// no flow.
+    /// Returns the filters of a list. A comma at the end is allowed; an empty list admits no flow.
     ///
     /// # Errors
     ///

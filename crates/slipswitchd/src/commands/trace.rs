@@ -73,11 +73,11 @@ fn trace(
 pub(super) struct Traced {
     /// The bridge that it began in.
     pub bridge: BridgeIndex,
-    /// What was translated, with the OpenFlow `in_port`.
+    /// The translated key, with the OpenFlow `in_port`.
     pub key: Key,
-    /// What came of it.
+    /// The result of the translation.
     pub translation: Translation,
-    /// How.
+    /// The steps of the translation.
     pub tracer: Tracer,
     snapshot: Arc<Snapshot>,
 }
@@ -206,7 +206,7 @@ fn locate_in_datapath(daemon: &Daemon, mut key: Key) -> Result<Place, String> {
     Ok(Place { bridge, key })
 }
 
-/// The packet's key, with the metadata of the flow that was given beside it.
+/// Returns the packet's key, with the metadata of the flow that was given with the packet.
 fn key_of(packet: &Packet, flow: &Key) -> Key {
     Key {
         recirc_id: flow.recirc_id,

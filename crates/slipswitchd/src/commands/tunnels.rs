@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What tunnels would need (`ovs/route/`, `tnl/`): there are none yet, so all tables are empty.
+//! Tables for tunnels (`ovs/route/`, `tnl/`): there are no tunnels yet, so all tables are empty.
 
 use super::Commands;
 use std::net::IpAddr;

@@ -24,7 +24,7 @@ use unixctl::SocketName;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The first wait between two attempts.
 const MIN_BACKOFF: Duration = Duration::from_secs(1);
-/// Between two looks whether a version was agreed on.
+/// Time between two checks whether a version was agreed on.
 const HANDSHAKE_LOOK: Duration = Duration::from_millis(500);
 const SUPPRESSING: &str =
     "continuing to retry connections in the background but suppressing further logging";
@@ -83,12 +83,12 @@ impl fmt::Display for Target {
     }
 }
 
-/// What the Controller table shows of a connector.
+/// Status of a connector, for the Controller table.
 #[derive(Clone, Debug, Default)]
 pub struct ConnectorStatus {
     /// The connection, while there is one.
     pub id: Option<ConnectionId>,
-    /// OVS's word for what it does: "IDLE", "BACKOFF", "CONNECTING", "ACTIVE".
+    /// OVS's word for its state: "IDLE", "BACKOFF", "CONNECTING", "ACTIVE".
     pub state: &'static str,
     /// Why the last attempt or connection ended, in Open vSwitch's words; `None` where nothing went
     /// wrong.
@@ -107,7 +107,7 @@ pub struct Connector {
     status: Rc<RefCell<ConnectorStatus>>,
 }
 
-/// What may change while it runs.
+/// Settings that may change while a connector runs.
 struct Settings {
     /// For connections to come.
     options: RefCell<Options>,
@@ -163,7 +163,7 @@ impl Connector {
         }
     }
 
-    /// What it does now.
+    /// Returns the present status.
     pub fn status(&self) -> ConnectorStatus {
         self.status.borrow().clone()
     }
@@ -221,7 +221,7 @@ impl Attempt {
                     let end = self
                         .serve(stream, quiet, || {
                             agreed = true;
-                            // Behind a silence, a controller that speaks is worth a word.
+                            // After a silence in the log, a controller that answers is logged.
                             if std::mem::take(&mut quiet) {
                                 say(false, &name, "connected");
                             }

@@ -13,7 +13,7 @@ pub(crate) enum End {
     Peer,
     /// This side closed it.
     Closed {
-        /// What kind of reason this side had.
+        /// The kind of reason that this side had.
         cause: CloseCause,
         /// The reason, for the log.
         reason: String,

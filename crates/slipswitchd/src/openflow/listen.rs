@@ -52,7 +52,7 @@ pub enum ListenError {
     Io {
         /// The endpoint.
         what: String,
-        /// Why.
+        /// The error of the operating system.
         error: io::Error,
     },
     /// TLS is not set up.
@@ -105,7 +105,7 @@ pub struct Listener {
     shared: Rc<Listening>,
 }
 
-/// What a listener and its tasks share.
+/// State that a listener and its tasks share.
 struct Listening {
     /// `None`: nobody listens any more, and a peer whose handshake ends now is too late.
     socket: RefCell<Option<Socket>>,

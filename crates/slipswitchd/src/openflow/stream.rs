@@ -17,11 +17,12 @@ pub(crate) enum Stream {
 }
 
 impl Stream {
-    /// What has come by now, into `buf`; `None` when that is nothing, or cannot be told without
-    /// more ado (TLS). Asks the kernel, whatever the runtime knows of the socket.
+    /// Reads the bytes that have arrived into `buf`. Returns their number; `None` when there are
+    /// none, or for TLS, whose bytes the kernel cannot decrypt. Reads from the kernel even when
+    /// the runtime has not yet seen that the socket is readable.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's error.
     pub(crate) fn read_now(&self, buf: &mut [u8]) -> io::Result<Option<usize>> {
         let Some(fd) = self.plain() else { return Ok(None) };
         match recv(fd, buf, RecvFlags::DONTWAIT) {
@@ -31,7 +32,7 @@ impl Stream {
         }
     }
 
-    /// The socket, where what it carries is what is read and written.
+    /// Returns the socket of a stream whose bytes are not encrypted.
     fn plain(&self) -> Option<BorrowedFd<'_>> {
         match self {
             Stream::Unix(s) => Some(s.as_fd()),

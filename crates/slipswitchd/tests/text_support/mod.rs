@@ -106,7 +106,7 @@ impl Rig {
         );
     }
 
-    /// What a command answers; errors are preceded by "error: ".
+    /// Returns the answer to a command; each line of an error is preceded by "error: ".
     pub fn appctl(&self, args: &[&str]) -> String {
         let control = self.file("switch.ctl");
         let mut all = vec!["--timeout=10", "-t", &control];
@@ -123,7 +123,7 @@ impl Rig {
         })
     }
 
-    /// What the daemon has logged.
+    /// Returns the log of the daemon.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.file("switch.log")).unwrap()
     }

@@ -166,7 +166,7 @@ fn dump(daemon: &Daemon, mut words: Words<'_>) -> Answer {
     Ok(out)
 }
 
-/// What to do with a flow.
+/// A change to a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
     Add,
@@ -182,7 +182,7 @@ fn parse_ufid(text: &str) -> Option<Ufid> {
     is_number.then(|| u128::from_str_radix(&digits, 16).ok().map(Ufid)).flatten()
 }
 
-/// Takes `ufid:…` (with a comma or blank behind it) off the front of a flow.
+/// Takes `ufid:…`, and a comma or blank after it, off the front of a flow.
 fn split_ufid(text: &str) -> Result<(Option<Ufid>, &str), String> {
     let Some(rest) = text.trim_start().strip_prefix("ufid:") else { return Ok((None, text)) };
     let (ufid, flow) = rest.split_at(rest.find([',', ' ']).unwrap_or(rest.len()));
@@ -196,7 +196,7 @@ fn parse_flow(daemon: &Daemon, text: &str) -> Result<(Option<Ufid>, Match), Stri
     let (ufid, flow) = split_ufid(text)?;
     let (key, mut mask) =
         odp::parse(flow, &|name| names.number(name)).map_err(|e| e.to_string())?;
-    // What a megaflow must say exactly: packets come from a port, in a round, as Ethernet.
+    // A megaflow matches these exactly: packets come from a port, in a round, as Ethernet.
     for field in [Field::InPortOxm, Field::RecircId, Field::PacketType] {
         mask.set_exact(field);
     }

@@ -18,7 +18,7 @@ pub(in crate::commands) struct Flow<'a> {
     pub text: &'a str,
 }
 
-/// What is traced.
+/// The arguments of a trace.
 #[derive(Debug)]
 pub(in crate::commands) struct Arguments<'a> {
     /// Flow and bridge or datapath.
