@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `slipswitch doctor`: which tiers this kernel and each interface have, why not the others, and
-//! what would change that.
+//! `slipswitch doctor`: the tiers that this kernel and each interface have, the reason why each
+//! other tier is missing, and the change that would add it.
 //!
 //! The running switch reports on its own ports. For any other interface, the doctor lists the tiers
 //! that a switch would try. Nothing is changed.
@@ -19,8 +19,8 @@ use std::path::PathBuf;
 
 #[derive(Args)]
 pub struct Options {
-    /// Interfaces to look at; all of this network namespace but what a switch made for itself when
-    /// none is named
+    /// Interfaces to check; by default all of this network namespace, without those that a switch
+    /// made for itself
     #[arg(value_name = "INTERFACE")]
     interfaces: Vec<String>,
     /// Answer as for an Interface row with other_config:tier=TIER (auto, xdp, tcx, userspace)
@@ -32,7 +32,7 @@ pub struct Options {
     /// Answer as for an Interface row with options:bpf-object=FILE
     #[arg(long, value_name = "FILE")]
     object: Option<PathBuf>,
-    /// Say all: the host, and a line for each tier of each interface
+    /// Report everything: the host, and a line for each tier of each interface
     #[arg(short, long)]
     verbose: bool,
     /// Answer in JSON, for programs
@@ -45,7 +45,7 @@ struct Interface {
     name: String,
     /// A running switch has it as a port, and reports where its flows run.
     is_port: bool,
-    /// Fastest first.
+    /// Its tiers, fastest first.
     tiers: Vec<TierState>,
     /// Further lines about it.
     more: Vec<String>,
@@ -66,14 +66,14 @@ impl Interface {
         fastest.filter(|_| self.is_port).map(|tier| tier.name.as_str())
     }
 
-    /// The fastest tier that the interface does not have: the one thing to change.
+    /// Returns the fastest tier that the interface does not have, which is worth a change.
     fn lacks(&self) -> Option<&TierState> {
         self.tiers.first().filter(|tier| !tier.is_possible)
     }
 }
 
 impl Options {
-    /// Something is asked that need not be so.
+    /// Returns true when an option replaces a setting of the database.
     fn is_hypothetical(&self) -> bool {
         self.tier.is_some() || self.xdp_mode.is_some() || self.object.is_some()
     }
@@ -122,20 +122,20 @@ fn settings(place: &Place, name: &str, options: &Options, enabled: bool) -> Surv
     }
 }
 
-/// `options:bpf-object`, `other_config:tier` and `xdp-mode`, and `type` of an Interface row, when
-/// a database answers and has it.
+/// Returns `options:bpf-object`, `other_config:tier` and `xdp-mode`, and `type` of an Interface
+/// row; `None` without a database or without the row.
 fn row(place: &Place, name: &str) -> Option<[Option<String>; 4]> {
     let columns = ["options:bpf-object", "other_config:tier", "other_config:xdp-mode", "type"];
     columns_of(place, "Interface", name, columns)
 }
 
-/// `other_config:bpf-offload` of the Open_vSwitch row, when a database answers, is false.
+/// Returns true when a database answers and `other_config:bpf-offload` is false in it.
 fn is_switched_off(place: &Place) -> bool {
     let value = columns_of(place, "Open_vSwitch", ".", ["other_config:bpf-offload"]);
     value.is_some_and(|[value]| value.is_some_and(|word| word.eq_ignore_ascii_case("false")))
 }
 
-/// Columns of a row, or elements of them; `None` where there is nothing.
+/// Returns columns of a row, or elements of columns; `None` for an empty column.
 fn columns_of<const N: usize>(
     place: &Place,
     table: &str,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `slipswitch explain`: what happens to a packet, where, and why there.
+//! `slipswitch explain`: the fate of a packet, the tier where it runs, and the reason.
 
 use crate::place::Place;
 use anyhow::Result;

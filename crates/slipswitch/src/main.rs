@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `slipswitch`: the user's tool. Starts and stops a switch, and says where flows run and why;
-//! what else one does with a switch is done with `ovs-vsctl`, `ovs-ofctl` and `ovs-appctl`.
+//! `slipswitch`: the user's tool. It starts and stops a switch, and reports where flows run and
+//! why. For everything else there are `ovs-vsctl`, `ovs-ofctl` and `ovs-appctl`.
 #![forbid(unsafe_code)]
 
 mod doctor;
@@ -31,8 +31,8 @@ enum Command {
     Up(up::Options),
     /// Stop the switch daemon, and the ovsdb-server if `up` started it
     Down(down::Options),
-    /// Say which tiers this kernel and each interface have, why not others, and what would
-    /// change that
+    /// Report the tiers that this kernel and each interface have, why others are missing, and
+    /// what would change that
     Doctor(doctor::Options),
     /// Report what happens to a packet: its translation, the megaflow and the rule that needs
     /// each field of it, the tier where it runs, and why it is not a faster one

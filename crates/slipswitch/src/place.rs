@@ -18,7 +18,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// All in `dir`, or where the environment says.
+    /// Returns a place with all files in `dir`, or in the directories of the environment.
     pub fn new(dir: Option<&Path>) -> Place {
         let mut dirs = Dirs::from_env();
         if let Some(dir) = dir {

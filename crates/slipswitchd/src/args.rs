@@ -158,7 +158,7 @@ enum Value {
     Required,
 }
 
-/// Which option.
+/// The meaning of an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Opt {
     Help,
@@ -438,8 +438,8 @@ impl Args {
     /// must be registered before.
     ///
     /// # Errors
-    /// The first option that does not fit, or a log file that does not open (the logger has said
-    /// so then, and the text is empty).
+    /// The first option that does not fit, or a log file that cannot be opened. The logger reports
+    /// the latter, and the text is empty.
     pub fn apply_logging(&self, logger: &vlog::Logger, dirs: &Dirs) -> Result<(), Exit> {
         for arg in &self.logging {
             match arg {

@@ -77,14 +77,14 @@ pub fn register(registry: &Registry, daemon: &Shared) {
     }
 }
 
-/// Where commands are added, and what they work on.
+/// The registry to which commands are added, and the daemon on which they work.
 struct Commands<'a> {
     registry: &'a Registry,
     daemon: &'a Shared,
 }
 
 impl Commands<'_> {
-    /// A command that only looks.
+    /// Adds a command that changes nothing.
     fn show(
         &self,
         name: &str,
@@ -97,7 +97,7 @@ impl Commands<'_> {
         self.registry.add(name, usage, min, max, move |call| answer(&daemon.borrow(), call));
     }
 
-    /// A command that may change something.
+    /// Adds a command that may change something.
     fn change(
         &self,
         name: &str,
@@ -115,13 +115,13 @@ impl Commands<'_> {
         });
     }
 
-    /// A command that always answers the same.
+    /// Adds a command with a constant answer.
     fn fixed(&self, name: &str, usage: &str, min: usize, max: usize, answer: Result<&str, &str>) {
         let answer = answer.map(str::to_owned).map_err(str::to_owned);
         self.registry.add(name, usage, min, max, move |_| answer.clone());
     }
 
-    /// A command that is not there, and why.
+    /// Adds a command that is not supported, with the reason.
     fn unsupported(&self, name: &str, usage: &str, min: usize, max: usize, reason: &'static str) {
         self.registry.add(name, usage, min, max, move |call| unsupported(call.command, reason));
     }
@@ -146,7 +146,7 @@ fn parse_mac(text: &str) -> Option<[u8; 6]> {
     parts.next().is_none().then_some(mac)
 }
 
-/// An Ethernet address as texts have it.
+/// Returns the text of an Ethernet address.
 fn mac_text(mac: [u8; 6]) -> String {
     let [a, b, c, d, e, f] = mac;
     format!("{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}")
@@ -161,7 +161,7 @@ fn compose(key: &flow::Key, payload: &[u8]) -> packet::Packet {
     flow::compose(key, if bare { &[] } else { payload })
 }
 
-/// Why a packet in hexadecimal is none, in OVS's words.
+/// The reason why text is no packet in hexadecimal, in OVS's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 enum HexError {
     /// Something that is no pair of hexadecimal digits.

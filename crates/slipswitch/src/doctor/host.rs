@@ -16,7 +16,8 @@ pub(super) struct Host {
     pub pins: (String, usize),
     /// The daemon's process, when it runs.
     pub daemon: Option<i32>,
-    /// The daemon, or one that ran like this program, hears at once of what other ends of veths do.
+    /// The daemon, or a daemon with the rights of this program, gets an event when the other end of
+    /// a veth pair changes.
     pub hears_other_ends: bool,
 }
 
@@ -24,12 +25,12 @@ pub(super) struct Host {
 pub(super) enum Compiler {
     On,
     Off,
-    /// The file that says so cannot be read, for this reason.
+    /// The file with the state cannot be read, for this reason.
     Unknown(String),
 }
 
 impl Host {
-    /// Reads what the host says.
+    /// Reads the properties of this host.
     pub fn look(place: &Place) -> Host {
         let daemon = place.running("ovs-vswitchd");
         let process = daemon.map_or_else(|| "self".to_owned(), |pid| pid.to_string());

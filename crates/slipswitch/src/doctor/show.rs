@@ -77,7 +77,7 @@ pub(super) fn details(host: &Host, interfaces: &[Interface]) -> String {
     out
 }
 
-/// Everything, for programs.
+/// Returns all facts as JSON, for programs.
 pub(super) fn json(host: &Host, interfaces: &[Interface]) -> Result<String> {
     let of_interface = |interface: &Interface| -> Value {
         let tiers: Vec<Value> = interface

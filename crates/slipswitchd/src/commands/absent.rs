@@ -10,7 +10,7 @@ pub(super) fn register(commands: &Commands<'_>) {
     for name in ["autoattach/show-isid", "autoattach/statistics", "autoattach/status"] {
         commands.fixed(name, "[bridge]", 0, 1, Ok(""));
     }
-    // Shows everything (nothing) without a name; no object has the name that is given.
+    // Without a name, all objects are shown: none. With a name, there is no such object.
     for (name, usage, error) in [
         ("bfd/show", "[interface]", "no such bfd object"),
         ("cfm/show", "[interface]", "no such CFM object"),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Bonds (`bond/`): bundles of several ports. One member that is up carries the traffic, the
-//! primary one whenever it is.
+//! Bonds (`bond/`): bundles of several ports. One member that is up carries the traffic. While the
+//! primary member is up, it is that member.
 
 use super::{Commands, mac_text};
 use bridge::bridge::Bridge;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The datapath by itself, beneath bridges: `dpctl/`.
+//! The datapath without its bridges: `dpctl/`.
 //!
-//! These commands take the datapath's name (`netdev@ovs-netdev`) as a first word, which may be
-//! left out: there is one, whose other names are those of the types that bridges may have. Errors are prefixed with the program's name, as in OVS.
+//! These commands take the datapath's name (`netdev@ovs-netdev`) as a first word, which may be left
+//! out, because there is one datapath. Its other names are those of the types that bridges may
+//! have. Errors are prefixed with the program's name, as in OVS.
 
 mod conntrack;
 mod flows;
@@ -181,7 +182,7 @@ const USAGES: [(&str, &str); 39] = [
     ("normalize-actions", "actions"),
 ];
 
-/// Where `dpctl/` commands are added.
+/// The registry to which `dpctl/` commands are added.
 struct Dpctl<'a>(&'a Commands<'a>);
 
 impl Dpctl<'_> {

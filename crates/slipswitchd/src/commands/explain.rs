@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `slipswitch/explain`: a trace that goes on where `ofproto/trace` ends: which rule made the
-//! megaflow look at which field, where the megaflow runs, and why not in a faster place.
+//! `slipswitch/explain`: a trace like that of `ofproto/trace`, with more about the megaflow: the
+//! rule that needs each field of its mask, the tier where it runs, and the reason why no faster
+//! tier has it.
 //!
 //! `slipswitch explain` is this command from a shell.
 
@@ -76,7 +77,7 @@ fn place(out: &mut String, daemon: &Daemon, traced: &Traced) {
     let _ = write!(out, "{name}\n{}", super::tiers::lines(daemon, in_port));
 }
 
-/// Where a megaflow would run, and why not faster.
+/// Returns where a megaflow would run, and the reasons of faster tiers.
 fn would_run(would: &Verdict) -> String {
     let place = match would.tiers.fastest() {
         Some(tier) => format!("at {}", tier.name()),
@@ -87,7 +88,7 @@ fn would_run(would: &Verdict) -> String {
     format!("would run {place}{why}")
 }
 
-/// The megaflow that packets with `key` meet: this one, or one that an earlier packet made.
+/// Returns the megaflow that packets with `key` match: `megaflow`, or an earlier one.
 fn held(daemon: &Daemon, key: &Key, megaflow: &Megaflow) -> Option<FlowDump> {
     let datapath = daemon.switch.datapath();
     datapath

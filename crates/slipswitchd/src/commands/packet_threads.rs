@@ -15,7 +15,7 @@ struct Options {
     seconds: Option<u64>,
 }
 
-/// Reads options as OVS does: what is not understood is passed over.
+/// Reads options as OVS does: unknown words are ignored.
 fn options(args: &[String]) -> Options {
     let mut out = Options::default();
     let mut args = args.iter().map(String::as_str);
@@ -60,7 +60,7 @@ pub(super) fn register(commands: &Commands<'_>) {
         0,
         8,
         |daemon, call| {
-            // OVS, too, says nothing when there are no pinned threads.
+            // OVS, too, prints nothing when there are no pinned threads.
             if daemon.userspace.threads().iter().all(|t| t.core.is_none()) {
                 return Ok(String::new());
             }
@@ -122,7 +122,7 @@ fn stats_text(threads: &[ThreadInfo], core: Option<usize>) -> String {
         counters(&mut out, &thread.stats);
     }
     if core.is_none() {
-        // Everything that runs on no core of its own is one "main thread" to OVS's readers.
+        // Threads without a core of their own are together the "main thread" of OVS.
         let main = threads.iter().filter(|t| t.core.is_none()).fold(PmdStats::default(), sum);
         out.push_str(&title(None));
         counters(&mut out, &main);

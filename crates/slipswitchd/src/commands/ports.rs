@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Ports by name and by number, and what texts say of them.
+//! Ports by name and by number, and their texts.
 
 use crate::daemon::Daemon;
 use bridge::bridge::Bridge;
@@ -65,7 +65,7 @@ pub(super) fn sorted(daemon: &Daemon) -> Vec<PortInfo> {
     ports
 }
 
-/// An OpenFlow port as short texts have it: `LOCAL` for the bridge's own.
+/// Returns the short text of an OpenFlow port: `LOCAL` for the bridge's own.
 pub(super) fn openflow_text(port: PortNo) -> String {
     port.reserved_name().map_or_else(|| port.0.to_string(), str::to_owned)
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `slipswitch/tiers`: which port is on which tier, and why not on a faster one.
+//! `slipswitch/tiers`: the tiers of each port, and the reasons why it is not on others.
 
 use super::ports::sorted;
 use super::{Answer, Commands};
@@ -25,7 +25,7 @@ fn tiers(daemon: &Daemon, wanted: Option<&str>) -> Answer {
     Ok(out)
 }
 
-/// A line for each tier: what it says to `port`.
+/// Returns a line for each tier: its state for `port`.
 pub(super) fn lines(daemon: &Daemon, port: PortNo) -> String {
     let Some(placed) = &daemon.placed else { return "  userspace  yes\n".to_owned() };
     let mut out = String::new();

@@ -105,7 +105,7 @@ pub(super) fn run(
     arguments: &Arguments<'_>,
     packet_out: Option<(&[Action], bool)>,
 ) -> Result<Traced, String> {
-    daemon.switch.publish(); // what was changed before must be seen
+    daemon.switch.publish(); // earlier changes must be visible
     let mut place = locate(daemon, &arguments.flow)?;
     let packet = match (&arguments.packet, arguments.generate) {
         (Some(packet), _) => {
@@ -176,8 +176,8 @@ fn locate(daemon: &Daemon, flow: &Flow<'_>) -> Result<Place, String> {
     }
 }
 
-/// The datapath's name, whole or behind the `@` (`ovs-` may be left out there), for any type
-/// that its bridges may have.
+/// Returns true for the datapath's name, whole or only the part after the `@` (where `ovs-` may be
+/// left out), for any type that its bridges may have.
 fn is_datapath(daemon: &Daemon, name: &str) -> bool {
     let short = name.strip_prefix("ovs-").unwrap_or(name);
     let dummy = daemon.dummy != DummyLevel::Off && short == "dummy";

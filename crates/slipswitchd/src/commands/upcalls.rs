@@ -81,7 +81,7 @@ pub(super) fn register(commands: &Commands<'_>) {
         let daemon = Rc::clone(&daemon);
         let (slow, threads) = {
             let mut d = daemon.borrow_mut();
-            d.settle(); // the pass must see what was changed before
+            d.settle(); // the pass must see earlier changes
             (Arc::clone(d.switch.slow_path()), d.switch.has_revalidator_thread())
         };
         if !threads {
@@ -89,7 +89,7 @@ pub(super) fn register(commands: &Commands<'_>) {
             daemon.borrow_mut().after_pass();
             return reply.ok("");
         }
-        // A whole pass, not on this thread: packets' events go on being handled meanwhile.
+        // A whole pass on another thread: this thread handles events of packets meanwhile.
         spawn_local(async move {
             match spawn_blocking(move || slow.pass(Pass::Full)).await {
                 Ok(()) => {

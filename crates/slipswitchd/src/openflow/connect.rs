@@ -93,9 +93,9 @@ pub struct ConnectorStatus {
     /// Why the last attempt or connection ended, in Open vSwitch's words; `None` where nothing went
     /// wrong.
     pub last_error: Option<String>,
-    /// When the last connection came up and went down.
+    /// The time at which the last connection was established.
     pub connected: Option<Instant>,
-    /// See `connected`.
+    /// The time at which the last connection ended.
     pub disconnected: Option<Instant>,
 }
 
@@ -109,7 +109,7 @@ pub struct Connector {
 
 /// Settings that may change while a connector runs.
 struct Settings {
-    /// For connections to come.
+    /// Settings of later connections.
     options: RefCell<Options>,
     /// The longest wait between two attempts.
     max_backoff: Cell<Duration>,
@@ -148,8 +148,8 @@ impl Connector {
         Connector { settings, task: task.abort_handle(), stopped, status }
     }
 
-    /// Changes what connections have that are there and that come. One that is there keeps its kind,
-    /// its versions and whether it gets asynchronous messages.
+    /// Changes the settings of the present connection and of later connections. A present
+    /// connection keeps its kind, its versions and whether it gets asynchronous messages.
     pub fn reconfigure(
         &self,
         options: &Options,
@@ -170,8 +170,8 @@ impl Connector {
 
     /// Stops and ends the connection.
     pub fn close(self, connections: &mut Connections, services: &Services) {
-        // A task with a connection must tidy up after it: it is asked to end, and ends. One
-        // without has nothing to tidy up.
+        // A task with a connection has state to remove, so it is asked to end. A task without a
+        // connection has none.
         self.stopped.set(true);
         match self.status.borrow().id {
             Some(id) => {
@@ -205,7 +205,7 @@ struct Attempt {
 impl Attempt {
     async fn keep_connected(self) {
         let mut backoff = MIN_BACKOFF;
-        // The waits have reached their longest: what follows would only be the same again.
+        // The waits have reached their longest: further messages would be repetitions.
         let mut quiet = false;
         let name = format!("{}<->{}", self.bridge_name(), self.target);
         loop {

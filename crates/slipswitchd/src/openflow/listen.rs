@@ -97,8 +97,8 @@ fn address(text: &str) -> Option<SocketAddr> {
     Some(SocketAddr::new(ip, port))
 }
 
-/// A socket that accepts peers for one bridge. Dropping it stops listening, at once, and removes its
-/// socket file; [`Listener::close`] also ends the connections that it accepted.
+/// A socket that accepts peers for one bridge. Dropping it stops listening, at once, and removes
+/// its socket file; [`Listener::close`] also ends the connections that it accepted.
 pub struct Listener {
     task: AbortHandle,
     path: Option<PathBuf>,
@@ -107,9 +107,9 @@ pub struct Listener {
 
 /// State that a listener and its tasks share.
 struct Listening {
-    /// `None`: nobody listens any more, and a peer whose handshake ends now is too late.
+    /// `None` after the end of listening: a peer whose handshake ends then is refused.
     socket: RefCell<Option<Socket>>,
-    /// For connections to come.
+    /// Settings of later connections.
     options: RefCell<Options>,
     /// Connections that were accepted and are still there.
     accepted: RefCell<HashSet<ConnectionId>>,
@@ -159,8 +159,8 @@ impl Listener {
         Ok(Listener { task: task.abort_handle(), path, shared })
     }
 
-    /// Changes what connections have that are there and that come. Those that are there keep their
-    /// kind, their versions and whether they get asynchronous messages.
+    /// Changes the settings of present and later connections. Present connections keep their kind,
+    /// their versions and whether they get asynchronous messages.
     pub fn reconfigure(&self, options: &Options, connections: &mut Connections) {
         self.shared.options.borrow_mut().clone_from(options);
         for id in self.shared.accepted.borrow().iter() {
@@ -179,21 +179,21 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        // The task goes when it is its turn; the address is to be free for another one now.
+        // The task ends only when it runs next, but the address must be free now.
         drop(self.shared.socket.borrow_mut().take());
         self.task.abort();
         if let Some(path) = &self.path {
-            let _ = std::fs::remove_file(path); // already gone is as good
+            let _ = std::fs::remove_file(path); // it may be gone already
         }
     }
 }
 
-/// Binds a Unix socket for owner and, as far as the umask lets it, group, in the place of a stale
-/// one.
+/// Binds a Unix socket in the place of a stale one. Its owner has access, and its group as far as
+/// the umask permits.
 fn bind_unix(path: &Path) -> io::Result<UnixListener> {
     match std::fs::symlink_metadata(path) {
         Ok(meta) if meta.file_type().is_socket() => std::fs::remove_file(path)?,
-        Ok(_) => return Err(io::ErrorKind::AlreadyExists.into()), // what it is, is not ours to say
+        Ok(_) => return Err(io::ErrorKind::AlreadyExists.into()), // a file of another program
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error),
     }
@@ -239,7 +239,7 @@ impl Context {
         });
     }
 
-    /// Serves a peer by TLS, when it can show what it should.
+    /// Serves a peer by TLS after a successful handshake.
     async fn shake_hands(self, stream: TcpStream, slot: OwnedSemaphorePermit, files: tls::Files) {
         let tls = match tls::acceptor(&files) {
             Ok(tls) => tls,
@@ -259,7 +259,7 @@ impl Context {
         }
     }
 
-    /// The next peer; `None` when nobody listens any more.
+    /// Returns the next peer; `None` after the end of listening.
     async fn next(&self) -> Option<io::Result<Stream>> {
         std::future::poll_fn(|cx| match &*self.shared.socket.borrow() {
             Some(socket) => socket.poll_accept(cx).map(Some),
@@ -269,7 +269,7 @@ impl Context {
     }
 }
 
-/// Waits until there is room for one more peer: the others wait in the listener's queue.
+/// Waits until there is room for one more peer. Further peers wait in the kernel's queue.
 async fn room(slots: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
     Arc::clone(slots).acquire_owned().await.ok()
 }
@@ -290,7 +290,7 @@ async fn accept(context: Context, tls: Option<tls::Files>) {
     }
 }
 
-/// Out of descriptors, most likely: wait, so that the loop does not spin.
+/// Logs a failure, most likely a lack of descriptors, and waits so that the loop does not spin.
 async fn accept_failed(error: &io::Error) {
     tracing::warn!(target: "stream", "accept failed ({error})");
     tokio::time::sleep(std::time::Duration::from_millis(200)).await;

@@ -13,7 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// Bytes read at a time.
 const CHUNK: usize = 64 * 1024;
-/// How long a peer may take to read what is left when its connection is closed.
+/// Time that a peer has to read the remaining output when its connection is closed.
 const LAST_OUTPUT: Duration = Duration::from_secs(1);
 
 /// Serves one connection until either side ends it. Returns why it ended.
@@ -96,7 +96,7 @@ async fn run(
     }
 }
 
-/// Returns why this side has to close a connection; `None` as long as it has not to.
+/// Returns the reason why this side has to close a connection; `None` when there is none.
 fn closing(connections: &Connections, id: ConnectionId) -> Option<End> {
     let reason = connections.closing(id)?.to_owned();
     connections.close_cause(id).map(|cause| End::Closed { cause, reason })
@@ -129,7 +129,7 @@ async fn write(
                         Err(_) => Ok(Some(end)),
                     };
                 }
-                // Else there is more output, which the caller looks for after this.
+                // Otherwise there is more output, which the caller takes next.
             }
         }
     }

@@ -3,12 +3,12 @@
 //!
 //! `ovs-ofctl add-flows` sends one flow mod and a barrier, and the next pair once the barrier is
 //! answered. A sleep and a wakeup between the two take longer than the flow mod itself. So the
-//! control thread polls the socket for a moment before it sleeps. Where that has no result (the peer
-//! is in no hurry, or needs this very CPU to go on), the next requests are waited for asleep, and
-//! twice as many after each further failure.
+//! control thread polls the socket for a moment before it sleeps. Where that has no result (the
+//! peer is in no hurry, or needs this very CPU to go on), the next requests are waited for asleep,
+//! and twice as many after each further failure.
 //!
-//! Worth: 64 K rules, one `add-flows`, two CPUs, six alternating runs: median 1.5 s with busy polling,
-//! 3.1 s without (Open vSwitch 3.1: 2.5 s).
+//! Worth: 64 K rules, one `add-flows`, two CPUs, six alternating runs: median 1.5 s with busy
+//! polling, 3.1 s without (Open vSwitch 3.1: 2.5 s).
 
 use super::stream::Stream;
 use std::io;
@@ -45,11 +45,11 @@ impl AdaptiveSpin {
         enough
     }
 
-    /// Reads what comes within [`POLL_TIME`] into `buf`. Returns the number of bytes; `None` when
-    /// nothing came, or when this request is to be waited for asleep.
+    /// Reads bytes that arrive within [`POLL_TIME`] into `buf`. Returns their number; `None` when
+    /// none arrive, or when this request is to be waited for asleep.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's error.
     pub(super) fn read_soon(
         &mut self,
         stream: &Stream,

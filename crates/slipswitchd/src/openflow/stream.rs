@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One byte stream, whatever carries it.
+//! A byte stream over a Unix socket, TCP or TLS.
 
 use rustix::net::{RecvFlags, recv};
 use std::io;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Connection tracking: there is none yet. Commands that show answer as a switch without
-//! connections does, those that set refuse.
+//! Connection tracking: there is none yet. Commands that show something answer as a switch without
+//! connections does. Commands that change something are refused.
 
 use super::{Dpctl, INVALID, NOT_SUPPORTED, Words, failure, require};
 use crate::commands::{ANY, Answer};

@@ -2,8 +2,8 @@
 //! Megaflows: `dump-flows`, `add-flow`, `mod-flow`, `get-flow`, `del-flow` and their like for
 //! files of flows.
 //!
-//! A flow that is added here is one that no rule explains: the next revalidation after a change
-//! of the tables removes it, as in OVS.
+//! No rule explains a flow that is added here. The next revalidation after a change of the tables
+//! removes it, as in OVS.
 
 use super::{Dpctl, INVALID, NO_ENTRY, Words, failure, no_datapath, require};
 use crate::commands::Answer;
@@ -56,7 +56,7 @@ pub(super) fn register(dpctl: &Dpctl<'_>) {
         words.skip_datapath(daemon);
         match std::mem::take(&mut words.rest).as_slice() {
             [] => {
-                // First those that rules are credited for, then what is left.
+                // First the flows that rules are credited for, then the others.
                 daemon.switch.slow_path().pass(Pass::Purge);
                 daemon.switch.datapath().flush();
                 Ok(String::new())
@@ -292,7 +292,7 @@ fn parse_line(line: &str, default: Change) -> Option<(Change, &str, &str)> {
     };
     // Statistics of a dump are not part of the flow.
     let flow = flow.split(", packets:").next().unwrap_or_default();
-    // Nor is where it ran.
+    // The place where it ran is no part of it, either.
     let actions = actions.split(", offloaded:").next().unwrap_or_default();
     Some((change, flow.trim().trim_end_matches(','), actions.trim()))
 }

@@ -9,7 +9,7 @@ const MAX_PAYLOAD: usize = 65_535;
 /// Names of connection states, for `--ct-next`.
 const CT_STATES: [&str; 8] = ["new", "est", "rel", "rpl", "inv", "trk", "snat", "dnat"];
 
-/// A flow and where it is.
+/// A flow and its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::commands) struct Flow<'a> {
     /// A bridge, or the datapath.
@@ -71,8 +71,8 @@ impl<'a> Arguments<'a> {
                     }
                     out.payload_len = Some(len);
                 }
-                // Nothing is tracked yet, so no state is ever asked for; a wrong one is an error
-                // all the same.
+                // No connection is tracked yet, so the state is not used. A wrong state is an
+                // error nevertheless.
                 "--ct-next" => check_state(value()?)?,
                 "--names" => out.names = true,
                 option if option.starts_with('-') => {

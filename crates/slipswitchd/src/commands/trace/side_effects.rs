@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which of the datapath actions that it shows a trace of a packet runs: all but those that would
-//! send the packet on.
+//! The datapath actions that a trace of a packet runs: all that it shows, except those that would
+//! send the packet.
 
 use datapath::Action;
 
