@@ -97,6 +97,8 @@ pub struct Connections {
     sessions: BTreeMap<ConnectionId, Session>,
     bridges: HashMap<BridgeIndex, BridgeState>,
     last_id: u64,
+    /// Sums of the counters of connections that have ended.
+    ended: ConnectionCounters,
     /// Milliseconds without use after which a bundle is discarded; `None` means 10,000.
     bundle_idle_timeout: Option<u64>,
     /// Bytes that the bundles of all connections may hold together; `None` means a gigabyte.
@@ -175,8 +177,9 @@ impl Connections {
 
     /// Removes a connection whose transport is gone.
     pub fn closed(&mut self, id: ConnectionId, now: Millis) {
-        if let Some(session) = self.sessions.remove(&id)
-            && session.is_admitted()
+        let Some(session) = self.sessions.remove(&id) else { return };
+        self.ended += session.counters;
+        if session.is_admitted()
             && let Some(state) = self.bridges.get_mut(&session.bridge)
         {
             state.last_admitted = state.last_admitted.max(Some(session.last_alive(now)));
@@ -245,6 +248,13 @@ impl Connections {
     /// Returns the status of a connection, for the database and for commands.
     pub fn status(&self, id: ConnectionId) -> Option<ConnectionStatus> {
         self.sessions.get(&id).map(Session::status)
+    }
+
+    /// Returns the sums of the counters of all connections, also of those that have ended.
+    pub fn counters(&self) -> ConnectionCounters {
+        let mut sum = self.ended;
+        self.sessions.values().for_each(|session| sum += session.counters);
+        sum
     }
 
     /// Returns the connections of a bridge, oldest first.

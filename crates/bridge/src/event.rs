@@ -85,6 +85,7 @@ struct Outlet<F: ?Sized> {
     learning: Mutex<Learning>,
     learned: Condvar,
     lost: AtomicU64,
+    lost_packet_ins: AtomicU64,
     /// A MAC table has changed since the last [`Sender::take_moves`].
     moved: AtomicBool,
     deliver: F,
@@ -107,6 +108,7 @@ impl Sender {
             learning: Mutex::default(),
             learned: Condvar::new(),
             lost: AtomicU64::new(0),
+            lost_packet_ins: AtomicU64::new(0),
             moved: AtomicBool::new(false),
             deliver,
         }))
@@ -119,8 +121,10 @@ impl Sender {
         }
         // The lock is held so that flows are delivered in the order in which they are counted.
         let learning = matches!(event, Event::LearnFlow { .. }).then(|| self.learning());
+        let is_packet_in = matches!(event, Event::PacketIn(_));
         if !(self.0.deliver)(event) {
             self.0.lost.fetch_add(1, Ordering::Relaxed);
+            self.0.lost_packet_ins.fetch_add(is_packet_in.into(), Ordering::Relaxed);
         } else if let Some(mut learning) = learning {
             learning.sent += 1;
         }
@@ -163,6 +167,11 @@ impl Sender {
     /// Returns the number of events that found no room.
     pub fn lost(&self) -> u64 {
         self.0.lost.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of packets for controllers that found no room.
+    pub fn lost_packet_ins(&self) -> u64 {
+        self.0.lost_packet_ins.load(Ordering::Relaxed)
     }
 }
 
@@ -230,7 +239,29 @@ mod tests {
         let full = Sender::with_patience(Duration::from_secs(60), |_| false);
         full.send(learn());
         full.await_learned();
-        assert_eq!(full.lost(), 1);
+        assert_eq!((full.lost(), full.lost_packet_ins()), (1, 0));
+    }
+
+    #[test]
+    fn packets_for_controllers_without_room_are_counted() {
+        let packet_in = PacketIn {
+            bridge: BridgeIndex(0),
+            packet: Packet::from_slice(&[0; 60]),
+            metadata: flow::Match::ANY,
+            reason: 1,
+            table: 0,
+            cookie: 0,
+            max_len: u16::MAX,
+            controller_id: 0,
+            userdata: Arc::new([]),
+            table_miss: false,
+            continuation: None,
+        };
+        for (has_room, lost) in [(true, 0), (false, 1)] {
+            let events = Sender::new(move |_| has_room);
+            events.send(Event::PacketIn(Box::new(packet_in.clone())));
+            assert_eq!((events.lost(), events.lost_packet_ins()), (lost, lost));
+        }
     }
 
     #[test]

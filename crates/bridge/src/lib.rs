@@ -23,6 +23,7 @@ mod barrier_budget;
 mod bond;
 pub mod bridge;
 pub mod connection;
+mod control_counters;
 pub mod effect;
 pub mod event;
 pub mod group;

@@ -15,7 +15,7 @@ use crate::pipeline::{Change, Pipeline};
 use crate::port::Port;
 use crate::revalidator::{Pass, Revalidator};
 use crate::snapshot::{BridgeIndex, BridgeView, Snapshot};
-use crate::translate::{self, Request, Translation};
+use crate::translate::{Request, Translation};
 use crate::upcall::SlowPath;
 use clock::{Clock, Millis};
 use datapath::{Datapath, FlowStats, PortError, PortSpec};
@@ -29,6 +29,8 @@ use rcu::Publisher;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
+
+pub use crate::control_counters::{ControlCounters, Revalidations};
 
 /// A port to add to a bridge.
 #[derive(Clone, Debug, Default)]
@@ -52,6 +54,8 @@ enum Dirty {
 
 /// All bridges over one datapath.
 pub struct Switch {
+    /// Counters for `coverage/show`.
+    pub counters: ControlCounters,
     slow: Arc<SlowPath>,
     datapath: Arc<dyn Datapath>,
     bridges: Vec<Option<Bridge>>,
@@ -65,6 +69,8 @@ pub struct Switch {
     learned: u64,
     /// Bonds with a new active member that the other end is not notified of yet.
     moved_bonds: Vec<(BridgeIndex, String)>,
+    /// A port went up or down since the last publication.
+    is_port_toggled: bool,
     clock: Clock,
 }
 
@@ -95,6 +101,7 @@ impl Switch {
         }
         let revalidator = if threads { Some(Revalidator::start(Arc::clone(&slow))?) } else { None };
         Ok(Switch {
+            counters: ControlCounters::default(),
             slow,
             datapath,
             bridges: Vec::new(),
@@ -104,6 +111,7 @@ impl Switch {
             wait_budget: WaitBudget::new(Instant::now()),
             learned: 0,
             moved_bonds: Vec::new(),
+            is_port_toggled: false,
             clock,
         })
     }
@@ -243,6 +251,8 @@ impl Switch {
         port.refresh();
         bridge.ports.insert(number, port);
         bridge.macs.open_port(number);
+        self.counters.ports_added += u64::from(dp_port.is_some());
+        self.counters.port_updates += 1;
         self.mark_all_dirty(); // patch ports of other bridges may now have their peer
         Ok(number)
     }
@@ -252,6 +262,8 @@ impl Switch {
         let bridge = self.bridge_mut(index)?;
         let port = bridge.ports.remove(&number)?;
         bridge.macs.close_port(number);
+        self.counters.ports_removed += u64::from(port.dp_port.is_some());
+        self.counters.port_updates += 1;
         self.mark_all_dirty();
         // Publishes first, because packet threads must not translate to a closed port.
         self.publish();
@@ -275,6 +287,10 @@ impl Switch {
         for bridge in self.bridges.iter_mut().flatten() {
             for port in bridge.ports.values_mut() {
                 if let Some(before) = port.refresh() {
+                    let after = port.desc();
+                    self.is_port_toggled |=
+                        (before.config, before.state) != (after.config, after.state);
+                    self.counters.port_updates += 1;
                     changed.push((bridge.index, before));
                     mark(&mut self.dirty, bridge.index, Dirty::All);
                 }
@@ -377,7 +393,7 @@ impl Switch {
             *k = *k & !m | v;
         }
         key.in_port = in_port.0.into();
-        let translation = translate::translate(Request {
+        let translation = self.slow.translate(Request {
             packet: Some(packet),
             actions: Some(actions),
             ..Request::new(snapshot, index, key, &self.slow.recirc, self.clock.now())
@@ -484,8 +500,17 @@ impl Switch {
         if self.dirty.is_empty() {
             return;
         }
+        let moved_bonds = self.moved_bonds.len();
         let next = self.draft();
         let all = std::mem::take(&mut self.dirty).into_values().any(|dirty| dirty == Dirty::All);
+        let is_port_toggled = std::mem::take(&mut self.is_port_toggled);
+        let causes = &mut self.counters.revalidations;
+        *match (self.moved_bonds.len() > moved_bonds, is_port_toggled, all) {
+            (true, _, _) => &mut causes.bond,
+            (false, true, _) => &mut causes.port_toggled,
+            (false, false, true) => &mut causes.reconfigured,
+            (false, false, false) => &mut causes.rules,
+        } += 1;
         if all && let Some(thread) = &self.revalidator {
             thread.nudge();
         }
@@ -589,9 +614,21 @@ impl Switch {
         }
     }
 
-    /// Requests a check of the megaflows after a change to state that translation reads outside the
-    /// snapshot (a MAC table).
+    /// Requests a check of the megaflows after a change to a setting that translation reads outside
+    /// the snapshot.
     pub fn need_revalidation(&mut self) {
+        self.counters.revalidations.reconfigured += 1;
+        self.republish();
+    }
+
+    /// Requests a check of the megaflows after a change to a MAC table, which translation reads
+    /// outside the snapshot.
+    pub fn mac_tables_changed(&mut self) {
+        self.counters.revalidations.mac_tables += 1;
+        self.republish();
+    }
+
+    fn republish(&mut self) {
         let newest = self.slow.published.newest();
         self.slow.published.publish(newest);
         self.revalidate_soon();
@@ -692,13 +729,14 @@ impl Switch {
             relearn |= bridge.macs.expire(now) > 0;
             let gone = bridge.pipeline.expire(now, credited);
             if !gone.is_empty() {
+                self.counters.expired_rules += gone.len() as u64;
                 mark(&mut self.dirty, bridge.index, Dirty::Rules);
                 out.push((bridge.index, gone));
             }
         }
         self.publish();
         if relearn {
-            self.need_revalidation();
+            self.mac_tables_changed();
         }
         out
     }

@@ -62,6 +62,8 @@ pub struct UpcallCounters {
     pub seen_once: AtomicU64,
     /// Translations that failed.
     pub errors: AtomicU64,
+    /// All translations: of packets, of megaflows in passes, of traces.
+    pub translations: AtomicU64,
 }
 
 impl UpcallCounters {
@@ -190,6 +192,12 @@ impl SlowPath {
     /// The datapath; `None` before [`SlowPath::attach`], and when its owner has dropped it.
     pub fn datapath(&self) -> Option<Arc<dyn Datapath>> {
         self.datapath.get()
+    }
+
+    /// Translates, and counts the translation.
+    pub fn translate(&self, request: Request<'_>) -> Translation {
+        self.counters.translations.fetch_add(1, Ordering::Relaxed);
+        translate::translate(request)
     }
 
     /// Counts a megaflow that was made narrower, and logs it at a limited rate.
@@ -487,7 +495,7 @@ pub(crate) fn translate_key(
     now: Millis,
 ) -> Option<Translation> {
     let place = translate::locate(snapshot, key, &slow.recirc).ok()?;
-    Some(translate::translate(Request {
+    Some(slow.translate(Request {
         packet,
         frozen: place.frozen,
         ..Request::new(snapshot, place.bridge, place.key, &slow.recirc, now)

@@ -152,6 +152,12 @@ impl UserspaceDatapath {
         infos
     }
 
+    /// Returns the number of packets that were received from ports or from a faster tier, since the
+    /// start. The headers of each are extracted once.
+    pub fn received(&self) -> u64 {
+        self.shared.totals().received
+    }
+
     /// Restarts the counters of [`UserspaceDatapath::threads`] at zero
     /// (`dpif-netdev/pmd-stats-clear`).
     pub fn clear_thread_stats(&self) {

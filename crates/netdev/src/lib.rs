@@ -76,6 +76,7 @@ mod xdp_probe;
 
 pub use device::{Device, Opened, OwnDrops, Queue, Reception, SendReport, Sender};
 pub use monitor::{LinkEvent, LinkMonitor};
+pub use netlink::{NetlinkCounters, netlink_counters};
 pub use netns_monitor::{Endpoint, NetnsMonitor};
 pub use offloads::Offloads;
 pub use open::open;

@@ -7,6 +7,7 @@
 use crate::sys;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes of `struct nlmsghdr`.
 const HEADER: usize = 16;
@@ -21,6 +22,41 @@ pub(crate) const NLM_F_DUMP: u16 = 0x300;
 
 const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
+
+static SENT: AtomicU64 = AtomicU64::new(0);
+static RECEIVED: AtomicU64 = AtomicU64::new(0);
+static OVERFLOWS: AtomicU64 = AtomicU64::new(0);
+
+/// Counters of all rtnetlink sockets of this crate since the process started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NetlinkCounters {
+    /// Requests sent.
+    pub sent: u64,
+    /// Datagrams received.
+    pub received: u64,
+    /// Reports of the kernel that a socket had no room for events (`ENOBUFS`).
+    pub overflows: u64,
+}
+
+/// Returns the counters of all rtnetlink sockets of this crate.
+pub fn netlink_counters() -> NetlinkCounters {
+    let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    NetlinkCounters { sent: load(&SENT), received: load(&RECEIVED), overflows: load(&OVERFLOWS) }
+}
+
+/// Counts the result of a receive call, and returns it.
+fn count_received(got: io::Result<usize>) -> io::Result<usize> {
+    match &got {
+        Ok(_) => {
+            RECEIVED.fetch_add(1, Ordering::Relaxed);
+        }
+        Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {
+            OVERFLOWS.fetch_add(1, Ordering::Relaxed);
+        }
+        Err(_) => {}
+    }
+    got
+}
 
 fn align(n: usize) -> usize {
     n.next_multiple_of(4)
@@ -165,7 +201,7 @@ impl Socket {
             let got = sys::check_len(unsafe {
                 libc::recv(self.fd.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), flags)
             });
-            match got {
+            match count_received(got) {
                 Ok(n) => return Ok(buffer.get(..n).unwrap_or_default()),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => return Err(e),
@@ -192,7 +228,8 @@ impl Socket {
         // buffer of the stated length on this stack frame; no other code accesses them meanwhile.
         let got = sys::check_len(unsafe {
             libc::recvmsg(self.fd.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT)
-        })?;
+        });
+        let got = count_received(got)?;
         let used = message.msg_controllen;
         Ok((buffer.get(..got).unwrap_or_default(), namespace_of(&control, used)))
     }
@@ -216,6 +253,7 @@ impl Socket {
         sys::check_len(unsafe {
             libc::send(self.fd.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), 0)
         })?;
+        SENT.fetch_add(1, Ordering::Relaxed);
         let mut buffer = vec![0; RECEIVE_BUFFER];
         loop {
             let datagram = self.receive(&mut buffer, true)?;

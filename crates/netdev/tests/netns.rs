@@ -697,8 +697,12 @@ fn links_are_watched() {
         batch(&lines);
         ip("link del a0");
         ip("link add a1 type bridge");
+        let before = netdev::netlink_counters();
         let events = monitor.events().expect("overflow is no error");
         assert!(events.contains(&LinkEvent::Resync), "{} events", events.len());
+        let after = netdev::netlink_counters();
+        assert!(after.overflows > before.overflows, "{before:?} {after:?}");
+        assert!(after.sent > before.sent && after.received > before.received, "it reads all again");
         let names: Vec<_> = monitor.links().map(|l| l.name.as_str()).collect();
         assert!(names.contains(&"a1") && !names.contains(&"a0"), "{names:?}");
     });

@@ -141,7 +141,7 @@ impl Daemon {
             }
         }
         if self.switch.slow_path().events.take_moves() {
-            self.switch.need_revalidation();
+            self.switch.mac_tables_changed();
         }
     }
 

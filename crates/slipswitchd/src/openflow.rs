@@ -24,6 +24,8 @@ use tokio::sync::Notify;
 /// All OpenFlow sockets of the daemon.
 #[derive(Default)]
 pub struct Services {
+    /// Attempts to connect to controllers since the start.
+    pub(crate) attempts: u64,
     wakers: HashMap<ConnectionId, Rc<Notify>>,
 }
 

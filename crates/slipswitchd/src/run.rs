@@ -321,6 +321,7 @@ async fn follow_links(daemon: &Shared) -> std::io::Result<()> {
         ready.clear_ready();
         if !events.is_empty() {
             let mut d = daemon.borrow_mut();
+            d.switch.counters.port_rereads += 1;
             d.refresh_ports();
             d.settle();
             drop(d);

@@ -377,3 +377,76 @@ fn counters_are_shown_and_read() {
     assert!(memory.starts_with("handlers:1 idl-cells-Open_vSwitch:"), "{memory}");
     assert!(memory.contains("ports:3") && memory.contains("udpif keys:1"), "{memory}");
 }
+
+/// Does `event`, and waits until each counter is higher than before.
+#[track_caller]
+fn moves(rig: &Rig, counters: &[&str], event: impl Fn()) {
+    let read = |counter: &&str| {
+        let text = rig.appctl(&["coverage/read-counter", counter]);
+        text.trim().parse::<u64>().unwrap_or_else(|_| panic!("{counter}: {text}"))
+    };
+    let before: Vec<u64> = counters.iter().map(read).collect();
+    event();
+    let start = std::time::Instant::now();
+    while counters.iter().map(read).zip(&before).any(|(now, before)| now <= *before) {
+        assert!(start.elapsed().as_secs() < 20, "one of {counters:?} is as before: {before:?}");
+        // Threads of Open vSwitch report their counts once a second of the stopped clock.
+        rig.appctl(&["time/warp", "1000"]);
+    }
+}
+
+/// The counters of events that both switches count move in both.
+#[test]
+fn counters_with_names_of_open_vswitch_move_with_its_events() {
+    for daemon in [env!("CARGO_BIN_EXE_slipswitchd"), "ovs-vswitchd"] {
+        let Some(rig) = Rig::start(daemon) else { return };
+        let vsctl = |line: &str| {
+            let args: Vec<&str> = ["--timeout=10"].into_iter().chain(line.split(' ')).collect();
+            rig.run("ovs-vsctl", &args);
+        };
+        let appctl = |line: &str| {
+            rig.appctl(&line.split(' ').collect::<Vec<_>>());
+        };
+        moves(
+            &rig,
+            &["rev_flow_table", "ofproto_recv_openflow", "vconn_received", "vconn_sent"],
+            || rig.add_flow("priority=5,actions=NORMAL"),
+        );
+        moves(
+            &rig,
+            &["rev_reconfigure", "ofproto_update_port", "dpif_port_add", "bridge_reconfigure"],
+            || vsctl("add-port br0 p3"),
+        );
+        moves(&rig, &["dpif_port_del", "ofproto_update_port"], || vsctl("del-port br0 p3"));
+        moves(&rig, &["xlate_actions"], || appctl(&format!("netdev-dummy/receive p1 {PACKET}")));
+        moves(&rig, &["rev_mac_learning"], || appctl(&format!("netdev-dummy/receive p2 {PACKET}")));
+        moves(&rig, &["ofproto_packet_out", "xlate_actions"], || {
+            rig.run(
+                "ovs-ofctl",
+                &["packet-out", "br0", &format!("in_port=1,packet={PACKET},actions=2")],
+            );
+        });
+        moves(&rig, &["ofproto_queue_req"], || rig.run("ovs-ofctl", &["queue-stats", "br0"]));
+        moves(&rig, &["ofproto_dpif_expired"], || {
+            rig.add_flow("priority=6,in_port=1,hard_timeout=1,actions=drop");
+        });
+        moves(&rig, &["rev_port_toggled"], || appctl("netdev-dummy/set-admin-state p1 down"));
+        vsctl("add-bond br0 bond0 b1 b2 bond_mode=active-backup");
+        moves(&rig, &["rev_bond"], || {
+            appctl("netdev-dummy/set-admin-state b1 down");
+            appctl("netdev-dummy/set-admin-state b1 up");
+            appctl("netdev-dummy/set-admin-state b2 down");
+        });
+        moves(&rig, &["ofproto_flush"], || vsctl("set bridge br0 fail_mode=standalone"));
+        moves(&rig, &["vconn_open"], || vsctl("set-controller br0 unix:nobody"));
+    }
+}
+
+#[test]
+fn headers_are_extracted_once_for_each_packet() {
+    let Some(rig) = switch() else { return };
+    for n in 0..3 {
+        assert_eq!(rig.appctl(&["coverage/read-counter", "flow_extract"]), format!("{n}\n"));
+        rig.appctl(&["netdev-dummy/receive", "p1", PACKET]);
+    }
+}

@@ -13,7 +13,7 @@ use crate::recirc::{FrozenState, FrozenStep, StackEntry};
 use crate::rule::any_action;
 use crate::snapshot::{BridgeIndex, Snapshot, TABLES, TableMiss};
 use crate::switch::Switch;
-use crate::translate::{self, Request};
+use crate::translate::Request;
 use clock::Millis;
 use datapath::FlowStats;
 use flow::{Field, Key, Mask, Match};
@@ -175,6 +175,7 @@ impl Connections {
         po: &PacketOut,
         switch: &mut Switch,
     ) -> Result<Reply, OfError> {
+        switch.counters.packet_outs += 1;
         let bridge = switch.bridge(origin.bridge).ok_or(OfError::OFPBRC_EPERM)?;
         check_packet_out(po, bridge, origin.version)?;
         self.send_packet_out(po, origin, switch)?;
@@ -257,7 +258,7 @@ impl Connections {
             .unwrap_or(datapath::PortNo::NONE);
         let mut key = flow::extract::key_of(packet.data(), packet_in.in_port().0);
         key.pkt_mark = told.pkt_mark;
-        let translation = translate::translate(Request {
+        let translation = slow.translate(Request {
             packet: Some(&packet),
             frozen: Some(Arc::new(state)),
             ..Request::new(&snapshot, origin.bridge, key, &slow.recirc, origin.now)

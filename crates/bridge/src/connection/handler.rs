@@ -58,6 +58,7 @@ impl Connections {
         };
         session.counters.received += 1;
         let (bridge, kind) = (session.bridge, session.kind());
+        switch.counters.openflow_messages += u64::from(kind != Kind::Snoop);
         let message = Message::decode(bytes, &protocol);
         session.note_message(message.as_ref().ok().map(|m| &m.body), now);
         if kind == Kind::Primary {

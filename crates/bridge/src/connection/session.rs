@@ -15,6 +15,7 @@ use openflow::frame::{self, Frames, Negotiation};
 use openflow::message::{
     AsyncConfig, AsyncKind, Body, Message, PacketInReason, Protocol, Role, Versions,
 };
+use std::ops::AddAssign;
 
 /// Initial number of bytes of each packet that a controller receives (OFP_DEFAULT_MISS_SEND_LEN).
 const MISS_SEND_LEN: u16 = 128;
@@ -65,12 +66,12 @@ pub enum CloseCause {
     Protocol,
 }
 
-/// Message counters of a connection.
+/// Message counters of one or several connections. The parts of a multipart reply are messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConnectionCounters {
     /// Messages received.
     pub received: u64,
-    /// Messages sent (a multipart reply may be several).
+    /// Messages written to the output.
     pub sent: u64,
     /// Error messages among the messages sent.
     pub errors_sent: u64,
@@ -78,6 +79,16 @@ pub struct ConnectionCounters {
     pub dropped: u64,
     /// Messages that the version of the connection cannot express.
     pub unsent: u64,
+}
+
+impl AddAssign for ConnectionCounters {
+    fn add_assign(&mut self, other: ConnectionCounters) {
+        self.received += other.received;
+        self.sent += other.sent;
+        self.errors_sent += other.errors_sent;
+        self.dropped += other.dropped;
+        self.unsent += other.unsent;
+    }
 }
 
 /// Status of a connection.
@@ -167,7 +178,7 @@ impl Session {
             bundles: HashMap::new(),
             job: None,
             queues: [PacketQueue::new(limit, now), PacketQueue::new(limit, now)],
-            counters: ConnectionCounters::default(),
+            counters: ConnectionCounters { sent: 1, ..ConnectionCounters::default() },
             connected_at: None,
             is_admitted: false,
             heard: now,
@@ -251,6 +262,7 @@ impl Session {
             }
             Negotiation::Failed { reply, reason } => {
                 self.output.buffer().extend_from_slice(&reply);
+                self.counters.sent += 1;
                 let reason = format!("version negotiation failed ({reason})");
                 self.complain(&reason);
                 self.close(CloseCause::Protocol, reason);
@@ -266,9 +278,10 @@ impl Session {
     /// left out.
     pub(super) fn send(&mut self, message: &Message) -> bool {
         let Some(protocol) = self.protocol.filter(|_| self.closing.is_none()) else { return false };
+        let start = self.output.len();
         match message.encode_to(&protocol, self.output.buffer()) {
             Ok(()) => {
-                self.counters.sent += 1;
+                self.counters.sent += frame::split(self.output.since(start)).count() as u64;
                 self.counters.errors_sent += u64::from(matches!(message.body, Body::Error(_)));
                 true
             }
@@ -296,6 +309,7 @@ impl Session {
     pub(super) fn send_copy(&mut self, bytes: &[u8]) {
         if self.has_async_room(true) {
             self.output.buffer().extend_from_slice(bytes);
+            self.counters.sent += frame::split(bytes).count() as u64;
         }
     }
 

@@ -36,6 +36,7 @@ impl Connections {
         ) {
             switch.collect_statistics();
         }
+        switch.counters.queue_requests += u64::from(matches!(request, Q::Queue(_)));
         let switch = &*switch;
         let bridge = switch.bridge(origin.bridge).ok_or(OfError::OFPBRC_EPERM)?;
         let reply = match request {

@@ -245,6 +245,26 @@ fn a_controller_that_does_not_read_loses_packets_and_keeps_replies() {
     assert_eq!(got.last(), Some(&Message::new(3, Body::BarrierReply)));
     assert_eq!(got.len() as u64 - 1 + status.counters.dropped, 20_000);
     assert!(b.connections.wants_input(c.id));
+    assert_eq!(b.connections.counters().dropped, status.counters.dropped);
+}
+
+#[test]
+fn messages_are_counted_beyond_the_end_of_their_connection() {
+    let mut b = Bench::new(1);
+    let c = b.connect(Kind::Primary, Version::V13);
+    let snoop = b.connect(Kind::Snoop, Version::V13);
+    let before = b.connections.counters();
+    assert_eq!((before.received, before.sent), (2, 2), "hellos");
+    b.one(c, Body::BarrierRequest);
+    let after = b.connections.counters();
+    // The snooper gets a copy of the request and of the reply.
+    assert_eq!((after.received, after.sent), (3, 2 + 1 + 2));
+    assert_eq!(b.switch.counters.openflow_messages, 1);
+    for peer in [c, snoop] {
+        let now = b.clock.now();
+        b.connections.closed(peer.id, now);
+    }
+    assert_eq!(b.connections.counters(), after);
 }
 
 #[test]

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Counters: `coverage/` and `memory/`.
 //!
-//! What is counted elsewhere (drops by reason, lookups, upcalls) is read here and sampled every
-//! five seconds, so that `coverage/show` can say how often things happened lately.
+//! Each part of the switch counts its own events. This module reads the counters, and samples them
+//! every five seconds for the rates of `coverage/show`. A counter has the name that Open vSwitch
+//! gives to the same event, if there is one. Open vSwitch's counters of events that do not occur
+//! here are left out.
 
 use super::Commands;
 use crate::daemon::Daemon;
@@ -16,12 +18,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::task::spawn_local;
 
-/// Between two samples.
+/// Time between two samples, as in OVS.
 const PERIOD: Duration = Duration::from_secs(5);
-/// Samples of an hour, and the one before.
+/// Number of samples: those of an hour, and the sample before them.
 const SAMPLES: usize = 721;
 
-/// A counter: its name, which stays, and what it has come to.
+/// A counter: its name, and the number of events since the start.
 type Counter = (&'static str, u64);
 
 pub(super) fn register(commands: &Commands<'_>) {
@@ -53,7 +55,7 @@ async fn sample(daemon: Weak<RefCell<Daemon>>, history: Weak<RefCell<History>>) 
     }
 }
 
-/// Everything that is counted, in a fixed order.
+/// Returns all counters in a fixed order.
 fn counters(daemon: &Daemon) -> Vec<Counter> {
     let datapath = daemon.switch.datapath();
     let slow = daemon.switch.slow_path();
@@ -77,6 +79,8 @@ fn counters(daemon: &Daemon) -> Vec<Counter> {
         ("revalidator_pass", load(&slow.revalidator.passes)),
     ];
     out.extend(daemon.configuration.counters());
+    out.extend(bridge_counters(daemon));
+    out.extend(transport_counters(daemon));
     let learned = |count: fn(MacStats) -> u64| -> u64 {
         daemon.switch.bridges().map(|bridge| count(bridge.macs.stats())).sum()
     };
@@ -93,11 +97,54 @@ fn counters(daemon: &Daemon) -> Vec<Counter> {
     out
 }
 
+/// Returns counters of events of bridges and translation.
+fn bridge_counters(daemon: &Daemon) -> [Counter; 17] {
+    let counters = &daemon.switch.counters;
+    let causes = &counters.revalidations;
+    let slow = daemon.switch.slow_path();
+    // The switch reads the headers of a received packet once, and those of a controller's packet.
+    let extracted = daemon.userspace.received() + counters.packet_outs;
+    [
+        ("ofproto_flush", counters.flushes),
+        ("ofproto_packet_out", counters.packet_outs),
+        ("ofproto_queue_req", counters.queue_requests),
+        ("ofproto_recv_openflow", counters.openflow_messages),
+        ("ofproto_reinit_ports", counters.port_rereads),
+        ("ofproto_update_port", counters.port_updates),
+        ("ofproto_dpif_expired", counters.expired_rules),
+        ("packet_in_overflow", slow.events.lost_packet_ins()),
+        ("rev_reconfigure", causes.reconfigured),
+        ("rev_bond", causes.bond),
+        ("rev_port_toggled", causes.port_toggled),
+        ("rev_flow_table", causes.rules),
+        ("rev_mac_learning", causes.mac_tables),
+        ("xlate_actions", slow.counters.translations.load(Ordering::Relaxed)),
+        ("flow_extract", extracted),
+        ("dpif_port_add", counters.ports_added),
+        ("dpif_port_del", counters.ports_removed),
+    ]
+}
+
+/// Returns counters of messages to and from peers and the kernel.
+fn transport_counters(daemon: &Daemon) -> [Counter; 7] {
+    let netlink = netdev::netlink_counters();
+    let messages = daemon.connections.counters();
+    [
+        ("rconn_overflow", messages.dropped),
+        ("vconn_open", daemon.services.attempts),
+        ("vconn_received", messages.received),
+        ("vconn_sent", messages.sent),
+        ("netlink_overflow", netlink.overflows),
+        ("netlink_received", netlink.received),
+        ("netlink_sent", netlink.sent),
+    ]
+}
+
 /// The names of the counters of a reason.
 struct RefusalCounters {
     /// Megaflows that no tier took.
     put: &'static str,
-    /// Times that the fast tiers of a megaflow's port did not take it, or not all of them.
+    /// Times that some fast tier of a megaflow's port refused it.
     offload: &'static str,
 }
 
@@ -153,8 +200,8 @@ impl History {
         self.0.push_back(counters.iter().map(|(_, n)| *n).collect());
     }
 
-    /// Events a second of counter `index` over the last `periods` whole periods; time before
-    /// the first sample counts as time in which nothing happened.
+    /// Returns the events a second of counter `index` over the last `periods` whole periods. Time
+    /// before the first sample counts as time without events.
     fn rate(&self, index: usize, periods: usize) -> f64 {
         let at = |back: usize| {
             let place = self.0.len().saturating_sub(1 + back);
@@ -185,15 +232,15 @@ fn show(counters: &[Counter], history: &History) -> String {
     out
 }
 
-/// FNV-1a of the names of the counters that were hit: tells at a glance whether two outputs
-/// speak of the same events.
+/// Returns FNV-1a of the names of the counters that were hit: equal for two outputs with the same
+/// events.
 fn fingerprint<'a>(names: impl Iterator<Item = &'a str>) -> u32 {
     names
         .flat_map(|name| name.bytes().chain([0]))
         .fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
-/// How many of each thing there are, in OVS's order; none is not mentioned.
+/// Returns the number of objects of each kind, in OVS's order. Kinds without objects are left out.
 fn memory(daemon: &Daemon) -> String {
     let switch = &daemon.switch;
     let sum =
@@ -213,7 +260,7 @@ fn memory(daemon: &Daemon) -> String {
     format!("{}\n", parts.join(" "))
 }
 
-/// Columns of all rows that are kept of the database.
+/// Returns the number of columns of all rows in the replica of the database.
 fn database_cells(daemon: &Daemon) -> usize {
     let Some(client) = daemon.configuration.client() else { return 0 };
     let replica = client.replica();

@@ -42,7 +42,7 @@ pub(super) fn register(commands: &Commands<'_>) {
                 openflow_text(port),
             ),
         };
-        daemon.switch.need_revalidation();
+        daemon.switch.mac_tables_changed();
         Ok(text)
     });
     commands.change("fdb/del", "bridge vlan mac", 3, 3, |daemon, call| {
@@ -55,7 +55,7 @@ pub(super) fn register(commands: &Commands<'_>) {
         {
             return Err("could not find static mac entry".to_owned());
         }
-        daemon.switch.need_revalidation();
+        daemon.switch.mac_tables_changed();
         Ok(String::new())
     });
     commands.change("fdb/flush", "[bridge]", 0, 1, |daemon, call| {
@@ -64,7 +64,7 @@ pub(super) fn register(commands: &Commands<'_>) {
             changed |= bridge.macs.flush();
         }
         if changed {
-            daemon.switch.need_revalidation();
+            daemon.switch.mac_tables_changed();
         }
         Ok(FLUSHED.to_owned())
     });

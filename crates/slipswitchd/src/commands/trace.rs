@@ -16,7 +16,7 @@ use arguments::{Arguments, Flow};
 use bridge::effect;
 use bridge::snapshot::{BridgeIndex, Snapshot};
 use bridge::trace::Tracer;
-use bridge::translate::{self, EffectsMode, Request, Translation};
+use bridge::translate::{EffectsMode, Request, Translation};
 use flow::Key;
 use flow::text::{format_key, odp, parse_exact_flow};
 use openflow::action::Action;
@@ -122,7 +122,7 @@ pub(super) fn run(
     let snapshot = slow.published.newest();
     let now = daemon.clock.now();
     let mut tracer = if arguments.names { Tracer::with_names() } else { Tracer::new() };
-    let translation = translate::translate(Request {
+    let translation = slow.translate(Request {
         packet: packet.as_ref(),
         frozen: slow.recirc.state(place.key.recirc_id.get()),
         effects: if packet.is_some() { EffectsMode::Collect } else { EffectsMode::Suppress },

@@ -165,7 +165,7 @@ fn settings(d: &mut Daemon, bridge: &mut BridgeState, row: &DesiredBridge, remar
     if bridge.mac_table.as_ref() != Some(&mac_table) {
         let macs = d.switch.bridge(bridge.index).map(|b| b.macs.clone());
         if macs.is_some_and(|m| m.configure(mac_table.0, mac_table.1, mac_table.2.clone())) {
-            d.switch.need_revalidation();
+            d.switch.mac_tables_changed();
         }
         bridge.mac_table = Some(mac_table);
     }

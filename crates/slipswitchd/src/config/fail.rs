@@ -60,6 +60,7 @@ pub(super) fn sync(d: &mut Daemon, bridge: &mut BridgeState, wanted: &DesiredBri
 fn flush(d: &mut Daemon, index: BridgeIndex, fail: &mut Fail, fresh: bool) {
     let now = d.clock.now();
     fail.open = None;
+    d.switch.counters.flushes += 1;
     let Some(bridge) = d.switch.bridge_mut(index) else { return };
     let mut changes = if fresh { Vec::new() } else { bridge.pipeline.clear_rules() };
     if !fail.has_controllers && fail.mode == FailMode::Standalone {

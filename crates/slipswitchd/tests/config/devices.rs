@@ -22,8 +22,13 @@ fn devices_vanish_and_return() {
     );
     let number = rig.interface("v0", "ofport");
     until("the link is up", || rig.interface("v0", "link_state") == "up");
+    let counters = ["ofproto_reinit_ports", "netlink_received", "netlink_sent"];
+    let before = counters.map(|name| rig.counter(name));
     rig.ip("link set v0 mtu 1400");
     until("the MTU is seen", || rig.interface("v0", "mtu") == "1400");
+    for (name, before) in counters.into_iter().zip(before) {
+        assert!(rig.counter(name) > before, "{name} was {before}");
+    }
     until("internal ports follow", || rig.interface("in0", "mtu") == "1400");
     rig.ip("link set v0 down");
     until("the device is down", || rig.interface("v0", "admin_state") == "down");

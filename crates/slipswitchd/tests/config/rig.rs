@@ -148,6 +148,13 @@ impl Rig {
         self.vsctl_ok(&["get", "interface", name, column])
     }
 
+    /// Reads a counter of `coverage/show`.
+    pub fn counter(&self, name: &str) -> u64 {
+        let args = ["--timeout=20", "coverage/read-counter", name];
+        let output = self.command("ovs-appctl").args(args).output().expect("ovs-appctl runs");
+        text(output, &args).parse().expect("a number")
+    }
+
     pub fn ofctl(&self, args: &[&str]) -> Output {
         self.command("ovs-ofctl").arg("--timeout=20").args(args).output().expect("ovs-ofctl runs")
     }
