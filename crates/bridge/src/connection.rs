@@ -82,8 +82,7 @@ pub struct ConnectionId(pub u64);
 struct BridgeState {
     /// Highest generation id of a role request.
     generation_id: Option<u64>,
-    /// Time at which a connection that had admitted the switch was last alive, for the most recent
-    /// such connection that was lost.
+    /// Time of the last input of connections that had admitted the switch and were lost.
     last_admitted: Option<Millis>,
     /// For each table with vacancy events: the event that comes next.
     vacancy: HashMap<u8, TableStatusReason>,
@@ -176,13 +175,13 @@ impl Connections {
     }
 
     /// Removes a connection whose transport is gone.
-    pub fn closed(&mut self, id: ConnectionId, now: Millis) {
+    pub fn closed(&mut self, id: ConnectionId) {
         let Some(session) = self.sessions.remove(&id) else { return };
         self.ended += session.counters;
         if session.is_admitted()
             && let Some(state) = self.bridges.get_mut(&session.bridge)
         {
-            state.last_admitted = state.last_admitted.max(Some(session.last_alive(now)));
+            state.last_admitted = state.last_admitted.max(Some(session.heard));
         }
     }
 

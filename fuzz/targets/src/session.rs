@@ -68,7 +68,7 @@ impl Peer {
 
     fn connect(&mut self, kind: Kind) {
         let now = self.bench.clock.now();
-        self.bench.connections.closed(self.id, now);
+        self.bench.connections.closed(self.id);
         let options = Options::new(kind, "fuzz", Versions::KNOWN);
         self.id = self.bench.connections.accept(self.bridge, options, now);
         self.receive(&frame::hello(Versions::NONE.with(self.version), 1));
@@ -119,7 +119,7 @@ impl Peer {
             }
             1 => self.bench.tick(u64::from(input.short()) * 8),
             2 => {
-                self.bench.connections.closed(self.id, self.bench.clock.now());
+                self.bench.connections.closed(self.id);
                 self.connect(Kind::Primary);
             }
             n => {

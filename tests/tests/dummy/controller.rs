@@ -192,21 +192,36 @@ fn a_listener_is_there_behind_every_change() {
     assert!(listens("OpenFlow10"), "{}", switch.story());
 }
 
-#[test]
-fn a_controller_that_reconnects_was_here_a_moment_ago() {
-    let switch = Switch::dummy(2);
+/// Has a silent controller of a standalone bridge connect again after `silence` milliseconds.
+/// Returns true when the bridge has failed open in between.
+fn fails_open_meanwhile(switch: &Switch, probe: u32, silence: u32) -> bool {
+    let opened = || switch.log().matches("failing open").count();
+    let closed = || switch.log().matches("no longer in fail-open mode").count();
     switch.vsctl("set bridge br0 fail_mode=standalone");
-    // Without probes the bridge is patient for 15 s.
-    with_controller(&switch, "inactivity_probe=0 max_backoff=1000");
-    switch.appctl("time/warp 60000 1000");
-    let before = times_connected(&switch);
+    with_controller(switch, &format!("inactivity_probe={probe} max_backoff=1000"));
+    switch.appctl(&format!("time/warp {silence} 1000"));
+    assert!(wait_until(SOON, || opened() == closed()), "{}", switch.story());
+    let opened_before = opened();
+    let before = times_connected(switch);
     switch.appctl("bridge/reconnect br0");
     let again = wait_until(SOON, || {
         switch.appctl("time/warp 100 100");
-        times_connected(&switch) > before
+        times_connected(switch) > before
     });
     assert!(again, "{}", switch.story());
-    assert!(!switch.log().contains("failing open"), "{}", switch.story());
+    opened() > opened_before
+}
+
+#[test]
+fn a_controller_that_reconnects_was_here_a_moment_ago() {
+    let switch = Switch::dummy(2);
+    assert!(!fails_open_meanwhile(&switch, 30_000, 20_000), "{}", switch.story());
+}
+
+#[test]
+fn without_probes_a_bridge_fails_open_as_soon_as_its_controller_is_gone() {
+    let switch = Switch::dummy(2);
+    assert!(fails_open_meanwhile(&switch, 0, 60_000), "{}", switch.story());
 }
 
 #[test]

@@ -62,12 +62,6 @@ impl Session {
     pub(super) fn is_admitted(&self) -> bool {
         self.kind() == Kind::Primary && self.is_admitted
     }
-
-    /// Returns the time at which the connection, which ends at `now`, was last known to be alive.
-    /// Where a silent peer would have been probed, this is the time of its last input.
-    pub(super) fn last_alive(&self, now: Millis) -> Millis {
-        if self.is_probed() { self.heard } else { now }
-    }
 }
 
 impl Connections {
@@ -76,8 +70,9 @@ impl Connections {
         self.sessions.values().any(|s| s.bridge == bridge && s.is_admitted())
     }
 
-    /// Returns the time at which a controller of `bridge` that had admitted the switch was last
-    /// known to be alive: `now` while one is connected, `None` when none ever was.
+    /// Returns the time of the last message of a controller of `bridge` that had admitted the
+    /// switch: `now` while one is connected, `None` when none ever was. As in OVS the time without
+    /// a controller counts from its last message, also where silent peers are not probed.
     pub fn last_admitted(&self, bridge: BridgeIndex, now: Millis) -> Option<Millis> {
         if self.is_admitted(bridge) {
             return Some(now);

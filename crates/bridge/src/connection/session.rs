@@ -365,11 +365,6 @@ impl Session {
         }
     }
 
-    /// Returns true when a silent peer is probed.
-    pub(super) fn is_probed(&self) -> bool {
-        self.options.inactivity_probe != 0
-    }
-
     pub(super) fn set_inactivity_probe(&mut self, ms: u64) {
         self.options.inactivity_probe = ms;
     }

@@ -261,8 +261,7 @@ fn messages_are_counted_beyond_the_end_of_their_connection() {
     assert_eq!((after.received, after.sent), (3, 2 + 1 + 2));
     assert_eq!(b.switch.counters.openflow_messages, 1);
     for peer in [c, snoop] {
-        let now = b.clock.now();
-        b.connections.closed(peer.id, now);
+        b.connections.closed(peer.id);
     }
     assert_eq!(b.connections.counters(), after);
 }

@@ -135,7 +135,7 @@ fn a_hundred_thousand_mutated_messages() {
                 b.tick(700);
             }
             if n % 4096 == 0 {
-                b.connections.closed(p.id, b.clock.now());
+                b.connections.closed(p.id);
                 p = b.connect(Kind::Primary, version);
             }
         }

@@ -8,8 +8,9 @@
 //! With controllers a standalone bridge starts empty. When no controller has admitted the switch
 //! ([`bridge::connection`]) for three probe intervals the bridge *fails open*: all rules go, and a
 //! hidden rule above all others forwards by NORMAL until a controller admits the switch. Then only the
-//! hidden rule goes (`ovs-vswitchd.conf.db(5)`, `Bridge:fail_mode`). A secure bridge does what its
-//! tables say.
+//! hidden rule goes (`ovs-vswitchd.conf.db(5)`, `Bridge:fail_mode`). Without probes (interval 0) the
+//! bridge fails open when no controller is connected and the last message of one is a second old, as
+//! in OVS. A secure bridge does what its tables say.
 
 use super::controllers::is_active;
 use super::desired::{DesiredBridge, DesiredController, FailMode};
@@ -22,8 +23,8 @@ use openflow::action::Actions;
 use openflow::{Action, PortNo};
 use std::sync::Arc;
 
-/// Probe interval in milliseconds that counts for the fail mode where probes are off.
-const DEFAULT_PROBE: u64 = 5000;
+/// Milliseconds without a controller before which no bridge fails open: OVS counts whole seconds.
+const LEAST_TIME_ALONE: u64 = 1000;
 /// Milliseconds between two log lines of a bridge that stays open, as in OVS.
 const LOG_INTERVAL: u64 = 60_000;
 /// Milliseconds between two probes for admission, as in OVS.
@@ -87,11 +88,8 @@ pub(super) fn tick(d: &mut Daemon, bridge: &mut BridgeState, hold: bool) {
     }
     let now = d.clock.now();
     let controllers = || bridge.controllers.values().filter(|c| !c.wanted.service);
-    let probes = controllers().map(|c| match c.wanted.inactivity_probe {
-        0 => DEFAULT_PROBE,
-        ms => ms,
-    });
-    let longest = probes.max().unwrap_or(DEFAULT_PROBE).saturating_mul(3);
+    let probes = controllers().map(|c| c.wanted.inactivity_probe);
+    let longest = probes.max().unwrap_or(0).saturating_mul(3).max(LEAST_TIME_ALONE);
     // A controller that was configured later has its time, too.
     let since = controllers().map(|c| c.since).max();
     let Some(last) = since.max(d.connections.last_admitted(bridge.index, now)) else { return };

@@ -36,8 +36,7 @@ pub(crate) async fn serve(
     let end = run(daemon, &mut stream, id, &waker).await.unwrap_or_else(End::Failed);
     let mut d = daemon.borrow_mut();
     d.services.forget(id);
-    let now = d.clock.now();
-    d.connections.closed(id, now);
+    d.connections.closed(id);
     d.settle();
     end
 }
