@@ -240,6 +240,14 @@ fn tokens(passage: &Passage) -> Vec<Token> {
                     tokens.push(Token { text: CODE.to_owned(), line: *line, starts });
                     starts = false;
                 }
+                '{' if passage.kind == Kind::Literal => {
+                    if let Some(length) = placeholder(&chars[at..]) {
+                        tokens.push(Token { text: CODE.to_owned(), line: *line, starts });
+                        starts = false;
+                        at += length;
+                        continue;
+                    }
+                }
                 // A quotation in typographic marks.
                 '“' => closing = Some('”'),
                 '|' => starts = true,
@@ -264,6 +272,14 @@ fn tokens(passage: &Passage) -> Vec<Token> {
         }
     }
     tokens
+}
+
+/// Returns the length of the placeholder of a format string, as `{name:?}`, at the start of
+/// `chars`.
+fn placeholder(chars: &[char]) -> Option<usize> {
+    let end = chars.iter().position(|c| *c == '}')?;
+    let is_code = chars[1..end].iter().all(|c| !c.is_whitespace() && *c != '{');
+    is_code.then_some(end + 1)
 }
 
 /// A character of a word or a number.
@@ -344,6 +360,15 @@ mod tests {
         assert_eq!(hits("a.rs", "// x. Waits in\n// vain.\n"), [(1, "in vain".to_owned())]);
         assert_eq!(words("The first of. Then more."), [""; 0]);
         assert_eq!(words("| in | vain |"), [""; 0]);
+    }
+
+    #[test]
+    fn placeholders_are_names() {
+        let texts = "const A: &str = \"{told:?} of {who} is not in {}\";\n\
+                     const B: &str = \"{told:?} is in a table made anew\";\n\
+                     const C: &str = \"{{ who sends to it }} waits\";\n";
+        let expected = [(2, "anew".to_owned()), (3, "who".to_owned())];
+        assert_eq!(hits("a.rs", texts), expected);
     }
 
     #[test]
