@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failing_command_is_told_with_its_words() {
+    fn a_failing_command_is_reported_with_its_words() {
         let error = output(command("sh").args(["-c", "echo no luck >&2; exit 3"])).unwrap_err();
         let text = error.to_string();
         assert!(text.contains("no luck") && text.contains("exit status: 3"), "{text}");

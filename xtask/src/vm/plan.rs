@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_for_nothing_is_told() {
+    fn a_pattern_for_nothing_is_an_error() {
         let error = narrow(&mut choices(), &["four".into()]).unwrap_err();
         assert!(error.to_string().ends_with("lib, one, two, lib, three"), "{error}");
     }
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_for_nothing_is_told() {
+    fn a_row_for_nothing_is_an_error() {
         let package = &choices()[0].package;
         let row = |pattern| of_row(package, &("a", pattern, &[]));
         assert_eq!(names(&row(&["t*"]).expect("it is there")), ["two"]);

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn reasons_are_told_once() {
+    fn reasons_are_reported_once() {
         let skipped = ["a: no card", "b: no card", "c: no disk", "odd"].map(str::to_owned).to_vec();
         let tally = Tally { passed: 9, skipped, ..Tally::default() };
         assert_eq!(counts(&tally), "5 passed, 0 failed, 4 skipped");
