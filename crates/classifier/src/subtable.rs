@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_that_share_a_rank_are_told_apart() {
+    fn rules_that_share_a_rank_are_distinct() {
         const RULES: usize = 100;
         let rules = aimed(7, 2 * RULES as u64);
         let (held, others) = rules.split_at(RULES);

@@ -99,7 +99,7 @@ fn a_thousand_hosts_cost_a_stranger_few_bits() {
     }
     let mut wc = Mask::WILDCARD;
     assert!(c.lookup(&mut key(&[IP, (Field::Ipv4Dst, 0xc0a80001)]), &mut wc).is_none());
-    assert_eq!(Field::Ipv4Dst.load(&wc.0), 0x8000_0000, "one bit tells 192.* from 10.*");
+    assert_eq!(Field::Ipv4Dst.load(&wc.0), 0x8000_0000, "one bit separates 192.* from 10.*");
     let mut wc = Mask::WILDCARD;
     assert!(c.lookup(&mut key(&[IP, (Field::Ipv4Dst, 0x0a000007)]), &mut wc).is_some());
     assert_eq!(Field::Ipv4Dst.load(&wc.0), 0xffff_ffff);
@@ -145,7 +145,7 @@ fn ports_of_rules_with_other_masks_cost_nothing() {
     let mut wc = Mask::WILDCARD;
     let packet = [IP, (Field::IpProto, 17), (Field::Ipv4Dst, to.1), (Field::UdpDst, 0x8000)];
     assert!(c.lookup(&mut key(&packet), &mut wc).is_none());
-    assert_eq!(Field::UdpDst.load(&wc.0), 0x8000, "the first bit tells it from 53");
+    assert_eq!(Field::UdpDst.load(&wc.0), 0x8000, "the first bit separates it from 53");
 }
 
 #[test]
@@ -177,7 +177,11 @@ fn of_rules_with_one_prefix_each_counts() {
         assert!(c.remove(&to(removed, 10).matching, removed).is_some());
         let mut wc = Mask::WILDCARD;
         assert!(c.lookup(&mut key(&[IP, (Field::Ipv4Dst, 11 << 24)]), &mut wc).is_none());
-        assert_eq!(Field::Ipv4Dst.load(&wc.0), 0xff00_0000, "the eighth bit tells 11.* from 10.*");
+        assert_eq!(
+            Field::Ipv4Dst.load(&wc.0),
+            0xff00_0000,
+            "the eighth bit separates 11.* from 10.*"
+        );
     }
 }
 

@@ -612,7 +612,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_walk_tells_what_a_search_of_all_prefixes_tells(
+        fn a_walk_finds_the_same_as_a_search_of_all_prefixes(
             steps in prop::collection::vec((value(), prop_oneof![0u32..128, 28u32..32], prop::bool::weighted(0.7)), 0..40),
             values in prop::collection::vec(value(), 8),
         ) {

@@ -78,7 +78,7 @@ fn system_restores_vlan_tags_and_sends_them() {
                 let send = || assert_eq!(from.sender.send(std::slice::from_ref(&p)).sent, 1);
                 let got = receive(to, b"to be tagged", send);
                 assert_eq!(got.data(), p.data());
-                assert_eq!(got.offload.csum, Some((38, 6)), "moved behind the tag");
+                assert_eq!(got.offload.csum, Some((38, 6)), "its offset includes the tag");
             }
         }
         // Two tags.
@@ -567,7 +567,7 @@ fn what_a_busy_device_had_no_room_for_leaves_though_nothing_more_is_sent() {
 
 /// TCP after an MPLS label, unsegmented. The kernel accepts such a packet and drops it.
 #[test]
-fn what_is_behind_labels_is_segmented_here() {
+fn packets_with_labels_are_segmented_in_userspace() {
     in_namespace(|| {
         veth("v0", "p");
         let (from, mut to) = (opened(&spec("v0", Kind::System)), opened(&spec("p", Kind::System)));
@@ -617,8 +617,8 @@ fn what_the_kernel_refuses_to_segment_is_segmented_here() {
     });
 }
 
-/// A guest's tap that is a port may deliver packets that the next device has to fragment. The header
-/// of packet sockets cannot describe that.
+/// A guest's tap that is a port may deliver packets that the next device has to fragment. The
+/// header of packet sockets cannot describe that.
 #[test]
 fn a_packet_that_the_kernel_cannot_describe_is_lost_alone() {
     in_namespace(|| {

@@ -73,7 +73,7 @@ impl Drop for Field {
 fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     let start = Instant::now();
     while !done() {
-        assert!(start.elapsed() < Duration::from_secs(15), "waited in vain: {what}");
+        assert!(start.elapsed() < Duration::from_secs(15), "waited without result: {what}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }

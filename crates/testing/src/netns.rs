@@ -120,7 +120,7 @@ impl Netns {
     /// Moves the calling thread into the namespace.
     fn move_here(&self) {
         move_into_link_name_space(self.file.as_fd(), Some(LinkNameSpaceType::Network))
-            .expect("whoever made the namespace may enter it");
+            .expect("the thread that made the namespace may enter it");
     }
 
     /// Waits for a device to have carrier.
