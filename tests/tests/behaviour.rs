@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Runs the behaviour suite over each datapath: `model`, `userspace` (dummy ports, no privileges),
 //! `veth` (the userspace datapath over real veth pairs), `tcx` and `xdp` (the BPF tiers above it,
-//! over such pairs). The last three need root. In `card` a card that is made up sees the packets
-//! first and takes some. In `chaos` three calls of ten fail, on purpose, and the packets of every
-//! case fare as ever; over tcx that is asked for by `SLIPSWITCH_TEST_CHAOS=1`.
+//! over such pairs). The last three need root. In `card`, a made-up card sees the packets first and
+//! takes some of them. In `chaos`, three of ten calls fail on purpose, and each case still has the
+//! same outputs; `SLIPSWITCH_TEST_CHAOS=1` adds chaos over tcx.
 
 mod model {
     use slipswitch_tests::behaviour::{ModelFixture, World};

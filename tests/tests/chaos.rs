@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A datapath that fails on purpose: its caller loses nothing but what the fault took.
+//! A datapath that fails on purpose. Its caller loses nothing beyond the fault itself.
 
 use datapath::{Flows, Megaflow, Packets, PortError, PortNo, PortSpec, Ports, Refusal, Ufid};
 use datapath_model::chaos::SYNTHETIC;

@@ -369,7 +369,7 @@ fn message(bytes: &[u8], version: Version) -> bool {
             true
         }
         Err(error) => {
-            assert!(error.reply().encode(&protocol).is_ok(), "{error} cannot be told");
+            assert!(error.reply().encode(&protocol).is_ok(), "{error} cannot be encoded");
             false
         }
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! An enemy of the switch: floods, peers that do not read, endings at the wrong moment. The
-//! tests demand: nothing crashes, nothing hangs, other ports and other peers go on.
+//! An enemy of the switch: floods, peers that do not read, endings at the wrong moment. The tests
+//! demand that nothing crashes or hangs, and that other ports and other peers continue to work.
 
 use slipswitch_tests::harness::{
     Host, Kind, Mode, Switch, daemon_program, wait_until, without_privilege,
@@ -171,8 +171,8 @@ fn a_peer_that_never_reads_ends_with_its_bridge() {
 fn a_daemon_that_cannot_start_says_so_to_the_parent() {
     let switch = Switch::start(Kind::under_test(), Mode::Dummy);
     let program = daemon_program();
-    // Starts it with few descriptors: what the parent says, and whether the daemon runs. One that
-    // has too few for its database's socket retries, and its parent waits for that.
+    // Starts a daemon with few descriptors. Returns the output of the parent, and whether the
+    // daemon runs. A daemon without a descriptor for its database retries, and its parent waits.
     let start = &|files: u32| {
         let dir = switch.place().file(&format!("few{files}"));
         std::fs::create_dir(&dir).expect("the place is ours");

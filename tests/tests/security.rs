@@ -153,7 +153,7 @@ fn a_log_file_that_its_directorys_owner_pointed_elsewhere_is_left_alone() {
     chown(place.dir(), Some(NOBODY), Some(NOBODY)).expect("we are root");
     let line =
         format!("{} --user=nobody:nogroup --enable-dummy {DETACHED}", daemon_program().display());
-    assert!(!place.sh(&line).ok(), "it cannot log as it was told");
+    assert!(!place.sh(&line).ok(), "it cannot open the log");
     assert_eq!(place.read("victim"), "precious\n");
     assert_eq!(std::fs::metadata(&victim).expect("it is there").uid(), 0);
 }

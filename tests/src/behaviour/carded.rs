@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A made-up card before the other tiers: it sees each packet first, and takes those of its flows.
+//! A made-up card above the other tiers. It sees each packet first, and takes the packets of its
+//! flows.
 
 use super::{Fixture, Ran};
 use clock::Clock;
@@ -15,7 +16,7 @@ use std::sync::Arc;
 
 /// The card's tier.
 pub(super) const CARD: TierSet = TierSet::of(Tier::Tc);
-/// Flows that the card holds at most: fewer than some cases have.
+/// Largest number of flows in the card: fewer than some cases have.
 const CAPACITY: usize = 16;
 
 /// The card's place in a list of providers.
@@ -28,8 +29,8 @@ pub(super) fn slot() -> ProviderSlot {
     }
 }
 
-/// Puts a card into the list of `placed`. It takes flows that only edit and output, two
-/// of three of these, and runs them as `base` does.
+/// Puts a card into the list of `placed`. It takes two of three flows that only edit and output,
+/// and runs their actions in `base`.
 pub(super) fn begin(
     placed: &Arc<PlacedDatapath>,
     base: &Arc<UserspaceDatapath>,
@@ -80,7 +81,7 @@ impl<F: Fixture> Carded<F> {
 }
 
 impl<F> Drop for Carded<F> {
-    /// Says how many packets the card took, for a reader.
+    /// Prints the number of packets that the card took.
     fn drop(&mut self) {
         eprintln!("the card took {} packets", self.card.lookups().hits);
     }

@@ -28,14 +28,14 @@ pub struct UserspaceDummy {
 }
 
 impl UserspaceDummy {
-    /// Makes a new one.
+    /// Returns a new fixture.
     pub fn new() -> UserspaceDummy {
         let clock = Clock::new();
         let userspace = UserspaceDummy::userspace(clock.clone());
         UserspaceDummy::over(clock, userspace)
     }
 
-    /// Makes a new one, under a card that sees all packets first.
+    /// Returns a new fixture under a card that sees all packets first.
     pub fn under_card() -> Carded<UserspaceDummy> {
         let clock = Clock::new();
         let userspace = UserspaceDummy::userspace(clock.clone());
@@ -94,7 +94,7 @@ impl Fixture for UserspaceDummy {
         &self.clock
     }
 
-    /// The card gets flows that waited for it.
+    /// Offers waiting flows to the card.
     fn maintain(&self) {
         (0..3).for_each(|_| self.datapath.maintain());
     }

@@ -47,7 +47,7 @@ impl Fast {
     ///
     /// # Errors
     ///
-    /// This process cannot use BPF on this host. A fault in the programs is a panic.
+    /// This process cannot use BPF on this host. (A fault in the programs is a panic.)
     pub(super) fn over(
         base: &Arc<UserspaceDatapath>,
         clock: Clock,
@@ -111,8 +111,8 @@ impl Fast {
         self.sent.fetch_add(frames, Ordering::Relaxed);
     }
 
-    /// Packets that flows in BPF counted in userspace. The number means nothing for a packet that
-    /// is to be segmented: BPF cannot run some actions on it.
+    /// Returns how many packets userspace has counted for each flow that is in BPF, too. Empty if one
+    /// of `packets` is still to be segmented, because BPF cannot run some actions on such a packet.
     pub(super) fn in_base(&self, packets: &[Packet]) -> InBase {
         if packets.iter().any(|p| p.offload.gso.is_some()) {
             return InBase::new();

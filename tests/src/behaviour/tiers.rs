@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The suite's extra expectation of the BPF tiers: packets do run there. Cases that they cannot
-//! run are listed here with the reason. A case fails, too, if its reason no longer holds.
+//! The suite's extra expectation of the BPF tiers: they process the packets of each case.
+//! Exceptions are listed here with the reason. A case fails, too, if its reason no longer holds.
 
 use super::{Ran, Veth, World};
 use datapath::Tier;
@@ -29,7 +29,7 @@ const BOTH: &[Tier] = &[Tier::Xdp, Tier::Tcx];
 const XDP: &[Tier] = &[Tier::Xdp];
 const TCX: &[Tier] = &[Tier::Tcx];
 
-const COPY: &str = "behind a nested list the packet is unchanged: it runs on a copy";
+const COPY: &str = "a nested list runs on a copy, so the packet is unchanged after it";
 const UP: &str = "its flows call up, or there are none";
 const UNEQUAL: &str = "XDP has one frame: copies are of what it is in the end";
 const SPLIT: &str = "a frame in several buffers is cut in userspace: kernels lose pages of it at XDP, \
@@ -73,10 +73,10 @@ const EXCEPTIONS: &[Exception] = &[
     ),
     but("a_miss_calls_up_and_runs_the_answer", Not::InBpf, BOTH, UP),
     but(
-        "recirculations_are_counted_on_by_who_answers",
+        "recirculations_by_flows_count_when_an_answer_continues",
         Not::AtXdp,
         XDP,
-        "what finds no flow in the end begins anew at tcx",
+        "a packet that finds no flow in the end starts again at tcx",
     ),
     but("a_refused_install_still_forwards", Not::InBpf, BOTH, UP),
     but("an_action_upcall_gets_the_packet_as_it_is", Not::InBpf, BOTH, UP),
@@ -88,7 +88,7 @@ const EXCEPTIONS: &[Exception] = &[
         "output_to_a_removed_port_is_counted",
         Not::AtXdp,
         XDP,
-        "a port that takes no copy is told and counted at tcx",
+        "a port that takes no copy is counted at tcx",
     ),
     but("jumbo_frames_are_edited_whole", Not::AllInBpf, XDP, SPLIT),
     but("too_long_frames_are_counted", Not::AllInBpf, XDP, SPLIT),

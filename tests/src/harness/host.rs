@@ -181,8 +181,8 @@ pub fn acquainted(a: &Host, b: &Host) {
     remember(&b.netns, a.address(), "eth0");
 }
 
-/// Has a namespace keep what it knows of a neighbour. After half a minute it would ask again:
-/// nobody carries a new question while the daemon is away.
+/// Makes a namespace keep the address of a neighbour. The kernel would otherwise resolve it again
+/// after half a minute, and get no reply while the daemon is away.
 ///
 /// # Panics
 /// When nothing is known.

@@ -38,7 +38,7 @@ fn from_env(name: &str) -> Option<PathBuf> {
 /// Always asks Cargo, so that a test never runs against yesterday's program: when nothing has
 /// changed this takes a fraction of a second.
 fn built(name: &str) -> Result<PathBuf, String> {
-    let test = std::env::current_exe().expect("Linux tells where a running program is");
+    let test = std::env::current_exe().expect("Linux has a link to each running program");
     // target/PROFILE/deps/TEST, or target/PROFILE/PROGRAM
     let profile = test.ancestors().skip(1).find(|dir| !dir.ends_with("deps"));
     let profile = profile.expect("Cargo puts programs two levels deep");

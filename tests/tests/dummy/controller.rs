@@ -172,7 +172,7 @@ fn tuning_a_controller_keeps_its_connection() {
 }
 
 #[test]
-fn a_listener_is_there_behind_every_change() {
+fn a_listener_is_there_after_every_change() {
     let switch = Switch::dummy(1);
     let port = free_port();
     switch.vsctl(&format!("set-controller br0 ptcp:{port}:127.0.0.1"));

@@ -55,7 +55,7 @@ fn a_thousand_rules_on_nw_dst_give_strangers_few_megaflows() {
 }
 
 #[test]
-fn ports_are_not_looked_at_where_addresses_decide() {
+fn ports_are_not_matched_where_addresses_decide() {
     let switch = Switch::dummy(2);
     switch.flows(
         "br0",

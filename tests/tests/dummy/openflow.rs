@@ -60,7 +60,7 @@ fn protocols_of_a_bridge_bound_its_versions() {
 }
 
 #[test]
-fn dump_desc_says_who_we_are() {
+fn dump_desc_describes_the_switch() {
     let switch = Switch::dummy(1);
     switch.vsctl("set bridge br0 other_config:dp-desc=here other_config:dp-sn=42");
     let text = switch.ofctl("dump-desc br0");

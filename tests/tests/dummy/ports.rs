@@ -75,7 +75,7 @@ fn the_same_database_change_twice_changes_nothing() {
 }
 
 #[test]
-fn a_number_that_is_asked_for_is_taken_from_who_does_not_ask_for_it() {
+fn a_number_that_is_asked_for_is_taken_from_a_port_that_does_not_ask() {
     let switch = Switch::dummy(0);
     switch.vsctl("add-port br0 q1 -- set interface q1 type=dummy -- add-port br0 q2 -- set interface q2 type=dummy");
     let number =

@@ -113,17 +113,17 @@ fn refused(command: u32, errno: i32, reason: &'static str, advice: &'static str)
 }
 
 #[test]
-fn programs_that_the_verifier_refuses_are_told_of() {
+fn programs_that_the_verifier_refuses_are_logged() {
     refused(libbpf_sys::BPF_PROG_LOAD, libc::EACCES, "tier-unavailable", "verifier refused");
 }
 
 #[test]
-fn programs_for_which_there_is_no_memory_are_told_of() {
+fn programs_for_which_there_is_no_memory_are_logged() {
     refused(libbpf_sys::BPF_PROG_LOAD, libc::ENOMEM, "tier-unavailable", "no memory for");
 }
 
 #[test]
-fn maps_for_which_there_is_no_memory_are_told_of() {
+fn maps_for_which_there_is_no_memory_are_logged() {
     refused(libbpf_sys::BPF_MAP_CREATE, libc::ENOMEM, "tier-unavailable", "no memory for");
 }
 
@@ -189,7 +189,7 @@ impl Limit {
 }
 
 #[test]
-fn tables_for_which_there_is_no_memory_are_told_of() {
+fn tables_for_which_there_is_no_memory_are_logged() {
     if without_namespaces() {
         return;
     }

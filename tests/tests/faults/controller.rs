@@ -104,7 +104,7 @@ fn echo(stream: &mut UnixStream) -> Duration {
     start.elapsed()
 }
 
-/// Everything that must go on in spite of a bad peer: another controller, the tools, packets.
+/// Checks that a bad peer disturbs neither another controller, nor the tools, nor packets.
 #[track_caller]
 fn unharmed(switch: &Switch, other: &mut UnixStream) {
     let took = echo(other);

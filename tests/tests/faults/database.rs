@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A database server that is slow, talks nonsense, dies or hangs. Packets go on meanwhile, the
-//! log says so once, and in the end the switch is as the database says.
+//! A database server that is slow, sends nonsense, dies or hangs. Meanwhile packets continue to
+//! flow and the log reports the fault once. In the end the switch has the database's configuration.
 
 use crate::proxy::{Manner, Proxy};
 use crate::tools::{BACKOFF, SOON, memory};
@@ -58,7 +58,7 @@ fn message(method: &str, params: &str) -> Vec<u8> {
 }
 
 #[test]
-fn nonsense_from_the_database_is_told_once_and_survived() {
+fn nonsense_from_the_database_is_logged_once_and_survived() {
     let (switch, proxy) = switch();
     let update = |update: &str| {
         let params = format!(
@@ -150,7 +150,7 @@ fn a_database_that_only_lies_is_asked_seldom_and_not_complained_about_for_long()
     let log = switch.log();
     let said: Vec<&str> = log.lines().skip(lines).collect();
     assert!(said.len() <= 5 * tries, "{} lines in 6 s: {said:#?}", said.len());
-    assert!(said.iter().any(|l| l.contains("JSON")), "nobody is told: {said:#?}");
+    assert!(said.iter().any(|l| l.contains("JSON")), "no line names the fault: {said:#?}");
     forwards(&switch);
     // The pauses have reached their longest.
     let quiet = || switch.log().contains("suppressing further logging");

@@ -71,7 +71,7 @@ fn a_full_disk_for_the_log_stops_nothing_and_what_is_lost_is_counted() {
 }
 
 #[test]
-fn a_full_disk_for_the_database_stops_no_packet_and_is_told_once() {
+fn a_full_disk_for_the_database_stops_no_packet_and_is_logged_once() {
     if without_namespaces() {
         return;
     }

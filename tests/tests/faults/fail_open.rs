@@ -30,7 +30,7 @@ enum Does {
     Closes,
     /// Answers echo requests.
     Echoes,
-    /// The same; sends a barrier after the first packet-in.
+    /// Answers echo requests, and sends a barrier after each packet-in.
     Reacts,
 }
 

@@ -21,7 +21,7 @@ impl Objects {
             let path = entry.path();
             if entry.file_name().to_string_lossy().starts_with("link_") {
                 let link = Link::open(&path).expect("a link is pinned there");
-                let info = link.info().expect("a link tells what it is");
+                let info = link.info().expect("the kernel describes a link");
                 objects.links.insert(info.id);
                 objects.programs.insert(info.prog_id);
             } else {
@@ -33,7 +33,7 @@ impl Objects {
     }
 
     fn add_map(&mut self, map: &MapHandle) {
-        self.maps.insert(map.info().expect("a map tells what it is").info.id);
+        self.maps.insert(map.info().expect("the kernel describes a map").info.id);
         if map.map_type() == MapType::ProgArray {
             let slots = 0..map.max_entries();
             let program =

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A man in the middle of two Unix sockets, driven by the test.
+//! A proxy between two Unix sockets, controlled by the test.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;

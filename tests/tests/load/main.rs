@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The switch under attack by one port's traffic: what others lose (nothing), what is dropped and
-//! by which reason, how long commands take, how much memory there is at most. Shares of throughput
-//! are `slipswitch-bench --only flood`'s to measure.
+//! The switch under attack by the traffic of one port. Other ports lose nothing, each drop has its
+//! reason, and commands and memory stay within limits. `slipswitch-bench --only flood` measures
+//! shares of throughput.
 
 mod flood;
 mod masks;

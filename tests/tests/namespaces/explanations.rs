@@ -27,7 +27,7 @@ fn the_doctor_says_which_tiers_there_are_and_why_not_others() {
     assert!(!table.contains("compiler"), "{table}");
     let json = slipswitch(&switch, "doctor --json h1");
     assert!(json.contains(r#""tier": "tcx""#) && json.contains(r#""bpf_compiler": ""#), "{json}");
-    // Where /proc/sys is hidden, that alone is said, and only to those who ask for all.
+    // Where /proc/sys is hidden, the doctor reports only that, and only with -v.
     let hidden = |options: &str| {
         let line = format!(
             "unshare --mount sh -c 'mount -t tmpfs none /proc/sys && {} doctor {options} h1'",

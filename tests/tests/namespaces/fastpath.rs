@@ -284,8 +284,8 @@ fn a_frame_longer_than_the_mtu_is_dropped_and_counted() {
 #[test]
 fn the_kernel_counts_as_many_tags_as_translation_does() {
     let Some((switch, a, b)) = pair() else { return };
-    // One tag is the limit unless other_config:vlan-limit says otherwise: the rest of the frame is
-    // no IP packet when it is a second tag.
+    // By default (other_config:vlan-limit) only one tag is parsed. After it, a second tag is no IP
+    // packet.
     switch.flows("br0", "priority=10,in_port=h1,dl_vlan=10,ip,actions=h2\npriority=0,actions=drop");
     let tagged = |tags: &[u16]| {
         let mut frame = Frame::ethernet([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
@@ -319,7 +319,7 @@ fn the_kernel_counts_as_many_tags_as_translation_does() {
     let inner = |f: &Vec<u8>| f.get(16..18).map(<[u8]>::to_vec);
     assert_eq!(frames.len(), 5, "{frames:x?}");
     assert!(frames.iter().all(|f| inner(f) == Some(vec![8, 0])), "{frames:x?}");
-    // With two, IPv4 after two tags is IPv4, at once and in the kernel.
+    // With a limit of two, IPv4 after two tags is IPv4, at once and in the kernel, too.
     switch.vsctl("set open_vswitch . other_config:vlan-limit=2");
     let capture = b.capture(switch.place(), "eth0", "vlan");
     send(&two, 20);

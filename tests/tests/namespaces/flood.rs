@@ -21,7 +21,7 @@ fn two_ports_keep_pinging_while_a_third_floods_random_flows() {
     let (there, back) = std::thread::scope(|scope| {
         let there = scope.spawn(|| a.ping("10.0.0.2", 150));
         let back = scope.spawn(|| b.ping("10.0.0.1", 150));
-        // At times the two need new flows of their own, and get their turn.
+        // The two hosts need new flows now, and packet threads serve their misses in turn.
         for _ in 0..4 {
             std::thread::sleep(Duration::from_millis(500));
             switch.appctl("revalidator/purge");
@@ -35,9 +35,9 @@ fn two_ports_keep_pinging_while_a_third_floods_random_flows() {
     assert!(sent > 5_000, "only {sent} packets of the flood");
     assert!(
         there >= 145 && back >= 145,
-        "{there} and {back} of 150 answered beside {sent} packets:\n{flows}"
+        "{there} and {back} of 150 answered during {sent} packets of the flood:\n{flows}"
     );
-    // And it gets over it.
+    // The switch recovers.
     assert_eq!(a.ping("10.0.0.2", 20), 20);
     assert!(switch.ofctl("dump-flows br0").contains("multipath"), "{}", switch.story());
 }

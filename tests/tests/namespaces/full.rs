@@ -98,13 +98,13 @@ fn a_busy_flow_takes_the_place_of_a_cold_one_and_all_of_them_are_counted() {
     });
     assert!(settled, "{stats:?}");
     assert!(stats.tier("tcx") <= ROOM && stats.reason("table-full")[2] >= 1, "{stats:?}");
-    // The dump says the same of each flow.
+    // The dump has the same reason for each flow.
     let waiting = megaflows(&switch, &["offloaded:no, dp:userspace, reason:table-full"]);
     assert!(waiting.len() >= usize::from(FLOWS) - ROOM - 50, "{} wait", waiting.len());
     let ports = waiting.iter().filter_map(|line| line.split("udp(src=5000,dst=").nth(1));
     let ports = ports.filter_map(|rest| rest.split(')').next()?.parse::<u16>().ok());
-    // One of those that wait is busy from now on; all others are not. A flow of other packets may
-    // have gone by itself, and left its place: then the turn of another flow shows the result.
+    // One waiting flow is busy from now on, and no other flow is. Some flow may expire and leave its
+    // place without an eviction; a second waiting flow then shows the eviction.
     let evicts = |port: u16| {
         let busy = format!("udp(src=5000,dst={port})");
         let inside = wait_until(SOON, || {

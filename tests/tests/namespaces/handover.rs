@@ -9,9 +9,9 @@ use std::time::Duration;
 /// Between two changes: some hundred packets, each way.
 const PAUSE: Duration = Duration::from_millis(150);
 
-/// Packets that may be lost in all, of some 20,000. None is where there are tcx links; in an
-/// emulated machine with clsact filters (Linux 6.1) 20 of 41,000 were, and 57 where it had little
-/// of its host.
+/// Largest number of lost packets, of some 20,000. With tcx links none is lost. In an emulated
+/// machine with clsact filters (Linux 6.1) 20 of 41,000 were lost, and 57 when the machine had
+/// little CPU time.
 const LOST: u64 = 100;
 
 /// The fate of numbered packets in both directions during repeated runs of `change`.

@@ -196,7 +196,7 @@ fn flows_that_no_rule_explains_are_swept() {
 /// Tables of another build that this one cannot read: the log says so once, and none of them stays
 /// in use next to the new tables.
 #[test]
-fn tables_of_another_layout_are_replaced_and_that_is_told() {
+fn tables_of_another_layout_are_replaced_and_logged() {
     let Some((mut switch, a, b)) = pair() else { return };
     warm(&a, "10.0.0.2");
     acquainted(&a, &b);

@@ -147,8 +147,8 @@ impl Stream {
     }
 }
 
-/// Sends bursts of packets of flows that are all new, 10.0.0.1 to 10.0.0.2: the first packet of
-/// each comes first, and all come.
+/// Sends bursts of packets from 10.0.0.1 to 10.0.0.2, each burst of a new flow. Checks that all
+/// packets arrive, and that the first packet of each flow arrives first.
 #[track_caller]
 pub fn bursts_of_new_flows(switch: &Switch, a: &Host, b: &Host) {
     const FLOWS: usize = 100;
@@ -221,14 +221,14 @@ pub fn udp(from: &Host, to: &Host, lengths: &[usize]) -> Vec<bool> {
     lengths.iter().map(|l| arrive(*l)).collect()
 }
 
-/// Datagrams with numbers that go from one host to another, some 1,500 a second, in the background.
+/// A background stream of numbered datagrams from one host to another, some 1,500 a second.
 pub struct Numbered {
     is_over: Arc<AtomicBool>,
     sender: JoinHandle<u64>,
     receiver: JoinHandle<Vec<u32>>,
 }
 
-/// Their fate.
+/// The fate of numbered datagrams.
 #[derive(Clone, Copy, Debug)]
 pub struct Counts {
     /// Sent in all.

@@ -215,10 +215,10 @@ fn checksums_are_whole_at_the_receiver() {
     if slipswitch_tests::harness::without_tool(&["ethtool"]) {
         return;
     }
-    // The sender's stack leaves checksums and segments to the devices; the last one before the
-    // receiver does not take them, so that the kernel does that work by the offload data that the
-    // switch set, and the capture has what is on a wire. Then the sender's does not either, and the
-    // switch itself has to correct finished checksums for the address that it rewrites.
+    // The sender's stack leaves checksums and segmentation to the devices. The last device before the
+    // receiver does not offer them, so the kernel does that work by the offload data that the switch
+    // set, and the capture has the frames of a wire. Later the sender's device does not offer them
+    // either, and the switch has to correct finished checksums for the address that it rewrites.
     switch.netns().sh("ethtool -K h2 tx off");
     let text = a.netns.sh("ip -o link show eth0");
     let address = text

@@ -93,7 +93,7 @@ scenarios! {
     "#;
     versions_that_do_not_meet: r#"
         vsctl set bridge br0 protocols=OpenFlow13,OpenFlow15
-        # Who closes first is a race, and names the error in the last line.
+        # Either side may close first, which decides the error in the last line.
         ofctl -O OpenFlow10 show br0 2>&1 | grep -v 'failed to connect'
         ofctl -O OpenFlow14 show br0 2>&1 | grep -v 'failed to connect'
         ofctl -O OpenFlow13 probe br0

@@ -37,8 +37,8 @@ pub struct Beyond {
 pub const BEYOND: &[Beyond] = &[
     Beyond {
         name: "time at a tier",
-        reason: "the kernel's clock cannot be stopped, nor moved; timeouts are not the tier's, which \
-                 tells when a flow was last used",
+        reason: "the kernel's clock cannot be stopped, nor moved; a tier has no timeouts, but reports \
+                 when a flow was last used",
         of: |step| matches!(step, Step::Warp(_)),
     },
     Beyond {
@@ -53,12 +53,12 @@ pub const BEYOND: &[Beyond] = &[
     },
     Beyond {
         name: "long frames at a tier",
-        reason: "what is too long is told by each kind of device in its own way",
+        reason: "each kind of device reports frames that are too long in its own way",
         of: |step| frame(step).is_some_and(|f| f.len() > LONGEST),
     },
     Beyond {
         name: "tags that the kernel drops",
-        reason: "the kernel drops a frame with less than two bytes behind a VLAN header and its \
+        reason: "the kernel drops a frame with less than two bytes after a VLAN header and its \
                  inner type, before a switch or the other end sees it",
         of: |step| frame(step).is_some_and(|f| f.len() < SHORTEST),
     },
@@ -108,8 +108,8 @@ fn is_partial(frame: &[u8]) -> bool {
     matches!(key.dl_type.get(), 0x8100 | 0x88a8) && outer.tci.get() & flow::VLAN_CFI == 0
 }
 
-/// False for frames that the kernel drops on some ways (`skb_vlan_untag`): of what comes out they
-/// are not compared.
+/// Returns false for frames that the kernel drops on some paths (`skb_vlan_untag`). They are left
+/// out when outputs are compared.
 pub fn carries(frame: &[u8]) -> bool {
     let is_tagged = matches!(frame.get(12..14), Some([0x81, 0] | [0x88, 0xa8]));
     !is_tagged || frame.len() >= 20

@@ -52,7 +52,7 @@ pub const KNOWN: &[Known] = &[
     },
     Known {
         name: "sets of parts in OpenFlow 1.0",
-        reason: "OVS tells controllers of OpenFlow 1.0 of a set-field of a part of an address or \
+        reason: "to controllers of OpenFlow 1.0, OVS shows a set-field of a part of an address or \
                  port as if it set the whole",
         even: |of, real, ours| match of.contains("by OpenFlow10") {
             true => (each_list(&real, &whole_sets), each_list(&ours, &whole_sets)),
@@ -61,8 +61,8 @@ pub const KNOWN: &[Known] = &[
     },
     Known {
         name: "VLAN actions of modified flows",
-        reason: "OVS tells of a header that OpenFlow 1.0's action may push by the match of the change, \
-                 not by that of the flow, which may say that there is one",
+        reason: "OVS shows a header that OpenFlow 1.0's action may push by the match of the change, \
+                 not by that of the flow, which may require a header",
         even: |of, real, ours| match of.starts_with("flows of") && !of.contains("OpenFlow10") {
             true => (without_pushes(&real), without_pushes(&ours)),
             false => (real, ours),
@@ -70,8 +70,8 @@ pub const KNOWN: &[Known] = &[
     },
     Known {
         name: "ports of modified flows",
-        reason: "OVS tells of a set of a transport port by the protocol that the match of the change \
-                 names, not by that of the flow; without one, by what only OpenFlow 1.1 has",
+        reason: "OVS shows a set of a transport port by the protocol that the match of the change \
+                 names, not by that of the flow; without one, as an action that only OpenFlow 1.1 has",
         even: |of, real, ours| {
             let is_newer = of.starts_with("flows of") && !of.contains("OpenFlow10");
             match is_newer && real.contains("mod_tp_") {
@@ -112,7 +112,7 @@ pub const KNOWN: &[Known] = &[
     },
     Known {
         name: "commands and watched ports that are not there",
-        reason: "a message may be wrong in more than those; Slipswitch tells of them first, OVS last",
+        reason: "a message may have other errors, too; Slipswitch reports these two first, OVS last",
         even: |of, real, ours| {
             let is_error = real.starts_with("Known(OfError");
             match of.starts_with("step")
@@ -125,7 +125,7 @@ pub const KNOWN: &[Known] = &[
         },
     },
     Known {
-        name: "packet type beside a recirculation id",
+        name: "packet type with a recirculation id",
         reason: "a flow that matches a recirculation id matches the packet type, too, which OVS \
                  shows then",
         even: |_, real, ours| (without_packet_type(&real), ours),
@@ -268,9 +268,9 @@ fn sorted_lines(text: &str) -> String {
     lines.iter().map(|line| format!("{line}\n")).collect()
 }
 
-/// Lines `PORT HEX` by which several ports have frames, and those that have several different ones
-/// the same. Others (which the packet came from, which reach it once, or are the other bridge's)
-/// have one, which has no order.
+/// Returns true when the lines `PORT HEX` show a packet that was flooded more than once: several ports
+/// have frames, and all ports with more than one frame have the same set. A port has only one frame if
+/// the packet came from it, reached it once, or if it belongs to the other bridge.
 fn is_flooded_again(text: &str) -> bool {
     let mut ports = std::collections::BTreeMap::<&str, std::collections::BTreeSet<&str>>::new();
     for (port, frame) in text.lines().filter_map(|line| line.split_once(' ')) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Random configurations and packets, given to Slipswitch and to Debian's `ovs-vswitchd`: all
-//! that can be seen of both must be the same.
+//! Random configurations and packets, given to Slipswitch and to Debian's `ovs-vswitchd`.
+//! Everything that can be observed must be the same.
 //!
 //! The default run has fixed seeds. A long one, by hand, from any seed on:
 //!
@@ -8,14 +8,15 @@
 //! ORACLE_SEED=1 ORACLE_SECONDS=3600 cargo test -p slipswitch-tests --test random_oracle -- --ignored --nocapture
 //! ```
 //!
-//! `ORACLE_TIER` is `userspace` (which is the default), `tcx` or `xdp`: where Slipswitch's ports
-//! are. At a BPF tier each packet is sent twice, and the second must be forwarded there if its
-//! megaflows are. `ORACLE_PACKETS` is how many packets a configuration gets, `ORACLE_PAIRS` how
-//! many pairs of daemons play cases in parallel (as many as there are CPUs).
+//! `ORACLE_TIER` is the tier of Slipswitch's ports: `userspace` (the default), `tcx` or `xdp`. At a
+//! BPF tier each packet is sent twice, and the second must be forwarded at that tier if its
+//! megaflows are there. `ORACLE_PACKETS` is the number of packets of a configuration,
+//! `ORACLE_PAIRS` the number of pairs of daemons that play cases in parallel (by default, the
+//! number of CPUs).
 //!
-//! Bridges are kept from case to case where only columns differ, and emptied. A case after one that
-//! differed, and some others, have new ones. `ORACLE_SEED=N ORACLE_CASES=1` plays the case
-//! of one seed again, on new ones. A case that differs is made small and printed as a script for
+//! Where only columns differ, the next case gets the same bridges, emptied. A case after one that
+//! differed, and some others, get new bridges. `ORACLE_SEED=N ORACLE_CASES=1` plays the case of one
+//! seed again, on new bridges. A case that differs is made small and printed as a script for
 //! `tests/tests/oracle`.
 
 mod case;

@@ -150,7 +150,7 @@ fn examine(pair: &mut Pair, case: &Case, bridges: Bridges, is_new: impl Fn(&str)
     let mut crash = None;
     let mut outcome = pair.play(case, bridges);
     if let Outcome::OracleCrashed(words) = outcome {
-        crash = Some(format!("behind the cases before it:\n{words}"));
+        crash = Some(format!("after the earlier cases:\n{words}"));
         outcome = pair.play(case, Bridges::Fresh);
     }
     match outcome {
@@ -276,8 +276,8 @@ impl Figures {
     }
 
     fn tell(&self, plan: Plan, took: Duration) {
-        for (who, profile) in ["Open vSwitch", "Slipswitch"].iter().zip(&self.profiles) {
-            eprintln!("time of {who}: {profile}");
+        for (name, profile) in ["Open vSwitch", "Slipswitch"].iter().zip(&self.profiles) {
+            eprintln!("time of {name}: {profile}");
         }
         for (known, count) in known::KNOWN.iter().zip(&self.known) {
             eprintln!("{}: {count} times ({})", known.name, known.reason);

@@ -435,12 +435,12 @@ pub fn recirculation_is_limited(w: &World) {
     assert_eq!(w.stats(2).packets as u32, RECIRCULATION_LIMIT);
 }
 
-pub fn recirculations_are_counted_on_by_who_answers(w: &World) {
+pub fn recirculations_by_flows_count_when_an_answer_continues(w: &World) {
     w.install(1, on(1), "recirc(0x1)");
     w.install(2, again(1, 1), "recirc(0x2)");
     w.answer(|_| World::actions("2,recirc(0x3)"));
     w.inject(1, &udp(1));
-    // Two were made by flows.
+    // Flows recirculated the packet twice before the miss.
     assert_eq!(w.out(2).len() as u32, RECIRCULATION_LIMIT - 1);
     assert_eq!(w.drops(DropReason::RecirculationLimit), 1);
 }

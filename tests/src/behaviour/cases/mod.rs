@@ -79,7 +79,7 @@ macro_rules! behaviour_cases {
                 hash_is_seen_after_recirculation,
                 metadata_survives_recirculation,
                 recirculation_is_limited,
-                recirculations_are_counted_on_by_who_answers,
+                recirculations_by_flows_count_when_an_answer_continues,
                 long_lists_run_whole_in_every_pass,
                 check_pkt_len_branches,
                 execute_runs_to_the_end,

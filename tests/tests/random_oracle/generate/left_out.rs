@@ -163,7 +163,7 @@ pub const LEFT_OUT: &[LeftOut] = &[
     },
     LeftOut {
         name: "actions for OVS's own tests",
-        reason: "OVS takes debug_slow and debug_recirc, and tells of them what no controller can read",
+        reason: "OVS takes debug_slow and debug_recirc, and encodes them as no controller can read",
         of: |_, step| match step {
             Step::Message { bytes, .. } => has_debug_action(bytes),
             _ => false,
@@ -184,14 +184,14 @@ pub const LEFT_OUT: &[LeftOut] = &[
     },
     LeftOut {
         name: "long frames that are truncated",
-        reason: "behind a frame that is too long OVS's dummies lose what else the packet sends to \
-                 the port",
+        reason: "after a frame that is too long OVS's dummies lose the packet's other frames to the \
+                 port",
         of: |facts, step| facts.truncates && frame(step).is_some_and(|f| f.len() > LONG),
     },
     LeftOut {
         name: "labels and classes that are too large",
-        reason: "OVS takes labels of more than 20 bits and classes of more than 3, and tells of them \
-                 what no controller can read",
+        reason: "OVS takes labels of more than 20 bits and classes of more than 3, and encodes them \
+                 as no controller can read",
         of: |_, step| match step {
             Step::Message { bytes, .. } => has_large_label(bytes),
             _ => false,
@@ -251,7 +251,7 @@ impl Facts {
             truncates: any(&["OutputTrunc"]),
             branches: any(&["CheckPktLarger"]),
             set_waits: steps.iter().any(goes_on_with_a_set)
-                || steps.iter().any(branches_behind_tables)
+                || steps.iter().any(branches_after_tables)
                     && any_step(steps, &|a| matches!(a, Action::WriteActions(_))),
             resized: Resized::of(steps),
             transport: fields || any(&["SetL4"]),
@@ -360,7 +360,7 @@ fn goes_on_with_a_set(step: &Step) -> bool {
 }
 
 /// True when a rule looks into tables, which may write an action set, and then branches.
-fn branches_behind_tables(step: &Step) -> bool {
+fn branches_after_tables(step: &Step) -> bool {
     flow_of(step).is_some_and(|flow| {
         let mut rest = flow.actions.iter().skip_while(|a| !is_look(a));
         rest.any(|a| matches!(a, Action::CheckPktLarger { .. }))

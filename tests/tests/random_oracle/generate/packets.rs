@@ -121,7 +121,7 @@ fn mpls(g: &mut Gen, mut f: Frame) -> Vec<u8> {
         f = f.mpls(ty, entry);
     }
     if g.bool() {
-        // The payload after the stack has no type: it is IP all the same.
+        // The label stack names no type for its payload. It is an IP packet here.
         let inner = ipv4(g, Frame::ethernet([0; 6], [0; 6]));
         let inner = transport(g, inner, false);
         return f.payload(&inner[ETHERNET..]).finish();
