@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the control side knows of ports and settings.
+//! The control side's records of ports and settings.
 
 use crate::eligibility::PortEligibility;
 use crate::slots::Slots;
@@ -9,18 +9,18 @@ use datapath::{AdoptedPort, PortNo, Refusal, Side, Tier, TierSet};
 use netdev::Kind;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A port on one tier, or why it is not.
+/// The state of a port on one tier.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortTier {
     /// The tier.
     pub tier: Tier,
-    /// Attached, or why not.
+    /// `Ok` when the tier takes the port's packets, else the reason.
     pub state: Result<(), Reason>,
-    /// How the port is attached, for people; empty for the ordinary way.
+    /// A few words on the way in which the port is attached; empty for the ordinary way.
     pub how: &'static str,
 }
 
-/// Nothing of a provider is attached, for this reason.
+/// Returns the state of a port that is on none of `tiers`, all for the same reason.
 pub(crate) fn detached(tiers: TierSet, reason: &Reason) -> Attached {
     let state = |tier| TierState::refused(tier, reason.clone(), true);
     Attached {
@@ -30,32 +30,37 @@ pub(crate) fn detached(tiers: TierSet, reason: &Reason) -> Attached {
     }
 }
 
-/// What the control side knows of a port.
+/// The control side's record of a port.
 #[derive(Clone, Debug)]
 pub(crate) struct Port {
+    /// The name that the database gives it.
     pub(crate) name: String,
     /// The name that the device has now.
     pub(crate) device: String,
     pub(crate) kind: Kind,
     pub(crate) settings: PortSettings,
+    /// Ingress policing is set, which only the base does.
     pub(crate) policed: bool,
-    /// The index of its device, while that is in the switch's namespace.
+    /// The interface index of its device; `None` while the device is gone or in another network
+    /// namespace.
     pub(crate) ifindex: Option<u32>,
-    /// Its device is in another one.
+    /// Its device is in another network namespace.
     pub(crate) is_away: bool,
+    /// Bytes after the Ethernet header.
     pub(crate) mtu: u32,
     pub(crate) is_up: bool,
     pub(crate) socket: SocketState,
-    /// What each provider makes of it, in the order of the list.
+    /// Its state at each provider, in the order of the list.
     pub(crate) at: Vec<Attached>,
 }
 
+/// The reason of a port that no provider has seen yet.
 pub(crate) fn not_yet() -> Reason {
     Reason::new(Refusal::PortNotHere, "not attached yet")
 }
 
 impl Port {
-    /// A port that is nowhere yet.
+    /// Returns the record of a port that is attached to no provider yet.
     pub(crate) fn new(name: &str, kind: Kind, settings: PortSettings, slots: &Slots) -> Port {
         let reason = |slot: &crate::slots::Slot| slot.absent().cloned().unwrap_or_else(not_yet);
         Port {
@@ -73,7 +78,8 @@ impl Port {
         }
     }
 
-    /// Devices that the switch made are the host's ends.
+    /// Returns the side of the device on which the switch is: the host's stack uses the devices
+    /// that the switch creates.
     pub(crate) fn side_of(kind: Kind) -> Side {
         match kind {
             Kind::Internal | Kind::Tap => Side::Stack,
@@ -81,7 +87,7 @@ impl Port {
         }
     }
 
-    /// The port as providers see it.
+    /// Returns the port in the form in which providers get it.
     pub(crate) fn offload<'a>(
         &'a self,
         number: PortNo,
@@ -101,7 +107,7 @@ impl Port {
         }
     }
 
-    /// The tiers of all providers.
+    /// Returns the port's state at the tiers of all providers, fastest first.
     pub(crate) fn states(&self) -> impl DoubleEndedIterator<Item = &TierState> {
         self.at.iter().flat_map(|attached| &attached.tiers)
     }
@@ -110,20 +116,20 @@ impl Port {
         PortEligibility::of(self.states())
     }
 
-    /// Tiers that take its packets, or whose flows may output to it.
+    /// Returns the tiers that take its packets, or whose flows may output to it.
     pub(crate) fn in_use(&self) -> TierSet {
         let PortEligibility { tiers, outputs, .. } = self.eligibility();
         tiers.union(outputs)
     }
 
-    /// Why the port is to be at no tier of any provider, if so.
+    /// Checks whether any provider may take the port's packets; the error is the reason against it.
     pub(crate) fn check(&self) -> Result<(), Reason> {
         if self.is_away {
             let detail = "its device is in another network namespace, and the kernel forwards \
                           between devices of one";
             return Err(Reason::new(Refusal::PortNotHere, detail));
         }
-        // A dummy is no interface.
+        // A dummy has no interface.
         if self.ifindex.is_none() && self.kind != Kind::Dummy {
             return Err(Reason::new(Refusal::PortNotHere, "its device is gone"));
         }
@@ -139,12 +145,12 @@ impl Port {
     }
 }
 
-/// What keeps all ports out of a provider.
+/// The reasons that keep all ports out of a provider.
 #[derive(Clone, Debug)]
 pub(crate) struct Blockers {
-    /// A setting does.
+    /// A setting of the switch forbids the provider.
     pub(crate) setting: Option<Reason>,
-    /// The provider cannot be used.
+    /// The provider is not there, is not served yet, or has failed.
     pub(crate) broken: Option<Reason>,
 }
 
@@ -154,15 +160,15 @@ impl Blockers {
     }
 }
 
-/// All ports, and settings.
+/// All ports, and the settings of the switch.
 #[derive(Debug)]
 pub(crate) struct Control {
     pub(crate) ports: BTreeMap<PortNo, Port>,
-    /// For each provider, in the order of the list.
+    /// One for each provider, in the order of the list.
     pub(crate) blockers: Vec<Blockers>,
-    /// Numbers that adopted flows know by these devices.
+    /// Port numbers in adopted flows, each with the device that the number stands for.
     pub(crate) reserved: Vec<AdoptedPort>,
-    /// Ports of the first configuration are still to come.
+    /// Flows were adopted, and the first configuration has not added all its ports yet.
     pub(crate) adopting: bool,
 }
 
@@ -178,7 +184,7 @@ impl Control {
         }
     }
 
-    /// Keeps the numbers of adopted ports for the devices that had them.
+    /// Reserves the numbers of adopted ports for the devices that had them.
     pub(crate) fn reserve(&mut self, ports: Vec<AdoptedPort>) {
         self.adopting |= !ports.is_empty();
         let is_new = |port: &AdoptedPort| self.reserved.iter().all(|r| r.number != port.number);
@@ -186,8 +192,8 @@ impl Control {
         self.reserved.extend(new);
     }
 
-    /// True when a port that is there, or is reserved, has another number than adopted flows know
-    /// its device by, or a number by which they know another device.
+    /// Returns true when a present or reserved port disagrees with `adopted`: its device has
+    /// another number there, or its number stands for another device.
     pub(crate) fn contradicts(&self, adopted: &[AdoptedPort]) -> bool {
         let ports = self.ports.iter().map(|(number, port)| (*number, port.ifindex));
         let reserved = self.reserved.iter().map(|r| (r.number, Some(r.ifindex)));
@@ -196,8 +202,8 @@ impl Control {
         })
     }
 
-    /// The number for a device: the one that it had, else the wanted one. `None`: neither is there,
-    /// or free.
+    /// Returns the number for a device: the reserved one, else the wanted one, if it is free.
+    /// `None` when neither exists or is free.
     pub(crate) fn number(
         &self,
         ifindex: Option<u32>,
@@ -209,7 +215,7 @@ impl Control {
         own.filter(is_free).or(wanted.filter(is_free))
     }
 
-    /// Adopted flows know a device by this number, and not the one with this index.
+    /// Returns true when the number is reserved for a device other than the one with this index.
     pub(crate) fn is_kept(&self, number: PortNo, ifindex: Option<u32>) -> bool {
         self.reserved.iter().any(|r| r.number == number && Some(r.ifindex) != ifindex)
     }

@@ -6,7 +6,7 @@ use datapath::{Counters, DropReason, LookupStats};
 
 impl Counters for PlacedDatapath {
     fn lookups(&self) -> LookupStats {
-        let mut sum = self.base.lookups(); // its misses are those of all
+        let mut sum = self.base.lookups(); // only the base counts misses
         let adopted = self.table.tally.adopted();
         sum.flows += adopted;
         for (_, provider) in self.slots.present() {
@@ -15,7 +15,7 @@ impl Counters for PlacedDatapath {
             sum.lost += fast.lost;
             sum.mask_hits += fast.mask_hits;
             sum.cache_hits += fast.cache_hits;
-            // A provider keeps masks for a while that have lost their last flow.
+            // A provider keeps a mask for a while after the mask's last flow has gone.
             if adopted > 0 {
                 sum.masks = sum.masks.max(fast.masks);
             }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Devices whose packets a provider takes before the driver counts them.
+//! Statistics of devices whose packets a provider takes before the driver counts them.
 
 use datapath::{OffloadProvider, PortNo, Side};
 use netdev::{Device, DeviceStats, Kind, OwnDrops, Reception, Status};
@@ -7,14 +7,15 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-/// A device, with what providers counted added to its statistics.
+/// A device whose statistics include the providers' counts.
 struct Counted {
     device: Arc<dyn Device>,
     providers: Vec<Arc<dyn OffloadProvider>>,
     port: PortNo,
 }
 
-/// Returns `device` as it is, or with the providers' counts where the device has none.
+/// Returns `device`, with the providers' counts added where the driver does not count their packets
+/// ([`Side::Stack`]).
 pub(crate) fn counted(
     device: Arc<dyn Device>,
     providers: Vec<Arc<dyn OffloadProvider>>,

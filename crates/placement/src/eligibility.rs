@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which tiers a flow may go to, by its ports and actions.
+//! The tiers that a flow may go to, by its ports and actions.
 //!
-//! Read on every installation; replaced as a whole when a port or a setting changes.
+//! Every installation reads them. Each change of a port or a setting replaces them as a whole.
 
 use datapath::offload::TierState;
 use datapath::{Action, PortNo, Refusal, TierRefusals, TierSet, Verdict};
 use hashbrown::HashMap;
 
-/// A port, as flows see it.
+/// The conditions that a port sets for flows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PortEligibility {
     /// Tiers that take the port's packets.
     pub(crate) tiers: TierSet,
-    /// Why other tiers do not, of those where the port is expected.
+    /// The reasons of other tiers, where the port is expected on them.
     pub(crate) refusals: TierRefusals,
     /// Tiers whose flows may output to the port.
     pub(crate) outputs: TierSet,
-    /// Why flows of other tiers may not.
+    /// The reasons for which flows of other tiers may not.
     pub(crate) output_refusals: TierRefusals,
 }
 
 impl PortEligibility {
-    /// Reads what providers say.
+    /// Returns the conditions of a port with these states at the tiers.
     pub(crate) fn of<'a>(states: impl IntoIterator<Item = &'a TierState>) -> PortEligibility {
         let mut port = PortEligibility::default();
         for state in states {
@@ -39,7 +39,7 @@ impl PortEligibility {
         port
     }
 
-    /// No flow of these tiers uses the port any more, for this reason.
+    /// Keeps all flows of these tiers from the port, for this reason.
     pub(crate) fn close(&mut self, tiers: TierSet, reason: Refusal) {
         self.tiers = self.tiers.minus(tiers);
         self.refusals.set(tiers, Some(reason));
@@ -48,19 +48,19 @@ impl PortEligibility {
     }
 }
 
-/// All ports.
+/// The conditions of all ports and meters.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Eligibility {
     pub(crate) ports: HashMap<PortNo, PortEligibility, foldhash::fast::RandomState>,
-    /// Tiers that do not have a meter which the base has.
+    /// By meter: tiers that lack it although the base has it.
     pub(crate) lacking_meters: HashMap<u32, TierSet, foldhash::fast::RandomState>,
     /// All tiers of all providers.
     pub(crate) all: TierSet,
 }
 
 impl Eligibility {
-    /// Returns where a flow with this ingress port and these actions may run, of the tiers of its
-    /// ingress port, and why not at the others of these.
+    /// Returns which tiers of the ingress port may run a flow with these actions, and the reasons
+    /// of the other tiers of that port.
     pub(crate) fn decide(&self, in_port: PortNo, actions: &[Action]) -> Verdict {
         let Some(port) = self.ports.get(&in_port) else {
             return Verdict::refused(self.all, Refusal::PortNotHere);
@@ -108,7 +108,7 @@ impl Eligibility {
         }
     }
 
-    /// Returns why none of `tiers` may have a flow of this port, of which `verdict` says so.
+    /// Returns the reason for which none of `tiers` takes a flow of this port that has `verdict`.
     pub(crate) fn why_not(&self, in_port: PortNo, tiers: TierSet, verdict: Verdict) -> Refusal {
         let of_port = || self.ports.get(&in_port).and_then(|p| p.refusals.of(tiers).nearest());
         verdict.refusals.of(tiers).nearest().or_else(of_port).unwrap_or(Refusal::PortNotHere)

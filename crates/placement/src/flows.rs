@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The contract's flows: the base's, joined with those of all providers.
+//! The contract's flows: the base's together with those of all providers.
 
 use crate::placed::{InProviders, PlacedDatapath};
 use crate::queue;
@@ -16,8 +16,8 @@ use std::sync::PoisonError;
 /// Number of flows that a sweep reads under one lock.
 const TOGETHER: usize = 64;
 
-/// What one provider counted, in one sweep of it, of the flows in one part of the table: a map of
-/// few flows stays in the CPU's cache, one of all does not.
+/// The counts that one sweep found in one provider, for the flows in one part of the table. A map
+/// of these few flows stays in the CPU's cache; a map of all flows would not.
 struct Swept<'a> {
     slot: &'a Slot,
     tiers: TierSet,
@@ -28,13 +28,14 @@ struct Swept<'a> {
 /// A sweep of all providers.
 struct Sweep<'a> {
     providers: Vec<Swept<'a>>,
-    /// Its number: counts of a flow that a provider got later are of an earlier stay there.
+    /// Its number. The sweep's counts do not hold for a flow that a provider got after the sweep
+    /// began: they belong to an earlier stay.
     number: u32,
 }
 
 impl Sweep<'_> {
-    /// Returns what the flow counted, all places together: `outside` and in providers. Notes how
-    /// busy it is. It is not on its way out of a provider.
+    /// Returns the flow's total: `outside`, which is its counts outside the providers, and those in
+    /// providers. Records how busy the flow is. The flow must not be on its way out of a provider.
     #[inline]
     fn total(&self, entry: &mut Entry, ufid: Ufid, outside: FlowStats) -> FlowStats {
         let mut total = outside;
@@ -60,8 +61,8 @@ impl Sweep<'_> {
 pub(crate) type Departure = (TierSet, Ufid, Refusal);
 
 impl PlacedDatapath {
-    /// Queues a flow that was put down as such, or offers it to the providers when its packets
-    /// can be in no batch.
+    /// Queues a flow in the state [`State::Queued`]. Outside a batch no packet of the flow is under
+    /// way, so the flow is offered to the providers at once.
     fn send_off(&self, ufid: Ufid, in_port: PortNo) {
         match queue::present_batch() {
             Some(source) => self.queue.push(ufid, in_port, source),
@@ -69,7 +70,8 @@ impl PlacedDatapath {
         }
     }
 
-    /// Runs `act` with the shard of `ufid`, when the flow is not on its way out of a provider.
+    /// Runs `act` with the shard of `ufid`, as soon as the flow is not on its way out of a
+    /// provider.
     fn when_settled<T>(&self, ufid: Ufid, act: impl FnOnce(Shard<'_>) -> T) -> T {
         loop {
             let shard = self.table.shard(ufid);
@@ -81,8 +83,8 @@ impl PlacedDatapath {
         }
     }
 
-    /// Takes a flow out of the base and of the table. Returns the tiers that hold it, and what it
-    /// counted outside the providers; `None` when it is not there.
+    /// Takes a flow out of the base and of the table. Returns the tiers that still hold it, and its
+    /// counts outside those providers; `None` when there is no such flow.
     fn take(&self, ufid: Ufid) -> Option<(TierSet, FlowStats)> {
         self.when_settled(ufid, |mut shard| {
             let in_base = self.base.remove(ufid);
@@ -96,7 +98,8 @@ impl PlacedDatapath {
         })
     }
 
-    /// A flow that an earlier daemon left gets actions, and a place in the base.
+    /// Gives actions, and a place in the base, to a flow that an earlier daemon left. Returns false
+    /// when the flow is gone or the base refuses it.
     fn adopt(
         &self,
         mut shard: Shard<'_>,
@@ -124,8 +127,8 @@ impl PlacedDatapath {
         true
     }
 
-    /// Gives a flow that a provider holds the actions and tiers that it is to have there. When the
-    /// provider cannot, the flow is to leave it.
+    /// Gives a flow that a provider holds its present actions and tiers there. A flow that the
+    /// provider refuses is added to `leaving`.
     fn bring_in_line(
         &self,
         slot: &Slot,
@@ -141,7 +144,8 @@ impl PlacedDatapath {
         }
     }
 
-    /// Puts a flow to its place, and offers it to the providers that do not hold it and may.
+    /// Records the place of a flow, and has it offered to the providers that do not hold it and may
+    /// run it.
     fn put_and_offer(&self, shard: &mut Shard<'_>, flow: &Megaflow, mut place: Place) {
         let port = in_port(flow);
         let verdict = self.decide(flow);
@@ -152,14 +156,14 @@ impl PlacedDatapath {
         }
         shard.put(flow.ufid, place);
         if place.state == State::Queued {
-            // Perhaps at once, but after the packets that are on their way in userspace.
+            // It follows the packets that userspace processes now.
             self.queue.push(flow.ufid, port, 0);
         }
     }
 
-    /// Gives a flow other actions. Flows that are to leave a provider, where they still have the
-    /// old ones, are added to `leaving`. False when the flow is not there, or when its actions are
-    /// too much for the base.
+    /// Gives a flow other actions. A flow that must leave a provider keeps the old actions there
+    /// until then, and is added to `leaving`. Returns false when there is no such flow, or when the
+    /// base refuses the actions.
     fn modify_one(&self, ufid: Ufid, actions: &Actions, leaving: &mut Vec<Departure>) -> bool {
         if self.slots.are_empty() {
             return self.base.modify(ufid, actions);
@@ -227,7 +231,7 @@ impl PlacedDatapath {
         totals.into_iter().for_each(|(ufid, total)| each(ufid, total));
     }
 
-    /// Reports flows in one part of the table that are in providers only.
+    /// Reports the flows in one part of the table that are in providers only.
     fn report_adopted(&self, sweep: &Sweep<'_>, each: &mut dyn FnMut(Ufid, FlowStats)) {
         for (n, swept) in sweep.providers.iter().enumerate() {
             let (faster, rest) = sweep.providers.split_at(n);
@@ -242,7 +246,7 @@ impl PlacedDatapath {
         }
     }
 
-    /// A sweep of all places; the lists are empty.
+    /// Sweeps all places. The caller lends `in_providers` and `in_base` empty.
     fn sweep_all(
         &self,
         in_providers: &mut InProviders,
@@ -284,7 +288,7 @@ impl PlacedDatapath {
         }
     }
 
-    /// Fills in what placement knows of a flow of the base.
+    /// Adds tiers, refusals and the providers' counts to the dump of a flow of the base.
     fn complete(&self, mut dump: FlowDump) -> FlowDump {
         if self.slots.are_empty() {
             dump.refusals = self.absent_refusals();
@@ -308,7 +312,7 @@ impl PlacedDatapath {
         dump
     }
 
-    /// Returns a flow that is in providers only, as it is there.
+    /// Returns the dump of a flow that is in providers only.
     fn adopted(&self, ufid: Ufid) -> Option<FlowDump> {
         let place = self.table.shard(ufid).get(ufid)?;
         if place.state != State::Adopted {
@@ -328,7 +332,7 @@ impl PlacedDatapath {
     }
 }
 
-/// Returns how the place of a flow is shown.
+/// Returns the tier and the state of offload that a dump shows for a flow at these tiers.
 fn shown(tiers: TierSet, refusals: TierRefusals) -> (Tier, Offloaded) {
     match tiers.fastest() {
         None => (Tier::Userspace, Offloaded::No),

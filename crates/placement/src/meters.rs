@@ -4,7 +4,7 @@
 use crate::placed::PlacedDatapath;
 use datapath::{MeterConfig, MeterStats, Meters, Refusal, TierSet};
 
-/// Adds what a meter counted in a provider.
+/// Adds the counts of a meter in a provider.
 fn add(mut sum: MeterStats, other: Option<MeterStats>) -> MeterStats {
     if let Some(other) = other {
         sum.packets += other.packets;
@@ -18,7 +18,7 @@ fn add(mut sum: MeterStats, other: Option<MeterStats>) -> MeterStats {
 }
 
 impl PlacedDatapath {
-    /// Flows that use the meter may not go to the tiers in `lacking`, and may go to all others.
+    /// Keeps flows with the meter away from the tiers in `lacking`, and allows them at all others.
     fn mark_meter(&self, id: u32, lacking: TierSet) {
         let before = self.eligibility().lacking_meters.get(&id).copied().unwrap_or_default();
         if before == lacking {
@@ -54,7 +54,7 @@ impl Meters for PlacedDatapath {
         self.mark_meter(id, lacking);
         for (slot, provider) in self.slots.present() {
             if lacking.meets(slot.tiers()) {
-                // It may have an earlier configuration.
+                // It may have the previous configuration.
                 provider.remove_meter(id);
             }
         }
@@ -64,7 +64,7 @@ impl Meters for PlacedDatapath {
     fn remove(&self, id: u32) -> Option<MeterStats> {
         let last = self.base.meters()?.remove(id)?;
         let sum = self.slots.present().fold(last, |sum, (_, p)| add(sum, p.remove_meter(id)));
-        // A meter that is not there lets packets pass, in every tier.
+        // A meter that does not exist lets packets pass, at every tier.
         self.mark_meter(id, TierSet::NONE);
         Some(sum)
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Flows migrate: to providers, out of them, and back again.
+//! Migration of flows: into providers, out of them, and back again.
 
 use crate::flows::Departure;
 use crate::placed::PlacedDatapath;
@@ -11,12 +11,13 @@ use hashbrown::HashMap;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
-/// Number of flows that one maintenance turn moves out of a full provider.
+/// Largest number of flows that one maintenance turn moves out of a full provider.
 pub(crate) const EVICTIONS_AT_ONCE: usize = 1024;
-/// Number of waiting flows that one maintenance turn offers to a provider.
+/// Largest number of waiting flows that one maintenance turn offers to a provider.
 const OFFERS_AT_ONCE: usize = 2048;
 
-/// The reasons for which a flow waits until it is offered again, the busiest first.
+/// Reasons that pass by themselves: the provider gets room, or has lost the flow. Housekeeping
+/// offers a flow with one of them again, the busiest flows first.
 const WAITING: [Refusal; 5] = [
     Refusal::TableFull,
     Refusal::Evicted,
@@ -25,17 +26,19 @@ const WAITING: [Refusal; 5] = [
     Refusal::Lost,
 ];
 
-/// On which occasion a flow is offered to providers.
+/// The occasion on which a flow is offered to providers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Occasion {
-    /// Its batch is sent; this may be a packet thread.
+    /// The flow's batch is sent. The calling thread may be a packet thread, so providers that
+    /// install later are left out.
     Batch,
-    /// Maintenance: providers that take long are asked, too.
+    /// Maintenance: all providers are asked.
     Housekeeping,
 }
 
 impl PlacedDatapath {
-    /// Returns where a flow would run that was installed now, and why not elsewhere.
+    /// Returns the tiers at which a flow would run if it were installed now, and the reasons of the
+    /// others.
     pub fn would_run(&self, flow: &Megaflow) -> Verdict {
         let eligible = self.decide(flow);
         let mut would = Verdict { tiers: TierSet::NONE, refusals: eligible.refusals };
@@ -55,7 +58,7 @@ impl PlacedDatapath {
     }
 
     /// Offers a queued flow to the providers that do not hold it, the slowest first. Returns its
-    /// place then, when it was queued.
+    /// new place; `None` when the flow was not queued.
     fn offer(&self, ufid: Ufid, occasion: Occasion) -> Option<Place> {
         let mut shard = self.table.shard(ufid);
         let mut place = shard.get(ufid)?;
@@ -88,11 +91,12 @@ impl PlacedDatapath {
         Some(place)
     }
 
+    /// Offers a queued flow to the providers that install at once.
     pub(crate) fn settle(&self, ufid: Ufid) {
         self.offer(ufid, Occasion::Batch);
     }
 
-    /// The batch of `source` is processed and its packets are sent.
+    /// Settles the flows that waited for the batch of `source`, which is now processed and sent.
     pub(crate) fn settle_batch(&self, source: BatchSource) {
         let is_on_its_way = |port| {
             let mut channels = self.slots.present().filter_map(|(_, provider)| provider.misses());
@@ -103,9 +107,14 @@ impl PlacedDatapath {
         }
     }
 
-    /// Decides where a flow that a provider holds at `tiers`, among others, is to be in it. When
-    /// it does something else there than its actions (`is_alike`), or is at other tiers, it is
+    /// Returns the tiers of a provider at which a flow that it holds has to be, and brings the flow
+    /// there. `tiers` are all tiers that hold the flow now. `is_alike` means that the flow has the
+    /// effect of its present actions in the provider. Without that, or at other tiers, it is
     /// replaced.
+    ///
+    /// # Errors
+    ///
+    /// The reason for which the flow must leave the provider.
     pub(crate) fn refit(
         &self,
         slot: &Slot,
@@ -131,7 +140,7 @@ impl PlacedDatapath {
         Ok(Verdict { refusals: verdict.refusals.or(eligible.refusals), ..verdict })
     }
 
-    /// Takes flows out of providers, the fastest first.
+    /// Takes flows out of providers, the fastest provider first.
     pub(crate) fn depart(&self, leaving: &[Departure]) {
         if leaving.is_empty() {
             return;
@@ -145,9 +154,9 @@ impl PlacedDatapath {
         }
     }
 
-    /// Takes flows out of a provider, for these reasons; they go on in slower tiers. Waits until
-    /// their counts are final, and until those are that other threads withdraw. Not to be called
-    /// with a shard's lock.
+    /// Takes flows out of a provider, for these reasons; they continue to run in slower tiers.
+    /// Waits until their counts are final, and the counts of flows that other threads withdraw at
+    /// the same time. The caller must not hold a shard's lock.
     pub(crate) fn withdraw(&self, slot: &Slot, flows: &[(Ufid, Refusal)]) {
         let Some(provider) = slot.provider() else { return };
         let _one_at_a_time = self.leaving.lock().unwrap_or_else(PoisonError::into_inner);
@@ -187,8 +196,9 @@ impl PlacedDatapath {
     }
 
     /// Checks whether a flow that leaves a provider for this reason could run there after all. The
-    /// thread that found the reason held no lock since: the flow may have got other actions by
-    /// then, and nothing would offer it again. (A flow that waits is offered in any case.)
+    /// thread that found the reason has not held the shard's lock since, so another thread may have
+    /// given the flow other actions. Nothing else would offer it again. (Housekeeping offers a flow
+    /// with a reason of [`WAITING`] in any case.)
     fn has_passed(&self, slot: &Slot, ufid: Ufid, reason: Refusal) -> bool {
         let would_run = |dump: FlowDump| self.would_run(&dump.flow).tiers.meets(slot.tiers());
         !WAITING.contains(&reason) && self.base.flow(ufid).is_some_and(would_run)
@@ -229,8 +239,8 @@ impl PlacedDatapath {
         self.release_numbers();
     }
 
-    /// Flows that a provider holds, but for this reason not at all its tiers, get these when there
-    /// is room.
+    /// Gives flows that a provider holds, but for this reason not at all its tiers, the missing
+    /// tiers if there is room now.
     fn offer_missing_tiers(&self, reason: Refusal) {
         for (slot, _) in self.slots.present() {
             let waiting = self.table.at(|place| {
@@ -238,15 +248,15 @@ impl PlacedDatapath {
                 lacks && place.is_held_by(slot.tiers())
             });
             for ufid in waiting {
-                // On a refusal it stays where it is.
+                // A flow that is refused stays at its tiers.
                 let _ = self.review_one(slot, ufid);
             }
         }
     }
 
-    /// Flows that were refused for a reason that may have passed are offered again, with the next
-    /// batch, unless ports or settings are known to refuse them. No reason at all: the flow's port
-    /// was not on the tiers.
+    /// Has flows offered again, with the next batch, that providers refused for a reason that
+    /// `may_have_passed`. Flows that the ports and settings refuse now get the new reason instead.
+    /// A reason of `None` means that the flow's port was not on the tiers.
     pub(crate) fn requeue(&self, may_have_passed: impl Fn(Option<Refusal>) -> bool) {
         let may_have_passed = |slot: &Slot, place: Place| {
             let refusals = place.refusals.of(slot.tiers());
@@ -280,13 +290,13 @@ impl PlacedDatapath {
         }
     }
 
-    /// Brings every flow in line with the present ports and settings. When this returns, no flow
-    /// of a provider does what they do not allow.
+    /// Brings every flow in line with the present ports and settings. When this returns, the ports
+    /// and settings allow every flow of every provider.
     pub(crate) fn review(&self) {
         for slot in self.slots.iter() {
             let held = self.table.at(|place| place.is_held_by(slot.tiers()));
             let refused = |ufid| self.review_one(slot, ufid).err().map(|refusal| (ufid, refusal));
-            // With none of its own to withdraw it still waits for those of other threads.
+            // Even without flows to withdraw, this waits for flows that other threads withdraw.
             self.withdraw(slot, &held.into_iter().filter_map(refused).collect::<Vec<_>>());
         }
         self.requeue(|reason| {
@@ -298,8 +308,11 @@ impl PlacedDatapath {
         });
     }
 
-    /// Brings a flow to those tiers of a provider that holds it where it may be now; `Err` when to
-    /// none.
+    /// Brings a flow that a provider holds to the tiers of that provider at which it may be now.
+    ///
+    /// # Errors
+    ///
+    /// The reason for which it may be at none of them. The flow is still there then.
     fn review_one(&self, slot: &Slot, ufid: Ufid) -> Result<(), Refusal> {
         let Some(provider) = slot.provider() else { return Ok(()) };
         let mut shard = self.table.shard(ufid);
@@ -314,8 +327,9 @@ impl PlacedDatapath {
         Ok(())
     }
 
-    /// Offers waiting flows to a provider, the busiest first. When there is no room, its coldest
-    /// flows leave where they are much colder, so that there is room next time.
+    /// Offers waiting flows to a provider, the busiest first. If the provider has no room, its
+    /// coldest flows leave it where they are less than half as busy as waiting ones. The waiting
+    /// flows find room in the next turn.
     fn fill_and_make_room(&self, slot: &Slot) {
         let heat = |entry: &Entry| if entry.recent == u32::MAX { 0 } else { entry.recent };
         let waits = |reason: Refusal| {
@@ -330,13 +344,14 @@ impl PlacedDatapath {
         });
         waiting.sort_unstable_by_key(|(heat, _)| std::cmp::Reverse(*heat));
         let mut offered = waiting.iter().take(OFFERS_AT_ONCE);
-        // One flow less is seldom one mask or one list of actions less.
+        // The removal of a flow seldom frees a mask or a list of actions, so only a full table of
+        // flows counts.
         let is_full = offered.any(|(_, ufid)| self.is_full_for(slot, *ufid));
         if !is_full {
             return;
         }
-        // The flows that still wait, the busiest first, against those that are there, the coldest
-        // first. A flow that no sweep has seen yet may be busy.
+        // Flows that still wait, the busiest first, are paired with flows that are there, the
+        // coldest first. A flow that no sweep has met yet may be busy, and sorts last.
         let mut there: Vec<(u32, Ufid)> = self.table.select(|ufid, entry| {
             let is_there = entry.place.is_held_by(slot.tiers());
             is_there.then_some((entry.recent, ufid))
@@ -359,7 +374,7 @@ impl PlacedDatapath {
         self.withdraw(slot, &cold);
     }
 
-    /// Offers a waiting flow; true when the provider's table is full.
+    /// Offers a waiting flow to the providers. Returns true when the table of this one is full.
     fn is_full_for(&self, slot: &Slot, ufid: Ufid) -> bool {
         {
             let mut shard = self.table.shard(ufid);
@@ -378,8 +393,8 @@ impl PlacedDatapath {
 }
 
 impl Place {
-    /// The provider, which does not hold the flow, is to be offered it where `eligible` allows:
-    /// with the next batch, or by housekeeping.
+    /// Records that a provider, which does not hold the flow, is to be offered it at the tiers that
+    /// `eligible` allows: with the next batch, or by housekeeping if the provider installs later.
     pub(crate) fn await_offer(&mut self, slot: &Slot, eligible: Verdict) {
         let may = eligible.tiers.intersection(slot.tiers());
         self.refusals.set_from(slot.tiers(), eligible.refusals);
@@ -390,7 +405,8 @@ impl Place {
     }
 }
 
-/// A flow whose predecessor with the same identity is on its way out is taken later.
+/// Replaces [`Refusal::Exists`] by [`Refusal::Unsettled`]: a flow with the same identity is on its
+/// way out of the provider, so a later offer succeeds.
 fn settled_later(mut verdict: Verdict) -> Verdict {
     if verdict.refusals.is_empty() {
         return verdict;

@@ -12,17 +12,17 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Weak};
 
-/// The device's name, which a number follows.
+/// The device's name without the number at its end.
 const NAME: &str = "slipmiss";
-/// Packets that may wait. Ports share the ring; the provider keeps each to its own limit.
+/// Number of packets in the device's ring. All ports share it; the provider limits each port.
 const RING: u32 = 8192;
 
-/// Makes the miss device.
+/// Creates the miss device.
 pub(crate) fn open() -> Result<Tap, OpenError> {
     Tap::open(&format!("{NAME}%d"), RING) // the kernel chooses the number
 }
 
-/// True when an interface of this name is a switch's own miss device.
+/// Returns true when an interface of this name is a switch's own miss device.
 pub fn is_miss_device(name: &str) -> bool {
     let number = name.strip_prefix(NAME);
     number.is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
@@ -34,27 +34,28 @@ pub(crate) struct MissQueue {
     provider: Arc<dyn OffloadProvider>,
     listener: Weak<dyn MissListener>,
     source: BatchSource,
-    /// Of the last batch: packets as they came, how many of each port, and whether no more were
-    /// there.
+    /// Buffer for packets as they arrive; empty between two calls.
     raw: Vec<Raw>,
+    /// Number of packets of each port in the last batch.
     taken: Vec<(PortNo, u64)>,
+    /// The device had no more packets after the last batch.
     drained: bool,
 }
 
-/// What follows the batches of a miss queue.
+/// The object that a miss queue notifies of its events.
 pub(crate) trait MissListener: Send + Sync {
-    /// The source's batch is processed and its packets are sent.
+    /// Called when the source's batch is processed and its packets are sent.
     fn batch_done(&self, source: BatchSource);
 
-    /// The device of a provider of these tiers failed and is not read again.
+    /// Called when the device of the provider of these tiers failed and is not read again.
     fn device_lost(&self, tiers: datapath::TierSet);
 }
 
 /// A packet that cannot be handed over.
 struct Useless {
     packet: Packet,
-    /// The provider sent it, and its parts contradict each other. Others came from elsewhere, as
-    /// those that the kernel itself sends at each device.
+    /// The provider sent it, and its parts contradict each other. Other packets are no misses, such
+    /// as those that the kernel itself sends at each device.
     is_lost: bool,
 }
 
@@ -73,7 +74,7 @@ impl MissQueue {
         self.provider.misses()
     }
 
-    /// The packet as the provider had it.
+    /// Returns the packet as it arrived at the provider.
     fn open(&mut self, raw: Raw) -> Result<MissedPacket, Useless> {
         let Raw { mut packet, header } = raw;
         let length = packet.len();

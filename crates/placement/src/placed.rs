@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! [`PlacedDatapath`]: what it is made of, its beginning and its end.
+//! [`PlacedDatapath`]: its parts, its beginning and its end.
 
 use crate::Base;
 use crate::control::Control;
@@ -22,7 +22,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-/// What a sweep finds, by provider.
+/// The counts that a sweep finds, by provider.
 #[derive(Default)]
 pub(crate) struct InProviders(pub(crate) Vec<Groups<FlowStats>>);
 
@@ -33,6 +33,7 @@ impl Recycle for InProviders {
 }
 
 /// A datapath that puts each flow into the fastest places that can run it; see the crate's text.
+/// Any thread may use it.
 pub struct PlacedDatapath {
     pub(crate) base: Arc<dyn Base>,
     pub(crate) slots: Slots,
@@ -42,10 +43,11 @@ pub struct PlacedDatapath {
     control: Mutex<Control>,
     /// Held while flows leave a provider; taken before any shard's lock.
     pub(crate) leaving: Mutex<()>,
-    /// What a sweep finds in each provider, and in the base.
+    /// The lists of a sweep: its counts in each provider, and in the base.
     pub(crate) swept: Scratch<(InProviders, Groups<FlowStats>)>,
-    /// Ports or settings changed: a flow that was refused may now be taken.
+    /// Ports or settings changed, so a tier may now take a flow that it refused.
     pub(crate) changed: AtomicBool,
+    /// The number of the next miss device.
     sources: AtomicU32,
 }
 
@@ -55,7 +57,7 @@ impl PlacedDatapath {
     ///
     /// # Panics
     ///
-    /// When the list is not.
+    /// When the list is in another order, or has a tier twice.
     pub fn new(base: Arc<dyn Base>, list: Vec<ProviderSlot>) -> Arc<PlacedDatapath> {
         let slots = Slots::new(list);
         let eligibility = Eligibility { all: slots.tiers(), ..Eligibility::default() };
@@ -73,33 +75,38 @@ impl PlacedDatapath {
         })
     }
 
-    /// Fills the place of exactly these tiers with a provider, or with the reason why there is
-    /// none. Flows that the provider holds are adopted. Called once for each place; best before
-    /// the first port is added, so that devices keep the numbers that adopted flows know. No port
-    /// uses the provider before [`PlacedDatapath::serve`].
+    /// Fills the place of exactly these tiers with a provider, or with the reason for which there
+    /// is none. Flows that the provider holds are adopted.
+    /// Call it once for each place, if possible before the first port is added: then devices keep
+    /// the numbers that adopted flows use. No port uses the provider before
+    /// [`PlacedDatapath::serve`].
     pub fn begin(&self, tiers: TierSet, provider: Result<Arc<dyn OffloadProvider>, Reason>) {
         let Some(slot) = self.slots.of(tiers) else { return };
         let mut control = self.control();
         if slot.is_begun() {
             return;
         }
-        match &provider {
-            Err(reason) => self.block(&mut control, tiers, reason.clone()),
-            Ok(provider) => self.adopt_all(&**provider, &mut control),
-        }
-        let is_there = provider.is_ok();
-        slot.set(provider); // not set before, as was seen under the lock
-        drop(control);
-        if is_there {
-            self.enlist_flows_of_base(slot);
+        // Each fills an empty place: the lock is held since `is_begun`.
+        match provider {
+            Err(reason) => {
+                self.block(&mut control, tiers, reason.clone());
+                slot.set(Err(reason));
+                drop(control);
+            }
+            Ok(provider) => {
+                self.adopt_all(&*provider, &mut control);
+                slot.set(Ok(provider));
+                drop(control);
+                self.enlist_flows_of_base(slot);
+            }
         }
     }
 
-    /// Takes over the flows and port numbers of a provider.
+    /// Takes over the flows and port numbers that an earlier daemon left in a provider.
     fn adopt_all(&self, provider: &dyn OffloadProvider, control: &mut Control) {
         let ports = provider.adopted_ports();
         if control.contradicts(&ports) {
-            // Its flows would be about other devices.
+            // The numbers in its flows stand for other devices now.
             let mut all = Vec::with_capacity(provider.len());
             provider.sweep(&mut |ufid, _| all.push(ufid));
             provider.remove_many(&all, &mut |_, _| {});
@@ -118,7 +125,8 @@ impl PlacedDatapath {
         control.reserve(ports);
     }
 
-    /// Flows that were there before the provider are refused by it so far.
+    /// Records for the flows that the base has already that a new provider does not hold them, and
+    /// has them offered to it.
     fn enlist_flows_of_base(&self, slot: &Slot) {
         self.base.sweep(&mut |ufid, _| {
             let mut shard = self.table.shard(ufid);
@@ -136,25 +144,25 @@ impl PlacedDatapath {
         self.changed.store(true, Ordering::Release);
     }
 
-    /// True after [`PlacedDatapath::begin`] of these tiers.
+    /// Returns true after [`PlacedDatapath::begin`] of these tiers.
     pub fn is_begun(&self, tiers: TierSet) -> bool {
         self.slots.of(tiers).is_some_and(Slot::is_begun)
     }
 
-    /// True when some provider is there.
+    /// Returns true when some provider is there.
     pub fn has_provider(&self) -> bool {
         !self.slots.are_empty()
     }
 
-    /// Attaches ports, those that are there and later ones, to the provider of these tiers. Where
-    /// the provider sends misses up, a miss device is made first, in the calling thread's network
-    /// namespace, and a packet thread of `base` serves it. Called once for each provider, after
-    /// [`PlacedDatapath::begin`].
+    /// Attaches ports, present and later ones, to the provider of these tiers. If the provider
+    /// sends misses up, this first creates a miss device in the calling thread's network namespace,
+    /// and a packet thread of `base` serves it. Call it once for each provider, after
+    /// [`PlacedDatapath::begin`]. Does nothing when the provider is not there.
     ///
     /// # Errors
     ///
-    /// The system's words. Ports then stay out of the provider: no thread would take the packets
-    /// that it passes up.
+    /// The miss device cannot be created. Ports then stay out of the provider, because no thread
+    /// would take the packets that it sends up.
     pub fn serve(self: &Arc<Self>, tiers: TierSet, base: &UserspaceDatapath) -> io::Result<()> {
         let Some(provider) = self.slots.of(tiers).and_then(Slot::provider) else { return Ok(()) };
         if provider.misses().is_some()
@@ -167,13 +175,13 @@ impl PlacedDatapath {
         Ok(())
     }
 
-    /// Attaches ports to a provider from now on, and those that are there.
+    /// Attaches the present ports to a provider, and ports that are added later.
     pub(crate) fn open(&self, tiers: TierSet) {
         self.for_blockers(&mut self.control(), tiers, |blockers| blockers.broken = None);
         self.place_ports(tiers);
     }
 
-    /// Ports stay out of a provider from now on: there is no miss device.
+    /// Keeps ports out of a provider from now on, because it has no miss device.
     fn give_up(&self, tiers: TierSet, error: &io::Error) {
         let detail = format!("the device for packets without a flow: {error}");
         let reason = Reason::new(Refusal::TierUnavailable, detail);
@@ -181,8 +189,8 @@ impl PlacedDatapath {
         self.place_ports(tiers);
     }
 
-    /// The miss device failed, most likely because it was deleted: all flows and ports go on
-    /// without this provider.
+    /// Takes all flows and ports out of a provider whose miss device failed, most likely because it
+    /// was deleted.
     pub(crate) fn leave_provider(&self, slot: &Slot) {
         tracing::error!(
             target: "dpif",
@@ -200,11 +208,13 @@ impl PlacedDatapath {
         self.place_ports(slot.tiers());
     }
 
-    /// No port is attached to the provider of these tiers, for this reason.
+    /// Keeps all ports out of the provider of these tiers, for this reason. Attached ports stay
+    /// until they are placed again.
     fn block(&self, control: &mut Control, tiers: TierSet, reason: Reason) {
         self.for_blockers(control, tiers, |blockers| blockers.broken = Some(reason));
     }
 
+    /// Changes the blockers of the provider of these tiers. `None` when no place has these tiers.
     pub(crate) fn for_blockers<T>(
         &self,
         control: &mut Control,
@@ -236,25 +246,25 @@ impl PlacedDatapath {
         self.eligibility.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns where a flow may run, by its ports and actions.
+    /// Returns the tiers at which a flow may run, by its ports and actions.
     pub(crate) fn decide(&self, flow: &Megaflow) -> Verdict {
         let eligibility = self.eligibility.read().unwrap_or_else(PoisonError::into_inner);
         eligibility.decide(in_port(flow), &flow.actions)
     }
 
-    /// Changes what flows may do from now on.
+    /// Changes the conditions for flows, from now on.
     pub(crate) fn change_eligibility(&self, change: impl FnOnce(&mut Eligibility)) {
         let mut eligibility = self.eligibility.write().unwrap_or_else(PoisonError::into_inner);
         change(Arc::make_mut(&mut eligibility));
         self.changed.store(true, Ordering::Release);
     }
 
-    /// The ports' state; taken before every other lock of this crate.
+    /// Locks the ports' state. This lock is taken before every other lock of this crate.
     pub(crate) fn control(&self) -> MutexGuard<'_, Control> {
         self.control.lock().unwrap_or_else(PoisonError::into_inner) // repaired by the next change
     }
 
-    /// Removes everything that would go on forwarding without the daemon.
+    /// Removes every object that would continue to forward without the daemon.
     pub fn cleanup(&self) {
         for (_, provider) in self.slots.present() {
             close(&**provider, true);
@@ -262,7 +272,7 @@ impl PlacedDatapath {
         self.base.cleanup();
     }
 
-    /// The reasons of the providers that are not there.
+    /// Returns the reasons for which providers are not there.
     pub(crate) fn absent_refusals(&self) -> TierRefusals {
         let mut refusals = TierRefusals::NONE;
         for slot in self.slots.iter() {
@@ -309,7 +319,7 @@ impl Datapath for PlacedDatapath {
         PlacedDatapath::maintain(self);
     }
 
-    /// Stops; flows that providers hold go on where they can.
+    /// Stops. Flows in providers continue to run where they can without the daemon.
     fn shutdown(&self) {
         for (_, provider) in self.slots.present() {
             close(&**provider, false);

@@ -26,8 +26,8 @@ impl PlacedDatapath {
         settings.and_then(check).map_err(error)
     }
 
-    /// Reads the device again. Returns the tiers of those providers, among those of `among`, that
-    /// may now decide otherwise.
+    /// Reads the device's state again. Returns the tiers of the providers that may now decide
+    /// otherwise about the port: of those in `among`, or of all when the device is another one.
     fn examine(&self, number: PortNo, port: &mut Port, among: TierSet) -> TierSet {
         let status = self.base.device(number).and_then(|device| device.status().ok());
         let before = port.ifindex;
@@ -47,20 +47,20 @@ impl PlacedDatapath {
         if before == port.ifindex { changed } else { self.slots.tiers() }
     }
 
-    /// Examines the other ends of pairs of virtual devices. Their settings change without an event
-    /// at this end: GRO or checksums that are switched there, a program that is put there or goes.
-    /// Costs some system calls for each port whose place depends on that, and none for others; to
-    /// be called every few seconds.
+    /// Examines the other ends of pairs of virtual devices. GRO, checksums and BPF programs change
+    /// there without an event at this end. Costs some system calls for each port whose tiers depend
+    /// on the other end, and none for other ports. Call it every few seconds.
     pub fn look_at_peers(&self) {
         self.examine_dependents(&mut self.control(), None);
     }
 
-    /// Does what [`PlacedDatapath::look_at_peers`] does for ports that depend on these interfaces:
-    /// something may have changed there.
+    /// Does the same as [`PlacedDatapath::look_at_peers`] for the ports that depend on these
+    /// interfaces, after a change there.
     pub fn ends_changed(&self, ends: &[Endpoint]) {
         self.examine_dependents(&mut self.control(), Some(ends));
     }
 
+    /// Examines the ports that depend on changes at `ends`, or on any device when `ends` is `None`.
     fn examine_dependents(&self, control: &mut Control, ends: Option<&[Endpoint]>) {
         let Control { ports, blockers, .. } = control;
         for (number, port) in ports {
@@ -77,7 +77,8 @@ impl PlacedDatapath {
         }
     }
 
-    /// Changes a port. When that affects other ports these are examined.
+    /// Changes a port, and examines the other ports if the change affects them. `None` without such
+    /// a port.
     fn change_port(
         &self,
         control: &mut Control,
@@ -94,8 +95,8 @@ impl PlacedDatapath {
         Some(())
     }
 
-    /// Attaches the port again to the providers of `tiers`. No flow of theirs uses the port
-    /// meanwhile.
+    /// Attaches the port again to the providers of `tiers`, while none of their flows uses the
+    /// port.
     fn place_port(&self, number: PortNo, port: &mut Port, blockers: &[Blockers], tiers: TierSet) {
         if tiers.is_empty() {
             return;
@@ -106,12 +107,12 @@ impl PlacedDatapath {
         }
         self.attach_port(number, port, blockers, tiers);
         if !port.eligibility().tiers.covers(before) {
-            // Flows that left with the port get the provider's own reason.
+            // Flows that left because of the port get the provider's reason.
             self.requeue(|reason| reason == Some(Refusal::PortNotHere));
         }
     }
 
-    /// No flow of these tiers uses the port any more.
+    /// Withdraws all flows of these tiers that use the port, and keeps others away.
     fn close_port(&self, number: PortNo, port: &mut Port, blockers: &[Blockers], tiers: TierSet) {
         let check = port.check();
         self.change_eligibility(|eligibility| {
@@ -168,6 +169,7 @@ impl PlacedDatapath {
         });
     }
 
+    /// Returns the base's socket at a port, for a provider.
     fn socket<'a>(
         &'a self,
         number: PortNo,
@@ -184,7 +186,7 @@ impl PlacedDatapath {
         }
     }
 
-    /// Returns the tiers of a port, fastest first; `None` without such a port.
+    /// Returns the port's state at each tier, fastest first; `None` without such a port.
     pub fn tiers(&self, number: PortNo) -> Option<Vec<PortTier>> {
         let control = self.control();
         let port = control.ports.get(&number)?;
@@ -197,24 +199,24 @@ impl PlacedDatapath {
         Some(fast.chain([userspace]).collect())
     }
 
-    /// Returns what else providers have to say of a port, in lines.
+    /// Returns the providers' further lines about a port, for people.
     pub fn about_port(&self, number: PortNo) -> Vec<String> {
         self.slots.present().flat_map(|(_, provider)| provider.about_port(number)).collect()
     }
 
-    /// Returns whether flows of a tier may output to a port, or why not; `None` without such a
-    /// port or tier.
+    /// Returns `Ok` when flows of a tier may output to a port, else the reason; `None` without such
+    /// a port or tier.
     pub fn output_state(&self, number: PortNo, tier: Tier) -> Option<Result<(), Reason>> {
         let control = self.control();
         let mut states = control.ports.get(&number)?.states();
         states.find(|state| state.tier == tier).map(|state| state.output.clone())
     }
 
-    /// The settings of a port's row have changed.
+    /// Puts the changed settings of a port's row into force.
     ///
     /// # Errors
     ///
-    /// A setting is no word that there is; the port stays as it is.
+    /// A setting has an unknown value, or there is no such port. The port stays as it is.
     pub fn retier(&self, number: PortNo, spec: &PortSpec) -> Result<(), PortError> {
         let settings = self.settings(spec)?;
         let change = |port: &mut Port, blockers: &[Blockers]| {
@@ -228,8 +230,8 @@ impl PlacedDatapath {
             .ok_or_else(|| PortError::NotFound(number.to_string()))
     }
 
-    /// The device of a port, or its peer, may have changed: up or down, MTU, offloads, the other
-    /// end of a veth pair.
+    /// Follows changes of a port's device: its index, MTU, offloads, whether it is up, and the
+    /// other end of a veth pair.
     pub fn refresh(&self, number: PortNo) {
         let change = |port: &mut Port, blockers: &[Blockers]| {
             let before = (port.mtu, port.is_up);
@@ -248,9 +250,9 @@ impl PlacedDatapath {
         self.change_port(&mut self.control(), number, change);
     }
 
-    /// Refreshes a port when `status`, which the caller has read, differs from what was last read
-    /// here: of two readers at different times neither may miss a change in between. Makes no
-    /// system call when nothing differs.
+    /// Refreshes a port if `status`, which the caller has read, differs from the status that was
+    /// last read here. The device may change between the two reads, and no event reports such a
+    /// change twice. Makes no system call when nothing differs.
     pub fn compare(&self, number: PortNo, status: &Status) {
         let differs = |port: &Port| {
             (port.ifindex, port.mtu, port.is_up)
@@ -262,13 +264,13 @@ impl PlacedDatapath {
         }
     }
 
-    /// Has the providers follow [`flow::extract::set_vlan_limit`], after which flows were flushed.
-    /// The caller flushes again afterwards: flows may have met a provider that was not ready. May
-    /// take a second.
+    /// Has the providers follow a change by [`flow::extract::set_vlan_limit`]. The caller flushes
+    /// all flows before this call, and again after it: in between, a provider that was not ready
+    /// may have taken flows. May take a second.
     ///
     /// # Errors
     ///
-    /// Why a provider cannot; it takes no flow then.
+    /// The reason for which a provider cannot follow. It takes no flow then.
     pub fn follow_vlan_limit(&self) -> Result<(), Reason> {
         let mut control = self.control();
         let Control { ports, blockers, .. } = &mut *control;
@@ -287,7 +289,8 @@ impl PlacedDatapath {
         result
     }
 
-    /// Keeps all ports out of the provider of these tiers, for this reason, or no more.
+    /// Keeps all ports out of the provider of these tiers, for this reason; `None` lets them in
+    /// again.
     pub fn set_blocked(&self, tiers: TierSet, reason: Option<Reason>) {
         let mut control = self.control();
         let refusal = reason.as_ref().map(|reason| reason.refusal);
@@ -305,8 +308,8 @@ impl PlacedDatapath {
         self.place_ports(tiers);
     }
 
-    /// No flow of these tiers uses any port any more, for this reason. All ports are closed first,
-    /// so that flows leave in one go.
+    /// Withdraws all flows of these tiers, for this reason, and keeps others away. All ports are
+    /// closed before, so that one call to the provider removes all flows.
     pub(crate) fn close_ports(&self, tiers: TierSet, reason: Refusal) {
         self.change_eligibility(|eligibility| {
             eligibility.ports.values_mut().for_each(|port| port.close(tiers, reason));
@@ -314,8 +317,8 @@ impl PlacedDatapath {
         self.review();
     }
 
-    /// Attaches all ports, which no flow of these tiers uses, to the provider of `tiers` where the
-    /// settings allow it.
+    /// Attaches all ports to the provider of `tiers` where the settings allow it. No flow of these
+    /// tiers uses a port.
     pub(crate) fn place_ports(&self, tiers: TierSet) {
         let mut control = self.control();
         let Control { ports, blockers, .. } = &mut *control;
@@ -325,8 +328,8 @@ impl PlacedDatapath {
         self.examine_dependents(&mut control, None);
     }
 
-    /// The ports of the first configuration are there. Whatever providers hold of ports that are
-    /// not among them is removed.
+    /// Ends the adoption, after the ports of the first configuration were added. Removes from the
+    /// providers the ports that are not among them, and the adopted flows from these ports.
     pub fn finish_adoption(&self) {
         if self.slots.are_empty() {
             return;
@@ -354,7 +357,7 @@ impl PlacedDatapath {
         self.remove_many(&orphans, &mut |_, _| {});
     }
 
-    /// When no adopted flow is left, numbers are free for any device.
+    /// Frees the reserved numbers when no adopted flow is left.
     pub(crate) fn release_numbers(&self) {
         if self.table.tally.adopted() == 0 {
             let mut control = self.control();
@@ -364,12 +367,13 @@ impl PlacedDatapath {
         }
     }
 
+    /// Returns `spec` with the number that the port must get while numbers are reserved.
     fn spec_with_number(&self, spec: &PortSpec, control: &Control) -> PortSpec {
         let ifindex = self.base.ifindex(&spec.name);
         let taken = self.base.ports().into_iter().map(|p| p.number).collect();
         let is_kept = |number| control.is_kept(number, ifindex);
-        // Else the base chooses: flows of a port that is gone may still be there, and it gives a
-        // number again as late as it can.
+        // Else the base chooses. Flows of a removed port may still exist, so the base reuses its
+        // number as late as possible.
         let number = control
             .number(ifindex, spec.wanted, &taken)
             .or_else(|| self.base.free_number(&is_kept));
@@ -377,7 +381,7 @@ impl PlacedDatapath {
     }
 }
 
-/// Logs where a port is, and why not elsewhere.
+/// Logs the tiers of a port, and the reasons of the others.
 fn log_port(port: &Port) {
     let is_there = |state: &&datapath::offload::TierState| state.ingress.is_ok();
     let names: Vec<&str> = port.states().filter(is_there).map(|s| s.tier.name()).collect();

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Flows on their way to the providers.
 //!
-//! A flow is installed while its first packet is being processed in userspace. If a provider had
-//! it at once, the next packet could overtake the first. So a flow that is installed within a
-//! batch from a miss device waits until that batch is processed and sent, and, while more packets
-//! of its port are on their way up, for some more batches.
+//! A flow is installed while userspace processes its first packet. If a provider got the flow at
+//! once, the next packet could overtake the first. So a flow that is installed within a batch from
+//! a miss device waits until that batch is processed and sent. While more packets of its port are
+//! on their way up, it waits for some more batches.
 
 use datapath::{PortNo, Ufid};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Number of batches that a flow waits for packets of its port that are still on their way up. In
-/// a flood there always are some; a batch takes some tens of microseconds.
+/// Largest number of batches for which a flow waits while packets of its port are on their way up.
+/// In a flood there always are such packets. A batch takes some tens of microseconds.
 const MOST_BATCHES: u8 = 16;
-/// Number of flows that wait for no batch in particular and are taken at the end of one.
+/// Largest number of flows without a batch of their own that are taken at the end of a batch.
 const STRAYS_AT_ONCE: usize = 32;
 
-/// A miss device that batches come from: a number from 1; 0 is none in particular.
+/// The number, from 1, of the miss device that a batch comes from; 0 stands for any.
 pub(crate) type BatchSource = u32;
 
 thread_local! {
@@ -30,26 +30,27 @@ struct Waiting {
     ufid: Ufid,
     in_port: PortNo,
     source: BatchSource,
+    /// Batches for which the flow still waits, at most.
     batches_left: u8,
-    /// [`Queue::overdue`] went by once.
+    /// [`Queue::overdue`] was called since the flow was queued.
     old: bool,
 }
 
-/// The queue.
+/// The queue of flows that wait for the end of a batch. All threads share it.
 #[derive(Debug, Default)]
 pub(crate) struct Queue(Mutex<VecDeque<Waiting>>);
 
-/// The source of the batch that this thread is processing, if it is.
+/// Returns the source of the batch that this thread is processing; `None` outside a batch.
 pub(crate) fn present_batch() -> Option<BatchSource> {
     Some(BATCH.get()).filter(|source| *source != 0)
 }
 
-/// This thread begins to process a batch of `source`.
+/// Notes that this thread begins to process a batch of `source`.
 pub(crate) fn begin_batch(source: BatchSource) {
     BATCH.set(source);
 }
 
-/// This thread has processed its batch and sent what was to be sent.
+/// Notes that this thread has processed its batch and sent the packets.
 pub(crate) fn end_batch() {
     BATCH.set(0);
 }
@@ -59,7 +60,8 @@ impl Queue {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A flow waits for the end of `source`'s batch, or of any, when that is 0.
+    /// Adds a flow that waits for the end of a batch of `source`, or of any batch when `source` is
+    /// 0.
     pub(crate) fn push(&self, ufid: Ufid, in_port: PortNo, source: BatchSource) {
         self.lock().push_back(Waiting {
             ufid,
@@ -70,8 +72,8 @@ impl Queue {
         });
     }
 
-    /// The flows that wait no longer at the end of a batch of `source`. `is_on_its_way` is
-    /// true for ports that have packets on their way up.
+    /// Removes and returns the flows that wait no longer at the end of a batch of `source`.
+    /// `is_on_its_way` returns true for ports that have packets on their way up.
     pub(crate) fn ready(
         &self,
         source: BatchSource,
@@ -96,7 +98,8 @@ impl Queue {
         ready
     }
 
-    /// The flows that waited since the last call: no batch ended that they could wait for.
+    /// Removes and returns the flows that have waited since before the last call. No batch ended
+    /// that would have taken them.
     pub(crate) fn overdue(&self) -> Vec<Ufid> {
         let mut overdue = Vec::new();
         self.lock().retain_mut(|waiting| {

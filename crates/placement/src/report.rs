@@ -1,46 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Numbers of flows by place and by reason (`dpctl/offload-stats-show`).
+//! Numbers of flows by tier and by reason (`dpctl/offload-stats-show`).
 
 use crate::placed::PlacedDatapath;
 use datapath::{Counters, OffloadProvider, Refusal, Tier};
 
-/// The flows of a tier.
+/// The number of flows of a tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TierStats {
     /// The tier.
     pub tier: Tier,
-    /// Flows whose fastest tier this is.
+    /// Number of flows whose fastest tier this is.
     pub flows: usize,
 }
 
-/// A reason why flows are not in a faster tier.
+/// The numbers of flows that are not in a faster tier for one reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReasonStats {
     /// The reason.
     pub reason: Refusal,
-    /// Flows that are in userspace only, for this reason among others, now.
+    /// Number of flows that are in userspace only now, for this reason among others.
     pub flows: usize,
-    /// Flows that are in a faster tier but not in every one of their ingress port, for this
-    /// reason among others, now.
+    /// Number of flows that are in a faster tier now but not in all tiers of their ingress port,
+    /// for this reason among others.
     pub partial: usize,
-    /// Times that a flow was refused for this reason since start.
+    /// Number of refusals for this reason since the start. A flow that is offered again counts
+    /// again.
     pub refusals: u64,
 }
 
-/// Where flows are, and why not elsewhere.
+/// The numbers of flows by tier and by reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OffloadStats {
     /// Number of all flows.
     pub flows: usize,
-    /// Flows that an earlier daemon left and that are not checked yet.
+    /// Number of flows that an earlier daemon left and that are not checked yet.
     pub adopted: usize,
     /// Flows by tier, fastest first, userspace last.
     pub tiers: Vec<TierStats>,
-    /// Reasons that there were, in the order of [`Refusal::ALL`].
+    /// Reasons with a number above zero, in the order of [`Refusal::ALL`].
     pub reasons: Vec<ReasonStats>,
-    /// Packets that flows in faster tiers took since start.
+    /// Number of packets that met flows in faster tiers since the start.
     pub fast_packets: u64,
-    /// Packets that faster tiers sent up to userspace since start.
+    /// Number of packets that faster tiers sent up to userspace since the start.
     pub sent_up: u64,
 }
 
@@ -82,8 +83,7 @@ impl PlacedDatapath {
         stats.filter(|r| r.flows > 0 || r.partial > 0 || r.refusals > 0).collect()
     }
 
-    /// Returns how often a flow was refused for `reason` since start; see
-    /// [`ReasonStats::refusals`].
+    /// Returns the number of refusals for `reason` since the start; see [`ReasonStats::refusals`].
     pub fn refusals(&self, reason: Refusal) -> u64 {
         self.table.tally.refused_ever(reason)
     }

@@ -6,21 +6,21 @@ use datapath::{Tier, TierSet};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
-/// A place in the list, with its provider from [`Slot::set`] on.
+/// A place in the list. Its provider is there from [`Slot::set`] on.
 pub(crate) struct Slot {
     pub(crate) spec: ProviderSlot,
     provider: OnceLock<Result<Arc<dyn OffloadProvider>, Reason>>,
-    /// The miss device failed: no thread takes what the provider passes up any more.
+    /// The miss device failed, so no thread takes the packets that the provider sends up.
     pub(crate) lost_misses: AtomicBool,
 }
 
 impl Slot {
-    /// Fills the place; false when it was filled before.
+    /// Fills the place. Returns false, and changes nothing, when it was filled before.
     pub(crate) fn set(&self, provider: Result<Arc<dyn OffloadProvider>, Reason>) -> bool {
         self.provider.set(provider).is_ok()
     }
 
-    /// True after [`Slot::set`].
+    /// Returns true after [`Slot::set`].
     pub(crate) fn is_begun(&self) -> bool {
         self.provider.get().is_some()
     }
@@ -29,7 +29,7 @@ impl Slot {
         self.provider.get()?.as_ref().ok()
     }
 
-    /// Why there is no provider, when there is none.
+    /// Returns the reason for which there is no provider; `None` when it is there.
     pub(crate) fn absent(&self) -> Option<&Reason> {
         match self.provider.get() {
             None => Some(&self.spec.absent),
@@ -41,7 +41,7 @@ impl Slot {
         self.spec.tiers
     }
 
-    /// True when the provider is asked by housekeeping only.
+    /// Returns true when only housekeeping offers flows to the provider.
     pub(crate) fn installs_later(&self) -> bool {
         self.provider().is_some_and(|provider| provider.installs_later())
     }
@@ -51,6 +51,8 @@ impl Slot {
 pub(crate) struct Slots(Box<[Slot]>);
 
 impl Slots {
+    /// Returns empty places for providers with these properties.
+    ///
     /// # Panics
     ///
     /// When a tier is in two places, or places are not in the order of their tiers.
@@ -66,24 +68,24 @@ impl Slots {
         self.0.iter()
     }
 
-    /// The place of exactly these tiers.
+    /// Returns the place of exactly these tiers.
     pub(crate) fn of(&self, tiers: TierSet) -> Option<&Slot> {
         self.iter().find(|slot| slot.tiers() == tiers)
     }
 
-    /// The providers that are there, with their places, fastest first.
+    /// Returns the providers that are there with their places, fastest first.
     pub(crate) fn present(
         &self,
     ) -> impl DoubleEndedIterator<Item = (&Slot, &Arc<dyn OffloadProvider>)> {
         self.iter().filter_map(|slot| Some((slot, slot.provider()?)))
     }
 
-    /// True when no provider is there.
+    /// Returns true when no provider is there.
     pub(crate) fn are_empty(&self) -> bool {
         self.present().next().is_none()
     }
 
-    /// All tiers of the list.
+    /// Returns all tiers of the list, also those whose provider is not there.
     pub(crate) fn tiers(&self) -> TierSet {
         self.iter().fold(TierSet::NONE, |all, slot| all.union(slot.tiers()))
     }

@@ -7,17 +7,17 @@ use datapath::offload::PortSocket;
 use netdev::{Kind, Reception};
 use std::os::fd::BorrowedFd;
 
-/// `ENODEV`: there is no such device, or not any more.
+/// `ENODEV`: there is no such device.
 const ENODEV: i32 = 19;
 
-/// What is known of the socket.
+/// The recorded state of a port's socket.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SocketState {
-    /// What the base receives from the device by itself.
+    /// The packets that the socket receives now.
     pub(crate) reception: Reception,
-    /// What it receives goes through a provider's filter.
+    /// A provider's filter is on the socket.
     pub(crate) has_filter: bool,
-    /// The base refused the last change; the log says so.
+    /// The base refused the last change, which was logged.
     pub(crate) is_refused: bool,
 }
 
@@ -45,7 +45,7 @@ impl PortSocket for Socket<'_> {
         if self.kind != Kind::System || self.state.reception == reception {
             return true;
         }
-        // A device that is gone sends nothing; link monitoring reports that it is gone.
+        // No packet arrives at a device that is gone, and link monitoring reports that it is gone.
         if !self.is_here {
             return false;
         }
@@ -56,7 +56,7 @@ impl PortSocket for Socket<'_> {
             Err(e) if e.raw_os_error() == Some(ENODEV) || was_refused => {}
             Err(e) => tracing::warn!(
                 target: "dpif",
-                "{}: its socket cannot be told what to receive ({e}): take the port out and add it \
+                "{}: its socket refuses to change its reception ({e}): remove the port and add it \
                  again",
                 self.name,
             ),
@@ -76,7 +76,7 @@ impl PortSocket for Socket<'_> {
             Ok(()) => self.state.has_filter = true,
             Err(e) => tracing::debug!(
                 target: "dpif",
-                "{}: some packets are lost when it changes tiers: no filter ({e})",
+                "{}: the socket has no filter, so changes of the tier lose some packets ({e})",
                 self.name,
             ),
         }

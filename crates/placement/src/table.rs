@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where each flow is.
+//! The table of flows and their places.
 //!
-//! One small entry a flow, sharded by identity. A shard's lock is held while a flow changes its
-//! place, so that a reader of statistics under it never sees a flow in two places or in none.
+//! Each flow has one small entry, in shards by identity. A shard's lock is held while a flow
+//! changes its place, so a reader of statistics that holds the lock counts no packet twice and
+//! misses none.
 
 use datapath::shards::{self, SHARDS, shard_of};
 use datapath::{FlowStats, Megaflow, PortNo, Refusal, Tier, TierRefusals, TierSet, Ufid, Verdict};
@@ -12,95 +13,96 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const REFUSALS: usize = Refusal::ALL.len();
 
-/// What is under way with a flow.
+/// The change of place that a flow waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Nothing.
+    /// None: the flow stays until housekeeping or a change of a port moves it.
     Settled,
-    /// It is to be offered to the providers that do not hold it.
+    /// The flow is to be offered to the providers that do not hold it.
     Queued,
-    /// It is in providers only, where an earlier daemon left it. Otherwise every flow is in the
-    /// base, too.
+    /// The flow is in providers only, where an earlier daemon left it. In every other state the
+    /// flow is in the base, too.
     Adopted,
-    /// It is on its way out of a provider. Nobody reads its statistics now.
+    /// The flow is on its way out of a provider. Readers of its statistics wait.
     Leaving,
 }
 
-/// Where a flow is.
+/// The place of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) state: State,
-    /// Tiers of providers that run it.
+    /// Tiers of providers that run the flow.
     pub(crate) tiers: TierSet,
-    /// Why other tiers of its ingress port do not.
+    /// The reasons of other tiers of its ingress port.
     pub(crate) refusals: TierRefusals,
 }
 
 impl Place {
-    /// Where `verdict` says.
+    /// Returns the place of a flow that the tiers of `verdict` run.
     pub(crate) fn settled(verdict: Verdict) -> Place {
         Place { state: State::Settled, tiers: verdict.tiers, refusals: verdict.refusals }
     }
 
-    /// In the base; to be offered to the tiers that `verdict` names.
+    /// Returns the place of a flow in the base that is to be offered to the tiers of `verdict`.
     pub(crate) fn queued(verdict: Verdict) -> Place {
         let mut refusals = verdict.refusals;
         refusals.set(verdict.tiers, Some(Refusal::Unsettled));
         Place { state: State::Queued, tiers: TierSet::NONE, refusals }
     }
 
-    /// Where an earlier daemon left it.
+    /// Returns the place of a flow that an earlier daemon left at these tiers.
     pub(crate) fn adopted(tiers: TierSet) -> Place {
         Place { state: State::Adopted, tiers, refusals: TierRefusals::NONE }
     }
 
-    /// True when a provider of these tiers holds the flow and the base does, too.
+    /// Returns true when both the base and a provider of these tiers hold the flow.
     pub(crate) fn is_held_by(self, tiers: TierSet) -> bool {
         self.state != State::Adopted && self.tiers.meets(tiers)
     }
 
-    /// A provider of the tiers `of` holds the flow where `verdict` says.
+    /// Records that the provider of the tiers `of` holds the flow at the tiers of `verdict`.
     pub(crate) fn hold(&mut self, of: TierSet, verdict: Verdict) {
         self.tiers = self.tiers.minus(of).union(verdict.tiers.intersection(of));
         self.refusals.set_from(of, verdict.refusals);
     }
 }
 
-/// What is known of a flow.
+/// The table's record of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) place: Place,
-    /// The last sweep, modulo 2^16, that had begun when a provider got or lost the flow.
+    /// The number, modulo 2^16, of the last sweep that had begun when a provider got or lost the
+    /// flow.
     changed: u16,
-    /// Packets at the last sweep, the low half.
+    /// The low half of the number of packets at the last sweep.
     seen: u32,
-    /// Packets between the last two sweeps; `u32::MAX` before it had any.
+    /// Packets between the last two sweeps; `u32::MAX` before the first sweep.
     pub(crate) recent: u32,
 }
 
 impl Entry {
-    /// True when the same providers hold the flow since before this sweep began. (False, too,
-    /// after half of all numbers of sweeps without [`Entry::stays`]: its statistics are then read
-    /// again.)
+    /// Returns true when the same providers have held the flow since before this sweep began.
+    /// Returns false, too, if 2^15 sweeps began without a call of [`Entry::stays`]; the caller then
+    /// reads the flow's statistics once more.
     pub(crate) fn is_since_before(&self, sweep: u32) -> bool {
         let sweep = sweep as u16; // modulo 2^16
         sweep.wrapping_sub(self.changed).wrapping_sub(1) < u16::MAX / 2
     }
 
-    /// The same providers hold the flow since before this sweep began, as was seen.
+    /// Records that the same providers have held the flow since before this sweep began.
     pub(crate) fn stays(&mut self, sweep: u32) {
         self.changed = (sweep as u16).wrapping_sub(1); // modulo 2^16
     }
 
-    /// Remembers how busy the flow is.
+    /// Records how busy the flow is, from its number of packets at this sweep.
     pub(crate) fn count(&mut self, packets: u64) {
-        let low = packets as u32; // the low half is meant: only differences count
+        let low = packets as u32; // the low half suffices for differences
         self.recent = low.wrapping_sub(self.seen);
         self.seen = low;
     }
 }
 
-/// An identity in four-byte words, so that an entry with its identity takes 32 bytes.
+/// An identity in words of four bytes, so that an entry with its identity takes 32 bytes.
 type Id = [u32; 4];
 
 fn id(ufid: Ufid) -> Id {
@@ -112,13 +114,17 @@ fn ufid(id: Id) -> Ufid {
     Ufid(id.into_iter().fold(0, |n, word| n << 32 | u128::from(word)))
 }
 
-/// How many flows are where, kept up to date by every change.
+/// Numbers of flows by place and reason. Every change of an entry updates them.
 #[derive(Debug)]
 pub(crate) struct Tally {
+    /// By the fastest tier.
     tiers: [AtomicUsize; Tier::ALL.len()],
     adopted: AtomicUsize,
+    /// By reason, for flows in the base only.
     refused: [AtomicUsize; REFUSALS],
+    /// By reason, for flows in fewer tiers than their port.
     lacking: [AtomicUsize; REFUSALS],
+    /// By reason, since the start.
     refused_ever: [AtomicU64; REFUSALS],
 }
 
@@ -170,27 +176,28 @@ impl Tally {
         }
     }
 
-    /// Flows whose fastest tier this is.
+    /// Returns the number of flows whose fastest tier this is.
     pub(crate) fn on(&self, tier: Tier) -> usize {
         self.tiers.get(tier as usize).map_or(0, |n| n.load(Ordering::Relaxed))
     }
 
-    /// Flows that an earlier daemon left.
+    /// Returns the number of flows that an earlier daemon left and that are not checked yet.
     pub(crate) fn adopted(&self) -> usize {
         self.adopted.load(Ordering::Relaxed)
     }
 
-    /// Flows that are in the base only, for this reason among others.
+    /// Returns the number of flows that are in the base only, for this reason among others.
     pub(crate) fn refused(&self, reason: Refusal) -> usize {
         self.refused.get(reason as usize).map_or(0, |n| n.load(Ordering::Relaxed))
     }
 
-    /// Flows that are in fewer tiers of providers than their port, for this reason.
+    /// Returns the number of flows that are in some tier of a provider, but in fewer than their
+    /// port, for this reason among others.
     pub(crate) fn lacking(&self, reason: Refusal) -> usize {
         self.lacking.get(reason as usize).map_or(0, |n| n.load(Ordering::Relaxed))
     }
 
-    /// Times that a flow was refused for this reason.
+    /// Returns the number of refusals for this reason since the start.
     pub(crate) fn refused_ever(&self, reason: Refusal) -> u64 {
         self.refused_ever.get(reason as usize).map_or(0, |n| n.load(Ordering::Relaxed))
     }
@@ -205,16 +212,16 @@ pub(crate) struct Shard<'a> {
 #[derive(Debug, Default)]
 struct Flows {
     entries: HashMap<Id, Entry, foldhash::fast::RandomState>,
-    /// What flows counted in providers before they left them.
+    /// Final counts of flows in providers that they have left.
     carried: HashMap<Id, FlowStats, foldhash::fast::RandomState>,
 }
 
-/// The ingress port of a flow.
+/// Returns the ingress port of a flow.
 pub(crate) fn in_port(flow: &Megaflow) -> PortNo {
     PortNo(flow.matching.key().in_port.get())
 }
 
-/// Adds the counts of one place to those of another.
+/// Returns the sum of a flow's counts in two places.
 pub(crate) fn add(a: FlowStats, b: FlowStats) -> FlowStats {
     FlowStats {
         packets: a.packets.saturating_add(b.packets),
@@ -233,14 +240,14 @@ impl Shard<'_> {
         self.flows.entries.get_mut(&id(ufid))
     }
 
-    /// Reads what is known of some flows, so that the reads of each do not wait for memory later:
-    /// reads do not wait for each other.
+    /// Reads the entries of some flows, so that later reads do not wait for memory. These reads do
+    /// not wait for each other.
     pub(crate) fn prefetch(&self, ufids: impl Iterator<Item = Ufid>) {
         let read = |ufid| self.flows.entries.get(&id(ufid)).map_or(0, |entry| entry.seen);
         std::hint::black_box(ufids.map(read).fold(0, u32::wrapping_add));
     }
 
-    /// Puts a flow to `place`, also one that was nowhere.
+    /// Records `place` for a flow; adds the flow if it has no entry.
     pub(crate) fn put(&mut self, ufid: Ufid, place: Place) {
         let sweep = self.table.sweeps.load(Ordering::Acquire) as u16; // modulo 2^16
         let holders = |place: Place| self.table.groups.iter().map(move |g| g.meets(place.tiers));
@@ -261,18 +268,20 @@ impl Shard<'_> {
         self.table.tally.enter(place);
     }
 
-    /// Forgets a flow: where it was, and what it carried.
+    /// Removes a flow's entry. Returns its place and its final counts in providers that it has
+    /// left.
     pub(crate) fn take(&mut self, ufid: Ufid) -> Option<(Place, FlowStats)> {
         let entry = self.flows.entries.remove(&id(ufid))?;
         self.table.tally.leave(entry.place);
         Some((entry.place, self.flows.carried.remove(&id(ufid)).unwrap_or_default()))
     }
 
+    /// Returns a flow's final counts in providers that it has left.
     pub(crate) fn carried(&self, ufid: Ufid) -> FlowStats {
         self.flows.carried.get(&id(ufid)).copied().unwrap_or_default()
     }
 
-    /// Keeps what a flow counted in a provider that it leaves.
+    /// Keeps a flow's final counts in a provider that it leaves.
     pub(crate) fn carry(&mut self, ufid: Ufid, stats: FlowStats) {
         if stats != FlowStats::default() {
             let sum = self.flows.carried.entry(id(ufid)).or_default();
@@ -288,19 +297,19 @@ impl Shard<'_> {
     }
 }
 
-/// The table.
+/// The table of all flows. Any thread may use it.
 #[derive(Debug)]
 pub(crate) struct Table {
     shards: Vec<Mutex<Flows>>,
     pub(crate) tally: Tally,
-    /// Sweeps of the providers that have begun.
+    /// Number of sweeps of the providers that have begun.
     sweeps: AtomicU32,
     /// The tiers of each provider.
     groups: Vec<TierSet>,
 }
 
 impl Table {
-    /// A table for providers with these tiers.
+    /// Returns an empty table for providers with these tiers.
     pub(crate) fn new(groups: Vec<TierSet>) -> Table {
         Table {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
@@ -311,36 +320,36 @@ impl Table {
     }
 
     fn locked<'a>(&'a self, flows: &'a Mutex<Flows>) -> Shard<'a> {
-        // Whole entries only: a panicked holder does no harm.
+        // A thread that panics with the lock leaves whole entries.
         Shard { flows: flows.lock().unwrap_or_else(PoisonError::into_inner), table: self }
     }
 
-    /// The number of a sweep of the providers that begins now; see [`Entry::is_since_before`]. A
-    /// flow that leaves a provider during the sweep and comes again has this number or a later one,
-    /// so the counts that the sweep saw of it are ignored.
+    /// Begins a sweep of the providers and returns its number; see [`Entry::is_since_before`]. The
+    /// entry of a flow that leaves a provider and returns during the sweep gets this number or a
+    /// later one, so the sweep's counts of the flow are ignored.
     pub(crate) fn begin_sweep(&self) -> u32 {
         self.sweeps.fetch_add(1, Ordering::AcqRel).wrapping_add(1)
     }
 
-    /// The part that has `ufid`.
+    /// Locks and returns the part that `ufid` belongs to.
     pub(crate) fn shard(&self, ufid: Ufid) -> Shard<'_> {
         self.locked(&self.shards[shard_of(ufid)])
     }
 
-    /// Reads the places where some flows will be; see [`shards::prefetch`].
+    /// Reads the memory of the entries of flows that will be added; see [`shards::prefetch`].
     pub(crate) fn prefetch(&self, flows: &[&Megaflow]) {
         let lock = |n: usize| self.locked(&self.shards[n]);
         shards::prefetch(flows, lock, |shard, ufid| shard.get(ufid).is_some());
     }
 
-    /// Forgets all flows; `act` runs while no flow can change.
+    /// Removes all flows. Runs `act` while all shards are locked.
     pub(crate) fn clear(&self, act: impl FnOnce()) {
         let mut shards: Vec<Shard<'_>> = self.shards.iter().map(|s| self.locked(s)).collect();
         act();
         shards.iter_mut().for_each(Shard::clear);
     }
 
-    /// What `pick` makes of the entries, shard by shard.
+    /// Returns the results of `pick` for all entries, shard by shard.
     pub(crate) fn select<T>(&self, mut pick: impl FnMut(Ufid, &Entry) -> Option<T>) -> Vec<T> {
         let mut out = Vec::new();
         for shard in &self.shards {
@@ -350,7 +359,7 @@ impl Table {
         out
     }
 
-    /// The flows that `wanted` names.
+    /// Returns the flows for whose place `wanted` returns true.
     pub(crate) fn at(&self, wanted: impl Fn(Place) -> bool) -> Vec<Ufid> {
         self.select(|ufid, entry| wanted(entry.place).then_some(ufid))
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Placement over a model of the base and a fast path that is made up.
+//! Placement over a model of the base, and over providers that the tests control.
 
 mod adoption;
 mod card;

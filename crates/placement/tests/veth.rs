@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Real parts: veths, the userspace datapath, the BPF datapath, the miss device. Needs root.
+//! Placement over real parts: veths, the userspace datapath, the BPF datapath, the miss device.
+//! Needs root.
 
 use clock::Clock;
 use datapath::{
@@ -24,7 +25,7 @@ fn host(name: &str, address: &str) -> Netns {
     host
 }
 
-/// Two ports, each packet goes to the other one.
+/// A switch of two ports: each packet leaves by the port at which it did not arrive.
 struct Cable {
     placed: Weak<PlacedDatapath>,
     misses: AtomicU64,
@@ -51,7 +52,7 @@ impl Upcaller for Answerer {
         let matching = Match::new(upcall.key, &mask);
         let flow = Megaflow { ufid: ufid(upcall.key), matching, actions: actions.clone() };
         if let Some(placed) = self.0.placed.upgrade() {
-            let _ = placed.install(&flow); // there is one already, for packets on their way
+            let _ = placed.install(&flow); // an earlier packet may have installed it already
         }
         actions
     }
@@ -101,7 +102,7 @@ fn cable() {
         println!("{} {:?} {:?} {:?}", flow.flow.ufid, flow.tier, flow.refusals, flow.stats);
         assert_eq!((flow.tier, flow.refusals.nearest()), (Tier::Tcx, None));
     }
-    // 120 echoes and their answers, and not one of them twice. A packet that missed is no flow's.
+    // 120 echoes and their replies, each counted once. A flow does not count a packet that missed.
     let seen = packets + cable.misses.load(Ordering::Relaxed);
     assert!((240..280).contains(&seen), "{seen}");
     assert!(stats.fast_packets >= 200, "{stats:?}");

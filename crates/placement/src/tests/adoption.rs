@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What an earlier daemon left.
+//! Adoption of the flows and port numbers that an earlier daemon left.
 
 use super::fakes::*;
 use datapath::{
@@ -7,9 +7,9 @@ use datapath::{
     Userdata,
 };
 
-/// A fast path with ports 5 (interface 2) and 6 (interface 3) and flows from 5: 1 and 2 to 6,
-/// 3 from a port that is gone.
-fn left_behind() -> FakeFast {
+/// Returns a fast path as an earlier daemon left it. Port 5 is interface 2, port 6 is interface 3.
+/// Flows 1 and 2 go from port 5 to port 6. Flow 3 comes from port 1, whose interface 99 is gone.
+fn earlier_fast_path() -> FakeFast {
     let fast = FakeFast::default();
     *fast.adopted.lock().unwrap() = vec![
         AdoptedPort { number: PortNo(5), ifindex: 2 },
@@ -25,7 +25,7 @@ fn left_behind() -> FakeFast {
 }
 
 fn bench() -> Bench {
-    let b = Bench::with(left_behind());
+    let b = Bench::with(earlier_fast_path());
     assert_eq!(b.add("veth3", "system", None), 6, "the number that it had");
     assert_eq!(b.add("veth2", "system", None), 5);
     b
@@ -48,7 +48,7 @@ fn a_number_is_given_again_late_while_others_are_kept() {
     assert_eq!(b.add("veth4", "system", None), 2);
     b.placed.remove_port(PortNo(2)).unwrap();
     assert_eq!(b.add("veth8", "system", None), 3, "flows of 2 may still be there");
-    // One that adopted flows know, too.
+    // Port 6 has a number that adopted flows use.
     b.placed.remove_port(PortNo(6)).unwrap();
     assert_eq!(b.add("veth9", "system", None), 4);
     assert_eq!(b.add("veth10", "system", None), 7);
@@ -59,7 +59,7 @@ fn adopted_flows_are_there_with_what_they_counted() {
     let b = bench();
     assert_eq!(b.swept(1).unwrap().packets, 7);
     let dump = b.placed.flow(Ufid(1)).unwrap();
-    assert_eq!(dump.flow, flow(1, 5, &[output(6)]), "what it does is told");
+    assert_eq!(dump.flow, flow(1, 5, &[output(6)]), "its dump has its actions");
     assert_eq!((dump.tier, dump.stats.packets), (Tier::Tcx, 7));
     assert_eq!(b.placed.dump().len(), 3);
     let stats = b.placed.offload_stats();
@@ -103,7 +103,7 @@ fn the_end_of_adoption_lets_go_of_what_is_gone() {
     let b = bench();
     b.placed.finish_adoption();
     assert!(!b.fast.has(3) && b.fast.has(1));
-    // 1 may be somebody's when nothing refers to it any more.
+    // Number 1 is free when no flow refers to it any more.
     assert_eq!(b.add("veth4", "system", None), 2);
     for ufid in [1, 2] {
         b.placed.modify(Ufid(ufid), &[output(6)].into());
@@ -114,13 +114,13 @@ fn the_end_of_adoption_lets_go_of_what_is_gone() {
 
 #[test]
 fn flows_that_know_ports_by_other_numbers_are_not_adopted() {
-    let b = Bench::late(left_behind());
+    let b = Bench::late(earlier_fast_path());
     assert_eq!(b.add("veth2", "system", None), 1, "5 for those flows");
     b.placed.install(&flow(7, 1, &[output(1)])).unwrap();
     assert_eq!(b.place(7), (Tier::Userspace, Some(Refusal::TierDisabled)));
     b.begin();
     assert!(!b.fast.has(1) && b.placed.offload_stats().adopted == 0);
-    // What was there before goes to the fast path.
+    // The flow that was there before goes to the fast path.
     for _ in 0..3 {
         b.placed.maintain();
     }

@@ -28,7 +28,8 @@ fn card() -> Arc<Card> {
     Card::new(Tier::Tc, clock, 1000)
 }
 
-/// Ports 1 and 2 are in the card and, as cards of a driver that redirects, at XDP and tcx.
+/// Returns a bench with the ports 1 and 2. Both are in the card, and at XDP and tcx, because their
+/// driver redirects.
 fn bench() -> (Bench, Arc<Card>) {
     let b = Bench::over(vec![card_slot()], FakeFast::default());
     let card = card();
@@ -313,30 +314,16 @@ fn a_flow_that_both_were_left_with_is_one() {
 #[test]
 fn statistics_hold_while_flows_move_between_providers() {
     let (b, card) = bench();
-    let b = Arc::new(b);
-    for ufid in 1..=40 {
+    let counting = card.clone();
+    let install = move |b: &Bench, ufid| {
         b.placed.install(&flow(ufid, 1, &[output(2)])).unwrap();
-        card.count(Ufid(ufid), 6);
+        counting.count(Ufid(ufid), 6);
         b.fast.count(ufid, 4);
-    }
-    let mover = {
-        let (b, card) = (b.clone(), card.clone());
-        std::thread::spawn(move || {
-            for round in 0..30 {
-                b.set_enabled(round % 3 != 0);
-                let off = Reason::new(Refusal::TierDisabled, "off");
-                b.placed.set_blocked(CARD, (round % 2 == 0).then_some(off));
-                (1..=40).for_each(|ufid| card.lose(Ufid(ufid)));
-                b.placed.maintain();
-                b.placed.maintain();
-            }
-        })
     };
-    while !mover.is_finished() {
-        b.placed.sweep(&mut |_, stats| assert_eq!(stats.packets, 10));
-    }
-    mover.join().unwrap();
-    for ufid in 1..=40 {
-        assert_eq!(Flows::remove(&*b.placed, Ufid(ufid)).unwrap().packets, 10);
-    }
+    b.holds_statistics(10, install, move |b, turn| {
+        b.set_enabled(turn % 3 != 0);
+        let off = Reason::new(Refusal::TierDisabled, "off");
+        b.placed.set_blocked(CARD, (turn % 2 == 0).then_some(off));
+        (1..=40).for_each(|ufid| card.lose(Ufid(ufid)));
+    });
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The made-up parts.
+//! Fakes: devices, a base, BPF's backend and its prober, and a bench that joins them.
 
 use crate::table::in_port;
 use crate::{Base, PlacedDatapath};
@@ -77,19 +77,19 @@ fn number_in(name: &str) -> Option<u32> {
 pub(super) struct FakeBase {
     pub(super) model: Arc<Model>,
     pub(super) receiving: Mutex<Vec<(u32, Reception)>>,
-    /// The fast path's.
+    /// The list of [`FakeFast::steps`].
     steps: Arc<Mutex<Vec<Step>>>,
     pub(super) opens_muted: AtomicBool,
     pub(super) cannot_stop_receiving: AtomicBool,
     /// Number of calls of `maintain`.
     pub(super) maintained: AtomicUsize,
-    /// How often it was asked to, all the same.
-    pub(super) asked_in_vain: AtomicUsize,
+    /// Number of calls of `set_receiving` that failed by `cannot_stop_receiving`.
+    pub(super) refused_changes: AtomicUsize,
     /// Devices are set down.
     pub(super) is_down: AtomicBool,
     /// Devices are gone.
     pub(super) is_gone: AtomicBool,
-    /// What devices look like now.
+    /// The MTU of all devices.
     pub(super) mtu: AtomicUsize,
     /// Numbers of ports that were removed.
     given_back: Mutex<Vec<PortNo>>,
@@ -98,7 +98,7 @@ pub(super) struct FakeBase {
 impl Base for FakeBase {
     fn set_receiving(&self, port: PortNo, reception: Reception) -> io::Result<()> {
         if self.cannot_stop_receiving.load(Ordering::Relaxed) {
-            self.asked_in_vain.fetch_add(1, Ordering::Relaxed);
+            self.refused_changes.fetch_add(1, Ordering::Relaxed);
             return Err(io::ErrorKind::Unsupported.into());
         }
         lock(&self.receiving).push((port.0, reception));
@@ -224,21 +224,21 @@ pub(super) struct FakeFlow {
     pub(super) stats: FlowStats,
 }
 
-/// What changes whose a packet is.
+/// A step that changes which side takes a port's packets.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Step {
-    /// The base's socket.
+    /// The base's socket receives so from now on.
     Receives(Reception),
-    /// It has the filter when it receives next.
+    /// The socket has the filter from its next change to [`Reception::On`] on.
     Filter,
-    /// The skb hook.
+    /// The skb hook is attached, or not.
     Hook(bool),
     Owner(RxOwner),
-    /// Packets that were between the two are through.
+    /// Every packet that was between socket and hook has passed the hook.
     Wait,
 }
 
-/// Which tiers a port is attached to.
+/// The tiers that a port is attached to.
 pub(super) fn tiers_at(attachment: &Attachment) -> TierSet {
     match (attachment.hooks.xdp, attachment.hooks.tc) {
         (Some(_), true) => TierSet::XDP_AND_TCX,
@@ -259,14 +259,14 @@ fn hooks_of(tiers: TierSet) -> HookSet {
     bits.into_iter().filter(|(_, tier)| tiers.has(*tier)).map(|(hook, _)| hook).collect()
 }
 
-/// BPF's programs and tables, which write down what happens.
+/// BPF's programs and tables. It records the calls.
 #[derive(Default)]
 pub(super) struct FakeFast {
     pub(super) flows: Mutex<BTreeMap<Ufid, FakeFlow>>,
     pub(super) ports: Mutex<BTreeMap<PortNo, Attachment>>,
     pub(super) targets: Mutex<BTreeMap<PortNo, bool>>,
     pub(super) adopted: Mutex<Vec<AdoptedPort>>,
-    /// Users' programs: "/broken" is no good, others run one action and not more.
+    /// Users' programs. "/broken" is refused; every other program runs one action and not more.
     pub(super) objects: Mutex<BTreeMap<PortNo, PathBuf>>,
     pub(super) log: Mutex<Vec<String>>,
     pub(super) limit: AtomicUsize,
@@ -274,35 +274,36 @@ pub(super) struct FakeFast {
     pub(super) max_meters: AtomicUsize,
     /// Ports with packets on their way up.
     pub(super) on_their_way: Mutex<Vec<PortNo>>,
-    /// What the next attachments to these tiers fail with.
+    /// Tiers to which no port can be attached, with the error.
     pub(super) attach_errors: Mutex<Vec<(Tier, Reason)>>,
-    /// What the next install and replace answer.
+    /// The refusal of every flow.
     pub(super) refuse: Mutex<Option<Refusal>>,
     pub(super) sets_are_full: Mutex<bool>,
     pub(super) closed: Mutex<Option<bool>>,
-    /// Anything with a descriptor.
+    /// The filter for sockets: any file will do.
     pub(super) filter: Option<File>,
-    /// Ports whose counts begin anew.
+    /// Ports whose counts were reset.
     pub(super) forgotten: Mutex<Vec<PortNo>>,
     pub(super) owners: Mutex<BTreeMap<(PortNo, u32), RxOwner>>,
     pub(super) steps: Arc<Mutex<Vec<Step>>>,
-    /// What happens before the next flows are removed.
+    /// Runs before the next flows are removed.
     pub(super) before_removal: Mutex<Option<Meanwhile>>,
-    /// What happens when the next sweep has read all counts.
-    pub(super) behind_sweep: Mutex<Option<Meanwhile>>,
+    /// Runs when the next sweep has read all counts.
+    pub(super) after_sweep: Mutex<Option<Meanwhile>>,
 }
 
-/// What others do meanwhile, once.
+/// An act of another thread at a certain point, once.
 pub(super) type Meanwhile = Box<dyn FnOnce() + Send>;
 
-impl FakeFast {
-    fn meanwhile(which: &Mutex<Option<Meanwhile>>) {
-        let act = lock(which).take();
-        if let Some(act) = act {
-            act();
-        }
+/// Runs the act if there is one, without the lock.
+fn meanwhile(act: &Mutex<Option<Meanwhile>>) {
+    let act = lock(act).take();
+    if let Some(act) = act {
+        act();
     }
+}
 
+impl FakeFast {
     fn step(&self, step: Step) {
         lock(&self.steps).push(step);
     }
@@ -315,7 +316,7 @@ impl FakeFast {
         std::mem::take(&mut lock(&self.log))
     }
 
-    /// Packets met a flow here.
+    /// Counts packets that met a flow here.
     pub(super) fn count(&self, ufid: u128, packets: u64) {
         let mut flows = lock(&self.flows);
         let stats = &mut flows.get_mut(&Ufid(ufid)).unwrap().stats;
@@ -341,7 +342,7 @@ impl FakeFast {
         if let Some(refusal) = *lock(&self.refuse) {
             return Err(refusal);
         }
-        // XDP here cannot push tags.
+        // This XDP cannot push tags.
         let pushes = flow.actions.iter().any(|a| matches!(a, Action::PushVlan { .. }));
         Ok(if pushes { allowed.without(Tier::Xdp) } else { allowed })
     }
@@ -457,7 +458,7 @@ impl Backend for FakeFast {
         Ok(hooks)
     }
     fn remove_many(&self, ufids: &[Ufid], each: &mut dyn FnMut(Ufid, FlowStats)) {
-        FakeFast::meanwhile(&self.before_removal);
+        meanwhile(&self.before_removal);
         self.log(format!("remove {}", ufids.len()));
         for ufid in ufids {
             let removed = lock(&self.flows).remove(ufid);
@@ -468,7 +469,7 @@ impl Backend for FakeFast {
     }
     fn sweep(&self, each: &mut dyn FnMut(Ufid, FlowStats)) {
         let flows = lock(&self.flows).clone();
-        FakeFast::meanwhile(&self.behind_sweep);
+        meanwhile(&self.after_sweep);
         for (ufid, held) in flows {
             each(ufid, held.stats);
         }
@@ -523,12 +524,13 @@ impl Backend for FakeFast {
     }
 }
 
-/// "eth…" are cards of a driver that redirects, "odd…" cards of an unknown one, others veths.
+/// A prober for which "eth…" are cards of a driver that redirects, "odd…" cards of an unknown
+/// driver, and all other devices veths.
 #[derive(Clone, Default)]
 pub(super) struct FakeProber {
-    /// What to say of veths.
+    /// The facts about every veth.
     pub(super) veth: Arc<Mutex<XdpFacts>>,
-    /// Devices that were looked at.
+    /// Names of the devices that were examined.
     pub(super) asked: Arc<Mutex<Vec<String>>>,
 }
 
@@ -556,7 +558,7 @@ impl Prober for FakeProber {
 /// The tiers of BPF.
 pub(super) const BPF: TierSet = TierSet::XDP_AND_TCX;
 
-/// All of it.
+/// Placement over all the fakes.
 pub(super) struct Bench {
     pub(super) base: Arc<FakeBase>,
     pub(super) fast: Arc<FakeFast>,
@@ -575,19 +577,12 @@ impl Bench {
         b
     }
 
-    /// There is no BPF, for this reason.
-    pub(super) fn without(reason: Reason) -> Bench {
-        let b = Bench::late(FakeFast::default());
-        b.placed.begin(BPF, Err(reason));
-        b
-    }
-
-    /// BPF is still to begin.
+    /// Returns a bench where BPF has not begun yet.
     pub(super) fn late(fast: FakeFast) -> Bench {
         Bench::over(Vec::new(), fast)
     }
 
-    /// The same, with places before that of BPF.
+    /// Returns a bench where BPF has not begun yet, with the places of `list` before that of BPF.
     pub(super) fn over(mut list: Vec<ProviderSlot>, fast: FakeFast) -> Bench {
         fast.limit.store(1000, Ordering::Relaxed);
         fast.max_meters.store(8, Ordering::Relaxed);
@@ -601,7 +596,7 @@ impl Bench {
             opens_muted: AtomicBool::new(false),
             cannot_stop_receiving: AtomicBool::new(false),
             maintained: AtomicUsize::new(0),
-            asked_in_vain: AtomicUsize::new(0),
+            refused_changes: AtomicUsize::new(0),
             is_down: AtomicBool::new(false),
             is_gone: AtomicBool::new(false),
             mtu: AtomicUsize::new(1500),
@@ -612,16 +607,16 @@ impl Bench {
         Bench { base, fast, prober: FakeProber::default(), placed }
     }
 
-    /// Begins with BPF.
+    /// Makes BPF begin.
     pub(super) fn begin(&self) {
         let provider = BpfProvider::over(self.fast.clone(), Box::new(self.prober.clone()));
         self.begin_with(BPF, Arc::new(provider));
     }
 
-    /// Begins with a provider.
+    /// Makes a provider begin.
     pub(super) fn begin_with(&self, tiers: TierSet, provider: Arc<dyn OffloadProvider>) {
         self.placed.begin(tiers, Ok(provider));
-        self.placed.open(tiers); // what `serve` does when it has made the device
+        self.placed.open(tiers); // as `serve` does after it has made the device
     }
 
     /// Takes flows out of BPF.
@@ -654,7 +649,7 @@ impl Bench {
         self.placed.flow(Ufid(ufid)).unwrap().stats.packets
     }
 
-    /// What a sweep says of a flow.
+    /// Returns the statistics of a flow that a sweep reports.
     pub(super) fn swept(&self, ufid: u128) -> Option<FlowStats> {
         let mut found = None;
         self.placed.sweep(&mut |u, stats| {
@@ -664,6 +659,38 @@ impl Bench {
             }
         });
         found
+    }
+
+    /// Checks that sweeps and final counts report `packets` for each flow while another thread
+    /// moves the flows. `install` adds a flow of port 1 to the places that count for it. `turn`,
+    /// with the number of the turn, changes the places.
+    pub(super) fn holds_statistics(
+        self,
+        packets: u64,
+        install: impl Fn(&Bench, u128),
+        turn: impl Fn(&Bench, u32) + Send + 'static,
+    ) {
+        const FLOWS: u128 = 40;
+        const TURNS: u32 = 30;
+        let bench = Arc::new(self);
+        (1..=FLOWS).for_each(|ufid| install(&bench, ufid));
+        let mover = {
+            let bench = bench.clone();
+            std::thread::spawn(move || {
+                for n in 0..TURNS {
+                    turn(&bench, n);
+                    bench.placed.maintain();
+                    bench.placed.maintain();
+                }
+            })
+        };
+        while !mover.is_finished() {
+            bench.placed.sweep(&mut |_, stats| assert_eq!(stats.packets, packets));
+        }
+        mover.join().unwrap();
+        for ufid in 1..=FLOWS {
+            assert_eq!(Flows::remove(&*bench.placed, Ufid(ufid)).unwrap().packets, packets);
+        }
     }
 }
 
@@ -675,7 +702,7 @@ pub(super) fn spec(name: &str, kind: &str, tier: Option<&str>) -> PortSpec {
     spec
 }
 
-/// A flow of port `in_port`, told from others by an address.
+/// Returns a flow of port `in_port` that matches the Ethernet address `ufid`.
 pub(super) fn flow(ufid: u128, in_port: u32, actions: &[Action]) -> Megaflow {
     let mut matching = Match::ANY;
     matching.set(Field::InPortOxm, u128::from(in_port));
@@ -687,7 +714,7 @@ pub(super) fn output(port: u32) -> Action {
     Action::Output(PortNo(port))
 }
 
-/// A packet that meets flow `ufid`.
+/// Returns a packet that meets flow `ufid`.
 pub(super) fn packet_of(ufid: u128) -> Packet {
     let mac = (ufid as u64).to_be_bytes();
     packet::build::Frame::ethernet([mac[2], mac[3], mac[4], mac[5], mac[6], mac[7]], [2; 6])

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Flows in two places are one flow.
+//! A flow in two places is one flow: statistics, refusals, batches, changes of many.
 
 use super::fakes::*;
 use crate::queue;
@@ -19,7 +19,7 @@ fn statistics_are_the_sum_and_never_go_back() {
     let stats = b.swept(1).unwrap();
     assert_eq!((stats.packets, stats.tcp_flags), (5, 2));
     assert_eq!(b.packets(1), 5);
-    // To actions that the fast path does not run, and back.
+    // The flow changes to actions that the fast path does not run, and back.
     let up: Action = Action::Userspace(Userdata::SlowPath { reason: "cfm" });
     assert!(b.placed.modify(Ufid(1), &[up].into()));
     assert_eq!(b.place(1), (Tier::Userspace, Some(Refusal::NeedsUserspace)));

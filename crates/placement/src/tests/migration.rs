@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A full fast path.
+//! Migration of flows: full tables, ports that come and go, and statistics meanwhile.
 
 use super::fakes::*;
 use crate::migration::EVICTIONS_AT_ONCE;
@@ -34,11 +34,11 @@ fn cold_flows_make_room_for_busy_ones() {
     b.placed.maintain();
     assert_eq!(b.place(4), (Tier::Tcx, None));
     assert_eq!(b.packets(4), 20);
-    // The one that left is not busier: it stays out.
+    // The flow that left is not busier, so it stays out.
     b.placed.sweep(&mut |_, _| {});
     b.placed.maintain();
     assert!(!b.fast.has(2));
-    // When there is room again it comes back.
+    // It returns when there is room again.
     b.placed.remove(Ufid(3)).unwrap();
     b.placed.maintain();
     assert_eq!(b.place(2), (Tier::Tcx, None));
@@ -97,7 +97,7 @@ fn one_turn_moves_a_bounded_number() {
         b.placed.install(&flow(ufid, 1, &[output(2)])).unwrap();
     }
     b.placed.sweep(&mut |_, _| {});
-    // Each of the late ones was busy.
+    // Each late flow was busy.
     for ufid in late..late + count as u128 {
         b.placed.table.shard(Ufid(ufid)).entry(Ufid(ufid)).unwrap().recent = 9;
     }
@@ -105,7 +105,7 @@ fn one_turn_moves_a_bounded_number() {
     let stats = b.placed.offload_stats();
     let evicted = stats.reasons.iter().find(|r| r.reason == Refusal::Evicted).unwrap();
     assert_eq!(evicted.flows, EVICTIONS_AT_ONCE);
-    // The rest of the old ones goes next, and all late ones are there.
+    // The other old flows leave in the next turn. Then all late flows are there.
     b.placed.maintain();
     assert_eq!(b.placed.offload_stats().tiers[1].flows, EVICTIONS_AT_ONCE);
     b.placed.maintain();
@@ -124,7 +124,7 @@ fn flows_come_when_their_port_does() {
         b.placed.maintain();
     }
     assert_eq!(b.place(1), (Tier::Tcx, None));
-    // And leave with it, to be dropped and counted by the base.
+    // The flow leaves with its output port. The base then drops and counts the packets.
     b.placed.remove_port(PortNo(2)).unwrap();
     b.placed.maintain();
     assert_eq!(b.place(1), (Tier::Userspace, Some(Refusal::PortNotHere)));
@@ -144,13 +144,14 @@ fn an_identity_on_its_way_out_is_taken_later() {
     assert_eq!(b.place(1), (Tier::Tcx, None));
 }
 
-/// What a sweep says of flow 1 that begins when `leave` is about to take it out of the fast path,
-/// reads its counts there, and goes on when `come` has brought it back.
+/// Returns the packets of flow 1 that a sweep reports. The sweep begins when `leave` is about to
+/// take the flow out of the fast path, reads the flow's counts there, and continues when `come` has
+/// brought the flow back.
 fn swept_between(b: &Arc<Bench>, leave: impl FnOnce(), come: impl FnOnce()) -> Option<u64> {
     let (has_read, wait_for_read) = mpsc::channel();
     let (go_on, wait_to_go_on) = mpsc::channel::<()>();
     let (say, said) = mpsc::channel();
-    *b.fast.behind_sweep.lock().unwrap() = Some(Box::new(move || {
+    *b.fast.after_sweep.lock().unwrap() = Some(Box::new(move || {
         has_read.send(()).unwrap();
         wait_to_go_on.recv().unwrap();
     }));
@@ -206,15 +207,15 @@ fn a_review_waits_for_flows_that_another_thread_takes_out() {
             reviewer.placed.review();
             say.send(reviewer.fast.has(1)).unwrap();
         });
-        // A review that does not wait is over by now.
+        // A review that does not wait ends within this time.
         std::thread::sleep(std::time::Duration::from_millis(100));
     }));
     b.withdraw(&[(Ufid(1), Refusal::TierDisabled)]);
     assert!(!said.recv().unwrap(), "it was still there when the review had ended");
 }
 
-/// Another thread has given the flow actions that the fast path runs, between the one that found a
-/// reason to take it out and the one that does so.
+/// One thread finds a reason to take the flow out of the fast path. Before the flow leaves, another
+/// thread gives it actions that the fast path runs.
 #[test]
 fn a_flow_that_left_for_a_reason_that_has_passed_comes_back() {
     let b = full_bench(1000);
@@ -236,28 +237,11 @@ fn a_flow_that_left_for_a_reason_that_has_passed_comes_back() {
 
 #[test]
 fn statistics_hold_while_flows_move() {
-    let b = Arc::new(full_bench(1000));
-    for ufid in 1..=40 {
+    let install = |b: &Bench, ufid| {
         b.placed.install(&flow(ufid, 1, &[output(2)])).unwrap();
         b.fast.count(ufid, 10);
-    }
-    let mover = {
-        let b = b.clone();
-        std::thread::spawn(move || {
-            for round in 0..30 {
-                b.set_enabled(round % 2 == 1);
-                b.placed.maintain();
-                b.placed.maintain();
-            }
-        })
     };
-    while !mover.is_finished() {
-        b.placed.sweep(&mut |_, stats| assert_eq!(stats.packets, 10));
-    }
-    mover.join().unwrap();
-    for ufid in 1..=40 {
-        assert_eq!(b.placed.remove(Ufid(ufid)).unwrap().packets, 10);
-    }
+    full_bench(1000).holds_statistics(10, install, |b, turn| b.set_enabled(turn % 2 == 1));
 }
 
 #[test]

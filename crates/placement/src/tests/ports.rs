@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which tiers ports get.
+//! The tiers that ports get.
 
 use super::fakes::*;
 use crate::miss::MissListener;
@@ -12,7 +12,7 @@ use datapath_bpf::fit::{PeerFacts, XdpFacts};
 use netdev::Reception::{Muted, Off, On};
 use std::sync::atomic::Ordering;
 
-/// Refusals at (xdp, tcx).
+/// Returns the refusals at XDP and at tcx.
 fn states(b: &Bench, port: u32) -> (Option<Refusal>, Option<Refusal>) {
     let tiers = b.placed.tiers(PortNo(port)).unwrap();
     let refusal = |i: usize| tiers[i].state.as_ref().err().map(|r| r.refusal);
@@ -41,7 +41,7 @@ fn kinds_of_devices_get_their_hooks() {
     assert_eq!((ports[&PortNo(nic)].side, ports[&PortNo(nic)].mtu), (Side::Device, 1500));
     assert_eq!((ports[&PortNo(host)].side, ports[&PortNo(host)].ifindex), (Side::Stack, 3));
     assert_eq!(ports[&PortNo(tap)].side, Side::Stack);
-    // Only sockets are told to stop: what the host sends to a tap arrives there last of all.
+    // Only sockets stop. The descriptor of a tap stays open: the programs see packets before it.
     assert_eq!(
         *b.base.receiving.lock().unwrap(),
         [(nic, Muted), (nic, Off), (veth, Muted), (veth, Off)]
@@ -50,7 +50,7 @@ fn kinds_of_devices_get_their_hooks() {
 }
 
 #[test]
-fn the_setting_chooses_and_bad_words_are_told() {
+fn the_setting_chooses_and_unknown_words_are_errors() {
     let b = Bench::new();
     let error = b.placed.add_port(&spec("eth1", "system", Some("fast"))).unwrap_err();
     assert!(
@@ -111,7 +111,7 @@ fn policing_is_done_in_userspace() {
     assert_eq!(b.place(1), (Tier::Userspace, Some(Refusal::Policing)));
     assert_eq!(b.packets(1), 5);
     assert_eq!(states(&b, 1).1, Some(Refusal::Policing));
-    // What others send to it goes on; it was away for a moment.
+    // The flow to this port left for a moment, because the port was attached again.
     b.placed.maintain();
     b.placed.maintain();
     b.placed.maintain();
@@ -140,7 +140,7 @@ fn redirects_go_only_where_they_are_known_to_arrive() {
         assert_eq!(b.place(ufid), place);
     }
     assert_eq!(b.fast.targets.lock().unwrap().get(&PortNo(veth)), Some(&false));
-    // The veth's other end gets GRO: packets arrive now.
+    // The veth's other end gets GRO, so redirected packets arrive now.
     let peer = PeerFacts { receives_redirects: Some(true), sends_whole_frames: None };
     *b.prober.veth.lock().unwrap() = XdpFacts { peer: Some(peer), ..XdpFacts::default() };
     b.placed.refresh(PortNo(veth));
@@ -148,7 +148,8 @@ fn redirects_go_only_where_they_are_known_to_arrive() {
         b.placed.maintain();
     }
     assert_eq!(b.place(3), (Tier::Xdp, None));
-    // And loses it. (The fake asserts that no flow redirects to it when it is no target.)
+    // The other end loses GRO. (The fake asserts that no flow redirects to a port that is no
+    // target.)
     *b.prober.veth.lock().unwrap() = XdpFacts::default();
     b.placed.refresh(PortNo(veth));
     for _ in 0..4 {
@@ -158,7 +159,7 @@ fn redirects_go_only_where_they_are_known_to_arrive() {
 }
 
 #[test]
-fn other_ends_are_looked_at_only_where_xdp_is_at_stake() {
+fn other_ends_are_examined_only_where_xdp_depends_on_them() {
     let b = Bench::new();
     let asked = || std::mem::take(&mut *b.prober.asked.lock().unwrap());
     b.veths(3);
@@ -166,8 +167,8 @@ fn other_ends_are_looked_at_only_where_xdp_is_at_stake() {
     b.add("eth5", "system", Some("tcx"));
     asked();
     b.placed.look_at_peers();
-    assert_eq!(asked(), [""; 0], "no port is at XDP, and none wants to be");
-    // What was not looked at is out of date when XDP begins, and must not be believed.
+    assert_eq!(asked(), [""; 0], "no port is at XDP, and no setting asks for it");
+    // Facts that were not read for a while must be read again when XDP begins.
     let peer = PeerFacts { receives_redirects: Some(true), sends_whole_frames: None };
     b.prober.veth.lock().unwrap().peer = Some(peer);
     let card = b.add("eth6", "system", None);
@@ -185,13 +186,13 @@ fn other_ends_are_looked_at_only_where_xdp_is_at_stake() {
 }
 
 #[test]
-fn a_device_that_is_gone_is_told_nothing() {
+fn the_socket_of_a_device_that_is_gone_is_left_alone() {
     let b = Bench::new();
     b.veths(1);
     b.base.is_gone.store(true, Ordering::Relaxed);
     b.base.cannot_stop_receiving.store(true, Ordering::Relaxed);
     b.placed.refresh(PortNo(1));
-    assert_eq!(b.base.asked_in_vain.load(Ordering::Relaxed), 0);
+    assert_eq!(b.base.refused_changes.load(Ordering::Relaxed), 0);
     assert_eq!(states(&b, 1).1, Some(Refusal::PortNotHere));
 }
 
@@ -253,7 +254,7 @@ fn the_next_port_of_a_number_begins_without_counts() {
     b.veths(2);
     b.base.is_gone.store(true, Ordering::Relaxed);
     b.placed.refresh(PortNo(1));
-    assert!(b.fast.forgotten.lock().unwrap().is_empty(), "its device is away, no more");
+    assert!(b.fast.forgotten.lock().unwrap().is_empty(), "only its device is gone");
     b.placed.remove_port(PortNo(1)).unwrap();
     assert_eq!(*b.fast.forgotten.lock().unwrap(), [PortNo(1)]);
 }
@@ -261,7 +262,8 @@ fn the_next_port_of_a_number_begins_without_counts() {
 #[test]
 fn without_a_fast_path_everything_has_its_reason() {
     let reason = Reason::new(Refusal::NoPermission, "no CAP_BPF");
-    let b = Bench::without(reason);
+    let b = Bench::late(FakeFast::default());
+    b.placed.begin(BPF, Err(reason));
     b.veths(2);
     b.placed.install(&flow(1, 1, &[output(2)])).unwrap();
     assert_eq!(b.place(1), (Tier::Userspace, Some(Refusal::NoPermission)));
@@ -275,7 +277,7 @@ fn without_a_fast_path_everything_has_its_reason() {
 }
 
 #[test]
-fn a_device_that_changes_is_told() {
+fn a_change_of_a_device_reaches_the_provider() {
     let b = Bench::new();
     b.veths(1);
     b.base.mtu.store(9000, Ordering::Relaxed);
@@ -288,7 +290,7 @@ fn a_device_that_changes_is_told() {
 }
 
 #[test]
-fn a_port_of_long_packets_stays_in_userspace_while_they_are() {
+fn a_port_is_in_userspace_while_its_packets_are_too_long_for_misses() {
     let b = Bench::new();
     b.veths(2);
     b.placed.install(&flow(1, 1, &[output(2)])).unwrap();
@@ -309,11 +311,12 @@ fn a_port_of_long_packets_stays_in_userspace_while_they_are() {
 }
 
 #[test]
-fn a_device_that_changed_between_two_looks_is_looked_at_again() {
+fn a_device_that_changed_between_two_reads_is_read_again() {
     let b = Bench::new();
     b.base.is_down.store(true, Ordering::Relaxed);
     b.veths(1);
-    // It comes up before the switch above looks for the first time: for that nothing changes.
+    // It comes up before the switch above reads it for the first time, so the switch sees no
+    // change.
     b.base.is_down.store(false, Ordering::Relaxed);
     let status = b.placed.device(PortNo(1)).unwrap().status().unwrap();
     b.placed.compare(PortNo(1), &status);
@@ -342,7 +345,7 @@ fn meters_are_mirrored_or_keep_flows_away() {
     assert_eq!(b.place(2), (Tier::Userspace, Some(Refusal::UnsupportedAction)));
     assert_eq!(meters.stats(1).unwrap().packets, 3);
     assert_eq!(meters.stats(100).unwrap().packets, 0);
-    // The fast path has no room for the new configuration: its flows must not go on there.
+    // The fast path has no room for the new configuration, so the meter's flows must leave it.
     b.fast.max_meters.store(0, Ordering::Relaxed);
     meters.set(1, &config).unwrap();
     assert_eq!(b.place(1), (Tier::Userspace, Some(Refusal::UnsupportedAction)));
@@ -376,16 +379,16 @@ fn a_port_may_have_a_program_of_its_own() {
     assert_eq!(b.place(2), (Tier::Tcx, Some(Refusal::UnsupportedAction)));
     assert_eq!(b.place(3), (Tier::Xdp, None));
     assert_eq!(b.placed.would_run(&two).outcome(), Ok(Tier::Tcx));
-    // Without it, ours runs them all.
+    // Without it, our program runs all flows.
     b.placed.retier(port, &own("eth1", None, None)).unwrap();
     assert!(b.fast.objects.lock().unwrap().is_empty());
     (0..3).for_each(|_| b.placed.maintain());
     assert_eq!(b.place(2), (Tier::Xdp, None));
-    // One that is no good leaves the port at the skb hook, and says why.
+    // A program that is refused leaves the port at the skb hook, with the reason.
     b.placed.retier(port, &own("eth1", Some("/broken"), None)).unwrap();
     assert_eq!(states(&b, port.0), (Some(Refusal::UserObject), None));
-    let told = b.placed.tiers(port).unwrap()[0].state.clone().unwrap_err();
-    assert!(told.detail.contains("outside of the packet"), "{told}");
+    let reason = b.placed.tiers(port).unwrap()[0].state.clone().unwrap_err();
+    assert!(reason.detail.contains("outside of the packet"), "{reason}");
     (0..3).for_each(|_| b.placed.maintain());
     assert_eq!(b.place(1), (Tier::Tcx, Some(Refusal::UserObject)));
     b.placed.retier(port, &own("eth1", Some("/mine"), None)).unwrap();
@@ -395,7 +398,7 @@ fn a_port_may_have_a_program_of_its_own() {
 }
 
 #[test]
-fn a_program_of_ones_own_asks_for_xdp_at_a_veth() {
+fn a_users_program_asks_for_xdp_at_a_veth() {
     let b = Bench::new();
     let port = b.placed.add_port(&own("veth1", Some("/mine"), None)).unwrap();
     assert_eq!(states(&b, port.0), (Some(Refusal::UnverifiedPeer), None));

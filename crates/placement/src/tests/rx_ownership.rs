@@ -8,7 +8,7 @@ use netdev::Reception;
 use std::fs::File;
 use std::sync::atomic::Ordering;
 
-/// What a packet meets, as of one step.
+/// The state that a packet meets after a certain step.
 #[derive(Clone, Copy, Debug)]
 struct Moment {
     reception: Reception,
@@ -32,7 +32,7 @@ impl Moment {
         self
     }
 
-    /// The packet meets the socket, which takes it or not; and whether it leaves with a note.
+    /// Returns whether the socket takes a packet now, and whether the packet leaves it with a note.
     fn socket(self) -> (bool, bool) {
         let is_programs = self.owner.is_some_and(|owner| owner != RxOwner::Socket);
         match self.reception {
@@ -42,6 +42,7 @@ impl Moment {
         }
     }
 
+    /// Returns whether the hook takes a packet now.
     fn hook(self, has_note: bool) -> bool {
         let takes = match self.owner {
             None => false,
@@ -52,7 +53,8 @@ impl Moment {
     }
 }
 
-/// How often each packet is taken that is anywhere on its way while these steps are done.
+/// Returns how often a packet is taken, and where, for each pair of moments at which it may meet
+/// the socket and the hook during these steps.
 fn takings(start: Moment, steps: &[Step]) -> Vec<(usize, String)> {
     let mut moments = vec![start];
     for step in steps {
@@ -80,10 +82,10 @@ fn with_filter() -> FakeFast {
     FakeFast { filter: Some(File::open("/dev/null").unwrap()), ..FakeFast::default() }
 }
 
-/// All changes there are for a port at the skb hook; what each made of packets.
+/// Makes all kinds of changes to a port at the skb hook, and returns the takings during each.
 fn changes(b: &Bench) -> Vec<(usize, String)> {
     let port = PortNo(b.add("veth1", "system", None));
-    // Up to here it was nobody's, or everything went to an open socket.
+    // While the port was added, no side or an open socket took all packets.
     let mut now = steps(b).into_iter().fold(
         Moment { reception: Reception::On, has_filter: false, hook: false, owner: None },
         Moment::after,
