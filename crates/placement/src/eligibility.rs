@@ -90,7 +90,15 @@ impl Eligibility {
                     self.narrow(greater, verdict);
                     self.narrow(not_greater, verdict);
                 }
-                _ => {}
+                Action::Drop(_)
+                | Action::Recirc(_)
+                | Action::Hash { .. }
+                | Action::Trunc(_)
+                | Action::PushVlan { .. }
+                | Action::PopVlan
+                | Action::PushMpls { .. }
+                | Action::PopMpls { .. }
+                | Action::Set(_) => {}
             }
             if verdict.tiers.is_empty() {
                 return;
