@@ -12,8 +12,8 @@ use datapath::offload::{OffloadProvider, ProviderSlot, Reason};
 use datapath::scratch::{Recycle, Scratch};
 use datapath::shards::Groups;
 use datapath::{
-    Action, Datapath, FlowStats, Megaflow, Meters, Packets, PortNo, Refusal, TierRefusals, TierSet,
-    UpcallFactory, Verdict,
+    Action, Datapath, FlowStats, Megaflow, Meters, Packets, PortNo, Refusal, Tier, TierRefusals,
+    TierSet, UpcallFactory, Verdict,
 };
 use datapath_userspace::UserspaceDatapath;
 use flow::Key;
@@ -192,10 +192,12 @@ impl PlacedDatapath {
     /// Takes all flows and ports out of a provider whose miss device failed, most likely because it
     /// was deleted.
     pub(crate) fn leave_provider(&self, slot: &Slot) {
+        let names: Vec<&str> = slot.tiers().tiers().map(Tier::name).collect();
         tracing::error!(
             target: "dpif",
-            "the device for packets that BPF passes up is gone: everything goes on in userspace \
-             until the switch is started again, which makes a new one",
+            "the device for packets without a flow is gone: flows no longer run at {}, but at slower \
+             tiers or in userspace; restart the switch, which makes a new device",
+            names.join(" and "),
         );
         if let Some(channel) = slot.provider().and_then(|provider| provider.misses()) {
             channel.set_miss_device(0);

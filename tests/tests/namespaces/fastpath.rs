@@ -114,7 +114,7 @@ fn without_the_miss_device_packets_go_on_in_userspace() {
     sees(&switch, &["in_port(h1)", "offloaded:no, dp:userspace", "tier-unavailable"]);
     assert!(a.reaches("10.0.0.2", SOON), "{}", switch.story());
     tcp(&a, &b, 1_000_000); // which is a new flow
-    assert!(switch.log().contains("the device for packets that BPF passes up is gone"));
+    assert!(switch.log().contains("the device for packets without a flow is gone"));
 }
 
 #[test]
