@@ -92,6 +92,7 @@ impl PlacedDatapath {
                 self.block(&mut control, tiers, reason.clone());
                 slot.set(Err(reason));
                 drop(control);
+                self.place_ports(tiers);
             }
             Ok(provider) => {
                 self.adopt_all(&*provider, &mut control);

@@ -263,8 +263,11 @@ fn the_next_port_of_a_number_begins_without_counts() {
 fn without_a_fast_path_everything_has_its_reason() {
     let reason = Reason::new(Refusal::NoPermission, "no CAP_BPF");
     let b = Bench::late(FakeFast::default());
+    b.veths(1);
+    assert_eq!(states(&b, 1).0, Some(Refusal::TierDisabled));
     b.placed.begin(BPF, Err(reason));
-    b.veths(2);
+    assert_eq!(b.add("veth2", "system", None), 2);
+    assert_eq!(states(&b, 2), (Some(Refusal::NoPermission), Some(Refusal::NoPermission)));
     b.placed.install(&flow(1, 1, &[output(2)])).unwrap();
     assert_eq!(b.place(1), (Tier::Userspace, Some(Refusal::NoPermission)));
     assert_eq!(states(&b, 1), (Some(Refusal::NoPermission), Some(Refusal::NoPermission)));
