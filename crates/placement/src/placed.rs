@@ -12,12 +12,13 @@ use datapath::offload::{OffloadProvider, ProviderSlot, Reason};
 use datapath::scratch::{Recycle, Scratch};
 use datapath::shards::Groups;
 use datapath::{
-    Action, Datapath, FlowStats, Megaflow, Meters, Packets, PortNo, Refusal, Tier, TierRefusals,
-    TierSet, UpcallFactory, Verdict,
+    Action, Datapath, FlowStats, Megaflow, MeterConfig, Meters, Packets, PortNo, Refusal, Tier,
+    TierRefusals, TierSet, UpcallFactory, Verdict,
 };
 use datapath_userspace::UserspaceDatapath;
 use flow::Key;
 use packet::Packet;
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -41,6 +42,8 @@ pub struct PlacedDatapath {
     pub(crate) queue: Queue,
     eligibility: RwLock<Arc<Eligibility>>,
     control: Mutex<Control>,
+    /// The configurations of all meters of the base, for providers that begin later.
+    pub(crate) meters: Mutex<BTreeMap<u32, MeterConfig>>,
     /// Held while flows leave a provider; taken before any shard's lock.
     pub(crate) leaving: Mutex<()>,
     /// The lists of a sweep: its counts in each provider, and in the base.
@@ -67,6 +70,7 @@ impl PlacedDatapath {
             queue: Queue::default(),
             eligibility: RwLock::new(Arc::new(eligibility)),
             control: Mutex::new(Control::new(&slots)),
+            meters: Mutex::default(),
             leaving: Mutex::new(()),
             swept: Scratch::default(),
             changed: AtomicBool::new(false),
@@ -76,7 +80,7 @@ impl PlacedDatapath {
     }
 
     /// Fills the place of exactly these tiers with a provider, or with the reason for which there
-    /// is none. Flows that the provider holds are adopted.
+    /// is none. Flows that the provider holds are adopted, and it gets the meters that are there.
     /// Call it once for each place, if possible before the first port is added: then devices keep
     /// the numbers that adopted flows use. No port uses the provider before
     /// [`PlacedDatapath::serve`].
@@ -96,7 +100,10 @@ impl PlacedDatapath {
             }
             Ok(provider) => {
                 self.adopt_all(&*provider, &mut control);
-                slot.set(Ok(provider));
+                let fill = || {
+                    slot.set(Ok(provider.clone()));
+                };
+                self.mirror_meters(tiers, &*provider, fill);
                 drop(control);
                 self.enlist_flows_of_base(slot);
             }

@@ -327,3 +327,24 @@ fn statistics_hold_while_flows_move_between_providers() {
         (1..=40).for_each(|ufid| card.lose(Ufid(ufid)));
     });
 }
+
+#[test]
+fn a_card_that_comes_later_gets_the_meters_that_are_there() {
+    let b = Bench::over(vec![card_slot()], FakeFast::default());
+    let config = MeterConfig {
+        bands: vec![datapath::MeterBand { rate: 1, burst: 1 }],
+        ..MeterConfig::default()
+    };
+    for id in [1, 2] {
+        Meters::set(&*b.placed, id, &config).unwrap();
+    }
+    assert!(Meters::remove(&*b.placed, 2).is_some());
+    b.begin();
+    assert_eq!(b.fast.meters.lock().unwrap().keys().copied().collect::<Vec<_>>(), [1]);
+    let card = card(); // it has no meters
+    b.begin_with(CARD, card.clone());
+    b.add("eth1", "system", None);
+    b.placed.install(&flow(1, 1, &[Action::Meter(1), output(1)])).unwrap();
+    assert!(!card.has(Ufid(1)) && b.fast.has(1));
+    assert_eq!((tier(&b, 1), reasons(&b, 1)), (Tier::Xdp, "unsupported-action".into()));
+}
