@@ -62,7 +62,17 @@ impl PlacedDatapath {
 
     /// Examines the ports that depend on changes at `ends`, or on any device when `ends` is `None`.
     fn examine_dependents(&self, control: &mut Control, ends: Option<&[Endpoint]>) {
+        // A port that moves may make others depend on changes of which no record was kept. The
+        // second pass examines them.
+        if self.examine_once(control, ends) {
+            self.examine_once(control, None);
+        }
+    }
+
+    /// Returns true when a port moved in a way that affects others.
+    fn examine_once(&self, control: &mut Control, ends: Option<&[Endpoint]>) -> bool {
         let Control { ports, blockers, .. } = control;
+        let mut affects_others = false;
         for (number, port) in ports {
             let mut among = TierSet::NONE;
             for (slot, provider) in self.slots.present() {
@@ -71,10 +81,13 @@ impl PlacedDatapath {
                 }
             }
             if !among.is_empty() {
+                port.at.iter_mut().for_each(|attached| attached.affects_others = false);
                 let changed = self.examine(*number, port, among);
                 self.place_port(*number, port, blockers, changed);
+                affects_others |= port.at.iter().any(|attached| attached.affects_others);
             }
         }
+        affects_others
     }
 
     /// Changes a port, and examines the other ports if the change affects them. `None` without such

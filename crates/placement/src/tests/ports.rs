@@ -186,6 +186,25 @@ fn other_ends_are_examined_only_where_xdp_depends_on_them() {
 }
 
 #[test]
+fn facts_are_read_again_when_a_change_at_another_end_begins_xdp() {
+    let b = Bench::new();
+    let peer = |receives, sends| PeerFacts {
+        receives_redirects: Some(receives),
+        sends_whole_frames: Some(sends),
+    };
+    b.prober.veth.lock().unwrap().peer = Some(peer(true, false));
+    b.veths(1);
+    b.add("veth2", "system", Some("xdp"));
+    assert_eq!(states(&b, 2).0, Some(Refusal::UnverifiedPeer));
+    assert_eq!(b.placed.output_state(PortNo(1), Tier::Xdp), Some(Ok(())));
+    // Redirects to port 1 would be lost now. It is not examined while no port is at XDP.
+    b.prober.veth.lock().unwrap().peer = Some(peer(false, true));
+    b.placed.look_at_peers();
+    assert_eq!(states(&b, 2).0, None);
+    assert!(b.placed.output_state(PortNo(1), Tier::Xdp).unwrap().is_err());
+}
+
+#[test]
 fn the_socket_of_a_device_that_is_gone_is_left_alone() {
     let b = Bench::new();
     b.veths(1);
