@@ -199,6 +199,12 @@ impl PlacedDatapath {
         })
     }
 
+    /// Returns the counts of a flow that the table does not have, as the base reported them. `None`
+    /// when the flow was removed since: its last counts include those of providers, and are more.
+    fn unplaced(&self, ufid: Ufid, in_base: FlowStats) -> Option<(Ufid, FlowStats)> {
+        self.base.flow(ufid).map(|_| (ufid, in_base))
+    }
+
     /// Reports the totals of flows in one part of the table.
     fn report_totals(
         &self,
@@ -217,16 +223,18 @@ impl PlacedDatapath {
                     leaving.push((ufid, in_base));
                 }
                 Some(entry) => totals.push((ufid, sweep.total(entry, ufid, outside))),
-                None => totals.push((ufid, outside)),
+                None => totals.extend(self.unplaced(ufid, in_base)),
             }
         }
         drop(shard);
         for (ufid, in_base) in leaving {
-            let total = self.when_settled(ufid, |mut shard| {
+            totals.extend(self.when_settled(ufid, |mut shard| {
                 let outside = add(in_base, shard.carried(ufid));
-                shard.entry(ufid).map_or(outside, |entry| sweep.total(entry, ufid, outside))
-            });
-            totals.push((ufid, total));
+                match shard.entry(ufid) {
+                    Some(entry) => Some((ufid, sweep.total(entry, ufid, outside))),
+                    None => self.unplaced(ufid, in_base),
+                }
+            }));
         }
         totals.into_iter().for_each(|(ufid, total)| each(ufid, total));
     }

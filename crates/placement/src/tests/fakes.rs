@@ -93,6 +93,8 @@ pub(super) struct FakeBase {
     pub(super) mtu: AtomicUsize,
     /// Numbers of ports that were removed.
     given_back: Mutex<Vec<PortNo>>,
+    /// Runs when the next sweep has read all counts.
+    pub(super) after_sweep: Mutex<Option<Meanwhile>>,
 }
 
 impl Base for FakeBase {
@@ -168,7 +170,10 @@ impl Flows for FakeBase {
         self.model.flow(ufid)
     }
     fn sweep(&self, each: &mut dyn FnMut(Ufid, FlowStats)) {
-        self.model.sweep(each);
+        let mut flows = Vec::new();
+        self.model.sweep(&mut |ufid, stats| flows.push((ufid, stats)));
+        meanwhile(&self.after_sweep);
+        flows.into_iter().for_each(|(ufid, stats)| each(ufid, stats));
     }
     fn dump(&self) -> Vec<FlowDump> {
         self.model.dump()
@@ -601,6 +606,7 @@ impl Bench {
             is_gone: AtomicBool::new(false),
             mtu: AtomicUsize::new(1500),
             given_back: Mutex::default(),
+            after_sweep: Mutex::default(),
         });
         list.push(datapath_bpf::provider_slot());
         let placed = PlacedDatapath::new(base.clone(), list);

@@ -197,6 +197,18 @@ fn a_flow_does_not_inherit_the_counts_of_one_of_its_name() {
 }
 
 #[test]
+fn a_sweep_does_not_report_fewer_packets_for_a_flow_that_is_removed_meanwhile() {
+    let b = Arc::new(full_bench(1000));
+    b.placed.install(&flow(1, 1, &[output(2)])).unwrap();
+    b.fast.count(1, 10);
+    let remover = b.clone();
+    *b.base.after_sweep.lock().unwrap() = Some(Box::new(move || {
+        assert_eq!(remover.placed.remove(Ufid(1)).unwrap().packets, 10);
+    }));
+    assert_eq!(b.swept(1), None);
+}
+
+#[test]
 fn a_review_waits_for_flows_that_another_thread_takes_out() {
     let b = Arc::new(full_bench(1000));
     b.placed.install(&flow(1, 1, &[output(2)])).unwrap();
