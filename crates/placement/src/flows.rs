@@ -176,7 +176,6 @@ impl PlacedDatapath {
             if !self.base.modify(ufid, actions) {
                 return false;
             }
-            let before = leaving.len();
             let mut dump = None;
             let mut is_held_by_all = true;
             for (slot, provider) in self.slots.present() {
@@ -190,7 +189,7 @@ impl PlacedDatapath {
                     self.bring_in_line(slot, &**provider, &mut place, &dump.flow, leaving);
                 }
             }
-            if place.state == State::Queued || is_held_by_all || leaving.len() > before {
+            if place.state == State::Queued || is_held_by_all {
                 shard.put(ufid, place);
             } else if let Some(dump) = dump.or_else(|| self.base.flow(ufid)) {
                 self.put_and_offer(&mut shard, &dump.flow, place);

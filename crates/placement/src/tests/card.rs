@@ -329,6 +329,23 @@ fn statistics_hold_while_flows_move_between_providers() {
 }
 
 #[test]
+fn a_flow_that_leaves_one_provider_is_offered_to_the_other() {
+    let (b, card) = bench();
+    turns(&b); // no change of a port is left that has all flows offered again
+    card.refuse(|flow| (flow.actions.len() > 1).then_some(Refusal::UnsupportedAction));
+    b.placed.install(&flow(1, 1, &[output(2), output(1)])).unwrap();
+    assert_eq!((tier(&b, 1), reasons(&b, 1)), (Tier::Xdp, "unsupported-action".into()));
+    b.fast.count(1, 3);
+    *b.fast.refuse.lock().unwrap() = Some(Refusal::UnsupportedKey);
+    assert!(b.placed.modify(Ufid(1), &[output(2)].into()));
+    assert!(!b.fast.has(1));
+    turns(&b);
+    assert!(card.has(Ufid(1)), "the card refused the old actions only");
+    assert_eq!((tier(&b, 1), b.packets(1)), (Tier::Tc, 3));
+    assert_eq!(reasons(&b, 1), "unsupported-key");
+}
+
+#[test]
 fn a_card_that_comes_later_gets_the_meters_that_are_there() {
     let b = Bench::over(vec![card_slot()], FakeFast::default());
     let config = MeterConfig {
