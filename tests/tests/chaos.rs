@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A datapath that fails on purpose. Its caller loses nothing beyond the fault itself.
 
-use datapath::{Flows, Megaflow, Packets, PortError, PortNo, PortSpec, Ports, Refusal, Ufid};
+use datapath::{
+    Flows, Megaflow, Packets, PortError, PortKind, PortNo, PortSpec, Ports, Refusal, Ufid,
+};
 use datapath_model::chaos::SYNTHETIC;
 use datapath_model::{Chaos, Rates};
 use flow::{Field, Key};
@@ -99,7 +101,7 @@ fn drive(fixture: impl Fixture + 'static, rates: Rates, seed: u64) {
     for i in 0..50 {
         let spec = PortSpec {
             name: format!("c{seed}-{i}-{}", rates.add_port),
-            kind: "dummy".into(),
+            kind: PortKind::Dummy,
             ..PortSpec::default()
         };
         match chaos.add_port(&spec) {

@@ -5,7 +5,7 @@
 use clock::Clock;
 use datapath::{
     Actions, Counters, Datapath, DropReason, Flows, LookupStats, Megaflow, Packets, PortError,
-    PortNo, PortSpec, Ports, Tier, Ufid, Upcall, UpcallFactory, Upcaller,
+    PortKind, PortNo, PortSpec, Ports, Tier, TunnelKind, Ufid, Upcall, UpcallFactory, Upcaller,
 };
 use datapath_userspace::{Config, UpcallShare, UserspaceDatapath};
 use packet::Packet;
@@ -65,7 +65,7 @@ fn misses_of_one_port_are_paid_for_and_others_go_on() {
     let upcalls = Counting::default();
     dp.set_upcall_factory(Arc::new(upcalls.clone()));
     for (i, name) in ["limit-a", "limit-b"].into_iter().enumerate() {
-        let spec = PortSpec { name: name.into(), kind: "dummy".into(), ..PortSpec::default() };
+        let spec = PortSpec { name: name.into(), kind: PortKind::Dummy, ..PortSpec::default() };
         assert_eq!(dp.add_port(&spec).expect("a dummy opens"), PortNo(1 + i as u32));
     }
     for _ in 0..50 {
@@ -134,7 +134,7 @@ fn shutdown_lets_go_of_everything() {
     let (dp, _) = plain(Config::default());
     let upcalls = Counting::default();
     dp.set_upcall_factory(Arc::new(upcalls.clone()));
-    let spec = PortSpec { name: "gone-after".into(), kind: "dummy".into(), ..PortSpec::default() };
+    let spec = PortSpec { name: "gone-after".into(), kind: PortKind::Dummy, ..PortSpec::default() };
     dp.add_port(&spec).expect("a dummy opens");
     dp.inject(Packet::from_slice(&udp(1)), PortNo(1));
     dp.install(&flow(1, "drop")).expect("room");
@@ -150,27 +150,30 @@ fn shutdown_lets_go_of_everything() {
 #[test]
 fn ports_that_cannot_be_opened_say_why() {
     let (dp, _) = plain(Config::default());
-    let open = |kind: &str, options: &[(&str, &str)], other: &[(&str, &str)]| {
+    let open = |kind: PortKind, options: &[(&str, &str)], other: &[(&str, &str)]| {
         let map = |pairs: &[(&str, &str)]| {
             pairs.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect()
         };
         let spec = PortSpec {
             name: "nothing-here".into(),
-            kind: kind.into(),
+            kind,
             options: map(options),
             other_config: map(other),
             ..PortSpec::default()
         };
         dp.add_port(&spec).expect_err("it cannot be opened")
     };
-    assert!(matches!(open("vxlan-of-the-future", &[], &[]), PortError::UnknownKind { .. }));
+    assert!(matches!(
+        open(PortKind::Tunnel(TunnelKind::Vxlan), &[], &[]),
+        PortError::UnknownKind { .. }
+    ));
     assert_eq!(
-        open("system", &[], &[]).to_string(),
+        open(PortKind::System, &[], &[]).to_string(),
         "could not open network device nothing-here (No such device)"
     );
-    let text = open("dummy", &[("n_rxq", "many")], &[]).to_string();
+    let text = open(PortKind::Dummy, &[("n_rxq", "many")], &[]).to_string();
     assert!(text.contains("n_rxq") && text.contains("many"), "{text}");
-    let text = open("dummy", &[], &[("pmd-rxq-affinity", "1")]).to_string();
+    let text = open(PortKind::Dummy, &[], &[("pmd-rxq-affinity", "1")]).to_string();
     assert!(text.contains("pmd-rxq-affinity"), "{text}");
     assert!(dp.ports().is_empty());
 }
@@ -179,7 +182,7 @@ fn ports_that_cannot_be_opened_say_why() {
 fn dummy_mode_has_no_threads_and_counts_as_main() {
     let (dp, _) = plain(Config::default());
     dp.install(&flow(1, "2")).expect("room");
-    let spec = PortSpec { name: "counted".into(), kind: "dummy".into(), ..PortSpec::default() };
+    let spec = PortSpec { name: "counted".into(), kind: PortKind::Dummy, ..PortSpec::default() };
     dp.add_port(&spec).expect("a dummy opens");
     for _ in 0..3 {
         dp.inject(Packet::from_slice(&udp(1)), PortNo(1));
@@ -274,7 +277,7 @@ fn a_device_that_vanishes_stops_only_itself() {
         assert_eq!(w.out(2).len(), 5);
         assert_eq!(w.drops(DropReason::OutputError), 5);
         w.dp().remove_port(PortNo(3)).expect("the port is still there");
-        let again = PortSpec { name: "p3".into(), kind: "system".into(), ..PortSpec::default() };
+        let again = PortSpec { name: "p3".into(), kind: PortKind::System, ..PortSpec::default() };
         assert_eq!(
             w.dp().add_port(&again).expect_err("the device is gone").to_string(),
             "could not open network device p3 (No such device)"

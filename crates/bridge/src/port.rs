@@ -4,7 +4,7 @@
 use crate::group::Count;
 use crate::snapshot::{BridgeIndex, BundleView, PortView};
 use clock::Millis;
-use datapath::PortNo as DpPort;
+use datapath::{PortKind, PortNo as DpPort};
 use netdev::{Device, Duplex, Status};
 use openflow::PortNo;
 use openflow::message::{PortConfig, PortDesc, PortFeatures, PortState, PortStats};
@@ -17,8 +17,8 @@ pub struct Port {
     pub number: PortNo,
     /// Interface name.
     pub name: String,
-    /// Interface type ("system", "internal", "patch", …).
-    pub kind: String,
+    /// Kind of the port, as texts show it.
+    pub kind: PortKind,
     /// Datapath number; `None` for patch ports.
     pub dp_port: Option<DpPort>,
     /// For patch ports: name of the peer interface.
@@ -44,7 +44,7 @@ impl std::fmt::Debug for Port {
 impl Port {
     /// Returns true for patch ports.
     pub fn is_patch(&self) -> bool {
-        self.kind == "patch"
+        self.kind == PortKind::Patch
     }
 
     /// Reads the status of the device. Returns the port's earlier description when it has changed.

@@ -18,7 +18,7 @@ use crate::snapshot::{BridgeIndex, BridgeView, Snapshot};
 use crate::translate::{Request, Translation};
 use crate::upcall::SlowPath;
 use clock::{Clock, Millis};
-use datapath::{Datapath, FlowStats, PortError, PortSpec};
+use datapath::{Datapath, FlowStats, PortError, PortKind, PortSpec};
 use flow::Key;
 use hashbrown::HashMap;
 use netdev::Status;
@@ -224,7 +224,10 @@ impl Switch {
             return Err(PortError::Exists(spec.name.clone()));
         }
         // The device is opened first, so that a failure uses up no number.
-        let dp_port = if spec.kind == "patch" { None } else { Some(self.datapath.add_port(spec)?) };
+        let dp_port = match spec.kind {
+            PortKind::Patch => None,
+            _ => Some(self.datapath.add_port(spec)?),
+        };
         let number = match request.ofport {
             Some(PortNo::LOCAL) => Some(PortNo::LOCAL),
             wanted => bridge.allocate_port(wanted.map(|p| p.0)),
@@ -239,7 +242,7 @@ impl Switch {
         let mut port = Port {
             number,
             name: spec.name.clone(),
-            kind: spec.kind.clone(),
+            kind: spec.kind,
             dp_port,
             peer: request.peer.clone(),
             device,

@@ -7,7 +7,7 @@ use bridge::revalidator::Pass;
 use bridge::snapshot::BridgeIndex;
 use bridge::switch::{PortRequest, Switch};
 use clock::Clock;
-use datapath::{Flows, Packets, PortNo as DpPort, PortSpec, Refusal};
+use datapath::{Flows, Packets, PortKind, PortNo as DpPort, PortSpec, Refusal};
 use datapath_model::{Chaos, Model, Rates};
 use flow::{Field, Match};
 use openflow::message::FlowMod;
@@ -37,7 +37,7 @@ impl Bench {
         let bridge = switch.add_bridge("br0", 1);
         for n in 1..=3 {
             let spec =
-                PortSpec { name: format!("p{n}"), kind: "dummy".into(), ..PortSpec::default() };
+                PortSpec { name: format!("p{n}"), kind: PortKind::Dummy, ..PortSpec::default() };
             switch.add_port(bridge, &PortRequest { spec, ofport: None, peer: None }).unwrap();
         }
         switch.publish();

@@ -7,7 +7,7 @@ use bridge::revalidator::Pass;
 use bridge::snapshot::{BridgeIndex, BundleView, VlanMode};
 use bridge::switch::{PortRequest, Switch};
 use clock::{Clock, Millis};
-use datapath::{Datapath, Packets, PortSpec};
+use datapath::{Datapath, Packets, PortKind, PortSpec};
 use datapath_model::Model;
 use flow::{Field, Match};
 use openflow::message::{FlowMod, FlowModCommand, PortConfig};
@@ -47,7 +47,7 @@ impl Bench {
         let bridge = switch.add_bridge("br0", 1);
         for n in 1..=ports {
             let spec =
-                PortSpec { name: format!("p{n}"), kind: "dummy".into(), ..PortSpec::default() };
+                PortSpec { name: format!("p{n}"), kind: PortKind::Dummy, ..PortSpec::default() };
             let port =
                 switch.add_port(bridge, &PortRequest { spec, ofport: None, peer: None }).unwrap();
             assert_eq!(port, PortNo(n));

@@ -6,7 +6,7 @@ use bridge::revalidator::Pass;
 use bridge::snapshot::BridgeIndex;
 use bridge::switch::{PortRequest, Switch};
 use clock::Clock;
-use datapath::{Actions, Datapath, Flows, Megaflow, Meters, Packets, PortSpec, Ufid};
+use datapath::{Actions, Datapath, Flows, Megaflow, Meters, Packets, PortKind, PortSpec, Ufid};
 use datapath_model::{Chaos, Model, Rates};
 use flow::{Field, Match};
 use openflow::message::{
@@ -53,7 +53,7 @@ impl Bench {
         let mut switch = Switch::new(chaos.clone(), clock.clone(), sender, 1000, threads).unwrap();
         let bridge = switch.add_bridge("br0", 1);
         for name in ["p1", "p2"] {
-            let spec = PortSpec { name: name.into(), kind: "dummy".into(), ..PortSpec::default() };
+            let spec = PortSpec { name: name.into(), kind: PortKind::Dummy, ..PortSpec::default() };
             switch.add_port(bridge, &PortRequest { spec, ofport: None, peer: None }).unwrap();
             let bundle =
                 bridge::port::Bundle { interfaces: vec![name.into()], ..Default::default() };

@@ -9,7 +9,7 @@ use crate::XdpMode;
 use crate::fit::{self, Wish};
 use crate::probe::{KernelProber, Prober};
 use datapath::offload::{Reason, tier_setting};
-use datapath::{Refusal, Tier, TierSet};
+use datapath::{PortKind, Refusal, Tier, TierSet};
 use netdev::Kind;
 use std::path::{Path, PathBuf};
 
@@ -40,6 +40,13 @@ impl Default for SurveySettings {
             kind: "system".to_owned(),
             pins: PathBuf::from("/sys/fs/bpf"),
         }
+    }
+}
+
+impl SurveySettings {
+    /// Returns the kind of device of the port; `None` for types that no device has.
+    fn device(&self) -> Option<Kind> {
+        PortKind::from_type(&self.kind)?.device()
     }
 }
 
@@ -102,7 +109,7 @@ fn tcx(
         let detail = "other_config:tier=userspace of the interface";
         return Err(Reason::new(Refusal::TierSetting, detail));
     }
-    let kind = Kind::from_type(&settings.kind);
+    let kind = settings.device();
     if !matches!(kind, Some(Kind::System | Kind::Internal | Kind::Tap)) {
         let detail = format!("{} ports have no skb hook", settings.kind);
         return Err(Reason::new(Refusal::DeviceKind, detail));
@@ -119,7 +126,7 @@ fn tcx(
 }
 
 fn xdp(name: &str, settings: &SurveySettings, prober: &dyn Prober) -> Result<String, Reason> {
-    if Kind::from_type(&settings.kind) != Some(Kind::System) {
+    if settings.device() != Some(Kind::System) {
         return Err(Reason::new(Refusal::DeviceKind, "packets of the host are no raw frames"));
     }
     let facts = prober.xdp_facts(name);

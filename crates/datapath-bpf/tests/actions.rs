@@ -9,7 +9,9 @@ mod support;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use datapath::{Action, Counters, DropReason, Masked, Packets, PortNo, PortSpec, Ports, Set};
+use datapath::{
+    Action, Counters, DropReason, Masked, Packets, PortKind, PortNo, PortSpec, Ports, Set,
+};
 use datapath_bpf::encode::{self, Effect};
 use datapath_bpf::layout::*;
 use datapath_bpf::load::Hook;
@@ -58,7 +60,7 @@ fn model_with_mtu(mtu: u32) -> Arc<Model> {
     for n in 1..=OTHER_PORT {
         let spec = PortSpec {
             name: format!("p{n}"),
-            kind: "system".into(),
+            kind: PortKind::System,
             options: BTreeMap::new(),
             other_config: BTreeMap::new(),
             wanted: Some(PortNo(n)),

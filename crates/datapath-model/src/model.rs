@@ -340,7 +340,7 @@ impl Ports for Model {
         let number = wanted
             .or_else(|| (1..u32::MAX).map(PortNo).find(|n| !state.ports.contains_key(n)))
             .ok_or_else(|| PortError::Full(spec.name.clone()))?;
-        let info = PortInfo { number, name: spec.name.clone(), kind: spec.kind.clone() };
+        let info = PortInfo { number, name: spec.name.clone(), kind: spec.kind };
         let mtu = spec.mtu.unwrap_or(1500) as usize;
         state.ports.insert(number, ModelPort { info, mtu, sent: Vec::new() });
         Ok(number)

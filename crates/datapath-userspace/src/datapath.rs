@@ -329,8 +329,7 @@ impl Ports for UserspaceDatapath {
         };
         let affinity = ports::affinity(spec)?;
         let (opened, kind) = ports::open(spec, &control.config)?;
-        let shown = if spec.kind.is_empty() { kind.as_str().to_owned() } else { spec.kind.clone() };
-        let info = PortInfo { number, name: spec.name.clone(), kind: shown };
+        let info = PortInfo { number, name: spec.name.clone(), kind: spec.kind };
         let port = Arc::new(Port::new(info, opened, &affinity, &self.shared.tokens));
         map.insert(number, port.clone());
         self.shared.publish_ports(map.clone());
@@ -608,12 +607,13 @@ impl Datapath for UserspaceDatapath {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use datapath::PortKind;
 
     #[test]
     fn a_number_is_reused_late() {
         let dp = UserspaceDatapath::new("netdev@late", Clock::new(), Config::default());
         let add = |name: &str| {
-            let spec = PortSpec { name: name.into(), kind: "dummy".into(), ..PortSpec::default() };
+            let spec = PortSpec { name: name.into(), kind: PortKind::Dummy, ..PortSpec::default() };
             dp.add_port(&spec).expect("dummies need nothing").0
         };
         assert_eq!([add("late-a"), add("late-b")], [1, 2]);
@@ -630,7 +630,7 @@ mod tests {
     fn a_reserved_number_is_not_given() {
         let dp = UserspaceDatapath::new("netdev@kept", Clock::new(), Config::default());
         let add = |name: &str, wanted| {
-            let spec = PortSpec { name: name.into(), kind: "dummy".into(), ..PortSpec::default() };
+            let spec = PortSpec { name: name.into(), kind: PortKind::Dummy, ..PortSpec::default() };
             dp.add_port(&PortSpec { wanted, ..spec }).expect("dummies need nothing")
         };
         let free = || dp.free_number(|n| n == PortNo(2));

@@ -118,8 +118,8 @@ impl RxQueue {
 
 /// Opens the device of `spec` and returns it with its kind.
 pub(crate) fn open(spec: &PortSpec, config: &Config) -> Result<(Opened, Kind), PortError> {
-    let unknown = || PortError::UnknownKind { name: spec.name.clone(), kind: spec.kind.clone() };
-    let kind = Kind::from_type(&spec.kind).ok_or_else(unknown)?;
+    let unknown = || PortError::UnknownKind { name: spec.name.clone(), kind: spec.kind };
+    let kind = spec.kind.device().ok_or_else(unknown)?;
     let n_rxq = match spec.options.get("n_rxq") {
         None => config.n_rxq,
         Some(text) => {

@@ -4,7 +4,7 @@
 use clock::Clock;
 use datapath::{
     Action, Actions, Counters, Datapath, DropReason, FlowDump, Flows, Megaflow, Origin, Packets,
-    PortNo, PortSpec, Ports, Ufid, Upcall, UpcallFactory, Upcaller,
+    PortKind, PortNo, PortSpec, Ports, Ufid, Upcall, UpcallFactory, Upcaller,
 };
 use datapath_userspace::{Config, MissSource, MissedPacket, UserspaceDatapath};
 use flow::{Field, Match};
@@ -119,7 +119,7 @@ fn bed(output: &str) -> Testbed {
     let dp = UserspaceDatapath::new("netdev@test", Clock::new(), Config::default());
     let recorder = Recorder::default();
     dp.set_upcall_factory(Arc::new(recorder.clone()));
-    let spec = PortSpec { name: output.into(), kind: "dummy".into(), ..PortSpec::default() };
+    let spec = PortSpec { name: output.into(), kind: PortKind::Dummy, ..PortSpec::default() };
     assert_eq!(dp.add_port(&spec).expect("a dummy opens"), PortNo(1));
     let (sender, done) = mpsc::channel();
     let tier = Arc::new(Tier {

@@ -2,7 +2,7 @@
 //! Ports on real interfaces. Each test runs in its own network namespace. Needs root.
 
 use clock::Clock;
-use datapath::{Counters, Datapath, DropReason, PortNo, PortSpec, Ports};
+use datapath::{Counters, Datapath, DropReason, PortKind, PortNo, PortSpec, Ports};
 use datapath_userspace::{Config, UserspaceDatapath};
 use netdev::Reception;
 use std::net::UdpSocket;
@@ -26,8 +26,8 @@ fn datapath(persistent_internal: bool) -> Arc<UserspaceDatapath> {
     UserspaceDatapath::new("netdev@test", Clock::new(), config)
 }
 
-fn add(dp: &UserspaceDatapath, name: &str, kind: &str) -> PortNo {
-    let spec = PortSpec { name: name.into(), kind: kind.into(), ..PortSpec::default() };
+fn add(dp: &UserspaceDatapath, name: &str, kind: PortKind) -> PortNo {
+    let spec = PortSpec { name: name.into(), kind, ..PortSpec::default() };
     dp.add_port(&spec).unwrap_or_else(|e| panic!("{e}"))
 }
 
@@ -43,9 +43,9 @@ fn is_gone(name: &str) -> bool {
 fn persistent_internal_ports_outlive_shutdown_but_not_removal_or_cleanup() {
     in_namespace(|| {
         let dp = datapath(true);
-        let a = add(&dp, "int-a", "internal");
-        add(&dp, "int-b", "internal");
-        add(&dp, "tap-c", "tap");
+        let a = add(&dp, "int-a", PortKind::Internal);
+        add(&dp, "int-b", PortKind::Internal);
+        add(&dp, "tap-c", PortKind::Tap);
         ip("addr add 10.0.0.1/24 dev int-b");
         dp.set_receiving(a, Reception::Off).expect("nothing to do");
         dp.remove_port(a).expect("it is there");
@@ -57,7 +57,7 @@ fn persistent_internal_ports_outlive_shutdown_but_not_removal_or_cleanup() {
         assert_eq!(netdev::persistent_interfaces(OWNER).expect("netlink"), ["int-b"]);
 
         let dp = datapath(true);
-        assert_eq!(add(&dp, "int-b", "internal"), PortNo(1));
+        assert_eq!(add(&dp, "int-b", PortKind::Internal), PortNo(1));
         let out = Command::new("ip").args(["addr", "show", "int-b"]).output().expect("installed");
         assert!(String::from_utf8_lossy(&out.stdout).contains("10.0.0.1/24"));
         dp.cleanup();
@@ -65,10 +65,10 @@ fn persistent_internal_ports_outlive_shutdown_but_not_removal_or_cleanup() {
 
         // Without the setting the interface vanishes, even if an earlier run made it persistent.
         let dp = datapath(true);
-        add(&dp, "int-d", "internal");
+        add(&dp, "int-d", PortKind::Internal);
         dp.shutdown();
         let dp = datapath(false);
-        add(&dp, "int-d", "internal");
+        add(&dp, "int-d", PortKind::Internal);
         dp.shutdown();
         assert!(is_gone("int-d"));
     });
@@ -79,7 +79,7 @@ fn receiving_is_passed_to_the_device() {
     in_namespace(|| {
         ip("link add v0 type veth peer name p0");
         let dp = datapath(false);
-        let port = add(&dp, "p0", "system");
+        let port = add(&dp, "p0", PortKind::System);
         let hooks = || {
             let text = std::fs::read_to_string("/proc/thread-self/net/ptype").expect("proc");
             text.lines().filter(|l| l.starts_with("ALL") && l.contains("p0")).count()
@@ -104,7 +104,7 @@ fn what_a_device_dropped_is_still_counted_when_its_port_is_gone() {
         ip("addr add 10.0.0.1/24 dev vb");
         ip("neigh add 10.0.0.2 lladdr 02:00:00:00:00:02 dev vb");
         let dp = datapath(false);
-        let port = add(&dp, "va", "system");
+        let port = add(&dp, "va", PortKind::System);
         dp.set_policing(port, 1, 1).expect("it can be policed");
         let socket = UdpSocket::bind("10.0.0.1:0").expect("the address is there");
         let dropped = || dp.drops(DropReason::Policing);

@@ -21,13 +21,140 @@ impl fmt::Display for PortNo {
     }
 }
 
-/// Name, type and options of a port to open.
+/// The kind of a port: its type in the database (`Interface:type`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum PortKind {
+    /// A Linux interface, reached by `AF_PACKET`. An empty type means this kind, too.
+    #[default]
+    System,
+    /// An interface that the switch creates by `/dev/net/tun`.
+    Internal,
+    /// A tap interface. An existing persistent one is attached.
+    Tap,
+    /// A Linux interface, reached by `AF_XDP`.
+    AfXdp,
+    /// `AF_XDP` without a thread of its own in OVS; the same as [`PortKind::AfXdp`] here.
+    AfXdpNonPmd,
+    /// A device without a kernel object, for tests.
+    Dummy,
+    /// A dummy in the place of an internal port.
+    DummyInternal,
+    /// A dummy that a packet thread polls in OVS; the same as [`PortKind::Dummy`] here.
+    DummyPmd,
+    /// A port that a bridge shares with another bridge. It has no device and no datapath number.
+    Patch,
+    /// A tunnel port, which no datapath here can open.
+    Tunnel(TunnelKind),
+}
+
+/// The kind of a tunnel port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "the names are those of the protocols")]
+pub enum TunnelKind {
+    Bareudp,
+    Erspan,
+    Geneve,
+    Gre,
+    Gtpu,
+    Ip6Erspan,
+    Ip6Gre,
+    Lisp,
+    Stt,
+    Vxlan,
+}
+
+impl PortKind {
+    /// All kinds.
+    pub const ALL: [PortKind; 19] = [
+        PortKind::System,
+        PortKind::Internal,
+        PortKind::Tap,
+        PortKind::AfXdp,
+        PortKind::AfXdpNonPmd,
+        PortKind::Dummy,
+        PortKind::DummyInternal,
+        PortKind::DummyPmd,
+        PortKind::Patch,
+        PortKind::Tunnel(TunnelKind::Bareudp),
+        PortKind::Tunnel(TunnelKind::Erspan),
+        PortKind::Tunnel(TunnelKind::Geneve),
+        PortKind::Tunnel(TunnelKind::Gre),
+        PortKind::Tunnel(TunnelKind::Gtpu),
+        PortKind::Tunnel(TunnelKind::Ip6Erspan),
+        PortKind::Tunnel(TunnelKind::Ip6Gre),
+        PortKind::Tunnel(TunnelKind::Lisp),
+        PortKind::Tunnel(TunnelKind::Stt),
+        PortKind::Tunnel(TunnelKind::Vxlan),
+    ];
+
+    /// Returns the kind that a text in `Interface:type` names; empty text names
+    /// [`PortKind::System`]. `None`: OVS has no such type.
+    pub fn from_type(text: &str) -> Option<PortKind> {
+        if text.is_empty() {
+            return Some(PortKind::System);
+        }
+        PortKind::ALL.into_iter().find(|kind| kind.as_str() == text)
+    }
+
+    /// Returns the text of `Interface:type`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            PortKind::System => "system",
+            PortKind::Internal => "internal",
+            PortKind::Tap => "tap",
+            PortKind::AfXdp => "afxdp",
+            PortKind::AfXdpNonPmd => "afxdp-nonpmd",
+            PortKind::Dummy => "dummy",
+            PortKind::DummyInternal => "dummy-internal",
+            PortKind::DummyPmd => "dummy-pmd",
+            PortKind::Patch => "patch",
+            PortKind::Tunnel(TunnelKind::Bareudp) => "bareudp",
+            PortKind::Tunnel(TunnelKind::Erspan) => "erspan",
+            PortKind::Tunnel(TunnelKind::Geneve) => "geneve",
+            PortKind::Tunnel(TunnelKind::Gre) => "gre",
+            PortKind::Tunnel(TunnelKind::Gtpu) => "gtpu",
+            PortKind::Tunnel(TunnelKind::Ip6Erspan) => "ip6erspan",
+            PortKind::Tunnel(TunnelKind::Ip6Gre) => "ip6gre",
+            PortKind::Tunnel(TunnelKind::Lisp) => "lisp",
+            PortKind::Tunnel(TunnelKind::Stt) => "stt",
+            PortKind::Tunnel(TunnelKind::Vxlan) => "vxlan",
+        }
+    }
+
+    /// Returns the kind of device that such a port opens. `None`: a patch port has no device, and
+    /// no device here is a tunnel.
+    pub const fn device(self) -> Option<netdev::Kind> {
+        match self {
+            PortKind::System => Some(netdev::Kind::System),
+            PortKind::Internal => Some(netdev::Kind::Internal),
+            PortKind::Tap => Some(netdev::Kind::Tap),
+            PortKind::AfXdp | PortKind::AfXdpNonPmd => Some(netdev::Kind::AfXdp),
+            PortKind::Dummy | PortKind::DummyInternal | PortKind::DummyPmd => {
+                Some(netdev::Kind::Dummy)
+            }
+            PortKind::Patch | PortKind::Tunnel(_) => None,
+        }
+    }
+
+    /// Returns true for the three kinds of dummies.
+    pub const fn is_dummy(self) -> bool {
+        matches!(self, PortKind::Dummy | PortKind::DummyInternal | PortKind::DummyPmd)
+    }
+}
+
+impl fmt::Display for PortKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Name, kind and options of a port to open.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct PortSpec {
     /// Device name, unique in the datapath.
     pub name: String,
-    /// Interface type as in the database: "system", "internal", "tap", "afxdp", "dummy", ….
-    pub kind: String,
+    /// Kind of the port.
+    pub kind: PortKind,
     /// The Interface row's options.
     pub options: BTreeMap<String, String>,
     /// The Interface row's `other_config`, for `pmd-rxq-affinity` and the like.
@@ -48,21 +175,21 @@ pub struct PortInfo {
     pub number: PortNo,
     /// Device name.
     pub name: String,
-    /// Interface type.
-    pub kind: String,
+    /// Kind of the port.
+    pub kind: PortKind,
 }
 
 /// Why a port could not be added or removed. The text goes to the Interface row's `error`
 /// column and names device and cause.
 #[derive(Debug, thiserror::Error)]
 pub enum PortError {
-    /// No datapath here can open this type.
+    /// No datapath here can open this kind.
     #[error("{name}: unknown interface type \"{kind}\"")]
     UnknownKind {
         /// Name of the device.
         name: String,
-        /// Type asked for.
-        kind: String,
+        /// Kind asked for.
+        kind: PortKind,
     },
     /// A port with this name or number is there already.
     #[error("{0}: already a port")]
@@ -89,4 +216,27 @@ pub enum PortError {
         /// Option, value, what is expected.
         problem: String,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_has_a_text_of_its_own() {
+        for kind in PortKind::ALL {
+            assert_eq!(PortKind::from_type(kind.as_str()), Some(kind));
+        }
+        assert_eq!(PortKind::from_type(""), Some(PortKind::System));
+        for unknown in ["nonsense", "System", "vxlan "] {
+            assert_eq!(PortKind::from_type(unknown), None, "{unknown}");
+        }
+    }
+
+    #[test]
+    fn dummies_have_dummy_devices() {
+        for kind in PortKind::ALL {
+            assert_eq!(kind.is_dummy(), kind.device() == Some(netdev::Kind::Dummy), "{kind}");
+        }
+    }
 }

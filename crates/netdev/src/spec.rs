@@ -22,7 +22,8 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Returns the value of `Interface:type` in the database.
+    /// Returns the name, which is the `Interface:type` in the database that most ports of this kind
+    /// have.
     pub fn as_str(self) -> &'static str {
         match self {
             Kind::System => "system",
@@ -31,19 +32,6 @@ impl Kind {
             Kind::AfXdp => "afxdp",
             Kind::Dummy => "dummy",
         }
-    }
-
-    /// Returns the kind that `Interface:type` names (empty means "system"). `None`: the type is not
-    /// a network device of this crate (patch, tunnels, unknown names).
-    pub fn from_type(name: &str) -> Option<Kind> {
-        Some(match name {
-            "" | "system" => Kind::System,
-            "internal" => Kind::Internal,
-            "tap" => Kind::Tap,
-            "afxdp" | "afxdp-nonpmd" => Kind::AfXdp,
-            "dummy" | "dummy-internal" | "dummy-pmd" => Kind::Dummy,
-            _ => return None,
-        })
     }
 }
 

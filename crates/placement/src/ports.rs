@@ -430,7 +430,7 @@ impl Ports for PlacedDatapath {
             .base
             .device(number)
             .map(|device| device.kind())
-            .or_else(|| Kind::from_type(&spec.kind))
+            .or_else(|| spec.kind.device())
             .unwrap_or(Kind::Dummy);
         let mut port = Port::new(&spec.name, kind, settings, &self.slots);
         if kind == Kind::System && self.base.opens_muted() {

@@ -4,8 +4,8 @@
 
 use clock::Clock;
 use datapath::{
-    Action, Actions, Flows, Megaflow, Packets, PortNo, PortSpec, Ports, Tier, TierSet, Ufid,
-    Upcall, UpcallFactory, UpcallKind, Upcaller,
+    Action, Actions, Flows, Megaflow, Packets, PortKind, PortNo, PortSpec, Ports, Tier, TierSet,
+    Ufid, Upcall, UpcallFactory, UpcallKind, Upcaller,
 };
 use datapath_bpf::{BpfDatapath, BpfProvider};
 use datapath_userspace::UserspaceDatapath;
@@ -81,7 +81,7 @@ fn cable() {
     let cable = Arc::new(Cable { placed: Arc::downgrade(&placed), misses: AtomicU64::new(0) });
     placed.set_upcall_factory(Arc::new(Answerer(cable.clone())));
     for (name, number) in [("va", 1), ("vb", 2)] {
-        let spec = PortSpec { name: name.into(), kind: "system".into(), ..PortSpec::default() };
+        let spec = PortSpec { name: name.into(), kind: PortKind::System, ..PortSpec::default() };
         assert_eq!(placed.add_port(&spec).expect("a port"), PortNo(number));
         let tiers = placed.tiers(PortNo(number)).expect("tiers");
         assert_eq!(

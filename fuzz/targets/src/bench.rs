@@ -8,7 +8,7 @@ use bridge::port::Bundle;
 use bridge::snapshot::BridgeIndex;
 use bridge::switch::{PortRequest, Switch};
 use clock::Clock;
-use datapath::{Datapath, Packets as _, PortSpec};
+use datapath::{Datapath, Packets as _, PortKind, PortSpec};
 use datapath_model::Model;
 use openflow::PortNo;
 use packet::Packet;
@@ -53,8 +53,8 @@ impl Bench {
         for n in 1..=ports {
             let is_patch = n == ports && peer.is_some();
             let port = format!("{name}p{n}");
-            let kind = if is_patch { "patch" } else { "dummy" };
-            let spec = PortSpec { name: port.clone(), kind: kind.into(), ..PortSpec::default() };
+            let kind = if is_patch { PortKind::Patch } else { PortKind::Dummy };
+            let spec = PortSpec { name: port.clone(), kind, ..PortSpec::default() };
             let peer = peer.filter(|_| is_patch).map(str::to_owned);
             self.switch
                 .add_port(bridge, &PortRequest { spec, ofport: None, peer })

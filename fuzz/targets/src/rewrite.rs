@@ -8,7 +8,7 @@
 use crate::input::Input;
 use clock::Clock;
 use datapath::{
-    Action, Datapath, DropReason, Masked, Megaflow, PortNo, PortSpec, Set, Ufid, Userdata,
+    Action, Datapath, DropReason, Masked, Megaflow, PortKind, PortNo, PortSpec, Set, Ufid, Userdata,
 };
 use datapath_model::Model;
 use datapath_userspace::{Config, UserspaceDatapath};
@@ -125,7 +125,7 @@ fn model(flows: &[Megaflow], packet: &Packet) -> Outcome {
 }
 
 fn dummy() -> PortSpec {
-    PortSpec { kind: "dummy".into(), ..PortSpec::default() }
+    PortSpec { kind: PortKind::Dummy, ..PortSpec::default() }
 }
 
 fn drops(dp: &dyn Datapath) -> Vec<u64> {

@@ -4,7 +4,7 @@
 use super::carded::{self, Carded};
 use super::{FLOW_LIMIT, Fixture, LARGE_MTU, MTU, PORTS};
 use clock::Clock;
-use datapath::{Datapath, PortNo, PortSpec};
+use datapath::{Datapath, PortKind, PortNo, PortSpec};
 use datapath_userspace::{Config, UserspaceDatapath};
 use packet::Packet;
 use placement::PlacedDatapath;
@@ -57,7 +57,7 @@ impl UserspaceDummy {
             let file = directory.path().join(name).to_string_lossy().into_owned();
             let spec = PortSpec {
                 name: name.clone(),
-                kind: "dummy".to_owned(),
+                kind: PortKind::Dummy,
                 mtu: Some(if i == 0 { LARGE_MTU } else { MTU }),
                 options: [("tx_pcap".to_owned(), file)].into(),
                 ..PortSpec::default()

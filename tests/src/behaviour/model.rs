@@ -3,7 +3,7 @@
 
 use super::{FLOW_LIMIT, Fixture, LARGE_MTU, MTU, PORTS};
 use clock::Clock;
-use datapath::{Datapath, PortNo, PortSpec};
+use datapath::{Datapath, PortKind, PortNo, PortSpec};
 use datapath_model::Model;
 use packet::Packet;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ impl ModelFixture {
         for i in 1..=PORTS {
             let spec = PortSpec {
                 name: format!("p{i}"),
-                kind: "dummy".to_owned(),
+                kind: PortKind::Dummy,
                 mtu: Some(if i == 1 { LARGE_MTU } else { MTU }),
                 ..PortSpec::default()
             };

@@ -8,7 +8,7 @@ use super::{FLOW_LIMIT, Fixture, LARGE_MTU, LARGE_MTU_OF_ONE_BUFFER, MTU, PORTS,
 use crate::harness::{Netns, patient, skip, without_root};
 use clock::Clock;
 use datapath::offload::ProviderSlot;
-use datapath::{Datapath, LookupStats, PortNo, PortSpec, Tier};
+use datapath::{Datapath, LookupStats, PortKind, PortNo, PortSpec, Tier};
 use datapath_model::Card;
 use datapath_userspace::{Config, UserspaceDatapath};
 use packet::Packet;
@@ -97,7 +97,7 @@ impl Veth {
 
     fn add_port(&self, i: usize, tier: Tier) {
         let mut spec =
-            PortSpec { name: format!("p{i}"), kind: "system".to_owned(), ..PortSpec::default() };
+            PortSpec { name: format!("p{i}"), kind: PortKind::System, ..PortSpec::default() };
         if tier == Tier::Xdp {
             spec.other_config.insert("tier".to_owned(), "xdp".to_owned());
         }

@@ -10,7 +10,7 @@ use bridge::snapshot::{BridgeIndex, BundleView, PriorityTags, Snapshot, VlanMode
 use bridge::switch::{PortRequest, Switch};
 use bridge::translate::{Request, Translation, locate, translate};
 use clock::{Clock, Millis};
-use datapath::{Datapath, Megaflow};
+use datapath::{Datapath, Megaflow, PortKind};
 use datapath_model::Model;
 use flow::{Field, Key};
 use openflow::PortNo;
@@ -105,12 +105,8 @@ impl World {
 }
 
 fn add_port(switch: &mut Switch, bridge: BridgeIndex, name: &str, peer: Option<&str>) {
-    let kind = if peer.is_some() { "patch" } else { "dummy" };
-    let spec = datapath::PortSpec {
-        name: name.to_owned(),
-        kind: kind.to_owned(),
-        ..datapath::PortSpec::default()
-    };
+    let kind = if peer.is_some() { PortKind::Patch } else { PortKind::Dummy };
+    let spec = datapath::PortSpec { name: name.to_owned(), kind, ..datapath::PortSpec::default() };
     let request = PortRequest { spec, ofport: None, peer: peer.map(str::to_owned) };
     switch.add_port(bridge, &request).expect("names differ");
     let settings = BundleView { qinq_tpid: 0x88a8, ..BundleView::default() };

@@ -16,7 +16,7 @@ use bridge::snapshot::BridgeIndex;
 use bridge::snapshot::INTERNAL_TABLE;
 use bridge::switch::{PortRequest, Switch};
 use clock::Clock;
-use datapath::{Datapath, Packets, PortSpec};
+use datapath::{Datapath, Packets, PortKind, PortSpec};
 use datapath_model::Model;
 use flow::{Field, Match};
 use openflow::message::{
@@ -61,7 +61,7 @@ impl Bench {
         let bridge = switch.add_bridge("br0", 0x1234);
         for n in 1..=ports {
             let spec =
-                PortSpec { name: format!("p{n}"), kind: "dummy".into(), ..PortSpec::default() };
+                PortSpec { name: format!("p{n}"), kind: PortKind::Dummy, ..PortSpec::default() };
             switch.add_port(bridge, &PortRequest { spec, ofport: None, peer: None }).unwrap();
             let bundle =
                 bridge::port::Bundle { interfaces: vec![format!("p{n}")], ..Default::default() };

@@ -9,7 +9,7 @@ use datapath::offload::{OffloadProvider, ProviderSlot, Reason};
 use datapath::{
     Action, Actions, AdoptedPort, Counters, Datapath, DropReason, FlowDump, FlowStats, Flows,
     LookupStats, Megaflow, MeterConfig, MeterStats, Meters, Origin, Packets, PortCounts, PortError,
-    PortInfo, PortNo, PortSpec, Ports, Refusal, Tier, Ufid, UpcallFactory,
+    PortInfo, PortKind, PortNo, PortSpec, Ports, Refusal, Tier, Ufid, UpcallFactory,
 };
 use datapath_bpf::fit::XdpFacts;
 use datapath_bpf::{Attachment, Backend, BpfProvider, Held, HookSet, Prober, RxOwner};
@@ -148,7 +148,7 @@ impl Ports for FakeBase {
             current_name: info.name.clone(),
             ..Status::default()
         };
-        let kind = Kind::from_type(&info.kind)?;
+        let kind = info.kind.device()?;
         Some(Arc::new(FakeDevice { name: info.name, kind, status }))
     }
     fn set_policing(&self, _port: PortNo, _rate: u32, _burst: u32) -> Result<(), PortError> {
@@ -701,7 +701,8 @@ impl Bench {
 }
 
 pub(super) fn spec(name: &str, kind: &str, tier: Option<&str>) -> PortSpec {
-    let mut spec = PortSpec { name: name.into(), kind: kind.into(), ..PortSpec::default() };
+    let kind = PortKind::from_type(kind).unwrap();
+    let mut spec = PortSpec { name: name.into(), kind, ..PortSpec::default() };
     if let Some(tier) = tier {
         spec.other_config.insert("tier".into(), tier.into());
     }

@@ -127,7 +127,7 @@ fn show(daemon: &Daemon) -> String {
                 out,
                 "    {} {number}/{dp_port}: ({}",
                 port.name,
-                kind_text(daemon, &port.kind)
+                kind_text(daemon, port.kind)
             );
             if let Some(peer) = &port.peer {
                 let _ = write!(out, ": peer={peer}");

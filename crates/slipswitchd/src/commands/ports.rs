@@ -3,7 +3,7 @@
 
 use crate::daemon::Daemon;
 use bridge::bridge::Bridge;
-use datapath::PortInfo;
+use datapath::{PortInfo, PortKind};
 use hashbrown::HashMap;
 use openflow::PortNo;
 
@@ -44,11 +44,10 @@ impl PortNames {
 
 /// The type of a port as OVS names it: its userspace datapath makes internal ports from TAP
 /// devices.
-pub(super) fn kind_text<'a>(daemon: &Daemon, kind: &'a str) -> &'a str {
+pub(super) fn kind_text(daemon: &Daemon, kind: PortKind) -> &'static str {
     match kind {
-        "internal" if datapath_type(daemon) == "netdev" => "tap",
-        "" => "system",
-        kind => kind,
+        PortKind::Internal if datapath_type(daemon) == "netdev" => PortKind::Tap.as_str(),
+        kind => kind.as_str(),
     }
 }
 

@@ -179,6 +179,7 @@ pub(super) struct DesiredInterface {
     /// `None` for the bridge's own port when the database does not name it.
     pub uuid: Option<Uuid>,
     pub name: String,
+    /// Text of `type`; [`super::device::form`] parses it.
     pub kind: String,
     pub options: Map,
     pub other_config: Map,
@@ -192,7 +193,23 @@ pub(super) struct DesiredInterface {
 }
 
 impl DesiredInterface {
-    /// What decides about its tiers.
+    /// Returns an interface that asks for nothing but its name and type, and that has no row.
+    pub fn new(name: &str, kind: &str) -> DesiredInterface {
+        DesiredInterface {
+            uuid: None,
+            name: name.to_owned(),
+            kind: kind.to_owned(),
+            options: Map::new(),
+            other_config: Map::new(),
+            ofport_request: None,
+            ofport: None,
+            mac: None,
+            mtu: None,
+            policing: (0, 0),
+        }
+    }
+
+    /// Returns the settings that decide about its tiers: `tier`, `xdp-mode` and `bpf-object`.
     pub fn placing(&self) -> [Option<String>; 3] {
         let [tier, mode] = ["tier", "xdp-mode"].map(|key| self.other_config.get(key).cloned());
         [tier, mode, self.options.get("bpf-object").cloned()]
@@ -556,18 +573,7 @@ fn ports(
     if !ports.values().any(|p: &DesiredPort| p.interfaces.iter().any(|i| i.name == bridge)) {
         taken.interfaces.insert(bridge.to_owned());
         let (settings, _) = vlan::settings(bridge, &Row::default());
-        let local = DesiredInterface {
-            uuid: None,
-            name: bridge.to_owned(),
-            kind: "internal".to_owned(),
-            options: Map::new(),
-            other_config: Map::new(),
-            ofport_request: None,
-            ofport: None,
-            mac: None,
-            mtu: None,
-            policing: (0, 0),
-        };
+        let local = DesiredInterface::new(bridge, "internal");
         let port = DesiredPort {
             uuid: None,
             settings,

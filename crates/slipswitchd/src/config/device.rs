@@ -3,24 +3,21 @@
 
 use super::desired::{DesiredInterface, Map};
 use crate::args::DummyLevel;
+use datapath::PortKind;
 
-/// Types that OVS has and that this version has not.
-const TUNNELS: [&str; 10] =
-    ["bareudp", "erspan", "geneve", "gre", "gtpu", "ip6erspan", "ip6gre", "lisp", "stt", "vxlan"];
-/// Types without a tunnel or dummy.
-const DEVICES: [&str; 5] = ["afxdp", "afxdp-nonpmd", "internal", "system", "tap"];
-const DUMMIES: [&str; 3] = ["dummy", "dummy-internal", "dummy-pmd"];
+/// Options of a dummy whose change opens it again.
+const DUMMY_OPTIONS: &[&str] = &["n_rxq", "ifindex"];
 
 /// How to make a port of an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// Open a device.
     Device {
-        /// Type to open, as in `datapath::PortSpec::kind`.
-        kind: &'static str,
-        /// Type to show people; differs in dummy mode.
-        shown: String,
-        /// Options whose change means to open the device anew.
+        /// Kind to open, as in `datapath::PortSpec::kind`.
+        kind: PortKind,
+        /// Kind that texts show; in dummy mode it may differ from `kind`.
+        shown: PortKind,
+        /// Options whose change means to open the device again.
         options: Map,
     },
     /// A patch port to the interface of this name.
@@ -30,10 +27,14 @@ pub(super) enum Form {
     },
 }
 
-/// The types that `iface_types` lists.
+/// Returns the types that `iface_types` lists, sorted.
 pub(super) fn types(dummy: DummyLevel) -> Vec<&'static str> {
-    let dummies: &[&str] = if dummy == DummyLevel::Off { &[] } else { &DUMMIES };
-    let mut types: Vec<&str> = DEVICES.iter().chain(dummies).copied().chain(["patch"]).collect();
+    let is_listed = |kind: &PortKind| match kind {
+        PortKind::Tunnel(_) => false,
+        kind => !kind.is_dummy() || dummy != DummyLevel::Off,
+    };
+    let mut types: Vec<&str> =
+        PortKind::ALL.into_iter().filter(is_listed).map(PortKind::as_str).collect();
     types.sort_unstable();
     types
 }
@@ -56,54 +57,43 @@ pub(super) fn form(
     dummy: DummyLevel,
 ) -> Result<Form, String> {
     let name = &wanted.name;
-    let asked = match wanted.kind.as_str() {
-        _ if name == bridge => "internal",
-        "" => "system",
-        kind => kind,
+    let text = wanted.kind.as_str();
+    let asked = match PortKind::from_type(text) {
+        _ if name == bridge => PortKind::Internal,
+        Some(kind) if !kind.is_dummy() || dummy != DummyLevel::Off => kind,
+        _ => return Err(unknown(name, text)),
     };
-    if asked == "patch" {
-        return match wanted.options.get("peer").map(String::as_str) {
-            None | Some("") => Err(format!("{name}: patch type requires valid 'peer' argument")),
-            Some(peer) if peer == name => Err(format!("{name}: patch peer must not be self")),
-            Some(peer) => Ok(Form::Patch { peer: peer.to_owned() }),
-        };
-    }
-    let is_dummy = DUMMIES.contains(&asked);
-    let tunnel = TUNNELS.contains(&asked);
-    let Some(kind) = DEVICES.iter().chain(&DUMMIES).chain(&TUNNELS).find(|k| **k == asked).copied()
-    else {
-        return Err(unknown(name, asked));
-    };
-    let device = |kind: &'static str, shown: &str, keys: &[&str]| {
+    let device = |kind, shown, keys: &[&str]| {
         let options = wanted.options.iter().filter(|(k, _)| keys.contains(&k.as_str()));
         let affinity = wanted.other_config.get_key_value("pmd-rxq-affinity");
         Ok(Form::Device {
             kind,
-            shown: shown.to_owned(),
+            shown,
             options: options.chain(affinity).map(|(k, v)| (k.clone(), v.clone())).collect(),
         })
     };
-    if is_dummy {
-        return if dummy == DummyLevel::Off {
-            Err(unknown(name, asked))
-        } else {
-            device(kind, kind, &["n_rxq", "ifindex"])
-        };
-    }
-    if asked == "internal" && is_dummy_datapath(datapath_type, dummy) {
-        return device("dummy-internal", "dummy-internal", &["n_rxq", "ifindex"]);
-    }
-    if dummy == DummyLevel::Override || dummy == DummyLevel::System && asked == "system" {
-        return device("dummy", asked, &["n_rxq", "ifindex"]);
-    }
-    if tunnel {
-        return Err(format!(
+    let is_replaced =
+        dummy == DummyLevel::Override || dummy == DummyLevel::System && asked == PortKind::System;
+    match asked {
+        PortKind::Patch => match wanted.options.get("peer").map(String::as_str) {
+            None | Some("") => Err(format!("{name}: patch type requires valid 'peer' argument")),
+            Some(peer) if peer == name => Err(format!("{name}: patch peer must not be self")),
+            Some(peer) => Ok(Form::Patch { peer: peer.to_owned() }),
+        },
+        PortKind::Dummy | PortKind::DummyInternal | PortKind::DummyPmd => {
+            device(asked, asked, DUMMY_OPTIONS)
+        }
+        PortKind::Internal if is_dummy_datapath(datapath_type, dummy) => {
+            device(PortKind::DummyInternal, PortKind::DummyInternal, DUMMY_OPTIONS)
+        }
+        _ if is_replaced => device(PortKind::Dummy, asked, DUMMY_OPTIONS),
+        PortKind::Tunnel(_) => Err(format!(
             "{name}: interface type {asked} is not supported by this version of Slipswitch"
-        ));
-    }
-    match kind {
-        "afxdp" | "afxdp-nonpmd" => device(kind, kind, &["n_rxq", "xdp-mode", "use-need-wakeup"]),
-        _ => device(kind, kind, &["n_rxq"]),
+        )),
+        PortKind::AfXdp | PortKind::AfXdpNonPmd => {
+            device(asked, asked, &["n_rxq", "xdp-mode", "use-need-wakeup"])
+        }
+        PortKind::System | PortKind::Internal | PortKind::Tap => device(asked, asked, &["n_rxq"]),
     }
 }
 
@@ -123,20 +113,9 @@ mod tests {
         datapath_type: &str,
         dummy: DummyLevel,
     ) -> Result<(&'static str, String), String> {
-        let wanted = DesiredInterface {
-            uuid: None,
-            name: name.to_owned(),
-            kind: kind.to_owned(),
-            options: Map::new(),
-            other_config: Map::new(),
-            ofport_request: None,
-            ofport: None,
-            mac: None,
-            mtu: None,
-            policing: (0, 0),
-        };
+        let wanted = DesiredInterface::new(name, kind);
         match form(&wanted, "br0", datapath_type, dummy)? {
-            Form::Device { kind, shown, .. } => Ok((kind, shown)),
+            Form::Device { kind, shown, .. } => Ok((kind.as_str(), shown.to_string())),
             Form::Patch { peer } => Ok(("patch", peer)),
         }
     }
@@ -175,18 +154,8 @@ mod tests {
 
     #[test]
     fn patch_ports_need_a_peer_other_than_themselves() {
-        let mut wanted = DesiredInterface {
-            uuid: None,
-            name: "p".to_owned(),
-            kind: "patch".to_owned(),
-            options: Map::from([("peer".to_owned(), "p".to_owned())]),
-            other_config: Map::new(),
-            ofport_request: None,
-            ofport: None,
-            mac: None,
-            mtu: None,
-            policing: (0, 0),
-        };
+        let mut wanted = DesiredInterface::new("p", "patch");
+        wanted.options.insert("peer".to_owned(), "p".to_owned());
         assert_eq!(
             form(&wanted, "br0", "", DummyLevel::Override).unwrap_err(),
             "p: patch peer must not be self"

@@ -15,7 +15,7 @@ use bridge::connection::PortEvent;
 use bridge::port::{Bundle, Port};
 use bridge::snapshot::BridgeIndex;
 use bridge::switch::PortRequest;
-use datapath::PortSpec;
+use datapath::{PortKind, PortSpec};
 use openflow::PortNo;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -84,7 +84,7 @@ pub(super) fn is_gone(d: &Daemon, index: BridgeIndex, number: PortNo) -> bool {
 /// Devices that the switch made are its own under any name: whoever uses one may move it into
 /// another namespace and rename it there.
 fn answers(device: &dyn netdev::Device, port: &Port) -> bool {
-    let is_own = matches!(port.kind.as_str(), "internal" | "tap");
+    let is_own = matches!(port.kind, PortKind::Internal | PortKind::Tap);
     match device.status() {
         Ok(status) => is_own || status.current_name == port.name,
         Err(error) => !netdev::link::is_gone(&error),
@@ -176,22 +176,22 @@ fn request(
     let is_local = row.name == wanted.name;
     let (kind, peer) = match form {
         Form::Device { kind, .. } => (*kind, None),
-        Form::Patch { peer } => ("patch", Some(peer.clone())),
+        Form::Patch { peer } => (PortKind::Patch, Some(peer.clone())),
     };
     // An internal port's first address is the row's, else one that is the same each time. One that
     // outlived an earlier daemon keeps its own until `configure` gives it the row's.
     let mac = match kind {
-        "internal" | "dummy-internal" if is_local => None,
-        "internal" => row.mac.or(row.uuid.map(from_row)),
-        "dummy-internal" => row.mac,
+        PortKind::Internal | PortKind::DummyInternal if is_local => None,
+        PortKind::Internal => row.mac.or(row.uuid.map(from_row)),
+        PortKind::DummyInternal => row.mac,
         _ => None,
     };
     let spec = PortSpec {
         name: row.name.clone(),
-        kind: kind.to_owned(),
+        kind,
         options: row.options.clone(),
         other_config: row.other_config.clone(),
-        wanted: kind.starts_with("dummy").then(|| dummy_number(&row.name)).flatten(),
+        wanted: kind.is_dummy().then(|| dummy_number(&row.name)).flatten(),
         mac,
         mtu: None, // set afterwards, so that a refused one does not keep the port closed
     };
@@ -220,7 +220,7 @@ fn added(d: &mut Daemon, index: BridgeIndex, number: PortNo, form: &Form) {
     let name = bridge.name.clone();
     let Some(port) = bridge.ports.get_mut(&number) else { return };
     match form {
-        Form::Device { shown, .. } => port.kind.clone_from(shown),
+        Form::Device { shown, .. } => port.kind = *shown,
         Form::Patch { .. } => port.status.mac = of_name(&name, &port.name),
     }
     let desc = port.desc();

@@ -8,6 +8,7 @@ use super::device::Form;
 use crate::openflow::{Connector, Listener};
 use bridge::snapshot::BridgeIndex;
 use clock::Millis;
+use datapath::PortKind;
 use openflow::PortNo;
 use openflow::message::Versions;
 use ovsdb::Uuid;
@@ -150,13 +151,16 @@ pub(super) struct InterfaceState {
 impl InterfaceState {
     /// True for ports that the switch made as interfaces of the host.
     pub fn is_internal(&self) -> bool {
-        matches!(&self.form, Some(Form::Device { kind: "internal" | "dummy-internal", .. }))
+        matches!(
+            &self.form,
+            Some(Form::Device { kind: PortKind::Internal | PortKind::DummyInternal, .. })
+        )
     }
 
     /// True when the port's MTU is the lowest one of the bridge's other ports: taps are internal
     /// ports to OVS's userspace datapath, too.
     pub fn follows_mtu(&self) -> bool {
-        let is_tap = matches!(&self.form, Some(Form::Device { kind: "tap", .. }));
+        let is_tap = matches!(&self.form, Some(Form::Device { kind: PortKind::Tap, .. }));
         (is_tap || self.is_internal()) && self.mtu.is_none()
     }
 }

@@ -2,7 +2,7 @@
 //! Nonsense in rows: read without a panic, and never into something out of range.
 
 use super::address::{mac_text, parse_datapath_id, parse_mac};
-use super::desired::{DesiredInterface, Map};
+use super::desired::DesiredInterface;
 use super::device::{Form, form};
 use super::vlan;
 use crate::args::DummyLevel;
@@ -56,23 +56,13 @@ proptest! {
         peer in proptest::option::of("\\PC{0,12}"),
         dummy in prop_oneof![Just(DummyLevel::Off), Just(DummyLevel::New), Just(DummyLevel::System), Just(DummyLevel::Override)],
     ) {
-        let wanted = DesiredInterface {
-            uuid: None,
-            name: name.clone(),
-            kind,
-            options: peer.map(|p| Map::from([("peer".to_owned(), p)])).unwrap_or_default(),
-            other_config: Map::new(),
-            ofport_request: None,
-            ofport: None,
-            mac: None,
-            mtu: None,
-            policing: (0, 0),
-        };
+        let mut wanted = DesiredInterface::new(&name, &kind);
+        wanted.options.extend(peer.map(|p| ("peer".to_owned(), p)));
         match form(&wanted, "br0", "", dummy) {
             Ok(Form::Patch { peer }) => prop_assert_ne!(peer, name),
             Ok(Form::Device { kind, .. }) => {
-                prop_assert!(netdev::Kind::from_type(kind).is_some());
-                prop_assert!(dummy != DummyLevel::Off || !kind.starts_with("dummy"));
+                prop_assert!(kind.device().is_some());
+                prop_assert!(dummy != DummyLevel::Off || !kind.is_dummy());
             }
             Err(error) => prop_assert!(error.contains(&name)),
         }

@@ -81,7 +81,7 @@ pub fn copies_that_some_port_does_not_take(w: &World) {
     assert_eq!(w.stats(1).packets, 6);
     let spec = PortSpec {
         name: third.name.clone(),
-        kind: third.kind.clone(),
+        kind: third.kind,
         wanted: Some(PortNo(3)),
         ..PortSpec::default()
     };

@@ -13,8 +13,7 @@ pub fn ports_are_listed_added_and_removed(w: &World) {
         (1..=PORTS as u32).collect::<Vec<_>>()
     );
     let first = &ports[0];
-    let again =
-        PortSpec { name: first.name.clone(), kind: first.kind.clone(), ..PortSpec::default() };
+    let again = PortSpec { name: first.name.clone(), kind: first.kind, ..PortSpec::default() };
     assert!(matches!(w.dp().add_port(&again), Err(PortError::Exists(name)) if name == first.name));
     assert!(matches!(w.dp().remove_port(PortNo(99)), Err(PortError::NotFound(_))));
     assert_eq!(w.dp().ports(), ports, "errors change nothing");
@@ -60,7 +59,7 @@ pub fn a_removed_port_can_come_back(w: &World) {
     assert_eq!(w.drops(DropReason::OutputPortGone), 1);
     let spec = PortSpec {
         name: port.name.clone(),
-        kind: port.kind.clone(),
+        kind: port.kind,
         wanted: Some(PortNo(4)),
         ..PortSpec::default()
     };

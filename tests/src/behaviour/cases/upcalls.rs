@@ -5,7 +5,7 @@
 use crate::behaviour::frames::{ipv4, tcp, udp, v4};
 use crate::behaviour::{FLOW_LIMIT, Why, World, on};
 use datapath::{
-    Action, DropReason, Megaflow, PortNo, PortSpec, RECIRCULATION_LIMIT, Ufid, Userdata,
+    Action, DropReason, Megaflow, PortKind, PortNo, PortSpec, RECIRCULATION_LIMIT, Ufid, Userdata,
 };
 use flow::extract::key_of;
 use flow::{Field, Key};
@@ -133,7 +133,7 @@ pub fn upcalls_may_call_everything(w: &World) {
         assert!(
             dp.add_port(&PortSpec {
                 name: "no-such-device0".into(),
-                kind: "system".into(),
+                kind: PortKind::System,
                 ..PortSpec::default()
             })
             .is_err()

@@ -121,14 +121,14 @@ fn offload_text(datapath: &str, stats: &OffloadStats) -> String {
 }
 
 /// The type that the database gave a port, else that of its device.
-fn port_kind<'a>(daemon: &'a Daemon, port: &'a PortInfo) -> &'a str {
+fn port_kind(daemon: &Daemon, port: &PortInfo) -> &'static str {
     let configured = daemon
         .switch
         .bridges()
         .flat_map(|b| b.ports.values())
         .find(|p| p.dp_port == Some(port.number))
-        .map(|p| p.kind.as_str());
-    kind_text(daemon, configured.unwrap_or(&port.kind))
+        .map(|p| p.kind);
+    kind_text(daemon, configured.unwrap_or(port.kind))
 }
 
 /// A counter, or "?" when the device has none.
@@ -200,7 +200,7 @@ fn set_interface(
     })?;
     for part in parts {
         match part.split_once('=').unwrap_or((part, "")) {
-            ("type", kind) if kind == kind_text(daemon, &port.kind) => {}
+            ("type", kind) if kind == kind_text(daemon, port.kind) => {}
             ("type", kind) => {
                 let now = port_kind(daemon, port);
                 return Err(format!(
